@@ -1,0 +1,51 @@
+package storage
+
+import "strconv"
+
+// Family is a column family: a key space of its own. Its number is RocksDB's
+// column family id and stands in every batch, so the order of the constants is
+// part of the format: new ones go to the end, none is ever removed.
+type Family uint8
+
+// The families, in the order of their ids. What each holds is in the package comment.
+const (
+	Default Family = iota
+	Messages
+	Leases
+	Attempts
+	Scheduled
+	Queues
+	State
+	familyCount
+)
+
+// Families returns every family, in the order of their ids.
+func Families() []Family {
+	fs := make([]Family, familyCount)
+	for i := range fs {
+		fs[i] = Family(i)
+	}
+	return fs
+}
+
+// String returns the name under which the family is stored.
+func (f Family) String() string {
+	switch f {
+	case Default:
+		return "default"
+	case Messages:
+		return "messages"
+	case Leases:
+		return "leases"
+	case Attempts:
+		return "attempts"
+	case Scheduled:
+		return "scheduled"
+	case Queues:
+		return "queues"
+	case State:
+		return "state"
+	case familyCount:
+	}
+	return "family " + strconv.Itoa(int(f))
+}

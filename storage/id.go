@@ -1,0 +1,77 @@
+package storage
+
+import (
+	"encoding/hex"
+	"errors"
+)
+
+// ID names a message. It is a UUIDv7: ids sort by the time of their making.
+type ID [16]byte
+
+// idText is the length of an id as text.
+const idText = 36
+
+var errID = errors.New("not a message id: want 32 hexadecimal digits in groups of 8-4-4-4-12")
+
+// String returns the id in the usual text form of a UUID, in lower case.
+func (id ID) String() string {
+	var b [idText]byte
+	id.encode(&b)
+	return string(b[:])
+}
+
+// AppendText appends the text form to dst. It never fails.
+func (id ID) AppendText(dst []byte) ([]byte, error) {
+	var b [idText]byte
+	id.encode(&b)
+	return append(dst, b[:]...), nil
+}
+
+func (id ID) encode(b *[idText]byte) {
+	hex.Encode(b[0:8], id[0:4])
+	b[8] = '-'
+	hex.Encode(b[9:13], id[4:6])
+	b[13] = '-'
+	hex.Encode(b[14:18], id[6:8])
+	b[18] = '-'
+	hex.Encode(b[19:23], id[8:10])
+	b[23] = '-'
+	hex.Encode(b[24:36], id[10:16])
+}
+
+// ParseID reads the text form of an id, in either case. It takes no other form
+// of a UUID: an id has one spelling, give or take its case.
+func ParseID(s string) (ID, error) {
+	var id ID
+	if len(s) != idText || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return ID{}, errID
+	}
+	at := 0
+	for i := 0; i < idText; {
+		if s[i] == '-' {
+			i++
+			continue
+		}
+		hi, lo := nibble(s[i]), nibble(s[i+1])
+		if hi > 15 || lo > 15 {
+			return ID{}, errID
+		}
+		id[at] = hi<<4 | lo
+		at++
+		i += 2
+	}
+	return id, nil
+}
+
+// nibble returns the value of a hexadecimal digit, or something above 15.
+func nibble(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 255
+}

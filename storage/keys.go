@@ -1,0 +1,168 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// This file builds and reads keys. Numbers are big-endian, strings carry their
+// length before them, and nothing separates the parts: keys sort as their
+// parts do, one after the other (strings: the shorter first, then by bytes).
+// The package comment draws every key byte by byte.
+
+// MessageKey is what the key of a message says.
+type MessageKey struct {
+	Queue uint32
+	Key   string // fairness key
+	Rank  uint8  // 9 - priority: what is delivered first sorts first
+	ID    ID
+}
+
+const (
+	messageKeyMin = 4 + 2 + 1 + 16
+	keyStringMax  = math.MaxUint16 // bytes of a string within a key
+)
+
+// AppendQueuePrefix appends what all message keys of a queue start with.
+func AppendQueuePrefix(dst []byte, queue uint32) []byte {
+	return binary.BigEndian.AppendUint32(dst, queue)
+}
+
+// AppendKeyPrefix appends what all message keys of a fairness key start with.
+func AppendKeyPrefix(dst []byte, queue uint32, key string) []byte {
+	return appendString(AppendQueuePrefix(dst, queue), key)
+}
+
+// AppendMessageKey appends the key of a message.
+func AppendMessageKey(dst []byte, queue uint32, key string, rank uint8, id ID) []byte {
+	dst = append(AppendKeyPrefix(dst, queue, key), rank)
+	return append(dst, id[:]...)
+}
+
+// Append appends the key of the message.
+func (mk MessageKey) Append(dst []byte) []byte {
+	return AppendMessageKey(dst, mk.Queue, mk.Key, mk.Rank, mk.ID)
+}
+
+// ParseMessageKey reads the key of a message.
+func ParseMessageKey(k []byte) (MessageKey, error) {
+	mk, rest, ok := nextMessageKey(k)
+	if !ok || len(rest) != 0 {
+		return MessageKey{}, badKey("message", k)
+	}
+	return mk, nil
+}
+
+// AppendLeaseKey appends the key of a lease: the key of its message and its fence.
+func AppendLeaseKey(dst []byte, mk MessageKey, fence uint64) []byte {
+	return binary.BigEndian.AppendUint64(mk.Append(dst), fence)
+}
+
+// ParseLeaseKey reads the key of a lease.
+func ParseLeaseKey(k []byte) (MessageKey, uint64, error) {
+	mk, rest, ok := nextMessageKey(k)
+	if !ok || len(rest) != 8 {
+		return MessageKey{}, 0, badKey("lease", k)
+	}
+	return mk, binary.BigEndian.Uint64(rest), nil
+}
+
+// AppendScheduledKey appends the key of a delayed message: when it is due, in
+// nanoseconds since 1970, and its message key. A time before 1970 counts as 0.
+func AppendScheduledKey(dst []byte, due int64, mk MessageKey) []byte {
+	return mk.Append(AppendDuePrefix(dst, due))
+}
+
+// AppendDuePrefix appends what the keys of all messages due at one time start
+// with; as the end of a scan it stands for everything due before that time.
+func AppendDuePrefix(dst []byte, due int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(max(due, 0))) //nolint:gosec // not negative
+}
+
+// ParseScheduledKey reads the key of a delayed message.
+func ParseScheduledKey(k []byte) (due int64, mk MessageKey, err error) {
+	if len(k) < 8 || k[0] > 0x7F {
+		return 0, MessageKey{}, badKey("scheduled", k)
+	}
+	mk, rest, ok := nextMessageKey(k[8:])
+	if !ok || len(rest) != 0 {
+		return 0, MessageKey{}, badKey("scheduled", k)
+	}
+	return int64(binary.BigEndian.Uint64(k)), mk, nil //nolint:gosec // the top bit was looked at
+}
+
+// AppendStateKey appends the key of a piece of state, a path of parts.
+func AppendStateKey(dst []byte, parts ...string) []byte {
+	for _, p := range parts {
+		dst = appendString(dst, p)
+	}
+	return dst
+}
+
+// ParseStateKey returns the parts of the key of a piece of state.
+func ParseStateKey(k []byte) ([]string, error) {
+	var parts []string
+	for rest := k; len(rest) > 0; {
+		s, r, ok := nextString(rest)
+		if !ok {
+			return nil, badKey("state", k)
+		}
+		parts = append(parts, s)
+		rest = r
+	}
+	return parts, nil
+}
+
+// After returns the smallest key that is greater than every key with the
+// prefix, or nil if there is none.
+func After(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xFF {
+			after := append([]byte(nil), prefix[:i+1]...)
+			after[i]++
+			return after
+		}
+	}
+	return nil
+}
+
+// appendString appends a string with its length. Limits far below 64 KiB are
+// kept by whoever accepts the string; a longer one here would be read back as
+// another key, so it must not pass.
+func appendString(dst []byte, s string) []byte {
+	if len(s) > keyStringMax {
+		panic(fmt.Sprintf("storage: string of %d bytes in a key", len(s)))
+	}
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s))) //nolint:gosec // checked above
+	return append(dst, s...)
+}
+
+func nextString(k []byte) (s string, rest []byte, ok bool) {
+	if len(k) < 2 {
+		return "", nil, false
+	}
+	n := int(binary.BigEndian.Uint16(k))
+	if k = k[2:]; n > len(k) {
+		return "", nil, false
+	}
+	return string(k[:n]), k[n:], true
+}
+
+func nextMessageKey(k []byte) (mk MessageKey, rest []byte, ok bool) {
+	if len(k) < messageKeyMin {
+		return MessageKey{}, nil, false
+	}
+	mk.Queue = binary.BigEndian.Uint32(k)
+	if mk.Key, k, ok = nextString(k[4:]); !ok || len(k) < 17 {
+		return MessageKey{}, nil, false
+	}
+	mk.Rank = k[0]
+	copy(mk.ID[:], k[1:17])
+	return mk, k[17:], true
+}
+
+func badKey(kind string, k []byte) error {
+	const shown = 64
+	return fmt.Errorf("%s key %x of %d bytes: %w", kind, k[:min(len(k), shown)], len(k), ErrCorrupt)
+}

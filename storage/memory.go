@@ -1,0 +1,346 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"github.com/tidwall/btree"
+)
+
+// Memory is a store without a disk. It is what tests and the simulation run
+// on, so it is stricter than RocksDB: it refuses a SingleDelete that breaks
+// its contract, and after a commit that failed it insists on Reopen.
+//
+// Each family is a copy-on-write tree: a clone, a scan and the state that a
+// power loss would leave cost one new root each, not a copy of the data.
+// It is safe for concurrent use.
+type Memory struct {
+	mu     sync.Mutex
+	now    [familyCount]*tree  // everything committed
+	synced *[familyCount]*tree // what a power loss would leave; nil: the same as now
+	fail   error               // given by FailCommits
+	late   bool                // the failing commits reach the disk all the same
+	lost   []*Batch            // failed commits that Reopen will find
+	broken bool                // a commit failed, Reopen must come first
+	closed bool
+	undo   []undo // of the commit that is under way
+}
+
+type tree = btree.Map[string, entry]
+
+// entry is a value and whether a single delete of it would be safe. Entries
+// are never changed, only replaced: trees share them.
+type entry struct {
+	value []byte
+	once  bool // put exactly once since the key last did not exist
+}
+
+type undo struct {
+	family  Family
+	key     string
+	before  entry
+	existed bool
+}
+
+// treeDegree is small because nodes are copied on the first write after a
+// clone, and the simulation clones at every commit.
+const treeDegree = 16
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	m := newMemory()
+	var b Batch
+	PutFormat(&b)
+	if err := m.Commit(&b, true); err != nil {
+		panic("storage: a new memory store refuses its format record: " + err.Error())
+	}
+	return m
+}
+
+// newMemory returns a store that does not even have its format record.
+func newMemory() *Memory {
+	m := &Memory{}
+	for f := range m.now {
+		m.now[f] = btree.NewMap[string, entry](treeDegree)
+	}
+	return m
+}
+
+// Commit applies the batch as a whole, or not at all.
+func (m *Memory) Commit(b *Batch, sync bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.writable(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if m.fail != nil {
+		m.broken = true
+		if m.late {
+			m.lost = &Batch{buf: bytes.Clone(b.Bytes()), count: b.count}
+		}
+		return fmt.Errorf("commit: %w", m.fail)
+	}
+	if !sync && m.synced == nil {
+		synced := m.copyTrees()
+		m.synced = &synced
+	}
+	if err := m.apply(b); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if sync {
+		m.synced = nil
+	}
+	return nil
+}
+
+// Sync makes everything committed so far survive a power loss.
+func (m *Memory) Sync() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.writable(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	if m.fail != nil {
+		m.broken = true
+		return fmt.Errorf("sync: %w", m.fail)
+	}
+	m.synced = nil
+	return nil
+}
+
+// Get returns a copy of the value, or ErrNotFound.
+func (m *Memory) Get(f Family, key []byte) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, fmt.Errorf("get: %w", ErrClosed)
+	}
+	e, ok := m.now[f].Get(string(key))
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return append([]byte{}, e.value...), nil
+}
+
+// Scan returns an iterator over the keys of a family from one (included) to
+// another (excluded, or nil for no end), as they are now.
+func (m *Memory) Scan(f Family, from, to []byte) Iterator {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	it := &memoryIterator{from: string(from), to: string(to), bounded: to != nil}
+	if m.closed {
+		it.err = fmt.Errorf("scan: %w", ErrClosed)
+		return it
+	}
+	it.tree = m.now[f].Copy().Iter()
+	return it
+}
+
+// Reopen makes the store writable again after a failed commit. While
+// FailCommits is in force it fails as the commits do.
+func (m *Memory) Reopen() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return fmt.Errorf("reopen: %w", ErrClosed)
+	}
+	if m.fail != nil {
+		return fmt.Errorf("reopen: %w", m.fail)
+	}
+	lost := m.lost
+	m.lost, m.broken = nil, false
+	if lost == nil {
+		return nil
+	}
+	if err := m.apply(lost); err != nil {
+		return fmt.Errorf("reopen: %w", err)
+	}
+	return nil
+}
+
+// Close ends the store. Iterators that are open stay usable.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	return nil
+}
+
+// FailCommits makes every Commit, Sync and Reopen fail with err, as a full
+// disk would, until it is called with nil. Nothing of such a commit is kept.
+func (m *Memory) FailCommits(err error) { m.failCommits(err, false) }
+
+// FailCommitsLate is FailCommits for a disk that breaks after the write: the
+// first commit that fails is refused, and is there after the next Reopen. A
+// caller that was told of a failure may find what it tried to write.
+func (m *Memory) FailCommitsLate(err error) { m.failCommits(err, true) }
+
+func (m *Memory) failCommits(err error, late bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail, m.late = err, late
+}
+
+// Clone returns a store with everything that was committed: what a process
+// that crashed finds when it starts again. Both go on independently. The clone
+// of a closed or failing store is open and healthy.
+func (m *Memory) Clone() *Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &Memory{now: m.copyTrees()}
+	if m.synced != nil {
+		var synced [familyCount]*tree
+		for f, t := range m.synced {
+			synced[f] = t.Copy()
+		}
+		c.synced = &synced
+	}
+	return c
+}
+
+// CloneSynced returns a store with what a power loss would leave: the commits
+// up to the last one that was synced.
+func (m *Memory) CloneSynced() *Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &Memory{}
+	if m.synced == nil {
+		c.now = m.copyTrees()
+		return c
+	}
+	for f, t := range m.synced {
+		c.now[f] = t.Copy()
+	}
+	return c
+}
+
+func (m *Memory) writable() error {
+	switch {
+	case m.closed:
+		return ErrClosed
+	case m.broken:
+		return ErrReopen
+	}
+	return nil
+}
+
+func (m *Memory) copyTrees() (c [familyCount]*tree) {
+	for f, t := range m.now {
+		c[f] = t.Copy()
+	}
+	return c
+}
+
+// apply changes the trees, and changes them back if a record is refused.
+func (m *Memory) apply(b *Batch) error {
+	err := b.Each(m.applyRecord)
+	if err != nil {
+		for i := len(m.undo) - 1; i >= 0; i-- {
+			u := m.undo[i]
+			if u.existed {
+				m.now[u.family].Set(u.key, u.before)
+			} else {
+				m.now[u.family].Delete(u.key)
+			}
+		}
+	}
+	clear(m.undo)
+	m.undo = m.undo[:0]
+	return err
+}
+
+func (m *Memory) applyRecord(r Record) error {
+	switch r.Op {
+	case OpPut:
+		m.put(r.Family, string(r.Key), bytes.Clone(r.Value))
+	case OpDelete:
+		m.remove(r.Family, string(r.Key))
+	case OpSingleDelete:
+		if before, existed := m.remove(r.Family, string(r.Key)); !existed {
+			return fmt.Errorf("%w: %s %q does not exist", ErrSingleDelete, r.Family, r.Key)
+		} else if !before.once {
+			return fmt.Errorf("%w: %s %q was put more than once", ErrSingleDelete, r.Family, r.Key)
+		}
+	case OpDeleteRange:
+		var keys []string
+		m.now[r.Family].Ascend(string(r.Key), func(key string, _ entry) bool {
+			if key >= string(r.Value) {
+				return false
+			}
+			keys = append(keys, key)
+			return true
+		})
+		for _, key := range keys {
+			m.remove(r.Family, key)
+		}
+	}
+	return nil
+}
+
+func (m *Memory) put(f Family, key string, value []byte) {
+	before, existed := m.now[f].Set(key, entry{value: value, once: true})
+	if existed {
+		m.now[f].Set(key, entry{value: value})
+	}
+	m.undo = append(m.undo, undo{family: f, key: key, before: before, existed: existed})
+}
+
+func (m *Memory) remove(f Family, key string) (before entry, existed bool) {
+	if before, existed = m.now[f].Delete(key); existed {
+		m.undo = append(m.undo, undo{family: f, key: key, before: before, existed: true})
+	}
+	return before, existed
+}
+
+// memoryIterator walks a tree that nobody writes to any more. It hands out
+// copies in buffers that it uses again, so that a caller who keeps a slice for
+// too long is found out here, and not only on RocksDB.
+type memoryIterator struct {
+	tree       btree.MapIter[string, entry]
+	from, to   string
+	bounded    bool // to is a bound
+	placed     bool // Seek or Next was called
+	key, value []byte
+	err        error
+}
+
+func (it *memoryIterator) Seek(key []byte) bool {
+	if it.err != nil {
+		return false
+	}
+	it.placed = true
+	return it.at(it.tree.Seek(max(string(key), it.from)))
+}
+
+func (it *memoryIterator) Next() bool {
+	if !it.placed {
+		return it.Seek(nil)
+	}
+	if it.err != nil || it.key == nil {
+		return false
+	}
+	return it.at(it.tree.Next())
+}
+
+// at copies the entry under the tree's iterator; without one, key is nil.
+func (it *memoryIterator) at(ok bool) bool {
+	if !ok || it.bounded && it.tree.Key() >= it.to {
+		it.key, it.value = nil, nil
+		return false
+	}
+	if it.key == nil {
+		it.key = []byte{}
+	}
+	it.key = append(it.key[:0], it.tree.Key()...)
+	it.value = append(it.value[:0], it.tree.Value().value...)
+	return true
+}
+
+func (it *memoryIterator) Key() []byte   { return it.key }
+func (it *memoryIterator) Value() []byte { return it.value }
+func (it *memoryIterator) Err() error    { return it.err }
+
+func (it *memoryIterator) Close() {
+	*it = memoryIterator{placed: true, err: it.err}
+}

@@ -1,0 +1,133 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// This file is the little of protobuf that the records need: fields are
+// written in the order of their numbers, zero values are left out, fields that
+// are not known are skipped. Anything else is ErrCorrupt, never a panic.
+
+func appendUint(dst []byte, num protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return dst
+	}
+	dst = protowire.AppendTag(dst, num, protowire.VarintType)
+	return protowire.AppendVarint(dst, v)
+}
+
+func appendInt(dst []byte, num protowire.Number, v int64) []byte {
+	return appendUint(dst, num, uint64(v)) //nolint:gosec // protobuf's int64 is two's complement
+}
+
+func appendBool(dst []byte, num protowire.Number, v bool) []byte {
+	return appendUint(dst, num, protowire.EncodeBool(v))
+}
+
+func appendBytes[T string | []byte](dst []byte, num protowire.Number, v T) []byte {
+	if len(v) == 0 {
+		return dst
+	}
+	return appendItem(dst, num, v)
+}
+
+// appendItem appends one value of a repeated field, which counts even when empty.
+func appendItem[T string | []byte](dst []byte, num protowire.Number, v T) []byte {
+	dst = appendLen(dst, num, len(v))
+	return append(dst, v...)
+}
+
+func appendLen(dst []byte, num protowire.Number, n int) []byte {
+	dst = protowire.AppendTag(dst, num, protowire.BytesType)
+	return protowire.AppendVarint(dst, uint64(n)) //nolint:gosec // a length
+}
+
+func sizeUint(num protowire.Number, v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return protowire.SizeTag(num) + protowire.SizeVarint(v)
+}
+
+func sizeInt(num protowire.Number, v int64) int {
+	return sizeUint(num, uint64(v)) //nolint:gosec // as in appendInt
+}
+
+func sizeBytes[T string | []byte](num protowire.Number, v T) int {
+	if len(v) == 0 {
+		return 0
+	}
+	return protowire.SizeTag(num) + protowire.SizeBytes(len(v))
+}
+
+// field is one field of a record as it is read. A value asked for as something
+// that it is not sets bad, so that a decoder reads on and looks once.
+type field struct {
+	num   protowire.Number
+	typ   protowire.Type
+	value uint64
+	bytes []byte // aliases the record
+	bad   bool
+}
+
+func (f *field) uint64() uint64 {
+	f.bad = f.bad || f.typ != protowire.VarintType
+	return f.value
+}
+
+func (f *field) int64() int64 {
+	return int64(f.uint64()) //nolint:gosec // protobuf's int64 is two's complement
+}
+
+func (f *field) uint32() uint32 {
+	v := f.uint64()
+	f.bad = f.bad || v > math.MaxUint32
+	return uint32(v) //nolint:gosec // checked above
+}
+
+func (f *field) bool() bool {
+	v := f.uint64()
+	f.bad = f.bad || v > 1
+	return v == 1
+}
+
+func (f *field) slice() []byte {
+	f.bad = f.bad || f.typ != protowire.BytesType
+	return f.bytes
+}
+
+func (f *field) string() string { return string(f.slice()) }
+
+// eachField calls set with every field of a record. A set that does not know
+// the number does nothing.
+func eachField(b []byte, set func(f *field)) error {
+	var f field
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
+		}
+		b = b[n:]
+		f = field{num: num, typ: typ}
+		switch typ {
+		case protowire.VarintType:
+			f.value, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			f.bytes, n = protowire.ConsumeBytes(b)
+			f.bytes = f.bytes[:len(f.bytes):len(f.bytes)]
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return fmt.Errorf("field %d: %w: %w", num, ErrCorrupt, protowire.ParseError(n))
+		}
+		b = b[n:]
+		if set(&f); f.bad {
+			return fmt.Errorf("field %d has an impossible value: %w", num, ErrCorrupt)
+		}
+	}
+	return nil
+}
