@@ -21,7 +21,7 @@ type Memory struct {
 	synced *[familyCount]*tree // what a power loss would leave; nil: the same as now
 	fail   error               // given by FailCommits
 	late   bool                // the failing commits reach the disk all the same
-	lost   []*Batch            // failed commits that Reopen will find
+	lost   *Batch              // the failed commit that Reopen will find, or nil
 	broken bool                // a commit failed, Reopen must come first
 	closed bool
 	undo   []undo // of the commit that is under way
