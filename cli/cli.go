@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Exit codes of the binary.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Program is what the subcommands act on. Package main fills it in; the fields
+// are functions and facts, so that this package needs to know no other of ours.
+type Program struct {
+	// Serve runs the broker until ctx ends, then stops it in order. It returns
+	// nil after such a stop.
+	Serve func(ctx context.Context, cfg Config, log zerolog.Logger) error
+	// RocksDB is the version of the library; empty when it is not in this binary.
+	RocksDB string
+}
+
+// Process is what a subcommand sees of the process it runs in.
+type Process struct {
+	Args    []string // without the program's name
+	Environ []string
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// UsageError is an error of whoever started the program: it was asked for
+// something that cannot be. Nothing was changed.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Main runs what the arguments ask for and returns the exit code. An error is
+// one line on standard error, whatever it contains.
+func Main(ctx context.Context, p Program, proc Process) int {
+	root := rootCommand(p, proc)
+	root.SetArgs(proc.Args)
+	root.SetOut(proc.Stdout)
+	root.SetErr(proc.Stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(proc.Stderr, "fila: "+oneLine(err.Error()))
+	if _, ok := errors.AsType[UsageError](err); ok {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func rootCommand(p Program, proc Process) *cobra.Command {
+	// What `fila` does is what `fila serve` does: same flags, same function.
+	root := serveCommand(p, proc)
+	root.Use = "fila"
+	root.Short = "A message broker that speaks the Redis protocol"
+	root.Long = `Fila is a message broker that speaks the Redis protocol: it shares workers fairly
+among tenants, throttles before it delivers, and never loses what it acknowledged.
+
+Without a command it serves, with no configuration at all. Then, in another
+terminal:
+
+  redis-cli -p 5555 FILA.QUEUE CREATE jobs
+  redis-cli -p 5555 FILA.ENQUEUE jobs "hello" KEY acme
+  redis-cli -p 5555 FILA.LEASE jobs`
+	root.Example = `  fila                                        serve on 127.0.0.1:5555, data in ./data
+  fila --storage.engine memory                try it and leave nothing behind
+  fila --config fila.toml                     with a configuration file
+  FILA_LOG__LEVEL=debug fila                  every setting is a variable as well`
+	root.Args = noCommand(root)
+	root.SilenceErrors = true // Main prints the one line
+	root.SilenceUsage = true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(serveCommand(p, proc), configCommand(proc), versionCommand(p))
+	return root
+}
+
+func serveCommand(p Program, proc Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Start the broker (what fila does without a command)",
+		Long: `Starts the broker in the foreground and logs to standard error.
+
+Settings come from, each over the one before: defaults, one file (--config, else
+./fila.toml, else /etc/fila/fila.toml), the environment, flags. A setting that
+does not exist or cannot be stops the start with one line and exit code 2.
+
+SIGTERM or SIGINT stops in order: no new connections, what is in flight is
+answered, everything is on disk, exit code 0. A second signal ends it at once.`,
+		Example: `  fila serve --server.listen_addr 127.0.0.1:7000 --storage.path ~/fila
+  FILA_AUTH__PASSWORD=secret fila serve --server.listen_addr 0.0.0.0:5555
+  redis-cli -p 5555 PING                      is it there?
+  redis-cli -p 5555 FILA.STATS                what is it doing?`,
+		Args: noArguments,
+	}
+	load := configured(cmd, proc)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		loaded, err := load()
+		if err != nil {
+			return err
+		}
+		log := newLogger(loaded.Config.Log, proc.Stderr, onTerminal(proc.Stderr))
+		if loaded.File != "" {
+			log.Info().Str("file", loaded.File).Msg("configuration read")
+		}
+		return p.Serve(cmd.Context(), loaded.Config, log)
+	}
+	return cmd
+}
+
+// configured gives a command --config and a flag for every setting, and returns
+// how to load what they say. Flags are kept as text until then, because a flag
+// counts after the file and the environment, however early it is parsed.
+func configured(cmd *cobra.Command, proc Process) func() (*Loaded, error) {
+	in := Input{Environ: proc.Environ, Flags: map[string]string{}}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	// --storage.lease-lag-ms is what fingers type.
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "-", "_"))
+	})
+	fs.StringVar(&in.File, "config", "", "configuration `file` in TOML")
+	for _, s := range settings(new(Config)) {
+		s.value.reset()
+		fs.Var(&flag{setting: s, to: in.Flags}, s.name, s.flagUsage())
+	}
+	return func() (*Loaded, error) { return Load(in) }
+}
+
+// flag is a setting on the command line.
+type flag struct {
+	setting
+	to map[string]string
+}
+
+func (f *flag) Set(s string) error {
+	f.to[f.name] = s
+	return nil
+}
+
+func (f *flag) String() string {
+	if f.value == nil { // pflag asks a zero flag for its default
+		return ""
+	}
+	return f.value.String()
+}
+
+func (f *flag) Type() string { return f.value.kind() }
+
+// flagUsage is the first sentence of the setting's description.
+func (s setting) flagUsage() string {
+	first, _, _ := strings.Cut(s.doc, ". ")
+	return strings.ReplaceAll(strings.TrimSuffix(first, "."), "`", "")
+}
+
+func noCommand(root *cobra.Command) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var names []string
+		for _, c := range root.Commands() {
+			names = append(names, c.Name())
+		}
+		hint := "; `fila --help` lists them"
+		if i := nearest(args[0], names); i >= 0 {
+			hint = fmt.Sprintf("; did you mean %s?", names[i])
+		}
+		return UsageError{fmt.Errorf("no command is named %q%s", args[0], hint)}
+	}
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return UsageError{fmt.Errorf("%s takes no arguments, and %q is one; settings are flags, as in --storage.path ./data",
+		cmd.CommandPath(), args[0])}
+}
+
+// flagError makes the one line for a flag that does not exist or lacks its value.
+func flagError(cmd *cobra.Command, err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return UsageError{err}
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	hint := fmt.Sprintf("; `%s --help` lists them", cmd.CommandPath())
+	if i := nearest(unknown.GetSpecifiedName(), names); i >= 0 {
+		hint = fmt.Sprintf("; did you mean --%s?", names[i])
+	}
+	return UsageError{fmt.Errorf("no flag is named %s%s", strings.TrimPrefix(err.Error(), "unknown flag: "), hint)}
+}
+
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}

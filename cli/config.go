@@ -1,0 +1,80 @@
+package cli
+
+import "time"
+
+// Config is the whole configuration, checked: what [Load] returns can be used
+// as it is. Each field's meaning, default and bounds are in settings.go.
+type Config struct {
+	Server    Server
+	Auth      Auth
+	Storage   Storage
+	Scheduler Scheduler
+	Limits    Limits
+	Log       Log
+}
+
+// Server is how connections are taken and kept.
+type Server struct {
+	ListenAddr      string
+	MaxClients      int
+	IdleTimeout     time.Duration // zero: a connection may be silent for ever
+	WriteTimeout    time.Duration
+	MaxBlock        time.Duration // zero: BLOCK 0 waits for ever
+	OutputBytesMax  int64
+	WindowMax       int
+	ShutdownTimeout time.Duration
+}
+
+// Auth is who may use the broker.
+type Auth struct {
+	Password string // empty: no password
+}
+
+// Storage is where messages are kept and how hard each write is.
+type Storage struct {
+	Engine          string // EngineRocksDB or EngineMemory
+	Path            string // expanded
+	Sync            string // SyncAlways, SyncInterval or SyncNever
+	SyncInterval    time.Duration
+	Mode            string // low_space, balanced or high_throughput
+	LeaseLag        time.Duration
+	BlockCacheBytes int64
+}
+
+// What storage.engine and storage.sync may be.
+const (
+	EngineRocksDB = "rocksdb"
+	EngineMemory  = "memory"
+
+	SyncAlways   = "always"
+	SyncInterval = "interval"
+	SyncNever    = "never"
+)
+
+// Scheduler is what decides who gets which message when.
+type Scheduler struct {
+	Quantum    uint32
+	Visibility time.Duration
+	Window     int
+	BodyBytes  int64
+}
+
+// Limits are the greatest sizes and counts a client may send.
+type Limits struct {
+	QueueName   int // bytes
+	Key         int // bytes
+	Headers     int
+	HeaderName  int // bytes
+	HeaderValue int // bytes
+	Payload     int // bytes
+	Command     int // bytes
+	Throttles   int
+	Weight      int
+	Count       int
+}
+
+// Log is what the log says and how.
+type Log struct {
+	Level  string
+	Format string // auto, json or console
+}

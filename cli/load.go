@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/toml/v2"
+	"github.com/knadh/koanf/v2"
+	gotoml "github.com/pelletier/go-toml/v2"
+)
+
+const envPrefix = "FILA_"
+
+// files are where a configuration is looked for when none is named. The first
+// that is there is used, alone.
+func files() []string { return []string{"fila.toml", "/etc/fila/fila.toml"} }
+
+// Input is all that a configuration can be made from besides the defaults.
+type Input struct {
+	File    string            // as named by --config; empty: the usual places
+	Environ []string          // as os.Environ gives it
+	Flags   map[string]string // setting name to text
+}
+
+// Loaded is a configuration and where each setting of it came from.
+type Loaded struct {
+	Config Config
+	File   string // that was read; empty: none
+
+	settings []setting
+	sources  map[string]string // setting name to "flag", a file, a variable
+}
+
+// Load applies the layers in order and checks the outcome. Its error is one
+// line that names the setting, where it was given and what it has to be, and is
+// a [UsageError]: nothing was started yet, and starting again will not help.
+func Load(in Input) (*Loaded, error) {
+	l := &Loaded{sources: map[string]string{}}
+	l.settings = settings(&l.Config)
+	for _, s := range l.settings {
+		s.value.reset()
+	}
+	for _, layer := range []func(Input) error{l.file, l.environ, l.flags} {
+		if err := layer(in); err != nil {
+			return nil, UsageError{err}
+		}
+	}
+	path, err := expand(l.Config.Storage.Path)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	l.Config.Storage.Path = path
+	if err := l.Config.check(); err != nil {
+		return nil, UsageError{err}
+	}
+	return l, nil
+}
+
+func (l *Loaded) file(in Input) error {
+	path, err := find(in.File)
+	if path == "" || err != nil {
+		return err
+	}
+	tree := koanf.New(".")
+	if err := tree.Load(bytesOf{path}, toml.Parser()); err != nil {
+		return fileError(path, err)
+	}
+	l.File = path
+	values := tree.All()
+	// In the order of names, so that of two mistakes it is always the same one
+	// that is reported first.
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		raw := values[name]
+		if sub, ok := raw.(map[string]any); ok && len(sub) == 0 && l.hasSection(name) {
+			continue // a section that is there but empty
+		}
+		s, err := l.lookup(name)
+		if err == nil {
+			err = s.blame(s.value.set(raw))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		l.sources[name] = path
+	}
+	return nil
+}
+
+func (l *Loaded) environ(in Input) error {
+	for _, pair := range slices.Sorted(slices.Values(in.Environ)) {
+		variable, text, _ := strings.Cut(pair, "=")
+		key, ours := strings.CutPrefix(variable, envPrefix)
+		if !ours || serviceLink(key) {
+			continue
+		}
+		section, rest, _ := strings.Cut(key, "__")
+		s, err := l.lookup(strings.ToLower(section + "." + rest))
+		if err != nil {
+			return fmt.Errorf("%s in the environment: no such setting%s", variable, l.suggest(strings.ToLower(section+"."+rest), setting.env))
+		}
+		if err := s.blame(s.value.parse(text)); err != nil {
+			return fmt.Errorf("%s in the environment: %w", variable, err)
+		}
+		l.sources[s.name] = variable
+	}
+	return nil
+}
+
+func (l *Loaded) flags(in Input) error {
+	for _, name := range slices.Sorted(maps.Keys(in.Flags)) {
+		s, err := l.lookup(name)
+		if err == nil {
+			err = s.blame(s.value.parse(in.Flags[name]))
+		}
+		if err != nil {
+			return err
+		}
+		l.sources[name] = "--" + name
+	}
+	return nil
+}
+
+// blame puts the setting's name before what is wrong with its value.
+func (s setting) blame(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s.secret {
+		return fmt.Errorf("%s must be %s", s.name, s.value.bounds()) // without the value
+	}
+	return fmt.Errorf("%s %w", s.name, err)
+}
+
+func (l *Loaded) lookup(name string) (setting, error) {
+	i := slices.IndexFunc(l.settings, func(s setting) bool { return s.name == name })
+	if i < 0 {
+		return setting{}, fmt.Errorf("no setting is named %s%s", name, l.suggest(name, func(s setting) string { return s.name }))
+	}
+	return l.settings[i], nil
+}
+
+// suggest is a hint at the setting that was probably meant.
+func (l *Loaded) suggest(name string, show func(setting) string) string {
+	names := make([]string, len(l.settings))
+	for i, s := range l.settings {
+		names[i] = s.name
+	}
+	if i := nearest(name, names); i >= 0 {
+		return fmt.Sprintf("; did you mean %s?", show(l.settings[i]))
+	}
+	return "; `fila config` lists all"
+}
+
+func (l *Loaded) hasSection(name string) bool {
+	return slices.ContainsFunc(l.settings, func(s setting) bool { return s.section() == name })
+}
+
+// serviceLink tells whether a variable is one that Kubernetes sets in every
+// container beside a service named "fila": FILA_PORT, FILA_PORT_5555_TCP,
+// FILA_SERVICE_HOST. Nobody chose those, so they must not stop the start; no
+// section may be named PORT or SERVICE.
+func serviceLink(key string) bool {
+	return key == "PORT" || strings.HasPrefix(key, "PORT_") || strings.HasPrefix(key, "SERVICE_")
+}
+
+// find is the file to read; a named one has to be there.
+func find(named string) (string, error) {
+	if named != "" {
+		if _, err := os.Stat(named); err != nil {
+			return "", fmt.Errorf("--config: %w", err)
+		}
+		return named, nil
+	}
+	for _, path := range files() {
+		// A file that is there but cannot be looked at is not passed over: it may
+		// hold the password.
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("configuration: %w", err)
+		}
+	}
+	return "", nil
+}
+
+// fileError says where in the file it is wrong.
+func fileError(path string, err error) error {
+	if at, ok := errors.AsType[*gotoml.DecodeError](err); ok {
+		row, column := at.Position()
+		return fmt.Errorf("%s:%d:%d: %s", path, row, column, strings.TrimPrefix(at.Error(), "toml: "))
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "toml: "))
+}
+
+// expand resolves the home directory at the start of a path. Only there, and
+// only these two spellings: a path with a dollar sign further in is a path.
+func expand(path string) (string, error) {
+	for _, home := range []string{"~", "$HOME"} {
+		rest, ok := strings.CutPrefix(path, home)
+		if !ok || (rest != "" && rest[0] != '/') {
+			continue
+		}
+		dir, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("storage.path %s: there is no home directory: %w", path, err)
+		}
+		return filepath.Join(dir, rest), nil
+	}
+	return path, nil
+}
+
+// bytesOf gives koanf the bytes of a file.
+type bytesOf struct{ path string }
+
+func (b bytesOf) ReadBytes() ([]byte, error) { return os.ReadFile(b.path) }
+
+func (b bytesOf) Read() (map[string]any, error) {
+	return nil, errors.New("a file has to be parsed")
+}
+
+// nearest is the index of the candidate that is most like what was written, or
+// -1 when none is like enough to be meant.
+func nearest(written string, candidates []string) int {
+	type scored struct{ index, distance int }
+	var all []scored
+	for i, c := range candidates {
+		all = append(all, scored{i, distance(written, c)})
+	}
+	if len(all) == 0 {
+		return -1
+	}
+	best := slices.MinFunc(all, func(a, b scored) int { return cmp.Compare(a.distance, b.distance) })
+	if best.distance > max(1, len(written)/3) {
+		return -1
+	}
+	return best.index
+}
+
+// distance counts the letters to add, drop or change to get from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, corner+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"io"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// newLogger makes the one logger of the process. The level is one that the
+// settings allow, so it parses.
+func newLogger(cfg Log, w io.Writer, terminal bool) zerolog.Logger {
+	if cfg.Format == "console" || cfg.Format == "auto" && terminal {
+		w = zerolog.ConsoleWriter{Out: w, NoColor: !terminal, TimeFormat: "15:04:05.000", TimeLocation: time.Local}
+	}
+	level, err := zerolog.ParseLevel(cfg.Level)
+	if err != nil {
+		level = zerolog.InfoLevel
+	}
+	return zerolog.New(w).Level(level).Hook(stamp{})
+}
+
+// stamp puts the time on every line, to the millisecond and in UTC: lines of
+// several machines are read together. It is a hook because the library's own
+// time format is a variable of the whole process.
+type stamp struct{}
+
+func (stamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
+	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+}

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// setting describes one setting: the only place that does.
+type setting struct {
+	name  string // section, dot, key
+	doc   string // one or more whole sentences
+	value value
+	// secret settings are never shown, in no listing and no error.
+	secret bool
+}
+
+// env is the environment variable of the setting.
+func (s setting) env() string {
+	return envPrefix + strings.ToUpper(strings.Replace(s.name, ".", "__", 1))
+}
+
+func (s setting) section() string {
+	section, _, _ := strings.Cut(s.name, ".")
+	return section
+}
+
+// shown is the value as a listing may show it.
+func (s setting) shown() string {
+	if s.secret && s.value.String() != "" {
+		return "(set)"
+	}
+	return s.value.literal()
+}
+
+// The bounds that several settings share.
+const (
+	day    = 24 * 60 * 60 * 1000 // ms
+	kib    = 1 << 10
+	mib    = 1 << 20
+	gib    = 1 << 30
+	nameIn = 1<<16 - 1 // bytes; a stored string carries its length in 16 bits
+)
+
+// settings is the table: every setting, bound to its field of c, in the order
+// in which the sections are documented.
+func settings(c *Config) []setting {
+	var all []setting
+	all = append(all, serverSettings(&c.Server)...)
+	all = append(all, authSettings(&c.Auth)...)
+	all = append(all, storageSettings(&c.Storage)...)
+	all = append(all, schedulerSettings(&c.Scheduler)...)
+	all = append(all, limitSettings(&c.Limits)...)
+	return append(all, logSettings(&c.Log)...)
+}
+
+func serverSettings(c *Server) []setting {
+	return []setting{
+		{
+			name:  "server.listen_addr",
+			value: text{to: &c.ListenAddr, def: "127.0.0.1:5555", check: checkAddr, of: "host:port", says: "host:port"},
+			doc: "Where clients connect. Port 0 takes a free one and logs it. An address that other machines can reach is refused " +
+				"unless `auth.password` is set.",
+		},
+		{
+			name:  "server.maxclients",
+			value: count(&c.MaxClients, 10_000, 1, 1_000_000),
+			doc:   "Connections at the same time; one more is answered an error and closed.",
+		},
+		{
+			name:  "server.idle_timeout_ms",
+			value: millis(&c.IdleTimeout, 0, 0, 365*day),
+			doc:   "A connection that sends nothing for so long, and waits for nothing, is closed. 0: never.",
+		},
+		{
+			name:  "server.write_timeout_ms",
+			value: millis(&c.WriteTimeout, 30_000, 1, day),
+			doc:   "A client that does not take its replies for so long is disconnected.",
+		},
+		{
+			name:  "server.max_block_ms",
+			value: millis(&c.MaxBlock, 0, 0, 365*day),
+			doc:   "The longest a `BLOCK` may wait; a longer one, and `BLOCK 0`, end after so long. 0: no cap.",
+		},
+		{
+			name:  "server.output_bytes_max",
+			value: sized(&c.OutputBytesMax, 64*mib, mib, 64*gib),
+			doc:   "Replies that wait for one slow connection may hold so much memory; more disconnects it.",
+		},
+		{
+			name:  "server.window_max",
+			value: count(&c.WindowMax, 1024, 1, 1_000_000),
+			doc:   "Commands of one connection that may be unanswered; then it is not read until replies have left.",
+		},
+		{
+			name:  "server.shutdown_timeout_ms",
+			value: millis(&c.ShutdownTimeout, 10_000, 0, day),
+			doc:   "After SIGTERM or SIGINT, replies in flight have so long to reach their clients.",
+		},
+	}
+}
+
+func authSettings(c *Auth) []setting {
+	return []setting{
+		{
+			name:   "auth.password",
+			value:  text{to: &c.Password, says: "any text"},
+			secret: true,
+			doc: "What clients say in `AUTH` or `HELLO 3 AUTH default ...`. Empty: no password is asked for. " +
+				"Prefer the environment or a file to a flag, which others on the machine can see.",
+		},
+	}
+}
+
+func storageSettings(c *Storage) []setting {
+	return []setting{
+		{
+			name:  "storage.engine",
+			value: text{to: &c.Engine, def: EngineRocksDB, choices: []string{EngineRocksDB, EngineMemory}},
+			doc:   "`memory` keeps nothing when the process ends: for tests and trials.",
+		},
+		{
+			name:  "storage.path",
+			value: text{to: &c.Path, def: "./data", check: notEmpty, of: "path", says: "a directory"},
+			doc:   "The directory of the store, made if it is not there. `~/` and `$HOME` at its start expand.",
+		},
+		{
+			name:  "storage.sync",
+			value: text{to: &c.Sync, def: SyncAlways, choices: []string{SyncAlways, SyncInterval, SyncNever}},
+			doc: "When a write is on disk. `always`: before its reply. `interval`: every `storage.sync_interval_ms`. " +
+				"`never`: when the operating system likes, which survives the end of the process but not of the power.",
+		},
+		{
+			name:  "storage.sync_interval_ms",
+			value: millis(&c.SyncInterval, 1000, 1, 60*60*1000),
+			doc:   "With `storage.sync` at `interval`: what a power cut can take.",
+		},
+		{
+			name:  "storage.mode",
+			value: text{to: &c.Mode, def: "balanced", choices: []string{"low_space", "balanced", "high_throughput"}},
+			doc:   "What the store is tuned for: little disk and memory, a bit of each, or speed.",
+		},
+		{
+			name:  "storage.lease_lag_ms",
+			value: millis(&c.LeaseLag, 5, 0, 60_000),
+			doc: "A lease may be written so long after its reply, and not at all if it is over by then. A crash inside that time " +
+				"hands the message out again at once. 0: before the reply.",
+		},
+		{
+			name:  "storage.block_cache_bytes",
+			value: sized(&c.BlockCacheBytes, 64*mib, mib, 1024*gib),
+			doc:   "Memory for blocks read from disk.",
+		},
+	}
+}
+
+func schedulerSettings(c *Scheduler) []setting {
+	return []setting{
+		{
+			name:  "scheduler.quantum",
+			value: count(&c.Quantum, 1, 1, 1_000_000),
+			doc:   "Deficit round robin: credit that a fairness key gets each round per unit of its weight. 1 interleaves the finest.",
+		},
+		{
+			name:  "scheduler.visibility_timeout_ms",
+			value: millis(&c.Visibility, 30_000, 1, 365*day),
+			doc:   "How long a lease lasts when neither the command nor the queue says.",
+		},
+		{
+			name:  "scheduler.window",
+			value: count(&c.Window, 256, 1, 100_000),
+			doc:   "Messages of one fairness key whose places are held in memory; the rest of its backlog is read ahead from disk.",
+		},
+		{
+			name:  "scheduler.body_bytes",
+			value: sized(&c.BodyBytes, 128*mib, 0, 1024*gib),
+			doc:   "Memory for message bodies on their way from enqueue to delivery; a body that is not there is read from disk.",
+		},
+	}
+}
+
+func limitSettings(c *Limits) []setting {
+	return []setting{
+		{name: "limits.queue_name_bytes", value: sized(&c.QueueName, 255, 1, nameIn), doc: "Longest queue name."},
+		{name: "limits.key_bytes", value: sized(&c.Key, 512, 1, nameIn), doc: "Longest fairness key, throttle key or dedup id."},
+		{name: "limits.headers", value: count(&c.Headers, 64, 0, 10_000), doc: "Headers of one message."},
+		{name: "limits.header_name_bytes", value: sized(&c.HeaderName, 512, 1, nameIn), doc: "Longest header name."},
+		{name: "limits.header_value_bytes", value: sized(&c.HeaderValue, 8*kib, 0, 64*mib), doc: "Longest header value."},
+		{name: "limits.payload_bytes", value: sized(&c.Payload, 16*mib, 0, 512*mib), doc: "Largest payload."},
+		{
+			name:  "limits.command_bytes",
+			value: sized(&c.Command, 32*mib, kib, gib),
+			doc:   "Largest command, all its arguments together. At least `limits.payload_bytes` and one KiB.",
+		},
+		{name: "limits.throttles", value: count(&c.Throttles, 16, 0, 1024), doc: "Throttle keys of one message."},
+		{name: "limits.weight", value: count(&c.Weight, 1_000_000, 1, 1_000_000), doc: "Greatest weight of a fairness key."},
+		{name: "limits.count", value: count(&c.Count, 10_000, 1, 1_000_000), doc: "Greatest `COUNT`."},
+	}
+}
+
+func logSettings(c *Log) []setting {
+	return []setting{
+		{
+			name:  "log.level",
+			value: text{to: &c.Level, def: "info", choices: []string{"debug", "info", "warn", "error"}},
+			doc:   "The least that is logged. Payloads and header values never are.",
+		},
+		{
+			name:  "log.format",
+			value: text{to: &c.Format, def: "auto", choices: []string{"auto", "json", "console"}},
+			doc:   "`auto`: lines to read on a terminal, JSON elsewhere. The log goes to standard error.",
+		},
+	}
+}
+
+// check is what no setting can see alone.
+func (c *Config) check() error {
+	if c.Limits.Command < c.Limits.Payload+kib {
+		return fmt.Errorf("limits.command_bytes must be at least limits.payload_bytes and 1024, that is %d, not %d",
+			c.Limits.Payload+kib, c.Limits.Command)
+	}
+	if c.Auth.Password == "" && !loopback(c.Server.ListenAddr) {
+		return fmt.Errorf("server.listen_addr %s can be reached from other machines: set auth.password (FILA_AUTH__PASSWORD), "+
+			"or listen on 127.0.0.1", c.Server.ListenAddr)
+	}
+	return nil
+}
+
+func notEmpty(s string) error {
+	if s == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func checkAddr(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("must be host:port as in 127.0.0.1:5555, not %q", s)
+	}
+	// Service names ("redis") are refused: what they mean differs by machine.
+	if _, err := netip.ParseAddrPort("127.0.0.1:" + port); err != nil {
+		return fmt.Errorf("must end in a port from 0 to 65535, not %q", port)
+	}
+	return nil
+}
+
+// loopback tells whether only this machine can reach the address. A host name
+// other than localhost is not looked up: what it resolves to can change after
+// the check, and a wrong yes opens the broker to everyone.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

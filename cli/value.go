@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// value is one setting's place in a Config. It refuses what the setting cannot
+// be, with a text that reads on after the setting's name: "must be ...".
+type value interface {
+	reset()               // puts the default
+	set(raw any) error    // from a file: the type has to be right
+	parse(s string) error // from the environment or a flag, where all is text
+	String() string       // as parse would take it
+	kind() string         // one word for the help: ms, bytes, text
+	bounds() string       // what it may be, as a phrase
+	literal() string      // as a file would say it
+}
+
+// text is a setting that is a string.
+type text struct {
+	to      *string
+	def     string
+	choices []string           // when not nil, nothing else is allowed
+	check   func(string) error // when not nil, the last word
+	of      string             // kind
+	says    string             // bounds, when there are no choices
+}
+
+func (t text) reset() { *t.to = t.def }
+
+func (t text) set(raw any) error {
+	s, ok := raw.(string)
+	if !ok {
+		return fmt.Errorf("must be text in quotes, not %v", raw)
+	}
+	return t.parse(s)
+}
+
+func (t text) parse(s string) error {
+	if t.choices != nil && !slices.Contains(t.choices, s) {
+		return fmt.Errorf("must be %s, not %q", t.bounds(), s)
+	}
+	if t.check != nil {
+		if err := t.check(s); err != nil {
+			return err
+		}
+	}
+	*t.to = s
+	return nil
+}
+
+func (t text) String() string  { return *t.to }
+func (t text) literal() string { return strconv.Quote(*t.to) }
+
+func (t text) kind() string {
+	if t.of != "" {
+		return t.of
+	}
+	return "text"
+}
+
+func (t text) bounds() string {
+	if t.choices != nil {
+		return "one of " + strings.Join(t.choices, ", ")
+	}
+	return t.says
+}
+
+// whole is what a number setting may be stored as.
+type whole interface {
+	~int | ~int64 | ~uint32
+}
+
+// number is a setting that is a whole number. A time.Duration is one as well:
+// its scale turns the milliseconds outside into the nanoseconds inside.
+type number[T whole] struct {
+	to       *T
+	def      int64
+	min, max int64
+	unit     string // ms, bytes or empty for a plain count
+	scale    int64  // what one unit is inside
+}
+
+// count is a number without a unit.
+func count[T whole](to *T, def, least, most int64) number[T] {
+	return number[T]{to: to, def: def, min: least, max: most, scale: 1}
+}
+
+// sized is a number of bytes.
+func sized[T whole](to *T, def, least, most int64) number[T] {
+	return number[T]{to: to, def: def, min: least, max: most, unit: "bytes", scale: 1}
+}
+
+// millis is a time in milliseconds.
+func millis(to *time.Duration, def, least, most int64) number[time.Duration] {
+	return number[time.Duration]{to: to, def: def, min: least, max: most, unit: "ms", scale: int64(time.Millisecond)}
+}
+
+func (n number[T]) reset() { n.put(n.def) }
+
+func (n number[T]) put(v int64) { *n.to = T(v * n.scale) }
+
+func (n number[T]) set(raw any) error {
+	v, ok := raw.(int64)
+	if !ok {
+		return fmt.Errorf("must be %s, not %#v", n.bounds(), raw)
+	}
+	return n.take(v, strconv.FormatInt(v, 10))
+}
+
+func (n number[T]) parse(s string) error {
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return fmt.Errorf("must be %s, not %q", n.bounds(), s)
+	}
+	return n.take(v, s)
+}
+
+func (n number[T]) take(v int64, said string) error {
+	if v < n.min || v > n.max {
+		return fmt.Errorf("must be %s, not %s", n.bounds(), said)
+	}
+	n.put(v)
+	return nil
+}
+
+func (n number[T]) String() string  { return strconv.FormatInt(int64(*n.to)/n.scale, 10) }
+func (n number[T]) literal() string { return n.String() }
+
+func (n number[T]) kind() string {
+	if n.unit != "" {
+		return n.unit
+	}
+	return "number"
+}
+
+func (n number[T]) bounds() string {
+	what := map[string]string{"": "a whole number", "ms": "a whole number of milliseconds", "bytes": "a whole number of bytes"}[n.unit]
+	return fmt.Sprintf("%s from %d to %d", what, n.min, n.max)
+}
