@@ -44,6 +44,7 @@ type Attempt struct {
 	ReadyAt                     int64
 	Error                       string
 	FirstFailedAt, LastFailedAt int64
+	Fence                       uint64 // number of the newest delivery
 }
 
 // Lease is a message in the hands of a consumer.
@@ -56,6 +57,7 @@ type Lease struct {
 	LeasedAt                    int64
 	FirstFailedAt, LastFailedAt int64
 	Error                       string // of the attempt before
+	Retried                     bool   // an Attempt record of the message exists
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; the number
@@ -187,7 +189,8 @@ func (a *Attempt) Append(dst []byte) []byte {
 	dst = appendInt(dst, 3, a.ReadyAt)
 	dst = appendBytes(dst, 4, a.Error)
 	dst = appendInt(dst, 5, a.FirstFailedAt)
-	return appendInt(dst, 6, a.LastFailedAt)
+	dst = appendInt(dst, 6, a.LastFailedAt)
+	return appendUint(dst, 7, a.Fence)
 }
 
 // Decode reads a record that Append made.
@@ -207,6 +210,8 @@ func (a *Attempt) Decode(b []byte) error {
 			a.FirstFailedAt = f.int64()
 		case 6:
 			a.LastFailedAt = f.int64()
+		case 7:
+			a.Fence = f.uint64()
 		}
 	})
 	if err != nil {
@@ -229,7 +234,8 @@ func (l *Lease) Append(dst []byte) []byte {
 	dst = appendInt(dst, 7, l.LeasedAt)
 	dst = appendInt(dst, 8, l.FirstFailedAt)
 	dst = appendInt(dst, 9, l.LastFailedAt)
-	return appendBytes(dst, 10, l.Error)
+	dst = appendBytes(dst, 10, l.Error)
+	return appendBool(dst, 11, l.Retried)
 }
 
 // Decode reads a record that Append made.
@@ -257,6 +263,8 @@ func (l *Lease) Decode(b []byte) error {
 			l.LastFailedAt = f.int64()
 		case 10:
 			l.Error = f.string()
+		case 11:
+			l.Retried = f.bool()
 		}
 	})
 	if err != nil {
