@@ -42,36 +42,18 @@ func (id ID) encode(b *[idText]byte) {
 // ParseID reads the text form of an id, in either case. It takes no other form
 // of a UUID: an id has one spelling, give or take its case.
 func ParseID(s string) (ID, error) {
-	var id ID
 	if len(s) != idText || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return ID{}, errID
 	}
-	at := 0
-	for i := 0; i < idText; {
-		if s[i] == '-' {
-			i++
-			continue
-		}
-		hi, lo := nibble(s[i]), nibble(s[i+1])
-		if hi > 15 || lo > 15 {
-			return ID{}, errID
-		}
-		id[at] = hi<<4 | lo
-		at++
-		i += 2
+	var digits [32]byte
+	copy(digits[0:8], s[0:8])
+	copy(digits[8:12], s[9:13])
+	copy(digits[12:16], s[14:18])
+	copy(digits[16:20], s[19:23])
+	copy(digits[20:32], s[24:36])
+	var id ID
+	if _, err := hex.Decode(id[:], digits[:]); err != nil {
+		return ID{}, errID
 	}
 	return id, nil
-}
-
-// nibble returns the value of a hexadecimal digit, or something above 15.
-func nibble(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 255
 }

@@ -1,0 +1,132 @@
+package storage_test
+
+import (
+	"encoding/hex"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/faisca/fila/storage"
+)
+
+// update is set to rewrite the golden files. What changes there changes the
+// format: say in the commit why no store that exists is misread.
+var update = flag.Bool("update", false, "rewrite testdata/golden")
+
+func goldenID(tb testing.TB) storage.ID {
+	tb.Helper()
+	id, err := storage.ParseID("018f5e8a-7c00-7abc-8def-0123456789ab")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+func goldenKey(tb testing.TB) storage.MessageKey {
+	tb.Helper()
+	return storage.MessageKey{Queue: 42, Key: "acme", Rank: 4, ID: goldenID(tb)}
+}
+
+func fullMessage() *storage.Message {
+	return &storage.Message{
+		Payload:   []byte("hello"),
+		Headers:   []storage.Header{{Name: []byte("trace"), Value: []byte("abc")}, {Name: []byte("empty")}, {}},
+		Throttles: []string{"api", "", "tenant:acme"},
+		Weight:    3, Cost: 2, ReadyAt: 1_700_000_000_000_000_000, ExpiresAt: 1_700_000_060_000_000_000,
+		Dead: &storage.Dead{
+			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
+			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
+		},
+	}
+}
+
+func fullAttempt() *storage.Attempt {
+	return &storage.Attempt{
+		Attempt: 2, Deliveries: 3, ReadyAt: 1_700_000_000_000_000_000, Error: "boom",
+		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Fence: 1 << 40,
+	}
+}
+
+func fullLease() *storage.Lease {
+	return &storage.Lease{
+		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Throttles: []string{"api"},
+		Cost: 4, LeasedAt: 1_700_000_000_000_000_000,
+		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true,
+	}
+}
+
+func fullQueue() *storage.Queue {
+	return &storage.Queue{
+		Number: 42, VisibilityMs: 30_000, BackoffMs: 1_000, MaxBackoffMs: 60_000, TTLMs: 86_400_000, DedupWindowMs: 5_000,
+		MaxAttempts: 5, MaxDepth: 1_000_000, KeyMaxDepth: 1_000, DLQ: "orders.dead", DeadLetter: true,
+		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
+	}
+}
+
+func goldenBatch() *storage.Batch {
+	var b storage.Batch
+	storage.PutFormat(&b)
+	b.Put(storage.Messages, []byte("key"), make([]byte, 200))
+	b.Delete(storage.Attempts, []byte("key"))
+	b.SingleDelete(storage.Leases, nil)
+	b.DeleteRange(storage.Scheduled, []byte("a"), []byte("b"))
+	return &b
+}
+
+func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
+	mk := goldenKey(t)
+	for name, got := range map[string][]byte{
+		"key_queue":            storage.AppendQueuePrefix(nil, 42),
+		"key_prefix":           storage.AppendKeyPrefix(nil, 42, "acme"),
+		"key_message":          mk.Append(nil),
+		"key_lease":            storage.AppendLeaseKey(nil, mk, 7),
+		"key_scheduled":        storage.AppendScheduledKey(nil, 1_700_000_000_000_000_000, mk),
+		"key_state":            storage.AppendStateKey(nil, "throttle", "api", ""),
+		"record_message":       fullMessage().Append(nil),
+		"record_message_small": (&storage.Message{Payload: []byte("hello")}).Append(nil),
+		"record_attempt":       fullAttempt().Append(nil),
+		"record_lease":         fullLease().Append(nil),
+		"record_queue":         fullQueue().Append(nil),
+		"batch":                goldenBatch().Bytes(),
+	} {
+		path := filepath.Join("testdata", "golden", name+".hex")
+		if *update {
+			if err := os.WriteFile(path, []byte(hexLines(got)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path) //nolint:gosec // a test's own file
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := hexLines(got); g != string(want) {
+			t.Errorf("%s: the format changed\n got:\n%s want:\n%s", name, g, want)
+		}
+	}
+}
+
+func TestTheExampleInTheFormatDocumentIsRight(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := hex.EncodeToString(goldenKey(t).Append(nil))
+	line := strings.Join([]string{k[:8], k[8:12], k[12:20], k[20:22], k[22:]}, " ")
+	if !strings.Contains(string(doc), "//\t"+line+"\n") {
+		t.Errorf("doc.go does not show the message key as\n%s", line)
+	}
+}
+
+// hexLines writes 32 bytes a line, so that a change shows where it is.
+func hexLines(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		n := min(len(b), 32)
+		s.WriteString(hex.EncodeToString(b[:n]))
+		s.WriteByte('\n')
+		b = b[n:]
+	}
+	return s.String()
+}

@@ -1,0 +1,132 @@
+package storage_test
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/faisca/fila/storage"
+)
+
+func TestRecordsAreReadBackAsWritten(t *testing.T) {
+	var (
+		m storage.Message
+		a storage.Attempt
+		l storage.Lease
+		q storage.Queue
+	)
+	for _, tt := range []struct{ full, got record }{
+		{fullMessage(), &m},
+		{fullAttempt(), &a},
+		{fullLease(), &l},
+		{fullQueue(), &q},
+		{&storage.Message{}, &storage.Message{Cost: 9}},
+		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
+		{&storage.Attempt{Attempt: math.MaxUint32, ReadyAt: math.MinInt64}, &storage.Attempt{}},
+		{&storage.Lease{Until: math.MaxInt64, Throttles: []string{""}}, &storage.Lease{}},
+		{&storage.Queue{MaxDepth: math.MaxUint64}, &storage.Queue{Number: 9}},
+	} {
+		prefix := []byte("what was there")
+		enc := tt.full.Append(prefix)
+		if string(enc[:len(prefix)]) != string(prefix) {
+			t.Errorf("%T does not append", tt.full)
+		}
+		if err := tt.got.Decode(enc[len(prefix):]); err != nil {
+			t.Errorf("%T: %v", tt.full, err)
+		}
+		if !reflect.DeepEqual(tt.got, tt.full) {
+			t.Errorf("got  %+v\nwant %+v", tt.got, tt.full)
+		}
+	}
+}
+
+// No field may be forgotten: a record in which everything is set has no zero
+// field left, and neither has what was read back.
+func TestRecordsInTheTestsAreComplete(t *testing.T) {
+	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue()} {
+		v := reflect.ValueOf(r)
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%T has no %s", r, v.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
+func TestDecodeDoesNotCopyThePayload(t *testing.T) {
+	enc := fullMessage().Append(nil)
+	var m storage.Message
+	if err := m.Decode(enc); err != nil {
+		t.Fatal(err)
+	}
+	clear(enc)
+	if string(m.Payload) != "\x00\x00\x00\x00\x00" || string(m.Headers[0].Name) != "\x00\x00\x00\x00\x00" {
+		t.Errorf("payload %q and header %q are copies", m.Payload, m.Headers[0].Name)
+	}
+	if m.Throttles[0] != "api" || m.Dead.Queue != "orders" {
+		t.Errorf("throttle %q and queue %q changed with the record", m.Throttles[0], m.Dead.Queue)
+	}
+	if cap(m.Payload) != len(m.Payload) {
+		t.Error("appending to the payload would overwrite the record")
+	}
+}
+
+func TestRecordsOfANewerFilaAreRead(t *testing.T) {
+	enc := fullAttempt().Append(nil)
+	enc = append(enc, 0xa0, 0x06, 0x01)                                           // field 100, varint
+	enc = append(enc, 0xaa, 0x06, 0x02, 'h', 'i')                                 // field 101, bytes
+	enc = append(enc, 0xb5, 0x06, 1, 2, 3, 4, 0xb9, 0x06, 1, 2, 3, 4, 5, 6, 7, 8) // fields 102 and 103, fixed
+	enc = append(enc, 0xc3, 0x06, 0xa0, 0x06, 0x01, 0xc4, 0x06)                   // field 104, a group
+	var a storage.Attempt
+	if err := a.Decode(enc); err != nil || !reflect.DeepEqual(&a, fullAttempt()) {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestRecordsThatCannotBeAreRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		r record
+		b []byte
+	}{
+		"payload as a number":       {&storage.Message{}, []byte{0x08, 0x01}},
+		"weight as bytes":           {&storage.Message{}, []byte{0x22, 0x01, 'a'}},
+		"weight past 32 bits":       {&storage.Message{}, []byte{0x20, 0x80, 0x80, 0x80, 0x80, 0x10}},
+		"header that is cut short":  {&storage.Message{}, []byte{0x12, 0x02, 0x0a, 0x05}},
+		"death that is cut short":   {&storage.Message{}, []byte{0x42, 0x02, 0x0a, 0x05}},
+		"flag that is not 0 or 1":   {&storage.Queue{}, []byte{0x58, 0x02}},
+		"payload past the end":      {&storage.Message{}, []byte{0x0a, 0x7f, 'a'}},
+		"varint without an end":     {&storage.Lease{}, []byte{0x08, 0xff}},
+		"field number 0":            {&storage.Attempt{}, []byte{0x00, 0x01}},
+		"end of a group not begun":  {&storage.Attempt{}, []byte{0xc4, 0x06}},
+		"wire type that is not one": {&storage.Attempt{}, []byte{0x0f}},
+	} {
+		if err := tt.r.Decode(tt.b); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%s: %v, want %v", name, err, storage.ErrCorrupt)
+		}
+	}
+}
+
+func TestFormatVersionDecidesWhetherAStoreIsOpened(t *testing.T) {
+	failed := errors.New("disk on fire")
+	for _, tt := range []struct {
+		value string
+		err   error
+		want  error
+	}{
+		{"1", nil, nil},
+		{"2", nil, storage.ErrFormat},
+		{"4000000000", nil, storage.ErrFormat},
+		{"0", nil, storage.ErrCorrupt},
+		{"", nil, storage.ErrCorrupt},
+		{"-1", nil, storage.ErrCorrupt},
+		{"one", nil, storage.ErrCorrupt},
+		{"", storage.ErrNotFound, storage.ErrNotFound},
+		{"", failed, failed},
+	} {
+		err := storage.CheckFormat(func(storage.Family, []byte) ([]byte, error) { return []byte(tt.value), tt.err })
+		if !errors.Is(err, tt.want) {
+			t.Errorf("format %q, %v: %v, want %v", tt.value, tt.err, err, tt.want)
+		}
+	}
+}
