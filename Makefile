@@ -1,0 +1,84 @@
+# `make` alone lists the targets: each has its line after the two signs.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+BIN      := bin/fila
+LINT     := .cache/bin/golangci-lint
+SEEDS    ?= 200
+T        ?= 30s
+PKG      ?= ./...
+
+# The commit goes into the binary where git can say it, and only there: in a
+# directory that git does not trust, asking makes the build fail.
+VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
+
+# The packages whose tests have something to race for. The others are run
+# without the detector, which costs them several times their time.
+RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
+
+.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what building and testing need, if it is missing (Debian, Ubuntu)
+	@bash .ci/setup
+
+build: setup ## make bin/fila with RocksDB
+	CGO_ENABLED=1 go build -buildvcs=$(VCS) -trimpath -o $(BIN) .
+
+run: build ## build and start the broker, data in ./data
+	exec $(BIN)
+
+test: setup ## run all tests: the concurrent packages under the race detector, then everything
+	CGO_ENABLED=1 go test -race -short -timeout 20m $(RACE)
+	CGO_ENABLED=1 go test -timeout 20m ./...
+
+quick: ## run the tests that need neither cgo nor a running broker
+	CGO_ENABLED=0 go test $$(CGO_ENABLED=0 go list ./... | grep -v /integration)
+
+race: setup ## run the tests of PKG under the race detector, at full length
+	CGO_ENABLED=1 go test -race -timeout 40m $(PKG)
+
+lint: $(LINT) ## format, vet and lint
+	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+		if [ -n "$$out" ]; then echo "not formatted, run make fmt:"; echo "$$out"; exit 1; fi
+	go vet ./...
+	$(LINT) run ./...
+
+fmt: ## format
+	gofmt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+
+check: setup lint test ## what CI runs: lint, then all tests
+
+docs: ## write again the documents that are made from code
+	CGO_ENABLED=0 go run . config --format markdown > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+
+golden: ## write again the expectations of the script tests; read the diff before you commit it
+	CGO_ENABLED=0 go test ./commands/... ./engine/... -args -rewrite
+
+rocks: setup ## run the tests of the RocksDB store
+	CGO_ENABLED=1 go test -count=1 ./storage/...
+
+sim: ## simulate crashes and bad weather: make sim SEEDS=200
+	CGO_ENABLED=0 go test ./engine -run '^TestSim' -count=1 -timeout 2h -args -seeds=$(SEEDS)
+
+fuzz: ## run every fuzz target for a while: make fuzz T=30s
+	@set -e; for p in $$(CGO_ENABLED=0 go list ./...); do \
+		for f in $$(CGO_ENABLED=0 go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+			echo "$$p $$f"; CGO_ENABLED=0 go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T); \
+		done; \
+	done
+
+bench: setup ## run the benchmarks
+	CGO_ENABLED=1 go test -run '^$$' -bench . -benchmem $(PKG)
+
+clean: ## remove what was built, never the data
+	rm -rf bin .cache
+
+# The linter is pinned in a module of its own, so that what it needs never
+# touches what the broker is built from. Building it takes minutes, once.
+$(LINT): tools/go.mod tools/go.sum
+	@mkdir -p $(@D)
+	go build -buildvcs=false -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -1,0 +1,102 @@
+package tidy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer says what the files of a package may import of ours.
+type layer struct {
+	may   []string
+	tests []string // what its tests may import as well
+}
+
+// layers is the import table. A package that is not here fails the test: adding
+// one is a decision, not an accident.
+func layers() map[string]layer {
+	return map[string]layer{
+		"resp":              {},
+		"storage":           {tests: []string{"storage/storetest"}},
+		"storage/storetest": {may: []string{"storage"}},
+		"storage/rocks":     {may: []string{"storage"}, tests: []string{"storage/storetest"}},
+		"engine":            {may: []string{"storage"}},
+		"scripting":         {may: []string{"engine"}, tests: []string{"storage"}},
+		"commands":          {may: []string{"engine", "resp"}, tests: []string{"storage"}},
+		"cli":               {},
+		"main":              {may: []string{"cli", "commands", "engine", "resp", "scripting", "storage", "storage/rocks"}},
+		"integration":       {},
+		// Programs that show or measure a running broker, from outside as well.
+		"integration/demo":    {},
+		"integration/backlog": {},
+		"internal/tidy":       {},
+	}
+}
+
+// owners are the modules that one package alone may import.
+func owners() map[string]string {
+	return map[string]string{
+		"github.com/tidwall/redcon":   "resp",
+		"github.com/linxGnu/grocksdb": "storage/rocks",
+		"github.com/yuin/gopher-lua":  "scripting",
+		"github.com/spf13/cobra":      "cli",
+		"github.com/spf13/pflag":      "cli",
+		"github.com/knadh/koanf":      "cli",
+		"C":                           "storage/rocks",
+	}
+}
+
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
+	for _, s := range sources(t) {
+		report(t, layering(s))
+	}
+}
+
+func layering(s source) []string {
+	l, known := layers()[s.pkg()]
+	if !known {
+		return []string{fmt.Sprintf("%s: package %s is not in the table of internal/tidy/layers_test.go", s.path, s.pkg())}
+	}
+	var complaints []string
+	for p := range s.imports() {
+		ours, internal := strings.CutPrefix(p, module+"/")
+		switch {
+		case internal && ours == s.pkg(): // its own external test
+		case internal && slices.Contains(l.may, ours):
+		case internal && s.test() && slices.Contains(l.tests, ours):
+		case internal:
+			complaints = append(complaints, fmt.Sprintf("%s: %s may not import %s", s.path, s.pkg(), ours))
+		default:
+			if owner := ownerOf(p); owner != "" && owner != s.pkg() {
+				complaints = append(complaints, fmt.Sprintf("%s: only %s may import %s", s.path, owner, p))
+			}
+		}
+	}
+	return complaints
+}
+
+func ownerOf(p string) string {
+	for mod, owner := range owners() {
+		if p == mod || strings.HasPrefix(p, mod+"/") {
+			return owner
+		}
+	}
+	return ""
+}
+
+func TestTheTableOfLayersIsHeldTo(t *testing.T) {
+	in := func(path, imp string) source { return parse(t, path, "package x\nimport _ \""+imp+"\"\n") }
+	wantBreach(t, layering(in("engine/queue.go", module+"/resp")), "may not import resp")
+	wantBreach(t, layering(in("resp/conn.go", module+"/storage")), "may not import storage")
+	wantBreach(t, layering(in("commands/lease.go", module+"/storage")), "may not import storage")
+	wantBreach(t, layering(in("integration/kill_test.go", module+"/storage")), "may not import storage")
+	wantBreach(t, layering(in("engine/queue.go", "github.com/tidwall/redcon")), "only resp")
+	wantBreach(t, layering(in("storage/memory.go", "github.com/linxGnu/grocksdb")), "only storage/rocks")
+	wantBreach(t, layering(in("engine/hook.go", "github.com/yuin/gopher-lua/parse")), "only scripting")
+	wantBreach(t, layering(in("engine/fast.go", "C")), "only storage/rocks")
+	wantBreach(t, layering(in("util/strings.go", "strings")), "not in the table")
+	if c := layering(in("storage/rocks/rocks_test.go", module+"/storage/storetest")); c != nil {
+		t.Error(c)
+	}
+}

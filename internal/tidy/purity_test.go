@@ -1,0 +1,147 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"testing"
+)
+
+// mayUseTheClock are the files of engine and commands that may ask what time it
+// is: the loop, which hands it to the turn, and what only shows it.
+func mayUseTheClock(file string) bool {
+	return loop(file) || slices.Contains([]string{
+		"commands/clock.go", // TIME and the ages in CLIENT LIST: nothing that a turn decides
+	}, file)
+}
+
+// loop tells whether the file is of the engine's only concurrent part.
+func loop(file string) bool {
+	ok, err := path.Match("engine/loop*.go", file)
+	return ok && err == nil
+}
+
+// clock are the functions of package time that read a clock or wait for one.
+// Types and constants are free: a time is a value like any other.
+func clock() []string {
+	return []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"}
+}
+
+func TestATurnReadsNoClock(t *testing.T) {
+	for _, s := range sources(t) {
+		if in(s, "engine", "commands") && !mayUseTheClock(s.path) {
+			report(t, clockUse(s))
+		}
+	}
+}
+
+func TestATurnHasNoGoroutineLockOrChannel(t *testing.T) {
+	for _, s := range sources(t) {
+		if in(s, "engine") && !loop(s.path) {
+			report(t, concurrency(s))
+		}
+	}
+}
+
+func TestNothingHappensAtImport(t *testing.T) {
+	for _, s := range sources(t) {
+		report(t, inits(s))
+	}
+}
+
+// in tells whether the source is of one of the packages and not a test: tests
+// have clocks and goroutines of their own.
+func in(s source, pkgs ...string) bool {
+	return !s.test() && slices.Contains(pkgs, s.pkg())
+}
+
+func clockUse(s source) []string {
+	name, ok := s.imports()["time"]
+	if !ok {
+		return nil
+	}
+	var complaints []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && slices.Contains(clock(), sel.Sel.Name) {
+			complaints = append(complaints, fmt.Sprintf("%s: time.%s: the time is handed in, see Tx.Now", s.line(sel), sel.Sel.Name))
+		}
+		return true
+	})
+	return complaints
+}
+
+func concurrency(s source) []string {
+	var complaints []string
+	for p := range s.imports() {
+		// sync/atomic is free: counters that are read from outside neither wait nor
+		// order anything.
+		if p == "sync" || p == "context" {
+			complaints = append(complaints, fmt.Sprintf("%s: imports %s: a turn waits for nothing; what does belongs into engine/loop*.go", s.path, p))
+		}
+	}
+	complain := func(n ast.Node, what string) {
+		complaints = append(complaints, fmt.Sprintf("%s: %s: only engine/loop*.go is concurrent", s.line(n), what))
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			complain(n, "goroutine")
+		case *ast.ChanType:
+			complain(n, "channel")
+		case *ast.SelectStmt:
+			complain(n, "select")
+		case *ast.SendStmt:
+			complain(n, "send")
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW {
+				complain(n, "receive")
+			}
+		}
+		return true
+	})
+	return complaints
+}
+
+func inits(s source) []string {
+	var complaints []string
+	for _, d := range s.file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			complaints = append(complaints, fmt.Sprintf("%s: init: what has to happen is called by whoever needs it", s.line(f)))
+		}
+	}
+	return complaints
+}
+
+func TestThePurityRulesSeeABreach(t *testing.T) {
+	file := func(text string) source { return parse(t, "engine/x.go", "package engine\n"+text) }
+	for _, name := range clock() {
+		wantBreach(t, clockUse(file("import \"time\"\nvar _ = time."+name)), "time."+name)
+	}
+	wantBreach(t, clockUse(file("import clock \"time\"\nvar _ = clock.Now()")), "time.Now")
+	if c := clockUse(file("import \"time\"\nfunc f(now time.Time) bool { return now.After(now.Add(time.Second)) }")); c != nil {
+		t.Error(c)
+	}
+	for want, text := range map[string]string{
+		"imports sync": "import \"sync\"\nvar _ sync.Mutex",
+		"goroutine":    "func f() { go f() }",
+		"channel":      "func f(chan int) {}",
+		"select":       "func f() { select {} }",
+		"send":         "func f() { c <- 1 }",
+		"receive":      "func f() { <-c }",
+	} {
+		wantBreach(t, concurrency(file(text)), want)
+	}
+	wantBreach(t, inits(file("func init() {}")), "init")
+	if c := inits(file("type t struct{}\nfunc (t) init() {}")); c != nil {
+		t.Error(c)
+	}
+	if loop("engine/lease.go") || !loop("engine/loop.go") || !loop("engine/loop_commit.go") {
+		t.Error("the loop's files are engine/loop*.go")
+	}
+}
