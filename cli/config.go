@@ -53,10 +53,13 @@ const (
 
 // Scheduler is what decides who gets which message when.
 type Scheduler struct {
-	Quantum    uint32
-	Visibility time.Duration
-	Window     int
-	BodyBytes  int64
+	Quantum     uint32
+	Visibility  time.Duration
+	MaxAttempts uint32
+	Backoff     time.Duration
+	MaxBackoff  time.Duration
+	Window      int
+	BodyBytes   int64
 }
 
 // Limits are the greatest sizes and counts a client may send.
@@ -69,6 +72,8 @@ type Limits struct {
 	Payload     int // bytes
 	Command     int // bytes
 	Throttles   int
+	Consumer    int // bytes
+	Reply       int // bytes
 	Weight      int
 	Count       int
 }
@@ -77,4 +82,16 @@ type Limits struct {
 type Log struct {
 	Level  string
 	Format string // auto, json or console
+}
+
+// Settings are all settings by name and value, as text. Secrets are left out,
+// so that the outcome may be shown to any client.
+func (c Config) Settings() map[string]string {
+	all := map[string]string{}
+	for _, s := range settings(&c) {
+		if !s.secret {
+			all[s.name] = s.value.String()
+		}
+	}
+	return all
 }

@@ -97,41 +97,42 @@ func TestWhatCannotBeStopsTheStart(t *testing.T) {
 		file string
 		want []string
 	}{
-		"unknown in the file":       {file: "[storage]\npth = 'x'", want: []string{"fila.toml", "storage.pth", "did you mean storage.path?"}},
-		"unknown section":           {file: "[colour]\nred = 1", want: []string{"colour.red", "fila config"}},
-		"unknown empty section":     {file: "[colour]", want: []string{"colour"}},
-		"unknown at the top":        {file: "path = 'x'", want: []string{"no setting is named path"}},
-		"a section too deep":        {file: "[storage.path]\nx = 1", want: []string{"storage.path.x"}},
-		"a section as value":        {file: "storage = 1", want: []string{"no setting is named storage"}},
-		"text for a number":         {file: "[server]\nmaxclients = '10'", want: []string{"server.maxclients", "whole number", `"10"`}},
-		"a fraction":                {file: "[server]\nmaxclients = 1.5", want: []string{"server.maxclients", "1.5"}},
-		"a number for text":         {file: "[storage]\npath = 7", want: []string{"storage.path", "quotes"}},
-		"a list for text":           {file: "[storage]\npath = ['a']", want: []string{"storage.path"}},
-		"an empty table for text":   {file: "[storage.path]", want: []string{"storage.path"}},
-		"not TOML":                  {file: "[server]\nmaxclients = = 1", want: []string{"fila.toml:2:"}},
-		"a key twice":               {file: "[log]\nlevel='info'\nlevel='warn'", want: []string{"fila.toml"}},
-		"below the least":           {file: "[server]\nmaxclients = 0", want: []string{"server.maxclients", "from 1", "not 0"}},
-		"above the most":            {in: env("FILA_LIMITS__COUNT=1000001"), want: []string{"FILA_LIMITS__COUNT", "limits.count"}},
-		"a negative time":           {in: env("FILA_STORAGE__LEASE_LAG_MS=-1"), want: []string{"storage.lease_lag_ms", "milliseconds from 0"}},
-		"a time with a unit":        {in: env("FILA_STORAGE__LEASE_LAG_MS=5ms"), want: []string{"storage.lease_lag_ms", `"5ms"`}},
-		"a number too long":         {in: flags("limits.count", "99999999999999999999"), want: []string{"limits.count"}},
-		"an empty number":           {in: env("FILA_LIMITS__COUNT="), want: []string{"limits.count", `""`}},
-		"not a choice":              {in: flags("storage.sync", "sometimes"), want: []string{"storage.sync", "always, interval, never", "sometimes"}},
-		"a choice in capitals":      {in: env("FILA_LOG__LEVEL=INFO"), want: []string{"log.level"}},
-		"unknown variable":          {in: env("FILA_STORAGE__PTH=x"), want: []string{"FILA_STORAGE__PTH", "FILA_STORAGE__PATH"}},
-		"one underscore":            {in: env("FILA_STORAGE_PATH=x"), want: []string{"FILA_STORAGE_PATH", "did you mean FILA_STORAGE__PATH?"}},
-		"a lone prefix":             {in: env("FILA_=x"), want: []string{"FILA_ "}},
-		"an address without port":   {in: flags("server.listen_addr", "localhost"), want: []string{"server.listen_addr", "host:port"}},
-		"a port too high":           {in: flags("server.listen_addr", "127.0.0.1:65536"), want: []string{"server.listen_addr", "65535"}},
-		"no path":                   {in: flags("storage.path", ""), want: []string{"storage.path", "empty"}},
-		"all interfaces":            {in: flags("server.listen_addr", "0.0.0.0:5555"), want: []string{"0.0.0.0:5555", "auth.password", "127.0.0.1"}},
-		"all interfaces, short":     {in: flags("server.listen_addr", ":5555"), want: []string{"auth.password"}},
-		"all interfaces, IPv6":      {in: flags("server.listen_addr", "[::]:5555"), want: []string{"auth.password"}},
-		"a host name":               {in: flags("server.listen_addr", "localhost.example:5555"), want: []string{"auth.password"}},
-		"a payload over a command":  {in: flags("limits.command_bytes", "16777216"), want: []string{"limits.command_bytes", "limits.payload_bytes"}},
-		"a file that is not there":  {in: Input{File: "none.toml"}, want: []string{"--config", "none.toml"}},
-		"a directory for a file":    {in: Input{File: "."}, want: []string{"directory"}},
-		"two mistakes, first named": {file: "[storage]\nmode='x'\nengine='y'", want: []string{"storage.engine"}},
+		"unknown in the file":           {file: "[storage]\npth = 'x'", want: []string{"fila.toml", "storage.pth", "did you mean storage.path?"}},
+		"unknown section":               {file: "[colour]\nred = 1", want: []string{"colour.red", "fila config"}},
+		"unknown empty section":         {file: "[colour]", want: []string{"colour"}},
+		"unknown at the top":            {file: "path = 'x'", want: []string{"no setting is named path"}},
+		"a section too deep":            {file: "[storage.path]\nx = 1", want: []string{"storage.path.x"}},
+		"a section as value":            {file: "storage = 1", want: []string{"no setting is named storage"}},
+		"text for a number":             {file: "[server]\nmaxclients = '10'", want: []string{"server.maxclients", "whole number", `"10"`}},
+		"a fraction":                    {file: "[server]\nmaxclients = 1.5", want: []string{"server.maxclients", "1.5"}},
+		"a number for text":             {file: "[storage]\npath = 7", want: []string{"storage.path", "quotes"}},
+		"a list for text":               {file: "[storage]\npath = ['a']", want: []string{"storage.path"}},
+		"an empty table for text":       {file: "[storage.path]", want: []string{"storage.path"}},
+		"not TOML":                      {file: "[server]\nmaxclients = = 1", want: []string{"fila.toml:2:"}},
+		"a key twice":                   {file: "[log]\nlevel='info'\nlevel='warn'", want: []string{"fila.toml"}},
+		"below the least":               {file: "[server]\nmaxclients = 0", want: []string{"server.maxclients", "from 1", "not 0"}},
+		"above the most":                {in: env("FILA_LIMITS__COUNT=1000001"), want: []string{"FILA_LIMITS__COUNT", "limits.count"}},
+		"a negative time":               {in: env("FILA_STORAGE__LEASE_LAG_MS=-1"), want: []string{"storage.lease_lag_ms", "milliseconds from 0"}},
+		"a time with a unit":            {in: env("FILA_STORAGE__LEASE_LAG_MS=5ms"), want: []string{"storage.lease_lag_ms", `"5ms"`}},
+		"a number too long":             {in: flags("limits.count", "99999999999999999999"), want: []string{"limits.count"}},
+		"an empty number":               {in: env("FILA_LIMITS__COUNT="), want: []string{"limits.count", `""`}},
+		"not a choice":                  {in: flags("storage.sync", "sometimes"), want: []string{"storage.sync", "always, interval, never", "sometimes"}},
+		"a choice in capitals":          {in: env("FILA_LOG__LEVEL=INFO"), want: []string{"log.level"}},
+		"unknown variable":              {in: env("FILA_STORAGE__PTH=x"), want: []string{"FILA_STORAGE__PTH", "FILA_STORAGE__PATH"}},
+		"one underscore":                {in: env("FILA_STORAGE_PATH=x"), want: []string{"FILA_STORAGE_PATH", "did you mean FILA_STORAGE__PATH?"}},
+		"a lone prefix":                 {in: env("FILA_=x"), want: []string{"FILA_ "}},
+		"an address without port":       {in: flags("server.listen_addr", "localhost"), want: []string{"server.listen_addr", "host:port"}},
+		"a port too high":               {in: flags("server.listen_addr", "127.0.0.1:65536"), want: []string{"server.listen_addr", "65535"}},
+		"no path":                       {in: flags("storage.path", ""), want: []string{"storage.path", "empty"}},
+		"all interfaces":                {in: flags("server.listen_addr", "0.0.0.0:5555"), want: []string{"0.0.0.0:5555", "auth.password", "127.0.0.1"}},
+		"all interfaces, short":         {in: flags("server.listen_addr", ":5555"), want: []string{"auth.password"}},
+		"all interfaces, IPv6":          {in: flags("server.listen_addr", "[::]:5555"), want: []string{"auth.password"}},
+		"a host name":                   {in: flags("server.listen_addr", "localhost.example:5555"), want: []string{"auth.password"}},
+		"a payload over a command":      {in: flags("limits.command_bytes", "16777216"), want: []string{"limits.command_bytes", "limits.payload_bytes"}},
+		"a first backoff over the last": {in: flags("scheduler.backoff_ms", "300001"), want: []string{"scheduler.max_backoff_ms"}},
+		"a file that is not there":      {in: Input{File: "none.toml"}, want: []string{"--config", "none.toml"}},
+		"a directory for a file":        {in: Input{File: "."}, want: []string{"directory"}},
+		"two mistakes, first named":     {file: "[storage]\nmode='x'\nengine='y'", want: []string{"storage.engine"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -221,6 +222,21 @@ func TestAPasswordIsNotInTheErrorOrTheListing(t *testing.T) {
 	_, err := Load(Input{})
 	if err == nil || strings.Contains(err.Error(), "123454321") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestSettingsAreShownButForThePassword(t *testing.T) {
+	t.Chdir(t.TempDir())
+	l, err := Load(Input{Flags: map[string]string{"auth.password": "s3cret", "limits.count": "5"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := l.Config.Settings()
+	if _, there := shown["auth.password"]; there || shown["limits.count"] != "5" || shown["storage.sync"] != "always" {
+		t.Errorf("shown: %v", shown)
+	}
+	if l.Config.Auth.Password != "s3cret" {
+		t.Error("showing the settings changed them")
 	}
 }
 

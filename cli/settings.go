@@ -37,11 +37,11 @@ func (s setting) shown() string {
 
 // The bounds that several settings share.
 const (
-	day    = 24 * 60 * 60 * 1000 // ms
-	kib    = 1 << 10
-	mib    = 1 << 20
-	gib    = 1 << 30
-	nameIn = 1<<16 - 1 // bytes; a stored string carries its length in 16 bits
+	day     = 24 * 60 * 60 * 1000 // ms
+	kib     = 1 << 10
+	mib     = 1 << 20
+	gib     = 1 << 30
+	nameMax = 1 << 15 // bytes; names are parts of keys, which the store keeps in memory
 )
 
 // settings is the table: every setting, bound to its field of c, in the order
@@ -86,8 +86,8 @@ func serverSettings(c *Server) []setting {
 		},
 		{
 			name:  "server.output_bytes_max",
-			value: sized(&c.OutputBytesMax, 64*mib, mib, 64*gib),
-			doc:   "Replies that wait for one slow connection may hold so much memory; more disconnects it.",
+			value: sized(&c.OutputBytesMax, 8*mib, 64*kib, 64*gib),
+			doc:   "What a slow connection has not taken of what it is sent unasked; more disconnects it. Replies are bound by `server.window_max` and `limits.reply_bytes`.",
 		},
 		{
 			name:  "server.window_max",
@@ -134,7 +134,7 @@ func storageSettings(c *Storage) []setting {
 		},
 		{
 			name:  "storage.sync_interval_ms",
-			value: millis(&c.SyncInterval, 1000, 1, 60*60*1000),
+			value: millis(&c.SyncInterval, 100, 1, 60*60*1000),
 			doc:   "With `storage.sync` at `interval`: what a power cut can take.",
 		},
 		{
@@ -169,13 +169,28 @@ func schedulerSettings(c *Scheduler) []setting {
 			doc:   "How long a lease lasts when neither the command nor the queue says.",
 		},
 		{
+			name:  "scheduler.max_attempts",
+			value: count(&c.MaxAttempts, 10, 1, 1_000_000),
+			doc:   "Failures until a message goes to the dead-letter queue, when the queue does not say.",
+		},
+		{
+			name:  "scheduler.backoff_ms",
+			value: millis(&c.Backoff, 1000, 0, 365*day),
+			doc:   "The pause before the first retry, when the queue does not say; it doubles with each further one.",
+		},
+		{
+			name:  "scheduler.max_backoff_ms",
+			value: millis(&c.MaxBackoff, 300_000, 0, 365*day),
+			doc:   "The longest pause between two retries, when the queue does not say. At least `scheduler.backoff_ms`.",
+		},
+		{
 			name:  "scheduler.window",
-			value: count(&c.Window, 256, 1, 100_000),
+			value: count(&c.Window, 256, 2, 100_000),
 			doc:   "Messages of one fairness key whose places are held in memory; the rest of its backlog is read ahead from disk.",
 		},
 		{
 			name:  "scheduler.body_bytes",
-			value: sized(&c.BodyBytes, 128*mib, 0, 1024*gib),
+			value: sized(&c.BodyBytes, 64*mib, 0, 1024*gib),
 			doc:   "Memory for message bodies on their way from enqueue to delivery; a body that is not there is read from disk.",
 		},
 	}
@@ -183,19 +198,26 @@ func schedulerSettings(c *Scheduler) []setting {
 
 func limitSettings(c *Limits) []setting {
 	return []setting{
-		{name: "limits.queue_name_bytes", value: sized(&c.QueueName, 255, 1, nameIn), doc: "Longest queue name."},
-		{name: "limits.key_bytes", value: sized(&c.Key, 512, 1, nameIn), doc: "Longest fairness key, throttle key or dedup id."},
-		{name: "limits.headers", value: count(&c.Headers, 64, 0, 10_000), doc: "Headers of one message."},
-		{name: "limits.header_name_bytes", value: sized(&c.HeaderName, 512, 1, nameIn), doc: "Longest header name."},
-		{name: "limits.header_value_bytes", value: sized(&c.HeaderValue, 8*kib, 0, 64*mib), doc: "Longest header value."},
-		{name: "limits.payload_bytes", value: sized(&c.Payload, 16*mib, 0, 512*mib), doc: "Largest payload."},
+		{name: "limits.queue_name_bytes", value: sized(&c.QueueName, 255, 1, nameMax), doc: "Longest queue name."},
+		{name: "limits.key_bytes", value: sized(&c.Key, 512, 1, nameMax), doc: "Longest fairness key, throttle key or dedup id."},
+		{name: "limits.headers", value: count(&c.Headers, 64, 1, 10_000), doc: "Headers of one message."},
+		{name: "limits.header_name_bytes", value: sized(&c.HeaderName, 512, 1, nameMax), doc: "Longest header name."},
+		{name: "limits.header_value_bytes", value: sized(&c.HeaderValue, 8*kib, 1, 64*mib), doc: "Longest header value."},
+		{name: "limits.payload_bytes", value: sized(&c.Payload, 16*mib, 1, 512*mib), doc: "Largest payload."},
 		{
 			name:  "limits.command_bytes",
-			value: sized(&c.Command, 32*mib, kib, gib),
+			value: sized(&c.Command, 32*mib, kib, gib-mib),
 			doc:   "Largest command, all its arguments together. At least `limits.payload_bytes` and one KiB.",
 		},
 		{name: "limits.throttles", value: count(&c.Throttles, 16, 0, 1024), doc: "Throttle keys of one message."},
 		{name: "limits.weight", value: count(&c.Weight, 1_000_000, 1, 1_000_000), doc: "Greatest weight of a fairness key."},
+		{name: "limits.consumer_bytes", value: sized(&c.Consumer, 512, 1, nameMax), doc: "Longest consumer name."},
+		{
+			name:  "limits.reply_bytes",
+			value: sized(&c.Reply, 64*mib, mib, gib),
+			doc: "What the messages of one lease may hold together. The first always fits; those beyond go back as if they had not " +
+				"been handed out.",
+		},
 		{name: "limits.count", value: count(&c.Count, 10_000, 1, 1_000_000), doc: "Greatest `COUNT`."},
 	}
 }
@@ -220,6 +242,10 @@ func (c *Config) check() error {
 	if c.Limits.Command < c.Limits.Payload+kib {
 		return fmt.Errorf("limits.command_bytes must be at least limits.payload_bytes and 1024, that is %d, not %d",
 			c.Limits.Payload+kib, c.Limits.Command)
+	}
+	if c.Scheduler.MaxBackoff < c.Scheduler.Backoff {
+		return fmt.Errorf("scheduler.max_backoff_ms must be at least scheduler.backoff_ms, that is %d, not %d",
+			c.Scheduler.Backoff.Milliseconds(), c.Scheduler.MaxBackoff.Milliseconds())
 	}
 	if c.Auth.Password == "" && !loopback(c.Server.ListenAddr) {
 		return fmt.Errorf("server.listen_addr %s can be reached from other machines: set auth.password (FILA_AUTH__PASSWORD), "+
