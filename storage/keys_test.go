@@ -56,7 +56,7 @@ func compareMessageKeys(a, b storage.MessageKey) int {
 
 func TestKeysSortAsTheirPartsDo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 200_000 {
+	for range 40_000 {
 		a, b := drawParts(r), drawParts(r)
 		if r.IntN(2) == 0 { // most of the order is decided late only between keys that are alike
 			b.mk.Queue, b.mk.Key, b.due = a.mk.Queue, a.mk.Key, a.due
@@ -80,7 +80,7 @@ func TestKeysSortAsTheirPartsDo(t *testing.T) {
 
 func TestKeysAreReadBackAsWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 20_000 {
+	for range 5_000 {
 		p := drawParts(r)
 		mk, err := storage.ParseMessageKey(p.mk.Append(nil))
 		if err != nil || mk != p.mk {
@@ -104,7 +104,7 @@ func TestKeysAreReadBackAsWritten(t *testing.T) {
 
 func TestMessagesOfAKeyLieWithinItsPrefix(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	for range 20_000 {
+	for range 5_000 {
 		a, b := drawParts(r).mk, drawParts(r).mk
 		prefix := storage.AppendKeyPrefix(nil, a.Queue, a.Key)
 		after := storage.After(prefix)
