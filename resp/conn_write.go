@@ -1,0 +1,283 @@
+package resp
+
+import (
+	"math"
+	"net"
+	"time"
+)
+
+// writeBytesMax is how much is written under one deadline: a slow client of a
+// long reply is given time as long as it takes something.
+const writeBytesMax = 256 << 10
+
+// outputKeepBytes is the longest buffer worth keeping.
+const outputKeepBytes = 2 * flushBytes
+
+// outputBuffer is a pooled buffer for rendering.
+type outputBuffer struct{ b []byte }
+
+// connWriter is the state of a connection's writer goroutine.
+//
+// Always true: list.replies[:settled] are written or dropped, [settled:done]
+// are rendered and end at list.ends in the stream, the rest is untouched.
+type connWriter struct {
+	c        *Conn
+	w        Writer
+	out      *outputBuffer // w.buf's memory; nil while nothing is rendered
+	list     *replyList
+	settled  int
+	done     int
+	sent     int64 // bytes of the stream that the socket took
+	failed   bool  // nothing more can be written
+	finished bool  // the closeReply was reached
+	deadline time.Time
+	parts    [2][]byte
+	vector   net.Buffers
+}
+
+// write is the writer goroutine.
+func (c *Conn) write() {
+	cw := &connWriter{c: c}
+	cw.w.sink = cw.flushWith
+	if !c.guard("reply", cw.loop) {
+		cw.failed = true
+		c.Close()
+		cw.settle()
+	}
+	cw.dropAll()
+}
+
+// loop renders and writes until the connection ends one way or the other.
+func (cw *connWriter) loop() {
+	for !cw.failed && !cw.finished {
+		if cw.list == nil {
+			if cw.list, _ = cw.c.win.take(); cw.list == nil {
+				cw.rest(nil)
+				continue
+			}
+		}
+		cw.render()
+	}
+}
+
+// render goes through the list as far as replies are ready, and writes.
+func (cw *connWriter) render() {
+	c, l := cw.c, cw.list
+	for cw.done < len(l.replies) && !cw.failed {
+		r := l.replies[cw.done]
+		if _, end := r.(closeReply); end {
+			cw.flush()
+			cw.finish()
+			return
+		}
+		if !r.Ready() {
+			if cw.flush(); !cw.failed {
+				cw.rest(r)
+			}
+			continue
+		}
+		if c.peerGone.Load() {
+			if p, ok := r.(Perishable); ok && p.Perishable() {
+				if cw.flush(); !cw.failed {
+					cw.drop()
+				}
+				continue
+			}
+		}
+		cw.borrow()
+		cw.w.Proto = 2
+		r.Append(&cw.w)
+		cw.done++
+		end := cw.sent + int64(len(cw.w.buf))
+		if cw.failed {
+			end = math.MaxInt64 // never reached
+		}
+		l.ends = append(l.ends, end)
+	}
+	if cw.flush(); !cw.failed {
+		cw.putList()
+	}
+}
+
+// borrow takes a buffer to render into.
+func (cw *connWriter) borrow() {
+	if cw.out != nil {
+		return
+	}
+	out, ok := cw.c.server.pools.output.Get().(*outputBuffer)
+	if !ok {
+		out = &outputBuffer{b: make([]byte, 0, 4<<10)}
+	}
+	cw.out, cw.w.buf = out, out.b
+}
+
+// giveBack returns the buffer, which is empty.
+func (cw *connWriter) giveBack() {
+	if cw.out == nil {
+		return
+	}
+	cw.out.b = cw.w.buf[:0]
+	if cap(cw.out.b) <= outputKeepBytes {
+		cw.c.server.pools.output.Put(cw.out)
+	}
+	cw.out, cw.w.buf = nil, nil
+}
+
+// putList gives the list back, all of it settled.
+func (cw *connWriter) putList() {
+	cw.c.server.pools.putList(cw.list)
+	cw.list, cw.settled, cw.done = nil, 0, 0
+}
+
+// rest sleeps until head is ready (or anything is pushed, if nil), or the
+// connection is closed. Nothing is held meanwhile.
+func (cw *connWriter) rest(head Reply) {
+	c := cw.c
+	cw.giveBack()
+	c.win.sleep(func() bool {
+		if head != nil {
+			return head.Ready() || c.dead.Load()
+		}
+		return c.dead.Load() || c.win.any()
+	})
+	cw.failed = cw.failed || c.dead.Load()
+}
+
+// flush writes what is rendered and settles it.
+func (cw *connWriter) flush() {
+	cw.flushWith(&cw.w, nil)
+	cw.settle()
+}
+
+// settle counts as delivered what the socket took whole, also if it failed
+// afterwards.
+func (cw *connWriter) settle() {
+	if cw.list == nil {
+		return
+	}
+	upto := cw.settled
+	for upto < len(cw.list.ends) && cw.list.ends[upto] <= cw.sent {
+		upto++
+	}
+	cw.c.win.settled(cw.list.replies[cw.settled:upto])
+	cw.settled = upto
+}
+
+// flushWith writes the rendered bytes and tail. It is the Writer's sink.
+func (cw *connWriter) flushWith(w *Writer, tail []byte) {
+	if cw.c.dead.Load() {
+		cw.failed = true
+	}
+	if !cw.failed && len(w.buf)+len(tail) > 0 {
+		first := min(len(tail), writeBytesMax)
+		cw.send(w.buf, tail[:first])
+		for tail = tail[first:]; len(tail) > 0 && !cw.failed; tail = tail[first:] {
+			first = min(len(tail), writeBytesMax)
+			cw.send(tail[:first], nil)
+		}
+	}
+	w.buf = w.buf[:0]
+}
+
+// send writes two pieces in one call if possible.
+func (cw *connWriter) send(a, b []byte) {
+	c := cw.c
+	now := time.Now()
+	if limit := c.server.cfg.WriteTimeout; cw.deadline.Sub(now) < limit-limit/4 {
+		// Moved only when a quarter has passed: a timer costs more than a look.
+		cw.deadline = now.Add(limit)
+		if err := c.nc.SetWriteDeadline(cw.deadline); err != nil {
+			cw.fail(err)
+			return
+		}
+	}
+	var n int64
+	var err error
+	if len(b) == 0 {
+		var written int
+		written, err = c.nc.Write(a)
+		n = int64(written)
+	} else {
+		cw.parts = [2][]byte{a, b}
+		cw.vector = cw.parts[:]
+		n, err = cw.vector.WriteTo(c.nc)
+		cw.parts = [2][]byte{}
+	}
+	cw.sent += n
+	c.touch(now)
+	c.bytesOut.Add(uint64(n))              //nolint:gosec // a count
+	c.server.stats.bytesOut.Add(uint64(n)) //nolint:gosec // a count
+	if err != nil {
+		cw.fail(err)
+	}
+}
+
+// fail ends the connection: what was not written is dropped.
+func (cw *connWriter) fail(err error) {
+	cw.failed = true
+	if !cw.c.peerGone.Load() {
+		cw.c.server.cfg.Log.Debug().Uint64("conn", cw.c.id).Err(err).Msg("cannot write to a client: closing it")
+	}
+	cw.c.Close()
+}
+
+// finish closes after everything was written. A client that is still sending
+// what nobody will read first gets the time to see why.
+func (cw *connWriter) finish() {
+	cw.finished = true
+	if cw.failed {
+		return
+	}
+	c := cw.c
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if c.linger.Load() && ok {
+		if half.CloseWrite() == nil && c.nc.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+			return
+		}
+	}
+	if err := c.nc.Close(); err != nil {
+		c.server.cfg.Log.Debug().Uint64("conn", c.id).Err(err).Msg("cannot close properly")
+	}
+}
+
+// dropAll drops what was not written, until the reader has left.
+func (cw *connWriter) dropAll() {
+	cw.giveBack()
+	for {
+		if cw.list == nil {
+			var last bool
+			if cw.list, last = cw.c.win.take(); last {
+				return
+			}
+			if cw.list == nil {
+				cw.c.win.sleep(cw.c.win.any)
+				continue
+			}
+		}
+		for cw.settled < len(cw.list.replies) {
+			r := cw.list.replies[cw.settled]
+			for !cw.ready(r) {
+				cw.c.win.sleep(func() bool { return cw.ready(r) })
+			}
+			cw.drop()
+		}
+		cw.putList()
+	}
+}
+
+// drop drops the first reply that is not settled.
+func (cw *connWriter) drop() {
+	l := cw.list
+	cw.c.guard("drop", l.replies[cw.settled].Drop)
+	cw.c.win.settled(l.replies[cw.settled : cw.settled+1])
+	if len(l.ends) == cw.settled {
+		l.ends = append(l.ends, cw.sent)
+	}
+	cw.settled++
+	cw.done = max(cw.done, cw.settled)
+}
+
+// ready asks a reply that may have ended the loop by a panic before.
+func (cw *connWriter) ready(r Reply) (yes bool) {
+	return !cw.c.guard("ready", func() { yes = r.Ready() }) || yes
+}

@@ -1,0 +1,318 @@
+package resp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	rejectTime      = time.Second // to tell a client that there are too many
+	acceptPauseMin  = 5 * time.Millisecond
+	acceptPauseMax  = time.Second
+	httpWarnEvery   = time.Minute
+	tooManyClients  = "-ERR max number of clients reached\r\n"
+	keepAliveIdle   = 15 * time.Second
+	keepAliveEvery  = 5 * time.Second
+	keepAliveProbes = 3
+	userTimeout     = 30 * time.Second // unacknowledged bytes make a peer dead after this
+)
+
+// Server accepts connections and keeps the register of them.
+type Server struct {
+	cfg     Config
+	handler Handler
+	pools   pools
+	stats   counters
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[uint64]*Conn // also those whose session is not open yet
+	lastID   uint64
+	stopping chan struct{} // closed by Shutdown, and by the end of Serve's context
+	empty    chan struct{} // closed when stopping and no connection is left
+}
+
+// counters are what Stats reports.
+type counters struct {
+	accepted, rejected, commands, bytesIn, bytesOut atomic.Uint64
+
+	httpWarned atomic.Int64 // Unix nanoseconds
+}
+
+// Stats are counts since the server was made, and how many connections there
+// are now.
+type Stats struct {
+	Accepted, Rejected uint64 // connections; rejected ones were over MaxClients
+	Current            int
+	Commands           uint64 // read
+	BytesIn, BytesOut  uint64
+}
+
+// NewServer checks cfg. It opens nothing.
+func NewServer(cfg Config, h Handler) (*Server, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if h == nil {
+		return nil, fmt.Errorf("%w: no handler", ErrConfig)
+	}
+	return &Server{
+		cfg:      cfg,
+		handler:  h,
+		conns:    map[uint64]*Conn{},
+		stopping: make(chan struct{}),
+		empty:    make(chan struct{}),
+	}, nil
+}
+
+// Listen opens the port; clients may connect and wait from then on.
+func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
+	lc := net.ListenConfig{
+		Control: controlSocket,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: keepAliveIdle, Interval: keepAliveEvery, Count: keepAliveProbes,
+		},
+	}
+	l, err := lc.Listen(ctx, "tcp", s.cfg.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil || s.isStopping() {
+		return nil, errors.Join(ErrServing, l.Close())
+	}
+	s.listener = l
+	return l.Addr(), nil
+}
+
+// Serve accepts connections until Shutdown (then it returns nil at once, while
+// Shutdown waits for the connections), or until ctx ends: then every connection
+// is closed and the context's error returned.
+func (s *Server) Serve(ctx context.Context) error {
+	s.mu.Lock()
+	l := s.listener
+	s.mu.Unlock()
+	if l == nil {
+		return ErrServing
+	}
+	defer context.AfterFunc(ctx, s.closeAll)()
+	var pause time.Duration
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			pause = 0
+			if s.cfg.TLS != nil {
+				nc = tls.Server(nc, s.cfg.TLS)
+			}
+			go s.ServeConn(nc)
+			continue
+		}
+		if s.isStopping() {
+			return ctx.Err()
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accept: %w", err)
+		}
+		// Out of descriptors, most likely: connections that end will help.
+		if pause = min(max(2*pause, acceptPauseMin), acceptPauseMax); pause == acceptPauseMin {
+			s.cfg.Log.Warn().Err(err).Msg("cannot accept connections: trying again")
+		}
+		select {
+		case <-time.After(pause):
+		case <-s.stopping:
+		}
+	}
+}
+
+// ServeConn serves one connection and returns when it is over; nc is closed
+// then. Serve calls it for each connection it accepts.
+func (s *Server) ServeConn(nc net.Conn) {
+	c := s.admit(nc)
+	if c == nil {
+		s.reject(nc)
+		return
+	}
+	defer s.remove(c)
+	if t, ok := nc.(*tls.Conn); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+		err := t.HandshakeContext(ctx)
+		cancel()
+		if err != nil {
+			s.cfg.Log.Debug().Str("addr", nc.RemoteAddr().String()).Err(err).Msg("no TLS with a client")
+			c.closeSocket()
+			return
+		}
+	}
+	c.run(s.handler)
+}
+
+// admit registers a connection if there is room for it.
+func (s *Server) admit(nc net.Conn) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isStopping() || len(s.conns) >= s.cfg.MaxClients {
+		return nil
+	}
+	s.lastID++
+	c := newConn(s.lastID, nc, s)
+	s.conns[c.id] = c
+	s.stats.accepted.Add(1)
+	return c
+}
+
+// reject tells a client that it cannot be served. Redis' words, and as there no
+// more than an attempt; with TLS there is nobody to talk to yet.
+func (s *Server) reject(nc net.Conn) {
+	if !s.isStopping() {
+		s.stats.rejected.Add(1)
+		if _, ok := nc.(*tls.Conn); !ok && nc.SetWriteDeadline(time.Now().Add(rejectTime)) == nil {
+			_, _ = nc.Write([]byte(tooManyClients))
+		}
+	}
+	_ = nc.Close() // nothing was promised on it
+}
+
+// remove takes a connection that is over from the register.
+func (s *Server) remove(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c.id)
+	s.checkEmpty()
+}
+
+// checkEmpty tells those who wait for it that the last connection is gone. The
+// caller holds mu.
+func (s *Server) checkEmpty() {
+	if !s.isStopping() || len(s.conns) > 0 {
+		return
+	}
+	select {
+	case <-s.empty:
+	default:
+		close(s.empty)
+	}
+}
+
+// Shutdown stops accepting and reading, waits until each connection's replies
+// are written, and closes. Sessions are told by Gone, which should end what
+// they wait for. When ctx ends first the rest is closed at once and ctx's error
+// returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	for _, c := range s.halt() {
+		c.stopReading()
+	}
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+	}
+	s.closeAll()
+	return fmt.Errorf("closing connections with replies pending: %w", ctx.Err())
+}
+
+// closeAll stops accepting and closes every connection at once.
+func (s *Server) closeAll() {
+	for _, c := range s.halt() {
+		c.Close()
+	}
+}
+
+// halt stops accepting for good and returns the connections there are.
+func (s *Server) halt() []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isStopping() {
+		close(s.stopping)
+	}
+	if s.listener != nil {
+		_ = s.listener.Close() // closed before, or nothing to be done about it
+	}
+	s.checkEmpty()
+	conns := make([]*Conn, 0, len(s.conns))
+	for _, c := range s.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+func (s *Server) isStopping() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// Conns returns the connections that have a session, oldest first.
+func (s *Server) Conns() []*Conn {
+	s.mu.Lock()
+	conns := make([]*Conn, 0, len(s.conns))
+	for _, c := range s.conns {
+		if c.opened.Load() {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(conns, func(a, b *Conn) int {
+		if a.id < b.id {
+			return -1
+		}
+		return 1
+	})
+	return conns
+}
+
+// Conn returns the connection of that number, or nil.
+func (s *Server) Conn(id uint64) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.conns[id]; c != nil && c.opened.Load() {
+		return c
+	}
+	return nil
+}
+
+// Kill closes a connection at once and tells whether there was one.
+func (s *Server) Kill(id uint64) bool {
+	c := s.Conn(id)
+	if c == nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// Stats reports the counters.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	current := len(s.conns)
+	s.mu.Unlock()
+	return Stats{
+		Accepted: s.stats.accepted.Load(),
+		Rejected: s.stats.rejected.Load(),
+		Current:  current,
+		Commands: s.stats.commands.Load(),
+		BytesIn:  s.stats.bytesIn.Load(),
+		BytesOut: s.stats.bytesOut.Load(),
+	}
+}
+
+// warnHTTP logs an attack by way of HTTP, at most once a minute: the log must
+// not become the attack.
+func (s *Server) warnHTTP(c *Conn) {
+	now := time.Now().UnixNano()
+	last := s.stats.httpWarned.Load()
+	if last != 0 && now-last < int64(httpWarnEvery) || !s.stats.httpWarned.CompareAndSwap(last, now) {
+		return
+	}
+	s.cfg.Log.Warn().Str("addr", c.RemoteAddr().String()).Err(errHTTP).Msg("closing a client")
+}

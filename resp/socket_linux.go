@@ -1,0 +1,25 @@
+package resp
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// controlSocket sets what the accepted sockets inherit from the listening one:
+// a reply that is not acknowledged in time ends the connection. Keep-alive alone
+// says nothing while bytes are under way.
+func controlSocket(_, _ string, raw syscall.RawConn) error {
+	var set error
+	err := raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())) //nolint:gosec // a descriptor fits
+	})
+	if err == nil {
+		err = set
+	}
+	if err != nil {
+		return fmt.Errorf("set TCP_USER_TIMEOUT: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+//go:build unix
+
+package resp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// pollSource reads from a socket and borrows a buffer only when there is
+// something to read: thousands of quiet connections share a few buffers.
+type pollSource struct {
+	raw syscall.RawConn
+	r   *reader
+	try func(fd uintptr) bool // attempt, bound once: no allocation per read
+	n   int
+	err error
+}
+
+// newSource chooses how nc is read.
+func newSource(nc net.Conn) source {
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok {
+		return newStreamSource(nc)
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return newStreamSource(nc)
+	}
+	s := &pollSource{raw: raw}
+	s.try = s.attempt
+	return s
+}
+
+func (s *pollSource) fill(r *reader) (int, error) {
+	s.r, s.n, s.err = r, 0, nil
+	if err := s.raw.Read(s.try); err != nil {
+		return 0, err
+	}
+	return s.n, s.err
+}
+
+// attempt reads once. False means that there is nothing to read: it is called
+// again when there is.
+func (s *pollSource) attempt(fd uintptr) bool {
+	space := s.r.room(s.r.pools.getScratch)
+	for {
+		n, err := syscall.Read(int(fd), space) //nolint:gosec // a descriptor fits
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+			s.r.park()
+			return false
+		case err != nil:
+			s.err = os.NewSyscallError("read", err)
+		case n == 0:
+			s.err = io.EOF
+		default:
+			s.n = n
+		}
+		return true
+	}
+}

@@ -1,0 +1,233 @@
+package resp
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// window is the replies of one connection that were not written yet, in order.
+// The reader appends, the writer takes everything at once and gives the room
+// back when it has written.
+//
+// How the writer sleeps, so that a burst costs one wake and a busy writer none:
+//
+//  1. The writer finds nothing to do and sets sleeping.
+//  2. It looks once more: what became ready before 1 is seen here.
+//  3. It waits on alarm.
+//  4. Who makes a reply ready and sees sleeping takes it back and sounds the
+//     alarm. Only one can take it back, so the send never blocks.
+type window struct {
+	mu       sync.Mutex
+	queue    *replyList // pushed and not taken
+	pending  int        // commands whose replies are in queue or with the writer
+	busy     int        // entries in queue or with the writer
+	async    int64      // bytes of PushAsync among them
+	held     int64      // bytes of finished replies among them
+	closing  bool       // a closeReply was queued: what comes later is dropped
+	readDone bool       // nothing will be pushed any more
+	waiting  bool       // the reader waits for room
+
+	sleeping atomic.Bool
+	alarm    chan struct{} // to the writer; capacity 1
+	room     chan struct{} // to the reader; capacity 1
+}
+
+// replyList is one burst of replies and, once rendered, where in the stream
+// each of them ends.
+type replyList struct {
+	replies []Reply
+	ends    []int64
+}
+
+// windowBytesMax is how much of finished replies makes the reader pause.
+const windowBytesMax = 1 << 20
+
+// replyListKeep bounds what a list may hold on to in the pool.
+const replyListKeep = 4096
+
+func (p *pools) getList() *replyList {
+	if l, ok := p.lists.Get().(*replyList); ok {
+		return l
+	}
+	return &replyList{}
+}
+
+// putList takes a list back; its replies are forgotten already.
+func (p *pools) putList(l *replyList) {
+	if cap(l.replies) > replyListKeep {
+		return
+	}
+	l.replies, l.ends = l.replies[:0], l.ends[:0]
+	p.lists.Put(l)
+}
+
+func (w *window) init() {
+	w.alarm = make(chan struct{}, 1)
+	w.room = make(chan struct{}, 1)
+}
+
+// push appends replies of commands. It tells whether the writer must be woken:
+// only if nothing was in front of them, else it comes by anyway or waits for a
+// reply before them.
+func (w *window) push(p *pools, replies []Reply) (alone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	alone = w.busy == 0
+	if w.queue == nil {
+		w.queue = p.getList()
+	}
+	w.queue.replies = append(w.queue.replies, replies...)
+	for _, r := range replies {
+		if b, ok := r.(bytesReply); ok {
+			w.held += int64(len(b))
+		}
+	}
+	w.pending += len(replies)
+	w.busy += len(replies)
+	return alone
+}
+
+// pushAsync appends bytes that are no command's reply. Not taken: the connection
+// is ending, or more than limit would wait (over).
+func (w *window) pushAsync(p *pools, b []byte, limit int64) (alone, taken, over bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing {
+		return false, false, false
+	}
+	if w.async+int64(len(b)) > limit {
+		return false, false, true
+	}
+	alone = w.busy == 0
+	if w.queue == nil {
+		w.queue = p.getList()
+	}
+	w.queue.replies = append(w.queue.replies, asyncReply(b))
+	w.async += int64(len(b))
+	w.busy++
+	return alone, true, false
+}
+
+// finish queues the end of the connection. Only the first call does.
+func (w *window) finish(p *pools) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing {
+		return
+	}
+	w.closing = true
+	if w.queue == nil {
+		w.queue = p.getList()
+	}
+	w.queue.replies = append(w.queue.replies, closeReply{})
+	w.busy++
+}
+
+// take returns everything that was pushed, or nil, and whether that was the
+// last of it.
+func (w *window) take() (l *replyList, last bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l = w.queue
+	w.queue = nil
+	return l, l == nil && w.readDone
+}
+
+// settled gives back the room of entries that were written or dropped, and
+// forgets them.
+func (w *window) settled(entries []Reply) {
+	if len(entries) == 0 {
+		return
+	}
+	commands := len(entries)
+	var async, held int64
+	for _, r := range entries {
+		switch r := r.(type) {
+		case bytesReply:
+			held += int64(len(r))
+		case asyncReply:
+			async += int64(len(r))
+			commands--
+		case closeReply:
+			commands--
+		}
+	}
+	w.mu.Lock()
+	w.busy -= len(entries)
+	w.pending -= commands
+	w.async -= async
+	w.held -= held
+	wake := w.waiting
+	w.waiting = false
+	w.mu.Unlock()
+	clear(entries)
+	if wake {
+		w.room <- struct{}{} // waiting was taken back: nobody else sends
+	}
+}
+
+// awaitRoom returns how many commands the window has room for; it waits while
+// there is none, or while finished replies wait that make up windowBytesMax, and
+// stop is not set.
+func (w *window) awaitRoom(windowMax int, stop *atomic.Bool) int {
+	for {
+		w.mu.Lock()
+		room := windowMax - w.pending
+		if room > 0 && w.held < windowBytesMax || stop.Load() {
+			w.mu.Unlock()
+			return room
+		}
+		w.waiting = true
+		w.mu.Unlock()
+		<-w.room
+	}
+}
+
+// interrupt ends awaitRoom after its stop was set.
+func (w *window) interrupt() {
+	w.mu.Lock()
+	wake := w.waiting
+	w.waiting = false
+	w.mu.Unlock()
+	if wake {
+		w.room <- struct{}{}
+	}
+}
+
+// readerLeft tells that nothing will be pushed any more.
+func (w *window) readerLeft() {
+	w.mu.Lock()
+	w.readDone = true
+	w.mu.Unlock()
+}
+
+// wake sounds the alarm if the writer sleeps.
+func (w *window) wake() {
+	if w.sleeping.Load() && w.sleeping.CompareAndSwap(true, false) {
+		w.alarm <- struct{}{}
+	}
+}
+
+// sleep waits for the alarm unless found answers true once sleeping is set.
+func (w *window) sleep(found func() bool) {
+	w.sleeping.Store(true)
+	if found() && w.sleeping.CompareAndSwap(true, false) {
+		return
+	}
+	<-w.alarm
+}
+
+// length is the number of commands that wait for their reply to be written, and
+// the bytes that wait in finished form.
+func (w *window) length() (commands int, bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pending, w.async + w.held
+}
+
+// any tells whether take would find something.
+func (w *window) any() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queue != nil || w.readDone
+}
