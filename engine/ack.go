@@ -1,0 +1,47 @@
+package engine
+
+import "github.com/faisca/fila/storage"
+
+// Ack removes messages whose leases the receipts stand for and returns how many
+// there were. A receipt whose lease is over is not counted and changes nothing.
+func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return 0, err
+	}
+	q, err := c.queueNamed(queue)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, r := range receipts {
+		m := c.held(q, r)
+		if m == nil {
+			continue
+		}
+		c.endLease(m)
+		c.remove(m)
+		n++
+	}
+	q.totals.acked += uint64(n) //nolint:gosec // not negative
+	if n > 0 {
+		c.sync = true
+	}
+	return n, nil
+}
+
+// remove takes the records of a message off the disk. It must be in no structure
+// of the memory any more.
+func (c *core) remove(m *message) {
+	k := m.key
+	c.batch.SingleDelete(storage.Messages, c.messageKey(m))
+	if m.retried {
+		c.batch.Delete(storage.Attempts, c.key)
+	}
+	c.dropBody(m)
+	m.status = gone
+	k.touch(m.place)
+	k.total--
+	k.queue.total--
+	c.settle(k)
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/faisca/fila/storage"
+)
+
+// census counts the messages that the store held at start. It runs beside the
+// loop, which meanwhile counts differences: a total is exact when both are added.
+type census struct {
+	epoch    uint64
+	stopped  atomic.Bool
+	messages storage.Iterator
+	due      storage.Iterator
+}
+
+// newCensus fixes what is counted: the store as it is now, before the first turn.
+func newCensus(epoch uint64, store Store) *census {
+	return &census{epoch: epoch, messages: store.Scan(storage.Messages, nil, nil), due: store.Scan(storage.Scheduled, nil, nil)}
+}
+
+// stop makes a running census end soon.
+func (s *census) stop() {
+	if s != nil {
+		s.stopped.Store(true)
+	}
+}
+
+// censusPart is a task with a piece of the result.
+type censusPart struct {
+	census  *census
+	keys    []keyCount
+	delayed map[uint32]int64
+	last    bool
+	err     error
+}
+
+type keyCount struct {
+	queue uint32
+	key   string
+	n     int64
+}
+
+// take counts and hands the result on in parts. It closes what the census holds.
+func (s *census) take(hand func(*censusPart)) {
+	defer s.messages.Close()
+	defer s.due.Close()
+	const keysMax = 1024
+	part := &censusPart{census: s}
+	var prefix []byte
+	for ok := s.messages.Seek(nil); ok && !s.stopped.Load(); ok = s.messages.Next() {
+		k := s.messages.Key()
+		if n := len(part.keys); n > 0 && len(k) == len(prefix)+17 && string(k[:len(prefix)]) == string(prefix) {
+			part.keys[n-1].n++
+			continue
+		}
+		mk, err := storage.ParseMessageKey(k)
+		if err != nil {
+			hand(&censusPart{census: s, err: err})
+			return
+		}
+		if len(part.keys) == keysMax {
+			hand(part)
+			part = &censusPart{census: s}
+		}
+		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
+		part.keys = append(part.keys, keyCount{queue: mk.Queue, key: mk.Key, n: 1})
+	}
+	part.err = s.messages.Err()
+	part.delayed = map[uint32]int64{}
+	for ok := s.due.Seek(nil); ok && !s.stopped.Load(); ok = s.due.Next() {
+		_, mk, err := storage.ParseScheduledKey(s.due.Key())
+		if err != nil {
+			part.err = errJoin(part.err, err)
+			break
+		}
+		part.delayed[mk.Queue]++
+	}
+	part.err = errJoin(part.err, s.due.Err())
+	part.last = true
+	hand(part)
+}
+
+// Apply adds what was counted.
+func (p *censusPart) Apply(tx *Tx) error {
+	c := tx.core
+	if p.census != c.census || p.census.stopped.Load() {
+		return nil
+	}
+	if p.err != nil {
+		c.cfg.Log.Error().Err(p.err).Msg("counting the messages failed, counts stay estimates until the next start")
+		c.census = nil
+		return nil
+	}
+	for _, n := range p.keys {
+		q := c.byNumber[n.queue]
+		if q == nil {
+			continue
+		}
+		q.total += n.n
+		if k := q.keys[n.key]; k != nil && !k.counted {
+			k.total += n.n
+			k.counted = true
+		}
+	}
+	if !p.last {
+		return nil
+	}
+	for no, n := range p.delayed {
+		if q := c.byNumber[no]; q != nil {
+			q.delayed += n
+		}
+	}
+	for _, q := range c.queues {
+		q.counted = true
+	}
+	c.census = nil
+	return nil
+}

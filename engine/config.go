@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// SyncMode says when a commit is made durable.
+type SyncMode uint8
+
+const (
+	// SyncAlways makes a reply wait for the disk: it survives power loss.
+	SyncAlways SyncMode = iota
+	// SyncInterval syncs every Config.SyncInterval: a reply survives a killed
+	// process at once and power loss after the interval.
+	SyncInterval
+	// SyncNever leaves it to the system: a reply survives a killed process.
+	SyncNever
+)
+
+// Limits bound what one message or command may hold.
+type Limits struct {
+	QueueName   int // bytes
+	Key         int // bytes of a fairness key
+	Throttle    int // bytes of a throttle key
+	Throttles   int // throttle keys a message
+	HeaderName  int // bytes
+	HeaderValue int // bytes
+	Headers     int // headers a message
+	Payload     int // bytes
+	Weight      uint32
+	Count       int // messages a lease
+}
+
+// Config is what an engine is made of. The zero value is not usable, start from
+// DefaultConfig.
+type Config struct {
+	Visibility   time.Duration // of a lease where neither command nor queue says otherwise
+	Backoff      time.Duration // before the first retry of a nacked message, doubled for each further one
+	MaxBackoff   time.Duration // the longest pause between two retries
+	MaxAttempts  uint32        // failures until a message is dead
+	Quantum      uint32        // DRR credit per round and unit of weight
+	MaxBlock     time.Duration // caps BLOCK; 0: no cap
+	LeaseLag     time.Duration // a lease that ends sooner is never written
+	Sync         SyncMode
+	SyncInterval time.Duration // for SyncInterval
+	Limits       Limits
+
+	BatchBytes int // an open batch that is larger takes no further tasks
+	InboxTasks int // Submit waits while more are queued
+	InboxBytes int // the same, for the bytes that tasks announce
+
+	Window      int   // messages of a fairness key held in memory, see key.go
+	WindowTotal int   // of all keys together; windows shrink as it is neared
+	BodyBytes   int64 // payloads and headers held in memory beside the store
+	DueWindow   int   // entries of the due-time index held in memory
+	ReadsMax    int   // reads under way at the same time
+	ReadBytes   int   // one read ends after this many bytes
+
+	MendInterval time.Duration // between two tries to make a failed store write again
+	Seed         uint64        // of the engine's random numbers
+	Log          zerolog.Logger
+}
+
+// DefaultConfig returns the documented defaults.
+func DefaultConfig() Config {
+	return Config{
+		Visibility: 30 * time.Second, Backoff: time.Second, MaxBackoff: 5 * time.Minute, MaxAttempts: 10,
+		Quantum: 1, LeaseLag: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
+		Limits: Limits{
+			QueueName: 255, Key: 512, Throttle: 512, Throttles: 16, HeaderName: 512, HeaderValue: 8 << 10,
+			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Count: 10_000,
+		},
+		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20,
+		Window: 256, WindowTotal: 400_000, BodyBytes: 64 << 20, DueWindow: 16_384, ReadsMax: 16, ReadBytes: 1 << 20,
+		MendInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
+	}
+}
+
+// check refuses values with which the engine could not keep its promises.
+func (c *Config) check() error {
+	positive := []struct {
+		name string
+		ok   bool
+	}{
+		{"visibility", c.Visibility > 0}, {"backoff", c.Backoff >= 0}, {"max backoff", c.MaxBackoff >= c.Backoff},
+		{"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
+		{"sync interval", c.Sync != SyncInterval || c.SyncInterval > 0},
+		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0},
+		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},
+		{"due window", c.DueWindow >= 2}, {"reads", c.ReadsMax > 0}, {"read bytes", c.ReadBytes > 0},
+		{"mend interval", c.MendInterval > 0},
+	}
+	for _, p := range positive {
+		if !p.ok {
+			return fmt.Errorf("engine: impossible %s", p.name)
+		}
+	}
+	l := c.Limits
+	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count) <= 0 || l.Weight == 0 {
+		return errors.New("engine: a limit of 0 would refuse everything")
+	}
+	if max(l.QueueName, l.Key, l.Throttle, l.HeaderName) > 1<<15 {
+		return errors.New("engine: names longer than 32768 bytes do not fit a key of the store")
+	}
+	return nil
+}

@@ -1,0 +1,423 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Store is what the engine needs of storage; see storage.Iterator and the
+// conformance suite storage/storetest for what it promises.
+type Store interface {
+	// Commit writes a batch atomically, with sync durably. After an error
+	// nothing of it is visible to Get and Scan.
+	Commit(b *storage.Batch, sync bool) error
+	// Sync makes everything committed so far durable.
+	Sync() error
+	// Get returns a copy of a value, or storage.ErrNotFound.
+	Get(f storage.Family, key []byte) ([]byte, error)
+	// Scan iterates over [from, to) as it is now; a nil to means to the end.
+	Scan(f storage.Family, from, to []byte) storage.Iterator
+	// Reopen makes a store writable again after a failed commit.
+	Reopen() error
+}
+
+// core is the engine without goroutines, locks and clocks: state, and a function
+// of state, time and tasks. What it decides is complete in memory at once and in
+// the open batch; the loop carries batches to the store and replies to clients.
+type core struct {
+	cfg   Config
+	store Store // only read from within a turn
+
+	now   int64 // of this turn, Unix nanoseconds; never goes back
+	epoch uint64
+	ids   idSource
+	// idsUntil is the persisted bound of ids: a restart goes on from there.
+	idsUntil  int64
+	nextQueue uint32
+	bootTime  int64 // the first turn's time
+
+	queues   map[string]*queue
+	byNumber map[uint32]*queue
+	leases   map[ID]*message
+	leaseEnd timers[*message]
+	lag      []lagged // leases whose record is not written yet, oldest first
+	due      dueIndex
+	waits    timers[*wait] // those with an end
+	parked   map[uint64]*Task
+	rotation int // where the next lease of several queues starts
+
+	offers  []*queue   // have got something to deliver, and waiters
+	again   []*Task    // were behind a task that is no longer blocked
+	hungry  []*fairKey // want a read
+	reading int        // reads under way
+	// readPause is the time before which no read is asked for.
+	readPause int64
+	refs    int        // messages in windows
+	bodies  int64      // bytes of bodies in memory
+	unborn  []*message // hold a body at least until their batch is committed
+	census  *census    // counts what the store held at start; nil: done
+
+	// The open batch.
+	batch     *storage.Batch
+	sync      bool // somebody's reply promises durability
+	batchNo   uint64
+	committed uint64 // all batches up to this one are in the store
+	released  []*Task
+	reads     []*read
+	pages     []*page
+
+	failed error // why the store cannot be written, or nil
+	figure figures
+	key    []byte // scratch for keys of the store
+}
+
+// figures count since start, for FILA.STATS.
+type figures struct {
+	turns, tasks, recoveries uint64
+}
+
+// newCore returns a core without memory of any message: see recover.
+func newCore(cfg Config, store Store) *core {
+	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}}
+	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61)) //nolint:gosec // uniqueness comes from the time, see idSource
+	c.forgetAll()
+	return c
+}
+
+// forgetAll drops what recovery brings back from the store.
+func (c *core) forgetAll() {
+	c.queues, c.byNumber, c.leases = map[string]*queue{}, map[uint32]*queue{}, map[ID]*message{}
+	c.leaseEnd, c.lag, c.due = timers[*message]{}, nil, newDueIndex()
+	c.offers, c.hungry, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, 0, 0, 0, nil, nil
+	c.batch.Reset()
+	c.sync, c.reads, c.pages = false, nil, nil
+	c.bootTime, c.readPause = 0, 0
+}
+
+// turn is one pass of the engine; its steps never change order. What it writes
+// is added to the open batch: the more the disk has to do, the more turns share
+// one batch.
+func (c *core) turn(now time.Time, tasks []*Task) {
+	c.begin(now)
+	c.expire()
+	for _, t := range tasks {
+		c.apply(t)
+		for len(c.again) > 0 { // what waited behind a task of its client
+			t := c.again[0]
+			c.again = c.again[1:]
+			c.apply(t)
+		}
+	}
+	c.serve()
+	c.pump()
+	c.figure.turns++
+	c.figure.tasks += uint64(len(tasks))
+}
+
+// begin moves the time on.
+func (c *core) begin(now time.Time) {
+	c.now = max(c.now, now.UnixNano())
+	if c.bootTime == 0 {
+		c.bootTime = c.now
+	}
+	for len(c.unborn) > 0 && c.unborn[0].born <= c.committed {
+		if m := c.unborn[0]; m.status != ready || c.bodies > c.cfg.BodyBytes {
+			c.dropBody(m)
+		}
+		c.unborn = c.unborn[1:]
+	}
+}
+
+// work is what a cut takes from the core and carries to the store.
+type work struct {
+	no    uint64
+	batch *storage.Batch // nil: nothing to write
+	sync  bool
+	tasks []*Task
+	reads []*read // to be done after the commit: they see it
+	pages []*page // the same
+}
+
+// cut ends the open batch and opens the next; nil if there is nothing to carry.
+func (c *core) cut() *work {
+	if c.batch.Len() == 0 && len(c.released) == 0 && len(c.reads) == 0 && len(c.pages) == 0 {
+		return nil
+	}
+	w := &work{no: c.batchNo, sync: c.sync, tasks: c.released, reads: c.reads, pages: c.pages}
+	if c.batch.Len() > 0 {
+		w.batch = c.batch
+		c.batch = &storage.Batch{}
+	}
+	c.batchNo++
+	c.sync, c.released, c.reads, c.pages = false, nil, nil, nil
+	return w
+}
+
+// apply runs a task, or keeps it in order behind a blocked one of its client.
+func (c *core) apply(t *Task) {
+	if cl := t.Client; cl != nil {
+		if cl.gone {
+			c.finish(t, ErrClientGone)
+			return
+		}
+		if cl.blocked != nil {
+			cl.behind = append(cl.behind, t)
+			return
+		}
+	}
+	c.run(t)
+}
+
+// run applies a task that may go now, for the first time or again.
+func (c *core) run(t *Task) {
+	tx := Tx{core: c, task: t}
+	if err := t.Call.Apply(&tx); err != ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+		c.finish(t, err)
+	}
+}
+
+// finish ends a task: its reply leaves when the open batch is committed.
+func (c *core) finish(t *Task, err error) {
+	t.err = err
+	if t.wait != nil {
+		c.unpark(t)
+	}
+	c.released = append(c.released, t)
+}
+
+// writable refuses what would change something while the store takes no writes.
+func (c *core) writable() error {
+	if c.failed != nil {
+		return fmt.Errorf("%w: %w; the broker goes on by itself when it can", ErrMisconf, c.failed)
+	}
+	return nil
+}
+
+// nextTimer returns when the next turn is due without any task, 0 if never.
+func (c *core) nextTimer() int64 {
+	var at int64
+	earliest := func(t int64, ok bool) {
+		if ok && (at == 0 || t < at) {
+			at = t
+		}
+	}
+	if w, ok := c.waits.next(); ok {
+		earliest(w.until, true)
+	}
+	if c.failed != nil {
+		return at // nothing else may be written
+	}
+	if m, ok := c.leaseEnd.next(); ok {
+		earliest(m.until, true)
+	}
+	if c.readPause > c.now {
+		earliest(c.readPause, true)
+	}
+	if len(c.lag) > 0 {
+		earliest(c.lag[0].due, true)
+	}
+	earliest(c.due.next())
+	return at
+}
+
+// keyOf returns a queue's fairness key, made if it is new.
+func (c *core) keyOf(q *queue, name string) *fairKey {
+	if k := q.keys[name]; k != nil {
+		return k
+	}
+	return newFairKey(q, name)
+}
+
+// settle must follow every change of a key's window, edge or counts. It keeps
+// what depends on them: the ring, the wish for a read, and the key's existence.
+func (c *core) settle(k *fairKey) {
+	q := k.queue
+	if len(k.window) > 0 {
+		q.ring.join(k)
+		if q.waiters.first != nil && !q.offered {
+			q.offered = true
+			c.offers = append(c.offers, q)
+		}
+	} else {
+		q.ring.leave(k)
+		if !k.behind {
+			k.deficit = 0
+		}
+	}
+	if starved := len(k.window) == 0 && k.behind; starved != k.starved {
+		k.starved = starved
+		if starved {
+			q.starved++
+		} else {
+			q.starved--
+		}
+		if q.starved == 0 && q.waiters.first != nil && !q.offered {
+			q.offered = true
+			c.offers = append(c.offers, q)
+		}
+	}
+	if k.behind && k.read == nil && len(k.window) <= c.windowMax()/2 {
+		k.read = &read{key: k, stale: true}
+		c.hungry = append(c.hungry, k)
+	}
+	if k.idle() {
+		c.dropWeight(k)
+		delete(q.keys, k.name)
+	}
+}
+
+// windowMax is how many messages a key may hold in memory now.
+func (c *core) windowMax() int {
+	const least = 4
+	if c.refs < c.cfg.WindowTotal {
+		return c.cfg.Window
+	}
+	return min(least, c.cfg.Window)
+}
+
+// makeReady puts a message where ready ones belong.
+func (c *core) makeReady(m *message) {
+	k := m.key
+	m.status = ready
+	if k.add(m, c.windowMax()) {
+		c.refs++
+		if len(k.window) > 2*c.cfg.Window {
+			c.shrink(k.cut(c.cfg.Window))
+		}
+		c.holdBody(m)
+	} else {
+		c.dropBody(m)
+		m.status = gone // the disk has it
+	}
+	c.settle(k)
+}
+
+// holdBody keeps the body of a ready message as long as the budget allows, and
+// in any case until it can be read from the store.
+func (c *core) holdBody(m *message) {
+	if m.body != nil && c.bodies > c.cfg.BodyBytes {
+		c.letGo(m)
+	}
+}
+
+// letGo drops the body of a message as soon as the store has it.
+func (c *core) letGo(m *message) {
+	if m.body == nil {
+		return
+	}
+	if m.born <= c.committed {
+		c.dropBody(m)
+	} else {
+		c.unborn = append(c.unborn, m)
+	}
+}
+
+func (c *core) setBody(m *message, body []byte) {
+	m.body = body
+	c.bodies += int64(len(body))
+}
+
+func (c *core) dropBody(m *message) {
+	c.bodies -= int64(len(m.body))
+	m.body = nil
+}
+
+// forget drops a ready message from memory that has left its window.
+func (c *core) forget(m *message) {
+	c.refs--
+	c.dropBody(m)
+	m.status = gone
+}
+
+// shrink forgets what a cut has left to the disk.
+func (c *core) shrink(rest []*message) {
+	for _, m := range rest {
+		c.forget(m)
+	}
+}
+
+// leasesOf returns the leased messages of a queue, in the order of their ids.
+func (c *core) leasesOf(q *queue) []*message {
+	var ms []*message
+	for _, m := range c.leases {
+		if m.key.queue == q {
+			ms = append(ms, m)
+		}
+	}
+	slices.SortFunc(ms, func(a, b *message) int { return bytes.Compare(a.id[:], b.id[:]) })
+	return ms
+}
+
+// messageKey builds a message's key in the scratch buffer.
+func (c *core) messageKey(m *message) []byte {
+	c.key = storage.AppendMessageKey(c.key[:0], m.key.queue.no, m.key.name, m.rank, m.id)
+	return c.key
+}
+
+// setWeight changes the weight of a key and keeps it across restarts for as long
+// as the key has messages; a weight of 1 needs no record.
+func (c *core) setWeight(k *fairKey, weight uint32) {
+	if k.weight == weight {
+		return
+	}
+	k.weight = weight
+	if weight == 1 {
+		c.dropWeight(k)
+		return
+	}
+	k.weightStored = true
+	c.batch.Put(storage.State, c.weightKey(k), encodeUint(uint64(weight)))
+}
+
+func (c *core) dropWeight(k *fairKey) {
+	if k.weightStored {
+		k.weightStored = false
+		c.batch.Delete(storage.State, c.weightKey(k))
+	}
+}
+
+// Tx is what a call may do within a turn.
+type Tx struct {
+	core *core
+	task *Task
+}
+
+// Now returns the time of the turn.
+func (tx *Tx) Now() time.Time { return time.Unix(0, tx.core.now) }
+
+// refuse answers everything of the open batch after a failed commit: it was not
+// written, and what it built upon was not either.
+func (c *core) refuse(cause error) {
+	c.failed = cause
+	for _, t := range c.released {
+		if t.err == nil {
+			t.err = fmt.Errorf("%w: %w", ErrMisconf, cause)
+		}
+	}
+}
+
+// drain prepares the end: waits end empty-handed and nothing is left to the lag.
+func (c *core) drain() {
+	for _, t := range c.takeWaiting() {
+		c.finish(t, nil)
+	}
+	if c.failed != nil {
+		return
+	}
+	for i := range c.lag {
+		if c.lag[i].live() {
+			c.writeLease(c.lag[i].m)
+		}
+	}
+	c.lag = nil
+	if c.idsUntil > c.ids.last+1 {
+		c.idsUntil = c.ids.last + 1
+		c.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.idsUntil))) //nolint:gosec // after 1970
+		c.sync = true
+	}
+}

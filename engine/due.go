@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/faisca/fila/storage"
+)
+
+// dueEntry is an entry of the due-time index that is in memory.
+type dueEntry struct {
+	at  int64
+	key string // of the record in storage.Scheduled: entries are ordered by it
+	mk  storage.MessageKey
+	m   *message // if it is in memory, else nil
+	i   int
+}
+
+func newDueEntry(at int64, mk storage.MessageKey, m *message) *dueEntry {
+	return &dueEntry{at: at, key: string(storage.AppendScheduledKey(nil, at, mk)), mk: mk, m: m}
+}
+
+func (d *dueEntry) before(o *dueEntry) bool { return d.key < o.key }
+func (d *dueEntry) index() *int             { return &d.i }
+
+// dueIndex is the head of the durable due-time index: all entries before the
+// edge. Those at or after it are on disk only, and are read when the head
+// shrinks. Entries fall due strictly in the order of their keys, so that for any
+// entry "before the edge and not in the head" means that it is done.
+type dueIndex struct {
+	heap   timers[*dueEntry]
+	byID   map[ID]*dueEntry // what is in the heap
+	edge   string           // "": nothing is on disk only
+	read   *read
+	unseen string // first entry added at or after the edge since the read was asked for, "": none
+}
+
+func newDueIndex() dueIndex { return dueIndex{byID: map[ID]*dueEntry{}} }
+
+// onDisk says that an entry is at or after the edge.
+func (x *dueIndex) onDisk(key string) bool { return x.edge != "" && key >= x.edge }
+
+// next returns when the index needs a turn.
+func (x *dueIndex) next() (int64, bool) {
+	d, ok := x.heap.next()
+	if !ok {
+		return 0, false
+	}
+	return d.at, true
+}
+
+func (x *dueIndex) add(d *dueEntry) {
+	x.heap.push(d)
+	x.byID[d.mk.ID] = d
+	if d.m != nil {
+		d.m.key.delayed++
+	}
+}
+
+// remove takes an entry out of memory.
+func (x *dueIndex) remove(d *dueEntry) {
+	x.heap.remove(d)
+	x.forget(d)
+}
+
+func (x *dueIndex) forget(d *dueEntry) {
+	delete(x.byID, d.mk.ID)
+	if d.m != nil {
+		d.m.key.delayed--
+	}
+}
+
+// isDelayed tells of a message that was read from disk, with the time its
+// records name, whether it is still waiting for that time.
+func (x *dueIndex) isDelayed(readyAt int64, mk storage.MessageKey) bool {
+	if readyAt == 0 {
+		return false
+	}
+	return x.byID[mk.ID] != nil || x.onDisk(string(storage.AppendScheduledKey(nil, readyAt, mk)))
+}
+
+// schedule makes a message that is in no structure delayed until a time.
+func (c *core) schedule(m *message, at int64) {
+	x := &c.due
+	d := newDueEntry(at, m.storageKey(), m)
+	c.batch.Put(storage.Scheduled, []byte(d.key), nil)
+	m.key.queue.delayed++
+	c.letGo(m)
+	if x.onDisk(d.key) {
+		if x.unseen == "" || d.key < x.unseen {
+			x.unseen = d.key
+		}
+		m.status = gone // the disk has it
+		return
+	}
+	m.status = delayed
+	x.add(d)
+	if x.heap.len() > 2*c.cfg.DueWindow {
+		c.cutDue()
+	}
+}
+
+// cutDue leaves the later half of the index's head to the disk.
+func (c *core) cutDue() {
+	x := &c.due
+	all := x.heap.h
+	slices.SortFunc(all, func(a, b *dueEntry) int { return strings.Compare(a.key, b.key) })
+	n := len(all) / 2
+	x.edge = all[n].key
+	if x.read != nil {
+		x.read.stale = true
+	}
+	for i, d := range all { // sorted is a heap, too
+		d.i = i
+	}
+	for _, d := range all[n:] {
+		x.forget(d)
+		if d.m != nil {
+			c.dropBody(d.m)
+			d.m.status = gone
+			c.settle(d.m.key)
+		}
+	}
+	clear(all[n:])
+	x.heap.h = all[:n]
+}
+
+// unschedule takes an entry of the head out, in memory and on disk.
+func (c *core) unschedule(d *dueEntry) {
+	c.due.remove(d)
+	c.batch.SingleDelete(storage.Scheduled, []byte(d.key))
+	if q := c.byNumber[d.mk.Queue]; q != nil {
+		q.delayed--
+	}
+}
+
+// fallDue makes ready what is due, in portions.
+func (c *core) fallDue() {
+	for range expireMax {
+		d, ok := c.due.heap.next()
+		if !ok || d.at > c.now {
+			break
+		}
+		c.unschedule(d)
+		q := c.byNumber[d.mk.Queue]
+		switch {
+		case q == nil: // deleted since, with its messages
+		case d.m != nil:
+			c.makeReady(d.m)
+		default: // not in memory: leave it to the disk's side of its key
+			k := c.keyOf(q, d.mk.Key)
+			c.shrink(k.cutAt(place{rank: d.mk.Rank, id: d.mk.ID}))
+			c.settle(k)
+		}
+	}
+	if x := &c.due; x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
+		x.read, x.unseen = &read{dueFrom: x.edge}, ""
+		c.reads = append(c.reads, x.read)
+	}
+}
+
+// mergeDue takes what a read has found into the head of the index.
+func (c *core) mergeDue(r *read) {
+	x := &c.due
+	x.read = nil
+	if r.stale || r.err != nil {
+		return // asked for again in the next turn
+	}
+	edge := r.dueNext
+	if x.unseen != "" && (edge == "" || x.unseen < edge) {
+		edge = x.unseen
+	}
+	for _, d := range r.due {
+		if edge != "" && d.key >= edge {
+			break
+		}
+		x.add(d)
+	}
+	x.edge = edge
+}

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Header is a name and a value that travel with a message.
+type Header = storage.Header
+
+// DefaultKey is the fairness key of messages that name none.
+const DefaultKey = "default"
+
+// defaultRank is that of priority 4.
+const defaultRank = 5
+
+// Enqueue asks for a message to be stored. Its byte slices belong to the engine
+// from Prepare on and must not be changed.
+type Enqueue struct {
+	Queue     string
+	Key       string // "": DefaultKey
+	Weight    uint32 // of the key; 0: leave it as it is
+	Throttles []string
+	Headers   []Header
+	Payload   []byte
+
+	record []byte
+}
+
+// Prepare checks a request against the limits and encodes the message's record.
+// It runs on the connection: a large or refused message costs the loop nothing.
+func (e *Engine) Prepare(req *Enqueue) error { return prepare(req, &e.cfg.Limits) }
+
+func prepare(req *Enqueue, l *Limits) error {
+	if req.Key == "" {
+		req.Key = DefaultKey
+	}
+	if err := checkMessage(req, l); err != nil {
+		return err
+	}
+	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight}
+	req.record = m.Append(nil)
+	req.Payload, req.Headers = nil, nil
+	return nil
+}
+
+func checkMessage(req *Enqueue, l *Limits) error {
+	switch {
+	case len(req.Payload) > l.Payload:
+		return fmt.Errorf("%w: payload of %d bytes, the limit is %d", ErrTooBig, len(req.Payload), l.Payload)
+	case len(req.Key) > l.Key:
+		return fmt.Errorf("%w: KEY of %d bytes, the limit is %d", ErrTooBig, len(req.Key), l.Key)
+	case req.Weight > l.Weight:
+		return fmt.Errorf("%w: WEIGHT %d, it must be from 1 to %d", ErrInvalid, req.Weight, l.Weight)
+	case len(req.Throttles) > l.Throttles:
+		return fmt.Errorf("%w: %d throttle keys, the limit is %d", ErrTooBig, len(req.Throttles), l.Throttles)
+	case len(req.Headers) > l.Headers:
+		return fmt.Errorf("%w: %d headers, the limit is %d", ErrTooBig, len(req.Headers), l.Headers)
+	}
+	for _, t := range req.Throttles {
+		if t == "" {
+			return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
+		}
+		if len(t) > l.Throttle {
+			return fmt.Errorf("%w: THROTTLE of %d bytes, the limit is %d", ErrTooBig, len(t), l.Throttle)
+		}
+	}
+	for i := range req.Headers {
+		h := &req.Headers[i]
+		if len(h.Name) == 0 {
+			return fmt.Errorf("%w: a header name has at least one byte", ErrInvalid)
+		}
+		if len(h.Name) > l.HeaderName {
+			return fmt.Errorf("%w: HEADER name of %d bytes, the limit is %d", ErrTooBig, len(h.Name), l.HeaderName)
+		}
+		if len(h.Value) > l.HeaderValue {
+			return fmt.Errorf("%w: HEADER value of %d bytes, the limit is %d", ErrTooBig, len(h.Value), l.HeaderValue)
+		}
+	}
+	return nil
+}
+
+// Enqueue stores a prepared message and returns its id.
+func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return ID{}, err
+	}
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return ID{}, err
+	}
+	if q.set.PausedIn {
+		return ID{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
+	}
+	if q.set.MaxDepth > 0 && q.total >= int64(q.set.MaxDepth) { //nolint:gosec // bounded when it is set
+		return ID{}, fmt.Errorf("%w: %q holds %d messages", ErrMaxDepth, q.name, q.total)
+	}
+	k := c.keyOf(q, req.Key)
+	if q.set.KeyMaxDepth > 0 && k.total >= int64(q.set.KeyMaxDepth) { //nolint:gosec // bounded when it is set
+		return ID{}, fmt.Errorf("%w: key %.512q of %q holds %d messages", ErrMaxDepth, req.Key, q.name, k.total)
+	}
+	m := c.newMessage(k, defaultRank)
+	m.throttles = req.Throttles
+	if req.Weight > 0 {
+		c.setWeight(k, req.Weight)
+	}
+	c.insert(m, req.record)
+	q.totals.enqueued++
+	c.sync = true
+	return m.id, nil
+}
+
+// newMessage makes a message that does not exist yet, with an id of its own.
+func (c *core) newMessage(k *fairKey, rank uint8) *message {
+	m := &message{key: k, cost: 1, attempt: 1, timer: -1, born: c.batchNo}
+	m.rank = rank
+	m.id = c.ids.next(c.now, k.name, rank)
+	if c.ids.last >= c.idsUntil {
+		c.reserveIDs()
+	}
+	return m
+}
+
+// reserveIDs persists a bound that the next ids stay below, so that a restart
+// knows where to go on even if the clock went back meanwhile.
+func (c *core) reserveIDs() {
+	const ahead = int64(100e6) // 100 ms: after a crash, ids may run ahead of the clock by as much
+	c.idsUntil = c.ids.last + ahead
+	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.idsUntil))) //nolint:gosec // after 1970
+}
+
+// insert puts the record of a new message into its queue, ready at once.
+func (c *core) insert(m *message, record []byte) {
+	k := m.key
+	c.batch.Put(storage.Messages, c.messageKey(m), record)
+	k.total++
+	k.queue.total++
+	c.setBody(m, record)
+	c.makeReady(m)
+}

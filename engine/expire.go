@@ -1,0 +1,58 @@
+package engine
+
+// expire acts on every timer that is due. It is a step of every turn, so that
+// no load can hold it up; what a great many timers have to do at once is done in
+// portions, or one turn would last as long as all of them.
+func (c *core) expire() {
+	for n := 0; ; n++ {
+		w, ok := c.waits.next()
+		if !ok || w.until > c.now {
+			break
+		}
+		c.finish(w.task, nil)
+	}
+	if c.failed != nil {
+		return
+	}
+	for range expireMax {
+		m, ok := c.leaseEnd.next()
+		if !ok || m.until > c.now {
+			break
+		}
+		c.expireLease(m)
+	}
+	c.writeLag()
+	c.fallDue()
+}
+
+// expireMax bounds the leases and the delayed messages that one turn handles;
+// the next turn follows at once.
+const expireMax = 4096
+
+// expireLease takes a message back whose consumer has not answered in time.
+func (c *core) expireLease(m *message) {
+	q := m.key.queue
+	if m.restored && m.until <= c.bootTime {
+		// It ended while the broker was down: nobody could have acked it.
+		c.giveBack(m)
+		return
+	}
+	q.totals.expired++
+	dead := q.usedUp(m.attempt)
+	if dead {
+		if err := c.loadBody(m); err != nil {
+			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message cannot be read and stays leased")
+			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.MendInterval)
+			c.leaseEnd.fix(m)
+			return
+		}
+	}
+	m.fail(c.now, "the lease expired")
+	c.endLease(m)
+	if dead {
+		c.bury(m, reasonAttempts)
+		return
+	}
+	c.writeAttempt(m, 0)
+	c.makeReady(m)
+}

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check compares what the memory says with itself; the numbers are those of the
+// package comment. It returns all that is broken. It is for tests.
+func (s *Stepper) Check() error { return s.core.check() }
+
+func (c *core) check() error {
+	var errs []error
+	bad := func(no int, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("invariant %d: "+format, append([]any{no}, args...)...))
+	}
+	refs, bodies := 0, int64(0)
+	for name, q := range c.queues {
+		if q.name != name || c.byNumber[q.no] != q {
+			bad(1, "queue %q is not where it should be", name)
+		}
+		starved, leasedN, inRing := 0, int64(0), 0
+		for keyName, k := range q.keys {
+			c.checkKey(q, keyName, k, bad)
+			refs += len(k.window)
+			for _, m := range k.window {
+				bodies += int64(len(m.body))
+			}
+			leasedN += k.leased
+			if k.starved {
+				starved++
+			}
+			if k.inRing {
+				inRing++
+			}
+		}
+		if starved != q.starved || inRing != q.ring.size {
+			bad(2, "queue %q: %d starved, %d in ring; it says %d and %d", name, starved, inRing, q.starved, q.ring.size)
+		}
+		if leasedN != q.leased {
+			bad(3, "queue %q: keys have %d leased, it says %d", name, leasedN, q.leased)
+		}
+		if q.counted && q.total < q.leased+q.delayed {
+			bad(4, "queue %q: total %d, leased %d, delayed %d", name, q.total, q.leased, q.delayed)
+		}
+		if q.ring.size > 0 && q.waiters.first != nil && !q.offered && !q.set.PausedOut && c.failed == nil {
+			bad(5, "queue %q has ready messages and %d who wait", name, q.waiters.n)
+		}
+	}
+	if refs != c.refs {
+		bad(6, "%d messages in windows, %d counted", refs, c.refs)
+	}
+	c.checkLeases(&bodies, bad)
+	for _, m := range c.unborn {
+		if m.status == gone || m.status == delayed {
+			bodies += int64(len(m.body))
+		}
+	}
+	if bodies != c.bodies {
+		bad(7, "%d bytes of bodies, %d counted", bodies, c.bodies)
+	}
+	if c.due.heap.len() != len(c.due.byID) {
+		bad(8, "%d due entries, %d by id", c.due.heap.len(), len(c.due.byID))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *core) checkKey(q *queue, name string, k *fairKey, bad func(int, string, ...any)) {
+	if k.name != name || k.queue != q {
+		bad(1, "key %q of %q is not where it should be", name, q.name)
+	}
+	for i, m := range k.window {
+		if m.status != ready || m.key != k || !m.place.less(k.edge) || i > 0 && !k.window[i-1].place.less(m.place) {
+			bad(9, "key %q of %q: message %s does not belong at %d of the window", name, q.name, m.id, i)
+		}
+		if m.body == nil && m.born > c.committed {
+			bad(10, "message %s can be read nowhere", m.id)
+		}
+		if c.leases[m.id] == m || c.due.byID[m.id] != nil {
+			bad(11, "message %s is ready and something else", m.id)
+		}
+	}
+	if k.behind == (k.edge == lastPlace) {
+		bad(12, "key %q of %q: behind is %v and the edge %v", name, q.name, k.behind, k.edge)
+	}
+	if (len(k.window) > 0) != k.inRing {
+		bad(2, "key %q of %q: %d in window, in ring is %v", name, q.name, len(k.window), k.inRing)
+	}
+	if len(k.window) == 0 && k.behind && k.read == nil {
+		bad(13, "key %q of %q starves", name, q.name)
+	}
+	if k.idle() {
+		bad(14, "key %q of %q is idle and not forgotten", name, q.name)
+	}
+	if k.counted && k.total < int64(len(k.window))+k.leased {
+		bad(4, "key %q of %q: total %d, %d in window, %d leased", name, q.name, k.total, len(k.window), k.leased)
+	}
+}
+
+func (c *core) checkLeases(bodies *int64, bad func(int, string, ...any)) {
+	if len(c.leases) != c.leaseEnd.len() {
+		bad(15, "%d leases, %d timers", len(c.leases), c.leaseEnd.len())
+	}
+	for id, m := range c.leases {
+		*bodies += int64(len(m.body))
+		if m.id != id || m.status != leased || m.timer < 0 || m.timer >= c.leaseEnd.len() || c.leaseEnd.h[m.timer] != m {
+			bad(15, "lease of %s is broken", id)
+		}
+		if q := m.key.queue; c.byNumber[q.no] != q || q.keys[m.key.name] != m.key {
+			bad(16, "message %s is leased from a key that does not exist", id)
+		}
+	}
+	for i := range c.leaseEnd.h {
+		if i > 0 && c.leaseEnd.h[i].before(c.leaseEnd.h[(i-1)/2]) {
+			bad(15, "lease timers are out of order")
+			break
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package engine
+
+import "sort"
+
+// fairKey is a fairness key of a queue that has messages.
+//
+// Its ready messages are ordered by place. Those before the edge are in the
+// window, each of them; those at or after it are on disk only. While nothing is
+// on disk only, the edge is lastPlace. Reads (read.go) move the edge back, and a
+// window that grows too long is cut, which moves it forward: memory is bounded
+// by what is about to be delivered, not by what is stored.
+type fairKey struct {
+	queue *queue
+	name  string
+
+	weight       uint32
+	weightStored bool  // a record of the weight exists
+	deficit      int64 // DRR credit left in this round
+
+	window []*message // ready, before the edge, in order
+	edge   place
+	// behind says that there may be ready messages at or after the edge. If it
+	// is false there are none.
+	behind bool
+	read   *read // under way, or waiting in core.hungry
+	// unseen is the first place at which a message became ready behind the edge
+	// since the read was asked for: the read may not have seen it, so it tells
+	// nothing from there on.
+	unseen place
+
+	starved    bool     // nothing in the window, and perhaps something on disk
+	prev, next *fairKey // ring of the keys with a window, see ring.go
+	inRing     bool
+
+	total   int64 // messages of any status; a difference while counting
+	leased  int64
+	delayed int64 // as far as they are in core.due
+	counted bool  // total is exact
+}
+
+func newFairKey(q *queue, name string) *fairKey {
+	k := &fairKey{queue: q, name: name, weight: 1, edge: lastPlace, unseen: lastPlace, counted: true}
+	q.keys[name] = k
+	return k
+}
+
+// idle says that nothing of the key is pending: it can be forgotten.
+func (k *fairKey) idle() bool {
+	return len(k.window) == 0 && !k.behind && k.leased == 0 && k.delayed == 0 && k.read == nil
+}
+
+// inWindow says on which side of the edge a place is.
+func (k *fairKey) inWindow(p place) bool { return p.less(k.edge) }
+
+// add puts a ready message where it belongs: into the window, or nowhere if it
+// is behind the edge, where a later read finds it. It reports whether the
+// message is held in memory.
+func (k *fairKey) add(m *message, windowMax int) bool {
+	if !k.inWindow(m.place) {
+		k.behind = true
+		if m.place.less(k.unseen) {
+			k.unseen = m.place
+		}
+		return false
+	}
+	n := len(k.window)
+	if n == 0 || k.window[n-1].place.less(m.place) {
+		if n >= windowMax { // the window is full: the rest stays on disk
+			k.retreat(m.place)
+			return false
+		}
+		k.window = append(k.window, m)
+	} else {
+		i := sort.Search(n, func(i int) bool { return m.place.less(k.window[i].place) })
+		k.window = append(k.window, nil)
+		copy(k.window[i+1:], k.window[i:])
+		k.window[i] = m
+	}
+	m.status = ready
+	return true
+}
+
+// cut leaves n messages in the window and returns the others, which are from
+// now on the disk's.
+func (k *fairKey) cut(n int) []*message {
+	if len(k.window) <= n {
+		return nil
+	}
+	rest := k.window[n:]
+	k.retreat(rest[0].place)
+	k.window = k.window[:n:n]
+	return rest
+}
+
+// cutAt is cut for all messages at or after p.
+func (k *fairKey) cutAt(p place) []*message {
+	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
+	rest := k.cut(i)
+	if p.less(k.edge) {
+		k.retreat(p)
+	}
+	return rest
+}
+
+// retreat moves the edge to an earlier place.
+func (k *fairKey) retreat(p place) {
+	k.edge, k.behind = p, true
+	if k.read != nil {
+		k.read.stale = true
+	}
+}
+
+// touch must be called when a message of the key changes on disk other than by
+// its enqueue: a read under way may have seen it as it was.
+func (k *fairKey) touch(p place) {
+	if k.read != nil && !p.less(k.read.from) {
+		k.read.stale = true
+	}
+}
+
+// pop takes the first message of the window.
+func (k *fairKey) pop() *message {
+	m := k.window[0]
+	k.window[0] = nil
+	k.window = k.window[1:]
+	return m
+}

@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// LeaseRequest asks for messages of one queue or of several.
+type LeaseRequest struct {
+	Queues     []string
+	Count      int           // at most so many, never waiting to fill it; at least 1
+	Block      time.Duration // how long to wait for the first; negative: not at all, 0: for ever
+	Visibility time.Duration // of the leases; 0: each queue's own
+	Consumer   string
+}
+
+// Delivery is a message that was handed to a client. Load must be called before
+// Payload and Headers.
+type Delivery struct {
+	Receipt    Receipt
+	Queue, Key string
+	Attempt    uint32 // 1 plus the failures so far
+	Deliveries uint32 // hand-outs including this one
+	EnqueuedAt time.Time
+	LeaseUntil time.Time
+
+	mk      storage.MessageKey
+	record  []byte
+	message storage.Message
+}
+
+// Payload returns the message's payload. It must not be changed.
+func (d *Delivery) Payload() []byte { return d.message.Payload }
+
+// Headers returns the message's headers. They must not be changed.
+func (d *Delivery) Headers() []Header { return d.message.Headers }
+
+// Load makes payload and headers of a delivery available, reading them from the
+// store if they are not in memory. It runs on the connection. ErrNoMessage says
+// that the message was removed since it was leased (by its bare id, or with its
+// queue): it has to be left out of the reply.
+func (e *Engine) Load(d *Delivery) error { return load(d, e.store) }
+
+func load(d *Delivery, store Store) error {
+	if d.record == nil {
+		b, err := store.Get(storage.Messages, d.mk.Append(nil))
+		if errors.Is(err, storage.ErrNotFound) {
+			return fmt.Errorf("%w: %s", ErrNoMessage, d.mk.ID)
+		}
+		if err != nil {
+			return fmt.Errorf("load message %s: %w", d.mk.ID, err)
+		}
+		d.record = b
+	}
+	if err := d.message.Decode(d.record); err != nil {
+		return fmt.Errorf("load message %s: %w", d.mk.ID, err)
+	}
+	return nil
+}
+
+// Lease hands out ready messages, in turns among the queues. If there are none
+// it returns ErrWouldBlock where the request blocks, else an empty slice.
+func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
+	c := tx.core
+	var few [4]*queue // the usual number of queues needs no allocation
+	queues := few[:0]
+	for _, name := range req.Queues {
+		q, err := c.queueNamed(name)
+		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, q)
+	}
+	if err := c.writable(); err != nil && tx.task.wait == nil {
+		return nil, err
+	}
+	if tx.task.wait == nil {
+		for _, q := range queues { // those who wait already come first
+			if q.waiters.first != nil && q.ring.size > 0 {
+				c.serveQueue(q)
+			}
+		}
+	}
+	ds := c.deliver(queues, req)
+	if len(ds) > 0 {
+		return ds, nil
+	}
+	if req.Block >= 0 {
+		tx.park(queues, c.blockUntil(req.Block), false)
+		return nil, ErrWouldBlock
+	}
+	for _, q := range queues {
+		if q.starved > 0 {
+			tx.park(queues, 0, true)
+			return nil, ErrWouldBlock
+		}
+	}
+	return nil, nil
+}
+
+// deliver leases up to req.Count messages, one of each queue in turn.
+func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
+	if c.failed != nil {
+		return nil
+	}
+	var ds []*Delivery
+	at := 0
+	if len(queues) > 1 {
+		at = c.rotation % len(queues)
+		c.rotation++
+	}
+	for empty := 0; empty < len(queues) && len(ds) < max(req.Count, 1); at++ {
+		q := queues[at%len(queues)]
+		m := c.take(q)
+		if m == nil {
+			empty++
+			continue
+		}
+		empty = 0
+		if ds == nil {
+			ds = make([]*Delivery, 0, min(req.Count, q.ring.size*4+1))
+		}
+		visibility := req.Visibility
+		if visibility <= 0 {
+			visibility = time.Duration(q.set.VisibilityMs) * time.Millisecond //nolint:gosec // bounded when it is set
+		}
+		ds = append(ds, c.lease(m, visibility, req.Consumer))
+	}
+	return ds
+}
+
+// take takes the queue's next message out of its window, or returns nil. The
+// caller must lease, move or put it back before the turn ends.
+func (c *core) take(q *queue) *message {
+	if q.set.PausedOut {
+		return nil
+	}
+	k := q.ring.pick(c.cfg.Quantum)
+	if k == nil {
+		return nil
+	}
+	m := k.pop()
+	c.refs--
+	k.leased++ // keeps the key; whoever does not lease takes it back
+	q.leased++
+	c.settle(k)
+	return m
+}
+
+// lease starts the lease of a message that take has returned.
+func (c *core) lease(m *message, visibility time.Duration, consumer string) *Delivery {
+	m.status = leased
+	m.fence = max(m.fence, c.fenceBase()) + 1
+	m.deliveries++
+	m.lease = lease{until: c.now + int64(visibility), since: c.now, consumer: consumer}
+	c.leases[m.id] = m
+	c.leaseEnd.push(m)
+	if c.cfg.LeaseLag > 0 {
+		c.lag = append(c.lag, lagged{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseLag)})
+	} else {
+		c.writeLease(m)
+	}
+	q := m.key.queue
+	q.totals.delivered++
+	d := &Delivery{
+		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
+		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), mk: m.storageKey(), record: m.body,
+	}
+	c.letGo(m)
+	return d
+}
+
+// fenceBase is below every delivery number of this start and above those of all
+// starts before: a lease whose record was elided and lost in a crash cannot be
+// mistaken for a later one.
+func (c *core) fenceBase() uint64 { return (c.epoch - 1) << 32 }
+
+// lagged is a lease whose record has to be written at a time, if it lasts.
+type lagged struct {
+	m     *message
+	fence uint64
+	due   int64
+}
+
+func (l *lagged) live() bool { return l.m.status == leased && l.m.fence == l.fence }
+
+// writeLag writes the records of leases that have lasted long enough.
+func (c *core) writeLag() {
+	for len(c.lag) > 0 && (c.lag[0].due <= c.now || !c.lag[0].live()) {
+		if c.lag[0].live() {
+			c.writeLease(c.lag[0].m)
+		}
+		c.lag[0].m = nil
+		c.lag = c.lag[1:]
+	}
+}
+
+// writeLease makes a lease survive a restart. Losing it to a power cut means an
+// early redelivery, which at-least-once allows: it needs no sync of its own.
+func (c *core) writeLease(m *message) {
+	rec := storage.Lease{
+		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
+		Throttles: m.throttles, Cost: m.cost, LeasedAt: m.since, Retried: m.retried,
+	}
+	if f := m.failure; f != nil {
+		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
+	}
+	c.batch.Put(storage.Leases, storage.AppendLeaseKey(nil, m.storageKey(), m.fence), rec.Append(nil))
+	if m.writes < 2 {
+		m.writes++
+	}
+}
+
+// endLease takes a message out of what holds leased ones, and its record off
+// the disk. The caller gives it its next status.
+func (c *core) endLease(m *message) {
+	delete(c.leases, m.id)
+	c.leaseEnd.remove(m)
+	m.key.leased--
+	m.key.queue.leased--
+	if m.writes > 0 {
+		key := storage.AppendLeaseKey(nil, m.storageKey(), m.fence)
+		if m.writes == 1 {
+			c.batch.SingleDelete(storage.Leases, key)
+		} else {
+			c.batch.Delete(storage.Leases, key)
+		}
+	}
+	m.lease = lease{}
+}
+
+// held finds the message whose lease a receipt stands for, or nil.
+func (c *core) held(q *queue, r Receipt) *message {
+	m := c.leases[r.ID]
+	if m == nil || m.key.queue != q || !r.Bare && m.fence != r.Fence {
+		return nil
+	}
+	return m
+}
+
+func (m *message) before(o *message) bool { return m.until < o.until }
+func (m *message) index() *int            { return &m.timer }

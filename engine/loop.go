@@ -1,0 +1,441 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Engine runs a core: it is the only file with goroutines, locks and a clock.
+//
+//	connections ──Submit──► inbox ──► loop ──work──► committer ──► done, wake
+//	                          ▲         one turn         │
+//	                          └── reads, counts, mended ─┘ readers
+//
+// The loop adds turns to the open batch while the committer writes the one
+// before; as soon as the committer is free it gets the batch. So a batch is as
+// large as the disk is slow, and a lone task does not wait for company.
+//
+// The order of events of one task: 1. it is in the inbox; 2. a turn applies it,
+// its writes are in the open batch; 3. the loop cuts the batch; 4. the committer
+// writes it; 5. only then is the task done and its client woken.
+type Engine struct {
+	cfg   Config
+	store Store
+	core  *core
+	ready chan struct{}
+	done  chan struct{}
+
+	mu       sync.Mutex
+	room     sync.Cond // the inbox has room again
+	inbox    []*Task
+	bytes    int
+	stopping bool
+	stopped  bool
+	// What the committer tells the loop:
+	committed uint64
+	failed    error // of the last commit; the loop recovers
+	busy      bool  // a batch is with the committer
+
+	wake chan struct{} // capacity 1: there is something to look at
+	work chan *work    // to the committer
+	side sync.WaitGroup
+}
+
+// New makes an engine over a store, which it must have for itself. Run starts it.
+func New(cfg Config, store Store) (*Engine, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg: cfg, store: store, core: newCore(cfg, store),
+		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *work, 1),
+	}
+	e.room.L = &e.mu
+	return e, nil
+}
+
+// Ready is closed when the engine has recovered and takes tasks.
+func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// Submit hands tasks to the loop; tasks of one client are applied in the order
+// of its calls. It waits while the inbox is full. The slice is the caller's
+// again when it returns. After Stop the tasks end with ErrStopped.
+func (e *Engine) Submit(tasks []*Task) {
+	bytes := 0
+	for _, t := range tasks {
+		bytes += t.Bytes
+	}
+	e.mu.Lock()
+	for !e.stopping && len(e.inbox) > 0 && (len(e.inbox)+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
+		e.room.Wait()
+	}
+	if e.stopping {
+		e.mu.Unlock()
+		for _, t := range tasks {
+			t.err = ErrStopped
+		}
+		e.release(tasks)
+		return
+	}
+	e.inbox = append(e.inbox, tasks...)
+	e.bytes += bytes
+	e.mu.Unlock()
+	e.poke()
+}
+
+// Leave says that a client has gone: its waiting task ends, and what it had sent
+// behind that is not executed.
+func (e *Engine) Leave(c *Client) { e.tell(leave{c}) }
+
+// tell puts a task of the engine's own into the inbox. It never waits: what
+// the engine has to know must not depend on the room that clients leave.
+func (e *Engine) tell(call Call) {
+	e.mu.Lock()
+	if !e.stopped {
+		e.inbox = append(e.inbox, &Task{Call: call})
+	}
+	e.mu.Unlock()
+	e.poke()
+}
+
+// Stop ends the engine: no new tasks, those that wait end empty-handed, all
+// others are answered after their commit. Run returns when that is done.
+func (e *Engine) Stop() {
+	e.mu.Lock()
+	e.stopping = true
+	e.room.Broadcast()
+	e.mu.Unlock()
+	e.poke()
+}
+
+func (e *Engine) poke() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run recovers and then runs the loop until Stop or until ctx ends. It must be
+// called once. The store stays open.
+func (e *Engine) Run(ctx context.Context) error {
+	defer close(e.done)
+	c := e.core
+	if err := c.recover(); err != nil {
+		e.refuseAll()
+		return err
+	}
+	if err := c.start(); err != nil {
+		e.refuseAll()
+		return err
+	}
+	stop := context.AfterFunc(ctx, e.Stop)
+	defer stop()
+	e.side.Go(e.commit)
+	e.count()
+	close(e.ready)
+	e.loop()
+	c.census.stop()
+	close(e.work)
+	e.side.Wait()
+	e.refuseAll()
+	return nil
+}
+
+// loop is the engine's one thread.
+func (e *Engine) loop() {
+	c := e.core
+	clock := newClock()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var spare []*Task
+	mendAt := time.Time{}
+	for {
+		tasks, state := e.collect(spare)
+		now := clock.now()
+		if state.failed != nil {
+			e.failOver(state.failed)
+			mendAt = now.Add(e.cfg.MendInterval)
+		} else {
+			c.committed = state.committed
+		}
+		if c.failed != nil && !now.Before(mendAt) {
+			e.mend()
+			mendAt = now.Add(e.cfg.MendInterval)
+		}
+		c.turn(now, tasks)
+		clear(tasks)
+		spare = tasks[:0]
+		if state.stopping {
+			c.drain()
+		}
+		if !state.busy {
+			if w := c.cut(); w != nil {
+				e.hand(w)
+				state.busy = true
+			} else if state.stopping && len(tasks) == 0 {
+				if e.close() {
+					return
+				}
+				continue
+			}
+		}
+		e.pause(timer, clock, state.busy && c.batch.Size() >= e.cfg.BatchBytes, mendAt)
+	}
+}
+
+// state is what the committer has told since the last turn.
+type state struct {
+	committed uint64
+	failed    error
+	busy      bool
+	stopping  bool
+}
+
+// collect takes the inbox, unless the open batch is full already.
+func (e *Engine) collect(spare []*Task) ([]*Task, state) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := state{committed: e.committed, failed: e.failed, busy: e.busy, stopping: e.stopping}
+	if s.busy {
+		s.failed = nil // not before the committer has let go of what it holds
+	}
+	if s.busy && e.core.batch.Size() >= e.cfg.BatchBytes {
+		return spare, s
+	}
+	tasks := e.inbox
+	e.inbox, e.bytes = spare, 0
+	e.room.Broadcast()
+	return tasks, s
+}
+
+// pause waits for something to do.
+func (e *Engine) pause(timer *time.Timer, clock *clock, full bool, mendAt time.Time) {
+	at := e.core.nextTimer()
+	now := clock.now()
+	wait := time.Hour
+	if at > 0 && !full {
+		wait = min(wait, time.Unix(0, at).Sub(now))
+	}
+	if e.core.failed != nil {
+		wait = min(wait, mendAt.Sub(now))
+	}
+	if wait <= 0 {
+		return
+	}
+	timer.Reset(wait)
+	select {
+	case <-e.wake:
+	case <-timer.C:
+	}
+}
+
+func (e *Engine) hand(w *work) {
+	e.mu.Lock()
+	e.busy = true
+	e.mu.Unlock()
+	e.work <- w
+}
+
+// commit is the committer: it writes batches in order and releases their tasks.
+// After a failure it refuses what it gets until the loop has recovered.
+func (e *Engine) commit() {
+	var tick <-chan time.Time
+	if e.cfg.Sync == SyncInterval {
+		t := time.NewTicker(e.cfg.SyncInterval)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case w, ok := <-e.work:
+			if !ok {
+				return
+			}
+			e.commitWork(w)
+		case <-tick:
+			if err := e.store.Sync(); err != nil {
+				e.tellFailure(err)
+			}
+		}
+		e.poke()
+	}
+}
+
+func (e *Engine) commitWork(w *work) {
+	e.mu.Lock()
+	err := e.failed
+	e.mu.Unlock()
+	if err == nil && w.batch != nil {
+		err = e.store.Commit(w.batch, w.sync && e.cfg.Sync == SyncAlways)
+	}
+	if err != nil {
+		// What these tasks did is not on disk, and what later ones do may depend
+		// on it: the loop starts anew from what is.
+		for _, t := range w.tasks {
+			if t.err == nil {
+				t.err = fmt.Errorf("%w: %w", ErrMisconf, err)
+			}
+		}
+		e.tellFailure(err)
+	}
+	e.mu.Lock()
+	e.busy = false
+	if err == nil {
+		e.committed = w.no
+	}
+	e.mu.Unlock()
+	e.release(w.tasks)
+	if err == nil {
+		e.read(w)
+	}
+}
+
+func (e *Engine) tellFailure(err error) {
+	e.mu.Lock()
+	e.failed = err
+	e.mu.Unlock()
+}
+
+// release makes results public and wakes those who wait for them.
+func (e *Engine) release(tasks []*Task) {
+	var last *Client
+	for _, t := range tasks {
+		cl := t.Client
+		if undo := t.conclude(); undo != nil {
+			e.tell(undo)
+		}
+		// Tasks of one client usually stand together: one wake for all of them.
+		if last != nil && last != cl {
+			last.wake()
+		}
+		last = cl
+		if cl == nil {
+			last = nil
+		}
+	}
+	if last != nil {
+		last.wake()
+	}
+}
+
+// read does what a work wants read. The reads see its commit.
+func (e *Engine) read(w *work) {
+	if len(w.reads)+len(w.pages) == 0 {
+		return
+	}
+	e.side.Go(func() {
+		for _, r := range w.reads {
+			r.do(e.store)
+			e.tell(r)
+		}
+		for _, p := range w.pages {
+			p.do(e.store)
+			e.tell(p)
+		}
+	})
+}
+
+// count starts counting what the store holds.
+func (e *Engine) count() {
+	s := e.core.census
+	e.side.Go(func() { s.take(func(p *censusPart) { e.tell(p) }) })
+}
+
+// failOver drops the memory after a failed commit and recovers from what is on
+// disk. Until mend succeeds, writes are refused and everything else goes on.
+func (e *Engine) failOver(cause error) {
+	c := e.core
+	e.cfg.Log.Error().Err(cause).Msg("the store cannot write, writes are refused until it can")
+	c.refuse(cause)
+	c.committed = c.batchNo
+	c.batchNo++
+	e.mu.Lock()
+	e.failed, e.committed = nil, c.committed
+	e.mu.Unlock()
+	e.recoverInPlace()
+}
+
+// recoverInPlace rebuilds the memory; if the store cannot even be read, every
+// task is refused until it can.
+func (e *Engine) recoverInPlace() {
+	c := e.core
+	c.census.stop()
+	c.figure.recoveries++
+	if err := c.recover(); err != nil {
+		e.cfg.Log.Error().Err(err).Msg("recovery failed, it is tried again")
+		c.failed = err
+		return
+	}
+	e.count()
+}
+
+// mend tries to make the store writable again.
+func (e *Engine) mend() {
+	c := e.core
+	c.census.stop()
+	if err := e.store.Reopen(); err != nil {
+		c.failed = err
+		return
+	}
+	// The failed batch may be on disk after all: memory must know.
+	e.recoverInPlace()
+	if err := c.start(); err != nil {
+		c.failed = err
+		return
+	}
+	c.failed = nil
+	e.cfg.Log.Info().Msg("the store takes writes again")
+}
+
+// close marks the engine as stopped unless something has arrived meanwhile.
+func (e *Engine) close() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.inbox) > 0 || e.failed != nil {
+		return false
+	}
+	e.stopped = true
+	return true
+}
+
+// refuseAll ends what is still in the inbox when the engine does not run.
+func (e *Engine) refuseAll() {
+	e.mu.Lock()
+	e.stopping, e.stopped = true, true
+	tasks := e.inbox
+	e.inbox = nil
+	e.room.Broadcast()
+	e.mu.Unlock()
+	for _, t := range tasks {
+		t.err = ErrStopped
+	}
+	e.release(tasks)
+}
+
+// clock is the engine's time: the system's at start, then monotonic. It follows
+// the system's clock forward (a suspended machine, a late NTP step) but never
+// goes back, and so neither shortens nor undoes a lease.
+type clock struct {
+	start  time.Time // has a monotonic part
+	offset time.Duration
+}
+
+func newClock() *clock { return &clock{start: time.Now()} }
+
+func (c *clock) now() time.Time {
+	const step = time.Second
+	t := time.Now()
+	elapsed := t.Sub(c.start)
+	at := c.start.Add(elapsed + c.offset)
+	if ahead := t.Round(0).Sub(at.Round(0)); ahead > step {
+		c.offset += ahead
+		at = at.Add(ahead)
+	}
+	return at
+}
+
+var _ Store = (*storage.Memory)(nil)

@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Nack says that a delivery has failed.
+type Nack struct {
+	Queue   string
+	Receipt Receipt
+	Error   string        // kept with the message, cut at errorBytesMax
+	Delay   time.Duration // until the retry; negative: the queue's backoff
+	Dead    bool          // no retry: to the dead-letter queue at once
+}
+
+// errorBytesMax bounds the error text kept with a message.
+const errorBytesMax = 8 << 10
+
+// What becomes of a nacked message.
+const (
+	ActionRetry = "retry"
+	ActionDead  = "dlq"
+)
+
+// NackResult says what became of the message.
+type NackResult struct {
+	Action  string
+	Attempt uint32    // number of the next delivery, or of the one that was the last
+	ReadyAt time.Time // zero for a dead message
+	DLQ     string    // where a dead message went; "": it was dropped
+}
+
+// Nack ends a lease as failed. The message is retried after a delay, or dead if
+// its attempts are used up; an explicit Delay or Dead overrides that.
+func (tx *Tx) Nack(req *Nack) (NackResult, error) {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return NackResult{}, err
+	}
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return NackResult{}, err
+	}
+	if req.Delay > durationMax {
+		return NackResult{}, fmt.Errorf("%w: DELAY is at most %d ms", ErrInvalid, durationMax.Milliseconds())
+	}
+	m := c.held(q, req.Receipt)
+	if m == nil {
+		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
+	}
+	failed := m.attempt
+	dead := req.Dead || req.Delay < 0 && q.usedUp(failed)
+	if dead {
+		if err := c.loadBody(m); err != nil {
+			return NackResult{}, err
+		}
+	}
+	m.fail(c.now, req.Error[:min(len(req.Error), errorBytesMax)])
+	q.totals.nacked++
+	c.sync = true
+	c.endLease(m)
+	if dead {
+		reason := reasonAttempts
+		if req.Dead {
+			reason = reasonNack
+		}
+		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.bury(m, reason)}, nil
+	}
+	delay := req.Delay
+	if delay < 0 {
+		delay = q.backoff(failed)
+	}
+	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
+}
+
+// usedUp says whether a message that failed so many times gets no further try.
+func (q *queue) usedUp(failed uint32) bool {
+	return q.set.MaxAttempts > 0 && failed >= q.set.MaxAttempts
+}
+
+// backoff is the pause after the nth failure: it doubles with each.
+func (q *queue) backoff(failed uint32) time.Duration {
+	ms, most := q.set.BackoffMs, q.set.MaxBackoffMs
+	for ; failed > 1 && ms < most; failed-- {
+		if ms = 2 * ms; ms == 0 {
+			break
+		}
+	}
+	return time.Duration(min(ms, most)) * time.Millisecond //nolint:gosec // bounded when it is set
+}
+
+// retry makes a message ready after a delay and returns when that is.
+func (c *core) retry(m *message, delay time.Duration) int64 {
+	if delay <= 0 {
+		c.writeAttempt(m, 0)
+		c.makeReady(m)
+		return c.now
+	}
+	at := c.now + int64(delay)
+	c.writeAttempt(m, at)
+	c.schedule(m, at)
+	c.settle(m.key)
+	return at
+}
+
+// Why a message is dead.
+const (
+	reasonAttempts = "attempts"
+	reasonNack     = "nack"
+)
+
+// loadBody makes sure that a message's record is in memory. It is needed only
+// where a message moves to another queue, never on its ordinary way.
+func (c *core) loadBody(m *message) error {
+	if m.body != nil {
+		return nil
+	}
+	b, err := c.store.Get(storage.Messages, c.messageKey(m))
+	if err != nil {
+		return fmt.Errorf("read message %s: %w", m.id, err)
+	}
+	c.setBody(m, b)
+	return nil
+}
+
+// bury moves a message whose body is loaded to the dead-letter queue and returns
+// that queue's name, or drops it where there is none.
+func (c *core) bury(m *message, reason string) string {
+	q := m.key.queue
+	dlq := c.queues[q.set.DLQ]
+	if dlq == nil {
+		q.totals.dropped++
+		c.remove(m)
+		return ""
+	}
+	q.totals.deadLettered++
+	var rec storage.Message
+	if err := rec.Decode(m.body); err != nil {
+		// The record was checked when it came into memory.
+		panic(fmt.Sprintf("engine: message %s: %v", m.id, err))
+	}
+	rec.Dead = &storage.Dead{
+		Queue: q.name, Reason: reason, DiedAt: c.now, Attempts: m.attempt - 1, Deliveries: m.deliveries,
+	}
+	if f := m.failure; f != nil {
+		rec.Dead.Error, rec.Dead.FirstFailedAt, rec.Dead.LastFailedAt = f.text, f.first, f.last
+	}
+	rec.ReadyAt, rec.ExpiresAt = 0, 0
+	c.move(m, dlq, &rec)
+	return dlq.name
+}
+
+// move takes a message out of its queue and puts it into another as rec, ready
+// at once in the same place of the same key, with its attempts starting again.
+func (c *core) move(m *message, to *queue, rec *storage.Message) {
+	record := rec.Append(nil)
+	k := c.keyOf(to, m.key.name)
+	moved := &message{
+		place: m.place, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, born: c.batchNo, fence: m.fence,
+	}
+	c.remove(m)
+	c.insert(moved, record)
+	if moved.fence > 0 {
+		c.writeAttempt(moved, 0) // keeps the fence if the message leaves memory
+	}
+	c.sync = true
+}

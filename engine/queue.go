@@ -1,0 +1,349 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// queue is one queue: its settings, its keys, and who waits for it.
+type queue struct {
+	name string
+	no   uint32 // names the queue in keys of the store; never used again
+	set  storage.Queue
+
+	keys    map[string]*fairKey
+	ring    ring
+	waiters waiters
+	offered bool  // in core.offers
+	starved int   // keys that could have a message once a read is back
+	total   int64 // messages of any status; a difference while counting
+	leased  int64
+	delayed int64 // the same as total: a difference while counting
+	counted bool
+	totals  totals
+	// changes counts what happens to messages that may be on disk only, beyond
+	// being added: what a page has read before is not to be trusted then.
+	changes uint64
+}
+
+// totals count since start, for FILA.STATS.
+type totals struct {
+	enqueued, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped uint64
+}
+
+// isDead says that the queue's messages are dead ones.
+func (q *queue) isDead() bool { return q.set.DeadLetter }
+
+// QueueOptions are settings of a queue as a command gives them; nil: not given.
+type QueueOptions struct {
+	Visibility  *time.Duration // at least 1 ms
+	Backoff     *time.Duration
+	MaxBackoff  *time.Duration
+	TTL         *time.Duration // 0: none
+	DedupWindow *time.Duration // 0: none
+	MaxAttempts *uint32        // 0: no limit
+	MaxDepth    *uint64        // 0: no limit
+	KeyMaxDepth *uint64        // 0: no limit
+	DLQ         *string        // the queue that takes dead messages
+	NoDLQ       bool           // dead messages are dropped
+}
+
+// queueNamed finds a queue or says which one is missing.
+func (c *core) queueNamed(name string) (*queue, error) {
+	if q := c.queues[name]; q != nil {
+		return q, nil
+	}
+	return nil, fmt.Errorf("%w: %.255q, create it with FILA.QUEUE CREATE", ErrNoQueue, name)
+}
+
+// CreateQueue makes a queue. Unless o names one or forbids it, a dead-letter
+// queue "<name>.dlq" is made with it if there is none of that name.
+func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return err
+	}
+	if err := c.checkQueueName(name); err != nil {
+		return err
+	}
+	if c.queues[name] != nil {
+		return fmt.Errorf("%w: %q", ErrQueueExists, name)
+	}
+	set := storage.Queue{
+		VisibilityMs: uint64(c.cfg.Visibility.Milliseconds()), BackoffMs: uint64(c.cfg.Backoff.Milliseconds()), //nolint:gosec // checked positive
+		MaxBackoffMs: uint64(c.cfg.MaxBackoff.Milliseconds()), MaxAttempts: c.cfg.MaxAttempts, //nolint:gosec // checked positive
+		CreatedAt: c.now,
+	}
+	if err := o.apply(name, &set); err != nil {
+		return err
+	}
+	automatic := o.DLQ == nil && !o.NoDLQ
+	if automatic {
+		set.DLQ = name + ".dlq"
+		if err := c.checkQueueName(set.DLQ); err != nil {
+			return fmt.Errorf("dead-letter queue of %q: %w; choose another with DLQ", name, err)
+		}
+	}
+	if err := c.checkDLQ(name, set.DLQ, automatic); err != nil {
+		return err
+	}
+	if automatic && c.queues[set.DLQ] == nil {
+		c.addQueue(set.DLQ, storage.Queue{
+			VisibilityMs: set.VisibilityMs, BackoffMs: set.BackoffMs, MaxBackoffMs: set.MaxBackoffMs,
+			DeadLetter: true, CreatedAt: c.now,
+		})
+	}
+	c.addQueue(name, set)
+	c.markDead(set.DLQ)
+	return nil
+}
+
+// AlterQueue changes the given settings of a queue; the others stay.
+func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return err
+	}
+	q, err := c.queueNamed(name)
+	if err != nil {
+		return err
+	}
+	set := q.set
+	if err := o.apply(name, &set); err != nil {
+		return err
+	}
+	if set.DLQ != q.set.DLQ {
+		if q.isDead() {
+			return fmt.Errorf("%w: %q is a dead-letter queue and has none of its own", ErrInvalid, name)
+		}
+		if err := c.checkDLQ(name, set.DLQ, false); err != nil {
+			return err
+		}
+	}
+	q.set = set
+	c.putQueue(q)
+	c.markDead(set.DLQ)
+	return nil
+}
+
+// DeleteQueue removes a queue, with force also if messages are inside. Its
+// dead-letter queue stays: it may be shared, and what it holds may be wanted.
+func (tx *Tx) DeleteQueue(name string, force bool) error {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return err
+	}
+	q, err := c.queueNamed(name)
+	if err != nil {
+		return err
+	}
+	if !force && (q.total != 0 || !q.counted && len(q.keys) > 0) {
+		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
+	}
+	for _, other := range c.queues {
+		if other != q && other.set.DLQ == name {
+			return fmt.Errorf("%w: %q is the dead-letter queue of %q, alter or delete that one first", ErrInvalid, name, other.name)
+		}
+	}
+	c.removeQueue(q)
+	return nil
+}
+
+// Queues returns the names of all queues in order.
+func (tx *Tx) Queues() []string {
+	names := make([]string, 0, len(tx.core.queues))
+	for name := range tx.core.queues {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// apply writes the given options into set, or says which is impossible.
+func (o *QueueOptions) apply(name string, set *storage.Queue) error {
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		least time.Duration
+		to    *uint64
+	}{
+		{"VISIBILITY", o.Visibility, time.Millisecond, &set.VisibilityMs}, {"BACKOFF", o.Backoff, 0, &set.BackoffMs},
+		{"MAXBACKOFF", o.MaxBackoff, 0, &set.MaxBackoffMs}, {"TTL", o.TTL, 0, &set.TTLMs}, {"DEDUPWINDOW", o.DedupWindow, 0, &set.DedupWindowMs},
+	} {
+		if d.value == nil {
+			continue
+		}
+		if *d.value < d.least || *d.value > durationMax {
+			return fmt.Errorf("%w: %s must be from %d to %d ms", ErrInvalid, d.name, d.least.Milliseconds(), durationMax.Milliseconds())
+		}
+		*d.to = uint64(d.value.Milliseconds()) //nolint:gosec // positive
+	}
+	if o.MaxBackoff == nil && o.Backoff != nil {
+		set.MaxBackoffMs = max(set.MaxBackoffMs, set.BackoffMs)
+	}
+	if set.MaxBackoffMs < set.BackoffMs {
+		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, set.MaxBackoffMs, set.BackoffMs)
+	}
+	if o.MaxAttempts != nil {
+		set.MaxAttempts = *o.MaxAttempts
+	}
+	if o.MaxDepth != nil {
+		set.MaxDepth = *o.MaxDepth
+	}
+	if o.KeyMaxDepth != nil {
+		set.KeyMaxDepth = *o.KeyMaxDepth
+	}
+	if o.DLQ != nil && o.NoDLQ {
+		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)
+	}
+	if o.DLQ != nil {
+		if *o.DLQ == name {
+			return fmt.Errorf("%w: DLQ %q is the queue itself", ErrInvalid, name)
+		}
+		set.DLQ = *o.DLQ
+	}
+	if o.NoDLQ {
+		set.DLQ = ""
+	}
+	return nil
+}
+
+// durationMax bounds every duration a client gives: a century keeps all sums of
+// times far from overflow.
+const durationMax = 100 * 365 * 24 * time.Hour
+
+// checkDLQ refuses a dead-letter queue that is missing or would make a chain.
+func (c *core) checkDLQ(name, dlq string, automatic bool) error {
+	if dlq == "" {
+		return nil
+	}
+	d := c.queues[dlq]
+	switch {
+	case d == nil && automatic:
+		return nil
+	case d == nil:
+		return fmt.Errorf("dead-letter queue: %w: %.255q, create it first", ErrNoQueue, dlq)
+	case d.set.DLQ != "":
+		return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own", ErrInvalid, dlq)
+	}
+	for _, other := range c.queues {
+		if other.set.DLQ == name {
+			return fmt.Errorf("%w: %q is the dead-letter queue of %q and has none of its own", ErrInvalid, name, other.name)
+		}
+	}
+	return nil
+}
+
+func (c *core) checkQueueName(name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: a queue name has at least one byte", ErrInvalid)
+	}
+	if len(name) > c.cfg.Limits.QueueName {
+		return fmt.Errorf("%w: the queue name has %d bytes, the limit is %d", ErrTooBig, len(name), c.cfg.Limits.QueueName)
+	}
+	for i := range len(name) {
+		if name[i] < ' ' || name[i] == 0x7f {
+			return fmt.Errorf("%w: a queue name has no control characters", ErrInvalid)
+		}
+	}
+	return nil
+}
+
+func (c *core) addQueue(name string, set storage.Queue) *queue {
+	set.Number = c.nextQueue
+	c.nextQueue++
+	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateNextQueue), encodeUint(uint64(c.nextQueue)))
+	q := c.newQueue(name, set)
+	q.counted = true
+	c.putQueue(q)
+	return q
+}
+
+// newQueue brings a queue into memory.
+func (c *core) newQueue(name string, set storage.Queue) *queue {
+	q := &queue{name: name, no: set.Number, set: set, keys: map[string]*fairKey{}}
+	c.queues[name], c.byNumber[q.no] = q, q
+	return q
+}
+
+func (c *core) putQueue(q *queue) {
+	c.batch.Put(storage.Queues, []byte(q.name), q.set.Append(nil))
+	c.sync = true
+}
+
+// markDead notes that a queue takes dead messages: its own never die again.
+func (c *core) markDead(dlq string) {
+	if q := c.queues[dlq]; q != nil && !q.set.DeadLetter {
+		q.set.DeadLetter, q.set.MaxAttempts = true, 0
+		c.putQueue(q)
+	}
+}
+
+// removeQueue forgets a queue and everything in it, in memory and on disk. The
+// records go by range: their number does not matter. Lease and due-time records
+// are few or found by queue when they are read, see dueEntry.
+func (c *core) removeQueue(q *queue) {
+	for _, m := range c.leasesOf(q) {
+		c.endLease(m)
+		m.status = gone
+	}
+	for _, d := range slices.Clone(c.due.heap.h) {
+		if d.mk.Queue == q.no {
+			c.unschedule(d)
+		}
+	}
+	for _, k := range q.keys {
+		for _, m := range k.window {
+			c.forget(m)
+		}
+		k.window = nil
+		if k.read != nil {
+			k.read.stale = true
+		}
+		c.dropWeight(k)
+	}
+	prefix := storage.AppendQueuePrefix(nil, q.no)
+	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases} {
+		c.batch.DeleteRange(f, prefix, storage.After(prefix))
+	}
+	c.batch.Delete(storage.Queues, []byte(q.name))
+	c.sync = true
+	delete(c.queues, q.name)
+	delete(c.byNumber, q.no)
+	for w := q.waiters.first; w != nil; w = q.waiters.first {
+		c.finish(w.wait.task, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
+	}
+}
+
+// QueueInfo is what FILA.QUEUE INFO shows.
+type QueueInfo struct {
+	Name                                          string
+	Visibility, Backoff, MaxBackoff               time.Duration
+	TTL, DedupWindow                              time.Duration
+	MaxAttempts                                   uint32
+	MaxDepth, KeyMaxDepth                         uint64
+	DLQ                                           string // "": none
+	DeadLetter                                    bool   // its messages are dead ones
+	PausedIn, PausedOut                           bool
+	CreatedAt                                     time.Time
+	Counts
+}
+
+// QueueInfo describes a queue.
+func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
+	q, err := tx.core.queueNamed(name)
+	if err != nil {
+		return QueueInfo{}, err
+	}
+	s := &q.set
+	ms := func(n uint64) time.Duration { return time.Duration(n) * time.Millisecond } //nolint:gosec // at most durationMax
+	return QueueInfo{
+		Name: name, Visibility: ms(s.VisibilityMs), Backoff: ms(s.BackoffMs), MaxBackoff: ms(s.MaxBackoffMs),
+		TTL: ms(s.TTLMs), DedupWindow: ms(s.DedupWindowMs), MaxAttempts: s.MaxAttempts, MaxDepth: s.MaxDepth, KeyMaxDepth: s.KeyMaxDepth,
+		DLQ: s.DLQ, DeadLetter: s.DeadLetter, PausedIn: s.PausedIn, PausedOut: s.PausedOut, CreatedAt: time.Unix(0, s.CreatedAt),
+		Counts: q.counts(),
+	}, nil
+}

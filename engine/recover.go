@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/faisca/fila/storage"
+)
+
+// recover builds the memory anew from the store: at start, and in place after a
+// failed commit. It takes as long as there are queues, keys and leases, not
+// messages: the fairness keys are found by skipping from one to the next, their
+// windows are read when the turns begin, and what has to be counted is counted
+// beside the loop (census.go).
+//
+// Tasks that wait are not the store's: they stay, and are put in line again.
+func (c *core) recover() error {
+	waiting := c.takeWaiting()
+	c.forgetAll()
+	weights, err := c.recoverState()
+	if err != nil {
+		return fmt.Errorf("recover state: %w", err)
+	}
+	if err := c.recoverQueues(); err != nil {
+		return fmt.Errorf("recover queues: %w", err)
+	}
+	if err := c.recoverKeys(weights); err != nil {
+		return fmt.Errorf("recover fairness keys: %w", err)
+	}
+	if err := c.recoverLeases(); err != nil {
+		return fmt.Errorf("recover leases: %w", err)
+	}
+	if err := c.recoverDue(); err != nil {
+		return fmt.Errorf("recover delayed messages: %w", err)
+	}
+	c.census = newCensus(c.epoch, c.store)
+	c.again = append(c.again, waiting...)
+	return nil
+}
+
+// start makes this start's number durable, so that no delivery number of it can
+// be given out by a later one.
+func (c *core) start() error {
+	var b storage.Batch
+	b.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(c.epoch))
+	if err := c.store.Commit(&b, true); err != nil {
+		return fmt.Errorf("write the number of this start: %w", err)
+	}
+	return nil
+}
+
+// takeWaiting takes all parked tasks out of their lines, the oldest first, each
+// followed by what its client has sent behind it.
+func (c *core) takeWaiting() []*Task {
+	var all []*Task
+	seen := map[*Task]bool{}
+	for _, name := range (&Tx{core: c}).Queues() {
+		for n := c.queues[name].waiters.first; n != nil; n = n.next {
+			if t := n.wait.task; !seen[t] {
+				seen[t] = true
+				all = append(all, t)
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.parked)) {
+		if t := c.parked[id]; !seen[t] {
+			all = append(all, t)
+		}
+	}
+	for _, t := range all {
+		resume := t.wait.until
+		c.unpark(t)
+		t.resume = resume
+	}
+	waiting := append(all, c.again...)
+	c.again = nil
+	return waiting
+}
+
+func (c *core) number(parts ...string) (uint64, error) {
+	b, err := c.store.Get(storage.State, storage.AppendStateKey(nil, parts...))
+	if errors.Is(err, storage.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return decodeUint(b)
+}
+
+// recoverState reads the engine's own numbers and the weights of keys.
+func (c *core) recoverState() (map[string]uint32, error) {
+	epoch, err := c.number(stateEpoch)
+	if err != nil {
+		return nil, err
+	}
+	c.epoch = max(c.epoch, epoch) + 1
+	ids, err := c.number(stateIDs)
+	if err != nil {
+		return nil, err
+	}
+	c.ids.last = max(c.ids.last, int64(ids)) //nolint:gosec // a time
+	c.idsUntil = c.ids.last
+	next, err := c.number(stateNextQueue)
+	if err != nil {
+		return nil, err
+	}
+	c.nextQueue = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
+	weights := map[string]uint32{}
+	prefix := storage.AppendStateKey(nil, stateWeight)
+	return weights, c.scan(storage.State, prefix, func(k, v []byte) error {
+		w, err := decodeUint(v)
+		weights[string(k)] = uint32(w) //nolint:gosec // was 32 bits when it was written
+		return err
+	})
+}
+
+// scan calls fn for every record of a family whose key has the prefix.
+func (c *core) scan(f storage.Family, prefix []byte, fn func(k, v []byte) error) error {
+	it := c.store.Scan(f, prefix, storage.After(prefix))
+	defer it.Close()
+	for ok := it.Seek(prefix); ok; ok = it.Next() {
+		if err := fn(it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+func (c *core) recoverQueues() error {
+	return c.scan(storage.Queues, nil, func(k, v []byte) error {
+		var set storage.Queue
+		if err := set.Decode(v); err != nil {
+			return fmt.Errorf("queue %q: %w", k, err)
+		}
+		c.newQueue(string(k), set)
+		c.nextQueue = max(c.nextQueue, set.Number+1)
+		return nil
+	})
+}
+
+// recoverKeys finds the fairness keys that hold messages: after the first message
+// of one, it seeks past all others of it.
+func (c *core) recoverKeys(weights map[string]uint32) error {
+	it := c.store.Scan(storage.Messages, nil, nil)
+	defer it.Close()
+	var prefix []byte
+	for ok := it.Seek(nil); ok; {
+		if prefix != nil && bytes.HasPrefix(it.Key(), prefix) {
+			ok = it.Seek(storage.After(prefix))
+			continue
+		}
+		mk, err := storage.ParseMessageKey(it.Key())
+		if err != nil {
+			return err
+		}
+		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
+		if q := c.byNumber[mk.Queue]; q != nil {
+			k := newFairKey(q, mk.Key)
+			k.counted, k.behind, k.edge = false, true, place{}
+			if w := weights[string(c.weightKey(k))]; w > 0 {
+				k.weight, k.weightStored = w, true
+			}
+			c.settle(k)
+		} else {
+			c.cfg.Log.Error().Uint32("queue", mk.Queue).Msg("the store holds messages of a queue that does not exist, they are left alone")
+		}
+		ok = it.Next() // cheaper than a seek if the key has but one
+	}
+	return it.Err()
+}
+
+func (c *core) recoverLeases() error {
+	return c.scan(storage.Leases, nil, func(key, v []byte) error {
+		mk, fence, err := storage.ParseLeaseKey(key)
+		if err != nil {
+			return err
+		}
+		var rec storage.Lease
+		if err := rec.Decode(v); err != nil {
+			return fmt.Errorf("lease of %s: %w", mk.ID, err)
+		}
+		q := c.byNumber[mk.Queue]
+		if q == nil {
+			return nil
+		}
+		k := c.keyOf(q, mk.Key)
+		m := &message{
+			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: rec.Throttles,
+			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried,
+			lease: lease{until: rec.Until, since: rec.LeasedAt, consumer: rec.Consumer, writes: 2, restored: true},
+		}
+		if rec.FirstFailedAt != 0 {
+			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
+		}
+		c.leases[m.id] = m
+		c.leaseEnd.push(m)
+		k.leased++
+		q.leased++
+		return nil
+	})
+}
+
+// recoverDue reads the head of the due-time index.
+func (c *core) recoverDue() error {
+	it := c.store.Scan(storage.Scheduled, nil, nil)
+	defer it.Close()
+	for ok := it.Seek(nil); ok; ok = it.Next() {
+		if c.due.heap.len() >= c.cfg.DueWindow {
+			c.due.edge = string(it.Key())
+			break
+		}
+		at, mk, err := storage.ParseScheduledKey(it.Key())
+		if err != nil {
+			return err
+		}
+		c.due.add(newDueEntry(at, mk, nil))
+	}
+	return it.Err()
+}

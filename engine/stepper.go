@@ -1,0 +1,140 @@
+package engine
+
+import "time"
+
+// Stepper drives an engine by hand, without goroutines and clock: for tests,
+// here and in other packages. It is what the loop is, one step at a time.
+type Stepper struct {
+	core  *core
+	store Store
+	now   time.Time
+}
+
+// NewStepper recovers an engine from the store at a time.
+func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	s := &Stepper{core: newCore(cfg, store), store: store, now: now}
+	if err := s.core.recover(); err != nil {
+		return nil, err
+	}
+	if err := s.core.start(); err != nil {
+		return nil, err
+	}
+	s.core.census.take(func(p *censusPart) { s.tell(p) })
+	s.Do()
+	return s, nil
+}
+
+// Now returns the stepper's time.
+func (s *Stepper) Now() time.Time { return s.now }
+
+// Prepare is Engine.Prepare.
+func (s *Stepper) Prepare(req *Enqueue) error { return prepare(req, &s.core.cfg.Limits) }
+
+// Load is Engine.Load.
+func (s *Stepper) Load(d *Delivery) error { return load(d, s.store) }
+
+// Submit is Do for those who expect an Engine: the tasks that need not wait are
+// done when it returns.
+func (s *Stepper) Submit(tasks []*Task) { s.Do(tasks...) }
+
+// Leave is Engine.Leave.
+func (s *Stepper) Leave(c *Client) { s.tell(leave{c}) }
+
+// Advance moves the time on, stopping at every timer on the way.
+func (s *Stepper) Advance(d time.Duration) {
+	end := s.now.Add(d)
+	for {
+		at := s.core.nextTimer()
+		if at == 0 || time.Unix(0, at).After(end) {
+			break
+		}
+		if t := time.Unix(0, at); t.After(s.now) {
+			s.now = t
+		}
+		s.Do()
+	}
+	s.now = end
+	s.Do()
+}
+
+// Do runs a turn with the tasks and commits it, and goes on as long as there is
+// something to do without the time moving on. A failed commit fails over as the
+// loop does; Mend repairs it.
+func (s *Stepper) Do(tasks ...*Task) {
+	s.core.turn(s.now, tasks)
+	for w := s.core.cut(); w != nil; w = s.core.cut() {
+		s.commit(w)
+		s.core.turn(s.now, nil)
+	}
+}
+
+// commit is what the committer does with a work, and its reads at once.
+func (s *Stepper) commit(w *work) {
+	c := s.core
+	var err error
+	if w.batch != nil {
+		err = s.store.Commit(w.batch, w.sync && c.cfg.Sync == SyncAlways)
+	}
+	if err != nil {
+		for _, t := range w.tasks {
+			t.err = err
+		}
+		c.released = append(w.tasks, c.released...)
+		c.refuse(err)
+		c.committed = c.batchNo
+		c.batchNo++
+		c.figure.recoveries++
+		s.recoverInPlace()
+		return
+	}
+	c.committed = w.no
+	s.release(w.tasks)
+	for _, r := range w.reads {
+		r.do(s.store)
+		s.tell(r)
+	}
+	for _, p := range w.pages {
+		p.do(s.store)
+		s.tell(p)
+	}
+}
+
+func (s *Stepper) recoverInPlace() {
+	s.core.census.stop()
+	if err := s.core.recover(); err != nil {
+		s.core.failed = err
+		return
+	}
+	s.core.census.take(func(p *censusPart) { s.tell(p) })
+}
+
+// Mend makes the store writable again, if it can be.
+func (s *Stepper) Mend() error {
+	if err := s.store.Reopen(); err != nil {
+		return err
+	}
+	s.recoverInPlace()
+	if err := s.core.start(); err != nil {
+		return err
+	}
+	s.core.failed = nil
+	s.Do()
+	return nil
+}
+
+func (s *Stepper) release(tasks []*Task) {
+	for _, t := range tasks {
+		if undo := t.conclude(); undo != nil {
+			s.tell(undo)
+		}
+		if t.Client != nil {
+			t.Client.wake()
+		}
+	}
+}
+
+// tell gives the core a task of the engine's own, in a turn that follows.
+func (s *Stepper) tell(call Call) { s.core.turn(s.now, []*Task{{Call: call}}) }

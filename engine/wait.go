@@ -1,0 +1,196 @@
+package engine
+
+import "time"
+
+// wait is what is known of a parked task: where and until when it waits.
+type wait struct {
+	task  *Task
+	nodes []waiter // one for each queue
+	until int64    // 0: for ever
+	timer int
+	// onlyLoading says that the task does not block: it waits for messages that
+	// are on their way from the disk, and gives up when there are none.
+	onlyLoading bool
+}
+
+func (w *wait) before(o *wait) bool { return w.until < o.until }
+func (w *wait) index() *int         { return &w.timer }
+
+// waiter is a wait's entry in the line of one queue.
+type waiter struct {
+	wait       *wait
+	queue      *queue
+	prev, next *waiter
+}
+
+// waiters is the line of those who wait for a queue, first come first served.
+// It costs nothing to stand in: only the head is looked at, and only when the
+// queue has something.
+type waiters struct {
+	first, last *waiter
+	n           int
+}
+
+func (l *waiters) add(w *waiter) {
+	w.prev = l.last
+	if l.last != nil {
+		l.last.next = w
+	} else {
+		l.first = w
+	}
+	l.last = w
+	l.n++
+}
+
+func (l *waiters) remove(w *waiter) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		l.last = w.prev
+	}
+	w.prev, w.next = nil, nil
+	l.n--
+}
+
+// park makes the task of tx wait for the queues until a time, 0: for ever. A
+// task that waits already keeps its place in each line and its end.
+func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
+	c, t := tx.core, tx.task
+	if t.wait != nil {
+		return
+	}
+	w := &wait{task: t, until: until, onlyLoading: onlyLoading, timer: -1, nodes: make([]waiter, 0, len(queues))}
+	for _, q := range queues {
+		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
+		q.waiters.add(&w.nodes[len(w.nodes)-1])
+	}
+	if t.resume > 0 {
+		w.until = t.resume
+	}
+	if w.until > 0 {
+		c.waits.push(w)
+	}
+	t.wait = w
+	if t.Client != nil {
+		t.Client.blocked = t
+		c.parked[t.Client.ID] = t
+	}
+}
+
+// blockUntil is when a wait of a duration ends that begins now; 0 is for ever.
+func (c *core) blockUntil(block time.Duration) int64 {
+	if most := c.cfg.MaxBlock; most > 0 && (block == 0 || block > most) {
+		block = most
+	}
+	if block == 0 {
+		return 0
+	}
+	return c.now + int64(block)
+}
+
+// unpark takes a task out of every line and lets those behind it go on.
+func (c *core) unpark(t *Task) {
+	w := t.wait
+	t.wait = nil
+	for i := range w.nodes {
+		w.nodes[i].queue.waiters.remove(&w.nodes[i])
+	}
+	if w.timer >= 0 {
+		c.waits.remove(w)
+	}
+	if cl := t.Client; cl != nil {
+		cl.blocked = nil
+		delete(c.parked, cl.ID)
+		c.again = append(c.again, cl.behind...)
+		cl.behind = nil
+	}
+}
+
+// serve gives what became ready to those who wait. It runs after apply and
+// before the cut: what it leases is in the same batch as what made it ready, or
+// a crash could lose one and keep the other.
+func (c *core) serve() {
+	for len(c.offers) > 0 || len(c.again) > 0 {
+		if len(c.offers) > 0 {
+			q := c.offers[0]
+			c.offers = c.offers[1:]
+			q.offered = false
+			c.serveQueue(q)
+			continue
+		}
+		t := c.again[0]
+		c.again = c.again[1:]
+		c.apply(t)
+	}
+	c.offers, c.again = nil, nil
+}
+
+// serveQueue runs the tasks that wait for a queue for as long as it can deliver.
+func (c *core) serveQueue(q *queue) {
+	for q.ring.size > 0 && q.waiters.first != nil && c.failed == nil {
+		t := q.waiters.first.wait.task
+		c.run(t)
+		if t.wait != nil {
+			break // it could take nothing after all
+		}
+	}
+	if q.starved > 0 {
+		return
+	}
+	for n := q.waiters.first; n != nil; {
+		w := n.wait
+		n = n.next
+		if w.onlyLoading && !w.loading() {
+			c.finish(w.task, nil)
+		}
+	}
+}
+
+// loading says that a queue of the wait may still get messages from the disk.
+func (w *wait) loading() bool {
+	for i := range w.nodes {
+		if w.nodes[i].queue.starved > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Unblock ends the wait of another client's task: empty-handed, or with
+// ErrUnblocked. It reports whether that client was blocked.
+func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
+	t := tx.core.parked[clientID]
+	if t == nil || t.wait.onlyLoading {
+		return false
+	}
+	var err error
+	if withError {
+		err = ErrUnblocked
+	}
+	tx.core.finish(t, err)
+	return true
+}
+
+// leave is the task that says that a client has gone.
+type leave struct{ client *Client }
+
+// Apply ends what the client waits for. What it had sent behind that is not
+// executed, as in Redis.
+func (l leave) Apply(tx *Tx) error {
+	cl := l.client
+	cl.gone = true
+	behind := cl.behind
+	cl.behind = nil
+	if cl.blocked != nil {
+		tx.core.finish(cl.blocked, ErrClientGone)
+	}
+	for _, t := range behind {
+		tx.core.finish(t, ErrClientGone)
+	}
+	return nil
+}
