@@ -1,0 +1,326 @@
+package rocks
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/linxGnu/grocksdb"
+
+	"github.com/faisca/fila/storage"
+)
+
+const (
+	currentFile  = "CURRENT"      // RocksDB's: there is a database
+	probePattern = "fila-probe-*" // written to see whether the disk takes writes, then removed
+	probeChunk   = 1 << 20
+)
+
+// database is an open RocksDB and what was made for it.
+type database struct {
+	db       *grocksdb.DB
+	families []*grocksdb.ColumnFamilyHandle // by storage.Family
+	cache    *grocksdb.Cache
+	cacheMax uint64
+	read     *grocksdb.ReadOptions
+}
+
+// Open opens a store, and makes it if the directory is new or empty. It fails
+// with storage.ErrLocked, storage.ErrFormat or storage.ErrCorrupt where these
+// say why, always in one line that names the directory.
+func Open(o Options) (*Store, error) {
+	p, err := profileOf(o)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return open(filepath.Clean(o.Path), p)
+}
+
+func open(path string, p profile) (*Store, error) {
+	d, err := openDatabase(path, p)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	return newStore(path, p, d), nil
+}
+
+func openDatabase(path string, p profile) (*database, error) {
+	if err := prepareDirectory(path); err != nil {
+		return nil, err
+	}
+	fresh, err := checkFiles(path)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		if err := checkFamilies(path); err != nil {
+			return nil, err
+		}
+	}
+	d, err := openFamilies(path, p, fresh)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.check(); err != nil {
+		d.close()
+		return nil, err
+	}
+	removeProbes(path)
+	return d, nil
+}
+
+// prepareDirectory makes the directory if only that is missing, and finds out
+// by trying whether it can be written to.
+func prepareDirectory(path string) error {
+	parent := filepath.Dir(path)
+	if info, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("directory %s does not exist; create it first", parent)
+	} else if err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", parent)
+	}
+	err := os.Mkdir(path, 0o750)
+	switch {
+	case err == nil:
+		if err := syncDirectory(parent); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("cannot be created: %w", reason(err))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return errors.New("is not a directory")
+	}
+	return probe(path, 1)
+}
+
+// probe writes, syncs and removes a file of at least so many bytes.
+func probe(path string, size int64) (err error) {
+	f, err := os.CreateTemp(path, probePattern)
+	if err != nil {
+		return fmt.Errorf("cannot be written to: %w", reason(err))
+	}
+	chunk := make([]byte, min(size, probeChunk))
+	for i := range chunk {
+		chunk[i] = byte(i * 7) // no file system makes a hole of this
+	}
+	for ; size > 0 && err == nil; size -= int64(len(chunk)) {
+		_, err = f.Write(chunk)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	// What matters is the first error. A file that cannot be removed is
+	// removed by the next open.
+	err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	if err != nil {
+		return fmt.Errorf("cannot be written to: %w", reason(firstOf(err)))
+	}
+	return nil
+}
+
+// firstOf returns the first of joined errors: messages are one line.
+func firstOf(err error) error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()[0]
+	}
+	return err
+}
+
+// reason drops the operation and the path from an error of package os, as the
+// message says both already.
+func reason(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
+
+func syncDirectory(path string) error {
+	d, err := os.Open(path) //nolint:gosec // the directory that the operator chose
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// removeProbes removes what a crash in the middle of a probe left behind. It
+// runs under RocksDB's lock, so these are nobody else's.
+func removeProbes(path string) {
+	names, err := filepath.Glob(filepath.Join(path, probePattern))
+	if err != nil {
+		return // the pattern is ours and cannot be bad
+	}
+	for _, name := range names {
+		_ = os.Remove(name) // it does no harm but to take space
+	}
+}
+
+// checkFiles tells whether the directory is without a store. RocksDB would
+// take one that lost its CURRENT for that, and start again over the data.
+func checkFiles(path string) (fresh bool, err error) {
+	_, err = os.Stat(filepath.Join(path, currentFile))
+	if err == nil {
+		return false, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); ext == ".sst" || ext == ".log" {
+			return false, fmt.Errorf("%w: there is %s but no %s", storage.ErrCorrupt, e.Name(), currentFile)
+		}
+	}
+	return true, nil
+}
+
+// checkFamilies refuses a store with families that this Fila does not know.
+func checkFamilies(path string) error {
+	o := grocksdb.NewDefaultOptions()
+	defer o.Destroy()
+	names, err := grocksdb.ListColumnFamilies(o, path)
+	if err != nil {
+		return rocksError(err)
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(storage.Families(), func(f storage.Family) bool { return f.String() == name }) {
+			if err := checkFormatOnly(path); err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: it has a family %q", storage.ErrFormat, name)
+		}
+	}
+	return nil
+}
+
+// checkFormatOnly looks at the version of a store that cannot be opened.
+func checkFormatOnly(path string) error {
+	o := grocksdb.NewDefaultOptions()
+	defer o.Destroy()
+	db, handles, err := grocksdb.OpenDbForReadOnlyColumnFamilies(o, path,
+		[]string{storage.Default.String()}, []*grocksdb.Options{o}, false)
+	if err != nil {
+		return rocksError(err)
+	}
+	d := &database{db: db, families: handles, read: grocksdb.NewDefaultReadOptions()}
+	defer d.close()
+	return storage.CheckFormat(d.get)
+}
+
+func openFamilies(path string, p profile, fresh bool) (*database, error) {
+	d := &database{cache: grocksdb.NewLRUCache(p.cache), cacheMax: p.cache}
+	options := p.database(fresh)
+	defer options.Destroy()
+	var names []string
+	var familyOptions []*grocksdb.Options
+	for _, f := range storage.Families() {
+		o := p.family(f, d.cache)
+		defer o.Destroy()
+		names = append(names, f.String())
+		familyOptions = append(familyOptions, o)
+	}
+	// The families that are missing are made in this order, and so get the
+	// next ids in this order.
+	var err error
+	d.db, d.families, err = grocksdb.OpenDbColumnFamilies(options, path, names, familyOptions)
+	if err != nil {
+		d.cache.Destroy()
+		return nil, rocksError(err)
+	}
+	d.read = grocksdb.NewDefaultReadOptions()
+	return d, nil
+}
+
+// check holds the database to the format before anything is read or written.
+func (d *database) check() error {
+	for i, h := range d.families {
+		if id := h.ID(); uint64(id) != uint64(i) {
+			return fmt.Errorf("%w: family %s has the id %d instead of %d", storage.ErrCorrupt, storage.Family(i), id, i) //nolint:gosec // an index into the families
+		}
+	}
+	err := storage.CheckFormat(d.get)
+	if !errors.Is(err, storage.ErrNotFound) {
+		return err
+	}
+	// A new store, or one whose making was cut short. There must be nothing in it.
+	for _, f := range storage.Families() {
+		it := d.db.NewIteratorCF(d.read, d.families[f])
+		it.SeekToFirst()
+		some, err := it.Valid(), it.Err()
+		it.Close()
+		if err != nil {
+			return rocksError(err)
+		}
+		if some {
+			return fmt.Errorf("%w: there is data but no format version", storage.ErrCorrupt)
+		}
+	}
+	var b storage.Batch
+	storage.PutFormat(&b)
+	synced := grocksdb.NewDefaultWriteOptions()
+	defer synced.Destroy()
+	synced.SetSync(true)
+	return d.write(&b, synced)
+}
+
+func (d *database) write(b *storage.Batch, o *grocksdb.WriteOptions) error {
+	w := grocksdb.WriteBatchFrom(b.Bytes())
+	err := d.db.Write(o, w)
+	w.Destroy()
+	if err != nil {
+		return rocksError(err)
+	}
+	return nil
+}
+
+func (d *database) get(f storage.Family, key []byte) ([]byte, error) {
+	v, err := d.db.GetCF(d.read, d.families[f], key)
+	if err != nil {
+		return nil, rocksError(err)
+	}
+	if !v.Exists() {
+		return nil, storage.ErrNotFound
+	}
+	value := append(make([]byte, 0, v.Size()), v.Data()...)
+	v.Free()
+	return value, nil
+}
+
+// close frees everything. Nothing may be running on the database.
+func (d *database) close() {
+	for _, h := range d.families {
+		h.Destroy()
+	}
+	d.db.Close()
+	d.read.Destroy()
+	if d.cache != nil {
+		d.cache.Destroy()
+	}
+}
+
+// rocksError turns an error of RocksDB, which is text, into ours.
+func rocksError(err error) error {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	switch {
+	case strings.Contains(text, "lock hold by current process"), strings.Contains(text, "While lock file"):
+		return storage.ErrLocked
+	case strings.HasPrefix(text, "Corruption: "):
+		return fmt.Errorf("%w: %s", storage.ErrCorrupt, strings.TrimPrefix(text, "Corruption: "))
+	}
+	return errors.New("rocksdb: " + text)
+}

@@ -1,0 +1,147 @@
+package rocks
+
+import (
+	"fmt"
+
+	"github.com/linxGnu/grocksdb"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Mode says what the store is to be good at.
+type Mode string
+
+// The modes.
+const (
+	Balanced       Mode = "balanced"        // the default
+	LowSpace       Mode = "low_space"       // little memory and disk
+	HighThroughput Mode = "high_throughput" // more memory, more disk, longer start
+)
+
+// blockCacheMin is the least block cache with which index blocks and filters
+// of a large store do not push each other out all the time.
+const blockCacheMin = 8 << 20
+
+// Options says where and how to keep a store.
+type Options struct {
+	Path            string // the directory; it is made if it is missing, its parent is not
+	Mode            Mode   // empty: Balanced
+	BlockCacheBytes int64  // 0: the mode's own (32, 64 or 256 MiB); else at least 8 MiB
+}
+
+// profile is what a mode means. The figures were chosen with the benchmarks of
+// this package.
+type profile struct {
+	memtable      uint64 // bytes; small, so that it stays in the processor's cache
+	memtables     int    // per family; a burst may fill them before a flush has to catch up
+	merge         int    // memtables per flush: a message acked before the flush is never written to a table
+	logs          uint64 // bytes of log after which idle families are flushed
+	level0        int    // files that start a compaction
+	tableFile     uint64 // bytes
+	levelBase     uint64 // bytes of the first level below 0
+	bottom        grocksdb.CompressionType
+	jobs          int
+	openFiles     int
+	cache         uint64 // bytes of block cache
+	blockSize     int
+	deletesWindow uint // entries within which
+	deletesMost   uint // so many deletes make a file due for compaction
+}
+
+func profileOf(o Options) (profile, error) {
+	p := profile{
+		memtable: 4 << 20, memtables: 16, merge: 2, logs: 128 << 20,
+		level0: 4, tableFile: 32 << 20, levelBase: 128 << 20, bottom: grocksdb.LZ4Compression,
+		jobs: 2, openFiles: 1000, cache: 64 << 20, blockSize: 8 << 10,
+		deletesWindow: 1024, deletesMost: 512,
+	}
+	switch o.Mode {
+	case Balanced, "":
+	case LowSpace:
+		p.memtables, p.logs, p.cache = 6, 24<<20, 32<<20
+		p.level0, p.tableFile, p.levelBase = 2, 8<<20, 32<<20
+		p.bottom, p.openFiles = grocksdb.ZSTDCompression, 256
+	case HighThroughput:
+		p.memtables, p.merge, p.logs, p.cache = 32, 4, 512<<20, 256<<20
+		p.tableFile, p.levelBase = 64<<20, 512<<20
+		p.jobs, p.openFiles = 4, 4000
+	default:
+		return profile{}, fmt.Errorf("mode %q: want %s, %s or %s", o.Mode, LowSpace, Balanced, HighThroughput)
+	}
+	if o.BlockCacheBytes != 0 {
+		if o.BlockCacheBytes < blockCacheMin {
+			return profile{}, fmt.Errorf("block cache of %d bytes: want at least %d", o.BlockCacheBytes, blockCacheMin)
+		}
+		p.cache = uint64(o.BlockCacheBytes)
+	}
+	return p, nil
+}
+
+// database returns the options of the whole. The caller destroys them.
+func (p *profile) database(fresh bool) *grocksdb.Options {
+	o := grocksdb.NewDefaultOptions()
+	o.SetCreateIfMissing(fresh)
+	o.SetCreateIfMissingColumnFamilies(true)
+	o.SetParanoidChecks(true)
+	o.SetWALRecoveryMode(grocksdb.TolerateCorruptedTailRecordsRecovery)
+	o.SetMaxTotalWalSize(p.logs)
+	o.SetMaxBackgroundJobs(p.jobs)
+	o.SetMaxOpenFiles(p.openFiles)
+	// Table files are written back bit by bit: a sync of the log would
+	// otherwise wait until the disk has swallowed a whole one.
+	o.SetBytesPerSync(1 << 20)
+	// Files are deleted by background threads, not by whoever closes an iterator.
+	o.AvoidUnnecessaryBlockingIO(true)
+	o.SetSkipStatsUpdateOnDBOpen(true)
+	o.SetInfoLogLevel(grocksdb.WarnInfoLogLevel)
+	o.SetKeepLogFileNum(4)
+	o.SetMaxLogFileSize(1 << 20)
+	o.SetMaxManifestFileSize(16 << 20)
+	o.SetStatsDumpPeriodSec(0)
+	o.SetStatsPersistPeriodSec(0)
+	return o
+}
+
+// family returns the options of one family. The caller destroys them.
+func (p *profile) family(f storage.Family, cache *grocksdb.Cache) *grocksdb.Options {
+	o := grocksdb.NewDefaultOptions()
+	o.SetWriteBufferSize(p.memtable)
+	o.SetMaxWriteBufferNumber(p.memtables)
+	o.SetMinWriteBufferNumberToMerge(p.merge)
+	o.SetLevel0FileNumCompactionTrigger(p.level0)
+	// Files of level 0 are small here, so many of them are no reason to slow
+	// writers down, let alone to stop them.
+	o.SetLevel0SlowdownWritesTrigger(p.level0 * 8)
+	o.SetLevel0StopWritesTrigger(p.level0 * 16)
+	o.SetTargetFileSizeBase(p.tableFile)
+	o.SetMaxBytesForLevelBase(p.levelBase)
+	o.SetLevelCompactionDynamicLevelBytes(true)
+	o.SetCompression(grocksdb.LZ4Compression)
+	o.SetBottommostCompression(p.bottom)
+
+	t := grocksdb.NewDefaultBlockBasedTableOptions()
+	defer t.Destroy()
+	t.SetBlockCache(cache)
+	t.SetBlockSize(p.blockSize)
+	t.SetFormatVersion(5)
+	// Index and filters live in the block cache, so that its size bounds what
+	// ten million messages need in memory.
+	t.SetCacheIndexAndFilterBlocks(true)
+	t.SetCacheIndexAndFilterBlocksWithHighPriority(true)
+	t.SetPinL0FilterAndIndexBlocksInCache(true)
+	switch f {
+	case storage.Messages, storage.Leases, storage.Attempts:
+		t.SetFilterPolicy(grocksdb.NewBloomFilterFull(10))
+	default:
+	}
+	o.SetBlockBasedTableFactory(t)
+
+	switch f {
+	case storage.Messages, storage.Leases, storage.Attempts, storage.Scheduled:
+		// These are queues: what is written is deleted soon. Deletes that
+		// lie together would make a scan across them crawl.
+		o.AddCompactOnDeletionCollectorFactory(p.deletesWindow, p.deletesMost)
+	default:
+	}
+	return o
+}
