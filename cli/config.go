@@ -74,7 +74,7 @@ type Limits struct {
 	Throttles   int
 	Consumer    int // bytes
 	Reply       int // bytes
-	Weight      int
+	Weight      uint32
 	Count       int
 }
 

@@ -129,6 +129,7 @@ func TestWhatCannotBeStopsTheStart(t *testing.T) {
 		"all interfaces, IPv6":          {in: flags("server.listen_addr", "[::]:5555"), want: []string{"auth.password"}},
 		"a host name":                   {in: flags("server.listen_addr", "localhost.example:5555"), want: []string{"auth.password"}},
 		"a payload over a command":      {in: flags("limits.command_bytes", "16777216"), want: []string{"limits.command_bytes", "limits.payload_bytes"}},
+		"a cache too small":             {in: flags("storage.block_cache_bytes", "8388607"), want: []string{"storage.block_cache_bytes", "8388608"}},
 		"a first backoff over the last": {in: flags("scheduler.backoff_ms", "300001"), want: []string{"scheduler.max_backoff_ms"}},
 		"a file that is not there":      {in: Input{File: "none.toml"}, want: []string{"--config", "none.toml"}},
 		"a directory for a file":        {in: Input{File: "."}, want: []string{"directory"}},

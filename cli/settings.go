@@ -37,10 +37,13 @@ func (s setting) shown() string {
 
 // The bounds that several settings share.
 const (
-	day     = 24 * 60 * 60 * 1000 // ms
-	kib     = 1 << 10
-	mib     = 1 << 20
-	gib     = 1 << 30
+	day = 24 * 60 * 60 * 1000 // ms
+	kib = 1 << 10
+	mib = 1 << 20
+	gib = 1 << 30
+	// Less and RocksDB's index blocks push each other out all the time.
+	blockCacheMin = 8 * mib
+
 	nameMax = 1 << 15 // bytes; names are parts of keys, which the store keeps in memory
 )
 
@@ -150,8 +153,8 @@ func storageSettings(c *Storage) []setting {
 		},
 		{
 			name:  "storage.block_cache_bytes",
-			value: sized(&c.BlockCacheBytes, 64*mib, mib, 1024*gib),
-			doc:   "Memory for blocks read from disk.",
+			value: sized(&c.BlockCacheBytes, 0, 0, 1024*gib),
+			doc:   "Memory for blocks read from disk, at least 8 MiB (8388608). 0: what `storage.mode` thinks right.",
 		},
 	}
 }
@@ -242,6 +245,9 @@ func (c *Config) check() error {
 	if c.Limits.Command < c.Limits.Payload+kib {
 		return fmt.Errorf("limits.command_bytes must be at least limits.payload_bytes and 1024, that is %d, not %d",
 			c.Limits.Payload+kib, c.Limits.Command)
+	}
+	if n := c.Storage.BlockCacheBytes; n != 0 && n < blockCacheMin {
+		return fmt.Errorf("storage.block_cache_bytes must be 0 or at least %d, not %d", blockCacheMin, n)
 	}
 	if c.Scheduler.MaxBackoff < c.Scheduler.Backoff {
 		return fmt.Errorf("scheduler.max_backoff_ms must be at least scheduler.backoff_ms, that is %d, not %d",
