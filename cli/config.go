@@ -86,9 +86,9 @@ type Log struct {
 
 // Settings are all settings by name and value, as text. Secrets are left out,
 // so that the outcome may be shown to any client.
-func (c Config) Settings() map[string]string {
+func (c *Config) Settings() map[string]string {
 	all := map[string]string{}
-	for _, s := range settings(&c) {
+	for _, s := range settings(c) {
 		if !s.secret {
 			all[s.name] = s.value.String()
 		}

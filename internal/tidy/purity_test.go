@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -51,13 +52,34 @@ func TestNothingHappensAtImport(t *testing.T) {
 	}
 }
 
+// A test that waits for something by sleeping is slow when it passes and fails
+// when the machine is slower still. In a bubble, Sleep advances time.
+func TestATestSleepsOnlyInABubble(t *testing.T) {
+	for _, s := range sources(t) {
+		report(t, naps(s))
+	}
+}
+
 // in tells whether the source is of one of the packages and not a test: tests
 // have clocks and goroutines of their own.
 func in(s source, pkgs ...string) bool {
 	return !s.test() && slices.Contains(pkgs, s.pkg())
 }
 
+// naps finds sleeping in tests. Those of integration poll another process.
+func naps(s source) []string {
+	if _, bubble := s.imports()["testing/synctest"]; bubble || !s.test() || s.pkg() == "integration" {
+		return nil
+	}
+	return timeUse(s, []string{"Sleep"}, "advance time, or use a testing/synctest bubble")
+}
+
 func clockUse(s source) []string {
+	return timeUse(s, clock(), "the time is handed in, see Tx.Now")
+}
+
+// timeUse finds uses of functions of package time.
+func timeUse(s source, functions []string, instead string) []string {
 	name, ok := s.imports()["time"]
 	if !ok {
 		return nil
@@ -68,8 +90,8 @@ func clockUse(s source) []string {
 		if !ok {
 			return true
 		}
-		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && slices.Contains(clock(), sel.Sel.Name) {
-			complaints = append(complaints, fmt.Sprintf("%s: time.%s: the time is handed in, see Tx.Now", s.line(sel), sel.Sel.Name))
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && slices.Contains(functions, sel.Sel.Name) {
+			complaints = append(complaints, fmt.Sprintf("%s: time.%s: %s", s.line(sel), sel.Sel.Name, instead))
 		}
 		return true
 	})
@@ -125,6 +147,11 @@ func TestThePurityRulesSeeABreach(t *testing.T) {
 	}
 	wantBreach(t, clockUse(file("import clock \"time\"\nvar _ = clock.Now()")), "time.Now")
 	if c := clockUse(file("import \"time\"\nfunc f(now time.Time) bool { return now.After(now.Add(time.Second)) }")); c != nil {
+		t.Error(c)
+	}
+	sleepy := "package engine\nimport \"time\"\nvar _ = time.Sleep"
+	wantBreach(t, naps(parse(t, "engine/x_test.go", sleepy)), "time.Sleep")
+	if c := naps(parse(t, "engine/x_test.go", strings.Replace(sleepy, "import", "import _ \"testing/synctest\"\nimport", 1))); c != nil {
 		t.Error(c)
 	}
 	for want, text := range map[string]string{
