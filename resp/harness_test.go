@@ -1,0 +1,273 @@
+package resp
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must happen soon.
+const patience = 10 * time.Second
+
+// testReply becomes ready when it is told to.
+type testReply struct {
+	text  string // in wire format
+	ready atomic.Bool
+	sent  atomic.Bool // Append was called
+	drops atomic.Int32
+	left  chan struct{} // closed by Drop
+	frail bool
+}
+
+func (r *testReply) Ready() bool { return r.ready.Load() }
+func (r *testReply) Append(w *Writer) {
+	r.sent.Store(true)
+	w.Raw([]byte(r.text))
+}
+
+func (r *testReply) Drop() {
+	if r.drops.Add(1) == 1 {
+		close(r.left)
+	}
+}
+func (r *testReply) Perishable() bool { return r.frail }
+
+// funcReply is ready and renders by a function.
+type funcReply func(w *Writer)
+
+func (funcReply) Ready() bool        { return true }
+func (f funcReply) Append(w *Writer) { f(w) }
+func (funcReply) Drop()              {}
+
+// testSession answers PING, ECHO, QUIT, BIG (n bytes), and WAIT by a reply that
+// the test makes ready. It counts what the package promises.
+type testSession struct {
+	h     *testHandler
+	c     *Conn
+	gone  chan struct{}
+	goes  atomic.Int32
+	calls atomic.Int32
+}
+
+func (s *testSession) Handle(cmds []Command) {
+	s.calls.Add(1)
+	replies := make([]Reply, 0, len(cmds))
+	for _, cmd := range cmds {
+		var w Writer
+		switch name := strings.ToUpper(string(cmd.Args[0])); name {
+		case "PING":
+			w.Status("PONG")
+		case "ECHO":
+			w.Bulk(cmd.Args[len(cmd.Args)-1])
+		case "AUTH":
+			s.c.SetAuthenticated(true)
+			w.OK()
+		case "SILENT":
+			continue
+		case "PANIC":
+			panic("handle")
+		case "WAIT", "WAITFRAIL":
+			r := &testReply{text: "+WAITED\r\n", left: make(chan struct{}), frail: name == "WAITFRAIL"}
+			replies = append(replies, r)
+			s.h.waits <- r
+			continue
+		case "QUIT":
+			w.OK()
+			s.c.Push(append(replies, Bytes(w.Take()))...)
+			s.c.CloseAfterFlush()
+			return
+		default:
+			if f := s.h.special[name]; f != nil {
+				replies = append(replies, funcReply(func(w *Writer) { f(s.c, w) }))
+				continue
+			}
+			w.Error("ERR", "unknown command '"+string(cmd.Args[0])+"'")
+		}
+		replies = append(replies, Bytes(w.Take()))
+	}
+	s.c.Push(replies...)
+}
+
+func (s *testSession) Gone() {
+	if s.goes.Add(1) == 1 {
+		close(s.gone)
+	}
+	if s.h.onGone != nil {
+		s.h.onGone(s)
+	}
+}
+
+type testHandler struct {
+	noAuth   bool // sessions start unauthenticated
+	special  map[string]func(c *Conn, w *Writer)
+	onGone   func(s *testSession)
+	onOpen   func(c *Conn)
+	sessions chan *testSession
+	waits    chan *testReply
+}
+
+func newTestHandler() *testHandler {
+	return &testHandler{sessions: make(chan *testSession, 1<<14), waits: make(chan *testReply, 1<<14)}
+}
+
+func (h *testHandler) Open(c *Conn) Session {
+	if h.onOpen != nil {
+		h.onOpen(c)
+	}
+	c.SetAuthenticated(!h.noAuth)
+	s := &testSession{h: h, c: c, gone: make(chan struct{})}
+	h.sessions <- s
+	return s
+}
+
+// newTestServer makes a server that serves nothing yet.
+func newTestServer(t testing.TB, h Handler, change func(*Config)) *Server {
+	t.Helper()
+	cfg := DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := NewServer(cfg, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// startServer serves on a free port until the test ends, and then checks that
+// nothing is left behind.
+func startServer(t testing.TB, h *testHandler, change func(*Config)) (*Server, string) {
+	t.Helper()
+	s := newTestServer(t, h, change)
+	addr, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() {
+		s.closeAll()
+		for len(h.waits) > 0 { // what a session left undone
+			(<-h.waits).ready.Store(true)
+		}
+		for _, c := range s.Conns() {
+			c.Wake()
+		}
+		if err := <-served; err != nil {
+			t.Error("serve:", err)
+		}
+		select {
+		case <-s.empty:
+		case <-time.After(patience):
+			t.Error("connections are left")
+		}
+		close(h.sessions)
+		for session := range h.sessions {
+			if n := session.goes.Load(); n != 1 {
+				t.Errorf("Gone was called %d times", n)
+			}
+		}
+	})
+	return s, addr.String()
+}
+
+// client is the other side of a connection.
+type client struct {
+	net.Conn
+	t testing.TB
+	r *bufio.Reader
+}
+
+func dial(t testing.TB, addr string) *client {
+	t.Helper()
+	nc, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(t, nc)
+}
+
+func newClient(t testing.TB, nc net.Conn) *client {
+	t.Helper()
+	t.Cleanup(func() { _ = nc.Close() })
+	return &client{Conn: nc, t: t, r: bufio.NewReader(nc)}
+}
+
+func (c *client) send(s string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.Conn, s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// want reads exactly this.
+func (c *client) want(s string) {
+	c.t.Helper()
+	got := make([]byte, len(s))
+	n, err := io.ReadFull(c.r, got)
+	if string(got[:n]) != s {
+		c.t.Fatalf("got %.200q %v, want %.200q", got[:n], err, s)
+	}
+}
+
+// wantEnd reads this and then the end of the connection.
+func (c *client) wantEnd(s string) {
+	c.t.Helper()
+	got, err := io.ReadAll(c.r)
+	if string(got) != s || err != nil {
+		c.t.Fatalf("got %.200q %v, want %.200q and the end", got, err, s)
+	}
+}
+
+// await waits for a channel to be closed or to deliver.
+func await[T any](t testing.TB, what string, ch <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(patience):
+		buf := make([]byte, 1<<16)
+		t.Fatalf("%s did not happen\n%s", what, buf[:runtime.Stack(buf, true)])
+	}
+	return v
+}
+
+// eventually polls what another goroutine is about to do.
+func eventually(t testing.TB, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("did not happen")
+		}
+	}
+}
+
+// release makes a reply ready, as an engine would.
+func (s *testSession) release(r *testReply) {
+	r.ready.Store(true)
+	s.c.Wake()
+}
+
+// logBuffer keeps what is logged.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,375 @@
+package resp
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestNewServerRefusesWhatCannotWork(t *testing.T) {
+	for _, change := range []func(*Config){
+		func(c *Config) { c.MaxClients = 0 },
+		func(c *Config) { c.IdleTimeout = -1 },
+		func(c *Config) { c.WriteTimeout = 0 },
+		func(c *Config) { c.WindowMax = 0 },
+		func(c *Config) { c.OutputBytesMax = 0 },
+		func(c *Config) { c.Limits.ArgsMax = 0 },
+		func(c *Config) { c.Limits.BulkBytesMax = 1<<30 + 1 },
+		func(c *Config) { c.Limits.CommandBytesMax = 0 },
+		func(c *Config) { c.Limits.InlineBytesMax = inlineBytesMax + 1 },
+	} {
+		cfg := DefaultConfig()
+		change(&cfg)
+		if _, err := NewServer(cfg, newTestHandler()); !errors.Is(err, ErrConfig) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	if _, err := NewServer(DefaultConfig(), nil); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+}
+
+func TestServeNeedsListen(t *testing.T) {
+	s := newTestServer(t, newTestHandler(), nil)
+	if err := s.Serve(t.Context()); !errors.Is(err, ErrServing) {
+		t.Fatal(err)
+	}
+	if _, err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Listen(t.Context()); !errors.Is(err, ErrServing) {
+		t.Fatal(err)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s = newTestServer(t, newTestHandler(), func(c *Config) { c.Addr = "127.0.0.1:999999" })
+	if _, err := s.Listen(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listen: ") {
+		t.Fatal(err)
+	}
+}
+
+func TestTooManyClientsAreTold(t *testing.T) {
+	h := newTestHandler()
+	s, addr := startServer(t, h, func(c *Config) { c.MaxClients = 2 })
+	a, b := dial(t, addr), dial(t, addr)
+	for _, c := range []*client{a, b} {
+		c.send("PING\r\n")
+		c.want("+PONG\r\n")
+	}
+	dial(t, addr).wantEnd(tooManyClients)
+	if st := s.Stats(); st.Rejected != 1 || st.Accepted != 2 || st.Current != 2 {
+		t.Fatalf("%+v", st)
+	}
+	_ = a.Close()
+	eventually(t, func() bool { return s.Stats().Current == 1 })
+	c := dial(t, addr)
+	c.send("PING\r\n")
+	c.want("+PONG\r\n")
+}
+
+func TestShutdownWritesWhatIsPending(t *testing.T) {
+	h := newTestHandler()
+	s, addr := startServer(t, h, nil)
+	quiet, busy := dial(t, addr), dial(t, addr)
+	quiet.send("PING\r\n")
+	quiet.want("+PONG\r\n")
+	busy.send("WAIT\r\nWAITFRAIL\r\nECHO x\r\n")
+	first, second := await(t, "wait", h.waits), await(t, "wait", h.waits)
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(context.WithoutCancel(t.Context())) }()
+	quiet.wantEnd("")
+	for range 2 { // both sessions are told
+		session := await(t, "open", h.sessions)
+		await(t, "Gone", session.gone)
+		defer func() { h.sessions <- session }()
+	}
+	first.ready.Store(true)
+	second.ready.Store(true)
+	for _, c := range s.Conns() {
+		c.Wake()
+	}
+	// The client is there: perishable replies are good for it.
+	busy.wantEnd("+WAITED\r\n+WAITED\r\n$1\r\nx\r\n")
+	if err := await(t, "shutdown", done); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr); err == nil {
+		t.Fatal("still listening")
+	}
+}
+
+func TestShutdownEndsWithItsContext(t *testing.T) {
+	h := newTestHandler()
+	s, addr := startServer(t, h, nil)
+	c := dial(t, addr)
+	c.send("PING\r\nWAIT\r\n")
+	r := await(t, "wait", h.waits)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(c.r) // closed
+	r.ready.Store(true)
+	for _, conn := range s.Conns() {
+		conn.Wake()
+	}
+	await(t, "Drop", r.left)
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	h := newTestHandler()
+	s := newTestServer(t, h, nil)
+	addr, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	c := dial(t, addr.String())
+	c.send("PING\r\n")
+	c.want("+PONG\r\n")
+	cancel()
+	if err := await(t, "serve", served); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	c.wantEnd("")
+}
+
+// tiredListener fails as a process without descriptors does.
+type tiredListener struct {
+	net.Listener
+	mu    sync.Mutex
+	fails int
+}
+
+func (l *tiredListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fails > 0 {
+		l.fails--
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+func TestAcceptingGoesOnAfterErrors(t *testing.T) {
+	h := newTestHandler()
+	s := newTestServer(t, h, nil)
+	addr, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.listener = &tiredListener{Listener: s.listener, fails: 3}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.WithoutCancel(t.Context())) }()
+	c := dial(t, addr.String())
+	c.send("PING\r\n")
+	c.want("+PONG\r\n")
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := await(t, "serve", served); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each of these ended, burned or bloated a process that read with redcon.
+func TestAttacks(t *testing.T) {
+	h := newTestHandler()
+	s, addr := startServer(t, h, nil)
+	for _, c := range []struct{ name, in, out string }{
+		{"length that overflows", "*1\r\n$9223372036854775807\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
+		{"count that spins", "*9000000000000000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+		{"count of 31 bits", "*2147483647\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+		{"length of 31 bits", "*1\r\n$2147483647\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
+		{"endless line", strings.Repeat("a", 1<<20), "-ERR Protocol error: too big inline request\r\n"},
+		{"endless number", "*" + strings.Repeat("1", 1<<20), "-ERR Protocol error: too big mbulk count string\r\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cl := dial(t, addr)
+			cl.send(c.in)
+			cl.wantEnd(c.out)
+		})
+	}
+	t.Run("declared and not sent", func(t *testing.T) {
+		before := heap()
+		var clients []*client
+		for range 50 {
+			cl := dial(t, addr)
+			cl.send("*1\r\n$33554432\r\n0123456789")
+			clients = append(clients, cl)
+		}
+		eventually(t, func() bool { return s.Stats().BytesIn > 50*20 })
+		if grown := heap() - before; grown > 8<<20 {
+			t.Errorf("%d bytes for 50 connections", grown)
+		}
+		for _, cl := range clients {
+			_ = cl.Close()
+		}
+	})
+	t.Run("one byte at a time", func(t *testing.T) {
+		cl := dial(t, addr)
+		body := strings.Repeat("x", 20000)
+		in := fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(body), body)
+		for i := range in {
+			cl.send(in[i : i+1])
+		}
+		cl.want(fmt.Sprintf("$%d\r\n%s\r\n", len(body), body))
+	})
+	t.Run("always ending in mid-command", func(t *testing.T) {
+		cl := dial(t, addr)
+		one := "*2\r\n$4\r\nECHO\r\n$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"
+		const n = 20000
+		go func() {
+			in := strings.Repeat(one, 64)
+			cl.send(one[:500])
+			for sent := 0; sent < n; sent += 64 {
+				_, _ = io.WriteString(cl.Conn, in[500:]+in[:500])
+			}
+		}()
+		before := heap()
+		answer := "$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"
+		for range n {
+			cl.want(answer)
+		}
+		if grown := heap() - before; grown > 4<<20 {
+			t.Errorf("grown by %d bytes", grown)
+		}
+		_ = cl.Close()
+	})
+	t.Run("quiet after a long command", func(t *testing.T) {
+		before := heap()
+		body := strings.Repeat("x", 8<<20)
+		var clients []*client
+		for range 8 {
+			cl := dial(t, addr)
+			cl.send(fmt.Sprintf("*2\r\n$4\r\nNOPE\r\n$%d\r\n%s\r\n", len(body), body))
+			cl.want("-ERR unknown command 'NOPE'\r\n")
+			clients = append(clients, cl)
+		}
+		if grown := heap() - before; grown > 2<<20 {
+			t.Errorf("grown by %d bytes", grown)
+		}
+		runtime.KeepAlive(clients)
+	})
+	cl := dial(t, addr)
+	cl.send("PING\r\n")
+	cl.want("+PONG\r\n")
+}
+
+// heap is the memory in use after two collections, the second of which empties
+// the pools.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse) //nolint:gosec // far below
+}
+
+func TestIdleConnectionsAreSmall(t *testing.T) {
+	const n, each = 1000, 16 << 10
+	if got := idleBytes(t, n); got > each {
+		t.Fatalf("%d bytes a connection", got)
+	}
+}
+
+// idleBytes measures one connection that was used and then fell quiet. The
+// clients are bare descriptors, so only the server's side counts.
+func idleBytes(t testing.TB, n int) int64 {
+	t.Helper()
+	h := newTestHandler()
+	h.sessions = make(chan *testSession, 2*n)
+	s, addr := startServer(t, h, func(c *Config) { c.MaxClients = n })
+	warm := bareClient(t, addr)
+	before := heap()
+	for range n - 1 {
+		bareClient(t, addr)
+	}
+	eventually(t, func() bool { return s.Stats().BytesOut == uint64(n*7*20) }) //nolint:gosec // small
+	grown := heap() - before
+	runtime.KeepAlive(warm)
+	return grown / int64(n-1)
+}
+
+// bareClient connects, pipelines some commands, and stays without reading.
+func bareClient(t testing.TB, addr string) int {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	at, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte(at.IP.To4())}
+	if err := syscall.Connect(fd, to); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Write(fd, bytes.Repeat([]byte("PING\r\n"), 20)); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func TestTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"fila"}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	parsed, err := x509.ParseCertificate(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AddCert(parsed)
+	h := newTestHandler()
+	s, addr := startServer(t, h, func(c *Config) {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+	})
+	plain := dial(t, addr)
+	plain.send("PING\r\n")
+	_, _ = io.ReadAll(plain.r)
+	if len(s.Conns()) != 0 {
+		t.Fatal("a session without a handshake")
+	}
+	tc := tls.Client(dial(t, addr).Conn, &tls.Config{RootCAs: pool, ServerName: "fila", MinVersion: tls.VersionTLS12})
+	c := newClient(t, tc)
+	body := strings.Repeat("0123456789", 100_000)
+	for range 3 {
+		c.send(strings.Repeat("PING\r\n", 300) + fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(body), body))
+		c.want(strings.Repeat("+PONG\r\n", 300) + fmt.Sprintf("$%d\r\n%s\r\n", len(body), body))
+	}
+	c.send("WAIT\r\n")
+	r := await(t, "wait", h.waits)
+	session := await(t, "open", h.sessions)
+	h.sessions <- session
+	_ = tc.Close()
+	await(t, "Gone", session.gone)
+	session.release(r)
+}

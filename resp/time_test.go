@@ -1,0 +1,159 @@
+package resp
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipe serves one end of a pipe and returns the other. It must be called in a
+// bubble; the connection has to end before the bubble does.
+func pipe(t *testing.T, h *testHandler, change func(*Config)) (*client, *testSession) {
+	t.Helper()
+	s := newTestServer(t, h, change)
+	ours, theirs := net.Pipe()
+	go s.ServeConn(ours)
+	return newClient(t, theirs), <-h.sessions
+}
+
+func TestIdleConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := pipe(t, newTestHandler(), func(c *Config) { c.IdleTimeout = time.Minute })
+		start := time.Now()
+		time.Sleep(50 * time.Second)
+		c.send("PING\r\n")
+		c.want("+PONG\r\n")
+		c.wantEnd("")
+		if d := time.Since(start); d != 110*time.Second {
+			t.Fatal("closed after", d)
+		}
+		<-s.gone
+	})
+}
+
+func TestIdleTimeoutSparesPendingReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler()
+		c, s := pipe(t, h, func(c *Config) { c.IdleTimeout = time.Minute })
+		c.send("WAIT\r\n")
+		r := <-h.waits
+		time.Sleep(time.Hour)
+		s.release(r)
+		c.want("+WAITED\r\n")
+		last := time.Now()
+		c.wantEnd("")
+		if d := time.Since(last); d < time.Minute || d > 2*time.Minute {
+			t.Fatal("closed after", d)
+		}
+	})
+}
+
+func TestQuietConnectionStaysWithoutIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := pipe(t, newTestHandler(), nil)
+		time.Sleep(1000 * time.Hour)
+		c.send("QUIT\r\n")
+		c.wantEnd("+OK\r\n")
+	})
+}
+
+// A pipe takes nothing that is not read: the slowest possible reader.
+func TestSlowReaderIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler()
+		c, s := pipe(t, h, func(c *Config) { c.WriteTimeout = 20 * time.Second })
+		c.send("PING\r\nWAIT\r\nWAIT\r\n")
+		one, two := <-h.waits, <-h.waits
+		one.ready.Store(true)
+		start := time.Now()
+		<-s.gone
+		if d := time.Since(start); d < 15*time.Second || d > 20*time.Second {
+			t.Fatal("cut off after", d)
+		}
+		<-one.left
+		s.release(two)
+		<-two.left
+		synctest.Wait()
+		if one.drops.Load() != 1 || two.drops.Load() != 1 || two.sent.Load() {
+			t.Fatal("drops")
+		}
+	})
+}
+
+// As long as a client takes something it is given time, however long the reply.
+func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler()
+		const n = 16 << 20
+		h.special = map[string]func(*Conn, *Writer){"BIG": func(_ *Conn, w *Writer) { w.Bulk(make([]byte, n)) }}
+		c, _ := pipe(t, h, func(c *Config) { c.WriteTimeout = 20 * time.Second })
+		c.send("BIG\r\n")
+		got, buf := 0, make([]byte, 128<<10)
+		start := time.Now()
+		for got < n+len("$16777216\r\n\r\n") {
+			time.Sleep(3 * time.Second)
+			k, err := io.ReadAtLeast(c.r, buf[:min(len(buf), n+13-got)], 1)
+			if err != nil {
+				t.Fatal(got, err)
+			}
+			got += k
+		}
+		if time.Since(start) < time.Minute {
+			t.Fatal("not slow")
+		}
+		_ = c.Close()
+	})
+}
+
+// What the socket took before it failed counts as delivered, the rest does not.
+func TestPartlyWrittenBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler()
+		c, s := pipe(t, h, nil)
+		c.send(strings.Repeat("WAIT\r\n", 5))
+		var rs []*testReply
+		for range 5 {
+			rs = append(rs, <-h.waits)
+		}
+		for _, r := range rs {
+			r.ready.Store(true)
+		}
+		s.c.Wake()
+		c.r.Reset(io.LimitReader(c.Conn, 2*9+4)) // two and a half
+		c.want("+WAITED\r\n+WAITED\r\n+WAI")
+		<-s.gone
+		synctest.Wait()
+		for i, r := range rs {
+			if want := int32(1); i < 2 && r.drops.Load() != 0 || i >= 2 && r.drops.Load() != want {
+				t.Fatal(i, r.drops.Load())
+			}
+			if !r.sent.Load() {
+				t.Fatal("all were rendered in one burst")
+			}
+		}
+	})
+}
+
+// One write per burst: a pipe's reader sees each write apart.
+func TestBurstIsOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler()
+		c, s := pipe(t, h, nil)
+		c.send(strings.Repeat("WAIT\r\n", 10) + "PING\r\n")
+		for range 10 {
+			r := <-h.waits
+			r.ready.Store(true)
+		}
+		synctest.Wait() // nobody told the writer yet
+		s.c.Wake()
+		buf := make([]byte, 1<<10)
+		n, err := c.Read(buf)
+		if err != nil || string(buf[:n]) != strings.Repeat("+WAITED\r\n", 10)+"+PONG\r\n" {
+			t.Fatalf("%q %v", buf[:n], err)
+		}
+		_ = c.Close()
+	})
+}
