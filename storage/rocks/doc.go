@@ -16,9 +16,9 @@
 // from opening, since what follows it was acknowledged and would be lost
 // without a word. Of RocksDB's recovery modes only one does that,
 // kTolerateCorruptedTailRecords; its default stops at the damage and opens.
-// RocksDB 7.8 turns recycling of logs off in this mode, because it cannot tell
-// the old end of a recycled log from damage. That makes a sync some tens of
-// microseconds slower, and correct goes before fast.
+// RocksDB 7.8 recycles logs only in the mode that skips over any damage, because
+// it cannot tell the old end of a recycled log from it. Without recycling a
+// sync takes some tens of microseconds more, and correct goes before fast.
 //
 // # After a failed write
 //

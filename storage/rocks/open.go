@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/linxGnu/grocksdb"
@@ -52,20 +51,20 @@ func openDatabase(path string, p profile) (*database, error) {
 	if err := prepareDirectory(path); err != nil {
 		return nil, err
 	}
-	fresh, err := checkFiles(path)
+	found, err := checkFiles(path)
 	if err != nil {
 		return nil, err
 	}
-	if !fresh {
-		if err := checkFamilies(path); err != nil {
+	if found.database {
+		if err := checkFamilies(path, found); err != nil {
 			return nil, err
 		}
 	}
-	d, err := openFamilies(path, p, fresh)
+	d, err := openFamilies(path, p, !found.database)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.check(); err != nil {
+	if err := d.check(found); err != nil {
 		d.close()
 		return nil, err
 	}
@@ -167,60 +166,86 @@ func removeProbes(path string) {
 	}
 }
 
-// checkFiles tells whether the directory is without a store. RocksDB would
-// take one that lost its CURRENT for that, and start again over the data.
-func checkFiles(path string) (fresh bool, err error) {
-	_, err = os.Stat(filepath.Join(path, currentFile))
-	if err == nil {
-		return false, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return false, err
-	}
-	for _, e := range entries {
-		if ext := filepath.Ext(e.Name()); ext == ".sst" || ext == ".log" {
-			return false, fmt.Errorf("%w: there is %s but no %s", storage.ErrCorrupt, e.Name(), currentFile)
-		}
-	}
-	return true, nil
+// found is what a directory holds before RocksDB looks at it.
+type found struct {
+	database bool // there is a CURRENT
+	tables   bool // there are table files
 }
 
-// checkFamilies refuses a store with families that this Fila does not know.
-func checkFamilies(path string) error {
+// checkFiles looks into the directory. RocksDB would take a store that lost
+// its CURRENT for none, and start again over the data.
+func checkFiles(path string) (found, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return found{}, err
+	}
+	var is found
+	data := ""
+	for _, e := range entries {
+		switch ext := filepath.Ext(e.Name()); {
+		case e.Name() == currentFile:
+			is.database = true
+		case ext == ".sst":
+			is.tables = true
+			data = e.Name()
+		case ext == ".log":
+			data = e.Name()
+		}
+	}
+	if data != "" && !is.database {
+		return found{}, fmt.Errorf("%w: there is %s but no %s", storage.ErrCorrupt, data, currentFile)
+	}
+	return is, nil
+}
+
+// checkFamilies refuses a store with families that this Fila does not know,
+// and one that lost families. Nothing is written yet.
+func checkFamilies(path string, is found) error {
 	o := grocksdb.NewDefaultOptions()
 	defer o.Destroy()
 	names, err := grocksdb.ListColumnFamilies(o, path)
 	if err != nil {
-		return rocksError(err)
+		return openError(err)
+	}
+	known := map[string]bool{}
+	for _, f := range storage.Families() {
+		known[f.String()] = true
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(storage.Families(), func(f storage.Family) bool { return f.String() == name }) {
+		if !known[name] {
 			if err := checkFormatOnly(path); err != nil {
 				return err
 			}
 			return fmt.Errorf("%w: it has a family %q", storage.ErrFormat, name)
 		}
 	}
+	if len(names) < len(known) && is.tables {
+		// An older Fila had fewer families, but a version. Without one the
+		// manifest lost its end: to go on would delete the tables it forgot.
+		return checkFormatOnly(path)
+	}
 	return nil
 }
 
-// checkFormatOnly looks at the version of a store that cannot be opened.
+// checkFormatOnly looks at the version of a store without writing to it.
 func checkFormatOnly(path string) error {
 	o := grocksdb.NewDefaultOptions()
 	defer o.Destroy()
 	db, handles, err := grocksdb.OpenDbForReadOnlyColumnFamilies(o, path,
 		[]string{storage.Default.String()}, []*grocksdb.Options{o}, false)
 	if err != nil {
-		return rocksError(err)
+		return openError(err)
 	}
 	d := &database{db: db, families: handles, read: grocksdb.NewDefaultReadOptions()}
 	defer d.close()
-	return storage.CheckFormat(d.get)
+	err = storage.CheckFormat(d.get)
+	if errors.Is(err, storage.ErrNotFound) {
+		return errNoVersion
+	}
+	return err
 }
+
+var errNoVersion = fmt.Errorf("%w: there is data but no format version", storage.ErrCorrupt)
 
 func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	d := &database{cache: grocksdb.NewLRUCache(p.cache), cacheMax: p.cache}
@@ -240,14 +265,14 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	d.db, d.families, err = grocksdb.OpenDbColumnFamilies(options, path, names, familyOptions)
 	if err != nil {
 		d.cache.Destroy()
-		return nil, rocksError(err)
+		return nil, openError(err)
 	}
 	d.read = grocksdb.NewDefaultReadOptions()
 	return d, nil
 }
 
 // check holds the database to the format before anything is read or written.
-func (d *database) check() error {
+func (d *database) check(was found) error {
 	for i, h := range d.families {
 		if id := h.ID(); uint64(id) != uint64(i) {
 			return fmt.Errorf("%w: family %s has the id %d instead of %d", storage.ErrCorrupt, storage.Family(i), id, i) //nolint:gosec // an index into the families
@@ -258,6 +283,9 @@ func (d *database) check() error {
 		return err
 	}
 	// A new store, or one whose making was cut short. There must be nothing in it.
+	if was.tables {
+		return errNoVersion
+	}
 	for _, f := range storage.Families() {
 		it := d.db.NewIteratorCF(d.read, d.families[f])
 		it.SeekToFirst()
@@ -267,7 +295,7 @@ func (d *database) check() error {
 			return rocksError(err)
 		}
 		if some {
-			return fmt.Errorf("%w: there is data but no format version", storage.ErrCorrupt)
+			return errNoVersion
 		}
 	}
 	var b storage.Batch
@@ -311,6 +339,14 @@ func (d *database) close() {
 	if d.cache != nil {
 		d.cache.Destroy()
 	}
+}
+
+// openError is rocksError for opening: what is missing then was there once.
+func openError(err error) error {
+	if strings.Contains(err.Error(), "No such file or directory") {
+		return fmt.Errorf("%w: %w", storage.ErrCorrupt, rocksError(err))
+	}
+	return rocksError(err)
 }
 
 // rocksError turns an error of RocksDB, which is text, into ours.

@@ -1,0 +1,172 @@
+package rocks_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/rocks"
+)
+
+// Some of what is tested here happens to a process: being killed, being
+// locked out, not being root. The test binary starts itself for that; these
+// variables tell the child what it is to do.
+const (
+	childTask = "FILA_ROCKS_TEST_CHILD"
+	childDir  = "FILA_ROCKS_TEST_DIR"
+)
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(childDir)
+	switch task := os.Getenv(childTask); task {
+	case "":
+		os.Exit(m.Run())
+	case "open":
+		s, err := rocks.Open(rocks.Options{Path: dir})
+		if err == nil {
+			err = s.Close()
+		}
+		fmt.Println(err)
+	case "write":
+		fmt.Println(writeForEver(dir))
+	default:
+		fmt.Println("no such task:", task)
+	}
+}
+
+const keysPerBatch = 16
+
+// writeForEver commits batches that write one number under several keys, and
+// prints the number when its commit returned. It goes on from what it finds.
+func writeForEver(dir string) error {
+	s, err := rocks.Open(rocks.Options{Path: dir})
+	if err != nil {
+		return err
+	}
+	n, err := lastNumber(s)
+	if err != nil {
+		return err
+	}
+	var b storage.Batch
+	for n++; ; n++ {
+		b.Reset()
+		for k := range keysPerBatch {
+			b.Put(storage.Messages, fmt.Appendf(nil, "%02d", k), fmt.Appendf(nil, "%d", n))
+			b.Put(storage.Leases, fmt.Appendf(nil, "%09d-%02d", n, k), make([]byte, 512))
+		}
+		if err := s.Commit(&b, true); err != nil {
+			return err
+		}
+		if _, err := fmt.Println(n); err != nil {
+			return err
+		}
+	}
+}
+
+// lastNumber returns the number under all keys, or an error if there are two.
+func lastNumber(s *rocks.Store) (int, error) {
+	it := s.Scan(storage.Messages, nil, nil)
+	defer it.Close()
+	value, keys := "", 0
+	for it.Next() {
+		if keys > 0 && string(it.Value()) != value {
+			return 0, fmt.Errorf("half a batch: %s is %s, but before it is %s", it.Key(), it.Value(), value)
+		}
+		value = string(it.Value())
+		keys++
+	}
+	if err := it.Err(); err != nil || keys == 0 {
+		return 0, err
+	}
+	if keys != keysPerBatch {
+		return 0, fmt.Errorf("half a batch: %d keys", keys)
+	}
+	return strconv.Atoi(value)
+}
+
+func child(ctx context.Context, t *testing.T, task, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), childTask+"="+task, childDir+"="+dir)
+	cmd.Dir = "/"
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// runChild returns what the child printed.
+func runChild(t *testing.T, task, dir string) string {
+	t.Helper()
+	out, err := child(t.Context(), t, task, dir).Output()
+	if err != nil {
+		t.Fatalf("child: %v", err)
+	}
+	return string(out)
+}
+
+// runChildAsNobody is runChild without the powers of root.
+func runChildAsNobody(t *testing.T, task, dir string) string {
+	t.Helper()
+	cmd := child(t.Context(), t, task, dir)
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("child: %v", err)
+	}
+	return string(out)
+}
+
+func TestAKilledProcessLosesNothingAcknowledged(t *testing.T) {
+	dir := newDir(t)
+	last := 0
+	for round := range 6 {
+		cmd := child(t.Context(), t, "write", dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The pipe lets the child run ahead, so the kill meets it anywhere in a commit.
+		acked := bufio.NewScanner(out)
+		for range 50 + 150*round {
+			if !acked.Scan() {
+				t.Fatal("the child ended")
+			}
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed
+		lines := strings.Fields(acked.Text() + "\n" + string(rest))
+		if last, err = strconv.Atoi(lines[len(lines)-1]); err != nil {
+			t.Fatal(err)
+		}
+		s, err := rocks.Open(rocks.Options{Path: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := lastNumber(s)
+		if err != nil || got < last || got > last+1 {
+			t.Errorf("round %d: batch %d was acknowledged, %d is there, %v", round, last, got, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

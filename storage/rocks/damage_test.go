@@ -1,0 +1,309 @@
+package rocks_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/rocks"
+)
+
+// filled makes a store with a hundred synced batches, of one message each, and
+// closes it. With tables they are in a table file, else in the log.
+func filled(t *testing.T, tables bool) (dir string) {
+	t.Helper()
+	dir = newDir(t)
+	s := openAt(t, dir)
+	for i := range 100 {
+		put(t, s, storage.Messages, fmt.Sprintf("key%02d", i), strings.Repeat(fmt.Sprintf("value%02d", i), 10))
+	}
+	if tables {
+		// A checkpoint writes everything to tables first.
+		if err := s.Checkpoint(filepath.Join(t.TempDir(), "copy")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// largest returns the file of the store that matches and is the largest.
+func largest(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no %s in %s: %v", pattern, dir, err)
+	}
+	size := func(file string) int64 {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	return slices.MaxFunc(files, func(a, b string) int { return int(size(a) - size(b)) })
+}
+
+func change(t *testing.T, file string, fn func(b []byte) []byte) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, fn(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flipMiddle(b []byte) []byte {
+	b[len(b)/2] ^= 0xFF
+	return b
+}
+
+func TestATornEndOfTheLogIsDropped(t *testing.T) {
+	whole := filled(t, false)
+	size := 0
+	change(t, largest(t, whole, "*.log"), func(b []byte) []byte { size = len(b); return b })
+	for name, tear := range map[string]func(b []byte) []byte{
+		"a byte short":       func(b []byte) []byte { return b[:len(b)-1] },
+		"half a record":      func(b []byte) []byte { return b[:len(b)-60] },
+		"half a header":      func(b []byte) []byte { return append(b, 1, 2, 3) },
+		"zeros behind it":    func(b []byte) []byte { return append(b, make([]byte, 10_000)...) },
+		"a header, no more":  func(b []byte) []byte { return append(b, 1, 2, 3, 4, 200, 0, 1) },
+		"a header and a bit": func(b []byte) []byte { return append(b, 1, 2, 3, 4, 200, 0, 1, 9, 9, 9) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filled(t, false)
+			cut := 0
+			change(t, largest(t, dir, "*.log"), func(b []byte) []byte {
+				b = tear(b)
+				cut = size - len(b)
+				return b
+			})
+			s := openAt(t, dir)
+			want(t, s, "key00", strings.Repeat("value00", 10))
+			want(t, s, "key98", strings.Repeat("value98", 10))
+			_, err := s.Get(storage.Messages, []byte("key99"))
+			if gone := errors.Is(err, storage.ErrNotFound); gone != (cut > 0) {
+				t.Errorf("the last record: %v, although %d bytes were cut off", err, cut)
+			}
+			put(t, s, storage.Messages, "key99", "again")
+			if err := s.Reopen(); err != nil {
+				t.Fatal(err)
+			}
+			want(t, s, "key99", "again")
+		})
+	}
+}
+
+func TestDamageInTheLogIsReported(t *testing.T) {
+	for name, damage := range map[string]func(b []byte) []byte{
+		"a changed byte":   flipMiddle,
+		"a changed start":  func(b []byte) []byte { b[20] ^= 0xFF; return b },
+		"a missing record": func(b []byte) []byte { return append(b[:len(b)/2:len(b)/2], b[len(b)/2+50:]...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filled(t, false)
+			change(t, largest(t, dir, "*.log"), damage)
+			wantRefusal(t, dir, storage.ErrCorrupt)
+		})
+	}
+}
+
+func TestADamagedTableIsReportedAndNeverPanics(t *testing.T) {
+	dir := filled(t, true)
+	change(t, largest(t, dir, "*.sst"), func(b []byte) []byte {
+		for i := range min(len(b)/2, 2000) {
+			b[i] ^= 0x5A // the data blocks come first
+		}
+		return b
+	})
+	s, err := rocks.Open(rocks.Options{Path: dir})
+	if err != nil {
+		if !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("open: %v", err)
+		}
+		return
+	}
+	defer s.Close() //nolint:errcheck // it is damaged
+	if v, err := s.Get(storage.Messages, []byte("key50")); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "6b65793530") {
+		t.Errorf("get %q, %v; want an error that names the key", v, err)
+	}
+	it := s.Scan(storage.Messages, nil, nil)
+	defer it.Close()
+	for it.Next() {
+		t.Errorf("scan is at %q", it.Key())
+	}
+	if !errors.Is(it.Err(), storage.ErrCorrupt) {
+		t.Errorf("scan: %v", it.Err())
+	}
+}
+
+func TestDamagedFilesAreReported(t *testing.T) {
+	for _, tt := range []struct {
+		name, pattern string
+		damage        func(b []byte) []byte
+	}{
+		{"a manifest with a changed byte", "MANIFEST-*", flipMiddle},
+		{"a manifest cut in half", "MANIFEST-*", func(b []byte) []byte { return b[:len(b)/2] }},
+		{"an empty manifest", "MANIFEST-*", func([]byte) []byte { return nil }},
+		{"CURRENT with junk", "CURRENT", func([]byte) []byte { return []byte("junk") }},
+		{"CURRENT of a manifest that is none", "CURRENT", func([]byte) []byte { return []byte("MANIFEST-999999\n") }},
+		{"an empty CURRENT", "CURRENT", func([]byte) []byte { return nil }},
+		{"a table cut short", "*.sst", func(b []byte) []byte { return b[:len(b)/2] }},
+		{"an empty table", "*.sst", func([]byte) []byte { return nil }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filled(t, true)
+			change(t, largest(t, dir, tt.pattern), tt.damage)
+			wantRefusal(t, dir, storage.ErrCorrupt)
+		})
+	}
+}
+
+func TestMissingFilesAreReported(t *testing.T) {
+	for _, pattern := range []string{"CURRENT", "MANIFEST-*", "*.sst"} {
+		t.Run(pattern, func(t *testing.T) {
+			dir := filled(t, true)
+			if err := os.Remove(largest(t, dir, pattern)); err != nil {
+				t.Fatal(err)
+			}
+			wantRefusal(t, dir, storage.ErrCorrupt)
+		})
+	}
+}
+
+// limitFiles makes writes past so many bytes of a file fail, as on a full disk.
+func limitFiles(t *testing.T, bytes uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	limit.Cur = min(bytes, limit.Max)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFullDiskIsGotOver(t *testing.T) {
+	signal.Ignore(syscall.SIGXFSZ)
+	t.Cleanup(func() { signal.Reset(syscall.SIGXFSZ) })
+	t.Cleanup(func() { limitFiles(t, math.MaxUint64) })
+
+	dir := newDir(t)
+	s := openAt(t, dir)
+	value := bytes.Repeat([]byte("x"), 10_000)
+	var b storage.Batch
+	fill := func(n int) {
+		b.Reset()
+		b.Put(storage.Messages, fmt.Appendf(nil, "a%04d", n), value)
+		b.Put(storage.Messages, fmt.Appendf(nil, "b%04d", n), value)
+	}
+	limitFiles(t, 700_000)
+	n, err := 0, error(nil)
+	for ; err == nil; n++ {
+		if n == 1000 {
+			t.Fatal("the disk is never full")
+		}
+		fill(n)
+		err = s.Commit(&b, true)
+	}
+	n-- // the one that failed
+	t.Logf("batch %d: %v", n, err)
+
+	check := func(when string) {
+		t.Helper()
+		it := s.Scan(storage.Messages, nil, nil)
+		keys := 0
+		for it.Next() {
+			keys++
+		}
+		if err := it.Err(); err != nil {
+			t.Errorf("%s: scan: %v", when, err)
+		}
+		it.Close()
+		if keys != 2*n {
+			t.Errorf("%s: %d keys, want %d", when, keys, 2*n)
+		}
+		want(t, s, fmt.Sprintf("b%04d", n-1), string(value))
+	}
+	check("after the failure")
+	if err := s.Commit(&b, true); !errors.Is(err, storage.ErrReopen) {
+		t.Errorf("the next commit: %v", err)
+	}
+	if err := s.Sync(); !errors.Is(err, storage.ErrReopen) {
+		t.Errorf("the next sync: %v", err)
+	}
+	for range 2 {
+		if err := s.Reopen(); err == nil || !strings.Contains(err.Error(), "cannot be written to") {
+			t.Errorf("reopen on the full disk: %v", err)
+		}
+		check("while the disk is full")
+	}
+	limitFiles(t, math.MaxUint64)
+	if err := s.Commit(&b, true); !errors.Is(err, storage.ErrReopen) {
+		t.Errorf("commit before reopen: %v", err)
+	}
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	check("after reopen")
+	fill(n)
+	if err := s.Commit(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	n++
+	check("after the next commit")
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	check("after one more reopen")
+}
+
+// When opening fails although the disk takes writes, the reads are gone too,
+// but the store is not: Reopen may be tried until it works.
+func TestAReopenThatFailsMayBeRepeated(t *testing.T) {
+	dir := newDir(t)
+	s := openAt(t, dir)
+	put(t, s, storage.Messages, "a", "1")
+	current := filepath.Join(dir, "CURRENT")
+	if err := os.Rename(current, current+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Reopen(); !errors.Is(err, storage.ErrCorrupt) {
+			t.Fatalf("reopen: %v", err)
+		}
+		if _, err := s.Get(storage.Messages, []byte("a")); !errors.Is(err, storage.ErrClosed) || !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("get: %v", err)
+		}
+		it := s.Scan(storage.Messages, nil, nil)
+		if it.Next() || !errors.Is(it.Err(), storage.ErrClosed) {
+			t.Errorf("scan: %v", it.Err())
+		}
+		it.Close()
+		if _, err := s.Stats(); !errors.Is(err, storage.ErrClosed) {
+			t.Errorf("stats: %v", err)
+		}
+	}
+	if err := os.Rename(current+".away", current); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, s, "a", "1")
+	put(t, s, storage.Messages, "b", "1")
+}

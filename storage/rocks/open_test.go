@@ -1,0 +1,257 @@
+package rocks_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/linxGnu/grocksdb"
+
+	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/rocks"
+)
+
+func openAt(t *testing.T, dir string) *rocks.Store {
+	t.Helper()
+	s, err := rocks.Open(rocks.Options{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func newDir(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "store")
+}
+
+func put(t *testing.T, s *rocks.Store, f storage.Family, kv ...string) {
+	t.Helper()
+	var b storage.Batch
+	for i := 0; i < len(kv); i += 2 {
+		b.Put(f, []byte(kv[i]), []byte(kv[i+1]))
+	}
+	if err := s.Commit(&b, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func want(t *testing.T, s *rocks.Store, key, value string) {
+	t.Helper()
+	if got, err := s.Get(storage.Messages, []byte(key)); err != nil || string(got) != value {
+		t.Errorf("%q is %.40q, %v; want %.40q", key, got, err, value)
+	}
+}
+
+// wantRefusal opens a store that must not open, and holds the message to one
+// line that names the directory and says what is to be said.
+func wantRefusal(t *testing.T, dir string, is error, says ...string) {
+	t.Helper()
+	s, err := rocks.Open(rocks.Options{Path: dir})
+	if err == nil {
+		_ = s.Close() // the test fails anyway
+		t.Fatalf("%s opens", dir)
+	}
+	if is != nil && !errors.Is(err, is) {
+		t.Errorf("%v, want %v", err, is)
+	}
+	for _, text := range append(says, dir) {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q is more than a line", err)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []rocks.Options{{Mode: "fast"}, {BlockCacheBytes: 8<<20 - 1}, {BlockCacheBytes: -1}} {
+		o.Path = newDir(t)
+		if s, err := rocks.Open(o); err == nil {
+			t.Errorf("%+v opens: %v", o, s.Close())
+		}
+		if _, err := os.Stat(o.Path); !os.IsNotExist(err) {
+			t.Errorf("%+v left something behind: %v", o, err)
+		}
+	}
+	s, err := rocks.Open(rocks.Options{Path: newDir(t), BlockCacheBytes: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.Stats()
+	if err != nil || st.CacheMaxBytes != 8<<20 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADirectoryThatCannotHoldAStoreIsRefused(t *testing.T) {
+	wantRefusal(t, filepath.Join(t.TempDir(), "missing", "store"), nil, "does not exist")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, file, nil, "is not a directory")
+	wantRefusal(t, filepath.Join(file, "store"), nil, "is not a directory")
+}
+
+func TestAStoreHasOneOwner(t *testing.T) {
+	dir := newDir(t)
+	s := openAt(t, dir)
+	put(t, s, storage.Messages, "a", "1")
+	wantRefusal(t, dir, storage.ErrLocked, "in use by another fila process")
+	if out := runChild(t, "open", dir); !strings.Contains(out, "in use by another fila process") {
+		t.Errorf("another process says %q", out)
+	}
+	want(t, s, "a", "1")
+	put(t, s, storage.Messages, "b", "1")
+}
+
+func TestANewerFormatIsRefused(t *testing.T) {
+	dir := newDir(t)
+	s := openAt(t, dir)
+	put(t, s, storage.Default, "format", "7")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, dir, storage.ErrFormat, "format 7", "up to 1")
+}
+
+// makeWith makes a database as another version of Fila would.
+func makeWith(t *testing.T, dir string, families []string, format string) {
+	t.Helper()
+	o := grocksdb.NewDefaultOptions()
+	defer o.Destroy()
+	o.SetCreateIfMissing(true)
+	o.SetCreateIfMissingColumnFamilies(true)
+	var options []*grocksdb.Options
+	for range families {
+		options = append(options, o)
+	}
+	db, handles, err := grocksdb.OpenDbColumnFamilies(o, dir, families, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := grocksdb.NewDefaultWriteOptions()
+	defer w.Destroy()
+	if format != "" {
+		if err := db.Put(w, []byte("format"), []byte(format)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.PutCF(w, handles[len(handles)-1], []byte("a"), []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range handles {
+		h.Destroy()
+	}
+	db.Close()
+}
+
+func TestFamiliesOfANewerFilaAreRefused(t *testing.T) {
+	dir := newDir(t)
+	makeWith(t, dir, []string{"default", "messages", "holograms"}, "7")
+	wantRefusal(t, dir, storage.ErrFormat, "format 7", "up to 1")
+	dir = newDir(t)
+	makeWith(t, dir, []string{"default", "messages", "holograms"}, "1")
+	wantRefusal(t, dir, storage.ErrFormat, "holograms")
+}
+
+func TestFamiliesThatAnOlderFilaLacksAreAdded(t *testing.T) {
+	dir := newDir(t)
+	makeWith(t, dir, []string{"default", "messages"}, "1")
+	s := openAt(t, dir)
+	want(t, s, "a", "1")
+	for _, f := range storage.Families()[1:] {
+		put(t, s, f, "b", f.String())
+	}
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range storage.Families()[1:] {
+		if got, err := s.Get(f, []byte("b")); err != nil || string(got) != f.String() {
+			t.Errorf("%s: %q, %v", f, got, err)
+		}
+	}
+}
+
+func TestFamiliesOutOfOrderAreRefused(t *testing.T) {
+	dir := newDir(t)
+	makeWith(t, dir, []string{"default", "leases", "messages"}, "1")
+	wantRefusal(t, dir, storage.ErrCorrupt, "family messages has the id 2 instead of 1")
+}
+
+func TestDataWithoutAVersionIsRefused(t *testing.T) {
+	dir := newDir(t)
+	makeWith(t, dir, []string{"default", "messages"}, "")
+	wantRefusal(t, dir, storage.ErrCorrupt, "no format version")
+}
+
+// A crash while a store is made leaves families, or not even these.
+func TestAStoreThatWasHalfMadeIsMade(t *testing.T) {
+	dir := newDir(t)
+	o := grocksdb.NewDefaultOptions()
+	defer o.Destroy()
+	o.SetCreateIfMissing(true)
+	db, err := grocksdb.OpenDb(o, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	s := openAt(t, dir)
+	if v, err := s.Get(storage.Default, []byte("format")); err != nil || string(v) != "1" {
+		t.Errorf("format %q, %v", v, err)
+	}
+
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "MANIFEST-000001"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	openAt(t, dir)
+}
+
+func TestWhatAProbeLeftBehindIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "fila-probe-123")
+	if err := os.WriteFile(stale, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	openAt(t, dir)
+	left, err := filepath.Glob(filepath.Join(dir, "fila-probe-*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestADirectoryThatMayNotBeWrittenToIsRefused(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "store")
+	s := openAt(t, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The directory of the test is closed to others as well.
+	for path, mode := range map[string]os.FileMode{dir: 0o555, parent: 0o555, filepath.Dir(parent): 0o755} {
+		if err := os.Chmod(path, mode); err != nil { //nolint:gosec // somebody else has to get in
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = os.Chmod(parent, 0o700) }) //nolint:gosec // so that it can be removed
+	if out := runChildAsNobody(t, "open", dir); !strings.Contains(out, "cannot be written to: permission denied") ||
+		!strings.Contains(out, dir) {
+		t.Errorf("an existing store: %q", out)
+	}
+	if out := runChildAsNobody(t, "open", filepath.Join(parent, "new")); !strings.Contains(out, "cannot be created: permission denied") {
+		t.Errorf("a new store: %q", out)
+	}
+}
