@@ -168,10 +168,13 @@ func (f *flag) String() string {
 
 func (f *flag) Type() string { return f.value.kind() }
 
-// flagUsage is the first sentence of the setting's description.
+// flagUsage is the first sentence of the setting's description, and what 0 means.
 func (s setting) flagUsage() string {
-	first, _, _ := strings.Cut(s.doc, ". ")
-	return strings.ReplaceAll(strings.TrimSuffix(first, "."), "`", "")
+	first, rest, _ := strings.Cut(strings.TrimSuffix(s.doc, "."), ". ")
+	if _, zero, ok := strings.Cut(rest, "0: "); ok {
+		first += "; 0: " + zero
+	}
+	return strings.ReplaceAll(first, "`", "")
 }
 
 func noCommand(root *cobra.Command) cobra.PositionalArgs {

@@ -111,7 +111,7 @@ func authSettings(c *Auth) []setting {
 			name:   "auth.password",
 			value:  text{to: &c.Password, says: "any text"},
 			secret: true,
-			doc: "What clients say in `AUTH` or `HELLO 3 AUTH default ...`. Empty: no password is asked for. " +
+			doc: "The password of the user `default`, for `AUTH` and `HELLO`. Empty: none is asked for. " +
 				"Prefer the environment or a file to a flag, which others on the machine can see.",
 		},
 	}

@@ -8,9 +8,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is where the help breaks its lines: what every terminal has.
-const helpWidth = 100
-
 // usage writes what follows a command's description in its help.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
@@ -29,29 +26,39 @@ func usage(cmd *cobra.Command) error {
 	if root {
 		b.WriteString("\nEvery flag of serve works without the word. `fila <command> --help` tells more.\n")
 	} else {
-		plain, settings := split(cmd.LocalFlags())
-		fmt.Fprintf(&b, "\nFlags:\n%s", plain.FlagUsagesWrapped(helpWidth))
-		if settings.HasFlags() {
-			fmt.Fprintf(&b, "\nSettings (more about each: `fila config --format markdown`):\n%s", settings.FlagUsagesWrapped(helpWidth))
-		}
+		flags(&b, cmd.LocalFlags())
 	}
 	_, err := fmt.Fprint(cmd.OutOrStdout(), b.String())
 	return err
 }
 
-// split parts the flags that are settings from the others.
-func split(fs *pflag.FlagSet) (plain, settings *pflag.FlagSet) {
-	plain, settings = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
-	plain.SortFlags, settings.SortFlags = false, false
-	fs.SortFlags = false
-	fs.VisitAll(func(f *pflag.Flag) {
-		if _, ok := f.Value.(*flag); ok {
-			settings.AddFlag(f)
-		} else {
+// flags writes the flags of a command, and below them those that are settings:
+// these are many, and take two lines each, in the order of their sections.
+func flags(b *strings.Builder, all *pflag.FlagSet) {
+	plain := pflag.NewFlagSet("", pflag.ContinueOnError)
+	section := ""
+	var settings strings.Builder
+	all.SortFlags = false
+	all.VisitAll(func(f *pflag.Flag) {
+		s, ok := f.Value.(*flag)
+		if !ok {
 			plain.AddFlag(f)
+			return
 		}
+		if s.section() != section {
+			section = s.section()
+			settings.WriteByte('\n')
+		}
+		def := f.DefValue
+		if def == "" {
+			def = "empty"
+		}
+		fmt.Fprintf(&settings, "  --%s %s (default %s)\n        %s\n", f.Name, f.Value.Type(), def, f.Usage)
 	})
-	return plain, settings
+	fmt.Fprintf(b, "\nFlags:\n%s", plain.FlagUsages())
+	if settings.Len() > 0 {
+		fmt.Fprintf(b, "\nSettings (docs/configuration.md says more about each):\n%s", settings.String())
+	}
 }
 
 // helpCommand is `fila help [command]`.

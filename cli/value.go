@@ -15,7 +15,7 @@ type value interface {
 	set(raw any) error    // from a file: the type has to be right
 	parse(s string) error // from the environment or a flag, where all is text
 	String() string       // as parse would take it
-	kind() string         // one word for the help: ms, bytes, text
+	kind() string         // one word for the help: ms, bytes, a|b
 	bounds() string       // what it may be, as a phrase
 	literal() string      // as a file would say it
 }
@@ -57,10 +57,14 @@ func (t text) String() string  { return *t.to }
 func (t text) literal() string { return strconv.Quote(*t.to) }
 
 func (t text) kind() string {
-	if t.of != "" {
+	switch {
+	case t.choices != nil:
+		return strings.Join(t.choices, "|")
+	case t.of != "":
 		return t.of
+	default:
+		return "text"
 	}
-	return "text"
 }
 
 func (t text) bounds() string {

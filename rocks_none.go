@@ -1,0 +1,19 @@
+//go:build !cgo
+
+package main
+
+import (
+	"errors"
+
+	"github.com/faisca/fila/cli"
+)
+
+// Without cgo everything builds but RocksDB: enough for tests and for trying
+// things out, not for keeping anything.
+
+func openRocks(cli.Storage) (store, error) {
+	return nil, cli.UsageError{Err: errors.New("storage.engine rocksdb is not in this binary, which was built without cgo: " +
+		"build it with `make build`, or start with --storage.engine memory")}
+}
+
+func rocksVersion() string { return "" }

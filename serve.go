@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/commands"
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+// broker is the running whole: one of each part.
+type broker struct {
+	cfg    cli.Config
+	log    zerolog.Logger
+	server *resp.Server
+	store  store
+	engine *engine.Engine
+
+	running chan error // what engine.Run returned
+	serving chan error // what server.Serve returned
+}
+
+// serve runs the broker until ctx ends. The order of the start:
+//
+//  1. listen, so that a port in use is said before anything is touched
+//  2. open the store
+//  3. recover; who connects meanwhile waits in the listener's queue
+//  4. accept
+//
+// and of the stop:
+//
+//  1. stop the engine: what waits for a message ends with none, what was
+//     submitted is committed, what comes now is refused
+//  2. accept and read no more; every command that was read gets its answer
+//  3. make it durable and close the store
+//
+// The engine is first because a connection that is no longer read counts as one
+// whose client left: its blocked lease would end with an error.
+func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	b := &broker{cfg: cfg, log: log, running: make(chan error, 1), serving: make(chan error, 1)}
+	started := time.Now()
+	handler := new(lateHandler)
+	server, err := resp.NewServer(respConfig(cfg, log), handler)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	b.server = server
+	addr, err := server.Listen(ctx)
+	if err != nil {
+		return listenError(cfg.Server.ListenAddr, err)
+	}
+	if err := b.open(); err != nil {
+		return errors.Join(err, server.Shutdown(ctx))
+	}
+	h, err := commands.New(b.commandsConfig(addr.String(), stop), b.engine)
+	if err != nil {
+		return errors.Join(cli.UsageError{Err: err}, server.Shutdown(ctx), b.store.Close())
+	}
+	handler.set(h)
+
+	// The engine must outlive ctx: it ends in order, after the connections.
+	go func() { b.running <- b.engine.Run(context.WithoutCancel(ctx)) }()
+	select {
+	case <-b.engine.Ready():
+	case err := <-b.running:
+		return errors.Join(fmt.Errorf("recovery: %w", err), server.Shutdown(ctx), b.store.Close())
+	case <-ctx.Done():
+		return b.stop(nil)
+	}
+	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
+	log.Info().Str("address", addr.String()).Str("storage", cfg.Storage.Engine).Str("path", b.where()).
+		Str("sync", cfg.Storage.Sync).Str("version", cli.Version).Dur("start_ms", time.Since(started)).Msg("ready")
+
+	select {
+	case <-ctx.Done():
+		return b.stop(nil)
+	case err := <-b.serving:
+		return b.stop(fmt.Errorf("server: %w", err))
+	case err := <-b.running:
+		// Not through stop: the engine is gone, and what it had not committed was
+		// never acknowledged.
+		return errors.Join(fmt.Errorf("engine: %w", err), server.Shutdown(expired()), b.store.Close())
+	}
+}
+
+// open opens the store and makes the engine on it.
+func (b *broker) open() error {
+	store, err := openStore(b.cfg.Storage, b.log)
+	if err != nil {
+		return err
+	}
+	e, err := engine.New(engineConfig(b.cfg, b.log), store)
+	if err != nil {
+		return errors.Join(cli.UsageError{Err: err}, store.Close())
+	}
+	b.store, b.engine = store, e
+	return nil
+}
+
+// stop ends everything in order. Its error is cause's, or what kept the end
+// from being orderly: then not all that was acknowledged may be on disk.
+func (b *broker) stop(cause error) error {
+	b.log.Info().Msg("stopping")
+	b.engine.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Server.ShutdownTimeout)
+	defer cancel()
+	if err := b.server.Shutdown(ctx); err != nil {
+		// Clients that do not read are no failure of ours.
+		b.log.Warn().Err(err).Msg("some replies did not reach their clients")
+	}
+	err := errors.Join(cause, <-b.running, b.store.Sync(), b.store.Close())
+	if err == nil {
+		b.log.Info().Msg("stopped")
+	}
+	return err
+}
+
+// where the store is; empty for one in memory.
+func (b *broker) where() string {
+	if b.cfg.Storage.Engine == cli.EngineMemory {
+		return ""
+	}
+	return b.cfg.Storage.Path
+}
+
+// lateHandler lets the server listen before there is anything to serve with.
+// It is set before Serve is called.
+type lateHandler struct {
+	h atomic.Pointer[commands.Handler]
+}
+
+func (l *lateHandler) set(h *commands.Handler) { l.h.Store(h) }
+
+func (l *lateHandler) Open(c *resp.Conn) resp.Session { return l.h.Load().Open(c) }
+
+// listenError says in a sentence what the system says in a code.
+func listenError(addr string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s is in use by another process: is Fila running already? choose another with --server.listen_addr", addr)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("%s may not be listened on by this user: choose a port above 1023 with --server.listen_addr", addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s is not an address of this machine: choose another with --server.listen_addr", addr)
+	}
+	return err
+}
+
+// expired is a context that has ended: what gets it does not wait.
+func expired() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/storage"
+)
+
+// store is what main itself does with a store, besides handing it to the engine.
+type store interface {
+	engine.Store
+	Sync() error
+	Close() error
+}
+
+func openStore(cfg cli.Storage, log zerolog.Logger) (store, error) {
+	if cfg.Engine == cli.EngineMemory {
+		log.Warn().Msg("storage.engine is memory: nothing survives the end of this process")
+		return memoryStore(), nil
+	}
+	return openRocks(cfg)
+}
+
+func memoryStore() store { return storage.NewMemory() }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/commands"
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+// This file turns the one configuration into that of each part. What a part
+// has and no setting names stays at the part's own default.
+
+func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
+	c := resp.DefaultConfig()
+	c.Addr = cfg.Server.ListenAddr
+	c.MaxClients = cfg.Server.MaxClients
+	c.IdleTimeout = cfg.Server.IdleTimeout
+	c.WriteTimeout = cfg.Server.WriteTimeout
+	c.WindowMax = cfg.Server.WindowMax
+	c.OutputBytesMax = cfg.Server.OutputBytesMax
+	// One argument may be all that the command may hold; the command itself has
+	// room for a name and some options besides, so that a payload a bit too big
+	// gets its reply and does not cost the connection.
+	c.Limits.BulkBytesMax = cfg.Limits.Command
+	c.Limits.CommandBytesMax = cfg.Limits.Command + 1<<20
+	c.Log = log
+	return c
+}
+
+func engineConfig(cfg cli.Config, log zerolog.Logger) engine.Config {
+	c := engine.DefaultConfig()
+	c.Visibility = cfg.Scheduler.Visibility
+	c.Backoff = cfg.Scheduler.Backoff
+	c.MaxBackoff = cfg.Scheduler.MaxBackoff
+	c.MaxAttempts = cfg.Scheduler.MaxAttempts
+	c.Quantum = cfg.Scheduler.Quantum
+	c.MaxBlock = cfg.Server.MaxBlock
+	c.LeaseLag = cfg.Storage.LeaseLag
+	c.Sync = syncMode(cfg.Storage.Sync)
+	c.SyncInterval = cfg.Storage.SyncInterval
+	c.Limits = engine.Limits{
+		QueueName: cfg.Limits.QueueName, Key: cfg.Limits.Key, Throttle: cfg.Limits.Key, Throttles: cfg.Limits.Throttles,
+		HeaderName: cfg.Limits.HeaderName, HeaderValue: cfg.Limits.HeaderValue, Headers: cfg.Limits.Headers,
+		Payload: cfg.Limits.Payload, Weight: cfg.Limits.Weight, Count: cfg.Limits.Count,
+	}
+	c.Window = cfg.Scheduler.Window
+	c.BodyBytes = cfg.Scheduler.BodyBytes
+	c.Log = log
+	return c
+}
+
+func syncMode(setting string) engine.SyncMode {
+	switch setting {
+	case cli.SyncInterval:
+		return engine.SyncInterval
+	case cli.SyncNever:
+		return engine.SyncNever
+	default:
+		return engine.SyncAlways
+	}
+}
+
+// commandsConfig is for commands: addr is where the server listens, stop what
+// SHUTDOWN does.
+func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
+	return commands.Config{
+		Password:    b.cfg.Auth.Password,
+		Version:     cli.Version,
+		Addr:        addr,
+		Limits:      commands.Limits{Count: b.cfg.Limits.Count, Consumer: b.cfg.Limits.Consumer, ReplyBytes: b.cfg.Limits.Reply},
+		Now:         time.Now,
+		Shutdown:    stop,
+		Counters:    b.counters,
+		MaxClients:  b.cfg.Server.MaxClients,
+		IdleTimeout: b.cfg.Server.IdleTimeout,
+		Settings:    b.cfg.Settings(),
+		Log:         b.log,
+	}
+}
+
+func (b *broker) counters() commands.Counters {
+	s := b.server.Stats()
+	return commands.Counters{
+		Connected: uint64(max(s.Current, 0)), Accepted: s.Accepted, Rejected: s.Rejected,
+		Commands: s.Commands, BytesIn: s.BytesIn, BytesOut: s.BytesOut,
+	}
+}
