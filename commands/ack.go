@@ -1,0 +1,33 @@
+package commands
+
+import (
+	"github.com/faisca/fila/engine"
+)
+
+func ack() Spec {
+	return Spec{
+		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of receipts",
+		Summary: "Removes messages that are done. Returns how many leases still held.",
+		Flags:   []string{"write", "fast"},
+		Args:    receiptArgs(),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.ACK orders <receipt>", "(integer) 1"},
+			{"FILA.ACK orders <receipt>", "(integer) 0"},
+		},
+		Parse: func(in *input) (call, error) {
+			c := &ackCall{}
+			return c, c.parse(in)
+		},
+	}
+}
+
+type ackCall struct{ receipts }
+
+// Apply implements engine.Call.
+func (c *ackCall) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.Ack(c.queue, c.list)
+	return err
+}

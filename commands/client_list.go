@@ -1,0 +1,120 @@
+package commands
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/faisca/fila/resp"
+)
+
+func clientInfo() Spec {
+	return Spec{
+		Name: "INFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+		Summary:  "Describes this connection in the form of CLIENT LIST.",
+		Flags:    connectionFlags(),
+		Tips:     []string{"nondeterministic_output"},
+		Examples: []Example{{"CLIENT INFO", "..."}},
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			var b strings.Builder
+			s.describe(&b, s.handler.cfg.Now())
+			w.Verbatim(b.String())
+			return nil
+		},
+	}
+}
+
+func clientList() Spec {
+	return Spec{
+		Name: "LIST", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections",
+		Summary: "Describes the connections, a line for each.",
+		Differs: "Shows of Redis' fields those that mean something here.",
+		Flags:   connectionFlags("admin"),
+		Tips:    []string{"nondeterministic_output"},
+		Args: []Arg{clientType(), {Name: "id", Type: Block, Token: "ID", Optional: true, Args: []Arg{
+			{Name: "client-id", Type: Integer, Multiple: true},
+		}}},
+		Examples: []Example{{"CLIENT LIST", "..."}},
+		Loose:    true, // ID takes all that follows
+		Local:    runClientList,
+	}
+}
+
+func clientType() Arg {
+	return Arg{Name: "client-type", Type: OneOf, Token: "TYPE", Optional: true, Args: []Arg{
+		{Name: "normal", Type: PureToken, Token: "NORMAL"}, {Name: "master", Type: PureToken, Token: "MASTER"},
+		{Name: "replica", Type: PureToken, Token: "REPLICA"}, {Name: "pubsub", Type: PureToken, Token: "PUBSUB"},
+	}}
+}
+
+// isClientType reads a type; all connections there are, are normal ones.
+func isClientType(word []byte) (normal bool, err error) {
+	if isToken(word, "NORMAL") {
+		return true, nil
+	}
+	for _, t := range []string{"MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
+		if isToken(word, t) {
+			return false, nil
+		}
+	}
+	return false, &refusal{"ERR", "Unknown client type '" + clip(word) + "'"}
+}
+
+func runClientList(s *Session, in *input, w *resp.Writer) error {
+	include := func(*Session) bool { return true }
+	switch {
+	case len(in.args) == 2 && isToken(in.args[0], "TYPE"):
+		normal, err := isClientType(in.args[1])
+		if err != nil {
+			return err
+		}
+		include = func(*Session) bool { return normal }
+	case len(in.args) >= 2 && isToken(in.args[0], "ID"):
+		wanted := make(map[uint64]bool, len(in.args))
+		for _, a := range in.args[1:] {
+			id, ok := parseInt(a)
+			if !ok || id < 1 {
+				return &refusal{"ERR", "Invalid client ID"}
+			}
+			wanted[uint64(id)] = true //nolint:gosec // positive
+		}
+		include = func(o *Session) bool { return wanted[o.conn.ID()] }
+	case len(in.args) > 0:
+		return &refusal{"ERR", "syntax error"}
+	}
+	var b strings.Builder
+	now := s.handler.cfg.Now()
+	for _, o := range s.handler.list() {
+		if include(o) {
+			o.describe(&b, now)
+		}
+	}
+	w.Verbatim(b.String())
+	return nil
+}
+
+// describe writes a connection's line. It may be called for another's session.
+func (s *Session) describe(b *strings.Builder, now time.Time) {
+	who, cmd := s.identity.Load(), "NULL"
+	if c := s.current.Load(); c != nil {
+		cmd = c.name
+	}
+	seconds := func(since time.Time) string { return strconv.FormatInt(max(int64(now.Sub(since).Seconds()), 0), 10) }
+	for _, f := range []struct{ name, value string }{
+		{"id", strconv.FormatUint(s.conn.ID(), 10)},
+		{"addr", s.conn.RemoteAddr().String()}, {"laddr", s.conn.LocalAddr().String()},
+		{"name", who.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
+		{"flags", "N"}, {"db", "0"}, {"sub", "0"}, {"psub", "0"}, {"multi", "-1"},
+		{"oll", strconv.Itoa(s.conn.Pending())}, {"omem", strconv.FormatInt(s.conn.QueuedBytes(), 10)},
+		{"cmd", cmd}, {"user", defaultUser}, {"redir", "-1"}, {"resp", strconv.Itoa(who.proto)},
+		{"lib-name", who.libName}, {"lib-ver", who.libVersion},
+	} {
+		if f.name != "id" {
+			b.WriteByte(' ')
+		}
+		b.WriteString(f.name)
+		b.WriteByte('=')
+		b.WriteString(f.value)
+	}
+	b.WriteByte('\n')
+}

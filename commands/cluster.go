@@ -1,0 +1,18 @@
+package commands
+
+import "github.com/faisca/fila/resp"
+
+func cluster() Spec {
+	return Spec{
+		Name: "CLUSTER", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Summary:  "Answers that this is no cluster, as a Redis without one does.",
+		Differs:  "Tools ask it to find out whether there is a cluster; an error is the right answer.",
+		Flags:    []string{"stale"},
+		Args:     []Arg{{Name: "subcommand", Type: String}, {Name: "argument", Type: String, Optional: true, Multiple: true}},
+		Examples: []Example{{"CLUSTER INFO", "(error) ERR This instance has cluster support disabled"}},
+		Loose:    true,
+		Local: func(*Session, *input, *resp.Writer) error {
+			return &refusal{"ERR", "This instance has cluster support disabled"}
+		},
+	}
+}

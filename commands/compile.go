@@ -1,0 +1,173 @@
+package commands
+
+import (
+	"slices"
+	"strings"
+)
+
+// command is a Spec made ready for use: what a lookup needs to know and what
+// scan goes by, worked out once.
+type command struct {
+	spec     *Spec
+	name     string // lower case with its container: "fila.queue|create"
+	display  string // as a user types it: "FILA.QUEUE CREATE"
+	words    int    // that name it: 1, or 2 for a subcommand
+	arity    int    // as Redis counts: with the name, negative when there may be more
+	most     int    // words at most, -1: no bound
+	noAuth   bool   // may be used before AUTH
+	loading  bool   // may be used while the engine recovers
+	parent   *command
+	subs     map[string]*command // by lower case word; nil unless a container
+	subOrder []*command          // by name
+
+	positional []element
+	options    []element
+	slots      []string // names of the values, by their place in input.values
+}
+
+// element is an argument with its place among the values.
+type element struct {
+	arg     *Arg
+	slot    int
+	counted int       // slot of the argument that counts this one, -1: none
+	group   int       // elements of one group exclude each other; 0: no group
+	after   int       // words that the arguments behind it require
+	members []element // of a block or oneof
+}
+
+// registry is the compiled table.
+type registry struct {
+	byName map[string]*command
+	order  []*command // by name
+}
+
+func newRegistry(specs []Spec) *registry {
+	r := &registry{byName: make(map[string]*command, len(specs))}
+	for i := range specs {
+		c := compile(&specs[i], nil)
+		r.byName[c.name] = c
+		r.order = append(r.order, c)
+	}
+	slices.SortFunc(r.order, func(a, b *command) int { return strings.Compare(a.name, b.name) })
+	return r
+}
+
+// find returns the command of that name in any case, or nil. It allocates nothing.
+func (r *registry) find(name []byte) *command { return lookup(r.byName, name) }
+
+// lookup finds a name in any case. No name is longer than the buffer, so what
+// does not fit into it is not there; a test holds the table to this.
+func lookup(table map[string]*command, name []byte) *command {
+	var buf [nameMax]byte
+	if len(name) > len(buf) {
+		return nil
+	}
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		buf[i] = b
+	}
+	return table[string(buf[:len(name)])]
+}
+
+const nameMax = 32 // bytes of a command's or subcommand's name
+
+// resolve finds a command by the form in which COMMAND INFO and ACLs write it:
+// "client" or "client|id".
+func (r *registry) resolve(name []byte) *command {
+	for i, b := range name {
+		if b != '|' {
+			continue
+		}
+		if c := r.find(name[:i]); c != nil {
+			return lookup(c.subs, name[i+1:])
+		}
+		return nil
+	}
+	return r.find(name)
+}
+
+func compile(s *Spec, parent *command) *command {
+	c := &command{spec: s, name: strings.ToLower(s.Name), display: s.Name, words: 1, parent: parent}
+	if parent != nil {
+		c.name, c.display, c.words = parent.name+"|"+c.name, parent.display+" "+s.Name, 2
+	}
+	c.noAuth, c.loading = s.has("no_auth"), s.has("loading")
+	c.arity = s.arity(c.words)
+	if len(s.Subcommands) > 0 {
+		c.most, c.subs = -1, make(map[string]*command, len(s.Subcommands))
+		for i := range s.Subcommands {
+			sub := compile(&s.Subcommands[i], c)
+			c.subs[strings.ToLower(s.Subcommands[i].Name)] = sub
+			c.subOrder = append(c.subOrder, sub)
+		}
+		slices.SortFunc(c.subOrder, func(a, b *command) int { return strings.Compare(a.name, b.name) })
+		return c
+	}
+	c.place(s.Args)
+	c.most = c.words
+	for i := range c.positional {
+		if c.positional[i].arg.Multiple {
+			c.most = -1
+			break
+		}
+		c.most++
+	}
+	if len(c.options) > 0 || s.Loose {
+		c.most = -1
+	}
+	after := 0
+	for i := len(c.positional) - 1; i >= 0; i-- {
+		c.positional[i].after = after
+		after += c.positional[i].arg.required()
+	}
+	return c
+}
+
+// place sorts the arguments into those that have a position and those that have
+// a token, and gives each value a slot.
+func (c *command) place(args []Arg) {
+	for i := range args {
+		a := &args[i]
+		switch {
+		case a.splits():
+			inner := slices.Clone(a.Args)
+			for j := range inner {
+				inner[j].Optional = inner[j].Optional || a.Optional
+			}
+			c.place(inner)
+		case a.isOption() && a.Type == OneOf && a.Token == "":
+			group := len(c.options) + 1
+			for j := range a.Args {
+				e := c.element(&a.Args[j])
+				e.group = group
+				c.options = append(c.options, e)
+			}
+		case a.isOption():
+			c.options = append(c.options, c.element(a))
+		default:
+			c.positional = append(c.positional, c.element(a))
+		}
+	}
+}
+
+func (c *command) element(a *Arg) element {
+	e := element{arg: a, slot: len(c.slots), counted: -1}
+	if a.CountedBy != "" {
+		e.counted = slices.Index(c.slots, a.CountedBy)
+	}
+	c.slots = append(c.slots, a.slot())
+	for i := range a.Args {
+		e.members = append(e.members, c.element(&a.Args[i]))
+	}
+	return e
+}
+
+// usageLine returns how the whole command is written, as refusals show it.
+func (c *command) usageLine() string {
+	if u := c.spec.usage(); u != "" {
+		return c.display + " " + u
+	}
+	return c.display
+}

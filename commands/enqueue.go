@@ -1,0 +1,90 @@
+package commands
+
+import (
+	"math"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func enqueue() Spec {
+	return Spec{
+		Name: "FILA.ENQUEUE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Stores a message in a queue and returns its id.",
+		Flags:   []string{"write", "denyoom", "fast"},
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "payload", Type: String},
+			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Max: math.MaxUint32},
+			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
+			{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
+				{Name: "name", Type: String}, {Name: "value", Type: String},
+			}},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3 HEADER trace 7f3a", `"<id>"`},
+		},
+		Parse: parseEnqueue,
+	}
+}
+
+type enqueueCall struct {
+	req  engine.Enqueue
+	id   engine.ID
+	size int
+}
+
+func parseEnqueue(in *input) (call, error) {
+	c := &enqueueCall{req: engine.Enqueue{Queue: in.text("queue"), Key: in.text("key"), Payload: in.bytes("payload")}}
+	if in.has("key") && c.req.Key == "" {
+		return nil, &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
+	}
+	weight := in.integer("weight", 1)
+	if weight == 0 {
+		return nil, &refusal{"INVALID", "WEIGHT 0, it must be at least 1"}
+	}
+	if in.has("weight") {
+		c.req.Weight = uint32(weight) //nolint:gosec // the Spec bounds it
+	}
+	throttle, header := in.slotIndex("throttle"), in.slotIndex("header")
+	if n := in.uses("throttle"); n > 0 {
+		c.req.Throttles = make([]string, 0, n)
+	}
+	if n := in.uses("header"); n > 0 {
+		c.req.Headers = make([]engine.Header, 0, n)
+	}
+	for _, o := range in.occurs {
+		switch o.slot {
+		case throttle:
+			c.req.Throttles = append(c.req.Throttles, in.names.get(in.args[o.first]))
+		case header:
+			c.req.Headers = append(c.req.Headers, engine.Header{Name: in.args[o.first], Value: in.args[o.first+1]})
+		}
+	}
+	for _, a := range in.args {
+		c.size += len(a)
+	}
+	return c, nil
+}
+
+// Prepare encodes the message on the connection.
+func (c *enqueueCall) Prepare(e Engine) error { return e.Prepare(&c.req) }
+
+// Bytes is what waits for the loop.
+func (c *enqueueCall) Bytes() int { return c.size }
+
+// Apply implements engine.Call.
+func (c *enqueueCall) Apply(tx *engine.Tx) (err error) {
+	c.id, err = tx.Enqueue(&c.req)
+	return err
+}
+
+// Render writes the id.
+func (c *enqueueCall) Render(_ *Handler, w *resp.Writer) error {
+	var text [36]byte
+	w.Bulk(engine.AppendID(text[:0], c.id))
+	return nil
+}

@@ -1,0 +1,108 @@
+package commands
+
+import (
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+// fields is a map for looking at, in a fixed order: clients of RESP2 see it as
+// an array and may read it by position, so that new fields go to the end.
+type fields []field
+
+type field struct {
+	name string
+	num  int64
+	text string
+	kind fieldKind
+}
+
+type fieldKind uint8
+
+const (
+	fieldNumber fieldKind = iota
+	fieldText
+	fieldNil
+)
+
+func (f *fields) number(name string, n int64) { *f = append(*f, field{name: name, num: n}) }
+
+func (f *fields) count(name string, n uint64) { f.number(name, int64(n)) } //nolint:gosec // a count of events does not get there
+
+func (f *fields) millis(name string, d time.Duration) { f.number(name, d.Milliseconds()) }
+
+func (f *fields) text(name, text string) {
+	*f = append(*f, field{name: name, text: text, kind: fieldText})
+}
+
+// flag is 1 or 0: booleans of RESP3 become other things in every client.
+func (f *fields) flag(name string, set bool) {
+	if set {
+		f.number(name, 1)
+		return
+	}
+	f.number(name, 0)
+}
+
+// optional is a text that may be missing: nil then.
+func (f *fields) optional(name, text string) {
+	if text == "" {
+		*f = append(*f, field{name: name, kind: fieldNil})
+		return
+	}
+	f.text(name, text)
+}
+
+func (f *fields) counts(c *engine.Counts) {
+	f.number("ready", c.Ready)
+	f.number("delayed", c.Delayed)
+	f.number("leased", c.Leased)
+	f.number("dead", c.Dead)
+	f.number("keys", c.Keys)
+	f.number("waiters", c.Waiters)
+	f.count("enqueued", c.Enqueued)
+	f.count("delivered", c.Delivered)
+	f.count("acked", c.Acked)
+	f.count("nacked", c.Nacked)
+	f.count("expired", c.Expired)
+	f.count("dead_lettered", c.DeadLettered)
+	f.count("dropped", c.Dropped)
+	f.count("released", c.Released)
+	f.count("redriven", c.Redriven)
+	f.flag("counting", c.Counting)
+}
+
+func (f *fields) engine(s *engine.Stats) {
+	f.number("queues", s.Queues)
+	f.counts(&s.Counts)
+	f.number("blocked_clients", s.Blocked)
+	f.flag("writable", s.Writable)
+	f.count("recoveries", s.Recoveries)
+	f.count("turns", s.Turns)
+	f.count("tasks", s.Tasks)
+	f.count("commits", s.Commits)
+	f.number("messages_in_memory", s.InMemory)
+	f.number("body_bytes", s.BodyBytes)
+	f.number("time", s.Now.UnixMilli())
+}
+
+func (f fields) write(w *resp.Writer) {
+	w.Map(len(f))
+	f.writeEach(w)
+}
+
+// writeEach writes names and values without the map's head.
+func (f fields) writeEach(w *resp.Writer) {
+	for i := range f {
+		w.BulkString(f[i].name)
+		switch f[i].kind {
+		case fieldNumber:
+			w.Int(f[i].num)
+		case fieldText:
+			w.BulkString(f[i].text)
+		case fieldNil:
+			w.Null()
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package commands
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+// Limits are what the commands themselves hold a client to; the engine has its
+// own for what it stores.
+type Limits struct {
+	Count    int // messages a lease may ask for
+	Consumer int // bytes of a consumer's name
+	// ReplyBytes is what one lease's reply may hold of payloads and headers. The
+	// first message always fits; those beyond go back as if never handed out.
+	ReplyBytes int
+}
+
+// Counters are the figures of the server that INFO shows.
+type Counters struct {
+	Connected, Accepted, Rejected uint64 // connections: now, since the start, refused
+	Commands                      uint64 // read since the start
+	BytesIn, BytesOut             uint64
+}
+
+// Config is what the commands need to know of the process around them.
+type Config struct {
+	Password string // of the user "default"; empty: nobody has to authenticate
+	Version  string // Fila's own, for INFO
+	Addr     string // where the server listens, for INFO
+	Limits   Limits // zero fields mean their defaults
+	// Now is the clock. Required: nothing else here knows the time.
+	Now func() time.Time
+	// Shutdown is called by SHUTDOWN and must not block: it sets the end going.
+	// Nil refuses the command.
+	Shutdown func()
+	// Counters may be nil: INFO then shows zeros.
+	Counters func() Counters
+	// MaxClients and IdleTimeout are shown under the names Redis has for them.
+	MaxClients  int
+	IdleTimeout time.Duration
+	// Settings are shown by CONFIG GET beside those names: full name and value.
+	Settings map[string]string
+	Log      zerolog.Logger
+}
+
+func (c *Config) check() error {
+	if c.Now == nil {
+		return errors.New("commands: a clock is required")
+	}
+	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.ReplyBytes < 0 {
+		return errors.New("commands: impossible limit")
+	}
+	defaults := []struct {
+		limit *int
+		value int
+	}{{&c.Limits.Count, 10_000}, {&c.Limits.Consumer, 512}, {&c.Limits.ReplyBytes, 64 << 20}}
+	for _, d := range defaults {
+		if *d.limit == 0 {
+			*d.limit = d.value
+		}
+	}
+	return nil
+}
+
+// Engine is what the commands need of an engine. *engine.Engine is one; tests
+// drive an *engine.Stepper by hand.
+type Engine interface {
+	Ready() <-chan struct{}
+	Submit(tasks []*engine.Task)
+	Leave(c *engine.Client)
+	Prepare(req *engine.Enqueue) error
+	Load(d *engine.Delivery) error
+}
+
+// Handler opens a session for every connection. It implements resp.Handler.
+type Handler struct {
+	cfg     Config
+	engine  Engine
+	table   *registry
+	started time.Time
+	runID   string
+	ready   atomic.Bool // the engine has recovered
+
+	mu       sync.Mutex
+	sessions map[uint64]*Session // by connection id
+}
+
+// New returns a handler for the engine. The engine need not be running yet.
+func New(cfg Config, e Engine) (*Handler, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	h := &Handler{cfg: cfg, engine: e, table: newRegistry(table()), sessions: make(map[uint64]*Session)}
+	h.started = cfg.Now()
+	h.runID = runID(h.started)
+	return h, nil
+}
+
+// Open starts the session of a connection that was just accepted.
+func (h *Handler) Open(c *resp.Conn) resp.Session { return h.open(c) }
+
+func (h *Handler) open(c connection) *Session {
+	s := &Session{handler: h, conn: c, proto: 2}
+	s.client = engine.NewClient(c.ID(), c.Wake)
+	s.in.limits = h.cfg.Limits
+	s.reset()
+	h.mu.Lock()
+	h.sessions[c.ID()] = s
+	h.mu.Unlock()
+	return s
+}
+
+func (h *Handler) leave(s *Session) {
+	h.mu.Lock()
+	delete(h.sessions, s.conn.ID())
+	h.mu.Unlock()
+}
+
+// list returns the sessions there are, the oldest first.
+func (h *Handler) list() []*Session {
+	h.mu.Lock()
+	all := make([]*Session, 0, len(h.sessions))
+	for _, s := range h.sessions {
+		all = append(all, s)
+	}
+	h.mu.Unlock()
+	slices.SortFunc(all, func(a, b *Session) int {
+		if a.conn.ID() < b.conn.ID() {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// loading reports whether the engine has yet to finish its first recovery.
+func (h *Handler) loading() bool {
+	if h.ready.Load() {
+		return false
+	}
+	select {
+	case <-h.engine.Ready():
+		h.ready.Store(true)
+		return false
+	default:
+		return true
+	}
+}
+
+// submitUndo hands the engine a call that nobody waits for. If the broker stops
+// before it is applied, the leases it would have ended end by themselves.
+func (h *Handler) submitUndo(c engine.Call) { h.engine.Submit([]*engine.Task{{Call: c}}) }

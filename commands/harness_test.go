@@ -1,0 +1,277 @@
+package commands
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+	"github.com/faisca/fila/storage"
+)
+
+// startTime is when every test's server starts.
+func startTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// server is the commands with an engine that is driven by hand: no goroutine, no
+// clock, no socket. Its connections behave as resp's do, one step at a time.
+type server struct {
+	*engine.Stepper
+	ready    chan struct{}
+	store    *storage.Memory
+	handler  *Handler
+	conns    map[string]*fakeConn
+	stopping bool
+}
+
+// Ready makes a stepper the Engine that the commands expect.
+func (s *server) Ready() <-chan struct{} { return s.ready }
+
+// newServer starts a server with a memory store. change may alter its settings.
+func newServer(t testing.TB, change func(*Config)) *server {
+	t.Helper()
+	s := &server{ready: make(chan struct{}), store: storage.NewMemory(), conns: map[string]*fakeConn{}}
+	close(s.ready)
+	cfg := engine.DefaultConfig()
+	var err error
+	if s.Stepper, err = engine.NewStepper(cfg, s.store, startTime()); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{
+		Version: "0.1.0", Addr: "127.0.0.1:5555", MaxClients: 10_000, Now: s.Now,
+		Shutdown: func() { s.stopping = true }, Settings: map[string]string{"storage.sync": "always"},
+	}
+	if change != nil {
+		change(&c)
+	}
+	if s.handler, err = New(c, s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range s.conns {
+			c.gone()
+		}
+		if err := s.Check(); err != nil {
+			t.Errorf("the engine is broken: %v", err)
+		}
+	})
+	return s
+}
+
+// connect returns the named connection, opening it at first use.
+func (s *server) connect(name string) *fakeConn {
+	if c := s.conns[name]; c != nil {
+		return c
+	}
+	c := &fakeConn{server: s, id: uint64(len(s.conns) + 1), created: s.Now()}
+	c.session = s.handler.open(c)
+	s.conns[name] = c
+	return c
+}
+
+// do sends one command and returns what came back, "" if nothing has.
+func (s *server) do(t testing.TB, args ...string) string {
+	t.Helper()
+	return s.connect("").do(args...)
+}
+
+// fakeConn is a connection without bytes: a window, and what was written of it.
+type fakeConn struct {
+	server  *server
+	session *Session
+	id      uint64
+	created time.Time
+	window  []resp.Reply
+	out     bytes.Buffer
+	proto   int
+	authed  bool
+	last    bool // nothing is handled any more
+	closed  bool
+}
+
+func (c *fakeConn) ID() uint64 { return c.id }
+func (c *fakeConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40_000 + int(c.id)}
+}
+func (c *fakeConn) LocalAddr() net.Addr        { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5555} }
+func (c *fakeConn) CreatedAt() time.Time       { return c.created }
+func (c *fakeConn) LastActive() time.Time      { return c.created }
+func (c *fakeConn) SetProto(proto int)         { c.proto = proto }
+func (c *fakeConn) SetAuthenticated(yes bool)  { c.authed = yes }
+func (c *fakeConn) Pending() int               { return len(c.window) }
+func (c *fakeConn) QueuedBytes() int64         { return 0 }
+func (c *fakeConn) Push(replies ...resp.Reply) { c.window = append(c.window, replies...) }
+func (c *fakeConn) Wake()                      {}
+func (c *fakeConn) Close()                     { c.gone() }
+func (c *fakeConn) CloseAfterFlush()           { c.last = true }
+
+// gone ends the connection: the session is told, then replies are dropped as
+// they become ready.
+func (c *fakeConn) gone() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.session.Gone()
+	c.flush()
+}
+
+// flush writes the replies at the head of the window that are ready.
+func (c *fakeConn) flush() {
+	for len(c.window) > 0 && c.window[0].Ready() {
+		r := c.window[0]
+		c.window = c.window[1:]
+		if c.closed {
+			r.Drop()
+			continue
+		}
+		w := resp.Writer{Proto: 2}
+		r.Append(&w)
+		c.out.Write(w.Take())
+	}
+	if c.last && len(c.window) == 0 && !c.closed {
+		c.gone()
+	}
+}
+
+// send hands over commands that came in one read.
+func (c *fakeConn) send(cmds ...[]string) {
+	if c.closed {
+		return
+	}
+	read := make([]resp.Command, len(cmds))
+	for i, args := range cmds {
+		for _, a := range args {
+			read[i].Args = append(read[i].Args, []byte(a))
+		}
+	}
+	c.session.Handle(read)
+	c.server.settle()
+}
+
+// settle lets every connection write what has become ready.
+func (s *server) settle() {
+	s.Do()
+	for _, c := range s.conns {
+		c.flush()
+	}
+}
+
+// received takes what was written so far.
+func (c *fakeConn) received() string {
+	b := c.out.String()
+	c.out.Reset()
+	return b
+}
+
+// do sends one command and returns its reply in wire form.
+func (c *fakeConn) do(args ...string) string {
+	c.send(args)
+	return c.received()
+}
+
+// reply is what came back, decoded.
+type reply struct {
+	kind  byte
+	text  string
+	items []reply // of a map: name, reply, name, reply
+}
+
+// decode reads one reply and returns the rest.
+func decode(wire string) (v reply, rest string, err error) {
+	line, rest, found := strings.Cut(wire, "\r\n")
+	if !found || line == "" {
+		return v, "", fmt.Errorf("not a reply: %q", wire)
+	}
+	v.kind, v.text = line[0], line[1:]
+	n := 0
+	if strings.IndexByte("$=*~>%", v.kind) >= 0 {
+		if n, err = strconv.Atoi(v.text); err != nil {
+			return v, "", err
+		}
+	}
+	switch v.kind {
+	case '$', '=':
+		if n < 0 {
+			v.kind = '_'
+			return v, rest, nil
+		}
+		if len(rest) < n+2 || rest[n:n+2] != "\r\n" {
+			return v, "", fmt.Errorf("a string without its end: %q", wire)
+		}
+		v.text = rest[:n]
+		return v, rest[n+2:], nil
+	case '*', '~', '>', '%':
+		if n < 0 {
+			v.kind = '_'
+		}
+		if v.kind == '%' {
+			n *= 2
+		}
+		for range n {
+			var item reply
+			if item, rest, err = decode(rest); err != nil {
+				return v, "", err
+			}
+			v.items = append(v.items, item)
+		}
+	case '+', '-', ':', '_', '#', ',':
+	default:
+		return v, "", fmt.Errorf("an unknown type: %q", wire)
+	}
+	return v, rest, nil
+}
+
+// show prints a reply as redis-cli does.
+func (v reply) show(indent string) string {
+	switch v.kind {
+	case '+':
+		return v.text
+	case '-':
+		return "(error) " + v.text
+	case ':':
+		return "(integer) " + v.text
+	case '_':
+		return "(nil)"
+	case '=':
+		return strings.TrimRight(v.text, "\r\n")
+	case '$':
+		return strconv.QuoteToASCII(v.text)
+	}
+	if len(v.items) == 0 {
+		return map[byte]string{'*': "(empty array)", '~': "(empty set)", '%': "(empty hash)", '>': "(empty push)"}[v.kind]
+	}
+	var lines []string
+	if v.kind == '%' {
+		for i := 0; i < len(v.items); i += 2 {
+			head := strconv.Itoa(i/2+1) + "# " + v.items[i].show("") + " => "
+			lines = append(lines, head+v.items[i+1].show(indent+"   "))
+		}
+		return strings.Join(lines, "\n"+indent)
+	}
+	width := len(strconv.Itoa(len(v.items)))
+	mark := map[byte]string{'*': ")", '~': "~", '>': ")"}[v.kind]
+	for i, item := range v.items {
+		head := fmt.Sprintf("%*d%s ", width, i+1, mark)
+		lines = append(lines, head+item.show(indent+strings.Repeat(" ", len(head))))
+	}
+	return strings.Join(lines, "\n"+indent)
+}
+
+// printed shows all replies in wire form.
+func printed(t testing.TB, wire string) string {
+	t.Helper()
+	var out []string
+	for wire != "" {
+		v, rest, err := decode(wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, wire = append(out, v.show("")), rest
+	}
+	return strings.Join(out, "\n")
+}

@@ -1,0 +1,49 @@
+package commands
+
+import (
+	"github.com/faisca/fila/resp"
+)
+
+// help is the HELP of a container. What it says comes from the container's Spec.
+func help(container string) Spec {
+	return Spec{
+		Name: "HELP", Group: groupOf(container), Since: sinceOf(container), Complexity: "O(1)",
+		Summary: "Lists the subcommands.",
+		Flags:   []string{"loading", "stale"},
+		Local: func(_ *Session, in *input, w *resp.Writer) error {
+			writeHelp(w, in.cmd.parent)
+			return nil
+		},
+	}
+}
+
+func groupOf(container string) string {
+	switch container {
+	case "CLIENT":
+		return "connection"
+	case "FILA.QUEUE":
+		return "fila"
+	default:
+		return "server"
+	}
+}
+
+func sinceOf(container string) string {
+	if container == "FILA.QUEUE" {
+		return "0.1.0"
+	}
+	return "5.0.0"
+}
+
+func writeHelp(w *resp.Writer, c *command) {
+	w.Array(1 + 2*len(c.subOrder))
+	w.Status(c.display + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+	for _, sub := range c.subOrder {
+		line := sub.spec.Name
+		if u := sub.spec.usage(); u != "" {
+			line += " " + u
+		}
+		w.Status(line)
+		w.Status("    " + sub.spec.Summary)
+	}
+}

@@ -1,0 +1,152 @@
+package commands
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func lease() Spec {
+	return Spec{
+		Name: "FILA.LEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages returned",
+		Summary: "Leases the next messages of a queue, waiting for one if BLOCK says so.",
+		Flags:   []string{"write", "blocking"},
+		Args:    append([]Arg{{Name: "queue", Type: Key}}, leaseOptions()...),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.LEASE orders", "(empty array)"},
+			{"FILA.ENQUEUE orders hello HEADER trace 7f3a", `"<id>"`},
+			{"FILA.LEASE orders COUNT 10 BLOCK 5000 VISIBILITY 60000", `1) 1) "<receipt>"
+   2) "hello"
+   3) 1) "trace"
+      2) "7f3a"
+   4) "default"
+   5) (integer) 1
+   6) (integer) 1
+   7) (integer) <time>
+   8) (integer) <time>
+   9) "orders"`},
+		},
+		Parse: func(in *input) (call, error) { return parseLease(in, []string{in.text("queue")}) },
+	}
+}
+
+func leaseOptions() []Arg {
+	return []Arg{
+		{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
+		{Name: "ms", Type: Integer, Token: "BLOCK", Optional: true, Max: millisMax},
+		{Name: "ms", Type: Integer, Token: "VISIBILITY", Optional: true, Min: 1, Max: millisMax},
+		{Name: "name", Type: String, Token: "CONSUMER", Optional: true},
+	}
+}
+
+type leaseCall struct {
+	req        engine.LeaseRequest
+	deliveries []*engine.Delivery
+}
+
+func parseLease(in *input, queues []string) (call, error) {
+	if n := len(in.bytes("consumer")); n > in.limits.Consumer {
+		return nil, &refusal{"TOOBIG", "CONSUMER of " + strconv.Itoa(n) + " bytes, the limit is " + strconv.Itoa(in.limits.Consumer)}
+	}
+	return &leaseCall{req: engine.LeaseRequest{
+		Queues: queues, Count: int(in.integer("count", 1)), Block: in.millis("block", -1),
+		Visibility: in.millis("visibility", 0), Consumer: in.text("consumer"),
+	}}, nil
+}
+
+// Apply implements engine.Call.
+func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
+	c.deliveries, err = tx.Lease(&c.req)
+	return err
+}
+
+// Render loads the messages and writes them. The array says beforehand how many
+// there are, so all are loaded first. One that was removed meanwhile is left
+// out; what would make the reply too large goes back.
+//
+// One that cannot be read is left out too but stays leased: when the lease ends
+// it has failed once more, so that in the end it gets out of the others' way.
+func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
+	var failed error
+	size := 0
+	loaded := c.deliveries[:0:0]
+	if len(c.deliveries) > 0 {
+		loaded = make([]*engine.Delivery, 0, len(c.deliveries))
+	}
+	for i, d := range c.deliveries {
+		if size > h.cfg.Limits.ReplyBytes {
+			h.submitUndo(&undeliver{c.deliveries[i:]})
+			break
+		}
+		if err := h.engine.Load(d); err != nil {
+			if !errors.Is(err, engine.ErrNoMessage) {
+				h.cfg.Log.Error().Err(err).Str("queue", d.Queue).Msg("a leased message cannot be read")
+				failed = err
+			}
+			continue
+		}
+		loaded = append(loaded, d)
+		size += len(d.Payload())
+		for _, header := range d.Headers() {
+			size += len(header.Name) + len(header.Value)
+		}
+	}
+	if len(loaded) == 0 && failed != nil {
+		return failed
+	}
+	w.Array(len(loaded))
+	for _, d := range loaded {
+		writeMessage(w, d)
+	}
+	return nil
+}
+
+// Undo gives the messages back.
+func (c *leaseCall) Undo() engine.Call {
+	if len(c.deliveries) == 0 {
+		return nil
+	}
+	return &undeliver{c.deliveries}
+}
+
+// undeliver takes back deliveries that did not reach their client.
+type undeliver struct{ deliveries []*engine.Delivery }
+
+// Apply implements engine.Call.
+func (u *undeliver) Apply(tx *engine.Tx) error {
+	tx.Undeliver(u.deliveries)
+	return nil
+}
+
+// writeMessage writes the nine fields of a message. Clients take them by
+// position: a new one may only be added at the end.
+func writeMessage(w *resp.Writer, d *engine.Delivery) {
+	w.Array(9)
+	var receipt [60]byte // id, colon, 20 digits
+	w.Bulk(d.Receipt.Append(receipt[:0]))
+	w.Bulk(d.Payload())
+	w.Array(2 * len(d.Headers()))
+	for _, h := range d.Headers() {
+		w.Bulk(h.Name)
+		w.Bulk(h.Value)
+	}
+	w.BulkString(d.Key)
+	w.Int(int64(d.Attempt))
+	w.Int(int64(d.Deliveries))
+	w.Int(d.EnqueuedAt.UnixMilli())
+	w.Int(d.LeaseUntil.UnixMilli())
+	w.BulkString(d.Queue)
+}
+
+// writeTime writes Unix milliseconds, or nil for no time.
+func writeTime(w *resp.Writer, t time.Time) {
+	if t.IsZero() {
+		w.Null()
+		return
+	}
+	w.Int(t.UnixMilli())
+}

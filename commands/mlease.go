@@ -1,0 +1,31 @@
+package commands
+
+func mlease() Spec {
+	return Spec{
+		Name: "FILA.MLEASE", Group: "fila", Since: "0.1.0",
+		Complexity: "O(N+M) where N is the number of messages returned and M the number of queues",
+		Summary:    "Leases the next messages of several queues, in turns among them.",
+		Flags:      []string{"write", "blocking", "movablekeys"},
+		Args: append([]Arg{
+			{Name: "numqueues", Type: Integer, Min: 1, Max: queuesMax},
+			{Name: "queue", Type: Key, Multiple: true, CountedBy: "numqueues"},
+		}, leaseOptions()...),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE CREATE mails", "OK"},
+			{"FILA.MLEASE 2 orders mails COUNT 5", "(empty array)"},
+		},
+		Parse: func(in *input) (call, error) {
+			words := in.list("queue")
+			queues := make([]string, len(words))
+			for i, q := range words {
+				queues[i] = in.names.get(q)
+			}
+			return parseLease(in, queues)
+		},
+	}
+}
+
+// queuesMax bounds the queues of one MLEASE: each is a place in a line while it
+// blocks.
+const queuesMax = 1024

@@ -1,0 +1,193 @@
+package commands
+
+import (
+	"math"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func queue() Spec {
+	return Spec{
+		Name: "FILA.QUEUE", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
+		Summary:     "A container for the commands that manage queues.",
+		Subcommands: []Spec{queueAlter(), queueCreate(), queueDelete(), help("FILA.QUEUE"), queueInfo(), queueList()},
+	}
+}
+
+func queueOptions() []Arg {
+	ms := func(token string, least int64) Arg {
+		return Arg{Name: "ms", Type: Integer, Token: token, Optional: true, Min: least, Max: millisMax}
+	}
+	number := func(token string, most int64) Arg {
+		return Arg{Name: "n", Type: Integer, Token: token, Optional: true, Max: most}
+	}
+	return []Arg{
+		ms("VISIBILITY", 1),
+		number("MAXATTEMPTS", math.MaxUint32),
+		ms("BACKOFF", 0),
+		ms("MAXBACKOFF", 0),
+		ms("TTL", 0),
+		number("MAXDEPTH", 0),
+		number("KEYMAXDEPTH", 0),
+		ms("DEDUPWINDOW", 0),
+		{Name: "dead-letter-queue", Type: OneOf, Optional: true, Args: []Arg{
+			{Name: "name", Type: String, Token: "DLQ"},
+			{Name: "nodlq", Type: PureToken, Token: "NODLQ"},
+		}},
+	}
+}
+
+func queueCreate() Spec {
+	return Spec{
+		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise.",
+		Flags:   []string{"write", "denyoom"},
+		Args:    append([]Arg{{Name: "name", Type: Key}}, queueOptions()...),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE CREATE mails VISIBILITY 60000 MAXATTEMPTS 5 BACKOFF 500 MAXBACKOFF 60000 DLQ orders.dlq", "OK"},
+			{"FILA.QUEUE CREATE logs NODLQ", "OK"},
+		},
+		Parse: func(in *input) (call, error) {
+			return &queueSet{name: in.text("name"), options: parseQueueOptions(in), set: (*engine.Tx).CreateQueue}, nil
+		},
+	}
+}
+
+func queueAlter() Spec {
+	return Spec{
+		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Changes the settings of a queue that are given and leaves the others.",
+		Flags:   []string{"write", "denyoom"},
+		Args:    append([]Arg{{Name: "name", Type: Key}}, queueOptions()...),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE ALTER orders MAXATTEMPTS 3", "OK"},
+		},
+		Parse: func(in *input) (call, error) {
+			return &queueSet{name: in.text("name"), options: parseQueueOptions(in), set: (*engine.Tx).AlterQueue}, nil
+		},
+	}
+}
+
+func parseQueueOptions(in *input) engine.QueueOptions {
+	duration := func(name string) *time.Duration {
+		if !in.has(name) {
+			return nil
+		}
+		d := in.millis(name, 0)
+		return &d
+	}
+	number := func(name string) *uint64 {
+		if !in.has(name) {
+			return nil
+		}
+		n := uint64(in.integer(name, 0)) //nolint:gosec // the Spec bounds it
+		return &n
+	}
+	o := engine.QueueOptions{
+		Visibility: duration("visibility"), Backoff: duration("backoff"), MaxBackoff: duration("maxbackoff"),
+		TTL: duration("ttl"), DedupWindow: duration("dedupwindow"),
+		MaxDepth: number("maxdepth"), KeyMaxDepth: number("keymaxdepth"), NoDLQ: in.has("nodlq"),
+	}
+	if n := number("maxattempts"); n != nil {
+		attempts := uint32(*n) //nolint:gosec // the Spec bounds it
+		o.MaxAttempts = &attempts
+	}
+	if in.has("dlq") {
+		name := in.text("dlq")
+		o.DLQ = &name
+	}
+	return o
+}
+
+// queueSet makes or changes a queue.
+type queueSet struct {
+	plainOK
+	name    string
+	options engine.QueueOptions
+	set     func(*engine.Tx, string, engine.QueueOptions) error
+}
+
+// Apply implements engine.Call.
+func (c *queueSet) Apply(tx *engine.Tx) error { return c.set(tx, c.name, c.options) }
+
+// plainOK renders success without a value.
+type plainOK struct{}
+
+// Render writes OK.
+func (plainOK) Render(_ *Handler, w *resp.Writer) error {
+	w.OK()
+	return nil
+}
+
+func queueDelete() Spec {
+	return Spec{
+		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys with messages",
+		Summary: "Deletes a queue; one that holds messages only with FORCE. Its dead-letter queue stays.",
+		Flags:   []string{"write"},
+		Args: []Arg{
+			{Name: "name", Type: Key},
+			{Name: "force", Type: PureToken, Token: "FORCE", Optional: true},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE DELETE orders", "OK"},
+		},
+		Parse: func(in *input) (call, error) { return &queueDrop{name: in.text("name"), force: in.has("force")}, nil },
+	}
+}
+
+type queueDrop struct {
+	plainOK
+	name  string
+	force bool
+}
+
+// Apply implements engine.Call.
+func (c *queueDrop) Apply(tx *engine.Tx) error { return tx.DeleteQueue(c.name, c.force) }
+
+func queueList() Spec {
+	return Spec{
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
+		Summary: "Returns the names of the queues, sorted.",
+		Flags:   []string{"readonly"},
+		Args:    []Arg{{Name: "pattern", Type: Pattern, Token: "MATCH", Optional: true}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE LIST MATCH ord*", "1) \"orders\"\n2) \"orders.dlq\""},
+		},
+		Parse: func(in *input) (call, error) {
+			return &queueNames{pattern: string(in.bytes("match")), all: !in.has("match")}, nil
+		},
+	}
+}
+
+type queueNames struct {
+	pattern string
+	all     bool
+	names   []string
+}
+
+// Apply implements engine.Call.
+func (c *queueNames) Apply(tx *engine.Tx) error {
+	c.names = tx.Queues()
+	return nil
+}
+
+// Render writes the names that match.
+func (c *queueNames) Render(_ *Handler, w *resp.Writer) error {
+	names := make([]string, 0, len(c.names))
+	for _, n := range c.names {
+		if c.all || globMatch(c.pattern, n) {
+			names = append(names, n)
+		}
+	}
+	w.Array(len(names))
+	for _, n := range names {
+		w.BulkString(n)
+	}
+	return nil
+}

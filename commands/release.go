@@ -1,0 +1,32 @@
+package commands
+
+import (
+	"github.com/faisca/fila/engine"
+)
+
+func release() Spec {
+	return Spec{
+		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of receipts",
+		Summary: "Gives messages back unworked, at once and without counting a failure. Returns how many leases still held.",
+		Flags:   []string{"write", "fast"},
+		Args:    receiptArgs(),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.RELEASE orders <receipt>", "(integer) 1"},
+		},
+		Parse: func(in *input) (call, error) {
+			c := &releaseCall{}
+			return c, c.parse(in)
+		},
+	}
+}
+
+type releaseCall struct{ receipts }
+
+// Apply implements engine.Call.
+func (c *releaseCall) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.Release(c.queue, c.list)
+	return err
+}

@@ -1,0 +1,85 @@
+package commands
+
+import (
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+// call is a command on its way through the engine: everything it needs to be
+// applied on the loop, and what came of it.
+//
+// Apply keeps the result in the call; Render writes it, on the connection, after
+// the turn is durable and only if it was not refused.
+type call interface {
+	engine.Call
+	Render(h *Handler, w *resp.Writer) error
+}
+
+// preparer is a call with work that is done on the connection before it is
+// submitted, so that the loop does not have to.
+type preparer interface {
+	Prepare(e Engine) error
+}
+
+// undoer is a call whose result must be taken back if its reply never reached
+// the client. Undo returns the call that does it, nil if there is nothing to do.
+type undoer interface {
+	Undo() engine.Call
+}
+
+// weigher is a call that holds more of the client's bytes than a few words.
+type weigher interface {
+	Bytes() int
+}
+
+// pending is a reply of the engine's in the window of a connection.
+type pending struct {
+	session *Session
+	call    call
+	task    engine.Task
+	proto   int  // of the connection when the command came
+	silent  bool // the client has switched replies off
+}
+
+// Ready reports whether the turn of the command is durable.
+func (p *pending) Ready() bool { return p.task.Done() }
+
+// Append writes the reply. It runs on the writer's goroutine, after Ready.
+func (p *pending) Append(w *resp.Writer) {
+	if p.silent {
+		// Nobody is told what was handed out, so nothing was.
+		p.undo()
+		return
+	}
+	w.Proto = p.proto
+	if err := p.task.Err(); err != nil {
+		writeError(w, err)
+		return
+	}
+	if err := p.call.Render(p.session.handler, w); err != nil {
+		writeError(w, err)
+	}
+}
+
+// Drop is called, after Ready, when the client did not get the reply: instead of
+// Append, or after it when the write failed.
+func (p *pending) Drop() { p.undo() }
+
+// Perishable says that the reply hands something out: a client that has ended
+// its side may be dead, and another one would be glad of it.
+func (p *pending) Perishable() bool {
+	_, ok := p.call.(undoer)
+	return ok
+}
+
+// undo takes back what the reply would have handed out. Taking back twice does
+// nothing: the leases are over by then.
+func (p *pending) undo() {
+	u, ok := p.call.(undoer)
+	if !ok || p.task.Err() != nil {
+		return
+	}
+	if c := u.Undo(); c != nil {
+		p.session.handler.submitUndo(c)
+	}
+}

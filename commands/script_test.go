@@ -1,0 +1,198 @@
+package commands
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rewrite is a flag of the test binary.
+var rewrite = flag.Bool("rewrite", false, "write the replies of testdata/*.txt anew") //nolint:gochecknoglobals // flags have to be known before tests run
+
+// TestScripts plays the sessions in testdata. A line "> COMMAND" is sent and
+// what redis-cli would print follows; "b> COMMAND" goes over a connection of its
+// own, "b<" shows what has come on it since. Ids are shown, and may be written,
+// as <id1>, <id2>, ... in the order of their appearance.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasPrefix(filepath.Base(file), "redis-") {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := playScript(t, string(text))
+			if got == string(text) {
+				return
+			}
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			t.Errorf("%s answers differently:\n%s", file, firstDifference(string(text), got))
+		})
+	}
+}
+
+// player plays one script.
+type player struct {
+	t      *testing.T
+	server *server
+	ids    []string
+	out    strings.Builder
+}
+
+func playScript(t *testing.T, text string) string {
+	t.Helper()
+	p := &player{t: t}
+	password := ""
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if rest, ok := strings.CutPrefix(lines[0], "password "); ok {
+		password = rest
+		p.out.WriteString(lines[0] + "\n")
+		lines = lines[1:]
+	}
+	p.server = newServer(t, func(c *Config) { c.Password = password })
+	for _, line := range lines {
+		p.play(line)
+	}
+	return p.out.String()
+}
+
+func prompt() *regexp.Regexp { return regexp.MustCompile(`^([a-z]?)([<>]) ?(.*)$`) }
+
+func (p *player) play(line string) {
+	m := prompt().FindStringSubmatch(line)
+	word, rest, _ := strings.Cut(line, " ")
+	switch {
+	case m != nil && m[2] == ">":
+		p.out.WriteString(line + "\n")
+		args, err := splitLine(p.unmask(m[3]))
+		if err != nil {
+			p.t.Fatalf("%s: %v", line, err)
+		}
+		c := p.server.connect(m[1])
+		c.send(args)
+		p.show(c, "(waiting)")
+	case m != nil:
+		p.out.WriteString(line + "\n")
+		p.server.settle()
+		p.show(p.server.connect(m[1]), "(nothing)")
+	case line == "" || line[0] == '#':
+		p.out.WriteString(line + "\n")
+	case word == "advance":
+		p.out.WriteString(line + "\n")
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.server.Advance(d)
+		p.server.settle()
+	case word == "close":
+		p.out.WriteString(line + "\n")
+		p.server.connect(rest).gone()
+		p.server.settle()
+	case line == "the store fails":
+		p.out.WriteString(line + "\n")
+		p.server.store.FailCommits(errors.New("no space left on device"))
+	case line == "the store works":
+		p.out.WriteString(line + "\n")
+		p.server.store.FailCommits(nil)
+		if err := p.server.Mend(); err != nil {
+			p.t.Fatal(err)
+		}
+		// anything else was a reply: it is written anew
+	}
+}
+
+func (p *player) show(c *fakeConn, nothing string) {
+	wire := c.received()
+	switch {
+	case wire != "":
+		p.out.WriteString(p.mask(printed(p.t, wire)) + "\n")
+	case !c.closed:
+		p.out.WriteString(nothing + "\n")
+	}
+	if c.closed {
+		p.out.WriteString("(closed)\n")
+	}
+}
+
+func uuid() *regexp.Regexp {
+	return regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+}
+
+// mask gives every id in text its short name.
+func (p *player) mask(text string) string {
+	return uuid().ReplaceAllStringFunc(text, func(id string) string {
+		for i, known := range p.ids {
+			if known == id {
+				return fmt.Sprintf("<id%d>", i+1)
+			}
+		}
+		p.ids = append(p.ids, id)
+		return fmt.Sprintf("<id%d>", len(p.ids))
+	})
+}
+
+// unmask puts the ids back.
+func (p *player) unmask(text string) string {
+	for i, id := range p.ids {
+		text = strings.ReplaceAll(text, fmt.Sprintf("<id%d>", i+1), id)
+	}
+	return text
+}
+
+// splitLine splits a line into arguments as redis-cli does: words, and strings
+// in double quotes with escapes.
+func splitLine(line string) ([]string, error) {
+	var args []string
+	for line = strings.TrimLeft(line, " "); line != ""; line = strings.TrimLeft(line, " ") {
+		if line[0] != '"' {
+			word, rest, _ := strings.Cut(line, " ")
+			args, line = append(args, word), rest
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(line)
+		if err != nil {
+			return nil, err
+		}
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			return nil, err
+		}
+		args, line = append(args, word), line[len(quoted):]
+	}
+	return args, nil
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range max(len(w), len(g)) {
+		at := func(lines []string) string {
+			if i < len(lines) {
+				return lines[i]
+			}
+			return "(end)"
+		}
+		if at(w) != at(g) {
+			return fmt.Sprintf("line %d\nwant %s\ngot  %s", i+1, at(w), at(g))
+		}
+	}
+	return "no difference"
+}

@@ -1,0 +1,273 @@
+package commands
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+// connection is what a session needs of a connection. *resp.Conn is one.
+type connection interface {
+	ID() uint64
+	RemoteAddr() net.Addr
+	LocalAddr() net.Addr
+	CreatedAt() time.Time
+	LastActive() time.Time
+	SetProto(proto int)
+	SetAuthenticated(ok bool)
+	Pending() int
+	QueuedBytes() int64
+	Push(replies ...resp.Reply)
+	Wake()
+	Close()
+	CloseAfterFlush()
+}
+
+// Session is the conversation with one client. Its state belongs to the
+// goroutine that reads the connection; what CLIENT LIST shows of it to others is
+// published through atomics.
+type Session struct {
+	handler *Handler
+	conn    connection
+	client  *engine.Client
+
+	proto   int
+	authed  bool
+	mute    muteMode
+	closing bool // nothing more is handled, the connection ends after what was answered
+	in      input
+
+	replies []resp.Reply   // of one Handle, in order
+	tasks   []*engine.Task // of the same
+	slab    []pending      // room for the rest of the same
+	writer  resp.Writer    // of replies that are rendered at once
+
+	identity atomic.Pointer[identity]
+	current  atomic.Pointer[command] // the newest
+}
+
+// identity is what a client has said about itself. It is never changed, only
+// replaced.
+type identity struct {
+	name, libName, libVersion string
+	proto                     int
+}
+
+// muteMode is what CLIENT REPLY has set.
+type muteMode uint8
+
+const (
+	muteNone muteMode = iota
+	muteAll           // OFF
+	muteNext          // SKIP, while it is handled itself
+	muteThis          // the command after SKIP
+)
+
+// Handle executes the commands of one read. Local ones are done when it returns;
+// the rest are with the engine.
+//
+// The replies go into the window before the tasks are submitted: a task that is
+// done at once then finds its reply in its place, and a full window holds back
+// work rather than replies.
+func (s *Session) Handle(cmds []resp.Command) {
+	for i := range cmds {
+		if s.closing {
+			break
+		}
+		s.handle(cmds[i].Args, len(cmds)-i)
+	}
+	s.conn.Push(s.replies...)
+	clear(s.replies)
+	s.replies = s.replies[:0]
+	if len(s.tasks) > 0 {
+		s.handler.engine.Submit(s.tasks)
+		clear(s.tasks)
+		s.tasks = s.tasks[:0]
+	}
+	s.slab = nil
+	if s.closing {
+		s.conn.CloseAfterFlush()
+	}
+}
+
+// Gone tells the engine that nobody reads the replies any more.
+func (s *Session) Gone() {
+	s.handler.leave(s)
+	s.handler.engine.Leave(s.client)
+}
+
+// handle executes one command or hands it over. left counts the commands that
+// may still come in this read, this one included.
+func (s *Session) handle(args [][]byte, left int) {
+	silent := s.mute == muteAll || s.mute == muteThis
+	if s.mute == muteThis {
+		s.mute = muteNone
+	}
+	c, rest, err := s.find(args)
+	if denied := s.admit(c); denied != nil {
+		err = denied
+	}
+	if err == nil {
+		s.current.Store(c)
+		err = s.in.scan(c, rest)
+	}
+	if err != nil {
+		s.answer(silent, err)
+		return
+	}
+	if c.spec.Local != nil {
+		s.local(c, silent)
+		return
+	}
+	s.in.loading = !s.handler.ready.Load() && s.handler.loading()
+	call, err := c.spec.Parse(&s.in)
+	if p, ok := call.(preparer); ok && err == nil {
+		err = p.Prepare(s.handler.engine)
+	}
+	if err != nil {
+		s.answer(silent, err)
+		return
+	}
+	if s.in.loading {
+		s.unapplied(call, silent)
+		return
+	}
+	s.submit(call, silent, left)
+}
+
+// find looks the command up, with its subcommand.
+func (s *Session) find(args [][]byte) (*command, [][]byte, error) {
+	c := s.handler.table.find(args[0])
+	if c == nil {
+		return nil, nil, unknownCommand(args)
+	}
+	if c.subs == nil {
+		return c, args[1:], nil
+	}
+	if len(args) < 2 {
+		if c.spec.Local != nil || c.spec.Parse != nil {
+			return c, nil, nil // COMMAND on its own
+		}
+		return nil, nil, wrongArity(c)
+	}
+	sub := lookup(c.subs, args[1])
+	if sub == nil {
+		return nil, nil, &refusal{"ERR", "unknown subcommand '" + clip(args[1]) + "'. Try " + c.display + " HELP."}
+	}
+	return sub, args[2:], nil
+}
+
+// admit asks whether the command, nil if there is none of that name, may be used
+// now. A stranger learns nothing, not even which commands there are.
+func (s *Session) admit(c *command) error {
+	if !s.authed && (c == nil || !c.noAuth) {
+		return &refusal{"NOAUTH", "Authentication required."}
+	}
+	if c != nil && !c.loading && s.handler.loading() {
+		return &refusal{"LOADING", "Fila is reading its queues from disk, try again in a moment"}
+	}
+	return nil
+}
+
+// unknownCommand answers in Redis' own words: client libraries look for them.
+func unknownCommand(args [][]byte) error {
+	text := []byte("unknown command '")
+	text = append(append(text, args[0][:min(len(args[0]), echoMax)]...), "', with args beginning with: "...)
+	for start := len(text); len(args) > 1 && len(text)-start < echoMax; args = args[1:] {
+		room := echoMax - (len(text) - start)
+		text = append(append(append(text, '\''), args[1][:min(len(args[1]), room)]...), "' "...)
+	}
+	return &refusal{"ERR", string(text)}
+}
+
+// local executes a command that needs no engine and pushes its reply.
+func (s *Session) local(c *command, silent bool) {
+	w := s.scratch()
+	before := s.mute
+	if err := c.spec.Local(s, &s.in, w); err != nil {
+		w.Take()
+		writeError(w, err)
+	}
+	if s.mute != before { // CLIENT REPLY answers only ON
+		silent = s.mute != muteNone
+	}
+	if s.mute == muteNext {
+		s.mute = muteThis
+	}
+	s.keep(w, silent)
+}
+
+// unapplied answers a call that may be answered before the engine has anything
+// to say, from what is known without it.
+func (s *Session) unapplied(c call, silent bool) {
+	w := s.scratch()
+	if err := c.Render(s.handler, w); err != nil {
+		w.Take()
+		writeError(w, err)
+	}
+	s.keep(w, silent)
+}
+
+func (s *Session) answer(silent bool, err error) {
+	w := s.scratch()
+	writeError(w, err)
+	s.keep(w, silent)
+}
+
+// submit puts the reply of a call into the window and its task with those that
+// go to the engine at the end of Handle.
+func (s *Session) submit(c call, silent bool, left int) {
+	if len(s.slab) == 0 {
+		s.slab = make([]pending, left)
+	}
+	p := &s.slab[0]
+	s.slab = s.slab[1:]
+	p.session, p.call, p.proto, p.silent = s, c, s.proto, silent
+	p.task.Call, p.task.Client = c, s.client
+	if w, ok := c.(weigher); ok {
+		p.task.Bytes = w.Bytes()
+	}
+	s.replies = append(s.replies, p)
+	s.tasks = append(s.tasks, &p.task)
+}
+
+// scratch returns an empty writer for a reply that is rendered now.
+func (s *Session) scratch() *resp.Writer {
+	s.writer.Take()
+	s.writer.Proto = s.proto
+	return &s.writer
+}
+
+// keep puts what was rendered into the window, or nothing where the client does
+// not want to hear it.
+func (s *Session) keep(w *resp.Writer, silent bool) {
+	b := w.Take()
+	if silent {
+		b = nil
+	}
+	s.replies = append(s.replies, resp.Bytes(b))
+}
+
+// reset makes the session one of a client that has just connected.
+func (s *Session) reset() {
+	s.setProto(2)
+	s.mute = muteNone
+	s.setAuthed(s.handler.cfg.Password == "")
+	s.identity.Store(&identity{proto: 2})
+}
+
+func (s *Session) setAuthed(ok bool) {
+	s.authed = ok
+	s.conn.SetAuthenticated(ok)
+}
+
+func (s *Session) setProto(proto int) {
+	s.proto = proto
+	s.conn.SetProto(proto)
+	if old := s.identity.Load(); old != nil && old.proto != proto {
+		s.introduce(func(i *identity) { i.proto = proto })
+	}
+}

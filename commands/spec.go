@@ -1,0 +1,261 @@
+package commands
+
+import (
+	"strings"
+
+	"github.com/faisca/fila/resp"
+)
+
+// ArgType is the type of an argument, in the words of COMMAND DOCS.
+type ArgType string
+
+// The types of arguments. A key is a queue: what a cluster routes by.
+const (
+	Key       ArgType = "key"
+	String    ArgType = "string"
+	Integer   ArgType = "integer"
+	Pattern   ArgType = "pattern"
+	PureToken ArgType = "pure-token"
+	OneOf     ArgType = "oneof"
+	Block     ArgType = "block"
+)
+
+// Arg is one argument of a command, or a group of them. Arguments with a token
+// are options: they follow all others and come in any order.
+type Arg struct {
+	Name     string
+	Type     ArgType
+	Token    string // upper case; what an option starts with
+	Optional bool
+	Multiple bool // without a token: one or more of it; with one: the option may be repeated
+	// CountedBy names the integer argument that says how many of this one follow.
+	CountedBy string
+	Min, Max  int64 // of an integer; Max 0 stands for no bound but int64's, countLimit for a setting
+	Args      []Arg // of a block or oneof
+}
+
+// Example is a command as a user would type it into redis-cli, and the reply it
+// prints. Words in angle brackets stand for what an earlier reply held.
+type Example struct{ Command, Reply string }
+
+// Spec describes a command. Exactly one of Local and Parse is set, or neither
+// for a container, which has Subcommands; COMMAND alone has both.
+type Spec struct {
+	Name       string // upper case; of a subcommand only its own word
+	Group      string
+	Since      string // the version that brought it: Fila's for FILA.*, else Redis'
+	Complexity string
+	Summary    string
+	// Differs says what is not as in Redis; it goes into redis-compat.md.
+	Differs     string
+	Flags       []string // as in COMMAND INFO
+	ACL         []string // categories beyond those that follow from flags and group, without "@"
+	Tips        []string // for clients, as in COMMAND INFO
+	Args        []Arg
+	Examples    []Example // executed in order, on a server of their own
+	Subcommands []Spec
+
+	// Loose leaves all but the arity of the arguments to Local: for the few
+	// commands of Redis whose syntax no table can say.
+	Loose bool
+	// Refuse words the refusal of an argument, where Redis has words of its own
+	// for it. near is the argument; a nil result means the usual words.
+	Refuse func(near []byte, integer bool) error
+	// Local executes the command on the connection and writes its reply. After
+	// an error nothing it has written counts.
+	Local func(s *Session, in *input, w *resp.Writer) error
+	// Parse makes the call that goes to the engine.
+	Parse func(in *input) (call, error)
+}
+
+// native reports whether the command is Fila's own. Redis' commands refuse in
+// Redis' words, ours say what to do instead.
+func (s *Spec) native() bool { return s.Group == nativeGroup }
+
+// nativeGroup is the group of Fila's own commands.
+const nativeGroup = "fila"
+
+func (s *Spec) has(flag string) bool {
+	for _, f := range s.Flags {
+		if f == flag {
+			return true
+		}
+	}
+	return false
+}
+
+// categories returns the ACL categories of the command, without "@", in the
+// order in which Redis lists them; those it does not know come last.
+func (s *Spec) categories() []string {
+	set := map[string]bool{}
+	for flag, categories := range impliedCategories() {
+		for _, c := range categories {
+			set[c] = set[c] || s.has(flag)
+		}
+	}
+	set["slow"] = !s.has("fast")
+	set[s.Group] = s.Group == "connection" || s.native()
+	for _, c := range s.ACL {
+		set[c] = true
+	}
+	out := make([]string, 0, len(set))
+	for _, c := range categoryOrder() {
+		if set[c] {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// impliedCategories says which flags put a command into which categories.
+func impliedCategories() map[string][]string {
+	return map[string][]string{
+		"write": {"write"}, "readonly": {"read"}, "admin": {"admin", "dangerous"}, "fast": {"fast"}, "blocking": {"blocking"},
+	}
+}
+
+func categoryOrder() []string {
+	return []string{"keyspace", "read", "write", "admin", "fast", "slow", "blocking", "dangerous", "connection", nativeGroup}
+}
+
+// countLimit as an argument's Max stands for Limits.Count.
+const countLimit = -1
+
+// slot is the name by which Parse and Local ask for the argument: its token in
+// lower case, else its name.
+func (a *Arg) slot() string {
+	if a.Token != "" {
+		return strings.ToLower(a.Token)
+	}
+	return a.Name
+}
+
+// isOption reports whether the argument stands among the options.
+func (a *Arg) isOption() bool {
+	if a.Token != "" {
+		return true
+	}
+	if a.Type != OneOf || !a.Optional {
+		return false
+	}
+	for i := range a.Args {
+		if a.Args[i].Token == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// splits reports whether the argument is only a bracket around others: an
+// optional block without a token, as in HELLO [protover [AUTH ...]].
+func (a *Arg) splits() bool { return a.Type == Block && a.Token == "" && !a.Multiple }
+
+// required returns how many words the argument needs at least.
+func (a *Arg) required() int {
+	if a.Optional {
+		return 0
+	}
+	n := 0
+	if a.Token != "" && a.Type != PureToken {
+		n++
+	}
+	switch a.Type {
+	case Block:
+		for i := range a.Args {
+			n += a.Args[i].required()
+		}
+		return n
+	case OneOf:
+		least := a.Args[0].required()
+		for i := range a.Args {
+			least = min(least, a.Args[i].required())
+		}
+		return n + least
+	default:
+		return n + 1
+	}
+}
+
+// open reports whether the argument may take more words than it requires.
+func (a *Arg) open() bool {
+	if a.Optional || a.Multiple {
+		return true
+	}
+	for i := range a.Args {
+		if a.Args[i].open() {
+			return true
+		}
+	}
+	return false
+}
+
+// arity returns Redis' number: the words of the command with its name, negative
+// when there may be more. words is 1 for a command, 2 for a subcommand.
+func (s *Spec) arity(words int) int {
+	n, open := words, false
+	switch {
+	case s.Local != nil && len(s.Subcommands) > 0:
+		return -words
+	case len(s.Subcommands) > 0:
+		return -(words + 1)
+	}
+	for i := range s.Args {
+		n += s.Args[i].required()
+		open = open || s.Args[i].open()
+	}
+	if open {
+		return -n
+	}
+	return n
+}
+
+// usage returns the arguments as one line, such as
+// "queue receipt [ERROR text] [DELAY ms] [DEAD]".
+func (s *Spec) usage() string {
+	words := make([]string, 0, len(s.Args))
+	for i := range s.Args {
+		words = append(words, s.Args[i].usage())
+	}
+	return strings.Join(words, " ")
+}
+
+func (a *Arg) usage() string {
+	text := a.body()
+	switch {
+	case a.Multiple && a.Token == "":
+		text += " [" + text + " ...]"
+	case a.Multiple:
+		text += " [" + text + " ...]"
+	}
+	if a.Optional {
+		return "[" + text + "]"
+	}
+	return text
+}
+
+func (a *Arg) body() string {
+	var text string
+	switch a.Type {
+	case PureToken:
+		return a.Token
+	case OneOf, Block:
+		separator := " "
+		if a.Type == OneOf {
+			separator = " | "
+		}
+		parts := make([]string, 0, len(a.Args))
+		for i := range a.Args {
+			parts = append(parts, a.Args[i].usage())
+		}
+		text = strings.Join(parts, separator)
+		if a.Type == OneOf && (!a.Optional || a.Token != "") {
+			text = "<" + text + ">"
+		}
+	default:
+		text = a.Name
+	}
+	if a.Token != "" {
+		return a.Token + " " + text
+	}
+	return text
+}

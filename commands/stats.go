@@ -1,0 +1,64 @@
+package commands
+
+import (
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func stats() Spec {
+	return Spec{
+		Name: "FILA.STATS", Group: "fila", Since: "0.1.0",
+		Complexity: "O(1) for a queue, else O(N) where N is the number of queues",
+		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
+		Flags:      []string{"readonly"},
+		Args:       []Arg{{Name: "queue", Type: Key, Optional: true}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.STATS orders", "..."},
+			{"FILA.STATS", "..."},
+		},
+		Parse: func(in *input) (call, error) {
+			if in.has("queue") {
+				return &queueStats{name: in.text("queue")}, nil
+			}
+			return &engineStats{}, nil
+		},
+	}
+}
+
+type queueStats struct {
+	name   string
+	counts engine.Counts
+}
+
+// Apply implements engine.Call.
+func (c *queueStats) Apply(tx *engine.Tx) (err error) {
+	c.counts, err = tx.QueueStats(c.name)
+	return err
+}
+
+// Render writes a map: name, then the counts.
+func (c *queueStats) Render(_ *Handler, w *resp.Writer) error {
+	var f fields
+	f.text("name", c.name)
+	f.counts(&c.counts)
+	f.write(w)
+	return nil
+}
+
+type engineStats struct{ stats engine.Stats }
+
+// Apply implements engine.Call.
+func (c *engineStats) Apply(tx *engine.Tx) error {
+	c.stats = tx.Stats()
+	return nil
+}
+
+// Render writes a map: the counts of all queues together, then the engine's own
+// figures.
+func (c *engineStats) Render(_ *Handler, w *resp.Writer) error {
+	var f fields
+	f.engine(&c.stats)
+	f.write(w)
+	return nil
+}

@@ -1,0 +1,36 @@
+package commands
+
+// table is every command there is, in alphabetical order. A new command is a new
+// row here and a file of its own.
+func table() []Spec {
+	return []Spec{
+		auth(),
+		client(),
+		cluster(),
+		commandTable(),
+		config(),
+		dbsize(),
+		echo(),
+		ack(),
+		enqueue(),
+		extend(),
+		lease(),
+		mlease(),
+		nack(),
+		queue(),
+		redrive(),
+		release(),
+		stats(),
+		hello(),
+		info(),
+		module(),
+		ping(),
+		quit(),
+		readonly(),
+		readwrite(),
+		reset(),
+		selectDB(),
+		shutdown(),
+		timeNow(),
+	}
+}
