@@ -24,6 +24,7 @@ type Conn struct {
 	stop       atomic.Bool  // the reader shall end
 	dead       atomic.Bool  // closed at once: nothing can be read or written
 	peerGone   atomic.Bool  // the client has ended its sending side, or is lost
+	broken     atomic.Bool  // the session panicked: replies may never become ready
 	linger     atomic.Bool  // the client is still sending what will not be read
 	commands   atomic.Uint64
 	bytesIn    atomic.Uint64

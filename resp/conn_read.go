@@ -28,10 +28,12 @@ func (c *Conn) run(h Handler) {
 		defer close(written)
 		c.write()
 	}()
-	if !c.guard("handle", c.read) {
+	handled := c.guard("handle", c.read)
+	if told := c.guard("gone", c.session.Gone); !handled || !told {
+		c.broken.Store(true)
 		c.Close()
+		c.win.wake()
 	}
-	c.guard("gone", c.session.Gone)
 	c.win.finish(&c.server.pools)
 	c.win.wake()
 	if c.linger.Load() {

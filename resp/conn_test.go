@@ -224,7 +224,7 @@ func TestHTTPIsCutOffWithoutAnAnswer(t *testing.T) {
 		if got, _ := io.ReadAll(c.r); len(got) != 0 { // the end may be a reset
 			t.Fatalf("%q", got)
 		}
-		if !strings.Contains(log.String(), "HTTP") {
+		if !strings.Contains(log.String(), errHTTP.Error()) {
 			t.Fatal("not logged:", log.String())
 		}
 	}
@@ -289,6 +289,7 @@ func TestPushAsync(t *testing.T) {
 	c.want(">1\r\n+a\r\n")
 	c.send("WAIT\r\n")
 	r := await(t, "wait", h.waits)
+	eventually(t, func() bool { return s.c.Pending() == 1 })
 	// In order: behind the reply that is pending.
 	s.c.PushAsync([]byte(">1\r\n+b\r\n"))
 	c.send("PING\r\n")
@@ -300,6 +301,7 @@ func TestPushAsync(t *testing.T) {
 	// A client that does not read is cut off at the limit, not later.
 	c.send("WAIT\r\n")
 	r = await(t, "wait", h.waits)
+	eventually(t, func() bool { return s.c.Pending() == 1 })
 	chunk, taken := bytes.Repeat([]byte("x"), 1<<10), 0
 	for s.c.PushAsync(chunk) {
 		taken++
@@ -323,7 +325,7 @@ func TestPanicsEndTheirConnectionOnly(t *testing.T) {
 	other := dial(t, addr)
 	other.send("PING\r\n")
 	other.want("+PONG\r\n")
-	for _, in := range []string{"PANIC\r\n", "WAIT\r\nPANIC\r\n", "APPENDPANIC\r\nWAIT\r\n"} {
+	for _, in := range []string{"PANIC\r\n", "WAIT\r\nPANIC\r\n", "APPENDPANIC\r\nWAIT\r\n", "PUSHPANIC\r\n"} {
 		c := dial(t, addr)
 		c.send(in)
 		if strings.Contains(in, "WAIT") {
@@ -335,6 +337,7 @@ func TestPanicsEndTheirConnectionOnly(t *testing.T) {
 		}
 		_, _ = io.ReadAll(c.r) // ends, by a reset or not
 	}
+	eventually(t, func() bool { return s.Stats().Current == 1 })
 	other.send("ECHO alive\r\n")
 	other.want("$5\r\nalive\r\n")
 	for _, want := range []string{`"panic":"handle"`, `"panic":"append"`, `"panic":"gone"`, "testSession"} {

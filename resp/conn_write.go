@@ -255,20 +255,28 @@ func (cw *connWriter) dropAll() {
 			}
 		}
 		for cw.settled < len(cw.list.replies) {
-			r := cw.list.replies[cw.settled]
-			for !cw.ready(r) {
-				cw.c.win.sleep(func() bool { return cw.ready(r) })
-			}
+			cw.awaitEnd(cw.list.replies[cw.settled])
 			cw.drop()
 		}
 		cw.putList()
 	}
 }
 
+// awaitEnd waits until r is ready. After a panic of the session nobody may be at
+// work on it, so then it is not waited for: a lease in it ends by its timeout.
+func (cw *connWriter) awaitEnd(r Reply) {
+	over := func() bool { return cw.ready(r) || cw.c.broken.Load() }
+	for !over() {
+		cw.c.win.sleep(over)
+	}
+}
+
 // drop drops the first reply that is not settled.
 func (cw *connWriter) drop() {
 	l := cw.list
-	cw.c.guard("drop", l.replies[cw.settled].Drop)
+	if r := l.replies[cw.settled]; cw.ready(r) {
+		cw.c.guard("drop", r.Drop)
+	}
 	cw.c.win.settled(l.replies[cw.settled : cw.settled+1])
 	if len(l.ends) == cw.settled {
 		l.ends = append(l.ends, cw.sent)

@@ -13,7 +13,7 @@ var errMore = errors.New("more bytes needed")
 
 // errHTTP is the end of a connection on which a web browser or a proxy was made
 // to send commands: no answer is owed, and none may be given.
-var errHTTP = errors.New("possible attack by way of HTTP: the first word is POST or Host:")
+var errHTTP = errors.New("the first word is POST or Host:, possibly an attack through a web browser")
 
 // errProgress ends a connection whose source returns neither bytes nor an error.
 var errProgress = errors.New("the connection returns neither bytes nor an error")

@@ -73,6 +73,9 @@ func (s *testSession) Handle(cmds []Command) {
 			continue
 		case "PANIC":
 			panic("handle")
+		case "PUSHPANIC":
+			s.c.Push(append(replies, &testReply{})...) // will never be ready
+			panic("handle after push")
 		case "WAIT", "WAITFRAIL":
 			r := &testReply{text: "+WAITED\r\n", left: make(chan struct{}), frail: name == "WAITFRAIL"}
 			replies = append(replies, r)
@@ -128,31 +131,31 @@ func (h *testHandler) Open(c *Conn) Session {
 }
 
 // newTestServer makes a server that serves nothing yet.
-func newTestServer(t testing.TB, h Handler, change func(*Config)) *Server {
-	t.Helper()
+func newTestServer(tb testing.TB, h Handler, change func(*Config)) *Server {
+	tb.Helper()
 	cfg := DefaultConfig()
 	if change != nil {
 		change(&cfg)
 	}
 	s, err := NewServer(cfg, h)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
 
 // startServer serves on a free port until the test ends, and then checks that
 // nothing is left behind.
-func startServer(t testing.TB, h *testHandler, change func(*Config)) (*Server, string) {
-	t.Helper()
-	s := newTestServer(t, h, change)
-	addr, err := s.Listen(t.Context())
+func startServer(tb testing.TB, h *testHandler, change func(*Config)) (*Server, string) {
+	tb.Helper()
+	s := newTestServer(tb, h, change)
+	addr, err := s.Listen(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(context.WithoutCancel(t.Context())) }()
-	t.Cleanup(func() {
+	go func() { served <- s.Serve(context.WithoutCancel(tb.Context())) }()
+	tb.Cleanup(func() {
 		s.closeAll()
 		for len(h.waits) > 0 { // what a session left undone
 			(<-h.waits).ready.Store(true)
@@ -161,17 +164,17 @@ func startServer(t testing.TB, h *testHandler, change func(*Config)) (*Server, s
 			c.Wake()
 		}
 		if err := <-served; err != nil {
-			t.Error("serve:", err)
+			tb.Error("serve:", err)
 		}
 		select {
 		case <-s.empty:
 		case <-time.After(patience):
-			t.Error("connections are left")
+			tb.Error("connections are left")
 		}
 		close(h.sessions)
 		for session := range h.sessions {
 			if n := session.goes.Load(); n != 1 {
-				t.Errorf("Gone was called %d times", n)
+				tb.Errorf("Gone was called %d times", n)
 			}
 		}
 	})
@@ -185,19 +188,19 @@ type client struct {
 	r *bufio.Reader
 }
 
-func dial(t testing.TB, addr string) *client {
-	t.Helper()
-	nc, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+func dial(tb testing.TB, addr string) *client {
+	tb.Helper()
+	nc, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", addr)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return newClient(t, nc)
+	return newClient(tb, nc)
 }
 
-func newClient(t testing.TB, nc net.Conn) *client {
-	t.Helper()
-	t.Cleanup(func() { _ = nc.Close() })
-	return &client{Conn: nc, t: t, r: bufio.NewReader(nc)}
+func newClient(tb testing.TB, nc net.Conn) *client {
+	tb.Helper()
+	tb.Cleanup(func() { _ = nc.Close() })
+	return &client{Conn: nc, t: tb, r: bufio.NewReader(nc)}
 }
 
 func (c *client) send(s string) {
@@ -227,23 +230,23 @@ func (c *client) wantEnd(s string) {
 }
 
 // await waits for a channel to be closed or to deliver.
-func await[T any](t testing.TB, what string, ch <-chan T) (v T) {
-	t.Helper()
+func await[T any](tb testing.TB, what string, ch <-chan T) (v T) {
+	tb.Helper()
 	select {
 	case v = <-ch:
 	case <-time.After(patience):
 		buf := make([]byte, 1<<16)
-		t.Fatalf("%s did not happen\n%s", what, buf[:runtime.Stack(buf, true)])
+		tb.Fatalf("%s did not happen\n%s", what, buf[:runtime.Stack(buf, true)])
 	}
 	return v
 }
 
 // eventually polls what another goroutine is about to do.
-func eventually(t testing.TB, done func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, done func() bool) {
+	tb.Helper()
 	for end := time.Now().Add(patience); !done(); runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatal("did not happen")
+			tb.Fatal("did not happen")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -353,7 +354,7 @@ func (a *assembly) space(n, waiting int) []byte {
 }
 
 func (a *assembly) finish() {
-	a.args = append(a.args, a.cur[:len(a.cur):len(a.cur)])
+	a.args = append(a.args, slices.Clip(a.cur))
 	a.cur = nil
 }
 

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	rejectTime      = time.Second // to tell a client that there are too many
-	acceptPauseMin  = 5 * time.Millisecond
-	acceptPauseMax  = time.Second
-	httpWarnEvery   = time.Minute
-	tooManyClients  = "-ERR max number of clients reached\r\n"
-	keepAliveIdle   = 15 * time.Second
-	keepAliveEvery  = 5 * time.Second
-	keepAliveProbes = 3
-	userTimeout     = 30 * time.Second // unacknowledged bytes make a peer dead after this
+	rejectTime         = time.Second // to tell a client that there are too many
+	acceptPauseFirst   = 5 * time.Millisecond
+	acceptPauseLongest = time.Second
+	httpWarnEvery      = time.Minute
+	tooManyClients     = "-ERR max number of clients reached\r\n"
+	keepAliveIdle      = 15 * time.Second
+	keepAliveEvery     = 5 * time.Second
+	keepAliveProbes    = 3
+	userTimeout        = 30 * time.Second // unacknowledged bytes make a peer dead after this
 )
 
 // Server accepts connections and keeps the register of them.
@@ -112,7 +112,7 @@ func (s *Server) Serve(ctx context.Context) error {
 			if s.cfg.TLS != nil {
 				nc = tls.Server(nc, s.cfg.TLS)
 			}
-			go s.ServeConn(nc)
+			go s.ServeConn(nc) //nolint:gosec // not under ctx: Shutdown lets connections outlive the accepting
 			continue
 		}
 		if s.isStopping() {
@@ -122,7 +122,7 @@ func (s *Server) Serve(ctx context.Context) error {
 			return fmt.Errorf("accept: %w", err)
 		}
 		// Out of descriptors, most likely: connections that end will help.
-		if pause = min(max(2*pause, acceptPauseMin), acceptPauseMax); pause == acceptPauseMin {
+		if pause = min(max(2*pause, acceptPauseFirst), acceptPauseLongest); pause == acceptPauseFirst {
 			s.cfg.Log.Warn().Err(err).Msg("cannot accept connections: trying again")
 		}
 		select {

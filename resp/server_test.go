@@ -97,7 +97,7 @@ func TestShutdownWritesWhatIsPending(t *testing.T) {
 	for range 2 { // both sessions are told
 		session := await(t, "open", h.sessions)
 		await(t, "Gone", session.gone)
-		defer func() { h.sessions <- session }()
+		h.sessions <- session
 	}
 	first.ready.Store(true)
 	second.ready.Store(true)
@@ -192,9 +192,9 @@ func TestAcceptingGoesOnAfterErrors(t *testing.T) {
 }
 
 // Each of these ended, burned or bloated a process that read with redcon.
-func TestAttacks(t *testing.T) {
+func TestAttacksByOnePacket(t *testing.T) {
 	h := newTestHandler()
-	s, addr := startServer(t, h, nil)
+	_, addr := startServer(t, h, nil)
 	for _, c := range []struct{ name, in, out string }{
 		{"length that overflows", "*1\r\n$9223372036854775807\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
 		{"count that spins", "*9000000000000000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
@@ -209,70 +209,78 @@ func TestAttacks(t *testing.T) {
 			cl.wantEnd(c.out)
 		})
 	}
-	t.Run("declared and not sent", func(t *testing.T) {
-		before := heap()
-		var clients []*client
-		for range 50 {
-			cl := dial(t, addr)
-			cl.send("*1\r\n$33554432\r\n0123456789")
-			clients = append(clients, cl)
-		}
-		eventually(t, func() bool { return s.Stats().BytesIn > 50*20 })
-		if grown := heap() - before; grown > 8<<20 {
-			t.Errorf("%d bytes for 50 connections", grown)
-		}
-		for _, cl := range clients {
-			_ = cl.Close()
-		}
-	})
-	t.Run("one byte at a time", func(t *testing.T) {
-		cl := dial(t, addr)
-		body := strings.Repeat("x", 20000)
-		in := fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(body), body)
-		for i := range in {
-			cl.send(in[i : i+1])
-		}
-		cl.want(fmt.Sprintf("$%d\r\n%s\r\n", len(body), body))
-	})
-	t.Run("always ending in mid-command", func(t *testing.T) {
-		cl := dial(t, addr)
-		one := "*2\r\n$4\r\nECHO\r\n$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"
-		const n = 20000
-		go func() {
-			in := strings.Repeat(one, 64)
-			cl.send(one[:500])
-			for sent := 0; sent < n; sent += 64 {
-				_, _ = io.WriteString(cl.Conn, in[500:]+in[:500])
-			}
-		}()
-		before := heap()
-		answer := "$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"
-		for range n {
-			cl.want(answer)
-		}
-		if grown := heap() - before; grown > 4<<20 {
-			t.Errorf("grown by %d bytes", grown)
-		}
-		_ = cl.Close()
-	})
-	t.Run("quiet after a long command", func(t *testing.T) {
-		before := heap()
-		body := strings.Repeat("x", 8<<20)
-		var clients []*client
-		for range 8 {
-			cl := dial(t, addr)
-			cl.send(fmt.Sprintf("*2\r\n$4\r\nNOPE\r\n$%d\r\n%s\r\n", len(body), body))
-			cl.want("-ERR unknown command 'NOPE'\r\n")
-			clients = append(clients, cl)
-		}
-		if grown := heap() - before; grown > 2<<20 {
-			t.Errorf("grown by %d bytes", grown)
-		}
-		runtime.KeepAlive(clients)
-	})
 	cl := dial(t, addr)
 	cl.send("PING\r\n")
 	cl.want("+PONG\r\n")
+}
+
+func TestDeclaredIsNotAllocated(t *testing.T) {
+	s, addr := startServer(t, newTestHandler(), nil)
+	before := heap()
+	var clients []*client
+	for range 50 {
+		cl := dial(t, addr)
+		cl.send("*1\r\n$33554432\r\n0123456789")
+		clients = append(clients, cl)
+	}
+	eventually(t, func() bool { return s.Stats().BytesIn > 50*20 })
+	if grown := heap() - before; grown > 8<<20 {
+		t.Errorf("%d bytes for 50 connections", grown)
+	}
+	for _, cl := range clients {
+		_ = cl.Close()
+	}
+}
+
+func TestOneByteAtATime(t *testing.T) {
+	_, addr := startServer(t, newTestHandler(), nil)
+	cl := dial(t, addr)
+	body := strings.Repeat("x", 20000)
+	in := fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(body), body)
+	for i := range in {
+		cl.send(in[i : i+1])
+	}
+	cl.want(fmt.Sprintf("$%d\r\n%s\r\n", len(body), body))
+}
+
+func TestReadsThatAlwaysEndInMidCommand(t *testing.T) {
+	_, addr := startServer(t, newTestHandler(), nil)
+	cl := dial(t, addr)
+	one := "*2\r\n$4\r\nECHO\r\n$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"
+	const n = 20000
+	go func() {
+		in := strings.Repeat(one, 64)
+		cl.send(one[:500])
+		for sent := 0; sent < n; sent += 64 {
+			_, _ = io.WriteString(cl.Conn, in[500:]+in[:500])
+		}
+	}()
+	before := heap()
+	answer := "$1000\r\n" + strings.Repeat("x", 1000) + "\r\n"
+	for range n {
+		cl.want(answer)
+	}
+	if grown := heap() - before; grown > 4<<20 {
+		t.Errorf("grown by %d bytes", grown)
+	}
+	_ = cl.Close()
+}
+
+func TestQuietAfterALongCommandHoldsNothing(t *testing.T) {
+	_, addr := startServer(t, newTestHandler(), nil)
+	before := heap()
+	body := strings.Repeat("x", 8<<20)
+	var clients []*client
+	for range 8 {
+		cl := dial(t, addr)
+		cl.send(fmt.Sprintf("*2\r\n$4\r\nNOPE\r\n$%d\r\n%s\r\n", len(body), body))
+		cl.want("-ERR unknown command 'NOPE'\r\n")
+		clients = append(clients, cl)
+	}
+	if grown := heap() - before; grown > 2<<20 {
+		t.Errorf("grown by %d bytes", grown)
+	}
+	runtime.KeepAlive(clients)
 }
 
 // heap is the memory in use after two collections, the second of which empties
@@ -287,49 +295,97 @@ func heap() int64 {
 
 func TestIdleConnectionsAreSmall(t *testing.T) {
 	const n, each = 1000, 16 << 10
-	if got := idleBytes(t, n); got > each {
+	got := idleBytes(t, n)
+	t.Log(got, "bytes a connection")
+	if got > each {
 		t.Fatalf("%d bytes a connection", got)
 	}
 }
 
 // idleBytes measures one connection that was used and then fell quiet. The
 // clients are bare descriptors, so only the server's side counts.
-func idleBytes(t testing.TB, n int) int64 {
-	t.Helper()
+func idleBytes(tb testing.TB, n int) int64 {
+	tb.Helper()
 	h := newTestHandler()
 	h.sessions = make(chan *testSession, 2*n)
-	s, addr := startServer(t, h, func(c *Config) { c.MaxClients = n })
-	warm := bareClient(t, addr)
+	s, addr := startServer(tb, h, func(c *Config) { c.MaxClients = n })
+	warm := bareClient(tb, addr)
 	before := heap()
 	for range n - 1 {
-		bareClient(t, addr)
+		bareClient(tb, addr)
 	}
-	eventually(t, func() bool { return s.Stats().BytesOut == uint64(n*7*20) }) //nolint:gosec // small
+	eventually(tb, func() bool { return s.Stats().BytesOut == uint64(n*7*20) }) //nolint:gosec // small
 	grown := heap() - before
 	runtime.KeepAlive(warm)
 	return grown / int64(n-1)
 }
 
 // bareClient connects, pipelines some commands, and stays without reading.
-func bareClient(t testing.TB, addr string) int {
-	t.Helper()
+func bareClient(tb testing.TB, addr string) int {
+	tb.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Close(fd) })
+	tb.Cleanup(func() { _ = syscall.Close(fd) })
 	at, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	to := &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte(at.IP.To4())}
 	if err := syscall.Connect(fd, to); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, err := syscall.Write(fd, bytes.Repeat([]byte("PING\r\n"), 20)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return fd
+}
+
+// Clients leave, pipelines end anywhere, replies become ready in any order and
+// on other goroutines: every reply must come, whoever was about to sleep.
+func TestNoWakeIsLost(t *testing.T) {
+	const conns, rounds, pipeline = 8, 200, 7
+	h := newTestHandler()
+	s, addr := startServer(t, h, func(c *Config) { c.WindowMax = 5 })
+	stop := make(chan struct{})
+	var engines, clients sync.WaitGroup
+	for range 2 {
+		engines.Go(func() {
+			for {
+				select {
+				case r := <-h.waits:
+					r.ready.Store(true)
+					for _, c := range s.Conns() {
+						c.Wake()
+					}
+				case <-stop:
+					return
+				}
+			}
+		})
+	}
+	for range conns {
+		c := dial(t, addr)
+		clients.Go(func() {
+			for range rounds {
+				if _, err := io.WriteString(c.Conn, strings.Repeat("WAIT\r\nPING\r\n", pipeline)); err != nil {
+					t.Error(err)
+				}
+				want := strings.Repeat("+WAITED\r\n+PONG\r\n", pipeline)
+				got := make([]byte, len(want))
+				if _, err := io.ReadFull(c.r, got); err != nil || string(got) != want {
+					t.Errorf("%q %v", got, err)
+					return
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { clients.Wait(); close(done) }()
+	await(t, "the last reply", done)
+	close(stop)
+	engines.Wait()
 }
 
 func TestTLS(t *testing.T) {
