@@ -112,13 +112,14 @@ func (b *broker) open() error {
 func (b *broker) stop(cause error) error {
 	b.log.Info().Msg("stopping")
 	b.engine.Stop()
+	err := errors.Join(cause, <-b.running)
 	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Server.ShutdownTimeout)
 	defer cancel()
 	if err := b.server.Shutdown(ctx); err != nil {
 		// Clients that do not read are no failure of ours.
 		b.log.Warn().Err(err).Msg("some replies did not reach their clients")
 	}
-	err := errors.Join(cause, <-b.running, b.store.Sync(), b.store.Close())
+	err = errors.Join(err, b.store.Sync(), b.store.Close())
 	if err == nil {
 		b.log.Info().Msg("stopped")
 	}

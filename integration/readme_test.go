@@ -1,17 +1,13 @@
 package integration_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
 // TestTheReadmeSessionIsTrue types the README's redis-cli session into redis-cli
@@ -31,12 +27,12 @@ func TestTheReadmeSessionIsTrue(t *testing.T) {
 	if len(steps) < 5 {
 		t.Fatalf("found %d commands", len(steps))
 	}
-	addr := startForReadme(t)
+	addr := start(t, "--storage.engine", "memory").ready(t)
 	ids := map[string]string{} // in the README → answered
 	for _, s := range steps {
 		command := uuids().ReplaceAllStringFunc(s.command, func(id string) string {
-			if real, ok := ids[id]; ok {
-				return real
+			if answered, ok := ids[id]; ok {
+				return answered
 			}
 			return id
 		})
@@ -80,14 +76,14 @@ func uuids() *regexp.Regexp {
 // sameLine compares a line of the README with one that was answered, and learns
 // which real id the README's id stands for.
 func sameLine(said, got string, ids map[string]string) bool {
-	real := uuids().FindAllString(got, -1)
+	answered := uuids().FindAllString(got, -1)
 	next := 0
 	said = uuids().ReplaceAllStringFunc(said, func(id string) string {
-		if next == len(real) {
+		if next == len(answered) {
 			return id
 		}
 		if _, known := ids[id]; !known {
-			ids[id] = real[next]
+			ids[id] = answered[next]
 		}
 		next++
 		return ids[id]
@@ -110,53 +106,4 @@ func typed(t *testing.T, addr, command string) []string {
 		t.Fatalf("redis-cli (make setup installs it): %v\n%s", err, out)
 	}
 	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-}
-
-// startForReadme builds the broker, starts it on a free port with nothing on
-// disk, and stops it in order when the test ends.
-func startForReadme(t *testing.T) (addr string) {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "fila")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	// Not CommandContext: the broker has to get its signal and not be killed.
-	cmd := exec.Command(bin, "--storage.engine", "memory", "--server.listen_addr", "127.0.0.1:0", "--log.format", "json") //nolint:noctx // see above
-	cmd.Dir = t.TempDir()
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	address := make(chan string, 1)
-	go func() {
-		defer close(address)
-		for lines := bufio.NewScanner(log); lines.Scan(); {
-			var line struct{ Message, Address string }
-			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Message == "ready" {
-				address <- line.Address
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-		for range address { //nolint:revive // until the log ends, as Wait must come after the last read
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("stopped with %v", err)
-		}
-	})
-	select {
-	case addr = <-address:
-	case <-time.After(20 * time.Second):
-	}
-	if addr == "" {
-		t.Fatal("it never said that it is ready")
-	}
-	return addr
 }
