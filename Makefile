@@ -16,6 +16,9 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 # without the detector, which costs them several times their time.
 RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 
+# The packages that neither are RocksDB nor run the binary.
+PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
+
 .PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz bench clean
 
 help: ## list the targets
@@ -37,37 +40,36 @@ test: setup ## run all tests: the concurrent packages under the race detector, t
 	CGO_ENABLED=1 go test -count=1 -timeout 20m ./...
 
 quick: ## run the tests that need neither cgo nor a running broker
-	CGO_ENABLED=0 go test $$(CGO_ENABLED=0 go list ./... | grep -v -e /integration -e /storage/rocks)
+	CGO_ENABLED=0 go test $(PURE)
 
 race: setup ## run the tests of PKG under the race detector, at full length
 	CGO_ENABLED=1 go test -race -timeout 40m $(PKG)
 
-lint: $(LINT) ## format, vet and lint
-	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
-		if [ -n "$$out" ]; then echo "not formatted, run make fmt:"; echo "$$out"; exit 1; fi
-	go vet ./...
+lint: $(LINT) ## check format and lint
 	$(LINT) run ./...
 
-fmt: ## format
-	gofmt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+fmt: $(LINT) ## format
+	$(LINT) fmt
 
 check: setup lint test ## what CI runs: lint, then all tests
 
 docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 go run . config --format markdown > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	CGO_ENABLED=0 go test ./commands -run '^TestCompat' -count=1 -args -update
 
-golden: ## write again the expectations of the script tests; read the diff before you commit it
-	CGO_ENABLED=0 go test ./commands/... ./engine/... -args -rewrite
+golden: ## write again the expectations of script and golden tests; read the diff before you commit it
+	CGO_ENABLED=0 go test ./commands -run '^TestScripts' -count=1 -args -rewrite
+	CGO_ENABLED=0 go test ./storage -run '^TestFormatIsWhat' -count=1 -args -update
 
 rocks: setup ## run the tests of the RocksDB store
 	CGO_ENABLED=1 go test -count=1 ./storage/...
 
 sim: ## simulate crashes and bad weather: make sim SEEDS=200
-	CGO_ENABLED=0 go test ./engine -run '^TestSim' -count=1 -timeout 2h -args -seeds=$(SEEDS)
+	CGO_ENABLED=0 go test ./engine -run '^TestSimulation$$' -count=1 -timeout 2h -args -seeds=$(SEEDS)
 
 fuzz: ## run every fuzz target for a while: make fuzz T=30s
-	@set -e; for p in $$(CGO_ENABLED=0 go list ./...); do \
+	@set -e; for p in $(PURE); do \
 		for f in $$(CGO_ENABLED=0 go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 			echo "$$p $$f"; CGO_ENABLED=0 go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T); \
 		done; \
