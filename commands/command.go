@@ -57,7 +57,7 @@ func commandInfo() Spec {
 				if c := s.handler.table.resolve(name); c != nil {
 					writeCommand(w, c)
 				} else {
-					w.NullArray()
+					w.Null()
 				}
 			}
 			return nil

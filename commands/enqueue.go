@@ -35,6 +35,7 @@ type enqueueCall struct {
 	req  engine.Enqueue
 	id   engine.ID
 	size int
+	text [36]byte // of the id, kept here so that rendering allocates nothing
 }
 
 func parseEnqueue(in *input) (call, error) {
@@ -84,7 +85,6 @@ func (c *enqueueCall) Apply(tx *engine.Tx) (err error) {
 
 // Render writes the id.
 func (c *enqueueCall) Render(_ *Handler, w *resp.Writer) error {
-	var text [36]byte
-	w.Bulk(engine.AppendID(text[:0], c.id))
+	w.Bulk(engine.AppendID(c.text[:0], c.id))
 	return nil
 }

@@ -21,29 +21,42 @@ func startTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) 
 // clock, no socket. Its connections behave as resp's do, one step at a time.
 type server struct {
 	*engine.Stepper
-	ready    chan struct{}
-	store    *storage.Memory
-	handler  *Handler
-	conns    map[string]*fakeConn
-	stopping bool
+	ready   chan struct{}
+	store   *storage.Memory
+	handler *Handler
+	conns   map[string]*fakeConn
+	submits int
 }
 
 // Ready makes a stepper the Engine that the commands expect.
 func (s *server) Ready() <-chan struct{} { return s.ready }
 
+// Submit counts the calls.
+func (s *server) Submit(tasks []*engine.Task) {
+	s.submits++
+	s.Stepper.Submit(tasks)
+}
+
 // newServer starts a server with a memory store. change may alter its settings.
 func newServer(t testing.TB, change func(*Config)) *server {
 	t.Helper()
-	s := &server{ready: make(chan struct{}), store: storage.NewMemory(), conns: map[string]*fakeConn{}}
+	s := newServerOf(t, engine.DefaultConfig(), change)
 	close(s.ready)
-	cfg := engine.DefaultConfig()
+	return s
+}
+
+// newServerOf starts a server whose engine is of the given settings and, as far
+// as the commands know, still recovers.
+func newServerOf(t testing.TB, cfg engine.Config, change func(*Config)) *server {
+	t.Helper()
+	s := &server{ready: make(chan struct{}), store: storage.NewMemory(), conns: map[string]*fakeConn{}}
 	var err error
 	if s.Stepper, err = engine.NewStepper(cfg, s.store, startTime()); err != nil {
 		t.Fatal(err)
 	}
 	c := Config{
 		Version: "0.1.0", Addr: "127.0.0.1:5555", MaxClients: 10_000, Now: s.Now,
-		Shutdown: func() { s.stopping = true }, Settings: map[string]string{"storage.sync": "always"},
+		Shutdown: func() {}, Settings: map[string]string{"storage.sync": "always"},
 	}
 	if change != nil {
 		change(&c)
@@ -143,14 +156,19 @@ func (c *fakeConn) send(cmds ...[]string) {
 	if c.closed {
 		return
 	}
+	c.session.Handle(commandsOf(cmds...))
+	c.server.settle()
+}
+
+// commandsOf makes commands as resp hands them over.
+func commandsOf(cmds ...[]string) []resp.Command {
 	read := make([]resp.Command, len(cmds))
 	for i, args := range cmds {
 		for _, a := range args {
 			read[i].Args = append(read[i].Args, []byte(a))
 		}
 	}
-	c.session.Handle(read)
-	c.server.settle()
+	return read
 }
 
 // settle lets every connection write what has become ready.

@@ -30,7 +30,11 @@ func lease() Spec {
    8) (integer) <time>
    9) "orders"`},
 		},
-		Parse: func(in *input) (call, error) { return parseLease(in, []string{in.text("queue")}) },
+		Parse: func(in *input) (call, error) {
+			c := &leaseCall{}
+			c.one[0] = in.text("queue")
+			return c, c.parse(in, c.one[:])
+		},
 	}
 }
 
@@ -46,16 +50,19 @@ func leaseOptions() []Arg {
 type leaseCall struct {
 	req        engine.LeaseRequest
 	deliveries []*engine.Delivery
+	text       [60]byte  // of a receipt: id, colon, 20 digits
+	one        [1]string // of the queues, where it is one: room that needs no allocation of its own
 }
 
-func parseLease(in *input, queues []string) (call, error) {
+func (c *leaseCall) parse(in *input, queues []string) error {
 	if n := len(in.bytes("consumer")); n > in.limits.Consumer {
-		return nil, &refusal{"TOOBIG", "CONSUMER of " + strconv.Itoa(n) + " bytes, the limit is " + strconv.Itoa(in.limits.Consumer)}
+		return &refusal{"TOOBIG", "CONSUMER of " + strconv.Itoa(n) + " bytes, the limit is " + strconv.Itoa(in.limits.Consumer)}
 	}
-	return &leaseCall{req: engine.LeaseRequest{
+	c.req = engine.LeaseRequest{
 		Queues: queues, Count: int(in.integer("count", 1)), Block: in.millis("block", -1),
 		Visibility: in.millis("visibility", 0), Consumer: in.text("consumer"),
-	}}, nil
+	}
+	return nil
 }
 
 // Apply implements engine.Call.
@@ -100,7 +107,7 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	}
 	w.Array(len(loaded))
 	for _, d := range loaded {
-		writeMessage(w, d)
+		c.writeMessage(w, d)
 	}
 	return nil
 }
@@ -124,10 +131,9 @@ func (u *undeliver) Apply(tx *engine.Tx) error {
 
 // writeMessage writes the nine fields of a message. Clients take them by
 // position: a new one may only be added at the end.
-func writeMessage(w *resp.Writer, d *engine.Delivery) {
+func (c *leaseCall) writeMessage(w *resp.Writer, d *engine.Delivery) {
 	w.Array(9)
-	var receipt [60]byte // id, colon, 20 digits
-	w.Bulk(d.Receipt.Append(receipt[:0]))
+	w.Bulk(d.Receipt.Append(c.text[:0]))
 	w.Bulk(d.Payload())
 	w.Array(2 * len(d.Headers()))
 	for _, h := range d.Headers() {

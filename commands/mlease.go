@@ -21,7 +21,8 @@ func mlease() Spec {
 			for i, q := range words {
 				queues[i] = in.names.get(q)
 			}
-			return parseLease(in, queues)
+			c := &leaseCall{}
+			return c, c.parse(in, queues)
 		},
 	}
 }

@@ -1,0 +1,106 @@
+package commands
+
+import (
+	"testing"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+// The hot commands apart from the engine: find, scan, parse and prepare; then
+// render.
+
+func benchmarkParse(b *testing.B, args ...string) {
+	b.Helper()
+	s := newServer(b, nil)
+	c := s.connect("").session
+	words := commandsOf(args)[0].Args
+	b.ReportAllocs()
+	for b.Loop() {
+		cmd, rest, err := c.find(words)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err = c.in.scan(cmd, rest); err != nil {
+			b.Fatal(err)
+		}
+		call, err := cmd.spec.Parse(&c.in)
+		if p, ok := call.(preparer); ok && err == nil {
+			err = p.Prepare(s)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParseEnqueue(b *testing.B) {
+	benchmarkParse(b, "FILA.ENQUEUE", "orders", string(make([]byte, 256)))
+}
+
+func BenchmarkParseEnqueueOptions(b *testing.B) {
+	benchmarkParse(b, "FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1", "WEIGHT", "3", "HEADER", "trace", "7f3a")
+}
+
+func BenchmarkParseLease(b *testing.B) {
+	benchmarkParse(b, "FILA.LEASE", "orders", "COUNT", "16", "BLOCK", "5000")
+}
+
+func BenchmarkParseAck(b *testing.B) {
+	benchmarkParse(b, "FILA.ACK", "orders", "0194f3b0-0000-7000-8000-000000000000:1")
+}
+
+func BenchmarkRenderEnqueue(b *testing.B) {
+	var c enqueueCall
+	benchmarkRender(b, newServer(b, nil), &c)
+}
+
+// leased keeps what a lease hands out.
+type leased struct{ *leaseCall }
+
+func BenchmarkRenderLease(b *testing.B) {
+	s := newServer(b, nil)
+	s.do(b, "FILA.QUEUE", "CREATE", "orders")
+	for range 16 {
+		s.do(b, "FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1", "HEADER", "trace", "7f3a")
+	}
+	c := leased{&leaseCall{req: engine.LeaseRequest{Queues: []string{"orders"}, Count: 16, Block: -1}}}
+	s.Submit([]*engine.Task{{Call: c}})
+	if len(c.deliveries) != 16 {
+		b.Fatal(len(c.deliveries))
+	}
+	benchmarkRender(b, s, c)
+}
+
+func BenchmarkRenderAck(b *testing.B) { benchmarkRender(b, newServer(b, nil), &ackCall{}) }
+
+func benchmarkRender(b *testing.B, s *server, c call) {
+	b.Helper()
+	var w resp.Writer
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		if err := c.Render(s.handler, &w); err != nil {
+			b.Fatal(err)
+		}
+		if n++; n%64 == 0 { // as large as the buffer of a connection gets
+			w.Take()
+		}
+	}
+}
+
+func BenchmarkPipelineOfPings(b *testing.B) {
+	s := newServer(b, nil)
+	c := s.connect("")
+	read := make([][]string, 16)
+	for i := range read {
+		read[i] = []string{"PING"}
+	}
+	cmds := commandsOf(read...)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.session.Handle(cmds)
+		c.flush()
+		c.out.Reset()
+	}
+}

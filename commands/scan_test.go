@@ -1,0 +1,68 @@
+package commands
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestParseIntHasOneFormForOneNumber(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1": 1, "-1": -1, "10": 10, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64,
+	} {
+		if got, ok := parseInt([]byte(text)); !ok || got != want {
+			t.Errorf("%s: %d, %v", text, got, ok)
+		}
+	}
+	for _, text := range []string{
+		"", "-", "+1", "01", "-0", "00", " 1", "1 ", "1.0", "1e3", "0x1", "9223372036854775808", "-9223372036854775809",
+		"99999999999999999999", "18446744073709551616", "١",
+	} {
+		if got, ok := parseInt([]byte(text)); ok {
+			t.Errorf("%q was taken for %d", text, got)
+		}
+	}
+}
+
+func TestLookupIgnoresCaseAndAllocatesNothing(t *testing.T) {
+	r := newRegistry(table())
+	name := []byte("fIlA.EnQuEuE")
+	if c := r.find(name); c == nil || c.name != "fila.enqueue" {
+		t.Fatal("not found")
+	}
+	if n := testing.AllocsPerRun(100, func() { r.find(name) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	for _, name := range []string{"", "fila", "fila.enqueue ", "fila.enqueue\x00", strings.Repeat("x", nameMax), strings.Repeat("x", nameMax+1)} {
+		if r.find([]byte(name)) != nil {
+			t.Errorf("%q was found", name)
+		}
+	}
+}
+
+func TestNameCacheKeepsNothingLongAndConfusesNothing(t *testing.T) {
+	var c nameCache
+	for round := range 2 {
+		for i := range 1000 {
+			name := "tenant-" + strconv.Itoa(i)
+			if got := c.get([]byte(name)); got != name {
+				t.Fatalf("round %d: got %q, want %q", round, got, name)
+			}
+		}
+	}
+	long := strings.Repeat("x", nameCacheMax+1)
+	if got := c.get([]byte(long)); got != long {
+		t.Error("a long name came back changed")
+	}
+	for _, kept := range c.places {
+		if len(kept) > nameCacheMax {
+			t.Errorf("%d bytes are kept", len(kept))
+		}
+	}
+	name := []byte("orders")
+	c.get(name)
+	if n := testing.AllocsPerRun(100, func() { c.get(name) }); n != 0 {
+		t.Errorf("%v allocations for a known name", n)
+	}
+}
