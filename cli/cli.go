@@ -73,7 +73,7 @@ func rootCommand(p Program, proc Process) *cobra.Command {
 	root.Use = "fila"
 	root.Short = "A message broker that speaks the Redis protocol"
 	root.Long = `Fila is a message broker that speaks the Redis protocol: it shares workers fairly
-among tenants, throttles before it delivers, and never loses what it acknowledged.
+among tenants and never loses what it acknowledged.
 
 Without a command it serves, with no configuration at all. Then, in another
 terminal:

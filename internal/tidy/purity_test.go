@@ -10,14 +10,6 @@ import (
 	"testing"
 )
 
-// mayUseTheClock are the files of engine and commands that may ask what time it
-// is: the loop, which hands it to the turn, and what only shows it.
-func mayUseTheClock(file string) bool {
-	return loop(file) || slices.Contains([]string{
-		"commands/clock.go", // TIME and the ages in CLIENT LIST: nothing that a turn decides
-	}, file)
-}
-
 // loop tells whether the file is of the engine's only concurrent part.
 func loop(file string) bool {
 	ok, err := path.Match("engine/loop*.go", file)
@@ -32,7 +24,7 @@ func clock() []string {
 
 func TestATurnReadsNoClock(t *testing.T) {
 	for _, s := range sources(t) {
-		if in(s, "engine", "commands") && !mayUseTheClock(s.path) {
+		if in(s, "engine", "commands") && !loop(s.path) {
 			report(t, clockUse(s))
 		}
 	}
@@ -42,6 +34,16 @@ func TestATurnHasNoGoroutineLockOrChannel(t *testing.T) {
 	for _, s := range sources(t) {
 		if in(s, "engine") && !loop(s.path) {
 			report(t, concurrency(s))
+		}
+	}
+}
+
+// A session runs on its connection's goroutines and starts none: who would end
+// it, and what would its reply be in order with?
+func TestCommandsStartNoGoroutine(t *testing.T) {
+	for _, s := range sources(t) {
+		if in(s, "commands") {
+			report(t, goroutines(s))
 		}
 	}
 }
@@ -101,8 +103,19 @@ func timeUse(s source, functions []string, instead string) []string {
 	return complaints
 }
 
-func concurrency(s source) []string {
+func goroutines(s source) []string {
 	var complaints []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if _, ok := n.(*ast.GoStmt); ok {
+			complaints = append(complaints, fmt.Sprintf("%s: goroutine: only engine/loop*.go and resp start some", s.line(n)))
+		}
+		return true
+	})
+	return complaints
+}
+
+func concurrency(s source) []string {
+	complaints := goroutines(s)
 	for p := range s.imports() {
 		// sync/atomic is free: counters that are read from outside neither wait nor
 		// order anything.
@@ -115,8 +128,6 @@ func concurrency(s source) []string {
 	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.GoStmt:
-			complain(n, "goroutine")
 		case *ast.ChanType:
 			complain(n, "channel")
 		case *ast.SelectStmt:
