@@ -19,7 +19,8 @@ func ack() Spec {
 		},
 		Parse: func(in *input) (call, error) {
 			c := &ackCall{}
-			return c, c.parse(in)
+			err := c.parse(in)
+			return c, err
 		},
 	}
 }

@@ -59,7 +59,7 @@ func (f *killFilter) read(option, value []byte) error {
 		if !ok || id < 1 {
 			return &refusal{"ERR", "client-id should be greater than 0"}
 		}
-		f.id = uint64(id) //nolint:gosec // positive
+		f.id = uint64(id)
 	case isToken(option, "TYPE"):
 		normal, err := isClientType(value)
 		f.abnormal = !normal

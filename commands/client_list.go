@@ -76,7 +76,7 @@ func runClientList(s *Session, in *input, w *resp.Writer) error {
 			if !ok || id < 1 {
 				return &refusal{"ERR", "Invalid client ID"}
 			}
-			wanted[uint64(id)] = true //nolint:gosec // positive
+			wanted[uint64(id)] = true
 		}
 		include = func(o *Session) bool { return wanted[o.conn.ID()] }
 	case len(in.args) > 0:

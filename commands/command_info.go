@@ -78,10 +78,7 @@ func writeKeySpec(w *resp.Writer, c *command, keys keyRange) {
 		writeSearch(w, "keynum", searchField{"keynumidx", 0}, searchField{"firstkey", 1}, searchField{"keystep", 1})
 		return
 	}
-	last := 0 // counted from the first, or from the end when negative
-	if keys.last < 0 {
-		last = keys.last
-	}
+	last := min(keys.last, 0) // counted from the first, or from the end when negative
 	writeSearch(w, "range", searchField{"lastkey", last}, searchField{"keystep", 1}, searchField{"limit", 0})
 }
 

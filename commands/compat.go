@@ -68,6 +68,9 @@ func leaves(c *command) []*command {
 // document writes a command's section.
 func (c *command) document(b *strings.Builder) {
 	b.WriteString("\n### " + c.display + "\n\n```\n" + c.usageLine() + "\n```\n\n" + c.spec.Summary + "\n\n")
+	if c.spec.Reply != "" {
+		b.WriteString(c.spec.Reply + "\n\n")
+	}
 	b.WriteString("Since " + c.spec.Since + ". " + strings.TrimSuffix(c.spec.Complexity, ".") + ".")
 	if len(c.spec.Flags) > 0 {
 		b.WriteString(" Flags: " + strings.Join(c.spec.Flags, ", ") + ".")

@@ -43,8 +43,7 @@ func wireCodes() []wireCode {
 
 // wireError returns the code and the text with which an error is answered.
 func wireError(err error) (code, text string) {
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, isRefusal := errors.AsType[*refusal](err); isRefusal {
 		return r.code, r.text
 	}
 	for _, c := range wireCodes() {

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -87,20 +88,30 @@ func (f *fields) engine(s *engine.Stats) {
 	f.number("time", s.Now.UnixMilli())
 }
 
-func (f fields) write(w *resp.Writer) {
-	w.Map(len(f))
+// names lists the fields, for documents.
+func (f *fields) names() string {
+	names := make([]string, len(*f))
+	for i := range *f {
+		names[i] = (*f)[i].name
+	}
+	return strings.Join(names, " ")
+}
+
+func (f *fields) write(w *resp.Writer) {
+	w.Map(len(*f))
 	f.writeEach(w)
 }
 
 // writeEach writes names and values without the map's head.
-func (f fields) writeEach(w *resp.Writer) {
-	for i := range f {
-		w.BulkString(f[i].name)
-		switch f[i].kind {
+func (f *fields) writeEach(w *resp.Writer) {
+	for i := range *f {
+		v := &(*f)[i]
+		w.BulkString(v.name)
+		switch v.kind {
 		case fieldNumber:
-			w.Int(f[i].num)
+			w.Int(v.num)
 		case fieldText:
-			w.BulkString(f[i].text)
+			w.BulkString(v.text)
 		case fieldNil:
 			w.Null()
 		}

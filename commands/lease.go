@@ -13,8 +13,10 @@ func lease() Spec {
 	return Spec{
 		Name: "FILA.LEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages returned",
 		Summary: "Leases the next messages of a queue, waiting for one if BLOCK says so.",
-		Flags:   []string{"write", "blocking"},
-		Args:    append([]Arg{{Name: "queue", Type: Key}}, leaseOptions()...),
+		Reply: "An array of messages, empty when there is none. A message is an array: receipt, payload, headers (name, value, ...), key, attempt, " +
+			"deliveries, enqueued_at, lease_until, queue. New fields are only added at its end. attempt is 1 plus the failures so far; deliveries counts every hand-out.",
+		Flags: []string{"write", "blocking"},
+		Args:  append([]Arg{{Name: "queue", Type: Key}}, leaseOptions()...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.LEASE orders", "(empty array)"},
@@ -33,7 +35,8 @@ func lease() Spec {
 		Parse: func(in *input) (call, error) {
 			c := &leaseCall{}
 			c.one[0] = in.text("queue")
-			return c, c.parse(in, c.one[:])
+			err := c.parse(in, c.one[:])
+			return c, err
 		},
 	}
 }

@@ -5,6 +5,7 @@ func mlease() Spec {
 		Name: "FILA.MLEASE", Group: "fila", Since: "0.1.0",
 		Complexity: "O(N+M) where N is the number of messages returned and M the number of queues",
 		Summary:    "Leases the next messages of several queues, in turns among them.",
+		Reply:      "As FILA.LEASE.",
 		Flags:      []string{"write", "blocking", "movablekeys"},
 		Args: append([]Arg{
 			{Name: "numqueues", Type: Integer, Min: 1, Max: queuesMax},
@@ -22,7 +23,8 @@ func mlease() Spec {
 				queues[i] = in.names.get(q)
 			}
 			c := &leaseCall{}
-			return c, c.parse(in, queues)
+			err := c.parse(in, queues)
+			return c, err
 		},
 	}
 }

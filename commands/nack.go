@@ -9,7 +9,9 @@ func nack() Spec {
 	return Spec{
 		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Reports that a delivery has failed: the message is retried, or dead once its attempts are used up.",
-		Flags:   []string{"write", "fast"},
+		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
+			"dlq (nil for a retry, and for a dead message that no queue took).",
+		Flags: []string{"write", "fast"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "receipt", Type: String},

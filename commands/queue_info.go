@@ -10,7 +10,9 @@ func queueInfo() Spec {
 		Name: "INFO", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Returns a queue's settings, what it holds, and what it has done since the broker started.",
 		Flags:   []string{"readonly", "fast"},
-		Args:    []Arg{{Name: "name", Type: Key}},
+		Reply: "A map, always with the same fields in the same order: " + (&queueLook{}).fields().names() +
+			". A limit of 0 is none; dlq is nil where dead messages are dropped; counting is 1 while what the store held at start is still being counted.",
+		Args: []Arg{{Name: "name", Type: Key}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.QUEUE INFO orders", "..."},
@@ -30,10 +32,13 @@ func (c *queueLook) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// Render writes a map, always with the same fields in the same order. A limit of
-// 0 is no limit; dlq is nil where dead messages are dropped; counting is 1 while
-// what the store held at start is still being counted.
+// Render writes a map.
 func (c *queueLook) Render(_ *Handler, w *resp.Writer) error {
+	c.fields().write(w)
+	return nil
+}
+
+func (c *queueLook) fields() *fields {
 	q := &c.info
 	var f fields
 	f.text("name", q.Name)
@@ -51,6 +56,5 @@ func (c *queueLook) Render(_ *Handler, w *resp.Writer) error {
 	f.flag("paused_out", q.PausedOut)
 	f.number("created_at", q.CreatedAt.UnixMilli())
 	f.counts(&q.Counts)
-	f.write(w)
-	return nil
+	return &f
 }

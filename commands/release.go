@@ -18,7 +18,8 @@ func release() Spec {
 		},
 		Parse: func(in *input) (call, error) {
 			c := &releaseCall{}
-			return c, c.parse(in)
+			err := c.parse(in)
+			return c, err
 		},
 	}
 }

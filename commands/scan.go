@@ -302,9 +302,9 @@ func parseInt(b []byte) (int64, bool) {
 		n = n*10 + uint64(d-'0') // 19 digits fit
 	}
 	if len(digits) != len(b) {
-		return -int64(n), n <= 1<<63 //nolint:gosec // bounded beside it
+		return -int64(n), n <= 1<<63
 	}
-	return int64(n), n <= math.MaxInt64 //nolint:gosec // bounded beside it
+	return int64(n), n <= math.MaxInt64
 }
 
 func wrongArity(c *command) error {

@@ -80,7 +80,7 @@ func (p *player) play(line string) {
 	m := prompt().FindStringSubmatch(line)
 	word, rest, _ := strings.Cut(line, " ")
 	switch {
-	case m != nil && m[2] == ">":
+	case len(m) > 2 && m[2] == ">":
 		p.out.WriteString(line + "\n")
 		args, err := splitLine(p.unmask(m[3]))
 		if err != nil {

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/faisca/fila/resp"
@@ -46,6 +47,9 @@ type Spec struct {
 	Since      string // the version that brought it: Fila's for FILA.*, else Redis'
 	Complexity string
 	Summary    string
+	// Reply says what it answers, where the summary does not; of a map, its fields
+	// in their order.
+	Reply string
 	// Differs says what is not as in Redis; it goes into redis-compat.md.
 	Differs     string
 	Flags       []string // as in COMMAND INFO
@@ -75,14 +79,7 @@ func (s *Spec) native() bool { return s.Group == nativeGroup }
 // nativeGroup is the group of Fila's own commands.
 const nativeGroup = "fila"
 
-func (s *Spec) has(flag string) bool {
-	for _, f := range s.Flags {
-		if f == flag {
-			return true
-		}
-	}
-	return false
-}
+func (s *Spec) has(flag string) bool { return slices.Contains(s.Flags, flag) }
 
 // categories returns the ACL categories of the command, without "@", in the
 // order in which Redis lists them; those it does not know come last.

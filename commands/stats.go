@@ -11,7 +11,9 @@ func stats() Spec {
 		Complexity: "O(1) for a queue, else O(N) where N is the number of queues",
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
-		Args:       []Arg{{Name: "queue", Type: Key, Optional: true}},
+		Reply: "A map. Of a queue: " + (&queueStats{}).fields().names() + ". Of all: " + (&engineStats{}).fields().names() +
+			". What counts events starts at 0 with the broker.",
+		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.STATS orders", "..."},
@@ -37,13 +39,17 @@ func (c *queueStats) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// Render writes a map: name, then the counts.
+// Render writes a map.
 func (c *queueStats) Render(_ *Handler, w *resp.Writer) error {
+	c.fields().write(w)
+	return nil
+}
+
+func (c *queueStats) fields() *fields {
 	var f fields
 	f.text("name", c.name)
 	f.counts(&c.counts)
-	f.write(w)
-	return nil
+	return &f
 }
 
 type engineStats struct{ stats engine.Stats }
@@ -54,11 +60,15 @@ func (c *engineStats) Apply(tx *engine.Tx) error {
 	return nil
 }
 
-// Render writes a map: the counts of all queues together, then the engine's own
-// figures.
+// Render writes a map.
 func (c *engineStats) Render(_ *Handler, w *resp.Writer) error {
+	c.fields().write(w)
+	return nil
+}
+
+// fields are the counts of all queues together, then the engine's own figures.
+func (c *engineStats) fields() *fields {
 	var f fields
 	f.engine(&c.stats)
-	f.write(w)
-	return nil
+	return &f
 }
