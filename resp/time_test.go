@@ -137,6 +137,32 @@ func TestPartlyWrittenBurst(t *testing.T) {
 	})
 }
 
+// A long reply is written while it is rendered; when that fails it was not
+// delivered, nor was what is rendered after it.
+func TestReplyCutInTheMiddleIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler()
+		c, s := pipe(t, h, nil)
+		c.send("WAIT\r\nWAIT\r\nWAIT\r\n")
+		before, long, behind := <-h.waits, <-h.waits, <-h.waits
+		long.text = strings.Repeat("x", 200<<10)
+		for _, r := range []*testReply{before, long, behind} {
+			r.ready.Store(true)
+		}
+		s.c.Wake()
+		c.r.Reset(io.LimitReader(c.Conn, 100<<10))
+		c.want("+WAITED\r\n" + long.text[:50<<10])
+		_ = c.Close()
+		<-s.gone
+		<-long.left
+		<-behind.left
+		synctest.Wait()
+		if before.drops.Load() != 0 || long.drops.Load() != 1 || behind.drops.Load() != 1 {
+			t.Fatal(before.drops.Load(), long.drops.Load(), behind.drops.Load())
+		}
+	})
+}
+
 // One write per burst: a pipe's reader sees each write apart.
 func TestBurstIsOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
