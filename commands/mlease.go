@@ -1,5 +1,7 @@
 package commands
 
+import "slices"
+
 func mlease() Spec {
 	return Spec{
 		Name: "FILA.MLEASE", Group: "fila", Since: "0.1.0",
@@ -18,9 +20,12 @@ func mlease() Spec {
 		},
 		Parse: func(in *input) (call, error) {
 			words := in.list("queue")
-			queues := make([]string, len(words))
-			for i, q := range words {
-				queues[i] = in.names.get(q)
+			queues := make([]string, 0, len(words))
+			for _, word := range words {
+				// A queue named twice has still one turn and one line to wait in.
+				if name := in.names.get(word); !slices.Contains(queues, name) {
+					queues = append(queues, name)
+				}
 			}
 			c := &leaseCall{}
 			err := c.parse(in, queues)

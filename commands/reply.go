@@ -52,12 +52,15 @@ func (p *pending) Append(w *resp.Writer) {
 		return
 	}
 	w.Proto = p.proto
-	if err := p.task.Err(); err != nil {
-		writeError(w, err)
-		return
+	err := p.task.Err()
+	if err == nil {
+		err = p.call.Render(p.session.handler, w)
 	}
-	if err := p.call.Render(p.session.handler, w); err != nil {
+	if err != nil {
 		writeError(w, err)
+	}
+	if !p.Perishable() {
+		p.call, p.task.Call = nil, nil // the message it held; the window may hold the reply for long
 	}
 }
 

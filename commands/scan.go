@@ -33,6 +33,9 @@ type value struct {
 // occurrence is one use of an option that may be repeated.
 type occurrence struct{ slot, first int }
 
+// release lets go of the arguments, which may be large, while nothing is parsed.
+func (in *input) release() { in.cmd, in.args = nil, nil }
+
 // scan checks args against the command's Spec and sorts them into values.
 func (in *input) scan(c *command, args [][]byte) error {
 	in.cmd, in.args, in.occurs = c, args, in.occurs[:0]

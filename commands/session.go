@@ -88,6 +88,7 @@ func (s *Session) Handle(cmds []resp.Command) {
 		s.tasks = s.tasks[:0]
 	}
 	s.slab = nil
+	s.in.release()
 	if s.closing {
 		s.conn.CloseAfterFlush()
 	}
@@ -220,11 +221,7 @@ func (s *Session) answer(silent bool, err error) {
 // submit puts the reply of a call into the window and its task with those that
 // go to the engine at the end of Handle.
 func (s *Session) submit(c call, silent bool, left int) {
-	if len(s.slab) == 0 {
-		s.slab = make([]pending, left)
-	}
-	p := &s.slab[0]
-	s.slab = s.slab[1:]
+	p := s.room(c, left)
 	p.session, p.call, p.proto, p.silent = s, c, s.proto, silent
 	p.task.Call, p.task.Client = c, s.client
 	if w, ok := c.(weigher); ok {
@@ -232,6 +229,21 @@ func (s *Session) submit(c call, silent bool, left int) {
 	}
 	s.replies = append(s.replies, p)
 	s.tasks = append(s.tasks, &p.task)
+}
+
+// room returns a place for a reply. Those of one read share their memory, but not
+// with one that keeps what it hands out until it is written: it would keep the
+// memory of all.
+func (s *Session) room(c call, left int) *pending {
+	if _, keeps := c.(undoer); keeps {
+		return new(pending)
+	}
+	if len(s.slab) == 0 {
+		s.slab = make([]pending, left)
+	}
+	p := &s.slab[0]
+	s.slab = s.slab[1:]
+	return p
 }
 
 // scratch returns an empty writer for a reply that is rendered now.
