@@ -141,13 +141,3 @@ func BenchmarkServer(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkIdleConnections reports what one quiet connection costs the server.
-func BenchmarkIdleConnections(b *testing.B) {
-	const n = 9000 // both ends count against this process' descriptors
-	var got int64
-	for b.Loop() {
-		got = idleBytes(b, n)
-	}
-	b.ReportMetric(float64(got), "B/conn")
-}

@@ -70,7 +70,10 @@ func nextRedcon(t *testing.T, b []byte) (complete bool, args [][]byte, left []by
 }
 
 func commandsOf(from io.Reader, limit int) (out [][][]byte, err error) {
-	r := known(from)
+	return commandsOfReader(known(from), limit)
+}
+
+func commandsOfReader(r *reader, limit int) (out [][][]byte, err error) {
 	for {
 		cmds, err := r.next(limit)
 		if err != nil {

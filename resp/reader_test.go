@@ -264,3 +264,73 @@ func TestParkedReaderHoldsNoBuffer(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 }
+
+// scriptSource gives reads of the lengths that it was told, straight into the
+// reader's buffer.
+type scriptSource struct {
+	in   []byte
+	cuts []int // then as much as there is space for
+}
+
+func (s *scriptSource) fill(r *reader) (int, error) {
+	if len(s.in) == 0 {
+		return 0, io.EOF
+	}
+	space := r.room(r.pools.getScratch)
+	if len(s.cuts) > 0 {
+		space, s.cuts = space[:s.cuts[0]], s.cuts[1:]
+	}
+	n := copy(space, s.in)
+	s.in = s.in[n:]
+	return n, nil
+}
+
+// A buffer may be full of one command at every byte of it.
+func TestReaderGoesOnWithAFullBuffer(t *testing.T) {
+	const args = 40_000
+	for ahead := range 16 {
+		in := []byte("ECHO " + strings.Repeat("x", ahead) + "\r\n")
+		in = append(append(in, fmt.Sprintf("*%d\r\n", args)...), bytes.Repeat([]byte("$3\r\nabc\r\n"), args)...)
+		r := known(nil)
+		r.src = &scriptSource{in: append(in, "PING\r\n"...), cuts: []int{len("ECHO \r\n") + ahead}}
+		out, err := commandsOfReader(r, handleMax)
+		if len(out) != 3 || len(out[1]) != args || !errors.Is(err, io.EOF) {
+			t.Fatal(ahead, len(out), err)
+		}
+		for _, a := range out[1] {
+			if string(a) != "abc" {
+				t.Fatalf("%d: %q", ahead, a)
+			}
+		}
+	}
+}
+
+// cutsReader gives reads of the lengths that it was told.
+type cutsReader struct {
+	in   []byte
+	cuts []int
+}
+
+func (c *cutsReader) Read(b []byte) (int, error) {
+	if len(c.cuts) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, c.in[:c.cuts[0]])
+	c.in = c.in[n:]
+	if c.cuts[0] -= n; c.cuts[0] == 0 {
+		c.cuts = c.cuts[1:]
+	}
+	return n, nil
+}
+
+// What is left of a line may fill the small buffer to the last byte.
+func TestReaderGoesOnWithAFullSmallBuffer(t *testing.T) {
+	for more := range 30 {
+		line := strings.Repeat("x", 1100)
+		in := "PING\r\n" + line + "\r\n"
+		out, err := readAll(known(&cutsReader{[]byte(in), []int{1024, more, len(in) - 1024 - more}}))
+		if len(out) != 2 || out[1] != line || !errors.Is(err, io.EOF) {
+			t.Fatal(more, len(out), err)
+		}
+	}
+}
