@@ -102,6 +102,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 		if k := q.keys[n.key]; k != nil && !k.counted {
 			k.total += n.n
 			k.counted = true
+			c.settle(k)
 		}
 	}
 	if !p.last {

@@ -51,16 +51,18 @@ type core struct {
 	parked   map[uint64]*Task
 	rotation int // where the next lease of several queues starts
 
-	offers  []*queue   // have got something to deliver, and waiters
-	again   []*Task    // were behind a task that is no longer blocked
-	hungry  []*fairKey // want a read
-	reading int        // reads under way
+	offers []*queue   // have got something to deliver, and waiters
+	again  []*Task    // were behind a task that is no longer blocked
+	hungry []*fairKey // want a read
+	// starving want one and have nothing left to deliver: they go first.
+	starving []*fairKey
+	reading  int // reads under way
 	// readPause is the time before which no read is asked for.
 	readPause int64
-	refs    int        // messages in windows
-	bodies  int64      // bytes of bodies in memory
-	unborn  []*message // hold a body at least until their batch is committed
-	census  *census    // counts what the store held at start; nil: done
+	refs      int        // messages in windows
+	bodies    int64      // bytes of bodies in memory
+	unborn    []*message // hold a body at least until their batch is committed
+	census    *census    // counts what the store held at start; nil: done
 
 	// The open batch.
 	batch     *storage.Batch
@@ -92,8 +94,8 @@ func newCore(cfg Config, store Store) *core {
 // forgetAll drops what recovery brings back from the store.
 func (c *core) forgetAll() {
 	c.queues, c.byNumber, c.leases = map[string]*queue{}, map[uint32]*queue{}, map[ID]*message{}
-	c.leaseEnd, c.lag, c.due = timers[*message]{}, nil, newDueIndex()
-	c.offers, c.hungry, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, 0, 0, 0, nil, nil
+	c.leaseEnd, c.lag, c.due = timers[*message]{}, nil, dueIndex{}
+	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.batch.Reset()
 	c.sync, c.reads, c.pages = false, nil, nil
 	c.bootTime, c.readPause = 0, 0
@@ -261,10 +263,7 @@ func (c *core) settle(k *fairKey) {
 			c.offers = append(c.offers, q)
 		}
 	}
-	if k.behind && k.read == nil && len(k.window) <= c.windowMax()/2 {
-		k.read = &read{key: k, stale: true}
-		c.hungry = append(c.hungry, k)
-	}
+	c.wantKey(k)
 	if k.idle() {
 		c.dropWeight(k)
 		delete(q.keys, k.name)
@@ -273,11 +272,15 @@ func (c *core) settle(k *fairKey) {
 
 // windowMax is how many messages a key may hold in memory now.
 func (c *core) windowMax() int {
-	const least = 4
-	if c.refs < c.cfg.WindowTotal {
+	const small = 4
+	switch {
+	case c.refs < c.cfg.WindowTotal:
 		return c.cfg.Window
+	case c.refs < 2*c.cfg.WindowTotal:
+		return min(small, c.cfg.Window)
+	default:
+		return 1
 	}
-	return min(least, c.cfg.Window)
 }
 
 // makeReady puts a message where ready ones belong.
@@ -394,7 +397,12 @@ func (tx *Tx) Now() time.Time { return time.Unix(0, tx.core.now) }
 // written, and what it built upon was not either.
 func (c *core) refuse(cause error) {
 	c.failed = cause
-	for _, t := range c.released {
+	refuse(c.released, cause)
+}
+
+// refuse makes tasks end with ErrMisconf that would have ended well.
+func refuse(tasks []*Task, cause error) {
+	for _, t := range tasks {
 		if t.err == nil {
 			t.err = fmt.Errorf("%w: %w", ErrMisconf, cause)
 		}

@@ -25,17 +25,13 @@ func (d *dueEntry) index() *int             { return &d.i }
 
 // dueIndex is the head of the durable due-time index: all entries before the
 // edge. Those at or after it are on disk only, and are read when the head
-// shrinks. Entries fall due strictly in the order of their keys, so that for any
-// entry "before the edge and not in the head" means that it is done.
+// shrinks.
 type dueIndex struct {
 	heap   timers[*dueEntry]
-	byID   map[ID]*dueEntry // what is in the heap
-	edge   string           // "": nothing is on disk only
+	edge   string // "": nothing is on disk only
 	read   *read
 	unseen string // first entry added at or after the edge since the read was asked for, "": none
 }
-
-func newDueIndex() dueIndex { return dueIndex{byID: map[ID]*dueEntry{}} }
 
 // onDisk says that an entry is at or after the edge.
 func (x *dueIndex) onDisk(key string) bool { return x.edge != "" && key >= x.edge }
@@ -51,7 +47,6 @@ func (x *dueIndex) next() (int64, bool) {
 
 func (x *dueIndex) add(d *dueEntry) {
 	x.heap.push(d)
-	x.byID[d.mk.ID] = d
 	if d.m != nil {
 		d.m.key.delayed++
 	}
@@ -64,19 +59,9 @@ func (x *dueIndex) remove(d *dueEntry) {
 }
 
 func (x *dueIndex) forget(d *dueEntry) {
-	delete(x.byID, d.mk.ID)
 	if d.m != nil {
 		d.m.key.delayed--
 	}
-}
-
-// isDelayed tells of a message that was read from disk, with the time its
-// records name, whether it is still waiting for that time.
-func (x *dueIndex) isDelayed(readyAt int64, mk storage.MessageKey) bool {
-	if readyAt == 0 {
-		return false
-	}
-	return x.byID[mk.ID] != nil || x.onDisk(string(storage.AppendScheduledKey(nil, readyAt, mk)))
 }
 
 // schedule makes a message that is in no structure delayed until a time.
@@ -149,7 +134,7 @@ func (c *core) fallDue() {
 			c.makeReady(d.m)
 		default: // not in memory: leave it to the disk's side of its key
 			k := c.keyOf(q, d.mk.Key)
-			c.shrink(k.cutAt(place{rank: d.mk.Rank, id: d.mk.ID}))
+			c.shrink(k.addOnDisk(place{rank: d.mk.Rank, id: d.mk.ID}))
 			c.settle(k)
 		}
 	}

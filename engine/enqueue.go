@@ -97,10 +97,12 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if q.set.MaxDepth > 0 && q.total >= int64(q.set.MaxDepth) { //nolint:gosec // bounded when it is set
 		return ID{}, fmt.Errorf("%w: %q holds %d messages", ErrMaxDepth, q.name, q.total)
 	}
-	k := c.keyOf(q, req.Key)
-	if q.set.KeyMaxDepth > 0 && k.total >= int64(q.set.KeyMaxDepth) { //nolint:gosec // bounded when it is set
-		return ID{}, fmt.Errorf("%w: key %.512q of %q holds %d messages", ErrMaxDepth, req.Key, q.name, k.total)
+	if most := int64(q.set.KeyMaxDepth); most > 0 { //nolint:gosec // bounded when it is set
+		if k := q.keys[req.Key]; k != nil && k.total >= most {
+			return ID{}, fmt.Errorf("%w: key %.512q of %q holds %d messages", ErrMaxDepth, req.Key, q.name, k.total)
+		}
 	}
+	k := c.keyOf(q, req.Key)
 	m := c.newMessage(k, defaultRank)
 	m.throttles = req.Throttles
 	if req.Weight > 0 {

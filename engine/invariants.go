@@ -59,8 +59,10 @@ func (c *core) check() error {
 	if bodies != c.bodies {
 		bad(7, "%d bytes of bodies, %d counted", bodies, c.bodies)
 	}
-	if c.due.heap.len() != len(c.due.byID) {
-		bad(8, "%d due entries, %d by id", c.due.heap.len(), len(c.due.byID))
+	for i, d := range c.due.heap.h {
+		if d.i != i || c.due.onDisk(d.key) || d.m != nil && d.m.status != delayed {
+			bad(8, "due entry %d of message %s is broken", i, d.mk.ID)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -76,7 +78,7 @@ func (c *core) checkKey(q *queue, name string, k *fairKey, bad func(int, string,
 		if m.body == nil && m.born > c.committed {
 			bad(10, "message %s can be read nowhere", m.id)
 		}
-		if c.leases[m.id] == m || c.due.byID[m.id] != nil {
+		if c.leases[m.id] == m {
 			bad(11, "message %s is ready and something else", m.id)
 		}
 	}
@@ -92,7 +94,7 @@ func (c *core) checkKey(q *queue, name string, k *fairKey, bad func(int, string,
 	if k.idle() {
 		bad(14, "key %q of %q is idle and not forgotten", name, q.name)
 	}
-	if k.counted && k.total < int64(len(k.window))+k.leased {
+	if k.counted && k.total < int64(len(k.window))+k.leased+k.delayed {
 		bad(4, "key %q of %q: total %d, %d in window, %d leased", name, q.name, k.total, len(k.window), k.leased)
 	}
 }

@@ -2,7 +2,8 @@ package engine
 
 import "sort"
 
-// fairKey is a fairness key of a queue that has messages.
+// fairKey is a fairness key of a queue that has messages; it exists as long as
+// there are any.
 //
 // Its ready messages are ordered by place. Those before the edge are in the
 // window, each of them; those at or after it are on disk only. While nothing is
@@ -44,10 +45,8 @@ func newFairKey(q *queue, name string) *fairKey {
 	return k
 }
 
-// idle says that nothing of the key is pending: it can be forgotten.
-func (k *fairKey) idle() bool {
-	return len(k.window) == 0 && !k.behind && k.leased == 0 && k.delayed == 0 && k.read == nil
-}
+// idle says that the key has no messages, of whatever status: it can be forgotten.
+func (k *fairKey) idle() bool { return k.counted && k.total == 0 && k.read == nil }
 
 // inWindow says on which side of the edge a place is.
 func (k *fairKey) inWindow(p place) bool { return p.less(k.edge) }
@@ -57,10 +56,7 @@ func (k *fairKey) inWindow(p place) bool { return p.less(k.edge) }
 // message is held in memory.
 func (k *fairKey) add(m *message, windowMax int) bool {
 	if !k.inWindow(m.place) {
-		k.behind = true
-		if m.place.less(k.unseen) {
-			k.unseen = m.place
-		}
+		k.addBehind(m.place)
 		return false
 	}
 	n := len(k.window)
@@ -92,14 +88,25 @@ func (k *fairKey) cut(n int) []*message {
 	return rest
 }
 
-// cutAt is cut for all messages at or after p.
-func (k *fairKey) cutAt(p place) []*message {
+// addOnDisk takes note of a message that becomes ready at a place and is on disk
+// only. It returns the messages that are from now on the disk's, too.
+func (k *fairKey) addOnDisk(p place) []*message {
+	if !k.inWindow(p) {
+		k.addBehind(p)
+		return nil
+	}
 	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
 	rest := k.cut(i)
-	if p.less(k.edge) {
-		k.retreat(p)
-	}
+	k.retreat(p)
 	return rest
+}
+
+// addBehind takes note of a message that becomes ready behind the edge.
+func (k *fairKey) addBehind(p place) {
+	k.behind = true
+	if p.less(k.unseen) {
+		k.unseen = p
+	}
 }
 
 // retreat moves the edge to an earlier place.

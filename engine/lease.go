@@ -222,6 +222,7 @@ func (c *core) endLease(m *message) {
 	m.key.leased--
 	m.key.queue.leased--
 	if m.writes > 0 {
+		c.sync = true // or a power loss could bring it back beside the lease that follows
 		key := storage.AppendLeaseKey(nil, m.storageKey(), m.fence)
 		if m.writes == 1 {
 			c.batch.SingleDelete(storage.Leases, key)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -275,11 +274,7 @@ func (e *Engine) commitWork(w *work) {
 	if err != nil {
 		// What these tasks did is not on disk, and what later ones do may depend
 		// on it: the loop starts anew from what is.
-		for _, t := range w.tasks {
-			if t.err == nil {
-				t.err = fmt.Errorf("%w: %w", ErrMisconf, err)
-			}
-		}
+		refuse(w.tasks, err)
 		e.tellFailure(err)
 	}
 	e.mu.Lock()

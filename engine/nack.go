@@ -127,9 +127,15 @@ func (c *core) loadBody(m *message) error {
 }
 
 // bury moves a message whose body is loaded to the dead-letter queue and returns
-// that queue's name, or drops it where there is none.
+// that queue's name, or drops it where there is none. A message that is in a
+// dead-letter queue already stays there.
 func (c *core) bury(m *message, reason string) string {
 	q := m.key.queue
+	if q.isDead() {
+		c.writeAttempt(m, 0)
+		c.makeReady(m)
+		return q.name
+	}
 	dlq := c.queues[q.set.DLQ]
 	if dlq == nil {
 		q.totals.dropped++

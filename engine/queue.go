@@ -320,15 +320,15 @@ func (c *core) removeQueue(q *queue) {
 
 // QueueInfo is what FILA.QUEUE INFO shows.
 type QueueInfo struct {
-	Name                                          string
-	Visibility, Backoff, MaxBackoff               time.Duration
-	TTL, DedupWindow                              time.Duration
-	MaxAttempts                                   uint32
-	MaxDepth, KeyMaxDepth                         uint64
-	DLQ                                           string // "": none
-	DeadLetter                                    bool   // its messages are dead ones
-	PausedIn, PausedOut                           bool
-	CreatedAt                                     time.Time
+	Name                            string
+	Visibility, Backoff, MaxBackoff time.Duration
+	TTL, DedupWindow                time.Duration
+	MaxAttempts                     uint32
+	MaxDepth, KeyMaxDepth           uint64
+	DLQ                             string // "": none
+	DeadLetter                      bool   // its messages are dead ones
+	PausedIn, PausedOut             bool
+	CreatedAt                       time.Time
 	Counts
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,25 +14,27 @@ import (
 // a later turn.
 //
 // What the turns between asking and merging have changed is known in memory: a
-// change behind the edge makes the read stale or bounds it (fairKey.unseen), and
-// leased or delayed messages are found in core.leases and core.due.
+// message that became ready behind the edge bounds the read (fairKey.unseen), any
+// other change there makes it stale, and who is leased is found in core.leases.
 type read struct {
-	epoch uint64
-	stale bool // of no use: ask again
-	err   error
+	epoch  uint64
+	asked  bool // not only in line for it
+	urgent bool // in core.starving
+	stale  bool // of no use: ask again
+	err    error
 
 	// Of a key:
 	key   *fairKey
 	queue uint32
 	name  string
 	from  place
-	limit int // messages
+	limit int // messages to look at
 	bytes int
 
-	found []*message // in order, their readyAt beside them
-	readyAt []int64
-	last  place // the last one that was looked at
-	end   bool  // there is nothing after it
+	found  []*message // in order, without those that are delayed
+	looked int
+	last   place // the last one that was looked at
+	end    bool  // there is nothing after it
 
 	// Of the due-time index:
 	dueFrom string
@@ -39,27 +42,64 @@ type read struct {
 	dueNext string // the first entry that was not taken, "": none
 }
 
-// pump asks for as many reads as may be under way.
-func (c *core) pump() {
-	for len(c.hungry) > 0 && c.reading < c.cfg.ReadsMax && c.mayRead() {
-		k := c.hungry[0]
-		if c.refs >= c.cfg.WindowTotal && len(k.window) > 0 {
-			break // it still has something: memory is not for that
-		}
-		c.hungry = c.hungry[1:]
-		if k.read == nil || k.queue.keys[k.name] != k || c.byNumber[k.queue.no] != k.queue {
-			continue
-		}
-		k.read = &read{
-			key: k, queue: k.queue.no, name: k.name, from: k.edge, limit: max(c.windowMax()-len(k.window), 1), bytes: c.cfg.ReadBytes,
-		}
-		k.unseen = lastPlace
-		c.reading++
-		c.reads = append(c.reads, k.read)
+// wantKey puts a key in line for a read when its window runs low.
+func (c *core) wantKey(k *fairKey) {
+	if !k.behind {
+		return
 	}
+	if k.read == nil && len(k.window) <= c.windowMax()/2 {
+		k.read = &read{key: k}
+		if len(k.window) > 0 {
+			c.hungry = append(c.hungry, k)
+		}
+	}
+	if r := k.read; r != nil && !r.asked && !r.urgent && len(k.window) == 0 {
+		r.urgent = true
+		c.starving = append(c.starving, k)
+	}
+}
+
+// pump asks for as many reads as may be under way. Keys with nothing left to
+// deliver come first; the others have to wait while memory holds enough.
+func (c *core) pump() {
+	for c.reading < c.cfg.ReadsMax && c.mayRead() {
+		var k *fairKey
+		switch {
+		case len(c.starving) > 0:
+			k, c.starving = c.starving[0], c.starving[1:]
+		case len(c.hungry) > 0 && c.refs < c.cfg.WindowTotal:
+			k, c.hungry = c.hungry[0], c.hungry[1:]
+		default:
+			c.stamp()
+			return
+		}
+		if k.read != nil && !k.read.asked && c.alive(k) {
+			c.ask(k)
+		}
+	}
+	c.stamp()
+}
+
+// ask asks for the next messages of a key.
+func (c *core) ask(k *fairKey) {
+	k.read = &read{
+		asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, limit: max(c.windowMax()-len(k.window), 1), bytes: c.cfg.ReadBytes,
+	}
+	k.unseen = lastPlace
+	c.reading++
+	c.reads = append(c.reads, k.read)
+}
+
+// stamp marks what was asked for in this turn as this memory's.
+func (c *core) stamp() {
 	for _, r := range c.reads {
 		r.epoch = c.epoch
 	}
+}
+
+// alive says that a key has not been forgotten meanwhile.
+func (c *core) alive(k *fairKey) bool {
+	return k.queue.keys[k.name] == k && c.byNumber[k.queue.no] == k.queue
 }
 
 // mayRead says that reads make sense now: not while the store is being mended,
@@ -96,35 +136,74 @@ func (r *read) readKey(store Store) error {
 	prefix := storage.AppendKeyPrefix(nil, r.queue, r.name)
 	from, to := append(slices.Clone(prefix), r.from.rank), storage.After(prefix)
 	from = append(from, r.from.id[:]...)
+	size := 0
+	more, err := readMessages(store, from, to, func(f foundMessage) bool {
+		r.last = f.m.place
+		if !f.delayed {
+			r.found = append(r.found, f.m)
+		}
+		size += len(f.m.body)
+		r.looked++
+		return r.looked < r.limit && size < r.bytes
+	})
+	r.end = !more
+	return err
+}
+
+// foundMessage is a message as the store has it.
+type foundMessage struct {
+	m       *message // its key is to be set
+	key     string
+	delayed bool // not due yet
+}
+
+// readMessages reads messages with what is known of their attempts, as long as
+// the function wants more. It reports whether there were more.
+func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (more bool, err error) {
 	messages := store.Scan(storage.Messages, from, to)
 	defer messages.Close()
 	attempts := store.Scan(storage.Attempts, from, to)
 	defer attempts.Close()
 	another := attempts.Seek(from)
-	size := 0
 	for ok := messages.Seek(from); ok; ok = messages.Next() {
-		if len(r.found) >= r.limit || size >= r.bytes {
-			return errJoin(messages.Err(), attempts.Err())
+		if more {
+			return true, nil
 		}
-		m, readyAt, err := decodeMessage(messages.Key(), messages.Value())
+		mk, err := storage.ParseMessageKey(messages.Key())
 		if err != nil {
-			return err
+			return false, err
+		}
+		m, readyAt, err := decodeMessage(mk, messages.Value())
+		if err != nil {
+			return false, err
 		}
 		for another && string(attempts.Key()) < string(messages.Key()) {
 			another = attempts.Next()
 		}
 		if another && string(attempts.Key()) == string(messages.Key()) {
 			if readyAt, err = m.decodeAttempt(attempts.Value()); err != nil {
-				return err
+				return false, err
 			}
 		}
-		size += len(m.body)
-		r.last = m.place
-		r.found = append(r.found, m)
-		r.readyAt = append(r.readyAt, readyAt)
+		f := foundMessage{m: m, key: mk.Key}
+		if readyAt > 0 {
+			if f.delayed, err = scheduled(store, readyAt, mk); err != nil {
+				return false, err
+			}
+		}
+		more = !each(f)
 	}
-	r.end = true
-	return errJoin(messages.Err(), attempts.Err())
+	return false, errJoin(messages.Err(), attempts.Err())
+}
+
+// scheduled says whether a message still waits for its time. The time alone does
+// not tell: a clock may have gone back since the message became ready.
+func scheduled(store Store, at int64, mk storage.MessageKey) (bool, error) {
+	_, err := store.Get(storage.Scheduled, storage.AppendScheduledKey(nil, at, mk))
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func errJoin(a, b error) error {
@@ -134,12 +213,8 @@ func errJoin(a, b error) error {
 	return b
 }
 
-// decodeMessage makes a message of a record; its key is to be set.
-func decodeMessage(key, value []byte) (m *message, readyAt int64, err error) {
-	mk, err := storage.ParseMessageKey(key)
-	if err != nil {
-		return nil, 0, err
-	}
+// decodeMessage makes a message of a record.
+func decodeMessage(mk storage.MessageKey, value []byte) (m *message, readyAt int64, err error) {
 	body := slices.Clone(value)
 	var rec storage.Message
 	if err := rec.Decode(body); err != nil {
@@ -198,7 +273,7 @@ func (r *read) Apply(tx *Tx) error {
 	}
 	c.reading--
 	k := r.key
-	if k.read != r || k.queue.keys[k.name] != k || c.byNumber[k.queue.no] != k.queue {
+	if k.read != r || !c.alive(k) {
 		return nil
 	}
 	k.read = nil
@@ -219,14 +294,14 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 	if k.unseen.less(edge) {
 		edge = k.unseen
 	}
-	for i, m := range r.found {
+	for _, m := range r.found {
 		if !m.place.less(edge) {
 			break
 		}
-		m.key = k
-		if c.leases[m.id] != nil || c.due.isDelayed(r.readyAt[i], m.storageKey()) {
+		if c.leases[m.id] != nil {
 			continue
 		}
+		m.key = k
 		m.status = ready
 		k.window = append(k.window, m)
 		c.refs++

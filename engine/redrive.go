@@ -105,18 +105,13 @@ type page struct {
 	task     *Task // who waits for it
 	epoch    uint64
 	changes  uint64 // of the queue when the page was asked for
+	queue    uint32
 	from, to []byte
 	limit    int
 
-	found []pageMessage
+	found []foundMessage
 	next  []byte // where the next page starts, nil: nowhere
 	err   error
-}
-
-type pageMessage struct {
-	m       *message // its key is to be set
-	key     string
-	readyAt int64
 }
 
 // readPage asks for the next messages of a queue, or of one of its keys.
@@ -125,7 +120,7 @@ func (c *core) readPage(q *queue, key string, cursor []byte, t *Task) *page {
 	if key != "" {
 		prefix = storage.AppendKeyPrefix(nil, q.no, key)
 	}
-	p := &page{task: t, epoch: c.epoch, changes: q.changes, from: prefix, to: storage.After(prefix), limit: redrivePage}
+	p := &page{task: t, epoch: c.epoch, changes: q.changes, queue: q.no, from: prefix, to: storage.After(prefix), limit: redrivePage}
 	if cursor != nil {
 		p.from = cursor
 	}
@@ -136,39 +131,16 @@ func (c *core) readPage(q *queue, key string, cursor []byte, t *Task) *page {
 // do reads the page. It runs beside the loop, after the commit of the batch in
 // which it was asked for.
 func (p *page) do(store Store) {
-	p.err = p.read(store)
-}
-
-func (p *page) read(store Store) error {
-	messages := store.Scan(storage.Messages, p.from, p.to)
-	defer messages.Close()
-	attempts := store.Scan(storage.Attempts, p.from, p.to)
-	defer attempts.Close()
-	another := attempts.Seek(p.from)
-	for ok := messages.Seek(p.from); ok; ok = messages.Next() {
-		if len(p.found) == p.limit {
-			p.next = append([]byte{}, messages.Key()...)
-			break
-		}
-		mk, err := storage.ParseMessageKey(messages.Key())
-		if err != nil {
-			return err
-		}
-		m, readyAt, err := decodeMessage(messages.Key(), messages.Value())
-		if err != nil {
-			return err
-		}
-		for another && string(attempts.Key()) < string(messages.Key()) {
-			another = attempts.Next()
-		}
-		if another && string(attempts.Key()) == string(messages.Key()) {
-			if readyAt, err = m.decodeAttempt(attempts.Value()); err != nil {
-				return err
-			}
-		}
-		p.found = append(p.found, pageMessage{m: m, key: mk.Key, readyAt: readyAt})
+	more, err := readMessages(store, p.from, p.to, func(f foundMessage) bool {
+		p.found = append(p.found, f)
+		return len(p.found) < p.limit
+	})
+	p.err = err
+	if n := len(p.found); more && n > 0 {
+		last := p.found[n-1]
+		after := last.m.place.next()
+		p.next = storage.AppendMessageKey(nil, p.queue, last.key, after.rank, after.id)
 	}
-	return errJoin(messages.Err(), attempts.Err())
 }
 
 // Apply lets the one who waits for the page go on.
@@ -183,16 +155,13 @@ func (p *page) Apply(tx *Tx) error {
 // returns nil if it is not ready any more. A message behind its key's edge is as
 // the page has it, unless something was removed there since: then the page is
 // not used at all.
-func (c *core) takeFound(q *queue, f pageMessage) *message {
+func (c *core) takeFound(q *queue, f foundMessage) *message {
 	k := q.keys[f.key]
-	if k == nil || c.leases[f.m.id] != nil {
+	if k == nil || f.delayed || c.leases[f.m.id] != nil {
 		return nil
 	}
 	if !k.inWindow(f.m.place) {
 		f.m.key = k
-		if c.due.isDelayed(f.readyAt, f.m.storageKey()) {
-			return nil
-		}
 		q.changes++
 		c.setBody(f.m, f.m.body)
 		return f.m

@@ -8,6 +8,13 @@ type Stepper struct {
 	core  *core
 	store Store
 	now   time.Time
+
+	// Lazy, if set, is asked before each commit and before each result of a read
+	// whether it should come later, after further turns, as it may in the loop.
+	Lazy func() bool
+
+	flight *work  // cut, not committed yet
+	late   []Call // results of reads that are done
 }
 
 // NewStepper recovers an engine from the store at a time.
@@ -65,9 +72,23 @@ func (s *Stepper) Advance(d time.Duration) {
 // loop does; Mend repairs it.
 func (s *Stepper) Do(tasks ...*Task) {
 	s.core.turn(s.now, tasks)
-	for w := s.core.cut(); w != nil; w = s.core.cut() {
-		s.commit(w)
-		s.core.turn(s.now, nil)
+	for {
+		if s.flight == nil {
+			s.flight = s.core.cut()
+		}
+		if s.flight == nil && len(s.late) == 0 || s.Lazy != nil && s.Lazy() {
+			return
+		}
+		if w := s.flight; w != nil {
+			s.flight = nil
+			s.commit(w)
+		}
+		var results []*Task
+		for _, call := range s.late {
+			results = append(results, &Task{Call: call})
+		}
+		s.late = nil
+		s.core.turn(s.now, results)
 	}
 }
 
@@ -79,9 +100,6 @@ func (s *Stepper) commit(w *work) {
 		err = s.store.Commit(w.batch, w.sync && c.cfg.Sync == SyncAlways)
 	}
 	if err != nil {
-		for _, t := range w.tasks {
-			t.err = err
-		}
 		c.released = append(w.tasks, c.released...)
 		c.refuse(err)
 		c.committed = c.batchNo
@@ -137,4 +155,4 @@ func (s *Stepper) release(tasks []*Task) {
 }
 
 // tell gives the core a task of the engine's own, in a turn that follows.
-func (s *Stepper) tell(call Call) { s.core.turn(s.now, []*Task{{Call: call}}) }
+func (s *Stepper) tell(call Call) { s.late = append(s.late, call) }

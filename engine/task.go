@@ -16,12 +16,12 @@ type Task struct {
 	Client *Client // whose task it is; nil: nobody waits for it
 	Bytes  int     // what the task holds of its client's input, for the inbox's bound
 
-	err   error
-	undo  Call
-	wait  *wait // non-nil while the task is parked
+	err  error
+	undo Call
+	wait *wait // non-nil while the task is parked
 	// resume is when the wait of a task ends that is parked anew after a recovery.
 	resume int64
-	state atomic.Uint32
+	state  atomic.Uint32
 }
 
 const (

@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// oracle judges a simulation by what its clients were told and nothing else.
+type oracle struct {
+	err      error
+	now      time.Time
+	attempts uint32 // that a queue allows, 0: no limit
+	tags     int
+
+	unknown map[string]bool       // enqueued, but nobody was told
+	stored  map[string]*oracleMsg // acknowledged, and not acknowledged to be gone
+	gone    map[string]bool       // an ack was answered
+	receipt map[string]bool       // every receipt that was ever handed out
+	newest  map[string]ID         // of first deliveries, by queue and key
+	handed  map[ID]bool           // delivered at least once, told or not
+	byID    map[ID]*oracleMsg
+	// newSince is the time of the last crash in ids: what is older may have been
+	// leased without anybody being told.
+	newSince int64
+}
+
+type oracleMsg struct {
+	tag, queue, key string
+	id              ID
+	leaseUntil      time.Time // of the delivery a client holds, zero: none
+	receipt         Receipt
+	sure            bool // no crash since the delivery
+	notBefore       time.Time
+	extra           uint32 // retries that were asked for whatever the attempts
+	asking          int    // acks that are not answered yet
+	perhapsGone     bool   // an ack was not answered, or with an error
+}
+
+func newOracle() oracle {
+	return oracle{
+		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
+		newest: map[string]ID{}, handed: map[ID]bool{}, byID: map[ID]*oracleMsg{},
+	}
+}
+
+func (o *oracle) fail(format string, args ...any) {
+	if o.err == nil {
+		o.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (o *oracle) newTag(queue, key string) string {
+	o.tags++
+	return fmt.Sprintf("%s/%s/%d", queue, key, o.tags)
+}
+
+func (o *oracle) enqueued(tag string, id ID) {
+	o.trace("enqueued %s as %s", tag, id)
+	delete(o.unknown, tag)
+	if m := o.byID[id]; m != nil && m.tag != "" && m.tag != tag {
+		o.fail("id %s was given twice", id)
+	}
+	m := o.byID[id] // it may have been delivered before its enqueue was answered
+	if m == nil {
+		m = &oracleMsg{tag: tag, id: id}
+		o.byID[id] = m
+	}
+	m.tag = tag
+	if !o.gone[tag] {
+		o.stored[tag] = m
+	}
+}
+
+// delivered is a message in the hands of a client.
+func (o *oracle) delivered(d *Delivery) {
+	tag := string(d.Payload())
+	r := d.Receipt.String()
+	o.trace("delivered %s of %s, attempt %d, receipt %s until %s", tag, d.Queue, d.Attempt, r, d.LeaseUntil.Format("15:04:05.000"))
+	if o.receipt[r] {
+		o.fail("receipt %s was given twice", r)
+	}
+	o.receipt[r] = true
+	if o.gone[tag] {
+		o.fail("%s was delivered after its ack was answered", tag)
+	}
+	if o.stored[tag] == nil && !o.unknown[tag] {
+		o.fail("%s was delivered, and nobody has enqueued it", tag)
+	}
+	m := o.byID[d.Receipt.ID]
+	if m == nil {
+		m = &oracleMsg{id: d.Receipt.ID}
+		o.byID[d.Receipt.ID] = m
+	}
+	m.tag = tag
+	m.perhapsGone = false // here it is
+	if d.Receipt.Fence < m.receipt.Fence && !o.now.Before(d.LeaseUntil) {
+		return // told late: it is over, and another has followed
+	}
+	if o.now.Before(m.leaseUntil) {
+		o.fail("%s was delivered while another held it until %v, it is %v", tag, m.leaseUntil, o.now)
+	}
+	if o.now.Before(m.notBefore) {
+		o.fail("%s was delivered before %v", tag, m.notBefore)
+	}
+	if o.attempts > 0 && d.Attempt > o.attempts+m.extra && (d.Queue == "a" || d.Queue == "b") {
+		o.fail("%s was delivered as attempt %d of %d", tag, d.Attempt, o.attempts)
+	}
+	m.leaseUntil, m.receipt, m.sure = d.LeaseUntil, d.Receipt, true
+	m.notBefore = time.Time{}
+}
+
+func (o *oracle) current(d *Delivery) *oracleMsg {
+	if m := o.byID[d.Receipt.ID]; m != nil && m.receipt == d.Receipt {
+		return m
+	}
+	return nil
+}
+
+// maybeGone: an ack was sent.
+func (o *oracle) maybeGone(id ID) {
+	if m := o.byID[id]; m != nil {
+		m.asking++
+	}
+}
+
+// mayEnd: the end of a lease was asked for, and the answer may get lost.
+func (o *oracle) mayEnd(d *Delivery) {
+	if m := o.current(d); m != nil {
+		m.leaseUntil = time.Time{}
+	}
+}
+
+// mayRetry: a retry was asked for explicitly, which the attempts do not limit.
+func (o *oracle) mayRetry(id ID) {
+	if m := o.byID[id]; m != nil {
+		m.extra++
+	}
+}
+
+func (o *oracle) acked(d *Delivery, n int, err error) {
+	tag := string(d.Payload())
+	m := o.byID[d.Receipt.ID]
+	m.asking = max(m.asking-1, 0)
+	o.trace("acked %d %s with %s: %v", n, tag, d.Receipt, err)
+	if err != nil {
+		if !errors.Is(err, ErrMisconf) {
+			o.fail("ack: %v", err)
+		}
+		m.perhapsGone = true
+		return
+	}
+	switch {
+	case n == 1:
+		if o.current(d) == nil {
+			o.fail("%s was acked with a receipt whose lease is over", tag)
+		}
+		if o.gone[tag] {
+			o.fail("%s was acked twice", tag)
+		}
+		o.gone[tag] = true
+		delete(o.stored, tag)
+		m.leaseUntil = time.Time{}
+	case n == 0:
+		if m := o.current(d); m != nil && o.now.Before(m.leaseUntil) {
+			o.fail("%s was not acked although its lease lasts until %v", tag, m.leaseUntil)
+		}
+	default:
+		o.fail("one receipt acked %d messages", n)
+	}
+}
+
+func (o *oracle) nacked(d *Delivery, res NackResult, err error) {
+	m := o.byID[d.Receipt.ID]
+	o.trace("nacked %s: %+v %v", d.Receipt, res, err)
+	if err != nil {
+		if !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrMisconf) {
+			o.fail("nack: %v", err)
+		}
+		if errors.Is(err, ErrLeaseLost) && o.current(d) != nil && o.now.Before(d.LeaseUntil) && m.sure {
+			o.fail("nack: a lease that lasts until %v was lost", d.LeaseUntil)
+		}
+		return
+	}
+	if o.current(d) == nil {
+		o.fail("%s was nacked with a receipt whose lease is over", d.Receipt)
+	}
+	m.leaseUntil = time.Time{}
+	if res.Action == ActionRetry {
+		m.notBefore = res.ReadyAt
+	}
+}
+
+func (o *oracle) extended(d *Delivery, until time.Time, err error) bool {
+	if err != nil {
+		return false
+	}
+	m := o.current(d)
+	if m == nil {
+		o.fail("%s was extended although its lease is over", d.Receipt)
+		return false
+	}
+	m.leaseUntil = until
+	return true
+}
+
+func (o *oracle) released(d *Delivery, n int, err error) {
+	m := o.current(d)
+	if err != nil || n == 0 {
+		return
+	}
+	if m == nil {
+		o.fail("%s was released although its lease is over", d.Receipt)
+		return
+	}
+	m.leaseUntil = time.Time{}
+}
+
+// decided is called when the engine hands a message out, told or not: for the
+// first time, messages of a key leave in the order of their enqueue.
+func (o *oracle) decided(d *Delivery) {
+	id := d.Receipt.ID
+	if o.handed[id] || idNanos(id) <= o.newSince {
+		return
+	}
+	o.handed[id] = true
+	line := d.Queue + "/" + d.Key
+	newest := o.newest[line]
+	if id.String() < newest.String() {
+		o.fail("%s overtook an older message of %s", newest, line)
+	}
+	o.newest[line] = id
+}
+
+// crashed: leases may have been lost with the records that were still to come,
+// and the order of first deliveries starts anew with them.
+func (o *oracle) crashed(now time.Time, ids int64) {
+	o.newSince = ids
+	for _, m := range o.byID {
+		if !o.now.Before(m.notBefore) {
+			m.notBefore = time.Time{} // it was due, whatever the clock says now
+		}
+	}
+	o.now = now
+	o.trace("crashed or mended")
+	clear(o.newest)
+	for _, m := range o.byID {
+		m.perhapsGone, m.asking = m.perhapsGone || m.asking > 0, 0
+		m.leaseUntil = time.Time{}
+		m.sure = false
+		if o.now.Before(m.notBefore) && now.Add(30*time.Minute).Before(m.notBefore) {
+			m.notBefore = time.Time{} // the clock went back
+		}
+	}
+}
+
+// overdue finds leases that ended long ago and waiters beside ready messages.
+func (o *oracle) overdue(s *Stepper) {
+	c := s.core
+	for _, m := range c.leases {
+		if m.until < c.now-int64(time.Second) {
+			o.fail("a lease of %s ended %v ago and is still held", m.id, time.Duration(c.now-m.until))
+		}
+	}
+	for _, q := range c.queues {
+		if q.ring.size > 0 && q.waiters.first != nil {
+			o.fail("%d clients wait for %q, which has messages", q.waiters.n, q.name)
+		}
+	}
+}
+
+// atEnd: nothing that was acknowledged may be missing.
+func (o *oracle) atEnd(s *Stepper) error {
+	for tag, m := range o.stored {
+		if m.perhapsGone || m.asking > 0 {
+			continue
+		}
+		o.fail("%s was acknowledged and is lost", tag)
+	}
+	var st Stats
+	s.Do(&Task{Call: callFunc(func(tx *Tx) error { st = tx.Stats(); return nil })})
+	if n := st.Ready + st.Delayed + st.Leased + st.Dead; n != 0 || st.Counting {
+		o.fail("all was acked, and %d messages are counted: %+v", n, st.Counts)
+	}
+	return o.err
+}

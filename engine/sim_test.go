@@ -1,0 +1,672 @@
+package engine
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// The simulation: clients do what they like, the weather changes from seed to
+// seed (crashes at any commit, power loss, a disk that fails, clocks that jump,
+// clients that vanish), and an oracle that knows only what was answered judges
+// what comes back. A seed is all that a run depends on.
+
+var (
+	simSeeds = flag.Int("seeds", 200, "seeds that the simulation runs")
+	simStory = flag.Bool("story", false, "print what the clients of the simulation are told")
+	simFirst = flag.Uint64("seed", 1, "the first of them")
+)
+
+func TestSimulation(t *testing.T) {
+	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ { //nolint:gosec // positive
+		if err := simulate(seed, noMutant); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// mutant is a fault that a test plants: the simulation must find each.
+type mutant int
+
+const (
+	noMutant mutant = iota
+	replyBeforeCommit
+	ackNotWritten
+	enqueueNotWritten
+	expiryNotUnderLoad
+	waiterForgotten
+	unfencedReceipt
+	retryTooEarly
+)
+
+func TestSimulationFindsPlantedFaults(t *testing.T) {
+	for m, name := range map[mutant]string{
+		replyBeforeCommit: "reply before commit", ackNotWritten: "ack not written", enqueueNotWritten: "enqueue not written",
+		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",
+		retryTooEarly: "retry too early",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := uint64(1); seed <= 60; seed++ {
+				if err := simulate(seed, m); err != nil {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("60 seeds have not found it")
+		})
+	}
+}
+
+// weather is what varies between seeds.
+type weather struct {
+	crash, powerLoss, diskFails float64 // chances per step
+	lazy                        float64 // chance that a commit or read has to wait
+	clients, keys, steps        int
+	window                      int
+	lag                         time.Duration
+	backoff                     time.Duration
+	attempts                    uint32
+}
+
+func newWeather(r *rand.Rand) weather {
+	w := weather{
+		clients: 1 + r.IntN(6), keys: 1 + r.IntN(5), steps: 150 + r.IntN(250), window: 2 + r.IntN(12),
+		lag: time.Duration(r.IntN(3)) * 5 * time.Millisecond, backoff: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
+		attempts: uint32(r.IntN(5)), //nolint:gosec // small
+	}
+	if r.IntN(3) > 0 {
+		w.crash = 0.02
+	}
+	if r.IntN(3) == 0 {
+		w.powerLoss = 0.02
+	}
+	if r.IntN(3) == 0 {
+		w.diskFails = 0.01
+	}
+	if r.IntN(2) == 0 {
+		w.lazy = 0.7
+	}
+	return w
+}
+
+// sim is one run.
+type sim struct {
+	rng     *rand.Rand
+	w       weather
+	mutant  mutant
+	store   *crashStore
+	step    *Stepper
+	cfg     Config
+	clients []*simClient
+	oracle  oracle
+	inHand  []*Delivery // what clients hold, as far as they know
+	failing bool
+	nextID  uint64
+
+	decisions int
+}
+
+type simClient struct {
+	client  *Client
+	blocked *simTask
+}
+
+// simTask is a task together with what to do when it is done.
+type simTask struct {
+	Task
+	apply func(tx *Tx) error
+	then  func(err error) // nil: nobody is told
+	sim   *sim
+	order int
+}
+
+func (t *simTask) Apply(tx *Tx) error {
+	t.sim.decisions++
+	t.order = t.sim.decisions
+	return t.apply(tx)
+}
+
+// crashStore crashes the process at a commit: before it or right after it.
+type crashStore struct {
+	*storage.Memory
+	rng    *rand.Rand
+	chance float64
+	mutant mutant
+}
+
+var errCrash = errors.New("crash")
+
+func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
+	if s.mutant == ackNotWritten || s.mutant == enqueueNotWritten {
+		b = s.lose(b)
+	}
+	at := s.rng.Float64()
+	if at < s.chance/2 {
+		panic(errCrash)
+	}
+	err := s.Memory.Commit(b, sync)
+	if at < s.chance {
+		panic(errCrash)
+	}
+	return err
+}
+
+// lose drops records that a broken engine would not have written.
+func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
+	var out storage.Batch
+	_ = b.Each(func(r storage.Record) error {
+		switch r.Op {
+		case storage.OpPut:
+			if s.mutant == enqueueNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
+				return nil
+			}
+			out.Put(r.Family, r.Key, r.Value)
+		case storage.OpDelete:
+			out.Delete(r.Family, r.Key)
+		case storage.OpSingleDelete:
+			if s.mutant == ackNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
+				return nil
+			}
+			out.SingleDelete(r.Family, r.Key)
+		case storage.OpDeleteRange:
+			out.DeleteRange(r.Family, r.Key, r.Value)
+		}
+		return nil
+	})
+	return &out
+}
+
+func simulate(seed uint64, m mutant) (err error) {
+	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
+	s := &sim{rng: rng, w: newWeather(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
+	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng, mutant: m}
+	if m != noMutant {
+		s.w.lazy = 0 // they are broken versions of the plain order of events
+	}
+	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
+	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseLag = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.lag
+	s.cfg.Seed = seed
+	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
+		return err
+	}
+	s.step.Lazy = s.lazy
+	s.oracle.now = s.step.now
+	for range s.w.clients {
+		s.clients = append(s.clients, s.newClient())
+	}
+	if err := s.setUp(); err != nil {
+		return err
+	}
+	s.store.chance = s.w.crash / 4
+	for range s.w.steps {
+		s.guard(s.once)
+		if err := s.verdict(); err != nil {
+			return err
+		}
+	}
+	return s.drainAll()
+}
+
+// lazy lets commits and reads of a part of the seeds take their time.
+func (s *sim) lazy() bool { return s.w.lazy > 0 && s.rng.Float64() < s.w.lazy }
+
+func (s *sim) setUp() error {
+	attempts, backoff, visibility := s.w.attempts, s.w.backoff, 300*time.Millisecond
+	o := QueueOptions{MaxAttempts: &attempts, Backoff: &backoff, Visibility: &visibility}
+	var errs [2]error
+	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
+	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})
+	s.oracle.attempts = attempts
+	for s.step.flight != nil || len(s.step.late) > 0 {
+		s.step.Do()
+	}
+	return errors.Join(errs[:]...)
+}
+
+type callFunc func(tx *Tx) error
+
+func (f callFunc) Apply(tx *Tx) error { return f(tx) }
+
+func (s *sim) newClient() *simClient {
+	s.nextID++
+	return &simClient{client: NewClient(s.nextID, func() {})}
+}
+
+// guard runs a step, and the crash and restart that it may end in.
+func (s *sim) guard(step func()) {
+	crashed := func() (crashed bool) {
+		defer func() {
+			if p := recover(); p != nil {
+				if p != errCrash { //nolint:errorlint // a panic value
+					panic(p)
+				}
+				crashed = true
+			}
+		}()
+		step()
+		return false
+	}()
+	if crashed || s.rng.Float64() < s.w.crash/4 {
+		s.restart(s.rng.Float64() < s.w.powerLoss*10)
+	}
+}
+
+// restart is a crash of the process, or of the machine, and a new start.
+func (s *sim) restart(powerLoss bool) {
+	old := s.store
+	memory := old.Memory.Clone()
+	if powerLoss {
+		memory = old.Memory.CloneSynced()
+	}
+	memory.FailCommits(nil)
+	s.failing = false
+	s.store = &crashStore{Memory: memory, rng: s.rng, mutant: s.mutant}
+	now := s.step.now
+	switch s.rng.IntN(4) {
+	case 0:
+		now = now.Add(time.Duration(s.rng.IntN(2000)) * time.Millisecond)
+	case 1:
+		now = now.Add(-time.Hour)
+	}
+	step, err := NewStepper(s.cfg, s.store, now)
+	if err != nil {
+		s.oracle.fail("restart: %v", err)
+		return
+	}
+	s.oracle.now = s.step.now
+	s.step = step
+	s.step.Lazy = s.lazy
+	s.store.chance = s.w.crash / 4
+	s.oracle.crashed(now, step.core.ids.last)
+	for _, c := range s.clients {
+		*c = *s.newClient()
+	}
+}
+
+// submit runs a task, under a mutant in a broken engine.
+func (s *sim) submit(cl *simClient, apply func(tx *Tx) error, then func(err error)) *simTask {
+	t := &simTask{apply: apply, then: then, sim: s}
+	t.Call, t.Client = t, cl.client
+	cl.blocked = t
+	s.run(t)
+	s.settleBlocked()
+	return t
+}
+
+func (t *simTask) settle() {
+	if then := t.then; then != nil && t.Done() {
+		t.then = nil
+		then(t.Err())
+	}
+}
+
+// settleBlocked tells the clients of tasks that are done, in the order in which
+// the engine has decided them.
+func (s *sim) settleBlocked() {
+	var done []*simTask
+	for _, c := range s.clients {
+		if c.blocked != nil && (c.blocked.Done() || c.blocked.then == nil) {
+			done = append(done, c.blocked)
+			c.blocked = nil
+		}
+	}
+	slices.SortStableFunc(done, func(a, b *simTask) int { return a.order - b.order })
+	for _, t := range done {
+		t.settle()
+	}
+}
+
+// run is Stepper.Do but for the mutants, each of which breaks one rule of it.
+func (s *sim) run(t *simTask) {
+	c := s.step.core
+	switch s.mutant {
+	case replyBeforeCommit:
+		c.turn(s.step.now, []*Task{&t.Task})
+		s.step.release(c.released)
+		t.settle()
+		c.released = nil
+	case expiryNotUnderLoad:
+		c.begin(s.step.now)
+		c.apply(&t.Task)
+		c.serve()
+		c.pump()
+		for w := c.cut(); w != nil; w = c.cut() {
+			s.step.commit(w)
+		}
+		return
+	case waiterForgotten:
+		c.begin(s.step.now)
+		c.expire()
+		c.apply(&t.Task)
+		for _, q := range c.offers {
+			q.offered = false
+		}
+		c.offers = nil
+	default:
+		s.step.Do(&t.Task)
+		return
+	}
+	s.step.Do()
+}
+
+// once is one step of the world.
+func (s *sim) once() {
+	switch n := s.rng.IntN(100); {
+	case n < 8:
+		s.advance()
+	case n < 11:
+		s.vanish()
+	case n < 13:
+		s.disk()
+	default:
+		if cl := s.idleClient(); cl != nil {
+			s.act(cl)
+		} else {
+			s.advance()
+		}
+	}
+	s.settleBlocked()
+	if err := s.step.Check(); err != nil {
+		s.oracle.fail("%v", err)
+	}
+}
+
+func (s *sim) advance() {
+	d := time.Duration(s.rng.IntN(200)) * time.Millisecond
+	if s.rng.IntN(40) == 0 {
+		d = time.Hour
+	}
+	if s.mutant == expiryNotUnderLoad {
+		s.step.now = s.step.now.Add(d) // the load goes on meanwhile
+	} else {
+		s.step.Advance(d)
+	}
+	s.oracle.now = s.step.now
+}
+
+// vanish lets a client disappear, perhaps in the middle of a wait.
+func (s *sim) vanish() {
+	i := s.rng.IntN(len(s.clients))
+	s.oracle.trace("client %d vanishes", s.clients[i].client.ID)
+	s.step.Leave(s.clients[i].client)
+	s.step.Do()
+	s.clients[i] = s.newClient()
+}
+
+// disk lets the store fail, and work again.
+func (s *sim) disk() {
+	switch {
+	case s.failing && s.step.core.failed == nil: // nobody has noticed
+		s.store.FailCommits(nil)
+		s.failing = false
+	case s.failing:
+		s.store.FailCommits(nil)
+		if err := s.step.Mend(); err != nil {
+			s.oracle.fail("mend: %v", err)
+		}
+		s.failing = false
+		s.oracle.crashed(s.step.now, s.step.core.ids.last)
+	case s.rng.Float64() < s.w.diskFails*20:
+		if s.rng.IntN(2) == 0 {
+			s.store.FailCommits(errors.New("no space left"))
+		} else {
+			s.store.FailCommitsLate(errors.New("i/o error"))
+		}
+		s.failing = true
+	}
+}
+
+func (s *sim) idleClient() *simClient {
+	for _, i := range s.rng.Perm(len(s.clients)) {
+		if s.clients[i].blocked == nil {
+			return s.clients[i]
+		}
+	}
+	return nil
+}
+
+func (s *sim) queue() string { return []string{"a", "b"}[s.rng.IntN(2)] }
+
+// act lets a client do something.
+func (s *sim) act(cl *simClient) {
+	n := s.rng.IntN(100)
+	switch {
+	case n < 40:
+		s.enqueue(cl)
+	case n < 65:
+		s.lease(cl)
+	case n < 95 && len(s.inHand) > 0:
+		i := s.rng.IntN(len(s.inHand))
+		d := s.inHand[i]
+		s.inHand = slices.Delete(s.inHand, i, i+1)
+		s.answer(cl, d, n)
+	case n >= 97:
+		s.redrive(cl)
+	}
+}
+
+func (s *sim) enqueue(cl *simClient) {
+	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Weight: uint32(s.rng.IntN(4))} //nolint:gosec // small
+	tag := s.oracle.newTag(req.Queue, req.Key)
+	req.Payload = []byte(tag)
+	if err := s.step.Prepare(req); err != nil {
+		s.oracle.fail("prepare: %v", err)
+	}
+	var id ID
+	s.oracle.unknown[tag] = true // until we are told
+	s.submit(cl, func(tx *Tx) (err error) { id, err = tx.Enqueue(req); return err }, func(err error) {
+		switch {
+		case err == nil:
+			s.oracle.enqueued(tag, id)
+		case !errors.Is(err, ErrMisconf):
+			s.oracle.fail("enqueue: %v", err)
+		}
+	})
+}
+
+func (s *sim) lease(cl *simClient) {
+	req := &LeaseRequest{Queues: []string{s.queue()}, Count: 1 + s.rng.IntN(5), Block: -1}
+	switch s.rng.IntN(6) {
+	case 0:
+		req.Queues = []string{"a", "b"}
+	case 1:
+		req.Queues = []string{"a.dlq"}
+	}
+	if s.rng.IntN(2) == 0 {
+		req.Block = time.Duration(1+s.rng.IntN(500)) * time.Millisecond
+	}
+	if s.rng.IntN(3) == 0 {
+		req.Visibility = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
+	}
+	s.leaseAs(cl, req)
+}
+
+func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
+	var ds []*Delivery
+	began := s.step.now
+	t := s.submit(cl, func(tx *Tx) (err error) {
+		ds, err = tx.Lease(req)
+		for _, d := range ds {
+			s.oracle.decided(d)
+		}
+		return err
+	}, func(err error) {
+		if err != nil {
+			if !errors.Is(err, ErrMisconf) {
+				s.oracle.fail("lease: %v", err)
+			}
+			return
+		}
+		for _, d := range ds {
+			if err := s.step.Load(d); err != nil {
+				if !errors.Is(err, ErrNoMessage) || s.step.now.Before(d.LeaseUntil) {
+					s.oracle.fail("load: %v", err)
+				}
+				continue
+			}
+			s.oracle.delivered(d)
+			s.inHand = append(s.inHand, d)
+		}
+		if len(ds) == 0 && req.Block > 0 && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
+			s.oracle.fail("a blocking lease came back empty too early")
+		}
+	})
+	if t.Done() || s.rng.IntN(10) > 0 {
+		return
+	}
+	// The connection breaks while the lease waits: what may still come for it
+	// must go back.
+	undo := callFunc(func(tx *Tx) error {
+		tx.Undeliver(ds)
+		return nil
+	})
+	t.then = nil
+	t.Abandon(undo)
+}
+
+// answer acks, nacks, extends, releases or forgets a delivery.
+func (s *sim) answer(cl *simClient, d *Delivery, n int) {
+	r := d.Receipt
+	if s.mutant == unfencedReceipt {
+		r.Bare = true
+	}
+	id := d.Receipt.ID
+	s.oracle.trace("client %d answers %s with %d", cl.client.ID, r, n)
+	switch {
+	case n < 80:
+		var acked int
+		s.oracle.maybeGone(id)
+		s.submit(cl, func(tx *Tx) (err error) { acked, err = tx.Ack(d.Queue, []Receipt{r}); return err }, func(err error) {
+			s.oracle.acked(d, acked, err)
+		})
+	case n < 88:
+		s.oracle.mayEnd(d)
+		req := &Nack{Queue: d.Queue, Receipt: r, Error: "no luck", Delay: -1, Dead: s.rng.IntN(5) == 0}
+		if s.rng.IntN(2) == 0 {
+			req.Delay = time.Duration(s.rng.IntN(300)) * time.Millisecond
+			s.oracle.mayRetry(id)
+		}
+		if s.mutant == retryTooEarly && req.Delay > 0 {
+			req.Delay /= 2
+		}
+		var res NackResult
+		s.submit(cl, func(tx *Tx) (err error) { res, err = tx.Nack(req); return err }, func(err error) {
+			if s.mutant == retryTooEarly && req.Delay > 0 {
+				res.ReadyAt = res.ReadyAt.Add(req.Delay)
+			}
+			s.oracle.nacked(d, res, err)
+		})
+	case n < 91:
+		var until time.Time
+		s.submit(cl, func(tx *Tx) (err error) { until, err = tx.Extend(d.Queue, r, 500*time.Millisecond); return err }, func(err error) {
+			if s.oracle.extended(d, until, err) {
+				s.inHand = append(s.inHand, d)
+			}
+		})
+	case n < 93:
+		s.oracle.mayEnd(d)
+		var count int
+		s.submit(cl, func(tx *Tx) (err error) { count, err = tx.Release(d.Queue, []Receipt{r}); return err }, func(err error) {
+			s.oracle.released(d, count, err)
+		})
+	}
+}
+
+func (s *sim) redrive(cl *simClient) {
+	req := &Redrive{DLQ: "a.dlq", Count: s.rng.IntN(5)}
+	s.submit(cl, func(tx *Tx) error { _, err := tx.Redrive(req); return err }, func(err error) {
+		if err != nil && !errors.Is(err, ErrMisconf) {
+			s.oracle.fail("redrive: %v", err)
+		}
+	})
+}
+
+func (o *oracle) trace(format string, args ...any) {
+	if *simStory {
+		fmt.Printf("%s "+format+"\n", append([]any{o.now.Format("15:04:05.000")}, args...)...)
+	}
+}
+
+func (s *sim) verdict() error { return s.oracle.err }
+
+// drainAll ends the run: calm weather, all is leased and acked until nothing is
+// left, and what was acknowledged must have come.
+func (s *sim) drainAll() error {
+	s.store.chance, s.w.crash, s.w.lazy = 0, 0, 0
+	s.step.Do()
+	s.settleBlocked()
+	if s.failing {
+		s.disk()
+	}
+	s.step.Do()
+	s.settleBlocked()
+	s.mutantEnds()
+	cl := s.newClient()
+	s.clients = append(s.clients, cl)
+	for i, empty := 0, 0; empty < 4; i++ {
+		if i > 5000 {
+			return errors.New("the queues do not drain")
+		}
+		s.step.Advance(100 * time.Millisecond)
+		s.oracle.now = s.step.now
+		if i%50 == 49 || empty > 0 {
+			s.step.Advance(2 * time.Hour) // everything delayed or leased comes back
+			s.oracle.now = s.step.now
+		}
+		s.settleBlocked()
+		before := len(s.inHand)
+		for _, q := range []string{"a", "b", "a.dlq", "b.dlq"} {
+			s.leaseAs(cl, &LeaseRequest{Queues: []string{q}, Count: 7, Block: -1, Visibility: time.Hour})
+			if cl.blocked != nil {
+				return fmt.Errorf("a lease of %s that does not block has no answer: %s", q, s.describe())
+			}
+		}
+		if len(s.inHand) == before {
+			empty++
+			continue
+		}
+		empty = 0
+		for _, d := range s.inHand {
+			var acked int
+			s.oracle.maybeGone(d.Receipt.ID)
+			s.submit(cl, func(tx *Tx) (err error) { acked, err = tx.Ack(d.Queue, []Receipt{d.Receipt}); return err }, func(err error) {
+				s.oracle.acked(d, acked, err)
+			})
+		}
+		s.inHand = nil
+		if s.oracle.err != nil {
+			return s.oracle.err
+		}
+		if err := s.step.Check(); err != nil {
+			return err
+		}
+	}
+	return s.oracle.atEnd(s.step)
+}
+
+// mutantEnds lets those mutants rest that would keep the end from coming.
+func (s *sim) mutantEnds() {
+	if s.mutant == expiryNotUnderLoad || s.mutant == waiterForgotten {
+		s.oracle.overdue(s.step)
+		s.mutant = noMutant
+	}
+}
+
+// describe says what the engine waits for.
+func (s *sim) describe() string {
+	c := s.step.core
+	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.failed, c.reading, len(c.hungry), c.readPause)
+	for _, q := range c.queues {
+		text += fmt.Sprintf(" %s: starved %d, ring %d, waiters %d, offered %v;", q.name, q.starved, q.ring.size, q.waiters.n, q.offered)
+		for _, k := range q.keys {
+			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.behind, k.read != nil, k.total)
+		}
+	}
+	return text
+}
