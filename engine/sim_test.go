@@ -599,6 +599,7 @@ func (s *sim) verdict() error { return s.oracle.err }
 // left, and what was acknowledged must have come.
 func (s *sim) drainAll() error {
 	s.store.chance, s.w.crash, s.w.lazy = 0, 0, 0
+	s.mutantEnds()
 	s.step.Do()
 	s.settleBlocked()
 	if s.failing {
@@ -606,7 +607,6 @@ func (s *sim) drainAll() error {
 	}
 	s.step.Do()
 	s.settleBlocked()
-	s.mutantEnds()
 	cl := s.newClient()
 	s.clients = append(s.clients, cl)
 	for i, empty := 0, 0; empty < 4; i++ {
