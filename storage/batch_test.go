@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/faisca/fila/storage"
@@ -40,6 +41,33 @@ func TestAResetBatchStartsAgain(t *testing.T) {
 	b.Delete(storage.Messages, []byte("new"))
 	if rs := records(t, &b); len(rs) != 1 || string(rs[0].Key) != "new" || binary.LittleEndian.Uint32(b.Bytes()[8:]) != 1 {
 		t.Errorf("records %v", rs)
+	}
+}
+
+func TestABatchIsAppendedToAnother(t *testing.T) {
+	var a, b, empty storage.Batch
+	b.Append(&empty)
+	if b.Len() != 0 || b.Size() != 12 {
+		t.Errorf("%d records in %d bytes", b.Len(), b.Size())
+	}
+	a.Put(storage.Messages, []byte("a"), []byte("1"))
+	b.SingleDelete(storage.Leases, []byte("b"))
+	empty.Append(&a)
+	a.Append(&b)
+	a.Delete(storage.State, []byte("c"))
+	want := []storage.Record{
+		{Op: storage.OpPut, Family: storage.Messages, Key: []byte("a"), Value: []byte("1")},
+		{Op: storage.OpSingleDelete, Family: storage.Leases, Key: []byte("b")},
+		{Op: storage.OpDelete, Family: storage.State, Key: []byte("c")},
+	}
+	if got := records(t, &a); !reflect.DeepEqual(got, want) || a.Len() != 3 {
+		t.Errorf("%d records: %v", a.Len(), got)
+	}
+	if got := records(t, &empty); !reflect.DeepEqual(got, want[:1]) {
+		t.Errorf("the first alone: %v", got)
+	}
+	if _, err := storage.ParseBatch(a.Bytes()); err != nil {
+		t.Error(err)
 	}
 }
 

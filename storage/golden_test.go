@@ -97,7 +97,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want, err := os.ReadFile(path) //nolint:gosec // a test's own file
+		want, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

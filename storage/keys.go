@@ -77,7 +77,7 @@ func AppendScheduledKey(dst []byte, due int64, mk MessageKey) []byte {
 // AppendDuePrefix appends what the keys of all messages due at one time start
 // with; as the end of a scan it stands for everything due before that time.
 func AppendDuePrefix(dst []byte, due int64) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(max(due, 0))) //nolint:gosec // not negative
+	return binary.BigEndian.AppendUint64(dst, uint64(max(due, 0)))
 }
 
 // ParseScheduledKey reads the key of a delayed message.

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/tidwall/btree"
@@ -236,8 +237,7 @@ func (m *Memory) copyTrees() (c [familyCount]*tree) {
 func (m *Memory) apply(b *Batch) error {
 	err := b.Each(m.applyRecord)
 	if err != nil {
-		for i := len(m.undo) - 1; i >= 0; i-- {
-			u := m.undo[i]
+		for _, u := range slices.Backward(m.undo) {
 			if u.existed {
 				m.now[u.family].Set(u.key, u.before)
 			} else {

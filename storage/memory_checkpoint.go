@@ -72,7 +72,7 @@ func writeTrees(w io.Writer, trees *[familyCount]*tree) error {
 	var b Batch
 	for f, t := range trees {
 		for it := t.Iter(); it.Next(); {
-			b.Put(Family(f), []byte(it.Key()), it.Value().value) //nolint:gosec // an index into the families
+			b.Put(Family(f), []byte(it.Key()), it.Value().value)
 			if b.Size() < checkpointBatch {
 				continue
 			}

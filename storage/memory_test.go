@@ -238,7 +238,7 @@ func TestACheckpointThatIsDamagedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "memory.batches")
-	good, err := os.ReadFile(file) //nolint:gosec // a test's own file
+	good, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"reflect"
@@ -29,7 +30,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 	} {
 		prefix := []byte("what was there")
 		enc := tt.full.Append(prefix)
-		if string(enc[:len(prefix)]) != string(prefix) {
+		if !bytes.HasPrefix(enc, prefix) {
 			t.Errorf("%T does not append", tt.full)
 		}
 		if err := tt.got.Decode(enc[len(prefix):]); err != nil {
@@ -74,10 +75,13 @@ func TestDecodeDoesNotCopyThePayload(t *testing.T) {
 
 func TestRecordsOfANewerFilaAreRead(t *testing.T) {
 	enc := fullAttempt().Append(nil)
-	enc = append(enc, 0xa0, 0x06, 0x01)                                           // field 100, varint
-	enc = append(enc, 0xaa, 0x06, 0x02, 'h', 'i')                                 // field 101, bytes
-	enc = append(enc, 0xb5, 0x06, 1, 2, 3, 4, 0xb9, 0x06, 1, 2, 3, 4, 5, 6, 7, 8) // fields 102 and 103, fixed
-	enc = append(enc, 0xc3, 0x06, 0xa0, 0x06, 0x01, 0xc4, 0x06)                   // field 104, a group
+	enc = append(enc,
+		0xa0, 0x06, 0x01, // field 100, varint
+		0xaa, 0x06, 0x02, 'h', 'i', // field 101, bytes
+		0xb5, 0x06, 1, 2, 3, 4, // field 102, 4 bytes
+		0xb9, 0x06, 1, 2, 3, 4, 5, 6, 7, 8, // field 103, 8 bytes
+		0xc3, 0x06, 0xa0, 0x06, 0x01, 0xc4, 0x06, // field 104, a group
+	)
 	var a storage.Attempt
 	if err := a.Decode(enc); err != nil || !reflect.DeepEqual(&a, fullAttempt()) {
 		t.Errorf("%+v, %v", a, err)

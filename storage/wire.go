@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -117,7 +118,7 @@ func eachField(b []byte, set func(f *field)) error {
 			f.value, n = protowire.ConsumeVarint(b)
 		case protowire.BytesType:
 			f.bytes, n = protowire.ConsumeBytes(b)
-			f.bytes = f.bytes[:len(f.bytes):len(f.bytes)]
+			f.bytes = slices.Clip(f.bytes)
 		default:
 			n = protowire.ConsumeFieldValue(num, typ, b)
 		}

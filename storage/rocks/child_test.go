@@ -128,7 +128,6 @@ func runChildAsNobody(t *testing.T, task, dir string) string {
 
 func TestAKilledProcessLosesNothingAcknowledged(t *testing.T) {
 	dir := newDir(t)
-	last := 0
 	for round := range 6 {
 		cmd := child(t.Context(), t, "write", dir)
 		out, err := cmd.StdoutPipe()
@@ -154,7 +153,8 @@ func TestAKilledProcessLosesNothingAcknowledged(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 		lines := strings.Fields(acked.Text() + "\n" + string(rest))
-		if last, err = strconv.Atoi(lines[len(lines)-1]); err != nil {
+		last, err := strconv.Atoi(lines[len(lines)-1])
+		if err != nil {
 			t.Fatal(err)
 		}
 		s, err := rocks.Open(rocks.Options{Path: dir})

@@ -139,8 +139,7 @@ func firstOf(err error) error {
 // reason drops the operation and the path from an error of package os, as the
 // message says both already.
 func reason(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err
@@ -254,11 +253,14 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	var names []string
 	var familyOptions []*grocksdb.Options
 	for _, f := range storage.Families() {
-		o := p.family(f, d.cache)
-		defer o.Destroy()
 		names = append(names, f.String())
-		familyOptions = append(familyOptions, o)
+		familyOptions = append(familyOptions, p.family(f, d.cache))
 	}
+	defer func() {
+		for _, o := range familyOptions {
+			o.Destroy()
+		}
+	}()
 	// The families that are missing are made in this order, and so get the
 	// next ids in this order.
 	var err error
@@ -275,7 +277,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 func (d *database) check(was found) error {
 	for i, h := range d.families {
 		if id := h.ID(); uint64(id) != uint64(i) {
-			return fmt.Errorf("%w: family %s has the id %d instead of %d", storage.ErrCorrupt, storage.Family(i), id, i) //nolint:gosec // an index into the families
+			return fmt.Errorf("%w: family %s has the id %d instead of %d", storage.ErrCorrupt, storage.Family(i), id, i)
 		}
 	}
 	err := storage.CheckFormat(d.get)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/linxGnu/grocksdb"
 
@@ -15,8 +16,10 @@ import (
 //
 // Whoever uses the database counts as a user of it until done, an iterator
 // until it is closed. Reopen and Close need the database for themselves: they
-// wait until there is no user, and meanwhile new users still come in, as
-// somebody who holds an iterator may need a Get before it can be closed.
+// wait until there is no user. Meanwhile new users are held back, but only for
+// a moment: somebody who holds an iterator may need a Get before closing it,
+// and to refuse that would be a deadlock. To hold back nobody would let busy
+// readers starve a Reopen.
 type Store struct {
 	path   string
 	p      profile
@@ -31,15 +34,21 @@ type Store struct {
 	d       *database // nil after Close, or when Reopen failed to open it
 	gone    error     // why d is nil
 	users   int
-	taken   bool // somebody has the database for themselves, or was just given it
-	given   bool // taken was set by the last user, for the first who waits
-	waiting int  // how many wait to have the database for themselves
+	taken   bool          // somebody has the database for themselves, or was just given it
+	given   bool          // taken was set by the last user, for the first who waits
+	waiting int           // how many wait to have the database for themselves
+	passed  chan struct{} // closed by giveBack, for users who are held back
 }
+
+// heldBack is how long a new user makes way for a Reopen or a Close. It is
+// longer than any Get takes, and not long for somebody who has to wait it out.
+const heldBack = 10 * time.Millisecond
 
 func newStore(path string, p profile, d *database) *Store {
 	s := &Store{path: path, p: p, d: d, synced: grocksdb.NewDefaultWriteOptions(), plain: grocksdb.NewDefaultWriteOptions()}
 	s.synced.SetSync(true)
 	s.changed = sync.NewCond(&s.mu)
+	s.passed = make(chan struct{})
 	return s
 }
 
@@ -197,6 +206,9 @@ func (s *Store) Close() error {
 func (s *Store) enter() (*database, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.waiting > 0 && !s.taken {
+		s.makeWay()
+	}
 	for s.taken {
 		s.changed.Wait()
 	}
@@ -205,6 +217,20 @@ func (s *Store) enter() (*database, error) {
 	}
 	s.users++
 	return s.d, nil
+}
+
+// makeWay lets one who waits for the database have it first, if that does not
+// take long. It is called with the lock held, and returns with it.
+func (s *Store) makeWay() {
+	passed := s.passed
+	s.mu.Unlock()
+	timer := time.NewTimer(heldBack)
+	select {
+	case <-passed:
+	case <-timer.C:
+	}
+	timer.Stop()
+	s.mu.Lock()
 }
 
 func (s *Store) leave() {
@@ -240,6 +266,8 @@ func (s *Store) take() {
 func (s *Store) giveBack() {
 	s.mu.Lock()
 	s.taken = false
+	close(s.passed)
+	s.passed = make(chan struct{})
 	s.give()
 	s.changed.Broadcast()
 	s.mu.Unlock()

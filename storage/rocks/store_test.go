@@ -1,23 +1,106 @@
 package rocks_test
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
 	"testing"
 
+	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 	"github.com/faisca/fila/storage/storetest"
 )
 
 func TestRocksIsAStore(t *testing.T) {
-	for _, mode := range []rocks.Mode{rocks.Balanced, rocks.LowSpace, rocks.HighThroughput} {
-		t.Run(string(mode), func(t *testing.T) {
-			storetest.Exercise(t, func(t *testing.T, dir string) storetest.Store {
-				t.Helper()
-				s, err := rocks.Open(rocks.Options{Path: dir, Mode: mode})
-				if err != nil {
-					t.Fatal(err)
+	storetest.Exercise(t, func(t *testing.T, dir string) storetest.Store {
+		t.Helper()
+		s, err := rocks.Open(rocks.Options{Path: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}
+
+// A store may be opened in another mode than it was made in.
+func TestEveryModeReadsWhatAnotherWrote(t *testing.T) {
+	dir := newDir(t)
+	modes := []rocks.Mode{rocks.Balanced, rocks.LowSpace, rocks.HighThroughput, ""}
+	for n, mode := range modes {
+		s, err := rocks.Open(rocks.Options{Path: dir, Mode: mode})
+		if err != nil {
+			t.Fatalf("%s: %v", mode, err)
+		}
+		put(t, s, storage.Messages, fmt.Sprintf("key%d", n), string(mode))
+		// A checkpoint writes everything to tables, compressed as the mode says.
+		if err := s.Checkpoint(filepath.Join(t.TempDir(), "copy")); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		for m, other := range modes[:n+1] {
+			want(t, s, fmt.Sprintf("key%d", m), string(other))
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+func TestStatsSayWhatIsThere(t *testing.T) {
+	s := openAt(t, newDir(t))
+	put(t, s, storage.Messages, "a", "1", "b", "1")
+	st, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Keys != 3 || st.TableBytes != 0 || st.MemtableBytes == 0 || st.CacheMaxBytes != 64<<20 || st.WriteStopped || st.BackgroundErrors != 0 {
+		t.Errorf("before a flush: %+v", st) // the third key is the format
+	}
+	if err := s.Checkpoint(filepath.Join(t.TempDir(), "copy")); err != nil {
+		t.Fatal(err)
+	}
+	if st, err = s.Stats(); err != nil || st.Keys != 3 || st.TableBytes == 0 || st.Level0Files != 1 {
+		t.Errorf("after a flush: %+v, %v", st, err)
+	}
+}
+
+// Closing and reopening never meet somebody who is still reading.
+func TestCloseAndReopenWhileEverybodyReads(t *testing.T) {
+	s := openAt(t, newDir(t))
+	put(t, s, storage.Messages, "a", "1", "b", "1")
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				it := s.Scan(storage.Messages, []byte("a"), []byte("c"))
+				_, err := s.Get(storage.Messages, []byte("a"))
+				it.Next()
+				err = errors.Join(err, it.Err())
+				it.Close()
+				_, statsErr := s.Stats()
+				if err = errors.Join(err, statsErr); err == nil {
+					continue
 				}
-				return s
-			})
+				if !errors.Is(err, storage.ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
 		})
 	}
+	var reopens sync.WaitGroup
+	for range 3 {
+		reopens.Go(func() {
+			for range 3 {
+				if err := s.Reopen(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	reopens.Wait()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	readers.Wait()
 }

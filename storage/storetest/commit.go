@@ -41,6 +41,7 @@ func batchOrder(_ *testing.T, s *subject) {
 }
 
 func batchReuse(t *testing.T, s *subject) {
+	t.Helper()
 	var b storage.Batch
 	for _, key := range []string{"a", "b"} {
 		b.Reset()
@@ -55,6 +56,7 @@ func batchReuse(t *testing.T, s *subject) {
 }
 
 func emptyBatch(t *testing.T, s *subject) {
+	t.Helper()
 	for _, sync := range []bool{false, true} {
 		if err := s.Commit(&storage.Batch{}, sync); err != nil {
 			t.Error(err)
@@ -76,6 +78,7 @@ func missingKey(_ *testing.T, s *subject) {
 }
 
 func getCopies(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "value")
 	got, err := s.Get(storage.Messages, []byte("a"))
 	if err != nil {
@@ -96,6 +99,7 @@ func emptyValues(_ *testing.T, s *subject) {
 }
 
 func binaryKeys(t *testing.T, s *subject) {
+	t.Helper()
 	var b storage.Batch
 	for i := range 256 {
 		b.Put(storage.Messages, []byte{byte(i)}, []byte{byte(i), 0, '\n'})
@@ -123,6 +127,7 @@ func binaryKeys(t *testing.T, s *subject) {
 }
 
 func familiesSeparate(t *testing.T, s *subject) {
+	t.Helper()
 	for _, f := range storage.Families()[1:] {
 		s.commit(func(b *storage.Batch) {
 			b.Put(f, []byte("key"), []byte(f.String()))
@@ -150,6 +155,7 @@ func familiesSeparate(t *testing.T, s *subject) {
 
 // largeValues is about the largest message a client may send, and then some.
 func largeValues(t *testing.T, s *subject) {
+	t.Helper()
 	value := make([]byte, 17<<20)
 	r := rand.NewChaCha8([32]byte{1})
 	if _, err := r.Read(value); err != nil {
@@ -225,6 +231,7 @@ func deleteRange(_ *testing.T, s *subject) {
 }
 
 func refuseClosed(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "1")
 	s.close()
 	it := s.Scan(storage.Messages, nil, nil)

@@ -16,6 +16,7 @@ func scanOrder(_ *testing.T, s *subject) {
 }
 
 func scanBounds(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "1", "b", "1", "c", "1", "d", "1")
 	for _, tt := range []struct{ from, to, want string }{
 		{"b", "d", "b=1 c=1"},
@@ -41,6 +42,7 @@ func scanBounds(t *testing.T, s *subject) {
 // seekBounds also holds that a scan does not look at its bounds once it was
 // made: the caller may use their memory again.
 func seekBounds(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "1", "b", "1", "c", "1", "d", "1", "e", "1")
 	from, to := []byte("b"), []byte("d")
 	it := s.Scan(storage.Messages, from, to)
@@ -56,6 +58,7 @@ func seekBounds(t *testing.T, s *subject) {
 }
 
 func seekBack(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "1", "b", "1", "c", "1")
 	it := s.Scan(storage.Messages, nil, nil)
 	defer it.Close()
@@ -73,6 +76,7 @@ func seekBack(t *testing.T, s *subject) {
 }
 
 func nextFirst(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "1", "b", "1", "c", "1")
 	it := s.Scan(storage.Messages, []byte("b"), nil)
 	defer it.Close()
@@ -82,6 +86,7 @@ func nextFirst(t *testing.T, s *subject) {
 }
 
 func pastEnd(t *testing.T, s *subject) {
+	t.Helper()
 	empty := s.Scan(storage.Messages, nil, nil)
 	defer empty.Close()
 	s.put("a", "1", "b", "1")
@@ -98,6 +103,7 @@ func pastEnd(t *testing.T, s *subject) {
 }
 
 func snapshot(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "1", "b", "1", "c", "1")
 	it := s.Scan(storage.Messages, nil, nil)
 	defer it.Close()
@@ -117,6 +123,7 @@ func snapshot(t *testing.T, s *subject) {
 }
 
 func closeTwice(t *testing.T, s *subject) {
+	t.Helper()
 	s.put("a", "1")
 	it := s.Scan(storage.Messages, nil, nil)
 	if !it.Next() {
