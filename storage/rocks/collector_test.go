@@ -1,0 +1,44 @@
+package rocks_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// A table full of deletes is compacted although nothing else asks for it.
+func TestDeletesThatLieTogetherAreCompacted(t *testing.T) {
+	s := openAt(t, newDir(t))
+	flush := func(name string, change func(b *storage.Batch, key []byte)) {
+		t.Helper()
+		var b storage.Batch
+		for n := range 5000 {
+			change(&b, fmt.Appendf(nil, "key%05d", n))
+		}
+		if err := s.Commit(&b, false); err != nil {
+			t.Fatal(err)
+		}
+		// A checkpoint writes everything to tables first.
+		if err := s.Checkpoint(filepath.Join(t.TempDir(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush("puts", func(b *storage.Batch, key []byte) { b.Put(storage.Attempts, key, make([]byte, 100)) })
+	flush("deletes", func(b *storage.Batch, key []byte) { b.Delete(storage.Attempts, key) })
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		st, err := s.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What is left is the table with the format record.
+		if st.TableBytes < 5_000 && st.Compactions == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still there: %+v", st)
+		}
+	}
+}
