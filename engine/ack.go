@@ -23,7 +23,7 @@ func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 		c.remove(m)
 		n++
 	}
-	q.totals.acked += uint64(n) //nolint:gosec // not negative
+	q.totals.acked += uint64(n)
 	if n > 0 {
 		c.sync = true
 	}

@@ -86,7 +86,7 @@ type figures struct {
 // newCore returns a core without memory of any message: see recover.
 func newCore(cfg Config, store Store) *core {
 	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}}
-	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61)) //nolint:gosec // uniqueness comes from the time, see idSource
+	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	c.forgetAll()
 	return c
 }

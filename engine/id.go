@@ -94,16 +94,15 @@ type Receipt struct {
 // ParseReceipt reads "<message id>:<delivery number>", or a bare message id.
 // Anything else is ErrBadReceipt.
 func ParseReceipt(b []byte) (Receipt, error) {
-	i := bytes.IndexByte(b, ':')
-	if i < 0 {
-		id, err := ParseID(b)
-		return Receipt{ID: id, Bare: true}, err
-	}
-	id, err := ParseID(b[:i])
+	text, number, fenced := bytes.Cut(b, []byte{':'})
+	id, err := ParseID(text)
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
 	}
-	fence, ok := parseFence(b[i+1:])
+	if !fenced {
+		return Receipt{ID: id, Bare: true}, nil
+	}
+	fence, ok := parseFence(number)
 	if !ok {
 		return Receipt{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
 	}

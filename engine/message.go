@@ -89,8 +89,6 @@ type failure struct {
 	first, last int64
 }
 
-func (m *message) queue() *queue { return m.key.queue }
-
 func (m *message) storageKey() storage.MessageKey {
 	return storage.MessageKey{Queue: m.key.queue.no, Key: m.key.name, Rank: m.rank, ID: m.id}
 }

@@ -26,15 +26,15 @@ type oracle struct {
 }
 
 type oracleMsg struct {
-	tag, queue, key string
-	id              ID
-	leaseUntil      time.Time // of the delivery a client holds, zero: none
-	receipt         Receipt
-	sure            bool // no crash since the delivery
-	notBefore       time.Time
-	extra           uint32 // retries that were asked for whatever the attempts
-	asking          int    // acks that are not answered yet
-	perhapsGone     bool   // an ack was not answered, or with an error
+	tag         string
+	id          ID
+	leaseUntil  time.Time // of the delivery a client holds, zero: none
+	receipt     Receipt
+	sure        bool // no crash since the delivery
+	notBefore   time.Time
+	extra       uint32 // retries that were asked for whatever the attempts
+	asking      int    // acks that are not answered yet
+	perhapsGone bool   // an ack was not answered, or with an error
 }
 
 func newOracle() oracle {
@@ -150,8 +150,8 @@ func (o *oracle) acked(d *Delivery, n int, err error) {
 		m.perhapsGone = true
 		return
 	}
-	switch {
-	case n == 1:
+	switch n {
+	case 1:
 		if o.current(d) == nil {
 			o.fail("%s was acked with a receipt whose lease is over", tag)
 		}
@@ -161,7 +161,7 @@ func (o *oracle) acked(d *Delivery, n int, err error) {
 		o.gone[tag] = true
 		delete(o.stored, tag)
 		m.leaseUntil = time.Time{}
-	case n == 0:
+	case 0:
 		if m := o.current(d); m != nil && o.now.Before(m.leaseUntil) {
 			o.fail("%s was not acked although its lease lasts until %v", tag, m.leaseUntil)
 		}

@@ -252,14 +252,13 @@ func (c *core) checkQueueName(name string) error {
 	return nil
 }
 
-func (c *core) addQueue(name string, set storage.Queue) *queue {
+func (c *core) addQueue(name string, set storage.Queue) {
 	set.Number = c.nextQueue
 	c.nextQueue++
 	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateNextQueue), encodeUint(uint64(c.nextQueue)))
 	q := c.newQueue(name, set)
 	q.counted = true
 	c.putQueue(q)
-	return q
 }
 
 // newQueue brings a queue into memory.

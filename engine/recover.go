@@ -75,9 +75,9 @@ func (c *core) takeWaiting() []*Task {
 		c.unpark(t)
 		t.resume = resume
 	}
-	waiting := append(all, c.again...)
+	all = append(all, c.again...)
 	c.again = nil
-	return waiting
+	return all
 }
 
 func (c *core) number(parts ...string) (uint64, error) {

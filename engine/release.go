@@ -20,7 +20,7 @@ func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 			n++
 		}
 	}
-	q.totals.released += uint64(n) //nolint:gosec // not negative
+	q.totals.released += uint64(n)
 	if n > 0 {
 		c.sync = true
 	}

@@ -80,7 +80,7 @@ func (tx *Tx) Stats() Stats {
 	return s
 }
 
-// Stats of one queue.
+// QueueStats returns the counts of one queue.
 func (tx *Tx) QueueStats(name string) (Counts, error) {
 	q, err := tx.core.queueNamed(name)
 	if err != nil {
