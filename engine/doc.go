@@ -1,0 +1,47 @@
+// Package engine decides: which message goes to whom, when, and what becomes of
+// it. It knows queues, fairness keys, leases and timers; it does not know
+// connections, protocols or the disk, which it reaches through [Store].
+//
+// # One thread, one function
+//
+// A core is state and a function of state, time and tasks: turn (core.go). Its
+// steps never change order: expire, apply, serve. What a turn writes goes into
+// the open batch, what it answers waits beside it; cut hands both on, and only
+// after the commit of its batch is a task done. A turn never waits, reads no
+// clock, starts nothing and takes no chances but from its seed. Engine (loop.go)
+// gives it goroutines and a clock; [Stepper] gives tests their own.
+//
+// # Memory is a window on the disk
+//
+// Everything acknowledged is in the store; memory holds what is about to happen.
+// Of each fairness key it holds a window (key.go), of the due-time index its head
+// (due.go), of the leases all. Reads beside the loop (read.go) refill windows.
+//
+// # Invariants
+//
+// Stepper.Check looks at them after each step of the simulation:
+//
+//  1. Queues and keys are found under their names, queues also by number.
+//  2. A key is in its queue's ring if and only if its window is not empty; a
+//     queue knows how many of its keys are starved.
+//  3. A queue's leased messages are those of its keys.
+//  4. A total counts ready, leased and delayed messages, each once.
+//  5. After a turn nobody waits for a queue that can deliver.
+//  6. The messages in windows are counted.
+//  7. The bytes of bodies in memory are counted.
+//  8. The head of the due-time index holds what is before its edge.
+//  9. A window holds ready messages before the edge, in the order of places.
+//  10. A body is in memory until the store has it.
+//  11. A message is in one structure at a time.
+//  12. A key is behind if and only if its edge says so.
+//  13. A key that could have messages and shows none has asked for a read.
+//  14. A key without messages is forgotten.
+//  15. Each lease has one timer, and timers are in order.
+//  16. A leased message belongs to a key that exists.
+//
+// And these hold towards clients, as the simulation's oracle sees them: no reply
+// before its commit; no two live leases of a message; a receipt changes nothing
+// after its lease, also when a crash has lost the lease's record; an id or a
+// delivery number is never given twice; no message before its time; in a key,
+// first deliveries are in the order of enqueue.
+package engine

@@ -1,0 +1,619 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// world is a stepper with shorthands; every one is checked when its test ends.
+type world struct {
+	*Stepper
+	t *testing.T
+}
+
+func newWorld(t *testing.T, change func(*Config)) *world {
+	t.Helper()
+	return openWorld(t, storage.NewMemory(), time.Unix(1_700_000_000, 0), change)
+}
+
+func openWorld(t *testing.T, store Store, now time.Time, change func(*Config)) *world {
+	t.Helper()
+	cfg := DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := NewStepper(cfg, store, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Check(); err != nil {
+			t.Errorf("at the end: %v", err)
+		}
+	})
+	return &world{Stepper: s, t: t}
+}
+
+// do runs one call to its end.
+func (w *world) do(call func(tx *Tx) error) error {
+	w.t.Helper()
+	task := &Task{Call: callFunc(call)}
+	w.Do(task)
+	if !task.Done() {
+		w.t.Fatal("the task waits")
+	}
+	return task.Err()
+}
+
+func (w *world) must(call func(tx *Tx) error) {
+	w.t.Helper()
+	if err := w.do(call); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) queue(name string, o QueueOptions) {
+	w.t.Helper()
+	w.must(func(tx *Tx) error { return tx.CreateQueue(name, o) })
+}
+
+func (w *world) enqueue(queue, key, payload string) ID {
+	w.t.Helper()
+	req := &Enqueue{Queue: queue, Key: key, Payload: []byte(payload)}
+	if err := w.Prepare(req); err != nil {
+		w.t.Fatal(err)
+	}
+	var id ID
+	w.must(func(tx *Tx) (err error) { id, err = tx.Enqueue(req); return err })
+	return id
+}
+
+func (w *world) lease(queue string, count int) []*Delivery {
+	w.t.Helper()
+	var ds []*Delivery
+	req := &LeaseRequest{Queues: []string{queue}, Count: count, Block: -1}
+	w.must(func(tx *Tx) (err error) { ds, err = tx.Lease(req); return err })
+	for _, d := range ds {
+		if err := w.Load(d); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return ds
+}
+
+func payloads(ds []*Delivery) string {
+	var all []string
+	for _, d := range ds {
+		all = append(all, string(d.Payload()))
+	}
+	return strings.Join(all, " ")
+}
+
+func (w *world) counts(queue string) Counts {
+	w.t.Helper()
+	var n Counts
+	w.must(func(tx *Tx) (err error) { n, err = tx.QueueStats(queue); return err })
+	return n
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestKeysTakeTurnsByWeight(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	for i := range 30 {
+		w.enqueue("q", "light", fmt.Sprint("l", i))
+		req := &Enqueue{Queue: "q", Key: "heavy", Weight: 3, Payload: []byte(fmt.Sprint("h", i))}
+		if err := w.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+	}
+	if got, want := payloads(w.lease("q", 8)), "l0 h0 h1 h2 l1 h3 h4 h5"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestWeightOutlivesARestart(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{})
+	for range 4 {
+		w.enqueue("q", "a", "a")
+		req := &Enqueue{Queue: "q", Key: "b", Weight: 2, Payload: []byte("b")}
+		if err := w.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+	}
+	again := openWorld(t, store.Clone(), w.Now(), nil)
+	if got, want := payloads(again.lease("q", 6)), "a b b a b b"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestBacklogBeyondTheWindowStaysOnDisk(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Window, c.WindowTotal = 8, 8 })
+	w.queue("q", QueueOptions{})
+	var want []string
+	for i := range 500 {
+		want = append(want, fmt.Sprint(i))
+		w.enqueue("q", "k", fmt.Sprint(i))
+	}
+	if n := w.core.refs; n > 16 {
+		t.Errorf("%d messages in memory", n)
+	}
+	var got []string
+	for len(got) < 500 {
+		ds := w.lease("q", 7)
+		if len(ds) == 0 {
+			t.Fatalf("empty after %d", len(got))
+		}
+		for _, d := range ds {
+			got = append(got, string(d.Payload()))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("out of order: %v", got)
+	}
+	if n := w.core.refs; n != 0 {
+		t.Errorf("%d messages in memory of an empty queue", n)
+	}
+}
+
+func TestExpiredLeaseReturnsToItsPlace(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{Visibility: ptr(time.Second)})
+	w.enqueue("q", "k", "first")
+	w.enqueue("q", "k", "second")
+	first := w.lease("q", 1)[0]
+	w.Advance(time.Second)
+	d := w.lease("q", 1)[0]
+	if string(d.Payload()) != "first" || d.Attempt != 2 || d.Deliveries != 2 {
+		t.Errorf("got %s, attempt %d, deliveries %d", d.Payload(), d.Attempt, d.Deliveries)
+	}
+	var n int
+	w.must(func(tx *Tx) (err error) { n, err = tx.Ack("q", []Receipt{first.Receipt}); return err })
+	if n != 0 {
+		t.Error("the receipt of an expired lease has acked")
+	}
+}
+
+func TestAttemptsUsedUpGoToTheDeadLetterQueue(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{MaxAttempts: ptr(uint32(2)), Backoff: ptr(time.Duration(0)), MaxBackoff: ptr(time.Duration(0))})
+	id := w.enqueue("q", "k", "poison")
+	var res NackResult
+	for range 2 {
+		d := w.lease("q", 1)[0]
+		w.must(func(tx *Tx) (err error) {
+			res, err = tx.Nack(&Nack{Queue: "q", Receipt: d.Receipt, Error: "no", Delay: -1})
+			return err
+		})
+	}
+	if res.Action != ActionDead || res.DLQ != "q.dlq" || res.Attempt != 2 {
+		t.Errorf("got %+v", res)
+	}
+	if n := w.counts("q.dlq"); n.Dead != 1 || n.Ready != 0 {
+		t.Errorf("got %+v", n)
+	}
+	var moved int
+	w.must(func(tx *Tx) error { return nil })
+	req := &Redrive{DLQ: "q.dlq"}
+	w.must(func(tx *Tx) (err error) { moved, err = tx.Redrive(req); return err })
+	d := w.lease("q", 1)[0]
+	if moved != 1 || d.Receipt.ID != id || d.Attempt != 1 {
+		t.Errorf("moved %d, got %s attempt %d", moved, d.Receipt.ID, d.Attempt)
+	}
+}
+
+func TestACrashIsNoFailureOfTheMessage(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{Visibility: ptr(time.Minute)})
+	w.enqueue("q", "k", "m")
+	w.lease("q", 1)
+	w.Advance(time.Second) // the record of the lease is written
+	again := openWorld(t, store.Clone(), w.Now().Add(time.Hour), nil)
+	d := again.lease("q", 1)
+	if len(d) != 1 || d[0].Attempt != 1 || d[0].Deliveries != 2 {
+		t.Fatalf("got %+v", d)
+	}
+}
+
+func TestALeaseSurvivesARestart(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{Visibility: ptr(time.Minute)})
+	w.enqueue("q", "k", "m")
+	d := w.lease("q", 1)[0]
+	w.Advance(time.Second)
+	again := openWorld(t, store.Clone(), w.Now(), nil)
+	if got := again.lease("q", 1); len(got) != 0 {
+		t.Fatalf("leased twice: %+v", got)
+	}
+	var n int
+	again.must(func(tx *Tx) (err error) { n, err = tx.Ack("q", []Receipt{d.Receipt}); return err })
+	if n != 1 {
+		t.Error("the receipt is not good any more")
+	}
+}
+
+func TestASoonAckedMessageWritesTwoRecords(t *testing.T) {
+	store := &countingStore{Memory: storage.NewMemory()}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{})
+	w.enqueue("q", "k", "the first reserves ids")
+	d := w.lease("q", 1)[0]
+	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
+	store.records = 0
+	w.enqueue("q", "k", "m")
+	d = w.lease("q", 1)[0]
+	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
+	if store.records != 2 {
+		t.Errorf("enqueue, lease and ack wrote %d records, want 2", store.records)
+	}
+}
+
+type countingStore struct {
+	*storage.Memory
+	records int
+}
+
+func (s *countingStore) Commit(b *storage.Batch, sync bool) error {
+	s.records += b.Len()
+	return s.Memory.Commit(b, sync)
+}
+
+func TestWaitersAreServedInOrder(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	var got []string
+	var tasks []*Task
+	for i := range 3 {
+		var ds []*Delivery
+		req := &LeaseRequest{Queues: []string{"q"}, Count: 1, Block: time.Second}
+		task := &Task{Client: NewClient(uint64(i+1), func() {})} //nolint:gosec // small
+		task.Call = callFunc(func(tx *Tx) (err error) {
+			if ds, err = tx.Lease(req); len(ds) > 0 {
+				got = append(got, fmt.Sprint(i))
+			}
+			return err
+		})
+		tasks = append(tasks, task)
+		w.Do(task)
+	}
+	w.enqueue("q", "k", "x")
+	w.enqueue("q", "k", "y")
+	if s := strings.Join(got, " "); s != "0 1" {
+		t.Errorf("served %s", s)
+	}
+	w.Advance(time.Second)
+	if !tasks[2].Done() || tasks[2].Err() != nil {
+		t.Error("the third should have come back empty")
+	}
+}
+
+func TestBehindABlockedTaskItsClientWaits(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	cl := NewClient(1, func() {})
+	lease := &Task{Client: cl, Call: callFunc(func(tx *Tx) error {
+		_, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: 0})
+		return err
+	})}
+	ran := false
+	behind := &Task{Client: cl, Call: callFunc(func(*Tx) error { ran = true; return nil })}
+	w.Do(lease, behind)
+	if ran {
+		t.Fatal("a task has overtaken the one before it")
+	}
+	w.enqueue("q", "k", "m")
+	if !ran || !behind.Done() {
+		t.Error("the task behind should have run")
+	}
+}
+
+func TestAClientThatLeavesTakesNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	cl := NewClient(1, func() {})
+	ran := false
+	lease := &Task{Client: cl, Call: callFunc(func(tx *Tx) error {
+		_, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: 0})
+		return err
+	})}
+	w.Do(lease, &Task{Client: cl, Call: callFunc(func(*Tx) error { ran = true; return nil })})
+	w.Leave(cl)
+	w.Do()
+	w.enqueue("q", "k", "m")
+	if ran || !errors.Is(lease.Err(), ErrClientGone) {
+		t.Errorf("ran %v, err %v", ran, lease.Err())
+	}
+	if d := w.lease("q", 1); len(d) != 1 || d[0].Deliveries != 1 {
+		t.Error("the message is not there for the next one")
+	}
+}
+
+func TestQueuesRefuseWhatMakesNoSense(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	for _, c := range []struct {
+		what string
+		call func(tx *Tx) error
+		want error
+	}{
+		{"taken name", func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }, ErrQueueExists},
+		{"empty name", func(tx *Tx) error { return tx.CreateQueue("", QueueOptions{}) }, ErrInvalid},
+		{"control character", func(tx *Tx) error { return tx.CreateQueue("a\nb", QueueOptions{}) }, ErrInvalid},
+		{"long name", func(tx *Tx) error { return tx.CreateQueue(strings.Repeat("x", 256), QueueOptions{}) }, ErrTooBig},
+		{"its own dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: ptr("x")}) }, ErrInvalid},
+		{"dlq that is missing", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: ptr("y")}) }, ErrNoQueue},
+		{"dlq with a dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: ptr("q")}) }, ErrInvalid},
+		{"dlq of a dlq", func(tx *Tx) error { return tx.AlterQueue("q.dlq", QueueOptions{DLQ: ptr("q")}) }, ErrInvalid},
+		{"visibility 0", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{Visibility: ptr(time.Duration(0))}) }, ErrInvalid},
+		{"dlq in use", func(tx *Tx) error { return tx.DeleteQueue("q.dlq", true) }, ErrInvalid},
+		{"missing", func(tx *Tx) error { return tx.DeleteQueue("x", true) }, ErrNoQueue},
+		{"lease of a missing one", func(tx *Tx) error {
+			_, err := tx.Lease(&LeaseRequest{Queues: []string{"x"}, Count: 1, Block: -1})
+			return err
+		}, ErrNoQueue},
+	} {
+		if err := w.do(c.call); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		} else if strings.ContainsAny(err.Error(), "\r\n") {
+			t.Errorf("%s: more than a line: %q", c.what, err)
+		}
+	}
+	if n := len(w.core.queues); n != 2 {
+		t.Errorf("%d queues after nothing but refusals", n)
+	}
+}
+
+func TestDeletingAQueueLeavesNothingBehind(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Window, c.WindowTotal = 4, 4 })
+	w.queue("q", QueueOptions{Backoff: ptr(time.Hour), MaxBackoff: ptr(time.Hour)})
+	for i := range 20 {
+		w.enqueue("q", fmt.Sprint("k", i%3), "m")
+	}
+	ds := w.lease("q", 4)
+	w.must(func(tx *Tx) error {
+		_, err := tx.Nack(&Nack{Queue: "q", Receipt: ds[0].Receipt, Delay: -1})
+		return err
+	})
+	w.Advance(time.Second)
+	if err := w.do(func(tx *Tx) error { return tx.DeleteQueue("q", false) }); !errors.Is(err, ErrQueueNotEmpty) {
+		t.Errorf("without FORCE: %v", err)
+	}
+	w.must(func(tx *Tx) error { return tx.DeleteQueue("q", true) })
+	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Scheduled} {
+		it := store.Scan(f, nil, nil)
+		for ok := it.Seek(nil); ok; ok = it.Next() {
+			t.Errorf("%v still has %q", f, it.Key())
+		}
+		it.Close()
+	}
+	w.queue("q", QueueOptions{DLQ: ptr("q.dlq")})
+	if n := w.counts("q"); n.Ready+n.Leased+n.Delayed != 0 {
+		t.Errorf("the new queue of that name holds %+v", n)
+	}
+}
+
+func TestIDsGrowWhateverTheClockDoes(t *testing.T) {
+	store := storage.NewMemory()
+	now := time.Unix(1_700_000_000, 0)
+	w := openWorld(t, store, now, nil)
+	w.queue("q", QueueOptions{})
+	var last ID
+	for i := range 5 {
+		for range 3 {
+			id := w.enqueue("q", "k", "m")
+			if bytes.Compare(id[:], last[:]) <= 0 {
+				t.Fatalf("%s follows %s", id, last)
+			}
+			last = id
+		}
+		store = store.Clone()
+		w = openWorld(t, store, now.Add(-time.Duration(i)*time.Hour), nil)
+	}
+}
+
+func TestReceiptsAreReadAsTheyAreWritten(t *testing.T) {
+	id := (&idSource{rng: newCore(DefaultConfig(), storage.NewMemory()).ids.rng}).next(1_700_000_000_123_456_789, "k", 5)
+	if ns := idNanos(id); ns != 1_700_000_000_123_456_789 {
+		t.Errorf("the id says %d", ns)
+	}
+	r := Receipt{ID: id, Fence: 1<<40 + 7}
+	if got, err := ParseReceipt([]byte(r.String())); err != nil || got != r {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, bad := range []string{
+		"", ":", ":1", "x", id.String() + ":", id.String() + ":01", id.String() + ":+1", id.String() + ":-1", id.String() + ":1 ",
+		id.String() + ":99999999999999999999", id.String() + ":1:1", "{" + id.String() + "}", id.String()[:35],
+	} {
+		if _, err := ParseReceipt([]byte(bad)); !errors.Is(err, ErrBadReceipt) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// The loop, in a bubble: real goroutines, no real time.
+
+func bubble(t *testing.T, cfg Config, store Store, run func(e *Engine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e, err := New(cfg, store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- e.Run(context.Background()) }()
+		<-e.Ready()
+		run(e)
+		e.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// ask submits a call and waits until it is done.
+func ask(e *Engine, call func(tx *Tx) error) error {
+	woken := make(chan struct{}, 1)
+	task := &Task{Call: callFunc(call), Client: NewClient(1, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})}
+	e.Submit([]*Task{task})
+	for !task.Done() {
+		<-woken
+	}
+	return task.Err()
+}
+
+func TestTheLoopServesABlockedLease(t *testing.T) {
+	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
+		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan int, 1)
+		go func() {
+			var ds []*Delivery
+			req := &LeaseRequest{Queues: []string{"q"}, Count: 1, Block: time.Hour}
+			_ = ask(e, func(tx *Tx) (err error) { ds, err = tx.Lease(req); return err })
+			got <- len(ds)
+		}()
+		time.Sleep(30 * time.Minute)
+		req := &Enqueue{Queue: "q", Payload: []byte("m")}
+		if err := e.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(e, func(tx *Tx) error { _, err := tx.Enqueue(req); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-got; n != 1 {
+			t.Errorf("got %d messages", n)
+		}
+	})
+}
+
+func TestALeaseThatWaitsEndsOnTime(t *testing.T) {
+	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
+		_ = ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) })
+		began := time.Now()
+		req := &LeaseRequest{Queues: []string{"q"}, Count: 1, Block: 90 * time.Second}
+		err := ask(e, func(tx *Tx) error { _, err := tx.Lease(req); return err })
+		if d := time.Since(began); err != nil || d != 90*time.Second {
+			t.Errorf("came back after %v with %v", d, err)
+		}
+	})
+}
+
+func TestAFullDiskRefusesWritesAndHealsByItself(t *testing.T) {
+	store := storage.NewMemory()
+	bubble(t, DefaultConfig(), store, func(e *Engine) {
+		_ = ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) })
+		enqueue := func() error {
+			req := &Enqueue{Queue: "q", Payload: []byte("m")}
+			if err := e.Prepare(req); err != nil {
+				return err
+			}
+			return ask(e, func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+		}
+		if err := enqueue(); err != nil {
+			t.Fatal(err)
+		}
+		store.FailCommits(errors.New("no space left on device"))
+		for range 3 {
+			if err := enqueue(); !errors.Is(err, ErrMisconf) {
+				t.Errorf("with a full disk: %v", err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		var s Stats
+		if err := ask(e, func(tx *Tx) error { s = tx.Stats(); return nil }); err != nil || s.Writable || s.Ready != 1 {
+			t.Errorf("reads should go on: %v, %+v", err, s)
+		}
+		store.FailCommits(nil)
+		time.Sleep(2 * time.Second)
+		if err := enqueue(); err != nil {
+			t.Errorf("with space again: %v", err)
+		}
+		_ = ask(e, func(tx *Tx) error { s = tx.Stats(); return nil })
+		if s.Ready != 2 || !s.Writable {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func TestStopAnswersEverybody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := New(DefaultConfig(), storage.NewMemory())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- e.Run(context.Background()) }()
+		<-e.Ready()
+		_ = ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) })
+		answers := make(chan error, 1)
+		go func() {
+			req := &LeaseRequest{Queues: []string{"q"}, Count: 1, Block: 0}
+			answers <- ask(e, func(tx *Tx) error { _, err := tx.Lease(req); return err })
+		}()
+		synctest.Wait()
+		e.Stop()
+		if err := <-answers; err != nil {
+			t.Errorf("the one who waited: %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := ask(e, func(*Tx) error { return nil }); !errors.Is(err, ErrStopped) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+func TestAFullInboxHoldsItsSendersBack(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.InboxTasks = 4
+	gate := &gatedStore{Memory: storage.NewMemory(), open: make(chan struct{}, 1)}
+	gate.open <- struct{}{}
+	bubble(t, cfg, gate, func(e *Engine) {
+		const n = 100
+		results := make(chan error, n)
+		for range n {
+			go func() { results <- ask(e, func(tx *Tx) error { _ = tx.Queues(); return nil }) }()
+		}
+		for range n {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// gatedStore commits one at a time.
+type gatedStore struct {
+	*storage.Memory
+	open chan struct{}
+}
+
+func (s *gatedStore) Commit(b *storage.Batch, sync bool) error {
+	<-s.open
+	defer func() { s.open <- struct{}{} }()
+	return s.Memory.Commit(b, sync)
+}
