@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/rocks"
 )
 
 // A table full of deletes is compacted although nothing else asks for it.
@@ -28,17 +29,17 @@ func TestDeletesThatLieTogetherAreCompacted(t *testing.T) {
 	}
 	flush("puts", func(b *storage.Batch, key []byte) { b.Put(storage.Attempts, key, make([]byte, 100)) })
 	flush("deletes", func(b *storage.Batch, key []byte) { b.Delete(storage.Attempts, key) })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		st, err := s.Stats()
-		if err != nil {
+	var st rocks.Stats
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		var err error
+		if st, err = s.Stats(); err != nil {
 			t.Fatal(err)
 		}
 		// What is left is the table with the format record.
 		if st.TableBytes < 5_000 && st.Compactions == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still there: %+v", st)
-		}
+		time.Sleep(10 * time.Millisecond)
 	}
+	t.Fatalf("still there: %+v", st)
 }
