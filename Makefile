@@ -7,6 +7,7 @@ LINT     := .cache/bin/golangci-lint
 SEEDS    ?= 200
 T        ?= 30s
 PKG      ?= ./...
+N        ?= 1000000
 
 # The commit goes into the binary where git can say it, and only there: in a
 # directory that git does not trust, asking makes the build fail.
@@ -19,10 +20,10 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz bench clean
+.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz bench demo bench-backlog bench-redis clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building and testing need, if it is missing (Debian, Ubuntu)
 	@bash .ci/setup
@@ -77,6 +78,15 @@ fuzz: ## run every fuzz target for a while: make fuzz T=30s
 
 bench: setup ## run the benchmarks
 	CGO_ENABLED=1 go test -run '^$$' -bench . -benchmem $(PKG)
+
+demo: build ## hash this machine's documentation with worker processes while the broker is killed twice
+	go run ./integration/demo -bin $(BIN)
+
+bench-backlog: build ## fill a queue with N messages; report memory, restart and drain: make bench-backlog N=10000000
+	go run ./integration/backlog -bin $(BIN) -n $(N)
+
+bench-redis: build ## compare enqueueing with XADD of a redis-server that syncs as often
+	go run ./integration/redisbench -bin $(BIN)
 
 clean: ## remove what was built, never the data
 	rm -rf bin .cache

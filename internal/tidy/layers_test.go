@@ -26,11 +26,15 @@ func layers() map[string]layer {
 		"commands":          {may: []string{"engine", "resp"}, tests: []string{"storage"}},
 		"cli":               {},
 		"main":              {may: []string{"cli", "commands", "engine", "resp", "scripting", "storage", "storage/rocks"}},
-		"integration":       {},
-		// Programs that show or measure a running broker, from outside as well.
-		"integration/demo":    {},
-		"integration/backlog": {},
-		"internal/tidy":       {},
+		"integration":       {tests: []string{"integration/broker"}},
+		// Programs that show or measure a running broker, from outside as well; they
+		// share how it is started and how they say how far they are.
+		"integration/broker":     {},
+		"integration/progress":   {},
+		"integration/demo":       {may: []string{"integration/broker", "integration/progress"}},
+		"integration/backlog":    {may: []string{"integration/broker", "integration/progress"}},
+		"integration/redisbench": {may: []string{"integration/broker"}},
+		"internal/tidy":          {},
 	}
 }
 

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/progress"
+)
+
+// pipelined is how many enqueues are sent at once, and how many messages leased.
+const pipelined = 200
+
+// job is the part of the work of one connection: the numbers first, first+step,
+// ... below n. It adds to done what is done.
+type job struct {
+	w           *wire
+	first, step int64
+	n           int64
+	done        *atomic.Int64
+}
+
+// inParallel lets every connection do its part and shows how far they are.
+func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(context.Context, job) error) error {
+	var done atomic.Int64
+	ended := make(chan error)
+	for i := range t.conns {
+		w, err := dial(t.broker.Addr())
+		if err != nil {
+			return err
+		}
+		defer w.conn.Close()
+		go func() { ended <- part(ctx, job{w: w, first: int64(i), step: int64(t.conns), n: n, done: &done}) }()
+	}
+	bar := progress.New(os.Stderr, what, n)
+	defer bar.Done()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var peak int64
+	for left := t.conns; left > 0; {
+		select {
+		case err := <-ended:
+			if err != nil {
+				return err // the connections that are left see theirs closed
+			}
+			left--
+		case <-tick.C:
+			bar.Set(done.Load())
+			u, err := broker.UseOf(t.broker.PID())
+			if err != nil {
+				return err
+			}
+			peak = max(peak, u.Resident)
+		}
+	}
+	bar.Set(done.Load())
+	report("memory while "+what, "%d MB resident at the most", peak>>20)
+	return ctx.Err()
+}
+
+// enqueue sends its messages in pipelines and counts the answers.
+func (t *trial) enqueue(ctx context.Context, j job) error {
+	source := newPayloads(t.size)
+	payload, packet := make([]byte, 0, t.size), make([]byte, 0, pipelined*(t.size+128))
+	for next := j.first; next < j.n && ctx.Err() == nil; {
+		packet = packet[:0]
+		sent := 0
+		for ; sent < pipelined && next < j.n; sent++ {
+			payload = source.payload(next, payload)
+			packet = appendCommand(packet, "FILA.ENQUEUE", queue, string(payload), "KEY", t.key(next))
+			next += j.step
+		}
+		if _, err := j.w.conn.Write(packet); err != nil {
+			return err
+		}
+		for range sent {
+			if _, err := j.w.reply(); err != nil {
+				return err
+			}
+		}
+		j.done.Add(int64(sent))
+	}
+	return nil
+}
+
+// empty leases and acks a part of the queue.
+func (t *trial) empty(ctx context.Context, _ string) error {
+	n := min(t.drain, t.n/2) // never all: who comes last would find it empty
+	before, err := broker.UseOf(t.broker.PID())
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := t.inParallel(ctx, "drained", n, t.drainPart); err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	after, err := broker.UseOf(t.broker.PID())
+	if err != nil {
+		return err
+	}
+	cpu := float64((after.CPU - before.CPU).Microseconds()) / float64(n)
+	report("drained", "%d in %.1f s, %.0f/s, %.1f µs of the broker's CPU each", n, took.Seconds(), float64(n)/took.Seconds(), cpu)
+	return t.memory("memory after draining")
+}
+
+// drainPart leases and acks batches until all connections together have done it n
+// times.
+func (t *trial) drainPart(ctx context.Context, j job) error {
+	lease := appendCommand(nil, "FILA.LEASE", queue, "COUNT", strconv.Itoa(pipelined))
+	for ctx.Err() == nil && j.done.Load() < j.n {
+		if _, err := j.w.conn.Write(lease); err != nil {
+			return err
+		}
+		reply, err := j.w.reply()
+		if err != nil {
+			return err
+		}
+		messages, _ := reply.([]any)
+		if len(messages) == 0 {
+			return fmt.Errorf("the queue was empty after %d messages", j.done.Load())
+		}
+		ack := []string{"FILA.ACK", queue}
+		for _, m := range messages {
+			fields, ok := m.([]any)
+			if !ok {
+				return fmt.Errorf("a message that is no message: %v", m)
+			}
+			ack = append(ack, fmt.Sprint(fields[0]))
+		}
+		acked, err := j.w.do(ack...)
+		if err != nil {
+			return err
+		}
+		if acked != int64(len(messages)) {
+			return fmt.Errorf("%v of %d messages were acked", acked, len(messages))
+		}
+		j.done.Add(int64(len(messages)))
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+// Package progress shows how far a program is: a bar on a terminal, and lines,
+// nothing that moves, where the output goes to a file.
+package progress
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// Bar shows one piece of work. It is not safe for concurrent use.
+type Bar struct {
+	w     *os.File
+	what  string
+	total int64
+	begun time.Time
+	bar   *progressbar.ProgressBar // nil where there is no terminal
+	shown int64                    // tenths of the whole that a line was written for
+}
+
+// New begins to show work of so many units.
+func New(w *os.File, what string, total int64) *Bar {
+	b := &Bar{w: w, what: what, total: total, begun: time.Now()}
+	if term.IsTerminal(int(w.Fd())) {
+		b.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionSetPredictTime(true), progressbar.OptionUseANSICodes(true))
+	}
+	return b
+}
+
+// Set says how many units are done. Writing to the terminal is all that can fail
+// in it, and then there is nobody to tell.
+func (b *Bar) Set(done int64) {
+	if b.bar != nil {
+		_ = b.bar.Set64(done)
+		return
+	}
+	if tenths := done * 10 / max(b.total, 1); tenths > b.shown {
+		b.shown = tenths
+		rate := float64(done) / max(time.Since(b.begun).Seconds(), 1e-3)
+		fmt.Fprintf(b.w, "%s: %d of %d (%d %%), %.0f/s\n", b.what, done, b.total, tenths*10, rate)
+	}
+}
+
+// Note writes a line of its own.
+func (b *Bar) Note(format string, args ...any) {
+	if b.bar != nil {
+		_ = b.bar.Clear()
+	}
+	fmt.Fprintf(b.w, format+"\n", args...)
+}
+
+// Done ends the bar where it is.
+func (b *Bar) Done() {
+	if b.bar != nil {
+		_ = b.bar.Exit()
+		fmt.Fprintln(b.w)
+	}
+}
