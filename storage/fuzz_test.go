@@ -110,6 +110,12 @@ func FuzzMessage(f *testing.F) { fuzzRecord(f, fullMessage()) }
 func FuzzAttempt(f *testing.F) { fuzzRecord(f, fullAttempt()) }
 func FuzzLease(f *testing.F)   { fuzzRecord(f, fullLease()) }
 func FuzzQueue(f *testing.F)   { fuzzRecord(f, fullQueue()) }
+func FuzzKey(f *testing.F) {
+	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})
+}
+func FuzzThrottle(f *testing.F) {
+	fuzzRecord(f, &storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3})
+}
 
 func FuzzKeys(f *testing.F) {
 	mk := storage.MessageKey{Queue: 42, Key: "acme", Rank: 4, ID: storage.ID{1, 2, 3}}

@@ -89,6 +89,8 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_attempt":       fullAttempt().Append(nil),
 		"record_lease":         fullLease().Append(nil),
 		"record_queue":         fullQueue().Append(nil),
+		"record_key":           (&storage.Key{Weight: 7, Paused: true, Pinned: true}).Append(nil),
+		"record_throttle":      (&storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3}).Append(nil),
 		"batch":                goldenBatch().Bytes(),
 	} {
 		path := filepath.Join("testdata", "golden", name+".hex")
