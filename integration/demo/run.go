@@ -121,10 +121,11 @@ func (s *show) follow(ctx context.Context, all *sync.WaitGroup) (*report, error)
 			enqueued += a.enqueued
 			r.again += a.again
 		case x := <-s.results:
-			if !s.tree.has(x.Path) {
-				return nil, fmt.Errorf("a worker was given %q, which nobody enqueued", x.Path)
+			path := string(x.Path)
+			if !s.tree.has(path) {
+				return nil, fmt.Errorf("a worker was given %q, which nobody enqueued", path)
 			}
-			r.found[x.Path] = append(r.found[x.Path], x)
+			r.found[path] = append(r.found[path], x)
 			bar.Set(int64(len(r.found)))
 		case err := <-s.failed:
 			return nil, err

@@ -21,7 +21,7 @@ const queue = "docs"
 // result is what a worker says of one message it was given, a JSON line on its
 // standard output.
 type result struct {
-	Path  string `json:"path"`
+	Path  []byte `json:"path"` // in base64: not every path is UTF-8
 	Sum   string `json:"sum,omitempty"`
 	Error string `json:"error,omitempty"` // why there is no sum
 }
@@ -63,8 +63,9 @@ func round(ctx context.Context, c *redis.Client, name string, output *json.Encod
 		if !ok || len(fields) < 2 {
 			return fmt.Errorf("a message that is no message: %v", m)
 		}
-		r := result{Path: fmt.Sprint(fields[1])}
-		if r.Sum, err = sum(r.Path); err != nil {
+		path := fmt.Sprint(fields[1])
+		r := result{Path: []byte(path)}
+		if r.Sum, err = sum(path); err != nil {
 			r.Error = err.Error()
 		}
 		// First the result, then the ack: the other way round, a message whose worker
