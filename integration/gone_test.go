@@ -1,0 +1,227 @@
+package integration_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+// leaving is the ways in which a client goes that waits in a lease.
+func leaving() map[string]func(c *net.TCPConn) error {
+	return map[string]func(c *net.TCPConn) error{
+		"FIN": (*net.TCPConn).Close,
+		"RST": func(c *net.TCPConn) error {
+			if err := c.SetLinger(0); err != nil {
+				return err
+			}
+			return c.Close()
+		},
+		"FIN behind further commands": func(c *net.TCPConn) error {
+			if _, err := fmt.Fprint(c, strings.Repeat("PING\r\n", 100)); err != nil {
+				return err
+			}
+			return c.Close()
+		},
+		"FIN behind half a command": func(c *net.TCPConn) error {
+			if _, err := fmt.Fprint(c, "*2\r\n$4\r\nECHO\r\n$100\r\nha"); err != nil {
+				return err
+			}
+			return c.Close()
+		},
+		// As `printf ... | nc` does: it would still read, but Redis takes it for gone
+		// as well.
+		"only its own side closed": (*net.TCPConn).CloseWrite,
+	}
+}
+
+// TestAWaiterThatHasGoneSwallowsNoMessage lets a waiting client go and enqueues
+// once the broker has seen it, which must be soon: the message is the next one's.
+func TestAWaiterThatHasGoneSwallowsNoMessage(t *testing.T) {
+	b := serve(t)
+	c := connect(t, b.Addr(), 3)
+	for name, leave := range leaving() {
+		t.Run(name, func(t *testing.T) {
+			queue := strings.ReplaceAll(name, " ", "-")
+			do(t, c, "FILA.QUEUE", "CREATE", queue)
+			for n := range 20 {
+				victim := waiter(t, c, b.Addr(), queue)
+				begun := time.Now()
+				if err := leave(victim); err != nil {
+					t.Fatal(err)
+				}
+				wantStats(t, c, queue, map[string]int64{"waiters": 0})
+				payload := fmt.Sprint(n)
+				do(t, c, "FILA.ENQUEUE", queue, payload)
+				d := one(t, c, queue)
+				if took := time.Since(begun); d.payload != payload || d.attempt != 1 || took > time.Second {
+					t.Errorf("the next one got %+v after %s", d, took)
+				}
+				do(t, c, "FILA.ACK", queue, d.receipt)
+			}
+		})
+	}
+}
+
+// waiter waits in a lease without end on a connection of its own.
+func waiter(t *testing.T, c *redis.Client, addr, queue string) *net.TCPConn {
+	t.Helper()
+	conn := raw(t, addr)
+	if _, err := fmt.Fprintf(conn, "FILA.LEASE %s BLOCK 0\r\n", queue); err != nil {
+		t.Fatal(err)
+	}
+	wantStats(t, c, queue, map[string]int64{"waiters": 1})
+	return conn
+}
+
+// Here the message comes in the moment the client goes. It may be handed out
+// before the broker can know; then it comes back when it learns it, or at the
+// latest when the lease is over, and nothing is lost.
+func TestAWaiterThatGoesInTheMomentOfDeliveryLosesNothing(t *testing.T) {
+	b := serve(t)
+	c := connect(t, b.Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 500, "BACKOFF", 0)
+	expired := 0
+	for name, leave := range leaving() {
+		for n := range 10 {
+			victim := waiter(t, c, b.Addr(), "q")
+			if err := leave(victim); err != nil {
+				t.Fatal(err)
+			}
+			do(t, c, "FILA.ENQUEUE", "q", n)
+			d := one(t, c, "q")
+			if d.payload != fmt.Sprint(n) {
+				t.Errorf("%s: got %+v", name, d)
+			}
+			if d.attempt > 1 {
+				expired++
+			}
+			do(t, c, "FILA.ACK", "q", d.receipt)
+		}
+	}
+	t.Logf("%d of %d leases had to run out", expired, 10*len(leaving()))
+	wantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "waiters": 0})
+}
+
+// TestWaitersCostNothing compares what the same work costs the broker alone and
+// beside thousands of connections that wait.
+func TestWaitersCostNothing(t *testing.T) {
+	waiters := openFiles(t, 10_000)
+	b := serve(t, "--storage.engine", "memory", "--server.maxclients", "20000")
+	c := connect(t, b.Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "idle")
+	do(t, c, "FILA.QUEUE", "CREATE", "busy")
+	work(t, b, c) // warms up
+	alone := work(t, b, c)
+	for range waiters {
+		conn, err := net.Dial("tcp", b.Addr())
+		if err != nil {
+			t.Fatalf("connecting %d times: %v", waiters, err)
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprint(conn, "FILA.LEASE idle BLOCK 600000\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantStats(t, c, "idle", map[string]int64{"waiters": int64(waiters)})
+	beside := work(t, b, c)
+	t.Logf("the same work takes %s of CPU alone, %s beside %d that wait", alone, beside, waiters)
+	if beside > 2*alone+200*time.Millisecond {
+		t.Errorf("the same work takes %s of CPU alone, and %s beside %d that wait", alone, beside, waiters)
+	}
+	before := used(t, b)
+	const while = 500 * time.Millisecond
+	for end := time.Now().Add(while); time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	after := used(t, b)
+	if cpu := after.CPU - before.CPU; cpu > while/4 {
+		t.Errorf("with %d waiting and nothing to do it uses %s of CPU in %s", waiters, cpu, while)
+	}
+	t.Logf("%d MB resident, %d KB for each that waits", after.Resident>>20, after.Resident>>10/int64(waiters))
+}
+
+// openFiles is how many connections this process can have, up to want. The broker
+// has its ends of them in a process of its own, under the same limit.
+func openFiles(t *testing.T, want int) int {
+	t.Helper()
+	const others = 500 // that the test and the broker need besides
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if need := uint64(want + others); limit.Cur < need {
+		// Beyond the hard limit only root may go.
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: need, Max: max(need, limit.Max)}); err == nil {
+			limit.Cur = need
+		}
+	}
+	if limit.Cur < 2*others {
+		t.Fatalf("%d open files are too few to tell anything (ulimit -n)", limit.Cur)
+	}
+	return min(want, int(limit.Cur)-others)
+}
+
+func used(t *testing.T, b *broker.Broker) broker.Use {
+	t.Helper()
+	u, err := broker.UseOf(b.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// work enqueues, leases and acks, and returns the CPU time it took the broker.
+func work(t *testing.T, b *broker.Broker, c *redis.Client) time.Duration {
+	t.Helper()
+	before := used(t, b)
+	for range 1500 {
+		p := c.Pipeline()
+		for range 10 {
+			p.Do(t.Context(), "FILA.ENQUEUE", "busy", "x")
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ack := []any{"FILA.ACK", "busy"}
+		for _, d := range lease(t, c, "busy", "COUNT", 10) {
+			ack = append(ack, d.receipt)
+		}
+		if n := do(t, c, ack...); n != int64(10) {
+			t.Fatalf("%v acked", n)
+		}
+	}
+	return used(t, b).CPU - before.CPU
+}
+
+// A blocked lease holds back its own connection and no other, and what is behind
+// it on its connection is answered after it, in order.
+func TestCommandsBehindAWaitingLeaseWaitTheirTurn(t *testing.T) {
+	b := serve(t)
+	c := connect(t, b.Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	conn := waiter(t, c, b.Addr(), "q")
+	if _, err := fmt.Fprint(conn, "PING\r\nECHO behind\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	do(t, c, "FILA.ENQUEUE", "q", "x")
+	r := bufio.NewReader(conn)
+	var all strings.Builder
+	for !strings.HasSuffix(all.String(), "$6\r\nbehind\r\n") {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%v after %q", err, all.String())
+		}
+		all.WriteString(line)
+	}
+	if text := all.String(); !strings.HasPrefix(text, "*1\r\n*9\r\n") || !strings.Contains(text, "+PONG\r\n$6") {
+		t.Errorf("answered %q", text)
+	}
+}

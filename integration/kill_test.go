@@ -1,0 +1,170 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	visibility = 1500 * time.Millisecond // of leases in the test of kills: what is dropped comes back before it is over
+	backlogMax = 3000                    // enqueues ahead of the acks, or the end would be a long drain
+	kills      = 5
+	producers  = 6
+	consumers  = 8
+)
+
+// TestNothingIsLostWhenTheBrokerIsKilled kills the broker again and again while
+// many clients work, and holds it to everything it has told them.
+func TestNothingIsLostWhenTheBrokerIsKilled(t *testing.T) {
+	b := serve(t)
+	admin := connect(t, b.Addr(), 3)
+	do(t, admin, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000)
+	l := newLedger()
+	load := &load{ledger: l, addr: b.Addr()}
+
+	producing, stopProducing := context.WithCancel(t.Context())
+	consuming, stopConsuming := context.WithCancel(t.Context())
+	var producer, consumer sync.WaitGroup
+	defer func() { stopProducing(); producer.Wait(); stopConsuming(); consumer.Wait() }()
+	for i := range producers {
+		producer.Go(func() { load.produce(producing, i) })
+	}
+	for i := range consumers {
+		consumer.Go(func() { load.consume(consuming, i) })
+	}
+	seed := rand.Uint64()
+	t.Logf("the moments of the kills are from seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+	for range kills {
+		answers := l.answers()
+		moment := time.Now().Add(300*time.Millisecond + time.Duration(chance.IntN(1000))*time.Millisecond)
+		for time.Now().Before(moment) || l.answers() < answers+100 {
+			time.Sleep(time.Millisecond)
+		}
+		if err := b.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		l.killed()
+		restart(t, b)
+	}
+	stopProducing()
+	producer.Wait()
+	wantDrained(t, admin, "q")
+	stopConsuming()
+	consumer.Wait()
+	l.check(t)
+	wantStats(t, admin, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "dead": 0, "waiters": 0})
+	t.Logf("%d enqueues answered, %d deliveries, %d acks, %d kills", len(l.answered), len(l.receipts), len(l.acked), kills)
+}
+
+// wantDrained polls until consumers have emptied the queue, for which leases that
+// nobody ends have to expire.
+func wantDrained(t *testing.T, c *redis.Client, queue string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		s := stats(t, c, queue)
+		if s["counting"] == int64(0) && s["ready"] == int64(0) && s["delayed"] == int64(0) && s["leased"] == int64(0) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not empty after %s: %v", patience, s)
+		}
+		for pause := time.Now().Add(20 * time.Millisecond); time.Now().Before(pause); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// load is what the clients do. Errors of theirs are the broker's being away: what
+// was not answered may or may not have happened.
+type load struct {
+	ledger *ledger
+	addr   string
+}
+
+func (x *load) client(protocol int) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: x.addr, Protocol: protocol, MaxRetries: -1, ReadTimeout: 10 * time.Second, PoolSize: 1, DialTimeout: time.Second})
+}
+
+// produce enqueues each payload once, alone or in pipelines.
+func (x *load) produce(ctx context.Context, producer int) {
+	c := x.client(2 + producer%2)
+	defer c.Close()
+	for n := 0; ctx.Err() == nil; {
+		for ctx.Err() == nil && x.ledger.backlog() > backlogMax {
+			time.Sleep(time.Millisecond)
+		}
+		p := c.Pipeline()
+		payloads, replies := []string{}, []*redis.Cmd{}
+		for range 1 + n%8 {
+			payload := fmt.Sprintf("%d-%d", producer, n)
+			n++
+			payloads = append(payloads, payload)
+			replies = append(replies, p.Do(ctx, "FILA.ENQUEUE", "q", payload, "KEY", fmt.Sprint("key-", n%20)))
+		}
+		// The context is not the load's: a stop does not cut a pipeline short.
+		_, failed := p.Exec(context.WithoutCancel(ctx))
+		for i, r := range replies {
+			if id, err := r.Text(); err == nil {
+				x.ledger.enqueued(payloads[i], id)
+			}
+		}
+		for pause := time.Now().Add(2 * time.Millisecond); failed != nil && time.Now().Before(pause); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// consume leases, and ends leases in every way there is.
+func (x *load) consume(ctx context.Context, consumer int) {
+	c := x.client(2 + consumer%2)
+	defer c.Close()
+	chance := rand.New(rand.NewPCG(uint64(consumer), 0))
+	for ctx.Err() == nil {
+		era := x.ledger.now()
+		reply, err := c.Do(context.WithoutCancel(ctx), "FILA.LEASE", "q", "COUNT", 16, "BLOCK", 50).Result()
+		for pause := time.Now().Add(2 * time.Millisecond); err != nil && time.Now().Before(pause); {
+			time.Sleep(time.Millisecond)
+		}
+		if err != nil {
+			continue
+		}
+		deliveries, err := leased(reply)
+		if err != nil {
+			x.ledger.mu.Lock()
+			x.ledger.breach("%v", err)
+			x.ledger.mu.Unlock()
+			return
+		}
+		for _, d := range deliveries {
+			x.ledger.delivered(d, era, visibility)
+		}
+		for _, d := range deliveries {
+			x.end(ctx, c, d, chance.IntN(100))
+		}
+	}
+}
+
+func (x *load) end(ctx context.Context, c *redis.Client, d delivery, how int) {
+	if how < 2 {
+		return // the lease runs out
+	}
+	x.ledger.givesUp(d)
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case how < 10:
+		c.Do(ctx, "FILA.NACK", "q", d.receipt, "ERROR", "as chance has it")
+	case how < 15:
+		c.Do(ctx, "FILA.RELEASE", "q", d.receipt)
+	default:
+		if n, err := c.Do(ctx, "FILA.ACK", "q", d.receipt).Int(); err == nil && n == 1 {
+			x.ledger.ack(d)
+		}
+	}
+}
