@@ -32,6 +32,7 @@ type Limits struct {
 	Headers     int // headers a message
 	Payload     int // bytes
 	Weight      uint32
+	Cost        uint32
 	Count       int // messages a lease
 }
 
@@ -72,7 +73,7 @@ func DefaultConfig() Config {
 		Quantum: 1, LeaseLag: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
 		Limits: Limits{
 			QueueName: 255, Key: 512, Throttle: 512, Throttles: 16, HeaderName: 512, HeaderValue: 8 << 10,
-			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Count: 10_000,
+			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Cost: 1_000_000, Count: 10_000,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 64 << 20, DueWindow: 16_384, ReadsMax: 16, ReadBytes: 1 << 20,
@@ -100,7 +101,7 @@ func (c *Config) check() error {
 		}
 	}
 	l := c.Limits
-	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count) <= 0 || l.Weight == 0 {
+	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count) <= 0 || l.Weight == 0 || l.Cost == 0 {
 		return errors.New("engine: a limit of 0 would refuse everything")
 	}
 	if max(l.QueueName, l.Key, l.Throttle, l.HeaderName) > 1<<15 {

@@ -41,15 +41,18 @@ type core struct {
 	nextQueue uint32
 	bootTime  int64 // the first turn's time
 
-	queues   map[string]*queue
-	byNumber map[uint32]*queue
-	leases   map[ID]*message
-	leaseEnd timers[*message]
-	lag      []lagged // leases whose record is not written yet, oldest first
-	due      dueIndex
-	waits    timers[*wait] // those with an end
-	parked   map[uint64]*Task
-	rotation int // where the next lease of several queues starts
+	queues       map[string]*queue
+	byNumber     map[uint32]*queue
+	leases       map[ID]*message
+	leaseEnd     timers[*message]
+	lag          []lagged // leases whose record is not written yet, oldest first
+	due          dueIndex
+	waits        timers[*wait] // those with an end
+	tokens       timers[*throttle]
+	throttles    map[string]*throttle
+	throttleList roster[throttle]
+	parked       map[uint64]*Task
+	rotation     int // where the next lease of several queues starts
 
 	offers []*queue   // have got something to deliver, and waiters
 	again  []*Task    // were behind a task that is no longer blocked
@@ -95,6 +98,7 @@ func newCore(cfg Config, store Store) *core {
 func (c *core) forgetAll() {
 	c.queues, c.byNumber, c.leases = map[string]*queue{}, map[uint32]*queue{}, map[ID]*message{}
 	c.leaseEnd, c.lag, c.due = timers[*message]{}, nil, dueIndex{}
+	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.batch.Reset()
 	c.sync, c.reads, c.pages = false, nil, nil
@@ -217,6 +221,9 @@ func (c *core) nextTimer() int64 {
 	if m, ok := c.leaseEnd.next(); ok {
 		earliest(m.until, true)
 	}
+	if t, ok := c.tokens.next(); ok {
+		earliest(t.wakeAt, true)
+	}
 	if c.readPause > c.now {
 		earliest(c.readPause, true)
 	}
@@ -235,38 +242,53 @@ func (c *core) keyOf(q *queue, name string) *fairKey {
 	return newFairKey(q, name)
 }
 
-// settle must follow every change of a key's window, edge or counts. It keeps
-// what depends on them: the ring, the wish for a read, and the key's existence.
+// settle must follow every change of a key's window, edge, counts, weight or
+// pause. It keeps what depends on them: the ring, the line of a throttle, the wish
+// for a read, and the key's existence.
 func (c *core) settle(k *fairKey) {
 	q := k.queue
-	if len(k.window) > 0 {
-		q.ring.join(k)
-		if q.waiters.first != nil && !q.offered {
-			q.offered = true
-			c.offers = append(c.offers, q)
+	if k.blockedBy != nil && (len(k.window) == 0 || k.window[0] != k.blockedHead || k.paused) {
+		c.unblock(k)
+	}
+	if len(k.window) > 0 && !k.paused && k.blockedBy == nil {
+		if !k.inRing {
+			q.ring.join(k)
+			c.offer(q)
 		}
 	} else {
 		q.ring.leave(k)
-		if !k.behind {
-			k.deficit = 0
+		if k.blockedBy == nil {
+			c.resolve(k)
+		}
+		if len(k.window) == 0 && !k.behind {
+			k.deficit, k.midTurn = 0, false
 		}
 	}
-	if starved := len(k.window) == 0 && k.behind; starved != k.starved {
+	if starved := len(k.window) == 0 && k.behind && !k.paused; starved != k.starved {
 		k.starved = starved
 		if starved {
 			q.starved++
-		} else {
-			q.starved--
-		}
-		if q.starved == 0 && q.waiters.first != nil && !q.offered {
-			q.offered = true
-			c.offers = append(c.offers, q)
+		} else if q.starved--; q.starved == 0 {
+			c.offer(q)
 		}
 	}
+	competes := uint32(0)
+	if (len(k.window) > 0 || k.behind) && !k.paused {
+		competes = k.weight
+	}
+	q.competing += int64(competes) - int64(k.competes)
+	k.competes = competes
 	c.wantKey(k)
 	if k.idle() {
-		c.dropWeight(k)
-		delete(q.keys, k.name)
+		c.forgetKey(k)
+	}
+}
+
+// offer has a queue looked at in serve if somebody waits for it.
+func (c *core) offer(q *queue) {
+	if q.waiters.first != nil && !q.offered {
+		q.offered = true
+		c.offers = append(c.offers, q)
 	}
 }
 
@@ -360,28 +382,6 @@ func (c *core) leasesOf(q *queue) []*message {
 func (c *core) messageKey(m *message) []byte {
 	c.key = storage.AppendMessageKey(c.key[:0], m.key.queue.no, m.key.name, m.rank, m.id)
 	return c.key
-}
-
-// setWeight changes the weight of a key and keeps it across restarts for as long
-// as the key has messages; a weight of 1 needs no record.
-func (c *core) setWeight(k *fairKey, weight uint32) {
-	if k.weight == weight {
-		return
-	}
-	k.weight = weight
-	if weight == 1 {
-		c.dropWeight(k)
-		return
-	}
-	k.weightStored = true
-	c.batch.Put(storage.State, c.weightKey(k), encodeUint(uint64(weight)))
-}
-
-func (c *core) dropWeight(k *fairKey) {
-	if k.weightStored {
-		k.weightStored = false
-		c.batch.Delete(storage.State, c.weightKey(k))
-	}
 }
 
 // Tx is what a call may do within a turn.

@@ -38,6 +38,11 @@
 //  14. A key without messages is forgotten.
 //  15. Each lease has one timer, and timers are in order.
 //  16. A leased message belongs to a key that exists.
+//  17. A key waits for a throttle because of the message at its head, or keeps a
+//     place in one because it can deliver; never both.
+//  18. A throttle holds the leases that name it.
+//  19. No key owes credit.
+//  20. Where a throttle has room, nobody waits for it in vain.
 //
 // And these hold towards clients, as the simulation's oracle sees them: no reply
 // before its commit; no two live leases of a message; a receipt changes nothing

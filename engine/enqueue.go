@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/faisca/fila/storage"
 )
@@ -21,6 +22,7 @@ type Enqueue struct {
 	Queue     string
 	Key       string // "": DefaultKey
 	Weight    uint32 // of the key; 0: leave it as it is
+	Cost      uint32 // of one delivery, from the key's share; 0: 1
 	Throttles []string
 	Headers   []Header
 	Payload   []byte
@@ -39,7 +41,8 @@ func prepare(req *Enqueue, l *Limits) error {
 	if err := checkMessage(req, l); err != nil {
 		return err
 	}
-	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight}
+	req.Throttles = withoutRepeats(req.Throttles)
+	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost}
 	req.record = m.Append(nil)
 	req.Payload, req.Headers = nil, nil
 	return nil
@@ -53,6 +56,8 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: KEY of %d bytes, the limit is %d", ErrTooBig, len(req.Key), l.Key)
 	case req.Weight > l.Weight:
 		return fmt.Errorf("%w: WEIGHT %d, it must be from 1 to %d", ErrInvalid, req.Weight, l.Weight)
+	case req.Cost > l.Cost:
+		return fmt.Errorf("%w: COST %d, it must be from 1 to %d", ErrInvalid, req.Cost, l.Cost)
 	case len(req.Throttles) > l.Throttles:
 		return fmt.Errorf("%w: %d throttle keys, the limit is %d", ErrTooBig, len(req.Throttles), l.Throttles)
 	case len(req.Headers) > l.Headers:
@@ -81,6 +86,17 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	return nil
 }
 
+// withoutRepeats leaves each throttle key in once: a message takes one token.
+func withoutRepeats(keys []string) []string {
+	for i := 1; i < len(keys); i++ {
+		if slices.Contains(keys[:i], keys[i]) {
+			keys = slices.Delete(keys, i, i+1)
+			i--
+		}
+	}
+	return keys
+}
+
 // Enqueue stores a prepared message and returns its id.
 func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	c := tx.core
@@ -104,7 +120,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	}
 	k := c.keyOf(q, req.Key)
 	m := c.newMessage(k, defaultRank)
-	m.throttles = req.Throttles
+	m.throttles, m.cost = req.Throttles, max(req.Cost, 1)
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}

@@ -14,6 +14,7 @@ func (c *core) expire() {
 	if c.failed != nil {
 		return
 	}
+	c.wakeDue()
 	for range expireMax {
 		m, ok := c.leaseEnd.next()
 		if !ok || m.until > c.now {

@@ -51,6 +51,7 @@ func (c *core) check() error {
 		bad(6, "%d messages in windows, %d counted", refs, c.refs)
 	}
 	c.checkLeases(&bodies, bad)
+	c.checkThrottles(bad)
 	for _, m := range c.unborn {
 		if m.status == gone || m.status == delayed {
 			bodies += int64(len(m.body))
@@ -85,8 +86,17 @@ func (c *core) checkKey(q *queue, name string, k *fairKey, bad func(int, string,
 	if k.behind == (k.edge == lastPlace) {
 		bad(12, "key %q of %q: behind is %v and the edge %v", name, q.name, k.behind, k.edge)
 	}
-	if (len(k.window) > 0) != k.inRing {
-		bad(2, "key %q of %q: %d in window, in ring is %v", name, q.name, len(k.window), k.inRing)
+	if (len(k.window) > 0 && !k.paused && k.blockedBy == nil) != k.inRing {
+		bad(2, "key %q of %q: %d in window, paused %v, blocked %v, in ring %v", name, q.name, len(k.window), k.paused, k.blockedBy != nil, k.inRing)
+	}
+	if k.blockedBy != nil && (len(k.window) == 0 || k.window[0] != k.blockedHead || k.wokenBy != nil) {
+		bad(17, "key %q of %q waits for a throttle without reason", name, q.name)
+	}
+	if k.wokenBy != nil && !k.inRing {
+		bad(17, "key %q of %q keeps a place in a throttle and cannot deliver", name, q.name)
+	}
+	if k.deficit < 0 {
+		bad(19, "key %q of %q has a deficit of %d", name, q.name, k.deficit)
 	}
 	if len(k.window) == 0 && k.behind && k.read == nil {
 		bad(13, "key %q of %q starves", name, q.name)
@@ -96,6 +106,43 @@ func (c *core) checkKey(q *queue, name string, k *fairKey, bad func(int, string,
 	}
 	if k.counted && k.total < int64(len(k.window))+k.leased+k.delayed {
 		bad(4, "key %q of %q: total %d, %d in window, %d leased", name, q.name, k.total, len(k.window), k.leased)
+	}
+}
+
+func (c *core) checkThrottles(bad func(int, string, ...any)) {
+	held, woken := map[string]int64{}, map[*throttle]int64{}
+	for _, m := range c.leases {
+		for _, name := range m.throttles {
+			held[name]++
+		}
+	}
+	for _, q := range c.queues {
+		for _, k := range q.keys {
+			if k.wokenBy != nil {
+				woken[k.wokenBy]++
+			}
+		}
+	}
+	for name, t := range c.throttles {
+		n := int64(0)
+		for k := t.line.first; k != nil; k = k.lineNext {
+			n++
+			if k.blockedBy != t || !c.alive(k) {
+				bad(17, "key %q stands in the line of %q by mistake", k.name, name)
+			}
+		}
+		if n != t.line.n || t.woken != woken[t] {
+			bad(17, "throttle %q: %d in line, %d woken; it says %d and %d", name, n, woken[t], t.line.n, t.woken)
+		}
+		if t.held != held[name] {
+			bad(18, "throttle %q: %d leases, it says %d", name, held[name], t.held)
+		}
+		if n > 0 && t.woken < t.room(c.now) {
+			bad(20, "throttle %q has room for %d, has woken %d, and %d keys wait", name, t.room(c.now), t.woken, n)
+		}
+		if n > 0 && t.set.Rate > 0 && t.timer < 0 && t.woken == 0 && (t.set.Concurrency == 0 || t.held < int64(t.set.Concurrency)) { //nolint:gosec // bounded
+			bad(20, "throttle %q: %d keys wait for a timer that is not set", name, n)
+		}
 	}
 }
 

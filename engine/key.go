@@ -14,9 +14,13 @@ type fairKey struct {
 	queue *queue
 	name  string
 
-	weight       uint32
-	weightStored bool  // a record of the weight exists
-	deficit      int64 // DRR credit left in this round
+	seq     uint64 // place in lists
+	weight  uint32
+	paused  bool
+	pinned  bool  // has settings of its own, which outlive its messages
+	stored  bool  // a record of its settings exists
+	deficit int64 // DRR credit left in this round
+	midTurn bool  // it was stopped in its turn and goes on without a new grant
 
 	window []*message // ready, before the edge, in order
 	edge   place
@@ -30,8 +34,18 @@ type fairKey struct {
 	unseen place
 
 	starved    bool     // nothing in the window, and perhaps something on disk
-	prev, next *fairKey // ring of the keys with a window, see ring.go
+	prev, next *fairKey // ring of the keys that can deliver, see ring.go
 	inRing     bool
+
+	// Waiting for a throttle, see throttle.go:
+	blockedBy          *throttle
+	blockedHead        *message // the message that it does not let pass
+	blockedSince       int64
+	linePrev, lineNext *fairKey
+	wokenBy            *throttle // has a place kept until this key's turn
+
+	stats    keyStats
+	competes uint32 // what the key adds to its queue's weight: 0 if it has nothing ready
 
 	total   int64 // messages of any status; a difference while counting
 	leased  int64
@@ -41,7 +55,15 @@ type fairKey struct {
 
 func newFairKey(q *queue, name string) *fairKey {
 	k := &fairKey{queue: q, name: name, weight: 1, edge: lastPlace, unseen: lastPlace, counted: true}
+	if set, ok := q.settings[name]; ok {
+		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
+	}
+	if old, ok := q.past[name]; ok {
+		k.stats = old
+		delete(q.past, name)
+	}
 	q.keys[name] = k
+	k.seq = q.roster.add(k)
 	return k
 }
 

@@ -138,12 +138,14 @@ func (c *core) take(q *queue) *message {
 	if q.set.PausedOut {
 		return nil
 	}
-	k := q.ring.pick(c.cfg.Quantum)
+	k := c.pick(q)
 	if k == nil {
 		return nil
 	}
 	m := k.pop()
 	c.refs--
+	k.stats.deliver(c.now, m.cost)
+	q.share.add(c.now, uint64(m.cost))
 	k.leased++ // keeps the key; whoever does not lease takes it back
 	q.leased++
 	c.settle(k)
@@ -158,6 +160,9 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.lease = lease{until: c.now + int64(visibility), since: c.now, consumer: consumer}
 	c.leases[m.id] = m
 	c.leaseEnd.push(m)
+	if len(m.throttles) > 0 {
+		c.hold(m)
+	}
 	if c.cfg.LeaseLag > 0 {
 		c.lag = append(c.lag, lagged{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseLag)})
 	} else {
@@ -219,6 +224,9 @@ func (c *core) writeLease(m *message) {
 func (c *core) endLease(m *message) {
 	delete(c.leases, m.id)
 	c.leaseEnd.remove(m)
+	if len(m.throttles) > 0 {
+		c.unhold(m)
+	}
 	m.key.leased--
 	m.key.queue.leased--
 	if m.writes > 0 {

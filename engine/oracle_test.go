@@ -20,6 +20,7 @@ type oracle struct {
 	newest  map[string]ID         // of first deliveries, by queue and key
 	handed  map[ID]bool           // delivered at least once, told or not
 	byID    map[ID]*oracleMsg
+	buckets map[string]*oracleBucket
 	// newSince is the time of the last crash in ids: what is older may have been
 	// leased without anybody being told.
 	newSince int64
@@ -40,7 +41,7 @@ type oracleMsg struct {
 func newOracle() oracle {
 	return oracle{
 		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
-		newest: map[string]ID{}, handed: map[ID]bool{}, byID: map[ID]*oracleMsg{},
+		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 	}
 }
 
@@ -232,10 +233,73 @@ func (o *oracle) decided(d *Delivery) {
 	o.newest[line] = id
 }
 
+// oracleBucket is the most that a throttle may have let pass.
+type oracleBucket struct {
+	tokens, rate, burst float64
+	concurrency         int64
+	at                  time.Time
+	lowered             bool // more may be held than is allowed since
+}
+
+func (o *oracle) throttleSet(name string, t *throttle, now time.Time) {
+	if t == nil {
+		delete(o.buckets, name)
+		return
+	}
+	burst := float64(t.set.Burst)
+	o.buckets[name] = &oracleBucket{
+		tokens: burst, rate: t.set.Rate, burst: burst, concurrency: int64(t.set.Concurrency), at: now, lowered: true, //nolint:gosec // small
+	}
+}
+
+// passed: a message went out. Its throttles must have had room.
+func (o *oracle) passed(throttles []string, now time.Time) {
+	for _, name := range throttles {
+		b := o.buckets[name]
+		if b == nil || b.rate == 0 {
+			continue
+		}
+		if now.After(b.at) {
+			b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
+			b.at = now
+		}
+		if b.tokens--; b.tokens < -1e-6 {
+			o.fail("throttle %s let pass %f more than it may", name, -b.tokens)
+		}
+	}
+}
+
+func (o *oracle) refunded(throttles []string) {
+	for _, name := range throttles {
+		if b := o.buckets[name]; b != nil {
+			b.tokens = min(b.burst, b.tokens+1)
+		}
+	}
+}
+
+// limits compares what is held with what may be held.
+func (o *oracle) limits(c *core) {
+	for name, b := range o.buckets {
+		t := c.throttles[name]
+		if t == nil || b.concurrency == 0 {
+			continue
+		}
+		if t.held <= b.concurrency {
+			b.lowered = false
+		} else if !b.lowered {
+			o.fail("%d leases are held of throttle %s, which allows %d", t.held, name, b.concurrency)
+		}
+	}
+}
+
 // crashed: leases may have been lost with the records that were still to come,
 // and the order of first deliveries starts anew with them.
-func (o *oracle) crashed(now time.Time, ids int64) {
-	o.newSince = ids
+func (o *oracle) crashed(now time.Time, c *core) {
+	o.newSince = c.ids.last
+	clear(o.buckets) // full again, and a setting that was not answered may be there or not
+	for name, t := range c.throttles {
+		o.throttleSet(name, t, now)
+	}
 	for _, m := range o.byID {
 		if !o.now.Before(m.notBefore) {
 			m.notBefore = time.Time{} // it was due, whatever the clock says now

@@ -27,6 +27,13 @@ type queue struct {
 	// changes counts what happens to messages that may be on disk only, beyond
 	// being added: what a page has read before is not to be trusted then.
 	changes uint64
+
+	roster    roster[fairKey]
+	settings  map[string]storage.Key // of keys that have some of their own
+	past      map[string]keyStats    // of keys without messages, bounded
+	rest      keyStats               // the sum of those that were too many
+	share     minuteSum              // cost delivered
+	competing int64                  // sum of the weights of keys with ready messages
 }
 
 // totals count since start, for FILA.STATS.
@@ -263,7 +270,7 @@ func (c *core) addQueue(name string, set storage.Queue) {
 
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
-	q := &queue{name: name, no: set.Number, set: set, keys: map[string]*fairKey{}}
+	q := &queue{name: name, no: set.Number, set: set, keys: map[string]*fairKey{}, settings: map[string]storage.Key{}, past: map[string]keyStats{}}
 	c.queues[name], c.byNumber[q.no] = q, q
 	return q
 }
@@ -302,7 +309,14 @@ func (c *core) removeQueue(q *queue) {
 		if k.read != nil {
 			k.read.stale = true
 		}
-		c.dropWeight(k)
+		if k.blockedBy != nil {
+			c.unblock(k)
+		}
+		c.resolve(k)
+		c.dropKey(k)
+	}
+	for name := range q.settings {
+		c.batch.Delete(storage.State, stateKeyOf(q, name))
 	}
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases} {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,15 +20,21 @@ import (
 // Tasks that wait are not the store's: they stay, and are put in line again.
 func (c *core) recover() error {
 	waiting := c.takeWaiting()
+	buckets := c.throttles
 	c.forgetAll()
-	weights, err := c.recoverState()
-	if err != nil {
+	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)
+	}
+	if err := c.recoverThrottles(buckets); err != nil {
+		return fmt.Errorf("recover throttles: %w", err)
 	}
 	if err := c.recoverQueues(); err != nil {
 		return fmt.Errorf("recover queues: %w", err)
 	}
-	if err := c.recoverKeys(weights); err != nil {
+	if err := c.recoverSettings(); err != nil {
+		return fmt.Errorf("recover settings of keys: %w", err)
+	}
+	if err := c.recoverKeys(); err != nil {
 		return fmt.Errorf("recover fairness keys: %w", err)
 	}
 	if err := c.recoverLeases(); err != nil {
@@ -91,30 +98,63 @@ func (c *core) number(parts ...string) (uint64, error) {
 	return decodeUint(b)
 }
 
-// recoverState reads the engine's own numbers and the weights of keys.
-func (c *core) recoverState() (map[string]uint32, error) {
+// recoverState reads the engine's own numbers.
+func (c *core) recoverState() error {
 	epoch, err := c.number(stateEpoch)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.epoch = max(c.epoch, epoch) + 1
 	ids, err := c.number(stateIDs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.ids.last = max(c.ids.last, int64(ids)) //nolint:gosec // a time
 	c.idsUntil = c.ids.last
 	next, err := c.number(stateNextQueue)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.nextQueue = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
-	weights := map[string]uint32{}
-	prefix := storage.AppendStateKey(nil, stateWeight)
-	return weights, c.scan(storage.State, prefix, func(k, v []byte) error {
-		w, err := decodeUint(v)
-		weights[string(k)] = uint32(w) //nolint:gosec // was 32 bits when it was written
-		return err
+	return nil
+}
+
+// recoverThrottles reads the throttles. Their buckets start full, but for those
+// that the engine has known before a recovery in place.
+func (c *core) recoverThrottles(known map[string]*throttle) error {
+	return c.scan(storage.State, storage.AppendStateKey(nil, stateThrottle), func(k, v []byte) error {
+		parts, err := storage.ParseStateKey(k)
+		if err != nil || len(parts) != 2 {
+			return fmt.Errorf("throttle %q: %w", k, storage.ErrCorrupt)
+		}
+		var set storage.Throttle
+		if err := set.Decode(v); err != nil {
+			return fmt.Errorf("throttle %q: %w", parts[1], err)
+		}
+		t := c.addThrottle(parts[1], set)
+		if old := known[parts[1]]; old != nil {
+			old.refill(c.now)
+			t.tokens, t.passed, t.refused, t.waited = min(old.tokens, float64(set.Burst)), old.passed, old.refused, old.waited
+		}
+		return nil
+	})
+}
+
+// recoverSettings reads what was set for single fairness keys.
+func (c *core) recoverSettings() error {
+	return c.scan(storage.State, storage.AppendStateKey(nil, stateKey), func(k, v []byte) error {
+		parts, err := storage.ParseStateKey(k)
+		if err != nil || len(parts) != 3 || len(parts[1]) != 4 {
+			return fmt.Errorf("key %q: %w", k, storage.ErrCorrupt)
+		}
+		var set storage.Key
+		if err := set.Decode(v); err != nil {
+			return fmt.Errorf("key %q: %w", parts[2], err)
+		}
+		if q := c.byNumber[binary.BigEndian.Uint32([]byte(parts[1]))]; q != nil {
+			q.settings[parts[2]] = set
+		}
+		return nil
 	})
 }
 
@@ -144,7 +184,7 @@ func (c *core) recoverQueues() error {
 
 // recoverKeys finds the fairness keys that hold messages: after the first message
 // of one, it seeks past all others of it.
-func (c *core) recoverKeys(weights map[string]uint32) error {
+func (c *core) recoverKeys() error {
 	it := c.store.Scan(storage.Messages, nil, nil)
 	defer it.Close()
 	var prefix []byte
@@ -161,8 +201,9 @@ func (c *core) recoverKeys(weights map[string]uint32) error {
 		if q := c.byNumber[mk.Queue]; q != nil {
 			k := newFairKey(q, mk.Key)
 			k.counted, k.behind, k.edge = false, true, place{}
-			if w := weights[string(c.weightKey(k))]; w > 0 {
-				k.weight, k.weightStored = w, true
+			if set := q.settings[mk.Key]; !set.Pinned {
+				k.pinned = false
+				delete(q.settings, mk.Key)
 			}
 			c.settle(k)
 		} else {
@@ -198,6 +239,7 @@ func (c *core) recoverLeases() error {
 		}
 		c.leases[m.id] = m
 		c.leaseEnd.push(m)
+		c.hold(m)
 		k.leased++
 		q.leased++
 		return nil

@@ -42,6 +42,8 @@ func (tx *Tx) Undeliver(ds []*Delivery) {
 		if m := c.held(q, d.Receipt); m != nil {
 			m.deliveries--
 			q.totals.delivered--
+			m.key.stats.delivered--
+			c.refund(m)
 			c.giveBack(m)
 		}
 	}

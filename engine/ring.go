@@ -27,7 +27,7 @@ func (r *ring) join(k *fairKey) {
 }
 
 // leave takes a key out. Its credit stays as it is: whoever calls knows whether
-// the key has nothing left or only waits for the disk.
+// the key has nothing left or comes back.
 func (r *ring) leave(k *fairKey) {
 	if !k.inRing {
 		return
@@ -44,20 +44,74 @@ func (r *ring) leave(k *fairKey) {
 	}
 }
 
-// pick returns the key whose first message is next and has paid for it, or nil
-// when no key can deliver.
-func (r *ring) pick(quantum uint32) *fairKey {
-	for r.current != nil {
+// advance goes on to the next key.
+func (r *ring) advance() { r.current, r.granted = r.current.next, false }
+
+// grant gives a key its credit for a visit. What it had left is kept, but never
+// more than a turn in vain can leave: a key that comes and goes saves nothing up.
+func (k *fairKey) grant(quantum uint32) {
+	g, cost := int64(k.weight)*int64(quantum), int64(k.window[0].cost)
+	k.deficit = min(k.deficit+g, g+cost-1)
+}
+
+// skipRounds grants at once the credit of rounds in which nobody could deliver,
+// because every message costs more than its key gets in a round. Without it, such
+// messages would be waited for by going round and round.
+func (r *ring) skipRounds(quantum uint32) {
+	least := int64(-1)
+	for k, i := r.current, 0; i < r.size; k, i = k.next, i+1 {
+		g := int64(k.weight) * int64(quantum)
+		if n := (int64(k.window[0].cost) - k.deficit + g - 1) / g; least < 0 || n < least {
+			least = n
+		}
+	}
+	if least <= 1 {
+		return
+	}
+	for k, i := r.current, 0; i < r.size; k, i = k.next, i+1 {
+		k.deficit += (least - 1) * int64(k.weight) * int64(quantum)
+	}
+}
+
+// pick returns the key of a queue whose first message is next, has paid for it,
+// and is let pass by its throttles; or nil when no key can deliver.
+func (c *core) pick(q *queue) *fairKey {
+	r := &q.ring
+	for vain := 0; r.current != nil; {
 		k := r.current
+		m := k.window[0]
+		cost := int64(m.cost)
+		if r.granted && k.deficit < cost {
+			r.advance()
+			if vain++; vain >= r.size {
+				r.skipRounds(c.cfg.Quantum)
+				vain = 0
+			}
+			continue
+		}
+		if len(m.throttles) > 0 {
+			if t := c.blocking(m); t != nil {
+				c.block(k, t, r.granted || k.midTurn)
+				continue
+			}
+		}
 		if !r.granted {
-			k.deficit += int64(k.weight) * int64(quantum)
 			r.granted = true
+			if k.midTurn {
+				k.midTurn = false
+			} else {
+				k.grant(c.cfg.Quantum)
+			}
 		}
-		if cost := int64(k.window[0].cost); k.deficit >= cost {
-			k.deficit -= cost
-			return k
+		if k.deficit < cost {
+			continue // to the head of the loop, which goes on to the next
 		}
-		r.current, r.granted = k.next, false
+		k.deficit -= cost
+		if len(m.throttles) > 0 {
+			c.pass(m)
+		}
+		c.resolve(k)
+		return k
 	}
 	return nil
 }

@@ -283,7 +283,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.step = step
 	s.step.Lazy = s.lazy
 	s.store.chance = s.w.crash / 4
-	s.oracle.crashed(now, step.core.ids.last)
+	s.oracle.crashed(now, step.core)
 	for _, c := range s.clients {
 		*c = *s.newClient()
 	}
@@ -372,6 +372,7 @@ func (s *sim) once() {
 		}
 	}
 	s.settleBlocked()
+	s.oracle.limits(s.step.core)
 	if err := s.step.Check(); err != nil {
 		s.oracle.fail("%v", err)
 	}
@@ -411,7 +412,7 @@ func (s *sim) disk() {
 			s.oracle.fail("mend: %v", err)
 		}
 		s.failing = false
-		s.oracle.crashed(s.step.now, s.step.core.ids.last)
+		s.oracle.crashed(s.step.now, s.step.core)
 	case s.rng.Float64() < s.w.diskFails*20:
 		if s.rng.IntN(2) == 0 {
 			s.store.FailCommits(errors.New("no space left"))
@@ -446,13 +447,23 @@ func (s *sim) act(cl *simClient) {
 		d := s.inHand[i]
 		s.inHand = slices.Delete(s.inHand, i, i+1)
 		s.answer(cl, d, n)
-	case n >= 97:
+	case n == 97:
 		s.redrive(cl)
+	case n == 98:
+		s.setThrottle(cl)
+	case n == 99:
+		s.setKey(cl)
 	}
 }
 
 func (s *sim) enqueue(cl *simClient) {
 	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Weight: uint32(s.rng.IntN(4))} //nolint:gosec // small
+	req.Cost = uint32(s.rng.IntN(4))                                                                                //nolint:gosec // small
+	for t := range 3 {
+		if s.rng.IntN(5) == 0 {
+			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
+		}
+	}
 	tag := s.oracle.newTag(req.Queue, req.Key)
 	req.Payload = []byte(tag)
 	if err := s.step.Prepare(req); err != nil {
@@ -494,6 +505,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 		ds, err = tx.Lease(req)
 		for _, d := range ds {
 			s.oracle.decided(d)
+			s.oracle.passed(tx.core.leases[d.Receipt.ID].throttles, s.step.now)
 		}
 		return err
 	}, func(err error) {
@@ -523,6 +535,11 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	// The connection breaks while the lease waits: what may still come for it
 	// must go back.
 	undo := callFunc(func(tx *Tx) error {
+		for _, d := range ds {
+			if m := tx.core.leases[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
+				s.oracle.refunded(m.throttles)
+			}
+		}
 		tx.Undeliver(ds)
 		return nil
 	})
@@ -578,6 +595,60 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	}
 }
 
+// setThrottle changes a limit, or takes it away.
+func (s *sim) setThrottle(cl *simClient) {
+	name := fmt.Sprintf("t%d", s.rng.IntN(3))
+	var o ThrottleOptions
+	if s.rng.IntN(3) > 0 {
+		o.Rate = ptr(0.5 + 20*s.rng.Float64())
+		if s.rng.IntN(2) == 0 {
+			o.Burst = ptr(uint64(1 + s.rng.IntN(5))) //nolint:gosec // small
+		}
+	}
+	if o.Rate == nil || s.rng.IntN(2) == 0 {
+		o.Concurrency = ptr(uint64(1 + s.rng.IntN(4))) //nolint:gosec // small
+	}
+	take := s.rng.IntN(4) == 0
+	s.submit(cl, func(tx *Tx) error {
+		s.oracle.throttleSet(name, nil, s.step.now)
+		if take {
+			_, err := tx.DeleteThrottle(name)
+			return err
+		}
+		err := tx.SetThrottle(name, o)
+		if err == nil {
+			s.oracle.throttleSet(name, tx.core.throttles[name], s.step.now)
+		}
+		return err
+	}, func(err error) {
+		if err != nil && !errors.Is(err, ErrMisconf) {
+			s.oracle.fail("throttle: %v", err)
+		}
+	})
+}
+
+// setKey changes what holds for a fairness key.
+func (s *sim) setKey(cl *simClient) {
+	q, k, n := s.queue(), fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), s.rng.IntN(6)
+	s.submit(cl, func(tx *Tx) error {
+		switch n {
+		case 0:
+			return tx.PauseKey(q, k, true)
+		case 1, 2:
+			return tx.PauseKey(q, k, false)
+		case 3, 4:
+			return tx.SetKey(q, k, KeyOptions{Weight: ptr(uint32(1 + s.rng.IntN(5)))}) //nolint:gosec // small
+		default:
+			_, err := tx.ResetKey(q, k)
+			return err
+		}
+	}, func(err error) {
+		if err != nil && !errors.Is(err, ErrMisconf) {
+			s.oracle.fail("key: %v", err)
+		}
+	})
+}
+
 func (s *sim) redrive(cl *simClient) {
 	req := &Redrive{DLQ: "a.dlq", Count: s.rng.IntN(5)}
 	s.submit(cl, func(tx *Tx) error { _, err := tx.Redrive(req); return err }, func(err error) {
@@ -609,6 +680,11 @@ func (s *sim) drainAll() error {
 	s.settleBlocked()
 	cl := s.newClient()
 	s.clients = append(s.clients, cl)
+	for _, q := range []string{"a", "b"} {
+		for k := range s.w.keys {
+			s.submit(cl, func(tx *Tx) error { return tx.PauseKey(q, fmt.Sprintf("k%d", k), false) }, func(error) {})
+		}
+	}
 	for i, empty := 0, 0; empty < 4; i++ {
 		if i > 5000 {
 			return errors.New("the queues do not drain")

@@ -12,7 +12,8 @@ const (
 	stateEpoch     = "epoch"      // number of starts: no delivery number is given twice
 	stateIDs       = "ids"        // nanoseconds that no id has reached yet
 	stateNextQueue = "next_queue" // number of the next queue
-	stateWeight    = "weight"     // then queue number and fairness key: a weight other than 1
+	stateKey       = "key"        // then queue number and fairness key: storage.Key
+	stateThrottle  = "throttle"   // then throttle key: storage.Throttle
 )
 
 func encodeUint(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -24,6 +25,6 @@ func decodeUint(b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-func (c *core) weightKey(k *fairKey) []byte {
-	return storage.AppendStateKey(nil, stateWeight, string(binary.BigEndian.AppendUint32(nil, k.queue.no)), k.name)
+func stateKeyOf(q *queue, key string) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, q.no)), key)
 }
