@@ -1,0 +1,90 @@
+package integration_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// demo runs the demo over a tree and returns its output and exit code.
+func demo(t *testing.T, tree string, env ...string) (string, int) {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "demo")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./demo").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), bin, "-tree", tree, "-bin", binary(t), "-workers", "3", "-timeout", patience.String())
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// library makes a small tree with all that a big one may hold.
+func library(t *testing.T) (dir string, files int) {
+	t.Helper()
+	dir = t.TempDir()
+	put := func(path, text string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files++
+	}
+	for i := range 400 {
+		put(filepath.Join(dir, fmt.Sprintf("package-%d", i%20), "deeper", fmt.Sprintf("file %d", i)), strings.Repeat("x", i*100))
+	}
+	put(filepath.Join(dir, "of no package"), "")
+	put(filepath.Join(dir, "package-1", "a\nname\\with \xff all"), "sorts of bytes")
+	for link, target := range map[string]string{
+		"to-a-file": "deeper/file 1", "to-nothing": "nosuch", "to-a-directory": "..", "to-itself": "to-itself",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, "package-1", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files++ // the first of these is a file
+	if err := syscall.Mkfifo(filepath.Join(dir, "package-1", "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir, files
+}
+
+func TestDemoAccountsForEveryFile(t *testing.T) {
+	tree, files := library(t)
+	out, code := demo(t, tree)
+	if code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	for row, want := range map[string]string{
+		"files": fmt.Sprint(files), "as sha256sum says": fmt.Sprint(files), `packages \(fairness keys\)`: "21", "other entries, left out": "4",
+		"kills of the broker": "2", "missing": "0", "different": "0", "unreadable or gone": "0", "repeats": `\d+`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + row + ` +` + want + `$`).MatchString(out) {
+			t.Errorf("%s is not %s", row, want)
+		}
+	}
+	if !strings.Contains(out, "verdict: every file is accounted for") || strings.Contains(out, "\x1b") || strings.Contains(out, "\r") {
+		t.Error("no verdict, or a bar where there is no terminal")
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+}
+
+// Test the tester: with a broker that keeps nothing, the demo has to fail.
+func TestDemoSeesABrokerThatLosesMessages(t *testing.T) {
+	tree, _ := library(t)
+	if out, code := demo(t, tree, "FILA_STORAGE__ENGINE=memory"); code != 1 || strings.Contains(out, "every file is accounted for") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}

@@ -1,0 +1,243 @@
+package integration_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+// ends are the ways in which a broker's process ends.
+func ends() map[string]func(b *broker.Broker) error {
+	return map[string]func(b *broker.Broker) error{"stop": (*broker.Broker).Stop, "kill -9": (*broker.Broker).Kill}
+}
+
+// TestLeasesOutliveTheBroker: a lease that was answered holds after a restart,
+// its receipt is taken, and the message is with nobody else meanwhile.
+func TestLeasesOutliveTheBroker(t *testing.T) {
+	for name, end := range ends() {
+		t.Run(name, func(t *testing.T) {
+			// Without lag: a kill may take what was written later than its reply.
+			b := serve(t, "--storage.lease_lag_ms", "0")
+			c := connect(t, b.Addr(), 3)
+			do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 60_000, "BACKOFF", 0)
+			for i := range 4 {
+				do(t, c, "FILA.ENQUEUE", "q", i, "KEY", "acme", "HEADER", "n", i)
+			}
+			held := lease(t, c, "q", "COUNT", 3)
+			if len(held) != 3 {
+				t.Fatalf("leased %+v", held)
+			}
+			if err := end(b); err != nil {
+				t.Fatal(err)
+			}
+			restart(t, b)
+			d := lease(t, c, "q", "COUNT", 10)
+			if len(d) != 1 || d[0].payload != "3" || d[0].attempt != 1 || fmt.Sprint(d[0].headers) != "[n 3]" || d[0].key != "acme" {
+				t.Errorf("after the restart %+v is handed out", d)
+			}
+			if until, ok := do(t, c, "FILA.EXTEND", "q", held[0].receipt, 120_000).(int64); !ok || !time.UnixMilli(until).After(held[0].until) {
+				t.Errorf("extended to %d", until)
+			}
+			if n := do(t, c, "FILA.ACK", "q", held[0].receipt, held[1].receipt); n != int64(2) {
+				t.Errorf("%v acked", n)
+			}
+			if r := mapped(t, do(t, c, "FILA.NACK", "q", held[2].receipt)); r["action"] != "retry" || r["attempt"] != int64(2) {
+				t.Errorf("nacked: %v", r)
+			}
+			if d := one(t, c, "q"); d.payload != "2" || d.attempt != 2 || d.deliveries != 2 {
+				t.Errorf("after the nack: %+v", d)
+			}
+		})
+	}
+}
+
+// TestTimersOutliveTheBroker: what was to come later comes after a restart, not
+// before its time and not much after.
+func TestTimersOutliveTheBroker(t *testing.T) {
+	const visible, slack = 1200, 800 * time.Millisecond
+	for name, end := range ends() {
+		t.Run(name, func(t *testing.T) {
+			b := serve(t, "--storage.lease_lag_ms", "0")
+			c := connect(t, b.Addr(), 3)
+			do(t, c, "FILA.QUEUE", "CREATE", "q", "BACKOFF", 0)
+			do(t, c, "FILA.ENQUEUE", "q", "delayed")
+			d := one(t, c, "q")
+			ready, ok := mapped(t, do(t, c, "FILA.NACK", "q", d.receipt, "DELAY", 700))["ready_at"].(int64)
+			if !ok {
+				t.Fatal("a nack does not say when the message is ready again")
+			}
+			do(t, c, "FILA.ENQUEUE", "q", "dropped")
+			dropped := one(t, c, "q", "VISIBILITY", visible)
+			if err := end(b); err != nil {
+				t.Fatal(err)
+			}
+			restart(t, b)
+			wantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 1, "leased": 1, "counting": 0})
+			for _, want := range []struct {
+				payload string
+				due     time.Time
+			}{{"delayed", time.UnixMilli(ready)}, {"dropped", dropped.until}} {
+				d := one(t, c, "q")
+				late := time.Since(want.due)
+				if d.payload != want.payload || d.attempt != 2 || late < -time.Millisecond || late > slack {
+					t.Errorf("%+v came %s late, want %s", d, late, want.payload)
+				}
+			}
+			if n := do(t, c, "FILA.ACK", "q", dropped.receipt); n != int64(0) {
+				t.Errorf("the receipt of a lease that is over acked %v", n)
+			}
+		})
+	}
+}
+
+// TestAStopAnswersWhatIsInFlight stops the broker in the middle of a pipeline and
+// while somebody waits. What was answered and what is stored are the same.
+func TestAStopAnswersWhatIsInFlight(t *testing.T) {
+	b := serve(t)
+	c := connect(t, b.Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	do(t, c, "FILA.QUEUE", "CREATE", "idle")
+	waiting := waiter(t, c, b.Addr(), "idle")
+	conn := raw(t, b.Addr())
+	sent := make(chan error, 1)
+	go func() {
+		packet := []byte(strings.Repeat("FILA.ENQUEUE q "+strings.Repeat("x", 100)+"\r\n", 100))
+		for {
+			if _, err := conn.Write(packet); err != nil {
+				sent <- err // the broker does not read any more
+				return
+			}
+		}
+	}()
+	r := bufio.NewReader(conn)
+	answered := 0
+	for {
+		if answered == 1000 {
+			go func() {
+				if err := b.Stop(); err != nil {
+					t.Error(err)
+				}
+				close(sent)
+			}()
+		}
+		line, err := r.ReadString('\n')
+		if err != nil {
+			// The end, or a reset as more was sent than it had read: no reply is lost by
+			// that, which the count shows.
+			if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+				t.Error(err)
+			}
+			break
+		}
+		if line == "$36\r\n" {
+			if _, err := r.Discard(38); err != nil {
+				t.Fatal(err)
+			}
+			answered++
+		} else if !strings.HasPrefix(line, "-LOADING ") { // what came too late: refused, clients send it again
+			t.Fatalf("answered %q", line)
+		}
+	}
+	if reply, err := io.ReadAll(waiting); string(reply) != "*0\r\n" || err != nil {
+		t.Errorf("who waited is answered %q, %v", reply, err)
+	}
+	for range sent { // until both are over
+	}
+	restart(t, b)
+	t.Logf("%d answered", answered)
+	wantStats(t, c, "q", map[string]int64{"ready": int64(answered), "counting": 0})
+}
+
+// refusal is what the binary says when it cannot start on that path, if it runs
+// as that user.
+func refusal(t *testing.T, bin, path string, as *syscall.SysProcAttr) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), bin, "--server.listen_addr", "127.0.0.1:0", "--storage.path", path)
+	cmd.Dir, cmd.SysProcAttr = "/", as
+	out, err := cmd.CombinedOutput()
+	exit := (*exec.ExitError)(nil)
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%s: %v: %s", path, err, out)
+	}
+	if strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "fila: ") {
+		t.Errorf("not one line: %s", out)
+	}
+	return string(out)
+}
+
+func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
+	bin := binary(t)
+	path := filepath.Join(t.TempDir(), "data")
+	deep := filepath.Join(path, "nosuch", "data")
+	if said := refusal(t, bin, deep, nil); !strings.Contains(said, filepath.Dir(deep)) {
+		t.Errorf("below a directory that does not exist it says %s", said)
+	}
+	p := startIn(t, t.TempDir(), "--server.listen_addr", "127.0.0.1:0", "--storage.path", path)
+	addr := p.ready(t)
+	c := connect(t, addr, 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	if said := refusal(t, bin, path, nil); !strings.Contains(said, path) || !strings.Contains(said, "in use") {
+		t.Errorf("a second broker says %s", said)
+	}
+	do(t, c, "FILA.ENQUEUE", "q", "x") // the first has not noticed
+
+	// Nobody may write here: root may everywhere, so the broker runs as somebody else.
+	closed, err := os.MkdirTemp("", "fila-closed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(closed) })
+	program := filepath.Join(closed, "fila") // a copy where somebody else can run it
+	copyFile(t, bin, program)
+	if err := os.Chmod(closed, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	var somebody *syscall.SysProcAttr
+	if os.Getuid() == 0 {
+		somebody = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	if said := refusal(t, program, filepath.Join(closed, "data"), somebody); !strings.Contains(said, closed) || !strings.Contains(said, "permission denied") {
+		t.Errorf("without permission it says %s", said)
+	}
+	if said := refusal(t, bin, filepath.Join(program, "data"), nil); !strings.Contains(said, "not a directory") {
+		t.Errorf("below a file it says %s", said)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An address that is taken is refused, and the store is left as it was.
+func TestABrokerThatCannotListenLeavesTheStoreAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	code, said := startIn(t, dir, "--server.listen_addr", l.Addr().String()).wait(t)
+	if code != 1 || !strings.Contains(said, "in use") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	p := startIn(t, dir, "--server.listen_addr", "127.0.0.1:0")
+	p.ready(t)
+}
