@@ -54,15 +54,6 @@ func restart(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// kill ends it as a crash would and starts it again.
-func kill(t *testing.T, b *broker.Broker) {
-	t.Helper()
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, b)
-}
-
 // connect is a go-redis client that sends each command once and waits for blocked
 // ones.
 func connect(t *testing.T, addr string, protocol int) *redis.Client {

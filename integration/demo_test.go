@@ -44,7 +44,7 @@ func library(t *testing.T) (dir string, files int) {
 		put(filepath.Join(dir, fmt.Sprintf("package-%d", i%20), "deeper", fmt.Sprintf("file %d", i)), strings.Repeat("x", i*100))
 	}
 	put(filepath.Join(dir, "of no package"), "")
-	put(filepath.Join(dir, "package-1", "a\nname\\with \xff all"), "sorts of bytes")
+	put(filepath.Join(dir, "package-1")+"/a\nname\\with \xff all", "sorts of bytes")
 	for link, target := range map[string]string{
 		"to-a-file": "deeper/file 1", "to-nothing": "nosuch", "to-a-directory": "..", "to-itself": "to-itself",
 	} {

@@ -120,12 +120,18 @@ func TestWaitersCostNothing(t *testing.T) {
 	do(t, c, "FILA.QUEUE", "CREATE", "busy")
 	work(t, b, c) // warms up
 	alone := work(t, b, c)
+	var conns []net.Conn
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
 	for range waiters {
 		conn, err := net.Dial("tcp", b.Addr())
 		if err != nil {
 			t.Fatalf("connecting %d times: %v", waiters, err)
 		}
-		defer conn.Close()
+		conns = append(conns, conn)
 		if _, err := fmt.Fprint(conn, "FILA.LEASE idle BLOCK 600000\r\n"); err != nil {
 			t.Fatal(err)
 		}

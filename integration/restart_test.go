@@ -193,16 +193,16 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 	do(t, c, "FILA.ENQUEUE", "q", "x") // the first has not noticed
 
 	// Nobody may write here: root may everywhere, so the broker runs as somebody else.
-	closed, err := os.MkdirTemp("", "fila-closed-")
-	if err != nil {
+	closed := t.TempDir()
+	if err := os.Chmod(filepath.Dir(closed), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(closed) })
 	program := filepath.Join(closed, "fila") // a copy where somebody else can run it
 	copyFile(t, bin, program)
 	if err := os.Chmod(closed, 0o555); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o755) }) // or only root could remove it
 	var somebody *syscall.SysProcAttr
 	if os.Getuid() == 0 {
 		somebody = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

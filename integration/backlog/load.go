@@ -27,13 +27,13 @@ type job struct {
 // inParallel lets every connection do its part and shows how far they are.
 func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(context.Context, job) error) error {
 	var done atomic.Int64
-	ended := make(chan error)
-	for i := range t.conns {
-		w, err := dial(t.broker.Addr())
-		if err != nil {
-			return err
-		}
-		defer w.conn.Close()
+	ended := make(chan error, t.conns) // nobody waits to be heard after a failure
+	wires, err := dialAll(t.broker.Addr(), t.conns)
+	if err != nil {
+		return err
+	}
+	defer closeAll(wires)
+	for i, w := range wires {
 		go func() { ended <- part(ctx, job{w: w, first: int64(i), step: int64(t.conns), n: n, done: &done}) }()
 	}
 	bar := progress.New(os.Stderr, what, n)

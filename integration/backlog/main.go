@@ -42,8 +42,9 @@ func main() {
 	flag.BoolVar(&o.target, "target", false, "exit with 1 when 512 MB resident or 1 s until the first lease are exceeded")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "backlog: %v\n", err)
 		os.Exit(1)
 	}

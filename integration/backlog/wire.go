@@ -27,6 +27,26 @@ func dial(addr string) (*wire, error) {
 	return &wire{conn: c, r: bufio.NewReaderSize(c, 64<<10)}, nil
 }
 
+// dialAll connects n times, or not at all.
+func dialAll(addr string, n int) ([]*wire, error) {
+	wires := make([]*wire, 0, n)
+	for range n {
+		w, err := dial(addr)
+		if err != nil {
+			closeAll(wires)
+			return nil, err
+		}
+		wires = append(wires, w)
+	}
+	return wires, nil
+}
+
+func closeAll(wires []*wire) {
+	for _, w := range wires {
+		w.conn.Close()
+	}
+}
+
 // appendCommand appends a command as clients send it.
 func appendCommand(dst []byte, args ...string) []byte {
 	dst = append(strconv.AppendInt(append(dst, '*'), int64(len(args)), 10), '\r', '\n')

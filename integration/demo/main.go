@@ -39,15 +39,13 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	var err error
 	if *name != "" {
 		err = work(ctx, *addr, *name, os.Stdin, os.Stdout)
 	} else {
-		ctx, cancel := context.WithTimeout(ctx, o.timeout)
-		defer cancel()
 		err = run(ctx, o)
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		os.Exit(1)

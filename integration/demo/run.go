@@ -38,6 +38,8 @@ type answer struct {
 }
 
 func run(ctx context.Context, o options) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
 	begun := time.Now()
 	t, err := walk(o.tree)
 	if err != nil {

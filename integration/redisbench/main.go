@@ -45,8 +45,9 @@ func main() {
 	flag.Float64Var(&o.slower, "max", 2, "exit with 1 when Fila is so many `times` slower; 0: never")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "redisbench: %v\n", err)
 		os.Exit(1)
 	}
@@ -93,7 +94,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
-	real := &contender{
+	original := &contender{
 		name: "redis", addr: addr, pid: server.Process.Pid,
 		command: []string{"XADD", "bench", "*", "payload", payload},
 		clear:   []any{"DEL", "bench"},
@@ -101,7 +102,7 @@ func run(ctx context.Context, o options) error {
 	for round := range o.rounds {
 		// Who goes first changes: the disk and the machine's clock are not the same
 		// all the time.
-		pair := []*contender{fila, real}
+		pair := []*contender{fila, original}
 		if round%2 == 1 {
 			slices.Reverse(pair)
 		}
@@ -110,17 +111,17 @@ func run(ctx context.Context, o options) error {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
-		fmt.Printf("round %d: fila %.0f/s, redis %.0f/s\n", round+1, fila.rates[round], real.rates[round])
+		fmt.Printf("round %d: fila %.0f/s, redis %.0f/s\n", round+1, fila.rates[round], original.rates[round])
 	}
-	return compare(o, fila, real)
+	return compare(o, fila, original)
 }
 
-func compare(o options, fila, real *contender) error {
+func compare(o options, fila, original *contender) error {
 	fmt.Printf("\nredis-benchmark -c %d -P %d, %d bytes, synced before each reply, median of %d rounds of %d commands\n", o.conns, o.pipeline, o.size, o.rounds, o.n)
-	for _, c := range []*contender{fila, real} {
+	for _, c := range []*contender{fila, original} {
 		fmt.Printf("%-6s %9.0f/s, %.2f s of the server's CPU for 100,000\n", c.name, median(c.rates), median(c.cpu).Seconds())
 	}
-	ratio := median(fila.rates) / median(real.rates)
+	ratio := median(fila.rates) / median(original.rates)
 	fmt.Printf("fila is %.2f times as fast as redis\n", ratio)
 	if o.slower > 0 && ratio*o.slower < 1 {
 		return fmt.Errorf("that is more than %g times slower", o.slower)
