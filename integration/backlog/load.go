@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,8 @@ func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(
 		go func() { ended <- part(ctx, job{w: w, first: int64(i), step: int64(t.conns), n: n, done: &done}) }()
 	}
 	bar := progress.New(os.Stderr, what, n)
-	defer bar.Done()
+	ending := sync.OnceFunc(bar.Done) // before the report, or whenever it fails
+	defer ending()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	var peak int64
@@ -58,6 +60,7 @@ func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(
 		}
 	}
 	bar.Set(done.Load())
+	ending()
 	report("memory while "+what, "%d MB resident at the most", peak>>20)
 	return ctx.Err()
 }

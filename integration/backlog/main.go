@@ -1,6 +1,6 @@
 // Backlog measures what a long queue costs: it fills one, and reports how fast
 // that went and how much memory the broker has resident; it starts the broker
-// again, after a stop and after a kill, and reports how long it takes from exec
+// again, after a kill and after a stop, and reports how long it takes from exec
 // until the first lease is answered; and it drains a part of the queue.
 //
 // The filling is done with storage.sync=never unless told otherwise: what is

@@ -44,7 +44,7 @@ func run(ctx context.Context, o options) error {
 	defer func() { _ = b.Kill() }()
 	t := &trial{options: o, broker: b}
 	fmt.Printf("%d messages of %d bytes over %d keys, storage.sync=%s\n", o.n, o.size, o.keys, o.sync)
-	for _, step := range []func(context.Context, string) error{t.fill, t.afterStop, t.afterKill, t.empty} {
+	for _, step := range []func(context.Context, string) error{t.fill, t.afterKill, t.afterStop, t.empty} {
 		if err := step(ctx, dir); err != nil {
 			return err
 		}
@@ -102,20 +102,20 @@ func (t *trial) fill(ctx context.Context, dir string) error {
 	return nil
 }
 
+func (t *trial) afterKill(ctx context.Context, _ string) error {
+	if err := t.broker.Kill(); err != nil {
+		return err
+	}
+	return t.restart(ctx, "after kill -9", t.n-1)
+}
+
 func (t *trial) afterStop(ctx context.Context, _ string) error {
 	begun := time.Now()
 	if err := t.broker.Stop(); err != nil {
 		return err
 	}
 	report("stopped", "%.2f s", time.Since(begun).Seconds())
-	return t.restart(ctx, "after a stop", t.n-1)
-}
-
-func (t *trial) afterKill(ctx context.Context, _ string) error {
-	if err := t.broker.Kill(); err != nil {
-		return err
-	}
-	return t.restart(ctx, "after kill -9", t.n-2)
+	return t.restart(ctx, "after a stop", t.n-2)
 }
 
 // restart starts the broker and measures the time until it answers a lease with a

@@ -33,9 +33,10 @@ func New(w *os.File, what string, total int64) *Bar {
 	return b
 }
 
-// Set says how many units are done. Writing to the terminal is all that can fail
-// in it, and then there is nobody to tell.
+// Set says how many units are done; more than all are all. Writing to the terminal
+// is what can fail in it, and then there is nobody to tell.
 func (b *Bar) Set(done int64) {
+	done = min(done, b.total)
 	if b.bar != nil {
 		_ = b.bar.Set64(done)
 		return
