@@ -73,8 +73,7 @@ type core struct {
 	batchNo   uint64
 	committed uint64 // all batches up to this one are in the store
 	released  []*Task
-	reads     []*read
-	pages     []*page
+	beside    []besides
 
 	failed error // why the store cannot be written, or nil
 	figure figures
@@ -101,7 +100,7 @@ func (c *core) forgetAll() {
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.batch.Reset()
-	c.sync, c.reads, c.pages = false, nil, nil
+	c.sync, c.beside = false, nil
 	c.bootTime, c.readPause = 0, 0
 }
 
@@ -141,26 +140,32 @@ func (c *core) begin(now time.Time) {
 
 // work is what a cut takes from the core and carries to the store.
 type work struct {
-	no    uint64
-	batch *storage.Batch // nil: nothing to write
-	sync  bool
-	tasks []*Task
-	reads []*read // to be done after the commit: they see it
-	pages []*page // the same
+	no     uint64
+	batch  *storage.Batch // nil: nothing to write
+	sync   bool
+	tasks  []*Task
+	beside []besides // to be done after the commit: they see it
+}
+
+// besides is what has to be read from the store beside the loop. When it is done
+// it goes through the inbox, as a call.
+type besides interface {
+	Call
+	do(store Store)
 }
 
 // cut ends the open batch and opens the next; nil if there is nothing to carry.
 func (c *core) cut() *work {
-	if c.batch.Len() == 0 && len(c.released) == 0 && len(c.reads) == 0 && len(c.pages) == 0 {
+	if c.batch.Len() == 0 && len(c.released) == 0 && len(c.beside) == 0 {
 		return nil
 	}
-	w := &work{no: c.batchNo, sync: c.sync, tasks: c.released, reads: c.reads, pages: c.pages}
+	w := &work{no: c.batchNo, sync: c.sync, tasks: c.released, beside: c.beside}
 	if c.batch.Len() > 0 {
 		w.batch = c.batch
 		c.batch = &storage.Batch{}
 	}
 	c.batchNo++
-	c.sync, c.released, c.reads, c.pages = false, nil, nil, nil
+	c.sync, c.released, c.beside = false, nil, nil
 	return w
 }
 

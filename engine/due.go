@@ -139,8 +139,8 @@ func (c *core) fallDue() {
 		}
 	}
 	if x := &c.due; x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
-		x.read, x.unseen = &read{dueFrom: x.edge}, ""
-		c.reads = append(c.reads, x.read)
+		x.read, x.unseen = &read{epoch: c.epoch, dueFrom: x.edge}, ""
+		c.beside = append(c.beside, x.read)
 	}
 }
 

@@ -105,8 +105,6 @@ func (w *world) counts(queue string) Counts {
 	return n
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func TestKeysTakeTurnsByWeight(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
@@ -172,7 +170,7 @@ func TestBacklogBeyondTheWindowStaysOnDisk(t *testing.T) {
 
 func TestExpiredLeaseReturnsToItsPlace(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("q", QueueOptions{Visibility: ptr(time.Second)})
+	w.queue("q", QueueOptions{Visibility: new(time.Second)})
 	w.enqueue("q", "k", "first")
 	w.enqueue("q", "k", "second")
 	first := w.lease("q", 1)[0]
@@ -190,7 +188,7 @@ func TestExpiredLeaseReturnsToItsPlace(t *testing.T) {
 
 func TestAttemptsUsedUpGoToTheDeadLetterQueue(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("q", QueueOptions{MaxAttempts: ptr(uint32(2)), Backoff: ptr(time.Duration(0)), MaxBackoff: ptr(time.Duration(0))})
+	w.queue("q", QueueOptions{MaxAttempts: new(uint32(2)), Backoff: new(time.Duration(0)), MaxBackoff: new(time.Duration(0))})
 	id := w.enqueue("q", "k", "poison")
 	var res NackResult
 	for range 2 {
@@ -219,7 +217,7 @@ func TestAttemptsUsedUpGoToTheDeadLetterQueue(t *testing.T) {
 func TestACrashIsNoFailureOfTheMessage(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-	w.queue("q", QueueOptions{Visibility: ptr(time.Minute)})
+	w.queue("q", QueueOptions{Visibility: new(time.Minute)})
 	w.enqueue("q", "k", "m")
 	w.lease("q", 1)
 	w.Advance(time.Second) // the record of the lease is written
@@ -233,7 +231,7 @@ func TestACrashIsNoFailureOfTheMessage(t *testing.T) {
 func TestALeaseSurvivesARestart(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-	w.queue("q", QueueOptions{Visibility: ptr(time.Minute)})
+	w.queue("q", QueueOptions{Visibility: new(time.Minute)})
 	w.enqueue("q", "k", "m")
 	d := w.lease("q", 1)[0]
 	w.Advance(time.Second)
@@ -356,11 +354,11 @@ func TestQueuesRefuseWhatMakesNoSense(t *testing.T) {
 		{"empty name", func(tx *Tx) error { return tx.CreateQueue("", QueueOptions{}) }, ErrInvalid},
 		{"control character", func(tx *Tx) error { return tx.CreateQueue("a\nb", QueueOptions{}) }, ErrInvalid},
 		{"long name", func(tx *Tx) error { return tx.CreateQueue(strings.Repeat("x", 256), QueueOptions{}) }, ErrTooBig},
-		{"its own dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: ptr("x")}) }, ErrInvalid},
-		{"dlq that is missing", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: ptr("y")}) }, ErrNoQueue},
-		{"dlq with a dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: ptr("q")}) }, ErrInvalid},
-		{"dlq of a dlq", func(tx *Tx) error { return tx.AlterQueue("q.dlq", QueueOptions{DLQ: ptr("q")}) }, ErrInvalid},
-		{"visibility 0", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{Visibility: ptr(time.Duration(0))}) }, ErrInvalid},
+		{"its own dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("x")}) }, ErrInvalid},
+		{"dlq that is missing", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("y")}) }, ErrNoQueue},
+		{"dlq with a dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("q")}) }, ErrInvalid},
+		{"dlq of a dlq", func(tx *Tx) error { return tx.AlterQueue("q.dlq", QueueOptions{DLQ: new("q")}) }, ErrInvalid},
+		{"visibility 0", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{Visibility: new(time.Duration(0))}) }, ErrInvalid},
 		{"dlq in use", func(tx *Tx) error { return tx.DeleteQueue("q.dlq", true) }, ErrInvalid},
 		{"missing", func(tx *Tx) error { return tx.DeleteQueue("x", true) }, ErrNoQueue},
 		{"lease of a missing one", func(tx *Tx) error {
@@ -382,7 +380,7 @@ func TestQueuesRefuseWhatMakesNoSense(t *testing.T) {
 func TestDeletingAQueueLeavesNothingBehind(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Window, c.WindowTotal = 4, 4 })
-	w.queue("q", QueueOptions{Backoff: ptr(time.Hour), MaxBackoff: ptr(time.Hour)})
+	w.queue("q", QueueOptions{Backoff: new(time.Hour), MaxBackoff: new(time.Hour)})
 	for i := range 20 {
 		w.enqueue("q", fmt.Sprint("k", i%3), "m")
 	}
@@ -403,7 +401,7 @@ func TestDeletingAQueueLeavesNothingBehind(t *testing.T) {
 		}
 		it.Close()
 	}
-	w.queue("q", QueueOptions{DLQ: ptr("q.dlq")})
+	w.queue("q", QueueOptions{DLQ: new("q.dlq")})
 	if n := w.counts("q"); n.Ready+n.Leased+n.Delayed != 0 {
 		t.Errorf("the new queue of that name holds %+v", n)
 	}

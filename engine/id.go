@@ -55,6 +55,14 @@ func idNanos(id ID) int64 {
 	return int64(hi>>16)*1e6 + int64(hi&0xfff<<8|lo>>54&0xff) //nolint:gosec // 48 bits of milliseconds
 }
 
+// idKeyHash returns the hash of the message's fairness key, see keyHash.
+func idKeyHash(id ID) uint32 {
+	return uint32(binary.BigEndian.Uint64(id[8:]) >> 32 & (1<<22 - 1))
+}
+
+// idRank returns the message's rank.
+func idRank(id ID) uint8 { return id[12] >> 4 }
+
 func idTime(id ID) time.Time { return time.Unix(0, idNanos(id)) }
 
 // keyHash is FNV-1a folded to 22 bits. It is part of the format: ids on disk hold it.

@@ -37,9 +37,9 @@ type minuteSum struct {
 const minute = int64(time.Minute)
 
 func (s *minuteSum) roll(now int64) {
-	switch m := now / minute; {
-	case m == s.minute:
-	case m == s.minute+1:
+	switch m := now / minute; m {
+	case s.minute:
+	case s.minute + 1:
 		s.minute, s.prev, s.cur = m, s.cur, 0
 	default:
 		s.minute, s.prev, s.cur = m, 0, 0

@@ -319,17 +319,13 @@ func (e *Engine) release(tasks []*Task) {
 
 // read does what a work wants read. The reads see its commit.
 func (e *Engine) read(w *work) {
-	if len(w.reads)+len(w.pages) == 0 {
+	if len(w.beside) == 0 {
 		return
 	}
 	e.side.Go(func() {
-		for _, r := range w.reads {
+		for _, r := range w.beside {
 			r.do(e.store)
 			e.tell(r)
-		}
-		for _, p := range w.pages {
-			p.do(e.store)
-			e.tell(p)
 		}
 	})
 }

@@ -70,31 +70,22 @@ func (c *core) pump() {
 		case len(c.hungry) > 0 && c.refs < c.cfg.WindowTotal:
 			k, c.hungry = c.hungry[0], c.hungry[1:]
 		default:
-			c.stamp()
 			return
 		}
 		if k.read != nil && !k.read.asked && c.alive(k) {
 			c.ask(k)
 		}
 	}
-	c.stamp()
 }
 
 // ask asks for the next messages of a key.
 func (c *core) ask(k *fairKey) {
 	k.read = &read{
-		asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, limit: max(c.windowMax()-len(k.window), 1), bytes: c.cfg.ReadBytes,
+		epoch: c.epoch, asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, limit: max(c.windowMax()-len(k.window), 1), bytes: c.cfg.ReadBytes,
 	}
 	k.unseen = lastPlace
 	c.reading++
-	c.reads = append(c.reads, k.read)
-}
-
-// stamp marks what was asked for in this turn as this memory's.
-func (c *core) stamp() {
-	for _, r := range c.reads {
-		r.epoch = c.epoch
-	}
+	c.beside = append(c.beside, k.read)
 }
 
 // alive says that a key has not been forgotten meanwhile.
@@ -154,7 +145,8 @@ func (r *read) readKey(store Store) error {
 type foundMessage struct {
 	m       *message // its key is to be set
 	key     string
-	delayed bool // not due yet
+	readyAt int64 // that its records name; 0: none
+	delayed bool  // not due yet
 }
 
 // readMessages reads messages with what is known of their attempts, as long as
@@ -185,7 +177,7 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 				return false, err
 			}
 		}
-		f := foundMessage{m: m, key: mk.Key}
+		f := foundMessage{m: m, key: mk.Key, readyAt: readyAt}
 		if readyAt > 0 {
 			if f.delayed, err = scheduled(store, readyAt, mk); err != nil {
 				return false, err

@@ -124,7 +124,7 @@ func (c *core) readPage(q *queue, key string, cursor []byte, t *Task) *page {
 	if cursor != nil {
 		p.from = cursor
 	}
-	c.pages = append(c.pages, p)
+	c.beside = append(c.beside, p)
 	return p
 }
 

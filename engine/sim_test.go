@@ -600,13 +600,13 @@ func (s *sim) setThrottle(cl *simClient) {
 	name := fmt.Sprintf("t%d", s.rng.IntN(3))
 	var o ThrottleOptions
 	if s.rng.IntN(3) > 0 {
-		o.Rate = ptr(0.5 + 20*s.rng.Float64())
+		o.Rate = new(0.5 + 20*s.rng.Float64())
 		if s.rng.IntN(2) == 0 {
-			o.Burst = ptr(uint64(1 + s.rng.IntN(5))) //nolint:gosec // small
+			o.Burst = new(uint64(1 + s.rng.IntN(5))) //nolint:gosec // small
 		}
 	}
 	if o.Rate == nil || s.rng.IntN(2) == 0 {
-		o.Concurrency = ptr(uint64(1 + s.rng.IntN(4))) //nolint:gosec // small
+		o.Concurrency = new(uint64(1 + s.rng.IntN(4))) //nolint:gosec // small
 	}
 	take := s.rng.IntN(4) == 0
 	s.submit(cl, func(tx *Tx) error {
@@ -637,7 +637,7 @@ func (s *sim) setKey(cl *simClient) {
 		case 1, 2:
 			return tx.PauseKey(q, k, false)
 		case 3, 4:
-			return tx.SetKey(q, k, KeyOptions{Weight: ptr(uint32(1 + s.rng.IntN(5)))}) //nolint:gosec // small
+			return tx.SetKey(q, k, KeyOptions{Weight: new(uint32(1 + s.rng.IntN(5)))}) //nolint:gosec // small
 		default:
 			_, err := tx.ResetKey(q, k)
 			return err

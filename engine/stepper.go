@@ -110,13 +110,9 @@ func (s *Stepper) commit(w *work) {
 	}
 	c.committed = w.no
 	s.release(w.tasks)
-	for _, r := range w.reads {
+	for _, r := range w.beside {
 		r.do(s.store)
 		s.tell(r)
-	}
-	for _, p := range w.pages {
-		p.do(s.store)
-		s.tell(p)
 	}
 }
 

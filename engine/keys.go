@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// States of a fairness key.
+const (
+	KeyReady       = "ready"       // whoever asks next gets it in its turn
+	KeyNoConsumer  = "no_consumer" // it could deliver, and nobody asks
+	KeyThrottled   = "throttled"   // waits for a token, until ReadyAt
+	KeyConcurrency = "concurrency" // waits for the end of a lease
+	KeyPaused      = "paused"
+	KeyLoading     = "loading" // its next messages are being read
+	KeyLeased      = "leased"  // all of its messages are with consumers
+	KeyDelayed     = "delayed" // all of its messages wait for their time
+	KeyEmpty       = "empty"
+)
+
+// KeyInfo describes a fairness key.
+type KeyInfo struct {
+	Key                    string
+	Depth, Leased, Delayed int64 // Depth: of any status
+	Weight                 uint32
+	Deficit                int64   // DRR credit left
+	Delivered              uint64  // since the broker has started
+	Share, FairShare       float64 // of the queue's deliveries (by cost) in the last minute; by weight among keys that have something
+	State, Reason          string
+	ReadyAt                time.Time // when it goes on, if that is known
+	OldestAt               time.Time // enqueue of its first ready message, as far as that is in memory
+	Throttle               string    // that it waits for
+	Passed, Refused        uint64    // by throttles
+	Waited                 time.Duration
+	Paused, Pinned         bool // Pinned: it has settings of its own
+	Counting               bool // Depth is still being counted after a start
+}
+
+// Key describes a fairness key, also one without messages.
+func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
+	q, err := tx.core.queueNamed(queue)
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	return tx.core.keyInfo(q, key), nil
+}
+
+func (c *core) keyInfo(q *queue, key string) KeyInfo {
+	if k := q.keys[key]; k != nil {
+		return c.describe(k)
+	}
+	set, pinned := q.settings[key]
+	past := q.past[key]
+	i := KeyInfo{
+		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: "it has no messages",
+		Delivered: past.delivered, Passed: past.passed, Refused: past.refused, Waited: time.Duration(past.waited),
+	}
+	return i
+}
+
+func (c *core) describe(k *fairKey) KeyInfo {
+	q := k.queue
+	i := KeyInfo{
+		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: k.delayed, Weight: k.weight, Deficit: k.deficit,
+		Delivered: k.stats.delivered, Passed: k.stats.passed, Refused: k.stats.refused, Waited: time.Duration(k.stats.waited),
+		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
+	}
+	if all := q.share.value(c.now); all > 0 {
+		i.Share = k.stats.share.value(c.now) / all
+	}
+	if q.competing > 0 {
+		i.FairShare = float64(k.competes) / float64(q.competing)
+	}
+	if k.blockedBy != nil {
+		i.Waited += time.Duration(c.now - k.blockedSince)
+	}
+	if len(k.window) > 0 {
+		i.OldestAt = idTime(k.window[0].id)
+	}
+	c.explainState(k, &i)
+	return i
+}
+
+// explainState says what a key does, and what it waits for.
+func (c *core) explainState(k *fairKey, i *KeyInfo) {
+	q := k.queue
+	switch t := k.blockedBy; {
+	case q.set.PausedOut:
+		i.State, i.Reason = KeyPaused, "the deliveries of its queue are paused, FILA.QUEUE RESUME lets them go on"
+	case k.paused:
+		i.State, i.Reason = KeyPaused, "the key is paused, FILA.KEY RESUME lets it go on"
+	case t != nil && t.set.Concurrency > 0 && t.held >= int64(t.set.Concurrency): //nolint:gosec // bounded when it is set
+		i.State, i.Throttle = KeyConcurrency, t.name
+		i.Reason = fmt.Sprintf("throttle %q allows %d leases at a time, and they are held", t.name, t.set.Concurrency)
+	case t != nil:
+		i.State, i.Throttle = KeyThrottled, t.name
+		i.Reason = fmt.Sprintf("throttle %q allows %g a second", t.name, t.set.Rate)
+		if t.timer >= 0 {
+			i.ReadyAt = time.Unix(0, t.wakeAt)
+		}
+	case len(k.window) > 0 && q.waiters.n == 0:
+		i.State, i.Reason = KeyNoConsumer, "it could deliver, and no consumer waits"
+	case len(k.window) > 0:
+		i.State, i.Reason = KeyReady, "it delivers when its turn comes"
+	case k.behind:
+		i.State, i.Reason = KeyLoading, "its next messages are being read from disk"
+	case k.leased > 0:
+		i.State, i.Reason = KeyLeased, fmt.Sprintf("consumers hold %d of its messages, and there are no others to deliver", k.leased)
+	default:
+		i.State, i.Reason = KeyDelayed, "its messages wait for their time"
+	}
+}
+
+// Keys lists the fairness keys of a queue that have messages, from a cursor on, at
+// most count of them (matching or not). The next cursor is 0 at the end. A key that
+// has messages throughout a listing is listed exactly once.
+func (tx *Tx) Keys(queue string, cursor uint64, count int, match func(string) bool) (next uint64, list []KeyInfo, err error) {
+	c := tx.core
+	q, err := c.queueNamed(queue)
+	if err != nil {
+		return 0, nil, err
+	}
+	next = q.roster.walk(cursor, count, func(k *fairKey) {
+		if match(k.name) {
+			list = append(list, c.describe(k))
+		}
+	})
+	return next, list, nil
+}
