@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -110,26 +111,25 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 	do(t, c, "FILA.QUEUE", "CREATE", "idle")
 	waiting := waiter(t, c, b.Addr(), "idle")
 	conn := raw(t, b.Addr())
-	sent := make(chan error, 1)
-	go func() {
+	var others sync.WaitGroup
+	others.Go(func() {
 		packet := []byte(strings.Repeat("FILA.ENQUEUE q "+strings.Repeat("x", 100)+"\r\n", 100))
 		for {
 			if _, err := conn.Write(packet); err != nil {
-				sent <- err // the broker does not read any more
-				return
+				return // the broker does not read any more
 			}
 		}
-	}()
+	})
 	r := bufio.NewReader(conn)
-	answered := 0
+	answered, stopping := 0, false
 	for {
-		if answered == 1000 {
-			go func() {
+		if answered == 1000 && !stopping {
+			stopping = true
+			others.Go(func() {
 				if err := b.Stop(); err != nil {
 					t.Error(err)
 				}
-				close(sent)
-			}()
+			})
 		}
 		line, err := r.ReadString('\n')
 		if err != nil {
@@ -152,8 +152,7 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 	if reply, err := io.ReadAll(waiting); string(reply) != "*0\r\n" || err != nil {
 		t.Errorf("who waited is answered %q, %v", reply, err)
 	}
-	for range sent { // until both are over
-	}
+	others.Wait()
 	restart(t, b)
 	t.Logf("%d answered", answered)
 	wantStats(t, c, "q", map[string]int64{"ready": int64(answered), "counting": 0})
