@@ -18,13 +18,17 @@ import (
 // what comes back. A seed is all that a run depends on.
 
 var (
-	simSeeds = flag.Int("seeds", 200, "seeds that the simulation runs")
+	simSeeds = flag.Int("seeds", 2000, "seeds that the simulation runs")
 	simStory = flag.Bool("story", false, "print what the clients of the simulation are told")
 	simFirst = flag.Uint64("seed", 1, "the first of them")
 )
 
 func TestSimulation(t *testing.T) {
-	for seed := *simFirst; seed < *simFirst+uint64(*simSeeds); seed++ { //nolint:gosec // positive
+	seeds := *simSeeds
+	if testing.Short() { // as under the race detector, which has nothing to find in one goroutine
+		seeds = min(seeds, 100)
+	}
+	for seed := *simFirst; seed < *simFirst+uint64(seeds); seed++ { //nolint:gosec // positive
 		if err := simulate(seed, noMutant); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
