@@ -1,0 +1,346 @@
+package scripting
+
+import (
+	"math"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+func baseLibrary() map[string]lua.LGFunction {
+	return map[string]lua.LGFunction{
+		"assert": baseAssert, "error": baseError, "getmetatable": baseGetmetatable, "ipairs": baseIpairs,
+		"next": baseNext, "pairs": basePairs, "pcall": basePcall, "rawequal": baseRawequal, "rawget": baseRawget,
+		"rawset": baseRawset, "select": baseSelect, "setmetatable": baseSetmetatable, "tonumber": baseTonumber,
+		"tostring": baseTostring, "type": baseType, "unpack": baseUnpack, "xpcall": baseXpcall,
+	}
+}
+
+func baseAssert(l *lua.LState) int {
+	if !lua.LVAsBool(l.CheckAny(1)) {
+		if l.GetTop() < 2 {
+			l.RaiseError("assertion failed!")
+		}
+		l.Error(l.Get(2), 0)
+	}
+	return l.GetTop()
+}
+
+func baseError(l *lua.LState) int {
+	level := l.OptInt(2, 1)
+	if level < 0 || level > callDepthMax {
+		level = 0
+	}
+	if s, ok := l.Get(1).(lua.LString); ok {
+		of(l).chargeString(l, 2*len(s))
+	}
+	l.Error(l.Get(1), level)
+	return 0
+}
+
+// basePcall catches the errors of a script, but not its end: when a limit was
+// hit it raises that again, and so does every pcall around it.
+func basePcall(l *lua.LState) int {
+	m, n := of(l), l.GetTop()
+	l.CheckAny(1)
+	if err := m.protect(l, n-1); err != nil {
+		l.SetTop(0)
+		l.Push(lua.LFalse)
+		l.Push(err.Object)
+		return 2
+	}
+	l.Insert(lua.LTrue, 1)
+	return l.GetTop()
+}
+
+// baseXpcall calls the handler after the stack is unwound, so there is nothing
+// of it to see; a handler that fails makes its own error the result.
+func baseXpcall(l *lua.LState) int {
+	m := of(l)
+	f, handler := l.CheckAny(1), l.CheckAny(2)
+	l.SetTop(0)
+	l.Push(f)
+	err := m.protect(l, 0)
+	if err == nil {
+		l.Insert(lua.LTrue, 1)
+		return l.GetTop()
+	}
+	l.SetTop(0)
+	l.Push(handler)
+	l.Push(err.Object)
+	if err := m.protect(l, 1); err != nil {
+		l.SetTop(0)
+		l.Push(err.Object)
+	}
+	l.Insert(lua.LFalse, 1)
+	return l.GetTop()
+}
+
+// protect calls what is on the stack with its arguments.
+func (m *machine) protect(l *lua.LState, args int) *lua.ApiError {
+	err := l.PCall(args, lua.MultRet, nil)
+	if err == nil {
+		return nil
+	}
+	m.failed = true
+	raised, ok := err.(*lua.ApiError) //nolint:errorlint // PCall makes them, and wraps none
+	if !ok || raised.Type == lua.ApiErrorPanic {
+		panic(err) // the machine itself has failed: not for the script to judge
+	}
+	// The trace that PCall has made of the stack is dropped; it took its time.
+	const traceSteps = 200
+	m.steps(l, traceSteps)
+	if m.spent != nil {
+		l.RaiseError("%s", m.spent.Error())
+	}
+	if s, ok := raised.Object.(lua.LString); ok {
+		m.chargeString(l, len(s))
+	}
+	return raised
+}
+
+func baseType(l *lua.LState) int {
+	l.Push(lua.LString(kindOf(l.CheckAny(1))))
+	return 1
+}
+
+func baseTostring(l *lua.LState) int {
+	v := l.CheckAny(1)
+	if f := metamethod(v, "__tostring"); f.Type() == lua.LTFunction {
+		s, ok := of(l).callOne(l, f, v).(lua.LString)
+		if !ok {
+			l.RaiseError("'__tostring' must return a string")
+		}
+		l.Push(s)
+		return 1
+	}
+	l.Push(of(l).text(l, v))
+	return 1
+}
+
+// text is a value as text, without asking its metatable. Addresses are left out:
+// they would make two runs of one script differ.
+func (m *machine) text(l *lua.LState, v lua.LValue) lua.LString {
+	switch v := v.(type) {
+	case lua.LString:
+		return v
+	case lua.LNumber:
+		m.charge(l, numberBytesMax+costString)
+		var room [numberBytesMax]byte
+		return lua.LString(appendNumber(room[:0], v))
+	case lua.LBool, *lua.LNilType:
+		return lua.LString(v.String())
+	default:
+		return lua.LString(kindOf(v))
+	}
+}
+
+func baseTonumber(l *lua.LState) int {
+	if l.GetTop() >= 2 && l.Get(2) != lua.LNil {
+		if n, ok := parseBase(l.CheckString(1), l.CheckInt(2)); ok {
+			l.Push(n)
+			return 1
+		}
+		l.Push(lua.LNil)
+		return 1
+	}
+	var result lua.LValue = lua.LNil
+	switch v := l.CheckAny(1).(type) {
+	case lua.LNumber:
+		result = v
+	case lua.LString:
+		if n, ok := parseNumber(string(v)); ok {
+			result = n
+		}
+	}
+	l.Push(result)
+	return 1
+}
+
+// parseBase reads digits of the base, without a sign.
+func parseBase(s string, base int) (lua.LNumber, bool) {
+	if base < 2 || base > 36 || s == "" || len(s) > 64 {
+		return 0, false
+	}
+	var n float64
+	for _, c := range []byte(s) {
+		d := -1
+		switch {
+		case c >= '0' && c <= '9':
+			d = int(c - '0')
+		case c|0x20 >= 'a' && c|0x20 <= 'z':
+			d = int(c|0x20-'a') + 10
+		}
+		if d < 0 || d >= base {
+			return 0, false
+		}
+		n = n*float64(base) + float64(d)
+	}
+	return lua.LNumber(n), true
+}
+
+func baseSelect(l *lua.LState) int {
+	n := l.GetTop()
+	if s, ok := l.Get(1).(lua.LString); ok && s == "#" {
+		l.Push(lua.LNumber(n - 1))
+		return 1
+	}
+	i := l.CheckInt(1)
+	if i < 0 {
+		i = n + i
+	}
+	if i < 1 {
+		l.RaiseError("bad argument #1 to 'select' (index out of range)")
+	}
+	return max(n-i, 0)
+}
+
+func baseUnpack(l *lua.LState) int {
+	m, t := of(l), l.CheckTable(1)
+	from, to := l.OptInt(2, 1), l.OptInt(3, t.Len())
+	if from > to {
+		return 0
+	}
+	n := to - from + 1
+	if n < 0 || n > registryMax { // the first: an overflow
+		l.RaiseError("too many results to unpack")
+	}
+	m.steps(l, int64(n))
+	for i := range n {
+		l.Push(t.RawGetInt(from + i))
+	}
+	return n
+}
+
+// basePairs also goes through the headers of a message, repeated ones included.
+func basePairs(l *lua.LState) int {
+	m := of(l)
+	if l.Get(1) == lua.LValue(m.headers) {
+		return m.headerPairs(l)
+	}
+	t := l.CheckTable(1)
+	l.Push(m.lib.next)
+	l.Push(t)
+	l.Push(lua.LNil)
+	return 3
+}
+
+func baseNext(l *lua.LState) int {
+	t, key := l.CheckTable(1), l.Get(2)
+	of(l).steps(l, 1)
+	k, v := t.Next(key)
+	l.Push(k)
+	if k == lua.LNil {
+		return 1
+	}
+	l.Push(v)
+	return 2
+}
+
+func baseIpairs(l *lua.LState) int {
+	t := l.CheckTable(1)
+	l.Push(of(l).lib.step)
+	l.Push(t)
+	l.Push(lua.LNumber(0))
+	return 3
+}
+
+func ipairsStep(l *lua.LState) int {
+	i := l.CheckInt(2) + 1
+	v := l.CheckTable(1).RawGetInt(i)
+	if v == lua.LNil {
+		l.Push(v)
+		return 1
+	}
+	l.Push(lua.LNumber(i))
+	l.Push(v)
+	return 2
+}
+
+func baseRawequal(l *lua.LState) int {
+	l.Push(lua.LBool(l.RawEqual(l.CheckAny(1), l.CheckAny(2))))
+	return 1
+}
+
+func baseRawget(l *lua.LState) int {
+	l.Push(l.CheckTable(1).RawGet(l.CheckAny(2)))
+	return 1
+}
+
+func baseRawset(l *lua.LState) int {
+	t := l.CheckTable(1)
+	of(l).rawSet(l, t, l.Get(2), l.Get(3))
+	l.SetTop(1)
+	return 1
+}
+
+// baseGetmetatable shows the metatables of a script's own tables only.
+func baseGetmetatable(l *lua.LState) int {
+	t, ok := l.CheckAny(1).(*lua.LTable)
+	if !ok || isFrozen(t) {
+		l.Push(lua.LNil)
+		return 1
+	}
+	if guard := metamethod(t, "__metatable"); guard != lua.LNil {
+		l.Push(guard)
+		return 1
+	}
+	l.Push(t.Metatable)
+	return 1
+}
+
+func baseSetmetatable(l *lua.LState) int {
+	t, meta := l.CheckTable(1), l.Get(2)
+	switch meta.(type) {
+	case *lua.LTable, *lua.LNilType:
+	default:
+		l.RaiseError("bad argument #2 to 'setmetatable' (nil or table expected)")
+	}
+	if isFrozen(t) || metamethod(t, "__metatable") != lua.LNil {
+		l.RaiseError("cannot change a protected metatable")
+	}
+	t.Metatable = meta
+	l.SetTop(1)
+	return 1
+}
+
+func mathLibrary() map[string]lua.LGFunction {
+	one := func(f func(float64) float64) lua.LGFunction {
+		return func(l *lua.LState) int {
+			l.Push(lua.LNumber(f(float64(l.CheckNumber(1)))))
+			return 1
+		}
+	}
+	return map[string]lua.LGFunction{
+		"abs": one(math.Abs), "ceil": one(math.Ceil), "exp": one(math.Exp), "floor": one(math.Floor),
+		"log": one(math.Log), "log10": one(math.Log10), "sqrt": one(math.Sqrt),
+		"fmod": func(l *lua.LState) int {
+			l.Push(lua.LNumber(math.Mod(float64(l.CheckNumber(1)), float64(l.CheckNumber(2)))))
+			return 1
+		},
+		"pow": func(l *lua.LState) int {
+			l.Push(lua.LNumber(math.Pow(float64(l.CheckNumber(1)), float64(l.CheckNumber(2)))))
+			return 1
+		},
+		"max": extreme(func(a, b lua.LNumber) bool { return a > b }),
+		"min": extreme(func(a, b lua.LNumber) bool { return a < b }),
+		"modf": func(l *lua.LState) int {
+			i, f := math.Modf(float64(l.CheckNumber(1)))
+			l.Push(lua.LNumber(i))
+			l.Push(lua.LNumber(f))
+			return 2
+		},
+	}
+}
+
+func extreme(better func(a, b lua.LNumber) bool) lua.LGFunction {
+	return func(l *lua.LState) int {
+		best := l.CheckNumber(1)
+		for i := 2; i <= l.GetTop(); i++ {
+			if n := l.CheckNumber(i); better(n, best) {
+				best = n
+			}
+		}
+		l.Push(best)
+		return 1
+	}
+}

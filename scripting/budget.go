@@ -1,0 +1,139 @@
+package scripting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// budget is what one call may still use. It is the machine's context: gopher-lua
+// asks Done before every instruction, which makes it a counter. Once a limit is
+// hit Done answers with a closed channel for ever, so whatever catches the error
+// fails again at its next instruction.
+type budget struct {
+	left     int64 // instructions until the next look at the clock
+	stride   int64 // between two looks
+	unlooked int64 // instructions after those
+
+	memory    int64 // bytes charged so far
+	memoryMax int64
+	timeout   time.Duration
+	start     time.Time
+
+	spent  error // the limit that was hit
+	closed chan struct{}
+}
+
+var _ context.Context = (*budget)(nil)
+
+const (
+	// strideMax is how many instructions may pass without a look at the clock:
+	// 1 µs of them, or so.
+	strideMax = 64
+	// stringLong is the length from which on single instructions can take long, as
+	// comparing two strings does. From then on each is timed.
+	stringLong = 8 << 10
+)
+
+func newBudget(c *Config) budget {
+	closed := make(chan struct{})
+	close(closed)
+	return budget{closed: closed, memoryMax: int64(c.Memory), timeout: c.Timeout}
+}
+
+func (b *budget) reset(instructions int64) {
+	b.stride, b.left, b.unlooked = strideMax, strideMax, instructions-strideMax
+	b.memory, b.spent = 0, nil
+	b.start = time.Now()
+}
+
+var errInstructions = errors.New("the script takes too many steps")
+
+// used is how many instructions and steps were taken, of what reset was given.
+func (b *budget) used(instructions int64) int64 { return instructions - b.unlooked - max(b.left, 0) }
+
+// Done is called before each instruction. nil is a channel that never delivers.
+func (b *budget) Done() <-chan struct{} {
+	if b.left--; b.left > 0 {
+		return nil
+	}
+	return b.look()
+}
+
+// look is the slow part of Done.
+func (b *budget) look() <-chan struct{} {
+	switch {
+	case b.spent != nil:
+	case b.unlooked <= 0:
+		b.spent = errInstructions
+	case time.Since(b.start) > b.timeout:
+		b.spent = fmt.Errorf("the time limit of %v is over", b.timeout)
+	default:
+		// A function of the library may have run ahead: left is negative then.
+		n := min(b.stride-b.left, b.unlooked)
+		b.left += n
+		b.unlooked -= n
+		if b.left > 0 {
+			return nil
+		}
+		b.spent = errInstructions
+	}
+	b.left = 0
+	return b.closed
+}
+
+// steps takes n steps of a library function from the budget, and raises the
+// error if that was the last of it.
+func (b *budget) steps(l *lua.LState, n int64) {
+	if b.left -= n; b.left > 0 {
+		return
+	}
+	if b.look() != nil {
+		l.RaiseError("%s", b.spent.Error())
+	}
+}
+
+// charge takes n bytes from the budget before they are allocated.
+func (b *budget) charge(l *lua.LState, n int) {
+	b.memory += int64(n)
+	if b.memory <= b.memoryMax && b.spent == nil {
+		return
+	}
+	if b.spent == nil {
+		b.spent = fmt.Errorf("the memory limit of %d bytes is used up", b.memoryMax)
+	}
+	b.memory = min(b.memory, b.memoryMax)
+	b.left = 0
+	l.RaiseError("%s", b.spent.Error())
+}
+
+// chargeString takes a string of n bytes from the budget, and the time to make
+// it.
+func (b *budget) chargeString(l *lua.LState, n int) {
+	b.charge(l, n+costString)
+	if n >= stringLong {
+		b.long()
+		b.steps(l, int64(n>>10))
+	}
+}
+
+// long notes that there are long strings about.
+func (b *budget) long() {
+	if b.stride == 1 {
+		return
+	}
+	b.unlooked += max(b.left-1, 0)
+	b.stride, b.left = 1, min(b.left, 1)
+}
+
+// Err is asked for after Done has delivered.
+func (b *budget) Err() error { return b.spent }
+
+// Deadline is not known to anybody who asks: nobody does.
+func (b *budget) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Value holds nothing.
+func (b *budget) Value(any) any { return nil }

@@ -1,0 +1,48 @@
+package scripting
+
+import (
+	lua "github.com/yuin/gopher-lua"
+)
+
+// builder makes a string whose length is not known before, within the budget.
+type builder struct {
+	l   *lua.LState
+	m   *machine
+	buf []byte
+}
+
+func (m *machine) builder(l *lua.LState) *builder { return &builder{l: l, m: m} }
+
+// add appends. The buffer is grown here and not by append, so that what it takes
+// is charged first; the old ones count as well, as nobody knows how long they
+// stay.
+func (b *builder) add(s string) {
+	b.room(len(s))
+	b.buf = append(b.buf, s...)
+}
+
+func (b *builder) addByte(c byte) {
+	b.room(1)
+	b.buf = append(b.buf, c)
+}
+
+func (b *builder) addNumber(n lua.LNumber) {
+	b.room(numberBytesMax)
+	b.buf = appendNumber(b.buf, n)
+}
+
+func (b *builder) room(n int) {
+	if len(b.buf)+n <= cap(b.buf) {
+		return
+	}
+	size := max(2*cap(b.buf), len(b.buf)+n, 64)
+	b.m.chargeString(b.l, size)
+	grown := make([]byte, len(b.buf), size)
+	copy(grown, b.buf)
+	b.buf = grown
+}
+
+func (b *builder) done() lua.LString {
+	b.m.chargeString(b.l, len(b.buf))
+	return lua.LString(b.buf)
+}

@@ -1,0 +1,93 @@
+package scripting
+
+import (
+	"math"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+func filaLibrary() map[string]lua.LGFunction {
+	return map[string]lua.LGFunction{"backoff": filaBackoff, "get": filaGet, "hash": filaHash, "split": filaSplit}
+}
+
+// filaGet is fila.get(key [, default]): a setting as text, or the default.
+func filaGet(l *lua.LState) int {
+	m, key := of(l), l.CheckString(1)
+	if m.settings != nil {
+		if v, ok := m.settings(key); ok {
+			l.Push(m.string(l, v))
+			return 1
+		}
+	}
+	l.Push(l.Get(2))
+	return 1
+}
+
+// filaBackoff is fila.backoff(attempts, base_ms, max_ms): base_ms doubled for
+// each failure after the first, at most max_ms, in whole milliseconds.
+func filaBackoff(l *lua.LState) int {
+	attempts, base, most := float64(l.CheckNumber(1)), float64(l.CheckNumber(2)), float64(l.CheckNumber(3))
+	if !(attempts >= 0 && base >= 0 && most >= 0) || math.IsInf(attempts, 0) || math.IsInf(base, 0) {
+		l.RaiseError("bad arguments to 'backoff' (numbers that are not negative expected)")
+	}
+	delay := math.Ldexp(base, int(min(max(attempts-1, 0), 1100)))
+	l.Push(lua.LNumber(math.Floor(min(delay, most))))
+	return 1
+}
+
+// splitMax keeps a list within what a table counts.
+const splitMax = arrayMax - 1
+
+// filaSplit is fila.split(s, sep): the parts of s between the separators, which
+// are plain text. A string without a separator is one part.
+func filaSplit(l *lua.LState) int {
+	m, s, sep := of(l), checkText(l, 1), checkText(l, 2)
+	if sep == "" {
+		l.RaiseError("bad argument #2 to 'split' (empty separator)")
+	}
+	m.steps(l, int64(len(s))>>3)
+	n := strings.Count(s, sep) + 1
+	if n > splitMax {
+		l.RaiseError("a split into %d parts, at most %d", n, splitMax)
+	}
+	t := m.newList(l, n)
+	m.charge(l, n*costString)
+	for i := range n {
+		part, rest, _ := strings.Cut(s, sep)
+		t.RawSetInt(i+1, lua.LString(part))
+		s = rest
+	}
+	l.Push(t)
+	return 1
+}
+
+// filaHash is fila.hash(s, n): a number from 0 to n-1, the same for the same
+// text for ever, on every machine.
+func filaHash(l *lua.LState) int {
+	s := checkText(l, 1)
+	n, ok := whole(l.CheckNumber(2))
+	if !ok || n < 1 || n > 1<<32 {
+		l.RaiseError("bad argument #2 to 'hash' (a whole number from 1 to 2^32 expected)")
+	}
+	of(l).steps(l, int64(len(s))>>4)
+	l.Push(lua.LNumber(hash(s) % uint64(n)))
+	return 1
+}
+
+// hash is FNV-1a of 64 bits, followed by the finalizer of MurmurHash3, without
+// which its low bits are too regular to be taken modulo a small number. It is
+// part of the scripts' interface: it never changes.
+func hash(s string) uint64 {
+	const (
+		offset = 14695981039346656037
+		prime  = 1099511628211
+	)
+	h := uint64(offset)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * prime
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

@@ -1,0 +1,154 @@
+package scripting
+
+import (
+	"math"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// guards are what rewritten programs call, by the names in their constants. A
+// script may come to hold one, as the value of an error's traceback or so; there
+// is nothing to gain by calling it.
+func guards() map[string]*lua.LFunction {
+	g := map[string]lua.LGFunction{
+		guardCharge: chargeGuard, guardConcat: concatGuard, guardSet: setGuard, guardFill: fillGuard, guardValues: valuesGuard,
+	}
+	functions := make(map[string]*lua.LFunction, len(g))
+	for name, f := range g {
+		functions[name] = goFunction(f)
+	}
+	return functions
+}
+
+// goFunction is a function of the library; it has no environment, as it is the
+// same for all machines.
+func goFunction(f lua.LGFunction) *lua.LFunction { return &lua.LFunction{IsG: true, GFunction: f} }
+
+// chargeGuard stands at the head of blocks that allocate.
+func chargeGuard(l *lua.LState) int {
+	n, ok := l.Get(1).(lua.LNumber)
+	if ok && n > 0 && n < math.MaxInt32 {
+		of(l).charge(l, int(n))
+	}
+	return 0
+}
+
+// valuesGuard passes on the values that a constructor ends with.
+func valuesGuard(l *lua.LState) int {
+	n := l.GetTop()
+	of(l).charge(l, n*(costItem+costNumbers))
+	return n
+}
+
+// setGuard is `t[k] = v`.
+func setGuard(l *lua.LState) int {
+	of(l).assign(l, l.Get(1), l.Get(2), l.Get(3))
+	return 0
+}
+
+// fillGuard sets the fields of a new table that have computed keys.
+func fillGuard(l *lua.LState) int {
+	t, ok := l.Get(1).(*lua.LTable)
+	if !ok || isFrozen(t) {
+		return 0
+	}
+	m, n := of(l), l.GetTop()
+	for i := 2; i < n; i += 2 {
+		m.rawSet(l, t, l.Get(i), l.Get(i+1))
+	}
+	l.SetTop(1)
+	return 1
+}
+
+// concatGuard is `a .. b .. c`. Strings and numbers are joined in one go;
+// anything else is up to its metatable, pair by pair from the right.
+func concatGuard(l *lua.LState) int {
+	m, n := of(l), l.GetTop()
+	if s, ok := m.join(l, 1, n); ok {
+		l.Push(s)
+		return 1
+	}
+	acc := l.Get(n)
+	for i := n - 1; i >= 1; i-- {
+		lhs := l.Get(i)
+		if textual(lhs) && textual(acc) {
+			l.Push(lhs)
+			l.Push(acc)
+			acc, _ = m.join(l, l.GetTop()-1, l.GetTop())
+			l.Pop(2)
+			continue
+		}
+		f := metamethod(lhs, "__concat")
+		if f == lua.LNil {
+			f = metamethod(acc, "__concat")
+		}
+		if f.Type() != lua.LTFunction {
+			if textual(lhs) {
+				lhs = acc
+			}
+			l.RaiseError("attempt to concatenate a %s value", kindOf(lhs))
+		}
+		acc = m.callOne(l, f, lhs, acc)
+	}
+	l.Push(acc)
+	return 1
+}
+
+// join concatenates the arguments from first to last, if all are strings or
+// numbers.
+func (m *machine) join(l *lua.LState, first, last int) (lua.LValue, bool) {
+	size := 0
+	for i := first; i <= last; i++ {
+		switch v := l.Get(i).(type) {
+		case lua.LString:
+			size += len(v)
+		case lua.LNumber:
+			size += numberBytesMax
+		default:
+			return lua.LNil, false
+		}
+	}
+	m.chargeString(l, size)
+	var b strings.Builder
+	b.Grow(size)
+	for i := first; i <= last; i++ {
+		switch v := l.Get(i).(type) {
+		case lua.LString:
+			b.WriteString(string(v))
+		case lua.LNumber:
+			var room [numberBytesMax]byte
+			b.Write(appendNumber(room[:0], v))
+		}
+	}
+	return lua.LString(b.String()), true
+}
+
+func textual(v lua.LValue) bool { return lua.LVCanConvToString(v) }
+
+// callOne calls a Lua value and returns its first result.
+func (m *machine) callOne(l *lua.LState, f lua.LValue, args ...lua.LValue) lua.LValue {
+	m.steps(l, 1)
+	l.Push(f)
+	for _, a := range args {
+		l.Push(a)
+	}
+	l.Call(len(args), 1)
+	v := l.Get(-1)
+	l.Pop(1)
+	return v
+}
+
+// metamethod is what a table's metatable has under the name. Other values have
+// metatables as well, but none that a script could have put anything into.
+func metamethod(v lua.LValue, name string) lua.LValue {
+	t, ok := v.(*lua.LTable)
+	if !ok {
+		return lua.LNil
+	}
+	meta, ok := t.Metatable.(*lua.LTable)
+	if !ok {
+		return lua.LNil
+	}
+	return meta.RawGetString(name)
+}

@@ -1,0 +1,108 @@
+package scripting
+
+import (
+	"math"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+func infinity() float64 { return math.Inf(1) }
+
+// messageIndex is msg.<field>. Fields are made when they are read: most scripts
+// read two or three. What the message does not have is nil.
+func messageIndex(l *lua.LState) int {
+	m := of(l)
+	field, ok := l.Get(2).(lua.LString)
+	if !ok || m.msg == nil {
+		l.Push(lua.LNil)
+		return 1
+	}
+	msg := m.msg
+	var v lua.LValue = lua.LNil
+	switch field {
+	case "headers":
+		v = m.headers
+	case "queue":
+		v = m.string(l, msg.Queue)
+	case "payload_size":
+		v = lua.LNumber(msg.PayloadSize)
+	case "fairness_key":
+		v = m.string(l, msg.Key)
+	case "weight":
+		v = lua.LNumber(msg.Weight)
+	case "throttle_keys":
+		list := m.newList(l, len(msg.Throttles))
+		for i, t := range msg.Throttles {
+			list.RawSetInt(i+1, m.string(l, t))
+		}
+		v = list
+	case "id":
+		if msg.ID != "" {
+			v = m.string(l, msg.ID)
+		}
+	case "attempts":
+		if msg.ID != "" {
+			v = lua.LNumber(msg.Attempts)
+		}
+	case "error":
+		if msg.ID != "" {
+			v = m.string(l, msg.Error)
+		}
+	}
+	l.Push(v)
+	return 1
+}
+
+// string is a text that exists already as a value.
+func (m *machine) string(l *lua.LState, s string) lua.LString {
+	m.charge(l, costString)
+	if len(s) >= stringLong {
+		m.long()
+	}
+	return lua.LString(s)
+}
+
+// headersIndex is msg.headers[name]. Of a repeated header the last one counts.
+func headersIndex(l *lua.LState) int {
+	m := of(l)
+	if name, ok := l.Get(2).(lua.LString); ok && m.msg != nil {
+		for i := len(m.msg.Headers) - 1; i >= 0; i-- {
+			if h := &m.msg.Headers[i]; string(h.Name) == string(name) {
+				m.chargeString(l, len(h.Value))
+				l.Push(lua.LString(h.Value))
+				return 1
+			}
+		}
+	}
+	l.Push(lua.LNil)
+	return 1
+}
+
+func headersLen(l *lua.LState) int {
+	n := 0
+	if m := of(l); m.msg != nil {
+		n = len(m.msg.Headers)
+	}
+	l.Push(lua.LNumber(n))
+	return 1
+}
+
+// headerPairs iterates over the headers in their order.
+func (m *machine) headerPairs(l *lua.LState) int {
+	m.charge(l, costClosure)
+	i := 0
+	l.Push(goFunction(func(l *lua.LState) int {
+		if m.msg == nil || i >= len(m.msg.Headers) {
+			l.Push(lua.LNil)
+			return 1
+		}
+		h := m.msg.Headers[i]
+		i++
+		m.chargeString(l, len(h.Name))
+		m.chargeString(l, len(h.Value))
+		l.Push(lua.LString(h.Name))
+		l.Push(lua.LString(h.Value))
+		return 2
+	}))
+	return 1
+}

@@ -1,0 +1,101 @@
+package scripting
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// numberBytesMax is room enough for any number as text.
+const numberBytesMax = 24
+
+// appendNumber writes a number the way Lua 5.1 does ("%.14g"), but whole ones in
+// full: an order number that went through tonumber has to come out the same.
+func appendNumber(dst []byte, n lua.LNumber) []byte {
+	f := float64(n)
+	switch {
+	case f == math.Trunc(f) && math.Abs(f) <= 1<<53:
+		if f == 0 {
+			return append(dst, '0')
+		}
+		return strconv.AppendInt(dst, int64(f), 10)
+	case math.IsNaN(f):
+		return append(dst, "nan"...)
+	case math.IsInf(f, 1):
+		return append(dst, "inf"...)
+	case math.IsInf(f, -1):
+		return append(dst, "-inf"...)
+	}
+	return appendGeneral(dst, f, 14)
+}
+
+// appendGeneral is C's %g with the precision: the shorter of %e and %f, without
+// trailing zeros.
+func appendGeneral(dst []byte, f float64, precision int) []byte {
+	if precision == 0 {
+		precision = 1
+	}
+	var room [40]byte
+	e := strconv.AppendFloat(room[:0], f, 'e', precision-1, 64)
+	text := string(e)
+	mantissa, exponent, _ := strings.Cut(text, "e")
+	x, err := strconv.Atoi(exponent)
+	if err != nil { // not a number, or an infinite one
+		return append(dst, text...)
+	}
+	if x < -4 || x >= precision {
+		return append(append(append(dst, trimZeros(mantissa)...), 'e'), exponent...)
+	}
+	return append(dst, trimZeros(strconv.FormatFloat(f, 'f', precision-1-x, 64))...)
+}
+
+func trimZeros(s string) string {
+	if !strings.Contains(s, ".") {
+		return s
+	}
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// parseNumber reads a number as Lua writes them in its sources, with white space
+// around it. What Go takes beyond that (underscores, "inf", binary) it refuses.
+func parseNumber(s string) (lua.LNumber, bool) {
+	s = strings.Trim(s, " \t\n\v\f\r")
+	digits := strings.TrimLeft(s, "+-")
+	if len(s)-len(digits) > 1 {
+		return 0, false
+	}
+	if hex, ok := strings.CutPrefix(strings.ToLower(prefix(digits, 2)), "0x"); ok && hex == "" {
+		n, err := strconv.ParseUint(digits[2:], 16, 64)
+		if err != nil {
+			return 0, false
+		}
+		if strings.HasPrefix(s, "-") {
+			return -lua.LNumber(n), true
+		}
+		return lua.LNumber(n), true
+	}
+	for i := range len(digits) {
+		if c := digits[i]; (c < '0' || c > '9') && strings.IndexByte(".eE+-", c) < 0 {
+			return 0, false
+		}
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil && !math.IsInf(f, 0) { // an overflow is infinite, as in C
+		return 0, false
+	}
+	return lua.LNumber(f), true
+}
+
+func prefix(s string, n int) string { return s[:min(n, len(s))] }
+
+// whole tells whether a number has no fraction and fits an int with room to
+// spare.
+func whole(n lua.LNumber) (int, bool) {
+	f := float64(n)
+	if f != math.Trunc(f) || math.Abs(f) > 1<<53 { // false for NaN as well
+		return 0, false
+	}
+	return int(f), true
+}

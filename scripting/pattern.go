@@ -1,0 +1,389 @@
+package scripting
+
+import (
+	lua "github.com/yuin/gopher-lua"
+)
+
+// matcher matches Lua patterns. It works as the one of the reference
+// implementation is documented to, by trying and going back, which takes
+// exponential time for some patterns: so each step is taken from the budget of
+// the call it runs in.
+type matcher struct {
+	l       *lua.LState
+	m       *machine
+	subject string
+	pattern string
+	depth   int
+	level   int // captures begun
+
+	captures [capturesMax]capture
+}
+
+// capture is a part of the subject; until is one of the marks while it is not
+// complete, or not a part but a place.
+type capture struct{ from, size int }
+
+const (
+	capturesMax = 32
+	captureOpen = -1
+	captureHere = -2
+
+	patternBytesMax = 1 << 10
+	patternDepthMax = 250 // of going back: it recurses in Go
+)
+
+func (m *machine) matcher(l *lua.LState, subject, pattern string) *matcher {
+	if len(pattern) > patternBytesMax {
+		l.RaiseError("a pattern of %d bytes, at most %d", len(pattern), patternBytesMax)
+	}
+	return &matcher{l: l, m: m, subject: subject, pattern: pattern}
+}
+
+func (p *matcher) fail(text string) { p.l.RaiseError("malformed pattern (%s)", text) }
+
+// try matches the whole pattern at the place in the subject, forgetting earlier
+// captures. It returns where the match ends, or -1.
+func (p *matcher) try(s int) int {
+	p.level, p.depth = 0, 0
+	at := 0
+	if p.anchored() {
+		at = 1
+	}
+	return p.match(s, at)
+}
+
+func (p *matcher) anchored() bool { return p.pattern != "" && p.pattern[0] == '^' }
+
+// match matches the pattern from index i on at index s of the subject.
+func (p *matcher) match(s, i int) int {
+	if p.depth++; p.depth > patternDepthMax {
+		p.l.RaiseError("pattern too complex")
+	}
+	defer func() { p.depth-- }()
+	for i < len(p.pattern) {
+		p.m.steps(p.l, 1)
+		switch c := p.pattern[i]; {
+		case c == '(':
+			if i+1 < len(p.pattern) && p.pattern[i+1] == ')' {
+				return p.open(s, i+2, captureHere)
+			}
+			return p.open(s, i+1, captureOpen)
+		case c == ')':
+			return p.close(s, i+1)
+		case c == '$' && i+1 == len(p.pattern):
+			if s == len(p.subject) {
+				return s
+			}
+			return -1
+		case c == '%' && i+1 < len(p.pattern) && p.pattern[i+1] == 'b':
+			if s = p.balance(s, i+2); s < 0 {
+				return -1
+			}
+			i += 4
+			continue
+		case c == '%' && i+1 < len(p.pattern) && p.pattern[i+1] == 'f':
+			end := p.classEnd(i + 2)
+			if p.pattern[i+2] != '[' {
+				p.fail("missing '[' after '%f'")
+			}
+			if !p.frontier(s, i+2, end) {
+				return -1
+			}
+			i = end
+			continue
+		case c == '%' && i+1 < len(p.pattern) && p.pattern[i+1] >= '0' && p.pattern[i+1] <= '9':
+			if s = p.back(s, p.pattern[i+1]); s < 0 {
+				return -1
+			}
+			i += 2
+			continue
+		}
+		end := p.classEnd(i)
+		var suffix byte
+		if end < len(p.pattern) {
+			suffix = p.pattern[end]
+		}
+		switch suffix {
+		case '?':
+			if s < len(p.subject) && p.single(s, i, end) {
+				if r := p.match(s+1, end+1); r >= 0 {
+					return r
+				}
+			}
+			i = end + 1
+		case '+':
+			if s >= len(p.subject) || !p.single(s, i, end) {
+				return -1
+			}
+			return p.longest(s+1, i, end)
+		case '*':
+			return p.longest(s, i, end)
+		case '-':
+			return p.shortest(s, i, end)
+		default:
+			if s >= len(p.subject) || !p.single(s, i, end) {
+				return -1
+			}
+			s, i = s+1, end
+		}
+	}
+	return s
+}
+
+// longest matches as many of the single class as possible, then goes back.
+func (p *matcher) longest(s, i, end int) int {
+	n := 0
+	for s+n < len(p.subject) && p.single(s+n, i, end) {
+		n++
+	}
+	for ; n >= 0; n-- {
+		if r := p.match(s+n, end+1); r >= 0 {
+			return r
+		}
+	}
+	return -1
+}
+
+// shortest matches as few as possible, and more when the rest does not match.
+func (p *matcher) shortest(s, i, end int) int {
+	for {
+		if r := p.match(s, end+1); r >= 0 {
+			return r
+		}
+		if s >= len(p.subject) || !p.single(s, i, end) {
+			return -1
+		}
+		s++
+	}
+}
+
+func (p *matcher) open(s, i, size int) int {
+	if p.level >= capturesMax {
+		p.l.RaiseError("too many captures")
+	}
+	p.captures[p.level] = capture{s, size}
+	p.level++
+	r := p.match(s, i)
+	if r < 0 {
+		p.level--
+	}
+	return r
+}
+
+func (p *matcher) close(s, i int) int {
+	k := p.level - 1
+	for k >= 0 && p.captures[k].size != captureOpen {
+		k--
+	}
+	if k < 0 {
+		p.l.RaiseError("invalid pattern capture")
+	}
+	p.captures[k].size = s - p.captures[k].from
+	r := p.match(s, i)
+	if r < 0 {
+		p.captures[k].size = captureOpen
+	}
+	return r
+}
+
+// balance matches %bxy.
+func (p *matcher) balance(s, i int) int {
+	if i+1 >= len(p.pattern) {
+		p.fail("missing arguments to '%b'")
+	}
+	begin, end := p.pattern[i], p.pattern[i+1]
+	if s >= len(p.subject) || p.subject[s] != begin {
+		return -1
+	}
+	for depth := 1; ; {
+		if s++; s >= len(p.subject) {
+			return -1
+		}
+		p.m.steps(p.l, 1)
+		switch c := p.subject[s]; {
+		case c == end:
+			if depth--; depth == 0 {
+				return s + 1
+			}
+		case c == begin:
+			depth++
+		}
+	}
+}
+
+// frontier matches %f[set]: between a character outside the set and one inside.
+func (p *matcher) frontier(s, i, end int) bool {
+	var before, after byte
+	if s > 0 {
+		before = p.subject[s-1]
+	}
+	if s < len(p.subject) {
+		after = p.subject[s]
+	}
+	return !p.set(before, i, end-1) && p.set(after, i, end-1)
+}
+
+// back matches what an earlier capture has matched.
+func (p *matcher) back(s int, digit byte) int {
+	k := int(digit) - '1'
+	if k < 0 || k >= p.level || p.captures[k].size == captureOpen {
+		p.l.RaiseError("invalid capture index")
+	}
+	c := p.captures[k]
+	n := max(c.size, 0)
+	p.m.steps(p.l, int64(n>>4))
+	if len(p.subject)-s >= n && p.subject[c.from:c.from+n] == p.subject[s:s+n] {
+		return s + n
+	}
+	return -1
+}
+
+// classEnd is where the single class that begins at i ends.
+func (p *matcher) classEnd(i int) int {
+	if i >= len(p.pattern) {
+		p.fail("ends too early")
+	}
+	c := p.pattern[i]
+	i++
+	switch c {
+	case '%':
+		if i >= len(p.pattern) {
+			p.fail("ends with '%'")
+		}
+		return i + 1
+	case '[':
+		if i < len(p.pattern) && p.pattern[i] == '^' {
+			i++
+		}
+		for first := true; ; first = false {
+			if i >= len(p.pattern) {
+				p.fail("missing ']'")
+			}
+			c := p.pattern[i]
+			if c == ']' && !first {
+				return i + 1
+			}
+			i++
+			if c == '%' {
+				i++
+			}
+		}
+	}
+	return i
+}
+
+// single tells whether the character at s is of the class from i to end.
+func (p *matcher) single(s, i, end int) bool {
+	p.m.steps(p.l, 1)
+	c := p.subject[s]
+	switch p.pattern[i] {
+	case '.':
+		return true
+	case '%':
+		return inClass(c, p.pattern[i+1])
+	case '[':
+		return p.set(c, i, end-1)
+	default:
+		return c == p.pattern[i]
+	}
+}
+
+// set tells whether c is in the set whose brackets are at i and end.
+func (p *matcher) set(c byte, i, end int) bool {
+	p.m.steps(p.l, int64(end-i)>>3)
+	in := true
+	i++
+	if p.pattern[i] == '^' {
+		in = false
+		i++
+	}
+	for ; i < end; i++ {
+		switch {
+		case p.pattern[i] == '%':
+			i++
+			if inClass(c, p.pattern[i]) {
+				return in
+			}
+		case i+2 < end && p.pattern[i+1] == '-':
+			if p.pattern[i] <= c && c <= p.pattern[i+2] {
+				return in
+			}
+			i += 2
+		case p.pattern[i] == c:
+			return in
+		}
+	}
+	return !in
+}
+
+// inClass tells whether c is in the class named by the letter; an upper-case
+// letter names what is outside. Anything but a letter stands for itself.
+func inClass(c, letter byte) bool {
+	lower := c >= 'a' && c <= 'z'
+	upper := c >= 'A' && c <= 'Z'
+	digit := c >= '0' && c <= '9'
+	var in bool
+	switch letter | 0x20 {
+	case 'a':
+		in = lower || upper
+	case 'c':
+		in = c < ' ' || c == 0x7f
+	case 'd':
+		in = digit
+	case 'l':
+		in = lower
+	case 'p':
+		in = c > ' ' && c < 0x7f && !lower && !upper && !digit
+	case 's':
+		in = c == ' ' || c >= '\t' && c <= '\r'
+	case 'u':
+		in = upper
+	case 'w':
+		in = lower || upper || digit
+	case 'x':
+		in = digit || c|0x20 >= 'a' && c|0x20 <= 'f'
+	case 'z':
+		in = c == 0
+	default:
+		return c == letter
+	}
+	if letter >= 'A' && letter <= 'Z' {
+		return !in
+	}
+	if letter < 'a' || letter > 'z' {
+		return c == letter
+	}
+	return in
+}
+
+// results is how many values a match has: its captures, or all of it.
+func (p *matcher) results() int { return max(p.level, 1) }
+
+// push puts the captures of a match from s to e on the stack.
+func (p *matcher) push(s, e int) int {
+	n := p.results()
+	for i := range n {
+		p.l.Push(p.value(i, s, e))
+	}
+	return n
+}
+
+// value is the capture with the index, or all of the match if there is none.
+func (p *matcher) value(i, s, e int) lua.LValue {
+	if i >= p.level {
+		if i > 0 {
+			p.l.RaiseError("invalid capture index")
+		}
+		p.m.charge(p.l, costString)
+		return lua.LString(p.subject[s:e])
+	}
+	c := p.captures[i]
+	switch c.size {
+	case captureHere:
+		return lua.LNumber(c.from + 1)
+	case captureOpen:
+		p.l.RaiseError("unfinished capture")
+	}
+	p.m.charge(p.l, costString)
+	return lua.LString(p.subject[c.from : c.from+c.size])
+}

@@ -1,0 +1,190 @@
+package scripting
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/faisca/fila/engine"
+)
+
+// delayMax is the longest delay a script may ask for, the same as a command.
+const delayMax = 100 * 365 * 24 * time.Hour
+
+// enqueueDecision checks what on_enqueue has returned. Nothing is guessed: a
+// field of the wrong type, a value out of its range or a field that does not
+// exist (a typing error, most likely) makes all of it an error.
+func enqueueDecision(v lua.LValue, limits *engine.Limits) (engine.EnqueueDecision, error) {
+	var d engine.EnqueueDecision
+	err := fields(v, func(name string, v lua.LValue) error {
+		switch name {
+		case "fairness_key":
+			return decode(&d.Key, v, name, func(v lua.LValue) (string, string) { return keyOf(v, limits.Key) })
+		case "weight":
+			return decode(&d.Weight, v, name, wholeUpTo(1, limits.Weight))
+		case "cost":
+			return decode(&d.Cost, v, name, wholeUpTo(1, limits.Weight))
+		case "throttle_keys":
+			return decode(&d.Throttles, v, name, func(v lua.LValue) ([]string, string) { return keysOf(v, limits) })
+		case "priority":
+			p, bad := wholeUpTo(0, 9)(v)
+			priority := uint8(p) //nolint:gosec // at most 9
+			d.Priority = &priority
+			return complain(name, bad)
+		case "delay_ms":
+			return decode(&d.Delay, v, name, delayOf)
+		default:
+			return unknown(name)
+		}
+	})
+	if err != nil {
+		return engine.SafeEnqueue(), err
+	}
+	return d, nil
+}
+
+// failureDecision checks what on_failure has returned, as strictly.
+func failureDecision(v lua.LValue) (engine.FailureDecision, error) {
+	var d engine.FailureDecision
+	err := fields(v, func(name string, v lua.LValue) error {
+		switch name {
+		case "action":
+			switch s, _ := v.(lua.LString); s {
+			case "retry":
+				d.Action = engine.FailureRetry
+			case "dlq":
+				d.Action = engine.FailureDead
+			default:
+				return complain(name, `must be "retry" or "dlq"`)
+			}
+			return nil
+		case "delay_ms":
+			return decode(&d.Delay, v, name, delayOf)
+		default:
+			return unknown(name)
+		}
+	})
+	if err != nil {
+		return engine.FailureDecision{}, err
+	}
+	return d, nil
+}
+
+// fields calls fn for each field of a result, in the order they were first set.
+// nil decides nothing.
+func fields(v lua.LValue, fn func(name string, v lua.LValue) error) error {
+	if v == lua.LNil {
+		return nil
+	}
+	t, ok := v.(*lua.LTable)
+	if !ok {
+		return fmt.Errorf("must return a table or nil, not a %s", kindOf(v))
+	}
+	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		name, ok := k.(lua.LString)
+		if !ok {
+			return fmt.Errorf("the result has a field under a %s, only names have a meaning", kindOf(k))
+		}
+		if err := fn(string(name), v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decode[T any](dst *T, v lua.LValue, name string, read func(lua.LValue) (T, string)) error {
+	value, bad := read(v)
+	if bad != "" {
+		return complain(name, bad)
+	}
+	*dst = value
+	return nil
+}
+
+func complain(name, text string) error {
+	if text == "" {
+		return nil
+	}
+	return fmt.Errorf("result field '%s' %s", name, text)
+}
+
+func unknown(name string) error {
+	return fmt.Errorf("the result has a field '%s' that means nothing", name)
+}
+
+func keyOf(v lua.LValue, bytesMax int) (value, complaint string) {
+	s, ok := v.(lua.LString)
+	switch {
+	case !ok:
+		return "", "must be a string, not a " + kindOf(v)
+	case s == "":
+		return "", "must not be empty"
+	case len(s) > bytesMax:
+		return "", fmt.Sprintf("has %d bytes, at most %d", len(s), bytesMax)
+	}
+	return string(s), ""
+}
+
+// keysOf reads a list of throttle keys. A repeated one is taken once: it could
+// not be taken twice.
+func keysOf(v lua.LValue, limits *engine.Limits) (values []string, complaint string) {
+	t, ok := v.(*lua.LTable)
+	if !ok {
+		return nil, "must be a list, not a " + kindOf(v)
+	}
+	n := t.MaxN()
+	if n > limits.Throttles {
+		return nil, fmt.Sprintf("has %d keys, at most %d", n, limits.Throttles)
+	}
+	keys := make([]string, 0, n)
+	for i := 1; i <= n; i++ {
+		key, bad := keyOf(t.RawGetInt(i), limits.Throttle)
+		if bad != "" {
+			return nil, fmt.Sprintf("[%d] %s", i, bad)
+		}
+		keys = append(keys, key)
+	}
+	if k, _ := t.Next(lua.LNumber(n)); n > 0 && k != lua.LNil || n == 0 && hasFields(t) {
+		return nil, "must be a list, it has a field that is not in its sequence"
+	}
+	return keys, ""
+}
+
+func hasFields(t *lua.LTable) bool {
+	k, _ := t.Next(lua.LNil)
+	return k != lua.LNil
+}
+
+func wholeUpTo(least, most uint32) func(lua.LValue) (uint32, string) {
+	return func(v lua.LValue) (uint32, string) {
+		n, ok := v.(lua.LNumber)
+		if !ok {
+			return 0, "must be a number, not a " + kindOf(v)
+		}
+		i, ok := whole(n)
+		if !ok {
+			return 0, "must be a whole number"
+		}
+		if i < int(least) || i > int(most) {
+			return 0, fmt.Sprintf("is %d, it must be between %d and %d", i, least, most)
+		}
+		return uint32(i), "" //nolint:gosec // bounded above
+	}
+}
+
+// delayOf reads milliseconds; a fraction of one is dropped, as computing a delay
+// easily leaves some.
+func delayOf(v lua.LValue) (delay *time.Duration, complaint string) {
+	n, ok := v.(lua.LNumber)
+	if !ok {
+		return nil, "must be a number of milliseconds, not a " + kindOf(v)
+	}
+	ms := math.Floor(float64(n))
+	if !(ms >= 0 && ms <= float64(delayMax/time.Millisecond)) { // also NaN
+		return nil, "must be between 0 and 100 years"
+	}
+	d := time.Duration(ms) * time.Millisecond
+	return &d, ""
+}

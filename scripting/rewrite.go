@@ -1,0 +1,390 @@
+package scripting
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/yuin/gopher-lua/ast"
+)
+
+// rewriter turns a script's syntax tree into one that keeps to its memory limit.
+// Each block begins with a charge for what its own statements allocate when they
+// run once: tables, fields, functions. What allocates an amount that only shows
+// at run time becomes a call of a guard (guards.go): `a .. b`, `t[k] = v`, a
+// constructor with computed keys or with a tail of many values.
+//
+// Guards are named by string constants that a script cannot contain, and are put
+// in their places after compilation.
+type rewriter struct {
+	fn      *function
+	depth   int
+	cost    int // of the block at hand
+	globals map[string]bool
+}
+
+// function is what is known of the Lua function being rewritten.
+type function struct {
+	parent   *function
+	scopes   []map[string]bool // names declared, innermost last
+	upvalues map[string]bool
+}
+
+// rewritten is a script's tree after the rewriting.
+type rewritten struct {
+	chunk   []ast.Stmt
+	cost    int // bytes that running the chunk once allocates, known in advance
+	globals int // distinct names of globals that are assigned somewhere
+}
+
+const (
+	guardPrefix = "\x00fila "
+	guardCharge = guardPrefix + "charge"
+	guardConcat = guardPrefix + "concat"
+	guardSet    = guardPrefix + "set"
+	guardFill   = guardPrefix + "fill"
+	guardValues = guardPrefix + "values"
+
+	nestingMax    = 400  // of expressions and blocks: recursion in the compiler
+	fieldsMax     = 5000 // of a constructor: gopher-lua's instruction counts no further
+	argumentsMax  = 40   // of a guard: they all take a register
+	upvaluesMax   = 200  // of a function: gopher-lua counts them in a byte
+	parametersMax = 100
+)
+
+// Bytes that things cost, as upper bounds; TestChargesCoverWhatIsAllocated holds
+// them to it. A number is kept in a block of 32 that lives as long as any of
+// them does, so whatever may hold a number is charged for a block.
+const (
+	costNumbers  = 256
+	costTable    = 160
+	costItem     = 48 // an element of an array, with what growing it left behind
+	costArray    = 640
+	costHash     = 2600 // the first field of a table that was made without any
+	costField    = 420  // each further one, with what growing left behind
+	costClosure  = 160
+	costUpvalue  = 80 + costNumbers
+	costGlobal   = costField + costNumbers
+	costUserdata = 96
+	costString   = 48 // beside its bytes
+)
+
+// refusal ends the rewriting; it never leaves this package as a panic.
+type refusal struct {
+	line int
+	text string
+}
+
+func refuse(line int, format string, args ...any) {
+	panic(refusal{line, fmt.Sprintf(format, args...)})
+}
+
+func rewrite(chunk []ast.Stmt) rewritten {
+	r := &rewriter{fn: &function{scopes: []map[string]bool{{}}, upvalues: map[string]bool{}}, globals: map[string]bool{}}
+	// The chunk runs once, so it needs no charge of its own.
+	r.statements(chunk)
+	return rewritten{chunk: chunk, cost: r.cost + len(r.globals)*costGlobal, globals: len(r.globals)}
+}
+
+// block rewrites what is a scope of its own and may run any number of times.
+// The names are declared in it.
+func (r *rewriter) block(stmts []ast.Stmt, extra int, names ...string) []ast.Stmt {
+	r.enter(names...)
+	defer r.leave()
+	return r.charged(stmts, extra)
+}
+
+// charged rewrites statements in the scope at hand and puts their charge first.
+func (r *rewriter) charged(stmts []ast.Stmt, extra int) []ast.Stmt {
+	outer := r.cost
+	r.cost = extra
+	r.statements(stmts)
+	cost := r.cost
+	r.cost = outer
+	if cost == 0 {
+		return stmts
+	}
+	line := 1
+	if len(stmts) > 0 {
+		line = stmts[0].Line()
+	}
+	charge := at(&ast.NumberExpr{Value: strconv.Itoa(cost)}, line)
+	return append([]ast.Stmt{callStmt(line, guardCharge, charge)}, stmts...)
+}
+
+func (r *rewriter) enter(names ...string) {
+	if r.depth++; r.depth > nestingMax {
+		refuse(0, "nested too deeply, at most %d levels", nestingMax)
+	}
+	scope := make(map[string]bool, len(names))
+	for _, n := range names {
+		scope[n] = true
+	}
+	r.fn.scopes = append(r.fn.scopes, scope)
+}
+
+func (r *rewriter) leave() {
+	r.depth--
+	r.fn.scopes = r.fn.scopes[:len(r.fn.scopes)-1]
+}
+
+func (r *rewriter) declare(names ...string) {
+	for _, n := range names {
+		r.fn.scopes[len(r.fn.scopes)-1][n] = true
+	}
+}
+
+// resolve notes the use of a name: every function between the use and the
+// declaration holds it as an upvalue. It tells whether there is a declaration.
+func (r *rewriter) resolve(name string) bool {
+	for f := r.fn; f != nil; f = f.parent {
+		for _, s := range f.scopes {
+			if s[name] {
+				for g := r.fn; g != f; g = g.parent {
+					g.upvalues[name] = true
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *rewriter) assigned(e *ast.IdentExpr) {
+	if !r.resolve(e.Value) {
+		r.globals[e.Value] = true
+	}
+}
+
+func (r *rewriter) statements(stmts []ast.Stmt) {
+	for i, s := range stmts {
+		stmts[i] = r.statement(s)
+	}
+}
+
+func (r *rewriter) statement(s ast.Stmt) ast.Stmt {
+	switch s := s.(type) {
+	case *ast.AssignStmt:
+		return r.assign(s)
+	case *ast.LocalAssignStmt:
+		// `local function f` may call itself, `local f = function` may not; the
+		// parser hands out the same tree for both, and the compiler takes both for
+		// the first.
+		if _, ok := first(s.Exprs).(*ast.FunctionExpr); ok && len(s.Names) == 1 {
+			r.declare(s.Names...)
+		}
+		r.expressions(s.Exprs)
+		r.declare(s.Names...)
+	case *ast.FuncCallStmt:
+		s.Expr = r.expression(s.Expr)
+	case *ast.DoBlockStmt:
+		s.Stmts = r.block(s.Stmts, 0)
+	case *ast.WhileStmt:
+		cost := r.condition(&s.Condition)
+		s.Stmts = r.block(s.Stmts, cost)
+	case *ast.RepeatStmt:
+		r.repeat(s)
+	case *ast.IfStmt:
+		s.Condition = r.expression(s.Condition)
+		s.Then = r.block(s.Then, 0)
+		s.Else = r.block(s.Else, 0)
+	case *ast.NumberForStmt:
+		s.Init, s.Limit = r.expression(s.Init), r.expression(s.Limit)
+		if s.Step != nil {
+			s.Step = r.expression(s.Step)
+		}
+		s.Stmts = r.block(s.Stmts, 0, s.Name)
+	case *ast.GenericForStmt:
+		r.expressions(s.Exprs)
+		s.Stmts = r.block(s.Stmts, 0, s.Names...)
+	case *ast.FuncDefStmt:
+		return r.define(s)
+	case *ast.ReturnStmt:
+		r.expressions(s.Exprs)
+	case *ast.LabelStmt, *ast.GotoStmt:
+		// A jump back would run a block's statements again without its charge.
+		refuse(s.Line(), "goto is not supported")
+	}
+	return s
+}
+
+// condition rewrites an expression that each round of a loop evaluates, and
+// once more: its cost is due before the loop and in each round.
+func (r *rewriter) condition(e *ast.Expr) int {
+	before := r.cost
+	*e = r.expression(*e)
+	return r.cost - before
+}
+
+// repeat is a block whose condition sees what the block declares.
+func (r *rewriter) repeat(s *ast.RepeatStmt) {
+	r.enter()
+	defer r.leave()
+	outer := r.cost
+	r.cost = 0
+	r.statements(s.Stmts)
+	s.Condition = r.expression(s.Condition)
+	cost := r.cost
+	r.cost = outer
+	if cost > 0 {
+		charge := at(&ast.NumberExpr{Value: strconv.Itoa(cost)}, s.Line())
+		s.Stmts = append([]ast.Stmt{callStmt(s.Line(), guardCharge, charge)}, s.Stmts...)
+	}
+}
+
+// assign hands assignments to fields to the guard. With several targets, all is
+// evaluated into locals first and then assigned, which is one of the orders that
+// Lua allows.
+func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
+	line := s.Line()
+	fields := false
+	for i, e := range s.Lhs {
+		switch e := e.(type) {
+		case *ast.AttrGetExpr:
+			fields = true
+			e.Object, e.Key = r.expression(e.Object), r.expression(e.Key)
+		case *ast.IdentExpr:
+			r.assigned(e)
+		default:
+			refuse(line, "cannot assign to this")
+		}
+		s.Lhs[i] = e
+	}
+	r.expressions(s.Rhs)
+	if !fields {
+		return s
+	}
+	if len(s.Lhs) == 1 {
+		target := s.Lhs[0].(*ast.AttrGetExpr) //nolint:errcheck // fields says so
+		args := append([]ast.Expr{target.Object, target.Key}, s.Rhs...)
+		return callStmt(line, guardSet, one(args)...)
+	}
+	return r.assignMany(s)
+}
+
+func (r *rewriter) assignMany(s *ast.AssignStmt) ast.Stmt {
+	line := s.Line()
+	var targets, values local
+	var sets []ast.Stmt
+	for i, e := range s.Lhs {
+		value := values.name("value", i, line)
+		target, ok := e.(*ast.AttrGetExpr)
+		if !ok {
+			set := &ast.AssignStmt{Lhs: []ast.Expr{e}, Rhs: []ast.Expr{value}}
+			set.SetLine(line)
+			sets = append(sets, set)
+			continue
+		}
+		object, key := targets.name("object", i, line), targets.name("key", i, line)
+		targets.exprs = append(targets.exprs, target.Object, target.Key)
+		sets = append(sets, callStmt(line, guardSet, object, key, value))
+	}
+	values.exprs = s.Rhs
+	do := &ast.DoBlockStmt{Stmts: append([]ast.Stmt{targets.stmt(line), values.stmt(line)}, sets...)}
+	do.SetLine(line)
+	return do
+}
+
+// local is a declaration in the making, of names that no script can write.
+type local struct {
+	names []string
+	exprs []ast.Expr
+}
+
+func (l *local) name(word string, i, line int) *ast.IdentExpr {
+	name := "(" + word + " " + strconv.Itoa(i) + ")"
+	l.names = append(l.names, name)
+	return at(&ast.IdentExpr{Value: name}, line)
+}
+
+func (l *local) stmt(line int) ast.Stmt {
+	exprs := l.exprs
+	if len(l.names) == len(exprs) {
+		exprs = one(exprs)
+	}
+	s := &ast.LocalAssignStmt{Names: l.names, Exprs: exprs}
+	s.SetLine(line)
+	return s
+}
+
+// define rewrites `function a.b:c() end`, an assignment to a field unless the
+// name is a plain one.
+func (r *rewriter) define(s *ast.FuncDefStmt) ast.Stmt {
+	line := s.Line()
+	if name, ok := s.Name.Func.(*ast.IdentExpr); ok {
+		r.assigned(name)
+		r.function(s.Func)
+		return s
+	}
+	var object, key ast.Expr
+	if s.Name.Method != "" {
+		object, key = s.Name.Receiver, at(&ast.StringExpr{Value: s.Name.Method}, line)
+		s.Func.ParList.Names = append([]string{"self"}, s.Func.ParList.Names...)
+	} else {
+		field := s.Name.Func.(*ast.AttrGetExpr) //nolint:errcheck // the grammar has no third form
+		object, key = field.Object, field.Key
+	}
+	object = r.expression(object)
+	r.literal(key)
+	return callStmt(line, guardSet, object, key, r.expression(s.Func))
+}
+
+// literal refuses a string that names a guard.
+func (r *rewriter) literal(e ast.Expr) {
+	if s, ok := e.(*ast.StringExpr); ok && strings.HasPrefix(s.Value, guardPrefix) {
+		refuse(e.Line(), "this string is reserved")
+	}
+}
+
+func first(exprs []ast.Expr) ast.Expr {
+	if len(exprs) != 1 {
+		return nil
+	}
+	return exprs[0]
+}
+
+// at gives a new node the line of what it stands for, so that errors in it name
+// the right one.
+func at[N ast.PositionHolder](n N, line int) N {
+	n.SetLine(line)
+	n.SetLastLine(line)
+	return n
+}
+
+func call(line int, guard string, args ...ast.Expr) *ast.FuncCallExpr {
+	return at(&ast.FuncCallExpr{Func: at(&ast.StringExpr{Value: guard}, line), Args: args}, line)
+}
+
+func callStmt(line int, guard string, args ...ast.Expr) ast.Stmt {
+	return at(&ast.FuncCallStmt{Expr: call(line, guard, args...)}, line)
+}
+
+// one makes each expression stand for exactly one value, also a call or `...` in
+// last place.
+func one(exprs []ast.Expr) []ast.Expr {
+	if n := len(exprs); n > 0 {
+		exprs[n-1] = single(exprs[n-1])
+	}
+	return exprs
+}
+
+func single(e ast.Expr) ast.Expr {
+	switch e := e.(type) {
+	case *ast.FuncCallExpr:
+		e.AdjustRet = true
+	case *ast.Comma3Expr:
+		e.AdjustRet = true
+	}
+	return e
+}
+
+// many tells whether an expression in last place stands for any number of values.
+func many(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.FuncCallExpr:
+		return !e.AdjustRet
+	case *ast.Comma3Expr:
+		return !e.AdjustRet
+	}
+	return false
+}

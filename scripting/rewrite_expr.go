@@ -1,0 +1,168 @@
+package scripting
+
+import (
+	"github.com/yuin/gopher-lua/ast"
+)
+
+func (r *rewriter) expressions(exprs []ast.Expr) {
+	for i, e := range exprs {
+		exprs[i] = r.expression(e)
+	}
+}
+
+// expression rewrites an expression and adds what it allocates to the cost of
+// the block at hand.
+func (r *rewriter) expression(e ast.Expr) ast.Expr {
+	if r.depth++; r.depth > nestingMax {
+		refuse(e.Line(), "nested too deeply, at most %d levels", nestingMax)
+	}
+	defer func() { r.depth-- }()
+	switch e := e.(type) {
+	case *ast.StringExpr:
+		r.literal(e)
+	case *ast.IdentExpr:
+		r.resolve(e.Value)
+	case *ast.AttrGetExpr:
+		e.Object, e.Key = r.expression(e.Object), r.expression(e.Key)
+	case *ast.TableExpr:
+		return r.constructor(e)
+	case *ast.FuncCallExpr:
+		if e.Receiver != nil {
+			e.Receiver = r.expression(e.Receiver)
+		} else {
+			e.Func = r.expression(e.Func)
+		}
+		r.expressions(e.Args)
+	case *ast.LogicalOpExpr:
+		e.Lhs, e.Rhs = r.expression(e.Lhs), r.expression(e.Rhs)
+	case *ast.RelationalOpExpr:
+		e.Lhs, e.Rhs = r.expression(e.Lhs), r.expression(e.Rhs)
+	case *ast.ArithmeticOpExpr:
+		e.Lhs, e.Rhs = r.expression(e.Lhs), r.expression(e.Rhs)
+	case *ast.StringConcatOpExpr:
+		return r.concat(e)
+	case *ast.UnaryMinusOpExpr:
+		e.Expr = r.expression(e.Expr)
+	case *ast.UnaryNotOpExpr:
+		e.Expr = r.expression(e.Expr)
+	case *ast.UnaryLenOpExpr:
+		e.Expr = r.expression(e.Expr)
+	case *ast.FunctionExpr:
+		r.function(e)
+	}
+	return e
+}
+
+// function rewrites a body, which is charged when it runs, and charges the block
+// around it for the value.
+func (r *rewriter) function(e *ast.FunctionExpr) {
+	if n := len(e.ParList.Names); n > parametersMax {
+		refuse(e.Line(), "a function with %d parameters, at most %d", n, parametersMax)
+	}
+	f := &function{parent: r.fn, upvalues: map[string]bool{}}
+	r.fn = f
+	e.Stmts = r.block(e.Stmts, 0, e.ParList.Names...)
+	r.fn = f.parent
+	if n := len(f.upvalues); n > upvaluesMax {
+		refuse(e.Line(), "a function that uses %d locals from outside, at most %d", n, upvaluesMax)
+	}
+	r.cost += costClosure + len(f.upvalues)*costUpvalue
+}
+
+// concat makes one call of a chain `a .. b .. c`, which leans to the right. A
+// long one is cut, as every operand takes a register.
+func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
+	var operands []ast.Expr
+	var rest ast.Expr = e
+	for {
+		c, ok := rest.(*ast.StringConcatOpExpr)
+		if !ok {
+			break
+		}
+		operands = append(operands, single(r.expression(c.Lhs)))
+		rest = c.Rhs
+	}
+	operands = append(operands, single(r.expression(rest)))
+	line := e.Line()
+	result := call(line, guardConcat)
+	result.AdjustRet = true
+	for n := len(operands); n > argumentsMax; n = len(operands) {
+		tail := call(line, guardConcat, operands[n-argumentsMax:]...)
+		tail.AdjustRet = true
+		operands = append(operands[:n-argumentsMax:n-argumentsMax], tail)
+	}
+	result.Args = operands
+	return result
+}
+
+// constructor charges what is written between the braces. Fields under computed
+// keys are set by a guard, as a large number among them grows the array part; so
+// are, in effect, the values of a call in last place, as only the machine knows
+// how many there are.
+func (r *rewriter) constructor(e *ast.TableExpr) ast.Expr {
+	if len(e.Fields) > fieldsMax {
+		refuse(e.Line(), "a table constructor of %d fields, at most %d", len(e.Fields), fieldsMax)
+	}
+	line := e.Line()
+	plain := make([]*ast.Field, 0, len(e.Fields))
+	var pairs []ast.Expr
+	named := 0
+	for i, f := range e.Fields {
+		f.Value = r.expression(f.Value)
+		last := i == len(e.Fields)-1
+		switch {
+		case f.Key == nil && last && many(f.Value):
+			f.Value = call(f.Value.Line(), guardValues, f.Value)
+			plain = append(plain, f)
+			r.cost += costArray
+		case f.Key == nil:
+			r.cost += costItem + valueCost(f.Value)
+			plain = append(plain, f)
+		case isString(f.Key):
+			r.literal(f.Key)
+			r.cost += valueCost(f.Value)
+			named++
+			plain = append(plain, f)
+		default:
+			pairs = append(pairs, single(r.expression(f.Key)), single(f.Value))
+		}
+	}
+	if n := len(plain); n > 0 && n < len(e.Fields) && plain[n-1].Key == nil && plain[n-1] != e.Fields[len(e.Fields)-1] {
+		// It is in last place only now, which must not make it stand for more.
+		plain[n-1].Value = single(plain[n-1].Value)
+	}
+	r.cost += costTable
+	if named > 0 {
+		r.cost += costHashed + named*costNamed
+	}
+	e.Fields = plain
+	var result ast.Expr = e
+	for len(pairs) > 0 {
+		n := min(len(pairs), argumentsMax)
+		fill := call(line, guardFill, append([]ast.Expr{result}, pairs[:n]...)...)
+		fill.AdjustRet = true
+		result, pairs = fill, pairs[n:]
+	}
+	return result
+}
+
+const (
+	costHashed = 720 // a hash part made with the table
+	costNamed  = 200 // a field in it
+)
+
+// valueCost is what holding the value may retain: constants are the script's.
+func valueCost(e ast.Expr) int {
+	switch e.(type) {
+	case *ast.StringExpr, *ast.NumberExpr, *ast.TrueExpr, *ast.FalseExpr, *ast.NilExpr,
+		*ast.FunctionExpr, *ast.TableExpr, *ast.StringConcatOpExpr:
+		return 0
+	default:
+		return costNumbers
+	}
+}
+
+func isString(e ast.Expr) bool {
+	_, ok := e.(*ast.StringExpr)
+	return ok
+}
