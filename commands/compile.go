@@ -112,7 +112,7 @@ func compile(s *Spec, parent *command) *command {
 			c.most = -1
 			break
 		}
-		c.most++
+		c.most += c.positional[i].arg.longest()
 	}
 	if len(c.options) > 0 || s.Loose {
 		c.most = -1

@@ -10,13 +10,15 @@ import (
 func enqueue() Spec {
 	return Spec{
 		Name: "FILA.ENQUEUE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Stores a message in a queue and returns its id.",
-		Flags:   []string{"write", "denyoom", "fast"},
+		Summary: "Stores a message in a queue and returns its id. WEIGHT is the share of its fairness key, for the whole backlog; " +
+			"COST is what its delivery takes of that share (1); THROTTLE names a limit that it is under, see FILA.THROTTLE.",
+		Flags: []string{"write", "denyoom", "fast"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "payload", Type: String},
 			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
 			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Max: math.MaxUint32},
+			{Name: "n", Type: Integer, Token: "COST", Optional: true, Max: math.MaxUint32},
 			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
 			{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
 				{Name: "name", Type: String}, {Name: "value", Type: String},
@@ -26,6 +28,7 @@ func enqueue() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3 HEADER trace 7f3a", `"<id>"`},
+			{"FILA.ENQUEUE orders hello KEY tenant-1 COST 10 THROTTLE provider:x THROTTLE tenant:1", `"<id>"`},
 		},
 		Parse: parseEnqueue,
 	}
@@ -43,12 +46,17 @@ func parseEnqueue(in *input) (call, error) {
 	if in.has("key") && c.req.Key == "" {
 		return nil, &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
 	}
-	weight := in.integer("weight", 1)
-	if weight == 0 {
-		return nil, &refusal{"INVALID", "WEIGHT 0, it must be at least 1"}
-	}
-	if in.has("weight") {
-		c.req.Weight = uint32(weight) //nolint:gosec // the Spec bounds it
+	for _, n := range []struct {
+		token, slot string
+		to          *uint32
+	}{{"WEIGHT", "weight", &c.req.Weight}, {"COST", "cost", &c.req.Cost}} {
+		if !in.has(n.slot) {
+			continue
+		}
+		*n.to = uint32(in.integer(n.slot, 0)) //nolint:gosec // the Spec bounds it
+		if *n.to == 0 {
+			return nil, &refusal{"INVALID", n.token + " 0, it must be at least 1"}
+		}
 	}
 	throttle, header := in.slotIndex("throttle"), in.slotIndex("header")
 	if n := in.uses("throttle"); n > 0 {

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +18,8 @@ type field struct {
 	name string
 	num  int64
 	text string
+	list []string // of fieldTexts
+	maps []fields // of fieldMaps, or the one of fieldMap
 	kind fieldKind
 }
 
@@ -25,6 +29,9 @@ const (
 	fieldNumber fieldKind = iota
 	fieldText
 	fieldNil
+	fieldTexts
+	fieldMap
+	fieldMaps
 )
 
 func (f *fields) number(name string, n int64) { *f = append(*f, field{name: name, num: n}) }
@@ -53,6 +60,60 @@ func (f *fields) optional(name, text string) {
 		return
 	}
 	f.text(name, text)
+}
+
+// double is a number that need not be whole. It is written as a string, which is
+// the same in RESP2 and RESP3 and loses nothing on the way.
+func (f *fields) double(name string, v float64) {
+	f.text(name, strconv.FormatFloat(v, 'f', -1, 64))
+}
+
+// ratio is a figure to look at: more digits than four say nothing.
+func (f *fields) ratio(name string, v float64) {
+	const digits = 1e4
+	f.double(name, math.Round(v*digits)/digits)
+}
+
+// limit is a number that may be missing: nil then, as 0 would let nothing pass.
+func (f *fields) limit(name string, n uint64) {
+	if n == 0 {
+		f.optional(name, "")
+		return
+	}
+	f.count(name, n)
+}
+
+// at is a time that may be missing: nil then.
+func (f *fields) at(name string, t time.Time) {
+	if t.IsZero() {
+		f.optional(name, "")
+		return
+	}
+	f.number(name, t.UnixMilli())
+}
+
+// age is the time since t, nil where there is none.
+func (f *fields) age(name string, now, t time.Time) {
+	if t.IsZero() {
+		f.optional(name, "")
+		return
+	}
+	f.millis(name, max(now.Sub(t), 0))
+}
+
+// texts is an array of strings.
+func (f *fields) texts(name string, list []string) {
+	*f = append(*f, field{name: name, list: list, kind: fieldTexts})
+}
+
+// group is a map within the map.
+func (f *fields) group(name string, m fields) {
+	*f = append(*f, field{name: name, maps: []fields{m}, kind: fieldMap})
+}
+
+// groups is an array of maps.
+func (f *fields) groups(name string, list []fields) {
+	*f = append(*f, field{name: name, maps: list, kind: fieldMaps})
 }
 
 func (f *fields) counts(c *engine.Counts) {
@@ -114,6 +175,23 @@ func (f *fields) writeEach(w *resp.Writer) {
 			w.BulkString(v.text)
 		case fieldNil:
 			w.Null()
+		case fieldTexts:
+			w.Array(len(v.list))
+			for _, text := range v.list {
+				w.BulkString(text)
+			}
+		case fieldMap:
+			v.maps[0].write(w)
+		case fieldMaps:
+			writeMaps(w, v.maps)
 		}
+	}
+}
+
+// writeMaps writes an array of maps.
+func writeMaps(w *resp.Writer, maps []fields) {
+	w.Array(len(maps))
+	for i := range maps {
+		maps[i].write(w)
 	}
 }

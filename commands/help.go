@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"strings"
+
 	"github.com/faisca/fila/resp"
 )
 
@@ -18,18 +20,18 @@ func help(container string) Spec {
 }
 
 func groupOf(container string) string {
-	switch container {
-	case "CLIENT":
+	switch {
+	case container == "CLIENT":
 		return "connection"
-	case "FILA.QUEUE":
-		return "fila"
+	case strings.HasPrefix(container, "FILA."):
+		return nativeGroup
 	default:
 		return "server"
 	}
 }
 
 func sinceOf(container string) string {
-	if container == "FILA.QUEUE" {
+	if strings.HasPrefix(container, "FILA.") {
 		return "0.1.0"
 	}
 	return "5.0.0"

@@ -80,19 +80,12 @@ func parseQueueOptions(in *input) engine.QueueOptions {
 		d := in.millis(name, 0)
 		return &d
 	}
-	number := func(name string) *uint64 {
-		if !in.has(name) {
-			return nil
-		}
-		n := uint64(in.integer(name, 0)) //nolint:gosec // the Spec bounds it
-		return &n
-	}
 	o := engine.QueueOptions{
 		Visibility: duration("visibility"), Backoff: duration("backoff"), MaxBackoff: duration("maxbackoff"),
 		TTL: duration("ttl"), DedupWindow: duration("dedupwindow"),
-		MaxDepth: number("maxdepth"), KeyMaxDepth: number("keymaxdepth"), NoDLQ: in.has("nodlq"),
+		MaxDepth: in.natural("maxdepth"), KeyMaxDepth: in.natural("keymaxdepth"), NoDLQ: in.has("nodlq"),
 	}
-	if n := number("maxattempts"); n != nil {
+	if n := in.natural("maxattempts"); n != nil {
 		attempts := uint32(*n) //nolint:gosec // the Spec bounds it
 		o.MaxAttempts = &attempts
 	}

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"bytes"
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -25,9 +27,10 @@ type input struct {
 // value is what was given for one argument.
 type value struct {
 	set   bool
-	first int   // in args; of an option the word behind the token
-	count int   // words
-	num   int64 // of an integer
+	first int     // in args; of an option the word behind the token
+	count int     // words
+	num   int64   // of an integer
+	float float64 // of a double; also not a number or infinite, which is for the engine to refuse
 }
 
 // occurrence is one use of an option that may be repeated.
@@ -90,18 +93,25 @@ func (in *input) takeWords(e *element, at, n int) (int, error) {
 	v := &in.values[e.slot]
 	v.set, v.first, v.count = true, at, n
 	if e.arg.Type == OneOf {
-		for i := range e.members {
-			if m := &e.members[i]; isToken(in.args[at], m.arg.Token) {
+		return in.takeOneOf(e, at)
+	}
+	return at + n, in.number(e.arg, v)
+}
+
+// takeOneOf gives the word at at to the member of a positional argument that
+// begins with it, or else to the one that has no token.
+func (in *input) takeOneOf(e *element, at int) (int, error) {
+	for i := range e.members {
+		m := &e.members[i]
+		if m.arg.Token == "" || isToken(in.args[at], m.arg.Token) {
+			if m.arg.Token == "" || m.arg.Type == PureToken {
 				in.values[m.slot] = value{set: true, first: at, count: 1}
 				return at + 1, nil
 			}
+			return in.takeOption(m, at)
 		}
-		return at, in.refuse(in.args[at], "")
 	}
-	if e.arg.Type == Integer {
-		return at + n, in.number(e.arg, v)
-	}
-	return at + n, nil
+	return at, in.refuse(in.args[at], "")
 }
 
 func (in *input) scanOption(at int) (int, error) {
@@ -158,23 +168,31 @@ func (in *input) takeOption(e *element, at int) (int, error) {
 	if e.arg.Multiple {
 		in.occurs = append(in.occurs, occurrence{e.slot, v.first})
 	}
-	if e.arg.Type == Integer {
-		return next, in.number(e.arg, v)
-	}
 	for i := range e.members { // of a block; each is one word
 		m := &in.values[e.members[i].slot]
 		*m = value{set: true, first: v.first + i, count: 1}
-		if e.members[i].arg.Type == Integer {
-			if err := in.number(e.members[i].arg, m); err != nil {
-				return at, err
-			}
+		if err := in.number(e.members[i].arg, m); err != nil {
+			return at, err
 		}
 	}
-	return next, nil
+	return next, in.number(e.arg, v)
 }
 
-// number reads the integer at v.first and holds it to the argument's bounds.
+// number reads the number at v.first, if it is one by its type, and holds an
+// integer to the argument's bounds.
 func (in *input) number(a *Arg, v *value) error {
+	switch a.Type {
+	case Integer:
+	case Double:
+		f, ok := parseDouble(in.args[v.first])
+		if !ok {
+			return in.refuseNumber(a, in.args[v.first])
+		}
+		v.float = f
+		return nil
+	default:
+		return nil
+	}
 	n, ok := parseInt(in.args[v.first])
 	if !ok || n < a.Min || n > in.most(a) {
 		return in.refuseNumber(a, in.args[v.first])
@@ -259,6 +277,26 @@ func (in *input) integer(name string, otherwise int64) int64 {
 	return otherwise
 }
 
+// double returns an argument that is a number, nil when it was not given.
+func (in *input) double(name string) *float64 {
+	v := in.slot(name)
+	if !v.set {
+		return nil
+	}
+	f := v.float // a copy: the input is used again
+	return &f
+}
+
+// natural returns an integer argument that is not negative, nil when it was not
+// given.
+func (in *input) natural(name string) *uint64 {
+	if !in.has(name) {
+		return nil
+	}
+	n := uint64(in.integer(name, 0)) //nolint:gosec // the Spec bounds it
+	return &n
+}
+
 // millis returns an argument in milliseconds, or otherwise when it was not given.
 func (in *input) millis(name string, otherwise time.Duration) time.Duration {
 	if v := in.slot(name); v.set {
@@ -310,6 +348,17 @@ func parseInt(b []byte) (int64, bool) {
 	return int64(n), n <= math.MaxInt64
 }
 
+// parseDouble reads a decimal number, with or without an exponent. What is not a
+// number or has no end comes back as such: it is well-formed, if not allowed.
+func parseDouble(b []byte) (float64, bool) {
+	const longest = 64
+	if len(b) > longest || bytes.ContainsAny(b, "xXpP_") { // no other base than ten
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(b), 64)
+	return f, err == nil || errors.Is(err, strconv.ErrRange)
+}
+
 func wrongArity(c *command) error {
 	return &refusal{"ERR", "wrong number of arguments for '" + c.name + "' command"}
 }
@@ -344,6 +393,9 @@ func (in *input) refuseNumber(a *Arg, got []byte) error {
 	name := a.Token
 	if name == "" {
 		name = a.Name
+	}
+	if a.Type == Double {
+		return &refusal{"ERR", name + " must be a number, not '" + clip(got) + "'"}
 	}
 	bounds := " must be an integer from " + strconv.FormatInt(a.Min, 10)
 	if most := in.most(a); most == math.MaxInt64 {

@@ -66,3 +66,22 @@ func TestNameCacheKeepsNothingLongAndConfusesNothing(t *testing.T) {
 		t.Errorf("%v allocations for a known name", n)
 	}
 }
+
+func TestParseDoubleKnowsDecimalNumbersOnly(t *testing.T) {
+	for text, want := range map[string]float64{
+		"0": 0, "-0": 0, "1": 1, "-2.5": -2.5, "0.5": 0.5, ".5": 0.5, "1e3": 1000, "1E-1": 0.1, "150000": 150_000,
+		"inf": math.Inf(1), "-Infinity": math.Inf(-1), "1e999": math.Inf(1),
+	} {
+		if got, ok := parseDouble([]byte(text)); !ok || got != want {
+			t.Errorf("%s: %v, %v", text, got, ok)
+		}
+	}
+	if got, ok := parseDouble([]byte("NaN")); !ok || !math.IsNaN(got) {
+		t.Errorf("NaN: %v, %v", got, ok)
+	}
+	for _, text := range []string{"", "-", ".", "e3", "1e", "0x10", "0x1p4", "1_000", " 1", "1 ", "1,5", "ten", "١", strings.Repeat("1", 65)} {
+		if got, ok := parseDouble([]byte(text)); ok {
+			t.Errorf("%q was taken for %v", text, got)
+		}
+	}
+}

@@ -15,6 +15,7 @@ const (
 	Key       ArgType = "key"
 	String    ArgType = "string"
 	Integer   ArgType = "integer"
+	Double    ArgType = "double"
 	Pattern   ArgType = "pattern"
 	PureToken ArgType = "pure-token"
 	OneOf     ArgType = "oneof"
@@ -173,6 +174,18 @@ func (a *Arg) required() int {
 	}
 }
 
+// longest returns how many words a positional argument that is not Multiple may
+// take.
+func (a *Arg) longest() int {
+	most := 1
+	for i := range a.Args { // of a oneof
+		if m := &a.Args[i]; m.Token != "" && m.Type != PureToken {
+			most = 2
+		}
+	}
+	return most
+}
+
 // open reports whether the argument may take more words than it requires.
 func (a *Arg) open() bool {
 	if a.Optional || a.Multiple {
@@ -183,7 +196,7 @@ func (a *Arg) open() bool {
 			return true
 		}
 	}
-	return false
+	return a.Type == OneOf && a.longest() > a.required()
 }
 
 // arity returns Redis' number: the words of the command with its name, negative

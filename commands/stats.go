@@ -12,7 +12,8 @@ func stats() Spec {
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
 		Reply: "A map. Of a queue: " + (&queueStats{}).fields().names() + ". Of all: " + (&engineStats{}).fields().names() +
-			". What counts events starts at 0 with the broker.",
+			". What counts events starts at 0 with the broker. busiest_keys are at most ten fairness keys, each a map: " + busyFields(&engine.BusyKey{}).names() +
+			"; other_keys is the sum of all others, a map of the same without the key.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -31,11 +32,19 @@ func stats() Spec {
 type queueStats struct {
 	name   string
 	counts engine.Counts
+	top    []engine.BusyKey
+	rest   engine.BusyKey
 }
+
+// busiest is how many keys are shown by name.
+const busiest = 10
 
 // Apply implements engine.Call.
 func (c *queueStats) Apply(tx *engine.Tx) (err error) {
-	c.counts, err = tx.QueueStats(c.name)
+	if c.counts, err = tx.QueueStats(c.name); err != nil {
+		return err
+	}
+	c.top, c.rest, err = tx.BusiestKeys(c.name, busiest)
 	return err
 }
 
@@ -49,6 +58,22 @@ func (c *queueStats) fields() *fields {
 	var f fields
 	f.text("name", c.name)
 	f.counts(&c.counts)
+	top := make([]fields, len(c.top))
+	for i := range c.top {
+		top[i] = *busyFields(&c.top[i])
+	}
+	f.groups("busiest_keys", top)
+	f.group("other_keys", (*busyFields(&c.rest))[1:]) // a sum has no name
+	return &f
+}
+
+func busyFields(k *engine.BusyKey) *fields {
+	var f fields
+	f.text("key", k.Key)
+	f.count("delivered", k.Delivered)
+	f.count("passed", k.Passed)
+	f.count("refused", k.Refused)
+	f.millis("waited_ms", k.Waited)
 	return &f
 }
 

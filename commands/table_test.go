@@ -100,7 +100,8 @@ func TestEverySyntaxIsUnambiguous(t *testing.T) {
 func TestArityIsComputedFromTheArguments(t *testing.T) {
 	for name, want := range map[string]int{
 		"fila.enqueue": -3, "fila.lease": -2, "fila.mlease": -3, "fila.ack": -3, "fila.nack": -3, "fila.extend": 4, "fila.queue": -2,
-		"fila.queue|create": -3, "fila.queue|info": 3, "fila.queue|list": -2, "fila.stats": -1, "hello": -1, "auth": -2, "ping": -1,
+		"fila.queue|create": -3, "fila.queue|info": 3, "fila.queue|list": -2, "fila.stats": -1, "fila.explain": -3, "fila.keys": -2, "fila.key": -2, "fila.key|set": -4, "fila.key|get": 4, "fila.throttle|set": -3,
+		"fila.throttle|list": -2, "hello": -1, "auth": -2, "ping": -1,
 		"echo": 2, "quit": -1, "reset": 1, "select": 2, "client": -2, "client|id": 2, "client|kill": -3, "client|list": -2, "client|reply": 3,
 		"client|tracking": -3, "client|unblock": -3, "command": -1, "command|getkeys": -4, "command|docs": -2, "config|get": -3, "info": -1,
 		"shutdown": -1, "time": 1, "cluster": -2,
@@ -117,6 +118,8 @@ func TestUsageLineReadsLikeTheContract(t *testing.T) {
 		"fila.lease":      "FILA.LEASE queue [COUNT n] [BLOCK ms] [VISIBILITY ms] [CONSUMER name]",
 		"fila.ack":        "FILA.ACK queue receipt [receipt ...]",
 		"fila.nack":       "FILA.NACK queue receipt [ERROR text] [DELAY ms | DEAD]",
+		"fila.explain":    "FILA.EXPLAIN queue <KEY fairness-key | id>",
+		"fila.key|set":    "FILA.KEY SET queue key [WEIGHT n]",
 		"hello":           "HELLO [protover [AUTH username password] [SETNAME clientname]]",
 		"client|reply":    "CLIENT REPLY <ON | OFF | SKIP>",
 		"fila.queue|drop": "",

@@ -1,0 +1,183 @@
+package commands
+
+import (
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func throttle() Spec {
+	return Spec{
+		Name: "FILA.THROTTLE", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
+		Summary:     "A container for the commands that manage throttles.",
+		Subcommands: []Spec{throttleDel(), throttleGet(), help("FILA.THROTTLE"), throttleList(), throttleSet()},
+	}
+}
+
+func throttleSet() Spec {
+	return Spec{
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait",
+		Summary: "Limits the messages that name the throttle, in whatever queue: how many go out a second, and how many are leased " +
+			"at the same time. Replaces what was set, at once, also for those that wait. BURST, the most that go out at once after a pause, is RATE rounded up if it is not given.",
+		Flags: []string{"write", "denyoom"},
+		Args: []Arg{
+			{Name: "key", Type: String},
+			{Name: "per-second", Type: Double, Token: "RATE", Optional: true},
+			{Name: "n", Type: Integer, Token: "BURST", Optional: true},
+			{Name: "n", Type: Integer, Token: "CONCURRENCY", Optional: true},
+		},
+		Examples: []Example{
+			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
+			{"FILA.THROTTLE SET tenant:1 CONCURRENCY 4", "OK"},
+		},
+		Parse: func(in *input) (call, error) {
+			return &throttleChange{key: in.text("key"), options: engine.ThrottleOptions{
+				Rate: in.double("rate"), Burst: in.natural("burst"), Concurrency: in.natural("concurrency"),
+			}}, nil
+		},
+	}
+}
+
+type throttleChange struct {
+	plainOK
+	key     string
+	options engine.ThrottleOptions
+}
+
+// Apply implements engine.Call.
+func (c *throttleChange) Apply(tx *engine.Tx) error { return tx.SetThrottle(c.key, c.options) }
+
+func throttleDel() Spec {
+	return Spec{
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys that wait for it",
+		Summary: "Removes a throttle's limits; messages that name it are free. Returns 1, or 0 if there were none.",
+		Flags:   []string{"write"},
+		Args:    []Arg{{Name: "key", Type: String}},
+		Examples: []Example{
+			{"FILA.THROTTLE SET provider:x RATE 2.5", "OK"},
+			{"FILA.THROTTLE DEL provider:x", "(integer) 1"},
+		},
+		Parse: func(in *input) (call, error) { return &throttleDrop{key: in.text("key")}, nil },
+	}
+}
+
+type throttleDrop struct {
+	removed
+	key string
+}
+
+// Apply implements engine.Call.
+func (c *throttleDrop) Apply(tx *engine.Tx) (err error) {
+	c.removed.found, err = tx.DeleteThrottle(c.key)
+	return err
+}
+
+// removed renders whether there was something to remove.
+type removed struct{ found bool }
+
+// Render writes 1 or 0.
+func (r *removed) Render(_ *Handler, w *resp.Writer) error {
+	if r.found {
+		w.Int(1)
+		return nil
+	}
+	w.Int(0)
+	return nil
+}
+
+func throttleGet() Spec {
+	return Spec{
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Returns a throttle's limits and what it has done since the broker started, nil if it limits nothing.",
+		Flags:   []string{"readonly", "fast"},
+		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil where there is no such limit; " +
+			"tokens is what may go out at once; held counts leases, waiting the fairness keys that wait; passed and refused count messages let " +
+			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the next token comes, nil if nobody waits for one.",
+		Args: []Arg{{Name: "key", Type: String}},
+		Examples: []Example{
+			{"FILA.THROTTLE GET provider:x", "(nil)"},
+			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
+			{"FILA.THROTTLE GET provider:x", "..."},
+		},
+		Parse: func(in *input) (call, error) { return &throttleLook{key: in.text("key")}, nil },
+	}
+}
+
+type throttleLook struct {
+	key   string
+	info  engine.ThrottleInfo
+	found bool
+}
+
+// Apply implements engine.Call.
+func (c *throttleLook) Apply(tx *engine.Tx) error {
+	c.info, c.found = tx.Throttle(c.key)
+	return nil
+}
+
+// Render writes a map or nil.
+func (c *throttleLook) Render(_ *Handler, w *resp.Writer) error {
+	if !c.found {
+		w.Null()
+		return nil
+	}
+	f := throttleFields(&c.info)
+	f.write(w)
+	return nil
+}
+
+func throttleFields(t *engine.ThrottleInfo) *fields {
+	var f fields
+	f.text("key", t.Key)
+	if t.Rate > 0 {
+		f.double("rate", t.Rate)
+	} else {
+		f.optional("rate", "")
+	}
+	f.limit("burst", t.Burst)
+	f.limit("concurrency", t.Concurrency)
+	f.ratio("tokens", t.Tokens)
+	f.number("held", t.Held)
+	f.number("waiting", t.Waiting)
+	f.count("passed", t.Passed)
+	f.count("refused", t.Refused)
+	f.millis("waited_ms", t.Waited)
+	f.at("next_at", t.NextAt)
+	return &f
+}
+
+func throttleList() Spec {
+	return Spec{
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
+		Summary: "Returns the throttles that limit something, a page at a time.",
+		Flags:   []string{"readonly"},
+		Reply:   pageReply + "A throttle is a map as in FILA.THROTTLE GET.",
+		Args:    append([]Arg{}, pageOptions()...),
+		Examples: []Example{
+			{"FILA.THROTTLE LIST", "1) \"0\"\n2) (empty array)"},
+			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
+			{"FILA.THROTTLE LIST MATCH provider:* COUNT 100", "..."},
+		},
+		Parse: func(in *input) (call, error) { return &throttlePage{page: parsePage(in)}, nil },
+	}
+}
+
+type throttlePage struct {
+	page
+	list []engine.ThrottleInfo
+}
+
+// Apply implements engine.Call.
+func (c *throttlePage) Apply(tx *engine.Tx) error {
+	c.next, c.list = tx.Throttles(c.cursor, c.count, c.match)
+	return nil
+}
+
+// Render writes the next cursor and the throttles.
+func (c *throttlePage) Render(_ *Handler, w *resp.Writer) error {
+	maps := make([]fields, len(c.list))
+	for i := range c.list {
+		maps[i] = *throttleFields(&c.list[i])
+	}
+	c.write(w, maps)
+	return nil
+}
