@@ -45,7 +45,7 @@ func engineConfig(cfg cli.Config, log zerolog.Logger) engine.Config {
 	c.Limits = engine.Limits{
 		QueueName: cfg.Limits.QueueName, Key: cfg.Limits.Key, Throttle: cfg.Limits.Key, Throttles: cfg.Limits.Throttles,
 		HeaderName: cfg.Limits.HeaderName, HeaderValue: cfg.Limits.HeaderValue, Headers: cfg.Limits.Headers,
-		Payload: cfg.Limits.Payload, Weight: cfg.Limits.Weight, Count: cfg.Limits.Count,
+		Payload: cfg.Limits.Payload, Weight: cfg.Limits.Weight, Cost: cfg.Limits.Cost, Count: cfg.Limits.Count,
 	}
 	c.Window = cfg.Scheduler.Window
 	c.BodyBytes = cfg.Scheduler.BodyBytes

@@ -75,6 +75,7 @@ type Limits struct {
 	Consumer    int // bytes
 	Reply       int // bytes
 	Weight      uint32
+	Cost        uint32
 	Count       int
 }
 

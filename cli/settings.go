@@ -214,6 +214,7 @@ func limitSettings(c *Limits) []setting {
 		},
 		{name: "limits.throttles", value: count(&c.Throttles, 16, 0, 1024), doc: "Throttle keys of one message."},
 		{name: "limits.weight", value: count(&c.Weight, 1_000_000, 1, 1_000_000), doc: "Greatest weight of a fairness key."},
+		{name: "limits.cost", value: count(&c.Cost, 1_000_000, 1, 1_000_000), doc: "Greatest cost of one delivery."},
 		{name: "limits.consumer_bytes", value: sized(&c.Consumer, 512, 1, nameMax), doc: "Longest consumer name."},
 		{
 			name:  "limits.reply_bytes",
