@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// The properties of throttles: they let pass what they should, neither more nor
+// less, and take nothing from those they do not concern.
+
+func (w *world) throttle(key string, o ThrottleOptions) {
+	w.t.Helper()
+	w.must(func(tx *Tx) error { return tx.SetThrottle(key, o) })
+}
+
+// bucket is a throttle's rate as its definition has it, beside the engine's.
+type bucket struct {
+	rate, burst, tokens float64
+	at                  time.Time
+}
+
+// pass takes a token at a time and reports whether there was one.
+func (b *bucket) pass(now time.Time) bool {
+	b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
+	b.at = now
+	b.tokens--
+	return b.tokens > -1e-6
+}
+
+// TestARateIsKeptToTheMessage checks each delivery against the definition, and
+// the sum over a minute. Consumers either wait, or ask every millisecond.
+func TestARateIsKeptToTheMessage(t *testing.T) {
+	for _, x := range []rateTrial{
+		{rate: 0.5, burst: 1, over: time.Minute},
+		{rate: 3.3, burst: 1, over: time.Minute},
+		{rate: 1000, burst: 1000, over: time.Minute},
+		{rate: 1000, burst: 5, poll: time.Millisecond, over: time.Minute},
+		{rate: 150_000, burst: 150_000, poll: time.Millisecond, over: time.Second},
+		{rate: 150_000, burst: 150_000, poll: time.Millisecond, over: time.Minute, long: true},
+	} {
+		t.Run(fmt.Sprintf("%v a second, burst %d, poll %v, over %v", x.rate, x.burst, x.poll, x.over), func(t *testing.T) {
+			if x.long && testing.Short() {
+				t.Skip("takes long")
+			}
+			x.run(t)
+		})
+	}
+}
+
+// rateTrial is a throttle, how it is used, and for how long.
+type rateTrial struct {
+	rate  float64
+	burst uint64
+	poll  time.Duration // 0: a consumer waits
+	over  time.Duration
+	long  bool
+}
+
+func (x *rateTrial) run(t *testing.T) {
+	t.Helper()
+	m := newMarket(t, nil)
+	m.throttle("t", ThrottleOptions{Rate: &x.rate, Burst: &x.burst})
+	s := m.key("k", 1)
+	b := &bucket{rate: x.rate, burst: float64(x.burst), tokens: float64(x.burst), at: m.Now()}
+	count := 0
+	got := func(*stall, uint32) {
+		count++
+		if !b.pass(m.Now()) {
+			t.Fatalf("delivery %d came when the bucket held %.6f", count, b.tokens+1)
+		}
+	}
+	end := m.Now().Add(x.over)
+	for {
+		if len(s.backlog) < 5000 {
+			m.put(s, 20_000, nil, 1, "t")
+		}
+		for len(s.backlog) > 0 && m.take(1000, got) > 0 {
+		}
+		if len(s.backlog) == 0 {
+			continue // a burst may take more than there was
+		}
+		if !m.Now().Before(end) {
+			break
+		}
+		if x.poll > 0 {
+			m.Advance(x.poll)
+		} else {
+			m.step(end)
+		}
+	}
+	most := float64(x.burst) + x.rate*x.over.Seconds()
+	t.Logf("%d deliveries of %.1f", count, most)
+	if c := float64(count); c > most+1e-6 || c < 0.99*math.Floor(most) {
+		t.Errorf("%d deliveries in %v, want %.1f", count, x.over, most)
+	}
+}
+
+// step moves the time on to the next timer, but not beyond the end.
+func (w *world) step(end time.Time) {
+	at := end
+	if n := w.core.nextTimer(); n != 0 && time.Unix(0, n).Before(end) {
+		at = time.Unix(0, n)
+	}
+	w.Advance(at.Sub(w.Now()))
+}
+
+// TestThrottledKeysTakeNothingFromTheOthers puts a thousand keys that may not go
+// on beside ten that may. Whoever asks gets something at once, the ten share it,
+// and no key is looked at again and again while it waits.
+func TestThrottledKeysTakeNothingFromTheOthers(t *testing.T) {
+	const throttled, free, rounds = 1000, 10, 2000
+	m := newMarket(t, nil)
+	rate, burst := 1.0, uint64(1)
+	for i := range throttled {
+		name := fmt.Sprint("throttle-", i)
+		m.throttle(name, ThrottleOptions{Rate: &rate, Burst: &burst})
+		m.put(m.key(fmt.Sprint("throttled-", i), 1), 10, nil, 1, name)
+	}
+	for i := range free {
+		m.put(m.key(fmt.Sprint("free-", i), 1), 4*rounds/free+throttled, nil, 1)
+	}
+	start := m.Now()
+	for range rounds { // two seconds, two deliveries a millisecond
+		if n := m.take(2, nil); n != 2 {
+			t.Fatalf("after %d deliveries a consumer got %d messages although keys have some that nothing holds back", len(m.order), n)
+		}
+		m.Advance(time.Millisecond)
+	}
+	limited, least, most := int64(0), int64(math.MaxInt64), int64(0)
+	for i, s := range m.keys {
+		if i < throttled {
+			limited += s.got
+			continue
+		}
+		least, most = min(least, s.got), max(most, s.got)
+	}
+	may := float64(throttled) * (1 + rate*m.Now().Sub(start).Seconds())
+	t.Logf("of %d deliveries the throttled keys got %d (they may have %.0f), each free key %d to %d", len(m.order), limited, may, least, most)
+	if float64(limited) > may {
+		t.Errorf("throttled keys got %d, more than %.0f", limited, may)
+	}
+	if most-least > 1 {
+		t.Errorf("free keys got from %d to %d", least, most)
+	}
+	var refused, passed uint64
+	m.must(func(tx *Tx) error {
+		_, list := tx.Throttles(0, throttled, func(string) bool { return true })
+		for i := range list {
+			refused, passed = refused+list[i].Refused, passed+list[i].Passed
+		}
+		return nil
+	})
+	if refused > passed+throttled {
+		t.Errorf("%d tries in vain for %d that passed: somebody asks again and again", refused, passed)
+	}
+}
+
+// TestKeysUnderOneThrottleShareItByWeight: what is scarce is shared like anything
+// else, whether it is tokens or leases.
+func TestKeysUnderOneThrottleShareItByWeight(t *testing.T) {
+	rate, burst, few := 50.0, uint64(1), uint64(3)
+	for name, o := range map[string]ThrottleOptions{
+		"rate": {Rate: &rate, Burst: &burst}, "concurrency": {Concurrency: &few}, "both": {Rate: &rate, Concurrency: &few},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMarket(t, nil)
+			m.throttle("shared", o)
+			for _, weight := range []uint32{1, 3} {
+				m.put(m.key(fmt.Sprint("weight-", weight), weight), 2000, nil, 1, "shared")
+			}
+			for len(m.order) < 1000 {
+				for m.take(2, nil) > 0 && len(m.order) < 1000 {
+				}
+				m.Advance(5 * time.Millisecond)
+			}
+			if light := m.keys[0].got; light < 245 || light > 255 {
+				t.Errorf("of %d deliveries the light key got %d, want a quarter", len(m.order), light)
+			}
+		})
+	}
+}
