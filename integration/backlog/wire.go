@@ -115,8 +115,11 @@ type payloads struct {
 	size  int
 }
 
+// noiseBits is how much noise payloads are cut from, as a power of two.
+const noiseBits = 20
+
 func newPayloads(size int) *payloads {
-	noise := make([]byte, 1<<20+size)
+	noise := make([]byte, 1<<noiseBits+size)
 	chance := rand.NewChaCha8([32]byte{})
 	_, _ = chance.Read(noise) // never fails
 	return &payloads{noise: noise, size: size}
@@ -124,8 +127,9 @@ func newPayloads(size int) *payloads {
 
 // payload is the n-th; its first 8 bytes are n.
 func (p *payloads) payload(n int64, into []byte) []byte {
-	at := int(n * 131 % (1 << 20))
-	into = append(into[:0], p.noise[at:at+p.size]...)
+	// Neighbours in the store must not overlap in the noise, or they compress.
+	at := uint64(n) * 0x9E3779B97F4A7C15 >> (64 - noiseBits)
+	into = append(into[:0], p.noise[at:at+uint64(p.size)]...)
 	binary.BigEndian.PutUint64(into, uint64(n))
 	return into
 }
