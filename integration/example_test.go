@@ -1,0 +1,52 @@
+package integration_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExampleFairnessPrintsWhatTheReadmeShows runs the demonstration against the
+// broker. Its output is the README's, but for the time at which the noisy tenant
+// may go on.
+func TestExampleFairnessPrintsWhatTheReadmeShows(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```text\n$ examples/fairness/run.sh\n")
+	want, _, found := strings.Cut(rest, "```\n")
+	if !found {
+		t.Fatal("README.md does not show examples/fairness/run.sh")
+	}
+	host, port, err := net.SplitHostPort(start(t, "--storage.engine", "memory").ready(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second run finds nothing of the first
+		out, err := exec.CommandContext(t.Context(), filepath.Join("..", "examples", "fairness", "run.sh"), port, host).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		got := string(out)
+		for _, line := range []string{
+			"noisy 1, quiet 1, noisy 2, quiet 2, noisy 3, quiet 3,", // in turns, a thousand are behind
+			"quiet 11, noisy 15, quiet 12, quiet 13, (nothing)",     // one of noisy, all of quiet
+			"state throttled", "throttle example:tenant:noisy", "ready_at 1",
+		} {
+			if !strings.Contains(got, line) {
+				t.Errorf("%q is missing", line)
+			}
+		}
+		lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
+		shown := strings.Split(strings.TrimSuffix(want, "\n"), "\n")
+		for i := range max(len(lines), len(shown)) {
+			if i >= len(lines) || i >= len(shown) || !sameLine(shown[i], lines[i], nil) {
+				t.Fatalf("it prints:\n%s\nREADME.md shows:\n%s", got, want)
+			}
+		}
+	}
+}
