@@ -31,7 +31,7 @@ func baseError(l *lua.LState) int {
 		level = 0
 	}
 	if s, ok := l.Get(1).(lua.LString); ok {
-		of(l).chargeString(l, 2*len(s))
+		of(l).charge(l, 4*len(s))
 	}
 	l.Error(l.Get(1), level)
 	return 0
@@ -40,62 +40,17 @@ func baseError(l *lua.LState) int {
 // basePcall catches the errors of a script, but not its end: when a limit was
 // hit it raises that again, and so does every pcall around it.
 func basePcall(l *lua.LState) int {
-	m, n := of(l), l.GetTop()
 	l.CheckAny(1)
-	if err := m.protect(l, n-1); err != nil {
-		l.SetTop(0)
-		l.Push(lua.LFalse)
-		l.Push(err.Object)
-		return 2
-	}
-	l.Insert(lua.LTrue, 1)
-	return l.GetTop()
+	return of(l).protect(l, nil)
 }
 
 // baseXpcall calls the handler after the stack is unwound, so there is nothing
 // of it to see; a handler that fails makes its own error the result.
 func baseXpcall(l *lua.LState) int {
-	m := of(l)
-	f, handler := l.CheckAny(1), l.CheckAny(2)
-	l.SetTop(0)
-	l.Push(f)
-	err := m.protect(l, 0)
-	if err == nil {
-		l.Insert(lua.LTrue, 1)
-		return l.GetTop()
-	}
-	l.SetTop(0)
-	l.Push(handler)
-	l.Push(err.Object)
-	if err := m.protect(l, 1); err != nil {
-		l.SetTop(0)
-		l.Push(err.Object)
-	}
-	l.Insert(lua.LFalse, 1)
-	return l.GetTop()
-}
-
-// protect calls what is on the stack with its arguments.
-func (m *machine) protect(l *lua.LState, args int) *lua.ApiError {
-	err := l.PCall(args, lua.MultRet, nil)
-	if err == nil {
-		return nil
-	}
-	m.failed = true
-	raised, ok := err.(*lua.ApiError) //nolint:errorlint // PCall makes them, and wraps none
-	if !ok || raised.Type == lua.ApiErrorPanic {
-		panic(err) // the machine itself has failed: not for the script to judge
-	}
-	// The trace that PCall has made of the stack is dropped; it took its time.
-	const traceSteps = 200
-	m.steps(l, traceSteps)
-	if m.spent != nil {
-		l.RaiseError("%s", m.spent.Error())
-	}
-	if s, ok := raised.Object.(lua.LString); ok {
-		m.chargeString(l, len(s))
-	}
-	return raised
+	l.CheckAny(1)
+	handler := l.CheckAny(2)
+	l.SetTop(1)
+	return of(l).protect(l, handler)
 }
 
 func baseType(l *lua.LState) int {

@@ -111,14 +111,20 @@ func (b *budget) charge(l *lua.LState, n int) {
 }
 
 // chargeString takes a string of n bytes from the budget, and the time to make
-// it.
+// it. One string may have an eighth of the memory: what gopher-lua does with
+// single ones, such as naming them in an error, is out of the budget's sight.
 func (b *budget) chargeString(l *lua.LState, n int) {
+	if int64(n) > b.stringMax() && b.spent == nil {
+		b.spent = fmt.Errorf("the memory limit allows strings of %d bytes, and not one of %d", b.stringMax(), n)
+	}
 	b.charge(l, n+costString)
 	if n >= stringLong {
 		b.long()
 		b.steps(l, int64(n>>10))
 	}
 }
+
+func (b *budget) stringMax() int64 { return b.memoryMax / 8 }
 
 // long notes that there are long strings about.
 func (b *budget) long() {

@@ -32,8 +32,8 @@ func (c *Config) check() error {
 	switch {
 	case c.Timeout < time.Millisecond || c.Timeout > time.Minute:
 		return errors.New("scripting: the timeout must be between 1 ms and 1 minute")
-	case c.Memory < 64<<10 || c.Memory > 1<<30:
-		return errors.New("scripting: the memory limit must be between 64 KiB and 1 GiB")
+	case c.Memory < 256<<10 || c.Memory > 1<<30:
+		return errors.New("scripting: the memory limit must be between 256 KiB and 1 GiB")
 	case c.Source <= 0 || c.Source > sourceMax:
 		return errors.New("scripting: the limit of a script's size must be between 1 byte and 1 MiB")
 	case c.Failures == 0:
@@ -65,7 +65,7 @@ const (
 	callDepthMax  = 120
 	registryStart = 1024 // slots of 16 bytes
 	registryStep  = 512
-	registryMax   = 3072
+	registryMax   = 1792
 
 	// arrayMax is the largest index that a table keeps in its array part. A write
 	// beyond the array's end fills the gap, so this bounds a single write; longer

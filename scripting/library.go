@@ -18,6 +18,7 @@ type library struct {
 	headers     *lua.LTable // metatable of msg.headers
 
 	next, step *lua.LFunction // iterators of pairs and ipairs
+	closer     *lua.LFunction // handler of errors in protected calls
 }
 
 // boundArrays lowers how far a table's array part reaches. gopher-lua has it as
@@ -29,7 +30,7 @@ var boundArrays = sync.OnceFunc(func() { lua.MaxArrayIndex = arrayMax }) //nolin
 func newLibrary() *library {
 	boundArrays()
 	globals := functions(baseLibrary())
-	lib := &library{step: goFunction(ipairsStep)}
+	lib := &library{step: goFunction(ipairsStep), closer: goFunction(closeUpvalues)}
 	lib.next, _ = globals.RawGetString("next").(*lua.LFunction)
 	stringTable := functions(stringLibrary())
 	mathTable := functions(mathLibrary())

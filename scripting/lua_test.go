@@ -262,3 +262,49 @@ func TestTheLibraryKeepsToLua51WhereGopherLuaDoesNot(t *testing.T) {
 		}
 	}
 }
+
+// gopher-lua parts a local from the closures that share it when an error is
+// caught further up.
+func TestALocalOutlivesACaughtError(t *testing.T) {
+	s := sandbox(t)
+	for body, want := range map[string]string{`
+local n = 0
+local function inc() n = n + 1 end
+inc()
+pcall(error, "x")
+inc()
+return n .. ""`: "2", `
+local n, get = 0, nil
+pcall(function()
+  local inner = 1
+  get = function() inner = inner + 1 return inner end
+  n = 5
+  error("x")
+end)
+n = n + 1
+return n .. get() .. get()`: "623", `
+local log = ""
+local function add(s) log = log .. s end
+for i = 1, 3 do
+  local ok, e = pcall(function()
+    add("<" .. i)
+    pcall(function() add("i") error() end)
+    if i == 2 then error({ i }) end
+    add(">")
+  end)
+  if not ok then add("!" .. e[1]) end
+end
+return log`: "<1i><2i!2<3i>", `
+local ok, e = xpcall(function() local x = nil return x.y end, function(e) return "seen " .. e end)
+return tostring(ok) .. e`: "falseseen on_enqueue:3: attempt to index a non-table object(nil) with key 'y'", `
+local ok, e = xpcall(error, function() error("twice", 0) end)
+return tostring(ok) .. e`: "falsetwice", `
+return table.concat({ select("#", pcall(function() return nil, nil end)), select("#", pcall(function() end)) }, ",")`: "3,1", `
+local function f(n) if n == 0 then error("deep", 0) end return pcall(f, n - 1) end
+return table.concat({ tostring(select("#", f(3))), tostring((select(2, f(2)))) }, ",")`: "4,false",
+	} {
+		if got, err := evaluate(t, s, body); err != nil || got != want {
+			t.Errorf("%s\n got %q, %v\nwant %q", body, got, err, want)
+		}
+	}
+}

@@ -31,6 +31,8 @@ type machine struct {
 	// hashed are tables whose hash part was charged for, the newest ones.
 	hashed     [4]*lua.LTable
 	hashedNext int
+
+	threads threads
 }
 
 func newMachine(c *Config, lib *library) *machine {
@@ -69,6 +71,7 @@ func (m *machine) locate(l *lua.LState) {
 func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, get engine.Settings) (result lua.LValue, err error) {
 	m.name, m.msg, m.settings = s.kind.String(), msg, get
 	m.reset(instructions)
+	m.threads.paid, m.threads.depth = 0, 0
 	defer func() {
 		if r := recover(); r != nil {
 			m.failed = true

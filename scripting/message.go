@@ -53,8 +53,12 @@ func messageIndex(l *lua.LState) int {
 	return 1
 }
 
-// string is a text that exists already as a value.
+// string is a text that exists already as a value. Its bytes are not the
+// script's, but it may not be longer than a script's own.
 func (m *machine) string(l *lua.LState, s string) lua.LString {
+	if int64(len(s)) > m.stringMax() {
+		s = s[:m.stringMax()]
+	}
 	m.charge(l, costString)
 	if len(s) >= stringLong {
 		m.long()

@@ -1,6 +1,8 @@
 package scripting
 
 import (
+	"slices"
+
 	"github.com/yuin/gopher-lua/ast"
 )
 
@@ -70,7 +72,7 @@ func (r *rewriter) function(e *ast.FunctionExpr) {
 }
 
 // concat makes one call of a chain `a .. b .. c`, which leans to the right. A
-// long one is cut, as every operand takes a register.
+// long one becomes a tree of calls, as every operand takes a register.
 func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 	var operands []ast.Expr
 	var rest ast.Expr = e
@@ -83,16 +85,20 @@ func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 		rest = c.Rhs
 	}
 	operands = append(operands, single(r.expression(rest)))
-	line := e.Line()
-	result := call(line, guardConcat)
-	result.AdjustRet = true
-	for n := len(operands); n > argumentsMax; n = len(operands) {
-		tail := call(line, guardConcat, operands[n-argumentsMax:]...)
-		tail.AdjustRet = true
-		operands = append(operands[:n-argumentsMax:n-argumentsMax], tail)
+	for len(operands) > argumentsMax {
+		var joined []ast.Expr
+		for group := range slices.Chunk(operands, argumentsMax) {
+			joined = append(joined, join(e.Line(), group))
+		}
+		operands = joined
 	}
-	result.Args = operands
-	return result
+	return join(e.Line(), operands)
+}
+
+func join(line int, operands []ast.Expr) ast.Expr {
+	c := call(line, guardConcat, operands...)
+	c.AdjustRet = true
+	return c
 }
 
 // constructor charges what is written between the braces. Fields under computed

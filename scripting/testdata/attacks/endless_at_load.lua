@@ -1,0 +1,3 @@
+-- expect: load
+while true do end
+function on_enqueue(msg) end

@@ -1,0 +1,4 @@
+-- expect: limit
+function on_enqueue(msg)
+  repeat until false
+end

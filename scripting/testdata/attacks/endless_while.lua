@@ -1,0 +1,4 @@
+-- expect: limit
+function on_enqueue(msg)
+  while true do end
+end

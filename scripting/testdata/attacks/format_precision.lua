@@ -1,0 +1,4 @@
+-- expect: error
+function on_enqueue(msg)
+  return { fairness_key = string.format("%.99999f", 1) }
+end

@@ -1,0 +1,6 @@
+-- expect: load
+function on_enqueue(msg)
+  ::top::
+  local t = {}
+  goto top
+end

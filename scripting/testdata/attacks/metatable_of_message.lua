@@ -1,0 +1,4 @@
+-- expect: error
+function on_enqueue(msg)
+  getmetatable(msg).__index = nil
+end

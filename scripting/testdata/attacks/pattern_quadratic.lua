@@ -1,0 +1,4 @@
+-- expect: limit
+function on_enqueue(msg)
+  return { fairness_key = tostring(("a"):rep(120000):find(".-b")) }
+end

@@ -1,0 +1,6 @@
+-- expect: error
+function on_enqueue(msg)
+  local t = {}
+  t.throttle_keys = t
+  return t
+end

@@ -1,0 +1,5 @@
+-- expect: limit
+function on_enqueue(msg)
+  local t = {}
+  for i = 1, 1e9 do t["k" .. i] = i t["k" .. i] = nil end
+end

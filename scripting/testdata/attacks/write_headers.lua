@@ -1,0 +1,4 @@
+-- expect: error
+function on_enqueue(msg)
+  msg.headers.tenant = "mine"
+end

@@ -1,0 +1,4 @@
+-- expect: error
+function on_enqueue(msg)
+  rawset(string, "rep", nil)
+end

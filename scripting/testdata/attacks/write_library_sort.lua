@@ -1,0 +1,4 @@
+-- expect: error
+function on_enqueue(msg)
+  table.sort(math)
+end
