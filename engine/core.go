@@ -75,9 +75,10 @@ type core struct {
 	released  []*Task
 	beside    []besides
 
-	failed error // why the store cannot be written, or nil
-	figure figures
-	key    []byte // scratch for keys of the store
+	snapshot *Snapshot // what connections see
+	failed   error     // why the store cannot be written, or nil
+	figure   figures
+	key      []byte // scratch for keys of the store
 }
 
 // figures count since start, for FILA.STATS.
@@ -87,7 +88,7 @@ type figures struct {
 
 // newCore returns a core without memory of any message: see recover.
 func newCore(cfg Config, store Store) *core {
-	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}}
+	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, snapshot: newSnapshot()}
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	c.forgetAll()
 	return c
@@ -255,7 +256,7 @@ func (c *core) settle(k *fairKey) {
 	if k.blockedBy != nil && (len(k.window) == 0 || k.window[0] != k.blockedHead || k.paused) {
 		c.unblock(k)
 	}
-	if len(k.window) > 0 && !k.paused && k.blockedBy == nil {
+	if (len(k.window) > 0 || k.behind) && !k.paused && k.blockedBy == nil {
 		if !k.inRing {
 			q.ring.join(k)
 			c.offer(q)
@@ -273,7 +274,8 @@ func (c *core) settle(k *fairKey) {
 		k.starved = starved
 		if starved {
 			q.starved++
-		} else if q.starved--; q.starved == 0 {
+		} else {
+			q.starved--
 			c.offer(q)
 		}
 	}
@@ -394,6 +396,8 @@ type Tx struct {
 	core *core
 	task *Task
 }
+
+func unix(nanos int64) time.Time { return time.Unix(0, nanos) }
 
 // Now returns the time of the turn.
 func (tx *Tx) Now() time.Time { return time.Unix(0, tx.core.now) }

@@ -22,8 +22,9 @@
 // Stepper.Check looks at them after each step of the simulation:
 //
 //  1. Queues and keys are found under their names, queues also by number.
-//  2. A key is in its queue's ring if and only if its window is not empty; a
-//     queue knows how many of its keys are starved.
+//  2. A key is in its queue's ring if and only if it has ready messages (in its
+//     window or on disk) and neither a pause nor a throttle stops it; a queue knows
+//     how many of its keys are starved: theirs are all on disk.
 //  3. A queue's leased messages are those of its keys.
 //  4. A total counts ready, leased and delayed messages, each once.
 //  5. After a turn nobody waits for a queue that can deliver.

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/faisca/fila/storage"
 )
@@ -14,7 +15,10 @@ type Header = storage.Header
 const DefaultKey = "default"
 
 // defaultRank is that of priority 4.
-const defaultRank = 5
+const (
+	defaultRank = 5
+	priorityMax = 9
+)
 
 // Enqueue asks for a message to be stored. Its byte slices belong to the engine
 // from Prepare on and must not be changed.
@@ -26,21 +30,28 @@ type Enqueue struct {
 	Throttles []string
 	Headers   []Header
 	Payload   []byte
+	Priority  *uint8        // 0 to 9, within the key; nil: 4
+	Delay     time.Duration // until it is ready; 0: at once
+	At        int64         // Unix nanoseconds at which it is ready, in place of Delay
 
 	record []byte
 }
 
-// Prepare checks a request against the limits and encodes the message's record.
-// It runs on the connection: a large or refused message costs the loop nothing.
-func (e *Engine) Prepare(req *Enqueue) error { return prepare(req, &e.cfg.Limits) }
+// Prepare asks the queue's on_enqueue hook, checks a request against the limits
+// and encodes the message's record. It runs on the connection: a slow script, or
+// a large or refused message, costs the loop nothing.
+func (e *Engine) Prepare(req *Enqueue) error {
+	return prepare(req, &e.cfg.Limits, e.Snapshot(), wallNanos)
+}
 
-func prepare(req *Enqueue, l *Limits) error {
+func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	if req.Key == "" {
 		req.Key = DefaultKey
 	}
 	if err := checkMessage(req, l); err != nil {
 		return err
 	}
+	s.decide(req, now)
 	req.Throttles = withoutRepeats(req.Throttles)
 	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost}
 	req.record = m.Append(nil)
@@ -56,6 +67,12 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: KEY of %d bytes, the limit is %d", ErrTooBig, len(req.Key), l.Key)
 	case req.Weight > l.Weight:
 		return fmt.Errorf("%w: WEIGHT %d, it must be from 1 to %d", ErrInvalid, req.Weight, l.Weight)
+	case req.Priority != nil && *req.Priority > priorityMax:
+		return fmt.Errorf("%w: PRIORITY %d, it must be from 0 to %d", ErrInvalid, *req.Priority, priorityMax)
+	case req.Delay < 0 || req.Delay > durationMax:
+		return fmt.Errorf("%w: DELAY must be from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
+	case req.At < 0:
+		return fmt.Errorf("%w: AT must be a time after 1970", ErrInvalid)
 	case req.Cost > l.Cost:
 		return fmt.Errorf("%w: COST %d, it must be from 1 to %d", ErrInvalid, req.Cost, l.Cost)
 	case len(req.Throttles) > l.Throttles:
@@ -119,12 +136,20 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		}
 	}
 	k := c.keyOf(q, req.Key)
-	m := c.newMessage(k, defaultRank)
+	rank := uint8(defaultRank)
+	if req.Priority != nil {
+		rank = priorityMax - *req.Priority
+	}
+	m := c.newMessage(k, rank)
 	m.throttles, m.cost = req.Throttles, max(req.Cost, 1)
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}
-	c.insert(m, req.record)
+	readyAt := req.At
+	if req.Delay > 0 {
+		readyAt = c.now + int64(req.Delay)
+	}
+	c.insert(m, req.record, readyAt)
 	q.totals.enqueued++
 	c.sync = true
 	return m.id, nil
@@ -149,12 +174,22 @@ func (c *core) reserveIDs() {
 	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.idsUntil))) //nolint:gosec // after 1970
 }
 
-// insert puts the record of a new message into its queue, ready at once.
-func (c *core) insert(m *message, record []byte) {
+// insert puts the record of a new message into its queue, ready at a time that is
+// past or to come.
+func (c *core) insert(m *message, record []byte, readyAt int64) {
 	k := m.key
+	delayed := readyAt > c.now
+	if delayed {
+		record = storage.AppendReadyAt(record, readyAt)
+	}
 	c.batch.Put(storage.Messages, c.messageKey(m), record)
 	k.total++
 	k.queue.total++
 	c.setBody(m, record)
+	if delayed {
+		c.schedule(m, readyAt)
+		c.settle(k)
+		return
+	}
 	c.makeReady(m)
 }

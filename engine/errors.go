@@ -14,7 +14,9 @@ var (
 	ErrInvalid       = errors.New("not allowed")
 	ErrTooBig        = errors.New("too big")
 	ErrMaxDepth      = errors.New("the queue is full")
-	ErrPaused        = errors.New("the queue is paused")
+	// ErrScript refuses a script that does not load.
+	ErrScript = errors.New("the script does not load")
+	ErrPaused = errors.New("the queue is paused")
 	// ErrMisconf answers every write while the store does not take any.
 	ErrMisconf = errors.New("the store cannot write")
 	// ErrStopped answers tasks that arrive after Stop.

@@ -1,5 +1,7 @@
 package engine
 
+import "time"
+
 // expire acts on every timer that is due. It is a step of every turn, so that
 // no load can hold it up; what a great many timers have to do at once is done in
 // portions, or one turn would last as long as all of them.
@@ -38,8 +40,36 @@ func (c *core) expireLease(m *message) {
 		c.giveBack(m)
 		return
 	}
+	if h := c.snapshot.Hook(q.name, HookFailure); h != nil && !m.judged {
+		// The lease is over: its receipt is no good any more. But the message stays
+		// where it is until the hook has decided, or a time after which nobody waits
+		// for that.
+		m.judged = true
+		m.until = c.now + verdictMax
+		c.leaseEnd.fix(m)
+		fence := m.fence
+		c.askFailure(h, m, "", func(c *core, d FailureDecision) {
+			if m.status == leased && m.fence == fence && c.leases[m.id] == m {
+				c.endExpired(m, &d)
+			}
+		})
+		return
+	}
+	c.endExpired(m, nil)
+}
+
+// verdictMax is how long an expired message waits for its hook: far longer than
+// any hook may run, far shorter than anybody would notice.
+const verdictMax = int64(5 * time.Second)
+
+// endExpired ends the lease of a message whose time is over.
+func (c *core) endExpired(m *message, d *FailureDecision) {
+	q := m.key.queue
 	q.totals.expired++
-	dead := q.usedUp(m.attempt)
+	dead, delay, reason := q.fate(m.attempt, d)
+	if d == nil || d.Action == FailureDefault && d.Delay == nil {
+		delay = 0 // without a word of the hook an expired message is ready at once
+	}
 	if dead {
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message cannot be read and stays leased")
@@ -51,9 +81,8 @@ func (c *core) expireLease(m *message) {
 	m.fail(c.now, "the lease expired")
 	c.endLease(m)
 	if dead {
-		c.bury(m, reasonAttempts)
+		c.bury(m, reason)
 		return
 	}
-	c.writeAttempt(m, 0)
-	c.makeReady(m)
+	c.retry(m, delay)
 }

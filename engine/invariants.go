@@ -43,7 +43,7 @@ func (c *core) check() error {
 		if q.counted && q.total < q.leased+q.delayed {
 			bad(4, "queue %q: total %d, leased %d, delayed %d", name, q.total, q.leased, q.delayed)
 		}
-		if q.ring.size > 0 && q.waiters.first != nil && !q.offered && !q.set.PausedOut && c.failed == nil {
+		if q.ring.size > 0 && q.starved == 0 && q.waiters.first != nil && !q.offered && !q.set.PausedOut && c.failed == nil {
 			bad(5, "queue %q has ready messages and %d who wait", name, q.waiters.n)
 		}
 	}
@@ -86,7 +86,7 @@ func (c *core) checkKey(q *queue, name string, k *fairKey, bad func(int, string,
 	if k.behind == (k.edge == lastPlace) {
 		bad(12, "key %q of %q: behind is %v and the edge %v", name, q.name, k.behind, k.edge)
 	}
-	if (len(k.window) > 0 && !k.paused && k.blockedBy == nil) != k.inRing {
+	if ((len(k.window) > 0 || k.behind) && !k.paused && k.blockedBy == nil) != k.inRing {
 		bad(2, "key %q of %q: %d in window, paused %v, blocked %v, in ring %v", name, q.name, len(k.window), k.paused, k.blockedBy != nil, k.inRing)
 	}
 	if k.blockedBy != nil && (len(k.window) == 0 || k.window[0] != k.blockedHead || k.wokenBy != nil) {

@@ -79,7 +79,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	if tx.task.wait == nil {
 		for _, q := range queues { // those who wait already come first
-			if q.waiters.first != nil && q.ring.size > 0 {
+			if q.waiters.first != nil && q.ring.size > q.starved {
 				c.serveQueue(q)
 			}
 		}
@@ -244,7 +244,7 @@ func (c *core) endLease(m *message) {
 // held finds the message whose lease a receipt stands for, or nil.
 func (c *core) held(q *queue, r Receipt) *message {
 	m := c.leases[r.ID]
-	if m == nil || m.key.queue != q || !r.Bare && m.fence != r.Fence {
+	if m == nil || m.key.queue != q || m.judged || !r.Bare && m.fence != r.Fence {
 		return nil
 	}
 	return m

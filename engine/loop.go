@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -39,6 +40,8 @@ type Engine struct {
 	failed    error // of the last commit; the loop recovers
 	busy      bool  // a batch is with the committer
 
+	snapshot atomic.Pointer[Snapshot]
+
 	wake chan struct{} // capacity 1: there is something to look at
 	work chan *work    // to the committer
 	side sync.WaitGroup
@@ -54,11 +57,15 @@ func New(cfg Config, store Store) (*Engine, error) {
 		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *work, 1),
 	}
 	e.room.L = &e.mu
+	e.snapshot.Store(e.core.snapshot)
 	return e, nil
 }
 
 // Ready is closed when the engine has recovered and takes tasks.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// Snapshot returns the hooks and the configuration in force.
+func (e *Engine) Snapshot() *Snapshot { return e.snapshot.Load() }
 
 // Submit hands tasks to the loop; tasks of one client are applied in the order
 // of its calls. It waits while the inbox is full. The slice is the caller's
@@ -135,6 +142,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stop()
 	e.side.Go(e.commit)
 	e.count()
+	e.snapshot.Store(c.snapshot)
 	close(e.ready)
 	e.loop()
 	c.census.stop()
@@ -166,6 +174,9 @@ func (e *Engine) loop() {
 			mendAt = now.Add(e.cfg.MendInterval)
 		}
 		c.turn(now, tasks)
+		if c.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
+			e.snapshot.Store(c.snapshot)
+		}
 		clear(tasks)
 		spare = tasks[:0]
 		if state.stopping {
@@ -406,6 +417,9 @@ func (e *Engine) refuseAll() {
 	}
 	e.release(tasks)
 }
+
+// wallNanos is the time for hooks: of their statistics and their breaker.
+func wallNanos() int64 { return time.Now().UnixNano() }
 
 // clock is the engine's time: the system's at start, then monotonic. It follows
 // the system's clock forward (a suspended machine, a late NTP step) but never

@@ -81,6 +81,7 @@ type lease struct {
 	consumer string
 	writes   uint8 // puts of the lease record: 0 while the lag elides it
 	restored bool  // read from disk at start, see core.bootTime
+	judged   bool  // it is over, and the on_failure hook decides what follows
 }
 
 // failure is what is kept of a message that failed at least once.

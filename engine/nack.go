@@ -14,6 +14,8 @@ type Nack struct {
 	Error   string        // kept with the message, cut at errorBytesMax
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: to the dead-letter queue at once
+
+	decided *FailureDecision // what the on_failure hook has said
 }
 
 // errorBytesMax bounds the error text kept with a message.
@@ -51,8 +53,26 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if m == nil {
 		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
 	}
+	explicit := req.Dead || req.Delay >= 0
+	if h := c.snapshot.Hook(q.name, HookFailure); h != nil && !explicit && req.decided == nil {
+		task := tx.task
+		c.askFailure(h, m, req.Error, func(c *core, d FailureDecision) {
+			if task.wait != nil { // else its client has gone
+				req.decided = &d
+				c.run(task)
+			}
+		})
+		tx.park(nil, 0, false)
+		return NackResult{}, ErrWouldBlock
+	}
 	failed := m.attempt
-	dead := req.Dead || req.Delay < 0 && q.usedUp(failed)
+	dead, delay, reason := q.fate(failed, req.decided)
+	switch {
+	case req.Dead:
+		dead, reason = true, reasonNack
+	case req.Delay >= 0:
+		dead, delay = false, req.Delay
+	}
 	if dead {
 		if err := c.loadBody(m); err != nil {
 			return NackResult{}, err
@@ -63,17 +83,29 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c.sync = true
 	c.endLease(m)
 	if dead {
-		reason := reasonAttempts
-		if req.Dead {
-			reason = reasonNack
-		}
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.bury(m, reason)}, nil
 	}
-	delay := req.Delay
-	if delay < 0 {
-		delay = q.backoff(failed)
-	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
+}
+
+// fate is what becomes of a message that has failed for the nth time: what the hook
+// has decided, else a retry until the attempts are used up.
+func (q *queue) fate(failed uint32, d *FailureDecision) (dead bool, delay time.Duration, reason string) {
+	delay = q.backoff(failed)
+	if d == nil {
+		d = &FailureDecision{}
+	}
+	if d.Delay != nil {
+		delay = min(*d.Delay, durationMax)
+	}
+	switch d.Action {
+	case FailureRetry:
+		return false, delay, ""
+	case FailureDead:
+		return true, 0, reasonHook
+	default:
+		return q.usedUp(failed), delay, reasonAttempts
+	}
 }
 
 // usedUp says whether a message that failed so many times gets no further try.
@@ -110,6 +142,7 @@ func (c *core) retry(m *message, delay time.Duration) int64 {
 const (
 	reasonAttempts = "attempts"
 	reasonNack     = "nack"
+	reasonHook     = "on_failure"
 )
 
 // loadBody makes sure that a message's record is in memory. It is needed only
@@ -168,7 +201,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 		place: m.place, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, born: c.batchNo, fence: m.fence,
 	}
 	c.remove(m)
-	c.insert(moved, record)
+	c.insert(moved, record, 0)
 	if moved.fence > 0 {
 		c.writeAttempt(moved, 0) // keeps the fence if the message leaves memory
 	}

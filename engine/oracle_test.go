@@ -56,7 +56,7 @@ func (o *oracle) newTag(queue, key string) string {
 	return fmt.Sprintf("%s/%s/%d", queue, key, o.tags)
 }
 
-func (o *oracle) enqueued(tag string, id ID) {
+func (o *oracle) enqueued(tag string, id ID, due time.Time) {
 	o.trace("enqueued %s as %s", tag, id)
 	delete(o.unknown, tag)
 	if m := o.byID[id]; m != nil && m.tag != "" && m.tag != tag {
@@ -64,7 +64,7 @@ func (o *oracle) enqueued(tag string, id ID) {
 	}
 	m := o.byID[id] // it may have been delivered before its enqueue was answered
 	if m == nil {
-		m = &oracleMsg{tag: tag, id: id}
+		m = &oracleMsg{tag: tag, id: id, notBefore: due}
 		o.byID[id] = m
 	}
 	m.tag = tag
@@ -225,7 +225,7 @@ func (o *oracle) decided(d *Delivery) {
 		return
 	}
 	o.handed[id] = true
-	line := d.Queue + "/" + d.Key
+	line := fmt.Sprint(d.Queue, "/", d.Key, "/", idRank(id))
 	newest := o.newest[line]
 	if id.String() < newest.String() {
 		o.fail("%s overtook an older message of %s", newest, line)
@@ -327,7 +327,7 @@ func (o *oracle) overdue(s *Stepper) {
 		}
 	}
 	for _, q := range c.queues {
-		if q.ring.size > 0 && q.waiters.first != nil {
+		if q.ring.size > q.starved && q.waiters.first != nil {
 			o.fail("%d clients wait for %q, which has messages", q.waiters.n, q.name)
 		}
 	}

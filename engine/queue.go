@@ -324,6 +324,7 @@ func (c *core) removeQueue(q *queue) {
 	}
 	c.batch.Delete(storage.Queues, []byte(q.name))
 	c.sync = true
+	c.snapshot = c.snapshot.withoutQueue(q.name)
 	delete(c.queues, q.name)
 	delete(c.byNumber, q.no)
 	for w := q.waiters.first; w != nil; w = q.waiters.first {

@@ -31,6 +31,10 @@ func (c *core) recover() error {
 	if err := c.recoverQueues(); err != nil {
 		return fmt.Errorf("recover queues: %w", err)
 	}
+	c.recoverScripts()
+	if err := c.recoverConfig(); err != nil {
+		return fmt.Errorf("recover configuration: %w", err)
+	}
 	if err := c.recoverSettings(); err != nil {
 		return fmt.Errorf("recover settings of keys: %w", err)
 	}

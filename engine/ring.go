@@ -61,6 +61,9 @@ func (r *ring) skipRounds(quantum uint32) {
 	least := int64(-1)
 	for k, i := r.current, 0; i < r.size; k, i = k.next, i+1 {
 		g := int64(k.weight) * int64(quantum)
+		if len(k.window) == 0 {
+			return // it may be the one that can deliver
+		}
 		if n := (int64(k.window[0].cost) - k.deficit + g - 1) / g; least < 0 || n < least {
 			least = n
 		}
@@ -79,6 +82,11 @@ func (c *core) pick(q *queue) *fairKey {
 	r := &q.ring
 	for vain := 0; r.current != nil; {
 		k := r.current
+		if len(k.window) == 0 {
+			// Its messages are on their way from the disk. To go on without it would
+			// give its share to others, and the read was asked for a round ago.
+			return nil
+		}
 		m := k.window[0]
 		cost := int64(m.cost)
 		if r.granted && k.deficit < cost {

@@ -195,7 +195,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	}
 	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
 	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseLag = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.lag
-	s.cfg.Seed = seed
+	s.cfg.Seed, s.cfg.Scripts = seed, simScripts{}
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err
 	}
@@ -223,15 +223,43 @@ func (s *sim) lazy() bool { return s.w.lazy > 0 && s.rng.Float64() < s.w.lazy }
 func (s *sim) setUp() error {
 	attempts, backoff, visibility := s.w.attempts, s.w.backoff, 300*time.Millisecond
 	o := QueueOptions{MaxAttempts: &attempts, Backoff: &backoff, Visibility: &visibility}
-	var errs [2]error
+	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})
+	for i, kind := range []HookKind{HookEnqueue, HookFailure} {
+		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}); return nil })})
+	}
 	s.oracle.attempts = attempts
 	for s.step.flight != nil || len(s.step.late) > 0 {
 		s.step.Do()
 	}
 	return errors.Join(errs[:]...)
 }
+
+// simHook is a script of the simulation: it decides what changes no promise.
+type simHook struct{ kind HookKind }
+
+func (h simHook) Kind() HookKind            { return h.kind }
+func (h simHook) Source() string            { return "-- " + h.kind.String() }
+func (h simHook) Version() string           { return "1" }
+func (h simHook) Stats(time.Time) HookStats { return HookStats{} }
+
+func (h simHook) Try(*HookMessage, Settings) HookTrial { return HookTrial{} }
+
+func (h simHook) OnEnqueue(_ time.Time, msg *HookMessage, _ Settings) (EnqueueDecision, error) {
+	return EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2}, nil //nolint:gosec // small
+}
+
+func (h simHook) OnFailure(_ time.Time, msg *HookMessage, _ Settings) (FailureDecision, error) {
+	if msg.Headers == nil && msg.Attempts%2 == 0 {
+		return FailureDecision{Delay: new(30 * time.Millisecond)}, nil
+	}
+	return FailureDecision{}, nil
+}
+
+type simScripts struct{}
+
+func (simScripts) Load(kind HookKind, _ string) (Hook, error) { return simHook{kind}, nil }
 
 type callFunc func(tx *Tx) error
 
@@ -462,7 +490,13 @@ func (s *sim) act(cl *simClient) {
 
 func (s *sim) enqueue(cl *simClient) {
 	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Weight: uint32(s.rng.IntN(4))} //nolint:gosec // small
-	req.Cost = uint32(s.rng.IntN(4))                                                                                //nolint:gosec // small
+	if s.rng.IntN(6) == 0 {
+		req.Priority = new(uint8(s.rng.IntN(10))) //nolint:gosec // small
+	}
+	if s.rng.IntN(6) == 0 {
+		req.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
+	}
+	req.Cost = uint32(s.rng.IntN(4)) //nolint:gosec // small
 	for t := range 3 {
 		if s.rng.IntN(5) == 0 {
 			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
@@ -475,10 +509,18 @@ func (s *sim) enqueue(cl *simClient) {
 	}
 	var id ID
 	s.oracle.unknown[tag] = true // until we are told
-	s.submit(cl, func(tx *Tx) (err error) { id, err = tx.Enqueue(req); return err }, func(err error) {
+	var due time.Time
+	s.submit(cl, func(tx *Tx) (err error) {
+		id, err = tx.Enqueue(req)
+		if req.Delay > 0 {
+			s.oracle.handed[id] = true // it takes its place when it is due
+			due = tx.Now().Add(req.Delay)
+		}
+		return err
+	}, func(err error) {
 		switch {
 		case err == nil:
-			s.oracle.enqueued(tag, id)
+			s.oracle.enqueued(tag, id, due)
 		case !errors.Is(err, ErrMisconf):
 			s.oracle.fail("enqueue: %v", err)
 		}

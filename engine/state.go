@@ -13,6 +13,7 @@ const (
 	stateIDs       = "ids"        // nanoseconds that no id has reached yet
 	stateNextQueue = "next_queue" // number of the next queue
 	stateKey       = "key"        // then queue number and fairness key: storage.Key
+	stateConfig    = "config"     // then name: a value of the runtime configuration
 	stateThrottle  = "throttle"   // then throttle key: storage.Throttle
 )
 

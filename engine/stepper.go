@@ -38,7 +38,17 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 func (s *Stepper) Now() time.Time { return s.now }
 
 // Prepare is Engine.Prepare.
-func (s *Stepper) Prepare(req *Enqueue) error { return prepare(req, &s.core.cfg.Limits) }
+func (s *Stepper) Prepare(req *Enqueue) error {
+	return prepare(req, &s.core.cfg.Limits, s.core.snapshot, func() int64 { return s.now.UnixNano() })
+}
+
+// CompileScript is Engine.CompileScript.
+func (s *Stepper) CompileScript(kind HookKind, source string) (Hook, error) {
+	return compileScript(&s.core.cfg, kind, source)
+}
+
+// Snapshot is Engine.Snapshot.
+func (s *Stepper) Snapshot() *Snapshot { return s.core.snapshot }
 
 // Load is Engine.Load.
 func (s *Stepper) Load(d *Delivery) error { return load(d, s.store) }

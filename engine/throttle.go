@@ -177,7 +177,7 @@ func (c *core) arm(t *throttle) {
 		return
 	}
 	t.refill(c.now)
-	missing := float64(t.woken) + 1 - t.tokens
+	missing := float64(t.woken) + 1 - t.tokens - tokenSlack
 	most := int64(t.set.Burst) //nolint:gosec // bounded when it is set
 	if t.set.Concurrency > 0 {
 		most = min(most, int64(t.set.Concurrency)-t.held) //nolint:gosec // bounded when it is set

@@ -165,8 +165,8 @@ func (w *wait) loading() bool {
 // ErrUnblocked. It reports whether that client was blocked.
 func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	t := tx.core.parked[clientID]
-	if t == nil || t.wait.onlyLoading {
-		return false
+	if t == nil || t.wait.onlyLoading || len(t.wait.nodes) == 0 {
+		return false // it does not wait for messages
 	}
 	var err error
 	if withError {

@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/faisca/fila/storage"
+)
+
+// CompileScript makes a hook of a source, without loading it into a queue. It runs
+// on the connection: compiling costs the loop nothing.
+func (e *Engine) CompileScript(kind HookKind, source string) (Hook, error) {
+	return compileScript(&e.cfg, kind, source)
+}
+
+func compileScript(cfg *Config, kind HookKind, source string) (Hook, error) {
+	if cfg.Scripts == nil {
+		return nil, errNoScripts
+	}
+	if len(source) > cfg.Limits.Script {
+		return nil, fmt.Errorf("%w: script of %d bytes, the limit is %d", ErrTooBig, len(source), cfg.Limits.Script)
+	}
+	h, err := cfg.Scripts.Load(kind, source)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrScript, err)
+	}
+	return h, nil
+}
+
+// LoadScript gives a queue a compiled hook, in place of the one it had. It is
+// kept with the queue.
+func (tx *Tx) LoadScript(queue string, h Hook) error {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return err
+	}
+	q, err := c.queueNamed(queue)
+	if err != nil {
+		return err
+	}
+	*q.source(h.Kind()) = h.Source()
+	c.putQueue(q)
+	c.snapshot = c.snapshot.withHook(q.name, h.Kind(), h)
+	return nil
+}
+
+// DeleteScript takes a hook away and reports whether there was one.
+func (tx *Tx) DeleteScript(queue string, kind HookKind) (bool, error) {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return false, err
+	}
+	q, err := c.queueNamed(queue)
+	if err != nil {
+		return false, err
+	}
+	source := q.source(kind)
+	if *source == "" {
+		return false, nil
+	}
+	*source = ""
+	c.putQueue(q)
+	c.snapshot = c.snapshot.withHook(q.name, kind, nil)
+	return true, nil
+}
+
+// source is where a queue's settings keep the source of a hook.
+func (q *queue) source(kind HookKind) *string {
+	if kind == HookFailure {
+		return &q.set.OnFailure
+	}
+	return &q.set.OnEnqueue
+}
+
+// ScriptInfo describes a hook of a queue.
+type ScriptInfo struct {
+	Queue string
+	Kind  HookKind
+	// Hook is nil if the source was accepted once and does not compile now, as
+	// after a change of the limits: safe decisions are made in its place.
+	Hook   Hook
+	Source string
+}
+
+// Scripts lists the hooks of a queue, or of all queues if the name is empty.
+func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
+	c := tx.core
+	names := tx.Queues()
+	if queue != "" {
+		if _, err := c.queueNamed(queue); err != nil {
+			return nil, err
+		}
+		names = []string{queue}
+	}
+	var list []ScriptInfo
+	for _, name := range names {
+		q := c.queues[name]
+		for _, kind := range []HookKind{HookEnqueue, HookFailure} {
+			if src := *q.source(kind); src != "" {
+				list = append(list, ScriptInfo{Queue: name, Kind: kind, Hook: c.snapshot.Hook(name, kind), Source: src})
+			}
+		}
+	}
+	return list, nil
+}
+
+// recoverScripts compiles the hooks of the queues anew, but for those that are
+// known already from before a recovery in place.
+func (c *core) recoverScripts() {
+	known := c.snapshot.hooks
+	fresh := &Snapshot{hooks: map[string]queueHooks{}, config: c.snapshot.config}
+	for name, q := range c.queues {
+		var all queueHooks
+		for _, kind := range []HookKind{HookEnqueue, HookFailure} {
+			src := *q.source(kind)
+			if src == "" {
+				continue
+			}
+			if h := known[name][kind]; h != nil && h.Source() == src {
+				all[kind] = h
+				continue
+			}
+			h, err := compileScript(&c.cfg, kind, src)
+			if err != nil {
+				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("a script does not load any more, safe decisions are made in its place")
+				h = brokenHook{kind: kind, source: src, err: err}
+			}
+			all[kind] = h
+		}
+		if all != (queueHooks{}) {
+			fresh.hooks[name] = all
+		}
+	}
+	c.snapshot = fresh
+}
+
+// decide asks the hook of a queue about a message that is enqueued, if there is
+// one, and writes what it has decided into the request.
+func (s *Snapshot) decide(req *Enqueue, now func() int64) {
+	h := s.Hook(req.Queue, HookEnqueue)
+	if h == nil {
+		return
+	}
+	msg := HookMessage{
+		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
+	}
+	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get) // an error is counted by the hook, and the decision is a safe one
+	if d.Key != "" {
+		req.Key = d.Key
+	}
+	if d.Weight > 0 {
+		req.Weight = d.Weight
+	}
+	if d.Cost > 0 {
+		req.Cost = d.Cost
+	}
+	if d.Throttles != nil {
+		req.Throttles = d.Throttles
+	}
+	if d.Priority != nil {
+		req.Priority = d.Priority
+	}
+	if d.Delay != nil {
+		req.Delay, req.At = *d.Delay, 0
+	}
+}
+
+// verdict asks the on_failure hook of a queue about a message that failed. It
+// runs beside the loop, and so does reading the headers that the hook may see;
+// the message stays leased meanwhile, and the answer comes back as a call.
+type verdict struct {
+	hook     Hook
+	snapshot *Snapshot
+	now      int64
+	msg      HookMessage
+	mk       storage.MessageKey
+	then     func(c *core, d FailureDecision)
+
+	decision FailureDecision
+}
+
+// askFailure asks what is to become of a leased message; then is called in a
+// later turn.
+func (c *core) askFailure(h Hook, m *message, text string, then func(c *core, d FailureDecision)) {
+	v := &verdict{hook: h, snapshot: c.snapshot, now: c.now, mk: m.storageKey(), then: then}
+	v.msg = HookMessage{
+		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, Throttles: m.throttles, ID: m.id.String(), Attempts: m.attempt, Error: text,
+	}
+	c.beside = append(c.beside, v)
+}
+
+func (v *verdict) do(store Store) {
+	var rec storage.Message
+	body, err := store.Get(storage.Messages, v.mk.Append(nil))
+	if err == nil {
+		err = rec.Decode(body)
+	}
+	if err != nil {
+		return // removed meanwhile, or not readable: the safe decision is the zero one
+	}
+	v.msg.Headers, v.msg.PayloadSize = rec.Headers, len(rec.Payload)
+	v.decision, _ = v.hook.OnFailure(unix(v.now), &v.msg, v.snapshot.Get) // see decide
+}
+
+// Apply hands the decision to whoever has asked.
+func (v *verdict) Apply(tx *Tx) error {
+	v.then(tx.core, v.decision)
+	return nil
+}
