@@ -6,10 +6,7 @@ import "github.com/faisca/fila/storage"
 // there were. A receipt whose lease is over is not counted and changes nothing.
 func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return 0, err
-	}
-	q, err := c.queueNamed(queue)
+	q, err := c.queueToChange(queue)
 	if err != nil {
 		return 0, err
 	}

@@ -117,10 +117,7 @@ func withoutRepeats(keys []string) []string {
 // Enqueue stores a prepared message and returns its id.
 func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return ID{}, err
-	}
-	q, err := c.queueNamed(req.Queue)
+	q, err := c.queueToChange(req.Queue)
 	if err != nil {
 		return ID{}, err
 	}

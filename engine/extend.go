@@ -8,10 +8,7 @@ import (
 // Extend lets a lease end d from now, at least a millisecond, and returns when.
 func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return time.Time{}, err
-	}
-	q, err := c.queueNamed(queue)
+	q, err := c.queueToChange(queue)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -66,10 +66,7 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 
 // keySettings checks a request and returns the settings as they are now.
 func (c *core) keySettings(queue, key string) (*queue, storage.Key, error) {
-	if err := c.writable(); err != nil {
-		return nil, storage.Key{}, err
-	}
-	q, err := c.queueNamed(queue)
+	q, err := c.queueToChange(queue)
 	if err != nil {
 		return nil, storage.Key{}, err
 	}

@@ -39,10 +39,7 @@ type NackResult struct {
 // its attempts are used up; an explicit Delay or Dead overrides that.
 func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return NackResult{}, err
-	}
-	q, err := c.queueNamed(req.Queue)
+	q, err := c.queueToChange(req.Queue)
 	if err != nil {
 		return NackResult{}, err
 	}

@@ -66,6 +66,15 @@ func (c *core) queueNamed(name string) (*queue, error) {
 	return nil, fmt.Errorf("%w: %.255q, create it with FILA.QUEUE CREATE", ErrNoQueue, name)
 }
 
+// queueToChange is queueNamed for those who change something: while the store
+// takes no writes there is none.
+func (c *core) queueToChange(name string) (*queue, error) {
+	if err := c.writable(); err != nil {
+		return nil, err
+	}
+	return c.queueNamed(name)
+}
+
 // CreateQueue makes a queue. Unless o names one or forbids it, a dead-letter
 // queue "<name>.dlq" is made with it if there is none of that name.
 func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
@@ -111,10 +120,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 // AlterQueue changes the given settings of a queue; the others stay.
 func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return err
-	}
-	q, err := c.queueNamed(name)
+	q, err := c.queueToChange(name)
 	if err != nil {
 		return err
 	}
@@ -140,10 +146,7 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 // dead-letter queue stays: it may be shared, and what it holds may be wanted.
 func (tx *Tx) DeleteQueue(name string, force bool) error {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return err
-	}
-	q, err := c.queueNamed(name)
+	q, err := c.queueToChange(name)
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,7 @@ import "github.com/faisca/fila/storage"
 // It returns how many of the receipts still stood for a lease.
 func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return 0, err
-	}
-	q, err := c.queueNamed(queue)
+	q, err := c.queueToChange(queue)
 	if err != nil {
 		return 0, err
 	}

@@ -30,10 +30,7 @@ func compileScript(cfg *Config, kind HookKind, source string) (Hook, error) {
 // kept with the queue.
 func (tx *Tx) LoadScript(queue string, h Hook) error {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return err
-	}
-	q, err := c.queueNamed(queue)
+	q, err := c.queueToChange(queue)
 	if err != nil {
 		return err
 	}
@@ -46,10 +43,7 @@ func (tx *Tx) LoadScript(queue string, h Hook) error {
 // DeleteScript takes a hook away and reports whether there was one.
 func (tx *Tx) DeleteScript(queue string, kind HookKind) (bool, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return false, err
-	}
-	q, err := c.queueNamed(queue)
+	q, err := c.queueToChange(queue)
 	if err != nil {
 		return false, err
 	}
