@@ -50,7 +50,7 @@ func (b *budget) reset(instructions int64) {
 	b.start = time.Now()
 }
 
-var errInstructions = errors.New("the script takes too many steps")
+var errInstructions = errors.New("the limit of instructions is used up")
 
 // used is how many instructions and steps were taken, of what reset was given.
 func (b *budget) used(instructions int64) int64 { return instructions - b.unlooked - max(b.left, 0) }
@@ -117,7 +117,7 @@ func (b *budget) chargeString(l *lua.LState, n int) {
 	if int64(n) > b.stringMax() && b.spent == nil {
 		b.spent = fmt.Errorf("the memory limit allows strings of %d bytes, and not one of %d", b.stringMax(), n)
 	}
-	b.charge(l, n+costString)
+	b.charge(l, n+n/8+costString) // blocks of memory come in sizes
 	if n >= stringLong {
 		b.long()
 		b.steps(l, int64(n>>10))

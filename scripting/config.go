@@ -54,7 +54,7 @@ func (c *Config) instructions() int64 {
 
 const (
 	// instructionsPerMilli is above what a fast machine gets done.
-	instructionsPerMilli = 150_000
+	instructionsPerMilli = 500_000
 
 	// sourceMax keeps the numbers inside gopher-lua's instructions (18 bits) from
 	// overflowing: neither constants nor jumps can get that many.

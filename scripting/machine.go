@@ -33,6 +33,7 @@ type machine struct {
 	hashedNext int
 
 	threads threads
+	finder  matcher // of find and match
 }
 
 func newMachine(c *Config, lib *library) *machine {
@@ -79,6 +80,7 @@ func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, ge
 		}
 		m.msg, m.settings, m.place = nil, nil, ""
 		m.hashed = [len(m.hashed)]*lua.LTable{}
+		m.finder.subject, m.finder.pattern = "", ""
 	}()
 	l := m.l
 	m.charge(l, s.cost)

@@ -32,11 +32,12 @@ const (
 	patternDepthMax = 250 // of going back: it recurses in Go
 )
 
-func (m *machine) matcher(l *lua.LState, subject, pattern string) *matcher {
+// pattern prepares a matcher.
+func (m *machine) pattern(l *lua.LState, p *matcher, subject, pattern string) {
 	if len(pattern) > patternBytesMax {
 		l.RaiseError("a pattern of %d bytes, at most %d", len(pattern), patternBytesMax)
 	}
-	return &matcher{l: l, m: m, subject: subject, pattern: pattern}
+	p.l, p.m, p.subject, p.pattern = l, m, subject, pattern
 }
 
 func (p *matcher) fail(text string) { p.l.RaiseError("malformed pattern (%s)", text) }

@@ -155,7 +155,8 @@ func search(l *lua.LState, find bool) int {
 		l.Push(lua.LNumber(from + i + len(pattern)))
 		return 2
 	}
-	p := m.matcher(l, s, pattern)
+	p := &m.finder // nothing is called while it searches, so one will do
+	m.pattern(l, p, s, pattern)
 	for ; from <= len(s); from++ {
 		m.steps(l, 1)
 		if end := p.try(from); end >= 0 {
@@ -180,7 +181,8 @@ func search(l *lua.LState, find bool) int {
 func stringGmatch(l *lua.LState) int {
 	m := of(l)
 	m.charge(l, costMatcher)
-	p := m.matcher(l, checkText(l, 1), checkText(l, 2))
+	p := &matcher{}
+	m.pattern(l, p, checkText(l, 1), checkText(l, 2))
 	at := 0
 	l.Push(goFunction(func(l *lua.LState) int {
 		for at <= len(p.subject) {
@@ -213,7 +215,8 @@ func stringGsub(l *lua.LState) int {
 	}
 	most := l.OptInt(4, len(s)+1)
 	m.charge(l, costMatcher)
-	p := m.matcher(l, s, pattern)
+	p := &matcher{}
+	m.pattern(l, p, s, pattern)
 	b := m.builder(l)
 	at, count := 0, 0
 	for count < most {
