@@ -348,3 +348,9 @@ func (o *oracle) atEnd(s *Stepper) error {
 	}
 	return o.err
 }
+
+func (o *oracle) trace(format string, args ...any) {
+	if *simStory {
+		fmt.Printf("%s "+format+"\n", append([]any{o.now.Format("15:04:05.000")}, args...)...)
+	}
+}

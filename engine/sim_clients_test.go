@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// What the clients of the simulation do.
+
+func (s *sim) idleClient() *simClient {
+	for _, i := range s.rng.Perm(len(s.clients)) {
+		if s.clients[i].blocked == nil {
+			return s.clients[i]
+		}
+	}
+	return nil
+}
+
+func (s *sim) queue() string { return []string{"a", "b"}[s.rng.IntN(2)] }
+
+// act lets a client do something.
+func (s *sim) act(cl *simClient) {
+	n := s.rng.IntN(100)
+	switch {
+	case n < 40:
+		s.enqueue(cl)
+	case n < 65:
+		s.lease(cl)
+	case n < 95 && len(s.inHand) > 0:
+		i := s.rng.IntN(len(s.inHand))
+		d := s.inHand[i]
+		s.inHand = slices.Delete(s.inHand, i, i+1)
+		s.answer(cl, d, n)
+	case n == 97:
+		s.redrive(cl)
+	case n == 98:
+		s.setThrottle(cl)
+	case n == 99:
+		s.setKey(cl)
+	}
+}
+
+func (s *sim) enqueue(cl *simClient) {
+	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Weight: uint32(s.rng.IntN(4))} //nolint:gosec // small
+	if s.rng.IntN(6) == 0 {
+		req.Priority = new(uint8(s.rng.IntN(10))) //nolint:gosec // small
+	}
+	if s.rng.IntN(6) == 0 {
+		req.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
+	}
+	req.Cost = uint32(s.rng.IntN(4)) //nolint:gosec // small
+	for t := range 3 {
+		if s.rng.IntN(5) == 0 {
+			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
+		}
+	}
+	tag := s.oracle.newTag(req.Queue, req.Key)
+	req.Payload = []byte(tag)
+	if err := s.step.Prepare(req); err != nil {
+		s.oracle.fail("prepare: %v", err)
+	}
+	var id ID
+	s.oracle.unknown[tag] = true // until we are told
+	var due time.Time
+	s.submit(cl, func(tx *Tx) (err error) {
+		id, err = tx.Enqueue(req)
+		if req.Delay > 0 {
+			s.oracle.handed[id] = true // it takes its place when it is due
+			due = tx.Now().Add(req.Delay)
+		}
+		return err
+	}, func(err error) {
+		switch {
+		case err == nil:
+			s.oracle.enqueued(tag, id, due)
+		case !errors.Is(err, ErrMisconf):
+			s.oracle.fail("enqueue: %v", err)
+		}
+	})
+}
+
+func (s *sim) lease(cl *simClient) {
+	req := &LeaseRequest{Queues: []string{s.queue()}, Count: 1 + s.rng.IntN(5), Block: -1}
+	switch s.rng.IntN(6) {
+	case 0:
+		req.Queues = []string{"a", "b"}
+	case 1:
+		req.Queues = []string{"a.dlq"}
+	}
+	if s.rng.IntN(2) == 0 {
+		req.Block = time.Duration(1+s.rng.IntN(500)) * time.Millisecond
+	}
+	if s.rng.IntN(3) == 0 {
+		req.Visibility = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
+	}
+	s.leaseAs(cl, req)
+}
+
+func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
+	var ds []*Delivery
+	began := s.step.now
+	t := s.submit(cl, func(tx *Tx) (err error) {
+		ds, err = tx.Lease(req)
+		for _, d := range ds {
+			s.oracle.decided(d)
+			s.oracle.passed(tx.core.leases[d.Receipt.ID].throttles, s.step.now)
+		}
+		return err
+	}, func(err error) {
+		if err != nil {
+			if !errors.Is(err, ErrMisconf) {
+				s.oracle.fail("lease: %v", err)
+			}
+			return
+		}
+		for _, d := range ds {
+			if err := s.step.Load(d); err != nil {
+				if !errors.Is(err, ErrNoMessage) || s.step.now.Before(d.LeaseUntil) {
+					s.oracle.fail("load: %v", err)
+				}
+				continue
+			}
+			s.oracle.delivered(d)
+			s.inHand = append(s.inHand, d)
+		}
+		if len(ds) == 0 && req.Block > 0 && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
+			s.oracle.fail("a blocking lease came back empty too early")
+		}
+	})
+	if t.Done() || s.rng.IntN(10) > 0 {
+		return
+	}
+	// The connection breaks while the lease waits: what may still come for it
+	// must go back.
+	undo := callFunc(func(tx *Tx) error {
+		for _, d := range ds {
+			if m := tx.core.leases[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
+				s.oracle.refunded(m.throttles)
+			}
+		}
+		tx.Undeliver(ds)
+		return nil
+	})
+	t.then = nil
+	t.Abandon(undo)
+}
+
+// answer acks, nacks, extends, releases or forgets a delivery.
+func (s *sim) answer(cl *simClient, d *Delivery, n int) {
+	r := d.Receipt
+	if s.mutant == unfencedReceipt {
+		r.Bare = true
+	}
+	id := d.Receipt.ID
+	s.oracle.trace("client %d answers %s with %d", cl.client.ID, r, n)
+	switch {
+	case n < 80:
+		var acked int
+		s.oracle.maybeGone(id)
+		s.submit(cl, func(tx *Tx) (err error) { acked, err = tx.Ack(d.Queue, []Receipt{r}); return err }, func(err error) {
+			s.oracle.acked(d, acked, err)
+		})
+	case n < 88:
+		s.oracle.mayEnd(d)
+		req := &Nack{Queue: d.Queue, Receipt: r, Error: "no luck", Delay: -1, Dead: s.rng.IntN(5) == 0}
+		if s.rng.IntN(2) == 0 {
+			req.Delay = time.Duration(s.rng.IntN(300)) * time.Millisecond
+			s.oracle.mayRetry(id)
+		}
+		if s.mutant == retryTooEarly && req.Delay > 0 {
+			req.Delay /= 2
+		}
+		var res NackResult
+		s.submit(cl, func(tx *Tx) (err error) { res, err = tx.Nack(req); return err }, func(err error) {
+			if s.mutant == retryTooEarly && req.Delay > 0 {
+				res.ReadyAt = res.ReadyAt.Add(req.Delay)
+			}
+			s.oracle.nacked(d, res, err)
+		})
+	case n < 91:
+		var until time.Time
+		s.submit(cl, func(tx *Tx) (err error) { until, err = tx.Extend(d.Queue, r, 500*time.Millisecond); return err }, func(err error) {
+			if s.oracle.extended(d, until, err) {
+				s.inHand = append(s.inHand, d)
+			}
+		})
+	case n < 93:
+		s.oracle.mayEnd(d)
+		var count int
+		s.submit(cl, func(tx *Tx) (err error) { count, err = tx.Release(d.Queue, []Receipt{r}); return err }, func(err error) {
+			s.oracle.released(d, count, err)
+		})
+	}
+}
+
+// setThrottle changes a limit, or takes it away.
+func (s *sim) setThrottle(cl *simClient) {
+	name := fmt.Sprintf("t%d", s.rng.IntN(3))
+	var o ThrottleOptions
+	if s.rng.IntN(3) > 0 {
+		o.Rate = new(0.5 + 20*s.rng.Float64())
+		if s.rng.IntN(2) == 0 {
+			o.Burst = new(uint64(1 + s.rng.IntN(5))) //nolint:gosec // small
+		}
+	}
+	if o.Rate == nil || s.rng.IntN(2) == 0 {
+		o.Concurrency = new(uint64(1 + s.rng.IntN(4))) //nolint:gosec // small
+	}
+	take := s.rng.IntN(4) == 0
+	s.submit(cl, func(tx *Tx) error {
+		s.oracle.throttleSet(name, nil, s.step.now)
+		if take {
+			_, err := tx.DeleteThrottle(name)
+			return err
+		}
+		err := tx.SetThrottle(name, o)
+		if err == nil {
+			s.oracle.throttleSet(name, tx.core.throttles[name], s.step.now)
+		}
+		return err
+	}, func(err error) {
+		if err != nil && !errors.Is(err, ErrMisconf) {
+			s.oracle.fail("throttle: %v", err)
+		}
+	})
+}
+
+// setKey changes what holds for a fairness key.
+func (s *sim) setKey(cl *simClient) {
+	q, k, n := s.queue(), fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), s.rng.IntN(6)
+	s.submit(cl, func(tx *Tx) error {
+		switch n {
+		case 0:
+			return tx.PauseKey(q, k, true)
+		case 1, 2:
+			return tx.PauseKey(q, k, false)
+		case 3, 4:
+			return tx.SetKey(q, k, KeyOptions{Weight: new(uint32(1 + s.rng.IntN(5)))}) //nolint:gosec // small
+		default:
+			_, err := tx.ResetKey(q, k)
+			return err
+		}
+	}, func(err error) {
+		if err != nil && !errors.Is(err, ErrMisconf) {
+			s.oracle.fail("key: %v", err)
+		}
+	})
+}
+
+func (s *sim) redrive(cl *simClient) {
+	req := &Redrive{DLQ: "a.dlq", Count: s.rng.IntN(5)}
+	s.submit(cl, func(tx *Tx) error { _, err := tx.Redrive(req); return err }, func(err error) {
+		if err != nil && !errors.Is(err, ErrMisconf) {
+			s.oracle.fail("redrive: %v", err)
+		}
+	})
+}
