@@ -1,6 +1,9 @@
 package storage
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // This file holds the records: what the values of the families are. They are
 // in the wire format of protobuf, written by hand; fila.proto describes them.
@@ -76,6 +79,7 @@ type Queue struct {
 
 // Append appends the encoded record.
 func (m *Message) Append(dst []byte) []byte {
+	dst = slices.Grow(dst, m.sizeMax())
 	dst = appendBytes(dst, 1, m.Payload)
 	for _, h := range m.Headers {
 		dst = appendLen(dst, 2, sizeBytes(1, h.Name)+sizeBytes(2, h.Value))
@@ -94,6 +98,22 @@ func (m *Message) Append(dst []byte) []byte {
 		dst = m.Dead.append(dst)
 	}
 	return dst
+}
+
+// sizeMax is at least what Append appends: one allocation does for it.
+func (m *Message) sizeMax() int {
+	const field, number = 6, 11 // tag and length; tag and number
+	n := field + len(m.Payload) + 4*number
+	for _, h := range m.Headers {
+		n += 3*field + len(h.Name) + len(h.Value)
+	}
+	for _, t := range m.Throttles {
+		n += field + len(t)
+	}
+	if m.Dead != nil {
+		n += field + m.Dead.size()
+	}
+	return n
 }
 
 // Decode reads a record that Append made.
@@ -339,4 +359,11 @@ func (q *Queue) set(f *field) {
 	case 16:
 		q.OnFailure = f.string()
 	}
+}
+
+// AppendReadyAt gives an encoded Message that names none the time at which it is
+// ready. The record is copied: others may share it.
+func AppendReadyAt(record []byte, at int64) []byte {
+	out := make([]byte, 0, len(record)+sizeInt(6, at))
+	return appendInt(append(out, record...), 6, at)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/faisca/fila/storage"
@@ -132,5 +133,28 @@ func TestFormatVersionDecidesWhetherAStoreIsOpened(t *testing.T) {
 		if !errors.Is(err, tt.want) {
 			t.Errorf("format %q, %v: %v, want %v", tt.value, tt.err, err, tt.want)
 		}
+	}
+}
+
+func TestAReadyTimeIsAddedToARecordWithoutTouchingIt(t *testing.T) {
+	m := storage.Message{Payload: []byte("p"), Cost: 3}
+	record := m.Append(nil)
+	before := slices.Clone(record)
+	var got storage.Message
+	if err := got.Decode(storage.AppendReadyAt(record, 1_700_000_000_000_000_000)); err != nil {
+		t.Fatal(err)
+	}
+	if got.ReadyAt != 1_700_000_000_000_000_000 || string(got.Payload) != "p" || got.Cost != 3 {
+		t.Errorf("got %+v", got)
+	}
+	if !bytes.Equal(record, before) {
+		t.Error("the record that others share has changed")
+	}
+}
+
+func TestAppendingAMessageAllocatesOnce(t *testing.T) {
+	m := fullMessage()
+	if n := testing.AllocsPerRun(100, func() { _ = m.Append(nil) }); n > 1 {
+		t.Errorf("%v allocations", n)
 	}
 }
