@@ -297,6 +297,7 @@ func TestTenThousandDeliveriesAreSharedByWeight(t *testing.T) {
 		{"5 equal keys", weights(5, equal), 1, 1},
 		{"5 weighted keys", weights(5, func(i int) uint32 { return uint32(i + 1) }), 1, 10}, //nolint:gosec // small
 		{"2 keys, 1 to 3", []uint32{1, 3}, 1, 100},
+		{"2 keys, 1 to 3, more at once than is in memory", []uint32{1, 3}, 1, 1000},
 		{"5 keys, costs to 5", weights(5, equal), 5, 10},
 		{"100 keys", weights(100, equal), 1, 64},
 		{"5 keys, 1 to 100", []uint32{1, 5, 20, 50, 100}, 1, 100},

@@ -35,6 +35,7 @@ func TestARateIsKeptToTheMessage(t *testing.T) {
 	for _, x := range []rateTrial{
 		{rate: 0.5, burst: 1, over: time.Minute},
 		{rate: 3.3, burst: 1, over: time.Minute},
+		{rate: 3.3, burst: 4, over: time.Minute}, // ends within the rounding of a token
 		{rate: 1000, burst: 1000, over: time.Minute},
 		{rate: 1000, burst: 5, poll: time.Millisecond, over: time.Minute},
 		{rate: 150_000, burst: 150_000, poll: time.Millisecond, over: time.Second},
