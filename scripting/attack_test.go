@@ -101,7 +101,7 @@ func (o *outcome) is(expect string) bool {
 
 func TestAttacksEndWithinTheirLimits(t *testing.T) {
 	s := sandbox(t)
-	tenant := load(t, s, engine.HookEnqueue, tenantScript)
+	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
 	memory := int64(s.cfg.Memory) + 1<<20
 	for _, a := range attacks(t) {
 		t.Run(a.name, func(t *testing.T) {

@@ -2,22 +2,12 @@ package scripting
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/faisca/fila/engine"
 )
-
-const tenantScript = `
-function on_enqueue(msg)
-  local tenant = msg.headers["tenant"] or "unknown"
-  return {
-    fairness_key = tenant,
-    weight = tonumber(fila.get("weight." .. tenant)) or 1,
-    throttle_keys = { "tenant:" .. tenant },
-  }
-end
-`
 
 func benchMessage() *engine.HookMessage {
 	h := func(name, value string) engine.Header { return engine.Header{Name: []byte(name), Value: []byte(value)} }
@@ -37,7 +27,7 @@ func benchSettings(key string) (string, bool) {
 // BenchmarkTenantHook runs a hook as an enqueue does, with both budgets on and
 // the breaker and the counts around it.
 func BenchmarkTenantHook(b *testing.B) {
-	hook := load(b, sandbox(b), engine.HookEnqueue, tenantScript)
+	hook := load(b, sandbox(b), engine.HookEnqueue, tenantScript(b))
 	msg := benchMessage()
 	now := time.Now()
 	times := make([]time.Duration, 0, 1<<20)
@@ -54,4 +44,40 @@ func BenchmarkTenantHook(b *testing.B) {
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "p50-ns")
 	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "p99-ns")
+}
+
+// tenantScript is the first of the cookbook.
+func tenantScript(t testing.TB) string {
+	t.Helper()
+	return cookbook(t)[0].source
+}
+
+// BenchmarkCookbook runs every recipe on its first example.
+func BenchmarkCookbook(b *testing.B) {
+	s := sandbox(b)
+	for _, r := range cookbook(b) {
+		b.Run(strings.NewReplacer(" ", "-", "/", "").Replace(r.title), func(b *testing.B) {
+			kind := engine.HookEnqueue
+			if strings.Contains(r.source, "function on_failure") {
+				kind = engine.HookFailure
+			}
+			h := load(b, s, kind, r.source)
+			left, _, _ := strings.Cut(r.cases[0], "→")
+			msg, get := given(b, left)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.Try(msg, get)
+			}
+		})
+	}
+}
+
+// BenchmarkLoad is what FILA.SCRIPT LOAD takes.
+func BenchmarkLoad(b *testing.B) {
+	s := sandbox(b)
+	source := tenantScript(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		load(b, s, engine.HookEnqueue, source)
+	}
 }

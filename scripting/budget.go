@@ -22,6 +22,8 @@ type budget struct {
 	memoryMax int64
 	timeout   time.Duration
 	start     time.Time
+	looked    time.Duration // after start, when the clock was last read
+	forgiven  time.Duration // that was not the script's, see late
 
 	spent  error // the limit that was hit
 	closed chan struct{}
@@ -47,7 +49,7 @@ func newBudget(c *Config) budget {
 func (b *budget) reset(instructions int64) {
 	b.stride, b.left, b.unlooked = strideMax, strideMax, instructions-strideMax
 	b.memory, b.spent = 0, nil
-	b.start = time.Now()
+	b.start, b.looked, b.forgiven = time.Now(), 0, 0
 }
 
 var errInstructions = errors.New("the limit of instructions is used up")
@@ -69,7 +71,7 @@ func (b *budget) look() <-chan struct{} {
 	case b.spent != nil:
 	case b.unlooked <= 0:
 		b.spent = errInstructions
-	case time.Since(b.start) > b.timeout:
+	case b.late():
 		b.spent = fmt.Errorf("the time limit of %v is over", b.timeout)
 	default:
 		// A function of the library may have run ahead: left is negative then.
@@ -83,6 +85,22 @@ func (b *budget) look() <-chan struct{} {
 	}
 	b.left = 0
 	return b.closed
+}
+
+// late reads the clock. A stride takes microseconds: when it took much longer,
+// the process was paused or its thread had other work, as happens on a busy
+// machine, and that must not be held against the script, or three such pauses
+// would open its breaker. Half the limit is the most that is forgiven, so that a
+// script which finds slow instructions gains no more than that. Where strings
+// are long, instructions are slow in earnest.
+func (b *budget) late() bool {
+	const strideTime = 500 * time.Microsecond
+	now := time.Since(b.start)
+	if pause := now - b.looked - strideTime; pause > 0 && b.stride > 1 {
+		b.forgiven = min(b.forgiven+pause, b.timeout/2)
+	}
+	b.looked = now
+	return now-b.forgiven > b.timeout
 }
 
 // steps takes n steps of a library function from the budget, and raises the

@@ -64,5 +64,5 @@ func oneLine(s string) string {
 	if cut {
 		s += "..."
 	}
-	return s
+	return strings.Clone(s) // it may be a part of a long one
 }

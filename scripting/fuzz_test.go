@@ -18,12 +18,17 @@ import (
 // what it decides is allowed, and an error is fit to be shown.
 func harmless(t testing.TB, s *Sandbox, kind engine.HookKind, source string, msg *engine.HookMessage) {
 	t.Helper()
+	start := time.Now()
 	h, err := s.Load(kind, source)
 	if err != nil {
 		fit(t, err)
 		return
 	}
 	trial := h.Try(msg, benchSettings)
+	// A hundred times what is allowed: only an endless loop somewhere takes that.
+	if took := time.Since(start); took > 200*s.cfg.Timeout {
+		t.Errorf("took %v", took)
+	}
 	if trial.Err != nil {
 		fit(t, trial.Err)
 		if strings.Contains(trial.Err.Error(), "the machine failed") {
@@ -54,7 +59,7 @@ func FuzzSource(f *testing.F) {
 	for _, p := range programs() {
 		f.Add("function on_enqueue(msg)\n" + p + "\nend")
 	}
-	f.Add(tenantScript)
+	f.Add(tenantScript(f))
 	s := sandbox(f)
 	f.Fuzz(func(t *testing.T, source string) {
 		harmless(t, s, engine.HookEnqueue, source, benchMessage())
@@ -235,7 +240,7 @@ func (g *grammar) expr(depth int) string {
 // of anybody else, and the race detector sees nothing either.
 func TestHooksRunAtTheSameTime(t *testing.T) {
 	s := sandbox(t)
-	tenant := load(t, s, engine.HookEnqueue, tenantScript)
+	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
 	bad := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) x = (x or 0) + 1 if x > 1 then error('kept') end local t = {} while true do t[#t + 1] = {} end end")
 	var group sync.WaitGroup
 	for range 4 {

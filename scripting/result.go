@@ -3,6 +3,7 @@ package scripting
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
@@ -114,6 +115,8 @@ func unknown(name string) error {
 	return fmt.Errorf("the result has a field '%s' that means nothing", name)
 }
 
+// keyOf copies the key: it may be a part of a long string, which would stay in
+// memory for as long as the message does.
 func keyOf(v lua.LValue, bytesMax int) (value, complaint string) {
 	s, ok := v.(lua.LString)
 	switch {
@@ -124,7 +127,7 @@ func keyOf(v lua.LValue, bytesMax int) (value, complaint string) {
 	case len(s) > bytesMax:
 		return "", fmt.Sprintf("has %d bytes, at most %d", len(s), bytesMax)
 	}
-	return string(s), ""
+	return strings.Clone(string(s)), ""
 }
 
 // keysOf reads a list of throttle keys. A repeated one is taken once: it could
