@@ -11,7 +11,9 @@ func enqueue() Spec {
 	return Spec{
 		Name: "FILA.ENQUEUE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Stores a message in a queue and returns its id. WEIGHT is the share of its fairness key, for the whole backlog; " +
-			"COST is what its delivery takes of that share (1); THROTTLE names a limit that it is under, see FILA.THROTTLE.",
+			"COST is what its delivery takes of that share (1); THROTTLE names a limit that it is under, see FILA.THROTTLE. " +
+			"PRIORITY orders messages within their key, 9 before 0 (4). It is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +
+			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
 		Flags: []string{"write", "denyoom", "fast"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},
@@ -20,8 +22,11 @@ func enqueue() Spec {
 			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Max: math.MaxUint32},
 			{Name: "n", Type: Integer, Token: "COST", Optional: true, Max: math.MaxUint32},
 			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
-			{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
-				{Name: "name", Type: String}, {Name: "value", Type: String},
+			headerOption(),
+			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
+			{Name: "due", Type: OneOf, Optional: true, Args: []Arg{
+				{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
+				{Name: "unix-ms", Type: Integer, Token: "AT", Max: 2 * millisMax},
 			}},
 		},
 		Examples: []Example{
@@ -29,6 +34,7 @@ func enqueue() Spec {
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3 HEADER trace 7f3a", `"<id>"`},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 COST 10 THROTTLE provider:x THROTTLE tenant:1", `"<id>"`},
+			{"FILA.ENQUEUE orders hello PRIORITY 9 DELAY 60000", `"<id>"`},
 		},
 		Parse: parseEnqueue,
 	}
@@ -58,28 +64,57 @@ func parseEnqueue(in *input) (call, error) {
 			return nil, &refusal{"INVALID", n.token + " 0, it must be at least 1"}
 		}
 	}
-	throttle, header := in.slotIndex("throttle"), in.slotIndex("header")
-	if n := in.uses("throttle"); n > 0 {
-		c.req.Throttles = make([]string, 0, n)
+	if in.has("priority") {
+		priority := uint8(in.integer("priority", 0)) //nolint:gosec // the Spec bounds it
+		c.req.Priority = &priority
 	}
-	if n := in.uses("header"); n > 0 {
-		c.req.Headers = make([]engine.Header, 0, n)
-	}
-	for _, o := range in.occurs {
-		switch o.slot {
-		case throttle:
-			c.req.Throttles = append(c.req.Throttles, in.names.get(in.args[o.first]))
-		case header:
-			c.req.Headers = append(c.req.Headers, engine.Header{Name: in.args[o.first], Value: in.args[o.first+1]})
-		}
-	}
+	c.req.Delay = in.millis("delay", 0)
+	c.req.At = int64(in.millis("at", 0)) // Unix time in nanoseconds
+	c.req.Throttles, c.req.Headers = in.throttles(), in.headers()
 	for _, a := range in.args {
 		c.size += len(a)
 	}
 	return c, nil
 }
 
-// Prepare encodes the message on the connection.
+// headerOption is how a command takes headers.
+func headerOption() Arg {
+	return Arg{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
+		{Name: "name", Type: String}, {Name: "value", Type: String},
+	}}
+}
+
+// throttles returns the uses of the option THROTTLE.
+func (in *input) throttles() []string {
+	n, slot := in.uses("throttle"), in.slotIndex("throttle")
+	if n == 0 {
+		return nil
+	}
+	list := make([]string, 0, n)
+	for _, o := range in.occurs {
+		if o.slot == slot {
+			list = append(list, in.names.get(in.args[o.first]))
+		}
+	}
+	return list
+}
+
+// headers returns the uses of headerOption.
+func (in *input) headers() []engine.Header {
+	n, slot := in.uses("header"), in.slotIndex("header")
+	if n == 0 {
+		return nil
+	}
+	list := make([]engine.Header, 0, n)
+	for _, o := range in.occurs {
+		if o.slot == slot {
+			list = append(list, engine.Header{Name: in.args[o.first], Value: in.args[o.first+1]})
+		}
+	}
+	return list
+}
+
+// Prepare asks the queue's hook and encodes the message, on the connection.
 func (c *enqueueCall) Prepare(e Engine) error { return e.Prepare(&c.req) }
 
 // Bytes is what waits for the loop.

@@ -31,6 +31,7 @@ func wireCodes() []wireCode {
 		{engine.ErrBadReceipt, "BADRECEIPT"},
 		{engine.ErrInvalid, "INVALID"},
 		{engine.ErrTooBig, "TOOBIG"},
+		{engine.ErrScript, "LUA"},
 		{engine.ErrMaxDepth, "MAXDEPTH"},
 		{engine.ErrPaused, "PAUSED"},
 		{engine.ErrMisconf, "MISCONF"},

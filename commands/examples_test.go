@@ -36,5 +36,6 @@ func receiptPattern() *regexp.Regexp { return regexp.MustCompile(uuid().String()
 func mask(text string) string {
 	text = receiptPattern().ReplaceAllString(text, "<receipt>")
 	text = uuid().ReplaceAllString(text, "<id>")
+	text = usage().ReplaceAllString(text, "$1<n>")
 	return regexp.MustCompile(`\(integer\) 17672\d{8}`).ReplaceAllString(text, "(integer) <time>")
 }

@@ -92,7 +92,7 @@ func explainFields(e *engine.Explanation, now time.Time) *fields {
 	if m := e.Message; m != nil && readyAt.IsZero() {
 		readyAt = m.ReadyAt
 	}
-	f.at("ready_at", readyAt)
+	f.due("ready_at", readyAt)
 	holders := make([]fields, len(e.Holders))
 	for i := range e.Holders {
 		holders[i] = *holderFields(&e.Holders[i])

@@ -92,6 +92,15 @@ func (f *fields) at(name string, t time.Time) {
 	f.number(name, t.UnixMilli())
 }
 
+// due is a time to wait for that may be missing: nil then. It is rounded up, as
+// who comes a part of a millisecond too early finds nothing.
+func (f *fields) due(name string, t time.Time) {
+	if !t.IsZero() {
+		t = t.Add(time.Millisecond - time.Nanosecond)
+	}
+	f.at(name, t)
+}
+
 // age is the time since t, nil where there is none.
 func (f *fields) age(name string, now, t time.Time) {
 	if t.IsZero() {

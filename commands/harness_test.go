@@ -11,6 +11,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
+	"github.com/faisca/fila/scripting"
 	"github.com/faisca/fila/storage"
 )
 
@@ -40,7 +41,14 @@ func (s *server) Submit(tasks []*engine.Task) {
 // newServer starts a server with a memory store. change may alter its settings.
 func newServer(t testing.TB, change func(*Config)) *server {
 	t.Helper()
-	s := newServerOf(t, engine.DefaultConfig(), change)
+	cfg := engine.DefaultConfig()
+	scripts := scripting.DefaultConfig()
+	scripts.Timeout = 250 * time.Millisecond // the machine may be busy with other tests
+	var err error
+	if cfg.Scripts, err = scripting.New(scripts); err != nil {
+		t.Fatal(err)
+	}
+	s := newServerOf(t, cfg, change)
 	close(s.ready)
 	return s
 }

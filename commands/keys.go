@@ -55,7 +55,7 @@ func keyFields(k *engine.KeyInfo, now time.Time) *fields {
 	f.text("key", k.Key)
 	f.keyFigures(k)
 	f.text("state", k.State)
-	f.at("ready_at", k.ReadyAt)
+	f.due("ready_at", k.ReadyAt)
 	f.age("oldest_ms", now, k.OldestAt)
 	f.optional("reason", k.Reason)
 	f.optional("throttle", k.Throttle)

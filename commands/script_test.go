@@ -137,8 +137,10 @@ func uuid() *regexp.Regexp {
 	return regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 }
 
-// mask gives every id in text its short name.
+// mask gives every id in text its short name, and takes out what a script has
+// used, which no two runs agree on.
 func (p *player) mask(text string) string {
+	text = usage().ReplaceAllString(text, "$1<n>")
 	return uuid().ReplaceAllStringFunc(text, func(id string) string {
 		for i, known := range p.ids {
 			if known == id {
@@ -148,6 +150,11 @@ func (p *player) mask(text string) string {
 		p.ids = append(p.ids, id)
 		return fmt.Sprintf("<id%d>", len(p.ids))
 	})
+}
+
+// usage finds the figures of time and memory in what redis-cli prints.
+func usage() *regexp.Regexp {
+	return regexp.MustCompile(`("(?:\w+_us|instructions|memory_bytes)"\n *\d+\) \(integer\) )\d+`)
 }
 
 // unmask puts the ids back.

@@ -101,7 +101,8 @@ func TestArityIsComputedFromTheArguments(t *testing.T) {
 	for name, want := range map[string]int{
 		"fila.enqueue": -3, "fila.lease": -2, "fila.mlease": -3, "fila.ack": -3, "fila.nack": -3, "fila.extend": 4, "fila.queue": -2,
 		"fila.queue|create": -3, "fila.queue|info": 3, "fila.queue|list": -2, "fila.stats": -1, "fila.explain": -3, "fila.keys": -2, "fila.key": -2, "fila.key|set": -4, "fila.key|get": 4, "fila.throttle|set": -3,
-		"fila.throttle|list": -2, "hello": -1, "auth": -2, "ping": -1,
+		"fila.throttle|list": -2, "fila.config": -2, "fila.config|set": -4, "fila.config|get": 3, "fila.config|del": -3, "fila.config|list": -2, "fila.script": -2,
+		"fila.script|load": 5, "fila.script|get": 4, "fila.script|del": 4, "fila.script|list": -2, "fila.script|stats": 3, "fila.script|test": -4, "hello": -1, "auth": -2, "ping": -1,
 		"echo": 2, "quit": -1, "reset": 1, "select": 2, "client": -2, "client|id": 2, "client|kill": -3, "client|list": -2, "client|reply": 3,
 		"client|tracking": -3, "client|unblock": -3, "command": -1, "command|getkeys": -4, "command|docs": -2, "config|get": -3, "info": -1,
 		"shutdown": -1, "time": 1, "cluster": -2,
@@ -120,9 +121,13 @@ func TestUsageLineReadsLikeTheContract(t *testing.T) {
 		"fila.nack":       "FILA.NACK queue receipt [ERROR text] [DELAY ms | DEAD]",
 		"fila.explain":    "FILA.EXPLAIN queue <KEY fairness-key | id>",
 		"fila.key|set":    "FILA.KEY SET queue key [WEIGHT n]",
+		"fila.config|set": "FILA.CONFIG SET key value [key value ...]",
 		"hello":           "HELLO [protover [AUTH username password] [SETNAME clientname]]",
 		"client|reply":    "CLIENT REPLY <ON | OFF | SKIP>",
 		"fila.queue|drop": "",
+
+		"fila.script|load": "FILA.SCRIPT LOAD queue <ON_ENQUEUE | ON_FAILURE> source",
+		"fila.config|list": "FILA.CONFIG LIST [PREFIX p] [CURSOR c] [COUNT n]",
 	} {
 		c := r.resolve([]byte(name))
 		if c == nil {

@@ -141,7 +141,7 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 	f.count("passed", t.Passed)
 	f.count("refused", t.Refused)
 	f.millis("waited_ms", t.Waited)
-	f.at("next_at", t.NextAt)
+	f.due("next_at", t.NextAt)
 	return &f
 }
 

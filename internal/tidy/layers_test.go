@@ -23,7 +23,7 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"storage"}, tests: []string{"storage/storetest"}},
 		"engine":            {may: []string{"storage"}},
 		"scripting":         {may: []string{"engine"}, tests: []string{"storage"}},
-		"commands":          {may: []string{"engine", "resp"}, tests: []string{"storage"}},
+		"commands":          {may: []string{"engine", "resp"}, tests: []string{"scripting", "storage"}},
 		"cli":               {},
 		"main":              {may: []string{"cli", "commands", "engine", "resp", "scripting", "storage", "storage/rocks"}},
 		"integration":       {tests: []string{"integration/broker"}},
@@ -34,6 +34,7 @@ func layers() map[string]layer {
 		"integration/demo":       {may: []string{"integration/broker", "integration/progress"}},
 		"integration/backlog":    {may: []string{"integration/broker", "integration/progress"}},
 		"integration/redisbench": {may: []string{"integration/broker"}},
+		"integration/schedbench": {may: []string{"integration/broker"}},
 		"internal/tidy":          {},
 	}
 }

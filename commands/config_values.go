@@ -1,0 +1,204 @@
+package commands
+
+import (
+	"encoding/hex"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func configValues() Spec {
+	return Spec{
+		Name: "FILA.CONFIG", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
+		Summary:     "A container for the commands that manage the runtime configuration, which scripts read with fila.get.",
+		Subcommands: []Spec{configValueDel(), configValueGet(), help("FILA.CONFIG"), configValueList(), configValueSet()},
+	}
+}
+
+func configValueSet() Spec {
+	return Spec{
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
+		Summary: "Sets values of the runtime configuration, all of them or none. What is enqueued after the reply sees them.",
+		Flags:   []string{"write", "denyoom"},
+		Args: []Arg{{Name: "pair", Type: Block, Multiple: true, Args: []Arg{
+			{Name: "key", Type: String}, {Name: "value", Type: String},
+		}}},
+		Examples: []Example{{"FILA.CONFIG SET weight:gold 5 weight:silver 2", "OK"}},
+		Parse: func(in *input) (call, error) {
+			words := in.list("pair")
+			if len(words)%2 != 0 {
+				return nil, wrongArity(in.cmd)
+			}
+			c := &configValuesChange{values: make(map[string]string, len(words)/2)}
+			for i := 0; i < len(words); i += 2 {
+				c.values[string(words[i])] = string(words[i+1])
+				c.size += len(words[i]) + len(words[i+1])
+			}
+			return c, nil
+		},
+	}
+}
+
+type configValuesChange struct {
+	plainOK
+	values map[string]string
+	size   int
+}
+
+// Bytes is what waits for the loop.
+func (c *configValuesChange) Bytes() int { return c.size }
+
+// Apply implements engine.Call.
+func (c *configValuesChange) Apply(tx *engine.Tx) error { return tx.SetConfig(c.values) }
+
+func configValueGet() Spec {
+	return Spec{
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Returns a value of the runtime configuration, nil if there is none.",
+		Flags:   []string{"readonly", "fast"},
+		Args:    []Arg{{Name: "key", Type: String}},
+		Examples: []Example{
+			{"FILA.CONFIG SET weight:gold 5", "OK"},
+			{"FILA.CONFIG GET weight:gold", `"5"`},
+			{"FILA.CONFIG GET weight:silver", "(nil)"},
+		},
+		Parse: func(in *input) (call, error) { return &configValueLook{key: in.text("key")}, nil },
+	}
+}
+
+type configValueLook struct {
+	key, value string
+	found      bool
+}
+
+// Apply implements engine.Call.
+func (c *configValueLook) Apply(tx *engine.Tx) error {
+	c.value, c.found = tx.Config(c.key)
+	return nil
+}
+
+// Render writes the value or nil.
+func (c *configValueLook) Render(_ *Handler, w *resp.Writer) error {
+	if !c.found {
+		w.Null()
+		return nil
+	}
+	w.BulkString(c.value)
+	return nil
+}
+
+func configValueDel() Spec {
+	return Spec{
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
+		Summary: "Removes values of the runtime configuration and returns how many there were.",
+		Flags:   []string{"write"},
+		Args:    []Arg{{Name: "key", Type: String, Multiple: true}},
+		Examples: []Example{
+			{"FILA.CONFIG SET weight:gold 5", "OK"},
+			{"FILA.CONFIG DEL weight:gold weight:silver", "(integer) 1"},
+		},
+		Parse: func(in *input) (call, error) {
+			c := &configValuesDrop{}
+			for _, word := range in.list("key") {
+				c.keys = append(c.keys, string(word))
+			}
+			return c, nil
+		},
+	}
+}
+
+type configValuesDrop struct {
+	keys    []string
+	removed int
+}
+
+// Apply implements engine.Call.
+func (c *configValuesDrop) Apply(tx *engine.Tx) (err error) {
+	c.removed, err = tx.DeleteConfig(c.keys)
+	return err
+}
+
+// Render writes how many there were.
+func (c *configValuesDrop) Render(_ *Handler, w *resp.Writer) error {
+	w.Int(int64(c.removed))
+	return nil
+}
+
+func configValueList() Spec {
+	return Spec{
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
+		Summary: "Returns the runtime configuration in the order of its keys, a page at a time.",
+		Reply: "An array: the next cursor, 0 at the end, and an array of keys, each followed by its value. " +
+			"A cursor is a text without meaning; what was there all the time is seen once.",
+		Flags: []string{"readonly"},
+		Args: []Arg{
+			{Name: "p", Type: String, Token: "PREFIX", Optional: true},
+			{Name: "c", Type: String, Token: "CURSOR", Optional: true},
+			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
+		},
+		Examples: []Example{
+			{"FILA.CONFIG SET weight:gold 5 weight:silver 2 maintenance on", "OK"},
+			{"FILA.CONFIG LIST PREFIX weight:", `1) "0"
+2) 1) "weight:gold"
+   2) "5"
+   3) "weight:silver"
+   4) "2"`},
+		},
+		Parse: parseConfigList,
+	}
+}
+
+// configPage walks over the keys in their order. Its cursor is the last key that
+// was shown, in hexadecimal: that is never "0", and whoever sees it is not led
+// to put a key there.
+type configPage struct {
+	prefix, after string
+	count, bytes  int      // at most
+	next          string   // "" at the end
+	pairs         []string // key, value, ...
+}
+
+func parseConfigList(in *input) (call, error) {
+	c := &configPage{prefix: string(in.bytes("prefix")), count: int(in.integer("count", pageCount)), bytes: in.limits.ReplyBytes}
+	cursor := string(in.bytes("cursor"))
+	if cursor == "" && !in.has("cursor") || cursor == "0" {
+		return c, nil
+	}
+	after, err := hex.DecodeString(cursor)
+	if err != nil || len(after) == 0 {
+		return nil, &refusal{"ERR", "CURSOR must be 0 or what the page before has answered, not '" + clip(in.bytes("cursor")) + "'"}
+	}
+	c.after = string(after)
+	return c, nil
+}
+
+// Apply implements engine.Call.
+func (c *configPage) Apply(tx *engine.Tx) error {
+	keys := tx.ConfigKeys(c.prefix, c.after, c.count+1)
+	size := 0
+	for i, k := range keys {
+		v, _ := tx.Config(k)
+		size += len(k) + len(v)
+		if i == c.count || i > 0 && size > c.bytes {
+			c.next = keys[i-1]
+			break
+		}
+		c.pairs = append(c.pairs, k, v)
+	}
+	return nil
+}
+
+// Render writes the next cursor and what was found.
+func (c *configPage) Render(_ *Handler, w *resp.Writer) error {
+	w.Array(2)
+	if c.next == "" {
+		w.BulkString("0")
+	} else {
+		w.BulkString(hex.EncodeToString([]byte(c.next)))
+	}
+	w.Array(len(c.pairs))
+	for _, text := range c.pairs {
+		w.BulkString(text)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package commands
+
+import (
+	"math"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func scriptTest() Spec {
+	return Spec{
+		Name: "TEST", Group: "fila", Since: "0.1.0", Complexity: "Depends on the script; its limits hold.",
+		Summary: "Runs a hook of a queue, or SOURCE in its place, with a message made of the options, and changes nothing: no message, no statistics. " +
+			"A script that fails is refused with its line.",
+		Reply: "A map. ON_ENQUEUE: " + (&hookTrial{}).fields(&engine.HookTrial{}).names() + ". ON_FAILURE: " +
+			(&hookTrial{hookFind: hookFind{kind: engine.HookFailure}}).fields(&engine.HookTrial{}).names() + ". What the script has not decided is nil.",
+		Flags: []string{"readonly"},
+		Args: hookArgs(
+			Arg{Name: "source", Type: String, Token: "SOURCE", Optional: true},
+			Arg{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+			Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: 1, Max: math.MaxUint32},
+			Arg{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
+			headerOption(),
+			Arg{Name: "n", Type: Integer, Token: "PAYLOADSIZE", Optional: true, Max: math.MaxInt32},
+			Arg{Name: "n", Type: Integer, Token: "ATTEMPT", Optional: true, Min: 1, Max: math.MaxUint32},
+			Arg{Name: "text", Type: String, Token: "ERROR", Optional: true},
+		),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{`FILA.SCRIPT TEST orders ON_FAILURE SOURCE "function on_failure(msg) return { delay_ms = msg.attempts * 100 } end" ATTEMPT 3`, ` 1) "action"
+ 2) (nil)
+ 3) "delay_ms"
+ 4) (integer) 300
+ 5) "time_us"
+ 6) (integer) <n>
+ 7) "instructions"
+ 8) (integer) <n>
+ 9) "memory_bytes"
+10) (integer) <n>`},
+			{`FILA.SCRIPT TEST orders ON_ENQUEUE SOURCE "function on_enqueue(msg) return msg.headers.tier.name end"`, "..."},
+		},
+		Parse: parseScriptTest,
+	}
+}
+
+// hookTrial runs a hook where its reply is written: by then the commands before
+// it have taken effect, and the time it takes is that of its own connection.
+type hookTrial struct {
+	hookFind
+	given  bool   // a source, in place of the queue's hook
+	source string // the one given
+	own    engine.Hook
+	msg    engine.HookMessage
+	size   int
+}
+
+func parseScriptTest(in *input) (call, error) {
+	c := &hookTrial{given: in.has("source"), source: string(in.bytes("source"))}
+	c.queue, c.kind = in.text("queue"), hookKind(in)
+	c.msg = engine.HookMessage{
+		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.integer("payloadsize", 0)),
+		Weight: uint32(in.integer("weight", 1)), //nolint:gosec // the Spec bounds it
+	}
+	if in.has("key") {
+		c.msg.Key = in.text("key")
+	}
+	c.msg.Throttles, c.msg.Headers = in.throttles(), in.headers()
+	if c.kind == engine.HookFailure {
+		c.msg.ID, c.msg.Error = engine.ID{}.String(), string(in.bytes("error"))
+		c.msg.Attempts = uint32(in.integer("attempt", 1)) //nolint:gosec // the Spec bounds it
+	} else if in.has("attempt") || in.has("error") {
+		return nil, &refusal{"ERR", "ATTEMPT and ERROR go with ON_FAILURE only"}
+	}
+	for _, a := range in.args {
+		c.size += len(a)
+	}
+	return c, nil
+}
+
+// Prepare compiles a source that was given, on the connection.
+func (c *hookTrial) Prepare(e Engine) (err error) {
+	if c.given {
+		c.own, err = e.CompileScript(c.kind, c.source)
+	}
+	return err
+}
+
+// Bytes is what waits for the loop.
+func (c *hookTrial) Bytes() int { return c.size }
+
+// Render runs the script and writes a map.
+func (c *hookTrial) Render(h *Handler, w *resp.Writer) error {
+	hook := c.info.Hook
+	if c.given {
+		hook = c.own
+	}
+	if hook == nil {
+		return &refusal{"INVALID", "the queue has no " + c.kind.String() + " hook, load one with FILA.SCRIPT LOAD or give a SOURCE"}
+	}
+	t := hook.Try(&c.msg, h.engine.Snapshot().Get)
+	if t.Err != nil {
+		return &refusal{"LUA", t.Err.Error()}
+	}
+	c.fields(&t).write(w)
+	return nil
+}
+
+func (c *hookTrial) fields(t *engine.HookTrial) *fields {
+	var f fields
+	if c.kind == engine.HookFailure {
+		f.failure(&t.Failure)
+	} else {
+		f.enqueue(&t.Enqueue)
+	}
+	f.micros("time_us", t.Duration)
+	f.number("instructions", t.Instructions)
+	f.number("memory_bytes", t.Memory)
+	return &f
+}
+
+func (f *fields) enqueue(d *engine.EnqueueDecision) {
+	f.optional("fairness_key", d.Key)
+	f.limit("weight", uint64(d.Weight))
+	if d.Throttles == nil {
+		f.optional("throttle_keys", "")
+	} else {
+		f.texts("throttle_keys", d.Throttles)
+	}
+	f.limit("cost", uint64(d.Cost))
+	if d.Priority == nil {
+		f.optional("priority", "")
+	} else {
+		f.number("priority", int64(*d.Priority))
+	}
+	f.delay(d.Delay)
+}
+
+func (f *fields) failure(d *engine.FailureDecision) {
+	switch d.Action {
+	case engine.FailureRetry:
+		f.text("action", "retry")
+	case engine.FailureDead:
+		f.text("action", "dlq")
+	default:
+		f.optional("action", "")
+	}
+	f.delay(d.Delay)
+}
+
+// delay is a time that a script may have left to the queue: nil then.
+func (f *fields) delay(d *time.Duration) {
+	if d == nil {
+		f.optional("delay_ms", "")
+		return
+	}
+	f.millis("delay_ms", *d)
+}
