@@ -98,7 +98,7 @@ func baseTonumber(l *lua.LState) int {
 		l.Push(lua.LNil)
 		return 1
 	}
-	var result lua.LValue = lua.LNil
+	result := lua.LNil
 	switch v := l.CheckAny(1).(type) {
 	case lua.LNumber:
 		result = v

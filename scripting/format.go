@@ -86,7 +86,7 @@ func (b *builder) conversion(sp spec, letter byte, n int) {
 			l.RaiseError("bad argument #%d to 'format' (not an integer in range)", n)
 		}
 		if letter == 'c' {
-			b.pad(sp, string([]byte{byte(int64(v))}))
+			b.pad(sp, string([]byte{byte(int64(v))})) //nolint:gosec // as C does
 			return
 		}
 		text := sp.integer(int64(v), letter)

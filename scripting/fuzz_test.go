@@ -112,12 +112,14 @@ func FuzzPattern(f *testing.F) {
 		}
 		q := func(s string) string {
 			var b strings.Builder
+			b.WriteByte('"')
 			for i := range len(s) {
 				fmt.Fprintf(&b, "\\%03d", s[i])
 			}
+			b.WriteByte('"')
 			return b.String()
 		}
-		body := fmt.Sprintf("local out = {} for i, v in ipairs({ (\"%s\"):match(\"%s\") }) do out[i] = tostring(v) end return table.concat(out, \"|\")", q(subject), q(pattern))
+		body := "local out = {} for i, v in ipairs({ (" + q(subject) + "):match(" + q(pattern) + ") }) do out[i] = tostring(v) end return table.concat(out, '|')"
 		harmless(t, s, engine.HookEnqueue, "function on_enqueue(msg) "+body+" end", benchMessage())
 		if got, err := evaluate(t, s, body); err == nil && settled(pattern) {
 			l := lua.NewState()

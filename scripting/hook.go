@@ -144,8 +144,7 @@ func (h *Hook) count(now time.Time, t *engine.HookTrial) {
 	}
 	s.Errors++
 	s.LastError, s.LastAt, s.LastLine = t.Err.Error(), now, 0
-	var e *Error
-	if errors.As(t.Err, &e) {
+	if e, ok := errors.AsType[*Error](t.Err); ok {
 		s.LastLine = e.Line
 		if e.Limit {
 			s.Limits++

@@ -53,8 +53,9 @@ func newMachine(c *Config, lib *library) *machine {
 	return m
 }
 
-// of is the machine on which a function of the library was called.
-func of(l *lua.LState) *machine { return l.Context().(*machine) } //nolint:errcheck // newMachine sets it
+// of is the machine on which a function of the library was called; newMachine
+// has made it the context.
+func of(l *lua.LState) *machine { return l.Context().(*machine) }
 
 // locate keeps where an error is raised: a value such as a table does not say.
 func (m *machine) locate(l *lua.LState) {
@@ -112,7 +113,7 @@ func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, ge
 
 // explain makes an error of what a script, or the machine below it, has thrown.
 func (m *machine) explain(thrown any) *Error {
-	text := ""
+	var text string
 	if raised, ok := thrown.(*lua.ApiError); ok {
 		switch v := raised.Object.(type) {
 		case lua.LString:

@@ -18,7 +18,7 @@ func messageIndex(l *lua.LState) int {
 		return 1
 	}
 	msg := m.msg
-	var v lua.LValue = lua.LNil
+	v := lua.LNil
 	switch field {
 	case "headers":
 		v = m.headers

@@ -76,28 +76,15 @@ func (p *matcher) match(s, i int) int {
 				return s
 			}
 			return -1
-		case c == '%' && i+1 < len(p.pattern) && p.pattern[i+1] == 'b':
-			if s = p.balance(s, i+2); s < 0 {
+		case c == '%':
+			next, after, ok := p.escape(s, i)
+			if ok && next < 0 {
 				return -1
 			}
-			i += 4
-			continue
-		case c == '%' && i+1 < len(p.pattern) && p.pattern[i+1] == 'f':
-			end := p.classEnd(i + 2)
-			if p.pattern[i+2] != '[' {
-				p.fail("missing '[' after '%f'")
+			if ok {
+				s, i = next, after
+				continue
 			}
-			if !p.frontier(s, i+2, end) {
-				return -1
-			}
-			i = end
-			continue
-		case c == '%' && i+1 < len(p.pattern) && p.pattern[i+1] >= '0' && p.pattern[i+1] <= '9':
-			if s = p.back(s, p.pattern[i+1]); s < 0 {
-				return -1
-			}
-			i += 2
-			continue
 		}
 		end := p.classEnd(i)
 		var suffix byte
@@ -129,6 +116,31 @@ func (p *matcher) match(s, i int) int {
 		}
 	}
 	return s
+}
+
+// escape matches what begins with '%' and is not a class: %b, %f and captures. It
+// returns where to go on in subject and pattern, the first -1 if it does not
+// match.
+func (p *matcher) escape(s, i int) (next, after int, ok bool) {
+	if i+1 >= len(p.pattern) {
+		return 0, 0, false
+	}
+	switch c := p.pattern[i+1]; {
+	case c == 'b':
+		return p.balance(s, i+2), i + 4, true
+	case c == 'f':
+		end := p.classEnd(i + 2)
+		if p.pattern[i+2] != '[' {
+			p.fail("missing '[' after '%f'")
+		}
+		if !p.frontier(s, i+2, end) {
+			return -1, end, true
+		}
+		return s, end, true
+	case c >= '0' && c <= '9':
+		return p.back(s, c), i + 2, true
+	}
+	return 0, 0, false
 }
 
 // longest matches as many of the single class as possible, then goes back.
@@ -201,12 +213,12 @@ func (p *matcher) balance(s, i int) int {
 			return -1
 		}
 		p.m.steps(p.l, 1)
-		switch c := p.subject[s]; {
-		case c == end:
+		switch p.subject[s] {
+		case end:
 			if depth--; depth == 0 {
 				return s + 1
 			}
-		case c == begin:
+		case begin:
 			depth++
 		}
 	}

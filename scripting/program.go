@@ -72,16 +72,14 @@ func translate(name, source string) (proto *lua.FunctionProto, tree rewritten, e
 
 // syntax words the errors of parser and compiler the way Lua does.
 func syntax(name, source string, err error) error {
-	var p *parse.Error
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*parse.Error](err); ok {
 		text := strings.ToLower(strings.TrimSpace(p.Message))
 		if p.Pos.Line < 0 { // the end of the source
 			return located(name, strings.Count(source, "\n")+1, text+" at the end")
 		}
 		return located(name, p.Pos.Line, text+" near '"+p.Token+"'")
 	}
-	var c *lua.CompileError
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[*lua.CompileError](err); ok {
 		return located(name, c.Line, c.Message)
 	}
 	return located(name, 0, err.Error())

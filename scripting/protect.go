@@ -125,7 +125,7 @@ func (m *machine) attempt(child *lua.LState, args int) (raised *lua.ApiError) {
 		return nil
 	}
 	m.threads.depth = level + 1 // calls inside did not come back to count themselves
-	return err.(*lua.ApiError)  //nolint:errorlint,errcheck // PCall returns no other
+	return err.(*lua.ApiError)  //nolint:errorlint // PCall returns no other, and wraps none
 }
 
 // closeUpvalues is called where an error is raised, with all frames of the

@@ -255,7 +255,7 @@ func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
 		return s
 	}
 	if len(s.Lhs) == 1 {
-		target := s.Lhs[0].(*ast.AttrGetExpr) //nolint:errcheck // fields says so
+		target := s.Lhs[0].(*ast.AttrGetExpr)
 		args := append([]ast.Expr{target.Object, target.Key}, s.Rhs...)
 		return callStmt(line, guardSet, one(args)...)
 	}
@@ -321,7 +321,7 @@ func (r *rewriter) define(s *ast.FuncDefStmt) ast.Stmt {
 		object, key = s.Name.Receiver, at(&ast.StringExpr{Value: s.Name.Method}, line)
 		s.Func.ParList.Names = append([]string{"self"}, s.Func.ParList.Names...)
 	} else {
-		field := s.Name.Func.(*ast.AttrGetExpr) //nolint:errcheck // the grammar has no third form
+		field := s.Name.Func.(*ast.AttrGetExpr) // the grammar has no third form
 		object, key = field.Object, field.Key
 	}
 	object = r.expression(object)

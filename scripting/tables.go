@@ -208,7 +208,7 @@ func tableMaxn(l *lua.LState) int {
 // nothing of the sorting.
 func tableSort(l *lua.LState) int {
 	m, t := of(l), writable(l)
-	var less lua.LValue = lua.LNil
+	less := lua.LNil
 	if l.GetTop() >= 2 && l.Get(2) != lua.LNil {
 		less = l.CheckFunction(2)
 	}
