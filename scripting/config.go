@@ -40,7 +40,7 @@ func (c *Config) check() error {
 		return errors.New("scripting: a breaker that opens after no error would never let a script run")
 	case c.Cooldown <= 0:
 		return errors.New("scripting: the cooldown must be positive")
-	case min(l.Key, l.Throttle, l.Throttles) <= 0 || l.Weight == 0:
+	case min(l.Key, l.Throttle) <= 0 || l.Throttles < 0 || l.Weight == 0 || l.Cost == 0: // no throttles at all is a limit that can be held
 		return errors.New("scripting: a limit of 0 would refuse every result")
 	}
 	return nil

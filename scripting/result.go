@@ -26,7 +26,7 @@ func enqueueDecision(v lua.LValue, limits *engine.Limits) (engine.EnqueueDecisio
 		case "weight":
 			return decode(&d.Weight, v, name, wholeUpTo(1, limits.Weight))
 		case "cost":
-			return decode(&d.Cost, v, name, wholeUpTo(1, limits.Weight))
+			return decode(&d.Cost, v, name, wholeUpTo(1, limits.Cost))
 		case "throttle_keys":
 			return decode(&d.Throttles, v, name, func(v lua.LValue) ([]string, string) { return keysOf(v, limits) })
 		case "priority":

@@ -232,3 +232,24 @@ func TestHashesSpreadEvenly(t *testing.T) {
 		}
 	}
 }
+
+// Each field has the limit of its own name, also where settings make them differ.
+func TestEachFieldHasItsOwnLimit(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Limits.Weight, cfg.Limits.Cost, cfg.Limits.Throttles = 5, 7, 0
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for result, want := range map[string]string{
+		`{ weight = 5, cost = 7, throttle_keys = {} }`: "",
+		`{ weight = 6 }`:            "between 1 and 5",
+		`{ cost = 8 }`:              "between 1 and 7",
+		`{ throttle_keys = {"a"} }`: "has 1 keys, at most 0",
+	} {
+		_, err := load(t, s, engine.HookEnqueue, "function on_enqueue() return "+result+" end").OnEnqueue(time.Now(), &engine.HookMessage{}, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", result, err, want)
+		}
+	}
+}
