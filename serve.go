@@ -14,6 +14,7 @@ import (
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
+	"github.com/faisca/fila/scripting"
 )
 
 // broker is the running whole: one of each part.
@@ -99,7 +100,11 @@ func (b *broker) open() error {
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(engineConfig(b.cfg, b.log), store)
+	scripts, err := scripting.New(scriptingConfig(b.cfg))
+	if err != nil {
+		return errors.Join(cli.UsageError{Err: err}, store.Close())
+	}
+	e, err := engine.New(engineConfig(b.cfg, scripts, b.log), store)
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}

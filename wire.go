@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
+	"github.com/faisca/fila/scripting"
 )
 
 // This file turns the one configuration into that of each part. What a part
@@ -31,7 +32,8 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	return c
 }
 
-func engineConfig(cfg cli.Config, log zerolog.Logger) engine.Config {
+// engineConfig is for the engine: scripts compiles the hooks of queues.
+func engineConfig(cfg cli.Config, scripts engine.Scripts, log zerolog.Logger) engine.Config {
 	c := engine.DefaultConfig()
 	c.Visibility = cfg.Scheduler.Visibility
 	c.Backoff = cfg.Scheduler.Backoff
@@ -42,14 +44,29 @@ func engineConfig(cfg cli.Config, log zerolog.Logger) engine.Config {
 	c.LeaseLag = cfg.Storage.LeaseLag
 	c.Sync = syncMode(cfg.Storage.Sync)
 	c.SyncInterval = cfg.Storage.SyncInterval
-	c.Limits = engine.Limits{
-		QueueName: cfg.Limits.QueueName, Key: cfg.Limits.Key, Throttle: cfg.Limits.Key, Throttles: cfg.Limits.Throttles,
-		HeaderName: cfg.Limits.HeaderName, HeaderValue: cfg.Limits.HeaderValue, Headers: cfg.Limits.Headers,
-		Payload: cfg.Limits.Payload, Weight: cfg.Limits.Weight, Cost: cfg.Limits.Cost, Count: cfg.Limits.Count,
-	}
+	c.Limits = messageLimits(cfg.Limits)
+	c.Scripts = scripts
 	c.Window = cfg.Scheduler.Window
 	c.BodyBytes = cfg.Scheduler.BodyBytes
 	c.Log = log
+	return c
+}
+
+// messageLimits hold for what clients send and for what scripts decide.
+func messageLimits(l cli.Limits) engine.Limits {
+	return engine.Limits{
+		QueueName: l.QueueName, Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue,
+		Headers: l.Headers, Payload: l.Payload, Weight: l.Weight, Cost: l.Cost, Count: l.Count, Script: l.Script,
+	}
+}
+
+func scriptingConfig(cfg cli.Config) scripting.Config {
+	c := scripting.DefaultConfig()
+	c.Timeout = cfg.Lua.Timeout
+	c.Memory = cfg.Lua.MemoryBytes
+	c.Cooldown = cfg.Lua.BreakerCooldown
+	c.Source = cfg.Limits.Script
+	c.Limits = messageLimits(cfg.Limits)
 	return c
 }
 

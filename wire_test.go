@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
+	"github.com/faisca/fila/scripting"
 )
 
 // The documented defaults are those of the parts: whoever changes one of the two
@@ -19,8 +20,11 @@ func TestTheDefaultsOfTheSettingsAreThoseOfTheParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := engineConfig(l.Config, zerolog.Nop()), engine.DefaultConfig(); !reflect.DeepEqual(got, want) {
+	if got, want := engineConfig(l.Config, nil, zerolog.Nop()), engine.DefaultConfig(); !reflect.DeepEqual(got, want) {
 		t.Errorf("engine: settings give\n%+v\nits default is\n%+v", got, want)
+	}
+	if got, want := scriptingConfig(l.Config), scripting.DefaultConfig(); !reflect.DeepEqual(got, want) {
+		t.Errorf("scripting: settings give\n%+v\nits default is\n%+v", got, want)
 	}
 	want := resp.DefaultConfig()
 	want.Addr = l.Config.Server.ListenAddr
@@ -41,6 +45,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 			"limits.queue_name_bytes": "1", "limits.key_bytes": "1", "limits.header_name_bytes": "1",
 			"scheduler.quantum": "1", "scheduler.window": "2", "scheduler.body_bytes": "0", "scheduler.backoff_ms": "0",
 			"scheduler.max_backoff_ms": "0", "scheduler.visibility_timeout_ms": "1", "storage.lease_lag_ms": "0", "storage.sync_interval_ms": "1",
+			"lua.timeout_ms": "1", "lua.memory_bytes": "262144", "lua.breaker_cooldown_ms": "1", "limits.script_bytes": "1", "limits.cost": "1",
 		},
 		{
 			"server.maxclients": "1000000", "server.idle_timeout_ms": "31536000000", "server.write_timeout_ms": "86400000",
@@ -51,13 +56,18 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 			"scheduler.window": "100000", "scheduler.body_bytes": "1099511627776", "scheduler.backoff_ms": "31536000000",
 			"scheduler.max_backoff_ms": "31536000000", "scheduler.visibility_timeout_ms": "31536000000",
 			"storage.lease_lag_ms": "60000", "storage.sync": "interval",
+			"lua.timeout_ms": "60000", "lua.memory_bytes": "1073741824", "lua.breaker_cooldown_ms": "86400000", "limits.script_bytes": "1048576",
+			"limits.cost": "1000000",
 		},
 	} {
 		l, err := cli.Load(cli.Input{Flags: ends})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := engine.New(engineConfig(l.Config, zerolog.Nop()), memoryStore()); err != nil {
+		if _, err := engine.New(engineConfig(l.Config, nil, zerolog.Nop()), memoryStore()); err != nil {
+			t.Error(err)
+		}
+		if _, err := scripting.New(scriptingConfig(l.Config)); err != nil {
 			t.Error(err)
 		}
 		if _, err := resp.NewServer(respConfig(l.Config, zerolog.Nop()), new(lateHandler)); err != nil {

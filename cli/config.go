@@ -9,6 +9,7 @@ type Config struct {
 	Auth      Auth
 	Storage   Storage
 	Scheduler Scheduler
+	Lua       Lua
 	Limits    Limits
 	Log       Log
 }
@@ -62,6 +63,13 @@ type Scheduler struct {
 	BodyBytes   int64
 }
 
+// Lua is what the scripts of queues may use.
+type Lua struct {
+	Timeout         time.Duration // of one call
+	MemoryBytes     int           // that one call may allocate
+	BreakerCooldown time.Duration
+}
+
 // Limits are the greatest sizes and counts a client may send.
 type Limits struct {
 	QueueName   int // bytes
@@ -74,6 +82,7 @@ type Limits struct {
 	Throttles   int
 	Consumer    int // bytes
 	Reply       int // bytes
+	Script      int // bytes
 	Weight      uint32
 	Cost        uint32
 	Count       int

@@ -55,6 +55,7 @@ func settings(c *Config) []setting {
 	all = append(all, authSettings(&c.Auth)...)
 	all = append(all, storageSettings(&c.Storage)...)
 	all = append(all, schedulerSettings(&c.Scheduler)...)
+	all = append(all, luaSettings(&c.Lua)...)
 	all = append(all, limitSettings(&c.Limits)...)
 	return append(all, logSettings(&c.Log)...)
 }
@@ -199,6 +200,27 @@ func schedulerSettings(c *Scheduler) []setting {
 	}
 }
 
+func luaSettings(c *Lua) []setting {
+	return []setting{
+		{
+			name:  "lua.timeout_ms",
+			value: millis(&c.Timeout, 10, 1, 60_000),
+			doc:   "How long one call of a script may take; then it has failed. Whoever enqueues waits for it.",
+		},
+		{
+			name:  "lua.memory_bytes",
+			value: sized(&c.MemoryBytes, mib, 256*kib, gib),
+			doc:   "What one call of a script may allocate, garbage included; then it has failed.",
+		},
+		{
+			name:  "lua.breaker_cooldown_ms",
+			value: millis(&c.BreakerCooldown, 10_000, 1, day),
+			doc: "A script that has failed three times in a row is not run for so long, and safe decisions are made in its place; " +
+				"then one call decides whether it is run again.",
+		},
+	}
+}
+
 func limitSettings(c *Limits) []setting {
 	return []setting{
 		{name: "limits.queue_name_bytes", value: sized(&c.QueueName, 255, 1, nameMax), doc: "Longest queue name."},
@@ -213,6 +235,7 @@ func limitSettings(c *Limits) []setting {
 			doc:   "Largest command, all its arguments together. At least `limits.payload_bytes` and one KiB.",
 		},
 		{name: "limits.throttles", value: count(&c.Throttles, 16, 0, 1024), doc: "Throttle keys of one message."},
+		{name: "limits.script_bytes", value: sized(&c.Script, 64*kib, 1, mib), doc: "Largest source of a script."},
 		{name: "limits.weight", value: count(&c.Weight, 1_000_000, 1, 1_000_000), doc: "Greatest weight of a fairness key."},
 		{name: "limits.cost", value: count(&c.Cost, 1_000_000, 1, 1_000_000), doc: "Greatest cost of one delivery."},
 		{name: "limits.consumer_bytes", value: sized(&c.Consumer, 512, 1, nameMax), doc: "Longest consumer name."},
