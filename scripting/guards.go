@@ -13,6 +13,7 @@ import (
 func guards() map[string]*lua.LFunction {
 	g := map[string]lua.LGFunction{
 		guardCharge: chargeGuard, guardConcat: concatGuard, guardSet: setGuard, guardFill: fillGuard, guardValues: valuesGuard,
+		guardFields: func(*lua.LState) int { return 0 },
 	}
 	functions := make(map[string]*lua.LFunction, len(g))
 	for name, f := range g {

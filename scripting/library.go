@@ -12,13 +12,17 @@ import (
 // by all machines and never written to afterwards: that is what makes it safe to
 // read from several goroutines.
 type library struct {
-	environment *lua.LTable // metatable of environments
+	globals     *lua.LTable // what scripts find, and the environment of those that add nothing
+	environment *lua.LTable // metatable of the environments of the others
 	strings     *lua.LTable // metatable of strings
 	message     *lua.LTable // metatable of msg
 	headers     *lua.LTable // metatable of msg.headers
 
 	next, step *lua.LFunction // iterators of pairs and ipairs
 	closer     *lua.LFunction // handler of errors in protected calls
+
+	guards map[string]*lua.LFunction
+	fields lua.LValue // the guard that marks a result given field by field
 }
 
 // boundArrays lowers how far a table's array part reaches. gopher-lua has it as
@@ -42,6 +46,9 @@ func newLibrary() *library {
 	globals.RawSetString("fila", functions(filaLibrary()))
 	globals.RawSetString("_VERSION", lua.LString("Lua 5.1"))
 
+	lib.guards = guards()
+	lib.fields = lib.guards[guardFields]
+	lib.globals = globals
 	lib.environment = metatable(globals)
 	lib.strings = metatable(stringTable)
 	lib.message = metatable(goFunction(messageIndex))

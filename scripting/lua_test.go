@@ -23,7 +23,7 @@ func evaluate(t testing.TB, s *Sandbox, body string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return v.String(), nil
+	return v.value().String(), nil
 }
 
 // programs are pieces of Lua that must mean here what they mean in gopher-lua

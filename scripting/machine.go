@@ -67,48 +67,67 @@ func (m *machine) locate(l *lua.LState) {
 	}
 }
 
+// result is what a hook has returned. It lies on the machine's stack, so it has
+// to be read before the machine is used again.
+type result struct {
+	l      *lua.LState
+	direct bool // field by field, behind a mark
+}
+
+// value is what was returned, unless it was field by field.
+func (r result) value() lua.LValue { return r.l.Get(1) }
+
 // run executes the script's top level and, if there is a message, its hook on
-// it. It returns what the hook returned, which must be read before the machine
-// is used again.
-func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, get engine.Settings) (result lua.LValue, err error) {
+// it.
+func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, get engine.Settings) (res result, err error) {
 	m.name, m.msg, m.settings = s.kind.String(), msg, get
 	m.reset(instructions)
 	m.threads.paid, m.threads.depth = 0, 0
 	defer func() {
 		if r := recover(); r != nil {
 			m.failed = true
-			result, err = nil, m.explain(r)
+			err = m.explain(r)
 		}
 		m.msg, m.settings, m.place = nil, nil, ""
 		m.hashed = [len(m.hashed)]*lua.LTable{}
 		m.finder.subject, m.finder.pattern = "", ""
 	}()
 	l := m.l
+	l.SetTop(0)
 	m.charge(l, s.cost)
-	env := l.CreateTable(0, s.globals)
-	env.Metatable = m.lib.environment
-	if s.self {
-		env.RawSetString("_G", env)
-	}
-	l.Push(&lua.LFunction{Env: env, Proto: s.proto})
-	l.Call(0, 0)
-	hook, ok := env.RawGetString(m.name).(*lua.LFunction)
+	hook, ok := m.load(s).(*lua.LFunction)
 	if !ok {
-		return nil, located(m.name, 0, "the script defines no function "+m.name)
+		return res, located(m.name, 0, "the script defines no function "+m.name)
 	}
 	if msg == nil {
-		return lua.LNil, nil
+		return res, nil
 	}
 	l.Push(hook)
 	l.Push(m.message)
-	l.Call(1, 1)
-	result = l.Get(-1)
-	l.Pop(1)
+	l.Call(1, lua.MultRet)
 	if m.spent != nil { // nothing can have caught it; if it has, it does not count
 		m.failed = true
-		return nil, placed(m.name, m.spent.Error())
+		return res, placed(m.name, m.spent.Error())
 	}
-	return result, nil
+	return result{l, l.Get(1) == m.lib.fields}, nil
+}
+
+// load runs the script's top level and returns what it has made the hook.
+func (m *machine) load(s *script) lua.LValue {
+	l := m.l
+	if s.bare {
+		l.Push(&lua.LFunction{Env: m.lib.globals, Proto: s.proto})
+		l.Call(0, 1)
+		hook := l.Get(-1)
+		l.Pop(1)
+		return hook
+	}
+	env := l.CreateTable(0, s.globals)
+	env.Metatable = m.lib.environment
+	env.RawSetString("_G", env)
+	l.Push(&lua.LFunction{Env: env, Proto: s.proto})
+	l.Call(0, 0)
+	return env.RawGetString(m.name)
 }
 
 // explain makes an error of what a script, or the machine below it, has thrown.

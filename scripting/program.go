@@ -22,30 +22,30 @@ type script struct {
 
 	proto   *lua.FunctionProto
 	cost    int  // bytes that running its top level once allocates
+	bare    bool // it needs no environment; its top level returns the hook's function
 	globals int  // names it assigns
-	self    bool // it may mention _G
 }
 
 // compile turns a source into a script, without running it.
-func compile(kind engine.HookKind, source string, sizeMax int) (*script, error) {
+func compile(lib *library, kind engine.HookKind, source string, sizeMax int) (*script, error) {
 	if len(source) > sizeMax {
 		return nil, &Error{Text: fmt.Sprintf("%s: a script of %d bytes, at most %d", kind, len(source), sizeMax)}
 	}
-	proto, tree, err := translate(kind.String(), source)
+	proto, tree, bare, err := translate(lib, kind.String(), source)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
 	return &script{
 		kind: kind, source: source, version: hex.EncodeToString(sum[:]),
-		proto: proto, cost: tree.cost, globals: tree.globals, self: strings.Contains(source, "_G"),
+		proto: proto, cost: tree.cost, bare: bare, globals: len(tree.survey.globals),
 	}, nil
 }
 
 // translate parses, rewrites and compiles. gopher-lua reports by panicking, and
 // where it does not expect what it gets, panics in earnest: both are errors of
 // the script here.
-func translate(name, source string) (proto *lua.FunctionProto, tree rewritten, err error) {
+func translate(lib *library, name, source string) (proto *lua.FunctionProto, tree rewritten, bare bool, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -55,18 +55,36 @@ func translate(name, source string) (proto *lua.FunctionProto, tree rewritten, e
 			err = located(name, 0, fmt.Sprintf("cannot be compiled: %v", r))
 		}
 	}()
+	plain := plan{hook: name}
+	proto, tree, err = build(lib, name, source, plain)
+	if err != nil {
+		return nil, tree, false, err
+	}
+	if p := planned(name, &tree.survey); len(p.locals) > 0 {
+		// It may take more locals than there are; the plain way is as good then.
+		if fast, t, err := build(lib, name, source, p); err == nil {
+			return fast, t, true, nil
+		}
+	}
+	return proto, tree, false, nil
+}
+
+// build goes from source to program with a plan.
+func build(lib *library, name, source string, p plan) (*lua.FunctionProto, rewritten, error) {
 	chunk, err := parse.Parse(strings.NewReader(source), name)
 	if err != nil {
-		return nil, tree, syntax(name, source, err)
+		return nil, rewritten{}, syntax(name, source, err)
 	}
-	tree = rewrite(chunk)
-	proto, err = lua.Compile(tree.chunk, name)
+	tree := rewrite(chunk, p)
+	proto, err := lua.Compile(tree.chunk, name)
 	if err != nil {
 		return nil, tree, syntax(name, source, err)
 	}
-	if err := link(proto, guards(), true); err != nil {
+	l := linker{guards: lib.guards, bare: len(p.locals) > 0}
+	if err := l.link(proto); err != nil {
 		return nil, tree, located(name, 0, err.Error())
 	}
+	proto.IsVarArg = 0 // called without arguments
 	return proto, tree, nil
 }
 
@@ -85,19 +103,26 @@ func syntax(name, source string, err error) error {
 	return located(name, 0, err.Error())
 }
 
-// link puts the guards into a program and takes out what would escape a limit:
+// linker puts the guards into a program and takes out what would escape a limit:
 //
 //   - A tail call becomes a call. gopher-lua notes each in its frame and writes
 //     them all into the trace of an error, so a loop of tail calls would take
 //     memory that nothing counts. As a call it ends at the depth that all end at.
 //   - The table `arg` that functions with `...` had in Lua 5.0 is not made.
-func link(proto *lua.FunctionProto, guards map[string]*lua.LFunction, top bool) error {
+//   - A program without an environment of its own must not write to the one it
+//     shares with all others. The plan sees to that; this is to be sure.
+type linker struct {
+	guards map[string]*lua.LFunction
+	bare   bool
+}
+
+func (k *linker) link(proto *lua.FunctionProto) error {
 	if len(proto.DbgUpvalues) > upvaluesMax {
 		return fmt.Errorf("a function uses %d locals from outside, at most %d", len(proto.DbgUpvalues), upvaluesMax)
 	}
 	for i, c := range proto.Constants {
 		if s, ok := c.(lua.LString); ok && strings.HasPrefix(string(s), guardPrefix) {
-			proto.Constants[i] = guards[string(s)]
+			proto.Constants[i] = k.guards[string(s)]
 		}
 	}
 	const opcodeShift = 26
@@ -105,6 +130,10 @@ func link(proto *lua.FunctionProto, guards map[string]*lua.LFunction, top bool) 
 		switch inst := proto.Code[i]; int(inst >> opcodeShift) {
 		case lua.OP_TAILCALL:
 			proto.Code[i] = inst&(1<<opcodeShift-1) | uint32(lua.OP_CALL)<<opcodeShift
+		case lua.OP_SETGLOBAL:
+			if k.bare {
+				return errors.New("a global is assigned that was not seen before")
+			}
 		case lua.OP_CLOSURE:
 			// What follows says where the upvalues come from and is not executed.
 			const bx = 1<<18 - 1
@@ -112,11 +141,8 @@ func link(proto *lua.FunctionProto, guards map[string]*lua.LFunction, top bool) 
 		}
 	}
 	proto.IsVarArg &^= lua.VarArgNeedsArg
-	if top {
-		proto.IsVarArg = 0 // called without arguments
-	}
 	for _, p := range proto.FunctionPrototypes {
-		if err := link(p, guards, false); err != nil {
+		if err := k.link(p); err != nil {
 			return err
 		}
 	}

@@ -17,9 +17,9 @@ const delayMax = 100 * 365 * 24 * time.Hour
 // enqueueDecision checks what on_enqueue has returned. Nothing is guessed: a
 // field of the wrong type, a value out of its range or a field that does not
 // exist (a typing error, most likely) makes all of it an error.
-func enqueueDecision(v lua.LValue, limits *engine.Limits) (engine.EnqueueDecision, error) {
+func enqueueDecision(res result, limits *engine.Limits) (engine.EnqueueDecision, error) {
 	var d engine.EnqueueDecision
-	err := fields(v, func(name string, v lua.LValue) error {
+	err := res.fields(func(name string, v lua.LValue) error {
 		switch name {
 		case "fairness_key":
 			return decode(&d.Key, v, name, func(v lua.LValue) (string, string) { return keyOf(v, limits.Key) })
@@ -47,9 +47,9 @@ func enqueueDecision(v lua.LValue, limits *engine.Limits) (engine.EnqueueDecisio
 }
 
 // failureDecision checks what on_failure has returned, as strictly.
-func failureDecision(v lua.LValue) (engine.FailureDecision, error) {
+func failureDecision(res result) (engine.FailureDecision, error) {
 	var d engine.FailureDecision
-	err := fields(v, func(name string, v lua.LValue) error {
+	err := res.fields(func(name string, v lua.LValue) error {
 		switch name {
 		case "action":
 			switch s, _ := v.(lua.LString); s {
@@ -75,7 +75,20 @@ func failureDecision(v lua.LValue) (engine.FailureDecision, error) {
 
 // fields calls fn for each field of a result, in the order they were first set.
 // nil decides nothing.
-func fields(v lua.LValue, fn func(name string, v lua.LValue) error) error {
+func (r result) fields(fn func(name string, v lua.LValue) error) error {
+	if r.direct {
+		for i, n := 2, r.l.GetTop(); i < n; i += 2 {
+			name, v := r.l.Get(i).(lua.LString), r.l.Get(i+1)
+			if v == lua.LNil {
+				continue // as it would be in a table
+			}
+			if err := fn(string(name), v); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	v := r.value()
 	if v == lua.LNil {
 		return nil
 	}

@@ -185,13 +185,13 @@ return s`
 	} {
 		h := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) "+source+" end")
 		v, err := m.run(h.script, s.cfg.instructions(), msg, nil)
-		if err != nil || v.String() != want {
+		if err != nil || v.value().String() != want {
 			t.Errorf("got %v, %v\nwant %s", v, err, want)
 		}
 	}
 	msg.ID, msg.Attempts, msg.Error = "id", 3, ""
 	h := load(t, s, engine.HookFailure, `function on_failure(msg) return msg.id .. msg.attempts .. "<" .. msg.error .. ">" end`)
-	if v, err := m.run(h.script, s.cfg.instructions(), msg, nil); err != nil || v.String() != "id3<>" {
+	if v, err := m.run(h.script, s.cfg.instructions(), msg, nil); err != nil || v.value().String() != "id3<>" {
 		t.Errorf("%v, %v", v, err)
 	}
 }

@@ -2,6 +2,8 @@ package scripting
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,10 +19,41 @@ import (
 // Guards are named by string constants that a script cannot contain, and are put
 // in their places after compilation.
 type rewriter struct {
-	fn      *function
-	depth   int
-	cost    int // of the block at hand
-	globals map[string]bool
+	plan  plan
+	fn    *function
+	depth int
+	cost  int // of the block at hand
+	seen  survey
+}
+
+// survey is what a first pass over the tree finds out.
+type survey struct {
+	globals map[string]bool // names assigned that are not locals
+	defined int             // times the hook's function is
+	used    bool            // the hook's function is, by the script itself
+	self    bool            // _G is
+	returns bool            // the top level does
+}
+
+// plan is what the second pass may do because of it. Globals cost a table for
+// each message, and the result another; most scripts need neither.
+type plan struct {
+	hook string
+	// locals are globals that become locals of the top level: nobody can tell the
+	// difference without _G. They keep what the library has under their name.
+	locals []string
+	// direct is set if nobody but us calls the hook: a table that it returns right
+	// where it is made is returned field by field instead.
+	direct bool
+}
+
+// planned decides what a script's tree allows.
+func planned(hook string, s *survey) plan {
+	const localsMax = 60 // with a script's own there are 200
+	if s.self || s.returns || len(s.globals) > localsMax {
+		return plan{hook: hook}
+	}
+	return plan{hook: hook, locals: slices.Sorted(maps.Keys(s.globals)), direct: s.defined == 1 && !s.used}
 }
 
 // function is what is known of the Lua function being rewritten.
@@ -28,13 +61,15 @@ type function struct {
 	parent   *function
 	scopes   []map[string]bool // names declared, innermost last
 	upvalues map[string]bool
+	entry    bool // it is the hook's, and the plan is direct
 }
 
-// rewritten is a script's tree after the rewriting.
+// rewritten is a script's tree after the rewriting. If the plan has locals, the
+// chunk returns the hook's function.
 type rewritten struct {
-	chunk   []ast.Stmt
-	cost    int // bytes that running the chunk once allocates, known in advance
-	globals int // distinct names of globals that are assigned somewhere
+	chunk  []ast.Stmt
+	cost   int // bytes that running the chunk once allocates, known in advance
+	survey survey
 }
 
 const (
@@ -44,6 +79,7 @@ const (
 	guardSet    = guardPrefix + "set"
 	guardFill   = guardPrefix + "fill"
 	guardValues = guardPrefix + "values"
+	guardFields = guardPrefix + "fields" // not called: it marks a result given field by field
 
 	nestingMax    = 400  // of expressions and blocks: recursion in the compiler
 	fieldsMax     = 5000 // of a constructor: gopher-lua's instruction counts no further
@@ -79,11 +115,30 @@ func refuse(line int, format string, args ...any) {
 	panic(refusal{line, fmt.Sprintf(format, args...)})
 }
 
-func rewrite(chunk []ast.Stmt) rewritten {
-	r := &rewriter{fn: &function{scopes: []map[string]bool{{}}, upvalues: map[string]bool{}}, globals: map[string]bool{}}
+func rewrite(chunk []ast.Stmt, p plan) rewritten {
+	r := &rewriter{
+		plan: p, fn: &function{scopes: []map[string]bool{{}}, upvalues: map[string]bool{}},
+		seen: survey{globals: map[string]bool{}},
+	}
+	r.declare(p.locals...)
 	// The chunk runs once, so it needs no charge of its own.
+	r.enter()
 	r.statements(chunk)
-	return rewritten{chunk: chunk, cost: r.cost + len(r.globals)*costGlobal, globals: len(r.globals)}
+	if len(p.locals) > 0 {
+		chunk = p.frame(chunk)
+	}
+	return rewritten{chunk: chunk, cost: r.cost + len(r.seen.globals)*costGlobal, survey: r.seen}
+}
+
+// frame puts the locals around a chunk, and the hook's function behind it.
+func (p *plan) frame(chunk []ast.Stmt) []ast.Stmt {
+	declared := &ast.LocalAssignStmt{Names: p.locals}
+	for _, name := range p.locals {
+		declared.Exprs = append(declared.Exprs, at(&ast.IdentExpr{Value: name}, 1))
+	}
+	do := &ast.DoBlockStmt{Stmts: chunk}
+	result := &ast.ReturnStmt{Exprs: []ast.Expr{at(&ast.IdentExpr{Value: p.hook}, 1)}}
+	return []ast.Stmt{at(declared, 1), at(do, 1), at(result, 1)}
 }
 
 // block rewrites what is a scope of its own and may run any number of times.
@@ -151,8 +206,25 @@ func (r *rewriter) resolve(name string) bool {
 }
 
 func (r *rewriter) assigned(e *ast.IdentExpr) {
-	if !r.resolve(e.Value) {
-		r.globals[e.Value] = true
+	if r.resolve(e.Value) {
+		return
+	}
+	r.seen.globals[e.Value] = true
+	if e.Value == r.plan.hook {
+		r.seen.used = true // unless define knows better
+	}
+}
+
+// read notes the use of a name's value.
+func (r *rewriter) read(e *ast.IdentExpr) {
+	if r.resolve(e.Value) {
+		return
+	}
+	switch e.Value {
+	case "_G":
+		r.seen.self = true
+	case r.plan.hook:
+		r.seen.used = true
 	}
 }
 
@@ -200,6 +272,11 @@ func (r *rewriter) statement(s ast.Stmt) ast.Stmt {
 	case *ast.FuncDefStmt:
 		return r.define(s)
 	case *ast.ReturnStmt:
+		r.seen.returns = r.seen.returns || r.fn.parent == nil
+		if t, ok := first(s.Exprs).(*ast.TableExpr); ok && r.fn.entry && plainFields(t) {
+			s.Exprs = r.direct(t)
+			break
+		}
 		r.expressions(s.Exprs)
 	case *ast.LabelStmt, *ast.GotoStmt:
 		// A jump back would run a block's statements again without its charge.
@@ -312,8 +389,14 @@ func (l *local) stmt(line int) ast.Stmt {
 func (r *rewriter) define(s *ast.FuncDefStmt) ast.Stmt {
 	line := s.Line()
 	if name, ok := s.Name.Func.(*ast.IdentExpr); ok {
+		used := r.seen.used
 		r.assigned(name)
-		r.function(s.Func)
+		entry := name.Value == r.plan.hook && r.fn.parent == nil
+		if entry && r.seen.globals[name.Value] {
+			r.seen.used = used
+			r.seen.defined++
+		}
+		r.function(s.Func, entry && r.plan.direct)
 		return s
 	}
 	var object, key ast.Expr

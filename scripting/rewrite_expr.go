@@ -23,7 +23,7 @@ func (r *rewriter) expression(e ast.Expr) ast.Expr {
 	case *ast.StringExpr:
 		r.literal(e)
 	case *ast.IdentExpr:
-		r.resolve(e.Value)
+		r.read(e)
 	case *ast.AttrGetExpr:
 		e.Object, e.Key = r.expression(e.Object), r.expression(e.Key)
 	case *ast.TableExpr:
@@ -50,18 +50,18 @@ func (r *rewriter) expression(e ast.Expr) ast.Expr {
 	case *ast.UnaryLenOpExpr:
 		e.Expr = r.expression(e.Expr)
 	case *ast.FunctionExpr:
-		r.function(e)
+		r.function(e, false)
 	}
 	return e
 }
 
 // function rewrites a body, which is charged when it runs, and charges the block
 // around it for the value.
-func (r *rewriter) function(e *ast.FunctionExpr) {
+func (r *rewriter) function(e *ast.FunctionExpr, entry bool) {
 	if n := len(e.ParList.Names); n > parametersMax {
 		refuse(e.Line(), "a function with %d parameters, at most %d", n, parametersMax)
 	}
-	f := &function{parent: r.fn, upvalues: map[string]bool{}}
+	f := &function{parent: r.fn, upvalues: map[string]bool{}, entry: entry}
 	r.fn = f
 	e.Stmts = r.block(e.Stmts, 0, e.ParList.Names...)
 	r.fn = f.parent
@@ -150,6 +150,26 @@ func (r *rewriter) constructor(e *ast.TableExpr) ast.Expr {
 		result, pairs = fill, pairs[n:]
 	}
 	return result
+}
+
+// plainFields tells whether a constructor has nothing but names.
+func plainFields(e *ast.TableExpr) bool {
+	for _, f := range e.Fields {
+		if f.Key == nil || !isString(f.Key) {
+			return false
+		}
+	}
+	return len(e.Fields) <= argumentsMax/2
+}
+
+// direct makes a list of names and values of a result, behind the mark.
+func (r *rewriter) direct(e *ast.TableExpr) []ast.Expr {
+	exprs := []ast.Expr{at(&ast.StringExpr{Value: guardFields}, e.Line())}
+	for _, f := range e.Fields {
+		r.literal(f.Key)
+		exprs = append(exprs, f.Key, single(r.expression(f.Value)))
+	}
+	return exprs
 }
 
 const (
