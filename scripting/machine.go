@@ -115,6 +115,9 @@ func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, ge
 // load runs the script's top level and returns what it has made the hook.
 func (m *machine) load(s *script) lua.LValue {
 	l := m.l
+	if s.hook != nil {
+		return s.hook
+	}
 	if s.bare {
 		l.Push(&lua.LFunction{Env: m.lib.globals, Proto: s.proto})
 		l.Call(0, 1)

@@ -21,9 +21,10 @@ type script struct {
 	version string // SHA-1 of the source, in hexadecimal
 
 	proto   *lua.FunctionProto
-	cost    int  // bytes that running its top level once allocates
-	bare    bool // it needs no environment; its top level returns the hook's function
-	globals int  // names it assigns
+	cost    int            // bytes that running its top level once allocates
+	bare    bool           // it needs no environment; its top level returns the hook's function
+	hook    *lua.LFunction // the hook's function, if running the top level would only make it
+	globals int            // names it assigns
 }
 
 // compile turns a source into a script, without running it.
@@ -36,10 +37,15 @@ func compile(lib *library, kind engine.HookKind, source string, sizeMax int) (*s
 		return nil, err
 	}
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
-	return &script{
+	s := &script{
 		kind: kind, source: source, version: hex.EncodeToString(sum[:]),
 		proto: proto, cost: tree.cost, bare: bare, globals: len(tree.survey.globals),
-	}, nil
+	}
+	if bare && tree.sole && proto.FunctionPrototypes[0].NumUpvalues == 0 {
+		// A function without upvalues has no state, so all machines may share it.
+		s.hook = &lua.LFunction{Env: lib.globals, Proto: proto.FunctionPrototypes[0]}
+	}
+	return s, nil
 }
 
 // translate parses, rewrites and compiles. gopher-lua reports by panicking, and

@@ -70,6 +70,7 @@ type rewritten struct {
 	chunk  []ast.Stmt
 	cost   int // bytes that running the chunk once allocates, known in advance
 	survey survey
+	sole   bool // the hook's function is all there is
 }
 
 const (
@@ -120,6 +121,13 @@ func rewrite(chunk []ast.Stmt, p plan) rewritten {
 		plan: p, fn: &function{scopes: []map[string]bool{{}}, upvalues: map[string]bool{}},
 		seen: survey{globals: map[string]bool{}},
 	}
+	sole := false
+	if len(chunk) == 1 {
+		if def, ok := chunk[0].(*ast.FuncDefStmt); ok {
+			name, ok := def.Name.Func.(*ast.IdentExpr)
+			sole = ok && name.Value == p.hook
+		}
+	}
 	r.declare(p.locals...)
 	// The chunk runs once, so it needs no charge of its own.
 	r.enter()
@@ -127,7 +135,7 @@ func rewrite(chunk []ast.Stmt, p plan) rewritten {
 	if len(p.locals) > 0 {
 		chunk = p.frame(chunk)
 	}
-	return rewritten{chunk: chunk, cost: r.cost + len(r.seen.globals)*costGlobal, survey: r.seen}
+	return rewritten{chunk: chunk, cost: r.cost + len(r.seen.globals)*costGlobal, survey: r.seen, sole: sole}
 }
 
 // frame puts the locals around a chunk, and the hook's function behind it.
