@@ -1,0 +1,191 @@
+package integration_test
+
+import (
+	"crypto/sha1" //nolint:gosec // the version of a script, not a secret
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+// unhurried gives scripts more time than they need on a machine that is busy
+// with other tests.
+func unhurried() []string { return []string{"--lua.timeout_ms", "2000"} }
+
+// shown is what redis-cli shows of a map, or of the one map in an array.
+func shown(t *testing.T, addr string, args ...string) map[string]any {
+	t.Helper()
+	out, _ := cli(t, addr, "", append([]string{"-3", "--json"}, args...)...)
+	var list []map[string]any
+	if json.Unmarshal([]byte(out), &list) == nil && len(list) == 1 {
+		return list[0]
+	}
+	var m map[string]any
+	if err := json.Unmarshal([]byte(out), &m); err != nil {
+		t.Fatalf("%q: %s", args, out)
+	}
+	return m
+}
+
+// wantShown compares some of the fields.
+func wantShown(t *testing.T, got map[string]any, want map[string]any) {
+	t.Helper()
+	for name, w := range want {
+		if fmt.Sprint(got[name]) != fmt.Sprint(w) {
+			t.Errorf("%s is %v, want %v, in %v", name, got[name], w, got)
+		}
+	}
+}
+
+// TestScriptsAreLoadedFromAFileAndOutliveTheBroker: policy that is changed while
+// the broker runs takes effect with the next message, and is still there after
+// the process has ended, in whatever way.
+func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "tenants.lua"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := string(text)
+	sum := sha1.Sum(text) //nolint:gosec // see above
+	version := hex.EncodeToString(sum[:])
+	for name, end := range ends() {
+		t.Run(name, func(t *testing.T) {
+			b := serve(t, unhurried()...)
+			said := func(want string, args ...string) {
+				t.Helper()
+				if out, code := cli(t, b.Addr(), "", append([]string{"-e"}, args...)...); out != want || code != 0 {
+					t.Errorf("%q: %s, exit code %d, want %s", args, out, code, want)
+				}
+			}
+			enqueue := func(weight int, lane string) {
+				t.Helper()
+				id, _ := cli(t, b.Addr(), "", "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme", "KEY", "mine")
+				wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "acme"), map[string]any{"weight": weight})
+				wantShown(t, shown(t, b.Addr(), "FILA.EXPLAIN", "q", id), map[string]any{"key": "acme", "throttles": "[" + lane + "]"})
+			}
+			said("OK", "FILA.QUEUE", "CREATE", "q")
+			if out, code := cli(t, b.Addr(), source, "-e", "-x", "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE"); out != version || code != 0 {
+				t.Fatalf("loaded as %s, exit code %d", out, code)
+			}
+			enqueue(1, "lane:normal")
+			said("OK", "FILA.CONFIG", "SET", "weight:acme", "5", "lane", "slow")
+			enqueue(5, "lane:slow")
+			broken := strings.Replace(source, "return {", "return {{", 1)
+			if out, code := cli(t, b.Addr(), broken, "-e", "-x", "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE"); !strings.HasPrefix(out, "LUA ") ||
+				!strings.Contains(out, "on_enqueue:10: ") || code != 1 {
+				t.Errorf("a script that does not compile: %s, exit code %d", out, code)
+			}
+			if err := end(b); err != nil {
+				t.Fatal(err)
+			}
+			restart(t, b)
+			said(strings.TrimRight(source, "\n"), "FILA.SCRIPT", "GET", "q", "ON_ENQUEUE")
+			wantShown(t, shown(t, b.Addr(), "FILA.SCRIPT", "LIST"), map[string]any{"queue": "q", "hook": "on_enqueue", "version": version, "bytes": len(source)})
+			said("slow", "FILA.CONFIG", "GET", "lane")
+			enqueue(5, "lane:slow")
+			said("1", "FILA.CONFIG", "DEL", "lane")
+			enqueue(5, "lane:normal")
+			said("1", "FILA.SCRIPT", "DEL", "q", "ON_ENQUEUE")
+			if err := end(b); err != nil {
+				t.Fatal(err)
+			}
+			restart(t, b)
+			said("", "FILA.SCRIPT", "LIST")
+			said("", "FILA.CONFIG", "GET", "lane")
+		})
+	}
+}
+
+// TestTheBreakerOpensAndClosesAgain: a script that fails is put aside within
+// three errors; no client is told, and messages go where nothing is assumed of
+// them. When it does not fail any more, it is back after a while.
+func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
+	b := serve(t, append(unhurried(), "--lua.breaker_cooldown_ms", "2000")...)
+	c := connect(t, b.Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", "function on_enqueue(msg)\n  return { fairness_key = msg.headers[fila.get('by'):lower()] }\nend")
+	for range 6 {
+		do(t, c, "FILA.ENQUEUE", "q", "x", "KEY", "mine", "WEIGHT", 7, "THROTTLE", "slow")
+	}
+	stats := func() map[string]any { return shown(t, b.Addr(), "FILA.SCRIPT", "STATS", "q") }
+	got := stats()
+	wantShown(t, got, map[string]any{"state": "open", "calls": 3, "errors": 3, "skipped": 3, "row": 3, "opened": 1, "last_line": 2})
+	if text := fmt.Sprint(got["last_error"]); !strings.HasPrefix(text, "on_enqueue:2: ") {
+		t.Errorf("the last error is %s", text)
+	}
+	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 6, "weight": 1})
+	if out, code := cli(t, b.Addr(), "", "-e", "FILA.SCRIPT", "TEST", "q", "ON_ENQUEUE"); !strings.HasPrefix(out, "LUA on_enqueue:2: ") || code != 1 {
+		t.Errorf("a dry run: %s, exit code %d", out, code)
+	}
+
+	do(t, c, "FILA.CONFIG", "SET", "by", "Tenant")
+	do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
+	wantShown(t, stats(), map[string]any{"state": "open", "calls": 3, "skipped": 4})
+	for end := time.Now().Add(patience); stats()["state"] != "trial"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the breaker stays open: %v", stats())
+		}
+	}
+	do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
+	wantShown(t, stats(), map[string]any{"state": "closed", "calls": 4, "errors": 3, "row": 0, "opened": 1, "trial_at": nil})
+	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "acme"), map[string]any{"depth": 1})
+	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 7})
+}
+
+// TestDelayedMessagesComeAtTheirTime: not before it and not much after, also if
+// the broker was ended meanwhile. Within a key, the higher priority is first.
+func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
+	const slack = 800 * time.Millisecond
+	how := ends()
+	how["go on"] = nil
+	for name, end := range how {
+		t.Run(name, func(t *testing.T) {
+			b := serve(t)
+			c := connect(t, b.Addr(), 3)
+			do(t, c, "FILA.QUEUE", "CREATE", "q")
+			do(t, c, "FILA.ENQUEUE", "q", "usual")
+			do(t, c, "FILA.ENQUEUE", "q", "low", "PRIORITY", 0)
+			do(t, c, "FILA.ENQUEUE", "q", "high", "PRIORITY", 9)
+			do(t, c, "FILA.ENQUEUE", "q", "past", "AT", 1)
+			begun := time.Now()
+			at := time.UnixMilli(begun.UnixMilli() + 1500)
+			do(t, c, "FILA.ENQUEUE", "q", "at", "AT", at.UnixMilli(), "PRIORITY", 9)
+			do(t, c, "FILA.ENQUEUE", "q", "delay", "DELAY", 1000)
+			do(t, c, "FILA.ENQUEUE", "q", "far", "DELAY", 3_600_000)
+			restarted(t, b, end)
+			for _, want := range []string{"high", "usual", "past", "low"} {
+				if d := one(t, c, "q"); d.payload != want {
+					t.Errorf("leased %s, want %s", d.payload, want)
+				}
+			}
+			for _, want := range []struct {
+				payload string
+				due     time.Time
+			}{{"delay", begun.Add(time.Second)}, {"at", at}} {
+				d := one(t, c, "q")
+				if late := time.Since(want.due); d.payload != want.payload || late < 0 || late > slack {
+					t.Errorf("%s came %s late, want %s", d.payload, late, want.payload)
+				}
+			}
+			wantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 1, "leased": 6})
+		})
+	}
+}
+
+// restarted ends the broker, if it is to end, and starts it again.
+func restarted(t *testing.T, b *broker.Broker, end func(b *broker.Broker) error) {
+	t.Helper()
+	if end == nil {
+		return
+	}
+	if err := end(b); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, b)
+}
