@@ -10,24 +10,33 @@ import (
 	"testing"
 )
 
-// TestTheReadmeSessionIsTrue types the README's redis-cli session into redis-cli
-// and compares what it prints. Ids and times differ each time: an id stands for
-// the one that was answered where it is first seen, a time for any time.
-func TestTheReadmeSessionIsTrue(t *testing.T) {
+// TestTheReadmeSessionsAreTrue types the README's redis-cli sessions into
+// redis-cli and compares what it prints. Ids and times differ each time: an id
+// stands for the one that was answered where it is first seen, a time for any
+// time.
+func TestTheReadmeSessionsAreTrue(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "```redis-cli\n")
-	block, _, found := strings.Cut(rest, "```\n")
-	if !found {
-		t.Fatal("README.md has no redis-cli block")
+	sessions := strings.Split(string(text), "```redis-cli\n")[1:]
+	if len(sessions) != 2 {
+		t.Fatalf("README.md has %d redis-cli blocks", len(sessions))
 	}
-	steps := session(block)
-	if len(steps) < 5 {
-		t.Fatalf("found %d commands", len(steps))
+	addr := start(t, append(unhurried(), "--storage.engine", "memory")...).ready(t)
+	for _, block := range sessions {
+		block, _, found := strings.Cut(block, "```\n")
+		steps := session(block)
+		if !found || len(steps) < 5 {
+			t.Fatalf("found %d commands", len(steps))
+		}
+		play(t, addr, steps)
 	}
-	addr := start(t, "--storage.engine", "memory").ready(t)
+}
+
+// play types the commands of a session and compares the replies.
+func play(t *testing.T, addr string, steps []step) {
+	t.Helper()
 	ids := map[string]string{} // in the README → answered
 	for _, s := range steps {
 		command := uuids().ReplaceAllStringFunc(s.command, func(id string) string {
