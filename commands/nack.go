@@ -8,7 +8,8 @@ import (
 func nack() Spec {
 	return Spec{
 		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Reports that a delivery has failed: the message is retried, or dead once its attempts are used up.",
+		Summary: "Reports that a delivery has failed: the message is retried, or dead once its attempts are used up. " +
+			"DELAY or DEAD decides that here; without them an ON_FAILURE hook of the queue may, which sees the ERROR.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that no queue took).",
 		Flags: []string{"write", "fast"},
