@@ -69,8 +69,9 @@ func (q *queue) source(kind HookKind) *string {
 type ScriptInfo struct {
 	Queue string
 	Kind  HookKind
-	// Hook is nil if the source was accepted once and does not compile now, as
-	// after a change of the limits: safe decisions are made in its place.
+	// Hook runs the source. If that was accepted once and does not compile now, as
+	// after a change of the limits, the hook makes safe decisions in its place and
+	// has no version.
 	Hook   Hook
 	Source string
 }
