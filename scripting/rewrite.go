@@ -336,15 +336,35 @@ func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
 		s.Lhs[i] = e
 	}
 	r.expressions(s.Rhs)
-	if !fields {
+	if !fields && !misplaced(s) {
 		return s
 	}
-	if len(s.Lhs) == 1 {
+	if fields && len(s.Lhs) == 1 {
 		target := s.Lhs[0].(*ast.AttrGetExpr)
 		args := append([]ast.Expr{target.Object, target.Key}, s.Rhs...)
 		return callStmt(line, guardSet, one(args)...)
 	}
 	return r.assignMany(s)
+}
+
+// misplaced tells whether gopher-lua would get an assignment to locals wrong. A
+// call whose number of values is fixed is made in the place of the local it is
+// assigned to, if that is the last parameter, and its arguments then overwrite
+// what comes behind. A last call that is to give one value for one target need
+// not be fixed, so that one is made harmless here.
+func misplaced(s *ast.AssignStmt) bool {
+	if len(s.Lhs) == len(s.Rhs) {
+		if c, ok := s.Rhs[len(s.Rhs)-1].(*ast.FuncCallExpr); ok {
+			c.AdjustRet = false
+		}
+	}
+	for i, e := range s.Rhs {
+		c, ok := e.(*ast.FuncCallExpr)
+		if ok && i < len(s.Lhs) && (c.AdjustRet || i < len(s.Rhs)-1) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *rewriter) assignMany(s *ast.AssignStmt) ast.Stmt {
@@ -365,7 +385,11 @@ func (r *rewriter) assignMany(s *ast.AssignStmt) ast.Stmt {
 		sets = append(sets, callStmt(line, guardSet, object, key, value))
 	}
 	values.exprs = s.Rhs
-	do := &ast.DoBlockStmt{Stmts: append([]ast.Stmt{targets.stmt(line), values.stmt(line)}, sets...)}
+	var stmts []ast.Stmt
+	if len(targets.names) > 0 {
+		stmts = append(stmts, targets.stmt(line))
+	}
+	do := &ast.DoBlockStmt{Stmts: append(append(stmts, values.stmt(line)), sets...)}
 	do.SetLine(line)
 	return do
 }
