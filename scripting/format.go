@@ -113,7 +113,7 @@ func (b *builder) conversion(sp spec, letter byte, n int) {
 func (b *builder) text(sp spec, n int) {
 	l := b.l
 	v := l.CheckAny(n)
-	s := ""
+	var s string
 	if f := metamethod(v, "__tostring"); f.Type() == lua.LTFunction {
 		r, ok := b.m.callOne(l, f, v).(lua.LString)
 		if !ok {

@@ -93,17 +93,16 @@ const (
 // them to it. A number is kept in a block of 32 that lives as long as any of
 // them does, so whatever may hold a number is charged for a block.
 const (
-	costNumbers  = 256
-	costTable    = 160
-	costItem     = 48 // an element of an array, with what growing it left behind
-	costArray    = 640
-	costHash     = 2600 // the first field of a table that was made without any
-	costField    = 420  // each further one, with what growing left behind
-	costClosure  = 160
-	costUpvalue  = 80 + costNumbers
-	costGlobal   = costField + costNumbers
-	costUserdata = 96
-	costString   = 48 // beside its bytes
+	costNumbers = 256
+	costTable   = 160
+	costItem    = 48 // an element of an array, with what growing it left behind
+	costArray   = 640
+	costHash    = 2600 // the first field of a table that was made without any
+	costField   = 420  // each further one, with what growing left behind
+	costClosure = 160
+	costUpvalue = 80 + costNumbers
+	costGlobal  = costField + costNumbers
+	costString  = 48 // beside its bytes
 )
 
 // refusal ends the rewriting; it never leaves this package as a panic.
