@@ -20,10 +20,10 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz bench demo bench-backlog bench-redis clean
+.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz bench demo bench-backlog bench-redis bench-scheduler clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building and testing need, if it is missing (Debian, Ubuntu)
 	@bash .ci/setup
@@ -87,6 +87,12 @@ bench-backlog: build ## fill a queue with N messages; report memory, restart and
 
 bench-redis: build ## compare enqueueing with XADD of a redis-server that syncs as often
 	go run ./integration/redisbench -bin $(BIN)
+
+# Both sides of each comparison run in one process, in turns.
+bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker
+	CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m
+	CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'TokenBucket' -timeout 30m
+	go run ./integration/schedbench -bin $(BIN)
 
 clean: ## remove what was built, never the data
 	rm -rf bin .cache

@@ -1,0 +1,251 @@
+// Schedbench measures what scheduling costs from outside: enqueueing and leasing
+// with one fairness key and with very many, and with throttles on every message.
+// Each has a broker of its own, for the memory of a broker is shared by its queues;
+// they are measured in turns. It needs redis-benchmark.
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+type options struct {
+	bin     string
+	sync    string
+	rounds  int
+	n       int
+	backlog int
+	warm    int
+	keys    int
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
+	flag.StringVar(&o.sync, "sync", "always", "the broker's storage.sync")
+	flag.IntVar(&o.rounds, "rounds", 5, "how `often` each is measured")
+	flag.IntVar(&o.n, "n", 100_000, "`messages` a round")
+	flag.IntVar(&o.backlog, "backlog", 1_500_000, "`messages` that each queue holds before")
+	flag.IntVar(&o.warm, "warm", 300_000, "`messages` that are leased before: more than are in memory since they came")
+	flag.IntVar(&o.keys, "keys", 1_000_000, "the `keys` of the queue that has many")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "schedbench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// contender is a broker and what is enqueued into it.
+type contender struct {
+	broker    *broker.Broker
+	name      string
+	keys      int
+	throttles []string
+	base      int // of the table: what it is compared with
+
+	enqueue, lease phase
+}
+
+// phase is what was measured, by round: messages a second, and the broker's CPU
+// for a message.
+type phase struct {
+	rates []float64
+	cpu   []time.Duration
+}
+
+func contenders(o options) []*contender {
+	return []*contender{
+		{name: "1 key", keys: 1},
+		{name: "100 keys", keys: 100},
+		{name: "10 keys", keys: 10, base: 2},
+		{name: fmt.Sprintf("%d keys", o.keys), keys: o.keys, base: 2},
+		{name: "100 keys, 2 throttles", keys: 100, throttles: []string{"provider:x", "tenant:y"}, base: 1},
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	dir, err := os.MkdirTemp("", "fila-schedbench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	all := contenders(o)
+	defer func() {
+		for _, c := range all {
+			if c.broker != nil {
+				_ = c.broker.Kill() // its directory goes anyway
+			}
+		}
+	}()
+	for i, c := range all {
+		own := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.Mkdir(own, 0o700); err != nil {
+			return err
+		}
+		if c.broker, err = broker.New(o.bin, own, "--storage.sync", o.sync); err != nil {
+			return err
+		}
+		if err := c.broker.Start(); err != nil {
+			return err
+		}
+		if err := c.prepare(ctx, o); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	for round := range o.rounds {
+		order := slices.Clone(all)
+		if round%2 == 1 { // who goes first changes
+			slices.Reverse(order)
+		}
+		for _, c := range order {
+			if err := c.measure(ctx, o.n); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+		fmt.Printf("round %d of %d\n", round+1, o.rounds)
+	}
+	report(o, all)
+	return nil
+}
+
+// prepare makes the queue, its backlog, and throttles that hold nothing back.
+func (c *contender) prepare(ctx context.Context, o options) error {
+	if err := c.broker.Ready(ctx); err != nil {
+		return err
+	}
+	client := redis.NewClient(&redis.Options{Addr: c.broker.Addr(), ReadTimeout: time.Minute})
+	defer client.Close()
+	// Nothing is acked: leases outlast the run, so that nothing comes back.
+	if err := client.Do(ctx, "FILA.QUEUE", "CREATE", queue, "VISIBILITY", 24*3600*1000, "NODLQ").Err(); err != nil {
+		return err
+	}
+	for _, t := range c.throttles {
+		if err := client.Do(ctx, "FILA.THROTTLE", "SET", t, "RATE", 1e9, "CONCURRENCY", 1_000_000_000).Err(); err != nil {
+			return err
+		}
+	}
+	if _, err := c.benchmark(ctx, o.backlog, c.enqueueing()); err != nil {
+		return err
+	}
+	stats, err := client.Do(ctx, "FILA.STATS", queue).Result()
+	if err != nil {
+		return err
+	}
+	if s, ok := stats.(map[any]any); ok {
+		fmt.Printf("%s: %d messages of %v keys\n", c.name, o.backlog, s["keys"])
+	}
+	_, err = c.benchmark(ctx, o.warm/batch, leasing())
+	return err
+}
+
+const (
+	queue = "bench"
+	batch = 10 // messages of a lease
+)
+
+func leasing() []string { return []string{"FILA.LEASE", queue, "COUNT", strconv.Itoa(batch)} }
+
+// enqueueing is the command; redis-benchmark puts a random number into the key.
+func (c *contender) enqueueing() []string {
+	args := []string{"-r", strconv.Itoa(c.keys), "FILA.ENQUEUE", queue, strings.Repeat("x", 256), "KEY", "tenant-__rand_int__"}
+	for _, t := range c.throttles {
+		args = append(args, "THROTTLE", t)
+	}
+	return args
+}
+
+func (c *contender) measure(ctx context.Context, n int) error {
+	steps := []struct {
+		p    *phase
+		n    int
+		each float64
+		args []string
+	}{
+		{&c.enqueue, n, 1, c.enqueueing()},
+		{&c.lease, n / batch, batch, leasing()},
+	}
+	for _, s := range steps {
+		before, err := broker.UseOf(c.broker.PID())
+		if err != nil {
+			return err
+		}
+		rate, err := c.benchmark(ctx, s.n, s.args)
+		if err != nil {
+			return err
+		}
+		after, err := broker.UseOf(c.broker.PID())
+		if err != nil {
+			return err
+		}
+		s.p.rates = append(s.p.rates, rate*s.each)
+		s.p.cpu = append(s.p.cpu, (after.CPU-before.CPU)/time.Duration(float64(s.n)*s.each))
+	}
+	return nil
+}
+
+// benchmark sends a command n times and returns how many a second were answered.
+func (c *contender) benchmark(ctx context.Context, n int, args []string) (float64, error) {
+	host, port, err := net.SplitHostPort(c.broker.Addr())
+	if err != nil {
+		return 0, err
+	}
+	args = append([]string{"-h", host, "-p", port, "--csv", "-c", "50", "-P", "16", "-n", strconv.Itoa(n)}, args...)
+	out, err := exec.CommandContext(ctx, "redis-benchmark", args...).Output()
+	if err != nil {
+		return 0, fmt.Errorf("redis-benchmark: %w", err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(string(out))).ReadAll()
+	if err != nil {
+		return 0, fmt.Errorf("redis-benchmark printed %q: %w", out, err)
+	}
+	last := rows[len(rows)-1]
+	if len(last) < 2 {
+		return 0, errors.New("redis-benchmark printed no rate")
+	}
+	return strconv.ParseFloat(last[1], 64)
+}
+
+func report(o options, all []*contender) {
+	fmt.Printf("\nstorage.sync %s, 50 connections, 16 commands at once, 256 bytes; medians of %d rounds of %d messages, in turns\n\n", o.sync, o.rounds, o.n)
+	fmt.Println("| queue | enqueue/s | CPU | lease/s | CPU | against | enqueue rate | lease rate |\n|---|---|---|---|---|---|---|---|")
+	for i, c := range all {
+		against, enqueue, lease := "", "", ""
+		if base := all[c.base]; c.base != i {
+			against = base.name
+			enqueue, lease = ratio(&c.enqueue, &base.enqueue), ratio(&c.lease, &base.lease)
+		}
+		fmt.Printf("| %s | %.0f | %.1f µs | %.0f | %.1f µs | %s | %s | %s |\n", c.name, median(c.enqueue.rates), micros(&c.enqueue),
+			median(c.lease.rates), micros(&c.lease), against, enqueue, lease)
+	}
+}
+
+func ratio(p, base *phase) string {
+	return fmt.Sprintf("%+.1f %%", 100*(median(p.rates)/median(base.rates)-1))
+}
+
+func micros(p *phase) float64 { return float64(median(p.cpu).Nanoseconds()) / 1000 }
+
+func median[T float64 | time.Duration](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
