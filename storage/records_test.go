@@ -151,10 +151,3 @@ func TestAReadyTimeIsAddedToARecordWithoutTouchingIt(t *testing.T) {
 		t.Error("the record that others share has changed")
 	}
 }
-
-func TestAppendingAMessageAllocatesOnce(t *testing.T) {
-	m := fullMessage()
-	if n := testing.AllocsPerRun(100, func() { _ = m.Append(nil) }); n > 1 {
-		t.Errorf("%v allocations", n)
-	}
-}
