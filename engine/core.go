@@ -50,6 +50,7 @@ type core struct {
 	waits        timers[*wait] // those with an end
 	tokens       timers[*throttle]
 	throttles    map[string]*throttle
+	limits       []*throttle // scratch, see blocking
 	throttleList roster[throttle]
 	parked       map[uint64]*Task
 	rotation     int // where the next lease of several queues starts
@@ -69,7 +70,8 @@ type core struct {
 
 	// The open batch.
 	batch     *storage.Batch
-	sync      bool // somebody's reply promises durability
+	spare     *storage.Batch // has been committed: its memory is good for the next
+	sync      bool           // somebody's reply promises durability
 	batchNo   uint64
 	committed uint64 // all batches up to this one are in the store
 	released  []*Task
@@ -163,7 +165,10 @@ func (c *core) cut() *work {
 	w := &work{no: c.batchNo, sync: c.sync, tasks: c.released, beside: c.beside}
 	if c.batch.Len() > 0 {
 		w.batch = c.batch
-		c.batch = &storage.Batch{}
+		c.batch, c.spare = c.spare, nil
+		if c.batch == nil {
+			c.batch = &storage.Batch{}
+		}
 	}
 	c.batchNo++
 	c.sync, c.released, c.beside = false, nil, nil

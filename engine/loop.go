@@ -39,6 +39,7 @@ type Engine struct {
 	committed uint64
 	failed    error // of the last commit; the loop recovers
 	busy      bool  // a batch is with the committer
+	spare     *storage.Batch
 
 	snapshot atomic.Pointer[Snapshot]
 
@@ -216,6 +217,9 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	if s.busy && e.core.batch.Size() >= e.cfg.BatchBytes {
 		return spare, s
 	}
+	if e.core.spare == nil {
+		e.core.spare, e.spare = e.spare, nil
+	}
 	tasks := e.inbox
 	e.inbox, e.bytes = spare, 0
 	e.room.Broadcast()
@@ -292,6 +296,10 @@ func (e *Engine) commitWork(w *work) {
 	e.busy = false
 	if err == nil {
 		e.committed = w.no
+	}
+	if w.batch != nil {
+		w.batch.Reset()
+		e.spare = w.batch
 	}
 	e.mu.Unlock()
 	e.release(w.tasks)

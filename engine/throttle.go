@@ -63,26 +63,33 @@ func (t *throttle) room(now int64) int64 {
 }
 
 // blocking returns the first throttle that does not let a message pass, or nil.
+// The throttles it has found stay in c.limits for pass, which follows at once.
 func (c *core) blocking(m *message) *throttle {
+	c.limits = c.limits[:0]
 	for _, name := range m.throttles {
-		if t := c.throttles[name]; t != nil && t.room(c.now) < 1 {
+		t := c.throttles[name]
+		if t == nil {
+			continue
+		}
+		if t.room(c.now) < 1 {
 			return t
 		}
+		c.limits = append(c.limits, t)
 	}
 	return nil
 }
 
-// pass takes a token of each throttle of a message that really goes out.
+// pass takes a token and a place of each throttle of a message that really goes
+// out: blocking has just let it, and its lease follows.
 func (c *core) pass(m *message) {
-	for _, name := range m.throttles {
-		if t := c.throttles[name]; t != nil {
-			t.passed++
-			m.key.stats.passed++
-			if t.set.Rate > 0 {
-				t.tokens--
-			}
+	for _, t := range c.limits {
+		t.passed++
+		t.held++
+		if t.set.Rate > 0 {
+			t.tokens--
 		}
 	}
+	m.key.stats.passed += uint64(len(c.limits))
 }
 
 // refund gives the tokens back of a message that did not go out after all.
@@ -96,7 +103,8 @@ func (c *core) refund(m *message) {
 	}
 }
 
-// hold and unhold count the leases that a message's throttles are held by.
+// hold counts a lease that is there already, as after a restart; pass counts those
+// that begin. unhold is the end of both.
 func (c *core) hold(m *message) {
 	for _, name := range m.throttles {
 		if t := c.throttles[name]; t != nil {
