@@ -59,6 +59,9 @@ func (tx *Tx) ExplainKey(queue, key string) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
+	if err := c.checkKey(key); err != nil {
+		return Explanation{}, err
+	}
 	return c.explain(q, key), nil
 }
 

@@ -21,7 +21,7 @@ func (c *core) check() error {
 		}
 		starved, leasedN, inRing := 0, int64(0), 0
 		for keyName, k := range q.keys {
-			c.checkKey(q, keyName, k, bad)
+			c.checkFairKey(q, keyName, k, bad)
 			refs += len(k.window)
 			for _, m := range k.window {
 				bodies += int64(len(m.body))
@@ -68,7 +68,7 @@ func (c *core) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *core) checkKey(q *queue, name string, k *fairKey, bad func(int, string, ...any)) {
+func (c *core) checkFairKey(q *queue, name string, k *fairKey, bad func(int, string, ...any)) {
 	if k.name != name || k.queue != q {
 		bad(1, "key %q of %q is not where it should be", name, q.name)
 	}

@@ -64,17 +64,25 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 	return true, nil
 }
 
+// checkKey refuses what no fairness key can be.
+func (c *core) checkKey(key string) error {
+	if key == "" {
+		return fmt.Errorf("%w: a fairness key has at least one byte", ErrInvalid)
+	}
+	if len(key) > c.cfg.Limits.Key {
+		return fmt.Errorf("%w: fairness key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Key)
+	}
+	return nil
+}
+
 // keySettings checks a request and returns the settings as they are now.
 func (c *core) keySettings(queue, key string) (*queue, storage.Key, error) {
 	q, err := c.queueToChange(queue)
 	if err != nil {
 		return nil, storage.Key{}, err
 	}
-	if key == "" {
-		return nil, storage.Key{}, fmt.Errorf("%w: a fairness key has at least one byte", ErrInvalid)
-	}
-	if len(key) > c.cfg.Limits.Key {
-		return nil, storage.Key{}, fmt.Errorf("%w: fairness key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Key)
+	if err := c.checkKey(key); err != nil {
+		return nil, storage.Key{}, err
 	}
 	if k := q.keys[key]; k != nil {
 		return q, storage.Key{Weight: k.weight, Paused: k.paused}, nil

@@ -42,6 +42,9 @@ func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 	if err != nil {
 		return KeyInfo{}, err
 	}
+	if err := tx.core.checkKey(key); err != nil {
+		return KeyInfo{}, err
+	}
 	return tx.core.keyInfo(q, key), nil
 }
 
