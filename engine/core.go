@@ -178,10 +178,6 @@ func (c *core) cut() *work {
 // apply runs a task, or keeps it in order behind a blocked one of its client.
 func (c *core) apply(t *Task) {
 	if cl := t.Client; cl != nil {
-		if cl.gone {
-			c.finish(t, ErrClientGone)
-			return
-		}
 		if cl.blocked != nil {
 			cl.behind = append(cl.behind, t)
 			return
@@ -423,11 +419,17 @@ func refuse(tasks []*Task, cause error) {
 	}
 }
 
-// drain prepares the end: waits end empty-handed and nothing is left to the lag.
+// drain prepares the end: waits for messages end empty-handed, those for anything
+// else are refused, and nothing is left to the lag.
 func (c *core) drain() {
-	for _, t := range c.takeWaiting() {
-		c.finish(t, nil)
+	for _, t := range c.waitingTasks() {
+		if t.wait.begun() {
+			c.finish(t, ErrStopped) // it has not happened, or not as a whole
+		} else {
+			c.finish(t, nil)
+		}
 	}
+	c.serve() // what their clients had sent behind them was submitted: it is done
 	if c.failed != nil {
 		return
 	}

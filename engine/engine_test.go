@@ -615,3 +615,12 @@ func (s *gatedStore) Commit(b *storage.Batch, sync bool) error {
 	defer func() { s.open <- struct{}{} }()
 	return s.Memory.Commit(b, sync)
 }
+
+// Found by the simulation, seed 9423: a key that a throttle had woken gave its
+// place on while a lease of two queues was asking the second one, and the lease
+// waited beside the key of the first that got it.
+func TestALeaseOfTwoQueuesMissesNoKeyThatIsWokenMeanwhile(t *testing.T) {
+	if err := simulate(9423, noMutant); err != nil {
+		t.Error(err)
+	}
+}

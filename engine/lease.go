@@ -65,6 +65,9 @@ func load(d *Delivery, store Store) error {
 // it returns ErrWouldBlock where the request blocks, else an empty slice.
 func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	c := tx.core
+	if cl := tx.task.Client; cl != nil && cl.gone {
+		return nil, ErrClientGone // nobody would take them, and it could wait for ever
+	}
 	var few [4]*queue // the usual number of queues needs no allocation
 	queues := few[:0]
 	for _, name := range req.Queues {
@@ -85,6 +88,11 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		}
 	}
 	ds := c.deliver(queues, req)
+	if len(ds) == 0 && len(queues) > 1 {
+		// A key of the last queue that did not go on may have left its place in a
+		// throttle to a key of the first.
+		ds = c.deliver(queues, req)
+	}
 	if len(ds) > 0 {
 		return ds, nil
 	}

@@ -94,8 +94,8 @@ func (e *Engine) Submit(tasks []*Task) {
 	e.poke()
 }
 
-// Leave says that a client has gone: its waiting task ends, and what it had sent
-// behind that is not executed.
+// Leave says that a client has gone: its wait for messages ends, and what it had
+// sent behind that is not executed. What has begun is finished.
 func (e *Engine) Leave(c *Client) { e.tell(leave{c}) }
 
 // tell puts a task of the engine's own into the inbox. It never waits: what

@@ -145,7 +145,7 @@ func (o *oracle) acked(d *Delivery, n int, err error) {
 	m.asking = max(m.asking-1, 0)
 	o.trace("acked %d %s with %s: %v", n, tag, d.Receipt, err)
 	if err != nil {
-		if !errors.Is(err, ErrMisconf) {
+		if !refusal(err) {
 			o.fail("ack: %v", err)
 		}
 		m.perhapsGone = true
@@ -175,7 +175,7 @@ func (o *oracle) nacked(d *Delivery, res NackResult, err error) {
 	m := o.byID[d.Receipt.ID]
 	o.trace("nacked %s: %+v %v", d.Receipt, res, err)
 	if err != nil {
-		if !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrMisconf) {
+		if !errors.Is(err, ErrLeaseLost) && !refusal(err) {
 			o.fail("nack: %v", err)
 		}
 		if errors.Is(err, ErrLeaseLost) && o.current(d) != nil && o.now.Before(d.LeaseUntil) && m.sure {
@@ -354,3 +354,6 @@ func (o *oracle) trace(format string, args ...any) {
 		fmt.Printf("%s "+format+"\n", append([]any{o.now.Format("15:04:05.000")}, args...)...)
 	}
 }
+
+// refusal says that an error is one the weather may cause.
+func refusal(err error) bool { return errors.Is(err, ErrMisconf) || errors.Is(err, ErrStopped) }

@@ -66,6 +66,19 @@ func (c *core) start() error {
 // takeWaiting takes all parked tasks out of their lines, the oldest first, each
 // followed by what its client has sent behind it.
 func (c *core) takeWaiting() []*Task {
+	all := c.waitingTasks()
+	for _, t := range all {
+		t.resume = t.wait.until
+		c.unpark(t)
+	}
+	all = append(all, c.again...)
+	c.again = nil
+	return all
+}
+
+// waitingTasks lists the parked tasks: those in the lines of queues, the oldest
+// first, then those that wait for something to be read or decided.
+func (c *core) waitingTasks() []*Task {
 	var all []*Task
 	seen := map[*Task]bool{}
 	for _, name := range (&Tx{core: c}).Queues() {
@@ -81,13 +94,6 @@ func (c *core) takeWaiting() []*Task {
 			all = append(all, t)
 		}
 	}
-	for _, t := range all {
-		resume := t.wait.until
-		c.unpark(t)
-		t.resume = resume
-	}
-	all = append(all, c.again...)
-	c.again = nil
 	return all
 }
 

@@ -75,7 +75,7 @@ func (s *sim) enqueue(cl *simClient) {
 		switch {
 		case err == nil:
 			s.oracle.enqueued(tag, id, due)
-		case !errors.Is(err, ErrMisconf):
+		case !refusal(err):
 			s.oracle.fail("enqueue: %v", err)
 		}
 	})
@@ -110,7 +110,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 		return err
 	}, func(err error) {
 		if err != nil {
-			if !errors.Is(err, ErrMisconf) {
+			if !refusal(err) {
 				s.oracle.fail("lease: %v", err)
 			}
 			return
@@ -125,7 +125,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 			s.oracle.delivered(d)
 			s.inHand = append(s.inHand, d)
 		}
-		if len(ds) == 0 && req.Block > 0 && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
+		if len(ds) == 0 && req.Block > 0 && !s.stopping && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
 			s.oracle.fail("a blocking lease came back empty too early")
 		}
 	})
@@ -221,7 +221,7 @@ func (s *sim) setThrottle(cl *simClient) {
 		}
 		return err
 	}, func(err error) {
-		if err != nil && !errors.Is(err, ErrMisconf) {
+		if err != nil && !refusal(err) {
 			s.oracle.fail("throttle: %v", err)
 		}
 	})
@@ -243,7 +243,7 @@ func (s *sim) setKey(cl *simClient) {
 			return err
 		}
 	}, func(err error) {
-		if err != nil && !errors.Is(err, ErrMisconf) {
+		if err != nil && !refusal(err) {
 			s.oracle.fail("key: %v", err)
 		}
 	})
@@ -252,7 +252,7 @@ func (s *sim) setKey(cl *simClient) {
 func (s *sim) redrive(cl *simClient) {
 	req := &Redrive{DLQ: "a.dlq", Count: s.rng.IntN(5)}
 	s.submit(cl, func(tx *Tx) error { _, err := tx.Redrive(req); return err }, func(err error) {
-		if err != nil && !errors.Is(err, ErrMisconf) {
+		if err != nil && !refusal(err) {
 			s.oracle.fail("redrive: %v", err)
 		}
 	})

@@ -101,17 +101,18 @@ func newWeather(r *rand.Rand) weather {
 
 // sim is one run.
 type sim struct {
-	rng     *rand.Rand
-	w       weather
-	mutant  mutant
-	store   *crashStore
-	step    *Stepper
-	cfg     Config
-	clients []*simClient
-	oracle  oracle
-	inHand  []*Delivery // what clients hold, as far as they know
-	failing bool
-	nextID  uint64
+	rng      *rand.Rand
+	w        weather
+	mutant   mutant
+	store    *crashStore
+	step     *Stepper
+	cfg      Config
+	clients  []*simClient
+	oracle   oracle
+	inHand   []*Delivery // what clients hold, as far as they know
+	failing  bool
+	stopping bool
+	nextID   uint64
 
 	decisions int
 }
@@ -371,6 +372,8 @@ func (s *sim) once() {
 		s.vanish()
 	case n < 13:
 		s.disk()
+	case n == 13 && s.rng.IntN(4) == 0 && !s.failing:
+		s.stop()
 	default:
 		if cl := s.idleClient(); cl != nil {
 			s.act(cl)
@@ -405,6 +408,26 @@ func (s *sim) vanish() {
 	s.step.Leave(s.clients[i].client)
 	s.step.Do()
 	s.clients[i] = s.newClient()
+}
+
+// stop ends the engine in order and starts it again: everybody has an answer, and
+// what was answered is true.
+func (s *sim) stop() {
+	s.oracle.trace("stop")
+	s.step.Lazy = nil
+	s.stopping = true // waits may end before their time
+	for range 3 {     // what stood behind a wait may wait itself
+		s.step.core.drain()
+		s.step.Do()
+		s.settleBlocked()
+	}
+	for _, c := range s.clients {
+		if c.blocked != nil {
+			s.oracle.fail("the engine stopped, and client %d has no answer", c.client.ID)
+		}
+	}
+	s.stopping = false
+	s.restart(false)
 }
 
 // disk lets the store fail, and work again.
@@ -446,11 +469,6 @@ func (s *sim) drainAll() error {
 	s.settleBlocked()
 	cl := s.newClient()
 	s.clients = append(s.clients, cl)
-	for _, q := range []string{"a", "b"} {
-		for k := range s.w.keys {
-			s.submit(cl, func(tx *Tx) error { return tx.PauseKey(q, fmt.Sprintf("k%d", k), false) }, func(error) {})
-		}
-	}
 	for i, empty := 0, 0; empty < 4; i++ {
 		if i > 5000 {
 			return errors.New("the queues do not drain")
@@ -462,6 +480,7 @@ func (s *sim) drainAll() error {
 			s.oracle.now = s.step.now
 		}
 		s.settleBlocked()
+		s.resumeAll(cl) // again: what stood behind a wait may have paused a key
 		before := len(s.inHand)
 		for _, q := range []string{"a", "b", "a.dlq", "b.dlq"} {
 			s.leaseAs(cl, &LeaseRequest{Queues: []string{q}, Count: 7, Block: -1, Visibility: time.Hour})
@@ -490,6 +509,14 @@ func (s *sim) drainAll() error {
 		}
 	}
 	return s.oracle.atEnd(s.step)
+}
+
+func (s *sim) resumeAll(cl *simClient) {
+	for _, q := range []string{"a", "b"} {
+		for k := range s.w.keys {
+			s.submit(cl, func(tx *Tx) error { return tx.PauseKey(q, fmt.Sprintf("k%d", k), false) }, func(error) {})
+		}
+	}
 }
 
 // mutantEnds lets those mutants rest that would keep the end from coming.

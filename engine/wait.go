@@ -13,6 +13,10 @@ type wait struct {
 	onlyLoading bool
 }
 
+// begun says that the task does not wait for messages but for something to be
+// read or decided, in the middle of what it does.
+func (w *wait) begun() bool { return len(w.nodes) == 0 }
+
 func (w *wait) before(o *wait) bool { return w.until < o.until }
 func (w *wait) index() *int         { return &w.timer }
 
@@ -68,6 +72,9 @@ func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
 		q.waiters.add(&w.nodes[len(w.nodes)-1])
+		if q.ring.size > q.starved {
+			c.offer(q) // a key has joined while another queue was asked
+		}
 	}
 	if t.resume > 0 {
 		w.until = t.resume
@@ -165,7 +172,7 @@ func (w *wait) loading() bool {
 // ErrUnblocked. It reports whether that client was blocked.
 func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	t := tx.core.parked[clientID]
-	if t == nil || t.wait.onlyLoading || len(t.wait.nodes) == 0 {
+	if t == nil || t.wait.onlyLoading || t.wait.begun() {
 		return false // it does not wait for messages
 	}
 	var err error
@@ -179,11 +186,15 @@ func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 // leave is the task that says that a client has gone.
 type leave struct{ client *Client }
 
-// Apply ends what the client waits for. What it had sent behind that is not
-// executed, as in Redis.
+// Apply ends the client's wait for messages. What it had sent behind that is not
+// executed, as in Redis. A command that has begun is finished, and so is what
+// stands behind it.
 func (l leave) Apply(tx *Tx) error {
 	cl := l.client
 	cl.gone = true
+	if cl.blocked != nil && cl.blocked.wait.begun() {
+		return nil
+	}
 	behind := cl.behind
 	cl.behind = nil
 	if cl.blocked != nil {
