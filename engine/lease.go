@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -88,7 +89,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		}
 	}
 	ds := c.deliver(queues, req)
-	if len(ds) == 0 && len(queues) > 1 {
+	if len(ds) == 0 && slices.ContainsFunc(queues, func(q *queue) bool { return q.ring.size > q.starved && !q.set.PausedOut }) {
 		// A key of the last queue that did not go on may have left its place in a
 		// throttle to a key of the first.
 		ds = c.deliver(queues, req)
