@@ -182,8 +182,9 @@ func TestEveryUndeliveredReplyIsDroppedOnce(t *testing.T) {
 	}
 	eventually(t, func() bool { return s.c.Pending() == 0 })
 	for _, r := range replies {
-		if r.drops.Load() != 1 || r.sent.Load() {
-			t.Fatal("drops:", r.drops.Load(), "appended:", r.sent.Load())
+		// One that was rendered already, for a write that then failed, is dropped too.
+		if n := r.drops.Load(); n != 1 {
+			t.Fatal("drops:", n)
 		}
 	}
 	if s.c.PushAsync([]byte("+late\r\n")) {
