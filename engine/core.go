@@ -180,10 +180,18 @@ func (c *core) apply(t *Task) {
 	if cl := t.Client; cl != nil {
 		if cl.blocked != nil {
 			cl.behind = append(cl.behind, t)
+			c.holdBack(t)
 			return
 		}
 	}
 	c.run(t)
+}
+
+// holdBack notes since when a task waits: the wait is not the engine's slowness.
+func (c *core) holdBack(t *Task) {
+	if t.held == 0 {
+		t.held = c.now
+	}
 }
 
 // run applies a task that may go now, for the first time or again.
@@ -197,6 +205,9 @@ func (c *core) run(t *Task) {
 // finish ends a task: its reply leaves when the open batch is committed.
 func (c *core) finish(t *Task, err error) {
 	t.err = err
+	if t.held != 0 {
+		t.waited = time.Duration(c.now - t.held)
+	}
 	if t.wait != nil {
 		c.unpark(t)
 	}

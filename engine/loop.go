@@ -26,6 +26,7 @@ type Engine struct {
 	cfg   Config
 	store Store
 	core  *core
+	start time.Time // has a monotonic part
 	ready chan struct{}
 	done  chan struct{}
 
@@ -54,7 +55,7 @@ func New(cfg Config, store Store) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: cfg, store: store, core: newCore(cfg, store),
+		cfg: cfg, store: store, core: newCore(cfg, store), start: time.Now(),
 		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *work, 1),
 	}
 	e.room.L = &e.mu
@@ -64,6 +65,9 @@ func New(cfg Config, store Store) (*Engine, error) {
 
 // Ready is closed when the engine has recovered and takes tasks.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// Elapsed is the engine's stopwatch: it runs since New and never jumps.
+func (e *Engine) Elapsed() time.Duration { return time.Since(e.start) }
 
 // Snapshot returns the hooks and the configuration in force.
 func (e *Engine) Snapshot() *Snapshot { return e.snapshot.Load() }
@@ -174,7 +178,9 @@ func (e *Engine) loop() {
 			e.mend()
 			mendAt = now.Add(e.cfg.MendInterval)
 		}
+		began := e.Elapsed()
 		c.turn(now, tasks)
+		e.observe(EventTurn, began)
 		if c.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
 			e.snapshot.Store(c.snapshot)
 		}
@@ -284,7 +290,9 @@ func (e *Engine) commitWork(w *work) {
 	err := e.failed
 	e.mu.Unlock()
 	if err == nil && w.batch != nil {
+		began := e.Elapsed()
 		err = e.store.Commit(w.batch, w.sync && e.cfg.Sync == SyncAlways)
+		e.observe(EventCommit, began)
 	}
 	if err != nil {
 		// What these tasks did is not on disk, and what later ones do may depend
@@ -308,6 +316,13 @@ func (e *Engine) commitWork(w *work) {
 	}
 }
 
+// observe tells how long something took that began at a reading of the stopwatch.
+func (e *Engine) observe(what Event, began time.Duration) {
+	if e.cfg.Observe != nil {
+		e.cfg.Observe(what, e.Elapsed()-began)
+	}
+}
+
 func (e *Engine) tellFailure(err error) {
 	e.mu.Lock()
 	e.failed = err
@@ -317,9 +332,10 @@ func (e *Engine) tellFailure(err error) {
 // release makes results public and wakes those who wait for them.
 func (e *Engine) release(tasks []*Task) {
 	var last *Client
+	now := e.Elapsed()
 	for _, t := range tasks {
 		cl := t.Client
-		if undo := t.conclude(); undo != nil {
+		if undo := t.conclude(now); undo != nil {
 			e.tell(undo)
 		}
 		// Tasks of one client usually stand together: one wake for all of them.

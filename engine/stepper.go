@@ -7,6 +7,7 @@ import "time"
 type Stepper struct {
 	core  *core
 	store Store
+	start time.Time
 	now   time.Time
 
 	// Lazy, if set, is asked before each commit and before each result of a read
@@ -22,7 +23,7 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s := &Stepper{core: newCore(cfg, store), store: store, now: now}
+	s := &Stepper{core: newCore(cfg, store), store: store, start: now, now: now}
 	if err := s.core.recover(); err != nil {
 		return nil, err
 	}
@@ -36,6 +37,9 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 
 // Now returns the stepper's time.
 func (s *Stepper) Now() time.Time { return s.now }
+
+// Elapsed is Engine.Elapsed.
+func (s *Stepper) Elapsed() time.Duration { return s.now.Sub(s.start) }
 
 // Prepare is Engine.Prepare.
 func (s *Stepper) Prepare(req *Enqueue) error {
@@ -151,7 +155,7 @@ func (s *Stepper) Mend() error {
 
 func (s *Stepper) release(tasks []*Task) {
 	for _, t := range tasks {
-		if undo := t.conclude(); undo != nil {
+		if undo := t.conclude(s.Elapsed()); undo != nil {
 			s.tell(undo)
 		}
 		if t.Client != nil {

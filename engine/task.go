@@ -1,6 +1,9 @@
 package engine
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Call is what a command wants of the engine. Apply runs on the loop: it calls
 // a method of tx, keeps the typed result in itself and returns the error. It may
@@ -22,7 +25,17 @@ type Task struct {
 	// resume is when the wait of a task ends that is parked anew after a recovery.
 	resume int64
 	state  atomic.Uint32
+
+	held   int64         // when it was first held back by a wait for messages, its own or one before it; 0: never
+	waited time.Duration // from then until it was finished
+	ended  time.Duration // when its result was made public, by the engine's stopwatch
 }
+
+// Took returns how long the engine has had the task, from a reading of Elapsed
+// until its result was public. Time that it spent waiting for messages, or behind
+// a task of its client that did, does not count. It may be called once Done is
+// true.
+func (t *Task) Took(since time.Duration) time.Duration { return max(t.ended-since-t.waited, 0) }
 
 const (
 	taskPending = iota
@@ -45,9 +58,10 @@ func (t *Task) Abandon(undo Call) bool {
 	return t.state.CompareAndSwap(taskPending, taskAbandoned)
 }
 
-// conclude makes the result public. It returns what must be undone because
+// conclude makes the result public, at a reading of the stopwatch. It returns what must be undone because
 // nobody will see it, or nil.
-func (t *Task) conclude() Call {
+func (t *Task) conclude(now time.Duration) Call {
+	t.ended = now
 	if t.state.CompareAndSwap(taskPending, taskDone) {
 		return nil
 	}

@@ -83,6 +83,9 @@ func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 		c.waits.push(w)
 	}
 	t.wait = w
+	if !onlyLoading && !w.begun() {
+		c.holdBack(t)
+	}
 	if t.Client != nil {
 		t.Client.blocked = t
 		c.parked[t.Client.ID] = t
