@@ -19,11 +19,13 @@ import (
 
 // broker is the running whole: one of each part.
 type broker struct {
-	cfg    cli.Config
-	log    zerolog.Logger
-	server *resp.Server
-	store  store
-	engine *engine.Engine
+	cfg     cli.Config
+	log     zerolog.Logger
+	server  *resp.Server
+	store   store
+	engine  *engine.Engine
+	level   *logLevel
+	latency *commands.Latency
 
 	running chan error // what engine.Run returned
 	serving chan error // what server.Serve returned
@@ -48,7 +50,10 @@ type broker struct {
 func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	b := &broker{cfg: cfg, log: log, running: make(chan error, 1), serving: make(chan error, 1)}
+	level := newLogLevel(cfg.Log.Level)
+	log = level.on(log)
+	b := &broker{cfg: cfg, log: log, level: level, running: make(chan error, 1), serving: make(chan error, 1)}
+	b.latency = commands.NewLatency(time.Now, cfg.Latency.Threshold)
 	started := time.Now()
 	handler := new(lateHandler)
 	server, err := resp.NewServer(respConfig(cfg, log), handler)
@@ -104,7 +109,9 @@ func (b *broker) open() error {
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}
-	e, err := engine.New(engineConfig(b.cfg, scripts, b.log), store)
+	cfg := engineConfig(b.cfg, scripts, b.log)
+	cfg.Observe = b.latency.Observe
+	e, err := engine.New(cfg, store)
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}

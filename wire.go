@@ -95,6 +95,10 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		MaxClients:  b.cfg.Server.MaxClients,
 		IdleTimeout: b.cfg.Server.IdleTimeout,
 		Settings:    b.cfg.Settings(),
+		SlowAfter:   b.cfg.Slowlog.SlowerThan,
+		SlowMax:     b.cfg.Slowlog.MaxEntries,
+		LogLevel:    b.level,
+		Latency:     b.latency,
 		Log:         b.log,
 	}
 }

@@ -12,6 +12,8 @@ type Config struct {
 	Lua       Lua
 	Limits    Limits
 	Log       Log
+	Slowlog   Slowlog
+	Latency   Latency
 }
 
 // Server is how connections are taken and kept.
@@ -92,6 +94,17 @@ type Limits struct {
 type Log struct {
 	Level  string
 	Format string // auto, json or console
+}
+
+// Slowlog is which commands are kept for SLOWLOG.
+type Slowlog struct {
+	SlowerThan time.Duration // negative: none
+	MaxEntries int
+}
+
+// Latency is what is kept for LATENCY.
+type Latency struct {
+	Threshold time.Duration // zero: nothing
 }
 
 // Settings are all settings by name and value, as text. Secrets are left out,

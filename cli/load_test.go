@@ -31,6 +31,9 @@ func TestDefaultsAreTheContract(t *testing.T) {
 		{"limits.payload_bytes", c.Limits.Payload, 16 << 20},
 		{"log.level", c.Log.Level, "info"},
 		{"log.format", c.Log.Format, "auto"},
+		{"slowlog.slower_than_us", c.Slowlog.SlowerThan, 100 * time.Millisecond},
+		{"slowlog.max_entries", c.Slowlog.MaxEntries, 128},
+		{"latency.threshold_ms", c.Latency.Threshold, 100 * time.Millisecond},
 		{"auth.password", c.Auth.Password, ""},
 	} {
 		if x.got != x.want {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // setting describes one setting: the only place that does.
@@ -57,7 +58,8 @@ func settings(c *Config) []setting {
 	all = append(all, schedulerSettings(&c.Scheduler)...)
 	all = append(all, luaSettings(&c.Lua)...)
 	all = append(all, limitSettings(&c.Limits)...)
-	return append(all, logSettings(&c.Log)...)
+	all = append(all, logSettings(&c.Log)...)
+	return append(all, watchSettings(c)...)
 }
 
 func serverSettings(c *Server) []setting {
@@ -260,6 +262,29 @@ func logSettings(c *Log) []setting {
 			name:  "log.format",
 			value: text{to: &c.Format, def: "auto", choices: []string{"auto", "json", "console"}},
 			doc:   "`auto`: lines to read on a terminal, JSON elsewhere. The log goes to standard error.",
+		},
+	}
+}
+
+// watchSettings are of what is kept for looking into a running server.
+func watchSettings(c *Config) []setting {
+	return []setting{
+		{
+			name:  "slowlog.slower_than_us",
+			value: number[time.Duration]{to: &c.Slowlog.SlowerThan, def: 100_000, min: -1, max: 60 * 60 * 1000 * 1000, unit: "us", scale: int64(time.Microsecond)},
+			doc: "A command that takes so many microseconds from being read until its reply may leave, its commit included and waiting for " +
+				"messages not, is kept for `SLOWLOG`. -1: none. `CONFIG SET slowlog-log-slower-than` changes it while the server runs.",
+		},
+		{
+			name:  "slowlog.max_entries",
+			value: count(&c.Slowlog.MaxEntries, 128, 0, 10_000),
+			doc:   "The newest slow commands that are kept, clipped to some 4 KiB each. `CONFIG SET slowlog-max-len` changes it while the server runs.",
+		},
+		{
+			name:  "latency.threshold_ms",
+			value: millis(&c.Latency.Threshold, 100, 0, day),
+			doc: "Turns of the engine, commits and commands that take so long are kept for `LATENCY`. 0: nothing is. " +
+				"`CONFIG SET latency-monitor-threshold` changes it while the server runs.",
 		},
 	}
 }

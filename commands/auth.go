@@ -12,7 +12,7 @@ const defaultUser = "default"
 
 func auth() Spec {
 	return Spec{
-		Name: "AUTH", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+		Name: "AUTH", Secret: true, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
 		Summary:  "Authenticates the connection.",
 		Flags:    []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Args:     []Arg{{Name: "username", Type: String, Optional: true}, {Name: "password", Type: String}},

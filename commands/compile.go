@@ -16,6 +16,7 @@ type command struct {
 	most     int    // words at most, -1: no bound
 	noAuth   bool   // may be used before AUTH
 	loading  bool   // may be used while the engine recovers
+	index    int    // its place among all commands and subcommands
 	parent   *command
 	subs     map[string]*command // by lower case word; nil unless a container
 	subOrder []*command          // by name
@@ -39,6 +40,7 @@ type element struct {
 type registry struct {
 	byName map[string]*command
 	order  []*command // by name
+	all    []*command // by index: with the subcommands, in the order of their names
 }
 
 func newRegistry(specs []Spec) *registry {
@@ -49,6 +51,12 @@ func newRegistry(specs []Spec) *registry {
 		r.order = append(r.order, c)
 	}
 	slices.SortFunc(r.order, func(a, b *command) int { return strings.Compare(a.name, b.name) })
+	for _, c := range r.order {
+		for _, each := range append([]*command{c}, c.subOrder...) {
+			each.index = len(r.all)
+			r.all = append(r.all, each)
+		}
+	}
 	return r
 }
 

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,20 +22,45 @@ func config() Spec {
 			Args:     []Arg{{Name: "parameter", Type: Pattern, Multiple: true}},
 			Examples: []Example{{"CONFIG GET appendonly", "1) \"appendonly\"\n2) \"yes\""}, {"CONFIG GET nosuch", "(empty array)"}},
 			Local:    configGet,
-		}, help("CONFIG")},
+		}, help("CONFIG"), configResetStat(), configRewrite(), configSet()},
 	}
 }
 
-// redisSettings names what tools ask of Redis and Fila has an answer to.
+// redisSettings names what tools ask of Redis and Fila has an answer to, beside
+// what can be changed.
 func redisSettings() []string {
-	return []string{"appendonly", "databases", "maxclients", "save", "timeout"}
+	return []string{
+		"appendfsync", "appendonly", "cluster-enabled", "databases", "dir", "maxclients", "maxmemory", "maxmemory-policy", "port",
+		"replica-read-only", "save", "slave-read-only", "timeout",
+	}
 }
 
 // redisSetting returns the value of one of redisSettings.
 func (c *Config) redisSetting(name string) string {
 	switch name {
+	case "appendfsync":
+		switch c.Settings["storage.sync"] {
+		case "interval":
+			return "everysec" // the nearest that Redis has a word for
+		case "never":
+			return "no"
+		default:
+			return "always"
+		}
 	case "appendonly":
 		return "yes" // every acknowledged write is in a log before the reply
+	case "cluster-enabled":
+		return "no"
+	case "dir":
+		return c.Settings["storage.path"]
+	case "maxmemory":
+		return "0"
+	case "maxmemory-policy":
+		return "noeviction"
+	case "port":
+		return strconv.Itoa(c.port())
+	case "replica-read-only", "slave-read-only":
+		return "yes"
 	case "databases":
 		return "1"
 	case "maxclients":
@@ -47,25 +73,33 @@ func (c *Config) redisSetting(name string) string {
 }
 
 func configGet(s *Session, in *input, w *resp.Writer) error {
-	cfg := &s.handler.cfg
-	names := redisSettings()
-	for name := range cfg.Settings {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	all := s.handler.settings()
 	var f fields
-	for _, name := range slices.Compact(names) {
-		if !matchesAny(in.list("parameter"), name) {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if matchesAny(in.list("parameter"), name) {
+			f.text(name, all[name])
 		}
-		if value, own := cfg.Settings[name]; own {
-			f.text(name, value)
-			continue
-		}
-		f.text(name, cfg.redisSetting(name))
 	}
 	f.write(w)
 	return nil
+}
+
+// settings returns every setting by each of its names, with the value that counts
+// now.
+func (h *Handler) settings() map[string]string {
+	all := make(map[string]string, len(h.cfg.Settings)+2*len(redisSettings()))
+	for _, name := range redisSettings() {
+		all[name] = h.cfg.redisSetting(name)
+	}
+	maps.Copy(all, h.cfg.Settings)
+	for _, t := range h.tunables() {
+		value := t.get()
+		all[t.own], all[t.redis] = value, value
+		if word, other := t.words[value]; other {
+			all[t.redis] = word
+		}
+	}
+	return all
 }
 
 func matchesAny(patterns [][]byte, name string) bool {

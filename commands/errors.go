@@ -55,7 +55,9 @@ func wireError(err error) (code, text string) {
 	return "ERR", err.Error()
 }
 
-func writeError(w *resp.Writer, err error) {
+// writeError answers with the error and returns its code.
+func writeError(w *resp.Writer, err error) (code string) {
 	code, text := wireError(err)
 	w.Error(code, text)
+	return code
 }

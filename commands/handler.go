@@ -48,7 +48,15 @@ type Config struct {
 	IdleTimeout time.Duration
 	// Settings are shown by CONFIG GET beside those names: full name and value.
 	Settings map[string]string
-	Log      zerolog.Logger
+	// SlowAfter is what a command takes to be kept in the slow log, which holds the
+	// SlowMax newest; negative: none is. Both can be changed while it runs.
+	SlowAfter time.Duration
+	SlowMax   int
+	// LogLevel can be changed while it runs; nil: it cannot.
+	LogLevel LogLevel
+	// Latency is what the engine reports to; nil: nothing does.
+	Latency *Latency
+	Log     zerolog.Logger
 }
 
 func (c *Config) check() error {
@@ -74,6 +82,7 @@ func (c *Config) check() error {
 // drive an *engine.Stepper by hand.
 type Engine interface {
 	Ready() <-chan struct{}
+	Elapsed() time.Duration
 	Submit(tasks []*engine.Task)
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
@@ -90,9 +99,14 @@ type Handler struct {
 	started time.Time
 	runID   string
 	ready   atomic.Bool // the engine has recovered
+	metrics *tally
+	slow    slowLog
+	latency *Latency
+	zero    atomic.Pointer[Counters] // what RESETSTAT has found; nil: it was not used
 
 	mu       sync.Mutex
 	sessions map[uint64]*Session // by connection id
+	lately   rates
 }
 
 // New returns a handler for the engine. The engine need not be running yet.
@@ -103,6 +117,12 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	h := &Handler{cfg: cfg, engine: e, table: newRegistry(table()), sessions: make(map[uint64]*Session)}
 	h.started = cfg.Now()
 	h.runID = runID(h.started)
+	h.metrics = newTally(len(h.table.all))
+	h.slow.after.Store(cfg.SlowAfter.Microseconds())
+	h.slow.max.Store(int64(cfg.SlowMax))
+	if h.latency = cfg.Latency; h.latency == nil {
+		h.latency = NewLatency(cfg.Now, 0)
+	}
 	return h, nil
 }
 

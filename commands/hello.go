@@ -13,7 +13,7 @@ const redisVersion = "7.0.15"
 
 func hello() Spec {
 	return Spec{
-		Name: "HELLO", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Name: "HELLO", Secret: true, Group: "connection", Since: "6.0.0", Complexity: "O(1)",
 		Summary: "Greets the server, choosing a protocol version and optionally authenticating.",
 		Flags:   []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Args: []Arg{{Name: "arguments", Type: Block, Optional: true, Args: []Arg{

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"time"
+
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
 )
@@ -35,8 +37,11 @@ type weigher interface {
 // pending is a reply of the engine's in the window of a connection.
 type pending struct {
 	session *Session
+	cmd     *command
+	args    [][]byte // of the command with its name, until it is answered
 	call    call
 	task    engine.Task
+	began   time.Duration
 	proto   int  // of the connection when the command came
 	silent  bool // the client has switched replies off
 }
@@ -47,6 +52,7 @@ func (p *pending) Ready() bool { return p.task.Done() }
 // Append writes the reply. It runs on the writer's goroutine, after Ready.
 func (p *pending) Append(w *resp.Writer) {
 	if p.silent {
+		p.count("")
 		// Nobody is told what was handed out, so nothing was.
 		p.undo()
 		return
@@ -56,12 +62,20 @@ func (p *pending) Append(w *resp.Writer) {
 	if err == nil {
 		err = p.call.Render(p.session.handler, w)
 	}
+	code := ""
 	if err != nil {
-		writeError(w, err)
+		code = writeError(w, err)
 	}
+	p.count(code)
 	if !p.Perishable() {
 		p.call, p.task.Call = nil, nil // the message it held; the window may hold the reply for long
 	}
+}
+
+// count adds the command to the figures. One whose client has left is not in them.
+func (p *pending) count(code string) {
+	p.session.called(p.cmd, p.args, p.task.Took(p.began), code)
+	p.args = nil
 }
 
 // Drop is called, after Ready, when the client did not get the reply: instead of

@@ -67,12 +67,20 @@ func playScript(t *testing.T, text string) string {
 		p.out.WriteString(lines[0] + "\n")
 		lines = lines[1:]
 	}
-	p.server = newServer(t, func(c *Config) { c.Password = password })
+	p.server = newServer(t, func(c *Config) {
+		c.Password, c.SlowAfter, c.SlowMax, c.LogLevel = password, time.Minute, 128, &testLevel{"info"}
+	})
 	for _, line := range lines {
 		p.play(line)
 	}
 	return p.out.String()
 }
+
+// testLevel is the level of a log that is not there.
+type testLevel struct{ name string }
+
+func (l *testLevel) Get() string      { return l.name }
+func (l *testLevel) Set(level string) { l.name = level }
 
 func prompt() *regexp.Regexp { return regexp.MustCompile(`^([a-z]?)([<>]) ?(.*)$`) }
 

@@ -39,6 +39,9 @@ type Session struct {
 	mute    muteMode
 	closing bool // nothing more is handled, the connection ends after what was answered
 	in      input
+	// clock is a reading of the engine's stopwatch: of when the commands were read,
+	// then of when the last local one was done.
+	clock time.Duration
 
 	replies []resp.Reply   // of one Handle, in order
 	tasks   []*engine.Task // of the same
@@ -73,6 +76,7 @@ const (
 // done at once then finds its reply in its place, and a full window holds back
 // work rather than replies.
 func (s *Session) Handle(cmds []resp.Command) {
+	s.clock = s.handler.engine.Elapsed()
 	for i := range cmds {
 		if s.closing {
 			break
@@ -116,11 +120,11 @@ func (s *Session) handle(args [][]byte, left int) {
 		err = s.in.scan(c, rest)
 	}
 	if err != nil {
-		s.answer(silent, err)
+		s.reject(c, silent, err)
 		return
 	}
 	if c.spec.Local != nil {
-		s.local(c, silent)
+		s.local(c, args, silent)
 		return
 	}
 	s.in.loading = !s.handler.ready.Load() && s.handler.loading()
@@ -129,14 +133,15 @@ func (s *Session) handle(args [][]byte, left int) {
 		err = p.Prepare(s.handler.engine)
 	}
 	if err != nil {
-		s.answer(silent, err)
+		s.reject(c, silent, err)
 		return
 	}
 	if s.in.loading {
-		s.unapplied(call, silent)
+		s.unapplied(c, call, silent)
 		return
 	}
-	s.submit(call, silent, left)
+	p := s.submit(call, silent, left)
+	p.cmd, p.args = c, args
 }
 
 // find looks the command up, with its subcommand.
@@ -185,13 +190,17 @@ func unknownCommand(args [][]byte) error {
 }
 
 // local executes a command that needs no engine and pushes its reply.
-func (s *Session) local(c *command, silent bool) {
+func (s *Session) local(c *command, args [][]byte, silent bool) {
 	w := s.scratch()
 	before := s.mute
+	code := ""
 	if err := c.spec.Local(s, &s.in, w); err != nil {
 		w.Take()
-		writeError(w, err)
+		code = writeError(w, err)
 	}
+	began := s.clock
+	s.clock = s.handler.engine.Elapsed()
+	s.called(c, args, s.clock-began, code)
 	if s.mute != before { // CLIENT REPLY answers only ON
 		silent = s.mute != muteNone
 	}
@@ -203,25 +212,42 @@ func (s *Session) local(c *command, silent bool) {
 
 // unapplied answers a call that may be answered before the engine has anything
 // to say, from what is known without it.
-func (s *Session) unapplied(c call, silent bool) {
+func (s *Session) unapplied(c *command, call call, silent bool) {
 	w := s.scratch()
-	if err := c.Render(s.handler, w); err != nil {
+	code := ""
+	if err := call.Render(s.handler, w); err != nil {
 		w.Take()
-		writeError(w, err)
+		code = writeError(w, err)
 	}
+	s.handler.metrics.called(s.conn.ID(), c, 0, code)
 	s.keep(w, silent)
 }
 
-func (s *Session) answer(silent bool, err error) {
+// reject answers a command, nil if it is none, that was not executed.
+func (s *Session) reject(c *command, silent bool, err error) {
 	w := s.scratch()
-	writeError(w, err)
+	s.handler.metrics.rejected(s.conn.ID(), c, writeError(w, err))
 	s.keep(w, silent)
+}
+
+// called counts a command that was executed, and keeps it if it took long. It
+// runs on the reader's goroutine or on the writer's.
+func (s *Session) called(c *command, args [][]byte, took time.Duration, code string) {
+	h := s.handler
+	h.metrics.called(s.conn.ID(), c, took, code)
+	h.latency.observe(latencyCommand, took)
+	if h.slow.isSlow(took) {
+		h.slow.add(&slowEntry{
+			at: h.cfg.Now(), took: took, args: clipArgs(c, args), addr: s.conn.RemoteAddr().String(), name: s.identity.Load().name,
+		})
+	}
 }
 
 // submit puts the reply of a call into the window and its task with those that
 // go to the engine at the end of Handle.
-func (s *Session) submit(c call, silent bool, left int) {
+func (s *Session) submit(c call, silent bool, left int) *pending {
 	p := s.room(c, left)
+	p.began = s.clock
 	p.session, p.call, p.proto, p.silent = s, c, s.proto, silent
 	p.task.Call, p.task.Client = c, s.client
 	if w, ok := c.(weigher); ok {
@@ -229,6 +255,7 @@ func (s *Session) submit(c call, silent bool, left int) {
 	}
 	s.replies = append(s.replies, p)
 	s.tasks = append(s.tasks, &p.task)
+	return p
 }
 
 // room returns a place for a reply. Those of one read share their memory, but not

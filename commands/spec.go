@@ -56,6 +56,7 @@ type Spec struct {
 	Flags       []string // as in COMMAND INFO
 	ACL         []string // categories beyond those that follow from flags and group, without "@"
 	Tips        []string // for clients, as in COMMAND INFO
+	Secret      bool     // its arguments are shown to nobody else: they hold passwords
 	Args        []Arg
 	Examples    []Example // executed in order, on a server of their own
 	Subcommands []Spec

@@ -29,6 +29,7 @@ func table() []Spec {
 		throttle(),
 		hello(),
 		info(),
+		latency(),
 		module(),
 		ping(),
 		quit(),
@@ -37,6 +38,7 @@ func table() []Spec {
 		reset(),
 		selectDB(),
 		shutdown(),
+		slowlogCommand(),
 		timeNow(),
 	}
 }

@@ -1,0 +1,369 @@
+package commands
+
+import (
+	"crypto/sha1" //nolint:gosec // makes an identifier, hides nothing
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/faisca/fila/engine"
+)
+
+func (c *infoCall) section(h *Handler, name string) fields {
+	switch name {
+	case "server":
+		return h.infoServer()
+	case "clients":
+		return h.infoClients(&c.stats)
+	case "memory":
+		return infoMemory()
+	case "modules":
+		return nil // there are none
+	case "commandstats":
+		return h.infoCommands()
+	case "errorstats":
+		return h.infoErrors()
+	case "latencystats":
+		return h.infoLatency()
+	case "persistence":
+		return c.persistence()
+	case "stats":
+		return h.infoStats(&c.stats)
+	case "replication":
+		return h.infoReplication()
+	case "cpu":
+		return infoCPU()
+	case "cluster":
+		var f fields
+		f.number("cluster_enabled", 0)
+		return f
+	case "keyspace":
+		var f fields
+		if c.stats.Queues > 0 {
+			f.text("db0", "keys="+strconv.FormatInt(c.stats.Queues, 10)+",expires=0,avg_ttl=0")
+		}
+		return f
+	default:
+		return c.fila(h)
+	}
+}
+
+func (h *Handler) infoServer() fields {
+	var f fields
+	now := h.cfg.Now()
+	up := max(now.Sub(h.started), 0)
+	f.text("redis_version", redisVersion)
+	f.text("redis_mode", "standalone")
+	f.text("fila_version", h.cfg.Version)
+	f.text("os", runtime.GOOS+" "+runtime.GOARCH)
+	f.number("arch_bits", strconv.IntSize)
+	f.text("go_version", runtime.Version())
+	f.number("process_id", int64(os.Getpid()))
+	f.text("run_id", h.runID)
+	f.number("tcp_port", int64(h.cfg.port()))
+	f.number("server_time_usec", now.UnixMicro())
+	f.number("uptime_in_seconds", int64(up/time.Second))
+	f.number("uptime_in_days", int64(up/(24*time.Hour)))
+	return f
+}
+
+// port returns the number in the address the server listens on, 0 if it has none.
+func (c *Config) port() int {
+	_, text, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return 0
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return port
+}
+
+// counters are those since the start.
+func (h *Handler) counters() Counters {
+	if h.cfg.Counters == nil {
+		return Counters{}
+	}
+	return h.cfg.Counters()
+}
+
+// countersSinceReset are those since CONFIG RESETSTAT, if it was used.
+func (h *Handler) countersSinceReset() Counters {
+	n := h.counters()
+	if z := h.zero.Load(); z != nil {
+		n.Accepted -= z.Accepted
+		n.Rejected -= z.Rejected
+		n.Commands -= z.Commands
+		n.BytesIn -= z.BytesIn
+		n.BytesOut -= z.BytesOut
+	}
+	return n
+}
+
+// rates are what happened per second of late.
+type rates struct {
+	at                time.Time // when it was looked at, which is the start of the next stretch
+	then              Counters
+	commands          uint64
+	bytesIn, bytesOut float64 // kilobytes
+}
+
+// rates are measured from one look to the next, if that is a second later or
+// more: nothing runs for them while nobody looks.
+func (h *Handler) rates() rates {
+	now, counters := h.cfg.Now(), h.counters()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lately.at.IsZero() {
+		h.lately.at = h.started
+	}
+	elapsed := now.Sub(h.lately.at)
+	if elapsed < time.Second {
+		return h.lately
+	}
+	perSecond := func(now, then uint64) float64 { return float64(now-then) / elapsed.Seconds() }
+	h.lately = rates{
+		at: now, then: counters, commands: uint64(perSecond(counters.Commands, h.lately.then.Commands)),
+		bytesIn:  perSecond(counters.BytesIn, h.lately.then.BytesIn) / 1024,
+		bytesOut: perSecond(counters.BytesOut, h.lately.then.BytesOut) / 1024,
+	}
+	return h.lately
+}
+
+func (h *Handler) infoClients(s *engine.Stats) fields {
+	var f fields
+	h.mu.Lock()
+	connected := len(h.sessions)
+	h.mu.Unlock()
+	f.number("connected_clients", int64(connected))
+	f.number("cluster_connections", 0)
+	f.number("maxclients", int64(h.cfg.MaxClients))
+	f.number("blocked_clients", s.Blocked)
+	f.number("tracking_clients", 0)
+	return f
+}
+
+// infoMemory shows as used what the Go runtime holds; the store's own memory is
+// only in the resident set, which the operating system knows.
+func infoMemory() fields {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+	}
+	metrics.Read(samples)
+	held, objects := samples[0].Value.Uint64()-samples[1].Value.Uint64(), samples[2].Value.Uint64()
+	resident, peak := residentBytes()
+	var f fields
+	f.bytes("used_memory", held)
+	f.bytes("used_memory_rss", resident)
+	f.bytes("used_memory_peak", max(peak, held))
+	f.text("used_memory_peak_perc", percent(held, max(peak, held)))
+	f.count("used_memory_overhead", held-min(objects, held))
+	f.number("used_memory_startup", 0)
+	f.count("used_memory_dataset", objects)
+	f.text("used_memory_dataset_perc", percent(objects, held))
+	if total := systemBytes(); total > 0 {
+		f.bytes("total_system_memory", total)
+	}
+	f.number("used_memory_lua", 0)
+	f.bytes("maxmemory", 0)
+	f.text("maxmemory_policy", "noeviction")
+	f.text("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(held, 1)), 'f', 2, 64))
+	f.text("mem_allocator", "go")
+	f.number("lazyfree_pending_objects", 0)
+	return f
+}
+
+// bytes is a size, for programs and for people.
+func (f *fields) bytes(name string, n uint64) {
+	f.count(name, n)
+	f.text(name+"_human", humanBytes(n))
+}
+
+func percent(part, whole uint64) string {
+	return strconv.FormatFloat(100*float64(part)/float64(max(whole, 1)), 'f', 2, 64) + "%"
+}
+
+// residentBytes returns what the process occupies of the machine's memory, and
+// the most that it ever did; 0 where the system does not tell.
+func residentBytes() (now, peak uint64) {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil && used.Maxrss > 0 {
+		peak = uint64(used.Maxrss) //nolint:gosec // not negative
+		if runtime.GOOS == "linux" {
+			peak *= 1024
+		}
+	}
+	text, err := os.ReadFile("/proc/self/statm") // of Linux: pages in all, pages resident, ...
+	if words := strings.Fields(string(text)); err == nil && len(words) > 1 {
+		if pages, err := strconv.ParseUint(words[1], 10, 64); err == nil {
+			now = pages * uint64(os.Getpagesize()) //nolint:gosec // not negative
+		}
+	}
+	return now, max(peak, now)
+}
+
+// systemBytes returns the machine's memory, 0 where the system does not tell.
+func systemBytes() uint64 {
+	text, err := os.ReadFile("/proc/meminfo") // of Linux: its first line is "MemTotal: 1 kB"
+	words := strings.Fields(string(text))
+	if err != nil || len(words) < 2 {
+		return 0
+	}
+	kilobytes, err := strconv.ParseUint(words[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kilobytes * 1024
+}
+
+func humanBytes(n uint64) string {
+	units := "KMGT"
+	if n < 1024 {
+		return strconv.FormatUint(n, 10) + "B"
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strconv.FormatFloat(value, 'f', 2, 64) + units[unit:unit+1]
+}
+
+func (c *infoCall) persistence() fields {
+	status := "ok"
+	if !c.stats.Writable && !c.loading {
+		status = "err"
+	}
+	var f fields
+	f.flag("loading", c.loading)
+	f.flag("async_loading", false)
+	f.number("rdb_bgsave_in_progress", 0)
+	f.number("aof_enabled", 1)
+	f.number("aof_rewrite_in_progress", 0)
+	f.text("aof_last_write_status", status)
+	f.number("rdb_changes_since_last_save", 0) // every acknowledged change is saved
+	f.number("aof_rewrite_scheduled", 0)
+	f.number("aof_last_rewrite_time_sec", -1)
+	f.number("aof_current_rewrite_time_sec", -1)
+	f.text("aof_last_bgrewrite_status", "ok")
+	return f
+}
+
+func (h *Handler) infoStats(s *engine.Stats) fields {
+	n, lately := h.countersSinceReset(), h.rates()
+	_, errors := h.metrics.errorCounts()
+	refused := uint64(0)
+	for _, count := range errors {
+		refused += count
+	}
+	var f fields
+	f.count("total_connections_received", n.Accepted)
+	f.count("total_commands_processed", n.Commands)
+	f.count("instantaneous_ops_per_sec", lately.commands)
+	f.count("total_net_input_bytes", n.BytesIn)
+	f.count("total_net_output_bytes", n.BytesOut)
+	f.text("instantaneous_input_kbps", strconv.FormatFloat(lately.bytesIn, 'f', 2, 64))
+	f.text("instantaneous_output_kbps", strconv.FormatFloat(lately.bytesOut, 'f', 2, 64))
+	f.count("rejected_connections", n.Rejected)
+	f.count("expired_keys", s.Expired)
+	f.number("evicted_keys", 0)
+	f.number("pubsub_channels", 0)
+	f.number("pubsub_patterns", 0)
+	f.number("keyspace_hits", 0)
+	f.number("keyspace_misses", 0)
+	f.number("latest_fork_usec", 0)
+	f.number("sync_full", 0)
+	f.number("sync_partial_ok", 0)
+	f.number("sync_partial_err", 0)
+	f.count("total_error_replies", refused)
+	return f
+}
+
+// infoCommands shows the commands that were called.
+func (h *Handler) infoCommands() fields {
+	var f fields
+	for _, c := range h.table.all {
+		t := h.metrics.totals(c)
+		if t.calls+t.rejected == 0 {
+			continue
+		}
+		us := t.spent.Microseconds()
+		f.text("cmdstat_"+c.name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
+			t.calls, us, float64(us)/float64(max(t.calls, 1)), t.rejected, t.failed))
+	}
+	return f
+}
+
+// infoErrors shows the codes that were answered.
+func (h *Handler) infoErrors() fields {
+	var f fields
+	codes, counts := h.metrics.errorCounts()
+	for _, code := range codes {
+		f.text("errorstat_"+code, "count="+strconv.FormatUint(counts[code], 10))
+	}
+	return f
+}
+
+// infoLatency shows what half, 99% and 99.9% of the calls stayed below.
+func (h *Handler) infoLatency() fields {
+	var f fields
+	for _, c := range h.table.all {
+		t := h.metrics.totals(c)
+		if t.calls == 0 {
+			continue
+		}
+		f.text("latency_percentiles_usec_"+c.name, "p50="+usec(t.percentile(0.5))+",p99="+usec(t.percentile(0.99))+",p99.9="+usec(t.percentile(0.999)))
+	}
+	return f
+}
+
+func (h *Handler) infoReplication() fields {
+	var f fields
+	f.text("role", "master")
+	f.number("connected_slaves", 0)
+	f.text("master_failover_state", "no-failover")
+	f.text("master_replid", h.runID)
+	f.text("master_replid2", strings.Repeat("0", len(h.runID)))
+	f.number("master_repl_offset", 0)
+	f.number("second_repl_offset", -1)
+	f.number("repl_backlog_active", 0)
+	f.number("repl_backlog_size", 0)
+	f.number("repl_backlog_first_byte_offset", 0)
+	f.number("repl_backlog_histlen", 0)
+	return f
+}
+
+func infoCPU() fields {
+	var f fields
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return f // a system without the figure has no figure to show
+	}
+	seconds := func(t syscall.Timeval) string { return fmt.Sprintf("%d.%06d", t.Sec, t.Usec) }
+	f.text("used_cpu_sys", seconds(used.Stime))
+	f.text("used_cpu_user", seconds(used.Utime))
+	f.text("used_cpu_sys_children", "0.000000")
+	f.text("used_cpu_user_children", "0.000000")
+	return f
+}
+
+func (c *infoCall) fila(h *Handler) fields {
+	var f fields
+	f.text("fila_version", h.cfg.Version)
+	f.engine(&c.stats)
+	return f
+}
+
+// runID makes the forty hexadecimal digits by which tools tell one start of a
+// server from the next.
+func runID(started time.Time) string {
+	sum := sha1.Sum([]byte(strconv.FormatInt(started.UnixNano(), 10) + "/" + strconv.Itoa(os.Getpid()))) //nolint:gosec // see the import
+	return hex.EncodeToString(sum[:])
+}
