@@ -72,6 +72,11 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, server.Shutdown(ctx), b.store.Close())
 	}
+	if h.OpenToAll() {
+		if err := cfg.CheckOpen(); err != nil {
+			return errors.Join(err, server.Shutdown(ctx), b.store.Close())
+		}
+	}
 	handler.set(h)
 
 	// The engine must outlive ctx: it ends in order, after the connections.

@@ -86,6 +86,8 @@ func syncMode(setting string) engine.SyncMode {
 func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 	return commands.Config{
 		Password:    b.cfg.Auth.Password,
+		Users:       b.cfg.Auth.Users,
+		ACLFile:     b.cfg.Auth.ACLFile,
 		Version:     cli.Version,
 		Addr:        addr,
 		Limits:      commands.Limits{Count: b.cfg.Limits.Count, Consumer: b.cfg.Limits.Consumer, ReplyBytes: b.cfg.Limits.Reply},

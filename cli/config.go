@@ -30,7 +30,9 @@ type Server struct {
 
 // Auth is who may use the broker.
 type Auth struct {
-	Password string // empty: no password
+	Password string   // empty: no password
+	Users    []string // lines of ACL rules
+	ACLFile  string   // empty: none
 }
 
 // Storage is where messages are kept and how hard each write is.

@@ -68,7 +68,7 @@ func serverSettings(c *Server) []setting {
 			name:  "server.listen_addr",
 			value: text{to: &c.ListenAddr, def: "127.0.0.1:5555", check: checkAddr, of: "host:port", says: "host:port"},
 			doc: "Where clients connect. Port 0 takes a free one and logs it. An address that other machines can reach is refused " +
-				"unless `auth.password` is set.",
+				"unless clients have to authenticate.",
 		},
 		{
 			name:  "server.maxclients",
@@ -116,6 +116,19 @@ func authSettings(c *Auth) []setting {
 			secret: true,
 			doc: "The password of the user `default`, for `AUTH` and `HELLO`. Empty: none is asked for. " +
 				"Prefer the environment or a file to a flag, which others on the machine can see.",
+		},
+		{
+			name:   "auth.users",
+			value:  lines{to: &c.Users},
+			secret: true,
+			doc: "Users and their rights, each a line as `ACL LIST` shows them: " +
+				"`user worker on #<SHA-256 of the password> %R~orders* +@consume +@connection`. See [security](security.md).",
+		},
+		{
+			name:  "auth.acl_file",
+			value: text{to: &c.ACLFile, of: "path", says: "a file"},
+			doc: "A file with such lines, in place of `auth.users`: `ACL SAVE` writes it, `ACL LOAD` reads it again. A line for the user " +
+				"`default` in it is over `auth.password`. Empty: users made at run time are gone when the broker stops.",
 		},
 	}
 }
@@ -302,11 +315,23 @@ func (c *Config) check() error {
 		return fmt.Errorf("scheduler.max_backoff_ms must be at least scheduler.backoff_ms, that is %d, not %d",
 			c.Scheduler.Backoff.Milliseconds(), c.Scheduler.MaxBackoff.Milliseconds())
 	}
-	if c.Auth.Password == "" && !loopback(c.Server.ListenAddr) {
-		return fmt.Errorf("server.listen_addr %s can be reached from other machines: set auth.password (FILA_AUTH__PASSWORD), "+
-			"or listen on 127.0.0.1", c.Server.ListenAddr)
+	if len(c.Auth.Users) > 0 && c.Auth.ACLFile != "" {
+		return errors.New("auth.users and auth.acl_file exclude each other: put the users into the file")
+	}
+	if c.Auth.Password == "" && len(c.Auth.Users) == 0 && c.Auth.ACLFile == "" {
+		return c.CheckOpen()
 	}
 	return nil
+}
+
+// CheckOpen refuses to let everyone in from everywhere. It is for a broker whose
+// clients need not authenticate.
+func (c *Config) CheckOpen() error {
+	if loopback(c.Server.ListenAddr) {
+		return nil
+	}
+	return UsageError{fmt.Errorf("server.listen_addr %s can be reached from other machines, and nobody there has to authenticate: "+
+		"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", c.Server.ListenAddr)}
 }
 
 func notEmpty(s string) error {

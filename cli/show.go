@@ -72,7 +72,11 @@ func writeTOML(w io.Writer, l *Loaded) error {
 		}
 		_, key, _ := strings.Cut(s.name, ".")
 		if s.secret {
-			fmt.Fprintf(&b, "# %s = \"\"\n", key)
+			none := `""`
+			if _, list := s.value.(lines); list {
+				none = "[]"
+			}
+			fmt.Fprintf(&b, "# %s = %s\n", key, none)
 			continue
 		}
 		if l.sources[s.name] == "" {

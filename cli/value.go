@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -72,6 +73,50 @@ func (t text) bounds() string {
 		return "one of " + strings.Join(t.choices, ", ")
 	}
 	return t.says
+}
+
+// lines is a setting that is a list of lines.
+type lines struct{ to *[]string }
+
+func (l lines) reset() { *l.to = nil }
+
+func (l lines) set(raw any) error {
+	list, ok := raw.([]any)
+	if !ok {
+		return errors.New("must be a list of texts in quotes")
+	}
+	all := make([]string, 0, len(list))
+	for _, each := range list {
+		line, ok := each.(string)
+		if !ok {
+			return errors.New("must be a list of texts in quotes")
+		}
+		all = append(all, line)
+	}
+	*l.to = all
+	return nil
+}
+
+func (l lines) parse(s string) error {
+	*l.to = nil
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" {
+			*l.to = append(*l.to, line)
+		}
+	}
+	return nil
+}
+
+func (l lines) String() string { return strings.Join(*l.to, "\n") }
+func (l lines) kind() string   { return "lines" }
+func (l lines) bounds() string { return "a list of lines; as text, one below the other" }
+
+func (l lines) literal() string {
+	quoted := make([]string, len(*l.to))
+	for i, line := range *l.to {
+		quoted[i] = strconv.Quote(line)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // whole is what a number setting may be stored as.

@@ -18,7 +18,6 @@ func absentForNow() []absence {
 	return []absence{
 		{[]string{"multi", "exec", "discard"}, true, "Transactions: several commands as one atomic write."},
 		{[]string{"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "pubsub"}, true, "Events of queues and messages as they happen."},
-		{[]string{"acl"}, true, "There is one user, `default`, and one password for now."},
 		{[]string{"memory", "monitor"}, true, "Looking into a running server beyond INFO and FILA.STATS."},
 		{[]string{"scan", "keys", "type", "exists", "ttl", "object"}, true, "Queues will show as keys to tools that browse; FILA.QUEUE LIST lists them."},
 		{[]string{"role", "wait", "replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},

@@ -9,7 +9,8 @@ func ack() Spec {
 		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of receipts",
 		Summary: "Removes messages that are done. Returns how many leases still held.",
 		Flags:   []string{"write", "fast"},
-		Args:    receiptArgs(),
+		Access:  Consume, ACL: []string{"consume"},
+		Args: receiptArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},

@@ -32,7 +32,7 @@ func onOff() Arg {
 func clientSwitch(name, since, summary string, flags ...string) Spec {
 	return Spec{
 		Name: name, Group: "connection", Since: since, Complexity: "O(1)", Summary: summary,
-		Flags: connectionFlags(flags...), Args: []Arg{onOff()},
+		Flags: connectionFlags(flags...), Quiet: true, Args: []Arg{onOff()},
 		Examples: []Example{{"CLIENT " + name + " ON", "OK"}}, Local: answerOK,
 	}
 }

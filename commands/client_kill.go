@@ -44,7 +44,7 @@ func runClientKill(s *Session, in *input, w *resp.Writer) error {
 		return &refusal{"ERR", "syntax error"}
 	}
 	for i := 0; i < len(in.args); i += 2 {
-		if err := f.read(in.args[i], in.args[i+1]); err != nil {
+		if err := f.read(s.handler, in.args[i], in.args[i+1]); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func runClientKill(s *Session, in *input, w *resp.Writer) error {
 	return nil
 }
 
-func (f *killFilter) read(option, value []byte) error {
+func (f *killFilter) read(h *Handler, option, value []byte) error {
 	switch {
 	case isToken(option, "ID"):
 		id, ok := parseInt(value)
@@ -70,7 +70,7 @@ func (f *killFilter) read(option, value []byte) error {
 		f.laddr = string(value)
 	case isToken(option, "USER"):
 		f.user = string(value)
-		if f.user != defaultUser {
+		if h.users.Account(f.user) == nil {
 			return &refusal{"ERR", "No such user '" + clip(value) + "'"}
 		}
 	case isToken(option, "SKIPME") && isToken(value, "YES"):
@@ -91,6 +91,7 @@ func (h *Handler) kill(by *Session, f *killFilter) (n int) {
 		case f.abnormal,
 			s == by && f.skipMe,
 			f.id != 0 && s.conn.ID() != f.id,
+			f.user != "" && s.userName() != f.user,
 			f.addr != "" && s.conn.RemoteAddr().String() != f.addr,
 			f.laddr != "" && s.conn.LocalAddr().String() != f.laddr:
 			continue

@@ -29,8 +29,8 @@ func clientList() Spec {
 		Name: "LIST", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections",
 		Summary: "Describes the connections, a line for each.",
 		Differs: "Shows of Redis' fields those that mean something here.",
-		Flags:   connectionFlags("admin"),
-		Tips:    []string{"nondeterministic_output"},
+		Flags:   connectionFlags("admin"), Quiet: true,
+		Tips: []string{"nondeterministic_output"},
 		Args: []Arg{clientType(), {Name: "id", Type: Block, Token: "ID", Optional: true, Args: []Arg{
 			{Name: "client-id", Type: Integer, Multiple: true},
 		}}},
@@ -106,7 +106,7 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 		{"name", who.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
 		{"flags", "N"}, {"db", "0"}, {"sub", "0"}, {"psub", "0"}, {"multi", "-1"},
 		{"oll", strconv.Itoa(s.conn.Pending())}, {"omem", strconv.FormatInt(s.conn.QueuedBytes(), 10)},
-		{"cmd", cmd}, {"user", defaultUser}, {"redir", "-1"}, {"resp", strconv.Itoa(who.proto)},
+		{"cmd", cmd}, {"user", s.userName()}, {"redir", "-1"}, {"resp", strconv.Itoa(who.proto)},
 		{"lib-name", who.libName}, {"lib-ver", who.libVersion},
 	} {
 		if f.name != "id" {

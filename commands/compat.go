@@ -75,7 +75,15 @@ func (c *command) document(b *strings.Builder) {
 	if len(c.spec.Flags) > 0 {
 		b.WriteString(" Flags: " + strings.Join(c.spec.Flags, ", ") + ".")
 	}
-	b.WriteString(" Categories: @" + strings.Join(c.spec.categories(), ", @") + ".\n")
+	b.WriteString(" Categories: @" + strings.Join(c.spec.categories(), ", @") + ".")
+	if len(c.guarded) > 0 {
+		needs := make([]string, len(c.guarded))
+		for i, g := range c.guarded {
+			needs[i] = "to " + g.access.String() + " " + c.slots[g.slot]
+		}
+		b.WriteString(" Needs the right " + strings.Join(needs, ", ") + ".")
+	}
+	b.WriteString("\n")
 	if len(c.spec.Examples) == 0 {
 		return
 	}

@@ -15,8 +15,9 @@ type command struct {
 	arity    int    // as Redis counts: with the name, negative when there may be more
 	most     int    // words at most, -1: no bound
 	noAuth   bool   // may be used before AUTH
+	audited  bool   // its use is logged
 	loading  bool   // may be used while the engine recovers
-	index    int    // its place among all commands and subcommands
+	index    int    // its place among all commands and subcommands; their number in the rights of users
 	parent   *command
 	subs     map[string]*command // by lower case word; nil unless a container
 	subOrder []*command          // by name
@@ -24,6 +25,13 @@ type command struct {
 	positional []element
 	options    []element
 	slots      []string // names of the values, by their place in input.values
+	guarded    []guard  // the values that need a right
+}
+
+// guard is a value that names queues or channels, and what it needs.
+type guard struct {
+	slot   int
+	access Access
 }
 
 // element is an argument with its place among the values.
@@ -102,6 +110,7 @@ func compile(s *Spec, parent *command) *command {
 		c.name, c.display, c.words = parent.name+"|"+c.name, parent.display+" "+s.Name, 2
 	}
 	c.noAuth, c.loading = s.has("no_auth"), s.has("loading")
+	c.audited = !s.Quiet && slices.Contains(s.categories(), "admin")
 	c.arity = s.arity(c.words)
 	if len(s.Subcommands) > 0 {
 		c.most, c.subs = -1, make(map[string]*command, len(s.Subcommands))
@@ -166,10 +175,27 @@ func (c *command) element(a *Arg) element {
 		e.counted = slices.Index(c.slots, a.CountedBy)
 	}
 	c.slots = append(c.slots, a.slot())
+	if access := a.access(c.spec); access != ByFlags {
+		c.guarded = append(c.guarded, guard{e.slot, access})
+	}
 	for i := range a.Args {
 		e.members = append(e.members, c.element(&a.Args[i]))
 	}
 	return e
+}
+
+// access returns what the argument needs in that command.
+func (a *Arg) access(s *Spec) Access {
+	switch {
+	case a.Access != ByFlags || a.Type != Key:
+		return a.Access
+	case s.Access != ByFlags:
+		return s.Access
+	case s.has("readonly"):
+		return Consume
+	default:
+		return Manage
+	}
 }
 
 // usageLine returns how the whole command is written, as refusals show it.

@@ -18,7 +18,7 @@ func config() Spec {
 			Summary: "Returns the settings whose names match one of the patterns.",
 			Differs: "Shows Fila's settings under their own names, and of Redis' those that tools ask for: " +
 				strings.Join(redisSettings(), ", ") + ".",
-			Flags:    []string{"admin", "noscript", "loading", "stale"},
+			Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
 			Args:     []Arg{{Name: "parameter", Type: Pattern, Multiple: true}},
 			Examples: []Example{{"CONFIG GET appendonly", "1) \"appendonly\"\n2) \"yes\""}, {"CONFIG GET nosuch", "(empty array)"}},
 			Local:    configGet,

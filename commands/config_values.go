@@ -20,6 +20,7 @@ func configValueSet() Spec {
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
 		Summary: "Sets values of the runtime configuration, all of them or none. What is enqueued after the reply sees them.",
 		Flags:   []string{"write", "denyoom"},
+		ACL:     []string{"admin"},
 		Args: []Arg{{Name: "pair", Type: Block, Multiple: true, Args: []Arg{
 			{Name: "key", Type: String}, {Name: "value", Type: String},
 		}}},
@@ -92,6 +93,7 @@ func configValueDel() Spec {
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
 		Summary: "Removes values of the runtime configuration and returns how many there were.",
 		Flags:   []string{"write"},
+		ACL:     []string{"admin"},
 		Args:    []Arg{{Name: "key", Type: String, Multiple: true}},
 		Examples: []Example{
 			{"FILA.CONFIG SET weight:gold 5", "OK"},

@@ -14,7 +14,8 @@ func enqueue() Spec {
 			"COST is what its delivery takes of that share (1); THROTTLE names a limit that it is under, see FILA.THROTTLE. " +
 			"PRIORITY orders messages within their key, 9 before 0 (4). It is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
-		Flags: []string{"write", "denyoom", "fast"},
+		Flags:  []string{"write", "denyoom", "fast"},
+		Access: Produce, ACL: []string{"produce"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "payload", Type: String},

@@ -12,6 +12,7 @@ func explain() Spec {
 		Name: "FILA.EXPLAIN", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) for a ready message where N is the messages of its key before it",
 		Summary: "Says why a message, or the next one of a fairness key, is not with a consumer: what it waits for, until when, and who is in the way.",
 		Flags:   []string{"readonly"},
+		Access:  Look,
 		Reply: "A map, of a key: " + explainFields(&engine.Explanation{}, time.Time{}).names() + "; of a message: " +
 			explainFields(&engine.Explanation{Message: &engine.MessageInfo{}}, time.Time{}).names() +
 			". state is as in FILA.KEYS, reason says it in a sentence. holders are leases that fill a throttle, at most ten of holder_count, " +

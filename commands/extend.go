@@ -12,6 +12,7 @@ func extend() Spec {
 		Name: "FILA.EXTEND", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of leased messages",
 		Summary: "Lets a lease end so many milliseconds from now. Returns when that is.",
 		Flags:   []string{"write", "fast"},
+		Access:  Consume, ACL: []string{"consume"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "receipt", Type: String},

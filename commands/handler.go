@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -33,9 +34,16 @@ type Counters struct {
 // Config is what the commands need to know of the process around them.
 type Config struct {
 	Password string // of the user "default"; empty: nobody has to authenticate
-	Version  string // Fila's own, for INFO
-	Addr     string // where the server listens, for INFO
-	Limits   Limits // zero fields mean their defaults
+	// Users are lines that describe users, as ACL LIST writes them; ACLFile is a
+	// file of such lines in their place, which ACL SAVE and ACL LOAD use.
+	Users   []string
+	ACLFile string
+	// CertificateUsers makes whoever shows a certificate the user of its name, if
+	// there is one and it is on.
+	CertificateUsers bool
+	Version          string // Fila's own, for INFO
+	Addr             string // where the server listens, for INFO
+	Limits           Limits // zero fields mean their defaults
 	// Now is the clock. Required: nothing else here knows the time.
 	Now func() time.Time
 	// Shutdown is called by SHUTDOWN and must not block: it sets the end going.
@@ -104,6 +112,11 @@ type Handler struct {
 	latency *Latency
 	zero    atomic.Pointer[Counters] // what RESETSTAT has found; nil: it was not used
 
+	users    *acl.Users
+	anybody  *acl.Account // of the default user
+	denied   acl.Log
+	failures failures
+
 	mu       sync.Mutex
 	sessions map[uint64]*Session // by connection id
 	lately   rates
@@ -115,6 +128,11 @@ func New(cfg Config, e Engine) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{cfg: cfg, engine: e, table: newRegistry(table()), sessions: make(map[uint64]*Session)}
+	var err error
+	if h.users, err = acl.New(h.table.catalog(), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile}); err != nil {
+		return nil, err
+	}
+	h.anybody = h.users.Account(defaultUser)
 	h.started = cfg.Now()
 	h.runID = runID(h.started)
 	h.metrics = newTally(len(h.table.all))

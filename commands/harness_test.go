@@ -112,6 +112,8 @@ type fakeConn struct {
 	authed  bool
 	last    bool // nothing is handled any more
 	closed  bool
+
+	certificate string // name in what it shows
 }
 
 func (c *fakeConn) ID() uint64 { return c.id }
@@ -123,6 +125,7 @@ func (c *fakeConn) CreatedAt() time.Time       { return c.created }
 func (c *fakeConn) LastActive() time.Time      { return c.created }
 func (c *fakeConn) SetProto(proto int)         { c.proto = proto }
 func (c *fakeConn) SetAuthenticated(yes bool)  { c.authed = yes }
+func (c *fakeConn) CertificateName() string    { return c.certificate }
 func (c *fakeConn) Pending() int               { return len(c.window) }
 func (c *fakeConn) QueuedBytes() int64         { return 0 }
 func (c *fakeConn) Push(replies ...resp.Reply) { c.window = append(c.window, replies...) }

@@ -25,6 +25,7 @@ func keySet() Spec {
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Sets the weight of a fairness key: it counts for the whole backlog from the next visit on, and stays when the key runs empty.",
 		Flags:   []string{"write", "denyoom", "fast"},
+		ACL:     []string{"admin"},
 		Args:    keyArgs(Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Max: math.MaxUint32}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -56,6 +57,7 @@ func keyPause() Spec {
 		Name: "PAUSE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Stops deliveries of a fairness key. It still takes messages; what is leased stays leased.",
 		Flags:   []string{"write", "denyoom", "fast"},
+		ACL:     []string{"admin"},
 		Args:    keyArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -74,6 +76,7 @@ func keyResume() Spec {
 		Name: "RESUME", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Lets a paused fairness key deliver again.",
 		Flags:   []string{"write", "fast"},
+		ACL:     []string{"admin"},
 		Args:    keyArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -99,6 +102,7 @@ func keyDel() Spec {
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Removes a fairness key's settings, never its messages: weight 1, not paused. Returns 1, or 0 if it had none.",
 		Flags:   []string{"write", "fast"},
+		ACL:     []string{"admin"},
 		Args:    keyArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -126,6 +130,7 @@ func keyGet() Spec {
 		Summary: "Returns the settings and figures of one fairness key, also of one that has no messages.",
 		Reply:   "A map as in FILA.KEYS.",
 		Flags:   []string{"readonly", "fast"},
+		Access:  Look,
 		Args:    keyArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},

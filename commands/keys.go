@@ -12,6 +12,7 @@ func keys() Spec {
 		Name: "FILA.KEYS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
 		Summary: "Returns the fairness keys of a queue with their figures, a page at a time.",
 		Flags:   []string{"readonly"},
+		Access:  Look,
 		Reply: pageReply + "A key is a map: " + keyFields(&engine.KeyInfo{}, time.Time{}).names() + ". " +
 			"share and fair_share are parts of 1, over the last minute; state is one of ready, no_consumer, throttled, concurrency, paused, " +
 			"loading, leased, delayed, empty; ready_at says until when, where that is known; counting is 1 while the depth is still being counted.",

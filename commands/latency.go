@@ -22,8 +22,8 @@ func latency() Spec {
 func latencySpec(name, complexity, summary string, args ...Arg) Spec {
 	return Spec{
 		Name: name, Group: "server", Since: "2.8.13", Complexity: complexity, Summary: summary, Args: args,
-		Flags: []string{"admin", "noscript", "loading", "stale"},
-		Tips:  []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
+		Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
+		Tips: []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
 	}
 }
 

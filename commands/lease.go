@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -16,7 +17,8 @@ func lease() Spec {
 		Reply: "An array of messages, empty when there is none. A message is an array: receipt, payload, headers (name, value, ...), key, attempt, " +
 			"deliveries, enqueued_at, lease_until, queue. New fields are only added at its end. attempt is 1 plus the failures so far; deliveries counts every hand-out.",
 		Flags: []string{"write", "blocking"},
-		Args:  append([]Arg{{Name: "queue", Type: Key}}, leaseOptions()...),
+		ACL:   []string{"consume"},
+		Args:  append([]Arg{{Name: "queue", Type: Key, Access: Consume}}, leaseOptions()...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.LEASE orders", "(empty array)"},
@@ -52,6 +54,7 @@ func leaseOptions() []Arg {
 
 type leaseCall struct {
 	req        engine.LeaseRequest
+	account    *acl.Account // whose rights count when the messages come
 	deliveries []*engine.Delivery
 	text       [60]byte  // of a receipt: id, colon, 20 digits
 	one        [1]string // of the queues, where it is one: room that needs no allocation of its own
@@ -61,6 +64,7 @@ func (c *leaseCall) parse(in *input, queues []string) error {
 	if n := len(in.bytes("consumer")); n > in.limits.Consumer {
 		return &refusal{"TOOBIG", "CONSUMER of " + strconv.Itoa(n) + " bytes, the limit is " + strconv.Itoa(in.limits.Consumer)}
 	}
+	c.account = in.account
 	c.req = engine.LeaseRequest{
 		Queues: queues, Count: int(in.integer("count", 1)), Block: in.millis("block", -1),
 		Visibility: in.millis("visibility", 0), Consumer: in.text("consumer"),
@@ -81,6 +85,10 @@ func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 // One that cannot be read is left out too but stays leased: when the lease ends
 // it has failed once more, so that in the end it gets out of the others' way.
 func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
+	if !c.allowed() {
+		h.submitUndo(&undeliver{c.deliveries})
+		return &refusal{"NOPERM", "the rights of this user were changed while it waited"}
+	}
 	var failed error
 	size := 0
 	loaded := c.deliveries[:0:0]
@@ -113,6 +121,24 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 		c.writeMessage(w, d)
 	}
 	return nil
+}
+
+// allowed asks for the right to the messages again: it may have been taken away
+// while the lease waited.
+func (c *leaseCall) allowed() bool {
+	u := c.account.User()
+	if u == nil {
+		return len(c.deliveries) == 0
+	}
+	for _, d := range c.deliveries {
+		if u.Unrestricted() {
+			return true
+		}
+		if !u.May(acl.Consume, d.Queue) {
+			return false
+		}
+	}
+	return true
 }
 
 // Undo gives the messages back.

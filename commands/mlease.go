@@ -9,6 +9,7 @@ func mlease() Spec {
 		Summary:    "Leases the next messages of several queues, in turns among them.",
 		Reply:      "As FILA.LEASE.",
 		Flags:      []string{"write", "blocking", "movablekeys"},
+		Access:     Consume, ACL: []string{"consume"},
 		Args: append([]Arg{
 			{Name: "numqueues", Type: Integer, Min: 1, Max: queuesMax},
 			{Name: "queue", Type: Key, Multiple: true, CountedBy: "numqueues"},

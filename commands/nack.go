@@ -12,7 +12,8 @@ func nack() Spec {
 			"DELAY or DEAD decides that here; without them an ON_FAILURE hook of the queue may, which sees the ERROR.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that no queue took).",
-		Flags: []string{"write", "fast"},
+		Flags:  []string{"write", "fast"},
+		Access: Consume, ACL: []string{"consume"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "receipt", Type: String},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -33,7 +34,7 @@ func queueOptions() []Arg {
 		number("KEYMAXDEPTH", 0),
 		ms("DEDUPWINDOW", 0),
 		{Name: "dead-letter-queue", Type: OneOf, Optional: true, Args: []Arg{
-			{Name: "name", Type: String, Token: "DLQ"},
+			{Name: "name", Type: String, Token: "DLQ", Access: Produce},
 			{Name: "nodlq", Type: PureToken, Token: "NODLQ"},
 		}},
 	}
@@ -44,6 +45,8 @@ func queueCreate() Spec {
 		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise.",
 		Flags:   []string{"write", "denyoom"},
+		ACL:     []string{"admin"},
+		Fills:   filledByCreate,
 		Args:    append([]Arg{{Name: "name", Type: Key}}, queueOptions()...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -56,11 +59,21 @@ func queueCreate() Spec {
 	}
 }
 
+// filledByCreate is the dead-letter queue that a new queue gets without its being
+// named: it may be there already, and another's.
+func filledByCreate(in *input) []string {
+	if in.has("dlq") || in.has("nodlq") {
+		return nil
+	}
+	return []string{in.text("name") + engine.DLQSuffix}
+}
+
 func queueAlter() Spec {
 	return Spec{
 		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Changes the settings of a queue that are given and leaves the others.",
 		Flags:   []string{"write", "denyoom"},
+		ACL:     []string{"admin"},
 		Args:    append([]Arg{{Name: "name", Type: Key}}, queueOptions()...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -121,6 +134,7 @@ func queueDelete() Spec {
 		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys with messages",
 		Summary: "Deletes a queue; one that holds messages only with FORCE. Its dead-letter queue stays.",
 		Flags:   []string{"write"},
+		ACL:     []string{"admin"},
 		Args: []Arg{
 			{Name: "name", Type: Key},
 			{Name: "force", Type: PureToken, Token: "FORCE", Optional: true},
@@ -145,7 +159,7 @@ func (c *queueDrop) Apply(tx *engine.Tx) error { return tx.DeleteQueue(c.name, c
 func queueList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
-		Summary: "Returns the names of the queues, sorted.",
+		Summary: "Returns the names of the queues that the user has a right to, sorted.",
 		Flags:   []string{"readonly"},
 		Args:    []Arg{{Name: "pattern", Type: Pattern, Token: "MATCH", Optional: true}},
 		Examples: []Example{
@@ -153,7 +167,7 @@ func queueList() Spec {
 			{"FILA.QUEUE LIST MATCH ord*", "1) \"orders\"\n2) \"orders.dlq\""},
 		},
 		Parse: func(in *input) (call, error) {
-			return &queueNames{pattern: string(in.bytes("match")), all: !in.has("match")}, nil
+			return &queueNames{pattern: string(in.bytes("match")), all: !in.has("match"), user: in.user}, nil
 		},
 	}
 }
@@ -161,6 +175,7 @@ func queueList() Spec {
 type queueNames struct {
 	pattern string
 	all     bool
+	user    *acl.User // to whom they are shown
 	names   []string
 }
 
@@ -174,7 +189,7 @@ func (c *queueNames) Apply(tx *engine.Tx) error {
 func (c *queueNames) Render(_ *Handler, w *resp.Writer) error {
 	names := make([]string, 0, len(c.names))
 	for _, n := range c.names {
-		if c.all || globMatch(c.pattern, n) {
+		if (c.all || globMatch(c.pattern, n)) && c.user.May(acl.Look, n) {
 			names = append(names, n)
 		}
 	}

@@ -10,6 +10,7 @@ func queueInfo() Spec {
 		Name: "INFO", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Returns a queue's settings, what it holds, and what it has done since the broker started.",
 		Flags:   []string{"readonly", "fast"},
+		Access:  Look,
 		Reply: "A map, always with the same fields in the same order: " + (&queueLook{}).fields().names() +
 			". A limit of 0 is none; dlq is nil where dead messages are dropped; counting is 1 while what the store held at start is still being counted.",
 		Args: []Arg{{Name: "name", Type: Key}},

@@ -12,11 +12,12 @@ func redrive() Spec {
 		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved",
 		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many.",
 		Flags:   []string{"write"},
+		Access:  Consume, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "dlq", Type: Key},
 			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: math.MaxInt32},
 			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
-			{Name: "queue", Type: String, Token: "TO", Optional: true},
+			{Name: "queue", Type: String, Token: "TO", Optional: true, Access: Produce},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},

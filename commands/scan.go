@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/faisca/fila/internal/acl"
 )
 
 // input is what a command was called with, once it has been found to agree with
@@ -19,6 +21,10 @@ type input struct {
 	occurs []occurrence
 	names  nameCache
 	limits Limits
+	// account is whose rights count, user what they were when the command was
+	// read; nil: unrestricted.
+	account *acl.Account
+	user    *acl.User
 	// loading says that the engine still recovers: what is parsed now is
 	// rendered at once, without having been applied.
 	loading bool
@@ -37,7 +43,7 @@ type value struct {
 type occurrence struct{ slot, first int }
 
 // release lets go of the arguments, which may be large, while nothing is parsed.
-func (in *input) release() { in.cmd, in.args = nil, nil }
+func (in *input) release() { in.cmd, in.args, in.user = nil, nil, nil }
 
 // scan checks args against the command's Spec and sorts them into values.
 func (in *input) scan(c *command, args [][]byte) error {

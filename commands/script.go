@@ -2,6 +2,7 @@ package commands
 
 import (
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -35,6 +36,7 @@ func scriptLoad() Spec {
 			"ON_ENQUEUE decides how a message is scheduled, ON_FAILURE what becomes of one that failed; the source defines the function of that name. " +
 			"What does not compile is refused with its line, and the old hook stays. What is enqueued after the reply meets the new one.",
 		Flags: []string{"write", "denyoom"},
+		ACL:   []string{"admin"},
 		Args:  hookArgs(Arg{Name: "source", Type: String}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -80,6 +82,7 @@ func scriptDel() Spec {
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Takes a hook away from a queue: what its clients ask for holds again. Returns 1, or 0 if there was none.",
 		Flags:   []string{"write", "fast"},
+		ACL:     []string{"admin"},
 		Args:    hookArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -106,6 +109,7 @@ func scriptGet() Spec {
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the size of the source",
 		Summary: "Returns the source of a hook as it was loaded, nil if the queue has none.",
 		Flags:   []string{"readonly"},
+		Access:  Look,
 		Args:    hookArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -151,29 +155,38 @@ func (c *hookSource) Render(_ *Handler, w *resp.Writer) error {
 func scriptList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
-		Summary: "Returns the hooks of a queue, or of all queues.",
+		Summary: "Returns the hooks of a queue, or of all queues that the user has a right to.",
 		Reply:   "An array of maps: " + hookFields(&engine.ScriptInfo{}).names() + ". version is nil for a script that loaded once and, after a change of the limits, does not any more.",
 		Flags:   []string{"readonly"},
+		Access:  Look,
 		Args:    []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.SCRIPT LIST", "(empty array)"},
 		},
-		Parse: func(in *input) (call, error) { return &hookList{queue: in.text("queue"), all: !in.has("queue")}, nil },
+		Parse: func(in *input) (call, error) {
+			return &hookList{queue: in.text("queue"), all: !in.has("queue"), user: in.user}, nil
+		},
 	}
 }
 
 type hookList struct {
 	queue string
 	all   bool
+	user  *acl.User // to whom they are shown
 	list  []engine.ScriptInfo
 }
 
 // Apply implements engine.Call.
-func (c *hookList) Apply(tx *engine.Tx) (err error) {
+func (c *hookList) Apply(tx *engine.Tx) error {
 	if c.queue == "" && !c.all {
 		return &refusal{"NOQUEUE", `no such queue: ""`}
 	}
-	c.list, err = tx.Scripts(c.queue)
+	list, err := tx.Scripts(c.queue)
+	for i := range list {
+		if c.user.May(acl.Look, list[i].Queue) {
+			c.list = append(c.list, list[i])
+		}
+	}
 	return err
 }
 

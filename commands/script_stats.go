@@ -16,8 +16,9 @@ func scriptStats() Spec {
 			"calls ran the script, errors of them failed, limits of those for time or memory; skipped were answered by the safe decision without running it. " +
 			"row counts errors since the last success, opened how often the state became open, trial_at says when it may be tried again. " +
 			"latency is an array of maps, the buckets that are not empty: below_us (nil in the last) and calls; p50_us and p99_us are bounds of such buckets.",
-		Flags: []string{"readonly"},
-		Args:  []Arg{{Name: "queue", Type: Key}},
+		Flags:  []string{"readonly"},
+		Access: Look,
+		Args:   []Arg{{Name: "queue", Type: Key}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},

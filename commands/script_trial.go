@@ -15,7 +15,7 @@ func scriptTest() Spec {
 			"A script that fails is refused with its line.",
 		Reply: "A map. ON_ENQUEUE: " + (&hookTrial{}).fields(&engine.HookTrial{}).names() + ". ON_FAILURE: " +
 			(&hookTrial{hookFind: hookFind{kind: engine.HookFailure}}).fields(&engine.HookTrial{}).names() + ". What the script has not decided is nil.",
-		Flags: []string{"readonly"},
+		Flags: []string{"readonly"}, Access: Look,
 		Args: hookArgs(
 			Arg{Name: "source", Type: String, Token: "SOURCE", Optional: true},
 			Arg{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},

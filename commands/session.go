@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -18,6 +19,7 @@ type connection interface {
 	LastActive() time.Time
 	SetProto(proto int)
 	SetAuthenticated(ok bool)
+	CertificateName() string
 	Pending() int
 	QueuedBytes() int64
 	Push(replies ...resp.Reply)
@@ -36,6 +38,8 @@ type Session struct {
 
 	proto   int
 	authed  bool
+	strikes int                         // times that authenticating has failed
+	account atomic.Pointer[acl.Account] // whose rights count; changed on the reading goroutine alone
 	mute    muteMode
 	closing bool // nothing more is handled, the connection ends after what was answered
 	in      input
@@ -117,7 +121,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	}
 	if err == nil {
 		s.current.Store(c)
-		err = s.in.scan(c, rest)
+		err = s.check(c, rest)
 	}
 	if err != nil {
 		s.reject(c, silent, err)
@@ -294,13 +298,8 @@ func (s *Session) keep(w *resp.Writer, silent bool) {
 func (s *Session) reset() {
 	s.setProto(2)
 	s.mute = muteNone
-	s.setAuthed(s.handler.cfg.Password == "")
+	s.arrive()
 	s.identity.Store(&identity{proto: 2})
-}
-
-func (s *Session) setAuthed(ok bool) {
-	s.authed = ok
-	s.conn.SetAuthenticated(ok)
 }
 
 func (s *Session) setProto(proto int) {

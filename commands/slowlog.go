@@ -20,7 +20,7 @@ func slowlogCommand() Spec {
 				Summary: "Returns the newest entries of the slow log.",
 				Differs: "Time is from reading the command until its reply may leave, with the commit: what a client waits for. Waiting for messages does not count.",
 				Reply:   "An array of entries: number, Unix time, microseconds, arguments, client's address and name.",
-				Flags:   flags, Tips: []string{"request_policy:all_nodes", "nondeterministic_output"},
+				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "nondeterministic_output"},
 				Args:     []Arg{{Name: "count", Type: Integer, Optional: true, Min: -1}},
 				Refuse:   refuseSlowCount,
 				Examples: []Example{{"SLOWLOG GET 2", "(empty array)"}},
@@ -33,7 +33,7 @@ func slowlogCommand() Spec {
 			{
 				Name: "LEN", Group: "server", Since: "2.2.12", Complexity: "O(1)",
 				Summary: "Returns the number of entries in the slow log.",
-				Flags:   flags, Tips: []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
+				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
 				Examples: []Example{{"SLOWLOG LEN", "(integer) 0"}},
 				Local: func(s *Session, _ *input, w *resp.Writer) error {
 					w.Int(int64(s.handler.slow.length()))

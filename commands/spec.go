@@ -22,6 +22,24 @@ const (
 	Block     ArgType = "block"
 )
 
+// Access is what a command needs to be allowed on a queue or channel that an
+// argument names. ACL rules grant it: %R~pattern lets a user consume, %W~pattern
+// produce, ~pattern both, &pattern listen.
+type Access uint8
+
+// What an argument may need.
+const (
+	// ByFlags is for arguments that say nothing: a Key of a command that only
+	// reads needs Consume, of any other Manage; what is no Key needs nothing.
+	ByFlags       Access = iota
+	Consume              // take messages, see what is in them
+	Produce              // put messages in
+	Manage               // both of these: change the queue, or messages that nobody has leased
+	Look                 // one of them: figures and settings, no message
+	Listen               // subscribe to a channel
+	ListenPattern        // subscribe to a pattern of channels
+)
+
 // Arg is one argument of a command, or a group of them. Arguments with a token
 // are options: they follow all others and come in any order.
 type Arg struct {
@@ -32,8 +50,11 @@ type Arg struct {
 	Multiple bool // without a token: one or more of it; with one: the option may be repeated
 	// CountedBy names the integer argument that says how many of this one follow.
 	CountedBy string
-	Min, Max  int64 // of an integer; Max 0 stands for no bound but int64's, countLimit for a setting
-	Args      []Arg // of a block or oneof
+	// Access is what the queue or channel needs; an argument with one need not be a
+	// Key.
+	Access   Access
+	Min, Max int64 // of an integer; Max 0 stands for no bound but int64's, countLimit for a setting
+	Args     []Arg // of a block or oneof
 }
 
 // Example is a command as a user would type it into redis-cli, and the reply it
@@ -52,11 +73,19 @@ type Spec struct {
 	// in their order.
 	Reply string
 	// Differs says what is not as in Redis; it goes into redis-compat.md.
-	Differs     string
-	Flags       []string // as in COMMAND INFO
-	ACL         []string // categories beyond those that follow from flags and group, without "@"
-	Tips        []string // for clients, as in COMMAND INFO
-	Secret      bool     // its arguments are shown to nobody else: they hold passwords
+	Differs string
+	Flags   []string // as in COMMAND INFO
+	ACL     []string // categories beyond those that follow from flags and group, without "@"
+	Tips    []string // for clients, as in COMMAND INFO
+	Secret  bool     // its arguments are shown to nobody else: they hold passwords
+	// Access is what its Keys need that do not say so themselves.
+	Access Access
+	// Quiet keeps an administrative command that changes nothing out of the audit
+	// log.
+	Quiet bool
+	// Fills names the queues that the command may put messages into without its
+	// arguments saying so: they need Produce.
+	Fills       func(in *input) []string
 	Args        []Arg
 	Examples    []Example // executed in order, on a server of their own
 	Subcommands []Spec
@@ -96,6 +125,7 @@ func (s *Spec) categories() []string {
 	set[s.Group] = s.Group == "connection" || s.native()
 	for _, c := range s.ACL {
 		set[c] = true
+		set["dangerous"] = set["dangerous"] || c == "admin"
 	}
 	out := make([]string, 0, len(set))
 	for _, c := range categoryOrder() {
@@ -109,12 +139,12 @@ func (s *Spec) categories() []string {
 // impliedCategories says which flags put a command into which categories.
 func impliedCategories() map[string][]string {
 	return map[string][]string{
-		"write": {"write"}, "readonly": {"read"}, "admin": {"admin", "dangerous"}, "fast": {"fast"}, "blocking": {"blocking"},
+		"write": {"write"}, "readonly": {"read"}, "admin": {"admin", "dangerous"}, "fast": {"fast"}, "blocking": {"blocking"}, "pubsub": {"pubsub"},
 	}
 }
 
 func categoryOrder() []string {
-	return []string{"keyspace", "read", "write", "admin", "fast", "slow", "blocking", "dangerous", "connection", nativeGroup}
+	return []string{"keyspace", "read", "write", "admin", "fast", "slow", "blocking", "dangerous", "connection", nativeGroup, "produce", "consume"}
 }
 
 // countLimit as an argument's Max stands for Limits.Count.

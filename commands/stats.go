@@ -11,6 +11,7 @@ func stats() Spec {
 		Complexity: "O(1) for a queue, else O(N) where N is the number of queues",
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
+		Access:     Look,
 		Reply: "A map. Of a queue: " + (&queueStats{}).fields().names() + ". Of all: " + (&engineStats{}).fields().names() +
 			". What counts events starts at 0 with the broker. busiest_keys are at most ten fairness keys, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key.",

@@ -4,6 +4,7 @@ package commands
 // row here and a file of its own.
 func table() []Spec {
 	return []Spec{
+		aclCommands(),
 		auth(),
 		client(),
 		cluster(),

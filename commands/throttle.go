@@ -19,6 +19,7 @@ func throttleSet() Spec {
 		Summary: "Limits the messages that name the throttle, in whatever queue: how many go out a second, and how many are leased " +
 			"at the same time. Replaces what was set, at once, also for those that wait. BURST, the most that go out at once after a pause, is RATE rounded up if it is not given.",
 		Flags: []string{"write", "denyoom"},
+		ACL:   []string{"admin"},
 		Args: []Arg{
 			{Name: "key", Type: String},
 			{Name: "per-second", Type: Double, Token: "RATE", Optional: true},
@@ -51,6 +52,7 @@ func throttleDel() Spec {
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys that wait for it",
 		Summary: "Removes a throttle's limits; messages that name it are free. Returns 1, or 0 if there were none.",
 		Flags:   []string{"write"},
+		ACL:     []string{"admin"},
 		Args:    []Arg{{Name: "key", Type: String}},
 		Examples: []Example{
 			{"FILA.THROTTLE SET provider:x RATE 2.5", "OK"},

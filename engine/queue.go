@@ -75,6 +75,10 @@ func (c *core) queueToChange(name string) (*queue, error) {
 	return c.queueNamed(name)
 }
 
+// DLQSuffix behind a queue's name makes that of the dead-letter queue it gets when
+// none is named.
+const DLQSuffix = ".dlq"
+
 // CreateQueue makes a queue. Unless o names one or forbids it, a dead-letter
 // queue "<name>.dlq" is made with it if there is none of that name.
 func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
@@ -98,7 +102,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	}
 	automatic := o.DLQ == nil && !o.NoDLQ
 	if automatic {
-		set.DLQ = name + ".dlq"
+		set.DLQ = name + DLQSuffix
 		if err := c.checkQueueName(set.DLQ); err != nil {
 			return fmt.Errorf("dead-letter queue of %q: %w; choose another with DLQ", name, err)
 		}

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"time"
@@ -75,6 +76,20 @@ func (c *Conn) SetProto(proto int) {
 // command which authenticates counts for the one behind it. Only from
 // Handler.Open and Session.Handle.
 func (c *Conn) SetAuthenticated(yes bool) { c.reader.authenticated = yes }
+
+// CertificateName is the common name in the certificate with which the client
+// proved who it is; empty if it did not.
+func (c *Conn) CertificateName() string {
+	t, ok := c.nc.(*tls.Conn)
+	if !ok {
+		return ""
+	}
+	chains := t.ConnectionState().VerifiedChains
+	if len(chains) == 0 {
+		return ""
+	}
+	return chains[0][0].Subject.CommonName
+}
 
 // Pending is the number of commands whose replies were not written yet.
 func (c *Conn) Pending() int {

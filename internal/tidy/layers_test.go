@@ -23,7 +23,7 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"storage"}, tests: []string{"storage/storetest"}},
 		"engine":            {may: []string{"storage"}},
 		"scripting":         {may: []string{"engine"}, tests: []string{"storage"}},
-		"commands":          {may: []string{"engine", "resp"}, tests: []string{"scripting", "storage"}},
+		"commands":          {may: []string{"engine", "internal/acl", "resp"}, tests: []string{"scripting", "storage"}},
 		"cli":               {},
 		"main":              {may: []string{"cli", "commands", "engine", "resp", "scripting", "storage", "storage/rocks"}},
 		"integration":       {tests: []string{"integration/broker"}},
@@ -35,6 +35,7 @@ func layers() map[string]layer {
 		"integration/backlog":    {may: []string{"integration/broker", "integration/progress"}},
 		"integration/redisbench": {may: []string{"integration/broker"}},
 		"integration/schedbench": {may: []string{"integration/broker"}},
+		"internal/acl":           {},
 		"internal/tidy":          {},
 	}
 }

@@ -1,0 +1,68 @@
+package acl
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Reasons of an entry in the log, in Redis' words.
+const (
+	DeniedAuth    = "auth"
+	DeniedCommand = "command"
+	DeniedQueue   = "key"
+	DeniedChannel = "channel"
+)
+
+const (
+	logMax  = 128              // entries
+	logSame = 60 * time.Second // denials of one kind within this are one entry
+)
+
+// Entry is something that was denied, once or several times.
+type Entry struct {
+	Reason  string // one of the Denied constants
+	Context string // toplevel or multi
+	Object  string // the command, queue or channel
+	User    string
+	Client  string // as CLIENT LIST describes it, of the newest time
+	Count   int
+	At      time.Time // the newest time
+}
+
+// Log holds the newest denials, a bounded number of them. The zero value is
+// ready; its methods may be called from any goroutine.
+type Log struct {
+	mu      sync.Mutex
+	entries []Entry // the newest first
+}
+
+// Add notes a denial.
+func (l *Log) Add(e Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.Count = 1
+	i := slices.IndexFunc(l.entries, func(o Entry) bool {
+		return o.Reason == e.Reason && o.Context == e.Context && o.Object == e.Object && o.User == e.User && e.At.Sub(o.At) <= logSame
+	})
+	if i >= 0 {
+		e.Count += l.entries[i].Count
+		l.entries = slices.Delete(l.entries, i, i+1)
+	}
+	l.entries = slices.Insert(l.entries, 0, e)
+	l.entries = l.entries[:min(len(l.entries), logMax)]
+}
+
+// Newest returns at most n entries, the newest first.
+func (l *Log) Newest(n int) []Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries[:min(len(l.entries), n)])
+}
+
+// Reset forgets all entries.
+func (l *Log) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = nil
+}
