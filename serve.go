@@ -65,6 +65,9 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	if err != nil {
 		return listenError(cfg.Server.ListenAddr, err)
 	}
+	if err := serveProfiles(ctx, cfg.Server.PprofAddr, log); err != nil {
+		return errors.Join(err, server.Shutdown(ctx))
+	}
 	if err := b.open(); err != nil {
 		return errors.Join(err, server.Shutdown(ctx))
 	}

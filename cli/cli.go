@@ -92,7 +92,7 @@ terminal:
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(p, proc), configCommand(proc), versionCommand(p))
+	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), versionCommand(p))
 	return root
 }
 

@@ -72,6 +72,12 @@ func TestWhatIsAskedWrongIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"--server.maxclients", "many"}, "server.maxclients must be"},
 		{[]string{"config", "--format", "xml"}, "xml"},
 		{[]string{"help", "dance"}, "dance"},
+		{[]string{"bench", "dance"}, "cycle, enqueue, wait, drain"},
+		{[]string{"bench", "--rate", "fast"}, "70%"},
+		{[]string{"bench", "--addr", "nowhere"}, "--addr must be"},
+		{[]string{"bench", "--hook", "no.such.file"}, "no.such.file"},
+		{[]string{"bench", "drain"}, "backlog"},
+		{[]string{"--server.pprof_addr", "0.0.0.0:6060"}, "server.pprof_addr must be"},
 	} {
 		code, stdout, stderr := run(t, never(t), x.args...)
 		if code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, x.want) {

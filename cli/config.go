@@ -26,6 +26,7 @@ type Server struct {
 	OutputBytesMax  int64
 	WindowMax       int
 	ShutdownTimeout time.Duration
+	PprofAddr       string // empty: no profiles
 }
 
 // Auth is who may use the broker.

@@ -105,6 +105,12 @@ func serverSettings(c *Server) []setting {
 			value: millis(&c.ShutdownTimeout, 10_000, 0, day),
 			doc:   "After SIGTERM or SIGINT, replies in flight have so long to reach their clients.",
 		},
+		{
+			name:  "server.pprof_addr",
+			value: text{to: &c.PprofAddr, check: checkPprofAddr, of: "host:port", says: "empty, or host:port of this machine alone"},
+			doc: "Where `go tool pprof` gets profiles of the running broker, over HTTP. Empty: nowhere. It asks for no password, so only an " +
+				"address that other machines cannot reach is taken.",
+		},
 	}
 }
 
@@ -349,6 +355,19 @@ func checkAddr(s string) error {
 	// Service names ("redis") are refused: what they mean differs by machine.
 	if _, err := netip.ParseAddrPort("127.0.0.1:" + port); err != nil {
 		return fmt.Errorf("must end in a port from 0 to 65535, not %q", port)
+	}
+	return nil
+}
+
+func checkPprofAddr(s string) error {
+	if s == "" {
+		return nil
+	}
+	if err := checkAddr(s); err != nil {
+		return err
+	}
+	if !loopback(s) {
+		return fmt.Errorf("must be an address that only this machine can reach, as in 127.0.0.1:6060, not %q", s)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/internal/proc"
 )
 
 // leaving is the ways in which a client goes that waits in a lease.
@@ -175,9 +176,9 @@ func openFiles(t *testing.T, want int) int {
 	return min(want, int(limit.Cur)-others)
 }
 
-func used(t *testing.T, b *broker.Broker) broker.Use {
+func used(t *testing.T, b *broker.Broker) proc.Use {
 	t.Helper()
-	u, err := broker.UseOf(b.PID())
+	u, err := proc.UseOf(b.PID())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/faisca/fila/integration/broker"
-	"github.com/faisca/fila/integration/progress"
+	"github.com/faisca/fila/internal/proc"
+	"github.com/faisca/fila/internal/progress"
 )
 
 // pipelined is how many enqueues are sent at once, and how many messages leased.
@@ -52,7 +52,7 @@ func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(
 			left--
 		case <-tick.C:
 			bar.Set(done.Load())
-			u, err := broker.UseOf(t.broker.PID())
+			u, err := proc.UseOf(t.broker.PID())
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func (t *trial) enqueue(ctx context.Context, j job) error {
 // empty leases and acks a part of the queue.
 func (t *trial) empty(ctx context.Context, _ string) error {
 	n := min(t.drain, t.n/2) // never all: who comes last would find it empty
-	before, err := broker.UseOf(t.broker.PID())
+	before, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (t *trial) empty(ctx context.Context, _ string) error {
 		return err
 	}
 	took := time.Since(begun)
-	after, err := broker.UseOf(t.broker.PID())
+	after, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/internal/proc"
 )
 
 // queue is the one that is filled.
@@ -77,7 +78,7 @@ func (t *trial) fill(ctx context.Context, dir string) error {
 	if _, err := w.do("FILA.QUEUE", "CREATE", queue); err != nil {
 		return err
 	}
-	before, err := broker.UseOf(t.broker.PID())
+	before, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (t *trial) fill(ctx context.Context, dir string) error {
 		return err
 	}
 	took := time.Since(begun)
-	after, err := broker.UseOf(t.broker.PID())
+	after, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (t *trial) counted(ctx context.Context, w *wire, ready int64) error {
 
 // memory reports what the broker has resident.
 func (t *trial) memory(when string) error {
-	u, err := broker.UseOf(t.broker.PID())
+	u, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
 	}

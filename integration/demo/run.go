@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/broker"
-	"github.com/faisca/fila/integration/progress"
+	"github.com/faisca/fila/internal/progress"
 )
 
 // enqueuers is how many goroutines enqueue at the same time.

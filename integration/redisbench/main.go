@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/internal/proc"
 )
 
 // options is what the flags say.
@@ -142,7 +143,7 @@ func (c *contender) measure(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	before, err := broker.UseOf(c.pid)
+	before, err := proc.UseOf(c.pid)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (c *contender) measure(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("redis-benchmark: %w", err)
 	}
-	after, err := broker.UseOf(c.pid)
+	after, err := proc.UseOf(c.pid)
 	if err != nil {
 		return err
 	}

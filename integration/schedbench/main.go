@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/internal/proc"
 )
 
 type options struct {
@@ -185,7 +186,7 @@ func (c *contender) measure(ctx context.Context, n int) error {
 		{&c.lease, n / batch, batch, leasing()},
 	}
 	for _, s := range steps {
-		before, err := broker.UseOf(c.broker.PID())
+		before, err := proc.UseOf(c.broker.PID())
 		if err != nil {
 			return err
 		}
@@ -193,7 +194,7 @@ func (c *contender) measure(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		after, err := broker.UseOf(c.broker.PID())
+		after, err := proc.UseOf(c.broker.PID())
 		if err != nil {
 			return err
 		}

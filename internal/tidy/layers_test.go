@@ -24,18 +24,21 @@ func layers() map[string]layer {
 		"engine":            {may: []string{"storage"}},
 		"scripting":         {may: []string{"engine"}, tests: []string{"storage"}},
 		"commands":          {may: []string{"engine", "internal/acl", "resp"}, tests: []string{"scripting", "storage"}},
-		"cli":               {},
+		// The client side of a load: it knows a server only by its address.
+		"internal/bench":    {may: []string{"internal/proc"}},
+		"internal/proc":     {},
+		"internal/acl":      {},
+		"internal/progress": {},
+		"cli":               {may: []string{"internal/bench", "internal/progress"}},
 		"main":              {may: []string{"cli", "commands", "engine", "resp", "scripting", "storage", "storage/rocks"}},
-		"integration":       {tests: []string{"integration/broker"}},
+		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Programs that show or measure a running broker, from outside as well; they
-		// share how it is started and how they say how far they are.
+		// share how it is started.
 		"integration/broker":     {},
-		"integration/progress":   {},
-		"integration/demo":       {may: []string{"integration/broker", "integration/progress"}},
-		"integration/backlog":    {may: []string{"integration/broker", "integration/progress"}},
-		"integration/redisbench": {may: []string{"integration/broker"}},
-		"integration/schedbench": {may: []string{"integration/broker"}},
-		"internal/acl":           {},
+		"integration/demo":       {may: []string{"integration/broker", "internal/progress"}},
+		"integration/backlog":    {may: []string{"integration/broker", "internal/proc", "internal/progress"}},
+		"integration/redisbench": {may: []string{"integration/broker", "internal/proc"}},
+		"integration/schedbench": {may: []string{"integration/broker", "internal/proc"}},
 		"internal/tidy":          {},
 	}
 }
@@ -50,6 +53,8 @@ func owners() map[string]string {
 		"github.com/spf13/pflag":      "cli",
 		"github.com/knadh/koanf":      "cli",
 		"C":                           "storage/rocks",
+
+		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
 	}
 }
 

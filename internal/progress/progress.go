@@ -33,6 +33,18 @@ func New(w *os.File, what string, total int64) *Bar {
 	return b
 }
 
+// NewTimed begins to show work that lasts so many milliseconds, whatever is done in
+// them. Without a terminal nothing is shown.
+func NewTimed(w *os.File, what string, millis int64) *Bar {
+	b := &Bar{w: w, what: what, total: millis, begun: time.Now(), shown: 10}
+	if term.IsTerminal(int(w.Fd())) {
+		b.bar = progressbar.NewOptions64(millis,
+			progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
+	}
+	return b
+}
+
 // Set says how many units are done; more than all are all. Writing to the terminal
 // is what can fail in it, and then there is nobody to tell.
 func (b *Bar) Set(done int64) {

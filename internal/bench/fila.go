@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+)
+
+// fila is a broker.
+type fila struct{ client }
+
+func (*fila) Name() string { return "fila" }
+
+// visibility of a lease in ms: nothing is to expire while it is measured.
+const visibility = 3600_000
+
+func (f *fila) Prepare(_ context.Context, s Shape) error {
+	f.shape, f.noise = s, NewNoise(s.Payload)
+	if err := f.do([]string{"FILA.QUEUE", "CREATE", s.Queue, "VISIBILITY", strconv.Itoa(visibility), "NODLQ"}); err != nil {
+		return err
+	}
+	var more [][]string
+	for i := range s.Throttles {
+		more = append(more, []string{"FILA.THROTTLE", "SET", f.throttle(i), "RATE", "1000000000", "CONCURRENCY", "1000000000"})
+	}
+	if s.Hook != "" {
+		more = append(more, []string{"FILA.SCRIPT", "LOAD", s.Queue, "ON_ENQUEUE", s.Hook})
+	}
+	return f.do(more...)
+}
+
+func (f *fila) Clean(context.Context) error {
+	commands := [][]string{{"FILA.QUEUE", "DELETE", f.shape.Queue, "FORCE"}}
+	for i := range f.shape.Throttles {
+		commands = append(commands, []string{"FILA.THROTTLE", "DEL", f.throttle(i)})
+	}
+	return f.do(commands...)
+}
+
+func (f *fila) throttle(i int) string { return f.shape.Queue + ":" + strconv.Itoa(i) }
+
+func (f *fila) Connect(context.Context) (Session, error) {
+	conn, err := f.dial()
+	if err != nil {
+		return nil, err
+	}
+	return newSession(conn, &f.client, f.words()), nil
+}
+
+// words are Fila's commands as bytes, for one session.
+func (f *fila) words() *filaWords {
+	w := &filaWords{shape: f.shape, count: 3 + 2*f.shape.Throttles}
+	var c Conn
+	switch {
+	case f.shape.Hook != "":
+		c.bulk("HEADER")
+		c.bulk("tenant")
+		w.count += 3
+	case f.shape.Keys > 0:
+		c.bulk("KEY")
+		w.count += 2
+	}
+	w.keyed, c.out = c.out, nil
+	for i := range f.shape.Throttles {
+		c.bulk("THROTTLE")
+		c.bulk(f.throttle(i))
+	}
+	w.throttled = c.out
+	return w
+}
+
+type filaWords struct {
+	shape     Shape
+	count     int    // words of an enqueue
+	keyed     []byte // of an enqueue, what comes before the key; empty without one
+	throttled []byte // and what comes behind it
+	key       []byte
+}
+
+func (f *filaWords) enqueue(c *Conn, payload []byte) {
+	c.array(f.count)
+	c.bulk("FILA.ENQUEUE")
+	c.bulk(f.shape.Queue)
+	c.bulkBytes(payload)
+	if len(f.keyed) > 0 {
+		f.key = append(f.key[:0], "tenant-"...)
+		f.key = strconv.AppendInt(f.key, rand.Int64N(int64(max(f.shape.Keys, 1))), 10)
+		c.out = append(c.out, f.keyed...)
+		c.bulkBytes(f.key)
+	}
+	c.out = append(c.out, f.throttled...)
+}
+
+func (f *filaWords) lease(c *Conn, n int) {
+	c.Append("FILA.LEASE", f.shape.Queue, "COUNT", strconv.Itoa(n), "BLOCK", strconv.Itoa(blockMillis))
+}
+
+// deliveries reads an array of messages, whose first fields are receipt and payload.
+func (*filaWords) deliveries(c *Conn, each func(receipt, payload []byte)) error {
+	n, err := c.list()
+	if err != nil {
+		return err
+	}
+	var receipt []byte
+	for range n {
+		fields, err := c.list()
+		if err != nil {
+			return err
+		}
+		r, err := c.text()
+		if err != nil {
+			return err
+		}
+		receipt = append(receipt[:0], r...)
+		payload, err := c.text()
+		if err != nil {
+			return err
+		}
+		each(receipt, payload)
+		for range fields - 2 {
+			if err := c.skip(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *filaWords) ack(c *Conn, receipts [][]byte) {
+	c.array(2 + len(receipts))
+	c.bulk("FILA.ACK")
+	c.bulk(f.shape.Queue)
+	for _, r := range receipts {
+		c.bulkBytes(r)
+	}
+}
+
+func (*filaWords) acked(c *Conn, want int) error { return wantCount(c, want, "acked") }

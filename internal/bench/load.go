@@ -1,0 +1,326 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/faisca/fila/internal/proc"
+)
+
+// Load puts one peer under load, round by round.
+type Load struct {
+	Peer Peer
+	PID  int // of the server, whose use is told; 0: not told
+	// Watch is told how far each stage is, in units of its own; nil: nobody is. Timed
+	// stages count milliseconds.
+	Watch func(stage string, done, total int64, timed bool)
+
+	Options Options
+	rate    float64 // of the open loop, once it is known
+}
+
+// Round is what was measured in one round.
+type Round struct {
+	Messages int64   `json:"messages"`
+	Seconds  float64 `json:"seconds"`
+	Rate     float64 `json:"rate"`            // messages a second
+	Asked    float64 `json:"asked,omitempty"` // the rate of an open loop
+	Unsent   int64   `json:"unsent"`          // what was due in an open loop and never sent: the server did not keep up
+	// CPU is that of the server for a message, in µs: the rest that it does when the load
+	// has ended is counted.
+	CPU  float64 `json:"cpu_us,omitempty"`
+	Peak int64   `json:"peak_bytes,omitempty"` // of the server's memory, since it was started
+	// Pause is the longest time without a reply to anybody, in ms.
+	Pause     float64            `json:"pause_ms"`
+	Latency   map[string]Latency `json:"latency"`
+	PerSecond []int64            `json:"per_second,omitempty"` // messages in each second
+}
+
+// Prepare makes the queue and its backlog.
+func (l *Load) Prepare(ctx context.Context) error {
+	if err := l.Peer.Prepare(ctx, l.Options.Shape); err != nil {
+		return err
+	}
+	if l.Options.Backlog == 0 {
+		return nil
+	}
+	if err := l.fill(ctx); err != nil {
+		return errors.Join(err, l.Clean(ctx))
+	}
+	return nil
+}
+
+// Clean removes the queue, also when ctx has ended.
+func (l *Load) Clean(ctx context.Context) error {
+	return l.Peer.Clean(context.WithoutCancel(ctx))
+}
+
+// Run prepares, measures every round and cleans up. What a round leaves behind is
+// removed before the next one, but for a backlog under a load that keeps its size.
+func (l *Load) Run(ctx context.Context) ([]Round, error) {
+	var rounds []Round
+	keeps := l.Options.Workload == Cycle || l.Options.Workload == Wait
+	prepared := false
+	for i := range l.Options.Rounds {
+		if !prepared {
+			if err := l.Prepare(ctx); err != nil {
+				return nil, err
+			}
+			prepared = true
+		}
+		r, err := l.Round(ctx, fmt.Sprintf("round %d of %d", i+1, l.Options.Rounds))
+		if err != nil {
+			return nil, errors.Join(err, l.Clean(ctx))
+		}
+		rounds = append(rounds, r)
+		if !keeps || i+1 == l.Options.Rounds {
+			if err := l.Clean(ctx); err != nil {
+				return nil, err
+			}
+			prepared = false
+		}
+	}
+	return rounds, nil
+}
+
+// Round measures once. The queue has been prepared.
+func (l *Load) Round(ctx context.Context, name string) (Round, error) {
+	if l.Options.Workload == Drain {
+		return l.drain(ctx, name)
+	}
+	if l.rate == 0 {
+		l.rate = l.Options.Rate.PerSecond
+	}
+	if share := l.Options.Rate.Share; share > 0 && l.rate == 0 {
+		most, err := l.timed(ctx, "the greatest rate", min(l.Options.Duration, calibration), 0)
+		if err != nil {
+			return Round{}, err
+		}
+		l.rate = share * most.Rate
+	}
+	return l.timed(ctx, name, l.Options.Duration, l.rate)
+}
+
+// calibration is how long the greatest rate is looked for.
+const calibration = 10 * time.Second
+
+// crew are the sessions of a stage, each with a goroutine.
+type crew struct {
+	sessions []Session
+	group    sync.WaitGroup
+	failed   chan error
+	release  func() bool // of the context
+}
+
+// gather connects n sessions, or none. They are closed when ctx ends.
+func (l *Load) gather(ctx context.Context, n int) (*crew, error) {
+	c := &crew{failed: make(chan error, n)}
+	c.release = func() bool { return true }
+	for range n {
+		s, err := l.Peer.Connect(ctx)
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		c.sessions = append(c.sessions, s)
+	}
+	c.release = context.AfterFunc(ctx, c.close)
+	return c, nil
+}
+
+// work lets sessions work. The first error is failed's.
+func (c *crew) work(sessions []Session, do func(Session) error) {
+	for _, s := range sessions {
+		c.group.Go(func() {
+			if err := do(s); err != nil {
+				c.failed <- err
+			}
+		})
+	}
+}
+
+// wait waits until all have ended, or one has failed.
+func (c *crew) wait() error {
+	all := make(chan struct{})
+	go func() { c.group.Wait(); close(all) }()
+	select {
+	case <-all:
+	case err := <-c.failed:
+		c.close()
+		<-all
+		return err
+	}
+	select {
+	case err := <-c.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (c *crew) close() {
+	for _, s := range c.sessions {
+		_ = s.Close() // whatever it says, it is over
+	}
+}
+
+func (c *crew) dismiss() {
+	c.release()
+	c.close()
+}
+
+// fill enqueues the backlog.
+func (l *Load) fill(ctx context.Context) error {
+	const batch = 200
+	c, err := l.gather(ctx, min(l.Options.Conns, 16))
+	if err != nil {
+		return err
+	}
+	defer c.dismiss()
+	var claimed, done atomic.Int64
+	total := l.Options.Backlog
+	c.work(c.sessions, func(s Session) error {
+		for {
+			first := claimed.Add(batch) - batch
+			if first >= total {
+				return nil
+			}
+			n := min(batch, total-first)
+			if err := s.Enqueue(int(n)); err != nil {
+				return err
+			}
+			done.Add(n)
+		}
+	})
+	stop := l.follow("backlog", total, &done)
+	defer stop()
+	return ended(ctx, c.wait())
+}
+
+// follow tells the watcher how far a stage is, until it is stopped.
+func (l *Load) follow(stage string, total int64, done *atomic.Int64) (stop func()) {
+	if l.Watch == nil {
+		return func() {}
+	}
+	quit, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(watchEach)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				l.Watch(stage, done.Load(), total, false)
+			case <-quit:
+				l.Watch(stage, done.Load(), total, false)
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-gone }
+}
+
+const watchEach = 100 * time.Millisecond
+
+// ended prefers the reason why sessions were closed to what they say of it.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// drain leases and acks the backlog.
+func (l *Load) drain(ctx context.Context, name string) (Round, error) {
+	c, err := l.gather(ctx, l.Options.Conns)
+	if err != nil {
+		return Round{}, err
+	}
+	defer c.dismiss()
+	m := newMeter()
+	var claimed atomic.Int64
+	total, batch := l.Options.Backlog, int64(l.Options.Pipeline)
+	before := l.use()
+	m.start()
+	c.work(c.sessions, func(s Session) error {
+		for {
+			first := claimed.Add(batch) - batch
+			if first >= total {
+				return nil
+			}
+			n := min(batch, total-first)
+			begun := m.now()
+			if err := s.Lease(int(n)); err != nil {
+				return err
+			}
+			leased := m.answered("lease", begun)
+			if err := s.Ack(); err != nil {
+				return err
+			}
+			m.answered("ack", leased)
+			m.done.Add(n)
+		}
+	})
+	stop := l.follow(name, total, &m.done)
+	err = c.wait()
+	took := m.now()
+	stop()
+	if err := ended(ctx, err); err != nil {
+		return Round{}, err
+	}
+	r := m.round(total, took)
+	l.charge(&r, before, total)
+	return r, nil
+}
+
+// round is what the meter has seen.
+func (m *meter) round(messages int64, took time.Duration) Round {
+	return Round{
+		Messages: messages, Seconds: took.Seconds(), Rate: float64(messages) / took.Seconds(),
+		Pause: float64(m.gap.Load()) / 1e6, Latency: m.latencies(),
+	}
+}
+
+// use is what the server uses, nothing when that is not known.
+func (l *Load) use() proc.Use {
+	if l.PID == 0 {
+		return proc.Use{}
+	}
+	u, err := proc.TreeOf(l.PID)
+	if err != nil {
+		return proc.Use{} // it is gone, or this system does not tell; the load says which
+	}
+	return u
+}
+
+// A server has settled when it uses less than this; one that never does is not
+// waited for for ever.
+const (
+	settledLook  = 200 * time.Millisecond
+	settledShare = 0.1
+	settledMax   = 5 * time.Second
+)
+
+// charge waits until the server has done what the load has left it to do, and tells what
+// it used for so many messages.
+func (l *Load) charge(r *Round, before proc.Use, messages int64) {
+	if l.PID == 0 || messages == 0 {
+		return
+	}
+	u := l.use()
+	for since := time.Now(); time.Since(since) < settledMax; {
+		time.Sleep(settledLook) //nolint:forbidigo // a poll with a deadline, of another process
+		next := l.use()
+		busy := next.CPU - u.CPU
+		u = next
+		if busy.Seconds() < settledShare*settledLook.Seconds() {
+			break
+		}
+	}
+	r.CPU = float64((u.CPU - before.CPU).Microseconds()) / float64(messages)
+	r.Peak = u.Peak
+}

@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+)
+
+// noiseBits is how much noise payloads are cut from, as a power of two.
+const noiseBits = 20
+
+// Noise is what payloads are cut from: messages that do not compress and differ
+// from each other, as a store's worst case. It may be shared.
+type Noise []byte
+
+// NewNoise makes noise for payloads of up to size bytes, the same each time.
+func NewNoise(size int) Noise {
+	noise := make(Noise, 1<<noiseBits+size)
+	chance := rand.NewChaCha8([32]byte{})
+	_, _ = chance.Read(noise) // never fails
+	return noise
+}
+
+// Payload is the n-th of so many bytes. It is not to be written to.
+func (s Noise) Payload(n uint64, size int) []byte {
+	// Neighbours in the store must not overlap in the noise, or they compress.
+	at := n * 0x9E3779B97F4A7C15 >> (64 - noiseBits)
+	return s[at : at+uint64(size)] //nolint:gosec // a size is not negative
+}
+
+// stampBytes is the head of a payload that says when it was due.
+const stampBytes = 8
+
+// stamp writes a time into a payload's head.
+func stamp(payload []byte, at time.Duration) {
+	binary.BigEndian.PutUint64(payload, uint64(at)) //nolint:gosec // at is since the start, not negative
+}
+
+// stamped reads it.
+func stamped(payload []byte) time.Duration {
+	return time.Duration(binary.BigEndian.Uint64(payload)) //nolint:gosec // what stamp wrote
+}

@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// client is what the RESP peers have in common: an address, and a shape once there is
+// a queue.
+type client struct {
+	addr     string
+	password string
+	shape    Shape
+	noise    Noise
+}
+
+// dial connects and authenticates.
+func (c *client) dial() (*Conn, error) {
+	conn, err := Dial(c.addr)
+	if err != nil {
+		return nil, fmt.Errorf("no server answers at %s (fila serve starts one): %w", c.addr, err)
+	}
+	if c.password == "" {
+		return conn, nil
+	}
+	if _, err := conn.Do("AUTH", c.password); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// do sends commands that have to succeed, one after the other.
+func (c *client) do(commands ...[]string) error {
+	conn, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // everything was answered
+	for _, words := range commands {
+		if _, err := conn.Do(words...); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(words[:min(3, len(words))], " "), err)
+		}
+	}
+	return nil
+}
+
+// server is what INFO tells: its fields by name.
+func (c *client) server() (map[string]string, error) {
+	conn, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	reply, err := conn.Do("INFO", "server")
+	if err != nil {
+		return nil, fmt.Errorf("INFO: %w", err)
+	}
+	text, _ := reply.(string)
+	facts := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			facts[name] = value
+		}
+	}
+	return facts, nil
+}
+
+// blockMillis is how long a lease waits before it asks again: so long that it costs
+// nothing, and so short that an end is seen.
+const blockMillis = 1000
+
+// words are what a server of this protocol understands. A session has its own.
+type words interface {
+	enqueue(c *Conn, payload []byte)
+	lease(c *Conn, n int) // waits for blockMillis
+	// deliveries reads the reply to a lease. What each is shown is good until it returns.
+	deliveries(c *Conn, each func(receipt, payload []byte)) error
+	ack(c *Conn, receipts [][]byte)
+	acked(c *Conn, want int) error // reads the reply to ack
+}
+
+// session is a connection to a server of this protocol.
+type session struct {
+	*Conn
+	words words
+	size  int
+	noise Noise
+	at    uint64 // of the noise
+	buf   []byte // a payload that has a stamp
+
+	taken [][]byte // receipts to be acked; the memory of each is used again
+}
+
+func newSession(conn *Conn, c *client, w words) *session {
+	return &session{Conn: conn, words: w, size: c.shape.Payload, noise: c.noise, at: rand.Uint64()}
+}
+
+func (s *session) Enqueue(n int) error { return s.enqueue(n, 0) }
+
+// enqueue sends n messages. A stamp, when not zero, is written into their heads.
+func (s *session) enqueue(n int, at time.Duration) error {
+	for range n {
+		s.at++
+		p := s.noise.Payload(s.at, s.size)
+		if at != 0 {
+			s.buf = append(s.buf[:0], p...)
+			stamp(s.buf, at)
+			p = s.buf
+		}
+		s.words.enqueue(s.Conn, p)
+	}
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	for range n {
+		if _, err := s.text(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) Lease(n int) error {
+	for len(s.taken) < n {
+		s.words.lease(s.Conn, n-len(s.taken))
+		if err := s.Flush(); err != nil {
+			return err
+		}
+		if err := s.deliveries(nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) deliveries(seen func(payload []byte)) error {
+	return s.words.deliveries(s.Conn, func(receipt, payload []byte) {
+		s.take(receipt)
+		if seen != nil {
+			seen(payload)
+		}
+	})
+}
+
+// take remembers what is to be acked.
+func (s *session) take(receipt []byte) {
+	n := len(s.taken)
+	if n < cap(s.taken) {
+		s.taken = s.taken[:n+1]
+	} else {
+		s.taken = append(s.taken, nil)
+	}
+	s.taken[n] = append(s.taken[n][:0], receipt...)
+}
+
+func (s *session) Ack() error {
+	n := len(s.taken)
+	s.words.ack(s.Conn, s.taken)
+	s.taken = s.taken[:0]
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	return s.words.acked(s.Conn, n)
+}
+
+// consume acks what it took before and, in the same write, asks for up to n messages
+// and waits for them. It returns how many came.
+func (s *session) consume(n int, seen func(payload []byte)) (int, error) {
+	acks := len(s.taken)
+	if acks > 0 {
+		s.words.ack(s.Conn, s.taken)
+		s.taken = s.taken[:0]
+	}
+	s.words.lease(s.Conn, n)
+	if err := s.Flush(); err != nil {
+		return 0, err
+	}
+	if acks > 0 {
+		if err := s.words.acked(s.Conn, acks); err != nil {
+			return 0, err
+		}
+	}
+	err := s.deliveries(seen)
+	return len(s.taken), err
+}
+
+// wantCount reads an integer that has to be this one.
+func wantCount(c *Conn, want int, what string) error {
+	n, err := c.integer()
+	if err == nil && n != want {
+		err = fmt.Errorf("of %d messages %d were %s", want, n, what)
+	}
+	return err
+}

@@ -1,0 +1,69 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func TestAProcessUsesMemoryAndTime(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("this system has no /proc, and nothing here is used on it")
+	}
+	before, err := UseOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+		u, err := UseOf(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Resident <= 0 || u.Peak < u.Resident/2 || u.Anon > u.Resident {
+			t.Fatalf("it uses %+v", u)
+		}
+		if u.CPU > before.CPU {
+			return
+		}
+	}
+	t.Error("no time passes in a busy loop")
+}
+
+func TestATreeHasTheChildrenOfChildren(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("this system has no /proc, and nothing here is used on it")
+	}
+	cmd := exec.Command("sh", "-c", "sh -c 'read x; exit 0' & echo; read x; wait")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	below := descendants(os.Getpid())
+	if len(below) < 1 || below[0] != cmd.Process.Pid && len(below) < 2 {
+		t.Errorf("descendants are %v, the child is %d", below, cmd.Process.Pid)
+	}
+	one, err := UseOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := TreeOf(os.Getpid()); err != nil || all.Peak <= one.Peak {
+		t.Errorf("with its children %+v, alone %+v, %v", all, one, err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Log(err) // read says 1 at the end of its input
+	}
+}

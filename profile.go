@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// serveProfiles serves profiles of this process until ctx ends, when there is an
+// address to serve them at. Nothing waits for its end: a profile that is being made
+// is worth no delay.
+func serveProfiles(ctx context.Context, addr string, log zerolog.Logger) error {
+	if addr == "" {
+		return nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("server.pprof_addr: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // it held nothing
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error().Err(err).Msg("profiles are not served any more")
+		}
+	}()
+	log.Info().Str("url", "http://"+listener.Addr().String()+"/debug/pprof/").Msg("profiles are served")
+	return nil
+}
