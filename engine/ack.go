@@ -37,6 +37,7 @@ func (c *core) remove(m *message) {
 	}
 	c.dropBody(m)
 	m.status = gone
+	k.queue.noteGone(m.id)
 	k.touch(m.place)
 	k.total--
 	k.queue.total--

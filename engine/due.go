@@ -31,6 +31,10 @@ type dueIndex struct {
 	edge   string // "": nothing is on disk only
 	read   *read
 	unseen string // first entry added at or after the edge since the read was asked for, "": none
+	// lost are the entries that were taken off the disk since then.
+	lost map[string]struct{}
+	// byID finds the entries of the head by message.
+	byID map[ID]*dueEntry
 }
 
 // onDisk says that an entry is at or after the edge.
@@ -47,6 +51,10 @@ func (x *dueIndex) next() (int64, bool) {
 
 func (x *dueIndex) add(d *dueEntry) {
 	x.heap.push(d)
+	if x.byID == nil {
+		x.byID = map[ID]*dueEntry{}
+	}
+	x.byID[d.mk.ID] = d
 	if d.m != nil {
 		d.m.key.delayed++
 	}
@@ -59,9 +67,22 @@ func (x *dueIndex) remove(d *dueEntry) {
 }
 
 func (x *dueIndex) forget(d *dueEntry) {
+	delete(x.byID, d.mk.ID)
 	if d.m != nil {
 		d.m.key.delayed--
 	}
+}
+
+// removeOnDisk takes note of an entry behind the edge that is taken off the disk: a
+// read under way may have seen it.
+func (x *dueIndex) removeOnDisk(key string) {
+	if x.read == nil {
+		return
+	}
+	if x.lost == nil {
+		x.lost = map[string]struct{}{}
+	}
+	x.lost[key] = struct{}{}
 }
 
 // schedule makes a message that is in no structure delayed until a time.
@@ -70,6 +91,7 @@ func (c *core) schedule(m *message, at int64) {
 	d := newDueEntry(at, m.storageKey(), m)
 	c.batch.Put(storage.Scheduled, []byte(d.key), nil)
 	m.key.queue.delayed++
+	m.key.queue.noteTime(m.id, at)
 	c.letGo(m)
 	if x.onDisk(d.key) {
 		if x.unseen == "" || d.key < x.unseen {
@@ -116,6 +138,7 @@ func (c *core) unschedule(d *dueEntry) {
 	c.batch.SingleDelete(storage.Scheduled, []byte(d.key))
 	if q := c.byNumber[d.mk.Queue]; q != nil {
 		q.delayed--
+		q.noteTime(d.mk.ID, 0)
 	}
 }
 
@@ -139,7 +162,7 @@ func (c *core) fallDue() {
 		}
 	}
 	if x := &c.due; x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
-		x.read, x.unseen = &read{epoch: c.epoch, dueFrom: x.edge}, ""
+		x.read, x.unseen, x.lost = &read{epoch: c.epoch, dueFrom: x.edge}, "", nil
 		c.beside = append(c.beside, x.read)
 	}
 }
@@ -159,7 +182,9 @@ func (c *core) mergeDue(r *read) {
 		if edge != "" && d.key >= edge {
 			break
 		}
-		x.add(d)
+		if _, lost := x.lost[d.key]; !lost {
+			x.add(d)
+		}
 	}
 	x.edge = edge
 }

@@ -93,59 +93,63 @@ type Explain struct {
 	find *find
 }
 
-// Explain says where a message is and what it waits for. A message that is on disk
-// only is looked up beside the loop; the task waits for that.
+// Explain says where a message is and what it waits for. The message is looked up
+// beside the loop; the task waits for that.
 func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
 	if err != nil {
 		return Explanation{}, err
 	}
-	if m := c.leases[req.ID]; m != nil && m.key.queue == q {
-		x := c.explain(q, m.key.name)
-		x.Message = m.info(StatusLeased)
-		x.State, x.Reason = KeyLeased, fmt.Sprintf("a consumer holds it until its lease ends; it is delivery %d", m.deliveries)
-		x.ReadyAt, x.Throttle, x.Holders, x.HolderCount = time.Unix(0, m.until), "", nil, 0
-		return x, nil
-	}
 	f := req.find
 	req.find = nil
-	if f == nil || f.epoch != c.epoch {
-		if req.find = c.startFind(q, req.ID, tx.task); req.find == nil {
-			return Explanation{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
-		}
+	if f == nil || !f.done || !c.holds(&f.watch) {
+		req.find = c.startFind(q, req.ID, tx.task)
 		tx.park(nil, 0, false)
 		return Explanation{}, ErrWouldBlock
 	}
 	if f.err != nil {
 		return Explanation{}, fmt.Errorf("explain %s: %w", req.ID, f.err)
 	}
-	if f.m == nil {
-		return Explanation{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
+	found := f.found[0]
+	is := gone
+	if found != nil {
+		is = c.locate(&f.watch, found)
 	}
-	return c.explainFound(q, f), nil
+	switch is {
+	case gone:
+		return Explanation{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
+	case leased:
+		m := c.leases[req.ID]
+		x := c.explain(q, m.key.name)
+		x.Message = m.info(StatusLeased)
+		x.State, x.Reason = KeyLeased, fmt.Sprintf("a consumer holds it until its lease ends; it is delivery %d", m.deliveries)
+		x.ReadyAt, x.Throttle, x.Holders, x.HolderCount = time.Unix(0, m.until), "", nil, 0
+		return x, nil
+	default:
+		return c.explainFound(q, found, f.before), nil
+	}
 }
 
-func (c *core) explainFound(q *queue, f *find) Explanation {
+func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation {
 	x := c.explain(q, f.key)
 	status := StatusReady
 	if q.isDead() {
 		status = StatusDead
 	}
-	if f.readyAt > 0 {
+	if f.delayed {
 		x.State, x.Reason, x.ReadyAt = KeyDelayed, "it waits for its time", time.Unix(0, f.readyAt)
 		x.Throttle, x.Holders, x.HolderCount = "", nil, 0
 		status = StatusDelayed
 	}
 	x.Message = f.m.info(status)
-	x.Message.EnqueuedAt = idTime(f.m.id)
-	if status == StatusDelayed {
+	if f.delayed {
 		x.Message.ReadyAt = x.ReadyAt
 		return x
 	}
-	x.Message.Position = f.before
-	if f.before > 0 && (x.State == KeyReady || x.State == KeyNoConsumer) {
-		x.Reason = fmt.Sprintf("%d messages of its key are before it; %s", f.before, x.Reason)
+	x.Message.Position = before
+	if before > 0 && (x.State == KeyReady || x.State == KeyNoConsumer) {
+		x.Reason = fmt.Sprintf("%d messages of its key are before it; %s", before, x.Reason)
 	}
 	return x
 }
@@ -161,37 +165,18 @@ func (m *message) info(status string) *MessageInfo {
 	return i
 }
 
-// find looks a message up by its id: the id holds its rank and a hash of its key,
-// so that only the keys with that hash have to be asked.
+// find looks a message up and counts those that come before it.
 type find struct {
-	task  *Task
-	epoch uint64
-	queue uint32
-	id    ID
-	keys  []string        // that it may belong to
-	held  map[ID]struct{} // leased messages of those keys: they are not ready
-
-	key     string
-	m       *message // nil: there is no such message
-	readyAt int64    // when it is due, 0: it is ready
-	before  int64
-	err     error
+	lookup
+	held   map[ID]struct{} // leased messages of its key: they are not ready
+	before int64
 }
 
 func (c *core) startFind(q *queue, id ID, t *Task) *find {
-	f := &find{task: t, epoch: c.epoch, queue: q.no, id: id, held: map[ID]struct{}{}}
-	hash := idKeyHash(id)
-	for name := range q.keys {
-		if keyHash(name) == hash {
-			f.keys = append(f.keys, name)
-		}
-	}
-	if len(f.keys) == 0 {
-		return nil
-	}
-	slices.Sort(f.keys)
+	f := &find{held: map[ID]struct{}{}}
+	f.lookup = *c.newLookup(q, []ID{id}, resume(t))
 	for _, m := range c.leases {
-		if m.key.queue == q && slices.Contains(f.keys, m.key.name) {
+		if m.key.queue == q && slices.Contains(f.wanted[0].keys, m.key.name) {
 			f.held[m.id] = struct{}{}
 		}
 	}
@@ -202,37 +187,16 @@ func (c *core) startFind(q *queue, id ID, t *Task) *find {
 // do looks the message up. It runs beside the loop, after the commit of the batch
 // in which it was asked for.
 func (f *find) do(store Store) {
-	p := place{rank: idRank(f.id), id: f.id}
-	for _, name := range f.keys {
-		mk := storage.MessageKey{Queue: f.queue, Key: name, Rank: p.rank, ID: p.id}
-		from := mk.Append(nil)
-		var found *foundMessage
-		if _, f.err = readMessages(store, from, storage.After(from), func(m foundMessage) bool { found = &m; return false }); f.err != nil {
-			return
-		}
-		if found == nil {
-			continue
-		}
-		f.key, f.m = name, found.m
-		if found.delayed {
-			f.readyAt = found.readyAt
-			return
-		}
-		prefix := storage.AppendKeyPrefix(nil, f.queue, name)
-		_, f.err = readMessages(store, prefix, from, func(m foundMessage) bool {
-			if _, leased := f.held[m.m.id]; !leased && !m.delayed {
-				f.before++
-			}
-			return f.before < positionMax
-		})
+	f.lookup.do(store)
+	if f.err != nil || f.found[0] == nil || f.found[0].delayed {
 		return
 	}
-}
-
-// Apply lets the one who asked go on.
-func (f *find) Apply(tx *Tx) error {
-	if f.task.wait != nil && f.epoch == tx.core.epoch {
-		tx.core.run(f.task)
-	}
-	return nil
+	found := f.found[0]
+	prefix := storage.AppendKeyPrefix(nil, f.no, found.key)
+	_, f.err = readMessages(store, prefix, storage.AppendMessageKey(nil, f.no, found.key, found.m.rank, found.m.id), func(m foundMessage) bool {
+		if _, leased := f.held[m.m.id]; !leased && !m.delayed {
+			f.before++
+		}
+		return f.before < positionMax
+	})
 }

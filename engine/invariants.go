@@ -52,7 +52,12 @@ func (c *core) check() error {
 	}
 	c.checkLeases(&bodies, bad)
 	c.checkThrottles(bad)
+	counted := map[*message]bool{}
 	for _, m := range c.unborn {
+		if counted[m] {
+			continue
+		}
+		counted[m] = true
 		if m.status == gone || m.status == delayed {
 			bodies += int64(len(m.body))
 		}
@@ -61,15 +66,24 @@ func (c *core) check() error {
 		bad(7, "%d bytes of bodies, %d counted", bodies, c.bodies)
 	}
 	for i, d := range c.due.heap.h {
-		if d.i != i || c.due.onDisk(d.key) || d.m != nil && d.m.status != delayed {
+		if d.i != i || c.due.byID[d.mk.ID] != d || c.due.onDisk(d.key) || d.m != nil && d.m.status != delayed {
 			bad(8, "due entry %d of message %s is broken", i, d.mk.ID)
 		}
 	}
 	return errors.Join(errs...)
 }
 
+func (q *queue) hashed(k *fairKey) bool {
+	for at := q.byHash[keyHash(k.name)]; at != nil; at = at.hashNext {
+		if at == k {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *core) checkFairKey(q *queue, name string, k *fairKey, bad func(int, string, ...any)) {
-	if k.name != name || k.queue != q {
+	if k.name != name || k.queue != q || !q.hashed(k) {
 		bad(1, "key %q of %q is not where it should be", name, q.name)
 	}
 	for i, m := range k.window {

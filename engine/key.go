@@ -34,6 +34,7 @@ type fairKey struct {
 	unseen place
 
 	starved    bool     // nothing in the window, and perhaps something on disk
+	hashNext   *fairKey // in queue.byHash
 	prev, next *fairKey // ring of the keys that can deliver, see ring.go
 	inRing     bool
 
@@ -62,7 +63,7 @@ func newFairKey(q *queue, name string) *fairKey {
 		k.stats = old
 		delete(q.past, name)
 	}
-	q.keys[name] = k
+	q.addKey(k)
 	k.seq = q.roster.add(k)
 	return k
 }
@@ -145,6 +146,19 @@ func (k *fairKey) touch(p place) {
 	if k.read != nil && !p.less(k.read.from) {
 		k.read.stale = true
 	}
+}
+
+// removeAt takes the message at a place out of the window, nil if there is none.
+func (k *fairKey) removeAt(p place) *message {
+	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
+	if i == len(k.window) || k.window[i].place != p {
+		return nil
+	}
+	m := k.window[i]
+	copy(k.window[i:], k.window[i+1:])
+	k.window[len(k.window)-1] = nil
+	k.window = k.window[:len(k.window)-1]
+	return m
 }
 
 // pop takes the first message of the window.

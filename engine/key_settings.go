@@ -134,8 +134,11 @@ func (c *core) dropKey(k *fairKey) {
 // forgetKey drops a key without messages from memory.
 func (c *core) forgetKey(k *fairKey) {
 	q := k.queue
+	if q.keys[k.name] != k {
+		return // it was settled once more after its last message had gone
+	}
 	c.dropKey(k)
-	delete(q.keys, k.name)
+	q.removeKey(k)
 	q.roster.remove(k.seq)
 	q.keepStats(k)
 }

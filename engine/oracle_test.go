@@ -286,6 +286,8 @@ func (o *oracle) limits(c *core) {
 		}
 		if t.held <= b.concurrency {
 			b.lowered = false
+		} else if c.failed != nil {
+			b.lowered = true // leases are back whose end could not be written
 		} else if !b.lowered {
 			o.fail("%d leases are held of throttle %s, which allows %d", t.held, name, b.concurrency)
 		}

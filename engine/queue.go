@@ -15,6 +15,7 @@ type queue struct {
 	set  storage.Queue
 
 	keys    map[string]*fairKey
+	byHash  map[uint32]*fairKey // the same by keyHash, chained: ids lead to their keys
 	ring    ring
 	waiters waiters
 	offered bool  // in core.offers
@@ -24,9 +25,12 @@ type queue struct {
 	delayed int64 // the same as total: a difference while counting
 	counted bool
 	totals  totals
-	// changes counts what happens to messages that may be on disk only, beyond
-	// being added: what a page has read before is not to be trusted then.
-	changes uint64
+
+	// For those who read messages beside the loop, see watch.go:
+	watchers  int
+	changes   uint64       // of messages while somebody watched, counted
+	facts     map[ID]*fact // of messages that have changed while somebody watches
+	factsLost uint64       // change at which the facts were too many
 
 	roster    roster[fairKey]
 	settings  map[string]storage.Key // of keys that have some of their own
@@ -39,6 +43,29 @@ type queue struct {
 // totals count since start, for FILA.STATS.
 type totals struct {
 	enqueued, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped uint64
+}
+
+// addKey and removeKey keep the keys findable by name and by hash.
+func (q *queue) addKey(k *fairKey) {
+	q.keys[k.name] = k
+	h := keyHash(k.name)
+	k.hashNext = q.byHash[h]
+	q.byHash[h] = k
+}
+
+func (q *queue) removeKey(k *fairKey) {
+	delete(q.keys, k.name)
+	h := keyHash(k.name)
+	if first := q.byHash[h]; first != k {
+		for first.hashNext != k {
+			first = first.hashNext
+		}
+		first.hashNext = k.hashNext
+	} else if k.hashNext != nil {
+		q.byHash[h] = k.hashNext
+	} else {
+		delete(q.byHash, h)
+	}
 }
 
 // isDead says that the queue's messages are dead ones.
@@ -277,7 +304,7 @@ func (c *core) addQueue(name string, set storage.Queue) {
 
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
-	q := &queue{name: name, no: set.Number, set: set, keys: map[string]*fairKey{}, settings: map[string]storage.Key{}, past: map[string]keyStats{}}
+	q := &queue{name: name, no: set.Number, set: set, keys: map[string]*fairKey{}, byHash: map[uint32]*fairKey{}, settings: map[string]storage.Key{}, past: map[string]keyStats{}}
 	c.queues[name], c.byNumber[q.no] = q, q
 	return q
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"sort"
 
 	"github.com/faisca/fila/storage"
 )
@@ -25,8 +24,8 @@ const redrivePage = 256
 
 // Redrive moves dead messages to where they came from, ready at once, and
 // returns how many it has moved. Their attempts start again; they keep their id
-// and their place. Messages that are leased, or whose queue does not exist any
-// more, stay.
+// and their place. Messages that are leased or wait for their time, and those whose
+// queue does not exist any more, stay.
 //
 // It goes through the queue page by page: each is read beside the loop (see
 // page), and the task waits for it.
@@ -56,23 +55,27 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	if p != nil && p.err != nil {
 		return req.moved, fmt.Errorf("redrive %q: %w", req.DLQ, p.err)
 	}
-	if p != nil && p.changes == dlq.changes && p.epoch == c.epoch {
+	if p != nil && p.done && c.holds(&p.watch) {
 		c.redriveFound(dlq, req, p)
 		if p.next == nil || req.Count > 0 && req.moved >= req.Count {
 			return req.moved, nil
 		}
 		req.cursor = p.next
 	}
-	req.page = c.readPage(dlq, req.Key, req.cursor, tx.task)
+	req.page = c.readPage(dlq, req.Key, req.cursor, redrivePage, resume(tx.task))
 	tx.park(nil, 0, false)
 	return req.moved, ErrWouldBlock
 }
 
 // redriveFound moves the messages of a page.
 func (c *core) redriveFound(dlq *queue, req *Redrive, p *page) {
-	for _, f := range p.found {
+	for i := range p.found {
+		f := &p.found[i]
 		if req.Count > 0 && req.moved >= req.Count {
 			return
+		}
+		if c.locate(&p.watch, f) != ready {
+			continue
 		}
 		var rec storage.Message
 		if err := rec.Decode(f.m.body); err != nil {
@@ -86,94 +89,9 @@ func (c *core) redriveFound(dlq *queue, req *Redrive, p *page) {
 		if to == nil || to == dlq {
 			continue
 		}
-		m := c.takeFound(dlq, f)
-		if m == nil {
-			continue
-		}
-		k := m.key
 		rec.Dead = nil
-		c.move(m, to, &rec)
-		c.settle(k)
+		c.move(c.extract(&p.watch, f), to, &rec)
 		req.moved++
 		dlq.totals.redriven++
 	}
-}
-
-// page is a task with a stretch of a queue as the store holds it: for those who
-// go through messages that need not be in memory.
-type page struct {
-	task     *Task // who waits for it
-	epoch    uint64
-	changes  uint64 // of the queue when the page was asked for
-	queue    uint32
-	from, to []byte
-	limit    int
-
-	found []foundMessage
-	next  []byte // where the next page starts, nil: nowhere
-	err   error
-}
-
-// readPage asks for the next messages of a queue, or of one of its keys.
-func (c *core) readPage(q *queue, key string, cursor []byte, t *Task) *page {
-	prefix := storage.AppendQueuePrefix(nil, q.no)
-	if key != "" {
-		prefix = storage.AppendKeyPrefix(nil, q.no, key)
-	}
-	p := &page{task: t, epoch: c.epoch, changes: q.changes, queue: q.no, from: prefix, to: storage.After(prefix), limit: redrivePage}
-	if cursor != nil {
-		p.from = cursor
-	}
-	c.beside = append(c.beside, p)
-	return p
-}
-
-// do reads the page. It runs beside the loop, after the commit of the batch in
-// which it was asked for.
-func (p *page) do(store Store) {
-	more, err := readMessages(store, p.from, p.to, func(f foundMessage) bool {
-		p.found = append(p.found, f)
-		return len(p.found) < p.limit
-	})
-	p.err = err
-	if n := len(p.found); more && n > 0 {
-		last := p.found[n-1]
-		after := last.m.place.next()
-		p.next = storage.AppendMessageKey(nil, p.queue, last.key, after.rank, after.id)
-	}
-}
-
-// Apply lets the one who waits for the page go on.
-func (p *page) Apply(tx *Tx) error {
-	if p.task.wait != nil && p.epoch == tx.core.epoch {
-		tx.core.run(p.task)
-	}
-	return nil
-}
-
-// takeFound takes a ready message that a page has shown out of its queue, or
-// returns nil if it is not ready any more. A message behind its key's edge is as
-// the page has it, unless something was removed there since: then the page is
-// not used at all.
-func (c *core) takeFound(q *queue, f foundMessage) *message {
-	k := q.keys[f.key]
-	if k == nil || f.delayed || c.leases[f.m.id] != nil {
-		return nil
-	}
-	if !k.inWindow(f.m.place) {
-		f.m.key = k
-		q.changes++
-		c.setBody(f.m, f.m.body)
-		return f.m
-	}
-	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(f.m.place) })
-	if i == len(k.window) || k.window[i].place != f.m.place {
-		return nil
-	}
-	m := k.window[i]
-	copy(k.window[i:], k.window[i+1:])
-	k.window[len(k.window)-1] = nil
-	k.window = k.window[:len(k.window)-1]
-	c.refs--
-	return m
 }

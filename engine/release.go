@@ -61,7 +61,7 @@ func (c *core) writeAttempt(m *message, readyAt int64) {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
 	}
 	m.retried = true
-	m.key.queue.changes++
+	m.key.queue.noteAttempt(m)
 	c.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
 	m.key.touch(m.place)
 }

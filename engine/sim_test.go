@@ -231,7 +231,7 @@ func (s *sim) setUp() error {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}); return nil })})
 	}
 	s.oracle.attempts = attempts
-	for s.step.flight != nil || len(s.step.late) > 0 {
+	for s.step.flight != nil || len(s.step.reads) > 0 || len(s.step.late) > 0 {
 		s.step.Do()
 	}
 	return errors.Join(errs[:]...)

@@ -10,12 +10,13 @@ type Stepper struct {
 	start time.Time
 	now   time.Time
 
-	// Lazy, if set, is asked before each commit and before each result of a read
-	// whether it should come later, after further turns, as it may in the loop.
+	// Lazy, if set, is asked before each commit, each read and each result of a
+	// read whether it should come later, after further turns, as it may in the loop.
 	Lazy func() bool
 
-	flight *work  // cut, not committed yet
-	late   []Call // results of reads that are done
+	flight *work     // cut, not committed yet
+	reads  []besides // their batch is committed
+	late   []Call    // results of reads that are done
 }
 
 // NewStepper recovers an engine from the store at a time.
@@ -90,20 +91,38 @@ func (s *Stepper) Do(tasks ...*Task) {
 		if s.flight == nil {
 			s.flight = s.core.cut()
 		}
-		if s.flight == nil && len(s.late) == 0 || s.Lazy != nil && s.Lazy() {
+		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 || s.later() {
 			return
 		}
 		if w := s.flight; w != nil {
 			s.flight = nil
 			s.commit(w)
 		}
-		var results []*Task
-		for _, call := range s.late {
-			results = append(results, &Task{Call: call})
-		}
-		s.late = nil
-		s.core.turn(s.now, results)
+		s.core.turn(s.now, s.results())
 	}
+}
+
+func (s *Stepper) later() bool { return s.Lazy != nil && s.Lazy() }
+
+// results does the reads whose time has come and returns the results whose time
+// has come.
+func (s *Stepper) results() []*Task {
+	reads := s.reads
+	s.reads = nil
+	for _, r := range reads {
+		if s.later() {
+			s.reads = append(s.reads, r)
+			continue
+		}
+		r.do(s.store)
+		s.tell(r)
+	}
+	var results []*Task
+	for len(s.late) > 0 && !s.later() { // the inbox keeps the order
+		results = append(results, &Task{Call: s.late[0]})
+		s.late = s.late[1:]
+	}
+	return results
 }
 
 // commit is what the committer does with a work, and its reads at once.
@@ -124,10 +143,7 @@ func (s *Stepper) commit(w *work) {
 	}
 	c.committed = w.no
 	s.release(w.tasks)
-	for _, r := range w.beside {
-		r.do(s.store)
-		s.tell(r)
-	}
+	s.reads = append(s.reads, w.beside...)
 }
 
 func (s *Stepper) recoverInPlace() {

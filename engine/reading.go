@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/faisca/fila/storage"
+)
+
+// reading is what everything that is read under a watch has in common. It is done
+// beside the loop and then applied, as a call like any other.
+type reading struct {
+	watch
+	done bool
+	err  error
+	then func(c *core) // goes on with what was read
+}
+
+// Apply lets the one go on who has asked.
+func (r *reading) Apply(tx *Tx) error {
+	c := tx.core
+	if r.epoch != c.epoch {
+		return nil // who has asked has been asked to ask again
+	}
+	r.done = true
+	r.then(c)
+	c.unwatch(&r.watch)
+	return nil
+}
+
+// resume is how a reading goes on that a task waits for.
+func resume(t *Task) func(*core) {
+	return func(c *core) {
+		if t.wait != nil { // else its client has gone
+			c.run(t)
+		}
+	}
+}
+
+// page is a stretch of a queue as the store holds it: for those who go through
+// messages that need not be in memory.
+type page struct {
+	reading
+	from, to     []byte
+	limit, bytes int
+
+	found []foundMessage
+	next  []byte // where the next page starts, nil: nowhere
+}
+
+// readPage asks for at most limit of the next messages of a queue, or with a key of
+// those of one fairness key. cursor is where to start, nil is the beginning.
+func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then func(*core)) *page {
+	prefix := storage.AppendQueuePrefix(nil, q.no)
+	if key != "" {
+		prefix = storage.AppendKeyPrefix(nil, q.no, key)
+	}
+	p := &page{from: prefix, to: storage.After(prefix), limit: limit, bytes: pageBytes}
+	p.watch, p.then = c.watch(q), then
+	if string(cursor) > string(prefix) {
+		p.from = cursor
+	}
+	c.beside = append(c.beside, p)
+	return p
+}
+
+// pageBytes ends a page early that has so many bytes of records; one fits always.
+const pageBytes = 4 << 20
+
+// do reads the page. It runs beside the loop, after the commit of the batch in
+// which it was asked for.
+func (p *page) do(store Store) {
+	if string(p.from) >= string(p.to) {
+		return
+	}
+	size := 0
+	more, err := readMessages(store, p.from, p.to, func(f foundMessage) bool {
+		p.found = append(p.found, f)
+		size += len(f.m.body)
+		return len(p.found) < p.limit && size < p.bytes
+	})
+	p.err = err
+	if n := len(p.found); more && n > 0 {
+		last := p.found[n-1]
+		after := last.m.place.next()
+		p.next = storage.AppendMessageKey(nil, p.no, last.key, after.rank, after.id)
+	}
+}
+
+// lookup finds messages of a queue by their ids: an id holds its rank and a hash of
+// its key, so that only the keys with that hash have to be asked.
+type lookup struct {
+	reading
+	wanted []wanted
+	found  []*foundMessage // as wanted, nil: there is none
+}
+
+type wanted struct {
+	id   ID
+	keys []string // that it may belong to
+}
+
+// lookUp asks for messages of a queue.
+func (c *core) lookUp(q *queue, ids []ID, then func(*core)) *lookup {
+	l := c.newLookup(q, ids, then)
+	c.beside = append(c.beside, l)
+	return l
+}
+
+func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
+	l := &lookup{wanted: make([]wanted, len(ids))}
+	l.watch, l.then = c.watch(q), then
+	for i, id := range ids {
+		l.wanted[i].id = id
+		for k := q.byHash[idKeyHash(id)]; k != nil; k = k.hashNext {
+			l.wanted[i].keys = append(l.wanted[i].keys, k.name)
+		}
+	}
+	return l
+}
+
+// do looks the messages up. It runs beside the loop, after the commit of the batch
+// in which it was asked for.
+func (l *lookup) do(store Store) {
+	l.found = make([]*foundMessage, len(l.wanted))
+	for i := range l.wanted {
+		if l.found[i], l.err = l.wanted[i].find(store, l.no); l.err != nil {
+			return
+		}
+	}
+}
+
+func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
+	for _, key := range w.keys {
+		mk := storage.MessageKey{Queue: queue, Key: key, Rank: idRank(w.id), ID: w.id}
+		f, err := readMessage(store, mk)
+		if f != nil || err != nil {
+			return f, err
+		}
+	}
+	return nil, nil //nolint:nilnil // there is no such message
+}
+
+// readMessage reads one message with what is known of its attempts; nil if there is
+// none. What changes while it reads is noted as a fact.
+func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
+	key := mk.Append(nil)
+	value, err := store.Get(storage.Messages, key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil //nolint:nilnil // there is no such message
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &foundMessage{key: mk.Key}
+	if f.m, f.readyAt, err = decodeMessage(mk, value); err != nil {
+		return nil, err
+	}
+	switch value, err = store.Get(storage.Attempts, key); {
+	case err == nil:
+		if f.readyAt, err = f.m.decodeAttempt(value); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, storage.ErrNotFound):
+		return nil, err
+	}
+	if f.readyAt > 0 {
+		if f.delayed, err = scheduled(store, f.readyAt, mk); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
