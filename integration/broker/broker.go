@@ -25,6 +25,7 @@ type Broker struct {
 	dir  string
 	addr string
 	args []string
+	env  []string  // besides that of this process
 	cmd  *exec.Cmd // nil when it does not run
 }
 
@@ -45,6 +46,12 @@ func New(bin, dir string, args ...string) (*Broker, error) {
 	return &Broker{bin: bin, dir: dir, addr: addr, args: args}, nil
 }
 
+// SetEnv sets variables of its environment, each as name=value, from the next start on.
+func (b *Broker) SetEnv(env ...string) { b.env = env }
+
+// Data is the directory of its store.
+func (b *Broker) Data() string { return filepath.Join(b.dir, "data") }
+
 // Addr is where it listens, the same each time.
 func (b *Broker) Addr() string { return b.addr }
 
@@ -55,9 +62,9 @@ func (b *Broker) Start() error {
 		return err
 	}
 	defer log.Close() // the child has its own
-	args := append([]string{"--server.listen_addr", b.addr, "--storage.path", filepath.Join(b.dir, "data")}, b.args...)
+	args := append([]string{"--server.listen_addr", b.addr, "--storage.path", b.Data()}, b.args...)
 	cmd := exec.Command(b.bin, args...)
-	cmd.Dir, cmd.Stderr = b.dir, log
+	cmd.Dir, cmd.Stderr, cmd.Env = b.dir, log, append(os.Environ(), b.env...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -39,7 +39,11 @@ func layers() map[string]layer {
 		"integration/backlog":    {may: []string{"integration/broker", "internal/proc", "internal/progress"}},
 		"integration/redisbench": {may: []string{"integration/broker", "internal/proc"}},
 		"integration/schedbench": {may: []string{"integration/broker", "internal/proc"}},
-		"internal/tidy":          {},
+		// Judges what clients were told, and cuts the power of a data directory.
+		"integration/history":   {},
+		"integration/powerloss": {},
+		"integration/torture":   {may: []string{"integration/broker", "integration/history", "integration/powerloss", "internal/progress"}},
+		"internal/tidy":         {},
 	}
 }
 

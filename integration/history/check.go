@@ -1,0 +1,341 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// message is all that clients know of one message.
+type message struct {
+	id       string
+	enqueue  *Enqueue
+	hands    []hand // by fence
+	ends     []*End // by time of call
+	tampered bool   // its history contradicts itself: said once
+}
+
+// hand is a delivery together with the lease it came with.
+type hand struct {
+	*Delivery
+	lease *Lease
+}
+
+// granted is when the broker began the lease, by its own clock.
+func (h *hand) granted() time.Duration { return h.Until - h.lease.Visibility }
+
+// check is one judgement.
+type check struct {
+	*History
+	rules    Rules
+	verdict  Verdict
+	byTag    map[string]*message
+	byID     map[string]*message
+	messages []*message // in order of their enqueues
+}
+
+// Check holds a history to the contract.
+func Check(h *History, r Rules) *Verdict {
+	c := &check{History: h, rules: r, byTag: map[string]*message{}, byID: map[string]*message{}}
+	c.index()
+	c.lost()
+	if h.Left != 0 {
+		c.breach(Stuck, "the broker holds %d messages that nobody can lease", h.Left)
+	}
+	for _, m := range c.messages {
+		c.again(m)
+		c.held(m)
+		c.fenced(m)
+		c.early(m)
+	}
+	c.order()
+	return &c.verdict
+}
+
+func (c *check) breach(r Rule, format string, args ...any) {
+	c.verdict.breach(r, fmt.Sprintf(format, args...))
+}
+
+// index brings together what belongs to one message.
+func (c *check) index() {
+	slices.SortStableFunc(c.Enqueues, func(a, b Enqueue) int { return cmp.Compare(a.Call, b.Call) })
+	for i := range c.Enqueues {
+		e := &c.Enqueues[i]
+		m := &message{enqueue: e}
+		c.byTag[e.Tag] = m
+		c.messages = append(c.messages, m)
+		switch e.Outcome {
+		case Done:
+			c.verdict.Enqueued++
+			m.id = e.ID
+			if o := c.byID[e.ID]; o != nil {
+				c.breach(Corrupt, "%s and %s have the same id %s", o.enqueue.Tag, e.Tag, e.ID)
+			}
+			c.byID[e.ID] = m
+		case Unknown:
+			c.verdict.Unanswered++
+		case Refused:
+		}
+	}
+	for i := range c.Leases {
+		for j := range c.Leases[i].Got {
+			c.indexHand(hand{&c.Leases[i].Got[j], &c.Leases[i]})
+		}
+	}
+	slices.SortStableFunc(c.Ends, func(a, b End) int { return cmp.Compare(a.Call, b.Call) })
+	for i := range c.Ends {
+		e := &c.Ends[i]
+		if m := c.byID[e.ID]; m != nil {
+			m.ends = append(m.ends, e)
+		}
+		if e.Outcome == Done {
+			c.verdict.Ended++
+			if e.Kind == Ack {
+				c.verdict.Acked++
+			}
+		}
+	}
+	for _, m := range c.messages {
+		slices.SortStableFunc(m.hands, func(a, b hand) int { return cmp.Compare(a.Fence, b.Fence) })
+		for i := 1; i < len(m.hands); i++ {
+			if m.hands[i].Fence == m.hands[i-1].Fence {
+				c.breach(Receipts, "%s:%d was handed out at %v and at %v", m.id, m.hands[i].Fence, m.hands[i-1].lease.Return, m.hands[i].lease.Return)
+			}
+		}
+	}
+}
+
+func (c *check) indexHand(h hand) {
+	c.verdict.Deliveries++
+	m := c.byTag[h.Tag]
+	if m == nil {
+		c.breach(Corrupt, "%q was delivered as %s, and nobody has enqueued it", h.Tag, h.ID)
+		return
+	}
+	if m.enqueue.Outcome == Refused {
+		c.breach(Corrupt, "%s was delivered as %s although its enqueue was refused", h.Tag, h.ID)
+	}
+	if m.id == "" {
+		m.id = h.ID
+		c.byID[h.ID] = m
+	}
+	if m.id != h.ID {
+		if !m.tampered {
+			m.tampered = true
+			c.breach(Corrupt, "%s was enqueued once and has the ids %s and %s", h.Tag, m.id, h.ID)
+		}
+		return
+	}
+	if h.Key != m.enqueue.Key {
+		c.breach(Corrupt, "%s was enqueued with key %q and delivered with %q", h.Tag, m.enqueue.Key, h.Key)
+	}
+	m.hands = append(m.hands, h)
+}
+
+// forgets tells whether a power cut may have taken what was answered at a time.
+func (c *check) forgets(cut *Crash, answered time.Duration) bool {
+	if !cut.Power || answered > cut.Back {
+		return false
+	}
+	switch c.rules.Sync {
+	case SyncInterval:
+		return answered > cut.At-c.rules.Interval-c.rules.Late
+	case SyncNever:
+		return true
+	case SyncAlways:
+	}
+	return false
+}
+
+// forgotten tells whether what was answered at one time may be gone at a later.
+func (c *check) forgotten(answered, later time.Duration) bool {
+	return slices.ContainsFunc(c.Crashes, func(cut Crash) bool { return cut.At <= later && c.forgets(&cut, answered) })
+}
+
+// lost looks for acknowledged messages that are neither gone nor were had again.
+func (c *check) lost() {
+	end := c.end()
+	for _, m := range c.messages {
+		if m.enqueue.Outcome != Done || slices.ContainsFunc(m.ends, func(e *End) bool { return e.Kind == Ack && e.Outcome != Refused }) {
+			continue
+		}
+		// What was handed out and never acked must have come again, until somebody did.
+		if !c.forgotten(m.enqueue.Return, end) {
+			c.breach(Lost, "%s, acknowledged at %v as %s, was delivered %d times and never acked", m.enqueue.Tag, m.enqueue.Return, m.id, len(m.hands))
+			continue
+		}
+		c.verdict.Excused++
+		if len(m.hands) == 0 {
+			c.holes(m)
+		}
+	}
+}
+
+// end is when the last thing happened.
+func (c *check) end() time.Duration {
+	var end time.Duration
+	for i := range c.Leases {
+		end = max(end, c.Leases[i].Return)
+	}
+	for _, cut := range c.Crashes {
+		end = max(end, cut.Back)
+	}
+	return end
+}
+
+// holes looks for a message that was enqueued after one that a power cut took, and
+// outlived that cut: the log would have lost its middle and kept its end.
+func (c *check) holes(gone *message) {
+	i := slices.IndexFunc(c.Crashes, func(cut Crash) bool { return cut.Power && cut.Back > gone.enqueue.Return })
+	if i < 0 {
+		return
+	}
+	cut := c.Crashes[i]
+	from, _ := slices.BinarySearchFunc(c.messages, gone.enqueue.Return, func(m *message, t time.Duration) int { return cmp.Compare(m.enqueue.Call, t) })
+	for _, m := range c.messages[from:] {
+		if m.enqueue.Call >= cut.At {
+			return
+		}
+		if m.enqueue.Call <= gone.enqueue.Return {
+			continue
+		}
+		if slices.ContainsFunc(m.hands, func(h hand) bool { return h.lease.Call >= cut.Back }) {
+			c.breach(Hole, "the power cut at %v took %s, answered at %v, and left %s, sent at %v", cut.At, gone.enqueue.Tag, gone.enqueue.Return, m.enqueue.Tag, m.enqueue.Call)
+			return
+		}
+	}
+}
+
+// again looks for deliveries after an ack that counted: those with a greater number
+// can only have been granted after it.
+func (c *check) again(m *message) {
+	for _, e := range m.ends {
+		if e.Kind != Ack || e.Outcome != Done {
+			continue
+		}
+		for i := range m.hands {
+			if h := &m.hands[i]; h.Fence > e.Fence && !c.forgotten(e.Return, h.lease.Return) {
+				c.breach(Again, "%s was acked with number %d, answered at %v, and came again with number %d, answered at %v", m.id, e.Fence, e.Return, h.Fence, h.lease.Return)
+				return
+			}
+		}
+	}
+}
+
+// held looks for a lease that began while another lived.
+func (c *check) held(m *message) {
+	for i := 1; i < len(m.hands); i++ {
+		first, second := &m.hands[i-1], &m.hands[i]
+		until := c.until(m, first, second.lease.Call)
+		if second.granted()+c.rules.Skew >= until || c.givenUp(m, first, second) || c.leaseForgotten(first, second) {
+			continue
+		}
+		c.breach(TwoHeld, "%s is leased as %d until %v and was leased again as %d at %v", m.id, first.Fence, until, second.Fence, second.granted())
+	}
+}
+
+// until is when a lease ends by itself, with the extends answered by a time.
+func (c *check) until(m *message, h *hand, by time.Duration) time.Duration {
+	until := h.Until
+	for _, e := range m.ends {
+		if e.Kind == Extend && e.Fence == h.Fence && e.Outcome == Done && e.Return <= by {
+			until = e.Until
+		}
+	}
+	return until
+}
+
+// givenUp tells whether the holder of a lease may have ended it before another was
+// answered: it asked for that, whatever it was told.
+func (c *check) givenUp(m *message, h, next *hand) bool {
+	return slices.ContainsFunc(m.ends, func(e *End) bool {
+		return e.Fence == h.Fence && e.Call <= next.lease.Return && (e.Kind != Extend || e.Outcome == Unknown)
+	})
+}
+
+// leaseForgotten tells whether a crash between two leases may have forgotten the
+// first: one younger than the lag, or, with the power, one that nothing synced has
+// followed.
+func (c *check) leaseForgotten(first, second *hand) bool {
+	written := first.granted() + c.rules.LeaseLag + c.rules.Late
+	return slices.ContainsFunc(c.Crashes, func(cut Crash) bool {
+		if cut.Back < first.granted() || cut.At > second.lease.Return {
+			return false
+		}
+		if cut.At < written {
+			return true
+		}
+		return cut.Power && (c.rules.Sync != SyncAlways || !c.syncedBetween(written, cut.At))
+	})
+}
+
+// syncedBetween tells whether a call that waits for the disk began and was answered
+// between two times.
+func (c *check) syncedBetween(from, to time.Duration) bool {
+	i, _ := slices.BinarySearchFunc(c.Enqueues, from, func(e Enqueue, t time.Duration) int { return cmp.Compare(e.Call, t) })
+	for ; i < len(c.Enqueues) && c.Enqueues[i].Call < to; i++ {
+		if e := &c.Enqueues[i]; e.Outcome == Done && e.Return < to {
+			return true
+		}
+	}
+	return false
+}
+
+// fenced looks for receipts that were honoured after their leases.
+func (c *check) fenced(m *message) {
+	for i, e := range m.ends {
+		if e.Outcome != Done {
+			continue
+		}
+		for j := range m.hands {
+			h := &m.hands[j]
+			switch {
+			case h.Fence > e.Fence && h.lease.Return <= e.Call && !c.forgotten(h.lease.Return, e.Call):
+				c.breach(Fenced, "%s %s:%d at %v was honoured although number %d was answered at %v", e.Kind, m.id, e.Fence, e.Call, h.Fence, h.lease.Return)
+			case h.Fence == e.Fence && e.Call > c.untilLatest(m, h)+c.rules.Skew:
+				c.breach(Fenced, "%s %s:%d at %v was honoured although its lease ended at %v", e.Kind, m.id, e.Fence, e.Call, c.untilLatest(m, h))
+			}
+		}
+		for _, before := range m.ends[:i] {
+			if before.Outcome == Done && before.Kind != Extend && before.Fence == e.Fence && before.Return <= e.Call && !c.forgotten(before.Return, e.Call) {
+				c.breach(Fenced, "%s %s:%d at %v was honoured although its %s was answered at %v", e.Kind, m.id, e.Fence, e.Call, before.Kind, before.Return)
+			}
+		}
+	}
+}
+
+// untilLatest is the latest time at which a lease may have ended: of an extend that
+// was not answered nothing is known.
+func (c *check) untilLatest(m *message, h *hand) time.Duration {
+	until := h.Until
+	for _, e := range m.ends {
+		if e.Kind != Extend || e.Fence != h.Fence {
+			continue
+		}
+		switch e.Outcome {
+		case Unknown:
+			return 1 << 62
+		case Done:
+			until = max(until, e.Until)
+		case Refused:
+		}
+	}
+	return until
+}
+
+// early looks for deliveries before the time that was asked for or answered.
+func (c *check) early(m *message) {
+	for i := range m.hands {
+		h := &m.hands[i]
+		at := h.granted() + c.rules.Skew
+		if due := m.enqueue.Call + m.enqueue.Delay; m.enqueue.Delay > 0 && at < due {
+			c.breach(Early, "%s was to come at %v and came at %v", m.id, due, h.granted())
+		}
+		for _, e := range m.ends {
+			if e.Kind == Nack && e.Outcome == Done && h.Fence > e.Fence && at < e.ReadyAt && !c.forgotten(e.Return, h.lease.Return) {
+				c.breach(Early, "%s was nacked until %v and came at %v", m.id, e.ReadyAt, h.granted())
+			}
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A history is written here in milliseconds. One message after the other is the
+// tale: what a line says began at its time and was answered a millisecond later.
+
+const visibility = 1000 * time.Millisecond
+
+type tale struct{ History }
+
+func at(ms int) Span {
+	return Span{time.Duration(ms) * time.Millisecond, time.Duration(ms+1) * time.Millisecond}
+}
+
+func (t *tale) enqueue(ms int, tag string, change ...func(e *Enqueue)) *tale {
+	e := Enqueue{Span: at(ms), Outcome: Done, Tag: tag, ID: "id-" + tag, Queue: "q", Key: "k"}
+	for _, c := range change {
+		c(&e)
+	}
+	t.Enqueues = append(t.Enqueues, e)
+	return t
+}
+
+func delivery(ms int, tag string, fence uint64) Delivery {
+	return Delivery{Tag: tag, ID: "id-" + tag, Fence: fence, Key: "k", Deliveries: 1, Until: time.Duration(ms)*time.Millisecond + visibility}
+}
+
+func (t *tale) lease(ms int, tag string, fence uint64, change ...func(d *Delivery)) *tale {
+	d := delivery(ms, tag, fence)
+	for _, c := range change {
+		c(&d)
+	}
+	t.Leases = append(t.Leases, Lease{Span: at(ms), Outcome: Done, Queue: "q", Visibility: visibility, Got: []Delivery{d}})
+	return t
+}
+
+func (t *tale) end(ms int, kind EndKind, tag string, fence uint64, change ...func(e *End)) *tale {
+	e := End{Span: at(ms), Outcome: Done, Kind: kind, ID: "id-" + tag, Fence: fence}
+	for _, c := range change {
+		c(&e)
+	}
+	t.Ends = append(t.Ends, e)
+	return t
+}
+
+func (t *tale) crash(ms int, power bool) *tale {
+	t.Crashes = append(t.Crashes, Crash{At: at(ms).Call, Back: at(ms + 100).Call, Power: power})
+	return t
+}
+
+func rules() Rules {
+	return Rules{LeaseLag: 5 * time.Millisecond, Late: 50 * time.Millisecond, Skew: 3 * time.Millisecond}
+}
+
+func outcome(o Outcome) func(e *End) { return func(e *End) { e.Outcome = o } }
+
+func delayed(ms int) func(e *Enqueue) {
+	return func(e *Enqueue) { e.Delay = time.Duration(ms) * time.Millisecond }
+}
+
+// life is a message that comes and goes as it should.
+func life() *tale { return new(tale).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1) }
+
+// Test the tester: each planted fault, as clients would see it, is found under the
+// promise it breaks.
+func TestPlantedFaultsAreFound(t *testing.T) {
+	for name, x := range map[string]struct {
+		tale *tale
+		rule Rule
+	}{
+		"reply before commit": {new(tale).enqueue(0, "a").crash(2, false), Lost},
+		"unsynced reply":      {new(tale).enqueue(0, "a").crash(2, true), Lost},
+		"dropped ack":         {life().crash(30, false).lease(200, "a", 1<<32), Again},
+		"unfenced receipt":    {new(tale).enqueue(0, "a").lease(10, "a", 1).lease(1020, "a", 2).end(1030, Ack, "a", 1), Fenced},
+		"lost timer of a delay": {
+			&tale{History{Log: new(tale).enqueue(0, "a", delayed(100)).crash(50, false).Log, Left: 1}}, Stuck,
+		},
+		"lost timer of a delay, as a loss":    {new(tale).enqueue(0, "a", delayed(100)).crash(50, false), Lost},
+		"lost timer of a lease":               {new(tale).enqueue(0, "a").lease(10, "a", 1), Lost},
+		"delay forgotten in a crash":          {new(tale).enqueue(0, "a", delayed(500)).crash(50, false).lease(200, "a", 1).end(210, Ack, "a", 1), Early},
+		"delay of a nack not kept":            {life().end(15, Nack, "a", 1, func(e *End) { e.ReadyAt = at(300).Call }).lease(200, "a", 2).end(210, Ack, "a", 2), Early},
+		"leased twice":                        {new(tale).enqueue(0, "a").lease(10, "a", 1).lease(500, "a", 2).end(510, Ack, "a", 2), TwoHeld},
+		"leased twice across a crash":         {new(tale).enqueue(0, "a").lease(10, "a", 1).crash(100, false).lease(300, "a", 2).end(510, Ack, "a", 2), TwoHeld},
+		"extended and leased all the same":    {new(tale).enqueue(0, "a").lease(10, "a", 1).end(900, Extend, "a", 1, func(e *End) { e.Until = at(2000).Call }).lease(1500, "a", 2).end(1510, Ack, "a", 2), TwoHeld},
+		"acked after its end":                 {new(tale).enqueue(0, "a").lease(10, "a", 1).end(1200, Ack, "a", 1), Fenced},
+		"acked twice":                         {life().end(30, Ack, "a", 1), Fenced},
+		"released, then acked":                {new(tale).enqueue(0, "a").lease(10, "a", 1).end(20, Release, "a", 1).end(30, Ack, "a", 1), Fenced},
+		"the same receipt twice":              {life().lease(15, "a", 1), Receipts},
+		"two ids":                             {life().lease(30, "a", 1, func(d *Delivery) { d.ID = "other" }), Corrupt},
+		"one id for two":                      {life().enqueue(40, "b", func(e *Enqueue) { e.ID = "id-a" }), Corrupt},
+		"nobody's":                            {life().lease(40, "b", 1), Corrupt},
+		"refused and delivered":               {new(tale).enqueue(0, "a", func(e *Enqueue) { e.Outcome = Refused }).lease(10, "a", 1).end(20, Ack, "a", 1), Corrupt},
+		"another key":                         {life().lease(15, "a", 2, func(d *Delivery) { d.Key = "l" }), Corrupt},
+		"overtaken":                           {life().enqueue(1, "b").lease(5, "b", 1).end(9, Ack, "b", 1), Order},
+		"delivered, not acked, and then lost": {new(tale).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, outcome(Refused)), Lost},
+	} {
+		v := Check(&x.tale.History, rules())
+		if v.Counts[x.rule] == 0 {
+			t.Errorf("%s: not found under %q: %v", name, x.rule, v.Breaches)
+		}
+	}
+}
+
+func TestWhatMayHappenIsNoBreach(t *testing.T) {
+	for name, tl := range map[string]*tale{
+		"a life":                           life(),
+		"an enqueue without an answer":     new(tale).enqueue(0, "a", func(e *Enqueue) { e.Outcome, e.ID = Unknown, "" }).crash(1, false),
+		"it happened all the same":         new(tale).enqueue(0, "a", func(e *Enqueue) { e.Outcome, e.ID = Unknown, "" }).crash(1, false).lease(200, "a", 1).end(210, Ack, "a", 1),
+		"an ack without an answer":         new(tale).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, outcome(Unknown)).crash(21, false),
+		"it did not happen":                new(tale).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, outcome(Unknown)).crash(20, false).lease(200, "a", 2).end(210, Ack, "a", 2),
+		"the lease ran out":                new(tale).enqueue(0, "a").lease(10, "a", 1).lease(1010, "a", 2).end(1020, Ack, "a", 2),
+		"a young lease was forgotten":      new(tale).enqueue(0, "a").lease(10, "a", 1).crash(14, false).lease(200, "a", 2).end(210, Ack, "a", 2),
+		"a late ack was refused":           new(tale).enqueue(0, "a").lease(10, "a", 1).lease(1010, "a", 2).end(1015, Ack, "a", 1, outcome(Refused)).end(1020, Ack, "a", 2),
+		"released":                         new(tale).enqueue(0, "a").lease(10, "a", 1).end(20, Release, "a", 1).lease(30, "a", 2).end(40, Ack, "a", 2),
+		"extended":                         new(tale).enqueue(0, "a").lease(10, "a", 1).end(500, Extend, "a", 1, func(e *End) { e.Until = at(2000).Call }).end(1900, Ack, "a", 1),
+		"a retry behind a younger one":     life().enqueue(1, "b").lease(30, "b", 1).end(40, Ack, "b", 1).enqueue(2, "c").lease(41, "c", 1).end(42, Nack, "c", 1).lease(50, "c", 2).end(51, Ack, "c", 2),
+		"an old one was out before":        life().enqueue(1, "b").lease(5, "b", 1).end(9, Ack, "b", 1).tap(func(t *tale) { t.Leases[0].Got[0].Deliveries = 2 }),
+		"at its time":                      new(tale).enqueue(0, "a", delayed(100)).lease(101, "a", 1).end(110, Ack, "a", 1),
+		"two leases at the same time":      new(tale).enqueue(0, "a").enqueue(2, "b").lease(10, "b", 1).lease(10, "a", 1).end(20, Ack, "a", 1).end(21, Ack, "b", 1),
+		"a power cut forgets a lease":      new(tale).enqueue(0, "a").lease(10, "a", 1).crash(500, true).lease(700, "a", 2).end(710, Ack, "a", 2),
+		"another queue's order is its own": life().enqueue(1, "b", func(e *Enqueue) { e.Key = "l" }).lease(5, "b", 1, func(d *Delivery) { d.Key = "l" }).end(9, Ack, "b", 1),
+	} {
+		if v := Check(&tl.History, rules()); !v.OK() {
+			t.Errorf("%s: %v", name, v.Breaches)
+		}
+	}
+}
+
+func (t *tale) tap(f func(t *tale)) *tale { f(t); return t }
+
+// What a power cut may take depends on the mode, and is always the end of the log.
+func TestWhatAPowerCutMayTake(t *testing.T) {
+	interval := rules()
+	interval.Sync, interval.Interval = SyncInterval, 100*time.Millisecond
+	never := rules()
+	never.Sync = SyncNever
+	soon := new(tale).enqueue(900, "a").crash(1000, true)
+	long := new(tale).enqueue(100, "a").crash(1000, true)
+	middle := new(tale).enqueue(900, "a").enqueue(950, "b").crash(1000, true).lease(1200, "b", 1).end(1210, Ack, "b", 1)
+	ack := new(tale).enqueue(0, "a").lease(10, "a", 1).end(950, Ack, "a", 1).crash(1000, true).lease(1200, "a", 1<<32).end(1210, Ack, "a", 1<<32)
+	unsynced := new(tale).enqueue(0, "a").lease(10, "a", 1).enqueue(200, "b").crash(500, true).lease(700, "a", 2).end(710, Ack, "a", 2).lease(711, "b", 2).end(712, Ack, "b", 2)
+	for _, x := range []struct {
+		tale *tale
+		mode Rules
+		rule Rule // empty: nothing is wrong
+	}{
+		{soon, rules(), Lost}, {soon, interval, ""}, {soon, never, ""},
+		{long, rules(), Lost}, {long, interval, Lost}, {long, never, ""},
+		{middle, interval, Hole}, {middle, never, Hole},
+		{ack, rules(), Again}, {ack, interval, ""}, {ack, never, ""},
+		{unsynced, rules(), TwoHeld}, {unsynced, interval, ""},
+	} {
+		v := Check(&x.tale.History, x.mode)
+		if x.rule == "" && !v.OK() || x.rule != "" && v.Counts[x.rule] == 0 {
+			t.Errorf("mode %d: want %q, got %v for %+v", x.mode.Sync, x.rule, v.Breaches, x.tale.Log)
+		}
+		if x.rule == "" && v.Excused == 0 && x.tale != ack && x.tale != unsynced {
+			t.Errorf("mode %d: the loss was not counted", x.mode.Sync)
+		}
+	}
+}
+
+// A fault that spoils everything must not drown the reader.
+func TestBreachesAreCountedAndAFewShown(t *testing.T) {
+	tl := new(tale)
+	for i := range 100 {
+		tl.enqueue(i, fmt.Sprint("m", i))
+	}
+	v := Check(&tl.History, rules())
+	if v.Counts[Lost] != 100 || len(v.Breaches) != breachesMax || !strings.Contains(v.Breaches[0].String(), "m0") {
+		t.Errorf("%d counted, %d shown: %v", v.Counts[Lost], len(v.Breaches), v.Breaches)
+	}
+}

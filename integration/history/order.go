@@ -1,0 +1,86 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// line is where messages have an order: one priority of one fairness key, between
+// two crashes, since a crash may forget that a message was out.
+type line struct {
+	queue, key string
+	priority   int
+	era        int
+}
+
+// first is the first delivery of a message that anybody knows of.
+type first struct {
+	id           string // ids are in the order of enqueue
+	call, answer time.Duration
+}
+
+// order looks for messages that were handed out for the first time after a younger
+// one of their key. The broker says itself whether it is the first time: a message
+// may have been out before with an answer that was lost.
+func (c *check) order() {
+	lines := map[line][]first{}
+	for _, m := range c.messages {
+		if len(m.hands) == 0 || m.enqueue.Delay > 0 || c.rules.Unordered[m.enqueue.Queue] {
+			continue
+		}
+		h := &m.hands[0]
+		era := c.era(h.lease.Return)
+		if h.Deliveries != 1 || h.lease.Queue != m.enqueue.Queue || c.era(h.lease.Call) != era {
+			continue
+		}
+		l := line{m.enqueue.Queue, m.enqueue.Key, m.enqueue.Priority, era}
+		lines[l] = append(lines[l], first{m.id, h.lease.Call, h.lease.Return})
+	}
+	for l, all := range lines {
+		c.orderOf(l, all)
+	}
+	c.orderInside()
+}
+
+// era is how many crashes were before a time.
+func (c *check) era(t time.Duration) int {
+	n, _ := slices.BinarySearchFunc(c.Crashes, t, func(cut Crash, t time.Duration) int { return cmp.Compare(cut.At, t) })
+	return n
+}
+
+func (c *check) orderOf(l line, all []first) {
+	byCall := slices.Clone(all)
+	slices.SortFunc(byCall, func(a, b first) int { return cmp.Compare(a.call, b.call) })
+	slices.SortFunc(all, func(a, b first) int { return cmp.Compare(a.answer, b.answer) })
+	var newest first // of those answered before the call that is looked at
+	for _, f := range byCall {
+		for len(all) > 0 && all[0].answer < f.call {
+			if all[0].id > newest.id {
+				newest = all[0]
+			}
+			all = all[1:]
+		}
+		if f.id < newest.id {
+			c.breach(Order, "%s of %s/%s was answered at %v, before the older %s, asked for at %v", newest.id, l.queue, l.key, newest.answer, f.id, f.call)
+		}
+	}
+}
+
+// orderInside looks at the order within each answer.
+func (c *check) orderInside() {
+	for i := range c.Leases {
+		newest := map[line]string{}
+		for _, d := range c.Leases[i].Got {
+			m := c.byTag[d.Tag]
+			if m == nil || d.Deliveries != 1 || m.enqueue.Delay > 0 || c.Leases[i].Queue != m.enqueue.Queue {
+				continue
+			}
+			l := line{m.enqueue.Queue, m.enqueue.Key, m.enqueue.Priority, 0}
+			if d.ID < newest[l] {
+				c.breach(Order, "%s of %s/%s is behind the younger %s in one answer", d.ID, l.queue, l.key, newest[l])
+			}
+			newest[l] = max(newest[l], d.ID)
+		}
+	}
+}

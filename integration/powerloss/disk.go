@@ -1,0 +1,189 @@
+// Package powerloss cuts the power of a broker's data directory. A small library,
+// preloaded into the broker, notes what was synced (shim/shim.c says how); after the
+// process was killed, Cut rebuilds the directory as a disk might have kept it:
+// what was synced whole, of the rest a random part. It can also let the disk be full
+// or its syncs fail.
+//
+// The broker's own few files are written past the library, which sees calls of libc
+// only; they carry nothing that anybody was promised.
+package powerloss
+
+import (
+	_ "embed" // the library's source
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+//go:embed shim/shim.c
+var shim string //nolint:gochecknoglobals // embedding is only possible so
+
+// Disk is the data directory of one broker. It is not safe for concurrent use.
+type Disk struct {
+	data    string
+	library string
+	journal string
+	grave   string
+	fault   string
+	base    map[string]uint64 // what was there when the process began, all of it durable
+	sizes   map[uint64]int64
+}
+
+// New prepares a disk for a data directory, which need not exist. What it needs goes
+// below work, on the same file system. It needs gcc.
+func New(work, data string) (*Disk, error) {
+	at := func(name string) string { return filepath.Join(work, name) }
+	d := &Disk{data: data, library: at("shim.so"), journal: at("shim.journal"), grave: at("shim.grave"), fault: at("shim.fault")}
+	source := at("shim.c")
+	if err := os.WriteFile(source, []byte(shim), 0o600); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-O2", "-o", d.library, source, "-ldl").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("gcc: %w: %s", err, out)
+	}
+	return d, d.Heal()
+}
+
+// Env is what the broker's environment needs in addition.
+func (d *Disk) Env() []string {
+	return []string{
+		"LD_PRELOAD=" + d.library, "FILA_SHIM_DIR=" + d.data, "FILA_SHIM_JOURNAL=" + d.journal, "FILA_SHIM_GRAVE=" + d.grave,
+		"FILA_SHIM_FAULT=" + d.fault,
+	}
+}
+
+// Fill makes the disk refuse to be written to, as one without space does.
+func (d *Disk) Fill() error { return os.WriteFile(d.fault, []byte("f"), 0o600) }
+
+// Break makes syncs fail.
+func (d *Disk) Break() error { return os.WriteFile(d.fault, []byte("e"), 0o600) }
+
+// Heal ends Fill and Break.
+func (d *Disk) Heal() error { return os.WriteFile(d.fault, nil, 0o600) }
+
+// Begin must be called before each start of the process: it takes all that is there
+// for durable.
+func (d *Disk) Begin() error {
+	for _, path := range []string{d.journal, d.grave} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(d.grave, 0o700); err != nil {
+		return err
+	}
+	var err error
+	d.base, d.sizes, err = list(d.data)
+	return err
+}
+
+// list maps the names in a directory to inodes, and these to sizes. A directory that
+// does not exist is empty.
+func list(dir string) (map[string]uint64, map[uint64]int64, error) {
+	names, sizes := map[string]uint64{}, map[uint64]int64{}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return nil, nil, err
+		}
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		s, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return nil, nil, fmt.Errorf("%s: no inode", e.Name())
+		}
+		names[e.Name()], sizes[s.Ino] = s.Ino, info.Size()
+	}
+	return names, sizes, nil
+}
+
+// Loss says what a cut has taken.
+type Loss struct {
+	Bytes   int64 // written, not synced, and gone
+	Entries int   // changes of the directory, not synced and gone
+	Torn    int   // files that end somewhere in what was not synced
+}
+
+// Cut rebuilds the directory as it may be after a loss of power in the moment in
+// which the process ended. It must have ended.
+func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
+	text, err := os.ReadFile(d.journal)
+	if err != nil {
+		return Loss{}, err
+	}
+	j := newJournal(d.base, d.sizes)
+	if err := j.read(string(text)); err != nil {
+		return Loss{}, err
+	}
+	var loss Loss
+	loss.Entries = j.chooseEntries(chance)
+	current, _, err := list(d.data)
+	if err != nil {
+		return Loss{}, err
+	}
+	where := map[uint64]string{}
+	for name, inode := range current {
+		where[inode] = filepath.Join(d.data, name)
+	}
+	after := d.data + ".after"
+	if err := os.Mkdir(after, 0o750); err != nil {
+		return Loss{}, err
+	}
+	for name, inode := range j.durable {
+		from := where[inode]
+		if from == "" {
+			from = filepath.Join(d.grave, fmt.Sprint(inode))
+		}
+		if err := keep(from, filepath.Join(after, name), j.sizes[inode], chance, &loss); err != nil {
+			return Loss{}, err
+		}
+	}
+	if err := os.RemoveAll(d.data); err != nil {
+		return Loss{}, err
+	}
+	return loss, os.Rename(after, d.data)
+}
+
+// keep copies what was synced of a file, and of the rest nothing, all, or a part.
+func keep(from, to string, synced int64, chance *rand.Rand, loss *Loss) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	synced = min(synced, size)
+	kept := synced
+	if rest := size - synced; rest > 0 {
+		switch chance.IntN(4) {
+		case 0:
+		case 1:
+			kept = size
+		default:
+			kept += chance.Int64N(rest)
+			loss.Torn++
+		}
+	}
+	loss.Bytes += size - kept
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	if _, err := io.CopyN(out, in, kept); err != nil {
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,182 @@
+package powerloss
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A program in C does what RocksDB does, with and without syncing: what was synced is
+// always there after a cut, and what was not is at times gone.
+func TestWhatWasSyncedIsKept(t *testing.T) {
+	d, bin := prepare(t)
+	data := d.data
+	seen := map[string]int{}
+	for seed := range uint64(60) {
+		if err := os.RemoveAll(data); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(data, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(data, "old"), []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), bin, data)
+		cmd.Env = append(os.Environ(), d.Env()...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if _, err := d.Cut(rand.New(rand.NewPCG(seed, 0))); err != nil {
+			t.Fatal(err)
+		}
+		got := contents(t, data)
+		if got["log"][:min(6, len(got["log"]))] != "synced" {
+			t.Errorf("seed %d: what was synced is gone: %q", seed, got)
+		}
+		if got["current"] != "two" && got["current"] != "one" {
+			t.Errorf("seed %d: a rename left neither the old nor the new: %q", seed, got)
+		}
+		seen["log "+got["log"]]++
+		seen["current "+got["current"]]++
+		for _, name := range []string{"old", "new"} {
+			if _, there := got[name]; there {
+				seen[name+" there"]++
+			} else {
+				seen[name+" gone"]++
+			}
+		}
+	}
+	for _, want := range []string{"log synced", "log synced and not", "current one", "current two", "old there", "old gone", "new there", "new gone"} {
+		if seen[want] == 0 {
+			t.Errorf("%q never happened: %v", want, seen)
+		}
+	}
+	torn := 0
+	for what, n := range seen {
+		if strings.HasPrefix(what, "log synced ") && what != "log synced and not" {
+			torn += n
+		}
+	}
+	if torn == 0 {
+		t.Errorf("no log was torn: %v", seen)
+	}
+}
+
+// prepare builds the writer and a disk for it.
+func prepare(t *testing.T) (d *Disk, bin string) {
+	t.Helper()
+	work := t.TempDir()
+	source, bin := filepath.Join(work, "writer.c"), filepath.Join(work, "writer")
+	if err := os.WriteFile(source, []byte(writer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "gcc", "-o", bin, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d, err := New(work, filepath.Join(work, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, bin
+}
+
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(text)
+	}
+	return all
+}
+
+// The disk is full, or breaks, for as long as it is told to be.
+func TestFaultsToOrder(t *testing.T) {
+	d, bin := prepare(t)
+	data := d.data
+	for name, x := range map[string]struct {
+		set  func() error
+		want string
+	}{"full": {d.Fill, "No space left"}, "broken": {d.Break, "Input/output error"}, "healed": {d.Heal, ""}} {
+		if err := os.RemoveAll(data); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(data, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.set(); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), bin, data)
+		cmd.Env = append(os.Environ(), d.Env()...)
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (x.want == "") || !strings.Contains(string(out), x.want) {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
+// A line that was cut short is no line; any other that makes no sense is an error.
+func TestTheJournalIsReadAsItIs(t *testing.T) {
+	j := newJournal(map[string]uint64{"a": 1}, map[uint64]int64{1: 10})
+	if err := j.read("C 2 b\nF 1 2 7\nD 2\nS 1\nR 2 b c\nS 2\nU 1 a\nO 1 4 10\nF 3 1 99\nS"); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(j.durable, j.sizes); got != "map[a:1 b:2] map[1:4 2:7]" {
+		t.Errorf("durable is %s", got)
+	}
+	for _, bad := range []string{"X 1\n", "\n", "F 1\n"} {
+		if err := newJournal(nil, nil).read(bad); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+const writer = `
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void ok(int yes, const char *what) { if (!yes) { perror(what); exit(1); } }
+static int put(const char *name, const char *text) {
+	int fd = open(name, O_CREAT | O_WRONLY, 0600);
+	ok(fd >= 0, name);
+	ok(write(fd, text, strlen(text)) == (ssize_t)strlen(text), name);
+	return fd;
+}
+int main(int argc, char **argv) {
+	char path[4][4096];
+	const char *names[] = {"log", "tmp", "current", "new"};
+	(void)argc;
+	for (int i = 0; i < 4; i++) snprintf(path[i], sizeof path[i], "%s/%s", argv[1], names[i]);
+	int log = put(path[0], "synced");
+	ok(fdatasync(log) == 0, "fdatasync");
+	int one = put(path[2], "one"), dir = open(argv[1], O_RDONLY | O_DIRECTORY);
+	ok(fsync(one) == 0 && fsync(dir) == 0, "fsync");
+	ok(write(log, " and not", 8) == 8, "log");
+	ok(fsync(put(path[1], "two")) == 0 && rename(path[1], path[2]) == 0, "rename");
+	put(path[3], "new");
+	snprintf(path[3], sizeof path[3], "%s/old", argv[1]);
+	unlink(path[3]);
+	return 0;
+}
+`

@@ -1,0 +1,129 @@
+package powerloss
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+)
+
+// journal is what the library has noted, read: which names and how much of each file
+// are durable, and which changes of the directory are not.
+type journal struct {
+	durable map[string]uint64
+	sizes   map[uint64]int64 // durable bytes of an inode
+	changes []change         // all, in order; those that are durable are applied
+	syncs   map[uint64]begun
+}
+
+type change struct {
+	kind     byte // C, R or U
+	inode    uint64
+	from, to string
+	applied  bool
+}
+
+// begun is a sync that has begun: of a file with its size then, or of the directory
+// with the number of changes before it.
+type begun struct {
+	inode   uint64
+	size    int64
+	changes int
+}
+
+func newJournal(base map[string]uint64, sizes map[uint64]int64) *journal {
+	return &journal{durable: maps.Clone(base), sizes: maps.Clone(sizes), syncs: map[uint64]begun{}}
+}
+
+func (j *journal) read(text string) error {
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			break // the process was killed in the middle of it
+		}
+		if err := j.line(strings.TrimSuffix(line, "\n")); err != nil {
+			return fmt.Errorf("journal: %q: %w", line, err)
+		}
+	}
+	return nil
+}
+
+func (j *journal) line(line string) error {
+	var number, inode uint64
+	var size, at int64
+	var c change
+	var err error
+	switch c.kind = (line + " ")[0]; c.kind {
+	case 'C', 'U':
+		_, err = fmt.Sscanf(line[1:], "%d %s", &c.inode, &c.to)
+		j.changes = append(j.changes, c)
+	case 'R':
+		_, err = fmt.Sscanf(line[1:], "%d %s %s", &c.inode, &c.from, &c.to)
+		j.changes = append(j.changes, c)
+	case 'F':
+		_, err = fmt.Sscanf(line[1:], "%d %d %d", &number, &inode, &size)
+		j.syncs[number] = begun{inode: inode, size: size}
+	case 'D':
+		_, err = fmt.Sscanf(line[1:], "%d", &number)
+		j.syncs[number] = begun{changes: len(j.changes)}
+	case 'S':
+		_, err = fmt.Sscanf(line[1:], "%d", &number)
+		j.ended(j.syncs[number])
+		delete(j.syncs, number)
+	case 'O':
+		_, err = fmt.Sscanf(line[1:], "%d %d %d", &inode, &at, &size)
+		j.sizes[inode] = min(j.sizes[inode], at)
+	default:
+		err = fmt.Errorf("no such note")
+	}
+	return err
+}
+
+func (j *journal) ended(s begun) {
+	if s.inode != 0 {
+		j.sizes[s.inode] = max(j.sizes[s.inode], s.size)
+		return
+	}
+	for i := range j.changes[:s.changes] {
+		j.apply(&j.changes[i])
+	}
+}
+
+func (j *journal) apply(c *change) {
+	if c.applied {
+		return
+	}
+	c.applied = true
+	switch c.kind {
+	case 'C':
+		j.durable[c.to] = c.inode
+	case 'R':
+		if j.durable[c.from] == c.inode {
+			delete(j.durable, c.from)
+		}
+		j.durable[c.to] = c.inode
+	case 'U':
+		if j.durable[c.to] == c.inode {
+			delete(j.durable, c.to)
+		}
+	}
+}
+
+// chooseEntries decides which changes that nobody synced the disk has kept: none,
+// those up to a moment, or any. It returns how many are gone.
+func (j *journal) chooseEntries(chance *rand.Rand) (gone int) {
+	var open []*change
+	for i := range j.changes {
+		if !j.changes[i].applied {
+			open = append(open, &j.changes[i])
+		}
+	}
+	how, upto := chance.IntN(3), chance.IntN(len(open)+1)
+	for i, c := range open {
+		if how == 1 && i < upto || how == 2 && chance.IntN(2) == 0 {
+			j.apply(c)
+		} else {
+			gone++
+		}
+	}
+	return gone
+}
