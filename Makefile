@@ -8,6 +8,7 @@ SEEDS    ?= 200
 T        ?= 30s
 PKG      ?= ./...
 N        ?= 1000000
+SYNC     ?= always
 
 # The commit goes into the binary where git can say it, and only there: in a
 # directory that git does not trust, asking makes the build fail.
@@ -20,7 +21,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz bench demo bench-backlog bench-redis bench-scheduler clean
+.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-redis bench-scheduler clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +76,12 @@ fuzz: ## run every fuzz target for a while: make fuzz T=30s
 			echo "$$p $$f"; CGO_ENABLED=0 go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T); \
 		done; \
 	done
+
+torture: build ## kill the broker again and again under load, then judge it by its answers: make torture T=10m
+	go run ./integration/torture -bin $(BIN) -t $(T)
+
+powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
+	go run ./integration/torture -bin $(BIN) -t $(T) -power -sync $(SYNC)
 
 bench: setup ## run the benchmarks
 	CGO_ENABLED=1 go test -run '^$$' -bench . -benchmem $(PKG)

@@ -117,6 +117,7 @@ func (b *broker) open() error {
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}
+	store = faultyStore(store)
 	cfg := engineConfig(b.cfg, scripts, b.log)
 	cfg.Observe = b.latency.Observe
 	e, err := engine.New(cfg, store)
@@ -162,7 +163,7 @@ type lateHandler struct {
 
 func (l *lateHandler) set(h *commands.Handler) { l.h.Store(h) }
 
-func (l *lateHandler) Open(c *resp.Conn) resp.Session { return l.h.Load().Open(c) }
+func (l *lateHandler) Open(c *resp.Conn) resp.Session { return faultySession(l.h.Load().Open(c)) }
 
 // listenError says in a sentence what the system says in a code.
 func listenError(addr string, err error) error {

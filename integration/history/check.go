@@ -255,24 +255,20 @@ func (c *check) givenUp(m *message, h, next *hand) bool {
 }
 
 // leaseForgotten tells whether a crash between two leases may have forgotten the
-// first: one younger than the lag, or, with the power, one that nothing synced has
-// followed.
+// first. Its record is written when it is older than the lag, in the batch at the
+// latest in which something else is written that was asked for after that.
 func (c *check) leaseForgotten(first, second *hand) bool {
-	written := first.granted() + c.rules.LeaseLag + c.rules.Late
+	due := first.granted() + c.rules.LeaseLag + c.rules.Skew
 	return slices.ContainsFunc(c.Crashes, func(cut Crash) bool {
 		if cut.Back < first.granted() || cut.At > second.lease.Return {
 			return false
 		}
-		if cut.At < written {
-			return true
-		}
-		return cut.Power && (c.rules.Sync != SyncAlways || !c.syncedBetween(written, cut.At))
+		return cut.Power && c.rules.Sync != SyncAlways || !c.writtenBetween(due, cut.At)
 	})
 }
 
-// syncedBetween tells whether a call that waits for the disk began and was answered
-// between two times.
-func (c *check) syncedBetween(from, to time.Duration) bool {
+// writtenBetween tells whether a message was sent and acknowledged between two times.
+func (c *check) writtenBetween(from, to time.Duration) bool {
 	i, _ := slices.BinarySearchFunc(c.Enqueues, from, func(e Enqueue, t time.Duration) int { return cmp.Compare(e.Call, t) })
 	for ; i < len(c.Enqueues) && c.Enqueues[i].Call < to; i++ {
 		if e := &c.Enqueues[i]; e.Outcome == Done && e.Return < to {

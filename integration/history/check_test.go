@@ -86,7 +86,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		"delay forgotten in a crash":          {new(tale).enqueue(0, "a", delayed(500)).crash(50, false).lease(200, "a", 1).end(210, Ack, "a", 1), Early},
 		"delay of a nack not kept":            {life().end(15, Nack, "a", 1, func(e *End) { e.ReadyAt = at(300).Call }).lease(200, "a", 2).end(210, Ack, "a", 2), Early},
 		"leased twice":                        {new(tale).enqueue(0, "a").lease(10, "a", 1).lease(500, "a", 2).end(510, Ack, "a", 2), TwoHeld},
-		"leased twice across a crash":         {new(tale).enqueue(0, "a").lease(10, "a", 1).crash(100, false).lease(300, "a", 2).end(510, Ack, "a", 2), TwoHeld},
+		"leased twice across a crash":         {new(tale).enqueue(0, "a").lease(10, "a", 1).enqueue(50, "b").lease(60, "b", 1).end(61, Ack, "b", 1).crash(100, false).lease(300, "a", 2).end(510, Ack, "a", 2), TwoHeld},
 		"extended and leased all the same":    {new(tale).enqueue(0, "a").lease(10, "a", 1).end(900, Extend, "a", 1, func(e *End) { e.Until = at(2000).Call }).lease(1500, "a", 2).end(1510, Ack, "a", 2), TwoHeld},
 		"acked after its end":                 {new(tale).enqueue(0, "a").lease(10, "a", 1).end(1200, Ack, "a", 1), Fenced},
 		"acked twice":                         {life().end(30, Ack, "a", 1), Fenced},

@@ -123,10 +123,8 @@ const (
 type Rules struct {
 	Sync     Sync
 	Interval time.Duration // for SyncInterval
+	Late     time.Duration // for SyncInterval: how much later than it should a busy machine may sync
 	LeaseLag time.Duration // a crash may forget a lease younger than this
-	// Late is how much later than it should a busy machine may do something in the
-	// background (write a lease, sync). It only ever excuses what a crash took.
-	Late time.Duration
 	// Skew is how far apart the broker's clock and ours may be.
 	Skew time.Duration
 	// Unordered are queues whose clients come and go, so that a message may be out

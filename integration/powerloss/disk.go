@@ -51,8 +51,8 @@ func New(work, data string) (*Disk, error) {
 // Env is what the broker's environment needs in addition.
 func (d *Disk) Env() []string {
 	return []string{
-		"LD_PRELOAD=" + d.library, "FILA_SHIM_DIR=" + d.data, "FILA_SHIM_JOURNAL=" + d.journal, "FILA_SHIM_GRAVE=" + d.grave,
-		"FILA_SHIM_FAULT=" + d.fault,
+		"LD_PRELOAD=" + d.library, "POWERLOSS_DIR=" + d.data, "POWERLOSS_JOURNAL=" + d.journal, "POWERLOSS_GRAVE=" + d.grave,
+		"POWERLOSS_FAULT=" + d.fault,
 	}
 }
 
@@ -117,7 +117,7 @@ type Loss struct {
 // which the process ended. It must have ended.
 func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 	text, err := os.ReadFile(d.journal)
-	if err != nil {
+	if err != nil && !os.IsNotExist(err) { // the process may have ended before its first note
 		return Loss{}, err
 	}
 	j := newJournal(d.base, d.sizes)
@@ -138,6 +138,7 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 	if err := os.Mkdir(after, 0o750); err != nil {
 		return Loss{}, err
 	}
+	defer os.RemoveAll(after) // where something went wrong
 	for name, inode := range j.durable {
 		from := where[inode]
 		if from == "" {

@@ -14,11 +14,11 @@
  * grave first, as the removal may not be durable. The journal outlives SIGKILL as
  * any file does.
  *
- * It also breaks the disk to order: the file named by FILA_SHIM_FAULT holds a letter.
+ * It also breaks the disk to order: the file named by POWERLOSS_FAULT holds a letter.
  *   f   no space: writes fail with ENOSPC        e   syncs fail with EIO
  *
- * Environment: FILA_SHIM_DIR, the directory that is watched; FILA_SHIM_JOURNAL;
- * FILA_SHIM_GRAVE, a directory on the same file system; FILA_SHIM_FAULT (optional).
+ * Environment: POWERLOSS_DIR, the directory that is watched; POWERLOSS_JOURNAL;
+ * POWERLOSS_GRAVE, a directory on the same file system; POWERLOSS_FAULT (optional).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -67,9 +67,9 @@ __attribute__((constructor)) static void begin(void) {
 	real_unlink = find("unlink");
 	real_link = find("link");
 	real_ftruncate = find("ftruncate");
-	dir = getenv("FILA_SHIM_DIR");
-	grave = getenv("FILA_SHIM_GRAVE");
-	const char *j = getenv("FILA_SHIM_JOURNAL"), *f = getenv("FILA_SHIM_FAULT");
+	dir = getenv("POWERLOSS_DIR");
+	grave = getenv("POWERLOSS_GRAVE");
+	const char *j = getenv("POWERLOSS_JOURNAL"), *f = getenv("POWERLOSS_FAULT");
 	if (!dir || !grave || !j) { dir = NULL; return; }
 	dir_length = strlen(dir);
 	journal = real_open(j, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

@@ -1,0 +1,85 @@
+// Torture lets many clients work with a broker that is killed again and again, or
+// whose power is cut, and judges it by what it has told them.
+//
+// Producers and consumers note every call and its answer; at random moments the
+// broker ends without warning and is started again on what is left of its data. In
+// the end the queues are drained, and the history is held to the contract (package
+// history). The last line is the verdict; the exit code is 1 if a promise was broken.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/history"
+)
+
+// options is what the flags say.
+type options struct {
+	bin       string
+	length    time.Duration
+	calm      time.Duration
+	power     bool
+	sync      string
+	interval  time.Duration
+	lag       time.Duration
+	producers int
+	consumers int
+	rate      int
+	seed      uint64
+	keep      bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
+	flag.DurationVar(&o.length, "t", 2*time.Minute, "how `long` the broker is tortured")
+	flag.DurationVar(&o.calm, "calm", 4*time.Second, "the mean `time` between two crashes")
+	flag.BoolVar(&o.power, "power", false, "cut the power instead of killing the process: what was not synced is lost or torn")
+	flag.StringVar(&o.sync, "sync", "always", "the broker's storage.sync: always, interval or never")
+	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
+	flag.DurationVar(&o.lag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
+	flag.IntVar(&o.producers, "producers", 6, "clients that enqueue")
+	flag.IntVar(&o.consumers, "consumers", 10, "clients that lease")
+	flag.IntVar(&o.rate, "rate", 2000, "messages enqueued per second, at most")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what chance decides; what the broker and the machine do is up to them")
+	flag.BoolVar(&o.keep, "keep", false, "keep the broker's directory, also when all was well")
+	flag.Parse()
+
+	redis.SetLogger(silence{}) // that the broker is away is what this is about
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := run(ctx, o)
+	stop()
+	switch {
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "torture: %v\n", err)
+		os.Exit(2)
+	case !ok:
+		os.Exit(1)
+	}
+}
+
+// silence is a logger for go-redis.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// mode is the checker's word for storage.sync.
+func (o *options) mode() (history.Sync, error) {
+	switch o.sync {
+	case "always":
+		return history.SyncAlways, nil
+	case "interval":
+		return history.SyncInterval, nil
+	case "never":
+		return history.SyncNever, nil
+	}
+	return 0, fmt.Errorf("-sync %s: want always, interval or never", o.sync)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/history"
+)
+
+// The queues: clients of the second come and go in the middle of their calls.
+const (
+	steady = "steady"
+	fickle = "fickle"
+)
+
+const (
+	keys       = 20
+	backlogMax = 4000 // more and the end is a long drain
+	delayMax   = 1500 // ms
+)
+
+// produce enqueues until it is told to stop, each tag once, alone or in pipelines.
+func (c *client) produce(ctx context.Context, number int) {
+	defer c.redis.Close()
+	for n := 0; ctx.Err() == nil; {
+		if c.backlog.Load() > backlogMax {
+			pause(2 * time.Millisecond)
+			continue
+		}
+		p := c.redis.Pipeline()
+		count := 1 + c.chance.IntN(16)
+		batch := make([]history.Enqueue, count)
+		for i := range batch {
+			args := c.message(&batch[i], fmt.Sprintf("%d-%d", number, n))
+			n++
+			p.Do(ctx, args...)
+		}
+		if !c.enqueue(p, batch) {
+			pause(3 * time.Millisecond)
+		}
+		pause(time.Duration(count*c.options.producers) * time.Second / time.Duration(c.options.rate))
+	}
+}
+
+// message makes up a message and returns the command that enqueues it.
+func (c *client) message(e *history.Enqueue, tag string) []any {
+	size := c.chance.IntN(600)
+	if c.one(300) {
+		size = c.chance.IntN(300_000)
+	}
+	e.Tag, e.Queue, e.Key, e.Priority = tag, steady, "key-"+strconv.Itoa(c.chance.IntN(keys)), 4
+	if c.one(5) {
+		e.Queue = fickle
+	}
+	args := []any{"FILA.ENQUEUE", e.Queue, payload(tag, size), "KEY", e.Key}
+	if c.one(8) {
+		e.Priority = c.chance.IntN(10)
+		args = append(args, "PRIORITY", e.Priority)
+	}
+	if c.one(8) {
+		ms := 1 + c.chance.IntN(delayMax)
+		e.Delay = time.Duration(ms) * time.Millisecond
+		if c.one(2) {
+			at := time.Now().UnixMilli() + int64(ms)
+			e.Delay = c.of(at) // the call, from which delays count, is still to come
+			return append(args, "AT", at)
+		}
+		args = append(args, "DELAY", ms)
+	}
+	return args
+}
+
+// enqueue sends a pipeline and notes what became of it. It tells whether all went
+// well.
+func (c *client) enqueue(p redis.Pipeliner, batch []history.Enqueue) bool {
+	at := c.now()
+	cmds, failed := p.Exec(context.Background())
+	span := history.Span{Call: at, Return: c.now()}
+	for i := range batch {
+		e := &batch[i]
+		if isAt(cmds[i]) {
+			e.Delay = max(e.Delay-at, 1) // it was a time: what matters is that it is not first come, first served
+		}
+		e.Span = span
+		cmd, ok := cmds[i].(*redis.Cmd)
+		if !ok {
+			continue
+		}
+		id, err := cmd.Text()
+		var sent bool
+		if e.Outcome, sent = c.outcome(err); !sent {
+			continue
+		}
+		if e.Outcome == history.Done {
+			e.ID = id
+			c.backlog.Add(1)
+		}
+		c.Enqueues = append(c.Enqueues, *e)
+	}
+	return failed == nil
+}
+
+// isAt tells whether a command names a time rather than a delay.
+func isAt(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	return len(args) > 2 && args[len(args)-2] == "AT"
+}

@@ -1,0 +1,124 @@
+package integration_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var tortureTime = flag.Duration("torture", 2*time.Minute, "how long the broker is tortured by kills")
+
+// torture runs the program of that name and returns its output and exit code.
+func torture(t *testing.T, bin string, env []string, args ...string) (string, int) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "torture")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./torture").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"-bin", bin}, args...)...)
+	// What a failed run leaves goes with the test.
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// crashes is how many crashes a run says it had.
+func crashes(t *testing.T, out string) int {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^(\d+) crashes;`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("no count of crashes:\n%s", out)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestTortureKeepsEveryPromise kills the broker at least twenty times in two minutes
+// while clients do all there is to do.
+func TestTortureKeepsEveryPromise(t *testing.T) {
+	out, code := torture(t, binary(t), nil, "-t", tortureTime.String(), "-calm", "3500ms")
+	if code != 0 || !strings.Contains(out, "verdict: every promise was kept") {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	want := int(*tortureTime / (6 * time.Second))
+	if n := crashes(t, out); n < want {
+		t.Errorf("%d kills, want at least %d", n, want)
+	}
+	t.Log(out)
+}
+
+// TestPowerLossTakesNoMoreThanItMay cuts the power of the real store in every mode.
+func TestPowerLossTakesNoMoreThanItMay(t *testing.T) {
+	for _, mode := range []string{"always", "interval", "never"} {
+		t.Run(mode, func(t *testing.T) {
+			out, code := torture(t, binary(t), nil, "-t", "12s", "-calm", "1s", "-power", "-sync", mode)
+			if code != 0 || !strings.Contains(out, "verdict: every promise was kept") {
+				t.Fatalf("exit code %d:\n%s", code, out)
+			}
+			m := regexp.MustCompile(`took (\d+) bytes .* tore (\d+) files; (\d+) acknowledged`).FindStringSubmatch(out)
+			if m == nil || m[1] == "0" {
+				t.Errorf("the power cuts took nothing:\n%s", out)
+			}
+			if m != nil && (m[3] == "0") != (mode == "always") {
+				t.Errorf("%s acknowledged messages are gone:\n%s", m[3], out)
+			}
+			t.Log(out)
+		})
+	}
+}
+
+// Test the tester: a broker that is built to break a promise is found out.
+func TestTortureFindsPlantedFaults(t *testing.T) {
+	bin, err := filepath.Abs(filepath.Join("..", ".cache", "test", "fila-fault"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "fault", "-o", bin, "..").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for fault, x := range map[string]struct {
+		rule string
+		args []string
+	}{
+		"reply-before-commit": {"an acknowledged message is delivered until it is acked", nil},
+		"unsynced-reply":      {"an acknowledged message is delivered until it is acked", []string{"-power"}},
+		"dropped-ack":         {"what was acked does not come again", nil},
+		"unfenced-receipt":    {"a receipt changes nothing after its lease", nil},
+		"lost-timer":          {"what is stored can be had", nil},
+		"lost-lease":          {"a message has one live lease", nil},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			out, code := torture(t, bin, []string{"PLANTED_FAULT=" + fault}, append([]string{"-t", "6s", "-calm", "1s"}, x.args...)...)
+			if code != 1 || !strings.Contains(out, "BROKEN "+x.rule) {
+				t.Errorf("exit code %d, want 1 and %q:\n%s", code, x.rule, out)
+			}
+		})
+	}
+}
+
+// The faults must not be in the binary that people run.
+func TestNoFaultIsInTheBroker(t *testing.T) {
+	text, err := os.ReadFile(binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"PLANTED" + "_FAULT", "reply-before" + "-commit"} {
+		if bytes.Contains(text, []byte(name)) {
+			t.Error(fmt.Sprint(name, " is in it"))
+		}
+	}
+}
