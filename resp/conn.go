@@ -126,22 +126,24 @@ func (c *Conn) Push(replies ...Reply) {
 	}
 }
 
-// PushAsync sends bytes in wire format that answer no command, behind the
-// replies pushed so far and never inside one. It does not wait. If more than
-// OutputBytesMax would be waiting the client is too slow for what it asked for,
-// and the connection is closed. False: the bytes will not be sent. b must not
-// change any more; connections may share it.
+// PushAsync sends bytes in wire format that answer no command. They leave in the
+// order of the calls, behind every reply whose Append has returned, before every
+// reply pushed later, and never inside one; a reply that is not ready does not
+// hold them back. It does not wait. If more than OutputBytesMax would be waiting
+// the client is too slow for what it asked for, and the connection is closed.
+// False: the bytes will not be sent. b must not change any more; connections may
+// share it.
 func (c *Conn) PushAsync(b []byte) bool {
 	if c.dead.Load() {
 		return false
 	}
-	alone, taken, over := c.win.pushAsync(&c.server.pools, b, c.server.cfg.OutputBytesMax)
+	taken, over := c.win.pushAsync(b, c.server.cfg.OutputBytesMax)
 	if over {
 		c.server.cfg.Log.Info().Uint64("conn", c.id).Str("addr", c.RemoteAddr().String()).
 			Msg("closing a client that does not read what it subscribed to")
 		c.Close()
 	}
-	if alone {
+	if taken {
 		c.win.wake()
 	}
 	return taken

@@ -291,28 +291,71 @@ func TestPushAsync(t *testing.T) {
 	c.send("WAIT\r\n")
 	r := await(t, "wait", h.waits)
 	eventually(t, func() bool { return s.c.Pending() == 1 })
-	// In order: behind the reply that is pending.
+	// A reply that is not ready holds back the replies behind it and nothing else.
 	s.c.PushAsync([]byte(">1\r\n+b\r\n"))
+	c.want(">1\r\n+b\r\n")
 	c.send("PING\r\n")
 	eventually(t, func() bool { return s.c.Pending() == 2 })
+	s.c.PushAsync([]byte(">1\r\n+c\r\n"))
+	c.want(">1\r\n+c\r\n")
 	s.release(r)
-	c.want("+WAITED\r\n>1\r\n+b\r\n+PONG\r\n")
+	c.want("+WAITED\r\n+PONG\r\n")
 	eventually(t, func() bool { return s.c.QueuedBytes() == 0 && s.c.Pending() == 0 })
+}
 
-	// A client that does not read is cut off at the limit, not later.
-	c.send("WAIT\r\n")
-	r = await(t, "wait", h.waits)
-	eventually(t, func() bool { return s.c.Pending() == 1 })
-	chunk, taken := bytes.Repeat([]byte("x"), 1<<10), 0
+// What a reply's Append sets going comes behind that reply, also where the reply
+// itself is pushed together with others; and a reply that ends it has all of it
+// in front.
+func TestPushAsyncKeepsItsPlace(t *testing.T) {
+	h := newTestHandler()
+	h.special = map[string]func(*Conn, *Writer){
+		"ON": func(c *Conn, w *Writer) {
+			c.PushAsync([]byte(">1\r\n+first\r\n"))
+			w.Status("on")
+		},
+		"OFF": func(c *Conn, w *Writer) {
+			c.PushAsync([]byte(">1\r\n+last\r\n"))
+			w.Pushes()
+			w.Status("off")
+		},
+	}
+	_, addr := startServer(t, h, nil)
+	c := dial(t, addr)
+	for range 100 {
+		c.send("PING\r\nON\r\nPING\r\nOFF\r\nPING\r\n")
+		c.want("+PONG\r\n+on\r\n>1\r\n+first\r\n+PONG\r\n>1\r\n+last\r\n+off\r\n+PONG\r\n")
+	}
+}
+
+// A client that does not read what it asked for is cut off at the limit: no
+// earlier, and no matter how much it has taken before.
+func TestPushAsyncCutsOffWhoDoesNotRead(t *testing.T) {
+	const limit = 1 << 20
+	h := newTestHandler()
+	_, addr := startServer(t, h, func(c *Config) { c.OutputBytesMax = limit })
+	c := dial(t, addr)
+	s := await(t, "open", h.sessions)
+	h.sessions <- s
+	chunk := []byte(strings.Repeat("x", 1<<10))
+	for range 3 * limit / len(chunk) { // in step with the reader: never too much
+		if !s.c.PushAsync(chunk) {
+			t.Fatal("refused while the client reads")
+		}
+		c.want(string(chunk))
+	}
+	eventually(t, func() bool { return s.c.QueuedBytes() == 0 })
+	var taken, held int64
 	for s.c.PushAsync(chunk) {
 		taken++
+		held = max(held, s.c.QueuedBytes())
 	}
-	if taken != 1<<10 {
-		t.Fatal("taken:", taken)
+	if held > limit || taken < limit>>10 {
+		t.Errorf("%d bytes were held, %d chunks taken", held, taken)
 	}
 	await(t, "Gone", s.gone)
-	s.release(r)
-	await(t, "Drop", r.left)
+	if s.c.PushAsync(chunk) {
+		t.Error("taken by a connection that is closed")
+	}
 }
 
 func TestPanicsEndTheirConnectionOnly(t *testing.T) {

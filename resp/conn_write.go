@@ -27,9 +27,11 @@ type connWriter struct {
 	list     *replyList
 	settled  int
 	done     int
-	sent     int64 // bytes of the stream that the socket took
-	failed   bool  // nothing more can be written
-	finished bool  // the closeReply was reached
+	sent     int64    // bytes of the stream that the socket took
+	pushes   [][]byte // of PushAsync: empty, kept for its memory
+	pushed   int64    // bytes of them that are rendered and not settled
+	failed   bool     // nothing more can be written
+	finished bool     // the closeReply was reached
 	deadline time.Time
 	parts    [2][]byte
 	vector   net.Buffers
@@ -38,7 +40,7 @@ type connWriter struct {
 // write is the writer goroutine.
 func (c *Conn) write() {
 	cw := &connWriter{c: c}
-	cw.w.sink = cw.flushWith
+	cw.w.sink, cw.w.pushes = cw.flushWith, cw.takePushes
 	if !c.guard("reply", cw.loop) {
 		cw.failed = true
 		c.Close()
@@ -52,6 +54,8 @@ func (cw *connWriter) loop() {
 	for !cw.failed && !cw.finished {
 		if cw.list == nil {
 			if cw.list, _ = cw.c.win.take(); cw.list == nil {
+				cw.takePushes()
+				cw.flush()
 				cw.rest(nil)
 				continue
 			}
@@ -64,6 +68,7 @@ func (cw *connWriter) loop() {
 func (cw *connWriter) render() {
 	c, l := cw.c, cw.list
 	for cw.done < len(l.replies) && !cw.failed {
+		cw.takePushes()
 		r := l.replies[cw.done]
 		if _, end := r.(closeReply); end {
 			cw.flush()
@@ -99,6 +104,26 @@ func (cw *connWriter) render() {
 	}
 }
 
+// takePushes renders what PushAsync has queued. It is asked between any two
+// replies and before each rest, so that nothing that was queued before a reply
+// comes behind it.
+func (cw *connWriter) takePushes() {
+	if !cw.c.win.pushed.Load() || cw.failed {
+		return
+	}
+	taken := cw.c.win.takePushes(cw.pushes)
+	cw.borrow()
+	for _, b := range taken {
+		cw.pushed += int64(len(b))
+		cw.w.Raw(b)
+	}
+	clear(taken)
+	cw.pushes = nil
+	if cap(taken) <= replyListKeep {
+		cw.pushes = taken[:0]
+	}
+}
+
 // borrow takes a buffer to render into.
 func (cw *connWriter) borrow() {
 	if cw.out != nil {
@@ -129,16 +154,19 @@ func (cw *connWriter) putList() {
 	cw.list, cw.settled, cw.done = nil, 0, 0
 }
 
-// rest sleeps until head is ready (or anything is pushed, if nil), or the
-// connection is closed. Nothing is held meanwhile.
+// rest sleeps until head is ready (or anything is pushed, if nil), PushAsync has
+// something, or the connection is closed. Nothing is held meanwhile.
 func (cw *connWriter) rest(head Reply) {
 	c := cw.c
 	cw.giveBack()
 	c.win.sleep(func() bool {
-		if head != nil {
-			return head.Ready() || c.dead.Load()
+		if c.dead.Load() || c.win.pushed.Load() {
+			return true
 		}
-		return c.dead.Load() || c.win.any()
+		if head != nil {
+			return head.Ready()
+		}
+		return c.win.any()
 	})
 	cw.failed = cw.failed || c.dead.Load()
 }
@@ -152,6 +180,10 @@ func (cw *connWriter) flush() {
 // settle counts as delivered what the socket took whole, also if it failed
 // afterwards.
 func (cw *connWriter) settle() {
+	if cw.pushed > 0 && len(cw.w.buf) == 0 {
+		cw.c.win.pushesSent(cw.pushed)
+		cw.pushed = 0
+	}
 	if cw.list == nil {
 		return
 	}

@@ -74,14 +74,6 @@ func (bytesReply) Ready() bool        { return true }
 func (b bytesReply) Append(w *Writer) { w.Raw(b) }
 func (bytesReply) Drop()              {}
 
-// asyncReply is what PushAsync queues: it waits its turn as a reply does but is
-// no command's answer and takes no room in the window.
-type asyncReply []byte
-
-func (asyncReply) Ready() bool        { return true }
-func (b asyncReply) Append(w *Writer) { w.Raw(b) }
-func (asyncReply) Drop()              {}
-
 // closeReply is the place in the window where the connection ends.
 type closeReply struct{}
 

@@ -21,12 +21,14 @@ type window struct {
 	queue    *replyList // pushed and not taken
 	pending  int        // commands whose replies are in queue or with the writer
 	busy     int        // entries in queue or with the writer
-	async    int64      // bytes of PushAsync among them
+	pushes   [][]byte   // of PushAsync, not taken
+	async    int64      // bytes of PushAsync here or with the writer
 	held     int64      // bytes of finished replies among them
 	closing  bool       // a closeReply was queued: what comes later is dropped
 	readDone bool       // nothing will be pushed any more
 	waiting  bool       // the reader waits for room
 
+	pushed   atomic.Bool // pushes is not empty
 	sleeping atomic.Bool
 	alarm    chan struct{} // to the writer; capacity 1
 	room     chan struct{} // to the reader; capacity 1
@@ -88,24 +90,39 @@ func (w *window) push(p *pools, replies []Reply) (alone bool) {
 }
 
 // pushAsync appends bytes that are no command's reply. Not taken: the connection
-// is ending, or more than limit would wait (over).
-func (w *window) pushAsync(p *pools, b []byte, limit int64) (alone, taken, over bool) {
+// is ending, or more than limit would wait (over). They stand beside the replies,
+// not among them: one that is not ready must not hold them back.
+func (w *window) pushAsync(b []byte, limit int64) (taken, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closing {
-		return false, false, false
+		return false, false
 	}
 	if w.async+int64(len(b)) > limit {
-		return false, false, true
+		return false, true
 	}
-	alone = w.busy == 0
-	if w.queue == nil {
-		w.queue = p.getList()
-	}
-	w.queue.replies = append(w.queue.replies, asyncReply(b))
+	w.pushes = append(w.pushes, b)
 	w.async += int64(len(b))
-	w.busy++
-	return alone, true, false
+	w.pushed.Store(true)
+	return true, false
+}
+
+// takePushes returns what pushAsync has appended and keeps spare, which is empty,
+// in its place.
+func (w *window) takePushes(spare [][]byte) [][]byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.pushes
+	w.pushes = spare
+	w.pushed.Store(false)
+	return taken
+}
+
+// pushesSent gives back the room of bytes that takePushes has returned.
+func (w *window) pushesSent(n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.async -= n
 }
 
 // finish queues the end of the connection. Only the first call does.
@@ -140,14 +157,11 @@ func (w *window) settled(entries []Reply) {
 		return
 	}
 	commands := len(entries)
-	var async, held int64
+	var held int64
 	for _, r := range entries {
 		switch r := r.(type) {
 		case bytesReply:
 			held += int64(len(r))
-		case asyncReply:
-			async += int64(len(r))
-			commands--
 		case closeReply:
 			commands--
 		}
@@ -155,7 +169,6 @@ func (w *window) settled(entries []Reply) {
 	w.mu.Lock()
 	w.busy -= len(entries)
 	w.pending -= commands
-	w.async -= async
 	w.held -= held
 	wake := w.waiting
 	w.waiting = false

@@ -29,6 +29,8 @@ type Writer struct {
 
 	buf  []byte
 	sink func(w *Writer, tail []byte) // writes buf and tail, empties buf; nil: keep
+	// pushes renders what Conn.PushAsync has queued; nil: nothing can be.
+	pushes func()
 }
 
 // Take returns what was rendered into a Writer of one's own and starts anew.
@@ -37,6 +39,15 @@ func (w *Writer) Take() []byte {
 	b := w.buf
 	w.buf = nil
 	return b
+}
+
+// Pushes renders what Conn.PushAsync was given so far, in front of what follows:
+// for a reply that says that no more of it will come. Only before the first byte
+// of a reply.
+func (w *Writer) Pushes() {
+	if w.pushes != nil {
+		w.pushes()
+	}
 }
 
 // OK appends the reply of success without a value.
