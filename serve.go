@@ -113,7 +113,9 @@ func (b *broker) open() error {
 	if err != nil {
 		return err
 	}
-	scripts, err := scripting.New(scriptingConfig(b.cfg))
+	sandbox := scriptingConfig(b.cfg)
+	sandbox.Turned = func(h engine.Hook, s engine.BreakerState) { b.engine.HookTurned(h, s) } // no hook runs before there is an engine
+	scripts, err := scripting.New(sandbox)
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}

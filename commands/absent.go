@@ -17,8 +17,7 @@ func absent() []absence {
 func absentForNow() []absence {
 	return []absence{
 		{[]string{"multi", "exec", "discard"}, true, "Transactions: several commands as one atomic write."},
-		{[]string{"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "pubsub"}, true, "Events of queues and messages as they happen."},
-		{[]string{"memory", "monitor"}, true, "Looking into a running server beyond INFO and FILA.STATS."},
+		{[]string{"memory"}, true, "Looking into a running server beyond INFO and FILA.STATS."},
 		{[]string{"scan", "keys", "type", "exists", "ttl", "object"}, true, "Queues will show as keys to tools that browse; FILA.QUEUE LIST lists them."},
 		{[]string{"role", "wait", "replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},
 		{[]string{"bgsave", "lastsave"}, true, "A copy of the store while it runs."},
@@ -69,7 +68,7 @@ func absentForGood() []absence {
 		}, false, "A queue is made, changed and deleted by FILA.QUEUE, never in passing."},
 		{[]string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "function", "script"}, false,
 			"Scripts would stop the loop for everyone; Fila's belong to a queue, are bounded and run beside it."},
-		{[]string{"publish", "spublish", "ssubscribe", "sunsubscribe"}, false, "A queue delivers to one who acknowledges; events come from the server alone."},
+		{[]string{"spublish", "ssubscribe", "sunsubscribe", "pubsub|shardchannels", "pubsub|shardnumsub"}, false, "There are no shards, so channels of one are channels of all."},
 		{[]string{"watch", "unwatch"}, false, "There are no values whose change could be watched for."},
 		{[]string{"flushall", "flushdb", "swapdb"}, false, "No single command drops everything: FILA.QUEUE DELETE with FORCE deletes one queue."},
 		{[]string{"save", "bgrewriteaof"}, false, "Every acknowledged write is stored already, and the store tidies up by itself."},

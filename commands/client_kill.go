@@ -27,7 +27,7 @@ func clientKill() Spec {
 type killFilter struct {
 	id                uint64
 	addr, laddr, user string
-	abnormal          bool // a type that no connection is of
+	clientType        string
 	skipMe            bool
 }
 
@@ -61,8 +61,8 @@ func (f *killFilter) read(h *Handler, option, value []byte) error {
 		}
 		f.id = uint64(id)
 	case isToken(option, "TYPE"):
-		normal, err := isClientType(value)
-		f.abnormal = !normal
+		name, err := isClientType(value)
+		f.clientType = name
 		return err
 	case isToken(option, "ADDR"):
 		f.addr = string(value)
@@ -88,7 +88,7 @@ func (f *killFilter) read(h *Handler, option, value []byte) error {
 func (h *Handler) kill(by *Session, f *killFilter) (n int) {
 	for _, s := range h.list() {
 		switch {
-		case f.abnormal,
+		case f.clientType != "" && !s.isOf(f.clientType),
 			s == by && f.skipMe,
 			f.id != 0 && s.conn.ID() != f.id,
 			f.user != "" && s.userName() != f.user,

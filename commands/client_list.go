@@ -47,28 +47,25 @@ func clientType() Arg {
 	}}
 }
 
-// isClientType reads a type; all connections there are, are normal ones.
-func isClientType(word []byte) (normal bool, err error) {
-	if isToken(word, "NORMAL") {
-		return true, nil
-	}
-	for _, t := range []string{"MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
-		if isToken(word, t) {
-			return false, nil
+// isClientType reads a type of client.
+func isClientType(word []byte) (name string, err error) {
+	for _, t := range []string{"normal", "pubsub", "master", "replica", "slave"} {
+		if isToken(word, strings.ToUpper(t)) {
+			return t, nil
 		}
 	}
-	return false, &refusal{"ERR", "Unknown client type '" + clip(word) + "'"}
+	return "", &refusal{"ERR", "Unknown client type '" + clip(word) + "'"}
 }
 
 func runClientList(s *Session, in *input, w *resp.Writer) error {
 	include := func(*Session) bool { return true }
 	switch {
 	case len(in.args) == 2 && isToken(in.args[0], "TYPE"):
-		normal, err := isClientType(in.args[1])
+		wanted, err := isClientType(in.args[1])
 		if err != nil {
 			return err
 		}
-		include = func(*Session) bool { return normal }
+		include = func(o *Session) bool { return o.isOf(wanted) }
 	case len(in.args) >= 2 && isToken(in.args[0], "ID"):
 		wanted := make(map[uint64]bool, len(in.args))
 		for _, a := range in.args[1:] {
@@ -93,9 +90,17 @@ func runClientList(s *Session, in *input, w *resp.Writer) error {
 	return nil
 }
 
+// isOf reports whether the client is of a type.
+func (s *Session) isOf(clientType string) bool {
+	name, _ := s.listening().clientType()
+	return name == clientType
+}
+
 // describe writes a connection's line. It may be called for another's session.
 func (s *Session) describe(b *strings.Builder, now time.Time) {
 	who, cmd := s.identity.Load(), "NULL"
+	listens := s.listening()
+	_, flags := listens.clientType()
 	if c := s.current.Load(); c != nil {
 		cmd = c.name
 	}
@@ -104,7 +109,7 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 		{"id", strconv.FormatUint(s.conn.ID(), 10)},
 		{"addr", s.conn.RemoteAddr().String()}, {"laddr", s.conn.LocalAddr().String()},
 		{"name", who.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
-		{"flags", "N"}, {"db", "0"}, {"sub", "0"}, {"psub", "0"}, {"multi", "-1"},
+		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(listens.channels)}, {"psub", strconv.Itoa(listens.patterns)}, {"multi", "-1"},
 		{"oll", strconv.Itoa(s.conn.Pending())}, {"omem", strconv.FormatInt(s.conn.QueuedBytes(), 10)},
 		{"cmd", cmd}, {"user", s.userName()}, {"redir", "-1"}, {"resp", strconv.Itoa(who.proto)},
 		{"lib-name", who.libName}, {"lib-ver", who.libVersion},

@@ -97,6 +97,8 @@ type Engine interface {
 	CompileScript(kind engine.HookKind, source string) (engine.Hook, error)
 	Snapshot() *engine.Snapshot
 	Load(d *engine.Delivery) error
+	Listen(to func([]engine.Event))
+	Want(kinds engine.EventKind)
 }
 
 // Handler opens a session for every connection. It implements resp.Handler.
@@ -104,6 +106,7 @@ type Handler struct {
 	cfg     Config
 	engine  Engine
 	table   *registry
+	hub     *hub
 	started time.Time
 	runID   string
 	ready   atomic.Bool // the engine has recovered
@@ -122,12 +125,12 @@ type Handler struct {
 	lately   rates
 }
 
-// New returns a handler for the engine. The engine need not be running yet.
+// New returns a handler for the engine. The engine must not be running yet.
 func New(cfg Config, e Engine) (*Handler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	h := &Handler{cfg: cfg, engine: e, table: newRegistry(table()), sessions: make(map[uint64]*Session)}
+	h := &Handler{cfg: cfg, engine: e, table: newRegistry(table()), hub: newHub(e), sessions: make(map[uint64]*Session)}
 	var err error
 	if h.users, err = acl.New(h.table.catalog(), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile}); err != nil {
 		return nil, err
@@ -141,6 +144,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	if h.latency = cfg.Latency; h.latency == nil {
 		h.latency = NewLatency(cfg.Now, 0)
 	}
+	e.Listen(h.hub.publish)
 	return h, nil
 }
 
@@ -162,6 +166,7 @@ func (h *Handler) leave(s *Session) {
 	h.mu.Lock()
 	delete(h.sessions, s.conn.ID())
 	h.mu.Unlock()
+	h.hub.leave(s)
 }
 
 // list returns the sessions there are, the oldest first.

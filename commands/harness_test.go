@@ -44,11 +44,13 @@ func newServer(t testing.TB, change func(*Config)) *server {
 	cfg := engine.DefaultConfig()
 	scripts := scripting.DefaultConfig()
 	scripts.Timeout = 250 * time.Millisecond // the machine may be busy with other tests
+	var s *server
+	scripts.Turned = func(h engine.Hook, state engine.BreakerState) { s.HookTurned(h, state) }
 	var err error
 	if cfg.Scripts, err = scripting.New(scripts); err != nil {
 		t.Fatal(err)
 	}
-	s := newServerOf(t, cfg, change)
+	s = newServerOf(t, cfg, change)
 	close(s.ready)
 	return s
 }
@@ -130,6 +132,7 @@ func (c *fakeConn) Pending() int               { return len(c.window) }
 func (c *fakeConn) QueuedBytes() int64         { return 0 }
 func (c *fakeConn) Push(replies ...resp.Reply) { c.window = append(c.window, replies...) }
 func (c *fakeConn) Wake()                      {}
+func (c *fakeConn) PushAsync(b []byte) bool    { c.out.Write(b); return !c.closed }
 func (c *fakeConn) Close()                     { c.gone() }
 func (c *fakeConn) CloseAfterFlush()           { c.last = true }
 

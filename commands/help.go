@@ -25,6 +25,8 @@ func groupOf(container string) string {
 		return "connection"
 	case strings.HasPrefix(container, "FILA."):
 		return nativeGroup
+	case container == "PUBSUB":
+		return pubsubGroup
 	default:
 		return "server"
 	}

@@ -259,6 +259,7 @@ func (c *infoCall) persistence() fields {
 func (h *Handler) infoStats(s *engine.Stats) fields {
 	n, lately := h.countersSinceReset(), h.rates()
 	_, errors := h.metrics.errorCounts()
+	channels, patterns := h.hub.size()
 	refused := uint64(0)
 	for _, count := range errors {
 		refused += count
@@ -274,8 +275,8 @@ func (h *Handler) infoStats(s *engine.Stats) fields {
 	f.count("rejected_connections", n.Rejected)
 	f.count("expired_keys", s.Expired)
 	f.number("evicted_keys", 0)
-	f.number("pubsub_channels", 0)
-	f.number("pubsub_patterns", 0)
+	f.number("pubsub_channels", int64(channels))
+	f.number("pubsub_patterns", int64(patterns))
 	f.number("keyspace_hits", 0)
 	f.number("keyspace_misses", 0)
 	f.number("latest_fork_usec", 0)

@@ -50,9 +50,9 @@ func NewLatency(now func() time.Time, after time.Duration) *Latency {
 }
 
 // Observe is engine.Config.Observe.
-func (l *Latency) Observe(what engine.Event, took time.Duration) {
+func (l *Latency) Observe(what engine.Activity, took time.Duration) {
 	name := latencyTurn
-	if what == engine.EventCommit {
+	if what == engine.ActivityCommit {
 		name = latencyCommit
 	}
 	l.observe(name, took)

@@ -23,13 +23,13 @@ func TestLatencyKeepsTheLongestOfEachSecond(t *testing.T) {
 	ask("(error) ERR No samples available for event 'commit'", "LATENCY", "GRAPH", "commit")
 	ask(`"Nothing has taken 100 ms or longer."`, "LATENCY", "DOCTOR")
 
-	l.Observe(engine.EventCommit, 99*time.Millisecond) // below
-	l.Observe(engine.EventCommit, 100*time.Millisecond)
-	l.Observe(engine.EventCommit, 300*time.Millisecond)
-	l.Observe(engine.EventCommit, 200*time.Millisecond)
+	l.Observe(engine.ActivityCommit, 99*time.Millisecond) // below
+	l.Observe(engine.ActivityCommit, 100*time.Millisecond)
+	l.Observe(engine.ActivityCommit, 300*time.Millisecond)
+	l.Observe(engine.ActivityCommit, 200*time.Millisecond)
 	now = now.Add(time.Second)
-	l.Observe(engine.EventCommit, 150*time.Millisecond)
-	l.Observe(engine.EventTurn, 110*time.Millisecond)
+	l.Observe(engine.ActivityCommit, 150*time.Millisecond)
+	l.Observe(engine.ActivityTurn, 110*time.Millisecond)
 
 	at := func(seconds int64) string { return "(integer) " + strconv.FormatInt(startTime().Unix()+seconds, 10) }
 	ask("1) 1) \"commit\"\n   2) "+at(1)+"\n   3) (integer) 150\n   4) (integer) 300\n"+
@@ -45,7 +45,7 @@ func TestLatencyKeepsTheLongestOfEachSecond(t *testing.T) {
 	ask("(integer) 1", "LATENCY", "RESET", "turn", "nosuch")
 	ask("(integer) 1", "LATENCY", "RESET")
 	ask("OK", "CONFIG", "SET", "latency-monitor-threshold", "0")
-	l.Observe(engine.EventTurn, time.Hour)
+	l.Observe(engine.ActivityTurn, time.Hour)
 	ask("(empty array)", "LATENCY", "LATEST")
 }
 
@@ -53,7 +53,7 @@ func TestLatencyIsBounded(t *testing.T) {
 	now := startTime()
 	l := NewLatency(func() time.Time { return now }, time.Millisecond)
 	for range 2 * latencySamples {
-		l.Observe(engine.EventTurn, time.Second)
+		l.Observe(engine.ActivityTurn, time.Second)
 		now = now.Add(time.Second)
 	}
 	samples, _ := l.history(latencyTurn)

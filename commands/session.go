@@ -26,6 +26,7 @@ type connection interface {
 	Wake()
 	Close()
 	CloseAfterFlush()
+	PushAsync(b []byte) bool
 }
 
 // Session is the conversation with one client. Its state belongs to the
@@ -41,7 +42,10 @@ type Session struct {
 	strikes int                         // times that authenticating has failed
 	account atomic.Pointer[acl.Account] // whose rights count; changed on the reading goroutine alone
 	mute    muteMode
-	closing bool // nothing more is handled, the connection ends after what was answered
+	subs    subscriptions
+	later   resp.Reply // of the local command in hand, if it is to be rendered in its turn
+	left    bool       // the hub's: it has gone
+	closing bool       // nothing more is handled, the connection ends after what was answered
 	in      input
 	// clock is a reading of the engine's stopwatch: of when the commands were read,
 	// then of when the last local one was done.
@@ -53,7 +57,8 @@ type Session struct {
 	writer  resp.Writer    // of replies that are rendered at once
 
 	identity atomic.Pointer[identity]
-	current  atomic.Pointer[command] // the newest
+	current  atomic.Pointer[command]   // the newest
+	listens  atomic.Pointer[listening] // nil: it never has
 }
 
 // identity is what a client has said about itself. It is never changed, only
@@ -123,9 +128,15 @@ func (s *Session) handle(args [][]byte, left int) {
 		s.current.Store(c)
 		err = s.check(c, rest)
 	}
+	if err == nil {
+		err = s.whileListening(c)
+	}
 	if err != nil {
 		s.reject(c, silent, err)
 		return
+	}
+	if s.handler.hub.monitoring.Load() > 0 {
+		s.monitored(c, args)
 	}
 	if c.spec.Local != nil {
 		s.local(c, args, silent)
@@ -205,6 +216,11 @@ func (s *Session) local(c *command, args [][]byte, silent bool) {
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
 	s.called(c, args, s.clock-began, code)
+	if s.later != nil { // what it sets going is heard also with replies switched off
+		s.replies = append(s.replies, s.later)
+		s.later = nil
+		return
+	}
 	if s.mute != before { // CLIENT REPLY answers only ON
 		silent = s.mute != muteNone
 	}
@@ -299,6 +315,10 @@ func (s *Session) reset() {
 	s.setProto(2)
 	s.mute = muteNone
 	s.arrive()
+	if len(s.subs.topics) > 0 || s.subs.monitor {
+		s.subs = subscriptions{}
+		s.showSubscriptions()
+	}
 	s.identity.Store(&identity{proto: 2})
 }
 

@@ -144,7 +144,7 @@ func impliedCategories() map[string][]string {
 }
 
 func categoryOrder() []string {
-	return []string{"keyspace", "read", "write", "admin", "fast", "slow", "blocking", "dangerous", "connection", nativeGroup, "produce", "consume"}
+	return []string{"keyspace", "read", "write", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", nativeGroup, "produce", "consume"}
 }
 
 // countLimit as an argument's Max stands for Limits.Count.

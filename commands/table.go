@@ -32,7 +32,12 @@ func table() []Spec {
 		info(),
 		latency(),
 		module(),
+		monitor(),
 		ping(),
+		psubscribe(),
+		publish(),
+		pubsub(),
+		punsubscribe(),
 		quit(),
 		readonly(),
 		readwrite(),
@@ -40,6 +45,8 @@ func table() []Spec {
 		selectDB(),
 		shutdown(),
 		slowlogCommand(),
+		subscribe(),
 		timeNow(),
+		unsubscribe(),
 	}
 }

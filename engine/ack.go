@@ -17,6 +17,7 @@ func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 			continue
 		}
 		c.endLease(m)
+		c.emitMessage(EventAcked, m)
 		c.remove(m)
 		n++
 	}
@@ -41,5 +42,6 @@ func (c *core) remove(m *message) {
 	k.touch(m.place)
 	k.total--
 	k.queue.total--
+	c.noteShrunk(k.queue)
 	c.settle(k)
 }

@@ -65,20 +65,20 @@ type Config struct {
 
 	// Observe is told how long each turn and each commit took, on their goroutines:
 	// it must not wait. Nil: nobody is.
-	Observe func(what Event, took time.Duration)
+	Observe func(what Activity, took time.Duration)
 
 	MendInterval time.Duration // between two tries to make a failed store write again
 	Seed         uint64        // of the engine's random numbers
 	Log          zerolog.Logger
 }
 
-// Event is something of the engine's that may take long.
-type Event uint8
+// Activity is something of the engine's that may take long.
+type Activity uint8
 
-// The events that Config.Observe is told of.
+// The activities that Config.Observe is told of.
 const (
-	EventTurn   Event = iota // one turn of the loop: everybody waits for it
-	EventCommit              // the write of one batch, with its fsync
+	ActivityTurn   Activity = iota // one turn of the loop: everybody waits for it
+	ActivityCommit                 // the write of one batch, with its fsync
 )
 
 // DefaultConfig returns the documented defaults.

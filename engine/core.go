@@ -76,6 +76,7 @@ type core struct {
 	committed uint64 // all batches up to this one are in the store
 	released  []*Task
 	beside    []besides
+	events    events
 
 	snapshot *Snapshot // what connections see
 	failed   error     // why the store cannot be written, or nil
@@ -101,6 +102,7 @@ func (c *core) forgetAll() {
 	c.queues, c.byNumber, c.leases = map[string]*queue{}, map[uint32]*queue{}, map[ID]*message{}
 	c.leaseEnd, c.lag, c.due = timers[*message]{}, nil, dueIndex{}
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
+	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.batch.Reset()
 	c.sync, c.beside = false, nil
@@ -123,6 +125,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	}
 	c.serve()
 	c.pump()
+	c.notice()
 	c.figure.turns++
 	c.figure.tasks += uint64(len(tasks))
 }
@@ -148,6 +151,7 @@ type work struct {
 	sync   bool
 	tasks  []*Task
 	beside []besides // to be done after the commit: they see it
+	events []Event
 }
 
 // besides is what has to be read from the store beside the loop. When it is done
@@ -159,10 +163,10 @@ type besides interface {
 
 // cut ends the open batch and opens the next; nil if there is nothing to carry.
 func (c *core) cut() *work {
-	if c.batch.Len() == 0 && len(c.released) == 0 && len(c.beside) == 0 {
+	if c.batch.Len() == 0 && len(c.released) == 0 && len(c.beside) == 0 && len(c.events.open) == 0 {
 		return nil
 	}
-	w := &work{no: c.batchNo, sync: c.sync, tasks: c.released, beside: c.beside}
+	w := &work{no: c.batchNo, sync: c.sync, tasks: c.released, beside: c.beside, events: c.events.open}
 	if c.batch.Len() > 0 {
 		w.batch = c.batch
 		c.batch, c.spare = c.spare, nil
@@ -171,7 +175,7 @@ func (c *core) cut() *work {
 		}
 	}
 	c.batchNo++
-	c.sync, c.released, c.beside = false, nil, nil
+	c.sync, c.released, c.beside, c.events.open = false, nil, nil, nil
 	return w
 }
 
@@ -272,6 +276,7 @@ func (c *core) settle(k *fairKey) {
 		if !k.inRing {
 			q.ring.join(k)
 			c.offer(q)
+			c.noteJoined(q)
 		}
 	} else {
 		q.ring.leave(k)

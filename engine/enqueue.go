@@ -147,6 +147,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		readyAt = c.now + int64(req.Delay)
 	}
 	c.insert(m, req.record, readyAt)
+	c.emitMessage(EventEnqueued, m)
 	q.totals.enqueued++
 	c.sync = true
 	return m.id, nil

@@ -43,6 +43,7 @@ type Engine struct {
 	spare     *storage.Batch
 
 	snapshot atomic.Pointer[Snapshot]
+	teller   teller
 
 	wake chan struct{} // capacity 1: there is something to look at
 	work chan *work    // to the committer
@@ -59,6 +60,7 @@ func New(cfg Config, store Store) (*Engine, error) {
 		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *work, 1),
 	}
 	e.room.L = &e.mu
+	e.teller.news.L = &e.teller.mu
 	e.snapshot.Store(e.core.snapshot)
 	return e, nil
 }
@@ -146,6 +148,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, e.Stop)
 	defer stop()
 	e.side.Go(e.commit)
+	e.side.Go(e.teller.run)
 	e.count()
 	e.snapshot.Store(c.snapshot)
 	close(e.ready)
@@ -180,7 +183,7 @@ func (e *Engine) loop() {
 		}
 		began := e.Elapsed()
 		c.turn(now, tasks)
-		e.observe(EventTurn, began)
+		e.observe(ActivityTurn, began)
 		if c.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
 			e.snapshot.Store(c.snapshot)
 		}
@@ -263,6 +266,7 @@ func (e *Engine) hand(w *work) {
 // commit is the committer: it writes batches in order and releases their tasks.
 // After a failure it refuses what it gets until the loop has recovered.
 func (e *Engine) commit() {
+	defer e.teller.end()
 	var tick <-chan time.Time
 	if e.cfg.Sync == SyncInterval {
 		t := time.NewTicker(e.cfg.SyncInterval)
@@ -292,7 +296,7 @@ func (e *Engine) commitWork(w *work) {
 	if err == nil && w.batch != nil {
 		began := e.Elapsed()
 		err = e.store.Commit(w.batch, w.sync && e.cfg.Sync == SyncAlways)
-		e.observe(EventCommit, began)
+		e.observe(ActivityCommit, began)
 	}
 	if err != nil {
 		// What these tasks did is not on disk, and what later ones do may depend
@@ -312,12 +316,13 @@ func (e *Engine) commitWork(w *work) {
 	e.mu.Unlock()
 	e.release(w.tasks)
 	if err == nil {
+		e.teller.take(w.events)
 		e.read(w)
 	}
 }
 
 // observe tells how long something took that began at a reading of the stopwatch.
-func (e *Engine) observe(what Event, began time.Duration) {
+func (e *Engine) observe(what Activity, began time.Duration) {
 	if e.cfg.Observe != nil {
 		e.cfg.Observe(what, e.Elapsed()-began)
 	}

@@ -123,6 +123,7 @@ func (q *queue) backoff(failed uint32) time.Duration {
 
 // retry makes a message ready after a delay and returns when that is.
 func (c *core) retry(m *message, delay time.Duration) int64 {
+	c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now + int64(max(delay, 0)))})
 	if delay <= 0 {
 		c.writeAttempt(m, 0)
 		c.makeReady(m)
@@ -162,6 +163,7 @@ func (c *core) loadBody(m *message) error {
 func (c *core) bury(m *message, reason string) string {
 	q := m.key.queue
 	if q.isDead() {
+		c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now)})
 		c.writeAttempt(m, 0)
 		c.makeReady(m)
 		return q.name
@@ -169,10 +171,12 @@ func (c *core) bury(m *message, reason string) string {
 	dlq := c.queues[q.set.DLQ]
 	if dlq == nil {
 		q.totals.dropped++
+		c.emitFailure(m, Event{Kind: EventDead, Reason: reason})
 		c.remove(m)
 		return ""
 	}
 	q.totals.deadLettered++
+	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
 	var rec storage.Message
 	if err := rec.Decode(m.body); err != nil {
 		// The record was checked when it came into memory.

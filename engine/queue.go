@@ -19,6 +19,8 @@ type queue struct {
 	ring    ring
 	waiters waiters
 	offered bool  // in core.offers
+	joined  bool  // in events.joined
+	shrunk  bool  // in events.shrunk
 	starved int   // keys that could have a message once a read is back
 	total   int64 // messages of any status; a difference while counting
 	leased  int64
@@ -169,6 +171,7 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 	}
 	q.set = set
 	c.putQueue(q)
+	c.emitQueue(EventAltered, q)
 	c.markDead(set.DLQ)
 	return nil
 }
@@ -190,6 +193,7 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 		}
 	}
 	c.removeQueue(q)
+	c.emitQueue(EventDeleted, q)
 	return nil
 }
 
@@ -300,6 +304,7 @@ func (c *core) addQueue(name string, set storage.Queue) {
 	q := c.newQueue(name, set)
 	q.counted = true
 	c.putQueue(q)
+	c.emitQueue(EventCreated, q)
 }
 
 // newQueue brings a queue into memory.

@@ -8,6 +8,7 @@ type ring struct {
 	current *fairKey
 	granted bool // the current key has its credit of this visit
 	size    int
+	told    bool // an event has said that there is something, and nobody has found nothing since
 }
 
 // join adds a key at the end of the round.
@@ -40,7 +41,7 @@ func (r *ring) leave(k *fairKey) {
 	k.prev.next, k.next.prev = k.next, k.prev
 	k.prev, k.next = nil, nil
 	if r.size == 0 {
-		r.current = nil
+		r.current, r.told = nil, false
 	}
 }
 

@@ -17,6 +17,7 @@ type Stepper struct {
 	flight *work     // cut, not committed yet
 	reads  []besides // their batch is committed
 	late   []Call    // results of reads that are done
+	listen func([]Event)
 }
 
 // NewStepper recovers an engine from the store at a time.
@@ -57,6 +58,15 @@ func (s *Stepper) Snapshot() *Snapshot { return s.core.snapshot }
 
 // Load is Engine.Load.
 func (s *Stepper) Load(d *Delivery) error { return load(d, s.store) }
+
+// Listen is Engine.Listen; the listener is called from Do.
+func (s *Stepper) Listen(to func([]Event)) { s.listen = to }
+
+// Want is Engine.Want, in force at once.
+func (s *Stepper) Want(kinds EventKind) { s.core.events.wanted = kinds }
+
+// HookTurned is Engine.HookTurned.
+func (s *Stepper) HookTurned(h Hook, state BreakerState) { s.tell(turned{h, state}) }
 
 // Submit is Do for those who expect an Engine: the tasks that need not wait are
 // done when it returns.
@@ -143,6 +153,9 @@ func (s *Stepper) commit(w *work) {
 	}
 	c.committed = w.no
 	s.release(w.tasks)
+	if s.listen != nil && len(w.events) > 0 {
+		s.listen(w.events)
+	}
 	s.reads = append(s.reads, w.beside...)
 }
 

@@ -17,6 +17,10 @@ type Config struct {
 	Cooldown time.Duration // from then until a call may try again
 
 	Limits engine.Limits // of what a script may return
+
+	// Turned, if set, is told when a hook's breaker has opened or closed, on the
+	// goroutine whose call has done it. It must not wait.
+	Turned func(h engine.Hook, s engine.BreakerState)
 }
 
 // DefaultConfig returns the documented defaults.

@@ -126,9 +126,18 @@ func (h *Hook) guarded(now time.Time, kind engine.HookKind, msg *engine.HookMess
 	}
 	t := h.Try(msg, get)
 	h.mu.Lock()
+	before := h.breaker.openedAt.IsZero()
 	h.breaker.leave(now.Add(t.Duration), trial, t.Err != nil)
+	closed := h.breaker.openedAt.IsZero()
 	h.count(now, &t)
 	h.mu.Unlock()
+	if turned := h.sandbox.cfg.Turned; turned != nil && closed != before {
+		state := engine.BreakerOpen
+		if closed {
+			state = engine.BreakerClosed
+		}
+		turned(h, state)
+	}
 	return t
 }
 

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"strings"
+	"time"
+)
+
+// EventKind is what an event says has happened, or several of them together.
+type EventKind uint32
+
+// The kinds of events. All but the last are of a queue.
+const (
+	EventEnqueued EventKind = 1 << iota // a message was stored
+	EventReady                          // a queue that could deliver nothing has something that nobody waited for
+	EventEmpty                          // a queue's last message has gone
+	EventAcked                          // a message is done
+	EventFailed                         // a delivery failed, and the message is tried again
+	EventDead                           // a message was moved to the dead-letter queue, or dropped where there is none
+	EventCreated                        // a queue was made
+	EventAltered                        // a queue's settings were changed
+	EventDeleted                        // a queue was deleted
+	EventBreaker                        // the breaker of a hook has opened or closed
+	EventLost                           // events that nobody was told of: the listener was too slow
+)
+
+// EventKinds lists all kinds in the order of their numbers.
+func EventKinds() []EventKind {
+	return []EventKind{
+		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBreaker, EventLost,
+	}
+}
+
+func (k EventKind) String() string {
+	names := map[EventKind]string{
+		EventEnqueued: "enqueued", EventReady: "ready", EventEmpty: "empty", EventAcked: "acked", EventFailed: "failed", EventDead: "dead",
+		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBreaker: "breaker", EventLost: "lost",
+	}
+	if name, one := names[k]; one {
+		return name
+	}
+	var all []string
+	for _, one := range EventKinds() {
+		if k&one != 0 {
+			all = append(all, names[one])
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// Event is something that has happened and, but for EventBreaker and EventLost,
+// is as durable as a reply that tells of it. Fields that say nothing about its
+// kind are zero.
+type Event struct {
+	Kind  EventKind
+	Time  time.Time // of the turn
+	Queue string
+
+	ID      ID // of a message, with its Key
+	Key     string
+	Attempt uint32    // the delivery that has failed: 1 is the first
+	Error   string    // why it has
+	ReadyAt time.Time // when it is tried again
+	Reason  string    // why it is dead: attempts, nack, on_failure
+	DLQ     string    // where it went; "": it was dropped
+
+	Hook  HookKind
+	State BreakerState
+
+	Count uint64 // of the events lost
+}
+
+// eventsMax bounds the events that the listener has yet to be told of. They are
+// not worth more memory: who needs every message uses a queue.
+const eventsMax = 1 << 16
+
+// events is what core knows about who listens. It is not state: nothing depends on it.
+type events struct {
+	wanted EventKind
+	open   []Event  // of the open batch
+	joined []*queue // whose ring has gained a key since the last turn's end
+	shrunk []*queue // that have lost a message since then
+}
+
+// want is the task that says which kinds are listened for. It goes through the
+// inbox, so that what is submitted after it is told.
+type want struct{ kinds EventKind }
+
+// Apply changes which kinds are listened for.
+func (w want) Apply(tx *Tx) error {
+	tx.core.events.wanted = w.kinds
+	return nil
+}
+
+// wants asks first whether anybody listens: an event that nobody hears costs no
+// more than that.
+func (c *core) wants(kinds EventKind) bool { return c.events.wanted&kinds != 0 }
+
+// emit adds an event to the open batch: it is told after its commit, if that
+// succeeds.
+func (c *core) emit(ev Event) {
+	if c.wants(ev.Kind) {
+		ev.Time = unix(c.now)
+		c.events.open = append(c.events.open, ev)
+	}
+}
+
+// emitMessage tells of a message. It must be called while m.key is the one that
+// the event is about.
+func (c *core) emitMessage(kind EventKind, m *message) {
+	if c.wants(kind) {
+		c.emit(Event{Kind: kind, Queue: m.key.queue.name, ID: m.id, Key: m.key.name})
+	}
+}
+
+// emitFailure tells that a delivery has failed: the message is ready again at a
+// time, or dead for a reason and in a dead-letter queue or dropped.
+func (c *core) emitFailure(m *message, ev Event) {
+	if !c.wants(ev.Kind) {
+		return
+	}
+	ev.Queue, ev.ID, ev.Key, ev.Attempt = m.key.queue.name, m.id, m.key.name, m.attempt-1
+	if m.failure != nil {
+		ev.Error = m.failure.text
+	}
+	c.emit(ev)
+}
+
+// emitQueue tells of a queue.
+func (c *core) emitQueue(kind EventKind, q *queue) { c.emit(Event{Kind: kind, Queue: q.name}) }
+
+// noteJoined remembers a queue that may be able to deliver again.
+func (c *core) noteJoined(q *queue) {
+	if c.wants(EventReady) && !q.ring.told && !q.joined {
+		q.joined = true
+		c.events.joined = append(c.events.joined, q)
+	}
+}
+
+// noteShrunk remembers a queue that may be empty now.
+func (c *core) noteShrunk(q *queue) {
+	if c.wants(EventEmpty) && q.total <= 0 && q.counted && !q.shrunk {
+		q.shrunk = true
+		c.events.shrunk = append(c.events.shrunk, q)
+	}
+}
+
+// notice tells, at the end of a turn, which queues have become ready or empty.
+// What was there in the middle of the turn only is nobody's business, but for
+// one thing: a ring that was empty for a moment has sent someone away.
+func (c *core) notice() {
+	for _, q := range c.events.joined {
+		q.joined = false
+		if q.ring.size > 0 && !q.ring.told && c.queues[q.name] == q {
+			q.ring.told = true
+			c.emitQueue(EventReady, q)
+		}
+	}
+	for _, q := range c.events.shrunk {
+		q.shrunk = false
+		if q.total == 0 && c.queues[q.name] == q {
+			c.emitQueue(EventEmpty, q)
+		}
+	}
+	c.events.joined, c.events.shrunk = c.events.joined[:0], c.events.shrunk[:0]
+}
+
+// dropEvents forgets what was to be told of a batch that has failed.
+func (c *core) dropEvents() { c.events.open, c.events.joined, c.events.shrunk = nil, nil, nil }
+
+// turned is the task that says that the breaker of a hook has opened or closed.
+type turned struct {
+	hook  Hook
+	state BreakerState
+}
+
+// Apply tells of the queue that has the hook, if one has it still.
+func (t turned) Apply(tx *Tx) error {
+	c := tx.core
+	if !c.wants(EventBreaker) {
+		return nil
+	}
+	for name, hooks := range c.snapshot.hooks {
+		if hooks[t.hook.Kind()] == t.hook { // a compiled hook is in one queue
+			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.hook.Kind(), State: t.state})
+		}
+	}
+	return nil
+}
