@@ -17,13 +17,9 @@ func absent() []absence {
 func absentForNow() []absence {
 	return []absence{
 		{[]string{"multi", "exec", "discard"}, true, "Transactions: several commands as one atomic write."},
-		{[]string{"memory"}, true, "Looking into a running server beyond INFO and FILA.STATS."},
-		{[]string{"scan", "keys", "type", "exists", "ttl", "object"}, true, "Queues will show as keys to tools that browse; FILA.QUEUE LIST lists them."},
-		{[]string{"role", "wait", "replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},
+		{[]string{"replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},
 		{[]string{"bgsave", "lastsave"}, true, "A copy of the store while it runs."},
-		{[]string{"client|pause", "client|unpause"}, true, "Pausing acts on queues, not on clients."},
 		{[]string{"asking"}, true, "There is no cluster."},
-		{[]string{"command|getkeysandflags"}, true, "COMMAND INFO says how a command uses its keys."},
 	}
 }
 
@@ -63,7 +59,7 @@ func absentForGood() []absence {
 			"xsetid", "xtrim",
 		}, false, "FILA.ENQUEUE, FILA.LEASE and FILA.ACK do what consumer groups are for; a message belongs to one queue and is gone when it is done."},
 		{[]string{
-			"copy", "del", "dump", "expire", "expireat", "expiretime", "migrate", "move", "persist", "pexpire", "pexpireat", "pexpiretime", "pttl",
+			"copy", "del", "dump", "expire", "expireat", "expiretime", "migrate", "move", "persist", "pexpire", "pexpireat", "pexpiretime",
 			"randomkey", "rename", "renamenx", "restore", "sort", "sort_ro", "touch", "unlink",
 		}, false, "A queue is made, changed and deleted by FILA.QUEUE, never in passing."},
 		{[]string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "function", "script"}, false,
@@ -72,7 +68,7 @@ func absentForGood() []absence {
 		{[]string{"watch", "unwatch"}, false, "There are no values whose change could be watched for."},
 		{[]string{"flushall", "flushdb", "swapdb"}, false, "No single command drops everything: FILA.QUEUE DELETE with FORCE deletes one queue."},
 		{[]string{"save", "bgrewriteaof"}, false, "Every acknowledged write is stored already, and the store tidies up by itself."},
-		{[]string{"client|caching", "client|getredir", "client|trackinginfo"}, false, "Nothing may be cached, so there is nothing to track; CLIENT TRACKING is accepted."},
+		{[]string{"client|pause", "client|unpause"}, false, "What is to stand still is a queue, not everybody's connection: FILA.QUEUE PAUSE, for what comes in, goes out or both."},
 		{[]string{"module|load", "module|loadex", "module|unload"}, false, "There are no modules."},
 		{[]string{"debug", "lolwut"}, false, "Not for a broker in use."},
 	}

@@ -10,10 +10,10 @@ func client() Spec {
 		Name: "CLIENT", Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for client connection commands.",
 		Subcommands: []Spec{
-			clientGetName(), help("CLIENT"), clientID(), clientInfo(), clientKill(), clientList(),
+			clientCaching(), clientGetName(), clientGetRedir(), help("CLIENT"), clientID(), clientInfo(), clientKill(), clientList(),
 			clientSwitch("NO-EVICT", "7.0.0", "Accepted: Fila never closes a connection for want of memory.", "admin"),
 			clientSwitch("NO-TOUCH", "7.2.0", "Accepted: reading changes nothing in Fila."),
-			clientReply(), clientSetInfo(), clientSetName(), clientTracking(), clientUnblock(),
+			clientReply(), clientSetInfo(), clientSetName(), clientTracking(), clientTrackingInfo(), clientUnblock(),
 		},
 	}
 }
@@ -151,26 +151,6 @@ func clientReply() Spec {
 			w.OK()
 			return nil
 		},
-	}
-}
-
-func clientTracking() Spec {
-	return Spec{
-		Name: "TRACKING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
-		Summary: "Accepted: nothing here may be cached, so no invalidation is ever owed.",
-		Differs: "Always OK and without effect.",
-		Flags:   connectionFlags(),
-		Args: []Arg{
-			onOff(),
-			{Name: "client-id", Type: Integer, Token: "REDIRECT", Optional: true},
-			{Name: "prefix", Type: String, Token: "PREFIX", Optional: true, Multiple: true},
-			{Name: "bcast", Type: PureToken, Token: "BCAST", Optional: true},
-			{Name: "optin", Type: PureToken, Token: "OPTIN", Optional: true},
-			{Name: "optout", Type: PureToken, Token: "OPTOUT", Optional: true},
-			{Name: "noloop", Type: PureToken, Token: "NOLOOP", Optional: true},
-		},
-		Examples: []Example{{"CLIENT TRACKING ON OPTIN", "OK"}},
-		Local:    answerOK,
 	}
 }
 

@@ -101,6 +101,9 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 	who, cmd := s.identity.Load(), "NULL"
 	listens := s.listening()
 	_, flags := listens.clientType()
+	if t := who.trackingFlags(); t != "" {
+		flags = strings.TrimPrefix(flags, "N") + t
+	}
 	if c := s.current.Load(); c != nil {
 		cmd = c.name
 	}
@@ -111,7 +114,7 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 		{"name", who.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
 		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(listens.channels)}, {"psub", strconv.Itoa(listens.patterns)}, {"multi", "-1"},
 		{"oll", strconv.Itoa(s.conn.Pending())}, {"omem", strconv.FormatInt(s.conn.QueuedBytes(), 10)},
-		{"cmd", cmd}, {"user", s.userName()}, {"redir", "-1"}, {"resp", strconv.Itoa(who.proto)},
+		{"cmd", cmd}, {"user", s.userName()}, {"redir", strconv.FormatInt(who.redirect, 10)}, {"resp", strconv.Itoa(who.proto)},
 		{"lib-name", who.libName}, {"lib-ver", who.libVersion},
 	} {
 		if f.name != "id" {

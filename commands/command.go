@@ -1,6 +1,9 @@
 package commands
 
 import (
+	"errors"
+	"strings"
+
 	"github.com/faisca/fila/resp"
 )
 
@@ -11,7 +14,7 @@ func commandTable() Spec {
 		Flags:       []string{"loading", "stale"},
 		ACL:         []string{"connection"},
 		Tips:        []string{"nondeterministic_output_order"},
-		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), help("COMMAND"), commandInfo(), commandList()},
+		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), commandGetKeysAndFlags(), help("COMMAND"), commandInfo(), commandList()},
 		Examples:    []Example{{"COMMAND", "..."}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			w.Array(len(s.handler.table.order))
@@ -125,17 +128,9 @@ func commandGetKeys() Spec {
 		},
 		Examples: []Example{{"COMMAND GETKEYS FILA.ENQUEUE orders hello", `1) "orders"`}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			c, rest, err := s.find(in.args)
+			_, keys, err := s.keysOf(in)
 			if err != nil {
-				return &refusal{"ERR", "Invalid command specified"}
-			}
-			other := input{limits: in.limits}
-			if err := other.scan(c, rest); err != nil {
-				return &refusal{"ERR", "Invalid arguments specified for command"}
-			}
-			keys := other.keys()
-			if len(keys) == 0 {
-				return &refusal{"ERR", "The command has no key arguments"}
+				return err
 			}
 			w.Array(len(keys))
 			for _, k := range keys {
@@ -146,6 +141,48 @@ func commandGetKeys() Spec {
 	}
 }
 
+func commandGetKeysAndFlags() Spec {
+	s := commandGetKeys()
+	s.Name, s.Since = "GETKEYSANDFLAGS", "7.0.0"
+	s.Summary = "Returns the queues that a command names, each with what the command does to it."
+	s.Reply = "An array of pairs: name, array of flags as in COMMAND INFO."
+	s.Examples = []Example{{"COMMAND GETKEYSANDFLAGS FILA.STATS orders", "1) 1) \"orders\"\n   2) 1) RO\n      2) access"}}
+	s.Local = func(s *Session, in *input, w *resp.Writer) error {
+		c, keys, err := s.keysOf(in)
+		if err != nil {
+			return err
+		}
+		w.Array(len(keys))
+		for _, k := range keys {
+			w.Array(2)
+			w.Bulk(k)
+			writeStatusSet(w, "", c.keyFlags())
+		}
+		return nil
+	}
+	return s
+}
+
+// keysOf finds the queues in the command line that in holds.
+func (s *Session) keysOf(in *input) (*command, [][]byte, error) {
+	c, rest, err := s.find(in.args)
+	if err != nil {
+		return nil, nil, &refusal{"ERR", "Invalid command specified"}
+	}
+	if !c.hasKeys() {
+		return nil, nil, &refusal{"ERR", "The command has no key arguments"}
+	}
+	other := input{limits: in.limits}
+	if err := other.scan(c, rest); err != nil {
+		var r *refusal
+		if errors.As(err, &r) && strings.HasPrefix(r.text, wrongArityText) {
+			return nil, nil, &refusal{"ERR", "Invalid number of arguments specified for command"}
+		}
+		return nil, nil, &refusal{"ERR", "Invalid arguments specified for command"}
+	}
+	return c, other.keys(), nil
+}
+
 // keys returns the arguments that name queues.
 func (in *input) keys() [][]byte {
 	var keys [][]byte
@@ -153,6 +190,12 @@ func (in *input) keys() [][]byte {
 		e := &in.cmd.positional[i]
 		if v := in.values[e.slot]; e.arg.Type == Key && v.set {
 			keys = append(keys, in.args[v.first:v.first+v.count]...)
+		}
+	}
+	for i := range in.cmd.options {
+		e := &in.cmd.options[i]
+		if v := in.values[e.slot]; e.arg.Type == Key && v.set {
+			keys = append(keys, in.args[v.first])
 		}
 	}
 	return keys

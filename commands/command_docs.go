@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/faisca/fila/resp"
@@ -52,7 +53,7 @@ func writeDocs(w *resp.Writer, c *command) {
 	}
 	if len(c.spec.Args) > 0 {
 		w.BulkString("arguments")
-		writeArgs(w, c.spec.Args)
+		writeArgs(w, c, c.spec.Args)
 	}
 	if len(c.subOrder) > 0 {
 		w.BulkString("subcommands")
@@ -63,14 +64,14 @@ func writeDocs(w *resp.Writer, c *command) {
 	}
 }
 
-func writeArgs(w *resp.Writer, args []Arg) {
+func writeArgs(w *resp.Writer, c *command, args []Arg) {
 	w.Array(len(args))
 	for i := range args {
-		writeArg(w, &args[i])
+		writeArg(w, c, &args[i])
 	}
 }
 
-func writeArg(w *resp.Writer, a *Arg) {
+func writeArg(w *resp.Writer, c *command, a *Arg) {
 	flags := a.docFlags()
 	n := 2
 	for _, there := range []bool{a.Type == Key, a.Token != "", len(flags) > 0, len(a.Args) > 0} {
@@ -85,7 +86,7 @@ func writeArg(w *resp.Writer, a *Arg) {
 	w.BulkString(string(a.Type))
 	if a.Type == Key {
 		w.BulkString("key_spec_index")
-		w.Int(0)
+		w.Int(int64(slices.IndexFunc(c.keySpecs(), func(k keySpec) bool { return k.arg == a })))
 	}
 	if a.Token != "" {
 		w.BulkString("token")
@@ -97,7 +98,7 @@ func writeArg(w *resp.Writer, a *Arg) {
 	}
 	if len(a.Args) > 0 {
 		w.BulkString("arguments")
-		writeArgs(w, a.Args)
+		writeArgs(w, c, a.Args)
 	}
 }
 

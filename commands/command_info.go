@@ -2,42 +2,63 @@ package commands
 
 import "github.com/faisca/fila/resp"
 
-// keyRange says where a command names its queues, counted from its own name: in
-// the words first to last, or, with counted, behind the number at first.
-type keyRange struct {
+// keySpec says where a command names queues, counted from its own name: in the
+// words first to last, behind the number at first, or behind a word.
+type keySpec struct {
+	arg         *Arg
 	first, last int
 	counted     bool
+	keyword     string // "" for a position
 }
 
-// keyRange works out where the keys of a command are; none: the zero value.
-func (c *command) keyRange() keyRange {
+// keySpecs works out where the keys of a command are, those with a position
+// first.
+func (c *command) keySpecs() []keySpec {
+	var specs []keySpec
 	at := c.words
 	for i := range c.positional {
 		a := c.positional[i].arg
 		switch {
-		case a.Type == Key && a.CountedBy != "":
-			return keyRange{first: at - 1, counted: true}
-		case a.Type == Key && a.Multiple:
-			return keyRange{first: at, last: -1}
-		case a.Type == Key:
-			return keyRange{first: at, last: at}
+		case a.Type != Key:
+		case a.CountedBy != "":
+			specs = append(specs, keySpec{arg: a, first: at - 1, counted: true})
+		case a.Multiple:
+			specs = append(specs, keySpec{arg: a, first: at, last: -1})
+		default:
+			specs = append(specs, keySpec{arg: a, first: at, last: at})
 		}
 		at++
 	}
-	return keyRange{}
+	for i := range c.options {
+		if a := c.options[i].arg; a.Type == Key {
+			specs = append(specs, keySpec{arg: a, first: c.words + 1, keyword: a.Token})
+		}
+	}
+	return specs
+}
+
+// hasKeys reports whether the command names queues.
+func (c *command) hasKeys() bool { return len(c.keySpecs()) > 0 }
+
+// keyFlags says what the command does to its queues, in Redis' words.
+func (c *command) keyFlags() []string {
+	if c.spec.has("write") {
+		return []string{"RW", "access", "update"}
+	}
+	return []string{"RO", "access"}
 }
 
 // writeCommand writes the ten elements with which COMMAND INFO describes a
 // command. Cluster clients route by them.
 func writeCommand(w *resp.Writer, c *command) {
-	keys := c.keyRange()
+	keys := c.keySpecs()
 	w.Array(10)
 	w.BulkString(c.name)
 	w.Int(int64(c.arity))
 	writeStatusSet(w, "", c.spec.Flags)
 	first, last, step := int64(0), int64(0), int64(0)
-	if keys.first > 0 && !keys.counted {
-		first, last, step = int64(keys.first), int64(keys.last), 1
+	if len(keys) > 0 && !keys[0].counted && keys[0].keyword == "" {
+		first, last, step = int64(keys[0].first), int64(keys[0].last), 1
 	}
 	w.Int(first)
 	w.Int(last)
@@ -47,11 +68,9 @@ func writeCommand(w *resp.Writer, c *command) {
 	for _, tip := range c.spec.Tips {
 		w.BulkString(tip)
 	}
-	if keys.first == 0 {
-		w.Set(0)
-	} else {
-		w.Set(1)
-		writeKeySpec(w, c, keys)
+	w.Set(len(keys))
+	for i := range keys {
+		writeKeySpec(w, c, &keys[i])
 	}
 	if len(c.subOrder) == 0 {
 		w.Set(0)
@@ -63,16 +82,16 @@ func writeCommand(w *resp.Writer, c *command) {
 	}
 }
 
-func writeKeySpec(w *resp.Writer, c *command, keys keyRange) {
+func writeKeySpec(w *resp.Writer, c *command, keys *keySpec) {
 	w.Map(3)
 	w.BulkString("flags")
-	if c.spec.has("readonly") {
-		writeStatusSet(w, "", []string{"RO", "access"})
-	} else {
-		writeStatusSet(w, "", []string{"RW", "access", "update"})
-	}
+	writeStatusSet(w, "", c.keyFlags())
 	w.BulkString("begin_search")
-	writeSearch(w, "index", searchField{"index", keys.first})
+	if keys.keyword != "" {
+		writeKeyword(w, keys)
+	} else {
+		writeSearch(w, "index", searchField{"index", keys.first})
+	}
 	w.BulkString("find_keys")
 	if keys.counted {
 		writeSearch(w, "keynum", searchField{"keynumidx", 0}, searchField{"firstkey", 1}, searchField{"keystep", 1})
@@ -80,6 +99,20 @@ func writeKeySpec(w *resp.Writer, c *command, keys keyRange) {
 	}
 	last := min(keys.last, 0) // counted from the first, or from the end when negative
 	writeSearch(w, "range", searchField{"lastkey", last}, searchField{"keystep", 1}, searchField{"limit", 0})
+}
+
+// writeKeyword writes that a key stands behind a word, which is looked for from
+// first on.
+func writeKeyword(w *resp.Writer, keys *keySpec) {
+	w.Map(2)
+	w.BulkString("type")
+	w.BulkString("keyword")
+	w.BulkString("spec")
+	w.Map(2)
+	w.BulkString("keyword")
+	w.BulkString(keys.keyword)
+	w.BulkString("startfrom")
+	w.Int(int64(keys.first))
 }
 
 type searchField struct {

@@ -23,6 +23,8 @@ func groupOf(container string) string {
 	switch {
 	case container == "CLIENT":
 		return "connection"
+	case container == "OBJECT":
+		return "generic"
 	case strings.HasPrefix(container, "FILA."):
 		return nativeGroup
 	case container == "PUBSUB":

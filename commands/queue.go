@@ -34,7 +34,7 @@ func queueOptions() []Arg {
 		number("KEYMAXDEPTH", 0),
 		ms("DEDUPWINDOW", 0),
 		{Name: "dead-letter-queue", Type: OneOf, Optional: true, Args: []Arg{
-			{Name: "name", Type: String, Token: "DLQ", Access: Produce},
+			{Name: "name", Type: Key, Token: "DLQ", Access: Produce},
 			{Name: "nodlq", Type: PureToken, Token: "NODLQ"},
 		}},
 	}

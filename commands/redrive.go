@@ -17,7 +17,7 @@ func redrive() Spec {
 			{Name: "dlq", Type: Key},
 			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: math.MaxInt32},
 			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
-			{Name: "queue", Type: String, Token: "TO", Optional: true, Access: Produce},
+			{Name: "queue", Type: Key, Token: "TO", Optional: true, Access: Produce},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},

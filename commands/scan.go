@@ -365,8 +365,10 @@ func parseDouble(b []byte) (float64, bool) {
 	return f, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
+const wrongArityText = "wrong number of arguments for '"
+
 func wrongArity(c *command) error {
-	return &refusal{"ERR", "wrong number of arguments for '" + c.name + "' command"}
+	return &refusal{"ERR", wrongArityText + c.name + "' command"}
 }
 
 // refuse is a syntax error at near. why continues the sentence; empty means that

@@ -37,16 +37,17 @@ type Session struct {
 	conn    connection
 	client  *engine.Client
 
-	proto   int
-	authed  bool
-	strikes int                         // times that authenticating has failed
-	account atomic.Pointer[acl.Account] // whose rights count; changed on the reading goroutine alone
-	mute    muteMode
-	subs    subscriptions
-	later   resp.Reply // of the local command in hand, if it is to be rendered in its turn
-	left    bool       // the hub's: it has gone
-	closing bool       // nothing more is handled, the connection ends after what was answered
-	in      input
+	proto    int
+	authed   bool
+	strikes  int                         // times that authenticating has failed
+	account  atomic.Pointer[acl.Account] // whose rights count; changed on the reading goroutine alone
+	mute     muteMode
+	tracking *tracking
+	subs     subscriptions
+	later    resp.Reply // of the local command in hand, if it is to be rendered in its turn
+	left     bool       // the hub's: it has gone
+	closing  bool       // nothing more is handled, the connection ends after what was answered
+	in       input
 	// clock is a reading of the engine's stopwatch: of when the commands were read,
 	// then of when the last local one was done.
 	clock time.Duration
@@ -66,6 +67,8 @@ type Session struct {
 type identity struct {
 	name, libName, libVersion string
 	proto                     int
+	redirect                  int64 // of CLIENT TRACKING; -1: it is off
+	bcast                     bool
 }
 
 // muteMode is what CLIENT REPLY has set.
@@ -119,6 +122,9 @@ func (s *Session) handle(args [][]byte, left int) {
 	silent := s.mute == muteAll || s.mute == muteThis
 	if s.mute == muteThis {
 		s.mute = muteNone
+	}
+	if t := s.tracking; t != nil && t.caching > 0 {
+		t.caching--
 	}
 	c, rest, err := s.find(args)
 	if denied := s.admit(c); denied != nil {
@@ -314,12 +320,13 @@ func (s *Session) keep(w *resp.Writer, silent bool) {
 func (s *Session) reset() {
 	s.setProto(2)
 	s.mute = muteNone
+	s.tracking = nil
 	s.arrive()
 	if len(s.subs.topics) > 0 || s.subs.monitor {
 		s.subs = subscriptions{}
 		s.showSubscriptions()
 	}
-	s.identity.Store(&identity{proto: 2})
+	s.identity.Store(&identity{proto: 2, redirect: -1})
 }
 
 func (s *Session) setProto(proto int) {

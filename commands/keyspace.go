@@ -1,0 +1,228 @@
+package commands
+
+import (
+	"strconv"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/resp"
+)
+
+// This file shows queues as the keys of a database, for tools that browse one:
+// they may look, and change nothing. A queue is a key of the type queueType.
+
+const queueType = "fila-queue"
+
+func scanQueues() Spec {
+	return Spec{
+		Name: "SCAN", Group: "generic", Since: "2.8.0", Complexity: "O(N) where N is COUNT",
+		Summary: "Returns the names of queues, a page at a time.",
+		Differs: "The keys are the queues. Each that was there all the time is returned exactly once.",
+		Reply:   "An array: the next cursor, 0 at the end, and an array of names.",
+		Flags:   []string{"readonly"}, ACL: []string{"keyspace"},
+		Tips: []string{"nondeterministic_output", "request_policy:special"},
+		Args: []Arg{
+			{Name: "cursor", Type: String},
+			{Name: "pattern", Type: Pattern, Token: "MATCH", Optional: true},
+			{Name: "count", Type: Integer, Token: "COUNT", Optional: true, Min: 1},
+			{Name: "type", Type: String, Token: "TYPE", Optional: true},
+		},
+		Examples: []Example{{"FILA.QUEUE CREATE orders NODLQ", "OK"}, {"SCAN 0 MATCH o*", "1) \"0\"\n2) 1) \"orders\""}},
+		Refuse:   refuseBelow,
+		Parse: func(in *input) (call, error) {
+			cursor, err := strconv.ParseUint(string(in.bytes("cursor")), 10, 64)
+			if err != nil {
+				return nil, &refusal{"ERR", "invalid cursor"}
+			}
+			p := page{cursor: cursor, pattern: string(in.bytes("match")), all: !in.has("match")}
+			p.count = int(min(in.integer("count", pageCount), int64(in.limits.Count)))
+			c := &queueScan{page: p, user: in.user}
+			c.nothing = in.has("type") && string(in.bytes("type")) != queueType
+			return c, nil
+		},
+	}
+}
+
+// refuseBelow is for counts: one that is too low is refused in other words than
+// one that is no number.
+func refuseBelow(near []byte, integer bool) error {
+	if _, ok := parseInt(near); integer && ok {
+		return &refusal{"ERR", "syntax error"}
+	}
+	return nil
+}
+
+type queueScan struct {
+	page
+	user    *acl.User
+	nothing bool // keys of another type were asked for
+	names   []string
+}
+
+// Apply implements engine.Call.
+func (c *queueScan) Apply(tx *engine.Tx) error {
+	c.next, c.names = tx.ScanQueues(c.cursor, c.count, func(name string) bool { return !c.nothing && c.match(name) && c.user.May(acl.Look, name) })
+	return nil
+}
+
+// Render writes the next cursor and the names.
+func (c *queueScan) Render(_ *Handler, w *resp.Writer) error {
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(c.next, 10))
+	writeTexts(w, c.names)
+	return nil
+}
+
+func matchingQueues() Spec {
+	return Spec{
+		Name: "KEYS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of queues",
+		Summary: "Returns the names of all queues that match a pattern.",
+		Differs: "The keys are the queues. FILA.QUEUE LIST does the same, FILA.KEYS lists the fairness keys of a queue.",
+		Flags:   []string{"readonly"}, ACL: []string{"keyspace", "dangerous"},
+		Tips:     []string{"request_policy:all_shards", "nondeterministic_output_order"},
+		Args:     []Arg{{Name: "pattern", Type: Pattern}},
+		Examples: []Example{{"KEYS *", "(empty array)"}},
+		Parse: func(in *input) (call, error) {
+			return &queueMatch{pattern: string(in.bytes("pattern")), user: in.user}, nil
+		},
+	}
+}
+
+type queueMatch struct {
+	pattern string
+	user    *acl.User
+	names   []string
+}
+
+// Apply implements engine.Call.
+func (c *queueMatch) Apply(tx *engine.Tx) error {
+	for _, name := range tx.Queues() {
+		if globMatch(c.pattern, name) && c.user.May(acl.Look, name) {
+			c.names = append(c.names, name)
+		}
+	}
+	return nil
+}
+
+// Render writes the names.
+func (c *queueMatch) Render(_ *Handler, w *resp.Writer) error {
+	writeTexts(w, c.names)
+	return nil
+}
+
+// queueProbe is a command that asks only whether queues are there.
+type queueProbe struct {
+	names  [][]byte
+	found  int
+	render func(w *resp.Writer, found int) error
+}
+
+// Apply implements engine.Call.
+func (c *queueProbe) Apply(tx *engine.Tx) error {
+	c.found = 0
+	for _, name := range c.names {
+		if tx.HasQueue(string(name)) {
+			c.found++
+		}
+	}
+	return nil
+}
+
+// Render writes what the command makes of it.
+func (c *queueProbe) Render(_ *Handler, w *resp.Writer) error { return c.render(w, c.found) }
+
+// probe returns the Parse of a command about the queues it names.
+func probe(render func(w *resp.Writer, found int) error) func(*input) (call, error) {
+	return func(in *input) (call, error) { return &queueProbe{names: in.list("key"), render: render}, nil }
+}
+
+func keyType() Spec {
+	return Spec{
+		Name: "TYPE", Group: "generic", Since: "1.0.0", Complexity: "O(1)",
+		Summary: "Returns the type of a key: " + queueType + ", or none if there is no such queue.",
+		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
+		Args:     []Arg{{Name: "key", Type: Key}},
+		Examples: []Example{{"TYPE orders", "none"}, {"FILA.QUEUE CREATE orders", "OK"}, {"TYPE orders", queueType}},
+		Parse: probe(func(w *resp.Writer, found int) error {
+			if found == 0 {
+				w.Status("none")
+				return nil
+			}
+			w.Status(queueType)
+			return nil
+		}),
+	}
+}
+
+func exists() Spec {
+	return Spec{
+		Name: "EXISTS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of names",
+		Summary: "Returns how many of the queues named there are; one that is named twice counts twice.",
+		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
+		Tips:     []string{"request_policy:multi_shard", "response_policy:agg_sum"},
+		Args:     []Arg{{Name: "key", Type: Key, Multiple: true}},
+		Examples: []Example{{"EXISTS orders", "(integer) 0"}},
+		Parse: probe(func(w *resp.Writer, found int) error {
+			w.Int(int64(found))
+			return nil
+		}),
+	}
+}
+
+// timeToLive is TTL or PTTL.
+func timeToLive(name, since string) Spec {
+	return Spec{
+		Name: name, Group: "generic", Since: since, Complexity: "O(1)",
+		Summary: "Returns -1 for a queue, which never expires, and -2 if there is none of that name.",
+		Differs: "What expires are messages: FILA.QUEUE INFO shows after what time.",
+		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
+		Tips:     []string{"nondeterministic_output"},
+		Args:     []Arg{{Name: "key", Type: Key}},
+		Examples: []Example{{name + " orders", "(integer) -2"}, {"FILA.QUEUE CREATE orders", "OK"}, {name + " orders", "(integer) -1"}},
+		Parse: probe(func(w *resp.Writer, found int) error {
+			w.Int(int64(found) - 2)
+			return nil
+		}),
+	}
+}
+
+func object() Spec {
+	one := func(name, since, summary, example string, render func(w *resp.Writer) error) Spec {
+		return Spec{
+			Name: name, Group: "generic", Since: since, Complexity: "O(1)", Summary: summary,
+			Flags: []string{"readonly"}, Access: Look, ACL: []string{"keyspace"}, Tips: []string{"nondeterministic_output"},
+			Args:     []Arg{{Name: "key", Type: Key}},
+			Examples: []Example{{"OBJECT " + name + " orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"OBJECT " + name + " orders", example}},
+			Parse: probe(func(w *resp.Writer, found int) error {
+				if found == 0 {
+					w.Null()
+					return nil
+				}
+				return render(w)
+			}),
+		}
+	}
+	number := func(n int64) func(*resp.Writer) error {
+		return func(w *resp.Writer) error {
+			w.Int(n)
+			return nil
+		}
+	}
+	const noFrequency = "An LFU maxmemory policy is not selected, access frequency not tracked. " +
+		"Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+	return Spec{
+		Name: "OBJECT", Group: "generic", Since: "2.2.3", Complexity: "Depends on subcommand.",
+		Summary: "A container for object introspection commands.",
+		Subcommands: []Spec{
+			one("ENCODING", "2.2.3", "Returns the encoding of a queue, of which there is one.", `"`+queueType+`"`, func(w *resp.Writer) error {
+				w.BulkString(queueType)
+				return nil
+			}),
+			one("FREQ", "4.0.0", "Refused: nothing is evicted, so nobody counts how often a queue is used.", "(error) ERR "+noFrequency,
+				func(*resp.Writer) error { return &refusal{"ERR", noFrequency} }),
+			help("OBJECT"),
+			one("IDLETIME", "2.2.3", "Returns 0: nothing is evicted, so nobody notes when a queue was used.", "(integer) 0", number(0)),
+			one("REFCOUNT", "2.2.3", "Returns 1 for a queue.", "(integer) 1", number(1)),
+		},
+	}
+}
