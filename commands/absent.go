@@ -16,7 +16,6 @@ func absent() []absence {
 
 func absentForNow() []absence {
 	return []absence{
-		{[]string{"multi", "exec", "discard"}, true, "Transactions: several commands as one atomic write."},
 		{[]string{"replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},
 		{[]string{"bgsave", "lastsave"}, true, "A copy of the store while it runs."},
 		{[]string{"asking"}, true, "There is no cluster."},

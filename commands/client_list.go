@@ -112,7 +112,7 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 		{"id", strconv.FormatUint(s.conn.ID(), 10)},
 		{"addr", s.conn.RemoteAddr().String()}, {"laddr", s.conn.LocalAddr().String()},
 		{"name", who.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
-		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(listens.channels)}, {"psub", strconv.Itoa(listens.patterns)}, {"multi", "-1"},
+		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(listens.channels)}, {"psub", strconv.Itoa(listens.patterns)}, {"multi", strconv.Itoa(int(s.queued.Load()))},
 		{"oll", strconv.Itoa(s.conn.Pending())}, {"omem", strconv.FormatInt(s.conn.QueuedBytes(), 10)},
 		{"cmd", cmd}, {"user", s.userName()}, {"redir", strconv.FormatInt(who.redirect, 10)}, {"resp", strconv.Itoa(who.proto)},
 		{"lib-name", who.libName}, {"lib-ver", who.libVersion},

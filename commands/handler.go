@@ -22,6 +22,9 @@ type Limits struct {
 	// ReplyBytes is what one lease's reply may hold of payloads and headers. The
 	// first message always fits; those beyond go back as if never handed out.
 	ReplyBytes int
+	// Transaction and TransactionBytes are what a client may queue since MULTI, in
+	// commands and in bytes of their arguments.
+	Transaction, TransactionBytes int
 }
 
 // Counters are the figures of the server that INFO shows.
@@ -71,13 +74,13 @@ func (c *Config) check() error {
 	if c.Now == nil {
 		return errors.New("commands: a clock is required")
 	}
-	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.ReplyBytes < 0 {
+	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 {
 		return errors.New("commands: impossible limit")
 	}
 	defaults := []struct {
 		limit *int
 		value int
-	}{{&c.Limits.Count, 10_000}, {&c.Limits.Consumer, 512}, {&c.Limits.ReplyBytes, 64 << 20}}
+	}{{&c.Limits.Count, 10_000}, {&c.Limits.Consumer, 512}, {&c.Limits.ReplyBytes, 64 << 20}, {&c.Limits.Transaction, 100_000}, {&c.Limits.TransactionBytes, 32 << 20}}
 	for _, d := range defaults {
 		if *d.limit == 0 {
 			*d.limit = d.value
@@ -154,7 +157,7 @@ func (h *Handler) Open(c *resp.Conn) resp.Session { return h.open(c) }
 func (h *Handler) open(c connection) *Session {
 	s := &Session{handler: h, conn: c, proto: 2}
 	s.client = engine.NewClient(c.ID(), c.Wake)
-	s.in.limits = h.cfg.Limits
+	s.in.limits, s.in.session = h.cfg.Limits, s
 	s.reset()
 	h.mu.Lock()
 	h.sessions[c.ID()] = s

@@ -72,6 +72,9 @@ func (c *leaseCall) parse(in *input, queues []string) error {
 	return nil
 }
 
+// Foresee implements engine.Foreseer.
+func (c *leaseCall) Foresee(tx *engine.Tx) error { return tx.ForeseeLease(&c.req) }
+
 // Apply implements engine.Call.
 func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 	c.deliveries, err = tx.Lease(&c.req)

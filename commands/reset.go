@@ -5,9 +5,10 @@ import "github.com/faisca/fila/resp"
 func reset() Spec {
 	return Spec{
 		Name: "RESET", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
-		Summary:  "Makes the connection as new: RESP2, no name, not authenticated.",
-		Flags:    []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
-		Examples: []Example{{"RESET", "RESET"}},
+		Summary:   "Makes the connection as new: RESP2, no name, not authenticated.",
+		Flags:     []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
+		Examples:  []Example{{"RESET", "RESET"}},
+		Immediate: true,
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			if len(s.subs.topics) > 0 || s.subs.monitor {
 				s.later = resetReply{s}

@@ -51,7 +51,7 @@ func (s *Session) check(c *command, rest [][]byte) error {
 		}
 		return &refusal{"NOPERM", "this user has no permissions to access one of the " + kind + " used as arguments"}
 	}
-	if c.audited {
+	if c.audited && s.multi == nil { // else it is when EXEC checks it again
 		s.audit(c, u)
 	}
 	return nil

@@ -25,6 +25,9 @@ type input struct {
 	// read; nil: unrestricted.
 	account *acl.Account
 	user    *acl.User
+	// session is whose command it is: for EXEC, which makes a call of what the
+	// session has kept.
+	session *Session
 	// loading says that the engine still recovers: what is parsed now is
 	// rendered at once, without having been applied.
 	loading bool

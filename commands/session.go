@@ -48,6 +48,7 @@ type Session struct {
 	left     bool       // the hub's: it has gone
 	closing  bool       // nothing more is handled, the connection ends after what was answered
 	in       input
+	multi    *transaction // since MULTI, else nil
 	// clock is a reading of the engine's stopwatch: of when the commands were read,
 	// then of when the last local one was done.
 	clock time.Duration
@@ -60,6 +61,7 @@ type Session struct {
 	identity atomic.Pointer[identity]
 	current  atomic.Pointer[command]   // the newest
 	listens  atomic.Pointer[listening] // nil: it never has
+	queued   atomic.Int32              // commands since MULTI, -1 without
 }
 
 // identity is what a client has said about itself. It is never changed, only
@@ -130,14 +132,27 @@ func (s *Session) handle(args [][]byte, left int) {
 	if denied := s.admit(c); denied != nil {
 		err = denied
 	}
+	queue := err == nil && s.multi != nil && !c.spec.Immediate
 	if err == nil {
+		if queue {
+			rest = cloneWords(rest)
+		}
 		s.current.Store(c)
 		err = s.check(c, rest)
 	}
 	if err == nil {
 		err = s.whileListening(c)
 	}
+	if err == nil && queue {
+		if err = s.queue(c, rest); err == nil {
+			w := s.scratch()
+			w.Status("QUEUED")
+			s.keep(w, silent)
+			return
+		}
+	}
 	if err != nil {
+		s.spoil()
 		s.reject(c, silent, err)
 		return
 	}
@@ -321,6 +336,7 @@ func (s *Session) reset() {
 	s.setProto(2)
 	s.mute = muteNone
 	s.tracking = nil
+	s.end()
 	s.arrive()
 	if len(s.subs.topics) > 0 || s.subs.monitor {
 		s.subs = subscriptions{}

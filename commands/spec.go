@@ -93,6 +93,8 @@ type Spec struct {
 	// Loose leaves all but the arity of the arguments to Local: for the few
 	// commands of Redis whose syntax no table can say.
 	Loose bool
+	// Immediate commands are executed between MULTI and EXEC too, not queued.
+	Immediate bool
 	// Refuse words the refusal of an argument, where Redis has words of its own
 	// for it. near is the argument; a nil result means the usual words.
 	Refuse func(near []byte, integer bool) error
@@ -123,6 +125,7 @@ func (s *Spec) categories() []string {
 	}
 	set["slow"] = !s.has("fast")
 	set[s.Group] = s.Group == "connection" || s.native()
+	set["transaction"] = s.Group == "transactions"
 	for _, c := range s.ACL {
 		set[c] = true
 		set["dangerous"] = set["dangerous"] || c == "admin"
@@ -144,7 +147,7 @@ func impliedCategories() map[string][]string {
 }
 
 func categoryOrder() []string {
-	return []string{"keyspace", "read", "write", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", nativeGroup, "produce", "consume"}
+	return []string{"keyspace", "read", "write", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", nativeGroup, "produce", "consume"}
 }
 
 // countLimit as an argument's Max stands for Limits.Count.

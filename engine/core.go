@@ -410,8 +410,9 @@ func (c *core) messageKey(m *message) []byte {
 
 // Tx is what a call may do within a turn.
 type Tx struct {
-	core *core
-	task *Task
+	core   *core
+	task   *Task
+	atomic bool // a part of several calls that are one: it must not wait, see Exec
 }
 
 func unix(nanos int64) time.Time { return time.Unix(0, nanos) }

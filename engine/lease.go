@@ -97,6 +97,9 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	if len(ds) > 0 {
 		return ds, nil
 	}
+	if tx.atomic {
+		return nil, nil
+	}
 	if req.Block >= 0 {
 		tx.park(queues, c.blockUntil(req.Block), false)
 		return nil, ErrWouldBlock
@@ -108,6 +111,28 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		}
 	}
 	return nil, nil
+}
+
+// ForeseeLease waits for what Lease could take once it has been read from disk.
+func (tx *Tx) ForeseeLease(req *LeaseRequest) error {
+	var queues []*queue
+	loading := false
+	for _, name := range req.Queues {
+		q := tx.core.queues[name]
+		if q == nil {
+			return nil // which Lease will say
+		}
+		if q.ring.size > q.starved && !q.set.PausedOut {
+			return nil
+		}
+		loading = loading || q.starved > 0
+		queues = append(queues, q)
+	}
+	if !loading {
+		return nil
+	}
+	tx.park(queues, 0, true)
+	return ErrWouldBlock
 }
 
 // deliver leases up to req.Count messages, one of each queue in turn.

@@ -50,16 +50,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if m == nil {
 		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
 	}
-	explicit := req.Dead || req.Delay >= 0
-	if h := c.snapshot.Hook(q.name, HookFailure); h != nil && !explicit && req.decided == nil {
-		task := tx.task
-		c.askFailure(h, m, req.Error, func(c *core, d FailureDecision) {
-			if task.wait != nil { // else its client has gone
-				req.decided = &d
-				c.run(task)
-			}
-		})
-		tx.park(nil, 0, false)
+	if !tx.atomic && tx.askVerdict(req, m) {
 		return NackResult{}, ErrWouldBlock
 	}
 	failed := m.attempt
@@ -83,6 +74,34 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.bury(m, reason)}, nil
 	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
+}
+
+// askVerdict asks the hook of the queue what is to become of a message, where
+// there is one and it has a say, and reports whether the task waits for that.
+func (tx *Tx) askVerdict(req *Nack, m *message) bool {
+	h := tx.core.snapshot.Hook(req.Queue, HookFailure)
+	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || req.decided != nil {
+		return false
+	}
+	task := tx.task
+	tx.core.askFailure(h, m, req.Error, func(c *core, d FailureDecision) {
+		if task.wait != nil { // else its client has gone
+			req.decided = &d
+			c.run(task)
+		}
+	})
+	tx.park(nil, 0, false)
+	return true
+}
+
+// ForeseeNack waits for what the hook says of the failure.
+func (tx *Tx) ForeseeNack(req *Nack) error {
+	if q := tx.core.queues[req.Queue]; q != nil {
+		if m := tx.core.held(q, req.Receipt); m != nil && tx.askVerdict(req, m) {
+			return ErrWouldBlock
+		}
+	}
+	return nil
 }
 
 // fate is what becomes of a message that has failed for the nth time: what the hook

@@ -20,6 +20,8 @@ type oracle struct {
 	newest  map[string]ID         // of first deliveries, by queue and key
 	handed  map[ID]bool           // delivered at least once, told or not
 	byID    map[ID]*oracleMsg
+	follows map[string]*bundle // enqueued by a transaction
+	bundles map[ID]*bundle     // acked by a transaction
 	buckets map[string]*oracleBucket
 	// newSince is the time of the last crash in ids: what is older may have been
 	// leased without anybody being told.
@@ -42,6 +44,7 @@ func newOracle() oracle {
 	return oracle{
 		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
+		follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
 	}
 }
 

@@ -367,6 +367,11 @@ func (c *core) removeQueue(q *queue) {
 	delete(c.queues, q.name)
 	delete(c.byNumber, q.no)
 	for w := q.waiters.first; w != nil; w = q.waiters.first {
+		if w.wait.atomic { // only one of its calls was for this queue
+			w.wait.leaveLines()
+			c.run(w.wait.task)
+			continue
+		}
 		c.finish(w.wait.task, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
 	}
 }

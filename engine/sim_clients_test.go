@@ -28,11 +28,13 @@ func (s *sim) act(cl *simClient) {
 		s.enqueue(cl)
 	case n < 65:
 		s.lease(cl)
-	case n < 95 && len(s.inHand) > 0:
+	case n < 94 && len(s.inHand) > 0:
 		i := s.rng.IntN(len(s.inHand))
 		d := s.inHand[i]
 		s.inHand = slices.Delete(s.inHand, i, i+1)
 		s.answer(cl, d, n)
+	case n >= 94 && n <= 96:
+		s.transact(cl)
 	case n == 97:
 		s.redrive(cl)
 	case n == 98:
@@ -101,12 +103,11 @@ func (s *sim) lease(cl *simClient) {
 func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	var ds []*Delivery
 	began := s.step.now
+	order := 0
 	t := s.submit(cl, func(tx *Tx) (err error) {
+		order = s.decisions
 		ds, err = tx.Lease(req)
-		for _, d := range ds {
-			s.oracle.decided(d)
-			s.oracle.passed(tx.core.leases[d.Receipt.ID].throttles, s.step.now)
-		}
+		s.decided(tx, ds)
 		return err
 	}, func(err error) {
 		if err != nil {
@@ -115,16 +116,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 			}
 			return
 		}
-		for _, d := range ds {
-			if err := s.step.Load(d); err != nil {
-				if !errors.Is(err, ErrNoMessage) || s.step.now.Before(d.LeaseUntil) {
-					s.oracle.fail("load: %v", err)
-				}
-				continue
-			}
-			s.oracle.delivered(d)
-			s.inHand = append(s.inHand, d)
-		}
+		s.take(ds, order)
 		if len(ds) == 0 && req.Block > 0 && !s.stopping && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
 			s.oracle.fail("a blocking lease came back empty too early")
 		}
@@ -145,6 +137,30 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	})
 	t.then = nil
 	t.Abandon(undo)
+}
+
+// decided tells the oracle what the engine hands out, whether anybody will be told
+// or not.
+func (s *sim) decided(tx *Tx, ds []*Delivery) {
+	for _, d := range ds {
+		s.oracle.decided(d)
+		s.oracle.passed(tx.core.leases[d.Receipt.ID].throttles, s.step.now)
+	}
+}
+
+// take gives a client what it was told it has.
+func (s *sim) take(ds []*Delivery, order int) {
+	for _, d := range ds {
+		if err := s.step.Load(d); err != nil {
+			if !errors.Is(err, ErrNoMessage) || s.step.now.Before(d.LeaseUntil) {
+				s.oracle.fail("load: %v", err)
+			}
+			continue
+		}
+		s.oracle.delivered(d)
+		s.oracle.together(d, order)
+		s.inHand = append(s.inHand, d)
+	}
 }
 
 // answer acks, nacks, extends, releases or forgets a delivery.

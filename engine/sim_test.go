@@ -47,13 +47,14 @@ const (
 	waiterForgotten
 	unfencedReceipt
 	retryTooEarly
+	transactionInParts
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
 	for m, name := range map[mutant]string{
 		replyBeforeCommit: "reply before commit", ackNotWritten: "ack not written", enqueueNotWritten: "enqueue not written",
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",
-		retryTooEarly: "retry too early",
+		retryTooEarly: "retry too early", transactionInParts: "transaction in two writes",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // wait is what is known of a parked task: where and until when it waits.
 type wait struct {
@@ -11,11 +14,14 @@ type wait struct {
 	// onlyLoading says that the task does not block: it waits for messages that
 	// are on their way from the disk, and gives up when there are none.
 	onlyLoading bool
+	// atomic says that the task is several calls in one, see Exec.
+	atomic bool
 }
 
-// begun says that the task does not wait for messages but for something to be
-// read or decided, in the middle of what it does.
-func (w *wait) begun() bool { return len(w.nodes) == 0 }
+// begun says that the task does not wait for messages to lease but for something
+// to be read or decided, in the middle of what it does: it must not end as if it
+// had been done.
+func (w *wait) begun() bool { return len(w.nodes) == 0 || w.atomic }
 
 func (w *wait) before(o *wait) bool { return w.until < o.until }
 func (w *wait) index() *int         { return &w.timer }
@@ -63,19 +69,20 @@ func (l *waiters) remove(w *waiter) {
 
 // park makes the task of tx wait for the queues until a time, 0: for ever. A
 // task that waits already keeps its place in each line and its end.
+//
+// The calls of Exec wait one after the other, each for something of its own.
 func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 	c, t := tx.core, tx.task
-	if t.wait != nil {
+	if w := t.wait; w != nil {
+		if w.atomic && !w.standsIn(queues) { // where it does, it keeps its place
+			w.leaveLines()
+			c.standInLine(w, queues)
+			w.onlyLoading = onlyLoading
+		}
 		return
 	}
-	w := &wait{task: t, until: until, onlyLoading: onlyLoading, timer: -1, nodes: make([]waiter, 0, len(queues))}
-	for _, q := range queues {
-		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
-		q.waiters.add(&w.nodes[len(w.nodes)-1])
-		if q.ring.size > q.starved {
-			c.offer(q) // a key has joined while another queue was asked
-		}
-	}
+	w := &wait{task: t, until: until, onlyLoading: onlyLoading, atomic: tx.atomic, timer: -1}
+	c.standInLine(w, queues)
 	if t.resume > 0 {
 		w.until = t.resume
 	}
@@ -90,6 +97,30 @@ func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 		t.Client.blocked = t
 		c.parked[t.Client.ID] = t
 	}
+}
+
+// standInLine puts a wait into the lines of queues.
+func (c *core) standInLine(w *wait, queues []*queue) {
+	w.nodes = make([]waiter, 0, len(queues))
+	for _, q := range queues {
+		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
+		q.waiters.add(&w.nodes[len(w.nodes)-1])
+		if q.ring.size > q.starved {
+			c.offer(q) // a key has joined while another queue was asked
+		}
+	}
+}
+
+// standsIn says that the wait stands in the lines of just these queues.
+func (w *wait) standsIn(queues []*queue) bool {
+	return slices.EqualFunc(w.nodes, queues, func(n waiter, q *queue) bool { return n.queue == q })
+}
+
+func (w *wait) leaveLines() {
+	for i := range w.nodes {
+		w.nodes[i].queue.waiters.remove(&w.nodes[i])
+	}
+	w.nodes = nil
 }
 
 // blockUntil is when a wait of a duration ends that begins now; 0 is for ever.
@@ -107,9 +138,7 @@ func (c *core) blockUntil(block time.Duration) int64 {
 func (c *core) unpark(t *Task) {
 	w := t.wait
 	t.wait = nil
-	for i := range w.nodes {
-		w.nodes[i].queue.waiters.remove(&w.nodes[i])
-	}
+	w.leaveLines()
 	if w.timer >= 0 {
 		c.waits.remove(w)
 	}
@@ -143,9 +172,9 @@ func (c *core) serve() {
 // serveQueue runs the tasks that wait for a queue for as long as it can deliver.
 func (c *core) serveQueue(q *queue) {
 	for q.ring.size > 0 && q.waiters.first != nil && c.failed == nil {
-		t := q.waiters.first.wait.task
-		c.run(t)
-		if t.wait != nil {
+		first := q.waiters.first
+		c.run(first.wait.task)
+		if q.waiters.first == first {
 			break // it could take nothing after all
 		}
 	}
@@ -155,8 +184,8 @@ func (c *core) serveQueue(q *queue) {
 	for n := q.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
-		if w.onlyLoading && !w.loading() {
-			c.finish(w.task, nil)
+		if w.onlyLoading && w.task.wait == w && !w.loading() {
+			c.run(w.task) // there is nothing to wait for: it ends, or goes on without
 		}
 	}
 }

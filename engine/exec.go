@@ -1,0 +1,40 @@
+package engine
+
+import "errors"
+
+// Foreseer is a call that may have to wait in the middle, for something to be
+// read or decided. Foresee gets that done before anything is applied: it returns
+// ErrWouldBlock for as long as the call would wait, and is then asked again. It
+// changes nothing. After nil, Apply does not wait in the same turn.
+type Foreseer interface {
+	Foresee(tx *Tx) error
+}
+
+// Exec applies calls as one: in one turn, so that their writes are in one batch
+// and survive a crash all together or not at all, and nothing happens between
+// them. Each has its own error, in errs; a call that is refused changes nothing
+// and does not stop the others.
+//
+// Nothing in it waits for messages: a lease that would block comes back empty.
+// What has to be read first is read before the first call is applied.
+func (tx *Tx) Exec(calls []Call, errs []error) error {
+	tx.atomic = true
+	for _, call := range calls {
+		if f, ok := call.(Foreseer); ok && tx.core.failed == nil {
+			if err := f.Foresee(tx); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+				return err
+			}
+		}
+	}
+	for i, call := range calls {
+		err := call.Apply(tx)
+		if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+			err = errWaits
+		}
+		errs[i] = err
+	}
+	return nil
+}
+
+// errWaits refuses what cannot be had at once where nothing may wait.
+var errWaits = errors.New("this cannot be done as a part of a transaction, do it on its own")

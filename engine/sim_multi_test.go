@@ -1,0 +1,162 @@
+package engine
+
+import "fmt"
+
+// bundle is a transaction of the simulation: deliveries that it acks and messages
+// that it enqueues. A crash keeps all of it or nothing.
+type bundle struct {
+	order     int  // of the engine's decisions
+	committed bool // one of its messages was seen
+	lost      bool // what it acked was seen again
+}
+
+// transact acks or nacks what a client holds, enqueues what follows from it and
+// leases more, in one transaction.
+func (s *sim) transact(cl *simClient) {
+	b := &bundle{}
+	var calls []Call
+	var thens []func(err error)
+	add := func(call Call, then func(err error)) {
+		calls, thens = append(calls, call), append(thens, then)
+	}
+	for range 1 + s.rng.IntN(2) {
+		if len(s.inHand) > 0 {
+			d := s.inHand[0]
+			s.inHand = s.inHand[1:]
+			s.addAnswer(d, b, add)
+		}
+	}
+	for range s.rng.IntN(3) {
+		s.addEnqueue(b, add)
+	}
+	if s.rng.IntN(2) == 0 {
+		s.addLease(cl, add)
+	}
+	if s.rng.IntN(4) == 0 {
+		add(callFunc(func(tx *Tx) error { return tx.CreateQueue("a", QueueOptions{}) }), func(err error) {
+			if err == nil {
+				s.oracle.fail("a queue was created twice")
+			}
+		})
+	}
+	errs := make([]error, len(calls))
+	s.submit(cl, func(tx *Tx) error {
+		b.order = s.decisions
+		if s.mutant == transactionInParts && len(calls) > 1 {
+			if err := tx.Exec(calls[:1], errs[:1]); err != nil {
+				return err
+			}
+			if w := s.step.core.cut(); w != nil {
+				s.step.commit(w)
+			}
+			return tx.Exec(calls[1:], errs[1:])
+		}
+		return tx.Exec(calls, errs)
+	}, func(err error) {
+		for i, then := range thens {
+			if err != nil {
+				then(err)
+			} else {
+				then(errs[i])
+			}
+		}
+	})
+}
+
+func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
+	id := d.Receipt.ID
+	if s.rng.IntN(3) == 0 {
+		s.oracle.mayEnd(d)
+		c := &simNack{req: Nack{Queue: d.Queue, Receipt: d.Receipt, Error: "no luck", Delay: -1}}
+		add(c, func(err error) { s.oracle.nacked(d, c.res, err) })
+		return
+	}
+	var acked int
+	s.oracle.maybeGone(id)
+	add(callFunc(func(tx *Tx) (err error) {
+		if acked, err = tx.Ack(d.Queue, []Receipt{d.Receipt}); acked == 1 {
+			s.oracle.bundles[id] = b
+		}
+		return err
+	}), func(err error) { s.oracle.acked(d, acked, err) })
+}
+
+func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
+	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys))}
+	tag := s.oracle.newTag(req.Queue, req.Key)
+	req.Payload = []byte(tag)
+	if err := s.step.Prepare(req); err != nil {
+		s.oracle.fail("prepare: %v", err)
+	}
+	var id ID
+	s.oracle.unknown[tag] = true
+	s.oracle.follows[tag] = b
+	add(callFunc(func(tx *Tx) (err error) { id, err = tx.Enqueue(req); return err }), func(err error) {
+		switch {
+		case err == nil:
+			s.oracle.enqueued(tag, id, s.oracle.now)
+		case !refusal(err):
+			s.oracle.fail("enqueue: %v", err)
+		}
+	})
+}
+
+func (s *sim) addLease(cl *simClient, add func(Call, func(error))) {
+	c := &simLease{sim: s, client: cl, req: LeaseRequest{Queues: []string{"a", "b"}, Count: 3, Block: 0}}
+	add(c, func(err error) {
+		if err != nil {
+			if !refusal(err) {
+				s.oracle.fail("lease: %v", err)
+			}
+			return
+		}
+		s.take(c.ds, c.order)
+	})
+}
+
+// simNack and simLease are calls that have to be foreseen.
+type simNack struct {
+	req Nack
+	res NackResult
+}
+
+func (c *simNack) Foresee(tx *Tx) error     { return tx.ForeseeNack(&c.req) }
+func (c *simNack) Apply(tx *Tx) (err error) { c.res, err = tx.Nack(&c.req); return err }
+
+type simLease struct {
+	sim    *sim
+	client *simClient
+	req    LeaseRequest
+	ds     []*Delivery
+	order  int
+}
+
+func (c *simLease) Foresee(tx *Tx) error { return tx.ForeseeLease(&c.req) }
+
+func (c *simLease) Apply(tx *Tx) (err error) {
+	c.order = c.sim.decisions
+	c.ds, err = tx.Lease(&c.req)
+	c.sim.decided(tx, c.ds)
+	if c.client.client.gone && len(c.ds) > 0 {
+		c.sim.oracle.fail("a client that is gone was given messages")
+	}
+	return err
+}
+
+// together judges a delivery that a client was told of against the transactions:
+// what one has enqueued and what it has acked cannot both be there.
+func (o *oracle) together(d *Delivery, order int) {
+	tag := string(d.Payload())
+	if b := o.follows[tag]; b != nil {
+		b.committed = true
+		if b.lost {
+			o.fail("%s was enqueued by a transaction whose ack is lost", tag)
+		}
+	}
+	if b := o.bundles[d.Receipt.ID]; b != nil && order > b.order {
+		b.lost = true
+		if b.committed {
+			o.fail("%s is back, and what the transaction that acked it has enqueued was there", tag)
+		}
+	}
+}
