@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -56,14 +57,23 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	b.latency = commands.NewLatency(time.Now, cfg.Latency.Threshold)
 	started := time.Now()
 	handler := new(lateHandler)
-	server, err := resp.NewServer(respConfig(cfg, log), handler)
+	connections := respConfig(cfg, log)
+	var err error
+	if connections.TLS, err = certificates(cfg.TLS, log); err != nil {
+		return err
+	}
+	server, err := resp.NewServer(connections, handler)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
 	b.server = server
-	addr, err := server.Listen(ctx)
+	plain, secure, err := server.Listen(ctx)
 	if err != nil {
-		return listenError(cfg.Server.ListenAddr, err)
+		return listenError(err)
+	}
+	addr := plain
+	if addr == nil {
+		addr = secure
 	}
 	if err := serveProfiles(ctx, cfg.Server.PprofAddr, log); err != nil {
 		return errors.Join(err, server.Shutdown(ctx))
@@ -92,7 +102,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 		return b.stop(nil)
 	}
 	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
-	log.Info().Str("address", addr.String()).Str("storage", cfg.Storage.Engine).Str("path", b.where()).
+	log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", cfg.Storage.Engine).Str("path", b.where()).
 		Str("sync", cfg.Storage.Sync).Str("version", cli.Version).Dur("start_ms", time.Since(started)).Msg("ready")
 
 	select {
@@ -167,8 +177,20 @@ func (l *lateHandler) set(h *commands.Handler) { l.h.Store(h) }
 
 func (l *lateHandler) Open(c *resp.Conn) resp.Session { return faultySession(l.h.Load().Open(c)) }
 
+// text is an address to read, empty where there is none.
+func text(addr net.Addr) string {
+	if addr == nil {
+		return ""
+	}
+	return addr.String()
+}
+
 // listenError says in a sentence what the system says in a code.
-func listenError(addr string, err error) error {
+func listenError(err error) error {
+	addr := "the address"
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
+		addr = op.Addr.String()
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%s is in use by another process: is Fila running already? choose another with --server.listen_addr", addr)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -8,6 +10,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/certs"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 )
@@ -18,6 +21,9 @@ import (
 func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	c := resp.DefaultConfig()
 	c.Addr = cfg.Server.ListenAddr
+	c.TLSAddr = cfg.TLS.ListenAddr
+	c.AuthTimeout = cfg.Server.AuthTimeout
+	c.StrangersMax = cfg.Server.StrangersMax
 	c.MaxClients = cfg.Server.MaxClients
 	c.IdleTimeout = cfg.Server.IdleTimeout
 	c.WriteTimeout = cfg.Server.WriteTimeout
@@ -30,6 +36,21 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	c.Limits.CommandBytesMax = cfg.Limits.Command + 1<<20
 	c.Log = log
 	return c
+}
+
+// certificates reads the files of TLS; nil where it is not used.
+func certificates(cfg cli.TLS, log zerolog.Logger) (*tls.Config, error) {
+	if cfg.ListenAddr == "" {
+		return nil, nil
+	}
+	clients := map[string]tls.ClientAuthType{
+		cli.ClientsMust: tls.RequireAndVerifyClientCert, cli.ClientsMay: tls.VerifyClientCertIfGiven, cli.ClientsNeedNot: tls.NoClientCert,
+	}[cfg.AuthClients]
+	source, err := certs.New(certs.Files{Cert: cfg.CertFile, Key: cfg.KeyFile, CA: cfg.CAFile}, clients, log)
+	if err != nil {
+		return nil, cli.UsageError{Err: fmt.Errorf("tls: %w", err)}
+	}
+	return source.Config(), nil
 }
 
 // engineConfig is for the engine: scripts compiles the hooks of queues.
@@ -85,23 +106,25 @@ func syncMode(setting string) engine.SyncMode {
 // SHUTDOWN does.
 func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 	return commands.Config{
-		Password:    b.cfg.Auth.Password,
-		Users:       b.cfg.Auth.Users,
-		ACLFile:     b.cfg.Auth.ACLFile,
-		Version:     cli.Version,
-		Addr:        addr,
-		Limits:      commands.Limits{Count: b.cfg.Limits.Count, Consumer: b.cfg.Limits.Consumer, ReplyBytes: b.cfg.Limits.Reply},
-		Now:         time.Now,
-		Shutdown:    stop,
-		Counters:    b.counters,
-		MaxClients:  b.cfg.Server.MaxClients,
-		IdleTimeout: b.cfg.Server.IdleTimeout,
-		Settings:    b.cfg.Settings(),
-		SlowAfter:   b.cfg.Slowlog.SlowerThan,
-		SlowMax:     b.cfg.Slowlog.MaxEntries,
-		LogLevel:    b.level,
-		Latency:     b.latency,
-		Log:         b.log,
+		Password: b.cfg.Auth.Password,
+		Users:    b.cfg.Auth.Users,
+		ACLFile:  b.cfg.Auth.ACLFile,
+
+		CertificateUsers: b.cfg.TLS.AuthClientsUser == "cn",
+		Version:          cli.Version,
+		Addr:             addr,
+		Limits:           commands.Limits{Count: b.cfg.Limits.Count, Consumer: b.cfg.Limits.Consumer, ReplyBytes: b.cfg.Limits.Reply},
+		Now:              time.Now,
+		Shutdown:         stop,
+		Counters:         b.counters,
+		MaxClients:       b.cfg.Server.MaxClients,
+		IdleTimeout:      b.cfg.Server.IdleTimeout,
+		Settings:         b.cfg.Settings(),
+		SlowAfter:        b.cfg.Slowlog.SlowerThan,
+		SlowMax:          b.cfg.Slowlog.MaxEntries,
+		LogLevel:         b.level,
+		Latency:          b.latency,
+		Log:              b.log,
 	}
 }
 

@@ -7,6 +7,7 @@ import "time"
 type Config struct {
 	Server    Server
 	Auth      Auth
+	TLS       TLS
 	Storage   Storage
 	Scheduler Scheduler
 	Lua       Lua
@@ -18,7 +19,9 @@ type Config struct {
 
 // Server is how connections are taken and kept.
 type Server struct {
-	ListenAddr      string
+	ListenAddr      string        // empty: nowhere without TLS
+	AuthTimeout     time.Duration // zero: a client may take for ever to authenticate
+	StrangersMax    int           // connections that have not authenticated
 	MaxClients      int
 	IdleTimeout     time.Duration // zero: a connection may be silent for ever
 	WriteTimeout    time.Duration
@@ -35,6 +38,23 @@ type Auth struct {
 	Users    []string // lines of ACL rules
 	ACLFile  string   // empty: none
 }
+
+// TLS is how connections are made private.
+type TLS struct {
+	ListenAddr      string // empty: nowhere
+	CertFile        string
+	KeyFile         string
+	CAFile          string // empty: none
+	AuthClients     string // ClientsMust, ClientsMay or ClientsNeedNot
+	AuthClientsUser string // off or cn
+}
+
+// What tls.auth_clients may be.
+const (
+	ClientsMust    = "yes"
+	ClientsMay     = "optional"
+	ClientsNeedNot = "no"
+)
 
 // Storage is where messages are kept and how hard each write is.
 type Storage struct {

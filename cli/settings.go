@@ -54,6 +54,7 @@ func settings(c *Config) []setting {
 	var all []setting
 	all = append(all, serverSettings(&c.Server)...)
 	all = append(all, authSettings(&c.Auth)...)
+	all = append(all, tlsSettings(&c.TLS)...)
 	all = append(all, storageSettings(&c.Storage)...)
 	all = append(all, schedulerSettings(&c.Scheduler)...)
 	all = append(all, luaSettings(&c.Lua)...)
@@ -66,14 +67,24 @@ func serverSettings(c *Server) []setting {
 	return []setting{
 		{
 			name:  "server.listen_addr",
-			value: text{to: &c.ListenAddr, def: "127.0.0.1:5555", check: checkAddr, of: "host:port", says: "host:port"},
-			doc: "Where clients connect. Port 0 takes a free one and logs it. An address that other machines can reach is refused " +
+			value: text{to: &c.ListenAddr, def: "127.0.0.1:5555", check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			doc: "Where clients connect without TLS; empty: nowhere. Port 0 takes a free one and logs it. An address that other machines can reach is refused " +
 				"unless clients have to authenticate.",
 		},
 		{
 			name:  "server.maxclients",
 			value: count(&c.MaxClients, 10_000, 1, 1_000_000),
 			doc:   "Connections at the same time; one more is answered an error and closed.",
+		},
+		{
+			name:  "server.auth_timeout_ms",
+			value: millis(&c.AuthTimeout, 10_000, 0, day),
+			doc:   "A connection that has not authenticated within so long is closed, where that is needed. 0: never.",
+		},
+		{
+			name:  "server.unauthenticated_max",
+			value: count(&c.StrangersMax, 1000, 1, 1_000_000),
+			doc:   "Connections that have yet to authenticate, or to finish the handshake of TLS; one more closes the oldest of them.",
 		},
 		{
 			name:  "server.idle_timeout_ms",
@@ -135,6 +146,38 @@ func authSettings(c *Auth) []setting {
 			value: text{to: &c.ACLFile, of: "path", says: "a file"},
 			doc: "A file with such lines, in place of `auth.users`: `ACL SAVE` writes it, `ACL LOAD` reads it again. A line for the user " +
 				"`default` in it is over `auth.password`. Empty: users made at run time are gone when the broker stops.",
+		},
+	}
+}
+
+func tlsSettings(c *TLS) []setting {
+	return []setting{
+		{
+			name:  "tls.listen_addr",
+			value: text{to: &c.ListenAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			doc: "Where clients connect with TLS, 1.2 or later; empty: nowhere. An address that other machines can reach is refused unless " +
+				"clients have to authenticate, by password or by certificate.",
+		},
+		{
+			name:  "tls.cert_file",
+			value: text{to: &c.CertFile, of: "path", says: "a file"},
+			doc:   "The server's certificate in PEM, with those between it and its authority. These files are read again when they change.",
+		},
+		{name: "tls.key_file", value: text{to: &c.KeyFile, of: "path", says: "a file"}, doc: "The key of the certificate in PEM."},
+		{
+			name:  "tls.ca_file",
+			value: text{to: &c.CAFile, of: "path", says: "a file"},
+			doc:   "Certificates of the authorities in PEM whose clients are accepted.",
+		},
+		{
+			name:  "tls.auth_clients",
+			value: text{to: &c.AuthClients, def: ClientsMust, choices: []string{ClientsMust, ClientsMay, ClientsNeedNot}},
+			doc:   "Whether clients have to show a certificate of `tls.ca_file`; with `optional` one that is shown has to be good.",
+		},
+		{
+			name:  "tls.auth_clients_user",
+			value: text{to: &c.AuthClientsUser, def: "off", choices: []string{"off", "cn"}},
+			doc:   "`cn`: whoever shows a certificate is the user that its common name says, without a password, if there is that user and it is on.",
 		},
 	}
 }
@@ -321,6 +364,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("scheduler.max_backoff_ms must be at least scheduler.backoff_ms, that is %d, not %d",
 			c.Scheduler.Backoff.Milliseconds(), c.Scheduler.MaxBackoff.Milliseconds())
 	}
+	if err := c.checkTLS(); err != nil {
+		return err
+	}
 	if len(c.Auth.Users) > 0 && c.Auth.ACLFile != "" {
 		return errors.New("auth.users and auth.acl_file exclude each other: put the users into the file")
 	}
@@ -333,11 +379,31 @@ func (c *Config) check() error {
 // CheckOpen refuses to let everyone in from everywhere. It is for a broker whose
 // clients need not authenticate.
 func (c *Config) CheckOpen() error {
-	if loopback(c.Server.ListenAddr) {
-		return nil
+	name, addr := "server.listen_addr", c.Server.ListenAddr
+	if addr == "" || loopback(addr) {
+		name, addr = "tls.listen_addr", c.TLS.ListenAddr
+		if addr == "" || loopback(addr) || c.TLS.AuthClients == ClientsMust {
+			return nil
+		}
 	}
-	return UsageError{fmt.Errorf("server.listen_addr %s can be reached from other machines, and nobody there has to authenticate: "+
-		"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", c.Server.ListenAddr)}
+	return UsageError{fmt.Errorf("%s %s can be reached from other machines, and nobody there has to authenticate: "+
+		"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", name, addr)}
+}
+
+// checkTLS is about the settings of TLS that need each other.
+func (c *Config) checkTLS() error {
+	t := &c.TLS
+	switch {
+	case t.ListenAddr == "" && c.Server.ListenAddr == "":
+		return errors.New("server.listen_addr and tls.listen_addr are both empty: nobody could connect")
+	case t.ListenAddr == "":
+		return nil
+	case t.CertFile == "" || t.KeyFile == "":
+		return errors.New("tls.listen_addr needs tls.cert_file and tls.key_file")
+	case t.CAFile == "" && t.AuthClients != ClientsNeedNot:
+		return fmt.Errorf("tls.auth_clients is %s: set tls.ca_file, or tls.auth_clients to no", t.AuthClients)
+	}
+	return nil
 }
 
 func notEmpty(s string) error {
@@ -345,6 +411,13 @@ func notEmpty(s string) error {
 		return errors.New("must not be empty")
 	}
 	return nil
+}
+
+func checkOptionalAddr(s string) error {
+	if s == "" {
+		return nil
+	}
+	return checkAddr(s)
 }
 
 func checkAddr(s string) error {

@@ -104,7 +104,7 @@ func startLive(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, err := s.Listen(t.Context())
+	addr, _, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func BenchmarkServer(b *testing.B) {
 	for _, c := range []struct{ conns, pipeline int }{{1, 1}, {64, 1}, {64, 16}, {8, 256}} {
 		b.Run(fmt.Sprintf("conns=%d/pipeline=%d", c.conns, c.pipeline), func(b *testing.B) {
 			s := newTestServer(b, echoHandler{}, nil)
-			addr, err := s.Listen(b.Context())
+			addr, _, err := s.Listen(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -31,10 +31,13 @@ func DefaultLimits() Limits {
 
 // Config is what a Server is made of. DefaultConfig gives every field a value.
 type Config struct {
-	Addr string      // host:port to listen on; port 0 picks a free one
-	TLS  *tls.Config // nil: plain TCP
+	Addr    string      // host:port to listen on without TLS; port 0 picks a free one; empty: none
+	TLSAddr string      // the same with TLS
+	TLS     *tls.Config // needed for TLSAddr
 
 	MaxClients     int           // connections at a time; more are told so and closed
+	AuthTimeout    time.Duration // closes a connection whose client is not known by then; 0: never
+	StrangersMax   int           // connections whose client is not known; one more closes the oldest; 0: no bound
 	IdleTimeout    time.Duration // closes a connection without traffic and pending replies; 0: never
 	WriteTimeout   time.Duration // longest a write may make no progress
 	WindowMax      int           // commands of one connection that wait for their replies; then it is not read
@@ -49,6 +52,8 @@ func DefaultConfig() Config {
 	return Config{
 		Addr:           "127.0.0.1:0",
 		MaxClients:     10_000,
+		AuthTimeout:    10 * time.Second,
+		StrangersMax:   1000,
 		WriteTimeout:   30 * time.Second,
 		WindowMax:      1024,
 		OutputBytesMax: 8 << 20,
@@ -65,6 +70,8 @@ func (c *Config) check() error {
 		min, max int64
 	}{
 		{"MaxClients", int64(c.MaxClients), 1, 1 << 30},
+		{"AuthTimeout", int64(c.AuthTimeout), 0, 1 << 62},
+		{"StrangersMax", int64(c.StrangersMax), 0, 1 << 30},
 		{"IdleTimeout", int64(c.IdleTimeout), 0, 1 << 62},
 		{"WriteTimeout", int64(c.WriteTimeout), int64(time.Millisecond), 1 << 62},
 		{"WindowMax", int64(c.WindowMax), 1, 1 << 20},
@@ -77,6 +84,12 @@ func (c *Config) check() error {
 		if f.is < f.min || f.is > f.max {
 			return fmt.Errorf("%w: %s is %d, must be from %d to %d", ErrConfig, f.name, f.is, f.min, f.max)
 		}
+	}
+	if c.Addr == "" && c.TLSAddr == "" {
+		return fmt.Errorf("%w: neither Addr nor TLSAddr says where to listen", ErrConfig)
+	}
+	if c.TLSAddr != "" && c.TLS == nil {
+		return fmt.Errorf("%w: TLSAddr is set and TLS is not", ErrConfig)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"container/list"
 	"crypto/tls"
 	"net"
 	"sync/atomic"
@@ -17,8 +18,11 @@ type Conn struct {
 	created time.Time
 	opened  atomic.Bool // session is set
 
-	reader *reader
-	win    window
+	reader    *reader
+	win       window
+	stranger  *list.Element // among the server's strangers, whose lock guards it
+	estranged time.Time     // since when the client is not known; zero: it is. Of the reading goroutine
+	armed     bool          // there is a deadline for reading. Of the same
 
 	proto      atomic.Int32
 	lastActive atomic.Int64 // Unix nanoseconds of the last read or write
@@ -73,9 +77,16 @@ func (c *Conn) SetProto(proto int) {
 
 // SetAuthenticated tells whether the client is known. For others commands are
 // limited to 10 arguments of 16 KiB and handed over one by one, so that the
-// command which authenticates counts for the one behind it. Only from
-// Handler.Open and Session.Handle.
-func (c *Conn) SetAuthenticated(yes bool) { c.reader.authenticated = yes }
+// command which authenticates counts for the one behind it; their number and
+// their time are limited by the Config. Only from Handler.Open and
+// Session.Handle.
+func (c *Conn) SetAuthenticated(yes bool) {
+	c.reader.authenticated = yes
+	if c.opened.Load() {
+		c.meet(yes)
+		c.armIdle()
+	}
+}
 
 // CertificateName is the common name in the certificate with which the client
 // proved who it is; empty if it did not.

@@ -23,6 +23,7 @@ func (c *Conn) run(h Handler) {
 		return
 	}
 	c.opened.Store(true)
+	c.meet(c.reader.authenticated)
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -96,9 +97,16 @@ func (c *Conn) readFailed(err error) {
 	}
 }
 
-// idle is called when the read deadline has passed. It closes the connection if
-// nothing happened for the idle timeout, and else sets the next deadline.
+// idle is called when the read deadline has passed. It ends the connection if
+// nothing happened for the idle timeout, or if the client has not said in time
+// who it is, and else sets the next deadline.
 func (c *Conn) idle() bool {
+	if limit := c.server.cfg.AuthTimeout; limit > 0 && !c.estranged.IsZero() && time.Since(c.estranged) >= limit {
+		var w Writer
+		w.Error("ERR", "not authenticated in time")
+		c.Push(Bytes(w.Take()))
+		return true
+	}
 	limit := c.server.cfg.IdleTimeout
 	quiet := time.Since(c.LastActive())
 	if pending, bytes := c.win.length(); limit > 0 && quiet >= limit && pending == 0 && bytes == 0 {
@@ -109,18 +117,28 @@ func (c *Conn) idle() bool {
 	return c.stop.Load()
 }
 
-// armIdle sets the deadline of the idle timeout. It is not moved with each read:
-// when it passes, idle looks how long it has been quiet.
+// armIdle sets the deadline at which idle is to look next. It is not moved with
+// each read: when it passes, idle looks how long it has been quiet.
 func (c *Conn) armIdle() {
-	limit := c.server.cfg.IdleTimeout
-	if limit <= 0 {
+	var at time.Time // none
+	now := time.Now()
+	if limit := c.server.cfg.IdleTimeout; limit > 0 {
+		next := limit - now.Sub(c.LastActive())
+		if next <= 0 { // a reply is pending
+			next = limit
+		}
+		at = now.Add(next)
+	}
+	if limit := c.server.cfg.AuthTimeout; limit > 0 && !c.estranged.IsZero() {
+		if by := c.estranged.Add(limit); at.IsZero() || by.Before(at) {
+			at = by
+		}
+	}
+	if at.IsZero() && !c.armed {
 		return
 	}
-	next := limit - time.Since(c.LastActive())
-	if next <= 0 { // a reply is pending
-		next = limit
-	}
-	if err := c.nc.SetReadDeadline(time.Now().Add(next)); err != nil {
+	c.armed = !at.IsZero()
+	if err := c.nc.SetReadDeadline(at); err != nil {
 		c.Close()
 	}
 	if c.stop.Load() { // set in between: its deadline must not be undone

@@ -54,10 +54,15 @@ type testSession struct {
 	gone  chan struct{}
 	goes  atomic.Int32
 	calls atomic.Int32
+
+	forget atomic.Bool // the next commands make the client unknown
 }
 
 func (s *testSession) Handle(cmds []Command) {
 	s.calls.Add(1)
+	if s.forget.Swap(false) {
+		s.c.SetAuthenticated(false)
+	}
 	replies := make([]Reply, 0, len(cmds))
 	for _, cmd := range cmds {
 		var w Writer
@@ -149,9 +154,12 @@ func newTestServer(tb testing.TB, h Handler, change func(*Config)) *Server {
 func startServer(tb testing.TB, h *testHandler, change func(*Config)) (*Server, string) {
 	tb.Helper()
 	s := newTestServer(tb, h, change)
-	addr, err := s.Listen(tb.Context())
+	addr, secure, err := s.Listen(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
+	}
+	if addr == nil {
+		addr = secure
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.WithoutCancel(tb.Context())) }()

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,6 +19,7 @@ const (
 	acceptPauseLongest = time.Second
 	httpWarnEvery      = time.Minute
 	tooManyClients     = "-ERR max number of clients reached\r\n"
+	onlyTLS            = "-ERR this port takes TLS only\r\n"
 	keepAliveIdle      = 15 * time.Second
 	keepAliveEvery     = 5 * time.Second
 	keepAliveProbes    = 3
@@ -31,8 +33,11 @@ type Server struct {
 	pools   pools
 	stats   counters
 
+	strangers strangers
+
 	mu       sync.Mutex
-	listener net.Listener
+	plain    net.Listener     // nil without Config.Addr
+	tls      net.Listener     // nil without Config.TLSAddr
 	conns    map[uint64]*Conn // also those whose session is not open yet
 	lastID   uint64
 	stopping chan struct{} // closed by Shutdown, and by the end of Serve's context
@@ -72,25 +77,45 @@ func NewServer(cfg Config, h Handler) (*Server, error) {
 	}, nil
 }
 
-// Listen opens the port; clients may connect and wait from then on.
-func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
+// Listen opens the ports; clients may connect and wait from then on. It returns
+// the addresses without and with TLS, nil where there is none.
+func (s *Server) Listen(ctx context.Context) (plain, secure net.Addr, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plain != nil || s.tls != nil || s.isStopping() {
+		return nil, nil, ErrServing
+	}
+	if s.cfg.Addr != "" {
+		if s.plain, err = listen(ctx, s.cfg.Addr); err != nil {
+			return nil, nil, err
+		}
+		plain = s.plain.Addr()
+	}
+	if s.cfg.TLSAddr != "" {
+		if s.tls, err = listen(ctx, s.cfg.TLSAddr); err != nil {
+			if s.plain != nil {
+				err = errors.Join(err, s.plain.Close())
+				s.plain = nil
+			}
+			return nil, nil, err
+		}
+		secure = s.tls.Addr()
+	}
+	return plain, secure, nil
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
 	lc := net.ListenConfig{
 		Control: controlSocket,
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: keepAliveIdle, Interval: keepAliveEvery, Count: keepAliveProbes,
 		},
 	}
-	l, err := lc.Listen(ctx, "tcp", s.cfg.Addr)
+	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.listener != nil || s.isStopping() {
-		return nil, errors.Join(ErrServing, l.Close())
-	}
-	s.listener = l
-	return l.Addr(), nil
+	return l, nil
 }
 
 // Serve accepts connections until Shutdown (then it returns nil at once, while
@@ -98,18 +123,32 @@ func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
 // is closed and the context's error returned.
 func (s *Server) Serve(ctx context.Context) error {
 	s.mu.Lock()
-	l := s.listener
+	plain, secure := s.plain, s.tls
 	s.mu.Unlock()
-	if l == nil {
+	if plain == nil && secure == nil {
 		return ErrServing
 	}
 	defer context.AfterFunc(ctx, s.closeAll)()
+	if plain == nil || secure == nil {
+		return s.accept(ctx, cmp.Or(plain, secure), secure != nil)
+	}
+	second := make(chan error, 1)
+	go func() { second <- s.accept(ctx, secure, true) }()
+	err := s.accept(ctx, plain, false)
+	if err != nil {
+		_ = secure.Close() // ends the other one
+	}
+	return errors.Join(err, <-second)
+}
+
+// accept takes connections from one listener.
+func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error {
 	var pause time.Duration
 	for {
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
-			if s.cfg.TLS != nil {
+			if secure {
 				nc = tls.Server(nc, s.cfg.TLS)
 			}
 			go s.ServeConn(nc) //nolint:gosec // not under ctx: Shutdown lets connections outlive the accepting
@@ -141,17 +180,31 @@ func (s *Server) ServeConn(nc net.Conn) {
 		return
 	}
 	defer s.remove(c)
-	if t, ok := nc.(*tls.Conn); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
-		err := t.HandshakeContext(ctx)
-		cancel()
-		if err != nil {
-			s.cfg.Log.Debug().Str("addr", nc.RemoteAddr().String()).Err(err).Msg("no TLS with a client")
-			c.closeSocket()
-			return
-		}
+	defer s.strangers.remove(c)
+	if t, ok := nc.(*tls.Conn); ok && !c.shakeHands(t) {
+		c.closeSocket()
+		return
 	}
 	c.run(s.handler)
+}
+
+// shakeHands makes a connection a secure one. A client that does not know that
+// TLS is spoken here is told, as well as it can be told without.
+func (c *Conn) shakeHands(t *tls.Conn) bool {
+	c.meet(false)
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	err := t.HandshakeContext(ctx)
+	if err == nil {
+		return true
+	}
+	if not, ok := errors.AsType[tls.RecordHeaderError](err); ok && not.Conn != nil {
+		if not.Conn.SetWriteDeadline(time.Now().Add(rejectTime)) == nil {
+			_, _ = not.Conn.Write([]byte(onlyTLS)) // no more than an attempt
+		}
+	}
+	c.server.cfg.Log.Debug().Str("addr", c.RemoteAddr().String()).Err(err).Msg("no TLS with a client")
+	return false
 }
 
 // admit registers a connection if there is room for it.
@@ -232,8 +285,10 @@ func (s *Server) halt() []*Conn {
 	if !s.isStopping() {
 		close(s.stopping)
 	}
-	if s.listener != nil {
-		_ = s.listener.Close() // closed before, or nothing to be done about it
+	for _, l := range []net.Listener{s.plain, s.tls} {
+		if l != nil {
+			_ = l.Close() // closed before, or nothing to be done about it
+		}
 	}
 	s.checkEmpty()
 	conns := make([]*Conn, 0, len(s.conns))

@@ -48,17 +48,17 @@ func TestServeNeedsListen(t *testing.T) {
 	if err := s.Serve(t.Context()); !errors.Is(err, ErrServing) {
 		t.Fatal(err)
 	}
-	if _, err := s.Listen(t.Context()); err != nil {
+	if _, _, err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Listen(t.Context()); !errors.Is(err, ErrServing) {
+	if _, _, err := s.Listen(t.Context()); !errors.Is(err, ErrServing) {
 		t.Fatal(err)
 	}
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s = newTestServer(t, newTestHandler(), func(c *Config) { c.Addr = "127.0.0.1:999999" })
-	if _, err := s.Listen(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listen: ") {
+	if _, _, err := s.Listen(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listen on ") {
 		t.Fatal(err)
 	}
 }
@@ -135,7 +135,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 func TestServeEndsWithItsContext(t *testing.T) {
 	h := newTestHandler()
 	s := newTestServer(t, h, nil)
-	addr, err := s.Listen(t.Context())
+	addr, _, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +172,11 @@ func (l *tiredListener) Accept() (net.Conn, error) {
 func TestAcceptingGoesOnAfterErrors(t *testing.T) {
 	h := newTestHandler()
 	s := newTestServer(t, h, nil)
-	addr, err := s.Listen(t.Context())
+	addr, _, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.listener = &tiredListener{Listener: s.listener, fails: 3}
+	s.plain = &tiredListener{Listener: s.plain, fails: 3}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.WithoutCancel(t.Context())) }()
 	c := dial(t, addr.String())
@@ -338,7 +338,10 @@ func TestNoWakeIsLost(t *testing.T) {
 	engines.Wait()
 }
 
-func TestTLS(t *testing.T) {
+// selfSigned is a configuration with a certificate for the name "fila", which
+// signs itself.
+func selfSigned(t *testing.T) *tls.Config {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -348,19 +351,27 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+}
+
+func TestTLS(t *testing.T) {
+	secure := selfSigned(t)
 	pool := x509.NewCertPool()
-	parsed, err := x509.ParseCertificate(cert)
+	parsed, err := x509.ParseCertificate(secure.Certificates[0].Certificate[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool.AddCert(parsed)
 	h := newTestHandler()
 	s, addr := startServer(t, h, func(c *Config) {
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+		c.Addr, c.TLSAddr = "", c.Addr
+		c.TLS = secure
 	})
 	plain := dial(t, addr)
 	plain.send("PING\r\n")
-	_, _ = io.ReadAll(plain.r)
+	if told, _ := io.ReadAll(plain.r); string(told) != onlyTLS {
+		t.Errorf("a client without TLS reads %q", told)
+	}
 	if len(s.Conns()) != 0 {
 		t.Fatal("a session without a handshake")
 	}

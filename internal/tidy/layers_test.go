@@ -28,9 +28,10 @@ func layers() map[string]layer {
 		"internal/bench":    {may: []string{"internal/proc"}},
 		"internal/proc":     {},
 		"internal/acl":      {},
+		"internal/certs":    {},
 		"internal/progress": {},
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
-		"main":              {may: []string{"cli", "commands", "engine", "resp", "scripting", "storage", "storage/rocks"}},
+		"main":              {may: []string{"cli", "commands", "engine", "internal/certs", "resp", "scripting", "storage", "storage/rocks"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Programs that show or measure a running broker, from outside as well; they
 		// share how it is started.

@@ -1,0 +1,159 @@
+// Package certs makes TLS configurations from files, and makes them anew when
+// the files change: a certificate is replaced without a restart.
+//
+// The files are looked at when a client connects, at most once a second, so
+// there is nothing to start or stop. Files that cannot be used change nothing:
+// the old ones stay in force, and the log says why, once for each state of them.
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// lookEvery is the least time between two looks at the files.
+const lookEvery = time.Second
+
+// Files are where certificates are, in PEM.
+type Files struct {
+	Cert string // of the server, with those between it and the authority
+	Key  string // that belongs to it
+	CA   string // authorities whose clients are accepted; empty: none
+}
+
+// Source is the newest configuration that the files allowed.
+type Source struct {
+	files Files
+	auth  tls.ClientAuthType
+	log   zerolog.Logger
+
+	mu      sync.Mutex
+	looked  time.Time
+	state   []os.FileInfo // of the files as last read, used or not
+	missing bool          // one of them was not there
+	now     *tls.Config
+}
+
+// New reads the files. auth says what is asked of clients; a certificate of
+// theirs needs Files.CA. An error names the file.
+func New(files Files, auth tls.ClientAuthType, log zerolog.Logger) (*Source, error) {
+	s := &Source{files: files, auth: auth, log: log}
+	state, err := s.look()
+	if err != nil {
+		return nil, err
+	}
+	if s.now, err = s.read(); err != nil {
+		return nil, err
+	}
+	s.state, s.looked = state, time.Now()
+	return s, nil
+}
+
+// Config returns a configuration that follows the files.
+func (s *Source) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil },
+	}
+}
+
+// current returns what is in force, after a look at the files if it is time.
+func (s *Source) current() *tls.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.looked) >= lookEvery {
+		s.looked = now
+		s.refresh()
+	}
+	return s.now
+}
+
+func (s *Source) refresh() {
+	state, err := s.look()
+	if err == nil && same(state, s.state) {
+		return
+	}
+	var next *tls.Config
+	if err == nil {
+		next, err = s.read()
+	}
+	if err != nil {
+		if state != nil || !s.missing { // else it was told
+			s.log.Error().Err(err).Msg("the new TLS certificates cannot be used: the old ones stay")
+		}
+		s.state, s.missing = state, state == nil
+		return
+	}
+	s.now, s.state, s.missing = next, state, false
+	s.log.Info().Str("file", s.files.Cert).Time("expires", next.Certificates[0].Leaf.NotAfter).Msg("TLS certificates read anew")
+}
+
+// look returns what tells one state of the files from another.
+func (s *Source) look() ([]os.FileInfo, error) {
+	var state []os.FileInfo
+	for _, path := range []string{s.files.Cert, s.files.Key, s.files.CA} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		state = append(state, info)
+	}
+	return state, nil
+}
+
+func same(a, b []os.FileInfo) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size() {
+			return false
+		}
+	}
+	return true
+}
+
+// read makes a configuration of the files. There are no session tickets: each
+// connection shows its certificate anew, and connections last.
+func (s *Source) read() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", s.files.Cert, s.files.Key, err)
+	}
+	if pair.Leaf == nil {
+		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
+			return nil, fmt.Errorf("certificate %s: %w", s.files.Cert, err)
+		}
+	}
+	if time.Now().After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("certificate %s has expired on %s", s.files.Cert, pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
+	}
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: s.auth, SessionTicketsDisabled: true,
+	}
+	if s.files.CA == "" {
+		if s.auth != tls.NoClientCert {
+			return nil, errors.New("certificates are asked of clients, and no authority says which are good")
+		}
+		return c, nil
+	}
+	pem, err := os.ReadFile(s.files.CA)
+	if err != nil {
+		return nil, err
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", s.files.CA)
+	}
+	return c, nil
+}
