@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -115,6 +116,19 @@ func (h *hub) monitor(s *Session) {
 		h.monitors[s] = struct{}{}
 		h.monitoring.Store(int32(len(h.monitors))) //nolint:gosec // at most as many as there are connections
 	}
+}
+
+// mayHear tells whether the user may listen to all that the session listens to.
+func (h *hub) mayHear(s *Session, u *acl.User, monitor int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range h.has[s] {
+		if !u.MayListen(t.name, t.pattern) {
+			return false
+		}
+	}
+	_, monitors := h.monitors[s]
+	return !monitors || u.MayRun(monitor)
 }
 
 // reset ends everything a session listens to.

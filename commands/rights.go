@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -165,22 +166,28 @@ func (f *failures) note(s *Session) {
 	}
 }
 
-// changed acts on the connections of users whose rules are others now: the
+// changed acts on the connections of users whose rules are others now. The
 // leases they wait in end empty-handed, so that no message goes where it may not
-// go any more; a deleted user's connections are closed, but for by, whose last
+// go any more; one that listens to what it may not is closed, as it cannot be
+// told otherwise. A deleted user's connections are closed, but for by, whose last
 // reply is on its way.
 func (h *Handler) changed(accounts []*acl.Account, by *Session) {
+	monitor := h.table.find([]byte("monitor")).index
 	for _, s := range h.list() {
-		for _, a := range accounts {
-			switch {
-			case s.account.Load() != a:
-			case a.User() != nil:
-				h.engine.Submit([]*engine.Task{{Call: &unblock{client: s.conn.ID()}}})
-			case s == by:
-				s.closing = true
-			default:
-				s.conn.Close()
-			}
+		a := s.account.Load()
+		if !slices.Contains(accounts, a) {
+			continue
+		}
+		u := a.User()
+		if u != nil {
+			h.engine.Submit([]*engine.Task{{Call: &unblock{client: s.conn.ID()}}})
+		}
+		switch {
+		case u != nil && h.hub.mayHear(s, u, monitor):
+		case s == by:
+			s.closing = true
+		default:
+			s.conn.Close()
 		}
 	}
 }

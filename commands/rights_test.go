@@ -161,6 +161,30 @@ func TestADeletedUsersConnectionsAreClosed(t *testing.T) {
 	}
 }
 
+func TestWhoMayNotListenAnyMoreIsClosed(t *testing.T) {
+	s := restricted(t, "user hears on nopass &fila:* +@all", "user sees on nopass &* +@all", "user stays on nopass &fila:a:* &fila:b:* +@all")
+	hears, sees, stays := s.connect("hears"), s.connect("sees"), s.connect("stays")
+	if got := hears.do("SUBSCRIBE", "other"); got != "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := hears.do("PSUBSCRIBE", "*"); !strings.HasPrefix(got, "-NOPERM") {
+		t.Errorf("a pattern that is not the user's own: %q", got)
+	}
+	for c, command := range map[*fakeConn]string{hears: "SUBSCRIBE fila:b:dead", sees: "MONITOR", stays: "SUBSCRIBE fila:a:dead"} {
+		if got := c.do(strings.Fields(command)...); strings.HasPrefix(got, "-") || got == "" {
+			t.Fatalf("%s: %q", command, got)
+		}
+	}
+	for user, rules := range map[string]string{"hears": "resetchannels &fila:a:*", "sees": "-monitor", "stays": "resetchannels &fila:a:*"} {
+		if got := s.do(t, append([]string{"ACL", "SETUSER", user}, strings.Fields(rules)...)...); got != "+OK\r\n" {
+			t.Fatal(got)
+		}
+	}
+	if !hears.closed || !sees.closed || stays.closed {
+		t.Errorf("closed: %v, %v, and who still may: %v", hears.closed, sees.closed, stays.closed)
+	}
+}
+
 // The connection of a user that was deleted the moment it authenticated may not
 // have been there to be closed.
 func TestADeletedUserCanDoNothing(t *testing.T) {
