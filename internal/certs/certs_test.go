@@ -94,9 +94,13 @@ func TestNewFilesCountForTheNextClient(t *testing.T) {
 
 func TestFilesThatCannotBeUsedChangeNothing(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, f Files){
-		"nonsense":      func(t *testing.T, f Files) { t.Helper(); write(t, f.Cert, "nonsense") },
-		"another's key": func(t *testing.T, f Files) { t.Helper(); o := files(t); put(t, Files{o.Cert, f.Key, ""}, 3, time.Now().Add(time.Hour)) },
-		"expired":       func(t *testing.T, f Files) { t.Helper(); put(t, f, 3, time.Now().Add(-time.Hour)) },
+		"nonsense": func(t *testing.T, f Files) { t.Helper(); write(t, f.Cert, "nonsense") },
+		"another's key": func(t *testing.T, f Files) {
+			t.Helper()
+			o := files(t)
+			put(t, Files{o.Cert, f.Key, ""}, 3, time.Now().Add(time.Hour))
+		},
+		"expired": func(t *testing.T, f Files) { t.Helper(); put(t, f, 3, time.Now().Add(-time.Hour)) },
 		"missing": func(t *testing.T, f Files) {
 			t.Helper()
 			if err := os.Remove(f.Cert); err != nil {
