@@ -123,9 +123,13 @@ func (a Access) need() acl.Need {
 func (s *Session) deny(reason, object, user string) {
 	var line strings.Builder
 	now := s.handler.cfg.Now()
+	context := "toplevel"
+	if s.multi != nil {
+		context = "multi"
+	}
 	s.describe(&line, now)
 	s.handler.denied.Add(acl.Entry{
-		Reason: reason, Context: "toplevel", Object: object[:min(len(object), echoMax)], User: user,
+		Reason: reason, Context: context, Object: object[:min(len(object), echoMax)], User: user,
 		Client: strings.TrimSuffix(line.String(), "\n"), At: now,
 	})
 }

@@ -128,6 +128,53 @@ func TestALeaseThatWaitedAsksForTheRightAgain(t *testing.T) {
 	}
 }
 
+func TestATransactionIsNoWayAround(t *testing.T) {
+	s := restricted(t, "user worker on nopass ~a +@all")
+	c := s.connect("worker")
+	const queued, allowed = "+QUEUED\r\n", "*1\r\n$36\r\n"
+	c.do("MULTI")
+	if got := c.do("FILA.ENQUEUE", "a", "x"); got != queued {
+		t.Fatal(got)
+	}
+	if got := c.do("FILA.ENQUEUE", "b", "x"); got != noQueue {
+		t.Errorf("refused when it is queued: %q", got)
+	}
+	if got := c.do("EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
+		t.Errorf("got %q", got)
+	}
+	c.do("MULTI")
+	c.do("FILA.ENQUEUE", "a", "x")
+	c.do("FILA.QUEUE", "ALTER", "a", "TTL", "5000")
+	s.do(t, "ACL", "SETUSER", "worker", "resetkeys", "~b")
+	if got := c.do("EXEC"); got != "*2\r\n"+noQueue+noQueue {
+		t.Errorf("the right was taken away before EXEC: %q", got)
+	}
+	s.do(t, "ACL", "SETUSER", "worker", "~a", "-exec")
+	c.do("MULTI")
+	c.do("FILA.ENQUEUE", "a", "x")
+	if got := c.do("EXEC"); got != "-NOPERM this user has no permissions to run the 'exec' command\r\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := s.do(t, "FILA.LEASE", "a"); got != "*0\r\n" {
+		t.Errorf("something was enqueued: %q", got)
+	}
+	if got := printed(t, s.do(t, "ACL", "LOG")); !strings.Contains(got, `"multi"`) {
+		t.Errorf("the log does not say that it was in a transaction:\n%s", got)
+	}
+	s.do(t, "ACL", "SETUSER", "worker", "+exec")
+	c.do("DISCARD")
+	c.do("MULTI")
+	c.do("FILA.ENQUEUE", "a", "x")
+	if got := c.do("EXEC"); !strings.HasPrefix(got, allowed) {
+		t.Errorf("got %q", got)
+	}
+	c.do("MULTI")
+	s.do(t, "ACL", "DELUSER", "worker")
+	if got := c.do("EXEC"); got != "" || !c.closed {
+		t.Errorf("the user is gone: %q", got)
+	}
+}
+
 func TestChangedRulesEndTheWait(t *testing.T) {
 	s := restricted(t, "user worker on nopass ~a +@all", "user other on nopass ~a +@all")
 	waits, stays := s.connect("worker"), s.connect("other")
@@ -305,6 +352,9 @@ func TestAdministrationIsLoggedWithoutSecrets(t *testing.T) {
 	s.connect("b").do("FILA.QUEUE", "CREATE", "orders")
 	s.connect("b").do("FILA.ENQUEUE", "orders", "p4yload")
 	s.connect("b").do("FILA.CONFIG", "SET", "k", "s3cret")
+	s.connect("b").do("MULTI")
+	s.connect("b").do("FILA.QUEUE", "DELETE", "orders")
+	s.connect("b").do("EXEC")
 	s.connect("b").do("CLIENT", "LIST")
 	s.connect("b").do("ACL", "LIST")
 	s.connect("b").do("AUTH", "bob", "s3cret2")
@@ -316,6 +366,9 @@ func TestAdministrationIsLoggedWithoutSecrets(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is missing in\n%s", want, got)
 		}
+	}
+	if n := strings.Count(got, "FILA.QUEUE DELETE"); n != 1 {
+		t.Errorf("what is queued and executed is logged %d times", n)
 	}
 	for _, wrong := range []string{"s3cret", "p4yload", "CLIENT LIST", "ACL LIST", "ENQUEUE"} {
 		if strings.Contains(got, wrong) {
