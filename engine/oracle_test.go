@@ -26,6 +26,7 @@ type oracle struct {
 	// newSince is the time of the last crash in ids: what is older may have been
 	// leased without anybody being told.
 	newSince int64
+	unsynced []unsynced // what was answered since everything was last synced
 }
 
 type oracleMsg struct {
@@ -38,6 +39,7 @@ type oracleMsg struct {
 	extra       uint32 // retries that were asked for whatever the attempts
 	asking      int    // acks that are not answered yet
 	perhapsGone bool   // an ack was not answered, or with an error
+	anyReceipt  bool   // a power loss may have brought back an older lease
 }
 
 func newOracle() oracle {
@@ -71,6 +73,7 @@ func (o *oracle) enqueued(tag string, id ID, due time.Time) {
 		o.byID[id] = m
 	}
 	m.tag = tag
+	o.unsynced = append(o.unsynced, unsynced{m: m, enqueued: true})
 	if !o.gone[tag] {
 		o.stored[tag] = m
 	}
@@ -97,7 +100,7 @@ func (o *oracle) delivered(d *Delivery) {
 		o.byID[d.Receipt.ID] = m
 	}
 	m.tag = tag
-	m.perhapsGone = false // here it is
+	m.perhapsGone, m.anyReceipt = false, false // here it is
 	if d.Receipt.Fence < m.receipt.Fence && !o.now.Before(d.LeaseUntil) {
 		return // told late: it is over, and another has followed
 	}
@@ -115,7 +118,7 @@ func (o *oracle) delivered(d *Delivery) {
 }
 
 func (o *oracle) current(d *Delivery) *oracleMsg {
-	if m := o.byID[d.Receipt.ID]; m != nil && m.receipt == d.Receipt {
+	if m := o.byID[d.Receipt.ID]; m != nil && (m.receipt == d.Receipt || m.anyReceipt) {
 		return m
 	}
 	return nil
@@ -164,6 +167,7 @@ func (o *oracle) acked(d *Delivery, n int, err error) {
 		}
 		o.gone[tag] = true
 		delete(o.stored, tag)
+		o.unsynced = append(o.unsynced, unsynced{m: m, acked: true})
 		m.leaseUntil = time.Time{}
 	case 0:
 		if m := o.current(d); m != nil && o.now.Before(m.leaseUntil) {
@@ -190,6 +194,7 @@ func (o *oracle) nacked(d *Delivery, res NackResult, err error) {
 		o.fail("%s was nacked with a receipt whose lease is over", d.Receipt)
 	}
 	m.leaseUntil = time.Time{}
+	o.unsynced = append(o.unsynced, unsynced{m: m})
 	if res.Action == ActionRetry {
 		m.notBefore = res.ReadyAt
 	}
@@ -204,7 +209,7 @@ func (o *oracle) extended(d *Delivery, until time.Time, err error) bool {
 		o.fail("%s was extended although its lease is over", d.Receipt)
 		return false
 	}
-	m.leaseUntil = until
+	m.leaseUntil, m.receipt, m.anyReceipt = until, d.Receipt, false // this is the one that lives
 	return true
 }
 
@@ -312,6 +317,7 @@ func (o *oracle) crashed(now time.Time, c *core) {
 	}
 	o.now = now
 	o.trace("crashed or mended")
+	o.unsynced = nil // a start syncs what it has found
 	clear(o.newest)
 	for _, m := range o.byID {
 		m.perhapsGone, m.asking = m.perhapsGone || m.asking > 0, 0

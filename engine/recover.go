@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/faisca/fila/storage"
@@ -115,6 +116,9 @@ func (c *core) recoverState() error {
 		return err
 	}
 	c.epoch = max(c.epoch, epoch) + 1
+	// Where a power loss may take the bound of ids with it, and the clock has gone
+	// back, ids start again where an earlier start has begun. Their chance must not.
+	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch)) //nolint:gosec // no secret
 	ids, err := c.number(stateIDs)
 	if err != nil {
 		return err

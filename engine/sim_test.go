@@ -48,6 +48,8 @@ const (
 	unfencedReceipt
 	retryTooEarly
 	transactionInParts
+	replyNotSynced
+	timerLost
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -55,6 +57,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		replyBeforeCommit: "reply before commit", ackNotWritten: "ack not written", enqueueNotWritten: "enqueue not written",
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",
 		retryTooEarly: "retry too early", transactionInParts: "transaction in two writes",
+		replyNotSynced: "reply not synced", timerLost: "timer lost in a crash",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -72,6 +75,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 type weather struct {
 	crash, powerLoss, diskFails float64 // chances per step
 	lazy                        float64 // chance that a commit or read has to wait
+	sync                        SyncMode
 	clients, keys, steps        int
 	window                      int
 	lag                         time.Duration
@@ -97,6 +101,9 @@ func newWeather(r *rand.Rand) weather {
 	if r.IntN(2) == 0 {
 		w.lazy = 0.7
 	}
+	if w.powerLoss > 0 { // what is synced when makes no difference elsewhere
+		w.sync = []SyncMode{SyncAlways, SyncAlways, SyncInterval, SyncNever}[r.IntN(4)]
+	}
 	return w
 }
 
@@ -114,6 +121,7 @@ type sim struct {
 	failing  bool
 	stopping bool
 	nextID   uint64
+	syncedAt time.Time // of SyncInterval
 
 	decisions int
 }
@@ -156,11 +164,19 @@ func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
 	if at < s.chance/2 {
 		panic(errCrash)
 	}
-	err := s.Memory.Commit(b, sync)
+	err := s.Memory.Commit(b, sync && s.mutant != replyNotSynced)
 	if at < s.chance {
 		panic(errCrash)
 	}
 	return err
+}
+
+// Scan forgets, for a broken engine, who waits for a time.
+func (s *crashStore) Scan(f storage.Family, from, to []byte) storage.Iterator {
+	if s.mutant == timerLost && f == storage.Scheduled {
+		from = []byte{0xff, 0xff}
+	}
+	return s.Memory.Scan(f, from, to)
 }
 
 // lose drops records that a broken engine would not have written.
@@ -194,7 +210,12 @@ func simulate(seed uint64, m mutant) (err error) {
 	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng, mutant: m}
 	if m != noMutant {
 		s.w.lazy = 0 // they are broken versions of the plain order of events
+		s.w.sync = SyncAlways
 	}
+	if m == replyNotSynced {
+		s.w.crash, s.w.powerLoss = 0.02, 0.05
+	}
+	s.cfg.Sync = s.w.sync
 	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
 	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseLag = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.lag
 	s.cfg.Seed, s.cfg.Scripts = seed, simScripts{}
@@ -235,6 +256,7 @@ func (s *sim) setUp() error {
 	for s.step.flight != nil || len(s.step.reads) > 0 || len(s.step.late) > 0 {
 		s.step.Do()
 	}
+	s.syncNow()
 	return errors.Join(errs[:]...)
 }
 
@@ -272,6 +294,9 @@ func (s *sim) restart(powerLoss bool) {
 	memory := old.Memory.Clone()
 	if powerLoss {
 		memory = old.Memory.CloneSynced()
+		if s.w.sync != SyncAlways {
+			s.oracle.powerLost()
+		}
 	}
 	memory.FailCommits(nil)
 	s.failing = false
@@ -383,6 +408,7 @@ func (s *sim) once() {
 		}
 	}
 	s.settleBlocked()
+	s.tick()
 	s.oracle.limits(s.step.core)
 	if err := s.step.Check(); err != nil {
 		s.oracle.fail("%v", err)
