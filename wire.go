@@ -78,6 +78,7 @@ func messageLimits(l cli.Limits) engine.Limits {
 	return engine.Limits{
 		QueueName: l.QueueName, Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue,
 		Headers: l.Headers, Payload: l.Payload, Weight: l.Weight, Cost: l.Cost, Count: l.Count, Script: l.Script,
+		Crons: l.Crons,
 	}
 }
 

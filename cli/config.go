@@ -111,6 +111,7 @@ type Limits struct {
 	Weight      uint32
 	Cost        uint32
 	Count       int
+	Crons       int
 }
 
 // Log is what the log says and how.

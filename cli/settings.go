@@ -310,6 +310,7 @@ func limitSettings(c *Limits) []setting {
 				"been handed out.",
 		},
 		{name: "limits.count", value: count(&c.Count, 10_000, 1, 1_000_000), doc: "Greatest `COUNT`."},
+		{name: "limits.crons", value: count(&c.Crons, 10_000, 1, 1_000_000), doc: "Recurring messages there may be, see `FILA.CRON`."},
 	}
 }
 

@@ -49,33 +49,43 @@ type enqueueCall struct {
 }
 
 func parseEnqueue(in *input) (call, error) {
-	c := &enqueueCall{req: engine.Enqueue{Queue: in.text("queue"), Key: in.text("key"), Payload: in.bytes("payload")}}
-	if in.has("key") && c.req.Key == "" {
-		return nil, &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
+	req, err := parseMessage(in)
+	if err != nil {
+		return nil, err
+	}
+	c := &enqueueCall{req: req}
+	c.req.At = int64(in.millis("at", 0)) // Unix time in nanoseconds
+	for _, a := range in.args {
+		c.size += len(a)
+	}
+	return c, nil
+}
+
+// parseMessage reads what a message is to be, but for when it is due by the clock.
+func parseMessage(in *input) (engine.Enqueue, error) {
+	req := engine.Enqueue{Queue: in.text("queue"), Key: in.text("key"), Payload: in.bytes("payload")}
+	if in.has("key") && req.Key == "" {
+		return req, &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
 	}
 	for _, n := range []struct {
 		token, slot string
 		to          *uint32
-	}{{"WEIGHT", "weight", &c.req.Weight}, {"COST", "cost", &c.req.Cost}} {
+	}{{"WEIGHT", "weight", &req.Weight}, {"COST", "cost", &req.Cost}} {
 		if !in.has(n.slot) {
 			continue
 		}
 		*n.to = uint32(in.integer(n.slot, 0)) //nolint:gosec // the Spec bounds it
 		if *n.to == 0 {
-			return nil, &refusal{"INVALID", n.token + " 0, it must be at least 1"}
+			return req, &refusal{"INVALID", n.token + " 0, it must be at least 1"}
 		}
 	}
 	if in.has("priority") {
 		priority := uint8(in.integer("priority", 0)) //nolint:gosec // the Spec bounds it
-		c.req.Priority = &priority
+		req.Priority = &priority
 	}
-	c.req.Delay = in.millis("delay", 0)
-	c.req.At = int64(in.millis("at", 0)) // Unix time in nanoseconds
-	c.req.Throttles, c.req.Headers = in.throttles(), in.headers()
-	for _, a := range in.args {
-		c.size += len(a)
-	}
-	return c, nil
+	req.Delay = in.millis("delay", 0)
+	req.Throttles, req.Headers = in.throttles(), in.headers()
+	return req, nil
 }
 
 // headerOption is how a command takes headers.

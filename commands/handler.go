@@ -97,6 +97,7 @@ type Engine interface {
 	Submit(tasks []*engine.Task)
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
+	PrepareCron(cr *engine.Cron) error
 	CompileScript(kind engine.HookKind, source string) (engine.Hook, error)
 	Snapshot() *engine.Snapshot
 	Load(d *engine.Delivery) error

@@ -17,6 +17,7 @@ func table() []Spec {
 		exists(),
 		ack(),
 		configValues(),
+		cron(),
 		enqueue(),
 		explain(),
 		extend(),

@@ -52,6 +52,7 @@ type core struct {
 	throttles    map[string]*throttle
 	limits       []*throttle // scratch, see blocking
 	throttleList roster[throttle]
+	cron         cronTable
 	parked       map[uint64]*Task
 	rotation     int // where the next lease of several queues starts
 
@@ -104,6 +105,7 @@ func (c *core) forgetAll() {
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
 	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
+	c.cron = newCronTable()
 	c.batch.Reset()
 	c.sync, c.beside = false, nil
 	c.bootTime, c.readPause = 0, 0
@@ -253,6 +255,7 @@ func (c *core) nextTimer() int64 {
 		earliest(c.lag[0].due, true)
 	}
 	earliest(c.due.next())
+	earliest(c.cron.next())
 	return at
 }
 

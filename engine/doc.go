@@ -44,10 +44,13 @@
 //  18. A throttle holds the leases that name it.
 //  19. No key owes credit.
 //  20. Where a throttle has room, nobody waits for it in vain.
+//  21. A recurring message waits for its next tick, or has it made in the round
+//     under way; never both.
 //
 // And these hold towards clients, as the simulation's oracle sees them: no reply
 // before its commit; no two live leases of a message; a receipt changes nothing
 // after its lease, also when a crash has lost the lease's record; an id or a
 // delivery number is never given twice; no message before its time; in a key,
-// first deliveries are in the order of enqueue.
+// first deliveries are in the order of enqueue; no tick of a recurring message
+// makes two, and one that makes none is counted.
 package engine

@@ -26,6 +26,7 @@ func (c *core) expire() {
 	}
 	c.writeLag()
 	c.fallDue()
+	c.fallCron()
 }
 
 // expireMax bounds the leases and the delayed messages that one turn handles;

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check compares what the memory says with itself; the numbers are those of the
@@ -70,6 +71,7 @@ func (c *core) check() error {
 			bad(8, "due entry %d of message %s is broken", i, d.mk.ID)
 		}
 	}
+	c.checkCron(bad)
 	return errors.Join(errs...)
 }
 
@@ -80,6 +82,23 @@ func (q *queue) hashed(k *fairKey) bool {
 		}
 	}
 	return false
+}
+
+func (c *core) checkCron(bad func(int, string, ...any)) {
+	t := &c.cron
+	waiting := 0
+	for name, e := range t.entries {
+		inRound := e.job != nil && t.round != nil && slices.Contains(t.round.jobs, e.job)
+		if rests := e.schedule == nil || e.set.NextAt == 0; e.name != name || (e.timer >= 0) == (rests || inRound) || e.job != nil && !inRound {
+			bad(21, "recurring message %q waits for its tick %v, is in the round %v", name, e.timer >= 0, inRound)
+		}
+		if e.timer >= 0 {
+			waiting++
+		}
+	}
+	if waiting != t.due.len() {
+		bad(21, "%d recurring messages wait for a tick, %d are in line", waiting, t.due.len())
+	}
 }
 
 func (c *core) checkFairKey(q *queue, name string, k *fairKey, bad func(int, string, ...any)) {

@@ -36,6 +36,9 @@ func (c *core) recover() error {
 	if err := c.recoverConfig(); err != nil {
 		return fmt.Errorf("recover configuration: %w", err)
 	}
+	if err := c.recoverCron(); err != nil {
+		return fmt.Errorf("recover recurring messages: %w", err)
+	}
 	if err := c.recoverSettings(); err != nil {
 		return fmt.Errorf("recover settings of keys: %w", err)
 	}

@@ -22,6 +22,10 @@ func (s *sim) queue() string { return []string{"a", "b"}[s.rng.IntN(2)] }
 
 // act lets a client do something.
 func (s *sim) act(cl *simClient) {
+	if s.rng.IntN(20) == 0 {
+		s.actCron(cl)
+		return
+	}
 	n := s.rng.IntN(100)
 	switch {
 	case n < 40:

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -50,6 +51,7 @@ const (
 	transactionInParts
 	replyNotSynced
 	timerLost
+	tickNotWritten
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -58,6 +60,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",
 		retryTooEarly: "retry too early", transactionInParts: "transaction in two writes",
 		replyNotSynced: "reply not synced", timerLost: "timer lost in a crash",
+		tickNotWritten: "tick not written with its message",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -117,6 +120,7 @@ type sim struct {
 	cfg      Config
 	clients  []*simClient
 	oracle   oracle
+	cron     cronOracle
 	inHand   []*Delivery // what clients hold, as far as they know
 	failing  bool
 	stopping bool
@@ -157,7 +161,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if s.mutant == ackNotWritten || s.mutant == enqueueNotWritten {
+	if s.mutant == ackNotWritten || s.mutant == enqueueNotWritten || s.mutant == tickNotWritten {
 		b = s.lose(b)
 	}
 	at := s.rng.Float64()
@@ -186,6 +190,9 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 		switch r.Op {
 		case storage.OpPut:
 			if s.mutant == enqueueNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
+				return nil
+			}
+			if s.mutant == tickNotWritten && b.Len() > 1 && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, stateCron)) && s.rng.IntN(3) == 0 {
 				return nil
 			}
 			out.Put(r.Family, r.Key, r.Value)
@@ -253,6 +260,7 @@ func (s *sim) setUp() error {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}); return nil })})
 	}
 	s.oracle.attempts = attempts
+	errs[0] = errors.Join(errs[0], s.setUpCron())
 	for s.step.flight != nil || len(s.step.reads) > 0 || len(s.step.late) > 0 {
 		s.step.Do()
 	}
@@ -296,6 +304,7 @@ func (s *sim) restart(powerLoss bool) {
 		memory = old.Memory.CloneSynced()
 		if s.w.sync != SyncAlways {
 			s.oracle.powerLost()
+			s.cron.powerLost()
 		}
 	}
 	memory.FailCommits(nil)
@@ -496,6 +505,9 @@ func (s *sim) drainAll() error {
 	s.settleBlocked()
 	cl := s.newClient()
 	s.clients = append(s.clients, cl)
+	if err := s.endCron(cl); err != nil {
+		return err
+	}
 	for i, empty := 0, 0; empty < 4; i++ {
 		if i > 5000 {
 			return errors.New("the queues do not drain")

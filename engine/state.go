@@ -15,6 +15,10 @@ const (
 	stateKey       = "key"        // then queue number and fairness key: storage.Key
 	stateConfig    = "config"     // then name: a value of the runtime configuration
 	stateThrottle  = "throttle"   // then throttle key: storage.Throttle
+	stateCron      = "cron"       // then name: storage.Cron
+	// stateCronMessage is followed by a name: what a recurring message holds, a
+	// storage.Message.
+	stateCronMessage = "cron_message"
 )
 
 func encodeUint(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -48,6 +48,9 @@ func (s *Stepper) Prepare(req *Enqueue) error {
 	return prepare(req, &s.core.cfg.Limits, s.core.snapshot, func() int64 { return s.now.UnixNano() })
 }
 
+// PrepareCron is Engine.PrepareCron.
+func (s *Stepper) PrepareCron(cr *Cron) error { return prepareCron(cr, &s.core.cfg.Limits) }
+
 // CompileScript is Engine.CompileScript.
 func (s *Stepper) CompileScript(kind HookKind, source string) (Hook, error) {
 	return compileScript(&s.core.cfg, kind, source)

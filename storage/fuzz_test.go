@@ -110,6 +110,7 @@ func FuzzMessage(f *testing.F) { fuzzRecord(f, fullMessage()) }
 func FuzzAttempt(f *testing.F) { fuzzRecord(f, fullAttempt()) }
 func FuzzLease(f *testing.F)   { fuzzRecord(f, fullLease()) }
 func FuzzQueue(f *testing.F)   { fuzzRecord(f, fullQueue()) }
+func FuzzCron(f *testing.F)    { fuzzRecord(f, fullCron()) }
 func FuzzKey(f *testing.F) {
 	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})
 }

@@ -65,6 +65,14 @@ func fullQueue() *storage.Queue {
 	}
 }
 
+func fullCron() *storage.Cron {
+	return &storage.Cron{
+		Queue: "reports", Expression: "30 6 * * mon-fri", Zone: "Europe/Berlin", CatchUp: 2, Key: "acme", Priority: 10,
+		DelayMs: 60_000, TTLMs: 3_600_000, NextAt: 1_700_000_060_000_000_000, LastAt: 1_700_000_000_000_000_000, Fired: 300, Missed: 2,
+		LastError: "the queue is full", ErrorAt: 1_699_999_940_000_000_000, MadeUp: 7, SetAt: 1_690_000_000_000_000_000,
+	}
+}
+
 func goldenBatch() *storage.Batch {
 	var b storage.Batch
 	storage.PutFormat(&b)
@@ -91,6 +99,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_queue":         fullQueue().Append(nil),
 		"record_key":           (&storage.Key{Weight: 7, Paused: true, Pinned: true}).Append(nil),
 		"record_throttle":      (&storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3}).Append(nil),
+		"record_cron":          fullCron().Append(nil),
 		"batch":                goldenBatch().Bytes(),
 	} {
 		path := filepath.Join("testdata", "golden", name+".hex")

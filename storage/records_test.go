@@ -17,12 +17,14 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		a storage.Attempt
 		l storage.Lease
 		q storage.Queue
+		c storage.Cron
 	)
 	for _, tt := range []struct{ full, got record }{
 		{fullMessage(), &m},
 		{fullAttempt(), &a},
 		{fullLease(), &l},
 		{fullQueue(), &q},
+		{fullCron(), &c},
 		{&storage.Message{}, &storage.Message{Cost: 9}},
 		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
 		{&storage.Attempt{Attempt: math.MaxUint32, ReadyAt: math.MinInt64}, &storage.Attempt{}},
@@ -46,7 +48,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue()} {
+	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {

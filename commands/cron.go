@@ -1,0 +1,217 @@
+package commands
+
+import (
+	"math"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func cron() Spec {
+	return Spec{
+		Name: "FILA.CRON", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
+		Summary:     "A container for the commands that manage recurring messages.",
+		Subcommands: []Spec{cronDel(), cronGet(), help("FILA.CRON"), cronList(), cronSet()},
+	}
+}
+
+func cronSet() Spec {
+	return Spec{
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
+		Summary: "Enqueues a message at each tick of a cron expression, or replaces what was set under the name. " +
+			"Five fields (minute hour day month weekday), six with the seconds first, or @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; by the clock of TZ (UTC). " +
+			"Each tick makes one message, also across restarts. CATCHUP says what becomes of ticks that were missed by more than ten seconds: " +
+			"none, the last of them (last, as if it is not given), or all. Set again with the same times, its ticks go on as they were. See docs/cron.md.",
+		Flags: []string{"write", "denyoom"},
+		Args: []Arg{
+			{Name: "cron", Type: String},
+			{Name: "queue", Type: Key},
+			{Name: "expression", Type: String},
+			{Name: "payload", Type: String},
+			{Name: "zone", Type: String, Token: "TZ", Optional: true},
+			{Name: "rule", Type: OneOf, Token: "CATCHUP", Optional: true, Args: []Arg{
+				{Name: "none", Type: PureToken, Token: "NONE"},
+				{Name: "last", Type: PureToken, Token: "LAST"},
+				{Name: "all", Type: PureToken, Token: "ALL"},
+			}},
+			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Max: math.MaxUint32},
+			{Name: "n", Type: Integer, Token: "COST", Optional: true, Max: math.MaxUint32},
+			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
+			headerOption(),
+			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
+			{Name: "ms", Type: Integer, Token: "DELAY", Optional: true, Max: millisMax},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE reports", "OK"},
+			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
+			{`FILA.CRON SET sync reports "@every 5m" poll CATCHUP NONE KEY tenant-1 HEADER kind sync`, "OK"},
+		},
+		Parse: parseCron,
+	}
+}
+
+func parseCron(in *input) (call, error) {
+	req, err := parseMessage(in)
+	if err != nil {
+		return nil, err
+	}
+	c := &cronChange{cron: engine.Cron{Name: in.text("cron"), Expression: in.text("expression"), Zone: in.text("tz"), Message: req}}
+	switch {
+	case in.has("none"):
+		c.cron.CatchUp = engine.CatchUpNone
+	case in.has("all"):
+		c.cron.CatchUp = engine.CatchUpAll
+	default:
+		c.cron.CatchUp = engine.CatchUpLast
+	}
+	for _, a := range in.args {
+		c.size += len(a)
+	}
+	return c, nil
+}
+
+type cronChange struct {
+	plainOK
+	cron engine.Cron
+	size int
+}
+
+// Prepare reads the expression and encodes the message, on the connection.
+func (c *cronChange) Prepare(e Engine) error { return e.PrepareCron(&c.cron) }
+
+// Bytes is what waits for the loop.
+func (c *cronChange) Bytes() int { return c.size }
+
+// Apply implements engine.Call.
+func (c *cronChange) Apply(tx *engine.Tx) error { return tx.SetCron(&c.cron) }
+
+func cronDel() Spec {
+	return Spec{
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
+		Summary: "Ends a recurring message; what it has enqueued stays. Returns 1, or 0 if there was none.",
+		Flags:   []string{"write", "fast"},
+		Args:    []Arg{{Name: "name", Type: String}},
+		Examples: []Example{
+			{"FILA.CRON DEL morning", "(integer) 0"},
+		},
+		Parse: func(in *input) (call, error) { return &cronDrop{name: in.text("name")}, nil },
+	}
+}
+
+type cronDrop struct {
+	removed
+	name string
+}
+
+// Apply implements engine.Call.
+func (c *cronDrop) Apply(tx *engine.Tx) (err error) {
+	c.removed.found, err = tx.DeleteCron(c.name)
+	return err
+}
+
+func cronGet() Spec {
+	return Spec{
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Returns what is known of a recurring message, nil if there is none of that name.",
+		Flags:   []string{"readonly", "fast"},
+		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + ". key is nil where none was given; next_at is the next tick; last_at is the newest that made a message; " +
+			"fired counts the ticks that did, missed those that did not; last_error says why the newest of those that were tried did not, error_at when.",
+		Args: []Arg{{Name: "name", Type: String}},
+		Examples: []Example{
+			{"FILA.CRON GET morning", "(nil)"},
+			{"FILA.QUEUE CREATE reports", "OK"},
+			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
+			{"FILA.CRON GET morning", "..."},
+		},
+		Parse: func(in *input) (call, error) { return &cronLook{name: in.text("name")}, nil },
+	}
+}
+
+type cronLook struct {
+	name  string
+	info  engine.CronInfo
+	found bool
+}
+
+// Apply implements engine.Call.
+func (c *cronLook) Apply(tx *engine.Tx) error {
+	c.info, c.found = tx.Cron(c.name)
+	return nil
+}
+
+// Render writes a map or nil.
+func (c *cronLook) Render(_ *Handler, w *resp.Writer) error {
+	if !c.found {
+		w.Null()
+		return nil
+	}
+	cronFields(&c.info).write(w)
+	return nil
+}
+
+func cronFields(i *engine.CronInfo) *fields {
+	zone := i.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	var f fields
+	f.text("name", i.Name)
+	f.text("queue", i.Queue)
+	f.text("expression", i.Expression)
+	f.text("tz", zone)
+	f.text("catchup", i.CatchUp.String())
+	f.optional("key", i.Key)
+	f.at("next_at", i.NextAt)
+	f.at("last_at", i.LastAt)
+	f.count("fired", i.Fired)
+	f.count("missed", i.Missed)
+	f.optional("last_error", i.LastError)
+	f.at("error_at", i.ErrorAt)
+	if i.Priority != nil {
+		f.number("priority", int64(*i.Priority))
+	} else {
+		f.optional("priority", "")
+	}
+	f.millis("delay_ms", i.Delay)
+	f.at("set_at", i.SetAt)
+	return &f
+}
+
+func cronList() Spec {
+	return Spec{
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
+		Summary: "Returns the recurring messages, a page at a time.",
+		Flags:   []string{"readonly"},
+		Reply:   pageReply + "A recurring message is a map as in FILA.CRON GET.",
+		Args:    append([]Arg{}, pageOptions()...),
+		Examples: []Example{
+			{"FILA.CRON LIST", "1) \"0\"\n2) (empty array)"},
+			{"FILA.QUEUE CREATE reports", "OK"},
+			{`FILA.CRON SET sync reports "@every 5m" poll`, "OK"},
+			{"FILA.CRON LIST MATCH s* COUNT 100", "..."},
+		},
+		Parse: func(in *input) (call, error) { return &cronPage{page: parsePage(in)}, nil },
+	}
+}
+
+type cronPage struct {
+	page
+	list []engine.CronInfo
+}
+
+// Apply implements engine.Call.
+func (c *cronPage) Apply(tx *engine.Tx) error {
+	c.next, c.list = tx.Crons(c.cursor, c.count, c.match)
+	return nil
+}
+
+// Render writes the next cursor and the recurring messages.
+func (c *cronPage) Render(_ *Handler, w *resp.Writer) error {
+	maps := make([]fields, len(c.list))
+	for i := range c.list {
+		maps[i] = *cronFields(&c.list[i])
+	}
+	c.write(w, maps)
+	return nil
+}

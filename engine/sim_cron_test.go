@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Recurring messages in the simulation: an entry for each rule enqueues to a queue
+// of its own, whose messages clients lease and ack. Each message says for which
+// tick it is, so that a second one for the same tick shows.
+
+const (
+	simCronQueue = "c"
+	simCronEvery = time.Minute // in an hour fewer than are counted, see countMax
+)
+
+// cronOracle knows of each tick the message that came for it.
+type cronOracle struct {
+	began int64
+	seen  map[string]map[int64]ID
+	hand  []*Delivery
+	lossy bool // power was lost while not every write was synced
+}
+
+// powerLost forgets the messages that may be gone: their ticks come again.
+func (o *cronOracle) powerLost() {
+	o.lossy = true
+	for _, seen := range o.seen {
+		clear(seen)
+	}
+}
+
+func (s *sim) simCron(rule CatchUp) *Cron {
+	return &Cron{
+		Name: rule.String(), Expression: "@every " + simCronEvery.String(), CatchUp: rule,
+		Message: Enqueue{Queue: simCronQueue, Key: rule.String(), Payload: []byte("cron")},
+	}
+}
+
+func (s *sim) setUpCron() error {
+	s.cron = cronOracle{began: s.step.now.UnixNano(), seen: map[string]map[int64]ID{}}
+	var errs [4]error
+	none, visibility := uint32(0), 300*time.Millisecond
+	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
+		errs[0] = tx.CreateQueue(simCronQueue, QueueOptions{NoDLQ: true, MaxAttempts: &none, Visibility: &visibility})
+		return nil
+	})})
+	for rule := range CatchUpAll + 1 {
+		cr := s.simCron(rule)
+		s.cron.seen[cr.Name] = map[int64]ID{}
+		if err := s.step.PrepareCron(cr); err != nil {
+			return err
+		}
+		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1+rule] = tx.SetCron(cr); return nil })})
+	}
+	return errors.Join(errs[:]...)
+}
+
+// actCron leases or acks messages of ticks, or sets an entry again, which changes
+// nothing.
+func (s *sim) actCron(cl *simClient) {
+	switch n := s.rng.IntN(10); {
+	case n == 0:
+		cr := s.simCron(CatchUp(s.rng.IntN(3))) //nolint:gosec // small
+		if err := s.step.PrepareCron(cr); err != nil {
+			s.oracle.fail("prepare: %v", err)
+		}
+		s.submit(cl, func(tx *Tx) error { return tx.SetCron(cr) }, s.noRefusal("cron"))
+	case n == 1 && s.mutant != expiryNotUnderLoad:
+		s.pass(time.Duration(s.rng.IntN(90)) * time.Second)
+	case n < 6 && len(s.cron.hand) > 0:
+		d := s.cron.hand[0]
+		s.cron.hand = s.cron.hand[1:]
+		s.submit(cl, func(tx *Tx) error { _, err := tx.Ack(simCronQueue, []Receipt{d.Receipt}); return err }, s.noRefusal("ack"))
+	default:
+		s.leaseCron(cl)
+	}
+}
+
+func (s *sim) noRefusal(what string) func(error) {
+	return func(err error) {
+		if err != nil && !refusal(err) {
+			s.oracle.fail("%s: %v", what, err)
+		}
+	}
+}
+
+func (s *sim) leaseCron(cl *simClient) {
+	var ds []*Delivery
+	s.submit(cl, func(tx *Tx) (err error) {
+		ds, err = tx.Lease(&LeaseRequest{Queues: []string{simCronQueue}, Count: 20, Block: -1})
+		return err
+	}, func(err error) {
+		s.noRefusal("lease")(err)
+		for _, d := range ds {
+			if err := s.step.Load(d); err != nil {
+				continue // its lease is over, and another has acked it
+			}
+			s.cronDelivered(d)
+			s.cron.hand = append(s.cron.hand, d)
+		}
+	})
+}
+
+func (s *sim) cronDelivered(d *Delivery) {
+	tick, id := tickOf(d).UnixNano(), d.Receipt.ID
+	seen := s.cron.seen[d.Key]
+	s.oracle.trace("tick %v of %s is %s", time.Unix(0, tick).UTC(), d.Key, id)
+	switch {
+	case seen == nil || (tick-s.cron.began)%int64(simCronEvery) != 0 || tick <= s.cron.began:
+		s.oracle.fail("%s has no tick at %v", d.Key, time.Unix(0, tick).UTC())
+	case seen[tick] != ID{} && seen[tick] != id:
+		s.oracle.fail("the tick at %v of %s made both %s and %s", time.Unix(0, tick).UTC(), d.Key, seen[tick], id)
+	case idNanos(id) < tick:
+		s.oracle.fail("the tick at %v of %s made a message at %v", time.Unix(0, tick).UTC(), d.Key, time.Unix(0, idNanos(id)).UTC())
+	}
+	seen[tick] = id
+}
+
+// endCron ends the run for recurring messages, in calm weather: all that was due
+// has come, once, or was given up by the rule.
+func (s *sim) endCron(cl *simClient) error {
+	for range 3 { // what was missed makes messages, and so does what is due
+		s.pass(simCronEvery)
+	}
+	infos := map[string]CronInfo{}
+	var err error
+	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
+		for name := range s.cron.seen {
+			infos[name], _ = tx.Cron(name)
+			_, e := tx.DeleteCron(name)
+			err = errors.Join(err, e)
+		}
+		return nil
+	})})
+	for left, turns := int64(1), 0; left > 0 && err == nil; turns++ {
+		if turns > 10_000 {
+			return fmt.Errorf("the queue of ticks does not drain, %d left: %s", left, s.describe())
+		}
+		s.pass(time.Second) // leases of those who have gone end
+		s.leaseCron(cl)
+		for _, d := range s.cron.hand {
+			s.submit(cl, func(tx *Tx) error { _, err := tx.Ack(simCronQueue, []Receipt{d.Receipt}); return err }, s.noRefusal("ack"))
+		}
+		s.cron.hand = nil
+		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
+			n, e := tx.QueueStats(simCronQueue)
+			left, err = n.Ready+n.Leased+n.Delayed, errors.Join(err, e)
+			return nil
+		})})
+	}
+	for name, i := range infos {
+		seen := s.cron.seen[name]
+		if all := (i.NextAt.UnixNano()-s.cron.began)/int64(simCronEvery) - 1; uint64(all) != i.Fired+i.Missed { //nolint:gosec // positive
+			s.oracle.fail("%s had %d ticks, fired %d and missed %d", name, all, i.Fired, i.Missed)
+		}
+		if uint64(len(seen)) != i.Fired && !s.cron.lossy {
+			s.oracle.fail("%s fired %d times, and %d ticks were seen", name, i.Fired, len(seen))
+		}
+		last := i.NextAt.Add(-simCronEvery).UnixNano()
+		// Where the clock went back, the last one may be still to come.
+		if i.CatchUp != CatchUpNone && last > s.cron.began && last <= s.step.now.UnixNano() && !s.cron.lossy && seen[last] == (ID{}) {
+			s.oracle.fail("%s has not fired at %v, its last tick", name, time.Unix(0, last).UTC())
+		}
+		if i.CatchUp == CatchUpAll && i.Missed > 0 {
+			s.oracle.fail("%d ticks of %s were missed", i.Missed, name)
+		}
+		if i.LastError != "" {
+			err = errors.Join(err, fmt.Errorf("%s: %s", name, i.LastError))
+		}
+	}
+	return err
+}
+
+// pass lets time pass.
+func (s *sim) pass(d time.Duration) {
+	s.step.Advance(d)
+	s.oracle.now = s.step.now
+	s.settleBlocked()
+}
