@@ -36,13 +36,13 @@ func TestATickMakesOneMessageAcrossKills(t *testing.T) {
 	}
 	var ticks []int64
 	end := time.Now().Add(patience)
-	for kills := 0; kills < 4 || len(ticks) < 8; {
+	for kills := 0; kills < 3 || len(ticks) < 7; {
 		if time.Now().After(end) {
 			t.Fatalf("%d kills, ticks %v", kills, ticks)
 		}
-		if kills < 4 && len(ticks) >= 2*kills+1 {
+		if kills < 3 && len(ticks) >= 2*kills+1 {
 			// Around the next tick.
-			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + time.Duration(kills-2)*500*time.Microsecond)))
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + time.Duration(kills-1)*500*time.Microsecond)))
 			if err := b.Kill(); err != nil {
 				t.Fatal(err)
 			}
