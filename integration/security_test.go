@@ -1,0 +1,434 @@
+package integration_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// secured is a broker with TLS, certificates of clients and users, and no port
+// without.
+type secured struct {
+	*process
+	ca, other *authority
+	addr      string
+}
+
+func startSecured(t *testing.T, args ...string) *secured {
+	t.Helper()
+	s := &secured{ca: newAuthority(t), other: newAuthority(t)}
+	now := time.Now()
+	before, after := now.Add(-time.Hour), now.Add(time.Hour)
+	s.ca.issue(t, "server", "fila", before, after)
+	s.ca.issue(t, "robot", "robot", before, after)
+	s.ca.issue(t, "stranger", "stranger", before, after)
+	s.ca.issue(t, "expired", "robot", before, now.Add(-time.Minute))
+	s.ca.issue(t, "future", "robot", now.Add(time.Minute), after)
+	s.other.issue(t, "robot", "robot", before, after)
+	users := fmt.Sprintf(`
+[auth]
+users = [
+  "user default off",
+  "user admin on >4dmin ~* &* +@all",
+  "user producer on #%x %%W~orders* +@produce +@connection +multi +exec +acl|whoami",
+  "user worker on >w0rker %%R~orders* +@consume +fila.redrive +@connection +multi +exec +command",
+  "user retired off >r3tired ~* +@all",
+  "user robot on %%R~orders +@consume +acl|whoami",
+]
+`, sha256.Sum256([]byte("pr0ducer")))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "fila.toml"), []byte(users), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.process = startIn(t, dir, append([]string{
+		"--storage.engine", "memory", "--server.listen_addr", "", "--tls.listen_addr", "127.0.0.1:0", "--tls.auth_clients_user", "cn",
+		"--tls.cert_file", s.ca.file("server"), "--tls.key_file", s.ca.file("server-key"), "--tls.ca_file", s.ca.file("ca"),
+	}, args...)...)
+	s.addr = fmt.Sprint(s.logged(t, "ready")["tls_address"])
+	return s
+}
+
+// as is a go-redis client of a user. With a certificate of a name it speaks for
+// that; an empty name shows none.
+func (s *secured) as(t *testing.T, secure *tls.Config, user, password string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr: s.addr, TLSConfig: secure, Username: user, Password: password, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true,
+	})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// refused wants a command to fail with such an error.
+func refused(t *testing.T, c *redis.Client, want string, args ...any) {
+	t.Helper()
+	got, err := c.Do(t.Context(), args...).Result()
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%q answers %v, %v; want %s", args, got, err, want)
+	}
+}
+
+func TestEveryWayInThatIsClosed(t *testing.T) {
+	s := startSecured(t)
+	shown := s.ca.client(t, "stranger") // no user of that name: a password is needed
+	admin := s.as(t, shown, "admin", "4dmin")
+	for _, args := range [][]any{{"FILA.QUEUE", "CREATE", "orders"}, {"FILA.QUEUE", "CREATE", "mails"}, {"FILA.ENQUEUE", "mails", "x"}} {
+		do(t, admin, args...)
+	}
+	for name, x := range map[string]struct{ user, password, want string }{
+		"no password":        {"", "", "NOAUTH"},
+		"wrong password":     {"producer", "wrong", "WRONGPASS"},
+		"password as digest": {"producer", fmt.Sprintf("%x", sha256.Sum256([]byte("pr0ducer"))), "WRONGPASS"},
+		"unknown user":       {"nobody", "pr0ducer", "WRONGPASS"},
+		"disabled user":      {"retired", "r3tired", "WRONGPASS"},
+		"user without one":   {"robot", "x", "WRONGPASS"},
+		"default is off":     {"default", "x", "WRONGPASS"},
+	} {
+		c := s.as(t, shown, x.user, x.password)
+		if err := c.Do(t.Context(), "FILA.QUEUE", "LIST").Err(); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	producer, worker := s.as(t, shown, "producer", "pr0ducer"), s.as(t, shown, "worker", "w0rker")
+	do(t, producer, "FILA.ENQUEUE", "orders", "hello")
+	const noRun, noKey = "NOPERM this user has no permissions to run", "NOPERM this user has no permissions to access one of the keys"
+	refused(t, producer, noKey, "FILA.ENQUEUE", "mails", "hello")
+	refused(t, producer, noRun, "FILA.LEASE", "orders")
+	refused(t, producer, noRun, "ACL", "SETUSER", "producer", "allkeys", "+@all")
+	refused(t, producer, noRun, "ACL", "LIST")
+	refused(t, producer, noRun, "CONFIG", "GET", "*")
+	refused(t, producer, noRun, "FILA.QUEUE", "DELETE", "mails", "FORCE")
+	refused(t, producer, noRun, "SUBSCRIBE", "fila:mails:dead")
+	refused(t, producer, noRun, "MONITOR")
+	refused(t, worker, noKey, "FILA.LEASE", "mails")
+	refused(t, worker, noRun, "FILA.ENQUEUE", "orders", "x")
+	refused(t, worker, noKey, "FILA.MLEASE", 2, "orders", "mails")
+	refused(t, worker, noKey, "FILA.REDRIVE", "orders.dlq", "TO", "mails")
+	refused(t, worker, noKey, "FILA.REDRIVE", "orders.dlq", "TO", "orders")
+	refused(t, worker, noKey, "FILA.REDRIVE", "mails.dlq")
+	for _, inside := range [][]any{{"FILA.LEASE", "mails"}, {"FILA.ENQUEUE", "orders", "x"}} {
+		_, err := worker.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+			p.Do(t.Context(), "FILA.LEASE", "orders")
+			p.Do(t.Context(), inside...)
+			return nil
+		})
+		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") && !strings.HasPrefix(err.Error(), "EXECABORT") {
+			t.Errorf("%q in a transaction: %v", inside, err)
+		}
+	}
+	// Introspection tells of commands, as in Redis, and runs none; it needs its
+	// right as well.
+	do(t, worker, "COMMAND", "GETKEYS", "FILA.ENQUEUE", "mails", "x")
+	refused(t, s.as(t, s.ca.client(t, "robot"), "", ""), noRun, "COMMAND", "GETKEYS", "FILA.ENQUEUE", "mails", "x")
+	got := one(t, worker, "orders")
+	do(t, worker, "FILA.NACK", "orders", got.receipt, "DEAD") // the queue's owner said where it goes
+	if n := do(t, admin, "DBSIZE"); n != int64(4) {
+		t.Errorf("%v queues", n)
+	}
+	if n := mapped(t, do(t, admin, "FILA.STATS", "mails"))["ready"]; n != int64(1) {
+		t.Errorf("%v messages in mails", n)
+	}
+	owner := s.as(t, shown, "admin", "4dmin")
+	do(t, owner, "ACL", "SETUSER", "owner", "on", ">0wner", "~mine", "+@all")
+	mine := s.as(t, shown, "owner", "0wner")
+	refused(t, mine, noKey, "FILA.QUEUE", "CREATE", "mine", "DLQ", "mails")
+	refused(t, mine, noKey, "FILA.QUEUE", "CREATE", "mine")
+	do(t, mine, "FILA.QUEUE", "CREATE", "mine", "NODLQ")
+	refused(t, mine, noKey, "FILA.QUEUE", "ALTER", "mine", "DLQ", "mails")
+}
+
+func TestCertificatesThatAreRefused(t *testing.T) {
+	s := startSecured(t)
+	if who := do(t, s.as(t, s.ca.client(t, "robot"), "", ""), "ACL", "WHOAMI"); who != "robot" {
+		t.Errorf("its certificate makes it %v", who)
+	}
+	refused(t, s.as(t, s.ca.client(t, "stranger"), "", ""), "NOAUTH", "ACL", "WHOAMI")
+	other := s.ca.client(t, "")
+	other.GetClientCertificate = s.other.client(t, "robot").GetClientCertificate
+	old := s.ca.client(t, "robot")
+	old.MaxVersion, old.MinVersion = tls.VersionTLS11, tls.VersionTLS10
+	for name, c := range map[string]*tls.Config{
+		"none": s.ca.client(t, ""), "expired": s.ca.client(t, "expired"), "not yet valid": s.ca.client(t, "future"), "unknown authority": other,
+		"TLS 1.1": old, "the client does not know the server's authority": s.other.client(t, "robot"),
+	} {
+		err := s.as(t, c, "admin", "4dmin").Do(t.Context(), "ACL", "WHOAMI").Err()
+		if err == nil || !strings.Contains(err.Error(), "tls: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPlainTextOnThePortOfTLSIsToldAtOnce(t *testing.T) {
+	s := startSecured(t)
+	c := raw(t, s.addr)
+	began := time.Now()
+	if _, err := io.WriteString(c, "AUTH admin 4dmin\r\nFILA.QUEUE LIST\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := bufio.NewReader(c).ReadString('\n')
+	if got != "" && got != "-ERR this port takes TLS only\r\n" {
+		t.Errorf("got %q", got)
+	}
+	if took := time.Since(began); took > patience/3 {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// With TLS the end of a client is seen as soon as without.
+func TestAWaiterThatGoesIsSeenBehindTLS(t *testing.T) {
+	s := startSecured(t)
+	admin := s.as(t, s.ca.client(t, "stranger"), "admin", "4dmin")
+	do(t, admin, "FILA.QUEUE", "CREATE", "orders")
+	for name, leave := range map[string]func(c *tls.Conn) error{
+		"close_notify": (*tls.Conn).Close,
+		"FIN":          func(c *tls.Conn) error { return c.NetConn().Close() },
+		"RST": func(c *tls.Conn) error {
+			return errors.Join(c.NetConn().(*net.TCPConn).SetLinger(0), c.NetConn().Close())
+		},
+		"close_notify alone": (*tls.Conn).CloseWrite,
+	} {
+		c, err := (&tls.Dialer{Config: s.ca.client(t, "robot")}).DialContext(t.Context(), "tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := c.(*tls.Conn)
+		if _, err := io.WriteString(waits, "FILA.LEASE orders BLOCK 0\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		wantStats(t, admin, "orders", map[string]int64{"waiters": 1})
+		if err := leave(waits); err != nil {
+			t.Fatal(name, err)
+		}
+		wantStats(t, admin, "orders", map[string]int64{"waiters": 0})
+		waits.Close()
+	}
+}
+
+func TestAUserIsRevokedWhileItWaits(t *testing.T) {
+	s := startSecured(t)
+	admin := s.as(t, s.ca.client(t, "stranger"), "admin", "4dmin")
+	do(t, admin, "FILA.QUEUE", "CREATE", "orders")
+	worker := s.as(t, s.ca.client(t, "stranger"), "worker", "w0rker")
+	ended := make(chan error, 1)
+	wait := func() {
+		go func() {
+			ended <- worker.Do(context.WithoutCancel(t.Context()), "FILA.LEASE", "orders", "BLOCK", 0).Err()
+		}()
+		wantStats(t, admin, "orders", map[string]int64{"waiters": 1})
+	}
+	wait()
+	do(t, admin, "ACL", "SETUSER", "worker", "resetkeys", "%R~others")
+	if err := within(t, ended); err != nil {
+		t.Errorf("its lease ends empty-handed, not with %v", err)
+	}
+	refused(t, worker, "NOPERM", "FILA.LEASE", "orders")
+	do(t, admin, "ACL", "SETUSER", "worker", "%R~orders")
+	wait()
+	do(t, admin, "ACL", "DELUSER", "worker")
+	if err := within(t, ended); err == nil {
+		t.Error("a deleted user has an answer")
+	}
+	if err := worker.Do(t.Context(), "FILA.LEASE", "orders").Err(); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("got %v", err)
+	}
+	wantStats(t, admin, "orders", map[string]int64{"waiters": 0})
+}
+
+func within(t *testing.T, ended chan error) error {
+	t.Helper()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("it waits for ever")
+		return nil
+	}
+}
+
+// A new certificate counts for the next client, without a restart; those there
+// are stay connected. One that cannot be used changes nothing.
+func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
+	s := startSecured(t)
+	stays := s.as(t, s.ca.client(t, "stranger"), "admin", "4dmin").Conn()
+	defer stays.Close()
+	if err := stays.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	serial := func() string {
+		c, err := (&tls.Dialer{Config: s.ca.client(t, "robot")}).DialContext(t.Context(), "tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := serial()
+	if err := os.WriteFile(s.ca.file("server"), []byte("half a certi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		for line := range s.lines {
+			if strings.Contains(line, "the old ones stay") {
+				return
+			}
+		}
+	}()
+	for deadline := time.Now().Add(patience); ; {
+		if got := serial(); got != first {
+			t.Fatalf("the certificate is another: %s", got)
+		}
+		select {
+		case <-told:
+		case <-time.After(100 * time.Millisecond):
+			if time.Now().Before(deadline) {
+				continue
+			}
+			t.Fatal("nobody is told of the new files")
+		}
+		break
+	}
+	s.ca.issue(t, "server", "fila", time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	for deadline := time.Now().Add(patience); serial() == first; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the old certificate is still there")
+		}
+	}
+	if err := stays.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("a connection was lost: %v", err)
+	}
+}
+
+func TestRedisCLIComesInByTLS(t *testing.T) {
+	s := startSecured(t)
+	host, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := []string{"-h", host, "-p", port, "--tls", "--cacert", s.ca.file("ca")}
+	cert := func(a *authority, name string) []string {
+		return []string{"--cert", a.file(name), "--key", a.file(name + "-key")}
+	}
+	for _, x := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"certificate", append(cert(s.ca, "robot"), "ACL", "WHOAMI"), "robot"},
+		{"password", append(cert(s.ca, "stranger"), "--user", "producer", "--pass", "pr0ducer", "ACL", "WHOAMI"), "producer"},
+		{"wrong password", append(cert(s.ca, "stranger"), "--user", "producer", "--pass", "wrong", "ACL", "WHOAMI"), "WRONGPASS"},
+		{"no password", append(cert(s.ca, "stranger"), "ACL", "WHOAMI"), "NOAUTH"},
+		{"not allowed", append(cert(s.ca, "robot"), "FILA.ENQUEUE", "orders", "x"), "NOPERM"},
+		{"no certificate", []string{"PING"}, "rror"},
+		{"expired", append(cert(s.ca, "expired"), "PING"), "rror"},
+		{"another authority", append(cert(s.other, "robot"), "PING"), "rror"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		out, err := exec.CommandContext(ctx, "redis-cli", append(append([]string{}, base...), x.args...)...).CombinedOutput()
+		cancel()
+		if ctx.Err() == context.DeadlineExceeded {
+			t.Errorf("%s: it hangs", x.name)
+		}
+		if !strings.Contains(string(out), x.want) || x.want == "rror" && strings.Contains(string(out), "PONG") {
+			t.Errorf("%s: %q, %v", x.name, out, err)
+		}
+	}
+}
+
+// Protected mode: where others can connect, nobody comes in without saying who
+// it is.
+func TestAPublicAddressIsRefusedWhileItIsOpenToAll(t *testing.T) {
+	ca := newAuthority(t)
+	ca.issue(t, "server", "fila", time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	secure := []string{"--tls.listen_addr", "0.0.0.0:0", "--tls.cert_file", ca.file("server"), "--tls.key_file", ca.file("server-key")}
+	acl := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(acl, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range map[string]struct {
+		args []string
+		env  string
+		want string // empty: it starts
+	}{
+		"plain":                        {[]string{"--server.listen_addr", "0.0.0.0:0"}, "", "server.listen_addr 0.0.0.0:0 can be reached"},
+		"password":                     {[]string{"--server.listen_addr", "0.0.0.0:0", "--auth.password", "x"}, "", ""},
+		"users beside an open default": {[]string{"--server.listen_addr", "0.0.0.0:0"}, "user a on >x +@all", "can be reached"},
+		"users, default off":           {[]string{"--server.listen_addr", "0.0.0.0:0"}, "user a on >x +@all\nuser default off", ""},
+		"a file without users":         {[]string{"--server.listen_addr", "0.0.0.0:0", "--auth.acl_file", acl}, "", "can be reached"},
+		"TLS without certificates":     {append(secure, "--tls.auth_clients", "no"), "", "tls.listen_addr 0.0.0.0:0 can be reached"},
+		"TLS with optional ones":       {append(secure, "--tls.auth_clients", "optional", "--tls.ca_file", ca.file("ca")), "", "tls.listen_addr"},
+		"TLS with certificates":        {append(secure, "--tls.ca_file", ca.file("ca")), "", ""},
+		"TLS without an authority":     {secure, "", "tls.ca_file"},
+		"a key that is not there":      {append(secure, "--tls.auth_clients", "no", "--auth.password", "x", "--tls.key_file", "nosuch.pem"), "", "nosuch.pem"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"--storage.engine", "memory", "--server.listen_addr", "127.0.0.1:0"}, x.args...)
+			t.Setenv("FILA_AUTH__USERS", x.env)
+			p := startIn(t, t.TempDir(), args...)
+			if x.want == "" {
+				p.logged(t, "ready")
+				return
+			}
+			if code, said := p.wait(t); code != 2 || !strings.Contains(said, x.want) {
+				t.Errorf("exit code %d: %s", code, said)
+			}
+		})
+	}
+}
+
+// A client that does not say who it is may not stay, nor send much.
+func TestStrangersAreLimited(t *testing.T) {
+	p := start(t, "--storage.engine", "memory", "--auth.password", "s3cret", "--server.auth_timeout_ms", "500", "--server.unauthenticated_max", "3")
+	addr := p.ready(t)
+	for name, x := range map[string]struct{ send, want string }{
+		"too long an argument": {"*2\r\n$4\r\nAUTH\r\n$16385\r\n", "-ERR Protocol error: unauthenticated bulk length\r\n"},
+		"too many arguments":   {"*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n"},
+		"too slow":             {"PING\r\n", "-NOAUTH Authentication required.\r\n-ERR not authenticated in time\r\n"},
+		"silent":               {"", "-ERR not authenticated in time\r\n"},
+		"guessing": {strings.Repeat("AUTH guess\r\n", 20),
+			strings.Repeat("-WRONGPASS invalid username-password pair or user is disabled.\r\n", 8)},
+	} {
+		c := raw(t, addr)
+		if _, err := io.WriteString(c, x.send); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := io.ReadAll(c); string(got) != x.want {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
+	var idle []net.Conn
+	for range 20 {
+		c := raw(t, addr)
+		idle = append(idle, c)
+		if _, err := io.WriteString(c, "PING\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.HasPrefix(line, "-NOAUTH") {
+			t.Fatalf("%q, %v", line, err) // by its answer it is there, one after the other
+		}
+	}
+	known := connect(t, addr, 3) // made room for by the oldest of those
+	if err := known.Do(t.Context(), "AUTH", "s3cret").Err(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range idle {
+		if got, err := io.ReadAll(c); err == nil && len(got) > 0 && string(got) != "-ERR not authenticated in time\r\n" {
+			t.Errorf("got %q", got)
+		}
+	}
+}
