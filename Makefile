@@ -21,7 +21,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-redis bench-scheduler clean
+.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,9 +49,11 @@ race: setup ## run the tests of PKG under the race detector, at full length
 
 lint: $(LINT) ## check format and lint
 	$(LINT) run ./...
+	cd integration/peers && ../../$(LINT) run ./...
 
 fmt: $(LINT) ## format
 	$(LINT) fmt
+	cd integration/peers && ../../$(LINT) fmt
 
 check: setup lint test ## what CI runs: lint, then all tests
 
@@ -92,8 +94,13 @@ demo: build ## hash this machine's documentation with worker processes while the
 bench-backlog: build ## fill a queue with N messages; report memory, restart and drain: make bench-backlog N=10000000
 	go run ./integration/backlog -bin $(BIN) -n $(N)
 
-bench-redis: build ## compare enqueueing with XADD of a redis-server that syncs as often
-	go run ./integration/redisbench -bin $(BIN)
+setup-peers: ## install what bench-peers compares with, if it is missing (Debian, npm)
+	@bash .ci/setup-peers
+
+# The peers' clients are in a module of their own: Fila is not built from them.
+bench-peers: build ## compare with Redis Streams, RabbitMQ, NATS, beanstalkd, BullMQ and asynq: make bench-peers ARGS=-quick
+	cd integration/peers && go build -buildvcs=false -o ../../bin/peers . && go build -buildvcs=false -o ../../bin/natsd ./natsd
+	bin/peers $(ARGS)
 
 # Both sides of each comparison run in one process, in turns.
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker

@@ -128,7 +128,7 @@ func (f *benchFlags) run(ctx context.Context, proc Process) error {
 		return UsageError{err}
 	}
 	server := bench.Server{Addr: f.addr, Password: envOf(proc.Environ, envPrefix+"AUTH__PASSWORD")}
-	peer, name, pid, err := server.Connect()
+	peer, name, pid, err := server.Connect(ctx)
 	if err != nil {
 		return err
 	}

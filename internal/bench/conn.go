@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,8 +25,8 @@ type Conn struct {
 const dialTimeout = 5 * time.Second
 
 // Dial connects.
-func Dial(addr string) (*Conn, error) {
-	nc, err := net.DialTimeout("tcp", addr, dialTimeout)
+func Dial(ctx context.Context, addr string) (*Conn, error) {
+	nc, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -35,13 +36,13 @@ func Dial(addr string) (*Conn, error) {
 // Close closes it. A read that waits in another goroutine ends with an error.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// Refusal is an error that the server has answered.
-type Refusal string
+// RefusalError is an error that the server has answered.
+type RefusalError string
 
-func (e Refusal) Error() string { return string(e) }
+func (e RefusalError) Error() string { return string(e) }
 
 // Do sends one command and returns its reply: an int64, a string, a []any, nil, or a
-// [Refusal] as the error.
+// [RefusalError] as the error.
 func (c *Conn) Do(args ...string) (any, error) {
 	c.Append(args...)
 	if err := c.Flush(); err != nil {
@@ -137,7 +138,7 @@ func (c *Conn) Bytes(n int) ([]byte, error) {
 }
 
 // next reads the first line of a reply: what it is, and its number. The number is -1
-// for nil. An error reply is a Refusal.
+// for nil. An error reply is a RefusalError.
 func (c *Conn) next() (kind byte, n int, err error) {
 	line, err := c.Line()
 	if err != nil {
@@ -148,7 +149,7 @@ func (c *Conn) next() (kind byte, n int, err error) {
 	}
 	switch kind = line[0]; kind {
 	case '-':
-		return kind, 0, Refusal(line[1:])
+		return kind, 0, RefusalError(line[1:])
 	case '+':
 		return kind, 0, nil
 	case ':', '$', '*':
@@ -249,7 +250,7 @@ func (c *Conn) reply() (any, error) {
 	case '+':
 		return rest, nil
 	case '-':
-		return nil, Refusal(rest)
+		return nil, RefusalError(rest)
 	}
 	n, ok := number([]byte(rest))
 	switch {

@@ -55,7 +55,7 @@ func TestWhatIsNoReplyIsAnError(t *testing.T) {
 		}
 	}
 	_, err := reading("-NOQUEUE there is none\r\n").text()
-	if r, ok := errors.AsType[Refusal](err); !ok || r != "NOQUEUE there is none" {
+	if r, ok := errors.AsType[RefusalError](err); !ok || r != "NOQUEUE there is none" {
 		t.Errorf("an error reply is %v", err)
 	}
 }

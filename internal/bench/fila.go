@@ -14,9 +14,9 @@ func (*fila) Name() string { return "fila" }
 // visibility of a lease in ms: nothing is to expire while it is measured.
 const visibility = 3600_000
 
-func (f *fila) Prepare(_ context.Context, s Shape) error {
+func (f *fila) Prepare(ctx context.Context, s Shape) error {
 	f.shape, f.noise = s, NewNoise(s.Payload)
-	if err := f.do([]string{"FILA.QUEUE", "CREATE", s.Queue, "VISIBILITY", strconv.Itoa(visibility), "NODLQ"}); err != nil {
+	if err := f.do(ctx, []string{"FILA.QUEUE", "CREATE", s.Queue, "VISIBILITY", strconv.Itoa(visibility), "NODLQ"}); err != nil {
 		return err
 	}
 	var more [][]string
@@ -26,21 +26,21 @@ func (f *fila) Prepare(_ context.Context, s Shape) error {
 	if s.Hook != "" {
 		more = append(more, []string{"FILA.SCRIPT", "LOAD", s.Queue, "ON_ENQUEUE", s.Hook})
 	}
-	return f.do(more...)
+	return f.do(ctx, more...)
 }
 
-func (f *fila) Clean(context.Context) error {
+func (f *fila) Clean(ctx context.Context) error {
 	commands := [][]string{{"FILA.QUEUE", "DELETE", f.shape.Queue, "FORCE"}}
 	for i := range f.shape.Throttles {
 		commands = append(commands, []string{"FILA.THROTTLE", "DEL", f.throttle(i)})
 	}
-	return f.do(commands...)
+	return f.do(ctx, commands...)
 }
 
 func (f *fila) throttle(i int) string { return f.shape.Queue + ":" + strconv.Itoa(i) }
 
-func (f *fila) Connect(context.Context) (Session, error) {
-	conn, err := f.dial()
+func (f *fila) Connect(ctx context.Context) (Session, error) {
+	conn, err := f.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

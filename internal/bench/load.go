@@ -139,6 +139,7 @@ func (c *crew) work(sessions []Session, do func(Session) error) {
 			if err := do(s); err != nil {
 				c.failed <- err
 			}
+			_ = s.Close() // what it may have been given by then goes to those who go on
 		})
 	}
 }
@@ -244,7 +245,7 @@ func (l *Load) drain(ctx context.Context, name string) (Round, error) {
 	m := newMeter()
 	var claimed atomic.Int64
 	total, batch := l.Options.Backlog, int64(l.Options.Pipeline)
-	before := l.use()
+	account := Open(l.PID)
 	m.start()
 	c.work(c.sessions, func(s Session) error {
 		for {
@@ -273,7 +274,7 @@ func (l *Load) drain(ctx context.Context, name string) (Round, error) {
 		return Round{}, err
 	}
 	r := m.round(total, took)
-	l.charge(&r, before, total)
+	account.Charge(&r, total)
 	return r, nil
 }
 
@@ -285,12 +286,22 @@ func (m *meter) round(messages int64, took time.Duration) Round {
 	}
 }
 
+// Account is what a server had used when a round began.
+type Account struct {
+	pid    int
+	before proc.Use
+}
+
+// Open begins an account of the process with that number and its descendants; 0 is no
+// process, and nothing will be charged.
+func Open(pid int) Account { return Account{pid: pid, before: use(pid)} }
+
 // use is what the server uses, nothing when that is not known.
-func (l *Load) use() proc.Use {
-	if l.PID == 0 {
+func use(pid int) proc.Use {
+	if pid == 0 {
 		return proc.Use{}
 	}
-	u, err := proc.TreeOf(l.PID)
+	u, err := proc.TreeOf(pid)
 	if err != nil {
 		return proc.Use{} // it is gone, or this system does not tell; the load says which
 	}
@@ -305,22 +316,22 @@ const (
 	settledMax   = 5 * time.Second
 )
 
-// charge waits until the server has done what the load has left it to do, and tells what
-// it used for so many messages.
-func (l *Load) charge(r *Round, before proc.Use, messages int64) {
-	if l.PID == 0 || messages == 0 {
+// Charge waits until the server has done what the load has left it to do, and tells the
+// round what it used for so many messages.
+func (a Account) Charge(r *Round, messages int64) {
+	if a.pid == 0 || messages == 0 {
 		return
 	}
-	u := l.use()
+	u := use(a.pid)
 	for since := time.Now(); time.Since(since) < settledMax; {
 		time.Sleep(settledLook) //nolint:forbidigo // a poll with a deadline, of another process
-		next := l.use()
+		next := use(a.pid)
 		busy := next.CPU - u.CPU
 		u = next
 		if busy.Seconds() < settledShare*settledLook.Seconds() {
 			break
 		}
 	}
-	r.CPU = float64((u.CPU - before.CPU).Microseconds()) / float64(messages)
+	r.CPU = float64((u.CPU - a.before.CPU).Microseconds()) / float64(messages)
 	r.Peak = u.Peak
 }

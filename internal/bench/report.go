@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -160,9 +161,9 @@ type Server struct {
 
 // Connect finds out what the server is: a Fila broker, or a Redis server whose streams
 // are used. It returns its name with its version, and its process when it is on this machine.
-func (s Server) Connect() (p Peer, name string, pid int, err error) {
+func (s Server) Connect(ctx context.Context) (p Peer, name string, pid int, err error) {
 	c := client{addr: s.Addr, password: s.Password}
-	facts, err := c.server()
+	facts, err := c.server(ctx)
 	if err != nil {
 		return nil, "", 0, err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,8 +19,8 @@ type client struct {
 }
 
 // dial connects and authenticates.
-func (c *client) dial() (*Conn, error) {
-	conn, err := Dial(c.addr)
+func (c *client) dial(ctx context.Context) (*Conn, error) {
+	conn, err := Dial(ctx, c.addr)
 	if err != nil {
 		return nil, fmt.Errorf("no server answers at %s (fila serve starts one): %w", c.addr, err)
 	}
@@ -33,8 +34,8 @@ func (c *client) dial() (*Conn, error) {
 }
 
 // do sends commands that have to succeed, one after the other.
-func (c *client) do(commands ...[]string) error {
-	conn, err := c.dial()
+func (c *client) do(ctx context.Context, commands ...[]string) error {
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,8 +49,8 @@ func (c *client) do(commands ...[]string) error {
 }
 
 // server is what INFO tells: its fields by name.
-func (c *client) server() (map[string]string, error) {
-	conn, err := c.dial()
+func (c *client) server(ctx context.Context) (map[string]string, error) {
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

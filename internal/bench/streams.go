@@ -16,9 +16,9 @@ func (*streams) Name() string { return "streams" }
 // group is the name of the consumer group.
 const group = "workers"
 
-func (r *streams) Prepare(_ context.Context, s Shape) error {
+func (r *streams) Prepare(ctx context.Context, s Shape) error {
 	r.shape, r.noise = s, NewNoise(s.Payload)
-	conn, err := r.dial()
+	conn, err := r.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -34,10 +34,10 @@ func (r *streams) Prepare(_ context.Context, s Shape) error {
 	return err
 }
 
-func (r *streams) Clean(context.Context) error { return r.do([]string{"DEL", r.shape.Queue}) }
+func (r *streams) Clean(ctx context.Context) error { return r.do(ctx, []string{"DEL", r.shape.Queue}) }
 
-func (r *streams) Connect(context.Context) (Session, error) {
-	conn, err := r.dial()
+func (r *streams) Connect(ctx context.Context) (Session, error) {
+	conn, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -129,14 +129,14 @@ func (l *Load) startWaiting(c *crew, m *meter, due *pacer) error {
 			}
 			at = m.now()
 		}
-		if err := s.(waiter).enqueue(n, at); err != nil { //nolint:errcheck // checked above
+		if err := s.(waiter).enqueue(n, at); err != nil {
 			return err
 		}
 		m.answered("enqueue", at)
 		return nil
 	}))
 	c.work(consumers, func(s Session) error {
-		w := s.(waiter) //nolint:errcheck // checked above
+		w := s.(waiter)
 		if under != nil {
 			defer under.close() // producers must not wait for who has gone
 		}
@@ -179,7 +179,7 @@ func (l *Load) observe(ctx context.Context, c *crew, m *meter, name string, long
 	if !sleep(l.Options.Warmup) {
 		return Round{}, finish()
 	}
-	before, base, begun := l.use(), m.done.Load(), m.now()
+	account, base, begun := Open(l.PID), m.done.Load(), m.now()
 	m.start()
 	var seconds []int64
 	counted := base
@@ -204,7 +204,7 @@ func (l *Load) observe(ctx context.Context, c *crew, m *meter, name string, long
 	}
 	r := m.round(messages, took)
 	r.PerSecond = seconds
-	l.charge(&r, before, m.done.Load()-base)
+	account.Charge(&r, m.done.Load()-base)
 	return r, nil
 }
 

@@ -35,11 +35,13 @@ func layers() map[string]layer {
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Programs that show or measure a running broker, from outside as well; they
 		// share how it is started.
-		"integration/broker":     {},
-		"integration/demo":       {may: []string{"integration/broker", "internal/progress"}},
-		"integration/backlog":    {may: []string{"integration/broker", "internal/proc", "internal/progress"}},
-		"integration/redisbench": {may: []string{"integration/broker", "internal/proc"}},
-		"integration/schedbench": {may: []string{"integration/broker", "internal/proc"}},
+		"integration/broker":  {},
+		"integration/demo":    {may: []string{"integration/broker", "internal/progress"}},
+		"integration/backlog": {may: []string{"integration/broker", "internal/proc", "internal/progress"}},
+		// A module of its own: what it compares with is nothing that Fila needs.
+		"integration/peers":       {may: []string{"integration/broker", "internal/bench", "internal/progress"}},
+		"integration/peers/natsd": {},
+		"integration/schedbench":  {may: []string{"integration/broker", "internal/proc"}},
 		// Judges what clients were told, and cuts the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},

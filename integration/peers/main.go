@@ -1,0 +1,224 @@
+// Peers puts Fila and other brokers under the same load on the same machine, in turns,
+// and says how they compare. It starts every server itself, on loopback and in a
+// temporary directory, and touches no other. What is not installed is named and left out.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/faisca/fila/internal/bench"
+	"github.com/faisca/fila/internal/progress"
+)
+
+// options is what the flags say.
+type options struct {
+	bin    string
+	natsd  string
+	source string // directory of this program's source, for what is no Go
+	out    string
+	rounds int
+	time   time.Duration
+	warmup time.Duration
+	only   string
+	cases  string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
+	flag.StringVar(&o.natsd, "natsd", "bin/natsd", "the `binary` of the NATS server")
+	flag.StringVar(&o.source, "source", "integration/peers", "`directory` of this program's source")
+	flag.StringVar(&o.out, "out", "", "`directory` for peers.json, peers.md and plots; empty: none are written")
+	flag.IntVar(&o.rounds, "rounds", 5, "how `often` each is measured")
+	flag.DurationVar(&o.time, "time", 5*time.Second, "`duration` of a round")
+	flag.DurationVar(&o.warmup, "warmup", time.Second, "`duration` of what comes before a round and does not count")
+	flag.StringVar(&o.only, "only", "", "`systems` to measure, separated by commas; empty: all")
+	flag.StringVar(&o.cases, "cases", "", "`cases` to measure, separated by commas; empty: all")
+	quick := flag.Bool("quick", false, "three rounds of two seconds: all of it within five minutes")
+	flag.Parse()
+	if *quick {
+		o.rounds, o.time, o.warmup = 3, 2*time.Second, 500*time.Millisecond
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := measureAll(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "peers: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// testCase is a load that is made of every system.
+type testCase struct {
+	Name     string `json:"name"`
+	What     string `json:"what"`
+	workload bench.Workload
+	conns    int
+	pipeline int
+}
+
+// payload is the size of a message in bytes, keys how many fairness keys Fila is
+// given. The others know none.
+const (
+	payload = 256
+	keys    = 100
+)
+
+func testCases() []testCase {
+	return []testCase{
+		{"cycle-64x16", "enqueue, lease and ack: 64 connections, 16 messages at once", bench.Cycle, 64, 16},
+		{"cycle-16x1", "enqueue, lease and ack: 16 connections, one message at a time", bench.Cycle, 16, 1},
+		{"enqueue-50x16", "enqueue alone: 50 connections, 16 messages at once", bench.Enqueue, 50, 16},
+		{"enqueue-50x1", "enqueue alone: 50 connections, one message at a time", bench.Enqueue, 50, 1},
+	}
+}
+
+// chosen tells whether a comma-separated list names something; an empty one names all.
+func chosen(list, name string) bool {
+	return list == "" || slices.Contains(strings.Split(list, ","), name)
+}
+
+func measureAll(ctx context.Context, o options) error {
+	root, err := os.MkdirTemp("", "fila-peers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	r := &run{options: o, root: root, redis: map[string]*redisServer{}}
+	defer r.end()
+	all, absent, err := r.startAll(ctx)
+	if err != nil {
+		return err
+	}
+	results := newResults(&o, absent)
+	bar := progress.New(os.Stderr, "rounds", int64(countRounds(all, &o)))
+	defer bar.Done()
+	done := int64(0)
+	for _, c := range testCases() {
+		if !chosen(o.cases, c.Name) {
+			continue
+		}
+		taken := results.add(&c)
+		for round := range o.rounds {
+			// Who goes first changes: the disk is not the same all the time.
+			order := slices.Clone(all)
+			slices.Reverse(order[:len(order)*(round%2)])
+			for _, s := range order {
+				if !s.system.does(&c) {
+					continue
+				}
+				one, err := s.measure(ctx, &c, &o)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", s.system.ID, c.Name, err)
+				}
+				taken[s.system.ID] = append(taken[s.system.ID], one)
+				done++
+				bar.Set(done)
+			}
+		}
+		results.sum(&c, all, taken)
+	}
+	bar.Done()
+	if err := results.writeTable(os.Stdout); err != nil {
+		return err
+	}
+	if o.out == "" {
+		return nil
+	}
+	return results.write(o.out)
+}
+
+func countRounds(all []*running, o *options) int {
+	n := 0
+	for _, c := range testCases() {
+		for _, s := range all {
+			if s.system.does(&c) && chosen(o.cases, c.Name) {
+				n += o.rounds
+			}
+		}
+	}
+	return n
+}
+
+func (s *system) does(c *testCase) bool { return s.only == nil || slices.Contains(s.only, c.Name) }
+
+// startAll starts what is installed, and names what is not.
+func (r *run) startAll(ctx context.Context) (all []*running, absent []string, err error) {
+	table := systems()
+	for i := range table {
+		s := &table[i]
+		if !chosen(r.only, s.ID) {
+			continue
+		}
+		one, err := s.start(ctx, r)
+		if err != nil && isMissing(err) {
+			absent = append(absent, fmt.Sprintf("%s (%s): %v", s.Name, s.Settings, err))
+			fmt.Fprintf(os.Stderr, "left out: %s\n", absent[len(absent)-1])
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", s.ID, err)
+		}
+		one.system = s
+		all = append(all, one)
+	}
+	if len(all) == 0 {
+		return nil, nil, errors.New("there is nothing to measure")
+	}
+	return all, absent, nil
+}
+
+// measure is one round of one system.
+func (s *running) measure(ctx context.Context, c *testCase, o *options) (bench.Round, error) {
+	if s.round != nil {
+		return s.round(ctx, c, o)
+	}
+	l := bench.Load{Peer: s.peer, PID: s.pid, Options: bench.Options{
+		Workload: c.workload, Conns: c.conns, Pipeline: c.pipeline, Duration: o.time, Warmup: o.warmup, Rounds: 1,
+		Shape: bench.Shape{Queue: "fila-peers", Payload: payload, Keys: keys},
+	}}
+	rounds, err := l.Run(ctx)
+	if err != nil {
+		return bench.Round{}, err
+	}
+	return rounds[0], nil
+}
+
+// moduleVersion is the version of a module that this program is built with.
+func moduleVersion(path string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == path {
+			return strings.TrimPrefix(m.Version, "v")
+		}
+	}
+	return ""
+}
+
+// packageVersion is the version of an installed package of npm.
+func packageVersion(dir string) string {
+	text, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	if err != nil {
+		return ""
+	}
+	var p struct{ Version string }
+	if err := json.Unmarshal(text, &p); err != nil {
+		return ""
+	}
+	return p.Version
+}

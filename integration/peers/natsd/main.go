@@ -1,0 +1,49 @@
+// Natsd is a NATS server with JetStream and nothing else, so that bench-peers can start
+// one without an installation: the server's own code, in a process of its own.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+func main() {
+	port := flag.Int("port", 0, "`port` on 127.0.0.1")
+	dir := flag.String("dir", "", "`directory` of the store")
+	always := flag.Bool("sync-always", false, "sync before each acknowledgement, rather than every two minutes")
+	version := flag.Bool("version", false, "say which server this is, and end")
+	flag.Parse()
+	if *version {
+		fmt.Println(server.VERSION)
+		return
+	}
+	if err := run(*port, *dir, *always); err != nil {
+		fmt.Fprintf(os.Stderr, "natsd: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(port int, dir string, always bool) error {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: always, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		return fmt.Errorf("not ready on port %d", port)
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	<-stop
+	s.Shutdown()
+	s.WaitForShutdown()
+	return nil
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/internal/bench"
+)
+
+// system is something that is measured: a server with settings, and how it is used.
+type system struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Settings string `json:"settings"`
+	Batch    string `json:"batch"` // how a batch is sent, taken and acked
+	// Synced tells whether what is acknowledged is on disk.
+	Synced bool `json:"synced"`
+
+	// start starts its server, below a directory, or uses one that runs.
+	start func(ctx context.Context, run *run) (*running, error)
+	// only bounds it to cases with these names; nil: all.
+	only []string
+}
+
+// running is a system whose server runs.
+type running struct {
+	system  *system
+	Version string
+	pid     int
+	peer    bench.Peer // nil when round is not
+	round   func(ctx context.Context, c *testCase, o *options) (bench.Round, error)
+}
+
+const respBatch = "one write of N commands; one lease and one ack of N"
+
+// systems are all that are compared. Fila is the first.
+func systems() []system {
+	const streams, perTask = "XADD × N in one write; one XREADGROUP COUNT N; one XACK and one XDEL of N", "one command per task"
+	cycles := []string{"cycle-64x16", "cycle-16x1"}
+	return []system{
+		{ID: "fila", Name: "Fila", Settings: "storage.sync always, 100 fairness keys", Batch: respBatch, Synced: true, start: startFila},
+		{ID: "redis-always", Name: "Redis Streams", Settings: "appendfsync always", Batch: streams, Synced: true, start: redisStreams("always")},
+		{ID: "redis-everysec", Name: "Redis Streams", Settings: "appendfsync everysec", Batch: streams, start: redisStreams("everysec")},
+		{ID: "rabbitmq", Name: "RabbitMQ", Settings: "quorum queue, confirms, prefetch N", Batch: "N publishes, their confirms awaited together; one ack of N, not confirmed", Synced: true, start: startRabbit, only: cycles},
+		{ID: "nats-always", Name: "NATS JetStream", Settings: "file store, sync_interval always", Batch: "N asynchronous publishes; one fetch of N; N acks, the last confirmed", Synced: true, start: startNATS(true), only: cycles},
+		{ID: "nats-default", Name: "NATS JetStream", Settings: "file store, sync_interval 2 min (default)", Batch: "the same", start: startNATS(false), only: cycles},
+		{ID: "beanstalkd-f0", Name: "beanstalkd", Settings: "-b, -f0", Batch: "N puts, N reserves, N deletes, each in one write", Synced: true, start: startBeanstalkd("-f0"), only: cycles},
+		{ID: "beanstalkd-default", Name: "beanstalkd", Settings: "-b, -f50 (default)", Batch: "the same", start: startBeanstalkd("-f50"), only: cycles},
+		{ID: "bullmq-always", Name: "BullMQ", Settings: "Redis, appendfsync always", Batch: "addBulk of N; N getNextJob and N moveToCompleted at once", Synced: true, start: startBullMQ("always"), only: cycles[:1]},
+		{ID: "bullmq-everysec", Name: "BullMQ", Settings: "Redis, appendfsync everysec", Batch: "the same", start: startBullMQ("everysec"), only: cycles[:1]},
+		{ID: "asynq-always", Name: "asynq", Settings: "Redis, appendfsync always, 8 servers", Batch: perTask + ", N goroutines", Synced: true, start: startAsynq("always"), only: cycles[:1]},
+		{ID: "asynq-everysec", Name: "asynq", Settings: "Redis, appendfsync everysec, 8 servers", Batch: "the same", start: startAsynq("everysec"), only: cycles[:1]},
+	}
+}
+
+// run is what all systems of one run share.
+type run struct {
+	options
+	root  string
+	redis map[string]*redisServer // by appendfsync
+	ends  []func()
+}
+
+// later has something done when the run ends, the last first.
+func (r *run) later(end func()) { r.ends = append(r.ends, end) }
+
+func (r *run) end() {
+	for _, end := range slices.Backward(r.ends) {
+		end()
+	}
+}
+
+func startFila(ctx context.Context, r *run) (*running, error) {
+	dir := filepath.Join(r.root, "fila")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	b, err := broker.New(r.bin, dir, "--storage.sync", "always")
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Start(); err != nil {
+		return nil, err
+	}
+	r.later(func() { _ = b.Kill() }) // its directory goes anyway
+	if err := b.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return resp(ctx, b.Addr())
+}
+
+// resp is a system that bench's own sessions speak to.
+func resp(ctx context.Context, addr string) (*running, error) {
+	peer, name, pid, err := bench.Server{Addr: addr}.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &running{Version: strings.Fields(name)[1], pid: pid, peer: peer}, nil
+}
+
+type redisServer struct {
+	place
+	pid int
+}
+
+// redisWith starts a Redis that syncs like this, once for all that use it.
+func (r *run) redisWith(ctx context.Context, fsync string) (*redisServer, error) {
+	if s := r.redis[fsync]; s != nil {
+		return s, nil
+	}
+	bin, err := need("redis-server", "apt-get install redis-server")
+	if err != nil {
+		return nil, err
+	}
+	at, err := newPlace(r.root, "redis-"+fsync)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProcess(ctx, at.dir, nil, listening(at.addr), bin, "--bind", "127.0.0.1", "--port", strconv.Itoa(at.port), "--dir", at.dir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", fsync)
+	if err != nil {
+		return nil, err
+	}
+	r.later(p.stop)
+	r.redis[fsync] = &redisServer{at, p.pid()}
+	return r.redis[fsync], nil
+}
+
+func redisStreams(fsync string) func(context.Context, *run) (*running, error) {
+	return func(ctx context.Context, r *run) (*running, error) {
+		s, err := r.redisWith(ctx, fsync)
+		if err != nil {
+			return nil, err
+		}
+		return resp(ctx, s.addr)
+	}
+}
+
+func startBullMQ(fsync string) func(context.Context, *run) (*running, error) {
+	return func(ctx context.Context, r *run) (*running, error) {
+		dir, err := findBullMQ(r.source)
+		if err != nil {
+			return nil, err
+		}
+		s, err := r.redisWith(ctx, fsync)
+		if err != nil {
+			return nil, err
+		}
+		b := &bullmq{port: s.port, pid: s.pid, dir: dir}
+		return &running{Version: packageVersion(filepath.Join(dir, "node_modules", "bullmq")), pid: s.pid, round: b.round}, nil
+	}
+}
+
+func startAsynq(fsync string) func(context.Context, *run) (*running, error) {
+	return func(ctx context.Context, r *run) (*running, error) {
+		s, err := r.redisWith(ctx, fsync)
+		if err != nil {
+			return nil, err
+		}
+		return &running{Version: moduleVersion("github.com/hibiken/asynq"), pid: s.pid, peer: &asynqs{addr: s.addr, workers: 64 * 16}}, nil
+	}
+}
+
+func startBeanstalkd(flush string) func(context.Context, *run) (*running, error) {
+	return func(ctx context.Context, r *run) (*running, error) {
+		bin, err := need("beanstalkd", "apt-get install beanstalkd")
+		if err != nil {
+			return nil, err
+		}
+		at, err := newPlace(r.root, "beanstalkd"+flush)
+		if err != nil {
+			return nil, err
+		}
+		p, err := startProcess(ctx, at.dir, nil, listening(at.addr), bin, "-l", "127.0.0.1", "-p", strconv.Itoa(at.port), "-b", at.dir, flush)
+		if err != nil {
+			return nil, err
+		}
+		r.later(p.stop)
+		out, err := exec.CommandContext(ctx, bin, "-v").Output()
+		if err != nil {
+			return nil, err
+		}
+		return &running{Version: strings.TrimPrefix(strings.TrimSpace(string(out)), "beanstalkd "), pid: p.pid(), peer: &beanstalk{addr: at.addr}}, nil
+	}
+}
+
+// startNATS starts the server that make bench-peers has built beside this program.
+func startNATS(always bool) func(context.Context, *run) (*running, error) {
+	return func(ctx context.Context, r *run) (*running, error) {
+		if _, err := os.Stat(r.natsd); err != nil {
+			return nil, missing{"natsd", "make bench-peers builds it"}
+		}
+		bin, err := filepath.Abs(r.natsd)
+		if err != nil {
+			return nil, err
+		}
+		at, err := newPlace(r.root, fmt.Sprintf("nats-%t", always))
+		if err != nil {
+			return nil, err
+		}
+		p, err := startProcess(ctx, at.dir, nil, listening(at.addr), bin, "-port", strconv.Itoa(at.port), "-dir", at.dir, "-sync-always="+strconv.FormatBool(always))
+		if err != nil {
+			return nil, err
+		}
+		r.later(p.stop)
+		out, err := exec.CommandContext(ctx, bin, "-version").Output()
+		if err != nil {
+			return nil, err
+		}
+		return &running{Version: strings.TrimSpace(string(out)), pid: p.pid(), peer: &jet{addr: at.addr}}, nil
+	}
+}
+
+// rabbitScript is where Debian has the server; the one in PATH changes its user.
+const rabbitScript = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+// startRabbit starts a node of its own, with a port mapper of its own, all on
+// loopback.
+func startRabbit(ctx context.Context, r *run) (*running, error) {
+	bin, err := need(rabbitScript, "apt-get install rabbitmq-server")
+	if err != nil {
+		return nil, err
+	}
+	at, err := newPlace(r.root, "rabbitmq")
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := newPlace(r.root, "epmd")
+	if err != nil {
+		return nil, err
+	}
+	dist, err := newPlace(r.root, "rabbitmq")
+	if err != nil {
+		return nil, err
+	}
+	epmd, err := startProcess(ctx, mapper.dir, nil, listening(mapper.addr), "epmd", "-port", strconv.Itoa(mapper.port), "-address", "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	r.later(epmd.stop)
+	env := []string{
+		"HOME=" + at.dir,
+		"ERL_EPMD_PORT=" + strconv.Itoa(mapper.port),
+		"RABBITMQ_NODENAME=fila-peers@localhost",
+		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
+		"RABBITMQ_NODE_PORT=" + strconv.Itoa(at.port),
+		"RABBITMQ_DIST_PORT=" + strconv.Itoa(dist.port),
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		"RABBITMQ_MNESIA_BASE=" + at.dir,
+		"RABBITMQ_LOG_BASE=" + at.dir,
+		"RABBITMQ_PID_FILE=" + filepath.Join(at.dir, "pid"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(at.dir, "plugins"),
+		"RABBITMQ_CONFIG_FILE=" + filepath.Join(at.dir, "none"),
+	}
+	peer := &rabbit{addr: at.addr}
+	p, err := startProcess(ctx, at.dir, env, peer.ready, bin)
+	if err != nil {
+		return nil, err
+	}
+	r.later(p.stop)
+	return &running{Version: peer.version, pid: p.pid(), peer: peer}, nil
+}
