@@ -18,7 +18,6 @@ func absentForNow() []absence {
 	return []absence{
 		{[]string{"replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},
 		{[]string{"bgsave", "lastsave"}, true, "A copy of the store while it runs."},
-		{[]string{"asking"}, true, "There is no cluster."},
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 type tracking struct {
 	redirect                     int64 // 0: to the connection itself
 	bcast, optIn, optOut, noLoop bool
-	caching                      int // 2 after CLIENT CACHING, 1 during the next command, for which it counts
-	prefixes                     [][]byte
+	// caching is set by CLIENT CACHING for the next command that is none of CLIENT.
+	caching  bool
+	prefixes [][]byte
 }
 
 func clientTracking() Spec {
@@ -167,7 +168,7 @@ func clientCaching() Spec {
 			case !yes && !no:
 				return &refusal{"ERR", "syntax error"}
 			}
-			t.caching = 2
+			t.caching = true
 			w.OK()
 			return nil
 		},
@@ -232,8 +233,8 @@ func (t *tracking) flags() []string {
 		set  bool
 		name string
 	}{
-		{t.bcast, "bcast"}, {t.optIn, "optin"}, {t.optIn && t.caching > 0, "caching-yes"},
-		{t.optOut, "optout"}, {t.optOut && t.caching > 0, "caching-no"}, {t.noLoop, "noloop"},
+		{t.bcast, "bcast"}, {t.optIn, "optin"}, {t.optIn && t.caching, "caching-yes"},
+		{t.optOut, "optout"}, {t.optOut && t.caching, "caching-no"}, {t.noLoop, "noloop"},
 	} {
 		if f.set {
 			flags = append(flags, f.name)

@@ -134,7 +134,7 @@ func commandGetKeys() Spec {
 			}
 			w.Array(len(keys))
 			for _, k := range keys {
-				w.Bulk(k)
+				w.Bulk(k.name)
 			}
 			return nil
 		},
@@ -146,7 +146,7 @@ func commandGetKeysAndFlags() Spec {
 	s.Name, s.Since = "GETKEYSANDFLAGS", "7.0.0"
 	s.Summary = "Returns the queues that a command names, each with what the command does to it."
 	s.Reply = "An array of pairs: name, array of flags as in COMMAND INFO."
-	s.Examples = []Example{{"COMMAND GETKEYSANDFLAGS FILA.STATS orders", "1) 1) \"orders\"\n   2) 1) RO\n      2) access"}}
+	s.Examples = []Example{{"COMMAND GETKEYSANDFLAGS FILA.STATS orders", "1) 1) \"orders\"\n   2) 1) RO"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
 		c, keys, err := s.keysOf(in)
 		if err != nil {
@@ -155,8 +155,8 @@ func commandGetKeysAndFlags() Spec {
 		w.Array(len(keys))
 		for _, k := range keys {
 			w.Array(2)
-			w.Bulk(k)
-			writeStatusSet(w, "", c.keyFlags())
+			w.Bulk(k.name)
+			writeStatusSet(w, "", c.keyFlags(k.arg))
 		}
 		return nil
 	}
@@ -164,7 +164,7 @@ func commandGetKeysAndFlags() Spec {
 }
 
 // keysOf finds the queues in the command line that in holds.
-func (s *Session) keysOf(in *input) (*command, [][]byte, error) {
+func (s *Session) keysOf(in *input) (*command, []namedKey, error) {
 	c, rest, err := s.find(in.args)
 	if err != nil {
 		return nil, nil, &refusal{"ERR", "Invalid command specified"}
@@ -183,19 +183,25 @@ func (s *Session) keysOf(in *input) (*command, [][]byte, error) {
 	return c, other.keys(), nil
 }
 
-// keys returns the arguments that name queues.
-func (in *input) keys() [][]byte {
-	var keys [][]byte
-	for i := range in.cmd.positional {
-		e := &in.cmd.positional[i]
-		if v := in.values[e.slot]; e.arg.Type == Key && v.set {
-			keys = append(keys, in.args[v.first:v.first+v.count]...)
-		}
-	}
-	for i := range in.cmd.options {
-		e := &in.cmd.options[i]
-		if v := in.values[e.slot]; e.arg.Type == Key && v.set {
-			keys = append(keys, in.args[v.first])
+// namedKey is a queue in a command line, and the argument it stands for.
+type namedKey struct {
+	name []byte
+	arg  *Arg
+}
+
+// keys returns the queues that the command line names.
+func (in *input) keys() []namedKey {
+	var keys []namedKey
+	for _, elements := range [][]element{in.cmd.positional, in.cmd.options} {
+		for i := range elements {
+			e := &elements[i]
+			v := in.values[e.slot]
+			if e.arg.Type != Key || !v.set {
+				continue
+			}
+			for _, name := range in.args[v.first : v.first+v.count] {
+				keys = append(keys, namedKey{name, e.arg})
+			}
 		}
 	}
 	return keys

@@ -40,12 +40,21 @@ func (c *command) keySpecs() []keySpec {
 // hasKeys reports whether the command names queues.
 func (c *command) hasKeys() bool { return len(c.keySpecs()) > 0 }
 
-// keyFlags says what the command does to its queues, in Redis' words.
-func (c *command) keyFlags() []string {
-	if c.spec.has("write") {
-		return []string{"RW", "access", "update"}
+// keyFlags says what the command does to a queue that the argument names, in
+// Redis' words.
+func (c *command) keyFlags(a *Arg) []string {
+	switch a.access(c.spec) {
+	case Look:
+		return []string{"RO"}
+	case Consume:
+		if c.spec.has("readonly") {
+			return []string{"RO", "access"}
+		}
+	case Produce:
+		return []string{"RW", "insert"}
+	case ByFlags, Manage, Listen, ListenPattern:
 	}
-	return []string{"RO", "access"}
+	return []string{"RW", "access", "update"}
 }
 
 // writeCommand writes the ten elements with which COMMAND INFO describes a
@@ -85,7 +94,7 @@ func writeCommand(w *resp.Writer, c *command) {
 func writeKeySpec(w *resp.Writer, c *command, keys *keySpec) {
 	w.Map(3)
 	w.BulkString("flags")
-	writeStatusSet(w, "", c.keyFlags())
+	writeStatusSet(w, "", c.keyFlags(keys.arg))
 	w.BulkString("begin_search")
 	if keys.keyword != "" {
 		writeKeyword(w, keys)

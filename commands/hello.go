@@ -50,7 +50,7 @@ func runHello(s *Session, in *input, w *resp.Writer) error {
 		}
 	}
 	if !s.authed {
-		return &refusal{"NOAUTH", "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH " +
+		return &refusal{"NOAUTH", "HELLO must be called with the client already authenticated, otherwise the HELLO AUTH " +
 			"<user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"}
 	}
 	if in.has("setname") {

@@ -12,6 +12,7 @@ func help(container string) Spec {
 		Name: "HELP", Group: groupOf(container), Since: sinceOf(container), Complexity: "O(1)",
 		Summary: "Lists the subcommands.",
 		Flags:   []string{"loading", "stale"},
+		ACL:     map[string][]string{"COMMAND": {"connection"}, "OBJECT": {"keyspace"}}[container],
 		Local: func(_ *Session, in *input, w *resp.Writer) error {
 			writeHelp(w, in.cmd.parent)
 			return nil

@@ -213,7 +213,7 @@ func latencyLatest() Spec {
 
 func latencyReset() Spec {
 	s := latencySpec("RESET", "O(1)", "Forgets the events named, or all, and returns how many there were.", latencyEventArg(true))
-	s.Tips = []string{"request_policy:all_nodes", "response_policy:agg_sum"}
+	s.Tips = []string{"request_policy:all_nodes", "response_policy:all_succeeded"}
 	s.Examples = []Example{{"LATENCY RESET", "(integer) 0"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
 		w.Int(s.handler.latency.reset(in.list("event")))

@@ -30,7 +30,7 @@ func pubsub() Spec {
 				Example{"PUBSUB NUMSUB fila:orders:dead", "1) \"fila:orders:dead\"\n2) (integer) 0"},
 				func(h *hub, in *input, w *resp.Writer) {
 					names := in.list("channel")
-					w.Map(len(names))
+					w.Array(2 * len(names))
 					for _, name := range names {
 						w.Bulk(name)
 						w.Int(int64(h.subscribers(name)))

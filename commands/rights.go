@@ -140,7 +140,7 @@ func (s *Session) audit(c *command, u *acl.User) {
 	e := s.handler.cfg.Log.Info().Str("command", c.display).Str("user", u.Name()).
 		Str("addr", s.conn.RemoteAddr().String()).Uint64("conn", s.conn.ID())
 	if keys := s.in.keys(); len(keys) > 0 {
-		e = e.Str("queue", clip(keys[0]))
+		e = e.Str("queue", clip(keys[0].name))
 	}
 	e.Msg("audit")
 }

@@ -125,8 +125,8 @@ func (s *Session) handle(args [][]byte, left int) {
 	if s.mute == muteThis {
 		s.mute = muteNone
 	}
-	if t := s.tracking; t != nil && t.caching > 0 {
-		t.caching--
+	if t := s.tracking; t != nil && t.caching && s.current.Load().parent != s.handler.table.find([]byte("client")) {
+		t.caching = false
 	}
 	c, rest, err := s.find(args)
 	if denied := s.admit(c); denied != nil {

@@ -124,7 +124,7 @@ func (s *Spec) categories() []string {
 		}
 	}
 	set["slow"] = !s.has("fast")
-	set[s.Group] = s.Group == "connection" || s.native()
+	set[s.Group] = set[s.Group] || s.Group == "connection" || s.native()
 	set["transaction"] = s.Group == "transactions"
 	for _, c := range s.ACL {
 		set[c] = true

@@ -5,6 +5,7 @@ package commands
 func table() []Spec {
 	return []Spec{
 		aclCommands(),
+		asking(),
 		auth(),
 		client(),
 		cluster(),

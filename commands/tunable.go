@@ -141,9 +141,9 @@ func (h *Handler) tunable(name string) (tunable, error) {
 func configResetStat() Spec {
 	return Spec{
 		Name: "RESETSTAT", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of commands",
-		Summary: "Sets the figures of commands, errors and connections in INFO back to 0.",
-		Differs: "The counts of queues and of the engine go on: FILA.STATS and the section Fila show them.",
-		Flags:   []string{"admin", "noscript", "loading", "stale"}, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		Summary:  "Sets the figures of commands, errors and connections in INFO back to 0.",
+		Differs:  "The counts of queues and of the engine go on: FILA.STATS and the section Fila show them.",
+		Flags:    []string{"admin", "noscript", "loading", "stale"},
 		Examples: []Example{{"CONFIG RESETSTAT", "OK"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			h := s.handler
