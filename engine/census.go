@@ -90,7 +90,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 	}
 	if p.err != nil {
 		c.cfg.Log.Error().Err(p.err).Msg("counting the messages failed, counts stay estimates until the next start")
-		c.census = nil
+		c.endCensus()
 		return nil //nolint:nilerr // logged, and nobody waits for this task
 	}
 	for _, n := range p.keys {
@@ -116,6 +116,18 @@ func (p *censusPart) Apply(tx *Tx) error {
 	for _, q := range c.queues {
 		q.counted = true
 	}
-	c.census = nil
+	c.endCensus()
 	return nil
+}
+
+// endCensus lets those go on who wait for it.
+func (c *core) endCensus() {
+	c.census = nil
+	tasks := c.uncounted
+	c.uncounted = nil
+	for _, t := range tasks {
+		if t.wait != nil {
+			c.run(t)
+		}
+	}
 }

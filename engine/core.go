@@ -68,6 +68,8 @@ type core struct {
 	bodies    int64      // bytes of bodies in memory
 	unborn    []*message // hold a body at least until their batch is committed
 	census    *census    // counts what the store held at start; nil: done
+	uncounted []*Task    // wait for the end of the census
+	redrives  []*redrive // under way
 
 	// The open batch.
 	batch     *storage.Batch
@@ -106,6 +108,7 @@ func (c *core) forgetAll() {
 	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.cron = newCronTable()
+	c.uncounted, c.redrives = nil, nil
 	c.batch.Reset()
 	c.sync, c.beside = false, nil
 	c.bootTime, c.readPause = 0, 0
@@ -253,6 +256,9 @@ func (c *core) nextTimer() int64 {
 	}
 	if len(c.lag) > 0 {
 		earliest(c.lag[0].due, true)
+	}
+	if t := c.nextRedrive(); t > 0 {
+		earliest(t, true)
 	}
 	earliest(c.due.next())
 	earliest(c.cron.next())
@@ -448,6 +454,9 @@ func (c *core) drain() {
 		} else {
 			c.finish(t, nil)
 		}
+	}
+	for len(c.redrives) > 0 {
+		c.endRedrive(c.redrives[0])
 	}
 	c.serve() // what their clients had sent behind them was submitted: it is done
 	if c.failed != nil {

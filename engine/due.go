@@ -73,6 +73,17 @@ func (x *dueIndex) forget(d *dueEntry) {
 	}
 }
 
+// of returns the entries of the head that belong to a queue.
+func (x *dueIndex) of(queue uint32) []*dueEntry {
+	var all []*dueEntry
+	for _, d := range x.heap.h {
+		if d.mk.Queue == queue {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
 // removeOnDisk takes note of an entry behind the edge that is taken off the disk: a
 // read under way may have seen it.
 func (x *dueIndex) removeOnDisk(key string) {

@@ -124,13 +124,8 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if q.set.PausedIn {
 		return ID{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
 	}
-	if q.set.MaxDepth > 0 && q.total >= int64(q.set.MaxDepth) { //nolint:gosec // bounded when it is set
-		return ID{}, fmt.Errorf("%w: %q holds %d messages", ErrMaxDepth, q.name, q.total)
-	}
-	if most := int64(q.set.KeyMaxDepth); most > 0 { //nolint:gosec // bounded when it is set
-		if k := q.keys[req.Key]; k != nil && k.total >= most {
-			return ID{}, fmt.Errorf("%w: key %.512q of %q holds %d messages", ErrMaxDepth, req.Key, q.name, k.total)
-		}
+	if err := q.full(req.Key); err != nil {
+		return ID{}, err
 	}
 	k := c.keyOf(q, req.Key)
 	rank := uint8(defaultRank)

@@ -17,6 +17,7 @@ func (c *core) expire() {
 		return
 	}
 	c.wakeDue()
+	c.runRedrives()
 	for range expireMax {
 		m, ok := c.leaseEnd.next()
 		if !ok || m.until > c.now {

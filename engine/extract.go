@@ -14,6 +14,7 @@ func (c *core) extract(w *watch, f *foundMessage) *message {
 		m = c.extractReady(f)
 	case delayed:
 		m = c.extractDelayed(f)
+	case leased, gone:
 	}
 	if m == nil {
 		return nil

@@ -292,11 +292,12 @@ func (o *oracle) limits(c *core) {
 		if t == nil || b.concurrency == 0 {
 			continue
 		}
-		if t.held <= b.concurrency {
+		switch {
+		case t.held <= b.concurrency:
 			b.lowered = false
-		} else if c.failed != nil {
+		case c.failed != nil:
 			b.lowered = true // leases are back whose end could not be written
-		} else if !b.lowered {
+		case !b.lowered:
 			o.fail("%d leases are held of throttle %s, which allows %d", t.held, name, b.concurrency)
 		}
 	}

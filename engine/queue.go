@@ -34,6 +34,8 @@ type queue struct {
 	facts     map[ID]*fact // of messages that have changed while somebody watches
 	factsLost uint64       // change at which the facts were too many
 
+	redrive *redrive // under way, or the last one; nil: none yet
+
 	roster    roster[fairKey]
 	settings  map[string]storage.Key // of keys that have some of their own
 	past      map[string]keyStats    // of keys without messages, bounded
@@ -44,7 +46,7 @@ type queue struct {
 
 // totals count since start, for FILA.STATS.
 type totals struct {
-	enqueued, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped uint64
+	enqueued, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
 }
 
 // addKey and removeKey keep the keys findable by name and by hash.
@@ -72,6 +74,19 @@ func (q *queue) removeKey(k *fairKey) {
 
 // isDead says that the queue's messages are dead ones.
 func (q *queue) isDead() bool { return q.set.DeadLetter }
+
+// full refuses a message more than the queue, or one of its keys, may hold.
+func (q *queue) full(key string) error {
+	if q.set.MaxDepth > 0 && q.total >= int64(q.set.MaxDepth) { //nolint:gosec // bounded when it is set
+		return fmt.Errorf("%w: %q holds %d messages", ErrMaxDepth, q.name, q.total)
+	}
+	if most := int64(q.set.KeyMaxDepth); most > 0 { //nolint:gosec // bounded when it is set
+		if k := q.keys[key]; k != nil && k.total >= most {
+			return fmt.Errorf("%w: key %.512q of %q holds %d messages", ErrMaxDepth, key, q.name, k.total)
+		}
+	}
+	return nil
+}
 
 // QueueOptions are settings of a queue as a command gives them; nil: not given.
 type QueueOptions struct {
@@ -298,13 +313,19 @@ func (c *core) checkQueueName(name string) error {
 }
 
 func (c *core) addQueue(name string, set storage.Queue) {
-	set.Number = c.nextQueue
-	c.nextQueue++
-	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateNextQueue), encodeUint(uint64(c.nextQueue)))
+	set.Number = c.newNumber()
 	q := c.newQueue(name, set)
 	q.counted = true
 	c.putQueue(q)
 	c.emitQueue(EventCreated, q)
+}
+
+// newNumber returns a number that no queue has ever had.
+func (c *core) newNumber() uint32 {
+	no := c.nextQueue
+	c.nextQueue++
+	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateNextQueue), encodeUint(uint64(c.nextQueue)))
+	return no
 }
 
 // newQueue brings a queue into memory.
@@ -327,42 +348,14 @@ func (c *core) markDead(dlq string) {
 	}
 }
 
-// removeQueue forgets a queue and everything in it, in memory and on disk. The
-// records go by range: their number does not matter. Lease and due-time records
-// are few or found by queue when they are read, see dueEntry.
+// removeQueue forgets a queue and everything in it, in memory and on disk.
 func (c *core) removeQueue(q *queue) {
-	for _, m := range c.leasesOf(q) {
-		c.endLease(m)
-		m.status = gone
+	if j := q.redrive; j != nil && !j.over {
+		j.err = fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name)
+		c.endRedrive(j)
 	}
-	for _, d := range slices.Clone(c.due.heap.h) {
-		if d.mk.Queue == q.no {
-			c.unschedule(d)
-		}
-	}
-	for _, k := range q.keys {
-		for _, m := range k.window {
-			c.forget(m)
-		}
-		k.window = nil
-		if k.read != nil {
-			k.read.stale = true
-		}
-		if k.blockedBy != nil {
-			c.unblock(k)
-		}
-		c.resolve(k)
-		c.dropKey(k)
-	}
-	for name := range q.settings {
-		c.batch.Delete(storage.State, stateKeyOf(q, name))
-	}
-	prefix := storage.AppendQueuePrefix(nil, q.no)
-	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases} {
-		c.batch.DeleteRange(f, prefix, storage.After(prefix))
-	}
+	c.empty(q)
 	c.batch.Delete(storage.Queues, []byte(q.name))
-	c.sync = true
 	c.snapshot = c.snapshot.withoutQueue(q.name)
 	delete(c.queues, q.name)
 	delete(c.byNumber, q.no)

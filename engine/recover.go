@@ -22,6 +22,9 @@ import (
 func (c *core) recover() error {
 	waiting := c.takeWaiting()
 	buckets := c.throttles
+	for _, j := range c.redrives {
+		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("a redrive was interrupted, run it again")
+	}
 	c.forgetAll()
 	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)

@@ -30,6 +30,11 @@ func decodeUint(b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
+// stateKeysOf is what the keys of a queue's key settings start with.
+func stateKeysOf(q *queue) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, q.no)))
+}
+
 func stateKeyOf(q *queue, key string) []byte {
 	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, q.no)), key)
 }

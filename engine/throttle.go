@@ -171,8 +171,10 @@ func (c *core) wake(t *throttle) {
 	for t.line.first != nil && t.woken < t.room(c.now) {
 		k := t.line.first
 		c.unblock(k)
-		k.wokenBy = t
-		t.woken++
+		if !k.queue.set.PausedOut { // its turn would not come, and others could use the place
+			k.wokenBy = t
+			t.woken++
+		}
 		c.settle(k)
 	}
 	c.arm(t)

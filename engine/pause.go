@@ -1,0 +1,33 @@
+package engine
+
+// Pause stops or resumes a queue: with in that it takes new messages, with out that
+// it hands them out. A paused intake refuses enqueues with ErrPaused; messages that
+// come back, or die, are taken all the same. Those who wait for a queue whose
+// deliveries are paused go on waiting, and are served when it is resumed.
+func (tx *Tx) Pause(name string, in, out, paused bool) error {
+	c := tx.core
+	q, err := c.queueToChange(name)
+	if err != nil {
+		return err
+	}
+	if in {
+		q.set.PausedIn = paused
+	}
+	if out {
+		q.set.PausedOut = paused
+	}
+	c.putQueue(q)
+	if !out {
+		return nil
+	}
+	if !paused {
+		c.offer(q)
+		return nil
+	}
+	if len(c.throttles) > 0 {
+		for _, k := range q.keys { // they would keep places in throttles that others could use
+			c.resolve(k)
+		}
+	}
+	return nil
+}

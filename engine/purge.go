@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Purge asks to remove all messages of a queue, or of one of its fairness keys.
+type Purge struct {
+	Queue string
+	Key   string // "": of all
+
+	removed int
+	cursor  []byte
+	newest  int64 // nanoseconds of the newest id when it began: what comes later stays
+	page    *page
+}
+
+// purgePage bounds how many messages of a key one turn removes.
+const purgePage = 1024
+
+// Purge removes messages of whatever status and returns how many there were. The
+// receipts of leased ones are lost; the dead-letter queue is left alone.
+//
+// A whole queue is emptied at once: it gets another number, and the store drops
+// what is under the old one as a range. A key is emptied page by page, each message
+// atomically; others are served in between.
+func (tx *Tx) Purge(req *Purge) (int, error) {
+	c := tx.core
+	q, err := c.queueToChange(req.Queue)
+	if err != nil {
+		return req.removed, err
+	}
+	if req.Key != "" {
+		return tx.purgeKey(q, req)
+	}
+	if !q.counted && c.census != nil {
+		c.uncounted = append(c.uncounted, tx.task)
+		tx.park(nil, 0, false)
+		return 0, ErrWouldBlock
+	}
+	n := int(max(q.total, 0))
+	c.purge(q)
+	q.totals.purged += uint64(n)
+	return n, nil
+}
+
+func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
+	c := tx.core
+	if err := c.checkKey(req.Key); err != nil {
+		return 0, err
+	}
+	if req.newest == 0 {
+		req.newest = c.ids.last
+	}
+	p := req.page
+	req.page = nil
+	switch {
+	case p == nil || !p.done || !c.holds(&p.watch):
+		if p != nil && p.no != q.no {
+			return req.removed, nil // the whole queue was purged meanwhile
+		}
+	case p.err != nil:
+		return req.removed, fmt.Errorf("purge key %.512q of %q: %w", req.Key, req.Queue, p.err)
+	default:
+		n := 0
+		for i := range p.found {
+			if f := &p.found[i]; idNanos(f.m.id) <= req.newest && c.discard(&p.watch, f) {
+				n++
+			}
+		}
+		req.removed += n
+		q.totals.purged += uint64(n)
+		if p.next == nil {
+			return req.removed, nil
+		}
+		req.cursor = p.next
+	}
+	req.page = c.readPage(q, req.Key, req.cursor, purgePage, resume(tx.task))
+	tx.park(nil, 0, false)
+	return req.removed, ErrWouldBlock
+}
+
+// purge empties a queue. It keeps its name, its settings and those of its keys, its
+// scripts, its counters, and who waits for it.
+func (c *core) purge(q *queue) {
+	maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
+	c.empty(q)
+	delete(c.byNumber, q.no)
+	q.set.Number = c.newNumber()
+	q.no = q.set.Number
+	c.byNumber[q.no] = q
+	for name, set := range q.settings {
+		c.batch.Put(storage.State, stateKeyOf(q, name), set.Append(nil))
+	}
+	c.putQueue(q)
+	c.noteShrunk(q)
+	c.offer(q) // for those who wait for nothing but a read
+}
+
+// empty drops everything that is in a queue, in memory and on disk. The records go
+// by range: their number does not matter. Entries of the due-time index that are
+// not in memory are left until they are due, see fallDue.
+func (c *core) empty(q *queue) {
+	for _, m := range c.leasesOf(q) {
+		c.endLease(m)
+		m.status = gone
+	}
+	for _, d := range c.due.of(q.no) {
+		c.unschedule(d)
+	}
+	few := len(q.keys) < pastMax
+	for _, k := range q.keys {
+		for _, m := range k.window {
+			c.forget(m)
+		}
+		k.window = nil
+		if k.read != nil {
+			k.read.stale = true
+		}
+		if k.blockedBy != nil {
+			c.unblock(k)
+		}
+		q.ring.leave(k)
+		c.resolve(k)
+		if few {
+			q.keepStats(k)
+		} else {
+			q.rest.add(k.stats)
+		}
+	}
+	q.keys, q.byHash, q.roster = map[string]*fairKey{}, map[uint32]*fairKey{}, roster[fairKey]{last: q.roster.last}
+	q.ring, q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = ring{}, 0, 0, 0, 0, 0, true
+	q.facts = nil
+	prefix := storage.AppendQueuePrefix(nil, q.no)
+	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases} {
+		c.batch.DeleteRange(f, prefix, storage.After(prefix))
+	}
+	settings := stateKeysOf(q)
+	c.batch.DeleteRange(storage.State, settings, storage.After(settings))
+	c.sync = true
+}

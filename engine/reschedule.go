@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// Reschedule asks for another time at which a message is ready.
+type Reschedule struct {
+	Queue string
+	ID    ID
+	Delay time.Duration // from now; 0: at once
+
+	look *lookup
+}
+
+// Reschedule makes a message ready after a delay, whether it is ready now or waits
+// for another time, and returns when that is. It keeps its attempts and its place.
+// A dead message can be put off like any other of its queue. One that is leased
+// cannot: its consumer decides. The message is looked up beside the loop; the task
+// waits for that.
+func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
+	c := tx.core
+	q, err := c.queueToChange(req.Queue)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if req.Delay < 0 || req.Delay > durationMax {
+		return time.Time{}, fmt.Errorf("%w: a delay is from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
+	}
+	l := req.look
+	if req.look = nil; l == nil || !l.done || !c.holds(&l.watch) {
+		req.look = c.lookUp(q, []ID{req.ID}, resume(tx.task))
+		tx.park(nil, 0, false)
+		return time.Time{}, ErrWouldBlock
+	}
+	if l.err != nil {
+		return time.Time{}, fmt.Errorf("reschedule %s: %w", req.ID, l.err)
+	}
+	is := gone
+	if l.found[0] != nil {
+		is = c.locate(&l.watch, l.found[0])
+	}
+	if is == gone {
+		return time.Time{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
+	}
+	if is == leased {
+		return time.Time{}, fmt.Errorf("%w: %s is leased; EXTEND, NACK or RELEASE it", ErrInvalid, req.ID)
+	}
+	c.sync = true
+	return time.Unix(0, c.retry(c.extract(&l.watch, l.found[0]), req.Delay)), nil
+}
