@@ -12,15 +12,18 @@ func TestExamplesAreTrue(t *testing.T) {
 	for _, c := range everyCommand() {
 		t.Run(c.name, func(t *testing.T) {
 			conn := newServer(t, nil).connect("")
-			receipt := ""
+			receipt, id := "", ""
 			for _, e := range c.spec.Examples {
-				args, err := splitLine(strings.ReplaceAll(e.Command, "<receipt>", receipt))
+				args, err := splitLine(strings.NewReplacer("<receipt>", receipt, "<id>", id).Replace(e.Command))
 				if err != nil {
 					t.Fatal(err)
 				}
 				got := printed(t, conn.do(args...))
 				if found := receiptPattern().FindString(got); found != "" {
 					receipt = found
+				}
+				if found := uuid().FindString(got); found != "" {
+					id = found
 				}
 				if e.Reply != "..." && mask(got) != e.Reply {
 					t.Errorf("%s\ngot  %s\nwant %s", e.Command, mask(got), e.Reply)

@@ -18,6 +18,7 @@ type field struct {
 	name string
 	num  int64
 	text string
+	raw  []byte   // of fieldBytes
 	list []string // of fieldTexts
 	maps []fields // of fieldMaps, or the one of fieldMap
 	kind fieldKind
@@ -32,6 +33,7 @@ const (
 	fieldTexts
 	fieldMap
 	fieldMaps
+	fieldBytes
 )
 
 func (f *fields) number(name string, n int64) { *f = append(*f, field{name: name, num: n}) }
@@ -42,6 +44,11 @@ func (f *fields) millis(name string, d time.Duration) { f.number(name, d.Millise
 
 func (f *fields) text(name, text string) {
 	*f = append(*f, field{name: name, text: text, kind: fieldText})
+}
+
+// blob is a text that may be large: it is not copied.
+func (f *fields) blob(name string, b []byte) {
+	*f = append(*f, field{name: name, raw: b, kind: fieldBytes})
 }
 
 // flag is 1 or 0: booleans of RESP3 become other things in every client.
@@ -144,6 +151,12 @@ func (f *fields) counts(c *engine.Counts) {
 	f.flag("counting", c.Counting)
 }
 
+// removed counts what went without an ack.
+func (f *fields) removed(c *engine.Counts) {
+	f.count("cancelled", c.Cancelled)
+	f.count("purged", c.Purged)
+}
+
 func (f *fields) engine(s *engine.Stats) {
 	f.number("queues", s.Queues)
 	f.counts(&s.Counts)
@@ -191,6 +204,8 @@ func (f *fields) writeEach(w *resp.Writer) {
 			}
 		case fieldMap:
 			v.maps[0].write(w)
+		case fieldBytes:
+			w.Bulk(v.raw)
 		case fieldMaps:
 			writeMaps(w, v.maps)
 		}

@@ -2,41 +2,55 @@ package commands
 
 import (
 	"math"
+	"slices"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/resp"
 )
 
 func redrive() Spec {
 	return Spec{
 		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved",
-		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many.",
-		Flags:   []string{"write"},
-		Access:  Consume, ACL: []string{"admin"},
+		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
+			"One that takes longer than a second returns how many it has moved so far and goes on in the background; FILA.STATS of the queue shows how far it is, and STOP ends it.",
+		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
+			"and those whose queue is missing, full or paused, stay. RATE is the most in any second. One redrive of a queue runs at a time; a restart ends it, run it again then.",
+		Flags:  []string{"write"},
+		Access: Consume, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "dlq", Type: Key},
 			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: math.MaxInt32},
 			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
 			{Name: "queue", Type: Key, Token: "TO", Optional: true, Access: Produce},
+			{Name: "n", Type: Integer, Token: "RATE", Optional: true, Min: 1, Max: 1_000_000},
+			{Name: "stop", Type: PureToken, Token: "STOP", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.LEASE orders", "..."},
 			{"FILA.NACK orders <receipt> DEAD", "..."},
-			{"FILA.REDRIVE orders.dlq COUNT 100", "(integer) 1"},
+			{"FILA.REDRIVE orders.dlq COUNT 100 RATE 50", "(integer) 1"},
+			{"FILA.REDRIVE orders.dlq STOP", "(integer) 0"},
 		},
-		Parse: func(in *input) (call, error) {
-			return &redriveCall{req: engine.Redrive{
-				DLQ: in.text("dlq"), Count: int(in.integer("count", 0)), Key: in.text("key"), To: in.text("to"),
-			}}, nil
-		},
+		Parse: parseRedrive,
 	}
+}
+
+func parseRedrive(in *input) (call, error) {
+	if !in.has("stop") {
+		return &redriveCall{req: engine.Redrive{
+			DLQ: in.text("dlq"), Count: int(in.integer("count", 0)), Key: in.text("key"), To: in.text("to"), Rate: int(in.integer("rate", 0)),
+		}}, nil
+	}
+	if slices.ContainsFunc([]string{"count", "key", "to", "rate"}, in.has) {
+		return nil, &refusal{"ERR", "STOP stands alone, usage: " + in.cmd.usageLine()}
+	}
+	return &redriveStop{dlq: in.text("dlq")}, nil
 }
 
 type redriveCall struct {
 	req engine.Redrive
-	n   int
+	counted
 }
 
 // Apply implements engine.Call.
@@ -45,8 +59,13 @@ func (c *redriveCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// Render writes how many messages were moved.
-func (c *redriveCall) Render(_ *Handler, w *resp.Writer) error {
-	w.Int(int64(c.n))
-	return nil
+type redriveStop struct {
+	dlq string
+	counted
+}
+
+// Apply implements engine.Call.
+func (c *redriveStop) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.StopRedrive(c.dlq)
+	return err
 }

@@ -14,7 +14,8 @@ func stats() Spec {
 		Access:     Look,
 		Reply: "A map. Of a queue: " + (&queueStats{}).fields().names() + ". Of all: " + (&engineStats{}).fields().names() +
 			". What counts events starts at 0 with the broker. busiest_keys are at most ten fairness keys, each a map: " + busyFields(&engine.BusyKey{}).names() +
-			"; other_keys is the sum of all others, a map of the same without the key.",
+			"; other_keys is the sum of all others, a map of the same without the key. " +
+			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -35,6 +36,7 @@ type queueStats struct {
 	counts engine.Counts
 	top    []engine.BusyKey
 	rest   engine.BusyKey
+	moving engine.RedriveInfo
 }
 
 // busiest is how many keys are shown by name.
@@ -43,6 +45,9 @@ const busiest = 10
 // Apply implements engine.Call.
 func (c *queueStats) Apply(tx *engine.Tx) (err error) {
 	if c.counts, err = tx.QueueStats(c.name); err != nil {
+		return err
+	}
+	if c.moving, err = tx.RedriveInfo(c.name); err != nil {
 		return err
 	}
 	c.top, c.rest, err = tx.BusiestKeys(c.name, busiest)
@@ -65,6 +70,13 @@ func (c *queueStats) fields() *fields {
 	}
 	f.groups("busiest_keys", top)
 	f.group("other_keys", (*busyFields(&c.rest))[1:]) // a sum has no name
+	f.removed(&c.counts)
+	f.flag("redrive_running", c.moving.Running)
+	f.number("redrive_moved", c.moving.Moved)
+	f.number("redrive_skipped", c.moving.Skipped)
+	f.optional("redrive_to", c.moving.To)
+	f.limit("redrive_rate", uint64(c.moving.Rate)) //nolint:gosec // the Spec bounds it
+	f.at("redrive_started_at", c.moving.StartedAt)
 	return &f
 }
 
@@ -96,5 +108,6 @@ func (c *engineStats) Render(_ *Handler, w *resp.Writer) error {
 func (c *engineStats) fields() *fields {
 	var f fields
 	f.engine(&c.stats)
+	f.removed(&c.stats.Counts)
 	return &f
 }
