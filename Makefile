@@ -21,7 +21,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint fmt check docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup build run test quick race lint fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ fmt: $(LINT) ## format
 	cd integration/peers && ../../$(LINT) fmt
 
 check: setup lint test ## what CI runs: lint, then all tests
+
+clients: setup ## try Fila with every client library, and write the matrix of them into docs/clients.md
+	CGO_ENABLED=1 go test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
 
 docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 go run . config --format markdown > docs/configuration.md.new

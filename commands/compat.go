@@ -22,7 +22,8 @@ func CompatDocument() []byte {
 		"<!-- Generated from the command table by `make docs`. Do not edit. -->\n\n" +
 		"Fila speaks RESP2 and RESP3, so any Redis client can talk to it. It names itself Redis " + redisVersion +
 		" to them, the release its replies are compared with.\nCommand names and options are case-insensitive; " +
-		"options follow the other arguments in any order; times are milliseconds.\n\n" +
+		"options follow the other arguments in any order; times are milliseconds.\n" +
+		"[docs/clients.md](docs/clients.md) shows the client libraries that it is tried with, in which versions, and what to know of each.\n\n" +
 		"- [Fila's commands](#filas-commands)\n- [Redis commands that Fila has](#redis-commands-that-fila-has)\n" +
 		"- [Redis commands that Fila does not have](#redis-commands-that-fila-does-not-have)\n\n" +
 		"## Fila's commands\n")

@@ -33,6 +33,9 @@ func layers() map[string]layer {
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
 		"main":              {may: []string{"cli", "commands", "engine", "internal/certs", "resp", "scripting", "storage", "storage/rocks"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
+		// Each client library does the same; those in Go are a module of their own.
+		"integration/clients":    {tests: []string{"integration/broker"}},
+		"integration/clients/go": {},
 		// Programs that show or measure a running broker, from outside as well; they
 		// share how it is started.
 		"integration/broker":  {},

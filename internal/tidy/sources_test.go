@@ -104,7 +104,8 @@ func sources(t *testing.T) []source {
 // skipped are the directories that are no part of the module.
 func skipped(dir string) bool {
 	name := path.Base(dir)
-	return dir != "." && strings.HasPrefix(name, ".") || name == "testdata" || dir == "tools" || dir == "bin" || dir == "data"
+	return dir != "." && strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" ||
+		dir == "tools" || dir == "bin" || dir == "data"
 }
 
 // root is the directory of go.mod.

@@ -1,0 +1,274 @@
+package clients_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+// atATime is how many clients are tried at the same time. It is more than there
+// are processors: most of their time is spent waiting, on purpose.
+const atATime = 5
+
+// TestClients tries Fila with each client.
+func TestClients(t *testing.T) {
+	bin := made("fila")
+	run(t, "go", "build", "-o", bin, "../..")
+	all := clients()
+	for _, c := range all {
+		if c.make != nil && missing(t, c) == nil {
+			run(t, c.make[0], c.make[1:]...)
+		}
+	}
+	seen := make([]*result, len(all))
+	slots := make(chan struct{}, atATime)
+	var running sync.WaitGroup
+	for i, c := range all {
+		running.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+				installed(t, c)
+				seen[i] = try(t, bin, c)
+			})
+		})
+	}
+	running.Wait()
+	document(t, all, seen)
+}
+
+// missing tells what a client lacks to be run here, nil for nothing.
+func missing(t *testing.T, c client) error {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), c.has[0], c.has[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s is missing; make setup installs it (%s): %w\n%s", c.name, c.install, err, out)
+	}
+	return nil
+}
+
+// installed fails in CI, and skips elsewhere, where a client cannot be run.
+func installed(t *testing.T, c client) {
+	t.Helper()
+	if err := missing(t, c); err != nil && os.Getenv("CI") != "" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skip(err)
+	}
+}
+
+// result is what came of a client's rows.
+type result struct {
+	version string
+	cells   map[string]string // by column
+}
+
+// try runs all rows with a client.
+func try(t *testing.T, bin string, c client) *result {
+	t.Helper()
+	open := c.open
+	if open == nil {
+		open = func(t *testing.T, addr string, protocol int) (hand, string) {
+			t.Helper()
+			p := startProgram(t, c.command, addr, protocol)
+			return p, p.version
+		}
+	}
+	b := serve(t, bin)
+	admin := redis.NewClient(&redis.Options{Addr: b.Addr(), ClientName: adminName})
+	t.Cleanup(func() { _ = admin.Close() })
+
+	if c.benchmark {
+		return tryBenchmark(t, b.Addr(), admin)
+	}
+	done := &result{cells: map[string]string{}}
+	begin := func(t *testing.T, protocol int) *trial {
+		t.Helper()
+		r := &trial{T: t, client: c, addr: b.Addr(), admin: admin}
+		r.hand, done.version = open(t, b.Addr(), protocol)
+		r.want("here", "ECHO", "here")
+		return r
+	}
+	cell := func(name string, run func(*testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			done.cells[name] = works // or the test has failed
+			run(t)
+		})
+	}
+	cell("connect", func(t *testing.T) { //nolint:thelper // it is the test
+		begin(t, 0).wantProtocol(c.protocol)
+	})
+	for _, each := range rows() {
+		cell(each.name, func(t *testing.T) { //nolint:thelper // it is the test
+			r := begin(t, 0)
+			r.queue = "by default: " + each.name
+			each.run(r)
+		})
+	}
+	done.cells["connect"] = "RESP" + strconv.Itoa(c.protocol)
+	done.cells["RESP2"], done.cells["RESP3"] = none, none
+	done.cells["RESP"+strconv.Itoa(c.protocol)] = works // what it takes by itself is tried above
+	if c.other != 0 {
+		name := "RESP" + strconv.Itoa(c.other)
+		cell(name, func(t *testing.T) { //nolint:thelper // it is the test
+			r := begin(t, c.other)
+			r.wantProtocol(c.other)
+			for _, each := range rows() {
+				if each.name == "blocking" {
+					continue // takes long, and answers what the others do
+				}
+				r.queue = name + ": " + each.name
+				each.run(r)
+			}
+		})
+	}
+	cell("reconnect", func(t *testing.T) { //nolint:thelper // it is the test
+		r := begin(t, 0)
+		r.queue = "reconnect"
+		reconnect(r, b)
+	})
+	return done
+}
+
+// adminName is how the connections that look at the broker call themselves.
+const adminName = "looks-from-beside"
+
+// wantProtocol checks what the broker says that the hand's connections speak.
+func (r *trial) wantProtocol(protocol int) {
+	r.Helper()
+	// In a process of its own for each command there is no connection to be seen.
+	if _, short := r.hand.(*redisCLI); short {
+		return
+	}
+	text, err := r.admin.ClientList(r.Context()).Result()
+	if err != nil {
+		r.Fatal(err)
+	}
+	found := false
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, "name="+adminName) {
+			found = true
+			if !strings.Contains(line, " resp="+strconv.Itoa(protocol)+" ") {
+				r.Fatalf("a connection does not speak RESP%d: %s", protocol, line)
+			}
+		}
+	}
+	if !found {
+		r.Fatalf("no connection of the hand's:\n%s", text)
+	}
+}
+
+// reconnect kills the broker, first while the hand is idle and then while it
+// waits, and lets the hand go on when it is back.
+func reconnect(r *trial, b *broker.Broker) {
+	r.want("OK", "FILA.QUEUE", "CREATE", r.queue)
+	r.do("FILA.ENQUEUE", r.queue, "before")
+	outage(r, b)
+	r.back()
+	r.do("FILA.ENQUEUE", r.queue, "after")
+	all := messages(r, r.do("FILA.LEASE", r.queue, "COUNT", "10"))
+	if len(all) != 2 || all[0].payload != "before" || all[1].payload != "after" {
+		r.Fatalf("leased %v of what was enqueued before and after", all)
+	}
+	r.want("2", "FILA.ACK", r.queue, all[0].receipt, all[1].receipt)
+
+	served := r.waiting(r.hand, "20000")
+	outage(r, b)
+	if err := r.admin.Do(r.Context(), "FILA.ENQUEUE", r.queue, "later").Err(); err != nil {
+		r.Fatal(err)
+	}
+	got := <-served // an error of the connection, or the library has asked again
+	lost := got.err != nil || got.v == nil && r.client.losesErrors
+	if _, refused := errors.AsType[replyError](got.err); refused || !lost && len(list(got.v)) != 1 {
+		r.Fatalf("killed while it waits, the lease answers %v, %v", got.v, got.err)
+	}
+	r.back()
+	if all = messages(r, got.v); lost {
+		all = []message{r.lease(r.queue)}
+	}
+	r.want("1", "FILA.ACK", r.queue, all[0].receipt)
+	r.wantLeft(0)
+}
+
+// outage kills the broker and starts it again, after a while without one.
+func outage(r *trial, b *broker.Broker) {
+	r.Helper()
+	if err := b.Kill(); err != nil {
+		r.Fatal(err)
+	}
+	// Clients that try again at once are to fail.
+	for back := time.Now().Add(200 * time.Millisecond); time.Now().Before(back); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	start(r.T, b)
+}
+
+// back waits until the hand's commands are answered again. A pool may hold
+// several connections that it does not know to be broken: each costs a command.
+func (r *trial) back() {
+	r.Helper()
+	const enough = 20
+	good := 0
+	for start := time.Now(); good < enough; {
+		if _, err := r.hand.do(atOnce, "PING"); err == nil {
+			good++
+			continue
+		} else if time.Since(start) > patience {
+			r.Fatalf("does not come back: %v; the broker's clients are:\n%s", err, r.admin.ClientList(r.Context()).Val())
+		}
+		good = 0
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// serve starts a broker that keeps its data when it is killed.
+func serve(t *testing.T, bin string) *broker.Broker {
+	t.Helper()
+	dir := t.TempDir()
+	b, err := broker.New(bin, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Stop(); err != nil {
+			t.Errorf("the broker did not stop in order: %v", err)
+		}
+		log, err := os.ReadFile(filepath.Join(dir, "fila.log"))
+		if err != nil || strings.Contains(string(log), "panic") {
+			t.Errorf("the broker's log: %v\n%s", err, log)
+		}
+	})
+	start(t, b)
+	return b
+}
+
+// start starts the broker and waits until it is ready.
+func start(t *testing.T, b *broker.Broker) {
+	t.Helper()
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := b.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,66 @@
+"""A hand with redis-py, or with its asyncio half: hand.py [asyncio]."""
+import asyncio
+import os
+import sys
+
+import redis
+import redis.asyncio
+
+OPTIONS = {"host": os.environ["FILA_HOST"], "port": int(os.environ["FILA_PORT"])}
+if os.environ["FILA_RESP"]:
+    OPTIONS["protocol"] = int(os.environ["FILA_RESP"])  # from redis-py 5 on
+
+
+def show(v):
+    if isinstance(v, dict):
+        return " ".join([f"%{len(v)}"] + [show(x) for pair in v.items() for x in pair])
+    if isinstance(v, (list, tuple)):
+        return " ".join([f"*{len(v)}"] + [show(x) for x in v])
+    if isinstance(v, int):
+        return f":{int(v)}"
+    if v is None:
+        return "_"
+    return "$" + (v if isinstance(v, bytes) else str(v).encode()).hex()
+
+
+def error(mark, e):
+    return mark + str(e).encode().hex()
+
+
+def limit(block):
+    """The socket timeout of a client whose calls block so long: longer, or none."""
+    return None if block == "0" else int(block) / 1000 + 5
+
+
+def commands():
+    for line in sys.stdin:
+        block, *words = line.split()
+        yield block, [bytes.fromhex(w[1:]) for w in words]
+
+
+def main():
+    usual = redis.Redis(**OPTIONS)
+    for block, args in commands():
+        client = usual if block == "-" else redis.Redis(**OPTIONS, socket_timeout=limit(block))
+        try:
+            print(show(client.execute_command(*args)), flush=True)
+        except redis.ResponseError as e:
+            print(error("-", e), flush=True)
+        except redis.RedisError as e:
+            print(error("!", e), flush=True)
+
+
+async def main_asyncio():
+    usual = redis.asyncio.Redis(**OPTIONS)
+    for block, args in commands():
+        client = usual if block == "-" else redis.asyncio.Redis(**OPTIONS, socket_timeout=limit(block))
+        try:
+            print(show(await client.execute_command(*args)), flush=True)
+        except redis.ResponseError as e:
+            print(error("-", e), flush=True)
+        except redis.RedisError as e:
+            print(error("!", e), flush=True)
+
+
+print(redis.__version__, flush=True)
+asyncio.run(main_asyncio()) if sys.argv[1:] == ["asyncio"] else main()

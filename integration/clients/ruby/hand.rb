@@ -1,0 +1,32 @@
+# A hand with redis-rb.
+require 'redis'
+
+OPTIONS = { host: ENV['FILA_HOST'], port: ENV['FILA_PORT'].to_i }.freeze
+
+def hex(mark, text) = mark + text.b.unpack1('H*')
+
+def show(value)
+  case value
+  when Hash then ["%#{value.size}", *value.flatten(1).map { |v| show(v) }].join(' ')
+  when Array then ["*#{value.size}", *value.map { |v| show(v) }].join(' ')
+  when Integer then ":#{value}"
+  when nil then '_'
+  else hex('$', value)
+  end
+end
+
+$stdout.sync = true
+puts Redis::VERSION
+usual = Redis.new(**OPTIONS)
+$stdin.each_line do |line|
+  block, *words = line.split
+  args = words.map { |w| [w[1..]].pack('H*') }
+  # A client of its own for calls that block: read_timeout has to be longer, 0 is none.
+  client = usual
+  client = Redis.new(**OPTIONS, read_timeout: block == '0' ? 0 : block.to_i / 1000.0 + 5) unless block == '-'
+  puts show(client.call(*args))
+rescue Redis::CommandError => e
+  puts hex('-', e.message)
+rescue Redis::BaseError => e
+  puts hex('!', e.message)
+end

@@ -1,0 +1,130 @@
+package clients_test
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// client is a library that Fila is tried with.
+type client struct {
+	name, language string
+
+	// What starts its hand, and what compiles it before if that is needed. In place
+	// of a program, open makes a hand and says the version.
+	command   []string
+	make      []string
+	open      func(t *testing.T, addr string, protocol int) (hand, string)
+	benchmark bool // it is redis-benchmark, which has no hand
+
+	// A command that succeeds where runtime and library are installed, and what to
+	// install if it does not.
+	has     []string
+	install string
+
+	// The protocol that it takes by itself, and another that it can be told to
+	// take, 0 if there is none.
+	protocol, other int
+
+	// How it shows errors of the broker: what it puts before the code, in which
+	// COMMAND stands for the command; what follows the code, if that is no space; and
+	// whether it drops a code that is ERR.
+	errorPrefix, errorMark string
+	dropsERR               bool
+	losesErrors            bool // a call whose connection breaks may return nil
+}
+
+// Where the libraries come from.
+const (
+	npm    = "npm ci in integration/clients/javascript"
+	debian = "apt-get install "
+)
+
+// clients are the libraries, by language.
+func clients() []client {
+	node := func(name, pkg string, protocol, other int) client {
+		return client{
+			name: name, language: "JavaScript", command: []string{"node", "javascript/hand.mjs", pkg},
+			has: []string{"node", "-e", "require('./javascript/node_modules/" + pkg + "')"}, install: "nodejs and npm, then " + npm,
+			protocol: protocol, other: other,
+		}
+	}
+	golang := func(name string, protocol, other int, dropsERR bool) client {
+		return client{
+			name: name, language: "Go", command: []string{made("hand-go"), name}, has: []string{"go", "version"}, install: "Go",
+			make:     []string{"go", "build", "-C", "go", "-o", filepath.Join("..", made("hand-go")), "."},
+			protocol: protocol, other: other, dropsERR: dropsERR,
+		}
+	}
+	python := func(name string, args []string) client {
+		const interpreter = "/usr/bin/python3" // Debian's, which has Debian's libraries
+		return client{
+			name: name, language: "Python", command: append([]string{interpreter, "python/hand.py"}, args...),
+			has: []string{interpreter, "-c", "import redis"}, install: debian + "python3-redis",
+			protocol: 2, dropsERR: true,
+		}
+	}
+	php := func(name, pkg, check string) client {
+		return client{
+			name: name, language: "PHP", command: []string{"php", "php/hand.php", name},
+			has: []string{"php", "-r", check}, install: debian + "php-cli " + pkg, protocol: 2,
+		}
+	}
+	perl := func(name, pkg string) client {
+		return client{
+			name: name, language: "Perl", command: []string{"perl", "perl/hand.pl", name},
+			has: []string{"perl", "-M" + name, "-e", "1"}, install: debian + pkg, protocol: 2, errorPrefix: "[COMMAND] ",
+		}
+	}
+	fast := perl("Redis::Fast", "libredis-fast-perl")
+	fast.losesErrors = true
+	glide := node("valkey-glide", "@valkey/valkey-glide", 3, 2)
+	glide.errorMark, glide.dropsERR = ": ", true
+	return []client{
+		{
+			name: "redis-cli", language: "shell", open: openRedisCLI,
+			has: []string{"redis-cli", "--version"}, install: debian + "redis-tools", protocol: 2, other: 3,
+		},
+		{
+			name: "redis-benchmark", language: "shell", benchmark: true,
+			has: []string{"redis-benchmark", "--version"}, install: debian + "redis-tools",
+		},
+		{
+			name: "hiredis", language: "C", command: []string{made("hand-c")},
+			make: []string{"cc", "-Wall", "-Wextra", "-Werror", "-o", made("hand-c"), filepath.Join("c", "hand.c"), "-lhiredis"},
+			has:  []string{"pkg-config", "--exists", "hiredis"}, install: debian + "libhiredis-dev pkg-config", protocol: 2,
+		},
+		golang("go-redis", 3, 2, false),
+		golang("rueidis", 3, 2, true),
+		golang("redigo", 2, 0, false),
+		golang("radix", 2, 0, false),
+		node("ioredis", "ioredis", 3, 2),
+		node("ioredis 5", "ioredis-5", 2, 0),
+		node("iovalkey", "iovalkey", 2, 0),
+		node("node-redis", "redis", 3, 2),
+		node("node-redis 5", "redis-5", 2, 3),
+		node("node-redis 4", "redis-4", 2, 0),
+		glide,
+		python("redis-py", nil),
+		python("redis-py, asyncio", []string{"asyncio"}),
+		{
+			name: "redis-rb", language: "Ruby", command: []string{"ruby", "ruby/hand.rb"},
+			has: []string{"ruby", "-e", "require 'redis'"}, install: debian + "ruby ruby-redis", protocol: 2,
+		},
+		php("phpredis", "php-redis", "exit(extension_loaded('redis') ? 0 : 1);"),
+		php("predis", "php-predis", "require 'Predis/autoload.php';"),
+		perl("Redis", "libredis-perl"),
+		fast,
+		{
+			name: "redis-lua", language: "Lua", command: []string{"lua5.1", "lua/hand.lua"},
+			has: []string{"lua5.1", "-e", "require 'redis'"}, install: debian + "lua5.1 lua-redis", protocol: 2,
+		},
+		{
+			name: "eredis", language: "Erlang", command: []string{"escript", "erlang/hand.escript"},
+			has:     []string{"erl", "-noshell", "-eval", "case code:which(eredis) of non_existing -> halt(1); _ -> halt(0) end."},
+			install: debian + "erlang-base erlang-redis-client", protocol: 2,
+		},
+	}
+}
+
+// made is where something that is built for these tests is put.
+func made(name string) string { return filepath.Join("..", "..", ".cache", "test", name) }
