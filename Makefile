@@ -105,6 +105,12 @@ bench-peers: build ## compare with Redis Streams, RabbitMQ, NATS, beanstalkd, Bu
 	cd integration/peers && go build -buildvcs=false -o ../../bin/peers . && go build -buildvcs=false -o ../../bin/natsd ./natsd
 	bin/peers $(ARGS)
 
+bench-promises: build ## measure the cycle with a hook, a million keys and a backlog of ten, and the way to a waiting consumer
+	go run ./integration/promises -bin $(BIN) $(ARGS)
+
+bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how long is a pause?
+	go run ./integration/promises -bin $(BIN) -only long $(ARGS)
+
 # Both sides of each comparison run in one process, in turns.
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker
 	CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m

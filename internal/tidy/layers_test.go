@@ -44,6 +44,7 @@ func layers() map[string]layer {
 		// A module of its own: what it compares with is nothing that Fila needs.
 		"integration/peers":       {may: []string{"integration/broker", "internal/bench", "internal/progress"}},
 		"integration/peers/natsd": {},
+		"integration/promises":    {may: []string{"integration/broker", "internal/bench", "internal/progress"}},
 		"integration/schedbench":  {may: []string{"integration/broker", "internal/proc"}},
 		// Judges what clients were told, and cuts the power of a data directory.
 		"integration/history":   {},
