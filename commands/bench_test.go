@@ -60,16 +60,25 @@ type leased struct{ *leaseCall }
 
 func BenchmarkRenderLease(b *testing.B) {
 	s := newServer(b, nil)
-	s.do(b, "FILA.QUEUE", "CREATE", "orders")
+	benchmarkRender(b, s, leaseOf16(b, s))
+}
+
+// leaseOf16 is a lease that has got 16 messages.
+func leaseOf16(t testing.TB, s *server) leased {
+	t.Helper()
+	s.do(t, "FILA.QUEUE", "CREATE", "orders")
 	for range 16 {
-		s.do(b, "FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1", "HEADER", "trace", "7f3a")
+		s.do(t, "FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1", "HEADER", "trace", "7f3a")
 	}
-	c := leased{&leaseCall{req: engine.LeaseRequest{Queues: []string{"orders"}, Count: 16, Block: -1}}}
+	c := leased{&leaseCall{
+		account: s.connect("").session.account.Load(),
+		req:     engine.LeaseRequest{Queues: []string{"orders"}, Count: 16, Block: -1},
+	}}
 	s.Submit([]*engine.Task{{Call: c}})
 	if len(c.deliveries) != 16 {
-		b.Fatal(len(c.deliveries))
+		t.Fatal(len(c.deliveries))
 	}
-	benchmarkRender(b, s, c)
+	return c
 }
 
 func BenchmarkRenderAck(b *testing.B) { benchmarkRender(b, newServer(b, nil), &ackCall{}) }

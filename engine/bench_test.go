@@ -25,7 +25,7 @@ func (noStore) Commit(*storage.Batch, bool) error { return nil }
 // many stay behind as there were.
 type workload struct {
 	*Stepper
-	b         *testing.B
+	b         testing.TB
 	names     []string
 	throttles []string
 	at        int // key of the next message
@@ -70,7 +70,7 @@ const (
 )
 
 // newLoad starts an engine with keys of so many messages each.
-func newLoad(b *testing.B, keys, backlog int, throttles ...string) *workload {
+func newLoad(b testing.TB, keys, backlog int, throttles ...string) *workload {
 	b.Helper()
 	cfg := DefaultConfig()
 	cfg.WindowTotal = 4 * keys * backlog

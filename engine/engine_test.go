@@ -247,18 +247,31 @@ func TestALeaseSurvivesARestart(t *testing.T) {
 }
 
 func TestASoonAckedMessageWritesTwoRecords(t *testing.T) {
-	store := &countingStore{Memory: storage.NewMemory()}
-	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-	w.queue("q", QueueOptions{})
-	w.enqueue("q", "k", "the first reserves ids")
-	d := w.lease("q", 1)[0]
-	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
-	store.records = 0
-	w.enqueue("q", "k", "m")
-	d = w.lease("q", 1)[0]
-	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
-	if store.records != 2 {
-		t.Errorf("enqueue, lease and ack wrote %d records, want 2", store.records)
+	for name, change := range map[string]func(*Enqueue){
+		"plain":         func(*Enqueue) {},
+		"with a header": func(e *Enqueue) { e.Headers = []Header{{Name: []byte("trace"), Value: []byte("7f3a")}} },
+		"throttled":     func(e *Enqueue) { e.Throttles = []string{"lane", "tenant"} },
+		"urgent":        func(e *Enqueue) { e.Priority = new(uint8(9)) },
+	} {
+		store := &countingStore{Memory: storage.NewMemory()}
+		w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+		w.queue("q", QueueOptions{})
+		cycle := func() {
+			req := &Enqueue{Queue: "q", Key: "k", Payload: []byte("m")}
+			change(req)
+			if err := w.Prepare(req); err != nil {
+				t.Fatal(err)
+			}
+			w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+			d := w.lease("q", 1)[0]
+			w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
+		}
+		cycle() // the first reserves ids
+		store.records = 0
+		cycle()
+		if store.records != 2 {
+			t.Errorf("%s: enqueue, lease and ack wrote %d records, want 2", name, store.records)
+		}
 	}
 }
 
