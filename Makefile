@@ -21,7 +21,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ race: setup ## run the tests of PKG under the race detector, at full length
 lint: $(LINT) ## check format and lint
 	$(LINT) run ./...
 	cd integration/peers && ../../$(LINT) run ./...
+
+# Pinned, so that a new release of the tool is a decision. It asks vuln.go.dev.
+vuln: ## look for known vulnerabilities in what the broker is built from
+	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 fmt: $(LINT) ## format
 	$(LINT) fmt

@@ -94,7 +94,7 @@ func aclGenPass() Spec {
 			}
 			digits := int(bits+3) / 4
 			random := make([]byte, (digits+1)/2)
-			rand.Read(random) //nolint:errcheck // it never returns one
+			rand.Read(random)
 			w.BulkString(hex.EncodeToString(random)[:digits])
 			return nil
 		},

@@ -62,18 +62,18 @@ func (s *Session) check(c *command, rest [][]byte) error {
 // has no right to, and why; else nothing.
 func (in *input) forbidden(u *acl.User) (reason, object string) {
 	for _, g := range in.cmd.guarded {
-		v := in.values[g.slot]
-		if !v.set {
+		v, channel := in.values[g.slot], g.access == Listen || g.access == ListenPattern
+		if !v.set || in.user == nil && !channel {
 			continue
 		}
 		for _, word := range in.args[v.first : v.first+v.count] {
-			if g.access == Listen || g.access == ListenPattern {
+			if channel {
 				if !u.MayListen(string(word), g.access == ListenPattern) {
 					return acl.DeniedChannel, string(word)
 				}
 				continue
 			}
-			if in.user != nil && !in.user.May(g.access.need(), in.names.get(word)) {
+			if !in.user.May(g.access.need(), in.names.get(word)) {
 				return acl.DeniedQueue, string(word)
 			}
 		}

@@ -7,7 +7,7 @@ func role() Spec {
 		Name: "ROLE", Group: "server", Since: "2.8.12", Complexity: "O(1)",
 		Summary: "Returns the role of the server in replication: a master without replicas.",
 		Reply:   "An array: master, 0 and an empty array.",
-		Flags:   []string{"noscript", "loading", "stale", "fast"}, ACL: []string{"admin", "dangerous"},
+		Flags:   []string{"noscript", "loading", "stale", "fast"}, ACL: []string{"admin", "dangerous"}, Quiet: true,
 		Examples: []Example{{"ROLE", "1) \"master\"\n2) (integer) 0\n3) (empty array)"}},
 		Local: func(_ *Session, _ *input, w *resp.Writer) error {
 			w.Array(3)

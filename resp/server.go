@@ -151,7 +151,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error 
 			if secure {
 				nc = tls.Server(nc, s.cfg.TLS)
 			}
-			go s.ServeConn(nc) //nolint:gosec // not under ctx: Shutdown lets connections outlive the accepting
+			go s.ServeConn(nc) // not under ctx: Shutdown lets connections outlive the accepting
 			continue
 		}
 		if s.isStopping() {

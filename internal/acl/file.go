@@ -48,31 +48,33 @@ func (u *Users) Save() error {
 	return nil
 }
 
-func replaceFile(path, text string) (err error) {
+func replaceFile(path, text string) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp") // mode 0600
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
 	_, err = f.WriteString(text)
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	if closing := f.Close(); err == nil {
+		err = closing
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	d, err := os.Open(dir)
 	if err != nil {
-		return nil //nolint:nilerr // renamed; that it is on disk by now cannot be known
+		return errors.Join(err, os.Remove(f.Name()))
 	}
-	_ = d.Sync() // not every file system can
-	return d.Close()
+	return syncDir(dir)
+}
+
+// syncDir makes a renaming in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the operator chose it
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

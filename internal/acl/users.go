@@ -16,8 +16,8 @@ const DefaultUser = "default"
 
 // The refusals of Users. The texts are Redis'.
 var (
-	ErrUserName      = errors.New("Usernames can't contain spaces or null characters") //nolint:revive,staticcheck // Redis' own words
-	ErrRemoveDefault = errors.New("The 'default' user cannot be removed")              //nolint:revive,staticcheck // Redis' own words
+	ErrUserName      = errors.New("Usernames can't contain spaces or null characters") //nolint:staticcheck // Redis' own words
+	ErrRemoveDefault = errors.New("The 'default' user cannot be removed")              //nolint:staticcheck // Redis' own words
 	ErrNoFile        = errors.New("no file for users is set: see auth.acl_file")
 )
 
