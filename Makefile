@@ -90,7 +90,7 @@ torture: build ## kill the broker again and again under load, then judge it by i
 	go run ./integration/torture -bin $(BIN) -t $(T)
 
 powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
-	go run ./integration/torture -bin $(BIN) -t $(T) -power -sync $(SYNC)
+	go run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
 
 bench: setup ## run the benchmarks
 	CGO_ENABLED=1 go test -run '^$$' -bench . -benchmem $(PKG)

@@ -65,7 +65,7 @@ func TestTortureKeepsEveryPromise(t *testing.T) {
 func TestPowerLossTakesNoMoreThanItMay(t *testing.T) {
 	for _, mode := range []string{"always", "interval", "never"} {
 		t.Run(mode, func(t *testing.T) {
-			out, code := torture(t, binary(t), nil, "-t", "12s", "-calm", "1s", "-power", "-sync", mode)
+			out, code := torture(t, binary(t), nil, "-t", "12s", "-calm", "1s", "-by", "power", "-sync", mode)
 			if code != 0 || !strings.Contains(out, "verdict: every promise was kept") {
 				t.Fatalf("exit code %d:\n%s", code, out)
 			}
@@ -79,6 +79,37 @@ func TestPowerLossTakesNoMoreThanItMay(t *testing.T) {
 			t.Log(out)
 		})
 	}
+}
+
+// TestAFullDiskLosesNothing fills the broker's file system and makes room again:
+// writes are refused, reads go on, and it serves again by itself. Where no file
+// system can be mounted, writes are made to fail instead.
+func TestAFullDiskLosesNothing(t *testing.T) {
+	out, code := torture(t, binary(t), nil, "-t", "12s", "-calm", "1s", "-by", "full")
+	if strings.Contains(out, "no file system can be mounted here") {
+		t.Logf("writes are made to fail instead: %s", out)
+		out, code = torture(t, binary(t), nil, "-t", "12s", "-calm", "1s", "-by", "full-injected")
+	}
+	wantKept(t, out, code)
+}
+
+// TestAnIOErrorLosesNothing makes syncs fail for a while.
+func TestAnIOErrorLosesNothing(t *testing.T) {
+	for _, by := range []string{"io-error"} {
+		out, code := torture(t, binary(t), nil, "-t", "6s", "-calm", "1s", "-by", by)
+		wantKept(t, out, code)
+	}
+}
+
+func wantKept(t *testing.T, out string, code int) {
+	t.Helper()
+	if code != 0 || !strings.Contains(out, "verdict: every promise was kept") {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	if crashes(t, out) < 2 {
+		t.Errorf("little has happened:\n%s", out)
+	}
+	t.Log(out)
 }
 
 // Test the tester: a broker that is built to break a promise is found out.
@@ -95,7 +126,7 @@ func TestTortureFindsPlantedFaults(t *testing.T) {
 		args []string
 	}{
 		"reply-before-commit": {"an acknowledged message is delivered until it is acked", nil},
-		"unsynced-reply":      {"an acknowledged message is delivered until it is acked", []string{"-power"}},
+		"unsynced-reply":      {"an acknowledged message is delivered until it is acked", []string{"-by", "power"}},
 		"dropped-ack":         {"what was acked does not come again", nil},
 		"unfenced-receipt":    {"a receipt changes nothing after its lease", nil},
 		"lost-timer":          {"what is stored can be had", nil},

@@ -43,10 +43,11 @@ func (c *check) order() {
 	c.orderInside()
 }
 
-// era is how many crashes were before a time.
+// era is how many crashes began and ended before a time.
 func (c *check) era(t time.Duration) int {
-	n, _ := slices.BinarySearchFunc(c.Crashes, t, func(cut Crash, t time.Duration) int { return cmp.Compare(cut.At, t) })
-	return n
+	began, _ := slices.BinarySearchFunc(c.Crashes, t, func(cut Crash, t time.Duration) int { return cmp.Compare(cut.At, t) })
+	ended, _ := slices.BinarySearchFunc(c.Crashes, t, func(cut Crash, t time.Duration) int { return cmp.Compare(cut.Back, t) })
+	return began + ended
 }
 
 func (c *check) orderOf(l line, all []first) {

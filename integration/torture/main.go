@@ -26,7 +26,7 @@ type options struct {
 	bin       string
 	length    time.Duration
 	calm      time.Duration
-	power     bool
+	by        string
 	sync      string
 	interval  time.Duration
 	lag       time.Duration
@@ -42,7 +42,8 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
 	flag.DurationVar(&o.length, "t", 2*time.Minute, "how `long` the broker is tortured")
 	flag.DurationVar(&o.calm, "calm", 4*time.Second, "the mean `time` between two crashes")
-	flag.BoolVar(&o.power, "power", false, "cut the power instead of killing the process: what was not synced is lost or torn")
+	flag.StringVar(&o.by, "by", byKill, "what `happens`: kill, of the process; power, cut, so that what was not synced is lost or torn; "+
+		"full, a disk without space, which needs the right to mount; full-injected and io-error, writes or syncs that fail")
 	flag.StringVar(&o.sync, "sync", "always", "the broker's storage.sync: always, interval or never")
 	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
 	flag.DurationVar(&o.lag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
@@ -65,6 +66,15 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// What happens to the broker.
+const (
+	byKill         = "kill"
+	byPower        = "power"
+	byFull         = "full"
+	byFullInjected = "full-injected"
+	byIOError      = "io-error"
+)
 
 // silence is a logger for go-redis.
 type silence struct{}

@@ -27,7 +27,8 @@ type session struct {
 	options
 	crowd   *crowd
 	broker  *broker.Broker
-	disk    *powerloss.Disk // nil: the process is killed, the disk stays
+	disk    *powerloss.Disk // of power cuts, else nil
+	trouble trouble         // nil: the process is ended
 	chance  *rand.Rand
 	history history.History
 	clients []*client
@@ -52,13 +53,13 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 		}
 		_ = os.RemoveAll(dir) // in the system's place for temporary files
 	}()
-	fmt.Printf("seed %d: %v of torture, storage.sync %s, %s\n", o.seed, o.length, o.sync, map[bool]string{true: "power cuts", false: "kills"}[o.power])
+	fmt.Printf("seed %d: %v of torture by %s, storage.sync %s\n", o.seed, o.length, o.by, o.sync)
 	s := &session{options: o, chance: rand.New(rand.NewPCG(o.seed, 0))}
 	s.crowd = &crowd{clock: clock{time.Now()}, options: o, strange: map[string]int{}}
+	defer s.close()
 	if err := s.prepare(dir); err != nil {
 		return false, err
 	}
-	defer func() { _ = s.broker.Kill() }()
 	if err := s.play(ctx); err != nil {
 		return false, err
 	}
@@ -69,20 +70,49 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 	return s.report(v), nil
 }
 
+// close ends the broker, however it is, and its disk.
+func (s *session) close() {
+	if s.broker != nil {
+		_ = s.broker.Kill()
+	}
+	if s.trouble != nil {
+		_ = s.trouble.Close()
+	}
+}
+
 // prepare makes the broker and its queues.
 func (s *session) prepare(dir string) error {
+	home := dir
+	if s.by == byFull {
+		home = filepath.Join(dir, "small")
+		small, err := newSmall(home)
+		if err != nil {
+			return err
+		}
+		s.trouble = small
+	}
 	var err error
-	s.broker, err = broker.New(s.bin, dir, "--storage.sync", s.sync, "--storage.sync_interval_ms", fmt.Sprint(s.interval.Milliseconds()),
-		"--storage.lease_lag_ms", fmt.Sprint(s.lag.Milliseconds()))
+	s.broker, err = broker.New(s.bin, home, "--storage.sync", s.sync, "--storage.sync_interval_ms", fmt.Sprint(s.interval.Milliseconds()),
+		"--storage.lease_lag_ms", fmt.Sprint(s.lag.Milliseconds()), "--storage.mode", "low_space")
 	if err != nil {
 		return err
 	}
 	s.crowd.addr = s.broker.Addr()
-	if s.power {
-		if s.disk, err = powerloss.New(dir, filepath.Clean(s.broker.Data())); err != nil {
+	switch s.by {
+	case byKill, byFull:
+	case byPower, byFullInjected, byIOError:
+		disk, err := powerloss.New(dir, filepath.Clean(s.broker.Data()))
+		if err != nil {
 			return err
 		}
-		s.broker.SetEnv(s.disk.Env()...)
+		s.broker.SetEnv(disk.Env()...)
+		if s.by == byPower {
+			s.disk = disk
+		} else {
+			s.trouble = &injected{Disk: disk, sync: s.by == byIOError}
+		}
+	default:
+		return fmt.Errorf("-by %s: no such thing", s.by)
 	}
 	if err := s.start(); err != nil {
 		return err
@@ -96,7 +126,7 @@ func (s *session) prepare(dir string) error {
 		}
 	}
 	// With a lazy disk the queues could be gone after the first cut.
-	if s.power && s.sync != "always" {
+	if s.by == byPower && s.sync != "always" {
 		if err := s.broker.Stop(); err != nil {
 			return err
 		}
@@ -118,6 +148,11 @@ func (s *session) start() error {
 func (s *session) launch() error {
 	if s.disk != nil {
 		if err := s.disk.Begin(); err != nil {
+			return err
+		}
+	}
+	if s.trouble != nil {
+		if err := s.trouble.Begin(); err != nil {
 			return err
 		}
 	}
@@ -168,7 +203,11 @@ func (s *session) torture(ctx context.Context) error {
 			pause(min(200*time.Millisecond, max(time.Until(moment), time.Millisecond)))
 			bar.Set(int64(time.Since(begun).Seconds()))
 		}
-		if err := s.crash(); err != nil {
+		happens := s.crash
+		if s.trouble != nil {
+			happens = s.fail
+		}
+		if err := happens(); err != nil {
 			return err
 		}
 	}
@@ -177,7 +216,7 @@ func (s *session) torture(ctx context.Context) error {
 
 // crash ends the broker, at times again while it recovers, and starts it.
 func (s *session) crash() error {
-	cut := history.Crash{At: s.crowd.now(), Power: s.power}
+	cut := history.Crash{At: s.crowd.now(), Power: s.by == byPower}
 	for again := true; again; {
 		if err := s.end(); err != nil {
 			return err
@@ -242,7 +281,7 @@ func (s *session) drain() error {
 func (s *session) report(v *history.Verdict) bool {
 	fmt.Printf("%d crashes; %d enqueues answered, %d not; %d deliveries; %d acks and %d other ends honoured\n",
 		len(s.history.Crashes), v.Enqueued, v.Unanswered, v.Deliveries, v.Acked, v.Ended-v.Acked)
-	if s.power {
+	if s.disk != nil {
 		fmt.Printf("the cuts took %d bytes and %d changes of the directory, and tore %d files; %d acknowledged messages went with them, as storage.sync %s allows\n",
 			s.loss.Bytes, s.loss.Entries, s.loss.Torn, v.Excused, s.sync)
 	}

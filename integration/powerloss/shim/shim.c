@@ -15,7 +15,7 @@
  * any file does.
  *
  * It also breaks the disk to order: the file named by POWERLOSS_FAULT holds a letter.
- *   f   no space: writes fail with ENOSPC        e   syncs fail with EIO
+ *   f   no space: writes and reservations fail with ENOSPC        e   syncs fail with EIO
  *
  * Environment: POWERLOSS_DIR, the directory that is watched; POWERLOSS_JOURNAL;
  * POWERLOSS_GRAVE, a directory on the same file system; POWERLOSS_FAULT (optional).
@@ -49,7 +49,7 @@ static int (*real_fsync)(int), (*real_fdatasync)(int);
 static int (*real_rename)(const char *, const char *);
 static int (*real_unlink)(const char *);
 static int (*real_link)(const char *, const char *);
-static int (*real_ftruncate)(int, off_t);
+static int (*real_ftruncate)(int, off_t), (*real_fallocate)(int, int, off_t, off_t);
 
 static void *find(const char *name) {
 	void *f = dlsym(RTLD_NEXT, name);
@@ -67,6 +67,7 @@ __attribute__((constructor)) static void begin(void) {
 	real_unlink = find("unlink");
 	real_link = find("link");
 	real_ftruncate = find("ftruncate");
+	real_fallocate = find("fallocate");
 	dir = getenv("POWERLOSS_DIR");
 	grave = getenv("POWERLOSS_GRAVE");
 	const char *j = getenv("POWERLOSS_JOURNAL"), *f = getenv("POWERLOSS_FAULT");
@@ -185,6 +186,14 @@ int ftruncate(int fd, off_t size) {
 }
 
 int ftruncate64(int fd, off_t size) { return ftruncate(fd, size); }
+
+int fallocate(int fd, int mode, off_t at, off_t size) {
+	struct stat s;
+	if (fault >= 0 && broken('f') && watched(fd, &s)) { errno = ENOSPC; return -1; }
+	return real_fallocate(fd, mode, at, size);
+}
+
+int fallocate64(int fd, int mode, off_t at, off_t size) { return fallocate(fd, mode, at, size); }
 
 static int synced(int fd, int (*sync)(int)) {
 	struct stat s;
