@@ -82,7 +82,7 @@ sim: ## simulate crashes and bad weather: make sim SEEDS=200
 fuzz: ## run every fuzz target for a while: make fuzz T=30s
 	@set -e; for p in $(PURE); do \
 		for f in $$(CGO_ENABLED=0 go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
-			echo "$$p $$f"; CGO_ENABLED=0 go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T); \
+			echo "$$p $$f"; CGO_ENABLED=0 go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 10x; \
 		done; \
 	done
 
