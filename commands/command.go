@@ -49,7 +49,7 @@ func commandInfo() Spec {
 		Summary: "Describes the commands named, or all: arity, flags, keys, categories.",
 		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
 		Args:     []Arg{{Name: "command-name", Type: String, Optional: true, Multiple: true}},
-		Examples: []Example{{"COMMAND INFO nosuch", "1) (nil)"}},
+		Examples: []Example{{"COMMAND INFO nosuch", "1) (nil)"}, {"COMMAND INFO fila.lease", "..."}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			names := in.list("command-name")
 			if len(names) == 0 {

@@ -1,14 +1,26 @@
 package commands
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
 
-// CompatDocument returns redis-compat.md: what Fila understands and what of
-// Redis it does not, made of the same table that answers clients. With the flag
-// -update the package's test writes it.
-func CompatDocument() []byte {
+// shape is what the reply of a command looks like, in RESP2 and in RESP3.
+type shape struct{ two, three string }
+
+func (s shape) String() string {
+	if s.two == s.three {
+		return s.two
+	}
+	return s.two + "; RESP3: " + s.three
+}
+
+// compatDocument returns redis-compat.md: what Fila understands and what of
+// Redis it does not, made of the same table that answers clients. shapes are
+// those of the replies, by the names of commands; redis are the commands of
+// Redis. With the flag -update the package's test writes it.
+func compatDocument(shapes map[string]shape, redis []string) []byte {
 	var own, shared []*command
 	for _, c := range newRegistry(table()).order {
 		if c.spec.native() {
@@ -25,23 +37,14 @@ func CompatDocument() []byte {
 		"options follow the other arguments in any order; times are milliseconds.\n" +
 		"[docs/clients.md](docs/clients.md) shows the client libraries that it is tried with, in which versions, and what to know of each.\n\n" +
 		"- [Fila's commands](#filas-commands)\n- [Redis commands that Fila has](#redis-commands-that-fila-has)\n" +
-		"- [Redis commands that Fila does not have](#redis-commands-that-fila-does-not-have)\n\n" +
+		"- [Redis commands that Fila does not have](#redis-commands-that-fila-does-not-have)\n- [Errors](#errors)\n\n" +
 		"## Fila's commands\n")
 	for _, c := range own {
 		for _, each := range leaves(c) {
-			each.document(&b)
+			each.document(&b, shapes[each.name])
 		}
 	}
-	b.WriteString("\n## Redis commands that Fila has\n\n| command | what it does | what differs from Redis |\n|---|---|---|\n")
-	for _, c := range shared {
-		for _, each := range leaves(c) {
-			cells := []string{"`" + strings.ToUpper(each.usageLine()) + "`", each.spec.Summary, each.spec.Differs}
-			if u := each.spec.usage(); u != "" {
-				cells[0] = "`" + each.display + " " + u + "`"
-			}
-			b.WriteString(tableRow(cells))
-		}
-	}
+	writeShared(&b, shared, shapes, redis)
 	b.WriteString("\n## Redis commands that Fila does not have\n\nThey answer `ERR unknown command` or `ERR unknown subcommand`. " +
 		"Those marked *not yet* are planned.\n\n| commands | reason |\n|---|---|\n")
 	for _, a := range absent() {
@@ -55,7 +58,48 @@ func CompatDocument() []byte {
 		}
 		b.WriteString(tableRow([]string{strings.Join(names, " "), reason}))
 	}
+	b.WriteString("\n## Errors\n\nThe first word of an error is its code: clients may go by it, and never by the text behind it. " +
+		"A code keeps its meaning.\n\n| code | when |\n|---|---|\n")
+	for _, e := range errorCodes() {
+		b.WriteString(tableRow([]string{"`" + e.code + "`", e.when}))
+	}
 	return []byte(b.String())
+}
+
+// writeShared writes what Fila has of Redis' commands, each with how it compares.
+func writeShared(b *strings.Builder, shared []*command, shapes map[string]shape, redis []string) {
+	var rows strings.Builder
+	same, different := 0, 0
+	for _, c := range shared {
+		for _, each := range leaves(c) {
+			name := each.display
+			if u := each.spec.usage(); u != "" {
+				name += " " + u
+			}
+			mark := "supported"
+			switch {
+			case !slices.Contains(redis, each.name):
+				mark = "newer than Redis " + redisVersion + ". " + each.spec.Differs
+			case each.spec.Differs != "":
+				mark = "different: " + each.spec.Differs
+				different++
+			default:
+				same++
+			}
+			rows.WriteString(tableRow([]string{"`" + name + "`", each.spec.Summary, strings.TrimSpace(mark), shapes[each.name].String()}))
+		}
+	}
+	all := 0
+	for i, name := range redis { // a container is no command of its own, unless it can be called
+		if i+1 == len(redis) || !strings.HasPrefix(redis[i+1], name+"|") {
+			all++
+		}
+	}
+	fmt.Fprintf(b, "\n## Redis commands that Fila has\n\nOf the %d commands and subcommands of Redis %s, %d are supported and %d are different in what the "+
+		"table says; the others are [below](#redis-commands-that-fila-does-not-have).\nWhat the two answer is compared byte for byte by a test, "+
+		"whose list of differences is `integration/differences_test.go`.\n\n"+
+		"| command | what it does | compared with Redis | reply |\n|---|---|---|---|\n", all, redisVersion, same, different)
+	b.WriteString(rows.String())
 }
 
 // leaves returns what can be executed: the command, or its subcommands, or both.
@@ -67,10 +111,13 @@ func leaves(c *command) []*command {
 }
 
 // document writes a command's section.
-func (c *command) document(b *strings.Builder) {
+func (c *command) document(b *strings.Builder, reply shape) {
 	b.WriteString("\n### " + c.display + "\n\n```\n" + c.usageLine() + "\n```\n\n" + c.spec.Summary + "\n\n")
 	if c.spec.Reply != "" {
 		b.WriteString(c.spec.Reply + "\n\n")
+	}
+	if reply.two != "" {
+		b.WriteString("Reply: " + reply.String() + ".\n\n")
 	}
 	b.WriteString("Since " + c.spec.Since + ". " + strings.TrimSuffix(c.spec.Complexity, ".") + ".")
 	if len(c.spec.Flags) > 0 {
