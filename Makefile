@@ -40,6 +40,7 @@ run: build ## build and start the broker, data in ./data
 test: setup ## run all tests: the concurrent packages under the race detector, then everything
 	CGO_ENABLED=1 go test -race -short -timeout 20m $(RACE)
 	CGO_ENABLED=1 go test -count=1 -timeout 20m ./...
+	cd integration/peers && go test -count=1 ./...
 
 quick: ## run the tests that need neither cgo nor a running broker
 	CGO_ENABLED=0 go test $(PURE)
