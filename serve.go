@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -55,6 +56,9 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	log = level.on(log)
 	b := &broker{cfg: cfg, log: log, level: level, running: make(chan error, 1), serving: make(chan error, 1)}
 	b.latency = commands.NewLatency(time.Now, cfg.Latency.Threshold)
+	if limit := cfg.Server.MemoryBytes; limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
 	started := time.Now()
 	handler := new(lateHandler)
 	connections := respConfig(cfg, log)

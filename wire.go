@@ -28,6 +28,7 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	c.IdleTimeout = cfg.Server.IdleTimeout
 	c.WriteTimeout = cfg.Server.WriteTimeout
 	c.WindowMax = cfg.Server.WindowMax
+	c.InputBytesMax = cfg.Server.InputBytesMax
 	c.OutputBytesMax = cfg.Server.OutputBytesMax
 	// One argument may be all that the command may hold; the command itself has
 	// room for a name and some options besides, so that a payload a bit too big

@@ -26,6 +26,8 @@ type Server struct {
 	IdleTimeout     time.Duration // zero: a connection may be silent for ever
 	WriteTimeout    time.Duration
 	MaxBlock        time.Duration // zero: BLOCK 0 waits for ever
+	InputBytesMax   int64
+	MemoryBytes     int64
 	OutputBytesMax  int64
 	WindowMax       int
 	ShutdownTimeout time.Duration

@@ -102,6 +102,18 @@ func serverSettings(c *Server) []setting {
 			doc:   "The longest a `BLOCK` may wait; a longer one, and `BLOCK 0`, end after so long. 0: no cap.",
 		},
 		{
+			name:  "server.input_bytes_max",
+			value: sized(&c.InputBytesMax, gib, mib, 1024*gib),
+			doc: "Memory for long commands that all connections are sending at the same time. A connection that wants more is told so and " +
+				"closed; short commands always pass.",
+		},
+		{
+			name:  "server.memory_bytes",
+			value: sized(&c.MemoryBytes, 0, 0, 1024*gib),
+			doc: "Memory that the collector of the Go part tries to stay below, by running more often: what `GOMEMLIMIT` says in other " +
+				"programs. RocksDB's memory (`storage.mode`) comes on top. 0: as `GOMEMLIMIT` says, else no limit.",
+		},
+		{
 			name:  "server.output_bytes_max",
 			value: sized(&c.OutputBytesMax, 8*mib, 64*kib, 64*gib),
 			doc:   "What a slow connection has not taken of what it is sent unasked; more disconnects it. Replies are bound by `server.window_max` and `limits.reply_bytes`.",

@@ -41,6 +41,7 @@ type Config struct {
 	IdleTimeout    time.Duration // closes a connection without traffic and pending replies; 0: never
 	WriteTimeout   time.Duration // longest a write may make no progress
 	WindowMax      int           // commands of one connection that wait for their replies; then it is not read
+	InputBytesMax  int64         // bytes of long commands that all connections are sending; who wants more is told and closed
 	OutputBytesMax int64         // bytes of PushAsync waiting in one connection; more closes it
 
 	Limits Limits
@@ -56,6 +57,7 @@ func DefaultConfig() Config {
 		StrangersMax:   1000,
 		WriteTimeout:   30 * time.Second,
 		WindowMax:      1024,
+		InputBytesMax:  1 << 30,
 		OutputBytesMax: 8 << 20,
 		Limits:         DefaultLimits(),
 		Log:            zerolog.Nop(),
@@ -75,6 +77,7 @@ func (c *Config) check() error {
 		{"IdleTimeout", int64(c.IdleTimeout), 0, 1 << 62},
 		{"WriteTimeout", int64(c.WriteTimeout), int64(time.Millisecond), 1 << 62},
 		{"WindowMax", int64(c.WindowMax), 1, 1 << 20},
+		{"InputBytesMax", c.InputBytesMax, 1 << 20, 1 << 50},
 		{"OutputBytesMax", c.OutputBytesMax, 1 << 10, 1 << 40},
 		{"Limits.ArgsMax", int64(c.Limits.ArgsMax), 1, 1 << 24},
 		{"Limits.BulkBytesMax", int64(c.Limits.BulkBytesMax), 1, 1 << 30},

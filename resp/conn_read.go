@@ -85,6 +85,12 @@ func (c *Conn) readFailed(err error) {
 		w.Error("ERR", wrong.Error())
 		c.linger.Store(true)
 		c.Push(Bytes(w.Take()))
+	case errors.Is(err, errInputMemory):
+		log.Warn().Uint64("conn", c.id).Str("addr", c.RemoteAddr().String()).Err(err).Msg("closing a client")
+		var w Writer
+		w.Error("OOM", err.Error())
+		c.linger.Store(true)
+		c.Push(Bytes(w.Take()))
 	case errors.Is(err, errHTTP):
 		c.server.warnHTTP(c)
 		c.Close()

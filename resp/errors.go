@@ -18,6 +18,10 @@ var errHTTP = errors.New("the first word is POST or Host:, possibly an attack th
 // errProgress ends a connection whose source returns neither bytes nor an error.
 var errProgress = errors.New("the connection returns neither bytes nor an error")
 
+// errInputMemory ends a connection whose command does not fit beside those that
+// others are sending.
+var errInputMemory = errors.New("too many long commands are being received at the same time: send it again, or raise server.input_bytes_max")
+
 // protocolError is a frame that cannot be read on from. The texts are Redis'
 // own wherever it has one, since client libraries match on them.
 type protocolError string

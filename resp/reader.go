@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // This file is the reader's memory: where bytes come in, how they are kept
@@ -53,6 +54,9 @@ type pools struct {
 	scratch sync.Pool // *scratch of scratchBytes
 	lists   sync.Pool // *replyList
 	output  sync.Pool // *outputBuffer
+
+	received    atomic.Int64 // bytes of memory in assemblies, until their commands were handled
+	receivedMax int64        // 0: no bound
 }
 
 func (p *pools) getScratch() *scratch {
@@ -68,6 +72,7 @@ type assembly struct {
 	cur       []byte // the argument being received
 	chunk     []byte // free memory for short arguments
 	chunkSize int    // what it was made with
+	bytes     int64  // of memory in all of these
 }
 
 // reader frames commands. It is bounded by its limits, not recursive, and takes
@@ -93,6 +98,7 @@ type reader struct {
 	bulk  int       // length of the argument being read; -1: its length comes next
 	size  int       // bytes of its arguments so far
 	big   *assembly // it, when it is assembled outside the buffer
+	held  int64     // of pools.received, what is ours
 
 	fatal error // what ends the connection once the batch before it is handed out
 	late  error // the source's error that came along with bytes
@@ -122,6 +128,7 @@ func (r *reader) next(limit int) ([]Command, error) {
 		if err != nil && !errors.Is(err, errMore) {
 			r.fatal = err
 		}
+		r.account()
 		if r.big != nil && r.need == 0 {
 			return r.takeBig(), nil
 		}
@@ -139,11 +146,35 @@ func (r *reader) next(limit int) ([]Command, error) {
 
 // recycle forgets the last batch, so that the scratch buffer pins nothing.
 func (r *reader) recycle() {
+	if r.big == nil && r.held > 0 {
+		r.pools.received.Add(-r.held)
+		r.held = 0
+	}
 	if r.s == nil {
 		return
 	}
 	clear(r.s.cmds)
 	r.s.cmds = r.s.cmds[:0]
+}
+
+// receivedFree is what a connection may hold of a long command however much the
+// others do: what is short always gets through.
+const receivedFree = 256 << 10
+
+// account notes how much memory the long command being received takes. All of them
+// together are bounded, or a thousand clients that each send the longest command
+// there may be would take all there is. Over the bound it is the one that wants more
+// that ends: were it to wait, all might wait for each other.
+func (r *reader) account() {
+	if r.big == nil || r.big.bytes <= r.held {
+		return
+	}
+	more := r.big.bytes - r.held
+	r.held += more
+	if total := r.pools.received.Add(more); r.pools.receivedMax > 0 && total > r.pools.receivedMax && r.held > receivedFree && r.fatal == nil {
+		r.fatal = errInputMemory
+		r.need, r.big = 0, nil
+	}
 }
 
 // take hands out the complete commands.
@@ -335,6 +366,7 @@ func (a *assembly) begin(n int) {
 	if len(a.chunk) < n {
 		a.chunkSize = min(max(chunkBytesMin, 2*a.chunkSize, 2*n), chunkBytesMax)
 		a.chunk = make([]byte, a.chunkSize)
+		a.bytes += int64(a.chunkSize)
 	}
 	a.cur = a.chunk[:0:n]
 	a.chunk = a.chunk[n:]
@@ -348,6 +380,7 @@ func (a *assembly) space(n, waiting int) []byte {
 		size := max(bulkFirstBytes, 4*(len(a.cur)+waiting))
 		grown := make([]byte, len(a.cur), min(n, size))
 		copy(grown, a.cur)
+		a.bytes += int64(cap(grown) - cap(a.cur))
 		a.cur = grown
 	}
 	return a.cur[len(a.cur):min(cap(a.cur), n)]
@@ -360,8 +393,8 @@ func (a *assembly) finish() {
 
 // release gives back what is borrowed; the reader is not used any more.
 func (r *reader) release() {
-	r.recycle()
 	r.need, r.big = 0, nil
+	r.recycle()
 	r.park()
 	r.rest = nil
 }

@@ -70,6 +70,7 @@ func NewServer(cfg Config, h Handler) (*Server, error) {
 	}
 	return &Server{
 		cfg:      cfg,
+		pools:    pools{receivedMax: cfg.InputBytesMax},
 		handler:  h,
 		conns:    map[uint64]*Conn{},
 		stopping: make(chan struct{}),
