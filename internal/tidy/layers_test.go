@@ -36,6 +36,8 @@ func layers() map[string]layer {
 		// Each client library does the same; those in Go are a module of their own.
 		"integration/clients":    {tests: []string{"integration/broker"}},
 		"integration/clients/go": {},
+		"examples/go/producer":   {},
+		"examples/go/worker":     {},
 		// Programs that show or measure a running broker, from outside as well; they
 		// share how it is started.
 		"integration/broker":  {},
