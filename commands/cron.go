@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -22,7 +23,7 @@ func cronSet() Spec {
 			"Five fields (minute hour day month weekday), six with the seconds first, or @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; by the clock of TZ (UTC). " +
 			"Each tick makes one message, also across restarts. CATCHUP says what becomes of ticks that were missed by more than ten seconds: " +
 			"none, the last of them (last, as if it is not given), or all. Set again with the same times, its ticks go on as they were. See docs/cron.md.",
-		Flags: []string{"write", "denyoom"},
+		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "cron", Type: String},
 			{Name: "queue", Type: Key},
@@ -56,7 +57,7 @@ func parseCron(in *input) (call, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cronChange{cron: engine.Cron{Name: in.text("cron"), Expression: in.text("expression"), Zone: in.text("tz"), Message: req}}
+	c := &cronChange{account: in.account, cron: engine.Cron{Name: in.text("cron"), Expression: in.text("expression"), Zone: in.text("tz"), Message: req}}
 	switch {
 	case in.has("none"):
 		c.cron.CatchUp = engine.CatchUpNone
@@ -73,8 +74,9 @@ func parseCron(in *input) (call, error) {
 
 type cronChange struct {
 	plainOK
-	cron engine.Cron
-	size int
+	account *acl.Account
+	cron    engine.Cron
+	size    int
 }
 
 // Prepare reads the expression and encodes the message, on the connection.
@@ -84,28 +86,46 @@ func (c *cronChange) Prepare(e Engine) error { return e.PrepareCron(&c.cron) }
 func (c *cronChange) Bytes() int { return c.size }
 
 // Apply implements engine.Call.
-func (c *cronChange) Apply(tx *engine.Tx) error { return tx.SetCron(&c.cron) }
+func (c *cronChange) Apply(tx *engine.Tx) error {
+	if err := mayChangeCron(tx, c.account, c.cron.Name); err != nil {
+		return err
+	}
+	return tx.SetCron(&c.cron)
+}
+
+// mayChangeCron asks for the right to produce to the queue of what is there under
+// the name. Which queue that is, only the engine knows.
+func mayChangeCron(tx *engine.Tx, a *acl.Account, name string) error {
+	if old, found := tx.Cron(name); found && !a.May(acl.Produce, old.Queue) {
+		return errKeys()
+	}
+	return nil
+}
 
 func cronDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
 		Summary: "Ends a recurring message; what it has enqueued stays. Returns 1, or 0 if there was none.",
-		Flags:   []string{"write", "fast"},
-		Args:    []Arg{{Name: "name", Type: String}},
+		Flags:   []string{"write", "fast"}, ACL: []string{"admin"},
+		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.CRON DEL morning", "(integer) 0"},
 		},
-		Parse: func(in *input) (call, error) { return &cronDrop{name: in.text("name")}, nil },
+		Parse: func(in *input) (call, error) { return &cronDrop{name: in.text("name"), account: in.account}, nil },
 	}
 }
 
 type cronDrop struct {
 	removed
-	name string
+	name    string
+	account *acl.Account
 }
 
 // Apply implements engine.Call.
 func (c *cronDrop) Apply(tx *engine.Tx) (err error) {
+	if err := mayChangeCron(tx, c.account, c.name); err != nil {
+		return err
+	}
 	c.removed.found, err = tx.DeleteCron(c.name)
 	return err
 }
@@ -124,12 +144,13 @@ func cronGet() Spec {
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
 			{"FILA.CRON GET morning", "..."},
 		},
-		Parse: func(in *input) (call, error) { return &cronLook{name: in.text("name")}, nil },
+		Parse: func(in *input) (call, error) { return &cronLook{name: in.text("name"), user: in.user}, nil },
 	}
 }
 
 type cronLook struct {
 	name  string
+	user  *acl.User // to whom it is shown
 	info  engine.CronInfo
 	found bool
 }
@@ -137,6 +158,9 @@ type cronLook struct {
 // Apply implements engine.Call.
 func (c *cronLook) Apply(tx *engine.Tx) error {
 	c.info, c.found = tx.Cron(c.name)
+	if c.found && !c.user.May(acl.Look, c.info.Queue) {
+		return errKeys()
+	}
 	return nil
 }
 
@@ -181,7 +205,7 @@ func cronFields(i *engine.CronInfo) *fields {
 func cronList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
-		Summary: "Returns the recurring messages, a page at a time.",
+		Summary: "Returns the recurring messages of queues that the user has a right to, a page at a time.",
 		Flags:   []string{"readonly"},
 		Reply:   pageReply + "A recurring message is a map as in FILA.CRON GET.",
 		Args:    append([]Arg{}, pageOptions()...),
@@ -191,18 +215,25 @@ func cronList() Spec {
 			{`FILA.CRON SET sync reports "@every 5m" poll`, "OK"},
 			{"FILA.CRON LIST MATCH s* COUNT 100", "..."},
 		},
-		Parse: func(in *input) (call, error) { return &cronPage{page: parsePage(in)}, nil },
+		Parse: func(in *input) (call, error) { return &cronPage{page: parsePage(in), user: in.user}, nil },
 	}
 }
 
 type cronPage struct {
 	page
+	user *acl.User // to whom they are shown
 	list []engine.CronInfo
 }
 
 // Apply implements engine.Call.
 func (c *cronPage) Apply(tx *engine.Tx) error {
-	c.next, c.list = tx.Crons(c.cursor, c.count, c.match)
+	var list []engine.CronInfo
+	c.next, list = tx.Crons(c.cursor, c.count, c.match)
+	for i := range list {
+		if c.user.May(acl.Look, list[i].Queue) {
+			c.list = append(c.list, list[i])
+		}
+	}
 	return nil
 }
 

@@ -129,15 +129,8 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 // allowed asks for the right to the messages again: it may have been taken away
 // while the lease waited.
 func (c *leaseCall) allowed() bool {
-	u := c.account.User()
-	if u == nil {
-		return len(c.deliveries) == 0
-	}
 	for _, d := range c.deliveries {
-		if u.Unrestricted() {
-			return true
-		}
-		if !u.May(acl.Consume, d.Queue) {
+		if !c.account.May(acl.Consume, d.Queue) {
 			return false
 		}
 	}

@@ -46,16 +46,20 @@ func (s *Session) check(c *command, rest [][]byte) error {
 	}
 	if reason, object := in.forbidden(u); reason != "" {
 		s.deny(reason, object, u.Name())
-		kind := "keys"
 		if reason == acl.DeniedChannel {
-			kind = "channels"
+			return &refusal{"NOPERM", "this user has no permissions to access one of the channels used as arguments"}
 		}
-		return &refusal{"NOPERM", "this user has no permissions to access one of the " + kind + " used as arguments"}
+		return errKeys()
 	}
 	if c.audited && s.multi == nil { // else it is when EXEC checks it again
 		s.audit(c, u)
 	}
 	return nil
+}
+
+// errKeys refuses a command for a queue that the user has no right to.
+func errKeys() error {
+	return &refusal{"NOPERM", "this user has no permissions to access one of the keys used as arguments"}
 }
 
 // forbidden returns the first queue or channel among the arguments that the user

@@ -78,6 +78,8 @@ func TestWhatACommandNeeds(t *testing.T) {
 		"FILA.KEY SET a k WEIGHT 1": both, "FILA.KEY PAUSE a k": both, "FILA.KEY RESUME a k": both, "FILA.KEY DEL a k": both,
 		"FILA.SCRIPT LOAD a ON_ENQUEUE x": both, "FILA.SCRIPT DEL a ON_ENQUEUE": both,
 		"FILA.MLEASE 2 a b": "", "FILA.MLEASE 2 b a": "", "FILA.MLEASE 2 a a": r,
+		"FILA.GET a " + id: r, "FILA.BROWSE a": r, "FILA.CANCEL a " + id: both, "FILA.RESCHEDULE a " + id + " 0": both, "FILA.PURGE a": both,
+		"FILA.QUEUE PAUSE a": both, "FILA.QUEUE RESUME a": both, "FILA.CRON SET c a @daily x": w, "TYPE a": either, "MEMORY USAGE a": either,
 		"FILA.STATS": "reader writer both none", "DBSIZE": "reader writer both none", "FILA.THROTTLE LIST": "reader writer both none",
 	} {
 		for _, user := range []string{"reader", "writer", "both", "none"} {
@@ -106,6 +108,39 @@ func TestListingsShowWhatTheUserHasARightTo(t *testing.T) {
 		}
 		if got := s.connect("all").do(command...); !strings.Contains(got, "$1\r\nb\r\n") {
 			t.Errorf("%s: all sees %q", command, got)
+		}
+	}
+}
+
+// A recurring message belongs to its queue, whoever knows its name.
+func TestRecurringMessagesAreThoseOfTheirQueue(t *testing.T) {
+	s := restricted(t, "user writer on nopass %W~a +@all", "user reader on nopass %R~b +@all")
+	set := func(c *fakeConn, name, queue string) string {
+		return c.do("FILA.CRON", "SET", name, queue, "@hourly", "x")
+	}
+	writer, reader, all := s.connect("writer"), s.connect("reader"), s.connect("")
+	for _, x := range []struct{ got, want string }{
+		{set(all, "tick", "b"), "+OK\r\n"},
+		{set(writer, "tock", "a"), "+OK\r\n"},
+		{set(writer, "tack", "b"), noQueue},
+		{set(writer, "tick", "a"), noQueue},
+		{writer.do("FILA.CRON", "DEL", "tick"), noQueue},
+		{writer.do("FILA.CRON", "GET", "tick"), noQueue},
+		{writer.do("FILA.CRON", "GET", "nosuch"), "$-1\r\n"},
+		{set(reader, "tick", "b"), noQueue},
+		{reader.do("FILA.CRON", "DEL", "tick"), noQueue},
+		{writer.do("FILA.CRON", "DEL", "tock"), ":1\r\n"},
+	} {
+		if x.got != x.want {
+			t.Errorf("got %q, want %q", x.got, x.want)
+		}
+	}
+	if got := writer.do("FILA.CRON", "LIST"); strings.Contains(got, "tick") {
+		t.Errorf("it is listed: %q", got)
+	}
+	for _, command := range []string{"LIST", "GET tick"} {
+		if got := reader.do(strings.Fields("FILA.CRON " + command)...); !strings.Contains(got, "@hourly") {
+			t.Errorf("%s: %q", command, got)
 		}
 	}
 }

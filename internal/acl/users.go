@@ -29,6 +29,12 @@ type Account struct {
 // User is the user as it is now; nil after it was deleted.
 func (a *Account) User() *User { return a.user.Load() }
 
+// May tells whether the user has what is needed on a queue; a deleted one has not.
+func (a *Account) May(need Need, queue string) bool {
+	u := a.User()
+	return u != nil && u.May(need, queue)
+}
+
 // Config is where users come from at the start.
 type Config struct {
 	Password string   // of the default user; empty: none is needed
