@@ -196,7 +196,7 @@ func percent(part, whole uint64) string {
 func residentBytes() (now, peak uint64) {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil && used.Maxrss > 0 {
-		peak = uint64(used.Maxrss) //nolint:gosec // not negative
+		peak = uint64(used.Maxrss)
 		if runtime.GOOS == "linux" {
 			peak *= 1024
 		}

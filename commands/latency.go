@@ -143,7 +143,7 @@ func (t *totals) write(w *resp.Writer) {
 	type step struct{ below, calls uint64 }
 	var steps []step
 	seen, below := uint64(0), uint64(1)
-	for i, n := range t.took {
+	for i, n := range &t.took {
 		seen += n
 		if bucketEnd(i) != below {
 			continue

@@ -18,7 +18,7 @@ func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (nex
 			return cursor, names
 		}
 		steps--
-		if q := c.byNumber[uint32(min(cursor, math.MaxUint32))]; q != nil { //nolint:gosec // bounded
+		if q := c.byNumber[uint32(min(cursor, math.MaxUint32))]; q != nil {
 			count--
 			if match(q.name) {
 				names = append(names, q.name)

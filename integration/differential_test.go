@@ -80,7 +80,7 @@ func TestTheListOfRedisCommandsIsItsOwn(t *testing.T) {
 
 // commandNames reads the answer to COMMAND LIST and sorts it.
 func commandNames(wire string) (names []string) {
-	for _, line := range strings.Split(wire, "\r\n") {
+	for line := range strings.SplitSeq(wire, "\r\n") {
 		if line != "" && !strings.ContainsAny(line[:1], "*$") {
 			names = append(names, line)
 		}
@@ -277,10 +277,9 @@ func conversations(t *testing.T) (all []conversation) {
 		}
 		c := &all[len(all)-1]
 		u := utterance{text: line}
-		switch {
-		case kind == ">":
+		if kind == ">" {
 			u.bytes = framed(words(t, rest)...)
-		default:
+		} else {
 			raw, err := strconv.Unquote(rest)
 			if err != nil {
 				t.Fatalf("%s: %v", line, err)

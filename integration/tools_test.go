@@ -87,7 +87,7 @@ func TestExportersRead(t *testing.T) {
 }
 
 func args(line string) (out []any) {
-	for _, word := range strings.Fields(line) {
+	for word := range strings.FieldsSeq(line) {
 		out = append(out, word)
 	}
 	return out
@@ -101,7 +101,7 @@ func infoOf(t *testing.T, c *redis.Client) map[string]string {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
-	for _, line := range strings.Split(text, "\r\n") {
+	for line := range strings.SplitSeq(text, "\r\n") {
 		if name, value, found := strings.Cut(line, ":"); found {
 			all[name] = value
 		}
