@@ -60,6 +60,7 @@ func engineConfig(cfg cli.Config, scripts engine.Scripts, log zerolog.Logger) en
 	c.Visibility = cfg.Scheduler.Visibility
 	c.Backoff = cfg.Scheduler.Backoff
 	c.MaxBackoff = cfg.Scheduler.MaxBackoff
+	c.DedupWindow = cfg.Scheduler.DedupWindow
 	c.MaxAttempts = cfg.Scheduler.MaxAttempts
 	c.Quantum = cfg.Scheduler.Quantum
 	c.MaxBlock = cfg.Server.MaxBlock
@@ -77,7 +78,7 @@ func engineConfig(cfg cli.Config, scripts engine.Scripts, log zerolog.Logger) en
 // messageLimits hold for what clients send and for what scripts decide.
 func messageLimits(l cli.Limits) engine.Limits {
 	return engine.Limits{
-		QueueName: l.QueueName, Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue,
+		QueueName: l.QueueName, Key: l.Key, Throttle: l.Key, Dedup: l.Key, Throttles: l.Throttles, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue,
 		Headers: l.Headers, Payload: l.Payload, Weight: l.Weight, Cost: l.Cost, Count: l.Count, Script: l.Script,
 		Crons: l.Crons,
 	}

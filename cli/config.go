@@ -86,6 +86,7 @@ type Scheduler struct {
 	MaxAttempts uint32
 	Backoff     time.Duration
 	MaxBackoff  time.Duration
+	DedupWindow time.Duration
 	Window      int
 	BodyBytes   int64
 }

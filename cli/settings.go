@@ -264,6 +264,11 @@ func schedulerSettings(c *Scheduler) []setting {
 			doc:   "The longest pause between two retries, when the queue does not say. At least `scheduler.backoff_ms`.",
 		},
 		{
+			name:  "scheduler.dedup_window_ms",
+			value: millis(&c.DedupWindow, 300_000, 0, 365*day),
+			doc:   "How long a queue that is created without `DEDUPWINDOW` knows the ids given as `DEDUP`; 0: not at all.",
+		},
+		{
 			name:  "scheduler.window",
 			value: count(&c.Window, 256, 2, 100_000),
 			doc:   "Messages of one fairness key whose places are held in memory; the rest of its backlog is read ahead from disk.",

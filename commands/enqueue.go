@@ -13,6 +13,8 @@ func enqueue() Spec {
 		Summary: "Stores a message in a queue and returns its id. WEIGHT is the share of its fairness key, for the whole backlog; " +
 			"COST is what its delivery takes of that share (1); THROTTLE names a limit that it is under, see FILA.THROTTLE. " +
 			"PRIORITY orders messages within their key, 9 before 0 (4). It is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +
+			"DEDUP names the message: another one of the name within the queue's DEDUPWINDOW changes nothing and answers the id of the first; " +
+			"DEDUP * takes the content (queue, key, headers, payload) for the name. " +
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
 		Flags:  []string{"write", "denyoom", "fast"},
 		Access: Produce, ACL: []string{"produce"},
@@ -29,6 +31,7 @@ func enqueue() Spec {
 				{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
 				{Name: "unix-ms", Type: Integer, Token: "AT", Max: 2 * millisMax},
 			}},
+			{Name: "id", Type: String, Token: "DEDUP", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -36,6 +39,7 @@ func enqueue() Spec {
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3 HEADER trace 7f3a", `"<id>"`},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 COST 10 THROTTLE provider:x THROTTLE tenant:1", `"<id>"`},
 			{"FILA.ENQUEUE orders hello PRIORITY 9 DELAY 60000", `"<id>"`},
+			{"FILA.ENQUEUE orders hello DEDUP order-17", `"<id>"`},
 		},
 		Parse: parseEnqueue,
 	}
@@ -54,6 +58,9 @@ func parseEnqueue(in *input) (call, error) {
 		return nil, err
 	}
 	c := &enqueueCall{req: req}
+	if c.req.Dedup = string(in.bytes("dedup")); in.has("dedup") && c.req.Dedup == "" {
+		return nil, &refusal{"INVALID", "DEDUP has at least one byte"}
+	}
 	c.req.At = int64(in.millis("at", 0)) // Unix time in nanoseconds
 	for _, a := range in.args {
 		c.size += len(a)
@@ -130,6 +137,9 @@ func (c *enqueueCall) Prepare(e Engine) error { return e.Prepare(&c.req) }
 
 // Bytes is what waits for the loop.
 func (c *enqueueCall) Bytes() int { return c.size }
+
+// Foresee implements engine.Foreseer.
+func (c *enqueueCall) Foresee(tx *engine.Tx) error { return tx.ForeseeEnqueue(&c.req) }
 
 // Apply implements engine.Call.
 func (c *enqueueCall) Apply(tx *engine.Tx) (err error) {

@@ -149,6 +149,7 @@ func (f *fields) counts(c *engine.Counts) {
 	f.count("released", c.Released)
 	f.count("redriven", c.Redriven)
 	f.flag("counting", c.Counting)
+	f.count("deduplicated", c.Deduplicated)
 }
 
 // removed counts what went without an ack.

@@ -27,8 +27,14 @@ type queueLook struct {
 	info engine.QueueInfo
 }
 
+// Foresee implements engine.Foreseer: what is told is exact.
+func (c *queueLook) Foresee(tx *engine.Tx) error { return tx.AwaitCounts() }
+
 // Apply implements engine.Call.
 func (c *queueLook) Apply(tx *engine.Tx) (err error) {
+	if err := c.Foresee(tx); err != nil {
+		return err
+	}
 	c.info, err = tx.QueueInfo(c.name)
 	return err
 }

@@ -42,8 +42,14 @@ type queueStats struct {
 // busiest is how many keys are shown by name.
 const busiest = 10
 
+// Foresee implements engine.Foreseer: what is told is exact.
+func (c *queueStats) Foresee(tx *engine.Tx) error { return tx.AwaitCounts() }
+
 // Apply implements engine.Call.
 func (c *queueStats) Apply(tx *engine.Tx) (err error) {
+	if err := c.Foresee(tx); err != nil {
+		return err
+	}
 	if c.counts, err = tx.QueueStats(c.name); err != nil {
 		return err
 	}

@@ -120,6 +120,18 @@ func (p *censusPart) Apply(tx *Tx) error {
 	return nil
 }
 
+// AwaitCounts waits until the counts are exact: right after a start or a recovery
+// they are not, for as long as it takes to read all keys of the store.
+func (tx *Tx) AwaitCounts() error {
+	c := tx.core
+	if c.census == nil {
+		return nil
+	}
+	c.uncounted = append(c.uncounted, tx.task)
+	tx.park(nil, 0, false)
+	return ErrWouldBlock
+}
+
 // endCensus lets those go on who wait for it.
 func (c *core) endCensus() {
 	c.census = nil

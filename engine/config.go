@@ -26,6 +26,7 @@ type Limits struct {
 	QueueName   int // bytes
 	Key         int // bytes of a fairness key
 	Throttle    int // bytes of a throttle key
+	Dedup       int // bytes of a deduplication id
 	Throttles   int // throttle keys a message
 	HeaderName  int // bytes
 	HeaderValue int // bytes
@@ -45,6 +46,7 @@ type Config struct {
 	Backoff      time.Duration // before the first retry of a nacked message, doubled for each further one
 	MaxBackoff   time.Duration // the longest pause between two retries
 	MaxAttempts  uint32        // failures until a message is dead
+	DedupWindow  time.Duration // of a queue that is created without one
 	Quantum      uint32        // DRR credit per round and unit of weight
 	MaxBlock     time.Duration // caps BLOCK; 0: no cap
 	LeaseLag     time.Duration // a lease that ends sooner is never written
@@ -85,10 +87,10 @@ const (
 // DefaultConfig returns the documented defaults.
 func DefaultConfig() Config {
 	return Config{
-		Visibility: 30 * time.Second, Backoff: time.Second, MaxBackoff: 5 * time.Minute, MaxAttempts: 10,
+		Visibility: 30 * time.Second, Backoff: time.Second, MaxBackoff: 5 * time.Minute, MaxAttempts: 10, DedupWindow: 5 * time.Minute,
 		Quantum: 1, LeaseLag: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
 		Limits: Limits{
-			QueueName: 255, Key: 512, Throttle: 512, Throttles: 16, HeaderName: 512, HeaderValue: 8 << 10,
+			QueueName: 255, Key: 512, Throttle: 512, Dedup: 512, Throttles: 16, HeaderName: 512, HeaderValue: 8 << 10,
 			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Cost: 1_000_000, Count: 10_000, Script: 64 << 10, Crons: 10_000,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20,
@@ -104,7 +106,7 @@ func (c *Config) check() error {
 		ok   bool
 	}{
 		{"visibility", c.Visibility > 0}, {"backoff", c.Backoff >= 0}, {"max backoff", c.MaxBackoff >= c.Backoff},
-		{"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
+		{"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
 		{"sync interval", c.Sync != SyncInterval || c.SyncInterval > 0},
 		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},

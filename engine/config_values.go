@@ -42,7 +42,7 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 		c.batch.Put(storage.State, storage.AppendStateKey(nil, stateConfig, k), []byte(values[k]))
 	}
 	c.sync = true
-	c.snapshot = &Snapshot{hooks: c.snapshot.hooks, config: after}
+	c.snapshot = c.snapshot.withConfig(after)
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 	n := len(c.snapshot.config) - len(after)
 	if n > 0 {
 		c.sync = true
-		c.snapshot = &Snapshot{hooks: c.snapshot.hooks, config: after}
+		c.snapshot = c.snapshot.withConfig(after)
 	}
 	return n, nil
 }
@@ -93,6 +93,6 @@ func (c *core) recoverConfig() error {
 		config[parts[1]] = string(v)
 		return nil
 	})
-	c.snapshot = &Snapshot{hooks: c.snapshot.hooks, config: config}
+	c.snapshot = c.snapshot.withConfig(config)
 	return err
 }

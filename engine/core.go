@@ -47,7 +47,9 @@ type core struct {
 	leaseEnd     timers[*message]
 	lag          []lagged // leases whose record is not written yet, oldest first
 	due          dueIndex
-	waits        timers[*wait] // those with an end
+	fresh        freshIDs
+	dedupEnd     timers[*dedup] // queues by when they can forget deduplication ids
+	waits        timers[*wait]  // those with an end
 	tokens       timers[*throttle]
 	throttles    map[string]*throttle
 	limits       []*throttle // scratch, see blocking
@@ -109,6 +111,7 @@ func (c *core) forgetAll() {
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.cron = newCronTable()
 	c.uncounted, c.redrives = nil, nil
+	c.fresh, c.dedupEnd = freshIDs{}, timers[*dedup]{}
 	c.batch.Reset()
 	c.sync, c.beside = false, nil
 	c.bootTime, c.readPause = 0, 0
@@ -259,6 +262,9 @@ func (c *core) nextTimer() int64 {
 	}
 	if t := c.nextRedrive(); t > 0 {
 		earliest(t, true)
+	}
+	if d, ok := c.dedupEnd.next(); ok {
+		earliest(d.dropAt, true)
 	}
 	earliest(c.due.next())
 	earliest(c.cron.next())

@@ -33,15 +33,24 @@ type Enqueue struct {
 	Priority  *uint8        // 0 to 9, within the key; nil: 4
 	Delay     time.Duration // until it is ready; 0: at once
 	At        int64         // Unix nanoseconds at which it is ready, in place of Delay
+	Dedup     string        // "": none; DedupContent: the content is the id
 
 	record []byte
+	dedup  string // what Dedup is in the store
+	known  dedupView
 }
 
 // Prepare asks the queue's on_enqueue hook, checks a request against the limits
 // and encodes the message's record. It runs on the connection: a slow script, or
 // a large or refused message, costs the loop nothing.
 func (e *Engine) Prepare(req *Enqueue) error {
-	return prepare(req, &e.cfg.Limits, e.Snapshot(), wallNanos)
+	seen := e.durable.Load()
+	s := e.Snapshot()
+	if err := prepare(req, &e.cfg.Limits, s, wallNanos); err != nil {
+		return err
+	}
+	prepareDedup(req, e.store, s, seen)
+	return nil
 }
 
 func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
@@ -51,6 +60,7 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	if err := checkMessage(req, l); err != nil {
 		return err
 	}
+	req.dedup = dedupID(req)
 	s.decide(req, now)
 	req.Throttles = withoutRepeats(req.Throttles)
 	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost}
@@ -71,6 +81,8 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: PRIORITY %d, it must be from 0 to %d", ErrInvalid, *req.Priority, priorityMax)
 	case req.Delay < 0 || req.Delay > durationMax:
 		return fmt.Errorf("%w: DELAY must be from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
+	case len(req.Dedup) > l.Dedup:
+		return fmt.Errorf("%w: DEDUP of %d bytes, the limit is %d", ErrTooBig, len(req.Dedup), l.Dedup)
 	case req.At < 0:
 		return fmt.Errorf("%w: AT must be a time after 1970", ErrInvalid)
 	case req.Cost > l.Cost:
@@ -121,8 +133,26 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
+	if req.dedup != "" {
+		id, known, err := c.duplicate(q, req)
+		switch {
+		case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
+			tx.lookAgain(q, req)
+			return ID{}, err
+		case err != nil:
+			return ID{}, err
+		case known: // also where a first one would be refused now
+			q.totals.deduplicated++
+			return id, nil
+		}
+	}
 	if q.set.PausedIn {
 		return ID{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
+	}
+	if q.limited() && !tx.atomic {
+		if err := tx.AwaitCounts(); err != nil {
+			return ID{}, err
+		}
 	}
 	if err := q.full(req.Key); err != nil {
 		return ID{}, err
@@ -142,6 +172,9 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		readyAt = c.now + int64(req.Delay)
 	}
 	c.insert(m, req.record, readyAt)
+	if req.dedup != "" {
+		c.remember(q, req.dedup, m.id)
+	}
 	c.emitMessage(EventEnqueued, m)
 	q.totals.enqueued++
 	c.sync = true

@@ -28,6 +28,7 @@ func (c *core) expire() {
 	c.writeLag()
 	c.fallDue()
 	c.fallCron()
+	c.dropDedup()
 }
 
 // expireMax bounds the leases and the delayed messages that one turn handles;

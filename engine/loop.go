@@ -43,6 +43,7 @@ type Engine struct {
 	spare     *storage.Batch
 
 	snapshot atomic.Pointer[Snapshot]
+	durable  atomic.Uint64 // all batches up to this one are in the store
 	teller   teller
 
 	wake chan struct{} // capacity 1: there is something to look at
@@ -308,6 +309,7 @@ func (e *Engine) commitWork(w *work) {
 	e.busy = false
 	if err == nil {
 		e.committed = w.no
+		e.durable.Store(w.no)
 	}
 	if w.batch != nil {
 		w.batch.Reset()

@@ -20,6 +20,11 @@ type oracle struct {
 	newest  map[string]ID         // of first deliveries, by queue and key
 	handed  map[ID]bool           // delivered at least once, told or not
 	byID    map[ID]*oracleMsg
+	names   map[string]oracleName // of messages, by tag
+	known   map[string][]oracleName
+	window  time.Duration
+	lossy   bool               // names may have been lost
+	setBack time.Duration      // by how much restarts have set the clock back
 	follows map[string]*bundle // enqueued by a transaction
 	bundles map[ID]*bundle     // acked by a transaction
 	buckets map[string]*oracleBucket
@@ -46,7 +51,7 @@ func newOracle() oracle {
 	return oracle{
 		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
-		follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
+		names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
 	}
 }
 
@@ -77,6 +82,7 @@ func (o *oracle) enqueued(tag string, id ID, due time.Time) {
 	if !o.gone[tag] {
 		o.stored[tag] = m
 	}
+	o.seen(tag)
 }
 
 // delivered is a message in the hands of a client.
@@ -94,6 +100,7 @@ func (o *oracle) delivered(d *Delivery) {
 	if o.stored[tag] == nil && !o.unknown[tag] {
 		o.fail("%s was delivered, and nobody has enqueued it", tag)
 	}
+	o.seen(tag)
 	m := o.byID[d.Receipt.ID]
 	if m == nil {
 		m = &oracleMsg{id: d.Receipt.ID}

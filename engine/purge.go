@@ -36,10 +36,8 @@ func (tx *Tx) Purge(req *Purge) (int, error) {
 	if req.Key != "" {
 		return tx.purgeKey(q, req)
 	}
-	if !q.counted && c.census != nil {
-		c.uncounted = append(c.uncounted, tx.task)
-		tx.park(nil, 0, false)
-		return 0, ErrWouldBlock
+	if err := tx.AwaitCounts(); err != nil {
+		return 0, err
 	}
 	n := int(max(q.total, 0))
 	c.purge(q)
@@ -135,9 +133,10 @@ func (c *core) empty(q *queue) {
 	q.ring, q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = ring{}, 0, 0, 0, 0, 0, true
 	q.facts = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
-	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases} {
+	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup} {
 		c.batch.DeleteRange(f, prefix, storage.After(prefix))
 	}
+	c.forgetDedup(q)
 	settings := stateKeysOf(q)
 	c.batch.DeleteRange(storage.State, settings, storage.After(settings))
 	c.sync = true

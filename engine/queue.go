@@ -40,13 +40,14 @@ type queue struct {
 	settings  map[string]storage.Key // of keys that have some of their own
 	past      map[string]keyStats    // of keys without messages, bounded
 	rest      keyStats               // the sum of those that were too many
+	dedup     *dedup                 // nil: it has no deduplication ids
 	share     minuteSum              // cost delivered
 	competing int64                  // sum of the weights of keys with ready messages
 }
 
 // totals count since start, for FILA.STATS.
 type totals struct {
-	enqueued, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
+	enqueued, deduplicated, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
 }
 
 // addKey and removeKey keep the keys findable by name and by hash.
@@ -71,6 +72,9 @@ func (q *queue) removeKey(k *fairKey) {
 		delete(q.byHash, h)
 	}
 }
+
+// limited says that the queue takes only so many messages: they have to be counted.
+func (q *queue) limited() bool { return q.set.MaxDepth > 0 || q.set.KeyMaxDepth > 0 }
 
 // isDead says that the queue's messages are dead ones.
 func (q *queue) isDead() bool { return q.set.DeadLetter }
@@ -139,7 +143,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	set := storage.Queue{
 		VisibilityMs: uint64(c.cfg.Visibility.Milliseconds()), BackoffMs: uint64(c.cfg.Backoff.Milliseconds()), //nolint:gosec // checked positive
 		MaxBackoffMs: uint64(c.cfg.MaxBackoff.Milliseconds()), MaxAttempts: c.cfg.MaxAttempts, //nolint:gosec // checked positive
-		CreatedAt: c.now,
+		DedupWindowMs: uint64(c.cfg.DedupWindow.Milliseconds()), CreatedAt: c.now, //nolint:gosec // checked positive
 	}
 	if err := o.apply(name, &set); err != nil {
 		return err
@@ -157,7 +161,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	if automatic && c.queues[set.DLQ] == nil {
 		c.addQueue(set.DLQ, storage.Queue{
 			VisibilityMs: set.VisibilityMs, BackoffMs: set.BackoffMs, MaxBackoffMs: set.MaxBackoffMs,
-			DeadLetter: true, CreatedAt: c.now,
+			DedupWindowMs: set.DedupWindowMs, DeadLetter: true, CreatedAt: c.now,
 		})
 	}
 	c.addQueue(name, set)
@@ -186,6 +190,7 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 	}
 	q.set = set
 	c.putQueue(q)
+	c.setGenerations(q, q.dedup.generations()) // a longer window needs them longer
 	c.emitQueue(EventAltered, q)
 	c.markDead(set.DLQ)
 	return nil

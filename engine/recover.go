@@ -42,6 +42,9 @@ func (c *core) recover() error {
 	if err := c.recoverCron(); err != nil {
 		return fmt.Errorf("recover recurring messages: %w", err)
 	}
+	if err := c.recoverDedup(); err != nil {
+		return fmt.Errorf("recover deduplication ids: %w", err)
+	}
 	if err := c.recoverSettings(); err != nil {
 		return fmt.Errorf("recover settings of keys: %w", err)
 	}

@@ -102,7 +102,8 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 // known already from before a recovery in place.
 func (c *core) recoverScripts() {
 	known := c.snapshot.hooks
-	fresh := &Snapshot{hooks: map[string]queueHooks{}, config: c.snapshot.config}
+	fresh := newSnapshot()
+	fresh.config = c.snapshot.config
 	for name, q := range c.queues {
 		var all queueHooks
 		for _, kind := range []HookKind{HookEnqueue, HookFailure} {

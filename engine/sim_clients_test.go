@@ -57,6 +57,9 @@ func (s *sim) enqueue(cl *simClient) {
 		req.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
 	}
 	req.Cost = uint32(s.rng.IntN(4)) //nolint:gosec // small
+	if s.rng.IntN(4) == 0 {
+		req.Dedup = fmt.Sprintf("d%d", s.rng.IntN(4))
+	}
 	for t := range 3 {
 		if s.rng.IntN(5) == 0 {
 			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
@@ -70,8 +73,18 @@ func (s *sim) enqueue(cl *simClient) {
 	var id ID
 	s.oracle.unknown[tag] = true // until we are told
 	var due time.Time
+	var at time.Time
+	known := false
 	s.submit(cl, func(tx *Tx) (err error) {
+		before := tx.core.ids.last
 		id, err = tx.Enqueue(req)
+		at, known = tx.Now(), tx.core.ids.last == before
+		if known && err == nil {
+			return nil
+		}
+		if req.Dedup != "" && err == nil {
+			s.oracle.named(tag, req.Queue, req.Dedup, at)
+		}
 		if req.Delay > 0 {
 			s.oracle.handed[id] = true // it takes its place when it is due
 			due = tx.Now().Add(req.Delay)
@@ -79,6 +92,8 @@ func (s *sim) enqueue(cl *simClient) {
 		return err
 	}, func(err error) {
 		switch {
+		case err == nil && known:
+			s.oracle.repeated(tag, id, req.Queue, req.Dedup, at)
 		case err == nil:
 			s.oracle.enqueued(tag, id, due)
 		case !refusal(err):

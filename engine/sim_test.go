@@ -52,6 +52,8 @@ const (
 	replyNotSynced
 	timerLost
 	tickNotWritten
+	dedupNotWritten
+	dedupForgotten
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -60,7 +62,8 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",
 		retryTooEarly: "retry too early", transactionInParts: "transaction in two writes",
 		replyNotSynced: "reply not synced", timerLost: "timer lost in a crash",
-		tickNotWritten: "tick not written with its message",
+		tickNotWritten:  "tick not written with its message",
+		dedupNotWritten: "deduplication id not written", dedupForgotten: "deduplication id forgotten before it can be looked up",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -83,6 +86,7 @@ type weather struct {
 	window                      int
 	lag                         time.Duration
 	backoff                     time.Duration
+	dedupWindow                 time.Duration
 	attempts                    uint32
 }
 
@@ -90,7 +94,7 @@ func newWeather(r *rand.Rand) weather {
 	w := weather{
 		clients: 1 + r.IntN(6), keys: 1 + r.IntN(5), steps: 150 + r.IntN(250), window: 2 + r.IntN(12),
 		lag: time.Duration(r.IntN(3)) * 5 * time.Millisecond, backoff: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
-		attempts: uint32(r.IntN(5)), //nolint:gosec // small
+		attempts: uint32(r.IntN(5)), dedupWindow: time.Duration(100+r.IntN(3000)) * time.Millisecond, //nolint:gosec // small
 	}
 	if r.IntN(3) > 0 {
 		w.crash = 0.02
@@ -161,7 +165,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if s.mutant == ackNotWritten || s.mutant == enqueueNotWritten || s.mutant == tickNotWritten {
+	if s.mutant == ackNotWritten || s.mutant == enqueueNotWritten || s.mutant == tickNotWritten || s.mutant == dedupNotWritten {
 		b = s.lose(b)
 	}
 	at := s.rng.Float64()
@@ -195,6 +199,9 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			if s.mutant == tickNotWritten && b.Len() > 1 && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, stateCron)) && s.rng.IntN(3) == 0 {
 				return nil
 			}
+			if s.mutant == dedupNotWritten && r.Family == storage.Dedup && s.rng.IntN(4) == 0 {
+				return nil
+			}
 			out.Put(r.Family, r.Key, r.Value)
 		case storage.OpDelete:
 			out.Delete(r.Family, r.Key)
@@ -215,7 +222,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
 	s := &sim{rng: rng, w: newWeather(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
 	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng, mutant: m}
-	if m != noMutant {
+	if m != noMutant && m != dedupForgotten {
 		s.w.lazy = 0 // they are broken versions of the plain order of events
 		s.w.sync = SyncAlways
 	}
@@ -251,15 +258,15 @@ func simulate(seed uint64, m mutant) (err error) {
 func (s *sim) lazy() bool { return s.w.lazy > 0 && s.rng.Float64() < s.w.lazy }
 
 func (s *sim) setUp() error {
-	attempts, backoff, visibility := s.w.attempts, s.w.backoff, 300*time.Millisecond
-	o := QueueOptions{MaxAttempts: &attempts, Backoff: &backoff, Visibility: &visibility}
+	attempts, backoff, visibility, window := s.w.attempts, s.w.backoff, 300*time.Millisecond, s.w.dedupWindow
+	o := QueueOptions{MaxAttempts: &attempts, Backoff: &backoff, Visibility: &visibility, DedupWindow: &window}
 	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})
 	for i, kind := range []HookKind{HookEnqueue, HookFailure} {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}); return nil })})
 	}
-	s.oracle.attempts = attempts
+	s.oracle.attempts, s.oracle.window = attempts, window
 	errs[0] = errors.Join(errs[0], s.setUpCron())
 	for s.step.flight != nil || len(s.step.reads) > 0 || len(s.step.late) > 0 {
 		s.step.Do()
@@ -304,6 +311,7 @@ func (s *sim) restart(powerLoss bool) {
 		memory = old.Memory.CloneSynced()
 		if s.w.sync != SyncAlways {
 			s.oracle.powerLost()
+			s.oracle.namesLost()
 			s.cron.powerLost()
 		}
 	}
@@ -317,6 +325,7 @@ func (s *sim) restart(powerLoss bool) {
 	case 1:
 		now = now.Add(-time.Hour)
 	}
+	s.oracle.setBack += max(s.step.now.Sub(now), 0)
 	step, err := NewStepper(s.cfg, s.store, now)
 	if err != nil {
 		s.oracle.fail("restart: %v", err)
@@ -418,6 +427,9 @@ func (s *sim) once() {
 	}
 	s.settleBlocked()
 	s.tick()
+	if s.mutant == dedupForgotten {
+		s.step.core.fresh = freshIDs{}
+	}
 	s.oracle.limits(s.step.core)
 	if err := s.step.Check(); err != nil {
 		s.oracle.fail("%v", err)

@@ -11,12 +11,13 @@ import (
 type Snapshot struct {
 	hooks  map[string]queueHooks
 	config map[string]string
+	dedup  map[string]*dedup // by queue, of those that have deduplication ids
 }
 
 type queueHooks [2]Hook // by HookKind; nil: none
 
 func newSnapshot() *Snapshot {
-	return &Snapshot{hooks: map[string]queueHooks{}, config: map[string]string{}}
+	return &Snapshot{hooks: map[string]queueHooks{}, config: map[string]string{}, dedup: map[string]*dedup{}}
 }
 
 // Hook returns the hook of a queue, or nil.
@@ -36,16 +37,41 @@ func (s *Snapshot) withHook(queue string, kind HookKind, h Hook) *Snapshot {
 	if all == (queueHooks{}) {
 		delete(hooks, queue)
 	}
-	return &Snapshot{hooks: hooks, config: s.config}
+	next := *s
+	next.hooks = hooks
+	return &next
+}
+
+func (s *Snapshot) withConfig(config map[string]string) *Snapshot {
+	next := *s
+	next.config = config
+	return &next
+}
+
+func (s *Snapshot) withDedup(queue string, d *dedup) *Snapshot {
+	next := *s
+	next.dedup = maps.Clone(s.dedup)
+	next.dedup[queue] = d
+	return &next
+}
+
+func (s *Snapshot) withoutDedup(queue string) *Snapshot {
+	next := *s
+	next.dedup = maps.Clone(s.dedup)
+	delete(next.dedup, queue)
+	return &next
 }
 
 func (s *Snapshot) withoutQueue(queue string) *Snapshot {
-	if _, ok := s.hooks[queue]; !ok {
+	_, hooks := s.hooks[queue]
+	_, ids := s.dedup[queue]
+	if !hooks && !ids {
 		return s
 	}
-	hooks := maps.Clone(s.hooks)
-	delete(hooks, queue)
-	return &Snapshot{hooks: hooks, config: s.config}
+	next := &Snapshot{hooks: maps.Clone(s.hooks), config: s.config, dedup: maps.Clone(s.dedup)}
+	delete(next.hooks, queue)
+	delete(next.dedup, queue)
+	return next
 }
 
 var errNoScripts = errors.New("this broker was built without scripts")

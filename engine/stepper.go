@@ -45,7 +45,12 @@ func (s *Stepper) Elapsed() time.Duration { return s.now.Sub(s.start) }
 
 // Prepare is Engine.Prepare.
 func (s *Stepper) Prepare(req *Enqueue) error {
-	return prepare(req, &s.core.cfg.Limits, s.core.snapshot, func() int64 { return s.now.UnixNano() })
+	seen := s.core.committed
+	if err := prepare(req, &s.core.cfg.Limits, s.core.snapshot, func() int64 { return s.now.UnixNano() }); err != nil {
+		return err
+	}
+	prepareDedup(req, s.store, s.core.snapshot, seen)
+	return nil
 }
 
 // PrepareCron is Engine.PrepareCron.

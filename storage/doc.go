@@ -29,6 +29,8 @@
 //	4 scheduled  due time, message key  empty   messages that are not due yet
 //	5 queues     the queue's name     Queue     settings
 //	6 state      path                 as its owner says: runtime configuration, counters
+//	7 dedup      dedup key            DedupEntry     deduplication ids, until their window is over
+//	8 expiries   end of life, message key  empty   messages with a time to live
 //
 // # Keys
 //
@@ -42,10 +44,14 @@
 //	lease key    message key | fence 8
 //	scheduled    due 8 | message key
 //	state key    ( length 2 | part )...
+//	dedup key    queue 4 | generation 8 | id
+//	expiry key   as scheduled
 //
 // The queue is its number (see Queue). The rank is 9 - priority. The id is a
 // UUIDv7. The fence is the number of the delivery. Due is nanoseconds since
-// 1970, without a sign.
+// 1970, without a sign. A generation of deduplication ids is the time at which it
+// began; it is dropped as a whole, by range. Its id is what the engine makes of a
+// client's: see engine/dedup.go.
 //
 //	0000002a 0004 61636d65 04 018f5e8a7c007abc8def0123456789ab
 //	queue 42 |    "acme"   |  |  id

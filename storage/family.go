@@ -16,6 +16,8 @@ const (
 	Scheduled
 	Queues
 	State
+	Dedup
+	Expiries
 	familyCount
 )
 
@@ -45,6 +47,10 @@ func (f Family) String() string {
 		return "queues"
 	case State:
 		return "state"
+	case Dedup:
+		return "dedup"
+	case Expiries:
+		return "expiries"
 	case familyCount:
 	}
 	return "family " + strconv.Itoa(int(f))

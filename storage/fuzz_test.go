@@ -117,6 +117,9 @@ func FuzzKey(f *testing.F) {
 func FuzzThrottle(f *testing.F) {
 	fuzzRecord(f, &storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3})
 }
+func FuzzDedupEntry(f *testing.F) {
+	fuzzRecord(f, &storage.DedupEntry{ID: storage.ID{1, 2, 3}, At: 7})
+}
 
 func FuzzKeys(f *testing.F) {
 	mk := storage.MessageKey{Queue: 42, Key: "acme", Rank: 4, ID: storage.ID{1, 2, 3}}
@@ -133,6 +136,9 @@ func FuzzKeys(f *testing.F) {
 		}
 		if parts, err := storage.ParseStateKey(k); err == nil && !bytes.Equal(storage.AppendStateKey(nil, parts...), k) {
 			t.Errorf("state key %x became %q", k, parts)
+		}
+		if queue, gen, id, err := storage.ParseDedupKey(k); err == nil && !bytes.Equal(storage.AppendDedupKey(nil, queue, gen, id), k) {
+			t.Errorf("dedup key %x became %d %d %q", k, queue, gen, id)
 		}
 		if after := storage.After(k); after != nil && bytes.Compare(after, k) <= 0 {
 			t.Errorf("after %x is %x", k, after)

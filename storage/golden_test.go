@@ -100,6 +100,8 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_key":           (&storage.Key{Weight: 7, Paused: true, Pinned: true}).Append(nil),
 		"record_throttle":      (&storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3}).Append(nil),
 		"record_cron":          fullCron().Append(nil),
+		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),
+		"record_dedup":         (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000}).Append(nil),
 		"batch":                goldenBatch().Bytes(),
 	} {
 		path := filepath.Join("testdata", "golden", name+".hex")

@@ -92,6 +92,26 @@ func ParseScheduledKey(k []byte) (due int64, mk MessageKey, err error) {
 	return int64(binary.BigEndian.Uint64(k)), mk, nil //nolint:gosec // the top bit was looked at
 }
 
+// AppendDedupPrefix appends what the keys of a generation of deduplication ids
+// start with; it is named by the time at which it began.
+func AppendDedupPrefix(dst []byte, queue uint32, generation int64) []byte {
+	return AppendDuePrefix(AppendQueuePrefix(dst, queue), generation)
+}
+
+// AppendDedupKey appends the key of a deduplication id.
+func AppendDedupKey(dst []byte, queue uint32, generation int64, id string) []byte {
+	return append(AppendDedupPrefix(dst, queue, generation), id...)
+}
+
+// ParseDedupKey reads the key of a deduplication id.
+func ParseDedupKey(k []byte) (queue uint32, generation int64, id string, err error) {
+	const least = 4 + 8 + 1
+	if len(k) < least || k[4] > 0x7F {
+		return 0, 0, "", badKey("dedup", k)
+	}
+	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), string(k[12:]), nil //nolint:gosec // the top bit was looked at
+}
+
 // AppendStateKey appends the key of a piece of state, a path of parts.
 func AppendStateKey(dst []byte, parts ...string) []byte {
 	for _, p := range parts {

@@ -5,7 +5,43 @@ import (
 	"math"
 )
 
-// This file is the records of settings that live in the family State.
+// This file is the records of the families State and Dedup.
+
+// DedupEntry is what is known of a deduplication id: the message that came with it, and
+// when. Its key is a dedup key.
+type DedupEntry struct {
+	ID ID
+	At int64 // nanoseconds since 1970
+}
+
+// Append appends the encoded record.
+func (d *DedupEntry) Append(dst []byte) []byte {
+	dst = appendBytes(dst, 1, d.ID[:])
+	return appendInt(dst, 2, d.At)
+}
+
+// Decode reads a record that Append made.
+func (d *DedupEntry) Decode(b []byte) error {
+	*d = DedupEntry{}
+	err := eachField(b, func(f *field) {
+		switch f.num {
+		case 1:
+			id := f.slice()
+			copy(d.ID[:], id)
+			f.bad = f.bad || len(id) != len(d.ID)
+		case 2:
+			d.At = f.int64()
+		}
+	})
+	if err == nil && d.ID == (ID{}) {
+		err = ErrCorrupt
+	}
+	if err != nil {
+		*d = DedupEntry{}
+		return fmt.Errorf("dedup record: %w", err)
+	}
+	return nil
+}
 
 // Key is what is set for a fairness key. Its key is ("key", queue number, fairness key).
 type Key struct {

@@ -130,14 +130,14 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) *grocksdb.Opti
 	t.SetCacheIndexAndFilterBlocksWithHighPriority(true)
 	t.SetPinL0FilterAndIndexBlocksInCache(true)
 	switch f {
-	case storage.Messages, storage.Leases, storage.Attempts:
+	case storage.Messages, storage.Leases, storage.Attempts, storage.Dedup:
 		t.SetFilterPolicy(grocksdb.NewBloomFilterFull(10))
 	default:
 	}
 	o.SetBlockBasedTableFactory(t)
 
 	switch f {
-	case storage.Messages, storage.Leases, storage.Attempts, storage.Scheduled:
+	case storage.Messages, storage.Leases, storage.Attempts, storage.Scheduled, storage.Expiries:
 		// These are queues: what is written is deleted soon. Deletes that
 		// lie together would make a scan across them crawl. RocksDB 7.8 counts
 		// plain deletes here, but not single deletes: those go away with their

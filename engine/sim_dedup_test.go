@@ -1,0 +1,65 @@
+package engine
+
+import "time"
+
+// oracleName is a message that was enqueued with a deduplication id.
+type oracleName struct {
+	name string // queue and id
+	tag  string
+	at   time.Time // by the engine's clock
+	// since is the time that has really passed: a clock that is set back undoes none.
+	since time.Duration
+}
+
+// named: the engine has taken a message of a name for a new one, at a time. It may
+// get lost in a crash as long as nobody is told.
+func (o *oracle) named(tag, queue, name string, at time.Time) {
+	o.names[tag] = oracleName{queue + "/" + name, tag, at, at.Sub(time.Unix(0, 0)) + o.setBack}
+}
+
+// seen: the message of a tag certainly was enqueued. No other of its name may have
+// been within the window.
+func (o *oracle) seen(tag string) {
+	n, ok := o.names[tag]
+	if !ok {
+		return
+	}
+	for _, other := range o.known[n.name] {
+		if other.tag == tag {
+			return
+		}
+		if apart := (n.since - other.since).Abs(); apart < o.window {
+			o.fail("%s and %s are both %s, %v apart", other.tag, tag, n.name, apart)
+		}
+	}
+	o.known[n.name] = append(o.known[n.name], n)
+}
+
+// namesLost: a power cut has perhaps taken ids along that were not synced.
+func (o *oracle) namesLost() {
+	clear(o.names)
+	clear(o.known)
+	o.lossy = true
+}
+
+// repeated: an enqueue was answered with the id of an earlier message of the name.
+func (o *oracle) repeated(tag string, id ID, queue, name string, at time.Time) {
+	o.trace("%s is a repetition of %s", tag, id)
+	delete(o.unknown, tag)
+	delete(o.names, tag)
+	m := o.byID[id]
+	if m == nil || m.tag == "" {
+		return // of one whose enqueue was not answered
+	}
+	first, ok := o.names[m.tag]
+	if !ok && o.lossy {
+		return
+	}
+	if !ok || first.name != queue+"/"+name {
+		o.fail("%s as %s was answered with %s, which is not its first", tag, name, m.tag)
+		return
+	}
+	if !at.Before(first.at.Add(o.window)) {
+		o.fail("%s as %s was answered with %s, which is older than the window", tag, name, m.tag)
+	}
+}
