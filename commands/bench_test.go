@@ -113,3 +113,40 @@ func BenchmarkPipelineOfPings(b *testing.B) {
 		c.out.Reset()
 	}
 }
+
+// What asking for rights costs a command: nothing is to be seen of it for a user
+// without restrictions, beside the scan that both have in common.
+func BenchmarkCheck(b *testing.B) {
+	for name, rules := range map[string]string{
+		"unrestricted": "user default on nopass ~* +@all", "restricted": "user default on nopass %R~other* %W~mails %W~orders* +@produce",
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := newServer(b, func(c *Config) { c.Users = []string{rules} })
+			c := s.connect("").session
+			words := commandsOf([]string{"FILA.ENQUEUE", "orders", "hello"})[0].Args
+			b.ReportAllocs()
+			for b.Loop() {
+				cmd, rest, err := c.find(words)
+				if err == nil {
+					err = c.check(cmd, rest)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("scan alone", func(b *testing.B) {
+		c := newServer(b, nil).connect("").session
+		words := commandsOf([]string{"FILA.ENQUEUE", "orders", "hello"})[0].Args
+		for b.Loop() {
+			cmd, rest, err := c.find(words)
+			if err == nil {
+				err = c.in.scan(cmd, rest)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
