@@ -58,7 +58,7 @@ func (m *tally) of(conn uint64, c *command) *figures {
 func (m *tally) called(conn uint64, c *command, took time.Duration, code string) {
 	f := m.of(conn, c)
 	f.took[bucketOf(took)].Add(1)
-	f.nanos.Add(uint64(took))
+	f.nanos.Add(uint64(took)) //nolint:gosec // not negative
 	if code != "" {
 		f.failed.Add(1)
 		m.refused(code)
