@@ -53,6 +53,7 @@ const (
 func settings(c *Config) []setting {
 	var all []setting
 	all = append(all, serverSettings(&c.Server)...)
+	all = append(all, strangerSettings(&c.Server)...)
 	all = append(all, authSettings(&c.Auth)...)
 	all = append(all, tlsSettings(&c.TLS)...)
 	all = append(all, storageSettings(&c.Storage)...)
@@ -75,16 +76,6 @@ func serverSettings(c *Server) []setting {
 			name:  "server.maxclients",
 			value: count(&c.MaxClients, 10_000, 1, 1_000_000),
 			doc:   "Connections at the same time; one more is answered an error and closed.",
-		},
-		{
-			name:  "server.auth_timeout_ms",
-			value: millis(&c.AuthTimeout, 10_000, 0, day),
-			doc:   "A connection that has not authenticated within so long is closed, where that is needed. 0: never.",
-		},
-		{
-			name:  "server.unauthenticated_max",
-			value: count(&c.StrangersMax, 1000, 1, 1_000_000),
-			doc:   "Connections that have yet to authenticate, or to finish the handshake of TLS; one more closes the oldest of them.",
 		},
 		{
 			name:  "server.idle_timeout_ms",
@@ -133,6 +124,22 @@ func serverSettings(c *Server) []setting {
 			value: text{to: &c.PprofAddr, check: checkPprofAddr, of: "host:port", says: "empty, or host:port of this machine alone"},
 			doc: "Where `go tool pprof` gets profiles of the running broker, over HTTP. Empty: nowhere. It asks for no password, so only an " +
 				"address that other machines cannot reach is taken.",
+		},
+	}
+}
+
+// strangerSettings are about clients that have not said who they are.
+func strangerSettings(c *Server) []setting {
+	return []setting{
+		{
+			name:  "server.auth_timeout_ms",
+			value: millis(&c.AuthTimeout, 10_000, 0, day),
+			doc:   "A connection that has not authenticated within so long is closed, where that is needed. 0: never.",
+		},
+		{
+			name:  "server.unauthenticated_max",
+			value: count(&c.StrangersMax, 1000, 1, 1_000_000),
+			doc:   "Connections that have yet to authenticate, or to finish the handshake of TLS; one more closes the oldest of them.",
 		},
 	}
 }
