@@ -127,7 +127,7 @@ func (c *core) recoverState() error {
 	c.epoch = max(c.epoch, epoch) + 1
 	// Where a power loss may take the bound of ids with it, and the clock has gone
 	// back, ids start again where an earlier start has begun. Their chance must not.
-	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch)) //nolint:gosec // no secret
+	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch))
 	ids, err := c.number(stateIDs)
 	if err != nil {
 		return err

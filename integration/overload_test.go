@@ -37,7 +37,7 @@ func TestOverloadIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer idler.Close()
+		t.Cleanup(func() { idler.Close() })
 	}
 	o := overload{t: t, addr: b.Addr()}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ import (
 )
 
 //go:embed shim/shim.c
-var shim string //nolint:gochecknoglobals // embedding is only possible so
+var shim string
 
 // Disk is the data directory of one broker. It is not safe for concurrent use.
 type Disk struct {
@@ -45,7 +45,10 @@ func New(work, data string) (*Disk, error) {
 	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-O2", "-o", d.library, source, "-ldl").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("gcc: %w: %s", err, out)
 	}
-	return d, d.Heal()
+	if err := d.Heal(); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // Env is what the broker's environment needs in addition.

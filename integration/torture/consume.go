@@ -146,7 +146,7 @@ func (c *client) end(queue string, ends []history.End, more []any) {
 		p.Do(context.Background(), append([]any{name, queue, fmt.Sprintf("%s:%d", e.ID, e.Fence)}, more...)...)
 	}
 	span := history.Span{Call: c.now()}
-	cmds, _ := p.Exec(context.Background()) //nolint:errcheck // each command has its own
+	cmds, _ := p.Exec(context.Background()) // each command has an error of its own
 	span.Return = c.now()
 	for i := range ends {
 		cmd, ok := cmds[i].(*redis.Cmd)

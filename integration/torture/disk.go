@@ -77,20 +77,11 @@ func (s *small) Heal() error {
 func (s *small) Close() error { return syscall.Unmount(s.dir, syscall.MNT_DETACH) }
 func (s *small) Reads() bool  { return true }
 
-// injected is a disk whose calls fail to order. The store cannot be opened anew then,
+// injected is a disk whose syncs fail to order. The store cannot be opened anew then,
 // so nothing can be read from it either.
-type injected struct {
-	*powerloss.Disk
-	sync bool // syncs fail; else writes find no space
-}
+type injected struct{ *powerloss.Disk }
 
-func (d *injected) Fail() error {
-	if d.sync {
-		return d.Break()
-	}
-	return d.Fill()
-}
-
+func (d *injected) Fail() error  { return d.Break() }
 func (d *injected) Close() error { return nil }
 func (d *injected) Reads() bool  { return false }
 

@@ -100,7 +100,7 @@ func (s *session) prepare(dir string) error {
 	s.crowd.addr = s.broker.Addr()
 	switch s.by {
 	case byKill, byFull:
-	case byPower, byFullInjected, byIOError:
+	case byPower, byIOError:
 		disk, err := powerloss.New(dir, filepath.Clean(s.broker.Data()))
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (s *session) prepare(dir string) error {
 		if s.by == byPower {
 			s.disk = disk
 		} else {
-			s.trouble = &injected{Disk: disk, sync: s.by == byIOError}
+			s.trouble = &injected{disk}
 		}
 	default:
 		return fmt.Errorf("-by %s: no such thing", s.by)
