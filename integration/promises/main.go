@@ -66,7 +66,7 @@ func promises() []promise {
 }
 
 func run(ctx context.Context, o *options) error {
-	for _, name := range strings.Split(o.only, ",") {
+	for name := range strings.SplitSeq(o.only, ",") {
 		i := slices.IndexFunc(promises(), func(p promise) bool { return p.name == name })
 		if i < 0 {
 			return fmt.Errorf("no promise is named %q", name)
