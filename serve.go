@@ -105,6 +105,9 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	case <-ctx.Done():
 		return b.stop(nil)
 	}
+	if err := b.applyQueues(); err != nil {
+		return b.stop(err)
+	}
 	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
 	log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", cfg.Storage.Engine).Str("path", b.where()).
 		Str("sync", cfg.Storage.Sync).Str("version", cli.Version).Dur("start_ms", time.Since(started)).Msg("ready")

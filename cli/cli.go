@@ -19,6 +19,8 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+	// exitChanges is of `fila queues apply --dry-run` that would change something.
+	exitChanges = 3
 )
 
 // Program is what the subcommands act on. Package main fills it in; the fields
@@ -58,6 +60,9 @@ func Main(ctx context.Context, p Program, proc Process) int {
 	if err == nil {
 		return exitOK
 	}
+	if errors.Is(err, errChanges) {
+		return exitChanges
+	}
 	fmt.Fprintln(proc.Stderr, "fila: "+oneLine(err.Error()))
 	if _, ok := errors.AsType[UsageError](err); ok {
 		return exitUsage
@@ -92,7 +97,7 @@ terminal:
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), versionCommand(p))
+	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), queuesCommand(proc), versionCommand(p))
 	return root
 }
 
@@ -141,6 +146,10 @@ func configured(cmd *cobra.Command, proc Process) func() (*Loaded, error) {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "-", "_"))
 	})
 	fs.StringVar(&in.File, "config", "", "configuration `file` in TOML")
+	fs.Func("queues", "`file` of queues, short for --server.queues_file", func(path string) error {
+		in.Flags["server.queues_file"] = path
+		return nil
+	})
 	for _, s := range settings(new(Config)) {
 		s.value.reset()
 		fs.Var(&flag{setting: s, to: in.Flags}, s.name, s.flagUsage())

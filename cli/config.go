@@ -15,6 +15,7 @@ type Config struct {
 	Log       Log
 	Slowlog   Slowlog
 	Latency   Latency
+	Queues    []Queue // of the file's [[queues]] and of Server.QueuesFile
 }
 
 // Server is how connections are taken and kept.
@@ -31,6 +32,7 @@ type Server struct {
 	OutputBytesMax  int64
 	WindowMax       int
 	ShutdownTimeout time.Duration
+	QueuesFile      string // empty: none
 	PprofAddr       string // empty: no profiles
 }
 

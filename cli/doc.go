@@ -21,4 +21,5 @@
 //	0  done, or stopped by a signal with everything in order
 //	1  it could not do what was asked: port taken, store locked, disk refuses
 //	2  it was asked the wrong way: unknown command, flag or setting, bad value
+//	3  `fila queues apply --dry-run` would change something
 package cli

@@ -60,6 +60,9 @@ func Load(in Input) (*Loaded, error) {
 	if err := l.Config.check(); err != nil {
 		return nil, UsageError{err}
 	}
+	if err := l.queues(); err != nil {
+		return nil, UsageError{err}
+	}
 	return l, nil
 }
 
@@ -78,6 +81,12 @@ func (l *Loaded) file(in Input) error {
 	// that is reported first.
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		raw := values[name]
+		if name == "queues" {
+			if err := l.ownQueues(path, raw); err != nil {
+				return err
+			}
+			continue
+		}
 		if sub, ok := raw.(map[string]any); ok && len(sub) == 0 && l.hasSection(name) {
 			continue // a section that is there but empty
 		}

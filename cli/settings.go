@@ -120,6 +120,12 @@ func serverSettings(c *Server) []setting {
 			doc:   "After SIGTERM or SIGINT, replies in flight have so long to reach their clients.",
 		},
 		{
+			name:  "server.queues_file",
+			value: text{to: &c.QueuesFile, of: "path", says: "a file"},
+			doc: "A file with `[[queues]]` that the queues are made to match at start, before the first connection, beside those of the configuration itself. " +
+				"Nothing is deleted. `docs/queues.md` has its fields. Empty: none. `--queues FILE` is short for it.",
+		},
+		{
 			name:  "server.pprof_addr",
 			value: text{to: &c.PprofAddr, check: checkPprofAddr, of: "host:port", says: "empty, or host:port of this machine alone"},
 			doc: "Where `go tool pprof` gets profiles of the running broker, over HTTP. Empty: nowhere. It asks for no password, so only an " +

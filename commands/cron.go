@@ -53,11 +53,10 @@ func cronSet() Spec {
 }
 
 func parseCron(in *input) (call, error) {
-	req, err := parseMessage(in)
-	if err != nil {
+	c := &cronChange{account: in.account, cron: engine.Cron{Name: in.text("cron"), Expression: in.text("expression"), Zone: in.text("tz")}}
+	if err := parseMessage(in, &c.cron.Message); err != nil {
 		return nil, err
 	}
-	c := &cronChange{account: in.account, cron: engine.Cron{Name: in.text("cron"), Expression: in.text("expression"), Zone: in.text("tz"), Message: req}}
 	switch {
 	case in.has("none"):
 		c.cron.CatchUp = engine.CatchUpNone

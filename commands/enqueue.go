@@ -53,11 +53,10 @@ type enqueueCall struct {
 }
 
 func parseEnqueue(in *input) (call, error) {
-	req, err := parseMessage(in)
-	if err != nil {
+	c := &enqueueCall{}
+	if err := parseMessage(in, &c.req); err != nil {
 		return nil, err
 	}
-	c := &enqueueCall{req: req}
 	if c.req.Dedup = string(in.bytes("dedup")); in.has("dedup") && c.req.Dedup == "" {
 		return nil, &refusal{"INVALID", "DEDUP has at least one byte"}
 	}
@@ -69,10 +68,10 @@ func parseEnqueue(in *input) (call, error) {
 }
 
 // parseMessage reads what a message is to be, but for when it is due by the clock.
-func parseMessage(in *input) (engine.Enqueue, error) {
-	req := engine.Enqueue{Queue: in.text("queue"), Key: in.text("key"), Payload: in.bytes("payload")}
+func parseMessage(in *input, req *engine.Enqueue) error {
+	req.Queue, req.Key, req.Payload = in.text("queue"), in.text("key"), in.bytes("payload")
 	if in.has("key") && req.Key == "" {
-		return req, &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
+		return &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
 	}
 	for _, n := range []struct {
 		token, slot string
@@ -83,7 +82,7 @@ func parseMessage(in *input) (engine.Enqueue, error) {
 		}
 		*n.to = uint32(in.integer(n.slot, 0)) //nolint:gosec // the Spec bounds it
 		if *n.to == 0 {
-			return req, &refusal{"INVALID", n.token + " 0, it must be at least 1"}
+			return &refusal{"INVALID", n.token + " 0, it must be at least 1"}
 		}
 	}
 	if in.has("priority") {
@@ -92,7 +91,7 @@ func parseMessage(in *input) (engine.Enqueue, error) {
 	}
 	req.Delay = in.millis("delay", 0)
 	req.Throttles, req.Headers = in.throttles(), in.headers()
-	return req, nil
+	return nil
 }
 
 // headerOption is how a command takes headers.

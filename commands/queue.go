@@ -13,7 +13,7 @@ func queue() Spec {
 	return Spec{
 		Name: "FILA.QUEUE", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary:     "A container for the commands that manage queues.",
-		Subcommands: []Spec{queueAlter(), queueCreate(), queueDelete(), help("FILA.QUEUE"), queueInfo(), queueList(), queuePause(), queueResume()},
+		Subcommands: []Spec{queueAlter(), queueApply(), queueCreate(), queueDelete(), help("FILA.QUEUE"), queueInfo(), queueList(), queuePause(), queueResume()},
 	}
 }
 

@@ -378,10 +378,12 @@ func TestCronRefusals(t *testing.T) {
 // batchStore keeps the records of all that is committed.
 type batchStore struct {
 	*storage.Memory
-	wrote []string
+	wrote   []string
+	commits int
 }
 
 func (s *batchStore) Commit(b *storage.Batch, sync bool) error {
+	s.commits++
 	_ = b.Each(func(r storage.Record) error {
 		s.wrote = append(s.wrote, fmt.Sprintf("%s %s large=%t sync=%t", r.Op, r.Family, len(r.Value) > 1000, sync))
 		return nil

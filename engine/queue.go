@@ -140,11 +140,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	if c.queues[name] != nil {
 		return fmt.Errorf("%w: %q", ErrQueueExists, name)
 	}
-	set := storage.Queue{
-		VisibilityMs: uint64(c.cfg.Visibility.Milliseconds()), BackoffMs: uint64(c.cfg.Backoff.Milliseconds()), //nolint:gosec // checked positive
-		MaxBackoffMs: uint64(c.cfg.MaxBackoff.Milliseconds()), MaxAttempts: c.cfg.MaxAttempts, //nolint:gosec // checked positive
-		DedupWindowMs: uint64(c.cfg.DedupWindow.Milliseconds()), CreatedAt: c.now, //nolint:gosec // checked positive
-	}
+	set := c.defaultQueue()
 	if err := o.apply(name, &set); err != nil {
 		return err
 	}

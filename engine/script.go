@@ -58,11 +58,13 @@ func (tx *Tx) DeleteScript(queue string, kind HookKind) (bool, error) {
 }
 
 // source is where a queue's settings keep the source of a hook.
-func (q *queue) source(kind HookKind) *string {
+func (q *queue) source(kind HookKind) *string { return hookSource(&q.set, kind) }
+
+func hookSource(set *storage.Queue, kind HookKind) *string {
 	if kind == HookFailure {
-		return &q.set.OnFailure
+		return &set.OnFailure
 	}
-	return &q.set.OnEnqueue
+	return &set.OnEnqueue
 }
 
 // ScriptInfo describes a hook of a queue.

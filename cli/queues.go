@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	gotoml "github.com/pelletier/go-toml/v2"
+)
+
+// Queue is a queue as a file describes it: the fields that are there, by name.
+// Scripts are their sources.
+type Queue struct {
+	Fields map[string]any
+	at     string // file and line
+}
+
+// Definition is the queues as FILA.QUEUE APPLY takes them.
+func Definition(queues []Queue) ([]byte, error) {
+	list := make([]map[string]any, len(queues))
+	for i, q := range queues {
+		list[i] = q.Fields
+	}
+	return json.Marshal(map[string]any{"queues": list})
+}
+
+// queueField says what a field of a queue may be.
+type queueField struct {
+	name string
+	// least of a number; -1: it is a text.
+	least int64
+}
+
+func queueFields() []queueField {
+	return []queueField{
+		{"name", -1},
+		{"visibility_ms", 1},
+		{"max_attempts", 0},
+		{"backoff_ms", 0},
+		{"max_backoff_ms", 0},
+		{"ttl_ms", 0},
+		{"max_depth", 0},
+		{"key_max_depth", 0},
+		{"dedup_window_ms", 0},
+		{"dlq", -1},
+		{"on_enqueue", -1},
+		{"on_failure", -1},
+	}
+}
+
+// loadQueues reads a file that holds queues and nothing else.
+func loadQueues(path string) ([]Queue, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("queues: %w", err)
+	}
+	tree := map[string]any{}
+	if err := gotoml.Unmarshal(text, &tree); err != nil {
+		return nil, fileError(path, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		if name != "queues" {
+			return nil, fmt.Errorf("%s: it holds [[queues]] only, not %s", path, name)
+		}
+	}
+	return queuesIn(path, text, tree["queues"])
+}
+
+// queuesIn checks the queues of a file. raw is what stands under their name.
+func queuesIn(path string, text []byte, raw any) ([]Queue, error) {
+	list, ok := raw.([]any)
+	if raw != nil && !ok {
+		return nil, fmt.Errorf("%s: queues must be written as [[queues]], once for each", path)
+	}
+	lines := newQueueLines(text)
+	all := make([]Queue, 0, len(list))
+	for i, item := range list {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: queues must be written as [[queues]], once for each", path)
+		}
+		q := Queue{Fields: fields, at: path + lines.of(i, "")}
+		if err := q.check(func(field string) string { return path + lines.of(i, field) }, filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+		all = append(all, q)
+	}
+	return all, nil
+}
+
+// check refuses what a queue cannot be, and reads its scripts, whose paths are
+// relative to dir. at says where a field is.
+func (q *Queue) check(at func(field string) string, dir string) error {
+	known := queueFields()
+	names := make([]string, len(known))
+	for i, f := range known {
+		names[i] = f.name
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.Fields)) {
+		i := slices.Index(names, name)
+		if i < 0 {
+			hint := "; they are " + strings.Join(names, " ")
+			if near := nearest(name, names); near >= 0 {
+				hint = "; did you mean " + names[near] + "?"
+			}
+			return fmt.Errorf("%s: a queue has no %s%s", at(name), name, hint)
+		}
+		if err := known[i].check(q.Fields[name]); err != nil {
+			return fmt.Errorf("%s: %s %w", at(name), name, err)
+		}
+	}
+	name, _ := q.Fields["name"].(string)
+	if name == "" {
+		return fmt.Errorf("%s: a queue needs a name", at(""))
+	}
+	if q.Fields["dlq"] == name {
+		return fmt.Errorf("%s: dlq of %q is the queue itself", at("dlq"), name)
+	}
+	for _, hook := range []string{"on_enqueue", "on_failure"} {
+		path, ok := q.Fields[hook].(string)
+		if !ok {
+			continue
+		}
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", at(hook), hook, err)
+		}
+		if len(source) == 0 {
+			return fmt.Errorf("%s: %s: %s is empty", at(hook), hook, path)
+		}
+		q.Fields[hook] = string(source)
+	}
+	return nil
+}
+
+func (f queueField) check(raw any) error {
+	if f.least >= 0 {
+		if n, ok := raw.(int64); !ok || n < f.least {
+			return fmt.Errorf("must be a whole number of at least %d, not %v", f.least, shownRaw(raw))
+		}
+		return nil
+	}
+	if f.name == "dlq" && raw == false {
+		return nil
+	}
+	if s, ok := raw.(string); !ok || s == "" {
+		if f.name == "dlq" {
+			return fmt.Errorf("must be the name of a queue, or false for none, not %v", shownRaw(raw))
+		}
+		return fmt.Errorf("must be text in quotes, not %v", shownRaw(raw))
+	}
+	return nil
+}
+
+func shownRaw(raw any) string {
+	if s, ok := raw.(string); ok {
+		return fmt.Sprintf("%.64q", s)
+	}
+	const most = 64
+	text := fmt.Sprint(raw)
+	return text[:min(len(text), most)]
+}
+
+// distinct refuses a queue that is there twice.
+func distinct(queues []Queue) error {
+	seen := map[any]string{}
+	for _, q := range queues {
+		name := q.Fields["name"]
+		if first, twice := seen[name]; twice {
+			return fmt.Errorf("%s: queue %q is there already, at %s", q.at, name, first)
+		}
+		seen[name] = q.at
+	}
+	return nil
+}
+
+// queueLines finds the lines of queues, as far as each has a header of its own.
+type queueLines struct {
+	lines   []string
+	headers []int // of the nth queue
+}
+
+func newQueueLines(text []byte) queueLines {
+	header := regexp.MustCompile(`^\s*\[\[\s*"?queues"?\s*\]\]`)
+	l := queueLines{lines: strings.Split(string(text), "\n")}
+	for i, line := range l.lines {
+		if header.MatchString(line) {
+			l.headers = append(l.headers, i)
+		}
+	}
+	return l
+}
+
+// of returns a colon and the line of a field of the nth queue, or of its header;
+// "" if that is not known.
+func (l queueLines) of(n int, field string) string {
+	if n >= len(l.headers) {
+		return ""
+	}
+	at := l.headers[n]
+	end := len(l.lines)
+	if n+1 < len(l.headers) {
+		end = l.headers[n+1]
+	}
+	for i := at + 1; field != "" && i < end; i++ {
+		name, _, assigned := strings.Cut(l.lines[i], "=")
+		if assigned && strings.Trim(name, " \t\"'") == field {
+			at = i
+			break
+		}
+	}
+	return fmt.Sprintf(":%d", at+1)
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faisca/fila/internal/bench"
+)
+
+// errChanges ends a dry run that has found something to change. There is nothing
+// to say of it: the plan is printed.
+var errChanges = errors.New("there is something to change")
+
+func queuesCommand(proc Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queues",
+		Short: "Make the queues of a running broker match a file",
+		Args:  noArguments,
+	}
+	cmd.AddCommand(queuesApplyCommand(proc))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// applyFlags are what `fila queues apply` is told.
+type applyFlags struct {
+	addr, user           string
+	prune, force, dryRun bool
+}
+
+func queuesApplyCommand(proc Process) *cobra.Command {
+	var f applyFlags
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Create and alter queues until they match a file, in one write",
+		Long: `Reads the [[queues]] of FILE (docs/queues.md), prints what has to be done, and does
+all of it in one write: after a crash all of it is there, or nothing.
+
+A setting that the file does not say gets its default. Queues that are not in the
+file stay, unless --prune deletes them; one with messages inside only with --force.
+
+With --dry-run nothing is changed, and the exit code is 3 if there is something to do.
+
+The password, if there is one, is taken from FILA_AUTH__PASSWORD.`,
+		Example: `  fila queues apply queues.toml --dry-run
+  fila queues apply queues.toml --addr 10.0.0.7:5555 --user deploy --prune`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return UsageError{fmt.Errorf("%s takes one file, as in `%s queues.toml`", cmd.CommandPath(), cmd.CommandPath())}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&f.addr, "addr", "127.0.0.1:5555", "the broker's `address`")
+	cmd.Flags().StringVar(&f.user, "user", "default", "the `name` to authenticate as, if there is a password")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file")
+	cmd.Flags().BoolVar(&f.force, "force", false, "with --prune: also those with messages inside")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		queues, err := loadQueues(args[0])
+		if err == nil {
+			err = distinct(queues)
+		}
+		if err != nil {
+			return UsageError{err}
+		}
+		definition, err := Definition(queues)
+		if err != nil {
+			return err
+		}
+		return f.apply(cmd.Context(), cmd.OutOrStdout(), string(definition), passwordIn(proc.Environ))
+	}
+	return cmd
+}
+
+func passwordIn(environ []string) string {
+	for _, pair := range environ {
+		if password, ok := strings.CutPrefix(pair, "FILA_AUTH__PASSWORD="); ok {
+			return password
+		}
+	}
+	return ""
+}
+
+// apply prints the plan and, unless it is a dry run, has the broker do it.
+func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition, password string) error {
+	if f.force && !f.prune {
+		return UsageError{errors.New("--force only says something with --prune")}
+	}
+	conn, err := bench.Dial(ctx, f.addr)
+	if err != nil {
+		return fmt.Errorf("no broker at %s: %w", f.addr, err)
+	}
+	defer conn.Close() //nolint:errcheck // everything was read
+	if password != "" {
+		if _, err := conn.Do("AUTH", f.user, password); err != nil {
+			return err
+		}
+	}
+	command := []string{"FILA.QUEUE", "APPLY", definition}
+	if f.prune {
+		command = append(command, "PRUNE")
+	}
+	if f.force {
+		command = append(command, "FORCE")
+	}
+	reply, err := conn.Do(append(command, "DRYRUN")...)
+	if err != nil {
+		return err
+	}
+	plan := planText(reply)
+	if plan == "" {
+		fmt.Fprintln(w, "nothing to do")
+		return nil
+	}
+	fmt.Fprint(w, plan)
+	if f.dryRun {
+		return errChanges
+	}
+	if reply, err = conn.Do(command...); err != nil {
+		return err
+	}
+	if done := planText(reply); done != plan {
+		fmt.Fprint(w, "somebody else has changed queues meanwhile; this was done:\n", done)
+	}
+	fmt.Fprintln(w, "applied")
+	return nil
+}
+
+// planText is a plan as a person reads it: a line for each queue.
+func planText(reply any) string {
+	var b strings.Builder
+	list, _ := reply.([]any)
+	for _, item := range list {
+		change := pairs(item)
+		name := change["queue"]
+		switch change["action"] {
+		case "create":
+			fmt.Fprintf(&b, "+ create %v%s\n", name, fieldsText(change["fields"], false))
+		case "delete":
+			fmt.Fprintf(&b, "- delete %v", name)
+			if n, _ := change["messages"].(int64); n > 0 {
+				fmt.Fprintf(&b, " with %d messages", n)
+			}
+			b.WriteByte('\n')
+		default:
+			fmt.Fprintf(&b, "~ alter %v%s\n", name, fieldsText(change["fields"], true))
+		}
+	}
+	return b.String()
+}
+
+func fieldsText(reply any, before bool) string {
+	var b strings.Builder
+	list, _ := reply.([]any)
+	for i, item := range list {
+		field := pairs(item)
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " %v ", field["name"])
+		if before {
+			fmt.Fprintf(&b, "%v → ", field["from"])
+		}
+		fmt.Fprint(&b, field["to"])
+	}
+	return b.String()
+}
+
+// pairs is a map as RESP2 has it.
+func pairs(reply any) map[string]any {
+	m := map[string]any{}
+	list, _ := reply.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[fmt.Sprint(list[i])] = list[i+1]
+	}
+	return m
+}
+
+// queues collects those of the configuration file and of server.queues_file.
+func (l *Loaded) queues() error {
+	if path := l.Config.Server.QueuesFile; path != "" {
+		more, err := loadQueues(path)
+		if err != nil {
+			return err
+		}
+		l.Config.Queues = append(l.Config.Queues, more...)
+	}
+	return distinct(l.Config.Queues)
+}
+
+// ownQueues reads the [[queues]] of the configuration file.
+func (l *Loaded) ownQueues(path string, raw any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	l.Config.Queues, err = queuesIn(path, text, raw)
+	return err
+}

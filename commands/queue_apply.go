@@ -1,0 +1,227 @@
+package commands
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/resp"
+)
+
+func queueApply() Spec {
+	return Spec{
+		Name: "APPLY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
+		Summary: "Makes the queues match a definition, all of it in one write or nothing: creates and alters, with PRUNE also deletes what is not in it, " +
+			"which is refused where messages are inside, unless FORCE. DRYRUN only says what would be done. It is what `fila queues apply` sends, see docs/queues.md. " +
+			"The definition is JSON: an object with queues, an array of objects with name and the settings in the words of FILA.QUEUE INFO; " +
+			"dlq is a name or false; on_enqueue and on_failure are sources of scripts. A setting that is not there gets its default, a script stays.",
+		Reply: "An array of maps: " + changeFields(&engine.QueueChange{}).names() + ". action is create, alter or delete; fields an array of maps: name from to.",
+		Flags: []string{"write", "denyoom"},
+		ACL:   []string{"admin"},
+		Args: []Arg{
+			{Name: "definition", Type: String},
+			{Name: "prune", Type: PureToken, Token: "PRUNE", Optional: true},
+			{Name: "force", Type: PureToken, Token: "FORCE", Optional: true},
+			{Name: "dryrun", Type: PureToken, Token: "DRYRUN", Optional: true},
+		},
+		Examples: []Example{
+			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"max_attempts\":3,\"dlq\":false}]}" DRYRUN`, "..."},
+			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"colour\":\"red\"}]}"`, `(error) INVALID definition: json: unknown field "colour"`},
+		},
+		Parse: parseQueueApply,
+	}
+}
+
+func parseQueueApply(in *input) (call, error) {
+	c := &queueApplication{definition: in.bytes("definition")}
+	var err error
+	if c.set, c.sources, err = parseQueues(c.definition); err != nil {
+		return nil, err
+	}
+	c.set.Prune, c.set.Force, c.set.DryRun = in.has("prune"), in.has("force"), in.has("dryrun")
+	if c.set.Prune && !in.user.Unrestricted() {
+		return nil, &refusal{"NOPERM", "PRUNE deletes any queue, which takes a user without restrictions"}
+	}
+	if in.user == nil {
+		return c, nil
+	}
+	for i := range c.set.Queues {
+		q := &c.set.Queues[i]
+		names := []string{q.Name, q.Name + engine.DLQSuffix}
+		if q.Options.DLQ != nil {
+			names[1] = *q.Options.DLQ
+		}
+		for _, name := range names {
+			if !in.user.May(acl.Manage, name) {
+				return nil, &refusal{"NOPERM", fmt.Sprintf("no permissions to change queue %.255q", name)}
+			}
+		}
+	}
+	return c, nil
+}
+
+type queueApplication struct {
+	definition []byte
+	set        engine.QueueSet
+	sources    [][2]string // of the hooks of each queue, by kind
+	changes    []engine.QueueChange
+}
+
+// Prepare compiles the scripts on the connection.
+func (c *queueApplication) Prepare(e Engine) error { return compileQueues(e, &c.set, c.sources) }
+
+// Bytes is what waits for the loop.
+func (c *queueApplication) Bytes() int { return len(c.definition) }
+
+// Apply implements engine.Call.
+func (c *queueApplication) Apply(tx *engine.Tx) (err error) {
+	c.changes, err = tx.ApplyQueues(&c.set)
+	return err
+}
+
+// Render writes the changes.
+func (c *queueApplication) Render(_ *Handler, w *resp.Writer) error {
+	maps := make([]fields, len(c.changes))
+	for i := range c.changes {
+		maps[i] = *changeFields(&c.changes[i])
+	}
+	writeMaps(w, maps)
+	return nil
+}
+
+func changeFields(c *engine.QueueChange) *fields {
+	list := make([]fields, len(c.Fields))
+	for i, d := range c.Fields {
+		list[i].text("name", d.Name)
+		list[i].text("from", d.From)
+		list[i].text("to", d.To)
+	}
+	var f fields
+	f.text("action", c.Action)
+	f.text("queue", c.Queue)
+	f.groups("fields", list)
+	f.number("messages", c.Messages)
+	return &f
+}
+
+// Queues reads a definition of queues, as FILA.QUEUE APPLY takes it, and compiles
+// its scripts. Nothing is pruned.
+func Queues(definition []byte, e Engine) (engine.QueueSet, error) {
+	set, sources, err := parseQueues(definition)
+	if err != nil {
+		return set, err
+	}
+	return set, compileQueues(e, &set, sources)
+}
+
+func compileQueues(e Engine, set *engine.QueueSet, sources [][2]string) error {
+	for i := range set.Queues {
+		for kind, source := range sources[i] {
+			if source == "" {
+				continue
+			}
+			h, err := e.CompileScript(engine.HookKind(kind), source) //nolint:gosec // two kinds
+			if err != nil {
+				return fmt.Errorf("queue %q: %w", set.Queues[i].Name, err)
+			}
+			set.Queues[i].Hooks[kind] = h
+		}
+	}
+	return nil
+}
+
+// queueDefinition is a queue in JSON. Numbers are pointers: 0 is a value.
+type queueDefinition struct {
+	Name          string `json:"name"`
+	VisibilityMs  *int64 `json:"visibility_ms"`
+	MaxAttempts   *int64 `json:"max_attempts"`
+	BackoffMs     *int64 `json:"backoff_ms"`
+	MaxBackoffMs  *int64 `json:"max_backoff_ms"`
+	TTLMs         *int64 `json:"ttl_ms"`
+	MaxDepth      *int64 `json:"max_depth"`
+	KeyMaxDepth   *int64 `json:"key_max_depth"`
+	DedupWindowMs *int64 `json:"dedup_window_ms"`
+	DLQ           any    `json:"dlq"`
+	OnEnqueue     string `json:"on_enqueue"`
+	OnFailure     string `json:"on_failure"`
+}
+
+func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, err error) {
+	var all struct {
+		Queues []queueDefinition `json:"queues"`
+	}
+	d := json.NewDecoder(bytes.NewReader(definition))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&all); err != nil {
+		return set, nil, &refusal{"INVALID", "definition: " + err.Error()}
+	}
+	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // never wrapped
+		return set, nil, &refusal{"INVALID", "definition: something follows its end"}
+	}
+	for i := range all.Queues {
+		q := &all.Queues[i]
+		o, err := q.options()
+		if err != nil {
+			return set, nil, &refusal{"INVALID", fmt.Sprintf("queue %.255q: %s", q.Name, err)}
+		}
+		set.Queues = append(set.Queues, engine.QueueSpec{Name: q.Name, Options: o})
+		sources = append(sources, [2]string{engine.HookEnqueue: q.OnEnqueue, engine.HookFailure: q.OnFailure})
+	}
+	return set, sources, nil
+}
+
+func (q *queueDefinition) options() (engine.QueueOptions, error) {
+	var o engine.QueueOptions
+	for _, n := range []struct {
+		name        string
+		value       *int64
+		least, most int64
+		duration    **time.Duration
+		number      **uint64
+	}{
+		{"visibility_ms", q.VisibilityMs, 1, engine.QueueMillisMax, &o.Visibility, nil},
+		{"backoff_ms", q.BackoffMs, 0, engine.QueueMillisMax, &o.Backoff, nil},
+		{"max_backoff_ms", q.MaxBackoffMs, 0, engine.QueueMillisMax, &o.MaxBackoff, nil},
+		{"ttl_ms", q.TTLMs, 0, engine.QueueMillisMax, &o.TTL, nil},
+		{"dedup_window_ms", q.DedupWindowMs, 0, engine.QueueMillisMax, &o.DedupWindow, nil},
+		{"max_attempts", q.MaxAttempts, 0, math.MaxUint32, nil, nil},
+		{"max_depth", q.MaxDepth, 0, math.MaxInt64, nil, &o.MaxDepth},
+		{"key_max_depth", q.KeyMaxDepth, 0, math.MaxInt64, nil, &o.KeyMaxDepth},
+	} {
+		switch {
+		case n.value == nil:
+		case *n.value < n.least || *n.value > n.most:
+			return o, fmt.Errorf("%s must be from %d to %d, not %d", n.name, n.least, n.most, *n.value)
+		case n.duration != nil:
+			*n.duration = new(time.Duration(*n.value) * time.Millisecond)
+		case n.number != nil:
+			*n.number = new(uint64(*n.value)) //nolint:gosec // not negative
+		default:
+			o.MaxAttempts = new(uint32(*n.value)) //nolint:gosec // bounded
+		}
+	}
+	switch dlq := q.DLQ.(type) {
+	case nil:
+	case string:
+		o.DLQ = &dlq
+		if dlq == "" {
+			return o, errDLQ
+		}
+	case bool:
+		if dlq {
+			return o, errDLQ
+		}
+		o.NoDLQ = true
+	default:
+		return o, errDLQ
+	}
+	return o, nil
+}
+
+var errDLQ = errors.New("dlq must be a name or false")

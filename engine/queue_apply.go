@@ -1,0 +1,308 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// QueueSpec is a queue as a file describes it. What Options do not say is as
+// CREATE would have it; a hook that is nil stays as it is, and so does a pause.
+type QueueSpec struct {
+	Name    string
+	Options QueueOptions
+	Hooks   [2]Hook // by HookKind
+}
+
+// QueueSet is what queues there are to be.
+type QueueSet struct {
+	Queues []QueueSpec
+	Prune  bool // delete those that are not in the set
+	Force  bool // also with messages inside
+	DryRun bool // only say what would be done
+}
+
+// What a QueueChange does.
+const (
+	QueueCreate = "create"
+	QueueAlter  = "alter"
+	QueueDelete = "delete"
+)
+
+// QueueChange is one line of a plan.
+type QueueChange struct {
+	Action   string
+	Queue    string
+	Fields   []QueueField // that differ; of a new queue, from what CREATE would make
+	Messages int64        // that a deletion takes with it, as far as they are counted
+}
+
+// QueueField is a setting that changes; "none" stands for no queue and no script.
+type QueueField struct{ Name, From, To string }
+
+// ApplyQueues makes the queues match a set, in one write: all of it or nothing.
+// It returns what was changed, in the order of names. A dead-letter queue that is
+// named and not there is made, and belongs to the set of those that name it.
+func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return nil, err
+	}
+	p := queuePlan{core: c, set: s, after: map[string]storage.Queue{}, hooks: map[string][2]Hook{}, dead: map[string]storage.Queue{}}
+	if err := p.make(); err != nil {
+		return nil, err
+	}
+	changes := p.changes()
+	if !s.DryRun {
+		p.apply(changes)
+	}
+	return changes, nil
+}
+
+// queuePlan is what the queues of a set are to be.
+type queuePlan struct {
+	core  *core
+	set   *QueueSet
+	after map[string]storage.Queue // of those in the set
+	hooks map[string][2]Hook
+	dead  map[string]storage.Queue // named as dead-letter queues, with the first that names them
+}
+
+func (p *queuePlan) make() error {
+	c := p.core
+	inSet := map[string]bool{}
+	for i := range p.set.Queues {
+		spec := &p.set.Queues[i]
+		if err := c.checkQueueName(spec.Name); err != nil {
+			return fmt.Errorf("queue %.255q: %w", spec.Name, err)
+		}
+		if inSet[spec.Name] {
+			return fmt.Errorf("%w: queue %q is there twice", ErrInvalid, spec.Name)
+		}
+		inSet[spec.Name] = true
+	}
+	// Those that take dead messages are known first: they have no queue of that kind
+	// themselves.
+	for i := range p.set.Queues {
+		if dlq := p.set.Queues[i].Options.DLQ; dlq != nil {
+			p.dead[*dlq] = storage.Queue{}
+		}
+	}
+	// Shorter names first: one that gets <name>.dlq comes before that.
+	byLength := slices.SortedStableFunc(slices.Values(p.set.Queues), func(a, b QueueSpec) int { return len(a.Name) - len(b.Name) })
+	for i := range byLength {
+		if err := p.plan(&byLength[i]); err != nil {
+			return fmt.Errorf("queue %q: %w", byLength[i].Name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.dead)) {
+		if err := p.planDead(name); err != nil {
+			return err
+		}
+	}
+	return p.check()
+}
+
+// plan works out the settings of a queue of the set.
+func (p *queuePlan) plan(spec *QueueSpec) error {
+	c, o := p.core, &spec.Options
+	set := c.defaultQueue()
+	q := c.queues[spec.Name]
+	if q != nil {
+		set = keepQueue(&q.set, set)
+	}
+	if err := o.apply(spec.Name, &set); err != nil {
+		return err
+	}
+	if _, isDead := p.dead[spec.Name]; isDead || set.DeadLetter {
+		if o.DLQ != nil {
+			return fmt.Errorf("%w: it takes the dead messages of others and can have no dead-letter queue of its own", ErrInvalid)
+		}
+		set.DeadLetter, set.MaxAttempts = true, 0
+	} else if o.DLQ == nil && !o.NoDLQ {
+		set.DLQ = spec.Name + DLQSuffix
+	}
+	if set.DLQ != "" {
+		if err := c.checkQueueName(set.DLQ); err != nil {
+			return fmt.Errorf("its dead-letter queue: %w", err)
+		}
+		if p.dead[set.DLQ].VisibilityMs == 0 {
+			p.dead[set.DLQ] = set
+		}
+	}
+	p.after[spec.Name], p.hooks[spec.Name] = set, spec.Hooks
+	return nil
+}
+
+// planDead works out the settings of a dead-letter queue, if the set does not.
+func (p *queuePlan) planDead(name string) error {
+	if _, ok := p.after[name]; ok {
+		return nil
+	}
+	parent := p.dead[name]
+	set := storage.Queue{VisibilityMs: parent.VisibilityMs, BackoffMs: parent.BackoffMs, MaxBackoffMs: parent.MaxBackoffMs, DedupWindowMs: parent.DedupWindowMs, DeadLetter: true}
+	if q := p.core.queues[name]; q != nil {
+		set = q.set
+		if set.DLQ != "" {
+			return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own", ErrInvalid, name)
+		}
+		if !set.DeadLetter {
+			set.DeadLetter, set.MaxAttempts = true, 0
+		}
+	}
+	p.after[name] = set
+	return nil
+}
+
+// check refuses what the queues outside the set do not agree with.
+func (p *queuePlan) check() error {
+	for _, name := range slices.Sorted(maps.Keys(p.core.queues)) {
+		q := p.core.queues[name]
+		if _, ok := p.after[name]; ok {
+			continue
+		}
+		if p.set.Prune {
+			if !p.set.Force && (q.total != 0 || !q.counted && len(q.keys) > 0) {
+				return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
+			}
+			continue
+		}
+		if dlq, ok := p.after[q.set.DLQ]; ok && dlq.DLQ != "" {
+			return fmt.Errorf("%w: %q cannot have a dead-letter queue, it is that of %q", ErrInvalid, q.set.DLQ, name)
+		}
+	}
+	return nil
+}
+
+// defaultQueue is what CREATE makes without options.
+func (c *core) defaultQueue() storage.Queue {
+	return storage.Queue{
+		VisibilityMs: uint64(c.cfg.Visibility.Milliseconds()), BackoffMs: uint64(c.cfg.Backoff.Milliseconds()), //nolint:gosec // checked positive
+		MaxBackoffMs: uint64(c.cfg.MaxBackoff.Milliseconds()), MaxAttempts: c.cfg.MaxAttempts, //nolint:gosec // checked positive
+		DedupWindowMs: uint64(c.cfg.DedupWindow.Milliseconds()), CreatedAt: c.now, //nolint:gosec // checked positive
+	}
+}
+
+// keepQueue takes over what no file says of a queue.
+func keepQueue(old *storage.Queue, set storage.Queue) storage.Queue {
+	kept := *old
+	kept.VisibilityMs, kept.BackoffMs, kept.MaxBackoffMs, kept.MaxAttempts = set.VisibilityMs, set.BackoffMs, set.MaxBackoffMs, set.MaxAttempts
+	kept.DedupWindowMs = set.DedupWindowMs
+	kept.TTLMs, kept.MaxDepth, kept.KeyMaxDepth, kept.DLQ = 0, 0, 0, ""
+	return kept
+}
+
+func (p *queuePlan) changes() []QueueChange {
+	var all []QueueChange
+	for _, name := range slices.Sorted(maps.Keys(p.after)) {
+		after := p.after[name]
+		q := p.core.queues[name]
+		change := QueueChange{Action: QueueCreate, Queue: name}
+		before := p.core.defaultQueue()
+		if q != nil {
+			change.Action, before = QueueAlter, q.set
+		} else if after.DeadLetter {
+			before.MaxAttempts = 0
+		}
+		change.Fields = append(differing(&before, &after), p.hookFields(name)...)
+		if q == nil || len(change.Fields) > 0 {
+			all = append(all, change)
+		}
+	}
+	if p.set.Prune {
+		for _, name := range slices.Sorted(maps.Keys(p.core.queues)) {
+			if _, ok := p.after[name]; !ok {
+				all = append(all, QueueChange{Action: QueueDelete, Queue: name, Messages: p.core.queues[name].total})
+			}
+		}
+	}
+	return all
+}
+
+// differing lists the settings in which two queues differ, by the names that
+// FILA.QUEUE INFO gives them.
+func differing(a, b *storage.Queue) []QueueField {
+	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	named := func(s string) string {
+		if s == "" {
+			return "none"
+		}
+		return s
+	}
+	flag := map[bool]string{false: "0", true: "1"}
+	var out []QueueField
+	for _, f := range []QueueField{
+		{"visibility_ms", number(a.VisibilityMs), number(b.VisibilityMs)},
+		{"max_attempts", number(uint64(a.MaxAttempts)), number(uint64(b.MaxAttempts))},
+		{"backoff_ms", number(a.BackoffMs), number(b.BackoffMs)},
+		{"max_backoff_ms", number(a.MaxBackoffMs), number(b.MaxBackoffMs)},
+		{"ttl_ms", number(a.TTLMs), number(b.TTLMs)},
+		{"max_depth", number(a.MaxDepth), number(b.MaxDepth)},
+		{"key_max_depth", number(a.KeyMaxDepth), number(b.KeyMaxDepth)},
+		{"dedup_window_ms", number(a.DedupWindowMs), number(b.DedupWindowMs)},
+		{"dlq", named(a.DLQ), named(b.DLQ)},
+		{"is_dlq", flag[a.DeadLetter], flag[b.DeadLetter]},
+	} {
+		if f.From != f.To {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// hookFields lists the hooks of a queue that change, by their versions.
+func (p *queuePlan) hookFields(name string) []QueueField {
+	var out []QueueField
+	for kind, h := range p.hooks[name] {
+		if h == nil {
+			continue
+		}
+		from := "none"
+		if old := p.core.snapshot.Hook(name, HookKind(kind)); old != nil { //nolint:gosec // two kinds
+			if old.Source() == h.Source() {
+				continue
+			}
+			from = old.Version()
+		}
+		out = append(out, QueueField{HookKind(kind).String(), from, h.Version()}) //nolint:gosec // two kinds
+	}
+	return out
+}
+
+// apply does what was planned. Nothing of it can fail.
+func (p *queuePlan) apply(changes []QueueChange) {
+	c := p.core
+	for i := range changes {
+		name := changes[i].Queue
+		q := c.queues[name]
+		if changes[i].Action == QueueDelete {
+			c.removeQueue(q)
+			c.emitQueue(EventDeleted, q)
+			continue
+		}
+		set := p.after[name]
+		for kind, h := range p.hooks[name] {
+			if h == nil {
+				continue
+			}
+			*hookSource(&set, HookKind(kind)) = h.Source()            //nolint:gosec // two kinds
+			c.snapshot = c.snapshot.withHook(name, HookKind(kind), h) //nolint:gosec // two kinds
+		}
+		if q == nil {
+			set.CreatedAt = c.now
+			c.addQueue(name, set)
+			continue
+		}
+		q.set = set
+		c.putQueue(q)
+		c.setGenerations(q, q.dedup.generations()) // a longer window needs them longer
+		c.emitQueue(EventAltered, q)
+	}
+}
+
+// QueueMillisMax bounds the durations of a queue, in milliseconds.
+const QueueMillisMax = int64(durationMax / time.Millisecond)

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// applyQueues applies a set and returns its plan, a line for each queue.
+func (w *world) applyQueues(s QueueSet) (string, error) {
+	w.t.Helper()
+	var changes []QueueChange
+	err := w.do(func(tx *Tx) (err error) { changes, err = tx.ApplyQueues(&s); return err })
+	var lines []string
+	for _, c := range changes {
+		line := c.Action + " " + c.Queue
+		for _, f := range c.Fields {
+			line += fmt.Sprintf(" %s:%s>%s", f.Name, f.From, f.To)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n"), err
+}
+
+func spec(name string, change ...func(*QueueOptions)) QueueSpec {
+	s := QueueSpec{Name: name}
+	for _, c := range change {
+		c(&s.Options)
+	}
+	return s
+}
+
+func noDLQ(o *QueueOptions) { o.NoDLQ = true }
+
+func dlq(name string) func(*QueueOptions) { return func(o *QueueOptions) { o.DLQ = &name } }
+
+func TestQueuesAreMadeToMatchASet(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Scripts = simScripts{} })
+	minute, three := time.Minute, uint32(3)
+	hook, err := w.CompileScript(HookEnqueue, "-- on_enqueue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := spec("orders", func(o *QueueOptions) { o.Visibility, o.MaxAttempts = &minute, &three })
+	orders.Hooks[HookEnqueue] = hook
+	set := QueueSet{Queues: []QueueSpec{spec("mails", dlq("dead")), spec("logs", noDLQ), orders, spec("orders.dlq")}}
+	plan := strings.Join([]string{
+		"create dead is_dlq:0>1",
+		"create logs",
+		"create mails dlq:none>dead",
+		"create orders visibility_ms:30000>60000 max_attempts:10>3 dlq:none>orders.dlq on_enqueue:none>1",
+		"create orders.dlq is_dlq:0>1",
+	}, "\n")
+	dry := set
+	dry.DryRun = true
+	step := func(s QueueSet, want string) {
+		t.Helper()
+		if got, err := w.applyQueues(s); got != want || err != nil {
+			t.Errorf("%v, plan\n%s\nwant\n%s", err, got, want)
+		}
+	}
+	step(dry, plan)
+	if names := fmt.Sprint((&Tx{core: w.core}).Queues()); names != "[]" {
+		t.Errorf("a dry run made %s", names)
+	}
+	step(set, plan)
+	step(set, "")
+	w.enqueue("mails", "k", "x")
+	again := openWorld(t, store.Clone(), w.Now(), func(c *Config) { c.Scripts = simScripts{} })
+	if got, err := again.applyQueues(set); got != "" || err != nil {
+		t.Errorf("after a restart: %s, %v", got, err)
+	}
+
+	// What the set does not say gets its default, but a script stays; what is not in
+	// it stays unless it is pruned, and not with messages inside.
+	set.Queues = []QueueSpec{spec("orders"), spec("logs", noDLQ)}
+	step(set, "alter orders visibility_ms:60000>30000 max_attempts:3>10")
+	set.Prune = true
+	if got, err := w.applyQueues(set); !errors.Is(err, ErrQueueNotEmpty) || got != "" || w.core.queues["mails"] == nil || w.core.queues["dead"] == nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	set.Force = true
+	step(set, "delete dead\ndelete mails")
+	if names := fmt.Sprint((&Tx{core: w.core}).Queues()); names != "[logs orders orders.dlq]" {
+		t.Errorf("left are %s", names)
+	}
+}
+
+// All of a set is in one batch, so that no crash leaves a part of it.
+func TestASetOfQueuesIsOneWrite(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	store.FailCommits(errors.New("no space left"))
+	if _, err := w.applyQueues(QueueSet{Queues: []QueueSpec{spec("a"), spec("b"), spec("c")}}); !errors.Is(err, ErrMisconf) {
+		t.Error(err)
+	}
+	store.FailCommits(nil)
+	if err := w.Mend(); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.core.queues) != 0 {
+		t.Errorf("%d queues", len(w.core.queues))
+	}
+	counted := &batchStore{Memory: storage.NewMemory()}
+	w = openWorld(t, counted, time.Unix(1_700_000_000, 0), nil)
+	commits := counted.commits
+	if _, err := w.applyQueues(QueueSet{Queues: []QueueSpec{spec("a"), spec("b"), spec("c")}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := counted.commits - commits; n != 1 {
+		t.Errorf("%d commits", n)
+	}
+}
+
+func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("old", QueueOptions{})
+	zero := time.Duration(0)
+	for name, set := range map[string][]QueueSpec{
+		"no name":              {spec("good"), spec("")},
+		"a control character":  {spec("good"), spec("a\nb")},
+		"twice":                {spec("good"), spec("good")},
+		"its own":              {spec("good", dlq("good"))},
+		"a chain":              {spec("good", dlq("b")), spec("b", dlq("c"))},
+		"a chain by existence": {spec("good", dlq("old"))},
+		"a chain from outside": {spec("old.dlq", dlq("x")), spec("good")},
+		"a value":              {spec("good", func(o *QueueOptions) { o.Visibility = &zero })},
+		"a long name":          {spec("good"), spec(strings.Repeat("n", 253))},
+	} {
+		if plan, err := w.applyQueues(QueueSet{Queues: set}); err == nil || plan != "" {
+			t.Errorf("%s: %q, %v", name, plan, err)
+		}
+	}
+	if names := fmt.Sprint((&Tx{core: w.core}).Queues()); names != "[old old.dlq]" {
+		t.Errorf("there are %s", names)
+	}
+}
