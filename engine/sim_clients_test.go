@@ -28,6 +28,8 @@ func (s *sim) act(cl *simClient) {
 	}
 	n := s.rng.IntN(100)
 	switch {
+	case s.rng.IntN(10) == 0:
+		s.mend(cl)
 	case n < 40:
 		s.enqueue(cl)
 	case n < 65:
@@ -96,7 +98,7 @@ func (s *sim) enqueue(cl *simClient) {
 			s.oracle.repeated(tag, id, req.Queue, req.Dedup, at)
 		case err == nil:
 			s.oracle.enqueued(tag, id, due)
-		case !refusal(err):
+		case !refusal(err) && !errors.Is(err, ErrPaused):
 			s.oracle.fail("enqueue: %v", err)
 		}
 	})
@@ -171,6 +173,9 @@ func (s *sim) decided(tx *Tx, ds []*Delivery) {
 func (s *sim) take(ds []*Delivery, order int) {
 	for _, d := range ds {
 		if err := s.step.Load(d); err != nil {
+			if m := s.oracle.byID[d.Receipt.ID]; m != nil && s.oracle.taken(m) || s.oracle.beingPurged(d.Queue[:1]+"/"+d.Key+"/") {
+				continue // it was removed from under its lease
+			}
 			if !errors.Is(err, ErrNoMessage) || s.step.now.Before(d.LeaseUntil) {
 				s.oracle.fail("load: %v", err)
 			}
@@ -200,6 +205,9 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	case n < 88:
 		s.oracle.mayEnd(d)
 		req := &Nack{Queue: d.Queue, Receipt: r, Error: "no luck", Delay: -1, Dead: s.rng.IntN(5) == 0}
+		if m := s.oracle.byID[id]; m != nil && req.Dead {
+			m.mayDie = true
+		}
 		if s.rng.IntN(2) == 0 {
 			req.Delay = time.Duration(s.rng.IntN(300)) * time.Millisecond
 			s.oracle.mayRetry(id)
@@ -285,9 +293,13 @@ func (s *sim) setKey(cl *simClient) {
 }
 
 func (s *sim) redrive(cl *simClient) {
+	s.oracle.look.redrives++
 	req := &Redrive{DLQ: "a.dlq", Count: s.rng.IntN(5)}
+	if s.rng.IntN(2) == 0 {
+		req.Rate = 1 + s.rng.IntN(20)
+	}
 	s.submit(cl, func(tx *Tx) error { _, err := tx.Redrive(req); return err }, func(err error) {
-		if err != nil && !refusal(err) && !errors.Is(err, ErrInvalid) {
+		if err != nil && !refusal(err) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrPaused) {
 			s.oracle.fail("redrive: %v", err)
 		}
 	})

@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // bundle is a transaction of the simulation: deliveries that it acks and messages
 // that it enqueues. A crash keeps all of it or nothing.
@@ -94,8 +98,8 @@ func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 	add(callFunc(func(tx *Tx) (err error) { id, err = tx.Enqueue(req); return err }), func(err error) {
 		switch {
 		case err == nil:
-			s.oracle.enqueued(tag, id, s.oracle.now)
-		case !refusal(err):
+			s.oracle.enqueued(tag, id, time.Time{})
+		case !refusal(err) && !errors.Is(err, ErrPaused):
 			s.oracle.fail("enqueue: %v", err)
 		}
 	})

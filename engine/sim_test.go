@@ -54,6 +54,8 @@ const (
 	tickNotWritten
 	dedupNotWritten
 	dedupForgotten
+	timeNotForgotten
+	changeNotNoted
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -64,6 +66,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		replyNotSynced: "reply not synced", timerLost: "timer lost in a crash",
 		tickNotWritten:  "tick not written with its message",
 		dedupNotWritten: "deduplication id not written", dedupForgotten: "deduplication id forgotten before it can be looked up",
+		timeNotForgotten: "a message leaves the index, and its record stays", changeNotNoted: "change beside a reading not noted",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -165,7 +168,8 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if s.mutant == ackNotWritten || s.mutant == enqueueNotWritten || s.mutant == tickNotWritten || s.mutant == dedupNotWritten {
+	switch s.mutant {
+	case ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten:
 		b = s.lose(b)
 	}
 	at := s.rng.Float64()
@@ -209,6 +213,9 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			if s.mutant == ackNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
 				return nil
 			}
+			if s.mutant == timeNotForgotten && r.Family == storage.Scheduled && s.rng.IntN(3) == 0 {
+				return nil
+			}
 			out.SingleDelete(r.Family, r.Key)
 		case storage.OpDeleteRange:
 			out.DeleteRange(r.Family, r.Key, r.Value)
@@ -222,7 +229,9 @@ func simulate(seed uint64, m mutant) (err error) {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
 	s := &sim{rng: rng, w: newWeather(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
 	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng, mutant: m}
-	if m != noMutant && m != dedupForgotten {
+	if m == changeNotNoted {
+		s.w.lazy = 0.7
+	} else if m != noMutant && m != dedupForgotten {
 		s.w.lazy = 0 // they are broken versions of the plain order of events
 		s.w.sync = SyncAlways
 	}
@@ -401,6 +410,11 @@ func (s *sim) run(t *simTask) {
 		}
 		c.offers = nil
 	default:
+		if s.mutant == changeNotNoted {
+			for _, q := range c.queues {
+				q.facts = nil
+			}
+		}
 		s.step.Do(&t.Task)
 		return
 	}
@@ -564,6 +578,7 @@ func (s *sim) drainAll() error {
 
 func (s *sim) resumeAll(cl *simClient) {
 	for _, q := range []string{"a", "b"} {
+		s.submit(cl, func(tx *Tx) error { return tx.Pause(q, true, true, false) }, func(error) {})
 		for k := range s.w.keys {
 			s.submit(cl, func(tx *Tx) error { return tx.PauseKey(q, fmt.Sprintf("k%d", k), false) }, func(error) {})
 		}

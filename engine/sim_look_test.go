@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Looking and mending in the simulation: messages are cancelled, put off, purged and
+// looked at, one by one and page by page, and queues are paused.
+
+// lookOracle is what the oracle knows beyond the messages.
+type lookOracle struct {
+	ids      []ID     // of all messages that were acknowledged, in that order
+	purging  []string // queue/key/ or queue/ of purges without an answer
+	redrives int      // that were asked for
+	walks    []*walk
+}
+
+// walk is a client's way through a queue.
+type walk struct {
+	queue, cursor string
+	started       int         // how many messages were acknowledged then
+	seen          map[ID]bool // in it
+	busy          bool
+}
+
+func (s *sim) mend(cl *simClient) {
+	switch n := s.rng.IntN(100); {
+	case n < 20:
+		s.cancel(cl)
+	case n < 40:
+		s.reschedule(cl)
+	case n < 60:
+		s.get(cl)
+	case n < 85:
+		s.walk(cl)
+	case n < 90:
+		s.purge(cl)
+	case n < 95:
+		s.pauseQueue(cl)
+	default:
+		s.submit(cl, func(tx *Tx) error { _, err := tx.StopRedrive("a.dlq"); return err }, s.noRefusal("stop"))
+	}
+}
+
+// someone is a message that was acknowledged, the newer the likelier.
+func (s *sim) someone() *oracleMsg {
+	ids := s.oracle.look.ids
+	if len(ids) == 0 {
+		return nil
+	}
+	n := len(ids)
+	return s.oracle.byID[ids[n-1-s.rng.IntN(min(n, 1+s.rng.IntN(n)))]]
+}
+
+func (m *oracleMsg) queue() string { return m.tag[:1] }
+
+// home is where a message is, or where it may be.
+func (s *sim) home(m *oracleMsg) string {
+	if s.rng.IntN(5) == 0 {
+		return m.queue() + ".dlq"
+	}
+	return m.queue()
+}
+
+// atHome says that a message can be nowhere but in the queue it was enqueued to.
+func (o *oracle) atHome(m *oracleMsg) bool {
+	return o.attempts == 0 && !m.mayDie && !m.perhapsGone && m.asking == 0 && o.stored[m.tag] == m
+}
+
+// mayBeRemoved: its end was asked for, whoever holds it.
+func (o *oracle) mayBeRemoved(m *oracleMsg) {
+	m.asking++
+	m.leaseUntil, m.sure, m.disturbed = time.Time{}, false, true
+}
+
+func (s *sim) cancel(cl *simClient) {
+	m := s.someone()
+	if m == nil {
+		return
+	}
+	req, ms := &Cancel{Queue: s.home(m)}, []*oracleMsg{m}
+	for s.rng.IntN(3) == 0 {
+		if o := s.someone(); !slices.Contains(ms, o) {
+			ms = append(ms, o)
+		}
+	}
+	sure := req.Queue == m.queue()
+	for _, m := range ms {
+		req.IDs = append(req.IDs, m.id)
+		sure = sure && m.queue() == req.Queue && s.oracle.atHome(m)
+		s.oracle.mayBeRemoved(m)
+	}
+	s.oracle.trace("client %d cancels %v in %s", cl.client.ID, req.IDs, req.Queue)
+	n := 0
+	s.submit(cl, func(tx *Tx) (err error) { n, err = tx.Cancel(req); return err }, func(err error) {
+		s.oracle.trace("cancelled %d of %v: %v", n, req.IDs, err)
+		for _, m := range ms {
+			m.asking = max(m.asking-1, 0)
+			switch {
+			case err != nil:
+				m.perhapsGone = true
+			case n == len(ms):
+				s.oracle.goneNow(m)
+			case n > 0:
+				m.perhapsGone = true
+			case sure && len(ms) == 1 && s.oracle.atHome(m):
+				s.oracle.fail("%s was not cancelled, though it is there", m.tag)
+			}
+		}
+		s.noRefusal("cancel")(err)
+	})
+}
+
+func (o *oracle) goneNow(m *oracleMsg) {
+	if o.gone[m.tag] {
+		o.fail("%s was removed twice", m.tag)
+	}
+	o.gone[m.tag] = true
+	delete(o.stored, m.tag)
+	o.unsynced = append(o.unsynced, unsynced{m: m, acked: true})
+}
+
+func (s *sim) reschedule(cl *simClient) {
+	m := s.someone()
+	if m == nil {
+		return
+	}
+	req := &Reschedule{Queue: s.home(m), ID: m.id}
+	if s.rng.IntN(3) > 0 {
+		req.Delay = time.Duration(s.rng.IntN(300)) * time.Millisecond
+	}
+	m.notBefore = time.Time{} // it may be ready at once, and nobody told
+	s.oracle.handed[m.id] = true
+	s.oracle.trace("client %d reschedules %s in %s by %v", cl.client.ID, m.tag, req.Queue, req.Delay)
+	var at time.Time
+	s.submit(cl, func(tx *Tx) (err error) { at, err = tx.Reschedule(req); return err }, func(err error) {
+		s.oracle.trace("rescheduled %s to %v: %v", m.tag, at, err)
+		switch {
+		case err == nil:
+			if s.oracle.gone[m.tag] {
+				s.oracle.fail("%s was rescheduled after it had gone", m.tag)
+			}
+			m.notBefore = at
+			s.oracle.unsynced = append(s.oracle.unsynced, unsynced{m: m})
+		case errors.Is(err, ErrNoMessage):
+			if req.Queue == m.queue() && s.oracle.atHome(m) {
+				s.oracle.fail("%s was not found to be rescheduled", m.tag)
+			}
+		case !errors.Is(err, ErrInvalid):
+			s.noRefusal("reschedule")(err)
+		}
+	})
+}
+
+func (s *sim) get(cl *simClient) {
+	m := s.someone()
+	if m == nil {
+		return
+	}
+	req := &Get{Queue: s.home(m), ID: m.id}
+	m.disturbed = m.disturbed || m.asking > 0
+	var v *View
+	var at time.Time
+	s.submit(cl, func(tx *Tx) (err error) {
+		at = tx.Now()
+		v, err = tx.Get(req)
+		return err
+	}, func(err error) {
+		switch {
+		case err != nil:
+			s.noRefusal("get")(err)
+		case v != nil:
+			s.shown(v, at)
+		case req.Queue == m.queue() && s.oracle.atHome(m):
+			s.oracle.fail("%s was not found", m.tag)
+		}
+	})
+}
+
+// shown judges what a client is shown of a message.
+func (s *sim) shown(v *View, at time.Time) {
+	o := &s.oracle
+	if err := v.Open(); err != nil {
+		o.fail("open: %v", err)
+		return
+	}
+	o.trace("shown %s of %s as %s", v.Payload(), v.Queue, v.Status)
+	m := o.byID[v.ID]
+	if m == nil || m.tag == "" {
+		return // nobody was told of it yet
+	}
+	if string(v.Payload()) != m.tag {
+		o.fail("%s was shown as %s", m.tag, v.Payload())
+	}
+	if o.gone[m.tag] {
+		o.fail("%s was shown after it had gone", m.tag)
+	}
+	if s.failing {
+		return // leases are lost that were never written, and ends of others
+	}
+	if m.sure && m.asking == 0 && at.Before(m.leaseUntil) && v.Status != StatusLeased {
+		o.fail("%s was shown as %s, and a client holds it until %v", m.tag, v.Status, m.leaseUntil)
+	}
+	if at.Before(m.notBefore) && v.Status != StatusDelayed {
+		o.fail("%s was shown as %s, and waits until %v", m.tag, v.Status, m.notBefore)
+	}
+}
+
+// walk goes on with a walk through a queue, or begins one.
+func (s *sim) walk(cl *simClient) {
+	o := &s.oracle.look
+	var w *walk
+	if len(o.walks) > 0 && s.rng.IntN(4) > 0 {
+		w = o.walks[s.rng.IntN(len(o.walks))]
+	}
+	if w == nil {
+		w = &walk{queue: []string{"a", "b", "a.dlq"}[s.rng.IntN(3)], started: len(o.ids), seen: map[ID]bool{}}
+		o.walks = append(o.walks, w)
+	}
+	if w.busy {
+		return
+	}
+	w.busy = true
+	s.page(cl, w, 1+s.rng.IntN(8))
+}
+
+func (s *sim) page(cl *simClient, w *walk, count int) {
+	req := &Browse{Queue: w.queue, Cursor: w.cursor, Count: count}
+	var list []*View
+	var next string
+	var at time.Time
+	s.submit(cl, func(tx *Tx) (err error) {
+		at = tx.Now()
+		next, list, err = tx.Browse(req)
+		return err
+	}, func(err error) {
+		w.busy = false
+		if err != nil {
+			s.noRefusal("browse")(err)
+			return
+		}
+		for _, v := range list {
+			if w.seen[v.ID] {
+				s.oracle.fail("%s was shown twice in one walk", v.ID)
+			}
+			w.seen[v.ID] = true
+			s.shown(v, at)
+		}
+		if w.cursor = next; next == "" {
+			s.oracle.walked(w)
+		}
+	})
+}
+
+// walked judges a walk at its end: what was there all the time was seen.
+func (o *oracle) walked(w *walk) {
+	o.look.walks = slices.DeleteFunc(o.look.walks, func(other *walk) bool { return other == w })
+	for _, id := range o.look.ids[:w.started] {
+		if m := o.byID[id]; m.queue() == w.queue && o.atHome(m) && !w.seen[id] {
+			o.fail("%s was there all the time, and was not shown", m.tag)
+		}
+	}
+}
+
+func (s *sim) purge(cl *simClient) {
+	req := &Purge{Queue: s.queue()}
+	prefix := req.Queue + "/"
+	if s.rng.IntN(3) > 0 {
+		req.Key = fmt.Sprintf("k%d", s.rng.IntN(s.w.keys))
+		prefix += req.Key + "/"
+	}
+	s.oracle.look.purging = append(s.oracle.look.purging, prefix)
+	s.oracle.purge(prefix)
+	s.oracle.trace("client %d purges %s", cl.client.ID, prefix)
+	whole := s.oracle.attempts == 0 && s.oracle.look.redrives == 0
+	n := 0
+	s.submit(cl, func(tx *Tx) (err error) { n, err = tx.Purge(req); return err }, func(err error) {
+		s.oracle.trace("purged %d of %s: %v", n, prefix, err)
+		if i := slices.Index(s.oracle.look.purging, prefix); i >= 0 { // else there was a crash since
+			s.oracle.look.purging = slices.Delete(s.oracle.look.purging, i, i+1)
+		}
+		s.oracle.purge(prefix)
+		s.noRefusal("purge")(err)
+		if err == nil && whole && n < 0 {
+			s.oracle.fail("purged %d", n)
+		}
+	})
+}
+
+// purge: all that is in a queue or key may be gone.
+func (o *oracle) purge(prefix string) {
+	for _, m := range o.byID {
+		if strings.HasPrefix(m.tag, prefix) {
+			m.perhapsGone, m.leaseUntil, m.sure, m.purged = true, time.Time{}, false, true
+		}
+	}
+}
+
+func (s *sim) pauseQueue(cl *simClient) {
+	q, n := s.queue(), s.rng.IntN(6)
+	s.submit(cl, func(tx *Tx) error { return tx.Pause(q, n != 0, n != 1, n < 2) }, s.noRefusal("pause"))
+}
