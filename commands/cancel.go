@@ -36,6 +36,9 @@ type cancelCall struct {
 	counted
 }
 
+// Foresee implements engine.Foreseer.
+func (c *cancelCall) Foresee(tx *engine.Tx) error { return tx.ForeseeCancel(&c.req) }
+
 // Apply implements engine.Call.
 func (c *cancelCall) Apply(tx *engine.Tx) (err error) {
 	c.n, err = tx.Cancel(&c.req)

@@ -36,6 +36,9 @@ type getCall struct {
 	view *engine.View
 }
 
+// Foresee implements engine.Foreseer.
+func (c *getCall) Foresee(tx *engine.Tx) error { return tx.ForeseeGet(&c.req) }
+
 // Apply implements engine.Call.
 func (c *getCall) Apply(tx *engine.Tx) (err error) {
 	c.view, err = tx.Get(&c.req)

@@ -38,6 +38,9 @@ type rescheduleCall struct {
 	readyAt time.Time
 }
 
+// Foresee implements engine.Foreseer.
+func (c *rescheduleCall) Foresee(tx *engine.Tx) error { return tx.ForeseeReschedule(&c.req) }
+
 // Apply implements engine.Call.
 func (c *rescheduleCall) Apply(tx *engine.Tx) (err error) {
 	c.readyAt, err = tx.Reschedule(&c.req)

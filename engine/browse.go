@@ -35,6 +35,9 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	if tx.atomic {
+		return "", nil, errWaits
+	}
 	p := req.page
 	if req.page = nil; p == nil || !p.done || !c.holds(&p.watch) {
 		cursor, err := parseCursor(q.no, req.Cursor)

@@ -1,7 +1,5 @@
 package engine
 
-import "fmt"
-
 // Cancel asks to remove messages.
 type Cancel struct {
 	Queue string
@@ -19,14 +17,9 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	l := req.look
-	if req.look = nil; l == nil || !l.done || !c.holds(&l.watch) {
-		req.look = c.lookUp(q, req.IDs, resume(tx.task))
-		tx.park(nil, 0, false)
-		return 0, ErrWouldBlock
-	}
-	if l.err != nil {
-		return 0, fmt.Errorf("cancel: %w", l.err)
+	l, err := tx.lookedUp(q, &req.look, req.IDs)
+	if err != nil {
+		return 0, lookupError(err, "cancel")
 	}
 	n := 0
 	for _, f := range l.found {
@@ -36,6 +29,11 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	}
 	q.totals.cancelled += uint64(n)
 	return n, nil
+}
+
+// ForeseeCancel looks up what Cancel needs, see Foreseer.
+func (tx *Tx) ForeseeCancel(req *Cancel) error {
+	return tx.foreseeLookup(req.Queue, &req.look, req.IDs)
 }
 
 // discard removes a message that was found in the store, whatever its status. It

@@ -220,6 +220,10 @@ func (c *core) finish(t *Task, err error) {
 	if t.held != 0 {
 		t.waited = time.Duration(c.now - t.held)
 	}
+	for _, w := range t.kept {
+		c.unwatch(w)
+	}
+	t.kept = nil
 	if t.wait != nil {
 		c.unpark(t)
 	}

@@ -101,6 +101,9 @@ func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
+	if tx.atomic {
+		return Explanation{}, errWaits
+	}
 	f := req.find
 	req.find = nil
 	if f == nil || !f.done || !c.holds(&f.watch) {

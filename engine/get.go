@@ -74,20 +74,18 @@ func (tx *Tx) Get(req *Get) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := req.look
-	if req.look = nil; l == nil || !l.done || !c.holds(&l.watch) {
-		req.look = c.lookUp(q, []ID{req.ID}, resume(tx.task))
-		tx.park(nil, 0, false)
-		return nil, ErrWouldBlock
-	}
-	if l.err != nil {
-		return nil, fmt.Errorf("get %s: %w", req.ID, l.err)
+	l, err := tx.lookedUp(q, &req.look, []ID{req.ID})
+	if err != nil {
+		return nil, lookupError(err, "get")
 	}
 	if l.found[0] == nil {
 		return nil, nil //nolint:nilnil // there is no such message
 	}
 	return c.view(&l.watch, l.found[0]), nil
 }
+
+// ForeseeGet looks up what Get needs, see Foreseer.
+func (tx *Tx) ForeseeGet(req *Get) error { return tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID}) }
 
 // view shows a message that was found in the store, nil if it is gone.
 func (c *core) view(w *watch, f *foundMessage) *View {

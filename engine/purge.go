@@ -50,6 +50,9 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 	if err := c.checkKey(req.Key); err != nil {
 		return 0, err
 	}
+	if tx.atomic {
+		return 0, errWaits
+	}
 	if req.newest == 0 {
 		req.newest = c.ids.last
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/faisca/fila/storage"
 )
@@ -11,6 +12,7 @@ import (
 type reading struct {
 	watch
 	done bool
+	kept bool // the task that asked ends the watch, not the reading
 	err  error
 	then func(c *core) // goes on with what was read
 }
@@ -23,7 +25,9 @@ func (r *reading) Apply(tx *Tx) error {
 	}
 	r.done = true
 	r.then(c)
-	c.unwatch(&r.watch)
+	if !r.kept {
+		c.unwatch(&r.watch)
+	}
 	return nil
 }
 
@@ -127,6 +131,50 @@ func (l *lookup) do(store Store) {
 			return
 		}
 	}
+}
+
+// lookedUp returns what was found of messages of a queue, or asks for it and
+// returns ErrWouldBlock: the task is run again when it is there.
+func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID) (*lookup, error) {
+	c, l := tx.core, *slot
+	*slot = nil
+	switch {
+	case l != nil && l.done && c.holds(&l.watch):
+		return l, l.err
+	case tx.atomic && l != nil && l.done:
+		// A call before it in the same transaction has emptied the queue.
+		return &lookup{found: make([]*foundMessage, len(ids))}, nil
+	case tx.atomic:
+		return nil, errWaits
+	}
+	*slot = c.lookUp(q, ids, resume(tx.task))
+	tx.park(nil, 0, false)
+	return nil, ErrWouldBlock
+}
+
+// lookupError says what was attempted; ErrWouldBlock is a signal and stays as it is.
+func lookupError(err error, what string) error {
+	if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// foreseeLookup looks messages up for a call of a transaction, and keeps the watch
+// until that is done: others of its calls may have to wait, too.
+func (tx *Tx) foreseeLookup(queue string, slot **lookup, ids []ID) error {
+	c, l := tx.core, *slot
+	q := c.queues[queue]
+	if q == nil || l != nil && l.done && c.holds(&l.watch) {
+		return nil
+	}
+	if l == nil || l.epoch != c.epoch || l.done {
+		l = c.lookUp(q, ids, resume(tx.task))
+		l.kept, *slot = true, l
+		tx.task.kept = append(tx.task.kept, &l.watch)
+	}
+	tx.park(nil, 0, false)
+	return ErrWouldBlock
 }
 
 func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {

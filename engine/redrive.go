@@ -74,6 +74,9 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	if err := c.checkRedrive(dlq, req); err != nil {
 		return 0, err
 	}
+	if tx.atomic {
+		return 0, errWaits
+	}
 	j := &redrive{req: *req, dlq: dlq, task: tx.task, began: c.now, nextAt: c.now}
 	req.job, dlq.redrive = j, j
 	c.redrives = append(c.redrives, j)

@@ -28,14 +28,9 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	if req.Delay < 0 || req.Delay > durationMax {
 		return time.Time{}, fmt.Errorf("%w: a delay is from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	}
-	l := req.look
-	if req.look = nil; l == nil || !l.done || !c.holds(&l.watch) {
-		req.look = c.lookUp(q, []ID{req.ID}, resume(tx.task))
-		tx.park(nil, 0, false)
-		return time.Time{}, ErrWouldBlock
-	}
-	if l.err != nil {
-		return time.Time{}, fmt.Errorf("reschedule %s: %w", req.ID, l.err)
+	l, err := tx.lookedUp(q, &req.look, []ID{req.ID})
+	if err != nil {
+		return time.Time{}, lookupError(err, "reschedule")
 	}
 	is := gone
 	if l.found[0] != nil {
@@ -49,4 +44,9 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	}
 	c.sync = true
 	return time.Unix(0, c.retry(c.extract(&l.watch, l.found[0]), req.Delay)), nil
+}
+
+// ForeseeReschedule looks up what Reschedule needs, see Foreseer.
+func (tx *Tx) ForeseeReschedule(req *Reschedule) error {
+	return tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID})
 }

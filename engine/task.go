@@ -21,7 +21,8 @@ type Task struct {
 
 	err  error
 	undo Call
-	wait *wait // non-nil while the task is parked
+	kept []*watch // of what was read for it beforehand, until it is done
+	wait *wait    // non-nil while the task is parked
 	// resume is when the wait of a task ends that is parked anew after a recovery.
 	resume int64
 	state  atomic.Uint32
