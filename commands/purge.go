@@ -6,7 +6,7 @@ func purge() Spec {
 	return Spec{
 		Name: "FILA.PURGE", Group: "fila", Since: "0.1.0", Complexity: "O(K) where K is the number of fairness keys; O(N) of a key where N is its messages",
 		Summary: "Removes all messages of a queue, or of one of its fairness keys, and returns how many there were. The receipts of leased ones are lost; " +
-			"settings stay, and so does the dead-letter queue.",
+			"settings stay, and so does the dead-letter queue. With the whole queue, its deduplication ids are forgotten.",
 		Flags: []string{"write"},
 		ACL:   []string{"admin"},
 		Args: []Arg{

@@ -213,8 +213,12 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 		j.skipped++
 		return
 	}
+	m := c.extract(&p.watch, f)
+	if m == nil {
+		return
+	}
 	rec.Dead = nil
-	c.move(c.extract(&p.watch, f), to, &rec)
+	c.move(m, to, &rec)
 	j.moved++
 	j.dlq.totals.redriven++
 	if j.req.Rate > 0 {

@@ -42,8 +42,12 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	if is == leased {
 		return time.Time{}, fmt.Errorf("%w: %s is leased; EXTEND, NACK or RELEASE it", ErrInvalid, req.ID)
 	}
+	m := c.extract(&l.watch, l.found[0])
+	if m == nil {
+		return time.Time{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
+	}
 	c.sync = true
-	return time.Unix(0, c.retry(c.extract(&l.watch, l.found[0]), req.Delay)), nil
+	return time.Unix(0, c.retry(m, req.Delay)), nil
 }
 
 // ForeseeReschedule looks up what Reschedule needs, see Foreseer.

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // oracleName is a message that was enqueued with a deduplication id.
 type oracleName struct {
@@ -21,7 +24,7 @@ func (o *oracle) named(tag, queue, name string, at time.Time) {
 // been within the window.
 func (o *oracle) seen(tag string) {
 	n, ok := o.names[tag]
-	if !ok {
+	if !ok || slices.Contains(o.look.purging, tag[:2]) {
 		return
 	}
 	for _, other := range o.known[n.name] {

@@ -293,6 +293,9 @@ func (s *sim) purge(cl *simClient) {
 
 // purge: all that is in a queue or key may be gone.
 func (o *oracle) purge(prefix string) {
+	if strings.Count(prefix, "/") == 1 { // with a whole queue go its deduplication ids
+		o.namesLost()
+	}
 	for _, m := range o.byID {
 		if strings.HasPrefix(m.tag, prefix) {
 			m.perhapsGone, m.leaseUntil, m.sure, m.purged = true, time.Time{}, false, true
