@@ -55,7 +55,7 @@ func queueFields() []queueField {
 
 // loadQueues reads a file that holds queues and nothing else.
 func loadQueues(path string) ([]Queue, error) {
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(path) //nolint:gosec // it is the file that was named
 	if err != nil {
 		return nil, fmt.Errorf("queues: %w", err)
 	}
@@ -129,7 +129,7 @@ func (q *Queue) check(at func(field string) string, dir string) error {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		source, err := os.ReadFile(path)
+		source, err := os.ReadFile(path) //nolint:gosec // it is what the file names
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", at(hook), hook, err)
 		}

@@ -97,7 +97,7 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition, passwor
 	if err != nil {
 		return fmt.Errorf("no broker at %s: %w", f.addr, err)
 	}
-	defer conn.Close() //nolint:errcheck // everything was read
+	defer conn.Close()
 	if password != "" {
 		if _, err := conn.Do("AUTH", f.user, password); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (l *Loaded) queues() error {
 
 // ownQueues reads the [[queues]] of the configuration file.
 func (l *Loaded) ownQueues(path string, raw any) error {
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(path) //nolint:gosec // it is the file that was named
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}

@@ -117,7 +117,8 @@ func Queues(definition []byte, e Engine) (engine.QueueSet, error) {
 	if err != nil {
 		return set, err
 	}
-	return set, compileQueues(e, &set, sources)
+	err = compileQueues(e, &set, sources)
+	return set, err
 }
 
 func compileQueues(e Engine, set *engine.QueueSet, sources [][2]string) error {
@@ -161,7 +162,7 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 	if err := d.Decode(&all); err != nil {
 		return set, nil, &refusal{"INVALID", "definition: " + err.Error()}
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // never wrapped
+	if _, err := d.Token(); err != io.EOF {
 		return set, nil, &refusal{"INVALID", "definition: something follows its end"}
 	}
 	for i := range all.Queues {

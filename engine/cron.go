@@ -165,11 +165,10 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	if req.Priority != nil {
 		set.Priority = uint32(*req.Priority) + 1
 	}
-	switch {
-	case e == nil:
+	if e == nil {
 		set.NextAt = cr.schedule.first(c.now)
 		e = t.add(cr.Name, set, cr.schedule)
-	default:
+	} else {
 		if old := &e.set; old.Expression == set.Expression && old.Zone == set.Zone && e.schedule != nil {
 			set.NextAt, set.MadeUp = old.NextAt, old.MadeUp
 		} else {
@@ -252,7 +251,7 @@ func priorityOf(s *storage.Cron) *uint8 {
 	if s.Priority == 0 {
 		return nil
 	}
-	p := uint8(min(s.Priority-1, priorityMax)) //nolint:gosec // bounded
+	p := uint8(min(s.Priority-1, priorityMax))
 	return &p
 }
 

@@ -262,13 +262,13 @@ func (p *queuePlan) hookFields(name string) []QueueField {
 			continue
 		}
 		from := "none"
-		if old := p.core.snapshot.Hook(name, HookKind(kind)); old != nil { //nolint:gosec // two kinds
+		if old := p.core.snapshot.Hook(name, HookKind(kind)); old != nil {
 			if old.Source() == h.Source() {
 				continue
 			}
 			from = old.Version()
 		}
-		out = append(out, QueueField{HookKind(kind).String(), from, h.Version()}) //nolint:gosec // two kinds
+		out = append(out, QueueField{HookKind(kind).String(), from, h.Version()})
 	}
 	return out
 }
@@ -289,7 +289,7 @@ func (p *queuePlan) apply(changes []QueueChange) {
 			if h == nil {
 				continue
 			}
-			*hookSource(&set, HookKind(kind)) = h.Source()            //nolint:gosec // two kinds
+			*hookSource(&set, HookKind(kind)) = h.Source()
 			c.snapshot = c.snapshot.withHook(name, HookKind(kind), h) //nolint:gosec // two kinds
 		}
 		if q == nil {
