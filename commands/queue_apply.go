@@ -127,7 +127,7 @@ func compileQueues(e Engine, set *engine.QueueSet, sources [][2]string) error {
 			if source == "" {
 				continue
 			}
-			h, err := e.CompileScript(engine.HookKind(kind), source) //nolint:gosec // two kinds
+			h, err := e.CompileScript(engine.HookKind(kind), source)
 			if err != nil {
 				return fmt.Errorf("queue %q: %w", set.Queues[i].Name, err)
 			}

@@ -290,7 +290,7 @@ func (p *queuePlan) apply(changes []QueueChange) {
 				continue
 			}
 			*hookSource(&set, HookKind(kind)) = h.Source()
-			c.snapshot = c.snapshot.withHook(name, HookKind(kind), h) //nolint:gosec // two kinds
+			c.snapshot = c.snapshot.withHook(name, HookKind(kind), h)
 		}
 		if q == nil {
 			set.CreatedAt = c.now
