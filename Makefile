@@ -22,7 +22,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-connections bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ bench-promises: build ## measure the cycle with a hook, a million keys and a bac
 
 bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how long is a pause?
 	go run ./integration/promises -bin $(BIN) -only long $(ARGS)
+
+bench-connections: build ## what N connections cost that wait or idle: make bench-connections N=10000
+	go run ./integration/connbench -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
 
 # Both sides of each comparison run in one process, in turns.
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker

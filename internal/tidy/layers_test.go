@@ -47,6 +47,7 @@ func layers() map[string]layer {
 		"integration/peers":       {may: []string{"integration/broker", "internal/bench", "internal/progress"}},
 		"integration/peers/natsd": {},
 		"integration/promises":    {may: []string{"integration/broker", "internal/bench", "internal/progress"}},
+		"integration/connbench":   {may: []string{"integration/broker", "internal/proc"}},
 		"integration/schedbench":  {may: []string{"integration/broker", "internal/proc"}},
 		// Judges what clients were told, and cuts the power of a data directory.
 		"integration/history":   {},
