@@ -9,23 +9,23 @@ import (
 )
 
 func subscribe() Spec {
-	return subscriptionSpec("SUBSCRIBE", "2.0.0", "channel", false, true, "Listens to channels: Fila's events, see docs/events.md.")
+	return subscriptionSpec("SUBSCRIBE", "channel", false, true, "Listens to channels: Fila's events, see docs/events.md.")
 }
 
 func psubscribe() Spec {
-	return subscriptionSpec("PSUBSCRIBE", "2.0.0", "pattern", true, true, "Listens to all channels that match patterns.")
+	return subscriptionSpec("PSUBSCRIBE", "pattern", true, true, "Listens to all channels that match patterns.")
 }
 
 func unsubscribe() Spec {
-	return subscriptionSpec("UNSUBSCRIBE", "2.0.0", "channel", false, false, "Stops listening to channels, or to all that were named.")
+	return subscriptionSpec("UNSUBSCRIBE", "channel", false, false, "Stops listening to channels, or to all that were named.")
 }
 
 func punsubscribe() Spec {
-	return subscriptionSpec("PUNSUBSCRIBE", "2.0.0", "pattern", true, false, "Stops listening to patterns, or to all of them.")
+	return subscriptionSpec("PUNSUBSCRIBE", "pattern", true, false, "Stops listening to patterns, or to all of them.")
 }
 
 // subscriptionSpec describes one of the four: on begins to listen, else it ends.
-func subscriptionSpec(name, since, arg string, pattern, on bool, summary string) Spec {
+func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 	kind, access := String, Listen
 	if pattern {
 		kind, access = Pattern, ListenPattern
@@ -34,7 +34,7 @@ func subscriptionSpec(name, since, arg string, pattern, on bool, summary string)
 		access = ByFlags // nobody needs a right to stop listening
 	}
 	spec := Spec{
-		Name: name, Group: pubsubGroup, Since: since, Complexity: "O(N) where N is the number of names",
+		Name: name, Group: pubsubGroup, Since: "2.0.0", Complexity: "O(N) where N is the number of names",
 		Summary: summary, Flags: []string{"pubsub", "noscript", "loading", "stale"},
 		Args:     []Arg{{Name: arg, Type: kind, Access: access, Optional: !on, Multiple: true}},
 		Examples: []Example{{name + " fila:orders:dead", "..."}},

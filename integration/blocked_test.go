@@ -255,7 +255,7 @@ func TestEventsComeWhileALeaseWaits(t *testing.T) {
 	c := connect(t, b.Addr(), 3)
 	do(t, c, "FILA.QUEUE", "CREATE", "q")
 	conn := raw(t, b.Addr())
-	w := &blocked{TCPConn: conn, r: bufio.NewReader(conn)}
+	r := bufio.NewReader(conn)
 	if _, err := fmt.Fprint(conn, "HELLO 3\r\nSUBSCRIBE fila:r:created\r\nFILA.LEASE q BLOCK 0\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestEventsComeWhileALeaseWaits(t *testing.T) {
 	do(t, c, "FILA.QUEUE", "CREATE", "r")
 	seen := ""
 	for !strings.Contains(seen, "fila:r:created\r\n$") || strings.Count(seen, ">3") < 2 {
-		line, err := w.r.ReadString('\n')
+		line, err := r.ReadString('\n')
 		if err != nil {
 			t.Fatalf("%v after %q", err, seen)
 		}

@@ -87,30 +87,18 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 		alone = append(alone, times...)
-		before, err := proc.UseOf(b.PID())
+		times, each, err := l.beside(ctx, b)
 		if err != nil {
 			return err
-		}
-		conns, err := connectAll(ctx, b.Addr(), o.n)
-		if err == nil {
-			err = l.waiting(ctx, o.n/2)
-		}
-		if err == nil {
-			times, err = l.measure(ctx)
 		}
 		beside = append(beside, times...)
-		after, useErr := proc.UseOf(b.PID())
-		bytes = max(bytes, (int64(after.Resident)-int64(before.Resident))/int64(o.n))
-		for _, c := range conns {
-			_ = c.Close() // nothing was to come on it
-		}
-		if err = errors.Join(err, useErr); err == nil {
-			err = l.waiting(ctx, 0)
-		}
-		if err != nil {
-			return err
-		}
+		bytes = max(bytes, each)
 	}
+	report(o, bytes, alone, beside)
+	return nil
+}
+
+func report(o options, bytes int64, alone, beside []time.Duration) {
 	fmt.Printf("%d connections, half of them in FILA.LEASE with BLOCK 0: at most %.1f KiB resident each\n", o.n, float64(bytes)/1024)
 	fmt.Printf("enqueue, lease and ack, %d a second over %d connections, storage.sync %s:\n", o.rate, workers, o.sync)
 	for _, r := range []struct {
@@ -123,7 +111,6 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		fmt.Printf("  %-12s median %8s  p99 %8s  most %8s  (%d)\n", r.name, at(0.5), at(0.99), at(1), len(r.times))
 	}
-	return nil
 }
 
 // workers is how many connections share the load.
@@ -185,6 +172,30 @@ func (l *load) cycle(ctx context.Context) error {
 	return nil
 }
 
+// beside measures while the connections are there, and what each of them has
+// added to the memory of the broker.
+func (l *load) beside(ctx context.Context, b *broker.Broker) (times []time.Duration, each int64, err error) {
+	before, err := proc.UseOf(b.PID())
+	if err != nil {
+		return nil, 0, err
+	}
+	conns, err := connectAll(ctx, b.Addr(), l.o.n)
+	if err == nil {
+		err = l.waiting(ctx, l.o.n/2)
+	}
+	if err == nil {
+		times, err = l.measure(ctx)
+	}
+	after, useErr := proc.UseOf(b.PID())
+	for _, c := range conns {
+		_ = c.Close() // nothing was to come on it
+	}
+	if err = errors.Join(err, useErr); err == nil {
+		err = l.waiting(ctx, 0)
+	}
+	return times, (int64(after.Resident) - int64(before.Resident)) / int64(l.o.n), err
+}
+
 // waiting waits until so many connections wait for the idle queue.
 func (l *load) waiting(ctx context.Context, n int) error {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -225,7 +236,7 @@ func openFiles(n int) error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	need := uint64(n) //nolint:gosec // positive
+	need := uint64(n)
 	if limit.Cur >= need {
 		return nil
 	}
