@@ -22,7 +22,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-connections bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how
 
 bench-connections: build ## what N connections cost that wait or idle: make bench-connections N=10000
 	go run ./integration/connbench -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
+
+bench-lifecycle: setup ## how long the loop's turns last while a million messages fall due, are browsed or purged
+	CGO_ENABLED=1 go test . -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
 
 # Both sides of each comparison run in one process, in turns.
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker

@@ -168,8 +168,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	switch s.mutant {
-	case ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten:
+	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten}, s.mutant) {
 		b = s.lose(b)
 	}
 	at := s.rng.Float64()

@@ -1,0 +1,208 @@
+//go:build cgo
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/storage/rocks"
+)
+
+// What happens to very many messages at once, seen from the loop: how long its
+// turns last meanwhile. Each benchmark is one run of its own: -benchtime 1x.
+
+var lifecycleN = flag.Int("lifecycle", 1_000_000, "messages of BenchmarkLifecycle") //nolint:gochecknoglobals // a flag
+
+// lifecycle is an engine over RocksDB whose turns are measured.
+type lifecycle struct {
+	b      *testing.B
+	engine *engine.Engine
+
+	mu    sync.Mutex
+	turns []time.Duration
+	on    bool
+}
+
+func newLifecycle(b *testing.B) *lifecycle {
+	b.Helper()
+	store, err := rocks.Open(rocks.Options{Path: b.TempDir(), Mode: "balanced", BlockCacheBytes: 64 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := &lifecycle{b: b}
+	cfg := engine.DefaultConfig()
+	cfg.Observe = func(what engine.Activity, took time.Duration) {
+		if what == engine.ActivityTurn {
+			l.mu.Lock()
+			if l.on {
+				l.turns = append(l.turns, took)
+			}
+			l.mu.Unlock()
+		}
+	}
+	if l.engine, err = engine.New(cfg, store); err != nil {
+		b.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- l.engine.Run(b.Context()) }()
+	<-l.engine.Ready()
+	b.Cleanup(func() {
+		l.engine.Stop()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	l.do(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) })
+	return l
+}
+
+type lifecycleCall func(tx *engine.Tx) error
+
+func (f lifecycleCall) Apply(tx *engine.Tx) error { return f(tx) }
+
+// do runs calls and waits for all of them.
+func (l *lifecycle) do(calls ...func(tx *engine.Tx) error) {
+	l.b.Helper()
+	woken := make(chan struct{}, 1)
+	client := engine.NewClient(1, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	tasks := make([]*engine.Task, len(calls))
+	for i, call := range calls {
+		tasks[i] = &engine.Task{Call: lifecycleCall(call), Client: client}
+	}
+	l.engine.Submit(slices.Clone(tasks))
+	for _, t := range tasks {
+		for !t.Done() {
+			<-woken
+		}
+		if t.Err() != nil {
+			l.b.Fatal(t.Err())
+		}
+	}
+}
+
+// fill enqueues n messages of 256 bytes with the given number of keys.
+func (l *lifecycle) fill(n, keys int, at int64) {
+	l.b.Helper()
+	const portion = 2000
+	payload := make([]byte, 256)
+	for from := 0; from < n; from += portion {
+		calls := make([]func(tx *engine.Tx) error, 0, portion)
+		for i := from; i < min(n, from+portion); i++ {
+			req := &engine.Enqueue{Queue: "q", Key: fmt.Sprintf("k%d", i%keys), Payload: payload, At: at}
+			if err := l.engine.Prepare(req); err != nil {
+				l.b.Fatal(err)
+			}
+			calls = append(calls, func(tx *engine.Tx) error { _, err := tx.Enqueue(req); return err })
+		}
+		l.do(calls...)
+	}
+}
+
+// measure runs what is measured and reports the turns meanwhile.
+func (l *lifecycle) measure(run func()) {
+	l.b.Helper()
+	l.mu.Lock()
+	l.on = true
+	l.mu.Unlock()
+	l.b.ResetTimer()
+	run()
+	l.b.StopTimer()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.on = false
+	slices.Sort(l.turns)
+	n := len(l.turns)
+	ms := func(i int) float64 { return float64(l.turns[i]) / 1e6 }
+	l.b.ReportMetric(ms(n*99/100), "p99-turn-ms")
+	l.b.ReportMetric(ms(n-1), "longest-turn-ms")
+	l.b.ReportMetric(float64(n), "turns")
+}
+
+// drain leases and acks until n messages have come.
+func (l *lifecycle) drain(n int) {
+	for got := 0; got < n; {
+		var ds []*engine.Delivery
+		l.do(func(tx *engine.Tx) (err error) {
+			ds, err = tx.Lease(&engine.LeaseRequest{Queues: []string{"q"}, Count: 500, Block: time.Second})
+			return err
+		})
+		receipts := make([]engine.Receipt, len(ds))
+		for i, d := range ds {
+			receipts[i] = d.Receipt
+		}
+		l.do(func(tx *engine.Tx) error {
+			acked, err := tx.Ack("q", receipts)
+			got += acked
+			return err
+		})
+	}
+}
+
+func (l *lifecycle) purge(key string) {
+	n := 0
+	req := &engine.Purge{Queue: "q", Key: key}
+	l.do(func(tx *engine.Tx) (err error) { n, err = tx.Purge(req); return err })
+	if n != *lifecycleN {
+		l.b.Errorf("%d purged", n)
+	}
+}
+
+func BenchmarkLifecycle(b *testing.B) {
+	n := *lifecycleN
+	b.Run("due in the same second", func(b *testing.B) {
+		l := newLifecycle(b)
+		due := time.Now().Add(time.Minute).Truncate(time.Second) // the load takes less
+		l.fill(n, 1000, due.UnixNano())
+		if late := time.Since(due); late > 0 {
+			b.Fatalf("the load took %v too long", late)
+		}
+		<-time.After(time.Until(due))
+		l.measure(func() { l.drain(n) })
+	})
+	b.Run("browse", func(b *testing.B) {
+		l := newLifecycle(b)
+		l.fill(n, 1000, 0)
+		l.measure(func() {
+			for seen, cursor := 0, ""; seen == 0 || cursor != ""; {
+				req := &engine.Browse{Queue: "q", Cursor: cursor, Count: 1000}
+				l.do(func(tx *engine.Tx) error {
+					next, list, err := tx.Browse(req)
+					if err == nil {
+						seen += len(list)
+						cursor = next
+					}
+					return err
+				})
+				if cursor == "" && seen != n {
+					b.Fatalf("%d seen", seen)
+				}
+			}
+		})
+	})
+	for _, keys := range []int{1000, 1_000_000} {
+		b.Run(fmt.Sprintf("purge a queue of %d keys", keys), func(b *testing.B) {
+			l := newLifecycle(b)
+			l.fill(n, keys, 0)
+			l.measure(func() { l.purge("") })
+		})
+	}
+	b.Run("purge a key", func(b *testing.B) {
+		l := newLifecycle(b)
+		l.fill(n, 1, 0)
+		l.measure(func() { l.purge("k0") })
+	})
+}
