@@ -15,6 +15,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/backup"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 )
@@ -139,6 +140,9 @@ func (b *broker) open() error {
 	store = faultyStore(store)
 	cfg := engineConfig(b.cfg, scripts, b.log)
 	cfg.Observe = b.latency.Observe
+	if cfg.Backups = backups(b.cfg.Storage, store); cfg.Backups != nil {
+		cfg.LastBackup = backup.Newest(b.cfg.Storage.Backups())
+	}
 	e, err := engine.New(cfg, store)
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())

@@ -5,14 +5,24 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/backup"
 	"github.com/faisca/fila/storage"
 )
 
 // store is what main itself does with a store, besides handing it to the engine.
 type store interface {
 	engine.Store
+	backup.Store
 	Sync() error
 	Close() error
+}
+
+// backups are nil where there is nothing on disk.
+func backups(cfg cli.Storage, s store) engine.Backups {
+	if cfg.Engine == cli.EngineMemory {
+		return nil
+	}
+	return backup.New(cfg.Backups(), s)
 }
 
 func openStore(cfg cli.Storage, log zerolog.Logger) (store, error) {

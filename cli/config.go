@@ -1,6 +1,9 @@
 package cli
 
-import "time"
+import (
+	"path/filepath"
+	"time"
+)
 
 // Config is the whole configuration, checked: what [Load] returns can be used
 // as it is. Each field's meaning, default and bounds are in settings.go.
@@ -64,11 +67,20 @@ const (
 type Storage struct {
 	Engine          string // EngineRocksDB or EngineMemory
 	Path            string // expanded
+	BackupPath      string // expanded; empty: beside Path, see Backups
 	Sync            string // SyncAlways, SyncInterval or SyncNever
 	SyncInterval    time.Duration
 	Mode            string // low_space, balanced or high_throughput
 	LeaseLag        time.Duration
 	BlockCacheBytes int64
+}
+
+// Backups is the directory that backups are in.
+func (s *Storage) Backups() string {
+	if s.BackupPath != "" {
+		return s.BackupPath
+	}
+	return filepath.Clean(s.Path) + "-backups"
 }
 
 // What storage.engine and storage.sync may be.

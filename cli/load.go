@@ -52,11 +52,13 @@ func Load(in Input) (*Loaded, error) {
 			return nil, UsageError{err}
 		}
 	}
-	path, err := expand(l.Config.Storage.Path)
-	if err != nil {
-		return nil, UsageError{err}
+	for _, path := range []*string{&l.Config.Storage.Path, &l.Config.Storage.BackupPath} {
+		expanded, err := expand(*path)
+		if err != nil {
+			return nil, UsageError{err}
+		}
+		*path = expanded
 	}
-	l.Config.Storage.Path = path
 	if err := l.Config.check(); err != nil {
 		return nil, UsageError{err}
 	}

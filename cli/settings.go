@@ -220,6 +220,12 @@ func storageSettings(c *Storage) []setting {
 			doc:   "The directory of the store, made if it is not there. `~/` and `$HOME` at its start expand.",
 		},
 		{
+			name:  "storage.backup_path",
+			value: text{to: &c.BackupPath, of: "path", says: "empty, or a directory"},
+			doc: "Where `BGSAVE` and `FILA.BACKUP` put backups, made if it is not there; clients only choose names in it. On the file system of " +
+				"`storage.path` a backup is made in a moment and shares its files, elsewhere it is a copy. Empty: `storage.path` with `-backups` behind it.",
+		},
+		{
 			name:  "storage.sync",
 			value: text{to: &c.Sync, def: SyncAlways, choices: []string{SyncAlways, SyncInterval, SyncNever}},
 			doc: "When a write is on disk. `always`: before its reply. `interval`: every `storage.sync_interval_ms`. " +

@@ -17,7 +17,6 @@ func absent() []absence {
 func absentForNow() []absence {
 	return []absence{
 		{[]string{"replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},
-		{[]string{"bgsave", "lastsave"}, true, "A copy of the store while it runs."},
 	}
 }
 

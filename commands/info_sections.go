@@ -244,7 +244,7 @@ func (c *infoCall) persistence() fields {
 	var f fields
 	f.flag("loading", c.loading)
 	f.flag("async_loading", false)
-	f.number("rdb_bgsave_in_progress", 0)
+	f.backups(&c.stats)
 	f.number("aof_enabled", 1)
 	f.number("aof_rewrite_in_progress", 0)
 	f.text("aof_last_write_status", status)

@@ -85,6 +85,7 @@ type core struct {
 
 	snapshot *Snapshot // what connections see
 	failed   error     // why the store cannot be written, or nil
+	backups  backups
 	figure   figures
 	key      []byte // scratch for keys of the store
 }
@@ -98,6 +99,9 @@ type figures struct {
 func newCore(cfg Config, store Store) *core {
 	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, snapshot: newSnapshot()}
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
+	if !cfg.LastBackup.IsZero() {
+		c.backups.lastAt = cfg.LastBackup.UnixNano()
+	}
 	c.forgetAll()
 	return c
 }
@@ -443,6 +447,7 @@ func (tx *Tx) Now() time.Time { return time.Unix(0, tx.core.now) }
 // written, and what it built upon was not either.
 func (c *core) refuse(cause error) {
 	c.failed = cause
+	c.loseBackups(c.beside)
 	refuse(c.released, cause)
 }
 

@@ -19,6 +19,8 @@ var (
 	ErrPaused = errors.New("the queue is paused")
 	// ErrMisconf answers every write while the store does not take any.
 	ErrMisconf = errors.New("the store cannot write")
+	// ErrBackupRunning refuses a second backup at a time.
+	ErrBackupRunning = errors.New("a backup is under way already")
 	// ErrStopped answers tasks that arrive after Stop.
 	ErrStopped = errors.New("the broker is shutting down")
 	// ErrUnblocked ends a wait on behalf of an operator.

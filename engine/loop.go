@@ -303,6 +303,7 @@ func (e *Engine) commitWork(w *work) {
 		// What these tasks did is not on disk, and what later ones do may depend
 		// on it: the loop starts anew from what is.
 		refuse(w.tasks, err)
+		e.tell(lost{w.beside})
 		e.tellFailure(err)
 	}
 	e.mu.Lock()

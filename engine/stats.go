@@ -70,6 +70,7 @@ type Stats struct {
 	InMemory   int64 // messages in windows
 	BodyBytes  int64 // payloads and headers held beside the store
 	Now        time.Time
+	Backup     BackupStatus
 }
 
 // Stats describes the engine.
@@ -77,7 +78,7 @@ func (tx *Tx) Stats() Stats {
 	c := tx.core
 	s := Stats{
 		Queues: int64(len(c.queues)), Blocked: int64(len(c.parked)), Writable: c.failed == nil, Recoveries: c.figure.recoveries,
-		Turns: c.figure.turns, Tasks: c.figure.tasks, Commits: c.committed, InMemory: int64(c.refs), BodyBytes: c.bodies, Now: tx.Now(),
+		Turns: c.figure.turns, Tasks: c.figure.tasks, Commits: c.committed, InMemory: int64(c.refs), BodyBytes: c.bodies, Now: tx.Now(), Backup: tx.Backups(),
 	}
 	for _, q := range c.queues {
 		s.add(q.counts())

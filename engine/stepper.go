@@ -153,6 +153,7 @@ func (s *Stepper) commit(w *work) {
 	if err != nil {
 		c.released = append(w.tasks, c.released...)
 		c.refuse(err)
+		c.loseBackups(w.beside)
 		c.committed = c.batchNo
 		c.batchNo++
 		c.figure.recoveries++

@@ -28,10 +28,11 @@ func layers() map[string]layer {
 		"internal/bench":    {may: []string{"internal/proc"}},
 		"internal/proc":     {},
 		"internal/acl":      {},
+		"internal/backup":   {},
 		"internal/certs":    {},
 		"internal/progress": {},
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
-		"main":              {may: []string{"cli", "commands", "engine", "internal/certs", "resp", "scripting", "storage", "storage/rocks"}},
+		"main":              {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "resp", "scripting", "storage", "storage/rocks"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Each client library does the same; those in Go are a module of their own.
 		"integration/clients":    {tests: []string{"integration/broker"}},

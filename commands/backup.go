@@ -1,0 +1,143 @@
+package commands
+
+import (
+	"errors"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func backup() Spec {
+	return Spec{
+		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of files of the store, or its size where it has to be copied",
+		Summary: "Makes a backup of the store while it serves, as a directory of that name below storage.backup_path, and answers when it is on disk. " +
+			"Everything acknowledged before is in it; it is one moment of the store. fila restore makes a data directory of it.",
+		Reply: "A map: " + backupFields(&engine.BackupResult{}).names() + ".",
+		Flags: []string{"admin", "noscript", "no_multi"},
+		Args:  []Arg{{Name: "name", Type: String}},
+		Examples: []Example{
+			{"FILA.BACKUP monday", "..."},
+		},
+		Parse: func(in *input) (call, error) {
+			name := in.text("name")
+			if name == "" {
+				return nil, &refusal{"INVALID", "the name of a backup must not be empty; BGSAVE makes one that is named after the time"}
+			}
+			return &backupCall{req: engine.Backup{Name: name, Wait: true}}, nil
+		},
+	}
+}
+
+type backupCall struct {
+	req    engine.Backup
+	result engine.BackupResult
+}
+
+// Apply implements engine.Call.
+func (c *backupCall) Apply(tx *engine.Tx) (err error) {
+	c.result, err = tx.Backup(&c.req)
+	return err
+}
+
+// Render writes what became of it.
+func (c *backupCall) Render(_ *Handler, w *resp.Writer) error {
+	backupFields(&c.result).write(w)
+	return nil
+}
+
+func backupFields(r *engine.BackupResult) *fields {
+	var f fields
+	f.text("name", r.Name)
+	f.text("path", r.Path)
+	f.millis("took_ms", r.Took)
+	return &f
+}
+
+func bgsave() Spec {
+	return Spec{
+		Name: "BGSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Summary: "Begins a backup of the store, named after the time, below storage.backup_path.",
+		Differs: "Saves a directory that fila restore makes a data directory of; what is acknowledged is stored without it. SCHEDULE is accepted and changes nothing.",
+		Flags:   []string{"admin", "noscript", "no_async_loading"},
+		Args:    []Arg{{Name: "schedule", Type: PureToken, Token: "SCHEDULE", Optional: true}},
+		Examples: []Example{
+			{"BGSAVE", "..."},
+			{"BGSAVE SCHEDULE NOW", "(error) ERR syntax error"},
+		},
+		Parse: func(*input) (call, error) { return &bgsaveCall{}, nil },
+	}
+}
+
+type bgsaveCall struct{}
+
+// Apply implements engine.Call.
+func (c *bgsaveCall) Apply(tx *engine.Tx) error {
+	_, err := tx.Backup(&engine.Backup{})
+	if errors.Is(err, engine.ErrBackupRunning) {
+		return &refusal{"ERR", "Background save already in progress"}
+	}
+	return err
+}
+
+// Render says that it has begun.
+func (c *bgsaveCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Status("Background saving started")
+	return nil
+}
+
+func lastsave() Spec {
+	return Spec{
+		Name: "LASTSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Summary:  "Returns the Unix time in seconds of the newest backup that is on disk.",
+		Differs:  "0 if there is none: a start is no backup.",
+		Flags:    []string{"loading", "stale", "fast"},
+		ACL:      []string{"admin", "dangerous"},
+		Quiet:    true,
+		Tips:     []string{"nondeterministic_output"},
+		Examples: []Example{{"LASTSAVE", "(integer) 0"}},
+		Parse:    func(*input) (call, error) { return &lastsaveCall{}, nil },
+	}
+}
+
+type lastsaveCall struct{ at time.Time }
+
+// Apply implements engine.Call.
+func (c *lastsaveCall) Apply(tx *engine.Tx) error {
+	c.at = tx.Backups().LastAt
+	return nil
+}
+
+// Render writes the seconds.
+func (c *lastsaveCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Int(unixSeconds(c.at))
+	return nil
+}
+
+// unixSeconds is 0 for no time.
+func unixSeconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// backups shows how it stands with the backups, under the names that Redis has for
+// its snapshots.
+func (f *fields) backups(s *engine.Stats) {
+	b, status, last, current := &s.Backup, "ok", int64(-1), int64(-1)
+	if b.Failed {
+		status = "err"
+	}
+	if b.Took > 0 {
+		last = int64(b.Took / time.Second)
+	}
+	if b.Running {
+		current = int64(max(s.Now.Sub(b.Since), 0) / time.Second)
+	}
+	f.flag("rdb_bgsave_in_progress", b.Running)
+	f.number("rdb_last_save_time", unixSeconds(b.LastAt))
+	f.text("rdb_last_bgsave_status", status)
+	f.number("rdb_last_bgsave_time_sec", last)
+	f.number("rdb_current_bgsave_time_sec", current)
+}

@@ -1,0 +1,164 @@
+// Package backup keeps copies of a store in a directory of their own: how they are
+// named, when one is finished, and how a data directory is made of one. What is in a
+// copy is the store's business.
+//
+// A backup is made under a name that no backup can have, synced, and then renamed. So
+// whatever has the name of a backup is a whole one.
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	unfinished = ".unfinished-" // starts the name of what is no backup yet
+	lockFile   = ".lock"
+	nameMax    = 128
+)
+
+// Store is what there is to make a copy of.
+type Store interface {
+	// Checkpoint writes a copy of the store as it is now into a new directory.
+	Checkpoint(dir string) error
+}
+
+// Backups are those of a store.
+type Backups struct {
+	dir   string
+	store Store
+}
+
+// New returns the backups of a store, which are in dir. It is made with the first.
+func New(dir string, store Store) *Backups { return &Backups{dir: filepath.Clean(dir), store: store} }
+
+// Check says what is wrong with the name of a new backup. A name never leads out of
+// the directory, and is never hidden.
+func (b *Backups) Check(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(b.dir, name)); err == nil {
+		return fmt.Errorf("there is a backup %q already", name)
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	if name == "" || len(name) > nameMax || strings.Trim(name, letters+"._-") != "" || !strings.Contains(letters, name[:1]) {
+		return fmt.Errorf("%.160q cannot be the name of a backup: want up to %d letters, digits and . _ -, the first a letter or digit; "+
+			"it is made in storage.backup_path", name, nameMax)
+	}
+	return nil
+}
+
+// Take makes a backup and returns its path when it is on disk.
+func (b *Backups) Take(name string) (path string, err error) {
+	if err := b.Check(name); err != nil {
+		return "", err
+	}
+	if err := makeDirectory(b.dir); err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(b.dir, lockFile))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if err := b.removeUnfinished(); err != nil { // of a broker that ended meanwhile
+		return "", err
+	}
+	path, made := filepath.Join(b.dir, name), filepath.Join(b.dir, unfinished+name)
+	err = b.store.Checkpoint(made)
+	if err == nil {
+		err = SyncTree(made)
+	}
+	if err == nil {
+		err = os.Rename(made, path)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(made))
+	}
+	return path, syncDirectory(b.dir)
+}
+
+// Newest is when the newest backup in dir was made, zero if there is none.
+func Newest(dir string) time.Time {
+	var newest time.Time
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return newest // none that could be read
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && e.IsDir() && checkName(e.Name()) == nil && info.ModTime().After(newest) {
+			newest = info.ModTime()
+		}
+	}
+	return newest
+}
+
+func (b *Backups) removeUnfinished() error {
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), unfinished) {
+			if err := os.RemoveAll(filepath.Join(b.dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lock keeps two brokers that share a directory from removing what the other has not
+// finished. The system lets go of it when the process ends.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // below the directory that the operator chose
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("%s: another broker makes a backup here: %w", filepath.Dir(path), err)
+	}
+	return func() { _ = f.Close() }, nil // closing it is unlocking it
+}
+
+// makeDirectory makes a directory if only that is missing.
+func makeDirectory(dir string) error {
+	err := os.Mkdir(dir, 0o750)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(dir))
+}
+
+// SyncTree makes a directory durable, with all that is in it.
+func SyncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return syncDirectory(path) // or file: the system tells no difference
+	})
+}
+
+func syncDirectory(path string) error {
+	f, err := os.Open(path) //nolint:gosec // the operator's own directory
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
