@@ -42,6 +42,7 @@ func cronSet() Spec {
 			headerOption(),
 			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
 			{Name: "ms", Type: Integer, Token: "DELAY", Optional: true, Max: millisMax},
+			{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE reports", "OK"},
@@ -197,6 +198,7 @@ func cronFields(i *engine.CronInfo) *fields {
 		f.optional("priority", "")
 	}
 	f.millis("delay_ms", i.Delay)
+	f.millis("ttl_ms", i.TTL)
 	f.at("set_at", i.SetAt)
 	return &f
 }

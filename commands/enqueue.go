@@ -13,6 +13,7 @@ func enqueue() Spec {
 		Summary: "Stores a message in a queue and returns its id. WEIGHT is the share of its fairness key, for the whole backlog; " +
 			"COST is what its delivery takes of that share (1); THROTTLE names a limit that it is under, see FILA.THROTTLE. " +
 			"PRIORITY orders messages within their key, 9 before 0 (4). It is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +
+			"TTL is how long it may wait: then it is dead, or gone where there is no dead-letter queue; a lease that has begun lasts. " +
 			"DEDUP names the message: another one of the name within the queue's DEDUPWINDOW changes nothing and answers the id of the first; " +
 			"DEDUP * takes the content (queue, key, headers, payload) for the name. " +
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
@@ -31,6 +32,7 @@ func enqueue() Spec {
 				{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
 				{Name: "unix-ms", Type: Integer, Token: "AT", Max: 2 * millisMax},
 			}},
+			{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
 			{Name: "id", Type: String, Token: "DEDUP", Optional: true},
 		},
 		Examples: []Example{
@@ -39,6 +41,7 @@ func enqueue() Spec {
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3 HEADER trace 7f3a", `"<id>"`},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 COST 10 THROTTLE provider:x THROTTLE tenant:1", `"<id>"`},
 			{"FILA.ENQUEUE orders hello PRIORITY 9 DELAY 60000", `"<id>"`},
+			{"FILA.ENQUEUE orders hello TTL 60000", `"<id>"`},
 			{"FILA.ENQUEUE orders hello DEDUP order-17", `"<id>"`},
 		},
 		Parse: parseEnqueue,
@@ -89,7 +92,7 @@ func parseMessage(in *input, req *engine.Enqueue) error {
 		priority := uint8(in.integer("priority", 0)) //nolint:gosec // the Spec bounds it
 		req.Priority = &priority
 	}
-	req.Delay = in.millis("delay", 0)
+	req.Delay, req.TTL = in.millis("delay", 0), in.millis("ttl", 0)
 	req.Throttles, req.Headers = in.throttles(), in.headers()
 	return nil
 }

@@ -36,6 +36,9 @@ func (c *core) remove(m *message) {
 	if m.retried {
 		c.batch.Delete(storage.Attempts, c.key)
 	}
+	if m.expires != 0 {
+		c.unindex(&c.ends, m.expires, m.storageKey())
+	}
 	c.dropBody(m)
 	m.status = gone
 	k.queue.noteGone(m.id)

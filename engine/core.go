@@ -45,8 +45,11 @@ type core struct {
 	byNumber     map[uint32]*queue
 	leases       map[ID]*message
 	leaseEnd     timers[*message]
-	lag          []lagged // leases whose record is not written yet, oldest first
-	due          dueIndex
+	lag          []lagged         // leases whose record is not written yet, oldest first
+	due          dueIndex         // messages that are delayed
+	ends         dueIndex         // messages that have a time to live
+	obituaries   int              // under way
+	dying        map[ID]*dueEntry // of ends, those that obituaries are about
 	fresh        freshIDs
 	dedupEnd     timers[*dedup] // queues by when they can forget deduplication ids
 	waits        timers[*wait]  // those with an end
@@ -109,7 +112,9 @@ func newCore(cfg Config, store Store) *core {
 // forgetAll drops what recovery brings back from the store.
 func (c *core) forgetAll() {
 	c.queues, c.byNumber, c.leases = map[string]*queue{}, map[uint32]*queue{}, map[ID]*message{}
-	c.leaseEnd, c.lag, c.due = timers[*message]{}, nil, dueIndex{}
+	c.leaseEnd, c.lag = timers[*message]{}, nil
+	c.obituaries, c.dying = 0, map[ID]*dueEntry{}
+	c.due, c.ends = dueIndex{family: storage.Scheduled}, dueIndex{family: storage.Expiries}
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
 	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
@@ -275,6 +280,7 @@ func (c *core) nextTimer() int64 {
 		earliest(d.dropAt, true)
 	}
 	earliest(c.due.next())
+	earliest(c.nextEnd())
 	earliest(c.cron.next())
 	return at
 }

@@ -160,7 +160,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	}
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,
-		DelayMs: uint64(req.Delay.Milliseconds()), SetAt: c.now, //nolint:gosec // not negative
+		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.now, //nolint:gosec // not negative
 	}
 	if req.Priority != nil {
 		set.Priority = uint32(*req.Priority) + 1
@@ -224,7 +224,7 @@ type CronInfo struct {
 	LastError               string    // why the newest of those that were tried made none
 	ErrorAt                 time.Time
 	Priority                *uint8
-	Delay                   time.Duration
+	Delay, TTL              time.Duration
 	SetAt                   time.Time
 }
 
@@ -239,7 +239,8 @@ func (e *cronEntry) info() CronInfo {
 	i := CronInfo{
 		Name: e.name, Queue: s.Queue, Expression: s.Expression, Zone: s.Zone, CatchUp: CatchUp(s.CatchUp), Key: s.Key, //nolint:gosec // three values
 		NextAt: at(s.NextAt), LastAt: at(s.LastAt), Fired: s.Fired, Missed: s.Missed, LastError: s.LastError, ErrorAt: at(s.ErrorAt),
-		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond, SetAt: at(s.SetAt), //nolint:gosec // at most durationMax
+		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
+		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), //nolint:gosec // at most durationMax
 	}
 	if e.schedule == nil {
 		i.NextAt, i.LastError = time.Time{}, "its expression or zone cannot be read, set it again"

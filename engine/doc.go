@@ -30,7 +30,8 @@
 //  5. After a turn nobody waits for a queue that can deliver.
 //  6. The messages in windows are counted.
 //  7. The bytes of bodies in memory are counted.
-//  8. The head of the due-time index holds what is before its edge.
+//  8. The heads of the due-time indexes (delays, ends of life) hold what is before
+//     their edges.
 //  9. A window holds ready messages before the edge, in the order of places.
 //  10. A body is in memory until the store has it.
 //  11. A message is in one structure at a time.
@@ -50,7 +51,8 @@
 // And these hold towards clients, as the simulation's oracle sees them: no reply
 // before its commit; no two live leases of a message; a receipt changes nothing
 // after its lease, also when a crash has lost the lease's record; an id or a
-// delivery number is never given twice; no message before its time; in a key,
+// delivery number is never given twice; no message before its time, nor after its
+// time to live; in a key,
 // first deliveries are in the order of enqueue; no tick of a recurring message
 // makes two, and one that makes none is counted.
 package engine

@@ -7,12 +7,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// dueEntry is an entry of the due-time index that is in memory.
+// dueEntry is an entry of a due-time index that is in memory.
 type dueEntry struct {
 	at  int64
-	key string // of the record in storage.Scheduled: entries are ordered by it
+	key string // of its record: entries are ordered by it
 	mk  storage.MessageKey
-	m   *message // if it is in memory, else nil
+	m   *message // that is delayed, if it is in memory, else nil
 	i   int
 }
 
@@ -23,10 +23,11 @@ func newDueEntry(at int64, mk storage.MessageKey, m *message) *dueEntry {
 func (d *dueEntry) before(o *dueEntry) bool { return d.key < o.key }
 func (d *dueEntry) index() *int             { return &d.i }
 
-// dueIndex is the head of the durable due-time index: all entries before the
-// edge. Those at or after it are on disk only, and are read when the head
-// shrinks.
+// dueIndex is the head of a durable index by time: all entries before the edge.
+// Those at or after it are on disk only, and are read when the head shrinks. There
+// are two: of the messages that are delayed, and of those that have a time to live.
 type dueIndex struct {
+	family storage.Family
 	heap   timers[*dueEntry]
 	edge   string // "": nothing is on disk only
 	read   *read
@@ -98,29 +99,49 @@ func (x *dueIndex) removeOnDisk(key string) {
 
 // schedule makes a message that is in no structure delayed until a time.
 func (c *core) schedule(m *message, at int64) {
-	x := &c.due
 	d := newDueEntry(at, m.storageKey(), m)
-	c.batch.Put(storage.Scheduled, []byte(d.key), nil)
 	m.key.queue.delayed++
 	m.key.queue.noteTime(m.id, at)
 	c.letGo(m)
+	m.status = delayed
+	if !c.index(&c.due, d) {
+		m.status = gone // the disk has it
+	}
+}
+
+// index adds an entry to an index and reports whether memory holds it.
+func (c *core) index(x *dueIndex, d *dueEntry) bool {
+	c.batch.Put(x.family, []byte(d.key), nil)
 	if x.onDisk(d.key) {
 		if x.unseen == "" || d.key < x.unseen {
 			x.unseen = d.key
 		}
-		m.status = gone // the disk has it
-		return
+		return false
 	}
-	m.status = delayed
 	x.add(d)
 	if x.heap.len() > 2*c.cfg.DueWindow {
-		c.cutDue()
+		c.cutDue(x)
 	}
+	return true
 }
 
-// cutDue leaves the later half of the index's head to the disk.
-func (c *core) cutDue() {
-	x := &c.due
+// unindex takes the entry of a message off an index, wherever it is.
+func (c *core) unindex(x *dueIndex, at int64, mk storage.MessageKey) {
+	if d := x.byID[mk.ID]; d != nil && d.mk.Queue == mk.Queue {
+		x.remove(d)
+		c.batch.SingleDelete(x.family, []byte(d.key))
+		return
+	}
+	if x == &c.ends {
+		delete(c.dying, mk.ID)
+	}
+	key := storage.AppendScheduledKey(nil, at, mk)
+	c.batch.SingleDelete(x.family, key)
+	x.removeOnDisk(string(key))
+}
+
+// cutDue leaves the later half of an index's head to the disk.
+func (c *core) cutDue(x *dueIndex) {
 	all := x.heap.h
 	slices.SortFunc(all, func(a, b *dueEntry) int { return strings.Compare(a.key, b.key) })
 	n := len(all) / 2
@@ -172,15 +193,20 @@ func (c *core) fallDue() {
 			c.settle(k)
 		}
 	}
-	if x := &c.due; x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
-		x.read, x.unseen, x.lost = &read{epoch: c.epoch, dueFrom: x.edge}, "", nil
+	c.refill(&c.due)
+}
+
+// refill asks for the next entries of an index when its head runs low.
+func (c *core) refill(x *dueIndex) {
+	if x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
+		x.read, x.unseen, x.lost = &read{epoch: c.epoch, index: x, family: x.family, dueFrom: x.edge}, "", nil
 		c.beside = append(c.beside, x.read)
 	}
 }
 
-// mergeDue takes what a read has found into the head of the index.
+// mergeDue takes what a read has found into the head of its index.
 func (c *core) mergeDue(r *read) {
-	x := &c.due
+	x := r.index
 	x.read = nil
 	if r.stale || r.err != nil {
 		return // asked for again in the next turn

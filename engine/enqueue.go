@@ -33,6 +33,7 @@ type Enqueue struct {
 	Priority  *uint8        // 0 to 9, within the key; nil: 4
 	Delay     time.Duration // until it is ready; 0: at once
 	At        int64         // Unix nanoseconds at which it is ready, in place of Delay
+	TTL       time.Duration // from now until it dies undelivered; 0: the queue's
 	Dedup     string        // "": none; DedupContent: the content is the id
 
 	record []byte
@@ -83,6 +84,8 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: DELAY must be from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	case len(req.Dedup) > l.Dedup:
 		return fmt.Errorf("%w: DEDUP of %d bytes, the limit is %d", ErrTooBig, len(req.Dedup), l.Dedup)
+	case req.TTL < 0 || req.TTL > durationMax:
+		return fmt.Errorf("%w: TTL must be from 1 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	case req.At < 0:
 		return fmt.Errorf("%w: AT must be a time after 1970", ErrInvalid)
 	case req.Cost > l.Cost:
@@ -157,19 +160,23 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err := q.full(req.Key); err != nil {
 		return ID{}, err
 	}
+	readyAt := req.At
+	if req.Delay > 0 {
+		readyAt = c.now + int64(req.Delay)
+	}
+	expires, err := c.lifetime(q, req.TTL, readyAt)
+	if err != nil {
+		return ID{}, err
+	}
 	k := c.keyOf(q, req.Key)
 	rank := uint8(defaultRank)
 	if req.Priority != nil {
 		rank = priorityMax - *req.Priority
 	}
 	m := c.newMessage(k, rank)
-	m.throttles, m.cost = req.Throttles, max(req.Cost, 1)
+	m.throttles, m.cost, m.expires = req.Throttles, max(req.Cost, 1), expires
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
-	}
-	readyAt := req.At
-	if req.Delay > 0 {
-		readyAt = c.now + int64(req.Delay)
 	}
 	c.insert(m, req.record, readyAt)
 	if req.dedup != "" {
@@ -207,6 +214,10 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 	delayed := readyAt > c.now
 	if delayed {
 		record = storage.AppendReadyAt(record, readyAt)
+	}
+	if m.expires > 0 {
+		record = storage.AppendExpiresAt(record, m.expires)
+		c.index(&c.ends, newEndEntry(m))
 	}
 	c.batch.Put(storage.Messages, c.messageKey(m), record)
 	k.total++

@@ -27,6 +27,7 @@ func (c *core) expire() {
 	}
 	c.writeLag()
 	c.fallDue()
+	c.endLives()
 	c.fallCron()
 	c.dropDedup()
 }

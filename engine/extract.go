@@ -1,7 +1,5 @@
 package engine
 
-import "github.com/faisca/fila/storage"
-
 // extract takes a message that was found in the store out of whatever holds it in
 // memory, and off the due-time index: the caller then removes it, moves it, or
 // makes it ready or delayed anew, within the same turn. It returns nil if the
@@ -52,9 +50,7 @@ func (c *core) extractDelayed(f *foundMessage) *message {
 		}
 		return f.fresh()
 	}
-	key := storage.AppendScheduledKey(nil, f.readyAt, f.m.storageKey())
-	c.batch.SingleDelete(storage.Scheduled, key)
-	c.due.removeOnDisk(string(key))
+	c.unindex(&c.due, f.readyAt, f.m.storageKey())
 	k.queue.delayed--
 	k.queue.noteTime(f.m.id, 0)
 	return f.fresh()

@@ -71,6 +71,11 @@ func (c *core) check() error {
 			bad(8, "due entry %d of message %s is broken", i, d.mk.ID)
 		}
 	}
+	for i, d := range c.ends.heap.h {
+		if d.i != i || c.ends.byID[d.mk.ID] != d || c.ends.onDisk(d.key) {
+			bad(8, "end %d of message %s is broken", i, d.mk.ID)
+		}
+	}
 	c.checkCron(bad)
 	return errors.Join(errs...)
 }

@@ -148,6 +148,15 @@ func (k *fairKey) touch(p place) {
 	}
 }
 
+// at returns the message of the window at a place, or nil.
+func (k *fairKey) at(p place) *message {
+	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
+	if i == len(k.window) || k.window[i].place != p {
+		return nil
+	}
+	return k.window[i]
+}
+
 // removeAt takes the message at a place out of the window, nil if there is none.
 func (k *fairKey) removeAt(p place) *message {
 	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })

@@ -239,7 +239,7 @@ func (c *core) writeLag() {
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
 		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
-		Throttles: m.throttles, Cost: m.cost, LeasedAt: m.since, Retried: m.retried,
+		Throttles: m.throttles, Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires,
 	}
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
@@ -257,6 +257,9 @@ func (c *core) endLease(m *message) {
 	c.leaseEnd.remove(m)
 	if len(m.throttles) > 0 {
 		c.unhold(m)
+	}
+	if m.expires != 0 {
+		c.rearm(m)
 	}
 	m.key.leased--
 	m.key.queue.leased--

@@ -56,6 +56,7 @@ type message struct {
 	// onceWritten facts of the record
 	cost      uint32
 	throttles []string
+	expires   int64 // when its time to live is over; 0: never
 
 	// attempt is the number of the next or current delivery among those that
 	// count: 1 plus the failures so far. deliveries counts every hand-out.

@@ -207,18 +207,23 @@ func (c *core) bury(m *message, reason string) string {
 	if f := m.failure; f != nil {
 		rec.Dead.Error, rec.Dead.FirstFailedAt, rec.Dead.LastFailedAt = f.text, f.first, f.last
 	}
-	rec.ReadyAt, rec.ExpiresAt = 0, 0
+	rec.ReadyAt = 0
 	c.move(m, dlq, &rec)
 	return dlq.name
 }
 
 // move takes a message out of its queue and puts it into another as rec, ready
-// at once in the same place of the same key, with its attempts starting again.
+// at once in the same place of the same key, with its attempts starting again. Its
+// time to live is that of the other queue, from now on.
 func (c *core) move(m *message, to *queue, rec *storage.Message) {
+	rec.ExpiresAt = 0
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
 		place: m.place, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, born: c.batchNo, fence: m.fence,
+	}
+	if ttl := to.set.TTLMs; ttl > 0 {
+		moved.expires = c.now + int64(ttl)*int64(time.Millisecond) //nolint:gosec // bounded when it is set
 	}
 	c.remove(m)
 	c.insert(moved, record, 0)

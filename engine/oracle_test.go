@@ -22,6 +22,8 @@ type oracle struct {
 	newest  map[string]ID         // of first deliveries, by queue and key
 	handed  map[ID]bool           // delivered at least once, told or not
 	byID    map[ID]*oracleMsg
+	ends    map[ID]time.Time      // of messages with a time to live
+	redrove time.Time             // the newest time that messages came back from a dead-letter queue, as if no clock had been set back
 	names   map[string]oracleName // of messages, by tag
 	known   map[string][]oracleName
 	window  time.Duration
@@ -57,7 +59,7 @@ func newOracle() oracle {
 	return oracle{
 		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
-		names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
+		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
 	}
 }
 
@@ -120,6 +122,9 @@ func (o *oracle) delivered(d *Delivery) {
 	}
 	if o.now.Before(m.leaseUntil) {
 		o.fail("%s was delivered while another held it until %v, it is %v", tag, m.leaseUntil, o.now)
+	}
+	if end, ok := o.ends[d.Receipt.ID]; ok && !o.now.Before(end) {
+		m.notBefore = time.Time{} // it has died while it waited for that
 	}
 	if o.now.Before(m.notBefore) {
 		o.fail("%s was delivered before %v", tag, m.notBefore)
@@ -241,8 +246,16 @@ func (o *oracle) released(d *Delivery, n int, err error) {
 
 // decided is called when the engine hands a message out, told or not: for the
 // first time, messages of a key leave in the order of their enqueue.
-func (o *oracle) decided(d *Delivery) {
+func (o *oracle) decided(d *Delivery, now time.Time) {
 	id := d.Receipt.ID
+	end, ends := o.ends[id]
+	over := ends && !now.Before(end)
+	if over && (d.Queue == "a" || d.Queue == "b") && o.redrove.Before(idTime(id)) {
+		o.fail("%s was delivered at %v, its time to live ended at %v", id, now, end)
+	}
+	if over {
+		return // it has died undelivered, and comes from the dead-letter queue or has come back from there
+	}
 	if o.handed[id] || idNanos(id) <= o.newSince {
 		return
 	}

@@ -112,6 +112,14 @@ func (c *core) empty(q *queue) {
 	for _, d := range c.due.of(q.no) {
 		c.unschedule(d)
 	}
+	for _, d := range c.ends.of(q.no) {
+		c.unindex(&c.ends, d.at, d.mk)
+	}
+	for _, d := range c.dying {
+		if d.mk.Queue == q.no {
+			c.unindex(&c.ends, d.at, d.mk)
+		}
+	}
 	few := len(q.keys) < pastMax
 	for _, k := range q.keys {
 		for _, m := range k.window {

@@ -47,7 +47,7 @@ type queue struct {
 
 // totals count since start, for FILA.STATS.
 type totals struct {
-	enqueued, deduplicated, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
+	enqueued, deduplicated, outlived, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
 }
 
 // addKey and removeKey keep the keys findable by name and by hash.

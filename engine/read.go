@@ -36,7 +36,9 @@ type read struct {
 	last   place // the last one that was looked at
 	end    bool  // there is nothing after it
 
-	// Of the due-time index:
+	// Of a due-time index:
+	index   *dueIndex
+	family  storage.Family
 	dueFrom string
 	due     []*dueEntry
 	dueNext string // the first entry that was not taken, "": none
@@ -213,7 +215,7 @@ func decodeMessage(mk storage.MessageKey, value []byte) (m *message, readyAt int
 		return nil, 0, fmt.Errorf("message %s: %w", mk.ID, err)
 	}
 	m = &message{
-		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), throttles: rec.Throttles, attempt: 1, body: body, timer: -1,
+		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), throttles: rec.Throttles, expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
 	}
 	return m, rec.ReadyAt, nil
 }
@@ -233,7 +235,7 @@ func (m *message) decodeAttempt(value []byte) (readyAt int64, err error) {
 
 func (r *read) readDue(store Store) error {
 	const limit = 4096
-	it := store.Scan(storage.Scheduled, []byte(r.dueFrom), nil)
+	it := store.Scan(r.family, []byte(r.dueFrom), nil)
 	defer it.Close()
 	for ok := it.Seek([]byte(r.dueFrom)); ok; ok = it.Next() {
 		if len(r.due) == limit {

@@ -54,8 +54,11 @@ func (c *core) recover() error {
 	if err := c.recoverLeases(); err != nil {
 		return fmt.Errorf("recover leases: %w", err)
 	}
-	if err := c.recoverDue(); err != nil {
+	if err := c.recoverDue(&c.due); err != nil {
 		return fmt.Errorf("recover delayed messages: %w", err)
+	}
+	if err := c.recoverDue(&c.ends); err != nil {
+		return fmt.Errorf("recover messages with a time to live: %w", err)
 	}
 	c.census = newCensus(c.epoch, c.store)
 	c.again = append(c.again, waiting...)
@@ -253,7 +256,7 @@ func (c *core) recoverLeases() error {
 		}
 		k := c.keyOf(q, mk.Key)
 		m := &message{
-			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: rec.Throttles,
+			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: rec.Throttles, expires: rec.ExpiresAt,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried,
 			lease: lease{until: rec.Until, since: rec.LeasedAt, consumer: rec.Consumer, writes: 2, restored: true},
 		}
@@ -269,20 +272,20 @@ func (c *core) recoverLeases() error {
 	})
 }
 
-// recoverDue reads the head of the due-time index.
-func (c *core) recoverDue() error {
-	it := c.store.Scan(storage.Scheduled, nil, nil)
+// recoverDue reads the head of a due-time index.
+func (c *core) recoverDue(x *dueIndex) error {
+	it := c.store.Scan(x.family, nil, nil)
 	defer it.Close()
 	for ok := it.Seek(nil); ok; ok = it.Next() {
-		if c.due.heap.len() >= c.cfg.DueWindow {
-			c.due.edge = string(it.Key())
+		if x.heap.len() >= c.cfg.DueWindow {
+			x.edge = string(it.Key())
 			break
 		}
 		at, mk, err := storage.ParseScheduledKey(it.Key())
 		if err != nil {
 			return err
 		}
-		c.due.add(newDueEntry(at, mk, nil))
+		x.add(newDueEntry(at, mk, nil))
 	}
 	return it.Err()
 }

@@ -89,6 +89,12 @@ func (c *core) pick(q *queue) *fairKey {
 			return nil
 		}
 		m := k.window[0]
+		if c.outlived(m) {
+			if !c.endLate(m) {
+				return nil
+			}
+			continue
+		}
 		cost := int64(m.cost)
 		if r.granted && k.deficit < cost {
 			r.advance()

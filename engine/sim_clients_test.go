@@ -59,6 +59,9 @@ func (s *sim) enqueue(cl *simClient) {
 		req.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
 	}
 	req.Cost = uint32(s.rng.IntN(4)) //nolint:gosec // small
+	if s.rng.IntN(5) == 0 {
+		req.TTL = req.Delay + time.Duration(1+s.rng.IntN(600))*time.Millisecond
+	}
 	if s.rng.IntN(4) == 0 {
 		req.Dedup = fmt.Sprintf("d%d", s.rng.IntN(4))
 	}
@@ -83,6 +86,9 @@ func (s *sim) enqueue(cl *simClient) {
 		at, known = tx.Now(), tx.core.ids.last == before
 		if known && err == nil {
 			return nil
+		}
+		if req.TTL > 0 && err == nil {
+			s.oracle.ends[id] = tx.Now().Add(req.TTL)
 		}
 		if req.Dedup != "" && err == nil {
 			s.oracle.named(tag, req.Queue, req.Dedup, at)
@@ -164,7 +170,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 // or not.
 func (s *sim) decided(tx *Tx, ds []*Delivery) {
 	for _, d := range ds {
-		s.oracle.decided(d)
+		s.oracle.decided(d, tx.Now())
 		s.oracle.passed(tx.core.leases[d.Receipt.ID].throttles, s.step.now)
 	}
 }
@@ -298,7 +304,11 @@ func (s *sim) redrive(cl *simClient) {
 	if s.rng.IntN(2) == 0 {
 		req.Rate = 1 + s.rng.IntN(20)
 	}
-	s.submit(cl, func(tx *Tx) error { _, err := tx.Redrive(req); return err }, func(err error) {
+	s.submit(cl, func(tx *Tx) error {
+		s.oracle.redrove = tx.Now().Add(s.oracle.setBack)
+		_, err := tx.Redrive(req)
+		return err
+	}, func(err error) {
 		if err != nil && !refusal(err) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrPaused) {
 			s.oracle.fail("redrive: %v", err)
 		}

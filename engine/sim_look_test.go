@@ -68,7 +68,8 @@ func (s *sim) home(m *oracleMsg) string {
 
 // atHome says that a message can be nowhere but in the queue it was enqueued to.
 func (o *oracle) atHome(m *oracleMsg) bool {
-	return o.attempts == 0 && !m.mayDie && !m.perhapsGone && m.asking == 0 && o.stored[m.tag] == m
+	_, mortal := o.ends[m.id]
+	return o.attempts == 0 && !mortal && !m.mayDie && !m.perhapsGone && m.asking == 0 && o.stored[m.tag] == m
 }
 
 // mayBeRemoved: its end was asked for, whoever holds it.
@@ -204,6 +205,9 @@ func (s *sim) shown(v *View, at time.Time) {
 	}
 	if m.sure && m.asking == 0 && at.Before(m.leaseUntil) && v.Status != StatusLeased {
 		o.fail("%s was shown as %s, and a client holds it until %v", m.tag, v.Status, m.leaseUntil)
+	}
+	if end, mortal := o.ends[v.ID]; mortal && !at.Before(end) {
+		m.notBefore = time.Time{} // it has died while it waited for that
 	}
 	if at.Before(m.notBefore) && v.Status != StatusDelayed {
 		o.fail("%s was shown as %s, and waits until %v", m.tag, v.Status, m.notBefore)

@@ -48,6 +48,7 @@ const (
 	waiterForgotten
 	unfencedReceipt
 	retryTooEarly
+	endNotSeen
 	transactionInParts
 	replyNotSynced
 	timerLost
@@ -62,7 +63,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 	for m, name := range map[mutant]string{
 		replyBeforeCommit: "reply before commit", ackNotWritten: "ack not written", enqueueNotWritten: "enqueue not written",
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",
-		retryTooEarly: "retry too early", transactionInParts: "transaction in two writes",
+		retryTooEarly: "retry too early", endNotSeen: "message delivered after its time to live", transactionInParts: "transaction in two writes",
 		replyNotSynced: "reply not synced", timerLost: "timer lost in a crash",
 		tickNotWritten:  "tick not written with its message",
 		dedupNotWritten: "deduplication id not written", dedupForgotten: "deduplication id forgotten before it can be looked up",
@@ -422,6 +423,7 @@ func (s *sim) run(t *simTask) {
 
 // once is one step of the world.
 func (s *sim) once() {
+	redriving := len(s.step.core.redrives) > 0
 	switch n := s.rng.IntN(100); {
 	case n < 8:
 		s.advance()
@@ -440,6 +442,18 @@ func (s *sim) once() {
 	}
 	s.settleBlocked()
 	s.tick()
+	if redriving || len(s.step.core.redrives) > 0 {
+		s.oracle.redrove = s.step.now.Add(s.oracle.setBack)
+	}
+	if s.mutant == endNotSeen { // as if the index and the messages had forgotten
+		for _, q := range s.step.core.queues {
+			for _, k := range q.keys {
+				for _, m := range k.window {
+					m.expires = 0
+				}
+			}
+		}
+	}
 	if s.mutant == dedupForgotten {
 		s.step.core.fresh = freshIDs{}
 	}

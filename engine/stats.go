@@ -9,7 +9,7 @@ type Counts struct {
 
 	// Since the broker has started:
 	Enqueued, Delivered, Acked, Nacked, Expired, DeadLettered, Dropped, Released, Redriven uint64
-	Cancelled, Purged, Deduplicated                                                        uint64
+	Cancelled, Purged, Deduplicated, Outlived                                              uint64
 
 	// Counting says that what the store held at start is still being counted:
 	// Ready, Delayed and Dead are too low until then.
@@ -24,7 +24,7 @@ func (q *queue) counts() Counts {
 		Delayed: q.delayed, Leased: q.leased, Keys: int64(len(q.keys)), Waiters: int64(q.waiters.n), Counting: !q.counted,
 		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.expired,
 		DeadLettered: t.deadLettered, Dropped: t.dropped, Released: t.released, Redriven: t.redriven,
-		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated,
+		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, Outlived: t.outlived,
 	}
 	rest := max(q.total-q.delayed-q.leased, 0)
 	if q.isDead() {
@@ -54,6 +54,7 @@ func (n *Counts) add(o Counts) {
 	n.Cancelled += o.Cancelled
 	n.Purged += o.Purged
 	n.Deduplicated += o.Deduplicated
+	n.Outlived += o.Outlived
 	n.Counting = n.Counting || o.Counting
 }
 

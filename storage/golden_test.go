@@ -54,6 +54,7 @@ func fullLease() *storage.Lease {
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Throttles: []string{"api"},
 		Cost: 4, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true,
+		ExpiresAt: 1_700_000_060_000_000_000,
 	}
 }
 

@@ -61,6 +61,7 @@ type Lease struct {
 	FirstFailedAt, LastFailedAt int64
 	Error                       string // of the attempt before
 	Retried                     bool   // an Attempt record of the message exists
+	ExpiresAt                   int64  // of the message; 0: never
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; the number
@@ -255,7 +256,8 @@ func (l *Lease) Append(dst []byte) []byte {
 	dst = appendInt(dst, 8, l.FirstFailedAt)
 	dst = appendInt(dst, 9, l.LastFailedAt)
 	dst = appendBytes(dst, 10, l.Error)
-	return appendBool(dst, 11, l.Retried)
+	dst = appendBool(dst, 11, l.Retried)
+	return appendInt(dst, 12, l.ExpiresAt)
 }
 
 // Decode reads a record that Append made.
@@ -285,6 +287,8 @@ func (l *Lease) Decode(b []byte) error {
 			l.Error = f.string()
 		case 11:
 			l.Retried = f.bool()
+		case 12:
+			l.ExpiresAt = f.int64()
 		}
 	})
 	if err != nil {
@@ -359,6 +363,13 @@ func (q *Queue) set(f *field) {
 	case 16:
 		q.OnFailure = f.string()
 	}
+}
+
+// AppendExpiresAt gives an encoded Message that names none the time at which its
+// life ends. The record is copied: others may share it.
+func AppendExpiresAt(record []byte, at int64) []byte {
+	out := make([]byte, 0, len(record)+sizeInt(7, at))
+	return appendInt(append(out, record...), 7, at)
 }
 
 // AppendReadyAt gives an encoded Message that names none the time at which it is
