@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -99,8 +100,8 @@ type dedupView struct {
 // anywhere.
 func lookUp(store Store, queue uint32, gens []int64, id string, seen uint64) dedupView {
 	l := dedupView{queue: queue, seen: seen, done: true}
-	for i := len(gens) - 1; i >= 0; i-- {
-		b, err := store.Get(storage.Dedup, storage.AppendDedupKey(nil, queue, gens[i], id))
+	for _, began := range slices.Backward(gens) {
+		b, err := store.Get(storage.Dedup, storage.AppendDedupKey(nil, queue, began, id))
 		if errors.Is(err, storage.ErrNotFound) {
 			continue
 		}
@@ -273,7 +274,7 @@ func (c *core) generation(q *queue) int64 {
 	if n := len(gens); n > 0 {
 		began = max(began, gens[n-1]+1) // a clock that was set back
 	}
-	c.setGenerations(q, append(gens[:len(gens):len(gens)], began))
+	c.setGenerations(q, append(slices.Clip(gens), began))
 	return began
 }
 
