@@ -13,7 +13,7 @@ func scriptStats() Spec {
 		Summary: "Returns how the hooks of a queue have fared since they were loaded or the broker started.",
 		Reply: "An array of maps, one for each hook: " + hookStatsFields(&engine.ScriptInfo{}, &engine.HookStats{}).names() + ". " +
 			"state is closed while the hook is run, open while it is not as it has failed too often in a row, trial when the next call decides. " +
-			"calls ran the script, errors of them failed, limits of those for time or memory; skipped were answered by the safe decision without running it. " +
+			"calls got a decision of the script's or its error, recalled of them without running it, as its decision was known; errors failed, limits of those for time or memory; skipped were answered by the safe decision without running it. " +
 			"row counts errors since the last success, opened how often the state became open, trial_at says when it may be tried again. " +
 			"latency is an array of maps, the buckets that are not empty: below_us (nil in the last) and calls; p50_us and p99_us are bounds of such buckets.",
 		Flags:  []string{"readonly"},
@@ -53,6 +53,7 @@ func hookStatsFields(info *engine.ScriptInfo, s *engine.HookStats) *fields {
 	f.count("errors", s.Errors)
 	f.count("limits", s.Limits)
 	f.count("skipped", s.Skipped)
+	f.count("recalled", s.Recalled)
 	f.number("row", int64(s.Row))
 	f.count("opened", s.Opened)
 	f.due("trial_at", s.TrialAt)

@@ -118,11 +118,12 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	return nil
 }
 
-// withoutRepeats leaves each throttle key in once: a message takes one token.
+// withoutRepeats leaves each throttle key in once: a message takes one token. The
+// list itself may be shared, it is not changed.
 func withoutRepeats(keys []string) []string {
 	for i := 1; i < len(keys); i++ {
 		if slices.Contains(keys[:i], keys[i]) {
-			keys = slices.Delete(keys, i, i+1)
+			keys = append(slices.Clone(keys[:i]), keys[i+1:]...)
 			i--
 		}
 	}

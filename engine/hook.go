@@ -45,7 +45,7 @@ type HookMessage struct {
 
 // EnqueueDecision is what an on_enqueue script has decided. Its zero value
 // decides nothing: what the producer gave then holds. What is in it keeps to
-// Limits.
+// Limits. What it points to is shared with other decisions: nobody may change it.
 type EnqueueDecision struct {
 	Key       string         // "": not decided
 	Weight    uint32         // 0: not decided
@@ -137,11 +137,12 @@ func (s BreakerState) String() string {
 
 // HookStats is how a hook has fared since it was loaded.
 type HookStats struct {
-	Calls   uint64 // that ran the script
-	Errors  uint64 // of them, timeouts and wrong results included
-	Limits  uint64 // of the errors, those that hit the time or memory limit
-	Skipped uint64 // calls answered with the safe decision while the breaker was open
-	Row     uint32 // errors since the last success
+	Calls    uint64 // that got a decision of the script's, or its error
+	Recalled uint64 // of them, those whose decision was known without a run
+	Errors   uint64 // of the calls, timeouts and wrong results included
+	Limits   uint64 // of the errors, those that hit the time or memory limit
+	Skipped  uint64 // calls answered with the safe decision while the breaker was open
+	Row      uint32 // errors since the last success
 
 	State   BreakerState
 	Opened  uint64    // times the breaker has opened
@@ -151,10 +152,10 @@ type HookStats struct {
 	LastLine  int       // of the script, 0 if it is not known
 	LastAt    time.Time // of the error
 
-	// Latency of the calls. Its bucket i counts those that took less than
+	// Latency of the calls, recalled ones in bucket 0. Its bucket i counts those that took less than
 	// LatencyBound(i) and at least the bound before it.
 	Latency      [LatencyBuckets]uint64
-	LatencyTotal time.Duration
+	LatencyTotal time.Duration // of those that ran
 	LatencyMax   time.Duration
 }
 

@@ -1,7 +1,9 @@
 package scripting
 
 import (
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,5 +81,35 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		load(b, s, engine.HookEnqueue, source)
+	}
+}
+
+// BenchmarkRecall is a decision that is known, and one among so many tenants that it
+// hardly ever is.
+func BenchmarkRecall(b *testing.B) {
+	for _, tenants := range []int{0, 1, 100, 10_000, 1_000_000} { // 0: nothing is remembered
+		b.Run(strconv.Itoa(tenants), func(b *testing.B) {
+			cfg := DefaultConfig()
+			if tenants == 0 {
+				cfg.Memo = 0
+			}
+			s, err := New(cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			hook := load(b, s, engine.HookEnqueue, tenantScript(b))
+			msg := benchMessage()
+			now := time.Now()
+			rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // nothing is secret
+			b.ReportAllocs()
+			for b.Loop() {
+				msg.Headers[1].Value = strconv.AppendInt(msg.Headers[1].Value[:0], int64(rng.IntN(max(tenants, 1))), 10)
+				if _, err := hook.OnEnqueue(now, msg, benchSettings); err != nil {
+					b.Fatal(err)
+				}
+			}
+			st := hook.Stats(now)
+			b.ReportMetric(float64(st.Recalled)/float64(st.Calls), "recalled")
+		})
 	}
 }

@@ -13,6 +13,10 @@ type Config struct {
 	Memory  int           // bytes one call may allocate, garbage included
 	Source  int           // bytes of a script
 
+	// Memo is how many decisions of on_enqueue scripts are remembered at least, of all
+	// scripts together: up to 3 KiB each, 300 bytes as a rule. 0: none.
+	Memo int
+
 	Failures uint32        // errors in a row that open a hook's breaker
 	Cooldown time.Duration // from then until a call may try again
 
@@ -26,7 +30,7 @@ type Config struct {
 // DefaultConfig returns the documented defaults.
 func DefaultConfig() Config {
 	return Config{
-		Timeout: 10 * time.Millisecond, Memory: 1 << 20, Source: 64 << 10,
+		Timeout: 10 * time.Millisecond, Memory: 1 << 20, Source: 64 << 10, Memo: 1 << 14,
 		Failures: 3, Cooldown: 10 * time.Second, Limits: engine.DefaultConfig().Limits,
 	}
 }
@@ -40,6 +44,8 @@ func (c *Config) check() error {
 		return errors.New("scripting: the memory limit must be between 256 KiB and 1 GiB")
 	case c.Source <= 0 || c.Source > sourceMax:
 		return errors.New("scripting: the limit of a script's size must be between 1 byte and 1 MiB")
+	case c.Memo < 0 || c.Memo > 1<<24:
+		return errors.New("scripting: the number of decisions to remember must be between 0 and 16,777,216")
 	case c.Failures == 0:
 		return errors.New("scripting: a breaker that opens after no error would never let a script run")
 	case c.Cooldown <= 0:

@@ -14,6 +14,7 @@ func filaLibrary() map[string]lua.LGFunction {
 // filaGet is fila.get(key [, default]): a setting as text, or the default.
 func filaGet(l *lua.LState) int {
 	m, key := of(l), l.CheckString(1)
+	m.trace.ask(askSetting, key)
 	if m.settings != nil {
 		if v, ok := m.settings(key); ok {
 			l.Push(m.string(l, v))

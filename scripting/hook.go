@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -15,6 +16,7 @@ import (
 type Sandbox struct {
 	cfg  Config
 	lib  *library
+	memo *memo
 	idle chan *machine
 }
 
@@ -28,7 +30,7 @@ func New(cfg Config) (*Sandbox, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	return &Sandbox{cfg: cfg, lib: newLibrary(), idle: make(chan *machine, machinesIdle)}, nil
+	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), idle: make(chan *machine, machinesIdle)}, nil
 }
 
 // take hands out a machine, give takes it back. One that has seen an error is
@@ -67,7 +69,7 @@ func (s *Sandbox) Load(kind engine.HookKind, source string) (engine.Hook, error)
 	}
 	return &Hook{
 		sandbox: s, script: sc,
-		breaker: breaker{failures: s.cfg.Failures, cooldown: s.cfg.Cooldown},
+		breaker: breaker{failures: s.cfg.Failures, cooldown: s.cfg.Cooldown}, luck: luckMost,
 	}, nil
 }
 
@@ -76,10 +78,12 @@ func (s *Sandbox) Load(kind engine.HookKind, source string) (engine.Hook, error)
 type Hook struct {
 	sandbox *Sandbox
 	script  *script
+	root    atomic.Pointer[node] // of what it has decided before; nil: nothing yet
 
 	mu      sync.Mutex // held for counting only, never while the script runs
 	breaker breaker
 	stats   engine.HookStats // without what the breaker knows
+	luck    luck
 }
 
 var _ engine.Hook = (*Hook)(nil)
@@ -98,8 +102,14 @@ func (h *Hook) Source() string { return h.script.source }
 // Version is the SHA-1 of the source in hexadecimal.
 func (h *Hook) Version() string { return h.script.version }
 
-// OnEnqueue runs an on_enqueue script.
+// OnEnqueue runs an on_enqueue script, unless its decision is known from a message
+// with which it would do the same.
 func (h *Hook) OnEnqueue(now time.Time, msg *engine.HookMessage, get engine.Settings) (engine.EnqueueDecision, error) {
+	if root := h.root.Load(); root != nil && msg.ID == "" {
+		if d, ok := h.sandbox.memo.recall(root, msg, get); ok && h.recalled() {
+			return d, nil
+		}
+	}
 	trial := h.guarded(now, engine.HookEnqueue, msg, get)
 	return trial.Enqueue, trial.Err
 }
@@ -120,11 +130,13 @@ func (h *Hook) guarded(now time.Time, kind engine.HookKind, msg *engine.HookMess
 	if !ok {
 		h.stats.Skipped++
 	}
+	// What only a failure has is not among the questions.
+	remember := h.sandbox.memo != nil && kind == engine.HookEnqueue && msg.ID == "" && h.luck.miss()
 	h.mu.Unlock()
 	if !ok {
 		return engine.HookTrial{Enqueue: engine.SafeEnqueue(), Err: ErrBreakerOpen}
 	}
-	t := h.Try(msg, get)
+	t := h.try(msg, get, remember)
 	h.mu.Lock()
 	before := h.breaker.openedAt.IsZero()
 	h.breaker.leave(now.Add(t.Duration), trial, t.Err != nil)
@@ -139,6 +151,23 @@ func (h *Hook) guarded(now time.Time, kind engine.HookKind, msg *engine.HookMess
 		turned(h, state)
 	}
 	return t
+}
+
+// recalled counts a decision that needed no run as a call that went well, which it
+// would have been, and took less than a microsecond. It reports false if the breaker
+// is not closed: then such a call would not be made, or has to show that it goes well.
+func (h *Hook) recalled() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.breaker.openedAt.IsZero() {
+		return false
+	}
+	h.breaker.row = 0
+	h.stats.Calls++
+	h.stats.Recalled++
+	h.stats.Latency[0]++
+	h.luck.hit()
+	return true
 }
 
 // count is called with the lock held.
@@ -184,9 +213,15 @@ func (h *Hook) Stats(now time.Time) engine.HookStats {
 
 // Try runs the script once, whatever the breaker says, and counts nothing.
 func (h *Hook) Try(msg *engine.HookMessage, get engine.Settings) engine.HookTrial {
+	return h.try(msg, get, false)
+}
+
+// try runs the script, and remembers what it has decided if that is wanted.
+func (h *Hook) try(msg *engine.HookMessage, get engine.Settings, remember bool) engine.HookTrial {
 	t := engine.HookTrial{Enqueue: engine.SafeEnqueue()}
 	m := h.sandbox.take()
 	instructions := h.sandbox.cfg.instructions()
+	m.trace.start(remember)
 	result, err := m.run(h.script, instructions, msg, get)
 	if err == nil {
 		if h.script.kind == engine.HookFailure {
@@ -200,6 +235,9 @@ func (h *Hook) Try(msg *engine.HookMessage, get engine.Settings) engine.HookTria
 	}
 	t.Err = err
 	t.Duration, t.Instructions, t.Memory = time.Since(m.start), m.used(instructions), m.memory
+	if err == nil && !m.trace.off {
+		h.sandbox.memo.remember(&h.root, m.trace.asked[:m.trace.n], msg, get, &t.Enqueue)
+	}
 	h.sandbox.give(m)
 	return t
 }

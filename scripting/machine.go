@@ -23,6 +23,7 @@ type machine struct {
 
 	msg      *engine.HookMessage
 	settings engine.Settings
+	trace    trace // of what the script asks them
 
 	// What the script sees of the message. They are the same values for each
 	// message and look through at the fields above.

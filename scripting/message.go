@@ -4,6 +4,8 @@ import (
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/faisca/fila/engine"
 )
 
 func infinity() float64 { return math.Inf(1) }
@@ -23,14 +25,19 @@ func messageIndex(l *lua.LState) int {
 	case "headers":
 		v = m.headers
 	case "queue":
+		m.trace.ask(askQueue, "")
 		v = m.string(l, msg.Queue)
 	case "payload_size":
+		m.trace.ask(askSize, "")
 		v = lua.LNumber(msg.PayloadSize)
 	case "fairness_key":
+		m.trace.ask(askKey, "")
 		v = m.string(l, msg.Key)
 	case "weight":
+		m.trace.ask(askWeight, "")
 		v = lua.LNumber(msg.Weight)
 	case "throttle_keys":
+		m.trace.off = true
 		list := m.newList(l, len(msg.Throttles))
 		for i, t := range msg.Throttles {
 			list.RawSetInt(i+1, m.string(l, t))
@@ -70,21 +77,31 @@ func (m *machine) string(l *lua.LState, s string) lua.LString {
 func headersIndex(l *lua.LState) int {
 	m := of(l)
 	if name, ok := l.Get(2).(lua.LString); ok && m.msg != nil {
-		for i := len(m.msg.Headers) - 1; i >= 0; i-- {
-			if h := &m.msg.Headers[i]; string(h.Name) == string(name) {
-				m.chargeString(l, len(h.Value))
-				l.Push(lua.LString(h.Value))
-				return 1
-			}
+		m.trace.ask(askHeader, string(name))
+		if h := header(m.msg, string(name)); h != nil {
+			m.chargeString(l, len(h.Value))
+			l.Push(lua.LString(h.Value))
+			return 1
 		}
 	}
 	l.Push(lua.LNil)
 	return 1
 }
 
+// header is the last header of that name, or nil.
+func header(msg *engine.HookMessage, name string) *engine.Header {
+	for i := len(msg.Headers) - 1; i >= 0; i-- {
+		if h := &msg.Headers[i]; string(h.Name) == name {
+			return h
+		}
+	}
+	return nil
+}
+
 func headersLen(l *lua.LState) int {
 	n := 0
 	if m := of(l); m.msg != nil {
+		m.trace.ask(askHeaders, "")
 		n = len(m.msg.Headers)
 	}
 	l.Push(lua.LNumber(n))
@@ -94,6 +111,7 @@ func headersLen(l *lua.LState) int {
 // headerPairs iterates over the headers in their order.
 func (m *machine) headerPairs(l *lua.LState) int {
 	m.charge(l, costClosure)
+	m.trace.off = true
 	i := 0
 	l.Push(goFunction(func(l *lua.LState) int {
 		if m.msg == nil || i >= len(m.msg.Headers) {

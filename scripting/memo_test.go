@@ -1,0 +1,284 @@
+package scripting
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/engine"
+)
+
+// chance makes messages and settings that are often alike, and never quite.
+type chance struct{ *rand.Rand }
+
+func (c chance) of(options ...string) string { return options[c.IntN(len(options))] }
+
+func (c chance) message() *engine.HookMessage {
+	msg := &engine.HookMessage{
+		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(engine.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)), //nolint:gosec // small
+		Throttles: []string{"a", "b", "c"}[:c.IntN(4)],
+	}
+	for range c.IntN(4) {
+		msg.Headers = append(msg.Headers, engine.Header{
+			Name:  []byte(c.of("tenant", "tier", "x", "providers", "class", "content-type", "user", "urgent", "spread_ms")),
+			Value: []byte(c.of("acme", "bolt", "gold", "", "yes", "100", "stripe,acme", "text/plain", strings.Repeat("y", 600))),
+		})
+	}
+	return msg
+}
+
+func (c chance) settings() engine.Settings {
+	set := map[string]string{}
+	for range c.IntN(4) {
+		set[c.of("weight.acme", "vip.acme", "canary.percent", "maintenance", "x", "1")] = c.of("1", "50", "yes", "")
+	}
+	return func(key string) (string, bool) { v, ok := set[key]; return v, ok }
+}
+
+// alike gives a hook that remembers and a dry run of it the same messages.
+func alike(t *testing.T, s *Sandbox, source string, c chance, n int) {
+	t.Helper()
+	loaded, err := s.Load(engine.HookEnqueue, source)
+	if err != nil {
+		return
+	}
+	h := loaded.(*Hook)
+	h.breaker.failures = ^uint32(0)
+	get := c.settings()
+	for range n {
+		if c.IntN(8) == 0 {
+			get = c.settings()
+		}
+		msg := c.message()
+		want := h.Try(msg, get)
+		got, err := h.OnEnqueue(time.Now(), msg, get)
+		if said(err) != said(want.Err) && !limited(err) && !limited(want.Err) {
+			t.Fatalf("%v, without remembering %v, of\n%s", err, want.Err, source)
+		}
+		if err == nil && want.Err == nil && !reflect.DeepEqual(got, want.Enqueue) {
+			t.Fatalf("%+v, without remembering %+v, of %+v and\n%s", got, want.Enqueue, msg, source)
+		}
+	}
+	if st := h.Stats(time.Now()); st.Calls != uint64(n) { //nolint:gosec // positive
+		t.Fatalf("%d calls of %d are counted", st.Calls, n)
+	}
+}
+
+// said is an error without the addresses that gopher-lua puts into some.
+func said(err error) string {
+	return regexp.MustCompile("0x[0-9a-f]+").ReplaceAllString(fmt.Sprint(err), "")
+}
+
+// limited says that an error is of a limit, which a busy machine may hit or not.
+func limited(err error) bool {
+	e, ok := err.(*Error) //nolint:errorlint // never wrapped
+	return ok && e.Limit
+}
+
+// What is remembered is what the script would decide, whatever it reads and in
+// whatever order, and whatever else takes its place.
+func TestRememberedDecisionsAreTheScripts(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Memo = 64 // much is pushed out
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seed = 7
+	c := chance{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // nothing is secret
+	for _, r := range cookbook(t) {
+		if strings.Contains(r.source, "function on_enqueue") {
+			alike(t, s, r.source, c, 2000)
+		}
+	}
+	sees := []string{
+		"msg.queue", "msg.payload_size", "msg.fairness_key", "msg.weight", "#msg.throttle_keys", "msg.throttle_keys[1]", "#msg.headers", "msg.id", "msg.attempts",
+		"msg.headers.tenant", "msg.headers['tier']", "msg.headers[msg.fairness_key]", "fila.get('weight.acme')", "fila.get(tostring(msg.headers.tenant), 'd')",
+		"(function() local s = '' for n, v in pairs(msg.headers) do s = s .. n .. v end return s end)()",
+	}
+	for range 300 {
+		var b strings.Builder
+		b.WriteString("function on_enqueue(msg) local s = ''\n")
+		for range 1 + c.IntN(10) {
+			see := sees[c.IntN(len(sees))]
+			fmt.Fprintf(&b, "if tostring(%s) %s '%s' then s = s .. tostring(%s) end\n", see, c.of("==", "~=", "<"), c.of("acme", "nil", "1", "m"), sees[c.IntN(len(sees))])
+		}
+		b.WriteString("return { fairness_key = 'k' .. fila.hash(s, 1000), throttle_keys = { s ~= '' and s:sub(1, 99) or nil }, delay_ms = #s, priority = #s % 10 } end")
+		alike(t, s, b.String(), c, 100)
+	}
+	for i := range uint64(200) {
+		g := grammar{rng: rand.New(rand.NewPCG(seed, i))} //nolint:gosec // see above
+		g.block(3)
+		alike(t, s, "function on_enqueue(msg)\nlocal a, b, c = msg.headers.tenant, fila.get('x'), {}\n"+g.String()+
+			"\nreturn { fairness_key = 'k' .. tostring(a):sub(1, 9), weight = #tostring(b) + 1 } end", c, 8)
+	}
+}
+
+func remembering(t *testing.T, source string) (*Hook, func(msg *engine.HookMessage, get engine.Settings) string) {
+	t.Helper()
+	h := load(t, sandbox(t), engine.HookEnqueue, source)
+	return h, func(msg *engine.HookMessage, get engine.Settings) string {
+		d, err := h.OnEnqueue(time.Now(), msg, get)
+		if err != nil {
+			return err.Error()
+		}
+		return decided(&engine.HookTrial{Enqueue: d}, engine.HookEnqueue)
+	}
+}
+
+func TestOnlyWhatTheScriptReadsMatters(t *testing.T) {
+	h, decide := remembering(t, tenantScript(t))
+	settings := map[string]string{}
+	get := func(key string) (string, bool) { v, ok := settings[key]; return v, ok }
+	want := func(recalled uint64, weight string) {
+		t.Helper()
+		msg := benchMessage()
+		msg.PayloadSize = int(recalled)
+		if got := decide(msg, get); got != "fairness_key=acme weight="+weight+" throttle_keys=tenant:acme" {
+			t.Error(got)
+		}
+		st := h.Stats(time.Now())
+		if st.Recalled != recalled {
+			t.Errorf("%d recalled, want %d", st.Recalled, recalled)
+		}
+		var latency uint64
+		for _, n := range st.Latency {
+			latency += n
+		}
+		if latency != st.Calls {
+			t.Errorf("%d calls, of %d the time is known", st.Calls, latency)
+		}
+	}
+	want(0, "1")
+	want(1, "1")
+	settings["weight.acme"] = "9"
+	want(1, "9")
+	want(2, "9")
+	settings["weight.bolt"] = "4" // nobody has asked
+	want(3, "9")
+	delete(settings, "weight.acme")
+	want(3, "1")
+}
+
+// An error is made and counted each time, and opens the breaker as ever; a decision
+// that is known does not close it, as nothing shows that the script is well.
+func TestErrorsAreNotRemembered(t *testing.T) {
+	h, decide := remembering(t, "function on_enqueue(msg) if msg.headers.bad then error('bad') end return { weight = 2 } end")
+	good, bad := &engine.HookMessage{}, &engine.HookMessage{Headers: []engine.Header{{Name: []byte("bad")}}}
+	for range 3 {
+		decide(bad, nil)
+		decide(bad, nil)
+		decide(good, nil) // it ends the row, known or not
+	}
+	st := h.Stats(time.Now())
+	if st.Calls != 9 || st.Errors != 6 || st.Recalled != 2 || st.Row != 0 || st.State != engine.BreakerClosed {
+		t.Errorf("%+v", st)
+	}
+	for range 3 {
+		decide(bad, nil)
+	}
+	decide(good, nil)
+	if st = h.Stats(time.Now()); st.State != engine.BreakerOpen || st.Skipped != 1 || st.Recalled != 2 || st.Calls != 12 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Whatever scripts and messages do, the table has its size, and a path too.
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Memo = 100
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) return { fairness_key = msg.headers.x, throttle_keys = { msg.headers.y } } end")
+	loop := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) for i = 1, 100 do if msg.headers['x' .. i] then return {} end end end")
+	for i := range 5000 {
+		long := strings.Repeat("y", i%500+1)
+		msg := &engine.HookMessage{Headers: []engine.Header{{Name: []byte("x"), Value: fmt.Append(nil, i)}, {Name: []byte("y"), Value: []byte(long)}}}
+		for _, h := range []*Hook{echo, loop} {
+			h.luck = luckMost
+			if _, err := h.OnEnqueue(time.Now(), msg, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(s.memo.slots) != 128 {
+		t.Errorf("%d slots", len(s.memo.slots))
+	}
+	taken := 0
+	for i := range s.memo.slots {
+		e := s.memo.slots[i].Load()
+		if e == nil {
+			continue
+		}
+		taken++
+		size, n := len(e.text), e.to
+		for ; n.decision == nil; n = n.newest.Load().to {
+			size += len(n.ask.name) + len(n.newest.Load().text)
+		}
+		if size += len(n.decision.Key); size > pathBytes {
+			t.Errorf("a path of %d bytes", size)
+		}
+	}
+	if taken < 64 {
+		t.Errorf("%d slots are used", taken)
+	}
+	if loop.root.Load() != nil {
+		t.Error("a run with a hundred questions is remembered")
+	}
+}
+
+// With messages that are never alike little is remembered, and when they become
+// alike again, it is soon.
+func TestLuckTurns(t *testing.T) {
+	h, decide := remembering(t, "function on_enqueue(msg) return { weight = msg.payload_size % 10 + 1 } end")
+	for i := range 20_000 {
+		decide(&engine.HookMessage{PayloadSize: i}, nil)
+	}
+	if h.luck >= 0 {
+		t.Errorf("luck %d after messages that are all different", h.luck)
+	}
+	before := h.Stats(time.Now()).Recalled
+	for i := range 4000 {
+		decide(&engine.HookMessage{PayloadSize: 1_000_000 + i%4}, nil)
+	}
+	if n := h.Stats(time.Now()).Recalled - before; n < 3800 {
+		t.Errorf("%d of 4000 messages of four kinds are recalled", n)
+	}
+}
+
+func TestMemoriesAreSharedWithoutHarm(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Memo = 32
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := load(t, s, engine.HookEnqueue, tenantScript(t))
+	var group sync.WaitGroup
+	for g := range uint64(4) {
+		group.Go(func() {
+			c := chance{rand.New(rand.NewPCG(1, g))} //nolint:gosec // see above
+			for range 3000 {
+				tenant, weight := c.of("a", "b", "c", "d", "e", "f", "g", "h"), 1+c.IntN(3)
+				msg := &engine.HookMessage{Headers: []engine.Header{{Name: []byte("tenant"), Value: []byte(tenant)}}}
+				get := func(key string) (string, bool) { return fmt.Sprint(weight), key == "weight."+tenant }
+				d, err := h.OnEnqueue(time.Now(), msg, get)
+				if err != nil || d.Key != tenant || int(d.Weight) != weight || len(d.Throttles) != 1 || d.Throttles[0] != "tenant:"+tenant {
+					t.Errorf("%+v, %v of %s with %d", d, err, tenant, weight)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if st := h.Stats(time.Now()); st.Calls != 12_000 || st.Recalled == 0 {
+		t.Errorf("%+v", st)
+	}
+}
