@@ -3,6 +3,7 @@ package rocks
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
@@ -205,6 +206,39 @@ func BenchmarkRead(b *testing.B) {
 				n = (n*1103515245 + 12345) % messages
 				if _, err := s.Get(f, messageKey(nil, n)); (err == nil) != (f == storage.Messages) {
 					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCommitKeys puts and single deletes messages of so many fairness keys,
+// of which 1000 are in the store at a time, 250 a commit and without sync: what
+// a commit costs beside the disk. The figures are per message.
+func BenchmarkCommitKeys(b *testing.B) {
+	for _, keys := range []int{1, 100, 100_000} {
+		b.Run(fmt.Sprint(keys), func(b *testing.B) {
+			s := benchStore(b, Options{})
+			const behind, size = 1000, 250
+			rng := rand.New(rand.NewPCG(1, 2))
+			var live [behind][]byte
+			var batch storage.Batch
+			value := payload(1)
+			for n := range b.N {
+				at := n % behind
+				if n >= behind {
+					batch.SingleDelete(storage.Messages, live[at])
+				}
+				var id storage.ID
+				binary.BigEndian.PutUint64(id[:], uint64(n)<<12)
+				binary.BigEndian.PutUint64(id[8:], rng.Uint64())
+				live[at] = storage.AppendMessageKey(live[at][:0], 1, fmt.Sprintf("key-%d", rng.IntN(keys)), 5, id)
+				batch.Put(storage.Messages, live[at], value)
+				if n%size == size-1 {
+					if err := s.Commit(&batch, false); err != nil {
+						b.Fatal(err)
+					}
+					batch.Reset()
 				}
 			}
 		})

@@ -265,15 +265,19 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	defer options.Destroy()
 	var names []string
 	var familyOptions []*grocksdb.Options
-	for _, f := range storage.Families() {
-		names = append(names, f.String())
-		familyOptions = append(familyOptions, p.family(f, d.cache))
-	}
 	defer func() {
 		for _, o := range familyOptions {
 			o.Destroy()
 		}
 	}()
+	for _, f := range storage.Families() {
+		o, err := p.family(f, d.cache)
+		if err != nil {
+			d.cache.Destroy()
+			return nil, err
+		}
+		names, familyOptions = append(names, f.String()), append(familyOptions, o)
+	}
 	// The families that are missing are made in this order, and so get the
 	// next ids in this order.
 	var err error

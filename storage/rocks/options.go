@@ -103,7 +103,7 @@ func (p *profile) database(fresh bool) *grocksdb.Options {
 }
 
 // family returns the options of one family. The caller destroys them.
-func (p *profile) family(f storage.Family, cache *grocksdb.Cache) *grocksdb.Options {
+func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Options, error) {
 	o := grocksdb.NewDefaultOptions()
 	o.SetWriteBufferSize(p.memtable)
 	o.SetMaxWriteBufferNumber(p.memtables)
@@ -146,5 +146,8 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) *grocksdb.Opti
 		o.AddCompactOnDeletionCollectorFactory(p.deletesWindow, p.deletesMost)
 	default:
 	}
-	return o
+	if f == storage.Messages {
+		return withHints(o)
+	}
+	return o, nil
 }
