@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"time"
+
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
 )
@@ -34,6 +36,9 @@ func stats() Spec {
 type queueStats struct {
 	name   string
 	counts engine.Counts
+	now    time.Time
+	look   engine.Oldest
+	oldest time.Time
 	top    []engine.BusyKey
 	rest   engine.BusyKey
 	moving engine.RedriveInfo
@@ -48,6 +53,10 @@ func (c *queueStats) Foresee(tx *engine.Tx) error { return tx.AwaitCounts() }
 // Apply implements engine.Call.
 func (c *queueStats) Apply(tx *engine.Tx) (err error) {
 	if err := c.Foresee(tx); err != nil {
+		return err
+	}
+	c.now, c.look.Queue = tx.Now(), c.name
+	if c.oldest, err = tx.Oldest(&c.look); err != nil {
 		return err
 	}
 	if c.counts, err = tx.QueueStats(c.name); err != nil {
@@ -83,6 +92,7 @@ func (c *queueStats) fields() *fields {
 	f.optional("redrive_to", c.moving.To)
 	f.limit("redrive_rate", uint64(c.moving.Rate)) //nolint:gosec // the Spec bounds it
 	f.at("redrive_started_at", c.moving.StartedAt)
+	f.age("oldest_ms", c.now, c.oldest)
 	return &f
 }
 

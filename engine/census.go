@@ -29,25 +29,34 @@ func (s *census) stop() {
 
 // censusPart is a task with a piece of the result.
 type censusPart struct {
-	census  *census
-	keys    []keyCount
-	delayed map[uint32]int64
-	last    bool
-	err     error
+	census *census
+	keys   []keyCount
+	last   bool
+	err    error
+}
+
+type keyName struct {
+	queue uint32
+	key   string
 }
 
 type keyCount struct {
-	queue uint32
-	key   string
-	n     int64
+	keyName
+	n, delayed int64 // messages, and those of them that are delayed
 }
 
-// take counts and hands the result on in parts. It closes what the census holds.
+// take counts and hands the result on in parts. It closes what the census holds. A
+// key is counted as a whole: its messages, and those of them that are delayed.
 func (s *census) take(hand func(*censusPart)) {
 	defer s.messages.Close()
 	defer s.due.Close()
 	const keysMax = 1024
 	part := &censusPart{census: s}
+	delayed, err := s.delayed()
+	if err != nil {
+		hand(&censusPart{census: s, err: err})
+		return
+	}
 	var prefix []byte
 	for ok := s.messages.Seek(nil); ok && !s.stopped.Load(); ok = s.messages.Next() {
 		k := s.messages.Key()
@@ -65,21 +74,24 @@ func (s *census) take(hand func(*censusPart)) {
 			part = &censusPart{census: s}
 		}
 		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
-		part.keys = append(part.keys, keyCount{queue: mk.Queue, key: mk.Key, n: 1})
+		part.keys = append(part.keys, keyCount{keyName: keyName{mk.Queue, mk.Key}, n: 1, delayed: delayed[keyName{mk.Queue, mk.Key}]})
 	}
 	part.err = s.messages.Err()
-	part.delayed = map[uint32]int64{}
+	part.last = true
+	hand(part)
+}
+
+// delayed counts the delayed messages of each key that has some.
+func (s *census) delayed() (map[keyName]int64, error) {
+	counts := map[keyName]int64{}
 	for ok := s.due.Seek(nil); ok && !s.stopped.Load(); ok = s.due.Next() {
 		_, mk, err := storage.ParseScheduledKey(s.due.Key())
 		if err != nil {
-			part.err = errJoin(part.err, err)
-			break
+			return nil, err
 		}
-		part.delayed[mk.Queue]++
+		counts[keyName{mk.Queue, mk.Key}]++
 	}
-	part.err = errJoin(part.err, s.due.Err())
-	part.last = true
-	hand(part)
+	return counts, s.due.Err()
 }
 
 // Apply adds what was counted.
@@ -99,19 +111,16 @@ func (p *censusPart) Apply(tx *Tx) error {
 			continue
 		}
 		q.total += n.n
+		q.delayed += n.delayed
 		if k := q.keys[n.key]; k != nil && !k.counted {
 			k.total += n.n
+			k.delayed += n.delayed
 			k.counted = true
 			c.settle(k)
 		}
 	}
 	if !p.last {
 		return nil
-	}
-	for no, n := range p.delayed {
-		if q := c.byNumber[no]; q != nil {
-			q.delayed += n
-		}
 	}
 	for _, q := range c.queues {
 		q.counted = true

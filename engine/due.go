@@ -56,22 +56,12 @@ func (x *dueIndex) add(d *dueEntry) {
 		x.byID = map[ID]*dueEntry{}
 	}
 	x.byID[d.mk.ID] = d
-	if d.m != nil {
-		d.m.key.delayed++
-	}
 }
 
 // remove takes an entry out of memory.
 func (x *dueIndex) remove(d *dueEntry) {
 	x.heap.remove(d)
-	x.forget(d)
-}
-
-func (x *dueIndex) forget(d *dueEntry) {
 	delete(x.byID, d.mk.ID)
-	if d.m != nil {
-		d.m.key.delayed--
-	}
 }
 
 // of returns the entries of the head that belong to a queue.
@@ -100,6 +90,7 @@ func (x *dueIndex) removeOnDisk(key string) {
 // schedule makes a message that is in no structure delayed until a time.
 func (c *core) schedule(m *message, at int64) {
 	d := newDueEntry(at, m.storageKey(), m)
+	m.key.delayed++
 	m.key.queue.delayed++
 	m.key.queue.noteTime(m.id, at)
 	c.letGo(m)
@@ -153,7 +144,7 @@ func (c *core) cutDue(x *dueIndex) {
 		d.i = i
 	}
 	for _, d := range all[n:] {
-		x.forget(d)
+		delete(x.byID, d.mk.ID)
 		if d.m != nil {
 			c.dropBody(d.m)
 			d.m.status = gone
@@ -170,6 +161,9 @@ func (c *core) unschedule(d *dueEntry) {
 	c.batch.SingleDelete(storage.Scheduled, []byte(d.key))
 	if q := c.byNumber[d.mk.Queue]; q != nil {
 		q.delayed--
+		if k := q.keys[d.mk.Key]; k != nil {
+			k.delayed--
+		}
 		q.noteTime(d.mk.ID, 0)
 	}
 }

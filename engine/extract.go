@@ -51,6 +51,7 @@ func (c *core) extractDelayed(f *foundMessage) *message {
 		return f.fresh()
 	}
 	c.unindex(&c.due, f.readyAt, f.m.storageKey())
+	k.delayed--
 	k.queue.delayed--
 	k.queue.noteTime(f.m.id, 0)
 	return f.fresh()

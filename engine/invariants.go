@@ -20,7 +20,7 @@ func (c *core) check() error {
 		if q.name != name || c.byNumber[q.no] != q {
 			bad(1, "queue %q is not where it should be", name)
 		}
-		starved, leasedN, inRing := 0, int64(0), 0
+		starved, leasedN, delayedN, inRing := 0, int64(0), int64(0), 0
 		for keyName, k := range q.keys {
 			c.checkFairKey(q, keyName, k, bad)
 			refs += len(k.window)
@@ -28,6 +28,7 @@ func (c *core) check() error {
 				bodies += int64(len(m.body))
 			}
 			leasedN += k.leased
+			delayedN += k.delayed
 			if k.starved {
 				starved++
 			}
@@ -40,6 +41,9 @@ func (c *core) check() error {
 		}
 		if leasedN != q.leased {
 			bad(3, "queue %q: keys have %d leased, it says %d", name, leasedN, q.leased)
+		}
+		if q.counted && delayedN != q.delayed {
+			bad(4, "queue %q: keys have %d delayed, it says %d", name, delayedN, q.delayed)
 		}
 		if q.counted && q.total < q.leased+q.delayed {
 			bad(4, "queue %q: total %d, leased %d, delayed %d", name, q.total, q.leased, q.delayed)

@@ -50,7 +50,7 @@ type fairKey struct {
 
 	total   int64 // messages of any status; a difference while counting
 	leased  int64
-	delayed int64 // as far as they are in core.due
+	delayed int64 // of them; also a difference while counting
 	counted bool  // total is exact
 }
 

@@ -64,7 +64,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 func (c *core) describe(k *fairKey) KeyInfo {
 	q := k.queue
 	i := KeyInfo{
-		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: k.delayed, Weight: k.weight, Deficit: k.deficit,
+		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: max(k.delayed, 0), Weight: k.weight, Deficit: k.deficit,
 		Delivered: k.stats.delivered, Passed: k.stats.passed, Refused: k.stats.refused, Waited: time.Duration(k.stats.waited),
 		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
@@ -82,6 +82,62 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	}
 	c.explainState(k, &i)
 	return i
+}
+
+// Oldest asks for the enqueue time of the oldest message of a queue that is next in
+// its key, as far as the heads of the keys are in memory.
+type Oldest struct {
+	Queue string
+
+	cursor uint64
+	at     int64 // nanoseconds, 0: none yet
+	under  bool
+}
+
+// oldestKeys is how many keys one turn looks at.
+const oldestKeys = 20_000
+
+// Oldest returns the time, zero if the queue has no message that is ready. Of a queue
+// of very many keys it is found over several turns.
+func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
+	c := tx.core
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !req.under {
+		req.cursor, req.at, req.under = 0, 0, true
+	}
+	req.cursor = q.roster.walk(req.cursor, oldestKeys, func(k *fairKey) {
+		if len(k.window) > 0 {
+			if at := idNanos(k.window[0].id); req.at == 0 || at < req.at {
+				req.at = at
+			}
+		}
+	})
+	if req.cursor != 0 && !tx.atomic {
+		c.beside = append(c.beside, &nextTurn{task: tx.task})
+		tx.park(nil, 0, false)
+		return time.Time{}, ErrWouldBlock
+	}
+	req.under = false
+	if req.at == 0 {
+		return time.Time{}, nil
+	}
+	return unix(req.at), nil
+}
+
+// nextTurn lets a task go on in a later turn, after others had theirs.
+type nextTurn struct{ task *Task }
+
+func (*nextTurn) do(Store) {}
+
+// Apply runs the task again.
+func (n *nextTurn) Apply(tx *Tx) error {
+	if n.task.wait != nil {
+		tx.core.run(n.task)
+	}
+	return nil
 }
 
 // explainState says what a key does, and what it waits for.

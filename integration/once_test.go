@@ -1,0 +1,147 @@
+package integration_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+// A message of a deduplication id is stored once, also across a kill, whoever sends
+// it again.
+func TestDedupWithGoRedisAcrossKills(t *testing.T) {
+	b := serve(t)
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			c := connect(t, b.Addr(), protocol)
+			queue := fmt.Sprintf("once-%d", protocol)
+			do(t, c, "FILA.QUEUE", "CREATE", queue, "DEDUPWINDOW", 600_000)
+			first := do(t, c, "FILA.ENQUEUE", queue, "a", "DEDUP", "order-1")
+			content := do(t, c, "FILA.ENQUEUE", queue, "b", "DEDUP", "*", "HEADER", "h", "1")
+			if again := do(t, c, "FILA.ENQUEUE", queue, "other", "DEDUP", "order-1", "KEY", "k"); again != first {
+				t.Errorf("answered %v, the first was %v", again, first)
+			}
+			refused(t, c, "INVALID", "FILA.ENQUEUE", queue, "x", "DEDUP", "")
+			refused(t, c, "TOOBIG", "FILA.ENQUEUE", queue, "x", "DEDUP", strings.Repeat("x", 513))
+			killAndRestart(t, b)
+			c = connect(t, b.Addr(), protocol)
+			if again := do(t, c, "FILA.ENQUEUE", queue, "other", "DEDUP", "order-1"); again != first {
+				t.Errorf("after a kill: answered %v, the first was %v", again, first)
+			}
+			if again := do(t, c, "FILA.ENQUEUE", queue, "b", "DEDUP", "*", "HEADER", "h", "1"); again != content {
+				t.Errorf("after a kill: answered %v, the first was %v", again, content)
+			}
+			if other := do(t, c, "FILA.ENQUEUE", queue, "b", "DEDUP", "*", "HEADER", "h", "2"); other == content {
+				t.Error("another header is taken for the same content")
+			}
+			if ds := lease(t, c, queue, "COUNT", 10); len(ds) != 3 {
+				t.Errorf("%d messages, want 3: %+v", len(ds), ds)
+			}
+			do(t, c, "FILA.QUEUE", "ALTER", queue, "DEDUPWINDOW", 0)
+			refused(t, c, "INVALID", "FILA.ENQUEUE", queue, "x", "DEDUP", "order-1")
+		})
+	}
+}
+
+// What was not delivered in its time is dead with the reason, also where its time
+// ended while the broker was down.
+func TestTimeToLiveWithGoRedis(t *testing.T) {
+	b := serve(t)
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			c := connect(t, b.Addr(), protocol)
+			queue := fmt.Sprintf("mortal-%d", protocol)
+			do(t, c, "FILA.QUEUE", "CREATE", queue)
+			refused(t, c, "INVALID", "FILA.ENQUEUE", queue, "x", "TTL", 100, "DELAY", 100)
+			refused(t, c, "ERR", "FILA.ENQUEUE", queue, "x", "TTL", 0)
+			short := fmt.Sprint(do(t, c, "FILA.ENQUEUE", queue, "short", "TTL", 300, "HEADER", "h", "1"))
+			began := time.Now()
+			down := fmt.Sprint(do(t, c, "FILA.ENQUEUE", queue, "down", "TTL", 1500))
+			do(t, c, "FILA.ENQUEUE", queue, "stays", "TTL", 3_600_000)
+			eventually(t, func() bool { return do(t, c, "FILA.GET", queue+".dlq", short) != nil })
+			m := mapped(t, do(t, c, "FILA.GET", queue+".dlq", short))
+			if m["reason"] != "ttl" || m["origin"] != queue || m["payload"] != "short" || m["status"] != "dead" {
+				t.Errorf("dead: %v", m)
+			}
+			if err := b.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			// Its time ends while the broker is down.
+			eventually(t, func() bool { return time.Since(began) > 1500*time.Millisecond })
+			restart(t, b)
+			c = connect(t, b.Addr(), protocol)
+			if d := one(t, c, queue); d.payload != "stays" {
+				t.Errorf("delivered %q", d.payload)
+			}
+			eventually(t, func() bool { return do(t, c, "FILA.GET", queue+".dlq", down) != nil })
+			wantStats(t, c, queue+".dlq", map[string]int64{"dead": 2})
+		})
+	}
+}
+
+// An ack and what follows from it are one write: a kill keeps both or neither.
+func TestTransactionsWithGoRedis(t *testing.T) {
+	b := serve(t)
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			c := connect(t, b.Addr(), protocol)
+			in, out := fmt.Sprintf("in-%d", protocol), fmt.Sprintf("out-%d", protocol)
+			do(t, c, "FILA.QUEUE", "CREATE", in)
+			do(t, c, "FILA.QUEUE", "CREATE", out)
+			do(t, c, "FILA.ENQUEUE", in, "work")
+			d := one(t, c, in)
+			cmds, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.Do(t.Context(), "FILA.ACK", in, d.receipt)
+				p.Do(t.Context(), "FILA.ENQUEUE", out, "result-1")
+				p.Do(t.Context(), "FILA.ENQUEUE", in+"-none", "x")
+				p.Do(t.Context(), "FILA.ENQUEUE", out, "result-2")
+				return nil
+			})
+			if err == nil || !strings.HasPrefix(err.Error(), "NOQUEUE") {
+				t.Errorf("the refusal of one command: %v", err)
+			}
+			if n, _ := cmds[0].(*redis.Cmd).Int(); n != 1 || cmds[3].Err() != nil {
+				t.Errorf("acked %d; %v", n, cmds[3].Err())
+			}
+			killAndRestart(t, b)
+			c = connect(t, b.Addr(), protocol)
+			if ds := lease(t, c, out, "COUNT", 10); len(ds) != 2 || ds[0].payload != "result-1" {
+				t.Errorf("after a kill: %+v", ds)
+			}
+			if ds := lease(t, c, in, "COUNT", 10); len(ds) != 0 {
+				t.Errorf("after a kill %+v is back", ds)
+			}
+			_, err = c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.Do(t.Context(), "FILA.ENQUEUE", out, "never")
+				p.Do(t.Context(), "FILA.ENQUEUE", out)
+				return nil
+			})
+			if err == nil || !strings.HasPrefix(err.Error(), "ERR wrong number") && !strings.HasPrefix(err.Error(), "EXECABORT") {
+				t.Errorf("a transaction with a command that is none: %v", err)
+			}
+			wantStats(t, c, out, map[string]int64{"ready": 0, "leased": 2})
+		})
+	}
+}
+
+func killAndRestart(t *testing.T, b *broker.Broker) {
+	t.Helper()
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, b)
+}
+
+// eventually waits until something holds; only a hang fails.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it has not come about in 20 s")
+		}
+	}
+}
