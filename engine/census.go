@@ -146,6 +146,7 @@ func (c *core) endCensus() {
 	c.census = nil
 	tasks := c.uncounted
 	c.uncounted = nil
+	c.cronCounted()
 	for _, t := range tasks {
 		if t.wait != nil {
 			c.run(t)

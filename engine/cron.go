@@ -76,7 +76,9 @@ type cronEntry struct {
 	set      storage.Cron
 	schedule *Schedule // nil: it cannot be read any more, and the entry rests
 	job      *cronJob  // the tick that is being made
-	timer    int       // index in cronTable.due, -1: not in it
+	// uncounted: its queue is limited, and how full it is must be known first.
+	uncounted bool
+	timer     int // index in cronTable.due, -1: not in it
 }
 
 func (e *cronEntry) before(o *cronEntry) bool {
@@ -94,7 +96,9 @@ type cronTable struct {
 	list    roster[cronEntry]
 	due     timers[*cronEntry] // those with a next tick, but for those in the round
 	round   *cronRound         // under way beside the loop, or nil
-	zones   map[string]*time.Location
+	// uncounted holds the entries that are, and perhaps some that are no more.
+	uncounted []*cronEntry
+	zones     map[string]*time.Location
 }
 
 func newCronTable() cronTable {
@@ -133,7 +137,7 @@ func (t *cronTable) schedule(e *cronEntry, s *Schedule) {
 
 // arm puts an entry where its next tick belongs.
 func (t *cronTable) arm(e *cronEntry) {
-	switch wanted := e.schedule != nil && e.set.NextAt != 0 && e.job == nil; {
+	switch wanted := e.schedule != nil && e.set.NextAt != 0 && e.job == nil && !e.uncounted; {
 	case wanted && e.timer >= 0:
 		t.due.fix(e)
 	case wanted:
@@ -175,7 +179,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 			set.NextAt = cr.schedule.first(c.now)
 		}
 		set.LastAt, set.Fired, set.Missed = e.set.LastAt, e.set.Fired, e.set.Missed
-		e.set, e.job = set, nil // a tick that is being made is made anew, as it is now
+		e.set, e.job, e.uncounted = set, nil, false // a tick that is being made is made anew, as it is now
 		t.schedule(e, cr.schedule)
 	}
 	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateCronMessage, cr.Name), cr.record)

@@ -267,6 +267,43 @@ func TestATickThatCannotBeIsMissed(t *testing.T) {
 	wantTicks(t, w.drained("q"), 280)
 }
 
+// Right after a start it is not known whether a limited queue has room: its ticks
+// wait until it is, and are not taken for refused. Those of other queues go on.
+func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	limit := uint64(10)
+	w.queue("q", QueueOptions{MaxDepth: &limit})
+	w.queue("other", QueueOptions{})
+	w.cron(minutely(CatchUpAll))
+	for name, queue := range map[string]string{"n": "other", "deleted": "q", "moved": "q"} {
+		cr := minutely(CatchUpAll)
+		cr.Name, cr.Message.Queue = name, queue
+		w.cron(cr)
+	}
+	w.core.census = newCensus(w.core.epoch, store)
+	w.Advance(time.Minute)
+	if err := w.Check(); err != nil {
+		t.Error(err)
+	}
+	wantTicks(t, w.drained("other"), 40)
+	w.must(func(tx *Tx) error { _, err := tx.DeleteCron("deleted"); return err })
+	moved := minutely(CatchUpAll)
+	moved.Name, moved.Message.Queue = "moved", "other"
+	w.cron(moved)
+	w.Do()
+	wantTicks(t, w.drained("other"), 40)
+	if i := w.cronInfo("m"); i.Fired != 0 || i.Missed != 0 || i.LastError != "" {
+		t.Errorf("before it is counted: %+v", i)
+	}
+	w.core.census.take(func(p *censusPart) { w.tell(p) })
+	w.Advance(time.Second)
+	wantTicks(t, w.drained("q"), 40)
+	w.Advance(time.Minute)
+	wantTicks(t, w.drained("q"), 100)
+	wantTicks(t, w.drained("other"), 100, 100)
+}
+
 // While the store cannot write no tick is lost or repeated.
 func TestTicksWaitForTheStore(t *testing.T) {
 	store := storage.NewMemory()

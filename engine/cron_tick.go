@@ -172,6 +172,13 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	if j.later || c.failed != nil {
 		return // tried again
 	}
+	if q := c.queues[j.req.Queue]; q != nil && q.limited() && c.census != nil {
+		// Whether there is room is not known yet. The others of the round need not
+		// wait for that, as they would if Enqueue did.
+		e.uncounted = true
+		c.cron.uncounted = append(c.cron.uncounted, e)
+		return
+	}
 	err := j.err
 	if err == nil {
 		_, err = tx.Enqueue(&j.req)
@@ -193,4 +200,14 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	}
 	s.NextAt = e.schedule.after(j.tick, j.tick)
 	c.putCron(e)
+}
+
+// cronCounted has the ticks made that have waited for the end of the census.
+func (c *core) cronCounted() {
+	t := &c.cron
+	for _, e := range t.uncounted {
+		e.uncounted = false
+		t.arm(e)
+	}
+	t.uncounted = nil
 }

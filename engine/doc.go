@@ -45,8 +45,8 @@
 //  18. A throttle holds the leases that name it.
 //  19. No key owes credit.
 //  20. Where a throttle has room, nobody waits for it in vain.
-//  21. A recurring message waits for its next tick, or has it made in the round
-//     under way; never both.
+//  21. A recurring message waits for its next tick, has it made in the round
+//     under way, or waits until its limited queue is counted; never two of these.
 //
 // And these hold towards clients, as the simulation's oracle sees them: no reply
 // before its commit; no two live leases of a message; a receipt changes nothing

@@ -98,8 +98,9 @@ func (c *core) checkCron(bad func(int, string, ...any)) {
 	waiting := 0
 	for name, e := range t.entries {
 		inRound := e.job != nil && t.round != nil && slices.Contains(t.round.jobs, e.job)
-		if rests := e.schedule == nil || e.set.NextAt == 0; e.name != name || (e.timer >= 0) == (rests || inRound) || e.job != nil && !inRound {
-			bad(21, "recurring message %q waits for its tick %v, is in the round %v", name, e.timer >= 0, inRound)
+		if rests := e.schedule == nil || e.set.NextAt == 0; e.name != name || (e.timer >= 0) == (rests || inRound || e.uncounted) ||
+			e.job != nil && !inRound || e.uncounted && (inRound || c.census == nil) {
+			bad(21, "recurring message %q waits for its tick %v, is in the round %v, waits for counts %v", name, e.timer >= 0, inRound, e.uncounted)
 		}
 		if e.timer >= 0 {
 			waiting++

@@ -332,6 +332,7 @@ func (s *sim) restart(powerLoss bool) {
 	case 0:
 		now = now.Add(time.Duration(s.rng.IntN(2000)) * time.Millisecond)
 	case 1:
+		s.cron.until = max(s.cron.until, now.UnixNano())
 		now = now.Add(-time.Hour)
 	}
 	s.oracle.setBack += max(s.step.now.Sub(now), 0)
