@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -302,6 +303,42 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 	w.Advance(time.Minute)
 	wantTicks(t, w.drained("q"), 100)
 	wantTicks(t, w.drained("other"), 100, 100)
+}
+
+// slowEnqueue is an on_enqueue hook that takes a minute.
+type slowEnqueue struct{ simHook }
+
+func (slowEnqueue) OnEnqueue(time.Time, *HookMessage, Settings) (EnqueueDecision, error) {
+	time.Sleep(time.Minute)
+	return EnqueueDecision{}, nil
+}
+
+// A round asks up to 64 hooks: what is read beside the loop does not wait for them.
+func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storage.NewMemory()
+		w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+		w.queue("q", QueueOptions{})
+		w.cron(minutely(CatchUpAll))
+		e, err := New(DefaultConfig(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		round := &cronRound{
+			jobs:     []*cronJob{{name: "m", set: storage.Cron{Queue: "q"}}},
+			snapshot: newSnapshot().withHook("q", HookEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
+		}
+		first, second := &page{}, &page{}
+		e.read(&work{beside: []besides{first, round, second}})
+		synctest.Wait()
+		if len(e.inbox) != 2 || e.inbox[0].Call != first || e.inbox[1].Call != second {
+			t.Errorf("%d results before the hook has answered, want those of the two reads", len(e.inbox))
+		}
+		e.side.Wait()
+		if n := len(e.inbox); n != 3 || e.inbox[2].Call != round || round.jobs[0].err != nil {
+			t.Errorf("%d results at the end", n)
+		}
+	})
 }
 
 // While the store cannot write no tick is lost or repeated.

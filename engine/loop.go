@@ -362,15 +362,26 @@ func (e *Engine) release(tasks []*Task) {
 
 // read does what a work wants read. The reads see its commit.
 func (e *Engine) read(w *work) {
-	if len(w.beside) == 0 {
-		return
-	}
-	e.side.Go(func() {
-		for _, r := range w.beside {
-			r.do(e.store)
-			e.tell(r)
+	reads := w.beside[:0]
+	for _, r := range w.beside {
+		if _, ok := r.(*cronRound); ok { // one at a time; its scripts may take long, and nobody else need wait
+			e.side.Go(func() { e.doBeside(r) })
+		} else {
+			reads = append(reads, r)
 		}
-	})
+	}
+	if len(reads) > 0 {
+		e.side.Go(func() {
+			for _, r := range reads {
+				e.doBeside(r)
+			}
+		})
+	}
+}
+
+func (e *Engine) doBeside(r besides) {
+	r.do(e.store)
+	e.tell(r)
 }
 
 // count starts counting what the store holds.
