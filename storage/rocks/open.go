@@ -230,6 +230,7 @@ func checkFamilies(path string, is found) error {
 func checkFormatOnly(path string) error {
 	o := grocksdb.NewDefaultOptions()
 	defer o.Destroy()
+	logInto(o, path)
 	db, handles, err := grocksdb.OpenDbForReadOnlyColumnFamilies(o, path,
 		[]string{storage.Default.String()}, []*grocksdb.Options{o}, false)
 	if err != nil {
@@ -261,7 +262,7 @@ func newCache(bytes uint64) *grocksdb.Cache {
 
 func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	d := &database{cache: newCache(p.cache), cacheMax: p.cache}
-	options := p.database(fresh)
+	options := p.database(path, fresh)
 	defer options.Destroy()
 	var names []string
 	var familyOptions []*grocksdb.Options

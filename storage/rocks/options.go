@@ -78,8 +78,9 @@ func profileOf(o Options) (profile, error) {
 }
 
 // database returns the options of the whole. The caller destroys them.
-func (p *profile) database(fresh bool) *grocksdb.Options {
+func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	o := grocksdb.NewDefaultOptions()
+	logInto(o, path)
 	o.SetCreateIfMissing(fresh)
 	o.SetCreateIfMissingColumnFamilies(true)
 	o.SetParanoidChecks(true)
@@ -93,9 +94,6 @@ func (p *profile) database(fresh bool) *grocksdb.Options {
 	// Files are deleted by background threads, not by whoever closes an iterator.
 	o.AvoidUnnecessaryBlockingIO(true)
 	o.SetSkipStatsUpdateOnDBOpen(true)
-	o.SetInfoLogLevel(grocksdb.WarnInfoLogLevel)
-	o.SetKeepLogFileNum(4)
-	o.SetMaxLogFileSize(1 << 20)
 	o.SetMaxManifestFileSize(16 << 20)
 	o.SetStatsDumpPeriodSec(0)
 	o.SetStatsPersistPeriodSec(0)

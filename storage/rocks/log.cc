@@ -1,0 +1,79 @@
+// RocksDB's own log, kept here because RocksDB's way of keeping it is a trap: once its
+// file could not be written to, for want of space for one, the next line ends the
+// process where RocksDB was built with assertions, as Debian's is. Here a line that
+// cannot be written is lost.
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <rocksdb/c.h>
+#include <rocksdb/env.h>
+
+namespace {
+
+constexpr off_t kSizeMax = 1 << 20; // of one file; there are two
+
+// Warnings and worse, appended to LOG in the directory of the data.
+class Log : public rocksdb::Logger {
+public:
+	explicit Log(const char* dir) : Logger(rocksdb::WARN_LEVEL), name_(std::string(dir) + "/LOG") {}
+	~Log() override {
+		if (file_ >= 0) close(file_);
+	}
+
+	void LogHeader(const char*, va_list) override {} // the options, at length
+
+	void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list args) override {
+		if (level < GetInfoLogLevel() || level >= rocksdb::HEADER_LEVEL) return;
+		char line[1024];
+		const time_t now = time(nullptr);
+		struct tm utc;
+		gmtime_r(&now, &utc);
+		size_t n = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%SZ ", &utc);
+		const int written = vsnprintf(line + n, sizeof line - n - 1, format, args);
+		if (written < 0) return;
+		n = std::min(n + written, sizeof line - 2);
+		if (line[n - 1] != '\n') line[n++] = '\n';
+		const std::lock_guard<std::mutex> hold(lock_);
+		if (!ready()) return;
+		if (write(file_, line, n) < 0) return;
+	}
+
+private:
+	// ready opens the file, and begins a new one where it has become too long.
+	bool ready() {
+		struct stat s;
+		if (file_ >= 0 && fstat(file_, &s) == 0 && s.st_size > kSizeMax) {
+			close(file_);
+			file_ = -1;
+			if (rename(name_.c_str(), (name_ + ".old").c_str()) != 0) unlink(name_.c_str());
+		}
+		if (file_ < 0) file_ = open(name_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+		return file_ >= 0;
+	}
+
+	const std::string name_;
+	std::mutex lock_;
+	int file_ = -1;
+};
+
+} // namespace
+
+// The C interface takes a logger and offers no way to make one: this is what it takes.
+struct rocksdb_logger_t {
+	std::shared_ptr<rocksdb::Logger> rep;
+};
+
+// The options, and the databases that are opened with them, own the log.
+extern "C" void fila_rocksdb_log(void* options, const char* dir) {
+	rocksdb_logger_t log{std::make_shared<Log>(dir)};
+	rocksdb_options_set_info_log(static_cast<rocksdb_options_t*>(options), &log);
+}
