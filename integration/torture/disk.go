@@ -77,11 +77,14 @@ func (s *small) Heal() error {
 func (s *small) Close() error { return syscall.Unmount(s.dir, syscall.MNT_DETACH) }
 func (s *small) Reads() bool  { return true }
 
-// injected is a disk whose syncs fail to order. The store cannot be opened anew then,
-// so nothing can be read from it either.
-type injected struct{ *powerloss.Disk }
+// injected is a disk that fails to order: in its syncs, or in its writes for want of
+// space. The store cannot be opened anew then, so nothing can be read from it either.
+type injected struct {
+	*powerloss.Disk
+	fail func() error
+}
 
-func (d *injected) Fail() error  { return d.Break() }
+func (d *injected) Fail() error  { return d.fail() }
 func (d *injected) Close() error { return nil }
 func (d *injected) Reads() bool  { return false }
 

@@ -43,7 +43,7 @@ func main() {
 	flag.DurationVar(&o.length, "t", 2*time.Minute, "how `long` the broker is tortured")
 	flag.DurationVar(&o.calm, "calm", 4*time.Second, "the mean `time` between two crashes")
 	flag.StringVar(&o.by, "by", byKill, "what `happens`: kill, of the process; power, cut, so that what was not synced is lost or torn; "+
-		"full, a disk without space, which needs the right to mount; io-error, syncs that fail")
+		"full, a disk without space, which needs the right to mount; no-space, writes that fail as if; io-error, syncs that fail")
 	flag.StringVar(&o.sync, "sync", "always", "the broker's storage.sync: always, interval or never")
 	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
 	flag.DurationVar(&o.lag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
@@ -72,6 +72,7 @@ const (
 	byKill    = "kill"
 	byPower   = "power"
 	byFull    = "full"
+	byNoSpace = "no-space"
 	byIOError = "io-error"
 )
 

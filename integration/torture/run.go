@@ -100,16 +100,19 @@ func (s *session) prepare(dir string) error {
 	s.crowd.addr = s.broker.Addr()
 	switch s.by {
 	case byKill, byFull:
-	case byPower, byIOError:
+	case byPower, byIOError, byNoSpace:
 		disk, err := powerloss.New(dir, filepath.Clean(s.broker.Data()))
 		if err != nil {
 			return err
 		}
 		s.broker.SetEnv(disk.Env()...)
-		if s.by == byPower {
+		switch s.by {
+		case byPower:
 			s.disk = disk
-		} else {
-			s.trouble = &injected{disk}
+		case byIOError:
+			s.trouble = &injected{disk, disk.Break}
+		case byNoSpace:
+			s.trouble = &injected{disk, disk.Fill}
 		}
 	default:
 		return fmt.Errorf("-by %s: no such thing", s.by)
