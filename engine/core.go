@@ -55,11 +55,12 @@ type core struct {
 	waits        timers[*wait]  // those with an end
 	tokens       timers[*throttle]
 	throttles    map[string]*throttle
-	limits       []*throttle // scratch, see blocking
 	throttleList roster[throttle]
-	cron         cronTable
-	parked       map[uint64]*Task
-	rotation     int // where the next lease of several queues starts
+	// throttleVersion grows with each change of which throttles there are.
+	throttleVersion uint64
+	cron            cronTable
+	parked          map[uint64]*Task
+	rotation        int // where the next lease of several queues starts
 
 	offers []*queue   // have got something to deliver, and waiters
 	again  []*Task    // were behind a task that is no longer blocked
@@ -115,6 +116,7 @@ func (c *core) forgetAll() {
 	c.leaseEnd, c.lag = timers[*message]{}, nil
 	c.obituaries, c.dying = 0, map[ID]*dueEntry{}
 	c.due, c.ends = dueIndex{family: storage.Scheduled}, dueIndex{family: storage.Expiries}
+	c.throttleVersion++
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
 	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil

@@ -71,7 +71,7 @@ func (c *core) explain(q *queue, key string) Explanation {
 		return x
 	}
 	for _, m := range c.leases {
-		if slices.Contains(m.throttles, x.Throttle) {
+		if slices.Contains(m.throttleKeys(), x.Throttle) {
 			x.HolderCount++
 			x.Holders = append(x.Holders, Holder{
 				ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.consumer, Until: time.Unix(0, m.until),
@@ -160,7 +160,7 @@ func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation
 func (m *message) info(status string) *MessageInfo {
 	i := &MessageInfo{
 		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.consumer,
-		Position: -1, Throttles: m.throttles, Cost: m.cost,
+		Position: -1, Throttles: m.throttleKeys(), Cost: m.cost,
 	}
 	if status == StatusLeased {
 		i.LeaseUntil = time.Unix(0, m.until)

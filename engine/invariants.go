@@ -155,7 +155,7 @@ func (c *core) checkFairKey(q *queue, name string, k *fairKey, bad func(int, str
 func (c *core) checkThrottles(bad func(int, string, ...any)) {
 	held, woken := map[string]int64{}, map[*throttle]int64{}
 	for _, m := range c.leases {
-		for _, name := range m.throttles {
+		for _, name := range m.throttleKeys() {
 			held[name]++
 		}
 	}

@@ -45,6 +45,7 @@ type fairKey struct {
 	linePrev, lineNext *fairKey
 	wokenBy            *throttle // has a place kept until this key's turn
 
+	limits   *limits // of the newest message that has any
 	stats    keyStats
 	competes uint32 // what the key adds to its queue's weight: 0 if it has nothing ready
 

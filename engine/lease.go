@@ -239,7 +239,7 @@ func (c *core) writeLag() {
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
 		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
-		Throttles: m.throttles, Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires,
+		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires,
 	}
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
@@ -255,7 +255,7 @@ func (c *core) writeLease(m *message) {
 func (c *core) endLease(m *message) {
 	delete(c.leases, m.id)
 	c.leaseEnd.remove(m)
-	if len(m.throttles) > 0 {
+	if m.limits != nil {
 		c.unhold(m)
 	}
 	if m.expires != 0 {

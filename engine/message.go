@@ -54,9 +54,9 @@ type message struct {
 	status status
 
 	// onceWritten facts of the record
-	cost      uint32
-	throttles []string
-	expires   int64 // when its time to live is over; 0: never
+	cost    uint32
+	limits  *limits // nil: no throttle keys
+	expires int64   // when its time to live is over; 0: never
 
 	// attempt is the number of the next or current delivery among those that
 	// count: 1 plus the failures so far. deliveries counts every hand-out.

@@ -215,7 +215,7 @@ func decodeMessage(mk storage.MessageKey, value []byte) (m *message, readyAt int
 		return nil, 0, fmt.Errorf("message %s: %w", mk.ID, err)
 	}
 	m = &message{
-		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), throttles: rec.Throttles, expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
+		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), limits: newLimits(rec.Throttles), expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
 	}
 	return m, rec.ReadyAt, nil
 }
@@ -296,6 +296,7 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 			continue
 		}
 		m.key = k
+		m.limits = k.limit(m.throttleKeys())
 		m.status = ready
 		k.window = append(k.window, m)
 		c.refs++

@@ -104,7 +104,7 @@ func (c *core) pick(q *queue) *fairKey {
 			}
 			continue
 		}
-		if len(m.throttles) > 0 {
+		if m.limits != nil {
 			if t := c.blocking(m); t != nil {
 				c.block(k, t, r.granted || k.midTurn)
 				continue
@@ -122,7 +122,7 @@ func (c *core) pick(q *queue) *fairKey {
 			continue // to the head of the loop, which goes on to the next
 		}
 		k.deficit -= cost
-		if len(m.throttles) > 0 {
+		if m.limits != nil {
 			c.pass(m)
 		}
 		c.resolve(k)

@@ -181,7 +181,7 @@ type verdict struct {
 func (c *core) askFailure(h Hook, m *message, text string, then func(c *core, d FailureDecision)) {
 	v := &verdict{hook: h, snapshot: c.snapshot, now: c.now, mk: m.storageKey(), then: then}
 	v.msg = HookMessage{
-		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, Throttles: m.throttles, ID: m.id.String(), Attempts: m.attempt, Error: text,
+		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, Throttles: m.throttleKeys(), ID: m.id.String(), Attempts: m.attempt, Error: text,
 	}
 	c.beside = append(c.beside, v)
 }

@@ -156,7 +156,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	undo := callFunc(func(tx *Tx) error {
 		for _, d := range ds {
 			if m := tx.core.leases[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
-				s.oracle.refunded(m.throttles)
+				s.oracle.refunded(m.throttleKeys())
 			}
 		}
 		tx.Undeliver(ds)
@@ -171,7 +171,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 func (s *sim) decided(tx *Tx, ds []*Delivery) {
 	for _, d := range ds {
 		s.oracle.decided(d, tx.Now())
-		s.oracle.passed(tx.core.leases[d.Receipt.ID].throttles, s.step.now)
+		s.oracle.passed(tx.core.leases[d.Receipt.ID].throttleKeys(), s.step.now)
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -43,6 +44,9 @@ const tokenSlack = 1e-9
 
 // refill brings the bucket up to date.
 func (t *throttle) refill(now int64) {
+	if t.at == now {
+		return // as for most messages of a turn
+	}
 	if t.set.Rate > 0 {
 		t.tokens = min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
 	}
@@ -62,19 +66,65 @@ func (t *throttle) room(now int64) int64 {
 	return n
 }
 
-// blocking returns the first throttle that does not let a message pass, or nil.
-// The throttles it has found stay in c.limits for pass, which follows at once.
-func (c *core) blocking(m *message) *throttle {
-	c.limits = c.limits[:0]
-	for _, name := range m.throttles {
-		t := c.throttles[name]
-		if t == nil {
-			continue
+// limits are the throttle keys of a message. Messages of a fairness key that have the
+// same ones share them, so that the throttles need not be looked up for each.
+type limits struct {
+	names   []string
+	set     []*throttle // those of them that have a setting
+	version uint64      // of core.throttles, for which that holds
+}
+
+// newLimits returns nil for no keys.
+func newLimits(names []string) *limits {
+	if len(names) == 0 {
+		return nil
+	}
+	return &limits{names: names}
+}
+
+// limit returns the limits with these keys, the same ones as long as the key's
+// messages have the same.
+func (k *fairKey) limit(names []string) *limits {
+	if len(names) == 0 {
+		return nil
+	}
+	if k.limits == nil || !slices.Equal(k.limits.names, names) {
+		k.limits = newLimits(names)
+	}
+	return k.limits
+}
+
+// throttleKeys are those of a message.
+func (m *message) throttleKeys() []string {
+	if m.limits == nil {
+		return nil
+	}
+	return m.limits.names
+}
+
+// throttlesOf returns the throttles that hold for a message, in the order of its keys.
+func (c *core) throttlesOf(m *message) []*throttle {
+	l := m.limits
+	if l == nil {
+		return nil
+	}
+	if l.version != c.throttleVersion {
+		l.version, l.set = c.throttleVersion, nil
+		for _, name := range l.names {
+			if t := c.throttles[name]; t != nil {
+				l.set = append(l.set, t)
+			}
 		}
+	}
+	return l.set
+}
+
+// blocking returns the first throttle that does not let a message pass, or nil.
+func (c *core) blocking(m *message) *throttle {
+	for _, t := range c.throttlesOf(m) {
 		if t.room(c.now) < 1 {
 			return t
 		}
-		c.limits = append(c.limits, t)
 	}
 	return nil
 }
@@ -82,20 +132,21 @@ func (c *core) blocking(m *message) *throttle {
 // pass takes a token and a place of each throttle of a message that really goes
 // out: blocking has just let it, and its lease follows.
 func (c *core) pass(m *message) {
-	for _, t := range c.limits {
+	ts := c.throttlesOf(m)
+	for _, t := range ts {
 		t.passed++
 		t.held++
 		if t.set.Rate > 0 {
 			t.tokens--
 		}
 	}
-	m.key.stats.passed += uint64(len(c.limits))
+	m.key.stats.passed += uint64(len(ts))
 }
 
 // refund gives the tokens back of a message that did not go out after all.
 func (c *core) refund(m *message) {
-	for _, name := range m.throttles {
-		if t := c.throttles[name]; t != nil && t.set.Rate > 0 {
+	for _, t := range c.throttlesOf(m) {
+		if t.set.Rate > 0 {
 			t.refill(c.now)
 			t.tokens = min(t.tokens+1, float64(t.set.Burst))
 			c.wake(t)
@@ -106,20 +157,16 @@ func (c *core) refund(m *message) {
 // hold counts a lease that is there already, as after a restart; pass counts those
 // that begin. unhold is the end of both.
 func (c *core) hold(m *message) {
-	for _, name := range m.throttles {
-		if t := c.throttles[name]; t != nil {
-			t.held++
-		}
+	for _, t := range c.throttlesOf(m) {
+		t.held++
 	}
 }
 
 func (c *core) unhold(m *message) {
-	for _, name := range m.throttles {
-		if t := c.throttles[name]; t != nil {
-			t.held--
-			if t.set.Concurrency > 0 {
-				c.wake(t)
-			}
+	for _, t := range c.throttlesOf(m) {
+		t.held--
+		if t.set.Concurrency > 0 && t.line.first != nil {
+			c.wake(t)
 		}
 	}
 }
@@ -338,7 +385,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if t == nil {
 		t = c.addThrottle(key, set)
 		for _, m := range c.leases {
-			for _, name := range m.throttles {
+			for _, name := range m.throttleKeys() {
 				if name == key {
 					t.held++
 				}
@@ -359,6 +406,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
 	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, timer: -1}
 	c.throttles[key] = t
+	c.throttleVersion++
 	t.seq = c.throttleList.add(t)
 	return t
 }
@@ -387,6 +435,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c.batch.Delete(storage.State, storage.AppendStateKey(nil, stateThrottle, key))
 	c.sync = true
 	delete(c.throttles, key)
+	c.throttleVersion++
 	c.throttleList.remove(t.seq)
 	c.disarm(t)
 	for t.line.first != nil {
