@@ -5,6 +5,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -97,12 +98,19 @@ func (l *lifecycle) do(calls ...func(tx *engine.Tx) error) {
 // fill enqueues n messages of 256 bytes with the given number of keys.
 func (l *lifecycle) fill(n, keys int, at int64) {
 	l.b.Helper()
+	l.fillWith(n, func(i int) *engine.Enqueue { return &engine.Enqueue{Key: fmt.Sprintf("k%d", i%keys), At: at} })
+}
+
+// fillWith enqueues n messages of 256 bytes.
+func (l *lifecycle) fillWith(n int, request func(i int) *engine.Enqueue) {
+	l.b.Helper()
 	const portion = 2000
 	payload := make([]byte, 256)
 	for from := 0; from < n; from += portion {
 		calls := make([]func(tx *engine.Tx) error, 0, portion)
 		for i := from; i < min(n, from+portion); i++ {
-			req := &engine.Enqueue{Queue: "q", Key: fmt.Sprintf("k%d", i%keys), Payload: payload, At: at}
+			req := request(i)
+			req.Queue, req.Payload = "q", payload
 			if err := l.engine.Prepare(req); err != nil {
 				l.b.Fatal(err)
 			}
@@ -173,6 +181,47 @@ func BenchmarkLifecycle(b *testing.B) {
 		<-time.After(time.Until(due))
 		l.measure(func() { l.drain(n) })
 	})
+	b.Run("outlived in the same second", func(b *testing.B) {
+		l := newLifecycle(b)
+		end := time.Now().Add(time.Minute) // the load takes less
+		l.fillWith(n, func(i int) *engine.Enqueue {
+			return &engine.Enqueue{Key: fmt.Sprintf("k%d", i%1000), TTL: time.Until(end).Truncate(time.Second)}
+		})
+		if late := time.Since(end); late > 0 {
+			b.Fatalf("the load took %v too long", late)
+		}
+		<-time.After(time.Until(end) - time.Second)
+		l.measure(func() {
+			for dead := int64(0); dead < int64(n); <-time.After(10 * time.Millisecond) {
+				l.do(func(tx *engine.Tx) error {
+					counts, err := tx.QueueStats("q.dlq")
+					dead = counts.Dead
+					return err
+				})
+			}
+		})
+	})
+	b.Run("deduplication ids", func(b *testing.B) {
+		l := newLifecycle(b)
+		l.fillWith(1000, func(i int) *engine.Enqueue { return &engine.Enqueue{Dedup: fmt.Sprintf("before-%d", i)} })
+		l.drain(1000)
+		before := heap()
+		l.measure(func() {
+			l.fillWith(n, func(i int) *engine.Enqueue { return &engine.Enqueue{Dedup: fmt.Sprintf("an id of some length %d", i)} })
+		})
+		l.drain(n)
+		<-time.After(2 * time.Second) // the ids of the last moments are in memory
+		l.fillWith(1, func(int) *engine.Enqueue { return &engine.Enqueue{Dedup: "last"} })
+		b.ReportMetric(max(float64(heap())-float64(before), 0)/float64(n), "heap-bytes/id")
+		l.fillWith(1000, func(i int) *engine.Enqueue { return &engine.Enqueue{Dedup: fmt.Sprintf("an id of some length %d", i*(n/1000))} })
+		l.do(func(tx *engine.Tx) error {
+			counts, err := tx.QueueStats("q")
+			if counts.Deduplicated != 1000 {
+				b.Errorf("%d of 1000 known ids were found", counts.Deduplicated)
+			}
+			return err
+		})
+	})
 	b.Run("browse", func(b *testing.B) {
 		l := newLifecycle(b)
 		l.fill(n, 1000, 0)
@@ -205,4 +254,14 @@ func BenchmarkLifecycle(b *testing.B) {
 		l.fill(n, 1, 0)
 		l.measure(func() { l.purge("k0") })
 	})
+}
+
+// heap returns the bytes that are in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -160,9 +160,9 @@ type obituary struct {
 // What one turn ends, what is read at once, and how many of those at a time: a
 // million that end in the same second hold up nobody.
 const (
-	endLivesMax   = 1024
+	endLivesMax   = 512
 	obituaryMax   = 256
-	obituariesMax = 4
+	obituariesMax = 2
 )
 
 func (c *core) readObituary(q *queue) *obituary {
