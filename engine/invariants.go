@@ -70,6 +70,12 @@ func (c *core) check() error {
 	if bodies != c.bodies {
 		bad(7, "%d bytes of bodies, %d counted", bodies, c.bodies)
 	}
+	c.checkDue(bad)
+	c.checkCron(bad)
+	return errors.Join(errs...)
+}
+
+func (c *core) checkDue(bad func(int, string, ...any)) {
 	for i, d := range c.due.heap.h {
 		if d.i != i || c.due.byID[d.mk.ID] != d || c.due.onDisk(d.key) || d.m != nil && d.m.status != delayed {
 			bad(8, "due entry %d of message %s is broken", i, d.mk.ID)
@@ -80,8 +86,6 @@ func (c *core) check() error {
 			bad(8, "end %d of message %s is broken", i, d.mk.ID)
 		}
 	}
-	c.checkCron(bad)
-	return errors.Join(errs...)
 }
 
 func (q *queue) hashed(k *fairKey) bool {
