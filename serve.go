@@ -60,6 +60,11 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	if limit := cfg.Server.MemoryBytes; limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
+	if cfg.Storage.Mode == "low_space" {
+		keepGarbageFloor(garbageFloorLowSpace)
+	} else {
+		keepGarbageFloor(garbageFloor)
+	}
 	started := time.Now()
 	handler := new(lateHandler)
 	connections := respConfig(cfg, log)
