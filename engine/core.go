@@ -84,6 +84,7 @@ type core struct {
 	batchNo   uint64
 	committed uint64 // all batches up to this one are in the store
 	released  []*Task
+	told      []*Task // are done before any commit, see told.go
 	beside    []besides
 	events    events
 
@@ -220,13 +221,24 @@ func (c *core) holdBack(t *Task) {
 // run applies a task that may go now, for the first time or again.
 func (c *core) run(t *Task) {
 	tx := Tx{core: c, task: t}
-	if err := t.Call.Apply(&tx); err != ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+	switch err := t.Call.Apply(&tx); {
+	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
+	case err == nil && tx.stored:
+		c.conclude(t, nil)
+		c.told = append(c.told, t)
+	default:
 		c.finish(t, err)
 	}
 }
 
 // finish ends a task: its reply leaves when the open batch is committed.
 func (c *core) finish(t *Task, err error) {
+	c.conclude(t, err)
+	c.released = append(c.released, t)
+}
+
+// conclude takes a task with its result out of what holds it.
+func (c *core) conclude(t *Task, err error) {
 	t.err = err
 	if t.held != 0 {
 		t.waited = time.Duration(c.now - t.held)
@@ -238,7 +250,6 @@ func (c *core) finish(t *Task, err error) {
 	if t.wait != nil {
 		c.unpark(t)
 	}
-	c.released = append(c.released, t)
 }
 
 // writable refuses what would change something while the store takes no writes.
@@ -444,6 +455,7 @@ type Tx struct {
 	core   *core
 	task   *Task
 	atomic bool // a part of several calls that are one: it must not wait, see Exec
+	stored bool // the result tells of nothing but what is in the store, see told.go
 }
 
 func unix(nanos int64) time.Time { return time.Unix(0, nanos) }

@@ -7,7 +7,8 @@
 // A core is state and a function of state, time and tasks: turn (core.go). Its
 // steps never change order: expire, apply, serve. What a turn writes goes into
 // the open batch, what it answers waits beside it; cut hands both on, and only
-// after the commit of its batch is a task done. A turn never waits, reads no
+// after the commit of its batch is a task done, but for leases of what is in the
+// store already (told.go). A turn never waits, reads no
 // clock, starts nothing and takes no chances but from its seed. Engine (loop.go)
 // gives it goroutines and a clock; [Stepper] gives tests their own.
 //
@@ -49,7 +50,7 @@
 //     under way, or waits until its limited queue is counted; never two of these.
 //
 // And these hold towards clients, as the simulation's oracle sees them: no reply
-// before its commit; no two live leases of a message; a receipt changes nothing
+// before the commit of what it tells of; no two live leases of a message; a receipt changes nothing
 // after its lease, also when a crash has lost the lease's record; an id or a
 // delivery number is never given twice; no message before its time, nor after its
 // time to live; in a key,

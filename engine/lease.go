@@ -31,6 +31,7 @@ type Delivery struct {
 	mk      storage.MessageKey
 	record  []byte
 	message storage.Message
+	stored  bool // the reply need not wait for a commit, see told.go
 }
 
 // Payload returns the message's payload. It must not be changed.
@@ -95,6 +96,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		ds = c.deliver(queues, req)
 	}
 	if len(ds) > 0 {
+		tx.stored = !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
 		return ds, nil
 	}
 	if tx.atomic {
@@ -204,6 +206,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), mk: m.storageKey(), record: m.body,
+		stored: c.tellable(m),
 	}
 	c.letGo(m)
 	return d

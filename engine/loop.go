@@ -21,7 +21,8 @@ import (
 //
 // The order of events of one task: 1. it is in the inbox; 2. a turn applies it,
 // its writes are in the open batch; 3. the loop cuts the batch; 4. the committer
-// writes it; 5. only then is the task done and its client woken.
+// writes it; 5. only then is the task done and its client woken. A lease of what
+// is in the store already is done after 2, see told.go.
 type Engine struct {
 	cfg   Config
 	store Store
@@ -167,7 +168,7 @@ func (e *Engine) loop() {
 	clock := newClock()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var spare []*Task
+	var spare, told []*Task
 	mendAt := time.Time{}
 	for {
 		tasks, state := e.collect(spare)
@@ -188,6 +189,9 @@ func (e *Engine) loop() {
 		if c.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
 			e.snapshot.Store(c.snapshot)
 		}
+		told = c.takeTold(told[:0])
+		e.release(told)
+		clear(told)
 		clear(tasks)
 		spare = tasks[:0]
 		if state.stopping {

@@ -188,6 +188,7 @@ func (s *sim) take(ds []*Delivery, order int) {
 			continue
 		}
 		s.oracle.delivered(d)
+		s.oracle.byID[d.Receipt.ID].leasedIn = order
 		s.oracle.together(d, order)
 		s.inHand = append(s.inHand, d)
 	}

@@ -166,8 +166,9 @@ func (s *sim) get(cl *simClient) {
 	m.disturbed = m.disturbed || m.asking > 0
 	var v *View
 	var at time.Time
+	order := 0
 	s.submit(cl, func(tx *Tx) (err error) {
-		at = tx.Now()
+		at, order = tx.Now(), s.decisions
 		v, err = tx.Get(req)
 		return err
 	}, func(err error) {
@@ -175,15 +176,16 @@ func (s *sim) get(cl *simClient) {
 		case err != nil:
 			s.noRefusal("get")(err)
 		case v != nil:
-			s.shown(v, at)
+			s.shown(v, at, order)
 		case req.Queue == m.queue() && s.oracle.atHome(m):
 			s.oracle.fail("%s was not found", m.tag)
 		}
 	})
 }
 
-// shown judges what a client is shown of a message.
-func (s *sim) shown(v *View, at time.Time) {
+// shown judges what a client is shown of a message, by a decision of the engine. A
+// lease that was decided later may have been told earlier: it waits for no commit.
+func (s *sim) shown(v *View, at time.Time, order int) {
 	o := &s.oracle
 	if err := v.Open(); err != nil {
 		o.fail("open: %v", err)
@@ -203,7 +205,7 @@ func (s *sim) shown(v *View, at time.Time) {
 	if s.failing {
 		return // leases are lost that were never written, and ends of others
 	}
-	if m.sure && m.asking == 0 && at.Before(m.leaseUntil) && v.Status != StatusLeased {
+	if m.sure && m.leasedIn <= order && m.asking == 0 && at.Before(m.leaseUntil) && v.Status != StatusLeased {
 		o.fail("%s was shown as %s, and a client holds it until %v", m.tag, v.Status, m.leaseUntil)
 	}
 	if end, mortal := o.ends[v.ID]; mortal && !at.Before(end) {
@@ -237,8 +239,9 @@ func (s *sim) page(cl *simClient, w *walk, count int) {
 	var list []*View
 	var next string
 	var at time.Time
+	order := 0
 	s.submit(cl, func(tx *Tx) (err error) {
-		at = tx.Now()
+		at, order = tx.Now(), s.decisions
 		next, list, err = tx.Browse(req)
 		return err
 	}, func(err error) {
@@ -252,7 +255,7 @@ func (s *sim) page(cl *simClient, w *walk, count int) {
 				s.oracle.fail("%s was shown twice in one walk", v.ID)
 			}
 			w.seen[v.ID] = true
-			s.shown(v, at)
+			s.shown(v, at, order)
 		}
 		if w.cursor = next; next == "" {
 			s.oracle.walked(w)

@@ -104,7 +104,7 @@ func (s *Stepper) Advance(d time.Duration) {
 // something to do without the time moving on. A failed commit fails over as the
 // loop does; Mend repairs it.
 func (s *Stepper) Do(tasks ...*Task) {
-	s.core.turn(s.now, tasks)
+	s.turn(tasks)
 	for {
 		if s.flight == nil {
 			s.flight = s.core.cut()
@@ -116,8 +116,13 @@ func (s *Stepper) Do(tasks ...*Task) {
 			s.flight = nil
 			s.commit(w)
 		}
-		s.core.turn(s.now, s.results())
+		s.turn(s.results())
 	}
+}
+
+func (s *Stepper) turn(tasks []*Task) {
+	s.core.turn(s.now, tasks)
+	s.release(s.core.takeTold(nil))
 }
 
 func (s *Stepper) later() bool { return s.Lazy != nil && s.Lazy() }
