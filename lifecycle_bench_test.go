@@ -213,7 +213,9 @@ func BenchmarkLifecycle(b *testing.B) {
 		<-time.After(2 * time.Second) // the ids of the last moments are in memory
 		l.fillWith(1, func(int) *engine.Enqueue { return &engine.Enqueue{Dedup: "last"} })
 		b.ReportMetric(max(float64(heap())-float64(before), 0)/float64(n), "heap-bytes/id")
-		l.fillWith(1000, func(i int) *engine.Enqueue { return &engine.Enqueue{Dedup: fmt.Sprintf("an id of some length %d", i*(n/1000))} })
+		l.fillWith(1000, func(i int) *engine.Enqueue {
+			return &engine.Enqueue{Dedup: fmt.Sprintf("an id of some length %d", i*(n/1000))}
+		})
 		l.do(func(tx *engine.Tx) error {
 			counts, err := tx.QueueStats("q")
 			if counts.Deduplicated != 1000 {
