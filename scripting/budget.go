@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
@@ -27,7 +28,23 @@ type budget struct {
 
 	spent  error // the limit that was hit
 	closed chan struct{}
+
+	lanes  lanes
+	lane   bool          // it has one
+	turnAt time.Duration // after start, when it began its turn
+	waited time.Duration // for a lane; start was moved on by as much
 }
+
+// lanes is where scripts run that take long: there is one for each processor but
+// one, which is left to those who serve everybody else. A script begins outside, and
+// most have ended before they would need a lane. Those that share one take turns, so
+// that one does not wait for all that another may take. Nil: nobody has to wait.
+type lanes chan struct{}
+
+// laneTurn is how long a script runs before it needs a lane, or gives it to the next.
+const laneTurn = 250 * time.Microsecond
+
+func newLanes() lanes { return make(lanes, max(1, runtime.GOMAXPROCS(0)-1)) }
 
 var _ context.Context = (*budget)(nil)
 
@@ -50,7 +67,43 @@ func (b *budget) reset(instructions int64) {
 	b.stride, b.left, b.unlooked = strideMax, strideMax, instructions-strideMax
 	b.memory, b.spent = 0, nil
 	b.start, b.looked, b.forgiven = time.Now(), 0, 0
+	b.turnAt, b.waited = 0, 0
 }
+
+// turn is called at the end of a turn and returns at the start of the next. Waiting
+// is not the script's time, but has the same limit, so that a call takes no more than
+// twice of it whatever others do. It reports false when that is over.
+func (b *budget) turn() bool {
+	b.leaveLane()
+	select {
+	case b.lanes <- struct{}{}:
+		b.lane = true
+	default:
+		began := time.Now()
+		end := time.NewTimer(b.timeout - b.waited)
+		select {
+		case b.lanes <- struct{}{}:
+			b.lane = true
+		case <-end.C:
+		}
+		end.Stop()
+		wait := time.Since(began)
+		b.start = b.start.Add(wait)
+		b.waited += wait
+	}
+	b.turnAt = b.looked
+	return b.lane
+}
+
+// leaveLane must follow each run.
+func (b *budget) leaveLane() {
+	if b.lane {
+		<-b.lanes
+		b.lane = false
+	}
+}
+
+var errCrowded = errors.New("the time limit is over, which has passed waiting for other scripts that take long")
 
 var errInstructions = errors.New("the limit of instructions is used up")
 
@@ -73,6 +126,8 @@ func (b *budget) look() <-chan struct{} {
 		b.spent = errInstructions
 	case b.late():
 		b.spent = fmt.Errorf("the time limit of %v is over", b.timeout)
+	case b.lanes != nil && b.looked-b.turnAt > laneTurn && !b.turn():
+		b.spent = errCrowded
 	default:
 		// A function of the library may have run ahead: left is negative then.
 		n := min(b.stride-b.left, b.unlooked)

@@ -14,10 +14,11 @@ import (
 // machines: there are as many as calls run at the same time, however many queues
 // have scripts.
 type Sandbox struct {
-	cfg  Config
-	lib  *library
-	memo *memo
-	idle chan *machine
+	cfg   Config
+	lib   *library
+	memo  *memo
+	lanes lanes
+	idle  chan *machine
 }
 
 var _ engine.Scripts = (*Sandbox)(nil)
@@ -30,7 +31,7 @@ func New(cfg Config) (*Sandbox, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), idle: make(chan *machine, machinesIdle)}, nil
+	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), lanes: newLanes(), idle: make(chan *machine, machinesIdle)}, nil
 }
 
 // take hands out a machine, give takes it back. One that has seen an error is
@@ -40,7 +41,9 @@ func (s *Sandbox) take() *machine {
 	case m := <-s.idle:
 		return m
 	default:
-		return newMachine(&s.cfg, s.lib)
+		m := newMachine(&s.cfg, s.lib)
+		m.lanes = s.lanes
+		return m
 	}
 }
 

@@ -89,6 +89,7 @@ func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, ge
 			m.failed = true
 			err = m.explain(r)
 		}
+		m.leaveLane()
 		m.msg, m.settings, m.place = nil, nil, ""
 		m.hashed = [len(m.hashed)]*lua.LTable{}
 		m.finder.subject, m.finder.pattern = "", ""

@@ -1,0 +1,81 @@
+package scripting
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/engine"
+)
+
+// Scripts that take long run in as many lanes as there are, and end within twice
+// their limit although they wait for each other; a script that does not take long
+// needs none, and one that takes a little gets its turns.
+func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Timeout, cfg.Failures = 200*time.Millisecond, ^uint32(0)
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lanes = make(lanes, 1)
+	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
+	longer := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) local n = 0 for i = 1, 20000 do n = n + i end return { weight = 7 } end")
+	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
+	end := make(chan struct{})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				start := time.Now()
+				trial := endless.Try(benchMessage(), nil)
+				var e *Error
+				if !errors.As(trial.Err, &e) || !e.Limit {
+					t.Errorf("an endless script: %v", trial.Err)
+				}
+				if took := time.Since(start); took > 20*cfg.Timeout { // a busy machine
+					t.Errorf("it took %v", took)
+				}
+			}
+		})
+	}
+	for range 5 {
+		if trial := longer.Try(benchMessage(), nil); trial.Err != nil || trial.Enqueue.Weight != 7 {
+			t.Errorf("a script that takes a little: %+v", trial)
+		}
+		if trial := tenant.Try(benchMessage(), nil); trial.Err != nil {
+			t.Error(trial.Err)
+		}
+	}
+	close(end)
+	group.Wait()
+	if len(s.lanes) != 0 {
+		t.Error("a lane is taken and nobody runs")
+	}
+}
+
+// Who has waited as long as it might have run is told so.
+func TestWaitingForALaneEnds(t *testing.T) {
+	s := sandbox(t)
+	s.lanes = make(lanes, 1)
+	s.lanes <- struct{}{} // for ever
+	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
+	trial := endless.Try(benchMessage(), nil)
+	var e *Error
+	if !errors.As(trial.Err, &e) || !e.Limit || e.Text != "on_enqueue:1: "+errCrowded.Error() && e.Text != "on_enqueue: "+errCrowded.Error() {
+		t.Errorf("%v", trial.Err)
+	}
+	if trial.Duration > s.cfg.Timeout {
+		t.Errorf("waiting counts as its time: %v", trial.Duration)
+	}
+	<-s.lanes
+	if len(s.lanes) != 0 {
+		t.Error("it has left a lane that it did not have")
+	}
+}
