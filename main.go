@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(untilSignal(), cli.Program{Serve: serve, RocksDB: rocksVersion()}, cli.Process{
+	os.Exit(cli.Main(untilSignal(), cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, RocksDB: rocksVersion()}, cli.Process{
 		Args:    os.Args[1:],
 		Environ: os.Environ(),
 		Stdout:  os.Stdout,

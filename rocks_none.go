@@ -11,8 +11,10 @@ import (
 // Without cgo everything builds but RocksDB: enough for tests and for trying
 // things out, not for keeping anything.
 
-func openRocks(cli.Storage) (store, error) {
-	return nil, cli.UsageError{Err: errors.New("storage.engine rocksdb is not in this binary, which was built without cgo: " +
+func openRocks(cli.Storage) (store, error) { return nil, errNoRocks() }
+
+func errNoRocks() error {
+	return cli.UsageError{Err: errors.New("storage.engine rocksdb is not in this binary, which was built without cgo: " +
 		"build it with `make build`, or start with --storage.engine memory")}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/faisca/fila/internal/backup"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
+	"github.com/faisca/fila/storage"
 )
 
 // broker is the running whole: one of each part.
@@ -107,7 +108,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	select {
 	case <-b.engine.Ready():
 	case err := <-b.running:
-		return errors.Join(fmt.Errorf("recovery: %w", err), server.Shutdown(ctx), b.store.Close())
+		return errors.Join(b.damaged(fmt.Errorf("recovery: %w", err)), server.Shutdown(ctx), b.store.Close())
 	case <-ctx.Done():
 		return b.stop(nil)
 	}
@@ -134,7 +135,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 func (b *broker) open() error {
 	store, err := openStore(b.cfg.Storage, b.log)
 	if err != nil {
-		return err
+		return b.damaged(err)
 	}
 	sandbox := scriptingConfig(b.cfg)
 	sandbox.Turned = func(h engine.Hook, s engine.BreakerState) { b.engine.HookTurned(h, s) } // no hook runs before there is an engine
@@ -173,6 +174,15 @@ func (b *broker) stop(cause error) error {
 		b.log.Info().Msg("stopped")
 	}
 	return err
+}
+
+// damaged adds to an error of a damaged store what can be done about it.
+func (b *broker) damaged(err error) error {
+	if !errors.Is(err, storage.ErrCorrupt) {
+		return err
+	}
+	return fmt.Errorf("%w; nothing was changed: `fila check %s` says what is damaged, `fila repair %s` saves what can be read, `fila restore` takes a backup",
+		err, b.where(), b.where())
 }
 
 // where the store is; empty for one in memory.

@@ -29,6 +29,13 @@ type Program struct {
 	// Serve runs the broker until ctx ends, then stops it in order. It returns
 	// nil after such a stop.
 	Serve func(ctx context.Context, cfg Config, log zerolog.Logger) error
+	// Check verifies a store that no broker has open, and changes nothing. Its error
+	// says that it could not; damage is in the report.
+	Check func(dir string, progress Progress) (CheckReport, error)
+	// Repair puts a sound store in the place of a damaged one.
+	Repair func(dir string, progress Progress) (RepairReport, error)
+	// Restore makes a data directory of a backup.
+	Restore func(from, dir string, progress Progress) (CheckReport, error)
 	// RocksDB is the version of the library; empty when it is not in this binary.
 	RocksDB string
 }
@@ -97,7 +104,7 @@ terminal:
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), queuesCommand(proc), versionCommand(p))
+	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), queuesCommand(proc), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc), versionCommand(p))
 	return root
 }
 

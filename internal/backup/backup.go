@@ -9,6 +9,7 @@ package backup
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -161,4 +162,56 @@ func syncDirectory(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// Copy copies a directory of files into a new one and tells how many bytes were copied.
+func Copy(to, from string, copied func(n int64)) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(to, 0o750); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue // a store has nothing else
+		}
+		n, err := copyFile(filepath.Join(to, e.Name()), filepath.Join(from, e.Name()))
+		if err != nil {
+			return err
+		}
+		copied(n)
+	}
+	return nil
+}
+
+func copyFile(to, from string) (n int64, err error) {
+	in, err := os.Open(from) //nolint:gosec // what the operator has named
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640) //nolint:gosec // what the operator has named
+	if err != nil {
+		return 0, err
+	}
+	n, err = io.Copy(out, in)
+	return n, errors.Join(err, out.Sync(), out.Close())
+}
+
+// Rename gives a directory its name for good. There may be an empty one of that name.
+func Rename(from, to string) error {
+	if err := syscall.Rename(from, to); err != nil { // os.Rename refuses the empty one
+		return fmt.Errorf("rename %s to %s: %w", from, to, err)
+	}
+	return syncDirectory(filepath.Dir(to))
+}
+
+// Replace puts a directory in the place of another, which gets the name kept.
+func Replace(dir, by, kept string) error {
+	if err := Rename(dir, kept); err != nil {
+		return err
+	}
+	return Rename(by, dir)
 }

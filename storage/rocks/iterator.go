@@ -43,7 +43,7 @@ func (s *Store) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	if err != nil {
 		return &iterator{at: after, err: fmt.Errorf("scan %s: %w", f, err)}
 	}
-	if to != nil && bytes.Compare(from, to) >= 0 {
+	if d.families[f] == nil || to != nil && bytes.Compare(from, to) >= 0 {
 		s.leave()
 		return &iterator{at: after}
 	}

@@ -22,7 +22,7 @@ const (
 // database is an open RocksDB and what was made for it.
 type database struct {
 	db       *grocksdb.DB
-	families []*grocksdb.ColumnFamilyHandle // by storage.Family
+	families []*grocksdb.ColumnFamilyHandle // by storage.Family; nil: an older Fila did not have it, and nobody writes
 	cache    *grocksdb.Cache
 	cacheMax uint64
 	read     *grocksdb.ReadOptions
@@ -337,6 +337,9 @@ func (d *database) write(b *storage.Batch, o *grocksdb.WriteOptions) error {
 }
 
 func (d *database) get(f storage.Family, key []byte) ([]byte, error) {
+	if d.families[f] == nil {
+		return nil, storage.ErrNotFound
+	}
 	v, err := d.db.GetCF(d.read, d.families[f], key)
 	if err != nil {
 		return nil, rocksError(err)
@@ -352,7 +355,9 @@ func (d *database) get(f storage.Family, key []byte) ([]byte, error) {
 // close frees everything. Nothing may be running on the database.
 func (d *database) close() {
 	for _, h := range d.families {
-		h.Destroy()
+		if h != nil {
+			h.Destroy()
+		}
 	}
 	d.db.Close()
 	d.read.Destroy()

@@ -1,0 +1,298 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+// TestABackupUnderLoadIsOneMoment takes backups while clients enqueue, lease, ack and
+// use transactions, restores each elsewhere, and holds it to what was acknowledged
+// before it was asked for and to what was asked for before it was done.
+func TestABackupUnderLoadIsOneMoment(t *testing.T) {
+	for _, mode := range []string{"always", "interval", "never"} {
+		t.Run(mode, func(t *testing.T) {
+			b := serve(t, "--storage.sync", mode)
+			c := connect(t, b.Addr(), 3)
+			for _, q := range []string{"work", "left", "right"} {
+				do(t, c, "FILA.QUEUE", "CREATE", q)
+			}
+			load := newTraffic()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			for i := range 4 {
+				load.clients.Go(func() { load.produce(ctx, connect(t, b.Addr(), 3), i) })
+				load.clients.Go(func() { load.consume(ctx, connect(t, b.Addr(), 3)) })
+			}
+			for round := range 2 {
+				load.await(t, (round+1)*400)
+				before := load.look()
+				name := fmt.Sprint("round-", round)
+				reply := mapped(t, do(t, c, "FILA.BACKUP", name))
+				after := load.look()
+				path := filepath.Join(b.Data()+"-backups", name)
+				if reply["name"] != name || reply["path"] != path {
+					t.Errorf("told of %v, want %s", reply, path)
+				}
+				judge(t, restored(t, path), before, after)
+			}
+			stop()
+			load.clients.Wait()
+		})
+	}
+}
+
+// traffic is what clients were told, and what they have asked for.
+type traffic struct {
+	clients sync.WaitGroup
+	mu      sync.Mutex
+	state   map[string]uint8 // by payload
+	n       int              // enqueues that were acknowledged
+}
+
+// What is known of a message.
+const (
+	asked    = 1 << iota // its enqueue was sent
+	stored               // and acknowledged
+	ackAsked             // its ack was sent
+	acked                // and acknowledged
+)
+
+func newTraffic() *traffic { return &traffic{state: map[string]uint8{}} }
+
+func (l *traffic) note(payload string, what uint8) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state[payload] |= what
+	if what == stored {
+		l.n++
+	}
+}
+
+func (l *traffic) look() map[string]uint8 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := make(map[string]uint8, len(l.state))
+	for k, v := range l.state {
+		seen[k] = v
+	}
+	return seen
+}
+
+// await waits until so many messages were acknowledged.
+func (l *traffic) await(t *testing.T, n int) {
+	t.Helper()
+	for end := time.Now().Add(patience); l.enqueued() < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d messages are never enqueued", n)
+		}
+	}
+}
+
+func (l *traffic) enqueued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n
+}
+
+// produce puts single messages into one queue, and by transactions pairs into two.
+func (l *traffic) produce(ctx context.Context, c *redis.Client, who int) {
+	for i := 0; ctx.Err() == nil; i++ {
+		name := fmt.Sprintf("%d-%d", who, i)
+		if i%4 != 0 {
+			l.note(name, asked)
+			if c.Do(ctx, "FILA.ENQUEUE", "work", name, "KEY", "key-"+strconv.Itoa(i%7)).Err() == nil {
+				l.note(name, stored)
+			}
+			continue
+		}
+		l.note("left "+name, asked)
+		l.note("right "+name, asked)
+		_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Do(ctx, "FILA.ENQUEUE", "left", "left "+name)
+			p.Do(ctx, "FILA.ENQUEUE", "right", "right "+name)
+			return nil
+		})
+		if err == nil {
+			l.note("left "+name, stored)
+			l.note("right "+name, stored)
+		}
+	}
+}
+
+// consume acks two thirds of what it leases, and leaves the rest leased.
+func (l *traffic) consume(ctx context.Context, c *redis.Client) {
+	for i := 0; ctx.Err() == nil; i++ {
+		reply, err := c.Do(ctx, "FILA.LEASE", "work", "BLOCK", 100, "VISIBILITY", 3_600_000).Result()
+		if err != nil {
+			continue
+		}
+		deliveries, err := leased(reply)
+		if err != nil || len(deliveries) == 0 || i%3 == 0 {
+			continue
+		}
+		d := deliveries[0]
+		l.note(d.payload, ackAsked)
+		if c.Do(ctx, "FILA.ACK", "work", d.receipt).Err() == nil {
+			l.note(d.payload, acked)
+		}
+	}
+}
+
+// restored restores a backup, starts a broker on it and returns all it holds.
+func restored(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	dir := t.TempDir()
+	b, err := broker.New(binary(t), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, 0, "restored", "restore", path, b.Data())
+	restart(t, b)
+	defer func() {
+		if err := b.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	c := connect(t, b.Addr(), 3)
+	held := map[string]bool{}
+	for _, q := range []string{"work", "left", "right"} {
+		for cursor := "0"; ; {
+			page, ok := do(t, c, "FILA.BROWSE", q, "CURSOR", cursor, "COUNT", 1000).([]any)
+			if !ok || len(page) != 2 {
+				t.Fatalf("%v is no page", page)
+			}
+			messages, ok := page[1].([]any)
+			if !ok {
+				t.Fatalf("%v are no messages", page[1])
+			}
+			for _, m := range messages {
+				held[fmt.Sprint(mapped(t, m)["payload"])] = true
+			}
+			if cursor = fmt.Sprint(page[0]); cursor == "0" {
+				break
+			}
+		}
+	}
+	return held
+}
+
+// judge holds a backup to what was known before it was asked for and after it was done.
+func judge(t *testing.T, held map[string]bool, before, after map[string]uint8) {
+	t.Helper()
+	missing, back, early := 0, 0, 0
+	for payload, was := range before {
+		if was&stored != 0 && after[payload]&ackAsked == 0 && !held[payload] {
+			missing++
+		}
+		if was&acked != 0 && held[payload] {
+			back++
+		}
+	}
+	for payload := range held {
+		if after[payload] == 0 {
+			early++
+		}
+		if name, ok := strings.CutPrefix(payload, "left "); ok && !held["right "+name] {
+			t.Errorf("half of a transaction: %s", payload)
+		}
+		if name, ok := strings.CutPrefix(payload, "right "); ok && !held["left "+name] {
+			t.Errorf("half of a transaction: %s", payload)
+		}
+	}
+	if missing+back+early > 0 {
+		t.Errorf("%d acknowledged before are missing, %d acked before are there, %d were not yet asked for", missing, back, early)
+	}
+	t.Logf("%d messages restored, %d known before, %d after", len(held), len(before), len(after))
+}
+
+// ran runs the binary and returns what it said and its exit code.
+func ran(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary(t), args...)
+	cmd.Dir = t.TempDir()
+	all, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(all)), cmd.ProcessState.ExitCode()
+}
+
+// wantOutput runs the binary and looks for a text in what it says.
+func wantOutput(t *testing.T, code int, want string, args ...string) string {
+	t.Helper()
+	out, got := ran(t, args...)
+	if got != code || !strings.Contains(out, want) {
+		t.Errorf("fila %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, want, out)
+	}
+	return out
+}
+
+func TestARestoreNeverTouchesWhatIsThere(t *testing.T) {
+	b := serve(t)
+	c := connect(t, b.Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	held := do(t, c, "FILA.ENQUEUE", "q", "x")
+	if got := do(t, c, "BGSAVE"); got != "Background saving started" {
+		t.Errorf("BGSAVE: %v", got)
+	}
+	for end := time.Now().Add(patience); do(t, c, "LASTSAVE") == int64(0); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the backup is never done")
+		}
+	}
+	backups := b.Data() + "-backups"
+	entries, err := filepath.Glob(filepath.Join(backups, "2*"))
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("backups: %v, %v", entries, err)
+	}
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, 1, "not empty", "restore", entries[0], full)
+	wantOutput(t, 1, "not empty", "restore", entries[0], b.Data())
+	wantOutput(t, 1, "no such", "restore", filepath.Join(backups, "nosuch"), filepath.Join(full, "new"))
+	wantOutput(t, 1, "no backup", "restore", full, filepath.Join(full, "new"))
+	empty := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(empty, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, 0, "restored", "restore", entries[0], empty)
+	wantOutput(t, 1, "not empty", "restore", entries[0], empty)
+	if got := names(t, full); got != "precious" {
+		t.Errorf("the directory holds %s now", got)
+	}
+	if got := do(t, c, "FILA.BACKUP", "again"); mapped(t, got)["name"] != "again" {
+		t.Errorf("%v", got)
+	}
+	if got := mapped(t, do(t, c, "FILA.GET", "q", held)); got["payload"] != "x" {
+		t.Errorf("%v", got)
+	}
+}
+
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, " ")
+}

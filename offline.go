@@ -1,0 +1,197 @@
+//go:build cgo
+
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/storage/rocks"
+)
+
+// check verifies a store: first that files are what was written, then that records are
+// what the engine writes.
+func check(dir string, progress cli.Progress) (cli.CheckReport, error) {
+	i, err := rocks.Inspect(dir)
+	if err != nil {
+		return cli.CheckReport{}, err
+	}
+	defer i.Close()
+	report, _, err := verify(dir, i, progress)
+	return report, err
+}
+
+// verify also returns the damaged tables.
+func verify(dir string, i *rocks.Inspection, progress cli.Progress) (cli.CheckReport, []rocks.Damage, error) {
+	report := cli.CheckReport{Path: dir, Files: len(i.Tables), Records: map[string]int64{}, Queues: []cli.CheckedQueue{}, Problems: []cli.Problem{}}
+	for _, t := range i.Tables {
+		report.Bytes += t.Bytes
+	}
+	for _, d := range i.Damage {
+		report.Add(problemOf(d))
+	}
+	read := progress("checksums of "+dir+", bytes", report.Bytes)
+	records := int64(0)
+	damaged := i.VerifyTables(func(t *rocks.Table) {
+		records += int64(min(t.Entries, 1<<40)) //nolint:gosec // bounded
+		read(t.Bytes)
+	})
+	for _, d := range damaged {
+		report.Add(problemOf(d))
+	}
+	if i.Store == nil {
+		return report, damaged, nil
+	}
+	return report, damaged, verifyRecords(&report, i.Store, progress("records of "+dir, records))
+}
+
+// verifyRecords holds the records to what the engine writes.
+func verifyRecords(report *cli.CheckReport, store engine.VerifyStore, read func(int64)) error {
+	is, err := engine.Verify(store, func(f engine.Finding) {
+		report.Add(cli.Problem{Family: f.Family.String(), Key: hex.EncodeToString(f.Key), What: f.What})
+	}, func() { read(1) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", report.Path, err)
+	}
+	for f, n := range is.Records {
+		report.Records[f.String()] = n
+	}
+	for _, q := range is.Queues {
+		report.Queues = append(report.Queues, cli.CheckedQueue{Name: q.Name, Messages: q.Messages, Leased: q.Leased, Delayed: q.Delayed, Retried: q.Retried})
+	}
+	return nil
+}
+
+func problemOf(d rocks.Damage) cli.Problem {
+	what := d.What
+	if d.Entries > 0 {
+		what = fmt.Sprintf("%s (%d records)", what, d.Entries)
+	}
+	return cli.Problem{File: d.File, Family: d.Family, Key: hex.EncodeToString(d.First), Last: hex.EncodeToString(d.Last), What: what}
+}
+
+// repair puts a sound store in the place of a damaged one, which it keeps:
+//
+//  1. what can be read is copied to DIR-repairing-<time>
+//  2. records that contradict each other are put in order there
+//  3. it is made durable, and verified
+//  4. DIR becomes DIR-damaged-<time>, and the new one DIR
+//
+// Until 4 a crash changes nothing. In the middle of 4 there may be no DIR; then both
+// are beside it under their names.
+func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
+	dir = filepath.Clean(dir)
+	i, err := rocks.Inspect(dir)
+	if err != nil {
+		return cli.RepairReport{}, err
+	}
+	defer i.Close()
+	report := cli.RepairReport{Path: dir}
+	var damaged []rocks.Damage
+	if report.Before, damaged, err = verify(dir, i, progress); err != nil || report.Before.Count == 0 {
+		return report, err
+	}
+	stamp := time.Now().UTC().Format("20060102-150405")
+	made := dir + "-repairing-" + stamp
+	if err := rebuild(&report, i, made, damaged, progress); err != nil {
+		return report, errors.Join(fmt.Errorf("%s: %w", dir, err), os.RemoveAll(made))
+	}
+	if report.After, err = check(made, progress); err != nil {
+		return report, err
+	}
+	report.After.Path = dir
+	if report.After.Count > 0 {
+		return report, fmt.Errorf("%s: what was saved is in %s, and not in order: %s; nothing was changed", dir, made, report.After.Problems[0].What)
+	}
+	kept := dir + "-damaged-" + stamp
+	if err := backup.Replace(dir, made, kept); err != nil {
+		return report, fmt.Errorf("%s: %w; the repaired store is in %s or in place, the damaged one in %s or in place", dir, err, made, kept)
+	}
+	report.Kept = kept
+	return report, nil
+}
+
+// rebuild copies a store and puts the copy in order.
+func rebuild(report *cli.RepairReport, i *rocks.Inspection, made string, damaged []rocks.Damage, progress cli.Progress) error {
+	copied := progress("copying", total(report.Before.Records))
+	store, done, err := i.Rebuild(made, damaged, func() { copied(1) })
+	if err != nil {
+		return err
+	}
+	report.Records = done.Records
+	for _, n := range done.Notes {
+		report.Note(n)
+	}
+	err = engine.Mend(store, func(what string) { report.Note(what) })
+	return errors.Join(err, store.Sync(), store.Close())
+}
+
+func total(records map[string]int64) int64 {
+	n := int64(0)
+	for _, count := range records {
+		n += count
+	}
+	return n
+}
+
+// restore makes a data directory of a backup, which is verified before and whole when
+// the directory has its name.
+func restore(from, dir string, progress cli.Progress) (cli.CheckReport, error) {
+	dir = filepath.Clean(dir)
+	if err := mustBeEmpty(dir); err != nil {
+		return cli.CheckReport{}, err
+	}
+	i, err := rocks.Inspect(from)
+	if err != nil {
+		return cli.CheckReport{}, fmt.Errorf("%w: it is no backup that can be restored", err)
+	}
+	defer i.Close()
+	report, _, err := verify(from, i, progress)
+	if err != nil || report.Count > 0 {
+		return report, err
+	}
+	made := dir + "-restoring"
+	if err := os.RemoveAll(made); err != nil { // of a restore that was cut short
+		return report, err
+	}
+	if err := restoreTo(made, from, report.Bytes, progress); err != nil {
+		return report, errors.Join(fmt.Errorf("%s: %w", dir, err), os.RemoveAll(made))
+	}
+	return report, backup.Rename(made, dir)
+}
+
+func restoreTo(made, from string, bytes int64, progress cli.Progress) error {
+	if err := backup.Copy(made, from, progress("copying, bytes", bytes)); err != nil {
+		return err
+	}
+	store, err := rocks.Open(rocks.Options{Path: made})
+	if err != nil {
+		return err
+	}
+	err = engine.Restored(store, time.Now().Unix())
+	return errors.Join(err, store.Close(), backup.SyncTree(made))
+}
+
+func mustBeEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return fmt.Errorf("to %s: it is not empty; choose a new directory, nothing is ever overwritten", dir)
+	}
+	return nil
+}
