@@ -20,7 +20,7 @@ const (
 // collector adapts the collector's percentage after each of its cycles.
 type collector struct {
 	floor   uint64
-	live    []metrics.Sample
+	scanned []metrics.Sample // what the percentage is of
 	percent int
 }
 
@@ -30,15 +30,21 @@ func keepGarbageFloor(floor uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	c := &collector{floor: floor, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, percent: garbagePercent}
+	c := &collector{floor: floor, percent: garbagePercent, scanned: []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
+	}}
 	c.adapt()
 }
 
 // adapt is called after each cycle: the object that it leaves behind is garbage
 // at once, and its finalizer runs when the next cycle has found it.
 func (c *collector) adapt() {
-	metrics.Read(c.live)
-	if p := percentFor(c.live[0].Value.Uint64(), c.floor); p != c.percent {
+	metrics.Read(c.scanned)
+	alive := uint64(0)
+	for _, s := range c.scanned {
+		alive += s.Value.Uint64()
+	}
+	if p := percentFor(alive, c.floor); p != c.percent {
 		debug.SetGCPercent(p)
 		c.percent = p
 	}
@@ -47,10 +53,11 @@ func (c *collector) adapt() {
 }
 
 // percentFor returns the percentage with which floor bytes of garbage gather beside
-// so many that are alive, but not less than Go's own. It comes in steps: setting it
-// stops the world for a moment.
-func percentFor(live, floor uint64) int {
-	const least, step = 1 << 20, 50
-	p := floor * 100 / max(live, least)
-	return max(garbagePercent, int(p-p%step)) //nolint:gosec // at most 100 times the floor in MiB
+// so many that are alive, stacks and globals included, but not less than Go's own.
+// Go takes it of 4 MiB where less is alive. It comes in steps: setting it stops the
+// world for a moment.
+func percentFor(alive, floor uint64) int {
+	const least, step = 4 << 20, 50
+	p := floor * 100 / max(alive, least)
+	return max(garbagePercent, int(p-p%step)) //nolint:gosec // at most 25 times the floor in MiB
 }
