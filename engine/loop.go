@@ -166,8 +166,8 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) loop() {
 	c := e.core
 	clock := newClock()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	alarm := &alarm{Timer: time.NewTimer(time.Hour)}
+	defer alarm.Stop()
 	var spare, told []*Task
 	mendAt := time.Time{}
 	for {
@@ -208,7 +208,7 @@ func (e *Engine) loop() {
 				continue
 			}
 		}
-		e.pause(timer, clock, state.busy && c.batch.Size() >= e.cfg.BatchBytes, mendAt)
+		e.pause(alarm, clock, state.busy && c.batch.Size() >= e.cfg.BatchBytes, mendAt)
 	}
 }
 
@@ -240,8 +240,16 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	return tasks, s
 }
 
+// alarm wakes the loop. It is set anew only to ring earlier: one that rings too
+// early costs a turn in which nothing is due, but each change of a timer may wake
+// a thread.
+type alarm struct {
+	*time.Timer
+	at time.Duration // on the engine's stopwatch; 0: it has rung
+}
+
 // pause waits for something to do.
-func (e *Engine) pause(timer *time.Timer, clock *clock, full bool, mendAt time.Time) {
+func (e *Engine) pause(alarm *alarm, clock *clock, full bool, mendAt time.Time) {
 	at := e.core.nextTimer()
 	now := clock.now()
 	wait := time.Hour
@@ -254,10 +262,14 @@ func (e *Engine) pause(timer *time.Timer, clock *clock, full bool, mendAt time.T
 	if wait <= 0 {
 		return
 	}
-	timer.Reset(wait)
+	if by := e.Elapsed() + wait; alarm.at == 0 || by < alarm.at {
+		alarm.at = by
+		alarm.Reset(wait)
+	}
 	select {
 	case <-e.wake:
-	case <-timer.C:
+	case <-alarm.C:
+		alarm.at = 0
 	}
 }
 
@@ -288,9 +300,9 @@ func (e *Engine) commit() {
 		case <-tick:
 			if err := e.store.Sync(); err != nil {
 				e.tellFailure(err)
+				e.poke()
 			}
 		}
-		e.poke()
 	}
 }
 
@@ -321,6 +333,7 @@ func (e *Engine) commitWork(w *work) {
 		e.spare = w.batch
 	}
 	e.mu.Unlock()
+	e.poke() // the loop cuts the next batch while this one's clients are woken
 	e.release(w.tasks)
 	if err == nil {
 		e.teller.take(w.events)
