@@ -11,9 +11,10 @@ import (
 type message struct {
 	id       string
 	enqueue  *Enqueue
-	hands    []hand // by fence
-	ends     []*End // by time of call
-	tampered bool   // its history contradicts itself: said once
+	answers  []*Enqueue // that were answered with its id: more than one if it has a name
+	hands    []hand     // by fence
+	ends     []*End     // by time of call
+	tampered bool       // its history contradicts itself: said once
 }
 
 // hand is a delivery together with the lease it came with.
@@ -33,11 +34,12 @@ type check struct {
 	byTag    map[string]*message
 	byID     map[string]*message
 	messages []*message // in order of their enqueues
+	enqueued map[string]*Enqueue
 }
 
 // Check holds a history to the contract.
 func Check(h *History, r Rules) *Verdict {
-	c := &check{History: h, rules: r, byTag: map[string]*message{}, byID: map[string]*message{}}
+	c := &check{History: h, rules: r, byTag: map[string]*message{}, byID: map[string]*message{}, enqueued: map[string]*Enqueue{}}
 	c.index()
 	c.lost()
 	if h.Left != 0 {
@@ -48,8 +50,11 @@ func Check(h *History, r Rules) *Verdict {
 		c.held(m)
 		c.fenced(m)
 		c.early(m)
+		c.lives(m)
+		c.torn(m)
 	}
 	c.order()
+	c.dedup()
 	return &c.verdict
 }
 
@@ -62,13 +67,20 @@ func (c *check) index() {
 	slices.SortStableFunc(c.Enqueues, func(a, b Enqueue) int { return cmp.Compare(a.Call, b.Call) })
 	for i := range c.Enqueues {
 		e := &c.Enqueues[i]
+		c.enqueued[e.Tag] = e
+		if first := c.byID[e.ID]; first.sameName(e) && e.Outcome == Done {
+			first.answers = append(first.answers, e)
+			c.byTag[e.Tag] = first
+			c.verdict.Deduplicated++
+			continue
+		}
 		m := &message{enqueue: e}
 		c.byTag[e.Tag] = m
 		c.messages = append(c.messages, m)
 		switch e.Outcome {
 		case Done:
 			c.verdict.Enqueued++
-			m.id = e.ID
+			m.id, m.answers = e.ID, []*Enqueue{e}
 			if o := c.byID[e.ID]; o != nil {
 				c.breach(Corrupt, "%s and %s have the same id %s", o.enqueue.Tag, e.Tag, e.ID)
 			}
@@ -116,6 +128,10 @@ func (c *check) indexHand(h hand) {
 	if m.enqueue.Outcome == Refused {
 		c.breach(Corrupt, "%s was delivered as %s although its enqueue was refused", h.Tag, h.ID)
 	}
+	if first := c.byID[h.ID]; m.id == "" && first.sameName(m.enqueue) {
+		m = first // its own enqueue was not answered, and others of the name were
+		c.byTag[h.Tag] = m
+	}
 	if m.id == "" {
 		m.id = h.ID
 		c.byID[h.ID] = m
@@ -127,10 +143,18 @@ func (c *check) indexHand(h hand) {
 		}
 		return
 	}
+	if len(m.hands) > 0 && m.hands[0].Tag != h.Tag {
+		c.breach(Corrupt, "%s came with the payload of %s and of %s", m.id, m.hands[0].Tag, h.Tag)
+	}
 	if h.Key != m.enqueue.Key {
 		c.breach(Corrupt, "%s was enqueued with key %q and delivered with %q", h.Tag, m.enqueue.Key, h.Key)
 	}
 	m.hands = append(m.hands, h)
+}
+
+// sameName tells whether a message may be what an enqueue of a name was taken for.
+func (m *message) sameName(e *Enqueue) bool {
+	return m != nil && e.Dedup != "" && e.Dedup == m.enqueue.Dedup && e.Queue == m.enqueue.Queue
 }
 
 // forgets tells whether a power cut may have taken what was answered at a time.
@@ -320,6 +344,12 @@ func (c *check) untilLatest(m *message, h *hand) time.Duration {
 	return until
 }
 
+// moved tells whether a message was handed out with a number from another queue than
+// later: it has died since, and waits for nothing any more.
+func (m *message) moved(fence uint64, later *hand) bool {
+	return slices.ContainsFunc(m.hands, func(h hand) bool { return h.Fence == fence && h.lease.Queue != later.lease.Queue })
+}
+
 // early looks for deliveries before the time that was asked for or answered.
 func (c *check) early(m *message) {
 	for i := range m.hands {
@@ -329,7 +359,7 @@ func (c *check) early(m *message) {
 			c.breach(Early, "%s was to come at %v and came at %v", m.id, due, h.granted())
 		}
 		for _, e := range m.ends {
-			if e.Kind == Nack && e.Outcome == Done && h.Fence > e.Fence && at < e.ReadyAt && !c.forgotten(e.Return, h.lease.Return) {
+			if e.Kind == Nack && e.Outcome == Done && h.Fence > e.Fence && at < e.ReadyAt && !m.moved(e.Fence, h) && !c.forgotten(e.Return, h.lease.Return) {
 				c.breach(Early, "%s was nacked until %v and came at %v", m.id, e.ReadyAt, h.granted())
 			}
 		}

@@ -55,13 +55,39 @@ func (t *tale) crash(ms int, power bool) *tale {
 }
 
 func rules() Rules {
-	return Rules{LeaseLag: 5 * time.Millisecond, Late: 50 * time.Millisecond, Skew: 3 * time.Millisecond}
+	return Rules{DedupWindow: 300 * time.Millisecond, LeaseLag: 5 * time.Millisecond, Late: 50 * time.Millisecond, Skew: 3 * time.Millisecond}
 }
 
 func outcome(o Outcome) func(e *End) { return func(e *End) { e.Outcome = o } }
 
 func delayed(ms int) func(e *Enqueue) {
 	return func(e *Enqueue) { e.Delay = time.Duration(ms) * time.Millisecond }
+}
+
+func lives(ms int) func(e *Enqueue) {
+	return func(e *Enqueue) { e.TTL = time.Duration(ms) * time.Millisecond }
+}
+
+// named is an enqueue of the name n that was answered with the id of a tag.
+func named(of string) func(e *Enqueue) {
+	return func(e *Enqueue) { e.Dedup, e.ID = "n", "id-"+of }
+}
+
+func unanswered(e *Enqueue) { e.Outcome, e.ID = Unknown, "" }
+
+// id is a delivery of a message that another enqueue was answered for.
+func id(of string) func(d *Delivery) { return func(d *Delivery) { d.ID = "id-" + of } }
+
+// dead is a lease from the dead-letter queue.
+func (t *tale) dead(ms int, tag string, fence uint64) *tale {
+	t.lease(ms, tag, fence)
+	t.Leases[len(t.Leases)-1].Queue = "q.dlq"
+	return t
+}
+
+// exec is an ack without an answer, with the enqueue of another message.
+func (t *tale) exec(ms int, tag string, fence uint64, with string) *tale {
+	return t.end(ms, Ack, tag, fence, outcome(Unknown), func(e *End) { e.With = with }).enqueue(ms, with, unanswered)
 }
 
 // life is a message that comes and goes as it should.
@@ -99,6 +125,18 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		"another key":                         {life().lease(15, "a", 2, func(d *Delivery) { d.Key = "l" }), Corrupt},
 		"overtaken":                           {life().enqueue(1, "b").lease(5, "b", 1).end(9, Ack, "b", 1), Order},
 		"delivered, not acked, and then lost": {new(tale).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, outcome(Refused)), Lost},
+		"delivered after its time":            {new(tale).enqueue(0, "a", lives(100)).lease(105, "a", 1).end(110, Ack, "a", 1), Lives},
+		"dead before its time":                {new(tale).enqueue(0, "a", lives(100)).dead(95, "a", 1).end(110, Ack, "a", 1), Lives},
+		"dead without a reason":               {new(tale).enqueue(0, "a").dead(95, "a", 1).end(110, Ack, "a", 1), Lives},
+		"gone after its time":                 {new(tale).enqueue(0, "a", lives(100)).lease(50, "a", 1), Lost},
+		"a name stands for two":               {new(tale).enqueue(0, "a", named("a")).enqueue(250, "b", named("b")).lease(260, "a", 1).lease(261, "b", 1).end(270, Ack, "a", 1).end(270, Ack, "b", 1), Dedup},
+		"a name was forgotten in a crash":     {new(tale).enqueue(0, "a", named("a")).crash(50, false).enqueue(200, "b", named("b")).lease(260, "a", 1).lease(261, "b", 1).end(270, Ack, "a", 1).end(270, Ack, "b", 1), Dedup},
+		"a name lasts too long":               {new(tale).enqueue(0, "a", named("a")).lease(10, "a", 1).end(20, Ack, "a", 1).enqueue(310, "b", named("a")), Dedup},
+		"a name without a message":            {new(tale).enqueue(0, "a", named("a")).enqueue(10, "b", named("a")), Lost},
+		"two payloads":                        {new(tale).enqueue(0, "a", named("a")).enqueue(10, "b", named("a")).lease(20, "a", 1).lease(1030, "b", 2, id("a")).end(1040, Ack, "a", 2), Corrupt},
+		"enqueued and not acked":              {new(tale).enqueue(0, "a").lease(10, "a", 1).exec(20, "a", 1, "b").crash(30, false).lease(1020, "a", 2).end(1030, Ack, "a", 2).lease(1031, "b", 1).end(1040, Ack, "b", 1), Torn},
+		"acked and not enqueued":              {new(tale).enqueue(0, "a").lease(10, "a", 1).exec(20, "a", 1, "b").crash(30, false), Torn},
+		"acked, answered, and not enqueued":   {life().enqueue(20, "b"), Lost},
 	} {
 		v := Check(&x.tale.History, rules())
 		if v.Counts[x.rule] == 0 {
@@ -125,6 +163,18 @@ func TestWhatMayHappenIsNoBreach(t *testing.T) {
 		"two leases at the same time":      new(tale).enqueue(0, "a").enqueue(2, "b").lease(10, "b", 1).lease(10, "a", 1).end(20, Ack, "a", 1).end(21, Ack, "b", 1),
 		"a power cut forgets a lease":      new(tale).enqueue(0, "a").lease(10, "a", 1).crash(500, true).lease(700, "a", 2).end(710, Ack, "a", 2),
 		"another queue's order is its own": life().enqueue(1, "b", func(e *Enqueue) { e.Key = "l" }).lease(5, "b", 1, func(d *Delivery) { d.Key = "l" }).end(9, Ack, "b", 1),
+		"in its time":                      new(tale).enqueue(0, "a", lives(100)).lease(99, "a", 1).end(300, Ack, "a", 1),
+		"dead at its time":                 new(tale).enqueue(0, "a", lives(100)).lease(50, "a", 1).dead(1060, "a", 2).end(1070, Ack, "a", 2),
+		"dead while it waits for a retry":  new(tale).enqueue(0, "a", lives(100)).lease(10, "a", 1).end(15, Nack, "a", 1, func(e *End) { e.ReadyAt = at(300).Call }).dead(120, "a", 2).end(130, Ack, "a", 2),
+		"given up for good":                new(tale).enqueue(0, "a", lives(5000)).lease(10, "a", 1).end(15, Nack, "a", 1).dead(30, "a", 2).end(40, Ack, "a", 2),
+		"late, but who knows how late":     new(tale).enqueue(0, "a", lives(100), unanswered).lease(120, "a", 1).end(130, Ack, "a", 1),
+		"a name twice":                     new(tale).enqueue(0, "a", named("a")).enqueue(10, "b", named("a")).lease(20, "a", 1).end(30, Ack, "a", 1),
+		"the second is told first":         new(tale).enqueue(0, "a", named("b")).enqueue(0, "b", named("b")).lease(20, "b", 1).end(30, Ack, "b", 1),
+		"the first was never told":         new(tale).enqueue(0, "a", named(""), unanswered).enqueue(10, "b", named("a")).lease(20, "a", 1).end(30, Ack, "a", 1),
+		"a name again after the window":    new(tale).enqueue(0, "a", named("a")).enqueue(290, "b", named("a")).enqueue(310, "c", named("c")).lease(320, "a", 1).lease(321, "c", 1).end(330, Ack, "a", 1).end(331, Ack, "c", 1),
+		"a transaction was executed":       new(tale).enqueue(0, "a").lease(10, "a", 1).exec(20, "a", 1, "b").crash(30, false).lease(200, "b", 1).end(210, Ack, "b", 1),
+		"a transaction was not":            new(tale).enqueue(0, "a").lease(10, "a", 1).exec(20, "a", 1, "b").crash(30, false).lease(1020, "a", 2).end(1030, Ack, "a", 2),
+		"a transaction came too late":      new(tale).enqueue(0, "a").lease(10, "a", 1).exec(1020, "a", 1, "b").crash(1030, false).lease(1200, "a", 2).end(1210, Ack, "a", 2).lease(1220, "b", 1).end(1230, Ack, "b", 1),
 	} {
 		if v := Check(&tl.History, rules()); !v.OK() {
 			t.Errorf("%s: %v", name, v.Breaches)

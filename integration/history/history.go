@@ -33,6 +33,10 @@ type Enqueue struct {
 	Key      string
 	Priority int
 	Delay    time.Duration // not to be delivered sooner than so long after the call; 0: at once
+	TTL      time.Duration // not to be delivered later than so long after it was enqueued; 0: it does not end
+	// Dedup names the message: another one of the name within the window is none, and
+	// is answered the id of the first. Those of a name have the same key.
+	Dedup string
 }
 
 // Delivery is one message of the answer to a lease.
@@ -76,6 +80,7 @@ type End struct {
 	Fence   uint64
 	ReadyAt time.Duration // of a nack that was Done: not to be delivered sooner; 0: at once
 	Until   time.Duration // of an extend that was Done
+	With    string        // of an ack: what was enqueued in the same transaction
 }
 
 // Crash is one end of the broker's memory: a killed process, a power cut, or a
@@ -125,6 +130,8 @@ type Rules struct {
 	Interval time.Duration // for SyncInterval
 	Late     time.Duration // for SyncInterval: how much later than it should a busy machine may sync
 	LeaseLag time.Duration // a crash may forget a lease younger than this
+	// DedupWindow is for how long a name of Enqueue.Dedup stands for its message.
+	DedupWindow time.Duration
 	// Skew is how far apart the broker's clock and ours may be.
 	Skew time.Duration
 	// Unordered are queues whose clients come and go, so that a message may be out
@@ -147,6 +154,9 @@ const (
 	Fenced   Rule = "a receipt changes nothing after its lease"
 	Order    Rule = "in a key, first deliveries are in the order of enqueue"
 	Early    Rule = "no message before its time"
+	Lives    Rule = "a message lives for its time to live, and no longer"
+	Dedup    Rule = "within the window, a name stands for one message"
+	Torn     Rule = "a transaction is done as a whole or not at all"
 )
 
 // Breach is one broken promise.
@@ -164,7 +174,7 @@ type Verdict struct {
 	// Excused counts acknowledged messages that a power cut took and may take.
 	Excused int
 	// Figures of the run.
-	Enqueued, Unanswered, Deliveries, Acked, Ended int
+	Enqueued, Deduplicated, Unanswered, Deliveries, Acked, Ended int
 }
 
 // OK tells whether every promise was kept.

@@ -33,6 +33,7 @@ type crowd struct {
 	backlog  atomic.Int64 // enqueues that were answered less acks that were
 	progress atomic.Int64 // deliveries
 	draining atomic.Bool  // all that is leased is acked
+	named    sync.Map     // ids that enqueues with DEDUP were answered with
 
 	mu      sync.Mutex
 	strange map[string]int // answers that no client should get
@@ -49,13 +50,16 @@ func (c *crowd) wonder(what string) {
 type client struct {
 	*crowd
 	history.Log
-	redis  *redis.Client
-	chance *rand.Rand
+	redis     *redis.Client
+	chance    *rand.Rand
+	number    int
+	followers int // what it has enqueued in transactions
 }
 
 func (c *crowd) client(number int) *client {
 	return &client{
 		crowd:  c,
+		number: number,
 		chance: rand.New(rand.NewPCG(c.options.seed, uint64(number)+1)),
 		redis: redis.NewClient(&redis.Options{
 			Addr: c.addr, Protocol: 2 + number%2, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 10 * time.Second,

@@ -37,7 +37,7 @@ func (c *client) consume(ctx context.Context, number int) {
 		switch {
 		case c.one(15):
 			queue = steady + ".dlq"
-		case c.one(25):
+		case c.one(15):
 			queue = fickle + ".dlq"
 		case leaves || c.one(6):
 			queue = fickle
@@ -112,6 +112,8 @@ func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 				e.Kind = history.Ack
 				c.end(queue, []history.End{e}, nil)
 			}
+		case how < 19: // done, and another one follows from it
+			c.exec(queue, e)
 		default:
 			acks = append(acks, e)
 			if c.one(40) {
@@ -148,6 +150,10 @@ func (c *client) end(queue string, ends []history.End, more []any) {
 	span := history.Span{Call: c.now()}
 	cmds, _ := p.Exec(context.Background()) // each command has an error of its own
 	span.Return = c.now()
+	c.noteEnds(span, ends, cmds)
+}
+
+func (c *client) noteEnds(span history.Span, ends []history.End, cmds []redis.Cmder) {
 	for i := range ends {
 		cmd, ok := cmds[i].(*redis.Cmd)
 		if !ok {
@@ -158,6 +164,21 @@ func (c *client) end(queue string, ends []history.End, more []any) {
 			c.Ends = append(c.Ends, ends[i])
 		}
 	}
+}
+
+// exec acks a message and enqueues another one, in one transaction.
+func (c *client) exec(queue string, ack history.End) {
+	c.followers++
+	ack.With = fmt.Sprintf("%d+%d", c.number, c.followers)
+	e := history.Enqueue{Tag: ack.With, Queue: steady, Key: "followers", Priority: 4}
+	p := c.redis.TxPipeline()
+	p.Do(context.Background(), "FILA.ACK", queue, fmt.Sprintf("%s:%d", ack.ID, ack.Fence))
+	p.Do(context.Background(), "FILA.ENQUEUE", e.Queue, payload(e.Tag, 100), "KEY", e.Key)
+	span := history.Span{Call: c.now()}
+	cmds, _ := p.Exec(context.Background())
+	span.Return = c.now()
+	c.noteEnds(span, []history.End{ack}, cmds[:1])
+	c.noteEnqueues(span, []history.Enqueue{e}, cmds[1:])
 }
 
 // note says what an answer means. It is false if there was no call.

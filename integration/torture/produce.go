@@ -21,6 +21,13 @@ const (
 	keys       = 20
 	backlogMax = 4000 // more and the end is a long drain
 	delayMax   = 1500 // ms
+	names      = 60   // for deduplication, over and over again
+)
+
+// What the queues are told.
+const (
+	fickleTTL   = 4 * time.Second
+	dedupWindow = 3 * time.Second
 )
 
 // produce enqueues until it is told to stop, each tag once, alone or in pipelines.
@@ -52,11 +59,22 @@ func (c *client) message(e *history.Enqueue, tag string) []any {
 	if c.one(300) {
 		size = c.chance.IntN(300_000)
 	}
-	e.Tag, e.Queue, e.Key, e.Priority = tag, steady, "key-"+strconv.Itoa(c.chance.IntN(keys)), 4
+	key := func(n int) string { return "key-" + strconv.Itoa(n%keys) }
+	e.Tag, e.Queue, e.Key, e.Priority = tag, steady, key(c.chance.IntN(keys)), 4
+	if c.one(10) {
+		n := c.chance.IntN(names)
+		e.Key, e.Dedup = key(n), "name-"+strconv.Itoa(n)
+		return []any{"FILA.ENQUEUE", e.Queue, payload(tag, size), "KEY", e.Key, "DEDUP", e.Dedup}
+	}
 	if c.one(5) {
-		e.Queue = fickle
+		e.Queue, e.TTL = fickle, fickleTTL
 	}
 	args := []any{"FILA.ENQUEUE", e.Queue, payload(tag, size), "KEY", e.Key}
+	if c.one(10) { // at times so short that nobody can have it
+		ms := 1 + c.chance.IntN(1+c.chance.IntN(2000))
+		e.TTL = time.Duration(ms) * time.Millisecond
+		return append(args, "TTL", ms)
+	}
 	if c.one(8) {
 		e.Priority = c.chance.IntN(10)
 		args = append(args, "PRIORITY", e.Priority)
@@ -81,10 +99,17 @@ func (c *client) enqueue(p redis.Pipeliner, batch []history.Enqueue) bool {
 	cmds, failed := p.Exec(context.Background())
 	span := history.Span{Call: at, Return: c.now()}
 	for i := range batch {
-		e := &batch[i]
 		if isAt(cmds[i]) {
-			e.Delay = max(e.Delay-at, 1) // it was a time: what matters is that it is not first come, first served
+			batch[i].Delay = max(batch[i].Delay-at, 1) // it was a time: what matters is that it is not first come, first served
 		}
+	}
+	c.noteEnqueues(span, batch, cmds)
+	return failed == nil
+}
+
+func (c *client) noteEnqueues(span history.Span, batch []history.Enqueue, cmds []redis.Cmder) {
+	for i := range batch {
+		e := &batch[i]
 		e.Span = span
 		cmd, ok := cmds[i].(*redis.Cmd)
 		if !ok {
@@ -97,11 +122,18 @@ func (c *client) enqueue(p redis.Pipeliner, batch []history.Enqueue) bool {
 		}
 		if e.Outcome == history.Done {
 			e.ID = id
-			c.backlog.Add(1)
+			if e.Dedup == "" || c.first(id) {
+				c.backlog.Add(1)
+			}
 		}
 		c.Enqueues = append(c.Enqueues, *e)
 	}
-	return failed == nil
+}
+
+// first tells whether nobody has been answered with an id before.
+func (c *crowd) first(id string) bool {
+	_, known := c.named.LoadOrStore(id, true)
+	return !known
 }
 
 // isAt tells whether a command names a time rather than a delay.

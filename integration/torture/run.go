@@ -65,7 +65,7 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 	}
 	v := history.Check(&s.history, history.Rules{
 		Sync: mode, Interval: o.interval, LeaseLag: o.lag, Late: 500 * time.Millisecond, Skew: 20 * time.Millisecond,
-		Unordered: map[string]bool{fickle: true},
+		DedupWindow: dedupWindow, Unordered: map[string]bool{fickle: true},
 	})
 	return s.report(v), nil
 }
@@ -122,9 +122,9 @@ func (s *session) prepare(dir string) error {
 	}
 	c := s.crowd.client(0)
 	defer c.redis.Close()
-	for _, q := range []string{steady, fickle} {
-		err := c.redis.Do(context.Background(), "FILA.QUEUE", "CREATE", q, "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000).Err()
-		if err != nil {
+	for q, more := range map[string][]any{steady: {"DEDUPWINDOW", dedupWindow.Milliseconds()}, fickle: {"TTL", fickleTTL.Milliseconds()}} {
+		args := append([]any{"FILA.QUEUE", "CREATE", q, "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000}, more...)
+		if err := c.redis.Do(context.Background(), args...).Err(); err != nil {
 			return err
 		}
 	}
@@ -282,8 +282,8 @@ func (s *session) drain() error {
 
 // report writes what has happened and the verdict.
 func (s *session) report(v *history.Verdict) bool {
-	fmt.Printf("%d crashes; %d enqueues answered, %d not; %d deliveries; %d acks and %d other ends honoured\n",
-		len(s.history.Crashes), v.Enqueued, v.Unanswered, v.Deliveries, v.Acked, v.Ended-v.Acked)
+	fmt.Printf("%d crashes; %d enqueues answered, %d not, %d as one that was there; %d deliveries; %d acks and %d other ends honoured\n",
+		len(s.history.Crashes), v.Enqueued, v.Unanswered, v.Deduplicated, v.Deliveries, v.Acked, v.Ended-v.Acked)
 	if s.disk != nil {
 		fmt.Printf("the cuts took %d bytes and %d changes of the directory, and tore %d files; %d acknowledged messages went with them, as storage.sync %s allows\n",
 			s.loss.Bytes, s.loss.Entries, s.loss.Torn, v.Excused, s.sync)

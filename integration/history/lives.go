@@ -1,0 +1,125 @@
+package history
+
+import "time"
+
+// lives looks for messages that lived longer than they were to, or died sooner.
+func (c *check) lives(m *message) {
+	e := m.enqueue
+	for i := range m.hands {
+		h := &m.hands[i]
+		switch {
+		case h.lease.Queue == e.Queue:
+			// Of an enqueue that was not answered nobody knows when it was.
+			if end := e.Return + e.TTL; e.TTL > 0 && e.Outcome == Done && h.granted() > end+c.rules.Skew {
+				c.breach(Lives, "%s was to live until %v at most and was leased at %v", m.id, end, h.granted())
+			}
+		case m.nacked():
+		case e.TTL == 0:
+			c.breach(Lives, "%s came from %s at %v, and nothing has ended its life", m.id, h.lease.Queue, h.granted())
+		case h.granted() < e.Call+e.TTL-c.rules.Skew:
+			c.breach(Lives, "%s was to live until %v at least and came from %s at %v", m.id, e.Call+e.TTL, h.lease.Queue, h.granted())
+		}
+	}
+}
+
+// nacked tells whether a client may have said that a message is dead.
+func (m *message) nacked() bool {
+	for _, e := range m.ends {
+		if e.Kind == Nack && e.Outcome != Refused {
+			return true
+		}
+	}
+	return false
+}
+
+// name is what producers named messages by.
+type name struct{ queue, dedup string }
+
+// answered is what is known of when a message of a name was enqueued. Who enqueued it
+// is known from its payload; others were told its id.
+type answered struct {
+	*message
+	from, until time.Duration
+}
+
+// dedup looks for two messages of one name within the window, and for a message that
+// was taken for another one when the window was over.
+func (c *check) dedup() {
+	byName := map[name][]answered{}
+	for _, m := range c.messages {
+		if m.enqueue.Dedup == "" || len(m.hands) == 0 {
+			continue // what never came has no origin, and is a loss
+		}
+		a := answered{m, c.enqueued[m.hands[0].Tag].Call, 1 << 62}
+		for _, e := range m.answers {
+			a.until = min(a.until, e.Return)
+		}
+		for _, e := range m.answers {
+			if e.Call > a.until+c.rules.DedupWindow+c.rules.Skew {
+				c.breach(Dedup, "%s, sent at %v, was taken for %s, which was enqueued before %v", e.Tag, e.Call, m.id, a.until)
+			}
+		}
+		n := name{m.enqueue.Queue, m.enqueue.Dedup}
+		byName[n] = append(byName[n], a)
+	}
+	for n, all := range byName {
+		for i := range all {
+			for j := range all[:i] {
+				a, b := &all[j], &all[i]
+				if a.from > b.from {
+					a, b = b, a
+				}
+				if max(a.until, b.until)-a.from+c.rules.Skew < c.rules.DedupWindow && !c.forgotten(a.until, b.until) {
+					c.breach(Dedup, "%s, enqueued before %v, and %s, enqueued after %v, are both %s of %s", a.id, a.until, b.id, b.from, n.dedup, n.queue)
+				}
+			}
+		}
+	}
+}
+
+// torn looks for transactions without an answer of which one half was done: the ack of
+// a message, or the enqueue of another one.
+func (c *check) torn(m *message) {
+	for _, e := range m.ends {
+		if e.With == "" || e.Outcome != Unknown || c.endedBesides(m, e) {
+			continue
+		}
+		follower := c.byTag[e.With]
+		came := follower != nil && len(follower.hands) > 0
+		again := len(m.hands) > 0 && m.hands[len(m.hands)-1].Fence > e.Fence
+		switch {
+		case came && again:
+			first, last := follower.hands[0].lease.Return, m.hands[len(m.hands)-1].lease.Return
+			if c.inTime(m, e) && !c.forgotten(first, last) {
+				c.breach(Torn, "%s, enqueued with the ack of %s:%d, came, and %s came again", e.With, m.id, e.Fence, m.id)
+			}
+		case !came && !again && !c.forgotten(e.Call, c.end()) && !c.forgotten(m.hands[0].lease.Return, c.end()):
+			c.breach(Torn, "%s, to be enqueued with the ack of %s:%d, never came, nor did %s again", e.With, m.id, e.Fence, m.id)
+		}
+	}
+}
+
+// endedBesides tells whether something else may have ended the lease of a transaction.
+func (c *check) endedBesides(m *message, exec *End) bool {
+	for _, e := range m.ends {
+		if e != exec && e.Kind != Extend && e.Fence == exec.Fence {
+			return true
+		}
+	}
+	return len(m.hands) == 0
+}
+
+// inTime tells whether a transaction that was not answered was executed, if at all,
+// while its lease lived: the broker ended before.
+func (c *check) inTime(m *message, exec *End) bool {
+	for i := range m.hands {
+		if h := &m.hands[i]; h.Fence == exec.Fence {
+			for _, cut := range c.Crashes {
+				if cut.Back > exec.Call {
+					return cut.Back+c.rules.Skew < h.Until
+				}
+			}
+		}
+	}
+	return false
+}
