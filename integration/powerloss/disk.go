@@ -31,6 +31,10 @@ type Disk struct {
 	fault   string
 	base    map[string]uint64 // what was there when the process began, all of it durable
 	sizes   map[uint64]int64
+
+	// Scatter has Cut keep any pages of what was not synced, and zeros in place of the
+	// others: a disk that writes in an order of its own. Else it keeps a beginning.
+	Scatter bool
 }
 
 // New prepares a disk for a data directory, which need not exist. What it needs goes
@@ -147,7 +151,7 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 		if from == "" {
 			from = filepath.Join(d.grave, fmt.Sprint(inode))
 		}
-		if err := keep(from, filepath.Join(after, name), j.sizes[inode], chance, &loss); err != nil {
+		if err := keep(from, filepath.Join(after, name), j.sizes[inode], chance, d.Scatter, &loss); err != nil {
 			return Loss{}, err
 		}
 	}
@@ -158,7 +162,7 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 }
 
 // keep copies what was synced of a file, and of the rest nothing, all, or a part.
-func keep(from, to string, synced int64, chance *rand.Rand, loss *Loss) error {
+func keep(from, to string, synced int64, chance *rand.Rand, scatter bool, loss *Loss) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -171,11 +175,19 @@ func keep(from, to string, synced int64, chance *rand.Rand, loss *Loss) error {
 	size := info.Size()
 	synced = min(synced, size)
 	kept := synced
+	var holes []int64 // where pages begin that are gone
 	if rest := size - synced; rest > 0 {
 		switch chance.IntN(4) {
 		case 0:
 		case 1:
 			kept = size
+		case 2:
+			if scatter {
+				kept, holes = size, scattered(synced, size, chance)
+				loss.Torn++
+				break
+			}
+			fallthrough
 		default:
 			kept += chance.Int64N(rest)
 			loss.Torn++
@@ -189,5 +201,26 @@ func keep(from, to string, synced int64, chance *rand.Rand, loss *Loss) error {
 	if _, err := io.CopyN(out, in, kept); err != nil {
 		return err
 	}
+	for _, at := range holes {
+		n := min(at/page*page+page, size) - at
+		if _, err := out.WriteAt(make([]byte, n), at); err != nil {
+			return err
+		}
+		loss.Bytes += n
+	}
 	return out.Close()
+}
+
+// page is what a disk keeps or loses as a whole.
+const page = 4096
+
+// scattered decides which pages of a part of a file are gone, and returns where each
+// begins, but for what is before the part.
+func scattered(from, to int64, chance *rand.Rand) (gone []int64) {
+	for few := 1 + chance.IntN(9); from < to; from = from/page*page + page {
+		if chance.IntN(10) < few {
+			gone = append(gone, from)
+		}
+	}
+	return gone
 }

@@ -35,6 +35,7 @@ type options struct {
 	rate      int
 	seed      uint64
 	keep      bool
+	scatter   bool
 }
 
 func main() {
@@ -51,6 +52,7 @@ func main() {
 	flag.IntVar(&o.consumers, "consumers", 10, "clients that lease")
 	flag.IntVar(&o.rate, "rate", 2000, "messages enqueued per second, at most")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what chance decides; what the broker and the machine do is up to them")
+	flag.BoolVar(&o.scatter, "scatter", false, "power cuts keep any pages of what was not synced, not only a beginning; the broker may refuse to start then, which ends the run")
 	flag.BoolVar(&o.keep, "keep", false, "keep the broker's directory, also when all was well")
 	flag.Parse()
 

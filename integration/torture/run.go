@@ -108,7 +108,7 @@ func (s *session) prepare(dir string) error {
 		s.broker.SetEnv(disk.Env()...)
 		switch s.by {
 		case byPower:
-			s.disk = disk
+			s.disk, disk.Scatter = disk, s.scatter
 		case byIOError:
 			s.trouble = &injected{disk, disk.Break}
 		case byNoSpace:

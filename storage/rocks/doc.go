@@ -30,6 +30,6 @@
 //  4. If that fails, everything answers with the reason and ErrClosed, and
 //     Reopen may be called again.
 //
-// RocksDB's log of warnings, the file LOG beside the data, is written by log.cc: with
+// RocksDB's log of warnings, the file LOG beside the data, is written by warnings.cc: with
 // RocksDB's own, a full disk could end the process.
 package rocks

@@ -12,7 +12,7 @@ import (
 )
 
 // logInto has RocksDB log its warnings into a file LOG in a directory, and bear it
-// when that is not possible. log.cc says why RocksDB may not do that by itself.
+// when that is not possible. warnings.cc says why RocksDB may not do that by itself.
 func logInto(o *grocksdb.Options, dir string) {
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))
