@@ -20,6 +20,10 @@
 // it cannot tell the old end of a recycled log from it. Without recycling a
 // sync takes some tens of microseconds more, and correct goes before fast.
 //
+// Where a new log file begins, the former is synced first, whatever the mode of the
+// commits (sealed.cc): what a power loss takes is the end of what was written, and
+// never the end of one file with the beginning of the next kept.
+//
 // # After a failed write
 //
 //  1. The store refuses commits with ErrReopen; reads go on.

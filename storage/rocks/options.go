@@ -81,6 +81,7 @@ func profileOf(o Options) (profile, error) {
 func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	o := grocksdb.NewDefaultOptions()
 	logInto(o, path)
+	keepLogsInOrder(o, path)
 	o.SetCreateIfMissing(fresh)
 	o.SetCreateIfMissingColumnFamilies(true)
 	o.SetParanoidChecks(true)

@@ -2,6 +2,7 @@ package rocks
 
 // #include <stdlib.h>
 // void fila_rocksdb_log(void* options, const char* dir);
+// void fila_logs_in_order(void* options, const char* dir);
 import "C"
 
 import (
@@ -16,6 +17,18 @@ import (
 func logInto(o *grocksdb.Options, dir string) {
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))
-	// The binding has no word for this, and keeps its pointer to itself.
-	C.fila_rocksdb_log(reflect.ValueOf(o).Elem().FieldByName("c").UnsafePointer(), path)
+	C.fila_rocksdb_log(native(o), path)
+}
+
+// keepLogsInOrder has the end of each log file in a directory on disk before a new one
+// is written to. sealed.cc says why.
+func keepLogsInOrder(o *grocksdb.Options, dir string) {
+	path := C.CString(dir)
+	defer C.free(unsafe.Pointer(path))
+	C.fila_logs_in_order(native(o), path)
+}
+
+// native is the pointer that the binding keeps to itself.
+func native(o *grocksdb.Options) unsafe.Pointer {
+	return reflect.ValueOf(o).Elem().FieldByName("c").UnsafePointer()
 }
