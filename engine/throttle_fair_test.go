@@ -182,3 +182,58 @@ func TestKeysUnderOneThrottleShareItByWeight(t *testing.T) {
 		})
 	}
 }
+
+// Messages of a key share what their throttle keys mean. That changes under them,
+// while some are leased and others wait, and each counts what is set now.
+func TestThrottlesComeAndGoUnderTheirMessages(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	one, two := uint64(1), uint64(2)
+	enqueue := func(throttles ...string) {
+		t.Helper()
+		req := &Enqueue{Queue: "q", Key: "k", Payload: []byte("x"), Throttles: throttles}
+		if err := w.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+	}
+	want := func(n int) []*Delivery {
+		t.Helper()
+		ds := w.lease("q", 10)
+		if len(ds) != n {
+			t.Fatalf("%d messages are leased, want %d", len(ds), n)
+		}
+		return ds
+	}
+	held := func(key string, n int64) {
+		t.Helper()
+		w.must(func(tx *Tx) error {
+			if i, ok := tx.Throttle(key); !ok || i.Held != n {
+				t.Errorf("throttle %q holds %d, want %d", key, i.Held, n)
+			}
+			return nil
+		})
+	}
+	for range 3 {
+		enqueue("a", "b")
+		enqueue("b", "c")
+	}
+	w.throttle("a", ThrottleOptions{Concurrency: &one})
+	first := want(2) // a, b and b, c; the next a has to wait
+	held("a", 1)
+	w.throttle("b", ThrottleOptions{Concurrency: &two}) // counts those that are leased
+	held("b", 2)
+	want(0)
+	w.must(func(tx *Tx) error { _, err := tx.DeleteThrottle("a"); return err })
+	want(0) // b is full
+	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{first[0].Receipt}); return err })
+	want(1)
+	held("b", 2)
+	w.must(func(tx *Tx) error { _, err := tx.DeleteThrottle("b"); return err })
+	w.throttle("a", ThrottleOptions{Concurrency: &two}) // one that is leased has it: as it was before
+	held("a", 1)
+	want(3)
+	held("a", 2)
+	w.throttle("c", ThrottleOptions{Concurrency: &one})
+	held("c", 3)
+}
