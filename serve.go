@@ -58,14 +58,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	log = level.on(log)
 	b := &broker{cfg: cfg, log: log, level: level, running: make(chan error, 1), serving: make(chan error, 1)}
 	b.latency = commands.NewLatency(time.Now, cfg.Latency.Threshold)
-	if limit := cfg.Server.MemoryBytes; limit > 0 {
-		debug.SetMemoryLimit(limit)
-	}
-	if cfg.Storage.Mode == "low_space" {
-		keepGarbageFloor(garbageFloorLowSpace)
-	} else {
-		keepGarbageFloor(garbageFloor)
-	}
+	setMemory(cfg)
 	started := time.Now()
 	handler := new(lateHandler)
 	connections := respConfig(cfg, log)
@@ -129,6 +122,18 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 		// never acknowledged.
 		return errors.Join(fmt.Errorf("engine: %w", err), server.Shutdown(expired()), b.store.Close())
 	}
+}
+
+// setMemory tells the garbage collector how much memory there is to use.
+func setMemory(cfg cli.Config) {
+	if limit := cfg.Server.MemoryBytes; limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
+	floor := uint64(garbageFloor)
+	if cfg.Storage.Mode == "low_space" {
+		floor = garbageFloorLowSpace
+	}
+	keepGarbageFloor(floor)
 }
 
 // open opens the store and makes the engine on it.
