@@ -23,7 +23,7 @@ type oracle struct {
 	handed  map[ID]bool           // delivered at least once, told or not
 	byID    map[ID]*oracleMsg
 	ends    map[ID]time.Time      // of messages with a time to live
-	redrove time.Time             // the newest time that messages came back from a dead-letter queue, as if no clock had been set back
+	redrove int64                 // the newest id, by its time, when messages last came back from a dead-letter queue
 	names   map[string]oracleName // of messages, by tag
 	known   map[string][]oracleName
 	window  time.Duration
@@ -245,14 +245,18 @@ func (o *oracle) released(d *Delivery, n int, err error) {
 	m.leaseUntil = time.Time{}
 }
 
+// redriven: messages may have come back from a dead-letter queue, without a time to
+// live. Which ones may have is told by their ids and not by a clock: that is set
+// back, and ids run ahead of it.
+func (o *oracle) redriven(c *core) { o.redrove = max(o.redrove, c.ids.last) }
+
 // decided is called when the engine hands a message out, told or not: for the
 // first time, messages of a key leave in the order of their enqueue.
 func (o *oracle) decided(d *Delivery, now time.Time) {
 	id := d.Receipt.ID
 	end, ends := o.ends[id]
 	over := ends && !now.Before(end)
-	made := idTime(id).Truncate(time.Millisecond) // ids of one moment are some nanoseconds apart
-	if over && (d.Queue == "a" || d.Queue == "b") && o.redrove.Before(made) {
+	if over && (d.Queue == "a" || d.Queue == "b") && idNanos(id) > o.redrove {
 		o.fail("%s was delivered at %v, its time to live ended at %v", id, now, end)
 	}
 	if over {

@@ -306,7 +306,7 @@ func (s *sim) redrive(cl *simClient) {
 		req.Rate = 1 + s.rng.IntN(20)
 	}
 	s.submit(cl, func(tx *Tx) error {
-		s.oracle.redrove = tx.Now().Add(s.oracle.setBack)
+		s.oracle.redriven(tx.core)
 		_, err := tx.Redrive(req)
 		return err
 	}, func(err error) {

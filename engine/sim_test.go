@@ -444,7 +444,7 @@ func (s *sim) once() {
 	s.settleBlocked()
 	s.tick()
 	if redriving || len(s.step.core.redrives) > 0 {
-		s.oracle.redrove = s.step.now.Add(s.oracle.setBack)
+		s.oracle.redriven(s.step.core)
 	}
 	if s.mutant == endNotSeen { // as if the index and the messages had forgotten
 		for _, q := range s.step.core.queues {
