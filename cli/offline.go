@@ -243,13 +243,13 @@ func (r *CheckReport) write(w io.Writer) error {
 
 // String is one line.
 func (p *Problem) String() string {
-	s := "damaged:"
+	words := []string{"damaged:"}
 	for _, part := range []struct{ name, value string }{{"", p.File}, {"family ", p.Family}, {"key ", p.Key}, {"to ", p.Last}} {
 		if part.value != "" {
-			s += " " + part.name + part.value
+			words = append(words, part.name+part.value)
 		}
 	}
-	return s + ": " + oneLine(p.What)
+	return strings.Join(words, " ") + ": " + oneLine(p.What)
 }
 
 func (r *RepairReport) write(w io.Writer) error {

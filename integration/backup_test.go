@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,11 +84,7 @@ func (l *traffic) note(payload string, what uint8) {
 func (l *traffic) look() map[string]uint8 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	seen := make(map[string]uint8, len(l.state))
-	for k, v := range l.state {
-		seen[k] = v
-	}
-	return seen
+	return maps.Clone(l.state)
 }
 
 // await waits until so many messages were acknowledged.
@@ -295,4 +292,42 @@ func names(t *testing.T, dir string) string {
 		all = append(all, e.Name())
 	}
 	return strings.Join(all, " ")
+}
+
+// The broker that a backup was taken from goes on, and so does the restored one. They
+// must not take each other's receipts.
+func TestReceiptsOfAnotherLifeAreWorthNothing(t *testing.T) {
+	b := serve(t)
+	c := connect(t, b.Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	do(t, c, "FILA.ENQUEUE", "q", "x")
+	path := fmt.Sprint(mapped(t, do(t, c, "FILA.BACKUP", "first"))["path"])
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, b) // its next deliveries are those of a start that the backup does not know
+	old := one(t, c, "q")
+
+	again, err := broker.New(binary(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, 0, "restored", "restore", path, again.Data())
+	restart(t, again)
+	t.Cleanup(func() {
+		if err := again.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c = connect(t, again.Addr(), 3)
+	held := one(t, c, "q")
+	if held.id() != old.id() || held.receipt == old.receipt {
+		t.Errorf("delivered %s, and before the backup's restore %s", held.receipt, old.receipt)
+	}
+	if n := do(t, c, "FILA.ACK", "q", old.receipt); n != int64(0) {
+		t.Errorf("a receipt of the other broker acked %v", n)
+	}
+	if n := do(t, c, "FILA.ACK", "q", held.receipt); n != int64(1) {
+		t.Errorf("acked %v", n)
+	}
 }

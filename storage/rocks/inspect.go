@@ -126,7 +126,7 @@ func (i *Inspection) culprit(err error) string {
 			return word
 		}
 	}
-	current, readErr := os.ReadFile(filepath.Join(i.path, currentFile)) //nolint:gosec // below the directory that the operator chose
+	current, readErr := os.ReadFile(filepath.Join(i.path, currentFile))
 	name := strings.TrimSpace(string(current))
 	if readErr != nil || !strings.HasPrefix(name, "MANIFEST-") || strings.ContainsAny(name, "/\x00") {
 		return currentFile
@@ -137,19 +137,19 @@ func (i *Inspection) culprit(err error) string {
 // logDamage looks for damage in the log and reports whether there is any.
 func (i *Inspection) logDamage() bool {
 	files, _ := logs(i.path) // the pattern is ours and cannot be bad
-	any := false
+	found := false
 	for _, file := range files {
 		r, err := readLog(file, func(int64, []byte) error { return nil })
 		if err != nil {
 			i.Damage = append(i.Damage, Damage{File: filepath.Base(file), What: reason(err).Error()})
-			any = true
+			found = true
 		}
 		for _, at := range r.damage {
 			i.Damage = append(i.Damage, Damage{File: filepath.Base(file), What: fmt.Sprintf("wrong bytes at offset %d; %d batches of the file can be read", at, r.batches)})
-			any = true
+			found = true
 		}
 	}
-	return any
+	return found
 }
 
 // logGaps finds batches that are missing between those that are there, which RocksDB

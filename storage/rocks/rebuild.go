@@ -119,7 +119,7 @@ func (b *rebuild) fromParts(damaged []Damage, work string) error {
 	if err := os.Mkdir(work, 0o750); err != nil {
 		return err
 	}
-	defer os.RemoveAll(work) //nolint:errcheck // what is left takes space and does no harm
+	defer os.RemoveAll(work)
 	sound := 0
 	for _, t := range b.from.Tables {
 		if bad[t.File] {
@@ -158,7 +158,7 @@ func (b *rebuild) fromTables(dir string) error {
 		return err
 	}
 	s := newStore(dir, profile{}, d)
-	defer s.Close() //nolint:errcheck // it was only read
+	defer s.Close()
 	return b.copyAll(s)
 }
 
@@ -170,7 +170,7 @@ func (b *rebuild) salvage(d Damage) error {
 	t, err := openTable(filepath.Join(b.from.path, d.File))
 	if err != nil {
 		b.note("%s: nothing of it can be read: %s", d.File, err)
-		return nil //nolint:nilerr // noted: there is nothing to be done about it
+		return nil
 	}
 	defer t.close()
 	family, known := storage.Default, false
@@ -209,7 +209,7 @@ func (b *rebuild) replay() error {
 			batch, err := storage.ParseBatch(rep)
 			if err != nil {
 				b.note("%s: a batch at offset %d cannot be read: %s", name, at, err)
-				return nil //nolint:nilerr // noted, and what follows can be read
+				return nil
 			}
 			return b.apply(batch)
 		})

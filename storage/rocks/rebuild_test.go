@@ -42,10 +42,10 @@ func TestARebuildLosesNoMoreThanTheDamagedBlocks(t *testing.T) {
 		lost   int // at most
 	}{
 		{"none", func([]byte) {}, 0},
-		{"the first block", func(b []byte) { b[10] ^= 1 }, 200},
-		{"a block in the middle", func(b []byte) { b[len(b)/2] ^= 1 }, 200},
-		{"two blocks", func(b []byte) { b[len(b)/4] ^= 1; b[len(b)/2] ^= 1 }, 400},
-		{"the last block", func(b []byte) { b[len(b)*8/10] ^= 1 }, 200},
+		{"the first block", func(b []byte) { b[10] ^= 1 }, 75},
+		{"a block in the middle", func(b []byte) { b[len(b)/2] ^= 1 }, 75},
+		{"two blocks", func(b []byte) { b[len(b)/4] ^= 1; b[len(b)/2] ^= 1 }, 150},
+		{"the last block", func(b []byte) { b[len(b)*8/10] ^= 1 }, 75},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			dir, total := spread(t)

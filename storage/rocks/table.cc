@@ -52,7 +52,9 @@ static int moved(table* t, char** err) {
 
 int fila_table_seek(void* p, const char* key, size_t n, char** err) {
 	auto t = static_cast<table*>(p);
-	if (!t->it) t->it.reset(t->reader.NewIterator(reading()));
+	// A new one each time: an iterator that met a damaged block does not tell of it
+	// reliably when it is sent there again.
+	t->it.reset(t->reader.NewIterator(reading()));
 	t->it->Seek(rocksdb::Slice(key, n));
 	return moved(t, err);
 }
