@@ -37,7 +37,7 @@ func (c *client) consume(ctx context.Context, number int) {
 		switch {
 		case c.one(15):
 			queue = steady + ".dlq"
-		case c.one(15):
+		case c.one(14):
 			queue = fickle + ".dlq"
 		case leaves || c.one(6):
 			queue = fickle
