@@ -50,7 +50,8 @@ func verify(dir string, i *rocks.Inspection, progress cli.Progress) (cli.CheckRe
 	if i.Store == nil {
 		return report, damaged, nil
 	}
-	return report, damaged, verifyRecords(&report, i.Store, progress("records of "+dir, records))
+	err := verifyRecords(&report, i.Store, progress("records of "+dir, records))
+	return report, damaged, err
 }
 
 // verifyRecords holds the records to what the engine writes.

@@ -63,9 +63,9 @@ func (t *table) next() (bool, error) {
 
 func (t *table) record() (key, value []byte) {
 	var n C.size_t
-	p := C.fila_table_key(t.c, &n) //nolint:gocritic // it looks at what cgo makes of this
+	p := C.fila_table_key(t.c, &n)
 	key = C.GoBytes(unsafe.Pointer(p), C.int(n))
-	p = C.fila_table_value(t.c, &n) //nolint:gocritic // it looks at what cgo makes of this
+	p = C.fila_table_value(t.c, &n)
 	return key, C.GoBytes(unsafe.Pointer(p), C.int(n))
 }
 
