@@ -242,6 +242,7 @@ func openReadOnly(path string, careful bool, logs grocksdb.WALRecoveryMode) (*da
 	o.SetParanoidChecks(careful)
 	o.SetWALRecoveryMode(logs)
 	o.SetMaxOpenFiles(inspectFiles)
+	logInto(o, path)
 	names, err := grocksdb.ListColumnFamilies(o, path)
 	if err != nil {
 		return nil, openError(err)

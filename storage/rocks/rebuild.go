@@ -150,6 +150,7 @@ func (b *rebuild) fromParts(damaged []Damage, work string) error {
 func (b *rebuild) fromTables(dir string) error {
 	o := grocksdb.NewDefaultOptions()
 	defer o.Destroy()
+	logInto(o, dir)
 	if err := grocksdb.RepairDb(dir, o); err != nil {
 		return rocksError(err)
 	}
