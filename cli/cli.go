@@ -52,7 +52,8 @@ type Process struct {
 // something that cannot be. Nothing was changed.
 type UsageError struct{ Err error }
 
-func (e UsageError) Error() string { return e.Err.Error() }
+// Error is one line, whatever was given.
+func (e UsageError) Error() string { return oneLine(e.Err.Error()) }
 
 func (e UsageError) Unwrap() error { return e.Err }
 
