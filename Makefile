@@ -22,13 +22,16 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what building and testing need, if it is missing (Debian, Ubuntu)
+setup: ## install what building needs, if it is missing (Debian, Ubuntu)
 	@bash .ci/setup
+
+setup-tests: ## install what all tests need beside that: Redis, and the languages of the clients that are tried
+	@bash .ci/setup tests
 
 build: setup ## make bin/fila with RocksDB
 	CGO_ENABLED=1 go build -buildvcs=$(VCS) -trimpath -o $(BIN) .
@@ -39,7 +42,7 @@ run: build ## build and start the broker, data in ./data
 # Nothing is taken from the cache: the tests of integration run a binary whose
 # sources the Go tool does not see them depend on, and the list of files that it
 # keeps for the cache does not fit under the limit with which a full disk is tried.
-test: setup ## run all tests: the concurrent packages under the race detector, then everything
+test: setup-tests ## run all tests: the concurrent packages under the race detector, then everything
 	CGO_ENABLED=1 go test -race -short -count=1 -timeout 20m $(RACE)
 	CGO_ENABLED=1 go test -count=1 -timeout 20m ./...
 	cd integration/peers && go test -count=1 ./...
@@ -62,9 +65,9 @@ fmt: $(LINT) ## format
 	$(LINT) fmt
 	cd integration/peers && ../../$(LINT) fmt
 
-check: setup lint test ## what CI runs: lint, then all tests
+check: lint test ## what CI runs: lint, then all tests
 
-clients: setup ## try Fila with every client library, and write the matrix of them into docs/clients.md
+clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/clients.md
 	CGO_ENABLED=1 go test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
 
 docs: ## write again the documents that are made from code

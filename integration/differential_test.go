@@ -319,7 +319,7 @@ func startRedis(t *testing.T, args ...string) string {
 	t.Helper()
 	version, err := exec.CommandContext(t.Context(), "redis-server", "--version").Output()
 	if err != nil {
-		t.Fatalf("redis-server (make setup installs it): %v", err)
+		t.Fatalf("redis-server (make setup-tests installs it): %v", err)
 	}
 	if !strings.Contains(string(version), "v="+redisRelease) {
 		t.Fatalf("redis-server %sx is what Fila is compared with, not %s", redisRelease, version)

@@ -140,7 +140,7 @@ func cli(t *testing.T, addr, input string, args ...string) (string, int) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatalf("redis-cli (make setup installs it): %v", err)
+		t.Fatalf("redis-cli (make setup-tests installs it): %v", err)
 	}
 	return strings.TrimRight(out.String(), "\n"), cmd.ProcessState.ExitCode()
 }

@@ -112,7 +112,7 @@ func typed(t *testing.T, addr, command string) []string {
 	cmd.Stdin = strings.NewReader(command + "\n")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("redis-cli (make setup installs it): %v\n%s", err, out)
+		t.Fatalf("redis-cli (make setup-tests installs it): %v\n%s", err, out)
 	}
 	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 }

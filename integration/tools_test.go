@@ -146,7 +146,7 @@ func watch(t *testing.T, addr, want string, arguments ...string) {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("redis-cli (make setup installs it): %v", err)
+		t.Fatalf("redis-cli (make setup-tests installs it): %v", err)
 	}
 	c := connect(t, addr, 2)
 	var busy sync.WaitGroup

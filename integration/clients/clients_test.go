@@ -53,7 +53,7 @@ func TestClients(t *testing.T) {
 func missing(t *testing.T, c client) error {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), c.has[0], c.has[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s is missing; make setup installs it (%s): %w\n%s", c.name, c.install, err, out)
+		return fmt.Errorf("%s is missing; make setup-tests installs it (%s): %w\n%s", c.name, c.install, err, out)
 	}
 	return nil
 }
