@@ -33,13 +33,14 @@ type connWriter struct {
 	failed   bool     // nothing more can be written
 	finished bool     // the closeReply was reached
 	deadline time.Time
+	socket   *pollSink // nil: it is written to through the connection
 	parts    [2][]byte
 	vector   net.Buffers
 }
 
 // write is the writer goroutine.
 func (c *Conn) write() {
-	cw := &connWriter{c: c}
+	cw := &connWriter{c: c, socket: newSink(c.nc)}
 	cw.w.sink, cw.w.pushes = cw.flushWith, cw.takePushes
 	if !c.guard("reply", cw.loop) {
 		cw.failed = true
@@ -227,7 +228,11 @@ func (cw *connWriter) send(a, b []byte) {
 	var err error
 	if len(b) == 0 {
 		var written int
-		written, err = c.nc.Write(a)
+		if cw.socket != nil && !c.server.wakesMonitor(now) {
+			written, err = cw.socket.write(a)
+		} else {
+			written, err = c.nc.Write(a)
+		}
 		n = int64(written)
 	} else {
 		cw.parts = [2][]byte{a, b}

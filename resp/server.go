@@ -34,6 +34,7 @@ type Server struct {
 	stats   counters
 
 	strangers strangers
+	monitored atomic.Int64 // when the scheduler's monitor was last woken, Unix nanoseconds
 
 	mu       sync.Mutex
 	plain    net.Listener     // nil without Config.Addr

@@ -48,7 +48,7 @@ func (s *pollSource) fill(r *reader) (int, error) {
 func (s *pollSource) attempt(fd uintptr) bool {
 	space := s.r.room(s.r.pools.getScratch)
 	for {
-		n, err := syscall.Read(int(fd), space)
+		n, err := rawRead(fd, space)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
