@@ -169,11 +169,14 @@ func TestBurstIsOneWrite(t *testing.T) {
 		h := newTestHandler()
 		c, s := pipe(t, h, nil)
 		c.send(strings.Repeat("WAIT\r\n", 10) + "PING\r\n")
+		var waits []*testReply
 		for range 10 {
-			r := <-h.waits
+			waits = append(waits, <-h.waits)
+		}
+		synctest.Wait() // the writer sleeps, and nobody tells it before all are ready
+		for _, r := range waits {
 			r.ready.Store(true)
 		}
-		synctest.Wait() // nobody told the writer yet
 		s.c.Wake()
 		buf := make([]byte, 1<<10)
 		n, err := c.Read(buf)
