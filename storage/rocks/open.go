@@ -26,6 +26,7 @@ type database struct {
 	cache    *grocksdb.Cache
 	cacheMax uint64
 	read     *grocksdb.ReadOptions
+	writer   *writer // nil: it is open for reading only
 }
 
 // Open opens a store, and makes it if the directory is new or empty. It fails
@@ -288,6 +289,10 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 		return nil, openError(err)
 	}
 	d.read = grocksdb.NewDefaultReadOptions()
+	if d.writer, err = newWriter(d.db); err != nil {
+		d.close()
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -320,20 +325,7 @@ func (d *database) check(was found) error {
 	}
 	var b storage.Batch
 	storage.PutFormat(&b)
-	synced := grocksdb.NewDefaultWriteOptions()
-	defer synced.Destroy()
-	synced.SetSync(true)
-	return d.write(&b, synced)
-}
-
-func (d *database) write(b *storage.Batch, o *grocksdb.WriteOptions) error {
-	w := grocksdb.WriteBatchFrom(b.Bytes())
-	err := d.db.Write(o, w)
-	w.Destroy()
-	if err != nil {
-		return rocksError(err)
-	}
-	return nil
+	return d.writer.write(b.Bytes(), true)
 }
 
 func (d *database) get(f storage.Family, key []byte) ([]byte, error) {
@@ -354,6 +346,9 @@ func (d *database) get(f storage.Family, key []byte) ([]byte, error) {
 
 // close frees everything. Nothing may be running on the database.
 func (d *database) close() {
+	if d.writer != nil {
+		d.writer.close()
+	}
 	for _, h := range d.families {
 		if h != nil {
 			h.Destroy()

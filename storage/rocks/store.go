@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/linxGnu/grocksdb"
-
 	"github.com/faisca/fila/storage"
 )
 
@@ -21,10 +19,8 @@ import (
 // and to refuse that would be a deadlock. To hold back nobody would let busy
 // readers starve a Reopen.
 type Store struct {
-	path   string
-	p      profile
-	synced *grocksdb.WriteOptions
-	plain  *grocksdb.WriteOptions
+	path string
+	p    profile
 
 	failed atomic.Bool // a write failed: no more of them until Reopen
 	dirty  atomic.Bool // something was committed and not synced
@@ -45,8 +41,7 @@ type Store struct {
 const heldBack = 10 * time.Millisecond
 
 func newStore(path string, p profile, d *database) *Store {
-	s := &Store{path: path, p: p, d: d, synced: grocksdb.NewDefaultWriteOptions(), plain: grocksdb.NewDefaultWriteOptions()}
-	s.synced.SetSync(true)
+	s := &Store{path: path, p: p, d: d}
 	s.changed = sync.NewCond(&s.mu)
 	s.passed = make(chan struct{})
 	return s
@@ -64,13 +59,13 @@ func (s *Store) Commit(b *storage.Batch, sync bool) error {
 	}
 	return s.write("commit", func(d *database) error {
 		if !sync {
-			err := d.write(b, s.plain)
+			err := d.writer.write(b.Bytes(), false)
 			s.dirty.Store(true)
 			return err
 		}
 		// Before the write: what is committed during it may not be covered.
 		s.dirty.Store(false)
-		return d.write(b, s.synced)
+		return d.writer.write(b.Bytes(), true)
 	})
 }
 
@@ -194,8 +189,6 @@ func (s *Store) Close() error {
 		err = d.db.FlushWAL(true)
 	}
 	d.close()
-	s.synced.Destroy()
-	s.plain.Destroy()
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.path, rocksError(err))
 	}

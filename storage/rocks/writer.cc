@@ -1,0 +1,51 @@
+#include "writer.h"
+
+#include <cerrno>
+#include <thread>
+
+#include <unistd.h>
+
+#include <rocksdb/c.h>
+
+struct fila_writer {
+	std::thread thread;
+};
+
+namespace {
+
+void Write(rocksdb_t* db, const rocksdb_writeoptions_t* options, fila_write* w) {
+	char* error = nullptr;
+	rocksdb_writebatch_t* batch = rocksdb_writebatch_create_from(reinterpret_cast<const char*>(w->batch), w->size);
+	rocksdb_write(db, options, batch, &error);
+	rocksdb_writebatch_destroy(batch);
+	w->error = error;
+}
+
+void Run(rocksdb_t* db, fila_write* w, int ask, int told) {
+	rocksdb_writeoptions_t* plain = rocksdb_writeoptions_create();
+	rocksdb_writeoptions_t* synced = rocksdb_writeoptions_create();
+	rocksdb_writeoptions_set_sync(synced, 1);
+	char byte;
+	for (ssize_t n; (n = read(ask, &byte, 1)) != 0;) {
+		if (n < 0) {
+			if (errno == EINTR) continue;
+			break;
+		}
+		Write(db, w->sync ? synced : plain, w);
+		// There is room for it: the other side has taken the byte before.
+		while (write(told, &byte, 1) < 0 && errno == EINTR) {}
+	}
+	rocksdb_writeoptions_destroy(plain);
+	rocksdb_writeoptions_destroy(synced);
+}
+
+}  // namespace
+
+fila_writer* fila_writer_start(void* db, fila_write* w, int ask, int told) {
+	return new fila_writer{std::thread(Run, static_cast<rocksdb_t*>(db), w, ask, told)};
+}
+
+void fila_writer_end(fila_writer* w) {
+	w->thread.join();
+	delete w;
+}
