@@ -58,6 +58,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	log = level.on(log)
 	b := &broker{cfg: cfg, log: log, level: level, running: make(chan error, 1), serving: make(chan error, 1)}
 	b.latency = commands.NewLatency(time.Now, cfg.Latency.Threshold)
+	leaveProcessor()
 	setMemory(cfg)
 	started := time.Now()
 	handler := new(lateHandler)
