@@ -140,6 +140,9 @@ func (c *enqueueCall) Prepare(e Engine) error { return e.Prepare(&c.req) }
 // Bytes is what waits for the loop.
 func (c *enqueueCall) Bytes() int { return c.size }
 
+// Announce implements engine.Announcer.
+func (c *enqueueCall) Announce() *engine.Enqueue { return &c.req }
+
 // Foresee implements engine.Foreseer.
 func (c *enqueueCall) Foresee(tx *engine.Tx) error { return tx.ForeseeEnqueue(&c.req) }
 

@@ -63,6 +63,8 @@ func (e *enqueueTask) Apply(tx *Tx) error {
 	return err
 }
 
+func (e *enqueueTask) Announce() *Enqueue { return e.req }
+
 // A turn of 64 tasks, and leases of 16 messages, are what a busy broker makes.
 const (
 	turnTasks = 64

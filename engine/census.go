@@ -112,7 +112,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 		}
 		q.total += n.n
 		q.delayed += n.delayed
-		if k := q.keys[n.key]; k != nil && !k.counted {
+		if k := q.keys.get(n.key); k != nil && !k.counted {
 			k.total += n.n
 			k.delayed += n.delayed
 			k.counted = true

@@ -58,6 +58,9 @@ type core struct {
 	throttleList roster[throttle]
 	// throttleVersion grows with each change of which throttles there are.
 	throttleVersion uint64
+	keys            int // of all queues
+	aheadKeys       int // as the constant; tests read ahead with any number
+	foresight       foresight
 	cron            cronTable
 	parked          map[uint64]*Task
 	rotation        int // where the next lease of several queues starts
@@ -102,7 +105,7 @@ type figures struct {
 
 // newCore returns a core without memory of any message: see recover.
 func newCore(cfg Config, store Store) *core {
-	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, snapshot: newSnapshot()}
+	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, aheadKeys: aheadKeys, snapshot: newSnapshot()}
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	if !cfg.LastBackup.IsZero() {
 		c.backups.lastAt = cfg.LastBackup.UnixNano()
@@ -126,7 +129,7 @@ func (c *core) forgetAll() {
 	c.fresh, c.dedupEnd = freshIDs{}, timers[*dedup]{}
 	c.batch.Reset()
 	c.sync, c.beside = false, nil
-	c.bootTime, c.readPause = 0, 0
+	c.bootTime, c.readPause, c.keys, c.foresight = 0, 0, 0, foresight{}
 }
 
 // turn is one pass of the engine; its steps never change order. What it writes
@@ -135,13 +138,17 @@ func (c *core) forgetAll() {
 func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
 	c.expire()
-	for _, t := range tasks {
-		c.apply(t)
-		for len(c.again) > 0 { // what waited behind a task of its client
-			t := c.again[0]
-			c.again = c.again[1:]
+	for rest := tasks; len(rest) > 0; {
+		n := c.lookAhead(rest)
+		for _, t := range rest[:n] {
 			c.apply(t)
+			for len(c.again) > 0 { // what waited behind a task of its client
+				t := c.again[0]
+				c.again = c.again[1:]
+				c.apply(t)
+			}
 		}
+		rest = rest[n:]
 	}
 	c.serve()
 	c.pump()
@@ -300,10 +307,15 @@ func (c *core) nextTimer() int64 {
 
 // keyOf returns a queue's fairness key, made if it is new.
 func (c *core) keyOf(q *queue, name string) *fairKey {
-	if k := q.keys[name]; k != nil {
+	return c.keyWithHash(q, name, hashName(name))
+}
+
+// keyWithHash is keyOf for those who know the hash.
+func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
+	if k := q.keys.find(h, name); k != nil {
 		return k
 	}
-	return newFairKey(q, name)
+	return c.newFairKey(q, name, h)
 }
 
 // settle must follow every change of a key's window, edge, counts, weight or
@@ -375,7 +387,7 @@ func (c *core) windowMax() int {
 func (c *core) makeReady(m *message) {
 	k := m.key
 	m.status = ready
-	if k.add(m, c.windowMax()) {
+	if k.add(m, idNanos(m.id) == c.ids.last, c.windowMax()) {
 		c.refs++
 		if len(k.window) > 2*c.cfg.Window {
 			c.shrink(k.cut(c.cfg.Window))

@@ -161,7 +161,7 @@ func (c *core) unschedule(d *dueEntry) {
 	c.batch.SingleDelete(storage.Scheduled, []byte(d.key))
 	if q := c.byNumber[d.mk.Queue]; q != nil {
 		q.delayed--
-		if k := q.keys[d.mk.Key]; k != nil {
+		if k := q.keys.get(d.mk.Key); k != nil {
 			k.delayed--
 		}
 		q.noteTime(d.mk.ID, 0)

@@ -440,7 +440,7 @@ func TestIDsGrowWhateverTheClockDoes(t *testing.T) {
 }
 
 func TestReceiptsAreReadAsTheyAreWritten(t *testing.T) {
-	id := (&idSource{rng: newCore(DefaultConfig(), storage.NewMemory()).ids.rng}).next(1_700_000_000_123_456_789, "k", 5)
+	id := (&idSource{rng: newCore(DefaultConfig(), storage.NewMemory()).ids.rng}).next(1_700_000_000_123_456_789, keyHash("k"), 5)
 	if ns := idNanos(id); ns != 1_700_000_000_123_456_789 {
 		t.Errorf("the id says %d", ns)
 	}

@@ -36,6 +36,7 @@ type Enqueue struct {
 	TTL       time.Duration // from now until it dies undelivered; 0: the queue's
 	Dedup     string        // "": none; DedupContent: the content is the id
 
+	hash   nameHash // of Key
 	record []byte
 	dedup  string // what Dedup is in the store
 	known  dedupView
@@ -63,6 +64,7 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	}
 	req.dedup = dedupID(req)
 	s.decide(req, now)
+	req.hash = hashName(req.Key)
 	req.Throttles = withoutRepeats(req.Throttles)
 	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost}
 	req.record = m.Append(nil)
@@ -169,7 +171,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	k := c.keyOf(q, req.Key)
+	k := c.keyWithHash(q, req.Key, req.hash)
 	rank := uint8(defaultRank)
 	if req.Priority != nil {
 		rank = priorityMax - *req.Priority
@@ -193,7 +195,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 func (c *core) newMessage(k *fairKey, rank uint8) *message {
 	m := &message{key: k, cost: 1, attempt: 1, timer: -1, born: c.batchNo}
 	m.rank = rank
-	m.id = c.ids.next(c.now, k.name, rank)
+	m.id = c.ids.next(c.now, k.idHash, rank)
 	if c.ids.last >= c.idsUntil {
 		c.reserveIDs()
 	}

@@ -35,16 +35,16 @@ type idSource struct {
 	rng  *rand.Rand
 }
 
-// next returns the id of a message that is enqueued now, and never one that is
+// next returns the id of a message that is enqueued now, into a key with the hash, and never one that is
 // not larger than all before it: if the clock stands still or goes back, the
 // last time plus one nanosecond is used.
-func (s *idSource) next(now int64, key string, rank uint8) ID {
+func (s *idSource) next(now int64, hash uint32, rank uint8) ID {
 	ns := max(now, s.last+1)
 	s.last = ns
 	ms, sub := uint64(ns/1e6), uint64(ns%1e6) //nolint:gosec // times are after 1970
 	var id ID
 	binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|sub>>8)
-	low := uint64(2)<<62 | (sub&0xff)<<54 | uint64(keyHash(key))<<32 | uint64(rank&15)<<28 | uint64(s.rng.Uint32()>>4)
+	low := uint64(2)<<62 | (sub&0xff)<<54 | uint64(hash)<<32 | uint64(rank&15)<<28 | uint64(s.rng.Uint32()>>4)
 	binary.BigEndian.PutUint64(id[8:], low)
 	return id
 }

@@ -15,14 +15,16 @@ func (c *core) check() error {
 	bad := func(no int, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("invariant %d: "+format, append([]any{no}, args...)...))
 	}
-	refs, bodies := 0, int64(0)
+	keys, refs, bodies := 0, 0, int64(0)
 	for name, q := range c.queues {
 		if q.name != name || c.byNumber[q.no] != q {
 			bad(1, "queue %q is not where it should be", name)
 		}
-		starved, leasedN, delayedN, inRing := 0, int64(0), int64(0), 0
-		for keyName, k := range q.keys {
-			c.checkFairKey(q, keyName, k, bad)
+		starved, leasedN, delayedN, inRing, listed := 0, int64(0), int64(0), 0, 0
+		for k := range q.roster.all() {
+			listed++
+			keys++
+			c.checkFairKey(q, k, bad)
 			refs += len(k.window)
 			for _, m := range k.window {
 				bodies += int64(len(m.body))
@@ -35,6 +37,9 @@ func (c *core) check() error {
 			if k.inRing {
 				inRing++
 			}
+		}
+		if listed != q.keys.n {
+			bad(1, "queue %q lists %d keys and finds %d", name, listed, q.keys.n)
 		}
 		if starved != q.starved || inRing != q.ring.size {
 			bad(2, "queue %q: %d starved, %d in ring; it says %d and %d", name, starved, inRing, q.starved, q.ring.size)
@@ -51,6 +56,9 @@ func (c *core) check() error {
 		if q.ring.size > 0 && q.starved == 0 && q.waiters.first != nil && !q.offered && !q.set.PausedOut && c.failed == nil {
 			bad(5, "queue %q has ready messages and %d who wait", name, q.waiters.n)
 		}
+	}
+	if keys != c.keys {
+		bad(1, "%d keys, %d counted", keys, c.keys)
 	}
 	if refs != c.refs {
 		bad(6, "%d messages in windows, %d counted", refs, c.refs)
@@ -115,8 +123,9 @@ func (c *core) checkCron(bad func(int, string, ...any)) {
 	}
 }
 
-func (c *core) checkFairKey(q *queue, name string, k *fairKey, bad func(int, string, ...any)) {
-	if k.name != name || k.queue != q || !q.hashed(k) {
+func (c *core) checkFairKey(q *queue, k *fairKey, bad func(int, string, ...any)) {
+	name := k.name
+	if q.keys.get(name) != k || k.queue != q || !q.hashed(k) {
 		bad(1, "key %q of %q is not where it should be", name, q.name)
 	}
 	for i, m := range k.window {
@@ -129,6 +138,9 @@ func (c *core) checkFairKey(q *queue, name string, k *fairKey, bad func(int, str
 		if c.leases[m.id] == m {
 			bad(11, "message %s is ready and something else", m.id)
 		}
+	}
+	if slices.ContainsFunc(k.window, func(m *message) bool { return m.rank > k.rankMax }) {
+		bad(9, "key %q of %q: a message of its window has a greater rank than %d", name, q.name, k.rankMax)
 	}
 	if k.behind == (k.edge == lastPlace) {
 		bad(12, "key %q of %q: behind is %v and the edge %v", name, q.name, k.behind, k.edge)
@@ -164,7 +176,7 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 		}
 	}
 	for _, q := range c.queues {
-		for _, k := range q.keys {
+		for k := range q.roster.all() {
 			if k.wokenBy != nil {
 				woken[k.wokenBy]++
 			}
@@ -202,7 +214,7 @@ func (c *core) checkLeases(bodies *int64, bad func(int, string, ...any)) {
 		if m.id != id || m.status != leased || m.timer < 0 || m.timer >= c.leaseEnd.len() || c.leaseEnd.h[m.timer] != m {
 			bad(15, "lease of %s is broken", id)
 		}
-		if q := m.key.queue; c.byNumber[q.no] != q || q.keys[m.key.name] != m.key {
+		if q := m.key.queue; c.byNumber[q.no] != q || q.keys.get(m.key.name) != m.key {
 			bad(16, "message %s is leased from a key that does not exist", id)
 		}
 	}

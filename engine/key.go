@@ -10,53 +10,60 @@ import "sort"
 // on disk only, the edge is lastPlace. Reads (read.go) move the edge back, and a
 // window that grows too long is cut, which moves it forward: memory is bounded
 // by what is about to be delivered, not by what is stored.
+//
+// With very many keys, each of their lines is one to wait for, so its fields are in
+// the order of who needs them, 64 bytes at a time: to enqueue, the first two; to
+// deliver, a third.
 type fairKey struct {
-	queue *queue
-	name  string
-
-	seq     uint64 // place in lists
-	weight  uint32
-	paused  bool
-	pinned  bool  // has settings of its own, which outlive its messages
-	stored  bool  // a record of its settings exists
-	deficit int64 // DRR credit left in this round
-	midTurn bool  // it was stopped in its turn and goes on without a new grant
-
-	window []*message // ready, before the edge, in order
-	edge   place
+	name      string
+	window    []*message // ready, before the edge, in order; in few as long as it fits
+	total     int64      // messages of any status; a difference while counting
+	blockedBy *throttle  // that it waits for, see throttle.go
+	idHash    uint32     // of name, for ids
 	// behind says that there may be ready messages at or after the edge. If it
 	// is false there are none.
-	behind bool
-	read   *read // under way, or waiting in core.hungry
+	behind  bool
+	inRing  bool
+	starved bool // nothing in the window, and perhaps something on disk
+	paused  bool
+
+	few    [3]*message // where the window of a key with few messages is
+	queue  *queue
+	limits *limits // of the newest message that has any
+	leased int64   // messages
+	weight uint32
+	// competes is what the key adds to its queue's weight: 0 if it has nothing ready.
+	competes uint32
+	counted  bool // total is exact
+	midTurn  bool // it was stopped in its turn and goes on without a new grant
+	pinned   bool // has settings of its own, which outlive its messages
+	stored   bool // a record of its settings exists
+	// rankMax is the rank of no message in the window less than, which tells where
+	// the newest message goes without looking at another one.
+	rankMax uint8
+
+	prev, next *fairKey  // ring of the keys that can deliver, see ring.go
+	deficit    int64     // DRR credit left in this round
+	wokenBy    *throttle // has a place kept until this key's turn
+	stats      keyStats
+
+	delayed     int64    // messages; also a difference while counting
+	seq         uint64   // place in lists
+	hashNext    *fairKey // in queue.byHash
+	read        *read    // under way, or waiting in core.hungry
+	blockedHead *message // that blockedBy does not let pass
+
+	edge place
 	// unseen is the first place at which a message became ready behind the edge
 	// since the read was asked for: the read may not have seen it, so it tells
 	// nothing from there on.
-	unseen place
-
-	starved    bool     // nothing in the window, and perhaps something on disk
-	hashNext   *fairKey // in queue.byHash
-	prev, next *fairKey // ring of the keys that can deliver, see ring.go
-	inRing     bool
-
-	// Waiting for a throttle, see throttle.go:
-	blockedBy          *throttle
-	blockedHead        *message // the message that it does not let pass
+	unseen             place
 	blockedSince       int64
 	linePrev, lineNext *fairKey
-	wokenBy            *throttle // has a place kept until this key's turn
-
-	limits   *limits // of the newest message that has any
-	stats    keyStats
-	competes uint32 // what the key adds to its queue's weight: 0 if it has nothing ready
-
-	total   int64 // messages of any status; a difference while counting
-	leased  int64
-	delayed int64 // of them; also a difference while counting
-	counted bool  // total is exact
 }
 
-func newFairKey(q *queue, name string) *fairKey {
-	k := &fairKey{queue: q, name: name, weight: 1, edge: lastPlace, unseen: lastPlace, counted: true}
+func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
+	k := &fairKey{queue: q, name: name, idHash: keyHash(name), weight: 1, edge: lastPlace, unseen: lastPlace, counted: true}
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
@@ -64,7 +71,8 @@ func newFairKey(q *queue, name string) *fairKey {
 		k.stats = old
 		delete(q.past, name)
 	}
-	q.addKey(k)
+	q.addKey(k, h)
+	c.keys++
 	k.seq = q.roster.add(k)
 	return k
 }
@@ -73,31 +81,44 @@ func newFairKey(q *queue, name string) *fairKey {
 func (k *fairKey) idle() bool { return k.counted && k.total == 0 && k.read == nil }
 
 // inWindow says on which side of the edge a place is.
-func (k *fairKey) inWindow(p place) bool { return p.less(k.edge) }
+func (k *fairKey) inWindow(p place) bool { return !k.behind || p.less(k.edge) }
 
 // add puts a ready message where it belongs: into the window, or nowhere if it
 // is behind the edge, where a later read finds it. It reports whether the
-// message is held in memory.
-func (k *fairKey) add(m *message, windowMax int) bool {
+// message is held in memory. newest says that no message has a greater id.
+func (k *fairKey) add(m *message, newest bool, windowMax int) bool {
 	if !k.inWindow(m.place) {
 		k.addBehind(m.place)
 		return false
 	}
 	n := len(k.window)
-	if n == 0 || k.window[n-1].place.less(m.place) {
+	if n == 0 || newest && m.rank >= k.rankMax || k.window[n-1].place.less(m.place) {
 		if n >= windowMax { // the window is full: the rest stays on disk
 			k.retreat(m.place)
 			return false
 		}
-		k.window = append(k.window, m)
+		k.push(m)
 	} else {
 		i := sort.Search(n, func(i int) bool { return m.place.less(k.window[i].place) })
-		k.window = append(k.window, nil)
-		copy(k.window[i+1:], k.window[i:])
+		k.push(k.window[n-1])
+		copy(k.window[i+1:n], k.window[i:])
 		k.window[i] = m
 	}
 	m.status = ready
 	return true
+}
+
+// push puts a message at the end of the window.
+func (k *fairKey) push(m *message) {
+	switch n := len(k.window); {
+	case n == 0:
+		k.window = k.few[:0]
+	case n == cap(k.window) && n <= len(k.few): // if they leave few, nothing of them stays in it
+		k.window = append(make([]*message, 0, 4*n), k.window...)
+		k.few = [len(k.few)]*message{}
+	}
+	k.window = append(k.window, m)
+	k.rankMax = m.rank
 }
 
 // cut leaves n messages in the window and returns the others, which are from
@@ -174,6 +195,12 @@ func (k *fairKey) removeAt(p place) *message {
 // pop takes the first message of the window.
 func (k *fairKey) pop() *message {
 	m := k.window[0]
+	if n := len(k.window); n <= len(k.few) { // one that is in few stays where it is
+		copy(k.window, k.window[1:])
+		k.window[n-1] = nil
+		k.window = k.window[:n-1]
+		return m
+	}
 	k.window[0] = nil
 	k.window = k.window[1:]
 	return m

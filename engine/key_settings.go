@@ -57,7 +57,7 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 	delete(q.settings, key)
 	c.batch.Delete(storage.State, stateKeyOf(q, key))
 	c.sync = true
-	if k := q.keys[key]; k != nil {
+	if k := q.keys.get(key); k != nil {
 		k.weight, k.paused, k.pinned, k.stored = 1, false, false, false
 		c.settle(k)
 	}
@@ -84,7 +84,7 @@ func (c *core) keySettings(queue, key string) (*queue, storage.Key, error) {
 	if err := c.checkKey(key); err != nil {
 		return nil, storage.Key{}, err
 	}
-	if k := q.keys[key]; k != nil {
+	if k := q.keys.get(key); k != nil {
 		return q, storage.Key{Weight: k.weight, Paused: k.paused}, nil
 	}
 	return q, q.settings[key], nil
@@ -97,7 +97,7 @@ func (c *core) pin(q *queue, key string, set storage.Key) {
 	q.settings[key] = set
 	c.batch.Put(storage.State, stateKeyOf(q, key), set.Append(nil))
 	c.sync = true
-	if k := q.keys[key]; k != nil {
+	if k := q.keys.get(key); k != nil {
 		k.weight, k.paused, k.pinned, k.stored = set.Weight, set.Paused, true, true
 		c.settle(k)
 	}
@@ -134,11 +134,11 @@ func (c *core) dropKey(k *fairKey) {
 // forgetKey drops a key without messages from memory.
 func (c *core) forgetKey(k *fairKey) {
 	q := k.queue
-	if q.keys[k.name] != k {
+	if !q.removeKey(k) {
 		return // it was settled once more after its last message had gone
 	}
+	c.keys--
 	c.dropKey(k)
-	q.removeKey(k)
 	q.roster.remove(k.seq)
 	q.keepStats(k)
 }

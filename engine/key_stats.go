@@ -10,9 +10,10 @@ import (
 
 // keyStats count what became of a fairness key since the broker has started.
 type keyStats struct {
-	delivered, passed, refused uint64
-	waited                     int64 // nanoseconds
-	share                      minuteSum
+	delivered       uint64
+	share           minuteSum
+	passed, refused uint64
+	waited          int64 // nanoseconds
 }
 
 func (s *keyStats) deliver(now int64, cost uint32) {
@@ -111,8 +112,8 @@ func (tx *Tx) BusiestKeys(queue string, n int) (top []BusyKey, rest BusyKey, err
 			top = top[:n]
 		}
 	}
-	for name, k := range q.keys {
-		keep(k.stats.busy(name))
+	for k := range q.roster.all() {
+		keep(k.stats.busy(k.name))
 	}
 	for name := range q.past {
 		s := q.past[name]

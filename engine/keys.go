@@ -49,7 +49,7 @@ func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 }
 
 func (c *core) keyInfo(q *queue, key string) KeyInfo {
-	if k := q.keys[key]; k != nil {
+	if k := q.keys.get(key); k != nil {
 		return c.describe(k)
 	}
 	set, pinned := q.settings[key]

@@ -143,13 +143,16 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 		return nil
 	}
 	var ds []*Delivery
-	at := 0
+	at, most := 0, max(req.Count, 1)
 	if len(queues) > 1 {
 		at = c.rotation % len(queues)
 		c.rotation++
 	}
-	for empty := 0; empty < len(queues) && len(ds) < max(req.Count, 1); at++ {
+	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
 		q := queues[at%len(queues)]
+		if len(ds)%aheadMax == 0 {
+			c.lookRound(q, most-len(ds))
+		}
 		m := c.take(q)
 		if m == nil {
 			empty++

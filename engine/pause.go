@@ -25,7 +25,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 		return nil
 	}
 	if len(c.throttles) > 0 {
-		for _, k := range q.keys { // they would keep places in throttles that others could use
+		for k := range q.roster.all() { // they would keep places in throttles that others could use
 			c.resolve(k)
 		}
 	}

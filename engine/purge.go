@@ -120,8 +120,8 @@ func (c *core) empty(q *queue) {
 			c.unindex(&c.ends, d.at, d.mk)
 		}
 	}
-	few := len(q.keys) < pastMax
-	for _, k := range q.keys {
+	few := q.keys.n < pastMax
+	for k := range q.roster.all() {
 		for _, m := range k.window {
 			c.forget(m)
 		}
@@ -140,7 +140,8 @@ func (c *core) empty(q *queue) {
 			q.rest.add(k.stats)
 		}
 	}
-	q.keys, q.byHash, q.roster = map[string]*fairKey{}, map[uint32]*fairKey{}, roster[fairKey]{last: q.roster.last}
+	c.keys -= q.keys.n
+	q.keys, q.byHash, q.roster = keyTable{}, map[uint32]*fairKey{}, roster[fairKey]{last: q.roster.last}
 	q.ring, q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = ring{}, 0, 0, 0, 0, 0, true
 	q.facts = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)

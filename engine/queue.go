@@ -14,7 +14,7 @@ type queue struct {
 	no   uint32 // names the queue in keys of the store; never used again
 	set  storage.Queue
 
-	keys    map[string]*fairKey
+	keys    keyTable
 	byHash  map[uint32]*fairKey // the same by keyHash, chained: ids lead to their keys
 	ring    ring
 	waiters waiters
@@ -50,27 +50,29 @@ type totals struct {
 	enqueued, deduplicated, outlived, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
 }
 
-// addKey and removeKey keep the keys findable by name and by hash.
-func (q *queue) addKey(k *fairKey) {
-	q.keys[k.name] = k
-	h := keyHash(k.name)
-	k.hashNext = q.byHash[h]
-	q.byHash[h] = k
+// addKey and removeKey keep the keys findable by name and by the hash in ids.
+// removeKey reports whether the key was there.
+func (q *queue) addKey(k *fairKey, h nameHash) {
+	q.keys.add(h, k)
+	k.hashNext = q.byHash[k.idHash]
+	q.byHash[k.idHash] = k
 }
 
-func (q *queue) removeKey(k *fairKey) {
-	delete(q.keys, k.name)
-	h := keyHash(k.name)
-	if first := q.byHash[h]; first != k {
+func (q *queue) removeKey(k *fairKey) bool {
+	if !q.keys.remove(hashName(k.name), k) {
+		return false
+	}
+	if first := q.byHash[k.idHash]; first != k {
 		for first.hashNext != k {
 			first = first.hashNext
 		}
 		first.hashNext = k.hashNext
 	} else if k.hashNext != nil {
-		q.byHash[h] = k.hashNext
+		q.byHash[k.idHash] = k.hashNext
 	} else {
-		delete(q.byHash, h)
+		delete(q.byHash, k.idHash)
 	}
+	return true
 }
 
 // limited says that the queue takes only so many messages: they have to be counted.
@@ -85,7 +87,7 @@ func (q *queue) full(key string) error {
 		return fmt.Errorf("%w: %q holds %d messages", ErrMaxDepth, q.name, q.total)
 	}
 	if most := int64(q.set.KeyMaxDepth); most > 0 { //nolint:gosec // bounded when it is set
-		if k := q.keys[key]; k != nil && k.total >= most {
+		if k := q.keys.get(key); k != nil && k.total >= most {
 			return fmt.Errorf("%w: key %.512q of %q holds %d messages", ErrMaxDepth, key, q.name, k.total)
 		}
 	}
@@ -200,7 +202,7 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if !force && (q.total != 0 || !q.counted && len(q.keys) > 0) {
+	if !force && (q.total != 0 || !q.counted && q.keys.n > 0) {
 		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 	}
 	for _, other := range c.queues {
@@ -331,7 +333,7 @@ func (c *core) newNumber() uint32 {
 
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
-	q := &queue{name: name, no: set.Number, set: set, keys: map[string]*fairKey{}, byHash: map[uint32]*fairKey{}, settings: map[string]storage.Key{}, past: map[string]keyStats{}}
+	q := &queue{name: name, no: set.Number, set: set, byHash: map[uint32]*fairKey{}, settings: map[string]storage.Key{}, past: map[string]keyStats{}}
 	c.queues[name], c.byNumber[q.no] = q, q
 	return q
 }

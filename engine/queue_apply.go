@@ -166,7 +166,7 @@ func (p *queuePlan) check() error {
 			continue
 		}
 		if p.set.Prune {
-			if !p.set.Force && (q.total != 0 || !q.counted && len(q.keys) > 0) {
+			if !p.set.Force && (q.total != 0 || !q.counted && q.keys.n > 0) {
 				return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 			}
 			continue

@@ -92,7 +92,7 @@ func (c *core) ask(k *fairKey) {
 
 // alive says that a key has not been forgotten meanwhile.
 func (c *core) alive(k *fairKey) bool {
-	return k.queue.keys[k.name] == k && c.byNumber[k.queue.no] == k.queue
+	return k.queue.keys.get(k.name) == k && c.byNumber[k.queue.no] == k.queue
 }
 
 // mayRead says that reads make sense now: not while the store is being mended,
@@ -298,7 +298,7 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 		m.key = k
 		m.limits = k.limit(m.throttleKeys())
 		m.status = ready
-		k.window = append(k.window, m)
+		k.push(m)
 		c.refs++
 		c.setBody(m, m.body)
 		if c.bodies > c.cfg.BodyBytes {

@@ -225,7 +225,7 @@ func (c *core) recoverKeys() error {
 		}
 		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
 		if q := c.byNumber[mk.Queue]; q != nil {
-			k := newFairKey(q, mk.Key)
+			k := c.newFairKey(q, mk.Key, hashName(mk.Key))
 			k.counted, k.behind, k.edge = false, true, place{}
 			if set := q.settings[mk.Key]; !set.Pinned {
 				k.pinned = false

@@ -77,6 +77,20 @@ func (r *ring) skipRounds(quantum uint32) {
 	}
 }
 
+// costMin is the least that a delivery can cost.
+const costMin = 1
+
+// pass goes on from a key whose credit does not suffice, the last of so many in a row,
+// and returns of how many it is then.
+func (r *ring) pass(vain int, quantum uint32) int {
+	r.advance()
+	if vain++; vain < r.size {
+		return vain
+	}
+	r.skipRounds(quantum)
+	return 0
+}
+
 // pick returns the key of a queue whose first message is next, has paid for it,
 // and is let pass by its throttles; or nil when no key can deliver.
 func (c *core) pick(q *queue) *fairKey {
@@ -88,6 +102,10 @@ func (c *core) pick(q *queue) *fairKey {
 			// give its share to others, and the read was asked for a round ago.
 			return nil
 		}
+		if r.granted && k.deficit < costMin { // its next message need not be looked at
+			vain = r.pass(vain, c.cfg.Quantum)
+			continue
+		}
 		m := k.window[0]
 		if c.outlived(m) {
 			if !c.endLate(m) {
@@ -97,11 +115,7 @@ func (c *core) pick(q *queue) *fairKey {
 		}
 		cost := int64(m.cost)
 		if r.granted && k.deficit < cost {
-			r.advance()
-			if vain++; vain >= r.size {
-				r.skipRounds(c.cfg.Quantum)
-				vain = 0
-			}
+			vain = r.pass(vain, c.cfg.Quantum)
 			continue
 		}
 		if m.limits != nil {

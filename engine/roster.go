@@ -1,6 +1,9 @@
 package engine
 
-import "sort"
+import (
+	"iter"
+	"sort"
+)
 
 // roster lists what exists in the order in which it came, so that a cursor stays
 // good while things come and go: a cursor is a number, and whatever is listed
@@ -45,6 +48,17 @@ func (r *roster[T]) remove(seq uint64) {
 	r.entries, r.gaps = kept, 0
 	if cap(r.entries) > 4*len(r.entries)+few {
 		r.entries = append([]rosterEntry[T](nil), r.entries...)
+	}
+}
+
+// all goes through the entries. None may be removed meanwhile.
+func (r *roster[T]) all() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for _, e := range r.entries {
+			if e.what != nil && !yield(e.what) {
+				return
+			}
+		}
 	}
 }
 

@@ -80,6 +80,7 @@ func (s *sim) enqueue(cl *simClient) {
 	var due time.Time
 	var at time.Time
 	known := false
+	s.announced = req
 	s.submit(cl, func(tx *Tx) (err error) {
 		before := tx.core.ids.last
 		id, err = tx.Enqueue(req)

@@ -136,6 +136,7 @@ type sim struct {
 	syncedAt time.Time // of SyncInterval
 
 	decisions int
+	announced *Enqueue // of the next task
 }
 
 type simClient struct {
@@ -150,6 +151,8 @@ type simTask struct {
 	then  func(err error) // nil: nobody is told
 	sim   *sim
 	order int
+
+	announced *Enqueue
 }
 
 func (t *simTask) Apply(tx *Tx) error {
@@ -245,7 +248,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err
 	}
-	s.step.Lazy = s.lazy
+	s.step.Lazy, s.step.core.aheadKeys = s.lazy, 1
 	s.oracle.now = s.step.now
 	for range s.w.clients {
 		s.clients = append(s.clients, s.newClient())
@@ -343,7 +346,7 @@ func (s *sim) restart(powerLoss bool) {
 	}
 	s.oracle.now = s.step.now
 	s.step = step
-	s.step.Lazy = s.lazy
+	s.step.Lazy, s.step.core.aheadKeys = s.lazy, 1
 	s.store.chance = s.w.crash / 4
 	s.oracle.crashed(now, step.core)
 	for _, c := range s.clients {
@@ -355,11 +358,14 @@ func (s *sim) restart(powerLoss bool) {
 func (s *sim) submit(cl *simClient, apply func(tx *Tx) error, then func(err error)) *simTask {
 	t := &simTask{apply: apply, then: then, sim: s}
 	t.Call, t.Client = t, cl.client
+	t.announced, s.announced = s.announced, nil
 	cl.blocked = t
 	s.run(t)
 	s.settleBlocked()
 	return t
 }
+
+func (t *simTask) Announce() *Enqueue { return t.announced }
 
 func (t *simTask) settle() {
 	if then := t.then; then != nil && t.Done() {
@@ -448,7 +454,7 @@ func (s *sim) once() {
 	}
 	if s.mutant == endNotSeen { // as if the index and the messages had forgotten
 		for _, q := range s.step.core.queues {
-			for _, k := range q.keys {
+			for k := range q.roster.all() {
 				for _, m := range k.window {
 					m.expires = 0
 				}
@@ -613,7 +619,7 @@ func (s *sim) describe() string {
 	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.failed, c.reading, len(c.hungry), c.readPause)
 	for _, q := range c.queues {
 		text += fmt.Sprintf(" %s: starved %d, ring %d, waiters %d, offered %v;", q.name, q.starved, q.ring.size, q.waiters.n, q.offered)
-		for _, k := range q.keys {
+		for k := range q.roster.all() {
 			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.behind, k.read != nil, k.total)
 		}
 	}

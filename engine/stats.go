@@ -21,7 +21,7 @@ type Counts struct {
 func (q *queue) counts() Counts {
 	t := &q.totals
 	n := Counts{
-		Delayed: q.delayed, Leased: q.leased, Keys: int64(len(q.keys)), Waiters: int64(q.waiters.n), Counting: !q.counted,
+		Delayed: q.delayed, Leased: q.leased, Keys: int64(q.keys.n), Waiters: int64(q.waiters.n), Counting: !q.counted,
 		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.expired,
 		DeadLettered: t.deadLettered, Dropped: t.dropped, Released: t.released, Redriven: t.redriven,
 		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, Outlived: t.outlived,

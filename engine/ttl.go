@@ -98,7 +98,7 @@ func (c *core) endLate(m *message) bool {
 
 // inWindow returns a message if it is in its key's window, else nil.
 func (q *queue) inWindow(mk storage.MessageKey) *message {
-	k := q.keys[mk.Key]
+	k := q.keys.get(mk.Key)
 	if k == nil {
 		return nil
 	}

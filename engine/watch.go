@@ -111,7 +111,7 @@ func (c *core) locate(w *watch, f *foundMessage) status {
 		}
 		fact.apply(f)
 	}
-	k := q.keys[f.key]
+	k := q.keys.get(f.key)
 	if k == nil {
 		return gone
 	}

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
+	var table keyTable
+	known := map[string]*fairKey{}
+	names := make([]string, 60_000)
+	for i := range names {
+		names[i] = fmt.Sprint("tenant-", i)
+	}
+	check := func() {
+		t.Helper()
+		if table.n != len(known) {
+			t.Fatalf("%d keys, the table counts %d", len(known), table.n)
+		}
+		for _, name := range names {
+			if got := table.get(name); got != known[name] {
+				t.Fatalf("%q: found %v, it is %v", name, got, known[name])
+			}
+		}
+	}
+	check()
+	for _, growing := range []int{9, 2, 8, 0} { // of ten changes
+		for range 80_000 {
+			name := names[rng.IntN(len(names))]
+			k := known[name]
+			switch {
+			case k == nil && rng.IntN(10) < growing:
+				k = &fairKey{name: name}
+				known[name] = k
+				table.add(hashName(name), k)
+			case k != nil && rng.IntN(10) >= growing:
+				if other := (&fairKey{name: name}); table.remove(hashName(name), other) {
+					t.Fatalf("%q: another key of that name was taken out", name)
+				}
+				if !table.remove(hashName(name), k) {
+					t.Fatalf("%q cannot be taken out", name)
+				}
+				delete(known, name)
+			}
+		}
+		check()
+	}
+	for name, k := range known {
+		table.remove(hashName(name), k)
+	}
+	if table.pages != nil || table.n != 0 {
+		t.Errorf("an empty table holds %d pages and %d keys", len(table.pages), table.n)
+	}
+}
+
+// Two pages are the most that one more key makes: nobody waits for a million of them
+// to be hashed anew.
+func TestAKeyTableGrowsPageByPage(t *testing.T) {
+	var table keyTable
+	before := map[*keyPage]bool{}
+	for i := range 20_000 {
+		name := fmt.Sprint(i)
+		table.add(hashName(name), &fairKey{name: name})
+		now, fresh := map[*keyPage]bool{}, 0
+		for _, p := range table.pages {
+			if !now[p] && !before[p] {
+				fresh++
+			}
+			now[p] = true
+			if len(p.slots) > pageSlots || p.n > len(p.slots)/4*3 {
+				t.Fatalf("a page of %d slots holds %d", len(p.slots), p.n)
+			}
+		}
+		if fresh > 2 {
+			t.Fatalf("key %d made %d pages", i, fresh)
+		}
+		before = now
+	}
+}
+
+// Few messages of a key are in the key itself, more are not, and what has left the
+// window is held by nobody.
+func TestWindowsMoveOutOfTheirKeyAndBack(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	for n := 1; n <= 9; n++ {
+		for i := range n {
+			w.enqueue("q", "k", fmt.Sprint(i))
+		}
+		k := w.core.queues["q"].keys.get("k")
+		if inside := &k.window[0] == &k.few[0]; inside != (n <= len(k.few)) {
+			t.Errorf("%d messages: in the key %v", n, inside)
+		} else if !inside && k.few != [len(k.few)]*message{} {
+			t.Errorf("%d messages: the key still holds %v", n, k.few)
+		}
+		for i := range n {
+			if got := payloads(w.lease("q", 1)); got != fmt.Sprint(i) {
+				t.Fatalf("%d messages: got %s as number %d", n, got, i)
+			}
+		}
+		if k.few != [len(k.few)]*message{} {
+			t.Errorf("%d messages, all leased: the key still holds %v", n, k.few)
+		}
+	}
+}
