@@ -29,10 +29,12 @@ type budget struct {
 	spent  error // the limit that was hit
 	closed chan struct{}
 
-	lanes  lanes
-	lane   bool          // it has one
-	turnAt time.Duration // after start, when it began its turn
-	waited time.Duration // for a lane; start was moved on by as much
+	lanes   lanes
+	lane    bool          // it has one
+	turnAt  time.Duration // after start, when it began its turn
+	waited  time.Duration // for a lane; start was moved on by as much
+	yield   func()        // yieldProcessor
+	yieldAt time.Duration // after start, when it is next called
 }
 
 // lanes is where scripts run that take long: there is one for each processor but
@@ -41,8 +43,13 @@ type budget struct {
 // that one does not wait for all that another may take. Nil: nobody has to wait.
 type lanes chan struct{}
 
-// laneTurn is how long a script runs before it needs a lane, or gives it to the next.
-const laneTurn = 250 * time.Microsecond
+const (
+	// laneTurn is how long a script runs before it needs a lane, or gives it to the next.
+	laneTurn = 250 * time.Microsecond
+	// yieldEvery is how long a script in a lane runs before it lets others have its
+	// processor. Asking whether anybody wants it takes half a microsecond.
+	yieldEvery = 10 * time.Microsecond
+)
 
 func newLanes() lanes { return make(lanes, max(1, runtime.GOMAXPROCS(0)-1)) }
 
@@ -60,14 +67,14 @@ const (
 func newBudget(c *Config) budget {
 	closed := make(chan struct{})
 	close(closed)
-	return budget{closed: closed, memoryMax: int64(c.Memory), timeout: c.Timeout}
+	return budget{closed: closed, memoryMax: int64(c.Memory), timeout: c.Timeout, yield: yieldProcessor}
 }
 
 func (b *budget) reset(instructions int64) {
 	b.stride, b.left, b.unlooked = strideMax, strideMax, instructions-strideMax
 	b.memory, b.spent = 0, nil
 	b.start, b.looked, b.forgiven = time.Now(), 0, 0
-	b.turnAt, b.waited = 0, 0
+	b.turnAt, b.waited, b.yieldAt = 0, 0, 0
 }
 
 // turn is called at the end of a turn and returns at the start of the next. Waiting
@@ -103,6 +110,25 @@ func (b *budget) leaveLane() {
 	}
 }
 
+// giveWay lets whoever waits for the processor of a script that takes long have it
+// first. The system takes a processor away by the tick of its clock, milliseconds after
+// somebody was woken who needs it for some microseconds; a script knows better, and is
+// never in the midst of anything others wait for. A lower priority of its thread would
+// do the same, but with everything that runs on that thread, the locks of Go's runtime
+// and the pauses of its collector included.
+//
+// Time away is forgiven like other pauses, see late. After it the script runs as long
+// undisturbed, so that it gets its half of a processor that somebody else never leaves.
+func (b *budget) giveWay() {
+	b.yield()
+	now := time.Since(b.start)
+	away := now - b.looked
+	b.forgive(away)
+	b.looked = now
+	b.turnAt += away
+	b.yieldAt = now + max(yieldEvery, away)
+}
+
 var errCrowded = errors.New("the time limit is over, which has passed waiting for other scripts that take long")
 
 var errInstructions = errors.New("the limit of instructions is used up")
@@ -129,6 +155,9 @@ func (b *budget) look() <-chan struct{} {
 	case b.lanes != nil && b.looked-b.turnAt > laneTurn && !b.turn():
 		b.spent = errCrowded
 	default:
+		if b.lane && b.looked >= b.yieldAt {
+			b.giveWay()
+		}
 		// A function of the library may have run ahead: left is negative then.
 		n := min(b.stride-b.left, b.unlooked)
 		b.left += n
@@ -145,17 +174,21 @@ func (b *budget) look() <-chan struct{} {
 // late reads the clock. A stride takes microseconds: when it took much longer,
 // the process was paused or its thread had other work, as happens on a busy
 // machine, and that must not be held against the script, or three such pauses
-// would open its breaker. Half the limit is the most that is forgiven, so that a
-// script which finds slow instructions gains no more than that. Where strings
-// are long, instructions are slow in earnest.
+// would open its breaker. Where strings are long, instructions are slow in earnest.
 func (b *budget) late() bool {
 	const strideTime = 500 * time.Microsecond
 	now := time.Since(b.start)
 	if pause := now - b.looked - strideTime; pause > 0 && b.stride > 1 {
-		b.forgiven = min(b.forgiven+pause, b.timeout/2)
+		b.forgive(pause)
 	}
 	b.looked = now
 	return now-b.forgiven > b.timeout
+}
+
+// forgive takes a pause off the script's time. Half the limit is the most that is
+// forgiven, so that a script which finds slow instructions gains no more than that.
+func (b *budget) forgive(pause time.Duration) {
+	b.forgiven = min(b.forgiven+pause, b.timeout/2)
 }
 
 // steps takes n steps of a library function from the budget, and raises the

@@ -50,6 +50,55 @@ func TestThePausesOfTheMachineAreForgiven(t *testing.T) {
 	})
 }
 
+// A script in a lane lets others have its processor every few microseconds; while
+// somebody takes long each time, as long as it runs in between. Its time is not what
+// passes meanwhile, but has its end all the same.
+func TestAScriptInALaneGivesWay(t *testing.T) {
+	const us = time.Microsecond
+	cfg := DefaultConfig() // 10 ms
+	for _, c := range []struct {
+		name        string
+		lanes       lanes
+		away        time.Duration // each time
+		ran         time.Duration // when it was stopped
+		times, most int
+	}{
+		{name: "nobody waits", lanes: make(lanes, 1), ran: 10_000 * us, times: 950, most: 975},
+		{name: "somebody takes a little", lanes: make(lanes, 1), away: 10 * us, ran: 7600 * us, times: 700, most: 750},
+		{name: "somebody takes all", lanes: make(lanes, 1), away: 1000 * us, ran: 7250 * us, times: 7, most: 8},
+		{name: "without lanes", ran: 10_000 * us},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBudget(&cfg)
+			b.lanes = c.lanes
+			var times int
+			b.yield = func() {
+				times++
+				time.Sleep(c.away)
+			}
+			b.reset(1 << 40)
+			start := time.Now()
+			var ran time.Duration
+			for b.Done() == nil {
+				if b.left == 1 { // the stride's last instruction
+					time.Sleep(us)
+					ran += us
+				}
+			}
+			if times < c.times || times > c.most {
+				t.Errorf("%s: it gave way %d times, want %d to %d", c.name, times, c.times, c.most)
+			}
+			if ran < c.ran-10*us || ran > cfg.Timeout+2*us {
+				t.Errorf("%s: it was stopped when it had run %v, want %v", c.name, ran, c.ran)
+			}
+			if took := time.Since(start); took > cfg.Timeout*3/2+c.away+2*us {
+				t.Errorf("%s: it was stopped after %v", c.name, took)
+			}
+			b.leaveLane()
+		})
+	}
+}
+
 func TestTheInstructionsAreCounted(t *testing.T) {
 	cfg := DefaultConfig()
 	b := newBudget(&cfg)
