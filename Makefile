@@ -130,10 +130,10 @@ bench-lifecycle: setup ## how long the loop's turns last while a million message
 	CGO_ENABLED=1 go test . -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
 
 # Both sides of each comparison run in one process, in turns.
-bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker
-	CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m
+bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker (ARGS="-only 10,many")
+	set -o pipefail; CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m | tee bin/bench-scheduler.txt
 	CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'TokenBucket' -timeout 30m
-	go run ./integration/schedbench -bin $(BIN)
+	go run ./integration/schedbench -bin $(BIN) -engine bin/bench-scheduler.txt $(ARGS)
 
 clean: ## remove what was built, never the data
 	rm -rf bin .cache

@@ -1,7 +1,8 @@
 // Schedbench measures what scheduling costs from outside: enqueueing and leasing
 // with one fairness key and with very many, and with throttles on every message.
 // Each has a broker of its own, for the memory of a broker is shared by its queues;
-// they are measured in turns. It needs redis-benchmark.
+// they are measured in turns, each when the machine has come to rest. It needs
+// redis-benchmark.
 package main
 
 import (
@@ -35,6 +36,9 @@ type options struct {
 	backlog int
 	warm    int
 	keys    int
+	only    string
+	engine  string
+	pprof   bool
 }
 
 func main() {
@@ -46,6 +50,9 @@ func main() {
 	flag.IntVar(&o.backlog, "backlog", 1_500_000, "`messages` that each queue holds before")
 	flag.IntVar(&o.warm, "warm", 300_000, "`messages` that are leased before: more than are in memory since they came")
 	flag.IntVar(&o.keys, "keys", 1_000_000, "the `keys` of the queue that has many")
+	flag.StringVar(&o.only, "only", "", "the `sides` to measure, of 1, 10, 100, many and throttles, separated by commas; all of them if empty")
+	flag.StringVar(&o.engine, "engine", "", "a `file` with what the benchmarks of the engine alone have printed, for the table at the end")
+	flag.BoolVar(&o.pprof, "pprof", false, "let the brokers serve profiles, and print where")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -59,10 +66,11 @@ func main() {
 // contender is a broker and what is enqueued into it.
 type contender struct {
 	broker    *broker.Broker
+	side      string // in options.only
 	name      string
 	keys      int
 	throttles []string
-	base      int // of the table: what it is compared with
+	base      string // the side that it is compared with, if that is measured; "": none
 
 	enqueue, lease phase
 }
@@ -74,23 +82,42 @@ type phase struct {
 	cpu   []time.Duration
 }
 
-func contenders(o options) []*contender {
-	return []*contender{
-		{name: "1 key", keys: 1},
-		{name: "100 keys", keys: 100},
-		{name: "10 keys", keys: 10, base: 2},
-		{name: fmt.Sprintf("%d keys", o.keys), keys: o.keys, base: 2},
-		{name: "100 keys, 2 throttles", keys: 100, throttles: []string{"provider:x", "tenant:y"}, base: 1},
+func contenders(o options) ([]*contender, error) {
+	all := []*contender{
+		{side: "1", name: "1 key", keys: 1},
+		{side: "10", name: "10 keys", keys: 10},
+		{side: "many", name: fmt.Sprintf("%d keys", o.keys), keys: o.keys, base: "10"},
+		{side: "100", name: "100 keys", keys: 100},
+		{side: "throttles", name: "100 keys, 2 throttles", keys: 100, throttles: []string{"provider:x", "tenant:y"}, base: "100"},
 	}
+	if o.only == "" {
+		return all, nil
+	}
+	var some []*contender
+	for side := range strings.SplitSeq(o.only, ",") {
+		i := slices.IndexFunc(all, func(c *contender) bool { return c.side == side })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no side %q, see -help", side)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
 }
 
 func run(ctx context.Context, o options) error {
+	all, err := contenders(o)
+	if err != nil {
+		return err
+	}
+	alone, err := readEngine(o.engine)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "fila-schedbench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all := contenders(o)
 	defer func() {
 		for _, c := range all {
 			if c.broker != nil {
@@ -103,7 +130,7 @@ func run(ctx context.Context, o options) error {
 		if err := os.Mkdir(own, 0o700); err != nil {
 			return err
 		}
-		if c.broker, err = broker.New(o.bin, own, "--storage.sync", o.sync); err != nil {
+		if c.broker, err = newBroker(c.name, own, o); err != nil {
 			return err
 		}
 		if err := c.broker.Start(); err != nil {
@@ -119,6 +146,9 @@ func run(ctx context.Context, o options) error {
 			slices.Reverse(order)
 		}
 		for _, c := range order {
+			if err := rest(ctx, all); err != nil {
+				return err
+			}
 			if err := c.measure(ctx, o.n); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -126,7 +156,54 @@ func run(ctx context.Context, o options) error {
 		fmt.Printf("round %d of %d\n", round+1, o.rounds)
 	}
 	report(o, all)
-	return nil
+	return verdicts(os.Stdout, o, all, alone)
+}
+
+func newBroker(name, dir string, o options) (*broker.Broker, error) {
+	args := []string{"--storage.sync", o.sync}
+	if o.pprof {
+		addr, err := broker.FreeAddr()
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--server.pprof_addr", addr)
+		fmt.Printf("%s: http://%s/debug/pprof/profile\n", name, addr)
+	}
+	return broker.New(o.bin, dir, args...)
+}
+
+// rest waits until the brokers have nothing left to do, compactions above all, but no
+// longer than a while.
+func rest(ctx context.Context, all []*contender) error {
+	const (
+		look  = 200 * time.Millisecond
+		idle  = 20 * time.Millisecond // of CPU in that time
+		while = 15 * time.Second
+	)
+	used := func() (sum time.Duration, err error) {
+		for _, c := range all {
+			u, err := proc.UseOf(c.broker.PID())
+			if err != nil {
+				return 0, err
+			}
+			sum += u.CPU
+		}
+		return sum, nil
+	}
+	before, err := used()
+	for end := time.Now().Add(while); err == nil && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look):
+		}
+		var now time.Duration
+		if now, err = used(); err == nil && now-before <= idle {
+			return nil
+		}
+		before = now
+	}
+	return err
 }
 
 // prepare makes the queue, its backlog, and throttles that hold nothing back.
@@ -229,20 +306,37 @@ func (c *contender) benchmark(ctx context.Context, n int, args []string) (float6
 func report(o options, all []*contender) {
 	fmt.Printf("\nstorage.sync %s, 50 connections, 16 commands at once, 256 bytes; medians of %d rounds of %d messages, in turns\n\n", o.sync, o.rounds, o.n)
 	fmt.Println("| queue | enqueue/s | CPU | lease/s | CPU | against | enqueue rate | lease rate |\n|---|---|---|---|---|---|---|---|")
-	for i, c := range all {
+	for _, c := range all {
 		against, enqueue, lease := "", "", ""
-		if base := all[c.base]; c.base != i {
+		if base := side(all, c.base); base != nil {
 			against = base.name
-			enqueue, lease = ratio(&c.enqueue, &base.enqueue), ratio(&c.lease, &base.lease)
+			enqueue, lease = percent(more(&c.enqueue, &base.enqueue)), percent(more(&c.lease, &base.lease))
 		}
 		fmt.Printf("| %s | %.0f | %.1f µs | %.0f | %.1f µs | %s | %s | %s |\n", c.name, median(c.enqueue.rates), micros(&c.enqueue),
 			median(c.lease.rates), micros(&c.lease), against, enqueue, lease)
 	}
 }
 
-func ratio(p, base *phase) string {
-	return fmt.Sprintf("%+.1f %%", 100*(median(p.rates)/median(base.rates)-1))
+// side returns one that was measured, or nil.
+func side(all []*contender, name string) *contender {
+	i := slices.IndexFunc(all, func(c *contender) bool { return c.side == name })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
 }
+
+// more is how many percent the rates are above others: the median of the rounds, in
+// each of which both were measured.
+func more(p, base *phase) float64 {
+	ratios := make([]float64, 0, len(p.rates))
+	for i := range p.rates {
+		ratios = append(ratios, 100*(p.rates[i]/base.rates[i]-1))
+	}
+	return median(ratios)
+}
+
+func percent(x float64) string { return fmt.Sprintf("%+.1f %%", x) }
 
 func micros(p *phase) float64 { return float64(median(p.cpu).Nanoseconds()) / 1000 }
 

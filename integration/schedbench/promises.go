@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// What was promised of scheduling, and whether it was seen. The engine alone is
+// measured by its own benchmarks, whose output this reads.
+
+// promise is one line of the table at the end.
+type promise struct {
+	what string
+	seen float64 // percent, above or below what it is compared with
+	most float64 // that it may cost
+	rate bool    // seen is that of a rate: a cost is below zero
+	ok   bool    // it was measured
+}
+
+func (p *promise) kept() bool {
+	if p.rate {
+		return p.seen > -p.most
+	}
+	return p.seen < p.most
+}
+
+func (p *promise) row() string {
+	seen, promised, kept := "not measured", fmt.Sprintf("< +%g %%", p.most), "?"
+	if p.rate {
+		promised = fmt.Sprintf("> -%g %%", p.most)
+	}
+	if p.ok {
+		seen, kept = percent(p.seen), "no"
+		if p.kept() {
+			kept = "yes"
+		}
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |", p.what, seen, promised, kept)
+}
+
+// verdicts prints the table of what was promised.
+func verdicts(w io.Writer, o options, all []*contender, alone map[string]float64) error {
+	var ps []promise
+	rates := func(what, name string) {
+		enqueue, lease := promise{what: what + ", in the broker: enqueue rate", most: 10, rate: true}, promise{what: what + ", in the broker: lease rate", most: 10, rate: true}
+		if c := side(all, name); c != nil {
+			if base := side(all, c.base); base != nil {
+				enqueue.seen, lease.seen = more(&c.enqueue, &base.enqueue), more(&c.lease, &base.lease)
+				enqueue.ok, lease.ok = true, true
+			}
+		}
+		ps = append(ps, enqueue, lease)
+	}
+	engine := func(what, metric string, most float64) {
+		seen, ok := alone[metric]
+		ps = append(ps, promise{what: what, seen: seen, most: most, ok: ok})
+	}
+	rates(fmt.Sprintf("%d keys beside 10", o.keys), "many")
+	engine("the same, the engine alone: CPU of an enqueue", "MillionKeysAgainstTen/1000000 enqueue-more-%", 10)
+	engine("the same, the engine alone: CPU of a lease", "MillionKeysAgainstTen/1000000 lease-more-%", 10)
+	rates("2 throttles a message", "throttles")
+	engine("the same, the engine alone: CPU of a message", "TwoThrottlesAgainstNone all-more-%", 10)
+	engine("round robin of 96 keys beside FIFO, the engine alone: CPU of a message", "FairnessAgainstFIFO all-more-%", 5)
+	text := "\n| what | seen | promised | kept |\n|---|---|---|---|\n"
+	for i := range ps {
+		text += ps[i].row() + "\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// readEngine returns the figures of benchmarks by their names and units, none if
+// there is no file.
+func readEngine(file string) (map[string]float64, error) {
+	figures := map[string]float64{}
+	if file == "" {
+		return figures, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(b)) {
+		words := strings.Fields(line)
+		if len(words) < 4 || !strings.HasPrefix(words[0], "Benchmark") {
+			continue
+		}
+		name := strings.TrimPrefix(words[0], "Benchmark")
+		if i := strings.LastIndexByte(name, '-'); i > 0 { // the number of processors
+			name = name[:i]
+		}
+		for i := 2; i+1 < len(words); i += 2 {
+			if x, err := strconv.ParseFloat(words[i], 64); err == nil {
+				figures[name+" "+words[i+1]] = x
+			}
+		}
+	}
+	return figures, nil
+}
