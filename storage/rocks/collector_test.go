@@ -12,11 +12,20 @@ import (
 
 // A table full of deletes is compacted although nothing else asks for it.
 func TestDeletesThatLieTogetherAreCompacted(t *testing.T) {
+	testDrained(t, 5000, (*storage.Batch).Delete)
+}
+
+// So is one full of single deletes, which RocksDB's own collector does not count.
+func TestSingleDeletesThatLieTogetherAreCompacted(t *testing.T) {
+	testDrained(t, 20_000, (*storage.Batch).SingleDelete)
+}
+
+func testDrained(t *testing.T, records int, remove func(b *storage.Batch, f storage.Family, key []byte)) {
 	s := openAt(t, newDir(t))
 	flush := func(name string, change func(b *storage.Batch, key []byte)) {
 		t.Helper()
 		var b storage.Batch
-		for n := range 5000 {
+		for n := range records {
 			change(&b, fmt.Appendf(nil, "key%05d", n))
 		}
 		if err := s.Commit(&b, false); err != nil {
@@ -28,7 +37,7 @@ func TestDeletesThatLieTogetherAreCompacted(t *testing.T) {
 		}
 	}
 	flush("puts", func(b *storage.Batch, key []byte) { b.Put(storage.Attempts, key, make([]byte, 100)) })
-	flush("deletes", func(b *storage.Batch, key []byte) { b.Delete(storage.Attempts, key) })
+	flush("deletes", func(b *storage.Batch, key []byte) { remove(b, storage.Attempts, key) })
 	var st rocks.Stats
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		var err error

@@ -2,6 +2,7 @@ package rocks
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/linxGnu/grocksdb"
 
@@ -36,9 +37,10 @@ type profile struct {
 	memtables     int    // per family; a burst may fill them before a flush has to catch up
 	merge         int    // memtables per flush: a message acked before the flush is never written to a table
 	logs          uint64 // bytes of log after which idle families are flushed
-	level0        int    // files that start a compaction
+	level0        int    // files that start a compaction: it rewrites all that they overlap, which is most of a level
 	tableFile     uint64 // bytes
 	levelBase     uint64 // bytes of the first level below 0
+	compress0     bool   // level 0, too
 	bottom        grocksdb.CompressionType
 	jobs          int
 	openFiles     int
@@ -50,19 +52,19 @@ type profile struct {
 
 func profileOf(o Options) (profile, error) {
 	p := profile{
-		memtable: 4 << 20, memtables: 16, merge: 2, logs: 128 << 20,
-		level0: 4, tableFile: 32 << 20, levelBase: 128 << 20, bottom: grocksdb.LZ4Compression,
+		memtable: 4 << 20, memtables: 16, merge: 4, logs: 128 << 20,
+		level0: 16, tableFile: 32 << 20, levelBase: 128 << 20, bottom: grocksdb.LZ4Compression,
 		jobs: 2, openFiles: 1000, cache: 64 << 20, blockSize: 8 << 10,
 		deletesWindow: 1024, deletesMost: 512,
 	}
 	switch o.Mode {
 	case Balanced, "":
 	case LowSpace:
-		p.memtables, p.logs, p.cache = 6, 24<<20, 32<<20
-		p.level0, p.tableFile, p.levelBase = 2, 8<<20, 32<<20
+		p.memtables, p.merge, p.logs, p.cache = 6, 2, 24<<20, 32<<20
+		p.level0, p.compress0, p.tableFile, p.levelBase = 2, true, 8<<20, 32<<20
 		p.bottom, p.openFiles = grocksdb.ZSTDCompression, 256
 	case HighThroughput:
-		p.memtables, p.merge, p.logs, p.cache = 32, 4, 512<<20, 256<<20
+		p.memtables, p.logs, p.cache = 32, 512<<20, 256<<20
 		p.tableFile, p.levelBase = 64<<20, 512<<20
 		p.jobs, p.openFiles = 4, 4000
 	default:
@@ -101,6 +103,16 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	return o
 }
 
+// compression is that of each level. What is in level 0 is soon written again, or gone.
+func (p *profile) compression() []grocksdb.CompressionType {
+	const levels = 7 // RocksDB's own number
+	by := slices.Repeat([]grocksdb.CompressionType{grocksdb.LZ4Compression}, levels)
+	if !p.compress0 {
+		by[0] = grocksdb.NoCompression
+	}
+	return by
+}
+
 // family returns the options of one family. The caller destroys them.
 func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Options, error) {
 	o := grocksdb.NewDefaultOptions()
@@ -115,7 +127,7 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	o.SetTargetFileSizeBase(p.tableFile)
 	o.SetMaxBytesForLevelBase(p.levelBase)
 	o.SetLevelCompactionDynamicLevelBytes(true)
-	o.SetCompression(grocksdb.LZ4Compression)
+	o.SetCompressionPerLevel(p.compression())
 	o.SetBottommostCompression(p.bottom)
 
 	t := grocksdb.NewDefaultBlockBasedTableOptions()
@@ -139,10 +151,10 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	case storage.Messages, storage.Leases, storage.Attempts, storage.Scheduled, storage.Expiries:
 		// These are queues: what is written is deleted soon. Deletes that
 		// lie together would make a scan across them crawl. RocksDB 7.8 counts
-		// plain deletes here, but not single deletes: those go away with their
-		// puts when level 0 is next compacted, so that at most some level 0
-		// files of them lie in the way. BenchmarkDrainAndRefill watches that.
+		// plain deletes here, but not single deletes; what drained.cc counts is
+		// of both. BenchmarkDrainAndRefill watches it.
 		o.AddCompactOnDeletionCollectorFactory(p.deletesWindow, p.deletesMost)
+		compactDrained(o)
 	default:
 	}
 	if f == storage.Messages {

@@ -3,6 +3,7 @@ package rocks
 // #include <stdlib.h>
 // void fila_rocksdb_log(void* options, const char* dir);
 // void fila_logs_in_order(void* options, const char* dir);
+// void fila_compact_drained(void* options);
 import "C"
 
 import (
@@ -27,6 +28,9 @@ func keepLogsInOrder(o *grocksdb.Options, dir string) {
 	defer C.free(unsafe.Pointer(path))
 	C.fila_logs_in_order(native(o), path)
 }
+
+// compactDrained has table files compacted that are deletions for the most part.
+func compactDrained(o *grocksdb.Options) { C.fila_compact_drained(native(o)) }
 
 // native is the pointer that the binding keeps to itself.
 func native(o *grocksdb.Options) unsafe.Pointer {
