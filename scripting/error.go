@@ -42,6 +42,27 @@ func placed(name, text string) *Error {
 	return located(name, line, strings.TrimPrefix(rest, " "))
 }
 
+// withoutAddress takes the address out of the one message of gopher-lua that has one:
+// of indexing what is no table by something that is no text either. A script that
+// catches it would see another text in each run, and a piece of the process' memory map.
+func withoutAddress(text string) string {
+	const message, with, address = "attempt to index a non-table object(", ") with key '", ": 0x"
+	before, what, ok := strings.Cut(text, message)
+	if !ok {
+		return text
+	}
+	what, key, _ := strings.Cut(what, with)
+	kind, digits, ok := strings.Cut(key, address)
+	if !ok || strings.Trim(digits, "0123456789abcdef") != "'" {
+		return text
+	}
+	switch kind {
+	case "channel", "function", "table", "thread", "userdata":
+		return before + message + what + with + kind + "'"
+	}
+	return text
+}
+
 // oneLine makes text that a script may have written fit for a log, a reply and a
 // terminal.
 func oneLine(s string) string {

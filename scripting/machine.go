@@ -141,7 +141,7 @@ func (m *machine) explain(thrown any) *Error {
 	if raised, ok := thrown.(*lua.ApiError); ok {
 		switch v := raised.Object.(type) {
 		case lua.LString:
-			text = string(v)
+			text = withoutAddress(string(v))
 		case lua.LNumber:
 			text = v.String()
 		default:

@@ -77,6 +77,7 @@ func (m *machine) caught(l *lua.LState, err *lua.ApiError) {
 		if s, ok := err.Object.(lua.LString); ok {
 			m.chargeString(l, len(s))
 			m.charge(l, 4*len(s))
+			err.Object = lua.LString(withoutAddress(string(s)))
 		}
 	}
 	if m.spent != nil {
