@@ -51,8 +51,8 @@ type outcome struct {
 	err       error
 	refused   bool // at load
 	key       string
-	duration  time.Duration
-	allocated int64 // bytes, numbers that arithmetic leaves behind not included
+	duration  time.Duration // of the processor, where that can be told from what the machine did beside
+	allocated int64         // bytes, numbers that arithmetic leaves behind not included
 }
 
 // mount runs an attack. What is allocated is read off the heap's own counter,
@@ -60,18 +60,22 @@ type outcome struct {
 // instruction may leave two of 8 bytes behind, which are garbage at once.
 func mount(s *Sandbox, a attack) (o outcome) {
 	var before, loaded, after runtime.MemStats
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	runtime.ReadMemStats(&before)
-	start := time.Now()
+	start := threadTime()
 	h, err := s.Load(engine.HookEnqueue, a.source)
-	took := time.Since(start)
+	took := threadTime() - start
 	runtime.ReadMemStats(&loaded)
 	if err != nil {
 		return outcome{err: err, refused: true, duration: took, allocated: allocated(&before, &loaded)}
 	}
+	start = threadTime()
 	trial := h.Try(benchMessage(), benchSettings)
+	took = threadTime() - start
 	runtime.ReadMemStats(&after)
 	return outcome{
-		err: trial.Err, duration: trial.Duration, key: trial.Enqueue.Key,
+		err: trial.Err, duration: min(took, trial.Duration), key: trial.Enqueue.Key,
 		allocated: allocated(&loaded, &after) - 16*trial.Instructions,
 	}
 }
@@ -100,7 +104,7 @@ func (o *outcome) is(expect string) bool {
 }
 
 func TestAttacksEndWithinTheirLimits(t *testing.T) {
-	s := sandbox(t)
+	s, patient := sandbox(t), patientSandbox(t, time.Minute)
 	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
 	memory := int64(s.cfg.Memory) + 1<<20
 	for _, a := range attacks(t) {
@@ -109,8 +113,10 @@ func TestAttacksEndWithinTheirLimits(t *testing.T) {
 			fastest := time.Hour
 			for range 3 {
 				o := mount(s, a)
-				// On a slow machine the time may be over before the memory is.
-				if !o.is(a.expect) && (a.expect != "memory" || !o.is("limit")) {
+				if !o.is(a.expect) && o.is("limit") { // the time was over too soon, on a slow or busy machine
+					o = mount(patient, a)
+				}
+				if !o.is(a.expect) {
 					t.Fatalf("want %s, got %v", a.expect, o.err)
 				}
 				if o.err != nil && !o.refused && o.key != engine.DefaultKey {
@@ -128,7 +134,7 @@ func TestAttacksEndWithinTheirLimits(t *testing.T) {
 				}
 				fastest = min(fastest, o.duration)
 			}
-			// The machine has other work as well, so the best of three counts.
+			// Go has other work as well, so the best of three counts.
 			if fastest > 2*s.cfg.Timeout && a.expect != "load" {
 				t.Errorf("took %v, the limit is %v", fastest, s.cfg.Timeout)
 			}
@@ -144,12 +150,7 @@ func TestAttacksEndWithinTheirLimits(t *testing.T) {
 
 // With all the time in the world, memory alone has to end these.
 func TestTheMemoryLimitNeedsNoClock(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Timeout = 10 * time.Second
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := patientSandbox(t, 10*time.Second)
 	for _, a := range attacks(t) {
 		if a.expect != "memory" {
 			continue
@@ -158,8 +159,8 @@ func TestTheMemoryLimitNeedsNoClock(t *testing.T) {
 		if !o.is("memory") {
 			t.Errorf("%s: %v", a.name, o.err)
 		}
-		if o.allocated > int64(cfg.Memory)+1<<20 {
-			t.Errorf("%s: %d bytes, the limit is %d", a.name, o.allocated, cfg.Memory)
+		if o.allocated > int64(s.cfg.Memory)+1<<20 {
+			t.Errorf("%s: %d bytes, the limit is %d", a.name, o.allocated, s.cfg.Memory)
 		}
 	}
 }

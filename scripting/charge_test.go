@@ -3,6 +3,7 @@ package scripting
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/faisca/fila/engine"
 )
@@ -10,7 +11,7 @@ import (
 // What a script allocates is charged at least once: the heap's own counter does
 // not run ahead of ours. Each body does one thing many times.
 func TestChargesCoverWhatIsAllocated(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for name, body := range map[string]string{
 		"empty tables":      `for i = 1, 2000 do local t = {} end`,
 		"lists":             `for i = 1, 500 do local t = { i, i, i, i, i } end`,

@@ -2,6 +2,7 @@ package scripting
 
 import (
 	"testing"
+	"time"
 
 	"github.com/faisca/fila/engine"
 )
@@ -9,6 +10,18 @@ import (
 func sandbox(t testing.TB) *Sandbox {
 	t.Helper()
 	s, err := New(DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// patientSandbox is one whose scripts have all the time that a busy machine may take.
+func patientSandbox(t testing.TB, timeout time.Duration) *Sandbox {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Timeout = timeout
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
