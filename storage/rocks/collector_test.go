@@ -21,6 +21,7 @@ func TestSingleDeletesThatLieTogetherAreCompacted(t *testing.T) {
 }
 
 func testDrained(t *testing.T, records int, remove func(b *storage.Batch, f storage.Family, key []byte)) {
+	t.Helper()
 	s := openAt(t, newDir(t))
 	flush := func(name string, change func(b *storage.Batch, key []byte)) {
 		t.Helper()
