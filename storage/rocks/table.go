@@ -96,7 +96,7 @@ func (t *table) salvage(take func(key, value []byte) error) error {
 			return nil
 		}
 		key, value := t.record()
-		if err := take(key, value); err != nil {
+		if err := take(key, value); err != nil { //nolint:gocritic // it looks at what cgo makes of this
 			return err
 		}
 		last = key
@@ -109,9 +109,8 @@ func (t *table) salvage(take func(key, value []byte) error) error {
 func (t *table) pastDamage(last []byte) []byte {
 	const width = 64 // bytes that candidates differ in
 	from := append(bytes.Clone(last), make([]byte, max(width-len(last), 1))...)
-	// The nearest candidates first: from with a byte counted up, from the end on.
 	var to []byte
-	for i := len(from) - 1; i >= 0 && to == nil; i-- {
+	for i := len(from) - 1; i >= 0 && to == nil; i-- { // the nearest first: from with a byte counted up, from the end on
 		for _, step := range []int{1, 16, 255} {
 			candidate := bytes.Clone(from[:i+1])
 			if int(candidate[i])+step > 255 {
@@ -129,7 +128,21 @@ func (t *table) pastDamage(last []byte) []byte {
 	if to == nil {
 		return nil
 	}
-	// from cannot be read, to can: halve the stretch between until there is none.
+	to = t.firstReadable(from, to)
+	// There may be a second damaged block before to, and between the two all that
+	// would be given up: look there, too.
+	for {
+		before, nearer := t.probe(from, to)
+		if nearer == nil {
+			return to
+		}
+		to = t.firstReadable(before, nearer)
+	}
+}
+
+// firstReadable halves the stretch between from, which cannot be read, and to, which
+// can, until there is none between.
+func (t *table) firstReadable(from, to []byte) []byte {
 	for range 8 * len(from) {
 		middle := between(from, to)
 		if bytes.Equal(middle, from) {
@@ -142,6 +155,31 @@ func (t *table) pastDamage(last []byte) []byte {
 		}
 	}
 	return to
+}
+
+// probe looks for a key between from, which cannot be read, and to, from which the
+// file can be read as well, at places that differ in the first two bytes in which these
+// two do. It returns the place and the one before; nil if there is none.
+func (t *table) probe(from, to []byte) (before, found []byte) {
+	const most = 4096 // some tenth of a second
+	at := 0
+	for at < len(from)-2 && from[at] == to[at] {
+		at++
+	}
+	number := func(key []byte) int { return int(key[at])<<8 | int(key[at+1]) }
+	first, last := number(from)+1, number(to)
+	step := max(1, (last-first)/most)
+	before = from
+	for n := first; n < last; n += step {
+		place := make([]byte, len(from))
+		copy(place, from[:at])
+		place[at], place[at+1] = byte(n>>8), byte(n)
+		if t.readable(place) {
+			return before, place
+		}
+		before = place
+	}
+	return nil, nil
 }
 
 func (t *table) readable(key []byte) bool {
