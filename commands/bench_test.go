@@ -42,6 +42,15 @@ func BenchmarkParseEnqueueOptions(b *testing.B) {
 	benchmarkParse(b, "FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1", "WEIGHT", "3", "HEADER", "trace", "7f3a")
 }
 
+// What two throttles cost beside the same message without.
+func BenchmarkParseEnqueueThrottles(b *testing.B) {
+	args := []string{"FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1"}
+	b.Run("none", func(b *testing.B) { benchmarkParse(b, args...) })
+	b.Run("two", func(b *testing.B) {
+		benchmarkParse(b, append(args, "THROTTLE", "provider:x", "THROTTLE", "tenant:1")...)
+	})
+}
+
 func BenchmarkParseLease(b *testing.B) {
 	benchmarkParse(b, "FILA.LEASE", "orders", "COUNT", "16", "BLOCK", "5000")
 }

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"slices"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
@@ -104,19 +105,27 @@ func headerOption() Arg {
 	}}
 }
 
-// throttles returns the uses of the option THROTTLE.
+// throttles returns the uses of the option THROTTLE. Commands that name the same ones
+// share the list: nobody may change it.
 func (in *input) throttles() []string {
 	n, slot := in.uses("throttle"), in.slotIndex("throttle")
 	if n == 0 {
 		return nil
 	}
-	list := make([]string, 0, n)
+	var few [4]string
+	list := few[:0]
 	for _, o := range in.occurs {
 		if o.slot == slot {
 			list = append(list, in.names.get(in.args[o.first]))
 		}
 	}
-	return list
+	if n > len(few) || slices.ContainsFunc(list, func(name string) bool { return len(name) > nameCacheMax }) {
+		return slices.Clone(list) // too much for a connection to keep
+	}
+	if !slices.Equal(list, in.throttled) {
+		in.throttled = slices.Clone(list)
+	}
+	return in.throttled
 }
 
 // headers returns the uses of headerOption.

@@ -20,7 +20,9 @@ type input struct {
 	values []value  // by slot
 	occurs []occurrence
 	names  nameCache
-	limits Limits
+	// throttled are the throttles of the last command that named a few.
+	throttled []string
+	limits    Limits
 	// account is whose rights count, user what they were when the command was
 	// read; nil: unrestricted.
 	account *acl.Account

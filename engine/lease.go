@@ -57,7 +57,7 @@ func load(d *Delivery, store Store) error {
 		}
 		d.record = b
 	}
-	if err := d.message.Decode(d.record); err != nil {
+	if err := d.message.DecodeLike(d.record, d.message.Throttles); err != nil {
 		return fmt.Errorf("load message %s: %w", d.mk.ID, err)
 	}
 	return nil
@@ -211,6 +211,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), mk: m.storageKey(), record: m.body,
 		stored: c.tellable(m),
 	}
+	d.message.Throttles = m.throttleKeys() // so that load need not make them
 	c.letGo(m)
 	return d
 }

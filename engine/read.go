@@ -159,6 +159,7 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 	attempts := store.Scan(storage.Attempts, from, to)
 	defer attempts.Close()
 	another := attempts.Seek(from)
+	var last *limits // neighbours have mostly the same
 	for ok := messages.Seek(from); ok; ok = messages.Next() {
 		if more {
 			return true, nil
@@ -167,10 +168,11 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 		if err != nil {
 			return false, err
 		}
-		m, readyAt, err := decodeMessage(mk, messages.Value())
+		m, readyAt, err := decodeMessage(mk, messages.Value(), last)
 		if err != nil {
 			return false, err
 		}
+		last = m.limits
 		for another && string(attempts.Key()) < string(messages.Key()) {
 			another = attempts.Next()
 		}
@@ -207,15 +209,19 @@ func errJoin(a, b error) error {
 	return b
 }
 
-// decodeMessage makes a message of a record.
-func decodeMessage(mk storage.MessageKey, value []byte) (m *message, readyAt int64, err error) {
+// decodeMessage makes a message of a record. It shares the limits of another one if
+// it has the same; nil: there is none.
+func decodeMessage(mk storage.MessageKey, value []byte, like *limits) (m *message, readyAt int64, err error) {
 	body := slices.Clone(value)
 	var rec storage.Message
-	if err := rec.Decode(body); err != nil {
+	if err := rec.DecodeLike(body, like.keys()); err != nil {
 		return nil, 0, fmt.Errorf("message %s: %w", mk.ID, err)
 	}
+	if like == nil || !slices.Equal(rec.Throttles, like.names) {
+		like = newLimits(rec.Throttles)
+	}
 	m = &message{
-		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), limits: newLimits(rec.Throttles), expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
+		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), limits: like, expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
 	}
 	return m, rec.ReadyAt, nil
 }

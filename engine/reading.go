@@ -200,7 +200,7 @@ func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
 		return nil, err
 	}
 	f := &foundMessage{key: mk.Key}
-	if f.m, f.readyAt, err = decodeMessage(mk, value); err != nil {
+	if f.m, f.readyAt, err = decodeMessage(mk, value, nil); err != nil {
 		return nil, err
 	}
 	switch value, err = store.Get(storage.Attempts, key); {

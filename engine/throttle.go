@@ -96,10 +96,14 @@ func (k *fairKey) limit(names []string) *limits {
 
 // throttleKeys are those of a message.
 func (m *message) throttleKeys() []string {
-	if m.limits == nil {
+	return m.limits.keys()
+}
+
+func (l *limits) keys() []string {
+	if l == nil {
 		return nil
 	}
-	return m.limits.names
+	return l.names
 }
 
 // throttlesOf returns the throttles that hold for a message, in the order of its keys.

@@ -2,7 +2,11 @@
 
 package storage_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/faisca/fila/storage"
+)
 
 // The race detector allocates on its own.
 
@@ -10,5 +14,17 @@ func TestAppendingAMessageAllocatesOnce(t *testing.T) {
 	m := fullMessage()
 	if n := testing.AllocsPerRun(100, func() { _ = m.Append(nil) }); n > 1 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestDecodingLikeAnotherAllocatesNoThrottles(t *testing.T) {
+	like := []string{"api", "tenant:acme"}
+	decode := func(throttles []string) float64 {
+		enc := (&storage.Message{Payload: []byte("x"), Throttles: throttles}).Append(nil)
+		var m storage.Message
+		return testing.AllocsPerRun(100, func() { _ = m.DecodeLike(enc, like) })
+	}
+	if without, with := decode(nil), decode(like); with > without {
+		t.Errorf("%v allocations with throttles, %v without", with, without)
 	}
 }

@@ -118,8 +118,14 @@ func (m *Message) sizeMax() int {
 }
 
 // Decode reads a record that Append made.
-func (m *Message) Decode(b []byte) error {
+func (m *Message) Decode(b []byte) error { return m.DecodeLike(b, nil) }
+
+// DecodeLike is Decode for one of many messages: as far as its throttle keys are
+// those given, it takes the strings, and if they are all of them the slice itself, and
+// allocates nothing for them.
+func (m *Message) DecodeLike(b []byte, throttles []string) error {
 	*m = Message{}
+	alike := 0
 	err := eachField(b, func(f *field) {
 		switch f.num {
 		case 1:
@@ -127,7 +133,12 @@ func (m *Message) Decode(b []byte) error {
 		case 2:
 			m.Headers = append(m.Headers, decodeHeader(f))
 		case 3:
-			m.Throttles = append(m.Throttles, f.string())
+			if n := len(m.Throttles); n == alike && n < len(throttles) && throttles[n] == string(f.slice()) {
+				alike++
+				m.Throttles = throttles[:alike:alike] // whoever appends to it gets a copy
+			} else {
+				m.Throttles = append(m.Throttles, f.string())
+			}
 		case 4:
 			m.Weight = f.uint32()
 		case 5:

@@ -153,3 +153,19 @@ func TestAReadyTimeIsAddedToARecordWithoutTouchingIt(t *testing.T) {
 		t.Error("the record that others share has changed")
 	}
 }
+
+func TestDecodingLikeAnotherReadsTheSame(t *testing.T) {
+	for _, throttles := range [][]string{nil, {"a"}, {"a", "b"}, {"a", "c"}, {"b", "a"}, {"c"}, {"a", "b", "c"}, {"a", "b", "c", "d"}, {"", ""}} {
+		enc := (&storage.Message{Payload: []byte("x"), Throttles: throttles, Cost: 2}).Append(nil)
+		for _, like := range [][]string{nil, {"a"}, {"a", "b"}, {"a", "b", "c"}, {""}} {
+			kept := slices.Clone(like)
+			var m storage.Message
+			if err := m.DecodeLike(enc, like); err != nil || !slices.Equal(m.Throttles, throttles) || m.Cost != 2 {
+				t.Errorf("%q like %q: got %+v, %v", throttles, like, m, err)
+			}
+			if !slices.Equal(like, kept) {
+				t.Errorf("%q like %q: that has changed to %q", throttles, kept, like)
+			}
+		}
+	}
+}
