@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
@@ -30,28 +29,11 @@ type budget struct {
 	closed chan struct{}
 
 	lanes   lanes
-	lane    bool          // it has one
+	lane    *lane         // nil: it has none
 	turnAt  time.Duration // after start, when it began its turn
 	waited  time.Duration // for a lane; start was moved on by as much
-	yield   func()        // yieldProcessor
 	yieldAt time.Duration // after start, when it is next called
 }
-
-// lanes is where scripts run that take long: there is one for each processor but
-// one, which is left to those who serve everybody else. A script begins outside, and
-// most have ended before they would need a lane. Those that share one take turns, so
-// that one does not wait for all that another may take. Nil: nobody has to wait.
-type lanes chan struct{}
-
-const (
-	// laneTurn is how long a script runs before it needs a lane, or gives it to the next.
-	laneTurn = 250 * time.Microsecond
-	// yieldEvery is how long a script in a lane runs before it lets others have its
-	// processor. Asking whether anybody wants it takes half a microsecond.
-	yieldEvery = 10 * time.Microsecond
-)
-
-func newLanes() lanes { return make(lanes, max(1, runtime.GOMAXPROCS(0)-1)) }
 
 var _ context.Context = (*budget)(nil)
 
@@ -67,7 +49,7 @@ const (
 func newBudget(c *Config) budget {
 	closed := make(chan struct{})
 	close(closed)
-	return budget{closed: closed, memoryMax: int64(c.Memory), timeout: c.Timeout, yield: yieldProcessor}
+	return budget{closed: closed, memoryMax: int64(c.Memory), timeout: c.Timeout}
 }
 
 func (b *budget) reset(instructions int64) {
@@ -83,14 +65,12 @@ func (b *budget) reset(instructions int64) {
 func (b *budget) turn() bool {
 	b.leaveLane()
 	select {
-	case b.lanes <- struct{}{}:
-		b.lane = true
+	case b.lane = <-b.lanes:
 	default:
 		began := time.Now()
 		end := time.NewTimer(b.timeout - b.waited)
 		select {
-		case b.lanes <- struct{}{}:
-			b.lane = true
+		case b.lane = <-b.lanes:
 		case <-end.C:
 		}
 		end.Stop()
@@ -99,28 +79,22 @@ func (b *budget) turn() bool {
 		b.waited += wait
 	}
 	b.turnAt = b.looked
-	return b.lane
+	return b.lane != nil
 }
 
 // leaveLane must follow each run.
 func (b *budget) leaveLane() {
-	if b.lane {
-		<-b.lanes
-		b.lane = false
+	if b.lane != nil {
+		b.lanes <- b.lane
+		b.lane = nil
 	}
 }
 
-// giveWay lets whoever waits for the processor of a script that takes long have it
-// first. The system takes a processor away by the tick of its clock, milliseconds after
-// somebody was woken who needs it for some microseconds; a script knows better, and is
-// never in the midst of anything others wait for. A lower priority of its thread would
-// do the same, but with everything that runs on that thread, the locks of Go's runtime
-// and the pauses of its collector included.
-//
-// Time away is forgiven like other pauses, see late. After it the script runs as long
-// undisturbed, so that it gets its half of a processor that somebody else never leaves.
+// giveWay lets others have the script's processor first. Time away is forgiven like
+// other pauses, see late. After it the script runs as long undisturbed, so that it gets
+// its half of a processor that somebody else never leaves.
 func (b *budget) giveWay() {
-	b.yield()
+	b.lane.giveWay()
 	now := time.Since(b.start)
 	away := now - b.looked
 	b.forgive(away)
@@ -155,7 +129,7 @@ func (b *budget) look() <-chan struct{} {
 	case b.lanes != nil && b.looked-b.turnAt > laneTurn && !b.turn():
 		b.spent = errCrowded
 	default:
-		if b.lane && b.looked >= b.yieldAt {
+		if b.lane != nil && b.looked >= b.yieldAt {
 			b.giveWay()
 		}
 		// A function of the library may have run ahead: left is negative then.

@@ -26,12 +26,16 @@ var _ engine.Scripts = (*Sandbox)(nil)
 // machinesIdle is how many machines are kept for the next call, some 40 KiB each.
 const machinesIdle = 32
 
-// New checks the configuration and makes a sandbox.
+// New checks the configuration and makes a sandbox, for as many processors as Go uses now.
 func New(cfg Config) (*Sandbox, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), lanes: newLanes(), idle: make(chan *machine, machinesIdle)}, nil
+	lanes, err := newLanes()
+	if err != nil {
+		return nil, err
+	}
+	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), lanes: lanes, idle: make(chan *machine, machinesIdle)}, nil
 }
 
 // take hands out a machine, give takes it back. One that has seen an error is

@@ -1,0 +1,85 @@
+package scripting
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+// With one processor, who waits for a client is served while a script gives way, and
+// need not wait until Go's scheduler finds the time to look at sockets.
+func TestAPollServesThoseWhoWaitForFiles(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	lanes, err := newLanes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := <-lanes
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	var served atomic.Int32
+	go func() {
+		var b [1]byte
+		for {
+			if _, err := r.Read(b[:]); err != nil {
+				return
+			}
+			served.Add(1)
+		}
+	}()
+	for served.Load() == 0 { // until it has begun to wait
+		if _, err := w.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		l.giveWay()
+	}
+	const rounds = 1000
+	late := 0
+	for range rounds {
+		l.giveWay()
+		l.giveWay()
+		before := served.Load()
+		if _, err := w.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		l.giveWay()
+		l.giveWay() // the order in which both become ready is the system's
+		if served.Load() == before {
+			late++
+		}
+	}
+	if late > rounds/10 {
+		t.Errorf("%d of %d had to wait longer", late, rounds)
+	}
+}
+
+func TestAPollAllocatesNothing(t *testing.T) {
+	p, err := newPoll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := p.wait(); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkGiveWay(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	lanes, err := newLanes()
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := <-lanes
+	for b.Loop() {
+		l.giveWay()
+	}
+}
