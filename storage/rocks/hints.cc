@@ -1,4 +1,4 @@
-// Where a message goes into a memtable. See hints.go.
+// Where a record goes into a memtable. See hints.go.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -10,12 +10,14 @@
 
 namespace {
 
-constexpr size_t kIDBytes = 16;  // the end of a message's key
-constexpr size_t kSlots = 1024;  // a power of two; each has two hints of some 220 bytes in a memtable, if it is used
-constexpr char kName[] = "fila.MessageHints";
+constexpr size_t kIDBytes = 16;     // the end of a message's key
+constexpr size_t kFenceBytes = 8;   // what the key of its lease has behind
+constexpr size_t kSlots = 1024;     // a power of two; each has two hints of some 220 bytes in a memtable, if it is used
+constexpr char kMessages[] = "fila.MessageHints";
+constexpr char kLeases[] = "fila.LeaseHints";
 
-// MessageHints maps what a message's key begins with (queue, fairness key and
-// rank) to a slot, and the message to one of the slot's two names: that of its
+// Hints maps what the key of a message, or of its lease, begins with (queue, fairness
+// key and rank) to a slot, and the record to one of the slot's two names: that of its
 // end if its id is not below all that were seen there, else that of its middle.
 //
 // A slot is whose it was used for last. Who finds another in it goes without a
@@ -23,19 +25,19 @@ constexpr char kName[] = "fila.MessageHints";
 //
 // It may be called by several threads. What one of them misses is the quality of
 // a hint only.
-class MessageHints : public rocksdb::SliceTransform {
+class Hints : public rocksdb::SliceTransform {
  public:
-	MessageHints() {
+	Hints(const char* name, size_t tail) : name_(name), tail_(tail) {
 		for (size_t i = 0; i < kSlots; i++) {
 			slots_[i].end = static_cast<uint16_t>(2 * i);
 			slots_[i].middle = static_cast<uint16_t>(2 * i + 1);
 		}
 	}
 
-	const char* Name() const override { return kName; }
+	const char* Name() const override { return name_; }
 
 	bool InDomain(const rocksdb::Slice& key) const override {
-		if (key.size() <= kIDBytes) {
+		if (key.size() <= tail_) {
 			return false;
 		}
 		const uint64_t h = Hash(key);
@@ -51,7 +53,7 @@ class MessageHints : public rocksdb::SliceTransform {
 	rocksdb::Slice Transform(const rocksdb::Slice& key) const override {
 		Slot& s = SlotOf(Hash(key));
 		uint64_t id = 0;
-		for (size_t i = key.size() - kIDBytes; i < key.size() - sizeof id; i++) {
+		for (size_t i = key.size() - tail_; i < key.size() - tail_ + sizeof id; i++) {
 			id = id << 8 | static_cast<unsigned char>(key[i]);
 		}
 		if (id < s.newest.load(std::memory_order_relaxed)) {
@@ -66,11 +68,13 @@ class MessageHints : public rocksdb::SliceTransform {
 		std::atomic<uint64_t> owner{0}, newest{0};
 		uint16_t end, middle;  // the names are these numbers
 	};
+	const char* const name_;
+	const size_t tail_;  // bytes of a key that begin with the id
 	mutable Slot slots_[kSlots];
 
-	static uint64_t Hash(const rocksdb::Slice& key) {
+	uint64_t Hash(const rocksdb::Slice& key) const {
 		uint64_t h = 14695981039346656037u;  // FNV-1a
-		for (size_t i = 0; i < key.size() - kIDBytes; i++) {
+		for (size_t i = 0; i < key.size() - tail_; i++) {
 			h = (h ^ static_cast<unsigned char>(key[i])) * 1099511628211u;
 		}
 		return h;
@@ -81,15 +85,20 @@ class MessageHints : public rocksdb::SliceTransform {
 
 }  // namespace
 
-// Makes the class known to RocksDB under its name, which it returns.
-extern "C" const char* fila_message_hints() {
+// Makes hints known to RocksDB under their name, which it returns: for messages, or
+// for their leases.
+extern "C" const char* fila_hints(int leases) {
 	static std::once_flag once;
 	std::call_once(once, [] {
-		rocksdb::ObjectLibrary::Default()->AddFactory<const rocksdb::SliceTransform>(
-			kName, [](const std::string&, std::unique_ptr<const rocksdb::SliceTransform>* made, std::string*) {
-				made->reset(new MessageHints());
-				return made->get();
-			});
+		const auto add = [](const char* name, size_t tail) {
+			rocksdb::ObjectLibrary::Default()->AddFactory<const rocksdb::SliceTransform>(
+				name, [name, tail](const std::string&, std::unique_ptr<const rocksdb::SliceTransform>* made, std::string*) {
+					made->reset(new Hints(name, tail));
+					return made->get();
+				});
+		};
+		add(kMessages, kIDBytes);
+		add(kLeases, kIDBytes + kFenceBytes);
 	});
-	return kName;
+	return leases ? kLeases : kMessages;
 }

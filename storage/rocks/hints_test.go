@@ -13,7 +13,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-func TestHintsAreInForceForMessages(t *testing.T) {
+func TestHintsAreInForceForMessagesAndLeases(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s, err := Open(Options{Path: path})
 	if err != nil {
@@ -28,9 +28,10 @@ func TestHintsAreInForceForMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const setting = "memtable_insert_with_hint_prefix_extractor=fila.MessageHints"
-	if n := bytes.Count(text, []byte(setting)); n != 1 {
-		t.Errorf("%d families have hints, want one", n)
+	for _, name := range []string{"fila.MessageHints", "fila.LeaseHints"} {
+		if n := bytes.Count(text, []byte("memtable_insert_with_hint_prefix_extractor="+name)); n != 1 {
+			t.Errorf("%d families have %s, want one", n, name)
+		}
 	}
 }
 

@@ -157,8 +157,8 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 		compactDrained(o)
 	default:
 	}
-	if f == storage.Messages {
-		return withHints(o)
+	if f == storage.Messages || f == storage.Leases {
+		return withHints(o, f)
 	}
 	return o, nil
 }
