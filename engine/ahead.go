@@ -30,7 +30,7 @@ type foresight struct {
 	pages  [aheadMax]*keyPage
 	hashes [aheadMax]nameHash
 	keys   [aheadMax]*fairKey
-	sum    uint64 // of what was read: or the compiler would leave the reading out
+	sum    int64 // of what was read: or the compiler would leave the reading out
 }
 
 // lookAhead reads ahead for the first of some tasks, and returns for how many.
@@ -43,7 +43,7 @@ func (c *core) lookAhead(tasks []*Task) int {
 	found := c.announced(tasks[:n])
 	sum := f.sum
 	for i, p := range f.pages[:found] {
-		sum += uint64(p.slots[p.home(f.hashes[i])].hash)
+		sum ^= int64(p.slots[p.home(f.hashes[i])].hash) //nolint:gosec // any bits will do
 	}
 	known := 0
 	for i, p := range f.pages[:found] {
@@ -109,18 +109,18 @@ func (c *core) lookRound(q *queue, n int) {
 		sum += k.firstOfName()
 		if len(k.window) > 0 {
 			m := k.window[0]
-			sum += uint64(m.rank) + m.fence + uint64(m.timer)
+			sum ^= int64(m.rank) + int64(m.fence) + int64(m.timer) //nolint:gosec // any bits will do
 		}
 	}
 	f.sum = sum
 }
 
 // firstLines reads the lines of a key that each message of it needs.
-func (k *fairKey) firstLines() uint64 { return uint64(k.total) + uint64(k.weight) }
+func (k *fairKey) firstLines() int64 { return k.total + int64(k.weight) }
 
-func (k *fairKey) firstOfName() uint64 {
+func (k *fairKey) firstOfName() int64 {
 	if k.name == "" {
 		return 0
 	}
-	return uint64(k.name[0])
+	return int64(k.name[0])
 }

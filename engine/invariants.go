@@ -15,15 +15,14 @@ func (c *core) check() error {
 	bad := func(no int, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("invariant %d: "+format, append([]any{no}, args...)...))
 	}
-	keys, refs, bodies := 0, 0, int64(0)
+	c.checkKeyCounts(bad)
+	refs, bodies := 0, int64(0)
 	for name, q := range c.queues {
 		if q.name != name || c.byNumber[q.no] != q {
 			bad(1, "queue %q is not where it should be", name)
 		}
-		starved, leasedN, delayedN, inRing, listed := 0, int64(0), int64(0), 0, 0
+		starved, leasedN, delayedN, inRing := 0, int64(0), int64(0), 0
 		for k := range q.roster.all() {
-			listed++
-			keys++
 			c.checkFairKey(q, k, bad)
 			refs += len(k.window)
 			for _, m := range k.window {
@@ -37,9 +36,6 @@ func (c *core) check() error {
 			if k.inRing {
 				inRing++
 			}
-		}
-		if listed != q.keys.n {
-			bad(1, "queue %q lists %d keys and finds %d", name, listed, q.keys.n)
 		}
 		if starved != q.starved || inRing != q.ring.size {
 			bad(2, "queue %q: %d starved, %d in ring; it says %d and %d", name, starved, inRing, q.starved, q.ring.size)
@@ -56,9 +52,6 @@ func (c *core) check() error {
 		if q.ring.size > 0 && q.starved == 0 && q.waiters.first != nil && !q.offered && !q.set.PausedOut && c.failed == nil {
 			bad(5, "queue %q has ready messages and %d who wait", name, q.waiters.n)
 		}
-	}
-	if keys != c.keys {
-		bad(1, "%d keys, %d counted", keys, c.keys)
 	}
 	if refs != c.refs {
 		bad(6, "%d messages in windows, %d counted", refs, c.refs)
@@ -93,6 +86,23 @@ func (c *core) checkDue(bad func(int, string, ...any)) {
 		if d.i != i || c.ends.byID[d.mk.ID] != d || c.ends.onDisk(d.key) {
 			bad(8, "end %d of message %s is broken", i, d.mk.ID)
 		}
+	}
+}
+
+func (c *core) checkKeyCounts(bad func(int, string, ...any)) {
+	all := 0
+	for name, q := range c.queues {
+		listed := 0
+		for range q.roster.all() {
+			listed++
+		}
+		if listed != q.keys.n {
+			bad(1, "queue %q lists %d keys and finds %d", name, listed, q.keys.n)
+		}
+		all += q.keys.n
+	}
+	if all != c.keys {
+		bad(1, "%d keys, %d counted", all, c.keys)
 	}
 }
 

@@ -174,8 +174,8 @@ func (t *keyTable) split(p *keyPage, h nameHash) {
 			half.n++
 		}
 	}
-	places := 1 << (t.bits - p.bits) // of the page: they stand together
-	first := int(h>>1>>(63-t.bits)) &^ (places - 1)
+	places := 1 << (t.bits - p.bits)                // of the page: they stand together
+	first := int(h>>1>>(63-t.bits)) &^ (places - 1) //nolint:gosec // an index of pages
 	for i := range places {
 		t.pages[first+i] = halves[i*2/places]
 	}

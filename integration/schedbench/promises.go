@@ -64,11 +64,11 @@ func verdicts(w io.Writer, o options, all []*contender, alone map[string]float64
 	rates("2 throttles a message", "throttles")
 	engine("the same, the engine alone: CPU of a message", "TwoThrottlesAgainstNone all-more-%", 10)
 	engine("round robin of 96 keys beside FIFO, the engine alone: CPU of a message", "FairnessAgainstFIFO all-more-%", 5)
-	text := "\n| what | seen | promised | kept |\n|---|---|---|---|\n"
+	rows := []string{"", "| what | seen | promised | kept |", "|---|---|---|---|"}
 	for i := range ps {
-		text += ps[i].row() + "\n"
+		rows = append(rows, ps[i].row())
 	}
-	_, err := io.WriteString(w, text)
+	_, err := fmt.Fprintln(w, strings.Join(rows, "\n"))
 	return err
 }
 
