@@ -89,6 +89,7 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	o.SetParanoidChecks(true)
 	o.SetWALRecoveryMode(grocksdb.TolerateCorruptedTailRecordsRecovery)
 	o.SetMaxTotalWalSize(p.logs)
+	o.SetAllowConcurrentMemtableWrites(false) // there is one writer, and lanes are for one
 	o.SetMaxBackgroundJobs(p.jobs)
 	o.SetMaxOpenFiles(p.openFiles)
 	// Table files are written back bit by bit: a sync of the log would
@@ -157,8 +158,12 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 		compactDrained(o)
 	default:
 	}
-	if f == storage.Messages || f == storage.Leases {
-		return withHints(o, f)
+	switch f {
+	case storage.Messages:
+		withLanes(o, messageTail)
+	case storage.Leases:
+		withLanes(o, leaseTail)
+	default:
 	}
 	return o, nil
 }

@@ -1,0 +1,246 @@
+package rocks
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/faisca/fila/storage"
+)
+
+func TestMessagesAndLeasesHaveLanes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store")
+	s, err := Open(Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	files, err := filepath.Glob(filepath.Join(path, "OPTIONS-*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file of options: %v", err)
+	}
+	text, err := os.ReadFile(slices.Max(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(text, []byte("memtable_factory=fila.Lanes")); n != 2 {
+		t.Errorf("%d families have lanes, want two", n)
+	}
+}
+
+// TestLanesAreInOrder writes messages of few and of very many keys, in
+// and out of the order of their ids, across several memtables.
+func TestLanesAreInOrder(t *testing.T) {
+	for _, keys := range []int{1, 7, 3000} {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			rng := rand.New(rand.NewPCG(uint64(keys), 1)) //nolint:gosec // a seed
+			want := map[string]bool{}
+			var live [][]byte
+			var batch storage.Batch
+			value := make([]byte, 600)
+			for n := range uint64(30_000) {
+				var id storage.ID
+				at := n << 20
+				if rng.IntN(4) == 0 {
+					at = rng.Uint64N(at + 1) // a retried one, or a clock that is behind
+				}
+				binary.BigEndian.PutUint64(id[:], at)
+				binary.BigEndian.PutUint64(id[8:], n)
+				key := storage.AppendMessageKey(nil, 1+uint32(n%2), fmt.Sprintf("key-%d", rng.IntN(keys)), uint8(rng.IntN(3)), id) //nolint:gosec // small
+				batch.Put(storage.Messages, key, value)
+				want[string(key)] = true
+				live = append(live, key)
+				if len(live) > 500 {
+					i := rng.IntN(len(live))
+					batch.SingleDelete(storage.Messages, live[i])
+					delete(want, string(live[i]))
+					live[i] = live[len(live)-1]
+					live = live[:len(live)-1]
+				}
+				if n%100 == 99 {
+					if err := s.Commit(&batch, false); err != nil {
+						t.Fatal(err)
+					}
+					batch.Reset()
+				}
+			}
+			it := s.Scan(storage.Messages, nil, nil)
+			defer it.Close()
+			var last []byte
+			for ok := it.Seek(nil); ok; ok = it.Next() {
+				if bytes.Compare(last, it.Key()) >= 0 {
+					t.Fatalf("%x does not come behind %x", it.Key(), last)
+				}
+				last = append(last[:0], it.Key()...)
+				if !want[string(last)] {
+					t.Fatalf("%x was deleted", last)
+				}
+				delete(want, string(last))
+			}
+			if err := it.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if len(want) > 0 {
+				t.Errorf("%d messages are missing", len(want))
+			}
+			for _, key := range live {
+				if _, err := s.Get(storage.Messages, key); err != nil {
+					t.Fatalf("%x: %v", key, err)
+				}
+			}
+		})
+	}
+}
+
+// Keys of any form are in order, too: those that are shorter than what lanes take for
+// an id, and those that are the beginning of others.
+func TestLanesOfIrregularKeys(t *testing.T) {
+	for _, read := range []string{"never", "sometimes"} {
+		t.Run(read, func(t *testing.T) {
+			s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a seed
+			live := map[string]string{}
+			for range 400 {
+				var batch storage.Batch
+				for range 50 {
+					key := make([]byte, 1+rng.IntN(40))
+					for i := range key {
+						key[i] = byte(rng.IntN(3) * 127)
+					}
+					value := make([]byte, 1000)
+					binary.BigEndian.PutUint64(value, rng.Uint64())
+					if _, ok := live[string(key)]; ok && rng.IntN(2) == 0 {
+						batch.Delete(storage.Messages, key)
+						delete(live, string(key))
+						continue
+					}
+					batch.Put(storage.Messages, key, value)
+					live[string(key)] = string(value)
+				}
+				if err := s.Commit(&batch, false); err != nil {
+					t.Fatal(err)
+				}
+				if read == "sometimes" && rng.IntN(20) == 0 {
+					for key, value := range live {
+						if got, err := s.Get(storage.Messages, []byte(key)); err != nil || string(got) != value {
+							t.Fatalf("%x: %.10x, %v", key, got, err)
+						}
+						break
+					}
+				}
+			}
+			it := s.Scan(storage.Messages, nil, nil)
+			defer it.Close()
+			for _, want := range slices.Sorted(maps.Keys(live)) {
+				if !it.Next() || string(it.Key()) != want || string(it.Value()) != live[want] {
+					t.Fatalf("%x instead of %x: %v", it.Key(), want, it.Err())
+				}
+			}
+			if it.Next() {
+				t.Errorf("%x was deleted", it.Key())
+			}
+		})
+	}
+}
+
+// Readers beside the writer see all that was committed before they began, in order,
+// through memtables that are being filled, are complete, and are flushed.
+func TestLanesBesideReaders(t *testing.T) {
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const messages, keys, behind = 60_000, 40, 3000
+	key := func(n uint64) []byte {
+		var id storage.ID
+		binary.BigEndian.PutUint64(id[:], n<<12)
+		return storage.AppendMessageKey(nil, 1, fmt.Sprintf("key-%d", n%keys), 5, id)
+	}
+	var written, removed atomic.Uint64 // below these
+	var readers sync.WaitGroup
+	for r := range uint64(4) {
+		readers.Go(func() {
+			rng := rand.New(rand.NewPCG(r, 5)) //nolint:gosec // a seed
+			for written.Load() < messages {
+				upto := written.Load()
+				if r%2 == 0 { // one message, and that it is the right one
+					from := removed.Load() + behind/2
+					if upto <= from {
+						continue
+					}
+					n := from + rng.Uint64N(upto-from)
+					got, err := s.Get(storage.Messages, key(n))
+					if removed.Load() > n {
+						continue
+					}
+					if err != nil || binary.BigEndian.Uint64(got) != n {
+						t.Errorf("message %d of %d: %.8x, %v", n, upto, got, err)
+						return
+					}
+					continue
+				}
+				// All of one key.
+				k := rng.Uint64N(keys)
+				prefix := key(k)
+				prefix = prefix[:len(prefix)-len(storage.ID{})]
+				it := s.Scan(storage.Messages, prefix, storage.After(prefix))
+				seen := map[uint64]bool{}
+				var last []byte
+				for it.Next() {
+					if bytes.Compare(last, it.Key()) >= 0 {
+						t.Errorf("%x does not come behind %x", it.Key(), last)
+					}
+					last = append(last[:0], it.Key()...)
+					seen[binary.BigEndian.Uint64(it.Value())] = true
+				}
+				err := it.Err()
+				it.Close()
+				gone := removed.Load() + behind/2
+				for n := k; n < upto; n += keys {
+					if n >= gone && !seen[n] {
+						t.Errorf("message %d of %d is missing: %v", n, upto, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	var batch storage.Batch
+	for n := range uint64(messages) {
+		value := make([]byte, 300)
+		binary.BigEndian.PutUint64(value, n)
+		batch.Put(storage.Messages, key(n), value)
+		if n >= behind {
+			batch.SingleDelete(storage.Messages, key(n-behind))
+		}
+		if n%50 == 49 {
+			if n >= behind {
+				removed.Store(n - behind + 1)
+			}
+			if err := s.Commit(&batch, false); err != nil {
+				t.Fatal(err)
+			}
+			batch.Reset()
+			written.Store(n + 1)
+		}
+	}
+	readers.Wait()
+}
