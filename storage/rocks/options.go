@@ -53,7 +53,7 @@ type profile struct {
 func profileOf(o Options) (profile, error) {
 	p := profile{
 		memtable: 4 << 20, memtables: 16, merge: 4, logs: 128 << 20,
-		level0: 16, tableFile: 32 << 20, levelBase: 128 << 20, bottom: grocksdb.LZ4Compression,
+		level0: 16, tableFile: 64 << 20, levelBase: 256 << 20, bottom: grocksdb.LZ4Compression,
 		jobs: 2, openFiles: 1000, cache: 64 << 20, blockSize: 8 << 10,
 		deletesWindow: 1024, deletesMost: 512,
 	}
@@ -65,7 +65,7 @@ func profileOf(o Options) (profile, error) {
 		p.bottom, p.openFiles = grocksdb.ZSTDCompression, 256
 	case HighThroughput:
 		p.memtables, p.logs, p.cache = 32, 512<<20, 256<<20
-		p.tableFile, p.levelBase = 64<<20, 512<<20
+		p.levelBase = 512 << 20
 		p.jobs, p.openFiles = 4, 4000
 	default:
 		return profile{}, fmt.Errorf("mode %q: want %s, %s or %s", o.Mode, LowSpace, Balanced, HighThroughput)
