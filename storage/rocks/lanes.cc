@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -211,31 +212,67 @@ class Lanes : public MemTableRep {
 		}
 	}
 
+	// Run is a lane in order.
+	struct Run {
+		uint64_t begins[2];  // of its first key, what comes behind what all keys begin with
+		size_t from, to;
+	};
+
 	void Order() {
 		const auto below = [this](const char* a, const char* b) { return compare_(a, b) < 0; };
-		std::vector<std::vector<const char*>> runs(lanes_.size());
-		for (size_t n = 0; n < lanes_.size(); n++) {
-			std::vector<const char*> streams[2];
+		std::vector<const char*> records, streams[2];
+		std::vector<Run> runs;
+		records.reserve(notes_.size());
+		runs.reserve(lanes_.size());
+		for (const Lane& lane : lanes_) {
 			for (int i = 0; i < 2; i++) {
-				for (uint32_t at = lanes_[n].streams[i].first; at != kNone; at = notes_[at].next) {
+				streams[i].clear();
+				for (uint32_t at = lane.streams[i].first; at != kNone; at = notes_[at].next) {
 					streams[i].push_back(notes_[at].record);
 				}
 				if (!std::is_sorted(streams[i].begin(), streams[i].end(), below)) {
 					std::sort(streams[i].begin(), streams[i].end(), below);
 				}
 			}
-			runs[n].resize(streams[0].size() + streams[1].size());
-			std::merge(streams[0].begin(), streams[0].end(), streams[1].begin(), streams[1].end(), runs[n].begin(), below);
+			const size_t from = records.size();
+			std::merge(streams[0].begin(), streams[0].end(), streams[1].begin(), streams[1].end(), std::back_inserter(records), below);
+			runs.push_back({{0, 0}, from, records.size()});
 		}
-		std::sort(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return below(a[0], b[0]); });
+		NoteBegins(records, runs);
+		std::sort(runs.begin(), runs.end(), [&](const Run& a, const Run& b) {
+			for (int i = 0; i < 2; i++) {
+				if (a.begins[i] != b.begins[i]) return a.begins[i] < b.begins[i];
+			}
+			return below(records[a.from], records[b.from]);
+		});
 		ordered_.reserve(notes_.size());
 		bool apart = true;  // each run is in order: is the next one behind it?
-		for (const auto& run : runs) {
-			apart = apart && (ordered_.empty() || below(ordered_.back(), run[0]));
-			ordered_.insert(ordered_.end(), run.begin(), run.end());
+		for (const Run& run : runs) {
+			apart = apart && (ordered_.empty() || below(ordered_.back(), records[run.from]));
+			ordered_.insert(ordered_.end(), records.begin() + run.from, records.begin() + run.to);
 		}
 		// What one key begins with may be the beginning of what another does.
 		if (!apart) std::sort(ordered_.begin(), ordered_.end(), below);
+	}
+
+	// With very many lanes most comparisons are of these numbers, and not of keys all
+	// over the memory.
+	void NoteBegins(const std::vector<const char*>& records, std::vector<Run>& runs) const {
+		const auto key_of = [&](const Run& run) {
+			Slice key = compare_.decode_key(records[run.from]);
+			key.remove_suffix(kTagBytes);
+			return key;
+		};
+		const Slice first = key_of(runs[0]);
+		size_t common = first.size();
+		for (const Run& run : runs) common = std::min(common, first.difference_offset(key_of(run)));
+		for (Run& run : runs) {
+			const Slice key = key_of(run);
+			for (size_t i = 0; i < sizeof run.begins; i++) {
+				const size_t at = common + i;
+				run.begins[i / 8] = run.begins[i / 8] << 8 | (at < key.size() ? static_cast<unsigned char>(key[at]) : 0);
+			}
+		}
 	}
 
 	const KeyComparator& compare_;
