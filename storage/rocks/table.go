@@ -28,13 +28,13 @@ func openTable(path string) (*table, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	var msg *C.char
-	c := C.fila_table_open(name, &msg) //nolint:gocritic // it looks at what cgo makes of this
+	c := C.fila_table_open(name, &msg)
 	if c == nil {
 		return nil, tableError(msg)
 	}
 	var entries C.ulonglong
 	var family *C.char
-	C.fila_table_properties(c, &entries, &family) //nolint:gocritic // it looks at what cgo makes of this
+	C.fila_table_properties(c, &entries, &family)
 	defer C.free(unsafe.Pointer(family))
 	return &table{c: c, entries: uint64(entries), family: C.GoString(family)}, nil
 }
@@ -51,13 +51,13 @@ func (t *table) seek(key []byte) (bool, error) {
 	if len(key) > 0 {
 		p = (*C.char)(unsafe.Pointer(&key[0]))
 	}
-	n := C.fila_table_seek(t.c, p, C.size_t(len(key)), &msg) //nolint:gocritic // it looks at what cgo makes of this
+	n := C.fila_table_seek(t.c, p, C.size_t(len(key)), &msg)
 	return n == 1, tableError(msg)
 }
 
 func (t *table) next() (bool, error) {
 	var msg *C.char
-	n := C.fila_table_next(t.c, &msg) //nolint:gocritic // it looks at what cgo makes of this
+	n := C.fila_table_next(t.c, &msg)
 	return n == 1, tableError(msg)
 }
 
@@ -96,7 +96,7 @@ func (t *table) salvage(take func(key, value []byte) error) error {
 			return nil
 		}
 		key, value := t.record()
-		if err := take(key, value); err != nil { //nolint:gocritic // it looks at what cgo makes of this
+		if err := take(key, value); err != nil {
 			return err
 		}
 		last = key

@@ -38,7 +38,7 @@ type writer struct {
 
 func newWriter(db *grocksdb.DB) (*writer, error) {
 	w := &writer{}
-	if err := w.openFiles(); err != nil { //nolint:gocritic // it looks at what cgo makes of this
+	if err := w.openFiles(); err != nil {
 		w.closeFiles()
 		return nil, fmt.Errorf("writer: %w", err)
 	}
