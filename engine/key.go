@@ -92,7 +92,7 @@ func (k *fairKey) add(m *message, newest bool, windowMax int) bool {
 		return false
 	}
 	n := len(k.window)
-	if n == 0 || newest && m.rank >= k.rankMax || k.window[n-1].place.less(m.place) {
+	if n == 0 || newest && m.rank >= k.rankMax || !m.place.less(k.window[n-1].place) {
 		if n >= windowMax { // the window is full: the rest stays on disk
 			k.retreat(m.place)
 			return false
