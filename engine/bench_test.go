@@ -28,7 +28,8 @@ type workload struct {
 	b         testing.TB
 	names     []string
 	throttles []string
-	at        int // key of the next message
+	at        int           // key of the next message
+	pick      func() string // the key of the next message; nil: they take turns
 
 	requests []*Enqueue
 	tasks    []*Task
@@ -105,8 +106,13 @@ func (l *workload) prepare() {
 	l.requests, l.tasks, l.leases = l.requests[:0], nil, nil
 	payload := make([]byte, 100)
 	for range turnTasks {
-		req := &Enqueue{Queue: "q", Key: l.names[l.at%len(l.names)], Throttles: slices.Clone(l.throttles), Payload: payload}
-		l.at++
+		req := &Enqueue{Queue: "q", Throttles: slices.Clone(l.throttles), Payload: payload}
+		if l.pick != nil {
+			req.Key = l.pick()
+		} else {
+			req.Key = l.names[l.at%len(l.names)]
+			l.at++
+		}
 		if err := l.Prepare(req); err != nil {
 			l.b.Fatal(err)
 		}

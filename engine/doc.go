@@ -48,6 +48,7 @@
 //  20. Where a throttle has room, nobody waits for it in vain.
 //  21. A recurring message waits for its next tick, has it made in the round
 //     under way, or waits until its limited queue is counted; never two of these.
+//  22. Counts are kept of keys that do not exist, each once, and of a bounded number.
 //
 // And these hold towards clients, as the simulation's oracle sees them: no reply
 // before the commit of what it tells of; no two live leases of a message; a receipt changes nothing

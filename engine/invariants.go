@@ -100,19 +100,52 @@ func (c *core) checkKeyCounts(bad func(int, string, ...any)) {
 			bad(1, "queue %q lists %d keys and finds %d", name, listed, q.keys.n)
 		}
 		all += q.keys.n
+		if err := q.byID.check(q.keys.n); err != nil {
+			bad(1, "queue %q: %v", name, err)
+		}
+		if err := q.past.check(q); err != nil {
+			bad(22, "queue %q: %v", name, err)
+		}
 	}
 	if all != c.keys {
 		bad(1, "%d keys, %d counted", all, c.keys)
 	}
 }
 
-func (q *queue) hashed(k *fairKey) bool {
-	for at := q.byHash[keyHash(k.name)]; at != nil; at = at.hashNext {
-		if at == k {
-			return true
+// check looks at what is kept of keys that a queue has no more.
+func (p *past) check(q *queue) error {
+	n := 0
+	for name := range p.all() {
+		n++
+		if at := p.find(hashName(name), name); at < 0 || p.list[at].name != name || q.keys.get(name) != nil {
+			return fmt.Errorf("counts of key %q are kept by mistake", name)
 		}
 	}
-	return false
+	if n != p.n || n >= 2*pastMax || len(p.list) > len(p.slots)/2 {
+		return fmt.Errorf("counts of %d keys are kept in %d places of %d, it says %d", n, len(p.list), len(p.slots), p.n)
+	}
+	return nil
+}
+
+// check looks at the lists of an index of as many keys.
+func (x *idIndex) check(keys int) error {
+	n := 0
+	for i, first := range x.buckets {
+		var prev *fairKey
+		for k := first; k != nil; prev, k = k, k.idNext {
+			if n++; k.idPrev != prev || int(k.idHash)&(len(x.buckets)-1) != i {
+				return fmt.Errorf("key %q stands in list %d by mistake", k.name, i)
+			}
+		}
+	}
+	if n != keys || x.n != keys {
+		return fmt.Errorf("the index of ids has %d keys, and says %d, of %d", n, x.n, keys)
+	}
+	return nil
+}
+
+func (q *queue) hashed(k *fairKey) bool {
+	return k.idHash == keyHash(k.name) && slices.Contains(q.byID.names(k.idHash), k.name)
 }
 
 func (c *core) checkCron(bad func(int, string, ...any)) {

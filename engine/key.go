@@ -47,31 +47,25 @@ type fairKey struct {
 	wokenBy    *throttle // has a place kept until this key's turn
 	stats      keyStats
 
-	delayed     int64    // messages; also a difference while counting
-	seq         uint64   // place in lists
-	hashNext    *fairKey // in queue.byHash
-	read        *read    // under way, or waiting in core.hungry
-	blockedHead *message // that blockedBy does not let pass
+	delayed        int64    // messages; also a difference while counting
+	seq            uint64   // place in lists
+	hash           nameHash // of name, for tables
+	idPrev, idNext *fairKey // in queue.byID
 
-	edge place
-	// unseen is the first place at which a message became ready behind the edge
-	// since the read was asked for: the read may not have seen it, so it tells
-	// nothing from there on.
-	unseen             place
+	read               *read    // under way, or waiting in core.hungry
+	blockedHead        *message // that blockedBy does not let pass
+	edge               place
 	blockedSince       int64
 	linePrev, lineNext *fairKey
 }
 
 func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
-	k := &fairKey{queue: q, name: name, idHash: keyHash(name), weight: 1, edge: lastPlace, unseen: lastPlace, counted: true}
+	k := &fairKey{queue: q, name: name, hash: h, idHash: keyHash(name), weight: 1, edge: lastPlace, counted: true}
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
-	if old, ok := q.past[name]; ok {
-		k.stats = old
-		delete(q.past, name)
-	}
-	q.addKey(k, h)
+	k.stats = q.past.take(h, name)
+	q.addKey(k)
 	c.keys++
 	k.seq = q.roster.add(k)
 	return k
@@ -149,8 +143,8 @@ func (k *fairKey) addOnDisk(p place) []*message {
 // addBehind takes note of a message that becomes ready behind the edge.
 func (k *fairKey) addBehind(p place) {
 	k.behind = true
-	if p.less(k.unseen) {
-		k.unseen = p
+	if r := k.read; r != nil && p.less(r.unseen) {
+		r.unseen = p
 	}
 }
 

@@ -140,5 +140,5 @@ func (c *core) forgetKey(k *fairKey) {
 	c.keys--
 	c.dropKey(k)
 	q.roster.remove(k.seq)
-	q.keepStats(k)
+	q.past.keep(k)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,28 +56,6 @@ func (s *minuteSum) value(now int64) float64 {
 	return float64(s.cur) + float64(s.prev)*(1-float64(now%minute)/float64(minute))
 }
 
-// pastMax bounds how many keys without messages a queue keeps counts of.
-const pastMax = 1000
-
-// keepStats keeps the counts of a key that is forgotten: by name while they are
-// few, the least busy ones in one sum when they become too many.
-func (q *queue) keepStats(k *fairKey) {
-	if k.stats.delivered == 0 && k.stats.refused == 0 {
-		return
-	}
-	q.past[k.name] = k.stats
-	if len(q.past) < 2*pastMax {
-		return
-	}
-	names := slices.SortedFunc(maps.Keys(q.past), func(a, b string) int {
-		return cmp.Or(cmp.Compare(q.past[b].delivered, q.past[a].delivered), strings.Compare(a, b))
-	})
-	for _, name := range names[pastMax:] {
-		q.rest.add(q.past[name])
-		delete(q.past, name)
-	}
-}
-
 // BusyKey is what became of one fairness key, or of several in a sum.
 type BusyKey struct {
 	Key                        string
@@ -97,7 +74,7 @@ func (tx *Tx) BusiestKeys(queue string, n int) (top []BusyKey, rest BusyKey, err
 	if err != nil {
 		return nil, BusyKey{}, err
 	}
-	sum := q.rest
+	sum := q.past.rest
 	keep := func(b BusyKey) {
 		i, _ := slices.BinarySearchFunc(top, b, func(a, b BusyKey) int {
 			return cmp.Or(cmp.Compare(b.Delivered, a.Delivered), strings.Compare(a.Key, b.Key))
@@ -115,8 +92,7 @@ func (tx *Tx) BusiestKeys(queue string, n int) (top []BusyKey, rest BusyKey, err
 	for k := range q.roster.all() {
 		keep(k.stats.busy(k.name))
 	}
-	for name := range q.past {
-		s := q.past[name]
+	for name, s := range q.past.all() {
 		keep(s.busy(name))
 	}
 	return top, sum.busy(""), nil

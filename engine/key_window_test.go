@@ -6,7 +6,7 @@ import "testing"
 // when a message is moved where a store that lost something has it already.
 func TestWindowTakesAPlaceThatIsTaken(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 12, 13} {
-		k := &fairKey{edge: lastPlace, unseen: lastPlace}
+		k := &fairKey{edge: lastPlace}
 		at := func(n int) *message {
 			m := &message{}
 			m.id[0] = byte(n)

@@ -53,7 +53,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 		return c.describe(k)
 	}
 	set, pinned := q.settings[key]
-	past := q.past[key]
+	past := q.past.of(key)
 	i := KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: "it has no messages",
 		Delivered: past.delivered, Passed: past.passed, Refused: past.refused, Waited: time.Duration(past.waited),

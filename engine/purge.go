@@ -135,13 +135,13 @@ func (c *core) empty(q *queue) {
 		q.ring.leave(k)
 		c.resolve(k)
 		if few {
-			q.keepStats(k)
+			q.past.keep(k)
 		} else {
-			q.rest.add(k.stats)
+			q.past.rest.add(k.stats)
 		}
 	}
 	c.keys -= q.keys.n
-	q.keys, q.byHash, q.roster = keyTable{}, map[uint32]*fairKey{}, roster[fairKey]{last: q.roster.last}
+	q.keys, q.byID, q.roster = keyTable{}, idIndex{}, roster[fairKey]{last: q.roster.last}
 	q.ring, q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = ring{}, 0, 0, 0, 0, 0, true
 	q.facts = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)

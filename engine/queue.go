@@ -15,7 +15,7 @@ type queue struct {
 	set  storage.Queue
 
 	keys    keyTable
-	byHash  map[uint32]*fairKey // the same by keyHash, chained: ids lead to their keys
+	byID    idIndex // the same for ids, which lead to their keys
 	ring    ring
 	waiters waiters
 	offered bool  // in core.offers
@@ -38,8 +38,7 @@ type queue struct {
 
 	roster    roster[fairKey]
 	settings  map[string]storage.Key // of keys that have some of their own
-	past      map[string]keyStats    // of keys without messages, bounded
-	rest      keyStats               // the sum of those that were too many
+	past      past                   // of keys without messages
 	dedup     *dedup                 // nil: it has no deduplication ids
 	share     minuteSum              // cost delivered
 	competing int64                  // sum of the weights of keys with ready messages
@@ -52,26 +51,16 @@ type totals struct {
 
 // addKey and removeKey keep the keys findable by name and by the hash in ids.
 // removeKey reports whether the key was there.
-func (q *queue) addKey(k *fairKey, h nameHash) {
-	q.keys.add(h, k)
-	k.hashNext = q.byHash[k.idHash]
-	q.byHash[k.idHash] = k
+func (q *queue) addKey(k *fairKey) {
+	q.keys.add(k.hash, k)
+	q.byID.add(k)
 }
 
 func (q *queue) removeKey(k *fairKey) bool {
-	if !q.keys.remove(hashName(k.name), k) {
+	if !q.keys.remove(k.hash, k) {
 		return false
 	}
-	if first := q.byHash[k.idHash]; first != k {
-		for first.hashNext != k {
-			first = first.hashNext
-		}
-		first.hashNext = k.hashNext
-	} else if k.hashNext != nil {
-		q.byHash[k.idHash] = k.hashNext
-	} else {
-		delete(q.byHash, k.idHash)
-	}
+	q.byID.remove(k)
 	return true
 }
 
@@ -333,7 +322,7 @@ func (c *core) newNumber() uint32 {
 
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
-	q := &queue{name: name, no: set.Number, set: set, byHash: map[uint32]*fairKey{}, settings: map[string]storage.Key{}, past: map[string]keyStats{}}
+	q := &queue{name: name, no: set.Number, set: set, settings: map[string]storage.Key{}}
 	c.queues[name], c.byNumber[q.no] = q, q
 	return q
 }

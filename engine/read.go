@@ -14,7 +14,7 @@ import (
 // a later turn.
 //
 // What the turns between asking and merging have changed is known in memory: a
-// message that became ready behind the edge bounds the read (fairKey.unseen), any
+// message that became ready behind the edge bounds the read (read.unseen), any
 // other change there makes it stale, and who is leased is found in core.leases.
 type read struct {
 	epoch  uint64
@@ -28,8 +28,12 @@ type read struct {
 	queue uint32
 	name  string
 	from  place
-	limit int // messages to look at
-	bytes int
+	// unseen is the first place at which a message became ready behind the edge
+	// since the read was asked for: the read may not have seen it, so it tells
+	// nothing from there on.
+	unseen place
+	limit  int // messages to look at
+	bytes  int
 
 	found  []*message // in order, without those that are delayed
 	looked int
@@ -83,16 +87,16 @@ func (c *core) pump() {
 // ask asks for the next messages of a key.
 func (c *core) ask(k *fairKey) {
 	k.read = &read{
-		epoch: c.epoch, asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, limit: max(c.windowMax()-len(k.window), 1), bytes: c.cfg.ReadBytes,
+		epoch: c.epoch, asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
+		limit: max(c.windowMax()-len(k.window), 1), bytes: c.cfg.ReadBytes,
 	}
-	k.unseen = lastPlace
 	c.reading++
 	c.beside = append(c.beside, k.read)
 }
 
 // alive says that a key has not been forgotten meanwhile.
 func (c *core) alive(k *fairKey) bool {
-	return k.queue.keys.get(k.name) == k && c.byNumber[k.queue.no] == k.queue
+	return k.queue.keys.find(k.hash, k.name) == k && c.byNumber[k.queue.no] == k.queue
 }
 
 // mayRead says that reads make sense now: not while the store is being mended,
@@ -291,8 +295,8 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 	if !r.end {
 		edge = r.last.next()
 	}
-	if k.unseen.less(edge) {
-		edge = k.unseen
+	if r.unseen.less(edge) {
+		edge = r.unseen
 	}
 	for _, m := range r.found {
 		if !m.place.less(edge) {

@@ -115,9 +115,7 @@ func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 	l.watch, l.then = c.watch(q), then
 	for i, id := range ids {
 		l.wanted[i].id = id
-		for k := q.byHash[idKeyHash(id)]; k != nil; k = k.hashNext {
-			l.wanted[i].keys = append(l.wanted[i].keys, k.name)
-		}
+		l.wanted[i].keys = q.byID.names(idKeyHash(id))
 	}
 	return l
 }

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestCountsOfForgottenKeysAreKeptByNameOrInTheSum(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // reproducible on purpose
+	for _, names := range []int{5, 1500, 30_000} {
+		var p past
+		q := &queue{}
+		all := make([]uint64, names) // deliveries of each
+		for range 200_000 {
+			i := rng.IntN(names)
+			name := fmt.Sprint("tenant-", i)
+			k := &fairKey{name: name, hash: hashName(name)}
+			before := p.of(name).delivered
+			k.stats = p.take(k.hash, name)
+			if k.stats.delivered != before || p.of(name) != (keyStats{}) {
+				t.Fatalf("%q had %d, comes back with %d, and %d stay", name, before, k.stats.delivered, p.of(name).delivered)
+			}
+			n := uint64(rng.IntN(3)) //nolint:gosec // small
+			k.stats.delivered += n
+			all[i] += n
+			p.keep(k)
+			trimmed := p.n == pastMax // and it may have been among the least busy
+			if got := p.of(name).delivered; got != k.stats.delivered && !trimmed {
+				t.Fatalf("%q is forgotten with %d deliveries, %d are kept", name, k.stats.delivered, got)
+			}
+		}
+		if err := p.check(q); err != nil {
+			t.Fatal(err)
+		}
+		sum, most := p.rest.delivered, uint64(0)
+		for name, s := range p.all() {
+			sum += s.delivered
+			most = max(most, s.delivered)
+			if names < pastMax && s.delivered != all[number(t, name)] {
+				t.Errorf("%q has %d deliveries, %d are kept", name, all[number(t, name)], s.delivered)
+			}
+		}
+		want := uint64(0)
+		for _, n := range all {
+			want += n
+		}
+		if sum != want {
+			t.Errorf("%d names: %d deliveries, %d are kept", names, want, sum)
+		}
+	}
+}
+
+func number(t *testing.T, name string) (n int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(name, "tenant-%d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestTheBusiestForgottenKeysKeepTheirNames(t *testing.T) {
+	var p past
+	keep := func(i int, delivered uint64) {
+		name := fmt.Sprint("tenant-", i)
+		p.keep(&fairKey{name: name, hash: hashName(name), stats: keyStats{delivered: delivered}})
+	}
+	for i := range 2*pastMax - 1 {
+		keep(i, uint64(1+i%4/3)) //nolint:gosec // small: each fourth has two
+	}
+	if p.n != 2*pastMax-1 || p.rest != (keyStats{}) {
+		t.Fatalf("%d keys are kept, and a sum of %v", p.n, p.rest)
+	}
+	keep(2*pastMax, 1) // one too many
+	if p.n != pastMax || p.rest.delivered != pastMax {
+		t.Fatalf("%d keys are kept, and a sum of %d deliveries", p.n, p.rest.delivered)
+	}
+	ones, twos := 0, 0
+	for i := range 2*pastMax - 1 {
+		name := fmt.Sprint("tenant-", i)
+		kept := p.of(name).delivered
+		switch {
+		case i%4 == 3:
+			if twos++; kept != 2 {
+				t.Errorf("%q had two deliveries, %d are kept", name, kept)
+			}
+		case kept == 1:
+			ones++
+		case ones > 0:
+			t.Errorf("%q was forgotten after a key that is as busy, and its name is lost", name)
+		}
+	}
+	if ones+twos+1 != pastMax { // and the last one
+		t.Errorf("%d keys with one delivery and %d with two have kept their names", ones+1, twos)
+	}
+}
