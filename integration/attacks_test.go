@@ -3,11 +3,14 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,11 +36,13 @@ func latencies(t *testing.T, c *redis.Client, queue string, length time.Duration
 	return all
 }
 
-// attackScripts is the corpus of hostile scripts.
-func attackScripts(t *testing.T) []string {
+var attackClasses = flag.String("attacks", "*", "`patterns` of file names in the corpus of attacks, separated by commas: each is a class of attacks that is measured by itself")
+
+// attackScripts are the hostile scripts of a class.
+func attackScripts(t *testing.T, class string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "scripting", "testdata", "attacks", "*.lua"))
-	if err != nil || len(files) < 40 {
+	files, err := filepath.Glob(filepath.Join("..", "scripting", "testdata", "attacks", class+".lua"))
+	if least := 40; err != nil || len(files) == 0 || class == "*" && len(files) < least {
 		t.Fatalf("%d attacks, %v", len(files), err)
 	}
 	sources := make([]string, len(files))
@@ -104,7 +109,8 @@ func busyProcesses(ctx context.Context, t *testing.T) *sync.WaitGroup {
 // TestHostileScriptsCostTheirOwnQueue: while scripts of one queue do what they can to
 // take all of the processor, another queue, with a script of its own, is served. What
 // the same clients cost it with a harmless script, and what a machine does that has
-// other work, is measured as well: with more than one queue nobody is alone.
+// other work, is measured as well: with more than one queue nobody is alone. With -args
+// -attacks='table_*,nesting*' classes of attacks are told apart.
 func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -128,12 +134,14 @@ func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 	harmless := beside("beside harmless scripts", func(ctx context.Context) *sync.WaitGroup {
 		return busyWith(ctx, t, b, "other", []string{tenants})
 	})
-	attacked := beside("beside attacks", func(ctx context.Context) *sync.WaitGroup {
-		return busyWith(ctx, t, b, "loud", attackScripts(t))
-	})
-	// A machine that is busy otherwise adds to all of them, and not the same.
-	if most := 20*max(alone, busy, harmless) + 100*time.Millisecond; attacked > most {
-		t.Errorf("p99 is %v while another queue's scripts attack, %v with harmless ones, %v alone", attacked, harmless, alone)
+	for i, class := range strings.Split(*attackClasses, ",") {
+		attacked := beside("beside attacks "+class, func(ctx context.Context) *sync.WaitGroup {
+			return busyWith(ctx, t, b, "loud"+strconv.Itoa(i), attackScripts(t, class))
+		})
+		// A machine that is busy otherwise adds to all of them, and not the same.
+		if most := 20*max(alone, busy, harmless) + 100*time.Millisecond; attacked > most {
+			t.Errorf("p99 is %v while another queue's scripts attack, %v with harmless ones, %v alone", attacked, harmless, alone)
+		}
 	}
 	if errs, _ := c.Do(t.Context(), "FILA.SCRIPT", "STATS", "quiet").Result(); mapped(t, errs.([]any)[0])["errors"] != int64(0) {
 		t.Errorf("the quiet queue's script has suffered: %v", errs)

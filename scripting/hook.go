@@ -64,7 +64,9 @@ func (s *Sandbox) give(m *machine) {
 // Load compiles a source and runs its top level once, so that what is wrong with
 // it is said now and not with the first message.
 func (s *Sandbox) Load(kind engine.HookKind, source string) (engine.Hook, error) {
-	sc, err := compile(s.lib, kind, source, s.cfg.Source)
+	pace := newPacer(s.lanes)
+	sc, err := compile(s.lib, kind, source, s.cfg.Source, pace)
+	pace.leave()
 	if err != nil {
 		return nil, err
 	}

@@ -64,8 +64,11 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 // Who has waited as long as it might have run is told so.
 func TestWaitingForALaneEnds(t *testing.T) {
 	s := sandbox(t)
-	s.lanes = make(lanes, 1) // and it never comes
 	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
+	s.lanes = make(lanes, 1) // and it never comes
+	for len(s.idle) > 0 {
+		<-s.idle // a machine that knows the lanes there were
+	}
 	trial := endless.Try(benchMessage(), nil)
 	var e *Error
 	if !errors.As(trial.Err, &e) || !e.Limit || e.Text != "on_enqueue:1: "+errCrowded.Error() && e.Text != "on_enqueue: "+errCrowded.Error() {

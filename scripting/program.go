@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -28,11 +29,11 @@ type script struct {
 }
 
 // compile turns a source into a script, without running it.
-func compile(lib *library, kind engine.HookKind, source string, sizeMax int) (*script, error) {
+func compile(lib *library, kind engine.HookKind, source string, sizeMax int, pace *pacer) (*script, error) {
 	if len(source) > sizeMax {
 		return nil, &Error{Text: fmt.Sprintf("%s: a script of %d bytes, at most %d", kind, len(source), sizeMax)}
 	}
-	proto, tree, bare, err := translate(lib, kind.String(), source)
+	proto, tree, bare, err := translate(lib, kind.String(), source, pace)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func compile(lib *library, kind engine.HookKind, source string, sizeMax int) (*s
 // translate parses, rewrites and compiles. gopher-lua reports by panicking, and
 // where it does not expect what it gets, panics in earnest: both are errors of
 // the script here.
-func translate(lib *library, name, source string) (proto *lua.FunctionProto, tree rewritten, bare bool, err error) {
+func translate(lib *library, name, source string, pace *pacer) (proto *lua.FunctionProto, tree rewritten, bare bool, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -61,37 +62,45 @@ func translate(lib *library, name, source string) (proto *lua.FunctionProto, tre
 			err = located(name, 0, fmt.Sprintf("cannot be compiled: %v", r))
 		}
 	}()
-	plain := plan{hook: name}
-	proto, tree, err = build(lib, name, source, plain)
+	tree, err = prepare(name, source, plan{hook: name}, pace)
 	if err != nil {
 		return nil, tree, false, err
 	}
 	if p := planned(name, &tree.survey); len(p.locals) > 0 {
+		fast, err := prepare(name, source, p, pace)
+		if err != nil {
+			return nil, tree, false, err
+		}
 		// It may take more locals than there are; the plain way is as good then.
-		if fast, t, err := build(lib, name, source, p); err == nil {
-			return fast, t, true, nil
+		if proto, err := build(lib, name, source, fast, true, pace); err == nil {
+			return proto, fast, true, nil
 		}
 	}
-	return proto, tree, false, nil
+	proto, err = build(lib, name, source, tree, false, pace)
+	return proto, tree, false, err
 }
 
-// build goes from source to program with a plan.
-func build(lib *library, name, source string, p plan) (*lua.FunctionProto, rewritten, error) {
-	chunk, err := parse.Parse(strings.NewReader(source), name)
+// prepare goes from source to tree with a plan. It does not recover from refusals.
+func prepare(name, source string, p plan, pace *pacer) (rewritten, error) {
+	chunk, err := parse.Parse(paced{strings.NewReader(source), pace}, name)
 	if err != nil {
-		return nil, rewritten{}, syntax(name, source, err)
+		return rewritten{}, syntax(name, source, err)
 	}
-	tree := rewrite(chunk, p)
+	return rewrite(chunk, p, pace), nil
+}
+
+// build goes from tree to program. The source is for errors.
+func build(lib *library, name, source string, tree rewritten, bare bool, pace *pacer) (*lua.FunctionProto, error) {
 	proto, err := lua.Compile(tree.chunk, name)
 	if err != nil {
-		return nil, tree, syntax(name, source, err)
+		return nil, syntax(name, source, err)
 	}
-	l := linker{guards: lib.guards, bare: len(p.locals) > 0}
+	l := linker{guards: lib.guards, bare: bare, pacer: pace}
 	if err := l.link(proto); err != nil {
-		return nil, tree, located(name, 0, err.Error())
+		return nil, located(name, 0, err.Error())
 	}
 	proto.IsVarArg = 0 // called without arguments
-	return proto, tree, nil
+	return proto, nil
 }
 
 // syntax words the errors of parser and compiler the way Lua does.
@@ -117,9 +126,13 @@ func syntax(name, source string, err error) error {
 //   - The table `arg` that functions with `...` had in Lua 5.0 is not made.
 //   - A program without an environment of its own must not write to the one it
 //     shares with all others. The plan sees to that; this is to be sure.
+//
+// It also gives back the room that the compiler makes for functions longer than most,
+// 12 KiB each.
 type linker struct {
 	guards map[string]*lua.LFunction
 	bare   bool
+	pacer  *pacer
 }
 
 func (k *linker) link(proto *lua.FunctionProto) error {
@@ -147,6 +160,8 @@ func (k *linker) link(proto *lua.FunctionProto) error {
 		}
 	}
 	proto.IsVarArg &^= lua.VarArgNeedsArg
+	proto.Code, proto.DbgSourcePositions = slices.Clone(proto.Code), slices.Clone(proto.DbgSourcePositions)
+	k.pacer.pause()
 	for _, p := range proto.FunctionPrototypes {
 		if err := k.link(p); err != nil {
 			return err

@@ -2,6 +2,7 @@ package scripting
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,17 +20,32 @@ import (
 type rewriter struct {
 	plan  plan
 	fn    *function
+	pacer *pacer
+	work  effort
 	depth int
+	folds int // arithmetic expressions right around the one at hand
 	cost  int // of the block at hand
 	seen  survey
 }
 
 // function is what is known of the Lua function being rewritten.
 type function struct {
-	parent   *function
-	scopes   []map[string]bool // names declared, innermost last
-	upvalues map[string]bool
-	entry    bool // it is the hook's, and the plan is direct
+	parent    *function
+	scopes    []scope // innermost last
+	visible   int     // declarations in them
+	upvalues  map[string]bool
+	constants map[string]int // to their place
+	entry     bool           // it is the hook's, and the plan is direct
+}
+
+// scope is what a block declares.
+type scope struct {
+	names    map[string]bool
+	declared int // a name may be so more than once
+}
+
+func newFunction(parent *function) *function {
+	return &function{parent: parent, upvalues: map[string]bool{}, constants: map[string]int{}}
 }
 
 // rewritten is a script's tree after the rewriting. If the plan has locals, the
@@ -83,11 +99,9 @@ func refuse(line int, format string, args ...any) {
 	panic(refusal{line, fmt.Sprintf(format, args...)})
 }
 
-func rewrite(chunk []ast.Stmt, p plan) rewritten {
-	r := &rewriter{
-		plan: p, fn: &function{scopes: []map[string]bool{{}}, upvalues: map[string]bool{}},
-		seen: survey{globals: map[string]bool{}},
-	}
+func rewrite(chunk []ast.Stmt, p plan, pace *pacer) rewritten {
+	r := &rewriter{plan: p, pacer: pace, fn: newFunction(nil), seen: survey{globals: map[string]bool{}}}
+	r.fn.scopes = []scope{{names: map[string]bool{}}}
 	sole := false
 	if len(chunk) == 1 {
 		if def, ok := chunk[0].(*ast.FuncDefStmt); ok {
@@ -98,7 +112,7 @@ func rewrite(chunk []ast.Stmt, p plan) rewritten {
 	r.declare(p.locals...)
 	// The chunk runs once, so it needs no charge of its own.
 	r.enter()
-	r.statements(chunk)
+	chunk = r.statements(chunk)
 	if len(p.locals) > 0 {
 		chunk = p.frame(chunk)
 	}
@@ -109,15 +123,16 @@ func rewrite(chunk []ast.Stmt, p plan) rewritten {
 // The names are declared in it.
 func (r *rewriter) block(stmts []ast.Stmt, extra int, names ...string) []ast.Stmt {
 	r.enter(names...)
-	defer r.leave()
-	return r.charged(stmts, extra)
+	stmts = r.charged(stmts, extra)
+	r.leave()
+	return stmts
 }
 
 // charged rewrites statements in the scope at hand and puts their charge first.
 func (r *rewriter) charged(stmts []ast.Stmt, extra int) []ast.Stmt {
 	outer := r.cost
 	r.cost = extra
-	r.statements(stmts)
+	stmts = r.statements(stmts)
 	cost := r.cost
 	r.cost = outer
 	if cost == 0 {
@@ -127,38 +142,59 @@ func (r *rewriter) charged(stmts []ast.Stmt, extra int) []ast.Stmt {
 	if len(stmts) > 0 {
 		line = stmts[0].Line()
 	}
-	charge := at(&ast.NumberExpr{Value: strconv.Itoa(cost)}, line)
-	return append([]ast.Stmt{callStmt(line, guardCharge, charge)}, stmts...)
+	return append([]ast.Stmt{r.charge(line, cost)}, stmts...)
+}
+
+// charge is the call that stands at the head of a block.
+func (r *rewriter) charge(line, cost int) ast.Stmt {
+	amount := strconv.Itoa(cost)
+	r.constant(guardCharge)
+	r.constant(amount)
+	return callStmt(line, guardCharge, at(&ast.NumberExpr{Value: amount}, line))
+}
+
+// constant counts the compiler's search for it among those of the function.
+func (r *rewriter) constant(c string) {
+	place, ok := r.fn.constants[c]
+	if !ok {
+		place = len(r.fn.constants)
+		r.fn.constants[c] = place
+	}
+	r.work.steps += place
 }
 
 func (r *rewriter) enter(names ...string) {
 	if r.depth++; r.depth > nestingMax {
 		refuse(0, "nested too deeply, at most %d levels", nestingMax)
 	}
-	scope := make(map[string]bool, len(names))
-	for _, n := range names {
-		scope[n] = true
-	}
-	r.fn.scopes = append(r.fn.scopes, scope)
+	r.fn.scopes = append(r.fn.scopes, scope{names: make(map[string]bool, len(names))})
+	r.declare(names...)
+	r.work.steps += effortBlock
 }
 
 func (r *rewriter) leave() {
 	r.depth--
-	r.fn.scopes = r.fn.scopes[:len(r.fn.scopes)-1]
+	last := len(r.fn.scopes) - 1
+	r.fn.visible -= r.fn.scopes[last].declared
+	r.fn.scopes = r.fn.scopes[:last]
 }
 
 func (r *rewriter) declare(names ...string) {
+	s := &r.fn.scopes[len(r.fn.scopes)-1]
 	for _, n := range names {
-		r.fn.scopes[len(r.fn.scopes)-1][n] = true
+		s.names[n] = true
 	}
+	s.declared += len(names)
+	r.fn.visible += len(names)
 }
 
 // resolve notes the use of a name: every function between the use and the
 // declaration holds it as an upvalue. It tells whether there is a declaration.
 func (r *rewriter) resolve(name string) bool {
 	for f := r.fn; f != nil; f = f.parent {
+		r.work.steps += f.visible + 2*len(f.scopes)
 		for _, s := range f.scopes {
-			if s[name] {
+			if s.names[name] {
 				for g := r.fn; g != f; g = g.parent {
 					g.upvalues[name] = true
 				}
@@ -166,6 +202,7 @@ func (r *rewriter) resolve(name string) bool {
 			}
 		}
 	}
+	r.constant(name)
 	return false
 }
 
@@ -173,6 +210,7 @@ func (r *rewriter) assigned(e *ast.IdentExpr) {
 	if r.resolve(e.Value) {
 		return
 	}
+	r.constant(e.Value) // once more
 	r.seen.globals[e.Value] = true
 	if e.Value == r.plan.hook {
 		r.seen.used = true // unless define knows better
@@ -192,10 +230,19 @@ func (r *rewriter) read(e *ast.IdentExpr) {
 	}
 }
 
-func (r *rewriter) statements(stmts []ast.Stmt) {
-	for i, s := range stmts {
-		stmts[i] = r.statement(s)
+// statements rewrites them in place as far as the compiler does not have to rest
+// between them.
+func (r *rewriter) statements(stmts []ast.Stmt) []ast.Stmt {
+	for i := 0; i < len(stmts); i++ {
+		r.work.steps += effortNode
+		if w := &r.work; w.steps-w.rested > effortRest {
+			w.rested = w.steps
+			stmts = slices.Insert(stmts, i, resting(stmts[i].Line(), r.pacer))
+			i++
+		}
+		stmts[i] = r.statement(stmts[i])
 	}
+	return stmts
 }
 
 func (r *rewriter) statement(s ast.Stmt) ast.Stmt {
@@ -260,16 +307,15 @@ func (r *rewriter) condition(e *ast.Expr) int {
 // repeat is a block whose condition sees what the block declares.
 func (r *rewriter) repeat(s *ast.RepeatStmt) {
 	r.enter()
-	defer r.leave()
 	outer := r.cost
 	r.cost = 0
-	r.statements(s.Stmts)
+	s.Stmts = r.statements(s.Stmts)
 	s.Condition = r.expression(s.Condition)
 	cost := r.cost
 	r.cost = outer
+	r.leave()
 	if cost > 0 {
-		charge := at(&ast.NumberExpr{Value: strconv.Itoa(cost)}, s.Line())
-		s.Stmts = append([]ast.Stmt{callStmt(s.Line(), guardCharge, charge)}, s.Stmts...)
+		s.Stmts = append([]ast.Stmt{r.charge(s.Line(), cost)}, s.Stmts...)
 	}
 }
 
@@ -295,6 +341,7 @@ func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
 	if !fields && !misplaced(s) {
 		return s
 	}
+	r.constant(guardSet)
 	if fields && len(s.Lhs) == 1 {
 		target := s.Lhs[0].(*ast.AttrGetExpr)
 		args := append([]ast.Expr{target.Object, target.Key}, s.Rhs...)
@@ -402,9 +449,14 @@ func (r *rewriter) define(s *ast.FuncDefStmt) ast.Stmt {
 
 // literal refuses a string that names a guard.
 func (r *rewriter) literal(e ast.Expr) {
-	if s, ok := e.(*ast.StringExpr); ok && strings.HasPrefix(s.Value, guardPrefix) {
+	s, ok := e.(*ast.StringExpr)
+	if !ok {
+		return
+	}
+	if strings.HasPrefix(s.Value, guardPrefix) {
 		refuse(e.Line(), "this string is reserved")
 	}
+	r.constant(s.Value)
 }
 
 func first(exprs []ast.Expr) ast.Expr {

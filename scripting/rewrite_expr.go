@@ -18,10 +18,14 @@ func (r *rewriter) expression(e ast.Expr) ast.Expr {
 	if r.depth++; r.depth > nestingMax {
 		refuse(e.Line(), "nested too deeply, at most %d levels", nestingMax)
 	}
-	defer func() { r.depth-- }()
+	folds := r.folds
+	defer func() { r.depth, r.folds = r.depth-1, folds }()
+	r.step(e, folds)
 	switch e := e.(type) {
 	case *ast.StringExpr:
 		r.literal(e)
+	case *ast.NumberExpr:
+		r.constant(e.Value)
 	case *ast.IdentExpr:
 		r.read(e)
 	case *ast.AttrGetExpr:
@@ -31,6 +35,7 @@ func (r *rewriter) expression(e ast.Expr) ast.Expr {
 	case *ast.FuncCallExpr:
 		if e.Receiver != nil {
 			e.Receiver = r.expression(e.Receiver)
+			r.constant(e.Method)
 		} else {
 			e.Func = r.expression(e.Func)
 		}
@@ -55,19 +60,41 @@ func (r *rewriter) expression(e ast.Expr) ast.Expr {
 	return e
 }
 
+// step counts what the compiler does for an expression. It looks at what stands in
+// arithmetic once more for each arithmetic expression around it.
+func (r *rewriter) step(e ast.Expr, folds int) {
+	r.work.steps += effortNode + 2*folds
+	r.folds = 0
+	switch e.(type) {
+	case *ast.ArithmeticOpExpr, *ast.UnaryMinusOpExpr:
+		r.folds = folds + 1
+	}
+	w := &r.work
+	if w.steps-w.paced > effortPause {
+		w.paced = w.steps
+		r.pacer.pause()
+	}
+	if w.steps-w.rested > effortMax {
+		refuse(e.Line(), "a statement that takes too long to compile: too many names, constants or functions in one")
+	}
+}
+
 // function rewrites a body, which is charged when it runs, and charges the block
 // around it for the value.
 func (r *rewriter) function(e *ast.FunctionExpr, entry bool) {
 	if n := len(e.ParList.Names); n > parametersMax {
 		refuse(e.Line(), "a function with %d parameters, at most %d", n, parametersMax)
 	}
-	f := &function{parent: r.fn, upvalues: map[string]bool{}, entry: entry}
+	f := newFunction(r.fn)
+	f.entry = entry
 	r.fn = f
+	r.work.steps += effortFunction
 	e.Stmts = r.block(e.Stmts, 0, e.ParList.Names...)
 	r.fn = f.parent
 	if n := len(f.upvalues); n > upvaluesMax {
 		refuse(e.Line(), "a function that uses %d locals from outside, at most %d", n, upvaluesMax)
 	}
+	r.work.steps += len(f.upvalues) * r.fn.visible
 	r.cost += costClosure + len(f.upvalues)*costUpvalue
 }
 
@@ -85,6 +112,7 @@ func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 		rest = c.Rhs
 	}
 	operands = append(operands, single(r.expression(rest)))
+	r.constant(guardConcat)
 	for len(operands) > argumentsMax {
 		var joined []ast.Expr
 		for group := range slices.Chunk(operands, argumentsMax) {

@@ -1,0 +1,107 @@
+package scripting
+
+import (
+	"io"
+	"time"
+
+	"github.com/yuin/gopher-lua/ast"
+)
+
+// pacer has the work of loading a script done the way scripts run that take long: in a
+// lane, in turns, and giving way to whoever else waits for the processor. It belongs to
+// one load. Nil: nobody has to wait.
+type pacer struct {
+	lanes  lanes
+	lane   *lane     // nil: it has none yet
+	turnAt time.Time // when the turn began
+	wayAt  time.Time // when it gives way next
+}
+
+func newPacer(l lanes) *pacer {
+	now := time.Now()
+	return &pacer{lanes: l, turnAt: now, wayAt: now.Add(yieldEvery)}
+}
+
+// pause is called where the work may rest, some microseconds after each other.
+func (p *pacer) pause() {
+	if p == nil || p.lanes == nil {
+		return
+	}
+	now := time.Now()
+	if now.Sub(p.turnAt) > laneTurn {
+		p.leave()
+		p.lane = <-p.lanes // whoever has it leaves it after a turn
+		p.turnAt = time.Now()
+		now = p.turnAt
+	}
+	if p.lane != nil && now.After(p.wayAt) {
+		p.lane.giveWay()
+		back := time.Now()
+		away := back.Sub(now)
+		p.turnAt = p.turnAt.Add(away)
+		p.wayAt = back.Add(max(yieldEvery, away)) // its half of a processor that somebody else never leaves
+	}
+}
+
+// leave must follow the last pause.
+func (p *pacer) leave() {
+	if p.lane != nil {
+		p.lanes <- p.lane
+		p.lane = nil
+	}
+}
+
+// paced is a source that its reader gets in small pieces, with a pause before each.
+type paced struct {
+	r io.Reader
+	p *pacer
+}
+
+// pacedBytes take the parser some 10 µs.
+const pacedBytes = 64
+
+func (r paced) Read(b []byte) (int, error) {
+	r.p.pause()
+	return r.r.Read(b[:min(len(b), pacedBytes)])
+}
+
+// rest is a statement of no language. The compiler makes nothing of statements that it
+// does not know, but asks the first one of a block for its line, so it pauses wherever
+// there is `if true then <rest> end`, for which there is no instruction either.
+type rest struct {
+	ast.StmtBase
+
+	p *pacer
+}
+
+// Line is where the compiler asks.
+func (s *rest) Line() int {
+	s.p.pause()
+	return s.StmtBase.Line()
+}
+
+// resting is the statement around it.
+func resting(line int, p *pacer) ast.Stmt {
+	yes := at(&ast.TrueExpr{}, line)
+	return at(&ast.IfStmt{Condition: yes, Then: []ast.Stmt{at(&rest{p: p}, line)}}, line)
+}
+
+// effort is what the compiler will have to do for what was rewritten so far, in steps
+// of some 5 ns, of which comparing two names or constants is one. The compiler looks
+// through lists, so there are sources for which it takes a thousand times as long as
+// for others; between two rests it has to go through in one piece.
+type effort struct {
+	steps  int
+	rested int // steps at the last rest
+	paced  int // steps when the rewriting itself last paused
+}
+
+const (
+	effortNode     = 20
+	effortBlock    = 120
+	effortFunction = 1500 // gopher-lua makes room for 1024 instructions
+
+	effortPause = 2000    // 10 µs
+	effortRest  = 4000    // 20 µs
+	effortMax   = 400_000 // 2 ms, without a rest
+)

@@ -1,0 +1,144 @@
+package scripting
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/ast"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/faisca/fila/engine"
+)
+
+// asked counts how often the compiler asks for its line.
+type asked struct {
+	ast.StmtBase
+
+	times int
+}
+
+func (s *asked) Line() int {
+	s.times++
+	return s.StmtBase.Line()
+}
+
+// What giving way amid a compilation rests on: the compiler asks such a statement once,
+// and makes nothing of it.
+func TestTheCompilerAsksAStatementThatItDoesNotKnow(t *testing.T) {
+	const source = "local a = f() while a do if a then break end local b = function() return a end a = b() end return a"
+	compiled := func(with bool) (*lua.FunctionProto, []*asked) {
+		chunk, err := parse.Parse(strings.NewReader(source), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []*asked
+		if with {
+			insert := func(stmts []ast.Stmt) []ast.Stmt {
+				for i := 0; i <= len(stmts)-1; i += 2 {
+					s := at(&asked{}, 1)
+					all = append(all, s)
+					stmt := resting(1, nil)
+					stmt.(*ast.IfStmt).Then[0] = s
+					stmts = slices.Insert(stmts, i, stmt)
+				}
+				return stmts
+			}
+			loop := chunk[1].(*ast.WhileStmt)
+			loop.Stmts = insert(loop.Stmts)
+			chunk = insert(chunk)
+		}
+		proto, err := lua.Compile(chunk, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return proto, all
+	}
+	want, _ := compiled(false)
+	got, all := compiled(true)
+	if !slices.Equal(got.Code, want.Code) || !slices.Equal(got.DbgSourcePositions, want.DbgSourcePositions) {
+		t.Errorf("%v, want %v", got.Code, want.Code)
+	}
+	for i, s := range all {
+		if s.times != 1 {
+			t.Errorf("%d of %d was asked %d times", i, len(all), s.times)
+		}
+	}
+	if len(all) < 5 {
+		t.Errorf("only %d", len(all))
+	}
+}
+
+// Loading a long source gives way again and again.
+func TestLoadingTakesTurns(t *testing.T) {
+	s := sandbox(t)
+	ways := 0
+	s.lanes = make(lanes, 1)
+	s.lanes <- &lane{giveWay: func() { ways++ }}
+	source := strings.Repeat("f(a, b, c) ", 4000)
+	chunk, err := parse.Parse(strings.NewReader(source), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rests := 0
+	for _, stmt := range rewrite(chunk, plan{hook: "on_enqueue"}, nil).chunk {
+		if c, ok := stmt.(*ast.IfStmt); ok {
+			if _, ok := c.Then[0].(*rest); ok {
+				rests++
+			}
+		}
+	}
+	if rests < 50 {
+		t.Errorf("the compiler rests %d times", rests)
+	}
+	load(t, s, engine.HookEnqueue, "local a, b, c local function f() end "+source+" function on_enqueue(msg) end")
+	if ways < 20 {
+		t.Errorf("it has given way %d times", ways)
+	}
+	if len(s.lanes) != 1 {
+		t.Error("it has kept its lane")
+	}
+}
+
+// A statement that the compiler could not rest in is refused if it is too much, and
+// says where. As many statements of a part of it are no trouble.
+func TestAStatementHasABound(t *testing.T) {
+	list := func(format string, from, to int) string {
+		var b strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	s := sandbox(t)
+	for name, c := range map[string]struct {
+		source string
+		line   int // 0: it is accepted
+	}{
+		"names and numbers": {"local t = {\n" + list("a%[1]d = %[1]d,\n", 0, 300) + "}", 0},
+		"too many":          {"local t = {\n" + list("a%[1]d = %[1]d,\n", 0, 600) + "}", 450},
+		"in parts":          {"local t = {} " + list("t.a%d = 1\n", 0, 600), 0},
+		"functions":         {"local t = {" + strings.Repeat("function() end,", 200) + "}", 0},
+		"too many of them":  {"local t = {" + strings.Repeat("function() end,", 300) + "}", 1},
+	} {
+		_, err := s.Load(engine.HookEnqueue, c.source+" function on_enqueue(msg) end")
+		var e *Error
+		switch {
+		case c.line == 0 && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.line > 0 && (!errors.As(err, &e) || !strings.Contains(e.Text, "too long to compile") || e.Line < c.line-50 || e.Line > c.line+50):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is nested too deeply is told so, wherever it stands.
+func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
+	_, err := sandbox(t).Load(engine.HookEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
+	if err == nil || !strings.Contains(err.Error(), "nested too deeply") {
+		t.Error(err)
+	}
+}
