@@ -171,7 +171,7 @@ func (m *message) info(status string) *MessageInfo {
 // find looks a message up and counts those that come before it.
 type find struct {
 	lookup
-	held   map[ID]struct{} // leased messages of its key: they are not ready
+	held   map[ID]struct{} // leased messages of the keys it may belong to: they are not ready
 	before int64
 }
 
@@ -179,7 +179,7 @@ func (c *core) startFind(q *queue, id ID, t *Task) *find {
 	f := &find{held: map[ID]struct{}{}}
 	f.lookup = *c.newLookup(q, []ID{id}, resume(t))
 	for _, m := range c.leases {
-		if m.key.queue == q && slices.Contains(f.wanted[0].keys, m.key.name) {
+		if m.key.queue == q && m.key.idHash == idKeyHash(id) {
 			f.held[m.id] = struct{}{}
 		}
 	}

@@ -57,7 +57,7 @@ func idNanos(id ID) int64 {
 
 // idKeyHash returns the hash of the message's fairness key, see keyHash.
 func idKeyHash(id ID) uint32 {
-	return uint32(binary.BigEndian.Uint64(id[8:]) >> 32 & (1<<22 - 1))
+	return uint32(binary.BigEndian.Uint64(id[8:]) >> 32 & (1<<foldBits - 1))
 }
 
 // idRank returns the message's rank.
@@ -65,13 +65,16 @@ func idRank(id ID) uint8 { return id[12] >> 4 }
 
 func idTime(id ID) time.Time { return time.Unix(0, idNanos(id)) }
 
+// foldBits is how many bits of an id are the hash of its key.
+const foldBits = 22
+
 // keyHash is FNV-1a folded to 22 bits. It is part of the format: ids on disk hold it.
 func keyHash(key string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(key) {
 		h = (h ^ uint32(key[i])) * 16777619
 	}
-	return (h>>22 ^ h) & (1<<22 - 1)
+	return (h>>foldBits ^ h) & (1<<foldBits - 1)
 }
 
 // ParseID reads the text form of a message id; anything else is ErrBadReceipt.

@@ -100,9 +100,6 @@ func (c *core) checkKeyCounts(bad func(int, string, ...any)) {
 			bad(1, "queue %q lists %d keys and finds %d", name, listed, q.keys.n)
 		}
 		all += q.keys.n
-		if err := q.byID.check(q.keys.n); err != nil {
-			bad(1, "queue %q: %v", name, err)
-		}
 		if err := q.past.check(q); err != nil {
 			bad(22, "queue %q: %v", name, err)
 		}
@@ -127,25 +124,8 @@ func (p *past) check(q *queue) error {
 	return nil
 }
 
-// check looks at the lists of an index of as many keys.
-func (x *idIndex) check(keys int) error {
-	n := 0
-	for i, first := range x.buckets {
-		var prev *fairKey
-		for k := first; k != nil; prev, k = k, k.idNext {
-			if n++; k.idPrev != prev || int(k.idHash)&(len(x.buckets)-1) != i {
-				return fmt.Errorf("key %q stands in list %d by mistake", k.name, i)
-			}
-		}
-	}
-	if n != keys || x.n != keys {
-		return fmt.Errorf("the index of ids has %d keys, and says %d, of %d", n, x.n, keys)
-	}
-	return nil
-}
-
 func (q *queue) hashed(k *fairKey) bool {
-	return k.idHash == keyHash(k.name) && slices.Contains(q.byID.names(k.idHash), k.name)
+	return k.idHash == keyHash(k.name) && k.hash == hashName(k.name) && slices.Contains(q.keys.withID(k.idHash), k)
 }
 
 func (c *core) checkCron(bad func(int, string, ...any)) {

@@ -47,10 +47,9 @@ type fairKey struct {
 	wokenBy    *throttle // has a place kept until this key's turn
 	stats      keyStats
 
-	delayed        int64    // messages; also a difference while counting
-	seq            uint64   // place in lists
-	hash           nameHash // of name, for tables
-	idPrev, idNext *fairKey // in queue.byID
+	delayed int64    // messages; also a difference while counting
+	seq     uint64   // place in lists
+	hash    nameHash // of name, for tables
 
 	read               *read    // under way, or waiting in core.hungry
 	blockedHead        *message // that blockedBy does not let pass
@@ -60,12 +59,12 @@ type fairKey struct {
 }
 
 func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
-	k := &fairKey{queue: q, name: name, hash: h, idHash: keyHash(name), weight: 1, edge: lastPlace, counted: true}
+	k := &fairKey{queue: q, name: name, hash: h, idHash: h.idHash(), weight: 1, edge: lastPlace, counted: true}
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
 	k.stats = q.past.take(h, name)
-	q.addKey(k)
+	q.keys.add(h, k)
 	c.keys++
 	k.seq = q.roster.add(k)
 	return k

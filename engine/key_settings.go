@@ -134,7 +134,7 @@ func (c *core) dropKey(k *fairKey) {
 // forgetKey drops a key without messages from memory.
 func (c *core) forgetKey(k *fairKey) {
 	q := k.queue
-	if !q.removeKey(k) {
+	if !q.keys.remove(k.hash, k) {
 		return // it was settled once more after its last message had gone
 	}
 	c.keys--

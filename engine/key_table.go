@@ -2,8 +2,8 @@ package engine
 
 import "hash/maphash"
 
-// keyTable finds the fairness keys of a queue by their names. It does what a map
-// does, and more than a map can be asked for: with a million keys, none of them in a
+// keyTable finds the fairness keys of a queue by their names, and by the hash of them
+// that ids hold. It does what a map does, and more than a map can be asked for: with a million keys, none of them in a
 // cache, it reads one line of memory to find a key and can be told before which one
 // (ahead.go).
 //
@@ -12,9 +12,13 @@ import "hash/maphash"
 // the most that one insertion moves is a page of pageSlots and eight bytes for each
 // few hundred keys. There is no moment at which everything is hashed anew, and
 // everybody waits.
+//
+// The hash in ids is known to everybody, and names can be chosen that all have the same.
+// They stand in one page, which cannot be split: it grows. Within a page the names' own
+// hash counts, which nobody knows.
 type keyTable struct {
 	pages []*keyPage // by the upper bits of the hash; a page may stand in several places
-	bits  uint8      // of the hash that the directory takes: it has 1<<bits places
+	bits  uint8      // of the hash that the directory takes, of foldBits: it has 1<<bits places
 	n     int
 }
 
@@ -34,18 +38,38 @@ type keySlot struct {
 const (
 	pageSlots    = 1024
 	pageSlotsMin = 8
+	// The directory has as many places as it likes up to the first of these, and beyond
+	// it one for so many keys: pages have hundreds, but for those of chosen names.
+	directoryFree = 4096
+	placeKeys     = 32
 )
 
 // nameHash is where a name stands in a table of keys: upper bits lead to the page,
-// lower ones to the slot.
+// lower ones to the slot. The upper foldBits are the hash in ids, multiplied so that all
+// of its bits are in the upper ones.
 type nameHash uint64
+
+const (
+	foldMix   = 2592157
+	foldUnmix = 417973 // foldMix * foldUnmix is 1, of foldBits
+)
+
+// homeOf is the part of a nameHash that follows from the hash in ids.
+func homeOf(idHash uint32) nameHash {
+	return nameHash(idHash*foldMix&(1<<foldBits-1)) << (64 - foldBits)
+}
+
+// idHash is keyHash of the name.
+func (h nameHash) idHash() uint32 { return uint32(h>>(64-foldBits)) * foldUnmix & (1<<foldBits - 1) }
 
 // nameSeed makes the hashes this process's own: tenants choose the names of keys, and
 // must not be able to choose them so that they meet.
 var nameSeed = maphash.MakeSeed() //nolint:gochecknoglobals // of the process, never changed
 
 // hashName returns the hash of a name.
-func hashName(name string) nameHash { return nameHash(maphash.String(nameSeed, name)) }
+func hashName(name string) nameHash {
+	return homeOf(keyHash(name)) | nameHash(maphash.String(nameSeed, name)>>foldBits)
+}
 
 func (t *keyTable) page(h nameHash) *keyPage { return t.pages[h>>1>>(63-t.bits)] }
 
@@ -86,6 +110,20 @@ func (t *keyTable) find(h nameHash, name string) *fairKey {
 	}
 }
 
+// withID returns the keys that ids with a hash may belong to, in no order. It looks at
+// all slots of their page and at no key.
+func (t *keyTable) withID(idHash uint32) (keys []*fairKey) {
+	if t.n == 0 {
+		return nil
+	}
+	for _, s := range t.page(homeOf(idHash)).slots {
+		if s.key != nil && s.hash.idHash() == idHash {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
+}
+
 // add puts a key in that is not in it.
 func (t *keyTable) add(h nameHash, k *fairKey) {
 	if t.pages == nil {
@@ -93,7 +131,7 @@ func (t *keyTable) add(h nameHash, k *fairKey) {
 	}
 	p := t.page(h)
 	for p.n >= len(p.slots)/4*3 {
-		if len(p.slots) < pageSlots {
+		if len(p.slots) < pageSlots || !t.maySplit(p) {
 			p.grow()
 		} else {
 			t.split(p, h)
@@ -154,6 +192,15 @@ func (p *keyPage) grow() {
 			p.put(s)
 		}
 	}
+}
+
+// maySplit says that a page may become two. One that has had to grow stays one: what
+// fills it are names that belong together.
+func (t *keyTable) maySplit(p *keyPage) bool {
+	if len(p.slots) > pageSlots || p.bits == foldBits {
+		return false
+	}
+	return p.bits < t.bits || 2*len(t.pages) <= max(directoryFree, t.n/placeKeys)
 }
 
 // split makes two pages of the full one in which a hash would be, by the next bit of the hashes.

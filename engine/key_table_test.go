@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -20,8 +21,12 @@ func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
 			t.Fatalf("%d keys, the table counts %d", len(known), table.n)
 		}
 		for _, name := range names {
-			if got := table.get(name); got != known[name] {
+			got := table.get(name)
+			if got != known[name] {
 				t.Fatalf("%q: found %v, it is %v", name, got, known[name])
+			}
+			if slices.Contains(table.withID(keyHash(name)), got) != (got != nil) {
+				t.Fatalf("%q is %v, and its ids do not lead to it", name, got)
 			}
 		}
 	}
@@ -103,5 +108,63 @@ func TestWindowsMoveOutOfTheirKeyAndBack(t *testing.T) {
 		if k.few != [len(k.few)]*message{} {
 			t.Errorf("%d messages, all leased: the key still holds %v", n, k.few)
 		}
+	}
+}
+
+// Whoever knows how ids are made can choose names that have the same hash in them.
+func TestNamesWhoseHashesMeetCostOnlyThoseWhoLookThemUp(t *testing.T) {
+	const others, chosen = 20_000, 5000
+	var table keyTable
+	const idHash = 4711
+	add := func(name string, h nameHash) *fairKey {
+		k := &fairKey{name: name, hash: h, idHash: h.idHash()}
+		table.add(h, k)
+		return k
+	}
+	var meet []*fairKey
+	for i := range others {
+		name := fmt.Sprint("tenant-", i)
+		if k := add(name, hashName(name)); k.idHash != keyHash(name) {
+			t.Fatalf("the hash of %q in ids is %d, not %d", name, keyHash(name), k.idHash)
+		}
+		if i < chosen {
+			name = fmt.Sprint("chosen-", i)
+			meet = append(meet, add(name, homeOf(idHash)|hashName(name)&(1<<(64-foldBits)-1)))
+		}
+	}
+	grown := map[*keyPage]bool{}
+	for _, p := range table.pages {
+		if len(p.slots) > pageSlots {
+			grown[p] = true
+		}
+	}
+	if len(grown) != 1 || len(table.pages) > directoryFree {
+		t.Errorf("%d pages have grown, in a directory of %d", len(grown), len(table.pages))
+	}
+	if found := len(table.withID(idHash)); found < chosen || found > chosen+5 {
+		t.Errorf("%d keys have the hash, %d are found", chosen, found)
+	}
+	for p := range grown {
+		if p.n > chosen+others/16 {
+			t.Errorf("the page has %d keys, %d belong there", p.n, chosen)
+		}
+	}
+	far := 0 // slots behind the one where each is looked for first
+	for _, k := range meet {
+		p := table.page(k.hash)
+		for i := p.home(k.hash); p.slots[i].key != k; i = (i + 1) & (len(p.slots) - 1) {
+			far++
+		}
+	}
+	if far > 10*chosen {
+		t.Errorf("%d keys stand %d slots from where they are looked for", chosen, far)
+	}
+	for _, k := range meet {
+		if table.find(k.hash, k.name) != k || !table.remove(k.hash, k) {
+			t.Fatalf("%q cannot be found", k.name)
+		}
+	}
+	if table.n != others || len(table.withID(keyHash("tenant-7"))) != 1 {
+		t.Errorf("%d keys are left of %d, and tenant-7 is found %d times", table.n, others, len(table.withID(keyHash("tenant-7"))))
 	}
 }

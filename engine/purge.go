@@ -141,7 +141,7 @@ func (c *core) empty(q *queue) {
 		}
 	}
 	c.keys -= q.keys.n
-	q.keys, q.byID, q.roster = keyTable{}, idIndex{}, roster[fairKey]{last: q.roster.last}
+	q.keys, q.roster = keyTable{}, roster[fairKey]{last: q.roster.last}
 	q.ring, q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = ring{}, 0, 0, 0, 0, 0, true
 	q.facts = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)

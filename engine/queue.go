@@ -15,7 +15,6 @@ type queue struct {
 	set  storage.Queue
 
 	keys    keyTable
-	byID    idIndex // the same for ids, which lead to their keys
 	ring    ring
 	waiters waiters
 	offered bool  // in core.offers
@@ -47,21 +46,6 @@ type queue struct {
 // totals count since start, for FILA.STATS.
 type totals struct {
 	enqueued, deduplicated, outlived, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
-}
-
-// addKey and removeKey keep the keys findable by name and by the hash in ids.
-// removeKey reports whether the key was there.
-func (q *queue) addKey(k *fairKey) {
-	q.keys.add(k.hash, k)
-	q.byID.add(k)
-}
-
-func (q *queue) removeKey(k *fairKey) bool {
-	if !q.keys.remove(k.hash, k) {
-		return false
-	}
-	q.byID.remove(k)
-	return true
 }
 
 // limited says that the queue takes only so many messages: they have to be counted.

@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/faisca/fila/storage"
 )
@@ -100,7 +102,7 @@ type lookup struct {
 
 type wanted struct {
 	id   ID
-	keys []string // that it may belong to
+	keys []*fairKey // that it may belong to, in no order; beside the loop, only their names may be read
 }
 
 // lookUp asks for messages of a queue.
@@ -115,7 +117,7 @@ func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 	l.watch, l.then = c.watch(q), then
 	for i, id := range ids {
 		l.wanted[i].id = id
-		l.wanted[i].keys = q.byID.names(idKeyHash(id))
+		l.wanted[i].keys = q.keys.withID(idKeyHash(id))
 	}
 	return l
 }
@@ -176,8 +178,9 @@ func (tx *Tx) foreseeLookup(queue string, slot **lookup, ids []ID) error {
 }
 
 func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
-	for _, key := range w.keys {
-		mk := storage.MessageKey{Queue: queue, Key: key, Rank: idRank(w.id), ID: w.id}
+	slices.SortFunc(w.keys, func(a, b *fairKey) int { return strings.Compare(a.name, b.name) })
+	for _, k := range w.keys {
+		mk := storage.MessageKey{Queue: queue, Key: k.name, Rank: idRank(w.id), ID: w.id}
 		f, err := readMessage(store, mk)
 		if f != nil || err != nil {
 			return f, err
