@@ -396,3 +396,22 @@ func TestAQuietKeyWaitsOneRoundAtMost(t *testing.T) {
 		})
 	}
 }
+
+// A key whose credit is spent has had its turn, whether its next message is in memory
+// or not: the others need not wait until that has been read.
+func TestSpentKeyHoldsUpNobody(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Window, c.WindowTotal = 2, 2 })
+	w.queue("q", QueueOptions{})
+	for i := range 4 {
+		for _, key := range []string{"a", "b", "c", "d"} { // memory holds one of each
+			w.enqueue("q", key, fmt.Sprint(key, i))
+		}
+	}
+	// Within one turn nothing can be read. It ends at a, which would have its turn again.
+	if got, want := payloads(w.lease("q", 16)), "a0 b0 c0 d0"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := payloads(w.lease("q", 2)), "a1 b1"; got != want {
+		t.Errorf("then %s, want %s", got, want)
+	}
+}

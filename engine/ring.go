@@ -97,14 +97,14 @@ func (c *core) pick(q *queue) *fairKey {
 	r := &q.ring
 	for vain := 0; r.current != nil; {
 		k := r.current
+		if r.granted && k.deficit < costMin { // its next message need not be looked at, nor be there
+			vain = r.pass(vain, c.cfg.Quantum)
+			continue
+		}
 		if len(k.window) == 0 {
 			// Its messages are on their way from the disk. To go on without it would
 			// give its share to others, and the read was asked for a round ago.
 			return nil
-		}
-		if r.granted && k.deficit < costMin { // its next message need not be looked at
-			vain = r.pass(vain, c.cfg.Quantum)
-			continue
 		}
 		m := k.window[0]
 		if c.outlived(m) {
