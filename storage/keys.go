@@ -34,6 +34,20 @@ func AppendKeyPrefix(dst []byte, queue uint32, key string) []byte {
 	return appendString(AppendQueuePrefix(dst, queue), key)
 }
 
+// KeyPrefixLen returns how many bytes of a message key, or of the beginning of one, are
+// what AppendKeyPrefix has appended; 0: it is shorter than that.
+func KeyPrefixLen(k []byte) int {
+	const before = 4 + 2
+	if len(k) < before {
+		return 0
+	}
+	n := before + int(binary.BigEndian.Uint16(k[4:]))
+	if n > len(k) {
+		return 0
+	}
+	return n
+}
+
 // AppendMessageKey appends the key of a message.
 func AppendMessageKey(dst []byte, queue uint32, key string, rank uint8, id ID) []byte {
 	dst = append(AppendKeyPrefix(dst, queue, key), rank)

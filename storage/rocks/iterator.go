@@ -55,6 +55,7 @@ func (s *Store) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	i.pinner.Pin(&i.to[0]) // to is greater than from, so it is not empty
 	i.options = grocksdb.NewDefaultReadOptions()
 	i.options.SetIterateUpperBound(i.to)
+	i.options.SetTotalOrderSeek(!inHead(f, from, to))
 	i.it = d.db.NewIteratorCF(i.options, d.families[f])
 	return i
 }

@@ -1,5 +1,6 @@
 // Memtables for records that come in the order of their ids. See lanes.go.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <iterator>
@@ -11,17 +12,18 @@
 #include <rocksdb/memtablerep.h>
 #include <rocksdb/options.h>
 #include <rocksdb/slice.h>
+#include <rocksdb/slice_transform.h>
 
 namespace {
 
 using rocksdb::MemTableRep;
 using rocksdb::Slice;
+using rocksdb::SliceTransform;
 
 constexpr size_t kTagBytes = 8;          // RocksDB's: a type and a sequence number behind each key
 constexpr char kPut = 1;                 // the type of a put
 constexpr uint32_t kNone = ~uint32_t{0};
 constexpr size_t kSlotsFirst = 256;      // a power of two
-constexpr size_t kHintedLanes = 1024;    // a hint takes some 220 bytes
 constexpr size_t kDrainAtOnce = 256;     // records that are inserted while a writer waits
 constexpr size_t kOrderedMost = 64;      // iterators over what was never drained
 
@@ -35,13 +37,14 @@ constexpr size_t kOrderedMost = 64;      // iterators over what was never draine
 // cheap. Both are checked, and sorted where they are not in order: nothing depends on
 // what lanes mostly are.
 //
-// For somebody who reads before that, all that is noted is inserted into a skip list
-// first, with a hint for each stream. What such a reader must see is noted by then: the
-// sequence number that it reads at was published afterwards.
+// Who reads within one lane before that, as most do, has the two streams of that lane put
+// in order. For somebody who reads across lanes, all that is noted is inserted into a skip
+// list first. What a reader must see is noted by then: the sequence number that it reads at
+// was published afterwards.
 class Lanes : public MemTableRep {
  public:
-	Lanes(const KeyComparator& compare, rocksdb::Allocator* allocator, MemTableRep* list, size_t tail)
-		: MemTableRep(allocator), compare_(compare), list_(list), tail_(tail), slots_(kSlotsFirst, kNone) {}
+	Lanes(const KeyComparator& compare, rocksdb::Allocator* allocator, MemTableRep* list, const SliceTransform* head, size_t tail)
+		: MemTableRep(allocator), compare_(compare), list_(list), head_(head), tail_(tail), slots_(kSlotsFirst, kNone) {}
 
 	rocksdb::KeyHandle Allocate(const size_t len, char** buf) override { return list_->Allocate(len, buf); }
 
@@ -51,7 +54,7 @@ class Lanes : public MemTableRep {
 		std::lock_guard<std::mutex> held(mu_);
 		const uint32_t stream = StreamOf(compare_.decode_key(record));
 		const auto at = static_cast<uint32_t>(notes_.size());
-		notes_.push_back({record, kNone, stream});
+		notes_.push_back({record, kNone});
 		Stream& s = StreamAt(stream);
 		if (s.last == kNone) {
 			s.first = at;
@@ -59,7 +62,11 @@ class Lanes : public MemTableRep {
 			notes_[s.last].next = at;
 		}
 		s.last = at;
-		extra_.store(notes_.capacity() * sizeof(Note) + lanes_.capacity() * sizeof(Lane) + slots_.capacity() * sizeof(uint32_t),
+		// Only here: RocksDB expects that what a memtable needs does not grow any more from
+		// a moment on that only the writer knows. What readers need is counted with the
+		// next record.
+		extra_.store(notes_.capacity() * sizeof(Note) + lanes_.capacity() * sizeof(Lane) + slots_.capacity() * sizeof(uint32_t) + read_ +
+		                 lent_.size() * sizeof(Lent),
 		             std::memory_order_relaxed);
 		noted_.store(notes_.size(), std::memory_order_release);
 	}
@@ -69,10 +76,7 @@ class Lanes : public MemTableRep {
 		return list_->Contains(key);
 	}
 
-	void Get(const rocksdb::LookupKey& key, void* arg, bool (*found)(void* arg, const char* record)) override {
-		Drain();
-		list_->Get(key, arg, found);
-	}
+	// Get is RocksDB's own: it takes an iterator from GetDynamicPrefixIterator.
 
 	uint64_t ApproximateNumEntries(const Slice& from, const Slice& to) override {
 		Drain();
@@ -101,19 +105,33 @@ class Lanes : public MemTableRep {
 		return list_->GetIterator(arena);
 	}
 
+	// The iterator sees the lane of what it seeks, and none without a Seek.
+	Iterator* GetDynamicPrefixIterator(rocksdb::Arena* arena) override {
+		if (arena == nullptr) return new InLane(*this);
+		std::lock_guard<std::mutex> held(mu_);
+		lent_.emplace_back();
+		return new (&lent_.back()) InLane(*this);
+	}
+
  private:
+	// Records are those of a stream that somebody has read, in order. The array only grows
+	// at its end, or is replaced by another one: whoever holds it reads as far as it went.
+	struct Records {
+		std::shared_ptr<const char*[]> at;
+		size_t n = 0, room = 0;
+		uint32_t upto = kNone;  // the last note that is inside
+	};
 	struct Stream {
 		uint32_t first = kNone, last = kNone;  // of notes_
-		void* hint = nullptr;                  // of the skip list
 	};
 	struct Lane {
 		uint64_t hash;
 		Stream streams[2];
+		std::unique_ptr<std::array<Records, 2>> read;
 	};
 	struct Note {
 		const char* record;
-		uint32_t next;    // in its stream
-		uint32_t stream;  // twice the lane's number, and one for what is no put
+		uint32_t next;  // in its stream
 	};
 
 	// Ordered iterates over records in order.
@@ -155,16 +173,87 @@ class Lanes : public MemTableRep {
 		char bytes[sizeof(Ordered)];
 	};
 
+	// InLane iterates over a lane: it merges its two streams.
+	class InLane : public Iterator {
+	 public:
+		explicit InLane(Lanes& of) : of_(of) {}
+
+		bool Valid() const override { return in_ && (in_->Left(0) || in_->Left(1)); }
+		const char* key() const override { return in_->Key(in_->Next()); }
+		void Next() override { in_->at[in_->Next()]++; }
+		void Prev() override { in_->Back(); }
+		void Seek(const Slice& key, const char* encoded) override {
+			if (!in_) in_ = std::make_unique<State>(of_.compare_);
+			if (!of_.Read(key, in_->streams)) {
+				in_.reset();
+				return;
+			}
+			const Slice target = encoded ? of_.compare_.decode_key(encoded) : key;
+			for (int i = 0; i < 2; i++) {
+				const char* const* records = in_->streams[i].at.get();
+				const auto below = [this](const char* record, const Slice& k) { return of_.compare_(record, k) < 0; };
+				in_->at[i] = std::lower_bound(records, records + in_->streams[i].n, target, below) - records;
+			}
+		}
+		void SeekForPrev(const Slice& key, const char* encoded) override {
+			Seek(key, encoded);
+			if (in_ && (!Valid() || of_.compare_(this->key(), encoded ? of_.compare_.decode_key(encoded) : key) != 0)) in_->Back();
+		}
+		void SeekToFirst() override { in_.reset(); }
+		void SeekToLast() override { in_.reset(); }
+
+	 private:
+		// State is apart since the iterator itself is often in memory that is not its own.
+		struct State {
+			explicit State(const KeyComparator& compare) : compare(compare) {}
+
+			bool Left(int i) const { return at[i] < streams[i].n; }
+			const char* Key(int i) const { return streams[i].at[at[i]]; }
+			int Next() const {
+				if (!Left(0) || !Left(1)) return Left(0) ? 0 : 1;
+				return compare(Key(0), of(Key(1))) < 0 ? 0 : 1;
+			}
+			// Back goes to the record before, or behind the last one if there is none.
+			void Back() {
+				if (at[0] == 0 && at[1] == 0) {
+					at[0] = streams[0].n;
+					at[1] = streams[1].n;
+					return;
+				}
+				int i = at[0] > 0 ? 0 : 1;
+				if (at[0] > 0 && at[1] > 0) i = compare(streams[0].at[at[0] - 1], of(streams[1].at[at[1] - 1])) < 0 ? 1 : 0;
+				at[i]--;
+			}
+			Slice of(const char* record) const { return compare.decode_key(record); }
+
+			const KeyComparator& compare;
+			Records streams[2];
+			size_t at[2] = {0, 0};
+		};
+
+		Lanes& of_;
+		std::unique_ptr<State> in_;  // null: there is nothing to see
+	};
+	struct alignas(InLane) Lent {
+		char bytes[sizeof(InLane)];
+	};
+
 	Stream& StreamAt(uint32_t number) const { return lanes_[number >> 1].streams[number & 1]; }
 
 	uint32_t StreamOf(const Slice& key) {
-		const size_t end = key.size() - kTagBytes;
-		const size_t head = end > tail_ ? end - tail_ : 0;
+		return LaneOf(HeadHash(key)) * 2 + (key[key.size() - kTagBytes] == kPut ? 0 : 1);
+	}
+
+	// HeadHash is that of what all keys of a lane begin with.
+	uint64_t HeadHash(const Slice& key) const {
+		const Slice user(key.data(), key.size() - kTagBytes);
+		size_t head = user.size() > tail_ ? user.size() - tail_ : 0;
+		if (head_ != nullptr && head_->InDomain(user)) head = head_->Transform(user).size();
 		uint64_t hash = 14695981039346656037u;  // FNV-1a
 		for (size_t i = 0; i < head; i++) {
 			hash = (hash ^ static_cast<unsigned char>(key[i])) * 1099511628211u;
 		}
-		return LaneOf(hash) * 2 + (key[end] == kPut ? 0 : 1);
+		return hash;
 	}
 
 	// Heads with the same hash share a lane: its streams are out of order then.
@@ -172,7 +261,7 @@ class Lanes : public MemTableRep {
 		for (size_t at = Slot(hash);; at = (at + 1) & (slots_.size() - 1)) {
 			if (slots_[at] == kNone) {
 				slots_[at] = static_cast<uint32_t>(lanes_.size());
-				lanes_.push_back({hash, {}});
+				lanes_.push_back({hash, {}, nullptr});
 				if (lanes_.size() * 2 > slots_.size()) GrowSlots();
 				return static_cast<uint32_t>(lanes_.size() - 1);
 			}
@@ -191,6 +280,51 @@ class Lanes : public MemTableRep {
 		}
 	}
 
+	// Read gives what the lane of a key holds now, or false if there is no such lane.
+	bool Read(const Slice& key, Records streams[2]) {
+		const uint64_t hash = HeadHash(key);
+		std::lock_guard<std::mutex> held(mu_);
+		size_t at = Slot(hash);
+		for (; slots_[at] != kNone && lanes_[slots_[at]].hash != hash; at = (at + 1) & (slots_.size() - 1)) {}
+		if (slots_[at] == kNone) return false;
+		Lane& lane = lanes_[slots_[at]];
+		if (!lane.read) lane.read = std::make_unique<std::array<Records, 2>>();
+		for (int i = 0; i < 2; i++) {
+			Add(lane.streams[i], (*lane.read)[i]);
+			streams[i] = (*lane.read)[i];
+		}
+		return true;
+	}
+
+	// Add adds what came since.
+	void Add(const Stream& s, Records& r) {
+		fresh_.clear();
+		for (uint32_t at = r.upto == kNone ? s.first : notes_[r.upto].next; at != kNone; at = notes_[at].next) {
+			fresh_.push_back(notes_[at].record);
+			r.upto = at;
+		}
+		if (fresh_.empty()) return;
+		const auto below = [this](const char* a, const char* b) { return compare_(a, b) < 0; };
+		const bool sorted = std::is_sorted(fresh_.begin(), fresh_.end(), below);
+		const bool behind = r.n == 0 || below(r.at[r.n - 1], *std::min_element(fresh_.begin(), fresh_.end(), below));
+		if (!sorted) std::sort(fresh_.begin(), fresh_.end(), below);
+		const size_t n = r.n + fresh_.size();
+		if (!behind || n > r.room) {
+			const size_t room = n * 2;
+			std::shared_ptr<const char*[]> wider(new const char*[room]);
+			if (behind) {
+				std::copy(r.at.get(), r.at.get() + r.n, wider.get());
+			} else {
+				std::merge(r.at.get(), r.at.get() + r.n, fresh_.begin(), fresh_.end(), wider.get(), below);
+			}
+			read_ += (room - r.room) * sizeof(char*);
+			r.at = std::move(wider);
+			r.room = room;
+		}
+		if (behind) std::copy(fresh_.begin(), fresh_.end(), r.at.get() + r.n);
+		r.n = n;
+	}
+
 	// Inserts what is noted into the skip list.
 	void Drain() const {
 		const size_t upto = noted_.load(std::memory_order_acquire);
@@ -198,15 +332,7 @@ class Lanes : public MemTableRep {
 			std::lock_guard<std::mutex> held(mu_);
 			size_t n = drained_.load(std::memory_order_relaxed);
 			for (const size_t end = std::min(upto, n + kDrainAtOnce); n < end; n++) {
-				const Note& note = notes_[n];
-				void** hint = &StreamAt(note.stream).hint;
-				// A hint takes memory, of which a complete memtable must not need more:
-				// RocksDB has counted it.
-				if (*hint != nullptr || (!complete_ && note.stream / 2 < kHintedLanes)) {
-					list_->InsertKeyWithHint(const_cast<char*>(note.record), hint);
-				} else {
-					list_->InsertKey(const_cast<char*>(note.record));
-				}
+				list_->InsertKey(const_cast<char*>(notes_[n].record));
 			}
 			drained_.store(std::max(n, drained_.load(std::memory_order_relaxed)), std::memory_order_release);
 		}
@@ -277,7 +403,8 @@ class Lanes : public MemTableRep {
 
 	const KeyComparator& compare_;
 	const std::unique_ptr<MemTableRep> list_;
-	const size_t tail_;  // bytes at the end of a key that are not its lane's
+	const SliceTransform* const head_;  // what of a key is its lane's; null, or not for this key:
+	const size_t tail_;                 // all but so many bytes at its end
 
 	mutable std::mutex mu_;  // guards what follows, and inserting into list_
 	std::vector<Note> notes_;
@@ -286,6 +413,9 @@ class Lanes : public MemTableRep {
 	bool complete_ = false;        // nothing will be inserted any more
 	std::vector<const char*> ordered_;
 	std::deque<Place> iterators_;
+	std::deque<Lent> lent_;
+	std::vector<const char*> fresh_;  // of Add
+	size_t read_ = 0;                 // bytes of what lanes were read
 
 	std::atomic<size_t> noted_{0};            // of notes_, those that a reader may want
 	mutable std::atomic<size_t> drained_{0};  // of them, those that list_ has
@@ -300,12 +430,31 @@ class LanesFactory : public rocksdb::MemTableRepFactory {
 	using MemTableRepFactory::CreateMemTableRep;
 	MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& compare, rocksdb::Allocator* allocator,
 	                               const rocksdb::SliceTransform* transform, rocksdb::Logger* logger) override {
-		return new Lanes(compare, allocator, lists_.CreateMemTableRep(compare, allocator, transform, logger), tail_);
+		return new Lanes(compare, allocator, lists_.CreateMemTableRep(compare, allocator, transform, logger), transform, tail_);
 	}
 
  private:
 	const size_t tail_;
 	rocksdb::SkipListFactory lists_;
+};
+
+// Head is what the records of a fairness key have in common: the number of the queue, and
+// the key behind its length. See storage/keys.go.
+class Head : public SliceTransform {
+ public:
+	const char* Name() const override { return "fila.FairnessKey"; }
+	Slice Transform(const Slice& key) const override { return {key.data(), Size(key)}; }
+	bool InDomain(const Slice& key) const override { return Size(key) > 0; }
+	bool SameResultWhenAppended(const Slice& head) const override { return InDomain(head); }
+
+ private:
+	// 0: it is not such a key.
+	static size_t Size(const Slice& key) {
+		constexpr size_t before = 6;
+		if (key.size() < before) return 0;
+		const size_t n = before + (static_cast<unsigned char>(key[4]) << 8 | static_cast<unsigned char>(key[5]));
+		return n <= key.size() ? n : 0;
+	}
 };
 
 }  // namespace
@@ -314,3 +463,5 @@ class LanesFactory : public rocksdb::MemTableRepFactory {
 extern "C" void fila_lanes(void* options, size_t tail) {
 	static_cast<rocksdb::Options*>(options)->memtable_factory = std::make_shared<LanesFactory>(tail);
 }
+
+extern "C" void fila_heads(void* options) { static_cast<rocksdb::Options*>(options)->prefix_extractor = std::make_shared<Head>(); }

@@ -244,3 +244,121 @@ func TestLanesBesideReaders(t *testing.T) {
 	}
 	readers.Wait()
 }
+
+// Who reads within a fairness key looks at its lane only, in memtables, and asks filters
+// of tables: it sees what somebody sees who reads everything, as it was at the beginning.
+func TestReadingWithinAKey(t *testing.T) {
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	rng := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // a seed
+	const keys = 50
+	name := func(k int) string { return fmt.Sprint("key-", k*k) } // some begin as others do
+	var live [keys]map[string]string
+	var old []opened
+	for n := range 300 {
+		var batch storage.Batch
+		for range 100 {
+			k := min(rng.IntN(keys), rng.IntN(keys))
+			if live[k] == nil {
+				live[k] = map[string]string{}
+			}
+			if rng.IntN(3) == 0 {
+				for key := range live[k] {
+					batch.SingleDelete(storage.Messages, []byte(key))
+					delete(live[k], key)
+					break
+				}
+				continue
+			}
+			var id storage.ID
+			binary.BigEndian.PutUint64(id[:], uint64(n)-min(uint64(n), uint64(rng.IntN(4)/3*rng.IntN(50)))) //nolint:gosec // some come late
+			binary.BigEndian.PutUint64(id[8:], rng.Uint64())
+			key := string(storage.AppendMessageKey(nil, 1, name(k), uint8(rng.IntN(2)), id)) //nolint:gosec // small
+			live[k][key] = fmt.Sprintf("%800d", n)
+			batch.Put(storage.Messages, []byte(key), []byte(live[k][key]))
+		}
+		if err := s.Commit(&batch, false); err != nil {
+			t.Fatal(err)
+		}
+		k := rng.IntN(keys + 1) // the last one has never been written
+		prefix := storage.AppendKeyPrefix(nil, 1, name(k))
+		var want []string
+		if k < keys {
+			want = slices.Sorted(maps.Keys(live[k]))
+		}
+		from := prefix
+		if len(want) > 0 && rng.IntN(2) == 0 { // in the midst
+			i := rng.IntN(len(want))
+			from, want = []byte(want[i]), want[i:]
+		}
+		o := opened{it: s.Scan(storage.Messages, from, storage.After(prefix)), want: want, values: map[string]string{}}
+		for _, key := range want {
+			o.values[key] = live[k][key]
+			if got, err := s.Get(storage.Messages, []byte(key)); err != nil || string(got) != live[k][key] {
+				t.Fatalf("batch %d: %x: %v", n, key, err)
+			}
+		}
+		if rng.IntN(2) == 0 && o.it.Next() { // it has looked into memtables before they change
+			if len(want) == 0 || string(o.it.Key()) != want[0] {
+				t.Fatalf("batch %d begins at %x", n, o.it.Key())
+			}
+			o.want = want[1:]
+		}
+		old = append(old, o)
+		if len(old) > 5 {
+			old[0].check(t)
+			old = old[1:]
+		}
+	}
+	for i := range old {
+		old[i].check(t)
+	}
+}
+
+// opened is an iterator, and what it has to see from where it is.
+type opened struct {
+	it     storage.Iterator
+	want   []string
+	values map[string]string
+}
+
+func (o *opened) check(t *testing.T) {
+	t.Helper()
+	defer o.it.Close()
+	for _, want := range o.want {
+		if !o.it.Next() || string(o.it.Key()) != want || string(o.it.Value()) != o.values[want] {
+			t.Fatalf("%x instead of %x: %v", o.it.Key(), want, o.it.Err())
+		}
+	}
+	if o.it.Next() {
+		t.Fatalf("%x is too much", o.it.Key())
+	}
+}
+
+func TestInHead(t *testing.T) {
+	head := storage.AppendKeyPrefix(nil, 1, "a")
+	last := storage.AppendKeyPrefix(nil, 1, "b")
+	for _, tt := range []struct {
+		name     string
+		family   storage.Family
+		from, to []byte
+		want     bool
+	}{
+		{"a key", storage.Messages, head, storage.After(head), true},
+		{"attempts", storage.Attempts, head, storage.After(head), true},
+		{"a part of it", storage.Messages, append(head[:len(head):len(head)], 5), append(head[:len(head):len(head)], 7), true},
+		{"two keys", storage.Messages, head, storage.After(last), false},
+		{"no end", storage.Messages, head, nil, false},
+		{"a queue", storage.Messages, head[:4], storage.After(head[:4]), false},
+		{"half a name", storage.Messages, head[:len(head)-1], storage.After(head[:len(head)-1]), false},
+		{"leases", storage.Leases, head, storage.After(head), false},
+		{"the last key of all", storage.Messages, bytes.Repeat([]byte{0xFF}, 6+0xFFFF), nil, false},
+	} {
+		if got := inHead(tt.family, tt.from, tt.to); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}

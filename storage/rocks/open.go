@@ -289,6 +289,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 		return nil, openError(err)
 	}
 	d.read = grocksdb.NewDefaultReadOptions()
+	d.read.SetTotalOrderSeek(true)
 	if d.writer, err = newWriter(d.db); err != nil {
 		d.close()
 		return nil, err

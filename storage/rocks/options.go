@@ -159,6 +159,11 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	default:
 	}
 	switch f {
+	case storage.Messages, storage.Attempts:
+		withHeads(o)
+	default:
+	}
+	switch f {
 	case storage.Messages:
 		withLanes(o, messageTail)
 	case storage.Leases:
