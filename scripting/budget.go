@@ -41,6 +41,9 @@ const (
 	// strideMax is how many instructions may pass without a look at the clock:
 	// 1 µs of them, or so.
 	strideMax = 64
+	// strideLarge is from when on there are tables so large that going over what is left
+	// of one, as '#' and next do, takes up to 20 µs.
+	strideLarge = 8
 	// stringLong is the length from which on single instructions can take long, as
 	// comparing two strings does. From then on each is timed.
 	stringLong = 8 << 10
@@ -207,12 +210,15 @@ func (b *budget) chargeString(l *lua.LState, n int) {
 func (b *budget) stringMax() int64 { return b.memoryMax / 8 }
 
 // long notes that there are long strings about.
-func (b *budget) long() {
-	if b.stride == 1 {
+func (b *budget) long() { b.narrow(1) }
+
+// narrow has the clock read more often.
+func (b *budget) narrow(stride int64) {
+	if b.stride <= stride {
 		return
 	}
-	b.unlooked += max(b.left-1, 0)
-	b.stride, b.left = 1, min(b.left, 1)
+	b.unlooked += max(b.left-stride, 0)
+	b.stride, b.left = stride, min(b.left, stride)
 }
 
 // Err is asked for after Done has delivered.

@@ -32,6 +32,7 @@ type machine struct {
 	// hashed are tables whose hash part was charged for, the newest ones.
 	hashed     [4]*lua.LTable
 	hashedNext int
+	fields     int // charged for in this call, of all tables
 
 	threads threads
 	finder  matcher // of find and match
@@ -91,7 +92,7 @@ func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, ge
 		}
 		m.leaveLane()
 		m.msg, m.settings, m.place = nil, nil, ""
-		m.hashed = [len(m.hashed)]*lua.LTable{}
+		m.hashed, m.fields = [len(m.hashed)]*lua.LTable{}, 0
 		m.finder.subject, m.finder.pattern = "", ""
 	}()
 	l := m.l

@@ -15,11 +15,22 @@ type pacer struct {
 	lane   *lane     // nil: it has none yet
 	turnAt time.Time // when the turn began
 	wayAt  time.Time // when it gives way next
+	last   time.Time // end of the last pause
 }
+
+const (
+	// pieceLong is from when on a piece of work without a pause is followed by one that is
+	// longer by pieceRest. A message's way through the broker has several steps, on
+	// several goroutines, and each of them would wait for a piece to end if one followed
+	// the other.
+	pieceLong = 200 * time.Microsecond
+	pieceRest = 10
+	pieceMost = 2 * time.Millisecond // what takes longer was interrupted itself
+)
 
 func newPacer(l lanes) *pacer {
 	now := time.Now()
-	return &pacer{lanes: l, turnAt: now, wayAt: now.Add(yieldEvery)}
+	return &pacer{lanes: l, turnAt: now, wayAt: now.Add(yieldEvery), last: now}
 }
 
 // pause is called where the work may rest, some microseconds after each other.
@@ -28,8 +39,12 @@ func (p *pacer) pause() {
 		return
 	}
 	now := time.Now()
+	piece := now.Sub(p.last)
 	if now.Sub(p.turnAt) > laneTurn {
 		p.leave()
+		if piece > pieceLong {
+			time.Sleep(min(piece, pieceMost) * pieceRest) //nolint:forbidigo // it has to be away
+		}
 		p.lane = <-p.lanes // whoever has it leaves it after a turn
 		p.turnAt = time.Now()
 		now = p.turnAt
@@ -40,7 +55,9 @@ func (p *pacer) pause() {
 		away := back.Sub(now)
 		p.turnAt = p.turnAt.Add(away)
 		p.wayAt = back.Add(max(yieldEvery, away)) // its half of a processor that somebody else never leaves
+		now = back
 	}
+	p.last = now
 }
 
 // leave must follow the last pause.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/ast"
@@ -140,5 +141,27 @@ func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
 	_, err := sandbox(t).Load(engine.HookEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
 	if err == nil || !strings.Contains(err.Error(), "nested too deeply") {
 		t.Error(err)
+	}
+}
+
+// Who could not pause for long stays away for longer, and leaves the lane to others.
+func TestALongPieceOfLoadingIsFollowedByARest(t *testing.T) {
+	all := make(lanes, 1)
+	p := newPacer(all)
+	p.lane = &lane{giveWay: func() {}}
+	const piece = time.Millisecond
+	p.last = time.Now().Add(-piece)
+	p.turnAt = p.last
+	start := time.Now()
+	p.pause()
+	if took := time.Since(start); took < pieceRest*piece {
+		t.Errorf("it was back after %v", took)
+	}
+	if p.lane == nil || len(all) != 0 {
+		t.Error("it is back without a lane")
+	}
+	p.leave()
+	if len(all) != 1 {
+		t.Error("it has kept the lane")
 	}
 }

@@ -81,6 +81,9 @@ func unshared(v lua.LValue) lua.LValue {
 	return v
 }
 
+// tableLarge is how many elements or fields are many.
+const tableLarge = 512
+
 // chargeField takes a new field from the budget.
 func (m *machine) chargeField(l *lua.LState, t *lua.LTable, key lua.LValue) {
 	if k, ok := key.(lua.LNumber); ok && k >= 1 && k < arrayMax && float64(k) == math.Trunc(float64(k)) {
@@ -89,12 +92,18 @@ func (m *machine) chargeField(l *lua.LState, t *lua.LTable, key lua.LValue) {
 		if n == 0 {
 			m.charge(l, costArray)
 		}
+		if k > tableLarge {
+			m.narrow(strideLarge)
+		}
 		return
 	}
 	if k, ok := key.(lua.LNumber); ok && k == arrayMax && t.MaxN() == arrayMax-1 {
 		l.RaiseError("a list of more than %d elements", arrayMax-1) // '#' would not count them
 	}
 	m.charge(l, costField)
+	if m.fields++; m.fields > tableLarge {
+		m.narrow(strideLarge)
+	}
 	for _, h := range m.hashed {
 		if h == t {
 			return
