@@ -6,7 +6,8 @@
 //     is taken from one budget, and the clock is read as it is spent. When the
 //     budget or the time is gone the script fails, and nothing in it can catch
 //     that.
-//     Scripts that take long leave a processor to everybody else.
+//     Scripts that take long leave a processor to everybody else, and so does
+//     loading one.
 //  2. It fits. What it allocates is counted before it is allocated, garbage
 //     included, and the count has a bound. Depth of calls and size of the stack
 //     are bounded as well.

@@ -15,22 +15,11 @@ type pacer struct {
 	lane   *lane     // nil: it has none yet
 	turnAt time.Time // when the turn began
 	wayAt  time.Time // when it gives way next
-	last   time.Time // end of the last pause
 }
-
-const (
-	// pieceLong is from when on a piece of work without a pause is followed by one that is
-	// longer by pieceRest. A message's way through the broker has several steps, on
-	// several goroutines, and each of them would wait for a piece to end if one followed
-	// the other.
-	pieceLong = 200 * time.Microsecond
-	pieceRest = 10
-	pieceMost = 2 * time.Millisecond // what takes longer was interrupted itself
-)
 
 func newPacer(l lanes) *pacer {
 	now := time.Now()
-	return &pacer{lanes: l, turnAt: now, wayAt: now.Add(yieldEvery), last: now}
+	return &pacer{lanes: l, turnAt: now, wayAt: now.Add(yieldEvery)}
 }
 
 // pause is called where the work may rest, some microseconds after each other.
@@ -39,12 +28,8 @@ func (p *pacer) pause() {
 		return
 	}
 	now := time.Now()
-	piece := now.Sub(p.last)
 	if now.Sub(p.turnAt) > laneTurn {
 		p.leave()
-		if piece > pieceLong {
-			time.Sleep(min(piece, pieceMost) * pieceRest) //nolint:forbidigo // it has to be away
-		}
 		p.lane = <-p.lanes // whoever has it leaves it after a turn
 		p.turnAt = time.Now()
 		now = p.turnAt
@@ -55,9 +40,18 @@ func (p *pacer) pause() {
 		away := back.Sub(now)
 		p.turnAt = p.turnAt.Add(away)
 		p.wayAt = back.Add(max(yieldEvery, away)) // its half of a processor that somebody else never leaves
-		now = back
 	}
-	p.last = now
+}
+
+// stayAway lets others have the processor and the lane for some time.
+func (p *pacer) stayAway(d time.Duration) {
+	if p == nil || p.lanes == nil {
+		return
+	}
+	p.leave()
+	time.Sleep(d) //nolint:forbidigo // it has to be away
+	p.turnAt = time.Time{}
+	p.pause()
 }
 
 // leave must follow the last pause.
@@ -88,23 +82,32 @@ func (r paced) Read(b []byte) (int, error) {
 type rest struct {
 	ast.StmtBase
 
-	p *pacer
+	p    *pacer
+	away time.Duration
 }
 
 // Line is where the compiler asks.
 func (s *rest) Line() int {
-	s.p.pause()
+	if s.away > 0 {
+		s.p.stayAway(s.away)
+	} else {
+		s.p.pause()
+	}
 	return s.StmtBase.Line()
 }
 
-// resting is the statement around it.
-func resting(line int, p *pacer) ast.Stmt {
+// resting is the statement around it, for after so many steps.
+func resting(line int, p *pacer, steps int) ast.Stmt {
+	r := at(&rest{p: p}, line)
+	if steps > effortLong {
+		r.away = time.Duration(steps) * effortStep * effortAway
+	}
 	yes := at(&ast.TrueExpr{}, line)
-	return at(&ast.IfStmt{Condition: yes, Then: []ast.Stmt{at(&rest{p: p}, line)}}, line)
+	return at(&ast.IfStmt{Condition: yes, Then: []ast.Stmt{r}}, line)
 }
 
 // effort is what the compiler will have to do for what was rewritten so far, in steps
-// of some 5 ns, of which comparing two names or constants is one. The compiler looks
+// of effortStep, of which comparing two names or constants is one. The compiler looks
 // through lists, so there are sources for which it takes a thousand times as long as
 // for others; between two rests it has to go through in one piece.
 type effort struct {
@@ -114,6 +117,8 @@ type effort struct {
 }
 
 const (
+	effortStep = 5 * time.Nanosecond
+
 	effortNode     = 20
 	effortBlock    = 120
 	effortFunction = 1500 // gopher-lua makes room for 1024 instructions
@@ -121,4 +126,11 @@ const (
 	effortPause = 2000    // 10 µs
 	effortRest  = 4000    // 20 µs
 	effortMax   = 400_000 // 2 ms, without a rest
+
+	// effortLong, 0.2 ms, is from when on a piece of work is followed by a rest of effortAway
+	// times its length. A message's way through the broker has several steps, on several
+	// goroutines, and each would wait for a piece to end if one followed the other; this
+	// way, one message in a hundred waits for one.
+	effortLong = 40_000
+	effortAway = 100
 )

@@ -42,7 +42,7 @@ func TestTheCompilerAsksAStatementThatItDoesNotKnow(t *testing.T) {
 				for i := 0; i <= len(stmts)-1; i += 2 {
 					s := at(&asked{}, 1)
 					all = append(all, s)
-					stmt := resting(1, nil)
+					stmt := resting(1, nil, 0)
 					stmt.(*ast.IfStmt).Then[0] = s
 					stmts = slices.Insert(stmts, i, stmt)
 				}
@@ -136,6 +136,61 @@ func TestAStatementHasABound(t *testing.T) {
 	}
 }
 
+// Limits of a whole script, from both sides.
+func TestLimitsOfASource(t *testing.T) {
+	s := sandbox(t)
+	for text, source := range map[string]func(n int) string{
+		"more than 500 functions":     func(n int) string { return "local f " + strings.Repeat("f = function() end ", 499+n) }, // and the hook
+		"more than 100 operations":    func(n int) string { return "local x = 1 x = x" + strings.Repeat(" + x", 100+n) },
+		"251 arguments, at most 250":  func(n int) string { return "local f function g(...) f(" + strings.Repeat("1,", 249+n) + "...) end" },
+		"nested too deeply, at most ": func(n int) string { return strings.Repeat("do ", 390+20*n) + strings.Repeat("end ", 390+20*n) },
+	} {
+		if _, err := s.Load(engine.HookEnqueue, source(0)+" function on_enqueue(msg) end"); err != nil && strings.Contains(err.Error(), text) {
+			t.Errorf("below: %v", err)
+		}
+		if _, err := s.Load(engine.HookEnqueue, source(1)+" function on_enqueue(msg) end"); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("want %q, got %v", text, err)
+		}
+	}
+}
+
+// What the parser would have to keep unfinished is bounded, and nothing else is.
+func TestWhatIsPendingIsBounded(t *testing.T) {
+	s := sandbox(t)
+	const hook = " function on_enqueue(msg) end"
+	for name, source := range map[string]string{
+		"parentheses": "local a = " + strings.Repeat("(", 2000) + "1" + strings.Repeat(")", 2000),
+		"tables":      "local a = " + strings.Repeat("{", 2000) + strings.Repeat("}", 2000),
+		"functions":   strings.Repeat("function f() ", 2000) + strings.Repeat("end ", 2000),
+		"blocks":      strings.Repeat("if a then while b do repeat ", 500) + strings.Repeat("until c end end ", 500),
+		"concats":     "local a = ''" + strings.Repeat(" .. ''", 2000),
+		"calls":       "local a = ''" + strings.Repeat(" .. f'' .. f{} .. f(1, 2)", 1000),
+		"powers":      "local a = 1" + strings.Repeat(" ^ a.b", 2000),
+		"signs":       "local a = 1" + strings.Repeat(" - -1", 2000),
+		"nots":        "local a =" + strings.Repeat(" not", 2000) + " 1",
+		"lengths":     "local a =" + strings.Repeat(" #", 2000) + " b",
+		"never ends":  strings.Repeat("(", 2000),
+	} {
+		if _, err := s.Load(engine.HookEnqueue, source+hook); err == nil || !strings.Contains(err.Error(), "on_enqueue:1: nested too deeply, or too many operators") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, source := range map[string]string{
+		"assignments":    "local a, b " + strings.Repeat("a = a .. b ^ b ", 2000),
+		"separated":      "local a, b " + strings.Repeat("a = #b; b = -a;", 2000),
+		"calls":          "local f function g() " + strings.Repeat("f(-f) f{ not f } f'a' ", 700) + "end",
+		"lists":          "local a = {" + strings.Repeat("-1, ", 2000) + "}",
+		"brackets":       "local a function g() " + strings.Repeat("a[#a](-a) ", 1000) + "end",
+		"blocks":         "local a " + strings.Repeat("if not a then elseif not a then else end ", 600) + strings.Repeat("repeat until not a while not a do break end for i = -1, -a do end ", 300),
+		"sums":           "local a " + strings.Repeat("a = a - a * a - a ", 1000),
+		"comments, text": "local a " + strings.Repeat("--((((\n a = '((((' --[[((((]] a = [[((((]] ", 800),
+	} {
+		if _, err := s.Load(engine.HookEnqueue, source+hook); err != nil && strings.Contains(err.Error(), "operators") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // What is nested too deeply is told so, wherever it stands.
 func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
 	_, err := sandbox(t).Load(engine.HookEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
@@ -144,17 +199,16 @@ func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
 	}
 }
 
-// Who could not pause for long stays away for longer, and leaves the lane to others.
+// After a long piece the compiler stays away for longer, and leaves the lane to others.
 func TestALongPieceOfLoadingIsFollowedByARest(t *testing.T) {
 	all := make(lanes, 1)
 	p := newPacer(all)
 	p.lane = &lane{giveWay: func() {}}
-	const piece = time.Millisecond
-	p.last = time.Now().Add(-piece)
-	p.turnAt = p.last
+	const steps = effortLong + 1
+	stmt := resting(1, p, steps).(*ast.IfStmt).Then[0]
 	start := time.Now()
-	p.pause()
-	if took := time.Since(start); took < pieceRest*piece {
+	stmt.Line()
+	if took := time.Since(start); took < steps*effortStep*effortAway {
 		t.Errorf("it was back after %v", took)
 	}
 	if p.lane == nil || len(all) != 0 {
@@ -163,5 +217,8 @@ func TestALongPieceOfLoadingIsFollowedByARest(t *testing.T) {
 	p.leave()
 	if len(all) != 1 {
 		t.Error("it has kept the lane")
+	}
+	if resting(1, p, effortLong).(*ast.IfStmt).Then[0].(*rest).away > 0 {
+		t.Error("a short piece is followed by a long rest")
 	}
 }

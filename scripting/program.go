@@ -62,6 +62,7 @@ func translate(lib *library, name, source string, pace *pacer) (proto *lua.Funct
 			err = located(name, 0, fmt.Sprintf("cannot be compiled: %v", r))
 		}
 	}()
+	shallow(source, pace)
 	tree, err = prepare(name, source, plan{hook: name}, pace)
 	if err != nil {
 		return nil, tree, false, err

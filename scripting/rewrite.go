@@ -24,6 +24,7 @@ type rewriter struct {
 	work  effort
 	depth int
 	folds int // arithmetic expressions right around the one at hand
+	count int // of functions
 	cost  int // of the block at hand
 	seen  survey
 }
@@ -71,6 +72,9 @@ const (
 	argumentsMax  = 40   // of a guard: they all take a register
 	upvaluesMax   = 200  // of a function: gopher-lua counts them in a byte
 	parametersMax = 100
+	valuesMax     = 250 // of a call: there are no more registers
+	functionsMax  = 500 // of a script: the compiler makes room for 1024 instructions each
+	foldsMax      = 100 // of arithmetic: see step
 )
 
 // Bytes that things cost, as upper bounds; TestChargesCoverWhatIsAllocated holds
@@ -236,8 +240,8 @@ func (r *rewriter) statements(stmts []ast.Stmt) []ast.Stmt {
 	for i := 0; i < len(stmts); i++ {
 		r.work.steps += effortNode
 		if w := &r.work; w.steps-w.rested > effortRest {
+			stmts = slices.Insert(stmts, i, resting(stmts[i].Line(), r.pacer, w.steps-w.rested))
 			w.rested = w.steps
-			stmts = slices.Insert(stmts, i, resting(stmts[i].Line(), r.pacer))
 			i++
 		}
 		stmts[i] = r.statement(stmts[i])

@@ -39,6 +39,9 @@ func (r *rewriter) expression(e ast.Expr) ast.Expr {
 		} else {
 			e.Func = r.expression(e.Func)
 		}
+		if n := len(e.Args); n > valuesMax {
+			refuse(e.Line(), "a call with %d arguments, at most %d", n, valuesMax)
+		}
 		r.expressions(e.Args)
 	case *ast.LogicalOpExpr:
 		e.Lhs, e.Rhs = r.expression(e.Lhs), r.expression(e.Rhs)
@@ -67,7 +70,9 @@ func (r *rewriter) step(e ast.Expr, folds int) {
 	r.folds = 0
 	switch e.(type) {
 	case *ast.ArithmeticOpExpr, *ast.UnaryMinusOpExpr:
-		r.folds = folds + 1
+		if r.folds = folds + 1; r.folds > foldsMax {
+			refuse(e.Line(), "arithmetic of more than %d operations in one expression", foldsMax)
+		}
 	}
 	w := &r.work
 	if w.steps-w.paced > effortPause {
@@ -84,6 +89,9 @@ func (r *rewriter) step(e ast.Expr, folds int) {
 func (r *rewriter) function(e *ast.FunctionExpr, entry bool) {
 	if n := len(e.ParList.Names); n > parametersMax {
 		refuse(e.Line(), "a function with %d parameters, at most %d", n, parametersMax)
+	}
+	if r.count++; r.count > functionsMax {
+		refuse(e.Line(), "more than %d functions", functionsMax)
 	}
 	f := newFunction(r.fn)
 	f.entry = entry
