@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
 
@@ -16,8 +17,9 @@ import (
 //	                          └── reads, counts, mended ─┘ readers
 //
 // The loop adds turns to the open batch while the committer writes the one
-// before; as soon as the committer is free it gets the batch. So a batch is as
-// large as the disk is slow, and a lone task does not wait for company.
+// before; when the committer is free it gets the batch, as soon as those have gone
+// first who are ready to add to it (loop_company.go). So a batch is as large as the
+// disk is slow, and a lone task does not wait for company.
 //
 // The order of events of one task: 1. it is in the inbox; 2. a turn applies it,
 // its writes are in the open batch; 3. the loop cuts the batch; 4. the committer
@@ -41,6 +43,7 @@ type Engine struct {
 	committed uint64
 	failed    error // of the last commit; the loop recovers
 	busy      bool  // a batch is with the committer
+	released  int   // tasks of the last commit
 	spare     *storage.Batch
 
 	snapshot atomic.Pointer[Snapshot]
@@ -139,6 +142,12 @@ func (e *Engine) poke() {
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	c := e.core
+	poll, err := yield.NewPoll()
+	if err != nil {
+		e.refuseAll()
+		return err
+	}
+	defer poll.Close()
 	if err := c.recover(); err != nil {
 		e.refuseAll()
 		return err
@@ -154,7 +163,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.count()
 	e.snapshot.Store(c.snapshot)
 	close(e.ready)
-	e.loop()
+	e.loop(&company{poll: poll})
 	c.census.stop()
 	close(e.work)
 	e.side.Wait()
@@ -163,7 +172,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // loop is the engine's one thread.
-func (e *Engine) loop() {
+func (e *Engine) loop(company *company) {
 	c := e.core
 	clock := newClock()
 	alarm := &alarm{Timer: time.NewTimer(time.Hour)}
@@ -197,7 +206,11 @@ func (e *Engine) loop() {
 		if state.stopping {
 			c.drain()
 		}
+		if !state.busy && !state.stopping && c.sync && e.cfg.Sync == SyncAlways && company.wait(now, len(c.released), state.released) {
+			continue
+		}
 		if !state.busy {
+			company.over()
 			if w := c.cut(); w != nil {
 				e.hand(w)
 				state.busy = true
@@ -217,6 +230,7 @@ type state struct {
 	committed uint64
 	failed    error
 	busy      bool
+	released  int
 	stopping  bool
 }
 
@@ -224,7 +238,7 @@ type state struct {
 func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := state{committed: e.committed, failed: e.failed, busy: e.busy, stopping: e.stopping}
+	s := state{committed: e.committed, failed: e.failed, busy: e.busy, released: e.released, stopping: e.stopping}
 	if s.busy {
 		s.failed = nil // not before the committer has let go of what it holds
 	}
@@ -323,7 +337,7 @@ func (e *Engine) commitWork(w *work) {
 		e.tellFailure(err)
 	}
 	e.mu.Lock()
-	e.busy = false
+	e.busy, e.released = false, len(w.tasks)
 	if err == nil {
 		e.committed = w.no
 		e.durable.Store(w.no)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/faisca/fila/internal/yield"
 )
 
 // lanes is where scripts run that take long: there is one for each of Go's processors
@@ -35,15 +37,15 @@ func newLanes() (lanes, error) {
 		// is never in the midst of anything others wait for. A lower priority of its thread
 		// would do the same, but with everything that runs on that thread, the locks of Go's
 		// runtime and the pauses of its collector included.
-		l := &lane{giveWay: yieldProcessor}
+		l := &lane{giveWay: yield.Processor}
 		if processors == 1 {
-			p, err := newPoll()
+			p, err := yield.NewPoll()
 			if err != nil {
 				return nil, fmt.Errorf("scripting: %w", err)
 			}
 			l.giveWay = func() {
-				yieldProcessor()
-				_ = p.wait() // it went well before
+				yield.Processor()
+				p.Wait()
 			}
 		}
 		all <- l

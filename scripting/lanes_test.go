@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/yield"
 )
 
 // Scripts that take long run in as many lanes as there are, and end within twice
@@ -20,7 +21,7 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.lanes = make(lanes, 1)
-	s.lanes <- &lane{giveWay: yieldProcessor}
+	s.lanes <- &lane{giveWay: yield.Processor}
 	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
 	longer := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) local n = 0 for i = 1, 20000 do n = n + i end return { weight = 7 } end")
 	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))

@@ -58,20 +58,6 @@ func TestAPollServesThoseWhoWaitForFiles(t *testing.T) {
 	}
 }
 
-func TestAPollAllocatesNothing(t *testing.T) {
-	p, err := newPoll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		if err := p.wait(); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func BenchmarkGiveWay(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	lanes, err := newLanes()

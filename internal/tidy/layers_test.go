@@ -21,8 +21,8 @@ func layers() map[string]layer {
 		"storage":           {tests: []string{"storage/storetest"}},
 		"storage/storetest": {may: []string{"storage"}},
 		"storage/rocks":     {may: []string{"storage"}, tests: []string{"storage/storetest"}},
-		"engine":            {may: []string{"storage"}},
-		"scripting":         {may: []string{"engine"}, tests: []string{"storage"}},
+		"engine":            {may: []string{"internal/yield", "storage"}},
+		"scripting":         {may: []string{"engine", "internal/yield"}, tests: []string{"storage"}},
 		"commands":          {may: []string{"engine", "internal/acl", "resp"}, tests: []string{"scripting", "storage"}},
 		// The client side of a load: it knows a server only by its address.
 		"internal/bench":    {may: []string{"internal/proc"}},
@@ -31,6 +31,7 @@ func layers() map[string]layer {
 		"internal/backup":   {},
 		"internal/certs":    {},
 		"internal/progress": {},
+		"internal/yield":    {},
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
 		"main":              {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "resp", "scripting", "storage", "storage/rocks"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
