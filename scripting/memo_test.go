@@ -191,7 +191,7 @@ func TestErrorsAreNotRemembered(t *testing.T) {
 // Whatever scripts and messages do, the table has its size, and a path too.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
-	cfg.Memo = 100
+	cfg.Memo, cfg.Timeout = 100, time.Minute // a busy machine is not what is tested
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
