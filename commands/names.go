@@ -7,10 +7,13 @@ import "hash/maphash"
 // number of places, so it cannot grow; a name loses its place to the next one
 // that falls onto it. The zero value is ready.
 type nameCache struct {
-	places [64]string
+	places [namePlaces]string
+	marks  [namePlaces]uint16 // of the names: another one is mostly known for it without being read
 	seed   maphash.Seed
 	seeded bool
 }
+
+const namePlaces = 64
 
 // nameCacheMax is the longest name, in bytes, that a connection remembers.
 const nameCacheMax = 512
@@ -25,9 +28,10 @@ func (c *nameCache) get(b []byte) string {
 	if !c.seeded {
 		c.seed, c.seeded = maphash.MakeSeed(), true
 	}
-	place := &c.places[maphash.Bytes(c.seed, b)%uint64(len(c.places))]
-	if *place != string(b) {
-		*place = string(b)
+	h := maphash.Bytes(c.seed, b)
+	i, mark := h%namePlaces, uint16(h>>48) //nolint:gosec // what is left of 64 bits
+	if c.marks[i] != mark || c.places[i] != string(b) {
+		c.places[i], c.marks[i] = string(b), mark
 	}
-	return *place
+	return c.places[i]
 }
