@@ -29,7 +29,7 @@ func (c *nameCache) get(b []byte) string {
 		c.seed, c.seeded = maphash.MakeSeed(), true
 	}
 	h := maphash.Bytes(c.seed, b)
-	i, mark := h%namePlaces, uint16(h>>48) //nolint:gosec // what is left of 64 bits
+	i, mark := h%namePlaces, uint16(h>>48)
 	if c.marks[i] != mark || c.places[i] != string(b) {
 		c.places[i], c.marks[i] = string(b), mark
 	}
