@@ -43,9 +43,11 @@ func newLanes() (lanes, error) {
 			if err != nil {
 				return nil, fmt.Errorf("scripting: %w", err)
 			}
+			// Go's first: the system may be away with the thread, and so with the only
+			// processor that Go has, for milliseconds.
 			l.giveWay = func() {
-				yield.Processor()
 				p.Wait()
+				yield.Processor()
 			}
 		}
 		all <- l
