@@ -294,7 +294,7 @@ func schedulerSettings(c *Scheduler) []setting {
 		},
 		{
 			name:  "scheduler.body_bytes",
-			value: sized(&c.BodyBytes, 64*mib, 0, 1024*gib),
+			value: sized(&c.BodyBytes, 128*mib, 0, 1024*gib),
 			doc:   "Memory for message bodies on their way from enqueue to delivery; a body that is not there is read from disk.",
 		},
 	}

@@ -370,18 +370,26 @@ func (c *core) offer(q *queue) {
 	}
 }
 
-// windowMax is how many messages a key may hold in memory now.
+// windowMax is how many messages a key may hold in memory now. A place without its
+// body is not worth much: a message that is left to the disk is read along with those
+// beside it, one whose body was dropped alone. So windows are short, too, when bodies
+// have taken their part.
 func (c *core) windowMax() int {
-	const small = 4
 	switch {
-	case c.refs < c.cfg.WindowTotal:
+	case c.refs < c.cfg.WindowTotal && c.bodies <= c.bodiesKept():
 		return c.cfg.Window
 	case c.refs < 2*c.cfg.WindowTotal:
-		return min(small, c.cfg.Window)
+		return min(windowSmall, c.cfg.Window)
 	default:
 		return 1
 	}
 }
+
+const windowSmall = 4
+
+// bodiesKept is how many bytes of bodies are kept of what is enqueued. The rest of the
+// budget is for what is read, since that is about to be delivered.
+func (c *core) bodiesKept() int64 { return c.cfg.BodyBytes / 4 * 3 }
 
 // makeReady puts a message where ready ones belong.
 func (c *core) makeReady(m *message) {
@@ -403,7 +411,7 @@ func (c *core) makeReady(m *message) {
 // holdBody keeps the body of a ready message as long as the budget allows, and
 // in any case until it can be read from the store.
 func (c *core) holdBody(m *message) {
-	if m.body != nil && c.bodies > c.cfg.BodyBytes {
+	if m.body != nil && c.bodies > c.bodiesKept() {
 		c.letGo(m)
 	}
 }

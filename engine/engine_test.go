@@ -168,6 +168,42 @@ func TestBacklogBeyondTheWindowStaysOnDisk(t *testing.T) {
 	}
 }
 
+// Where bodies of all windows are too many, windows are short: a message is read along
+// with its body and its neighbours, instead of once for its place and once more, alone,
+// when it is delivered.
+func TestBodiesComeWithTheirPlaces(t *testing.T) {
+	const keys, each, budget = 20, 200, 100_000
+	w := newWorld(t, func(c *Config) { c.BodyBytes = budget })
+	w.queue("q", QueueOptions{})
+	for range each {
+		for k := range keys {
+			w.enqueue("q", fmt.Sprint("key-", k), strings.Repeat("x", 200))
+		}
+	}
+	if n := w.core.bodies; n < budget/2 || n > budget {
+		t.Errorf("%d bytes of bodies in memory", n)
+	}
+	alone := 0
+	for range keys * each {
+		var ds []*Delivery
+		req := &LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1}
+		w.must(func(tx *Tx) (err error) { ds, err = tx.Lease(req); return err })
+		if len(ds) != 1 {
+			t.Fatal("nothing to lease")
+		}
+		if ds[0].record == nil {
+			alone++
+		}
+		w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{ds[0].Receipt}); return err })
+		if n := w.core.bodies; n > budget+budget/2 {
+			t.Fatalf("%d bytes of bodies in memory", n)
+		}
+	}
+	if alone > keys*each/20 {
+		t.Errorf("%d of %d messages were read twice", alone, keys*each)
+	}
+}
+
 func TestExpiredLeaseReturnsToItsPlace(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{Visibility: new(time.Second)})

@@ -73,7 +73,7 @@ func (c *core) pump() {
 		switch {
 		case len(c.starving) > 0:
 			k, c.starving = c.starving[0], c.starving[1:]
-		case len(c.hungry) > 0 && c.refs < c.cfg.WindowTotal:
+		case len(c.hungry) > 0 && c.refs < c.cfg.WindowTotal && c.bodies < c.cfg.BodyBytes:
 			k, c.hungry = c.hungry[0], c.hungry[1:]
 		default:
 			return
@@ -88,10 +88,29 @@ func (c *core) pump() {
 func (c *core) ask(k *fairKey) {
 	k.read = &read{
 		epoch: c.epoch, asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
-		limit: max(c.windowMax()-len(k.window), 1), bytes: c.cfg.ReadBytes,
+		limit: max(c.readMax()-len(k.window), 1), bytes: c.readBytes(),
 	}
 	c.reading++
 	c.beside = append(c.beside, k.read)
+}
+
+// readMax is how many messages a key may hold in memory once it has been read.
+func (c *core) readMax() int {
+	switch {
+	case c.refs < c.cfg.WindowTotal:
+		return c.cfg.Window
+	case c.refs < 2*c.cfg.WindowTotal:
+		return min(windowSmall, c.cfg.Window)
+	default:
+		return 1
+	}
+}
+
+// readBytes is how many bytes a read may bring, but for its first message: a small part
+// of what is left for bodies, so that the windows of many keys become equally long.
+func (c *core) readBytes() int {
+	const least, part = 4 << 10, 64
+	return int(max(min((c.cfg.BodyBytes-c.bodies)/part, int64(c.cfg.ReadBytes)), least))
 }
 
 // alive says that a key has not been forgotten meanwhile.

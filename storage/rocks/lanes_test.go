@@ -349,7 +349,7 @@ func TestInHead(t *testing.T) {
 	}{
 		{"a key", storage.Messages, head, storage.After(head), true},
 		{"attempts", storage.Attempts, head, storage.After(head), true},
-		{"a part of it", storage.Messages, append(head[:len(head):len(head)], 5), append(head[:len(head):len(head)], 7), true},
+		{"a part of it", storage.Messages, slices.Concat(head, []byte{5}), slices.Concat(head, []byte{7}), true},
 		{"two keys", storage.Messages, head, storage.After(last), false},
 		{"no end", storage.Messages, head, nil, false},
 		{"a queue", storage.Messages, head[:4], storage.After(head[:4]), false},
