@@ -2,6 +2,7 @@ package scripting
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,6 +111,39 @@ func BenchmarkRecall(b *testing.B) {
 			}
 			st := hook.Stats(now)
 			b.ReportMetric(float64(st.Recalled)/float64(st.Calls), "recalled")
+		})
+	}
+}
+
+// BenchmarkLongestPiece tells of each attack how long others wait at most until it gives
+// way, while it is loaded and while it runs. With one processor for Go a message waits so
+// long at several steps of its way.
+func BenchmarkLongestPiece(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, a := range attacks(b) {
+		b.Run(a.name, func(b *testing.B) {
+			s := sandbox(b)
+			var last time.Time
+			var longest time.Duration
+			s.lanes = make(lanes, 1)
+			s.lanes <- &lane{giveWay: func() {
+				longest = max(longest, time.Since(last))
+				last = time.Now()
+			}}
+			var load, call time.Duration
+			for b.Loop() {
+				longest, last = 0, time.Now()
+				h, err := s.Load(engine.HookEnqueue, a.source)
+				load = max(load, longest, time.Since(last))
+				if err != nil {
+					continue
+				}
+				longest, last = 0, time.Now()
+				h.(*Hook).Try(benchMessage(), benchSettings)
+				call = max(call, longest, time.Since(last))
+			}
+			b.ReportMetric(float64(load.Nanoseconds())/1e3, "µs-load")
+			b.ReportMetric(float64(call.Nanoseconds())/1e3, "µs-call")
 		})
 	}
 }
