@@ -375,8 +375,18 @@ func (c *core) offer(q *queue) {
 // beside it, one whose body was dropped alone. So windows are short, too, when bodies
 // have taken their part.
 func (c *core) windowMax() int {
+	if c.bodies > c.bodiesKept() {
+		return min(windowSmall, c.readMax())
+	}
+	return c.readMax()
+}
+
+const windowSmall = 4
+
+// readMax is how many messages a key may hold in memory once it has been read.
+func (c *core) readMax() int {
 	switch {
-	case c.refs < c.cfg.WindowTotal && c.bodies <= c.bodiesKept():
+	case c.refs < c.cfg.WindowTotal:
 		return c.cfg.Window
 	case c.refs < 2*c.cfg.WindowTotal:
 		return min(windowSmall, c.cfg.Window)
@@ -384,8 +394,6 @@ func (c *core) windowMax() int {
 		return 1
 	}
 }
-
-const windowSmall = 4
 
 // bodiesKept is how many bytes of bodies are kept of what is enqueued. The rest of the
 // budget is for what is read, since that is about to be delivered.

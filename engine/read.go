@@ -94,18 +94,6 @@ func (c *core) ask(k *fairKey) {
 	c.beside = append(c.beside, k.read)
 }
 
-// readMax is how many messages a key may hold in memory once it has been read.
-func (c *core) readMax() int {
-	switch {
-	case c.refs < c.cfg.WindowTotal:
-		return c.cfg.Window
-	case c.refs < 2*c.cfg.WindowTotal:
-		return min(windowSmall, c.cfg.Window)
-	default:
-		return 1
-	}
-}
-
 // readBytes is how many bytes a read may bring, but for its first message: a small part
 // of what is left for bodies, so that the windows of many keys become equally long.
 func (c *core) readBytes() int {
