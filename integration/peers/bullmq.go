@@ -33,7 +33,7 @@ func findBullMQ(source string) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "bullmq")); err != nil {
-		return "", missing{"bullmq", "npm ci --prefix integration/peers/bullmq (make setup-peers does)"}
+		return "", missing{"bullmq", "make setup-peers does that"}
 	}
 	return dir, nil
 }
