@@ -26,6 +26,7 @@ constexpr uint32_t kNone = ~uint32_t{0};
 constexpr size_t kSlotsFirst = 256;      // a power of two
 constexpr size_t kDrainAtOnce = 256;     // records that are inserted while a writer waits
 constexpr size_t kOrderedMost = 64;      // iterators over what was never drained
+constexpr size_t kLentMost = 1 << 16;    // iterators over single lanes, of a memtable's own memory
 
 // Lanes is a memtable that puts off the search for a record's place until somebody asks
 // for it.
@@ -108,9 +109,15 @@ class Lanes : public MemTableRep {
 	// The iterator sees the lane of what it seeks, and none without a Seek.
 	Iterator* GetDynamicPrefixIterator(rocksdb::Arena* arena) override {
 		if (arena == nullptr) return new InLane(*this);
-		std::lock_guard<std::mutex> held(mu_);
-		lent_.emplace_back();
-		return new (&lent_.back()) InLane(*this);
+		{
+			std::lock_guard<std::mutex> held(mu_);
+			if (lent_.size() < kLentMost) {
+				lent_.emplace_back();
+				return new (&lent_.back()) InLane(*this);
+			}
+		}
+		Drain();  // so many read where nobody writes
+		return list_->GetIterator(arena);
 	}
 
  private:

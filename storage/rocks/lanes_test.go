@@ -362,3 +362,40 @@ func TestInHead(t *testing.T) {
 		}
 	}
 }
+
+// Iterators of a memtable are its own memory until it is flushed, so it has a bounded
+// number of them: where nobody writes and everybody reads, they are others from then on.
+func TestVeryManyReadersOfAMemtable(t *testing.T) {
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var id storage.ID
+	var batch storage.Batch
+	for _, key := range []string{"a", "b", "c"} {
+		batch.Put(storage.Messages, storage.AppendMessageKey(nil, 1, key, 5, id), []byte(key))
+	}
+	if err := s.Commit(&batch, false); err != nil {
+		t.Fatal(err)
+	}
+	prefix := storage.AppendKeyPrefix(nil, 1, "b")
+	const lent = 1 << 16 // as in lanes.cc
+	for n := range lent + 1000 {
+		it := s.Scan(storage.Messages, prefix, storage.After(prefix))
+		if !it.Next() || string(it.Value()) != "b" || it.Next() || it.Err() != nil {
+			t.Fatalf("reader %d: %q, %v", n, it.Value(), it.Err())
+		}
+		it.Close()
+		if n == lent+500 { // and what comes later is seen
+			batch.Reset()
+			batch.Put(storage.Messages, storage.AppendMessageKey(nil, 1, "d", 5, id), nil)
+			if err := s.Commit(&batch, false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Get(storage.Messages, storage.AppendMessageKey(nil, 1, "d", 5, id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
