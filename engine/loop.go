@@ -206,7 +206,7 @@ func (e *Engine) loop(company *company) {
 		if state.stopping {
 			c.drain()
 		}
-		if !state.busy && !state.stopping && c.sync && e.cfg.Sync == SyncAlways && company.wait(now, len(c.released), state.released) {
+		if !state.busy && !state.stopping && c.sync && e.cfg.Sync == SyncAlways && c.batch.Size() < e.cfg.BatchBytes && company.wait(now, len(c.released), state.released) {
 			continue
 		}
 		if !state.busy {
