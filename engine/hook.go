@@ -108,6 +108,9 @@ type Scripts interface {
 	// Load refuses a source that does not compile, does not run within the limits
 	// or lacks its function. The error is one line and names the script's line.
 	Load(kind HookKind, source string) (Hook, error)
+	// Restore is Load of a source that was accepted before, for a start: it is done as
+	// fast as it can be, since nobody is served meanwhile.
+	Restore(kind HookKind, source string) (Hook, error)
 }
 
 // BreakerState says whether a hook is being run.

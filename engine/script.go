@@ -9,17 +9,17 @@ import (
 // CompileScript makes a hook of a source, without loading it into a queue. It runs
 // on the connection: compiling costs the loop nothing.
 func (e *Engine) CompileScript(kind HookKind, source string) (Hook, error) {
-	return compileScript(&e.cfg, kind, source)
+	return compileScript(&e.cfg, Scripts.Load, kind, source)
 }
 
-func compileScript(cfg *Config, kind HookKind, source string) (Hook, error) {
+func compileScript(cfg *Config, load func(Scripts, HookKind, string) (Hook, error), kind HookKind, source string) (Hook, error) {
 	if cfg.Scripts == nil {
 		return nil, errNoScripts
 	}
 	if len(source) > cfg.Limits.Script {
 		return nil, fmt.Errorf("%w: script of %d bytes, the limit is %d", ErrTooBig, len(source), cfg.Limits.Script)
 	}
-	h, err := cfg.Scripts.Load(kind, source)
+	h, err := load(cfg.Scripts, kind, source)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrScript, err)
 	}
@@ -117,7 +117,7 @@ func (c *core) recoverScripts() {
 				all[kind] = h
 				continue
 			}
-			h, err := compileScript(&c.cfg, kind, src)
+			h, err := compileScript(&c.cfg, Scripts.Restore, kind, src)
 			if err != nil {
 				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("a script does not load any more, safe decisions are made in its place")
 				h = brokenHook{kind: kind, source: src, err: err}

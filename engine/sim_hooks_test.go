@@ -25,4 +25,5 @@ func (h simHook) OnFailure(_ time.Time, msg *HookMessage, _ Settings) (FailureDe
 
 type simScripts struct{}
 
-func (simScripts) Load(kind HookKind, _ string) (Hook, error) { return simHook{kind}, nil }
+func (simScripts) Load(kind HookKind, _ string) (Hook, error)    { return simHook{kind}, nil }
+func (simScripts) Restore(kind HookKind, _ string) (Hook, error) { return simHook{kind}, nil }

@@ -58,7 +58,7 @@ func (s *Stepper) PrepareCron(cr *Cron) error { return prepareCron(cr, &s.core.c
 
 // CompileScript is Engine.CompileScript.
 func (s *Stepper) CompileScript(kind HookKind, source string) (Hook, error) {
-	return compileScript(&s.core.cfg, kind, source)
+	return compileScript(&s.core.cfg, Scripts.Load, kind, source)
 }
 
 // Snapshot is Engine.Snapshot.

@@ -64,7 +64,16 @@ func (s *Sandbox) give(m *machine) {
 // Load compiles a source and runs its top level once, so that what is wrong with
 // it is said now and not with the first message.
 func (s *Sandbox) Load(kind engine.HookKind, source string) (engine.Hook, error) {
-	pace := newPacer(s.lanes)
+	return s.load(kind, source, newPacer(s.lanes))
+}
+
+// Restore is Load without making way for anybody: at a start nobody is served yet, and
+// everybody waits for it to end.
+func (s *Sandbox) Restore(kind engine.HookKind, source string) (engine.Hook, error) {
+	return s.load(kind, source, nil)
+}
+
+func (s *Sandbox) load(kind engine.HookKind, source string, pace *pacer) (engine.Hook, error) {
 	sc, err := compile(s.lib, kind, source, s.cfg.Source, pace)
 	pace.leave()
 	if err != nil {

@@ -56,7 +56,7 @@ func (p *pacer) stayAway(d time.Duration) {
 
 // leave must follow the last pause.
 func (p *pacer) leave() {
-	if p.lane != nil {
+	if p != nil && p.lane != nil {
 		p.lanes <- p.lane
 		p.lane = nil
 	}

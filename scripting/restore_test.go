@@ -1,0 +1,34 @@
+package scripting
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/engine"
+)
+
+// Loading a script waits for its turns, and stays away after statements that take long.
+// A start does not.
+func TestRestoringMakesWayForNobody(t *testing.T) {
+	var source strings.Builder
+	for f := range 8 {
+		fmt.Fprintf(&source, "local function f%d() return {", f)
+		for i := range 400 {
+			fmt.Fprintf(&source, "%d,", f*400+i)
+		}
+		source.WriteString("} end\n")
+	}
+	source.WriteString("function on_enqueue(msg) return { weight = #f0() } end")
+	s := sandbox(t)
+	s.give(s.take())         // one that runs the script as always
+	s.lanes = make(lanes, 1) // and it never comes
+	h, err := s.Restore(engine.HookEnqueue, source.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := h.OnEnqueue(time.Now(), benchMessage(), nil); err != nil || d.Weight != 400 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
