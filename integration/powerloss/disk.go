@@ -115,7 +115,7 @@ func list(dir string) (map[string]uint64, map[uint64]int64, error) {
 
 // Loss says what a cut has taken.
 type Loss struct {
-	Bytes   int64 // written, not synced, and gone
+	Bytes   int64 // written, not synced, and gone; with their file, too
 	Entries int   // changes of the directory, not synced and gone
 	Torn    int   // files that end somewhere in what was not synced
 }
@@ -133,13 +133,19 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 	}
 	var loss Loss
 	loss.Entries = j.chooseEntries(chance)
-	current, _, err := list(d.data)
+	current, sizes, err := list(d.data)
 	if err != nil {
 		return Loss{}, err
 	}
 	where := map[uint64]string{}
 	for name, inode := range current {
 		where[inode] = filepath.Join(d.data, name)
+	}
+	for _, inode := range j.durable {
+		delete(sizes, inode)
+	}
+	for _, size := range sizes { // of files that nothing leads to any more
+		loss.Bytes += size
 	}
 	after := d.data + ".after"
 	if err := os.Mkdir(after, 0o750); err != nil {

@@ -34,10 +34,15 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if _, err := d.Cut(rand.New(rand.NewPCG(seed, 0))); err != nil {
+		before := contents(t, data)
+		loss, err := d.Cut(rand.New(rand.NewPCG(seed, 0)))
+		if err != nil {
 			t.Fatal(err)
 		}
 		got := contents(t, data)
+		if _, there := got["new"]; !there && loss.Bytes < int64(len(before["new"])) {
+			t.Errorf("seed %d: a file of %d bytes is gone, %+v does not count them", seed, len(before["new"]), loss)
+		}
 		if got["log"][:min(6, len(got["log"]))] != "synced" {
 			t.Errorf("seed %d: what was synced is gone: %q", seed, got)
 		}
