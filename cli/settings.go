@@ -101,18 +101,18 @@ func serverSettings(c *Server) []setting {
 		{
 			name:  "server.memory_bytes",
 			value: sized(&c.MemoryBytes, 0, 0, 1024*gib),
-			doc: "Memory that the collector of the Go part tries to stay below, by running more often: what `GOMEMLIMIT` says in other " +
-				"programs. RocksDB's memory (`storage.mode`) comes on top. 0: as `GOMEMLIMIT` says, else no limit.",
+			doc: "Memory of the Go part above which garbage is collected more often. It is no hard limit, and RocksDB's memory (`storage.mode`) " +
+				"comes on top. 0: what `GOMEMLIMIT` says, else no limit.",
 		},
 		{
 			name:  "server.output_bytes_max",
 			value: sized(&c.OutputBytesMax, 8*mib, 64*kib, 64*gib),
-			doc:   "What a slow connection has not taken of what it is sent unasked; more disconnects it. Replies are bound by `server.window_max` and `limits.reply_bytes`.",
+			doc:   "Events and lines of `MONITOR` that may wait for a slow client; more disconnect it. Replies are bounded by `server.window_max` and `limits.reply_bytes`.",
 		},
 		{
 			name:  "server.window_max",
 			value: count(&c.WindowMax, 1024, 1, 1_000_000),
-			doc:   "Commands of one connection that may be unanswered; then it is not read until replies have left.",
+			doc:   "Commands of one connection that may be unanswered; at that many it is not read until replies have left.",
 		},
 		{
 			name:  "server.shutdown_timeout_ms",
@@ -122,8 +122,8 @@ func serverSettings(c *Server) []setting {
 		{
 			name:  "server.queues_file",
 			value: text{to: &c.QueuesFile, of: "path", says: "a file"},
-			doc: "A file with `[[queues]]` that the queues are made to match at start, before the first connection, beside those of the configuration itself. " +
-				"Nothing is deleted. `docs/queues.md` has its fields. Empty: none. `--queues FILE` is short for it.",
+			doc: "A file with `[[queues]]`, applied at start together with those of the configuration file; nothing is deleted. " +
+				"See [queues](queues.md). Empty: none. `--queues FILE` is short for it.",
 		},
 		{
 			name:  "server.pprof_addr",
@@ -140,12 +140,12 @@ func strangerSettings(c *Server) []setting {
 		{
 			name:  "server.auth_timeout_ms",
 			value: millis(&c.AuthTimeout, 10_000, 0, day),
-			doc:   "A connection that has not authenticated within so long is closed, where that is needed. 0: never.",
+			doc:   "Where clients have to authenticate, a connection that has not done so within this time is closed. 0: never.",
 		},
 		{
 			name:  "server.unauthenticated_max",
 			value: count(&c.StrangersMax, 1000, 1, 1_000_000),
-			doc:   "Connections that have yet to authenticate, or to finish the handshake of TLS; one more closes the oldest of them.",
+			doc:   "Connections that have yet to authenticate, or to finish the TLS handshake; one more closes the oldest of them.",
 		},
 	}
 }
@@ -169,8 +169,8 @@ func authSettings(c *Auth) []setting {
 		{
 			name:  "auth.acl_file",
 			value: text{to: &c.ACLFile, of: "path", says: "a file"},
-			doc: "A file with such lines, in place of `auth.users`: `ACL SAVE` writes it, `ACL LOAD` reads it again. A line for the user " +
-				"`default` in it is over `auth.password`. Empty: users made at run time are gone when the broker stops.",
+			doc: "A file with such lines, instead of `auth.users`: `ACL SAVE` writes it, `ACL LOAD` reads it again. A line for the user " +
+				"`default` in it overrides `auth.password`. Empty: users made at run time are gone when the broker stops.",
 		},
 	}
 }
@@ -186,23 +186,23 @@ func tlsSettings(c *TLS) []setting {
 		{
 			name:  "tls.cert_file",
 			value: text{to: &c.CertFile, of: "path", says: "a file"},
-			doc:   "The server's certificate in PEM, with those between it and its authority. These files are read again when they change.",
+			doc:   "The server's certificate in PEM, with its intermediate certificates. The three files are read again when they change.",
 		},
-		{name: "tls.key_file", value: text{to: &c.KeyFile, of: "path", says: "a file"}, doc: "The key of the certificate in PEM."},
+		{name: "tls.key_file", value: text{to: &c.KeyFile, of: "path", says: "a file"}, doc: "The certificate's private key in PEM."},
 		{
 			name:  "tls.ca_file",
 			value: text{to: &c.CAFile, of: "path", says: "a file"},
-			doc:   "Certificates of the authorities in PEM whose clients are accepted.",
+			doc:   "Certificates, in PEM, of the authorities whose clients are accepted.",
 		},
 		{
 			name:  "tls.auth_clients",
 			value: text{to: &c.AuthClients, def: ClientsMust, choices: []string{ClientsMust, ClientsMay, ClientsNeedNot}},
-			doc:   "Whether clients have to show a certificate of `tls.ca_file`; with `optional` one that is shown has to be good.",
+			doc:   "Whether clients have to show a certificate signed by an authority in `tls.ca_file`. `optional`: one that is shown has to be valid.",
 		},
 		{
 			name:  "tls.auth_clients_user",
 			value: text{to: &c.AuthClientsUser, def: "off", choices: []string{"off", "cn"}},
-			doc:   "`cn`: whoever shows a certificate is the user that its common name says, without a password, if there is that user and it is on.",
+			doc:   "`cn`: a client with a certificate is the user that its common name names, without a password, if that user exists and is on.",
 		},
 	}
 }
@@ -228,29 +228,30 @@ func storageSettings(c *Storage) []setting {
 		{
 			name:  "storage.sync",
 			value: text{to: &c.Sync, def: SyncAlways, choices: []string{SyncAlways, SyncInterval, SyncNever}},
-			doc: "When a write is on disk. `always`: before its reply. `interval`: every `storage.sync_interval_ms`. " +
-				"`never`: when the operating system likes, which survives the end of the process but not of the power.",
+			doc: "When a write is synced to disk. `always`: before its reply. `interval`: every `storage.sync_interval_ms`. " +
+				"`never`: when the operating system does it. All three survive the end of the process; see [guarantees](guarantees.md) for power cuts.",
 		},
 		{
 			name:  "storage.sync_interval_ms",
 			value: millis(&c.SyncInterval, 100, 1, 60*60*1000),
-			doc:   "With `storage.sync` at `interval`: what a power cut can take.",
+			doc:   "With `storage.sync` at `interval`: the time between two syncs, and so what a power cut can take.",
 		},
 		{
 			name:  "storage.mode",
 			value: text{to: &c.Mode, def: "balanced", choices: []string{"low_space", "balanced", "high_throughput"}},
-			doc:   "What the store is tuned for: little disk and memory, a bit of each, or speed.",
+			doc: "What the store is tuned for. `low_space`: little disk and memory. `high_throughput`: more of both, and a longer start, for fewer " +
+				"compactions. Their block caches are 32, 64 (`balanced`) and 256 MiB.",
 		},
 		{
 			name:  "storage.lease_lag_ms",
 			value: millis(&c.LeaseLag, 5, 0, 60_000),
-			doc: "A lease may be written so long after its reply, and not at all if it is over by then. A crash inside that time " +
+			doc: "How long after its reply a lease is written, if it still lasts by then: a crash within that time " +
 				"hands the message out again at once. 0: before the reply.",
 		},
 		{
 			name:  "storage.block_cache_bytes",
 			value: sized(&c.BlockCacheBytes, 0, 0, 1024*gib),
-			doc:   "Memory for blocks read from disk, at least 8 MiB (8388608). 0: what `storage.mode` thinks right.",
+			doc:   "Memory for blocks read from disk, at least 8 MiB (8388608). 0: what `storage.mode` says.",
 		},
 	}
 }
@@ -260,17 +261,17 @@ func schedulerSettings(c *Scheduler) []setting {
 		{
 			name:  "scheduler.quantum",
 			value: count(&c.Quantum, 1, 1, 1_000_000),
-			doc:   "Deficit round robin: credit that a fairness key gets each round per unit of its weight. 1 interleaves the finest.",
+			doc:   "Deficit round robin: the credit that a fairness key gets per round and unit of weight. 1 interleaves keys most finely.",
 		},
 		{
 			name:  "scheduler.visibility_timeout_ms",
 			value: millis(&c.Visibility, 30_000, 1, 365*day),
-			doc:   "How long a lease lasts when neither the command nor the queue says.",
+			doc:   "The visibility timeout: how long a lease lasts when neither the command nor the queue says.",
 		},
 		{
 			name:  "scheduler.max_attempts",
 			value: count(&c.MaxAttempts, 10, 1, 1_000_000),
-			doc:   "Failures until a message goes to the dead-letter queue, when the queue does not say.",
+			doc:   "Failures after which a message goes to the dead-letter queue, when the queue does not say.",
 		},
 		{
 			name:  "scheduler.backoff_ms",
@@ -285,17 +286,17 @@ func schedulerSettings(c *Scheduler) []setting {
 		{
 			name:  "scheduler.dedup_window_ms",
 			value: millis(&c.DedupWindow, 300_000, 0, 365*day),
-			doc:   "How long a queue that is created without `DEDUPWINDOW` knows the ids given as `DEDUP`; 0: not at all.",
+			doc:   "How long a queue that was created without `DEDUPWINDOW` remembers the ids given as `DEDUP`. 0: not at all.",
 		},
 		{
 			name:  "scheduler.window",
 			value: count(&c.Window, 256, 2, 100_000),
-			doc:   "Messages of one fairness key whose places are held in memory; the rest of its backlog is read ahead from disk.",
+			doc:   "Ready messages of one fairness key that are tracked in memory; the rest of its backlog is read ahead from disk.",
 		},
 		{
 			name:  "scheduler.body_bytes",
 			value: sized(&c.BodyBytes, 128*mib, 0, 1024*gib),
-			doc:   "Memory for message bodies on their way from enqueue to delivery; a body that is not there is read from disk.",
+			doc:   "Memory for payloads and headers between enqueue and delivery; what does not fit is read from disk.",
 		},
 	}
 }
@@ -305,17 +306,17 @@ func luaSettings(c *Lua) []setting {
 		{
 			name:  "lua.timeout_ms",
 			value: millis(&c.Timeout, 10, 1, 60_000),
-			doc:   "How long one call of a script may take; then it has failed. Whoever enqueues waits for it.",
+			doc:   "How long one call of a script may take; one that takes longer has failed. The client that enqueues waits for it.",
 		},
 		{
 			name:  "lua.memory_bytes",
 			value: sized(&c.MemoryBytes, mib, 256*kib, gib),
-			doc:   "What one call of a script may allocate, garbage included; then it has failed.",
+			doc:   "What one call of a script may allocate, garbage included; one that allocates more has failed.",
 		},
 		{
 			name:  "lua.breaker_cooldown_ms",
 			value: millis(&c.BreakerCooldown, 10_000, 1, day),
-			doc: "A script that has failed three times in a row is not run for so long, and safe decisions are made in its place; " +
+			doc: "For how long a script that has failed three times in a row is not run, and safe defaults are used; " +
 				"then one call decides whether it is run again.",
 		},
 	}
@@ -332,7 +333,7 @@ func limitSettings(c *Limits) []setting {
 		{
 			name:  "limits.command_bytes",
 			value: sized(&c.Command, 32*mib, kib, gib-mib),
-			doc:   "Largest command, all its arguments together. At least `limits.payload_bytes` and one KiB.",
+			doc:   "Largest command, all its arguments together. At least `limits.payload_bytes` plus 1024.",
 		},
 		{name: "limits.throttles", value: count(&c.Throttles, 16, 0, 1024), doc: "Throttle keys of one message."},
 		{name: "limits.script_bytes", value: sized(&c.Script, 64*kib, 1, mib), doc: "Largest source of a script."},
@@ -342,11 +343,11 @@ func limitSettings(c *Limits) []setting {
 		{
 			name:  "limits.reply_bytes",
 			value: sized(&c.Reply, 64*mib, mib, gib),
-			doc: "What the messages of one lease may hold together. The first always fits; those beyond go back as if they had not " +
-				"been handed out.",
+			doc: "What the messages of one reply to `FILA.LEASE` may hold together. The first always fits; those beyond go back as if " +
+				"they had not been handed out.",
 		},
 		{name: "limits.count", value: count(&c.Count, 10_000, 1, 1_000_000), doc: "Greatest `COUNT`."},
-		{name: "limits.crons", value: count(&c.Crons, 10_000, 1, 1_000_000), doc: "Recurring messages there may be, see `FILA.CRON`."},
+		{name: "limits.crons", value: count(&c.Crons, 10_000, 1, 1_000_000), doc: "Recurring messages there may be, see [cron](cron.md)."},
 	}
 }
 
@@ -355,12 +356,12 @@ func logSettings(c *Log) []setting {
 		{
 			name:  "log.level",
 			value: text{to: &c.Level, def: "info", choices: []string{"debug", "info", "warn", "error"}},
-			doc:   "The least that is logged. Payloads and header values never are.",
+			doc:   "The least severe lines that are logged. Payloads and header values never are.",
 		},
 		{
 			name:  "log.format",
 			value: text{to: &c.Format, def: "auto", choices: []string{"auto", "json", "console"}},
-			doc:   "`auto`: lines to read on a terminal, JSON elsewhere. The log goes to standard error.",
+			doc:   "`auto`: readable lines on a terminal, JSON elsewhere. The log goes to standard error.",
 		},
 	}
 }
@@ -371,18 +372,18 @@ func watchSettings(c *Config) []setting {
 		{
 			name:  "slowlog.slower_than_us",
 			value: number[time.Duration]{to: &c.Slowlog.SlowerThan, def: 100_000, min: -1, max: 60 * 60 * 1000 * 1000, unit: "us", scale: int64(time.Microsecond)},
-			doc: "A command that takes so many microseconds from being read until its reply may leave, its commit included and waiting for " +
-				"messages not, is kept for `SLOWLOG`. -1: none. `CONFIG SET slowlog-log-slower-than` changes it while the server runs.",
+			doc: "Commands that take at least this many microseconds are kept for `SLOWLOG`, counted from being read until the reply may leave: with " +
+				"the commit, without waiting for messages. -1: none. `CONFIG SET slowlog-log-slower-than` changes it while the server runs.",
 		},
 		{
 			name:  "slowlog.max_entries",
 			value: count(&c.Slowlog.MaxEntries, 128, 0, 10_000),
-			doc:   "The newest slow commands that are kept, clipped to some 4 KiB each. `CONFIG SET slowlog-max-len` changes it while the server runs.",
+			doc:   "How many of the newest slow commands are kept, clipped to some 4 KiB each. `CONFIG SET slowlog-max-len` changes it while the server runs.",
 		},
 		{
 			name:  "latency.threshold_ms",
 			value: millis(&c.Latency.Threshold, 100, 0, day),
-			doc: "Turns of the engine, commits and commands that take so long are kept for `LATENCY`. 0: nothing is. " +
+			doc: "Turns of the engine, commits and commands that take at least this long are kept for `LATENCY`. 0: none. " +
 				"`CONFIG SET latency-monitor-threshold` changes it while the server runs.",
 		},
 	}

@@ -130,7 +130,7 @@ type number[T whole] struct {
 	to       *T
 	def      int64
 	min, max int64
-	unit     string // ms, bytes or empty for a plain count
+	unit     string // ms, us, bytes or empty for a plain count
 	scale    int64  // what one unit is inside
 }
 
@@ -188,6 +188,6 @@ func (n number[T]) kind() string {
 }
 
 func (n number[T]) bounds() string {
-	what := map[string]string{"": "a whole number", "ms": "a whole number of milliseconds", "bytes": "a whole number of bytes"}[n.unit]
+	what := map[string]string{"": "a whole number", "ms": "a whole number of milliseconds", "us": "a whole number of microseconds", "bytes": "a whole number of bytes"}[n.unit]
 	return fmt.Sprintf("%s from %d to %d", what, n.min, n.max)
 }
