@@ -7,7 +7,7 @@ import (
 func ack() Spec {
 	return Spec{
 		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of receipts",
-		Summary: "Removes messages that are done. Returns how many leases still held.",
+		Summary: "Acks messages: their work is done, and they are removed. Returns how many of the leases still held.",
 		Flags:   []string{"write", "fast"},
 		Access:  Consume, ACL: []string{"consume"},
 		Args: receiptArgs(),

@@ -12,7 +12,7 @@ func backup() Spec {
 	return Spec{
 		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of files of the store, or its size where it has to be copied",
 		Summary: "Makes a backup of the store while it serves, as a directory of that name below storage.backup_path, and answers when it is on disk. " +
-			"Everything acknowledged before is in it; it is one moment of the store. fila restore makes a data directory of it.",
+			"It is one moment of the store, with everything acknowledged before. `fila restore` makes a data directory of it, see docs/backup.md.",
 		Reply: "A map: " + backupFields(&engine.BackupResult{}).names() + ".",
 		Flags: []string{"admin", "noscript", "no_multi"},
 		Args:  []Arg{{Name: "name", Type: String}},
@@ -58,7 +58,7 @@ func bgsave() Spec {
 	return Spec{
 		Name: "BGSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
 		Summary: "Begins a backup of the store, named after the time, below storage.backup_path.",
-		Differs: "Saves a directory that fila restore makes a data directory of; what is acknowledged is stored without it. SCHEDULE is accepted and changes nothing.",
+		Differs: "Makes a backup, see FILA.BACKUP; nothing depends on it for what is acknowledged to be stored. SCHEDULE is accepted and changes nothing.",
 		Flags:   []string{"admin", "noscript", "no_async_loading"},
 		Args:    []Arg{{Name: "schedule", Type: PureToken, Token: "SCHEDULE", Optional: true}},
 		Examples: []Example{

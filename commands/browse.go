@@ -11,10 +11,10 @@ import (
 func browse() Spec {
 	return Spec{
 		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
-		Summary: "Shows the messages of a queue, a page at a time, in the order of keys and in a key in that of delivery.",
+		Summary: "Shows the messages of a queue, a page at a time: by fairness key, within a key in the order of delivery.",
 		Flags:   []string{"readonly"},
-		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page of those of one STATUS may be empty " +
-			"and not be the last; one with large messages ends early. A message that is there during the whole walk is shown exactly once.",
+		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page of one STATUS may be empty " +
+			"without being the last; one with large messages ends early. A message that is there during the whole walk is shown exactly once.",
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "status", Type: String, Token: "STATUS", Optional: true},

@@ -39,6 +39,16 @@ func compatDocument(shapes map[string]shape, redis []string) []byte {
 		"- [Fila's commands](#filas-commands)\n- [Redis commands that Fila has](#redis-commands-that-fila-has)\n" +
 		"- [Redis commands that Fila does not have](#redis-commands-that-fila-does-not-have)\n- [Errors](#errors)\n\n" +
 		"## Fila's commands\n")
+	var index []string
+	for _, c := range own {
+		for _, each := range leaves(c) {
+			if strings.HasSuffix(each.display, " HELP") {
+				continue
+			}
+			index = append(index, "["+each.display+"](#"+strings.NewReplacer(".", "", " ", "-").Replace(strings.ToLower(each.display))+")")
+		}
+	}
+	b.WriteString("\n" + strings.Join(index, ",\n") + "\n")
 	for _, c := range own {
 		for _, each := range leaves(c) {
 			each.document(&b, shapes[each.name])
@@ -127,7 +137,7 @@ func (c *command) document(b *strings.Builder, reply shape) {
 	if len(c.guarded) > 0 {
 		needs := make([]string, len(c.guarded))
 		for i, g := range c.guarded {
-			needs[i] = "to " + g.access.String() + " " + c.slots[g.slot]
+			needs[i] = "to " + g.access.String() + " `" + c.slots[g.slot] + "`"
 		}
 		b.WriteString(" Needs the right " + strings.Join(needs, ", ") + ".")
 	}

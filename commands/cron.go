@@ -21,8 +21,8 @@ func cronSet() Spec {
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
 		Summary: "Enqueues a message at each tick of a cron expression, or replaces what was set under the name. " +
 			"Five fields (minute hour day month weekday), six with the seconds first, or @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; by the clock of TZ (UTC). " +
-			"Each tick makes one message, also across restarts. CATCHUP says what becomes of ticks that were missed by more than ten seconds: " +
-			"none, the last of them (last, as if it is not given), or all. Set again with the same times, its ticks go on as they were. See docs/cron.md.",
+			"Each tick makes one message, also across restarts. CATCHUP says which of the ticks that were missed by more than ten seconds are made up for: " +
+			"NONE, the LAST (the default), or ALL. Set again with the same expression and zone, its ticks go on as they were. See docs/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "cron", Type: String},

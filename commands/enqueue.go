@@ -11,12 +11,12 @@ import (
 func enqueue() Spec {
 	return Spec{
 		Name: "FILA.ENQUEUE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Stores a message in a queue and returns its id. WEIGHT is the share of its fairness key, for the whole backlog; " +
-			"COST is what its delivery takes of that share (1); THROTTLE names a limit that it is under, see FILA.THROTTLE. " +
-			"PRIORITY orders messages within their key, 9 before 0 (4). It is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +
-			"TTL is how long it may wait: then it is dead, or gone where there is no dead-letter queue; a lease that has begun lasts. " +
-			"DEDUP names the message: another one of the name within the queue's DEDUPWINDOW changes nothing and answers the id of the first; " +
-			"DEDUP * takes the content (queue, key, headers, payload) for the name. " +
+		Summary: "Stores a message in a queue and returns its id. KEY is its fairness key (default). WEIGHT sets the weight of that key, for its whole backlog; " +
+			"COST is what the delivery takes of the key's share (1). THROTTLE names a throttle that the message is subject to, see FILA.THROTTLE. " +
+			"PRIORITY orders messages within their key, 9 before 0 (4). The message is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +
+			"After TTL an undelivered message is dead, or dropped where there is no dead-letter queue; a lease that has begun lasts. " +
+			"DEDUP gives the message a deduplication id: a second one with it within the queue's DEDUPWINDOW changes nothing and answers the id of the first; " +
+			"DEDUP * derives it from the content (queue, key, headers, payload). " +
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
 		Flags:  []string{"write", "denyoom", "fast"},
 		Access: Produce, ACL: []string{"produce"},

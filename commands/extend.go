@@ -10,7 +10,7 @@ import (
 func extend() Spec {
 	return Spec{
 		Name: "FILA.EXTEND", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of leased messages",
-		Summary: "Lets a lease end so many milliseconds from now. Returns when that is.",
+		Summary: "Makes a lease end so many milliseconds from now, and returns when that is.",
 		Flags:   []string{"write", "fast"},
 		Access:  Consume, ACL: []string{"consume"},
 		Args: []Arg{

@@ -13,7 +13,9 @@ import (
 func lease() Spec {
 	return Spec{
 		Name: "FILA.LEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages returned",
-		Summary: "Leases the next messages of a queue, waiting for one if BLOCK says so.",
+		Summary: "Leases the next messages of a queue: at most COUNT (1), for VISIBILITY or else the visibility timeout of the queue. " +
+			"Without BLOCK it answers at once; with it, it waits so long for the first message, with BLOCK 0 without end, unless server.max_block_ms caps it. " +
+			"CONSUMER is a name that FILA.GET and FILA.EXPLAIN show.",
 		Reply: "An array of messages, empty when there is none. A message is an array: receipt, payload, headers (name, value, ...), key, attempt, " +
 			"deliveries, enqueued_at, lease_until, queue. New fields are only added at its end. attempt is 1 plus the failures so far; deliveries counts every hand-out.",
 		Flags: []string{"write", "blocking"},

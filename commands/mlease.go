@@ -6,7 +6,7 @@ func mlease() Spec {
 	return Spec{
 		Name: "FILA.MLEASE", Group: "fila", Since: "0.1.0",
 		Complexity: "O(N+M) where N is the number of messages returned and M the number of queues",
-		Summary:    "Leases the next messages of several queues, in turns among them.",
+		Summary:    "Leases the next messages of several queues, which take turns.",
 		Reply:      "As FILA.LEASE.",
 		Flags:      []string{"write", "blocking", "movablekeys"},
 		Access:     Consume, ACL: []string{"consume"},
@@ -18,6 +18,8 @@ func mlease() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.QUEUE CREATE mails", "OK"},
 			{"FILA.MLEASE 2 orders mails COUNT 5", "(empty array)"},
+			{"FILA.ENQUEUE mails hello", `"<id>"`},
+			{"FILA.MLEASE 2 orders mails COUNT 5", "..."},
 		},
 		Parse: func(in *input) (call, error) {
 			words := in.list("queue")

@@ -8,8 +8,8 @@ import (
 func nack() Spec {
 	return Spec{
 		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Reports that a delivery has failed: the message is retried, or dead once its attempts are used up. " +
-			"DELAY or DEAD decides that here; without them an ON_FAILURE hook of the queue may, which sees the ERROR.",
+		Summary: "Reports that a delivery has failed: the message is retried after a pause, or dead once its attempts are used up. " +
+			"DELAY (a retry after so long) or DEAD decides; without them the queue's ON_FAILURE hook, which sees the ERROR, or else the queue's settings.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that no queue took).",
 		Flags:  []string{"write", "fast"},

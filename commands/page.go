@@ -16,7 +16,7 @@ type page struct {
 	all          bool
 }
 
-const pageReply = "An array: the next cursor, 0 at the end, and an array. What was there all the time is seen, what came or went meanwhile may be. "
+const pageReply = "An array: the next cursor, 0 at the end, and an array. What is there during the whole walk is seen, what comes or goes meanwhile may be. "
 
 // pageCount is how many a page holds if COUNT does not say, as in Redis' SCAN.
 const pageCount = 10

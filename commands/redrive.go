@@ -11,9 +11,10 @@ func redrive() Spec {
 	return Spec{
 		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved",
 		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
-			"One that takes longer than a second returns how many it has moved so far and goes on in the background; FILA.STATS of the queue shows how far it is, and STOP ends it.",
+			"RATE limits how many are moved in any second. A redrive that takes longer than a second returns how many it has moved so far and goes on in the background; " +
+			"FILA.STATS of the queue shows its progress, and STOP ends it.",
 		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
-			"and those whose queue is missing, full or paused, stay. RATE is the most in any second. One redrive of a queue runs at a time; a restart ends it, run it again then.",
+			"and those whose queue is missing, full or paused, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
 		Flags:  []string{"write"},
 		Access: Consume, ACL: []string{"admin"},
 		Args: []Arg{

@@ -7,7 +7,7 @@ import (
 func release() Spec {
 	return Spec{
 		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of receipts",
-		Summary: "Gives messages back unworked, at once and without counting a failure. Returns how many leases still held.",
+		Summary: "Ends leases without work done: the messages are ready again at once, and no failure is counted. Returns how many of the leases still held.",
 		Flags:   []string{"write", "fast"},
 		Access:  Consume, ACL: []string{"consume"},
 		Args: receiptArgs(),

@@ -80,7 +80,7 @@ func (c *hookLoad) Render(_ *Handler, w *resp.Writer) error {
 func scriptDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Takes a hook away from a queue: what its clients ask for holds again. Returns 1, or 0 if there was none.",
+		Summary: "Removes a hook from a queue: what clients ask for counts again. Returns 1, or 0 if there was none.",
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
 		Args:    hookArgs(),
@@ -113,6 +113,8 @@ func scriptGet() Spec {
 		Args:    hookArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
+			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
+			{"FILA.SCRIPT GET orders ON_FAILURE", `"function on_failure(msg) return { action = 'dlq' } end"`},
 			{"FILA.SCRIPT GET orders ON_ENQUEUE", "(nil)"},
 		},
 		Parse: func(in *input) (call, error) {
@@ -156,12 +158,15 @@ func scriptList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
 		Summary: "Returns the hooks of a queue, or of all queues that the user has a right to.",
-		Reply:   "An array of maps: " + hookFields(&engine.ScriptInfo{}).names() + ". version is nil for a script that loaded once and, after a change of the limits, does not any more.",
+		Reply:   "An array of maps: " + hookFields(&engine.ScriptInfo{}).names() + ". version is nil for a script that no longer compiles since the limits were changed.",
 		Flags:   []string{"readonly"},
 		Access:  Look,
 		Args:    []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.SCRIPT LIST", "(empty array)"},
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
+			{"FILA.SCRIPT LIST orders", "..."},
 		},
 		Parse: func(in *input) (call, error) {
 			return &hookList{queue: in.text("queue"), all: !in.has("queue"), user: in.user}, nil

@@ -17,7 +17,7 @@ func throttleSet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait",
 		Summary: "Limits the messages that name the throttle, in whatever queue: how many go out a second, and how many are leased " +
-			"at the same time. Replaces what was set, at once, also for those that wait. BURST, the most that go out at once after a pause, is RATE rounded up if it is not given.",
+			"at the same time. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given.",
 		Flags: []string{"write", "denyoom"},
 		ACL:   []string{"admin"},
 		Args: []Arg{
@@ -50,7 +50,7 @@ func (c *throttleChange) Apply(tx *engine.Tx) error { return tx.SetThrottle(c.ke
 func throttleDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys that wait for it",
-		Summary: "Removes a throttle's limits; messages that name it are free. Returns 1, or 0 if there were none.",
+		Summary: "Removes a throttle's limits: it no longer holds back messages that name it. Returns 1, or 0 if there were none.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
 		Args:    []Arg{{Name: "key", Type: String}},
