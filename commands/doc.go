@@ -27,4 +27,20 @@
 //
 // There is no clock, no goroutine and no I/O here: time is handed in, waiting is
 // the engine's, bytes are resp's.
+//
+// # Where a command is
+//
+// FILA.LEASE is in lease.go, FILA.QUEUE PAUSE in queue_pause.go, SLOWLOG in
+// slowlog.go; FILA.CONFIG is in config_values.go, as CONFIG is Redis'. What a
+// command decides is in the engine's file of the same verb.
+//
+// # Adding a command
+//
+//  1. A file of its own with a function that returns its Spec, and a call with
+//     Apply and Render, or a Local function.
+//  2. A row in table.go, in alphabetical place.
+//  3. What it does to queues: a method of engine.Tx. A new refusal is an error in
+//     engine/errors.go and a row in errors.go here.
+//  4. testdata/<name>.txt: a session that shows what it answers, refusals too.
+//  5. make docs, make quick.
 package commands

@@ -12,6 +12,13 @@
 // clock, starts nothing and takes no chances but from its seed. Engine (loop.go)
 // gives it goroutines and a clock; [Stepper] gives tests their own.
 //
+// # Where things are
+//
+// A file is named after what it does: lease.go, ack.go, nack.go, throttle.go. A
+// method of Tx in it is what the command of the same verb calls. ring.go is deficit
+// round robin, key.go a fairness key and its window, core.go the turn, recover.go
+// the start.
+//
 // # Memory is a window on the disk
 //
 // Everything acknowledged is in the store; memory holds what is about to happen.
@@ -50,11 +57,13 @@
 //     under way, or waits until its limited queue is counted; never two of these.
 //  22. Counts are kept of keys that do not exist, each once, and of a bounded number.
 //
-// And these hold towards clients, as the simulation's oracle sees them: no reply
-// before the commit of what it tells of; no two live leases of a message; a receipt changes nothing
-// after its lease, also when a crash has lost the lease's record; an id or a
-// delivery number is never given twice; no message before its time, nor after its
-// time to live; in a key,
-// first deliveries are in the order of enqueue; no tick of a recurring message
-// makes two, and one that makes none is counted.
+// And these hold towards clients, as the simulation's oracle sees them:
+//
+//   - no reply before the commit of what it tells of, but for leases as told.go says
+//   - no two live leases of a message; a receipt changes nothing after its lease,
+//     also when a crash has lost the lease's record
+//   - no id and no delivery number is given twice
+//   - no message before its time, nor after its time to live
+//   - in a key and priority, first deliveries are in the order of enqueue
+//   - no tick of a recurring message makes two, and one that makes none is counted
 package engine

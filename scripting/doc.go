@@ -5,9 +5,8 @@
 //  1. It ends. Every instruction of the machine, and every step of the library,
 //     is taken from one budget, and the clock is read as it is spent. When the
 //     budget or the time is gone the script fails, and nothing in it can catch
-//     that.
-//     Scripts that take long leave a processor to everybody else, and so does
-//     loading one.
+//     that. Scripts that take long leave a processor to everybody else (lane.go),
+//     and so does loading one (pace.go).
 //  2. It fits. What it allocates is counted before it is allocated, garbage
 //     included, and the count has a bound. Depth of calls and size of the stack
 //     are bounded as well.
@@ -18,7 +17,7 @@
 //     environment of its own; a machine that has seen an error is thrown away.
 //  5. What it returns is checked to the last field before anybody acts on it.
 //
-// gopher-lua has a hook for none but the first. How the others are made to hold:
+// gopher-lua provides for the first only. How the others are made to hold:
 //
 //   - Before a script is compiled its syntax tree is rewritten (rewrite.go):
 //     what can grow without bound, as `..` and assignments to fields, becomes a

@@ -1,13 +1,19 @@
 // Package rocks keeps a store in RocksDB. It is the only package that knows
 // RocksDB, and nothing of RocksDB leaves it: what it returns is Go memory.
 //
-// # What a commit costs
+// # Calls into C
 //
-// Three calls into C, whatever the size of the batch: take over the bytes that
-// storage.Batch built, write them, free the copy. A step of an iterator is two
-// calls, and one more each for the key and the value if they are asked for; at
-// some 50 ns a call that is less than what RocksDB itself needs for the step.
-// A Get is two calls.
+// A commit is none: the bytes that storage.Batch built are handed, through a pipe,
+// to a thread that Go does not know (writer.go), which writes them with one Write
+// of RocksDB. A step of an iterator is two calls, and one more each for the key and
+// the value if they are asked for; at some 50 ns a call that is less than what
+// RocksDB itself needs for the step. A Get is two calls.
+//
+// # What is RocksDB's, and what is ours
+//
+// Tables, log and compaction are RocksDB's (options.go). Ours, in C++, are the
+// memtables of messages and leases, which sort when they are flushed or read
+// (lanes.cc), and what makes drained tables due for compaction (drained.cc).
 //
 // # What the log promises
 //
