@@ -54,6 +54,7 @@ type oracleMsg struct {
 	purged      bool   // a purge may have taken it, or may still
 	disturbed   bool   // a cancel was asked for
 	anyReceipt  bool   // a power loss may have brought back an older lease
+	moving      int    // changes of its time that are not answered yet: it may be due at any
 }
 
 func newOracle() oracle {
@@ -215,7 +216,7 @@ func (o *oracle) nacked(d *Delivery, res NackResult, err error) {
 	}
 	m.leaseUntil = time.Time{}
 	o.unsynced = append(o.unsynced, unsynced{m: m})
-	if res.Action == ActionRetry {
+	if res.Action == ActionRetry && m.moving == 0 {
 		m.notBefore = res.ReadyAt
 	}
 }
@@ -358,7 +359,7 @@ func (o *oracle) crashed(now time.Time, c *core) {
 	o.unsynced = nil // a start syncs what it has found
 	clear(o.newest)
 	for _, m := range o.byID {
-		m.perhapsGone, m.asking = m.perhapsGone || m.asking > 0, 0
+		m.perhapsGone, m.asking, m.moving = m.perhapsGone || m.asking > 0, 0, 0
 		m.leaseUntil = time.Time{}
 		m.sure = false
 		if o.now.Before(m.notBefore) && now.Add(30*time.Minute).Before(m.notBefore) {

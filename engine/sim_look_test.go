@@ -69,7 +69,7 @@ func (s *sim) home(m *oracleMsg) string {
 // atHome says that a message can be nowhere but in the queue it was enqueued to.
 func (o *oracle) atHome(m *oracleMsg) bool {
 	_, mortal := o.ends[m.id]
-	return o.attempts == 0 && !mortal && !m.mayDie && !m.perhapsGone && m.asking == 0 && o.stored[m.tag] == m
+	return o.attempts == 0 && !mortal && !m.mayDie && !m.perhapsGone && !o.beingPurged(m.tag) && m.asking == 0 && o.stored[m.tag] == m
 }
 
 // mayBeRemoved: its end was asked for, whoever holds it.
@@ -135,17 +135,21 @@ func (s *sim) reschedule(cl *simClient) {
 		req.Delay = time.Duration(s.rng.IntN(300)) * time.Millisecond
 	}
 	m.notBefore = time.Time{} // it may be ready at once, and nobody told
+	m.moving++
 	s.oracle.handed[m.id] = true
 	s.oracle.trace("client %d reschedules %s in %s by %v", cl.client.ID, m.tag, req.Queue, req.Delay)
 	var at time.Time
 	s.submit(cl, func(tx *Tx) (err error) { at, err = tx.Reschedule(req); return err }, func(err error) {
 		s.oracle.trace("rescheduled %s to %v: %v", m.tag, at, err)
+		m.moving = max(m.moving-1, 0)
 		switch {
 		case err == nil:
 			if s.oracle.gone[m.tag] {
 				s.oracle.fail("%s was rescheduled after it had gone", m.tag)
 			}
-			m.notBefore = at
+			if m.moving == 0 {
+				m.notBefore = at
+			}
 			s.oracle.unsynced = append(s.oracle.unsynced, unsynced{m: m})
 		case errors.Is(err, ErrNoMessage):
 			if req.Queue == m.queue() && s.oracle.atHome(m) {
