@@ -138,15 +138,12 @@ func (c *core) forgetAll() {
 func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
 	c.expire()
+	c.goOn() // before what their clients have sent since
 	for rest := tasks; len(rest) > 0; {
 		n := c.lookAhead(rest)
 		for _, t := range rest[:n] {
 			c.apply(t)
-			for len(c.again) > 0 { // what waited behind a task of its client
-				t := c.again[0]
-				c.again = c.again[1:]
-				c.apply(t)
-			}
+			c.goOn()
 		}
 		rest = rest[n:]
 	}
@@ -216,6 +213,15 @@ func (c *core) apply(t *Task) {
 		}
 	}
 	c.run(t)
+}
+
+// goOn applies what stood behind tasks that are no longer blocked.
+func (c *core) goOn() {
+	for len(c.again) > 0 {
+		t := c.again[0]
+		c.again = c.again[1:]
+		c.apply(t)
+	}
 }
 
 // holdBack notes since when a task waits: the wait is not the engine's slowness.
