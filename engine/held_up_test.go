@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/storage"
 )
 
 // What must not hold up others, and what must not be forgotten while it waits.
@@ -34,5 +37,70 @@ func TestWhatAWaitHeldBackGoesFirst(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 		})
+	}
+}
+
+// blind is a store that cannot be read while it is broken.
+type blind struct {
+	*storage.Memory
+	broken bool
+}
+
+var errBlind = errors.New("i/o error")
+
+func (s *blind) Get(f storage.Family, key []byte) ([]byte, error) {
+	if s.broken {
+		return nil, errBlind
+	}
+	return s.Memory.Get(f, key)
+}
+
+func (s *blind) Reopen() error {
+	if s.broken {
+		return errBlind
+	}
+	return s.Memory.Reopen()
+}
+
+// A store that can neither be written nor read takes nobody's answer away.
+func TestWhoWaitsIsAnsweredAfterAStoreThatCouldNotBeRead(t *testing.T) {
+	store := &blind{Memory: storage.NewMemory()}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{})
+	w.queue("empty", QueueOptions{})
+	w.enqueue("q", "k", "m")
+	cl := NewClient(1, func() {})
+	wait := &Task{Client: cl, Call: callFunc(func(tx *Tx) error {
+		_, err := tx.Lease(&LeaseRequest{Queues: []string{"empty"}, Count: 1, Block: 0})
+		return err
+	})}
+	behind := &Task{Client: cl, Call: callFunc(func(*Tx) error { return nil })}
+	w.Do(wait, behind)
+	store.broken = true
+	store.FailCommits(errBlind)
+	req := &Enqueue{Queue: "q", Payload: []byte("m")}
+	if err := w.Prepare(req); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.do(func(tx *Tx) error { _, err := tx.Enqueue(req); return err }); !errors.Is(err, ErrMisconf) {
+		t.Errorf("enqueue: %v", err)
+	}
+	if err := w.do(func(tx *Tx) error { _, err := tx.QueueInfo("q"); return err }); !errors.Is(err, ErrMisconf) {
+		t.Errorf("a queue that cannot be read: %v", err)
+	}
+	store.broken = false
+	store.FailCommits(nil)
+	if err := w.Mend(); err != nil {
+		t.Fatal(err)
+	}
+	w.Do()
+	if !wait.Done() || !behind.Done() {
+		t.Errorf("answered: the wait %v, what was behind it %v", wait.Done(), behind.Done())
+	}
+	if wait.Done() && !errors.Is(wait.Err(), ErrMisconf) {
+		t.Errorf("the wait ended with %v", wait.Err())
+	}
+	if n := len(w.lease("q", 10)); n != 1 {
+		t.Errorf("%d messages are there, want 1", n)
 	}
 }

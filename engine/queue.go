@@ -81,10 +81,14 @@ type QueueOptions struct {
 	NoDLQ       bool           // dead messages are dropped
 }
 
-// queueNamed finds a queue or says which one is missing.
+// queueNamed finds a queue or says which one is missing. While the store takes no
+// writes nobody can say that: it may not be readable either.
 func (c *core) queueNamed(name string) (*queue, error) {
 	if q := c.queues[name]; q != nil {
 		return q, nil
+	}
+	if err := c.writable(); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("%w: %.255q, create it with FILA.QUEUE CREATE", ErrNoQueue, name)
 }

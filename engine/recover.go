@@ -26,6 +26,7 @@ func (c *core) recover() error {
 		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("a redrive was interrupted, run it again")
 	}
 	c.forgetAll()
+	c.again = append(c.again, waiting...) // also if what follows fails: somebody waits for an answer
 	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)
 	}
@@ -61,7 +62,6 @@ func (c *core) recover() error {
 		return fmt.Errorf("recover messages with a time to live: %w", err)
 	}
 	c.census = newCensus(c.epoch, c.store)
-	c.again = append(c.again, waiting...)
 	return nil
 }
 
