@@ -27,6 +27,12 @@ func (s *census) stop() {
 	}
 }
 
+// close lets go of the store: of a census that is not taken, or was.
+func (s *census) close() {
+	s.messages.Close()
+	s.due.Close()
+}
+
 // censusPart is a task with a piece of the result.
 type censusPart struct {
 	census *census
@@ -48,8 +54,7 @@ type keyCount struct {
 // take counts and hands the result on in parts. It closes what the census holds. A
 // key is counted as a whole: its messages, and those of them that are delayed.
 func (s *census) take(hand func(*censusPart)) {
-	defer s.messages.Close()
-	defer s.due.Close()
+	defer s.close()
 	const keysMax = 1024
 	part := &censusPart{census: s}
 	delayed, err := s.delayed()

@@ -104,3 +104,41 @@ func TestWhoWaitsIsAnsweredAfterAStoreThatCouldNotBeRead(t *testing.T) {
 		t.Errorf("%d messages are there, want 1", n)
 	}
 }
+
+// counted is a store that counts the iterators that are open: as long as there is one, a
+// store cannot be closed.
+type counted struct {
+	*storage.Memory
+	open int
+}
+
+type countedIterator struct {
+	storage.Iterator
+	of *counted
+}
+
+func (s *counted) Scan(f storage.Family, from, to []byte) storage.Iterator {
+	s.open++
+	return &countedIterator{s.Memory.Scan(f, from, to), s}
+}
+
+func (i *countedIterator) Close() {
+	i.of.open--
+	i.Iterator.Close()
+}
+
+// An engine that cannot start leaves nothing open.
+func TestAStartThatFailsLeavesNoIteratorOpen(t *testing.T) {
+	store := &counted{Memory: storage.NewMemory()}
+	store.FailCommits(errors.New("no space left"))
+	e, err := New(DefaultConfig(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(t.Context()); err == nil {
+		t.Error("it started")
+	}
+	if store.open != 0 {
+		t.Errorf("%d iterators are open", store.open)
+	}
+}

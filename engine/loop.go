@@ -153,6 +153,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return err
 	}
 	if err := c.start(); err != nil {
+		c.census.close()
 		e.refuseAll()
 		return err
 	}
