@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -103,6 +104,44 @@ func TestWhoWaitsIsAnsweredAfterAStoreThatCouldNotBeRead(t *testing.T) {
 	if n := len(w.lease("q", 10)); n != 1 {
 		t.Errorf("%d messages are there, want 1", n)
 	}
+}
+
+// A slow hook holds up nobody who does not ask it: here somebody who wants to see a
+// message, in the same batch.
+func TestASlowVerdictHoldsUpNoReads(t *testing.T) {
+	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
+		gate := make(chan struct{})
+		_ = ask(e, func(tx *Tx) error {
+			return errors.Join(tx.CreateQueue("slow", QueueOptions{}), tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("slow", slowVerdict{simHook{HookFailure}, gate}))
+		})
+		ids := map[string]ID{}
+		for _, queue := range []string{"slow", "q"} {
+			req := &Enqueue{Queue: queue, Payload: []byte("m")}
+			if err := e.Prepare(req); err != nil {
+				t.Fatal(err)
+			}
+			_ = ask(e, func(tx *Tx) (err error) { ids[queue], err = tx.Enqueue(req); return err })
+		}
+		var ds []*Delivery
+		_ = ask(e, func(tx *Tx) (err error) {
+			ds, err = tx.Lease(&LeaseRequest{Queues: []string{"slow"}, Count: 1, Block: -1})
+			return err
+		})
+		nack := &Nack{Queue: "slow", Receipt: ds[0].Receipt, Delay: -1}
+		get := &Get{Queue: "q", ID: ids["q"]}
+		asks := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Nack(nack); return err })}
+		looks := &Task{Client: NewClient(2, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Get(get); return err })}
+		e.Submit([]*Task{asks, looks})
+		synctest.Wait()
+		if asks.Done() || !looks.Done() {
+			t.Errorf("the verdict is there: %v; the message was read: %v", asks.Done(), looks.Done())
+		}
+		close(gate)
+		synctest.Wait()
+		if !asks.Done() {
+			t.Error("no verdict")
+		}
+	})
 }
 
 // counted is a store that counts the iterators that are open: as long as there is one, a

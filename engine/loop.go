@@ -395,25 +395,33 @@ func (e *Engine) release(tasks []*Task) {
 // read does what a work wants read. The reads see its commit.
 func (e *Engine) read(w *work) {
 	reads := w.beside[:0]
+	var verdicts map[string][]besides // by queue
 	for _, r := range w.beside {
-		if _, ok := r.(*cronRound); ok { // one at a time; its scripts may take long, and nobody else need wait
+		switch r := r.(type) { // scripts may take long: who needs none does not wait for them
+		case *cronRound: // one at a time
 			e.side.Go(func() { e.doBeside(r) })
-		} else {
+		case *verdict:
+			if verdicts == nil {
+				verdicts = map[string][]besides{}
+			}
+			verdicts[r.msg.Queue] = append(verdicts[r.msg.Queue], r)
+		default:
 			reads = append(reads, r)
 		}
 	}
+	for _, all := range verdicts {
+		e.side.Go(func() { e.doBeside(all...) })
+	}
 	if len(reads) > 0 {
-		e.side.Go(func() {
-			for _, r := range reads {
-				e.doBeside(r)
-			}
-		})
+		e.side.Go(func() { e.doBeside(reads...) })
 	}
 }
 
-func (e *Engine) doBeside(r besides) {
-	r.do(e.store)
-	e.tell(r)
+func (e *Engine) doBeside(all ...besides) {
+	for _, r := range all {
+		r.do(e.store)
+		e.tell(r)
+	}
 }
 
 // count starts counting what the store holds.
