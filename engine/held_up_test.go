@@ -12,6 +12,53 @@ import (
 
 // What must not hold up others, and what must not be forgotten while it waits.
 
+// fill enqueues n messages of a key into "q" and returns their ids. ttl may be nil.
+func (w *world) fill(key string, n int, ttl func(i int) time.Duration) (ids []ID) {
+	w.t.Helper()
+	for i := 0; i < n; {
+		tasks := make([]*Task, min(n-i, 1000))
+		for j := range tasks {
+			req := &Enqueue{Queue: "q", Key: key, Payload: []byte("m")}
+			if ttl != nil {
+				req.TTL = ttl(i)
+			}
+			if err := w.Prepare(req); err != nil {
+				w.t.Fatal(err)
+			}
+			tasks[j] = &Task{Call: callFunc(func(tx *Tx) error { id, err := tx.Enqueue(req); ids = append(ids, id); return err })}
+			i++
+		}
+		w.Do(tasks...)
+	}
+	return ids
+}
+
+// A key stands in the lines for reads once, also while nobody may read ahead.
+func TestAKeyStandsOnceInLineForReads(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"no room for bodies":   func(c *Config) { c.Window, c.BodyBytes = 8, 0 },
+		"no room for messages": func(c *Config) { c.Window, c.WindowTotal = 8, 8 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, change)
+			w.queue("q", QueueOptions{})
+			w.fill("other", 100, nil)
+			w.must(func(tx *Tx) error { return tx.PauseKey("q", "other", true) })
+			w.fill("k", 2000, nil)
+			for range 200 {
+				var receipts []Receipt
+				for _, d := range w.lease("q", 10) {
+					receipts = append(receipts, d.Receipt)
+				}
+				w.must(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })
+			}
+			if n := len(w.core.hungry) + len(w.core.starving); n > 4 {
+				t.Errorf("two keys stand %d times in line", n)
+			}
+		})
+	}
+}
+
 // What a client has sent behind its wait goes before what it sends afterwards, also if
 // that is there when the wait ends, or when the memory is built anew.
 func TestWhatAWaitHeldBackGoesFirst(t *testing.T) {

@@ -38,6 +38,7 @@ type fairKey struct {
 	midTurn  bool // it was stopped in its turn and goes on without a new grant
 	pinned   bool // has settings of its own, which outlive its messages
 	stored   bool // a record of its settings exists
+	hungry   bool // in core.hungry
 	// rankMax is the rank of no message in the window less than, which tells where
 	// the newest message goes without looking at another one.
 	rankMax uint8

@@ -55,7 +55,8 @@ func (c *core) wantKey(k *fairKey) {
 	}
 	if k.read == nil && len(k.window) <= c.windowMax()/2 {
 		k.read = &read{key: k}
-		if len(k.window) > 0 {
+		if len(k.window) > 0 && !k.hungry {
+			k.hungry = true
 			c.hungry = append(c.hungry, k)
 		}
 	}
@@ -75,6 +76,7 @@ func (c *core) pump() {
 			k, c.starving = c.starving[0], c.starving[1:]
 		case len(c.hungry) > 0 && c.refs < c.cfg.WindowTotal && c.bodies < c.cfg.BodyBytes:
 			k, c.hungry = c.hungry[0], c.hungry[1:]
+			k.hungry = false
 		default:
 			return
 		}
