@@ -353,6 +353,7 @@ func (c *core) settle(k *fairKey) {
 			q.starved++
 		} else {
 			q.starved--
+			k.vain = false
 			c.offer(q)
 		}
 	}

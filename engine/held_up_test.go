@@ -12,6 +12,18 @@ import (
 
 // What must not hold up others, and what must not be forgotten while it waits.
 
+// tick is a turn of the loop while the disk takes as long as a turn: what it wants read
+// is there two turns later.
+func (w *world) tick(tasks ...*Task) {
+	s := w.Stepper
+	s.turn(append(tasks, s.results()...))
+	if f := s.flight; f != nil {
+		s.flight = nil
+		s.commit(f)
+	}
+	s.flight = s.core.cut()
+}
+
 // fill enqueues n messages of a key into "q" and returns their ids. ttl may be nil.
 func (w *world) fill(key string, n int, ttl func(i int) time.Duration) (ids []ID) {
 	w.t.Helper()
@@ -31,6 +43,93 @@ func (w *world) fill(key string, n int, ttl func(i int) time.Duration) (ids []ID
 		w.Do(tasks...)
 	}
 	return ids
+}
+
+// deliveries counts what of each key a client gets that leases 10 messages at a time of
+// "q", while others do what they like in each turn.
+func (w *world) deliveries(turns int, others func() []*Task) map[string]int {
+	got, waits := map[string]int{}, false
+	for range turns {
+		tasks := others()
+		if !waits {
+			waits = true
+			tasks = append(tasks, &Task{Call: callFunc(func(tx *Tx) error {
+				ds, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 10, Block: 0})
+				waits = err != nil
+				for _, d := range ds {
+					got[d.Key]++
+				}
+				return err
+			})})
+		}
+		w.tick(tasks...)
+	}
+	w.Do()
+	return got
+}
+
+// Messages may go from behind the edge of a key as fast as it is read: that holds up
+// neither its other messages nor other keys.
+func TestMessagesThatGoHoldUpNoOthers(t *testing.T) {
+	const turns, enough = 200, 300 // a read takes two turns and brings 8 messages of a key
+	for name, others := range map[string]func(w *world) (of string, each func() []*Task){
+		"cancelled": func(w *world) (string, func() []*Task) {
+			ids := w.fill("big", 3000, nil)
+			return "big", func() []*Task {
+				req := &Cancel{Queue: "q", IDs: ids[len(ids)-1:]}
+				ids = ids[:len(ids)-1]
+				return []*Task{{Call: callFunc(func(tx *Tx) error { _, err := tx.Cancel(req); return err })}}
+			}
+		},
+		"too old": func(w *world) (string, func() []*Task) {
+			w.fill("big", 3000, func(i int) time.Duration { return time.Minute + time.Duration(i*7919%3000)*time.Millisecond })
+			w.now = w.now.Add(time.Minute)
+			return "big", func() []*Task {
+				w.now = w.now.Add(time.Millisecond)
+				return nil
+			}
+		},
+		"purged": func(w *world) (string, func() []*Task) {
+			w.fill("big", 220*purgePage, nil)
+			req := &Purge{Queue: "q", Key: "big"}
+			tasks := []*Task{{Call: callFunc(func(tx *Tx) error { _, err := tx.Purge(req); return err })}}
+			return "", func() []*Task {
+				defer func() { tasks = nil }()
+				return tasks
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) { c.Window = 8 })
+			w.queue("q", QueueOptions{NoDLQ: true})
+			of, each := others(w)
+			w.fill("small", 2000, nil)
+			got := w.deliveries(turns, each)
+			if got["small"] < enough || of != "" && got[of] < enough {
+				t.Errorf("in %d turns, %v were delivered", turns, got)
+			}
+		})
+	}
+}
+
+// A read that cannot be told of all that changes is of no use, and is made again.
+func TestAReadDuringVeryManyChangesIsMadeAgain(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Window = 8 })
+	w.queue("q", QueueOptions{})
+	ids := w.fill("k", changedMax+100, nil)
+	w.Lazy = func() bool { return true }
+	for len(w.core.leases) < 8 { // the rest is on disk
+		w.tick(&Task{Call: callFunc(func(tx *Tx) error {
+			_, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 8, Block: -1})
+			return err
+		})})
+	}
+	w.Lazy = nil
+	req := &Cancel{Queue: "q", IDs: ids[8 : len(ids)-3]}
+	w.Do(&Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Cancel(req); return err })})
+	if n := len(w.lease("q", 100)); n != 3 {
+		t.Errorf("%d messages are left, want 3", n)
+	}
 }
 
 // A key stands in the lines for reads once, also while nobody may read ahead.

@@ -39,6 +39,9 @@ type fairKey struct {
 	pinned   bool // has settings of its own, which outlive its messages
 	stored   bool // a record of its settings exists
 	hungry   bool // in core.hungry
+	// vain says that the last read has brought nothing that can be delivered: others need
+	// not wait for the next one.
+	vain bool
 	// rankMax is the rank of no message in the window less than, which tells where
 	// the newest message goes without looking at another one.
 	rankMax uint8
@@ -159,10 +162,22 @@ func (k *fairKey) retreat(p place) {
 // touch must be called when a message of the key changes on disk other than by
 // its enqueue: a read under way may have seen it as it was.
 func (k *fairKey) touch(p place) {
-	if k.read != nil && !p.less(k.read.from) {
-		k.read.stale = true
+	r := k.read
+	if r == nil || !r.asked || r.stale || p.less(r.from) {
+		return
 	}
+	if len(r.changed) >= changedMax {
+		r.stale, r.changed = true, nil
+		return
+	}
+	if r.changed == nil {
+		r.changed = map[ID]struct{}{}
+	}
+	r.changed[p.id] = struct{}{}
 }
+
+// changedMax bounds the changes that a read under way can be told of.
+const changedMax = 10_000
 
 // at returns the message of the window at a place, or nil.
 func (k *fairKey) at(p place) *message {

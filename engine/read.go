@@ -14,8 +14,9 @@ import (
 // a later turn.
 //
 // What the turns between asking and merging have changed is known in memory: a
-// message that became ready behind the edge bounds the read (read.unseen), any
-// other change there makes it stale, and who is leased is found in core.leases.
+// message that became ready behind the edge bounds the read (read.unseen), one that
+// changed there in another way is left out (read.changed), and who is leased is found
+// in core.leases. A read whose edge has moved is stale.
 type read struct {
 	epoch  uint64
 	asked  bool // not only in line for it
@@ -32,8 +33,12 @@ type read struct {
 	// since the read was asked for: the read may not have seen it, so it tells
 	// nothing from there on.
 	unseen place
-	limit  int // messages to look at
-	bytes  int
+	// changed are messages behind the edge that have changed since then. What has
+	// become of them is known: they are gone, leased or delayed, or unseen is not
+	// behind them.
+	changed map[ID]struct{}
+	limit   int // messages to look at
+	bytes   int
 
 	found  []*message // in order, without those that are delayed
 	looked int
@@ -293,6 +298,9 @@ func (r *read) Apply(tx *Tx) error {
 	if !r.stale && r.err == nil {
 		c.mergeKey(k, r)
 	}
+	if k.vain = len(k.window) == 0 && k.behind; k.vain {
+		c.offer(k.queue) // for the others
+	}
 	c.settle(k)
 	return nil
 }
@@ -311,7 +319,7 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 		if !m.place.less(edge) {
 			break
 		}
-		if c.leases[m.id] != nil {
+		if _, changed := r.changed[m.id]; changed || c.leases[m.id] != nil {
 			continue
 		}
 		m.key = k

@@ -63,6 +63,9 @@ func (r *ring) skipRounds(quantum uint32) {
 	for k, i := r.current, 0; i < r.size; k, i = k.next, i+1 {
 		g := int64(k.weight) * int64(quantum)
 		if len(k.window) == 0 {
+			if k.vain {
+				continue
+			}
 			return // it may be the one that can deliver
 		}
 		if n := (int64(k.window[0].cost) - k.deficit + g - 1) / g; least < 0 || n < least {
@@ -73,7 +76,9 @@ func (r *ring) skipRounds(quantum uint32) {
 		return
 	}
 	for k, i := r.current, 0; i < r.size; k, i = k.next, i+1 {
-		k.deficit += (least - 1) * int64(k.weight) * int64(quantum)
+		if len(k.window) > 0 {
+			k.deficit += (least - 1) * int64(k.weight) * int64(quantum)
+		}
 	}
 }
 
@@ -103,8 +108,14 @@ func (c *core) pick(q *queue) *fairKey {
 		}
 		if len(k.window) == 0 {
 			// Its messages are on their way from the disk. To go on without it would
-			// give its share to others, and the read was asked for a round ago.
-			return nil
+			// give its share to others, and the read was asked for a round ago. But what
+			// is behind its edge may be going away as fast as it is read: one read is
+			// waited for in a row.
+			if !k.vain || q.starved >= r.size {
+				return nil
+			}
+			vain = r.pass(vain, c.cfg.Quantum)
+			continue
 		}
 		m := k.window[0]
 		if c.outlived(m) {
