@@ -10,9 +10,9 @@ import (
 func aclSetUser() Spec {
 	return Spec{
 		Name: "SETUSER", Secret: true, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of rules and of connections",
-		Summary: "Makes a user, or changes one: by all of the rules or by none. What changes counts at once, also for connections there are.",
-		Differs: "Patterns are of queues: %R~ is to consume, %W~ to produce. There are no selectors. The leases in which the user's connections " +
-			"wait end empty-handed.",
+		Summary: "Makes a user, or changes one: by all of the rules or by none. Changes count at once, for existing connections too.",
+		Differs: "Patterns are of queues: %R~ is to consume, %W~ to produce. There are no selectors. Connections of the user that wait for messages " +
+			"are answered that there are none.",
 		Flags: aclFlags("admin"),
 		Args:  []Arg{{Name: "username", Type: String}, {Name: "rule", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{

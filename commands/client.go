@@ -157,7 +157,7 @@ func clientReply() Spec {
 func clientUnblock() Spec {
 	return Spec{
 		Name: "UNBLOCK", Group: "connection", Since: "5.0.0", Complexity: "O(1)",
-		Summary: "Ends the wait of another connection's lease, empty-handed or with an error.",
+		Summary: "Ends the wait of another connection for messages: with none, or with an error.",
 		Flags:   connectionFlags("admin"),
 		Args: []Arg{{Name: "client-id", Type: Integer, Min: 0}, {Name: "timeout_error", Type: OneOf, Optional: true, Args: []Arg{
 			{Name: "timeout", Type: PureToken, Token: "TIMEOUT"}, {Name: "error", Type: PureToken, Token: "ERROR"},

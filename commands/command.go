@@ -10,7 +10,7 @@ import (
 func commandTable() Spec {
 	return Spec{
 		Name: "COMMAND", Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of commands",
-		Summary:     "Describes the commands there are.",
+		Summary:     "Describes all commands.",
 		Flags:       []string{"loading", "stale"},
 		ACL:         []string{"connection"},
 		Tips:        []string{"nondeterministic_output_order"},
