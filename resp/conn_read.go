@@ -11,7 +11,7 @@ import (
 const (
 	handleMax      = 1024             // commands of one Session.Handle call
 	lingerTime     = time.Second      // how long a client may take to read why it is cut off
-	lingerBytesMax = 16 << 20         // how much of what it still sends is thrown away
+	lingerBytesMax = 64 << 20         // how much of what it still sends is thrown away
 	handshakeTime  = 10 * time.Second // for TLS
 )
 
