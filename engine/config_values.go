@@ -28,8 +28,10 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 	after := maps.Clone(c.snapshot.config)
 	for k, v := range values {
 		switch {
-		case k == "" || len(k) > configKeyMax:
-			return fmt.Errorf("%w: a configuration key has from 1 to %d bytes", ErrInvalid, configKeyMax)
+		case k == "":
+			return fmt.Errorf("%w: a configuration key has at least one byte", ErrInvalid)
+		case len(k) > configKeyMax:
+			return fmt.Errorf("%w: configuration key of %d bytes, the limit is %d", ErrTooBig, len(k), configKeyMax)
 		case len(v) > configValueMax:
 			return fmt.Errorf("%w: value of %.64q has %d bytes, the limit is %d", ErrTooBig, k, len(v), configValueMax)
 		}
