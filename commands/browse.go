@@ -33,6 +33,12 @@ func browse() Spec {
 }
 
 func parseBrowse(in *input) (call, error) {
+	if err := in.filled("key", "KEY", "FILA.BROWSE without KEY shows the messages of all keys"); err != nil {
+		return nil, err
+	}
+	if err := in.filled("cursor", "CURSOR", "0 starts anew"); err != nil {
+		return nil, err
+	}
 	c := &browseCall{req: engine.Browse{
 		Queue: in.text("queue"), Status: strings.ToLower(string(in.bytes("status"))), Key: in.text("key"), Cursor: string(in.bytes("cursor")),
 		Count: int(in.integer("count", pageCount)),

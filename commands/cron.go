@@ -54,6 +54,9 @@ func cronSet() Spec {
 }
 
 func parseCron(in *input) (call, error) {
+	if err := in.filled("tz", "TZ", "FILA.CRON SET without TZ goes by UTC"); err != nil {
+		return nil, err
+	}
 	c := &cronChange{account: in.account, cron: engine.Cron{Name: in.text("cron"), Expression: in.text("expression"), Zone: in.text("tz")}}
 	if err := parseMessage(in, &c.cron.Message); err != nil {
 		return nil, err

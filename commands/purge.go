@@ -20,8 +20,8 @@ func purge() Spec {
 			{"FILA.PURGE orders", "(integer) 0"},
 		},
 		Parse: func(in *input) (call, error) {
-			if in.has("key") && len(in.bytes("key")) == 0 {
-				return nil, &refusal{"INVALID", "KEY must not be empty; FILA.PURGE without KEY removes all messages of the queue"}
+			if err := in.filled("key", "KEY", "FILA.PURGE without KEY removes all messages of the queue"); err != nil {
+				return nil, err
 			}
 			return &purgeCall{req: engine.Purge{Queue: in.text("queue"), Key: in.text("key")}}, nil
 		},

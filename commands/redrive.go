@@ -38,6 +38,12 @@ func redrive() Spec {
 }
 
 func parseRedrive(in *input) (call, error) {
+	if err := in.filled("key", "KEY", "FILA.REDRIVE without KEY moves the messages of all keys"); err != nil {
+		return nil, err
+	}
+	if err := in.filled("to", "TO", "FILA.REDRIVE without TO moves messages back to where each came from"); err != nil {
+		return nil, err
+	}
 	if !in.has("stop") {
 		return &redriveCall{req: engine.Redrive{
 			DLQ: in.text("dlq"), Count: int(in.integer("count", 0)), Key: in.text("key"), To: in.text("to"), Rate: int(in.integer("rate", 0)),

@@ -251,6 +251,15 @@ func (in *input) bytes(name string) []byte {
 // share.
 func (in *input) text(name string) string { return in.names.get(in.bytes(name)) }
 
+// filled refuses an option that is given with nothing in it, where that would pass
+// for one that is not given; without says what leaving it out means.
+func (in *input) filled(name, token, without string) error {
+	if in.has(name) && len(in.bytes(name)) == 0 {
+		return &refusal{"INVALID", token + " must not be empty; " + without}
+	}
+	return nil
+}
+
 // list returns the words of an argument that may stand for several.
 func (in *input) list(name string) [][]byte {
 	v := in.slot(name)
