@@ -10,7 +10,7 @@ func client() Spec {
 		Name: "CLIENT", Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for client connection commands.",
 		Subcommands: []Spec{
-			clientCaching(), clientGetName(), clientGetRedir(), help("CLIENT"), clientID(), clientInfo(), clientKill(), clientList(),
+			clientCaching(), clientCapa(), clientGetName(), clientGetRedir(), help("CLIENT"), clientID(), clientInfo(), clientKill(), clientList(),
 			clientSwitch("NO-EVICT", "7.0.0", "Accepted: Fila never closes a connection for want of memory.", "admin"),
 			clientSwitch("NO-TOUCH", "7.2.0", "Accepted: reading changes nothing in Fila."),
 			clientReply(), clientSetInfo(), clientSetName(), clientTracking(), clientTrackingInfo(), clientUnblock(),
@@ -34,6 +34,19 @@ func clientSwitch(name, since, summary string, flags ...string) Spec {
 		Name: name, Group: "connection", Since: since, Complexity: "O(1)", Summary: summary,
 		Flags: connectionFlags(flags...), Quiet: true, Args: []Arg{onOff()},
 		Examples: []Example{{"CLIENT " + name + " ON", "OK"}}, Local: answerOK,
+	}
+}
+
+// clientCapa takes note of what libraries for Valkey can do. There is nothing that
+// would be answered another way for it.
+func clientCapa() Spec {
+	return Spec{
+		Name: "CAPA", Group: "connection", Since: "8.0.0", Complexity: "O(1)",
+		Summary: "Accepted: no capability of a client changes what Fila answers.",
+		Differs: "It is Valkey's, whose libraries send it.",
+		Flags:   connectionFlags(), Quiet: true,
+		Args:     []Arg{{Name: "capability", Type: String, Multiple: true}},
+		Examples: []Example{{"CLIENT CAPA redirect", "OK"}}, Local: answerOK,
 	}
 }
 

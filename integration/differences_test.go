@@ -28,6 +28,7 @@ func differences() map[string]string {
 		"settings: > CONFIG GET save databases":                          oneDB,
 		"names of clients: > CLIENT SETINFO LIB-NAME x":                  newer,
 		"names of clients: > CLIENT NO-TOUCH ON":                         newer,
+		"names of clients: > CLIENT CAPA redirect":                       "libraries for Valkey ask for it",
 		"lists of clients: > CLIENT INFO":                                "of Redis' fields those that mean something here, and those of 7.2 for libraries",
 		"commands: > COMMAND INFO memory|purge":                          category,
 		"commands: > COMMAND INFO cluster":                               "there are no subcommands to describe: all get one answer",
