@@ -324,7 +324,7 @@ func luaSettings(c *Lua) []setting {
 
 func limitSettings(c *Limits) []setting {
 	return []setting{
-		{name: "limits.queue_name_bytes", value: sized(&c.QueueName, 255, 1, nameMax), doc: "Longest queue name."},
+		{name: "limits.queue_name_bytes", value: sized(&c.QueueName, 255, 1, nameMax), doc: "Longest queue name. A dead-letter queue that is made with a queue has four bytes more, `.dlq`."},
 		{name: "limits.key_bytes", value: sized(&c.Key, 512, 1, nameMax), doc: "Longest fairness key, throttle key or dedup id."},
 		{name: "limits.headers", value: count(&c.Headers, 64, 1, 10_000), doc: "Headers of one message."},
 		{name: "limits.header_name_bytes", value: sized(&c.HeaderName, 512, 1, nameMax), doc: "Longest header name."},

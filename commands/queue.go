@@ -43,7 +43,7 @@ func queueOptions() []Arg {
 func queueCreate() Spec {
 	return Spec{
 		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise.",
+		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise. A queue that DLQ names gives up the <name>.dlq that it got itself, unless it has been used: then it is refused.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
 		Fills:   filledByCreate,

@@ -394,6 +394,7 @@ func TestAClientThatLeavesTakesNothing(t *testing.T) {
 func TestQueuesRefuseWhatMakesNoSense(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
+	w.enqueue("q", "k", "p")
 	for _, c := range []struct {
 		what string
 		call func(tx *Tx) error
@@ -404,6 +405,7 @@ func TestQueuesRefuseWhatMakesNoSense(t *testing.T) {
 		{"control character", func(tx *Tx) error { return tx.CreateQueue("a\nb", QueueOptions{}) }, ErrInvalid},
 		{"long name", func(tx *Tx) error { return tx.CreateQueue(strings.Repeat("x", 256), QueueOptions{}) }, ErrTooBig},
 		{"its own dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("x")}) }, ErrInvalid},
+		{"dlq without a name", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("")}) }, ErrInvalid},
 		{"dlq that is missing", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("y")}) }, ErrNoQueue},
 		{"dlq with a dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("q")}) }, ErrInvalid},
 		{"dlq of a dlq", func(tx *Tx) error { return tx.AlterQueue("q.dlq", QueueOptions{DLQ: new("q")}) }, ErrInvalid},

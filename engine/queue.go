@@ -107,7 +107,8 @@ func (c *core) queueToChange(name string) (*queue, error) {
 const DLQSuffix = ".dlq"
 
 // CreateQueue makes a queue. Unless o names one or forbids it, a dead-letter
-// queue "<name>.dlq" is made with it if there is none of that name.
+// queue "<name>.dlq" is made with it if there is none of that name; its name may be
+// longer than the limit by what is added.
 func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	c := tx.core
 	if err := c.writable(); err != nil {
@@ -126,9 +127,6 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	automatic := o.DLQ == nil && !o.NoDLQ
 	if automatic {
 		set.DLQ = name + DLQSuffix
-		if err := c.checkQueueName(set.DLQ); err != nil {
-			return fmt.Errorf("dead-letter queue of %q: %w; choose another with DLQ", name, err)
-		}
 	}
 	if err := c.checkDLQ(name, set.DLQ, automatic); err != nil {
 		return err
@@ -240,7 +238,10 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)
 	}
 	if o.DLQ != nil {
-		if *o.DLQ == name {
+		switch *o.DLQ {
+		case "":
+			return fmt.Errorf("%w: DLQ is a queue's name, which has at least one byte; for none there is NODLQ", ErrInvalid)
+		case name:
 			return fmt.Errorf("%w: DLQ %q is the queue itself", ErrInvalid, name)
 		}
 		set.DLQ = *o.DLQ
@@ -266,8 +267,9 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 		return nil
 	case d == nil:
 		return fmt.Errorf("dead-letter queue: %w: %.255q, create it first", ErrNoQueue, dlq)
-	case d.set.DLQ != "":
-		return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own", ErrInvalid, dlq)
+	}
+	if err := d.mayTakeTheDead(); err != nil {
+		return err
 	}
 	for _, other := range c.queues {
 		if other.set.DLQ == name {
@@ -320,10 +322,27 @@ func (c *core) putQueue(q *queue) {
 	c.sync = true
 }
 
-// markDead notes that a queue takes dead messages: its own never die again.
+// mayTakeTheDead refuses to make a dead-letter queue of one that has such a queue
+// itself. A queue that was only made gives up the one that it got by being made:
+// who makes a queue to name it as DLQ need not think of NODLQ.
+func (q *queue) mayTakeTheDead() error {
+	unused := q.counted && q.total == 0 && q.totals == totals{}
+	if q.set.DLQ == "" || unused && q.set.DLQ == q.name+DLQSuffix {
+		return nil
+	}
+	return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own; FILA.QUEUE ALTER it with NODLQ first", ErrInvalid, q.name)
+}
+
+// takesTheDead makes settings those of a dead-letter queue: its messages never die
+// again.
+func takesTheDead(set *storage.Queue) {
+	set.DeadLetter, set.MaxAttempts, set.DLQ = true, 0, ""
+}
+
+// markDead notes that a queue takes dead messages.
 func (c *core) markDead(dlq string) {
 	if q := c.queues[dlq]; q != nil && !q.set.DeadLetter {
-		q.set.DeadLetter, q.set.MaxAttempts = true, 0
+		takesTheDead(&q.set)
 		c.putQueue(q)
 	}
 }

@@ -77,8 +77,10 @@ func (p *queuePlan) make() error {
 	inSet := map[string]bool{}
 	for i := range p.set.Queues {
 		spec := &p.set.Queues[i]
-		if err := c.checkQueueName(spec.Name); err != nil {
-			return fmt.Errorf("queue %.255q: %w", spec.Name, err)
+		if c.queues[spec.Name] == nil {
+			if err := c.checkQueueName(spec.Name); err != nil {
+				return fmt.Errorf("queue %.255q: %w", spec.Name, err)
+			}
 		}
 		if inSet[spec.Name] {
 			return fmt.Errorf("%w: queue %q is there twice", ErrInvalid, spec.Name)
@@ -122,17 +124,17 @@ func (p *queuePlan) plan(spec *QueueSpec) error {
 		if o.DLQ != nil {
 			return fmt.Errorf("%w: it takes the dead messages of others and can have no dead-letter queue of its own", ErrInvalid)
 		}
-		set.DeadLetter, set.MaxAttempts = true, 0
+		takesTheDead(&set)
 	} else if o.DLQ == nil && !o.NoDLQ {
 		set.DLQ = spec.Name + DLQSuffix
 	}
-	if set.DLQ != "" {
-		if err := c.checkQueueName(set.DLQ); err != nil {
+	if o.DLQ != nil && c.queues[*o.DLQ] == nil {
+		if err := c.checkQueueName(*o.DLQ); err != nil {
 			return fmt.Errorf("its dead-letter queue: %w", err)
 		}
-		if p.dead[set.DLQ].VisibilityMs == 0 {
-			p.dead[set.DLQ] = set
-		}
+	}
+	if set.DLQ != "" && p.dead[set.DLQ].VisibilityMs == 0 {
+		p.dead[set.DLQ] = set
 	}
 	p.after[spec.Name], p.hooks[spec.Name] = set, spec.Hooks
 	return nil
@@ -147,11 +149,11 @@ func (p *queuePlan) planDead(name string) error {
 	set := storage.Queue{VisibilityMs: parent.VisibilityMs, BackoffMs: parent.BackoffMs, MaxBackoffMs: parent.MaxBackoffMs, DedupWindowMs: parent.DedupWindowMs, DeadLetter: true}
 	if q := p.core.queues[name]; q != nil {
 		set = q.set
-		if set.DLQ != "" {
-			return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own", ErrInvalid, name)
+		if err := q.mayTakeTheDead(); err != nil {
+			return err
 		}
 		if !set.DeadLetter {
-			set.DeadLetter, set.MaxAttempts = true, 0
+			takesTheDead(&set)
 		}
 	}
 	p.after[name] = set

@@ -120,6 +120,7 @@ func TestASetOfQueuesIsOneWrite(t *testing.T) {
 func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("old", QueueOptions{})
+	w.enqueue("old", "k", "p")
 	zero := time.Duration(0)
 	for name, set := range map[string][]QueueSpec{
 		"no name":              {spec("good"), spec("")},
@@ -129,8 +130,10 @@ func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
 		"a chain":              {spec("good", dlq("b")), spec("b", dlq("c"))},
 		"a chain by existence": {spec("good", dlq("old"))},
 		"a chain from outside": {spec("old.dlq", dlq("x")), spec("good")},
+		"a long dead one":      {spec("good", dlq(strings.Repeat("n", 256)))},
+		"no dead one":          {spec("good", dlq(""))},
 		"a value":              {spec("good", func(o *QueueOptions) { o.Visibility = &zero })},
-		"a long name":          {spec("good"), spec(strings.Repeat("n", 253))},
+		"a long name":          {spec("good"), spec(strings.Repeat("n", 256))},
 	} {
 		if plan, err := w.applyQueues(QueueSet{Queues: set}); err == nil || plan != "" {
 			t.Errorf("%s: %q, %v", name, plan, err)

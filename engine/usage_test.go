@@ -27,9 +27,8 @@ func TestScanningSeesEveryQueueOnceWhileOthersComeAndGo(t *testing.T) {
 			t.Fatal(task.Err())
 		}
 	}
-	none := ""
 	create := func(name string) {
-		do(func(tx *Tx) error { return tx.CreateQueue(name, QueueOptions{DLQ: &none}) })
+		do(func(tx *Tx) error { return tx.CreateQueue(name, QueueOptions{NoDLQ: true}) })
 	}
 	drop := func(name string) { do(func(tx *Tx) error { return tx.DeleteQueue(name, true) }) }
 	for i := range 20 {
@@ -61,8 +60,7 @@ func TestAPageOfQueuesPassesABoundedGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.core.nextQueue += 10_000 // as if so many had been made and deleted
-	none := ""
-	s.Do(&Task{Call: usage(func(tx *Tx) error { return tx.CreateQueue("last", QueueOptions{DLQ: &none}) })})
+	s.Do(&Task{Call: usage(func(tx *Tx) error { return tx.CreateQueue("last", QueueOptions{NoDLQ: true}) })})
 	pages := 0
 	var seen []string
 	for cursor := uint64(0); ; {

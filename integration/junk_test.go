@@ -174,9 +174,10 @@ func TestWhatIsRefusedIsRefusedClearly(t *testing.T) {
 		{"ERR BLOCK ", []any{"FILA.LEASE", "q", "BLOCK", -1}},
 		{"ERR BLOCK ", []any{"FILA.LEASE", "q", "BLOCK", "9223372036854775808"}},
 		{"ERR VISIBILITY ", []any{"FILA.LEASE", "q", "VISIBILITY", 0}},
-		{"", []any{"FILA.QUEUE", "CREATE", long(251)}}, // and its dead-letter queue with .dlq behind it
+		{"", []any{"FILA.QUEUE", "CREATE", long(255)}}, // and its dead-letter queue with .dlq behind it
 		{"TOOBIG ", []any{"FILA.QUEUE", "CREATE", long(256)}},
 		{"INVALID ", []any{"FILA.QUEUE", "CREATE", "a\nb"}},
+		{"TOOBIG ", []any{"FILA.CONFIG", "SET", long(513), "x"}},
 		{"", []any{"FILA.ENQUEUE", "q", "x", "KEY", long(512)}},
 		{"TOOBIG ", []any{"FILA.ENQUEUE", "q", "x", "KEY", long(513)}},
 		{"", []any{"FILA.ENQUEUE", "q", "x", "HEADER", "h", long(8192)}},

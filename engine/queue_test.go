@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Whoever makes a queue to name it as DLQ gets what was meant; one that works, or
+// that was given a dead-letter queue by name, is not turned into another thing.
+func TestAQueueThatWasOnlyMadeMayTakeTheDead(t *testing.T) {
+	store := storage.NewMemory()
+	now := time.Unix(1_700_000_000, 0)
+	w := openWorld(t, store, now, nil)
+	for _, name := range []string{"dead", "busy", "idle", "other"} {
+		w.queue(name, QueueOptions{})
+	}
+	w.queue("chosen", QueueOptions{DLQ: new("other")})
+	w.enqueue("busy", "k", "p")
+	w.enqueue("idle", "k", "p")
+	if d := w.lease("idle", 1); len(d) != 1 {
+		t.Fatal("nothing to lease")
+	} else {
+		w.must(func(tx *Tx) error { _, err := tx.Ack("idle", []Receipt{d[0].Receipt}); return err })
+	}
+	for _, name := range []string{"busy", "idle", "chosen"} {
+		if err := w.do(func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: &name}) }); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s as a dead-letter queue: %v", name, err)
+		}
+	}
+	w.queue("a", QueueOptions{DLQ: new("dead"), MaxAttempts: new(uint32(1))})
+	w = openWorld(t, store, now, nil)
+	if q := w.core.queues["dead"]; !q.isDead() || q.set.DLQ != "" || q.set.MaxAttempts != 0 {
+		t.Errorf("after being named: %+v", q.set)
+	}
+	if q := w.core.queues["other"]; !q.isDead() || q.set.DLQ != "" {
+		t.Errorf("after being named: %+v", q.set)
+	}
+}
+
+func TestANameOfFullLengthHasADeadLetterQueue(t *testing.T) {
+	store := storage.NewMemory()
+	now := time.Unix(1_700_000_000, 0)
+	w := openWorld(t, store, now, nil)
+	long := strings.Repeat("x", 255)
+	w.queue(long, QueueOptions{})
+	w.enqueue(long, "k", "p")
+	d := w.lease(long, 1)
+	w.must(func(tx *Tx) error {
+		_, err := tx.Nack(&Nack{Queue: long, Receipt: d[0].Receipt, Dead: true})
+		return err
+	})
+	w = openWorld(t, store, now, nil)
+	if n := len(w.lease(long+DLQSuffix, 1)); n != 1 {
+		t.Errorf("%d dead messages", n)
+	}
+	w.queue("short", QueueOptions{DLQ: new(long + DLQSuffix)})
+	if _, err := w.applyQueues(QueueSet{Queues: []QueueSpec{spec(long), spec("third", dlq(long+DLQSuffix))}}); err != nil {
+		t.Error(err)
+	}
+}
