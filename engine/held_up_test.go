@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,5 +327,89 @@ func TestAStartThatFailsLeavesNoIteratorOpen(t *testing.T) {
 	}
 	if store.open != 0 {
 		t.Errorf("%d iterators are open", store.open)
+	}
+}
+
+// gated is a store in which nobody gets a message of the first queue until a gate is
+// opened. Windows are not got but scanned.
+type gated struct {
+	*storage.Memory
+	gate chan struct{}
+}
+
+func (s *gated) Get(f storage.Family, key []byte) ([]byte, error) {
+	if f == storage.Messages && bytes.HasPrefix(key, storage.AppendQueuePrefix(nil, 1)) {
+		<-s.gate
+	}
+	return s.Memory.Get(f, key)
+}
+
+// Who looks for a message, or for very many, does not hold up those whose next messages
+// are read; who looks for very many, nobody.
+func TestLookupsHoldUpNoReads(t *testing.T) {
+	for name, n := range map[string]int{"one": 1, "very many": lookupLong} {
+		t.Run(name, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.Window = 2
+			store := &gated{Memory: storage.NewMemory()}
+			bubble(t, cfg, store, func(e *Engine) {
+				store.gate = make(chan struct{}) // of the bubble
+				_ = ask(e, func(tx *Tx) error {
+					return errors.Join(tx.CreateQueue("slow", QueueOptions{NoDLQ: true}), tx.CreateQueue("q", QueueOptions{NoDLQ: true}))
+				})
+				ids := map[string]ID{}
+				for i := range 11 {
+					req := &Enqueue{Queue: "q", Payload: []byte("m")}
+					if i == 0 {
+						req.Queue = "slow"
+					}
+					if err := e.Prepare(req); err != nil {
+						t.Fatal(err)
+					}
+					_ = ask(e, func(tx *Tx) (err error) { ids[req.Queue], err = tx.Enqueue(req); return err })
+				}
+				clients := uint64(0)
+				task := func(call func(tx *Tx) error) *Task {
+					clients++
+					return &Task{Client: NewClient(clients, func() {}), Call: callFunc(call)}
+				}
+				cancel := &Cancel{Queue: "slow", IDs: slices.Repeat([]ID{ids["slow"]}, n)}
+				get := &Get{Queue: "q", ID: ids["q"]}
+				slow := task(func(tx *Tx) error { _, err := tx.Cancel(cancel); return err })
+				looks := task(func(tx *Tx) error { _, err := tx.Get(get); return err })
+				tasks, got := []*Task{slow, looks}, 0
+				for range 5 {
+					tasks = append(tasks, task(func(tx *Tx) error {
+						ds, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 2, Block: 0})
+						got += len(ds)
+						return err
+					}))
+				}
+				e.Submit(tasks)
+				synctest.Wait()
+				if slow.Done() || got != 10 || n > 1 && !looks.Done() {
+					t.Errorf("the lookup is done: %v; meanwhile %d of 10 messages were delivered, and another one was looked up: %v", slow.Done(), got, looks.Done())
+				}
+				close(store.gate)
+				synctest.Wait()
+				if !slow.Done() || !looks.Done() {
+					t.Errorf("done: %v and %v", slow.Done(), looks.Done())
+				}
+			})
+		})
+	}
+}
+
+// Ids that lead to the same keys share them: names can be chosen so that a great many do.
+func TestALookupKnowsOfManyIDsInOneKeyOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	ids := w.fill("k", 100, nil)
+	l := w.core.newLookup(w.core.queues["q"], ids, nil)
+	w.core.unwatch(&l.watch)
+	for i := range l.wanted {
+		if keys := l.wanted[i].keys; len(keys) != 1 || &keys[0] != &l.wanted[0].keys[0] {
+			t.Fatalf("id %d has %d keys of its own", i, len(keys))
+		}
 	}
 }

@@ -394,10 +394,10 @@ func (e *Engine) release(tasks []*Task) {
 
 // read does what a work wants read. The reads see its commit.
 func (e *Engine) read(w *work) {
-	reads := w.beside[:0]
+	var windows, others []besides
 	var verdicts map[string][]besides // by queue
 	for _, r := range w.beside {
-		switch r := r.(type) { // scripts may take long: who needs none does not wait for them
+		switch r := r.(type) { // scripts may take long, and so may other things: nobody else waits for them
 		case *cronRound: // one at a time
 			e.side.Go(func() { e.doBeside(r) })
 		case *verdict:
@@ -405,15 +405,25 @@ func (e *Engine) read(w *work) {
 				verdicts = map[string][]besides{}
 			}
 			verdicts[r.msg.Queue] = append(verdicts[r.msg.Queue], r)
+		case *read: // whole queues may wait for it
+			windows = append(windows, r)
+		case *lookup:
+			if r.work >= lookupLong {
+				e.side.Go(func() { e.doBeside(r) })
+			} else {
+				others = append(others, r)
+			}
 		default:
-			reads = append(reads, r)
+			others = append(others, r)
 		}
 	}
 	for _, all := range verdicts {
 		e.side.Go(func() { e.doBeside(all...) })
 	}
-	if len(reads) > 0 {
-		e.side.Go(func() { e.doBeside(reads...) })
+	for _, all := range [][]besides{windows, others} {
+		if len(all) > 0 {
+			e.side.Go(func() { e.doBeside(all...) })
+		}
 	}
 }
 

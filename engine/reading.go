@@ -97,12 +97,13 @@ func (p *page) do(store Store) {
 type lookup struct {
 	reading
 	wanted []wanted
+	work   int             // messages to look for, at most
 	found  []*foundMessage // as wanted, nil: there is none
 }
 
 type wanted struct {
 	id   ID
-	keys []*fairKey // that it may belong to, in no order; beside the loop, only their names may be read
+	keys []*fairKey // that it may belong to, in no order, shared by ids; beside the loop, only their names may be read
 }
 
 // lookUp asks for messages of a queue.
@@ -115,12 +116,23 @@ func (c *core) lookUp(q *queue, ids []ID, then func(*core)) *lookup {
 func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 	l := &lookup{wanted: make([]wanted, len(ids))}
 	l.watch, l.then = c.watch(q), then
+	known := map[uint32][]*fairKey{} // names may be chosen so that very many keys have a hash
 	for i, id := range ids {
-		l.wanted[i].id = id
-		l.wanted[i].keys = q.keys.withID(idKeyHash(id))
+		hash := idKeyHash(id)
+		keys, ok := known[hash]
+		if !ok {
+			keys = q.keys.withID(hash)
+			known[hash] = keys
+		}
+		l.wanted[i] = wanted{id, keys}
+		l.work += max(len(keys), 1)
 	}
 	return l
 }
+
+// lookupLong is from when on nobody else waits for a lookup: there may be very many ids,
+// and of each very many keys to be asked.
+const lookupLong = 64
 
 // do looks the messages up. It runs beside the loop, after the commit of the batch
 // in which it was asked for.
