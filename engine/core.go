@@ -71,14 +71,17 @@ type core struct {
 	// starving want one and have nothing left to deliver: they go first.
 	starving []*fairKey
 	reading  int // reads under way
-	// readPause is the time before which no read is asked for.
-	readPause int64
-	refs      int        // messages in windows
-	bodies    int64      // bytes of bodies in memory
-	unborn    []*message // hold a body at least until their batch is committed
-	census    *census    // counts what the store held at start; nil: done
-	uncounted []*Task    // wait for the end of the census
-	redrives  []*redrive // under way
+	// readPause is the time before which no read is asked for, endPause the same for
+	// those of messages whose time to live is over.
+	readPause, endPause int64
+	readsFailed         int        // of keys, in a row
+	resting             []resting  // keys that are read again later, the first one first
+	refs                int        // messages in windows
+	bodies              int64      // bytes of bodies in memory
+	unborn              []*message // hold a body at least until their batch is committed
+	census              *census    // counts what the store held at start; nil: done
+	uncounted           []*Task    // wait for the end of the census
+	redrives            []*redrive // under way
 
 	// The open batch.
 	batch     *storage.Batch
@@ -129,7 +132,8 @@ func (c *core) forgetAll() {
 	c.fresh, c.dedupEnd = freshIDs{}, timers[*dedup]{}
 	c.batch.Reset()
 	c.sync, c.beside = false, nil
-	c.bootTime, c.readPause, c.keys, c.foresight = 0, 0, 0, foresight{}
+	c.bootTime, c.readPause, c.endPause, c.keys, c.foresight = 0, 0, 0, 0, foresight{}
+	c.readsFailed, c.resting = 0, nil
 }
 
 // turn is one pass of the engine; its steps never change order. What it writes
@@ -295,6 +299,9 @@ func (c *core) nextTimer() int64 {
 	}
 	if c.readPause > c.now {
 		earliest(c.readPause, true)
+	}
+	if len(c.resting) > 0 {
+		earliest(c.resting[0].until, true)
 	}
 	if len(c.lag) > 0 {
 		earliest(c.lag[0].due, true)

@@ -17,6 +17,7 @@ func (c *core) expire() {
 		return
 	}
 	c.wakeDue()
+	c.wakeResting()
 	c.runRedrives()
 	for range expireMax {
 		m, ok := c.leaseEnd.next()

@@ -413,3 +413,108 @@ func TestALookupKnowsOfManyIDsInOneKeyOnce(t *testing.T) {
 		}
 	}
 }
+
+// damaged is a store of which some records cannot be read: those whose keys begin so.
+type damaged struct {
+	*storage.Memory
+	prefix []byte
+}
+
+func (s *damaged) hit(key []byte) bool { return s.prefix != nil && bytes.HasPrefix(key, s.prefix) }
+
+func (s *damaged) Get(f storage.Family, key []byte) ([]byte, error) {
+	if f == storage.Messages && s.hit(key) {
+		return nil, storage.ErrCorrupt
+	}
+	return s.Memory.Get(f, key)
+}
+
+func (s *damaged) Scan(f storage.Family, from, to []byte) storage.Iterator {
+	it := s.Memory.Scan(f, from, to)
+	if f == storage.Messages && s.hit(from) {
+		return &damagedIterator{it}
+	}
+	return it
+}
+
+type damagedIterator struct{ storage.Iterator }
+
+func (*damagedIterator) Seek([]byte) bool { return false }
+func (*damagedIterator) Next() bool       { return false }
+func (*damagedIterator) Err() error       { return storage.ErrCorrupt }
+
+// A key whose records cannot be read is tried again and again, and holds up no other:
+// neither in its turn, nor by making all reads wait.
+func TestADamagedKeyHoldsUpNoOthers(t *testing.T) {
+	for name, ttl := range map[string]func(int) time.Duration{
+		"its window cannot be read":           nil,
+		"an old message of it cannot be read": func(int) time.Duration { return time.Minute },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &damaged{Memory: storage.NewMemory()}
+			w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Window, c.BodyBytes = 8, 0 })
+			w.queue("q", QueueOptions{})
+			w.fill("bad", 100, ttl)
+			w.fill("good", 1000, nil)
+			bad := storage.AppendKeyPrefix(nil, w.core.queues["q"].no, "bad")
+			store.prefix = bad
+			w.now = w.now.Add(time.Minute)
+			got := map[string]int{}
+			take := func() {
+				var ds []*Delivery
+				var receipts []Receipt
+				w.Do(&Task{Call: callFunc(func(tx *Tx) (err error) {
+					ds, err = tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 10, Block: time.Nanosecond})
+					return err
+				})})
+				w.Advance(time.Nanosecond)
+				for _, d := range ds {
+					got[d.Key]++
+					receipts = append(receipts, d.Receipt)
+				}
+				w.must(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })
+			}
+			for range 200 {
+				take()
+			}
+			if got["good"] != 1000 {
+				t.Errorf("while nothing could be read of a key, %v were delivered", got)
+			}
+			store.prefix = nil // it was the cable
+			w.Advance(2 * time.Second)
+			for range 20 {
+				take()
+			}
+			if dead := w.counts("q.dlq").Dead; got["bad"]+int(dead) != 100 {
+				t.Errorf("%v were delivered, and %d are dead", got, dead)
+			}
+		})
+	}
+}
+
+// A disk that cannot be read at all is not asked by each key for itself.
+func TestADiskThatCannotBeReadIsLeftAlone(t *testing.T) {
+	store := &damaged{Memory: storage.NewMemory()}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Window = 8 })
+	w.queue("q", QueueOptions{})
+	const keys = 200
+	for i := range keys {
+		w.fill(fmt.Sprint("k", i), 20, nil)
+	}
+	store.prefix = []byte{}
+	for range keys {
+		w.Do(&Task{Call: callFunc(func(tx *Tx) error {
+			_, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 8, Block: time.Nanosecond})
+			return err
+		})})
+		w.Advance(time.Nanosecond)
+	}
+	if most := 2 * w.core.cfg.ReadsMax; w.core.readsFailed > most || w.core.readsFailed == 0 {
+		t.Errorf("%d reads have failed without a pause, want at most %d", w.core.readsFailed, most)
+	}
+	store.prefix = nil
+	w.Advance(3 * time.Second)
+	if w.core.readsFailed != 0 || len(w.core.resting) > 0 {
+		t.Errorf("%d reads failed at last, %d keys rest", w.core.readsFailed, len(w.core.resting))
+	}
+}

@@ -117,19 +117,48 @@ func (c *core) alive(k *fairKey) bool {
 // nor right after one has failed, or a broken disk would keep the loop busy.
 func (c *core) mayRead() bool { return c.failed == nil && c.now >= c.readPause }
 
+// resting is a key that is not read for some time, because that has failed.
+type resting struct {
+	key   *fairKey
+	read  *read // that it has meanwhile
+	until int64
+}
+
 // readFailed answers those who wait for nothing but the disk, and makes the next
-// try wait.
+// try wait: that of the key, whose records may be damaged, or of all if it is the disk.
 func (c *core) readFailed(r *read) {
 	c.cfg.Log.Error().Err(r.err).Msg("reading ahead failed, it is tried again")
-	c.readPause = c.now + int64(c.cfg.MendInterval)
+	c.readsFailed++
+	if r.key == nil || c.readsFailed >= c.cfg.ReadsMax {
+		c.readPause = c.now + int64(c.cfg.MendInterval)
+	}
 	if r.key == nil {
 		return
 	}
+	c.rest(r.key)
 	for n := r.key.queue.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
 		if w.onlyLoading {
 			c.finish(w.task, fmt.Errorf("%w: %w", ErrMisconf, r.err))
+		}
+	}
+}
+
+// rest lets a key be read again only after some time.
+func (c *core) rest(k *fairKey) {
+	k.read = &read{key: k, urgent: true} // so that it stands in no line
+	c.resting = append(c.resting, resting{k, k.read, c.now + int64(c.cfg.MendInterval)})
+}
+
+// wakeResting lets those keys be read again that have rested long enough.
+func (c *core) wakeResting() {
+	for len(c.resting) > 0 && c.resting[0].until <= c.now {
+		r := c.resting[0]
+		c.resting = c.resting[1:]
+		if c.alive(r.key) && r.key.read == r.read {
+			r.key.read = nil
+			c.settle(r.key)
 		}
 	}
 }
@@ -282,10 +311,10 @@ func (r *read) Apply(tx *Tx) error {
 	if r.epoch != c.epoch {
 		return nil // asked for by a memory that was dropped
 	}
-	if r.err != nil {
-		c.readFailed(r)
-	}
 	if r.key == nil {
+		if r.err != nil {
+			c.readFailed(r)
+		}
 		c.mergeDue(r)
 		return nil
 	}
@@ -295,8 +324,14 @@ func (r *read) Apply(tx *Tx) error {
 		return nil
 	}
 	k.read = nil
-	if !r.stale && r.err == nil {
+	switch {
+	case r.err != nil:
+		c.readFailed(r)
+	case !r.stale:
 		c.mergeKey(k, r)
+	}
+	if r.err == nil {
+		c.readsFailed = 0
 	}
 	if k.vain = len(k.window) == 0 && k.behind; k.vain {
 		c.offer(k.queue) // for the others

@@ -119,9 +119,7 @@ func (c *core) pick(q *queue) *fairKey {
 		}
 		m := k.window[0]
 		if c.outlived(m) {
-			if !c.endLate(m) {
-				return nil
-			}
+			c.endLate(m)
 			continue
 		}
 		cost := int64(m.cost)

@@ -61,7 +61,7 @@ func (c *core) endLives() {
 		// on disk only.
 		o := unread[q]
 		if o == nil || len(o.entries) == obituaryMax {
-			if c.obituaries >= obituariesMax || !c.mayRead() {
+			if c.obituaries >= obituariesMax || !c.mayRead() || c.now < c.endPause {
 				break
 			}
 			o = c.readObituary(q)
@@ -80,20 +80,27 @@ func (c *core) endLives() {
 // nextEnd returns when endLives has something to do again.
 func (c *core) nextEnd() (int64, bool) {
 	at, ok := c.ends.next()
-	return max(at, c.readPause), ok && c.obituaries < obituariesMax
+	return max(at, c.readPause, c.endPause), ok && c.obituaries < obituariesMax
 }
 
-// endLate ends a message at the head of its key that the index has not come to. It
-// reports whether it could.
-func (c *core) endLate(m *message) bool {
+// endLate ends a message at the head of its key that the index has not come to. If its
+// record cannot be read, the key's messages are left to the disk for some time: others
+// must not wait for that.
+func (c *core) endLate(m *message) {
 	if c.endLife(m) {
-		return true
+		return
 	}
-	if err := c.loadBody(m); err != nil {
-		c.readFailed(&read{err: err})
-		return false
+	err := c.loadBody(m)
+	if err == nil {
+		c.endLife(m)
+		return
 	}
-	return c.endLife(m)
+	c.cfg.Log.Error().Err(err).Msg("a message whose time to live is over cannot be read, it is tried again")
+	k := m.key
+	c.shrink(k.cut(0))
+	c.rest(k)
+	k.vain = true
+	c.settle(k)
 }
 
 // inWindow returns a message if it is in its key's window, else nil.
@@ -191,7 +198,8 @@ func (o *obituary) bury(c *core) {
 	c.obituaries--
 	if o.err != nil || !c.holds(&o.watch) {
 		if o.err != nil {
-			c.readFailed(&read{err: o.err})
+			c.cfg.Log.Error().Err(o.err).Msg("messages whose time to live is over cannot be read, it is tried again")
+			c.endPause = c.now + int64(c.cfg.MendInterval)
 		}
 		for _, d := range o.entries { // once more, those that are not gone meanwhile
 			if c.dying[d.mk.ID] != d {
