@@ -101,8 +101,15 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 	who, cmd := s.identity.Load(), "NULL"
 	listens := s.listening()
 	_, flags := listens.clientType()
-	if t := who.trackingFlags(); t != "" {
-		flags = strings.TrimPrefix(flags, "N") + t
+	state := who.trackingFlags()
+	if s.client.Waits() {
+		state = "b" + state
+	}
+	if s.queued.Load() >= 0 {
+		state = "x" + state
+	}
+	if state != "" {
+		flags = strings.TrimPrefix(flags, "N") + state
 	}
 	if c := s.current.Load(); c != nil {
 		cmd = c.name

@@ -72,8 +72,9 @@ func (t *Task) conclude(now time.Duration) Call {
 // Client is one who submits tasks, a connection. Its tasks are applied in the
 // order of Submit; what follows a blocked task waits behind it in the engine.
 type Client struct {
-	ID   uint64
-	wake func()
+	ID    uint64
+	wake  func()
+	waits atomic.Bool // for messages; anybody may ask
 
 	// The loop's:
 	blocked *Task
@@ -84,3 +85,6 @@ type Client struct {
 // NewClient returns a client. wake is called after one or more of its tasks are
 // done, from a goroutine of the engine; it must not block.
 func NewClient(id uint64, wake func()) *Client { return &Client{ID: id, wake: wake} }
+
+// Waits says whether a task of the client waits for messages, as of a moment ago.
+func (cl *Client) Waits() bool { return cl.waits.Load() }

@@ -95,6 +95,7 @@ func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 	}
 	if t.Client != nil {
 		t.Client.blocked = t
+		t.Client.waits.Store(!onlyLoading && !w.begun())
 		c.parked[t.Client.ID] = t
 	}
 }
@@ -144,6 +145,7 @@ func (c *core) unpark(t *Task) {
 	}
 	if cl := t.Client; cl != nil {
 		cl.blocked = nil
+		cl.waits.Store(false)
 		delete(c.parked, cl.ID)
 		c.again = append(c.again, cl.behind...)
 		cl.behind = nil
