@@ -518,3 +518,26 @@ func TestADiskThatCannotBeReadIsLeftAlone(t *testing.T) {
 		t.Errorf("%d reads failed at last, %d keys rest", w.core.readsFailed, len(w.core.resting))
 	}
 }
+
+// A record that cannot be understood, of a message that is leased and has to move, is an
+// error to tell of, and not the end.
+func TestALeasedMessageWhoseRecordIsDamagedStaysLeased(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.LeaseLag = 0 })
+	w.queue("q", QueueOptions{MaxAttempts: new(uint32(1))})
+	w.enqueue("q", "k", "m")
+	d := w.lease("q", 1)[0]
+	var b storage.Batch
+	b.Put(storage.Messages, d.mk.Append(nil), []byte{0xff})
+	if err := store.Commit(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	again := openWorld(t, store.Clone(), w.Now(), nil)
+	if err := again.do(func(tx *Tx) error { _, err := tx.Nack(&Nack{Queue: "q", Receipt: d.Receipt, Dead: true}); return err }); !errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("nacked: %v", err)
+	}
+	again.Advance(time.Minute)
+	if n := again.counts("q"); n.Leased != 1 {
+		t.Errorf("got %+v", n)
+	}
+}

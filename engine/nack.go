@@ -162,8 +162,9 @@ const (
 	reasonHook     = "on_failure"
 )
 
-// loadBody makes sure that a message's record is in memory. It is needed only
-// where a message moves to another queue, never on its ordinary way.
+// loadBody makes sure that a message's record is in memory, and can be understood: a
+// lease that outlives a restart is known without it. It is needed only where a message
+// moves to another queue, never on its ordinary way.
 func (c *core) loadBody(m *message) error {
 	if m.body != nil {
 		return nil
@@ -171,6 +172,10 @@ func (c *core) loadBody(m *message) error {
 	b, err := c.store.Get(storage.Messages, c.messageKey(m))
 	if err != nil {
 		return fmt.Errorf("read message %s: %w", m.id, err)
+	}
+	var rec storage.Message
+	if err := rec.Decode(b); err != nil {
+		return fmt.Errorf("message %s: %w", m.id, err)
 	}
 	c.setBody(m, b)
 	return nil
