@@ -558,6 +558,9 @@ func (s *sim) drainAll() error {
 		if i > 5000 {
 			return errors.New("the queues do not drain")
 		}
+		if len(s.step.core.redrives) > 0 {
+			s.oracle.redriven(s.step.core)
+		}
 		s.step.Advance(100 * time.Millisecond)
 		s.oracle.now = s.step.now
 		if i%50 == 49 || empty > 0 {
