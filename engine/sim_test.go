@@ -549,6 +549,9 @@ func (s *sim) drainAll() error {
 	}
 	s.step.Do()
 	s.settleBlocked()
+	if len(s.step.core.redrives) > 0 { // nothing mortal is enqueued any more
+		s.oracle.redriven(s.step.core)
+	}
 	cl := s.newClient()
 	s.clients = append(s.clients, cl)
 	if err := s.endCron(cl); err != nil {
@@ -557,9 +560,6 @@ func (s *sim) drainAll() error {
 	for i, empty := 0, 0; empty < 4; i++ {
 		if i > 5000 {
 			return errors.New("the queues do not drain")
-		}
-		if len(s.step.core.redrives) > 0 {
-			s.oracle.redriven(s.step.core)
 		}
 		s.step.Advance(100 * time.Millisecond)
 		s.oracle.now = s.step.now
