@@ -82,6 +82,10 @@ type core struct {
 	census              *census    // counts what the store held at start; nil: done
 	uncounted           []*Task    // wait for the end of the census
 	redrives            []*redrive // under way
+	remains             []*remains // of queues that were emptied
+	swept               int        // of them in this turn: keys and messages
+	sweepMax            int        // as the constant; tests sweep any number
+	unfinished          bool       // this turn has left something to the next one, which follows at once
 
 	// The open batch.
 	batch     *storage.Batch
@@ -108,7 +112,7 @@ type figures struct {
 
 // newCore returns a core without memory of any message: see recover.
 func newCore(cfg Config, store Store) *core {
-	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, aheadKeys: aheadKeys, snapshot: newSnapshot()}
+	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, aheadKeys: aheadKeys, sweepMax: sweepMax, snapshot: newSnapshot()}
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	if !cfg.LastBackup.IsZero() {
 		c.backups.lastAt = cfg.LastBackup.UnixNano()
@@ -134,6 +138,7 @@ func (c *core) forgetAll() {
 	c.sync, c.beside = false, nil
 	c.bootTime, c.readPause, c.endPause, c.keys, c.foresight = 0, 0, 0, 0, foresight{}
 	c.readsFailed, c.resting = 0, nil
+	c.remains, c.unfinished = nil, false
 }
 
 // turn is one pass of the engine; its steps never change order. What it writes
@@ -151,6 +156,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 		}
 		rest = rest[n:]
 	}
+	c.sweep()
 	c.serve()
 	c.pump()
 	c.notice()
@@ -161,6 +167,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 // begin moves the time on.
 func (c *core) begin(now time.Time) {
 	c.now = max(c.now, now.UnixNano())
+	c.swept, c.unfinished = 0, false
 	if c.bootTime == 0 {
 		c.bootTime = c.now
 	}
@@ -279,6 +286,9 @@ func (c *core) writable() error {
 
 // nextTimer returns when the next turn is due without any task, 0 if never.
 func (c *core) nextTimer() int64 {
+	if c.unfinished {
+		return c.now
+	}
 	var at int64
 	earliest := func(t int64, ok bool) {
 		if ok && (at == 0 || t < at) {

@@ -36,8 +36,9 @@
 //  3. A queue's leased messages are those of its keys.
 //  4. A total counts ready, leased and delayed messages, each once.
 //  5. After a turn nobody waits for a queue that can deliver.
-//  6. The messages in windows are counted.
-//  7. The bytes of bodies in memory are counted.
+//  6. The messages in windows are counted; those of an emptied queue (remains.go)
+//     until they are given back.
+//  7. The bytes of bodies in memory are counted, in the same way.
 //  8. The heads of the due-time indexes (delays, ends of life) hold what is before
 //     their edges.
 //  9. A window holds ready messages before the edge, in the order of places.
@@ -52,7 +53,8 @@
 //     place in one because it can deliver; never both.
 //  18. A throttle holds the leases that name it.
 //  19. No key owes credit.
-//  20. Where a throttle has room, nobody waits for it in vain.
+//  20. Where a throttle has room, nobody waits for it in vain, but behind keys of an
+//     emptied queue.
 //  21. A recurring message waits for its next tick, has it made in the round
 //     under way, or waits until its limited queue is counted; never two of these.
 //  22. Counts are kept of keys that do not exist, each once, and of a bounded number.

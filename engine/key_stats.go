@@ -95,6 +95,11 @@ func (tx *Tx) BusiestKeys(queue string, n int) (top []BusyKey, rest BusyKey, err
 	for name, s := range q.past.all() {
 		keep(s.busy(name))
 	}
+	for _, r := range tx.core.remains {
+		if r.queue == q {
+			r.addTo(&sum)
+		}
+	}
 	return top, sum.busy(""), nil
 }
 

@@ -104,7 +104,14 @@ func (c *core) purge(q *queue) {
 // empty drops everything that is in a queue, in memory and on disk. The records go
 // by range: their number does not matter. Entries of the due-time index that are
 // not in memory are left until they are due, see fallDue.
+//
+// No key is looked at, there may be a million: they stop being the queue's at once, and
+// what they hold is given back in portions, see remains.go.
 func (c *core) empty(q *queue) {
+	q.emptied, q.emptiedAt = q.roster.last, c.now
+	c.leaveRemains(q)
+	c.keys -= q.keys.n
+	q.keys, q.roster, q.ring = keyTable{}, roster[fairKey]{last: q.roster.last}, ring{}
 	for _, m := range c.leasesOf(q) {
 		c.endLease(m)
 		m.status = gone
@@ -120,29 +127,7 @@ func (c *core) empty(q *queue) {
 			c.unindex(&c.ends, d.at, d.mk)
 		}
 	}
-	few := q.keys.n < pastMax
-	for k := range q.roster.all() {
-		for _, m := range k.window {
-			c.forget(m)
-		}
-		k.window = nil
-		if k.read != nil {
-			k.read.stale = true
-		}
-		if k.blockedBy != nil {
-			c.unblock(k)
-		}
-		q.ring.leave(k)
-		c.resolve(k)
-		if few {
-			q.past.keep(k)
-		} else {
-			q.past.rest.add(k.stats)
-		}
-	}
-	c.keys -= q.keys.n
-	q.keys, q.roster = keyTable{}, roster[fairKey]{last: q.roster.last}
-	q.ring, q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = ring{}, 0, 0, 0, 0, 0, true
+	q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, 0, true
 	q.facts = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup} {

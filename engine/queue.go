@@ -36,6 +36,8 @@ type queue struct {
 	redrive *redrive // under way, or the last one; nil: none yet
 
 	roster    roster[fairKey]
+	emptied   uint64                 // the roster's number of the last key that an emptying took, see remains.go
+	emptiedAt int64                  // when that was
 	settings  map[string]storage.Key // of keys that have some of their own
 	past      past                   // of keys without messages
 	dedup     *dedup                 // nil: it has no deduplication ids

@@ -74,6 +74,7 @@ func (c *core) wantKey(k *fairKey) {
 // pump asks for as many reads as may be under way. Keys with nothing left to
 // deliver come first; the others have to wait while memory holds enough.
 func (c *core) pump() {
+	emptied := 0
 	for c.reading < c.cfg.ReadsMax && c.mayRead() {
 		var k *fairKey
 		switch {
@@ -84,6 +85,13 @@ func (c *core) pump() {
 			k.hungry = false
 		default:
 			return
+		}
+		if k.emptied() {
+			if emptied++; emptied >= c.sweepMax {
+				c.unfinished = true
+				return
+			}
+			continue
 		}
 		if k.read != nil && !k.read.asked && c.alive(k) {
 			c.ask(k)

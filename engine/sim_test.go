@@ -88,6 +88,7 @@ type weather struct {
 	sync                        SyncMode
 	clients, keys, steps        int
 	window                      int
+	sweep                       int // portions in which purges give back what queues held
 	lag                         time.Duration
 	backoff                     time.Duration
 	dedupWindow                 time.Duration
@@ -115,6 +116,7 @@ func newWeather(r *rand.Rand) weather {
 	if w.powerLoss > 0 { // what is synced when makes no difference elsewhere
 		w.sync = []SyncMode{SyncAlways, SyncAlways, SyncInterval, SyncNever}[r.IntN(4)]
 	}
+	w.sweep = []int{1, 4, sweepMax}[r.IntN(3)]
 	return w
 }
 
@@ -248,7 +250,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err
 	}
-	s.step.Lazy, s.step.core.aheadKeys = s.lazy, 1
+	s.step.Lazy, s.step.core.aheadKeys, s.step.core.sweepMax = s.lazy, 1, s.w.sweep
 	s.oracle.now = s.step.now
 	for range s.w.clients {
 		s.clients = append(s.clients, s.newClient())
@@ -346,7 +348,7 @@ func (s *sim) restart(powerLoss bool) {
 	}
 	s.oracle.now = s.step.now
 	s.step = step
-	s.step.Lazy, s.step.core.aheadKeys = s.lazy, 1
+	s.step.Lazy, s.step.core.aheadKeys, s.step.core.sweepMax = s.lazy, 1, s.w.sweep
 	s.store.chance = s.w.crash / 4
 	s.oracle.crashed(now, step.core)
 	for _, c := range s.clients {

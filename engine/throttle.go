@@ -203,8 +203,12 @@ func (c *core) unblock(k *fairKey) {
 		return
 	}
 	t.line.remove(k)
-	t.waited += c.now - k.blockedSince
-	k.stats.waited += c.now - k.blockedSince
+	waited := c.now - k.blockedSince
+	if k.emptied() {
+		waited = k.queue.emptiedAt - k.blockedSince
+	}
+	t.waited += waited
+	k.stats.waited += waited
 	k.blockedBy, k.blockedHead = nil, nil
 }
 
@@ -221,6 +225,14 @@ func (c *core) resolve(k *fairKey) {
 func (c *core) wake(t *throttle) {
 	for t.line.first != nil && t.woken < t.room(c.now) {
 		k := t.line.first
+		if k.emptied() {
+			if c.swept >= c.sweepMax {
+				break // sweep comes to it, and wakes who is behind it
+			}
+			c.swept++
+			c.unblock(k)
+			continue
+		}
 		c.unblock(k)
 		if !k.queue.set.PausedOut { // its turn would not come, and others could use the place
 			k.wokenBy = t
@@ -445,7 +457,9 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	for t.line.first != nil {
 		k := t.line.first
 		c.unblock(k)
-		c.settle(k)
+		if !k.emptied() {
+			c.settle(k)
+		}
 	}
 	return true, nil
 }

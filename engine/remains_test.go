@@ -1,0 +1,273 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// fillKeys enqueues a message for each of n fairness keys, in one turn.
+func (w *world) fillKeys(queue string, n int, throttles ...string) {
+	w.t.Helper()
+	tasks := make([]*Task, n)
+	for i := range tasks {
+		req := &Enqueue{Queue: queue, Key: fmt.Sprintf("k%d", i), Payload: []byte("m"), Throttles: throttles}
+		if err := w.Prepare(req); err != nil {
+			w.t.Fatal(err)
+		}
+		tasks[i] = &Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })}
+	}
+	w.Do(tasks...)
+}
+
+func purgeOf(queue string) *Task {
+	return &Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: queue}); return err })}
+}
+
+func deletionOf(queue string) *Task {
+	return &Task{Call: callFunc(func(tx *Tx) error { return tx.DeleteQueue(queue, true) })}
+}
+
+func (w *world) sound() {
+	w.t.Helper()
+	if err := w.Check(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A million keys in one turn would be a third of a second in which nobody is served.
+func TestEmptyingAQueueGoesThroughItsKeysInPortions(t *testing.T) {
+	const keys = 5 * sweepMax
+	for name, task := range map[string]*Task{"purge": purgeOf("q"), "delete": deletionOf("q")} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.queue("q", QueueOptions{})
+			w.queue("other", QueueOptions{})
+			w.fillKeys("q", keys)
+			c, all := w.core, 0
+			for turn := 0; turn == 0 || c.unfinished; turn++ {
+				var tasks []*Task
+				if turn == 0 {
+					tasks = append(tasks, task)
+				}
+				w.tick(tasks...)
+				all += c.swept
+				if c.swept > sweepMax+1 {
+					t.Fatalf("turn %d has gone through %d keys and messages", turn, c.swept)
+				}
+				if c.unfinished && c.nextTimer() != c.now {
+					t.Fatal("the next turn does not follow at once")
+				}
+				if turn == 0 && task.err != nil {
+					t.Fatal(task.err)
+				}
+				if c.keys != 0 {
+					t.Fatalf("%d keys are counted after turn %d", c.keys, turn)
+				}
+				if turn%3 == 0 {
+					w.sound()
+				}
+			}
+			if all != 2*keys || c.refs != 0 || len(c.remains) != 0 {
+				t.Errorf("of %d keys and as many messages %d were given back, %d messages are left in windows", keys, all, c.refs)
+			}
+			w.enqueue("other", "k", "the body's time")
+			w.Do()
+			w.sound()
+		})
+	}
+}
+
+func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.core.sweepMax = 1
+	w.fillKeys("q", 50)
+	first := w.lease("q", 3)
+	w.tick(purgeOf("q"))
+	counts := func() (c Counts) {
+		t.Helper()
+		w.tick(&Task{Call: callFunc(func(tx *Tx) (err error) {
+			c, err = tx.QueueStats("q")
+			if err != nil {
+				return err
+			}
+			_, list, err := tx.Keys("q", 0, 100, func(string) bool { return true })
+			if int64(len(list)) != c.Ready {
+				t.Errorf("%d keys are listed, and %d messages are ready", len(list), c.Ready)
+			}
+			return err
+		})})
+		return c
+	}
+	if c := counts(); c.Ready != 0 || c.Leased != 0 || c.Purged != 50 {
+		t.Errorf("after the purge: %+v", c)
+	}
+	w.tick(&Task{Call: callFunc(func(tx *Tx) error {
+		if n, err := tx.Ack("q", []Receipt{first[0].Receipt}); n != 0 || err != nil {
+			t.Errorf("a purged message was acked: %d, %v", n, err)
+		}
+		return nil
+	})})
+	if !w.core.unfinished {
+		t.Fatal("50 keys in so few turns: the test is about those that are left")
+	}
+	w.fillKeys("q", 5)
+	if c := counts(); c.Ready != 5 {
+		t.Errorf("after five enqueues: %+v", c)
+	}
+	w.tick(purgeOf("q")) // once more, while the first one goes on
+	w.fillKeys("q", 7)
+	for w.core.unfinished {
+		w.sound()
+		w.tick()
+	}
+	if c := counts(); c.Ready != 7 || c.Purged != 55 {
+		t.Errorf("at the end: %+v", c)
+	}
+	if ds := w.lease("q", 100); len(ds) != 7 {
+		t.Errorf("%d messages were leased", len(ds))
+	}
+}
+
+// busiest returns the deliveries and refusals of all keys together.
+func (w *world) busiest(queue string) (delivered, refused uint64) {
+	w.t.Helper()
+	w.tick(&Task{Call: callFunc(func(tx *Tx) error {
+		top, rest, err := tx.BusiestKeys(queue, 2)
+		for _, b := range append(top, rest) {
+			delivered += b.Delivered
+			refused += b.Refused
+		}
+		return err
+	})})
+	return delivered, refused
+}
+
+func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("big", QueueOptions{})
+	w.queue("other", QueueOptions{})
+	one := uint64(1)
+	w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: &one}) })
+	w.core.sweepMax = 4
+	w.fillKeys("other", 1, "t")
+	held := w.lease("other", 1)
+	w.fillKeys("big", 60, "t")
+	w.lease("big", 1)
+	w.fillKeys("other", 1, "t")
+	w.lease("other", 1)
+	if n := w.core.throttles["t"].line.n; n != 61 {
+		t.Fatalf("%d keys wait, the test needs 61", n)
+	}
+	var got []*Delivery
+	w.tick(&Task{Call: callFunc(func(tx *Tx) (err error) {
+		got, err = tx.Lease(&LeaseRequest{Queues: []string{"other"}, Count: 1, Block: time.Hour})
+		return err
+	})})
+	_, before := w.busiest("big")
+	w.Advance(time.Second)
+	w.tick(purgeOf("big"), &Task{Call: callFunc(func(tx *Tx) error {
+		_, err := tx.Ack("other", []Receipt{held[0].Receipt})
+		return err
+	})})
+	if !w.core.unfinished || len(got) > 0 {
+		t.Fatal("the purge has ended in its turn: the test is about one that goes on")
+	}
+	w.now = w.now.Add(time.Minute)
+	for w.core.unfinished {
+		w.sound()
+		if _, now := w.busiest("big"); now != before {
+			t.Fatalf("the keys of the purged queue were refused %d times, it was %d", now, before)
+		}
+		w.tick()
+	}
+	if len(got) != 1 {
+		t.Errorf("the key behind those of the purged queue was not let pass")
+	}
+	if th := w.core.throttles["t"]; th.line.n != 0 || th.woken != 0 || th.waited > int64(62*2*time.Second) {
+		t.Errorf("%d keys wait, %d have a place, they have waited %v", th.line.n, th.woken, time.Duration(th.waited))
+	}
+}
+
+func TestAWokenKeyGivesItsPlaceBackWhenItsQueueIsEmptied(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("big", QueueOptions{})
+	w.queue("other", QueueOptions{})
+	one := uint64(1)
+	w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: &one}) })
+	w.core.sweepMax = 1
+	w.fillKeys("other", 1, "t")
+	held := w.lease("other", 1)
+	w.fillKeys("big", 20, "t")
+	w.lease("big", 1)
+	w.fillKeys("other", 1, "t")
+	w.lease("other", 1)
+	w.must(func(tx *Tx) error { _, err := tx.Ack("other", []Receipt{held[0].Receipt}); return err })
+	if th := w.core.throttles["t"]; th.woken != 1 {
+		t.Fatalf("%d keys are woken, the test needs one", th.woken)
+	}
+	w.tick(deletionOf("big"))
+	for w.core.unfinished {
+		w.sound()
+		w.tick()
+	}
+	if ds := w.lease("other", 1); len(ds) != 1 {
+		t.Error("the place of a deleted queue's key was not given back")
+	}
+}
+
+func TestEmptiedKeysLeaveTheLineForReads(t *testing.T) {
+	const keys = 30
+	w := newWorld(t, func(c *Config) { c.Window, c.ReadsMax = 2, 1 })
+	w.queue("big", QueueOptions{})
+	w.queue("other", QueueOptions{})
+	for range 3 { // one more than windows take
+		w.fillKeys("big", keys)
+		w.fillKeys("other", 1)
+	}
+	c := w.core
+	c.sweepMax, c.readPause = 1, c.now+int64(time.Hour)
+	if a, b := len(w.lease("big", 2*keys)), len(w.lease("other", 2)); a != 2*keys || b != 2 || len(c.starving) != keys+1 {
+		t.Fatalf("%d and %d leased, %d keys want a read", a, b, len(c.starving))
+	}
+	w.tick(purgeOf("big"))
+	c.readPause = 0
+	for turn := 0; turn == 0 || c.unfinished; turn++ {
+		before := len(c.starving)
+		w.tick()
+		w.sound()
+		if passed := before - len(c.starving); passed > 2 {
+			t.Fatalf("turn %d has passed over %d keys of the purged queue", turn, passed)
+		}
+	}
+	if ds := w.lease("other", 1); len(ds) != 1 {
+		t.Error("the key behind those of the purged queue was not read")
+	}
+}
+
+func TestAFailedCommitForgetsWhatAnEmptiedQueueHasLeft(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{})
+	w.fillKeys("q", 30)
+	w.core.sweepMax = 1
+	store.FailCommits(errors.New("the disk is full"))
+	w.tick(purgeOf("q"))
+	if !w.core.unfinished {
+		t.Fatal("the purge has ended in its turn: the test is about one that goes on")
+	}
+	w.tick() // its commit fails
+	w.sound()
+	store.FailCommits(nil)
+	if err := w.Mend(); err != nil {
+		t.Fatal(err)
+	}
+	w.sound()
+	if ds := w.lease("q", 100); len(ds) != 30 {
+		t.Errorf("%d of 30 messages are there after a purge that has failed", len(ds))
+	}
+}
