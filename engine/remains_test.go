@@ -147,22 +147,30 @@ func (w *world) busiest(queue string) (delivered, refused uint64) {
 	return delivered, refused
 }
 
-func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
-	w := newWorld(t, nil)
+// queueUp makes a throttle t that one message at a time may pass, and n keys of queue big
+// that wait for it, before one of queue other. It returns the delivery that holds the place.
+func (w *world) queueUp(n int) *Delivery {
+	w.t.Helper()
 	w.queue("big", QueueOptions{})
 	w.queue("other", QueueOptions{})
 	one := uint64(1)
 	w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: &one}) })
-	w.core.sweepMax = 4
 	w.fillKeys("other", 1, "t")
 	held := w.lease("other", 1)
-	w.fillKeys("big", 60, "t")
+	w.fillKeys("big", n, "t")
 	w.lease("big", 1)
 	w.fillKeys("other", 1, "t")
 	w.lease("other", 1)
-	if n := w.core.throttles["t"].line.n; n != 61 {
-		t.Fatalf("%d keys wait, the test needs 61", n)
+	if waiting := w.core.throttles["t"].line.n; waiting != int64(n)+1 {
+		w.t.Fatalf("%d keys wait, the test needs %d", waiting, n+1)
 	}
+	return held[0]
+}
+
+func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
+	w := newWorld(t, nil)
+	held := w.queueUp(60)
+	w.core.sweepMax = 4
 	var got []*Delivery
 	w.tick(&Task{Call: callFunc(func(tx *Tx) (err error) {
 		got, err = tx.Lease(&LeaseRequest{Queues: []string{"other"}, Count: 1, Block: time.Hour})
@@ -171,7 +179,7 @@ func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
 	_, before := w.busiest("big")
 	w.Advance(time.Second)
 	w.tick(purgeOf("big"), &Task{Call: callFunc(func(tx *Tx) error {
-		_, err := tx.Ack("other", []Receipt{held[0].Receipt})
+		_, err := tx.Ack("other", []Receipt{held.Receipt})
 		return err
 	})})
 	if !w.core.unfinished || len(got) > 0 {
@@ -195,18 +203,9 @@ func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
 
 func TestAWokenKeyGivesItsPlaceBackWhenItsQueueIsEmptied(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("big", QueueOptions{})
-	w.queue("other", QueueOptions{})
-	one := uint64(1)
-	w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: &one}) })
+	held := w.queueUp(20)
 	w.core.sweepMax = 1
-	w.fillKeys("other", 1, "t")
-	held := w.lease("other", 1)
-	w.fillKeys("big", 20, "t")
-	w.lease("big", 1)
-	w.fillKeys("other", 1, "t")
-	w.lease("other", 1)
-	w.must(func(tx *Tx) error { _, err := tx.Ack("other", []Receipt{held[0].Receipt}); return err })
+	w.must(func(tx *Tx) error { _, err := tx.Ack("other", []Receipt{held.Receipt}); return err })
 	if th := w.core.throttles["t"]; th.woken != 1 {
 		t.Fatalf("%d keys are woken, the test needs one", th.woken)
 	}
