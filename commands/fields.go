@@ -90,6 +90,15 @@ func (f *fields) limit(name string, n uint64) {
 	f.count(name, n)
 }
 
+// rate is a number a second that may be missing: nil then.
+func (f *fields) rate(name string, perSecond float64) {
+	if perSecond == 0 {
+		f.optional(name, "")
+		return
+	}
+	f.double(name, perSecond)
+}
+
 // at is a time that may be missing: nil then.
 func (f *fields) at(name string, t time.Time) {
 	if t.IsZero() {

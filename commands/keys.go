@@ -15,7 +15,8 @@ func keys() Spec {
 		Access:  Look,
 		Reply: pageReply + "A key is a map: " + keyFields(&engine.KeyInfo{}, time.Time{}).names() + ". " +
 			"share and fair_share are parts of 1, over the last minute; state is one of ready, no_consumer, throttled, concurrency, paused, " +
-			"loading, leased, delayed, empty; ready_at says until when, where that is known; counting is 1 while the depth is still being counted.",
+			"loading, leased, delayed, empty; ready_at says until when, where that is known; counting is 1 while the depth is still being counted; " +
+			"blocked_by lists the throttles that do not admit the next message now, of which throttle is the first.",
 		Args: append([]Arg{{Name: "queue", Type: Key}}, pageOptions()...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -61,6 +62,11 @@ func keyFields(k *engine.KeyInfo, now time.Time) *fields {
 	f.optional("reason", k.Reason)
 	f.optional("throttle", k.Throttle)
 	f.keyCounters(k)
+	names := make([]string, len(k.BlockedBy))
+	for i := range k.BlockedBy {
+		names[i] = k.BlockedBy[i].Throttle
+	}
+	f.texts("blocked_by", names)
 	return &f
 }
 

@@ -90,20 +90,15 @@ func (c *core) announced(tasks []*Task) int {
 
 // lookRound reads ahead for the next n deliveries of a queue, aheadMax at most.
 func (c *core) lookRound(q *queue, n int) {
-	if q.ring.size < max(c.aheadKeys, 1) {
+	s := q.scheduler
+	if s.keys < max(c.aheadKeys, 1) || !s.hasOpen() {
 		return
 	}
 	f := &c.foresight
-	k := q.ring.current
-	if q.ring.granted && k.deficit < costMin {
-		k = k.next // it has had its turn
-	}
-	keys := f.keys[:min(n, aheadMax)]
+	keys := s.open.h[0].soon(f.keys[:0], min(n, aheadMax))
 	sum := f.sum
-	for i := range keys {
-		keys[i] = k
-		k = k.next
-		sum += keys[i].firstLines()
+	for _, k := range keys {
+		sum += k.firstLines()
 	}
 	for _, k := range keys {
 		sum += k.firstOfName()

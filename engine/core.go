@@ -51,9 +51,12 @@ type core struct {
 	obituaries   int              // under way
 	dying        map[ID]*dueEntry // of ends, those that obituaries are about
 	fresh        freshIDs
-	dedupEnd     timers[*dedup] // queues by when they can forget deduplication ids
-	waits        timers[*wait]  // those with an end
-	tokens       timers[*throttle]
+	dedupEnd     timers[*dedup]    // queues by when they can forget deduplication ids
+	waits        timers[*wait]     // those with an end
+	tokens       timers[*throttle] // by their next token, if something waits for it
+	notified     []*throttle       // may have got room
+	waking       bool              // wakeAll is under way
+	order        uint64            // of the newest entry in a line, and claim
 	throttles    map[string]*throttle
 	throttleList roster[throttle]
 	// throttleVersion grows with each change of which throttles there are.
@@ -63,11 +66,12 @@ type core struct {
 	foresight       foresight
 	cron            cronTable
 	parked          map[uint64]*Task
-	rotation        int // where the next lease of several queues starts
+	rotations       rotations
 
-	offers []*queue   // have got something to deliver, and waiters
-	again  []*Task    // were behind a task that is no longer blocked
-	hungry []*fairKey // want a read
+	offers  []*queue   // have got something to deliver, and waiters
+	resumed []*queue   // had too much to look at for one turn
+	again   []*Task    // were behind a task that is no longer blocked
+	hungry  []*fairKey // want a read
 	// starving want one and have nothing left to deliver: they go first.
 	starving []*fairKey
 	reading  int // reads under way
@@ -129,6 +133,7 @@ func (c *core) forgetAll() {
 	c.due, c.ends = dueIndex{family: storage.Scheduled}, dueIndex{family: storage.Expiries}
 	c.throttleVersion++
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
+	c.notified, c.resumed = nil, nil
 	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.cron = newCronTable()
@@ -171,6 +176,11 @@ func (c *core) begin(now time.Time) {
 	if c.bootTime == 0 {
 		c.bootTime = c.now
 	}
+	for _, q := range c.resumed {
+		q.resumed = false
+		c.offer(q)
+	}
+	c.resumed = c.resumed[:0]
 	for len(c.unborn) > 0 && c.unborn[0].born <= c.committed {
 		if m := c.unborn[0]; m.status != ready || c.bodies > c.cfg.BodyBytes {
 			c.dropBody(m)
@@ -342,28 +352,11 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 }
 
 // settle must follow every change of a key's window, edge, counts, weight or
-// pause. It keeps what depends on them: the ring, the line of a throttle, the wish
-// for a read, and the key's existence.
+// pause. It keeps what depends on them: its place in the schedule, the wish for a
+// read, and the key's existence.
 func (c *core) settle(k *fairKey) {
 	q := k.queue
-	if k.blockedBy != nil && (len(k.window) == 0 || k.window[0] != k.blockedHead || k.paused) {
-		c.unblock(k)
-	}
-	if (len(k.window) > 0 || k.behind) && !k.paused && k.blockedBy == nil {
-		if !k.inRing {
-			q.ring.join(k)
-			c.offer(q)
-			c.noteJoined(q)
-		}
-	} else {
-		q.ring.leave(k)
-		if k.blockedBy == nil {
-			c.resolve(k)
-		}
-		if len(k.window) == 0 && !k.behind {
-			k.deficit, k.midTurn = 0, false
-		}
-	}
+	c.reschedule(k)
 	if starved := len(k.window) == 0 && k.behind && !k.paused; starved != k.starved {
 		k.starved = starved
 		if starved {

@@ -15,9 +15,10 @@
 // # Where things are
 //
 // A file is named after what it does: lease.go, ack.go, nack.go, throttle.go. A
-// method of Tx in it is what the command of the same verb calls. ring.go is deficit
-// round robin, key.go a fairness key and its window, core.go the turn, recover.go
-// the start.
+// method of Tx in it is what the command of the same verb calls. scheduler.go is
+// deficit round robin, admission.go decides which class of messages goes next when a
+// throttle has room, key.go is a fairness key and its window, core.go the turn,
+// recover.go the start.
 //
 // # Memory is a window on the disk
 //
@@ -30,12 +31,14 @@
 // Stepper.Check looks at them after each step of the simulation:
 //
 //  1. Queues and keys are found under their names, queues also by number.
-//  2. A key is in its queue's ring if and only if it has ready messages (in its
-//     window or on disk) and neither a pause nor a throttle stops it; a queue knows
-//     how many of its keys are starved: theirs are all on disk.
+//  2. A key is in a class of its queue if and only if it has ready messages (in its
+//     window or on disk) and is not paused, but for keys whose last read has brought
+//     nothing. A class is in the heap of its queue if and only if it is open. A queue
+//     knows how many of its keys are starved: theirs are all on disk.
 //  3. A queue's leased messages are those of its keys.
 //  4. A total counts ready, leased and delayed messages, each once.
-//  5. After a turn nobody waits for a queue that can deliver.
+//  5. After a turn no consumer waits for a queue that has a message in memory which
+//     all of its throttles admit, unless a key before it is on its way from the disk.
 //  6. The messages in windows are counted; those of an emptied queue (remains.go)
 //     until they are given back.
 //  7. The bytes of bodies in memory are counted, in the same way.
@@ -49,15 +52,18 @@
 //  14. A key without messages is forgotten.
 //  15. Each lease has one timer, and timers are in order.
 //  16. A leased message belongs to a key that exists.
-//  17. A key waits for a throttle because of the message at its head, or keeps a
-//     place in one because it can deliver; never both.
-//  18. A throttle holds the leases that name it.
+//  17. A waiting class is in the entry of its queue at a throttle that it names, and a
+//     throttle counts the keys that name it and those that wait in its line.
+//  18. A throttle counts the leases that name it.
 //  19. No key owes credit.
-//  20. Where a throttle has room, nobody waits for it in vain, but behind keys of an
-//     emptied queue.
+//  20. Where a throttle has room, no class waits in its line, but one of a queue that
+//     has another one open. Room is kept only for a claim, and only while the queue has
+//     a consumer waiting.
 //  21. A recurring message waits for its next tick, has it made in the round
 //     under way, or waits until its limited queue is counted; never two of these.
 //  22. Counts are kept of keys that do not exist, each once, and of a bounded number.
+//  23. The head of a class is due before its other keys, none of them is due before the
+//     round of its class, and a class counts its keys and their weights.
 //
 // And these hold towards clients, as the simulation's oracle sees them:
 //

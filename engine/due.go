@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/faisca/fila/storage"
 )
@@ -73,6 +74,21 @@ func (x *dueIndex) of(queue uint32) []*dueEntry {
 		}
 	}
 	return all
+}
+
+// firsts returns when the first message of each key of a queue falls due, as far as the
+// head of the index tells.
+func (x *dueIndex) firsts(queue uint32) map[string]time.Time {
+	firsts := map[string]time.Time{}
+	for _, d := range x.heap.h {
+		if d.mk.Queue != queue {
+			continue
+		}
+		if at, ok := firsts[d.mk.Key]; !ok || d.at < at.UnixNano() {
+			firsts[d.mk.Key] = unix(d.at)
+		}
+	}
+	return firsts
 }
 
 // removeOnDisk takes note of an entry behind the edge that is taken off the disk: a

@@ -77,7 +77,7 @@ const eventsMax = 1 << 16
 type events struct {
 	wanted EventKind
 	open   []Event  // of the open batch
-	joined []*queue // whose ring has gained a key since the last turn's end
+	joined []*queue // that have gained an open class, or a key in one, since the last turn's end
 	shrunk []*queue // that have lost a message since then
 }
 
@@ -130,7 +130,7 @@ func (c *core) emitQueue(kind EventKind, q *queue) { c.emit(Event{Kind: kind, Qu
 
 // noteJoined remembers a queue that may be able to deliver again.
 func (c *core) noteJoined(q *queue) {
-	if c.wants(EventReady) && !q.ring.told && !q.joined {
+	if c.wants(EventReady) && !q.scheduler.told && !q.joined {
 		q.joined = true
 		c.events.joined = append(c.events.joined, q)
 	}
@@ -146,12 +146,12 @@ func (c *core) noteShrunk(q *queue) {
 
 // notice tells, at the end of a turn, which queues have become ready or empty.
 // What was there in the middle of the turn only is nobody's business, but for
-// one thing: a ring that was empty for a moment has sent someone away.
+// one thing: a queue with no open class for a moment has sent a consumer away.
 func (c *core) notice() {
 	for _, q := range c.events.joined {
 		q.joined = false
-		if q.ring.size > 0 && !q.ring.told && c.queues[q.name] == q {
-			q.ring.told = true
+		if q.scheduler.hasOpen() && !q.scheduler.told && c.queues[q.name] == q {
+			q.scheduler.told = true
 			c.emitQueue(EventReady, q)
 		}
 	}

@@ -25,7 +25,7 @@ type Explanation struct {
 	KeyInfo
 	Queue       string
 	Message     *MessageInfo // nil: it is about the key
-	Holders     []Holder     // of the throttle it waits for, if that is full
+	Holders     []Holder     // of the throttles it waits for whose leases are all in use
 	HolderCount int64
 }
 
@@ -47,6 +47,7 @@ type MessageInfo struct {
 	Position                        int64 // ready messages of its key before it, at most positionMax; -1: it is not ready
 	Throttles                       []string
 	Cost                            uint32
+	ExpiresAt                       time.Time // when its time to live is over; zero: never
 }
 
 // positionMax is where counting ends how many messages are before one.
@@ -70,8 +71,12 @@ func (c *core) explain(q *queue, key string) Explanation {
 	if x.State != KeyConcurrency {
 		return x
 	}
-	for _, m := range c.leases {
-		if slices.Contains(m.throttleKeys(), x.Throttle) {
+	full := map[string]bool{}
+	for i := range x.BlockedBy {
+		full[x.BlockedBy[i].Throttle] = x.BlockedBy[i].Concurrency > 0
+	}
+	for _, m := range c.leaseEnd.h {
+		if slices.ContainsFunc(m.throttleKeys(), func(name string) bool { return full[name] }) {
 			x.HolderCount++
 			x.Holders = append(x.Holders, Holder{
 				ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.consumer, Until: time.Unix(0, m.until),
@@ -127,7 +132,7 @@ func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 		x := c.explain(q, m.key.name)
 		x.Message = m.info(StatusLeased)
 		x.State, x.Reason = KeyLeased, fmt.Sprintf("a consumer holds it until its lease ends; it is delivery %d", m.deliveries)
-		x.ReadyAt, x.Throttle, x.Holders, x.HolderCount = time.Unix(0, m.until), "", nil, 0
+		x.ReadyAt, x.Throttle, x.BlockedBy, x.Holders, x.HolderCount = time.Unix(0, m.until), "", nil, nil, 0
 		return x, nil
 	default:
 		return c.explainFound(q, found, f.before), nil
@@ -142,19 +147,28 @@ func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation
 	}
 	if f.delayed {
 		x.State, x.Reason, x.ReadyAt = KeyDelayed, "it waits for its time", time.Unix(0, f.readyAt)
-		x.Throttle, x.Holders, x.HolderCount = "", nil, 0
+		x.Throttle, x.BlockedBy, x.Holders, x.HolderCount = "", nil, nil, 0
 		status = StatusDelayed
 	}
 	x.Message = f.m.info(status)
 	if f.delayed {
 		x.Message.ReadyAt = x.ReadyAt
+		x.tellEnd()
 		return x
 	}
 	x.Message.Position = before
 	if before > 0 && (x.State == KeyReady || x.State == KeyNoConsumer) {
 		x.Reason = fmt.Sprintf("%d messages of its key are before it; %s", before, x.Reason)
 	}
+	x.tellEnd()
 	return x
+}
+
+// tellEnd adds that the message dies before it can be delivered, where that is known.
+func (x *Explanation) tellEnd() {
+	if end := x.Message.ExpiresAt; !end.IsZero() && x.ReadyAt.After(end) {
+		x.Reason += "; its time to live ends before that"
+	}
 }
 
 func (m *message) info(status string) *MessageInfo {
@@ -164,6 +178,9 @@ func (m *message) info(status string) *MessageInfo {
 	}
 	if status == StatusLeased {
 		i.LeaseUntil = time.Unix(0, m.until)
+	}
+	if m.expires != 0 {
+		i.ExpiresAt = time.Unix(0, m.expires)
 	}
 	return i
 }

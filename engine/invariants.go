@@ -21,7 +21,7 @@ func (c *core) check() error {
 		if q.name != name || c.byNumber[q.no] != q {
 			bad(1, "queue %q is not where it should be", name)
 		}
-		starved, leasedN, delayedN, inRing := 0, int64(0), int64(0), 0
+		starved, leasedN, delayedN := 0, int64(0), int64(0)
 		for k := range q.roster.all() {
 			c.checkFairKey(q, k, bad)
 			refs += len(k.window)
@@ -33,13 +33,11 @@ func (c *core) check() error {
 			if k.starved {
 				starved++
 			}
-			if k.inRing {
-				inRing++
-			}
 		}
-		if starved != q.starved || inRing != q.ring.size {
-			bad(2, "queue %q: %d starved, %d in ring; it says %d and %d", name, starved, inRing, q.starved, q.ring.size)
+		if starved != q.starved {
+			bad(2, "queue %q: %d starved; it says %d", name, starved, q.starved)
 		}
+		c.checkScheduler(q, bad)
 		if leasedN != q.leased {
 			bad(3, "queue %q: keys have %d leased, it says %d", name, leasedN, q.leased)
 		}
@@ -48,9 +46,6 @@ func (c *core) check() error {
 		}
 		if q.counted && q.total < q.leased+q.delayed {
 			bad(4, "queue %q: total %d, leased %d, delayed %d", name, q.total, q.leased, q.delayed)
-		}
-		if q.ring.size > 0 && q.starved == 0 && q.waiters.first != nil && !q.offered && !q.set.PausedOut && c.failed == nil {
-			bad(5, "queue %q has ready messages and %d who wait", name, q.waiters.n)
 		}
 	}
 	if refs != c.refs {
@@ -182,17 +177,11 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad func(int, string, ...any))
 	if k.behind == (k.edge == lastPlace) {
 		bad(12, "key %q of %q: behind is %v and the edge %v", name, q.name, k.behind, k.edge)
 	}
-	if ((len(k.window) > 0 || k.behind) && !k.paused && k.blockedBy == nil) != k.inRing {
-		bad(2, "key %q of %q: %d in window, paused %v, blocked %v, in ring %v", name, q.name, len(k.window), k.paused, k.blockedBy != nil, k.inRing)
+	if can := !k.paused && (len(k.window) > 0 || k.behind && !k.vain); can != (k.class != nil) {
+		bad(2, "key %q of %q: %d in window, behind %v, paused %v, in a class %v", name, q.name, len(k.window), k.behind, k.paused, k.class != nil)
 	}
-	if k.blockedBy != nil && (len(k.window) == 0 || k.window[0] != k.blockedHead || k.wokenBy != nil) {
-		bad(17, "key %q of %q waits for a throttle without reason", name, q.name)
-	}
-	if k.wokenBy != nil && !k.inRing {
-		bad(17, "key %q of %q keeps a place in a throttle and cannot deliver", name, q.name)
-	}
-	if k.deficit < 0 {
-		bad(19, "key %q of %q has a deficit of %d", name, q.name, k.deficit)
+	if k.credit < 0 {
+		bad(19, "key %q of %q has a credit of %d", name, q.name, k.credit)
 	}
 	if len(k.window) == 0 && k.behind && k.read == nil {
 		bad(13, "key %q of %q starves", name, q.name)
@@ -202,52 +191,6 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad func(int, string, ...any))
 	}
 	if k.counted && k.total < int64(len(k.window))+k.leased+k.delayed {
 		bad(4, "key %q of %q: total %d, %d in window, %d leased", name, q.name, k.total, len(k.window), k.leased)
-	}
-}
-
-func (c *core) checkThrottles(bad func(int, string, ...any)) {
-	held, woken := map[string]int64{}, map[*throttle]int64{}
-	for _, m := range c.leases {
-		for _, name := range m.throttleKeys() {
-			held[name]++
-		}
-	}
-	for _, q := range c.queues {
-		for k := range q.roster.all() {
-			if k.wokenBy != nil {
-				woken[k.wokenBy]++
-			}
-		}
-	}
-	left := map[*fairKey]bool{}
-	for _, r := range c.remains {
-		for k := range r.all() {
-			left[k] = true
-			if k.wokenBy != nil {
-				woken[k.wokenBy]++
-			}
-		}
-	}
-	for name, t := range c.throttles {
-		n := int64(0)
-		for k := t.line.first; k != nil; k = k.lineNext {
-			n++
-			if k.blockedBy != t || !c.alive(k) && !left[k] {
-				bad(17, "key %q stands in the line of %q by mistake", k.name, name)
-			}
-		}
-		if n != t.line.n || t.woken != woken[t] {
-			bad(17, "throttle %q: %d in line, %d woken; it says %d and %d", name, n, woken[t], t.line.n, t.woken)
-		}
-		if t.held != held[name] {
-			bad(18, "throttle %q: %d leases, it says %d", name, held[name], t.held)
-		}
-		if n > 0 && t.woken < t.room(c.now) && !left[t.line.first] {
-			bad(20, "throttle %q has room for %d, has woken %d, and %d keys wait", name, t.room(c.now), t.woken, n)
-		}
-		if n > 0 && t.set.Rate > 0 && t.timer < 0 && t.woken == 0 && (t.set.Concurrency == 0 || t.held < int64(t.set.Concurrency)) { //nolint:gosec // bounded
-			bad(20, "throttle %q: %d keys wait for a timer that is not set", name, n)
-		}
 	}
 }
 

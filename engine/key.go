@@ -15,15 +15,15 @@ import "sort"
 // the order of who needs them, 64 bytes at a time: to enqueue, the first two; to
 // deliver, a third.
 type fairKey struct {
-	name      string
-	window    []*message // ready, before the edge, in order; in few as long as it fits
-	total     int64      // messages of any status; a difference while counting
-	blockedBy *throttle  // that it waits for, see throttle.go
-	idHash    uint32     // of name, for ids
+	name   string
+	window []*message // ready, before the edge, in order; in few as long as it fits
+	total  int64      // messages of any status; a difference while counting
+	class  *class     // that it delivers with, nil if it cannot, see scheduler.go
+	idHash uint32     // of name, for ids
 	// behind says that there may be ready messages at or after the edge. If it
 	// is false there are none.
 	behind  bool
-	inRing  bool
+	visited bool // it is in the middle of its turn
 	starved bool // nothing in the window, and perhaps something on disk
 	paused  bool
 
@@ -35,7 +35,6 @@ type fairKey struct {
 	// competes is what the key adds to its queue's weight: 0 if it has nothing ready.
 	competes uint32
 	counted  bool // total is exact
-	midTurn  bool // it was stopped in its turn and goes on without a new grant
 	pinned   bool // has settings of its own, which outlive its messages
 	stored   bool // a record of its settings exists
 	hungry   bool // in core.hungry
@@ -46,20 +45,27 @@ type fairKey struct {
 	// the newest message goes without looking at another one.
 	rankMax uint8
 
-	prev, next *fairKey  // ring of the keys that can deliver, see ring.go
-	deficit    int64     // DRR credit left in this round
-	wokenBy    *throttle // has a place kept until this key's turn
-	stats      keyStats
+	// Where it stands in its class, see scheduler.go. credit is that after the visit of round
+	// base, and grants since then; while the key is in no class, base is how many rounds
+	// before it left that was.
+	prev, next   *fairKey
+	credit       int64
+	base, due    int64    // rounds of the class: of the last visit, of the next
+	pos          position // in the circle of keys
+	slot         int32    // in the heap of the calendar, or inNear
+	placedCost   uint32   // of the message that due was worked out for
+	placedWeight uint32   // the same for the weight
+	stats        keyStats
 
 	delayed int64    // messages; also a difference while counting
 	seq     uint64   // place in lists
 	hash    nameHash // of name, for tables
 
-	read               *read    // under way, or waiting in core.hungry
-	blockedHead        *message // that blockedBy does not let pass
-	edge               place
-	blockedSince       int64
-	linePrev, lineNext *fairKey
+	read *read // under way, or waiting in core.hungry
+	edge place
+	// What its class had been refused, and had waited, when the key joined.
+	refusedBase uint64
+	waitedBase  int64
 }
 
 func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {

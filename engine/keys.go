@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -9,8 +10,8 @@ import (
 const (
 	KeyReady       = "ready"       // whoever asks next gets it in its turn
 	KeyNoConsumer  = "no_consumer" // it could deliver, and nobody asks
-	KeyThrottled   = "throttled"   // waits for a token, until ReadyAt
-	KeyConcurrency = "concurrency" // waits for the end of a lease
+	KeyThrottled   = "throttled"   // waits for tokens only, until ReadyAt
+	KeyConcurrency = "concurrency" // waits for the end of a lease, perhaps also for tokens
 	KeyPaused      = "paused"
 	KeyLoading     = "loading" // its next messages are being read
 	KeyLeased      = "leased"  // all of its messages are with consumers
@@ -29,7 +30,8 @@ type KeyInfo struct {
 	State, Reason          string
 	ReadyAt                time.Time // when it goes on, if that is known
 	OldestAt               time.Time // enqueue of its first ready message, as far as that is in memory
-	Throttle               string    // that it waits for
+	Throttle               string    // the first of BlockedBy
+	BlockedBy              []Blocker // throttles that do not admit its next message now
 	Passed, Refused        uint64    // by throttles
 	Waited                 time.Duration
 	Paused, Pinned         bool // Pinned: it has settings of its own
@@ -50,7 +52,11 @@ func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 
 func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	if k := q.keys.get(key); k != nil {
-		return c.describe(k)
+		i := c.describe(k)
+		if i.State == KeyDelayed {
+			i.ReadyAt = c.due.firsts(q.no)[key]
+		}
+		return i
 	}
 	set, pinned := q.settings[key]
 	past := q.past.of(key)
@@ -64,8 +70,8 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 func (c *core) describe(k *fairKey) KeyInfo {
 	q := k.queue
 	i := KeyInfo{
-		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: max(k.delayed, 0), Weight: k.weight, Deficit: k.deficit,
-		Delivered: k.stats.delivered, Passed: k.stats.passed, Refused: k.stats.refused, Waited: time.Duration(k.stats.waited),
+		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: max(k.delayed, 0), Weight: k.weight, Deficit: k.deficit(),
+		Delivered: k.stats.delivered, Passed: k.stats.passed,
 		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
 	if all := q.share.value(c.now); all > 0 {
@@ -74,9 +80,11 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	if q.competing > 0 {
 		i.FairShare = float64(k.competes) / float64(q.competing)
 	}
-	if k.blockedBy != nil {
-		i.Waited += time.Duration(c.now - k.blockedSince)
+	refused, waited := k.stats.refused, k.stats.waited
+	if k.class != nil {
+		refused, waited = k.class.sharedBy(k, c.now)
 	}
+	i.Refused, i.Waited = refused, time.Duration(waited)
 	if len(k.window) > 0 {
 		i.OldestAt = idTime(k.window[0].id)
 	}
@@ -140,23 +148,66 @@ func (n *nextTurn) Apply(tx *Tx) error {
 	return nil
 }
 
-// explainState says what a key does, and what it waits for.
+// Blocker is a throttle that does not admit the next message of a key now.
+type Blocker struct {
+	Throttle    string
+	InUse       int64     // leases that name it
+	Concurrency uint64    // that it allows, if they are all in use; else 0
+	Rate        float64   // that it allows a second, if its bucket is empty; else 0
+	NextAt      time.Time // when the bucket has a token again; zero if it has one
+	Kept        bool      // what room it has is kept for a message that needs several throttles
+}
+
+// blockers returns the throttles that do not admit a message now.
+func (c *core) blockers(m *message) []Blocker {
+	var all []Blocker
+	for _, t := range c.throttlesOf(m) {
+		if t.room(c.now) >= 1 {
+			continue
+		}
+		b := Blocker{Throttle: t.name, InUse: t.inUse, Kept: t.roomWithKept(c.now) >= 1}
+		if n := t.set.Concurrency; n > 0 && t.inUse >= int64(n) { //nolint:gosec // bounded when it is set
+			b.Concurrency = n
+		}
+		if t.set.Rate > 0 && t.level(c.now)+tokenSlack < 1 {
+			b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.nextToken(c.now))
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// reason says in half a sentence what a blocker waits for.
+func (b *Blocker) reason(now time.Time) string {
+	switch {
+	case b.Kept:
+		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
+	case b.Concurrency > 0 && b.Rate > 0:
+		return fmt.Sprintf("throttle %q has %d of %d leases in use, and no token", b.Throttle, b.InUse, b.Concurrency)
+	case b.Concurrency > 0:
+		return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
+	default:
+		return fmt.Sprintf("throttle %q (%g a second) has its next token in %d ms", b.Throttle, b.Rate, ceilMillis(b.NextAt.Sub(now)))
+	}
+}
+
+func ceilMillis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// explainState says what a key does, and what it waits for, from what holds now.
 func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	q := k.queue
-	switch t := k.blockedBy; {
+	if len(k.window) > 0 {
+		i.BlockedBy = c.blockers(k.window[0])
+	}
+	switch {
 	case q.set.PausedOut:
 		i.State, i.Reason = KeyPaused, "the deliveries of its queue are paused, FILA.QUEUE RESUME lets them go on"
 	case k.paused:
 		i.State, i.Reason = KeyPaused, "the key is paused, FILA.KEY RESUME lets it go on"
-	case t != nil && t.set.Concurrency > 0 && t.held >= int64(t.set.Concurrency): //nolint:gosec // bounded when it is set
-		i.State, i.Throttle = KeyConcurrency, t.name
-		i.Reason = fmt.Sprintf("throttle %q allows %d leases at a time, and they are held", t.name, t.set.Concurrency)
-	case t != nil:
-		i.State, i.Throttle = KeyThrottled, t.name
-		i.Reason = fmt.Sprintf("throttle %q allows %g a second", t.name, t.set.Rate)
-		if t.timer >= 0 {
-			i.ReadyAt = time.Unix(0, t.wakeAt)
-		}
+	case len(i.BlockedBy) > 0:
+		c.explainBlocked(i)
 	case len(k.window) > 0 && q.waiters.n == 0:
 		i.State, i.Reason = KeyNoConsumer, "it could deliver, and no consumer waits"
 	case len(k.window) > 0:
@@ -170,6 +221,27 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	}
 }
 
+// explainBlocked describes a key that throttles do not admit. It goes on when the last
+// of them has room: when that is, is known only if all of them wait for tokens.
+func (c *core) explainBlocked(i *KeyInfo) {
+	i.State, i.Throttle = KeyThrottled, i.BlockedBy[0].Throttle
+	reasons := make([]string, len(i.BlockedBy))
+	for n := range i.BlockedBy {
+		b := &i.BlockedBy[n]
+		reasons[n] = b.reason(unix(c.now))
+		if b.Rate == 0 || b.Concurrency > 0 {
+			i.State = KeyConcurrency
+		}
+		if b.NextAt.After(i.ReadyAt) {
+			i.ReadyAt = b.NextAt
+		}
+	}
+	if i.State == KeyConcurrency {
+		i.ReadyAt = time.Time{}
+	}
+	i.Reason = strings.Join(reasons, "; ")
+}
+
 // Keys lists the fairness keys of a queue that have messages, from a cursor on, at
 // most count of them (matching or not). The next cursor is 0 at the end. A key that
 // has messages throughout a listing is listed exactly once.
@@ -179,10 +251,20 @@ func (tx *Tx) Keys(queue string, cursor uint64, count int, match func(string) bo
 	if err != nil {
 		return 0, nil, err
 	}
+	delayed := false
 	next = q.roster.walk(cursor, count, func(k *fairKey) {
 		if match(k.name) {
 			list = append(list, c.describe(k))
+			delayed = delayed || list[len(list)-1].State == KeyDelayed
 		}
 	})
+	if delayed {
+		firsts := c.due.firsts(q.no)
+		for i := range list {
+			if list[i].State == KeyDelayed {
+				list[i].ReadyAt = firsts[list[i].Key]
+			}
+		}
+	}
 	return next, list, nil
 }

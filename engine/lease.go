@@ -83,18 +83,14 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		return nil, err
 	}
 	if tx.task.wait == nil {
-		for _, q := range queues { // those who wait already come first
-			if q.waiters.first != nil && q.ring.size > q.starved {
+		c.wakeAll()
+		for _, q := range queues { // those that wait already come first
+			if q.offered && q.waiters.first != nil {
 				c.serveQueue(q)
 			}
 		}
 	}
 	ds := c.deliver(queues, req)
-	if len(ds) == 0 && slices.ContainsFunc(queues, func(q *queue) bool { return q.ring.size > q.starved && !q.set.PausedOut }) {
-		// A key of the last queue that did not go on may have left its place in a
-		// throttle to a key of the first.
-		ds = c.deliver(queues, req)
-	}
 	if len(ds) > 0 {
 		tx.stored = !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
 		return ds, nil
@@ -124,7 +120,7 @@ func (tx *Tx) ForeseeLease(req *LeaseRequest) error {
 		if q == nil {
 			return nil // which Lease will say
 		}
-		if q.ring.size > q.starved && !q.set.PausedOut {
+		if q.scheduler.loaded() && !q.set.PausedOut {
 			return nil
 		}
 		loading = loading || q.starved > 0
@@ -143,11 +139,9 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 		return nil
 	}
 	var ds []*Delivery
-	at, most := 0, max(req.Count, 1)
-	if len(queues) > 1 {
-		at = c.rotation % len(queues)
-		c.rotation++
-	}
+	most := max(req.Count, 1)
+	turn := c.rotations.of(queues)
+	at := turn.start(queues)
 	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
 		q := queues[at%len(queues)]
 		if len(ds)%aheadMax == 0 {
@@ -159,8 +153,9 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 			continue
 		}
 		empty = 0
+		turn.served(q)
 		if ds == nil {
-			ds = make([]*Delivery, 0, min(req.Count, q.ring.size*4+1))
+			ds = make([]*Delivery, 0, min(req.Count, q.scheduler.keys*4+1))
 		}
 		visibility := req.Visibility
 		if visibility <= 0 {
@@ -178,6 +173,10 @@ func (c *core) take(q *queue) *message {
 		return nil
 	}
 	k := c.pick(q)
+	if k == nil && len(c.notified) > 0 {
+		c.wakeAll() // what was taken last may have left the turn to another class
+		k = c.pick(q)
+	}
 	if k == nil {
 		return nil
 	}
@@ -185,7 +184,7 @@ func (c *core) take(q *queue) *message {
 	c.refs--
 	k.stats.deliver(c.now, m.cost)
 	q.share.add(c.now, uint64(m.cost))
-	k.leased++ // keeps the key; whoever does not lease takes it back
+	k.leased++ // keeps the key
 	q.leased++
 	c.settle(k)
 	return m
@@ -263,7 +262,7 @@ func (c *core) endLease(m *message) {
 	delete(c.leases, m.id)
 	c.leaseEnd.remove(m)
 	if m.limits != nil {
-		c.unhold(m)
+		c.endUse(m)
 	}
 	if m.expires != 0 {
 		c.rearm(m)

@@ -327,12 +327,12 @@ func (o *oracle) limits(c *core) {
 			continue
 		}
 		switch {
-		case t.held <= b.concurrency:
+		case t.inUse <= b.concurrency:
 			b.lowered = false
 		case c.failed != nil:
 			b.lowered = true // leases are back whose end could not be written
 		case !b.lowered:
-			o.fail("%d leases are held of throttle %s, which allows %d", t.held, name, b.concurrency)
+			o.fail("%d leases are held of throttle %s, which allows %d", t.inUse, name, b.concurrency)
 		}
 	}
 }
@@ -377,7 +377,7 @@ func (o *oracle) overdue(s *Stepper) {
 		}
 	}
 	for _, q := range c.queues {
-		if q.ring.size > q.starved && q.waiters.first != nil && !q.set.PausedOut {
+		if q.takes() && q.scheduler.loaded() {
 			o.fail("%d clients wait for %q, which has messages", q.waiters.n, q.name)
 		}
 	}

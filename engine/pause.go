@@ -20,14 +20,10 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	if !out {
 		return nil
 	}
-	if !paused {
+	if paused {
+		c.giveUpAll(q)
+	} else {
 		c.offer(q)
-		return nil
-	}
-	if len(c.throttles) > 0 {
-		for k := range q.roster.all() { // they would keep places in throttles that others could use
-			c.resolve(k)
-		}
 	}
 	return nil
 }

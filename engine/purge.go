@@ -109,9 +109,11 @@ func (c *core) purge(q *queue) {
 // what they hold is given back in portions, see remains.go.
 func (c *core) empty(q *queue) {
 	q.emptied, q.emptiedAt = q.roster.last, c.now
+	c.giveUpAll(q)
+	q.scheduler.dead = true
 	c.leaveRemains(q)
 	c.keys -= q.keys.n
-	q.keys, q.roster, q.ring = keyTable{}, roster[fairKey]{last: q.roster.last}, ring{}
+	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
 	for _, m := range c.leasesOf(q) {
 		c.endLease(m)
 		m.status = gone

@@ -14,18 +14,19 @@ type queue struct {
 	no   uint32 // names the queue in keys of the store; never used again
 	set  storage.Queue
 
-	keys    keyTable
-	ring    ring
-	waiters waiters
-	offered bool  // in core.offers
-	joined  bool  // in events.joined
-	shrunk  bool  // in events.shrunk
-	starved int   // keys that could have a message once a read is back
-	total   int64 // messages of any status; a difference while counting
-	leased  int64
-	delayed int64 // the same as total: a difference while counting
-	counted bool
-	totals  totals
+	keys      keyTable
+	scheduler *scheduler
+	waiters   waiters
+	offered   bool  // in core.offers
+	resumed   bool  // in core.resumed
+	joined    bool  // in events.joined
+	shrunk    bool  // in events.shrunk
+	starved   int   // keys that could have a message once a read is back
+	total     int64 // messages of any status; a difference while counting
+	leased    int64
+	delayed   int64 // the same as total: a difference while counting
+	counted   bool
+	totals    totals
 
 	// For those who read messages beside the loop, see watch.go:
 	watchers  int
@@ -315,6 +316,7 @@ func (c *core) newNumber() uint32 {
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, set: set, settings: map[string]storage.Key{}}
+	q.scheduler = newScheduler(q, c.cfg.Quantum)
 	c.queues[name], c.byNumber[q.no] = q, q
 	return q
 }
@@ -362,7 +364,7 @@ func (c *core) removeQueue(q *queue) {
 	delete(c.byNumber, q.no)
 	for w := q.waiters.first; w != nil; w = q.waiters.first {
 		if w.wait.atomic { // only one of its calls was for this queue
-			w.wait.leaveLines()
+			c.leaveLines(w.wait)
 			c.run(w.wait.task)
 			continue
 		}

@@ -159,8 +159,7 @@ func (c *core) recoverThrottles(known map[string]*throttle) error {
 		}
 		t := c.addThrottle(parts[1], set)
 		if old := known[parts[1]]; old != nil {
-			old.refill(c.now)
-			t.tokens, t.passed, t.refused, t.waited = min(old.tokens, float64(set.Burst)), old.passed, old.refused, old.waited
+			t.tokens, t.admitted, t.refused, t.waited = min(old.level(c.now), float64(set.Burst)), old.admitted, old.refused, old.waited
 		}
 		return nil
 	})
@@ -265,7 +264,7 @@ func (c *core) recoverLeases() error {
 		}
 		c.leases[m.id] = m
 		c.leaseEnd.push(m)
-		c.hold(m)
+		c.countInUse(m)
 		k.leased++
 		q.leased++
 		return nil

@@ -17,9 +17,10 @@ import "iter"
 //
 // All of it is in memory only. The records are gone with the batch of the emptying.
 type remains struct {
-	queue *queue
-	keys  []rosterEntry[fairKey]
-	named bool // the counts of the keys are kept by name
+	queue     *queue
+	scheduler *scheduler // of that time
+	keys      []rosterEntry[fairKey]
+	named     bool // the counts of the keys are kept by name
 }
 
 // sweepMax is how many keys and messages are given back in one turn, of each queue that
@@ -32,11 +33,11 @@ func (k *fairKey) emptied() bool { return k.seq <= k.queue.emptied }
 // leaveRemains leaves the keys of a queue to sweep. Few of them are not worth the trouble, and
 // their counts stay known by name, so it is done with them at once.
 func (c *core) leaveRemains(q *queue) {
-	r := &remains{queue: q, keys: q.roster.entries, named: q.keys.n < min(pastMax, c.sweepMax)}
-	for r.named && len(r.keys) > 0 {
+	r := &remains{queue: q, scheduler: q.scheduler, keys: q.roster.entries, named: q.keys.n < min(pastMax, c.sweepMax)}
+	for r.named && !r.done() {
 		c.sweepSome(r)
 	}
-	if len(r.keys) > 0 {
+	if !r.done() {
 		c.remains = append(c.remains, r)
 	}
 }
@@ -46,17 +47,28 @@ func (c *core) sweep() {
 	rest := c.remains[:0]
 	for _, r := range c.remains {
 		c.sweepSome(r)
-		if len(r.keys) > 0 {
+		if !r.done() {
 			rest = append(rest, r)
 		}
 	}
 	clear(c.remains[len(rest):])
 	c.remains = rest
-	c.unfinished = len(rest) > 0
+	c.unfinished = c.unfinished || len(rest) > 0
 }
 
+func (r *remains) done() bool { return len(r.keys) == 0 && len(r.scheduler.classes) == 0 }
+
 func (c *core) sweepSome(r *remains) {
-	for n := 0; n < c.sweepMax && len(r.keys) > 0; r.keys = r.keys[1:] {
+	n := 0
+	for _, cl := range r.scheduler.classes {
+		if n >= c.sweepMax {
+			return
+		}
+		n++
+		c.swept++
+		c.dropClass(cl)
+	}
+	for ; n < c.sweepMax && len(r.keys) > 0; r.keys = r.keys[1:] {
 		n++
 		k := r.keys[0].what
 		if k == nil {
@@ -78,12 +90,7 @@ func (c *core) sweepKey(k *fairKey) {
 		c.forget(m)
 	}
 	k.window = nil
-	k.prev, k.next = nil, nil // or who holds one of them would keep them all in memory
-	if t := k.blockedBy; t != nil {
-		c.unblock(k)
-		c.wake(t)
-	}
-	c.resolve(k)
+	k.class, k.prev, k.next = nil, nil, nil // or one that is still held would keep them all in memory
 }
 
 // all goes through the keys that sweep has not come to.

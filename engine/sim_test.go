@@ -623,7 +623,7 @@ func (s *sim) describe() string {
 	c := s.step.core
 	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.failed, c.reading, len(c.hungry), c.readPause)
 	for _, q := range c.queues {
-		text += fmt.Sprintf(" %s: starved %d, ring %d, waiters %d, offered %v;", q.name, q.starved, q.ring.size, q.waiters.n, q.offered)
+		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.starved, q.scheduler.keys, q.waiters.n, q.offered)
 		for k := range q.roster.all() {
 			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.behind, k.read != nil, k.total)
 		}

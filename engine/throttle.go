@@ -10,60 +10,87 @@ import (
 )
 
 // throttle limits the messages that name its key, in whatever queue: by a token
-// bucket, by the leases that are held, or by both. It exists in memory if it has
-// a setting; a throttle key without one limits nothing.
-//
-// A fairness key whose next message a throttle does not let pass leaves its ring
-// and stands in the throttle's line. From there it is woken when there is
-// something to be had: by a timer (tokens) or by an event (a lease ended, the
-// setting changed). As many are woken as may pass, and no more, so that neither
-// a thousand keys run for one token nor a token is left while keys wait.
+// bucket, by the leases that are in use, or by both. It exists in memory if it has
+// a setting; a throttle key without one limits nothing. admission.go says which class
+// of messages it admits next.
 type throttle struct {
 	name string
 	seq  uint64 // place in lists
 	set  storage.Throttle
 
-	tokens float64 // as of at
+	tokens float64 // in the bucket at at
 	at     int64
-	held   int64 // leases of messages that name it
+	inUse  int64 // leases of messages that name it
 
-	line   line
-	woken  int64 // keys that were woken and have not had their turn since
-	wakeAt int64 // when the next token is there for one who waits
-	timer  int   // index in core.tokens, -1: not in it
+	entries  map[*scheduler]*entry // of the queues whose keys name it
+	line     timers[*entry]        // those that have classes waiting, by turn
+	served   float64               // start tag of the turn that was taken last
+	claims   []*class              // by their numbers
+	keeper   *class                // a place or token is kept for it
+	notified bool                  // in core.notified
+	wakeAt   int64                 // when the next token comes that something waits for
+	timer    int                   // index in core.tokens, -1: not in it
 
-	passed, refused uint64
-	waited          int64 // nanoseconds that keys have spent in the line
+	freedAt int64   // when a place became free last
+	gap     float64 // a running mean of the nanoseconds between two such times
+
+	keys              int64 // whose next message names it
+	waiting           int64 // of those, the ones in classes that wait here
+	countedAt         int64 // up to when waited counts them
+	admitted, refused uint64
+	waited            int64 // nanoseconds that keys have waited
 }
 
 func (t *throttle) before(o *throttle) bool { return t.wakeAt < o.wakeAt }
 func (t *throttle) index() *int             { return &t.timer }
 
-// tokenSlack lets a bucket pass that misses a token by no more than rounding.
+// tokenSlack lets a bucket admit that misses a token by no more than rounding.
 const tokenSlack = 1e-9
 
-// refill brings the bucket up to date.
-func (t *throttle) refill(now int64) {
+// level is how many tokens the bucket holds. It is worked out from the last change, so
+// that looking often at a slow bucket adds no rounding.
+func (t *throttle) level(now int64) float64 {
 	if t.at == now {
-		return // as for most messages of a turn
+		return t.tokens // as for most messages of a turn
 	}
-	if t.set.Rate > 0 {
-		t.tokens = min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
-	}
-	t.at = now
+	return min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
 }
 
-// room is how many messages may pass now.
+// room is how many messages may be delivered now, without what is kept for a claim.
 func (t *throttle) room(now int64) int64 {
 	n := int64(math.MaxInt64)
 	if t.set.Rate > 0 {
-		t.refill(now)
-		n = int64(t.tokens + tokenSlack)
+		n = int64(t.level(now) + tokenSlack)
 	}
 	if t.set.Concurrency > 0 {
-		n = min(n, int64(t.set.Concurrency)-t.held) //nolint:gosec // bounded when it is set
+		n = min(n, int64(t.set.Concurrency)-t.inUse-t.keptPlaces()) //nolint:gosec // bounded when it is set
 	}
 	return n
+}
+
+// roomWithKept is how many messages may be delivered if what is kept is given back.
+func (t *throttle) roomWithKept(now int64) int64 {
+	n := t.room(now)
+	if t.keeper != nil && n < 1 {
+		n++
+	}
+	return n
+}
+
+// keptPlaces is 1 while a place is kept, else 0.
+func (t *throttle) keptPlaces() int64 {
+	if t.keeper != nil {
+		return 1
+	}
+	return 0
+}
+
+// interval is how many nanoseconds pass between two times at which it gets room.
+func (t *throttle) interval() float64 {
+	if t.set.Concurrency == 0 {
+		return 1e9 / t.set.Rate
+	}
+	return t.gap
 }
 
 // limits are the throttle keys of a message. Messages of a fairness key that have the
@@ -72,6 +99,7 @@ type limits struct {
 	names   []string
 	set     []*throttle // those of them that have a setting
 	version uint64      // of core.throttles, for which that holds
+	class   *class      // of a message with these, for the same version; nil: not looked up
 }
 
 // newLimits returns nil for no keys.
@@ -113,7 +141,7 @@ func (c *core) throttlesOf(m *message) []*throttle {
 		return nil
 	}
 	if l.version != c.throttleVersion {
-		l.version, l.set = c.throttleVersion, nil
+		l.version, l.set, l.class = c.throttleVersion, nil, nil
 		for _, name := range l.names {
 			if t := c.throttles[name]; t != nil {
 				l.set = append(l.set, t)
@@ -123,25 +151,15 @@ func (c *core) throttlesOf(m *message) []*throttle {
 	return l.set
 }
 
-// blocking returns the first throttle that does not let a message pass, or nil.
-func (c *core) blocking(m *message) *throttle {
-	for _, t := range c.throttlesOf(m) {
-		if t.room(c.now) < 1 {
-			return t
-		}
-	}
-	return nil
-}
-
-// pass takes a token and a place of each throttle of a message that really goes
-// out: blocking has just let it, and its lease follows.
-func (c *core) pass(m *message) {
+// consume takes a token and a place of each throttle of a message that is delivered:
+// they have just admitted it, and its lease follows.
+func (c *core) consume(m *message) {
 	ts := c.throttlesOf(m)
 	for _, t := range ts {
-		t.passed++
-		t.held++
+		t.admitted++
+		t.inUse++
 		if t.set.Rate > 0 {
-			t.tokens--
+			t.tokens, t.at = t.level(c.now)-1, c.now
 		}
 	}
 	m.key.stats.passed += uint64(len(ts))
@@ -151,201 +169,48 @@ func (c *core) pass(m *message) {
 func (c *core) refund(m *message) {
 	for _, t := range c.throttlesOf(m) {
 		if t.set.Rate > 0 {
-			t.refill(c.now)
-			t.tokens = min(t.tokens+1, float64(t.set.Burst))
-			c.wake(t)
+			t.tokens, t.at = min(t.level(c.now)+1, float64(t.set.Burst)), c.now
+			c.notify(t)
 		}
 	}
 }
 
-// hold counts a lease that is there already, as after a restart; pass counts those
-// that begin. unhold is the end of both.
-func (c *core) hold(m *message) {
+// countInUse counts a lease that is there already, as after a restart; consume counts
+// those that begin. endUse is the end of both.
+func (c *core) countInUse(m *message) {
 	for _, t := range c.throttlesOf(m) {
-		t.held++
+		t.inUse++
 	}
 }
 
-func (c *core) unhold(m *message) {
+func (c *core) endUse(m *message) {
+	const newest = 0.1 // part of the newest value in a running mean
 	for _, t := range c.throttlesOf(m) {
-		t.held--
-		if t.set.Concurrency > 0 && t.line.first != nil {
-			c.wake(t)
+		t.inUse--
+		t.gap += newest * (float64(c.now-t.freedAt) - t.gap)
+		t.freedAt = c.now
+		if t.set.Concurrency > 0 {
+			c.notify(t)
 		}
 	}
 }
 
-// block takes a key out of its ring and puts it into the throttle's line: at the
-// head if it was in the middle of its turn (its credit is not spent, and the
-// others had theirs), behind those if it was woken for nothing, else at the end.
-func (c *core) block(k *fairKey, t *throttle, midTurn bool) {
-	t.refused++
-	k.stats.refused++
-	woken := k.wokenBy != nil
-	k.queue.ring.leave(k)
-	k.blockedBy, k.blockedHead, k.blockedSince, k.midTurn = t, k.window[0], c.now, midTurn
-	switch {
-	case midTurn:
-		t.line.pushFront(k)
-	case woken:
-		t.line.pushAfterMidTurn(k)
-	default:
-		t.line.pushBack(k)
-	}
-	c.resolve(k)
-	c.arm(t)
-}
-
-// unblock takes a key out of the line it stands in. settle must follow.
-func (c *core) unblock(k *fairKey) {
-	t := k.blockedBy
-	if t == nil {
-		return
-	}
-	t.line.remove(k)
-	waited := c.now - k.blockedSince
-	if k.emptied() {
-		waited = k.queue.emptiedAt - k.blockedSince
-	}
-	t.waited += waited
-	k.stats.waited += waited
-	k.blockedBy, k.blockedHead = nil, nil
-}
-
-// resolve notes that a woken key has had its turn, or will not have it.
-func (c *core) resolve(k *fairKey) {
-	if t := k.wokenBy; t != nil {
-		k.wokenBy = nil
-		t.woken--
-		c.wake(t)
-	}
-}
-
-// wake lets as many keys of the line go on as may pass.
-func (c *core) wake(t *throttle) {
-	for t.line.first != nil && t.woken < t.room(c.now) {
-		k := t.line.first
-		if k.emptied() {
-			if c.swept >= c.sweepMax {
-				break // sweep comes to it, and wakes who is behind it
-			}
-			c.swept++
-			c.unblock(k)
-			continue
-		}
-		c.unblock(k)
-		if !k.queue.set.PausedOut { // its turn would not come, and others could use the place
-			k.wokenBy = t
-			t.woken++
-		}
-		c.settle(k)
-	}
-	c.arm(t)
-}
-
-// arm sets the timer for the next token that somebody waits for.
-func (c *core) arm(t *throttle) {
-	if t.line.first == nil || t.set.Rate == 0 {
-		c.disarm(t)
-		return
-	}
-	t.refill(c.now)
-	missing := float64(t.woken) + 1 - t.tokens - tokenSlack
-	most := int64(t.set.Burst) //nolint:gosec // bounded when it is set
-	if t.set.Concurrency > 0 {
-		most = min(most, int64(t.set.Concurrency)-t.held) //nolint:gosec // bounded when it is set
-	}
-	if t.woken >= most {
-		c.disarm(t) // something else must come first: a woken key's turn, or the end of a lease
-		return
-	}
-	wait := int64(math.Ceil(max(missing, 0) * 1e9 / t.set.Rate))
-	t.wakeAt = c.now + min(max(wait, 1), int64(durationMax))
-	if t.timer < 0 {
-		c.tokens.push(t)
-	} else {
-		c.tokens.fix(t)
-	}
-}
-
-func (c *core) disarm(t *throttle) {
-	if t.timer >= 0 {
-		c.tokens.remove(t)
-	}
-}
-
-// wakeDue wakes those whose tokens have come.
-func (c *core) wakeDue() {
-	for {
-		t, ok := c.tokens.next()
-		if !ok || t.wakeAt > c.now {
-			return
-		}
-		c.disarm(t)
-		c.wake(t)
-	}
-}
-
-// line is who waits for a throttle, in order.
-type line struct {
-	first, last *fairKey
-	n           int64
-}
-
-func (l *line) insert(k, before *fairKey) {
-	after := l.last
-	if before != nil {
-		after = before.linePrev
-	}
-	k.linePrev, k.lineNext = after, before
-	if after != nil {
-		after.lineNext = k
-	} else {
-		l.first = k
-	}
-	if before != nil {
-		before.linePrev = k
-	} else {
-		l.last = k
-	}
-	l.n++
-}
-
-func (l *line) pushFront(k *fairKey) { l.insert(k, l.first) }
-func (l *line) pushBack(k *fairKey)  { l.insert(k, nil) }
-
-func (l *line) pushAfterMidTurn(k *fairKey) {
-	at := l.first
-	for at != nil && at.midTurn {
-		at = at.lineNext
-	}
-	l.insert(k, at)
-}
-
-func (l *line) remove(k *fairKey) {
-	if k.linePrev != nil {
-		k.linePrev.lineNext = k.lineNext
-	} else {
-		l.first = k.lineNext
-	}
-	if k.lineNext != nil {
-		k.lineNext.linePrev = k.linePrev
-	} else {
-		l.last = k.linePrev
-	}
-	k.linePrev, k.lineNext = nil, nil
-	l.n--
+// count brings up to date for how long keys have waited, before their number changes.
+func (t *throttle) count(now, change int64) {
+	t.waited += t.waiting * (now - t.countedAt)
+	t.waiting, t.countedAt = t.waiting+change, now
 }
 
 // ThrottleOptions are what a throttle is set to; nil: not limited by that.
 type ThrottleOptions struct {
-	Rate        *float64 // messages a second, above 0
+	Rate        *float64 // messages a second, from rateMin to rateMax
 	Burst       *uint64  // tokens a bucket holds, at least 1; nil: a second's worth
 	Concurrency *uint64  // leases held at a time, at least 1
 }
 
 const (
 	rateMax        = 1e9
+	rateMin        = 1e-9 // a token in 31 years
 	burstMax       = 1_000_000_000
 	concurrencyMax = 1_000_000_000
 )
@@ -356,8 +221,8 @@ func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 		return set, fmt.Errorf("%w: a throttle needs RATE or CONCURRENCY; FILA.THROTTLE DEL takes it away", ErrInvalid)
 	}
 	if r := o.Rate; r != nil {
-		if !(*r > 0 && *r <= rateMax) { // NaN is neither
-			return set, fmt.Errorf("%w: RATE must be above 0 and at most %g a second", ErrInvalid, float64(rateMax))
+		if !(*r >= rateMin && *r <= rateMax) { // NaN is neither
+			return set, fmt.Errorf("%w: RATE must be from %g to %g a second", ErrInvalid, rateMin, float64(rateMax))
 		}
 		set.Rate = *r
 		set.Burst = uint64(max(1, math.Ceil(*r)))
@@ -400,27 +265,25 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	t := c.throttles[key]
 	if t == nil {
 		t = c.addThrottle(key, set)
-		for _, m := range c.leases {
-			for _, name := range m.throttleKeys() {
-				if name == key {
-					t.held++
-				}
+		for _, m := range c.leaseEnd.h {
+			if slices.Contains(m.throttleKeys(), key) {
+				t.inUse++
 			}
 		}
 		return nil
 	}
-	t.refill(c.now)
+	tokens := t.level(c.now)
 	if t.set.Rate == 0 {
-		t.tokens = float64(set.Burst)
+		tokens = float64(set.Burst)
 	}
 	t.set = set
-	t.tokens = min(t.tokens, float64(set.Burst))
-	c.wake(t)
+	t.tokens, t.at = min(tokens, float64(set.Burst)), c.now
+	c.notify(t)
 	return nil
 }
 
 func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
-	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, timer: -1}
+	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*scheduler]*entry{}, countedAt: c.now, freedAt: c.now, timer: -1}
 	c.throttles[key] = t
 	c.throttleVersion++
 	t.seq = c.throttleList.add(t)
@@ -453,14 +316,9 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	delete(c.throttles, key)
 	c.throttleVersion++
 	c.throttleList.remove(t.seq)
+	t.set = storage.Throttle{} // it has room for whatever waits for it, one class after the other
 	c.disarm(t)
-	for t.line.first != nil {
-		k := t.line.first
-		c.unblock(k)
-		if !k.emptied() {
-			c.settle(k)
-		}
-	}
+	c.notify(t)
 	return true, nil
 }
 
@@ -471,20 +329,23 @@ type ThrottleInfo struct {
 	Burst, Concurrency uint64  // 0: not limited
 	Tokens             float64 // in the bucket now
 	Held               int64   // leases that count towards Concurrency
-	Waiting            int64   // fairness keys that wait for it
+	Waiting            int64   // fairness keys whose next message it does not admit now
 	Passed, Refused    uint64  // messages let pass; keys sent to wait
 	Waited             time.Duration
 	NextAt             time.Time // the next token while keys wait; else zero
 }
 
 func (t *throttle) info(now int64) ThrottleInfo {
-	t.refill(now)
+	t.count(now, 0)
 	i := ThrottleInfo{
-		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, Tokens: max(t.tokens, 0), Held: t.held,
-		Waiting: t.line.n, Passed: t.passed, Refused: t.refused, Waited: time.Duration(t.waited),
+		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, Tokens: max(t.level(now), 0), Held: t.inUse,
+		Passed: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
 	}
-	if t.timer >= 0 {
-		i.NextAt = time.Unix(0, t.wakeAt)
+	if t.room(now) < 1 {
+		i.Waiting = t.keys
+	}
+	if i.Waiting > 0 && t.set.Rate > 0 && t.level(now)+tokenSlack < 1 {
+		i.NextAt = time.Unix(0, t.nextToken(now))
 	}
 	return i
 }

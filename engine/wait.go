@@ -75,7 +75,7 @@ func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 	c, t := tx.core, tx.task
 	if w := t.wait; w != nil {
 		if w.atomic && !w.standsIn(queues) { // where it does, it keeps its place
-			w.leaveLines()
+			c.leaveLines(w)
 			c.standInLine(w, queues)
 			w.onlyLoading = onlyLoading
 		}
@@ -106,7 +106,7 @@ func (c *core) standInLine(w *wait, queues []*queue) {
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
 		q.waiters.add(&w.nodes[len(w.nodes)-1])
-		if q.ring.size > q.starved {
+		if q.scheduler.loaded() {
 			c.offer(q) // a key has joined while another queue was asked
 		}
 	}
@@ -117,9 +117,15 @@ func (w *wait) standsIn(queues []*queue) bool {
 	return slices.EqualFunc(w.nodes, queues, func(n waiter, q *queue) bool { return n.queue == q })
 }
 
-func (w *wait) leaveLines() {
+// leaveLines takes a wait out of the lines of its queues. A queue without a consumer
+// keeps no room in throttles.
+func (c *core) leaveLines(w *wait) {
 	for i := range w.nodes {
-		w.nodes[i].queue.waiters.remove(&w.nodes[i])
+		q := w.nodes[i].queue
+		q.waiters.remove(&w.nodes[i])
+		if q.waiters.first == nil {
+			c.giveUpAll(q)
+		}
 	}
 	w.nodes = nil
 }
@@ -139,7 +145,7 @@ func (c *core) blockUntil(block time.Duration) int64 {
 func (c *core) unpark(t *Task) {
 	w := t.wait
 	t.wait = nil
-	w.leaveLines()
+	c.leaveLines(w)
 	if w.timer >= 0 {
 		c.waits.remove(w)
 	}
@@ -156,7 +162,12 @@ func (c *core) unpark(t *Task) {
 // before the cut: what it leases is in the same batch as what made it ready, or
 // a crash could lose one and keep the other.
 func (c *core) serve() {
-	for len(c.offers) > 0 || len(c.again) > 0 {
+	for len(c.notified) > 0 || len(c.offers) > 0 || len(c.again) > 0 {
+		if len(c.notified) > 0 && c.failed == nil {
+			c.wakeAll() // before anything else could take the room
+			continue
+		}
+		c.notified = c.notified[:0]
 		if len(c.offers) > 0 {
 			q := c.offers[0]
 			c.offers = c.offers[1:]
@@ -164,16 +175,18 @@ func (c *core) serve() {
 			c.serveQueue(q)
 			continue
 		}
-		t := c.again[0]
-		c.again = c.again[1:]
-		c.apply(t)
+		if len(c.again) > 0 {
+			t := c.again[0]
+			c.again = c.again[1:]
+			c.apply(t)
+		}
 	}
 	c.offers, c.again = nil, nil
 }
 
 // serveQueue runs the tasks that wait for a queue for as long as it can deliver.
 func (c *core) serveQueue(q *queue) {
-	for q.ring.size > 0 && q.waiters.first != nil && c.failed == nil {
+	for q.scheduler.hasOpen() && q.waiters.first != nil && c.failed == nil {
 		first := q.waiters.first
 		c.run(first.wait.task)
 		if q.waiters.first == first {

@@ -1,0 +1,550 @@
+package engine
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// Which class goes next when a throttle has room.
+//
+// Nothing is reserved. A class that a consumer asks for and a throttle stops waits in
+// that throttle's line, under the entry of its queue. When the throttle has room, wake
+// opens the class whose turn it is and lets the queue's consumers take it in the same
+// step; a queue that cannot use the room now is passed over and leaves the line, with
+// one class open for the next consumer that asks. So room never waits for a queue
+// without a consumer, with busy consumers, paused, or stopped by another throttle, and
+// an idle queue costs nothing.
+//
+// The order is start-time fair queueing (Goyal, Vin and Cheng, 1996) on two levels.
+// Queues take turns at a throttle, one delivery each, however many keys they have. The
+// classes of one queue share its turns by the weight of their keys and the cost of what
+// they deliver. What two of them got per weight then differs by at most the largest cost
+// of each, while both wait for nothing but this throttle.
+//
+// # Claims
+//
+// A class that needs several throttles would starve beside classes that need one of
+// them: whenever one has room, another is full. So when its turn has come at each of
+// its throttles that is contended, and each time another one was full, the class has a
+// claim:
+//
+//	1. Claims have numbers, in the order in which they came about.
+//	2. A claim that has the lowest number at each of its throttles, among those whose
+//	   queue has a consumer waiting, keeps the room that becomes free at them, one
+//	   place or token at a throttle, and takes over what a later claim has kept.
+//	3. When all its throttles have room, counting what is kept, the class delivers
+//	   and the claim ends. What it was passed over before lets it go on without
+//	   one: its tags are behind, so it is its turn again when the room comes back.
+//	4. Where the queue has no consumer waiting any more, or is paused, what is kept is
+//	   given back at once.
+//
+// A claim that keeps room waits for leases to end and for tokens, never for another
+// claim: those with lower numbers take over what it keeps. So there is no deadlock, and
+// a claim waits for the claims before it and one lease at each of its throttles.
+
+// entry is what a queue has at a throttle.
+type entry struct {
+	throttle  *throttle
+	scheduler *scheduler
+	waiting   timers[*class] // by tag
+	eligible  int            // classes that were opened here and have not delivered since
+	classes   int            // that name the throttle, also idle ones
+	several   int            // of those, the ones that name others, too
+
+	served float64 // start tag of the class that went last
+	turn   float64 // start tag of the queue's next turn
+	at     int     // in throttle.line, -1: not in it
+	order  uint64
+}
+
+func (e *entry) before(o *entry) bool {
+	return e.turn < o.turn || e.turn == o.turn && e.order < o.order
+}
+func (e *entry) index() *int { return &e.at }
+
+// slot is a throttle of a class.
+type slot struct {
+	throttle *throttle
+	entry    *entry
+	tag      float64 // start tag of the next message of the class
+	// passed says that the turn of the class has come here since its last delivery while
+	// another of its throttles was full.
+	passed bool
+	kept   bool // a place or token is kept for the class
+}
+
+// slack is by how many turns a class that needs several throttles may be behind at one
+// of them without forgetting any.
+const slack = 4
+
+// lag is by how many turns the queue may be behind at the throttle.
+func (e *entry) lag() float64 {
+	if e.several > 0 {
+		return slack
+	}
+	return 0
+}
+
+// join puts the entry into the line.
+func (c *core) join(e *entry) {
+	if e.at >= 0 {
+		return
+	}
+	c.order++
+	e.turn, e.order = max(e.turn, e.throttle.served-e.lag()), c.order
+	e.throttle.line.push(e)
+}
+
+// classOf returns the class of a message of a queue, made if it is new.
+func (c *core) classOf(q *queue, m *message) *class {
+	s, l := q.scheduler, m.limits
+	if l == nil {
+		return &s.plain
+	}
+	if cl := l.class; cl != nil && l.version == c.throttleVersion && !cl.retired && cl.scheduler == s {
+		return cl
+	}
+	ts := c.throttlesOf(m)
+	if len(ts) == 0 {
+		l.class = &s.plain
+		return l.class
+	}
+	ts = slices.Clone(ts)
+	slices.SortFunc(ts, func(a, b *throttle) int { return int(a.seq) - int(b.seq) }) //nolint:gosec // counted up from 1
+	sig := make([]byte, 0, 8*len(ts))
+	for _, t := range ts {
+		sig = binary.BigEndian.AppendUint64(sig, t.seq)
+	}
+	cl := s.classes[string(sig)]
+	if cl == nil {
+		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, turn: turn{round: -1}, lastTurn: turn{round: -1}}
+		for _, t := range ts {
+			cl.slots = append(cl.slots, slot{throttle: t, entry: t.entryOf(s, len(ts) > 1), tag: -1})
+		}
+		s.classes[cl.sig] = cl
+	}
+	l.class = cl
+	return cl
+}
+
+// entryOf returns the entry of a queue at the throttle, for one class more.
+func (t *throttle) entryOf(s *scheduler, several bool) *entry {
+	e := t.entries[s]
+	if e == nil {
+		e = &entry{throttle: t, scheduler: s, at: -1, turn: t.served + 1}
+		t.entries[s] = e
+	}
+	e.classes++
+	if several {
+		e.several++
+	}
+	return e
+}
+
+// release takes a class away from the entry.
+func (e *entry) release(several bool) {
+	if several {
+		e.several--
+	}
+	if e.classes--; e.classes > 0 {
+		return
+	}
+	delete(e.throttle.entries, e.scheduler)
+	if e.at >= 0 {
+		e.throttle.line.remove(e)
+	}
+}
+
+// enter gives a class that had no keys its place among those that use its throttles: one
+// that is new comes a turn behind them, as if it had just delivered.
+func (cl *class) enter(cost uint32) {
+	for i := range cl.slots {
+		s := &cl.slots[i]
+		s.passed = false
+		if s.tag < 0 {
+			s.tag = s.entry.served + float64(cost)/float64(cl.weight)
+		}
+		s.tag = max(s.tag, s.entry.served)
+	}
+}
+
+// full returns the slot of a throttle of the class that has no room for it, or nil.
+func (cl *class) full(now int64) *slot {
+	for i := range cl.slots {
+		if s := &cl.slots[i]; s.room(now) < 1 {
+			return s
+		}
+	}
+	return nil
+}
+
+// room is how many messages of the class the throttle admits now.
+func (s *slot) room(now int64) int64 {
+	n := s.throttle.room(now)
+	if s.kept {
+		n = max(n, 0) + 1
+	}
+	return n
+}
+
+// admit takes a token and a place of each throttle of a class for a message that is
+// delivered now, and moves the tags on by it.
+func (c *core) admit(cl *class, m *message) {
+	c.endClaim(cl)
+	for i := range cl.slots {
+		s := &cl.slots[i]
+		t, e := s.throttle, s.entry
+		s.passed = false
+		if len(t.entries) == 1 && e.classes == 1 {
+			continue // nothing to share it with
+		}
+		share, lag := float64(m.cost)/float64(cl.weight), 0.0
+		if len(cl.slots) > 1 {
+			lag = slack
+		}
+		start := max(s.tag, e.served-lag*share)
+		e.served = max(e.served, start)
+		s.tag = start + share
+		turn := max(e.turn, t.served-e.lag())
+		t.served = max(t.served, turn)
+		e.turn = turn + 1
+		if e.at >= 0 {
+			t.line.fix(e)
+		}
+	}
+	c.consume(m)
+	c.resolve(cl)
+}
+
+// block moves an open class into the line of a throttle that has no room for it.
+func (c *core) block(cl *class, full *slot) {
+	s := cl.scheduler
+	q := s.queue
+	s.open.remove(cl)
+	if from := cl.entry; from != nil && len(cl.slots) > 1 && q.takes() {
+		for i := range cl.slots {
+			if o := &cl.slots[i]; o.entry == from && o != full && o.room(c.now) >= 1 {
+				o.passed = true
+			}
+		}
+	}
+	c.resolve(cl)
+	t, e := full.throttle, full.entry
+	t.refused++
+	cl.head().stats.refused++
+	cl.state, cl.stopped, cl.since = classWaiting, s.round, c.now
+	t.count(c.now, int64(cl.keys))
+	cl.entry, cl.tag = e, max(full.tag, e.served-slack*float64(cl.head().placedCost)/float64(cl.weight))
+	e.waiting.push(cl)
+	c.join(e)
+	if !s.hasOpen() {
+		s.told = false
+	}
+	if len(cl.slots) > 1 && cl.claim == 0 && q.takes() && cl.passedOver(c.now) {
+		c.claim(cl)
+	}
+	c.arm(t)
+}
+
+// takes says that a consumer waits for the queue and may have what it asks for.
+func (q *queue) takes() bool { return q.waiters.first != nil && !q.set.PausedOut }
+
+// open lets a waiting class deliver again, if it is its turn in its queue.
+func (c *core) open(cl *class) {
+	s, e := cl.scheduler, cl.entry
+	e.throttle.count(c.now, -int64(cl.keys))
+	cl.waited = cl.waitedBy(c.now)
+	e.waiting.remove(cl)
+	cl.offset += s.round - cl.stopped
+	cl.state = classOpen
+	s.open.push(cl)
+	e.eligible++
+	c.noteJoined(s.queue)
+}
+
+// resolve notes that a class has used the turn that opened it, or will not use it. The
+// entry may have another one.
+func (c *core) resolve(cl *class) {
+	e := cl.entry
+	if e == nil {
+		return
+	}
+	cl.entry = nil
+	e.eligible--
+	if e.waiting.len() > 0 {
+		c.join(e)
+		c.notify(e.throttle)
+	}
+}
+
+// dropClass takes a class of an emptied queue out of the throttles that it names.
+func (c *core) dropClass(cl *class) {
+	c.endClaim(cl)
+	for i := range cl.slots {
+		cl.slots[i].throttle.keys -= int64(cl.keys)
+	}
+	if e := cl.entry; cl.state == classWaiting {
+		e.throttle.count(c.now, -int64(cl.keys))
+		e.waiting.remove(cl)
+		c.notify(e.throttle)
+	} else if e != nil {
+		e.eligible--
+	}
+	cl.entry, cl.state, cl.keys, cl.calendar = nil, classIdle, 0, calendar{}
+	cl.retire()
+}
+
+// notify has wake look at a throttle that may have room for what waits for it.
+func (c *core) notify(t *throttle) {
+	if !t.notified && (t.line.len() > 0 || len(t.claims) > 0) {
+		t.notified = true
+		c.notified = append(c.notified, t)
+	}
+}
+
+// wakeAll serves what waits for throttles that have got room. It goes before anything
+// else that could take the room.
+func (c *core) wakeAll() {
+	if c.waking || c.failed != nil {
+		return
+	}
+	c.waking = true
+	for len(c.notified) > 0 {
+		t := c.notified[0]
+		c.notified = c.notified[1:]
+		t.notified = false
+		c.wake(t)
+	}
+	c.waking = false
+	c.notified = nil
+}
+
+// wake lets classes of the line go on for as long as the throttle has room and there
+// is a consumer for them.
+func (c *core) wake(t *throttle) {
+	for c.advanceClaim(t) {
+	}
+	for t.room(c.now) >= 1 {
+		e, ok := t.line.next()
+		if !ok {
+			break
+		}
+		q := e.scheduler.queue
+		takes := q.takes()
+		if e.scheduler.dead || e.waiting.len() == 0 || !takes && e.eligible > 0 {
+			t.line.remove(e)
+			continue
+		}
+		cl, _ := e.waiting.next()
+		c.open(cl)
+		if takes {
+			c.serveQueue(q)
+		}
+		if cl.entry == e && e.at >= 0 && cl.state == classOpen {
+			t.line.remove(e) // resolve puts it back
+		}
+		for c.advanceClaim(t) {
+		}
+	}
+	c.arm(t)
+}
+
+// wakeDue wakes the throttles whose next token has come.
+func (c *core) wakeDue() {
+	for {
+		t, ok := c.tokens.next()
+		if !ok || t.wakeAt > c.now {
+			break
+		}
+		c.disarm(t)
+		c.notify(t)
+	}
+	c.wakeAll()
+}
+
+// arm sets the timer for the next token that something waits for.
+func (c *core) arm(t *throttle) {
+	waits := t.line.len() > 0 || len(t.claims) > 0
+	placed := t.set.Concurrency == 0 || t.inUse+t.keptPlaces() < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
+	if !waits || !placed || t.set.Rate == 0 || t.room(c.now) >= 1 {
+		c.disarm(t)
+		return
+	}
+	t.wakeAt = t.nextToken(c.now)
+	if t.timer < 0 {
+		c.tokens.push(t)
+	} else {
+		c.tokens.fix(t)
+	}
+}
+
+func (c *core) disarm(t *throttle) {
+	if t.timer >= 0 {
+		c.tokens.remove(t)
+	}
+}
+
+// passedOver says that the turn of the class has come, in vain, at each of its throttles
+// but those that have room.
+func (cl *class) passedOver(now int64) bool {
+	any := false
+	for i := range cl.slots {
+		s := &cl.slots[i]
+		if !s.passed && s.room(now) < 1 {
+			return false
+		}
+		any = any || s.passed
+	}
+	return any
+}
+
+// claim gives a class a claim on its throttles.
+func (c *core) claim(cl *class) {
+	c.order++
+	cl.claim = c.order
+	for i := range cl.slots {
+		t := cl.slots[i].throttle
+		t.claims = append(t.claims, cl)
+		c.notify(t)
+	}
+}
+
+// endClaim gives back what a claim has kept, for the class itself or for others.
+func (c *core) endClaim(cl *class) {
+	if cl.claim == 0 {
+		return
+	}
+	c.giveUp(cl)
+	cl.claim = 0
+	for i := range cl.slots {
+		t := cl.slots[i].throttle
+		at := slices.Index(t.claims, cl)
+		t.claims = slices.Delete(t.claims, at, at+1)
+		c.notify(t)
+	}
+}
+
+// giveUp gives back the room that is kept for a class.
+func (c *core) giveUp(cl *class) {
+	for i := range cl.slots {
+		if s := &cl.slots[i]; s.kept {
+			c.unkeep(s)
+		}
+	}
+	s := cl.scheduler
+	if at := slices.Index(s.keepers, cl); at >= 0 {
+		s.keepers = slices.Delete(s.keepers, at, at+1)
+	}
+}
+
+func (c *core) unkeep(s *slot) {
+	t := s.throttle
+	s.kept, t.keeper = false, nil
+	if t.set.Rate > 0 {
+		t.tokens = min(t.level(c.now)+1, float64(t.set.Burst))
+		t.at = c.now
+	}
+	c.notify(t)
+}
+
+// giveUpAll gives back what is kept for a queue whose last consumer has gone.
+func (c *core) giveUpAll(q *queue) {
+	for len(q.scheduler.keepers) > 0 {
+		c.giveUp(q.scheduler.keepers[0])
+	}
+}
+
+// firstClaim returns the first claim on the throttle whose queue can use it now.
+func (t *throttle) firstClaim() *class {
+	for _, cl := range t.claims {
+		if !cl.scheduler.dead && cl.scheduler.queue.takes() {
+			return cl
+		}
+	}
+	return nil
+}
+
+// advanceClaim keeps the throttle's room for the first claim on it, if that is the first at
+// all of its throttles, and lets the class deliver once they all have room. It reports
+// whether the class has delivered.
+func (c *core) advanceClaim(t *throttle) bool {
+	cl := t.firstClaim()
+	if cl == nil || cl.state != classWaiting {
+		return false
+	}
+	room := true
+	for i := range cl.slots {
+		s := &cl.slots[i]
+		if s.throttle.firstClaim() != cl {
+			return false
+		}
+		room = room && (s.room(c.now) >= 1 || s.throttle.keeper != nil && s.throttle.roomWithKept(c.now) >= 1)
+	}
+	for i := range cl.slots {
+		if s := &cl.slots[i]; room || c.keeps(cl, s) {
+			c.keep(cl, s)
+		}
+	}
+	if !room {
+		return false
+	}
+	n := cl.claim
+	c.open(cl)
+	c.serveQueue(cl.scheduler.queue)
+	if cl.claim == n { // it could not be used after all
+		c.endClaim(cl)
+		return false
+	}
+	return true
+}
+
+// keeps says that room of a throttle is kept for a class that waits for another one of
+// its throttles: not while that one gets room far more seldom. Room of this one will be
+// there when it is needed, and others can use it until then.
+func (c *core) keeps(cl *class, s *slot) bool {
+	const seldom = 4
+	if s.kept || s.room(c.now) < 1 && s.throttle.keeper == nil {
+		return false
+	}
+	for i := range cl.slots {
+		o := &cl.slots[i]
+		if o != s && !o.kept && o.room(c.now) < 1 && s.throttle.set.Concurrency > 0 && o.throttle.interval() > seldom*s.throttle.interval() {
+			return false
+		}
+	}
+	return true
+}
+
+// keep keeps a place, and a token, of a throttle for a class.
+func (c *core) keep(cl *class, s *slot) {
+	t := s.throttle
+	if s.kept {
+		return
+	}
+	if o := t.keeper; o != nil {
+		for i := range o.slots {
+			if o.slots[i].throttle == t {
+				c.unkeep(&o.slots[i])
+			}
+		}
+	}
+	if t.room(c.now) < 1 {
+		return
+	}
+	t.keeper, s.kept = cl, true
+	if t.set.Rate > 0 {
+		t.tokens, t.at = t.level(c.now)-1, c.now
+	}
+	if !slices.Contains(cl.scheduler.keepers, cl) {
+		cl.scheduler.keepers = append(cl.scheduler.keepers, cl)
+	}
+	c.arm(t)
+}
+
+// nextToken is when the bucket will have a token.
+func (t *throttle) nextToken(now int64) int64 {
+	missing := max(1-tokenSlack-t.level(now), 0)
+	wait := math.Ceil(missing * 1e9 / t.set.Rate)
+	return now + int64(min(max(wait, 1), float64(durationMax)))
+}

@@ -1,0 +1,495 @@
+package engine
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"math/bits"
+)
+
+// The order of delivery within a queue is weighted deficit round robin over its
+// fairness keys (Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
+// Round Robin", 1995). A key that is visited gets a credit of weight x quantum,
+// delivers as long as the credit covers the cost of its next message, and keeps
+// what is left for its next visit.
+//
+// The engine does not walk round the keys to find one whose credit suffices. It
+// works out in which round that is and keeps the keys in a calendar by that round,
+// so a delivery takes O(1) where costs fit into a round, else O(log keys), whatever
+// messages cost. The order is that of the walk: each key keeps its position in the
+// circle while it has messages, and within a round keys go by their positions. A key
+// that joins comes before the key that is next, so each of the others has
+// at most one visit before its first. While two keys both have messages and their
+// weights do not change, what they got per weight differs by at most
+//
+//	quantum + Max/weight_i + Max/weight_j
+//
+// in any interval, where Max is the largest cost that stood at the head of a key:
+// the bound of deficit round robin.
+//
+// # Classes
+//
+// A class is the keys of a queue whose next messages name the same throttles. It has
+// a calendar and a clock of its own. A throttle without room stops the class, not its
+// keys one by one: one step, however many keys it has. States and transitions:
+//
+//	idle     no keys; kept for a while, since the next message may need it
+//	open     in the queue's heap, the class whose key is due first delivers next
+//	waiting  in the line of a throttle that had no room, see admission.go
+//
+//	idle → open      a key joins
+//	open → waiting   block: a consumer asked and a throttle had no room
+//	waiting → open   open: the throttle has room and it is the turn of the class
+//	any → idle       the last key leaves
+//
+// The clock of a class stands still while the class waits. When it opens, all its
+// keys are due as many rounds later as the queue has gone on meanwhile, so their
+// order and their shares survive, and a class does not catch up on the time in which
+// a throttle stopped it.
+
+// scheduler is the order of delivery of a queue. A purge replaces it as a whole.
+type scheduler struct {
+	queue   *queue
+	quantum int64
+	dead    bool // the queue was emptied: throttles drop its entries when they meet them
+
+	plain   class             // of the keys whose next message no throttle limits
+	classes map[string]*class // all others, by the numbers of their throttles
+	idle    []*class          // without keys, oldest first; those in use again are skipped
+	open    timers[*class]
+	keepers []*class // hold places in throttles for a message that needs several
+
+	round int64  // of the visit made last
+	last  uint64 // the greatest major of a position
+	keys  int    // in calendars
+	told  bool   // an event has said that the queue has something, and no lease has come back empty since
+}
+
+// idleClassesMax bounds the classes without keys that a scheduler keeps.
+const idleClassesMax = 64
+
+func newScheduler(q *queue, quantum uint32) *scheduler {
+	s := &scheduler{queue: q, quantum: int64(quantum), classes: map[string]*class{}}
+	s.plain = class{scheduler: s, at: -1, turn: turn{round: -1}, lastTurn: turn{round: -1}}
+	return s
+}
+
+// hasOpen says that some class is open: a consumer may find something.
+func (s *scheduler) hasOpen() bool { return s.open.len() > 0 }
+
+// loaded says that the key which is due first has its next message in memory.
+func (s *scheduler) loaded() bool {
+	cl, ok := s.open.next()
+	return ok && len(cl.head().window) > 0
+}
+
+// all goes through the classes, those without keys as well.
+func (s *scheduler) all() iter.Seq[*class] {
+	return func(yield func(*class) bool) {
+		if !yield(&s.plain) {
+			return
+		}
+		for _, cl := range s.classes {
+			if !yield(cl) {
+				return
+			}
+		}
+	}
+}
+
+type classState uint8
+
+const (
+	classIdle classState = iota
+	classOpen
+	classWaiting
+)
+
+// class is the keys of a queue whose next messages name the same throttles.
+type class struct {
+	scheduler *scheduler
+	sig       string // in scheduler.classes; "": the plain class
+	slots     []slot // its throttles, by their numbers
+	state     classState
+	retired   bool // dropped from scheduler.classes
+
+	calendar
+	keys           int
+	weight         int64 // of its keys
+	turn, lastTurn turn  // the two that began last
+
+	// A round of the class is one of the queue less offset. stopped is the queue's
+	// round at which the clock stands while the class is not open.
+	offset, stopped int64
+
+	entry *entry  // waiting: where; open: which one's turn opened it, nil once it has delivered
+	tag   float64 // waiting: its place in entry
+	at    int     // in scheduler.open or entry.waiting
+	claim uint64  // its number while it has a claim, see admission.go; 0: none
+
+	// What its keys take part in: how often a throttle stopped it and for how long,
+	// and since when it waits.
+	refused uint64
+	waited  int64
+	since   int64
+}
+
+// turn is a visit of a key: the round of its class, its position, and the position of the
+// key that joined last between its visit and the next.
+type turn struct {
+	round      int64
+	at, joined position
+}
+
+// position is where a key stands in the circle of a class. Positions are in order of
+// major, then of minor: a key that joins behind all others gets a new major, one between
+// two a part of the gap that their minors leave.
+type position struct{ major, minor uint64 }
+
+func (p position) before(o position) bool {
+	return p.major < o.major || p.major == o.major && p.minor < o.minor
+}
+
+// between returns a position behind p and before o; p itself if the gap is used up.
+// The gap behind it stays large, since the keys that join next come there. The salt
+// makes it differ from those of keys in the gap that are not due in this round.
+func (p position) between(o position, salt uint64) position {
+	const parts, golden = 64, 0x9e3779b97f4a7c15
+	end := uint64(math.MaxUint64)
+	if o.major == p.major {
+		end = o.minor
+	}
+	step := (end - p.minor) / parts
+	more, _ := bits.Mul64(step, salt*golden)
+	p.minor += step/2 + more/2
+	return p
+}
+
+// present is the round of the class.
+func (cl *class) present() int64 {
+	if cl.state == classOpen {
+		return cl.scheduler.round - cl.offset
+	}
+	return cl.stopped - cl.offset
+}
+
+// before orders classes in the heap that their state says.
+func (cl *class) before(o *class) bool {
+	a, b := cl.head(), o.head()
+	if cl.state == classWaiting {
+		return cmp.Or(cmp.Compare(cl.tag, o.tag), a.compare(b)) < 0
+	}
+	return cmp.Or(cmp.Compare(a.due+cl.offset, b.due+o.offset), a.compare(b)) < 0
+}
+
+func (cl *class) index() *int { return &cl.at }
+
+// fix restores the order of the open classes after the head of this one has changed.
+func (cl *class) fix() {
+	if cl.state == classOpen {
+		cl.scheduler.open.fix(cl)
+	}
+}
+
+// reschedule brings a key's place in the calendars up to date with what the key has.
+// settle calls it after every change.
+func (c *core) reschedule(k *fairKey) {
+	if k.paused || len(k.window) == 0 && (!k.behind || k.vain) {
+		if k.class != nil {
+			c.leaveClass(k)
+			c.offerLoaded(k.queue)
+		}
+		if len(k.window) == 0 && !k.behind {
+			k.credit, k.visited, k.base = 0, false, 0
+		}
+		return
+	}
+	cost, cl := uint32(costMin), k.class
+	if len(k.window) > 0 {
+		cost, cl = k.window[0].cost, c.classOf(k.queue, k.window[0])
+	} else if cl == nil {
+		cl = &k.queue.scheduler.plain
+	}
+	if cl != k.class {
+		if k.class != nil {
+			c.leaveClass(k)
+		}
+		c.joinClass(k, cl, cost)
+		return
+	}
+	if cost == k.placedCost && k.weight == k.placedWeight && !k.visited {
+		return
+	}
+	k.accrue()
+	cl.remove(k)
+	cl.weight += int64(k.weight) - int64(k.placedWeight)
+	k.schedule(cost)
+	cl.fix()
+	c.offerLoaded(k.queue)
+}
+
+// offerLoaded has a queue served whose first key was on its way from the disk and is
+// not the first any more.
+func (c *core) offerLoaded(q *queue) {
+	if q.waiters.first != nil && q.scheduler.loaded() {
+		c.offer(q)
+	}
+}
+
+// costMin is the least that a delivery can cost.
+const costMin = 1
+
+// joinClass puts a key into a class. Its credit and the rounds that it has waited
+// stay as they were when it left another one.
+func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
+	s := cl.scheduler
+	first := cl.keys == 0
+	if first {
+		cl.state = classOpen
+		cl.offset += s.round - cl.stopped // its clock stood still
+	} else if cl.state == classWaiting {
+		cl.entry.throttle.count(c.now, 1)
+	}
+	k.class = cl
+	k.refusedBase, k.waitedBase = cl.refused, cl.waitedBy(c.now)
+	k.takePosition(cl)
+	cl.keys++
+	s.keys++
+	cl.weight += int64(k.weight)
+	for i := range cl.slots {
+		cl.slots[i].throttle.keys++
+	}
+	k.schedule(cost)
+	if first {
+		cl.enter(cost)
+		s.open.push(cl)
+	} else {
+		cl.fix()
+	}
+	if cl.state == classOpen {
+		c.offer(s.queue)
+		c.noteJoined(s.queue)
+	}
+}
+
+// leaveClass takes a key out of its class. base holds then how many rounds have passed
+// since its last visit.
+func (c *core) leaveClass(k *fairKey) {
+	cl := k.class
+	k.stats.refused, k.stats.waited = cl.sharedBy(k, c.now)
+	if cl.state == classWaiting {
+		cl.entry.throttle.count(c.now, -1)
+	}
+	k.base = cl.present() - k.base
+	cl.remove(k)
+	k.class = nil
+	cl.keys--
+	cl.scheduler.keys--
+	cl.weight -= int64(k.placedWeight)
+	for i := range cl.slots {
+		cl.slots[i].throttle.keys--
+	}
+	if cl.keys > 0 {
+		cl.fix()
+		return
+	}
+	c.idleClass(cl)
+}
+
+// idleClass takes a class without keys out of where it stands.
+func (c *core) idleClass(cl *class) {
+	s := cl.scheduler
+	c.endClaim(cl)
+	switch cl.state {
+	case classOpen:
+		s.open.remove(cl)
+		c.resolve(cl)
+	case classWaiting:
+		cl.waited = cl.waitedBy(c.now)
+		cl.entry.waiting.remove(cl)
+		cl.entry = nil
+	case classIdle:
+	}
+	cl.state, cl.stopped = classIdle, s.round
+	if !s.hasOpen() {
+		s.told = false
+	}
+	if cl == &s.plain {
+		return
+	}
+	s.idle = append(s.idle, cl)
+	for len(s.idle) > idleClassesMax {
+		old := s.idle[0]
+		s.idle = s.idle[1:]
+		if old.state == classIdle && !old.retired {
+			old.retire()
+		}
+	}
+}
+
+// retire forgets a class that has no keys.
+func (cl *class) retire() {
+	cl.retired = true
+	delete(cl.scheduler.classes, cl.sig)
+	for i := range cl.slots {
+		cl.slots[i].entry.release(len(cl.slots) > 1)
+	}
+}
+
+// sharedBy returns what a key has been refused and has waited, with its part of
+// what happened to its class since it joined.
+func (cl *class) sharedBy(k *fairKey, now int64) (refused uint64, waited int64) {
+	return k.stats.refused + cl.refused - k.refusedBase, k.stats.waited + cl.waitedBy(now) - k.waitedBase
+}
+
+func (cl *class) waitedBy(now int64) int64 {
+	if cl.state == classWaiting {
+		return cl.waited + now - cl.since
+	}
+	return cl.waited
+}
+
+// takePosition gives a key its position in a class that it joins: before the key that is
+// next. It comes there with the credit and the rounds waited that it had in another.
+func (k *fairKey) takePosition(cl *class) {
+	h, present := cl.head(), cl.present()
+	k.base = present - k.base
+	last := &cl.turn
+	if h != nil && h.visited {
+		last = &cl.lastTurn // the key that is next is in the middle of its turn
+	}
+	switch s := cl.scheduler; {
+	case h == nil || h.due > present: // all have had their turn of this round
+		s.last++
+		k.pos = position{major: s.last}
+	case last.round < present: // none has: behind all others is before the first
+		s.last++
+		k.pos = position{major: s.last}
+		k.base = min(k.base, present-1)
+	default:
+		k.pos = last.at
+		if k.pos.before(last.joined) && last.joined.before(h.pos) {
+			k.pos = last.joined
+		}
+		k.pos = k.pos.between(h.pos, k.seq)
+		last.joined = k.pos
+	}
+	if k.visited { // it goes on with its turn
+		k.base = present
+		if h != nil && h.due == present && h.pos.before(k.pos) {
+			k.pos = h.pos
+		}
+	}
+}
+
+// schedule puts the key into the calendar of its class, for a next message of some cost.
+// A key in the middle of its turn whose credit suffices stays at the head. The turn of
+// any other is over: it is due in the round in which its credit suffices.
+func (k *fairKey) schedule(cost uint32) {
+	cl := k.class
+	k.placedCost, k.placedWeight = cost, k.weight
+	if k.visited && k.credit >= int64(cost) {
+		k.due = k.base
+		cl.insert(k)
+		return
+	}
+	k.visited = false
+	grant := int64(k.weight) * cl.scheduler.quantum
+	rounds := max(1, (int64(cost)-k.credit+grant-1)/grant)
+	k.due = max(k.base+rounds, cl.present())
+	cl.insert(k)
+}
+
+// accrue grants the key the rounds that have passed it while its credit did not suffice.
+// It goes before every change of cost or weight, so that the change acts on what is
+// to come only.
+func (k *fairKey) accrue() {
+	if k.visited {
+		return
+	}
+	passed := k.passed()
+	k.credit += passed * int64(k.placedWeight) * k.class.scheduler.quantum
+	k.base += passed
+}
+
+// passed is how many rounds have come to the key's position, since its last visit, without
+// one: its credit would not have sufficed.
+func (k *fairKey) passed() int64 {
+	round := k.class.present()
+	if last := k.class.turn; last.round < round || last.at.before(k.pos) {
+		round-- // this one has not come to it
+	}
+	return max(min(round-k.base, k.due-k.base-1), 0)
+}
+
+// visit begins the key's turn, or goes on with it.
+func (k *fairKey) visit() {
+	cl := k.class
+	s := cl.scheduler
+	if !k.visited {
+		k.credit += (k.due - k.base) * int64(k.placedWeight) * s.quantum
+		k.base, k.visited = k.due, true
+		cl.lastTurn, cl.turn = cl.turn, turn{round: k.due, at: k.pos}
+	}
+	s.round = max(s.round, k.due+cl.offset)
+}
+
+// deficit is the key's credit, in cost, with what it has been granted in passing.
+func (k *fairKey) deficit() int64 {
+	credit := k.credit
+	if k.class != nil && !k.visited {
+		credit += k.passed() * int64(k.placedWeight) * k.class.scheduler.quantum
+	}
+	return credit
+}
+
+// pick returns the key of a queue whose first message is next, has paid for it and is
+// admitted by its throttles; or nil when no key can deliver.
+func (c *core) pick(q *queue) *fairKey {
+	s := q.scheduler
+	for {
+		cl, ok := s.open.next()
+		if !ok {
+			return nil
+		}
+		k := cl.head()
+		if len(k.window) == 0 {
+			// Its messages are on their way from the disk. To go on without it would give
+			// its share to others, and the read was asked for a round ago.
+			return nil
+		}
+		m := k.window[0]
+		if c.outlived(m) || m.limits != nil && c.classOf(q, m) != cl {
+			if c.swept >= c.sweepMax {
+				c.resume(q) // very many are: other tasks go on first
+				return nil
+			}
+			c.swept++
+			if c.outlived(m) {
+				c.endLate(m)
+			} else {
+				c.settle(k) // a throttle was set or taken away since the key was placed
+			}
+			continue
+		}
+		if len(cl.slots) > 0 {
+			if full := cl.full(c.now); full != nil {
+				c.block(cl, full)
+				continue
+			}
+			c.admit(cl, m)
+		}
+		k.visit()
+		k.credit -= int64(m.cost)
+		return k
+	}
+}
+
+// resume has a queue served again in the next turn, which follows at once.
+func (c *core) resume(q *queue) {
+	c.unfinished = true
+	if !q.resumed {
+		q.resumed = true
+		c.resumed = append(c.resumed, q)
+	}
+}
