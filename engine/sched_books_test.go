@@ -1,0 +1,444 @@
+package engine
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// The books of a schedSim: what is ready, held and in the buckets, from what the
+// engine has answered. Everything is booked in the turn in which it is applied.
+
+// tokenLate is how much later than by the books a token may come: the engine's
+// clock has whole nanoseconds, and both round.
+const tokenLate = 1000
+
+// inBucket is how many tokens there were at a time after the last change.
+func (t *schedThrottle) inBucket(at int64) float64 {
+	return min(t.burst, t.tokens+float64(max(at-t.at, 0))*t.rate/1e9)
+}
+
+// rounding is the part of a token by which sums of tokens may be off.
+const rounding = 1e-6
+
+// room is how many messages may surely pass.
+func (t *schedThrottle) room(now int64) int {
+	n := math.MaxInt32
+	if t.rate > 0 {
+		n = int(math.Floor(t.inBucket(now-tokenLate) + rounding/1000))
+	}
+	if t.conc > 0 {
+		n = min(n, t.conc-t.held)
+	}
+	return max(n, 0)
+}
+
+// nextToken is when something may surely pass that cannot pass now. The engine has a
+// timer for it if a message waits for it; the simulation looks whether it had.
+func (s *schedSim) nextToken() int64 {
+	at := int64(math.MaxInt64)
+	for _, t := range s.throttles {
+		if t.rate == 0 || math.Floor(t.inBucket(s.now-tokenLate)+rounding/1000) >= 1 {
+			continue
+		}
+		at = min(at, max(t.at+int64(math.Ceil((1-t.tokens)*1e9/t.rate))+tokenLate, s.now+1))
+	}
+	return at
+}
+
+// account adds up what was used and lost since the last event.
+func (s *schedSim) account(at int64) {
+	d := float64(at-s.now) / 1e9
+	for _, t := range s.throttles {
+		switch {
+		case t.rate == 0:
+			t.used += d * float64(min(t.held, t.conc))
+			t.lost += d * float64(t.idle)
+		case t.idle > 0: // what runs over
+			t.lost += max(t.inBucket(s.now)+d*t.rate-t.burst, 0)
+		}
+		if t.idle > 0 {
+			t.idleMost = max(t.idleMost, at-t.idleAt)
+		}
+	}
+}
+
+// use is the part of a throttle that was used, of what messages could have used.
+func (t *schedThrottle) use() float64 {
+	used := t.used
+	if t.rate > 0 {
+		used = float64(t.passed)
+	}
+	if used+t.lost == 0 {
+		return 1
+	}
+	return used / (used + t.lost)
+}
+
+// amount is how many places x seconds, or tokens, there were to be had.
+func (t *schedThrottle) amount() float64 {
+	if t.rate > 0 {
+		return float64(t.passed) + t.lost
+	}
+	return t.used + t.lost
+}
+
+func (s *schedSim) timeFor(m *schedMessage, at int64) {
+	m.at = at
+	s.timed.push(&schedEvent{at: at, order: m.seq, m: m, state: m.state})
+}
+
+// promote books what has changed by time alone: delayed messages are ready, and
+// leases are over.
+func (s *schedSim) promote() {
+	for {
+		e, ok := s.timed.next()
+		if !ok || e.at > s.now {
+			return
+		}
+		s.timed.remove(e)
+		m := e.m
+		if m.state != e.state || m.at != e.at {
+			continue
+		}
+		if m.state == schedLeased {
+			s.unhold(m)
+		}
+		s.ready(m)
+	}
+}
+
+func (s *schedSim) ready(m *schedMessage) {
+	k := m.key
+	m.state, m.since = schedReady, s.now
+	i, _ := slices.BinarySearchFunc(k.ready, m, (*schedMessage).before)
+	k.ready = slices.Insert(k.ready, i, m)
+}
+
+// unready takes a message out of its key's ready ones.
+func (s *schedSim) unready(m *schedMessage) {
+	k := m.key
+	if i := slices.Index(k.ready, m); i >= 0 {
+		k.ready = slices.Delete(k.ready, i, i+1)
+	}
+	if len(k.ready) == 0 {
+		k.dropSpans()
+	}
+}
+
+func (k *schedKey) dropSpans() {
+	if k.class == nil {
+		return
+	}
+	for pair := range k.class.spans {
+		if pair[0] == k || pair[1] == k {
+			delete(k.class.spans, pair)
+		}
+	}
+}
+
+func (s *schedSim) unhold(m *schedMessage) {
+	for _, t := range m.class.throttles {
+		t.held--
+	}
+}
+
+func (s *schedSim) enqueued(m *schedMessage, delay time.Duration) {
+	s.seq++
+	m.seq = s.seq
+	m.class.costMax = max(m.class.costMax, float64(m.cost))
+	s.messages[m.id] = m
+	if delay > 0 {
+		m.state = schedDelayed
+		s.timeFor(m, s.now+int64(delay))
+		return
+	}
+	s.ready(m)
+}
+
+// over books the end of a lease by a receipt; was says whether the engine took it.
+func (s *schedSim) over(m *schedMessage, r Receipt, was bool) {
+	s.promote()
+	if is := m.state == schedLeased && m.receipt == r; is != was {
+		s.fault("the engine takes a receipt %v, by the books %v", was, is)
+	} else if is {
+		s.unhold(m)
+	}
+}
+
+func (s *schedSim) gone(m *schedMessage) {
+	m.state = schedGone
+	delete(s.messages, m.id)
+}
+
+func (s *schedSim) comesBack(m *schedMessage, delay time.Duration) {
+	if delay > 0 {
+		m.state = schedDelayed
+		s.timeFor(m, s.now+int64(delay))
+		return
+	}
+	s.ready(m)
+}
+
+// cancel removes a message.
+func (s *schedSim) cancel(m *schedMessage) {
+	req := &Cancel{Queue: m.key.queue.name, IDs: []ID{m.id}}
+	s.call(func(tx *Tx) error {
+		n, err := tx.Cancel(req)
+		if err == nil && n == 1 {
+			s.removed(m)
+		}
+		return err
+	})
+	m.key.refill()
+}
+
+// purge removes all messages of a queue.
+func (q *schedQueue) purge() {
+	s := q.sim
+	s.call(func(tx *Tx) error {
+		_, err := tx.Purge(&Purge{Queue: q.name})
+		for _, m := range s.messages {
+			if m.key.queue == q {
+				s.removed(m)
+			}
+		}
+		return err
+	})
+	for _, k := range q.keys {
+		k.refill()
+	}
+}
+
+// removed books the end of a message of whatever state.
+func (s *schedSim) removed(m *schedMessage) {
+	s.promote()
+	switch m.state {
+	case schedReady:
+		s.unready(m)
+	case schedLeased:
+		s.unhold(m)
+	}
+	s.gone(m)
+}
+
+// reschedule gives a ready or delayed message another time.
+func (s *schedSim) reschedule(m *schedMessage, delay time.Duration) {
+	req := &Reschedule{Queue: m.key.queue.name, ID: m.id, Delay: delay}
+	s.call(func(tx *Tx) error {
+		_, err := tx.Reschedule(req)
+		switch {
+		case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
+			return err
+		case err != nil:
+			return nil // it went out meanwhile
+		}
+		s.promote()
+		if m.state == schedReady {
+			s.unready(m)
+		}
+		m.state = schedGone // until it comes back
+		s.comesBack(m, delay)
+		return nil
+	})
+}
+
+// delivered books a delivery and checks it against the books.
+func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
+	s.promote()
+	m := s.messages[d.Receipt.ID]
+	if m == nil || m.state != schedReady {
+		s.fault("message %s is delivered and is not ready", d.Receipt.ID)
+		return
+	}
+	k, c := m.key, m.class
+	for _, o := range k.ready[:slices.Index(k.ready, m)] {
+		if o.since < s.now {
+			s.fault("key %s of %s: a message goes out before the first one", k.name, k.queue.name)
+		}
+	}
+	if k.queue.paused || k.paused {
+		s.fault("key %s of %s is paused, and a message goes out", k.name, k.queue.name)
+	}
+	if !w.parked {
+		for _, q := range w.queues {
+			q.waiting++
+		}
+	}
+	s.credit(m)
+	if !w.parked {
+		for _, q := range w.queues {
+			q.waiting--
+		}
+	}
+	s.unready(m)
+	for _, t := range c.throttles {
+		t.take(m)
+	}
+	s.spans(m)
+	m.state, m.receipt = schedLeased, d.Receipt
+	s.timeFor(m, d.LeaseUntil.UnixNano())
+	w.got = append(w.got, m)
+	k.got++
+	k.cost += int64(m.cost)
+	c.got++
+	c.cost += int64(m.cost)
+	k.queue.got++
+	s.deliveries++
+	if s.onDeliver != nil {
+		s.onDeliver(m)
+	}
+}
+
+// take books a place and a token, of which there must be one. A token may be kept
+// for a message with several throttles while the bucket fills up again: such a
+// throttle may be a token ahead.
+func (t *schedThrottle) take(m *schedMessage) {
+	s := t.sim
+	if t.conc > 0 && t.held >= t.conc {
+		s.fault("throttle %s allows %d leases, and one more goes out", t.name, t.conc)
+	}
+	t.held++
+	t.passed++
+	if t.rate > 0 {
+		least := 1.0
+		if t.shared {
+			least = 1 - tokensKept
+		}
+		t.tokens, t.at = t.inBucket(s.now), s.now
+		if t.tokens < least-rounding {
+			s.fault("throttle %s has %.6f tokens, and a message goes out", t.name, t.tokens)
+		}
+		t.tokens--
+	}
+	if len(m.class.throttles) > 1 {
+		t.idleAt = s.now
+	}
+}
+
+// credit gives each class that could use a throttle of a message its part of it: an
+// equal one for each queue with something to deliver and a worker that waits, and
+// within a queue by weight, in cost.
+func (s *schedSim) credit(m *schedMessage) {
+	if len(m.class.throttles) == 0 {
+		return
+	}
+	for _, q := range s.queues {
+		q.weigh()
+	}
+	for _, t := range m.class.throttles {
+		queues := 0
+		for _, q := range s.queues {
+			if q.weightAt(t) > 0 {
+				queues++
+			}
+		}
+		for _, q := range s.queues {
+			sum := q.weightAt(t)
+			if sum == 0 {
+				continue
+			}
+			for _, c := range q.classes {
+				if i := slices.Index(c.throttles, t); i >= 0 {
+					c.expect[i] += c.weight / sum / float64(queues)
+				}
+			}
+		}
+	}
+}
+
+// weigh adds up the weights of the keys of each class that could go if throttles had
+// room, as messages instead of cost.
+func (q *schedQueue) weigh() {
+	for _, c := range q.classes {
+		c.weight = 0
+	}
+	if q.paused || q.waiting == 0 {
+		return
+	}
+	for _, k := range q.keys {
+		if len(k.ready) > 0 && !k.paused {
+			k.ready[0].class.weight += float64(k.weight) / k.mean
+		}
+	}
+}
+
+// weightAt is the weight of the queue's classes that name a throttle.
+func (q *schedQueue) weightAt(t *schedThrottle) float64 {
+	sum := 0.0
+	for _, c := range q.classes {
+		if slices.Contains(c.throttles, t) {
+			sum += c.weight
+		}
+	}
+	return sum
+}
+
+// share is what a class got of its part of the throttle that gave it the least.
+func (c *schedClass) share() (part, expected float64) {
+	expected = math.Inf(1)
+	for _, e := range c.expect {
+		expected = min(expected, e)
+	}
+	return float64(c.got) / expected, expected
+}
+
+// spans follows, for all pairs of keys of a class that have messages, what one got
+// by weight less what the other got. Its range is bounded as in deficit round robin
+// (Shreedhar and Varghese): over any interval in which both have messages,
+// quantum + Max/w + Max/w', where Max is the greatest cost.
+func (s *schedSim) spans(m *schedMessage) {
+	k, c := m.key, m.class
+	if k.class == nil {
+		return
+	}
+	for _, o := range c.keys {
+		if o == k || o.class == nil {
+			continue
+		}
+		a, b, sign := k, o, 1.0
+		if o.no < k.no {
+			a, b, sign = o, k, -1
+		}
+		if len(o.ready) == 0 || len(k.ready) == 0 || o.paused {
+			delete(c.spans, [2]*schedKey{a, b})
+			continue
+		}
+		p := c.spans[[2]*schedKey{a, b}]
+		if p == nil {
+			p = &span{slack: s.slack + max(a.slack, b.slack)}
+			c.spans[[2]*schedKey{a, b}] = p
+		}
+		p.now += sign * float64(m.cost) / float64(k.weight)
+		p.least, p.most = min(p.least, p.now), max(p.most, p.now)
+		bound := s.quantum + c.costMax/float64(a.weight) + c.costMax/float64(b.weight) + p.slack
+		s.widest = max(s.widest, (p.most-p.least)/bound)
+		if p.most-p.least > bound+1e-9 {
+			s.unfair(&s.apart, "by weight, keys %s (weight %d) and %s (weight %d) of %s have moved apart by %.2f, more than %.2f",
+				a.name, a.weight, b.name, b.weight, c, p.most-p.least, bound)
+		}
+	}
+}
+
+// setWeight changes a key's weight. A visit that has begun is worth what it was then.
+func (k *schedKey) setWeight(weight uint32) {
+	s := k.queue.sim
+	s.call(func(tx *Tx) error {
+		k.dropSpans()
+		k.heaviest = max(k.heaviest, k.weight)
+		k.slack = s.quantum * max(float64(k.heaviest)/float64(weight), 1)
+		k.weight = weight
+		return tx.SetKey(k.queue.name, k.name, KeyOptions{Weight: &weight})
+	})
+}
+
+// pause stops or resumes a key. What is left of a visit may be added to the next one.
+func (k *schedKey) pause(paused bool) {
+	s := k.queue.sim
+	s.call(func(tx *Tx) error {
+		k.dropSpans()
+		k.slack = max(k.slack, s.quantum)
+		k.paused = paused
+		return tx.PauseKey(k.queue.name, k.name, paused)
+	})
+}

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// After every event nothing waits that could go: no place and no token is free for a
+// message at the head of a key while a worker waits for its queue. The one exception
+// is a place that is kept for a message with several throttles until it has the
+// others: at most so many of a throttle, and not for ever.
+const (
+	placesKept = 1
+	tokensKept = 1
+	keptFor    = 100 * time.Second // of simulated time, without a delivery of such a message
+)
+
+// check compares what waits with what is free. Workers whose lease came back with
+// less than they asked for could have had it, too.
+func (s *schedSim) check() {
+	for _, t := range s.throttles {
+		if t.idle > 0 {
+			t.idle = 0
+		} else {
+			t.idleAt = s.now
+		}
+	}
+	for _, w := range s.asked {
+		for _, q := range w.queues {
+			q.waiting++
+		}
+	}
+	if s.anyCanGo() {
+		s.judge()
+	}
+	for _, w := range s.asked {
+		for _, q := range w.queues {
+			q.waiting--
+		}
+	}
+	for _, t := range s.throttles {
+		if t.idle > 0 && s.now-t.idleAt > int64(keptFor) {
+			s.unfair(&s.broken, "throttle %s: a place is kept for %v, and no message with several throttles goes out", t.name, time.Duration(s.now-t.idleAt))
+		}
+	}
+}
+
+// heads calls each with the first message of every key that could go if its
+// throttles had room, until that returns false.
+func (s *schedSim) heads(each func(m *schedMessage) bool) {
+	for _, q := range s.queues {
+		if q.waiting == 0 || q.paused {
+			continue
+		}
+		for _, k := range q.keys {
+			if len(k.ready) > 0 && !k.paused && !each(k.ready[0]) {
+				return
+			}
+		}
+	}
+}
+
+func (m *schedMessage) canGo() bool {
+	s := m.key.queue.sim
+	return !slices.ContainsFunc(m.class.throttles, func(t *schedThrottle) bool { return t.room(s.now) < 1 })
+}
+
+func (s *schedSim) anyCanGo() bool {
+	found := false
+	s.heads(func(m *schedMessage) bool { found = m.canGo(); return !found })
+	return found
+}
+
+// judge looks at each message that can go whether it waits for a place that may be
+// kept: for a message that waits with several throttles, one of which is full, or
+// kept itself.
+func (s *schedSim) judge() {
+	kept := map[*schedThrottle]bool{}
+	full := func(t *schedThrottle) bool { return t.room(s.now) < 1 || kept[t] }
+	for again := true; again; {
+		again = false
+		s.heads(func(m *schedMessage) bool {
+			if ts := m.class.throttles; len(ts) > 1 && slices.ContainsFunc(ts, full) {
+				for _, t := range ts {
+					if n := t.room(s.now); !kept[t] && n >= 1 && n <= placesKept {
+						kept[t], again = true, true
+					}
+				}
+			}
+			return true
+		})
+	}
+	s.heads(func(m *schedMessage) bool {
+		if !m.canGo() {
+			return true
+		}
+		tolerated := false
+		for _, t := range m.class.throttles {
+			if kept[t] {
+				t.idle, tolerated = 1, true
+			}
+		}
+		if tolerated {
+			return true
+		}
+		for _, t := range m.class.throttles {
+			t.idle = max(t.idle, 1)
+		}
+		s.unfair(&s.broken, "key %s of %s has a message that could go, and %d workers wait", m.key.name, m.class, m.key.queue.waiting)
+		return true
+	})
+}
+
+// TestTheCheckSeesWhatIsPlanted in the books of a set-up in which all is well.
+func TestTheCheckSeesWhatIsPlanted(t *testing.T) {
+	for name, x := range map[string]struct {
+		plant func(s *schedSim)
+		want  string
+	}{
+		"nothing":            {func(*schedSim) {}, ""},
+		"a place that waits": {func(s *schedSim) { s.throttles[0].held-- }, "could go"},
+		"a token that waits": {func(s *schedSim) { s.throttles[1].rate++ }, "could go"},
+		"a message that waits": {func(s *schedSim) {
+			k := s.queues[0].key(1)
+			s.ready(&schedMessage{key: k, class: k.class, cost: 1})
+		}, "could go"},
+		"a worker that waits":          {func(s *schedSim) { s.queues[2].waiting++; s.queues[2].key(1).put(1, 4, 0) }, "could go"},
+		"a place too many":             {func(s *schedSim) { s.throttles[0].held++ }, "one more goes out"},
+		"a token too many":             {func(s *schedSim) { s.throttles[1].tokens-- }, "tokens, and a message goes out"},
+		"a message out of order":       {func(s *schedSim) { s.queues[0].keys[0].reverse() }, "before the first one"},
+		"a delivery of a paused queue": {func(s *schedSim) { s.queues[0].paused = true }, "is paused"},
+		"a key that gets too much": {func(s *schedSim) {
+			s.onDeliver = func(m *schedMessage) {
+				if m.key == s.queues[0].keys[0] {
+					s.spans(m)
+				}
+			}
+		}, "moved apart"},
+		"a place that is kept for ever": {func(s *schedSim) {
+			k := s.queues[0].key(1, s.throttles[0], s.throttle(0, 0, 1))
+			s.throttles[0].held--
+			s.throttles[2].held++
+			s.ready(&schedMessage{key: k, class: k.class, cost: 1})
+		}, "is kept for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSchedSim(1, nil)
+			places, rate := s.throttle(0, 0, 2), s.throttle(3, 1, 0)
+			q, other := s.queue(), s.queue()
+			s.queue()
+			q.endless(4, 1, 1, places)
+			q.endless(4, 1, 1, places)
+			q.endless(4, 1, 1, rate)
+			s.crew(30, q)
+			other.endless(4, 1, 1)
+			s.crew(1, other)
+			s.run(10*time.Second, nil)
+			x.plant(s)
+			s.run(500*time.Second, nil)
+			if x.want == "" && len(s.faults) == 0 {
+				return
+			}
+			if len(s.faults) == 0 || !strings.Contains(s.faults[0], x.want) || x.want == "" {
+				t.Errorf("found %q, want %q", s.faults, x.want)
+			}
+		})
+	}
+}
+
+// reverse falsifies the order in which a key delivers.
+func (k *schedKey) reverse() {
+	for i, m := range k.ready {
+		m.seq = uint64(1000 - i)
+		m.since = 0
+	}
+	slices.Reverse(k.ready)
+}

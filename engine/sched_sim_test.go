@@ -1,0 +1,603 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// The scheduler as its clients see it. A schedSim drives an engine event by event:
+// workers lease, work for some time, and ack; keys get new messages; time moves to
+// the next event of the workers or the next timer of the engine. The simulation
+// keeps books of its own from what the engine answers (sched_books_test.go) and
+// looks at no structure of the scheduler.
+//
+// After every event the books must show that no place and no token waits for a
+// message that cannot use it (sched_check_test.go).
+
+type schedSim struct {
+	step      *Stepper
+	rng       *rand.Rand
+	queues    []*schedQueue
+	throttles []*schedThrottle
+	workers   []*schedWorker
+	messages  map[ID]*schedMessage
+	events    timers[*schedEvent]
+	timed     timers[*schedEvent] // ends of delays and leases
+	ordered   uint64
+	woken     []*schedWorker
+	asked     []*schedWorker // leases applied in this Do that did not get all they asked for
+	now       int64
+	seq       uint64 // of messages, in the order of their ids
+	quantum   float64
+	slack     float64              // of the bound of all pairs of keys
+	work      func() time.Duration // how long the next message takes
+
+	deliveries int
+	dos        int
+	faults     []string
+	quiet      bool // checks nothing after events: a set-up is being built
+	relaxed    bool // a rule of fairness that is broken counts, but is no fault: for figures
+	broken     int  // how often after an event a message waited that could go
+	apart      int  // how often two keys of a class were further apart than they may be
+	reds       []string
+	onDeliver  func(*schedMessage)
+	widest     float64 // of the ranges of pairs of keys, as a part of the bound
+}
+
+// schedMessage is a message as its producer and its worker know it.
+type schedMessage struct {
+	key     *schedKey
+	class   *schedClass
+	id      ID
+	seq     uint64
+	rank    uint8
+	cost    uint32
+	state   schedState
+	at      int64 // ready at, or the end of its lease
+	since   int64 // ready since
+	receipt Receipt
+}
+
+type schedState uint8
+
+const (
+	schedReady schedState = iota
+	schedDelayed
+	schedLeased
+	schedGone
+)
+
+// before is the order in which a key delivers.
+func (m *schedMessage) before(o *schedMessage) int {
+	return cmp.Or(cmp.Compare(m.rank, o.rank), cmp.Compare(m.seq, o.seq))
+}
+
+// schedEvent is something that the set-up does at a time, or the time at which a
+// message's state ends: the message is as it was then, or the event is of no use.
+type schedEvent struct {
+	at    int64
+	order uint64 // among those of the same time
+	do    func()
+	m     *schedMessage
+	state schedState
+	i     int
+}
+
+func (e *schedEvent) before(o *schedEvent) bool {
+	return e.at < o.at || e.at == o.at && e.order < o.order
+}
+func (e *schedEvent) index() *int { return &e.i }
+
+const schedStart = 1_700_000_000
+
+func newSchedSim(seed uint64, change func(*Config)) *schedSim {
+	cfg := DefaultConfig()
+	cfg.LeaseLag = 1000 * time.Hour // no record of a lease is written
+	cfg.Seed = seed
+	if change != nil {
+		change(&cfg)
+	}
+	rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // reproducible on purpose
+	s := &schedSim{rng: rng, messages: map[ID]*schedMessage{}, quantum: float64(cfg.Quantum)}
+	s.work = func() time.Duration { return time.Duration(s.rng.ExpFloat64() * 1e9) }
+	step, err := NewStepper(cfg, storage.NewMemory(), time.Unix(schedStart, 0))
+	if err != nil {
+		panic(err)
+	}
+	s.step, s.now = step, step.Now().UnixNano()
+	return s
+}
+
+// seconds since the start.
+func (s *schedSim) seconds() float64 { return float64(s.now-schedStart*1e9) / 1e9 }
+
+func (s *schedSim) fault(format string, args ...any) {
+	const most = 20
+	if len(s.faults) < most {
+		s.faults = append(s.faults, fmt.Sprintf("at %.3f s: ", s.seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+// unfair is a fault unless figures are wanted.
+func (s *schedSim) unfair(count *int, format string, args ...any) {
+	*count++
+	if !s.relaxed {
+		s.fault(format, args...)
+		return
+	}
+	if len(s.reds) < 3 {
+		s.reds = append(s.reds, fmt.Sprintf("at %.3f s: ", s.seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+// after plans an event.
+func (s *schedSim) after(d time.Duration, do func()) {
+	s.ordered++
+	s.events.push(&schedEvent{at: s.now + int64(max(d, 0)), order: s.ordered, do: do})
+}
+
+// run moves the time on by d, event by event, or until enough is true.
+func (s *schedSim) run(d time.Duration, enough func() bool) {
+	end := s.now + int64(d)
+	for s.now < end && len(s.faults) == 0 && (enough == nil || !enough()) {
+		at := end
+		if e, ok := s.events.next(); ok {
+			at = min(at, e.at)
+		}
+		if t := s.step.core.nextTimer(); t > 0 {
+			at = min(at, max(t, s.now))
+		}
+		at = min(at, s.nextToken())
+		s.moveTo(at)
+		for len(s.faults) == 0 {
+			e, ok := s.events.next()
+			if !ok || e.at > s.now {
+				break
+			}
+			s.events.remove(e)
+			e.do()
+		}
+	}
+}
+
+// moveTo moves the time on; only the engine's timers act.
+func (s *schedSim) moveTo(at int64) {
+	s.account(at)
+	d := at - s.now
+	s.now = at
+	s.step.Advance(time.Duration(d))
+	s.settled()
+}
+
+// do runs tasks in one turn and those that follow from it without time moving on.
+func (s *schedSim) do(tasks ...*Task) {
+	s.dos++
+	s.step.Do(tasks...)
+	if at := s.step.core.nextTimer(); at != 0 && at <= s.now { // a turn has left something to the next one
+		s.step.Advance(0)
+	}
+	s.settled()
+}
+
+// settled follows every turn: workers that have got something begin to work, and
+// nothing may wait that could go.
+func (s *schedSim) settled() {
+	s.promote()
+	if !s.quiet {
+		s.check()
+	}
+	s.asked = s.asked[:0]
+	woken := s.woken
+	s.woken = nil
+	for _, w := range woken {
+		w.answered()
+	}
+}
+
+// call runs a call to its end and books it in the turn in which it is applied.
+func (s *schedSim) call(apply func(tx *Tx) error) {
+	task := &Task{Call: callFunc(apply)}
+	s.do(task)
+	if !task.Done() {
+		s.fault("a call waits")
+	} else if task.Err() != nil {
+		s.fault("a call is refused: %v", task.Err())
+	}
+}
+
+// schedQueue is a queue.
+type schedQueue struct {
+	sim     *schedSim
+	name    string
+	keys    []*schedKey
+	classes []*schedClass
+	waiting int // workers whose lease waits for it
+	paused  bool
+	got     int // messages delivered
+}
+
+func (s *schedSim) queue() *schedQueue {
+	q := &schedQueue{sim: s, name: fmt.Sprint("q", len(s.queues))}
+	s.queues = append(s.queues, q)
+	attempts, visibility := uint32(0), 1000*time.Hour
+	s.call(func(tx *Tx) error {
+		return tx.CreateQueue(q.name, QueueOptions{MaxAttempts: &attempts, Visibility: &visibility, NoDLQ: true})
+	})
+	return q
+}
+
+func (q *schedQueue) pause(paused bool) {
+	q.sim.call(func(tx *Tx) error {
+		q.paused = paused
+		return tx.Pause(q.name, false, true, paused)
+	})
+}
+
+// schedThrottle is a throttle with a bucket and a count of leases of its own.
+type schedThrottle struct {
+	sim         *schedSim
+	name        string
+	rate, burst float64 // 0: no limit
+	conc        int     // 0: no limit
+	tokens      float64
+	at          int64
+	held        int
+	shared      bool // messages with several throttles name it
+
+	passed   int
+	used     float64 // places x seconds, or tokens
+	lost     float64 // the same, while a message could have used them
+	idle     int     // lost at present: places or tokens
+	idleAt   int64   // since when, without a delivery of a message with several throttles
+	idleMost int64   // the longest such time
+}
+
+func (s *schedSim) throttle(rate, burst float64, conc int) *schedThrottle {
+	t := &schedThrottle{sim: s, name: string(rune('A' + len(s.throttles))), at: s.now}
+	if len(s.throttles) >= 26 {
+		t.name = fmt.Sprint("T", len(s.throttles))
+	}
+	s.throttles = append(s.throttles, t)
+	t.tokens, t.burst = burst, burst
+	t.set(rate, burst, conc)
+	return t
+}
+
+func (t *schedThrottle) set(rate, burst float64, conc int) {
+	var o ThrottleOptions
+	if rate > 0 {
+		o.Rate, o.Burst = new(rate), new(uint64(burst))
+	}
+	if conc > 0 {
+		o.Concurrency = new(uint64(conc)) //nolint:gosec // positive
+	}
+	t.sim.call(func(tx *Tx) error {
+		t.tokens, t.at = min(t.inBucket(t.sim.now), burst), t.sim.now
+		if t.rate == 0 {
+			t.tokens = burst
+		}
+		t.rate, t.burst, t.conc = rate, burst, conc
+		return tx.SetThrottle(t.name, o)
+	})
+}
+
+// remove takes the throttle's setting away: it limits nothing until it is set again.
+func (t *schedThrottle) remove() {
+	t.sim.call(func(tx *Tx) error {
+		t.rate, t.conc = 0, 0
+		_, err := tx.DeleteThrottle(t.name)
+		return err
+	})
+}
+
+// schedKey is a fairness key and what it has.
+type schedKey struct {
+	queue    *schedQueue
+	no       int
+	name     string
+	weight   uint32
+	class    *schedClass // of its messages; nil: of several
+	ready    []*schedMessage
+	paused   bool
+	got      int     // messages delivered
+	cost     int64   // delivered
+	slack    float64 // of the bound, after its settings have changed
+	heaviest uint32  // weight before
+
+	costs func() uint32 // of the next message
+	mean  float64       // of them
+	slow  float64       // how much longer their work takes; 0: not
+	keep  int           // ready messages that it always has; 0: none are made
+	sets  [][]*schedThrottle
+}
+
+func (q *schedQueue) key(weight uint32, ts ...*schedThrottle) *schedKey {
+	k := &schedKey{queue: q, no: len(q.keys), name: fmt.Sprint("k", len(q.keys)), weight: weight, mean: 1, sets: [][]*schedThrottle{ts}}
+	k.costs = func() uint32 { return 1 }
+	k.class = q.class(ts)
+	k.class.keys = append(k.class.keys, k)
+	q.keys = append(q.keys, k)
+	return k
+}
+
+// endless makes a key that always has so many ready messages.
+func (q *schedQueue) endless(n int, weight uint32, cost uint32, ts ...*schedThrottle) *schedKey {
+	k := q.key(weight, ts...)
+	k.costs, k.mean, k.keep = func() uint32 { return cost }, float64(cost), n
+	k.refill()
+	return k
+}
+
+// put enqueues a message of a key.
+func (k *schedKey) put(cost uint32, priority uint8, delay time.Duration) *schedMessage {
+	q, ts := k.queue, k.sets[0]
+	s := q.sim
+	if len(k.sets) > 1 {
+		ts = k.sets[s.rng.IntN(len(k.sets))]
+	}
+	m := &schedMessage{key: k, class: q.class(ts), rank: priorityMax - priority, cost: cost}
+	req := &Enqueue{Queue: q.name, Key: k.name, Weight: k.weight, Cost: cost, Priority: &priority, Delay: delay, Payload: []byte("x"), Throttles: m.class.names}
+	if err := s.step.Prepare(req); err != nil {
+		s.fault("prepare: %v", err)
+		return m
+	}
+	s.call(func(tx *Tx) (err error) {
+		if m.id, err = tx.Enqueue(req); err != nil {
+			return err
+		}
+		s.enqueued(m, delay)
+		return nil
+	})
+	return m
+}
+
+// refill gives a key the messages that it always has.
+func (k *schedKey) refill() {
+	for len(k.ready) < k.keep && len(k.queue.sim.faults) == 0 {
+		k.put(k.costs(), 4, 0)
+	}
+}
+
+// schedClass is a queue and a set of throttles: keys of a class share by weight what
+// the throttles let pass.
+type schedClass struct {
+	queue     *schedQueue
+	names     []string
+	throttles []*schedThrottle
+	keys      []*schedKey
+	spans     map[[2]*schedKey]*span
+	costMax   float64
+	got       int
+	cost      int64     // delivered
+	weight    float64   // see weigh
+	expect    []float64 // for each throttle: messages that a fair division would have given it
+}
+
+func (q *schedQueue) class(ts []*schedThrottle) *schedClass {
+	for _, c := range q.classes {
+		if slices.Equal(c.throttles, ts) {
+			return c
+		}
+	}
+	c := &schedClass{queue: q, throttles: slices.Clone(ts), spans: map[[2]*schedKey]*span{}, costMax: 1, expect: make([]float64, len(ts))}
+	for _, t := range ts {
+		c.names = append(c.names, t.name)
+		t.shared = t.shared || len(ts) > 1
+	}
+	q.classes = append(q.classes, c)
+	return c
+}
+
+func (c *schedClass) String() string { return fmt.Sprintf("%s%v", c.queue.name, c.names) }
+
+// schedWorker is a client that leases, works and acks.
+type schedWorker struct {
+	sim    *schedSim
+	queues []*schedQueue
+	client *Client
+	task   *Task
+	parked bool // its lease waits
+	got    []*schedMessage
+	left   int // messages that it works on
+
+	count  int
+	block  time.Duration // as in LeaseRequest; negative: it polls
+	every  time.Duration // between two polls
+	factor float64       // of a message's work: 5 is slow
+	lazy   bool          // acks in one call and leases in another; else both at once
+	lapse  time.Duration // of its leases; 0: they do not end
+	fail   float64       // chance that it nacks
+	away   bool
+	life   int // a crash ends it, and what it worked on is not acked
+	done   int
+}
+
+func (s *schedSim) worker(qs ...*schedQueue) *schedWorker {
+	w := &schedWorker{sim: s, queues: qs, count: 1, factor: 1}
+	w.connect()
+	s.workers = append(s.workers, w)
+	return w
+}
+
+// crew starts n workers alike.
+func (s *schedSim) crew(n int, qs ...*schedQueue) []*schedWorker {
+	ws := make([]*schedWorker, n)
+	for i := range ws {
+		ws[i] = s.worker(qs...)
+		w := ws[i]
+		s.after(0, w.lease)
+	}
+	return ws
+}
+
+func (w *schedWorker) connect() {
+	s := w.sim
+	s.ordered++
+	w.client = NewClient(s.ordered, func() { s.woken = append(s.woken, w) })
+}
+
+func (w *schedWorker) park(parked bool) {
+	if w.parked == parked {
+		return
+	}
+	w.parked = parked
+	n := 1
+	if !parked {
+		n = -1
+	}
+	for _, q := range w.queues {
+		q.waiting += n
+	}
+}
+
+// lease asks for messages, after what else the worker sends in the same breath.
+func (w *schedWorker) lease() { w.leaseWith(nil) }
+
+func (w *schedWorker) leaseWith(before []*Task) {
+	s := w.sim
+	if w.away || w.task != nil {
+		if len(before) > 0 {
+			s.do(before...)
+		}
+		return
+	}
+	req := &LeaseRequest{Count: w.count, Block: w.block, Visibility: w.lapse}
+	for _, q := range w.queues {
+		req.Queues = append(req.Queues, q.name)
+	}
+	w.task = &Task{Client: w.client}
+	w.task.Call = callFunc(func(tx *Tx) error {
+		ds, err := tx.Lease(req)
+		if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+			w.park(true)
+			return err
+		}
+		if err != nil {
+			s.fault("lease: %v", err)
+			return err
+		}
+		for _, d := range ds {
+			s.delivered(w, d)
+		}
+		w.park(false)
+		if len(ds) < w.count {
+			s.asked = append(s.asked, w)
+		}
+		return nil
+	})
+	s.do(append(before, w.task)...)
+}
+
+// answered follows the end of the worker's lease.
+func (w *schedWorker) answered() {
+	s := w.sim
+	if w.task == nil || !w.task.Done() {
+		return
+	}
+	err := w.task.Err()
+	w.task = nil
+	w.park(false)
+	if errors.Is(err, ErrClientGone) {
+		return
+	}
+	got := w.got
+	w.got = nil
+	if len(got) == 0 {
+		s.after(w.every, w.lease)
+		return
+	}
+	w.left = len(got)
+	for _, m := range got {
+		receipt, life := m.receipt, w.life
+		work := float64(s.work()) * w.factor
+		if m.key.slow > 0 {
+			work *= m.key.slow
+		}
+		s.after(time.Duration(work), func() {
+			if w.life == life {
+				w.finish(m, receipt)
+			}
+		})
+		s.delivers(m)
+	}
+}
+
+// delivers gives the key of a message that went out its next ones.
+func (s *schedSim) delivers(m *schedMessage) {
+	if m.key.keep > 0 {
+		m.key.refill()
+	}
+}
+
+// finish acks or nacks a message.
+func (w *schedWorker) finish(m *schedMessage, r Receipt) {
+	s := w.sim
+	q := m.key.queue
+	var task *Task
+	if w.fail > 0 && s.rng.Float64() < w.fail {
+		delay := time.Duration(0)
+		if s.rng.IntN(2) == 0 {
+			delay = time.Duration(s.rng.Float64() * 3e9)
+		}
+		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
+			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay}); err != nil {
+				s.over(m, r, false)
+				return nil //nolint:nilerr // the lease was over
+			}
+			s.over(m, r, true)
+			s.comesBack(m, delay)
+			return nil
+		})}
+	} else {
+		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
+			n, err := tx.Ack(q.name, []Receipt{r})
+			s.over(m, r, n == 1)
+			if n == 1 {
+				s.gone(m)
+			}
+			return err
+		})}
+	}
+	w.done++
+	if w.left--; w.left > 0 {
+		s.do(task)
+		return
+	}
+	if w.lazy {
+		s.do(task)
+		w.lease()
+		return
+	}
+	w.leaseWith([]*Task{task})
+}
+
+// leave ends the worker's connection. If it crashes, what it works on stays leased;
+// else it finishes that and leases no more.
+func (w *schedWorker) leave(crash bool) {
+	s := w.sim
+	w.away = true
+	if crash {
+		w.life++
+		w.left = 0
+	}
+	client := w.client
+	s.call(func(tx *Tx) error {
+		w.park(false)
+		return leave{client}.Apply(tx)
+	})
+	w.task = nil
+}
+
+func (w *schedWorker) comeBack() {
+	w.away = false
+	w.connect()
+	if w.left == 0 {
+		w.lease()
+	}
+}
