@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// TestKeysOfAClassStayWithinTheBound of deficit round robin, in every interval in which
+// both have messages: with costs from 1 to a million in any order, with messages that come
+// to the head of their key, keys that come and go, retries, delays and a throttle.
+func TestKeysOfAClassStayWithinTheBound(t *testing.T) {
+	plain := []string{"joins", "weights"}
+	mixed := []string{"joins", "weights", "fronts", "cheap", "retries", "delays", "reschedules"}
+	for _, x := range []struct {
+		name     string
+		disturb  []string
+		throttle func(s *schedSim) []*schedThrottle
+	}{
+		{"no throttle", plain, func(*schedSim) []*schedThrottle { return nil }},
+		{"no throttle, heads change", mixed, func(*schedSim) []*schedThrottle { return nil }},
+		{"rate", plain, func(s *schedSim) []*schedThrottle { return []*schedThrottle{s.throttle(1000, 1, 0)} }},
+		{"rate, heads change", mixed, func(s *schedSim) []*schedThrottle { return []*schedThrottle{s.throttle(1000, 5, 0)} }},
+		{"concurrency", plain, func(s *schedSim) []*schedThrottle { return []*schedThrottle{s.throttle(0, 0, 2)} }},
+		{"concurrency, heads change", mixed, func(s *schedSim) []*schedThrottle { return []*schedThrottle{s.throttle(0, 0, 2)} }},
+		{"two throttles", mixed, func(s *schedSim) []*schedThrottle {
+			return []*schedThrottle{s.throttle(0, 0, 2), s.throttle(900, 3, 0)}
+		}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			widest, bad := 0.0, 0
+			seeds := uint64(24)
+			if testing.Short() {
+				seeds = 6
+			}
+			for seed := range seeds {
+				c := &creditTrial{quantum: []uint32{1, 1000}[seed%2], costMax: []float64{5, 100, 1e6}[seed/2%3], disturb: x.disturb}
+				s := c.run(seed, x.throttle)
+				widest = max(widest, s.widest)
+				if s.apart+s.broken+len(s.faults) > 0 {
+					if bad++; bad == 1 {
+						t.Errorf("seed %d (quantum %d, costs to %g): %q %q", seed, c.quantum, c.costMax, s.reds, s.faults)
+					}
+				}
+			}
+			if bad > 0 {
+				t.Errorf("%d of %d seeds break the bound; the widest range is %.3f of it", bad, seeds, widest)
+			} else {
+				t.Logf("the widest range is %.3f of the bound", widest)
+			}
+		})
+	}
+}
+
+// creditTrial is a queue with keys that always have messages, and disturbances.
+type creditTrial struct {
+	quantum uint32
+	costMax float64
+	disturb []string
+}
+
+func (c *creditTrial) cost(s *schedSim) uint32 {
+	return uint32(math.Exp(s.rng.Float64() * math.Log(c.costMax)))
+}
+
+func (c *creditTrial) run(seed uint64, throttle func(s *schedSim) []*schedThrottle) *schedSim {
+	s := newSchedSim(seed, func(cfg *Config) { cfg.Quantum = c.quantum })
+	s.relaxed = true
+	s.constant(2 * time.Millisecond)
+	ts := throttle(s)
+	q := s.queue()
+	for range 6 {
+		k := q.key(1+s.rng.Uint32N(10), ts...)
+		k.costs, k.keep = func() uint32 { return c.cost(s) }, 4
+		k.refill()
+	}
+	ws := s.crew(4, q)
+	for _, what := range c.disturb {
+		every := time.Duration((2 + 20*s.rng.Float64()) * 1e6)
+		if what == "retries" {
+			for _, w := range ws {
+				w.fail = 0.15
+			}
+			continue
+		}
+		var again func()
+		again = func() {
+			c.disturbOnce(s, q, what, ts)
+			s.after(every, again)
+		}
+		s.after(every, again)
+	}
+	s.run(time.Minute, func() bool { return s.deliveries > 3000 })
+	return s
+}
+
+func (c *creditTrial) disturbOnce(s *schedSim, q *schedQueue, what string, ts []*schedThrottle) {
+	k := q.keys[s.rng.IntN(6)]
+	switch what {
+	case "joins":
+		if len(q.keys) < 40 {
+			q.key(1+s.rng.Uint32N(10), ts...)
+		}
+		k = q.keys[s.rng.IntN(len(q.keys))]
+		k.put(c.cost(s), 4, 0)
+	case "weights":
+		if s.rng.IntN(10) == 0 {
+			k.setWeight(1 + s.rng.Uint32N(10))
+		}
+	case "fronts":
+		k.put(c.cost(s), 9, 0)
+	case "cheap": // to the head of the key whose message is dearest
+		for _, o := range q.keys {
+			if len(o.ready) > 0 && len(k.ready) > 0 && o.ready[0].cost > k.ready[0].cost {
+				k = o
+			}
+		}
+		k.put(1, 9, 0)
+	case "delays":
+		k.put(c.cost(s), 5, time.Duration(s.rng.IntN(50))*time.Millisecond)
+	case "reschedules":
+		if len(k.ready) > 1 {
+			s.reschedule(k.ready[s.rng.IntN(len(k.ready))], time.Duration(s.rng.IntN(3)*10)*time.Millisecond)
+		}
+	default:
+		panic(what)
+	}
+}
+
+// crowd is a queue with very many keys that have a message each.
+type crowd struct {
+	*world
+	like map[string]Enqueue // each key's message
+	hold int                // messages that are leased at a time
+	out  []Receipt
+	keys []string // of those
+}
+
+// put enqueues n messages, a thousand in a turn.
+func (w *crowd) put(n int, of func(i int) *Enqueue) {
+	w.t.Helper()
+	for i := 0; i < n; {
+		var tasks []*Task
+		for ; i < n && len(tasks) < 1000; i++ {
+			req := of(i)
+			w.like[req.Key] = *req
+			req.Queue, req.Payload = "q", []byte("x")
+			if err := w.Prepare(req); err != nil {
+				w.t.Fatal(err)
+			}
+			tasks = append(tasks, &Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })})
+		}
+		w.Do(tasks...)
+		for _, task := range tasks {
+			if !task.Done() || task.Err() != nil {
+				w.t.Fatal(task.Err())
+			}
+		}
+	}
+}
+
+// TestADeliveryCostsNoMoreWithMoreKeys whatever messages cost and whichever throttles they
+// name: a hundred times the keys may cost what the depth of a tree and a cold cache do.
+func TestADeliveryCostsNoMoreWithMoreKeys(t *testing.T) {
+	one, conc, two := 1.0, uint64(1), uint64(2)
+	same := func(cost uint32, throttles ...string) func(w *crowd, n int) {
+		return func(w *crowd, n int) {
+			w.put(n, func(i int) *Enqueue {
+				return &Enqueue{Key: fmt.Sprint("k", i), Cost: cost, Throttles: throttles}
+			})
+		}
+	}
+	for _, x := range []struct {
+		name string
+		set  func(w *crowd, n int) // gives every key its message
+	}{
+		{name: "equal costs", set: same(1)},
+		{name: "costs of 1,000 beside one key of cost 2", set: func(w *crowd, n int) {
+			same(1000)(w, n)
+			w.put(20, func(int) *Enqueue { return &Enqueue{Key: "cheap", Cost: 2} })
+		}},
+		{name: "costs to a million", set: func(w *crowd, n int) {
+			w.put(n, func(i int) *Enqueue {
+				return &Enqueue{Key: fmt.Sprint("k", i), Cost: 1 + uint32(i)*2_654_435_761%1_000_000}
+			})
+		}},
+		{name: "weights and costs", set: func(w *crowd, n int) {
+			w.put(n, func(i int) *Enqueue {
+				return &Enqueue{Key: fmt.Sprint("k", i), Weight: 1 + uint32(i%50), Cost: 1 + uint32(i)*2_654_435_761%10_000}
+			})
+		}},
+		{name: "all wait for a rate, beside a free key", set: func(w *crowd, n int) {
+			w.throttle("t", ThrottleOptions{Rate: &one})
+			same(1, "t")(w, n)
+			w.put(20, func(int) *Enqueue { return &Enqueue{Key: "free"} })
+		}},
+		{name: "all share one place", set: func(w *crowd, n int) {
+			w.throttle("t", ThrottleOptions{Concurrency: &conc})
+			same(1, "t")(w, n)
+		}},
+		{name: "all share a place of each of two", set: func(w *crowd, n int) {
+			w.throttle("t", ThrottleOptions{Concurrency: &conc})
+			w.throttle("u", ThrottleOptions{Concurrency: &conc})
+			same(1, "t", "u")(w, n)
+		}},
+		{name: "places of each of two and of an own throttle, beside keys of each", set: func(w *crowd, n int) {
+			w.hold = 4
+			w.throttle("t", ThrottleOptions{Concurrency: &two})
+			w.throttle("u", ThrottleOptions{Concurrency: &two})
+			w.put(20, func(i int) *Enqueue {
+				return &Enqueue{Key: fmt.Sprint("one", i%2), Throttles: []string{"t", "u"}[i%2 : i%2+1]}
+			})
+			for i := range n {
+				w.throttle(fmt.Sprint("own", i), ThrottleOptions{Concurrency: &conc})
+			}
+			w.put(n, func(i int) *Enqueue {
+				return &Enqueue{Key: fmt.Sprint("k", i), Throttles: []string{"t", "u", fmt.Sprint("own", i)}}
+			})
+		}},
+	} {
+		t.Run(x.name, func(t *testing.T) { compareCrowds(t, x.set) })
+	}
+}
+
+func compareCrowds(t *testing.T, set func(w *crowd, n int)) {
+	t.Helper()
+	sizes := []int{1000, 10_000, 100_000}
+	most := []float64{1, 4, 6}
+	if testing.Short() {
+		sizes = sizes[:2]
+	}
+	crowds := make([]*crowd, len(sizes))
+	for i, n := range sizes {
+		crowds[i] = &crowd{newWorld(t, func(c *Config) { c.LeaseLag = time.Hour }), map[string]Enqueue{}, 1, nil, nil}
+		crowds[i].queue("q", QueueOptions{})
+		set(crowds[i], n)
+	}
+	least := make([]time.Duration, len(sizes))
+	for round := range 7 { // in turns, so that what else the machine does hits all
+		for i, w := range crowds {
+			if took := w.deliveriesTake(50); round == 1 || round > 1 && took < least[i] { // the first warms up
+				least[i] = took
+			}
+		}
+	}
+	for i, n := range sizes {
+		ratio := float64(least[i]) / float64(least[0])
+		if ratio > most[i] {
+			t.Errorf("%d keys: a delivery takes %v, %.1f times that with %d, at most %.0f times", n, least[i], ratio, sizes[0], most[i])
+		} else {
+			t.Logf("%d keys: a delivery takes %v, %.1f times that with %d", n, least[i], ratio, sizes[0])
+		}
+	}
+}
+
+// deliveriesTake is the mean time of n deliveries: of leases, and of the ack of the oldest
+// message. Each key gets another message like the one that went out.
+func (w *crowd) deliveriesTake(n int) time.Duration {
+	w.t.Helper()
+	total := time.Duration(0)
+	timed := func(call func(tx *Tx) error) {
+		task := &Task{Call: callFunc(call)}
+		start := time.Now()
+		w.Do(task)
+		total += time.Since(start)
+		if !task.Done() || task.Err() != nil {
+			w.t.Fatal(task.Err())
+		}
+	}
+	for done := 0; done < n; {
+		var ds []*Delivery
+		timed(func(tx *Tx) (err error) {
+			ds, err = tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: w.hold - len(w.out), Block: -1})
+			return err
+		})
+		for _, d := range ds {
+			w.out, w.keys = append(w.out, d.Receipt), append(w.keys, d.Key)
+		}
+		if len(w.out) == 0 {
+			w.t.Fatal("nothing is delivered")
+		}
+		key := w.keys[0]
+		timed(func(tx *Tx) error { _, err := tx.Ack("q", w.out[:1]); return err })
+		w.out, w.keys = w.out[1:], w.keys[1:]
+		done++
+		w.put(1, func(int) *Enqueue {
+			req := w.like[key]
+			return &req
+		})
+	}
+	return total / time.Duration(n)
+}
