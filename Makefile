@@ -8,6 +8,8 @@ SEEDS    ?= 200
 T        ?= 30s
 F        ?= .*
 PKG      ?= ./...
+SETUPS   ?= 1000
+SEED     ?= $(shell date +%s)
 N        ?= 1000000
 SYNC     ?= always
 
@@ -22,7 +24,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut shares bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +86,9 @@ rocks: setup ## run the tests of the RocksDB store
 
 sim: ## simulate crashes and bad weather: make sim SEEDS=200
 	CGO_ENABLED=0 go test ./engine -run '^TestSimulation$$' -count=1 -timeout 2h -args -seeds=$(SEEDS)
+
+shares: ## try the scheduler with random set-ups, each run with others: make shares SETUPS=1000 SEED=1
+	CGO_ENABLED=0 go test ./engine -run '^TestEveryRuleHoldsInRandomSetUps$$' -count=1 -timeout 2h -v -args -setups=$(SETUPS) -seed=$(SEED)
 
 # Minimizing what is merely interesting takes most of the time where goroutines
 # make coverage differ from run to run. Go's fuzzer sometimes takes its own end for a

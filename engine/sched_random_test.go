@@ -1,0 +1,393 @@
+package engine
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Random set-ups: queues, keys, weights, costs, priorities, retries, delays, up to four
+// throttles a message, and workers that come, go, poll and are slow. What every rule
+// promises is checked after every event; how much of the throttles was used and
+// what each class got is judged over all set-ups.
+
+var schedSetUps = flag.Int("setups", 40, "random set-ups of the scheduler that are tried")
+
+const (
+	setUpSeconds    = 600
+	setUpDeliveries = 5000
+)
+
+// setUp is a random one. Those of odd seeds have no message with several throttles.
+type setUp struct {
+	*schedSim
+	several   bool
+	onDisk    bool // all but two messages of a key
+	batches   bool // workers lease several messages at a time
+	contended bool // every message names a throttle, and there are always workers
+	costMax   uint32
+	weightMax uint32
+	own       []*schedThrottle // of one key each
+	changes   []string         // what disturbs it
+}
+
+func newSetUp(seed uint64) *setUp {
+	quantum := []uint32{1, 1, 4, 100}[seed/2%4]
+	onDisk := seed%10 < 2 // most messages are
+	u := &setUp{several: seed%2 == 0, onDisk: onDisk, schedSim: newSchedSim(seed, func(c *Config) {
+		c.Quantum = quantum
+		if onDisk {
+			c.Window, c.WindowTotal = 2, 2+int(seed%7) //nolint:gosec // small
+		}
+	})}
+	if onDisk {
+		u.slack = 2 * u.quantum // a read that finds nothing left of a key costs it a visit
+	}
+	r := u.rng
+	u.contended = r.IntN(3) > 0
+	u.work = [...]func() time.Duration{
+		func() time.Duration { return exponential(u.schedSim) },
+		func() time.Duration { return uniform(u.schedSim) },
+		func() time.Duration { return narrow(u.schedSim) },
+		func() time.Duration { return time.Second },
+	}[r.IntN(4)]
+	u.costMax, u.weightMax = []uint32{1, 1, 3, 20, 1000}[r.IntN(5)], []uint32{1, 1, 10, 50}[r.IntN(4)]
+	for range 1 + r.IntN(4) {
+		u.randomThrottle()
+	}
+	shared := slices.Clone(u.throttles)
+	for range 1 + r.IntN(4) {
+		q := u.queue()
+		keys := 1 + r.IntN(6)
+		if r.IntN(8) == 0 {
+			keys = 25
+		}
+		for range keys {
+			u.randomKey(q, shared)
+		}
+	}
+	u.randomWorkers()
+	for range r.IntN(4) {
+		u.disturb(shared)
+	}
+	return u
+}
+
+func (u *setUp) randomThrottle() {
+	r := u.rng
+	rate, burst, conc := 1+9*r.Float64(), float64(1+r.IntN(5)), 1+r.IntN(3)
+	switch r.IntN(8) {
+	case 0, 1:
+		u.throttle(rate, burst, 0)
+	case 2:
+		u.throttle(rate, burst, conc+3)
+	default:
+		u.throttle(0, 0, conc)
+	}
+}
+
+// randomSet is the throttles of a message.
+func (u *setUp) randomSet(shared []*schedThrottle) []*schedThrottle {
+	n := u.rng.IntN(len(shared) + 1)
+	if u.contended {
+		n = max(n, 1)
+	}
+	if !u.several {
+		n = min(n, 1)
+	}
+	var set []*schedThrottle
+	for i, p := range u.rng.Perm(len(shared)) {
+		if i < n {
+			set = append(set, shared[p])
+		}
+	}
+	slices.SortFunc(set, func(a, b *schedThrottle) int { return slices.Index(shared, a) - slices.Index(shared, b) })
+	return set
+}
+
+func (u *setUp) randomKey(q *schedQueue, shared []*schedThrottle) {
+	r := u.rng
+	set := u.randomSet(shared)
+	if u.several && r.IntN(12) == 0 { // a tenant's limit
+		own := u.throttle(0, 0, 1+r.IntN(2))
+		u.own = append(u.own, own)
+		set = append(set, own)
+	}
+	k := q.key(1+r.Uint32N(u.weightMax), set...)
+	most := 1 + r.Uint32N(u.costMax)
+	k.costs, k.mean = func() uint32 { return 1 + r.Uint32N(most) }, float64(1+most)/2
+	if r.IntN(10) == 0 {
+		k.class = nil
+		k.sets = append(k.sets, u.randomSet(shared))
+		q.class(k.sets[1])
+	}
+	switch r.IntN(5) {
+	case 0: // messages come now and then
+		u.again(time.Duration(r.ExpFloat64()*20e9), func() {
+			const most = 20
+			for range min(1+r.IntN(8), most-len(k.ready)) {
+				k.put(k.costs(), uint8(r.IntN(10)), 0) //nolint:gosec // small
+			}
+		})
+	case 1: // some of them later
+		k.keep = 4
+		u.again(time.Duration(r.ExpFloat64()*10e9), func() {
+			if len(k.ready) < 20 {
+				k.put(k.costs(), 4, time.Duration(r.ExpFloat64()*5e9))
+			}
+		})
+	case 2: // cheap ones that overtake
+		k.keep = 4
+		u.again(time.Duration(r.ExpFloat64()*10e9), func() {
+			if len(k.ready) == 0 || k.ready[0].cost > 1 {
+				k.put(1, 9, 0)
+			}
+		})
+	default:
+		k.keep = 4
+	}
+	k.refill()
+}
+
+// again does something at intervals around d, from then on.
+func (u *setUp) again(d time.Duration, do func()) {
+	d = max(d, 100*time.Millisecond)
+	u.after(time.Duration(u.rng.Float64()*2*float64(d)), func() {
+		do()
+		u.again(d, do)
+	})
+}
+
+func (u *setUp) randomWorkers() {
+	r := u.rng
+	lapse, fail, count := time.Duration(0), 0.0, 1
+	if r.IntN(4) == 0 {
+		lapse = time.Duration(2+r.IntN(6)) * time.Second
+	}
+	if r.IntN(3) == 0 {
+		fail = 0.15
+	}
+	if r.IntN(4) == 0 && !u.onDisk { // what is on disk is not read within a turn
+		count, u.batches = 3, true
+	}
+	for _, q := range u.queues {
+		n := 14
+		switch {
+		case u.contended:
+			n = 40
+		case r.IntN(3) == 0:
+			n = 1 + r.IntN(3)
+		}
+		u.crew(n, q)
+	}
+	for i := range 1 + r.IntN(6) {
+		set := slices.Clone(u.queues)
+		r.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
+		w := u.crew(1, set[:1+r.IntN(len(set))]...)[0]
+		w.factor = 0.2 + 5*r.Float64()
+		switch i % 3 {
+		case 0:
+			w.block, w.every = -1, time.Duration((0.05+r.Float64())*1e9)
+		case 1:
+			w.block, w.every = time.Duration((0.1+r.Float64())*1e9), time.Duration(r.Float64()*1e9)
+		}
+	}
+	for _, w := range u.workers {
+		w.lapse, w.fail, w.lazy = lapse, fail, r.IntN(2) == 0
+		if r.IntN(3) == 0 {
+			w.count = count
+		}
+		if r.IntN(5) == 0 {
+			u.again(time.Duration((1+20*r.Float64())*1e9), func() {
+				if w.away {
+					w.comeBack()
+				} else {
+					w.leave(w.lapse > 0)
+				}
+			})
+		}
+	}
+}
+
+// disturb changes settings, or what there is, from time to time.
+func (u *setUp) disturb(shared []*schedThrottle) {
+	r := u.rng
+	q := u.queues[r.IntN(len(u.queues))]
+	k := q.keys[r.IntN(len(q.keys))]
+	every := time.Duration((2 + 30*r.Float64()) * 1e9)
+	what := r.IntN(9)
+	u.changes = append(u.changes, [...]string{
+		"queue paused", "key paused", "weight set", "throttle set", "new keys", "throttle removed", "queue purged", "cancelled", "rescheduled",
+	}[what])
+	switch what {
+	case 0:
+		u.again(every, func() { q.pause(!q.paused) })
+	case 1:
+		u.again(every, func() { k.pause(!k.paused) })
+	case 2:
+		u.again(every, func() { k.setWeight(1 + r.Uint32N(u.weightMax)) })
+	case 3:
+		t := shared[r.IntN(len(shared))]
+		u.again(every, func() {
+			if t.rate > 0 {
+				t.set(1+9*r.Float64(), t.burst, t.conc)
+			} else {
+				t.set(0, 0, 1+r.IntN(3))
+			}
+		})
+	case 4: // keys come and go
+		sets := [][]*schedThrottle{u.randomSet(shared), u.randomSet(shared)}
+		u.again(every/10, func() {
+			if len(q.keys) < 60 {
+				fresh := q.key(1+r.Uint32N(u.weightMax), sets[r.IntN(2)]...)
+				for range 1 + r.IntN(3) {
+					fresh.put(1+r.Uint32N(u.costMax), 4, 0)
+				}
+			}
+		})
+	case 5:
+		t := shared[r.IntN(len(shared))]
+		rate, burst, conc := t.rate, t.burst, t.conc
+		u.again(10*every, func() {
+			t.remove()
+			u.after(time.Second, func() { t.set(rate, burst, conc) })
+		})
+	case 6:
+		u.again(10*every, q.purge)
+	case 7:
+		u.again(every/4, func() {
+			if len(k.ready) > 0 {
+				u.cancel(k.ready[0])
+			}
+		})
+	case 8:
+		u.again(every/4, func() {
+			if len(k.ready) > 0 {
+				u.reschedule(k.ready[r.IntN(len(k.ready))], time.Duration(r.IntN(3))*time.Second)
+			}
+		})
+	}
+}
+
+// TestEveryRuleHoldsInRandomSetUps, as many as -setups says, from -seed on.
+func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
+	n := *schedSetUps
+	if testing.Short() {
+		n = min(n, 10)
+	}
+	j := &schedJudge{}
+	for seed := *simFirst; seed < *simFirst+uint64(n); seed++ { //nolint:gosec // positive
+		u := newSetUp(seed)
+		u.relaxed = true
+		u.run(setUpSeconds*time.Second, func() bool { return u.deliveries >= setUpDeliveries })
+		if red := slices.Concat(u.faults, u.reds); len(red) > 0 {
+			if j.bad++; j.bad <= 10 {
+				t.Errorf("seed %d (%v): %d times a message waited that could go, %d times two keys were too far apart; first %s",
+					seed, u.changes, u.broken, u.apart, red[0])
+			}
+		}
+		if err := u.step.Check(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		j.add(seed, u)
+	}
+	j.report(t, n)
+}
+
+// schedJudge gathers what the set-ups come to.
+type schedJudge struct {
+	bad, deliveries, dos int
+	widest               float64
+	kept                 time.Duration
+	use                  [5][]seen // of throttles, by how many throttles the messages that name it have at most
+	alone, beside        []seen    // parts of their share: classes with one throttle, alone or beside messages with several
+	several              []seen    // those of classes with several
+}
+
+// seen is a figure and where it comes from.
+type seen struct {
+	x    float64
+	what string
+}
+
+func (j *schedJudge) add(seed uint64, u *setUp) {
+	j.deliveries += u.deliveries
+	j.dos += u.dos
+	j.widest = max(j.widest, u.widest)
+	most := map[*schedThrottle]int{}
+	for _, q := range u.queues {
+		for _, c := range q.classes {
+			for _, t := range c.throttles {
+				most[t] = max(most[t], len(c.throttles))
+			}
+			const few, enough = 30, 100
+			part, of := c.share()
+			if of < few || math.IsInf(of, 1) {
+				continue
+			}
+			is := seen{part, fmt.Sprintf("seed %d, %s, %d of %.1f", seed, c, c.got, of)}
+			switch {
+			case len(c.throttles) > 1:
+				j.several = append(j.several, is)
+			case u.several:
+				j.beside = append(j.beside, is)
+			case of >= enough && !u.batches: // a turn is a lease
+				j.alone = append(j.alone, is)
+			}
+		}
+	}
+	for _, t := range u.throttles {
+		j.kept = max(j.kept, time.Duration(t.idleMost))
+		const enough = 30
+		if t.amount() >= enough && !slices.Contains(u.own, t) {
+			i := min(most[t], 4)
+			j.use[i] = append(j.use[i], seen{t.use(), fmt.Sprintf("seed %d, %s (rate %.1f, concurrency %d)", seed, t.name, t.rate, t.conc)})
+		}
+	}
+}
+
+// spread writes the distribution of figures and returns the part of them below a bound.
+func spread(t *testing.T, what string, all []seen, bound float64) float64 {
+	t.Helper()
+	if len(all) == 0 {
+		return 0
+	}
+	slices.SortFunc(all, func(a, b seen) int { return int(math.Copysign(1, a.x-b.x)) })
+	at := func(p float64) float64 { return all[int(p*float64(len(all)-1))].x }
+	below := 0
+	for below < len(all) && all[below].x < bound {
+		below++
+	}
+	t.Logf("%s, %d of them: least %.2f (%s), 1 %% below %.2f, 2 %% below %.2f, 5 %% below %.2f, median %.2f; %d below %.2f",
+		what, len(all), all[0].x, all[0].what, at(0.01), at(0.02), at(0.05), at(0.5), below, bound)
+	return float64(below) / float64(len(all))
+}
+
+func (j *schedJudge) report(t *testing.T, n int) {
+	t.Helper()
+	t.Logf("%d set-ups, %d deliveries in %d calls; the widest range of two keys was %.3f of the bound, the longest time a place was kept %v",
+		n, j.deliveries, j.dos, j.widest, j.kept)
+	if j.bad > 0 {
+		t.Errorf("%d of %d set-ups break a rule", j.bad, n)
+	}
+	for _, x := range []struct {
+		what  string
+		all   []seen
+		bound float64
+		few   float64 // of them may be below it
+	}{
+		{"use of throttles, messages with one", j.use[1], 0.95, 0},
+		{"use of throttles, messages with two", j.use[2], 0.8, 0.02},
+		{"use of throttles, messages with three or four", slices.Concat(j.use[3], j.use[4]), 0.75, 0.02},
+		{"part of its turns, a queue whose messages have one throttle", j.alone, 0.75, 0},
+		{"part of its share, a class with one throttle beside several", j.beside, 0.25, 0},
+		{"part of its share, a class with several throttles", j.several, 0.1, 0},
+	} {
+		if part := spread(t, x.what, x.all, x.bound); part > x.few {
+			t.Errorf("%s: %.1f %% are below %.2f, at most %.0f %% may be", x.what, 100*part, x.bound, 100*x.few)
+		}
+	}
+}
