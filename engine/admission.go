@@ -68,10 +68,7 @@ type slot struct {
 	throttle *throttle
 	entry    *entry
 	tag      float64 // start tag of the next message of the class
-	// passed says that the turn of the class has come here since its last delivery while
-	// another of its throttles was full.
-	passed bool
-	kept   bool // a place or token is kept for the class
+	kept     bool    // a place or token is kept for the class
 }
 
 // slack is by how many turns a class that needs several throttles may be behind at one
@@ -128,12 +125,46 @@ func (c *core) classOf(q *queue, m *message) *class {
 	return cl
 }
 
+// reclassify has all keys looked at again after a throttle has come or gone.
+func (c *core) reclassify() {
+	c.stale, c.staleFrom = c.stale[:0], 0
+	for _, name := range (&Tx{core: c}).Queues() {
+		c.stale = append(c.stale, c.queues[name])
+	}
+}
+
+// reclass moves keys to the classes that their next messages belong to now, so many a
+// turn. A key that a consumer comes to first is moved then, see pick.
+func (c *core) reclass() {
+	for len(c.stale) > 0 && c.swept < c.sweepMax {
+		c.staleFrom = c.stale[0].roster.walk(c.staleFrom, c.sweepMax-c.swept, func(k *fairKey) {
+			c.swept++
+			if k.class != nil && len(k.window) > 0 && c.classOf(k.queue, k.window[0]) != k.class {
+				c.settle(k)
+			}
+		})
+		if c.staleFrom == 0 {
+			c.stale = c.stale[1:]
+		}
+	}
+	c.unfinished = c.unfinished || len(c.stale) > 0
+}
+
 // entryOf returns the entry of a queue at the throttle, for one class more.
 func (t *throttle) entryOf(s *scheduler, several bool) *entry {
-	e := t.entries[s]
+	q := s.queue
+	e := t.entries[q]
+	if e != nil && e.scheduler != s {
+		e.keepTurn()
+		e = nil
+	}
 	if e == nil {
 		e = &entry{throttle: t, scheduler: s, at: -1, turn: t.served + 1}
-		t.entries[s] = e
+		if turn, ok := q.turns[t]; ok {
+			e.turn = turn
+			delete(q.turns, t)
+		}
+		t.entries[q] = e
 	}
 	e.classes++
 	if several {
@@ -150,10 +181,25 @@ func (e *entry) release(several bool) {
 	if e.classes--; e.classes > 0 {
 		return
 	}
-	delete(e.throttle.entries, e.scheduler)
+	if e.throttle.entries[e.scheduler.queue] == e {
+		delete(e.throttle.entries, e.scheduler.queue)
+		if e.scheduler.dead {
+			e.keepTurn()
+		}
+	}
 	if e.at >= 0 {
 		e.throttle.line.remove(e)
 	}
+}
+
+// keepTurn keeps the turn of a queue that was emptied: a purge makes it no better and no
+// worse.
+func (e *entry) keepTurn() {
+	q := e.scheduler.queue
+	if q.turns == nil {
+		q.turns = map[*throttle]float64{}
+	}
+	q.turns[e.throttle] = e.turn
 }
 
 // enter gives a class that had no keys its place among those that use its throttles: one
@@ -161,7 +207,6 @@ func (e *entry) release(several bool) {
 func (cl *class) enter(cost uint32) {
 	for i := range cl.slots {
 		s := &cl.slots[i]
-		s.passed = false
 		if s.tag < 0 {
 			s.tag = s.entry.served + float64(cost)/float64(cl.weight)
 		}
@@ -179,13 +224,39 @@ func (cl *class) full(now int64) *slot {
 	return nil
 }
 
+// yields returns the slot of a throttle that has got room which is another class's turn,
+// or nil. It matters where a class needs several throttles that get room at the same time:
+// the one that is looked at first must not give away the room of the others.
+func (cl *class) yields() *slot {
+	if len(cl.slots) < 2 {
+		return nil
+	}
+	for i := range cl.slots {
+		s := &cl.slots[i]
+		t, e := s.throttle, s.entry
+		first, ok := t.line.next()
+		if !t.notified || !ok || first.waiting.len() == 0 || first.scheduler.dead || !first.scheduler.queue.takes() {
+			continue
+		}
+		if first != e && first.turn+1 <= max(e.turn, t.served-e.lag()) {
+			return s
+		}
+		if o, _ := first.waiting.next(); first == e && o.tag+cl.share() <= max(s.tag, e.served-slack*cl.share()) {
+			return s
+		}
+	}
+	return nil
+}
+
+// share is by how much a delivery of the next message moves the tags of the class on.
+func (cl *class) share() float64 { return float64(cl.head().placedCost) / float64(cl.weight) }
+
 // room is how many messages of the class the throttle admits now.
 func (s *slot) room(now int64) int64 {
-	n := s.throttle.room(now)
 	if s.kept {
-		n = max(n, 0) + 1
+		return s.throttle.roomBeside(now, 0)
 	}
-	return n
+	return s.throttle.room(now)
 }
 
 // admit takes a token and a place of each throttle of a class for a message that is
@@ -195,7 +266,6 @@ func (c *core) admit(cl *class, m *message) {
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		t, e := s.throttle, s.entry
-		s.passed = false
 		if len(t.entries) == 1 && e.classes == 1 {
 			continue // nothing to share it with
 		}
@@ -214,36 +284,31 @@ func (c *core) admit(cl *class, m *message) {
 		}
 	}
 	c.consume(m)
+	for i := range cl.slots {
+		if t := cl.slots[i].throttle; len(t.claims) > 0 {
+			c.arm(t) // a claim waits for the next token, in the line of another throttle
+		}
+	}
 	c.resolve(cl)
 }
 
 // block moves an open class into the line of a throttle that has no room for it.
 func (c *core) block(cl *class, full *slot) {
 	s := cl.scheduler
-	q := s.queue
 	s.open.remove(cl)
-	if from := cl.entry; from != nil && len(cl.slots) > 1 && q.takes() {
-		for i := range cl.slots {
-			if o := &cl.slots[i]; o.entry == from && o != full && o.room(c.now) >= 1 {
-				o.passed = true
-			}
-		}
-	}
 	c.resolve(cl)
 	t, e := full.throttle, full.entry
 	t.refused++
 	cl.head().stats.refused++
 	cl.state, cl.stopped, cl.since = classWaiting, s.round, c.now
 	t.count(c.now, int64(cl.keys))
-	cl.entry, cl.tag = e, max(full.tag, e.served-slack*float64(cl.head().placedCost)/float64(cl.weight))
+	cl.entry, cl.tag = e, max(full.tag, e.served-slack*cl.share())
 	e.waiting.push(cl)
 	c.join(e)
 	if !s.hasOpen() {
 		s.told = false
 	}
-	if len(cl.slots) > 1 && cl.claim == 0 && q.takes() && cl.passedOver(c.now) {
-		c.claim(cl)
-	}
+	c.mayClaim(cl)
 	c.arm(t)
 }
 
@@ -278,7 +343,8 @@ func (c *core) resolve(cl *class) {
 	}
 }
 
-// dropClass takes a class of an emptied queue out of the throttles that it names.
+// dropClass takes a class of an emptied queue out of the throttles that it names. Nothing
+// waits for that: they pass over what is left of the queue.
 func (c *core) dropClass(cl *class) {
 	c.endClaim(cl)
 	for i := range cl.slots {
@@ -287,7 +353,6 @@ func (c *core) dropClass(cl *class) {
 	if e := cl.entry; cl.state == classWaiting {
 		e.throttle.count(c.now, -int64(cl.keys))
 		e.waiting.remove(cl)
-		c.notify(e.throttle)
 	} else if e != nil {
 		e.eligible--
 	}
@@ -306,23 +371,25 @@ func (c *core) notify(t *throttle) {
 // wakeAll serves what waits for throttles that have got room. It goes before anything
 // else that could take the room.
 func (c *core) wakeAll() {
-	if c.waking || c.failed != nil {
+	if c.waking != nil || c.failed != nil {
 		return
 	}
-	c.waking = true
 	for len(c.notified) > 0 {
-		t := c.notified[0]
-		c.notified = c.notified[1:]
-		t.notified = false
-		c.wake(t)
+		c.waking, c.notified = c.notified[0], c.notified[1:]
+		c.waking.notified = false
+		c.wake(c.waking)
 	}
-	c.waking = false
+	c.waking = nil
 	c.notified = nil
 }
 
 // wake lets classes of the line go on for as long as the throttle has room and there
 // is a consumer for them.
 func (c *core) wake(t *throttle) {
+	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.dead {
+		cl, _ := e.waiting.next() // claims of others may keep the room from it
+		c.mayClaim(cl)
+	}
 	for c.advanceClaim(t) {
 	}
 	for t.room(c.now) >= 1 {
@@ -366,7 +433,7 @@ func (c *core) wakeDue() {
 // arm sets the timer for the next token that something waits for.
 func (c *core) arm(t *throttle) {
 	waits := t.line.len() > 0 || len(t.claims) > 0
-	placed := t.set.Concurrency == 0 || t.inUse+t.keptPlaces() < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
+	placed := t.set.Concurrency == 0 || t.inUse+t.kept() < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
 	if !waits || !placed || t.set.Rate == 0 || t.room(c.now) >= 1 {
 		c.disarm(t)
 		return
@@ -385,22 +452,37 @@ func (c *core) disarm(t *throttle) {
 	}
 }
 
-// passedOver says that the turn of the class has come, in vain, at each of its throttles
-// but those that have room.
-func (cl *class) passedOver(now int64) bool {
-	any := false
+// passedOver says that others have had a turn more than the class at each of its
+// throttles, but those that have room. The one whose room is being given away counts.
+func (c *core) passedOver(cl *class) bool {
+	passed := false
 	for i := range cl.slots {
 		s := &cl.slots[i]
-		if !s.passed && s.room(now) < 1 {
+		if s.passed(cl) {
+			passed = true
+		} else if s.throttle == c.waking || s.room(c.now) < 1 {
 			return false
 		}
-		any = any || s.passed
 	}
-	return any
+	return passed
 }
 
-// claim gives a class a claim on its throttles.
-func (c *core) claim(cl *class) {
+// passed says that others have had a turn more than the class at the throttle: classes of
+// its queue, or other queues while it is next in its own.
+func (s *slot) passed(cl *class) bool {
+	const rounding = 1e-9
+	if s.entry.served-s.tag >= cl.share()-rounding {
+		return true
+	}
+	next, ok := s.entry.waiting.next()
+	return s.throttle.served-s.entry.turn >= 1-rounding && (!ok || next == cl || s.tag <= next.tag)
+}
+
+// mayClaim gives a waiting class a claim on its throttles if it is due one.
+func (c *core) mayClaim(cl *class) {
+	if len(cl.slots) < 2 || cl.claim != 0 || !cl.scheduler.queue.takes() || !c.passedOver(cl) {
+		return
+	}
 	c.order++
 	cl.claim = c.order
 	for i := range cl.slots {
@@ -421,7 +503,9 @@ func (c *core) endClaim(cl *class) {
 		t := cl.slots[i].throttle
 		at := slices.Index(t.claims, cl)
 		t.claims = slices.Delete(t.claims, at, at+1)
-		c.notify(t)
+		if !cl.scheduler.dead {
+			c.notify(t)
+		}
 	}
 }
 
@@ -441,10 +525,6 @@ func (c *core) giveUp(cl *class) {
 func (c *core) unkeep(s *slot) {
 	t := s.throttle
 	s.kept, t.keeper = false, nil
-	if t.set.Rate > 0 {
-		t.tokens = min(t.level(c.now)+1, float64(t.set.Burst))
-		t.at = c.now
-	}
 	c.notify(t)
 }
 
@@ -479,7 +559,7 @@ func (c *core) advanceClaim(t *throttle) bool {
 		if s.throttle.firstClaim() != cl {
 			return false
 		}
-		room = room && (s.room(c.now) >= 1 || s.throttle.keeper != nil && s.throttle.roomWithKept(c.now) >= 1)
+		room = room && s.throttle.roomBeside(c.now, 0) >= 1
 	}
 	for i := range cl.slots {
 		if s := &cl.slots[i]; room || c.keeps(cl, s) {
@@ -500,16 +580,22 @@ func (c *core) advanceClaim(t *throttle) bool {
 }
 
 // keeps says that room of a throttle is kept for a class that waits for another one of
-// its throttles: not while that one gets room far more seldom. Room of this one will be
-// there when it is needed, and others can use it until then.
+// its throttles. It is not while the other one will have to be waited for much longer than
+// for the next room of this one, which others can use until then. A token that is kept
+// leaves its bucket no room for the next one, so it is kept only for a shorter time than
+// that takes.
 func (c *core) keeps(cl *class, s *slot) bool {
-	const seldom = 4
-	if s.kept || s.room(c.now) < 1 && s.throttle.keeper == nil {
+	const seldom, part = 4, 0.8
+	t := s.throttle
+	if s.kept || t.roomBeside(c.now, 0) < 1 {
 		return false
 	}
+	longest := seldom * t.interval()
+	if t.set.Rate > 0 {
+		longest = part * t.interval()
+	}
 	for i := range cl.slots {
-		o := &cl.slots[i]
-		if o != s && !o.kept && o.room(c.now) < 1 && s.throttle.set.Concurrency > 0 && o.throttle.interval() > seldom*s.throttle.interval() {
+		if o := &cl.slots[i]; o != s && !o.kept && o.room(c.now) < 1 && o.throttle.wait(c.now) > longest {
 			return false
 		}
 	}
@@ -533,9 +619,6 @@ func (c *core) keep(cl *class, s *slot) {
 		return
 	}
 	t.keeper, s.kept = cl, true
-	if t.set.Rate > 0 {
-		t.tokens, t.at = t.level(c.now)-1, c.now
-	}
 	if !slices.Contains(cl.scheduler.keepers, cl) {
 		cl.scheduler.keepers = append(cl.scheduler.keepers, cl)
 	}
@@ -544,7 +627,7 @@ func (c *core) keep(cl *class, s *slot) {
 
 // nextToken is when the bucket will have a token.
 func (t *throttle) nextToken(now int64) int64 {
-	missing := max(1-tokenSlack-t.level(now), 0)
+	missing := max(float64(1+t.kept())-tokenSlack-t.level(now), 0)
 	wait := math.Ceil(missing * 1e9 / t.set.Rate)
 	return now + int64(min(max(wait, 1), float64(durationMax)))
 }

@@ -139,43 +139,45 @@ func (h *keyHeap) remove(i int) {
 	h.up(int(last.key.slot))
 }
 
-func (h keyHeap) up(i int) {
-	e := h[i]
+func (h *keyHeap) up(i int) {
+	l := *h
+	e := l[i]
 	for i > 0 {
 		parent := (i - 1) / heapWidth
-		if !e.before(h[parent]) {
+		if !e.before(l[parent]) {
 			break
 		}
-		h.set(i, h[parent])
+		h.set(i, l[parent])
 		i = parent
 	}
 	h.set(i, e)
 }
 
-func (h keyHeap) down(i int) {
-	e := h[i]
+func (h *keyHeap) down(i int) {
+	l := *h
+	e := l[i]
 	for {
 		first := heapWidth*i + 1
-		if first >= len(h) {
+		if first >= len(l) {
 			break
 		}
 		least := first
-		for c := first + 1; c < min(first+heapWidth, len(h)); c++ {
-			if h[c].before(h[least]) {
+		for c := first + 1; c < min(first+heapWidth, len(l)); c++ {
+			if l[c].before(l[least]) {
 				least = c
 			}
 		}
-		if !h[least].before(e) {
+		if !l[least].before(e) {
 			break
 		}
-		h.set(i, h[least])
+		h.set(i, l[least])
 		i = least
 	}
 	h.set(i, e)
 }
 
-func (h keyHeap) set(i int, e keyDue) {
-	h[i] = e
+func (h *keyHeap) set(i int, e keyDue) {
+	(*h)[i] = e
 	e.key.slot = int32(i) //nolint:gosec // memory ends before
 }
 

@@ -55,7 +55,7 @@ type core struct {
 	waits        timers[*wait]     // those with an end
 	tokens       timers[*throttle] // by their next token, if something waits for it
 	notified     []*throttle       // may have got room
-	waking       bool              // wakeAll is under way
+	waking       *throttle         // whose room wakeAll gives away
 	order        uint64            // of the newest entry in a line, and claim
 	throttles    map[string]*throttle
 	throttleList roster[throttle]
@@ -87,7 +87,9 @@ type core struct {
 	uncounted           []*Task    // wait for the end of the census
 	redrives            []*redrive // under way
 	remains             []*remains // of queues that were emptied
-	swept               int        // of them in this turn: keys and messages
+	stale               []*queue   // whose keys may name throttles that have come or gone, see reclass
+	staleFrom           uint64     // cursor in the first of them
+	swept               int        // of remains, and in stale queues, in this turn: keys and messages
 	sweepMax            int        // as the constant; tests sweep any number
 	unfinished          bool       // this turn has left something to the next one, which follows at once
 
@@ -143,7 +145,7 @@ func (c *core) forgetAll() {
 	c.sync, c.beside = false, nil
 	c.bootTime, c.readPause, c.endPause, c.keys, c.foresight = 0, 0, 0, 0, foresight{}
 	c.readsFailed, c.resting = 0, nil
-	c.remains, c.unfinished = nil, false
+	c.remains, c.stale, c.unfinished = nil, nil, false
 }
 
 // turn is one pass of the engine; its steps never change order. What it writes
@@ -162,6 +164,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 		rest = rest[n:]
 	}
 	c.sweep()
+	c.reclass()
 	c.serve()
 	c.pump()
 	c.notice()

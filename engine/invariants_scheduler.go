@@ -161,9 +161,9 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 		for _, e := range t.line.h {
 			waits = waits || e.waiting.len() > 0 && !e.scheduler.dead
 		}
-		for s, e := range t.entries {
-			if e.scheduler != s || e.eligible != eligible[e] {
-				bad(17, "throttle %q: %d classes of %q were opened, it says %d", name, eligible[e], s.queue.name, e.eligible)
+		for q, e := range t.entries {
+			if e.scheduler.queue != q || e.eligible != eligible[e] {
+				bad(17, "throttle %q: %d classes of %q were opened, it says %d", name, eligible[e], q.name, e.eligible)
 			}
 		}
 		if !waits || t.notified || c.failed != nil {
@@ -171,7 +171,7 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 		}
 		if t.room(c.now) >= 1 {
 			bad(20, "throttle %q has room for %d, and classes wait in its line", name, t.room(c.now))
-		} else if t.set.Rate > 0 && t.timer < 0 && (t.set.Concurrency == 0 || t.inUse+t.keptPlaces() < int64(t.set.Concurrency)) { //nolint:gosec // bounded
+		} else if t.set.Rate > 0 && t.timer < 0 && (t.set.Concurrency == 0 || t.inUse+t.kept() < int64(t.set.Concurrency)) { //nolint:gosec // bounded
 			bad(20, "throttle %q: classes wait for a timer that is not set", name)
 		}
 	}

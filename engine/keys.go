@@ -165,7 +165,7 @@ func (c *core) blockers(m *message) []Blocker {
 		if t.room(c.now) >= 1 {
 			continue
 		}
-		b := Blocker{Throttle: t.name, InUse: t.inUse, Kept: t.roomWithKept(c.now) >= 1}
+		b := Blocker{Throttle: t.name, InUse: t.inUse, Kept: t.roomBeside(c.now, 0) >= 1}
 		if n := t.set.Concurrency; n > 0 && t.inUse >= int64(n) { //nolint:gosec // bounded when it is set
 			b.Concurrency = n
 		}

@@ -16,6 +16,7 @@ type queue struct {
 
 	keys      keyTable
 	scheduler *scheduler
+	turns     map[*throttle]float64 // of entries that a purge has ended and no class has taken up again
 	waiters   waiters
 	offered   bool  // in core.offers
 	resumed   bool  // in core.resumed

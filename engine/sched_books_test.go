@@ -218,6 +218,7 @@ func (s *schedSim) removed(m *schedMessage) {
 		s.unready(m)
 	case schedLeased:
 		s.unhold(m)
+	case schedDelayed, schedGone:
 	}
 	s.gone(m)
 }
@@ -231,7 +232,7 @@ func (s *schedSim) reschedule(m *schedMessage, delay time.Duration) {
 		case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 			return err
 		case err != nil:
-			return nil // it went out meanwhile
+			return nil //nolint:nilerr // it went out meanwhile
 		}
 		s.promote()
 		if m.state == schedReady {

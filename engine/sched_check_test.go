@@ -13,7 +13,7 @@ import (
 // others: at most so many of a throttle, and not for ever.
 const (
 	placesKept = 1
-	tokensKept = 1
+	tokensKept = 0
 	keptFor    = 100 * time.Second // of simulated time, without a delivery of such a message
 )
 

@@ -294,6 +294,18 @@ func (t *schedThrottle) remove() {
 		_, err := tx.DeleteThrottle(t.name)
 		return err
 	})
+	// Its keys have gone to another class, each with the credit it had: what they got is
+	// compared from here on, and one of them may have its next visit a round earlier.
+	for _, q := range t.sim.queues {
+		for _, c := range q.classes {
+			if slices.Contains(c.throttles, t) {
+				clear(c.spans)
+				for _, k := range c.keys {
+					k.slack = max(k.slack, t.sim.quantum)
+				}
+			}
+		}
+	}
 }
 
 // schedKey is a fairness key and what it has.

@@ -239,7 +239,7 @@ func (c *core) offerLoaded(q *queue) {
 // costMin is the least that a delivery can cost.
 const costMin = 1
 
-// joinClass puts a key into a class. Its credit and the rounds that it has waited
+// joinClass puts a key into a class, or moves it there from another one. Its credit and the rounds that it has waited
 // stay as they were when it left another one.
 func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	s := cl.scheduler
@@ -475,6 +475,10 @@ func (c *core) pick(q *queue) *fairKey {
 		if len(cl.slots) > 0 {
 			if full := cl.full(c.now); full != nil {
 				c.block(cl, full)
+				continue
+			}
+			if first := cl.yields(); first != nil {
+				c.block(cl, first)
 				continue
 			}
 			c.admit(cl, m)

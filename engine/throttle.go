@@ -22,14 +22,14 @@ type throttle struct {
 	at     int64
 	inUse  int64 // leases of messages that name it
 
-	entries  map[*scheduler]*entry // of the queues whose keys name it
-	line     timers[*entry]        // those that have classes waiting, by turn
-	served   float64               // start tag of the turn that was taken last
-	claims   []*class              // by their numbers
-	keeper   *class                // a place or token is kept for it
-	notified bool                  // in core.notified
-	wakeAt   int64                 // when the next token comes that something waits for
-	timer    int                   // index in core.tokens, -1: not in it
+	entries  map[*queue]*entry // of the queues whose keys name it
+	line     timers[*entry]    // those that have classes waiting, by turn
+	served   float64           // start tag of the turn that was taken last
+	claims   []*class          // by their numbers
+	keeper   *class            // a place or token is kept for it
+	notified bool              // in core.notified
+	wakeAt   int64             // when the next token comes that something waits for
+	timer    int               // index in core.tokens, -1: not in it
 
 	freedAt int64   // when a place became free last
 	gap     float64 // a running mean of the nanoseconds between two such times
@@ -56,41 +56,46 @@ func (t *throttle) level(now int64) float64 {
 	return min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
 }
 
-// room is how many messages may be delivered now, without what is kept for a claim.
-func (t *throttle) room(now int64) int64 {
-	n := int64(math.MaxInt64)
-	if t.set.Rate > 0 {
-		n = int64(t.level(now) + tokenSlack)
-	}
-	if t.set.Concurrency > 0 {
-		n = min(n, int64(t.set.Concurrency)-t.inUse-t.keptPlaces()) //nolint:gosec // bounded when it is set
-	}
-	return n
-}
-
-// roomWithKept is how many messages may be delivered if what is kept is given back.
-func (t *throttle) roomWithKept(now int64) int64 {
-	n := t.room(now)
-	if t.keeper != nil && n < 1 {
-		n++
-	}
-	return n
-}
-
-// keptPlaces is 1 while a place is kept, else 0.
-func (t *throttle) keptPlaces() int64 {
+// kept is how many places and tokens are kept for a claim: 1 or 0.
+func (t *throttle) kept() int64 {
 	if t.keeper != nil {
 		return 1
 	}
 	return 0
 }
 
-// interval is how many nanoseconds pass between two times at which it gets room.
+// room is how many messages may be delivered now, beside what is kept for a claim.
+func (t *throttle) room(now int64) int64 { return t.roomBeside(now, t.kept()) }
+
+// roomBeside is how many messages may be delivered if so much is kept.
+func (t *throttle) roomBeside(now, kept int64) int64 {
+	n := int64(math.MaxInt64)
+	if t.set.Rate > 0 {
+		n = int64(t.level(now)+tokenSlack) - kept
+	}
+	if t.set.Concurrency > 0 {
+		n = min(n, int64(t.set.Concurrency)-t.inUse-kept) //nolint:gosec // bounded when it is set
+	}
+	return n
+}
+
+// interval is how many nanoseconds pass between two times at which the throttle gets room.
 func (t *throttle) interval() float64 {
-	if t.set.Concurrency == 0 {
-		return 1e9 / t.set.Rate
+	if t.set.Rate > 0 {
+		return max(1e9/t.set.Rate, t.gap*float64(min(t.set.Concurrency, 1)))
 	}
 	return t.gap
+}
+
+// wait is how many nanoseconds it takes, as far as is known, until it gets room.
+func (t *throttle) wait(now int64) float64 {
+	if t.set.Concurrency > 0 && t.inUse >= int64(t.set.Concurrency) { //nolint:gosec // bounded when it is set
+		return t.gap
+	}
+	if t.set.Rate > 0 {
+		return float64(t.nextToken(now) - now)
+	}
+	return 0
 }
 
 // limits are the throttle keys of a message. Messages of a fairness key that have the
@@ -270,6 +275,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 				t.inUse++
 			}
 		}
+		c.reclassify()
 		return nil
 	}
 	tokens := t.level(c.now)
@@ -283,7 +289,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 }
 
 func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
-	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*scheduler]*entry{}, countedAt: c.now, freedAt: c.now, timer: -1}
+	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*queue]*entry{}, countedAt: c.now, freedAt: c.now, timer: -1}
 	c.throttles[key] = t
 	c.throttleVersion++
 	t.seq = c.throttleList.add(t)
@@ -319,6 +325,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	t.set = storage.Throttle{} // it has room for whatever waits for it, one class after the other
 	c.disarm(t)
 	c.notify(t)
+	c.reclassify()
 	return true, nil
 }
 
