@@ -22,6 +22,8 @@ func (h brokenHook) OnFailure(time.Time, *HookMessage, Settings) (FailureDecisio
 	return FailureDecision{}, h.err
 }
 
+func (h brokenHook) NotKept(time.Time, string) {} // its decisions are the safe ones
+
 func (h brokenHook) Stats(time.Time) HookStats {
 	return HookStats{State: BreakerOpen, LastError: h.err.Error()}
 }

@@ -36,6 +36,9 @@ type Enqueue struct {
 	TTL       time.Duration // from now until it dies undelivered; 0: the queue's
 	Dedup     string        // "": none; DedupContent: the content is the id
 
+	hook      Hook           // that has decided, nil: none has
+	hookDelay *time.Duration // its delay, in place of Delay and At; nil: not decided
+
 	hash   nameHash // of Key
 	record []byte
 	dedup  string // what Dedup is in the store
@@ -163,11 +166,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err := q.full(req.Key); err != nil {
 		return ID{}, err
 	}
-	readyAt := req.At
-	if req.Delay > 0 {
-		readyAt = c.now + int64(req.Delay)
-	}
-	expires, err := c.lifetime(q, req.TTL, readyAt)
+	readyAt, expires, err := c.times(q, req)
 	if err != nil {
 		return ID{}, err
 	}

@@ -98,6 +98,11 @@ type Hook interface {
 	OnEnqueue(now time.Time, msg *HookMessage, get Settings) (EnqueueDecision, error)
 	OnFailure(now time.Time, msg *HookMessage, get Settings) (FailureDecision, error)
 
+	// NotKept counts as an error that a decision of OnEnqueue, which keeps to Limits,
+	// could not be kept for its message. It says nothing of how the script runs, so the
+	// breaker takes no notice.
+	NotKept(now time.Time, why string)
+
 	Stats(now time.Time) HookStats
 	// Try runs the script whatever the breaker says, and counts nothing.
 	Try(msg *HookMessage, get Settings) HookTrial

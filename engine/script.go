@@ -157,9 +157,7 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	if d.Priority != nil {
 		req.Priority = d.Priority
 	}
-	if d.Delay != nil {
-		req.Delay, req.At = *d.Delay, 0
-	}
+	req.hook, req.hookDelay = h, d.Delay // whether it can be kept, the queue knows: see times
 }
 
 // verdict asks the on_failure hook of a queue about a message that failed. It

@@ -10,6 +10,8 @@ func (h simHook) Source() string            { return "-- " + h.kind.String() }
 func (h simHook) Version() string           { return "1" }
 func (h simHook) Stats(time.Time) HookStats { return HookStats{} }
 
+func (h simHook) NotKept(time.Time, string) {}
+
 func (h simHook) Try(*HookMessage, Settings) HookTrial { return HookTrial{} }
 
 func (h simHook) OnEnqueue(_ time.Time, msg *HookMessage, _ Settings) (EnqueueDecision, error) {

@@ -208,6 +208,15 @@ func (h *Hook) count(now time.Time, t *engine.HookTrial) {
 	}
 }
 
+// NotKept counts a decision that could not be kept as an error of the script, but not of
+// its run: that went well, and the breaker takes no notice.
+func (h *Hook) NotKept(now time.Time, why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stats.Errors++
+	h.stats.LastError, h.stats.LastAt, h.stats.LastLine = located(h.script.kind.String(), 0, why).Text, now, 0
+}
+
 // bucket is the index of a duration in HookStats.Latency.
 func bucket(d time.Duration) int {
 	if d < 0 {
