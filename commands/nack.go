@@ -9,7 +9,8 @@ func nack() Spec {
 	return Spec{
 		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Reports that a delivery has failed: the message is retried after a pause, or dead once its attempts are used up. " +
-			"DELAY (a retry after so long) or DEAD decides; without them the queue's ON_FAILURE hook, which sees the ERROR, or else the queue's settings.",
+			"DELAY (a retry after so long) or DEAD decides; without them the queue's ON_FAILURE hook, which sees the ERROR, or else the queue's settings. " +
+			"When its TTL is over it is dead, whatever is asked for; a retry whose ready_at is not before that does not come: the message dies waiting.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that no queue took).",
 		Flags:  []string{"write", "fast"},

@@ -11,7 +11,7 @@ func reschedule() Spec {
 	return Spec{
 		Name: "FILA.RESCHEDULE", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of delayed messages in memory",
 		Summary: "Makes a message ready so many milliseconds from now, 0 is at once, and returns when that is. It keeps its attempts and its place. " +
-			"A leased message is refused: its consumer decides.",
+			"A leased message is refused: its consumer decides. So is a time at which the message's TTL is over.",
 		Flags: []string{"write"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},

@@ -154,8 +154,12 @@ func (t *cronTable) arm(e *cronEntry) {
 func (tx *Tx) SetCron(cr *Cron) error {
 	c := tx.core
 	req := &cr.Message
-	if _, err := c.queueToChange(req.Queue); err != nil {
+	q, err := c.queueToChange(req.Queue)
+	if err != nil {
 		return err
+	}
+	if _, err := c.lifetime(q, req.TTL, c.now+int64(req.Delay)); err != nil {
+		return err // as each tick would be
 	}
 	t := &c.cron
 	e := t.entries[cr.Name]

@@ -14,6 +14,34 @@ import (
 )
 
 // cron sets a recurring message.
+// Each tick would miss whose message cannot be delivered before its time to live is over,
+// be that its own or the queue's.
+func TestARecurringMessageThatWouldDieWaitingIsRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("short", QueueOptions{TTL: new(time.Second)})
+	w.queue("long", QueueOptions{TTL: new(time.Hour)})
+	w.queue("none", QueueOptions{})
+	for _, c := range []struct {
+		queue      string
+		delay, ttl time.Duration
+		ok         bool
+	}{
+		{"none", time.Hour, 0, true},
+		{"none", 999 * time.Millisecond, time.Second, true}, {"none", time.Second, time.Second, false}, {"none", durationMax, time.Second, false},
+		{"short", 999 * time.Millisecond, 0, true}, {"short", time.Second, 0, false}, {"short", time.Second, 2 * time.Second, true},
+		{"long", time.Minute, time.Second, false}, {"none", durationMax, durationMax, false}, {"none", durationMax - 1e6, durationMax, true},
+	} {
+		cr := &Cron{Name: "c", Expression: "@every 1s", Message: Enqueue{Queue: c.queue, Delay: c.delay, TTL: c.ttl}}
+		if err := w.PrepareCron(cr); err != nil {
+			t.Fatal(err)
+		}
+		err := w.do(func(tx *Tx) error { return tx.SetCron(cr) })
+		if c.ok && err != nil || !c.ok && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 func (w *world) cron(cr Cron) {
 	w.t.Helper()
 	if err := w.PrepareCron(&cr); err != nil {

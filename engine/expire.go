@@ -45,7 +45,7 @@ func (c *core) expireLease(m *message) {
 		c.giveBack(m)
 		return
 	}
-	if h := c.snapshot.Hook(q.name, HookFailure); h != nil && !m.judged {
+	if h := c.snapshot.Hook(q.name, HookFailure); h != nil && !m.judged && !c.outlived(m) {
 		// The lease is over: its receipt is no good any more. But the message stays
 		// where it is until the hook has decided, or a time after which nobody waits
 		// for that.
@@ -75,7 +75,8 @@ func (c *core) endExpired(m *message, d *FailureDecision) {
 	if d == nil || d.Action == FailureDefault && d.Delay == nil {
 		delay = 0 // without a word of the hook an expired message is ready at once
 	}
-	if dead {
+	over := c.endsByTime(m, dead)
+	if over && c.mourned(q) || dead && !over { // it goes to another queue
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message cannot be read and stays leased")
 			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.MendInterval)
@@ -85,9 +86,12 @@ func (c *core) endExpired(m *message, d *FailureDecision) {
 	}
 	m.fail(c.now, "the lease expired")
 	c.endLease(m)
-	if dead {
+	switch {
+	case over:
+		c.expireMessage(m)
+	case dead:
 		c.bury(m, reason)
-		return
+	default:
+		c.retry(m, delay)
 	}
-	c.retry(m, delay)
 }

@@ -36,7 +36,9 @@ type NackResult struct {
 }
 
 // Nack ends a lease as failed. The message is retried after a delay, or dead if
-// its attempts are used up; an explicit Delay or Dead overrides that.
+// its attempts are used up; an explicit Delay or Dead overrides that. After its time to
+// live nothing is retried. A delay may last longer than the message lives: then it dies
+// while it waits, as a message that nobody leases does.
 func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c := tx.core
 	q, err := c.queueToChange(req.Queue)
@@ -61,7 +63,8 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	case req.Delay >= 0:
 		dead, delay = false, req.Delay
 	}
-	if dead {
+	over := c.endsByTime(m, dead)
+	if over && c.mourned(q) || dead && !over { // it goes to another queue
 		if err := c.loadBody(m); err != nil {
 			return NackResult{}, err
 		}
@@ -70,17 +73,26 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	q.totals.nacked++
 	c.sync = true
 	c.endLease(m)
-	if dead {
+	switch {
+	case over:
+		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.expireMessage(m)}, nil
+	case dead:
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.bury(m, reason)}, nil
 	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
+}
+
+// endsByTime says that a message which has failed ends because its time to live is over: it
+// is neither retried, nor does it stay where dead messages stay.
+func (c *core) endsByTime(m *message, dead bool) bool {
+	return c.outlived(m) && (!dead || m.key.queue.isDead())
 }
 
 // askVerdict asks the hook of the queue what is to become of a message, where
 // there is one and it has a say, and reports whether the task waits for that.
 func (tx *Tx) askVerdict(req *Nack, m *message) bool {
 	h := tx.core.snapshot.Hook(req.Queue, HookFailure)
-	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || req.decided != nil {
+	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || req.decided != nil || tx.core.outlived(m) {
 		return false
 	}
 	task := tx.task
@@ -140,9 +152,15 @@ func (q *queue) backoff(failed uint32) time.Duration {
 	return time.Duration(min(ms, most)) * time.Millisecond //nolint:gosec // bounded when it is set
 }
 
-// retry makes a message ready after a delay and returns when that is.
+// retry makes a message that has failed ready after a delay and returns when that is.
 func (c *core) retry(m *message, delay time.Duration) int64 {
 	c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now + int64(max(delay, 0)))})
+	return c.putOff(m, delay)
+}
+
+// putOff makes a message that is in no structure ready after a delay and returns when
+// that is.
+func (c *core) putOff(m *message, delay time.Duration) int64 {
 	if delay <= 0 {
 		c.writeAttempt(m, 0)
 		c.makeReady(m)

@@ -17,7 +17,8 @@ type Reschedule struct {
 // Reschedule makes a message ready after a delay, whether it is ready now or waits
 // for another time, and returns when that is. It keeps its attempts and its place.
 // A dead message can be put off like any other of its queue. One that is leased
-// cannot: its consumer decides. The message is looked up beside the loop; the task
+// cannot: its consumer decides. Nor can it be put off for as long as it has to live, or
+// longer: it would die waiting. The message is looked up beside the loop; the task
 // waits for that.
 func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	c := tx.core
@@ -42,12 +43,15 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	if is == leased {
 		return time.Time{}, fmt.Errorf("%w: %s is leased; EXTEND, NACK or RELEASE it", ErrInvalid, req.ID)
 	}
+	if end := l.found[0].m.expires; end != 0 && c.now+int64(req.Delay) >= end {
+		return time.Time{}, fmt.Errorf("%w: %s has %d ms to live, its delay must be shorter", ErrInvalid, req.ID, time.Duration(max(end-c.now, 0)).Milliseconds())
+	}
 	m := c.extract(&l.watch, l.found[0])
 	if m == nil {
 		return time.Time{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
 	}
 	c.sync = true
-	return time.Unix(0, c.retry(m, req.Delay)), nil
+	return time.Unix(0, c.putOff(m, req.Delay)), nil
 }
 
 // ForeseeReschedule looks up what Reschedule needs, see Foreseer.

@@ -129,19 +129,19 @@ func (c *core) endLife(m *message) bool {
 // mourned says that the messages of a queue go somewhere when their time is over.
 func (c *core) mourned(q *queue) bool { return !q.isDead() && c.queues[q.set.DLQ] != nil }
 
-// expireMessage ends a message that is in no structure. Its body is there if it is
-// mourned.
-func (c *core) expireMessage(m *message) {
+// expireMessage ends a message that is in no structure, and returns the queue that takes
+// it, "" if none does. Its body is there if it is mourned.
+func (c *core) expireMessage(m *message) string {
 	q := m.key.queue
 	q.totals.outlived++
 	c.sync = true
 	if c.mourned(q) {
-		c.bury(m, reasonTTL)
-		return
+		return c.bury(m, reasonTTL)
 	}
 	q.totals.dropped++
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reasonTTL})
 	c.remove(m)
+	return ""
 }
 
 // rearm puts the end of a message's life back that came while it was leased.
