@@ -503,6 +503,7 @@ type Tx struct {
 	core   *core
 	task   *Task
 	atomic bool // a part of several calls that are one: it must not wait, see Exec
+	before before
 	stored bool // the result tells of nothing but what is in the store, see told.go
 }
 

@@ -36,5 +36,28 @@ func (tx *Tx) Exec(calls []Call, errs []error) error {
 	return nil
 }
 
+// before is what the calls of a transaction do that come before the one which is
+// foreseen, as far as it matters to that.
+type before struct {
+	leases map[string]bool // queues that are leased from
+	nacks  map[ID]uint32   // failures of a message
+}
+
+func (b *before) lease(queues []string) {
+	if b.leases == nil {
+		b.leases = map[string]bool{}
+	}
+	for _, name := range queues {
+		b.leases[name] = true
+	}
+}
+
+func (b *before) nack(id ID) {
+	if b.nacks == nil {
+		b.nacks = map[ID]uint32{}
+	}
+	b.nacks[id]++
+}
+
 // errWaits refuses what cannot be had at once where nothing may wait.
 var errWaits = errors.New("this cannot be done as a part of a transaction, do it on its own")

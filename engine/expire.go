@@ -53,7 +53,7 @@ func (c *core) expireLease(m *message) {
 		m.until = c.now + verdictMax
 		c.leaseEnd.fix(m)
 		fence := m.fence
-		c.askFailure(h, m, "", func(c *core, d FailureDecision) {
+		c.askFailure(h, m, m.attempt, "", func(c *core, d FailureDecision) {
 			if m.status == leased && m.fence == fence && c.leases[m.id] == m {
 				c.endExpired(m, &d)
 			}

@@ -113,6 +113,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 
 // ForeseeLease waits for what Lease could take once it has been read from disk.
 func (tx *Tx) ForeseeLease(req *LeaseRequest) error {
+	tx.before.lease(req.Queues)
 	var queues []*queue
 	loading := false
 	for _, name := range req.Queues {

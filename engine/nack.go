@@ -15,7 +15,9 @@ type Nack struct {
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: to the dead-letter queue at once
 
-	decided *FailureDecision // what the on_failure hook has said
+	decided  *FailureDecision // what the on_failure hook has said
+	attempts uint32           // failures that it was told of, this one included
+	look     *lookup          // of a message that is leased only by its transaction
 }
 
 // errorBytesMax bounds the error text kept with a message.
@@ -52,7 +54,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if m == nil {
 		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
 	}
-	if !tx.atomic && tx.askVerdict(req, m) {
+	if !tx.atomic && tx.askVerdict(req, m, m.attempt) {
 		return NackResult{}, ErrWouldBlock
 	}
 	failed := m.attempt
@@ -88,17 +90,18 @@ func (c *core) endsByTime(m *message, dead bool) bool {
 	return c.outlived(m) && (!dead || m.key.queue.isDead())
 }
 
-// askVerdict asks the hook of the queue what is to become of a message, where
-// there is one and it has a say, and reports whether the task waits for that.
-func (tx *Tx) askVerdict(req *Nack, m *message) bool {
+// askVerdict asks the hook of the queue what is to become of a message that has failed
+// so many times, where there is one and it has a say, and reports whether the task waits
+// for that.
+func (tx *Tx) askVerdict(req *Nack, m *message, attempts uint32) bool {
 	h := tx.core.snapshot.Hook(req.Queue, HookFailure)
-	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || req.decided != nil || tx.core.outlived(m) {
+	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.outlived(m) || req.decided != nil && req.attempts == attempts {
 		return false
 	}
 	task := tx.task
-	tx.core.askFailure(h, m, req.Error, func(c *core, d FailureDecision) {
+	tx.core.askFailure(h, m, attempts, req.Error, func(c *core, d FailureDecision) {
 		if task.wait != nil { // else its client has gone
-			req.decided = &d
+			req.decided, req.attempts = &d, attempts
 			c.run(task)
 		}
 	})
@@ -106,12 +109,40 @@ func (tx *Tx) askVerdict(req *Nack, m *message) bool {
 	return true
 }
 
-// ForeseeNack waits for what the hook says of the failure.
+// ForeseeNack waits for what the hook says of the failure, also of a message that is
+// leased by a call before it in the same transaction.
 func (tx *Tx) ForeseeNack(req *Nack) error {
-	if q := tx.core.queues[req.Queue]; q != nil {
-		if m := tx.core.held(q, req.Receipt); m != nil && tx.askVerdict(req, m) {
-			return ErrWouldBlock
+	c := tx.core
+	q := c.queues[req.Queue]
+	if q == nil {
+		return nil
+	}
+	id := req.Receipt.ID
+	m := c.held(q, req.Receipt)
+	switch {
+	case m != nil:
+	case !tx.before.leases[req.Queue] || c.snapshot.Hook(req.Queue, HookFailure) == nil:
+		return nil // nobody will hold it, or nobody is asked
+	default:
+		if m = c.leases[id]; m != nil && m.key.queue == q {
+			break
 		}
+		if err := tx.foreseeLookup(req.Queue, &req.look, []ID{id}); err != nil {
+			return err
+		}
+		f := req.look.found
+		if req.look.err != nil || f[0] == nil || c.locate(&req.look.watch, f[0]) == gone {
+			return nil
+		}
+		m = f[0].m
+	}
+	if r := req.Receipt; m != c.leases[id] && !r.Bare && r.Fence <= m.fence {
+		return nil // of a lease that is over
+	}
+	attempts := m.attempt + tx.before.nacks[id]
+	tx.before.nack(id)
+	if tx.askVerdict(req, m, attempts) {
+		return ErrWouldBlock
 	}
 	return nil
 }

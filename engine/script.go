@@ -174,12 +174,12 @@ type verdict struct {
 	decision FailureDecision
 }
 
-// askFailure asks what is to become of a leased message; then is called in a
-// later turn.
-func (c *core) askFailure(h Hook, m *message, text string, then func(c *core, d FailureDecision)) {
+// askFailure asks what is to become of a message that has failed so many times; then is
+// called in a later turn.
+func (c *core) askFailure(h Hook, m *message, attempts uint32, text string, then func(c *core, d FailureDecision)) {
 	v := &verdict{hook: h, snapshot: c.snapshot, now: c.now, mk: m.storageKey(), then: then}
 	v.msg = HookMessage{
-		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, Throttles: m.throttleKeys(), ID: m.id.String(), Attempts: m.attempt, Error: text,
+		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, ID: m.id.String(), Attempts: attempts, Error: text,
 	}
 	c.beside = append(c.beside, v)
 }
@@ -193,7 +193,7 @@ func (v *verdict) do(store Store) {
 	if err != nil {
 		return // removed meanwhile, or not readable: the safe decision is the zero one
 	}
-	v.msg.Headers, v.msg.PayloadSize = rec.Headers, len(rec.Payload)
+	v.msg.Headers, v.msg.PayloadSize, v.msg.Throttles = rec.Headers, len(rec.Payload), rec.Throttles
 	v.decision, _ = v.hook.OnFailure(unix(v.now), &v.msg, v.snapshot.Get) // see decide
 }
 
