@@ -7,8 +7,11 @@ import (
 	"github.com/faisca/fila/storage/rocks"
 )
 
-func openRocks(cfg cli.Storage) (store, error) {
-	return rocks.Open(rocks.Options{Path: cfg.Path, Mode: rocks.Mode(cfg.Mode), BlockCacheBytes: cfg.BlockCacheBytes})
+func openRocks(cfg cli.Storage, openFiles int) (store, error) {
+	return rocks.Open(rocks.Options{Path: cfg.Path, Mode: rocks.Mode(cfg.Mode), BlockCacheBytes: cfg.BlockCacheBytes, OpenFiles: openFiles})
 }
+
+// storeFilesWanted is how many files the store keeps open where it may.
+func storeFilesWanted(cfg cli.Storage) (int, error) { return rocks.OpenFiles(rocks.Mode(cfg.Mode)) }
 
 func rocksVersion() string { return rocks.Version() }

@@ -31,6 +31,8 @@ type broker struct {
 	level   *logLevel
 	latency *commands.Latency
 
+	storeFiles int // that the store may keep open
+
 	running chan error // what engine.Run returned
 	serving chan error // what server.Serve returned
 }
@@ -56,14 +58,17 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	defer stop()
 	level := newLogLevel(cfg.Log.Level)
 	log = level.on(log)
-	b := &broker{cfg: cfg, log: log, level: level, running: make(chan error, 1), serving: make(chan error, 1)}
+	files, err := shareDescriptors(&cfg, log)
+	if err != nil {
+		return err
+	}
+	b := &broker{cfg: cfg, storeFiles: files, log: log, level: level, running: make(chan error, 1), serving: make(chan error, 1)}
 	b.latency = commands.NewLatency(time.Now, cfg.Latency.Threshold)
 	leaveProcessor()
 	setMemory(cfg)
 	started := time.Now()
 	handler := new(lateHandler)
 	connections := respConfig(cfg, log)
-	var err error
 	if connections.TLS, err = certificates(cfg.TLS, log); err != nil {
 		return err
 	}
@@ -139,7 +144,7 @@ func setMemory(cfg cli.Config) {
 
 // open opens the store and makes the engine on it.
 func (b *broker) open() error {
-	store, err := openStore(b.cfg.Storage, b.log)
+	store, err := openStore(b.cfg.Storage, b.storeFiles, b.log)
 	if err != nil {
 		return b.damaged(err)
 	}

@@ -25,12 +25,13 @@ func backups(cfg cli.Storage, s store) engine.Backups {
 	return backup.New(cfg.Backups(), s)
 }
 
-func openStore(cfg cli.Storage, log zerolog.Logger) (store, error) {
+// openStore opens the store, which may keep so many files open.
+func openStore(cfg cli.Storage, files int, log zerolog.Logger) (store, error) {
 	if cfg.Engine == cli.EngineMemory {
 		log.Warn().Msg("storage.engine is memory: nothing survives the end of this process")
 		return memoryStore(), nil
 	}
-	return openRocks(cfg)
+	return openRocks(cfg, files)
 }
 
 func memoryStore() store { return storage.NewMemory() }

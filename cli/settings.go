@@ -75,7 +75,8 @@ func serverSettings(c *Server) []setting {
 		{
 			name:  "server.maxclients",
 			value: count(&c.MaxClients, 10_000, 1, 1_000_000),
-			doc:   "Connections at the same time; one more is answered an error and closed.",
+			doc: "Connections at the same time; one more is answered an error and closed. At the start it is lowered, with a line in the log, to what the " +
+				"limit of open files (`ulimit -n`) allows beside the store.",
 		},
 		{
 			name:  "server.idle_timeout_ms",

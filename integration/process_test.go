@@ -46,7 +46,13 @@ func start(t *testing.T, args ...string) *process {
 
 func startIn(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(binary(t), args...), lines: make(chan string, 1000)}
+	return startCommand(t, dir, exec.Command(binary(t), args...))
+}
+
+// startCommand starts the broker by a command that becomes it.
+func startCommand(t *testing.T, dir string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, lines: make(chan string, 1000)}
 	p.cmd.Dir = dir
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {

@@ -14,7 +14,9 @@ import (
 )
 
 const (
-	rejectTime         = time.Second // to tell a client that there are too many
+	// rejectTime is how long it may take to tell a client that there are too many: a new
+	// socket has room for the few bytes, so that is no time, and no other client waits to be accepted.
+	rejectTime         = 10 * time.Millisecond
 	acceptPauseFirst   = 5 * time.Millisecond
 	acceptPauseLongest = time.Second
 	httpWarnEvery      = time.Minute
@@ -153,7 +155,13 @@ func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error 
 			if secure {
 				nc = tls.Server(nc, s.cfg.TLS)
 			}
-			go s.ServeConn(nc) // not under ctx: Shutdown lets connections outlive the accepting
+			// Here and not on a goroutine, so that connections beyond MaxClients, each of
+			// which has a descriptor, are never more than one a port.
+			if c := s.admit(nc); c == nil {
+				s.reject(nc)
+			} else {
+				go s.serve(c, nc) // not under ctx: Shutdown lets connections outlive the accepting
+			}
 			continue
 		}
 		if s.isStopping() {
@@ -174,13 +182,18 @@ func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error 
 }
 
 // ServeConn serves one connection and returns when it is over; nc is closed
-// then. Serve calls it for each connection it accepts.
+// then. Serve does the same for each connection it accepts.
 func (s *Server) ServeConn(nc net.Conn) {
 	c := s.admit(nc)
 	if c == nil {
 		s.reject(nc)
 		return
 	}
+	s.serve(c, nc)
+}
+
+// serve serves a connection that was admitted.
+func (s *Server) serve(c *Conn, nc net.Conn) {
 	defer s.remove(c)
 	defer s.strangers.remove(c)
 	if t, ok := nc.(*tls.Conn); ok && !c.shakeHands(t) {

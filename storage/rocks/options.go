@@ -28,6 +28,13 @@ type Options struct {
 	Path            string // the directory; it is made if it is missing, its parent is not
 	Mode            Mode   // empty: Balanced
 	BlockCacheBytes int64  // 0: the mode's own (32, 64 or 256 MiB); else at least 8 MiB
+	OpenFiles       int    // tables that are kept open; 0: as many as the mode keeps, which is the most
+}
+
+// OpenFiles is how many tables a store of that mode keeps open.
+func OpenFiles(m Mode) (int, error) {
+	p, err := profileOf(Options{Mode: m})
+	return p.openFiles, err
 }
 
 // profile is what a mode means. The figures were chosen with the benchmarks of
@@ -81,6 +88,9 @@ func profileOf(o Options) (profile, error) {
 			return profile{}, fmt.Errorf("block cache of %d bytes: want at least %d", o.BlockCacheBytes, blockCacheMin)
 		}
 		p.cache = uint64(o.BlockCacheBytes)
+	}
+	if o.OpenFiles > 0 {
+		p.openFiles = min(p.openFiles, o.OpenFiles)
 	}
 	return p, nil
 }
