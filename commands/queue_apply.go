@@ -2,11 +2,14 @@ package commands
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -32,7 +35,7 @@ func queueApply() Spec {
 		},
 		Examples: []Example{
 			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"max_attempts\":3,\"dlq\":false}]}" DRYRUN`, "..."},
-			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"colour\":\"red\"}]}"`, `(error) INVALID definition: json: unknown field "colour"`},
+			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"colour\":\"red\"}]}"`, `(error) INVALID definition: unknown field "colour"`},
 		},
 		Parse: parseQueueApply,
 	}
@@ -160,7 +163,7 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 	d := json.NewDecoder(bytes.NewReader(definition))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
-		return set, nil, &refusal{"INVALID", "definition: " + err.Error()}
+		return set, nil, &refusal{"INVALID", "definition: " + definitionError(err)}
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return set, nil, &refusal{"INVALID", "definition: something follows its end"}
@@ -175,6 +178,22 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 		sources = append(sources, [2]string{engine.HookEnqueue: q.OnEnqueue, engine.HookFailure: q.OnFailure})
 	}
 	return set, sources, nil
+}
+
+// definitionError says what is wrong with a definition in the words of JSON, not in those
+// of the language in which it is read.
+func definitionError(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		want := map[reflect.Kind]string{reflect.Int64: "a whole number", reflect.String: "a string", reflect.Slice: "an array"}[wrong.Type.Kind()]
+		return fmt.Sprintf("%s must be %s, not %.64s", cmp.Or(wrong.Field, "it"), cmp.Or(want, "an object"), strings.TrimPrefix(wrong.Value, "number "))
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("no JSON at byte %d: %s", syntax.Offset, syntax.Error())
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it ends too early"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
 func (q *queueDefinition) options() (engine.QueueOptions, error) {

@@ -164,7 +164,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	t := &c.cron
 	e := t.entries[cr.Name]
 	if e == nil && len(t.entries) >= c.cfg.Limits.Crons {
-		return fmt.Errorf("%w: there can be %d recurring messages", ErrInvalid, c.cfg.Limits.Crons)
+		return fmt.Errorf("%w: the limit is %s", ErrInvalid, amount(c.cfg.Limits.Crons, "recurring message"))
 	}
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,

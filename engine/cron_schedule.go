@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // the zones, on machines that have none of their own
@@ -48,21 +50,25 @@ func ParseSchedule(expression, zone string) (*Schedule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: TZ %.64q is not the name of a time zone, such as Europe/Berlin", ErrInvalid, zone)
 	}
-	refused := func(why any) error {
-		return fmt.Errorf("%w: cron expression %.64q: %v; it has five fields: minute hour day month weekday", ErrInvalid, expression, why)
-	}
 	lower := strings.ToLower(strings.TrimSpace(expression)) // names of days and months are read in any case
+	refused := func(why any) error {
+		form := "it has five fields: minute hour day month weekday, or six with the seconds first"
+		if strings.HasPrefix(lower, "@") {
+			form = "it is @yearly, @monthly, @weekly, @daily, @hourly, or @every with a duration of at least a second, such as @every 90s"
+		}
+		return fmt.Errorf("%w: cron expression %.64q: %v; %s", ErrInvalid, expression, why, form)
+	}
 	if strings.HasPrefix(lower, "tz=") || strings.HasPrefix(lower, "cron_tz=") {
 		return nil, refused("the zone is given with TZ")
 	}
 	parser, err := cron.TryNewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
 		cron.DowOrDom | cron.Descriptor | cron.Extended)
 	if err != nil {
-		return nil, refused(err)
+		return nil, refused(inWords(err))
 	}
 	parsed, err := parser.WithMaxSearchYears(searchYears).Parse(lower)
 	if err != nil {
-		return nil, refused(err)
+		return nil, refused(inWords(err))
 	}
 	s := &Schedule{zone: loc}
 	switch p := parsed.(type) {
@@ -88,6 +94,25 @@ func ParseSchedule(expression, zone string) (*Schedule, error) {
 	default:
 		return nil, refused("not understood")
 	}
+}
+
+// inWords says what is wrong with an expression without the words of the library and of
+// the functions that it calls.
+func inWords(err error) string {
+	text := err.Error()
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
+		if errors.Is(err, strconv.ErrRange) {
+			return fmt.Sprintf("%.32q is too large", number.Num)
+		}
+		return fmt.Sprintf("%.32q is not a whole number", number.Num)
+	}
+	switch {
+	case strings.Contains(text, "parse duration"):
+		return "the duration cannot be read"
+	case strings.Contains(text, "option"): // of the library, such as those for H
+		return "it is not understood"
+	}
+	return text
 }
 
 // after returns the first tick after a time, given that another is one; both are

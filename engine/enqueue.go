@@ -95,10 +95,13 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: AT must be a time after 1970", ErrInvalid)
 	case req.Cost > l.Cost:
 		return fmt.Errorf("%w: COST %d, it must be from 1 to %d", ErrInvalid, req.Cost, l.Cost)
-	case len(req.Throttles) > l.Throttles:
-		return fmt.Errorf("%w: %d throttle keys, the limit is %d", ErrTooBig, len(req.Throttles), l.Throttles)
 	case len(req.Headers) > l.Headers:
-		return fmt.Errorf("%w: %d headers, the limit is %d", ErrTooBig, len(req.Headers), l.Headers)
+		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(len(req.Headers), "header"), l.Headers)
+	}
+	if n := len(req.Throttles); n > l.Throttles {
+		if n = different(req.Throttles); n > l.Throttles {
+			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different throttle key"), l.Throttles)
+		}
 	}
 	for _, t := range req.Throttles {
 		if t == "" {
@@ -123,14 +126,29 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	return nil
 }
 
+// different counts the keys of a list, each once.
+func different(keys []string) int {
+	seen := make(map[string]struct{}, len(keys))
+	for _, key := range keys {
+		seen[key] = struct{}{}
+	}
+	return len(seen)
+}
+
 // withoutRepeats leaves each throttle key in once: a message takes one token. The
 // list itself may be shared, it is not changed.
 func withoutRepeats(keys []string) []string {
 	for i := 1; i < len(keys); i++ {
-		if slices.Contains(keys[:i], keys[i]) {
-			keys = append(slices.Clone(keys[:i]), keys[i+1:]...)
-			i--
+		if !slices.Contains(keys[:i], keys[i]) {
+			continue
 		}
+		once := slices.Clone(keys[:i])
+		for _, key := range keys[i+1:] {
+			if !slices.Contains(once, key) {
+				once = append(once, key)
+			}
+		}
+		return once
 	}
 	return keys
 }

@@ -122,7 +122,7 @@ func (tx *Tx) ForeseeNack(req *Nack) error {
 	switch {
 	case m != nil:
 	case !tx.before.leases[req.Queue] || c.snapshot.Hook(req.Queue, HookFailure) == nil:
-		return nil // nobody will hold it, or nobody is asked
+		return nil // it will not be leased, or there is no hook to ask
 	default:
 		if m = c.leases[id]; m != nil && m.key.queue == q {
 			break

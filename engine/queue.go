@@ -61,11 +61,11 @@ func (q *queue) isDead() bool { return q.set.DeadLetter }
 // full refuses a message more than the queue, or one of its keys, may hold.
 func (q *queue) full(key string) error {
 	if q.set.MaxDepth > 0 && q.total >= int64(q.set.MaxDepth) { //nolint:gosec // bounded when it is set
-		return fmt.Errorf("%w: %q holds %d messages", ErrMaxDepth, q.name, q.total)
+		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.total, "message"), q.set.MaxDepth)
 	}
 	if most := int64(q.set.KeyMaxDepth); most > 0 { //nolint:gosec // bounded when it is set
 		if k := q.keys.get(key); k != nil && k.total >= most {
-			return fmt.Errorf("%w: key %.512q of %q holds %d messages", ErrMaxDepth, key, q.name, k.total)
+			return fmt.Errorf("%w: key %.512q of %q holds %s, its KEYMAXDEPTH is %d", ErrMaxDepth, key, q.name, amount(k.total, "message"), most)
 		}
 	}
 	return nil

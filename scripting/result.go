@@ -3,6 +3,7 @@ package scripting
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,16 +152,18 @@ func keysOf(v lua.LValue, limits *engine.Limits) (values []string, complaint str
 		return nil, "must be a list, not a " + kindOf(v)
 	}
 	n := t.MaxN()
-	if n > limits.Throttles {
-		return nil, fmt.Sprintf("has %d keys, at most %d", n, limits.Throttles)
-	}
-	keys := make([]string, 0, n)
+	keys := make([]string, 0, min(n, limits.Throttles))
 	for i := 1; i <= n; i++ {
 		key, bad := keyOf(t.RawGetInt(i), limits.Throttle)
-		if bad != "" {
+		switch {
+		case bad != "":
 			return nil, fmt.Sprintf("[%d] %s", i, bad)
+		case slices.Contains(keys, key):
+		case len(keys) == limits.Throttles:
+			return nil, fmt.Sprintf("has %d keys, at most %d different ones", n, limits.Throttles)
+		default:
+			keys = append(keys, key)
 		}
-		keys = append(keys, key)
 	}
 	if k, _ := t.Next(lua.LNumber(n)); n > 0 && k != lua.LNil || n == 0 && hasFields(t) {
 		return nil, "must be a list, it has a field that is not in its sequence"

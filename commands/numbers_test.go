@@ -1,0 +1,363 @@
+package commands
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// numberedCommands are commands with a number at #, one for each argument of the table that is a
+// number, under its place there. $id is a message that is delayed, $lease the receipt of
+// one that is leased, $dead one in the dead-letter queue.
+func numberedCommands() map[string]string {
+	all := map[string]string{
+		"ACL GENPASS bits":              "ACL GENPASS #",
+		"ACL LOG count":                 "ACL LOG #",
+		"CLIENT KILL ID":                "CLIENT KILL ID #",
+		"CLIENT LIST client-id":         "CLIENT LIST ID #",
+		"CLIENT TRACKING REDIRECT":      "CLIENT TRACKING ON REDIRECT #",
+		"CLIENT UNBLOCK client-id":      "CLIENT UNBLOCK #",
+		"FILA.BROWSE COUNT":             "FILA.BROWSE q COUNT #",
+		"FILA.CONFIG LIST COUNT":        "FILA.CONFIG LIST COUNT #",
+		"FILA.CRON LIST CURSOR":         "FILA.CRON LIST CURSOR #",
+		"FILA.CRON LIST COUNT":          "FILA.CRON LIST COUNT #",
+		"FILA.EXTEND ms":                "FILA.EXTEND q $lease #",
+		"FILA.KEY SET WEIGHT":           "FILA.KEY SET q k WEIGHT #",
+		"FILA.KEYS CURSOR":              "FILA.KEYS q CURSOR #",
+		"FILA.KEYS COUNT":               "FILA.KEYS q COUNT #",
+		"FILA.LEASE COUNT":              "FILA.LEASE none COUNT #",
+		"FILA.LEASE BLOCK":              "FILA.LEASE none BLOCK #",
+		"FILA.LEASE VISIBILITY":         "FILA.LEASE q VISIBILITY #",
+		"FILA.MLEASE numqueues":         "FILA.MLEASE # q none",
+		"FILA.MLEASE COUNT":             "FILA.MLEASE 2 none q.dlq COUNT #",
+		"FILA.MLEASE BLOCK":             "FILA.MLEASE 1 none BLOCK #",
+		"FILA.MLEASE VISIBILITY":        "FILA.MLEASE 2 q none VISIBILITY #",
+		"FILA.NACK DELAY":               "FILA.NACK q $lease DELAY #",
+		"FILA.REDRIVE COUNT":            "FILA.REDRIVE q.dlq COUNT #",
+		"FILA.REDRIVE RATE":             "FILA.REDRIVE q.dlq RATE #",
+		"FILA.RESCHEDULE ms":            "FILA.RESCHEDULE q $id #",
+		"FILA.SCRIPT TEST WEIGHT":       "FILA.SCRIPT TEST q ON_ENQUEUE WEIGHT #",
+		"FILA.SCRIPT TEST PAYLOADSIZE":  "FILA.SCRIPT TEST q ON_ENQUEUE PAYLOADSIZE #",
+		"FILA.SCRIPT TEST ATTEMPT":      "FILA.SCRIPT TEST q ON_FAILURE ATTEMPT #",
+		"FILA.THROTTLE LIST CURSOR":     "FILA.THROTTLE LIST CURSOR #",
+		"FILA.THROTTLE LIST COUNT":      "FILA.THROTTLE LIST COUNT #",
+		"FILA.THROTTLE SET RATE":        "FILA.THROTTLE SET t RATE #",
+		"FILA.THROTTLE SET BURST":       "FILA.THROTTLE SET t RATE 1 BURST #",
+		"FILA.THROTTLE SET CONCURRENCY": "FILA.THROTTLE SET t CONCURRENCY #",
+		"HELLO protover":                "HELLO #",
+		"MEMORY USAGE SAMPLES":          "MEMORY USAGE q SAMPLES #",
+		"SCAN COUNT":                    "SCAN 0 COUNT #",
+		"SELECT index":                  "SELECT #",
+		"SLOWLOG GET count":             "SLOWLOG GET #",
+		"WAIT numreplicas":              "WAIT # 0",
+		"WAIT timeout":                  "WAIT 0 #",
+		"FILA.ENQUEUE AT":               "FILA.ENQUEUE q x AT #",
+		"FILA.CRON SET @every":          "FILA.CRON SET c q '@every #s' x",
+		"FILA.CRON SET @every ms":       "FILA.CRON SET c q '@every #ms' x",
+		"FILA.CRON SET minute":          "FILA.CRON SET c q '# * * * *' x",
+		"FILA.CRON SET step":            "FILA.CRON SET c q '*/# * * * *' x",
+		"FILA.CRON SET day":             "FILA.CRON SET c q '0 0 L-# * *' x",
+		"FILA.QUEUE APPLY attempts":     `FILA.QUEUE APPLY '{"queues":[{"name":"q","max_attempts":#}]}'`,
+		"FILA.QUEUE APPLY ttl":          `FILA.QUEUE APPLY '{"queues":[{"name":"q","ttl_ms":#}]}'`,
+		"FILA.QUEUE APPLY depth":        `FILA.QUEUE APPLY '{"queues":[{"name":"q","max_depth":#}]}'`,
+		"SCAN cursor":                   "SCAN #",
+		"CONFIG SET slowlog":            "CONFIG SET slowlog-log-slower-than #",
+		"CONFIG SET length":             "CONFIG SET slowlog-max-len #",
+		"CONFIG SET latency":            "CONFIG SET latency-monitor-threshold #",
+		"FILA.BROWSE cursor":            "FILA.BROWSE q CURSOR #",
+		"a receipt":                     "FILA.ACK q 018f5e8a-7c00-7abc-8def-0123456789ab:#",
+		"a setting that a hook reads":   "FILA.CONFIG SET delay #",
+	}
+	for _, option := range []string{"VISIBILITY", "MAXATTEMPTS", "BACKOFF", "MAXBACKOFF", "TTL", "MAXDEPTH", "KEYMAXDEPTH", "DEDUPWINDOW"} {
+		all["FILA.QUEUE CREATE "+option] = "FILA.QUEUE CREATE other " + option + " #"
+		all["FILA.QUEUE ALTER "+option] = "FILA.QUEUE ALTER q " + option + " #"
+	}
+	for _, option := range []string{"WEIGHT", "COST", "PRIORITY", "DELAY", "TTL"} {
+		all["FILA.ENQUEUE "+option] = "FILA.ENQUEUE q x KEY k " + option + " #"
+		all["FILA.CRON SET "+option] = "FILA.CRON SET c q '@every 1s' x " + option + " #"
+	}
+	return all
+}
+
+// edges are numbers at which a conversion may go wrong, and what only looks like a number.
+func edges() []string {
+	return []string{
+		"-9223372036854775809", "-9223372036854775808", "-9223372036855", "-4294967296", "-2", "-1", "-0", "0", "1", "2", "9", "10", "59", "60", "100",
+		"1000000", "1000001", "2147483647", "2147483648", "4294967295", "4294967296", "9007199254740993",
+		"3153600000", "3153600001", "3153599999999", "3153600000000", "3153600000001", "6307200000000", "6307200000001",
+		"9223372036", "9223372037", "9223372036854", "9223372036855", "18446744073709", "18446744073710", "9223372036854775807", "9223372036854775808",
+		"18446744073709551615", "18446744073709551616", "99999999999999999999999999", strings.Repeat("9", 400),
+		"0.5", "1.5", "1e3", "1e19", "1e308", "1e309", "-1e309", "1e-9", "1e-12", "1e-320", "1e-400", "-0.0", "NaN", "-NaN", "Inf", "+Inf", "-Inf", "Infinity",
+		"0x10", "0b1", "1_000", "+1", "01", " 1", "1 ", "", "-", ".", "e", "1e", "%d", "\u0663",
+	}
+}
+
+// argument returns the words of a command, with those between ' as one.
+func argument(command string) []string {
+	var words []string
+	for i, part := range strings.Split(command, "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
+
+// numbersServer has a queue q with messages of every kind.
+func numbersServer(t *testing.T) (s *server, names *strings.Replacer) {
+	t.Helper()
+	s = newServer(t, nil)
+	for _, c := range []string{
+		"FILA.QUEUE CREATE q MAXATTEMPTS 1 DEDUPWINDOW 60000", "FILA.QUEUE CREATE none",
+		"FILA.SCRIPT LOAD q ON_ENQUEUE 'function on_enqueue(msg) return { delay_ms = tonumber(fila.get(\"delay\")) } end'",
+		"FILA.SCRIPT LOAD q ON_FAILURE 'function on_failure(msg) return { delay_ms = tonumber(fila.get(\"delay\")) } end'",
+		"FILA.ENQUEUE q dead",
+	} {
+		if got := s.do(t, argument(c)...); got[0] == '-' {
+			t.Fatalf("%s: %s", c, got)
+		}
+	}
+	dead := leasedID(t, s.do(t, "FILA.LEASE", "q"))
+	s.do(t, "FILA.NACK", "q", dead, "DEAD")
+	id := strings.Split(s.do(t, "FILA.ENQUEUE", "q", "delayed", "DELAY", "3600000"), "\r\n")[1]
+	s.do(t, "FILA.ENQUEUE", "q", "ready", "KEY", "k")
+	lease := leasedID(t, s.do(t, "FILA.LEASE", "q", "VISIBILITY", "3600000"))
+	return s, strings.NewReplacer("$id", id, "$lease", lease, "$dead", dead)
+}
+
+// leaked matches what a reply must not show: Go's own words.
+var leaked = regexp.MustCompile(`strconv\.|invalid syntax|value out of range|parsing "|json:|Go (value|struct)|goroutine|%!|0x[0-9a-f]{6,}|unexpected EOF`) //nolint:gochecknoglobals // of this test
+
+// wrong says what is wrong with a reply, whatever was asked: "" if nothing is.
+func wrong(wire string) string {
+	for rest := wire; rest != ""; {
+		var v reply
+		var err error
+		if v, rest, err = decode(rest); err != nil {
+			return err.Error()
+		}
+		if why := wrongIn(v, ""); why != "" {
+			return why
+		}
+	}
+	if m := leaked.FindString(wire); m != "" {
+		return "it shows " + m
+	}
+	return ""
+}
+
+func wrongIn(v reply, name string) string {
+	if v.kind == ':' && strings.HasPrefix(v.text, "-") && name != "position" { // -1: in no line
+		return name + " is negative: " + v.text
+	}
+	if v.kind == ':' && (strings.HasSuffix(name, "_at") || name == "lease_until") {
+		if ms, _ := strconv.ParseInt(v.text, 10, 64); ms != 0 && (ms < startTime().UnixMilli()-1 || ms > math.MaxInt64/int64(time.Millisecond)) {
+			return name + " is at " + v.text
+		}
+	}
+	if v.kind == '$' && isField(name) && (v.text == "NaN" || strings.HasSuffix(v.text, "Inf")) {
+		return name + " is " + v.text
+	}
+	for i, item := range v.items {
+		of := ""
+		if i%2 == 1 {
+			of = v.items[i-1].text
+		}
+		if why := wrongIn(item, of); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// isField tells a name in a map from what SLOWLOG shows of a command.
+func isField(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") == ""
+}
+
+// looks show what the numbers have led to.
+func looks() []string {
+	return []string{
+		"FILA.QUEUE INFO q", "FILA.STATS q", "FILA.STATS", "FILA.KEYS q", "FILA.KEY GET q k", "FILA.KEY GET q default", "FILA.BROWSE q", "FILA.BROWSE q.dlq", "FILA.CRON GET c", "FILA.THROTTLE GET t",
+		"FILA.EXPLAIN q $id", "FILA.EXPLAIN q KEY k", "FILA.GET q $id", "FILA.GET q $lease", "FILA.SCRIPT STATS q", "CONFIG GET *", "SLOWLOG GET -1", "CLIENT LIST", "INFO",
+	}
+}
+
+// No number makes a command panic, hang, or show a time that no clock reads; none is
+// refused in words of the language that Fila is written in.
+func TestNoNumberGoesWrong(t *testing.T) {
+commands:
+	for at, command := range numberedCommands() {
+		s, names := numbersServer(t)
+		for i, value := range edges() {
+			words := argument(names.Replace(command))
+			for j := range words {
+				words[j] = strings.ReplaceAll(words[j], "#", value)
+			}
+			c := s.connect(fmt.Sprint(i))
+			got := c.do(words...)
+			if why := wrong(got); why != "" {
+				t.Errorf("%s: %q: %s: %.300q", at, value, why, got)
+			}
+			if strings.HasPrefix(at, "FILA.THROTTLE") { // time only goes on where it is known to
+				continue
+			}
+			if i%8 == 0 {
+				s.Advance(1500 * time.Millisecond)
+			}
+			for _, look := range looks() {
+				if i%5 != 0 && i != len(edges())-1 {
+					break
+				}
+				got := s.do(t, argument(names.Replace(look))...)
+				if why := wrong(got); why != "" {
+					t.Errorf("%s: after %q: %s: %s: %.2000q", at, value, look, why, got)
+					continue commands
+				}
+			}
+			c.gone()
+			delete(s.conns, fmt.Sprint(i))
+		}
+	}
+}
+
+// Each number of the table is tried.
+func TestEveryNumberOfTheTableIsTried(t *testing.T) {
+	all := numberedCommands()
+	eachNumber(func(at string, _ *command, _ *Arg) {
+		if all[at] == "" {
+			t.Errorf("there is no command with %s at its limits", at)
+		}
+	})
+}
+
+// eachNumber calls fn for each argument of the table that is a number.
+func eachNumber(fn func(at string, c *command, a *Arg)) {
+	var in func(c *command, args []Arg)
+	in = func(c *command, args []Arg) {
+		for i := range args {
+			a := &args[i]
+			if a.Type == Integer || a.Type == Double {
+				name := a.Token
+				if name == "" {
+					name = a.Name
+				}
+				fn(c.display+" "+name, c, a)
+			}
+			in(c, a.Args)
+		}
+	}
+	for _, c := range newRegistry(table()).all {
+		in(c, c.spec.Args)
+	}
+}
+
+// What the table says of a number is what is taken: its least and its most are in range,
+// and one beyond is refused.
+func TestNumbersAreTakenToTheirBoundsAndNoFurther(t *testing.T) {
+	all := numberedCommands()
+	eachNumber(func(at string, c *command, a *Arg) {
+		if a.Type != Integer || c.spec.Loose || !c.spec.native() {
+			return
+		}
+		s, names := numbersServer(t)
+		try := func(value string) (outOfRange bool) {
+			words := argument(names.Replace(all[at]))
+			for j := range words {
+				words[j] = strings.ReplaceAll(words[j], "#", value)
+			}
+			conn := s.connect(value)
+			defer func() { conn.gone(); delete(s.conns, value) }()
+			return strings.HasPrefix(conn.do(words...), "-ERR "+strings.Fields(at)[len(strings.Fields(at))-1]+" must be an integer")
+		}
+		most := a.Max
+		switch most {
+		case 0:
+			most = math.MaxInt64
+		case countLimit:
+			most = 10_000
+		}
+		for _, n := range []int64{a.Min, a.Min + 1, most - 1, most} {
+			if n >= a.Min && n <= most && try(strconv.FormatInt(n, 10)) {
+				t.Errorf("%s of %d is out of range, the table says %d to %d", at, n, a.Min, most)
+			}
+		}
+		if a.Min > math.MinInt64 && !try(strconv.FormatInt(a.Min-1, 10)) {
+			t.Errorf("%s of %d is taken, the least is %d", at, a.Min-1, a.Min)
+		}
+		if !try(strconv.FormatUint(uint64(most)+1, 10)) {
+			t.Errorf("%s of %d is taken, the most is %d", at, uint64(most)+1, most)
+		}
+	})
+}
+
+// A throttle that is named twice is one throttle, so that the limit is on different ones.
+func TestARepeatedThrottleCountsOnce(t *testing.T) {
+	words := func(n int, more ...string) []string {
+		all := []string{"FILA.ENQUEUE", "q", "x"}
+		for i := range n {
+			all = append(all, "THROTTLE", fmt.Sprint("t", i))
+		}
+		return append(all, more...)
+	}
+	many := make([]string, 0, 20_000)
+	for range 10_000 {
+		many = append(many, "THROTTLE", "t3")
+	}
+	for _, hook := range []string{"", "function on_enqueue(msg) return { throttle_keys = msg.throttle_keys } end"} {
+		s := newServer(t, nil)
+		s.do(t, "FILA.QUEUE", "CREATE", "q")
+		if hook != "" {
+			s.do(t, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", hook)
+		}
+		for _, c := range []struct {
+			words []string
+			want  string
+		}{
+			{words(16), "$36"}, {words(16, "THROTTLE", "t3"), "$36"}, {words(16, many...), "$36"},
+			{words(17), "-TOOBIG too big: 17 different throttle keys, the limit is 16"},
+			{words(17, "THROTTLE", "t3"), "-TOOBIG too big: 17 different throttle keys, the limit is 16"},
+		} {
+			if got := s.do(t, c.words...); !strings.HasPrefix(got, c.want+"\r\n") {
+				t.Errorf("hook %q: %d words answer %q, want %q", hook, len(c.words), got, c.want)
+			}
+		}
+		for range 3 {
+			if id := leasedID(t, s.do(t, "FILA.LEASE", "q")); strings.Count(s.do(t, "FILA.GET", "q", id), "$2\r\nt3\r\n") != 1 {
+				t.Errorf("hook %q: the message names the throttle more than once, or not at all", hook)
+			}
+		}
+	}
+	s := newServer(t, nil)
+	s.do(t, "FILA.QUEUE", "CREATE", "q")
+	s.do(t, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", "function on_enqueue(msg) return { throttle_keys = {'1','2','3','4','5','6','7','8','9','10','11','12','13','14','15','16','1','2'} } end")
+	s.do(t, "FILA.ENQUEUE", "q", "x")
+	wantFields(t, s.do(t, "FILA.SCRIPT", "STATS", "q"), map[string]string{"errors": "(integer) 0"})
+}
+
+// Nor do the recorded sessions show words of the language that Fila is written in.
+func TestNoRecordedReplyShowsGo(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if word := leaked.FindString(line); word != "" && strings.HasPrefix(line, "(error)") {
+				t.Errorf("%s shows %s: %s", name, word, line)
+			}
+		}
+	}
+}
