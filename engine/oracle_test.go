@@ -221,6 +221,16 @@ func (o *oracle) nacked(d *Delivery, res NackResult, err error) {
 	}
 }
 
+// retried is called when the engine decides on a nack, told or not: after its time to
+// live a message is not tried again. See decided for those that have come back.
+func (o *oracle) retried(d *Delivery, res NackResult, err error, now time.Time) {
+	id := d.Receipt.ID
+	end, ends := o.ends[id]
+	if err == nil && res.Action == ActionRetry && ends && !now.Before(end) && (d.Queue == "a" || d.Queue == "b") && idNanos(id) > o.redrove {
+		o.fail("%s is tried again at %v, its time to live ended at %v", id, now, end)
+	}
+}
+
 func (o *oracle) extended(d *Delivery, until time.Time, err error) bool {
 	if err != nil {
 		return false

@@ -224,7 +224,14 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 			req.Delay /= 2
 		}
 		var res NackResult
-		s.submit(cl, func(tx *Tx) (err error) { res, err = tx.Nack(req); return err }, func(err error) {
+		s.submit(cl, func(tx *Tx) (err error) {
+			if m := tx.core.leases[id]; m != nil && s.mutant == lateRetry {
+				m.expires = 0
+			}
+			res, err = tx.Nack(req)
+			s.oracle.retried(d, res, err, tx.Now())
+			return err
+		}, func(err error) {
 			if s.mutant == retryTooEarly && req.Delay > 0 {
 				res.ReadyAt = res.ReadyAt.Add(req.Delay)
 			}

@@ -71,7 +71,7 @@ func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
 	id := d.Receipt.ID
 	if s.rng.IntN(3) == 0 {
 		s.oracle.mayEnd(d)
-		c := &simNack{req: Nack{Queue: d.Queue, Receipt: d.Receipt, Error: "no luck", Delay: -1}}
+		c := &simNack{sim: s, d: d, req: Nack{Queue: d.Queue, Receipt: d.Receipt, Error: "no luck", Delay: -1}}
 		add(c, func(err error) { s.oracle.nacked(d, c.res, err) })
 		return
 	}
@@ -120,12 +120,19 @@ func (s *sim) addLease(cl *simClient, add func(Call, func(error))) {
 
 // simNack and simLease are calls that have to be foreseen.
 type simNack struct {
+	sim *sim
+	d   *Delivery
 	req Nack
 	res NackResult
 }
 
-func (c *simNack) Foresee(tx *Tx) error     { return tx.ForeseeNack(&c.req) }
-func (c *simNack) Apply(tx *Tx) (err error) { c.res, err = tx.Nack(&c.req); return err }
+func (c *simNack) Foresee(tx *Tx) error { return tx.ForeseeNack(&c.req) }
+
+func (c *simNack) Apply(tx *Tx) (err error) {
+	c.res, err = tx.Nack(&c.req)
+	c.sim.oracle.retried(c.d, c.res, err, tx.Now())
+	return err
+}
 
 type simLease struct {
 	sim    *sim

@@ -57,6 +57,7 @@ const (
 	dedupForgotten
 	timeNotForgotten
 	changeNotNoted
+	lateRetry
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -68,6 +69,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		tickNotWritten:  "tick not written with its message",
 		dedupNotWritten: "deduplication id not written", dedupForgotten: "deduplication id forgotten before it can be looked up",
 		timeNotForgotten: "a message leaves the index, and its record stays", changeNotNoted: "change beside a reading not noted",
+		lateRetry: "retry after the time to live",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
