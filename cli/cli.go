@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,10 +220,16 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		cmd.CommandPath(), args[0])}
 }
 
-// flagError makes the one line for a flag that does not exist or lacks its value.
+// flagError makes the one line for a flag that does not exist, lacks its value or has one
+// that it cannot have.
 func flagError(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
+	}
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := wrong.GetFlag()
+		want := map[string]string{"int": "a whole number", "int64": "a whole number", "duration": "a duration such as 90s or 1h30m", "bool": "true or false"}[f.Value.Type()]
+		return UsageError{fmt.Errorf("--%s must be %s, not %q", f.Name, cmp.Or(want, "a "+f.Value.Type()), wrong.GetValue())}
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -234,7 +241,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	if i := nearest(unknown.GetSpecifiedName(), names); i >= 0 {
 		hint = fmt.Sprintf("; did you mean --%s?", names[i])
 	}
-	return UsageError{fmt.Errorf("no flag is named %s%s", strings.TrimPrefix(err.Error(), "unknown flag: "), hint)}
+	name := "--" + unknown.GetSpecifiedName()
+	if unknown.GetSpecifiedShortnames() != "" {
+		name = name[1:]
+	}
+	return UsageError{fmt.Errorf("no flag is named %s%s", name, hint)}
 }
 
 func onTerminal(w io.Writer) bool {
