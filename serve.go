@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,10 +82,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	if err != nil {
 		return listenError(err)
 	}
-	addr := plain
-	if addr == nil {
-		addr = secure
-	}
+	addr := cmp.Or(plain, secure)
 	if err := serveProfiles(ctx, cfg.Server.PprofAddr, log); err != nil {
 		return errors.Join(err, server.Shutdown(ctx))
 	}

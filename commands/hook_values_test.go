@@ -51,21 +51,22 @@ func impossible() map[string]string {
 
 // ways are the commands that ask on_enqueue, each with how it stores one message in
 // the queue, and whether that went well.
-func ways() map[string]func(s *server, t *testing.T) bool {
-	return map[string]func(s *server, t *testing.T) bool{
-		"ENQUEUE": func(s *server, t *testing.T) bool {
+func ways(t *testing.T) map[string]func(s *server) bool {
+	t.Helper()
+	return map[string]func(s *server) bool{
+		"ENQUEUE": func(s *server) bool {
 			return s.do(t, "FILA.ENQUEUE", "orders", "x", "TTL", "60000")[0] == '$'
 		},
-		"the TTL of the queue": func(s *server, t *testing.T) bool {
+		"the TTL of the queue": func(s *server) bool {
 			s.do(t, "FILA.QUEUE", "ALTER", "orders", "TTL", "60000")
 			return s.do(t, "FILA.ENQUEUE", "orders", "x")[0] == '$'
 		},
-		"EXEC": func(s *server, t *testing.T) bool {
+		"EXEC": func(s *server) bool {
 			s.do(t, "MULTI")
 			s.do(t, "FILA.ENQUEUE", "orders", "x", "TTL", "60000")
 			return strings.HasPrefix(s.do(t, "EXEC"), "*1\r\n$")
 		},
-		"a tick": func(s *server, t *testing.T) bool {
+		"a tick": func(s *server) bool {
 			s.do(t, "FILA.CRON", "SET", "c", "orders", "@every 1s", "x", "TTL", "60000")
 			s.Advance(1100 * time.Millisecond)
 			defer s.do(t, "FILA.CRON", "DEL", "c")
@@ -77,7 +78,7 @@ func ways() map[string]func(s *server, t *testing.T) bool {
 // Whatever an on_enqueue hook returns, the message is stored and can be leased at
 // once, and the error is counted under the name of the hook.
 func TestNoDecisionOfAHookFailsWhatStoresAMessage(t *testing.T) {
-	for way, store := range ways() {
+	for way, store := range ways(t) {
 		for decision, field := range impossible() {
 			s := newServer(t, nil)
 			s.do(t, "FILA.QUEUE", "CREATE", "orders")
@@ -85,7 +86,7 @@ func TestNoDecisionOfAHookFailsWhatStoresAMessage(t *testing.T) {
 			if got := s.do(t, "FILA.SCRIPT", "LOAD", "orders", "ON_ENQUEUE", source); got[0] != '$' {
 				t.Fatalf("%s: %s", decision, got)
 			}
-			if !store(s, t) {
+			if !store(s) {
 				t.Errorf("%s fails when the hook returns %s", way, decision)
 				continue
 			}
