@@ -27,11 +27,9 @@ const (
 // cfg's number of clients to what fits under it. It returns how many files the store may
 // keep open.
 func shareDescriptors(cfg *cli.Config, log zerolog.Logger) (storeFiles int, err error) {
-	wanted := 0
+	wanted := 0 // in memory
 	if cfg.Storage.Engine != cli.EngineMemory {
-		if wanted, err = storeFilesWanted(cfg.Storage); err != nil {
-			return 0, err
-		}
+		wanted = storeFilesWanted(cfg.Storage)
 	}
 	limit, known := raiseFileLimit()
 	if !known {

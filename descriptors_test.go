@@ -58,7 +58,7 @@ func TestNoDescriptorIsSharedOutTwice(t *testing.T) {
 	}
 }
 
-// Profiles are for those who look for a fault, so few connections suffice; the next one
+// Profiles are for finding a fault, so few connections suffice; the next one
 // is accepted when one of them ends.
 func TestConnectionsForProfilesAreFew(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

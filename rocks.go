@@ -12,6 +12,6 @@ func openRocks(cfg cli.Storage, openFiles int) (store, error) {
 }
 
 // storeFilesWanted is how many files the store keeps open where it may.
-func storeFilesWanted(cfg cli.Storage) (int, error) { return rocks.OpenFiles(rocks.Mode(cfg.Mode)) }
+func storeFilesWanted(cfg cli.Storage) int { return rocks.OpenFiles(rocks.Mode(cfg.Mode)) }
 
 func rocksVersion() string { return rocks.Version() }

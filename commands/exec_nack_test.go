@@ -97,7 +97,7 @@ func TestSeveralNacksOfAMessageInATransactionAreSeveralFailures(t *testing.T) {
 }
 
 // Nor does it matter where the message is before the transaction: in memory, on disk
-// only, or delayed. What is explicit asks nobody, nor does a nack of nothing.
+// only, or delayed. An explicit nack asks no hook, nor does one of a message that is not leased.
 func TestANackInATransactionFindsItsMessageWhereverItIs(t *testing.T) {
 	s := judged(t)
 	const many = 600 // more than a window
@@ -117,7 +117,7 @@ func TestANackInATransactionFindsItsMessageWhereverItIs(t *testing.T) {
 	r = s.exec(t, "FILA.NACK orders "+id, "FILA.NACK orders "+id+" DEAD", "FILA.LEASE orders", "FILA.NACK orders "+id+" DELAY 7")
 	for _, i := range []int{0, 1, 3} {
 		if !strings.HasPrefix(r[i].text, "LEASELOST") {
-			t.Errorf("what nobody holds: %s", r[i].show(""))
+			t.Errorf("a message without a lease: %s", r[i].show(""))
 		}
 	}
 	calls(t, s, "1")

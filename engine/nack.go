@@ -40,7 +40,7 @@ type NackResult struct {
 // Nack ends a lease as failed. The message is retried after a delay, or dead if
 // its attempts are used up; an explicit Delay or Dead overrides that. After its time to
 // live nothing is retried. A delay may last longer than the message lives: then it dies
-// while it waits, as a message that nobody leases does.
+// while it waits, as a message without a lease does.
 func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c := tx.core
 	q, err := c.queueToChange(req.Queue)

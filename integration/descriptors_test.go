@@ -149,7 +149,7 @@ func TestTheStoreKeepsItsDescriptors(t *testing.T) {
 	clients.Wait()
 	wantStats(t, admin, "q", map[string]int64{"enqueued": messages, "acked": 67, "ready": messages - 67})
 	if refused.Load() == 0 {
-		t.Error("nobody was refused: the bound was not reached")
+		t.Error("no client was refused: the bound was not reached")
 	}
 	if highest >= limit {
 		t.Errorf("%d of %d files were open", highest, limit)

@@ -2,6 +2,7 @@ package rocks_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -253,5 +254,35 @@ func TestADirectoryThatMayNotBeWrittenToIsRefused(t *testing.T) {
 	}
 	if out := runChildAsNobody(t, "open", filepath.Join(parent, "new")); !strings.Contains(out, "cannot be created: permission denied") {
 		t.Errorf("a new store: %q", out)
+	}
+}
+
+// A store may keep fewer tables open than its mode does, never more.
+func TestTheNumberOfOpenTablesIsTheLesser(t *testing.T) {
+	for mode, own := range map[rocks.Mode]int{"": 1000, rocks.Balanced: 1000, rocks.LowSpace: 256, rocks.HighThroughput: 4000, "fast": 0} {
+		if got := rocks.OpenFiles(mode); got != own {
+			t.Errorf("mode %q keeps %d tables open, want %d", mode, got, own)
+		}
+	}
+	for files, want := range map[int]int{0: 256, 20: 20, 1 << 20: 256} {
+		dir := t.TempDir()
+		s, err := rocks.Open(rocks.Options{Path: dir, Mode: rocks.LowSpace, OpenFiles: files})
+		if err != nil {
+			t.Fatalf("with %d tables: %v", files, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		written, err := filepath.Glob(filepath.Join(dir, "OPTIONS-*")) // RocksDB's own
+		if err != nil || len(written) == 0 {
+			t.Fatalf("%v, %v", written, err)
+		}
+		text, err := os.ReadFile(written[len(written)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := fmt.Sprintf("\n  max_open_files=%d\n", want); !strings.Contains(string(text), line) {
+			t.Errorf("asked for %d tables, it does not keep %d open", files, want)
+		}
 	}
 }
