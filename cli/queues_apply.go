@@ -145,7 +145,9 @@ func planText(reply any) string {
 			fmt.Fprintf(&b, "+ create %v%s\n", name, fieldsText(change["fields"], false))
 		case "delete":
 			fmt.Fprintf(&b, "- delete %v", name)
-			if n, _ := change["messages"].(int64); n > 0 {
+			if n, _ := change["messages"].(int64); n == 1 {
+				b.WriteString(" with 1 message")
+			} else if n > 1 {
 				fmt.Fprintf(&b, " with %d messages", n)
 			}
 			b.WriteByte('\n')

@@ -210,6 +210,11 @@ commands:
 			if strings.HasPrefix(at, "FILA.THROTTLE") { // time only goes on where it is known to
 				continue
 			}
+			if strings.HasPrefix(at, "a setting") {
+				if got := s.do(t, "FILA.ENQUEUE", "q", "x", "TTL", "60000"); got[0] != '$' {
+					t.Errorf("the hook returns a delay of %q: %s", value, got)
+				}
+			}
 			if i%8 == 0 {
 				s.Advance(1500 * time.Millisecond)
 			}

@@ -57,7 +57,7 @@ func TestQueuesAreAppliedFromAFile(t *testing.T) {
 	apply(alter, 3, "--dry-run")
 	apply("fila: INVALID \"logs\": the queue still holds messages, use FORCE to delete them with it\n", 1, "--prune")
 	names("logs orders orders.dlq")
-	apply(alter+"- delete logs with 1 messages\napplied\n", 0, "--prune", "--force")
+	apply(alter+"- delete logs with 1 message\napplied\n", 0, "--prune", "--force")
 	names("new orders orders.dlq")
 
 	// At start, and no later: nothing is deleted there.
