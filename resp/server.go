@@ -160,7 +160,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error 
 			if c := s.admit(nc); c == nil {
 				s.reject(nc)
 			} else {
-				go s.serve(c, nc) // not under ctx: Shutdown lets connections outlive the accepting
+				go s.serve(c) // not under ctx: Shutdown lets connections outlive the accepting
 			}
 			continue
 		}
@@ -189,14 +189,14 @@ func (s *Server) ServeConn(nc net.Conn) {
 		s.reject(nc)
 		return
 	}
-	s.serve(c, nc)
+	s.serve(c)
 }
 
 // serve serves a connection that was admitted.
-func (s *Server) serve(c *Conn, nc net.Conn) {
+func (s *Server) serve(c *Conn) {
 	defer s.remove(c)
 	defer s.strangers.remove(c)
-	if t, ok := nc.(*tls.Conn); ok && !c.shakeHands(t) {
+	if t, ok := c.nc.(*tls.Conn); ok && !c.shakeHands(t) {
 		c.closeSocket()
 		return
 	}
