@@ -54,7 +54,7 @@ func share(limit uint64, clientsWanted, storeWanted int) (clients, store int, er
 	if limit < uint64(least) { //nolint:gosec // positive
 		return 0, 0, fmt.Errorf("this process may open %d files, it needs at least %d: raise the limit with ulimit -n, or LimitNOFILE of the service", limit, least)
 	}
-	rest := int(min(limit, 1<<30)) - filesBeside //nolint:gosec // bounded
+	rest := int(min(limit, 1<<30)) - filesBeside
 	if rest >= clientsWanted+storeWanted {
 		return clientsWanted, storeWanted, nil
 	}

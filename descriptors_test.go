@@ -82,7 +82,7 @@ func TestConnectionsForProfilesAreFew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	first, second := <-accepted, <-accepted
 	defer second.Close()

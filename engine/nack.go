@@ -132,7 +132,7 @@ func (tx *Tx) ForeseeNack(req *Nack) error {
 		}
 		f := req.look.found
 		if req.look.err != nil || f[0] == nil || c.locate(&req.look.watch, f[0]) == gone {
-			return nil
+			return nil //nolint:nilerr // the nack itself says that there is none, or that it cannot be read
 		}
 		m = f[0].m
 	}

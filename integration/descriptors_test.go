@@ -102,7 +102,7 @@ func TestTheStoreKeepsItsDescriptors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { _ = c.Close() })
 		held = append(held, c)
 	}
 	if reply := ping(held[len(held)-1].(*net.TCPConn)); reply != "-ERR max number of clients reached\r\n" {
