@@ -20,10 +20,12 @@ func layers() map[string]layer {
 		"resp":              {},
 		"storage":           {tests: []string{"storage/storetest"}},
 		"storage/storetest": {may: []string{"storage"}},
-		"storage/rocks":     {may: []string{"storage"}, tests: []string{"storage/storetest"}},
-		"engine":            {may: []string{"internal/yield", "storage"}},
-		"scripting":         {may: []string{"engine", "internal/yield"}, tests: []string{"storage"}},
-		"commands":          {may: []string{"engine", "internal/acl", "resp"}, tests: []string{"scripting", "storage"}},
+		"storage/rocks":     {may: []string{"storage", "storage/rocks/files"}, tests: []string{"storage/storetest"}},
+		// Reads the files of RocksDB without RocksDB.
+		"storage/rocks/files": {},
+		"engine":              {may: []string{"internal/yield", "storage"}},
+		"scripting":           {may: []string{"engine", "internal/yield"}, tests: []string{"storage"}},
+		"commands":            {may: []string{"engine", "internal/acl", "resp"}, tests: []string{"scripting", "storage"}},
 		// The client side of a load: it knows a server only by its address.
 		"internal/bench":    {may: []string{"internal/proc"}},
 		"internal/proc":     {},
@@ -64,6 +66,7 @@ func owners() map[string]string {
 	return map[string]string{
 		"github.com/tidwall/redcon":   "resp",
 		"github.com/linxGnu/grocksdb": "storage/rocks",
+		"github.com/zeebo/xxh3":       "storage/rocks/files",
 		"github.com/yuin/gopher-lua":  "scripting",
 		"github.com/spf13/cobra":      "cli",
 		"github.com/spf13/pflag":      "cli",

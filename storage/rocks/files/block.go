@@ -1,0 +1,270 @@
+package files
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/zeebo/xxh3"
+)
+
+// How blocks are compressed and which checksum they have, as their bytes say.
+const (
+	compressNone, compressLZ4, compressZSTD = 0x00, 0x04, 0x07
+
+	checksumNone, checksumCRC32C, checksumXXH3 = 0, 1, 4
+	anyChecksum                                = 0xff
+)
+
+// sound tells whether a block with its trailer is what was written.
+func (r *Reader) sound(b []byte) bool {
+	n := len(b) - trailerBytes
+	stored := binary.LittleEndian.Uint32(b[n+1:])
+	switch r.checksum {
+	case checksumCRC32C:
+		return masked(checksumCRC(b[:n+1])) == stored
+	case checksumXXH3:
+		return xxh(b[:n], b[n]) == stored
+	case anyChecksum:
+		return xxh(b[:n], b[n]) == stored || masked(checksumCRC(b[:n+1])) == stored
+	}
+	return false
+}
+
+// xxh is the lower half of XXH3, in which the last byte is mixed by itself.
+func xxh(b []byte, last byte) uint32 {
+	const mix = 0x6b9083d9
+	return uint32(xxh3.Hash(b)) ^ uint32(last)*mix //nolint:gosec // the lower half is meant
+}
+
+// decompress returns the bytes of a block: a varint of how many there are leads.
+func (r *Reader) decompress(b []byte, how byte) ([]byte, error) {
+	if how == compressNone {
+		return b, nil
+	}
+	n, used := binary.Uvarint(b)
+	if used <= 0 || n > blockBytesMax {
+		return nil, errors.New("a compressed block without a size")
+	}
+	switch how {
+	case compressLZ4:
+		out := make([]byte, 0, n)
+		if _, ok := lz4(b[used:], int(n), &out); !ok { //nolint:gosec // is bounded
+			return nil, errors.New("a block that cannot be decompressed")
+		}
+		return out, nil
+	case compressZSTD:
+		out := make([]byte, n)
+		return out, r.zstd(out, b[used:])
+	}
+	return nil, fmt.Errorf("a block that is compressed in the way %d", how)
+}
+
+// lz4 returns how many bytes of a block of LZ4 it takes to have n decompressed ones,
+// which it appends to out, if there is one.
+func lz4(p []byte, n int, out *[]byte) (used int, ok bool) {
+	const minMatch = 4
+	at, done := 0, 0
+	length := func(nibble int) int {
+		if nibble < 15 {
+			return nibble
+		}
+		for at < len(p) {
+			b := int(p[at])
+			at++
+			nibble += b
+			if b != 255 {
+				return nibble
+			}
+		}
+		return -1
+	}
+	for at < len(p) {
+		token := int(p[at])
+		at++
+		literals := length(token >> 4)
+		if literals < 0 || literals > len(p)-at || literals > n-done {
+			return 0, false
+		}
+		if out != nil {
+			*out = append(*out, p[at:at+literals]...)
+		}
+		at += literals
+		if done += literals; done == n {
+			return at, true
+		}
+		if at+2 > len(p) {
+			return 0, false
+		}
+		back := int(p[at]) | int(p[at+1])<<8
+		at += 2
+		match := length(token & 15)
+		if match < 0 || back == 0 || back > done || match+minMatch > n-done {
+			return 0, false
+		}
+		done += match + minMatch
+		if out == nil {
+			continue
+		}
+		for range match + minMatch { // what is copied may be what was just written
+			*out = append(*out, (*out)[len(*out)-back])
+		}
+	}
+	return 0, false
+}
+
+// zstdFrame returns how long the frame of Zstandard at the beginning of p is.
+func zstdFrame(p []byte) (n int, ok bool) {
+	const magic, headerBytes = 0xfd2fb528, 3
+	if len(p) < 5 || binary.LittleEndian.Uint32(p) != magic {
+		return 0, false
+	}
+	how := p[4]
+	at := 5
+	single := how&0x20 != 0
+	if !single {
+		at++ // the window
+	}
+	at += []int{0, 1, 2, 4}[how&3] // the dictionary
+	size := []int{0, 2, 4, 8}[how>>6]
+	if single && size == 0 {
+		size = 1
+	}
+	at += size
+	for at+headerBytes <= len(p) {
+		head := int(p[at]) | int(p[at+1])<<8 | int(p[at+2])<<16
+		at += headerBytes
+		if kind := head >> 1 & 3; kind == 1 { // one byte, repeated
+			at++
+		} else {
+			at += head >> 3
+		}
+		if head&1 == 1 {
+			if how&4 != 0 {
+				at += 4 // a checksum
+			}
+			return at, at <= len(p)
+		}
+	}
+	return 0, false
+}
+
+// unreadable stands for bytes between blocks that were found.
+var unreadable = handle{offset: ^uint64(0)} //nolint:gochecknoglobals // a constant
+
+// find looks for data blocks, one behind the other, without an index.
+func (r *Reader) find() error {
+	f, err := os.Open(r.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	lost := false
+	for at := 0; at < len(data); {
+		n := r.blockAt(data[at:])
+		if n < 0 {
+			lost = true
+			at++
+			continue
+		}
+		h := handle{offset: uint64(at), size: uint64(n)} //nolint:gosec // within the file
+		at += n + trailerBytes
+		if !r.keep(h) {
+			continue
+		}
+		if lost {
+			r.blocks, lost = append(r.blocks, unreadable), false
+		}
+		r.blocks = append(r.blocks, h)
+	}
+	// What is behind the last data block may be data blocks, too.
+	r.blocks = append(r.blocks, unreadable)
+	return nil
+}
+
+// keep looks at a block that was found: what is not data describes the table.
+func (r *Reader) keep(h handle) bool {
+	block, err := r.block(h)
+	if err != nil {
+		return false
+	}
+	if entries, ok := dataBlock(block); ok {
+		if entries[0].Kind != RangeDelete {
+			return true
+		}
+		r.ranges(block)
+		return false
+	}
+	r.properties(block)
+	return false
+}
+
+// blockAt returns how many bytes the block at the beginning of p has, without its
+// trailer; -1 if there is none.
+func (r *Reader) blockAt(p []byte) int {
+	for _, size := range []func([]byte) int{plainBlock, lz4Block, zstdBlock} {
+		n := size(p)
+		if n > 0 && n+trailerBytes <= len(p) && r.sound(p[:n+trailerBytes]) {
+			return n
+		}
+	}
+	return -1
+}
+
+// plainBlock goes through the entries of a block to its end: restarts, the first of
+// which is 0, and how many they are.
+func plainBlock(p []byte) int {
+	rest := p
+	var key []byte
+	for len(rest) > 4 && binary.LittleEndian.Uint32(rest) != 0 {
+		e, next, ok := entry(rest, key)
+		if !ok || len(e.key) == 0 {
+			return -1
+		}
+		key, rest = e.key, next
+	}
+	if len(rest) < 8 || len(rest) == len(p) {
+		return -1
+	}
+	for n := 1; 4*n+4 <= len(rest); n++ {
+		v := binary.LittleEndian.Uint32(rest[4*n:])
+		if int(v&^(1<<31)) == n {
+			return len(p) - len(rest) + 4*n + 4
+		}
+		if int(v) > len(p) {
+			return -1
+		}
+	}
+	return -1
+}
+
+func lz4Block(p []byte) int {
+	n, used := binary.Uvarint(p)
+	const leastBytes, mostBytes = 8, 64 << 20
+	if used <= 0 || n < leastBytes || n > mostBytes {
+		return -1
+	}
+	taken, ok := lz4(p[used:], int(n), nil) //nolint:gosec // is bounded
+	if !ok {
+		return -1
+	}
+	return used + taken
+}
+
+func zstdBlock(p []byte) int {
+	_, used := binary.Uvarint(p)
+	if used <= 0 {
+		return -1
+	}
+	n, ok := zstdFrame(p[used:])
+	if !ok {
+		return -1
+	}
+	return used + n
+}

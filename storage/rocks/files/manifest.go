@@ -1,0 +1,284 @@
+package files
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Manifest is what a MANIFEST says about a database.
+type Manifest struct {
+	Log
+	// Whole says that every record was read and understood.
+	Whole bool
+	// Unread is how many records were not understood.
+	Unread       int
+	LastSequence uint64
+	MinLog       uint64 // logs of a lower number are not needed
+	Families     map[uint32]*Family
+	MaxFamily    uint32 // 0: it is not said, as in the first MANIFEST of a database
+	// Removed are the tables that were part of the database and no longer are.
+	Removed map[uint64]bool
+}
+
+// Family is a column family.
+type Family struct {
+	ID     uint32
+	Name   string
+	Log    uint64 // what is in logs of a lower number is in tables
+	Tables map[uint64]*Table
+}
+
+// Table is what a MANIFEST says about a table. A key is a user's.
+type Table struct {
+	Number        uint64
+	Size          uint64
+	First, Last   []byte
+	LastOpen      bool // Last itself is not in the table: range deletions end before it
+	FirstSequence uint64
+	LastSequence  uint64
+}
+
+// Clip cuts range deletions to the keys of the table: what reaches beyond them is
+// another table's business, and may be about versions that are older than its own.
+func (t *Table) Clip(ranges []Entry) []Entry {
+	var clipped []Entry
+	end := t.Last
+	if !t.LastOpen {
+		end = append(slices.Clone(t.Last), 0)
+	}
+	for _, r := range ranges {
+		if bytes.Compare(r.Key, t.First) < 0 {
+			r.Key = t.First
+		}
+		if bytes.Compare(r.Value, end) > 0 {
+			r.Value = end
+		}
+		if bytes.Compare(r.Key, r.Value) < 0 {
+			clipped = append(clipped, r)
+		}
+	}
+	return clipped
+}
+
+// The tags of the fields of a record. Those with the bit tagIgnorable have a length
+// and may be passed over.
+const (
+	tagComparator, tagLogNumber, tagNextFile, tagLastSequence, tagCompactCursor = 1, 2, 3, 4, 5
+	tagDeletedFile, tagPrevLog, tagMinLog                                       = 6, 9, 10
+	tagNewFile4                                                                 = 103
+	tagFamily, tagFamilyAdd, tagFamilyDrop, tagMaxFamily, tagAtomicGroup        = 200, 201, 202, 203, 300
+	tagIgnorable                                                                = 1 << 13
+	fieldsEnd                                                                   = 1
+)
+
+// ReadManifest reads a MANIFEST. A record that cannot be read is passed over, and
+// Whole is false then.
+func ReadManifest(path string) (*Manifest, error) {
+	m := &Manifest{Families: map[uint32]*Family{}, Removed: map[uint64]bool{}}
+	var err error
+	m.Log, err = ReadLog(path, func(_ int64, record []byte) error {
+		e := edit{Manifest: m, rest: record}
+		if e.apply() != nil {
+			m.Unread++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.Whole = len(m.Damage) == 0 && m.BadEnd < 0 && m.Unread == 0 && m.Records > 0
+	return m, nil
+}
+
+// Named returns the family of a name.
+func (m *Manifest) Named(name string) *Family {
+	for _, f := range m.Families {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// Tables returns all tables by number.
+func (m *Manifest) Tables() map[uint64]*Table {
+	all := map[uint64]*Table{}
+	for _, f := range m.Families {
+		maps.Copy(all, f.Tables)
+	}
+	return all
+}
+
+// OldestLog is the number below which no log is needed.
+func (m *Manifest) OldestLog() uint64 {
+	least := ^uint64(0)
+	for _, f := range m.Families {
+		least = min(least, f.Log)
+	}
+	if len(m.Families) == 0 {
+		least = 0
+	}
+	return max(least, m.MinLog)
+}
+
+// NewestLog is the number at which, or above which, there is a log.
+func (m *Manifest) NewestLog() uint64 {
+	most := m.MinLog
+	for _, f := range m.Families {
+		most = max(most, f.Log)
+	}
+	return most
+}
+
+// edit applies one record.
+type edit struct {
+	*Manifest
+	rest   []byte
+	family uint32
+	failed bool
+	added  []*Table
+	gone   []uint64
+	name   string
+	create bool
+	drop   bool
+	log    uint64
+	hasLog bool
+}
+
+var errEdit = errors.New("a record that is not understood")
+
+func (e *edit) apply() error {
+	for len(e.rest) > 0 && !e.failed {
+		e.field(e.number())
+	}
+	if e.failed {
+		return errEdit
+	}
+	if e.drop {
+		delete(e.Families, e.family)
+		return nil
+	}
+	f := e.Families[e.family]
+	if f == nil {
+		f = &Family{ID: e.family, Tables: map[uint64]*Table{}}
+		if e.family == 0 {
+			f.Name = "default"
+		}
+		e.Families[e.family] = f
+	}
+	if e.create {
+		f.Name = e.name
+	}
+	if e.hasLog {
+		f.Log = e.log
+	}
+	for _, n := range e.gone {
+		delete(f.Tables, n)
+		e.Removed[n] = true
+	}
+	for _, t := range e.added { // behind those: a table that changes its level is removed and added
+		f.Tables[t.Number] = t
+		delete(e.Removed, t.Number)
+	}
+	return nil
+}
+
+func (e *edit) field(tag uint64) {
+	switch tag {
+	case tagComparator:
+		e.bytes()
+	case tagLogNumber:
+		e.log, e.hasLog = e.number(), true
+	case tagNextFile, tagPrevLog, tagAtomicGroup:
+		e.number()
+	case tagMaxFamily:
+		e.MaxFamily = max(e.MaxFamily, uint32(e.number())) //nolint:gosec // RocksDB's are of 32 bits
+	case tagLastSequence:
+		e.LastSequence = max(e.LastSequence, e.number())
+	case tagMinLog:
+		e.MinLog = max(e.MinLog, e.number())
+	case tagCompactCursor:
+		e.number()
+		e.bytes()
+	case tagDeletedFile:
+		e.number()
+		e.gone = append(e.gone, e.number())
+	case tagNewFile4:
+		e.table()
+	case tagFamily:
+		e.family = uint32(e.number()) //nolint:gosec // RocksDB's are of 32 bits
+	case tagFamilyAdd:
+		e.create, e.name = true, string(e.bytes())
+	case tagFamilyDrop:
+		e.drop = true
+	default:
+		if tag&tagIgnorable == 0 {
+			e.failed = true
+			return
+		}
+		e.bytes()
+	}
+}
+
+func (e *edit) table() {
+	e.number() // its level
+	t := &Table{Number: e.number(), Size: e.number()}
+	t.First = userKey(e.bytes())
+	last := e.bytes()
+	t.Last, t.LastOpen = userKey(last), open(last)
+	t.FirstSequence, t.LastSequence = e.number(), e.number()
+	for !e.failed {
+		if e.number() == fieldsEnd {
+			break
+		}
+		e.bytes()
+	}
+	e.added = append(e.added, t)
+}
+
+func (e *edit) number() uint64 {
+	n, used := binary.Uvarint(e.rest)
+	if used <= 0 {
+		e.failed, e.rest = true, nil
+		return 0
+	}
+	e.rest = e.rest[used:]
+	return n
+}
+
+func (e *edit) bytes() []byte {
+	n := e.number()
+	if n > uint64(len(e.rest)) {
+		e.failed, e.rest = true, nil
+		return nil
+	}
+	b := e.rest[:n]
+	e.rest = e.rest[n:]
+	return b
+}
+
+const tagBytes = 8 // behind each key in a table: kind and sequence number
+
+// userKey is a key without what RocksDB puts behind it.
+func userKey(internal []byte) []byte {
+	return slices.Clone(internal[:max(len(internal)-tagBytes, 0)])
+}
+
+// open tells whether a key is the end of a range deletion: its number is the greatest.
+func open(internal []byte) bool {
+	if len(internal) < tagBytes {
+		return false
+	}
+	tag := binary.LittleEndian.Uint64(internal[len(internal)-tagBytes:])
+	return Kind(tag&0xff) == RangeDelete && tag>>8 == 1<<56-1
+}
+
+// TableName and LogName are the names of files.
+func TableName(n uint64) string { return fmt.Sprintf("%06d.sst", n) }
+
+// LogName is the name of a log.
+func LogName(n uint64) string { return fmt.Sprintf("%06d.log", n) }

@@ -1,0 +1,421 @@
+package files
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// Kind is what an entry of a table does with its key.
+type Kind byte
+
+// The kinds that Fila's tables have.
+const (
+	Delete       Kind = 0x00
+	Put          Kind = 0x01
+	SingleDelete Kind = 0x07
+	RangeDelete  Kind = 0x0F
+)
+
+// Entry is one version of a key.
+type Entry struct {
+	Key      []byte
+	Sequence uint64
+	Kind     Kind
+	Value    []byte // of a RangeDelete: its end
+}
+
+// Stretch is a part of a table that cannot be read: its keys lie between First and
+// Last, either of which is nil where the table has nothing readable on that side.
+type Stretch struct {
+	First, Last []byte
+}
+
+// Reader reads one table. It keeps no file open.
+type Reader struct {
+	path string
+	zstd Decompress
+	size int64
+
+	// What the properties say; Known is false where they cannot be read.
+	Known              bool
+	Name               string // of the family
+	Entries, Deletions uint64
+	RangeDeletions     uint64
+	// Ranges are the range deletions that could be read, RangesLost says that there
+	// are others.
+	Ranges     []Entry
+	RangesLost bool
+
+	checksum byte // which one blocks have; anyChecksum: not known
+	blocks   []handle
+	indexed  bool // blocks is all of them, else they are looked for
+}
+
+// Decompress fills out with what was compressed with Zstandard.
+type Decompress func(out, compressed []byte) error
+
+type handle struct{ offset, size uint64 }
+
+const (
+	footerBytes   = 53
+	trailerBytes  = 5
+	magic         = 0x88e241b785f4cff7
+	blockBytesMax = 1 << 30
+	footerNewest  = 5 // the format version of tables that Fila writes
+)
+
+// OpenTable reads what leads to the data of a table. It fails only if the file cannot
+// be read at all.
+func OpenTable(path string, zstd Decompress) (*Reader, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{path: path, zstd: zstd, size: info.Size(), checksum: anyChecksum}
+	index, err := r.lead()
+	if err == nil {
+		err = r.readIndex(index)
+	}
+	if err == nil {
+		r.indexed = true
+		return r, nil
+	}
+	return r, r.find()
+}
+
+// Indexed tells whether the table's own index led to the data.
+func (r *Reader) Indexed() bool { return r.indexed }
+
+// lead follows the footer to the index, and to the blocks that describe the table.
+func (r *Reader) lead() (index handle, err error) {
+	footer := make([]byte, footerBytes)
+	if err := r.readAt(footer, r.size-footerBytes); err != nil {
+		return handle{}, err
+	}
+	if binary.LittleEndian.Uint64(footer[footerBytes-8:]) != magic || binary.LittleEndian.Uint32(footer[footerBytes-12:]) != footerNewest {
+		return handle{}, errors.New("no footer")
+	}
+	r.checksum = footer[0]
+	meta, rest, ok := parseHandle(footer[1:])
+	if !ok {
+		return handle{}, errors.New("no footer")
+	}
+	if index, _, ok = parseHandle(rest); !ok {
+		return handle{}, errors.New("no footer")
+	}
+	r.describe(meta)
+	return index, nil
+}
+
+// describe reads the properties and the range deletions.
+func (r *Reader) describe(meta handle) {
+	block, err := r.block(meta)
+	if err != nil {
+		r.RangesLost = true
+		return
+	}
+	entries, _ := parseBlock(block, false)
+	for _, e := range entries {
+		at, _, ok := parseHandle(e.value)
+		if !ok {
+			continue
+		}
+		switch string(e.key) {
+		case "rocksdb.properties":
+			if block, err := r.block(at); err == nil {
+				r.properties(block)
+			}
+		case "rocksdb.range_del":
+			block, err := r.block(at)
+			if err != nil || !r.ranges(block) {
+				r.RangesLost = true
+			}
+		}
+	}
+}
+
+func (r *Reader) properties(block []byte) bool {
+	entries, ok := parseBlock(block, false)
+	if !ok {
+		return false
+	}
+	for _, e := range entries {
+		n, _ := binary.Uvarint(e.value)
+		switch string(e.key) {
+		case "rocksdb.num.entries":
+			r.Entries, r.Known = n, true
+		case "rocksdb.deleted.keys":
+			r.Deletions = n
+		case "rocksdb.num.range-deletions":
+			r.RangeDeletions = n
+		case "rocksdb.column.family.name":
+			r.Name = string(e.value)
+		}
+	}
+	return r.Known
+}
+
+func (r *Reader) ranges(block []byte) bool {
+	all, ok := dataBlock(block)
+	if !ok || len(all) == 0 || all[0].Kind != RangeDelete {
+		return false
+	}
+	r.Ranges = append(r.Ranges, all...)
+	return true
+}
+
+// readIndex lists the data blocks.
+func (r *Reader) readIndex(at handle) error {
+	block, err := r.block(at)
+	if err != nil {
+		return err
+	}
+	entries, ok := parseBlock(block, true)
+	if !ok {
+		return errors.New("no index")
+	}
+	for _, e := range entries {
+		h, _, ok := parseHandle(e.value)
+		if !ok || h.offset+h.size > uint64(r.size) { //nolint:gosec // of a file
+			return errors.New("no index")
+		}
+		r.blocks = append(r.blocks, h)
+	}
+	return nil
+}
+
+func (r *Reader) readAt(b []byte, at int64) error {
+	if at < 0 || at+int64(len(b)) > r.size {
+		return errors.New("it is too short")
+	}
+	f, err := os.Open(r.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.ReadAt(b, at)
+	return err
+}
+
+// block reads one block, if it is what was written.
+func (r *Reader) block(h handle) ([]byte, error) {
+	if h.size > blockBytesMax || h.offset > uint64(r.size) { //nolint:gosec // of a file
+		return nil, errors.New("a block that is too large")
+	}
+	b := make([]byte, h.size+trailerBytes)
+	if err := r.readAt(b, int64(h.offset)); err != nil { //nolint:gosec // is within the file
+		return nil, err
+	}
+	if !r.sound(b) {
+		return nil, errors.New("a block that does not match its checksum")
+	}
+	return r.decompress(b[:h.size], b[h.size])
+}
+
+// Walk hands on the entries of each data block that can be read, in order, and each
+// stretch that cannot.
+func (r *Reader) Walk(take func(block []Entry) error, lost func(s Stretch)) error {
+	w := r.Blocks()
+	for {
+		block, s, ok := w.Next()
+		if !ok {
+			return nil
+		}
+		if s != nil {
+			lost(*s)
+			continue
+		}
+		if err := take(block); err != nil {
+			return err
+		}
+	}
+}
+
+// Walker goes through the data blocks of a table.
+type Walker struct {
+	r    *Reader
+	next int
+	last []byte // key
+	// ahead is a sound block behind a stretch that was returned.
+	ahead []Entry
+}
+
+// Blocks returns a Walker at the first block.
+func (r *Reader) Blocks() *Walker { return &Walker{r: r} }
+
+// Next returns the next block, or a stretch that cannot be read; ok is false at the
+// end.
+func (w *Walker) Next() (block []Entry, lost *Stretch, ok bool) {
+	if block, w.ahead = w.ahead, nil; block != nil {
+		return w.at(block), nil, true
+	}
+	before, bad := w.last, 0
+	for ; w.next < len(w.r.blocks); bad++ {
+		h := w.r.blocks[w.next]
+		w.next++
+		if h == unreadable {
+			continue
+		}
+		b, err := w.r.block(h)
+		if err != nil {
+			continue
+		}
+		if block, ok = dataBlock(b); !ok {
+			continue
+		}
+		if bad == 0 {
+			return w.at(block), nil, true
+		}
+		w.ahead = block
+		return nil, &Stretch{First: before, Last: block[0].Key}, true
+	}
+	if bad > 0 {
+		return nil, &Stretch{First: before}, true
+	}
+	return nil, nil, false
+}
+
+func (w *Walker) at(block []Entry) []Entry {
+	w.last = block[len(block)-1].Key
+	return block
+}
+
+// dataBlock parses a block of a family's keys.
+func dataBlock(b []byte) ([]Entry, bool) {
+	raw, ok := parseBlock(b, false)
+	if !ok || len(raw) == 0 {
+		return nil, false
+	}
+	all := make([]Entry, len(raw))
+	for i, e := range raw {
+		n := len(e.key) - tagBytes
+		if n < 0 {
+			return nil, false
+		}
+		tag := binary.LittleEndian.Uint64(e.key[n:])
+		all[i] = Entry{Key: e.key[:n:n], Sequence: tag >> 8, Kind: Kind(tag & 0xff), Value: e.value}
+		switch all[i].Kind {
+		case Put, Delete, SingleDelete, RangeDelete:
+		default:
+			return nil, false
+		}
+		if i > 0 && bytes.Compare(all[i-1].Key, all[i].Key) > 0 {
+			return nil, false
+		}
+	}
+	return all, true
+}
+
+type blockEntry struct{ key, value []byte }
+
+// parseBlock returns the entries of a block. Those of an index say no length of their
+// values, which are handles: the first in full, others by their difference.
+func parseBlock(b []byte, index bool) ([]blockEntry, bool) {
+	if len(b) < 4 {
+		return nil, false
+	}
+	restarts := uint64(binary.LittleEndian.Uint32(b[len(b)-4:]) &^ (1 << 31))
+	tail := 4 + 4*restarts
+	if tail > uint64(len(b)) {
+		return nil, false
+	}
+	rest := b[:uint64(len(b))-tail]
+	var all []blockEntry
+	var key []byte
+	var last handle
+	for len(rest) > 0 {
+		var e blockEntry
+		var ok bool
+		if index {
+			e, rest, ok = indexEntry(rest, key, &last)
+		} else {
+			e, rest, ok = entry(rest, key)
+		}
+		if !ok {
+			return all, false
+		}
+		key = e.key
+		all = append(all, e)
+	}
+	return all, true
+}
+
+// entry parses the first entry of p, given the key before it.
+func entry(p, before []byte) (e blockEntry, rest []byte, ok bool) {
+	var n [3]uint64 // bytes of the key that are those before, that are not, and of the value
+	for i := range n {
+		v, used := binary.Uvarint(p)
+		if used <= 0 {
+			return e, nil, false
+		}
+		n[i], p = v, p[used:]
+	}
+	if n[0] > uint64(len(before)) || n[1] > uint64(len(p)) || n[2] > uint64(len(p))-n[1] {
+		return e, nil, false
+	}
+	e.key = slices.Concat(before[:n[0]], p[:n[1]])
+	e.value = p[n[1] : n[1]+n[2]]
+	return e, p[n[1]+n[2]:], true
+}
+
+func indexEntry(p, before []byte, last *handle) (e blockEntry, rest []byte, ok bool) {
+	shared, used := binary.Uvarint(p)
+	if used <= 0 || shared > uint64(len(before)) {
+		return e, nil, false
+	}
+	p = p[used:]
+	own, used := binary.Uvarint(p)
+	if used <= 0 || own > uint64(len(p)-used) { //nolint:gosec // used is at most len(p)
+		return e, nil, false
+	}
+	p = p[used:]
+	e.key = slices.Concat(before[:shared], p[:own])
+	p = p[own:]
+	h := handle{}
+	if shared == 0 {
+		if h, rest, ok = parseHandle(p); !ok {
+			return e, nil, false
+		}
+	} else {
+		delta, used := binary.Varint(p)
+		if used <= 0 {
+			return e, nil, false
+		}
+		h.offset = last.offset + last.size + trailerBytes
+		h.size, rest = last.size+uint64(delta), p[used:] //nolint:gosec // a difference may be negative
+	}
+	*last = h
+	e.value = binary.AppendUvarint(binary.AppendUvarint(nil, h.offset), h.size)
+	return e, rest, true
+}
+
+func parseHandle(p []byte) (h handle, rest []byte, ok bool) {
+	var used int
+	if h.offset, used = binary.Uvarint(p); used <= 0 {
+		return h, nil, false
+	}
+	p = p[used:]
+	if h.size, used = binary.Uvarint(p); used <= 0 {
+		return h, nil, false
+	}
+	return h, p[used:], h.size < blockBytesMax && h.offset < 1<<48
+}
+
+// String names the kind.
+func (k Kind) String() string {
+	switch k {
+	case Put:
+		return "put"
+	case Delete:
+		return "delete"
+	case SingleDelete:
+		return "single delete"
+	case RangeDelete:
+		return "delete range"
+	}
+	return fmt.Sprintf("kind %d", byte(k))
+}
