@@ -14,6 +14,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
 
@@ -81,58 +82,66 @@ func problemOf(d rocks.Damage) cli.Problem {
 
 // repair puts a sound store in the place of a damaged one, which it keeps:
 //
-//  1. what can be read is copied to DIR-repairing-<time>
+//  1. what can be read is copied to DIR-repairing, in which a file says that this is it
 //  2. records that contradict each other are put in order there
 //  3. it is made durable, and verified
-//  4. DIR becomes DIR-damaged-<time>, and the new one DIR
+//  4. it and DIR change places
+//  5. the damaged one, now DIR-repairing, becomes DIR-damaged-<time>, and the file goes
 //
-// Until 4 a crash changes nothing. In the middle of 4 there may be no DIR; then both
-// are beside it under their names.
+// It may be killed at any time and be run again: it begins with what was left. Where two
+// directories cannot change places at once, 4 is two steps, between which there is no
+// DIR; then the next run does the second.
 func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
-	dir = filepath.Clean(dir)
-	i, err := rocks.Inspect(dir)
+	swap := backup.NewSwap(filepath.Clean(dir), time.Now())
+	report := cli.RepairReport{Path: swap.Dir}
+	if err := swap.Resume(); err != nil {
+		return report, err
+	}
+	i, err := rocks.Inspect(swap.Dir)
 	if err != nil {
-		return cli.RepairReport{}, err
+		return report, err
 	}
 	defer i.Close()
-	report := cli.RepairReport{Path: dir}
+	if err := swap.Discard(); err != nil { // nobody else repairs: the store is locked
+		return report, err
+	}
 	var damaged []rocks.Damage
-	if report.Before, damaged, err = verify(dir, i, progress); err != nil || report.Before.Count == 0 {
+	if report.Before, damaged, err = verify(swap.Dir, i, progress); err != nil || report.Before.Count == 0 {
 		return report, err
 	}
-	stamp := time.Now().UTC().Format("20060102-150405")
-	made := dir + "-repairing-" + stamp
-	if err := rebuild(&report, i, made, damaged, progress); err != nil {
-		return report, errors.Join(fmt.Errorf("%s: %w", dir, err), os.RemoveAll(made))
+	if err := rebuild(&report, i, swap, damaged, progress); err != nil {
+		return report, errors.Join(fmt.Errorf("%s: %w", swap.Dir, err), swap.Discard())
 	}
-	if report.After, err = check(made, progress); err != nil {
+	if report.After, err = check(swap.Made, progress); err != nil {
 		return report, err
 	}
-	report.After.Path = dir
+	report.After.Path = swap.Dir
 	if report.After.Count > 0 {
-		return report, fmt.Errorf("%s: what was saved is in %s, and not in order: %s; nothing was changed", dir, made, report.After.Problems[0].What)
+		return report, fmt.Errorf("%s: what was saved is in %s, and not in order: %s; nothing was changed", swap.Dir, swap.Made, report.After.Problems[0].What)
 	}
-	kept := dir + "-damaged-" + stamp
-	if err := backup.Replace(dir, made, kept); err != nil {
-		return report, fmt.Errorf("%s: %w; the repaired store is in %s or in place, the damaged one in %s or in place", dir, err, made, kept)
+	if err := swap.Do(); err != nil {
+		return report, fmt.Errorf("%s: %w; run the repair again", swap.Dir, err)
 	}
-	report.Kept = kept
+	report.Kept = swap.Kept
 	return report, nil
 }
 
 // rebuild copies a store and puts the copy in order.
-func rebuild(report *cli.RepairReport, i *rocks.Inspection, made string, damaged []rocks.Damage, progress cli.Progress) error {
+func rebuild(report *cli.RepairReport, i *rocks.Inspection, swap *backup.Swap, damaged []rocks.Damage, progress cli.Progress) error {
+	if err := swap.Begin(); err != nil {
+		return err
+	}
 	copied := progress("copying", total(report.Before.Records))
-	store, done, err := i.Rebuild(made, damaged, func() { copied(1) })
+	store, done, err := i.Rebuild(swap.Made, damaged, func() { copied(1) })
 	if err != nil {
 		return err
 	}
-	report.Records = done.Records
+	report.Records, report.MayReturn = done.Records, done.MayReturn
 	for _, n := range done.Notes {
 		report.Note(n)
 	}
-	err = engine.Mend(store, func(what string) { report.Note(what) })
-	return errors.Join(err, store.Sync(), store.Close())
+	err = engine.Mend(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
+	return errors.Join(err, store.Sync(), store.Close(), backup.SyncTree(swap.Made))
 }
 
 func total(records map[string]int64) int64 {

@@ -62,13 +62,15 @@ func (r *CheckReport) Add(p Problem) {
 
 // RepairReport is what `fila repair` has done.
 type RepairReport struct {
-	Path    string      `json:"path"`
-	Kept    string      `json:"kept"` // where the damaged store is now; empty: nothing was to be done
-	Records int64       `json:"records"`
-	Before  CheckReport `json:"before"`
-	Notes   []string    `json:"notes"` // what was lost or changed
-	Count   int64       `json:"note_count"`
-	After   CheckReport `json:"after"`
+	Path    string `json:"path"`
+	Kept    string `json:"kept"` // where the damaged store is now; empty: nothing was to be done
+	Records int64  `json:"records"`
+	// MayReturn is how many messages at most were deleted before and are there again.
+	MayReturn int64       `json:"may_return"`
+	Before    CheckReport `json:"before"`
+	Notes     []string    `json:"notes"` // what was lost or changed
+	Count     int64       `json:"note_count"`
+	After     CheckReport `json:"after"`
 }
 
 // Note adds a line.
@@ -120,11 +122,12 @@ func repairCommand(p Program, proc Process) *cobra.Command {
 		Long: `Checks a data directory and, if it is damaged, builds a new one of everything that
 can be read. It says what is lost. The damaged directory is kept as
 DIR-damaged-<time>, so that nothing is gone that was there: remove it when you are
-sure. Twice the space is needed meanwhile.
+sure. Twice the space is needed meanwhile. The new directory is made as
+DIR-repairing; if the repair is killed, run it again.
 
-What was done last may be undone where the record of it is lost: a message that was
-acked may come again. Messages of a queue whose record is lost are put into a queue
-recovered.<number>.`,
+What was deleted stays deleted wherever the record of that can be read. Where it is
+lost, a message that was acked may come again: the report says how many at most.
+Messages of a queue whose record is lost are put into a queue recovered.<number>.`,
 		Example: `  fila check ./data
   fila repair ./data`,
 		Args: arguments("DIR"),
@@ -266,6 +269,9 @@ func (r *RepairReport) write(w io.Writer) error {
 	}
 	if more := r.Count - int64(len(r.Notes)); more > 0 {
 		fmt.Fprintf(&b, "repair: and %d more\n", more)
+	}
+	if r.MayReturn > 0 {
+		fmt.Fprintf(&b, "repair: up to %d messages that were acked, cancelled or purged may come back: the records of that are lost\n", r.MayReturn)
 	}
 	fmt.Fprintf(&b, "repair: %d records are saved; the damaged store is kept as %s\n", r.Records, r.Kept)
 	if _, err := io.WriteString(w, b.String()); err != nil {

@@ -371,15 +371,17 @@ const mendBytes = 4 << 20
 
 // Mend puts a store in order that nobody uses. Records that are damaged, and those that
 // refer to what is not there, are dropped. Messages without a queue get one, of a name
-// that tells. It says what it has done.
-func Mend(store Store, say func(what string)) error {
+// that tells; where queuesWhole says that no record of a queue can be missing, their queue
+// was deleted or purged, and they are dropped. It says what it has done.
+func Mend(store Store, queuesWhole bool, say func(what string)) error {
 	for range mendRounds {
 		var b storage.Batch
 		var failed error
 		found := 0
 		_, err := Verify(store, func(f Finding) {
 			found++
-			say(f.mend(&b))
+			queuesWhole = queuesWhole && f.Family != storage.Queues // which are verified first
+			say(f.mend(&b, queuesWhole))
 			if b.Size() >= mendBytes && failed == nil {
 				failed = store.Commit(&b, false)
 				b.Reset()
@@ -396,10 +398,13 @@ func Mend(store Store, say func(what string)) error {
 }
 
 // mend adds to a batch what undoes a finding, and says what that is.
-func (f *Finding) mend(b *storage.Batch) string {
+func (f *Finding) mend(b *storage.Batch, queuesWhole bool) string {
 	switch {
 	case f.Unreadable || f.Key == nil:
 		return "could not mend: " + f.What
+	case f.Orphans > 0 && queuesWhole:
+		b.DeleteRange(storage.Messages, f.Key, storage.After(f.Key))
+		return fmt.Sprintf("dropped %d messages of the queue with the number %d, which was deleted or purged", f.Orphans, f.Queue)
 	case f.Orphans > 0:
 		name := fmt.Sprintf("recovered.%d", f.Queue)
 		c := DefaultConfig()

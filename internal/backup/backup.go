@@ -207,11 +207,3 @@ func Rename(from, to string) error {
 	}
 	return syncDirectory(filepath.Dir(to))
 }
-
-// Replace puts a directory in the place of another, which gets the name kept.
-func Replace(dir, by, kept string) error {
-	if err := Rename(dir, kept); err != nil {
-		return err
-	}
-	return Rename(by, dir)
-}

@@ -307,3 +307,11 @@ func TestAReopenThatFailsMayBeRepeated(t *testing.T) {
 	want(t, s, "a", "1")
 	put(t, s, storage.Messages, "b", "1")
 }
+
+// copyStore copies the files of a store.
+func copyStore(t *testing.T, to, from string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -28,6 +28,7 @@ type Inspection struct {
 	Fatal bool
 
 	path   string
+	survey *survey
 	listed bool // the list of tables can be read
 	unlock func()
 }
@@ -48,6 +49,7 @@ type Damage struct {
 	First, Last []byte // keys of a table, where they are known
 	Entries     uint64 // of a table, where it is known
 	What        string
+	missing     bool // there is no such file
 }
 
 // Inspect opens a directory for looking. It fails if there is no store, if a broker has
@@ -89,6 +91,10 @@ func ours(name string) bool {
 // open tries to read the store as the broker would, then with ever less care.
 func (i *Inspection) open() error {
 	_, err := checkFiles(i.path)
+	var surveyErr error
+	if i.survey, surveyErr = surveyStore(i.path); surveyErr != nil {
+		return surveyErr
+	}
 	var d *database
 	if err == nil {
 		d, err = openReadOnly(i.path, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
@@ -96,9 +102,10 @@ func (i *Inspection) open() error {
 	if errors.Is(err, storage.ErrFormat) {
 		return err
 	}
+	i.Damage = i.survey.damage
+	i.Fatal = err != nil || len(i.Damage) > 0
 	if err != nil {
-		i.Fatal = true
-		if !i.logDamage() {
+		if len(i.Damage) == 0 {
 			i.Damage = append(i.Damage, Damage{File: i.culprit(err), What: err.Error()})
 		}
 		d, err = openReadOnly(i.path, false, grocksdb.SkipAnyCorruptedRecordsRecovery)
@@ -113,66 +120,21 @@ func (i *Inspection) open() error {
 			File: strings.TrimPrefix(m.Name, "/"), Family: m.ColumnFamilyName, Bytes: m.Size, Entries: m.Entries, First: m.SmallestKey, Last: m.LargestKey,
 		})
 	}
-	if !i.Fatal {
-		i.logGaps()
-	}
 	return nil
 }
 
-// culprit is the file that an error speaks of, or the one that says where all others are.
+// culprit is the file that an error of RocksDB speaks of, or the one that says where all
+// others are.
 func (i *Inspection) culprit(err error) string {
 	for word := range strings.FieldsFuncSeq(err.Error(), func(r rune) bool { return strings.ContainsRune(" /:,;'\"", r) }) {
 		if ours(word) || filepath.Ext(word) == ".log" {
 			return word
 		}
 	}
-	current, readErr := os.ReadFile(filepath.Join(i.path, currentFile))
-	name := strings.TrimSpace(string(current))
-	if readErr != nil || !strings.HasPrefix(name, "MANIFEST-") || strings.ContainsAny(name, "/\x00") {
+	if i.survey.name == "" {
 		return currentFile
 	}
-	return name
-}
-
-// logDamage looks for damage in the log and reports whether there is any.
-func (i *Inspection) logDamage() bool {
-	files, _ := logs(i.path) // the pattern is ours and cannot be bad
-	found := false
-	for _, file := range files {
-		r, err := readLog(file, func(int64, []byte) error { return nil })
-		if err != nil {
-			i.Damage = append(i.Damage, Damage{File: filepath.Base(file), What: reason(err).Error()})
-			found = true
-		}
-		for _, at := range r.damage {
-			i.Damage = append(i.Damage, Damage{File: filepath.Base(file), What: fmt.Sprintf("wrong bytes at offset %d; %d batches of the file can be read", at, r.batches)})
-			found = true
-		}
-	}
-	return found
-}
-
-// logGaps finds batches that are missing between those that are there, which RocksDB
-// does not look for: a log that was cut short although another followed it.
-func (i *Inspection) logGaps() {
-	files, _ := logs(i.path) // the pattern is ours and cannot be bad
-	next := uint64(0)
-	for _, file := range files {
-		_, err := readLog(file, func(at int64, batch []byte) error {
-			first, n, err := sequence(batch)
-			if err != nil {
-				return err
-			}
-			if next != 0 && first > next {
-				i.Damage = append(i.Damage, Damage{File: filepath.Base(file), What: fmt.Sprintf("%d writes are missing before offset %d", first-next, at)})
-			}
-			next = max(next, first+n)
-			return nil
-		})
-		if err != nil {
-			i.Damage = append(i.Damage, Damage{File: filepath.Base(file), What: err.Error()})
-		}
-	}
+	return i.survey.name
 }
 
 // listFiles takes all table files there are, as the list of them cannot be read.

@@ -57,6 +57,9 @@ func openDatabase(path string, p profile) (*database, error) {
 		return nil, err
 	}
 	if found.database {
+		if err := checkSurvey(path); err != nil {
+			return nil, err
+		}
 		if err := checkFamilies(path, found); err != nil {
 			return nil, err
 		}
@@ -70,7 +73,23 @@ func openDatabase(path string, p profile) (*database, error) {
 		return nil, err
 	}
 	removeProbes(path)
+	listLogs(path)
 	return d, nil
+}
+
+// checkSurvey refuses a store whose files do not fit together. It reads without
+// RocksDB's lock: what another process changes meanwhile is no damage.
+func checkSurvey(path string) error {
+	s, err := surveyStore(path)
+	if err != nil || len(s.damage) == 0 {
+		return err
+	}
+	unlock, err := lockStore(path)
+	if err != nil {
+		return err
+	}
+	unlock()
+	return s.err()
 }
 
 // prepareDirectory makes the directory if only that is missing, and finds out

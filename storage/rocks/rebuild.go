@@ -2,10 +2,7 @@ package rocks
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-
-	"github.com/linxGnu/grocksdb"
+	"math"
 
 	"github.com/faisca/fila/storage"
 )
@@ -14,23 +11,27 @@ import (
 // is only read. There are two ways:
 //
 //  1. Where all files are sound, RocksDB reads them: it is about records.
-//  2. Else its own repair makes new lists for copies of the sound tables. What can be
-//     read of the damaged ones is added where it is not known already, and then the log
-//     is applied, which we read ourselves.
+//  2. Else we read tables and logs ourselves, as far as they can be read (salvage.go).
+//     A record is in the new store if the newest readable version of its key is a put,
+//     so a deletion counts wherever it is readable: also if the record that it deletes
+//     is in a damaged table, or the deletion itself in another part of one.
 //
-// In the second way something deleted may come back, if the record of its deletion is
-// what was lost: a message may be delivered again, but none is lost that can be read.
+// What cannot be read may have been deletions. How many messages may come back for that
+// is bounded from both sides: by how many deletions are missing, which tables and the
+// sequence numbers of the log tell, and by how many messages there are that they could
+// have been about.
 
 // Rebuilt says what became of a store.
 type Rebuilt struct {
 	Records int64    // that were copied
 	Notes   []string // what was lost, or may have been, a line each
+	// MayReturn is how many of the messages at most were deleted before.
+	MayReturn int64
+	// Whole are the families of which nothing is missing.
+	Whole map[storage.Family]bool
 }
 
-const (
-	copyBytes     = 4 << 20 // of a batch of copied records
-	sequenceBytes = 8       // at the start of a batch in the log
-)
+const copyBytes = 4 << 20 // of a batch of copied records
 
 // Rebuild copies what can be read into a new store in a directory that does not exist
 // yet, given what VerifyTables has found, and returns it open.
@@ -40,10 +41,14 @@ func (i *Inspection) Rebuild(to string, damaged []Damage, copied func()) (*Store
 		return nil, Rebuilt{}, err
 	}
 	b := &rebuild{from: i, to: s, copied: copied}
+	b.done.Whole = map[storage.Family]bool{}
+	for _, f := range storage.Families() {
+		b.done.Whole[f] = true
+	}
 	if i.listed && !i.Fatal && len(damaged) == 0 {
 		err = b.copyAll(i.Store)
 	} else {
-		err = b.fromParts(damaged, to+"-tables")
+		err = b.fromParts()
 	}
 	if err == nil {
 		err = b.flush()
@@ -110,133 +115,31 @@ func (b *rebuild) copyFamily(from *Store, f storage.Family) error {
 	return it.Err()
 }
 
-// fromParts is the second way. work is a directory for copies of the tables.
-func (b *rebuild) fromParts(damaged []Damage, work string) error {
-	bad := map[string]bool{}
-	for _, d := range damaged {
-		bad[d.File] = true
-	}
-	if err := os.Mkdir(work, 0o750); err != nil {
+// fromParts is the second way.
+func (b *rebuild) fromParts() error {
+	s := newSalvage(b)
+	if err := s.readLogs(); err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	sound := 0
-	for _, t := range b.from.Tables {
-		if bad[t.File] {
+	if err := s.openTables(); err != nil {
+		return err
+	}
+	for _, f := range storage.Families() {
+		if f == storage.Default {
 			continue
 		}
-		sound++
-		if err := os.Link(filepath.Join(b.from.path, t.File), filepath.Join(work, t.File)); err != nil {
+		if err := s.merge(f); err != nil {
 			return err
 		}
 	}
-	if sound > 0 {
-		if err := b.fromTables(work); err != nil {
-			return err
-		}
-	}
-	for _, d := range damaged {
-		if err := b.salvage(d); err != nil {
-			return err
-		}
-	}
-	if err := b.flush(); err != nil {
-		return err
-	}
-	return b.replay()
-}
-
-// fromTables copies what is in sound tables.
-func (b *rebuild) fromTables(dir string) error {
-	o := grocksdb.NewDefaultOptions()
-	defer o.Destroy()
-	logInto(o, dir)
-	if err := grocksdb.RepairDb(dir, o); err != nil {
-		return rocksError(err)
-	}
-	d, err := openReadOnly(dir, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
-	if err != nil {
-		return err
-	}
-	s := newStore(dir, profile{}, d)
-	defer s.Close()
-	return b.copyAll(s)
-}
-
-// salvage adds what can be read of a damaged table.
-func (b *rebuild) salvage(d Damage) error {
-	if err := b.flush(); err != nil { // to see below what is known already
-		return err
-	}
-	t, err := openTable(filepath.Join(b.from.path, d.File))
-	if err != nil {
-		b.note("%s: nothing of it can be read: %s", d.File, err)
-		return nil
-	}
-	defer t.close()
-	family, known := storage.Default, false
-	for _, f := range storage.Families() {
-		if f.String() == t.family {
-			family, known = f, f != storage.Default
-		}
-	}
-	if !known {
-		return nil
-	}
-	read, added := 0, 0
-	err = t.salvage(func(key, value []byte) error {
-		read++
-		if _, err := b.to.Get(family, key); err == nil {
-			return nil
-		}
-		added++
-		return b.put(family, key, value)
-	})
-	b.note("%s (%s): of %d records %d could be read, of which %d were not known already", d.File, family, t.entries, read, added)
-	return err
-}
-
-// replay applies the log. Some of it is in the tables already: a record is deleted
-// before it is put, as what is put twice cannot be removed by a single delete.
-func (b *rebuild) replay() error {
-	files, err := logs(b.from.path)
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		r, err := readLog(file, func(at int64, rep []byte) error {
-			clear(rep[:min(sequenceBytes, len(rep))]) // the new store has its own
-			batch, err := storage.ParseBatch(rep)
-			if err != nil {
-				b.note("%s: a batch at offset %d cannot be read: %s", name, at, err)
-				return nil
-			}
-			return b.apply(batch)
-		})
-		if err != nil {
-			return err
-		}
-		for _, at := range r.damage {
-			b.note("%s: what was at offset %d is lost", name, at)
-		}
-	}
+	s.report()
 	return nil
 }
 
-func (b *rebuild) apply(batch *storage.Batch) error {
-	err := batch.Each(func(r storage.Record) error {
-		switch {
-		case r.Family == storage.Default:
-		case r.Op == storage.OpPut:
-			b.batch.Delete(r.Family, r.Key)
-			return b.put(r.Family, r.Key, r.Value)
-		case r.Op == storage.OpDeleteRange:
-			b.batch.DeleteRange(r.Family, r.Key, r.Value)
-		default:
-			b.batch.Delete(r.Family, r.Key)
-		}
-		return nil
-	})
-	return err
+// atMost says a bound in words.
+func atMost(n uint64) string {
+	if n == math.MaxUint64 {
+		return "an unknown number of"
+	}
+	return fmt.Sprintf("up to %d", n)
 }

@@ -1,9 +1,8 @@
-// What RocksDB's C interface cannot do: verify one table file, and read one without
-// the database around it.
+// What RocksDB's C interface cannot do: verify one table file without the database
+// around it.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string>
 
 #include <rocksdb/options.h>
 #include <rocksdb/sst_file_reader.h>
@@ -21,7 +20,6 @@ rocksdb::ReadOptions reading() {
 
 struct table {
 	rocksdb::SstFileReader reader{rocksdb::Options()};
-	std::unique_ptr<rocksdb::Iterator> it;
 };
 
 } // namespace
@@ -41,40 +39,6 @@ void fila_table_properties(void* p, unsigned long long* entries, char** family) 
 	auto props = static_cast<table*>(p)->reader.GetTableProperties();
 	*entries = props->num_entries;
 	*family = strdup(props->column_family_name.c_str());
-}
-
-// The result is 1 at a key, 0 at the end, and -1 with an error.
-static int moved(table* t, char** err) {
-	if (t->it->Valid()) return 1;
-	*err = text(t->it->status());
-	return *err ? -1 : 0;
-}
-
-int fila_table_seek(void* p, const char* key, size_t n, char** err) {
-	auto t = static_cast<table*>(p);
-	// A new one each time: an iterator that met a damaged block does not tell of it
-	// reliably when it is sent there again.
-	t->it.reset(t->reader.NewIterator(reading()));
-	t->it->Seek(rocksdb::Slice(key, n));
-	return moved(t, err);
-}
-
-int fila_table_next(void* p, char** err) {
-	auto t = static_cast<table*>(p);
-	t->it->Next();
-	return moved(t, err);
-}
-
-const char* fila_table_key(void* p, size_t* n) {
-	auto s = static_cast<table*>(p)->it->key();
-	*n = s.size();
-	return s.data();
-}
-
-const char* fila_table_value(void* p, size_t* n) {
-	auto s = static_cast<table*>(p)->it->value();
-	*n = s.size();
-	return s.data();
 }
 
 void fila_table_close(void* p) { delete static_cast<table*>(p); }

@@ -50,15 +50,17 @@ public:
 private:
 	// ready opens the file, and begins a new one where it has become too long.
 	bool ready() {
+		if (file_ < 0) file_ = Open();
 		struct stat s;
 		if (file_ >= 0 && fstat(file_, &s) == 0 && s.st_size > kSizeMax) {
 			close(file_);
-			file_ = -1;
 			if (rename(name_.c_str(), (name_ + ".old").c_str()) != 0) unlink(name_.c_str());
+			file_ = Open();
 		}
-		if (file_ < 0) file_ = open(name_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
 		return file_ >= 0;
 	}
+
+	int Open() const { return open(name_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640); }
 
 	const std::string name_;
 	std::mutex lock_;

@@ -3,6 +3,7 @@ package rocks
 // #include <stdlib.h>
 // void fila_rocksdb_log(void* options, const char* dir);
 // void fila_logs_in_order(void* options, const char* dir);
+// void fila_list_logs(const char* dir);
 // void fila_compact_drained(void* options);
 import "C"
 
@@ -27,6 +28,13 @@ func keepLogsInOrder(o *grocksdb.Options, dir string) {
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))
 	C.fila_logs_in_order(native(o), path)
+}
+
+// listLogs lists the logs of a store that was just opened, for survey.
+func listLogs(dir string) {
+	path := C.CString(dir)
+	defer C.free(unsafe.Pointer(path))
+	C.fila_list_logs(path)
 }
 
 // compactDrained has table files compacted that are deletions for the most part.
