@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/commands"
@@ -46,6 +48,27 @@ func (b *broker) applyQueues() error {
 		e.Msg("queues applied")
 	}
 	return nil
+}
+
+// applyQueuesLater tries until the store takes writes, or ctx ends.
+func (b *broker) applyQueuesLater(ctx context.Context) {
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		err := b.applyQueues()
+		if errors.Is(err, engine.ErrMisconf) {
+			continue
+		}
+		if err != nil && !errors.Is(err, engine.ErrStopped) {
+			b.log.Error().Err(err).Msg("the queues of the configuration cannot be applied")
+		}
+		return
+	}
 }
 
 // queueApplication is the start's own call to the engine.

@@ -109,7 +109,10 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	case <-ctx.Done():
 		return b.stop(nil)
 	}
-	if err := b.applyQueues(); err != nil {
+	if err := b.applyQueues(); errors.Is(err, engine.ErrMisconf) {
+		b.log.Error().Err(err).Msg("the queues of the configuration are applied when the store takes writes")
+		go b.applyQueuesLater(ctx)
+	} else if err != nil {
 		return b.stop(err)
 	}
 	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()

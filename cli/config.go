@@ -73,6 +73,7 @@ type Storage struct {
 	Mode            string // low_space, balanced or high_throughput
 	LeaseLag        time.Duration
 	BlockCacheBytes int64
+	ReserveBytes    int64
 }
 
 // Backups is the directory that backups are in.

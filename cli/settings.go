@@ -254,6 +254,12 @@ func storageSettings(c *Storage) []setting {
 			value: sized(&c.BlockCacheBytes, 0, 0, 1024*gib),
 			doc:   "Memory for blocks read from disk, at least 8 MiB (8388608). 0: what `storage.mode` says.",
 		},
+		{
+			name:  "storage.reserve_bytes",
+			value: sized(&c.ReserveBytes, 32*mib, 0, 1024*gib),
+			doc: "Space that the store keeps in a file of its own, and gives back when the disk is full: to delete messages is to write, too. " +
+				"At most a sixteenth of the disk. 0: none, so a disk that is full has to be given space from outside. See [operations](operations.md#a-full-disk).",
+		},
 	}
 }
 

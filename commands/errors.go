@@ -35,6 +35,7 @@ func wireCodes() []wireCode {
 		{engine.ErrMaxDepth, "MAXDEPTH"},
 		{engine.ErrPaused, "PAUSED"},
 		{engine.ErrMisconf, "MISCONF"},
+		{engine.ErrUnreadable, "MISCONF"},
 		{engine.ErrBackupRunning, "ERR"},
 		// Retried by clients when the broker is back, as when Redis restarts.
 		{engine.ErrStopped, "LOADING"},

@@ -76,7 +76,7 @@ func (tx *Tx) Backup(req *Backup) (BackupResult, error) {
 	case c.backups.run != nil:
 		return BackupResult{}, ErrBackupRunning
 	}
-	if err := c.writable(); err != nil {
+	if err := c.roomy(); err != nil {
 		return BackupResult{}, err
 	}
 	name := req.Name

@@ -22,7 +22,7 @@ const (
 // after the reply sees them.
 func (tx *Tx) SetConfig(values map[string]string) error {
 	c := tx.core
-	if err := c.writable(); err != nil {
+	if err := c.roomy(); err != nil {
 		return err
 	}
 	after := maps.Clone(c.snapshot.config)

@@ -106,9 +106,12 @@ type core struct {
 
 	snapshot *Snapshot // what connections see
 	failed   error     // why the store cannot be written, or nil
-	backups  backups
-	figure   figures
-	key      []byte // scratch for keys of the store
+	full     error     // why only what frees space may be written, or nil: see full.go
+	// relieving says that the store is being asked for space.
+	relieving bool
+	backups   backups
+	figure    figures
+	key       []byte // scratch for keys of the store
 }
 
 // figures count since start, for FILA.STATS.

@@ -161,6 +161,9 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	if _, err := c.lifetime(q, req.TTL, c.now+int64(req.Delay)); err != nil {
 		return err // as each tick would be
 	}
+	if err := c.roomy(); err != nil {
+		return err
+	}
 	t := &c.cron
 	e := t.entries[cr.Name]
 	if e == nil && len(t.entries) >= c.cfg.Limits.Crons {

@@ -160,6 +160,9 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
+	if err := c.roomy(); err != nil {
+		return ID{}, err
+	}
 	if req.dedup != "" {
 		id, known, err := c.duplicate(q, req)
 		switch {

@@ -1,6 +1,10 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/faisca/fila/storage"
+)
 
 // The refusals of the engine. They come back wrapped with what was attempted;
 // compare with errors.Is. The commands package maps each to its code on the wire.
@@ -17,6 +21,8 @@ var (
 	// ErrScript refuses a script that does not load.
 	ErrScript = errors.New("the script does not load")
 	ErrPaused = errors.New("the queue is paused")
+	// ErrUnreadable answers what cannot be read.
+	ErrUnreadable = storage.ErrUnreadable
 	// ErrMisconf answers every write while the store does not take any.
 	ErrMisconf = errors.New("the store cannot write")
 	// ErrBackupRunning refuses a second backup at a time.

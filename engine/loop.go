@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,10 +154,17 @@ func (e *Engine) Run(ctx context.Context) error {
 		return err
 	}
 	if err := c.start(); err != nil {
-		c.census.close()
-		e.refuseAll()
-		return err
+		if !errors.Is(err, storage.ErrReopen) {
+			c.census.close()
+			e.refuseAll()
+			return err
+		}
+		// The store could be opened for reading only: on a full disk that is better than
+		// not at all, and mend goes on from here.
+		e.cfg.Log.Error().Err(err).Msg("the store cannot write, writes are refused until it can")
+		c.failed = err
 	}
+	e.noteFull()
 	stop := context.AfterFunc(ctx, e.Stop)
 	defer stop()
 	e.side.Go(e.commit)
@@ -191,6 +199,9 @@ func (e *Engine) loop(company *company) {
 		}
 		if c.failed != nil && !now.Before(mendAt) {
 			e.mend()
+			mendAt = now.Add(e.cfg.MendInterval)
+		} else if c.full != nil && !now.Before(mendAt) {
+			e.relieve()
 			mendAt = now.Add(e.cfg.MendInterval)
 		}
 		began := e.Elapsed()
@@ -271,7 +282,7 @@ func (e *Engine) pause(alarm *alarm, clock *clock, full bool, mendAt time.Time) 
 	if at > 0 && !full {
 		wait = min(wait, time.Unix(0, at).Sub(now))
 	}
-	if e.core.failed != nil {
+	if e.core.failed != nil || e.core.full != nil {
 		wait = min(wait, mendAt.Sub(now))
 	}
 	if wait <= 0 {
@@ -471,9 +482,18 @@ func (e *Engine) recoverInPlace() {
 // mend tries to make the store writable again.
 func (e *Engine) mend() {
 	c := e.core
+	if p, ok := e.store.(prober); ok { // until it has a chance, reads and counts go on
+		if err := p.Probe(); err != nil {
+			c.failed = err
+			return
+		}
+	}
 	c.census.stop()
 	if err := e.store.Reopen(); err != nil {
 		c.failed = err
+		if c.census != nil { // its counts are lost, and the store may be readable
+			e.recoverInPlace()
+		}
 		return
 	}
 	// The failed batch may be on disk after all: memory must know.
@@ -483,7 +503,21 @@ func (e *Engine) mend() {
 		return
 	}
 	c.failed = nil
-	e.cfg.Log.Info().Msg("the store takes writes again")
+	e.noteFull()
+	if c.full == nil {
+		e.cfg.Log.Info().Msg("the store takes writes again")
+	}
+}
+
+// noteFull looks whether the store is full, and says so.
+func (e *Engine) noteFull() {
+	c := e.core
+	if c.failed != nil {
+		return
+	}
+	if c.lookFull(); c.full != nil {
+		e.cfg.Log.Error().Err(c.full).Msg("the store takes only what frees space until there is some: FILA.ACK, FILA.CANCEL, FILA.PURGE, FILA.QUEUE DELETE")
+	}
 }
 
 // close marks the engine as stopped unless something has arrived meanwhile.

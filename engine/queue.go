@@ -115,7 +115,7 @@ const DLQSuffix = ".dlq"
 // longer than the limit by what is added.
 func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	c := tx.core
-	if err := c.writable(); err != nil {
+	if err := c.roomy(); err != nil {
 		return err
 	}
 	if err := c.checkQueueName(name); err != nil {

@@ -49,7 +49,7 @@ type QueueField struct{ Name, From, To string }
 // named and not there is made, and belongs to the set of those that name it.
 func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
+	if err := c.roomy(); err != nil {
 		return nil, err
 	}
 	p := queuePlan{core: c, set: s, after: map[string]storage.Queue{}, hooks: map[string][2]Hook{}, dead: map[string]storage.Queue{}}

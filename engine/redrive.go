@@ -169,8 +169,8 @@ func (c *core) redrivePage(j *redrive) {
 		j.err = p.err
 		c.endRedrive(j)
 		return
-	case c.failed != nil:
-		j.err = c.writable()
+	case c.roomy() != nil:
+		j.err = c.roomy()
 		c.endRedrive(j)
 		return
 	case p.no != j.dlq.no:

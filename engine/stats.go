@@ -78,7 +78,7 @@ type Stats struct {
 func (tx *Tx) Stats() Stats {
 	c := tx.core
 	s := Stats{
-		Queues: int64(len(c.queues)), Blocked: int64(len(c.parked)), Writable: c.failed == nil, Recoveries: c.figure.recoveries,
+		Queues: int64(len(c.queues)), Blocked: int64(len(c.parked)), Writable: c.roomy() == nil, Recoveries: c.figure.recoveries,
 		Turns: c.figure.turns, Tasks: c.figure.tasks, Commits: c.committed, InMemory: int64(c.refs), BodyBytes: c.bodies, Now: tx.Now(), Backup: tx.Backups(),
 	}
 	for _, q := range c.queues {

@@ -203,6 +203,7 @@ func (s *Stepper) Mend() error {
 		return err
 	}
 	s.core.failed = nil
+	s.core.lookFull()
 	s.Do()
 	return nil
 }

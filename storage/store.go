@@ -16,6 +16,10 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrReopen says that an earlier commit failed and that Reopen has to succeed before the next.
 	ErrReopen = errors.New("store takes no writes until it is reopened")
+	// ErrUnreadable says that a read failed, and that it was the store.
+	ErrUnreadable = errors.New("the store cannot read")
+	// ErrFull says that the disk has no space left.
+	ErrFull = errors.New("the disk is full")
 	// ErrSingleDelete says that a batch broke the contract of Batch.SingleDelete.
 	ErrSingleDelete = errors.New("single delete of a key not written exactly once")
 )

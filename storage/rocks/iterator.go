@@ -41,7 +41,7 @@ const (
 func (s *Store) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	d, err := s.enter()
 	if err != nil {
-		return &iterator{at: after, err: fmt.Errorf("scan %s: %w", f, err)}
+		return &iterator{at: after, err: fmt.Errorf("%w: scan %s: %w", storage.ErrUnreadable, f, err)}
 	}
 	if d.families[f] == nil || to != nil && bytes.Compare(from, to) >= 0 {
 		s.leave()
@@ -97,7 +97,7 @@ func (i *iterator) moved() bool {
 	}
 	i.at = after
 	if err := i.it.Err(); err != nil {
-		i.err = fmt.Errorf("scan %s: %w", i.family, rocksError(err))
+		i.err = fmt.Errorf("%w: scan %s: %w", storage.ErrUnreadable, i.family, rocksError(err))
 	}
 	return false
 }

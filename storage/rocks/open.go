@@ -41,11 +41,13 @@ func Open(o Options) (*Store, error) {
 }
 
 func open(path string, p profile) (*Store, error) {
-	d, err := openDatabase(path, p)
+	o, err := openSomehow(path, p)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
-	return newStore(path, p, d), nil
+	s := newStore(path, p, o.d)
+	s.became(o)
+	return s, nil
 }
 
 func openDatabase(path string, p profile) (*database, error) {
@@ -128,14 +130,7 @@ func probe(path string, size int64) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot be written to: %w", reason(err))
 	}
-	chunk := make([]byte, min(size, probeChunk))
-	for i := range chunk {
-		chunk[i] = byte(i * 7) // no file system makes a hole of this
-	}
-	for ; size > 0 && err == nil; size -= int64(len(chunk)) {
-		_, err = f.Write(chunk)
-	}
-	if err == nil {
+	if err = fill(f, size); err == nil {
 		err = f.Sync()
 	}
 	// What matters is the first error. A file that cannot be removed is
@@ -145,6 +140,18 @@ func probe(path string, size int64) (err error) {
 		return fmt.Errorf("cannot be written to: %w", reason(firstOf(err)))
 	}
 	return nil
+}
+
+// fill writes at least so many bytes.
+func fill(f *os.File, size int64) (err error) {
+	chunk := make([]byte, min(size, probeChunk))
+	for i := range chunk {
+		chunk[i] = byte(i * 7) // no file system makes a hole of this
+	}
+	for ; size > 0 && err == nil; size -= int64(len(chunk)) {
+		_, err = f.Write(chunk)
+	}
+	return err
 }
 
 // firstOf returns the first of joined errors: messages are one line.
@@ -389,9 +396,16 @@ func openError(err error) error {
 	return rocksError(err)
 }
 
-// rocksError turns an error of RocksDB, which is text, into ours.
+// rocksError turns an error of RocksDB, which is text, into ours. Clients see it: of a
+// path only the name of the file is kept.
 func rocksError(err error) error {
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	words := strings.Fields(err.Error())
+	for n, w := range words {
+		if strings.HasPrefix(w, "/") {
+			words[n] = w[strings.LastIndexByte(w, '/')+1:]
+		}
+	}
+	text := strings.Join(words, " ")
 	switch {
 	case strings.Contains(text, "lock hold by current process"), strings.Contains(text, "While lock file"):
 		return storage.ErrLocked

@@ -29,6 +29,7 @@ type Options struct {
 	Mode            Mode   // empty: Balanced
 	BlockCacheBytes int64  // 0: the mode's own (32, 64 or 256 MiB); else at least 8 MiB
 	OpenFiles       int    // tables that are kept open; 0: as many as the mode keeps, which is the most
+	ReserveBytes    int64  // space that is kept for freeing space on a full disk; 0: none
 }
 
 // OpenFiles is how many tables a store of that mode keeps open, 0 for a mode that there
@@ -66,6 +67,8 @@ type profile struct {
 	blockSize     int
 	deletesWindow uint // entries within which
 	deletesMost   uint // so many deletes make a file due for compaction
+	reserve       int64
+	noSpace       bool // tables are written only when that is asked for
 }
 
 func profileOf(o Options) (profile, error) {
@@ -73,7 +76,7 @@ func profileOf(o Options) (profile, error) {
 		memtable: 4 << 20, memtables: 32, merge: 8, logs: 128 << 20,
 		level0: 16, tableFile: 64 << 20, levelBase: 1 << 30, bottom: grocksdb.LZ4Compression,
 		jobs: 2, openFiles: 1000, cache: 64 << 20, blockSize: 8 << 10,
-		deletesWindow: 1024, deletesMost: 512,
+		deletesWindow: 1024, deletesMost: 512, reserve: o.ReserveBytes,
 	}
 	switch o.Mode {
 	case Balanced, "":
@@ -99,6 +102,15 @@ func profileOf(o Options) (profile, error) {
 	return p, nil
 }
 
+// withoutSpace is the profile of a full store: an open leaves logs as they are, and what
+// is written stays in memory until there is space.
+func (p *profile) withoutSpace() profile {
+	full := *p
+	full.noSpace = true
+	full.memtable, full.logs = 1<<30, 1<<40
+	return full
+}
+
 // database returns the options of the whole. The caller destroys them.
 func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	o := grocksdb.NewDefaultOptions()
@@ -109,6 +121,9 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	o.SetParanoidChecks(true)
 	o.SetWALRecoveryMode(grocksdb.TolerateCorruptedTailRecordsRecovery)
 	o.SetMaxTotalWalSize(p.logs)
+	if p.noSpace {
+		keepLogs(o)
+	}
 	o.SetAllowConcurrentMemtableWrites(false) // there is one writer, and lanes are for one
 	o.SetMaxBackgroundJobs(p.jobs)
 	o.SetMaxOpenFiles(p.openFiles)

@@ -135,3 +135,10 @@ extern "C" void fila_logs_in_order(void* options, const char* dir) {
 extern "C" void fila_list_logs(const char* dir) {
 	if (SyncFile(dir, false)) ListLogs(dir, LogNames(dir));
 }
+
+// Has an open keep the logs instead of writing tables, and allocate nothing in advance.
+extern "C" void fila_keep_logs(void* options) {
+	auto o = static_cast<rocksdb::Options*>(options);
+	o->avoid_flush_during_recovery = true;
+	o->allow_fallocate = false;
+}

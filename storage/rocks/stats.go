@@ -34,7 +34,6 @@ func (s *Store) Stats() (Stats, error) {
 		Keys:                d.sum("rocksdb.estimate-num-keys"),
 		TableBytes:          d.sum("rocksdb.total-sst-files-size"),
 		MemtableBytes:       d.sum("rocksdb.cur-size-all-mem-tables"),
-		CacheBytes:          d.cache.GetUsage(),
 		CacheMaxBytes:       d.cacheMax,
 		TableReaderBytes:    d.sum("rocksdb.estimate-table-readers-mem"),
 		PendingCompactBytes: d.sum("rocksdb.estimate-pending-compaction-bytes"),
@@ -44,7 +43,13 @@ func (s *Store) Stats() (Stats, error) {
 		WriteStopped:        d.property("rocksdb.is-write-stopped") != 0,
 		WriteDelayedRate:    d.property("rocksdb.actual-delayed-write-rate"),
 	}
+	if d.cache != nil {
+		st.CacheBytes = d.cache.GetUsage()
+	}
 	for _, h := range d.families {
+		if h == nil {
+			continue
+		}
 		var files uint64
 		// A property that is text; what is no number counts as none.
 		if _, err := fmt.Sscan(d.db.GetPropertyCF("rocksdb.num-files-at-level0", h), &files); err == nil {
@@ -57,6 +62,9 @@ func (s *Store) Stats() (Stats, error) {
 // sum adds a property up over the families. One that RocksDB does not know counts as 0.
 func (d *database) sum(name string) (n uint64) {
 	for f := range d.families {
+		if d.families[f] == nil {
+			continue
+		}
 		if v, ok := d.db.GetIntPropertyCF(name, d.families[f]); ok {
 			n += v
 		}

@@ -24,6 +24,11 @@ type Store struct {
 
 	failed atomic.Bool // a write failed: no more of them until Reopen
 	dirty  atomic.Bool // something was committed and not synced
+	full   atomic.Bool // only what frees space should be committed, see full.go
+	freed  atomic.Bool // something was deleted while it was full
+	// Calls of Relieve that pass until what was freed is looked for again.
+	skip, skipped int
+	tried         atomic.Int64 // space with which it could not be opened for writing; 0: it was not tried
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -58,6 +63,9 @@ func (s *Store) Commit(b *storage.Batch, sync bool) error {
 		return s.write("commit", func(*database) error { return nil })
 	}
 	return s.write("commit", func(d *database) error {
+		if s.full.Load() {
+			defer s.freeing(d, b)
+		}
 		if !sync {
 			err := d.writer.write(b.Bytes(), false)
 			s.dirty.Store(true)
@@ -103,12 +111,12 @@ func (s *Store) write(what string, fn func(d *database) error) error {
 func (s *Store) Get(f storage.Family, key []byte) ([]byte, error) {
 	d, err := s.enter()
 	if err != nil {
-		return nil, fmt.Errorf("get: %w", err)
+		return nil, fmt.Errorf("%w: get: %w", storage.ErrUnreadable, err)
 	}
 	defer s.leave()
 	value, err := d.get(f, key)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return nil, fmt.Errorf("get %s %x: %w", f, key, err)
+		return nil, fmt.Errorf("%w: get %s %x: %w", storage.ErrUnreadable, f, key, err)
 	}
 	return value, err
 }
@@ -132,28 +140,64 @@ func (s *Store) Checkpoint(dir string) error {
 	return nil
 }
 
-// Reopen makes the store writable again after a failed write, as the package
-// comment tells. It may be called whenever the store is not closed.
+// Reopen makes the store writable again after a failed write, as the package comment
+// tells, or leaves it full, if that is all that is possible: see Full. It may be called
+// whenever the store is not closed.
 func (s *Store) Reopen() error {
-	if err := s.probe(); err != nil {
-		return fmt.Errorf("reopen store %s: %w", s.path, err)
+	err := s.probe()
+	if err != nil && !s.worthTrying(err) {
+		return fmt.Errorf("reopen: %w", err)
 	}
+	full := err != nil
 	s.take()
 	defer s.giveBack()
+	return s.replace(func() (opening, error) {
+		if full {
+			return openFull(s.path, s.p, storage.ErrFull)
+		}
+		return openSomehow(s.path, s.p)
+	})
+}
+
+// replace closes the database and opens it again. The caller took it.
+func (s *Store) replace(open func() (opening, error)) error {
 	if s.d == nil && errors.Is(s.gone, errClosed) {
 		return fmt.Errorf("reopen: %w", s.gone)
 	}
 	if s.d != nil {
 		s.set(nil, fmt.Errorf("%w: it is being reopened", storage.ErrClosed)).close()
 	}
-	d, err := openDatabase(s.path, s.p)
+	o, err := open()
 	if err != nil {
 		s.set(nil, fmt.Errorf("%w: reopening it failed: %w", storage.ErrClosed, err))
-		return fmt.Errorf("reopen store %s: %w", s.path, err)
+		return fmt.Errorf("reopen: %w", err)
 	}
-	s.set(d, nil)
-	s.dirty.Store(false) // recovery writes what it replays to tables
-	s.failed.Store(false)
+	s.set(o.d, nil)
+	s.became(o)
+	if o.readOnly != nil {
+		return fmt.Errorf("reopen: %w", o.readOnly)
+	}
+	return nil
+}
+
+// became takes over how the store was opened.
+func (s *Store) became(o opening) {
+	s.dirty.Store(o.full) // recovery writes what it replays to tables, but for a full store
+	s.full.Store(o.full)
+	s.freed.Store(false)
+	s.failed.Store(o.readOnly != nil)
+	s.tried.Store(0)
+	if o.readOnly != nil {
+		s.tried.Store(max(space(s.path), 1))
+	}
+}
+
+// Probe finds out whether the disk takes what a Reopen may have to write, or the store has
+// a reserve to give back. It disturbs nobody.
+func (s *Store) Probe() error {
+	if err := s.probe(); err != nil && !s.worthTrying(err) {
+		return fmt.Errorf("reopen: %w", err)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ package rocks
 // void fila_logs_in_order(void* options, const char* dir);
 // void fila_list_logs(const char* dir);
 // void fila_compact_drained(void* options);
+// void fila_keep_logs(void* options);
 import "C"
 
 import (
@@ -39,6 +40,10 @@ func listLogs(dir string) {
 
 // compactDrained has table files compacted that are deletions for the most part.
 func compactDrained(o *grocksdb.Options) { C.fila_compact_drained(native(o)) }
+
+// keepLogs has an open leave the logs as they are, and new ones take no space before it
+// is written to.
+func keepLogs(o *grocksdb.Options) { C.fila_keep_logs(native(o)) }
 
 // native is the pointer that the binding keeps to itself.
 func native(o *grocksdb.Options) unsafe.Pointer {

@@ -1,0 +1,129 @@
+package integration_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/broker"
+)
+
+// TestAStartOnAFullDiskCanBeEmptied fills the disk, kills the broker, and starts it with
+// not a byte to spare, again and again: each start serves reads and what frees space, and
+// leaves nothing behind.
+func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("fila-full", disk, "tmpfs", 0, fmt.Sprint("size=", 64<<20)); err != nil {
+		t.Logf("no file system can be mounted here: TestAStartOnAFullDiskServesReads has to do: %v", err)
+		return
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	b, err := broker.New(binary(t), disk, "--log.level", "error")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Stop() }) // before the file system goes
+	restart(t, b)
+	c := connect(t, b.Addr(), 3)
+	for _, q := range []string{"acked", "purged", "deleted", "kept"} {
+		do(t, c, "FILA.QUEUE", "CREATE", q, "NODLQ")
+	}
+	payload := strings.Repeat("x", 10_000)
+	stored, queues := map[string]int{}, []string{"acked", "purged", "deleted", "kept"}
+	for i := range 2400 {
+		q := queues[i%4]
+		if q == "kept" && stored[q] == 50 {
+			continue
+		}
+		do(t, c, "FILA.ENQUEUE", q, payload+fmt.Sprint(i))
+		stored[q]++
+	}
+	eatSpace(t, disk)
+	for range 3 { // starts that are killed, on a disk that is full to the last byte
+		if err := b.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		before := takenBy(t, b.Data())
+		restart(t, b)
+		c = connect(t, b.Addr(), 3)
+		refused(t, c, "MISCONF", "FILA.ENQUEUE", "acked", payload)
+		if n := depth(t, c, "kept"); n != stored["kept"] {
+			t.Fatalf("%d messages are kept, want %d", n, stored["kept"])
+		}
+		if now := takenBy(t, b.Data()); now > before+1<<20 {
+			t.Errorf("a start has left %d bytes", now-before)
+		}
+	}
+	for n := stored["acked"]; n > 0; {
+		got := lease(t, c, "acked", "COUNT", 100)
+		if len(got) == 0 {
+			t.Fatalf("%d messages are left, and none comes", n)
+		}
+		for _, d := range got {
+			n -= int(do(t, c, "FILA.ACK", "acked", d.receipt).(int64))
+		}
+	}
+	do(t, c, "FILA.PURGE", "purged")
+	do(t, c, "FILA.QUEUE", "DELETE", "deleted", "FORCE")
+	ok := false
+	for end := time.Now().Add(patience); !ok && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		ok = c.Do(t.Context(), "FILA.ENQUEUE", "acked", payload).Err() == nil
+	}
+	if !ok {
+		t.Fatal("there is space, and nothing can be enqueued")
+	}
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, b)
+	c = connect(t, b.Addr(), 3)
+	if kept, acked := depth(t, c, "kept"), depth(t, c, "acked"); kept != stored["kept"] || acked != 1 {
+		t.Errorf("%d messages are kept, want %d; %d were enqueued, want 1", kept, stored["kept"], acked)
+	}
+}
+
+func depth(t *testing.T, c *redis.Client, queue string) int {
+	t.Helper()
+	return int(mapped(t, do(t, c, "FILA.STATS", queue))["ready"].(int64))
+}
+
+// eatSpace writes a file until there is no space left.
+func eatSpace(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, "ballast"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int{1 << 20, 4096, 1} {
+		for err = nil; err == nil; _, err = f.Write(make([]byte, size)) {
+			continue
+		}
+	}
+}
+
+// takenBy is what a directory takes of the disk.
+func takenBy(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		var s syscall.Stat_t
+		if err := syscall.Stat(filepath.Join(dir, e.Name()), &s); err == nil {
+			bytes += s.Blocks * 512
+		}
+	}
+	return bytes
+}

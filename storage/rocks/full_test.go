@@ -1,0 +1,260 @@
+package rocks_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/rocks"
+)
+
+// smallDisk is a directory with so little space that it can be filled, and what is the
+// matter with it otherwise. As root it is a file system of its own; else the size of
+// single files is limited, which RocksDB answers in the same way.
+func smallDisk(t *testing.T, bytes int64) (dir string, real bool) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("fila-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
+		return dir, false
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, true
+}
+
+// fillDisk takes all space but so many bytes, with a file that it returns.
+func fillDisk(t *testing.T, dir string, left int64) (ballast string) {
+	t.Helper()
+	ballast = filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, n := range []int{1 << 20, 1 << 12} {
+		for chunk := make([]byte, n); free(t, dir) >= left+int64(n); {
+			if _, err := f.Write(chunk); err != nil {
+				return ballast
+			}
+		}
+	}
+	return ballast
+}
+
+func free(t *testing.T, dir string) int64 {
+	t.Helper()
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	return int64(fs.Bavail) * fs.Bsize
+}
+
+const reserved = 4 << 20
+
+func openWithReserve(t *testing.T, dir string) *rocks.Store {
+	t.Helper()
+	s, err := rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// backlog puts so many messages of 10,000 bytes into queue 1, and returns their keys.
+func backlog(t *testing.T, s *rocks.Store, n int) (keys [][]byte) {
+	t.Helper()
+	var b storage.Batch
+	for i := range n {
+		key := storage.MessageKey{Queue: 1, Key: "k", ID: storage.ID{byte(i >> 8), byte(i)}}.Append(nil)
+		keys = append(keys, key)
+		b.Reset()
+		b.Put(storage.Messages, key, bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i * 7)}, 3333))
+		if err := s.Commit(&b, true); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+	return keys
+}
+
+// TestAStoreOnAFullDiskCanBeEmptied starts on a disk without any space, deletes what is
+// there, and goes on.
+func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
+	for _, x := range []struct {
+		name            string
+		tables, purging bool
+	}{
+		{"acks, what is there is in the log", false, false},
+		{"acks, what is there is in tables", true, false},
+		{"a purge, what is there is in the log", false, true},
+		{"a purge, what is there is in tables", true, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			disk, real := smallDisk(t, 80<<20)
+			if !real {
+				t.Log("a small disk needs root; TestAStartOnAFullDiskServesReads has the injected form")
+				return
+			}
+			dir := filepath.Join(disk, "store")
+			s := openWithReserve(t, dir)
+			if info, err := os.Stat(filepath.Join(dir, "fila-reserve")); err != nil || info.Size() != reserved {
+				t.Fatalf("reserve %v, %v", info, err)
+			}
+			keys := backlog(t, s, 2000)
+			if x.tables {
+				copied := filepath.Join(disk, "copy")
+				if err := errors.Join(s.Checkpoint(copied), os.RemoveAll(copied)); err != nil { // writes tables
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			fillDisk(t, disk, 0)
+			s = openWithReserve(t, dir)
+			if got := count(t, s); got != len(keys) {
+				t.Fatalf("%d messages can be read, want %d", got, len(keys))
+			}
+			if !errors.Is(s.Full(), storage.ErrFull) {
+				t.Fatalf("full: %v", s.Full())
+			}
+			if err := s.Relieve(); !errors.Is(err, storage.ErrFull) {
+				t.Fatalf("relieved without space: %v", err)
+			}
+			empty(t, s, keys, x.purging)
+			for n := 0; s.Full() != nil; n++ {
+				if err := s.Relieve(); err != nil && n > 10 {
+					t.Fatalf("nothing was freed, %d bytes: %v", free(t, disk), err)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(dir, "fila-reserve")); err != nil {
+				t.Errorf("there is no reserve for the next time: %v", err)
+			}
+			backlog(t, s, 100)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := count(t, openWithReserve(t, dir)); got != 100 {
+				t.Errorf("%d messages, want 100", got)
+			}
+		})
+	}
+}
+
+// empty deletes all messages of queue 1.
+func empty(t *testing.T, s *rocks.Store, keys [][]byte, purging bool) {
+	t.Helper()
+	var b storage.Batch
+	if purging {
+		prefix := storage.AppendQueuePrefix(nil, 1)
+		b.DeleteRange(storage.Messages, prefix, storage.After(prefix))
+		if err := s.Commit(&b, true); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for n, k := range keys {
+		b.Reset()
+		b.SingleDelete(storage.Messages, k)
+		if err := s.Commit(&b, true); err != nil {
+			t.Fatalf("deletion %d: %v", n, err)
+		}
+	}
+}
+
+func count(t *testing.T, s *rocks.Store) (n int) {
+	t.Helper()
+	it := s.Scan(storage.Messages, nil, nil)
+	defer it.Close()
+	for it.Next() {
+		n++
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestAStartOnAFullDiskServesReads limits the size of files, so that no start can write
+// what the log holds.
+func TestAStartOnAFullDiskServesReads(t *testing.T) {
+	signal.Ignore(syscall.SIGXFSZ)
+	t.Cleanup(func() { signal.Reset(syscall.SIGXFSZ) })
+	t.Cleanup(func() { limitFiles(t, math.MaxUint64) })
+	dir := newDir(t)
+	s := openAt(t, dir)
+	keys := backlog(t, s, 300)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	limitFiles(t, 100)
+	before := usage(t, dir)
+	for range 13 {
+		s, err := rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := count(t, s); got != len(keys) {
+			t.Errorf("%d messages can be read, want %d", got, len(keys))
+		}
+		var b storage.Batch
+		b.SingleDelete(storage.Messages, keys[0])
+		if err := s.Commit(&b, true); !errors.Is(err, storage.ErrReopen) {
+			t.Errorf("commit: %v", err)
+		}
+		if err := s.Reopen(); err == nil || !strings.Contains(err.Error(), "cannot be written to") {
+			t.Errorf("reopen: %v", err)
+		}
+		if _, err := s.Stats(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if now := usage(t, dir); now > before+64<<10 {
+			t.Fatalf("a start has left %d bytes", now-before)
+		}
+	}
+	s, err := rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // it was only read
+	limitFiles(t, math.MaxUint64)
+	if err := s.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	backlog(t, s, 1)
+	if got := count(t, s); got != len(keys) {
+		t.Errorf("%d messages, want %d", got, len(keys))
+	}
+}
+
+// usage is what a directory takes of the disk.
+func usage(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		var s syscall.Stat_t
+		if err := syscall.Stat(filepath.Join(dir, e.Name()), &s); err != nil {
+			t.Fatal(err)
+		}
+		bytes += s.Blocks * 512
+	}
+	return bytes
+}
