@@ -24,7 +24,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut shares bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ torture: build ## kill the broker again and again under load, then judge it by i
 
 powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
 	go run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
+
+damage: build ## damage N stores, and judge each start, check and repair: make damage N=200
+	go run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)
 
 bench: setup ## run the benchmarks
 	CGO_ENABLED=1 go test -run '^$$' -bench . -benchmem $(PKG)

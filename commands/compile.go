@@ -15,6 +15,7 @@ type command struct {
 	arity    int    // as Redis counts: with the name, negative when there may be more
 	most     int    // words at most, -1: no bound
 	noAuth   bool   // may be used before AUTH
+	looks    bool   // changes nothing: it is answered also while a commit does not end
 	audited  bool   // its use is logged
 	loading  bool   // may be used while the engine recovers
 	index    int    // its place among all commands and subcommands; their number in the rights of users
@@ -110,6 +111,7 @@ func compile(s *Spec, parent *command) *command {
 		c.name, c.display, c.words = parent.name+"|"+c.name, parent.display+" "+s.Name, 2
 	}
 	c.noAuth, c.loading = s.has("no_auth"), s.has("loading")
+	c.looks = s.has("readonly") || s.has("stale") && !s.has("admin")
 	c.audited = !s.Quiet && slices.Contains(s.categories(), "admin")
 	c.arity = s.arity(c.words)
 	if len(s.Subcommands) > 0 {

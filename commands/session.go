@@ -178,6 +178,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	}
 	p := s.submit(call, silent, left)
 	p.cmd, p.args = c, args
+	p.task.Looks = c.looks
 }
 
 // find looks the command up, with its subcommand.

@@ -47,6 +47,10 @@ type Engine struct {
 	released  int   // tasks of the last commit
 	spare     *storage.Batch
 
+	stalled bool          // the commit under way has taken long, see stall.go
+	handed  time.Duration // when it began; the loop's
+	flight  *work         // what is committed; the loop's, and its tasks the lock's
+
 	snapshot atomic.Pointer[Snapshot]
 	durable  atomic.Uint64 // all batches up to this one are in the store
 	teller   teller
@@ -89,7 +93,7 @@ func (e *Engine) Submit(tasks []*Task) {
 		bytes += t.Bytes
 	}
 	e.mu.Lock()
-	for !e.stopping && len(e.inbox) > 0 && (len(e.inbox)+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
+	for !e.stopping && len(e.inbox) > 0 && !(e.stalled && allLook(tasks)) && (len(e.inbox)+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
 		e.room.Wait()
 	}
 	if e.stopping {
@@ -211,6 +215,10 @@ func (e *Engine) loop(company *company) {
 			e.snapshot.Store(c.snapshot)
 		}
 		told = c.takeTold(told[:0])
+		if e.stalled {
+			e.tellLooks(e.flight)
+			told = append(told, c.takeTold(nil)...)
+		}
 		e.release(told)
 		clear(told)
 		clear(tasks)
@@ -233,7 +241,7 @@ func (e *Engine) loop(company *company) {
 				continue
 			}
 		}
-		e.pause(alarm, clock, state.busy && c.batch.Size() >= e.cfg.BatchBytes, mendAt)
+		e.pause(alarm, clock, state.busy, mendAt)
 	}
 }
 
@@ -254,7 +262,12 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	if s.busy {
 		s.failed = nil // not before the committer has let go of what it holds
 	}
+	e.stalled = e.stalling(s.busy) <= 0
 	if s.busy && e.core.batch.Size() >= e.cfg.BatchBytes {
+		if e.stalled {
+			e.room.Broadcast() // for those who only look
+			return e.looksOut(spare), s
+		}
 		return spare, s
 	}
 	if e.core.spare == nil {
@@ -275,11 +288,14 @@ type alarm struct {
 }
 
 // pause waits for something to do.
-func (e *Engine) pause(alarm *alarm, clock *clock, full bool, mendAt time.Time) {
+func (e *Engine) pause(alarm *alarm, clock *clock, busy bool, mendAt time.Time) {
 	at := e.core.nextTimer()
 	now := clock.now()
 	wait := time.Hour
-	if at > 0 && !full {
+	if stall := e.stalling(busy); stall > 0 {
+		wait = min(wait, stall)
+	}
+	if full := busy && e.core.batch.Size() >= e.cfg.BatchBytes; at > 0 && !full {
 		wait = min(wait, time.Unix(0, at).Sub(now))
 	}
 	if e.core.failed != nil || e.core.full != nil {
@@ -300,6 +316,7 @@ func (e *Engine) pause(alarm *alarm, clock *clock, full bool, mendAt time.Time) 
 }
 
 func (e *Engine) hand(w *work) {
+	e.handed, e.flight = e.Elapsed(), w
 	e.mu.Lock()
 	e.busy = true
 	e.mu.Unlock()
@@ -341,15 +358,19 @@ func (e *Engine) commitWork(w *work) {
 		err = e.store.Commit(w.batch, w.sync && e.cfg.Sync == SyncAlways)
 		e.observe(ActivityCommit, began)
 	}
+	e.mu.Lock()
+	tasks := w.tasks // of those that only look some may have been answered
+	w.tasks = nil
+	e.mu.Unlock()
 	if err != nil {
 		// What these tasks did is not on disk, and what later ones do may depend
 		// on it: the loop starts anew from what is.
-		refuse(w.tasks, err)
+		refuse(tasks, err)
 		e.tell(lost{w.beside})
 		e.tellFailure(err)
 	}
 	e.mu.Lock()
-	e.busy, e.released = false, len(w.tasks)
+	e.busy, e.released = false, len(tasks)
 	if err == nil {
 		e.committed = w.no
 		e.durable.Store(w.no)
@@ -360,7 +381,7 @@ func (e *Engine) commitWork(w *work) {
 	}
 	e.mu.Unlock()
 	e.poke() // the loop cuts the next batch while this one's clients are woken
-	e.release(w.tasks)
+	e.release(tasks)
 	if err == nil {
 		e.teller.take(w.events)
 		e.read(w)

@@ -18,6 +18,7 @@ type Task struct {
 	Call   Call
 	Client *Client // whose task it is; nil: nobody waits for it
 	Bytes  int     // what the task holds of its client's input, for the inbox's bound
+	Looks  bool    // it changes nothing and promises nothing: see stall.go
 
 	err  error
 	undo Call

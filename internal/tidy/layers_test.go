@@ -57,7 +57,9 @@ func layers() map[string]layer {
 		"integration/history":   {},
 		"integration/powerloss": {},
 		"integration/torture":   {may: []string{"integration/broker", "integration/history", "integration/powerloss", "internal/progress"}},
-		"internal/tidy":         {},
+		// Damages stores, and looks where in them each deletion was.
+		"integration/damage": {may: []string{"integration/broker", "internal/progress", "storage", "storage/rocks/files"}},
+		"internal/tidy":      {},
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 // Inspection is a store that is looked at and not changed, whatever state it is in.
 // Nobody can open it meanwhile. It is not safe for concurrent use.
 type Inspection struct {
-	// Store has what can be read; nil if not even the lists of files can be.
+	// Store has what can be read; nil if the lists of files cannot be, or what leads to
+	// the data of a table.
 	Store *Store
 	// Tables are the table files that belong to the store; all there are where the
 	// list of them is damaged.
@@ -114,8 +115,13 @@ func (i *Inspection) open() error {
 		return i.listFiles()
 	}
 	i.listed = true
-	i.Store = newStore(i.path, profile{}, d)
-	for _, m := range d.db.GetLiveFilesMetaData() {
+	metadata := d.db.GetLiveFilesMetaData()
+	if i.survey.closed {
+		d.close() // RocksDB does not survive to read it
+	} else {
+		i.Store = newStore(i.path, profile{}, d)
+	}
+	for _, m := range metadata {
 		i.Tables = append(i.Tables, Table{
 			File: strings.TrimPrefix(m.Name, "/"), Family: m.ColumnFamilyName, Bytes: m.Size, Entries: m.Entries, First: m.SmallestKey, Last: m.LargestKey,
 		})

@@ -42,6 +42,7 @@ type survey struct {
 	manifest *files.Manifest // nil: it cannot be read
 	logs     []surveyedLog   // by number
 	damage   []Damage
+	closed   bool // a table cannot be opened
 }
 
 // surveyedLog is one log file.
@@ -126,8 +127,8 @@ func (s *survey) parseManifest() error {
 	m, err := files.ReadManifest(filepath.Join(s.path, s.name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.found(s.name, "it is missing")
-		return nil
+		s.found(s.name, "it is missing, or %s is wrong, which names it", currentFile)
+		return s.newestManifest()
 	case err != nil:
 		s.found(s.name, "%s", reason(err))
 		return nil
@@ -158,13 +159,21 @@ func (s *survey) checkTables() {
 			what := ""
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				what = "it is missing"
+				what = fmt.Sprintf("it is missing, or %s was cut short: it lists this table", s.name)
 			case err != nil:
 				what = reason(err).Error()
 			case uint64(info.Size()) != t.Size: //nolint:gosec // of a file
 				what = fmt.Sprintf("it has %d bytes instead of %d", info.Size(), t.Size)
 			}
+			if err == nil && what == "" {
+				// RocksDB 7.8 opens tables when they are used, and ends the process
+				// when an iterator is closed that could not open one.
+				if err := files.CheckTable(filepath.Join(s.path, files.TableName(n)), unzstd); err != nil {
+					what = reason(err).Error()
+				}
+			}
 			if what != "" {
+				s.closed = true
 				s.damage = append(s.damage, Damage{File: files.TableName(n), Family: f.Name, First: t.First, Last: t.Last, What: what})
 			}
 		}

@@ -87,6 +87,23 @@ func OpenTable(path string, zstd Decompress) (*Reader, error) {
 	return r, r.find()
 }
 
+// CheckTable reads what leads to the data of a table, but for its index and filter, and
+// says what is wrong with it.
+func CheckTable(path string, zstd Decompress) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	r := &Reader{path: path, zstd: zstd, size: info.Size(), checksum: anyChecksum}
+	if _, err := r.lead(); err != nil {
+		return err
+	}
+	if !r.Known || r.RangesLost {
+		return errors.New("the blocks that describe it cannot be read")
+	}
+	return nil
+}
+
 // Indexed tells whether the table's own index led to the data.
 func (r *Reader) Indexed() bool { return r.indexed }
 
@@ -242,6 +259,12 @@ type Walker struct {
 	last []byte // key
 	// ahead is a sound block behind a stretch that was returned.
 	ahead []Entry
+	place handle
+}
+
+// Place is where the bytes of the block are that was returned last.
+func (w *Walker) Place() (from, to int64) {
+	return int64(w.place.offset), int64(w.place.offset + w.place.size + trailerBytes) //nolint:gosec // within a file
 }
 
 // Blocks returns a Walker at the first block.
@@ -267,6 +290,7 @@ func (w *Walker) Next() (block []Entry, lost *Stretch, ok bool) {
 		if block, ok = dataBlock(b); !ok {
 			continue
 		}
+		w.place = h
 		if bad == 0 {
 			return w.at(block), nil, true
 		}

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// frozenStore is a store whose commits do not end while it is frozen.
+type frozenStore struct {
+	*storage.Memory
+	thaw chan struct{} // nil: it is not frozen
+}
+
+func (s *frozenStore) Commit(b *storage.Batch, sync bool) error {
+	if s.thaw != nil {
+		<-s.thaw
+	}
+	return s.Memory.Commit(b, sync)
+}
+
+// TestWhoOnlyLooksIsAnsweredWhileACommitDoesNotEnd freezes the store while clients write:
+// so much that the open batch and the inbox are full, and a little.
+func TestWhoOnlyLooksIsAnsweredWhileACommitDoesNotEnd(t *testing.T) {
+	for name, writers := range map[string]int{"a little is written": 1, "more than there is room for": 200} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := DefaultConfig()
+				cfg.BatchBytes, cfg.InboxTasks = 4096, 20
+				store := &frozenStore{Memory: storage.NewMemory()}
+				e, err := New(cfg, store)
+				if err != nil {
+					t.Fatal(err)
+				}
+				run := make(chan error, 1)
+				go func() { run <- e.Run(context.Background()) }()
+				<-e.Ready()
+				if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
+					t.Fatal(err)
+				}
+				store.thaw = make(chan struct{})
+				written := make(chan error, writers)
+				for range writers {
+					go func() { written <- enqueueTo(t, e, "q") }()
+				}
+				looked := make(chan error)
+				go func() { looked <- look(e, 1) }() // in the same batch as the first, or behind it
+				synctest.Wait()
+				<-time.After(2 * stallAfter)
+				go func() { looked <- look(e, 2) }() // while everything stands
+				for range 2 {
+					select {
+					case err := <-looked:
+						if err != nil {
+							t.Error(err)
+						}
+					case <-time.After(time.Minute):
+						t.Fatal("nobody is answered")
+					}
+				}
+				if n := len(written); n > 0 {
+					t.Errorf("%d writes were answered before their commit", n)
+				}
+				close(store.thaw)
+				for range writers {
+					if err := <-written; err != nil {
+						t.Error(err)
+					}
+				}
+				e.Stop()
+				if err := <-run; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// look asks for the figures of a queue.
+func look(e *Engine, client uint64) error {
+	done := make(chan struct{}, 1)
+	task := &Task{
+		Looks: true,
+		Call:  callFunc(func(tx *Tx) error { _, err := tx.QueueStats("q"); return err }),
+		Client: NewClient(client, func() {
+			select {
+			case done <- struct{}{}:
+			default:
+			}
+		}),
+	}
+	e.Submit([]*Task{task})
+	for !task.Done() {
+		<-done
+	}
+	return task.Err()
+}
