@@ -30,6 +30,11 @@
 // commits (sealed.cc): what a power loss takes is the end of what was written, and
 // never the end of one file with the beginning of the next kept.
 //
+// # Before it is opened
+//
+// All files are looked at without RocksDB (survey.go, package files): what is missing or
+// cut short is found, and said with the name of the file.
+//
 // # After a failed write
 //
 //  1. The store refuses commits with ErrReopen; reads go on.
@@ -39,6 +44,9 @@
 //     opens it again, which replays the log.
 //  4. If that fails, everything answers with the reason and ErrClosed, and
 //     Reopen may be called again.
+//
+// On a full disk the reserve is given back in step 2, and the store is full then, or open
+// for reading only: see full.go.
 //
 // RocksDB's log of warnings, the file LOG beside the data, is written by warnings.cc: with
 // RocksDB's own, a full disk could end the process.

@@ -70,12 +70,20 @@ func surveyStore(path string) (*survey, error) {
 	return s, nil
 }
 
-// err is the first of the damage, for those that go no further.
+// err says the first of the damage, for those that go no further.
 func (s *survey) err() error {
+	const most = 3
 	if len(s.damage) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s: %s", storage.ErrCorrupt, s.damage[0].File, s.damage[0].What)
+	var all []string
+	for _, d := range s.damage[:min(len(s.damage), most)] {
+		all = append(all, d.File+": "+d.What)
+	}
+	if more := len(s.damage) - most; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("%w: %s", storage.ErrCorrupt, strings.Join(all, "; "))
 }
 
 func (s *survey) found(file, format string, args ...any) {
@@ -210,11 +218,11 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 			s.found(l.name, "%s at offset %d", err, at)
 			return nil
 		}
+		if *expect != 0 && first > *expect {
+			s.gap(l, at, first-*expect)
+		}
 		if l.next == 0 {
 			l.first = first
-		}
-		if *expect != 0 && first > *expect {
-			s.found(l.name, "%d writes are missing before offset %d", first-*expect, at)
 		}
 		l.next = max(l.next, first+n)
 		*expect = max(*expect, l.next)
@@ -231,6 +239,16 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 	if r.BadEnd >= 0 {
 		s.found(l.name, "the last batch, at offset %d, does not match its checksum; the %d before it can be read", r.BadEnd, batches)
 	}
+}
+
+// gap notes writes that are missing before an offset of a log. Before the first one in it
+// they were at the end of the log before it, or in one between the two.
+func (s *survey) gap(l *surveyedLog, at int64, writes uint64) {
+	if l.next != 0 || len(s.logs) == 0 {
+		s.found(l.name, "%d writes are missing before offset %d", writes, at)
+		return
+	}
+	s.found(s.logs[len(s.logs)-1].name, "%d writes are missing between its end and %s", writes, l.name)
 }
 
 // checkLogs looks for logs that are missing, and for a MANIFEST that is older than they
