@@ -139,13 +139,15 @@ func TestADamagedTableIsReportedAndNeverPanics(t *testing.T) {
 	defer s.Close() //nolint:errcheck // it is damaged
 	if v, err := s.Get(storage.Messages, []byte("key50")); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "6b65793530") {
 		t.Errorf("get %q, %v; want an error that names the key", v, err)
+	} else if !errors.Is(err, storage.ErrUnreadable) || strings.Contains(err.Error(), dir) {
+		t.Errorf("%v: want %v, and no path of this machine", err, storage.ErrUnreadable)
 	}
 	it := s.Scan(storage.Messages, nil, nil)
 	defer it.Close()
 	for it.Next() {
 		t.Errorf("scan is at %q", it.Key())
 	}
-	if !errors.Is(it.Err(), storage.ErrCorrupt) {
+	if !errors.Is(it.Err(), storage.ErrCorrupt) || !errors.Is(it.Err(), storage.ErrUnreadable) || strings.Contains(it.Err().Error(), dir) {
 		t.Errorf("scan: %v", it.Err())
 	}
 }

@@ -113,14 +113,15 @@ func (r *logReader) skip(at int) int {
 	return end
 }
 
-// complete tells whether a fragment has all of its bytes, whatever its checksum is.
+// complete tells whether a fragment has all of its bytes, whatever its checksum and its kind
+// are: RocksDB takes it for damage then, and else for the end.
 func complete(data []byte, at int) bool {
 	if at+logHeader > len(data) {
 		return false
 	}
 	n, kind := int(binary.LittleEndian.Uint16(data[at+4:])), data[at+6]
 	end := at + logHeader + n
-	return kind >= logWhole && kind <= logLast && end <= len(data) && at/logBlock == (end-1)/logBlock && !zeros(data[at+logHeader:end])
+	return (kind != 0 || n != 0) && end <= len(data) && at/logBlock == (end-1)/logBlock
 }
 
 // fragment returns the fragment at a place, if there is a whole one.
