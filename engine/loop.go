@@ -93,7 +93,7 @@ func (e *Engine) Submit(tasks []*Task) {
 		bytes += t.Bytes
 	}
 	e.mu.Lock()
-	for !e.stopping && len(e.inbox) > 0 && !(e.stalled && allLook(tasks)) && (len(e.inbox)+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
+	for !e.stopping && len(e.inbox) > 0 && (!e.stalled || !allLook(tasks)) && (len(e.inbox)+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
 		e.room.Wait()
 	}
 	if e.stopping {

@@ -19,7 +19,7 @@ type harm struct {
 	do       func(b []byte) []byte
 }
 
-func (h harm) String() string { return h.what + " of " + h.file }
+func (h *harm) String() string { return h.what + " of " + h.file }
 
 // hits tells whether a place cannot be read any more.
 func (h *harm) hits(p place) bool {
@@ -83,7 +83,7 @@ func (h *harm) apply(data string) error {
 	if h.removed {
 		return os.Remove(path)
 	}
-	b, err := os.ReadFile(path) //nolint:gosec // of our own store
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}

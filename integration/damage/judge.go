@@ -28,13 +28,15 @@ const (
 
 // damagedCase is one damaged store.
 type damagedCase struct {
-	bin     string
-	from    *original
-	dir     string
-	harm    harm
-	killed  bool // a repair is killed, and run again
-	outcome string
-	wrong   []string
+	bin    string
+	from   *original
+	dir    string
+	harm   harm
+	killed bool // a repair is killed, and run again
+	// killAfter is how long it has been making the new store then.
+	killAfter time.Duration
+	outcome   string
+	wrong     []string
 }
 
 func (c *damagedCase) complain(format string, args ...any) {
@@ -87,7 +89,7 @@ func (c *damagedCase) start(ctx context.Context, b *broker.Broker) error {
 			c.complain("the start is refused without the name of the file: %s", err)
 		}
 		_ = b.Stop() // it has ended, with an exit code
-		return nil
+		return nil   //nolint:nilerr // it was to be refused
 	}
 	served, whole, err := drain(ctx, b)
 	if err := errors.Join(err, b.Kill()); err != nil {
@@ -212,7 +214,7 @@ func (c *damagedCase) repair(ctx context.Context, b *broker.Broker) error {
 	if err := startUp(ctx, b); err != nil {
 		c.complain("after the repair: %s", err)
 		_ = b.Stop() // it has ended, with an exit code
-		return nil
+		return nil   //nolint:nilerr // it is what is wrong
 	}
 	served, whole, err := drain(ctx, b)
 	if err := errors.Join(err, b.Stop()); err != nil {
@@ -255,7 +257,7 @@ func (c *damagedCase) compare(served map[string]string, mayReturn int) {
 			}
 		}
 	}
-	if returned > mayReturn && !c.crashed() {
+	if returned > mayReturn && !c.crashed() && !c.killed { // one that was killed may have ended before, with its report
 		c.complain("%d messages are back after the repair, and the report says %d at most", returned, mayReturn)
 	}
 	if c.harm.needless() && returned+lost > 0 {
@@ -269,17 +271,25 @@ func (c *damagedCase) killRepair(ctx context.Context, data string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) { //nolint:forbidigo // it waits for a process
-		if _, err := os.Stat(data + "-repairing"); err == nil || cmd.Process.Signal(nil) != nil {
-			break
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for wanted := (time.Time{}); ; {
+		if _, err := os.Stat(data + "-repairing"); err == nil && wanted.IsZero() {
+			wanted = time.Now().Add(c.killAfter)
 		}
-		if cmd.ProcessState != nil {
-			break
+		select {
+		case <-ended: // with 0 or with an exit code, which the next run is judged by
+			return nil
+		case <-time.After(time.Millisecond):
+		}
+		if !wanted.IsZero() && time.Now().After(wanted) {
+			if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return err
+			}
+			<-ended
+			return nil
 		}
 	}
-	_ = cmd.Process.Kill() // it may have ended
-	_ = cmd.Wait()         // it says that it was killed
-	return nil
 }
 
 // fila runs the binary.

@@ -87,7 +87,7 @@ func allocate(name string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	err = unix.Fallocate(int(f.Fd()), 0, 0, bytes) //nolint:gosec // a file descriptor is small
+	err = unix.Fallocate(int(f.Fd()), 0, 0, bytes)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = fill(f, bytes)
 	}

@@ -19,7 +19,7 @@ import (
 // smallDisk is a directory with so little space that it can be filled, and what is the
 // matter with it otherwise. As root it is a file system of its own; else the size of
 // single files is limited, which RocksDB answers in the same way.
-func smallDisk(t *testing.T, bytes int64) (dir string, real bool) {
+func smallDisk(t *testing.T, bytes int64) (dir string, mounted bool) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := syscall.Mount("fila-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
@@ -102,8 +102,8 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 		{"a purge, what is there is in tables", true, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			disk, real := smallDisk(t, 80<<20)
-			if !real {
+			disk, mounted := smallDisk(t, 80<<20)
+			if !mounted {
 				t.Log("a small disk needs root; TestAStartOnAFullDiskServesReads has the injected form")
 				return
 			}

@@ -94,10 +94,10 @@ func (t *tableSource) missingDeletions() uint64 {
 // sources are tables by the key that each is at, the newest version first.
 type sources []*tableSource
 
-func (s sources) Len() int      { return len(s) }
-func (s sources) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
-func (s sources) Less(i, j int) bool {
-	a, b := &s[i].block[0], &s[j].block[0]
+func (s *sources) Len() int      { return len(*s) }
+func (s *sources) Swap(i, j int) { (*s)[i], (*s)[j] = (*s)[j], (*s)[i] }
+func (s *sources) Less(i, j int) bool {
+	a, b := &(*s)[i].block[0], &(*s)[j].block[0]
 	if c := bytes.Compare(a.Key, b.Key); c != 0 {
 		return c < 0
 	}
@@ -248,9 +248,9 @@ func (c cover) over(key []byte) uint64 {
 // newestFirst is a heap of range deletions.
 type newestFirst []files.Entry
 
-func (n newestFirst) Len() int           { return len(n) }
-func (n newestFirst) Swap(i, j int)      { n[i], n[j] = n[j], n[i] }
-func (n newestFirst) Less(i, j int) bool { return cmp.Less(n[j].Sequence, n[i].Sequence) }
+func (n *newestFirst) Len() int           { return len(*n) }
+func (n *newestFirst) Swap(i, j int)      { (*n)[i], (*n)[j] = (*n)[j], (*n)[i] }
+func (n *newestFirst) Less(i, j int) bool { return cmp.Less((*n)[j].Sequence, (*n)[i].Sequence) }
 
 // Push implements heap.Interface.
 func (n *newestFirst) Push(x any) { *n = append(*n, x.(files.Entry)) } //nolint:forcetypeassert // it is heap's

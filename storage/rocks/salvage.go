@@ -98,7 +98,7 @@ func (s *salvage) readLogs() error {
 			if err != nil {
 				s.lost(l.name, math.MaxUint64, math.MaxUint64, "a batch at offset %d cannot be read", at)
 				lastLoss = len(batches)
-				return nil
+				return nil //nolint:nilerr // it is noted, and what follows is read
 			}
 			if expect != 0 && first > expect {
 				s.lost(l.name, first, first-expect, "%d writes before offset %d are lost", first-expect, at)
@@ -171,7 +171,7 @@ func (s *salvage) writesAfter(name string, at int64) uint64 {
 	if err != nil {
 		return math.MaxUint64
 	}
-	return uint64(max(info.Size()-at, 0))/least + 1 //nolint:gosec // not negative
+	return uint64(max(info.Size()-at, 0))/least + 1
 }
 
 // apply notes the writes of a batch. last says that it is behind the last loss.
@@ -312,11 +312,12 @@ func (s *salvage) reportTable(t *tableSource) {
 		return
 	}
 	s.done.Whole[t.family] = false
-	if t.reader == nil {
+	switch {
+	case t.reader == nil:
 		s.note("%s (%s): nothing of it can be read: %s", t.name, t.family, t.why)
-	} else if t.reader.Known {
+	case t.reader.Known:
 		s.note("%s (%s): %d of its %d records could be read", t.name, t.family, t.entries, t.reader.Entries)
-	} else {
+	default:
 		s.note("%s (%s): %d of its records could be read", t.name, t.family, t.entries)
 	}
 	if t.family != storage.Messages {

@@ -10,8 +10,9 @@
 //	<number of a log>\n...
 //
 // A log is in the list only once its name is on disk, so that a loss of power does not
-// take a log that is listed. The list is replaced by renaming: it may be an older one
-// after a loss of power, and is never half of one.
+// take a log that is listed. The list is written over in place, as a new file would make
+// the next sync of the directory dear: one that was not written to its end does not match
+// its sum, and says nothing.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -88,23 +89,23 @@ std::set<uint64_t> Listed(const std::string& path) {
 	return all;
 }
 
-bool WriteFile(const std::string& path, const std::string& text) {
-	const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
-	if (file < 0) return false;
-	const bool ok = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-	return close(file) == 0 && ok;
+void WriteOver(const std::string& path, const std::string& text) {
+	const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
+	if (file < 0) return;
+	if (pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) (void)!ftruncate(file, text.size());
+	close(file);
 }
 
-// Adds the logs of a directory to its list. Where that fails, the list stays what it
-// was: then less is known, and nothing wrong.
+// Adds the logs of a directory to its list. Where that fails, less is known, and nothing
+// wrong.
 void ListLogs(const std::string& dir, const std::vector<std::string>& names) {
-	const std::string path = dir + "/fila-logs", made = path + ".new";
+	const std::string path = dir + "/fila-logs";
 	std::set<uint64_t> all = Listed(path);
 	for (const std::string& name : names) all.insert(LogNumber(name));
 	while (all.size() > kListed) all.erase(all.begin());
 	std::string body;
 	for (const uint64_t n : all) body += std::to_string(n) + "\n";
-	if (!WriteFile(made, Head(body) + body) || rename(made.c_str(), path.c_str()) != 0) unlink(made.c_str());
+	WriteOver(path, Head(body) + body);
 }
 
 // RocksDB calls it between the two, with nothing written to the new file.

@@ -335,7 +335,7 @@ func (s *survey) backup() bool {
 
 // notedLogs are the logs that there have been, as far as is known.
 func notedLogs(path string) []uint64 {
-	text, err := os.ReadFile(filepath.Join(path, logsFile))
+	text, err := os.ReadFile(filepath.Join(path, logsFile)) //nolint:gosec // below the directory that the operator chose
 	if err != nil {
 		return nil // an older Fila wrote none
 	}

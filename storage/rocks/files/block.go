@@ -51,7 +51,7 @@ func (r *Reader) decompress(b []byte, how byte) ([]byte, error) {
 	switch how {
 	case compressLZ4:
 		out := make([]byte, 0, n)
-		if _, ok := lz4(b[used:], int(n), &out); !ok { //nolint:gosec // is bounded
+		if _, ok := lz4(b[used:], int(n), &out); !ok {
 			return nil, errors.New("a block that cannot be decompressed")
 		}
 		return out, nil
@@ -173,7 +173,7 @@ func (r *Reader) find() error {
 			at++
 			continue
 		}
-		h := handle{offset: uint64(at), size: uint64(n)} //nolint:gosec // within the file
+		h := handle{offset: uint64(at), size: uint64(n)}
 		at += n + trailerBytes
 		if !r.keep(h) {
 			continue
@@ -250,7 +250,7 @@ func lz4Block(p []byte) int {
 	if used <= 0 || n < leastBytes || n > mostBytes {
 		return -1
 	}
-	taken, ok := lz4(p[used:], int(n), nil) //nolint:gosec // is bounded
+	taken, ok := lz4(p[used:], int(n), nil)
 	if !ok {
 		return -1
 	}

@@ -84,7 +84,10 @@ func OpenTable(path string, zstd Decompress) (*Reader, error) {
 		r.indexed = true
 		return r, nil
 	}
-	return r, r.find()
+	if err := r.find(); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // CheckTable reads what leads to the data of a table, but for its index and filter, and
@@ -155,10 +158,10 @@ func (r *Reader) describe(meta handle) {
 	}
 }
 
-func (r *Reader) properties(block []byte) bool {
+func (r *Reader) properties(block []byte) {
 	entries, ok := parseBlock(block, false)
 	if !ok {
-		return false
+		return
 	}
 	for _, e := range entries {
 		n, _ := binary.Uvarint(e.value)
@@ -173,7 +176,6 @@ func (r *Reader) properties(block []byte) bool {
 			r.Name = string(e.value)
 		}
 	}
-	return r.Known
 }
 
 func (r *Reader) ranges(block []byte) bool {
