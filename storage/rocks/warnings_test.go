@@ -9,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/faisca/fila/storage"
 )
 
 // RocksDB's log is on the disk that is full, and a line that does not fit there must
@@ -36,15 +34,20 @@ func TestRocksDBsLogIsBesideTheDataAndBounded(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(filled(t, false), "LOG")); !os.IsNotExist(err) {
 		t.Errorf("a store that was well has a log: %v", err)
 	}
-	dir := filled(t, true)
+	dir := filled(t, false)
 	name := filepath.Join(dir, "LOG")
-	change(t, largest(t, dir, "*.sst"), func(b []byte) []byte { b[len(b)-1] ^= 0xff; return b })
 	long := bytes.Repeat([]byte("x"), 1<<20+1)
 	if err := os.WriteFile(name, long, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		wantRefusal(t, dir, storage.ErrCorrupt)
+		s := openAt(t, dir)
+		if err := s.Checkpoint(filepath.Join(t.TempDir(), "copy")); err != nil { // of which RocksDB warns
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var all []byte
 	for _, file := range []string{name + ".old", name} {
@@ -57,7 +60,7 @@ func TestRocksDBsLogIsBesideTheDataAndBounded(t *testing.T) {
 		}
 		all = append(all, b...)
 	}
-	if text := strings.TrimLeft(string(all), "x"); !strings.Contains(text, "DB::Open() failed: Corruption") {
+	if text := strings.TrimLeft(string(all), "x"); !strings.Contains(text, "File Deletions") {
 		t.Errorf("the log says %.1000q", text)
 	}
 }
