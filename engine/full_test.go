@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,34 +12,34 @@ import (
 // fullStore is a store on a disk whose space a test decides about.
 type fullStore struct {
 	*storage.Memory
-	space    bool // for anything
-	reserve  bool // for what frees space
-	relieved int  // how often it was asked for space
+	space    atomic.Bool  // for anything
+	reserve  atomic.Bool  // for what frees space
+	relieved atomic.Int64 // how often it was asked for space
 }
 
 func (s *fullStore) Commit(b *storage.Batch, sync bool) error {
-	if !s.space && !s.reserve {
+	if !s.space.Load() && !s.reserve.Load() {
 		return storage.ErrReopen
 	}
 	return s.Memory.Commit(b, sync)
 }
 
 func (s *fullStore) Reopen() error {
-	if !s.space && !s.reserve {
+	if !s.space.Load() && !s.reserve.Load() {
 		return storage.ErrFull
 	}
 	return nil
 }
 
 func (s *fullStore) Full() error {
-	if s.space {
+	if s.space.Load() {
 		return nil
 	}
 	return storage.ErrFull
 }
 
 func (s *fullStore) Relieve() error {
-	s.relieved++
+	s.relieved.Add(1)
 	return s.Full()
 }
 
@@ -55,7 +56,8 @@ func enqueueTo(t *testing.T, e *Engine, queue string) error {
 // TestAFullStoreIsEmptied starts on a store that takes only what frees space, and later
 // on one that takes nothing at all.
 func TestAFullStoreIsEmptied(t *testing.T) {
-	store := &fullStore{Memory: storage.NewMemory(), space: true}
+	store := &fullStore{Memory: storage.NewMemory()}
+	store.space.Store(true)
 	cfg := DefaultConfig()
 	bubble(t, cfg, store, func(e *Engine) {
 		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
@@ -67,7 +69,8 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 			}
 		}
 	})
-	store.space, store.reserve = false, true
+	store.space.Store(false)
+	store.reserve.Store(true)
 	bubble(t, cfg, store, func(e *Engine) {
 		if err := enqueueTo(t, e, "q"); !errors.Is(err, ErrMisconf) {
 			t.Errorf("enqueue: %v", err)
@@ -100,16 +103,17 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 			t.Error(err)
 		}
 		<-time.After(3 * cfg.MendInterval)
-		if store.relieved < 2 || store.relieved > 5 {
-			t.Errorf("the store was asked for space %d times in 3 intervals", store.relieved)
+		if n := store.relieved.Load(); n < 2 || n > 5 {
+			t.Errorf("the store was asked for space %d times in 3 intervals", n)
 		}
-		store.space = true
+		store.space.Store(true)
 		<-time.After(2 * cfg.MendInterval)
 		if err := enqueueTo(t, e, "q"); err != nil {
 			t.Errorf("with space: %v", err)
 		}
 	})
-	store.space, store.reserve = false, false
+	store.space.Store(false)
+	store.reserve.Store(false)
 	bubble(t, cfg, store, func(e *Engine) {
 		if err := ask(e, func(tx *Tx) error {
 			if s := tx.Stats(); s.Writable || s.Queues != 2 {
@@ -122,7 +126,7 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 		if err := ask(e, func(tx *Tx) error { _, err := tx.Ack("q", nil); return err }); !errors.Is(err, ErrMisconf) {
 			t.Errorf("ack without any space: %v", err)
 		}
-		store.space = true
+		store.space.Store(true)
 		<-time.After(2 * cfg.MendInterval)
 		if err := enqueueTo(t, e, "q"); err != nil {
 			t.Errorf("with space: %v", err)
