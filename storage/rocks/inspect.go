@@ -3,6 +3,7 @@ package rocks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/linxGnu/grocksdb"
 
 	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/rocks/files"
 )
 
 // Inspection is a store that is looked at and not changed, whatever state it is in.
@@ -96,6 +98,11 @@ func (i *Inspection) open() error {
 	if i.survey, surveyErr = surveyStore(i.path); surveyErr != nil {
 		return surveyErr
 	}
+	if i.survey.closed {
+		// RocksDB does not survive to open such a table, or to read it.
+		i.Damage, i.Fatal = i.survey.damage, true
+		return i.listTables()
+	}
 	var d *database
 	if err == nil {
 		d, err = openReadOnly(i.path, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
@@ -115,16 +122,29 @@ func (i *Inspection) open() error {
 		return i.listFiles()
 	}
 	i.listed = true
-	metadata := d.db.GetLiveFilesMetaData()
-	if i.survey.closed {
-		d.close() // RocksDB does not survive to read it
-	} else {
-		i.Store = newStore(i.path, profile{}, d)
-	}
-	for _, m := range metadata {
+	i.Store = newStore(i.path, profile{}, d)
+	for _, m := range d.db.GetLiveFilesMetaData() {
 		i.Tables = append(i.Tables, Table{
 			File: strings.TrimPrefix(m.Name, "/"), Family: m.ColumnFamilyName, Bytes: m.Size, Entries: m.Entries, First: m.SmallestKey, Last: m.LargestKey,
 		})
+	}
+	return nil
+}
+
+// listTables takes the tables that MANIFEST lists.
+func (i *Inspection) listTables() error {
+	m := i.survey.manifest
+	if !m.Whole {
+		return i.listFiles()
+	}
+	i.listed = true
+	for _, f := range m.Families {
+		for _, n := range slices.Sorted(maps.Keys(f.Tables)) {
+			t := f.Tables[n]
+			i.Tables = append(i.Tables, Table{
+				File: files.TableName(n), Family: f.Name, Bytes: int64(t.Size), First: t.First, Last: t.Last, //nolint:gosec // of a file
+			})
+		}
 	}
 	return nil
 }
@@ -181,6 +201,9 @@ func (i *Inspection) verifyTable(t *Table) error {
 	}
 	if info.Size() != t.Bytes {
 		return fmt.Errorf("%w: it has %d bytes instead of %d", storage.ErrCorrupt, info.Size(), t.Bytes)
+	}
+	if err := files.CheckTable(file, unzstd); err != nil {
+		return fmt.Errorf("%w: %w", storage.ErrCorrupt, reason(err))
 	}
 	r, err := openTable(file)
 	if err != nil {

@@ -161,3 +161,29 @@ func TestTheListOfLogsIsBounded(t *testing.T) {
 	}
 	_ = s.Close() // it was only opened
 }
+
+// RocksDB ends the process over a footer that names no checksum, or leads elsewhere. It is
+// never asked to read such a table.
+func TestATableWhoseFooterLeadsNowhereIsNotOpened(t *testing.T) {
+	origin := filled(t, true)
+	table := largest(t, origin, "*.sst")
+	const footer = 53
+	for at := range footer {
+		dir := filepath.Join(t.TempDir(), "store")
+		copyStore(t, dir, origin)
+		name := filepath.Base(table)
+		changed := false
+		change(t, filepath.Join(dir, name), func(b []byte) []byte {
+			p := &b[len(b)-footer+at]
+			changed = *p != 0
+			*p = 0
+			return b
+		})
+		if changed {
+			wantFound(t, dir, name)
+			if got, _ := rebuilt(t, dir); len(got) != 100 {
+				t.Errorf("byte %d of the footer: %d records of 100 are left", at, len(got))
+			}
+		}
+	}
+}

@@ -84,6 +84,7 @@ func OpenTable(path string, zstd Decompress) (*Reader, error) {
 		r.indexed = true
 		return r, nil
 	}
+	r.checksum, r.blocks = anyChecksum, nil // what was read so far may be wrong
 	if err := r.find(); err != nil {
 		return nil, err
 	}
