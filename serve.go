@@ -109,10 +109,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	case <-ctx.Done():
 		return b.stop(nil)
 	}
-	if err := b.applyQueues(); errors.Is(err, engine.ErrMisconf) {
-		b.log.Error().Err(err).Msg("the queues of the configuration are applied when the store takes writes")
-		go b.applyQueuesLater(ctx)
-	} else if err != nil {
+	if err := b.applyQueuesAtStart(ctx); err != nil {
 		return b.stop(err)
 	}
 	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
@@ -129,6 +126,18 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 		// never acknowledged.
 		return errors.Join(fmt.Errorf("engine: %w", err), server.Shutdown(expired()), b.store.Close())
 	}
+}
+
+// applyQueuesAtStart makes the queues that the configuration lists. On a full disk that
+// waits until the store takes writes.
+func (b *broker) applyQueuesAtStart(ctx context.Context) error {
+	err := b.applyQueues()
+	if errors.Is(err, engine.ErrMisconf) {
+		b.log.Error().Err(err).Msg("the queues of the configuration are applied when the store takes writes")
+		go b.applyQueuesLater(ctx)
+		return nil
+	}
+	return err
 }
 
 // setMemory tells the garbage collector how much memory there is to use.

@@ -89,7 +89,7 @@ func (c *damagedCase) start(ctx context.Context, b *broker.Broker) error {
 			c.complain("the start is refused without the name of the file: %s", err)
 		}
 		_ = b.Stop() // it has ended, with an exit code
-		return nil   //nolint:nilerr // it was to be refused
+		return nil
 	}
 	served, whole, err := drain(ctx, b)
 	if err := errors.Join(err, b.Kill()); err != nil {
@@ -203,7 +203,7 @@ func (c *damagedCase) repair(ctx context.Context, b *broker.Broker) error {
 	}
 	if start := strings.Index(text, "{"); code != 0 || start < 0 || json.Unmarshal([]byte(text[start:]), &report) != nil {
 		c.complain("repair ends with %d: %s", code, firstLines(text))
-		return nil
+		return nil //nolint:nilerr // complained about
 	}
 	if text, code, err = c.fila(ctx, "check", b.Data()); err != nil || code != 0 {
 		c.complain("after the repair check ends with %d: %s", code, firstLines(text))
