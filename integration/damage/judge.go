@@ -214,7 +214,7 @@ func (c *damagedCase) repair(ctx context.Context, b *broker.Broker) error {
 	if err := startUp(ctx, b); err != nil {
 		c.complain("after the repair: %s", err)
 		_ = b.Stop() // it has ended, with an exit code
-		return nil   //nolint:nilerr // it is what is wrong
+		return nil
 	}
 	served, whole, err := drain(ctx, b)
 	if err := errors.Join(err, b.Stop()); err != nil {
