@@ -42,7 +42,10 @@ type Config struct {
 	WriteTimeout   time.Duration // longest a write may make no progress
 	WindowMax      int           // commands of one connection that wait for their replies; then it is not read
 	InputBytesMax  int64         // bytes of long commands that all connections are sending; who wants more is told and closed
-	OutputBytesMax int64         // bytes of PushAsync waiting in one connection; more closes it
+	// OutputBytesMax is what may wait in one connection: bytes of PushAsync, of which
+	// more closes it, and bytes set aside by Reserve, for which more commands wait.
+	OutputBytesMax int64
+	ReplyBytesMax  int64 // bytes set aside by Reserve in all connections
 
 	Limits Limits
 	Log    zerolog.Logger
@@ -59,6 +62,7 @@ func DefaultConfig() Config {
 		WindowMax:      1024,
 		InputBytesMax:  1 << 30,
 		OutputBytesMax: 8 << 20,
+		ReplyBytesMax:  128 << 20,
 		Limits:         DefaultLimits(),
 		Log:            zerolog.Nop(),
 	}
@@ -79,6 +83,7 @@ func (c *Config) check() error {
 		{"WindowMax", int64(c.WindowMax), 1, 1 << 20},
 		{"InputBytesMax", c.InputBytesMax, 1 << 20, 1 << 50},
 		{"OutputBytesMax", c.OutputBytesMax, 1 << 10, 1 << 40},
+		{"ReplyBytesMax", c.ReplyBytesMax, 1 << 10, 1 << 50},
 		{"Limits.ArgsMax", int64(c.Limits.ArgsMax), 1, 1 << 24},
 		{"Limits.BulkBytesMax", int64(c.Limits.BulkBytesMax), 1, 1 << 30},
 		{"Limits.CommandBytesMax", int64(c.Limits.CommandBytesMax), 1, 1 << 30},

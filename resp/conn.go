@@ -40,7 +40,7 @@ func newConn(id uint64, nc net.Conn, s *Server) *Conn {
 	c := &Conn{id: id, nc: nc, server: s, created: time.Now()}
 	c.proto.Store(2)
 	c.lastActive.Store(c.created.UnixNano())
-	c.win.init()
+	c.win.init(s.replies)
 	return c
 }
 
@@ -135,6 +135,29 @@ func (c *Conn) Push(replies ...Reply) {
 	if c.win.push(&c.server.pools, replies) && replies[0].Ready() {
 		c.win.wake()
 	}
+}
+
+// Reserve sets memory aside for the reply of a command, before the command is
+// executed: n is what its result may take from then until it is written. The reply
+// is then pushed as Reserved, which gives the memory back when it has been written
+// or dropped. A connection has OutputBytesMax of it, or more for one command alone
+// while none is before it; all connections together have ReplyBytesMax. Without wait,
+// Reserve tells whether the memory is there. With wait, it waits for it, and false
+// means that the connection is ending. Only from Session.Handle, and to wait only
+// after every reply before it was pushed and handed on, or it waits for ever.
+func (c *Conn) Reserve(n int64, wait bool) bool {
+	most := c.server.cfg.OutputBytesMax
+	return c.win.reserve(n, most) || wait && c.win.awaitReserve(n, most, &c.stop)
+}
+
+// Release gives back memory of Reserve that no reply needs.
+func (c *Conn) Release(n int64) { c.win.release(n) }
+
+// ReservedBytes is what is set aside for replies that were not written yet.
+func (c *Conn) ReservedBytes() int64 {
+	c.win.mu.Lock()
+	defer c.win.mu.Unlock()
+	return c.win.reserved
 }
 
 // PushAsync sends bytes in wire format that answer no command. They leave in the

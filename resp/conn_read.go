@@ -44,6 +44,7 @@ func (c *Conn) run(h Handler) {
 	c.win.readerLeft()
 	c.win.wake()
 	<-written
+	c.win.releaseAll()
 	c.dead.Store(true) // nobody takes what is pushed from here on
 }
 

@@ -74,6 +74,20 @@ func (bytesReply) Ready() bool        { return true }
 func (b bytesReply) Append(w *Writer) { w.Raw(b) }
 func (bytesReply) Drop()              {}
 
+// Reserved returns a reply that holds n bytes of what Conn.Reserve has set aside.
+func Reserved(r Reply, n int64) Reply { return &reservedReply{r, n} }
+
+type reservedReply struct {
+	Reply
+	bytes int64
+}
+
+// Perishable implements Perishable as the reply within does.
+func (r *reservedReply) Perishable() bool {
+	p, ok := r.Reply.(Perishable)
+	return ok && p.Perishable()
+}
+
 // closeReply is the place in the window where the connection ends.
 type closeReply struct{}
 

@@ -33,6 +33,7 @@ type Server struct {
 	cfg     Config
 	handler Handler
 	pools   pools
+	replies *Budget // of all connections
 	stats   counters
 
 	strangers strangers
@@ -74,6 +75,7 @@ func NewServer(cfg Config, h Handler) (*Server, error) {
 	return &Server{
 		cfg:      cfg,
 		pools:    pools{receivedMax: cfg.InputBytesMax},
+		replies:  NewBudget(cfg.ReplyBytesMax),
 		handler:  h,
 		conns:    map[uint64]*Conn{},
 		stopping: make(chan struct{}),

@@ -24,9 +24,12 @@ type window struct {
 	pushes   [][]byte   // of PushAsync, not taken
 	async    int64      // bytes of PushAsync here or with the writer
 	held     int64      // bytes of finished replies among them
+	reserved int64      // bytes set aside for replies, pushed or to be pushed
 	closing  bool       // a closeReply was queued: what comes later is dropped
 	readDone bool       // nothing will be pushed any more
 	waiting  bool       // the reader waits for room
+
+	total *Budget // that reserved is taken from, with those of all connections
 
 	pushed   atomic.Bool // pushes is not empty
 	sleeping atomic.Bool
@@ -63,7 +66,8 @@ func (p *pools) putList(l *replyList) {
 	p.lists.Put(l)
 }
 
-func (w *window) init() {
+func (w *window) init(total *Budget) {
+	w.total = total
 	w.alarm = make(chan struct{}, 1)
 	w.room = make(chan struct{}, 1)
 }
@@ -157,11 +161,13 @@ func (w *window) settled(entries []Reply) {
 		return
 	}
 	commands := len(entries)
-	var held int64
+	var held, reserved int64
 	for _, r := range entries {
 		switch r := r.(type) {
 		case bytesReply:
 			held += int64(len(r))
+		case *reservedReply:
+			reserved += r.bytes
 		case closeReply:
 			commands--
 		}
@@ -170,9 +176,13 @@ func (w *window) settled(entries []Reply) {
 	w.busy -= len(entries)
 	w.pending -= commands
 	w.held -= held
+	w.reserved -= reserved
 	wake := w.waiting
 	w.waiting = false
 	w.mu.Unlock()
+	if reserved > 0 {
+		w.total.Give(reserved)
+	}
 	clear(entries)
 	if wake {
 		w.room <- struct{}{} // waiting was taken back: nobody else sends
@@ -196,7 +206,98 @@ func (w *window) awaitRoom(windowMax int, stop *atomic.Bool) int {
 	}
 }
 
-// interrupt ends awaitRoom after its stop was set.
+// reserve sets n bytes aside for a reply that is not pushed yet, if what waits here has
+// room for them, or if nothing waits at all, and if the total has.
+func (w *window) reserve(n, most int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.fits(n, most) || !w.total.Try(n) {
+		return false
+	}
+	w.reserved += n
+	return true
+}
+
+// fits says whether the connection may have n more bytes. The caller holds mu.
+func (w *window) fits(n, most int64) bool {
+	return w.busy == 0 && w.reserved == 0 || w.held+w.reserved+n <= most
+}
+
+// awaitReserve sets n bytes aside and waits until they are there. False: stop was set.
+// The connection's own room comes first: in the line for the total, the replies before
+// this one may still be leaving, and need nothing that this one has.
+func (w *window) awaitReserve(n, most int64, stop *atomic.Bool) bool {
+	for {
+		w.mu.Lock()
+		if stop.Load() {
+			w.mu.Unlock()
+			return false
+		}
+		if w.fits(n, most) {
+			w.reserved += n
+			w.mu.Unlock()
+			break
+		}
+		w.waiting = true
+		w.mu.Unlock()
+		<-w.room
+	}
+	if w.total.Try(n) || w.awaitTotal(w.total.enter(n), stop) {
+		return true
+	}
+	w.mu.Lock()
+	w.reserved -= n
+	w.mu.Unlock()
+	return false
+}
+
+// awaitTotal waits for a ticket. False: stop was set, and the ticket is given back.
+func (w *window) awaitTotal(t *ticket, stop *atomic.Bool) bool {
+	for {
+		w.mu.Lock()
+		w.waiting = !stop.Load()
+		stopped := !w.waiting
+		w.mu.Unlock()
+		if stopped {
+			w.total.leave(t)
+			return false
+		}
+		select {
+		case <-w.room:
+		case <-t.ready:
+			w.mu.Lock()
+			wake := w.waiting
+			w.waiting = false
+			w.mu.Unlock()
+			if !wake {
+				<-w.room // a wake is on its way
+			}
+			return true
+		}
+	}
+}
+
+// release gives back bytes that were set aside and are not needed.
+func (w *window) release(n int64) {
+	w.mu.Lock()
+	w.reserved -= n
+	w.mu.Unlock()
+	w.total.Give(n)
+}
+
+// releaseAll gives back what was set aside for replies that were never pushed. Nothing
+// is pending any more.
+func (w *window) releaseAll() {
+	w.mu.Lock()
+	n := w.reserved
+	w.reserved = 0
+	w.mu.Unlock()
+	if n > 0 {
+		w.total.Give(n)
+	}
+}
+
+// interrupt ends awaitRoom and awaitReserve after their stop was set.
 func (w *window) interrupt() {
 	w.mu.Lock()
 	wake := w.waiting
