@@ -35,13 +35,13 @@ type Config struct {
 	TLSAddr string      // the same with TLS
 	TLS     *tls.Config // needed for TLSAddr
 
-	MaxClients     int           // connections at a time; more are told so and closed
-	AuthTimeout    time.Duration // closes a connection whose client is not known by then; 0: never
-	StrangersMax   int           // connections whose client is not known; one more closes the oldest; 0: no bound
-	IdleTimeout    time.Duration // closes a connection without traffic and pending replies; 0: never
-	WriteTimeout   time.Duration // longest a write may make no progress
-	WindowMax      int           // commands of one connection that wait for their replies; then it is not read
-	InputBytesMax  int64         // bytes of long commands that all connections are sending; who wants more is told and closed
+	MaxClients    int           // connections at a time; more are told so and closed
+	AuthTimeout   time.Duration // closes a connection whose client is not known by then; 0: never
+	StrangersMax  int           // connections whose client is not known; one more closes the oldest; 0: no bound
+	IdleTimeout   time.Duration // closes a connection without traffic and pending replies; 0: never
+	WriteTimeout  time.Duration // longest a write may make no progress
+	WindowMax     int           // commands of one connection that wait for their replies; then it is not read
+	InputBytesMax int64         // bytes of long commands that all connections are sending; who wants more is told and closed
 	// OutputBytesMax is what may wait in one connection: bytes of PushAsync, of which
 	// more closes it, and bytes set aside by Reserve, for which more commands wait.
 	OutputBytesMax int64

@@ -138,26 +138,39 @@ func (c *Conn) Push(replies ...Reply) {
 }
 
 // Reserve sets memory aside for the reply of a command, before the command is
-// executed: n is what its result may take from then until it is written. The reply
-// is then pushed as Reserved, which gives the memory back when it has been written
-// or dropped. A connection has OutputBytesMax of it, or more for one command alone
-// while none is before it; all connections together have ReplyBytesMax. Without wait,
-// Reserve tells whether the memory is there. With wait, it waits for it, and false
-// means that the connection is ending. Only from Session.Handle, and to wait only
-// after every reply before it was pushed and handed on, or it waits for ever.
-func (c *Conn) Reserve(n int64, wait bool) bool {
+// executed: what its result may take from then until it is written. The reply is then
+// pushed as Reserved, which gives the memory back when it has been written or dropped.
+// A connection has OutputBytesMax of it, or more for one command alone while no reply
+// is before it; all connections together have ReplyBytesMax, and each a little that
+// does not count there. Without wait, Reserve tells whether the memory is there. With
+// wait, it waits for it, and false means that the connection is ending. Only from
+// Session.Handle, and to wait only after every reply before it was pushed and every
+// task handed on, or it waits for ever.
+func (c *Conn) Reserve(need Need, wait bool) (Room, bool) {
 	most := c.server.cfg.OutputBytesMax
-	return c.win.reserve(n, most) || wait && c.win.awaitReserve(n, most, &c.stop)
+	r, ok := c.win.reserve(need, most)
+	if !ok && wait {
+		return c.win.awaitReserve(need, most, &c.stop)
+	}
+	return r, ok
 }
 
-// Release gives back memory of Reserve that no reply needs.
-func (c *Conn) Release(n int64) { c.win.release(n) }
+// Shrink gives back what is more than n bytes of what Reserve has set aside, and
+// returns the rest.
+func (c *Conn) Shrink(r Room, n int64) Room {
+	if n >= r.bytes {
+		return r
+	}
+	rest := Room{n, min(r.shared, n)}
+	c.win.release(Room{r.bytes - rest.bytes, r.shared - rest.shared})
+	return rest
+}
 
 // ReservedBytes is what is set aside for replies that were not written yet.
 func (c *Conn) ReservedBytes() int64 {
 	c.win.mu.Lock()
 	defer c.win.mu.Unlock()
-	return c.win.reserved
+	return c.win.reserved.bytes
 }
 
 // PushAsync sends bytes in wire format that answer no command. They leave in the

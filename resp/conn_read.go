@@ -44,8 +44,8 @@ func (c *Conn) run(h Handler) {
 	c.win.readerLeft()
 	c.win.wake()
 	<-written
-	c.win.releaseAll()
-	c.dead.Store(true) // nobody takes what is pushed from here on
+	c.win.release(c.win.reserved) // for replies that were never pushed
+	c.dead.Store(true)            // nobody takes what is pushed from here on
 }
 
 // read hands commands to the session until there will be no more.

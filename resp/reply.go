@@ -74,12 +74,12 @@ func (bytesReply) Ready() bool        { return true }
 func (b bytesReply) Append(w *Writer) { w.Raw(b) }
 func (bytesReply) Drop()              {}
 
-// Reserved returns a reply that holds n bytes of what Conn.Reserve has set aside.
-func Reserved(r Reply, n int64) Reply { return &reservedReply{r, n} }
+// Reserved returns a reply with the memory that Conn.Reserve has set aside for it.
+func Reserved(r Reply, room Room) Reply { return &reservedReply{r, room} }
 
 type reservedReply struct {
 	Reply
-	bytes int64
+	room Room
 }
 
 // Perishable implements Perishable as the reply within does.

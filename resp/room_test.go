@@ -23,10 +23,11 @@ type roomSession struct {
 func (s *roomSession) Handle(cmds []Command) {
 	var replies []Reply
 	for range cmds {
-		if !s.c.Reserve(s.cost, false) {
+		room, ok := s.c.Reserve(Need{Bytes: s.cost}, false)
+		if !ok {
 			s.c.Push(replies...)
 			replies = nil
-			if !s.c.Reserve(s.cost, true) {
+			if room, ok = s.c.Reserve(Need{Bytes: s.cost}, true); !ok {
 				s.c.CloseAfterFlush()
 				return
 			}
@@ -36,7 +37,7 @@ func (s *roomSession) Handle(cmds []Command) {
 		s.most = max(s.most, s.c.ReservedBytes())
 		s.mu.Unlock()
 		text := strings.Repeat("x", int(s.cost)-2) + "\r\n"
-		replies = append(replies, Reserved(funcReply(func(w *Writer) { w.Raw([]byte(text)) }), s.cost))
+		replies = append(replies, Reserved(funcReply(func(w *Writer) { w.Raw([]byte(text)) }), room))
 	}
 	s.c.Push(replies...)
 }
@@ -79,7 +80,7 @@ func TestCommandsWaitForRoomForTheirReplies(t *testing.T) {
 		executed       int // without reading
 	}{
 		{"of the connection", 64 << 10, 256 << 10, 1 << 30, 4},
-		{"of all connections", 64 << 10, 1 << 30, 192<<10 + 1, 3},
+		{"of all connections", 64 << 10, 1 << 30, 192<<10 - reservedFree, 3},
 		{"one that is larger than either", 1 << 20, 64 << 10, 64 << 10, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,12 +110,37 @@ func TestCommandsWaitForRoomForTheirReplies(t *testing.T) {
 	}
 }
 
+// What is short is set aside however much other connections have, and so is what only
+// its own connection has to have room for.
+func TestShortRepliesWaitForNoOtherConnection(t *testing.T) {
+	var w window
+	w.init(NewBudget(1 << 20))
+	w.total.Take(1 << 20)
+	if _, ok := w.reserve(Need{Bytes: reservedFree}, 1<<30); !ok {
+		t.Error("a short one waits for other connections")
+	}
+	if _, ok := w.reserve(Need{Bytes: 1}, 1<<30); ok {
+		t.Error("a connection has more than its little without the others' leave")
+	}
+	own, ok := w.reserve(Need{Bytes: 1 << 20, Own: true}, 1<<30)
+	if !ok {
+		t.Error("what is a connection's own waits for others")
+	}
+	if _, ok := w.reserve(Need{Bytes: 1, Own: true, Alone: true}, 1<<30); ok {
+		t.Error("one that is to be alone is not")
+	}
+	w.release(own)
+	if w.reserved.bytes != reservedFree || w.total.Used() != 1<<20 {
+		t.Errorf("%d and %d bytes are set aside", w.reserved.bytes, w.total.Used())
+	}
+}
+
 // What one connection keeps others from is theirs as soon as it ends, while it writes or
 // while it waits itself.
 func TestRoomIsGivenBackWhenTheConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &roomHandler{cost: 64 << 10, sessions: make(chan *roomSession, 3)}
-		server := newTestServer(t, h, func(cfg *Config) { cfg.ReplyBytesMax = 64 << 10 })
+		server := newTestServer(t, h, func(cfg *Config) { cfg.ReplyBytesMax = 64<<10 - reservedFree })
 		var conns []net.Conn
 		for range 3 {
 			nc := pipeTo(t, server)

@@ -24,7 +24,7 @@ type window struct {
 	pushes   [][]byte   // of PushAsync, not taken
 	async    int64      // bytes of PushAsync here or with the writer
 	held     int64      // bytes of finished replies among them
-	reserved int64      // bytes set aside for replies, pushed or to be pushed
+	reserved Room       // set aside for replies, pushed or to be pushed
 	closing  bool       // a closeReply was queued: what comes later is dropped
 	readDone bool       // nothing will be pushed any more
 	waiting  bool       // the reader waits for room
@@ -34,7 +34,7 @@ type window struct {
 	pushed   atomic.Bool // pushes is not empty
 	sleeping atomic.Bool
 	alarm    chan struct{} // to the writer; capacity 1
-	room     chan struct{} // to the reader; capacity 1
+	wider    chan struct{} // to the reader: there may be room; capacity 1
 }
 
 // replyList is one burst of replies and, once rendered, where in the stream
@@ -46,6 +46,10 @@ type replyList struct {
 
 // windowBytesMax is how much of finished replies makes the reader pause.
 const windowBytesMax = 1 << 20
+
+// reservedFree is what a connection may set aside however much the others have: what is
+// short never waits for them.
+const reservedFree = 32 << 10
 
 // replyListKeep bounds what a list may hold on to in the pool.
 const replyListKeep = 4096
@@ -69,7 +73,7 @@ func (p *pools) putList(l *replyList) {
 func (w *window) init(total *Budget) {
 	w.total = total
 	w.alarm = make(chan struct{}, 1)
-	w.room = make(chan struct{}, 1)
+	w.wider = make(chan struct{}, 1)
 }
 
 // push appends replies of commands. It tells whether the writer must be woken:
@@ -161,13 +165,15 @@ func (w *window) settled(entries []Reply) {
 		return
 	}
 	commands := len(entries)
-	var held, reserved int64
+	var held int64
+	var reserved Room
 	for _, r := range entries {
 		switch r := r.(type) {
 		case bytesReply:
 			held += int64(len(r))
 		case *reservedReply:
-			reserved += r.bytes
+			reserved.bytes += r.room.bytes
+			reserved.shared += r.room.shared
 		case closeReply:
 			commands--
 		}
@@ -176,16 +182,16 @@ func (w *window) settled(entries []Reply) {
 	w.busy -= len(entries)
 	w.pending -= commands
 	w.held -= held
-	w.reserved -= reserved
+	w.add(Room{-reserved.bytes, -reserved.shared})
 	wake := w.waiting
 	w.waiting = false
 	w.mu.Unlock()
-	if reserved > 0 {
-		w.total.Give(reserved)
+	if reserved.shared > 0 {
+		w.total.Give(reserved.shared)
 	}
 	clear(entries)
 	if wake {
-		w.room <- struct{}{} // waiting was taken back: nobody else sends
+		w.wider <- struct{}{} // waiting was taken back: nobody else sends
 	}
 }
 
@@ -202,53 +208,88 @@ func (w *window) awaitRoom(windowMax int, stop *atomic.Bool) int {
 		}
 		w.waiting = true
 		w.mu.Unlock()
-		<-w.room
+		<-w.wider
 	}
 }
 
-// reserve sets n bytes aside for a reply that is not pushed yet, if what waits here has
-// room for them, or if nothing waits at all, and if the total has.
-func (w *window) reserve(n, most int64) bool {
+// Room is memory that is set aside for a reply.
+type Room struct {
+	bytes  int64
+	shared int64 // of these, what is taken from the total of all connections
+}
+
+// Need is the memory that a command asks for.
+type Need struct {
+	Bytes int64
+	// Own needs nothing of what all connections share: for what may be set aside for
+	// as long as a client likes.
+	Own bool
+	// Alone waits until no reply is before it.
+	Alone bool
+}
+
+// reserve sets memory aside for a reply that is not pushed yet, if it is there.
+func (w *window) reserve(need Need, most int64) (Room, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.fits(n, most) || !w.total.Try(n) {
-		return false
+	if !w.fits(need, most) {
+		return Room{}, false
 	}
-	w.reserved += n
-	return true
+	r := w.room(need)
+	if r.shared > 0 && !w.total.Try(r.shared) {
+		return Room{}, false
+	}
+	w.add(r)
+	return r, true
 }
 
-// fits says whether the connection may have n more bytes. The caller holds mu.
-func (w *window) fits(n, most int64) bool {
-	return w.busy == 0 && w.reserved == 0 || w.held+w.reserved+n <= most
+// fits says whether the connection may have so much more. The caller holds mu.
+func (w *window) fits(need Need, most int64) bool {
+	return w.busy == 0 && w.reserved.bytes == 0 || !need.Alone && w.held+w.reserved.bytes+need.Bytes <= most
 }
 
-// awaitReserve sets n bytes aside and waits until they are there. False: stop was set.
-// The connection's own room comes first: in the line for the total, the replies before
-// this one may still be leaving, and need nothing that this one has.
-func (w *window) awaitReserve(n, most int64, stop *atomic.Bool) bool {
+// room returns what a need takes. The caller holds mu.
+func (w *window) room(need Need) Room {
+	r := Room{bytes: need.Bytes}
+	if !need.Own {
+		r.shared = max(0, min(need.Bytes, w.reserved.bytes+need.Bytes-reservedFree))
+	}
+	return r
+}
+
+func (w *window) add(r Room) {
+	w.reserved.bytes += r.bytes
+	w.reserved.shared += r.shared
+}
+
+// awaitReserve sets memory aside and waits until it is there. False: stop was set. The
+// connection's own room comes first: in the line for the total, the replies before this
+// one may still be leaving, and need nothing that this one has.
+func (w *window) awaitReserve(need Need, most int64, stop *atomic.Bool) (Room, bool) {
+	var r Room
 	for {
 		w.mu.Lock()
 		if stop.Load() {
 			w.mu.Unlock()
-			return false
+			return r, false
 		}
-		if w.fits(n, most) {
-			w.reserved += n
+		if w.fits(need, most) {
+			r = w.room(need)
+			w.add(r)
 			w.mu.Unlock()
 			break
 		}
 		w.waiting = true
 		w.mu.Unlock()
-		<-w.room
+		<-w.wider
 	}
-	if w.total.Try(n) || w.awaitTotal(w.total.enter(n), stop) {
-		return true
+	if r.shared == 0 || w.total.Try(r.shared) || w.awaitTotal(w.total.enter(r.shared), stop) {
+		return r, true
 	}
 	w.mu.Lock()
-	w.reserved -= n
+	w.add(Room{-r.bytes, -r.shared})
 	w.mu.Unlock()
-	return false
+	return Room{}, false
 }
 
 // awaitTotal waits for a ticket. False: stop was set, and the ticket is given back.
@@ -263,37 +304,27 @@ func (w *window) awaitTotal(t *ticket, stop *atomic.Bool) bool {
 			return false
 		}
 		select {
-		case <-w.room:
+		case <-w.wider:
 		case <-t.ready:
 			w.mu.Lock()
 			wake := w.waiting
 			w.waiting = false
 			w.mu.Unlock()
 			if !wake {
-				<-w.room // a wake is on its way
+				<-w.wider // a wake is on its way
 			}
 			return true
 		}
 	}
 }
 
-// release gives back bytes that were set aside and are not needed.
-func (w *window) release(n int64) {
+// release gives back memory that was set aside.
+func (w *window) release(r Room) {
 	w.mu.Lock()
-	w.reserved -= n
+	w.add(Room{-r.bytes, -r.shared})
 	w.mu.Unlock()
-	w.total.Give(n)
-}
-
-// releaseAll gives back what was set aside for replies that were never pushed. Nothing
-// is pending any more.
-func (w *window) releaseAll() {
-	w.mu.Lock()
-	n := w.reserved
-	w.reserved = 0
-	w.mu.Unlock()
-	if n > 0 {
-		w.total.Give(n)
+	if r.shared > 0 {
+		w.total.Give(r.shared)
 	}
 }
 
@@ -304,7 +335,7 @@ func (w *window) interrupt() {
 	w.waiting = false
 	w.mu.Unlock()
 	if wake {
-		w.room <- struct{}{}
+		w.wider <- struct{}{}
 	}
 }
 
