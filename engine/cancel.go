@@ -17,7 +17,7 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	l, err := tx.lookedUp(q, &req.look, req.IDs)
+	l, err := tx.lookedUp(q, &req.look, req.IDs, false)
 	if err != nil {
 		return 0, lookupError(err, "cancel")
 	}
@@ -33,7 +33,7 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 
 // ForeseeCancel looks up what Cancel needs, see Foreseer.
 func (tx *Tx) ForeseeCancel(req *Cancel) error {
-	return tx.foreseeLookup(req.Queue, &req.look, req.IDs)
+	return tx.foreseeLookup(req.Queue, &req.look, req.IDs, false)
 }
 
 // discard removes a message that was found in the store, whatever its status. It

@@ -60,6 +60,7 @@ type Config struct {
 	BatchBytes int // an open batch that is larger takes no further tasks
 	InboxTasks int // Submit waits while more are queued
 	InboxBytes int // the same, for the bytes that tasks announce
+	ReplyBytes int // bytes of the messages that one transaction may show
 
 	Window      int   // messages of a fairness key held in memory, see key.go
 	WindowTotal int   // of all keys together; windows shrink as it is neared
@@ -95,7 +96,7 @@ func DefaultConfig() Config {
 			QueueName: 255, Key: 512, Throttle: 512, Dedup: 512, Throttles: 16, HeaderName: 512, HeaderValue: 8 << 10,
 			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Cost: 1_000_000, Count: 10_000, Script: 64 << 10, Crons: 10_000,
 		},
-		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20,
+		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 16_384, ReadsMax: 16, ReadBytes: 1 << 20,
 		MendInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
 	}
@@ -110,7 +111,7 @@ func (c *Config) check() error {
 		{"visibility", c.Visibility > 0}, {"backoff", c.Backoff >= 0}, {"max backoff", c.MaxBackoff >= c.Backoff},
 		{"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
 		{"sync interval", c.Sync != SyncInterval || c.SyncInterval > 0},
-		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0},
+		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},
 		{"due window", c.DueWindow >= 2}, {"reads", c.ReadsMax > 0}, {"read bytes", c.ReadBytes > 0},
 		{"mend interval", c.MendInterval > 0},

@@ -5,7 +5,8 @@ import "errors"
 // Foreseer is a call that may have to wait in the middle, for something to be
 // read or decided. Foresee gets that done before anything is applied: it returns
 // ErrWouldBlock for as long as the call would wait, and is then asked again. It
-// changes nothing. After nil, Apply does not wait in the same turn.
+// changes nothing. After nil, Apply does not wait in the same turn. errTransaction
+// refuses the whole transaction; other errors are Apply's to return.
 type Foreseer interface {
 	Foresee(tx *Tx) error
 }
@@ -19,9 +20,10 @@ type Foreseer interface {
 // What has to be read first is read before the first call is applied.
 func (tx *Tx) Exec(calls []Call, errs []error) error {
 	tx.atomic = true
+	tx.task.shown = 0
 	for _, call := range calls {
 		if f, ok := call.(Foreseer); ok && tx.core.failed == nil {
-			if err := f.Foresee(tx); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+			if err := f.Foresee(tx); err == ErrWouldBlock || errors.Is(err, errTransaction) { //nolint:errorlint // a signal, never wrapped
 				return err
 			}
 		}
@@ -58,6 +60,9 @@ func (b *before) nack(id ID) {
 	}
 	b.nacks[id]++
 }
+
+// errTransaction is wrapped by what refuses a transaction as a whole.
+var errTransaction = errors.New("make it several transactions")
 
 // errWaits refuses what cannot be had at once where nothing may wait.
 var errWaits = errors.New("this cannot be done as a part of a transaction, do it on its own")

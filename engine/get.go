@@ -74,7 +74,7 @@ func (tx *Tx) Get(req *Get) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := tx.lookedUp(q, &req.look, []ID{req.ID})
+	l, err := tx.lookedUp(q, &req.look, []ID{req.ID}, true)
 	if err != nil {
 		return nil, lookupError(err, "get")
 	}
@@ -84,8 +84,20 @@ func (tx *Tx) Get(req *Get) (*View, error) {
 	return c.view(&l.watch, l.found[0]), nil
 }
 
-// ForeseeGet looks up what Get needs, see Foreseer.
-func (tx *Tx) ForeseeGet(req *Get) error { return tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID}) }
+// ForeseeGet looks up what Get needs, see Foreseer. The messages of a transaction are all
+// in memory until it is answered, so that together they may have Config.ReplyBytes.
+func (tx *Tx) ForeseeGet(req *Get) error {
+	if err := tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID}, true); err != nil {
+		return err
+	}
+	if l := req.look; l != nil && l.done && l.err == nil && l.found[0] != nil {
+		tx.task.shown += len(l.found[0].m.body)
+	}
+	if tx.task.shown > tx.core.cfg.ReplyBytes {
+		return fmt.Errorf("%w: the messages that FILA.GET shows together have more than %d bytes, %w", ErrTooBig, tx.core.cfg.ReplyBytes, errTransaction)
+	}
+	return nil
+}
 
 // view shows a message that was found in the store, nil if it is gone.
 func (c *core) view(w *watch, f *foundMessage) *View {

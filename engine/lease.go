@@ -40,6 +40,15 @@ func (d *Delivery) Payload() []byte { return d.message.Payload }
 // Headers returns the message's headers. They must not be changed.
 func (d *Delivery) Headers() []Header { return d.message.Headers }
 
+// Held is how many bytes of memory the delivery keeps that could be read again.
+func (d *Delivery) Held() int { return len(d.record) }
+
+// Release lets go of the message's record: until Load, Payload and Headers are empty.
+func (d *Delivery) Release() {
+	d.record = nil
+	d.message = storage.Message{Throttles: d.message.Throttles}
+}
+
 // Load makes payload and headers of a delivery available, reading them from the
 // store if they are not in memory. It runs on the connection. ErrNoMessage says
 // that the message was removed since it was leased (by its bare id, or with its

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"fmt"
 	"slices"
 	"time"
@@ -194,14 +195,14 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	return nil
 }
 
-// Queues returns the names of all queues in order.
+// Queues returns the names of all queues in order. The list is shared, by replies that
+// wait too, and must not be changed: however many ask for it, there is one.
 func (tx *Tx) Queues() []string {
-	names := make([]string, 0, len(tx.core.queues))
-	for name := range tx.core.queues {
-		names = append(names, name)
+	c := tx.core
+	if c.names == nil {
+		c.names = slices.Sorted(maps.Keys(c.queues))
 	}
-	slices.Sort(names)
-	return names
+	return c.names
 }
 
 // apply writes the given options into set, or says which is impossible.
@@ -319,6 +320,7 @@ func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, set: set, settings: map[string]storage.Key{}}
 	q.scheduler = newScheduler(q, c.cfg.Quantum)
 	c.queues[name], c.byNumber[q.no] = q, q
+	c.names = nil
 	return q
 }
 
@@ -362,6 +364,7 @@ func (c *core) removeQueue(q *queue) {
 	c.batch.Delete(storage.Queues, []byte(q.name))
 	c.snapshot = c.snapshot.withoutQueue(q.name)
 	delete(c.queues, q.name)
+	c.names = nil
 	delete(c.byNumber, q.no)
 	for w := q.waiters.first; w != nil; w = q.waiters.first {
 		if w.wait.atomic { // only one of its calls was for this queue

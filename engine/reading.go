@@ -69,8 +69,16 @@ func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then fun
 	return p
 }
 
-// pageBytes ends a page early that has so many bytes of records; one fits always.
+// pageBytes ends a page early that takes so many bytes; one message fits always.
 const pageBytes = 4 << 20
+
+// viewBytes is what a message of a page takes beside its record, as it was found and as
+// it is shown. A test holds the types to it.
+const viewBytes = 1 << 10
+
+// PageBytes is what a page may take at most until it is shown, where a record has at
+// most so many bytes.
+func PageBytes(record int) int { return pageBytes + record + viewBytes }
 
 // do reads the page. It runs beside the loop, after the commit of the batch in
 // which it was asked for.
@@ -81,7 +89,7 @@ func (p *page) do(store Store) {
 	size := 0
 	more, err := readMessages(store, p.from, p.to, func(f foundMessage) bool {
 		p.found = append(p.found, f)
-		size += len(f.m.body)
+		size += len(f.m.body) + len(f.key) + viewBytes
 		return len(p.found) < p.limit && size < p.bytes
 	})
 	p.err = err
@@ -97,6 +105,7 @@ func (p *page) do(store Store) {
 type lookup struct {
 	reading
 	wanted []wanted
+	bodies bool            // the records are kept: for who shows them. Others need what they say, not what they hold
 	work   int             // messages to look for, at most
 	found  []*foundMessage // as wanted, nil: there is none
 }
@@ -107,8 +116,9 @@ type wanted struct {
 }
 
 // lookUp asks for messages of a queue.
-func (c *core) lookUp(q *queue, ids []ID, then func(*core)) *lookup {
+func (c *core) lookUp(q *queue, ids []ID, bodies bool, then func(*core)) *lookup {
 	l := c.newLookup(q, ids, then)
+	l.bodies = bodies
 	c.beside = append(c.beside, l)
 	return l
 }
@@ -142,12 +152,15 @@ func (l *lookup) do(store Store) {
 		if l.found[i], l.err = l.wanted[i].find(store, l.no); l.err != nil {
 			return
 		}
+		if f := l.found[i]; f != nil && !l.bodies {
+			f.m.body = nil
+		}
 	}
 }
 
 // lookedUp returns what was found of messages of a queue, or asks for it and
 // returns ErrWouldBlock: the task is run again when it is there.
-func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID) (*lookup, error) {
+func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID, bodies bool) (*lookup, error) {
 	c, l := tx.core, *slot
 	*slot = nil
 	switch {
@@ -159,7 +172,7 @@ func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID) (*lookup, error) {
 	case tx.atomic:
 		return nil, errWaits
 	}
-	*slot = c.lookUp(q, ids, resume(tx.task))
+	*slot = c.lookUp(q, ids, bodies, resume(tx.task))
 	tx.park(nil, 0, false)
 	return nil, ErrWouldBlock
 }
@@ -174,14 +187,14 @@ func lookupError(err error, what string) error {
 
 // foreseeLookup looks messages up for a call of a transaction, and keeps the watch
 // until that is done: others of its calls may have to wait, too.
-func (tx *Tx) foreseeLookup(queue string, slot **lookup, ids []ID) error {
+func (tx *Tx) foreseeLookup(queue string, slot **lookup, ids []ID, bodies bool) error {
 	c, l := tx.core, *slot
 	q := c.queues[queue]
 	if q == nil || l != nil && l.done && c.holds(&l.watch) {
 		return nil
 	}
 	if l == nil || l.epoch != c.epoch || l.done {
-		l = c.lookUp(q, ids, resume(tx.task))
+		l = c.lookUp(q, ids, bodies, resume(tx.task))
 		l.kept, *slot = true, l
 		tx.task.kept = append(tx.task.kept, &l.watch)
 	}

@@ -29,7 +29,7 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	if req.Delay < 0 || req.Delay > durationMax {
 		return time.Time{}, fmt.Errorf("%w: a delay is from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	}
-	l, err := tx.lookedUp(q, &req.look, []ID{req.ID})
+	l, err := tx.lookedUp(q, &req.look, []ID{req.ID}, false)
 	if err != nil {
 		return time.Time{}, lookupError(err, "reschedule")
 	}
@@ -56,5 +56,5 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 
 // ForeseeReschedule looks up what Reschedule needs, see Foreseer.
 func (tx *Tx) ForeseeReschedule(req *Reschedule) error {
-	return tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID})
+	return tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID}, false)
 }

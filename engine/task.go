@@ -23,6 +23,8 @@ type Task struct {
 	err  error
 	undo Call
 	kept []*watch // of what was read for it beforehand, until it is done
+	// shown is how many bytes of messages were read for a transaction.
+	shown int
 	wait *wait    // non-nil while the task is parked
 	// resume is when the wait of a task ends that is parked anew after a recovery.
 	resume int64

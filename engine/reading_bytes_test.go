@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// bodiesOf counts the bytes of records that a look-up keeps.
+func bodiesOf(found []*foundMessage) (n int) {
+	for _, f := range found {
+		if f != nil {
+			n += len(f.m.body)
+		}
+	}
+	return n
+}
+
+// What looks messages up only to change them keeps none of their payloads, however many
+// it names.
+func TestLookingUpToChangeKeepsNoPayload(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	payload := strings.Repeat("x", 64<<10)
+	var ids []ID
+	for range 11 {
+		ids = append(ids, w.enqueue("q", "k", payload))
+	}
+	kept, looked := 0, 0
+	seen := func(l *lookup) {
+		if l != nil && l.done {
+			kept, looked = kept+bodiesOf(l.found), looked+len(l.found)
+		}
+	}
+	cancel := &Cancel{Queue: "q", IDs: ids[:10]}
+	w.must(func(tx *Tx) error {
+		seen(cancel.look)
+		_, err := tx.Cancel(cancel)
+		return err
+	})
+	put := &Reschedule{Queue: "q", ID: ids[10]}
+	w.must(func(tx *Tx) error {
+		seen(put.look)
+		_, err := tx.Reschedule(put)
+		return err
+	})
+	if looked != 11 || kept != 0 {
+		t.Errorf("%d bytes of %d messages were kept", kept, looked)
+	}
+	if got := w.lease("q", 2); payloads(got) != payload {
+		t.Error("the message that was rescheduled has lost its payload")
+	}
+}
+
+// The messages that a transaction shows are in memory together: as many bytes of them as
+// ReplyBytes, and one more refuses the whole.
+func TestATransactionShowsNoMoreThanReplyBytes(t *testing.T) {
+	for over, refused := range []bool{false, true} {
+		w := newWorld(t, nil)
+		w.queue("q", QueueOptions{})
+		var gets []Call
+		shown := 0
+		for range 3 {
+			get := &Get{Queue: "q", ID: w.enqueue("q", "k", "payload")}
+			gets = append(gets, &getCall{get})
+			w.must(func(tx *Tx) error {
+				v, err := tx.Get(get)
+				if v != nil {
+					shown += len(v.record)
+				}
+				return err
+			})
+		}
+		w.core.cfg.ReplyBytes = shown - over
+		calls := append(gets, callFunc(func(tx *Tx) error { return tx.DeleteQueue("q", true) }))
+		errs := make([]error, len(calls))
+		err := w.do(func(tx *Tx) error { return tx.Exec(calls, errs) })
+		if errors.Is(err, ErrTooBig) != refused {
+			t.Errorf("%d bytes too many: %v", over, err)
+		}
+		if _, there := w.core.queues["q"]; there != refused {
+			t.Errorf("%d bytes too many: the queue is there: %v", over, there)
+		}
+	}
+}
+
+type getCall struct{ req *Get }
+
+func (c *getCall) Foresee(tx *Tx) error { return tx.ForeseeGet(c.req) }
+func (c *getCall) Apply(tx *Tx) error {
+	_, err := tx.Get(c.req)
+	return err
+}
+
+// What is counted for a message of a page beside its record is not less than what it takes.
+func TestAViewTakesNoMoreThanIsCounted(t *testing.T) {
+	size := func(v any) int { return int(reflect.TypeOf(v).Size()) }
+	if n := size(foundMessage{}) + size(message{}) + size(View{}) + size(Death{}) + size(failure{}); n > viewBytes {
+		t.Errorf("%d bytes, %d are counted", n, viewBytes)
+	}
+}
