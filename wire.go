@@ -30,6 +30,7 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	c.WindowMax = cfg.Server.WindowMax
 	c.InputBytesMax = cfg.Server.InputBytesMax
 	c.OutputBytesMax = cfg.Server.OutputBytesMax
+	c.ReplyBytesMax = cfg.Server.ReplyBytesMax / 2 // the other half is the commands', see replyLimits
 	// One argument may be all that the command may hold; the command itself has
 	// room for a name and some options besides, so that a payload a bit too big
 	// gets its reply and does not cost the connection.
@@ -71,6 +72,7 @@ func engineConfig(cfg cli.Config, scripts engine.Scripts, log zerolog.Logger) en
 	c.Scripts = scripts
 	c.Window = cfg.Scheduler.Window
 	c.BodyBytes = cfg.Scheduler.BodyBytes
+	c.ReplyBytes = cfg.Limits.Reply
 	c.Log = log
 	return c
 }
@@ -116,7 +118,7 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		CertificateUsers: b.cfg.TLS.AuthClientsUser == "cn",
 		Version:          cli.Version,
 		Addr:             addr,
-		Limits:           commands.Limits{Count: b.cfg.Limits.Count, Consumer: b.cfg.Limits.Consumer, ReplyBytes: b.cfg.Limits.Reply},
+		Limits:           replyLimits(b.cfg),
 		Now:              time.Now,
 		Shutdown:         stop,
 		Counters:         b.counters,
@@ -128,6 +130,18 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		LogLevel:         b.level,
 		Latency:          b.latency,
 		Log:              b.log,
+	}
+}
+
+// replyLimits are what commands may take, and by which they know beforehand what they
+// may take.
+func replyLimits(cfg cli.Config) commands.Limits {
+	l := cfg.Limits
+	// A message is no larger than the command that it came with.
+	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + l.Throttles*l.Key
+	return commands.Limits{
+		Count: l.Count, Consumer: l.Consumer, ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
+		Handed: cfg.Server.OutputBytesMax, HandedTotal: cfg.Server.ReplyBytesMax / 8, Loading: cfg.Server.ReplyBytesMax * 3 / 8,
 	}
 }
 

@@ -40,7 +40,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 	for _, ends := range []map[string]string{
 		{
 			"server.maxclients": "1", "server.idle_timeout_ms": "0", "server.write_timeout_ms": "1", "server.window_max": "1",
-			"server.output_bytes_max": "65536", "limits.payload_bytes": "1", "limits.command_bytes": "1025", "limits.headers": "1",
+			"server.output_bytes_max": "65536", "server.reply_bytes_max": "1048576", "limits.payload_bytes": "1", "limits.command_bytes": "1025", "limits.headers": "1",
 			"limits.header_value_bytes": "1", "limits.throttles": "0", "limits.count": "1", "limits.weight": "1",
 			"limits.queue_name_bytes": "1", "limits.key_bytes": "1", "limits.header_name_bytes": "1",
 			"scheduler.quantum": "1", "scheduler.window": "2", "scheduler.body_bytes": "0", "scheduler.backoff_ms": "0",
@@ -49,7 +49,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 		},
 		{
 			"server.maxclients": "1000000", "server.idle_timeout_ms": "31536000000", "server.write_timeout_ms": "86400000",
-			"server.window_max": "1000000", "server.output_bytes_max": "68719476736", "limits.payload_bytes": "536870912",
+			"server.window_max": "1000000", "server.output_bytes_max": "68719476736", "server.reply_bytes_max": "1099511627776", "limits.payload_bytes": "536870912",
 			"limits.command_bytes": "1072693248", "limits.headers": "10000", "limits.header_value_bytes": "67108864",
 			"limits.throttles": "1024", "limits.count": "1000000", "limits.weight": "1000000", "limits.queue_name_bytes": "32768",
 			"limits.key_bytes": "32768", "limits.header_name_bytes": "32768", "scheduler.quantum": "1000000",

@@ -33,6 +33,7 @@ type Server struct {
 	InputBytesMax   int64
 	MemoryBytes     int64
 	OutputBytesMax  int64
+	ReplyBytesMax   int64
 	WindowMax       int
 	ShutdownTimeout time.Duration
 	QueuesFile      string // empty: none

@@ -108,7 +108,14 @@ func serverSettings(c *Server) []setting {
 		{
 			name:  "server.output_bytes_max",
 			value: sized(&c.OutputBytesMax, 8*mib, 64*kib, 64*gib),
-			doc:   "Events and lines of `MONITOR` that may wait for a slow client; more disconnect it. Replies are bounded by `server.window_max` and `limits.reply_bytes`.",
+			doc: "What may wait for a slow client. Of replies: at so much no further command of the connection is executed until some have left; " +
+				"one that takes more is executed alone, and small ones are bounded by `server.window_max`. Of events and lines of `MONITOR`: more disconnect it.",
+		},
+		{
+			name:  "server.reply_bytes_max",
+			value: sized(&c.ReplyBytesMax, 256*mib, mib, 1024*gib),
+			doc: "Memory for replies that wait in all connections: half of it for results of commands, and half for messages that are leased. " +
+				"At so much a command that takes much waits before it is executed; short ones always pass.",
 		},
 		{
 			name:  "server.window_max",

@@ -18,6 +18,7 @@ func ack() Spec {
 			{"FILA.ACK orders <receipt>", "(integer) 1"},
 			{"FILA.ACK orders <receipt>", "(integer) 0"},
 		},
+		Tiny: true,
 		Parse: func(in *input) (call, error) {
 			c := &ackCall{}
 			err := c.parse(in)

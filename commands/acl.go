@@ -36,6 +36,7 @@ func aclCat() Spec {
 			{"ACL CAT produce", `1) "fila.enqueue"`},
 			{"ACL CAT nosuch", "(error) ERR Unknown category 'nosuch'"},
 		},
+		Room: tableRoom("", (*command).nameBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			names := categoryOrder()
 			if in.has("category") {
@@ -163,6 +164,7 @@ func aclLog() Spec {
 		}}},
 		Examples: []Example{{"ACL LOG", "(empty array)"}, {"ACL LOG RESET", "OK"}},
 		Loose:    true, // what is no number is refused in Redis' words
+		Room:     deniedRoom,
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			n := int64(10)
 			if len(in.args) > 1 {

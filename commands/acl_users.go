@@ -48,6 +48,7 @@ func aclGetUser() Spec {
 			{"ACL GETUSER nobody", "(nil)"},
 			{"ACL GETUSER default", "..."},
 		},
+		Room: usersRoom,
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var u *acl.User
 			if a := s.handler.users.Account(string(in.bytes("username"))); a != nil {
@@ -108,6 +109,7 @@ func aclList() Spec {
 		Summary: "Returns the users as lines from which they can be made again.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Examples: []Example{{"ACL LIST", `1) "user default on nopass ~* &* +@all"`}},
+		Room:     usersRoom,
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			users := s.handler.users.List()
 			w.Array(len(users))
@@ -125,6 +127,7 @@ func aclUsers() Spec {
 		Summary: "Returns the names of the users.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Examples: []Example{{"ACL USERS", `1) "default"`}},
+		Room:     usersRoom,
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			users := s.handler.users.List()
 			w.Array(len(users))

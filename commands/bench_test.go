@@ -39,12 +39,12 @@ func BenchmarkParseEnqueue(b *testing.B) {
 }
 
 func BenchmarkParseEnqueueOptions(b *testing.B) {
-	benchmarkParse(b, "FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1", "WEIGHT", "3", "HEADER", "trace", "7f3a")
+	benchmarkParse(b, "FILA.ENQUEUE", "orders", string(make([]byte, 224)), "KEY", "tenant-1", "WEIGHT", "3", "HEADER", "trace", "7f3a")
 }
 
 // What two throttles cost beside the same message without.
 func BenchmarkParseEnqueueThrottles(b *testing.B) {
-	args := []string{"FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1"}
+	args := []string{"FILA.ENQUEUE", "orders", string(make([]byte, 224)), "KEY", "tenant-1"}
 	b.Run("none", func(b *testing.B) { benchmarkParse(b, args...) })
 	b.Run("two", func(b *testing.B) {
 		benchmarkParse(b, append(args, "THROTTLE", "provider:x", "THROTTLE", "tenant:1")...)
@@ -77,9 +77,10 @@ func leaseOf16(t testing.TB, s *server) leased {
 	t.Helper()
 	s.do(t, "FILA.QUEUE", "CREATE", "orders")
 	for range 16 {
-		s.do(t, "FILA.ENQUEUE", "orders", string(make([]byte, 256)), "KEY", "tenant-1", "HEADER", "trace", "7f3a")
+		s.do(t, "FILA.ENQUEUE", "orders", string(make([]byte, 224)), "KEY", "tenant-1", "HEADER", "trace", "7f3a")
 	}
 	c := leased{&leaseCall{
+		session: s.connect("").session,
 		account: s.connect("").session.account.Load(),
 		req:     engine.LeaseRequest{Queues: []string{"orders"}, Count: 16, Block: -1},
 	}}

@@ -28,6 +28,7 @@ func browse() Spec {
 			{"FILA.ENQUEUE orders hello KEY tenant-1", `"<id>"`},
 			{"FILA.BROWSE orders STATUS ready KEY tenant-1 CURSOR 0 COUNT 100", "..."},
 		},
+		Room:  browseRoom,
 		Parse: parseBrowse,
 	}
 }

@@ -17,6 +17,7 @@ func cancel() Spec {
 			{"FILA.CANCEL orders <id>", "(integer) 1"},
 			{"FILA.CANCEL orders <id>", "(integer) 0"},
 		},
+		Room: words("id", cancelRoom),
 		Parse: func(in *input) (call, error) {
 			c := &cancelCall{req: engine.Cancel{Queue: in.text("queue")}}
 			for _, word := range in.list("id") {

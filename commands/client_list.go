@@ -15,6 +15,7 @@ func clientInfo() Spec {
 		Flags:    connectionFlags(),
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"CLIENT INFO", "..."}},
+		Room:     func(in *input) int { return 2 * in.session.lineBytes() },
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			var b strings.Builder
 			s.describe(&b, s.handler.cfg.Now())
@@ -36,6 +37,7 @@ func clientList() Spec {
 		}}},
 		Examples: []Example{{"CLIENT LIST", "..."}},
 		Loose:    true, // ID takes all that follows
+		Room:     linesRoom,
 		Local:    runClientList,
 	}
 }

@@ -16,6 +16,7 @@ func commandTable() Spec {
 		Tips:        []string{"nondeterministic_output_order"},
 		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), commandGetKeysAndFlags(), help("COMMAND"), commandInfo(), commandList()},
 		Examples:    []Example{{"COMMAND", "..."}},
+		Room:        tableRoom("", (*command).infoBytes),
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			w.Array(len(s.handler.table.order))
 			for _, c := range s.handler.table.order {
@@ -50,6 +51,7 @@ func commandInfo() Spec {
 		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
 		Args:     []Arg{{Name: "command-name", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{{"COMMAND INFO nosuch", "1) (nil)"}, {"COMMAND INFO fila.lease", "..."}},
+		Room:     tableRoom("command-name", (*command).infoBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			names := in.list("command-name")
 			if len(names) == 0 {
@@ -79,6 +81,7 @@ func commandList() Spec {
 			{Name: "pattern", Type: Pattern, Token: "PATTERN"},
 		}}},
 		Examples: []Example{{"COMMAND LIST FILTERBY PATTERN pin*", `1) "ping"`}},
+		Room:     tableRoom("", (*command).nameBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var names []string
 			for _, c := range s.handler.table.order {
@@ -127,6 +130,7 @@ func commandGetKeys() Spec {
 			{Name: "more", Type: String, Optional: true, Multiple: true},
 		},
 		Examples: []Example{{"COMMAND GETKEYS FILA.ENQUEUE orders hello", `1) "orders"`}},
+		Room:     words("more", 2*perWord),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			_, keys, err := s.keysOf(in)
 			if err != nil {

@@ -14,6 +14,7 @@ func commandDocs() Spec {
 		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
 		Args:     []Arg{{Name: "command-name", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{{"COMMAND DOCS nosuch", "(empty array)"}, {"COMMAND DOCS fila.lease", "..."}},
+		Room:     tableRoom("command-name", (*command).docsBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			found := s.handler.table.order
 			if names := in.list("command-name"); len(names) > 0 {

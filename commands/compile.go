@@ -3,6 +3,9 @@ package commands
 import (
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/faisca/fila/resp"
 )
 
 // command is a Spec made ready for use: what a lookup needs to know and what
@@ -17,6 +20,7 @@ type command struct {
 	noAuth   bool   // may be used before AUTH
 	looks    bool   // changes nothing: it is answered also while a commit does not end
 	audited  bool   // its use is logged
+	waits    bool   // may wait for messages
 	loading  bool   // may be used while the engine recovers
 	index    int    // its place among all commands and subcommands; their number in the rights of users
 	parent   *command
@@ -27,6 +31,8 @@ type command struct {
 	options    []element
 	slots      []string // names of the values, by their place in input.values
 	guarded    []guard  // the values that need a right
+
+	shown func() shownBytes
 }
 
 // guard is a value that names queues or channels, and what it needs.
@@ -107,9 +113,11 @@ func (r *registry) resolve(name []byte) *command {
 
 func compile(s *Spec, parent *command) *command {
 	c := &command{spec: s, name: strings.ToLower(s.Name), display: s.Name, words: 1, parent: parent}
+	c.shown = sync.OnceValue(c.measure)
 	if parent != nil {
 		c.name, c.display, c.words = parent.name+"|"+c.name, parent.display+" "+s.Name, 2
 	}
+	c.waits = s.has("blocking")
 	c.noAuth, c.loading = s.has("no_auth"), s.has("loading")
 	c.looks = s.has("readonly") || s.has("stale") && !s.has("admin")
 	c.audited = !s.Quiet && slices.Contains(s.categories(), "admin")
@@ -206,4 +214,31 @@ func (c *command) usageLine() string {
 		return c.display + " " + u
 	}
 	return c.display
+}
+
+// shownBytes is how many bytes of replies describe a command, with its subcommands.
+type shownBytes struct{ info, docs, name int }
+
+func (c *command) infoBytes() int { return c.shown().info }
+func (c *command) docsBytes() int { return c.shown().docs }
+func (c *command) nameBytes() int { return c.shown().name }
+
+// measure renders what is shown of a command.
+func (c *command) measure() shownBytes {
+	size := func(write func(*resp.Writer, *command)) int {
+		w := resp.Writer{Proto: 3}
+		write(&w, c)
+		return len(w.Take())
+	}
+	n := shownBytes{info: size(writeCommand), docs: size(writeDocs), name: len(c.name) + perWord}
+	for _, sub := range c.subOrder {
+		n.name += len(sub.name) + perWord
+	}
+	return n
+}
+
+// histogramBytes is what LATENCY HISTOGRAM shows of a command, with its subcommands.
+func (c *command) histogramBytes() int {
+	const steps, each = bucketCount / 4, 48
+	return (1 + len(c.subOrder)) * (nameMax*2 + perWord + steps*each)
 }

@@ -21,6 +21,7 @@ func config() Spec {
 			Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
 			Args:     []Arg{{Name: "parameter", Type: Pattern, Multiple: true}},
 			Examples: []Example{{"CONFIG GET appendonly", "1) \"appendonly\"\n2) \"yes\""}, {"CONFIG GET nosuch", "(empty array)"}},
+			Room:     settingsRoom,
 			Local:    configGet,
 		}, help("CONFIG"), configResetStat(), configRewrite(), configSet()},
 	}

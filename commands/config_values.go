@@ -63,6 +63,7 @@ func configValueGet() Spec {
 			{"FILA.CONFIG GET weight:gold", `"5"`},
 			{"FILA.CONFIG GET weight:silver", "(nil)"},
 		},
+		Room:  always(configValueRoom),
 		Parse: func(in *input) (call, error) { return &configValueLook{key: in.text("key")}, nil },
 	}
 }
@@ -146,6 +147,7 @@ func configValueList() Spec {
    3) "weight:silver"
    4) "2"`},
 		},
+		Room:  configRoom,
 		Parse: parseConfigList,
 	}
 }
@@ -161,7 +163,7 @@ type configPage struct {
 }
 
 func parseConfigList(in *input) (call, error) {
-	c := &configPage{prefix: string(in.bytes("prefix")), count: int(in.integer("count", pageCount)), bytes: in.limits.ReplyBytes}
+	c := &configPage{prefix: string(in.bytes("prefix")), count: int(in.integer("count", pageCount)), bytes: min(in.limits.ReplyBytes, configPageBytes)}
 	cursor := string(in.bytes("cursor"))
 	if cursor == "" && !in.has("cursor") || cursor == "0" {
 		return c, nil

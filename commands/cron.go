@@ -147,6 +147,7 @@ func cronGet() Spec {
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
 			{"FILA.CRON GET morning", "..."},
 		},
+		Room:  always(2 * smallRoom),
 		Parse: func(in *input) (call, error) { return &cronLook{name: in.text("name"), user: in.user}, nil },
 	}
 }
@@ -219,6 +220,7 @@ func cronList() Spec {
 			{`FILA.CRON SET sync reports "@every 5m" poll`, "OK"},
 			{"FILA.CRON LIST MATCH s* COUNT 100", "..."},
 		},
+		Room:  pageOf[engine.CronInfo](3, tinyRoom),
 		Parse: func(in *input) (call, error) { return &cronPage{page: parsePage(in), user: in.user}, nil },
 	}
 }
@@ -243,10 +245,6 @@ func (c *cronPage) Apply(tx *engine.Tx) error {
 
 // Render writes the next cursor and the recurring messages.
 func (c *cronPage) Render(_ *Handler, w *resp.Writer) error {
-	maps := make([]fields, len(c.list))
-	for i := range c.list {
-		maps[i] = *cronFields(&c.list[i])
-	}
-	c.write(w, maps)
+	c.write(w, len(c.list), func(i int) *fields { return cronFields(&c.list[i]) })
 	return nil
 }

@@ -10,6 +10,8 @@
 //
 //  1. The session finds the command in the table and scans its arguments. A
 //     refusal here is final: nothing has happened.
+//     What its reply may take is set aside before anything else happens (room.go),
+//     which may have to wait until replies before it have left.
 //  2. A local command (PING, HELLO, CLIENT, ...) is executed there and then; its
 //     reply is rendered into bytes. It touches the session, never the engine.
 //  3. Any other is parsed into a call: a value that holds everything the engine
@@ -41,6 +43,8 @@
 //  2. A row in table.go, in alphabetical place.
 //  3. What it does to queues: a method of engine.Tx. A new refusal is an error in
 //     engine/errors.go and a row in errors.go here.
-//  4. testdata/<name>.txt: a session that shows what it answers, refusals too.
-//  5. make docs, make quick.
+//  4. Its Spec says how much its reply may take, if that is more than 4 KiB, and
+//     docs/guarantees.md what it costs; room_test.go has its worst form.
+//  5. testdata/<name>.txt: a session that shows what it answers, refusals too.
+//  6. make docs, make quick.
 package commands

@@ -45,6 +45,7 @@ func enqueue() Spec {
 			{"FILA.ENQUEUE orders hello TTL 60000", `"<id>"`},
 			{"FILA.ENQUEUE orders hello DEDUP order-17", `"<id>"`},
 		},
+		Tiny:  true,
 		Parse: parseEnqueue,
 	}
 }

@@ -33,6 +33,7 @@ func explain() Spec {
 			{"FILA.LEASE orders", "..."},
 			{"FILA.EXPLAIN orders <receipt>", "..."},
 		},
+		Room:  always(aloneRoom),
 		Parse: parseExplain,
 	}
 }

@@ -24,6 +24,7 @@ func extend() Spec {
 			{"FILA.LEASE orders", "..."},
 			{"FILA.EXTEND orders <receipt> 60000", "(integer) <time>"},
 		},
+		Tiny:  true,
 		Parse: parseExtend,
 	}
 }

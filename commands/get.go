@@ -21,6 +21,7 @@ func get() Spec {
 			{"FILA.CANCEL orders <id>", "(integer) 1"},
 			{"FILA.GET orders <id>", "(nil)"},
 		},
+		Room: message,
 		Parse: func(in *input) (call, error) {
 			r, err := engine.ParseReceipt(in.bytes("id"))
 			if err != nil {

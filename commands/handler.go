@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -25,6 +26,12 @@ type Limits struct {
 	// Transaction and TransactionBytes are what a client may queue since MULTI, in
 	// commands and in bytes of their arguments.
 	Transaction, TransactionBytes int
+	// Name is the longest name of a queue, a key or a throttle, Message the largest
+	// record of a message, Script the longest source of a hook, in bytes.
+	Name, Message, Script int
+	// Handed is what one connection keeps of messages that were in memory when it leased
+	// them, HandedTotal what all keep, Loading what all have read again to answer leases.
+	Handed, HandedTotal, Loading int64
 }
 
 // Counters are the figures of the server that INFO shows.
@@ -74,18 +81,23 @@ func (c *Config) check() error {
 	if c.Now == nil {
 		return errors.New("commands: a clock is required")
 	}
-	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 {
+	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 ||
+		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.Loading < 0 || c.Limits.Handed < 0 || c.Limits.HandedTotal < 0 {
 		return errors.New("commands: impossible limit")
 	}
 	defaults := []struct {
 		limit *int
 		value int
-	}{{&c.Limits.Count, 10_000}, {&c.Limits.Consumer, 512}, {&c.Limits.ReplyBytes, 64 << 20}, {&c.Limits.Transaction, 100_000}, {&c.Limits.TransactionBytes, 32 << 20}}
+	}{{&c.Limits.Count, 10_000}, {&c.Limits.Consumer, 512}, {&c.Limits.ReplyBytes, 64 << 20}, {&c.Limits.Transaction, 100_000}, {&c.Limits.TransactionBytes, 32 << 20},
+		{&c.Limits.Name, 512}, {&c.Limits.Message, 17 << 20}, {&c.Limits.Script, 64 << 10}}
 	for _, d := range defaults {
 		if *d.limit == 0 {
 			*d.limit = d.value
 		}
 	}
+	c.Limits.Loading = cmp.Or(c.Limits.Loading, 96<<20)
+	c.Limits.HandedTotal = cmp.Or(c.Limits.HandedTotal, 32<<20)
+	c.Limits.Handed = cmp.Or(c.Limits.Handed, 8<<20)
 	return nil
 }
 
@@ -123,6 +135,10 @@ type Handler struct {
 	anybody  *acl.Account // of the default user
 	denied   acl.Log
 	failures failures
+	// What leases keep of messages until they are written, and what is read again to be
+	// written now. They are two, as a reply of the first kind may wait behind one of the
+	// second: who waits for the second needs nothing that only the first can give back.
+	handed, loads *resp.Budget
 
 	mu       sync.Mutex
 	sessions map[uint64]*Session // by connection id
@@ -142,6 +158,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	h.anybody = h.users.Account(defaultUser)
 	h.started = cfg.Now()
 	h.runID = runID(h.started)
+	h.handed, h.loads = resp.NewBudget(cfg.Limits.HandedTotal), resp.NewBudget(cfg.Limits.Loading)
 	h.metrics = newTally(len(h.table.all))
 	h.slow.after.Store(cfg.SlowAfter.Microseconds())
 	h.slow.max.Store(int64(cfg.SlowMax))

@@ -24,6 +24,7 @@ func keys() Spec {
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3", `"<id>"`},
 			{"FILA.KEYS orders MATCH tenant-* COUNT 100", "..."},
 		},
+		Room:  pageOf[engine.KeyInfo](2, tinyRoom),
 		Parse: func(in *input) (call, error) { return &keyPage{page: parsePage(in), queue: in.text("queue")}, nil },
 	}
 }
@@ -44,11 +45,7 @@ func (c *keyPage) Apply(tx *engine.Tx) (err error) {
 
 // Render writes the next cursor and the keys.
 func (c *keyPage) Render(_ *Handler, w *resp.Writer) error {
-	maps := make([]fields, len(c.list))
-	for i := range c.list {
-		maps[i] = *keyFields(&c.list[i], c.now)
-	}
-	c.write(w, maps)
+	c.write(w, len(c.list), func(i int) *fields { return keyFields(&c.list[i], c.now) })
 	return nil
 }
 

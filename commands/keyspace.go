@@ -29,6 +29,7 @@ func scanQueues() Spec {
 		},
 		Examples: []Example{{"FILA.QUEUE CREATE orders NODLQ", "OK"}, {"SCAN 0 MATCH o*", "1) \"0\"\n2) 1) \"orders\""}},
 		Refuse:   refuseBelow,
+		Room:     pageOf[string](1, 0),
 		Parse: func(in *input) (call, error) {
 			cursor, err := strconv.ParseUint(string(in.bytes("cursor")), 10, 64)
 			if err != nil {
@@ -96,17 +97,20 @@ type queueMatch struct {
 
 // Apply implements engine.Call.
 func (c *queueMatch) Apply(tx *engine.Tx) error {
-	for _, name := range tx.Queues() {
-		if globMatch(c.pattern, name) && c.user.May(acl.Look, name) {
-			c.names = append(c.names, name)
-		}
-	}
+	c.names = tx.Queues()
 	return nil
 }
 
-// Render writes the names.
+// Render writes the names that match. They are looked for here and not in the turn,
+// which others wait for.
 func (c *queueMatch) Render(_ *Handler, w *resp.Writer) error {
-	writeTexts(w, c.names)
+	var names []string
+	for _, name := range c.names {
+		if globMatch(c.pattern, name) && c.user.May(acl.Look, name) {
+			names = append(names, name)
+		}
+	}
+	writeTexts(w, names)
 	return nil
 }
 
@@ -133,7 +137,9 @@ func (c *queueProbe) Render(_ *Handler, w *resp.Writer) error { return c.render(
 
 // probe returns the Parse of a command about the queues it names.
 func probe(render func(w *resp.Writer, found int) error) func(*input) (call, error) {
-	return func(in *input) (call, error) { return &queueProbe{names: in.list("key"), render: render}, nil }
+	return func(in *input) (call, error) {
+		return &queueProbe{names: cloneWords(in.list("key")), render: render}, nil
+	}
 }
 
 func keyType() Spec {

@@ -103,6 +103,7 @@ func latencyHistogram() Spec {
 	s.Differs = "Time is measured as for SLOWLOG. A count is of the calls that took less than the power of two microseconds before it."
 	s.Reply = "A map from commands to maps: calls, histogram_usec (a map from microseconds to calls)."
 	s.Examples = []Example{{"LATENCY HISTOGRAM fila.lease", "(empty array)"}}
+	s.Room = tableRoom("command", (*command).histogramBytes)
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
 		var found []*command
 		h := s.handler
@@ -172,6 +173,7 @@ func latencyHistory() Spec {
 	s.Differs = "The events are turn, commit and command."
 	s.Reply = "An array of pairs: Unix time, milliseconds."
 	s.Examples = []Example{{"LATENCY HISTORY commit", "(empty array)"}}
+	s.Room = always(latencySamples * perWord)
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
 		samples, _ := s.handler.latency.history(string(in.bytes("event")))
 		w.Array(len(samples))

@@ -36,6 +36,7 @@ func lease() Spec {
    8) (integer) <time>
    9) "orders"`},
 		},
+		Room: leaseRoom,
 		Parse: func(in *input) (call, error) {
 			c := &leaseCall{}
 			c.one[0] = in.text("queue")
@@ -43,6 +44,11 @@ func lease() Spec {
 			return c, err
 		},
 	}
+}
+
+// leaseRoom is what the deliveries take, but for the messages in them: see hand.
+func leaseRoom(in *input) int {
+	return tinyRoom + int(in.integer("count", 1))*(sizeOf[engine.Delivery]()+sizeOf[*engine.Delivery]())
 }
 
 func leaseOptions() []Arg {
@@ -56,8 +62,10 @@ func leaseOptions() []Arg {
 
 type leaseCall struct {
 	req        engine.LeaseRequest
+	session    *Session     // whose lease it is
 	account    *acl.Account // whose rights count when the messages come
 	deliveries []*engine.Delivery
+	handed     int64     // bytes of the messages that they keep, of what the session may
 	text       [60]byte  // of a receipt: id, colon, 20 digits
 	one        [1]string // of the queues, where it is one: room that needs no allocation of its own
 }
@@ -66,7 +74,7 @@ func (c *leaseCall) parse(in *input, queues []string) error {
 	if n := len(in.bytes("consumer")); n > in.limits.Consumer {
 		return &refusal{"TOOBIG", "CONSUMER of " + strconv.Itoa(n) + " bytes, the limit is " + strconv.Itoa(in.limits.Consumer)}
 	}
-	c.account = in.account
+	c.account, c.session = in.account, in.session
 	c.req = engine.LeaseRequest{
 		Queues: queues, Count: int(in.integer("count", 1)), Block: in.millis("block", -1),
 		Visibility: in.millis("visibility", 0), Consumer: in.text("consumer"),
@@ -80,7 +88,43 @@ func (c *leaseCall) Foresee(tx *engine.Tx) error { return tx.ForeseeLease(&c.req
 // Apply implements engine.Call.
 func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 	c.deliveries, err = tx.Lease(&c.req)
+	c.hand()
 	return err
+}
+
+// hand lets the deliveries keep their messages until they are written, where these were
+// in memory and the connection and all connections have room for them. Else they are
+// read again. What is small is not counted, as of other replies.
+func (c *leaseCall) hand() {
+	size := 0
+	for _, d := range c.deliveries {
+		size += d.Held()
+	}
+	if size <= smallRoom {
+		return
+	}
+	s, n := c.session, int64(size)
+	if had := s.handed.Load(); had > 0 && had+n > s.handler.cfg.Limits.Handed || !s.handler.handed.Try(n) {
+		for _, d := range c.deliveries {
+			d.Release()
+		}
+		return
+	}
+	s.handed.Add(n)
+	c.handed = n
+}
+
+// letGo forgets the messages that the deliveries keep, once they are written or not to be.
+func (c *leaseCall) letGo() {
+	if c.handed == 0 {
+		return
+	}
+	for _, d := range c.deliveries {
+		d.Release()
+	}
+	c.session.handed.Add(-c.handed)
+	c.session.handler.handed.Give(c.handed)
+	c.handed = 0
 }
 
 // Render loads the messages and writes them. The array says beforehand how many
@@ -90,22 +134,33 @@ func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 // One that cannot be read is left out too but stays leased: when the lease ends
 // it has failed once more, so that in the end it gets out of the others' way.
 func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
+	defer c.letGo()
 	if !c.allowed() {
 		h.submitUndo(&undeliver{c.deliveries})
 		return &refusal{"NOPERM", "the rights of this user were changed while it waited"}
 	}
 	var failed error
 	size := 0
+	load := loading{h: h}
+	defer func() {
+		if load.end(); load.has > smallRoom {
+			for _, d := range c.deliveries {
+				d.Release()
+			}
+		}
+	}()
 	loaded := c.deliveries[:0:0]
 	if len(c.deliveries) > 0 {
 		loaded = make([]*engine.Delivery, 0, len(c.deliveries))
 	}
 	for i, d := range c.deliveries {
-		if size > h.cfg.Limits.ReplyBytes {
+		if size > h.cfg.Limits.ReplyBytes || d.Held() == 0 && !load.begin() {
 			h.submitUndo(&undeliver{c.deliveries[i:]})
 			break
 		}
-		if err := h.engine.Load(d); err != nil {
+		err := h.engine.Load(d)
+		load.loaded(d)
+		if err != nil {
 			if !errors.Is(err, engine.ErrNoMessage) {
 				h.cfg.Log.Error().Err(err).Str("queue", d.Queue).Msg("a leased message cannot be read")
 				failed = err
@@ -141,6 +196,7 @@ func (c *leaseCall) allowed() bool {
 
 // Undo gives the messages back.
 func (c *leaseCall) Undo() engine.Call {
+	c.letGo()
 	if len(c.deliveries) == 0 {
 		return nil
 	}

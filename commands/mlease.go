@@ -21,6 +21,7 @@ func mlease() Spec {
 			{"FILA.ENQUEUE mails hello", `"<id>"`},
 			{"FILA.MLEASE 2 orders mails COUNT 5", "..."},
 		},
+		Room: leaseRoom,
 		Parse: func(in *input) (call, error) {
 			words := in.list("queue")
 			queues := make([]string, 0, len(words))

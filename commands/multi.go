@@ -46,8 +46,22 @@ func exec() Spec {
 2) PONG`},
 		},
 		Immediate: true,
+		Room:      execRoom,
 		Parse:     func(in *input) (call, error) { return in.session.exec() },
 	}
+}
+
+// execRoom is what the replies of a transaction take, and its arguments.
+func execRoom(in *input) int {
+	t := in.session.multi
+	if t == nil {
+		return tinyRoom
+	}
+	n := t.room + argumentCopies*t.bytes
+	if t.shows {
+		n += in.limits.ReplyBytes
+	}
+	return n
 }
 
 func discard() Spec {

@@ -37,6 +37,7 @@ func nack() Spec {
 7) "dlq"
 8) (nil)`},
 		},
+		Tiny:  true,
 		Parse: parseNack,
 	}
 }

@@ -39,9 +39,18 @@ func parsePage(in *input) page {
 // match reports whether a name is asked for.
 func (p *page) match(name string) bool { return p.all || globMatch(p.pattern, name) }
 
-// write writes the next cursor and what was found.
-func (p *page) write(w *resp.Writer, found []fields) {
+// write writes the next cursor and what was found, n maps.
+func (p *page) write(w *resp.Writer, n int, each func(i int) *fields) {
 	w.Array(2)
 	w.BulkString(strconv.FormatUint(p.next, 10))
-	writeMaps(w, found)
+	writeEach(w, n, each)
+}
+
+// writeEach writes an array of n maps, each made when it is written: a page of ten
+// thousand is never there as such.
+func writeEach(w *resp.Writer, n int, each func(i int) *fields) {
+	w.Array(n)
+	for i := range n {
+		each(i).write(w)
+	}
 }

@@ -37,6 +37,7 @@ func queueApply() Spec {
 			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"max_attempts\":3,\"dlq\":false}]}" DRYRUN`, "..."},
 			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"colour\":\"red\"}]}"`, `(error) INVALID definition: unknown field "colour"`},
 		},
+		Room:  always(aloneRoom),
 		Parse: parseQueueApply,
 	}
 }
@@ -90,11 +91,7 @@ func (c *queueApplication) Apply(tx *engine.Tx) (err error) {
 
 // Render writes the changes.
 func (c *queueApplication) Render(_ *Handler, w *resp.Writer) error {
-	maps := make([]fields, len(c.changes))
-	for i := range c.changes {
-		maps[i] = *changeFields(&c.changes[i])
-	}
-	writeMaps(w, maps)
+	writeEach(w, len(c.changes), func(i int) *fields { return changeFields(&c.changes[i]) })
 	return nil
 }
 

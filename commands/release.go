@@ -17,6 +17,7 @@ func release() Spec {
 			{"FILA.LEASE orders", "..."},
 			{"FILA.RELEASE orders <receipt>", "(integer) 1"},
 		},
+		Tiny: true,
 		Parse: func(in *input) (call, error) {
 			c := &releaseCall{}
 			err := c.parse(in)

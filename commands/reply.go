@@ -29,6 +29,11 @@ type undoer interface {
 	Undo() engine.Call
 }
 
+// keeper is a call whose result keeps what is counted beside the room of its command.
+type keeper interface {
+	letGo()
+}
+
 // weigher is a call that holds more of the client's bytes than a few words.
 type weigher interface {
 	Bytes() int
@@ -39,6 +44,7 @@ type pending struct {
 	session *Session
 	cmd     *command
 	args    [][]byte // of the command with its name, until it is answered
+	shown   []string // what of args the slow log shows, where they are too much to keep
 	call    call
 	task    engine.Task
 	began   time.Duration
@@ -61,6 +67,8 @@ func (p *pending) Append(w *resp.Writer) {
 	err := p.task.Err()
 	if err == nil {
 		err = p.call.Render(p.session.handler, w)
+	} else {
+		p.letGo()
 	}
 	code := ""
 	if err != nil {
@@ -74,8 +82,8 @@ func (p *pending) Append(w *resp.Writer) {
 
 // count adds the command to the figures. One whose client has left is not in them.
 func (p *pending) count(code string) {
-	p.session.called(p.cmd, p.args, p.task.Took(p.began), code)
-	p.args = nil
+	p.session.called(p.cmd, p.args, p.shown, p.task.Took(p.began), code)
+	p.args, p.shown = nil, nil
 }
 
 // Drop is called, after Ready, when the client did not get the reply: instead of
@@ -93,10 +101,22 @@ func (p *pending) Perishable() bool {
 // nothing: the leases are over by then.
 func (p *pending) undo() {
 	u, ok := p.call.(undoer)
-	if !ok || p.task.Err() != nil {
+	if !ok {
+		return
+	}
+	if p.task.Err() != nil {
+		p.letGo()
 		return
 	}
 	if c := u.Undo(); c != nil {
 		p.session.handler.submitUndo(c)
+	}
+}
+
+// letGo forgets a result that is not to be written: of a task that was applied, but
+// whose commit has failed.
+func (p *pending) letGo() {
+	if k, ok := p.call.(keeper); ok {
+		k.letGo()
 	}
 }

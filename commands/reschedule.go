@@ -23,6 +23,7 @@ func reschedule() Spec {
 			{"FILA.ENQUEUE orders hello DELAY 3600000", `"<id>"`},
 			{"FILA.RESCHEDULE orders <id> 0", "(integer) <time>"},
 		},
+		Tiny: true,
 		Parse: func(in *input) (call, error) {
 			r, err := engine.ParseReceipt(in.bytes("id"))
 			if err != nil {

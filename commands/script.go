@@ -46,6 +46,7 @@ func scriptLoad() Spec {
 			},
 			{"FILA.SCRIPT LOAD orders ON_ENQUEUE return", "(error) LUA the script does not load: on_enqueue: the script defines no function on_enqueue"},
 		},
+		Room: sized("source", scriptCopies),
 		Parse: func(in *input) (call, error) {
 			return &hookLoad{queue: in.text("queue"), kind: hookKind(in), source: string(in.bytes("source"))}, nil
 		},
@@ -117,6 +118,7 @@ func scriptGet() Spec {
 			{"FILA.SCRIPT GET orders ON_FAILURE", `"function on_failure(msg) return { action = 'dlq' } end"`},
 			{"FILA.SCRIPT GET orders ON_ENQUEUE", "(nil)"},
 		},
+		Room: func(in *input) int { return tinyRoom + in.limits.Script },
 		Parse: func(in *input) (call, error) {
 			return &hookSource{hookFind: hookFind{queue: in.text("queue"), kind: hookKind(in)}}, nil
 		},
@@ -168,6 +170,7 @@ func scriptList() Spec {
 			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
 			{"FILA.SCRIPT LIST orders", "..."},
 		},
+		Room: hooksRoom,
 		Parse: func(in *input) (call, error) {
 			return &hookList{queue: in.text("queue"), all: !in.has("queue"), user: in.user}, nil
 		},
@@ -197,11 +200,7 @@ func (c *hookList) Apply(tx *engine.Tx) error {
 
 // Render writes an array of maps.
 func (c *hookList) Render(_ *Handler, w *resp.Writer) error {
-	maps := make([]fields, len(c.list))
-	for i := range c.list {
-		maps[i] = *hookFields(&c.list[i])
-	}
-	writeMaps(w, maps)
+	writeEach(w, len(c.list), func(i int) *fields { return hookFields(&c.list[i]) })
 	return nil
 }
 

@@ -40,6 +40,7 @@ func scriptTest() Spec {
 10) (integer) <n>`},
 			{`FILA.SCRIPT TEST orders ON_ENQUEUE SOURCE "function on_enqueue(msg) return msg.headers.tier.name end"`, "..."},
 		},
+		Room:  sized("source", scriptCopies),
 		Parse: parseScriptTest,
 	}
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,8 @@ type connection interface {
 	Close()
 	CloseAfterFlush()
 	PushAsync(b []byte) bool
+	Reserve(need resp.Need, wait bool) (resp.Room, bool)
+	Shrink(room resp.Room, n int64) resp.Room
 }
 
 // Session is the conversation with one client. Its state belongs to the
@@ -52,6 +55,13 @@ type Session struct {
 	// clock is a reading of the engine's stopwatch: of when the commands were read,
 	// then of when the last local one was done.
 	clock time.Duration
+
+	reserved resp.Room // set aside for the command in hand, if holds
+	holds    bool
+	handed   atomic.Int64 // bytes of messages that leases keep until they are written
+	pins     bool         // the arguments in hand share more memory than is small for each
+	large    bool         // those of the command in hand are not to be kept
+	waiting  *pending     // the newest lease that may wait for messages; nil: none does
 
 	replies []resp.Reply   // of one Handle, in order
 	tasks   []*engine.Task // of the same
@@ -91,12 +101,28 @@ const (
 // work rather than replies.
 func (s *Session) Handle(cmds []resp.Command) {
 	s.clock = s.handler.engine.Elapsed()
+	s.pins = pins(cmds)
 	for i := range cmds {
 		if s.closing {
 			break
 		}
+		s.large = s.pins
 		s.handle(cmds[i].Args, len(cmds)-i)
+		if s.large {
+			cmds[i].Args = nil // not to be kept while this waits for the engine's inbox
+		}
 	}
+	s.slab = nil
+	s.in.release()
+	s.handOn()
+	if s.closing {
+		s.conn.CloseAfterFlush()
+	}
+}
+
+// handOn gives the replies of what was executed to the connection, and their tasks to
+// the engine.
+func (s *Session) handOn() {
 	s.conn.Push(s.replies...)
 	clear(s.replies)
 	s.replies = s.replies[:0]
@@ -104,11 +130,6 @@ func (s *Session) Handle(cmds []resp.Command) {
 		s.handler.engine.Submit(s.tasks)
 		clear(s.tasks)
 		s.tasks = s.tasks[:0]
-	}
-	s.slab = nil
-	s.in.release()
-	if s.closing {
-		s.conn.CloseAfterFlush()
 	}
 }
 
@@ -156,6 +177,10 @@ func (s *Session) handle(args [][]byte, left int) {
 		s.reject(c, silent, err)
 		return
 	}
+	if !s.makeRoom(c) {
+		s.closing = true
+		return
+	}
 	if s.handler.hub.monitoring.Load() > 0 {
 		s.monitored(c, args)
 	}
@@ -177,7 +202,12 @@ func (s *Session) handle(args [][]byte, left int) {
 		return
 	}
 	p := s.submit(call, silent, left)
-	p.cmd, p.args = c, args
+	p.cmd = c
+	if s.large {
+		p.shown = clipArgs(c, args)
+	} else {
+		p.args = args
+	}
 	p.task.Looks = c.looks
 }
 
@@ -237,9 +267,9 @@ func (s *Session) local(c *command, args [][]byte, silent bool) {
 	}
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
-	s.called(c, args, s.clock-began, code)
+	s.called(c, args, nil, s.clock-began, code)
 	if s.later != nil { // what it sets going is heard also with replies switched off
-		s.replies = append(s.replies, s.later)
+		s.answer(s.later, math.MaxInt64)
 		s.later = nil
 		return
 	}
@@ -272,15 +302,18 @@ func (s *Session) reject(c *command, silent bool, err error) {
 	s.keep(w, silent)
 }
 
-// called counts a command that was executed, and keeps it if it took long. It
-// runs on the reader's goroutine or on the writer's.
-func (s *Session) called(c *command, args [][]byte, took time.Duration, code string) {
+// called counts a command that was executed, and keeps it if it took long: as shown, if
+// that is known, else its arguments. It runs on the reader's goroutine or on the writer's.
+func (s *Session) called(c *command, args [][]byte, shown []string, took time.Duration, code string) {
 	h := s.handler
 	h.metrics.called(s.conn.ID(), c, took, code)
 	h.latency.observe(latencyCommand, took)
 	if h.slow.isSlow(took) {
+		if shown == nil {
+			shown = clipArgs(c, args)
+		}
 		h.slow.add(&slowEntry{
-			at: h.cfg.Now(), took: took, args: clipArgs(c, args), addr: s.conn.RemoteAddr().String(), name: s.identity.Load().name,
+			at: h.cfg.Now(), took: took, args: shown, addr: s.conn.RemoteAddr().String(), name: s.identity.Load().name,
 		})
 	}
 }
@@ -295,7 +328,10 @@ func (s *Session) submit(c call, silent bool, left int) *pending {
 	if w, ok := c.(weigher); ok {
 		p.task.Bytes = w.Bytes()
 	}
-	s.replies = append(s.replies, p)
+	if l, ok := c.(*leaseCall); ok && l.req.Block >= 0 {
+		s.waiting = p
+	}
+	s.answer(p, math.MaxInt64)
 	s.tasks = append(s.tasks, &p.task)
 	return p
 }
@@ -329,7 +365,7 @@ func (s *Session) keep(w *resp.Writer, silent bool) {
 	if silent {
 		b = nil
 	}
-	s.replies = append(s.replies, resp.Bytes(b))
+	s.answer(resp.Bytes(b), int64(len(b)))
 }
 
 // reset makes the session one of a client that has just connected.

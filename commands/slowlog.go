@@ -24,6 +24,7 @@ func slowlogCommand() Spec {
 				Args:     []Arg{{Name: "count", Type: Integer, Optional: true, Min: -1}},
 				Refuse:   refuseSlowCount,
 				Examples: []Example{{"SLOWLOG GET 2", "(empty array)"}},
+				Room:     slowRoom,
 				Local: func(s *Session, in *input, w *resp.Writer) error {
 					writeSlow(w, s.handler.slow.newest(in.integer("count", slowDefault)))
 					return nil

@@ -90,6 +90,13 @@ type Spec struct {
 	Examples    []Example // executed in order, on a server of their own
 	Subcommands []Spec
 
+	// Room is how many bytes of memory the result takes at most, from the execution
+	// until the reply is written: of a Local command the reply, of another what its call
+	// keeps. Nil: smallRoom. aloneRoom: nobody can tell beforehand.
+	Room func(in *input) int
+	// Tiny says that the result is a number, an id or less.
+	Tiny bool
+
 	// Loose leaves all but the arity of the arguments to Local: for the few
 	// commands of Redis whose syntax no table can say.
 	Loose bool

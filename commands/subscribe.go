@@ -38,6 +38,7 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 		Summary: summary, Flags: []string{"pubsub", "noscript", "loading", "stale"},
 		Args:     []Arg{{Name: arg, Type: kind, Access: access, Optional: !on, Multiple: true}},
 		Examples: []Example{{name + " fila:orders:dead", "..."}},
+		Room:     confirmRoom(arg),
 		Local: func(s *Session, in *input, _ *resp.Writer) error {
 			return s.changeSubscriptions(in.list(arg), pattern, on)
 		},

@@ -159,6 +159,7 @@ func throttleList() Spec {
 			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
 			{"FILA.THROTTLE LIST MATCH provider:* COUNT 100", "..."},
 		},
+		Room:  pageOf[engine.ThrottleInfo](1, 0),
 		Parse: func(in *input) (call, error) { return &throttlePage{page: parsePage(in)}, nil },
 	}
 }
@@ -176,10 +177,6 @@ func (c *throttlePage) Apply(tx *engine.Tx) error {
 
 // Render writes the next cursor and the throttles.
 func (c *throttlePage) Render(_ *Handler, w *resp.Writer) error {
-	maps := make([]fields, len(c.list))
-	for i := range c.list {
-		maps[i] = *throttleFields(&c.list[i])
-	}
-	c.write(w, maps)
+	c.write(w, len(c.list), func(i int) *fields { return throttleFields(&c.list[i]) })
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 type transaction struct {
 	queued []queued
 	bytes  int
+	room   int  // that the replies take, but for messages that are shown
+	shows  bool // messages
 	failed bool // a command was refused: EXEC discards the rest
 }
 
@@ -73,6 +75,10 @@ func (s *Session) queue(c *command, args [][]byte) error {
 		return &refusal{"TOOBIG", "the transaction has more than " + strconv.Itoa(l.Transaction) + " commands or " +
 			strconv.Itoa(l.TransactionBytes) + " bytes, make it several"}
 	}
+	t.add(c, &s.in)
+	if t.room > l.ReplyBytes {
+		return &refusal{"TOOBIG", "the replies of the transaction may have more than " + strconv.Itoa(l.ReplyBytes) + " bytes, make it several"}
+	}
 	s.in.loading = false // MULTI is refused while the engine recovers
 	q := queued{command: c, args: args}
 	if c.spec.Local == nil {
@@ -86,6 +92,20 @@ func (s *Session) queue(c *command, args [][]byte) error {
 		s.queued.Store(int32(len(t.queued))) //nolint:gosec // bounded above
 	}
 	return nil
+}
+
+// add counts what the reply of a command takes.
+func (t *transaction) add(c *command, in *input) {
+	t.room += tinyRoom
+	switch {
+	case c.spec.Tiny:
+	case c.spec.Room == nil:
+		t.room += smallRoom
+	case c.name == "fila.get":
+		t.shows = true // the engine counts them, when it has read them
+	default:
+		t.room += max(c.spec.Room(in), 0)
+	}
 }
 
 // exec ends the transaction and makes a call of it. What is local happens now.
@@ -200,6 +220,15 @@ func (c *handingExec) Undo() engine.Call {
 		return nil
 	}
 	return all
+}
+
+// letGo forgets what its calls keep.
+func (c *handingExec) letGo() {
+	for _, call := range c.calls {
+		if k, ok := call.(keeper); ok {
+			k.letGo()
+		}
+	}
 }
 
 // undoAll undoes several calls.

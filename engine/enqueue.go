@@ -202,6 +202,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		c.setWeight(k, req.Weight)
 	}
 	c.insert(m, req.record, readyAt)
+	req.record = nil // the reply, which may wait for long, does not need it
 	if req.dedup != "" {
 		c.remember(q, req.dedup, m.id)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,5 +61,32 @@ func TestANameOfFullLengthHasADeadLetterQueue(t *testing.T) {
 	w.queue("short", QueueOptions{DLQ: new(long + DLQSuffix)})
 	if _, err := w.applyQueues(QueueSet{Queues: []QueueSpec{spec(long), spec("third", dlq(long+DLQSuffix))}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// However many replies wait with the names of the queues, there is one list of them, and
+// it is never an old one.
+func TestTheNamesOfTheQueuesAreSharedAndFresh(t *testing.T) {
+	w := newWorld(t, nil)
+	names := func() (list []string) {
+		w.must(func(tx *Tx) error { list = tx.Queues(); return nil })
+		return list
+	}
+	w.queue("b", QueueOptions{NoDLQ: true})
+	first, second := names(), names()
+	if &first[0] != &second[0] {
+		t.Error("each has a list of its own")
+	}
+	w.queue("a", QueueOptions{NoDLQ: true})
+	if got := names(); !slices.Equal(got, []string{"a", "b"}) || !slices.Equal(first, []string{"b"}) {
+		t.Errorf("%v, and those who asked before see %v", got, first)
+	}
+	w.must(func(tx *Tx) error { return tx.DeleteQueue("b", false) })
+	if got := names(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("after the end of one: %v", got)
+	}
+	w = openWorld(t, w.store, w.now, nil)
+	if got := names(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("after a restart: %v", got)
 	}
 }

@@ -23,6 +23,9 @@ func newSnapshot() *Snapshot {
 // Hook returns the hook of a queue, or nil.
 func (s *Snapshot) Hook(queue string, kind HookKind) Hook { return s.hooks[queue][kind] }
 
+// Hooks is how many queues have hooks.
+func (s *Snapshot) Hooks() int { return len(s.hooks) }
+
 // Get looks up runtime configuration.
 func (s *Snapshot) Get(key string) (string, bool) {
 	v, ok := s.config[key]

@@ -25,7 +25,7 @@ type Task struct {
 	kept []*watch // of what was read for it beforehand, until it is done
 	// shown is how many bytes of messages were read for a transaction.
 	shown int
-	wait *wait    // non-nil while the task is parked
+	wait  *wait // non-nil while the task is parked
 	// resume is when the wait of a task ends that is parked anew after a recovery.
 	resume int64
 	state  atomic.Uint32

@@ -16,7 +16,8 @@
 //
 // The reader goes on while replies wait, so that a client that leaves is
 // noticed at once: Session.Gone is called as soon as the reader ends. It only
-// pauses while the window is full, which is the bound on what a pipelining
+// pauses while the window is full, or while a command waits for the memory that
+// its reply may take (Conn.Reserve): these are the bounds on what a pipelining
 // client can make the server hold.
 //
 // # Promises

@@ -26,7 +26,7 @@ type Session interface {
 	// pushes one Reply per command, or none where the client asked for none,
 	// and best all of them in one Conn.Push before it hands the work on. It
 	// may block; the connection is not read meanwhile. cmds is reused after
-	// the call, what its elements point at is not.
+	// the call, what its elements point at is not; the session may clear them.
 	Handle(cmds []Command)
 
 	// Gone is called once, when the connection will not be read any more: it
@@ -81,6 +81,9 @@ type reservedReply struct {
 	Reply
 	room Room
 }
+
+// Unwrap returns the reply within.
+func (r *reservedReply) Unwrap() Reply { return r.Reply }
 
 // Perishable implements Perishable as the reply within does.
 func (r *reservedReply) Perishable() bool {

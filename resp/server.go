@@ -363,6 +363,10 @@ func (s *Server) Kill(id uint64) bool {
 	return true
 }
 
+// ReservedBytes is what is set aside for replies in all connections, but for the little
+// that each may have in any case.
+func (s *Server) ReservedBytes() int64 { return s.replies.Used() }
+
 // Stats reports the counters.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()

@@ -1,0 +1,74 @@
+package integration_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/internal/proc"
+)
+
+// TestRepliesThatNobodyReadFillNoMemory has clients send 64 KiB of the commands with the
+// largest replies, of messages of 16 MiB and of ten thousand keys, and read nothing. The
+// process stays below 512 MiB, and a client that behaves is served all the while. How fast
+// depends on the machine, and is only logged.
+func TestRepliesThatNobodyReadFillNoMemory(t *testing.T) {
+	const (
+		residentMB = 512
+		served     = 50 // times that the other client is, for each of the commands
+		keys       = 10_000
+	)
+	b := serve(t)
+	admin := connect(t, b.Addr(), 2)
+	do(t, admin, "FILA.QUEUE", "CREATE", "large", "MAXATTEMPTS", 0)
+	do(t, admin, "FILA.QUEUE", "CREATE", "keys")
+	var ids []string
+	for range 10 {
+		ids = append(ids, fmt.Sprint(do(t, admin, "FILA.ENQUEUE", "large", strings.Repeat("x", 16<<20))))
+	}
+	piped := admin.Pipeline()
+	for i := range keys {
+		piped.Do(t.Context(), "FILA.ENQUEUE", "keys", "payload", "KEY", fmt.Sprint("tenant-", i))
+		if i%100 == 99 {
+			piped.Do(t.Context(), "FILA.CONFIG", "SET", fmt.Sprint("key", i), strings.Repeat("v", 8<<10))
+		}
+		if i%1000 == 999 {
+			if _, err := piped.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, command := range []string{
+		"FILA.BROWSE large COUNT 10000", "FILA.BROWSE keys COUNT 10000", "FILA.GET large " + ids[0], "FILA.KEYS keys COUNT 10000",
+		"FILA.LEASE large COUNT 10", "FILA.LEASE large", "FILA.CONFIG LIST COUNT 10000", "FILA.RESCHEDULE large " + ids[1] + " 1", "COMMAND DOCS", "CLIENT LIST",
+		"FILA.EXPLAIN keys KEY tenant-1", "FILA.QUEUE LIST", "INFO everything",
+	} {
+		c, err := net.Dial("tcp", b.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = c.Write([]byte(strings.Repeat(command+"\r\n", 64<<10/len(command)))) }()
+		var times []time.Duration
+		for len(times) < served {
+			began := time.Now()
+			do(t, admin, "FILA.STATS")
+			times = append(times, time.Since(began))
+			time.Sleep(5 * time.Millisecond) // for what the flood makes the broker do
+		}
+		use, err := proc.UseOf(b.PID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(times)
+		t.Logf("%-32.32s %3d MiB, at most %3d; another client waited %v, at most %v", command, use.Resident>>20, use.Peak>>20, times[served/2], times[served-1])
+		if use.Peak > residentMB<<20 {
+			t.Errorf("%s: %d MiB were in memory, want at most %d", command, use.Peak>>20, residentMB)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
