@@ -141,7 +141,7 @@ func replyLimits(cfg cli.Config) commands.Limits {
 	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + l.Throttles*l.Key
 	return commands.Limits{
 		Count: l.Count, Consumer: l.Consumer, ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
-		Handed: cfg.Server.OutputBytesMax, HandedTotal: cfg.Server.ReplyBytesMax / 8, Loading: cfg.Server.ReplyBytesMax * 3 / 8,
+		Handed: cfg.Server.OutputBytesMax, QueuedTotal: cfg.Server.InputBytesMax, HandedTotal: cfg.Server.ReplyBytesMax / 8, Loading: cfg.Server.ReplyBytesMax * 3 / 8,
 	}
 }
 

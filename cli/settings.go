@@ -97,7 +97,7 @@ func serverSettings(c *Server) []setting {
 			name:  "server.input_bytes_max",
 			value: sized(&c.InputBytesMax, gib, mib, 1024*gib),
 			doc: "Memory for long commands that all connections are sending at the same time. A connection that wants more is told so and " +
-				"closed; short commands always pass.",
+				"closed; short commands always pass. As much again for commands that wait for `EXEC`: one that wants more is refused.",
 		},
 		{
 			name:  "server.memory_bytes",

@@ -20,7 +20,7 @@ func errorCodes() []errorCode {
 		{"NOPERM", "The user has no right to the command, the queue or the channel."},
 		{"NOPROTO", "HELLO has asked for a protocol that is neither 2 nor 3."},
 		{"NOQUEUE", "There is no queue of that name."},
-		{"OOM", "The long commands that all connections are sending exceed server.input_bytes_max: the connection is closed."},
+		{"OOM", "The long commands that all connections are sending exceed server.input_bytes_max: the connection is closed. Or the commands that wait for EXEC in all connections do: the command is refused."},
 		{"PAUSED", "The queue takes no messages for now."},
 		{"QUEUEEXISTS", "There is a queue of that name already."},
 		{"TOOBIG", "A payload, a header, a name or a list is over its limit."},

@@ -26,6 +26,8 @@ type Limits struct {
 	// Transaction and TransactionBytes are what a client may queue since MULTI, in
 	// commands and in bytes of their arguments.
 	Transaction, TransactionBytes int
+	// QueuedTotal is what the long ones of all clients may hold, in bytes.
+	QueuedTotal int64
 	// Name is the longest name of a queue, a key or a throttle, Message the largest
 	// record of a message, Script the longest source of a hook, in bytes.
 	Name, Message, Script int
@@ -82,7 +84,7 @@ func (c *Config) check() error {
 		return errors.New("commands: a clock is required")
 	}
 	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 ||
-		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.Loading < 0 || c.Limits.Handed < 0 || c.Limits.HandedTotal < 0 {
+		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.Loading < 0 || c.Limits.Handed < 0 || c.Limits.HandedTotal < 0 || c.Limits.QueuedTotal < 0 {
 		return errors.New("commands: impossible limit")
 	}
 	defaults := []struct {
@@ -96,6 +98,7 @@ func (c *Config) check() error {
 		}
 	}
 	c.Limits.Loading = cmp.Or(c.Limits.Loading, 96<<20)
+	c.Limits.QueuedTotal = cmp.Or(c.Limits.QueuedTotal, 1<<30)
 	c.Limits.HandedTotal = cmp.Or(c.Limits.HandedTotal, 32<<20)
 	c.Limits.Handed = cmp.Or(c.Limits.Handed, 8<<20)
 	return nil
@@ -139,6 +142,7 @@ type Handler struct {
 	// written now. They are two, as a reply of the first kind may wait behind one of the
 	// second: who waits for the second needs nothing that only the first can give back.
 	handed, loads *resp.Budget
+	queued        *resp.Budget // arguments of commands since MULTI
 
 	mu       sync.Mutex
 	sessions map[uint64]*Session // by connection id
@@ -158,6 +162,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	h.anybody = h.users.Account(defaultUser)
 	h.started = cfg.Now()
 	h.runID = runID(h.started)
+	h.queued = resp.NewBudget(cfg.Limits.QueuedTotal)
 	h.handed, h.loads = resp.NewBudget(cfg.Limits.HandedTotal), resp.NewBudget(cfg.Limits.Loading)
 	h.metrics = newTally(len(h.table.all))
 	h.slow.after.Store(cfg.SlowAfter.Microseconds())

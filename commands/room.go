@@ -81,6 +81,7 @@ func (s *Session) makeRoom(c *command) bool {
 	if !ok {
 		s.handOn()
 		room, ok = s.conn.Reserve(need, true)
+		s.clock = s.handler.engine.Elapsed() // it was the client that took so long
 	}
 	s.reserved, s.holds = room, ok
 	return ok

@@ -156,3 +156,43 @@ func TestMessagesAreReadWithinWhatAllConnectionsMayHave(t *testing.T) {
 		}
 	})
 }
+
+// Commands that wait for EXEC are bounded, those of all clients together; short
+// transactions always pass, and what one has held others have when it is over.
+func TestLongTransactionsOfAllClientsAreBounded(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.Limits.QueuedTotal = 1 << 20 })
+	s.do(t, "FILA.QUEUE", "CREATE", "orders")
+	long, short := strings.Repeat("x", 600<<10), strings.Repeat("x", 100<<10)
+	queue := func(conn, payload string) string {
+		c := s.connect(conn)
+		if c.session.multi == nil {
+			c.do("MULTI")
+		}
+		return c.do("FILA.ENQUEUE", "orders", payload)
+	}
+	for _, step := range []struct {
+		conn, payload, want string
+		before              func()
+	}{
+		{"a", long, "+QUEUED", nil},
+		{"b", long, "-OOM", nil},
+		{"c", short, "+QUEUED", nil},
+		{"c", short, "+QUEUED", nil},
+		{"d", long, "+QUEUED", func() { s.connect("a").do("EXEC") }},
+		{"e", long, "-OOM", nil},
+		{"f", long, "+QUEUED", func() { s.connect("d").gone() }},
+		{"g", long, "+QUEUED", func() { s.connect("f").do("DISCARD") }},
+		{"h", long, "+QUEUED", func() { s.connect("g").do("RESET") }},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		if got := queue(step.conn, step.payload); !strings.HasPrefix(got, step.want) {
+			t.Errorf("%s: %.80q, want %s", step.conn, got, step.want)
+		}
+	}
+	s.connect("h").do("DISCARD")
+	if n := s.handler.queued.Used(); n != 0 {
+		t.Errorf("%d bytes are counted that nobody has", n)
+	}
+}

@@ -135,6 +135,7 @@ func (s *Session) handOn() {
 
 // Gone tells the engine that nobody reads the replies any more.
 func (s *Session) Gone() {
+	s.end()
 	s.handler.leave(s)
 	s.handler.engine.Leave(s.client)
 }

@@ -11,9 +11,10 @@ import (
 type transaction struct {
 	queued []queued
 	bytes  int
-	room   int  // that the replies take, but for messages that are shown
-	shows  bool // messages
-	failed bool // a command was refused: EXEC discards the rest
+	held   int64 // of bytes, what counts among those of all connections
+	room   int   // that the replies take, but for messages that are shown
+	shows  bool  // messages
+	failed bool  // a command was refused: EXEC discards the rest
 }
 
 // queued is a command that waits for EXEC.
@@ -48,9 +49,15 @@ func (s *Session) begin() {
 
 // end forgets the transaction, if there is one.
 func (s *Session) end() {
+	if t := s.multi; t != nil && t.held > 0 {
+		s.handler.queued.Give(t.held)
+	}
 	s.multi = nil
 	s.queued.Store(-1)
 }
+
+// queuedFree is what a transaction may hold however much the others do.
+const queuedFree = 256 << 10
 
 // spoil makes EXEC discard a transaction one of whose commands was refused.
 func (s *Session) spoil() {
@@ -70,6 +77,12 @@ func (s *Session) queue(c *command, args [][]byte) error {
 	}
 	for _, a := range args {
 		t.bytes += len(a)
+	}
+	if more := int64(t.bytes) - t.held; t.bytes > queuedFree && more > 0 {
+		if !s.handler.queued.Try(more) {
+			return &refusal{"OOM", "too many long transactions are being queued at the same time: send it again, or raise server.input_bytes_max"}
+		}
+		t.held += more
 	}
 	if len(t.queued) >= l.Transaction || t.bytes > l.TransactionBytes {
 		return &refusal{"TOOBIG", "the transaction has more than " + strconv.Itoa(l.Transaction) + " commands or " +

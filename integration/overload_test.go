@@ -25,7 +25,7 @@ func TestOverloadIsBounded(t *testing.T) {
 		idle       = 10_000
 		memory     = 512 << 20
 		input      = 128 << 20
-		residentMB = 1300 // memory, what RocksDB has beside it, and what the limit is overrun by under load
+		residentMB = 1000 // memory, what RocksDB has beside it, and what the limit is overrun by under load
 	)
 	b := serve(t, "--server.maxclients", "10400", "--server.memory_bytes", fmt.Sprint(memory), "--server.input_bytes_max", fmt.Sprint(input),
 		"--storage.mode", "low_space")
