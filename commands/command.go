@@ -18,10 +18,7 @@ func commandTable() Spec {
 		Examples:    []Example{{"COMMAND", "..."}},
 		Room:        tableRoom("", (*command).infoBytes),
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Array(len(s.handler.table.order))
-			for _, c := range s.handler.table.order {
-				writeCommand(w, c)
-			}
+			w.Raw(s.handler.table.infos[s.proto]())
 			return nil
 		},
 	}

@@ -16,13 +16,14 @@ func commandDocs() Spec {
 		Examples: []Example{{"COMMAND DOCS nosuch", "(empty array)"}, {"COMMAND DOCS fila.lease", "..."}},
 		Room:     tableRoom("command-name", (*command).docsBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			found := s.handler.table.order
-			if names := in.list("command-name"); len(names) > 0 {
-				found = nil
-				for _, name := range names {
-					if c := s.handler.table.resolve(name); c != nil {
-						found = append(found, c)
-					}
+			if !in.has("command-name") {
+				w.Raw(s.handler.table.docs[s.proto]())
+				return nil
+			}
+			var found []*command
+			for _, name := range in.list("command-name") {
+				if c := s.handler.table.resolve(name); c != nil {
+					found = append(found, c)
 				}
 			}
 			w.Map(len(found))

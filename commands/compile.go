@@ -56,6 +56,9 @@ type registry struct {
 	byName map[string]*command
 	order  []*command // by name
 	all    []*command // by index: with the subcommands, in the order of their names
+	// What COMMAND and COMMAND DOCS answer about all, by protocol: made once, as some
+	// clients ask whenever they connect.
+	infos, docs map[int]func() []byte
 }
 
 func newRegistry(specs []Spec) *registry {
@@ -66,6 +69,11 @@ func newRegistry(specs []Spec) *registry {
 		r.order = append(r.order, c)
 	}
 	slices.SortFunc(r.order, func(a, b *command) int { return strings.Compare(a.name, b.name) })
+	r.infos, r.docs = map[int]func() []byte{}, map[int]func() []byte{}
+	for _, proto := range []int{2, 3} {
+		r.infos[proto] = sync.OnceValue(func() []byte { return r.render(proto, (*resp.Writer).Array, writeCommand) })
+		r.docs[proto] = sync.OnceValue(func() []byte { return r.render(proto, (*resp.Writer).Map, writeDocs) })
+	}
 	for _, c := range r.order {
 		for _, each := range append([]*command{c}, c.subOrder...) {
 			each.index = len(r.all)
@@ -73,6 +81,16 @@ func newRegistry(specs []Spec) *registry {
 		}
 	}
 	return r
+}
+
+// render renders something about all commands.
+func (r *registry) render(proto int, begin func(*resp.Writer, int), one func(*resp.Writer, *command)) []byte {
+	w := resp.Writer{Proto: proto}
+	begin(&w, len(r.order))
+	for _, c := range r.order {
+		one(&w, c)
+	}
+	return w.Take()
 }
 
 // find returns the command of that name in any case, or nil. It allocates nothing.
