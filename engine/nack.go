@@ -127,7 +127,7 @@ func (tx *Tx) ForeseeNack(req *Nack) error {
 		if m = c.leases[id]; m != nil && m.key.queue == q {
 			break
 		}
-		if err := tx.foreseeLookup(req.Queue, &req.look, []ID{id}); err != nil {
+		if err := tx.foreseeLookup(req.Queue, &req.look, []ID{id}, true); err != nil {
 			return err
 		}
 		f := req.look.found
