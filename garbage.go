@@ -68,7 +68,7 @@ func percentFor(alive, looked, floor uint64) int {
 	const least, coarse, fine = 4 << 20, 50, 10
 	p := max(floor, min(alive, 2*looked)) * 100 / max(alive, least)
 	if p < coarse {
-		return int(max(p-p%fine, 5)) //nolint:gosec // small
+		return int(max(p-p%fine, 5))
 	}
 	return int(p - p%coarse) //nolint:gosec // at most 25 times the floor in MiB
 }

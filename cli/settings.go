@@ -53,6 +53,7 @@ const (
 func settings(c *Config) []setting {
 	var all []setting
 	all = append(all, serverSettings(&c.Server)...)
+	all = append(all, memorySettings(&c.Server)...)
 	all = append(all, strangerSettings(&c.Server)...)
 	all = append(all, authSettings(&c.Auth)...)
 	all = append(all, tlsSettings(&c.TLS)...)
@@ -94,6 +95,34 @@ func serverSettings(c *Server) []setting {
 			doc:   "The longest a `BLOCK` may wait; a longer one, and `BLOCK 0`, end after so long. 0: no cap.",
 		},
 		{
+			name:  "server.window_max",
+			value: count(&c.WindowMax, 1024, 1, 1_000_000),
+			doc:   "Commands of one connection that may be unanswered; at that many it is not read until replies have left.",
+		},
+		{
+			name:  "server.shutdown_timeout_ms",
+			value: millis(&c.ShutdownTimeout, 10_000, 0, day),
+			doc:   "After SIGTERM or SIGINT, replies in flight have so long to reach their clients.",
+		},
+		{
+			name:  "server.queues_file",
+			value: text{to: &c.QueuesFile, of: "path", says: "a file"},
+			doc: "A file with `[[queues]]`, applied at start together with those of the configuration file; nothing is deleted. " +
+				"See [queues](queues.md). Empty: none. `--queues FILE` is short for it.",
+		},
+		{
+			name:  "server.pprof_addr",
+			value: text{to: &c.PprofAddr, check: checkPprofAddr, of: "host:port", says: "empty, or host:port of this machine alone"},
+			doc: "Where `go tool pprof` gets profiles of the running broker, over HTTP. Empty: nowhere. It asks for no password, so only an " +
+				"address that other machines cannot reach is taken.",
+		},
+	}
+}
+
+// memorySettings are about what connections may take of memory.
+func memorySettings(c *Server) []setting {
+	return []setting{
+		{
 			name:  "server.input_bytes_max",
 			value: sized(&c.InputBytesMax, gib, mib, 1024*gib),
 			doc: "Memory for long commands that all connections are sending at the same time. A connection that wants more is told so and " +
@@ -116,28 +145,6 @@ func serverSettings(c *Server) []setting {
 			value: sized(&c.ReplyBytesMax, 256*mib, mib, 1024*gib),
 			doc: "Memory for replies that wait in all connections: half of it for results of commands, and half for messages that are leased. " +
 				"At so much a command that takes much waits before it is executed; short ones always pass.",
-		},
-		{
-			name:  "server.window_max",
-			value: count(&c.WindowMax, 1024, 1, 1_000_000),
-			doc:   "Commands of one connection that may be unanswered; at that many it is not read until replies have left.",
-		},
-		{
-			name:  "server.shutdown_timeout_ms",
-			value: millis(&c.ShutdownTimeout, 10_000, 0, day),
-			doc:   "After SIGTERM or SIGINT, replies in flight have so long to reach their clients.",
-		},
-		{
-			name:  "server.queues_file",
-			value: text{to: &c.QueuesFile, of: "path", says: "a file"},
-			doc: "A file with `[[queues]]`, applied at start together with those of the configuration file; nothing is deleted. " +
-				"See [queues](queues.md). Empty: none. `--queues FILE` is short for it.",
-		},
-		{
-			name:  "server.pprof_addr",
-			value: text{to: &c.PprofAddr, check: checkPprofAddr, of: "host:port", says: "empty, or host:port of this machine alone"},
-			doc: "Where `go tool pprof` gets profiles of the running broker, over HTTP. Empty: nowhere. It asks for no password, so only an " +
-				"address that other machines cannot reach is taken.",
 		},
 	}
 }

@@ -98,7 +98,7 @@ func (s *Session) answer(r resp.Reply, bytes int64) {
 }
 
 // sizeOf is what a value of a type takes, without what it points at.
-func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) } //nolint:gosec // a size
+func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
 
 // pageOf is the room of a command that returns COUNT values of a type, with texts of
 // at most so many names, and so many bytes beside.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"reflect"
 	"strings"
 	"testing"
@@ -73,7 +74,7 @@ func TestATransactionShowsNoMoreThanReplyBytes(t *testing.T) {
 			})
 		}
 		w.core.cfg.ReplyBytes = shown - over
-		calls := append(gets, callFunc(func(tx *Tx) error { return tx.DeleteQueue("q", true) }))
+		calls := append(slices.Clone(gets), callFunc(func(tx *Tx) error { return tx.DeleteQueue("q", true) }))
 		errs := make([]error, len(calls))
 		err := w.do(func(tx *Tx) error { return tx.Exec(calls, errs) })
 		if errors.Is(err, ErrTooBig) != refused {
