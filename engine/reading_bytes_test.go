@@ -2,8 +2,8 @@ package engine
 
 import (
 	"errors"
-	"slices"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
