@@ -430,20 +430,40 @@ func (c *core) wakeDue() {
 	c.wakeAll()
 }
 
-// arm sets the timer for the next token that something waits for.
+// arm sets the timer for the next token that something waits for, and for the time at
+// which room that is kept is given back.
 func (c *core) arm(t *throttle) {
+	at := int64(math.MaxInt64)
 	waits := t.line.len() > 0 || len(t.claims) > 0
 	placed := t.set.Concurrency == 0 || t.inUse+t.kept() < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
-	if !waits || !placed || t.set.Rate == 0 || t.room(c.now) >= 1 {
+	if waits && placed && t.set.Rate > 0 && t.room(c.now) < 1 {
+		at = t.nextToken(c.now)
+	}
+	if t.keeper != nil {
+		at = min(at, t.keptUntil(c.now))
+	}
+	if at == math.MaxInt64 {
 		c.disarm(t)
 		return
 	}
-	t.wakeAt = t.nextToken(c.now)
+	t.wakeAt = max(at, c.now+1)
 	if t.timer < 0 {
 		c.tokens.push(t)
 	} else {
 		c.tokens.fix(t)
 	}
+}
+
+// keptUntil is when room that is kept is given back at the latest, as far as is known.
+func (t *throttle) keptUntil(now int64) int64 {
+	until := int64(math.MaxInt64)
+	for i := range t.keeper.slots {
+		o := &t.keeper.slots[i]
+		if o.throttle != t && !o.kept && o.room(now) < 1 && o.throttle.placesFull() {
+			until = min(until, o.throttle.freedAt+int64(min(t.keepFor(), float64(durationMax)))+1)
+		}
+	}
+	return until
 }
 
 func (c *core) disarm(t *throttle) {
@@ -562,8 +582,11 @@ func (c *core) advanceClaim(t *throttle) bool {
 		room = room && s.throttle.roomBeside(c.now, 0) >= 1
 	}
 	for i := range cl.slots {
-		if s := &cl.slots[i]; room || c.keeps(cl, s) {
+		switch s := &cl.slots[i]; {
+		case room || c.keeps(cl, s):
 			c.keep(cl, s)
+		case s.kept:
+			c.unkeep(s)
 		}
 	}
 	if !room {
@@ -580,22 +603,14 @@ func (c *core) advanceClaim(t *throttle) bool {
 }
 
 // keeps says that room of a throttle is kept for a class that waits for another one of
-// its throttles. It is not while the other one will have to be waited for much longer than
-// for the next room of this one, which others can use until then. A token that is kept
-// leaves its bucket no room for the next one, so it is kept only for a shorter time than
-// that takes.
+// its throttles. It is not while the other one has to be waited for much longer than for
+// the next room of this one, which others can use until then.
 func (c *core) keeps(cl *class, s *slot) bool {
-	const seldom, part = 4, 0.8
-	t := s.throttle
-	if s.kept || t.roomBeside(c.now, 0) < 1 {
+	if s.throttle.roomBeside(c.now, 0) < 1 {
 		return false
 	}
-	longest := seldom * t.interval()
-	if t.set.Rate > 0 {
-		longest = part * t.interval()
-	}
 	for i := range cl.slots {
-		if o := &cl.slots[i]; o != s && !o.kept && o.room(c.now) < 1 && o.throttle.wait(c.now) > longest {
+		if o := &cl.slots[i]; o != s && !o.kept && o.room(c.now) < 1 && o.throttle.wait(c.now) > s.throttle.keepFor() {
 			return false
 		}
 	}

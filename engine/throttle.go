@@ -87,15 +87,31 @@ func (t *throttle) interval() float64 {
 	return t.gap
 }
 
-// wait is how many nanoseconds it takes, as far as is known, until it gets room.
-func (t *throttle) wait(now int64) float64 {
-	if t.set.Concurrency > 0 && t.inUse >= int64(t.set.Concurrency) { //nolint:gosec // bounded when it is set
-		return t.gap
-	}
+// keepFor is for how many nanoseconds its room is worth keeping. A token that is kept
+// leaves its bucket no room for the next one.
+func (t *throttle) keepFor() float64 {
 	if t.set.Rate > 0 {
-		return float64(t.nextToken(now) - now)
+		return 0.8 * t.interval()
 	}
-	return 0
+	return 4 * t.interval()
+}
+
+// placesFull says that a lease has to end before it has room.
+func (t *throttle) placesFull() bool {
+	return t.set.Concurrency > 0 && t.inUse >= int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
+}
+
+// wait is how many nanoseconds it takes until it gets room, as far as is known: a lease
+// that has lasted for long may last as long again.
+func (t *throttle) wait(now int64) float64 {
+	switch {
+	case t.placesFull():
+		return max(t.gap, float64(now-t.freedAt))
+	case t.set.Rate > 0:
+		return float64(t.nextToken(now) - now)
+	default:
+		return 0
+	}
 }
 
 // limits are the throttle keys of a message. Messages of a fairness key that have the
