@@ -234,8 +234,11 @@ func (cl *class) yields() *slot {
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		t, e := s.throttle, s.entry
+		if !t.notified {
+			continue
+		}
 		first, ok := t.line.next()
-		if !t.notified || !ok || first.waiting.len() == 0 || first.scheduler.dead || !first.scheduler.queue.takes() {
+		if !ok || first.waiting.len() == 0 || first.scheduler.dead || !first.scheduler.queue.takes() {
 			continue
 		}
 		if first != e && first.turn+1 <= max(e.turn, t.served-e.lag()) {

@@ -395,7 +395,10 @@ func (k *fairKey) schedule(cost uint32) {
 	}
 	k.visited = false
 	grant := int64(k.weight) * cl.scheduler.quantum
-	rounds := max(1, (int64(cost)-k.credit+grant-1)/grant)
+	rounds := int64(1)
+	if missing := int64(cost) - k.credit - grant; missing > 0 {
+		rounds += (missing + grant - 1) / grant
+	}
 	k.due = max(k.base+rounds, cl.present())
 	cl.insert(k)
 }
