@@ -178,7 +178,7 @@ func (c *core) blockers(m *message) []Blocker {
 }
 
 // reason says in half a sentence what a blocker waits for.
-func (b *Blocker) reason(now time.Time) string {
+func (b *Blocker) reason() string {
 	switch {
 	case b.Kept:
 		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
@@ -187,12 +187,8 @@ func (b *Blocker) reason(now time.Time) string {
 	case b.Concurrency > 0:
 		return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
 	default:
-		return fmt.Sprintf("throttle %q (%g a second) has its next token in %d ms", b.Throttle, b.Rate, ceilMillis(b.NextAt.Sub(now)))
+		return fmt.Sprintf("throttle %q has no token, it gets %g a second", b.Throttle, b.Rate)
 	}
-}
-
-func ceilMillis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
 // explainState says what a key does, and what it waits for, from what holds now.
@@ -228,7 +224,7 @@ func (c *core) explainBlocked(i *KeyInfo) {
 	reasons := make([]string, len(i.BlockedBy))
 	for n := range i.BlockedBy {
 		b := &i.BlockedBy[n]
-		reasons[n] = b.reason(unix(c.now))
+		reasons[n] = b.reason()
 		if b.Rate == 0 || b.Concurrency > 0 {
 			i.State = KeyConcurrency
 		}
