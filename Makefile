@@ -24,7 +24,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-connections bench-lifecycle bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -140,6 +140,9 @@ bench-connections: build ## what N connections cost that wait or idle: make benc
 
 bench-lifecycle: setup ## how long the loop's turns last while a million messages fall due, are browsed or purged
 	CGO_ENABLED=1 go test . -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
+
+bench-stalls: setup ## what other clients wait for while a command or a timer handles very much: make bench-stalls ARGS="-stall-keys 100000"
+	CGO_ENABLED=1 go test . -run '^$$' -bench '^BenchmarkStalls' -benchtime 1x -timeout 30m -args $(ARGS)
 
 # Both sides of each comparison run in one process, in turns.
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker (ARGS="-only 10,many")

@@ -79,10 +79,11 @@ func engineConfig(cfg cli.Config, scripts engine.Scripts, log zerolog.Logger) en
 
 // messageLimits hold for what clients send and for what scripts decide.
 func messageLimits(l cli.Limits) engine.Limits {
+	d := engine.DefaultConfig().Limits
 	return engine.Limits{
 		QueueName: l.QueueName, Key: l.Key, Throttle: l.Key, Dedup: l.Key, Throttles: l.Throttles, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue,
 		Headers: l.Headers, Payload: l.Payload, Weight: l.Weight, Cost: l.Cost, Count: l.Count, Script: l.Script,
-		Crons: l.Crons,
+		Crons: l.Crons, Values: d.Values, ValueBytes: d.ValueBytes,
 	}
 }
 

@@ -6,10 +6,11 @@ import (
 
 func ack() Spec {
 	return Spec{
-		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of receipts",
-		Summary: "Acks messages: their work is done, and they are removed. Returns how many of the leases still held.",
-		Flags:   []string{"write", "fast"},
-		Access:  Consume, ACL: []string{"consume"},
+		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M that of leased messages, in slices",
+		Summary: "Acks messages: their work is done, and they are removed. Returns how many of the leases still held. " +
+			"Thousands of receipts are handled in slices: a crash before the reply may have kept a part of them. In a transaction they are one write.",
+		Flags:  []string{"write", "fast"},
+		Access: Consume, ACL: []string{"consume"},
 		Args: receiptArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},

@@ -7,10 +7,11 @@ import (
 
 func cancel() Spec {
 	return Spec{
-		Name: "FILA.CANCEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of ids",
-		Summary: "Removes messages, whatever their status, and returns how many there were. The receipt of a leased one is lost.",
-		Flags:   []string{"write"},
-		Args:    []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String, Multiple: true}},
+		Name: "FILA.CANCEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of ids, in slices",
+		Summary: "Removes messages, whatever their status, and returns how many there were. The receipt of a leased one is lost. " +
+			"Thousands of ids are handled in slices, as with FILA.ACK.",
+		Flags: []string{"write"},
+		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String, Multiple: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello DELAY 3600000", `"<id>"`},

@@ -17,7 +17,7 @@ func configValues() Spec {
 
 func configValueSet() Spec {
 	return Spec{
-		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of values given and M that of values there are",
 		Summary: "Sets values of the runtime configuration, all of them or none. What is enqueued after the reply sees them.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
@@ -54,7 +54,7 @@ func (c *configValuesChange) Apply(tx *engine.Tx) error { return tx.SetConfig(c.
 
 func configValueGet() Spec {
 	return Spec{
-		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of values there are",
 		Summary: "Returns a value of the runtime configuration, nil if there is none.",
 		Flags:   []string{"readonly", "fast"},
 		Args:    []Arg{{Name: "key", Type: String}},
@@ -91,7 +91,7 @@ func (c *configValueLook) Render(_ *Handler, w *resp.Writer) error {
 
 func configValueDel() Spec {
 	return Spec{
-		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of keys given and M that of values there are",
 		Summary: "Removes values of the runtime configuration and returns how many there were.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
@@ -129,7 +129,7 @@ func (c *configValuesDrop) Render(_ *Handler, w *resp.Writer) error {
 
 func configValueList() Spec {
 	return Spec{
-		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of values there are",
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(log(M)+N) where M is the number of values there are and N is COUNT",
 		Summary: "Returns the runtime configuration in the order of its keys, a page at a time.",
 		Reply: "An array: the next cursor, 0 at the end, and an array of keys, each followed by its value. " +
 			"A cursor is a text without meaning; what was there all the time is seen once.",

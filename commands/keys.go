@@ -9,7 +9,7 @@ import (
 
 func keys() Spec {
 	return Spec{
-		Name: "FILA.KEYS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
+		Name: "FILA.KEYS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, in slices",
 		Summary: "Returns the fairness keys of a queue with their figures, a page at a time.",
 		Flags:   []string{"readonly"},
 		Access:  Look,
@@ -24,22 +24,24 @@ func keys() Spec {
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3", `"<id>"`},
 			{"FILA.KEYS orders MATCH tenant-* COUNT 100", "..."},
 		},
-		Room:  pageOf[engine.KeyInfo](2, tinyRoom),
-		Parse: func(in *input) (call, error) { return &keyPage{page: parsePage(in), queue: in.text("queue")}, nil },
+		Room: pageOf[engine.KeyInfo](2, tinyRoom),
+		Parse: func(in *input) (call, error) {
+			return &keyPage{page: parsePage(in), req: engine.Keys{Queue: in.text("queue")}}, nil
+		},
 	}
 }
 
 type keyPage struct {
 	page
-	queue string
-	now   time.Time
-	list  []engine.KeyInfo
+	req  engine.Keys
+	now  time.Time
+	list []engine.KeyInfo
 }
 
 // Apply implements engine.Call.
 func (c *keyPage) Apply(tx *engine.Tx) (err error) {
-	c.now = tx.Now()
-	c.next, c.list, err = tx.Keys(c.queue, c.cursor, c.count, c.match)
+	c.now, c.req.Cursor, c.req.Count, c.req.Match = tx.Now(), c.cursor, c.count, c.match
+	c.next, c.list, err = tx.Keys(&c.req)
 	return err
 }
 

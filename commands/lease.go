@@ -12,7 +12,7 @@ import (
 
 func lease() Spec {
 	return Spec{
-		Name: "FILA.LEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages returned",
+		Name: "FILA.LEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages returned, in slices",
 		Summary: "Leases the next messages of a queue: at most COUNT (1), for VISIBILITY or else the visibility timeout of the queue. " +
 			"Without BLOCK it answers at once; with it, it waits so long for the first message, with BLOCK 0 without end, unless server.max_block_ms caps it. " +
 			"CONSUMER is a name that FILA.GET and FILA.EXPLAIN show.",
@@ -208,8 +208,7 @@ type undeliver struct{ deliveries []*engine.Delivery }
 
 // Apply implements engine.Call.
 func (u *undeliver) Apply(tx *engine.Tx) error {
-	tx.Undeliver(u.deliveries)
-	return nil
+	return tx.Undeliver(u.deliveries)
 }
 
 // writeMessage writes the nine fields of a message. Clients take them by

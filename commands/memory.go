@@ -137,7 +137,7 @@ func (c *memoryFigures) fields() *fields {
 
 func memoryUsage() Spec {
 	return Spec{
-		Name: "USAGE", Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of fairness keys and, of SAMPLES keys, of their messages in memory",
+		Name: "USAGE", Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of fairness keys and, of SAMPLES keys, of their messages in memory; in slices",
 		Summary: "Estimates the memory that a queue takes, nil if there is none of that name.",
 		Differs: "What a queue has on disk only is not counted. SAMPLES (5) is of how many fairness keys the payloads are measured, 0 for all.",
 		Flags:   []string{"readonly"}, Access: Look,
@@ -149,21 +149,20 @@ func memoryUsage() Spec {
 		Refuse:   refuseBelow,
 		Parse: func(in *input) (call, error) {
 			const samples = 5
-			return &memoryUse{queue: in.text("key"), samples: int(in.integer("samples", samples))}, nil
+			return &memoryUse{req: engine.QueueMemory{Queue: in.text("key"), Samples: int(in.integer("samples", samples))}}, nil
 		},
 	}
 }
 
 type memoryUse struct {
-	queue   string
-	samples int
-	found   bool
-	bytes   int64
+	req   engine.QueueMemory
+	found bool
+	bytes int64
 }
 
 // Apply implements engine.Call.
 func (c *memoryUse) Apply(tx *engine.Tx) (err error) {
-	c.bytes, err = tx.QueueMemory(c.queue, c.samples)
+	c.bytes, err = tx.QueueMemory(&c.req)
 	c.found = err == nil
 	if errors.Is(err, engine.ErrNoQueue) {
 		return nil

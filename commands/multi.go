@@ -29,7 +29,7 @@ func multi() Spec {
 
 func exec() Spec {
 	return Spec{
-		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on commands in the transaction",
+		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on commands in the transaction; they are one write and are not divided",
 		Summary: "Executes the commands since MULTI in one turn and one write: nothing happens between them, and a crash keeps all or none. " +
 			"One that is refused answers its own error and changes nothing, the others apply. A lease does not wait in it.",
 		Reply: "An array with the replies, in order.",

@@ -4,7 +4,7 @@ import "github.com/faisca/fila/engine"
 
 func purge() Spec {
 	return Spec{
-		Name: "FILA.PURGE", Group: "fila", Since: "0.1.0", Complexity: "O(K) where K is the number of fairness keys; O(N) of a key where N is its messages",
+		Name: "FILA.PURGE", Group: "fila", Since: "0.1.0", Complexity: "O(K) where K is the number of fairness keys with settings of their own, and what the queue held is given back in slices; O(N) of a key where N is its messages, in slices",
 		Summary: "Removes all messages of a queue, or of one of its fairness keys, and returns how many there were. The receipts of leased ones are lost; " +
 			"settings stay, and so does the dead-letter queue. With the whole queue, its deduplication ids are forgotten.",
 		Flags: []string{"write"},

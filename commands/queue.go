@@ -42,7 +42,7 @@ func queueOptions() []Arg {
 
 func queueCreate() Spec {
 	return Spec{
-		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with DLQ where N is the number of queues",
 		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise. A queue that DLQ names gives up the <name>.dlq that it got itself, unless it has been used: then it is refused.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
@@ -70,7 +70,7 @@ func filledByCreate(in *input) []string {
 
 func queueAlter() Spec {
 	return Spec{
-		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with another DLQ where N is the number of queues",
 		Summary: "Changes the settings of a queue that are given and leaves the others.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
@@ -131,7 +131,7 @@ func (plainOK) Render(_ *Handler, w *resp.Writer) error {
 
 func queueDelete() Spec {
 	return Spec{
-		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys with messages",
+		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues; what the queue held is given back in slices",
 		Summary: "Deletes a queue; one that holds messages only with FORCE. Its dead-letter queue stays.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},

@@ -6,10 +6,11 @@ import (
 
 func release() Spec {
 	return Spec{
-		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of receipts",
-		Summary: "Ends leases without work done: the messages are ready again at once, and no failure is counted. Returns how many of the leases still held.",
-		Flags:   []string{"write", "fast"},
-		Access:  Consume, ACL: []string{"consume"},
+		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M that of leased messages, in slices",
+		Summary: "Ends leases without work done: the messages are ready again at once, and no failure is counted. Returns how many of the leases still held. " +
+			"Thousands of receipts are handled in slices, as with FILA.ACK.",
+		Flags:  []string{"write", "fast"},
+		Access: Consume, ACL: []string{"consume"},
 		Args: receiptArgs(),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},

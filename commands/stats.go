@@ -10,7 +10,7 @@ import (
 func stats() Spec {
 	return Spec{
 		Name: "FILA.STATS", Group: "fila", Since: "0.1.0",
-		Complexity: "O(1) for a queue, else O(N) where N is the number of queues",
+		Complexity: "O(N) where N is the number of the queue's fairness keys with messages, in slices; without a queue, that of queues",
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
 		Access:     Look,
@@ -38,7 +38,9 @@ type queueStats struct {
 	counts engine.Counts
 	now    time.Time
 	look   engine.Oldest
+	looked bool
 	oldest time.Time
+	busy   engine.Busiest
 	top    []engine.BusyKey
 	rest   engine.BusyKey
 	moving engine.RedriveInfo
@@ -56,16 +58,20 @@ func (c *queueStats) Apply(tx *engine.Tx) (err error) {
 		return err
 	}
 	c.now, c.look.Queue = tx.Now(), c.name
-	if c.oldest, err = tx.Oldest(&c.look); err != nil {
+	if !c.looked { // else a later step has waited for its next turn
+		if c.oldest, err = tx.Oldest(&c.look); err != nil {
+			return err
+		}
+		c.looked = true
+	}
+	c.busy.Queue, c.busy.N = c.name, busiest
+	if c.top, c.rest, err = tx.BusiestKeys(&c.busy); err != nil {
 		return err
 	}
 	if c.counts, err = tx.QueueStats(c.name); err != nil {
 		return err
 	}
-	if c.moving, err = tx.RedriveInfo(c.name); err != nil {
-		return err
-	}
-	c.top, c.rest, err = tx.BusiestKeys(c.name, busiest)
+	c.moving, err = tx.RedriveInfo(c.name)
 	return err
 }
 

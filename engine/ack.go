@@ -5,27 +5,12 @@ import "github.com/faisca/fila/storage"
 // Ack removes messages whose leases the receipts stand for and returns how many
 // there were. A receipt whose lease is over is not counted and changes nothing.
 func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
-	c := tx.core
-	q, err := c.queueToChange(queue)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, r := range receipts {
-		m := c.held(q, r)
-		if m == nil {
-			continue
-		}
+	return tx.eachHeld(queue, receipts, func(c *core, m *message) {
+		m.key.queue.totals.acked++
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
 		c.remove(m)
-		n++
-	}
-	q.totals.acked += uint64(n)
-	if n > 0 {
-		c.sync = true
-	}
-	return n, nil
+	})
 }
 
 // remove takes the records of a message off the disk. It must be in no structure

@@ -147,7 +147,6 @@ func (c *core) reclass() {
 			c.stale = c.stale[1:]
 		}
 	}
-	c.unfinished = c.unfinished || len(c.stale) > 0
 }
 
 // entryOf returns the entry of a queue at the throttle, for one class more.
@@ -226,9 +225,10 @@ func (cl *class) full(now int64) *slot {
 
 // yields returns the slot of a throttle that has got room which is another class's turn,
 // or nil. It matters where a class needs several throttles that get room at the same time:
-// the one that is looked at first must not give away the room of the others.
-func (cl *class) yields() *slot {
-	if len(cl.slots) < 2 {
+// the one that is looked at first must not give away the room of the others. For the others
+// it matters while wakeAll has left throttles to the next step.
+func (c *core) yields(cl *class) *slot {
+	if len(cl.slots) < 2 && !c.deferred {
 		return nil
 	}
 	for i := range cl.slots {
@@ -372,18 +372,23 @@ func (c *core) notify(t *throttle) {
 }
 
 // wakeAll serves what waits for throttles that have got room. It goes before anything
-// else that could take the room.
+// else that could take the room. What the step has no budget for is left to the next one,
+// and pick gives none of that room to another class meanwhile.
 func (c *core) wakeAll() {
 	if c.waking != nil || c.failed != nil {
 		return
 	}
-	for len(c.notified) > 0 {
+	c.deferred = false
+	for len(c.notified) > 0 && c.room() {
 		c.waking, c.notified = c.notified[0], c.notified[1:]
 		c.waking.notified = false
 		c.wake(c.waking)
+		c.spend(1)
 	}
 	c.waking = nil
-	c.notified = nil
+	if c.deferred = len(c.notified) > 0; !c.deferred {
+		c.notified = nil
+	}
 }
 
 // wake lets classes of the line go on for as long as the throttle has room and there
@@ -393,9 +398,9 @@ func (c *core) wake(t *throttle) {
 		cl, _ := e.waiting.next() // claims of others may keep the room from it
 		c.mayClaim(cl)
 	}
-	for c.advanceClaim(t) {
+	for c.room() && c.advanceClaim(t) {
 	}
-	for t.room(c.now) >= 1 {
+	for c.room() && t.room(c.now) >= 1 {
 		e, ok := t.line.next()
 		if !ok {
 			break
@@ -414,22 +419,27 @@ func (c *core) wake(t *throttle) {
 		if cl.entry == e && e.at >= 0 && cl.state == classOpen {
 			t.line.remove(e) // resolve puts it back
 		}
-		for c.advanceClaim(t) {
+		for c.room() && c.advanceClaim(t) {
 		}
+	}
+	if !c.room() {
+		c.notify(t) // it goes on in the next step
 	}
 	c.arm(t)
 }
 
 // wakeDue wakes the throttles whose next token has come.
 func (c *core) wakeDue() {
-	for {
+	for c.room() {
 		t, ok := c.tokens.next()
 		if !ok || t.wakeAt > c.now {
 			break
 		}
+		c.spend(1)
 		c.disarm(t)
 		c.notify(t)
 	}
+	c.atLeast(c.budget.part(32))
 	c.wakeAll()
 }
 

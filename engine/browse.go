@@ -51,6 +51,7 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 	if p.err != nil {
 		return "", nil, fmt.Errorf("browse %q: %w", req.Queue, p.err)
 	}
+	c.spend(len(p.found)) // one moment is shown: it is not divided
 	for i := range p.found {
 		if v := c.view(&p.watch, &p.found[i]); v != nil && (req.Status == "" || req.Status == v.Status) {
 			list = append(list, v)

@@ -110,6 +110,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 		c.endCensus()
 		return nil //nolint:nilerr // logged, and nobody waits for this task
 	}
+	c.spend(len(p.keys))
 	for _, n := range p.keys {
 		q := c.byNumber[n.queue]
 		if q == nil {
@@ -152,9 +153,5 @@ func (c *core) endCensus() {
 	tasks := c.uncounted
 	c.uncounted = nil
 	c.cronCounted()
-	for _, t := range tasks {
-		if t.wait != nil {
-			c.run(t)
-		}
-	}
+	c.sliced = append(c.sliced, tasks...) // there may be very many
 }

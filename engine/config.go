@@ -37,6 +37,8 @@ type Limits struct {
 	Count       int // messages a lease
 	Script      int // bytes of a hook's source
 	Crons       int // recurring messages there may be
+	Values      int // of the runtime configuration
+	ValueBytes  int // of all of them together, with their keys
 }
 
 // Config is what an engine is made of. The zero value is not usable, start from
@@ -94,7 +96,7 @@ func DefaultConfig() Config {
 		Quantum: 1, LeaseLag: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
 		Limits: Limits{
 			QueueName: 255, Key: 512, Throttle: 512, Dedup: 512, Throttles: 16, HeaderName: 512, HeaderValue: 8 << 10,
-			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Cost: 1_000_000, Count: 10_000, Script: 64 << 10, Crons: 10_000,
+			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Cost: 1_000_000, Count: 10_000, Script: 64 << 10, Crons: 10_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 16_384, ReadsMax: 16, ReadBytes: 1 << 20,
@@ -122,7 +124,7 @@ func (c *Config) check() error {
 		}
 	}
 	l := c.Limits
-	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Script, l.Crons) <= 0 || l.Weight == 0 || l.Cost == 0 {
+	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Script, l.Crons, l.Values, l.ValueBytes) <= 0 || l.Weight == 0 || l.Cost == 0 {
 		return errors.New("engine: a limit of 0 would refuse everything")
 	}
 	if max(l.QueueName, l.Key, l.Throttle, l.HeaderName) > 1<<15 {

@@ -15,7 +15,6 @@ import (
 const (
 	configKeyMax   = 512
 	configValueMax = 8 << 10
-	configMax      = 10_000
 )
 
 // SetConfig sets values, all of them or none. The next message that is enqueued
@@ -25,7 +24,7 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 	if err := c.roomy(); err != nil {
 		return err
 	}
-	after := maps.Clone(c.snapshot.config)
+	after, bytes := c.snapshot.config.edit(), c.snapshot.configBytes
 	for k, v := range values {
 		switch {
 		case k == "":
@@ -35,16 +34,21 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 		case len(v) > configValueMax:
 			return fmt.Errorf("%w: value of %.64q has %d bytes, the limit is %d", ErrTooBig, k, len(v), configValueMax)
 		}
-		after[k] = v
+		old, known := after.tree.Set(k, v)
+		bytes += len(v) - len(old)
+		if !known {
+			bytes += len(k)
+		}
 	}
-	if len(after) > configMax {
-		return fmt.Errorf("%w: there can be %d configuration keys", ErrInvalid, configMax)
+	if l := &c.cfg.Limits; after.len() > l.Values || bytes > l.ValueBytes {
+		return fmt.Errorf("%w: the runtime configuration would have %d keys and %d bytes, the limits are %d and %d; delete some with FILA.CONFIG DEL",
+			ErrInvalid, after.len(), bytes, l.Values, l.ValueBytes)
 	}
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		c.batch.Put(storage.State, storage.AppendStateKey(nil, stateConfig, k), []byte(values[k]))
 	}
 	c.sync = true
-	c.snapshot = c.snapshot.withConfig(after)
+	c.snapshot = c.snapshot.withConfig(after, bytes)
 	return nil
 }
 
@@ -54,17 +58,17 @@ func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 	if err := c.writable(); err != nil {
 		return 0, err
 	}
-	after := maps.Clone(c.snapshot.config)
+	after, bytes, n := c.snapshot.config.edit(), c.snapshot.configBytes, 0
 	for _, k := range keys {
-		if _, ok := after[k]; ok {
-			delete(after, k)
+		if old, ok := after.tree.Delete(k); ok {
+			n++
+			bytes -= len(k) + len(old)
 			c.batch.Delete(storage.State, storage.AppendStateKey(nil, stateConfig, k))
 		}
 	}
-	n := len(c.snapshot.config) - len(after)
 	if n > 0 {
 		c.sync = true
-		c.snapshot = c.snapshot.withConfig(after)
+		c.snapshot = c.snapshot.withConfig(after, bytes)
 	}
 	return n, nil
 }
@@ -76,25 +80,28 @@ func (tx *Tx) Config(key string) (string, bool) { return tx.core.snapshot.Get(ke
 // order, at most count.
 func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 	var keys []string
-	for k := range tx.core.snapshot.config {
-		if strings.HasPrefix(k, prefix) && k > after {
+	for k := range tx.core.snapshot.config.from(max(prefix, after)) {
+		if !strings.HasPrefix(k, prefix) || len(keys) == count {
+			break
+		}
+		if k > after {
 			keys = append(keys, k)
 		}
 	}
-	slices.Sort(keys)
-	return keys[:min(len(keys), count)]
+	return keys
 }
 
 func (c *core) recoverConfig() error {
-	config := map[string]string{}
+	config, bytes := ordered[string]{}.edit(), 0
 	err := c.scan(storage.State, storage.AppendStateKey(nil, stateConfig), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
 			return fmt.Errorf("configuration %q: %w", k, storage.ErrCorrupt)
 		}
-		config[parts[1]] = string(v)
+		config.tree.Set(parts[1], string(v))
+		bytes += len(parts[1]) + len(v)
 		return nil
 	})
-	c.snapshot = c.snapshot.withConfig(config)
+	c.snapshot = c.snapshot.withConfig(config, bytes)
 	return err
 }

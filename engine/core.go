@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -57,6 +55,7 @@ type core struct {
 	tokens       timers[*throttle] // by their next token, if something waits for it
 	notified     []*throttle       // may have got room
 	waking       *throttle         // whose room wakeAll gives away
+	deferred     bool              // wakeAll has left some of notified to the next step
 	order        uint64            // of the newest entry in a line, and claim
 	throttles    map[string]*throttle
 	throttleList roster[throttle]
@@ -69,10 +68,17 @@ type core struct {
 	parked          map[uint64]*Task
 	rotations       rotations
 
-	offers  []*queue   // have got something to deliver, and waiters
-	resumed []*queue   // had too much to look at for one turn
-	again   []*Task    // were behind a task that is no longer blocked
-	hungry  []*fairKey // want a read
+	offers  []*queue // have got something to deliver, and waiters
+	resumed []*queue // had too much to look at for one turn
+	again   []*Task  // were behind a task that is no longer blocked
+	budget  budget
+	// Tasks for the next turn, see budget.go: of again, those of clients that had their
+	// share; those that no turn has come to; those that have done a part of their work.
+	later, backlog, sliced []*Task
+	spareBacklog           []*Task    // is empty; its memory is good for the next backlog
+	backlogBytes           int        // that the tasks of the backlog have announced
+	closing                []*queue   // are deleted, and some still wait for them
+	hungry                 []*fairKey // want a read
 	// starving want one and have nothing left to deliver: they go first.
 	starving []*fairKey
 	reading  int // reads under way
@@ -88,9 +94,11 @@ type core struct {
 	uncounted           []*Task    // wait for the end of the census
 	redrives            []*redrive // under way
 	remains             []*remains // of queues that were emptied
+	orphans             int64      // leases of those, see leases.go
+	orphanAt            int        // where sweep goes on to look for them
 	stale               []*queue   // whose keys may name throttles that have come or gone, see reclass
 	staleFrom           uint64     // cursor in the first of them
-	swept               int        // of remains, and in stale queues, in this turn: keys and messages
+	swept               int        // of remains, and in stale queues, in this turn: keys, leases and messages
 	sweepMax            int        // as the constant; tests sweep any number
 	unfinished          bool       // this turn has left something to the next one, which follows at once
 
@@ -122,7 +130,8 @@ type figures struct {
 
 // newCore returns a core without memory of any message: see recover.
 func newCore(cfg Config, store Store) *core {
-	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, aheadKeys: aheadKeys, sweepMax: sweepMax, snapshot: newSnapshot()}
+	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, aheadKeys: aheadKeys, sweepMax: sweepMax, snapshot: &Snapshot{}}
+	c.budget.turn = turnUnits
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	if !cfg.LastBackup.IsZero() {
 		c.backups.lastAt = cfg.LastBackup.UnixNano()
@@ -140,7 +149,7 @@ func (c *core) forgetAll() {
 	c.due, c.ends = dueIndex{family: storage.Scheduled}, dueIndex{family: storage.Expiries}
 	c.throttleVersion++
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
-	c.notified, c.resumed = nil, nil
+	c.notified, c.resumed, c.deferred = nil, nil, false
 	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil
 	c.cron = newCronTable()
@@ -150,7 +159,8 @@ func (c *core) forgetAll() {
 	c.sync, c.beside = false, nil
 	c.bootTime, c.readPause, c.endPause, c.keys, c.foresight = 0, 0, 0, 0, foresight{}
 	c.readsFailed, c.resting = 0, nil
-	c.remains, c.stale, c.unfinished = nil, nil, false
+	c.remains, c.orphans, c.orphanAt, c.stale, c.unfinished = nil, 0, 0, nil, false
+	c.sliced, c.closing, c.budget.sliced, c.budget.from = nil, nil, 0, 0
 }
 
 // turn is one pass of the engine; its steps never change order. What it writes
@@ -158,21 +168,21 @@ func (c *core) forgetAll() {
 // one batch.
 func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
+	c.slice(c.budget.part(4))
 	c.expire()
+	c.slice(c.budget.part(4))
+	c.goOnInSlices()
+	c.newTasks()
 	c.goOn() // before what their clients have sent since
-	for rest := tasks; len(rest) > 0; {
-		n := c.lookAhead(rest)
-		for _, t := range rest[:n] {
-			c.apply(t)
-			c.goOn()
-		}
-		rest = rest[n:]
-	}
+	c.applyAll(tasks)
 	c.sweep()
 	c.reclass()
+	c.atLeast(c.budget.part(8))
 	c.serve()
+	c.budget.spent += c.swept
 	c.pump()
 	c.notice()
+	c.unfinished = c.unfinished || c.owes()
 	c.figure.turns++
 	c.figure.tasks += uint64(len(tasks))
 }
@@ -180,7 +190,9 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 // begin moves the time on.
 func (c *core) begin(now time.Time) {
 	c.now = max(c.now, now.UnixNano())
-	c.swept, c.unfinished = 0, false
+	c.swept, c.unfinished, c.budget.spent = 0, false, 0
+	c.newTasks()
+	c.again, c.later = append(c.later, c.again...), nil
 	if c.bootTime == 0 {
 		c.bootTime = c.now
 	}
@@ -229,6 +241,7 @@ func (c *core) cut() *work {
 	}
 	c.batchNo++
 	c.sync, c.released, c.beside, c.events.open = false, nil, nil, nil
+	c.budget.sliced = 0
 	return w
 }
 
@@ -240,15 +253,23 @@ func (c *core) apply(t *Task) {
 			c.holdBack(t)
 			return
 		}
+		if cl.dropped {
+			c.finish(t, ErrClientGone)
+			return
+		}
 	}
 	c.run(t)
 }
 
 // goOn applies what stood behind tasks that are no longer blocked.
 func (c *core) goOn() {
-	for len(c.again) > 0 {
+	for len(c.again) > 0 && c.room() {
 		t := c.again[0]
-		c.again = c.again[1:]
+		c.again[0] = nil
+		if c.again = c.again[1:]; c.hadShare(t.Client) {
+			c.later = append(c.later, t)
+			continue
+		}
 		c.apply(t)
 	}
 }
@@ -263,7 +284,15 @@ func (c *core) holdBack(t *Task) {
 // run applies a task that may go now, for the first time or again.
 func (c *core) run(t *Task) {
 	tx := Tx{core: c, task: t}
-	switch err := t.Call.Apply(&tx); {
+	before := c.budget.spent
+	err := t.Call.Apply(&tx)
+	if c.budget.spent == before || t.Bytes >= unitBytes { // what has counted nothing is one unit
+		c.spend(1 + t.Bytes/unitBytes)
+	}
+	if t.Client != nil {
+		c.charge(t.Client, c.budget.spent-before)
+	}
+	switch {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 	case err == nil && tx.stored:
 		c.conclude(t, nil)
@@ -483,18 +512,6 @@ func (c *core) shrink(rest []*message) {
 	for _, m := range rest {
 		c.forget(m)
 	}
-}
-
-// leasesOf returns the leased messages of a queue, in the order of their ids.
-func (c *core) leasesOf(q *queue) []*message {
-	var ms []*message
-	for _, m := range c.leases {
-		if m.key.queue == q {
-			ms = append(ms, m)
-		}
-	}
-	slices.SortFunc(ms, func(a, b *message) int { return bytes.Compare(a.id[:], b.id[:]) })
-	return ms
 }
 
 // messageKey builds a message's key in the scratch buffer.

@@ -354,7 +354,7 @@ func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 		}
 		round := &cronRound{
 			jobs:     []*cronJob{{name: "m", set: storage.Cron{Queue: "q"}}},
-			snapshot: newSnapshot().withHook("q", HookEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
+			snapshot: (&Snapshot{}).withHook("q", HookEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
 		}
 		first, second := &page{}, &page{}
 		e.read(&work{beside: []besides{first, round, second}})

@@ -120,7 +120,7 @@ func prepareDedup(req *Enqueue, store Store, s *Snapshot, seen uint64) {
 	if req.dedup == "" {
 		return
 	}
-	if d := s.dedup[req.Queue]; d != nil {
+	if d, ok := s.dedup.get(req.Queue); ok {
 		req.known = lookUp(store, d.no, d.generations(), req.dedup, seen)
 	} else {
 		req.known = dedupView{seen: seen, done: true} // the queue has had no ids until then
@@ -163,10 +163,11 @@ func (f *freshIDs) add(id freshID) {
 	f.order = append(f.order, id)
 }
 
-// prune drops what is committed and old, or too much.
-func (f *freshIDs) prune(now int64, committed uint64) {
+// prune drops what is committed and old, or too much, at most so many, and returns how
+// many those were.
+func (f *freshIDs) prune(now int64, committed uint64, most int) int {
 	n := 0
-	for n < len(f.order) {
+	for n < min(len(f.order), most) {
 		o := &f.order[n]
 		if o.batch > committed || o.found.At > now-freshAge && len(f.order)-n <= freshMax {
 			break
@@ -182,6 +183,7 @@ func (f *freshIDs) prune(now int64, committed uint64) {
 	if len(f.order) == 0 {
 		f.order = nil
 	}
+	return n
 }
 
 // duplicate returns the message that an id stands for, if it was enqueued within
@@ -313,12 +315,13 @@ func (c *core) setGenerations(q *queue, gens []int64) {
 
 // dropDedup drops the generations that no window reaches any more.
 func (c *core) dropDedup() {
-	c.fresh.prune(c.now, c.committed)
-	for {
+	c.spend(c.fresh.prune(c.now, c.committed, max(c.budget.left, 0)))
+	for c.atLeast(1); c.room(); {
 		d, ok := c.dedupEnd.next()
 		if !ok || d.dropAt > c.now {
 			return
 		}
+		c.spend(1)
 		gens := d.generations()
 		prefix := storage.AppendDedupPrefix(nil, d.no, gens[0])
 		c.batch.DeleteRange(storage.Dedup, prefix, storage.After(prefix))

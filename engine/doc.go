@@ -43,7 +43,7 @@
 //     until they are given back.
 //  7. The bytes of bodies in memory are counted, in the same way.
 //  8. The heads of the due-time indexes (delays, ends of life) hold what is before
-//     their edges.
+//     their edges, and list it by queue.
 //  9. A window holds ready messages before the edge, in the order of places.
 //  10. A body is in memory until the store has it.
 //  11. A message is in one structure at a time.
@@ -51,7 +51,8 @@
 //  13. A key that could have messages and shows none has asked for a read.
 //  14. A key without messages is forgotten.
 //  15. Each lease has one timer, and timers are in order.
-//  16. A leased message belongs to a key that exists.
+//  16. A leased message belongs to a key that exists, or to one of an emptied queue:
+//     those are counted.
 //  17. A waiting class is in the entry of its queue at a throttle that it names, and a
 //     throttle counts the keys that name it and those that wait in its line.
 //  18. A throttle counts the leases that name it.

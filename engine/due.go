@@ -15,6 +15,8 @@ type dueEntry struct {
 	mk  storage.MessageKey
 	m   *message // that is delayed, if it is in memory, else nil
 	i   int
+
+	prev, next *dueEntry // in the head, of the same queue
 }
 
 func newDueEntry(at int64, mk storage.MessageKey, m *message) *dueEntry {
@@ -35,8 +37,9 @@ type dueIndex struct {
 	unseen string // first entry added at or after the edge since the read was asked for, "": none
 	// lost are the entries that were taken off the disk since then.
 	lost map[string]struct{}
-	// byID finds the entries of the head by message.
-	byID map[ID]*dueEntry
+	// byID finds the entries of the head by message, byQueue the newest of each queue.
+	byID    map[ID]*dueEntry
+	byQueue map[uint32]*dueEntry
 }
 
 // onDisk says that an entry is at or after the edge.
@@ -54,26 +57,36 @@ func (x *dueIndex) next() (int64, bool) {
 func (x *dueIndex) add(d *dueEntry) {
 	x.heap.push(d)
 	if x.byID == nil {
-		x.byID = map[ID]*dueEntry{}
+		x.byID, x.byQueue = map[ID]*dueEntry{}, map[uint32]*dueEntry{}
 	}
 	x.byID[d.mk.ID] = d
+	if d.next = x.byQueue[d.mk.Queue]; d.next != nil {
+		d.next.prev = d
+	}
+	x.byQueue[d.mk.Queue] = d
 }
 
 // remove takes an entry out of memory.
 func (x *dueIndex) remove(d *dueEntry) {
 	x.heap.remove(d)
-	delete(x.byID, d.mk.ID)
+	x.unlist(d)
 }
 
-// of returns the entries of the head that belong to a queue.
-func (x *dueIndex) of(queue uint32) []*dueEntry {
-	var all []*dueEntry
-	for _, d := range x.heap.h {
-		if d.mk.Queue == queue {
-			all = append(all, d)
-		}
+// unlist takes an entry out of what finds it.
+func (x *dueIndex) unlist(d *dueEntry) {
+	delete(x.byID, d.mk.ID)
+	switch {
+	case d.prev != nil:
+		d.prev.next = d.next
+	case d.next != nil:
+		x.byQueue[d.mk.Queue] = d.next
+	default:
+		delete(x.byQueue, d.mk.Queue)
 	}
-	return all
+	if d.next != nil {
+		d.next.prev = d.prev
+	}
+	d.prev, d.next = nil, nil
 }
 
 // firsts returns when the first message of each key of a queue falls due, as far as the
@@ -147,34 +160,57 @@ func (c *core) unindex(x *dueIndex, at int64, mk storage.MessageKey) {
 	x.removeOnDisk(string(key))
 }
 
-// cutDue leaves the later half of an index's head to the disk.
+// cutDue leaves about the later half of an index's head to the disk. It sorts nothing: to
+// divide the entries by one from their middle is enough.
 func (c *core) cutDue(x *dueIndex) {
 	all := x.heap.h
-	slices.SortFunc(all, func(a, b *dueEntry) int { return strings.Compare(a.key, b.key) })
-	n := len(all) / 2
-	x.edge = all[n].key
+	middle := middleOf(all)
+	n := 0
+	for i, d := range all {
+		if d.before(middle) {
+			all[n], all[i] = d, all[n]
+			n++
+		}
+	}
+	x.edge = middle.key
 	if x.read != nil {
 		x.read.stale = true
 	}
-	for i, d := range all { // sorted is a heap, too
-		d.i = i
-	}
 	for _, d := range all[n:] {
-		delete(x.byID, d.mk.ID)
+		x.unlist(d)
 		if d.m != nil {
 			c.dropBody(d.m)
 			d.m.status = gone
-			c.settle(d.m.key)
+			if !d.m.key.emptied() {
+				c.settle(d.m.key)
+			}
 		}
 	}
+	c.spend(len(all) / 8)
 	clear(all[n:])
-	x.heap.h = all[:n]
+	x.heap.rebuild(all[:n])
+}
+
+// middleOf returns an entry that is neither among the first nor among the last ones by
+// time: the middle one of a sample.
+func middleOf(all []*dueEntry) *dueEntry {
+	const most = 64
+	var sample []*dueEntry
+	for i := 0; i < len(all); i += (len(all) + most - 1) / most {
+		sample = append(sample, all[i])
+	}
+	slices.SortFunc(sample, func(a, b *dueEntry) int { return strings.Compare(a.key, b.key) })
+	return sample[len(sample)/2]
 }
 
 // unschedule takes an entry of the head out, in memory and on disk.
 func (c *core) unschedule(d *dueEntry) {
 	c.due.remove(d)
 	c.batch.SingleDelete(storage.Scheduled, []byte(d.key))
+	if m := d.m; m != nil && m.key.emptied() {
+		c.dropBody(m)
+		m.status = gone
+	}
 	if q := c.byNumber[d.mk.Queue]; q != nil {
 		q.delayed--
 		if k := q.keys.get(d.mk.Key); k != nil {
@@ -184,13 +220,14 @@ func (c *core) unschedule(d *dueEntry) {
 	}
 }
 
-// fallDue makes ready what is due, in portions.
+// fallDue makes ready what is due, in slices.
 func (c *core) fallDue() {
-	for range expireMax {
+	for c.room() {
 		d, ok := c.due.heap.next()
 		if !ok || d.at > c.now {
 			break
 		}
+		c.spend(1)
 		c.unschedule(d)
 		q := c.byNumber[d.mk.Queue]
 		switch {

@@ -179,7 +179,7 @@ func (t turned) Apply(tx *Tx) error {
 	if !c.wants(EventBreaker) {
 		return nil
 	}
-	for name, hooks := range c.snapshot.hooks {
+	for name, hooks := range c.snapshot.hooks.from("") {
 		if hooks[t.hook.Kind()] == t.hook { // a compiled hook is in one queue
 			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.hook.Kind(), State: t.state})
 		}

@@ -4,42 +4,51 @@ import "time"
 
 // expire acts on every timer that is due. It is a step of every turn, so that
 // no load can hold it up; what a great many timers have to do at once is done in
-// portions, or one turn would last as long as all of them.
+// slices, or one turn would last as long as all of them. Each kind of timer has a
+// little of the budget, however much those before it have used.
 func (c *core) expire() {
-	for n := 0; ; n++ {
+	least := c.budget.part(32)
+	for c.room() {
 		w, ok := c.waits.next()
 		if !ok || w.until > c.now {
 			break
 		}
+		c.spend(1)
 		c.finish(w.task, nil)
 	}
 	if c.failed != nil {
 		return
 	}
+	c.atLeast(least)
 	c.wakeDue()
 	c.wakeResting()
 	c.runRedrives()
-	for range expireMax {
+	for c.atLeast(least); c.room(); {
 		m, ok := c.leaseEnd.next()
 		if !ok || m.until > c.now {
 			break
 		}
+		c.spend(1)
 		c.expireLease(m)
 	}
+	c.atLeast(least)
 	c.writeLag()
+	c.atLeast(least)
 	c.fallDue()
+	c.atLeast(least)
 	c.endLives()
 	c.fallCron()
+	c.atLeast(least)
 	c.dropDedup()
 }
-
-// expireMax bounds the leases and the delayed messages that one turn handles;
-// the next turn follows at once.
-const expireMax = 4096
 
 // expireLease takes a message back whose consumer has not answered in time.
 func (c *core) expireLease(m *message) {
 	q := m.key.queue
+	if m.key.emptied() {
+		c.dropLease(m)
+		return
+	}
 	if m.restored && m.until <= c.bootTime {
 		// It ended while the broker was down: nobody could have acked it.
 		c.giveBack(m)
@@ -54,7 +63,7 @@ func (c *core) expireLease(m *message) {
 		c.leaseEnd.fix(m)
 		fence := m.fence
 		c.askFailure(h, m, m.attempt, "", func(c *core, d FailureDecision) {
-			if m.status == leased && m.fence == fence && c.leases[m.id] == m {
+			if m.status == leased && m.fence == fence && c.leases[m.id] == m && !m.key.emptied() {
 				c.endExpired(m, &d)
 			}
 		})

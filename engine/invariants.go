@@ -75,7 +75,7 @@ func (c *core) check() error {
 // left and that are not given back.
 func (c *core) unswept() (refs int, bodies int64) {
 	for _, r := range c.remains {
-		for k := range r.all() {
+		for k := range r.keys.all() {
 			refs += len(k.window)
 			for _, m := range k.window {
 				bodies += int64(len(m.body))
@@ -86,6 +86,19 @@ func (c *core) unswept() (refs int, bodies int64) {
 }
 
 func (c *core) checkDue(bad func(int, string, ...any)) {
+	for _, x := range []*dueIndex{&c.due, &c.ends} {
+		listed := 0
+		for no, d := range x.byQueue {
+			for ; d != nil; d = d.next {
+				if listed++; d.mk.Queue != no || x.byID[d.mk.ID] != d || d.next != nil && d.next.prev != d {
+					bad(8, "message %s is listed by mistake", d.mk.ID)
+				}
+			}
+		}
+		if listed != x.heap.len() || listed != len(x.byID) {
+			bad(8, "%d of %d messages are listed", listed, x.heap.len())
+		}
+	}
 	for i, d := range c.due.heap.h {
 		if d.i != i || c.due.byID[d.mk.ID] != d || c.due.onDisk(d.key) || d.m != nil && d.m.status != delayed {
 			bad(8, "due entry %d of message %s is broken", i, d.mk.ID)
@@ -195,6 +208,7 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad func(int, string, ...any))
 }
 
 func (c *core) checkLeases(bodies *int64, bad func(int, string, ...any)) {
+	orphans := int64(0)
 	if len(c.leases) != c.leaseEnd.len() {
 		bad(15, "%d leases, %d timers", len(c.leases), c.leaseEnd.len())
 	}
@@ -203,9 +217,14 @@ func (c *core) checkLeases(bodies *int64, bad func(int, string, ...any)) {
 		if m.id != id || m.status != leased || m.timer < 0 || m.timer >= c.leaseEnd.len() || c.leaseEnd.h[m.timer] != m {
 			bad(15, "lease of %s is broken", id)
 		}
-		if q := m.key.queue; c.byNumber[q.no] != q || q.keys.get(m.key.name) != m.key {
+		if m.key.emptied() {
+			orphans++
+		} else if q := m.key.queue; c.byNumber[q.no] != q || q.keys.get(m.key.name) != m.key {
 			bad(16, "message %s is leased from a key that does not exist", id)
 		}
+	}
+	if orphans != c.orphans {
+		bad(16, "%d leases belong to emptied queues, %d are counted", orphans, c.orphans)
 	}
 	for i := range c.leaseEnd.h {
 		if i > 0 && c.leaseEnd.h[i].before(c.leaseEnd.h[(i-1)/2]) {

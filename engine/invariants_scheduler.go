@@ -25,7 +25,7 @@ func (c *core) checkScheduler(q *queue, bad func(int, string, ...any)) {
 	if len(s.keepers) > 0 && !q.takes() {
 		bad(20, "queue %q keeps room in throttles and has no consumer", q.name)
 	}
-	if !q.takes() || q.offered || q.resumed || c.failed != nil {
+	if !q.takes() || q.offered || q.resumed || c.deferred || c.failed != nil {
 		return
 	}
 	for k := range q.roster.all() {

@@ -31,6 +31,7 @@ type fairKey struct {
 	queue  *queue
 	limits *limits // of the newest message that has any
 	leased int64   // messages
+	seq    uint64  // place in lists
 	weight uint32
 	// competes is what the key adds to its queue's weight: 0 if it has nothing ready.
 	competes uint32
@@ -58,7 +59,6 @@ type fairKey struct {
 	stats        keyStats
 
 	delayed int64    // messages; also a difference while counting
-	seq     uint64   // place in lists
 	hash    nameHash // of name, for tables
 
 	read *read // under way, or waiting in core.hungry

@@ -1,11 +1,6 @@
 package engine
 
-import (
-	"cmp"
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // keyStats count what became of a fairness key since the broker has started.
 type keyStats struct {
@@ -65,42 +60,6 @@ type BusyKey struct {
 
 func (s *keyStats) busy(key string) BusyKey {
 	return BusyKey{Key: key, Delivered: s.delivered, Passed: s.passed, Refused: s.refused, Waited: time.Duration(s.waited)}
-}
-
-// BusiestKeys returns the n keys with the most deliveries since the broker has
-// started, and the sum of all others.
-func (tx *Tx) BusiestKeys(queue string, n int) (top []BusyKey, rest BusyKey, err error) {
-	q, err := tx.core.queueNamed(queue)
-	if err != nil {
-		return nil, BusyKey{}, err
-	}
-	sum := q.past.rest
-	keep := func(b BusyKey) {
-		i, _ := slices.BinarySearchFunc(top, b, func(a, b BusyKey) int {
-			return cmp.Or(cmp.Compare(b.Delivered, a.Delivered), strings.Compare(a.Key, b.Key))
-		})
-		if i >= n {
-			sum.add(b.stats())
-			return
-		}
-		top = slices.Insert(top, i, b)
-		if len(top) > n {
-			sum.add(top[n].stats())
-			top = top[:n]
-		}
-	}
-	for k := range q.roster.all() {
-		keep(k.stats.busy(k.name))
-	}
-	for name, s := range q.past.all() {
-		keep(s.busy(name))
-	}
-	for _, r := range tx.core.remains {
-		if r.queue == q {
-			r.addTo(&sum)
-		}
-	}
-	return top, sum.busy(""), nil
 }
 
 func (b *BusyKey) stats() keyStats {

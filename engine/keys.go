@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -98,12 +99,13 @@ type Oldest struct {
 	Queue string
 
 	cursor uint64
+	epoch  uint64
 	at     int64 // nanoseconds, 0: none yet
 	under  bool
 }
 
-// oldestKeys is how many keys one turn looks at.
-const oldestKeys = 20_000
+// oldestPart is for how many keys Oldest takes a unit of work: it looks at one field.
+const oldestPart = 16
 
 // Oldest returns the time, zero if the queue has no message that is ready. Of a queue
 // of very many keys it is found over several turns.
@@ -113,39 +115,30 @@ func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if !req.under {
-		req.cursor, req.at, req.under = 0, 0, true
+	if !req.under || req.epoch != c.epoch {
+		*req = Oldest{Queue: req.Queue, under: true, epoch: c.epoch}
 	}
-	req.cursor = q.roster.walk(req.cursor, oldestKeys, func(k *fairKey) {
+	n, yields := 0, false
+	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
+		if yields = n%oldestPart == 0 && !tx.more(); yields {
+			return false
+		}
+		n++
 		if len(k.window) > 0 {
 			if at := idNanos(k.window[0].id); req.at == 0 || at < req.at {
 				req.at = at
 			}
 		}
+		return true
 	})
-	if req.cursor != 0 && !tx.atomic {
-		c.beside = append(c.beside, &nextTurn{task: tx.task})
-		tx.park(nil, 0, false)
-		return time.Time{}, ErrWouldBlock
+	if yields {
+		return time.Time{}, tx.yield()
 	}
 	req.under = false
 	if req.at == 0 {
 		return time.Time{}, nil
 	}
 	return unix(req.at), nil
-}
-
-// nextTurn lets a task go on in a later turn, after others had theirs.
-type nextTurn struct{ task *Task }
-
-func (*nextTurn) do(Store) {}
-
-// Apply runs the task again.
-func (n *nextTurn) Apply(tx *Tx) error {
-	if n.task.wait != nil {
-		tx.core.run(n.task)
-	}
-	return nil
 }
 
 // Blocker is a throttle that does not admit the next message of a key now.
@@ -238,29 +231,62 @@ func (c *core) explainBlocked(i *KeyInfo) {
 	i.Reason = strings.Join(reasons, "; ")
 }
 
-// Keys lists the fairness keys of a queue that have messages, from a cursor on, at
-// most count of them (matching or not). The next cursor is 0 at the end. A key that
-// has messages throughout a listing is listed exactly once.
-func (tx *Tx) Keys(queue string, cursor uint64, count int, match func(string) bool) (next uint64, list []KeyInfo, err error) {
+// Keys asks for a page of the fairness keys of a queue that have messages.
+type Keys struct {
+	Queue  string
+	Cursor uint64 // of the page before; 0: from the beginning
+	Count  int    // keys to look at, matching or not
+	Match  func(string) bool
+
+	cursor uint64
+	epoch  uint64
+	left   int
+	list   []KeyInfo
+	under  bool
+}
+
+// keyUnits is what describing a key counts for: its fields are in several lines of
+// memory, and texts are made.
+const keyUnits = 4
+
+// Keys lists them. The next cursor is 0 at the end. A key that has messages throughout a
+// listing is listed exactly once. Of a large page some are described in later turns, as
+// they are then.
+func (tx *Tx) Keys(req *Keys) (next uint64, list []KeyInfo, err error) {
 	c := tx.core
-	q, err := c.queueNamed(queue)
+	q, err := c.queueNamed(req.Queue)
 	if err != nil {
 		return 0, nil, err
 	}
-	delayed := false
-	next = q.roster.walk(cursor, count, func(k *fairKey) {
-		if match(k.name) {
-			list = append(list, c.describe(k))
-			delayed = delayed || list[len(list)-1].State == KeyDelayed
+	if !req.under || req.epoch != c.epoch {
+		req.cursor, req.left, req.list, req.under, req.epoch = req.Cursor, req.Count, nil, true, c.epoch
+	}
+	yields := false
+	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
+		if req.left == 0 {
+			return false
 		}
+		if yields = !tx.more(); yields {
+			return false
+		}
+		req.left--
+		if req.Match(k.name) {
+			c.spend(keyUnits - 1)
+			req.list = append(req.list, c.describe(k))
+		}
+		return true
 	})
-	if delayed {
+	if yields {
+		return 0, nil, tx.yield()
+	}
+	req.under = false
+	if slices.ContainsFunc(req.list, func(i KeyInfo) bool { return i.State == KeyDelayed }) {
 		firsts := c.due.firsts(q.no)
-		for i := range list {
-			if list[i].State == KeyDelayed {
-				list[i].ReadyAt = firsts[list[i].Key]
+		for i := range req.list {
+			if k := &req.list[i]; k.State == KeyDelayed {
+				k.ReadyAt = firsts[k.Key]
 			}
 		}
 	}
-	return next, list, nil
+	return req.cursor, req.list, nil
 }

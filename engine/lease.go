@@ -16,6 +16,8 @@ type LeaseRequest struct {
 	Block      time.Duration // how long to wait for the first; negative: not at all, 0: for ever
 	Visibility time.Duration // of the leases; 0: each queue's own
 	Consumer   string
+
+	parts *leaseParts // of a large one that goes on in a later turn
 }
 
 // Delivery is a message that was handed to a client. Load must be called before
@@ -76,6 +78,9 @@ func load(d *Delivery, store Store) error {
 // it returns ErrWouldBlock where the request blocks, else an empty slice.
 func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	c := tx.core
+	if !tx.atomic && req.Count > c.leasePart() {
+		return tx.leaseMany(req)
+	}
 	if cl := tx.task.Client; cl != nil && cl.gone {
 		return nil, ErrClientGone // nobody would take them, and it could wait for ever
 	}
@@ -202,6 +207,7 @@ func (c *core) take(q *queue) *message {
 
 // lease starts the lease of a message that take has returned.
 func (c *core) lease(m *message, visibility time.Duration, consumer string) *Delivery {
+	c.spend(1)
 	m.status = leased
 	m.fence = max(m.fence, c.fenceBase()) + 1
 	m.deliveries++
@@ -237,11 +243,14 @@ type lagged struct {
 	due   int64
 }
 
-func (l *lagged) live() bool { return l.m.status == leased && l.m.fence == l.fence }
+func (l *lagged) live() bool {
+	return l.m.status == leased && l.m.fence == l.fence && !l.m.key.emptied()
+}
 
 // writeLag writes the records of leases that have lasted long enough.
 func (c *core) writeLag() {
-	for len(c.lag) > 0 && (c.lag[0].due <= c.now || !c.lag[0].live()) {
+	for c.room() && len(c.lag) > 0 && (c.lag[0].due <= c.now || !c.lag[0].live()) {
+		c.spend(1)
 		if c.lag[0].live() {
 			c.writeLease(c.lag[0].m)
 		}
@@ -291,10 +300,11 @@ func (c *core) endLease(m *message) {
 	m.lease = lease{}
 }
 
-// held finds the message whose lease a receipt stands for, or nil.
+// held finds the message whose lease a receipt stands for, or nil. A lease whose time is
+// over is worth nothing from then on, also where expire has yet to come to it.
 func (c *core) held(q *queue, r Receipt) *message {
 	m := c.leases[r.ID]
-	if m == nil || m.key.queue != q || m.judged || !r.Bare && m.fence != r.Fence {
+	if m == nil || m.key.queue != q || m.key.emptied() || m.judged || m.until <= c.now || !r.Bare && m.fence != r.Fence {
 		return nil
 	}
 	return m

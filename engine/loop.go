@@ -37,7 +37,8 @@ type Engine struct {
 	mu       sync.Mutex
 	room     sync.Cond // the inbox has room again
 	inbox    []*Task
-	bytes    int
+	bytes    int // that its tasks have announced, and those of the core's backlog
+	backlog  int // tasks that the core has taken and not come to
 	stopping bool
 	stopped  bool
 	// What the committer tells the loop:
@@ -93,7 +94,7 @@ func (e *Engine) Submit(tasks []*Task) {
 		bytes += t.Bytes
 	}
 	e.mu.Lock()
-	for !e.stopping && len(e.inbox) > 0 && (!e.stalled || !allLook(tasks)) && (len(e.inbox)+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
+	for !e.stopping && len(e.inbox)+e.backlog > 0 && (!e.stalled || !allLook(tasks)) && (len(e.inbox)+e.backlog+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
 		e.room.Wait()
 	}
 	if e.stopping {
@@ -234,7 +235,7 @@ func (e *Engine) loop(company *company) {
 			if w := c.cut(); w != nil {
 				e.hand(w)
 				state.busy = true
-			} else if state.stopping && len(tasks) == 0 {
+			} else if state.stopping && len(tasks) == 0 && !c.owes() {
 				if e.close() {
 					return
 				}
@@ -274,7 +275,7 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 		e.core.spare, e.spare = e.spare, nil
 	}
 	tasks := e.inbox
-	e.inbox, e.bytes = spare, 0
+	e.inbox, e.bytes, e.backlog = spare, e.core.backlogBytes, len(e.core.backlog)
 	e.room.Broadcast()
 	return tasks, s
 }
@@ -295,7 +296,7 @@ func (e *Engine) pause(alarm *alarm, clock *clock, busy bool, mendAt time.Time) 
 	if stall := e.stalling(busy); stall > 0 {
 		wait = min(wait, stall)
 	}
-	if full := busy && e.core.batch.Size() >= e.cfg.BatchBytes; at > 0 && !full {
+	if full := busy && e.core.mustCut(); at > 0 && !full {
 		wait = min(wait, time.Unix(0, at).Sub(now))
 	}
 	if e.core.failed != nil || e.core.full != nil {

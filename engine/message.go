@@ -50,11 +50,12 @@ const (
 // about to fall due. All others are on disk only.
 type message struct {
 	place
-	key    *fairKey
-	status status
+	status  status
+	retried bool // a record in storage.Attempts exists
 
-	// onceWritten facts of the record
+	// Written once, facts of the record:
 	cost    uint32
+	key     *fairKey
 	limits  *limits // nil: no throttle keys
 	expires int64   // when its time to live is over; 0: never
 
@@ -63,7 +64,6 @@ type message struct {
 	attempt    uint32
 	deliveries uint32
 	fence      uint64 // of the newest delivery; 0: none yet
-	retried    bool   // a record in storage.Attempts exists
 	failure    *failure
 
 	// body is the encoded record, or nil when it has to be read from the store.

@@ -40,6 +40,7 @@ type oracle struct {
 }
 
 type oracleMsg struct {
+	extending   bool // its lease was extended once, or may have been
 	tag         string
 	id          ID
 	leaseUntil  time.Time // of the delivery a client holds, zero: none

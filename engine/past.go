@@ -17,6 +17,9 @@ type past struct {
 	slots []pastSlot // a power of two, no more than half of them taken
 	n     int        // in the list without the gaps
 	rest  keyStats   // the sum of those that were too many
+
+	counting *busyCount // of all keys, under way or the last one; nil: none yet
+	counts   uint64     // that have begun
 }
 
 type pastKey struct {
@@ -73,6 +76,9 @@ func (p *past) take(h nameHash, name string) keyStats {
 	s := p.list[at].keyStats
 	p.list[at] = pastKey{}
 	p.n--
+	if p.counting != nil {
+		p.counting.back(name)
+	}
 	return s
 }
 
@@ -80,6 +86,9 @@ func (p *past) take(h nameHash, name string) keyStats {
 func (p *past) keep(k *fairKey) {
 	if k.stats.delivered == 0 && k.stats.refused == 0 {
 		return
+	}
+	if p.counting != nil {
+		p.counting.ended(k)
 	}
 	if len(p.list) >= len(p.slots)/2 {
 		p.rebuild()

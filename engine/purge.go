@@ -67,6 +67,7 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 		return req.removed, fmt.Errorf("purge key %.512q of %q: %w", req.Key, req.Queue, p.err)
 	default:
 		n := 0
+		c.spend(len(p.found))
 		for i := range p.found {
 			if f := &p.found[i]; idNanos(f.m.id) <= req.newest && c.discard(&p.watch, f) {
 				n++
@@ -89,7 +90,6 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 func (c *core) purge(q *queue) {
 	maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
 	c.empty(q)
-	delete(c.byNumber, q.no)
 	q.set.Number = c.newNumber()
 	q.no = q.set.Number
 	c.byNumber[q.no] = q
@@ -101,34 +101,24 @@ func (c *core) purge(q *queue) {
 	c.offer(q) // for those who wait for nothing but a read
 }
 
-// empty drops everything that is in a queue, in memory and on disk. The records go
-// by range: their number does not matter. Entries of the due-time index that are
-// not in memory are left until they are due, see fallDue.
+// empty drops everything that is in a queue, in memory and on disk. Its number is no
+// queue's any more. The records go
+// by range: their number does not matter. Entries of the indexes by time that
+// are not in memory are left until their time comes, see fallDue and endLives: no queue has
+// their number any more.
 //
-// No key is looked at, there may be a million: they stop being the queue's at once, and
-// what they hold is given back in portions, see remains.go.
+// No key and no lease is looked at, there may be a million: they stop being the queue's
+// at once, and what they hold is given back in portions, see remains.go.
 func (c *core) empty(q *queue) {
 	q.emptied, q.emptiedAt = q.roster.last, c.now
 	c.giveUpAll(q)
 	q.scheduler.dead = true
-	c.leaveRemains(q)
+	r := &remains{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: q.keys.n < min(pastMax, c.sweepMax)}
 	c.keys -= q.keys.n
 	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
-	for _, m := range c.leasesOf(q) {
-		c.endLease(m)
-		m.status = gone
-	}
-	for _, d := range c.due.of(q.no) {
-		c.unschedule(d)
-	}
-	for _, d := range c.ends.of(q.no) {
-		c.unindex(&c.ends, d.at, d.mk)
-	}
-	for _, d := range c.dying {
-		if d.mk.Queue == q.no {
-			c.unindex(&c.ends, d.at, d.mk)
-		}
-	}
+	delete(c.byNumber, q.no)
+	q.past.counting = nil // it would go through keys that are not there
+	c.orphans += q.leased
 	q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, 0, true
 	q.facts = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
@@ -139,4 +129,5 @@ func (c *core) empty(q *queue) {
 	settings := stateKeysOf(q)
 	c.batch.DeleteRange(storage.State, settings, storage.After(settings))
 	c.sync = true
+	c.leaveRemains(r)
 }

@@ -365,14 +365,27 @@ func (c *core) removeQueue(q *queue) {
 	c.snapshot = c.snapshot.withoutQueue(q.name)
 	delete(c.queues, q.name)
 	c.names = nil
-	delete(c.byNumber, q.no)
-	for w := q.waiters.first; w != nil; w = q.waiters.first {
+	if q.waiters.first != nil {
+		c.closing = append(c.closing, q)
+		c.closeSome()
+	}
+}
+
+// closeSome ends the waits for queues that were deleted, as far as this turn goes.
+func (c *core) closeSome() {
+	for len(c.closing) > 0 && c.room() {
+		w := c.closing[0].waiters.first
+		if w == nil {
+			c.closing = c.closing[1:]
+			continue
+		}
+		c.spend(1)
 		if w.wait.atomic { // only one of its calls was for this queue
 			c.leaveLines(w.wait)
 			c.run(w.wait.task)
 			continue
 		}
-		c.finish(w.wait.task, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
+		c.finish(w.wait.task, fmt.Errorf("%w: %q was deleted", ErrNoQueue, w.queue.name))
 	}
 }
 

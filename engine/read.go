@@ -161,7 +161,8 @@ func (c *core) rest(k *fairKey) {
 
 // wakeResting lets those keys be read again that have rested long enough.
 func (c *core) wakeResting() {
-	for len(c.resting) > 0 && c.resting[0].until <= c.now {
+	for c.room() && len(c.resting) > 0 && c.resting[0].until <= c.now {
+		c.spend(1)
 		r := c.resting[0]
 		c.resting = c.resting[1:]
 		if c.alive(r.key) && r.key.read == r.read {
@@ -358,6 +359,7 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 	if r.unseen.less(edge) {
 		edge = r.unseen
 	}
+	c.spend(len(r.found))
 	for _, m := range r.found {
 		if !m.place.less(edge) {
 			break

@@ -84,13 +84,14 @@ func (c *core) takeWaiting() []*Task {
 		t.resume = t.wait.until
 		c.unpark(t)
 	}
-	all = append(all, c.again...)
-	c.again = nil
+	all = slices.Concat(all, c.later, c.again)
+	c.later, c.again = nil, nil
 	return all
 }
 
 // waitingTasks lists the parked tasks: those in the lines of queues, the oldest
-// first, then those that wait for something to be read or decided.
+// first, then those that wait for something to be read or decided, and the engine's own
+// that go on in slices.
 func (c *core) waitingTasks() []*Task {
 	var all []*Task
 	seen := map[*Task]bool{}
@@ -104,6 +105,11 @@ func (c *core) waitingTasks() []*Task {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.parked)) {
 		if t := c.parked[id]; !seen[t] {
+			all = append(all, t)
+		}
+	}
+	for _, t := range c.sliced {
+		if t.Client == nil && t.wait != nil {
 			all = append(all, t)
 		}
 	}

@@ -190,6 +190,7 @@ func (c *core) redrivePage(j *redrive) {
 // returns where to go on, nil at the end.
 func (c *core) redriveFound(j *redrive, p *page) []byte {
 	j.nextAt = max(j.nextAt, c.now-redriveLate)
+	c.spend(2 * len(p.found))
 	for i := range p.found {
 		if f := &p.found[i]; j.nextAt > c.now {
 			return storage.AppendMessageKey(nil, p.no, f.key, f.m.rank, f.m.id)

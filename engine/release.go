@@ -5,45 +5,39 @@ import "github.com/faisca/fila/storage"
 // Release gives leased messages back, ready at once, without counting a failure.
 // It returns how many of the receipts still stood for a lease.
 func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
-	c := tx.core
-	q, err := c.queueToChange(queue)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, r := range receipts {
-		if m := c.held(q, r); m != nil {
-			c.giveBack(m)
-			n++
-		}
-	}
-	q.totals.released += uint64(n)
-	if n > 0 {
-		c.sync = true
-	}
-	return n, nil
+	return tx.eachHeld(queue, receipts, func(c *core, m *message) {
+		m.key.queue.totals.released++
+		c.giveBack(m)
+	})
 }
 
 // Undeliver gives back deliveries that never reached their client: the message
 // is as if they had not been, but for their numbers, which are not used again.
-func (tx *Tx) Undeliver(ds []*Delivery) {
+// Of many it returns ErrWouldBlock: those that are left follow in later turns.
+func (tx *Tx) Undeliver(ds []*Delivery) error {
 	c := tx.core
 	if c.failed != nil {
-		return // the leases are gone with the memory that knew them
+		return nil //nolint:nilerr // the leases are gone with the memory that knew them
 	}
 	for _, d := range ds {
 		q := c.queues[d.Queue]
 		if q == nil {
 			continue
 		}
-		if m := c.held(q, d.Receipt); m != nil {
-			m.deliveries--
-			q.totals.delivered--
-			m.key.stats.delivered--
-			c.refund(m)
-			c.giveBack(m)
+		m := c.held(q, d.Receipt)
+		if m == nil {
+			continue // also where an earlier turn has given it back
 		}
+		if !tx.more() {
+			return tx.yield()
+		}
+		m.deliveries--
+		q.totals.delivered--
+		m.key.stats.delivered--
+		c.refund(m)
+		c.giveBack(m)
 	}
+	return nil
 }
 
 // giveBack ends a lease and makes its message ready in its place.

@@ -95,7 +95,7 @@ func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, list, err := tx.Keys("q", 0, 100, func(string) bool { return true })
+			_, list, err := tx.Keys(&Keys{Queue: "q", Count: 100, Match: func(string) bool { return true }})
 			if int64(len(list)) != c.Ready {
 				t.Errorf("%d keys are listed, and %d messages are ready", len(list), c.Ready)
 			}
@@ -137,7 +137,8 @@ func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
 func (w *world) busiest(queue string) (delivered, refused uint64) {
 	w.t.Helper()
 	w.tick(&Task{Call: callFunc(func(tx *Tx) error {
-		top, rest, err := tx.BusiestKeys(queue, 2)
+		tx.atomic = true // as they are in this turn
+		top, rest, err := tx.BusiestKeys(&Busiest{Queue: queue, N: 2})
 		for _, b := range append(top, rest) {
 			delivered += b.Delivered
 			refused += b.Refused
@@ -279,5 +280,103 @@ func TestAFailedCommitForgetsWhatAnEmptiedQueueHasLeft(t *testing.T) {
 	w.sound()
 	if ds := w.lease("q", 100); len(ds) != 30 {
 		t.Errorf("%d of 30 messages are there after a purge that has failed", len(ds))
+	}
+}
+
+// What leases, delays and ends of life a queue had is given back in portions as well,
+// whatever other queues have, and none of it is worth anything before.
+func TestEmptyingAQueueEndsItsLeasesInPortions(t *testing.T) {
+	const n = 2 * sweepMax
+	for name, task := range map[string]*Task{"purge": purgeOf("q"), "delete": deletionOf("q")} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.queue("q", QueueOptions{})
+			w.queue("other", QueueOptions{})
+			w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: new(uint64(2 * n))}) })
+			for i := range n {
+				for _, req := range []*Enqueue{
+					{Queue: "q", Key: fmt.Sprintf("k%d", i%3), Throttles: []string{"t"}, TTL: time.Hour}, {Queue: "q", Key: "late", Delay: time.Hour},
+				} {
+					if err := w.Prepare(req); err != nil {
+						t.Fatal(err)
+					}
+					w.turn([]*Task{{Call: callFunc(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })}})
+				}
+			}
+			w.Do()
+			w.enqueue("other", "k", "stays")
+			kept := w.lease("other", 1)
+			receipts := w.leaseAll()
+			if len(receipts) != n {
+				t.Fatalf("%d are leased, want %d", len(receipts), n)
+			}
+			c := w.core
+			for turn := 0; turn == 0 || c.unfinished; turn++ {
+				var tasks []*Task
+				if turn == 0 {
+					tasks = []*Task{task}
+				} else if turn == 1 && name == "purge" {
+					if len(c.leases) < 2 {
+						t.Fatal("the leases have ended in one turn: the test is about those that are left")
+					}
+					tasks = []*Task{{Call: callFunc(func(tx *Tx) error {
+						got, err := tx.Ack("q", receipts)
+						if got != 0 {
+							t.Errorf("%d messages of an emptied queue were acked", got)
+						}
+						return err
+					})}}
+				}
+				w.tick(tasks...)
+				if c.swept > sweepMax+1 {
+					t.Fatalf("turn %d has given back %d things", turn, c.swept)
+				}
+				w.sound()
+			}
+			if len(c.leases) != 1 || c.throttles["t"].inUse != 0 || c.due.heap.len()+c.ends.heap.len() != 0 {
+				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases), c.throttles["t"].inUse, c.due.heap.len(), c.ends.heap.len())
+			}
+			w.must(func(tx *Tx) error {
+				if got, err := tx.Ack("other", []Receipt{kept[0].Receipt}); got != 1 || err != nil {
+					t.Errorf("the message of another queue: %d, %v", got, err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// The counts of few keys stay known by name, also where a key of that name comes back
+// before sweep has come to the one that was.
+func TestCountsOfAnEmptiedQueuesKeysGoToTheirNames(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		w := newWorld(t, nil)
+		w.queue("q", QueueOptions{})
+		w.fill("k", 20, nil)
+		w.lease("q", 10)
+		w.core.sweepMax = 3
+		w.tick(purgeOf("q"))
+		if !w.core.unfinished {
+			t.Fatal("the queue was swept in one turn: the test is about a key that is left")
+		}
+		if back {
+			w.enqueue("q", "k", "new")
+			w.lease("q", 1)
+		}
+		for w.core.unfinished {
+			w.tick()
+			w.sound()
+		}
+		want := uint64(10)
+		if back {
+			want++
+		}
+		w.must(func(tx *Tx) error {
+			i, err := tx.Key("q", "k")
+			if i.Delivered != want {
+				t.Errorf("%d deliveries of the key are known, want %d", i.Delivered, want)
+			}
+			return err
+		})
 	}
 }

@@ -2,15 +2,26 @@ package engine
 
 import (
 	"iter"
+	"slices"
 	"sort"
 )
 
 // roster lists what exists in the order in which it came, so that a cursor stays
 // good while things come and go: a cursor is a number, and whatever is listed
 // after it has a larger one.
+//
+// The entries stand in blocks of a bounded size. A removal moves the entries of one block
+// or two at most, and the list of blocks if one goes; neighbours that have become small
+// are merged. So no addition and no removal goes through a million entries.
 type roster[T any] struct {
+	blocks []rosterBlock[T]
+	last   uint64
+}
+
+// rosterBlock is never empty.
+type rosterBlock[T any] struct {
+	first   uint64 // number of the first entry
 	entries []rosterEntry[T]
-	last    uint64
 	gaps    int
 }
 
@@ -19,63 +30,127 @@ type rosterEntry[T any] struct {
 	what *T // nil: gone
 }
 
+const (
+	rosterBlockMax = 256
+	// rosterMergeMax is how many entries two neighbours have together at most that
+	// become one block. It is below the maximum, so that few removals undo a split.
+	rosterMergeMax = rosterBlockMax / 2
+)
+
 // add appends an entry and returns its number.
 func (r *roster[T]) add(what *T) uint64 {
 	r.last++
-	r.entries = append(r.entries, rosterEntry[T]{r.last, what})
+	n := len(r.blocks)
+	if n == 0 || len(r.blocks[n-1].entries) >= rosterBlockMax {
+		r.blocks = append(r.blocks, rosterBlock[T]{first: r.last})
+		n++
+	}
+	b := &r.blocks[n-1]
+	b.entries = append(b.entries, rosterEntry[T]{r.last, what})
 	return r.last
 }
 
-func (r *roster[T]) find(seq uint64) int {
-	return sort.Search(len(r.entries), func(i int) bool { return r.entries[i].seq >= seq })
+// block returns the index of the block that holds a number, or would.
+func (r *roster[T]) block(seq uint64) int {
+	return max(sort.Search(len(r.blocks), func(i int) bool { return r.blocks[i].first > seq })-1, 0)
 }
 
-// remove takes an entry out. Its place is closed when half of the places are empty.
+func (b *rosterBlock[T]) find(seq uint64) int {
+	return sort.Search(len(b.entries), func(i int) bool { return b.entries[i].seq >= seq })
+}
+
+// remove takes an entry out.
 func (r *roster[T]) remove(seq uint64) {
-	r.entries[r.find(seq)].what = nil
-	r.gaps++
-	const few = 32
-	if r.gaps < few || r.gaps < len(r.entries)/2 {
+	i := r.block(seq)
+	b := &r.blocks[i]
+	b.entries[b.find(seq)].what = nil
+	b.gaps++
+	if b.gaps <= len(b.entries)/2 {
 		return
 	}
-	kept := r.entries[:0]
-	for _, e := range r.entries {
+	b.close()
+	if len(b.entries) == 0 {
+		r.blocks = slices.Delete(r.blocks, i, i+1)
+		return
+	}
+	for _, at := range [2]int{i, i - 1} { // with the one behind it, else with the one before it
+		if at >= 0 && at+1 < len(r.blocks) && len(r.blocks[at].entries)+len(r.blocks[at+1].entries) <= rosterMergeMax {
+			left, right := &r.blocks[at], &r.blocks[at+1]
+			left.entries = append(left.entries, right.entries...)
+			left.gaps += right.gaps
+			r.blocks = slices.Delete(r.blocks, at+1, at+2)
+			return
+		}
+	}
+}
+
+// close closes the gaps of a block, and gives memory back.
+func (b *rosterBlock[T]) close() {
+	kept := make([]rosterEntry[T], 0, len(b.entries)-b.gaps)
+	for _, e := range b.entries {
 		if e.what != nil {
 			kept = append(kept, e)
 		}
 	}
-	clear(r.entries[len(kept):])
-	r.entries, r.gaps = kept, 0
-	if cap(r.entries) > 4*len(r.entries)+few {
-		r.entries = append([]rosterEntry[T](nil), r.entries...)
+	b.entries, b.gaps = kept, 0
+	if len(kept) > 0 {
+		b.first = kept[0].seq
 	}
+}
+
+// shift takes the first entry out and returns it, nil if there is none. It is for a list
+// that is given up: nothing may be removed from it otherwise any more.
+func (r *roster[T]) shift() (first *T) {
+	for len(r.blocks) > 0 {
+		b := &r.blocks[0]
+		for len(b.entries) > 0 && b.entries[0].what == nil {
+			b.entries = b.entries[1:]
+		}
+		if len(b.entries) > 0 {
+			if first != nil {
+				return first
+			}
+			first, b.entries = b.entries[0].what, b.entries[1:]
+			continue // a block that is empty now goes
+		}
+		r.blocks[0] = rosterBlock[T]{}
+		r.blocks = r.blocks[1:]
+	}
+	return first
 }
 
 // all goes through the entries. None may be removed meanwhile.
 func (r *roster[T]) all() iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		for _, e := range r.entries {
-			if e.what != nil && !yield(e.what) {
-				return
-			}
-		}
-	}
+	return func(yield func(*T) bool) { r.walkWhile(0, yield) }
 }
 
 // walk visits up to count entries after the cursor and returns the next cursor, 0
 // at the end.
 func (r *roster[T]) walk(cursor uint64, count int, visit func(*T)) uint64 {
-	for i := r.find(cursor + 1); i < len(r.entries); i++ {
-		e := r.entries[i]
-		if e.what == nil {
-			continue
-		}
+	return r.walkWhile(cursor, func(what *T) bool {
 		if count == 0 {
-			return cursor
+			return false
 		}
 		count--
-		cursor = e.seq
-		visit(e.what)
+		visit(what)
+		return true
+	})
+}
+
+// walkWhile goes through the entries after the cursor until visit returns false. It
+// returns the cursor from which to go on with the entry that was refused, 0 at the end.
+func (r *roster[T]) walkWhile(cursor uint64, visit func(*T) bool) uint64 {
+	for i := r.block(cursor + 1); i < len(r.blocks); i++ {
+		b := &r.blocks[i]
+		for _, e := range b.entries[b.find(cursor+1):] {
+			if e.what == nil {
+				continue
+			}
+			if !visit(e.what) {
+				return cursor
+			}
+			cursor = e.seq
+		}
 	}
 	return 0
 }

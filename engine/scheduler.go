@@ -480,7 +480,7 @@ func (c *core) pick(q *queue) *fairKey {
 				c.block(cl, full)
 				continue
 			}
-			if first := cl.yields(); first != nil {
+			if first := c.yields(cl); first != nil {
 				c.block(cl, first)
 				continue
 			}

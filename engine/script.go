@@ -104,8 +104,8 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 // known already from before a recovery in place.
 func (c *core) recoverScripts() {
 	known := c.snapshot.hooks
-	fresh := newSnapshot()
-	fresh.config = c.snapshot.config
+	fresh := &Snapshot{config: c.snapshot.config, configBytes: c.snapshot.configBytes}
+	hooks := fresh.hooks.edit()
 	for name, q := range c.queues {
 		var all queueHooks
 		for _, kind := range []HookKind{HookEnqueue, HookFailure} {
@@ -113,8 +113,8 @@ func (c *core) recoverScripts() {
 			if src == "" {
 				continue
 			}
-			if h := known[name][kind]; h != nil && h.Source() == src {
-				all[kind] = h
+			if before, _ := known.get(name); before[kind] != nil && before[kind].Source() == src {
+				all[kind] = before[kind]
 				continue
 			}
 			h, err := compileScript(&c.cfg, Scripts.Restore, kind, src)
@@ -125,9 +125,10 @@ func (c *core) recoverScripts() {
 			all[kind] = h
 		}
 		if all != (queueHooks{}) {
-			fresh.hooks[name] = all
+			hooks.tree.Set(name, all)
 		}
 	}
+	fresh.hooks = hooks
 	c.snapshot = fresh
 }
 

@@ -34,6 +34,8 @@ func (s *sim) act(cl *simClient) {
 		s.enqueue(cl)
 	case n < 65:
 		s.lease(cl)
+	case n < 94 && len(s.inHand) > 1 && n%5 == 0:
+		s.answerSeveral(cl)
 	case n < 94 && len(s.inHand) > 0:
 		i := s.rng.IntN(len(s.inHand))
 		d := s.inHand[i]
@@ -131,11 +133,18 @@ func (s *sim) lease(cl *simClient) {
 func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	var ds []*Delivery
 	began := s.step.now
-	order := 0
+	order, known := 0, map[Receipt]bool{} // known: to the oracle, of a lease in parts
 	t := s.submit(cl, func(tx *Tx) (err error) {
 		order = s.decisions
 		ds, err = tx.Lease(req)
-		s.decided(tx, ds)
+		got := ds
+		if err != nil && req.parts != nil {
+			got = req.parts.got
+		}
+		s.decided(tx, slices.DeleteFunc(slices.Clone(got), func(d *Delivery) bool { return known[d.Receipt] }))
+		for _, d := range got {
+			known[d.Receipt] = true
+		}
 		return err
 	}, func(err error) {
 		if err != nil {
@@ -155,13 +164,19 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	// The connection breaks while the lease waits: what may still come for it
 	// must go back.
 	undo := callFunc(func(tx *Tx) error {
+		held := map[*Delivery]*message{}
 		for _, d := range ds {
 			if m := tx.core.leases[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
+				held[d] = m
+			}
+		}
+		err := tx.Undeliver(ds) // in slices: it is applied again for what it has left
+		for _, d := range ds {
+			if m := held[d]; m != nil && tx.core.leases[m.id] != m {
 				s.oracle.refunded(m.throttleKeys())
 			}
 		}
-		tx.Undeliver(ds)
-		return nil
+		return err
 	})
 	t.then = nil
 	t.Abandon(undo)
@@ -207,7 +222,12 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	case n < 80:
 		var acked int
 		s.oracle.maybeGone(id)
-		s.submit(cl, func(tx *Tx) (err error) { acked, err = tx.Ack(d.Queue, []Receipt{r}); return err }, func(err error) {
+		s.submit(cl, func(tx *Tx) (err error) {
+			if acked, err = tx.Ack(d.Queue, []Receipt{r}); acked > 0 {
+				s.oracle.inTime(d, tx.Now())
+			}
+			return err
+		}, func(err error) {
 			s.oracle.acked(d, acked, err)
 		})
 	case n < 88:
@@ -239,6 +259,9 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		})
 	case n < 91:
 		var until time.Time
+		if m := s.oracle.byID[id]; m != nil {
+			m.extending = true
+		}
 		s.submit(cl, func(tx *Tx) (err error) { until, err = tx.Extend(d.Queue, r, 500*time.Millisecond); return err }, func(err error) {
 			if s.oracle.extended(d, until, err) {
 				s.inHand = append(s.inHand, d)

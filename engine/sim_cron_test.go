@@ -90,8 +90,9 @@ func (s *sim) noRefusal(what string) func(error) {
 
 func (s *sim) leaseCron(cl *simClient) {
 	var ds []*Delivery
+	req := &LeaseRequest{Queues: []string{simCronQueue}, Count: 20, Block: -1}
 	s.submit(cl, func(tx *Tx) (err error) {
-		ds, err = tx.Lease(&LeaseRequest{Queues: []string{simCronQueue}, Count: 20, Block: -1})
+		ds, err = tx.Lease(req)
 		return err
 	}, func(err error) {
 		s.noRefusal("lease")(err)

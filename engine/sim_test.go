@@ -91,6 +91,7 @@ type weather struct {
 	clients, keys, steps        int
 	window                      int
 	sweep                       int // portions in which purges give back what queues held
+	units                       int // of work that a turn may do
 	lag                         time.Duration
 	backoff                     time.Duration
 	dedupWindow                 time.Duration
@@ -119,6 +120,7 @@ func newWeather(r *rand.Rand) weather {
 		w.sync = []SyncMode{SyncAlways, SyncAlways, SyncInterval, SyncNever}[r.IntN(4)]
 	}
 	w.sweep = []int{1, 4, sweepMax}[r.IntN(3)]
+	w.units = []int{1, 4, 64, turnUnits}[r.IntN(4)]
 	return w
 }
 
@@ -252,7 +254,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err
 	}
-	s.step.Lazy, s.step.core.aheadKeys, s.step.core.sweepMax = s.lazy, 1, s.w.sweep
+	s.tune()
 	s.oracle.now = s.step.now
 	for range s.w.clients {
 		s.clients = append(s.clients, s.newClient())
@@ -268,6 +270,12 @@ func simulate(seed uint64, m mutant) (err error) {
 		}
 	}
 	return s.drainAll()
+}
+
+// tune gives a core that was started the weather's bounds.
+func (s *sim) tune() {
+	c := s.step.core
+	s.step.Lazy, c.aheadKeys, c.sweepMax, c.budget.turn = s.lazy, 1, s.w.sweep, s.w.units
 }
 
 // lazy lets commits and reads of a part of the seeds take their time.
@@ -350,7 +358,7 @@ func (s *sim) restart(powerLoss bool) {
 	}
 	s.oracle.now = s.step.now
 	s.step = step
-	s.step.Lazy, s.step.core.aheadKeys, s.step.core.sweepMax = s.lazy, 1, s.w.sweep
+	s.tune()
 	s.store.chance = s.w.crash / 4
 	s.oracle.crashed(now, step.core)
 	for _, c := range s.clients {
@@ -479,7 +487,7 @@ func (s *sim) advance() {
 	if s.rng.IntN(40) == 0 {
 		d = time.Hour
 	}
-	if s.mutant == expiryNotUnderLoad {
+	if s.mutant == expiryNotUnderLoad || s.w.units < turnUnits && s.rng.IntN(4) == 0 {
 		s.step.now = s.step.now.Add(d) // the load goes on meanwhile
 	} else {
 		s.step.Advance(d)

@@ -1,80 +1,72 @@
 package engine
 
-import (
-	"errors"
-	"maps"
-)
+import "errors"
 
 // Snapshot is what connections may know of the engine without asking the loop:
 // the hooks of the queues and the runtime configuration. It is immutable; each
 // change makes a new one, which is in force before the reply to the change leaves.
+// What it holds is shared with the one before (ordered), so a change costs as much
+// as there is to change, however many queues and values there are.
 type Snapshot struct {
-	hooks  map[string]queueHooks
-	config map[string]string
-	dedup  map[string]*dedup // by queue, of those that have deduplication ids
+	hooks       ordered[queueHooks]
+	config      ordered[string]
+	configBytes int             // of its keys and values
+	dedup       ordered[*dedup] // by queue, of those that have deduplication ids
 }
 
 type queueHooks [2]Hook // by HookKind; nil: none
 
-func newSnapshot() *Snapshot {
-	return &Snapshot{hooks: map[string]queueHooks{}, config: map[string]string{}, dedup: map[string]*dedup{}}
-}
-
 // Hook returns the hook of a queue, or nil.
-func (s *Snapshot) Hook(queue string, kind HookKind) Hook { return s.hooks[queue][kind] }
+func (s *Snapshot) Hook(queue string, kind HookKind) Hook {
+	hooks, _ := s.hooks.get(queue)
+	return hooks[kind]
+}
 
 // Hooks is how many queues have hooks.
-func (s *Snapshot) Hooks() int { return len(s.hooks) }
+func (s *Snapshot) Hooks() int { return s.hooks.len() }
 
 // Get looks up runtime configuration.
-func (s *Snapshot) Get(key string) (string, bool) {
-	v, ok := s.config[key]
-	return v, ok
-}
+func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
 
 func (s *Snapshot) withHook(queue string, kind HookKind, h Hook) *Snapshot {
-	hooks := maps.Clone(s.hooks)
-	all := hooks[queue]
-	all[kind] = h
-	hooks[queue] = all
-	if all == (queueHooks{}) {
-		delete(hooks, queue)
-	}
 	next := *s
-	next.hooks = hooks
+	all, _ := s.hooks.get(queue)
+	all[kind] = h
+	if all == (queueHooks{}) {
+		next.hooks = s.hooks.without(queue)
+	} else {
+		next.hooks = s.hooks.with(queue, all)
+	}
 	return &next
 }
 
-func (s *Snapshot) withConfig(config map[string]string) *Snapshot {
+func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
 	next := *s
-	next.config = config
+	next.config, next.configBytes = config, bytes
 	return &next
 }
 
 func (s *Snapshot) withDedup(queue string, d *dedup) *Snapshot {
 	next := *s
-	next.dedup = maps.Clone(s.dedup)
-	next.dedup[queue] = d
+	next.dedup = s.dedup.with(queue, d)
 	return &next
 }
 
 func (s *Snapshot) withoutDedup(queue string) *Snapshot {
 	next := *s
-	next.dedup = maps.Clone(s.dedup)
-	delete(next.dedup, queue)
+	next.dedup = s.dedup.without(queue)
 	return &next
 }
 
 func (s *Snapshot) withoutQueue(queue string) *Snapshot {
-	_, hooks := s.hooks[queue]
-	_, ids := s.dedup[queue]
+	_, hooks := s.hooks.get(queue)
+	_, ids := s.dedup.get(queue)
 	if !hooks && !ids {
 		return s
 	}
-	next := &Snapshot{hooks: maps.Clone(s.hooks), config: s.config, dedup: maps.Clone(s.dedup)}
-	delete(next.hooks, queue)
-	delete(next.dedup, queue)
-	return next
+	next := *s
+	next.hooks, next.dedup = s.hooks.without(queue), s.dedup.without(queue)
+	return &next
 }
 
 var errNoScripts = errors.New("this broker was built without scripts")

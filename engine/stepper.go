@@ -109,7 +109,7 @@ func (s *Stepper) Do(tasks ...*Task) {
 		if s.flight == nil {
 			s.flight = s.core.cut()
 		}
-		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 || s.later() {
+		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 && !s.core.owes() || s.later() {
 			return
 		}
 		if w := s.flight; w != nil {

@@ -22,7 +22,9 @@ type Task struct {
 
 	err  error
 	undo Call
-	kept []*watch // of what was read for it beforehand, until it is done
+	// progress is how far a task has come that does its work in slices; nil: it does not.
+	progress *progress
+	kept     []*watch // of what was read for it beforehand, until it is done
 	// shown is how many bytes of messages were read for a transaction.
 	shown int
 	wait  *wait // non-nil while the task is parked
@@ -83,6 +85,9 @@ type Client struct {
 	blocked *Task
 	behind  []*Task
 	gone    bool
+	dropped bool   // it has gone while it waited for messages: nothing of it is executed any more
+	turn    uint64 // in which it has used so much of its share
+	spent   int
 }
 
 // NewClient returns a client. wake is called after one or more of its tasks are

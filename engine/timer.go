@@ -50,6 +50,17 @@ func (t *timers[T]) fix(e T) {
 	t.up(*e.index())
 }
 
+// rebuild makes a heap of entries in any order.
+func (t *timers[T]) rebuild(all []T) {
+	t.h = all
+	for i, e := range all {
+		*e.index() = i
+	}
+	for i := len(all)/2 - 1; i >= 0; i-- {
+		t.down(i)
+	}
+}
+
 func (t *timers[T]) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2

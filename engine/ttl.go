@@ -37,14 +37,15 @@ func (c *core) lifetime(q *queue, ttl time.Duration, readyAt int64) (int64, erro
 // outlived says that a message's time to live is over.
 func (c *core) outlived(m *message) bool { return m.expires != 0 && m.expires <= c.now }
 
-// endLives acts on the messages whose time to live is over, in portions.
+// endLives acts on the messages whose time to live is over, in slices.
 func (c *core) endLives() {
 	var unread map[*queue]*obituary
-	for range endLivesMax {
+	for c.room() {
 		d, ok := c.ends.heap.next()
 		if !ok || d.at > c.now {
 			break
 		}
+		c.spend(2) // it may move to another queue
 		q := c.byNumber[d.mk.Queue]
 		if q == nil { // deleted since, with its messages
 			c.unindex(&c.ends, d.at, d.mk)
@@ -164,10 +165,9 @@ type obituary struct {
 	found   []*foundMessage
 }
 
-// What one turn ends, what is read at once, and how many of those at a time: a
-// million that end in the same second hold up nobody.
+// What is read at once, and how many of those at a time: a million that end in the same
+// second hold up nobody.
 const (
-	endLivesMax   = 512
 	obituaryMax   = 256
 	obituariesMax = 2
 )
@@ -212,6 +212,7 @@ func (o *obituary) bury(c *core) {
 		}
 		return
 	}
+	c.spend(2 * len(o.found))
 	for _, f := range o.found {
 		if m := c.extract(&o.watch, f); m != nil {
 			k := m.key

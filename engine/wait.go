@@ -162,31 +162,34 @@ func (c *core) unpark(t *Task) {
 // before the cut: what it leases is in the same batch as what made it ready, or
 // a crash could lose one and keep the other.
 func (c *core) serve() {
-	for len(c.notified) > 0 || len(c.offers) > 0 || len(c.again) > 0 {
-		if len(c.notified) > 0 && c.failed == nil {
+	if c.failed != nil {
+		c.notified = nil // nothing is delivered, and recovery makes all throttles anew
+	}
+	for c.room() {
+		switch {
+		case len(c.notified) > 0:
 			c.wakeAll() // before anything else could take the room
-			continue
-		}
-		c.notified = c.notified[:0]
-		if len(c.offers) > 0 {
+		case len(c.offers) > 0:
 			q := c.offers[0]
 			c.offers = c.offers[1:]
 			q.offered = false
 			c.serveQueue(q)
-			continue
-		}
-		if len(c.again) > 0 {
-			t := c.again[0]
-			c.again = c.again[1:]
-			c.apply(t)
+		case len(c.again) > 0:
+			c.goOn()
+		default:
+			c.offers, c.again = nil, nil
+			return
 		}
 	}
-	c.offers, c.again = nil, nil
 }
 
 // serveQueue runs the tasks that wait for a queue for as long as it can deliver.
 func (c *core) serveQueue(q *queue) {
 	for q.scheduler.hasOpen() && q.waiters.first != nil && c.failed == nil {
+		if !c.room() {
+			c.offer(q)
+			return
+		}
 		first := q.waiters.first
 		c.run(first.wait.task)
 		if q.waiters.first == first {
@@ -239,14 +242,12 @@ type leave struct{ client *Client }
 func (l leave) Apply(tx *Tx) error {
 	cl := l.client
 	cl.gone = true
-	if cl.blocked != nil && cl.blocked.wait.begun() {
+	if cl.blocked == nil || cl.blocked.wait.begun() {
 		return nil
 	}
 	behind := cl.behind
-	cl.behind = nil
-	if cl.blocked != nil {
-		tx.core.finish(cl.blocked, ErrClientGone)
-	}
+	cl.behind, cl.dropped = nil, true
+	tx.core.finish(cl.blocked, ErrClientGone)
 	for _, t := range behind {
 		tx.core.finish(t, ErrClientGone)
 	}

@@ -1,0 +1,238 @@
+package engine
+
+import "fmt"
+
+// A turn has a budget of work, counted in units and never in time: a turn reads no clock.
+// A unit is about what one message or one fairness key takes in a command, a microsecond.
+// What is left over when the budget is used up goes on in the next turn, which follows at
+// once; the loop commits, answers and takes new tasks in between. So no command and no
+// number of timers keeps other clients waiting for longer than some turns.
+//
+// A turn divides its budget into steps, so that none of them starves another:
+//
+//	timers   a quarter, and a little for each kind of timer (expire)
+//	slices   a quarter, for tasks that have done a part of their work in an earlier turn
+//	tasks    a half, for what stood behind blocked tasks, then for new ones, oldest first
+//	remains  as much as the tasks have at most, for what emptied queues have left
+//	serving  what the tasks have left, or an eighth
+//
+// Three rules make this fair and keep everything in order:
+//
+//  1. A call that handles many messages asks for each one (Tx.more), and returns what
+//     Tx.yield returns when the step is over. It is parked, keeps its progress and is
+//     applied again. What its client has sent behind it waits.
+//  2. A client that has used its share of a turn has its next tasks applied in the next
+//     turn; others go first.
+//  3. What goes on in slices, timers included, adds at most sliceBytes to one batch. A
+//     batch takes as long to commit as it is large, and everybody's reply waits for that.
+//
+// Calls within Exec are one write. They use up the budget, and do not stop for it.
+type budget struct {
+	turn  int // units of a turn; tests set any number
+	left  int // units of the step under way
+	spent int // in this turn, by all steps
+
+	fullAt int // the size of the open batch at which the step ends
+	sliced int // bytes that slices have added to the open batch
+	from   int // size of the open batch when the slice under way began; 0: none is
+}
+
+const (
+	turnUnits  = 4096
+	sliceBytes = 256 << 10
+	// unitBytes is how much of a task's input counts as one unit.
+	unitBytes = 16 << 10
+)
+
+// part is a fraction of a turn's budget.
+func (b *budget) part(of int) int { return max(b.turn/of, 1) }
+
+// share is how many units a client may use in one turn.
+func (b *budget) share() int { return b.part(4) }
+
+// slice begins a step of work that goes on from turn to turn.
+func (c *core) slice(units int) {
+	c.endSlice()
+	b := &c.budget
+	b.from = c.batch.Size()
+	b.left, b.fullAt = units, b.from+max(sliceBytes-b.sliced, 0)
+}
+
+// endSlice ends the step, if one is under way. What follows has no budget but for the
+// size of the batch, until a step begins.
+func (c *core) endSlice() {
+	if b := &c.budget; b.from > 0 {
+		b.sliced += c.batch.Size() - b.from
+		b.from = 0
+	}
+}
+
+// newTasks begins the step in which tasks are applied.
+func (c *core) newTasks() {
+	c.endSlice()
+	c.budget.left, c.budget.fullAt = c.budget.part(2), c.cfg.BatchBytes
+}
+
+// room says that the step may do more.
+func (c *core) room() bool {
+	return c.budget.left > 0 && c.batch.Size() < c.budget.fullAt
+}
+
+// spend notes that so much was done.
+func (c *core) spend(units int) {
+	c.budget.left -= units
+	c.budget.spent += units
+}
+
+// atLeast lets the step do some units if those before it have left fewer.
+func (c *core) atLeast(units int) { c.budget.left = max(c.budget.left, units) }
+
+// mustCut says that nothing goes on before the open batch is cut.
+func (c *core) mustCut() bool {
+	return c.batch.Size() >= c.cfg.BatchBytes || c.budget.sliced >= sliceBytes && !c.pending()
+}
+
+// pending says that tasks wait for a turn, and for nothing else.
+func (c *core) pending() bool {
+	return len(c.backlog) > 0 || len(c.again) > 0 || len(c.later) > 0 || len(c.offers) > 0 || len(c.resumed) > 0 || len(c.notified) > 0
+}
+
+// owes says that this turn has left something to the next one.
+func (c *core) owes() bool {
+	return c.pending() || len(c.sliced) > 0 || len(c.closing) > 0 || len(c.stale) > 0
+}
+
+// more takes a unit and reports whether the call may handle its next message in this
+// turn. A part of a transaction always may.
+func (tx *Tx) more() bool {
+	if !tx.atomic && !tx.core.room() {
+		return false
+	}
+	tx.core.spend(1)
+	return true
+}
+
+// yield lets the task go on in a later turn: what it returns has to be returned.
+func (tx *Tx) yield() error {
+	tx.core.sliced = append(tx.core.sliced, tx.task)
+	tx.park(nil, 0, false)
+	return ErrWouldBlock
+}
+
+// goOnInSlices applies those tasks once more that have yielded.
+func (c *core) goOnInSlices() {
+	c.closeSome()
+	for n := len(c.sliced); n > 0 && c.room(); n-- {
+		t := c.sliced[0]
+		c.sliced[0] = nil
+		if c.sliced = c.sliced[1:]; t.wait != nil { // else it has ended meanwhile
+			c.run(t)
+		}
+	}
+}
+
+// errInterrupted ends a task that has done a part of its work when the memory was dropped.
+var errInterrupted = fmt.Errorf("%w: this was interrupted, and a part of it may be done; look, and send it again", ErrMisconf)
+
+// progress is how far a task has come that has yielded.
+type progress struct {
+	epoch uint64
+	at, n int // parts that are done; what they add to the result
+}
+
+// progress returns how far the task has come, and refuses to go on where the memory in
+// which it began is gone: what it has done is on disk, or not, and its client has to ask.
+func (tx *Tx) progress() (progress, error) {
+	p := tx.task.progress
+	switch {
+	case p == nil || tx.atomic || p.epoch != tx.core.epoch && p.at == 0:
+		return progress{epoch: tx.core.epoch}, nil
+	case p.epoch != tx.core.epoch:
+		return progress{}, errInterrupted
+	default:
+		return *p, nil
+	}
+}
+
+// yieldAt is yield for a task whose progress the engine keeps.
+func (tx *Tx) yieldAt(p progress) error {
+	tx.task.progress = &p
+	return tx.yield()
+}
+
+// parkAt parks a task with its progress that waits for something else than its turn.
+func (tx *Tx) parkAt(p progress) error {
+	tx.task.progress = &p
+	tx.park(nil, 0, false)
+	return ErrWouldBlock
+}
+
+// applyAll applies tasks in order, those first that earlier turns have left. What it
+// leaves itself is in the backlog.
+func (c *core) applyAll(tasks []*Task) {
+	if len(c.backlog) > 0 {
+		c.backlog = append(c.backlog, tasks...)
+		tasks = c.backlog
+	}
+	left := c.spareBacklog[:0]
+	for rest := tasks; len(rest) > 0; {
+		n := c.lookAhead(rest)
+		for i, t := range rest[:n] {
+			if !c.room() {
+				c.keepBacklog(c.applyLooks(append(left, rest[i:]...)))
+				return
+			}
+			if c.hadShare(t.Client) {
+				left = append(left, t)
+				continue
+			}
+			c.apply(t)
+			c.goOn()
+		}
+		rest = rest[n:]
+	}
+	c.keepBacklog(left)
+}
+
+// applyLooks applies those tasks that only look, and have nothing of their client before
+// them, where the others wait because the batch is full: its commit may not end, see
+// stall.go. It returns the others.
+func (c *core) applyLooks(tasks []*Task) []*Task {
+	if c.batch.Size() < c.budget.fullAt {
+		return tasks // the next turn follows at once
+	}
+	before, kept := map[*Client]bool{}, tasks[:0]
+	for _, t := range tasks {
+		if t.Looks && !before[t.Client] && c.budget.left > 0 {
+			c.apply(t)
+			continue
+		}
+		before[t.Client] = true
+		kept = append(kept, t)
+	}
+	clear(tasks[len(kept):])
+	return kept
+}
+
+func (c *core) keepBacklog(left []*Task) {
+	clear(c.backlog)
+	c.backlog, c.spareBacklog = left, c.backlog[:0]
+	c.backlogBytes = 0
+	for _, t := range left {
+		c.backlogBytes += t.Bytes
+	}
+}
+
+// hadShare says that a client has used its share of this turn. The engine's own tasks
+// have none: they are bounded by what they were asked for.
+func (c *core) hadShare(cl *Client) bool {
+	return cl != nil && cl.turn == c.figure.turns && cl.spent >= c.budget.share()
+}
+
+// charge counts against its client's share what a task has used.
+func (c *core) charge(cl *Client, units int) {
+	if cl.turn != c.figure.turns {
+		cl.turn, cl.spent = c.figure.turns, 0
+	}
+	cl.spent += units
+}

@@ -1,0 +1,63 @@
+package engine
+
+import "time"
+
+// answerSeveral acks or releases several deliveries in one command. It is done in slices,
+// so the end of the engine may keep some of them.
+func (s *sim) answerSeveral(cl *simClient) {
+	queue := s.inHand[s.rng.IntN(len(s.inHand))].Queue
+	var ds, kept []*Delivery
+	var receipts []Receipt
+	for _, d := range s.inHand {
+		if d.Queue == queue && len(ds) < 8 {
+			ds, receipts = append(ds, d), append(receipts, d.Receipt)
+		} else {
+			kept = append(kept, d)
+		}
+	}
+	s.inHand = kept
+	n, turns := 0, 0
+	if s.rng.IntN(3) == 0 {
+		for _, d := range ds {
+			s.oracle.mayEnd(d)
+		}
+		s.submit(cl, func(tx *Tx) (err error) {
+			turns++
+			n, err = tx.Release(queue, receipts)
+			return err
+		}, func(err error) {
+			s.oracle.trace("released %d of %v in %d turns: %v", n, receipts, turns, err)
+			for _, d := range ds {
+				if n == len(ds) && turns == 1 { // else others may have got the first of them before the last was released
+					s.oracle.released(d, 1, err)
+				}
+			}
+		})
+		return
+	}
+	for _, d := range ds {
+		s.oracle.maybeGone(d.Receipt.ID)
+	}
+	s.submit(cl, func(tx *Tx) (err error) { n, err = tx.Ack(queue, receipts); return err }, func(err error) {
+		for _, d := range ds {
+			switch {
+			case err != nil || n == 0:
+				s.oracle.acked(d, 0, err)
+			case n == len(ds):
+				s.oracle.acked(d, 1, err)
+			default: // which of them is not said
+				m := s.oracle.byID[d.Receipt.ID]
+				m.asking, m.perhapsGone = max(m.asking-1, 0), true
+			}
+		}
+	})
+}
+
+// inTime is called when a message is acked: no lease is worth anything from its end on, also
+// where the engine has not come to its timer. An extension that was asked for may be in
+// force before it is answered.
+func (o *oracle) inTime(d *Delivery, now time.Time) {
+	if m := o.current(d); m != nil && !m.extending && !m.leaseUntil.IsZero() && !now.Before(m.leaseUntil) {
+		o.fail("%s was acked at %v, and its lease has ended at %v", d.Receipt, now, m.leaseUntil)
+	}
+}
