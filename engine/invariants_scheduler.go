@@ -11,13 +11,17 @@ func (c *core) checkScheduler(q *queue, bad func(int, string, ...any)) {
 	if s.queue != q || s.dead {
 		bad(2, "queue %q has the scheduler of another time", q.name)
 	}
+	members := map[*class][]*fairKey{}
+	for k := range q.roster.all() {
+		members[k.class] = append(members[k.class], k)
+	}
 	keys, open := 0, 0
 	for cl := range s.all() {
 		keys += cl.keys
 		if cl.state == classOpen {
 			open++
 		}
-		c.checkClass(q, cl, bad)
+		c.checkClass(q, cl, members[cl], bad)
 	}
 	if keys != s.keys || open != s.open.len() {
 		bad(2, "queue %q: %d keys in classes, %d classes open; it says %d and %d", q.name, keys, open, s.keys, s.open.len())
@@ -50,13 +54,9 @@ func (c *core) waitsForRead(k *fairKey) bool {
 }
 
 // checkClass looks at one class and its calendar.
-func (c *core) checkClass(q *queue, cl *class, bad func(int, string, ...any)) {
-	keys, weight := 0, int64(0)
-	for k := range q.roster.all() {
-		if k.class != cl {
-			continue
-		}
-		keys++
+func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad func(int, string, ...any)) {
+	keys, weight, near := len(members), int64(0), cl.calendar.inLists()
+	for _, k := range members {
 		weight += int64(k.placedWeight)
 		if k.due < cl.present() || k.base > k.due || k.visited && k.due != k.base {
 			bad(23, "key %q of %q is due in round %d, was visited in %d, it is round %d", k.name, q.name, k.due, k.base, cl.present())
@@ -64,7 +64,7 @@ func (c *core) checkClass(q *queue, cl *class, bad func(int, string, ...any)) {
 		if h := cl.head(); h == nil || k.dueBefore(h) {
 			bad(23, "key %q of %q is due before the head of its class", k.name, q.name)
 		}
-		if !cl.calendar.holds(k) {
+		if near[k] != (k.slot < 0) || k.slot >= 0 && !cl.calendar.inHeap(k) {
 			bad(23, "key %q of %q is not in the calendar of its class", k.name, q.name)
 		}
 	}
@@ -98,17 +98,20 @@ func (c *core) checkClass(q *queue, cl *class, bad func(int, string, ...any)) {
 	}
 }
 
-// holds says that a key is in the calendar.
-func (cl *calendar) holds(k *fairKey) bool {
-	if k.slot >= 0 {
-		return int(k.slot) < len(cl.far) && cl.far[k.slot].key == k && cl.far[k.slot].due == k.due
-	}
-	for n := cl.near[k.due&(nearRounds-1)].first; n != nil; n = n.next {
-		if n == k {
-			return true
+// inLists returns the keys in the lists of the calendar.
+func (cl *calendar) inLists() map[*fairKey]bool {
+	in := map[*fairKey]bool{}
+	for i := range cl.near {
+		for k := cl.near[i].first; k != nil; k = k.next {
+			in[k] = true
 		}
 	}
-	return false
+	return in
+}
+
+// inHeap says that a key is where it says in the heap of the calendar.
+func (cl *calendar) inHeap(k *fairKey) bool {
+	return int(k.slot) < len(cl.far) && cl.far[k.slot].key == k && cl.far[k.slot].due == k.due
 }
 
 // classes goes through the classes of all queues, and of emptied ones that are not swept.
