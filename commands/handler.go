@@ -140,7 +140,7 @@ type Handler struct {
 	failures failures
 	// What leases keep of messages until they are written, and what is read again to be
 	// written now. They are two, as a reply of the first kind may wait behind one of the
-	// second: who waits for the second needs nothing that only the first can give back.
+	// second: a command that waits for the second needs nothing that only the first can give back.
 	handed, loads *resp.Budget
 	queued        *resp.Budget // arguments of commands since MULTI
 

@@ -92,7 +92,7 @@ type Spec struct {
 
 	// Room is how many bytes of memory the result takes at most, from the execution
 	// until the reply is written: of a Local command the reply, of another what its call
-	// keeps. Nil: smallRoom. aloneRoom: nobody can tell beforehand.
+	// keeps. Nil: smallRoom. aloneRoom: it cannot be told beforehand.
 	Room func(in *input) int
 	// Tiny says that the result is a number, an id or less.
 	Tiny bool

@@ -8,7 +8,7 @@ import (
 
 // Which class goes next when a throttle has room.
 //
-// Nothing is reserved. A class that a consumer asks for and a throttle stops waits in
+// Nothing is reserved, but for claims. A class that a consumer asks for and a throttle stops waits in
 // that throttle's line, under the entry of its queue. When the throttle has room, wake
 // opens the class whose turn it is and lets the queue's consumers take it in the same
 // step; a queue that cannot use the room now is passed over and leaves the line, with
@@ -25,9 +25,8 @@ import (
 // # Claims
 //
 // A class that needs several throttles would starve beside classes that need one of
-// them: whenever one has room, another is full. So when its turn has come at each of
-// its throttles that is contended, and each time another one was full, the class has a
-// claim:
+// them: whenever one has room, another is full. So when others have had a turn more than
+// it at each of its throttles that has no room, the class has a claim:
 //
 //	1. Claims have numbers, in the order in which they came about.
 //	2. A claim that has the lowest number at each of its throttles, among those whose
@@ -36,7 +35,8 @@ import (
 //	3. When all its throttles have room, counting what is kept, the class delivers
 //	   and the claim ends. What it was passed over before lets it go on without
 //	   one: its tags are behind, so it is its turn again when the room comes back.
-//	4. Where the queue has no consumer waiting any more, or is paused, what is kept is
+//	4. Room is kept for a bounded time, see throttle.keepFor.
+//	5. Where the queue has no consumer waiting any more, or is paused, what is kept is
 //	   given back at once.
 //
 // A claim that keeps room waits for leases to end and for tokens, never for another
@@ -397,6 +397,9 @@ func (c *core) wake(t *throttle) {
 	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.dead {
 		cl, _ := e.waiting.next() // claims of others may keep the room from it
 		c.mayClaim(cl)
+	}
+	if t.keeper != nil && t.keptUntil(c.now) <= c.now {
+		c.giveUp(t.keeper)
 	}
 	for c.room() && c.advanceClaim(t) {
 	}

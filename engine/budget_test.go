@@ -98,7 +98,7 @@ func TestReceiptsInATransactionAreOneWrite(t *testing.T) {
 	}
 }
 
-// A part may be on disk and another is lost with the memory: nobody can say how many.
+// A part may be on disk and another is lost with the memory: how many is not known.
 func TestACommandInSlicesIsRefusedWhenTheStoreFailsInBetween(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)

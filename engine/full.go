@@ -25,7 +25,7 @@ type prober interface {
 	Probe() error
 }
 
-// roomy is writable for those who store something new.
+// roomy is writable for commands that store something new.
 func (c *core) roomy() error {
 	if err := c.writable(); err != nil {
 		return err

@@ -266,7 +266,7 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	e.stalled = e.stalling(s.busy) <= 0
 	if s.busy && e.core.batch.Size() >= e.cfg.BatchBytes {
 		if e.stalled {
-			e.room.Broadcast() // for those who only look
+			e.room.Broadcast() // for commands that only look
 			return e.looksOut(spare), s
 		}
 		return spare, s
