@@ -115,7 +115,7 @@ func (c *core) classOf(q *queue, m *message) *class {
 	}
 	cl := s.classes[string(sig)]
 	if cl == nil {
-		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, turn: turn{round: -1}, lastTurn: turn{round: -1}}
+		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, turns: newTurns()}
 		for _, t := range ts {
 			cl.slots = append(cl.slots, slot{throttle: t, entry: t.entryOf(s, len(ts) > 1), tag: -1})
 		}

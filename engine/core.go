@@ -404,12 +404,6 @@ func (c *core) settle(k *fairKey) {
 			c.offer(q)
 		}
 	}
-	competes := uint32(0)
-	if (len(k.window) > 0 || k.behind) && !k.paused {
-		competes = k.weight
-	}
-	q.competing += int64(competes) - int64(k.competes)
-	k.competes = competes
 	c.wantKey(k)
 	if k.idle() {
 		c.forgetKey(k)

@@ -15,16 +15,17 @@ func (c *core) checkScheduler(q *queue, bad func(int, string, ...any)) {
 	for k := range q.roster.all() {
 		members[k.class] = append(members[k.class], k)
 	}
-	keys, open := 0, 0
+	keys, weight, open := 0, int64(0), 0
 	for cl := range s.all() {
 		keys += cl.keys
+		weight += cl.weight
 		if cl.state == classOpen {
 			open++
 		}
 		c.checkClass(q, cl, members[cl], bad)
 	}
-	if keys != s.keys || open != s.open.len() {
-		bad(2, "queue %q: %d keys in classes, %d classes open; it says %d and %d", q.name, keys, open, s.keys, s.open.len())
+	if keys != s.keys || weight != s.weight || open != s.open.len() {
+		bad(2, "queue %q: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.name, keys, weight, open, s.keys, s.weight, s.open.len())
 	}
 	if len(s.keepers) > 0 && !q.takes() {
 		bad(20, "queue %q keeps room in throttles and has no consumer", q.name)

@@ -29,35 +29,33 @@ type fairKey struct {
 
 	few    [3]*message // where the window of a key with few messages is
 	queue  *queue
-	limits *limits // of the newest message that has any
-	leased int64   // messages
-	seq    uint64  // place in lists
+	leased int64 // messages
+	slot   int32 // in the heap of the calendar, or inNear
 	weight uint32
-	// competes is what the key adds to its queue's weight: 0 if it has nothing ready.
-	competes uint32
-	counted  bool // total is exact
-	pinned   bool // has settings of its own, which outlive its messages
-	stored   bool // a record of its settings exists
-	hungry   bool // in core.hungry
+	// What due was worked out for: the cost of the next message, and the weight.
+	placedCost, placedWeight uint32
 	// vain says that the last read has brought nothing that can be delivered: others need
 	// not wait for the next one.
 	vain bool
 	// rankMax is the rank of no message in the window less than, which tells where
 	// the newest message goes without looking at another one.
 	rankMax uint8
+	counted bool // total is exact
+	pinned  bool // has settings of its own, which outlive its messages
+	stored  bool // a record of its settings exists
+	hungry  bool // in core.hungry
 
 	// Where it stands in its class, see scheduler.go. credit is that after the visit of round
 	// base, and grants since then; while the key is in no class, base is how many rounds
 	// before it left that was.
-	prev, next   *fairKey
-	credit       int64
-	base, due    int64    // rounds of the class: of the last visit, of the next
-	pos          position // in the circle of keys
-	slot         int32    // in the heap of the calendar, or inNear
-	placedCost   uint32   // of the message that due was worked out for
-	placedWeight uint32   // the same for the weight
-	stats        keyStats
+	prev, next *fairKey
+	credit     int64
+	base, due  int64    // rounds of the class: of the last visit, of the next
+	pos        position // in the circle of keys
+	seq        uint64   // place in lists; the order of keys at the same place
 
+	stats   keyStats
+	limits  *limits  // of the newest message that has any
 	delayed int64    // messages; also a difference while counting
 	hash    nameHash // of name, for tables
 

@@ -78,8 +78,8 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	if all := q.share.value(c.now); all > 0 {
 		i.Share = k.stats.share.value(c.now) / all
 	}
-	if q.competing > 0 {
-		i.FairShare = float64(k.competes) / float64(q.competing)
+	if k.class != nil {
+		i.FairShare = float64(k.placedWeight) / float64(q.scheduler.weight)
 	}
 	refused, waited := k.stats.refused, k.stats.waited
 	if k.class != nil {

@@ -170,7 +170,7 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 		empty = 0
 		turn.served(q)
 		if ds == nil {
-			ds = make([]*Delivery, 0, min(req.Count, q.scheduler.keys*4+1))
+			ds = make([]*Delivery, 0, min(req.Count, q.scheduler.keys*4+16))
 		}
 		visibility := req.Visibility
 		if visibility <= 0 {

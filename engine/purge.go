@@ -119,7 +119,7 @@ func (c *core) empty(q *queue) {
 	delete(c.byNumber, q.no)
 	q.past.counting = nil // it would go through keys that are not there
 	c.orphans += q.leased
-	q.starved, q.competing, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, 0, true
+	q.starved, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, true
 	q.facts = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup} {

@@ -45,7 +45,6 @@ type queue struct {
 	past      past                   // of keys without messages
 	dedup     *dedup                 // nil: it has no deduplication ids
 	share     minuteSum              // cost delivered
-	competing int64                  // sum of the weights of keys with ready messages
 }
 
 // totals count since start, for FILA.STATS.

@@ -59,10 +59,11 @@ type scheduler struct {
 	open    timers[*class]
 	keepers []*class // hold places in throttles for a message that needs several
 
-	round int64  // of the visit made last
-	last  uint64 // the greatest major of a position
-	keys  int    // in calendars
-	told  bool   // an event has said that the queue has something, and no lease has come back empty since
+	round  int64  // of the visit made last
+	last   uint64 // the greatest major of a position
+	keys   int    // in calendars
+	weight int64  // of those
+	told   bool   // an event has said that the queue has something, and no lease has come back empty since
 }
 
 // idleClassesMax bounds the classes without keys that a scheduler keeps.
@@ -70,7 +71,7 @@ const idleClassesMax = 64
 
 func newScheduler(q *queue, quantum uint32) *scheduler {
 	s := &scheduler{queue: q, quantum: int64(quantum), classes: map[string]*class{}}
-	s.plain = class{scheduler: s, at: -1, turn: turn{round: -1}, lastTurn: turn{round: -1}}
+	s.plain = class{scheduler: s, at: -1, turns: newTurns()}
 	return s
 }
 
@@ -114,9 +115,9 @@ type class struct {
 	retired   bool // dropped from scheduler.classes
 
 	calendar
-	keys           int
-	weight         int64 // of its keys
-	turn, lastTurn turn  // the two that began last
+	keys   int
+	weight int64 // of its keys
+	turns  turns
 
 	// A round of the class is one of the queue less offset. stopped is the queue's
 	// round at which the clock stands while the class is not open.
@@ -139,6 +140,26 @@ type class struct {
 type turn struct {
 	round      int64
 	at, joined position
+}
+
+// turns are the two turns of a class that began last. Beginning one copies none: in a
+// delivery that would be what takes longest.
+type turns struct {
+	of    [2]turn
+	newer int // index
+}
+
+func newTurns() turns { return turns{of: [2]turn{{round: -1}, {round: -1}}} }
+
+func (t *turns) last() *turn   { return &t.of[t.newer&1] }
+func (t *turns) before() *turn { return &t.of[t.newer&1^1] }
+
+func (t *turns) begin(k *fairKey) {
+	t.newer ^= 1
+	n := t.last()
+	n.round = k.due
+	n.at.major, n.at.minor = k.pos.major, k.pos.minor
+	n.joined.major, n.joined.minor = 0, 0
 }
 
 // position is where a key stands in the circle of a class. Positions are in order of
@@ -184,9 +205,14 @@ func (cl *class) before(o *class) bool {
 
 func (cl *class) index() *int { return &cl.at }
 
+func (cl *class) addWeight(w int64) {
+	cl.weight += w
+	cl.scheduler.weight += w
+}
+
 // fix restores the order of the open classes after the head of this one has changed.
 func (cl *class) fix() {
-	if cl.state == classOpen {
+	if cl.state == classOpen && cl.scheduler.open.len() > 1 {
 		cl.scheduler.open.fix(cl)
 	}
 }
@@ -194,8 +220,10 @@ func (cl *class) fix() {
 // reschedule brings a key's place in the calendars up to date with what the key has.
 // settle calls it after every change.
 func (c *core) reschedule(k *fairKey) {
-	if k.paused || len(k.window) == 0 && (!k.behind || k.vain) {
-		if k.class != nil {
+	cost, cl := uint32(costMin), k.class
+	switch {
+	case k.paused || len(k.window) == 0 && (!k.behind || k.vain):
+		if cl != nil {
 			c.leaveClass(k)
 			c.offerLoaded(k.queue)
 		}
@@ -203,12 +231,17 @@ func (c *core) reschedule(k *fairKey) {
 			k.credit, k.visited, k.base = 0, false, 0
 		}
 		return
-	}
-	cost, cl := uint32(costMin), k.class
-	if len(k.window) > 0 {
-		cost, cl = k.window[0].cost, c.classOf(k.queue, k.window[0])
-	} else if cl == nil {
-		cl = &k.queue.scheduler.plain
+	case len(k.window) == 0:
+		if cl == nil {
+			cl = &k.queue.scheduler.plain
+		}
+	default:
+		m := k.window[0]
+		if cost = m.cost; m.limits != nil {
+			cl = c.classOf(k.queue, m)
+		} else {
+			cl = &k.queue.scheduler.plain
+		}
 	}
 	if cl != k.class {
 		if k.class != nil {
@@ -220,9 +253,13 @@ func (c *core) reschedule(k *fairKey) {
 	if cost == k.placedCost && k.weight == k.placedWeight && !k.visited {
 		return
 	}
+	if k.visited && k.credit >= int64(cost) && k.weight == k.placedWeight {
+		k.placedCost = cost // it goes on with its turn, where it stands
+		return
+	}
 	k.accrue()
 	cl.remove(k)
-	cl.weight += int64(k.weight) - int64(k.placedWeight)
+	cl.addWeight(int64(k.weight) - int64(k.placedWeight))
 	k.schedule(cost)
 	cl.fix()
 	c.offerLoaded(k.queue)
@@ -255,7 +292,7 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	k.takePosition(cl)
 	cl.keys++
 	s.keys++
-	cl.weight += int64(k.weight)
+	cl.addWeight(int64(k.weight))
 	for i := range cl.slots {
 		cl.slots[i].throttle.keys++
 	}
@@ -285,7 +322,7 @@ func (c *core) leaveClass(k *fairKey) {
 	k.class = nil
 	cl.keys--
 	cl.scheduler.keys--
-	cl.weight -= int64(k.placedWeight)
+	cl.addWeight(-int64(k.placedWeight))
 	for i := range cl.slots {
 		cl.slots[i].throttle.keys--
 	}
@@ -354,9 +391,9 @@ func (cl *class) waitedBy(now int64) int64 {
 func (k *fairKey) takePosition(cl *class) {
 	h, present := cl.head(), cl.present()
 	k.base = present - k.base
-	last := &cl.turn
+	last := cl.turns.last()
 	if h != nil && h.visited {
-		last = &cl.lastTurn // the key that is next is in the middle of its turn
+		last = cl.turns.before() // the key that is next is in the middle of its turn
 	}
 	switch s := cl.scheduler; {
 	case h == nil || h.due > present: // all have had their turn of this round
@@ -419,7 +456,7 @@ func (k *fairKey) accrue() {
 // one: its credit would not have sufficed.
 func (k *fairKey) passed() int64 {
 	round := k.class.present()
-	if last := k.class.turn; last.round < round || last.at.before(k.pos) {
+	if last := k.class.turns.last(); last.round < round || last.at.before(k.pos) {
 		round-- // this one has not come to it
 	}
 	return max(min(round-k.base, k.due-k.base-1), 0)
@@ -432,7 +469,7 @@ func (k *fairKey) visit() {
 	if !k.visited {
 		k.credit += (k.due - k.base) * int64(k.placedWeight) * s.quantum
 		k.base, k.visited = k.due, true
-		cl.lastTurn, cl.turn = cl.turn, turn{round: k.due, at: k.pos}
+		cl.turns.begin(k)
 	}
 	s.round = max(s.round, k.due+cl.offset)
 }

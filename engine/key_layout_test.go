@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// With very many keys each of them is in no cache, and a message costs as many waits for
+// memory as its key has lines that it needs.
+func TestHotFieldsOfAKeyAreTogether(t *testing.T) {
+	const line = 64
+	var k fairKey
+	for name, at := range map[string]uintptr{
+		"the end of what enqueueing needs": unsafe.Offsetof(k.few),
+		"the end of the window's place":    unsafe.Offsetof(k.prev),
+		"the end of the place in a class":  unsafe.Offsetof(k.stats),
+	} {
+		if at%line != 0 {
+			t.Errorf("%s is at byte %d, which is in the middle of a cache line", name, at)
+		}
+	}
+	if at := unsafe.Offsetof(k.stats); at != 3*line {
+		t.Errorf("what each delivery needs takes %d bytes, want three cache lines", at)
+	}
+	if size := unsafe.Sizeof(k); size%line != 0 {
+		t.Errorf("a key has %d bytes: keys beside it are not at the beginning of a line", size)
+	}
+}
