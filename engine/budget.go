@@ -23,8 +23,10 @@ import "fmt"
 //     applied again. What its client has sent behind it waits.
 //  2. A client that has used its share of a turn has its next tasks applied in the next
 //     turn; others go first.
-//  3. What goes on in slices, timers included, adds at most sliceBytes to one batch. A
-//     batch takes as long to commit as it is large, and everybody's reply waits for that.
+//  3. What goes on in slices, timers included, adds at most sliceWeight to one batch. Every
+//     reply waits for the commit of its batch, and a commit takes as long as the batch has
+//     weight: its bytes, and its records, since the store takes about as long for a record
+//     as for recordWeight bytes.
 //
 // Calls within Exec are one write. They use up the budget, and do not stop for it.
 type budget struct {
@@ -32,14 +34,17 @@ type budget struct {
 	left  int // units of the step under way
 	spent int // in this turn, by all steps
 
-	fullAt int // the size of the open batch at which the step ends
-	sliced int // bytes that slices have added to the open batch
-	from   int // size of the open batch when the slice under way began; 0: none is
+	fullAt int // the size of the open batch at which the step ends, of a slice its weight
+	sliced int // weight that slices have added to the open batch
+	from   int // weight of the open batch when the slice under way began; 0: none is
 }
 
 const (
-	turnUnits  = 4096
-	sliceBytes = 256 << 10
+	turnUnits = 2048
+	// sliceWeight is about a thousand small records, for which the store takes a millisecond
+	// or two, beside the sync of the disk.
+	sliceWeight  = 256 << 10
+	recordWeight = 200
 	// unitBytes is how much of a task's input counts as one unit.
 	unitBytes = 16 << 10
 )
@@ -54,15 +59,15 @@ func (b *budget) share() int { return b.part(4) }
 func (c *core) slice(units int) {
 	c.endSlice()
 	b := &c.budget
-	b.from = c.batch.Size()
-	b.left, b.fullAt = units, b.from+max(sliceBytes-b.sliced, 0)
+	b.from = c.weight()
+	b.left, b.fullAt = units, b.from+max(sliceWeight-b.sliced, 0)
 }
 
 // endSlice ends the step, if one is under way. What follows has no budget but for the
 // size of the batch, until a step begins.
 func (c *core) endSlice() {
 	if b := &c.budget; b.from > 0 {
-		b.sliced += c.batch.Size() - b.from
+		b.sliced += c.weight() - b.from
 		b.from = 0
 	}
 }
@@ -73,9 +78,19 @@ func (c *core) newTasks() {
 	c.budget.left, c.budget.fullAt = c.budget.part(2), c.cfg.BatchBytes
 }
 
+// weight is how long the open batch takes to commit, in bytes.
+func (c *core) weight() int { return c.batch.Size() + recordWeight*c.batch.Len() }
+
 // room says that the step may do more.
 func (c *core) room() bool {
-	return c.budget.left > 0 && c.batch.Size() < c.budget.fullAt
+	b := &c.budget
+	if b.left <= 0 {
+		return false
+	}
+	if b.from > 0 {
+		return c.weight() < b.fullAt
+	}
+	return c.batch.Size() < b.fullAt
 }
 
 // spend notes that so much was done.
@@ -89,7 +104,7 @@ func (c *core) atLeast(units int) { c.budget.left = max(c.budget.left, units) }
 
 // mustCut says that nothing goes on before the open batch is cut.
 func (c *core) mustCut() bool {
-	return c.batch.Size() >= c.cfg.BatchBytes || c.budget.sliced >= sliceBytes && !c.pending()
+	return c.batch.Size() >= c.cfg.BatchBytes || c.budget.sliced >= sliceWeight && !c.pending()
 }
 
 // pending says that tasks wait for a turn, and for nothing else.

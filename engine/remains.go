@@ -25,7 +25,7 @@ type remains struct {
 
 // sweepMax is how many keys, leases and messages are given back in one turn: as fast as
 // they came at least, however often queues are filled and emptied.
-const sweepMax = 4096
+const sweepMax = turnUnits
 
 // emptied says that the key was its queue's when that was emptied.
 func (k *fairKey) emptied() bool { return k.seq <= k.queue.emptied }

@@ -108,8 +108,8 @@ func TestNoActKeepsOthersWaiting(t *testing.T) {
 				if n := len(asked); n > 2 && !asked[n-3].Done() {
 					t.Fatalf("turn %d: another client has waited for three turns", turn)
 				}
-				if f := w.flight; f != nil && f.batch != nil && f.batch.Size() > 2*sliceBytes {
-					t.Fatalf("turn %d: a batch has %d bytes", turn, f.batch.Size())
+				if f := w.flight; f != nil && f.batch != nil && f.batch.Size()+recordWeight*f.batch.Len() > 2*sliceWeight+2*recordWeight*turnUnits {
+					t.Fatalf("turn %d: a batch has %d records of %d bytes", turn, f.batch.Len(), f.batch.Size())
 				}
 				asked = append(asked, &Task{Client: other, Call: callFunc(func(*Tx) error { return nil })})
 				return asked[len(asked)-1:]
