@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
 
@@ -25,9 +28,58 @@ type lifecycle struct {
 	b      *testing.B
 	engine *engine.Engine
 
-	mu    sync.Mutex
-	turns []time.Duration
-	on    bool
+	mu      sync.Mutex
+	turns   []time.Duration
+	own     []time.Duration // of the turns, the time on a processor
+	commits []commit
+	on      bool
+	loop    loopThread
+}
+
+// commit is what a batch had, and what it took.
+type commit struct {
+	records, bytes int
+	took           time.Duration
+}
+
+// meteredStore is a store whose commits are measured.
+type meteredStore struct {
+	*rocks.Store
+	l *lifecycle
+}
+
+func (s meteredStore) Commit(b *storage.Batch, sync bool) error {
+	began := time.Now()
+	err := s.Store.Commit(b, sync)
+	s.l.mu.Lock()
+	if s.l.on {
+		s.l.commits = append(s.l.commits, commit{records: b.Len(), bytes: b.Size(), took: time.Since(began)})
+	}
+	s.l.mu.Unlock()
+	return err
+}
+
+// loopThread is the thread of the loop, which it has for itself from its first turn on:
+// so what it has used of a processor is what turns have cost, whatever else the machine
+// does.
+type loopThread struct {
+	locked bool
+	used   time.Duration
+}
+
+// turn returns what the loop has used since the turn before. It is called on the loop.
+func (t *loopThread) turn(b *testing.B) time.Duration {
+	if !t.locked {
+		runtime.LockOSThread()
+		t.locked = true
+	}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		b.Error(err)
+	}
+	before := t.used
+	t.used = time.Duration(ts.Nano())
+	return t.used - before
 }
 
 func newLifecycle(b *testing.B) *lifecycle {
@@ -40,14 +92,15 @@ func newLifecycle(b *testing.B) *lifecycle {
 	cfg := engine.DefaultConfig()
 	cfg.Observe = func(what engine.Activity, took time.Duration) {
 		if what == engine.ActivityTurn {
+			own := l.loop.turn(b)
 			l.mu.Lock()
 			if l.on {
-				l.turns = append(l.turns, took)
+				l.turns, l.own = append(l.turns, took), append(l.own, own)
 			}
 			l.mu.Unlock()
 		}
 	}
-	if l.engine, err = engine.New(cfg, store); err != nil {
+	if l.engine, err = engine.New(cfg, meteredStore{store, l}); err != nil {
 		b.Fatal(err)
 	}
 	done := make(chan error, 1)

@@ -32,9 +32,13 @@ type stalls struct {
 }
 
 type stallRow struct {
-	act                 string
-	took, turn, waiting time.Duration
-	turns               int
+	act           string
+	took, waiting time.Duration
+	turn, own     time.Duration // the longest turn, and the one that used most of a processor
+	turns         int
+	commit        time.Duration // the longest
+	records       int           // of the largest batch
+	bytes         int
 }
 
 // enqueueMany enqueues n messages into a queue, each as request says.
@@ -104,7 +108,7 @@ func (s *stalls) measureAct(name string, settle time.Duration, act func()) {
 		}
 	}()
 	s.mu.Lock()
-	s.turns, s.on = s.turns[:0], true
+	s.turns, s.own, s.commits, s.on = s.turns[:0], s.own[:0], s.commits[:0], true
 	s.mu.Unlock()
 	began := time.Now()
 	act()
@@ -116,7 +120,10 @@ func (s *stalls) measureAct(name string, settle time.Duration, act func()) {
 	s.on = false
 	row := stallRow{act: name, took: took, waiting: worst, turns: len(s.turns)}
 	if len(s.turns) > 0 {
-		row.turn = slices.Max(s.turns)
+		row.turn, row.own = slices.Max(s.turns), slices.Max(s.own)
+	}
+	for _, c := range s.commits {
+		row.commit, row.records, row.bytes = max(row.commit, c.took), max(row.records, c.records), max(row.bytes, c.bytes)
 	}
 	s.mu.Unlock()
 	s.rows = append(s.rows, row)
@@ -296,9 +303,10 @@ func (s *stalls) report() {
 	slices.SortFunc(s.rows, func(a, b stallRow) int { return cmp.Compare(max(b.turn, b.waiting), max(a.turn, a.waiting)) })
 	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
 	var table strings.Builder
-	fmt.Fprintf(&table, "%-40s %12s %16s %8s %10s\n", "act", "longest turn", "another waited", "turns", "took")
+	fmt.Fprintf(&table, "%-38s %15s %13s %10s %9s %16s %7s %9s\n", "act", "another waited", "longest turn", "processor", "commit", "largest batch", "turns", "took")
 	for _, r := range s.rows {
-		fmt.Fprintf(&table, "%-40s %9.1f ms %13.1f ms %8d %7.0f ms\n", r.act, ms(r.turn), ms(r.waiting), r.turns, ms(r.took))
+		fmt.Fprintf(&table, "%-38s %12.1f ms %10.1f ms %7.1f ms %6.1f ms %8d %4d KiB %7d %6.0f ms\n",
+			r.act, ms(r.waiting), ms(r.turn), ms(r.own), ms(r.commit), r.records, r.bytes>>10, r.turns, ms(r.took))
 	}
 	fmt.Print("\n" + table.String()) // a log of a benchmark is cut
 	s.b.ReportMetric(ms(s.rows[0].turn), "longest-turn-ms")
