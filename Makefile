@@ -24,7 +24,7 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -120,6 +120,9 @@ demo: build ## hash this machine's documentation with worker processes while the
 
 bench-backlog: build ## fill a queue with N messages; report memory, restart and drain: make bench-backlog N=10000000
 	go run ./integration/backlog -bin $(BIN) -n $(N)
+
+bench-churn: build ## fill and drain for a while with ever new keys: does memory grow? make bench-churn T=1h
+	go run ./integration/backlog -bin $(BIN) -n 400000 -churn $(if $(filter command line environment,$(origin T)),$(T),10m) -target
 
 setup-peers: ## install what bench-peers compares with, if it is missing (Debian, npm)
 	@bash .ci/setup-peers

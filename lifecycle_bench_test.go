@@ -69,6 +69,7 @@ type loopThread struct {
 
 // turn returns what the loop has used since the turn before. It is called on the loop.
 func (t *loopThread) turn(b *testing.B) time.Duration {
+	b.Helper()
 	if !t.locked {
 		runtime.LockOSThread()
 		t.locked = true

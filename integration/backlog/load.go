@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,44 +24,41 @@ type job struct {
 	done        *atomic.Int64
 }
 
-// inParallel lets every connection do its part and shows how far they are.
-func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(context.Context, job) error) error {
+// inParallel lets every connection do its part and shows how far they are. It returns
+// what the broker had resident at the most meanwhile.
+func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(context.Context, job) error) (peak int64, err error) {
 	var done atomic.Int64
 	ended := make(chan error, t.conns) // nobody waits to be heard after a failure
 	wires, err := dialAll(t.broker.Addr(), t.conns)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer closeAll(wires)
 	for i, w := range wires {
 		go func() { ended <- part(ctx, job{w: w, first: int64(i), step: int64(t.conns), n: n, done: &done}) }()
 	}
 	bar := progress.New(os.Stderr, what, n)
-	ending := sync.OnceFunc(bar.Done) // before the report, or whenever it fails
-	defer ending()
+	defer bar.Done()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	var peak int64
 	for left := t.conns; left > 0; {
 		select {
 		case err := <-ended:
 			if err != nil {
-				return err // the connections that are left see theirs closed
+				return 0, err // the connections that are left see theirs closed
 			}
 			left--
 		case <-tick.C:
 			bar.Set(done.Load())
 			u, err := proc.UseOf(t.broker.PID())
 			if err != nil {
-				return err
+				return 0, err
 			}
 			peak = max(peak, u.Resident)
 		}
 	}
 	bar.Set(done.Load())
-	ending()
-	report("memory while "+what, "%d MB resident at the most", peak>>20)
-	return ctx.Err()
+	return peak, ctx.Err()
 }
 
 // enqueue sends its messages in pipelines and counts the answers.
@@ -98,10 +94,12 @@ func (t *trial) empty(ctx context.Context, _ string) error {
 		return err
 	}
 	begun := time.Now()
-	if err := t.inParallel(ctx, "drained", n, t.drainPart); err != nil {
+	peak, err := t.inParallel(ctx, "drained", n, t.drainPart)
+	if err != nil {
 		return err
 	}
 	took := time.Since(begun)
+	report("memory while drained", "%d MB resident at the most", peak>>20)
 	after, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
@@ -124,6 +122,10 @@ func (t *trial) drainPart(ctx context.Context, j job) error {
 			return err
 		}
 		messages, _ := reply.([]any)
+		if len(messages) == 0 && t.churn > 0 {
+			time.Sleep(time.Millisecond) // the others hold what is left
+			continue
+		}
 		if len(messages) == 0 {
 			return fmt.Errorf("the queue was empty after %d messages", j.done.Load())
 		}

@@ -3,6 +3,9 @@
 // again, after a kill and after a stop, and reports how long it takes from exec
 // until the first lease is answered; and it drains a part of the queue.
 //
+// With -churn it fills and drains again and again, each message with a key of its own
+// that was never there before, and reports whether memory grows from round to round.
+//
 // The filling is done with storage.sync=never unless told otherwise: what is
 // measured is the length of the queue, not the disk's fsync.
 package main
@@ -14,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // options is what the flags say.
@@ -27,6 +31,7 @@ type options struct {
 	conns  int
 	drain  int64
 	target bool
+	churn  time.Duration
 }
 
 func main() {
@@ -39,7 +44,8 @@ func main() {
 	flag.IntVar(&o.size, "size", 256, "`bytes` of a message, at least 8")
 	flag.IntVar(&o.conns, "conns", 4, "`connections` that fill and drain")
 	flag.Int64Var(&o.drain, "drain", 200_000, "`messages` to lease and ack in the end")
-	flag.BoolVar(&o.target, "target", false, "exit with 1 when 512 MB resident or 1 s until the first lease are exceeded")
+	flag.DurationVar(&o.churn, "churn", 0, "instead of all that, fill and drain for so `long`, each message with a key that was never there before")
+	flag.BoolVar(&o.target, "target", false, "exit with 1 when 512 MB resident or 1 s until the first lease are exceeded; with -churn, 1.3 times the first round")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)

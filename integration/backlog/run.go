@@ -28,6 +28,7 @@ type trial struct {
 	options
 	broker   *broker.Broker
 	breaches []string // of the targets
+	before   int64    // messages of the rounds before, when it churns
 }
 
 func run(ctx context.Context, o options) error {
@@ -44,8 +45,14 @@ func run(ctx context.Context, o options) error {
 	}
 	defer func() { _ = b.Kill() }()
 	t := &trial{options: o, broker: b}
-	fmt.Printf("%d messages of %d bytes over %d keys, storage.sync=%s\n", o.n, o.size, o.keys, o.sync)
-	for _, step := range []func(context.Context, string) error{t.fill, t.afterKill, t.afterStop, t.empty} {
+	steps := []func(context.Context, string) error{t.fill, t.afterKill, t.afterStop, t.empty}
+	if o.churn > 0 {
+		fmt.Printf("%d messages of %d bytes a round, each with a key of its own, storage.sync=%s\n", o.n, o.size, o.sync)
+		steps = []func(context.Context, string) error{t.rounds}
+	} else {
+		fmt.Printf("%d messages of %d bytes over %d keys, storage.sync=%s\n", o.n, o.size, o.keys, o.sync)
+	}
+	for _, step := range steps {
 		if err := step(ctx, dir); err != nil {
 			return err
 		}
@@ -62,31 +69,43 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// fill enqueues all messages and watches the broker's memory meanwhile.
-func (t *trial) fill(ctx context.Context, dir string) error {
+// begin starts the broker and makes the queue.
+func (t *trial) begin(ctx context.Context) (*wire, error) {
 	if err := t.broker.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := t.broker.Ready(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	w, err := dial(t.broker.Addr())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.do("FILA.QUEUE", "CREATE", queue); err != nil {
+		w.conn.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// fill enqueues all messages and watches the broker's memory meanwhile.
+func (t *trial) fill(ctx context.Context, dir string) error {
+	w, err := t.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer w.conn.Close()
-	if _, err := w.do("FILA.QUEUE", "CREATE", queue); err != nil {
-		return err
-	}
 	before, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
-	if err := t.inParallel(ctx, "enqueued", t.n, t.enqueue); err != nil {
+	peak, err := t.inParallel(ctx, "enqueued", t.n, t.enqueue)
+	if err != nil {
 		return err
 	}
 	took := time.Since(begun)
+	report("memory while enqueued", "%d MB resident at the most", peak>>20)
 	after, err := proc.UseOf(t.broker.PID())
 	if err != nil {
 		return err
@@ -220,4 +239,9 @@ func size(dir string) (bytes int64) {
 	return bytes
 }
 
-func (t *trial) key(n int64) string { return "key-" + strconv.FormatInt(n%int64(t.keys), 10) }
+func (t *trial) key(n int64) string {
+	if t.churn > 0 {
+		return "key-" + strconv.FormatInt(t.before+n, 10)
+	}
+	return "key-" + strconv.FormatInt(n%int64(t.keys), 10)
+}

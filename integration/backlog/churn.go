@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/faisca/fila/internal/proc"
+)
+
+// growthMax is how many times the memory of the first round a later one may take.
+const growthMax = 1.3
+
+// round is what the broker had resident in a round: at the most, and when it was over.
+type round struct{ peak, end int64 }
+
+// rounds fills and drains the queue until the time is over, and compares the memory of
+// each round with that of the first one.
+func (t *trial) rounds(ctx context.Context, _ string) error {
+	w, err := t.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.conn.Close()
+	var all []round
+	for begun := time.Now(); len(all) < 2 || time.Since(begun) < t.churn; t.before += t.n {
+		r, err := t.round(ctx)
+		if err != nil {
+			return err
+		}
+		all = append(all, r)
+		if err := t.counted(ctx, w, 0); err != nil {
+			return err
+		}
+		report(fmt.Sprintf("round %d, %s", len(all), time.Since(begun).Round(time.Second)), "%d MB resident at the most, %d MB in the end", r.peak>>20, r.end>>20)
+	}
+	first, worst := all[0], round{}
+	for _, r := range all[1:] {
+		worst.peak, worst.end = max(worst.peak, r.peak), max(worst.end, r.end)
+	}
+	last := all[len(all)-1]
+	t.growth("at the most", first.peak, worst.peak, last.peak)
+	t.growth("after a round", first.end, worst.end, last.end)
+	return nil
+}
+
+// round fills the queue with keys that were never there, and drains it.
+func (t *trial) round(ctx context.Context) (round, error) {
+	filled, err := t.inParallel(ctx, "enqueued", t.n, t.enqueue)
+	if err != nil {
+		return round{}, err
+	}
+	drained, err := t.inParallel(ctx, "drained", t.n, t.drainPart)
+	if err != nil {
+		return round{}, err
+	}
+	u, err := proc.UseOf(t.broker.PID())
+	return round{peak: max(filled, drained, u.Resident), end: u.Resident}, err
+}
+
+func (t *trial) growth(when string, first, worst, last int64) {
+	ratio := func(bytes int64) float64 { return float64(bytes) / float64(max(first, 1)) }
+	report("resident "+when, "%d MB in the first round, %.2f times that in the worst, %.2f in the last", first>>20, ratio(worst), ratio(last))
+	if ratio(worst) > growthMax {
+		t.breaches = append(t.breaches, fmt.Sprintf("resident memory %s: %.2f times that of the first round", when, ratio(worst)))
+	}
+}
