@@ -192,7 +192,8 @@ func (s *stalls) looking() {
 	s.once("MEMORY USAGE SAMPLES 0", func(tx *engine.Tx) error { _, err := tx.QueueMemory(usage); return err })
 	page := &engine.Browse{Queue: "big", Count: 10_000}
 	s.once("BROWSE COUNT 10000", func(tx *engine.Tx) error { _, _, err := tx.Browse(page); return err })
-	s.once("EXPLAIN KEY", func(tx *engine.Tx) error { _, err := tx.ExplainKey("big", "k77"); return err })
+	why := &engine.ExplainKey{Queue: "big", Key: "k77"}
+	s.once("EXPLAIN KEY", func(tx *engine.Tx) error { _, err := tx.ExplainKey(why); return err })
 }
 
 // receipts is what handles many messages by what names them.

@@ -9,7 +9,7 @@ import (
 
 func explain() Spec {
 	return Spec{
-		Name: "FILA.EXPLAIN", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) for a ready message where N is the messages of its key before it",
+		Name: "FILA.EXPLAIN", Group: "fila", Since: "0.1.0", Complexity: "O(1), or O(L) where a throttle is full, with L leases; O(L+N) for a ready message, with N messages of its key before it",
 		Summary: "Says why a message, or the next one of a fairness key, is not with a consumer: what it waits for, until when, and who is in the way.",
 		Flags:   []string{"readonly"},
 		Access:  Look,
@@ -40,7 +40,7 @@ func explain() Spec {
 
 func parseExplain(in *input) (call, error) {
 	if in.has("key") {
-		return &explainKey{queue: in.text("queue"), key: in.text("key")}, nil
+		return &explainKey{req: engine.ExplainKey{Queue: in.text("queue"), Key: in.text("key")}}, nil
 	}
 	r, err := engine.ParseReceipt(in.bytes("id"))
 	if err != nil {
@@ -63,13 +63,13 @@ func (c *explanation) Render(_ *Handler, w *resp.Writer) error {
 
 type explainKey struct {
 	explanation
-	queue, key string
+	req engine.ExplainKey
 }
 
 // Apply implements engine.Call.
 func (c *explainKey) Apply(tx *engine.Tx) (err error) {
 	c.now = tx.Now()
-	c.result, err = tx.ExplainKey(c.queue, c.key)
+	c.result, err = tx.ExplainKey(&c.req)
 	return err
 }
 

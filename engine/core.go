@@ -58,6 +58,7 @@ type core struct {
 	deferred     bool              // wakeAll has left some of notified to the next step
 	order        uint64            // of the newest entry in a line, and claim
 	throttles    map[string]*throttle
+	unset        map[string]*unsetKey // throttle keys without a setting that leases name
 	throttleList roster[throttle]
 	// throttleVersion grows with each change of which throttles there are.
 	throttleVersion uint64
@@ -149,6 +150,7 @@ func (c *core) forgetAll() {
 	c.due, c.ends = dueIndex{family: storage.Scheduled}, dueIndex{family: storage.Expiries}
 	c.throttleVersion++
 	c.throttles, c.throttleList, c.tokens = map[string]*throttle{}, roster[throttle]{}, timers[*throttle]{}
+	c.unset = map[string]*unsetKey{}
 	c.notified, c.resumed, c.deferred = nil, nil, false
 	c.dropEvents()
 	c.offers, c.hungry, c.starving, c.reading, c.refs, c.bodies, c.unborn, c.census = nil, nil, nil, 0, 0, 0, nil, nil

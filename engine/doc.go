@@ -55,7 +55,8 @@
 //     those are counted.
 //  17. A waiting class is in the entry of its queue at a throttle that it names, and a
 //     throttle counts the keys that name it and those that wait in its line.
-//  18. A throttle counts the leases that name it.
+//  18. A throttle counts the leases that name it; those of a throttle key without a
+//     setting are counted, too.
 //  19. No key owes credit.
 //  20. Where a throttle has room, no class waits in its line, but one of a queue that
 //     has another one open. Room is kept only for a claim, and only while the queue has

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -53,41 +51,40 @@ type MessageInfo struct {
 // positionMax is where counting ends how many messages are before one.
 const positionMax = 100_000
 
-// ExplainKey says why a fairness key delivers or does not.
-func (tx *Tx) ExplainKey(queue, key string) (Explanation, error) {
+// ExplainKey asks why a fairness key delivers or does not.
+type ExplainKey struct {
+	Queue, Key string
+
+	explained *Explanation // its holders are being looked for
+	holders   *holderSearch
+}
+
+// ExplainKey says why. Where many leases are held, those that are in its way are found
+// over several turns; everything else is as it was in the first of them.
+func (tx *Tx) ExplainKey(req *ExplainKey) (Explanation, error) {
 	c := tx.core
-	q, err := c.queueNamed(queue)
+	q, err := c.queueNamed(req.Queue)
 	if err != nil {
 		return Explanation{}, err
 	}
-	if err := c.checkKey(key); err != nil {
+	if err := c.checkKey(req.Key); err != nil {
 		return Explanation{}, err
 	}
-	return c.explain(q, key), nil
+	x := req.explained
+	if x == nil || req.holders.walk.epoch != c.epoch {
+		x = new(c.explain(q, req.Key))
+	}
+	if err := tx.addHolders(x, &req.holders); err != nil {
+		req.explained = x
+		return Explanation{}, err
+	}
+	req.explained = nil
+	return *x, nil
 }
 
+// explain says everything of a key but who is in its way, see addHolders.
 func (c *core) explain(q *queue, key string) Explanation {
-	x := Explanation{KeyInfo: c.keyInfo(q, key), Queue: q.name}
-	if x.State != KeyConcurrency {
-		return x
-	}
-	full := map[string]bool{}
-	for i := range x.BlockedBy {
-		full[x.BlockedBy[i].Throttle] = x.BlockedBy[i].Concurrency > 0
-	}
-	for _, m := range c.leaseEnd.h {
-		if slices.ContainsFunc(m.throttleKeys(), func(name string) bool { return full[name] }) {
-			x.HolderCount++
-			x.Holders = append(x.Holders, Holder{
-				ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.consumer, Until: time.Unix(0, m.until),
-			})
-		}
-	}
-	slices.SortFunc(x.Holders, func(a, b Holder) int {
-		return cmp.Or(a.Until.Compare(b.Until), slices.Compare(a.ID[:], b.ID[:]))
-	})
-	x.Holders = x.Holders[:min(len(x.Holders), holdersMax)]
-	return x
+	return Explanation{KeyInfo: c.keyInfo(q, key), Queue: q.name}
 }
 
 // Explain asks why a message is where it is.
@@ -95,7 +92,10 @@ type Explain struct {
 	Queue string
 	ID    ID
 
-	find *find
+	held      *heldSearch
+	find      *find
+	explained *Explanation // its holders are being looked for
+	holders   *holderSearch
 }
 
 // Explain says where a message is and what it waits for. The message is looked up
@@ -109,15 +109,36 @@ func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 	if tx.atomic {
 		return Explanation{}, errWaits
 	}
+	x := req.explained
+	if x == nil || req.holders.walk.epoch != c.epoch {
+		if x, err = tx.explainMessage(q, req); err != nil {
+			return Explanation{}, err
+		}
+	}
+	if err := tx.addHolders(x, &req.holders); err != nil {
+		req.explained = x
+		return Explanation{}, err
+	}
+	req.explained = nil
+	return *x, nil
+}
+
+// explainMessage says everything of a message but who is in its way.
+func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
+	c := tx.core
 	f := req.find
 	req.find = nil
 	if f == nil || !f.done || !c.holds(&f.watch) {
-		req.find = c.startFind(q, req.ID, tx.task)
+		held, err := tx.searchHeld(q, req.ID, &req.held)
+		if err != nil {
+			return nil, err
+		}
+		req.find = c.startFind(q, req.ID, held, tx.task)
 		tx.park(nil, 0, false)
-		return Explanation{}, ErrWouldBlock
+		return nil, ErrWouldBlock
 	}
 	if f.err != nil {
-		return Explanation{}, fmt.Errorf("explain %s: %w", req.ID, f.err)
+		return nil, fmt.Errorf("explain %s: %w", req.ID, f.err)
 	}
 	found := f.found[0]
 	is := gone
@@ -126,16 +147,16 @@ func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 	}
 	switch is {
 	case gone:
-		return Explanation{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
+		return nil, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
 	case leased:
 		m := c.leases[req.ID]
 		x := c.explain(q, m.key.name)
 		x.Message = m.info(StatusLeased)
 		x.State, x.Reason = KeyLeased, fmt.Sprintf("a consumer holds it until its lease ends; it is delivery %d", m.deliveries)
-		x.ReadyAt, x.Throttle, x.BlockedBy, x.Holders, x.HolderCount = time.Unix(0, m.until), "", nil, nil, 0
-		return x, nil
+		x.ReadyAt, x.Throttle, x.BlockedBy = time.Unix(0, m.until), "", nil
+		return &x, nil
 	default:
-		return c.explainFound(q, found, f.before), nil
+		return new(c.explainFound(q, found, f.before)), nil
 	}
 }
 
@@ -147,7 +168,7 @@ func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation
 	}
 	if f.delayed {
 		x.State, x.Reason, x.ReadyAt = KeyDelayed, "it waits for its time", time.Unix(0, f.readyAt)
-		x.Throttle, x.BlockedBy, x.Holders, x.HolderCount = "", nil, nil, 0
+		x.Throttle, x.BlockedBy = "", nil
 		status = StatusDelayed
 	}
 	x.Message = f.m.info(status)
@@ -192,14 +213,9 @@ type find struct {
 	before int64
 }
 
-func (c *core) startFind(q *queue, id ID, t *Task) *find {
-	f := &find{held: map[ID]struct{}{}}
+func (c *core) startFind(q *queue, id ID, held map[ID]struct{}, t *Task) *find {
+	f := &find{held: held}
 	f.lookup = *c.newLookup(q, []ID{id}, resume(t))
-	for _, m := range c.leases {
-		if m.key.queue == q && m.key.idHash == idKeyHash(id) {
-			f.held[m.id] = struct{}{}
-		}
-	}
 	c.beside = append(c.beside, f)
 	return f
 }

@@ -154,6 +154,16 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 			eligible[cl.entry]++
 		}
 	}
+	for name, u := range c.unset {
+		if c.throttles[name] != nil || u.inUse != held[name] {
+			bad(18, "throttle key %q without a setting: %d leases, it says %d", name, held[name], u.inUse)
+		}
+	}
+	for name, n := range held {
+		if c.throttles[name] == nil && c.unset[name] == nil {
+			bad(18, "throttle key %q without a setting: %d leases, and none is counted", name, n)
+		}
+	}
 	for name, t := range c.throttles {
 		if t.inUse != held[name] {
 			bad(18, "throttle %q: %d leases, it says %d", name, held[name], t.inUse)

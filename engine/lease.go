@@ -214,6 +214,9 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.lease = lease{until: c.now + int64(visibility), since: c.now, consumer: consumer}
 	c.leases[m.id] = m
 	c.leaseEnd.push(m)
+	if m.limits != nil {
+		c.useUnset(m)
+	}
 	if c.cfg.LeaseLag > 0 {
 		c.lag = append(c.lag, lagged{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseLag)})
 	} else {

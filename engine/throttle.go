@@ -119,6 +119,7 @@ func (t *throttle) wait(now int64) float64 {
 type limits struct {
 	names   []string
 	set     []*throttle // those of them that have a setting
+	unset   []*unsetKey // the others
 	version uint64      // of core.throttles, for which that holds
 	class   *class      // of a message with these, for the same version; nil: not looked up
 }
@@ -162,10 +163,12 @@ func (c *core) throttlesOf(m *message) []*throttle {
 		return nil
 	}
 	if l.version != c.throttleVersion {
-		l.version, l.set, l.class = c.throttleVersion, nil, nil
+		l.version, l.set, l.unset, l.class = c.throttleVersion, nil, nil, nil
 		for _, name := range l.names {
 			if t := c.throttles[name]; t != nil {
 				l.set = append(l.set, t)
+			} else {
+				l.unset = append(l.unset, c.unsetNamed(name))
 			}
 		}
 	}
@@ -196,12 +199,13 @@ func (c *core) refund(m *message) {
 	}
 }
 
-// countInUse counts a lease that is there already, as after a restart; consume counts
-// those that begin. endUse is the end of both.
+// countInUse counts a lease that is there already, as after a restart; consume, and
+// useUnset for the keys without a setting, count those that begin. endUse is the end of all.
 func (c *core) countInUse(m *message) {
 	for _, t := range c.throttlesOf(m) {
 		t.inUse++
 	}
+	c.useUnset(m)
 }
 
 func (c *core) endUse(m *message) {
@@ -214,6 +218,7 @@ func (c *core) endUse(m *message) {
 			c.notify(t)
 		}
 	}
+	c.endUnset(m)
 }
 
 // count brings up to date for how long keys have waited, before their number changes.
@@ -286,11 +291,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	t := c.throttles[key]
 	if t == nil {
 		t = c.addThrottle(key, set)
-		for _, m := range c.leaseEnd.h {
-			if slices.Contains(m.throttleKeys(), key) {
-				t.inUse++
-			}
-		}
+		t.inUse = c.takeUnset(key)
 		c.reclassify()
 		return nil
 	}
@@ -338,6 +339,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	delete(c.throttles, key)
 	c.throttleVersion++
 	c.throttleList.remove(t.seq)
+	c.leaveUnset(t)
 	t.set = storage.Throttle{} // it has room for whatever waits for it, one class after the other
 	c.disarm(t)
 	c.notify(t)
