@@ -99,7 +99,7 @@ func DefaultConfig() Config {
 			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Cost: 1_000_000, Count: 10_000, Script: 64 << 10, Crons: 10_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20,
-		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 16_384, ReadsMax: 16, ReadBytes: 1 << 20,
+		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 4096, ReadsMax: 16, ReadBytes: 1 << 20,
 		MendInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
 	}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/faisca/fila/storage"
 )
@@ -89,19 +88,30 @@ func (x *dueIndex) unlist(d *dueEntry) {
 	d.prev, d.next = nil, nil
 }
 
-// firsts returns when the first message of each key of a queue falls due, as far as the
-// head of the index tells.
-func (x *dueIndex) firsts(queue uint32) map[string]time.Time {
-	firsts := map[string]time.Time{}
-	for _, d := range x.heap.h {
-		if d.mk.Queue != queue {
-			continue
-		}
-		if at, ok := firsts[d.mk.Key]; !ok || d.at < at.UnixNano() {
-			firsts[d.mk.Key] = unix(d.at)
+// dueLooks is how many entries of an index are looked at for a unit of work.
+const dueLooks = 8
+
+// tellFirst tells those of the keys of a queue that wait for the time of a message when
+// the first one falls due, as far as the head of the index knows. The head has at most
+// twice DueWindow entries: so that is done in one turn.
+func (c *core) tellFirst(q *queue, keys ...*KeyInfo) {
+	wanted := map[string]*KeyInfo{}
+	for _, i := range keys {
+		if i.State == KeyDelayed {
+			wanted[i.Key] = i
 		}
 	}
-	return firsts
+	if len(wanted) == 0 {
+		return
+	}
+	n := 0
+	for d := c.due.byQueue[q.no]; d != nil; d = d.next {
+		n++
+		if i := wanted[d.mk.Key]; i != nil && (i.ReadyAt.IsZero() || d.at < i.ReadyAt.UnixNano()) {
+			i.ReadyAt = unix(d.at)
+		}
+	}
+	c.spend(n / dueLooks)
 }
 
 // removeOnDisk takes note of an entry behind the edge that is taken off the disk: a
@@ -186,7 +196,7 @@ func (c *core) cutDue(x *dueIndex) {
 			}
 		}
 	}
-	c.spend(len(all) / 8)
+	c.spend(len(all) / 4)
 	clear(all[n:])
 	x.heap.rebuild(all[:n])
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -54,9 +53,7 @@ func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	if k := q.keys.get(key); k != nil {
 		i := c.describe(k)
-		if i.State == KeyDelayed {
-			i.ReadyAt = c.due.firsts(q.no)[key]
-		}
+		c.tellFirst(q, &i)
 		return i
 	}
 	set, pinned := q.settings[key]
@@ -280,13 +277,10 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []KeyInfo, err error) {
 		return 0, nil, tx.yield()
 	}
 	req.under = false
-	if slices.ContainsFunc(req.list, func(i KeyInfo) bool { return i.State == KeyDelayed }) {
-		firsts := c.due.firsts(q.no)
-		for i := range req.list {
-			if k := &req.list[i]; k.State == KeyDelayed {
-				k.ReadyAt = firsts[k.Key]
-			}
-		}
+	all := make([]*KeyInfo, len(req.list))
+	for i := range req.list {
+		all[i] = &req.list[i]
 	}
+	c.tellFirst(q, all...)
 	return req.cursor, req.list, nil
 }
