@@ -37,7 +37,8 @@ type core struct {
 	// idsUntil is the persisted bound of ids: a restart goes on from there.
 	idsUntil  int64
 	nextQueue uint32
-	bootTime  int64 // the first turn's time
+	strays    []uint32 // numbers of no queue under which there are settings of keys
+	bootTime  int64    // the first turn's time
 
 	queues       map[string]*queue
 	names        []string // of the queues, in order; nil: to be made anew. Shared with replies: never changed
@@ -159,6 +160,7 @@ func (c *core) forgetAll() {
 	c.fresh, c.dedupEnd = freshIDs{}, timers[*dedup]{}
 	c.batch.Reset()
 	c.sync, c.beside = false, nil
+	c.strays = nil
 	c.bootTime, c.readPause, c.endPause, c.keys, c.foresight = 0, 0, 0, 0, foresight{}
 	c.readsFailed, c.resting = 0, nil
 	c.remains, c.orphans, c.orphanAt, c.stale, c.unfinished = nil, 0, 0, nil, false

@@ -55,7 +55,7 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 		return false, nil
 	}
 	delete(q.settings, key)
-	c.batch.Delete(storage.State, stateKeyOf(q, key))
+	c.deleteSettings(q, key)
 	c.sync = true
 	if k := q.keys.get(key); k != nil {
 		k.weight, k.paused, k.pinned, k.stored = 1, false, false, false
@@ -95,7 +95,7 @@ func (c *core) pin(q *queue, key string, set storage.Key) {
 	set.Pinned = true
 	set.Weight = max(set.Weight, 1)
 	q.settings[key] = set
-	c.batch.Put(storage.State, stateKeyOf(q, key), set.Append(nil))
+	c.putSettings(q, key, set)
 	c.sync = true
 	if k := q.keys.get(key); k != nil {
 		k.weight, k.paused, k.pinned, k.stored = set.Weight, set.Paused, true, true
@@ -120,14 +120,14 @@ func (c *core) setWeight(k *fairKey, weight uint32) {
 		return
 	}
 	k.stored = true
-	c.batch.Put(storage.State, stateKeyOf(k.queue, k.name), set.Append(nil))
+	c.putSettings(k.queue, k.name, set)
 }
 
 // dropKey takes the record of settings off the disk that end with the messages.
 func (c *core) dropKey(k *fairKey) {
 	if k.stored && !k.pinned {
 		k.stored = false
-		c.batch.Delete(storage.State, stateKeyOf(k.queue, k.name))
+		c.deleteSettings(k.queue, k.name)
 	}
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/faisca/fila/storage"
 )
@@ -39,8 +38,11 @@ func (tx *Tx) Purge(req *Purge) (int, error) {
 	if err := tx.AwaitCounts(); err != nil {
 		return 0, err
 	}
+	if err := tx.moveSettings(q); err != nil {
+		return 0, err
+	}
 	n := int(max(q.total, 0))
-	c.purge(q)
+	c.purge(q, tx.task)
 	q.totals.purged += uint64(n)
 	return n, nil
 }
@@ -87,15 +89,9 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 
 // purge empties a queue. It keeps its name, its settings and those of its keys, its
 // scripts, its counters, and who waits for it.
-func (c *core) purge(q *queue) {
-	maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
+func (c *core) purge(q *queue, by *Task) {
 	c.empty(q)
-	q.set.Number = c.newNumber()
-	q.no = q.set.Number
-	c.byNumber[q.no] = q
-	for name, set := range q.settings {
-		c.batch.Put(storage.State, stateKeyOf(q, name), set.Append(nil))
-	}
+	c.renumber(q, by)
 	c.putQueue(q)
 	c.noteShrunk(q)
 	c.offer(q) // for those who wait for nothing but a read
@@ -126,8 +122,7 @@ func (c *core) empty(q *queue) {
 		c.batch.DeleteRange(f, prefix, storage.After(prefix))
 	}
 	c.forgetDedup(q)
-	settings := stateKeysOf(q)
-	c.batch.DeleteRange(storage.State, settings, storage.After(settings))
+	c.deleteSettingsUnder(c.batch, q.no)
 	c.sync = true
 	c.leaveRemains(r)
 }

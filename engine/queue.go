@@ -42,6 +42,7 @@ type queue struct {
 	emptied   uint64                 // the roster's number of the last key that an emptying took, see remains.go
 	emptiedAt int64                  // when that was
 	settings  map[string]storage.Key // of keys that have some of their own
+	moving    *settingsMove          // they are being written under the next number
 	past      past                   // of keys without messages
 	dedup     *dedup                 // nil: it has no deduplication ids
 	share     minuteSum              // cost delivered
@@ -360,6 +361,7 @@ func (c *core) removeQueue(q *queue) {
 		c.endRedrive(j)
 	}
 	c.empty(q)
+	c.dropMove(q)
 	c.batch.Delete(storage.Queues, []byte(q.name))
 	c.snapshot = c.snapshot.withoutQueue(q.name)
 	delete(c.queues, q.name)

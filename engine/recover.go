@@ -70,9 +70,13 @@ func (c *core) recover() error {
 func (c *core) start() error {
 	var b storage.Batch
 	b.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(c.epoch))
+	for _, no := range c.strays {
+		c.deleteSettingsUnder(&b, no)
+	}
 	if err := c.store.Commit(&b, true); err != nil {
 		return fmt.Errorf("write the number of this start: %w", err)
 	}
+	c.strays = nil
 	return nil
 }
 
@@ -171,7 +175,8 @@ func (c *core) recoverThrottles(known map[string]*throttle) error {
 	})
 }
 
-// recoverSettings reads what was set for single fairness keys.
+// recoverSettings reads what was set for single fairness keys. Of a purge that a crash has
+// interrupted there may be some under the number of no queue: start removes those.
 func (c *core) recoverSettings() error {
 	return c.scan(storage.State, storage.AppendStateKey(nil, stateKey), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
@@ -182,8 +187,11 @@ func (c *core) recoverSettings() error {
 		if err := set.Decode(v); err != nil {
 			return fmt.Errorf("key %q: %w", parts[2], err)
 		}
-		if q := c.byNumber[binary.BigEndian.Uint32([]byte(parts[1]))]; q != nil {
+		no := binary.BigEndian.Uint32([]byte(parts[1]))
+		if q := c.byNumber[no]; q != nil {
 			q.settings[parts[2]] = set
+		} else if n := len(c.strays); n == 0 || c.strays[n-1] != no {
+			c.strays = append(c.strays, no)
 		}
 		return nil
 	})
@@ -241,6 +249,9 @@ func (c *core) recoverKeys() error {
 			c.cfg.Log.Error().Uint32("queue", mk.Queue).Msg("the store holds messages of a queue that does not exist, they are left alone")
 		}
 		ok = it.Next() // cheaper than a seek if the key has but one
+	}
+	for _, q := range c.queues { // those of keys without messages have ended with them
+		maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
 	}
 	return it.Err()
 }

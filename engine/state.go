@@ -30,11 +30,12 @@ func decodeUint(b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// stateKeysOf is what the keys of a queue's key settings start with.
-func stateKeysOf(q *queue) []byte {
-	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, q.no)))
+// stateKeysUnder is what the keys of the key settings start with that are kept under the
+// number of a queue.
+func stateKeysUnder(no uint32) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)))
 }
 
-func stateKeyOf(q *queue, key string) []byte {
-	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, q.no)), key)
+func stateKeyUnder(no uint32, key string) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
 }
