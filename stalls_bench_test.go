@@ -147,6 +147,8 @@ func BenchmarkStalls(b *testing.B) {
 	b.ResetTimer()
 	s.looking()
 	s.receipts()
+	s.throttles()
+	s.settings()
 	s.timers()
 	s.emptying()
 	b.StopTimer()
@@ -236,6 +238,42 @@ func (s *stalls) receipts() {
 		}
 		s.do(func(tx *engine.Tx) error { return tx.Exec(calls, errs) })
 	})
+}
+
+// throttles is what a throttle with very many keys and leases has to do.
+func (s *stalls) throttles() {
+	const name = "full"
+	s.do(func(tx *engine.Tx) error { return tx.CreateQueue("shared", engine.QueueOptions{NoDLQ: true}) })
+	s.enqueueMany("shared", *stallLeases, func(i int, req *engine.Enqueue) {
+		req.Key, req.Throttles = fmt.Sprintf("k%d", i), []string{name}
+	})
+	full := uint64(*stallLeases / 2)
+	s.hold("shared", int(full), time.Hour) //nolint:gosec // small
+	set := func() {
+		s.do(func(tx *engine.Tx) error { return tx.SetThrottle(name, engine.ThrottleOptions{Concurrency: &full}) })
+	}
+	s.measureAct("THROTTLE SET, a new one", 500*time.Millisecond, set)
+	why := &engine.ExplainKey{Queue: "shared", Key: fmt.Sprintf("k%d", *stallLeases-1)}
+	s.once("EXPLAIN KEY, a full throttle", func(tx *engine.Tx) error { _, err := tx.ExplainKey(why); return err })
+	s.measureAct("THROTTLE DEL", 500*time.Millisecond, func() {
+		s.do(func(tx *engine.Tx) error { _, err := tx.DeleteThrottle(name); return err })
+	})
+}
+
+// settings is a purge of a queue whose keys have settings.
+func (s *stalls) settings() {
+	s.keyed("pinned", 1)
+	for from := 0; from < *stallLeases; from += 1000 {
+		var calls []func(tx *engine.Tx) error
+		for i := from; i < min(from+1000, *stallLeases); i++ {
+			calls = append(calls, func(tx *engine.Tx) error {
+				return tx.SetKey("pinned", fmt.Sprintf("k%d", i), engine.KeyOptions{Weight: new(uint32(2))})
+			})
+		}
+		s.do(calls...)
+	}
+	purge := &engine.Purge{Queue: "pinned"}
+	s.once("PURGE with settings of keys", func(tx *engine.Tx) error { _, err := tx.Purge(purge); return err })
 }
 
 // timers is what comes due by itself.
