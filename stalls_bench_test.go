@@ -145,6 +145,7 @@ func BenchmarkStalls(b *testing.B) {
 		s.do(func(tx *engine.Tx) error { return tx.SetConfig(values) })
 	}
 	b.ResetTimer()
+	s.measureAct("nothing", 2*time.Second, func() {}) // what the machine does beside
 	s.looking()
 	s.receipts()
 	s.throttles()

@@ -35,7 +35,7 @@ type keyPage struct {
 	page
 	req  engine.Keys
 	now  time.Time
-	list []engine.KeyInfo
+	list []*engine.KeyInfo
 }
 
 // Apply implements engine.Call.
@@ -47,7 +47,7 @@ func (c *keyPage) Apply(tx *engine.Tx) (err error) {
 
 // Render writes the next cursor and the keys.
 func (c *keyPage) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return keyFields(&c.list[i], c.now) })
+	c.write(w, len(c.list), func(i int) *fields { return keyFields(c.list[i], c.now) })
 	return nil
 }
 

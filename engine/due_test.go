@@ -47,12 +47,12 @@ func TestTheTimeOfADelayedKeyCostsABoundedPartOfATurn(t *testing.T) {
 			}
 			return err
 		})
-		var list []KeyInfo
+		var list []*KeyInfo
 		req := &Keys{Queue: queue, Count: n, Match: func(name string) bool { return name == last }}
 		task := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) (err error) { _, list, err = tx.Keys(req); return err })}
 		w.untilDone(task, nil)
 		if len(list) != 1 || !list[0].ReadyAt.Equal(due) {
-			t.Errorf("%s: the page has %+v", queue, list)
+			t.Errorf("%s: the page has %d keys", queue, len(list))
 		}
 	}
 }

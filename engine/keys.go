@@ -238,7 +238,7 @@ type Keys struct {
 	cursor uint64
 	epoch  uint64
 	left   int
-	list   []KeyInfo
+	list   []*KeyInfo // a list of 10,000 that grows in one turn must not move them
 	under  bool
 }
 
@@ -249,7 +249,7 @@ const keyUnits = 4
 // Keys lists them. The next cursor is 0 at the end. A key that has messages throughout a
 // listing is listed exactly once. Of a large page some are described in later turns, as
 // they are then.
-func (tx *Tx) Keys(req *Keys) (next uint64, list []KeyInfo, err error) {
+func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
 	if err != nil {
@@ -269,7 +269,7 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []KeyInfo, err error) {
 		req.left--
 		if req.Match(k.name) {
 			c.spend(keyUnits - 1)
-			req.list = append(req.list, c.describe(k))
+			req.list = append(req.list, new(c.describe(k)))
 		}
 		return true
 	})
@@ -277,10 +277,6 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []KeyInfo, err error) {
 		return 0, nil, tx.yield()
 	}
 	req.under = false
-	all := make([]*KeyInfo, len(req.list))
-	for i := range req.list {
-		all[i] = &req.list[i]
-	}
-	c.tellFirst(q, all...)
+	c.tellFirst(q, req.list...)
 	return req.cursor, req.list, nil
 }

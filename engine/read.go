@@ -296,7 +296,7 @@ func (m *message) decodeAttempt(value []byte) (readyAt int64, err error) {
 }
 
 func (r *read) readDue(store Store) error {
-	const limit = 4096
+	const limit = 2048 // what it brings is merged in one turn
 	it := store.Scan(r.family, []byte(r.dueFrom), nil)
 	defer it.Close()
 	for ok := it.Seek([]byte(r.dueFrom)); ok; ok = it.Next() {
