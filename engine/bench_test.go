@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
@@ -30,6 +31,7 @@ type workload struct {
 	throttles []string
 	at        int           // key of the next message
 	pick      func() string // the key of the next message; nil: they take turns
+	costs     func() uint32 // of the next message; nil: all cost the same
 
 	requests []*Enqueue
 	tasks    []*Task
@@ -75,6 +77,12 @@ const (
 // newLoad starts an engine with keys of so many messages each.
 func newLoad(b testing.TB, keys, backlog int, throttles ...string) *workload {
 	b.Helper()
+	return newLoadOf(b, keys, backlog, nil, throttles...)
+}
+
+// newLoadOf is newLoad with messages of the costs that a function returns.
+func newLoadOf(b testing.TB, keys, backlog int, costs func() uint32, throttles ...string) *workload {
+	b.Helper()
 	cfg := DefaultConfig()
 	cfg.WindowTotal = 4 * keys * backlog
 	cfg.WindowTotal = max(cfg.WindowTotal, DefaultConfig().WindowTotal)
@@ -83,7 +91,7 @@ func newLoad(b testing.TB, keys, backlog int, throttles ...string) *workload {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l := &workload{Stepper: s, b: b, throttles: throttles}
+	l := &workload{Stepper: s, b: b, costs: costs, throttles: throttles}
 	l.Do(&Task{Call: callFunc(func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) })})
 	for i := range keys {
 		l.names = append(l.names, fmt.Sprintf("tenant-%07d", i))
@@ -112,6 +120,9 @@ func (l *workload) prepare() {
 		} else {
 			req.Key = l.names[l.at%len(l.names)]
 			l.at++
+		}
+		if l.costs != nil {
+			req.Cost = l.costs()
 		}
 		if err := l.Prepare(req); err != nil {
 			l.b.Fatal(err)
@@ -219,6 +230,18 @@ func BenchmarkFairnessAgainstFIFO(b *testing.B) {
 func BenchmarkMillionKeysAgainstTen(b *testing.B) {
 	for _, keys := range []int{1000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) { compare(b, newLoad(b, 10, 20), newLoad(b, keys, 2)) })
+	}
+}
+
+// BenchmarkRandomCostsAgainstEqual has messages of any cost up to the greatest, against
+// such that cost the same. A lease is to take at most three times as long.
+func BenchmarkRandomCostsAgainstEqual(b *testing.B) {
+	for _, keys := range []int{1000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint(keys), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
+			random := newLoadOf(b, keys, 2, func() uint32 { return 1 + rng.Uint32N(DefaultConfig().Limits.Cost) })
+			compare(b, newLoad(b, keys, 2), random)
+		})
 	}
 }
 
