@@ -18,6 +18,10 @@ type leaseWalk struct {
 	it    *reflect.MapIter
 }
 
+// walkedPerUnit is how many leases a walk meets for a unit of work. They are all over the
+// memory.
+const walkedPerUnit = 2
+
 func (c *core) walkLeases() *leaseWalk {
 	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases).MapRange()}
 }
@@ -25,7 +29,7 @@ func (c *core) walkLeases() *leaseWalk {
 // each calls fn with the leases until it returns false. It reports whether the walk is
 // over; else the task has to yield.
 func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
-	for n := 0; n%looksPerUnit != 0 || tx.more(); n++ {
+	for n := 0; n%walkedPerUnit != 0 || tx.more(); n++ {
 		if !w.it.Next() {
 			return true
 		}

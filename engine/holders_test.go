@@ -28,7 +28,7 @@ func (w *world) leaseFor(queue string, n int) (receipts []Receipt) {
 }
 
 func TestAnExplanationFindsItsHoldersAmongVeryManyLeasesInSlices(t *testing.T) {
-	const n = 2 * looksPerUnit * turnUnits
+	const n = 4 * walkedPerUnit * turnUnits
 	w := newWorld(t, func(c *Config) { c.Window = n })
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(20))})
 	w.queue("q", QueueOptions{})
@@ -82,7 +82,7 @@ func TestTheHoldersAreThoseWhoseLeasesEndFirst(t *testing.T) {
 }
 
 func TestAMessageBehindVeryManyLeasedOnesIsExplainedInSlices(t *testing.T) {
-	const n = 2 * looksPerUnit * turnUnits
+	const n = 4 * walkedPerUnit * turnUnits
 	w := newWorld(t, func(c *Config) { c.Window = 2 * n })
 	w.queue("q", QueueOptions{})
 	ids := w.fill("k", n+3, nil)
