@@ -146,6 +146,7 @@ func BenchmarkStalls(b *testing.B) {
 	}
 	b.ResetTimer()
 	s.measureAct("nothing", 2*time.Second, func() {}) // what the machine does beside
+	s.enqueuing()
 	s.looking()
 	s.receipts()
 	s.throttles()
@@ -154,6 +155,16 @@ func BenchmarkStalls(b *testing.B) {
 	s.emptying()
 	b.StopTimer()
 	s.report()
+}
+
+// enqueuing is what a commit takes on this disk that has one message.
+func (s *stalls) enqueuing() {
+	s.keyed("one", 1)
+	s.measureAct("one ENQUEUE after the other", 0, func() {
+		for began := time.Now(); time.Since(began) < 2*time.Second; {
+			s.enqueueMany("one", 1, func(int, *engine.Enqueue) {})
+		}
+	})
 }
 
 // looking is what shows something, and the settings.
