@@ -36,7 +36,7 @@ type stallRow struct {
 	took, waiting time.Duration
 	turn, own     time.Duration // the longest turn, and the one that used most of a processor
 	turns         int
-	commit        time.Duration // the longest
+	usual, commit time.Duration // of commits, the median and the longest
 	records       int           // of the largest batch
 	bytes         int
 }
@@ -121,6 +121,10 @@ func (s *stalls) measureAct(name string, settle time.Duration, act func()) {
 	row := stallRow{act: name, took: took, waiting: worst, turns: len(s.turns)}
 	if len(s.turns) > 0 {
 		row.turn, row.own = slices.Max(s.turns), slices.Max(s.own)
+	}
+	slices.SortFunc(s.commits, func(a, b commit) int { return cmp.Compare(a.took, b.took) })
+	if n := len(s.commits); n > 0 {
+		row.usual = s.commits[n/2].took
 	}
 	for _, c := range s.commits {
 		row.commit, row.records, row.bytes = max(row.commit, c.took), max(row.records, c.records), max(row.bytes, c.bytes)
@@ -354,10 +358,10 @@ func (s *stalls) report() {
 	slices.SortFunc(s.rows, func(a, b stallRow) int { return cmp.Compare(max(b.turn, b.waiting), max(a.turn, a.waiting)) })
 	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
 	var table strings.Builder
-	fmt.Fprintf(&table, "%-38s %15s %13s %10s %9s %16s %7s %9s\n", "act", "another waited", "longest turn", "processor", "commit", "largest batch", "turns", "took")
+	fmt.Fprintf(&table, "%-38s %15s %13s %10s %16s %16s %7s %9s\n", "act", "another waited", "longest turn", "processor", "a commit", "largest batch", "turns", "took")
 	for _, r := range s.rows {
-		fmt.Fprintf(&table, "%-38s %12.1f ms %10.1f ms %7.1f ms %6.1f ms %8d %4d KiB %7d %6.0f ms\n",
-			r.act, ms(r.waiting), ms(r.turn), ms(r.own), ms(r.commit), r.records, r.bytes>>10, r.turns, ms(r.took))
+		fmt.Fprintf(&table, "%-38s %12.1f ms %10.1f ms %7.1f ms %5.1f %7.1f ms %8d %4d KiB %7d %6.0f ms\n",
+			r.act, ms(r.waiting), ms(r.turn), ms(r.own), ms(r.usual), ms(r.commit), r.records, r.bytes>>10, r.turns, ms(r.took))
 	}
 	fmt.Print("\n" + table.String()) // a log of a benchmark is cut
 	s.b.ReportMetric(ms(s.rows[0].turn), "longest-turn-ms")
