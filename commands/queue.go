@@ -43,18 +43,25 @@ func queueOptions() []Arg {
 func queueCreate() Spec {
 	return Spec{
 		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with DLQ where N is the number of queues",
-		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise. A queue that DLQ names gives up the <name>.dlq that it got itself, unless it has been used: then it is refused.",
-		Flags:   []string{"write", "denyoom"},
-		ACL:     []string{"admin"},
-		Fills:   filledByCreate,
-		Args:    append([]Arg{{Name: "name", Type: Key}}, queueOptions()...),
+		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise. A queue that DLQ names gives up the <name>.dlq that it got itself, unless it has been used: then it is refused. " +
+			"With IFNOTEXISTS an existing queue is left as it is, whatever the other options say, and the reply is OK.",
+		Flags: []string{"write", "denyoom"},
+		ACL:   []string{"admin"},
+		Fills: filledByCreate,
+		Args: append(append([]Arg{{Name: "name", Type: Key}}, queueOptions()...),
+			Arg{Name: "ifnotexists", Type: PureToken, Token: "IFNOTEXISTS", Optional: true}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE CREATE orders IFNOTEXISTS", "OK"},
 			{"FILA.QUEUE CREATE mails VISIBILITY 60000 MAXATTEMPTS 5 BACKOFF 500 MAXBACKOFF 60000 DLQ orders.dlq", "OK"},
 			{"FILA.QUEUE CREATE logs NODLQ", "OK"},
 		},
 		Parse: func(in *input) (call, error) {
-			return &queueSet{name: in.text("name"), options: parseQueueOptions(in), set: (*engine.Tx).CreateQueue}, nil
+			set := (*engine.Tx).CreateQueue
+			if in.has("ifnotexists") {
+				set = (*engine.Tx).EnsureQueue
+			}
+			return &queueSet{name: in.text("name"), options: parseQueueOptions(in), set: set}, nil
 		},
 	}
 }

@@ -147,6 +147,15 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	return nil
 }
 
+// EnsureQueue is CreateQueue, but leaves a queue that exists as it is. That takes no
+// write, so it succeeds on a full disk.
+func (tx *Tx) EnsureQueue(name string, o QueueOptions) error {
+	if tx.core.queues[name] != nil {
+		return nil
+	}
+	return tx.CreateQueue(name, o)
+}
+
 // AlterQueue changes the given settings of a queue; the others stay.
 func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 	c := tx.core
