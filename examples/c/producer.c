@@ -8,8 +8,8 @@ int main(int argc, char **argv) {
     redisReply *r;
 
     if (!c || argc < 3) return 1;
-    r = redisCommand(c, "FILA.QUEUE CREATE %s", queue);
-    if (!r || (refused(r, NULL) && !refused(r, "QUEUEEXISTS"))) {
+    r = redisCommand(c, "FILA.QUEUE CREATE %s IFNOTEXISTS", queue);
+    if (!r || refused(r, NULL)) {
         fprintf(stderr, "%s\n", r ? r->str : c->errstr);
         return 1;
     }

@@ -76,7 +76,10 @@ int main(void) {
         }
         if (refused(leased, NULL)) {
             fprintf(stderr, "%s\n", leased->str);
-            return 1;
+            if (!refused(leased, "NOQUEUE")) return 1;
+            freeReplyObject(leased); /* the queue does not exist yet */
+            sleep(1);
+            continue;
         }
         for (size_t i = 0; i < leased->elements; i++) {
             redisReply **message = leased->element[i]->element; /* receipt, payload, headers, ... */

@@ -37,6 +37,9 @@ handle(Fila, Queue, LeaseMs, Receipt, Job) ->
         {error, Reason} -> away(Reason)
     end.
 
+away(<<"NOQUEUE ", _/binary>> = Reason) ->
+    io:format(standard_error, "the queue does not exist yet: ~s~n", [Reason]),
+    timer:sleep(1000);
 away(Reason) ->
     io:format(standard_error, "the broker is away: ~p~n", [Reason]),
     timer:sleep(1000).

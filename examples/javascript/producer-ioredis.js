@@ -4,11 +4,7 @@ import { host, port, queue } from './work.js'
 
 const fila = new Redis({ host, port, maxRetriesPerRequest: 0 }) // an enqueue that is sent again may be two messages
 const [key, ...jobs] = process.argv.slice(2)
-try {
-  await fila.call('FILA.QUEUE', 'CREATE', queue)
-} catch (e) {
-  if (!e.message.startsWith('QUEUEEXISTS ')) throw e
-}
+await fila.call('FILA.QUEUE', 'CREATE', queue, 'IFNOTEXISTS')
 for (const job of jobs) {
   console.log(await fila.call('FILA.ENQUEUE', queue, job, 'KEY', key, 'HEADER', 'from', 'ioredis'))
 }

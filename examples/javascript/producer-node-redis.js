@@ -6,11 +6,7 @@ const fila = createClient({ socket: { host, port, reconnectStrategy: false } })
 fila.on('error', () => {}) // the calls say it
 await fila.connect()
 const [key, ...jobs] = process.argv.slice(2)
-try {
-  await fila.sendCommand(['FILA.QUEUE', 'CREATE', queue])
-} catch (e) {
-  if (!e.message.startsWith('QUEUEEXISTS ')) throw e
-}
+await fila.sendCommand(['FILA.QUEUE', 'CREATE', queue, 'IFNOTEXISTS'])
 for (const job of jobs) {
   console.log(await fila.sendCommand(['FILA.ENQUEUE', queue, job, 'KEY', key, 'HEADER', 'from', 'node-redis']))
 }

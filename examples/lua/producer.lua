@@ -9,8 +9,7 @@ local function fila(name, ...)
   return redis.command(name)(client, ...)
 end
 
-local created, err = pcall(fila, 'FILA.QUEUE', 'CREATE', queue)
-if not created and not err:find('redis error: QUEUEEXISTS ', 1, true) then error(err) end
+fila('FILA.QUEUE', 'CREATE', queue, 'IFNOTEXISTS')
 for i = 2, #arg do
   print(fila('FILA.ENQUEUE', queue, arg[i], 'KEY', arg[1], 'HEADER', 'from', 'lua'))
 end

@@ -58,8 +58,12 @@ end
 
 while not stopping do
   local ok, err = pcall(next_one)
-  if not ok and tostring(err):find 'redis error' then error(err) end
-  if not ok and not stopping then
+  if not ok and tostring(err):find('redis error: NOQUEUE ', 1, true) then
+    io.stderr:write('the queue does not exist yet: ', tostring(err), '\n')
+    socket.sleep(1)
+  elseif not ok and tostring(err):find 'redis error' then
+    error(err)
+  elseif not ok and not stopping then
     client = nil -- it does not connect again by itself
     io.stderr:write('the broker is away: ', tostring(err), '\n')
     socket.sleep(1)

@@ -11,7 +11,6 @@ my $redis = Redis->new(server => ($ENV{FILA_HOST} // '127.0.0.1') . ':' . ($ENV{
 # through a variable.
 sub fila { my $command = shift; return $redis->$command(@_) }
 
-eval { fila('FILA.QUEUE', 'CREATE', $queue) };
-die $@ if $@ && $@ !~ /^\[FILA\.QUEUE\] QUEUEEXISTS /;
+fila('FILA.QUEUE', 'CREATE', $queue, 'IFNOTEXISTS');
 my ($key, @jobs) = @ARGV;
 print fila('FILA.ENQUEUE', $queue, $_, KEY => $key, HEADER => 'from', 'perl'), "\n" for @jobs;

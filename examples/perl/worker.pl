@@ -56,8 +56,13 @@ until ($stopping) {
         1;
     };
     last if $stopping;
-    die $@ if $@ =~ /^\[/;    # the broker's own
-    undef $redis;
-    warn "the broker is away: $@";
+    if ($@ =~ /^\[FILA\.LEASE\] NOQUEUE /) {
+        warn "the queue does not exist yet: $@";
+    }
+    else {
+        die $@ if $@ =~ /^\[/;    # the broker's own
+        undef $redis;
+        warn "the broker is away: $@";
+    }
     sleep 1;
 }

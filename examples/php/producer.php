@@ -5,13 +5,7 @@ require __DIR__ . '/fila.php';
 
 $queue = getenv('FILA_QUEUE') ?: 'jobs';
 $fila = connect(5);
-try {
-    fila($fila, 'FILA.QUEUE', 'CREATE', $queue);
-} catch (FilaError $e) {
-    if (!str_starts_with($e->getMessage(), 'QUEUEEXISTS')) {
-        throw $e;
-    }
-}
+fila($fila, 'FILA.QUEUE', 'CREATE', $queue, 'IFNOTEXISTS');
 [, $key] = $argv;
 foreach (array_slice($argv, 2) as $job) {
     echo fila($fila, 'FILA.ENQUEUE', $queue, $job, 'KEY', $key, 'HEADER', 'from', 'php'), "\n";

@@ -65,5 +65,11 @@ while (!$stopping) {
             fwrite(STDERR, "the broker is away: {$e->getMessage()}\n");
             sleep(1);
         }
+    } catch (FilaError $e) {
+        if (!str_starts_with($e->getMessage(), 'NOQUEUE')) {
+            throw $e;
+        }
+        fwrite(STDERR, "the queue does not exist yet: {$e->getMessage()}\n");
+        sleep(1);
     }
 }

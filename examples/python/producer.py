@@ -10,11 +10,7 @@ QUEUE = os.environ.get("FILA_QUEUE", "jobs")
 
 def main(key, *jobs):
     fila = redis.Redis(host=os.environ.get("FILA_HOST", "127.0.0.1"), port=int(os.environ.get("FILA_PORT", "5555")))
-    try:
-        fila.execute_command("FILA.QUEUE", "CREATE", QUEUE)
-    except redis.ResponseError as e:
-        if not str(e).startswith("QUEUEEXISTS"):
-            raise
+    fila.execute_command("FILA.QUEUE", "CREATE", QUEUE, "IFNOTEXISTS")
     for job in jobs:
         print(fila.execute_command("FILA.ENQUEUE", QUEUE, job, "KEY", key, "HEADER", "from", "python").decode())
 

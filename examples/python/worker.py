@@ -69,6 +69,11 @@ def main():
         except redis.ConnectionError as e:
             print("the broker is away:", e, file=sys.stderr)
             stopping.wait(1)
+        except redis.ResponseError as e:
+            if not str(e).startswith("NOQUEUE"):
+                raise
+            print("the queue does not exist yet:", e, file=sys.stderr)
+            stopping.wait(1)
 
 
 if __name__ == "__main__":

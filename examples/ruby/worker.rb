@@ -55,5 +55,10 @@ until stopping
   rescue Redis::BaseConnectionError => e
     warn "the broker is away: #{e.message}"
     sleep 1
+  rescue Redis::CommandError => e
+    raise unless e.message.start_with?('NOQUEUE')
+
+    warn "the queue does not exist yet: #{e.message}"
+    sleep 1
   end
 end

@@ -5,7 +5,7 @@ set -euo pipefail
 queue=${FILA_QUEUE:-jobs}
 fila() { redis-cli -h "${FILA_HOST:-127.0.0.1}" -p "${FILA_PORT:-5555}" -e "$@"; } # -e: an error is exit code 1
 
-made=$(fila FILA.QUEUE CREATE "$queue" 2>&1) || [[ $made == *QUEUEEXISTS* ]] || { echo "$made" >&2; exit 1; }
+fila FILA.QUEUE CREATE "$queue" IFNOTEXISTS >/dev/null
 key=$1
 shift
 for job in "$@"; do

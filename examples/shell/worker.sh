@@ -28,7 +28,7 @@ stopping=
 trap 'stopping=yes' TERM INT
 while [ -z "$stopping" ]; do
 	if ! message=$(fila FILA.LEASE "$queue" BLOCK "$block_ms" VISIBILITY "$lease_ms"); then
-		[ -n "$stopping" ] || sleep 1 # the broker is away, as redis-cli has said
+		[ -n "$stopping" ] || sleep 1 # the broker is away or has no such queue yet, as redis-cli has said
 		continue
 	fi
 	[ -n "$message" ] || continue

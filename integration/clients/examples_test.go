@@ -67,8 +67,9 @@ func examples() []example {
 	}
 }
 
-// TestExamples lets each worker do what its producer enqueues, kills the broker
-// under it, and stops it twice: in the middle of a job, and while it waits.
+// TestExamples starts each worker before its queue exists, lets it do what its producer
+// enqueues, kills the broker under it, and stops it twice: in the middle of a job, and
+// while it waits.
 func TestExamples(t *testing.T) {
 	bin := made("fila")
 	run(t, "go", "build", "-o", bin, "../..")
@@ -122,6 +123,11 @@ func demonstrate(t *testing.T, e example, b *broker.Broker) {
 	admin := redis.NewClient(&redis.Options{Addr: b.Addr()})
 	defer admin.Close()
 	r := &trial{T: t, addr: b.Addr(), admin: admin, queue: "example " + e.name}
+	worker := r.startWorker(e)
+	r.until("it asks for a queue that does not exist yet", func() bool {
+		errors, err := admin.InfoMap(t.Context(), "errorstats").Result()
+		return err == nil && errors["Errorstats"]["errorstat_NOQUEUE"] != ""
+	})
 	for _, command := range [][]any{
 		{"FILA.QUEUE", "CREATE", r.queue, "MAXATTEMPTS", 5},
 		// A job that failed is dead only if the reason arrives as it is.
@@ -134,7 +140,6 @@ func demonstrate(t *testing.T, e example, b *broker.Broker) {
 			t.Fatal(err)
 		}
 	}
-	worker := r.startWorker(e)
 	r.produce(e, "say grüße", "sleep 3.2", "fail no such user", "say done")
 	r.until("all jobs are done", func() bool { return r.figure("acked") == 3 && r.figure("leased") == 0 })
 	if r.figure("expired") != 0 || r.figure("dead_lettered") != 1 || r.figure("delivered") != 4 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,7 +24,7 @@ func run(ctx context.Context, key string, jobs []string) error {
 		MaxRetries: -1, // an enqueue that is sent again may be two messages
 	})
 	defer fila.Close()
-	if err := fila.Do(ctx, "FILA.QUEUE", "CREATE", queue).Err(); err != nil && !strings.HasPrefix(err.Error(), "QUEUEEXISTS ") {
+	if err := fila.Do(ctx, "FILA.QUEUE", "CREATE", queue, "IFNOTEXISTS").Err(); err != nil {
 		return err
 	}
 	for _, job := range jobs {
