@@ -61,6 +61,7 @@ func engineConfig(cfg cli.Config, scripts engine.Scripts, log zerolog.Logger) en
 	c.Visibility = cfg.Scheduler.Visibility
 	c.Backoff = cfg.Scheduler.Backoff
 	c.MaxBackoff = cfg.Scheduler.MaxBackoff
+	c.Jitter = cfg.Scheduler.Jitter
 	c.DedupWindow = cfg.Scheduler.DedupWindow
 	c.MaxAttempts = cfg.Scheduler.MaxAttempts
 	c.Quantum = cfg.Scheduler.Quantum

@@ -102,6 +102,7 @@ type Scheduler struct {
 	MaxAttempts uint32
 	Backoff     time.Duration
 	MaxBackoff  time.Duration
+	Jitter      uint32 // percentage of such a pause that chance may take off
 	DedupWindow time.Duration
 	Window      int
 	BodyBytes   int64

@@ -43,6 +43,7 @@ func queueFields() []queueField {
 		{"max_attempts", 0},
 		{"backoff_ms", 0},
 		{"max_backoff_ms", 0},
+		{"backoff_jitter_percent", 0},
 		{"ttl_ms", 0},
 		{"max_depth", 0},
 		{"key_max_depth", 0},

@@ -305,6 +305,12 @@ func schedulerSettings(c *Scheduler) []setting {
 			doc:   "The longest pause between two retries, when the queue does not say. At least `scheduler.backoff_ms`.",
 		},
 		{
+			name:  "scheduler.backoff_jitter_percent",
+			value: count(&c.Jitter, 0, 0, 100),
+			doc: "How much of such a pause chance may take off, when the queue does not say. Messages that failed together are then not retried " +
+				"together. 0: nothing, each pause is as long as the backoff.",
+		},
+		{
 			name:  "scheduler.dedup_window_ms",
 			value: millis(&c.DedupWindow, 300_000, 0, 365*day),
 			doc:   "How long a queue that was created without `DEDUPWINDOW` remembers the ids given as `DEDUP`. 0: not at all.",

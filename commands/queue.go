@@ -33,6 +33,7 @@ func queueOptions() []Arg {
 		number("MAXDEPTH", 0),
 		number("KEYMAXDEPTH", 0),
 		ms("DEDUPWINDOW", 0),
+		{Name: "percent", Type: Integer, Token: "BACKOFFJITTER", Optional: true, Max: 100},
 		{Name: "dead-letter-queue", Type: OneOf, Optional: true, Args: []Arg{
 			{Name: "name", Type: Key, Token: "DLQ", Access: Produce},
 			{Name: "nodlq", Type: PureToken, Token: "NODLQ"},
@@ -108,6 +109,10 @@ func parseQueueOptions(in *input) engine.QueueOptions {
 	if n := in.natural("maxattempts"); n != nil {
 		attempts := uint32(*n) //nolint:gosec // the Spec bounds it
 		o.MaxAttempts = &attempts
+	}
+	if n := in.natural("backoffjitter"); n != nil {
+		percent := uint32(*n) //nolint:gosec // the Spec bounds it
+		o.BackoffJitter = &percent
 	}
 	if in.has("dlq") {
 		name := in.text("dlq")

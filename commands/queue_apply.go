@@ -148,6 +148,7 @@ type queueDefinition struct {
 	MaxDepth      *int64 `json:"max_depth"`
 	KeyMaxDepth   *int64 `json:"key_max_depth"`
 	DedupWindowMs *int64 `json:"dedup_window_ms"`
+	BackoffJitter *int64 `json:"backoff_jitter_percent"`
 	DLQ           any    `json:"dlq"`
 	OnEnqueue     string `json:"on_enqueue"`
 	OnFailure     string `json:"on_failure"`
@@ -201,15 +202,17 @@ func (q *queueDefinition) options() (engine.QueueOptions, error) {
 		least, most int64
 		duration    **time.Duration
 		number      **uint64
+		small       **uint32
 	}{
-		{"visibility_ms", q.VisibilityMs, 1, engine.QueueMillisMax, &o.Visibility, nil},
-		{"backoff_ms", q.BackoffMs, 0, engine.QueueMillisMax, &o.Backoff, nil},
-		{"max_backoff_ms", q.MaxBackoffMs, 0, engine.QueueMillisMax, &o.MaxBackoff, nil},
-		{"ttl_ms", q.TTLMs, 0, engine.QueueMillisMax, &o.TTL, nil},
-		{"dedup_window_ms", q.DedupWindowMs, 0, engine.QueueMillisMax, &o.DedupWindow, nil},
-		{"max_attempts", q.MaxAttempts, 0, math.MaxUint32, nil, nil},
-		{"max_depth", q.MaxDepth, 0, math.MaxInt64, nil, &o.MaxDepth},
-		{"key_max_depth", q.KeyMaxDepth, 0, math.MaxInt64, nil, &o.KeyMaxDepth},
+		{"visibility_ms", q.VisibilityMs, 1, engine.QueueMillisMax, &o.Visibility, nil, nil},
+		{"backoff_ms", q.BackoffMs, 0, engine.QueueMillisMax, &o.Backoff, nil, nil},
+		{"max_backoff_ms", q.MaxBackoffMs, 0, engine.QueueMillisMax, &o.MaxBackoff, nil, nil},
+		{"ttl_ms", q.TTLMs, 0, engine.QueueMillisMax, &o.TTL, nil, nil},
+		{"dedup_window_ms", q.DedupWindowMs, 0, engine.QueueMillisMax, &o.DedupWindow, nil, nil},
+		{"max_attempts", q.MaxAttempts, 0, math.MaxUint32, nil, nil, &o.MaxAttempts},
+		{"backoff_jitter_percent", q.BackoffJitter, 0, 100, nil, nil, &o.BackoffJitter},
+		{"max_depth", q.MaxDepth, 0, math.MaxInt64, nil, &o.MaxDepth, nil},
+		{"key_max_depth", q.KeyMaxDepth, 0, math.MaxInt64, nil, &o.KeyMaxDepth, nil},
 	} {
 		switch {
 		case n.value == nil:
@@ -220,7 +223,7 @@ func (q *queueDefinition) options() (engine.QueueOptions, error) {
 		case n.number != nil:
 			*n.number = new(uint64(*n.value)) //nolint:gosec // not negative
 		default:
-			o.MaxAttempts = new(uint32(*n.value)) //nolint:gosec // bounded
+			*n.small = new(uint32(*n.value)) //nolint:gosec // bounded
 		}
 	}
 	switch dlq := q.DLQ.(type) {

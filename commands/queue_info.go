@@ -63,5 +63,6 @@ func (c *queueLook) fields() *fields {
 	f.flag("paused_out", q.PausedOut)
 	f.number("created_at", q.CreatedAt.UnixMilli())
 	f.counts(&q.Counts)
+	f.number("backoff_jitter_percent", int64(q.BackoffJitter))
 	return &f
 }

@@ -47,6 +47,7 @@ type Config struct {
 	Visibility   time.Duration // of a lease where neither command nor queue says otherwise
 	Backoff      time.Duration // before the first retry of a nacked message, doubled for each further one
 	MaxBackoff   time.Duration // the longest pause between two retries
+	Jitter       uint32        // percentage of such a pause that chance may take off
 	MaxAttempts  uint32        // failures until a message is dead
 	DedupWindow  time.Duration // of a queue that is created without one
 	Quantum      uint32        // DRR credit per round and unit of weight
@@ -111,7 +112,7 @@ func (c *Config) check() error {
 		ok   bool
 	}{
 		{"visibility", c.Visibility > 0}, {"backoff", c.Backoff >= 0}, {"max backoff", c.MaxBackoff >= c.Backoff},
-		{"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
+		{"jitter", c.Jitter <= jitterMax}, {"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
 		{"sync interval", c.Sync != SyncInterval || c.SyncInterval > 0},
 		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},

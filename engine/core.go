@@ -123,6 +123,7 @@ type core struct {
 	backups   backups
 	figure    figures
 	key       []byte // scratch for keys of the store
+	chance    *rand.Rand
 }
 
 // figures count since start, for FILA.STATS.
@@ -135,6 +136,7 @@ func newCore(cfg Config, store Store) *core {
 	c := &core{cfg: cfg, store: store, batch: &storage.Batch{}, batchNo: 1, parked: map[uint64]*Task{}, aheadKeys: aheadKeys, sweepMax: sweepMax, snapshot: &Snapshot{}}
 	c.budget.turn = turnUnits
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
+	c.chance = rand.New(rand.NewPCG(cfg.Seed, jitterStream))
 	if !cfg.LastBackup.IsZero() {
 		c.backups.lastAt = cfg.LastBackup.UnixNano()
 	}

@@ -80,7 +80,7 @@ const verdictMax = int64(5 * time.Second)
 func (c *core) endExpired(m *message, d *FailureDecision) {
 	q := m.key.queue
 	q.totals.expired++
-	dead, delay, reason := q.fate(m.attempt, d)
+	dead, delay, reason := c.fate(q, m.attempt, d)
 	if d == nil || d.Action == FailureDefault && d.Delay == nil {
 		delay = 0 // without a word of the hook an expired message is ready at once
 	}

@@ -58,7 +58,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		return NackResult{}, ErrWouldBlock
 	}
 	failed := m.attempt
-	dead, delay, reason := q.fate(failed, req.decided)
+	dead, delay, reason := c.fate(q, failed, req.decided)
 	switch {
 	case req.Dead:
 		dead, reason = true, reasonNack
@@ -149,13 +149,14 @@ func (tx *Tx) ForeseeNack(req *Nack) error {
 
 // fate is what becomes of a message that has failed for the nth time: what the hook
 // has decided, else a retry until the attempts are used up.
-func (q *queue) fate(failed uint32, d *FailureDecision) (dead bool, delay time.Duration, reason string) {
-	delay = q.backoff(failed)
+func (c *core) fate(q *queue, failed uint32, d *FailureDecision) (dead bool, delay time.Duration, reason string) {
 	if d == nil {
 		d = &FailureDecision{}
 	}
 	if d.Delay != nil {
 		delay = min(*d.Delay, durationMax)
+	} else {
+		delay = c.pause(q, failed)
 	}
 	switch d.Action {
 	case FailureRetry:
@@ -172,7 +173,25 @@ func (q *queue) usedUp(failed uint32) bool {
 	return q.set.MaxAttempts > 0 && failed >= q.set.MaxAttempts
 }
 
-// backoff is the pause after the nth failure: it doubles with each.
+// jitterMax is a whole pause, in percent.
+const jitterMax = 100
+
+// jitterStream parts the chance of pauses from that of ids.
+const jitterStream = 0x6a697474
+
+// pause is the backoff after the nth failure, less what the queue's jitter takes off:
+// messages that failed together come back one after another. It is drawn once for each
+// failure; the time that follows from it is in the message's record.
+func (c *core) pause(q *queue, failed uint32) time.Duration {
+	full := q.backoff(failed)
+	most := int64(full/jitterMax) * int64(q.set.BackoffJitter)
+	if most <= 0 {
+		return full
+	}
+	return full - time.Duration(c.chance.Int64N(most+1))
+}
+
+// backoff is the longest pause after the nth failure: it doubles with each.
 func (q *queue) backoff(failed uint32) time.Duration {
 	ms, most := q.set.BackoffMs, q.set.MaxBackoffMs
 	for ; failed > 1 && ms < most; failed-- {

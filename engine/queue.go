@@ -84,6 +84,8 @@ type QueueOptions struct {
 	KeyMaxDepth *uint64        // 0: no limit
 	DLQ         *string        // the queue that takes dead messages
 	NoDLQ       bool           // dead messages are dropped
+	// BackoffJitter is the percentage of a pause that chance may take off.
+	BackoffJitter *uint32
 }
 
 // queueNamed finds a queue or says which one is missing. While the store takes no
@@ -139,7 +141,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	if automatic && c.queues[set.DLQ] == nil {
 		c.addQueue(set.DLQ, storage.Queue{
 			VisibilityMs: set.VisibilityMs, BackoffMs: set.BackoffMs, MaxBackoffMs: set.MaxBackoffMs,
-			DedupWindowMs: set.DedupWindowMs, DeadLetter: true, CreatedAt: c.now,
+			BackoffJitter: set.BackoffJitter, DedupWindowMs: set.DedupWindowMs, DeadLetter: true, CreatedAt: c.now,
 		})
 	}
 	c.addQueue(name, set)
@@ -238,6 +240,12 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 	}
 	if set.MaxBackoffMs < set.BackoffMs {
 		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, set.MaxBackoffMs, set.BackoffMs)
+	}
+	if o.BackoffJitter != nil {
+		if *o.BackoffJitter > jitterMax {
+			return fmt.Errorf("%w: BACKOFFJITTER must be from 0 to %d percent, not %d", ErrInvalid, jitterMax, *o.BackoffJitter)
+		}
+		set.BackoffJitter = *o.BackoffJitter
 	}
 	if o.MaxAttempts != nil {
 		set.MaxAttempts = *o.MaxAttempts
@@ -404,7 +412,7 @@ type QueueInfo struct {
 	Name                            string
 	Visibility, Backoff, MaxBackoff time.Duration
 	TTL, DedupWindow                time.Duration
-	MaxAttempts                     uint32
+	MaxAttempts, BackoffJitter      uint32
 	MaxDepth, KeyMaxDepth           uint64
 	DLQ                             string // "": none
 	DeadLetter                      bool   // its messages are dead ones
@@ -422,7 +430,7 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 	s := &q.set
 	ms := func(n uint64) time.Duration { return time.Duration(n) * time.Millisecond } //nolint:gosec // at most durationMax
 	return QueueInfo{
-		Name: name, Visibility: ms(s.VisibilityMs), Backoff: ms(s.BackoffMs), MaxBackoff: ms(s.MaxBackoffMs),
+		Name: name, Visibility: ms(s.VisibilityMs), Backoff: ms(s.BackoffMs), MaxBackoff: ms(s.MaxBackoffMs), BackoffJitter: s.BackoffJitter,
 		TTL: ms(s.TTLMs), DedupWindow: ms(s.DedupWindowMs), MaxAttempts: s.MaxAttempts, MaxDepth: s.MaxDepth, KeyMaxDepth: s.KeyMaxDepth,
 		DLQ: s.DLQ, DeadLetter: s.DeadLetter, PausedIn: s.PausedIn, PausedOut: s.PausedOut, CreatedAt: time.Unix(0, s.CreatedAt),
 		Counts: q.counts(),

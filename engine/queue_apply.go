@@ -146,7 +146,7 @@ func (p *queuePlan) planDead(name string) error {
 		return nil
 	}
 	parent := p.dead[name]
-	set := storage.Queue{VisibilityMs: parent.VisibilityMs, BackoffMs: parent.BackoffMs, MaxBackoffMs: parent.MaxBackoffMs, DedupWindowMs: parent.DedupWindowMs, DeadLetter: true}
+	set := storage.Queue{VisibilityMs: parent.VisibilityMs, BackoffMs: parent.BackoffMs, MaxBackoffMs: parent.MaxBackoffMs, BackoffJitter: parent.BackoffJitter, DedupWindowMs: parent.DedupWindowMs, DeadLetter: true}
 	if q := p.core.queues[name]; q != nil {
 		set = q.set
 		if err := q.mayTakeTheDead(); err != nil {
@@ -184,7 +184,7 @@ func (p *queuePlan) check() error {
 func (c *core) defaultQueue() storage.Queue {
 	return storage.Queue{
 		VisibilityMs: uint64(c.cfg.Visibility.Milliseconds()), BackoffMs: uint64(c.cfg.Backoff.Milliseconds()), //nolint:gosec // checked positive
-		MaxBackoffMs: uint64(c.cfg.MaxBackoff.Milliseconds()), MaxAttempts: c.cfg.MaxAttempts, //nolint:gosec // checked positive
+		MaxBackoffMs: uint64(c.cfg.MaxBackoff.Milliseconds()), BackoffJitter: c.cfg.Jitter, MaxAttempts: c.cfg.MaxAttempts, //nolint:gosec // checked positive
 		DedupWindowMs: uint64(c.cfg.DedupWindow.Milliseconds()), CreatedAt: c.now, //nolint:gosec // checked positive
 	}
 }
@@ -193,7 +193,7 @@ func (c *core) defaultQueue() storage.Queue {
 func keepQueue(old *storage.Queue, set storage.Queue) storage.Queue {
 	kept := *old
 	kept.VisibilityMs, kept.BackoffMs, kept.MaxBackoffMs, kept.MaxAttempts = set.VisibilityMs, set.BackoffMs, set.MaxBackoffMs, set.MaxAttempts
-	kept.DedupWindowMs = set.DedupWindowMs
+	kept.BackoffJitter, kept.DedupWindowMs = set.BackoffJitter, set.DedupWindowMs
 	kept.TTLMs, kept.MaxDepth, kept.KeyMaxDepth, kept.DLQ = 0, 0, 0, ""
 	return kept
 }
@@ -242,6 +242,7 @@ func differing(a, b *storage.Queue) []QueueField {
 		{"max_attempts", number(uint64(a.MaxAttempts)), number(uint64(b.MaxAttempts))},
 		{"backoff_ms", number(a.BackoffMs), number(b.BackoffMs)},
 		{"max_backoff_ms", number(a.MaxBackoffMs), number(b.MaxBackoffMs)},
+		{"backoff_jitter_percent", number(uint64(a.BackoffJitter)), number(uint64(b.BackoffJitter))},
 		{"ttl_ms", number(a.TTLMs), number(b.TTLMs)},
 		{"max_depth", number(a.MaxDepth), number(b.MaxDepth)},
 		{"key_max_depth", number(a.KeyMaxDepth), number(b.KeyMaxDepth)},

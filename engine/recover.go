@@ -141,6 +141,7 @@ func (c *core) recoverState() error {
 	// Where a power loss may take the bound of ids with it, and the clock has gone
 	// back, ids start again where an earlier start has begun. Their chance must not.
 	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch))
+	c.chance = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch^jitterStream))
 	ids, err := c.number(stateIDs)
 	if err != nil {
 		return err

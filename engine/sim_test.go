@@ -283,7 +283,8 @@ func (s *sim) lazy() bool { return s.w.lazy > 0 && s.rng.Float64() < s.w.lazy }
 
 func (s *sim) setUp() error {
 	attempts, backoff, visibility, window := s.w.attempts, s.w.backoff, 300*time.Millisecond, s.w.dedupWindow
-	o := QueueOptions{MaxAttempts: &attempts, Backoff: &backoff, Visibility: &visibility, DedupWindow: &window}
+	jitter := []uint32{0, 20, jitterMax}[s.w.steps%3]
+	o := QueueOptions{MaxAttempts: &attempts, Backoff: &backoff, BackoffJitter: &jitter, Visibility: &visibility, DedupWindow: &window}
 	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})

@@ -63,6 +63,7 @@ func fullQueue() *storage.Queue {
 		Number: 42, VisibilityMs: 30_000, BackoffMs: 1_000, MaxBackoffMs: 60_000, TTLMs: 86_400_000, DedupWindowMs: 5_000,
 		MaxAttempts: 5, MaxDepth: 1_000_000, KeyMaxDepth: 1_000, DLQ: "orders.dead", DeadLetter: true,
 		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
+		BackoffJitter: 20,
 	}
 }
 

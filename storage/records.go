@@ -76,6 +76,7 @@ type Queue struct {
 	PausedIn, PausedOut                                         bool
 	CreatedAt                                                   int64
 	OnEnqueue, OnFailure                                        string // source of the hooks
+	BackoffJitter                                               uint32 // percent
 }
 
 // Append appends the encoded record.
@@ -326,7 +327,8 @@ func (q *Queue) Append(dst []byte) []byte {
 	dst = appendBool(dst, 13, q.PausedOut)
 	dst = appendInt(dst, 14, q.CreatedAt)
 	dst = appendBytes(dst, 15, q.OnEnqueue)
-	return appendBytes(dst, 16, q.OnFailure)
+	dst = appendBytes(dst, 16, q.OnFailure)
+	return appendUint(dst, 17, uint64(q.BackoffJitter))
 }
 
 // Decode reads a record that Append made.
@@ -373,6 +375,8 @@ func (q *Queue) set(f *field) {
 		q.OnEnqueue = f.string()
 	case 16:
 		q.OnFailure = f.string()
+	case 17:
+		q.BackoffJitter = f.uint32()
 	}
 }
 
