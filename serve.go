@@ -54,7 +54,7 @@ type broker struct {
 //
 // The engine is first because a connection that is no longer read counts as one
 // whose client left: its blocked lease would end with an error.
-func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
+func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-chan cli.Reload) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	level := newLogLevel(cfg.Log.Level)
@@ -116,16 +116,37 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger) error {
 	log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", cfg.Storage.Engine).Str("path", b.where()).
 		Str("sync", cfg.Storage.Sync).Str("version", cli.Version).Dur("start_ms", time.Since(started)).Msg("ready")
 
-	select {
-	case <-ctx.Done():
-		return b.stop(nil)
-	case err := <-b.serving:
-		return b.stop(fmt.Errorf("server: %w", err))
-	case err := <-b.running:
-		// Not through stop: the engine is gone, and what it had not committed was
-		// never acknowledged.
-		return errors.Join(fmt.Errorf("engine: %w", err), server.Shutdown(expired()), b.store.Close())
+	return b.wait(ctx, h, reloads)
+}
+
+// wait serves until ctx or a part of the broker ends.
+func (b *broker) wait(ctx context.Context, h *commands.Handler, reloads <-chan cli.Reload) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return b.stop(nil)
+		case err := <-b.serving:
+			return b.stop(fmt.Errorf("server: %w", err))
+		case err := <-b.running:
+			// Not through stop: the engine is gone, and what it had not committed was
+			// never acknowledged.
+			return errors.Join(fmt.Errorf("engine: %w", err), b.server.Shutdown(expired()), b.store.Close())
+		case r := <-reloads:
+			b.reload(h, &r)
+		}
 	}
+}
+
+// reload puts in force what can change while the broker runs, and logs what cannot.
+func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
+	set, fixed := h.Reload(r.Config.Settings(), r.Changed)
+	if len(fixed) > 0 {
+		b.log.Warn().Strs("settings", fixed).Msg("these settings have changed and take a restart")
+	}
+	if err := h.ReloadUsers(); err != nil {
+		b.log.Error().Err(err).Msg("the users stay as they are")
+	}
+	b.log.Info().Strs("settings", set).Msg("configuration in force")
 }
 
 // applyQueuesAtStart makes the queues that the configuration lists. On a full disk that

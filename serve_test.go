@@ -37,7 +37,7 @@ func launch(t *testing.T, flags map[string]string) instance {
 	ready := make(readyLine, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	i := instance{stop: cancel, ended: make(chan error, 1)}
-	go func() { i.ended <- serve(ctx, l.Config, zerolog.New(ready)) }()
+	go func() { i.ended <- serve(ctx, l.Config, zerolog.New(ready), nil) }()
 	select {
 	case i.addr = <-ready:
 	case err := <-i.ended:
@@ -180,7 +180,7 @@ func TestAPortInUseIsSaidBeforeTheStoreIsTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	err = serve(t.Context(), l.Config, zerolog.New(&log))
+	err = serve(t.Context(), l.Config, zerolog.New(&log), nil)
 	if err == nil || !strings.Contains(err.Error(), i.addr+" is in use") || !strings.Contains(err.Error(), "--server.listen_addr") {
 		t.Errorf("got %v", err)
 	}

@@ -28,8 +28,9 @@ const (
 // are functions and facts, so that this package needs to know no other of ours.
 type Program struct {
 	// Serve runs the broker until ctx ends, then stops it in order. It returns
-	// nil after such a stop.
-	Serve func(ctx context.Context, cfg Config, log zerolog.Logger) error
+	// nil after such a stop. What arrives from reloads it puts in force as far as
+	// that takes no restart.
+	Serve func(ctx context.Context, cfg Config, log zerolog.Logger, reloads <-chan Reload) error
 	// Check verifies a store that no broker has open, and changes nothing. Its error
 	// says that it could not; damage is in the report.
 	Check func(dir string, progress Progress) (CheckReport, error)
@@ -47,6 +48,8 @@ type Process struct {
 	Environ []string
 	Stdout  io.Writer
 	Stderr  io.Writer
+	// Hangups begins to catch SIGHUP; nil, or a channel that is nil: it is not caught.
+	Hangups func() <-chan os.Signal
 }
 
 // UsageError is an error of whoever started the program: it was asked for
@@ -121,7 +124,11 @@ Settings come from, each over the one before: defaults, one file (--config, else
 does not exist or cannot be stops the start with one line and exit code 2.
 
 SIGTERM or SIGINT stops in order: no new connections, what is in flight is
-answered, everything is on disk, exit code 0. A second signal ends it at once.`,
+answered, everything is on disk, exit code 0. A second signal, a second or more
+after the first, ends it at once.
+
+SIGHUP reads the configuration again (docs/operations.md says what of it then
+changes), or stops in order if the log goes to a terminal, which is gone then.`,
 		Example: `  fila serve --server.listen_addr 127.0.0.1:7000 --storage.path ~/fila
   FILA_AUTH__PASSWORD=secret fila serve --server.listen_addr 0.0.0.0:5555
   redis-cli -p 5555 PING                      is it there?
@@ -138,7 +145,16 @@ answered, everything is on disk, exit code 0. A second signal ends it at once.`,
 		if loaded.File != "" {
 			log.Info().Str("file", loaded.File).Msg("configuration read")
 		}
-		return p.Serve(cmd.Context(), loaded.Config, log)
+		ctx, stop := context.WithCancel(cmd.Context())
+		defer stop()
+		reloads := make(chan Reload)
+		if proc.Hangups != nil {
+			h := hangups{
+				signals: proc.Hangups(), terminal: onTerminal(proc.Stderr), stop: stop, load: load, current: loaded.Config, log: log, reloads: reloads,
+			}
+			go h.run(ctx)
+		}
+		return p.Serve(ctx, loaded.Config, log, reloads)
 	}
 	return cmd
 }

@@ -18,7 +18,7 @@ func run(t *testing.T, serve func(Config) error, args ...string) (code int, stdo
 	t.Helper()
 	var out, errOut bytes.Buffer
 	code = Main(t.Context(), Program{
-		Serve: func(_ context.Context, cfg Config, _ zerolog.Logger) error { return serve(cfg) },
+		Serve: func(_ context.Context, cfg Config, _ zerolog.Logger, _ <-chan Reload) error { return serve(cfg) },
 	}, Process{Args: args, Stdout: &out, Stderr: &errOut})
 	return code, out.String(), errOut.String()
 }

@@ -1,0 +1,131 @@
+package integration_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestTwoSignalsTogetherAreOne(t *testing.T) {
+	for range 5 {
+		p := start(t)
+		p.ready(t)
+		p.signal(t, syscall.SIGTERM)
+		p.signal(t, syscall.SIGINT)
+		p.logged(t, "stopping")
+		p.signal(t, syscall.SIGTERM)
+		if code, rest := p.wait(t); code != 0 || !strings.Contains(rest, `"message":"stopped"`) {
+			t.Errorf("exit code %d: %s", code, rest)
+		}
+	}
+}
+
+func TestAHangupReadsConfigurationAndUsersAgain(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := func(level, window string) {
+		write("fila.toml", "[server]\nlisten_addr = \"127.0.0.1:0\"\nwindow_max = "+window+"\n[log]\nlevel = \""+level+"\"\n[auth]\nacl_file = \"users.acl\"\n")
+	}
+	config("info", "100")
+	write("users.acl", "user default on nopass ~* &* +@all\n")
+	p := startIn(t, dir)
+	addr := p.ready(t)
+	config("loud", "100")
+	p.signal(t, syscall.SIGHUP)
+	if line := p.logged(t, "SIGHUP: the configuration cannot be read, nothing has changed"); !strings.Contains(fmt.Sprint(line["error"]), "log.level") {
+		t.Errorf("it logged %v", line)
+	}
+	config("debug", "200")
+	write("users.acl", "user default on nopass ~* &* +@all\nuser late on >secret ~* &* +@all\n")
+	if got := said(t, addr, "AUTH late secret"); !strings.Contains(got, "WRONGPASS") {
+		t.Errorf("before: %s", got)
+	}
+	p.signal(t, syscall.SIGHUP)
+	if line := p.logged(t, "these settings have changed and take a restart"); !reflect.DeepEqual(line["settings"], []any{"server.window_max"}) {
+		t.Errorf("it logged %v", line)
+	}
+	if line := p.logged(t, "configuration in force"); !reflect.DeepEqual(line["settings"], []any{"log.level"}) {
+		t.Errorf("it logged %v", line)
+	}
+	if got := said(t, addr, "AUTH late secret"); !strings.Contains(got, "OK") {
+		t.Errorf("after: %s", got)
+	}
+	if got := said(t, addr, "CONFIG GET log.level"); !strings.Contains(got, "debug") {
+		t.Errorf("the level: %s", got)
+	}
+	p.signal(t, syscall.SIGTERM)
+	if code, rest := p.wait(t); code != 0 || !strings.Contains(rest, `"message":"stopped"`) {
+		t.Errorf("exit code %d: %s", code, rest)
+	}
+}
+
+func said(t *testing.T, addr, command string) string {
+	t.Helper()
+	return strings.Join(typed(t, addr, command), " ")
+}
+
+// The terminal is the broker's own, so its end is what sends the signal.
+func TestTheEndOfTheTerminalStopsInOrder(t *testing.T) {
+	outer, inner := terminal(t)
+	cmd := exec.Command(binary(t), "--server.listen_addr", "127.0.0.1:0")
+	cmd.Dir = t.TempDir()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inner, inner, inner
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	if err := inner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, block := "", make([]byte, 4096)
+	for !strings.Contains(text, "ready") {
+		n, err := outer.Read(block)
+		if err != nil {
+			t.Fatalf("%v after %q", err, text)
+		}
+		text += string(block[:n])
+	}
+	if err := outer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("without its terminal: %v", err)
+	}
+}
+
+// terminal makes a pair of pseudo-terminals.
+func terminal(t *testing.T) (outer, inner *os.File) {
+	t.Helper()
+	outer, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { outer.Close() })
+	if err := unix.IoctlSetPointerInt(int(outer.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(outer.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inner, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { inner.Close() })
+	return outer, inner
+}
