@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/mattn/go-isatty"
@@ -202,13 +203,15 @@ func (f *flag) String() string {
 
 func (f *flag) Type() string { return f.value.kind() }
 
-// flagUsage is the first sentence of the setting's description, and what 0 means.
+// flagUsage is the first sentence of the setting's description, and what 0 means, without
+// the marks that its documentation is written with.
 func (s setting) flagUsage() string {
 	first, rest, _ := strings.Cut(strings.TrimSuffix(s.doc, "."), ". ")
 	if _, zero, ok := strings.Cut(rest, "0: "); ok {
 		first += "; 0: " + zero
 	}
-	return strings.ReplaceAll(first, "`", "")
+	links := regexp.MustCompile(`\[[^]]*\]\(([^)#]*)[^)]*\)`)
+	return strings.ReplaceAll(links.ReplaceAllString(first, "docs/$1"), "`", "")
 }
 
 func noCommand(root *cobra.Command) cobra.PositionalArgs {

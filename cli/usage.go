@@ -12,19 +12,27 @@ import (
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	root := !cmd.HasParent()
-	if root {
-		b.WriteString("Usage:\n  fila [command] [flags]\n\nCommands:\n")
-		for _, c := range cmd.Commands() {
-			fmt.Fprintf(&b, "  %-10s %s\n", c.Name(), c.Short)
-		}
-	} else {
+	switch {
+	case root:
+		b.WriteString("Usage:\n  fila [command] [flags]\n")
+	case cmd.HasAvailableSubCommands():
+		fmt.Fprintf(&b, "Usage:\n  %s [command] [flags]\n", cmd.CommandPath())
+	default:
 		fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\nCommands:\n")
+		for _, c := range cmd.Commands() {
+			if !c.Hidden {
+				fmt.Fprintf(&b, "  %-10s %s\n", c.Name(), c.Short)
+			}
+		}
 	}
 	if cmd.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
 	}
 	if root {
-		b.WriteString("\nEvery flag of serve works without the word. `fila <command> --help` tells more.\n")
+		b.WriteString("\nEvery flag of serve works without the word. fila <command> --help tells more.\n")
 	} else {
 		flags(&b, cmd.LocalFlags())
 	}
