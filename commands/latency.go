@@ -42,7 +42,7 @@ func latencyDoctor() Spec {
 func (l *Latency) doctor() string {
 	after := l.after.Load()
 	if after <= 0 {
-		return `Nothing is watched. CONFIG SET latency-monitor-threshold <milliseconds> keeps what takes as long as that.`
+		return `Nothing is watched. CONFIG SET latency-monitor-threshold <milliseconds> keeps what takes as long as that.` + "\n"
 	}
 	advice := map[string]string{
 		latencyTurn: "Everybody waits for a turn of the engine. Look for commands that touch much at once (LEASE with a large COUNT, " +
@@ -58,9 +58,9 @@ func (l *Latency) doctor() string {
 			longest.Milliseconds(), time.Unix(samples[len(samples)-1].at, 0).UTC().Format(time.RFC3339), advice[name])
 	}
 	if b.Len() == 0 {
-		return fmt.Sprintf("Nothing has taken %d ms or longer.", after)
+		return fmt.Sprintf("Nothing has taken %d ms or longer.\n", after)
 	}
-	return strings.TrimRight(b.String(), "\n")
+	return b.String()
 }
 
 func latencyEventArg(optional bool) Arg {
@@ -93,6 +93,7 @@ func drawLatency(event string, samples []latencySample, now time.Time) string {
 		bar := max(int(s.took*width/max(longest, 1)), 1)
 		fmt.Fprintf(&b, "\n%8s ago %8d ms %s", now.Sub(time.Unix(s.at, 0)).Truncate(time.Second), s.took.Milliseconds(), strings.Repeat("#", bar))
 	}
+	b.WriteByte('\n')
 	return b.String()
 }
 

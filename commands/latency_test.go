@@ -21,7 +21,7 @@ func TestLatencyKeepsTheLongestOfEachSecond(t *testing.T) {
 	}
 	ask("(empty array)", "LATENCY", "LATEST")
 	ask("(error) ERR No samples available for event 'commit'", "LATENCY", "GRAPH", "commit")
-	ask(`"Nothing has taken 100 ms or longer."`, "LATENCY", "DOCTOR")
+	ask(`"Nothing has taken 100 ms or longer.\n"`, "LATENCY", "DOCTOR")
 
 	l.Observe(engine.ActivityCommit, 99*time.Millisecond) // below
 	l.Observe(engine.ActivityCommit, 100*time.Millisecond)

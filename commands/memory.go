@@ -61,13 +61,13 @@ func memoryReport() string {
 	if resident > 0 {
 		text += " The process occupies " + humanBytes(resident) + ", at most it was " + humanBytes(peak) + "; what the Go runtime does not hold is the store's."
 	}
-	return text + " scheduler.body_bytes and scheduler.window bound what messages take, storage.block_cache_bytes what the store keeps of the disk."
+	return text + " scheduler.body_bytes and scheduler.window bound what messages take, storage.block_cache_bytes what the store keeps of the disk.\n"
 }
 
 func mallocStats() string {
 	m := readGoMemory()
 	return "allocator: " + runtime.Version() + "\nheld: " + humanBytes(m.held) + "\nobjects: " + humanBytes(m.objects) +
-		"\nfree: " + humanBytes(m.free) + "\nstacks: " + humanBytes(m.stacks) + "\nother: " + humanBytes(m.other)
+		"\nfree: " + humanBytes(m.free) + "\nstacks: " + humanBytes(m.stacks) + "\nother: " + humanBytes(m.other) + "\n"
 }
 
 func memoryPurge() Spec {
