@@ -17,10 +17,9 @@ func (s shape) String() string {
 }
 
 // compatDocument returns redis-compat.md: what Fila understands and what of
-// Redis it does not, made of the same table that answers clients. shapes are
-// those of the replies, by the names of commands; redis are the commands of
-// Redis. With the flag -update the package's test writes it.
-func compatDocument(shapes map[string]shape, redis []string) []byte {
+// Redis it does not, made of the same table that answers clients. redis are the
+// commands of Redis. With the flag -update the package's test writes it.
+func compatDocument(redis []string) []byte {
 	var own, shared []*command
 	for _, c := range newRegistry(table()).order {
 		if c.spec.native() {
@@ -51,10 +50,10 @@ func compatDocument(shapes map[string]shape, redis []string) []byte {
 	b.WriteString("\n" + strings.Join(index, ",\n") + "\n")
 	for _, c := range own {
 		for _, each := range leaves(c) {
-			each.document(&b, shapes[each.name])
+			each.document(&b, shapeOf(replyType(each.name)))
 		}
 	}
-	writeShared(&b, shared, shapes, redis)
+	writeShared(&b, shared, redis)
 	b.WriteString("\n## Redis commands that Fila does not have\n\nThey answer `ERR unknown command` or `ERR unknown subcommand`. " +
 		"Those marked *not yet* are planned.\n\n| commands | reason |\n|---|---|\n")
 	for _, a := range absent() {
@@ -77,7 +76,7 @@ func compatDocument(shapes map[string]shape, redis []string) []byte {
 }
 
 // writeShared writes what Fila has of Redis' commands, each with how it compares.
-func writeShared(b *strings.Builder, shared []*command, shapes map[string]shape, redis []string) {
+func writeShared(b *strings.Builder, shared []*command, redis []string) {
 	var rows strings.Builder
 	same, different := 0, 0
 	for _, c := range shared {
@@ -96,7 +95,7 @@ func writeShared(b *strings.Builder, shared []*command, shapes map[string]shape,
 			default:
 				same++
 			}
-			rows.WriteString(tableRow([]string{"`" + name + "`", each.spec.Summary, strings.TrimSpace(mark), shapes[each.name].String()}))
+			rows.WriteString(tableRow([]string{"`" + name + "`", each.spec.Summary, strings.TrimSpace(mark), shapeOf(replyType(each.name)).String()}))
 		}
 	}
 	all := 0

@@ -8,28 +8,14 @@ import (
 	"testing"
 )
 
-// replyShapes executes the examples of every command in both protocols and
-// returns what the replies look like.
-func replyShapes(t *testing.T) map[string]shape {
-	t.Helper()
-	shapes := map[string]shape{}
-	for _, c := range everyCommand() {
-		if two := exampleShape(t, c, "2"); two != "" {
-			shapes[c.name] = shape{two, exampleShape(t, c, "3")}
-		}
-	}
-	return shapes
-}
-
-// exampleShape is the shape of the last reply to the command itself that says
-// most: an error or nothing only if there is no other.
-func exampleShape(t *testing.T, c *command, proto string) string {
+// exampleReplies are the replies to a command itself among its examples.
+func exampleReplies(t *testing.T, c *command, proto string) (all []reply) {
 	t.Helper()
 	conn := newServer(t, nil).connect("")
 	if c.name != "hello" {
 		conn.do("HELLO", proto)
 	}
-	best, receipt, id := "", "", ""
+	receipt, id := "", ""
 	examples := c.spec.Examples
 	if len(examples) == 0 { // a HELP
 		examples = []Example{{Command: c.display}}
@@ -57,16 +43,11 @@ func exampleShape(t *testing.T, c *command, proto string) string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s := v.shape(3); best == "" || s != "error" && s != "nil" && !strings.HasPrefix(s, "empty") {
-				best = s
-			}
+			all = append(all, v)
 			wire = rest
 		}
 	}
-	if best == "error" { // what it answers where it can do something, no example shows
-		return ""
-	}
-	return best
+	return all
 }
 
 // findLine returns the full name of the command in a line of words.
@@ -81,38 +62,6 @@ func (r *registry) findLine(args []string) string {
 		}
 	}
 	return c.name
-}
-
-// shape says what kind of reply it is, and so many levels deep what is in it.
-func (v reply) shape(levels int) string {
-	kinds := map[byte]string{
-		'+': "status", '-': "error", ':': "integer", '_': "nil", '=': "text", '$': "string", '*': "array", '~': "set", '%': "map", '>': "push",
-	}
-	kind := kinds[v.kind]
-	if strings.IndexByte("*~>", v.kind) < 0 || levels == 0 {
-		return kind
-	}
-	if len(v.items) == 0 {
-		return "empty " + kind
-	}
-	const many = 9
-	inside := make([]string, len(v.items))
-	alike, pairs := true, len(v.items)%2 == 0
-	for i, item := range v.items {
-		inside[i] = item.shape(levels - 1)
-		alike = alike && inside[i] == inside[0]
-		pairs = pairs && (i%2 == 1 || item.kind == '$')
-	}
-	switch {
-	case alike && len(v.items) != 2:
-		return kind + " of " + inside[0]
-	case len(inside) > many && pairs:
-		return kind + " of field, value, ..."
-	case len(inside) > many:
-		return kind + " (" + strings.Join(inside[:many], ", ") + ", ...)"
-	default:
-		return kind + " (" + strings.Join(inside, ", ") + ")"
-	}
 }
 
 // Every code that is answered is explained, and what is explained is answered.
