@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
@@ -223,8 +224,12 @@ func (b *broker) damaged(err error) error {
 	if !errors.Is(err, storage.ErrCorrupt) {
 		return err
 	}
+	dir := b.where()
+	if absolute, unknown := filepath.Abs(dir); unknown == nil {
+		dir = absolute
+	}
 	return fmt.Errorf("%w; nothing was changed: `fila check %s` says what is damaged, `fila repair %s` saves what can be read, `fila restore` takes a backup",
-		err, b.where(), b.where())
+		err, dir, dir)
 }
 
 // where the store is; empty for one in memory.

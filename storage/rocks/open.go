@@ -37,7 +37,12 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	return open(filepath.Clean(o.Path), p)
+	// Errors, and RocksDB's own log, then name the directory wherever they are read.
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
+	}
+	return open(path, p)
 }
 
 func open(path string, p profile) (*Store, error) {
