@@ -32,6 +32,7 @@ type broker struct {
 	engine  *engine.Engine
 	level   *logLevel
 	latency *commands.Latency
+	disk    disk
 
 	storeFiles int // that the store may keep open
 
@@ -122,6 +123,9 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 
 // wait serves until ctx or a part of the broker ends.
 func (b *broker) wait(ctx context.Context, h *commands.Handler, reloads <-chan cli.Reload) error {
+	if b.disk.path != "" {
+		go b.disk.follow(ctx)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -197,6 +201,9 @@ func (b *broker) open() error {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}
 	b.store, b.engine = store, e
+	if b.disk.path = b.where(); b.disk.path != "" {
+		b.disk.look()
+	}
 	return nil
 }
 

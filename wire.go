@@ -124,6 +124,7 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		Now:              time.Now,
 		Shutdown:         stop,
 		Counters:         b.counters,
+		Disk:             b.disk.figures,
 		MaxClients:       b.cfg.Server.MaxClients,
 		IdleTimeout:      b.cfg.Server.IdleTimeout,
 		Settings:         b.cfg.Settings(),

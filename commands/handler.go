@@ -63,6 +63,9 @@ type Config struct {
 	Shutdown func()
 	// Counters may be nil: INFO then shows zeros.
 	Counters func() Counters
+	// Disk is what the store takes of the disk and what is free on it, in bytes; nil, or
+	// zeros: that is not known. It must not wait for the disk.
+	Disk func() (size, free uint64)
 	// MaxClients and IdleTimeout are shown under the names Redis has for them.
 	MaxClients  int
 	IdleTimeout time.Duration

@@ -33,7 +33,7 @@ func (c *infoCall) section(h *Handler, name string) fields {
 	case "latencystats":
 		return h.infoLatency()
 	case "persistence":
-		return c.persistence()
+		return c.persistence(h)
 	case "stats":
 		return h.infoStats(&c.stats)
 	case "replication":
@@ -236,7 +236,7 @@ func humanBytes(n uint64) string {
 	return strconv.FormatFloat(value, 'f', 2, 64) + units[unit:unit+1]
 }
 
-func (c *infoCall) persistence() fields {
+func (c *infoCall) persistence(h *Handler) fields {
 	status := "ok"
 	if !c.stats.Writable && !c.loading {
 		status = "err"
@@ -253,6 +253,13 @@ func (c *infoCall) persistence() fields {
 	f.number("aof_last_rewrite_time_sec", -1)
 	f.number("aof_current_rewrite_time_sec", -1)
 	f.text("aof_last_bgrewrite_status", "ok")
+	if h.cfg.Disk == nil {
+		return f
+	}
+	if size, free := h.cfg.Disk(); size > 0 {
+		f.bytes("store_bytes", size)
+		f.bytes("store_free_bytes", free)
+	}
 	return f
 }
 
