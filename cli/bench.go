@@ -153,8 +153,11 @@ func (f *benchFlags) write(w io.Writer, r *bench.Report) error {
 	return r.WriteTable(w)
 }
 
-// watch shows each stage as a bar of its own. done ends the last one.
+// watch shows each stage as a bar of its own, on a terminal. done ends the last one.
 func watch(w *os.File) (set func(stage string, done, total int64, timed bool), done func()) {
+	if !onTerminal(w) {
+		return func(string, int64, int64, bool) {}, func() {}
+	}
 	var bar *progress.Bar
 	shown := ""
 	done = func() {

@@ -184,9 +184,10 @@ func arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// bars shows progress on standard error, where that is a file.
+// bars shows progress on standard error, where that is a terminal.
 func bars(proc Process) Progress {
 	w, ok := proc.Stderr.(*os.File)
+	ok = ok && onTerminal(w)
 	return func(what string, total int64) func(n int64) {
 		if !ok {
 			return func(int64) {}
