@@ -226,15 +226,16 @@ func (cl *class) full(now int64) *slot {
 // yields returns the slot of a throttle that has got room which is another class's turn,
 // or nil. It matters where a class needs several throttles that get room at the same time:
 // the one that is looked at first must not give away the room of the others. For the others
-// it matters while wakeAll has left throttles to the next step.
+// it matters while wakeAll has left throttles to the next step, and while wake gives away room
+// for many at once: one queue with many consumers must not take the turns of the others.
 func (c *core) yields(cl *class) *slot {
-	if len(cl.slots) < 2 && !c.deferred {
+	if len(cl.slots) < 2 && !c.deferred && c.waking == nil {
 		return nil
 	}
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		t, e := s.throttle, s.entry
-		if !t.notified {
+		if !t.notified && (t != c.waking || cl.claim != 0) {
 			continue
 		}
 		first, ok := t.line.next()
