@@ -291,7 +291,9 @@ func (c *core) holdBack(t *Task) {
 func (c *core) run(t *Task) {
 	tx := Tx{core: c, task: t}
 	before := c.budget.spent
+	t.running = true
 	err := t.Call.Apply(&tx)
+	t.running = false
 	if c.budget.spent == before || t.Bytes >= unitBytes { // what has counted nothing is one unit
 		c.spend(1 + t.Bytes/unitBytes)
 	}

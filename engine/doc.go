@@ -66,6 +66,7 @@
 //  22. Counts are kept of keys that do not exist, each once, and of a bounded number.
 //  23. The head of a class is due before its other keys, none of them is due before the
 //     round of its class, and a class counts its keys and their weights.
+//  24. A task that stands in line for messages has no answer yet.
 //
 // And these hold towards clients, as the simulation's oracle sees them:
 //

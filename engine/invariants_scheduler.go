@@ -30,6 +30,11 @@ func (c *core) checkScheduler(q *queue, bad func(int, string, ...any)) {
 	if len(s.keepers) > 0 && !q.takes() {
 		bad(20, "queue %q keeps room in throttles and has no consumer", q.name)
 	}
+	for n := q.waiters.first; n != nil; n = n.next {
+		if t := n.wait.task; t.wait != n.wait || t.Done() {
+			bad(24, "a task in the line of queue %q has its answer", q.name)
+		}
+	}
 	if !q.takes() || q.offered || q.resumed || c.deferred || c.failed != nil {
 		return
 	}

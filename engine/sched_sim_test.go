@@ -521,6 +521,9 @@ func (w *schedWorker) answered() {
 	got := w.got
 	w.got = nil
 	if len(got) == 0 {
+		if w.block == 0 {
+			s.fault("a lease that waits without end has come back with nothing")
+		}
 		s.after(w.every, w.lease)
 		return
 	}

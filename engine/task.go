@@ -28,6 +28,8 @@ type Task struct {
 	// shown is how many bytes of messages were read for a transaction.
 	shown int
 	wait  *wait // non-nil while the task is parked
+	// running says that its call is being applied. A parked task stands in its lines meanwhile.
+	running bool
 	// resume is when the wait of a task ends that is parked anew after a recovery.
 	resume int64
 	state  atomic.Uint32

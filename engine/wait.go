@@ -183,7 +183,9 @@ func (c *core) serve() {
 	}
 }
 
-// serveQueue runs the tasks that wait for a queue for as long as it can deliver.
+// serveQueue runs the tasks that wait for a queue for as long as it can deliver. A lease
+// that asks may wake throttles, and so come here while it is the first in line: then it
+// takes the next message itself, and the queue is served again after it.
 func (c *core) serveQueue(q *queue) {
 	for q.scheduler.hasOpen() && q.waiters.first != nil && c.failed == nil {
 		if !c.room() {
@@ -191,6 +193,10 @@ func (c *core) serveQueue(q *queue) {
 			return
 		}
 		first := q.waiters.first
+		if first.wait.task.running {
+			c.offer(q)
+			return
+		}
 		c.run(first.wait.task)
 		if q.waiters.first == first {
 			break // it could take nothing after all
@@ -202,7 +208,7 @@ func (c *core) serveQueue(q *queue) {
 	for n := q.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
-		if w.onlyLoading && w.task.wait == w && !w.loading() {
+		if w.onlyLoading && w.task.wait == w && !w.task.running && !w.loading() {
 			c.run(w.task) // there is nothing to wait for: it ends, or goes on without
 		}
 	}
