@@ -143,7 +143,7 @@ func replyLimits(cfg cli.Config) commands.Limits {
 	// A message is no larger than the command that it came with.
 	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + l.Throttles*l.Key
 	return commands.Limits{
-		Count: l.Count, Consumer: l.Consumer, ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
+		Count: l.Count, Consumer: l.Consumer, Weight: int(l.Weight), Cost: int(l.Cost), ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
 		Handed: cfg.Server.OutputBytesMax, QueuedTotal: cfg.Server.InputBytesMax, HandedTotal: cfg.Server.ReplyBytesMax / 8, Loading: cfg.Server.ReplyBytesMax * 3 / 8,
 	}
 }

@@ -3,6 +3,7 @@ package commands
 import (
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
@@ -24,8 +25,8 @@ func enqueue() Spec {
 			{Name: "queue", Type: Key},
 			{Name: "payload", Type: String},
 			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
-			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Max: math.MaxUint32},
-			{Name: "n", Type: Integer, Token: "COST", Optional: true, Max: math.MaxUint32},
+			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
+			{Name: "n", Type: Integer, Token: "COST", Optional: true, Min: math.MinInt64},
 			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
 			headerOption(),
 			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
@@ -78,17 +79,12 @@ func parseMessage(in *input, req *engine.Enqueue) error {
 	if in.has("key") && req.Key == "" {
 		return &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
 	}
-	for _, n := range []struct {
-		token, slot string
-		to          *uint32
-	}{{"WEIGHT", "weight", &req.Weight}, {"COST", "cost", &req.Cost}} {
-		if !in.has(n.slot) {
-			continue
-		}
-		*n.to = uint32(in.integer(n.slot, 0)) //nolint:gosec // the Spec bounds it
-		if *n.to == 0 {
-			return &refusal{"INVALID", n.token + " 0, it must be at least 1"}
-		}
+	var err error
+	if req.Weight, err = in.atLeastOne("WEIGHT", "weight", in.limits.Weight); err != nil {
+		return err
+	}
+	if req.Cost, err = in.atLeastOne("COST", "cost", in.limits.Cost); err != nil {
+		return err
 	}
 	if in.has("priority") {
 		priority := uint8(in.integer("priority", 0)) //nolint:gosec // the Spec bounds it
@@ -97,6 +93,19 @@ func parseMessage(in *input, req *engine.Enqueue) error {
 	req.Delay, req.TTL = in.millis("delay", 0), in.millis("ttl", 0)
 	req.Throttles, req.Headers = in.throttles(), in.headers()
 	return nil
+}
+
+// atLeastOne returns an integer from 1 to a limit, 0 if the option is not given. Its Spec
+// takes any integer, so that all that are refused are refused in the same words.
+func (in *input) atLeastOne(token, slot string, most int) (uint32, error) {
+	if !in.has(slot) {
+		return 0, nil
+	}
+	n := in.integer(slot, 0)
+	if n < 1 || n > int64(most) {
+		return 0, &refusal{"INVALID", "not allowed: " + token + " " + strconv.FormatInt(n, 10) + ", it must be from 1 to " + strconv.Itoa(most)}
+	}
+	return uint32(n), nil //nolint:gosec // the limit is below
 }
 
 // headerOption is how a command takes headers.

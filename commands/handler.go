@@ -20,6 +20,8 @@ import (
 type Limits struct {
 	Count    int // messages a lease may ask for
 	Consumer int // bytes of a consumer's name
+	// Weight and Cost are the greatest of a key and of a message, as the engine's are.
+	Weight, Cost int
 	// ReplyBytes is what one lease's reply may hold of payloads and headers. The
 	// first message always fits; those beyond go back as if never handed out.
 	ReplyBytes int
@@ -86,7 +88,7 @@ func (c *Config) check() error {
 	if c.Now == nil {
 		return errors.New("commands: a clock is required")
 	}
-	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 ||
+	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.Weight < 0 || c.Limits.Cost < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 ||
 		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.Loading < 0 || c.Limits.Handed < 0 || c.Limits.HandedTotal < 0 || c.Limits.QueuedTotal < 0 {
 		return errors.New("commands: impossible limit")
 	}
@@ -94,7 +96,7 @@ func (c *Config) check() error {
 		limit *int
 		value int
 	}{{&c.Limits.Count, 10_000}, {&c.Limits.Consumer, 512}, {&c.Limits.ReplyBytes, 64 << 20}, {&c.Limits.Transaction, 100_000}, {&c.Limits.TransactionBytes, 32 << 20},
-		{&c.Limits.Name, 512}, {&c.Limits.Message, 17 << 20}, {&c.Limits.Script, 64 << 10}}
+		{&c.Limits.Weight, 1_000_000}, {&c.Limits.Cost, 1_000_000}, {&c.Limits.Name, 512}, {&c.Limits.Message, 17 << 20}, {&c.Limits.Script, 64 << 10}}
 	for _, d := range defaults {
 		if *d.limit == 0 {
 			*d.limit = d.value

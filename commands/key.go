@@ -26,7 +26,7 @@ func keySet() Spec {
 		Summary: "Sets the weight of a fairness key: it counts for the whole backlog from the next visit on, and stays when the key runs empty.",
 		Flags:   []string{"write", "denyoom", "fast"},
 		ACL:     []string{"admin"},
-		Args:    keyArgs(Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Max: math.MaxUint32}),
+		Args:    keyArgs(Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.KEY SET orders tenant-1 WEIGHT 3", "OK"},
@@ -36,9 +36,9 @@ func keySet() Spec {
 				return nil, &refusal{"ERR", "nothing to set, usage: " + in.cmd.usageLine()}
 			}
 			c := &keyChange{queue: in.text("queue"), key: in.text("key")}
-			weight := uint32(in.integer("weight", 0)) //nolint:gosec // the Spec bounds it
+			weight, err := in.atLeastOne("WEIGHT", "weight", in.limits.Weight)
 			c.options.Weight = &weight
-			return c, nil
+			return c, err
 		},
 	}
 }

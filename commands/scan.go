@@ -419,10 +419,13 @@ func (in *input) refuseNumber(a *Arg, got []byte) error {
 	if a.Type == Double {
 		return &refusal{"ERR", name + " must be a number, not '" + clip(got) + "'"}
 	}
-	bounds := " must be an integer from " + strconv.FormatInt(a.Min, 10)
-	if most := in.most(a); most == math.MaxInt64 {
+	bounds := " must be an integer"
+	if a.Min > math.MinInt64 {
+		bounds += " from " + strconv.FormatInt(a.Min, 10)
+	}
+	if most := in.most(a); most == math.MaxInt64 && a.Min > math.MinInt64 {
 		bounds += " up"
-	} else {
+	} else if most < math.MaxInt64 {
 		bounds += " to " + strconv.FormatInt(most, 10)
 	}
 	return &refusal{"ERR", name + bounds + ", not '" + clip(got) + "'"}
