@@ -92,7 +92,7 @@ func throttleGet() Spec {
 		Summary: "Returns a throttle's limits and what it has done since the broker started, nil if it limits nothing.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil where there is no such limit; " +
-			"tokens is what may go out at once; held counts leases, waiting the fairness keys that wait; passed and refused count messages let " +
+			"tokens is what may go out at once; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
 			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the next token comes, nil if nobody waits for one.",
 		Args: []Arg{{Name: "key", Type: String}},
 		Examples: []Example{

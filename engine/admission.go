@@ -51,6 +51,7 @@ type entry struct {
 	eligible  int            // classes that were opened here and have not delivered since
 	classes   int            // that name the throttle, also idle ones
 	several   int            // of those, the ones that name others, too
+	keys      int64          // in these classes
 
 	served float64 // start tag of the class that went last
 	turn   float64 // start tag of the queue's next turn
@@ -69,6 +70,12 @@ type slot struct {
 	entry    *entry
 	tag      float64 // start tag of the next message of the class
 	kept     bool    // a place or token is kept for the class
+}
+
+// countKeys notes that so many keys more name the throttle.
+func (s *slot) countKeys(n int64) {
+	s.throttle.keys += n
+	s.entry.keys += n
 }
 
 // slack is by how many turns a class that needs several throttles may be behind at one
@@ -352,7 +359,7 @@ func (c *core) resolve(cl *class) {
 func (c *core) dropClass(cl *class) {
 	c.endClaim(cl)
 	for i := range cl.slots {
-		cl.slots[i].throttle.keys -= int64(cl.keys)
+		cl.slots[i].countKeys(-int64(cl.keys))
 	}
 	if e := cl.entry; cl.state == classWaiting {
 		e.throttle.count(c.now, -int64(cl.keys))

@@ -41,7 +41,8 @@ type core struct {
 	bootTime  int64    // the first turn's time
 
 	queues       map[string]*queue
-	names        []string // of the queues, in order; nil: to be made anew. Shared with replies: never changed
+	pausedOut    map[*queue]struct{} // those whose deliveries are paused
+	names        []string            // of the queues, in order; nil: to be made anew. Shared with replies: never changed
 	byNumber     map[uint32]*queue
 	leases       map[ID]*message
 	leaseEnd     timers[*message]
@@ -147,6 +148,7 @@ func newCore(cfg Config, store Store) *core {
 // forgetAll drops what recovery brings back from the store.
 func (c *core) forgetAll() {
 	c.names = nil
+	c.pausedOut = map[*queue]struct{}{}
 	c.queues, c.byNumber, c.leases = map[string]*queue{}, map[uint32]*queue{}, map[ID]*message{}
 	c.leaseEnd, c.lag = timers[*message]{}, nil
 	c.obituaries, c.dying = 0, map[ID]*dueEntry{}

@@ -142,7 +142,7 @@ func (c *core) classes() iter.Seq[*class] {
 
 // checkThrottles compares throttles with the leases and classes that name them.
 func (c *core) checkThrottles(bad func(int, string, ...any)) {
-	held, keys, waiting, eligible := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}
+	held, keys, waiting, eligible, ofQueue := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
 	for _, m := range c.leases {
 		for _, name := range m.throttleKeys() {
 			held[name]++
@@ -151,6 +151,7 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 	for cl := range c.classes() {
 		for i := range cl.slots {
 			keys[cl.slots[i].throttle] += int64(cl.keys)
+			ofQueue[cl.slots[i].entry] += int64(cl.keys)
 		}
 		switch {
 		case cl.state == classWaiting:
@@ -181,8 +182,8 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 			waits = waits || e.waiting.len() > 0 && !e.scheduler.dead
 		}
 		for q, e := range t.entries {
-			if e.scheduler.queue != q || e.eligible != eligible[e] {
-				bad(17, "throttle %q: %d classes of %q were opened, it says %d", name, eligible[e], q.name, e.eligible)
+			if e.scheduler.queue != q || e.eligible != eligible[e] || e.keys != ofQueue[e] {
+				bad(17, "throttle %q: %d classes of %q were opened, %d keys name it; it says %d and %d", name, eligible[e], q.name, ofQueue[e], e.eligible, e.keys)
 			}
 		}
 		if !waits || t.notified || c.failed != nil {

@@ -177,7 +177,7 @@ func (b *Blocker) reason() string {
 	case b.Concurrency > 0:
 		return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
 	default:
-		return fmt.Sprintf("throttle %q has no token, it gets %g a second", b.Throttle, b.Rate)
+		return fmt.Sprintf("throttle %q has no token, it gets %s a second", b.Throttle, plain(b.Rate))
 	}
 }
 

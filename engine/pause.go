@@ -17,6 +17,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 		q.set.PausedOut = paused
 	}
 	c.putQueue(q)
+	c.notePaused(q)
 	if !out {
 		return nil
 	}
@@ -26,4 +27,13 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 		c.offer(q)
 	}
 	return nil
+}
+
+// notePaused keeps the list of queues whose deliveries are paused.
+func (c *core) notePaused(q *queue) {
+	if q.set.PausedOut {
+		c.pausedOut[q] = struct{}{}
+	} else {
+		delete(c.pausedOut, q)
+	}
 }

@@ -336,6 +336,7 @@ func (c *core) newNumber() uint32 {
 func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, set: set, settings: map[string]storage.Key{}}
 	q.scheduler = newScheduler(q, c.cfg.Quantum)
+	c.notePaused(q)
 	c.queues[name], c.byNumber[q.no] = q, q
 	c.names = nil
 	return q
@@ -382,6 +383,7 @@ func (c *core) removeQueue(q *queue) {
 	c.batch.Delete(storage.Queues, []byte(q.name))
 	c.snapshot = c.snapshot.withoutQueue(q.name)
 	delete(c.queues, q.name)
+	delete(c.pausedOut, q)
 	c.names = nil
 	if q.waiters.first != nil {
 		c.closing = append(c.closing, q)

@@ -294,7 +294,7 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	s.keys++
 	cl.addWeight(int64(k.weight))
 	for i := range cl.slots {
-		cl.slots[i].throttle.keys++
+		cl.slots[i].countKeys(1)
 	}
 	k.schedule(cost)
 	if first {
@@ -324,7 +324,7 @@ func (c *core) leaveClass(k *fairKey) {
 	cl.scheduler.keys--
 	cl.addWeight(-int64(k.placedWeight))
 	for i := range cl.slots {
-		cl.slots[i].throttle.keys--
+		cl.slots[i].countKeys(-1)
 	}
 	if cl.keys > 0 {
 		cl.fix()

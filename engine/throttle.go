@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -241,6 +242,9 @@ const (
 	concurrencyMax = 1_000_000_000
 )
 
+// plain writes a number without an exponent.
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
 func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 	var set storage.Throttle
 	if o.Rate == nil && o.Concurrency == nil {
@@ -248,7 +252,7 @@ func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 	}
 	if r := o.Rate; r != nil {
 		if !(*r >= rateMin && *r <= rateMax) { // NaN is neither
-			return set, fmt.Errorf("%w: RATE must be from %g to %g a second", ErrInvalid, rateMin, float64(rateMax))
+			return set, fmt.Errorf("%w: RATE must be from %s to %s a second", ErrInvalid, plain(rateMin), plain(rateMax))
 		}
 		set.Rate = *r
 		set.Burst = uint64(max(1, math.Ceil(*r)))
@@ -354,13 +358,14 @@ type ThrottleInfo struct {
 	Burst, Concurrency uint64  // 0: not limited
 	Tokens             float64 // in the bucket now
 	Held               int64   // leases that count towards Concurrency
-	Waiting            int64   // fairness keys whose next message it does not admit now
+	Waiting            int64   // fairness keys that may deliver, and whose next message it does not admit now
 	Passed, Refused    uint64  // messages let pass; keys sent to wait
 	Waited             time.Duration
 	NextAt             time.Time // the next token while keys wait; else zero
 }
 
-func (t *throttle) info(now int64) ThrottleInfo {
+func (c *core) throttleInfo(t *throttle) ThrottleInfo {
+	now := c.now
 	t.count(now, 0)
 	i := ThrottleInfo{
 		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, Tokens: max(t.level(now), 0), Held: t.inUse,
@@ -368,6 +373,11 @@ func (t *throttle) info(now int64) ThrottleInfo {
 	}
 	if t.room(now) < 1 {
 		i.Waiting = t.keys
+		for q := range c.pausedOut { // keys that are paused themselves are in no class
+			if e := t.entries[q]; e != nil {
+				i.Waiting -= e.keys
+			}
+		}
 	}
 	if i.Waiting > 0 && t.set.Rate > 0 && t.level(now)+tokenSlack < 1 {
 		i.NextAt = time.Unix(0, t.nextToken(now))
@@ -381,7 +391,7 @@ func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
 	if t == nil {
 		return ThrottleInfo{}, false
 	}
-	return t.info(tx.core.now), true
+	return tx.core.throttleInfo(t), true
 }
 
 // Throttles lists throttles from a cursor on, at most count. The next cursor is 0
@@ -389,7 +399,7 @@ func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
 func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
 	next = tx.core.throttleList.walk(cursor, count, func(t *throttle) {
 		if match(t.name) {
-			list = append(list, t.info(tx.core.now))
+			list = append(list, tx.core.throttleInfo(t))
 		}
 	})
 	return next, list
