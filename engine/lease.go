@@ -188,8 +188,10 @@ func (c *core) take(q *queue) *message {
 		return nil
 	}
 	k := c.pick(q)
-	if k == nil && len(c.notified) > 0 {
-		c.wakeAll() // what was taken last may have left the turn to another class
+	for k == nil && len(c.notified) > 0 && c.waking == nil && c.room() {
+		// What was taken last may have left the turn to another class, and so may each one
+		// that was woken and is stopped by another throttle.
+		c.wakeAll()
 		k = c.pick(q)
 	}
 	if k == nil {

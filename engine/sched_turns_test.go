@@ -84,3 +84,33 @@ func TestQueuesTakeTurnsAtRoomThatComesAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A poll finds what may go behind several kinds of messages that were woken with it and are
+// stopped by another throttle.
+func TestAPollFindsWhatMayGoBehindWhatMayNot(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, name := range []string{"free", "full", "roomy"} {
+		w.throttle(name, ThrottleOptions{Concurrency: new(uint64(1))})
+	}
+	for _, name := range []string{"q", "other"} {
+		w.queue(name, QueueOptions{NoDLQ: true})
+	}
+	w.fillKeys("other", 1, "free")
+	held := w.lease("other", 1)
+	for i, throttles := range [][]string{{"free", "full"}, {"free", "full", "roomy"}, {"free"}} {
+		req := &Enqueue{Queue: "q", Key: fmt.Sprint("k", i), Payload: []byte("m"), Throttles: throttles}
+		if err := w.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+	}
+	if n := len(w.lease("q", 3)); n != 0 {
+		t.Fatalf("%d messages went out, and their throttle is full", n)
+	}
+	w.fillKeys("other", 1, "full")
+	w.lease("other", 1)
+	w.must(func(tx *Tx) error { _, err := tx.Ack("other", []Receipt{held[0].Receipt}); return err })
+	if ds := w.lease("q", 3); len(ds) != 1 || ds[0].Key != "k2" {
+		t.Errorf("a poll has got %d messages, want that of k2", len(ds))
+	}
+}
