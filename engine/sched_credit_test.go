@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -290,4 +291,40 @@ func (w *crowd) deliveriesTake(n int) time.Duration {
 		})
 	}
 	return total / time.Duration(n)
+}
+
+// A key that comes from other throttles in the middle of its turn goes on with it, before the
+// key that is next and in a place of its own: a key that joins then finds a place between them,
+// and each of the others has at most one turn before its first.
+func TestAKeyThatChangesItsThrottlesTakesNoOtherKeysPlace(t *testing.T) {
+	const turn = 10
+	w := newWorld(t, func(c *Config) { c.Quantum = turn })
+	w.queue("q", QueueOptions{NoDLQ: true})
+	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(100))})
+	put := func(n int, key string, throttles ...string) {
+		for range n {
+			req := &Enqueue{Queue: "q", Key: key, Payload: []byte(key), Throttles: throttles}
+			if err := w.Prepare(req); err != nil {
+				t.Fatal(err)
+			}
+			w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+		}
+	}
+	put(1, "moves", "t")
+	put(9*turn, "moves")
+	put(9*turn, "stays")
+	order := func(n int) (keys string) {
+		for _, d := range w.lease("q", n) {
+			keys += d.Key[:1]
+		}
+		return keys
+	}
+	if got, want := order(3*turn+1), strings.Repeat("m", turn)+strings.Repeat("s", turn)+strings.Repeat("m", turn)+"s"; got != want {
+		t.Fatalf("keys were served as %s, want %s", got, want)
+	}
+	put(1, "late")
+	got := order(4 * turn)
+	if first := strings.Index(got, "l"); first < 0 || strings.Count(got[:first], "s") > turn || strings.Count(got[:first], "m") > turn {
+		t.Errorf("after a key has joined, keys were served as %s; each of the others has one turn of %d before it at most", got, turn)
+	}
 }

@@ -186,6 +186,15 @@ func (p position) between(o position, salt uint64) position {
 	return p
 }
 
+// ahead returns a position before p, for a key that is next in its place.
+func (p position) ahead(salt uint64) position {
+	from := position{major: p.major}
+	if p.minor == 0 {
+		from = position{major: p.major - 1, minor: math.MaxUint64 / 2}
+	}
+	return from.between(p, salt)
+}
+
 // present is the round of the class.
 func (cl *class) present() int64 {
 	if cl.state == classOpen {
@@ -414,7 +423,7 @@ func (k *fairKey) takePosition(cl *class) {
 	if k.visited { // it goes on with its turn
 		k.base = present
 		if h != nil && h.due == present && h.pos.before(k.pos) {
-			k.pos = h.pos
+			k.pos = h.pos.ahead(k.seq)
 		}
 	}
 }
