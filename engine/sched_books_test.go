@@ -349,7 +349,8 @@ func (s *schedSim) credit(m *schedMessage) {
 }
 
 // weigh adds up the weights of the keys of each class that could go if throttles had
-// room, as messages instead of cost.
+// room, as messages instead of cost. The cost is that of the message which is next: a message
+// that costs much is next for long, so over time each key counts with what its messages cost.
 func (q *schedQueue) weigh() {
 	for _, c := range q.classes {
 		c.weight = 0
@@ -359,7 +360,7 @@ func (q *schedQueue) weigh() {
 	}
 	for _, k := range q.keys {
 		if len(k.ready) > 0 && !k.paused {
-			k.ready[0].class.weight += float64(k.weight) / k.mean
+			k.ready[0].class.weight += float64(k.weight) / float64(k.ready[0].cost)
 		}
 	}
 }

@@ -282,6 +282,9 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 		if t.rate == 0 {
 			t.tokens = burst
 		}
+		if t.rate == 0 && t.conc == 0 {
+			t.moves()
+		}
 		t.rate, t.burst, t.conc = rate, burst, conc
 		return tx.SetThrottle(t.name, o)
 	})
@@ -290,12 +293,19 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 // remove takes the throttle's setting away: it limits nothing until it is set again.
 func (t *schedThrottle) remove() {
 	t.sim.call(func(tx *Tx) error {
+		t.moves()
 		t.rate, t.conc = 0, 0
 		_, err := tx.DeleteThrottle(t.name)
 		return err
 	})
-	// Its keys have gone to another class, each with the credit it had: what they got is
-	// compared from here on, and one of them may have its next visit a round earlier.
+}
+
+// moves follows a throttle that comes or goes. Its keys go to another class, each with its
+// credit, and within a round they stand in another order there. Of two keys that have had their
+// turn of a round, the second may so have its next before the first: twice in a row. What they
+// get is compared from here on, with a turn more. Deliveries follow in the same turn of the
+// engine, so this goes before the change.
+func (t *schedThrottle) moves() {
 	for _, q := range t.sim.queues {
 		for _, c := range q.classes {
 			if slices.Contains(c.throttles, t) {
@@ -323,14 +333,13 @@ type schedKey struct {
 	heaviest uint32  // weight before
 
 	costs func() uint32 // of the next message
-	mean  float64       // of them
 	slow  float64       // how much longer their work takes; 0: not
 	keep  int           // ready messages that it always has; 0: none are made
 	sets  [][]*schedThrottle
 }
 
 func (q *schedQueue) key(weight uint32, ts ...*schedThrottle) *schedKey {
-	k := &schedKey{queue: q, no: len(q.keys), name: fmt.Sprint("k", len(q.keys)), weight: weight, mean: 1, sets: [][]*schedThrottle{ts}}
+	k := &schedKey{queue: q, no: len(q.keys), name: fmt.Sprint("k", len(q.keys)), weight: weight, sets: [][]*schedThrottle{ts}}
 	k.costs = func() uint32 { return 1 }
 	k.class = q.class(ts)
 	k.class.keys = append(k.class.keys, k)
@@ -341,7 +350,7 @@ func (q *schedQueue) key(weight uint32, ts ...*schedThrottle) *schedKey {
 // endless makes a key that always has so many ready messages.
 func (q *schedQueue) endless(n int, weight uint32, cost uint32, ts ...*schedThrottle) *schedKey {
 	k := q.key(weight, ts...)
-	k.costs, k.mean, k.keep = func() uint32 { return cost }, float64(cost), n
+	k.costs, k.keep = func() uint32 { return cost }, n
 	k.refill()
 	return k
 }
