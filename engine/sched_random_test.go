@@ -331,7 +331,8 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 			for _, t := range c.throttles {
 				most[t] = max(most[t], len(c.throttles))
 			}
-			const few, enough = 30, 100
+			turns := max(u.quantum/20, 1) // beside keys without throttles, some of theirs
+			few, enough := 30*turns, 100*turns
 			part, of := c.share()
 			if of < few || math.IsInf(of, 1) {
 				continue
