@@ -85,7 +85,7 @@ rocks: setup ## run the tests of the RocksDB store
 	CGO_ENABLED=1 go test -count=1 ./storage/...
 
 sim: ## simulate crashes and bad weather: make sim SEEDS=200
-	CGO_ENABLED=0 go test ./engine -run '^TestSimulation$$' -count=1 -timeout 2h -args -seeds=$(SEEDS)
+	CGO_ENABLED=0 go test ./engine -run '^TestSimulation$$' -count=1 -timeout 12h -args -seeds=$(SEEDS)
 
 shares: ## try the scheduler with random set-ups, each run with others: make shares SETUPS=1000 SEED=1
 	CGO_ENABLED=0 go test ./engine -run '^TestEveryRuleHoldsInRandomSetUps$$' -count=1 -timeout 2h -v -args -setups=$(SETUPS) -seed=$(SEED)
