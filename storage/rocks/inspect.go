@@ -123,9 +123,11 @@ func (i *Inspection) open() error {
 	}
 	i.listed = true
 	i.Store = newStore(i.path, profile{}, d)
+	families := d.tableFamilies()
 	for _, m := range d.db.GetLiveFilesMetaData() {
+		name := strings.TrimPrefix(m.Name, "/")
 		i.Tables = append(i.Tables, Table{
-			File: strings.TrimPrefix(m.Name, "/"), Family: m.ColumnFamilyName, Bytes: m.Size, Entries: m.Entries, First: m.SmallestKey, Last: m.LargestKey,
+			File: name, Family: families[name], Bytes: m.Size, Entries: m.Entries, First: m.SmallestKey, Last: m.LargestKey,
 		})
 	}
 	return nil

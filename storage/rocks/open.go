@@ -279,19 +279,6 @@ func checkFormatOnly(path string) error {
 
 var errNoVersion = fmt.Errorf("%w: there is data but no format version", storage.ErrCorrupt)
 
-// newCache makes the block cache in few pieces. RocksDB's own default of 64 makes
-// each so small that a filter or an index block of a large table, which is used all
-// the time, is pushed out by a handful of data blocks; and the threads that would
-// fight for a piece are a handful, too.
-func newCache(bytes uint64) *grocksdb.Cache {
-	const shardBits = 2
-	o := grocksdb.NewLRUCacheOptions()
-	defer o.Destroy()
-	o.SetCapacity(uint(bytes))
-	o.SetNumShardBits(shardBits)
-	return grocksdb.NewLRUCacheWithOptions(o)
-}
-
 func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	d := &database{cache: newCache(p.cache), cacheMax: p.cache}
 	options := p.database(path, fresh)
@@ -331,7 +318,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 // check holds the database to the format before anything is read or written.
 func (d *database) check(was found) error {
 	for i, h := range d.families {
-		if id := h.ID(); uint64(id) != uint64(i) {
+		if id := familyID(h); uint64(id) != uint64(i) {
 			return fmt.Errorf("%w: family %s has the id %d instead of %d", storage.ErrCorrupt, storage.Family(i), id, i)
 		}
 	}

@@ -130,12 +130,10 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	// Table files are written back bit by bit: a sync of the log would
 	// otherwise wait until the disk has swallowed a whole one.
 	o.SetBytesPerSync(1 << 20)
-	// Files are deleted by background threads, not by whoever closes an iterator.
-	o.AvoidUnnecessaryBlockingIO(true)
+	workInBackground(o)
 	o.SetSkipStatsUpdateOnDBOpen(true)
 	o.SetMaxManifestFileSize(16 << 20)
 	o.SetStatsDumpPeriodSec(0)
-	o.SetStatsPersistPeriodSec(0)
 	return o
 }
 
@@ -189,7 +187,7 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 		// lie together would make a scan across them crawl. RocksDB 7.8 counts
 		// plain deletes here, but not single deletes; what drained.cc counts is
 		// of both. BenchmarkDrainAndRefill watches it.
-		o.AddCompactOnDeletionCollectorFactory(p.deletesWindow, p.deletesMost)
+		compactDeletions(o, p.deletesWindow, p.deletesMost)
 		compactDrained(o)
 	default:
 	}

@@ -83,7 +83,7 @@ func (s *Store) Sync() error {
 		if !s.dirty.Swap(false) {
 			return nil
 		}
-		if err := d.db.FlushWAL(true); err != nil {
+		if err := d.syncLog(); err != nil {
 			return rocksError(err)
 		}
 		return nil
@@ -230,7 +230,7 @@ func (s *Store) Close() error {
 	}
 	var err error
 	if s.dirty.Load() && !s.failed.Load() {
-		err = d.db.FlushWAL(true)
+		err = d.syncLog()
 	}
 	d.close()
 	if err != nil {

@@ -31,6 +31,9 @@ public:
 
 	void LogHeader(const char*, va_list) override {} // the options, at length
 
+	// Lines without a level; RocksDB 6 wants it to be there.
+	void Logv(const char* format, va_list args) override { Logv(rocksdb::INFO_LEVEL, format, args); }
+
 	void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list args) override {
 		if (level < GetInfoLogLevel() || level >= rocksdb::HEADER_LEVEL) return;
 		char line[1024];

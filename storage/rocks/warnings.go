@@ -9,7 +9,6 @@ package rocks
 import "C"
 
 import (
-	"reflect"
 	"unsafe"
 
 	"github.com/linxGnu/grocksdb"
@@ -44,8 +43,3 @@ func compactDrained(o *grocksdb.Options) { C.fila_compact_drained(native(o)) }
 // keepLogs has an open leave the logs as they are, and new ones take no space before it
 // is written to.
 func keepLogs(o *grocksdb.Options) { C.fila_keep_logs(native(o)) }
-
-// native is the pointer that the binding keeps to itself.
-func native(o *grocksdb.Options) unsafe.Pointer {
-	return reflect.ValueOf(o).Elem().FieldByName("c").UnsafePointer()
-}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"runtime"
 	"sync"
 	"syscall"
@@ -43,9 +42,8 @@ func newWriter(db *grocksdb.DB) (*writer, error) {
 		return nil, fmt.Errorf("writer: %w", err)
 	}
 	w.w = (*C.fila_write)(C.calloc(1, C.sizeof_fila_write))
-	c := reflect.ValueOf(db).Elem().FieldByName("c").UnsafePointer()
 	w.askFD = w.ask.Fd()
-	w.c = C.fila_writer_start(c, w.w, C.int(w.ends[0].Fd()), C.int(w.ends[1].Fd()))
+	w.c = C.fila_writer_start(native(db), w.w, C.int(w.ends[0].Fd()), C.int(w.ends[1].Fd()))
 	return w, nil
 }
 

@@ -1,0 +1,52 @@
+// What Fila needs of RocksDB that its C interface does not offer, or not in every version
+// that Fila is built with. The pointers are those of the C interface: each of its types
+// begins with what it stands for, as in RocksDB's db/c.cc.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/metadata.h>
+#include <rocksdb/options.h>
+#include <rocksdb/utilities/table_properties_collectors.h>
+
+namespace {
+
+rocksdb::DB* database(void* db) { return *static_cast<rocksdb::DB**>(db); }
+
+}  // namespace
+
+// Puts a cache of so many pieces in the place of one.
+extern "C" void fila_cache_in_pieces(void* cache, size_t bytes, int bits) {
+	*static_cast<std::shared_ptr<rocksdb::Cache>*>(cache) = rocksdb::NewLRUCache(bytes, bits);
+}
+
+extern "C" void fila_background_work(void* options) {
+	auto o = static_cast<rocksdb::Options*>(options);
+	o->avoid_unnecessary_blocking_io = true;
+	o->stats_persist_period_sec = 0;
+}
+
+extern "C" void fila_compact_deletions(void* options, size_t window, size_t most) {
+	static_cast<rocksdb::Options*>(options)->table_properties_collector_factories.push_back(
+	    rocksdb::NewCompactOnDeletionCollectorFactory(window, most));
+}
+
+extern "C" uint32_t fila_family_id(void* family) { return (*static_cast<rocksdb::ColumnFamilyHandle**>(family))->GetID(); }
+
+// Returns what failed, to be freed, or null.
+extern "C" char* fila_sync_log(void* db) {
+	const rocksdb::Status s = database(db)->FlushWAL(true);
+	return s.ok() ? nullptr : strdup(s.ToString().c_str());
+}
+
+// Returns a line for each table, to be freed: its file and its family.
+extern "C" char* fila_table_families(void* db) {
+	std::vector<rocksdb::LiveFileMetaData> tables;
+	database(db)->GetLiveFilesMetaData(&tables);
+	std::string lines;
+	for (const auto& t : tables) lines += t.name + " " + t.column_family_name + "\n";
+	return strdup(lines.c_str());
+}
