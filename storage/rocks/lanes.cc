@@ -14,6 +14,17 @@
 #include <rocksdb/slice.h>
 #include <rocksdb/slice_transform.h>
 
+// A header of RocksDB calls it, and the library may keep it to itself, as Ubuntu's do: what
+// follows a length of seven bits a byte, the lowest first.
+__attribute__((weak)) rocksdb::Slice rocksdb::GetLengthPrefixedSlice(const char* data) {
+	uint32_t size = 0;
+	for (int shift = 0;; shift += 7) {
+		const auto byte = static_cast<unsigned char>(*data++);
+		size |= static_cast<uint32_t>(byte & 127) << shift;
+		if (byte < 128) return {data, size};
+	}
+}
+
 namespace {
 
 using rocksdb::MemTableRep;

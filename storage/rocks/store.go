@@ -34,6 +34,7 @@ type Store struct {
 	changed *sync.Cond
 	d       *database // nil after Close, or when Reopen failed to open it
 	gone    error     // why d is nil
+	torn    logSizes  // of when a write failed; nil: none has
 	users   int
 	taken   bool          // somebody has the database for themselves, or was just given it
 	given   bool          // taken was set by the last user, for the first who waits
@@ -102,6 +103,7 @@ func (s *Store) write(what string, fn func(d *database) error) error {
 	}
 	if err := fn(d); err != nil {
 		s.failed.Store(true)
+		s.tore()
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
@@ -166,6 +168,10 @@ func (s *Store) replace(open func() (opening, error)) error {
 	}
 	if s.d != nil {
 		s.set(nil, fmt.Errorf("%w: it is being reopened", storage.ErrClosed)).close()
+	}
+	if err := s.mendLogs(); err != nil {
+		s.set(nil, fmt.Errorf("%w: reopening it failed: %w", storage.ErrClosed, err))
+		return fmt.Errorf("reopen: %w", err)
 	}
 	o, err := open()
 	if err != nil {
@@ -233,6 +239,9 @@ func (s *Store) Close() error {
 		err = d.syncLog()
 	}
 	d.close()
+	if mended := s.mendLogs(); err == nil {
+		err = mended
+	}
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.path, rocksError(err))
 	}

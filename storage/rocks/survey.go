@@ -254,7 +254,7 @@ func (s *survey) gap(l *surveyedLog, at int64, writes uint64) {
 // checkLogs looks for logs that are missing, and for a MANIFEST that is older than they
 // are.
 func (s *survey) checkLogs() {
-	oldest, newest := s.manifest.OldestLog(), s.manifest.NewestLog()
+	oldest, newest := s.manifest.OldestKept(), s.manifest.NewestLog()
 	there := map[uint64]bool{}
 	last := uint64(0)
 	for _, l := range s.logs {

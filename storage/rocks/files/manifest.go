@@ -125,6 +125,15 @@ func (m *Manifest) OldestLog() uint64 {
 	return max(least, m.MinLog)
 }
 
+// OldestKept is the number from which on all logs are there. Where RocksDB notes no MinLog,
+// as RocksDB 6 does not, it removes logs that only empty families have the number of.
+func (m *Manifest) OldestKept() uint64 {
+	if m.MinLog == 0 && len(m.Tables())+len(m.Removed) > 0 {
+		return m.NewestLog()
+	}
+	return m.OldestLog()
+}
+
 // NewestLog is the number at which, or above which, there is a log.
 func (m *Manifest) NewestLog() uint64 {
 	most := m.MinLog
