@@ -247,7 +247,13 @@ func TestADirectoryThatMayNotBeWrittenToIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _ = os.Chmod(parent, 0o700) }) //nolint:gosec // so that it can be removed
+	t.Cleanup(func() { // so that they can be removed
+		for _, path := range []string{parent, dir} {
+			if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a directory
+				t.Error(err)
+			}
+		}
+	})
 	if out := runChildAsNobody(t, "open", dir); !strings.Contains(out, "cannot be written to: permission denied") ||
 		!strings.Contains(out, dir) {
 		t.Errorf("an existing store: %q", out)
