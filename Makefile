@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 
 BIN      := bin/fila
+GO       := tools/env go
 LINT     := .cache/bin/golangci-lint
 SEEDS    ?= 200
 T        ?= 30s
@@ -22,7 +23,7 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 
 # The packages that neither are RocksDB nor run the binary.
-PURE = $$(go list ./... | grep -v -e /integration -e /storage/rocks)
+PURE = $$($(GO) list ./... | grep -v -e /integration -e /storage/rocks)
 
 .PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers clean
 
@@ -36,7 +37,7 @@ setup-tests: ## install what all tests need beside that: Redis, and the language
 	@bash .ci/setup tests
 
 build: setup ## make bin/fila with RocksDB
-	CGO_ENABLED=1 go build -buildvcs=$(VCS) -trimpath -o $(BIN) .
+	CGO_ENABLED=1 $(GO) build -buildvcs=$(VCS) -trimpath -o $(BIN) .
 
 run: build ## build and start the broker, data in ./data
 	exec $(BIN)
@@ -45,18 +46,18 @@ run: build ## build and start the broker, data in ./data
 # sources the Go tool does not see them depend on, and the list of files that it
 # keeps for the cache does not fit under the limit with which a full disk is tried.
 test: setup-tests ## run all tests: the concurrent packages under the race detector, then everything
-	CGO_ENABLED=1 go test -race -short -count=1 -timeout 20m $(RACE)
-	CGO_ENABLED=1 go test -count=1 -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 20m $(RACE)
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m ./...
 	cd integration/peers && go test -count=1 ./...
 
 quick: ## run the tests that need neither cgo nor a running broker
-	CGO_ENABLED=0 go test $(PURE)
+	CGO_ENABLED=0 $(GO) test $(PURE)
 
 race: setup ## run the tests of PKG under the race detector, at full length
-	CGO_ENABLED=1 go test -race -timeout 40m $(PKG)
+	CGO_ENABLED=1 $(GO) test -race -timeout 40m $(PKG)
 
 lint: $(LINT) ## check format and lint
-	$(LINT) run ./...
+	tools/env $(LINT) run ./...
 	cd integration/peers && ../../$(LINT) run ./...
 
 # Pinned, so that a new release of the tool is a decision. It asks vuln.go.dev.
@@ -70,59 +71,59 @@ fmt: $(LINT) ## format
 check: lint test ## what CI runs: lint, then all tests
 
 clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/clients.md
-	CGO_ENABLED=1 go test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
+	CGO_ENABLED=1 $(GO) test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
 
 docs: ## write again the documents that are made from code
-	CGO_ENABLED=0 go run . config --format markdown > docs/configuration.md.new
+	CGO_ENABLED=0 $(GO) run . config --format markdown > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
-	CGO_ENABLED=0 go test ./commands -run '^TestCompat' -count=1 -args -update
+	CGO_ENABLED=0 $(GO) test ./commands -run '^TestCompat' -count=1 -args -update
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
-	CGO_ENABLED=0 go test ./commands -run '^TestScripts' -count=1 -args -rewrite
-	CGO_ENABLED=0 go test ./storage -run '^TestFormatIsWhat' -count=1 -args -update
+	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite
+	CGO_ENABLED=0 $(GO) test ./storage -run '^TestFormatIsWhat' -count=1 -args -update
 
 rocks: setup ## run the tests of the RocksDB store
-	CGO_ENABLED=1 go test -count=1 ./storage/...
+	CGO_ENABLED=1 $(GO) test -count=1 ./storage/...
 
 sim: ## simulate crashes and bad weather: make sim SEEDS=200
-	CGO_ENABLED=0 go test ./engine -run '^TestSimulation$$' -count=1 -timeout 12h -args -seeds=$(SEEDS)
+	CGO_ENABLED=0 $(GO) test ./engine -run '^TestSimulation$$' -count=1 -timeout 12h -args -seeds=$(SEEDS)
 
 shares: ## try the scheduler with random set-ups, each run with others: make shares SETUPS=1000 SEED=1
-	CGO_ENABLED=0 go test ./engine -run '^TestEveryRuleHoldsInRandomSetUps$$' -count=1 -timeout 2h -v -args -setups=$(SETUPS) -seed=$(SEED)
+	CGO_ENABLED=0 $(GO) test ./engine -run '^TestEveryRuleHoldsInRandomSetUps$$' -count=1 -timeout 2h -v -args -setups=$(SETUPS) -seed=$(SEED)
 
 # Minimizing what is merely interesting takes most of the time where goroutines
 # make coverage differ from run to run. Go's fuzzer sometimes takes its own end for a
 # failure: then, and only where no input has failed, it is run once more.
 fuzz: ## run the fuzz targets that match F, each for a while: make fuzz T=30s F='Reader|Conversation'
 	@set -e -o pipefail; mkdir -p bin; for p in $(PURE); do \
-		for f in $$(CGO_ENABLED=0 go test -list '^Fuzz.*($(F))' $$p | grep '^Fuzz' || true); do \
+		for f in $$(CGO_ENABLED=0 $(GO) test -list '^Fuzz.*($(F))' $$p | grep '^Fuzz' || true); do \
 			echo "$$p $$f"; \
-			try() { CGO_ENABLED=0 go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 10x 2>&1 | tee bin/fuzz.txt; }; \
+			try() { CGO_ENABLED=0 $(GO) test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 10x 2>&1 | tee bin/fuzz.txt; }; \
 			try || { grep -q '^ *context deadline exceeded' bin/fuzz.txt && ! grep -q 'Failing input' bin/fuzz.txt && \
 				echo "$$f: no input has failed, Go's fuzzer took its own end for a failure: once more" && try; }; \
 		done; \
 	done
 
 torture: build ## kill the broker again and again under load, then judge it by its answers: make torture T=10m
-	go run ./integration/torture -bin $(BIN) -t $(T)
+	$(GO) run ./integration/torture -bin $(BIN) -t $(T)
 
 powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
-	go run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
+	$(GO) run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
 
 damage: build ## damage N stores, and judge each start, check and repair: make damage N=200
-	go run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)
+	$(GO) run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)
 
 bench: setup ## run the benchmarks
-	CGO_ENABLED=1 go test -run '^$$' -bench . -benchmem $(PKG)
+	CGO_ENABLED=1 $(GO) test -run '^$$' -bench . -benchmem $(PKG)
 
 demo: build ## hash this machine's documentation with worker processes while the broker is killed twice
-	go run ./integration/demo -bin $(BIN)
+	$(GO) run ./integration/demo -bin $(BIN)
 
 bench-backlog: build ## fill a queue with N messages; report memory, restart and drain: make bench-backlog N=10000000
-	go run ./integration/backlog -bin $(BIN) -n $(N)
+	$(GO) run ./integration/backlog -bin $(BIN) -n $(N)
 
 bench-churn: build ## fill and drain for a while with ever new keys: does memory grow? make bench-churn T=1h
-	go run ./integration/backlog -bin $(BIN) -n 400000 -churn $(if $(filter command line environment,$(origin T)),$(T),10m) -target
+	$(GO) run ./integration/backlog -bin $(BIN) -n 400000 -churn $(if $(filter command line environment,$(origin T)),$(T),10m) -target
 
 setup-peers: ## install what bench-peers compares with, if it is missing (Debian, npm)
 	@bash .ci/setup-peers
@@ -133,25 +134,25 @@ bench-peers: build ## compare with Redis Streams, RabbitMQ, NATS, beanstalkd, Bu
 	bin/peers $(ARGS)
 
 bench-promises: build ## measure the cycle with a hook, a million keys and a backlog of ten, and the way to a waiting consumer
-	go run ./integration/promises -bin $(BIN) $(ARGS)
+	$(GO) run ./integration/promises -bin $(BIN) $(ARGS)
 
 bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how long is a pause?
-	go run ./integration/promises -bin $(BIN) -only long $(ARGS)
+	$(GO) run ./integration/promises -bin $(BIN) -only long $(ARGS)
 
 bench-connections: build ## what N connections cost that wait or idle: make bench-connections N=10000
-	go run ./integration/connbench -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
+	$(GO) run ./integration/connbench -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
 
 bench-lifecycle: setup ## how long the loop's turns last while a million messages fall due, are browsed or purged
-	CGO_ENABLED=1 go test . -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
+	CGO_ENABLED=1 $(GO) test . -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
 
 bench-stalls: setup ## what other clients wait for while a command or a timer handles very much: make bench-stalls ARGS="-stall-keys 100000"
-	CGO_ENABLED=1 go test . -run '^$$' -bench '^BenchmarkStalls' -benchtime 1x -timeout 30m -args $(ARGS)
+	CGO_ENABLED=1 $(GO) test . -run '^$$' -bench '^BenchmarkStalls' -benchtime 1x -timeout 30m -args $(ARGS)
 
 # Both sides of each comparison run in one process, in turns.
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker (ARGS="-only 10,many")
-	set -o pipefail; CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m | tee bin/bench-scheduler.txt
-	CGO_ENABLED=0 go test ./engine -run '^$$' -bench 'TokenBucket' -timeout 30m
-	go run ./integration/schedbench -bin $(BIN) -engine bin/bench-scheduler.txt $(ARGS)
+	set -o pipefail; CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m | tee bin/bench-scheduler.txt
+	CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'TokenBucket' -timeout 30m
+	$(GO) run ./integration/schedbench -bin $(BIN) -engine bin/bench-scheduler.txt $(ARGS)
 
 clean: ## remove what was built, never the data
 	rm -rf bin .cache
@@ -160,4 +161,4 @@ clean: ## remove what was built, never the data
 # touches what the broker is built from. Building it takes minutes, once.
 $(LINT): tools/go.mod tools/go.sum
 	@mkdir -p $(@D)
-	go build -buildvcs=false -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(GO) build -buildvcs=false -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

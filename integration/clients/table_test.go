@@ -51,7 +51,7 @@ func clients() []client {
 	golang := func(name string, protocol, other int, dropsERR bool) client {
 		return client{
 			name: name, language: "Go", command: []string{made("hand-go"), name}, has: []string{"go", "version"}, install: "Go",
-			make:     []string{"go", "build", "-C", "go", "-o", filepath.Join("..", made("hand-go")), "."},
+			make:     []string{"go", "build", "-C", "go", "-modfile=go.mod", "-o", filepath.Join("..", made("hand-go")), "."},
 			protocol: protocol, other: other, dropsERR: dropsERR,
 		}
 	}

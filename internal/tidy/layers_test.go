@@ -40,6 +40,7 @@ func layers() map[string]layer {
 		// Each client library does the same; those in Go are a module of their own.
 		"integration/clients":    {tests: []string{"integration/broker"}},
 		"integration/clients/go": {},
+		"integration/systems":    {},
 		"examples/go/producer":   {},
 		"examples/go/worker":     {},
 		// Programs that show or measure a running broker, from outside as well; they
