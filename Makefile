@@ -25,15 +25,17 @@ RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$($(GO) list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers clean
+.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building needs, if it is missing (Debian, Ubuntu)
+	@CGO_ENABLED=0 tools/env true
 	@bash .ci/setup
 
 setup-tests: ## install what all tests need beside that: Redis, and the languages of the clients that are tried
+	@CGO_ENABLED=0 tools/env true
 	@bash .ci/setup tests
 
 build: setup ## make bin/fila with RocksDB
@@ -153,6 +155,11 @@ bench-scheduler: build ## what fairness, many keys and throttles cost: in the en
 	set -o pipefail; CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m | tee bin/bench-scheduler.txt
 	CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'TokenBucket' -timeout 30m
 	$(GO) run ./integration/schedbench -bin $(BIN) -engine bin/bench-scheduler.txt $(ARGS)
+
+# Debian 12 and 13, Ubuntu 22.04 and 24.04, as root and as a user. It needs root, debootstrap,
+# and half an hour for each system.
+test-systems: ## build and try Fila on other systems: make test-systems SYSTEMS="trixie jammy" ARGS=-full
+	integration/systems/try $(ARGS) $(SYSTEMS)
 
 clean: ## remove what was built, never the data
 	rm -rf bin .cache
