@@ -322,7 +322,11 @@ func startRedis(t *testing.T, args ...string) string {
 		t.Fatalf("redis-server (make setup-tests installs it): %v", err)
 	}
 	if !strings.Contains(string(version), "v="+redisRelease) {
-		t.Fatalf("redis-server %sx is what Fila is compared with, not %s", redisRelease, version)
+		why := fmt.Sprintf("redis-server %sx is what Fila is compared with, not %s", redisRelease, version)
+		if os.Getenv("CI") != "" {
+			t.Fatal(why)
+		}
+		t.Skip(why) // other systems have another
 	}
 	for try := range 5 {
 		port := freePort(t)
