@@ -21,9 +21,9 @@ usual = Redis.new(**OPTIONS)
 $stdin.each_line do |line|
   block, *words = line.split
   args = words.map { |w| [w[1..]].pack('H*') }
-  # A client of its own for calls that block: read_timeout has to be longer, 0 is none.
+  # A client of its own for calls that block: read_timeout has to be longer. 0 is none in redis-rb 4 only.
   client = usual
-  client = Redis.new(**OPTIONS, read_timeout: block == '0' ? 0 : block.to_i / 1000.0 + 5) unless block == '-'
+  client = Redis.new(**OPTIONS, read_timeout: block == '0' ? 3600 : block.to_i / 1000.0 + 5) unless block == '-'
   puts show(client.call(*args))
 rescue Redis::CommandError => e
   puts hex('-', e.message)
