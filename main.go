@@ -15,11 +15,12 @@ import (
 
 func main() {
 	os.Exit(cli.Main(untilSignal(), cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, RocksDB: rocksVersion()}, cli.Process{
-		Args:    os.Args[1:],
-		Environ: os.Environ(),
-		Stdout:  os.Stdout,
-		Stderr:  os.Stderr,
-		Hangups: hangups,
+		Args:     os.Args[1:],
+		Environ:  os.Environ(),
+		Stdout:   os.Stdout,
+		Stderr:   os.Stderr,
+		Hangups:  hangups,
+		Password: askPassword(),
 	}))
 }
 

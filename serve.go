@@ -116,7 +116,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	}
 	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
 	log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", cfg.Storage.Engine).Str("path", b.where()).
-		Str("sync", cfg.Storage.Sync).Str("version", cli.Version).Dur("start_ms", time.Since(started)).Msg("ready")
+		Str("sync", cfg.Storage.Sync).Str("version", cli.Version()).Dur("start_ms", time.Since(started)).Msg("ready")
 
 	return b.wait(ctx, h, reloads)
 }

@@ -118,7 +118,7 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		ACLFile:  b.cfg.Auth.ACLFile,
 
 		CertificateUsers: b.cfg.TLS.AuthClientsUser == "cn",
-		Version:          cli.Version,
+		Version:          cli.Version(),
 		Addr:             addr,
 		Limits:           replyLimits(b.cfg),
 		Now:              time.Now,

@@ -51,6 +51,9 @@ type Process struct {
 	Stderr  io.Writer
 	// Hangups begins to catch SIGHUP; nil, or a channel that is nil: it is not caught.
 	Hangups func() <-chan os.Signal
+	// Password asks the person at the terminal, and does not show the answer; nil where
+	// there is no terminal.
+	Password func(question string) (string, error)
 }
 
 // UsageError is an error of whoever started the program: it was asked for
@@ -109,8 +112,10 @@ terminal:
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageFunc(usage)
+	versionFlag(root, p)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), queuesCommand(proc), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc), versionCommand(p))
+	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), queuesCommand(proc), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc),
+		healthCommand(proc), completionCommand(), manCommand(), versionCommand(p))
 	return root
 }
 

@@ -105,6 +105,7 @@ func TestHelpTeaches(t *testing.T) {
 	}{
 		{[]string{"--help"}, []string{"redis-cli -p 5555 FILA.ENQUEUE", "serve", "version", "config", "Examples"}},
 		{[]string{"help"}, []string{"redis-cli"}},
+		{[]string{"health", "--help"}, []string{"--ready", "--url", "FILA_URL", "exits with 0"}},
 		{[]string{"help", "serve"}, []string{"--storage.path"}},
 		{[]string{"serve", "-h"}, []string{"--server.listen_addr host:port", `(default 127.0.0.1:5555)`, "--config file", "SIGTERM"}},
 	} {
@@ -122,7 +123,7 @@ func TestHelpTeaches(t *testing.T) {
 
 func TestVersionNamesItsParts(t *testing.T) {
 	code, stdout, _ := run(t, never(t), "version")
-	if code != 0 || !strings.HasPrefix(stdout, "fila "+Version+"\n") || !strings.Contains(stdout, "\nrocksdb not in this build\n") ||
+	if code != 0 || !strings.HasPrefix(stdout, "fila "+Version()+"\n") || !strings.Contains(stdout, "\nrocksdb not in this build\n") ||
 		!strings.Contains(stdout, "\ngo go1.") {
 		t.Errorf("exit %d:\n%s", code, stdout)
 	}

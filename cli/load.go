@@ -108,7 +108,7 @@ func (l *Loaded) environ(in Input) error {
 	for _, pair := range slices.Sorted(slices.Values(in.Environ)) {
 		variable, text, _ := strings.Cut(pair, "=")
 		key, ours := strings.CutPrefix(variable, envPrefix)
-		if !ours || serviceLink(key) {
+		if !ours || notASetting(key) {
 			continue
 		}
 		section, rest, _ := strings.Cut(key, "__")
@@ -173,12 +173,15 @@ func (l *Loaded) hasSection(name string) bool {
 	return slices.ContainsFunc(l.settings, func(s setting) bool { return s.section() == name })
 }
 
-// serviceLink tells whether a variable is one that Kubernetes sets in every
-// container beside a service named "fila": FILA_PORT, FILA_PORT_5555_TCP,
-// FILA_SERVICE_HOST. Nobody chose those, so they must not stop the start; no
-// section may be named PORT or SERVICE.
-func serviceLink(key string) bool {
-	return key == "PORT" || strings.HasPrefix(key, "PORT_") || strings.HasPrefix(key, "SERVICE_")
+// notASetting recognizes variables that begin like settings and must not stop the start; no
+// section may be named as they begin:
+//
+//   - FILA_PORT, FILA_PORT_5555_TCP, FILA_SERVICE_HOST: Kubernetes sets them in every
+//     container beside a service named "fila".
+//   - FILA_URL: where the other commands find a broker.
+//   - FILA_MESSAGE_ID and the like: what a worker passes on to the programs that it starts.
+func notASetting(key string) bool {
+	return key == "PORT" || key == "URL" || strings.HasPrefix(key, "PORT_") || strings.HasPrefix(key, "SERVICE_") || strings.HasPrefix(key, "MESSAGE_")
 }
 
 // find is the file to read; a named one has to be there.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -266,16 +267,17 @@ func TestHomeExpandsAtTheStartOfThePath(t *testing.T) {
 	}
 }
 
-func TestVariablesOfAContainerServiceAreNotSettings(t *testing.T) {
+func TestVariablesThatAreNoSettingsDoNotStopTheStart(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, err := Load(Input{Environ: []string{
 		"FILA_PORT=tcp://10.0.0.1:5555", "FILA_SERVICE_HOST=10.0.0.1", "FILA_SERVICE_PORT=5555", "FILA_PORT_5555_TCP_ADDR=10.0.0.1",
+		"FILA_URL=fila://10.0.0.1:5555", "FILA_MESSAGE_ID=01982a6e", "FILA_MESSAGE_HEADER_TRACE=7f3a",
 	}})
 	if err != nil {
 		t.Error(err)
 	}
 	for _, s := range settings(new(Config)) {
-		if s.section() == "port" || s.section() == "service" {
+		if slices.Contains([]string{"port", "service", "url", "message"}, s.section()) {
 			t.Errorf("%s could not be set by its variable", s.name)
 		}
 	}

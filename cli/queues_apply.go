@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/faisca/fila/internal/bench"
 )
 
 // errChanges ends a dry run that has found something to change. There is nothing
@@ -30,8 +28,8 @@ func queuesCommand(proc Process) *cobra.Command {
 
 // applyFlags are what `fila queues apply` is told.
 type applyFlags struct {
-	addr, user           string
 	prune, force, dryRun bool
+	broker               *connection
 }
 
 func queuesApplyCommand(proc Process) *cobra.Command {
@@ -47,9 +45,9 @@ file stay, unless --prune deletes them; one with messages inside only with --for
 
 With --dry-run nothing is changed, and the exit code is 3 if there is something to do.
 
-The password, if there is one, is taken from FILA_AUTH__PASSWORD.`,
+The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD.`,
 		Example: `  fila queues apply queues.toml --dry-run
-  fila queues apply queues.toml --addr 10.0.0.7:5555 --user deploy --prune`,
+  fila queues apply queues.toml --url fila://deploy@10.0.0.7:5555 --prune`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return UsageError{fmt.Errorf("%s takes one file, as in `%s queues.toml`", cmd.CommandPath(), cmd.CommandPath())}
@@ -57,8 +55,7 @@ The password, if there is one, is taken from FILA_AUTH__PASSWORD.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.addr, "addr", "127.0.0.1:5555", "the broker's `address`")
-	cmd.Flags().StringVar(&f.user, "user", "default", "the `name` to authenticate as, if there is a password")
+	f.broker = connecting(cmd, proc)
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file")
 	cmd.Flags().BoolVar(&f.force, "force", false, "with --prune: also those with messages inside")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
@@ -74,35 +71,21 @@ The password, if there is one, is taken from FILA_AUTH__PASSWORD.`,
 		if err != nil {
 			return err
 		}
-		return f.apply(cmd.Context(), cmd.OutOrStdout(), string(definition), passwordIn(proc.Environ))
+		return f.apply(cmd.Context(), cmd.OutOrStdout(), string(definition))
 	}
 	return cmd
 }
 
-func passwordIn(environ []string) string {
-	for _, pair := range environ {
-		if password, ok := strings.CutPrefix(pair, "FILA_AUTH__PASSWORD="); ok {
-			return password
-		}
-	}
-	return ""
-}
-
 // apply prints the plan and, unless it is a dry run, has the broker do it.
-func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition, password string) error {
+func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) error {
 	if f.force && !f.prune {
 		return UsageError{errors.New("--force only says something with --prune")}
 	}
-	conn, err := bench.Dial(ctx, f.addr)
+	conn, err := f.broker.dial(ctx)
 	if err != nil {
-		return fmt.Errorf("no broker at %s: %w", f.addr, err)
+		return err
 	}
 	defer conn.Close()
-	if password != "" {
-		if _, err := conn.Do("AUTH", f.user, password); err != nil {
-			return err
-		}
-	}
 	command := []string{"FILA.QUEUE", "APPLY", definition}
 	if f.prune {
 		command = append(command, "PRUNE")

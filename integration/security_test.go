@@ -350,6 +350,30 @@ func TestRedisCLIComesInByTLS(t *testing.T) {
 	}
 }
 
+func TestHealthComesInByTLS(t *testing.T) {
+	s := startSecured(t)
+	robot := []string{"--cacert", s.ca.file("ca"), "--cert", s.ca.file("robot"), "--key", s.ca.file("robot-key")}
+	for _, x := range []struct {
+		name, url string
+		args      []string
+		want      string // beginning of what it says
+	}{
+		{"user", "filas://admin:4dmin@" + s.addr, append(robot, "--ready"), "ready\n"},
+		{"certificate", "filas://" + s.addr, robot, "alive\n"},
+		{"certificate without the right", "filas://" + s.addr, append(robot, "--ready"), "fila: NOPERM "},
+		{"no TLS", "fila://" + s.addr, nil, "fila: "},
+		{"no certificate", "filas://" + s.addr, []string{"--cacert", s.ca.file("ca")}, "fila: "},
+		{"another authority", "filas://" + s.addr, []string{"--cacert", s.other.file("ca")}, "fila: no broker at " + s.addr + ": tls: "},
+	} {
+		cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"health", "--timeout", patience.String()}, x.args...)...)
+		cmd.Env = append(os.Environ(), "FILA_URL="+x.url)
+		out, err := cmd.CombinedOutput()
+		if !strings.HasPrefix(string(out), x.want) || (err == nil) == strings.HasPrefix(x.want, "fila: ") {
+			t.Errorf("%s: %q, %v", x.name, out, err)
+		}
+	}
+}
+
 // Protected mode: where others can connect, nobody comes in without saying who
 // it is.
 func TestAPublicAddressIsRefusedWhileItIsOpenToAll(t *testing.T) {

@@ -30,8 +30,11 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{nc: nc, in: make([]byte, 16<<10)}, nil
+	return NewConn(nc), nil
 }
+
+// NewConn speaks RESP2 on a connection that there is already.
+func NewConn(nc net.Conn) *Conn { return &Conn{nc: nc, in: make([]byte, 16<<10)} }
 
 // Close closes it. A read that waits in another goroutine ends with an error.
 func (c *Conn) Close() error { return c.nc.Close() }

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faisca/fila/internal/bench"
+)
+
+// Variables that say where a broker is. FILA_URL is none of the broker's settings, see
+// notASetting.
+const (
+	urlVariable      = "FILA_URL"
+	passwordVariable = "FILA_AUTH__PASSWORD" //nolint:gosec // a variable's name
+)
+
+const (
+	defaultAddr = "127.0.0.1:5555"
+	defaultPort = "5555"
+	defaultUser = "default"
+)
+
+// dialTimeout is for connecting, the TLS handshake and authentication together.
+const dialTimeout = 5 * time.Second
+
+// connection is where a command finds the broker and as which user it goes there. The
+// parts are taken in this order: flags, then the URL of --url or FILA_URL, then defaults. There
+// is no flag for the password: other users of the machine can read a command's arguments.
+type connection struct {
+	url, addr, user       string
+	tls                   bool
+	caFile, cert, keyFile string
+
+	proc  Process
+	given func(flag string) bool
+}
+
+// connecting gives a command the flags of a connection.
+func connecting(cmd *cobra.Command, proc Process) *connection {
+	c := &connection{proc: proc}
+	fs := cmd.Flags()
+	c.given = fs.Changed
+	fs.StringVarP(&c.url, "url", "u", "", "the broker's `URL`, fila://user:password@host:port, or filas:// with TLS; else FILA_URL")
+	fs.StringVar(&c.addr, "addr", defaultAddr, "the broker's `host:port`")
+	fs.StringVar(&c.user, "user", defaultUser, "the `name` to authenticate as")
+	fs.BoolVar(&c.tls, "tls", false, "connect with TLS")
+	fs.StringVar(&c.caFile, "cacert", "", "`file` with the certificates that the broker's is checked against; else the system's")
+	fs.StringVar(&c.cert, "cert", "", "`file` with a certificate to show to the broker")
+	fs.StringVar(&c.keyFile, "key", "", "`file` with that certificate's private key")
+	return c
+}
+
+// target is what flags and URL come to.
+type target struct {
+	addr, user, password string
+	named                bool        // a user was named: authenticate also without a password
+	tls                  *tls.Config // nil: without TLS
+}
+
+// target resolves the flags, the URL and the environment. Its error is a UsageError, and
+// never has a password in it.
+func (c *connection) target() (target, error) {
+	t := target{addr: defaultAddr, user: defaultUser}
+	secure := c.tls
+	where, text := "--url", c.url
+	if !c.given("url") {
+		where, text = urlVariable, variable(c.proc.Environ, urlVariable)
+	}
+	if c.given("url") && c.given("addr") {
+		return t, UsageError{errors.New("--url and --addr both say where the broker is: give one of them")}
+	}
+	if text != "" {
+		overTLS, err := t.parse(text)
+		if err != nil {
+			return t, UsageError{fmt.Errorf("%s must be like fila://user:password@host:port: %w", where, err)}
+		}
+		if !c.given("tls") {
+			secure = overTLS
+		}
+	}
+	if c.given("addr") {
+		t.addr = c.addr
+	}
+	if c.given("user") {
+		t.named = true
+		t.user = c.user
+	}
+	if err := checkAddr(t.addr); err != nil {
+		return t, UsageError{fmt.Errorf("the broker's address %w", err)}
+	}
+	t.password = cmp.Or(t.password, variable(c.proc.Environ, passwordVariable))
+	var err error
+	if t.tls, err = c.security(secure, t.addr); err != nil {
+		return t, UsageError{err}
+	}
+	return t, nil
+}
+
+// parse takes address, user and password from a URL, and says whether it asks for TLS.
+func (t *target) parse(text string) (secure bool, err error) {
+	u, err := url.Parse(text)
+	if err != nil { // its text has the URL in it, and so the password
+		return false, errors.New("it is not a URL; write special characters of a password as %XX")
+	}
+	switch u.Scheme {
+	case "fila", "redis":
+	case "filas", "rediss":
+		secure = true
+	default:
+		return false, fmt.Errorf("the scheme must be fila, filas, redis or rediss, not %q", u.Scheme)
+	}
+	if path := strings.Trim(u.Path, "/"); path != "" && path != "0" || u.RawQuery != "" || u.Fragment != "" {
+		return false, errors.New("nothing may follow the port: Fila has no databases and takes no parameters")
+	}
+	if u.Hostname() == "" {
+		return false, errors.New("there is no host in it")
+	}
+	t.addr = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort))
+	if u.User != nil {
+		t.named = u.User.Username() != ""
+		t.user = cmp.Or(u.User.Username(), defaultUser)
+		t.password, _ = u.User.Password()
+	}
+	return secure, nil
+}
+
+// security is the configuration of TLS, nil where it is not used.
+func (c *connection) security(secure bool, addr string) (*tls.Config, error) {
+	for _, name := range []string{"cacert", "cert", "key"} {
+		if c.given(name) && !secure {
+			return nil, fmt.Errorf("--%s is for TLS: give --tls as well, or a URL that starts with filas://", name)
+		}
+	}
+	if !secure {
+		return nil, nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if c.caFile != "" {
+		text, err := os.ReadFile(c.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--cacert: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--cacert: there is no certificate in %s", c.caFile)
+		}
+	}
+	if (c.cert == "") != (c.keyFile == "") {
+		return nil, errors.New("--cert and --key need each other")
+	}
+	if c.cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.cert, c.keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--cert and --key: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return cfg, nil
+}
+
+// dial connects and authenticates, where there is something to authenticate with. The
+// connection ends at the deadline of ctx, if it has one.
+func (c *connection) dial(ctx context.Context) (*bench.Conn, error) {
+	t, err := c.target()
+	if err != nil {
+		return nil, err
+	}
+	nc, err := t.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("no broker at %s: %w", t.addr, err)
+	}
+	conn := bench.NewConn(nc)
+	if t.password == "" && !t.named {
+		return conn, nil
+	}
+	if err := c.authenticate(conn, &t); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func (t *target) connect(ctx context.Context) (net.Conn, error) {
+	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	nc, err := new(net.Dialer).DialContext(dialing, "tcp", t.addr)
+	if err != nil {
+		return nil, err
+	}
+	if t.tls != nil {
+		secure := tls.Client(nc, t.tls)
+		if err := secure.HandshakeContext(dialing); err != nil {
+			return nil, errors.Join(err, nc.Close())
+		}
+		nc = secure
+	}
+	if end, ok := ctx.Deadline(); ok {
+		if err := nc.SetDeadline(end); err != nil {
+			return nil, errors.Join(err, nc.Close())
+		}
+	}
+	return nc, nil
+}
+
+// authenticate tries the password that there is, and asks for one on a terminal if there
+// was none and the user needs one.
+func (c *connection) authenticate(conn *bench.Conn, t *target) error {
+	_, err := conn.Do("AUTH", t.user, t.password)
+	if _, refused := errors.AsType[bench.RefusalError](err); !refused || t.password != "" {
+		return err
+	}
+	if c.proc.Password == nil {
+		return fmt.Errorf("the user %s needs a password: set %s, or put it into %s", t.user, passwordVariable, urlVariable)
+	}
+	if t.password, err = c.proc.Password("password of " + t.user + ": "); err != nil {
+		return err
+	}
+	_, err = conn.Do("AUTH", t.user, t.password)
+	return err
+}
+
+// variable is the value of an environment variable, "" if it is not there.
+func variable(environ []string, name string) string {
+	for _, pair := range environ {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
