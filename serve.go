@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type broker struct {
 	disk    disk
 
 	storeFiles int // that the store may keep open
+	supervisor supervisor
 
 	running chan error // what engine.Run returned
 	serving chan error // what server.Serve returned
@@ -65,8 +67,10 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	if err != nil {
 		return err
 	}
-	b := &broker{cfg: cfg, storeFiles: files, log: log, level: level, running: make(chan error, 1), serving: make(chan error, 1)}
-	b.latency = commands.NewLatency(time.Now, cfg.Latency.Threshold)
+	b := &broker{
+		cfg: cfg, storeFiles: files, log: log, level: level, supervisor: newSupervisor(os.Getenv, log),
+		latency: commands.NewLatency(time.Now, cfg.Latency.Threshold), running: make(chan error, 1), serving: make(chan error, 1),
+	}
 	leaveProcessor()
 	setMemory(cfg)
 	started := time.Now()
@@ -115,8 +119,8 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 		return b.stop(err)
 	}
 	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
-	log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", cfg.Storage.Engine).Str("path", b.where()).
-		Str("sync", cfg.Storage.Sync).Str("version", cli.Version()).Dur("start_ms", time.Since(started)).Msg("ready")
+	b.ready(plain, secure, time.Since(started))
+	go b.supervisor.feed(ctx, b.engine)
 
 	return b.wait(ctx, h, reloads)
 }
@@ -152,6 +156,13 @@ func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
 		b.log.Error().Err(err).Msg("the users stay as they are")
 	}
 	b.log.Info().Strs("settings", set).Msg("configuration in force")
+}
+
+// ready says that clients are served, where, and how long the start has taken.
+func (b *broker) ready(plain, secure net.Addr, took time.Duration) {
+	b.log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", b.cfg.Storage.Engine).Str("path", b.where()).
+		Str("sync", b.cfg.Storage.Sync).Str("version", cli.Version()).Dur("start_ms", took).Msg("ready")
+	b.supervisor.say("READY=1\nSTATUS=serving " + text(cmp.Or(plain, secure)))
 }
 
 // applyQueuesAtStart makes the queues that the configuration lists. On a full disk that
@@ -211,6 +222,7 @@ func (b *broker) open() error {
 // from being orderly: then not all that was acknowledged may be on disk.
 func (b *broker) stop(cause error) error {
 	b.log.Info().Msg("stopping")
+	b.supervisor.say("STOPPING=1\nSTATUS=stopping")
 	b.engine.Stop()
 	err := errors.Join(cause, <-b.running)
 	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Server.ShutdownTimeout)
