@@ -107,3 +107,13 @@ func TestVersionIsAFlagAsWell(t *testing.T) {
 		}
 	}
 }
+
+func TestTheConfigurationOfPackagesIsValid(t *testing.T) {
+	l, err := Load(Input{File: "../deploy/fila.toml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Config.Storage.Path != "/var/lib/fila/data" || l.Config.Server.ListenAddr != "127.0.0.1:5555" {
+		t.Errorf("%+v, %+v", l.Config.Storage, l.Config.Server)
+	}
+}
