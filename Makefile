@@ -161,8 +161,25 @@ bench-scheduler: build ## what fairness, many keys and throttles cost: in the en
 test-systems: ## build and try Fila on other systems: make test-systems SYSTEMS="trixie jammy" ARGS=-full
 	integration/systems/try $(ARGS) $(SYSTEMS)
 
+# Packages: deploy/release has what these do, docs/packages.md says it in words.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+.PHONY: install setup-release release test-packages
+
+install: ## install what `make build` has made: make install PREFIX=/usr/local DESTDIR=
+	bash deploy/release/layout.sh $(BIN) $(BIN) "$(DESTDIR)" "$(PREFIX)"
+
+setup-release: ## install what release and test-packages need, if it is missing (Debian 12)
+	@bash .ci/setup-release
+
+release: setup-release ## make archives, packages, images, SBOM and sums in dist: make release ARCHES="amd64 arm64"
+	bash deploy/release/release.sh
+
+test-packages: setup-release ## make a release twice, then boot, run, kill and upgrade what is in it, as root
+	bash deploy/test/all.sh
+
 clean: ## remove what was built, never the data
-	rm -rf bin .cache
+	rm -rf bin dist .cache
 
 # The linter is pinned in a module of its own, so that what it needs never
 # touches what the broker is built from. Building it takes minutes, once.

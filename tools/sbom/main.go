@@ -1,0 +1,107 @@
+// Sbom writes what a static binary of Fila was made of, as CycloneDX in JSON: the modules that the
+// Go tool has recorded in it, Go's standard library, and the Debian packages whose libraries
+// are linked into it.
+//
+//	sbom VERSION BINARY PACKAGES > fila.cdx.json
+//
+// PACKAGES has a line for each package: name, version, source package. The time is
+// SOURCE_DATE_EPOCH, so the same input gives the same bytes.
+package main
+
+import (
+	"bufio"
+	"debug/buildinfo"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+func main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: sbom VERSION BINARY PACKAGES")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, "sbom:", err)
+		os.Exit(1)
+	}
+}
+
+func write(version, binary, packages string) error {
+	epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
+	if err != nil {
+		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	goos, arch := "", ""
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "GOOS":
+			goos = s.Value
+		case "GOARCH":
+			arch = s.Value
+		}
+	}
+	components := []cdx.Component{library("std", strings.TrimPrefix(info.GoVersion, "go"), "pkg:golang/std@"+strings.TrimPrefix(info.GoVersion, "go"), "BSD-3-Clause")}
+	for _, m := range info.Deps {
+		c := library(m.Path, m.Version, "pkg:golang/"+m.Path+"@"+m.Version, "")
+		components = append(components, c)
+	}
+	debian, err := debianPackages(packages, arch)
+	if err != nil {
+		return err
+	}
+	components = append(components, debian...)
+
+	bom := cdx.NewBOM()
+	root := cdx.Component{
+		BOMRef: "pkg:golang/" + info.Main.Path + "@v" + version, Type: cdx.ComponentTypeApplication, Name: "fila", Version: version,
+		Description: "Message broker that speaks the Redis protocol, for " + goos + "/" + arch, PackageURL: "pkg:golang/" + info.Main.Path + "@v" + version,
+		Licenses: &cdx.Licenses{{License: &cdx.License{ID: "AGPL-3.0-only"}}},
+	}
+	bom.Metadata = &cdx.Metadata{Timestamp: time.Unix(epoch, 0).UTC().Format(time.RFC3339), Component: &root}
+	bom.Components = &components
+	var refs []string
+	for _, c := range components {
+		refs = append(refs, c.BOMRef)
+	}
+	bom.Dependencies = &[]cdx.Dependency{{Ref: root.BOMRef, Dependencies: &refs}}
+	return cdx.NewBOMEncoder(os.Stdout, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+}
+
+func library(name, version, purl, licence string) cdx.Component {
+	c := cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl}
+	if licence != "" {
+		c.Licenses = &cdx.Licenses{{License: &cdx.License{ID: licence}}}
+	}
+	return c
+}
+
+func debianPackages(path, arch string) ([]cdx.Component, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []cdx.Component
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 {
+			return nil, fmt.Errorf("%s: a line has a name and a version, not %q", path, lines.Text())
+		}
+		name, version := fields[0], fields[1]
+		all = append(all, library(name, version, fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=bookworm", name, url.QueryEscape(version), arch), ""))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: there are no packages in it", path)
+	}
+	return all, nil
+}
