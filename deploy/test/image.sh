@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Runs the image with podman and runc: read-only, without capabilities, as its own user. Where no
+# systemd runs podman has no timer for health checks, so they are run by hand.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. deploy/test/lib.sh
+
+port=$(free_port)
+store=$work/podman
+export TMPDIR=$work/tmp
+mkdir -p "$TMPDIR"
+
+pod() {
+	podman --root "$store/graph" --runroot "$store/run" --storage-driver vfs --runtime runc --cgroup-manager cgroupfs --events-backend file "$@" 2> >(grep -v systemd >&2)
+}
+
+# started NAME IMAGE [ARGUMENT]...
+started() {
+	local name=$1 image=$2
+	shift 2
+	pod run -d --name "$name" --read-only --cap-drop all --security-opt no-new-privileges --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 \
+		--network host -v fila-test:/data -e FILA_AUTH__PASSWORD=$password -e "FILA_SERVER__LISTEN_ADDR=127.0.0.1:$port" \
+		-e "FILA_URL=fila://127.0.0.1:$port" "$image" "$@" >/dev/null
+}
+
+clean() {
+	pod rm -fa >/dev/null 2>&1 || true
+	pod rmi -fa >/dev/null 2>&1 || true
+	pod volume rm -fa >/dev/null 2>&1 || true
+	rm -rf "$store"
+}
+
+load() { pod load -qi "$1"/fila_*_image_"$arch".tar | sed -n 's/^Loaded image: \(docker.io.*\)/\1/p'; }
+
+the_image_runs_read_only_as_a_user_of_its_own() {
+	started one "$(load "$before")"
+	eventually pod exec one /usr/bin/fila health --ready
+	local pid
+	pid=$(pod inspect -f '{{.State.Pid}}' one)
+	want "65532 65532" "$(stat -c '%u %g' "/proc/$pid")" "user and group"
+	want 0000000000000000 "$(sed -n 's/^CapEff:\t//p' "/proc/$pid/status")" "capabilities"
+	want true "$(pod inspect -f '{{.HostConfig.ReadonlyRootfs}}' one)" "read-only"
+	fill 1000
+}
+
+its_health_check_tells_alive_from_stuck() {
+	local pid
+	pid=$(pod inspect -f '{{.State.Pid}}' one)
+	pod healthcheck run one || fail "a broker that serves is not healthy"
+	kill -STOP "$pid"
+	! pod healthcheck run one >/dev/null || fail "a broker that is stopped is healthy"
+	kill -CONT "$pid"
+	eventually pod healthcheck run one
+}
+
+messages_survive_a_kill_of_the_container() {
+	pod kill one >/dev/null
+	eventually stopped one
+	pod start one >/dev/null
+	eventually pod exec one /usr/bin/fila health --ready
+	want 1000 "$(depth)" "messages after the kill"
+}
+
+stopped() { [ "$(pod inspect -f '{{.State.Running}}' "$1")" = false ]; }
+
+it_stops_in_order() {
+	pod stop -t 30 one >/dev/null
+	want 0 "$(pod inspect -f '{{.State.ExitCode}}' one)" "exit code"
+	pod logs one 2>&1 | grep >/dev/null '"stopped"' || fail "its log does not say that it has stopped"
+}
+
+a_newer_image_goes_on_with_the_volume() {
+	pod rm one >/dev/null
+	started two "$(load "$dist")"
+	eventually pod exec two /usr/bin/fila health --ready
+	want 1000 "$(depth)" "messages in the newer image"
+	want "fila 0.1.0" "$(pod exec two /usr/bin/fila version | head -n 1)" "version"
+	cli BGSAVE >/dev/null
+	eventually backed_up
+	pod stop -t 30 two >/dev/null
+}
+
+backed_up() { [ -n "$(ls "$store/graph/volumes/fila-test/_data/store-backups")" ]; }
+
+without_a_password_it_refuses_an_open_address() {
+	local said
+	said=$(pod run --rm --read-only --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --network host "$(load "$dist")" 2>&1) && fail "it starts"
+	grep -q 'set auth.password (FILA_AUTH__PASSWORD)' <<<"$said" || fail "it says: $said"
+}
+
+certificates_and_user_are_inside() {
+	local list
+	list=$(tar -xOf "$dist"/fila_*_image_"$arch".tar --wildcards '*.tar' | tar -tf -)
+	want "data/ etc/ etc/group etc/passwd etc/ssl/ etc/ssl/certs/ etc/ssl/certs/ca-certificates.crt usr/ usr/bin/ usr/bin/fila usr/share/ usr/share/doc/ usr/share/doc/fila/ usr/share/doc/fila/LICENSE" \
+		"$(tr '\n' ' ' <<<"$list" | sed 's/ $//')" "files of the image"
+}
+
+trap clean EXIT
+clean
+run the_image_runs_read_only_as_a_user_of_its_own its_health_check_tells_alive_from_stuck messages_survive_a_kill_of_the_container it_stops_in_order \
+	a_newer_image_goes_on_with_the_volume without_a_password_it_refuses_an_open_address certificates_and_user_are_inside
