@@ -12,6 +12,7 @@ tar -xzf "$dist"/fila_*_linux_arm64.tar.gz -C "$dir" --strip-components=1
 start() {
 	FILA_AUTH__PASSWORD=$password qemu-aarch64-static "$dir/bin/fila" serve --server.listen_addr "127.0.0.1:$port" --storage.path "$dir/data" >>"$dir/log" 2>&1 &
 	pid=$!
+	trap 'kill -9 $pid 2>/dev/null || true' EXIT
 	eventually cli PING
 }
 

@@ -124,6 +124,20 @@ a_wrong_setting_stops_the_start_and_is_not_tried_again() {
 	eventually ready
 }
 
+a_reload_reads_the_configuration_in_the_same_process() {
+	local pid
+	pid=$(shown MainPID)
+	inside cp -p /etc/fila/fila.toml /etc/fila/kept
+	inside sed -i '$alevel = "debug"' /etc/fila/fila.toml
+	inside systemctl reload fila
+	eventually reloaded
+	want "$pid" "$(shown MainPID)" "the process"
+	inside mv /etc/fila/kept /etc/fila/fila.toml
+	inside systemctl reload fila
+}
+
+reloaded() { inside journalctl -q -u fila | grep 'configuration in force' | grep 'log.level'; }
+
 a_backup_can_be_made() {
 	cli BGSAVE >/dev/null
 	eventually inside sh -c 'ls /var/lib/fila/data-backups/*/CURRENT || ls /var/lib/fila/data-backups/*'
@@ -178,5 +192,5 @@ trap shut EXIT
 boot
 run the_package_installs_and_its_unit_becomes_ready the_broker_has_no_rights_that_it_does_not_need messages_survive_a_kill \
 	a_panic_is_followed_by_a_restart a_broker_that_is_stuck_is_restarted_by_the_watchdog a_wrong_setting_stops_the_start_and_is_not_tried_again \
-	a_backup_can_be_made an_upgrade_keeps_messages_and_configuration manual_and_completions_are_installed messages_survive_a_reboot_of_the_system \
+	a_reload_reads_the_configuration_in_the_same_process a_backup_can_be_made an_upgrade_keeps_messages_and_configuration manual_and_completions_are_installed messages_survive_a_reboot_of_the_system \
 	a_removal_stops_the_broker_and_a_purge_keeps_the_messages
