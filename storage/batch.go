@@ -203,7 +203,7 @@ func (b *Batch) bytes(p []byte) {
 	b.buf = append(b.buf, p...)
 }
 
-var errShortRecord = fmt.Errorf("record is cut short: %w", ErrCorrupt)
+var errShortRecord = fmt.Errorf("truncated record: %w", ErrCorrupt)
 
 // nextRecord reads the first record of p and returns what is behind it.
 func nextRecord(p []byte) (Record, []byte, error) {

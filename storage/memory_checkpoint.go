@@ -105,7 +105,7 @@ func writeFrame(w io.Writer, p []byte) error {
 func readFrame(r io.Reader) (*Batch, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, fmt.Errorf("cut short: %w", ErrCorrupt)
+		return nil, fmt.Errorf("truncated: %w", ErrCorrupt)
 	}
 	n := int64(binary.BigEndian.Uint32(head[:]))
 	if n == 0 {
@@ -117,7 +117,7 @@ func readFrame(r io.Reader) (*Batch, error) {
 		return nil, err
 	}
 	if int64(len(p)) < n {
-		return nil, fmt.Errorf("cut short: %w", ErrCorrupt)
+		return nil, fmt.Errorf("truncated: %w", ErrCorrupt)
 	}
 	if checksum(p) != binary.BigEndian.Uint32(head[4:]) {
 		return nil, fmt.Errorf("wrong checksum: %w", ErrCorrupt)

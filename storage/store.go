@@ -15,7 +15,7 @@ var (
 	// ErrClosed says that the store was closed, or that its last Reopen failed.
 	ErrClosed = errors.New("store is closed")
 	// ErrReopen says that an earlier commit failed and that Reopen has to succeed before the next.
-	ErrReopen = errors.New("store takes no writes until it is reopened")
+	ErrReopen = errors.New("store refuses writes until it is reopened")
 	// ErrUnreadable says that a read failed, and that it was the store.
 	ErrUnreadable = errors.New("the store cannot read")
 	// ErrFull says that the disk has no space left.

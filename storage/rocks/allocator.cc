@@ -1,16 +1,15 @@
-// How the C library keeps what RocksDB allocates.
+// Configuration of glibc malloc for RocksDB.
 //
-// glibc gives each thread an arena of its own, eight for each processor, and what was
-// freed in one is not used by another. RocksDB allocates in one thread and frees in
-// another all the time: a block is read by whoever asks first and freed by whoever
-// evicts it, a memtable is filled by the writer and freed by a flush. So with several
-// arenas memory grows for hours while what is in use does not.
+// glibc gives threads up to eight arenas per processor, and memory freed in one arena is not reused
+// by another. RocksDB allocates and frees in different threads: a block is allocated by the thread
+// that reads it and freed by the one that evicts it; a memtable is filled by the writer and freed
+// by a flush. With several arenas the resident memory grows for hours at constant use.
 //
-// And when a large block is freed, glibc takes the next one of that size from an arena
-// instead of the system, so that a value of 16 MiB is seldom given back. A fixed
-// threshold keeps large blocks apart: they come from the system and go back to it.
+// When a large block is freed, glibc raises its mmap threshold to that size, so that values of up
+// to 16 MiB are later taken from an arena and rarely returned to the system. A fixed threshold
+// keeps large blocks mapped separately.
 //
-// Who sets MALLOC_ARENA_MAX has decided otherwise.
+// MALLOC_ARENA_MAX in the environment overrides all of this.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +18,7 @@
 
 #ifdef __GLIBC__
 
-// Before the process has a second thread: an arena that is there stays.
+// Runs before the process has a second thread: existing arenas cannot be removed.
 __attribute__((constructor)) static void settle() {
 	if (getenv("MALLOC_ARENA_MAX") == nullptr) {
 		mallopt(M_ARENA_MAX, 1);
@@ -28,7 +27,7 @@ __attribute__((constructor)) static void settle() {
 	}
 }
 
-// fila_allocator_arenas counts the arenas there are.
+// Counts the arenas in the report of malloc_info.
 extern "C" int fila_allocator_arenas() {
 	char* text = nullptr;
 	size_t size = 0;

@@ -3,6 +3,5 @@ package rocks
 // int fila_allocator_arenas();
 import "C"
 
-// arenas is how many pools the C library keeps memory in: allocator.cc makes it one, when
-// the process begins.
+// arenas returns the number of malloc arenas. allocator.cc sets it to 1 when the process starts.
 func arenas() int { return int(C.fila_allocator_arenas()) }

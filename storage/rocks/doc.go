@@ -1,53 +1,53 @@
-// Package rocks keeps a store in RocksDB. It is the only package that knows
-// RocksDB, and nothing of RocksDB leaves it: what it returns is Go memory.
+// Package rocks implements storage.Store with RocksDB. It is the only package that imports the
+// binding. No memory of RocksDB leaves it: every key, value and error that it returns is Go memory
+// owned by the caller.
 //
 // # Calls into C
 //
-// A commit is none: the bytes that storage.Batch built are handed, through a pipe,
-// to a thread that Go does not know (writer.go), which writes them with one Write
-// of RocksDB. A step of an iterator is two calls, and one more each for the key and
-// the value if they are asked for; at some 50 ns a call that is less than what
-// RocksDB itself needs for the step. A Get is two calls.
+// A commit makes no cgo call. The writer (writer.go) passes the bytes that storage.Batch has built
+// to a native thread, not managed by the Go scheduler, which applies them with one rocksdb_write. A
+// step of an iterator is two cgo calls, plus one each for the key and the value when the caller
+// asks for them. At about 50 ns a call that is less than the work of RocksDB for the step itself. A
+// Get is two calls.
 //
-// # What is RocksDB's, and what is ours
+// # Native extensions
 //
-// Tables, log and compaction are RocksDB's (options.go). Ours, in C++, are the
-// memtables of messages and leases, which sort when they are flushed or read
-// (lanes.cc), and what makes drained tables due for compaction (drained.cc).
+// RocksDB provides tables, the write-ahead log and compaction (options.go). This package adds, in
+// C++: memtables for messages and leases that sort when they are flushed or read (lanes.cc), a
+// collector that marks tables of mostly deletions for compaction (drained.cc), a listener that
+// syncs each log before the next one begins (sealed.cc) and an info logger that survives a full
+// disk (warnings.cc).
 //
-// # What the log promises
+// # Guarantees of the write-ahead log
 //
-// A torn record at the end of the log, which is what a power loss leaves, is
-// dropped; it was never acknowledged. Damage anywhere else keeps the store
-// from opening, since what follows it was acknowledged and would be lost
-// without a word. Of RocksDB's recovery modes only one does that,
-// kTolerateCorruptedTailRecords; its default stops at the damage and opens.
-// RocksDB 7.8 recycles logs only in the mode that skips over any damage, because
-// it cannot tell the old end of a recycled log from it. Without recycling a
-// sync takes some tens of microseconds more, and correct goes before fast.
+// A torn record at the end of the log is dropped: it is what a power loss leaves, and it was never
+// acknowledged. Damage anywhere else keeps the store from opening, because acknowledged records
+// follow it. Of RocksDB's recovery modes only kTolerateCorruptedTailRecords behaves that way; the
+// default mode stops at the damage and opens the store without the rest.
 //
-// Where a new log file begins, the former is synced first, whatever the mode of the
-// commits (sealed.cc): what a power loss takes is the end of what was written, and
-// never the end of one file with the beginning of the next kept.
+// RocksDB 7.8 recycles log files only in the mode that skips any damage, because it cannot tell
+// damage from the old contents of a recycled file. Without recycling a sync takes some tens of
+// microseconds longer; correctness takes precedence.
 //
-// # Before it is opened
+// Before a new log file receives its first record, the previous one is synced, whatever the sync
+// mode of the commits (sealed.cc). So a power loss removes a suffix of the written records and
+// never leaves a gap.
 //
-// All files are looked at without RocksDB (survey.go, package files): what is missing or
-// cut short is found, and said with the name of the file.
+// # Checks before opening
 //
-// # After a failed write
+// survey.go and package files read every file without RocksDB first. Missing or truncated files are
+// reported by name.
 //
-//  1. The store refuses commits with ErrReopen; reads go on.
-//  2. Reopen writes and syncs a file as large as what recovery may have to
-//     write. While the disk refuses that, Reopen fails and reads still go on.
+// # States after a failed write
+//
+//  1. The store refuses commits with ErrReopen. Reads continue.
+//  2. Reopen writes and syncs a probe file as large as what recovery may have
+//     to write. While the disk refuses it, Reopen fails and reads continue.
 //  3. Reopen waits for running reads and open iterators, closes RocksDB and
 //     opens it again, which replays the log.
-//  4. If that fails, everything answers with the reason and ErrClosed, and
-//     Reopen may be called again.
+//  4. If that fails, every call returns the reason together with ErrClosed,
+//     and Reopen may be called again.
 //
-// On a full disk the reserve is given back in step 2, and the store is full then, or open
-// for reading only: see full.go.
-//
-// RocksDB's log of warnings, the file LOG beside the data, is written by warnings.cc: with
-// RocksDB's own, a full disk could end the process.
+// On a full disk, step 2 releases the reserve file; the store is then in one of the states full or
+// read-only, which full.go describes.
 package rocks

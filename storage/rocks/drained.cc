@@ -1,4 +1,4 @@
-// Which table files are due for compaction because most of them is deletions.
+// Marks table files for compaction that consist mostly of deletions.
 #include <memory>
 #include <string>
 
@@ -7,13 +7,13 @@
 
 namespace {
 
-// A queue that was long and is worked off leaves a single delete for each of its
-// messages. They go away with their puts, and the space of these with them, only when
-// files meet in a compaction; RocksDB's own collector of deletions does not count them.
+// A long queue that is worked off leaves a single delete for each of its messages. These disappear
+// together with their puts, and the space with them, only when the files meet in a compaction.
+// RocksDB's own collector does not count single deletes.
 //
-// Few of them are no reason, nor is one for each put: so it is where a queue neither
-// grows nor shrinks, and to compact one file of level 0 is to rewrite all that it
-// overlaps.
+// A table qualifies with at least kFew deletions and two deletions per put. Fewer are not worth it:
+// a queue of constant length has one deletion per put, and compacting one file of level 0 rewrites
+// everything that it overlaps.
 constexpr uint64_t kFew = 16384;
 
 class Drained : public rocksdb::TablePropertiesCollector {

@@ -15,32 +15,31 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
-// This file keeps a store usable on a full disk. To delete is to write, too: so a store
-// keeps a file in reserve, and gives it back when there is no space left.
+// This file keeps a store usable on a full disk. Deletions need space too, so a store keeps a
+// reserve file and removes it when the disk is full.
 //
-//	writable ──no space──► full ──no space──► read only
+//	writable ──no space──► full ──no space──► read-only
 //	    ▲                    │                    │
-//	    └── there is space ──┴────────────────────┘
+//	    └── space available ─┴────────────────────┘
 //
-// A store that is full is open for writing, with what the reserve was to write to. It
-// says so by Full, and who writes takes care to write only what frees space. It is opened
-// without writing what its logs hold to tables: these stay as they are, and the space
-// that RocksDB would need for a start is not needed. Relieve gives space back where it
-// can, and makes the store writable again when there is some.
-//
-// Where not even that is possible, the store is open for reading only: that writes
-// nothing.
+//   writable   normal operation; the reserve file exists.
+//   full       opened for writing into the space of the reserve. Full returns
+//              ErrFull, and the engine commits only what frees space. Opening does
+//              not flush the logs into tables: the logs stay, and the space that
+//              RocksDB would need for a start is not needed. Relieve reclaims
+//              space and returns to writable when there is enough.
+//   read-only  not even that was possible. Nothing is written. Reopen tries again.
 
 const (
 	reserveFile = "fila-reserve"
-	// relief is the space beside the reserve, and what is in memory, with which a full
-	// store is writable again.
+	// relief is the free space, in bytes beyond the reserve and the memtables, at which a full
+	// store becomes writable again.
 	relief = 16 << 20
-	// shareOfDisk bounds the reserve on a small disk.
+	// shareOfDisk bounds the reserve to this fraction of a small disk.
 	shareOfDisk = 16
 )
 
-// isFull tells whether something failed for want of space.
+// isFull reports whether an operation failed for lack of disk space, quota or file size.
 func isFull(err error) bool {
 	if err == nil {
 		return false
@@ -50,30 +49,30 @@ func isFull(err error) bool {
 			return true
 		}
 	}
-	text := err.Error() // RocksDB's errors are text
+	text := err.Error() // RocksDB returns errors as text
 	return slices.ContainsFunc([]syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(e syscall.Errno) bool {
 		return strings.Contains(strings.ToLower(text), strings.ToLower(e.Error()))
 	})
 }
 
-// makeReserve makes the reserve, unless the disk has too little space for it. That it is
-// missing is no reason to refuse anything.
+// makeReserve creates the reserve file unless the disk has less than twice its size free. It is
+// best effort: a store works without a reserve.
 func makeReserve(path string, bytes int64) {
 	name := filepath.Join(path, reserveFile)
-	if bytes = share(path, bytes); bytes <= 0 {
-		_ = os.Remove(name) // there is to be none
+	if bytes = boundByDisk(path, bytes); bytes <= 0 {
+		_ = os.Remove(name) // the reserve is disabled
 		return
 	}
-	if info, err := os.Stat(name); err == nil && info.Size() == bytes || space(path) < 2*bytes {
+	if info, err := os.Stat(name); err == nil && info.Size() == bytes || freeSpace(path) < 2*bytes {
 		return
 	}
 	if err := allocate(name, bytes); err != nil {
-		_ = os.Remove(name) // half of one is not worth keeping
+		_ = os.Remove(name) // a partial reserve would be mistaken for a whole one
 	}
 }
 
-// share is so many bytes, or what is fair on a small disk.
-func share(path string, bytes int64) int64 {
+// boundByDisk returns bytes, or 1/shareOfDisk of the disk if that is less.
+func boundByDisk(path string, bytes int64) int64 {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {
 		return 0
@@ -81,7 +80,7 @@ func share(path string, bytes int64) int64 {
 	return min(bytes, int64(fs.Blocks)*fs.Bsize/shareOfDisk) //nolint:gosec // of a disk
 }
 
-// allocate makes a file that takes space and has nothing in it.
+// allocate creates a file of allocated but unwritten blocks.
 func allocate(name string, bytes int64) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640) //nolint:gosec // below the directory that the operator chose
 	if err != nil {
@@ -94,23 +93,23 @@ func allocate(name string, bytes int64) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// giveReserve gives the reserve back, and reports whether there was one.
-func giveReserve(path string) bool { return os.Remove(filepath.Join(path, reserveFile)) == nil }
+// releaseReserve removes the reserve file and reports whether there was one.
+func releaseReserve(path string) bool { return os.Remove(filepath.Join(path, reserveFile)) == nil }
 
-// worthTrying tells whether a store could be opened for writing though a probe has failed:
-// if it has a reserve, unless that was tried with as much space as there is now.
-func (s *Store) worthTrying(probed error) bool {
+// canOpenFull reports whether opening in the state full may succeed after a probe has failed for
+// lack of space: there is a reserve, and more space is free than at the last failed attempt.
+func (s *Store) canOpenFull(probed error) bool {
 	if !isFull(probed) {
 		return false
 	}
 	if _, err := os.Stat(filepath.Join(s.path, reserveFile)); err != nil {
 		return false
 	}
-	return s.tried.Load() == 0 || space(s.path) >= s.tried.Load()+probeChunk
+	return s.tried.Load() == 0 || freeSpace(s.path) >= s.tried.Load()+probeChunk
 }
 
-// space is how many bytes can be written.
-func space(path string) int64 {
+// freeSpace returns how many bytes can be written, 0 if that cannot be determined.
+func freeSpace(path string) int64 {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {
 		return 0
@@ -118,15 +117,15 @@ func space(path string) int64 {
 	return int64(fs.Bavail) * fs.Bsize //nolint:gosec // of a disk
 }
 
-// opening is a store in one of its states.
+// opening is the result of an open: a database and its state.
 type opening struct {
 	d        *database
 	full     bool
-	readOnly error // why
+	readOnly error // why it is read-only; nil: it is not
 }
 
-// openSomehow opens a store, for reading only if there is no space at all.
-func openSomehow(path string, p profile) (opening, error) {
+// openBest opens a store in the best state that is possible: writable, full or read-only.
+func openBest(path string, p profile) (opening, error) {
 	d, err := openDatabase(path, p)
 	if err == nil {
 		makeReserve(path, p.reserve)
@@ -138,13 +137,14 @@ func openSomehow(path string, p profile) (opening, error) {
 	return openFull(path, p, err)
 }
 
-// openFull opens a store on a full disk.
+// openFull opens a store in the state full, or read-only if that fails for lack of space. cause is
+// why it cannot be writable.
 func openFull(path string, p profile, cause error) (opening, error) {
 	if found, err := checkFiles(path); err != nil || !found.database {
-		return opening{}, cause // there is nothing to read
+		return opening{}, cause // no database to open
 	}
 	removeLeftovers(path)
-	reserved := giveReserve(path)
+	reserved := releaseReserve(path)
 	d, err := openDatabase(path, p.withoutSpace())
 	if err == nil {
 		return opening{d: d, full: true}, nil
@@ -167,9 +167,8 @@ func openFull(path string, p profile, cause error) (opening, error) {
 	return opening{d: d, readOnly: cause}, nil
 }
 
-// removeLeftovers removes what starts that failed for want of space have made: RocksDB
-// would do that at the end of one that does not fail. Nothing is removed from a store
-// of which anything is damaged.
+// removeLeftovers removes the tables, MANIFESTs and logs of starts that failed for lack of space.
+// RocksDB removes them only at the end of a successful start. A damaged store is left untouched.
 func removeLeftovers(path string) {
 	unlock, err := lockStore(path)
 	if err != nil {
@@ -181,7 +180,7 @@ func removeLeftovers(path string) {
 	if err != nil || len(s.damage) > 0 || s.manifest == nil {
 		return
 	}
-	remove := func(name string) { _ = os.Remove(filepath.Join(path, name)) } // it is tried again
+	remove := func(name string) { _ = os.Remove(filepath.Join(path, name)) } // best effort, repeated by the next start
 	live := s.manifest.Tables()
 	for _, kind := range [][2]string{{"", ".sst"}, {manifestPrefix, ""}, {"", ".dbtmp"}} {
 		names, err := numbered(path, kind[0], kind[1])
@@ -197,14 +196,14 @@ func removeLeftovers(path string) {
 	s.removeEmptyLogs(remove)
 }
 
-// removeEmptyLogs removes logs that nothing was written to and that no list has: one of
-// which MANIFEST expects it to be there stays.
+// removeEmptyLogs removes empty logs that are not in the list of logs. A log that MANIFEST expects
+// stays.
 func (s *survey) removeEmptyLogs(remove func(name string)) {
 	listed := map[uint64]bool{}
 	for _, n := range notedLogs(s.path) {
 		listed[n] = true
 	}
-	enough := false // there is a log that is new enough
+	enough := false // MANIFEST is satisfied by a log that stays
 	for _, l := range s.logs {
 		enough = enough || l.number >= s.manifest.NewestLog() && (l.first != l.next || listed[l.number])
 	}
@@ -220,8 +219,8 @@ func (s *survey) empty(l surveyedLog) bool {
 	return err == nil && r.Records == 0 && r.BadEnd < 0
 }
 
-// Full says why only what frees space may be committed; nil: there is space, or nothing
-// can be committed at all.
+// Full returns ErrFull while only commits that free space are accepted, and nil if the store is
+// writable or read-only.
 func (s *Store) Full() error {
 	if !s.full.Load() {
 		return nil
@@ -229,9 +228,9 @@ func (s *Store) Full() error {
 	return storage.ErrFull
 }
 
-// Relieve gives space back that deletions have freed, and makes a full store writable
-// again if there is enough. It may take as long as an open, in which commits wait. It is
-// meant to be called again and again, by one goroutine.
+// Relieve reclaims the space of deleted records and makes a full store writable again once enough
+// is free. It may take as long as an open, during which commits wait. It is to be called
+// periodically, by one goroutine.
 func (s *Store) Relieve() error {
 	if !s.full.Load() {
 		return nil
@@ -239,7 +238,7 @@ func (s *Store) Relieve() error {
 	if s.freed.Load() && s.skipped >= s.skip {
 		s.skipped = 0
 		if err := s.compactFreed(); err != nil {
-			// What is in memory does not fit yet. RocksDB takes no writes after that.
+			// The memtables do not fit yet, and RocksDB refuses writes after a failed flush.
 			s.skip = min(2*s.skip+1, skipMax)
 			if err := s.reopenFull(); err != nil {
 				return err
@@ -249,56 +248,56 @@ func (s *Store) Relieve() error {
 		s.skip = 0
 	}
 	s.skipped++
-	if need := s.inMemory() + share(s.path, s.p.reserve) + share(s.path, relief); space(s.path) < need || probe(s.path, need) != nil {
+	if need := s.inMemory() + boundByDisk(s.path, s.p.reserve) + boundByDisk(s.path, relief); freeSpace(s.path) < need || probe(s.path, need) != nil {
 		return s.Full()
 	}
 	return s.Reopen()
 }
 
-// skipMax is in how many calls of Relieve at most tables are not tried to be written,
-// after that has failed.
+// skipMax bounds the back-off of Relieve: after failed compactions it skips at most this many
+// calls.
 const skipMax = 63
 
-// reopenFull opens a full store again, as it was.
+// reopenFull reopens a full store in the state full.
 func (s *Store) reopenFull() error {
-	s.take()
-	defer s.giveBack()
+	s.takeExclusive()
+	defer s.endExclusive()
 	return s.replace(func() (opening, error) { return openFull(s.path, s.p, storage.ErrFull) })
 }
 
-// inMemory is how much recovery may have to write.
+// inMemory returns the size of the memtables in bytes: what recovery may have to write.
 func (s *Store) inMemory() int64 {
-	d, err := s.enter()
+	d, err := s.acquire()
 	if err != nil {
 		return 0
 	}
-	defer s.leave()
+	defer s.release()
 	return int64(d.sum("rocksdb.cur-size-all-mem-tables")) //nolint:gosec // bytes in memory
 }
 
-// freeing notes what a batch of a full store has deleted, after its commit. Tables that
-// held nothing else are removed at once: that needs no space. No record of a message is
-// in a table that was written after the deletion of its range: a full store writes none.
-func (s *Store) freeing(d *database, b *storage.Batch) {
-	_ = b.Each(func(r storage.Record) error { // it was built by us
+// recordFreed records that a batch has deleted something from a full store, and removes tables in a
+// deleted range at once, which needs no space. No table was written after the deletion of its
+// range: a full store writes none.
+func (s *Store) recordFreed(d *database, b *storage.Batch) {
+	_ = b.Each(func(r storage.Record) error { // a batch built here parses
 		if r.Op != storage.OpPut {
 			s.freed.Store(true)
 		}
 		if r.Op == storage.OpDeleteRange && r.Family == storage.Messages {
-			_ = d.db.DeleteFileInRangeCF(d.families[r.Family], grocksdb.Range{Start: r.Key, Limit: r.Value}) // it only saves time
+			_ = d.db.DeleteFileInRangeCF(d.families[r.Family], grocksdb.Range{Start: r.Key, Limit: r.Value}) // an optimisation
 		}
 		return nil
 	})
 }
 
-// compactFreed writes what is in memory to tables, without what was deleted, and merges
-// tables. What it needs meanwhile it gives back: the logs are not needed then.
+// compactFreed flushes the memtables without the deleted records and compacts the messages. It
+// releases more space than it needs in between: the logs become obsolete.
 func (s *Store) compactFreed() error {
-	d, err := s.enter()
+	d, err := s.acquire()
 	if err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.release()
 	s.freed.Store(false)
 	o := grocksdb.NewDefaultFlushOptions()
 	defer o.Destroy()

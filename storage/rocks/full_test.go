@@ -131,7 +131,7 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 				t.Fatalf("full: %v", s.Full())
 			}
 			if err := s.Relieve(); !errors.Is(err, storage.ErrFull) {
-				t.Fatalf("relieved without space: %v", err)
+				t.Fatalf("relieved without free space: %v", err)
 			}
 			empty(t, s, keys, x.purging)
 			for n := 0; s.Full() != nil; n++ {

@@ -16,27 +16,26 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
-// Inspection is a store that is looked at and not changed, whatever state it is in.
-// Nobody can open it meanwhile. It is not safe for concurrent use.
+// Inspection is read-only access to a store in any condition. It holds the lock of the store, so no
+// broker can open it meanwhile. It is not safe for concurrent use.
 type Inspection struct {
-	// Store has what can be read; nil if the lists of files cannot be, or what leads to
-	// the data of a table.
+	// Store reads the intact records. It is nil if the lists of files, or the metadata of a table,
+	// cannot be read.
 	Store *Store
-	// Tables are the table files that belong to the store; all there are where the
-	// list of them is damaged.
+	// Tables are the live table files, or all table files if the list of them is damaged.
 	Tables []Table
-	// Damage is what was found without reading the tables.
+	// Damage was found without reading the contents of tables.
 	Damage []Damage
-	// Fatal says that the broker would not start over Damage.
+	// Fatal means that Damage keeps the broker from starting.
 	Fatal bool
 
 	path   string
 	survey *survey
-	listed bool // the list of tables can be read
+	listed bool // MANIFEST, which lists the tables, is readable
 	unlock func()
 }
 
-// Table is a table file.
+// Table describes a table file.
 type Table struct {
 	File        string
 	Family      string
@@ -45,18 +44,18 @@ type Table struct {
 	First, Last []byte // keys; nil where they are not known
 }
 
-// Damage is a file, or a part of one, that is not what was written.
+// Damage is a file, or a part of one, with wrong contents.
 type Damage struct {
 	File        string
 	Family      string // of a table, where it is known
 	First, Last []byte // keys of a table, where they are known
 	Entries     uint64 // of a table, where it is known
 	What        string
-	missing     bool // there is no such file
+	missing     bool // the file does not exist
 }
 
-// Inspect opens a directory for looking. It fails if there is no store, if a broker has
-// it open, and if a newer Fila wrote it; damage is what it is for.
+// Inspect opens a store for inspection and repair. It fails if path holds no store, if a broker has
+// it open, or if a newer version wrote it; it does not fail because of damage.
 func Inspect(path string) (*Inspection, error) {
 	path = filepath.Clean(path)
 	i, err := inspect(path)
@@ -66,13 +65,14 @@ func Inspect(path string) (*Inspection, error) {
 	return i, nil
 }
 
+// inspect takes the lock of the store and opens it.
 func inspect(path string) (*Inspection, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return nil, reason(err)
 	}
-	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return ours(e.Name()) }) {
-		return nil, errors.New("there is no store in it")
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return marksStore(e.Name()) }) {
+		return nil, errors.New("the directory contains no store")
 	}
 	unlock, err := lockStore(path)
 	if err != nil {
@@ -86,12 +86,12 @@ func inspect(path string) (*Inspection, error) {
 	return i, nil
 }
 
-// ours tells whether a file makes a directory a store.
-func ours(name string) bool {
+// marksStore reports whether a file name shows that a directory holds a store.
+func marksStore(name string) bool {
 	return name == currentFile || strings.HasPrefix(name, "MANIFEST-") || filepath.Ext(name) == ".sst"
 }
 
-// open tries to read the store as the broker would, then with ever less care.
+// open opens the store as the broker would, and with weaker checks if that fails.
 func (i *Inspection) open() error {
 	_, err := checkFiles(i.path)
 	var surveyErr error
@@ -99,7 +99,7 @@ func (i *Inspection) open() error {
 		return surveyErr
 	}
 	if i.survey.closed {
-		// RocksDB does not survive to open such a table, or to read it.
+		// RocksDB terminates the process when it opens or reads such a table.
 		i.Damage, i.Fatal = i.survey.damage, true
 		return i.listTables()
 	}
@@ -133,7 +133,7 @@ func (i *Inspection) open() error {
 	return nil
 }
 
-// listTables takes the tables that MANIFEST lists.
+// listTables takes the live tables from MANIFEST.
 func (i *Inspection) listTables() error {
 	m := i.survey.manifest
 	if !m.Whole {
@@ -151,11 +151,11 @@ func (i *Inspection) listTables() error {
 	return nil
 }
 
-// culprit is the file that an error of RocksDB speaks of, or the one that says where all
-// others are.
+// culprit returns the file that an error of RocksDB names, or else MANIFEST, which leads to all
+// others.
 func (i *Inspection) culprit(err error) string {
 	for word := range strings.FieldsFuncSeq(err.Error(), func(r rune) bool { return strings.ContainsRune(" /:,;'\"", r) }) {
-		if ours(word) || filepath.Ext(word) == ".log" {
+		if marksStore(word) || filepath.Ext(word) == ".log" {
 			return word
 		}
 	}
@@ -165,7 +165,7 @@ func (i *Inspection) culprit(err error) string {
 	return i.survey.name
 }
 
-// listFiles takes all table files there are, as the list of them cannot be read.
+// listFiles takes all table files of the directory, because the list of them cannot be read.
 func (i *Inspection) listFiles() error {
 	files, err := filepath.Glob(filepath.Join(i.path, "*.sst"))
 	if err != nil {
@@ -181,8 +181,8 @@ func (i *Inspection) listFiles() error {
 	return nil
 }
 
-// VerifyTables reads every table as a whole and returns those that are damaged. It
-// tells of each that it has done.
+// VerifyTables reads all tables completely and returns the damaged ones. done is called after each
+// table.
 func (i *Inspection) VerifyTables(done func(t *Table)) []Damage {
 	var all []Damage
 	for n := range i.Tables {
@@ -195,6 +195,7 @@ func (i *Inspection) VerifyTables(done func(t *Table)) []Damage {
 	return all
 }
 
+// verifyTable checks size, metadata and the checksum of every block.
 func (i *Inspection) verifyTable(t *Table) error {
 	file := filepath.Join(i.path, t.File)
 	info, err := os.Stat(file)
@@ -202,7 +203,7 @@ func (i *Inspection) verifyTable(t *Table) error {
 		return reason(err)
 	}
 	if info.Size() != t.Bytes {
-		return fmt.Errorf("%w: it has %d bytes instead of %d", storage.ErrCorrupt, info.Size(), t.Bytes)
+		return fmt.Errorf("%w: size is %d bytes instead of %d", storage.ErrCorrupt, info.Size(), t.Bytes)
 	}
 	if err := files.CheckTable(file, unzstd); err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, reason(err))
@@ -216,10 +217,10 @@ func (i *Inspection) verifyTable(t *Table) error {
 	return r.verify()
 }
 
-// Close lets go of the directory.
+// Close closes the store and releases its lock. Further calls do nothing.
 func (i *Inspection) Close() {
 	if i.Store != nil {
-		_ = i.Store.Close() // it was only read
+		_ = i.Store.Close() // nothing was written
 		i.Store = nil
 	}
 	if i.unlock != nil {
@@ -228,7 +229,8 @@ func (i *Inspection) Close() {
 	}
 }
 
-// openReadOnly opens what there is of a store. Careful is as the broker does it.
+// openReadOnly opens a store read-only. careful enables RocksDB's paranoid checks, as the broker
+// does.
 func openReadOnly(path string, careful bool, logs grocksdb.WALRecoveryMode) (*database, error) {
 	o := grocksdb.NewDefaultOptions()
 	defer o.Destroy()
@@ -247,7 +249,7 @@ func openReadOnly(path string, careful bool, logs grocksdb.WALRecoveryMode) (*da
 	options := make([]*grocksdb.Options, len(names))
 	for n, name := range names {
 		if _, ok := known[name]; !ok {
-			return nil, fmt.Errorf("%w: it has a family %q", storage.ErrFormat, name)
+			return nil, fmt.Errorf("%w: unknown column family %q", storage.ErrFormat, name)
 		}
 		options[n] = o
 	}
@@ -262,10 +264,10 @@ func openReadOnly(path string, careful bool, logs grocksdb.WALRecoveryMode) (*da
 	return d, nil
 }
 
-// inspectFiles bounds how many files are open at a time.
+// inspectFiles bounds how many table files an inspection keeps open.
 const inspectFiles = 256
 
-// lockStore keeps brokers from opening the store, as RocksDB does it. A backup has no
+// lockStore takes RocksDB's lock of the store, which keeps brokers from opening it. A backup has no
 // lock file and needs none.
 func lockStore(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(path, "LOCK"), os.O_RDWR, 0) //nolint:gosec // below the directory that the operator chose
@@ -280,5 +282,5 @@ func lockStore(path string) (unlock func(), err error) {
 		_ = f.Close() // nothing was written
 		return nil, storage.ErrLocked
 	}
-	return func() { _ = f.Close() }, nil // closing it is unlocking it
+	return func() { _ = f.Close() }, nil // closing the file releases the lock
 }

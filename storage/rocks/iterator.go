@@ -10,19 +10,22 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// iterator walks a family. Keys and values are fetched when they are asked
-// for, and copied into buffers that are used again: RocksDB's own memory is
-// gone with the next step, and a caller must not be able to touch that.
+// iterator implements storage.Iterator. It fetches key and value on request and copies them into
+// reused buffers: RocksDB's memory is invalid after the next step, and a caller must not be able to
+// modify it.
+//
+// States: before (no Seek or Next yet) → on (a key) → after (past the end, after an error, or
+// closed). Seek leaves after for on again, unless the iterator has failed or is closed.
 type iterator struct {
 	store    *Store
-	it       *grocksdb.Iterator // nil once closed, and when there is nothing to see
+	it       *grocksdb.Iterator // nil if the range is empty, and after Close
 	options  *grocksdb.ReadOptions
-	pinner   runtime.Pinner // RocksDB keeps the address of the upper bound
+	pinner   runtime.Pinner // pins to, whose address RocksDB keeps
 	family   storage.Family
 	from, to []byte
 
 	at         position
-	hasKey     bool // key is that of the current position
+	hasKey     bool // key holds the key of the current position
 	hasValue   bool
 	key, value []byte
 	err        error
@@ -36,15 +39,15 @@ const (
 	after                  // past the end, after an error, or closed
 )
 
-// Scan returns an iterator over the keys of a family from one (included) to
-// another (excluded, or nil for no end), as they are now.
+// Scan returns an iterator over a snapshot of the keys of a family in [from, to); a nil to means no
+// end. An error of opening it is returned by Err. The iterator holds the database until Close.
 func (s *Store) Scan(f storage.Family, from, to []byte) storage.Iterator {
-	d, err := s.enter()
+	d, err := s.acquire()
 	if err != nil {
 		return &iterator{at: after, err: fmt.Errorf("%w: scan %s: %w", storage.ErrUnreadable, f, err)}
 	}
 	if d.families[f] == nil || to != nil && bytes.Compare(from, to) >= 0 {
-		s.leave()
+		s.release()
 		return &iterator{at: after}
 	}
 	i := &iterator{store: s, family: f, from: bytes.Clone(from), to: bytes.Clone(to)}
@@ -55,11 +58,12 @@ func (s *Store) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	i.pinner.Pin(&i.to[0]) // to is greater than from, so it is not empty
 	i.options = grocksdb.NewDefaultReadOptions()
 	i.options.SetIterateUpperBound(i.to)
-	i.options.SetTotalOrderSeek(!inHead(f, from, to))
+	i.options.SetTotalOrderSeek(!withinKeyPrefix(f, from, to))
 	i.it = d.db.NewIteratorCF(i.options, d.families[f])
 	return i
 }
 
+// Seek moves to the first key at or after key within the range, and reports whether there is one.
 func (i *iterator) Seek(key []byte) bool {
 	if i.it == nil || i.err != nil {
 		return false
@@ -76,6 +80,7 @@ func (i *iterator) Seek(key []byte) bool {
 	return i.moved()
 }
 
+// Next moves to the next key, at first to the first one, and reports whether there is one.
 func (i *iterator) Next() bool {
 	switch i.at {
 	case before:
@@ -88,7 +93,7 @@ func (i *iterator) Next() bool {
 	return false
 }
 
-// moved looks where the iterator is now.
+// moved updates the state after a step of RocksDB's iterator.
 func (i *iterator) moved() bool {
 	i.hasKey, i.hasValue = false, false
 	if i.it.Valid() {
@@ -102,6 +107,7 @@ func (i *iterator) moved() bool {
 	return false
 }
 
+// Key returns the current key, valid until the next step, or nil.
 func (i *iterator) Key() []byte {
 	if i.at != on {
 		return nil
@@ -113,6 +119,7 @@ func (i *iterator) Key() []byte {
 	return i.key
 }
 
+// Value returns the current value, valid until the next step, or nil.
 func (i *iterator) Value() []byte {
 	if i.at != on {
 		return nil
@@ -124,8 +131,10 @@ func (i *iterator) Value() []byte {
 	return i.value
 }
 
+// Err returns the error that ended the iteration, or nil.
 func (i *iterator) Err() error { return i.err }
 
+// Close frees the iterator and releases the database. Further calls do nothing.
 func (i *iterator) Close() {
 	i.at = after
 	if i.it == nil {
@@ -137,5 +146,5 @@ func (i *iterator) Close() {
 		i.options.Destroy()
 		i.pinner.Unpin()
 	}
-	i.store.leave()
+	i.store.release()
 }

@@ -1,4 +1,4 @@
-// Memtables for records that come in the order of their ids. See lanes.go.
+// Memtables for records that arrive in the order of their ids. See lanes.go.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -31,28 +31,32 @@ using rocksdb::MemTableRep;
 using rocksdb::Slice;
 using rocksdb::SliceTransform;
 
-constexpr size_t kTagBytes = 8;          // RocksDB's: a type and a sequence number behind each key
-constexpr char kPut = 1;                 // the type of a put
+constexpr size_t kTagBytes = 8;          // the suffix that RocksDB appends to each key: type and sequence number
+constexpr char kPut = 1;                 // RocksDB's type of a put
 constexpr uint32_t kNone = ~uint32_t{0};
 constexpr size_t kSlotsFirst = 256;      // a power of two
-constexpr size_t kDrainAtOnce = 256;     // records that are inserted while a writer waits
-constexpr size_t kOrderedMost = 64;      // iterators over what was never drained
-constexpr size_t kLentMost = 1 << 16;    // iterators over single lanes, of a memtable's own memory
+constexpr size_t kDrainAtOnce = 256;     // records inserted into the skip list per lock, which bounds a writer's wait
+constexpr size_t kOrderedMost = 64;      // iterators over the merged order of one memtable
+constexpr size_t kLentMost = 1 << 16;    // single-lane iterators in the memtable's own memory
 
-// Lanes is a memtable that puts off the search for a record's place until somebody asks
-// for it.
+// Lanes is a memtable that defers finding the position of a record.
 //
-// A record is noted in the lane of what its key begins with, in one of the lane's two
-// streams: puts, and everything else. Within a stream records mostly come in order. Most
-// are deleted before anybody reads them here, and the memtable is only read to be
-// flushed: then the streams are merged and the lanes put one behind the other, which is
-// cheap. Both are checked, and sorted where they are not in order: nothing depends on
-// what lanes mostly are.
+// A record is appended to the lane of its key prefix, in one of the lane's two streams: puts, and
+// everything else. Within a stream records usually arrive in order. The states of a memtable:
 //
-// Who reads within one lane before that, as most do, has the two streams of that lane put
-// in order. For somebody who reads across lanes, all that is noted is inserted into a skip
-// list first. What a reader must see is noted by then: the sequence number that it reads at
-// was published afterwards.
+//   collecting   Insert appends to a stream. This is all that most memtables do:
+//                most records are deleted before they are read.
+//   drained      A read across lanes has inserted the records so far into a skip
+//                list; it does so again for later records (drained_ < noted_).
+//   ordered      After MarkReadOnly the flush merges the streams of each lane and
+//                concatenates the lanes (Order), unless the memtable was drained.
+//
+// Reads within one lane, the common case, sort and merge only the streams of that lane (Read), in
+// any state. Each step verifies the order and sorts where it does not hold, so correctness does not
+// depend on the order of arrival.
+//
+// A reader sees every record that it must: a record is appended before the sequence number at which
+// it becomes visible is published.
 class Lanes : public MemTableRep {
  public:
 	Lanes(const KeyComparator& compare, rocksdb::Allocator* allocator, MemTableRep* list, const SliceTransform* head, size_t tail)
@@ -60,7 +64,7 @@ class Lanes : public MemTableRep {
 
 	rocksdb::KeyHandle Allocate(const size_t len, char** buf) override { return list_->Allocate(len, buf); }
 
-	// RocksDB inserts with one thread at a time.
+	// RocksDB inserts from one thread at a time (allow_concurrent_memtable_write is off).
 	void Insert(rocksdb::KeyHandle handle) override {
 		const char* record = static_cast<const char*>(handle);
 		std::lock_guard<std::mutex> held(mu_);
@@ -74,8 +78,8 @@ class Lanes : public MemTableRep {
 			notes_[s.last].next = at;
 		}
 		s.last = at;
-		// Only here: RocksDB expects that what a memtable needs does not grow any more from
-		// a moment on that only the writer knows. What readers need is counted with the
+		// Memory is counted only here: RocksDB expects that the size of a memtable stops growing
+		// once the writer has switched to the next. Memory that readers add is counted with the
 		// next record.
 		extra_.store(notes_.capacity() * sizeof(Note) + lanes_.capacity() * sizeof(Lane) + slots_.capacity() * sizeof(uint32_t) + read_ +
 		                 lent_.size() * sizeof(Lent),
@@ -88,7 +92,7 @@ class Lanes : public MemTableRep {
 		return list_->Contains(key);
 	}
 
-	// Get is RocksDB's own: it takes an iterator from GetDynamicPrefixIterator.
+	// Get is inherited: it uses an iterator from GetDynamicPrefixIterator.
 
 	uint64_t ApproximateNumEntries(const Slice& from, const Slice& to) override {
 		Drain();
@@ -107,8 +111,9 @@ class Lanes : public MemTableRep {
 			std::lock_guard<std::mutex> held(mu_);
 			if (complete_ && drained_.load(std::memory_order_relaxed) == 0 && !notes_.empty() && iterators_.size() < kOrderedMost) {
 				if (ordered_.empty()) Order();
-				// The caller frees what it got without an arena, and nothing with one,
-				// which is not RocksDB's to show: so it is the memtable's.
+				// The caller deletes an iterator that it got without an arena, and does not free
+				// one in an arena, whose type RocksDB does not export. So the memtable owns the
+				// iterator.
 				iterators_.emplace_back();
 				return new (&iterators_.back()) Ordered(compare_, ordered_);
 			}
@@ -117,7 +122,7 @@ class Lanes : public MemTableRep {
 		return list_->GetIterator(arena);
 	}
 
-	// The iterator sees the lane of what it seeks, and none without a Seek.
+	// The iterator covers the lane of the key it seeks, and nothing before a Seek.
 	Iterator* GetDynamicPrefixIterator(rocksdb::Arena* arena) override {
 		if (arena == nullptr) return new InLane(*this);
 		{
@@ -127,17 +132,17 @@ class Lanes : public MemTableRep {
 				return new (&lent_.back()) InLane(*this);
 			}
 		}
-		Drain();  // so many read where nobody writes
+		Drain();  // bounds lent_ where a memtable is read but never replaced
 		return list_->GetIterator(arena);
 	}
 
  private:
-	// Records are those of a stream that somebody has read, in order. The array only grows
-	// at its end, or is replaced by another one: whoever holds it reads as far as it went.
+	// Records is the sorted part of a stream that has been read. The array only grows at its end or
+	// is replaced by another one, so a reader may keep it and read up to the length it saw.
 	struct Records {
 		std::shared_ptr<const char*[]> at;
 		size_t n = 0, room = 0;
-		uint32_t upto = kNone;  // the last note that is inside
+		uint32_t upto = kNone;  // the last note that is included
 	};
 	struct Stream {
 		uint32_t first = kNone, last = kNone;  // of notes_
@@ -152,7 +157,7 @@ class Lanes : public MemTableRep {
 		uint32_t next;  // in its stream
 	};
 
-	// Ordered iterates over records in order.
+	// Ordered iterates over all records of a read-only memtable.
 	class Ordered : public Iterator {
 	 public:
 		Ordered(const KeyComparator& compare, const std::vector<const char*>& records) : compare_(compare), records_(records) {}
@@ -161,7 +166,7 @@ class Lanes : public MemTableRep {
 		bool Valid() const override { return at_ < records_.size(); }
 		const char* key() const override { return records_[at_]; }
 		void Next() override {
-			constexpr size_t ahead = 6;  // records lie where they came, not where they belong
+			constexpr size_t ahead = 6;  // memory is in order of arrival, not of keys
 			if (at_ + ahead < records_.size()) __builtin_prefetch(records_[at_ + ahead]);
 			at_++;
 		}
@@ -178,7 +183,7 @@ class Lanes : public MemTableRep {
 			}
 		}
 		void SeekToFirst() override { at_ = 0; }
-		void SeekToLast() override { at_ = records_.size() - 1; }  // there is one
+		void SeekToLast() override { at_ = records_.size() - 1; }  // the memtable is not empty
 
 	 private:
 		Slice Target(const Slice& key, const char* encoded) const { return encoded ? compare_.decode_key(encoded) : key; }
@@ -191,7 +196,7 @@ class Lanes : public MemTableRep {
 		char bytes[sizeof(Ordered)];
 	};
 
-	// InLane iterates over a lane: it merges its two streams.
+	// InLane iterates over one lane by merging its two streams.
 	class InLane : public Iterator {
 	 public:
 		explicit InLane(Lanes& of) : of_(of) {}
@@ -221,7 +226,8 @@ class Lanes : public MemTableRep {
 		void SeekToLast() override { in_.reset(); }
 
 	 private:
-		// State is apart since the iterator itself is often in memory that is not its own.
+		// State is allocated separately because the iterator itself often lies in memory that it
+		// does not own.
 		struct State {
 			explicit State(const KeyComparator& compare) : compare(compare) {}
 
@@ -231,7 +237,7 @@ class Lanes : public MemTableRep {
 				if (!Left(0) || !Left(1)) return Left(0) ? 0 : 1;
 				return compare(Key(0), of(Key(1))) < 0 ? 0 : 1;
 			}
-			// Back goes to the record before, or behind the last one if there is none.
+			// Back moves to the previous record, or behind the last one if there is none.
 			void Back() {
 				if (at[0] == 0 && at[1] == 0) {
 					at[0] = streams[0].n;
@@ -250,7 +256,7 @@ class Lanes : public MemTableRep {
 		};
 
 		Lanes& of_;
-		std::unique_ptr<State> in_;  // null: there is nothing to see
+		std::unique_ptr<State> in_;  // null: no lane to iterate over
 	};
 	struct alignas(InLane) Lent {
 		char bytes[sizeof(InLane)];
@@ -259,11 +265,11 @@ class Lanes : public MemTableRep {
 	Stream& StreamAt(uint32_t number) const { return lanes_[number >> 1].streams[number & 1]; }
 
 	uint32_t StreamOf(const Slice& key) {
-		return LaneOf(HeadHash(key)) * 2 + (key[key.size() - kTagBytes] == kPut ? 0 : 1);
+		return LaneOf(PrefixHash(key)) * 2 + (key[key.size() - kTagBytes] == kPut ? 0 : 1);
 	}
 
-	// HeadHash is that of what all keys of a lane begin with.
-	uint64_t HeadHash(const Slice& key) const {
+	// PrefixHash hashes the key prefix that selects the lane.
+	uint64_t PrefixHash(const Slice& key) const {
 		const Slice user(key.data(), key.size() - kTagBytes);
 		size_t head = user.size() > tail_ ? user.size() - tail_ : 0;
 		if (head_ != nullptr && head_->InDomain(user)) head = head_->Transform(user).size();
@@ -274,7 +280,8 @@ class Lanes : public MemTableRep {
 		return hash;
 	}
 
-	// Heads with the same hash share a lane: its streams are out of order then.
+	// Prefixes with the same hash share a lane; its streams are then out of order, which readers
+	// detect and sort.
 	uint32_t LaneOf(uint64_t hash) {
 		for (size_t at = Slot(hash);; at = (at + 1) & (slots_.size() - 1)) {
 			if (slots_[at] == kNone) {
@@ -298,9 +305,9 @@ class Lanes : public MemTableRep {
 		}
 	}
 
-	// Read gives what the lane of a key holds now, or false if there is no such lane.
+	// Read returns the sorted streams of a key's lane, or false if there is no such lane.
 	bool Read(const Slice& key, Records streams[2]) {
-		const uint64_t hash = HeadHash(key);
+		const uint64_t hash = PrefixHash(key);
 		std::lock_guard<std::mutex> held(mu_);
 		size_t at = Slot(hash);
 		for (; slots_[at] != kNone && lanes_[slots_[at]].hash != hash; at = (at + 1) & (slots_.size() - 1)) {}
@@ -314,7 +321,7 @@ class Lanes : public MemTableRep {
 		return true;
 	}
 
-	// Add adds what came since.
+	// Add extends the sorted part of a stream by the records that arrived since the last read.
 	void Add(const Stream& s, Records& r) {
 		fresh_.clear();
 		for (uint32_t at = r.upto == kNone ? s.first : notes_[r.upto].next; at != kNone; at = notes_[at].next) {
@@ -343,7 +350,7 @@ class Lanes : public MemTableRep {
 		r.n = n;
 	}
 
-	// Inserts what is noted into the skip list.
+	// Inserts the records that arrived so far into the skip list.
 	void Drain() const {
 		const size_t upto = noted_.load(std::memory_order_acquire);
 		while (drained_.load(std::memory_order_acquire) < upto) {
@@ -356,12 +363,14 @@ class Lanes : public MemTableRep {
 		}
 	}
 
-	// Run is a lane in order.
+	// Run is the sorted records of a lane within the array of Order.
 	struct Run {
-		uint64_t begins[2];  // of its first key, what comes behind what all keys begin with
+		uint64_t begins[2];  // 16 bytes of the first key, after the prefix common to all runs
 		size_t from, to;
 	};
 
+	// Order builds ordered_: it merges the streams of each lane and sorts the lanes by their first
+	// keys.
 	void Order() {
 		const auto below = [this](const char* a, const char* b) { return compare_(a, b) < 0; };
 		std::vector<const char*> records, streams[2];
@@ -390,17 +399,17 @@ class Lanes : public MemTableRep {
 			return below(records[a.from], records[b.from]);
 		});
 		ordered_.reserve(notes_.size());
-		bool apart = true;  // each run is in order: is the next one behind it?
+		bool apart = true;  // whether the runs do not overlap
 		for (const Run& run : runs) {
 			apart = apart && (ordered_.empty() || below(ordered_.back(), records[run.from]));
 			ordered_.insert(ordered_.end(), records.begin() + run.from, records.begin() + run.to);
 		}
-		// What one key begins with may be the beginning of what another does.
+		// Runs overlap where one prefix begins with another.
 		if (!apart) std::sort(ordered_.begin(), ordered_.end(), below);
 	}
 
-	// With very many lanes most comparisons are of these numbers, and not of keys all
-	// over the memory.
+	// NoteBegins fills Run::begins. With many lanes most comparisons then use these integers
+	// instead of keys that are scattered in memory.
 	void NoteBegins(const std::vector<const char*>& records, std::vector<Run>& runs) const {
 		const auto key_of = [&](const Run& run) {
 			Slice key = compare_.decode_key(records[run.from]);
@@ -421,25 +430,26 @@ class Lanes : public MemTableRep {
 
 	const KeyComparator& compare_;
 	const std::unique_ptr<MemTableRep> list_;
-	const SliceTransform* const head_;  // what of a key is its lane's; null, or not for this key:
-	const size_t tail_;                 // all but so many bytes at its end
+	const SliceTransform* const head_;  // selects the lane prefix of a key; null, or out of domain:
+	const size_t tail_;                 // the key without this many bytes at its end
 
-	mutable std::mutex mu_;  // guards what follows, and inserting into list_
+	mutable std::mutex mu_;  // guards the fields below and inserts into list_
 	std::vector<Note> notes_;
 	mutable std::vector<Lane> lanes_;
 	std::vector<uint32_t> slots_;  // hash table of lanes_
-	bool complete_ = false;        // nothing will be inserted any more
+	bool complete_ = false;        // read-only: no more inserts
 	std::vector<const char*> ordered_;
 	std::deque<Place> iterators_;
 	std::deque<Lent> lent_;
 	std::vector<const char*> fresh_;  // of Add
-	size_t read_ = 0;                 // bytes of what lanes were read
+	size_t read_ = 0;                 // bytes of the sorted parts of streams
 
-	std::atomic<size_t> noted_{0};            // of notes_, those that a reader may want
-	mutable std::atomic<size_t> drained_{0};  // of them, those that list_ has
-	std::atomic<size_t> extra_{0};            // bytes beside the allocator's
+	std::atomic<size_t> noted_{0};            // length of notes_ that is visible to readers
+	mutable std::atomic<size_t> drained_{0};  // of these, how many are in list_
+	std::atomic<size_t> extra_{0};            // bytes outside of RocksDB's allocator
 };
 
+// LanesFactory creates the memtables of one family.
 class LanesFactory : public rocksdb::MemTableRepFactory {
  public:
 	explicit LanesFactory(size_t tail) : tail_(tail) {}
@@ -456,9 +466,9 @@ class LanesFactory : public rocksdb::MemTableRepFactory {
 	rocksdb::SkipListFactory lists_;
 };
 
-// Head is what the records of a fairness key have in common: the number of the queue, and
-// the key behind its length. See storage/keys.go.
-class Head : public SliceTransform {
+// FairnessKeyPrefix is the prefix that the records of a fairness key share: the number of the
+// queue, the length of the key and the key. See storage/keys.go.
+class FairnessKeyPrefix : public SliceTransform {
  public:
 	const char* Name() const override { return "fila.FairnessKey"; }
 	Slice Transform(const Slice& key) const override { return {key.data(), Size(key)}; }
@@ -466,7 +476,7 @@ class Head : public SliceTransform {
 	bool SameResultWhenAppended(const Slice& head) const override { return InDomain(head); }
 
  private:
-	// 0: it is not such a key.
+	// Size returns the length of the prefix in bytes, or 0 for a key without one.
 	static size_t Size(const Slice& key) {
 		constexpr size_t before = 6;
 		if (key.size() < before) return 0;
@@ -477,9 +487,10 @@ class Head : public SliceTransform {
 
 }  // namespace
 
-// The C interface knows only RocksDB's own memtables; its options begin with these.
+// The C interface offers only RocksDB's own memtables. rocksdb_options_t begins with an Options, so
+// the pointer converts.
 extern "C" void fila_lanes(void* options, size_t tail) {
 	static_cast<rocksdb::Options*>(options)->memtable_factory = std::make_shared<LanesFactory>(tail);
 }
 
-extern "C" void fila_heads(void* options) { static_cast<rocksdb::Options*>(options)->prefix_extractor = std::make_shared<Head>(); }
+extern "C" void fila_heads(void* options) { static_cast<rocksdb::Options*>(options)->prefix_extractor = std::make_shared<FairnessKeyPrefix>(); }

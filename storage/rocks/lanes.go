@@ -13,27 +13,29 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// The ends of keys: records that have the rest in common come in the order of these.
+// Lengths of the key suffixes that order records within a lane.
 const (
 	messageTail = len(storage.ID{})
 	leaseTail   = messageTail + 8 // the delivery number
 )
 
-// withLanes gives a family memtables that do not sort what nobody reads.
+// withLanes gives a family lane memtables, which defer sorting until a flush or a read.
 //
-// RocksDB's own is a skip list, and most of a commit was spent in finding where in it a
-// record belongs: nine tenths of which are deleted before the memtable is flushed, and
-// read by nobody. So their places are looked for when it is flushed or read first, and
-// found without a search where records of a fairness key come in the order of their ids.
+// RocksDB's skip list spends most of a commit on finding the position of a record, although nine
+// tenths of the records are deleted before the memtable is flushed, without having been read. Lane
+// memtables find positions at the flush or at the first read, and without a search where the
+// records of a fairness key arrive in the order of their ids. tail is the length in bytes of the
+// key suffix that orders records within a lane.
 func withLanes(o *grocksdb.Options, tail int) { C.fila_lanes(native(o), C.size_t(tail)) }
 
-// withHeads tells a family of records of fairness keys what those of one key have in
-// common: tables then know by their filters that they have nothing of a key, and
-// iterators within a key look at its lane only.
-func withHeads(o *grocksdb.Options) { C.fila_heads(native(o)) }
+// withKeyPrefix sets the fairness key as the prefix of a family's records. Table filters then
+// answer whether a table has records of a fairness key, and iterators within one read only its
+// lane.
+func withKeyPrefix(o *grocksdb.Options) { C.fila_heads(native(o)) }
 
-// inHead says that all keys from one to another (excluded) belong to one fairness key.
-func inHead(f storage.Family, from, to []byte) bool {
+// withinKeyPrefix reports whether all keys in [from, to) belong to one fairness key, so that an
+// iterator may use the prefix.
+func withinKeyPrefix(f storage.Family, from, to []byte) bool {
 	if f != storage.Messages && f != storage.Attempts {
 		return false
 	}

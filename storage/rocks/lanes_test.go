@@ -357,7 +357,7 @@ func TestInHead(t *testing.T) {
 		{"leases", storage.Leases, head, storage.After(head), false},
 		{"the last key of all", storage.Messages, bytes.Repeat([]byte{0xFF}, 6+0xFFFF), nil, false},
 	} {
-		if got := inHead(tt.family, tt.from, tt.to); got != tt.want {
+		if got := withinKeyPrefix(tt.family, tt.from, tt.to); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -11,30 +11,31 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
-// tableSource is a table on its way into a merge.
+// tableSource is the cursor of a merge over one table.
 type tableSource struct {
 	name    string
 	family  storage.Family
-	why     string // what is wrong with it, if that is known
-	until   uint64 // writes from this number on are not in it
-	unknown bool   // not even how much is missing is known
+	why     string // why nothing of it can be read, if that is known
+	until   uint64 // writes with this sequence number or higher are not in it
+	unknown bool   // even the number of missing records is unknown
 
-	reader *files.Reader // nil: nothing of it can be read
+	reader *files.Reader // nil: nothing of the table can be read
 	walker *files.Walker
-	block  []files.Entry // what is left of the block that is read
+	block  []files.Entry // remaining entries of the current block
 	ranges []files.Entry
-	// first and end are its keys; nil: they are not known.
+	// first and end are its smallest and largest key, nil where they are unknown.
 	first, end []byte
-	// stretch is what cannot be read at the place where the merge is; it ends where the
-	// block that was read behind it begins.
+	// stretch is the unreadable range at the current position of the merge. It ends where the block
+	// behind it begins.
 	stretch *files.Stretch
 
 	lost               bool
-	entries, deletions uint64 // that were read
-	messages           uint64 // that were found in stretches
+	entries, deletions uint64 // read so far
+	messages           uint64 // messages found in its unreadable ranges, see emit
 }
 
-// fill makes sure that there is an entry, and reports whether there is.
+// fill loads the next block if the current one is used up, and reports whether there is an entry.
+// It records unreadable ranges on the way.
 func (t *tableSource) fill() bool {
 	for len(t.block) == 0 {
 		if t.walker == nil {
@@ -66,8 +67,8 @@ func (t *tableSource) fill() bool {
 	return true
 }
 
-// damaged tells whether something of it could not be read. An index that is lost is no
-// loss if all entries were found.
+// damaged reports whether records of the table are missing. A lost index alone is no damage if all
+// entries were found without it.
 func (t *tableSource) damaged() bool {
 	if t.reader == nil || t.unknown {
 		return true
@@ -78,12 +79,14 @@ func (t *tableSource) damaged() bool {
 	return t.lost || t.rangesMissing()
 }
 
+// rangesMissing reports whether range deletions of the table could not be read.
 func (t *tableSource) rangesMissing() bool {
 	return t.reader.RangesLost && (!t.reader.Known || t.reader.RangeDeletions > uint64(len(t.reader.Ranges))) ||
 		t.reader.Known && t.reader.RangeDeletions > uint64(len(t.reader.Ranges))
 }
 
-// missingDeletions is how many there are at most that could not be read.
+// missingDeletions returns an upper bound of the deletions that could not be read; MaxUint64 if it
+// is unknown.
 func (t *tableSource) missingDeletions() uint64 {
 	if t.reader == nil || !t.reader.Known || t.rangesMissing() {
 		return math.MaxUint64
@@ -91,7 +94,7 @@ func (t *tableSource) missingDeletions() uint64 {
 	return t.reader.Deletions - min(t.deletions+uint64(len(t.reader.Ranges)), t.reader.Deletions)
 }
 
-// sources are tables by the key that each is at, the newest version first.
+// sources is a heap of tables ordered by current key, the newest version first.
 type sources []*tableSource
 
 func (s *sources) Len() int      { return len(*s) }
@@ -105,7 +108,7 @@ func (s *sources) Less(i, j int) bool {
 }
 
 // Push implements heap.Interface.
-func (s *sources) Push(x any) { *s = append(*s, x.(*tableSource)) } //nolint:forcetypeassert // it is heap's
+func (s *sources) Push(x any) { *s = append(*s, x.(*tableSource)) } //nolint:forcetypeassert // only heap calls it
 
 // Pop implements heap.Interface.
 func (s *sources) Pop() any {
@@ -114,7 +117,8 @@ func (s *sources) Pop() any {
 	return last
 }
 
-// merge puts what is left of a family into the new store.
+// merge writes the surviving records of a family into the new store: of each key the newest
+// readable version, if it is a put that no range deletion covers.
 func (s *salvage) merge(f storage.Family) error {
 	m := familyMerge{salvage: s, family: f, logs: s.logs[f], keys: sortedKeys(s.logs[f].ops)}
 	var inTables []files.Entry
@@ -135,18 +139,19 @@ func (s *salvage) merge(f storage.Family) error {
 	return nil
 }
 
-// familyMerge is the merge of one family.
+// familyMerge merges the tables of one family with what the logs hold of it.
 type familyMerge struct {
 	*salvage
 	family storage.Family
 	logs   *logged
-	keys   []string // of the logs, what is left
+	keys   []string // remaining keys of the logs, sorted
 	heap   sources
-	// cover is of range deletions as tables see them, coverLogs as logs do.
+	// cover has the range deletions that apply to records in tables, coverLogs those that apply to
+	// records in logs.
 	cover, coverLogs cover
 }
 
-// step takes the least key, with all its versions.
+// step consumes all versions of the smallest remaining key and emits the newest.
 func (m *familyMerge) step() error {
 	var key []byte
 	if len(m.heap) > 0 {
@@ -172,18 +177,19 @@ func (m *familyMerge) step() error {
 		}
 	}
 	if inLog && (op.last || !inTable || op.sequence >= newest.Sequence) {
-		if !op.put || m.coverLogs.over(key) > op.sequence {
+		if !op.put || m.coverLogs.newestDeletion(key) > op.sequence {
 			return nil
 		}
 		return m.emit(key, op.value, op.sequence)
 	}
-	if newest.Kind != files.Put || m.cover.over(key) > newest.Sequence {
+	if newest.Kind != files.Put || m.cover.newestDeletion(key) > newest.Sequence {
 		return nil
 	}
 	return m.emit(key, newest.Value, newest.Sequence)
 }
 
-// emit keeps a record, and counts the messages that what is lost could have been about.
+// emit writes a record. For a message it also counts the losses that could have contained its
+// deletion: report derives the bound of returning messages from that.
 func (m *familyMerge) emit(key, value []byte, sequence uint64) error {
 	if m.family == storage.Messages {
 		m.found++
@@ -201,12 +207,12 @@ func (m *familyMerge) emit(key, value []byte, sequence uint64) error {
 	return m.put(m.family, key, value)
 }
 
-// cover answers by which range deletion a key was last deleted.
+// cover looks up the newest range deletion of a key.
 type cover struct {
-	from []files.Entry // stretches that do not overlap, in order; Sequence is the newest
+	from []files.Entry // disjoint ranges in order; Sequence is that of the newest deletion
 }
 
-// newCover cuts range deletions into stretches that do not overlap.
+// newCover splits overlapping range deletions into disjoint ranges, in O(n log n).
 func newCover(ranges []files.Entry) cover {
 	var bounds [][]byte
 	for _, r := range ranges {
@@ -232,9 +238,9 @@ func newCover(ranges []files.Entry) cover {
 	return c
 }
 
-// over is the number of the newest deletion of a range that a key is in; 0: there is
-// none.
-func (c cover) over(key []byte) uint64 {
+// newestDeletion returns the sequence number of the newest range deletion that covers the key, or
+// 0.
+func (c cover) newestDeletion(key []byte) uint64 {
 	i, found := slices.BinarySearchFunc(c.from, key, func(e files.Entry, k []byte) int { return bytes.Compare(e.Key, k) })
 	if !found {
 		i--
@@ -245,7 +251,7 @@ func (c cover) over(key []byte) uint64 {
 	return c.from[i].Sequence
 }
 
-// newestFirst is a heap of range deletions.
+// newestFirst is a heap of range deletions by descending sequence number.
 type newestFirst []files.Entry
 
 func (n *newestFirst) Len() int           { return len(*n) }
@@ -253,7 +259,7 @@ func (n *newestFirst) Swap(i, j int)      { (*n)[i], (*n)[j] = (*n)[j], (*n)[i] 
 func (n *newestFirst) Less(i, j int) bool { return cmp.Less((*n)[j].Sequence, (*n)[i].Sequence) }
 
 // Push implements heap.Interface.
-func (n *newestFirst) Push(x any) { *n = append(*n, x.(files.Entry)) } //nolint:forcetypeassert // it is heap's
+func (n *newestFirst) Push(x any) { *n = append(*n, x.(files.Entry)) } //nolint:forcetypeassert // only heap calls it
 
 // Pop implements heap.Interface.
 func (n *newestFirst) Pop() any {

@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	currentFile  = "CURRENT"      // RocksDB's: there is a database
-	probePattern = "fila-probe-*" // written to see whether the disk takes writes, then removed
+	currentFile  = "CURRENT"      // RocksDB's pointer to the MANIFEST; it marks a directory as a database
+	probePattern = "fila-probe-*" // temporary files that test whether the disk accepts writes
 	probeChunk   = 1 << 20
 )
 
-// database is an open RocksDB and what was made for it.
+// database is an open RocksDB together with the native objects that must be freed after it.
 type database struct {
 	db       *grocksdb.DB
-	families []*grocksdb.ColumnFamilyHandle // by storage.Family; nil: an older Fila did not have it, and nobody writes
+	families []*grocksdb.ColumnFamilyHandle // by storage.Family; nil: missing in a read-only store of an older version
 	cache    *grocksdb.Cache
 	cacheMax uint64
 	read     *grocksdb.ReadOptions
-	writer   *writer // nil: it is open for reading only
+	writer   *writer // nil: read-only
 }
 
-// Open opens a store, and makes it if the directory is new or empty. It fails
-// with storage.ErrLocked, storage.ErrFormat or storage.ErrCorrupt where these
-// say why, always in one line that names the directory.
+// Open opens the store in o.Path and creates it if the directory is new or empty; the parent
+// directory must exist. It returns storage.ErrLocked if another process has the store open,
+// storage.ErrFormat for an unknown format version and storage.ErrCorrupt for damaged files, wrapped
+// into one line that names the directory.
 func Open(o Options) (*Store, error) {
 	p, err := profileOf(o)
 	if err != nil {
@@ -46,15 +47,17 @@ func Open(o Options) (*Store, error) {
 }
 
 func open(path string, p profile) (*Store, error) {
-	o, err := openSomehow(path, p)
+	o, err := openBest(path, p)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	s := newStore(path, p, o.d)
-	s.became(o)
+	s.adoptState(o)
 	return s, nil
 }
 
+// openDatabase opens or creates the database after all checks: the directory is writable, all files
+// are present and consistent, the families and the format version are known.
 func openDatabase(path string, p profile) (*database, error) {
 	if err := prepareDirectory(path); err != nil {
 		return nil, err
@@ -84,8 +87,9 @@ func openDatabase(path string, p profile) (*database, error) {
 	return d, nil
 }
 
-// checkSurvey refuses a store whose files do not fit together. It reads without
-// RocksDB's lock: what another process changes meanwhile is no damage.
+// checkSurvey returns storage.ErrCorrupt for a store whose files are inconsistent. It reads without
+// RocksDB's lock, so it reports ErrLocked instead if another process has the store open and may be
+// changing the files.
 func checkSurvey(path string) error {
 	s, err := surveyStore(path)
 	if err != nil || len(s.damage) == 0 {
@@ -99,8 +103,8 @@ func checkSurvey(path string) error {
 	return s.err()
 }
 
-// prepareDirectory makes the directory if only that is missing, and finds out
-// by trying whether it can be written to.
+// prepareDirectory creates the directory unless it exists, and verifies by writing a probe file
+// that it is writable. It does not create parents.
 func prepareDirectory(path string) error {
 	parent := filepath.Dir(path)
 	if info, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +133,7 @@ func prepareDirectory(path string) error {
 	return probe(path, 1)
 }
 
-// probe writes, syncs and removes a file of at least so many bytes.
+// probe writes, syncs and removes a file of at least size bytes.
 func probe(path string, size int64) (err error) {
 	f, err := os.CreateTemp(path, probePattern)
 	if err != nil {
@@ -138,8 +142,8 @@ func probe(path string, size int64) (err error) {
 	if err = fill(f, size); err == nil {
 		err = f.Sync()
 	}
-	// What matters is the first error. A file that cannot be removed is
-	// removed by the next open.
+	// Only the first error is reported. A file that cannot be removed here is removed by the next
+	// open.
 	err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	if err != nil {
 		return fmt.Errorf("cannot be written to: %w", reason(firstOf(err)))
@@ -147,11 +151,11 @@ func probe(path string, size int64) (err error) {
 	return nil
 }
 
-// fill writes at least so many bytes.
+// fill writes at least size bytes that no file system stores as a hole.
 func fill(f *os.File, size int64) (err error) {
 	chunk := make([]byte, min(size, probeChunk))
 	for i := range chunk {
-		chunk[i] = byte(i * 7) // no file system makes a hole of this
+		chunk[i] = byte(i * 7)
 	}
 	for ; size > 0 && err == nil; size -= int64(len(chunk)) {
 		_, err = f.Write(chunk)
@@ -159,7 +163,7 @@ func fill(f *os.File, size int64) (err error) {
 	return err
 }
 
-// firstOf returns the first of joined errors: messages are one line.
+// firstOf returns the first of joined errors, because error texts are one line.
 func firstOf(err error) error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
@@ -168,8 +172,7 @@ func firstOf(err error) error {
 	return err
 }
 
-// reason drops the operation and the path from an error of package os, as the
-// message says both already.
+// reason strips operation and path from an error of package os: the caller's text names both.
 func reason(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -185,32 +188,32 @@ func syncDirectory(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// removeProbes removes what a crash in the middle of a probe left behind. It
-// runs under RocksDB's lock, so these are nobody else's.
+// removeProbes removes probe files that a crash has left. It runs under RocksDB's lock, so no other
+// process is using them.
 func removeProbes(path string) {
 	names, err := filepath.Glob(filepath.Join(path, probePattern))
 	if err != nil {
-		return // the pattern is ours and cannot be bad
+		return // the pattern is a valid constant
 	}
 	for _, name := range names {
-		_ = os.Remove(name) // it does no harm but to take space
+		_ = os.Remove(name) // a leftover only takes space
 	}
 }
 
-// found is what a directory holds before RocksDB looks at it.
-type found struct {
-	database bool // there is a CURRENT
-	tables   bool // there are table files
+// contents is what a directory holds before RocksDB opens it.
+type contents struct {
+	database bool // CURRENT exists
+	tables   bool // at least one table file exists
 }
 
-// checkFiles looks into the directory. RocksDB would take a store that lost
-// its CURRENT for none, and start again over the data.
-func checkFiles(path string) (found, error) {
+// checkFiles lists the directory. It returns ErrCorrupt for data files without CURRENT: RocksDB
+// would create an empty database over them.
+func checkFiles(path string) (contents, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return found{}, err
+		return contents{}, err
 	}
-	var is found
+	var is contents
 	data := ""
 	for _, e := range entries {
 		switch ext := filepath.Ext(e.Name()); {
@@ -224,14 +227,14 @@ func checkFiles(path string) (found, error) {
 		}
 	}
 	if data != "" && !is.database {
-		return found{}, fmt.Errorf("%w: there is %s but no %s", storage.ErrCorrupt, data, currentFile)
+		return contents{}, fmt.Errorf("%w: %s exists but %s does not", storage.ErrCorrupt, data, currentFile)
 	}
 	return is, nil
 }
 
-// checkFamilies refuses a store with families that this Fila does not know,
-// and one that lost families. Nothing is written yet.
-func checkFamilies(path string, is found) error {
+// checkFamilies returns ErrFormat for a store with an unknown column family and ErrCorrupt for one
+// that has lost families. It writes nothing.
+func checkFamilies(path string, is contents) error {
 	o := grocksdb.NewDefaultOptions()
 	defer o.Destroy()
 	names, err := grocksdb.ListColumnFamilies(o, path)
@@ -247,18 +250,18 @@ func checkFamilies(path string, is found) error {
 			if err := checkFormatOnly(path); err != nil {
 				return err
 			}
-			return fmt.Errorf("%w: it has a family %q", storage.ErrFormat, name)
+			return fmt.Errorf("%w: unknown column family %q", storage.ErrFormat, name)
 		}
 	}
 	if len(names) < len(known) && is.tables {
-		// An older Fila had fewer families, but a version. Without one the
-		// manifest lost its end: to go on would delete the tables it forgot.
+		// An older version had fewer families but wrote a format version. Without that version the
+		// MANIFEST is truncated, and opening would delete the tables it no longer lists.
 		return checkFormatOnly(path)
 	}
 	return nil
 }
 
-// checkFormatOnly looks at the version of a store without writing to it.
+// checkFormatOnly checks the format version of a store read-only.
 func checkFormatOnly(path string) error {
 	o := grocksdb.NewDefaultOptions()
 	defer o.Destroy()
@@ -277,8 +280,9 @@ func checkFormatOnly(path string) error {
 	return err
 }
 
-var errNoVersion = fmt.Errorf("%w: there is data but no format version", storage.ErrCorrupt)
+var errNoVersion = fmt.Errorf("%w: data but no format version", storage.ErrCorrupt)
 
+// openFamilies opens the database with all families of the format, creating those that are missing.
 func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	d := &database{cache: newCache(p.cache), cacheMax: p.cache}
 	options := p.database(path, fresh)
@@ -298,8 +302,8 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 		}
 		names, familyOptions = append(names, f.String()), append(familyOptions, o)
 	}
-	// The families that are missing are made in this order, and so get the
-	// next ids in this order.
+	// RocksDB creates missing families in this order and numbers them consecutively, so an id
+	// equals its storage.Family.
 	var err error
 	d.db, d.families, err = grocksdb.OpenDbColumnFamilies(options, path, names, familyOptions)
 	if err != nil {
@@ -315,8 +319,9 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	return d, nil
 }
 
-// check holds the database to the format before anything is read or written.
-func (d *database) check(was found) error {
+// check verifies family ids and format version before anything else is read or written, and writes
+// the version into a new store.
+func (d *database) check(was contents) error {
 	for i, h := range d.families {
 		if id := familyID(h); uint64(id) != uint64(i) {
 			return fmt.Errorf("%w: family %s has the id %d instead of %d", storage.ErrCorrupt, storage.Family(i), id, i)
@@ -326,7 +331,7 @@ func (d *database) check(was found) error {
 	if !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
-	// A new store, or one whose making was cut short. There must be nothing in it.
+	// A new store, or one whose creation was interrupted: it must be empty.
 	if was.tables {
 		return errNoVersion
 	}
@@ -347,6 +352,7 @@ func (d *database) check(was found) error {
 	return d.writer.write(b.Bytes(), true)
 }
 
+// get returns a copy of the value, or storage.ErrNotFound.
 func (d *database) get(f storage.Family, key []byte) ([]byte, error) {
 	if d.families[f] == nil {
 		return nil, storage.ErrNotFound
@@ -363,7 +369,7 @@ func (d *database) get(f storage.Family, key []byte) ([]byte, error) {
 	return value, nil
 }
 
-// close frees everything. Nothing may be running on the database.
+// close stops the writer and frees all native objects. No operation may be running.
 func (d *database) close() {
 	if d.writer != nil {
 		d.writer.close()
@@ -380,7 +386,7 @@ func (d *database) close() {
 	}
 }
 
-// openError is rocksError for opening: what is missing then was there once.
+// openError translates errors of an open, where a missing file means damage: the MANIFEST lists it.
 func openError(err error) error {
 	if strings.Contains(err.Error(), "No such file or directory") {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, rocksError(err))
@@ -388,8 +394,8 @@ func openError(err error) error {
 	return rocksError(err)
 }
 
-// rocksError turns an error of RocksDB, which is text, into ours. Clients see it: of a
-// path only the name of the file is kept.
+// rocksError translates RocksDB's textual errors into those of package storage. Clients see the
+// text, so paths are reduced to file names.
 func rocksError(err error) error {
 	words := strings.Fields(err.Error())
 	for n, w := range words {

@@ -9,31 +9,31 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Mode says what the store is to be good at.
+// Mode selects the trade-off between memory, disk space and write throughput.
 type Mode string
 
 // The modes.
 const (
 	Balanced       Mode = "balanced"        // the default
-	LowSpace       Mode = "low_space"       // little memory and disk
-	HighThroughput Mode = "high_throughput" // more memory, more disk, longer start
+	LowSpace       Mode = "low_space"       // least memory and disk
+	HighThroughput Mode = "high_throughput" // more memory and disk, slower start
 )
 
-// blockCacheMin is the least block cache with which index blocks and filters
-// of a large store do not push each other out all the time.
+// blockCacheMin is the smallest block cache, in bytes, that holds the index and filter blocks of a
+// large store without constant eviction.
 const blockCacheMin = 8 << 20
 
-// Options says where and how to keep a store.
+// Options configures Open.
 type Options struct {
-	Path            string // the directory; it is made if it is missing, its parent is not
+	Path            string // the directory; created if missing, its parent must exist
 	Mode            Mode   // empty: Balanced
-	BlockCacheBytes int64  // 0: the mode's own (32, 64 or 256 MiB); else at least 8 MiB
-	OpenFiles       int    // tables that are kept open; 0: as many as the mode keeps, which is the most
-	ReserveBytes    int64  // space that is kept for freeing space on a full disk; 0: none
+	BlockCacheBytes int64  // 0: the default of the mode (32, 64 or 256 MiB); otherwise at least 8 MiB
+	OpenFiles       int    // upper bound of open table files; 0, or above it: the bound of the mode
+	ReserveBytes    int64  // size of the reserve file for a full disk, see full.go; 0: no reserve
 }
 
-// OpenFiles is how many tables a store of that mode keeps open, 0 for a mode that there
-// is not, which Open refuses.
+// OpenFiles returns how many table files a store of mode m keeps open, or 0 for an unknown mode,
+// which Open rejects.
 func OpenFiles(m Mode) int {
 	p, err := profileOf(Options{Mode: m})
 	if err != nil {
@@ -42,35 +42,36 @@ func OpenFiles(m Mode) int {
 	return p.openFiles
 }
 
-// profile is what a mode means. The figures were chosen with the benchmarks of
-// this package, and with fila bench.
+// profile holds the RocksDB settings of a mode. The values were chosen with the benchmarks of this
+// package and with fila bench.
 //
-// A compaction of level 0 rewrites what is in the level below as well, for the fairness
-// keys of a queue lie side by side and each of them has grown. So much waits in level 0
-// before it is compacted, merge * memtable * level0 bytes, and that level is large: a
-// backlog of some GiB is rewritten a few times instead of twenty. A larger merge would
-// do more for it, but takes memory, and whoever reads what is not yet flushed waits for
-// so many memtables to be brought in order.
+// A compaction of level 0 also rewrites the level below, because the fairness keys of a queue are
+// adjacent and each of them has grown. Level 0 therefore collects merge * memtable * level0 bytes
+// before it is compacted, and the level below is large: a backlog of some GiB is rewritten a few
+// times instead of twenty. A larger merge would reduce rewriting further, but costs memory, and a
+// read has to sort all memtables that are not flushed.
 type profile struct {
-	memtable      uint64 // bytes; small, so that it stays in the processor's cache
-	memtables     int    // per family; a burst may fill them before a flush has to catch up
-	merge         int    // memtables per flush: a message acked before the flush is never written to a table
+	memtable      uint64 // bytes; small enough for the processor's cache
+	memtables     int    // per family; a burst may fill them before writes are delayed
+	merge         int    // memtables merged by a flush: a message acked before it never reaches a table
 	logs          uint64 // bytes of log after which idle families are flushed
-	level0        int    // files that start a compaction: it rewrites all that they overlap, which is most of a level
+	level0        int    // files that trigger a compaction, which rewrites everything they overlap
 	tableFile     uint64 // bytes
-	levelBase     uint64 // bytes of the first level below 0
-	compress0     bool   // level 0, too
+	levelBase     uint64 // target bytes of the first level below level 0
+	compress0     bool   // compress level 0, too
 	bottom        grocksdb.CompressionType
 	jobs          int
 	openFiles     int
 	cache         uint64 // bytes of block cache
 	blockSize     int
-	deletesWindow uint // entries within which
-	deletesMost   uint // so many deletes make a file due for compaction
+	deletesWindow uint // a table with deletesMost deletes among
+	deletesMost   uint // deletesWindow consecutive entries is compacted
 	reserve       int64
-	noSpace       bool // tables are written only when that is asked for
+	noSpace       bool // the state full: flush only on request
 }
 
+// profileOf returns the settings of a mode with the overrides of o, or an error that names the
+// invalid option.
 func profileOf(o Options) (profile, error) {
 	p := profile{
 		memtable: 4 << 20, memtables: 32, merge: 8, logs: 128 << 20,
@@ -102,8 +103,8 @@ func profileOf(o Options) (profile, error) {
 	return p, nil
 }
 
-// withoutSpace is the profile of a full store: an open leaves logs as they are, and what
-// is written stays in memory until there is space.
+// withoutSpace returns the profile for a full disk: opening does not flush the logs, and new writes
+// stay in memory until there is space.
 func (p *profile) withoutSpace() profile {
 	full := *p
 	full.noSpace = true
@@ -111,7 +112,7 @@ func (p *profile) withoutSpace() profile {
 	return full
 }
 
-// database returns the options of the whole. The caller destroys them.
+// database returns the database-wide options. The caller destroys them.
 func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	o := grocksdb.NewDefaultOptions()
 	logInto(o, path)
@@ -124,11 +125,11 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	if p.noSpace {
 		keepLogs(o)
 	}
-	o.SetAllowConcurrentMemtableWrites(false) // there is one writer, and lanes are for one
+	o.SetAllowConcurrentMemtableWrites(false) // one writer thread; lane memtables require it
 	o.SetMaxBackgroundJobs(p.jobs)
 	o.SetMaxOpenFiles(p.openFiles)
-	// Table files are written back bit by bit: a sync of the log would
-	// otherwise wait until the disk has swallowed a whole one.
+	// Write back table files incrementally: otherwise a sync of the log waits for the write-back of
+	// a whole table.
 	o.SetBytesPerSync(1 << 20)
 	workInBackground(o)
 	o.SetSkipStatsUpdateOnDBOpen(true)
@@ -137,7 +138,8 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	return o
 }
 
-// compression is that of each level. What is in level 0 is soon written again, or gone.
+// compression returns the algorithm of each level. Records in level 0 are soon compacted or
+// deleted, so it is uncompressed unless compress0 is set.
 func (p *profile) compression() []grocksdb.CompressionType {
 	const levels = 7 // RocksDB's own number
 	by := slices.Repeat([]grocksdb.CompressionType{grocksdb.LZ4Compression}, levels)
@@ -154,8 +156,8 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	o.SetMaxWriteBufferNumber(p.memtables)
 	o.SetMinWriteBufferNumberToMerge(p.merge)
 	o.SetLevel0FileNumCompactionTrigger(p.level0)
-	// Files of level 0 are small here, so many of them are no reason to slow
-	// writers down, let alone to stop them.
+	// Level-0 files are small in this configuration, so their number alone does not justify
+	// delaying writes.
 	o.SetLevel0SlowdownWritesTrigger(p.level0 * 8)
 	o.SetLevel0StopWritesTrigger(p.level0 * 16)
 	o.SetTargetFileSizeBase(p.tableFile)
@@ -169,8 +171,8 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	t.SetBlockCache(cache)
 	t.SetBlockSize(p.blockSize)
 	t.SetFormatVersion(5)
-	// Index and filters live in the block cache, so that its size bounds what
-	// ten million messages need in memory.
+	// Index and filter blocks are in the block cache, whose size thereby bounds the memory for any
+	// number of messages.
 	t.SetCacheIndexAndFilterBlocks(true)
 	t.SetCacheIndexAndFilterBlocksWithHighPriority(true)
 	t.SetPinL0FilterAndIndexBlocksInCache(true)
@@ -183,17 +185,16 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 
 	switch f {
 	case storage.Messages, storage.Leases, storage.Attempts, storage.Scheduled, storage.Expiries:
-		// These are queues: what is written is deleted soon. Deletes that
-		// lie together would make a scan across them crawl. RocksDB 7.8 counts
-		// plain deletes here, but not single deletes; what drained.cc counts is
-		// of both. BenchmarkDrainAndRefill watches it.
+		// These families behave like queues: records are deleted soon after they are written, and
+		// runs of deletions would slow scans down. RocksDB 7.8 counts plain deletes here but not
+		// single deletes; drained.cc counts both. BenchmarkDrainAndRefill measures the effect.
 		compactDeletions(o, p.deletesWindow, p.deletesMost)
 		compactDrained(o)
 	default:
 	}
 	switch f {
 	case storage.Messages, storage.Attempts:
-		withHeads(o)
+		withKeyPrefix(o)
 	default:
 	}
 	switch f {

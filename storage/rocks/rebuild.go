@@ -7,34 +7,34 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// This file makes a sound store of what can be read of a damaged one. The damaged one
-// is only read. There are two ways:
+// This file builds a new store from the readable part of a damaged one, which is only read. There
+// are two cases:
 //
-//  1. Where all files are sound, RocksDB reads them: it is about records.
-//  2. Else we read tables and logs ourselves, as far as they can be read (salvage.go).
-//     A record is in the new store if the newest readable version of its key is a put,
-//     so a deletion counts wherever it is readable: also if the record that it deletes
-//     is in a damaged table, or the deletion itself in another part of one.
+//   1. All files are intact, and only records are wrong: RocksDB reads the store.
+//   2. Otherwise tables and logs are read without RocksDB (salvage.go). A record is
+//      copied if the newest readable version of its key is a put. A deletion thus
+//      counts wherever it is readable, also if the record is in a damaged table or
+//      the deletion in the intact part of one.
 //
-// What cannot be read may have been deletions. How many messages may come back for that
-// is bounded from both sides: by how many deletions are missing, which tables and the
-// sequence numbers of the log tell, and by how many messages there are that they could
-// have been about.
+// Unreadable parts may have contained deletions, so deleted messages may return. Their number is
+// bounded from both sides: by the number of missing deletions, which tables and sequence numbers
+// tell, and by the number of messages that those deletions could have referred to.
 
-// Rebuilt says what became of a store.
+// Rebuilt is the report of a rebuild.
 type Rebuilt struct {
-	Records int64    // that were copied
-	Notes   []string // what was lost, or may have been, a line each
-	// MayReturn is how many of the messages at most were deleted before.
+	Records int64    // copied records
+	Notes   []string // one line for each loss, or possible loss
+	// MayReturn bounds how many of the copied messages had been deleted.
 	MayReturn int64
-	// Whole are the families of which nothing is missing.
+	// Whole holds true for the families without losses.
 	Whole map[storage.Family]bool
 }
 
-const copyBytes = 4 << 20 // of a batch of copied records
+const copyBytes = 4 << 20 // size of a batch of copied records
 
-// Rebuild copies what can be read into a new store in a directory that does not exist
-// yet, given what VerifyTables has found, and returns it open.
+// Rebuild copies everything readable into a new store in the directory to, which must not exist,
+// and returns that store open. damaged is the result of VerifyTables; copied is called after each
+// record.
 func (i *Inspection) Rebuild(to string, damaged []Damage, copied func()) (*Store, Rebuilt, error) {
 	s, err := Open(Options{Path: to})
 	if err != nil {
@@ -57,12 +57,13 @@ func (i *Inspection) Rebuild(to string, damaged []Damage, copied func()) (*Store
 		err = s.Sync()
 	}
 	if err != nil {
-		_ = s.Close() // it is of no use
+		_ = s.Close() // an incomplete copy is discarded
 		return nil, Rebuilt{}, fmt.Errorf("rebuild %s: %w", i.path, err)
 	}
 	return s, b.done, nil
 }
 
+// rebuild is a rebuild in progress: batched writes to the new store and the report.
 type rebuild struct {
 	from   *Inspection
 	to     *Store
@@ -91,7 +92,7 @@ func (b *rebuild) put(f storage.Family, key, value []byte) error {
 	return b.flush()
 }
 
-// copyAll copies every record but the format's, which the new store has its own of.
+// copyAll copies every record except the format version, which the new store has already written.
 func (b *rebuild) copyAll(from *Store) error {
 	for _, f := range storage.Families() {
 		if f == storage.Default {
@@ -115,7 +116,7 @@ func (b *rebuild) copyFamily(from *Store, f storage.Family) error {
 	return it.Err()
 }
 
-// fromParts is the second way.
+// fromParts is case 2: it reads logs and tables and merges them family by family.
 func (b *rebuild) fromParts() error {
 	s := newSalvage(b)
 	if err := s.readLogs(); err != nil {
@@ -136,7 +137,7 @@ func (b *rebuild) fromParts() error {
 	return nil
 }
 
-// atMost says a bound in words.
+// atMost words a bound for the report.
 func atMost(n uint64) string {
 	if n == math.MaxUint64 {
 		return "an unknown number of"

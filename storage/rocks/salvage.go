@@ -12,47 +12,47 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
-// salvage reads a store of which something is damaged, version by version.
+// salvage reads a damaged store, version by version.
 //
-// Of each key the newest version counts, by sequence number. RocksDB replaces the
-// number of a put by 0 where nothing older is below it, which is right within the
-// tables that belong together, and tells nothing beside a log. So, in this order:
+// Of each key the newest version counts, by sequence number. RocksDB resets the sequence number of
+// a put to 0 where no older version is below it. That is valid among the tables of one version of
+// the store, but says nothing in comparison with a log. Hence, in this order:
 //
-//  1. What a family has in logs that MANIFEST says to be in tables is not looked at.
-//  2. What is in logs behind the last loss in them is all that was written since: it
-//     counts before whatever tables say.
-//  3. Everything else is compared by number.
+//  1. Log records that MANIFEST says are flushed to tables are ignored.
+//  2. Log records behind the last loss in the logs are complete: everything
+//     written since. They take precedence over tables.
+//  3. Everything else is compared by sequence number.
 type salvage struct {
 	*rebuild
-	// listed says that MANIFEST lists the tables; else all that there are and that it
-	// has not removed are read.
+	// listed means that MANIFEST lists the live tables. Otherwise all table files are read, except
+	// those that MANIFEST has removed.
 	listed bool
 	logs   map[storage.Family]*logged
 	tables map[storage.Family][]*tableSource
 	losses []*loss
-	found  uint64 // messages
+	found  uint64 // messages in the new store
 }
 
-// loss is a part of a log, or a table, that cannot be read.
+// loss is an unreadable part of a log.
 type loss struct {
 	file, what string
-	until      uint64 // writes from this number on are not in it
-	most       uint64 // deletions in it, at most
-	messages   uint64 // found, which those could have been about
+	until      uint64 // writes with this sequence number or higher are not in it
+	most       uint64 // upper bound of the deletions in it
+	messages   uint64 // copied messages that those deletions could have referred to
 }
 
-// logged is what the logs have of a family.
+// logged holds what the logs have of one family.
 type logged struct {
 	ops    map[string]version
-	ranges []files.Entry // real numbers
-	last   []files.Entry // those behind the last loss, as newer than everything
+	ranges []files.Entry // range deletions with their sequence numbers
+	last   []files.Entry // range deletions behind the last loss, numbered above all records
 }
 
-// version is the newest one of a key.
+// version is the newest logged version of a key.
 type version struct {
 	sequence uint64
 	put      bool
-	last     bool // behind the last loss
+	last     bool // it is behind the last loss
 	value    []byte
 }
 
@@ -64,7 +64,7 @@ func newSalvage(b *rebuild) *salvage {
 	m := b.from.survey.manifest
 	s.listed = m != nil && m.Whole
 	for _, d := range b.from.survey.damage {
-		// A missing log may as well be a MANIFEST that is too old.
+		// A missing log may also mean that this is a MANIFEST of an earlier time.
 		if d.File == b.from.survey.name || filepath.Ext(d.File) == ".log" && d.missing {
 			s.listed = false
 		}
@@ -72,43 +72,43 @@ func newSalvage(b *rebuild) *salvage {
 	return s
 }
 
-// lost notes a loss in a log, which may be of any family.
-func (s *salvage) lost(file string, until, most uint64, format string, args ...any) {
+// addLoss records a loss in a log, which may concern any family.
+func (s *salvage) addLoss(file string, until, most uint64, format string, args ...any) {
 	for f := range s.done.Whole {
 		s.done.Whole[f] = false
 	}
 	s.losses = append(s.losses, &loss{file: file, until: until, most: most, what: fmt.Sprintf(format, args...)})
 }
 
-// batchOf is a batch of a log.
+// batchOf is one batch of a log with the sequence number of its first write.
 type batchOf struct {
 	log     surveyedLog
 	first   uint64
 	records *storage.Batch
 }
 
-// readLogs reads all logs, and applies what is in them, the oldest first.
+// readLogs reads all logs, the oldest first, records the losses and applies the batches.
 func (s *salvage) readLogs() error {
 	var batches []batchOf
-	lastLoss, expect := 0, uint64(0) // the batch behind the last loss
+	lastLoss, expect := 0, uint64(0) // lastLoss: index of the first batch behind the last loss
 	for _, l := range s.from.survey.logs {
 		lostHere := false
 		r, err := files.ReadLog(filepath.Join(s.from.path, l.name), func(at int64, rep []byte) error {
 			first, n, err := files.Sequence(rep)
 			if err != nil {
-				s.lost(l.name, math.MaxUint64, math.MaxUint64, "a batch at offset %d cannot be read", at)
+				s.addLoss(l.name, math.MaxUint64, math.MaxUint64, "a batch at offset %d cannot be read", at)
 				lastLoss = len(batches)
-				return nil //nolint:nilerr // it is noted, and what follows is read
+				return nil //nolint:nilerr // recorded as a loss; reading continues
 			}
 			if expect != 0 && first > expect {
-				s.lost(l.name, first, first-expect, "%d writes before offset %d are lost", first-expect, at)
+				s.addLoss(l.name, first, first-expect, "%d writes before offset %d are lost", first-expect, at)
 				lastLoss, lostHere = len(batches), true
 			}
 			expect = max(expect, first+n)
-			clear(rep[:8]) // the number of the first write: a batch has none in memory
+			clear(rep[:8]) // ParseBatch expects no sequence number
 			records, err := storage.ParseBatch(rep)
 			if err != nil {
-				s.lost(l.name, first+n, n, "a batch at offset %d cannot be read: %s", at, err)
+				s.addLoss(l.name, first+n, n, "a batch at offset %d cannot be read: %s", at, err)
 				lastLoss = len(batches)
 				return nil
 			}
@@ -116,26 +116,26 @@ func (s *salvage) readLogs() error {
 			return nil
 		})
 		if err != nil {
-			s.lost(l.name, math.MaxUint64, math.MaxUint64, "it cannot be read: %s", reason(err))
+			s.addLoss(l.name, math.MaxUint64, math.MaxUint64, "it cannot be read: %s", reason(err))
 			lastLoss = len(batches)
 			continue
 		}
 		if r.BadEnd >= 0 {
-			s.lost(l.name, math.MaxUint64, s.writesAfter(l.name, r.BadEnd), "what is at offset %d and behind it is lost", r.BadEnd)
+			s.addLoss(l.name, math.MaxUint64, s.writesAfter(l.name, r.BadEnd), "everything from offset %d on is lost", r.BadEnd)
 		}
 		if len(r.Damage) > 0 && !lostHere {
-			s.lost(l.name, math.MaxUint64, s.writesAfter(l.name, r.Damage[0]), "what is at offset %d is lost", r.Damage[0])
+			s.addLoss(l.name, math.MaxUint64, s.writesAfter(l.name, r.Damage[0]), "the record at offset %d is lost", r.Damage[0])
 			lastLoss = len(batches)
 		}
 	}
 	s.missingLogs()
-	// Without MANIFEST it cannot be told whether the end of the logs is there.
+	// Without MANIFEST the expected end of the logs is unknown.
 	m := s.from.survey.manifest
 	if m == nil {
 		lastLoss = len(batches)
 	} else if expect != 0 && expect <= m.LastSequence {
-		s.lost(s.from.survey.logs[len(s.from.survey.logs)-1].name, m.LastSequence+1, m.LastSequence+1-expect,
-			"the last %d writes that %s knows of are not in it", m.LastSequence+1-expect, s.from.survey.name)
+		s.addLoss(s.from.survey.logs[len(s.from.survey.logs)-1].name, m.LastSequence+1, m.LastSequence+1-expect,
+			"the last %d writes that %s lists are missing", m.LastSequence+1-expect, s.from.survey.name)
 		lastLoss = len(batches)
 	}
 	for n, b := range batches {
@@ -146,8 +146,8 @@ func (s *salvage) readLogs() error {
 	return nil
 }
 
-// missingLogs notes the logs that are not there. What a log between two others had is
-// known by its numbers already.
+// missingLogs records the logs that do not exist. The gap of sequence numbers tells what a log
+// between two others held.
 func (s *salvage) missingLogs() {
 	for _, d := range s.from.survey.damage {
 		if !d.missing || filepath.Ext(d.File) != ".log" {
@@ -160,13 +160,13 @@ func (s *salvage) missingLogs() {
 				break
 			}
 		}
-		s.lost(d.File, until, most, "%s", d.What)
+		s.addLoss(d.File, until, most, "%s", d.What)
 	}
 }
 
-// writesAfter bounds how many writes there are behind an offset of a log.
+// writesAfter returns an upper bound of the writes behind an offset of a log.
 func (s *salvage) writesAfter(name string, at int64) uint64 {
-	const least = 4 // bytes of a write
+	const least = 4 // bytes of the shortest write
 	info, err := os.Stat(filepath.Join(s.from.path, name))
 	if err != nil {
 		return math.MaxUint64
@@ -174,7 +174,7 @@ func (s *salvage) writesAfter(name string, at int64) uint64 {
 	return uint64(max(info.Size()-at, 0))/least + 1
 }
 
-// apply notes the writes of a batch. last says that it is behind the last loss.
+// apply adds the writes of a batch to logged. last says that the batch is behind the last loss.
 func (s *salvage) apply(b batchOf, last bool) error {
 	sequence := b.first
 	return b.records.Each(func(r storage.Record) error {
@@ -199,7 +199,7 @@ func (s *salvage) apply(b batchOf, last bool) error {
 	})
 }
 
-// flushed tells whether what a log has of a family is in tables.
+// flushed reports whether the records that a log holds of a family are also in tables.
 func (s *salvage) flushed(f storage.Family, log uint64) bool {
 	if !s.listed {
 		return false
@@ -208,7 +208,7 @@ func (s *salvage) flushed(f storage.Family, log uint64) bool {
 	return family != nil && log < family.Log
 }
 
-// openTables opens the tables that belong to the store, as far as that is known.
+// openTables opens the tables of the store as far as they are known.
 func (s *salvage) openTables() error {
 	there, err := numbered(s.from.path, "", ".sst")
 	if err != nil {
@@ -217,14 +217,14 @@ func (s *salvage) openTables() error {
 	m := s.from.survey.manifest
 	if m == nil {
 		m = &files.Manifest{}
-		s.note("the list of tables is lost: all %d table files are read; what was deleted in a table that was merged away may come back", len(there))
+		s.note("MANIFEST is lost: all %d table files were read; messages whose deletion was in a compacted table may return", len(there))
 	}
 	families := map[uint64]string{}
 	for _, f := range m.Families {
 		for n, t := range f.Tables {
 			families[n] = f.Name
 			if there[n] == "" && s.listed {
-				s.lostTable(files.TableName(n), f.Name, t, "it is missing")
+				s.addLostTable(files.TableName(n), f.Name, t, "missing")
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (s *salvage) openTables() error {
 		t := m.Tables()[n]
 		r, err := files.OpenTable(filepath.Join(s.from.path, name), unzstd)
 		if err != nil {
-			s.lostTable(name, families[n], t, reason(err).Error())
+			s.addLostTable(name, families[n], t, reason(err).Error())
 			continue
 		}
 		family := families[n]
@@ -248,6 +248,7 @@ func (s *salvage) openTables() error {
 	return nil
 }
 
+// familyNamed returns the family with a name, and whether it exists.
 func familyNamed(name string) (storage.Family, bool) {
 	for _, f := range storage.Families() {
 		if f.String() == name {
@@ -257,11 +258,11 @@ func familyNamed(name string) (storage.Family, bool) {
 	return 0, false
 }
 
-// lostTable notes a table of which nothing can be read.
-func (s *salvage) lostTable(name, family string, t *files.Table, what string) {
+// addLostTable records a table of which nothing can be read.
+func (s *salvage) addLostTable(name, family string, t *files.Table, what string) {
 	f, ok := familyNamed(family)
 	if !ok {
-		s.note("%s: nothing of it can be read: %s", name, what)
+		s.note("%s: unreadable: %s", name, what)
 		return
 	}
 	src := &tableSource{name: name, family: f, until: math.MaxUint64, unknown: true, why: what}
@@ -274,10 +275,11 @@ func (s *salvage) lostTable(name, family string, t *files.Table, what string) {
 	s.tables[f] = append(s.tables[f], src)
 }
 
+// addTable adds a table to the merge of its family.
 func (s *salvage) addTable(name, family string, t *files.Table, r *files.Reader) {
 	f, ok := familyNamed(family)
 	if !ok {
-		s.note("%s: which family it belongs to cannot be read", name)
+		s.note("%s: unreadable: its column family is unknown", name)
 		for f := range s.done.Whole {
 			s.done.Whole[f] = false
 		}
@@ -291,8 +293,8 @@ func (s *salvage) addTable(name, family string, t *files.Table, r *files.Reader)
 	s.tables[f] = append(s.tables[f], src)
 }
 
-// report says what was lost, and how many messages may come back for it. Losses may be
-// about the same messages: there are never more than were found.
+// report writes the notes and sums up MayReturn. Several losses may concern the same messages, so
+// the sum is bounded by the number of copied messages.
 func (s *salvage) report() {
 	for _, f := range storage.Families() {
 		for _, t := range s.tables[f] {
@@ -302,7 +304,7 @@ func (s *salvage) report() {
 	for _, l := range s.losses {
 		may := min(l.most, l.messages)
 		s.done.MayReturn += int64(may) //nolint:gosec // messages that were found
-		s.note("%s: %s; for want of deletions in it %d messages may come back", l.file, l.what, may)
+		s.note("%s: %s; up to %d deleted messages may return", l.file, l.what, may)
 	}
 	s.done.MayReturn = min(s.done.MayReturn, int64(s.found)) //nolint:gosec // a count
 }
@@ -314,11 +316,11 @@ func (s *salvage) reportTable(t *tableSource) {
 	s.done.Whole[t.family] = false
 	switch {
 	case t.reader == nil:
-		s.note("%s (%s): nothing of it can be read: %s", t.name, t.family, t.why)
+		s.note("%s (%s): unreadable: %s", t.name, t.family, t.why)
 	case t.reader.Known:
-		s.note("%s (%s): %d of its %d records could be read", t.name, t.family, t.entries, t.reader.Entries)
+		s.note("%s (%s): %d of its %d records were read", t.name, t.family, t.entries, t.reader.Entries)
 	default:
-		s.note("%s (%s): %d of its records could be read", t.name, t.family, t.entries)
+		s.note("%s (%s): %d records were read, how many are missing is unknown", t.name, t.family, t.entries)
 	}
 	if t.family != storage.Messages {
 		return
@@ -326,10 +328,10 @@ func (s *salvage) reportTable(t *tableSource) {
 	missing := t.missingDeletions()
 	may := min(missing, t.messages)
 	s.done.MayReturn += int64(may) //nolint:gosec // messages that were found
-	s.note("%s (%s): %s deletions in it could not be read; %d messages may come back", t.name, t.family, atMost(missing), may)
+	s.note("%s (%s): %s deletions could not be read; up to %d deleted messages may return", t.name, t.family, atMost(missing), may)
 }
 
-// inside tells whether a key may be in a stretch.
+// inside reports whether an unreadable range may have contained the key.
 func inside(st *files.Stretch, key []byte) bool {
 	return (st.First == nil || bytes.Compare(key, st.First) >= 0) && (st.Last == nil || bytes.Compare(key, st.Last) <= 0)
 }

@@ -1,18 +1,17 @@
-// When a memtable is full, RocksDB begins a new log file, and leaves the end of the
-// former to the system until that memtable is flushed. Where commits are not synced one
-// by one, a loss of power could then take the end of the former file and leave the
-// beginning of the new one: a hole in what was written, and not only its end lost.
+// When a memtable is full, RocksDB begins a new log and leaves the end of the previous one in the
+// page cache until the memtable is flushed. Without a sync per commit, a power loss could then lose
+// the end of the previous log and keep the beginning of the new one: a gap instead of a lost
+// suffix. The listener below syncs the previous log first.
 //
-// And RocksDB notes nowhere which logs there are: a store opens without one that is
-// missing. So they are listed in a file of ours, fila-logs, which survey.go reads:
+// RocksDB also keeps no list of logs, so it opens a store without a log that is missing. The
+// listener therefore lists them in the file fila-logs, which survey.go reads:
 //
 //	logs <FNV-1a of the rest, 16 digits>\n
 //	<number of a log>\n...
 //
-// A log is in the list only once its name is on disk, so that a loss of power does not
-// take a log that is listed. The list is written over in place, as a new file would make
-// the next sync of the directory dear: one that was not written to its end does not match
-// its sum, and says nothing.
+// A log is listed only after its directory entry is durable, so a power loss cannot remove a listed
+// log. The list is overwritten in place, because a new file would make the next sync of the
+// directory expensive; an incomplete write does not match the checksum and is ignored.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -31,9 +30,9 @@
 
 namespace {
 
-constexpr size_t kListed = 1000;  // the newest are kept: logs that are needed are some dozens
+constexpr size_t kListed = 1000;  // the newest are kept; some dozens are needed at a time
 
-// The number in the name of a log; 0 if it is none.
+// Returns the number in the name of a log, 0 for other names.
 uint64_t LogNumber(const std::string& name) {
 	if (name.size() < 5 || name.compare(name.size() - 4, 4, ".log") != 0) return 0;
 	char* end = nullptr;
@@ -54,7 +53,7 @@ std::vector<std::string> LogNames(const std::string& dir) {
 
 bool SyncFile(const std::string& path, bool data_only) {
 	const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-	if (file < 0) return false;  // it was removed meanwhile
+	if (file < 0) return false;  // it was deleted meanwhile
 	const bool ok = (data_only ? fdatasync(file) : fsync(file)) == 0;
 	close(file);
 	return ok;
@@ -72,7 +71,7 @@ std::string Head(const std::string& body) {
 	return head;
 }
 
-// What the list has so far; nothing where it is not what was written.
+// Returns the current list, empty if the checksum does not match.
 std::set<uint64_t> Listed(const std::string& path) {
 	std::set<uint64_t> all;
 	std::string text(32 * kListed, '\0');
@@ -96,8 +95,7 @@ void WriteOver(const std::string& path, const std::string& text) {
 	close(file);
 }
 
-// Adds the logs of a directory to its list. Where that fails, less is known, and nothing
-// wrong.
+// Adds logs to the list of a directory. A failure leaves the list shorter, never wrong.
 void ListLogs(const std::string& dir, const std::vector<std::string>& names) {
 	const std::string path = dir + "/fila-logs";
 	std::set<uint64_t> all = Listed(path);
@@ -108,13 +106,14 @@ void ListLogs(const std::string& dir, const std::vector<std::string>& names) {
 	WriteOver(path, Head(body) + body);
 }
 
-// RocksDB calls it between the two, with nothing written to the new file.
+// Syncs the previous log before the next one is written to: RocksDB calls OnMemTableSealed between
+// the two.
 class LogsInOrder : public rocksdb::EventListener {
  public:
 	explicit LogsInOrder(const char* dir) : dir_(dir) {}
 
-	// An error is left to RocksDB, which syncs the same file before it flushes the
-	// memtable, and is told the same error then.
+	// Errors are left to RocksDB, which syncs the same file before it flushes the memtable and gets
+	// the same error.
 	void OnMemTableSealed(const rocksdb::MemTableInfo&) override {
 		const std::vector<std::string> names = LogNames(dir_);
 		for (const std::string& name : names) (void)SyncFile(dir_ + "/" + name, true);
@@ -127,17 +126,18 @@ class LogsInOrder : public rocksdb::EventListener {
 
 }  // namespace
 
-// The C interface has no listeners; its options begin with these.
+// The C interface has no listeners. rocksdb_options_t begins with an Options, so the pointer
+// converts.
 extern "C" void fila_logs_in_order(void* options, const char* dir) {
 	static_cast<rocksdb::Options*>(options)->listeners.push_back(std::make_shared<LogsInOrder>(dir));
 }
 
-// Lists the logs of a store that was just opened.
+// Lists the logs of a newly opened store.
 extern "C" void fila_list_logs(const char* dir) {
 	if (SyncFile(dir, false)) ListLogs(dir, LogNames(dir));
 }
 
-// Has an open keep the logs instead of writing tables, and allocate nothing in advance.
+// Makes an open keep the logs instead of flushing them, and disables preallocation.
 extern "C" void fila_keep_logs(void* options) {
 	auto o = static_cast<rocksdb::Options*>(options);
 	o->avoid_flush_during_recovery = true;

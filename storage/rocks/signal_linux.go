@@ -6,9 +6,10 @@ import (
 	"unsafe"
 )
 
-// These do without Go's scheduler knowing of the calls, which return at once: what
-// resp does with its sockets, for the same reason.
+// sendByte and awaitByte use raw system calls without notifying the Go scheduler: the calls do not
+// block, as resp/rawio_linux.go explains for sockets.
 
+// sendByte writes one byte to a pipe that has room for it.
 func sendByte(f uintptr) error {
 	var b [1]byte
 	for {
@@ -23,6 +24,7 @@ func sendByte(f uintptr) error {
 	}
 }
 
+// awaitByte waits in the netpoller for one byte and returns os.ErrClosed at the end of file.
 func awaitByte(source syscall.RawConn) error {
 	var b [1]byte
 	var failed error

@@ -6,30 +6,30 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Stats is what RocksDB says about itself. All of it is cheap to ask for.
+// Stats are gauges that RocksDB keeps. Reading them costs some microseconds and no I/O.
 type Stats struct {
-	Keys                uint64 // an estimate; deletes that are not compacted yet are counted off
-	TableBytes          uint64 // on disk, without the log
-	MemtableBytes       uint64 // in memory, not yet in tables
-	CacheBytes          uint64 // block cache in use
+	Keys                uint64 // estimated, pending deletions subtracted
+	TableBytes          uint64 // bytes on disk without the log
+	MemtableBytes       uint64 // bytes in memory that are not flushed
+	CacheBytes          uint64 // used bytes of the block cache
 	CacheMaxBytes       uint64
-	TableReaderBytes    uint64 // memory of open tables outside the block cache
-	PendingCompactBytes uint64 // an estimate of what compaction has still to rewrite
-	Level0Files         uint64 // the most of any family
+	TableReaderBytes    uint64 // bytes of open tables outside of the block cache
+	PendingCompactBytes uint64 // estimated bytes that compaction has yet to rewrite
+	Level0Files         uint64 // the maximum over the families
 	Compactions         uint64 // running now
 	Flushes             uint64 // running now
 	BackgroundErrors    uint64 // since the store was opened
 	WriteStopped        bool   // commits wait for flushes or compactions
-	WriteDelayedRate    uint64 // bytes a second to which commits are slowed down; 0 is not at all
+	WriteDelayedRate    uint64 // bytes per second to which commits are throttled; 0: not throttled
 }
 
-// Stats asks RocksDB about itself.
+// Stats returns the current gauges, or an error if the store is closed.
 func (s *Store) Stats() (Stats, error) {
-	d, err := s.enter()
+	d, err := s.acquire()
 	if err != nil {
 		return Stats{}, fmt.Errorf("stats: %w", err)
 	}
-	defer s.leave()
+	defer s.release()
 	st := Stats{
 		Keys:                d.sum("rocksdb.estimate-num-keys"),
 		TableBytes:          d.sum("rocksdb.total-sst-files-size"),
@@ -51,7 +51,7 @@ func (s *Store) Stats() (Stats, error) {
 			continue
 		}
 		var files uint64
-		// A property that is text; what is no number counts as none.
+		// A textual property; anything but a number counts as 0.
 		if _, err := fmt.Sscan(d.db.GetPropertyCF("rocksdb.num-files-at-level0", h), &files); err == nil {
 			st.Level0Files = max(st.Level0Files, files)
 		}
@@ -59,7 +59,7 @@ func (s *Store) Stats() (Stats, error) {
 	return st, nil
 }
 
-// sum adds a property up over the families. One that RocksDB does not know counts as 0.
+// sum adds up a property of all families. Unknown properties count as 0.
 func (d *database) sum(name string) (n uint64) {
 	for f := range d.families {
 		if d.families[f] == nil {

@@ -10,52 +10,56 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Store is a store in RocksDB. It is safe for concurrent use.
+// Store implements storage.Store on one RocksDB database. It is safe for concurrent use.
 //
-// Whoever uses the database counts as a user of it until done, an iterator
-// until it is closed. Reopen and Close need the database for themselves: they
-// wait until there is no user. Meanwhile new users are held back, but only for
-// a moment: somebody who holds an iterator may need a Get before closing it,
-// and to refuse that would be a deadlock. To hold back nobody would let busy
-// readers starve a Reopen.
+// Access follows a readers-writer protocol. Every operation acquires the database for its duration,
+// an iterator until it is closed. Reopen and Close need exclusive access and wait until nothing
+// holds the database:
+//
+//	shared ──Reopen, Close──► pending ──last release──► exclusive ──► shared
+//
+// While an exclusive request is pending, new operations are delayed for at most exclusiveGrace, not
+// refused: the holder of an iterator may need a Get before it can close the iterator, and refusing
+// that would be a deadlock. Without the delay a steady load of reads could starve Reopen.
 type Store struct {
 	path string
 	p    profile
 
-	failed atomic.Bool // a write failed: no more of them until Reopen
-	dirty  atomic.Bool // something was committed and not synced
-	full   atomic.Bool // only what frees space should be committed, see full.go
-	freed  atomic.Bool // something was deleted while it was full
-	// Calls of Relieve that pass until what was freed is looked for again.
+	failed atomic.Bool // a write failed; commits return ErrReopen until Reopen succeeds
+	dirty  atomic.Bool // commits exist that are not synced
+	full   atomic.Bool // the state full: commit only what frees space, see full.go
+	freed  atomic.Bool // a commit in the state full deleted something
+	// Relieve retries a compaction only every skip-th call after one has failed.
 	skip, skipped int
-	tried         atomic.Int64 // space with which it could not be opened for writing; 0: it was not tried
+	tried         atomic.Int64 // free bytes at the last failed attempt to open for writing; 0: none
 
-	mu      sync.Mutex
-	changed *sync.Cond
-	d       *database // nil after Close, or when Reopen failed to open it
-	gone    error     // why d is nil
-	torn    logSizes  // of when a write failed; nil: none has
-	users   int
-	taken   bool          // somebody has the database for themselves, or was just given it
-	given   bool          // taken was set by the last user, for the first who waits
-	waiting int           // how many wait to have the database for themselves
-	passed  chan struct{} // closed by giveBack, for users who are held back
+	mu             sync.Mutex
+	cond           *sync.Cond
+	d              *database // nil after Close, or when Reopen could not open it
+	closedErr      error     // the error to return while d is nil
+	torn           logSizes  // sizes of the logs when a write failed; nil: none has
+	holders        int
+	exclusive      bool          // exclusive access is granted
+	granted        bool          // exclusive was set by the last release; the first waiter has not claimed it yet
+	pending        int           // pending requests for exclusive access
+	exclusiveEnded chan struct{} // closed when exclusive access ends; delayed operations wait for it
 }
 
-// heldBack is how long a new user makes way for a Reopen or a Close. It is
-// longer than any Get takes, and not long for somebody who has to wait it out.
-const heldBack = 10 * time.Millisecond
+// exclusiveGrace is how long a new operation is delayed in favour of a pending Reopen or Close. It
+// exceeds the duration of any Get and is short enough for the holder of an iterator to wait it out.
+const exclusiveGrace = 10 * time.Millisecond
 
+// newStore wraps an open database. p is the profile with which Reopen opens it again.
 func newStore(path string, p profile, d *database) *Store {
 	s := &Store{path: path, p: p, d: d}
-	s.changed = sync.NewCond(&s.mu)
-	s.passed = make(chan struct{})
+	s.cond = sync.NewCond(&s.mu)
+	s.exclusiveEnded = make(chan struct{})
 	return s
 }
 
-// Commit applies the batch as a whole, or not at all; with sync it is on disk
-// when Commit returns, and so is everything committed before. After an error
-// nothing of it is visible, and the store takes no writes until Reopen.
+// Commit applies the batch atomically. With sync, the batch and everything committed before it are
+// on disk when Commit returns. After an error nothing of the batch is visible and the store refuses
+// writes with ErrReopen until Reopen succeeds.
 func (s *Store) Commit(b *storage.Batch, sync bool) error {
 	if b.Len() == 0 {
 		if sync {
@@ -65,20 +69,20 @@ func (s *Store) Commit(b *storage.Batch, sync bool) error {
 	}
 	return s.write("commit", func(d *database) error {
 		if s.full.Load() {
-			defer s.freeing(d, b)
+			defer s.recordFreed(d, b)
 		}
 		if !sync {
 			err := d.writer.write(b.Bytes(), false)
 			s.dirty.Store(true)
 			return err
 		}
-		// Before the write: what is committed during it may not be covered.
+		// Cleared before the write: this sync may not cover a commit that runs concurrently.
 		s.dirty.Store(false)
 		return d.writer.write(b.Bytes(), true)
 	})
 }
 
-// Sync makes everything committed so far survive a power loss.
+// Sync makes every completed commit durable against a power loss.
 func (s *Store) Sync() error {
 	return s.write("sync", func(d *database) error {
 		if !s.dirty.Swap(false) {
@@ -91,13 +95,14 @@ func (s *Store) Sync() error {
 	})
 }
 
-// write runs what changes the database and remembers that it failed.
+// write runs an operation that changes the database. Its first error puts the store into the failed
+// state, in which all further writes return ErrReopen.
 func (s *Store) write(what string, fn func(d *database) error) error {
-	d, err := s.enter()
+	d, err := s.acquire()
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	defer s.leave()
+	defer s.release()
 	if s.failed.Load() {
 		return fmt.Errorf("%s: %w", what, storage.ErrReopen)
 	}
@@ -109,13 +114,14 @@ func (s *Store) write(what string, fn func(d *database) error) error {
 	return nil
 }
 
-// Get returns a copy of the value, or storage.ErrNotFound.
+// Get returns a copy of the value. It returns storage.ErrNotFound for a missing key and
+// storage.ErrUnreadable, wrapped with family and key, if RocksDB cannot read it.
 func (s *Store) Get(f storage.Family, key []byte) ([]byte, error) {
-	d, err := s.enter()
+	d, err := s.acquire()
 	if err != nil {
 		return nil, fmt.Errorf("%w: get: %w", storage.ErrUnreadable, err)
 	}
-	defer s.leave()
+	defer s.release()
 	value, err := d.get(f, key)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return nil, fmt.Errorf("%w: get %s %x: %w", storage.ErrUnreadable, f, key, err)
@@ -123,14 +129,14 @@ func (s *Store) Get(f storage.Family, key []byte) ([]byte, error) {
 	return value, err
 }
 
-// Checkpoint writes a copy of the store as it is now into a new directory on
-// the same file system, where table files are shared and not copied.
+// Checkpoint creates a consistent copy of the store in dir, which must not exist and must be on the
+// same file system: table files are hard-linked, not copied.
 func (s *Store) Checkpoint(dir string) error {
-	d, err := s.enter()
+	d, err := s.acquire()
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	defer s.leave()
+	defer s.release()
 	c, err := d.db.NewCheckpoint()
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, rocksError(err))
@@ -142,29 +148,29 @@ func (s *Store) Checkpoint(dir string) error {
 	return nil
 }
 
-// Reopen makes the store writable again after a failed write, as the package comment
-// tells, or leaves it full, if that is all that is possible: see Full. It may be called
-// whenever the store is not closed.
+// Reopen makes the store writable again after a failed write, in the steps of the package comment.
+// If only deletions are possible it leaves the store in the state full, see Full. It may be called
+// at any time before Close.
 func (s *Store) Reopen() error {
 	err := s.probe()
-	if err != nil && !s.worthTrying(err) {
+	if err != nil && !s.canOpenFull(err) {
 		return fmt.Errorf("reopen: %w", err)
 	}
 	full := err != nil
-	s.take()
-	defer s.giveBack()
+	s.takeExclusive()
+	defer s.endExclusive()
 	return s.replace(func() (opening, error) {
 		if full {
 			return openFull(s.path, s.p, storage.ErrFull)
 		}
-		return openSomehow(s.path, s.p)
+		return openBest(s.path, s.p)
 	})
 }
 
-// replace closes the database and opens it again. The caller took it.
+// replace closes the database and opens it with open. The caller has exclusive access.
 func (s *Store) replace(open func() (opening, error)) error {
-	if s.d == nil && errors.Is(s.gone, errClosed) {
-		return fmt.Errorf("reopen: %w", s.gone)
+	if s.d == nil && errors.Is(s.closedErr, errClosed) {
+		return fmt.Errorf("reopen: %w", s.closedErr)
 	}
 	if s.d != nil {
 		s.set(nil, fmt.Errorf("%w: it is being reopened", storage.ErrClosed)).close()
@@ -179,57 +185,57 @@ func (s *Store) replace(open func() (opening, error)) error {
 		return fmt.Errorf("reopen: %w", err)
 	}
 	s.set(o.d, nil)
-	s.became(o)
+	s.adoptState(o)
 	if o.readOnly != nil {
 		return fmt.Errorf("reopen: %w", o.readOnly)
 	}
 	return nil
 }
 
-// became takes over how the store was opened.
-func (s *Store) became(o opening) {
-	s.dirty.Store(o.full) // recovery writes what it replays to tables, but for a full store
+// adoptState sets the state of the store from the result of an open.
+func (s *Store) adoptState(o opening) {
+	s.dirty.Store(o.full) // recovery flushes what it replays, except into a full store
 	s.full.Store(o.full)
 	s.freed.Store(false)
 	s.failed.Store(o.readOnly != nil)
 	s.tried.Store(0)
 	if o.readOnly != nil {
-		s.tried.Store(max(space(s.path), 1))
+		s.tried.Store(max(freeSpace(s.path), 1))
 	}
 }
 
-// Probe finds out whether the disk takes what a Reopen may have to write, or the store has
-// a reserve to give back. It disturbs nobody.
+// Probe reports whether Reopen could succeed: the disk accepts as much as recovery may write, or
+// the store has a reserve to release. It does not affect running operations.
 func (s *Store) Probe() error {
-	if err := s.probe(); err != nil && !s.worthTrying(err) {
+	if err := s.probe(); err != nil && !s.canOpenFull(err) {
 		return fmt.Errorf("reopen: %w", err)
 	}
 	return nil
 }
 
-// errClosed is ErrClosed for good: of a store whose Close was called.
+// errClosed marks a store after Close, which is final, unlike ErrClosed of a failed Reopen.
 var errClosed = fmt.Errorf("%w", storage.ErrClosed)
 
-// probe finds out whether the disk takes what recovery may have to write: the
-// log, once more, as tables. Failing then would cost the reads as well.
+// probe writes a file as large as what recovery may have to write, the unflushed memtables. A
+// Reopen that failed for lack of space would end the reads, too.
 func (s *Store) probe() error {
 	size := int64(probeChunk)
-	d, err := s.enter()
+	d, err := s.acquire()
 	switch {
 	case err == nil:
 		size += int64(d.sum("rocksdb.cur-size-all-mem-tables")) //nolint:gosec // bytes in memory
-		s.leave()
+		s.release()
 	case errors.Is(err, errClosed):
 		return err
 	}
 	return probe(s.path, size)
 }
 
-// Close syncs what is not synced and ends the store, after running reads and
-// open iterators ended. Closing twice is fine.
+// Close waits for running reads and open iterators, syncs unsynced commits and closes the database.
+// Further calls return nil.
 func (s *Store) Close() error {
-	s.take()
-	defer s.giveBack()
+	s.takeExclusive()
+	defer s.endExclusive()
 	d := s.set(nil, errClosed)
 	if d == nil {
 		return nil
@@ -248,81 +254,85 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter makes the caller a user of the database until leave.
-func (s *Store) enter() (*database, error) {
+// acquire gives the caller shared access to the database until release, or returns the reason why
+// the database is closed.
+func (s *Store) acquire() (*database, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting > 0 && !s.taken {
-		s.makeWay()
+	if s.pending > 0 && !s.exclusive {
+		s.yieldToExclusive()
 	}
-	for s.taken {
-		s.changed.Wait()
+	for s.exclusive {
+		s.cond.Wait()
 	}
 	if s.d == nil {
-		return nil, s.gone
+		return nil, s.closedErr
 	}
-	s.users++
+	s.holders++
 	return s.d, nil
 }
 
-// makeWay lets one who waits for the database have it first, if that does not
-// take long. It is called with the lock held, and returns with it.
-func (s *Store) makeWay() {
-	passed := s.passed
+// yieldToExclusive delays the caller until exclusive access has ended, at most for exclusiveGrace.
+// Called with the lock held, it returns with the lock held.
+func (s *Store) yieldToExclusive() {
+	ended := s.exclusiveEnded
 	s.mu.Unlock()
-	timer := time.NewTimer(heldBack)
+	timer := time.NewTimer(exclusiveGrace)
 	select {
-	case <-passed:
+	case <-ended:
 	case <-timer.C:
 	}
 	timer.Stop()
 	s.mu.Lock()
 }
 
-func (s *Store) leave() {
+// release ends shared access and hands the database to a pending exclusive request if this was the
+// last.
+func (s *Store) release() {
 	s.mu.Lock()
-	s.users--
-	s.give()
+	s.holders--
+	s.grant()
 	s.mu.Unlock()
 }
 
-// give hands the database to one who waits for it, if it is free. The last
-// user does that rather than only wake the one who waits: with many users the
-// moment without any would be over before somebody wakes up.
-func (s *Store) give() {
-	if s.users == 0 && s.waiting > 0 && !s.taken {
-		s.taken, s.given = true, true
-		s.changed.Broadcast()
+// grant hands exclusive access to a pending request if nothing holds the database. The last release
+// grants it directly instead of only signalling: under load the moment without any holder would be
+// over before a waiter runs.
+func (s *Store) grant() {
+	if s.holders == 0 && s.pending > 0 && !s.exclusive {
+		s.exclusive, s.granted = true, true
+		s.cond.Broadcast()
 	}
 }
 
-// take waits for the last user and keeps others out until giveBack.
-func (s *Store) take() {
+// takeExclusive waits for the last shared access and blocks new ones until endExclusive.
+func (s *Store) takeExclusive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting++
-	s.give()
-	for !s.given {
-		s.changed.Wait()
+	s.pending++
+	s.grant()
+	for !s.granted {
+		s.cond.Wait()
 	}
-	s.given = false
-	s.waiting--
+	s.granted = false
+	s.pending--
 }
 
-func (s *Store) giveBack() {
+// endExclusive ends exclusive access and wakes the delayed operations.
+func (s *Store) endExclusive() {
 	s.mu.Lock()
-	s.taken = false
-	close(s.passed)
-	s.passed = make(chan struct{})
-	s.give()
-	s.changed.Broadcast()
+	s.exclusive = false
+	close(s.exclusiveEnded)
+	s.exclusiveEnded = make(chan struct{})
+	s.grant()
+	s.cond.Broadcast()
 	s.mu.Unlock()
 }
 
-// set replaces the database and returns what it was. The caller took it.
-func (s *Store) set(d *database, gone error) (old *database) {
+// set replaces the database and returns the previous one. The caller has exclusive access.
+func (s *Store) set(d *database, closedErr error) (old *database) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, s.d, s.gone = s.d, d, gone
+	old, s.d, s.closedErr = s.d, d, closedErr
 	return old
 }

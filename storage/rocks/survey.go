@@ -17,32 +17,31 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
-// This file looks at a store without RocksDB, before it is opened: whether all files
-// are there, and whether MANIFEST and logs fit together. RocksDB opens a store without
-// a word although
+// This file checks, without RocksDB and before an open, that all files of a store exist and that
+// MANIFEST and logs are consistent. RocksDB silently opens a store although
 //
-//   - a log file is missing, at either end or between two others
-//   - a log was cut short, or has zeros in it, although more was written behind that
-//   - MANIFEST was cut between two of its records, and so is that of an earlier time
+//   - a log is missing, at either end or between two others,
+//   - a log is truncated or has zeros in it, and more was written behind that,
+//   - MANIFEST is truncated between two records and so describes an earlier state,
 //
-// and where it does refuse, it mostly does not say which file it is about.
+// and where it refuses to open one, it usually does not name the file.
 //
-// All writes go through the log, and their sequence numbers have no gaps: so those of
-// the logs that are needed follow each other. Which logs there have been is in a file of
-// ours (sealed.cc), while MANIFEST says from which number on they are needed: one that
-// was cut short asks for a log that is long gone, or for a table that is.
+// All writes go through the log with consecutive sequence numbers, so the numbers of the needed
+// logs must be contiguous. The file fila-logs lists the logs that have existed (sealed.cc), and
+// MANIFEST says from which number on they are needed: a truncated MANIFEST refers to a log or a
+// table that was deleted long ago.
 
-// logsFile is the list of logs, written whenever one is begun.
+// logsFile lists the logs. sealed.cc updates it whenever a log begins.
 const logsFile = "fila-logs"
 
-// survey is what the files of a store say.
+// survey is the result of the check.
 type survey struct {
 	path     string
-	name     string          // of the MANIFEST; empty: CURRENT names none
-	manifest *files.Manifest // nil: it cannot be read
+	name     string          // of the MANIFEST in use; empty: none
+	manifest *files.Manifest // nil: not readable
 	logs     []surveyedLog   // by number
 	damage   []Damage
-	closed   bool // a table cannot be opened
+	closed   bool // RocksDB cannot open one of the tables
 }
 
 // surveyedLog is one log file.
@@ -50,10 +49,11 @@ type surveyedLog struct {
 	name        string
 	number      uint64
 	needed      bool
-	first, next uint64 // sequence numbers: of the first write, and behind the last; equal: there is none
+	first, next uint64 // sequence numbers [first, next) of its writes
 }
 
-// surveyStore looks at all that leads to the records of a store.
+// surveyStore checks all metadata of the store in path. Damage is collected in the result; an error
+// means that the directory itself cannot be read.
 func surveyStore(path string) (*survey, error) {
 	s := &survey{path: path}
 	if err := s.readManifest(); err != nil {
@@ -70,7 +70,7 @@ func surveyStore(path string) (*survey, error) {
 	return s, nil
 }
 
-// err says the first of the damage, for those that go no further.
+// err returns the first items of the damage as an ErrCorrupt of one line, or nil.
 func (s *survey) err() error {
 	const most = 3
 	if len(s.damage) == 0 {
@@ -86,28 +86,29 @@ func (s *survey) err() error {
 	return fmt.Errorf("%w: %s", storage.ErrCorrupt, strings.Join(all, "; "))
 }
 
+// found records damage of a file.
 func (s *survey) found(file, format string, args ...any) {
 	s.damage = append(s.damage, Damage{File: file, What: fmt.Sprintf(format, args...)})
 }
 
-// lacks is found, of a file that is not there.
-func (s *survey) lacks(file, format string, args ...any) {
+// missing records damage of a file that does not exist.
+func (s *survey) missing(file, format string, args ...any) {
 	s.damage = append(s.damage, Damage{File: file, What: fmt.Sprintf(format, args...), missing: true})
 }
 
-// readManifest reads the MANIFEST that CURRENT names; where it names none, the newest
-// that is whole.
+// readManifest reads the MANIFEST that CURRENT names, or the newest intact one if CURRENT is
+// damaged.
 func (s *survey) readManifest() error {
 	current, err := os.ReadFile(filepath.Join(s.path, currentFile))
 	name := strings.TrimSuffix(string(current), "\n")
 	_, ok := number(name, manifestPrefix, "")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.found(currentFile, "it is missing")
+		s.found(currentFile, "missing")
 	case err != nil:
 		return reason(err)
 	case !ok || name == string(current):
-		s.found(currentFile, "it does not name a MANIFEST")
+		s.found(currentFile, "does not name a MANIFEST file")
 	default:
 		s.name = name
 		return s.parseManifest()
@@ -135,7 +136,7 @@ func (s *survey) parseManifest() error {
 	m, err := files.ReadManifest(filepath.Join(s.path, s.name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.found(s.name, "it is missing, or %s is wrong, which names it", currentFile)
+		s.found(s.name, "missing, or named wrongly by %s", currentFile)
 		return s.newestManifest()
 	case err != nil:
 		s.found(s.name, "%s", reason(err))
@@ -144,18 +145,18 @@ func (s *survey) parseManifest() error {
 	s.manifest = m
 	switch {
 	case len(m.Damage) > 0:
-		s.found(s.name, "wrong bytes at offset %d", m.Damage[0])
+		s.found(s.name, "corrupt at offset %d", m.Damage[0])
 	case m.BadEnd >= 0:
-		s.found(s.name, "the last record, at offset %d, does not match its checksum", m.BadEnd)
+		s.found(s.name, "checksum mismatch in the last record, at offset %d", m.BadEnd)
 	case m.Records == 0:
-		s.found(s.name, "there is no record in it")
+		s.found(s.name, "contains no record")
 	case m.Unread > 0:
-		s.found(s.name, "%d of its %d records cannot be read", m.Unread, m.Records)
+		s.found(s.name, "%d of its %d records are unreadable", m.Unread, m.Records)
 	}
 	return nil
 }
 
-// checkTables looks whether the tables are there.
+// checkTables checks existence, size and metadata of the live tables.
 func (s *survey) checkTables() {
 	if s.manifest == nil {
 		return
@@ -167,15 +168,15 @@ func (s *survey) checkTables() {
 			what := ""
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				what = fmt.Sprintf("it is missing, or %s was cut short: it lists this table", s.name)
+				what = fmt.Sprintf("missing, or %s, which lists it, is truncated", s.name)
 			case err != nil:
 				what = reason(err).Error()
 			case uint64(info.Size()) != t.Size: //nolint:gosec // of a file
-				what = fmt.Sprintf("it has %d bytes instead of %d", info.Size(), t.Size)
+				what = fmt.Sprintf("size is %d bytes instead of %d", info.Size(), t.Size)
 			}
 			if err == nil && what == "" {
-				// RocksDB 7.8 opens tables when they are used, and ends the process
-				// when an iterator is closed that could not open one.
+				// RocksDB 7.8 opens tables on first use, and terminates the process when an
+				// iterator that failed to open one is closed.
 				if err := files.CheckTable(filepath.Join(s.path, files.TableName(n)), unzstd); err != nil {
 					what = reason(err).Error()
 				}
@@ -188,7 +189,7 @@ func (s *survey) checkTables() {
 	}
 }
 
-// readLogs reads all log files, and notes damage in those that are needed.
+// readLogs reads the needed logs and records their damage.
 func (s *survey) readLogs() error {
 	names, err := numbered(s.path, "", ".log")
 	if err != nil {
@@ -209,7 +210,8 @@ func (s *survey) readLogs() error {
 	return nil
 }
 
-// readLog reads a log. expect is the number that the next write should have.
+// readLog reads one log. expect is the sequence number that the next write must have; a higher one
+// means that writes are missing.
 func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 	batches := 0
 	r, err := files.ReadLog(filepath.Join(s.path, l.name), func(at int64, batch []byte) error {
@@ -234,25 +236,24 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 		return
 	}
 	for _, at := range r.Damage {
-		s.found(l.name, "wrong bytes at offset %d; %d batches of the file can be read", at, batches)
+		s.found(l.name, "corrupt at offset %d; %d batches of the file are readable", at, batches)
 	}
 	if r.BadEnd >= 0 {
-		s.found(l.name, "the last batch, at offset %d, does not match its checksum; the %d before it can be read", r.BadEnd, batches)
+		s.found(l.name, "checksum mismatch in the last batch, at offset %d; the %d batches before it are readable", r.BadEnd, batches)
 	}
 }
 
-// gap notes writes that are missing before an offset of a log. Before the first one in it
-// they were at the end of the log before it, or in one between the two.
+// gap records missing writes before an offset. A gap before the first write of a log is attributed
+// to the log before it.
 func (s *survey) gap(l *surveyedLog, at int64, writes uint64) {
 	if l.next != 0 || len(s.logs) == 0 {
 		s.found(l.name, "%d writes are missing before offset %d", writes, at)
 		return
 	}
-	s.found(s.logs[len(s.logs)-1].name, "%d writes are missing between its end and %s", writes, l.name)
+	s.found(s.logs[len(s.logs)-1].name, "%d writes are missing between the end of this file and %s", writes, l.name)
 }
 
-// checkLogs looks for logs that are missing, and for a MANIFEST that is older than they
-// are.
+// checkLogs checks for missing logs and for a MANIFEST that is older than the logs.
 func (s *survey) checkLogs() {
 	oldest, newest := s.manifest.OldestKept(), s.manifest.NewestLog()
 	there := map[uint64]bool{}
@@ -263,16 +264,16 @@ func (s *survey) checkLogs() {
 	}
 	for _, n := range notedLogs(s.path) {
 		if n >= oldest && !there[n] {
-			s.lacks(files.LogName(n), "it is missing, or %s was cut short: it is of a time when this log was needed", s.name)
+			s.missing(files.LogName(n), "missing, or %s is truncated: it describes a state that needs this log", s.name)
 		}
 	}
 	if last < newest && !s.backup() {
-		s.lacks(files.LogName(newest), "it, or the log that came after it, is missing: there is none with that number or a higher one")
+		s.missing(files.LogName(newest), "missing, or a later log is: no log has this or a higher number")
 	}
 }
 
-// checkFamilies looks whether MANIFEST knows all families that there are. RocksDB would
-// make those that it lacks, and pass over what logs have of them.
+// checkFamilies checks that MANIFEST lists all families. RocksDB would create a missing one and
+// skip its records in the logs.
 func (s *survey) checkFamilies() {
 	m := s.manifest
 	most := m.MaxFamily
@@ -280,21 +281,21 @@ func (s *survey) checkFamilies() {
 		most = max(most, id)
 	}
 	if int(most)+1 != len(m.Families) {
-		s.found(s.name, "it lists %d families, and not all that there are: it was cut short", len(m.Families))
+		s.found(s.name, "truncated: it lists only %d column families", len(m.Families))
 		return
 	}
 	if len(m.Families) >= len(storage.Families()) {
 		return
 	}
 	if most := s.familyInLogs(); int(most) >= len(m.Families) {
-		s.found(s.name, "it lists %d families, and a log has records of family %d: it was cut short", len(m.Families), most)
-	} else if table := s.strangeTable(); table != "" {
-		s.found(s.name, "it lists %d families, and %s is of another: it was cut short", len(m.Families), table)
+		s.found(s.name, "truncated: it lists %d column families, and a log has records of family %d", len(m.Families), most)
+	} else if table := s.unknownTable(); table != "" {
+		s.found(s.name, "truncated: it lists %d column families, and %s belongs to another", len(m.Families), table)
 	}
 }
 
-// strangeTable is a table of a family that MANIFEST does not know; empty: there is none.
-func (s *survey) strangeTable() string {
+// unknownTable returns a table of a family that MANIFEST does not list, or "".
+func (s *survey) unknownTable() string {
 	names, err := numbered(s.path, "", ".sst")
 	if err != nil {
 		return ""
@@ -308,11 +309,11 @@ func (s *survey) strangeTable() string {
 	return ""
 }
 
-// familyInLogs is the greatest number of a family that logs have records of.
+// familyInLogs returns the highest family number in the logs.
 func (s *survey) familyInLogs() storage.Family {
 	most := storage.Default
 	for _, l := range s.logs {
-		_, _ = files.ReadLog(filepath.Join(s.path, l.name), func(_ int64, batch []byte) error { // it was read before
+		_, _ = files.ReadLog(filepath.Join(s.path, l.name), func(_ int64, batch []byte) error { // read before, so it cannot fail
 			clear(batch[:min(8, len(batch))])
 			if b, err := storage.ParseBatch(batch); err == nil {
 				return b.Each(func(r storage.Record) error {
@@ -326,24 +327,24 @@ func (s *survey) familyInLogs() storage.Family {
 	return most
 }
 
-// backup tells whether nobody has ever written to this copy of a store: it has no
-// list of logs, and may need none.
+// backup reports whether this is a copy of a store that was never opened: it has no list of logs
+// and may need none.
 func (s *survey) backup() bool {
 	_, err := os.Stat(filepath.Join(s.path, "LOCK"))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// notedLogs are the logs that there have been, as far as is known.
+// notedLogs returns the numbers of all logs that are known to have existed.
 func notedLogs(path string) []uint64 {
 	text, err := os.ReadFile(filepath.Join(path, logsFile)) //nolint:gosec // below the directory that the operator chose
 	if err != nil {
-		return nil // an older Fila wrote none
+		return nil // older versions wrote no list
 	}
 	head, rest, _ := bytes.Cut(text, []byte("\n"))
 	sum := fnv.New64a()
-	_, _ = sum.Write(rest) // never fails
+	_, _ = sum.Write(rest) // never returns an error
 	if want := fmt.Sprintf("logs %016x", sum.Sum64()); string(head) != want {
-		return nil // it was not written to its end
+		return nil // incomplete write
 	}
 	var all []uint64
 	for line := range strings.Lines(string(rest)) {
@@ -354,7 +355,7 @@ func notedLogs(path string) []uint64 {
 	return all
 }
 
-// numbered are the files of a directory whose names are a number between two strings.
+// numbered returns the files of a directory named by a number between prefix and suffix.
 func numbered(dir, before, behind string) (map[uint64]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -369,6 +370,7 @@ func numbered(dir, before, behind string) (map[uint64]string, error) {
 	return all, nil
 }
 
+// number parses the number of a file name between prefix and suffix.
 func number(name, before, behind string) (uint64, bool) {
 	digits, ok := strings.CutPrefix(name, before)
 	if !ok {

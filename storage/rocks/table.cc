@@ -1,5 +1,5 @@
-// What RocksDB's C interface cannot do: verify one table file without the database
-// around it.
+// Verification of a single table file without its database, which RocksDB's C interface does not
+// offer.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -18,6 +18,7 @@ rocksdb::ReadOptions reading() {
 	return o;
 }
 
+// An open table file.
 struct table {
 	rocksdb::SstFileReader reader{rocksdb::Options()};
 };
@@ -26,6 +27,7 @@ struct table {
 
 extern "C" {
 
+// Opens a table file, or returns null and an error that the caller frees.
 void* fila_table_open(const char* path, char** err) {
 	auto t = std::make_unique<table>();
 	*err = text(t->reader.Open(path));
@@ -33,8 +35,10 @@ void* fila_table_open(const char* path, char** err) {
 	return t.release();
 }
 
+// Reads every block and returns the first error, or null. The caller frees it.
 char* fila_table_verify(void* p) { return text(static_cast<table*>(p)->reader.VerifyChecksum(reading())); }
 
+// Returns the number of entries and the name of the family, which the caller frees.
 void fila_table_properties(void* p, unsigned long long* entries, char** family) {
 	auto props = static_cast<table*>(p)->reader.GetTableProperties();
 	*entries = props->num_entries;

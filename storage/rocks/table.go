@@ -12,13 +12,14 @@ import (
 	"unsafe"
 )
 
-// table is one table file, verified without the database that it belongs to.
+// table is one open table file, independent of its database.
 type table struct {
 	c       unsafe.Pointer
 	entries uint64
 	family  string
 }
 
+// openTable opens a table file and reads its properties.
 func openTable(path string) (*table, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -34,11 +35,12 @@ func openTable(path string) (*table, error) {
 	return &table{c: c, entries: uint64(entries), family: C.GoString(family)}, nil
 }
 
-// verify reads all of the file.
+// verify reads the whole file and checks the checksum of every block.
 func (t *table) verify() error { return tableError(C.fila_table_verify(t.c)) }
 
 func (t *table) close() { C.fila_table_close(t.c) }
 
+// tableError translates and frees an error of table.cc; nil for none.
 func tableError(msg *C.char) error {
 	if msg == nil {
 		return nil

@@ -1,5 +1,5 @@
-// RocksDB's C interface cannot say its version, so C++ asks for it. RocksDB 6 may not be
-// able to say it at all: then it is that of the headers.
+// The version of the linked RocksDB, which its C interface does not expose. RocksDB 6 may not
+// export it at all; then the version of the headers stands for it.
 #include <string>
 
 #include <rocksdb/version.h>

@@ -3,6 +3,6 @@ package rocks
 // const char* fila_rocksdb_version();
 import "C"
 
-// Version is that of the RocksDB that is linked, which need not be the one
-// whose headers were compiled against.
+// Version returns the version of the linked RocksDB, such as "7.8.3". It may differ from that of
+// the headers.
 func Version() string { return C.GoString(C.fila_rocksdb_version()) }

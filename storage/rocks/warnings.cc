@@ -1,7 +1,6 @@
-// RocksDB's own log, kept here because RocksDB's way of keeping it is a trap: once its
-// file could not be written to, for want of space for one, the next line ends the
-// process where RocksDB was built with assertions, as Debian's is. Here a line that
-// cannot be written is lost.
+// RocksDB's info log, reimplemented: once RocksDB's own logger could not write for lack of space,
+// its next line terminates the process if RocksDB was built with assertions, as Debian's is. This
+// logger drops a line that it cannot write.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -19,9 +18,9 @@
 
 namespace {
 
-constexpr off_t kSizeMax = 1 << 20; // of one file; there are two
+constexpr off_t kSizeMax = 1 << 20; // bytes of one file; the previous one is kept as LOG.old
 
-// Warnings and worse, appended to LOG in the directory of the data.
+// Appends warnings and errors to the file LOG in the data directory.
 class Log : public rocksdb::Logger {
 public:
 	explicit Log(const char* dir) : Logger(rocksdb::WARN_LEVEL), name_(std::string(dir) + "/LOG") {}
@@ -29,7 +28,7 @@ public:
 		if (file_ >= 0) close(file_);
 	}
 
-	void LogHeader(const char*, va_list) override {} // the options, at length
+	void LogHeader(const char*, va_list) override {} // the options, verbose and not needed
 
 	// Lines without a level; RocksDB 6 wants it to be there.
 	void Logv(const char* format, va_list args) override { Logv(rocksdb::INFO_LEVEL, format, args); }
@@ -51,7 +50,7 @@ public:
 	}
 
 private:
-	// ready opens the file, and begins a new one where it has become too long.
+	// ready opens the file, rotates it when it exceeds kSizeMax, and reports whether it is open.
 	bool ready() {
 		if (file_ < 0) file_ = Open();
 		struct stat s;
@@ -72,12 +71,13 @@ private:
 
 } // namespace
 
-// The C interface takes a logger and offers no way to make one: this is what it takes.
+// The C interface takes a rocksdb_logger_t and offers no constructor. This is its definition in
+// RocksDB's c.cc.
 struct rocksdb_logger_t {
 	std::shared_ptr<rocksdb::Logger> rep;
 };
 
-// The options, and the databases that are opened with them, own the log.
+// Installs the logger. The options, and every database opened with them, share it.
 extern "C" void fila_rocksdb_log(void* options, const char* dir) {
 	rocksdb_logger_t log{std::make_shared<Log>(dir)};
 	rocksdb_options_set_info_log(static_cast<rocksdb_options_t*>(options), &log);

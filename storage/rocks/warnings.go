@@ -14,32 +14,30 @@ import (
 	"github.com/linxGnu/grocksdb"
 )
 
-// logInto has RocksDB log its warnings into a file LOG in a directory, and bear it
-// when that is not possible. warnings.cc says why RocksDB may not do that by itself.
+// logInto writes RocksDB's warnings to the file LOG in dir and ignores write errors, see
+// warnings.cc.
 func logInto(o *grocksdb.Options, dir string) {
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))
 	C.fila_rocksdb_log(native(o), path)
 }
 
-// keepLogsInOrder has the end of each log file in a directory on disk before a new one
-// is written to. sealed.cc says why.
+// keepLogsInOrder syncs each log before the next one is written to, see sealed.cc.
 func keepLogsInOrder(o *grocksdb.Options, dir string) {
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))
 	C.fila_logs_in_order(native(o), path)
 }
 
-// listLogs lists the logs of a store that was just opened, for survey.
+// listLogs updates the list of logs of a newly opened store, for survey.
 func listLogs(dir string) {
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))
 	C.fila_list_logs(path)
 }
 
-// compactDrained has table files compacted that are deletions for the most part.
+// compactDrained marks tables that consist mostly of deletions for compaction, see drained.cc.
 func compactDrained(o *grocksdb.Options) { C.fila_compact_drained(native(o)) }
 
-// keepLogs has an open leave the logs as they are, and new ones take no space before it
-// is written to.
+// keepLogs makes an open keep the logs instead of flushing them, and disables preallocation.
 func keepLogs(o *grocksdb.Options) { C.fila_keep_logs(native(o)) }

@@ -13,6 +13,7 @@ struct fila_writer {
 
 namespace {
 
+// Applies one batch and stores RocksDB's error, or null.
 void Write(rocksdb_t* db, const rocksdb_writeoptions_t* options, fila_write* w) {
 	char* error = nullptr;
 	rocksdb_writebatch_t* batch = rocksdb_writebatch_create_from(reinterpret_cast<const char*>(w->batch), w->size);
@@ -21,19 +22,20 @@ void Write(rocksdb_t* db, const rocksdb_writeoptions_t* options, fila_write* w) 
 	w->error = error;
 }
 
-void Run(rocksdb_t* db, fila_write* w, int ask, int told) {
+// The main loop of the thread: one write for each byte of the request pipe.
+void Run(rocksdb_t* db, fila_write* w, int request, int completed) {
 	rocksdb_writeoptions_t* plain = rocksdb_writeoptions_create();
 	rocksdb_writeoptions_t* synced = rocksdb_writeoptions_create();
 	rocksdb_writeoptions_set_sync(synced, 1);
 	char byte;
-	for (ssize_t n; (n = read(ask, &byte, 1)) != 0;) {
+	for (ssize_t n; (n = read(request, &byte, 1)) != 0;) {
 		if (n < 0) {
 			if (errno == EINTR) continue;
 			break;
 		}
 		Write(db, w->sync ? synced : plain, w);
-		// There is room for it: the other side has taken the byte before.
-		while (write(told, &byte, 1) < 0 && errno == EINTR) {}
+		// The pipe has room: the Go side has read the previous byte.
+		while (write(completed, &byte, 1) < 0 && errno == EINTR) {}
 	}
 	rocksdb_writeoptions_destroy(plain);
 	rocksdb_writeoptions_destroy(synced);
@@ -41,8 +43,8 @@ void Run(rocksdb_t* db, fila_write* w, int ask, int told) {
 
 }  // namespace
 
-fila_writer* fila_writer_start(void* db, fila_write* w, int ask, int told) {
-	return new fila_writer{std::thread(Run, static_cast<rocksdb_t*>(db), w, ask, told)};
+fila_writer* fila_writer_start(void* db, fila_write* w, int request, int completed) {
+	return new fila_writer{std::thread(Run, static_cast<rocksdb_t*>(db), w, request, completed)};
 }
 
 void fila_writer_end(fila_writer* w) {

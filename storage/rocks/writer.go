@@ -16,25 +16,28 @@ import (
 	"github.com/linxGnu/grocksdb"
 )
 
-// writer writes batches on a thread that Go's scheduler does not know.
+// writer applies batches on a native thread, not managed by the Go scheduler.
 //
-// A call of C that lasts keeps the scheduler busy: its monitor looks each 20 µs, takes
-// the processor from the thread that waits for the disk, and finds it another one. And
-// whoever comes back has to find a processor first. So a batch is handed over with a byte
-// in a pipe, and its end is a byte in another, for which a goroutine waits as for what
-// a client sends.
+// A blocking cgo call occupies the scheduler: its monitor checks every 20 µs, takes the processor
+// from the thread that waits for the disk and assigns it to another, and the returning call has to
+// acquire a processor again. So the goroutine passes a batch by writing a byte into a pipe, and
+// waits in the netpoller for the byte that reports the end of the write.
+//
+// One write is in progress at a time: between request and completion the batch and the fields of
+// fila_write belong to the thread.
 type writer struct {
-	mu     sync.Mutex
-	c      *C.fila_writer
-	w      *C.fila_write
-	ask    *os.File // to the thread
-	askFD  uintptr
-	told   *os.File // from it
-	source syscall.RawConn
-	ends   [2]*os.File // the thread's ends
-	pin    runtime.Pinner
+	mu        sync.Mutex
+	c         *C.fila_writer
+	w         *C.fila_write
+	request   *os.File // the Go end of the pipe to the thread
+	requestFD uintptr
+	completed *os.File // the Go end of the pipe from the thread
+	source    syscall.RawConn
+	ends      [2]*os.File // the thread's ends of both pipes
+	pin       runtime.Pinner
 }
 
+// newWriter starts the thread. It fails only if the pipes cannot be opened.
 func newWriter(db *grocksdb.DB) (*writer, error) {
 	w := &writer{}
 	if err := w.openFiles(); err != nil {
@@ -42,25 +45,26 @@ func newWriter(db *grocksdb.DB) (*writer, error) {
 		return nil, fmt.Errorf("writer: %w", err)
 	}
 	w.w = (*C.fila_write)(C.calloc(1, C.sizeof_fila_write))
-	w.askFD = w.ask.Fd()
+	w.requestFD = w.request.Fd()
 	w.c = C.fila_writer_start(native(db), w.w, C.int(w.ends[0].Fd()), C.int(w.ends[1].Fd()))
 	return w, nil
 }
 
 func (w *writer) openFiles() (err error) {
-	w.ends[0], w.ask, err = os.Pipe()
+	w.ends[0], w.request, err = os.Pipe()
 	if err != nil {
 		return err
 	}
-	w.told, w.ends[1], err = os.Pipe()
+	w.completed, w.ends[1], err = os.Pipe()
 	if err != nil {
 		return err
 	}
-	w.source, err = w.told.SyscallConn()
+	w.source, err = w.completed.SyscallConn()
 	return err
 }
 
-// write writes a batch as a whole, and to the disk with sync.
+// write applies a batch atomically, with sync after an fsync of the log. It returns when RocksDB
+// has, with RocksDB's error.
 func (w *writer) write(batch []byte, sync bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +75,7 @@ func (w *writer) write(batch []byte, sync bool) error {
 	if sync {
 		w.w.sync = 1
 	}
-	if err := sendByte(w.askFD); err != nil {
+	if err := sendByte(w.requestFD); err != nil {
 		return fmt.Errorf("writer: %w", err)
 	}
 	if err := awaitByte(w.source); err != nil {
@@ -85,16 +89,16 @@ func (w *writer) write(batch []byte, sync bool) error {
 	return nil
 }
 
-// close ends the thread. Nothing may be under way.
+// close stops the thread and frees its memory. No write may be in progress.
 func (w *writer) close() {
-	_ = w.ask.Close() // a pipe
+	_ = w.request.Close() // end of file stops the thread
 	C.fila_writer_end(w.c)
 	C.free(unsafe.Pointer(w.w))
 	w.closeFiles()
 }
 
 func (w *writer) closeFiles() {
-	for _, f := range []*os.File{w.ask, w.told, w.ends[0], w.ends[1]} {
+	for _, f := range []*os.File{w.request, w.completed, w.ends[0], w.ends[1]} {
 		if f != nil {
 			_ = f.Close() // pipes
 		}

@@ -1,4 +1,4 @@
-// The thread that writes batches. See writer.go.
+// The native writer thread. See writer.go.
 #ifndef FILA_WRITER_H
 #define FILA_WRITER_H
 
@@ -8,18 +8,20 @@
 extern "C" {
 #endif
 
-// A batch on its way. It is the thread's from a byte in ask to a byte in told.
+// A write in progress. It belongs to the thread from a byte in the request pipe until the byte in
+// the completion pipe.
 typedef struct {
 	uintptr_t batch, size;
 	int sync;
-	char* error;  // of the last one, to be freed; or null
+	char* error;  // of the last write, freed by the receiver; null: none
 } fila_write;
 
 typedef struct fila_writer fila_writer;
 
-// Starts a thread that writes to a database. It ends when ask does.
-fila_writer* fila_writer_start(void* db, fila_write* w, int ask, int told);
-// Waits for its end, and frees it.
+// Starts a thread that writes to a database. The thread ends at the end of file of the request
+// pipe.
+fila_writer* fila_writer_start(void* db, fila_write* w, int request, int completed);
+// Waits for the thread to end and frees it.
 void fila_writer_end(fila_writer* w);
 
 #ifdef __cplusplus

@@ -13,7 +13,8 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// unzstd fills out with what was compressed with Zstandard.
+// unzstd decompresses a Zstandard block into out, which must have exactly the decompressed size. It
+// returns ErrCorrupt otherwise.
 func unzstd(out, compressed []byte) error {
 	if len(out) == 0 || len(compressed) == 0 {
 		return fmt.Errorf("%w: an empty block", storage.ErrCorrupt)

@@ -10,7 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// How blocks are compressed and which checksum they have, as their bytes say.
+// Values of the compression byte and of the checksum type.
 const (
 	compressNone, compressLZ4, compressZSTD = 0x00, 0x04, 0x07
 
@@ -18,7 +18,7 @@ const (
 	anyChecksum                                = 0xff
 )
 
-// sound tells whether a block with its trailer is what was written.
+// sound reports whether the checksum in the trailer of a block matches.
 func (r *Reader) sound(b []byte) bool {
 	n := len(b) - trailerBytes
 	stored := binary.LittleEndian.Uint32(b[n+1:])
@@ -33,37 +33,40 @@ func (r *Reader) sound(b []byte) bool {
 	return false
 }
 
-// xxh is the lower half of XXH3, in which the last byte is mixed by itself.
+// xxh returns RocksDB's XXH3 checksum: the lower half of the hash, with the last byte
+// mixed in separately.
 func xxh(b []byte, last byte) uint32 {
 	const mix = 0x6b9083d9
 	return uint32(xxh3.Hash(b)) ^ uint32(last)*mix //nolint:gosec // the lower half is meant
 }
 
-// decompress returns the bytes of a block: a varint of how many there are leads.
+// decompress returns the contents of a block. Compressed contents begin with their size
+// as a varint.
 func (r *Reader) decompress(b []byte, how byte) ([]byte, error) {
 	if how == compressNone {
 		return b, nil
 	}
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > blockBytesMax {
-		return nil, errors.New("a compressed block without a size")
+		return nil, errors.New("compressed block without a size")
 	}
 	switch how {
 	case compressLZ4:
 		out := make([]byte, 0, n)
 		if _, ok := lz4(b[used:], int(n), &out); !ok {
-			return nil, errors.New("a block that cannot be decompressed")
+			return nil, errors.New("block cannot be decompressed")
 		}
 		return out, nil
 	case compressZSTD:
 		out := make([]byte, n)
 		return out, r.zstd(out, b[used:])
 	}
-	return nil, fmt.Errorf("a block that is compressed in the way %d", how)
+	return nil, fmt.Errorf("unknown compression %d of a block", how)
 }
 
-// lz4 returns how many bytes of a block of LZ4 it takes to have n decompressed ones,
-// which it appends to out, if there is one.
+// lz4 parses an LZ4 block until it has yielded n bytes, appends these to out unless it is
+// nil, and returns how many bytes of p it used. It bounds every read and every match, so
+// it is safe on arbitrary bytes.
 func lz4(p []byte, n int, out *[]byte) (used int, ok bool) {
 	const minMatch = 4
 	at, done := 0, 0
@@ -108,14 +111,15 @@ func lz4(p []byte, n int, out *[]byte) (used int, ok bool) {
 		if out == nil {
 			continue
 		}
-		for range match + minMatch { // what is copied may be what was just written
+		for range match + minMatch { // byte by byte: source and destination may overlap
 			*out = append(*out, (*out)[len(*out)-back])
 		}
 	}
 	return 0, false
 }
 
-// zstdFrame returns how long the frame of Zstandard at the beginning of p is.
+// zstdFrame returns the length of the Zstandard frame at the beginning of p, from its
+// headers alone.
 func zstdFrame(p []byte) (n int, ok bool) {
 	const magic, headerBytes = 0xfd2fb528, 3
 	if len(p) < 5 || binary.LittleEndian.Uint32(p) != magic {
@@ -125,9 +129,9 @@ func zstdFrame(p []byte) (n int, ok bool) {
 	at := 5
 	single := how&0x20 != 0
 	if !single {
-		at++ // the window
+		at++ // window descriptor
 	}
-	at += []int{0, 1, 2, 4}[how&3] // the dictionary
+	at += []int{0, 1, 2, 4}[how&3] // dictionary id
 	size := []int{0, 2, 4, 8}[how>>6]
 	if single && size == 0 {
 		size = 1
@@ -136,7 +140,7 @@ func zstdFrame(p []byte) (n int, ok bool) {
 	for at+headerBytes <= len(p) {
 		head := int(p[at]) | int(p[at+1])<<8 | int(p[at+2])<<16
 		at += headerBytes
-		if kind := head >> 1 & 3; kind == 1 { // one byte, repeated
+		if kind := head >> 1 & 3; kind == 1 { // RLE block: one byte
 			at++
 		} else {
 			at += head >> 3
@@ -151,10 +155,10 @@ func zstdFrame(p []byte) (n int, ok bool) {
 	return 0, false
 }
 
-// unreadable stands for bytes between blocks that were found.
+// unreadable marks a gap between blocks that were found.
 var unreadable = handle{offset: ^uint64(0)} //nolint:gochecknoglobals // a constant
 
-// find looks for data blocks, one behind the other, without an index.
+// find locates data blocks by trial at every offset. Gaps between them become unreadable.
 func (r *Reader) find() error {
 	f, err := os.Open(r.path)
 	if err != nil {
@@ -183,12 +187,13 @@ func (r *Reader) find() error {
 		}
 		r.blocks = append(r.blocks, h)
 	}
-	// What is behind the last data block may be data blocks, too.
+	// The bytes after the last data block may have been data blocks.
 	r.blocks = append(r.blocks, unreadable)
 	return nil
 }
 
-// keep looks at a block that was found: what is not data describes the table.
+// keep reports whether a block holds data. It uses a metadata block for the description
+// of the table.
 func (r *Reader) keep(h handle) bool {
 	block, err := r.block(h)
 	if err != nil {
@@ -205,8 +210,8 @@ func (r *Reader) keep(h handle) bool {
 	return false
 }
 
-// blockAt returns how many bytes the block at the beginning of p has, without its
-// trailer; -1 if there is none.
+// blockAt returns the length, without trailer, of an intact block at the beginning of p,
+// or -1.
 func (r *Reader) blockAt(p []byte) int {
 	for _, size := range []func([]byte) int{plainBlock, lz4Block, zstdBlock} {
 		n := size(p)
@@ -217,8 +222,8 @@ func (r *Reader) blockAt(p []byte) int {
 	return -1
 }
 
-// plainBlock goes through the entries of a block to its end: restarts, the first of
-// which is 0, and how many they are.
+// plainBlock returns the length of an uncompressed block: it parses the entries up to the
+// restart array, whose first element is 0 and whose last gives its length.
 func plainBlock(p []byte) int {
 	rest := p
 	var key []byte
@@ -244,6 +249,7 @@ func plainBlock(p []byte) int {
 	return -1
 }
 
+// lz4Block returns the length of a block compressed with LZ4, or -1.
 func lz4Block(p []byte) int {
 	n, used := binary.Uvarint(p)
 	const leastBytes, mostBytes = 8, 64 << 20
@@ -257,6 +263,7 @@ func lz4Block(p []byte) int {
 	return used + taken
 }
 
+// zstdBlock returns the length of a block compressed with Zstandard, or -1.
 func zstdBlock(p []byte) int {
 	_, used := binary.Uvarint(p)
 	if used <= 0 {

@@ -8,26 +8,29 @@ import (
 )
 
 const (
+	// Sizes in bytes.
 	logBlock  = 32 << 10
 	logHeader = 7
 
+	// Kinds of fragments.
 	logWhole, logFirst, logMiddle, logLast = 1, 2, 3, 4
 )
 
-// Log is what was found in a file of records.
+// Log is the result of reading a file of records.
 type Log struct {
 	Records int
-	// Damage is where bytes are no record although sound records follow.
+	// Damage lists the offsets of unreadable bytes that are followed by intact records.
 	Damage []int64
-	// BadEnd is where the last record begins if all of its bytes are there and do not
-	// match its checksum; else -1.
+	// BadEnd is the offset of the last record if it is complete but does not match its
+	// checksum, else -1.
 	BadEnd int64
-	// Torn says that the file ends within a record, which is what a crash leaves.
+	// Torn means that the file ends within a record, as after a crash.
 	Torn bool
 }
 
-// ReadLog hands on every whole record of a file, with where it begins. The bytes are
-// the callee's to keep.
+// ReadLog calls take for every intact record, in order, with its offset. take owns the
+// bytes; its error ends the reading and is returned. Damage is reported in the result,
+// not as an error.
 func ReadLog(path string, take func(offset int64, record []byte) error) (Log, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // below the directory that the operator chose
 	if err != nil {
@@ -59,17 +62,19 @@ func readLog(data []byte, take func(offset int64, record []byte) error) (Log, er
 	return r.Log, nil
 }
 
-// logReader puts records together from fragments.
+// logReader assembles records from fragments. Its states: between records; open, inside a
+// record; lost, inside unreadable bytes, which an intact fragment ends.
 type logReader struct {
 	Log
 	data  []byte
 	take  func(offset int64, record []byte) error
-	lost  int64 // where bytes begin that are no fragment; -1: there are none
-	open  bool  // a record has begun
+	lost  int64 // offset of the current unreadable bytes; -1: none
+	open  bool  // a record has begun and not ended
 	begun int64
 	parts []byte
 }
 
+// fragment processes one intact fragment and emits the record that it completes.
 func (r *logReader) fragment(at int, kind byte, body []byte) error {
 	if r.lost >= 0 {
 		r.Damage = append(r.Damage, r.lost)
@@ -83,7 +88,7 @@ func (r *logReader) fragment(at int, kind byte, body []byte) error {
 		r.begun, r.open, r.parts = int64(at), true, append([]byte(nil), body...)
 	case r.open:
 		r.parts = append(r.parts, body...)
-	default: // its start is in the damage before it
+	default: // its first fragment was lost
 	}
 	if !r.open || kind != logWhole && kind != logLast {
 		return nil
@@ -93,10 +98,11 @@ func (r *logReader) fragment(at int, kind byte, body []byte) error {
 	return r.take(r.begun, r.parts)
 }
 
-// skip returns the next place where a fragment is, or the next block.
+// skip records unreadable bytes and returns the offset of the next intact fragment, or of
+// the next block.
 func (r *logReader) skip(at int) int {
 	end := min(at-at%logBlock+logBlock, len(r.data))
-	if zeros(r.data[at:end]) { // a file may be longer than what was written to it
+	if zeros(r.data[at:end]) { // preallocated space
 		return end
 	}
 	if r.lost < 0 {
@@ -113,8 +119,9 @@ func (r *logReader) skip(at int) int {
 	return end
 }
 
-// complete tells whether a fragment has all of its bytes, whatever its checksum and its kind
-// are: RocksDB takes it for damage then, and else for the end.
+// complete reports whether all bytes of a fragment are present, regardless of checksum
+// and kind. RocksDB treats a complete but wrong fragment as damage, and an incomplete one
+// as the end of the log.
 func complete(data []byte, at int) bool {
 	if at+logHeader > len(data) {
 		return false
@@ -124,7 +131,8 @@ func complete(data []byte, at int) bool {
 	return (kind != 0 || n != 0) && end <= len(data) && at/logBlock == (end-1)/logBlock
 }
 
-// fragment returns the fragment at a place, if there is a whole one.
+// fragment parses the fragment at an offset; ok is false unless it is complete and
+// matches its checksum.
 func fragment(data []byte, at int) (kind byte, body []byte, ok bool) {
 	if at+logHeader > len(data) {
 		return 0, nil, false
@@ -143,7 +151,7 @@ func fragment(data []byte, at int) (kind byte, body []byte, ok bool) {
 
 func checksumCRC(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// masked is how RocksDB stores a CRC.
+// masked applies RocksDB's masking of stored CRCs.
 func masked(sum uint32) uint32 { return (sum>>15 | sum<<17) + 0xa282ead8 }
 
 func zeros(b []byte) bool {
@@ -157,7 +165,8 @@ func zeros(b []byte) bool {
 
 const batchHeader = 12 // sequence number 8 | count 4, little-endian
 
-// Sequence returns the number of the first write of a batch and how many it holds.
+// Sequence returns the sequence number of the first write of a batch and the number of
+// writes.
 func Sequence(batch []byte) (first, n uint64, err error) {
 	if len(batch) < batchHeader {
 		return 0, 0, fmt.Errorf("a batch of %d bytes", len(batch))

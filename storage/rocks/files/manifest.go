@@ -9,41 +9,42 @@ import (
 	"slices"
 )
 
-// Manifest is what a MANIFEST says about a database.
+// Manifest is the state of a database that a MANIFEST describes: the sum of all version
+// edits.
 type Manifest struct {
 	Log
-	// Whole says that every record was read and understood.
+	// Whole means that every record was read and understood.
 	Whole bool
-	// Unread is how many records were not understood.
+	// Unread counts the records that were not understood.
 	Unread       int
 	LastSequence uint64
-	MinLog       uint64 // logs of a lower number are not needed
+	MinLog       uint64 // logs with a lower number are obsolete
 	Families     map[uint32]*Family
-	MaxFamily    uint32 // 0: it is not said, as in the first MANIFEST of a database
-	// Removed are the tables that were part of the database and no longer are.
+	MaxFamily    uint32 // highest family number; 0: not stated, as in the first MANIFEST
+	// Removed holds the numbers of tables that are no longer part of the database.
 	Removed map[uint64]bool
 }
 
-// Family is a column family.
+// Family is a column family and its live tables.
 type Family struct {
 	ID     uint32
 	Name   string
-	Log    uint64 // what is in logs of a lower number is in tables
+	Log    uint64 // its records in logs with a lower number are flushed
 	Tables map[uint64]*Table
 }
 
-// Table is what a MANIFEST says about a table. A key is a user's.
+// Table is the description of a live table. First and Last are user keys.
 type Table struct {
 	Number        uint64
 	Size          uint64
 	First, Last   []byte
-	LastOpen      bool // Last itself is not in the table: range deletions end before it
+	LastOpen      bool // Last is exclusive: the end of a range deletion
 	FirstSequence uint64
 	LastSequence  uint64
 }
 
-// Clip cuts range deletions to the keys of the table: what reaches beyond them is
-// another table's business, and may be about versions that are older than its own.
+// Clip restricts range deletions to the keys of the table. Beyond them they belong to
+// another table and may concern versions older than its own.
 func (t *Table) Clip(ranges []Entry) []Entry {
 	var clipped []Entry
 	end := t.Last
@@ -64,8 +65,8 @@ func (t *Table) Clip(ranges []Entry) []Entry {
 	return clipped
 }
 
-// The tags of the fields of a record. Those with the bit tagIgnorable have a length
-// and may be passed over.
+// Tags of the fields of a version edit. Unknown tags with the bit tagIgnorable have a
+// length and are skipped.
 const (
 	tagComparator, tagLogNumber, tagNextFile, tagLastSequence, tagCompactCursor = 1, 2, 3, 4, 5
 	tagDeletedFile, tagPrevLog, tagMinLog                                       = 6, 9, 10
@@ -75,8 +76,8 @@ const (
 	fieldsEnd                                                                   = 1
 )
 
-// ReadManifest reads a MANIFEST. A record that cannot be read is passed over, and
-// Whole is false then.
+// ReadManifest reads a MANIFEST. Records that cannot be read are skipped, and Whole is
+// then false. It fails only if the file cannot be read.
 func ReadManifest(path string) (*Manifest, error) {
 	m := &Manifest{Families: map[uint32]*Family{}, Removed: map[uint64]bool{}}
 	var err error
@@ -94,7 +95,7 @@ func ReadManifest(path string) (*Manifest, error) {
 	return m, nil
 }
 
-// Named returns the family of a name.
+// Named returns the family with a name, or nil.
 func (m *Manifest) Named(name string) *Family {
 	for _, f := range m.Families {
 		if f.Name == name {
@@ -104,7 +105,7 @@ func (m *Manifest) Named(name string) *Family {
 	return nil
 }
 
-// Tables returns all tables by number.
+// Tables returns the live tables of all families by number.
 func (m *Manifest) Tables() map[uint64]*Table {
 	all := map[uint64]*Table{}
 	for _, f := range m.Families {
@@ -113,7 +114,7 @@ func (m *Manifest) Tables() map[uint64]*Table {
 	return all
 }
 
-// OldestLog is the number below which no log is needed.
+// OldestLog returns the number of the oldest log that may be needed.
 func (m *Manifest) OldestLog() uint64 {
 	least := ^uint64(0)
 	for _, f := range m.Families {
@@ -125,8 +126,8 @@ func (m *Manifest) OldestLog() uint64 {
 	return max(least, m.MinLog)
 }
 
-// OldestKept is the number from which on all logs are there. Where RocksDB notes no MinLog,
-// as RocksDB 6 does not, it removes logs that only empty families have the number of.
+// OldestKept returns the number from which on all logs exist. Where RocksDB notes no MinLog,
+// as RocksDB 6 does not, it removes logs that only empty families refer to.
 func (m *Manifest) OldestKept() uint64 {
 	if m.MinLog == 0 && len(m.Tables())+len(m.Removed) > 0 {
 		return m.NewestLog()
@@ -134,7 +135,7 @@ func (m *Manifest) OldestKept() uint64 {
 	return m.OldestLog()
 }
 
-// NewestLog is the number at which, or above which, there is a log.
+// NewestLog returns a number that the newest log has or exceeds.
 func (m *Manifest) NewestLog() uint64 {
 	most := m.MinLog
 	for _, f := range m.Families {
@@ -143,7 +144,7 @@ func (m *Manifest) NewestLog() uint64 {
 	return most
 }
 
-// edit applies one record.
+// edit parses one version edit and applies it to the Manifest, completely or not at all.
 type edit struct {
 	*Manifest
 	rest   []byte
@@ -158,8 +159,9 @@ type edit struct {
 	hasLog bool
 }
 
-var errEdit = errors.New("a record that is not understood")
+var errEdit = errors.New("unknown record")
 
+// apply parses all fields first, so a damaged edit has no effect.
 func (e *edit) apply() error {
 	for len(e.rest) > 0 && !e.failed {
 		e.field(e.number())
@@ -189,13 +191,14 @@ func (e *edit) apply() error {
 		delete(f.Tables, n)
 		e.Removed[n] = true
 	}
-	for _, t := range e.added { // behind those: a table that changes its level is removed and added
+	for _, t := range e.added { // after removals: a move to another level removes and adds the table
 		f.Tables[t.Number] = t
 		delete(e.Removed, t.Number)
 	}
 	return nil
 }
 
+// field parses the value of one tag.
 func (e *edit) field(tag uint64) {
 	switch tag {
 	case tagComparator:
@@ -233,8 +236,9 @@ func (e *edit) field(tag uint64) {
 	}
 }
 
+// table parses a new-file entry with its optional fields.
 func (e *edit) table() {
-	e.number() // its level
+	e.number() // level
 	t := &Table{Number: e.number(), Size: e.number()}
 	t.First = userKey(e.bytes())
 	last := e.bytes()
@@ -249,6 +253,7 @@ func (e *edit) table() {
 	e.added = append(e.added, t)
 }
 
+// number parses a varint; it sets failed at the end of the record.
 func (e *edit) number() uint64 {
 	n, used := binary.Uvarint(e.rest)
 	if used <= 0 {
@@ -259,6 +264,7 @@ func (e *edit) number() uint64 {
 	return n
 }
 
+// bytes parses a length-prefixed string; it sets failed if it exceeds the record.
 func (e *edit) bytes() []byte {
 	n := e.number()
 	if n > uint64(len(e.rest)) {
@@ -270,14 +276,15 @@ func (e *edit) bytes() []byte {
 	return b
 }
 
-const tagBytes = 8 // behind each key in a table: kind and sequence number
+const tagBytes = 8 // suffix of each key in a table: kind and sequence number
 
-// userKey is a key without what RocksDB puts behind it.
+// userKey strips the suffix of kind and sequence number from an internal key.
 func userKey(internal []byte) []byte {
 	return slices.Clone(internal[:max(len(internal)-tagBytes, 0)])
 }
 
-// open tells whether a key is the end of a range deletion: its number is the greatest.
+// open reports whether a key is the exclusive end of a range deletion: its sequence
+// number is the maximum.
 func open(internal []byte) bool {
 	if len(internal) < tagBytes {
 		return false
@@ -286,8 +293,8 @@ func open(internal []byte) bool {
 	return Kind(tag&0xff) == RangeDelete && tag>>8 == 1<<56-1
 }
 
-// TableName and LogName are the names of files.
+// TableName returns the file name of a table.
 func TableName(n uint64) string { return fmt.Sprintf("%06d.sst", n) }
 
-// LogName is the name of a log.
+// LogName returns the file name of a log.
 func LogName(n uint64) string { return fmt.Sprintf("%06d.log", n) }

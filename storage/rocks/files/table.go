@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// Kind is what an entry of a table does with its key.
+// Kind is the operation of an entry on its key.
 type Kind byte
 
-// The kinds that Fila's tables have.
+// The kinds that occur in Fila's tables, with RocksDB's values.
 const (
 	Delete       Kind = 0x00
 	Put          Kind = 0x01
@@ -20,44 +20,45 @@ const (
 	RangeDelete  Kind = 0x0F
 )
 
-// Entry is one version of a key.
+// Entry is one version of a key. For a RangeDelete, Key is the start and Value the
+// exclusive end.
 type Entry struct {
 	Key      []byte
 	Sequence uint64
 	Kind     Kind
-	Value    []byte // of a RangeDelete: its end
+	Value    []byte
 }
 
-// Stretch is a part of a table that cannot be read: its keys lie between First and
-// Last, either of which is nil where the table has nothing readable on that side.
+// Stretch is an unreadable part of a table. Its keys lie between First and Last; nil
+// means that nothing readable bounds that side.
 type Stretch struct {
 	First, Last []byte
 }
 
-// Reader reads one table. It keeps no file open.
+// Reader reads one table. It opens the file for each access and keeps no descriptor.
 type Reader struct {
 	path string
 	zstd Decompress
 	size int64
 
-	// What the properties say; Known is false where they cannot be read.
+	// The properties of the table. Known is false if they are unreadable.
 	Known              bool
-	Name               string // of the family
+	Name               string // name of the column family
 	Entries, Deletions uint64
 	RangeDeletions     uint64
-	// Ranges are the range deletions that could be read, RangesLost says that there
-	// are others.
+	// Ranges are the readable range deletions. RangesLost means that there may be others.
 	Ranges     []Entry
 	RangesLost bool
 
-	checksum byte // which one blocks have; anyChecksum: not known
+	checksum byte // checksum type of the blocks; anyChecksum: unknown
 	blocks   []handle
-	indexed  bool // blocks is all of them, else they are looked for
+	indexed  bool // blocks comes from the index, not from a search
 }
 
-// Decompress fills out with what was compressed with Zstandard.
+// Decompress fills out with the decompressed contents of a Zstandard frame, or fails.
 type Decompress func(out, compressed []byte) error
 
+// handle locates a block; size excludes the trailer.
 type handle struct{ offset, size uint64 }
 
 const (
@@ -65,11 +66,11 @@ const (
 	trailerBytes  = 5
 	magic         = 0x88e241b785f4cff7
 	blockBytesMax = 1 << 30
-	footerNewest  = 5 // the format version of tables that Fila writes
+	footerNewest  = 5 // format version of the tables that Fila writes
 )
 
-// OpenTable reads what leads to the data of a table. It fails only if the file cannot
-// be read at all.
+// OpenTable reads the metadata of a table, and searches for data blocks if the index is
+// unreadable. It fails only if the file cannot be read at all.
 func OpenTable(path string, zstd Decompress) (*Reader, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -84,15 +85,15 @@ func OpenTable(path string, zstd Decompress) (*Reader, error) {
 		r.indexed = true
 		return r, nil
 	}
-	r.checksum, r.blocks = anyChecksum, nil // what was read so far may be wrong
+	r.checksum, r.blocks = anyChecksum, nil // a damaged footer may have given wrong values
 	if err := r.find(); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// CheckTable reads what leads to the data of a table, but for its index and filter, and
-// says what is wrong with it.
+// CheckTable reads the metadata of a table except index and filter, and returns what is
+// wrong with it. RocksDB needs this part to open the table.
 func CheckTable(path string, zstd Decompress) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -103,36 +104,36 @@ func CheckTable(path string, zstd Decompress) error {
 		return err
 	}
 	if !r.Known || r.RangesLost {
-		return errors.New("the blocks that describe it cannot be read")
+		return errors.New("properties or range deletions are unreadable")
 	}
 	return nil
 }
 
-// Indexed tells whether the table's own index led to the data.
+// Indexed reports whether the index located the data blocks.
 func (r *Reader) Indexed() bool { return r.indexed }
 
-// lead follows the footer to the index, and to the blocks that describe the table.
+// lead reads footer and metadata, and returns the location of the index.
 func (r *Reader) lead() (index handle, err error) {
 	footer := make([]byte, footerBytes)
 	if err := r.readAt(footer, r.size-footerBytes); err != nil {
 		return handle{}, err
 	}
 	if binary.LittleEndian.Uint64(footer[footerBytes-8:]) != magic || binary.LittleEndian.Uint32(footer[footerBytes-12:]) != footerNewest {
-		return handle{}, errors.New("no footer")
+		return handle{}, errors.New("invalid footer")
 	}
 	r.checksum = footer[0]
 	meta, rest, ok := parseHandle(footer[1:])
 	if !ok {
-		return handle{}, errors.New("no footer")
+		return handle{}, errors.New("invalid footer")
 	}
 	if index, _, ok = parseHandle(rest); !ok {
-		return handle{}, errors.New("no footer")
+		return handle{}, errors.New("invalid footer")
 	}
 	r.describe(meta)
 	return index, nil
 }
 
-// describe reads the properties and the range deletions.
+// describe reads the properties and range deletions.
 func (r *Reader) describe(meta handle) {
 	block, err := r.block(meta)
 	if err != nil {
@@ -159,6 +160,7 @@ func (r *Reader) describe(meta handle) {
 	}
 }
 
+// properties parses the properties block; Known stays false if it is damaged.
 func (r *Reader) properties(block []byte) {
 	entries, ok := parseBlock(block, false)
 	if !ok {
@@ -179,6 +181,7 @@ func (r *Reader) properties(block []byte) {
 	}
 }
 
+// ranges parses a block of range deletions and reports whether it is one.
 func (r *Reader) ranges(block []byte) bool {
 	all, ok := dataBlock(block)
 	if !ok || len(all) == 0 || all[0].Kind != RangeDelete {
@@ -188,7 +191,7 @@ func (r *Reader) ranges(block []byte) bool {
 	return true
 }
 
-// readIndex lists the data blocks.
+// readIndex fills blocks from the index.
 func (r *Reader) readIndex(at handle) error {
 	block, err := r.block(at)
 	if err != nil {
@@ -196,12 +199,12 @@ func (r *Reader) readIndex(at handle) error {
 	}
 	entries, ok := parseBlock(block, true)
 	if !ok {
-		return errors.New("no index")
+		return errors.New("invalid index")
 	}
 	for _, e := range entries {
 		h, _, ok := parseHandle(e.value)
 		if !ok || h.offset+h.size > uint64(r.size) { //nolint:gosec // of a file
-			return errors.New("no index")
+			return errors.New("invalid index")
 		}
 		r.blocks = append(r.blocks, h)
 	}
@@ -210,7 +213,7 @@ func (r *Reader) readIndex(at handle) error {
 
 func (r *Reader) readAt(b []byte, at int64) error {
 	if at < 0 || at+int64(len(b)) > r.size {
-		return errors.New("it is too short")
+		return errors.New("file too short")
 	}
 	f, err := os.Open(r.path)
 	if err != nil {
@@ -221,23 +224,23 @@ func (r *Reader) readAt(b []byte, at int64) error {
 	return err
 }
 
-// block reads one block, if it is what was written.
+// block reads, verifies and decompresses one block.
 func (r *Reader) block(h handle) ([]byte, error) {
 	if h.size > blockBytesMax || h.offset > uint64(r.size) { //nolint:gosec // of a file
-		return nil, errors.New("a block that is too large")
+		return nil, errors.New("block too large")
 	}
 	b := make([]byte, h.size+trailerBytes)
 	if err := r.readAt(b, int64(h.offset)); err != nil { //nolint:gosec // is within the file
 		return nil, err
 	}
 	if !r.sound(b) {
-		return nil, errors.New("a block that does not match its checksum")
+		return nil, errors.New("checksum mismatch in a block")
 	}
 	return r.decompress(b[:h.size], b[h.size])
 }
 
-// Walk hands on the entries of each data block that can be read, in order, and each
-// stretch that cannot.
+// Walk calls take with the entries of each readable data block and lost with each
+// unreadable stretch, in order. An error of take ends it.
 func (r *Reader) Walk(take func(block []Entry) error, lost func(s Stretch)) error {
 	w := r.Blocks()
 	for {
@@ -255,26 +258,26 @@ func (r *Reader) Walk(take func(block []Entry) error, lost func(s Stretch)) erro
 	}
 }
 
-// Walker goes through the data blocks of a table.
+// Walker iterates over the data blocks of a table.
 type Walker struct {
 	r    *Reader
 	next int
 	last []byte // key
-	// ahead is a sound block behind a stretch that was returned.
+	// ahead is the intact block behind the stretch that was returned last.
 	ahead []Entry
 	place handle
 }
 
-// Place is where the bytes of the block are that was returned last.
+// Place returns the byte range of the block that Next returned last.
 func (w *Walker) Place() (from, to int64) {
 	return int64(w.place.offset), int64(w.place.offset + w.place.size + trailerBytes) //nolint:gosec // within a file
 }
 
-// Blocks returns a Walker at the first block.
+// Blocks returns a Walker before the first block.
 func (r *Reader) Blocks() *Walker { return &Walker{r: r} }
 
-// Next returns the next block, or a stretch that cannot be read; ok is false at the
-// end.
+// Next returns the entries of the next block, or an unreadable stretch. ok is false at
+// the end of the table.
 func (w *Walker) Next() (block []Entry, lost *Stretch, ok bool) {
 	if block, w.ahead = w.ahead, nil; block != nil {
 		return w.at(block), nil, true
@@ -306,12 +309,14 @@ func (w *Walker) Next() (block []Entry, lost *Stretch, ok bool) {
 	return nil, nil, false
 }
 
+// at remembers the last key of the block as the lower bound of a following stretch.
 func (w *Walker) at(block []Entry) []Entry {
 	w.last = block[len(block)-1].Key
 	return block
 }
 
-// dataBlock parses a block of a family's keys.
+// dataBlock parses a block of internal keys; ok is false if a key is malformed or out of
+// order.
 func dataBlock(b []byte) ([]Entry, bool) {
 	raw, ok := parseBlock(b, false)
 	if !ok || len(raw) == 0 {
@@ -337,10 +342,11 @@ func dataBlock(b []byte) ([]Entry, bool) {
 	return all, true
 }
 
+// blockEntry is an entry of any kind of block.
 type blockEntry struct{ key, value []byte }
 
-// parseBlock returns the entries of a block. Those of an index say no length of their
-// values, which are handles: the first in full, others by their difference.
+// parseBlock returns the entries of a block. Values of an index block are handles without
+// a length: the first of a restart interval is complete, the others are deltas.
 func parseBlock(b []byte, index bool) ([]blockEntry, bool) {
 	if len(b) < 4 {
 		return nil, false
@@ -371,9 +377,10 @@ func parseBlock(b []byte, index bool) ([]blockEntry, bool) {
 	return all, true
 }
 
-// entry parses the first entry of p, given the key before it.
+// entry parses the first entry of p. before is the previous key, whose prefix entries
+// share.
 func entry(p, before []byte) (e blockEntry, rest []byte, ok bool) {
-	var n [3]uint64 // bytes of the key that are those before, that are not, and of the value
+	var n [3]uint64 // lengths: shared prefix of the key, rest of the key, value
 	for i := range n {
 		v, used := binary.Uvarint(p)
 		if used <= 0 {
@@ -389,6 +396,8 @@ func entry(p, before []byte) (e blockEntry, rest []byte, ok bool) {
 	return e, p[n[1]+n[2]:], true
 }
 
+// indexEntry parses an entry of an index block. last is the handle of the entry before,
+// which deltas refer to.
 func indexEntry(p, before []byte, last *handle) (e blockEntry, rest []byte, ok bool) {
 	shared, used := binary.Uvarint(p)
 	if used <= 0 || shared > uint64(len(before)) {
@@ -420,6 +429,7 @@ func indexEntry(p, before []byte, last *handle) (e blockEntry, rest []byte, ok b
 	return e, rest, true
 }
 
+// parseHandle parses a handle of two varints and bounds it.
 func parseHandle(p []byte) (h handle, rest []byte, ok bool) {
 	var used int
 	if h.offset, used = binary.Uvarint(p); used <= 0 {
@@ -432,7 +442,7 @@ func parseHandle(p []byte) (h handle, rest []byte, ok bool) {
 	return h, p[used:], h.size < blockBytesMax && h.offset < 1<<48
 }
 
-// String names the kind.
+// String returns the kind in words.
 func (k Kind) String() string {
 	switch k {
 	case Put:
