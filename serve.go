@@ -196,7 +196,7 @@ func (b *broker) open() error {
 		return b.damaged(err)
 	}
 	sandbox := scriptingConfig(b.cfg)
-	sandbox.Turned = func(h engine.Hook, s engine.BreakerState) { b.engine.HookTurned(h, s) } // no hook runs before there is an engine
+	sandbox.BreakerChanged = func(h engine.Hook, s engine.BreakerState) { b.engine.HookTurned(h, s) } // no hook runs before there is an engine
 	scripts, err := scripting.New(sandbox)
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())

@@ -45,7 +45,7 @@ func newServer(t testing.TB, change func(*Config)) *server {
 	scripts := scripting.DefaultConfig()
 	scripts.Timeout = 250 * time.Millisecond // the machine may be busy with other tests
 	var s *server
-	scripts.Turned = func(h engine.Hook, state engine.BreakerState) { s.HookTurned(h, state) }
+	scripts.BreakerChanged = func(h engine.Hook, state engine.BreakerState) { s.HookTurned(h, state) }
 	var err error
 	if cfg.Scripts, err = scripting.New(scripts); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// baseLibrary is the global functions.
 func baseLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"assert": baseAssert, "error": baseError, "getmetatable": baseGetmetatable, "ipairs": baseIpairs,
@@ -37,15 +38,15 @@ func baseError(l *lua.LState) int {
 	return 0
 }
 
-// basePcall catches the errors of a script, but not its end: when a limit was
-// hit it raises that again, and so does every pcall around it.
+// basePcall catches errors of a script, but not exceeded limits, which every enclosing
+// pcall raises again.
 func basePcall(l *lua.LState) int {
 	l.CheckAny(1)
 	return of(l).protect(l, nil)
 }
 
-// baseXpcall calls the handler after the stack is unwound, so there is nothing
-// of it to see; a handler that fails makes its own error the result.
+// baseXpcall calls the handler after the stack is unwound, so no traceback is available.
+// An error in the handler becomes the result.
 func baseXpcall(l *lua.LState) int {
 	l.CheckAny(1)
 	handler := l.CheckAny(2)
@@ -72,8 +73,8 @@ func baseTostring(l *lua.LState) int {
 	return 1
 }
 
-// text is a value as text, without asking its metatable. Addresses are left out:
-// they would make two runs of one script differ.
+// text converts a value to text without its metatable. Addresses are omitted: they would
+// make runs of a script differ.
 func (m *machine) text(l *lua.LState, v lua.LValue) lua.LString {
 	switch v := v.(type) {
 	case lua.LString:
@@ -111,7 +112,7 @@ func baseTonumber(l *lua.LState) int {
 	return 1
 }
 
-// parseBase reads digits of the base, without a sign.
+// parseBase parses digits of a base, without a sign.
 func parseBase(s string, base int) (lua.LNumber, bool) {
 	if base < 2 || base > 36 || s == "" || len(s) > 64 {
 		return 0, false
@@ -156,7 +157,7 @@ func baseUnpack(l *lua.LState) int {
 		return 0
 	}
 	n := to - from + 1
-	if n < 0 || n > registryMax { // the first: an overflow
+	if n < 0 || n > registryMax { // negative: overflow
 		l.RaiseError("too many results to unpack")
 	}
 	m.steps(l, int64(n))
@@ -166,7 +167,7 @@ func baseUnpack(l *lua.LState) int {
 	return n
 }
 
-// basePairs also goes through the headers of a message, repeated ones included.
+// basePairs also iterates over msg.headers, repeated ones included.
 func basePairs(l *lua.LState) int {
 	m := of(l)
 	if l.Get(1) == lua.LValue(m.headers) {
@@ -228,7 +229,7 @@ func baseRawset(l *lua.LState) int {
 	return 1
 }
 
-// baseGetmetatable shows the metatables of a script's own tables only.
+// baseGetmetatable returns the metatables of a script's own tables only.
 func baseGetmetatable(l *lua.LState) int {
 	t, ok := l.CheckAny(1).(*lua.LTable)
 	if !ok || isFrozen(t) {
@@ -258,6 +259,7 @@ func baseSetmetatable(l *lua.LState) int {
 	return 1
 }
 
+// mathLibrary is the table `math`, without random numbers.
 func mathLibrary() map[string]lua.LGFunction {
 	one := func(f func(float64) float64) lua.LGFunction {
 		return func(l *lua.LState) int {

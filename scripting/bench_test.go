@@ -125,8 +125,8 @@ func BenchmarkLongestPiece(b *testing.B) {
 			s := sandbox(b)
 			var last time.Time
 			var longest time.Duration
-			s.lanes = make(lanes, 1)
-			s.lanes <- &lane{giveWay: func() {
+			s.slots = make(slots, 1)
+			s.slots <- &slot{yield: func() {
 				longest = max(longest, time.Since(last))
 				last = time.Now()
 			}}

@@ -6,22 +6,26 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// breaker keeps a hook that fails from failing for every message. It is closed
-// until a number of calls in a row have failed, then open for a while, then lets
-// one call try: that one closes it or opens it again. It is not safe for
-// concurrent use; its owner holds a lock around each call.
+// breaker skips a hook that keeps failing.
+//
+//	closed ──failures in a row──► open ──cooldown──► trial ──success──► closed
+//	                                ▲                  │
+//	                                └─────failure──────┘
+//
+// In the state trial one call runs and all others are skipped. It is not safe for
+// concurrent use: its owner holds a lock around each method.
 type breaker struct {
-	failures uint32 // in a row that open it
+	failures uint32 // consecutive failures that open it
 	cooldown time.Duration
 
 	row      uint32    // failures since the last success
 	openedAt time.Time // zero while closed
-	trial    bool      // a call is trying
-	opened   uint64    // times it has opened
+	trial    bool      // the trial call is running
+	opened   uint64    // how often it has opened
 }
 
-// enter asks whether a call may run. A call that may is followed by leave, with
-// the trial it was given.
+// enter reports whether a call may run, and whether it is the trial. A call that runs
+// must be followed by leave with the same trial.
 func (b *breaker) enter(now time.Time) (trial, ok bool) {
 	switch {
 	case b.openedAt.IsZero():
@@ -34,8 +38,8 @@ func (b *breaker) enter(now time.Time) (trial, ok bool) {
 	}
 }
 
-// leave reports how a call went. Those that began before the breaker opened say
-// nothing any more when they end.
+// leave reports the outcome of a call. Calls that started before the breaker opened no
+// longer count.
 func (b *breaker) leave(now time.Time, trial, failed bool) {
 	if trial {
 		b.trial = false
@@ -53,6 +57,7 @@ func (b *breaker) leave(now time.Time, trial, failed bool) {
 	}
 }
 
+// state returns the state at a time.
 func (b *breaker) state(now time.Time) engine.BreakerState {
 	switch {
 	case b.openedAt.IsZero():

@@ -9,43 +9,45 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// budget is what one call may still use. It is the machine's context: gopher-lua
-// asks Done before every instruction, which makes it a counter. Once a limit is
-// hit Done answers with a closed channel for ever, so whatever catches the error
-// fails again at its next instruction.
+// budget holds the remaining resources of one call. It is the machine's context:
+// gopher-lua calls Done before every instruction, which makes Done the instruction
+// counter. Once a limit is exceeded, Done returns a closed channel for the rest of the
+// call, so a script that catches the error fails again at its next instruction.
+//
+// The clock is read once per stride of instructions, and after every instruction where
+// single ones can be slow.
 type budget struct {
-	left     int64 // instructions until the next look at the clock
-	stride   int64 // between two looks
-	unlooked int64 // instructions after those
+	left     int64 // instructions until the next check
+	stride   int64 // instructions between two checks
+	reserved int64 // instructions beyond left
 
 	memory    int64 // bytes charged so far
 	memoryMax int64
 	timeout   time.Duration
 	start     time.Time
-	looked    time.Duration // after start, when the clock was last read
-	forgiven  time.Duration // that was not the script's, see late
+	checkedAt time.Duration // time of the last check, after start
+	forgiven  time.Duration // pauses not charged to the script, see overTime
 
-	spent  error // the limit that was hit
+	spent  error // the exceeded limit; nil: none
 	closed chan struct{}
 
-	lanes   lanes
-	lane    *lane         // nil: it has none
-	turnAt  time.Duration // after start, when it began its turn
-	waited  time.Duration // for a lane; start was moved on by as much
-	yieldAt time.Duration // after start, when it is next called
+	slots   slots
+	slot    *slot         // nil: no slot held
+	turnAt  time.Duration // start of the current turn, after start
+	waited  time.Duration // time spent waiting for slots; start is advanced by it
+	yieldAt time.Duration // time of the next yield, after start
 }
 
 var _ context.Context = (*budget)(nil)
 
 const (
-	// strideMax is how many instructions may pass without a look at the clock:
-	// 1 µs of them, or so.
+	// strideMax is the largest number of instructions between two checks, about 1 µs.
 	strideMax = 64
-	// strideLarge is from when on there are tables so large that going over what is left
-	// of one, as '#' and next do, takes up to 20 µs.
+	// strideLarge is the stride once a table is so large that '#' or next take up to 20
+	// µs.
 	strideLarge = 8
-	// stringLong is the length from which on single instructions can take long, as
-	// comparing two strings does. From then on each is timed.
+	// stringLong is the length in bytes from which single instructions, such as comparing
+	// strings, are slow. From then on each instruction is timed.
 	stringLong = 8 << 10
 )
 
@@ -55,25 +57,26 @@ func newBudget(c *Config) budget {
 	return budget{closed: closed, memoryMax: int64(c.Memory), timeout: c.Timeout}
 }
 
+// reset starts a call with so many instructions.
 func (b *budget) reset(instructions int64) {
-	b.stride, b.left, b.unlooked = strideMax, strideMax, instructions-strideMax
+	b.stride, b.left, b.reserved = strideMax, strideMax, instructions-strideMax
 	b.memory, b.spent = 0, nil
-	b.start, b.looked, b.forgiven = time.Now(), 0, 0
+	b.start, b.checkedAt, b.forgiven = time.Now(), 0, 0
 	b.turnAt, b.waited, b.yieldAt = 0, 0, 0
 }
 
-// turn is called at the end of a turn and returns at the start of the next. Waiting
-// is not the script's time, but has the same limit, so that a call takes no more than
-// twice of it whatever others do. It reports false when that is over.
-func (b *budget) turn() bool {
-	b.leaveLane()
+// nextTurn releases the slot and acquires one again. Waiting does not count as the
+// script's time but has the same limit, so a call takes at most twice its time limit. It
+// returns false if that wait was exceeded.
+func (b *budget) nextTurn() bool {
+	b.releaseSlot()
 	select {
-	case b.lane = <-b.lanes:
+	case b.slot = <-b.slots:
 	default:
 		began := time.Now()
 		end := time.NewTimer(b.timeout - b.waited)
 		select {
-		case b.lane = <-b.lanes:
+		case b.slot = <-b.slots:
 		case <-end.C:
 		}
 		end.Stop()
@@ -81,64 +84,64 @@ func (b *budget) turn() bool {
 		b.start = b.start.Add(wait)
 		b.waited += wait
 	}
-	b.turnAt = b.looked
-	return b.lane != nil
+	b.turnAt = b.checkedAt
+	return b.slot != nil
 }
 
-// leaveLane must follow each run.
-func (b *budget) leaveLane() {
-	if b.lane != nil {
-		b.lanes <- b.lane
-		b.lane = nil
+// releaseSlot must follow each run.
+func (b *budget) releaseSlot() {
+	if b.slot != nil {
+		b.slots <- b.slot
+		b.slot = nil
 	}
 }
 
-// giveWay lets others have the script's processor first. Time away is forgiven like
-// other pauses, see late. After it the script runs as long undisturbed, so that it gets
-// its half of a processor that somebody else never leaves.
-func (b *budget) giveWay() {
-	b.lane.giveWay()
+// yield lets other threads and goroutines run. The time away is forgiven, see overTime.
+// The script then runs undisturbed for at least as long, so it gets half of a contended
+// processor.
+func (b *budget) yield() {
+	b.slot.yield()
 	now := time.Since(b.start)
-	away := now - b.looked
+	away := now - b.checkedAt
 	b.forgive(away)
-	b.looked = now
+	b.checkedAt = now
 	b.turnAt += away
 	b.yieldAt = now + max(yieldEvery, away)
 }
 
-var errCrowded = errors.New("the time limit is over, which has passed waiting for other scripts that take long")
+var errSlotWait = errors.New("the time limit passed while waiting for other slow scripts")
 
-var errInstructions = errors.New("the limit of instructions is used up")
+var errInstructions = errors.New("the instruction limit is exceeded")
 
-// used is how many instructions and steps were taken, of what reset was given.
-func (b *budget) used(instructions int64) int64 { return instructions - b.unlooked - max(b.left, 0) }
+// used returns how many of the instructions given to reset were consumed.
+func (b *budget) used(instructions int64) int64 { return instructions - b.reserved - max(b.left, 0) }
 
-// Done is called before each instruction. nil is a channel that never delivers.
+// Done implements context.Context. A nil channel means that the script may go on.
 func (b *budget) Done() <-chan struct{} {
 	if b.left--; b.left > 0 {
 		return nil
 	}
-	return b.look()
+	return b.check()
 }
 
-// look is the slow part of Done.
-func (b *budget) look() <-chan struct{} {
+// check is the slow path of Done: it reads the clock, yields, and refills left.
+func (b *budget) check() <-chan struct{} {
 	switch {
 	case b.spent != nil:
-	case b.unlooked <= 0:
+	case b.reserved <= 0:
 		b.spent = errInstructions
-	case b.late():
-		b.spent = fmt.Errorf("the time limit of %v is over", b.timeout)
-	case b.lanes != nil && b.looked-b.turnAt > laneTurn && !b.turn():
-		b.spent = errCrowded
+	case b.overTime():
+		b.spent = fmt.Errorf("the time limit of %v is exceeded", b.timeout)
+	case b.slots != nil && b.checkedAt-b.turnAt > slotTurn && !b.nextTurn():
+		b.spent = errSlotWait
 	default:
-		if b.lane != nil && b.looked >= b.yieldAt {
-			b.giveWay()
+		if b.slot != nil && b.checkedAt >= b.yieldAt {
+			b.yield()
 		}
-		// A function of the library may have run ahead: left is negative then.
-		n := min(b.stride-b.left, b.unlooked)
+		// left is negative if a library function took more steps than were left.
+		n := min(b.stride-b.left, b.reserved)
 		b.left += n
-		b.unlooked -= n
+		b.reserved -= n
 		if b.left > 0 {
 			return nil
 		}
@@ -148,84 +151,84 @@ func (b *budget) look() <-chan struct{} {
 	return b.closed
 }
 
-// late reads the clock. A stride takes microseconds: when it took much longer,
-// the process was paused or its thread had other work, as happens on a busy
-// machine, and that must not be held against the script, or three such pauses
-// would open its breaker. Where strings are long, instructions are slow in earnest.
-func (b *budget) late() bool {
+// overTime reads the clock and reports whether the time limit is exceeded. A stride takes
+// microseconds; if it took much longer, the process or thread was suspended. That time is
+// forgiven, as three such pauses in a row would open the breaker. With long strings
+// instructions can really be slow, so nothing is forgiven then.
+func (b *budget) overTime() bool {
 	const strideTime = 500 * time.Microsecond
 	now := time.Since(b.start)
-	if pause := now - b.looked - strideTime; pause > 0 && b.stride > 1 {
+	if pause := now - b.checkedAt - strideTime; pause > 0 && b.stride > 1 {
 		b.forgive(pause)
 	}
-	b.looked = now
+	b.checkedAt = now
 	return now-b.forgiven > b.timeout
 }
 
-// forgive takes a pause off the script's time. Half the limit is the most that is
-// forgiven, so that a script which finds slow instructions gains no more than that.
+// forgive deducts a pause from the script's time. At most half of the limit is forgiven,
+// which bounds what a script can gain from undetected slow instructions.
 func (b *budget) forgive(pause time.Duration) {
 	b.forgiven = min(b.forgiven+pause, b.timeout/2)
 }
 
-// steps takes n steps of a library function from the budget, and raises the
-// error if that was the last of it.
+// steps charges n steps of a library function and raises an error if a limit is exceeded.
 func (b *budget) steps(l *lua.LState, n int64) {
 	if b.left -= n; b.left > 0 {
 		return
 	}
-	if b.look() != nil {
+	if b.check() != nil {
 		l.RaiseError("%s", b.spent.Error())
 	}
 }
 
-// charge takes n bytes from the budget before they are allocated.
+// charge charges n bytes before they are allocated and raises an error if the limit is
+// exceeded.
 func (b *budget) charge(l *lua.LState, n int) {
 	b.memory += int64(n)
 	if b.memory <= b.memoryMax && b.spent == nil {
 		return
 	}
 	if b.spent == nil {
-		b.spent = fmt.Errorf("the memory limit of %d bytes is used up", b.memoryMax)
+		b.spent = fmt.Errorf("the memory limit of %d bytes is exceeded", b.memoryMax)
 	}
 	b.memory = min(b.memory, b.memoryMax)
 	b.left = 0
 	l.RaiseError("%s", b.spent.Error())
 }
 
-// chargeString takes a string of n bytes from the budget, and the time to make
-// it. One string may have an eighth of the memory: what gopher-lua does with
-// single ones, such as naming them in an error, is out of the budget's sight.
+// chargeString charges a string of n bytes and the time to build it. One string may use
+// an eighth of the memory limit: gopher-lua copies single strings outside of the budget,
+// for example into error texts.
 func (b *budget) chargeString(l *lua.LState, n int) {
 	if int64(n) > b.stringMax() && b.spent == nil {
 		b.spent = fmt.Errorf("the memory limit allows strings of %d bytes, and not one of %d", b.stringMax(), n)
 	}
-	b.charge(l, n+n/8+costString) // blocks of memory come in sizes
+	b.charge(l, n+n/8+costString) // allocation size classes
 	if n >= stringLong {
-		b.long()
+		b.noteLongString()
 		b.steps(l, int64(n>>10))
 	}
 }
 
 func (b *budget) stringMax() int64 { return b.memoryMax / 8 }
 
-// long notes that there are long strings about.
-func (b *budget) long() { b.narrow(1) }
+// noteLongString shortens the stride because a long string exists.
+func (b *budget) noteLongString() { b.shortenStride(1) }
 
-// narrow has the clock read more often.
-func (b *budget) narrow(stride int64) {
+// shortenStride makes checks more frequent.
+func (b *budget) shortenStride(stride int64) {
 	if b.stride <= stride {
 		return
 	}
-	b.unlooked += max(b.left-stride, 0)
+	b.reserved += max(b.left-stride, 0)
 	b.stride, b.left = stride, min(b.left, stride)
 }
 
-// Err is asked for after Done has delivered.
+// Err returns the exceeded limit, after Done has delivered.
 func (b *budget) Err() error { return b.spent }
 
-// Deadline is not known to anybody who asks: nobody does.
+// Deadline reports none: Done enforces the time limit.
 func (b *budget) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Value holds nothing.
+// Value returns nil.
 func (b *budget) Value(any) any { return nil }

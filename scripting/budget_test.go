@@ -42,7 +42,7 @@ func TestThePausesOfTheMachineAreForgiven(t *testing.T) {
 			t.Error("what is no pause was forgiven")
 		}
 		b.reset(cfg.instructions())
-		b.long()
+		b.noteLongString()
 		time.Sleep(11 * ms)
 		if b.Done() == nil {
 			t.Error("with long strings an instruction of 11 ms was forgiven")
@@ -50,30 +50,30 @@ func TestThePausesOfTheMachineAreForgiven(t *testing.T) {
 	})
 }
 
-// A script in a lane lets others have its processor every few microseconds; while
+// A script in a slot lets others have its processor every few microseconds; while
 // somebody takes long each time, as long as it runs in between. Its time is not what
 // passes meanwhile, but has its end all the same.
-func TestAScriptInALaneGivesWay(t *testing.T) {
+func TestAScriptInASlotYields(t *testing.T) {
 	const us = time.Microsecond
 	cfg := DefaultConfig() // 10 ms
 	for _, c := range []struct {
 		name        string
-		lanes       bool
+		slots       bool
 		away        time.Duration // each time
 		ran         time.Duration // when it was stopped
 		times, most int
 	}{
-		{name: "nobody waits", lanes: true, ran: 10_000 * us, times: 480, most: 498},
-		{name: "somebody takes a little", lanes: true, away: 20 * us, ran: 7500 * us, times: 365, most: 380},
-		{name: "somebody takes all", lanes: true, away: 1000 * us, ran: 7050 * us, times: 7, most: 8},
-		{name: "without lanes", ran: 10_000 * us},
+		{name: "without competition", slots: true, ran: 10_000 * us, times: 480, most: 498},
+		{name: "light competition", slots: true, away: 20 * us, ran: 7500 * us, times: 365, most: 380},
+		{name: "heavy competition", slots: true, away: 1000 * us, ran: 7050 * us, times: 7, most: 8},
+		{name: "without slots", ran: 10_000 * us},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBudget(&cfg)
 			var times int
-			if c.lanes {
-				b.lanes = make(lanes, 1)
-				b.lanes <- &lane{giveWay: func() {
+			if c.slots {
+				b.slots = make(slots, 1)
+				b.slots <- &slot{yield: func() {
 					times++
 					time.Sleep(c.away)
 				}}
@@ -96,7 +96,7 @@ func TestAScriptInALaneGivesWay(t *testing.T) {
 			if took := time.Since(start); took > cfg.Timeout*3/2+c.away+2*us {
 				t.Errorf("%s: it was stopped after %v", c.name, took)
 			}
-			b.leaveLane()
+			b.releaseSlot()
 		})
 	}
 }

@@ -4,7 +4,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// builder makes a string whose length is not known before, within the budget.
+// builder builds a string of unknown length and charges it to the budget.
 type builder struct {
 	l   *lua.LState
 	m   *machine
@@ -13,9 +13,9 @@ type builder struct {
 
 func (m *machine) builder(l *lua.LState) *builder { return &builder{l: l, m: m} }
 
-// add appends. The buffer is grown here and not by append, so that what it takes
-// is charged first; the old ones count as well, as nobody knows how long they
-// stay.
+// add appends a string. The buffer grows here instead of in append, so that memory is
+// charged before it is allocated; old buffers stay charged because the collector may free
+// them late.
 func (b *builder) add(s string) {
 	b.room(len(s))
 	b.buf = append(b.buf, s...)
@@ -31,6 +31,7 @@ func (b *builder) addNumber(n lua.LNumber) {
 	b.buf = appendNumber(b.buf, n)
 }
 
+// room makes space for n more bytes.
 func (b *builder) room(n int) {
 	if len(b.buf)+n <= cap(b.buf) {
 		return
@@ -42,6 +43,7 @@ func (b *builder) room(n int) {
 	b.buf = grown
 }
 
+// done returns the string, which it charges as a copy.
 func (b *builder) done() lua.LString {
 	b.m.chargeString(b.l, len(b.buf))
 	return lua.LString(b.buf)

@@ -7,24 +7,25 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// Config bounds what scripts may use. Start from DefaultConfig.
+// Config bounds the resources of scripts. Start from DefaultConfig.
 type Config struct {
-	Timeout time.Duration // of one call, by the clock on the wall
-	Memory  int           // bytes one call may allocate, garbage included
-	Source  int           // bytes of a script
+	Timeout time.Duration // wall-clock time of one call, 1 ms to 1 minute
+	Memory  int           // bytes that one call may allocate, garbage included; 256 KiB to 1 GiB
+	Source  int           // bytes of a script's source, at most 1 MiB
 
-	// Memo is how many decisions of on_enqueue scripts are remembered at least, of all
-	// scripts together: up to 3 KiB each, 300 bytes as a rule. 0: none.
+	// Memo is the number of cached on_enqueue decisions of all scripts together, rounded
+	// up to a power of two. An entry takes 300 bytes typically and 3 KiB at most. 0
+	// disables the cache.
 	Memo int
 
-	Failures uint32        // errors in a row that open a hook's breaker
-	Cooldown time.Duration // from then until a call may try again
+	Failures uint32        // consecutive errors that open a hook's breaker
+	Cooldown time.Duration // time from then until a trial call
 
-	Limits engine.Limits // of what a script may return
+	Limits engine.Limits // bounds of the values that a script may return
 
-	// Turned, if set, is told when a hook's breaker has opened or closed, on the
-	// goroutine whose call has done it. It must not wait.
-	Turned func(h engine.Hook, s engine.BreakerState)
+	// BreakerChanged, if set, is called when a hook's breaker opens or closes, on the
+	// goroutine of the call that caused it. It must not block.
+	BreakerChanged func(h engine.Hook, s engine.BreakerState)
 }
 
 // DefaultConfig returns the documented defaults.
@@ -50,35 +51,35 @@ func (c *Config) check() error {
 		return errors.New("scripting: a breaker that opens after no error would never let a script run")
 	case c.Cooldown <= 0:
 		return errors.New("scripting: the cooldown must be positive")
-	case min(l.Key, l.Throttle) <= 0 || l.Throttles < 0 || l.Weight == 0 || l.Cost == 0: // no throttles at all is a limit that can be held
+	case min(l.Key, l.Throttle) <= 0 || l.Throttles < 0 || l.Weight == 0 || l.Cost == 0: // 0 throttles is a valid limit
 		return errors.New("scripting: a limit of 0 would refuse every result")
 	}
 	return nil
 }
 
-// instructions is the most that a call may execute. The clock normally ends a
-// script first; this ends it on a machine whose clock stands still as well.
+// instructions is the instruction limit of a call. Normally the time limit ends a script
+// first; this one also holds if the clock does not advance.
 func (c *Config) instructions() int64 {
 	return int64(c.Timeout/time.Millisecond) * instructionsPerMilli
 }
 
 const (
-	// instructionsPerMilli is above what a fast machine gets done.
+	// instructionsPerMilli is more than a fast machine executes in a millisecond.
 	instructionsPerMilli = 500_000
 
-	// sourceMax keeps the numbers inside gopher-lua's instructions (18 bits) from
-	// overflowing: neither constants nor jumps can get that many.
+	// sourceMax keeps constant and jump indices within the 18 bits of gopher-lua's
+	// instructions.
 	sourceMax = 1 << 20
 
-	// What a machine is made of. Calls from Lua into the library and back nest in
-	// Go, so the depth also bounds Go's stack.
+	// Sizes of a machine. Calls between Lua and the library nest on the Go stack, so the
+	// call depth bounds that as well.
 	callDepthMax  = 120
 	registryStart = 1024 // slots of 16 bytes
 	registryStep  = 512
 	registryMax   = 1792
 
-	// arrayMax is the largest index that a table keeps in its array part. A write
-	// beyond the array's end fills the gap, so this bounds a single write; longer
-	// lists than that do not fit the default memory limit anyway.
+	// arrayMax is the largest index in a table's array part. A write beyond the end fills
+	// the gap, so this bounds the cost of a single write. Longer lists exceed the default
+	// memory limit in any case.
 	arrayMax = 1 << 14
 )

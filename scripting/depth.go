@@ -6,21 +6,21 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// pendingMax is how much of a source the parser may have begun and not finished at any
-// place: brackets, blocks, and operators that wait for what is on their right. It keeps
-// all of it on a stack that it copies to grow, and finishes it in one piece.
+// pendingMax bounds the nesting of a source: brackets, blocks and operators whose right
+// operand is incomplete. The parser keeps all of it on a stack that it copies to grow,
+// and reduces it without interruption.
 const pendingMax = 1000
 
-// shallow goes through a source's tokens and refuses one that goes too deep, before the
-// parser sees it. It counts too much rather than too little. What is no token it leaves to
-// the parser to say.
-func shallow(source string, pace *pacer) {
+// checkDepth scans the tokens of a source before parsing and refuses one that exceeds
+// pendingMax. It overestimates rather than underestimates; malformed tokens are left to
+// the parser.
+func checkDepth(source string, pace *pacer) {
 	scanner := parse.NewScanner(paced{strings.NewReader(source), pace}, "")
 	var lexer parse.Lexer
-	var outside []int // operators that wait in what is around the brackets and blocks open
-	waiting := 0      // operators in the expression at hand
-	total := 0        // of all
-	ended := false    // the last token may be the last of an expression
+	var outside []int // pending operators around each open bracket or block
+	waiting := 0      // pending operators of the current expression
+	total := 0        // all pending tokens
+	ended := false    // the last token may end an expression
 	for {
 		token, err := scanner.Scan(&lexer)
 		if err != nil || token.Type == parse.EOF {
@@ -41,14 +41,14 @@ func shallow(source string, pace *pacer) {
 			waits = !ended
 		case parse.TIdent, parse.TNumber:
 			ends = true
-			if ended { // another statement
+			if ended { // a new statement begins
 				total -= waiting
 				waiting = 0
 			}
 		case parse.TString, parse.TNil, parse.TTrue, parse.TFalse, parse.T3Comma:
 			ends = true
 		case '+', '*', '/', '%', '<', '>', parse.TEqeq, parse.TNeq, parse.TLte, parse.TGte, parse.TAnd, parse.TOr, '.', ':':
-		default: // what separates expressions
+		default: // separators of expressions
 			total -= waiting
 			waiting = 0
 		}

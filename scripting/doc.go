@@ -1,35 +1,34 @@
-// Package scripting runs the hooks that operators load into queues: small Lua
-// programs that say how a message is scheduled and what becomes of it when it
-// fails. Whatever a script does, these hold:
+// Package scripting runs the hooks that operators load into queues: small Lua programs
+// that decide how a message is scheduled and what happens to it when it fails. It
+// implements engine.Scripts. For every script, whatever it contains, these hold:
 //
-//  1. It ends. Every instruction of the machine, and every step of the library,
-//     is taken from one budget, and the clock is read as it is spent. When the
-//     budget or the time is gone the script fails, and nothing in it can catch
-//     that. Scripts that take long leave a processor to everybody else (lane.go),
-//     and so does loading one (pace.go).
-//  2. It fits. What it allocates is counted before it is allocated, garbage
-//     included, and the count has a bound. Depth of calls and size of the stack
-//     are bounded as well.
-//  3. It sees nothing but its message, its settings and itself: no file, network,
-//     clock, chance, goroutine or other message. The same message and settings
-//     lead to the same decision.
-//  4. It leaves nothing behind. Each message runs the whole script anew, in an
-//     environment of its own; a machine that has seen an error is thrown away.
-//  5. What it returns is checked to the last field before anybody acts on it.
+//  1. It terminates. Each instruction of the machine and each step of a library
+//     function is taken from one budget, and the clock is checked as the budget is
+//     spent. When instructions or time run out the script fails, and no pcall
+//     catches that. Slow scripts yield the CPU (slot.go), and so does loading
+//     one (pace.go).
+//  2. Its memory is bounded. Allocations are charged before they are made,
+//     garbage included. Call depth and stack size are bounded as well.
+//  3. It is a pure function of message, settings and source: no file, network,
+//     clock, random number, goroutine or other message. Equal inputs lead to equal
+//     decisions.
+//  4. It keeps no state. Each call runs the whole script in an environment of its
+//     own, and a machine that has seen an error is discarded.
+//  5. Its result is validated completely before it is used.
 //
-// gopher-lua provides for the first only. How the others are made to hold:
+// gopher-lua itself provides only the first. The others are implemented as follows:
 //
-//   - Before a script is compiled its syntax tree is rewritten (rewrite.go):
-//     what can grow without bound, as `..` and assignments to fields, becomes a
-//     call of a function of ours, and what allocates a known amount, as `{}` and
-//     `function`, is announced by a call at the head of its block. These
-//     functions are put into the constants of the compiled program (program.go),
-//     where no script can reach them.
-//   - The library is ours from the first function to the last (base.go,
-//     strings.go, ...): it charges what it allocates, its pattern matcher counts
-//     its steps, and what it does not have cannot be reached by any path.
-//   - It is one set of tables shared by all machines, so no script may write to
-//     it: there is one place that writes to tables (tables.go), and it refuses.
+//   - The syntax tree is rewritten before compilation (rewrite.go). Operations that
+//     can allocate without bound, such as `..` and assignments to fields, become
+//     calls of guard functions; allocations of a known size, such as `{}` and
+//     `function`, are charged by a call at the head of their block. Guards are
+//     stored in the constants of the compiled program (program.go), where no script
+//     can reach them.
+//   - The library is this package's own (base.go, strings.go, ...): it charges its
+//     allocations, its pattern matcher counts its steps, and nothing else is
+//     reachable.
+//   - The library is one set of tables shared by all machines and read-only. All
+//     writes to tables go through one function (tables.go), which refuses these.
 //
-// It does not decide what happens after a failure: that is the engine's.
+// What happens after a failure is the engine's decision.
 package scripting

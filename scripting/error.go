@@ -6,18 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// Error is how a script failed.
+// Error is a failure of a script.
 type Error struct {
-	Text  string // one line of at most 256 bytes, with hook and line where they are known
-	Line  int    // of the script, 0 if it is not known
-	Limit bool   // the time or memory limit was hit
+	Text  string // one line of at most 256 bytes, with hook and line if known
+	Line  int    // line of the script; 0: unknown
+	Limit bool   // an instruction, time or memory limit was exceeded
 }
 
+// Error returns the text.
 func (e *Error) Error() string { return e.Text }
 
 const errorBytesMax = 256
 
-// located makes an error of a text that does not name its place yet.
+// located returns an error for a text without a position.
 func located(name string, line int, text string) *Error {
 	if line > 0 {
 		text = name + ":" + strconv.Itoa(line) + ": " + text
@@ -27,8 +28,8 @@ func located(name string, line int, text string) *Error {
 	return &Error{Text: oneLine(text), Line: line}
 }
 
-// placed makes an error of a text that may begin with its place, as the machine
-// writes it: "on_enqueue:3: ...".
+// placed returns an error for a text that may begin with a position as the machine writes
+// it: "on_enqueue:3: ...".
 func placed(name, text string) *Error {
 	rest, ok := strings.CutPrefix(text, name+":")
 	if !ok {
@@ -42,9 +43,9 @@ func placed(name, text string) *Error {
 	return located(name, line, strings.TrimPrefix(rest, " "))
 }
 
-// withoutAddress takes the address out of the one message of gopher-lua that has one:
-// of indexing what is no table by something that is no text either. A script that
-// catches it would see another text in each run, and a piece of the process' memory map.
+// withoutAddress removes the address from the one error text of gopher-lua that has one.
+// A script that catches the error would otherwise see a different text in each run, and a
+// part of the process's memory map.
 func withoutAddress(text string) string {
 	const message, with, address = "attempt to index a non-table object(", ") with key '", ": 0x"
 	before, what, ok := strings.Cut(text, message)
@@ -63,8 +64,8 @@ func withoutAddress(text string) string {
 	return text
 }
 
-// oneLine makes text that a script may have written fit for a log, a reply and a
-// terminal.
+// oneLine makes a text, possibly written by a script, safe for logs, replies and
+// terminals: valid UTF-8 without control characters, at most errorBytesMax bytes.
 func oneLine(s string) string {
 	cut := len(s) > errorBytesMax
 	if cut {
@@ -85,5 +86,5 @@ func oneLine(s string) string {
 	if cut {
 		s += "..."
 	}
-	return strings.Clone(s) // it may be a part of a long one
+	return strings.Clone(s) // a substring would keep the whole string alive
 }

@@ -7,6 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// filaLibrary is the table `fila`.
 func filaLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{"backoff": filaBackoff, "get": filaGet, "hash": filaHash, "split": filaSplit}
 }
@@ -37,7 +38,7 @@ func filaBackoff(l *lua.LState) int {
 	return 1
 }
 
-// splitMax keeps a list within what a table counts.
+// splitMax bounds the parts to what a table's array part holds.
 const splitMax = arrayMax - 1
 
 // filaSplit is fila.split(s, sep): the parts of s between the separators, which
@@ -63,8 +64,8 @@ func filaSplit(l *lua.LState) int {
 	return 1
 }
 
-// filaHash is fila.hash(s, n): a number from 0 to n-1, the same for the same
-// text for ever, on every machine.
+// filaHash is fila.hash(s, n): a number from 0 to n-1 that depends on text and n only, on
+// every machine and in every version.
 func filaHash(l *lua.LState) int {
 	s := checkText(l, 1)
 	n, ok := whole(l.CheckNumber(2))

@@ -9,8 +9,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// stringFormat is string.format with C's conversions. Width and precision have
-// two digits at most, as in Lua.
+// stringFormat implements string.format with C's conversions; width and precision have at
+// most two digits, as in Lua.
 func stringFormat(l *lua.LState) int {
 	m, format := of(l), checkText(l, 1)
 	b := m.builder(l)
@@ -43,7 +43,7 @@ func stringFormat(l *lua.LState) int {
 	return 1
 }
 
-// spec is what stands between '%' and the letter.
+// spec is a parsed conversion specification.
 type spec struct {
 	flags     string
 	width     int
@@ -76,7 +76,7 @@ func parseSpec(s string) (spec, bool) {
 
 func (sp spec) has(flag byte) bool { return strings.IndexByte(sp.flags, flag) >= 0 }
 
-// conversion writes argument n as the letter says.
+// conversion formats argument n by a conversion letter.
 func (b *builder) conversion(sp spec, letter byte, n int) {
 	l := b.l
 	switch letter {
@@ -198,7 +198,7 @@ func (sp spec) float(v float64, letter byte) string {
 	return sp.sign(negative, true) + s
 }
 
-// pad writes s at the width.
+// pad appends s padded to the width.
 func (b *builder) pad(sp spec, s string) {
 	fill := sp.width - len(s)
 	switch {
@@ -218,7 +218,7 @@ func (b *builder) pad(sp spec, s string) {
 	}
 }
 
-// quote writes a string the way a Lua source would have it.
+// quote appends a string as a Lua literal.
 func (b *builder) quote(s string) {
 	b.addByte('"')
 	for i := range len(s) {

@@ -7,9 +7,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// guards are what rewritten programs call, by the names in their constants. A
-// script may come to hold one, as the value of an error's traceback or so; there
-// is nothing to gain by calling it.
+// guards returns the guard functions by the names in the constants of rewritten programs.
+// A script may obtain one, for example in a traceback, but calling it has no useful
+// effect.
 func guards() map[string]*lua.LFunction {
 	g := map[string]lua.LGFunction{
 		guardCharge: chargeGuard, guardConcat: concatGuard, guardSet: setGuard, guardFill: fillGuard, guardValues: valuesGuard,
@@ -22,11 +22,11 @@ func guards() map[string]*lua.LFunction {
 	return functions
 }
 
-// goFunction is a function of the library; it has no environment, as it is the
-// same for all machines.
+// goFunction returns a library function. It has no environment because all machines share
+// it.
 func goFunction(f lua.LGFunction) *lua.LFunction { return &lua.LFunction{IsG: true, GFunction: f} }
 
-// chargeGuard stands at the head of blocks that allocate.
+// chargeGuard charges what a block allocates, at its head.
 func chargeGuard(l *lua.LState) int {
 	n, ok := l.Get(1).(lua.LNumber)
 	if ok && n > 0 && n < math.MaxInt32 {
@@ -35,20 +35,20 @@ func chargeGuard(l *lua.LState) int {
 	return 0
 }
 
-// valuesGuard passes on the values that a constructor ends with.
+// valuesGuard charges the values of the last element of a constructor and returns them.
 func valuesGuard(l *lua.LState) int {
 	n := l.GetTop()
 	of(l).charge(l, n*(costItem+costNumbers))
 	return n
 }
 
-// setGuard is `t[k] = v`.
+// setGuard implements `t[k] = v`.
 func setGuard(l *lua.LState) int {
 	of(l).assign(l, l.Get(1), l.Get(2), l.Get(3))
 	return 0
 }
 
-// fillGuard sets the fields of a new table that have computed keys.
+// fillGuard sets the fields with computed keys of a new table.
 func fillGuard(l *lua.LState) int {
 	t, ok := l.Get(1).(*lua.LTable)
 	if !ok || isFrozen(t) {
@@ -62,8 +62,8 @@ func fillGuard(l *lua.LState) int {
 	return 1
 }
 
-// concatGuard is `a .. b .. c`. Strings and numbers are joined in one go;
-// anything else is up to its metatable, pair by pair from the right.
+// concatGuard implements `a .. b .. c`. Strings and numbers are joined at once; otherwise
+// the __concat metamethods apply, pairwise from the right.
 func concatGuard(l *lua.LState) int {
 	m, n := of(l), l.GetTop()
 	if s, ok := m.join(l, 1, n); ok {
@@ -96,7 +96,7 @@ func concatGuard(l *lua.LState) int {
 	return 1
 }
 
-// join concatenates the arguments from first to last, if all are strings or
+// join concatenates the arguments first to last; ok is false unless all are strings or
 // numbers.
 func (m *machine) join(l *lua.LState, first, last int) (lua.LValue, bool) {
 	size := 0
@@ -140,8 +140,8 @@ func (m *machine) callOne(l *lua.LState, f lua.LValue, args ...lua.LValue) lua.L
 	return v
 }
 
-// metamethod is what a table's metatable has under the name. Other values have
-// metatables as well, but none that a script could have put anything into.
+// metamethod returns a field of a table's metatable, or nil. Metatables of other types
+// contain nothing that a script has set.
 func metamethod(v lua.LValue, name string) lua.LValue {
 	t, ok := v.(*lua.LTable)
 	if !ok {

@@ -10,47 +10,48 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// Sandbox compiles hooks and has the machines that run them. All hooks share the
-// machines: there are as many as calls run at the same time, however many queues
-// have scripts.
+// Sandbox compiles hooks and owns the machines that run them. Machines are shared by all
+// hooks: their number follows the concurrent calls, not the queues with scripts. It is
+// safe for concurrent use.
 type Sandbox struct {
 	cfg   Config
 	lib   *library
 	memo  *memo
-	lanes lanes
+	slots slots
 	idle  chan *machine
 }
 
 var _ engine.Scripts = (*Sandbox)(nil)
 
-// machinesIdle is how many machines are kept for the next call, some 40 KiB each.
+// machinesIdle bounds the idle machines that are kept, of about 40 KiB each.
 const machinesIdle = 32
 
-// New checks the configuration and makes a sandbox, for as many processors as Go uses now.
+// New validates the configuration and returns a sandbox for the current GOMAXPROCS.
 func New(cfg Config) (*Sandbox, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	lanes, err := newLanes()
+	slots, err := newSlots()
 	if err != nil {
 		return nil, err
 	}
-	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), lanes: lanes, idle: make(chan *machine, machinesIdle)}, nil
+	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), slots: slots, idle: make(chan *machine, machinesIdle)}, nil
 }
 
-// take hands out a machine, give takes it back. One that has seen an error is
-// left to the garbage collector with all that the script has put into it.
+// take returns an idle machine or a new one.
 func (s *Sandbox) take() *machine {
 	select {
 	case m := <-s.idle:
 		return m
 	default:
 		m := newMachine(&s.cfg, s.lib)
-		m.lanes = s.lanes
+		m.slots = s.slots
 		return m
 	}
 }
 
+// give returns a machine for reuse. One that has seen an error is left to the garbage
+// collector together with everything that the script stored in it.
 func (s *Sandbox) give(m *machine) {
 	if m.failed {
 		return
@@ -61,14 +62,13 @@ func (s *Sandbox) give(m *machine) {
 	}
 }
 
-// Load compiles a source and runs its top level once, so that what is wrong with
-// it is said now and not with the first message.
+// Load compiles a source and runs its top level once, so that errors are reported now and
+// not with the first message. It yields the CPU to other clients.
 func (s *Sandbox) Load(kind engine.HookKind, source string) (engine.Hook, error) {
-	return s.load(kind, source, newPacer(s.lanes))
+	return s.load(kind, source, newPacer(s.slots))
 }
 
-// Restore is Load without making way for anybody: at a start nobody is served yet, and
-// everybody waits for it to end.
+// Restore is Load without yielding: at startup no client is served until it returns.
 func (s *Sandbox) Restore(kind engine.HookKind, source string) (engine.Hook, error) {
 	return s.load(kind, source, nil)
 }
@@ -87,59 +87,61 @@ func (s *Sandbox) load(kind engine.HookKind, source string, pace *pacer) (engine
 	}
 	return &Hook{
 		sandbox: s, script: sc,
-		breaker: breaker{failures: s.cfg.Failures, cooldown: s.cfg.Cooldown}, luck: luckMost,
+		breaker: breaker{failures: s.cfg.Failures, cooldown: s.cfg.Cooldown}, hitScore: hitScoreMax,
 	}, nil
 }
 
-// Hook is a loaded script and the record of how it has fared. It is safe for
-// concurrent use.
+// Hook is a loaded script with its breaker and statistics. It is safe for concurrent use.
 type Hook struct {
 	sandbox *Sandbox
 	script  *script
-	root    atomic.Pointer[node] // of what it has decided before; nil: nothing yet
+	root    atomic.Pointer[node] // decision tree in the memo; nil: empty
 
-	mu      sync.Mutex // held for counting only, never while the script runs
-	breaker breaker
-	stats   engine.HookStats // without what the breaker knows
-	luck    luck
+	mu       sync.Mutex // guards the fields below; never held while the script runs
+	breaker  breaker
+	stats    engine.HookStats // except for the breaker's
+	hitScore hitScore
 }
 
 var _ engine.Hook = (*Hook)(nil)
 
-// ErrBreakerOpen says that the script was not run.
-var ErrBreakerOpen = errors.New("the script has failed too often in a row and is paused")
+// ErrBreakerOpen is the error of a call that the open breaker has skipped.
+var ErrBreakerOpen = errors.New("breaker open: the script has failed repeatedly and is paused")
 
-var errKind = errors.New("the script is for another hook")
+var errKind = errors.New("the script implements another hook")
 
-// Kind is the decision the script makes.
+// Kind returns which decision the script makes.
 func (h *Hook) Kind() engine.HookKind { return h.script.kind }
 
-// Source is what was loaded.
+// Source returns the source as loaded.
 func (h *Hook) Source() string { return h.script.source }
 
-// Version is the SHA-1 of the source in hexadecimal.
+// Version returns the SHA-1 of the source in hexadecimal.
 func (h *Hook) Version() string { return h.script.version }
 
-// OnEnqueue runs an on_enqueue script, unless its decision is known from a message
-// with which it would do the same.
+// OnEnqueue returns the decision for a message, from the memo if an earlier run has made
+// the same queries with the same answers. On any error it returns safe defaults together
+// with the error.
 func (h *Hook) OnEnqueue(now time.Time, msg *engine.HookMessage, get engine.Settings) (engine.EnqueueDecision, error) {
 	if root := h.root.Load(); root != nil && msg.ID == "" {
 		if d, ok := h.sandbox.memo.recall(root, msg, get); ok && h.recalled() {
 			return d, nil
 		}
 	}
-	trial := h.guarded(now, engine.HookEnqueue, msg, get)
+	trial := h.runGuarded(now, engine.HookEnqueue, msg, get)
 	return trial.Enqueue, trial.Err
 }
 
-// OnFailure runs an on_failure script.
+// OnFailure returns the decision for a failed message. On an error the decision is to be
+// ignored.
 func (h *Hook) OnFailure(now time.Time, msg *engine.HookMessage, get engine.Settings) (engine.FailureDecision, error) {
-	trial := h.guarded(now, engine.HookFailure, msg, get)
+	trial := h.runGuarded(now, engine.HookFailure, msg, get)
 	return trial.Failure, trial.Err
 }
 
-// guarded runs the script if the breaker lets it, and counts how it went.
-func (h *Hook) guarded(now time.Time, kind engine.HookKind, msg *engine.HookMessage, get engine.Settings) engine.HookTrial {
+// runGuarded runs the script if the breaker admits it, and updates breaker and
+// statistics.
+func (h *Hook) runGuarded(now time.Time, kind engine.HookKind, msg *engine.HookMessage, get engine.Settings) engine.HookTrial {
 	if kind != h.script.kind {
 		return engine.HookTrial{Enqueue: engine.SafeEnqueue(), Err: errKind}
 	}
@@ -148,32 +150,32 @@ func (h *Hook) guarded(now time.Time, kind engine.HookKind, msg *engine.HookMess
 	if !ok {
 		h.stats.Skipped++
 	}
-	// What only a failure has is not among the questions.
-	remember := h.sandbox.memo != nil && kind == engine.HookEnqueue && msg.ID == "" && h.luck.miss()
+	// Messages with an id carry failure fields, which are no memo queries.
+	remember := h.sandbox.memo != nil && kind == engine.HookEnqueue && msg.ID == "" && h.hitScore.miss()
 	h.mu.Unlock()
 	if !ok {
 		return engine.HookTrial{Enqueue: engine.SafeEnqueue(), Err: ErrBreakerOpen}
 	}
-	t := h.try(msg, get, remember)
+	t := h.run(msg, get, remember)
 	h.mu.Lock()
 	before := h.breaker.openedAt.IsZero()
 	h.breaker.leave(now.Add(t.Duration), trial, t.Err != nil)
 	closed := h.breaker.openedAt.IsZero()
 	h.count(now, &t)
 	h.mu.Unlock()
-	if turned := h.sandbox.cfg.Turned; turned != nil && closed != before {
+	if changed := h.sandbox.cfg.BreakerChanged; changed != nil && closed != before {
 		state := engine.BreakerOpen
 		if closed {
 			state = engine.BreakerClosed
 		}
-		turned(h, state)
+		changed(h, state)
 	}
 	return t
 }
 
-// recalled counts a decision that needed no run as a call that went well, which it
-// would have been, and took less than a microsecond. It reports false if the breaker
-// is not closed: then such a call would not be made, or has to show that it goes well.
+// recalled counts a memo hit as a successful call of under a microsecond. It returns
+// false while the breaker is not closed: then the call must be skipped, or serve as a
+// trial.
 func (h *Hook) recalled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,11 +186,11 @@ func (h *Hook) recalled() bool {
 	h.stats.Calls++
 	h.stats.Recalled++
 	h.stats.Latency[0]++
-	h.luck.hit()
+	h.hitScore.hit()
 	return true
 }
 
-// count is called with the lock held.
+// count updates the statistics. The caller holds mu.
 func (h *Hook) count(now time.Time, t *engine.HookTrial) {
 	s := &h.stats
 	s.Calls++
@@ -208,8 +210,8 @@ func (h *Hook) count(now time.Time, t *engine.HookTrial) {
 	}
 }
 
-// NotKept counts a decision that could not be kept as an error of the script, but not of
-// its run: that went well, and the breaker takes no notice.
+// NotKept counts a decision that the engine could not apply as an error of the script.
+// The run itself succeeded, so the breaker is not affected.
 func (h *Hook) NotKept(now time.Time, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,7 +219,8 @@ func (h *Hook) NotKept(now time.Time, why string) {
 	h.stats.LastError, h.stats.LastAt, h.stats.LastLine = located(h.script.kind.String(), 0, why).Text, now, 0
 }
 
-// bucket is the index of a duration in HookStats.Latency.
+// bucket returns the index of a duration in HookStats.Latency: buckets are powers of two
+// of microseconds.
 func bucket(d time.Duration) int {
 	if d < 0 {
 		return 0
@@ -225,8 +228,8 @@ func bucket(d time.Duration) int {
 	return min(bits.Len64(uint64(d/time.Microsecond)), engine.LatencyBuckets-1)
 }
 
-// Stats is how the hook has fared. now decides whether an open breaker would let
-// a call try.
+// Stats returns the statistics. now determines whether an open breaker would admit a
+// trial call.
 func (h *Hook) Stats(now time.Time) engine.HookStats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,13 +241,13 @@ func (h *Hook) Stats(now time.Time) engine.HookStats {
 	return s
 }
 
-// Try runs the script once, whatever the breaker says, and counts nothing.
+// Try runs the script regardless of the breaker and without counting.
 func (h *Hook) Try(msg *engine.HookMessage, get engine.Settings) engine.HookTrial {
-	return h.try(msg, get, false)
+	return h.run(msg, get, false)
 }
 
-// try runs the script, and remembers what it has decided if that is wanted.
-func (h *Hook) try(msg *engine.HookMessage, get engine.Settings, remember bool) engine.HookTrial {
+// run executes the script once and, if remember is set, adds the decision to the memo.
+func (h *Hook) run(msg *engine.HookMessage, get engine.Settings, remember bool) engine.HookTrial {
 	t := engine.HookTrial{Enqueue: engine.SafeEnqueue()}
 	m := h.sandbox.take()
 	instructions := h.sandbox.cfg.instructions()

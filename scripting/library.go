@@ -8,29 +8,27 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// library is what all scripts find in their environment. It is made once, shared
-// by all machines and never written to afterwards: that is what makes it safe to
-// read from several goroutines.
+// library holds the global functions and metatables of all scripts. It is immutable after
+// creation and therefore shared by all machines without locks.
 type library struct {
-	globals     *lua.LTable // what scripts find, and the environment of those that add nothing
-	environment *lua.LTable // metatable of the environments of the others
+	globals     *lua.LTable // the globals, and the environment of scripts without state
+	environment *lua.LTable // metatable of all other environments
 	strings     *lua.LTable // metatable of strings
 	message     *lua.LTable // metatable of msg
 	headers     *lua.LTable // metatable of msg.headers
 
 	next, step *lua.LFunction // iterators of pairs and ipairs
-	closer     *lua.LFunction // handler of errors in protected calls
+	closer     *lua.LFunction // error handler of protected calls
 
 	guards map[string]*lua.LFunction
-	fields lua.LValue // the guard that marks a result given field by field
+	fields lua.LValue // the mark of a direct result
 }
 
-// boundArrays lowers how far a table's array part reaches. gopher-lua has it as
-// a variable for the whole process, read by every machine at every access, so it
-// has to be set before the first machine runs and never again: newLibrary is
-// where there can be none yet, and its caller hands the library to them.
+// boundArrays lowers gopher-lua's limit of array parts. The limit is a process-wide
+// variable that every machine reads, so it is set once, before the first machine exists.
 var boundArrays = sync.OnceFunc(func() { lua.MaxArrayIndex = arrayMax }) //nolint:gochecknoglobals // guards one of gopher-lua's
 
+// newLibrary creates the library.
 func newLibrary() *library {
 	boundArrays()
 	globals := functions(baseLibrary())
@@ -57,7 +55,7 @@ func newLibrary() *library {
 	return lib
 }
 
-// functions makes a table that no script may write to.
+// functions returns a read-only table of functions.
 func functions(fs map[string]lua.LGFunction) *lua.LTable {
 	t := &lua.LTable{Metatable: frozen}
 	for _, name := range slices.Sorted(maps.Keys(fs)) { // pairs() shows the order
@@ -66,7 +64,7 @@ func functions(fs map[string]lua.LGFunction) *lua.LTable {
 	return t
 }
 
-// metatable makes one that a script can neither see nor replace.
+// metatable returns a metatable that scripts can neither read nor replace.
 func metatable(index lua.LValue) *lua.LTable {
 	t := &lua.LTable{Metatable: frozen}
 	t.RawSetString("__index", index)

@@ -9,35 +9,35 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// machine is a Lua machine. It belongs to one call at a time and to no script:
-// a script brings its program and finds an empty environment, so what one has
-// done cannot be seen by the next.
+// machine is a Lua machine. One call uses it at a time, and it belongs to no script: each
+// run gets a fresh environment, so scripts cannot see each other's state.
 type machine struct {
 	budget
 
 	lib    *library
 	l      *lua.LState
-	name   string // of the hook that runs
-	failed bool   // an error was raised since it was made: do not use it again
-	place  string // where the last error was raised, for those that do not say
+	name   string // name of the running hook
+	failed bool   // an error was raised: do not reuse the machine
+	place  string // position of the last error, for values without one
 
 	msg      *engine.HookMessage
 	settings engine.Settings
-	trace    trace // of what the script asks them
+	trace    trace // queries of the script to both, for the memo
 
-	// What the script sees of the message. They are the same values for each
-	// message and look through at the fields above.
+	// msg and msg.headers as the script sees them: constant values that read through to
+	// the fields above.
 	message, headers *lua.LUserData
 
-	// hashed are tables whose hash part was charged for, the newest ones.
+	// hashed caches the tables whose hash part is already charged for, the newest ones.
 	hashed     [4]*lua.LTable
 	hashedNext int
-	fields     int // charged for in this call, of all tables
+	fields     int // fields charged for in this call, of all tables
 
 	threads threads
-	finder  matcher // of find and match
+	finder  matcher // shared by find and match
 }
 
+// newMachine creates a machine with an empty stack; the library is shared.
 func newMachine(c *Config, lib *library) *machine {
 	m := &machine{budget: newBudget(c), lib: lib}
 	m.l = lua.NewState(lua.Options{
@@ -55,11 +55,12 @@ func newMachine(c *Config, lib *library) *machine {
 	return m
 }
 
-// of is the machine on which a function of the library was called; newMachine
-// has made it the context.
+// machineOf returns the machine that is calling a library function. newMachine has set it
+// as the context.
 func of(l *lua.LState) *machine { return l.Context().(*machine) }
 
-// locate keeps where an error is raised: a value such as a table does not say.
+// locate records the position of an error that is being raised: error values other than
+// strings do not carry one.
 func (m *machine) locate(l *lua.LState) {
 	for level := range 3 {
 		if where := l.Where(level); strings.HasPrefix(where, m.name) {
@@ -69,18 +70,18 @@ func (m *machine) locate(l *lua.LState) {
 	}
 }
 
-// result is what a hook has returned. It lies on the machine's stack, so it has
-// to be read before the machine is used again.
+// result is what a hook has returned. It refers to the machine's stack and is valid until
+// the machine's next use.
 type result struct {
 	l      *lua.LState
-	direct bool // field by field, behind a mark
+	direct bool // returned as names and values behind the mark guardFields
 }
 
-// value is what was returned, unless it was field by field.
+// value returns the returned value, unless direct is set.
 func (r result) value() lua.LValue { return r.l.Get(1) }
 
-// run executes the script's top level and, if there is a message, its hook on
-// it.
+// run executes the script's top level and, if msg is not nil, its hook. Any panic of
+// gopher-lua becomes an *Error, and the machine is then marked as failed.
 func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, get engine.Settings) (res result, err error) {
 	m.name, m.msg, m.settings = s.kind.String(), msg, get
 	m.reset(instructions)
@@ -90,7 +91,7 @@ func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, ge
 			m.failed = true
 			err = m.explain(r)
 		}
-		m.leaveLane()
+		m.releaseSlot()
 		m.msg, m.settings, m.place = nil, nil, ""
 		m.hashed, m.fields = [len(m.hashed)]*lua.LTable{}, 0
 		m.finder.subject, m.finder.pattern = "", ""
@@ -108,14 +109,15 @@ func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, ge
 	l.Push(hook)
 	l.Push(m.message)
 	l.Call(1, lua.MultRet)
-	if m.spent != nil { // nothing can have caught it; if it has, it does not count
+	if m.spent != nil { // an exceeded limit is final even if an error was caught
 		m.failed = true
 		return res, placed(m.name, m.spent.Error())
 	}
 	return result{l, l.Get(1) == m.lib.fields}, nil
 }
 
-// load runs the script's top level and returns what it has made the hook.
+// load runs the script's top level and returns the value of the hook's name. Scripts
+// without state skip the environment or the whole top level, see plan.
 func (m *machine) load(s *script) lua.LValue {
 	l := m.l
 	if s.hook != nil {
@@ -136,7 +138,7 @@ func (m *machine) load(s *script) lua.LValue {
 	return env.RawGetString(m.name)
 }
 
-// explain makes an error of what a script, or the machine below it, has thrown.
+// explain converts a value thrown by a script, or by gopher-lua, into an Error.
 func (m *machine) explain(thrown any) *Error {
 	var text string
 	if raised, ok := thrown.(*lua.ApiError); ok {
@@ -149,7 +151,8 @@ func (m *machine) explain(thrown any) *Error {
 			text = fmt.Sprintf("the error is a %s, it has no text", kindOf(v))
 		}
 	} else {
-		// A fault in the machine, or in us: the script has found it, so it pays.
+		// A bug in gopher-lua or in this package: it counts as an error of the script
+		// that triggered it.
 		text = fmt.Sprintf("the machine failed: %v", thrown)
 	}
 	e := placed(m.name, text)
@@ -160,7 +163,7 @@ func (m *machine) explain(thrown any) *Error {
 	return e
 }
 
-// kindOf is the type of a value for a message.
+// kindOf names the type of a value for error texts.
 func kindOf(v lua.LValue) string {
 	if v == nil {
 		return "nothing"

@@ -8,20 +8,20 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// This file remembers decisions. A script sees nothing but its message and its
-// settings, so what it decides follows from what it has asked of them: the same
-// answers lead to the same next question, and in the end to the same decision. The
-// questions of a run, with their answers, are therefore a path in a tree, and a
-// message that gives the same answers need not run the script.
+// This file caches decisions. A script sees only its message and its settings, so its
+// decision follows from the answers to what it queries of them: equal answers lead to the
+// same next query and finally to the same decision. The queries of a run with their
+// answers are a path in a tree; a message with the same answers along a path needs no
+// run.
 //
-// Nothing has to be forgotten when a setting changes, since reading it is one of the
-// questions; and what a script does not read, such as the payload's size, does not
-// matter. Errors are not remembered: each is made, and counted, anew.
+// Nothing has to be invalidated when a setting changes, because reading the setting is
+// one of the queries. Values that a script does not read, such as the payload size, do
+// not matter. Errors are not cached.
 
-// question is something that a script can ask of a message or of the settings.
+// question is one query of a script to its message or settings.
 type question struct {
 	kind questionKind
-	name string // of a header or setting
+	name string // name of the header or setting
 }
 
 type questionKind uint8
@@ -29,7 +29,7 @@ type questionKind uint8
 const (
 	askNothing questionKind = iota
 	askHeader
-	askHeaders // how many
+	askHeaders // number of headers
 	askSetting
 	askQueue
 	askKey
@@ -37,12 +37,12 @@ const (
 	askSize
 )
 
-// answer is what a message answers. Of the fields, a question uses one or two.
+// answer is the value of a query. A query uses one or two of the fields.
 type answer struct {
 	text   string
-	raw    []byte // text that has to be copied before it may be kept
+	raw    []byte // text in a buffer that must be copied to be kept
 	number int
-	is     bool // there is such a header or setting
+	is     bool // the header or setting exists
 }
 
 func (q *question) answer(msg *engine.HookMessage, get engine.Settings) (a answer) {
@@ -71,19 +71,19 @@ func (q *question) answer(msg *engine.HookMessage, get engine.Settings) (a answe
 }
 
 const (
-	questionsMax = 8   // of a run that is remembered
-	pathBytes    = 512 // of questions, answers and the decision that are remembered
+	questionsMax = 8   // queries of a run that can be cached
+	pathBytes    = 512 // bytes of queries, answers and decision that can be cached
 )
 
-// trace is what a run has asked so far, each question once.
+// trace records the distinct queries of a run, in order.
 type trace struct {
-	off   bool // nobody wants it, or it cannot be remembered
+	off   bool // not recording, or the run cannot be cached
 	n     int
 	asked [questionsMax]question
 }
 
 func (t *trace) start(wanted bool) {
-	clear(t.asked[:t.n]) // names may be parts of long strings
+	clear(t.asked[:t.n]) // names may keep long strings alive
 	t.n, t.off = 0, !wanted
 }
 
@@ -105,46 +105,47 @@ func (t *trace) ask(kind questionKind, name string) {
 	t.n++
 }
 
-// luck says how often a script's decisions are known. Remembering costs as much as
-// running the script: with messages that are hardly ever alike only few are.
-type luck int
+// hitScore tracks how often a script's decisions are found in the memo. Storing a
+// decision costs as much as running the script, so with few hits only a sample is stored.
+// A hit adds hitScoreGain, a miss subtracts 1; below 0 only every 16th miss is stored.
+type hitScore int
 
 const (
-	luckMost  = 1000
-	luckWorst = -16 // hits are so rare that one miss in so many is remembered
-	luckHit   = 4   // a hit makes up for so many misses
+	hitScoreMax  = 1000
+	hitScoreMin  = -16 // below it one decision is stored, and the score restarts at -1
+	hitScoreGain = 4   // misses that one hit outweighs
 )
 
-func (l *luck) hit() { *l = min(*l+luckHit, luckMost) }
+func (l *hitScore) hit() { *l = min(*l+hitScoreGain, hitScoreMax) }
 
-// miss reports whether what the script is about to decide should be remembered.
-func (l *luck) miss() bool {
+// miss counts a miss and reports whether the decision should be stored.
+func (l *hitScore) miss() bool {
 	*l--
-	if *l < luckWorst {
+	if *l < hitScoreMin {
 		*l = -1
 		return true
 	}
 	return *l >= 0
 }
 
-// node is a point on the way to a decision: the next question, or the end. But for
-// newest it never changes.
+// node is a node of the decision tree: the next query, or a decision. Only newest changes
+// after creation.
 type node struct {
 	ask      question
-	decision *engine.EnqueueDecision // where there is no question left
+	decision *engine.EnqueueDecision // nil: not a leaf
 	id       uint64
-	// newest is one edge from here: of a setting the newest one, as what it was set
-	// to before does not come again, else the first.
+	// newest is one edge from here: for a setting the newest one, because old values
+	// rarely return, otherwise the first.
 	newest atomic.Pointer[edge]
 }
 
-// edge leads from a question by its answer to the next.
+// edge leads from a query by its answer to the next node.
 type edge struct {
 	from, to *node
 	text     string
 	number   int
 	is       bool
-	used     atomic.Bool // since it was last about to be replaced
+	used     atomic.Bool // used since it was last considered for replacement
 }
 
 func (e *edge) leads(from *node, a *answer) bool {
@@ -157,15 +158,16 @@ func (e *edge) leads(from *node, a *answer) bool {
 	return e.text == a.text
 }
 
-// memo has the edges of all scripts, in a table of a fixed size: what is new takes
-// the place of what was not used lately. It is read and written without a lock.
+// memo holds the edges of all scripts in a table of fixed size, with two possible slots
+// for each edge; new edges replace those not used recently. It is read and written
+// without locks.
 type memo struct {
 	seed  maphash.Seed
 	ids   atomic.Uint64
 	slots []atomic.Pointer[edge] // a power of two
 }
 
-// newMemo makes room for at least n edges; nil remembers nothing.
+// newMemo returns a memo for at least n edges, or nil, which disables caching.
 func newMemo(n int) *memo {
 	if n <= 0 {
 		return nil
@@ -177,7 +179,7 @@ func newMemo(n int) *memo {
 	return &memo{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[edge], size)}
 }
 
-// places are the two slots in which an edge may be.
+// places returns the two slots of an edge.
 func (m *memo) places(from *node, a *answer) [2]*atomic.Pointer[edge] {
 	var h uint64
 	if a.raw != nil {
@@ -190,6 +192,7 @@ func (m *memo) places(from *node, a *answer) [2]*atomic.Pointer[edge] {
 	return [2]*atomic.Pointer[edge]{&m.slots[i], &m.slots[i^1]}
 }
 
+// find returns the edge for an answer, or nil.
 func (m *memo) find(from *node, a *answer) *edge {
 	if e := from.newest.Load(); e.leads(from, a) {
 		return e
@@ -208,8 +211,7 @@ func (m *memo) find(from *node, a *answer) *edge {
 	return nil
 }
 
-// recall returns what the script with this root has decided about a message with the
-// same answers; ok is false if that is not known.
+// recall looks up the decision for a message; ok is false if it is not cached.
 func (m *memo) recall(root *node, msg *engine.HookMessage, get engine.Settings) (d engine.EnqueueDecision, ok bool) {
 	n := root
 	for n != nil {
@@ -226,7 +228,8 @@ func (m *memo) recall(root *node, msg *engine.HookMessage, get engine.Settings) 
 	return engine.EnqueueDecision{}, false
 }
 
-// remember keeps what a run with these questions has decided about a message.
+// remember stores the decision of a run with these queries, unless it exceeds pathBytes
+// or recently used edges occupy its slots.
 func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *engine.HookMessage, get engine.Settings, d *engine.EnqueueDecision) {
 	size := len(d.Key)
 	for _, t := range d.Throttles {
@@ -246,7 +249,7 @@ func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *engin
 	}
 	for i := range asked {
 		if n.ask != asked[i] {
-			return // it cannot be; to remember nothing is safe
+			return // impossible for a deterministic script; storing nothing is safe
 		}
 		a := n.ask.answer(msg, get)
 		if e := m.find(n, &a); e != nil {
@@ -263,7 +266,7 @@ func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *engin
 	}
 }
 
-// room is where a new edge may be put. One that was used lately has another chance.
+// room returns a slot for a new edge, or nil. Recently used edges get a second chance.
 func (m *memo) room(n *node, a *answer) *atomic.Pointer[edge] {
 	if n.ask.kind == askSetting || n.newest.Load() == nil {
 		return &n.newest
@@ -290,7 +293,7 @@ func (m *memo) edge(from *node, rest []question, a *answer, d *engine.EnqueueDec
 	return &edge{from: from, to: m.node(rest, d), text: text, number: a.number, is: a.is}
 }
 
-// node makes the node at which a run is that has these questions still before it.
+// node creates the node at which a run has these queries left.
 func (m *memo) node(rest []question, d *engine.EnqueueDecision) *node {
 	n := &node{id: m.ids.Add(1)}
 	if len(rest) == 0 {

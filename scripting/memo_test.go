@@ -202,7 +202,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		long := strings.Repeat("y", i%500+1)
 		msg := &engine.HookMessage{Headers: []engine.Header{{Name: []byte("x"), Value: fmt.Append(nil, i)}, {Name: []byte("y"), Value: []byte(long)}}}
 		for _, h := range []*Hook{echo, loop} {
-			h.luck = luckMost
+			h.hitScore = hitScoreMax
 			if _, err := h.OnEnqueue(time.Now(), msg, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -236,13 +236,13 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 
 // With messages that are never alike little is remembered, and when they become
 // alike again, it is soon.
-func TestLuckTurns(t *testing.T) {
+func TestHitScoreFollowsTheHits(t *testing.T) {
 	h, decide := remembering(t, "function on_enqueue(msg) return { weight = msg.payload_size % 10 + 1 } end")
 	for i := range 20_000 {
 		decide(&engine.HookMessage{PayloadSize: i}, nil)
 	}
-	if h.luck >= 0 {
-		t.Errorf("luck %d after messages that are all different", h.luck)
+	if h.hitScore >= 0 {
+		t.Errorf("hitScore %d after messages that are all different", h.hitScore)
 	}
 	before := h.Stats(time.Now()).Recalled
 	for i := range 4000 {

@@ -10,8 +10,8 @@ import (
 
 func infinity() float64 { return math.Inf(1) }
 
-// messageIndex is msg.<field>. Fields are made when they are read: most scripts
-// read two or three. What the message does not have is nil.
+// messageIndex is msg.<field>. Values are created on access, since most scripts read two
+// or three fields. Missing fields are nil.
 func messageIndex(l *lua.LState) int {
 	m := of(l)
 	field, ok := l.Get(2).(lua.LString)
@@ -60,20 +60,20 @@ func messageIndex(l *lua.LState) int {
 	return 1
 }
 
-// string is a text that exists already as a value. Its bytes are not the
-// script's, but it may not be longer than a script's own.
+// string converts an existing text to a Lua value, truncated to the length that a
+// script's own strings may have. The bytes are shared, so only the header is charged.
 func (m *machine) string(l *lua.LState, s string) lua.LString {
 	if int64(len(s)) > m.stringMax() {
 		s = s[:m.stringMax()]
 	}
 	m.charge(l, costString)
 	if len(s) >= stringLong {
-		m.long()
+		m.noteLongString()
 	}
 	return lua.LString(s)
 }
 
-// headersIndex is msg.headers[name]. Of a repeated header the last one counts.
+// headersIndex is msg.headers[name]. Of repeated headers the last one counts.
 func headersIndex(l *lua.LState) int {
 	m := of(l)
 	if name, ok := l.Get(2).(lua.LString); ok && m.msg != nil {
@@ -88,7 +88,7 @@ func headersIndex(l *lua.LState) int {
 	return 1
 }
 
-// header is the last header of that name, or nil.
+// header returns the last header with a name, or nil.
 func header(msg *engine.HookMessage, name string) *engine.Header {
 	for i := len(msg.Headers) - 1; i >= 0; i-- {
 		if h := &msg.Headers[i]; string(h.Name) == name {
@@ -98,6 +98,7 @@ func header(msg *engine.HookMessage, name string) *engine.Header {
 	return nil
 }
 
+// headersLen is #msg.headers.
 func headersLen(l *lua.LState) int {
 	n := 0
 	if m := of(l); m.msg != nil {
@@ -108,7 +109,7 @@ func headersLen(l *lua.LState) int {
 	return 1
 }
 
-// headerPairs iterates over the headers in their order.
+// headerPairs is pairs(msg.headers): all headers in order, repeated ones included.
 func (m *machine) headerPairs(l *lua.LState) int {
 	m.charge(l, costClosure)
 	m.trace.off = true

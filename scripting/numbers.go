@@ -8,11 +8,11 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// numberBytesMax is room enough for any number as text.
+// numberBytesMax is the length of the longest number as text.
 const numberBytesMax = 24
 
-// appendNumber writes a number the way Lua 5.1 does ("%.14g"), but whole ones in
-// full: an order number that went through tonumber has to come out the same.
+// appendNumber formats a number as Lua 5.1 does ("%.14g"), except that whole numbers are
+// written in full: an order number must survive tonumber.
 func appendNumber(dst []byte, n lua.LNumber) []byte {
 	f := float64(n)
 	switch {
@@ -31,8 +31,7 @@ func appendNumber(dst []byte, n lua.LNumber) []byte {
 	return appendGeneral(dst, f, 14)
 }
 
-// appendGeneral is C's %g with the precision: the shorter of %e and %f, without
-// trailing zeros.
+// appendGeneral formats as C's %g: the shorter of %e and %f without trailing zeros.
 func appendGeneral(dst []byte, f float64, precision int) []byte {
 	if precision == 0 {
 		precision = 1
@@ -58,8 +57,8 @@ func trimZeros(s string) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// parseNumber reads a number as Lua writes them in its sources, with white space
-// around it. What Go takes beyond that (underscores, "inf", binary) it refuses.
+// parseNumber parses a Lua number with surrounding white space. Go's extensions
+// (underscores, "inf", binary) are rejected.
 func parseNumber(s string) (lua.LNumber, bool) {
 	s = strings.Trim(s, " \t\n\v\f\r")
 	digits := strings.TrimLeft(s, "+-")
@@ -82,7 +81,7 @@ func parseNumber(s string) (lua.LNumber, bool) {
 		}
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil && !math.IsInf(f, 0) { // an overflow is infinite, as in C
+	if err != nil && !math.IsInf(f, 0) { // overflow is infinite, as in C
 		return 0, false
 	}
 	return lua.LNumber(f), true
@@ -90,8 +89,7 @@ func parseNumber(s string) (lua.LNumber, bool) {
 
 func prefix(s string, n int) string { return s[:min(n, len(s))] }
 
-// whole tells whether a number has no fraction and fits an int with room to
-// spare.
+// whole converts a number without a fraction and of at most 53 bits.
 func whole(n lua.LNumber) (int, bool) {
 	f := float64(n)
 	if f != math.Trunc(f) || math.Abs(f) > 1<<53 { // false for NaN as well

@@ -7,68 +7,68 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// pacer has the work of loading a script done the way scripts run that take long: in a
-// lane, in turns, and giving way to whoever else waits for the processor. It belongs to
-// one load. Nil: nobody has to wait.
+// pacer makes loading a script yield like a slow script: in a slot, in turns, and
+// yielding the processor. It belongs to one load. A nil pacer never yields.
 type pacer struct {
-	lanes  lanes
-	lane   *lane     // nil: it has none yet
-	turnAt time.Time // when the turn began
-	wayAt  time.Time // when it gives way next
+	slots   slots
+	slot    *slot     // nil: no slot acquired yet
+	turnAt  time.Time // start of the current turn
+	yieldAt time.Time // time of the next yield
 }
 
-func newPacer(l lanes) *pacer {
+func newPacer(l slots) *pacer {
 	now := time.Now()
-	return &pacer{lanes: l, turnAt: now, wayAt: now.Add(yieldEvery)}
+	return &pacer{slots: l, turnAt: now, yieldAt: now.Add(yieldEvery)}
 }
 
-// pause is called where the work may rest, some microseconds after each other.
+// pause yields if the turn or the interval is over. Loading calls it every few
+// microseconds of work.
 func (p *pacer) pause() {
-	if p == nil || p.lanes == nil {
+	if p == nil || p.slots == nil {
 		return
 	}
 	now := time.Now()
-	if now.Sub(p.turnAt) > laneTurn {
+	if now.Sub(p.turnAt) > slotTurn {
 		p.leave()
-		p.lane = <-p.lanes // whoever has it leaves it after a turn
+		p.slot = <-p.slots // at most one turn per competitor
 		p.turnAt = time.Now()
 		now = p.turnAt
 	}
-	if p.lane != nil && now.After(p.wayAt) {
-		p.lane.giveWay()
+	if p.slot != nil && now.After(p.yieldAt) {
+		p.slot.yield()
 		back := time.Now()
 		away := back.Sub(now)
 		p.turnAt = p.turnAt.Add(away)
-		p.wayAt = back.Add(max(yieldEvery, away)) // its half of a processor that somebody else never leaves
+		p.yieldAt = back.Add(max(yieldEvery, away)) // at least half of a contended processor
 	}
 }
 
-// stayAway lets others have the processor and the lane for some time.
-func (p *pacer) stayAway(d time.Duration) {
-	if p == nil || p.lanes == nil {
+// backOff releases processor and slot for a duration.
+func (p *pacer) backOff(d time.Duration) {
+	if p == nil || p.slots == nil {
 		return
 	}
 	p.leave()
-	time.Sleep(d) //nolint:forbidigo // it has to be away
+	time.Sleep(d) //nolint:forbidigo // the pause is the purpose
 	p.turnAt = time.Time{}
 	p.pause()
 }
 
-// leave must follow the last pause.
+// leave releases the slot. It must follow the last pause.
 func (p *pacer) leave() {
-	if p != nil && p.lane != nil {
-		p.lanes <- p.lane
-		p.lane = nil
+	if p != nil && p.slot != nil {
+		p.slots <- p.slot
+		p.slot = nil
 	}
 }
 
-// paced is a source that its reader gets in small pieces, with a pause before each.
+// paced is a reader of a source in small pieces, with a pause before each.
 type paced struct {
 	r io.Reader
 	p *pacer
 }
 
-// pacedBytes take the parser some 10 µs.
+// pacedBytes is the size of a piece, some 10 µs of parsing.
 const pacedBytes = 64
 
 func (r paced) Read(b []byte) (int, error) {
@@ -76,9 +76,9 @@ func (r paced) Read(b []byte) (int, error) {
 	return r.r.Read(b[:min(len(b), pacedBytes)])
 }
 
-// rest is a statement of no language. The compiler makes nothing of statements that it
-// does not know, but asks the first one of a block for its line, so it pauses wherever
-// there is `if true then <rest> end`, for which there is no instruction either.
+// pauseStmt is a statement node that makes gopher-lua's compiler pause. The compiler
+// ignores statements of unknown types but asks the first one of a block for its line, so
+// `if true then <pauseStmt> end` calls Line during compilation and emits no instruction.
 type rest struct {
 	ast.StmtBase
 
@@ -86,18 +86,19 @@ type rest struct {
 	away time.Duration
 }
 
-// Line is where the compiler asks.
+// Line pauses and returns the line.
 func (s *rest) Line() int {
 	if s.away > 0 {
-		s.p.stayAway(s.away)
+		s.p.backOff(s.away)
 	} else {
 		s.p.pause()
 	}
 	return s.StmtBase.Line()
 }
 
-// resting is the statement around it, for after so many steps.
-func resting(line int, p *pacer, steps int) ast.Stmt {
+// pausePoint returns the statement around a pauseStmt that follows so many steps of
+// compilation.
+func pausePoint(line int, p *pacer, steps int) ast.Stmt {
 	r := at(&rest{p: p}, line)
 	if steps > effortLong {
 		r.away = time.Duration(steps) * effortStep * effortAway
@@ -106,14 +107,14 @@ func resting(line int, p *pacer, steps int) ast.Stmt {
 	return at(&ast.IfStmt{Condition: yes, Then: []ast.Stmt{r}}, line)
 }
 
-// effort is what the compiler will have to do for what was rewritten so far, in steps
-// of effortStep, of which comparing two names or constants is one. The compiler looks
-// through lists, so there are sources for which it takes a thousand times as long as
-// for others; between two rests it has to go through in one piece.
+// effort estimates the compiler's work for the rewritten statements in steps of
+// effortStep, the cost of comparing two names or constants. The compiler searches lists
+// linearly, so some sources take a thousand times as long as others of the same size. The
+// work between two pause points is not interruptible.
 type effort struct {
 	steps  int
-	rested int // steps at the last rest
-	paced  int // steps when the rewriting itself last paused
+	rested int // steps at the last pause point
+	paced  int // steps at the last pause of the rewriting
 }
 
 const (
@@ -121,16 +122,16 @@ const (
 
 	effortNode     = 20
 	effortBlock    = 120
-	effortFunction = 1500 // gopher-lua makes room for 1024 instructions
+	effortFunction = 1500 // gopher-lua allocates 1024 instructions
 
 	effortPause = 2000    // 10 µs
 	effortRest  = 4000    // 20 µs
-	effortMax   = 400_000 // 2 ms, without a rest
+	effortMax   = 400_000 // 2 ms, the maximum without a pause point
 
-	// effortLong, 0.2 ms, is from when on a piece of work is followed by a rest of effortAway
-	// times its length. A message's way through the broker has several steps, on several
-	// goroutines, and each would wait for a piece to end if one followed the other; this
-	// way, one message in a hundred waits for one.
+	// effortLong (0.2 ms) is the length of uninterrupted work after which the load backs
+	// off for effortAway times as long. A message passes several goroutines, each of
+	// which could wait for such a piece of work; with the back-off, about one message in
+	// a hundred waits for one.
 	effortLong = 40_000
 	effortAway = 100
 )

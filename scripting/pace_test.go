@@ -42,7 +42,7 @@ func TestTheCompilerAsksAStatementThatItDoesNotKnow(t *testing.T) {
 				for i := 0; i <= len(stmts)-1; i += 2 {
 					s := at(&asked{}, 1)
 					all = append(all, s)
-					stmt := resting(1, nil, 0)
+					stmt := pausePoint(1, nil, 0)
 					stmt.(*ast.IfStmt).Then[0] = s
 					stmts = slices.Insert(stmts, i, stmt)
 				}
@@ -77,8 +77,8 @@ func TestTheCompilerAsksAStatementThatItDoesNotKnow(t *testing.T) {
 func TestLoadingTakesTurns(t *testing.T) {
 	s := sandbox(t)
 	ways := 0
-	s.lanes = make(lanes, 1)
-	s.lanes <- &lane{giveWay: func() { ways++ }}
+	s.slots = make(slots, 1)
+	s.slots <- &slot{yield: func() { ways++ }}
 	source := strings.Repeat("f(a, b, c) ", 4000)
 	chunk, err := parse.Parse(strings.NewReader(source), "x")
 	if err != nil {
@@ -99,8 +99,8 @@ func TestLoadingTakesTurns(t *testing.T) {
 	if ways < 20 {
 		t.Errorf("it has given way %d times", ways)
 	}
-	if len(s.lanes) != 1 {
-		t.Error("it has kept its lane")
+	if len(s.slots) != 1 {
+		t.Error("it has kept its slot")
 	}
 }
 
@@ -199,26 +199,26 @@ func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
 	}
 }
 
-// After a long piece the compiler stays away for longer, and leaves the lane to others.
+// After a long piece the compiler stays away for longer, and leaves the slot to others.
 func TestALongPieceOfLoadingIsFollowedByARest(t *testing.T) {
-	all := make(lanes, 1)
+	all := make(slots, 1)
 	p := newPacer(all)
-	p.lane = &lane{giveWay: func() {}}
+	p.slot = &slot{yield: func() {}}
 	const steps = effortLong + 1
-	stmt := resting(1, p, steps).(*ast.IfStmt).Then[0]
+	stmt := pausePoint(1, p, steps).(*ast.IfStmt).Then[0]
 	start := time.Now()
 	stmt.Line()
 	if took := time.Since(start); took < steps*effortStep*effortAway {
 		t.Errorf("it was back after %v", took)
 	}
-	if p.lane == nil || len(all) != 0 {
-		t.Error("it is back without a lane")
+	if p.slot == nil || len(all) != 0 {
+		t.Error("it is back without a slot")
 	}
 	p.leave()
 	if len(all) != 1 {
-		t.Error("it has kept the lane")
+		t.Error("it has kept the slot")
 	}
-	if resting(1, p, effortLong).(*ast.IfStmt).Then[0].(*rest).away > 0 {
+	if pausePoint(1, p, effortLong).(*ast.IfStmt).Then[0].(*rest).away > 0 {
 		t.Error("a short piece is followed by a long rest")
 	}
 }

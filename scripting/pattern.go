@@ -4,23 +4,21 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// matcher matches Lua patterns. It works as the one of the reference
-// implementation is documented to, by trying and going back, which takes
-// exponential time for some patterns: so each step is taken from the budget of
-// the call it runs in.
+// matcher implements Lua patterns by backtracking, as the reference implementation does.
+// Some patterns take exponential time, so each step is charged to the budget of the call.
 type matcher struct {
 	l       *lua.LState
 	m       *machine
 	subject string
 	pattern string
 	depth   int
-	level   int // captures begun
+	level   int // captures so far
 
 	captures [capturesMax]capture
 }
 
-// capture is a part of the subject; until is one of the marks while it is not
-// complete, or not a part but a place.
+// capture is a substring of the subject. size is one of the marks while the capture is
+// open, or for a position capture.
 type capture struct{ from, size int }
 
 const (
@@ -29,10 +27,10 @@ const (
 	captureHere = -2
 
 	patternBytesMax = 1 << 10
-	patternDepthMax = 250 // of going back: it recurses in Go
+	patternDepthMax = 250 // backtracking depth; it recurses in Go
 )
 
-// pattern prepares a matcher.
+// pattern initialises a matcher.
 func (m *machine) pattern(l *lua.LState, p *matcher, subject, pattern string) {
 	if len(pattern) > patternBytesMax {
 		l.RaiseError("a pattern of %d bytes, at most %d", len(pattern), patternBytesMax)
@@ -42,8 +40,8 @@ func (m *machine) pattern(l *lua.LState, p *matcher, subject, pattern string) {
 
 func (p *matcher) fail(text string) { p.l.RaiseError("malformed pattern (%s)", text) }
 
-// try matches the whole pattern at the place in the subject, forgetting earlier
-// captures. It returns where the match ends, or -1.
+// try matches the pattern at position s and discards earlier captures. It returns the end
+// of the match or -1.
 func (p *matcher) try(s int) int {
 	p.level, p.depth = 0, 0
 	at := 0
@@ -55,7 +53,8 @@ func (p *matcher) try(s int) int {
 
 func (p *matcher) anchored() bool { return p.pattern != "" && p.pattern[0] == '^' }
 
-// match matches the pattern from index i on at index s of the subject.
+// match matches the pattern from index i at index s of the subject and returns the end or
+// -1.
 func (p *matcher) match(s, i int) int {
 	if p.depth++; p.depth > patternDepthMax {
 		p.l.RaiseError("pattern too complex")
@@ -118,9 +117,9 @@ func (p *matcher) match(s, i int) int {
 	return s
 }
 
-// escape matches what begins with '%' and is not a class: %b, %f and captures. It
-// returns where to go on in subject and pattern, the first -1 if it does not
-// match.
+// escape matches %b, %f and back references. It returns the positions behind it in
+// subject and pattern; next is -1 for no match. ok is false for other escapes, which are
+// single classes.
 func (p *matcher) escape(s, i int) (next, after int, ok bool) {
 	if i+1 >= len(p.pattern) {
 		return 0, 0, false
@@ -143,7 +142,7 @@ func (p *matcher) escape(s, i int) (next, after int, ok bool) {
 	return 0, 0, false
 }
 
-// longest matches as many of the single class as possible, then goes back.
+// longest implements * and +: as many repetitions as possible, then fewer.
 func (p *matcher) longest(s, i, end int) int {
 	n := 0
 	for s+n < len(p.subject) && p.single(s+n, i, end) {
@@ -157,7 +156,7 @@ func (p *matcher) longest(s, i, end int) int {
 	return -1
 }
 
-// shortest matches as few as possible, and more when the rest does not match.
+// shortest implements -: as few repetitions as possible, then more.
 func (p *matcher) shortest(s, i, end int) int {
 	for {
 		if r := p.match(s, end+1); r >= 0 {
@@ -199,7 +198,7 @@ func (p *matcher) close(s, i int) int {
 	return r
 }
 
-// balance matches %bxy.
+// balance implements %bxy.
 func (p *matcher) balance(s, i int) int {
 	if i+1 >= len(p.pattern) {
 		p.fail("missing arguments to '%b'")
@@ -224,7 +223,7 @@ func (p *matcher) balance(s, i int) int {
 	}
 }
 
-// frontier matches %f[set]: between a character outside the set and one inside.
+// frontier implements %f[set]: a transition from outside the set to inside.
 func (p *matcher) frontier(s, i, end int) bool {
 	var before, after byte
 	if s > 0 {
@@ -236,7 +235,7 @@ func (p *matcher) frontier(s, i, end int) bool {
 	return !p.set(before, i, end-1) && p.set(after, i, end-1)
 }
 
-// back matches what an earlier capture has matched.
+// back implements %1 to %9: the text of an earlier capture.
 func (p *matcher) back(s int, digit byte) int {
 	k := int(digit) - '1'
 	if k < 0 || k >= p.level || p.captures[k].size == captureOpen {
@@ -251,7 +250,7 @@ func (p *matcher) back(s int, digit byte) int {
 	return -1
 }
 
-// classEnd is where the single class that begins at i ends.
+// classEnd returns the end of the single class that begins at i.
 func (p *matcher) classEnd(i int) int {
 	if i >= len(p.pattern) {
 		p.fail("ends too early")
@@ -285,7 +284,7 @@ func (p *matcher) classEnd(i int) int {
 	return i
 }
 
-// single tells whether the character at s is of the class from i to end.
+// single reports whether the character at s matches the class from i to end.
 func (p *matcher) single(s, i, end int) bool {
 	p.m.steps(p.l, 1)
 	c := p.subject[s]
@@ -301,7 +300,7 @@ func (p *matcher) single(s, i, end int) bool {
 	}
 }
 
-// set tells whether c is in the set whose brackets are at i and end.
+// set reports whether c is in the set with brackets at i and end.
 func (p *matcher) set(c byte, i, end int) bool {
 	p.m.steps(p.l, int64(end-i)>>3)
 	in := true
@@ -329,8 +328,8 @@ func (p *matcher) set(c byte, i, end int) bool {
 	return !in
 }
 
-// inClass tells whether c is in the class named by the letter; an upper-case
-// letter names what is outside. Anything but a letter stands for itself.
+// inClass reports whether c is in the class of a letter; an upper-case letter negates it.
+// Other characters match themselves.
 func inClass(c, letter byte) bool {
 	lower := c >= 'a' && c <= 'z'
 	upper := c >= 'A' && c <= 'Z'
@@ -369,10 +368,10 @@ func inClass(c, letter byte) bool {
 	return in
 }
 
-// results is how many values a match has: its captures, or all of it.
+// results returns the number of values of a match: its captures, or the whole match.
 func (p *matcher) results() int { return max(p.level, 1) }
 
-// push puts the captures of a match from s to e on the stack.
+// push pushes the captures of a match from s to e.
 func (p *matcher) push(s, e int) int {
 	n := p.results()
 	for i := range n {
@@ -381,7 +380,7 @@ func (p *matcher) push(s, e int) int {
 	return n
 }
 
-// value is the capture with the index, or all of the match if there is none.
+// value returns capture i, or the whole match if there are no captures.
 func (p *matcher) value(i, s, e int) lua.LValue {
 	if i >= p.level {
 		if i > 0 {

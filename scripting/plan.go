@@ -7,37 +7,37 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// survey is what a first pass over the tree finds out.
+// survey is the result of the first pass over the tree.
 type survey struct {
-	globals map[string]bool // names assigned that are not locals
-	defined int             // times the hook's function is
-	used    bool            // the hook's function is, by the script itself
-	self    bool            // _G is
-	returns bool            // the top level does
+	globals map[string]bool // names of assigned globals
+	defined int             // number of definitions of the hook
+	used    bool            // the script itself uses the hook
+	self    bool            // _G is used
+	returns bool            // the top level returns
 }
 
-// plan is what the second pass may do because of it. Globals cost a table for
-// each message, and the result another; most scripts need neither.
+// plan selects the optimisations of the second pass. By default a call costs a table for
+// globals and one for the result; most scripts need neither.
 type plan struct {
 	hook string
-	// locals are globals that become locals of the top level: nobody can tell the
-	// difference without _G. They keep what the library has under their name.
+	// locals are globals to be compiled as locals of the top level, which is
+	// indistinguishable without _G. They start with the library's value of their name.
 	locals []string
-	// direct is set if nobody but us calls the hook: a table that it returns right
-	// where it is made is returned field by field instead.
+	// direct is set if only the engine calls the hook: a table constructor in its return
+	// statement is then returned as a list of names and values.
 	direct bool
 }
 
-// planned decides what a script's tree allows.
+// planned derives the plan from the survey.
 func planned(hook string, s *survey) plan {
-	const localsMax = 60 // with a script's own there are 200
+	const localsMax = 60 // gopher-lua allows 200 together with the script's own
 	if s.self || s.returns || len(s.globals) > localsMax {
 		return plan{hook: hook}
 	}
 	return plan{hook: hook, locals: slices.Sorted(maps.Keys(s.globals)), direct: s.defined == 1 && !s.used}
 }
 
-// frame puts the locals around a chunk, and the hook's function behind it.
+// frame declares the locals before a chunk and returns the hook after it.
 func (p *plan) frame(chunk []ast.Stmt) []ast.Stmt {
 	declared := &ast.LocalAssignStmt{Names: p.locals}
 	for _, name := range p.locals {

@@ -14,21 +14,21 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// script is a compiled source. It never changes, so any number of machines may
-// run it at the same time.
+// script is a compiled source. It is immutable, so any number of machines may run it
+// concurrently.
 type script struct {
 	kind    engine.HookKind
 	source  string
 	version string // SHA-1 of the source, in hexadecimal
 
 	proto   *lua.FunctionProto
-	cost    int            // bytes that running its top level once allocates
-	bare    bool           // it needs no environment; its top level returns the hook's function
-	hook    *lua.LFunction // the hook's function, if running the top level would only make it
-	globals int            // names it assigns
+	cost    int            // bytes that one run of its top level allocates
+	bare    bool           // needs no environment; the top level returns the hook
+	hook    *lua.LFunction // the hook, if running the top level would only create it
+	globals int            // number of globals that it assigns
 }
 
-// compile turns a source into a script, without running it.
+// compile translates a source into a script without running it.
 func compile(lib *library, kind engine.HookKind, source string, sizeMax int, pace *pacer) (*script, error) {
 	if len(source) > sizeMax {
 		return nil, &Error{Text: fmt.Sprintf("%s: a script of %d bytes, at most %d", kind, len(source), sizeMax)}
@@ -43,15 +43,14 @@ func compile(lib *library, kind engine.HookKind, source string, sizeMax int, pac
 		proto: proto, cost: tree.cost, bare: bare, globals: len(tree.survey.globals),
 	}
 	if bare && tree.sole && proto.FunctionPrototypes[0].NumUpvalues == 0 {
-		// A function without upvalues has no state, so all machines may share it.
+		// Without upvalues a function has no state, so all machines may share it.
 		s.hook = &lua.LFunction{Env: lib.globals, Proto: proto.FunctionPrototypes[0]}
 	}
 	return s, nil
 }
 
-// translate parses, rewrites and compiles. gopher-lua reports by panicking, and
-// where it does not expect what it gets, panics in earnest: both are errors of
-// the script here.
+// translate parses, rewrites and compiles a source. gopher-lua reports errors by
+// panicking and also panics on unexpected trees; both become errors of the script.
 func translate(lib *library, name, source string, pace *pacer) (proto *lua.FunctionProto, tree rewritten, bare bool, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -62,7 +61,7 @@ func translate(lib *library, name, source string, pace *pacer) (proto *lua.Funct
 			err = located(name, 0, fmt.Sprintf("cannot be compiled: %v", r))
 		}
 	}()
-	shallow(source, pace)
+	checkDepth(source, pace)
 	tree, err = prepare(name, source, plan{hook: name}, pace)
 	if err != nil {
 		return nil, tree, false, err
@@ -72,7 +71,8 @@ func translate(lib *library, name, source string, pace *pacer) (proto *lua.Funct
 		if err != nil {
 			return nil, tree, false, err
 		}
-		// It may take more locals than there are; the plain way is as good then.
+		// The optimised form may exceed the limit of locals; the plain form is
+		// equivalent.
 		if proto, err := build(lib, name, source, fast, true, pace); err == nil {
 			return proto, fast, true, nil
 		}
@@ -81,7 +81,7 @@ func translate(lib *library, name, source string, pace *pacer) (proto *lua.Funct
 	return proto, tree, false, err
 }
 
-// prepare goes from source to tree with a plan. It does not recover from refusals.
+// prepare parses and rewrites a source according to a plan. Refusals propagate as panics.
 func prepare(name, source string, p plan, pace *pacer) (rewritten, error) {
 	chunk, err := parse.Parse(paced{strings.NewReader(source), pace}, name)
 	if err != nil {
@@ -90,7 +90,7 @@ func prepare(name, source string, p plan, pace *pacer) (rewritten, error) {
 	return rewrite(chunk, p, pace), nil
 }
 
-// build goes from tree to program. The source is for errors.
+// build compiles and links a tree. source is needed for error positions.
 func build(lib *library, name, source string, tree rewritten, bare bool, pace *pacer) (*lua.FunctionProto, error) {
 	proto, err := lua.Compile(tree.chunk, name)
 	if err != nil {
@@ -104,7 +104,7 @@ func build(lib *library, name, source string, tree rewritten, bare bool, pace *p
 	return proto, nil
 }
 
-// syntax words the errors of parser and compiler the way Lua does.
+// syntax words parse and compile errors as Lua does.
 func syntax(name, source string, err error) error {
 	if p, ok := errors.AsType[*parse.Error](err); ok {
 		text := strings.ToLower(strings.TrimSpace(p.Message))
@@ -119,23 +119,24 @@ func syntax(name, source string, err error) error {
 	return located(name, 0, err.Error())
 }
 
-// linker puts the guards into a program and takes out what would escape a limit:
+// linker inserts the guards into a compiled program and removes what would escape a
+// limit:
 //
-//   - A tail call becomes a call. gopher-lua notes each in its frame and writes
-//     them all into the trace of an error, so a loop of tail calls would take
-//     memory that nothing counts. As a call it ends at the depth that all end at.
-//   - The table `arg` that functions with `...` had in Lua 5.0 is not made.
-//   - A program without an environment of its own must not write to the one it
-//     shares with all others. The plan sees to that; this is to be sure.
+//   - Tail calls become calls. gopher-lua counts tail calls in the frame and lists
+//     each in an error's traceback, so a loop of them would use uncharged memory. As
+//     a call it ends at the depth limit.
+//   - The table `arg`, which Lua 5.0 gave functions with `...`, is not created.
+//   - A program without its own environment must not assign globals, which would
+//     write to the shared one. The plan guarantees that; the linker verifies it.
 //
-// It also gives back the room that the compiler makes for functions longer than most,
-// 12 KiB each.
+// It also shrinks the code arrays, for which the compiler reserves 12 KiB per function.
 type linker struct {
 	guards map[string]*lua.LFunction
 	bare   bool
 	pacer  *pacer
 }
 
+// link processes a function and, recursively, the functions in it.
 func (k *linker) link(proto *lua.FunctionProto) error {
 	if len(proto.DbgUpvalues) > upvaluesMax {
 		return fmt.Errorf("a function uses %d locals from outside, at most %d", len(proto.DbgUpvalues), upvaluesMax)
@@ -155,7 +156,7 @@ func (k *linker) link(proto *lua.FunctionProto) error {
 				return errors.New("a global is assigned that was not seen before")
 			}
 		case lua.OP_CLOSURE:
-			// What follows says where the upvalues come from and is not executed.
+			// The next NumUpvalues words describe upvalues and are not instructions.
 			const bx = 1<<18 - 1
 			i += int(proto.FunctionPrototypes[inst&bx].NumUpvalues)
 		}

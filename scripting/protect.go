@@ -6,34 +6,33 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// A protected call runs on a thread of its own. gopher-lua's own way has the
-// call on the same one and, when an error is raised, closes the upvalues of all
-// frames, those below the call included: a local of a function that goes on
-// afterwards and the closure that shares it would part, silently. On a thread of
-// its own all frames are the call's.
+// A protected call runs on its own Lua thread. gopher-lua's pcall uses the same thread
+// and, on an error, closes the upvalues of all frames, including those below the call: a
+// local of a function that continues and the closure that shares it would silently
+// diverge. On its own thread all frames belong to the call.
 
 const (
-	threadsMax      = 4 // protected calls inside each other
+	threadsMax      = 4 // nested protected calls
 	threadDepthMax  = 60
 	threadSlots     = 128
 	threadSlotsStep = 128
 	threadSlotsMax  = 640
 
-	costThread = 32 << 10 // of each level, once a message
-	costError  = 1 << 10  // of each caught error, beside its text
-	costTrace  = 24 << 10 // gopher-lua writes one when there is no room to be told
+	costThread = 32 << 10 // per level, once per call of the hook
+	costError  = 1 << 10  // per caught error, without its text
+	costTrace  = 24 << 10 // a traceback, which gopher-lua builds when the handler cannot run
 )
 
-// threads are the ones a machine has made so far, by how deep they are used.
+// threads are a machine's threads, one for each nesting level.
 type threads struct {
 	made  [threadsMax]*lua.LState
 	depth int // in use
-	paid  int // charged for in this call
+	paid  int // levels charged for in this call
 }
 
-// protect calls the function that is the first argument with the others, and
-// replaces them by true and the results, or false and the error, which the
-// handler may change first. It returns how many these are.
+// protect calls the function in argument 1 with the other arguments. It replaces them by
+// true and the results, or by false and the error, which handler may transform, and
+// returns the number of values.
 func (m *machine) protect(l *lua.LState, handler lua.LValue) int {
 	n := l.GetTop()
 	child := m.thread(l)
@@ -65,7 +64,8 @@ func (m *machine) protect(l *lua.LState, handler lua.LValue) int {
 	return 2
 }
 
-// caught lets an error go no further, unless it is the end of the script.
+// caught stops the propagation of an error unless a limit is exceeded, which it raises
+// again.
 func (m *machine) caught(l *lua.LState, err *lua.ApiError) {
 	if m.spent == nil {
 		m.charge(l, costError)
@@ -73,7 +73,7 @@ func (m *machine) caught(l *lua.LState, err *lua.ApiError) {
 		if err.StackTrace != "" {
 			m.charge(l, costTrace)
 		}
-		// gopher-lua has put the message together in several buffers.
+		// gopher-lua has built the message in several buffers.
 		if s, ok := err.Object.(lua.LString); ok {
 			m.chargeString(l, len(s))
 			m.charge(l, 4*len(s))
@@ -85,7 +85,7 @@ func (m *machine) caught(l *lua.LState, err *lua.ApiError) {
 	}
 }
 
-// thread is an unused thread for the depth at hand.
+// thread returns the thread of the current nesting level.
 func (m *machine) thread(l *lua.LState) *lua.LState {
 	t := &m.threads
 	if t.depth == threadsMax {
@@ -107,8 +107,8 @@ func (m *machine) thread(l *lua.LState) *lua.LState {
 	return t.made[t.depth]
 }
 
-// attempt makes the call. A thread on which more has gone wrong than an error of
-// the script is not used again.
+// attempt makes the call. A thread that panicked with anything but an error of the script
+// is discarded.
 func (m *machine) attempt(child *lua.LState, args int) (raised *lua.ApiError) {
 	level := m.threads.depth - 1
 	defer func() {
@@ -125,17 +125,16 @@ func (m *machine) attempt(child *lua.LState, args int) (raised *lua.ApiError) {
 	if err == nil {
 		return nil
 	}
-	m.threads.depth = level + 1 // calls inside did not come back to count themselves
+	m.threads.depth = level + 1 // aborted inner calls did not decrement it
 	return err.(*lua.ApiError)  //nolint:errorlint // PCall returns no other, and wraps none
 }
 
-// closeUpvalues is called where an error is raised, with all frames of the
-// thread still in place, and gives locals that closures have taken along their
-// own place. Only raising does that, so it raises; a handler, moreover, keeps
-// gopher-lua from writing a trace of the stack for every error.
+// closeUpvalues is the error handler: gopher-lua calls it with all frames in place. It
+// raises an error of its own, because only that makes gopher-lua move captured locals
+// into their closures. Having a handler also avoids a traceback per error.
 func closeUpvalues(l *lua.LState) int {
 	func() {
-		defer func() { _ = recover() }() // it is the one raised below
+		defer func() { _ = recover() }() // raised below
 		l.RaiseError("closing")
 	}()
 	l.SetTop(1)

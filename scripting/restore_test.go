@@ -11,7 +11,7 @@ import (
 
 // Loading a script waits for its turns, and stays away after statements that take long.
 // A start does not.
-func TestRestoringMakesWayForNobody(t *testing.T) {
+func TestRestoringDoesNotYield(t *testing.T) {
 	var source strings.Builder
 	for f := range 8 {
 		fmt.Fprintf(&source, "local function f%d() return {", f)
@@ -23,7 +23,7 @@ func TestRestoringMakesWayForNobody(t *testing.T) {
 	source.WriteString("function on_enqueue(msg) return { weight = #f0() } end")
 	s := sandbox(t)
 	s.give(s.take())         // one that runs the script as always
-	s.lanes = make(lanes, 1) // and it never comes
+	s.slots = make(slots, 1) // and it never comes
 	h, err := s.Restore(engine.HookEnqueue, source.String())
 	if err != nil {
 		t.Fatal(err)

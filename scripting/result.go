@@ -12,12 +12,11 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// delayMax is the longest delay a script may ask for, the same as a command.
+// delayMax is the longest delay that a script may return, the same as for commands.
 const delayMax = 100 * 365 * 24 * time.Hour
 
-// enqueueDecision checks what on_enqueue has returned. Nothing is guessed: a
-// field of the wrong type, a value out of its range or a field that does not
-// exist (a typing error, most likely) makes all of it an error.
+// enqueueDecision validates the result of on_enqueue. An unknown field, a wrong type or a
+// value out of range rejects the whole result.
 func enqueueDecision(res result, limits *engine.Limits) (engine.EnqueueDecision, error) {
 	var d engine.EnqueueDecision
 	err := res.fields(func(name string, v lua.LValue) error {
@@ -47,7 +46,7 @@ func enqueueDecision(res result, limits *engine.Limits) (engine.EnqueueDecision,
 	return d, nil
 }
 
-// failureDecision checks what on_failure has returned, as strictly.
+// failureDecision validates the result of on_failure in the same way.
 func failureDecision(res result) (engine.FailureDecision, error) {
 	var d engine.FailureDecision
 	err := res.fields(func(name string, v lua.LValue) error {
@@ -74,14 +73,14 @@ func failureDecision(res result) (engine.FailureDecision, error) {
 	return d, nil
 }
 
-// fields calls fn for each field of a result, in the order they were first set.
-// nil decides nothing.
+// fields calls fn for each field of a result, in order of assignment. A nil result has no
+// fields.
 func (r result) fields(fn func(name string, v lua.LValue) error) error {
 	if r.direct {
 		for i, n := 2, r.l.GetTop(); i < n; i += 2 {
 			name, v := r.l.Get(i).(lua.LString), r.l.Get(i+1)
 			if v == lua.LNil {
-				continue // as it would be in a table
+				continue // as in a table
 			}
 			if err := fn(string(name), v); err != nil {
 				return err
@@ -100,7 +99,7 @@ func (r result) fields(fn func(name string, v lua.LValue) error) error {
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
 		name, ok := k.(lua.LString)
 		if !ok {
-			return fmt.Errorf("the result has a field under a %s, only names have a meaning", kindOf(k))
+			return fmt.Errorf("the result has a key of type %s, field names are strings", kindOf(k))
 		}
 		if err := fn(string(name), v); err != nil {
 			return err
@@ -109,6 +108,7 @@ func (r result) fields(fn func(name string, v lua.LValue) error) error {
 	return nil
 }
 
+// decode reads one field into dst, or returns what is wrong with it.
 func decode[T any](dst *T, v lua.LValue, name string, read func(lua.LValue) (T, string)) error {
 	value, bad := read(v)
 	if bad != "" {
@@ -126,11 +126,11 @@ func complain(name, text string) error {
 }
 
 func unknown(name string) error {
-	return fmt.Errorf("the result has a field '%s' that means nothing", name)
+	return fmt.Errorf("unknown result field '%s'", name)
 }
 
-// keyOf copies the key: it may be a part of a long string, which would stay in
-// memory for as long as the message does.
+// keyOf reads a key of at most bytesMax bytes. It copies the key, which may be a part of
+// a long string that would stay in memory with the message.
 func keyOf(v lua.LValue, bytesMax int) (value, complaint string) {
 	s, ok := v.(lua.LString)
 	switch {
@@ -144,8 +144,7 @@ func keyOf(v lua.LValue, bytesMax int) (value, complaint string) {
 	return strings.Clone(string(s)), ""
 }
 
-// keysOf reads a list of throttle keys. A repeated one is taken once: it could
-// not be taken twice.
+// keysOf reads a list of throttle keys without duplicates.
 func keysOf(v lua.LValue, limits *engine.Limits) (values []string, complaint string) {
 	t, ok := v.(*lua.LTable)
 	if !ok {
@@ -176,6 +175,7 @@ func hasFields(t *lua.LTable) bool {
 	return k != lua.LNil
 }
 
+// wholeUpTo returns a reader of whole numbers in [least, most].
 func wholeUpTo(least, most uint32) func(lua.LValue) (uint32, string) {
 	return func(v lua.LValue) (uint32, string) {
 		n, ok := v.(lua.LNumber)
@@ -193,8 +193,8 @@ func wholeUpTo(least, most uint32) func(lua.LValue) (uint32, string) {
 	}
 }
 
-// delayOf reads milliseconds; a fraction of one is dropped, as computing a delay
-// easily leaves some.
+// delayOf reads a delay in milliseconds; fractions, which computed delays often have, are
+// dropped.
 func delayOf(v lua.LValue) (delay *time.Duration, complaint string) {
 	n, ok := v.(lua.LNumber)
 	if !ok {

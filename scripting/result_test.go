@@ -52,11 +52,11 @@ func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
 		`"acme"`:                                 "not a string",
 		`msg`:                                    "not a userdata",
 		`true`:                                   "not a boolean",
-		`{ "acme" }`:                             "a field under a number",
+		`{ "acme" }`:                             "a key of type number",
 		`{ fairness_key = 7 }`:                   "'fairness_key' must be a string, not a number",
 		`{ fairness_key = "" }`:                  "'fairness_key' must not be empty",
 		`{ fairness_key = ("k"):rep(513) }`:      "'fairness_key' has 513 bytes, at most 512",
-		`{ fairnes_key = "a" }`:                  "'fairnes_key' that means nothing",
+		`{ fairnes_key = "a" }`:                  "unknown result field 'fairnes_key'",
 		`{ weight = 0 }`:                         "'weight' is 0, it must be between 1 and 1000000",
 		`{ weight = -1 }`:                        "'weight' is -1",
 		`{ weight = 1000001 }`:                   "'weight' is 1000001",
@@ -113,7 +113,7 @@ func TestFailureResults(t *testing.T) {
 		`{ action = msg.error .. msg.id .. 1 }`: {engine.FailureDefault, -1, `'action' must be "retry" or "dlq"`},
 		`{ action = true }`:                     {engine.FailureDefault, -1, "'action' must be"},
 		`{ action = "retry", delay_ms = -5 }`:   {engine.FailureDefault, -1, "'delay_ms' must be between"},
-		`{ fairness_key = "a" }`:                {engine.FailureDefault, -1, "means nothing"},
+		`{ fairness_key = "a" }`:                {engine.FailureDefault, -1, "unknown result field"},
 		`"dlq"`:                                 {engine.FailureDefault, -1, "must return a table"},
 	} {
 		h := load(t, s, engine.HookFailure, "function on_failure(msg) return "+result+" end")

@@ -9,53 +9,52 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// rewriter turns a script's syntax tree into one that keeps to its memory limit.
-// Each block begins with a charge for what its own statements allocate when they
-// run once: tables, fields, functions. What allocates an amount that only shows
-// at run time becomes a call of a guard (guards.go): `a .. b`, `t[k] = v`, a
-// constructor with computed keys or with a tail of many values.
+// rewriter transforms a script's syntax tree so that all allocations are charged. Each
+// block begins with a charge for what one run of its own statements allocates: tables,
+// fields, functions. Operations whose allocation depends on run-time values become calls
+// of a guard (guards.go): `a .. b`, `t[k] = v`, and constructors with computed keys or a
+// multi-value tail.
 //
-// Guards are named by string constants that a script cannot contain, and are put
-// in their places after compilation.
+// Guards are referred to by string constants that no script may contain; the linker
+// replaces these by the functions.
 type rewriter struct {
 	plan  plan
 	fn    *function
 	pacer *pacer
 	work  effort
 	depth int
-	folds int // arithmetic expressions right around the one at hand
-	count int // of functions
-	cost  int // of the block at hand
+	folds int // enclosing arithmetic expressions
+	count int // functions so far
+	cost  int // bytes of the current block
 	seen  survey
 }
 
-// function is what is known of the Lua function being rewritten.
+// function is the state of the Lua function being rewritten.
 type function struct {
 	parent    *function
 	scopes    []scope // innermost last
-	visible   int     // declarations in them
+	visible   int     // number of declarations in scopes
 	upvalues  map[string]bool
-	constants map[string]int // to their place
-	entry     bool           // it is the hook's, and the plan is direct
+	constants map[string]int // index by constant
+	entry     bool           // it is the hook and the plan is direct
 }
 
-// scope is what a block declares.
+// scope is the declarations of a block.
 type scope struct {
 	names    map[string]bool
-	declared int // a name may be so more than once
+	declared int // declarations, repeated names included
 }
 
 func newFunction(parent *function) *function {
 	return &function{parent: parent, upvalues: map[string]bool{}, constants: map[string]int{}}
 }
 
-// rewritten is a script's tree after the rewriting. If the plan has locals, the
-// chunk returns the hook's function.
+// rewritten is the result. If the plan has locals, the chunk returns the hook.
 type rewritten struct {
 	chunk  []ast.Stmt
-	cost   int // bytes that running the chunk once allocates, known in advance
+	cost   int // bytes that one run of the chunk allocates
 	survey survey
-	sole   bool // the hook's function is all there is
+	sole   bool // the script consists of the hook's definition only
 }
 
 const (
@@ -65,35 +64,35 @@ const (
 	guardSet    = guardPrefix + "set"
 	guardFill   = guardPrefix + "fill"
 	guardValues = guardPrefix + "values"
-	guardFields = guardPrefix + "fields" // not called: it marks a result given field by field
+	guardFields = guardPrefix + "fields" // never called: it marks a direct result
 
-	nestingMax    = 400  // of expressions and blocks: recursion in the compiler
-	fieldsMax     = 5000 // of a constructor: gopher-lua's instruction counts no further
-	argumentsMax  = 40   // of a guard: they all take a register
-	upvaluesMax   = 200  // of a function: gopher-lua counts them in a byte
+	nestingMax    = 400  // expressions and blocks; the compiler recurses
+	fieldsMax     = 5000 // fields of a constructor; the limit of gopher-lua's instruction
+	argumentsMax  = 40   // arguments of a guard; each takes a register
+	upvaluesMax   = 200  // upvalues of a function; gopher-lua counts them in a byte
 	parametersMax = 100
-	valuesMax     = 250 // of a call: there are no more registers
-	functionsMax  = 500 // of a script: the compiler makes room for 1024 instructions each
-	foldsMax      = 100 // of arithmetic: see step
+	valuesMax     = 250 // arguments of a call; the number of registers
+	functionsMax  = 500 // functions of a script; the compiler allocates 1024 instructions for each
+	foldsMax      = 100 // nested arithmetic, see step
 )
 
-// Bytes that things cost, as upper bounds; TestChargesCoverWhatIsAllocated holds
-// them to it. A number is kept in a block of 32 that lives as long as any of
-// them does, so whatever may hold a number is charged for a block.
+// Upper bounds of allocations in bytes; TestChargesCoverWhatIsAllocated verifies them.
+// Numbers are allocated in blocks of 32 that live as long as any of them, so whatever may
+// hold a number is charged for a block.
 const (
 	costNumbers = 256
 	costTable   = 160
-	costItem    = 48 // an element of an array, with what growing it left behind
+	costItem    = 48 // an array element, with the garbage of growing
 	costArray   = 640
-	costHash    = 2600 // the first field of a table that was made without any
-	costField   = 420  // each further one, with what growing left behind
+	costHash    = 2600 // the first field of a table created without fields
+	costField   = 420  // a further field, with the garbage of growing
 	costClosure = 160
 	costUpvalue = 80 + costNumbers
 	costGlobal  = costField + costNumbers
-	costString  = 48 // beside its bytes
+	costString  = 48 // without its bytes
 )
 
-// refusal ends the rewriting; it never leaves this package as a panic.
+// refusal is the panic value that ends the rewriting; translate recovers it.
 type refusal struct {
 	line int
 	text string
@@ -114,7 +113,7 @@ func rewrite(chunk []ast.Stmt, p plan, pace *pacer) rewritten {
 		}
 	}
 	r.declare(p.locals...)
-	// The chunk runs once, so it needs no charge of its own.
+	// The chunk runs once: compile charges it.
 	r.enter()
 	chunk = r.statements(chunk)
 	if len(p.locals) > 0 {
@@ -123,8 +122,8 @@ func rewrite(chunk []ast.Stmt, p plan, pace *pacer) rewritten {
 	return rewritten{chunk: chunk, cost: r.cost + len(r.seen.globals)*costGlobal, survey: r.seen, sole: sole}
 }
 
-// block rewrites what is a scope of its own and may run any number of times.
-// The names are declared in it.
+// block rewrites a nested scope that may run any number of times. names are declared in
+// it.
 func (r *rewriter) block(stmts []ast.Stmt, extra int, names ...string) []ast.Stmt {
 	r.enter(names...)
 	stmts = r.charged(stmts, extra)
@@ -132,7 +131,7 @@ func (r *rewriter) block(stmts []ast.Stmt, extra int, names ...string) []ast.Stm
 	return stmts
 }
 
-// charged rewrites statements in the scope at hand and puts their charge first.
+// charged rewrites statements in the current scope and prepends their charge.
 func (r *rewriter) charged(stmts []ast.Stmt, extra int) []ast.Stmt {
 	outer := r.cost
 	r.cost = extra
@@ -149,7 +148,7 @@ func (r *rewriter) charged(stmts []ast.Stmt, extra int) []ast.Stmt {
 	return append([]ast.Stmt{r.charge(line, cost)}, stmts...)
 }
 
-// charge is the call that stands at the head of a block.
+// charge returns the call of chargeGuard for a block.
 func (r *rewriter) charge(line, cost int) ast.Stmt {
 	amount := strconv.Itoa(cost)
 	r.constant(guardCharge)
@@ -157,7 +156,7 @@ func (r *rewriter) charge(line, cost int) ast.Stmt {
 	return callStmt(line, guardCharge, at(&ast.NumberExpr{Value: amount}, line))
 }
 
-// constant counts the compiler's search for it among those of the function.
+// constant adds the compiler's linear search for a constant to the effort.
 func (r *rewriter) constant(c string) {
 	place, ok := r.fn.constants[c]
 	if !ok {
@@ -192,8 +191,8 @@ func (r *rewriter) declare(names ...string) {
 	r.fn.visible += len(names)
 }
 
-// resolve notes the use of a name: every function between the use and the
-// declaration holds it as an upvalue. It tells whether there is a declaration.
+// resolve records the use of a name as an upvalue of every function between use and
+// declaration. It returns false for globals.
 func (r *rewriter) resolve(name string) bool {
 	for f := r.fn; f != nil; f = f.parent {
 		r.work.steps += f.visible + 2*len(f.scopes)
@@ -214,14 +213,14 @@ func (r *rewriter) assigned(e *ast.IdentExpr) {
 	if r.resolve(e.Value) {
 		return
 	}
-	r.constant(e.Value) // once more
+	r.constant(e.Value) // looked up a second time
 	r.seen.globals[e.Value] = true
 	if e.Value == r.plan.hook {
-		r.seen.used = true // unless define knows better
+		r.seen.used = true // define resets it
 	}
 }
 
-// read notes the use of a name's value.
+// read records the use of a name's value.
 func (r *rewriter) read(e *ast.IdentExpr) {
 	if r.resolve(e.Value) {
 		return
@@ -234,13 +233,13 @@ func (r *rewriter) read(e *ast.IdentExpr) {
 	}
 }
 
-// statements rewrites them in place as far as the compiler does not have to rest
-// between them.
+// statements rewrites a list in place, up to the point where the compiler must pause
+// before the next statement.
 func (r *rewriter) statements(stmts []ast.Stmt) []ast.Stmt {
 	for i := 0; i < len(stmts); i++ {
 		r.work.steps += effortNode
 		if w := &r.work; w.steps-w.rested > effortRest {
-			stmts = slices.Insert(stmts, i, resting(stmts[i].Line(), r.pacer, w.steps-w.rested))
+			stmts = slices.Insert(stmts, i, pausePoint(stmts[i].Line(), r.pacer, w.steps-w.rested))
 			w.rested = w.steps
 			i++
 		}
@@ -254,9 +253,8 @@ func (r *rewriter) statement(s ast.Stmt) ast.Stmt {
 	case *ast.AssignStmt:
 		return r.assign(s)
 	case *ast.LocalAssignStmt:
-		// `local function f` may call itself, `local f = function` may not; the
-		// parser hands out the same tree for both, and the compiler takes both for
-		// the first.
+		// `local function f` may call itself, `local f = function` may not. The parser
+		// returns the same tree for both, and the compiler treats both as the former.
 		if _, ok := first(s.Exprs).(*ast.FunctionExpr); ok && len(s.Names) == 1 {
 			r.declare(s.Names...)
 		}
@@ -294,21 +292,21 @@ func (r *rewriter) statement(s ast.Stmt) ast.Stmt {
 		}
 		r.expressions(s.Exprs)
 	case *ast.LabelStmt, *ast.GotoStmt:
-		// A jump back would run a block's statements again without its charge.
+		// A backward jump would repeat statements without their charge.
 		refuse(s.Line(), "goto is not supported")
 	}
 	return s
 }
 
-// condition rewrites an expression that each round of a loop evaluates, and
-// once more: its cost is due before the loop and in each round.
+// condition rewrites the condition of a loop. Its cost is due before the loop and in each
+// iteration.
 func (r *rewriter) condition(e *ast.Expr) int {
 	before := r.cost
 	*e = r.expression(*e)
 	return r.cost - before
 }
 
-// repeat is a block whose condition sees what the block declares.
+// repeat rewrites a loop whose condition sees the declarations of its body.
 func (r *rewriter) repeat(s *ast.RepeatStmt) {
 	r.enter()
 	outer := r.cost
@@ -323,9 +321,8 @@ func (r *rewriter) repeat(s *ast.RepeatStmt) {
 	}
 }
 
-// assign hands assignments to fields to the guard. With several targets, all is
-// evaluated into locals first and then assigned, which is one of the orders that
-// Lua allows.
+// assign replaces assignments to fields by setGuard. With several targets all values are
+// first evaluated into locals, one of the evaluation orders that Lua permits.
 func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
 	line := s.Line()
 	fields := false
@@ -354,11 +351,10 @@ func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
 	return r.assignMany(s)
 }
 
-// misplaced tells whether gopher-lua would get an assignment to locals wrong. A
-// call whose number of values is fixed is made in the place of the local it is
-// assigned to, if that is the last parameter, and its arguments then overwrite
-// what comes behind. A last call that is to give one value for one target need
-// not be fixed, so that one is made harmless here.
+// misplaced reports whether gopher-lua miscompiles an assignment to locals. It places a
+// call with a fixed number of results in the register of its target if that is the last
+// parameter, and the call's arguments then overwrite the registers behind it. Where a
+// last call yields one value for one target, the rewriter wraps it.
 func misplaced(s *ast.AssignStmt) bool {
 	if len(s.Lhs) == len(s.Rhs) {
 		if c, ok := s.Rhs[len(s.Rhs)-1].(*ast.FuncCallExpr); ok {
@@ -401,7 +397,7 @@ func (r *rewriter) assignMany(s *ast.AssignStmt) ast.Stmt {
 	return do
 }
 
-// local is a declaration in the making, of names that no script can write.
+// local is a declaration of generated names, which no script can contain.
 type local struct {
 	names []string
 	exprs []ast.Expr
@@ -423,8 +419,8 @@ func (l *local) stmt(line int) ast.Stmt {
 	return s
 }
 
-// define rewrites `function a.b:c() end`, an assignment to a field unless the
-// name is a plain one.
+// define rewrites `function a.b:c() end`: an assignment to a field unless the name is a
+// plain one.
 func (r *rewriter) define(s *ast.FuncDefStmt) ast.Stmt {
 	line := s.Line()
 	if name, ok := s.Name.Func.(*ast.IdentExpr); ok {
@@ -443,7 +439,7 @@ func (r *rewriter) define(s *ast.FuncDefStmt) ast.Stmt {
 		object, key = s.Name.Receiver, at(&ast.StringExpr{Value: s.Name.Method}, line)
 		s.Func.ParList.Names = append([]string{"self"}, s.Func.ParList.Names...)
 	} else {
-		field := s.Name.Func.(*ast.AttrGetExpr) // the grammar has no third form
+		field := s.Name.Func.(*ast.AttrGetExpr) // the only other form
 		object, key = field.Object, field.Key
 	}
 	object = r.expression(object)
@@ -451,7 +447,7 @@ func (r *rewriter) define(s *ast.FuncDefStmt) ast.Stmt {
 	return callStmt(line, guardSet, object, key, r.expression(s.Func))
 }
 
-// literal refuses a string that names a guard.
+// literal refuses strings with the prefix of guards.
 func (r *rewriter) literal(e ast.Expr) {
 	s, ok := e.(*ast.StringExpr)
 	if !ok {
@@ -470,8 +466,7 @@ func first(exprs []ast.Expr) ast.Expr {
 	return exprs[0]
 }
 
-// at gives a new node the line of what it stands for, so that errors in it name
-// the right one.
+// at sets the line of a generated node, so that errors in it refer to the original.
 func at[N ast.PositionHolder](n N, line int) N {
 	n.SetLine(line)
 	n.SetLastLine(line)
@@ -486,8 +481,7 @@ func callStmt(line int, guard string, args ...ast.Expr) ast.Stmt {
 	return at(&ast.FuncCallStmt{Expr: call(line, guard, args...)}, line)
 }
 
-// one makes each expression stand for exactly one value, also a call or `...` in
-// last place.
+// one makes each expression yield exactly one value, also a trailing call or `...`.
 func one(exprs []ast.Expr) []ast.Expr {
 	if n := len(exprs); n > 0 {
 		exprs[n-1] = single(exprs[n-1])
@@ -505,7 +499,7 @@ func single(e ast.Expr) ast.Expr {
 	return e
 }
 
-// many tells whether an expression in last place stands for any number of values.
+// many reports whether a trailing expression yields any number of values.
 func many(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.FuncCallExpr:

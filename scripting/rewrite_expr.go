@@ -12,8 +12,8 @@ func (r *rewriter) expressions(exprs []ast.Expr) {
 	}
 }
 
-// expression rewrites an expression and adds what it allocates to the cost of
-// the block at hand.
+// expression rewrites an expression and adds its allocations to the cost of the current
+// block.
 func (r *rewriter) expression(e ast.Expr) ast.Expr {
 	if r.depth++; r.depth > nestingMax {
 		refuse(e.Line(), "nested too deeply, at most %d levels", nestingMax)
@@ -63,8 +63,8 @@ func (r *rewriter) expression(e ast.Expr) ast.Expr {
 	return e
 }
 
-// step counts what the compiler does for an expression. It looks at what stands in
-// arithmetic once more for each arithmetic expression around it.
+// step adds the compiler's effort for an expression. Constant folding visits an operand
+// once for each enclosing arithmetic expression.
 func (r *rewriter) step(e ast.Expr, folds int) {
 	r.work.steps += effortNode + 2*folds
 	r.folds = 0
@@ -84,8 +84,8 @@ func (r *rewriter) step(e ast.Expr, folds int) {
 	}
 }
 
-// function rewrites a body, which is charged when it runs, and charges the block
-// around it for the value.
+// function rewrites a function body, charged on each call, and charges the enclosing
+// block for the closure.
 func (r *rewriter) function(e *ast.FunctionExpr, entry bool) {
 	if n := len(e.ParList.Names); n > parametersMax {
 		refuse(e.Line(), "a function with %d parameters, at most %d", n, parametersMax)
@@ -106,8 +106,8 @@ func (r *rewriter) function(e *ast.FunctionExpr, entry bool) {
 	r.cost += costClosure + len(f.upvalues)*costUpvalue
 }
 
-// concat makes one call of a chain `a .. b .. c`, which leans to the right. A
-// long one becomes a tree of calls, as every operand takes a register.
+// concat replaces a right-leaning chain `a .. b .. c` by one guard call, or by a tree of
+// calls if it is long, as every operand takes a register.
 func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 	var operands []ast.Expr
 	var rest ast.Expr = e
@@ -137,10 +137,9 @@ func join(line int, operands []ast.Expr) ast.Expr {
 	return c
 }
 
-// constructor charges what is written between the braces. Fields under computed
-// keys are set by a guard, as a large number among them grows the array part; so
-// are, in effect, the values of a call in last place, as only the machine knows
-// how many there are.
+// constructor charges the written fields. Fields with computed keys are set by fillGuard,
+// because a large number would grow the array part; a trailing multi-value expression
+// goes through valuesGuard, which counts its values at run time.
 func (r *rewriter) constructor(e *ast.TableExpr) ast.Expr {
 	if len(e.Fields) > fieldsMax {
 		refuse(e.Line(), "a table constructor of %d fields, at most %d", len(e.Fields), fieldsMax)
@@ -170,7 +169,7 @@ func (r *rewriter) constructor(e *ast.TableExpr) ast.Expr {
 		}
 	}
 	if n := len(plain); n > 0 && n < len(e.Fields) && plain[n-1].Key == nil && plain[n-1] != e.Fields[len(e.Fields)-1] {
-		// It is in last place only now, which must not make it stand for more.
+		// Only now in last position, where it must not expand to more values.
 		plain[n-1].Value = single(plain[n-1].Value)
 	}
 	r.cost += costTable
@@ -188,7 +187,7 @@ func (r *rewriter) constructor(e *ast.TableExpr) ast.Expr {
 	return result
 }
 
-// plainFields tells whether a constructor has nothing but names.
+// plainFields reports whether all fields have constant names.
 func plainFields(e *ast.TableExpr) bool {
 	for _, f := range e.Fields {
 		if f.Key == nil || !isString(f.Key) {
@@ -198,7 +197,7 @@ func plainFields(e *ast.TableExpr) bool {
 	return len(e.Fields) <= argumentsMax/2
 }
 
-// direct makes a list of names and values of a result, behind the mark.
+// direct turns a result table into a list of names and values behind the mark.
 func (r *rewriter) direct(e *ast.TableExpr) []ast.Expr {
 	exprs := []ast.Expr{at(&ast.StringExpr{Value: guardFields}, e.Line())}
 	for _, f := range e.Fields {
@@ -209,11 +208,12 @@ func (r *rewriter) direct(e *ast.TableExpr) []ast.Expr {
 }
 
 const (
-	costHashed = 720 // a hash part made with the table
-	costNamed  = 200 // a field in it
+	costHashed = 720 // a hash part created with the table
+	costNamed  = 200 // each field in it
 )
 
-// valueCost is what holding the value may retain: constants are the script's.
+// valueCost returns what a table entry may retain in addition. Constants belong to the
+// script.
 func valueCost(e ast.Expr) int {
 	switch e.(type) {
 	case *ast.StringExpr, *ast.NumberExpr, *ast.TrueExpr, *ast.FalseExpr, *ast.NilExpr,

@@ -8,44 +8,49 @@ import (
 	"github.com/faisca/fila/internal/yield"
 )
 
-// lanes is where scripts run that take long: there is one for each of Go's processors
-// but one, which is left to those who serve everybody else, and one at least. A script
-// begins outside, and most have ended before they would need a lane. Those that share one
-// take turns, so that one does not wait for all that another may take. What is in the
-// channel is free. Nil: nobody has to wait.
-type lanes chan *lane
+// slots bounds how many slow scripts run at once: GOMAXPROCS - 1, so that one processor
+// remains for clients, and at least 1. The channel holds the free slots. nil means no
+// bound.
+//
+// States of a call: it starts without a slot, and most calls end that way. After slotTurn
+// it acquires a slot, and from then on it runs in turns: after each slotTurn it releases
+// the slot to the next waiting script and queues up again, so that a script waits at most
+// one turn per competitor. While it holds a slot it yields the processor every
+// yieldEvery.
+type slots chan *slot
 
 const (
-	// laneTurn is how long a script runs before it needs a lane, or gives it to the next.
-	laneTurn = 50 * time.Microsecond
-	// yieldEvery is how long a script in a lane runs before it lets others have its
-	// processor. To ask whether anybody wants it takes one microsecond, or less.
+	// slotTurn is how long a script runs before it needs a slot, and how long it keeps
+	// one.
+	slotTurn = 50 * time.Microsecond
+	// yieldEvery is how long a script in a slot runs before it yields the processor.
+	// Yielding without a competitor takes up to a microsecond.
 	yieldEvery = 20 * time.Microsecond
 )
 
-// lane lets others have the processor of the script that is in it.
-type lane struct {
-	giveWay func()
+// slot is the right to run a slow script, with the way to yield the processor.
+type slot struct {
+	yield func()
 }
 
-func newLanes() (lanes, error) {
+// newSlots creates the slots for the current GOMAXPROCS.
+func newSlots() (slots, error) {
 	processors := runtime.GOMAXPROCS(0)
-	all := make(lanes, max(1, processors-1))
+	all := make(slots, max(1, processors-1))
 	for range cap(all) {
-		// The system takes a processor away by the tick of its clock, milliseconds after
-		// somebody was woken who needs it for some microseconds; a script knows better, and
-		// is never in the midst of anything others wait for. A lower priority of its thread
-		// would do the same, but with everything that runs on that thread, the locks of Go's
-		// runtime and the pauses of its collector included.
-		l := &lane{giveWay: yield.Processor}
+		// The kernel preempts only at a timer tick, milliseconds after a thread became
+		// runnable that needs a few microseconds. Yielding explicitly is faster and
+		// happens only where the script holds no lock. A lower thread priority would also
+		// affect the Go runtime's locks and GC work on that thread.
+		l := &slot{yield: yield.Processor}
 		if processors == 1 {
 			p, err := yield.NewPoll()
 			if err != nil {
 				return nil, fmt.Errorf("scripting: %w", err)
 			}
-			// Go's first: the system may be away with the thread, and so with the only
-			// processor that Go has, for milliseconds.
-			l.giveWay = func() {
+			// Goroutines first: with GOMAXPROCS=1 a system-level yield can take the only
+			// Go processor away for milliseconds.
+			l.yield = func() {
 				p.Wait()
 				yield.Processor()
 			}

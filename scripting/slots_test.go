@@ -10,7 +10,7 @@ import (
 	"github.com/faisca/fila/internal/yield"
 )
 
-// Scripts that take long run in as many lanes as there are, and end within twice
+// Scripts that take long run in as many slots as there are, and end within twice
 // their limit although they wait for each other; a script that does not take long
 // needs none, and one that takes a little gets its turns.
 func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
@@ -20,8 +20,8 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.lanes = make(lanes, 1)
-	s.lanes <- &lane{giveWay: yield.Processor}
+	s.slots = make(slots, 1)
+	s.slots <- &slot{yield: yield.Processor}
 	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
 	longer := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) local n = 0 for i = 1, 20000 do n = n + i end return { weight = 7 } end")
 	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
@@ -57,28 +57,28 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 	}
 	close(end)
 	group.Wait()
-	if len(s.lanes) != 1 {
-		t.Error("a lane is taken and nobody runs")
+	if len(s.slots) != 1 {
+		t.Error("a slot is taken and nobody runs")
 	}
 }
 
 // Who has waited as long as it might have run is told so.
-func TestWaitingForALaneEnds(t *testing.T) {
+func TestWaitingForASlotEnds(t *testing.T) {
 	s := sandbox(t)
 	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
-	s.lanes = make(lanes, 1) // and it never comes
+	s.slots = make(slots, 1) // and it never comes
 	for len(s.idle) > 0 {
-		<-s.idle // a machine that knows the lanes there were
+		<-s.idle // a machine that knows the slots there were
 	}
 	trial := endless.Try(benchMessage(), nil)
 	var e *Error
-	if !errors.As(trial.Err, &e) || !e.Limit || e.Text != "on_enqueue:1: "+errCrowded.Error() && e.Text != "on_enqueue: "+errCrowded.Error() {
+	if !errors.As(trial.Err, &e) || !e.Limit || e.Text != "on_enqueue:1: "+errSlotWait.Error() && e.Text != "on_enqueue: "+errSlotWait.Error() {
 		t.Errorf("%v", trial.Err)
 	}
 	if trial.Duration > s.cfg.Timeout {
 		t.Errorf("waiting counts as its time: %v", trial.Duration)
 	}
-	if len(s.lanes) != 0 {
-		t.Error("it has left a lane that it did not have")
+	if len(s.slots) != 0 {
+		t.Error("it has left a slot that it did not have")
 	}
 }

@@ -14,7 +14,7 @@ func stringLibrary() map[string]lua.LGFunction {
 	}
 }
 
-// checkText is an argument that is a string, or a number as one.
+// checkText returns an argument that is a string, or a number as a string.
 func checkText(l *lua.LState, n int) string {
 	switch v := l.Get(n).(type) {
 	case lua.LString:
@@ -25,8 +25,8 @@ func checkText(l *lua.LState, n int) string {
 	return l.CheckString(n) // raises
 }
 
-// bounds turns positions that count from 1, or from the end when negative, into
-// a range of the string.
+// bounds converts positions that count from 1, or from the end if negative, into a range
+// of the string.
 func bounds(from, to, size int) (int, int) {
 	if from < 0 {
 		from = max(size+from+1, 1)
@@ -117,8 +117,8 @@ func stringLower(l *lua.LState) int { return mapped(l, 'A', 'Z') }
 
 func stringUpper(l *lua.LState) int { return mapped(l, 'a', 'z') }
 
-// mapped changes the case of the letters from and to. Like Lua's own in the C
-// locale it knows ASCII only, so it never changes the length or other bytes.
+// mapped maps letters between cases, ASCII only as in Lua's C locale, so length and other
+// bytes do not change.
 func mapped(l *lua.LState, from, to byte) int {
 	s := checkText(l, 1)
 	of(l).chargeString(l, 2*len(s))
@@ -136,7 +136,7 @@ func stringFind(l *lua.LState) int { return search(l, true) }
 
 func stringMatch(l *lua.LState) int { return search(l, false) }
 
-// search is find and match: the first place where the pattern matches.
+// search implements find and match: the first position where the pattern matches.
 func search(l *lua.LState, find bool) int {
 	m, s, pattern := of(l), checkText(l, 1), checkText(l, 2)
 	from := l.OptInt(3, 1)
@@ -155,7 +155,7 @@ func search(l *lua.LState, find bool) int {
 		l.Push(lua.LNumber(from + i + len(pattern)))
 		return 2
 	}
-	p := &m.finder // nothing is called while it searches, so one will do
+	p := &m.finder // shared: a search calls no Lua function
 	m.pattern(l, p, s, pattern)
 	for ; from <= len(s); from++ {
 		m.steps(l, 1)
@@ -202,7 +202,7 @@ func stringGmatch(l *lua.LState) int {
 	return 1
 }
 
-// costMatcher is a matcher, or what keeps one alive.
+// costMatcher is the memory of a matcher in bytes.
 const costMatcher = 900
 
 func stringGsub(l *lua.LState) int {
@@ -247,7 +247,7 @@ func stringGsub(l *lua.LState) int {
 	return 2
 }
 
-// replace writes what takes the place of a match from s to e.
+// replace appends the replacement of a match from s to e.
 func (p *matcher) replace(b *builder, replacement lua.LValue, s, e int) {
 	var v lua.LValue
 	switch r := replacement.(type) {
@@ -277,8 +277,8 @@ func (p *matcher) replace(b *builder, replacement lua.LValue, s, e int) {
 	}
 }
 
-// template writes a replacement text, in which %1 to %9 are captures and %0 is
-// the match.
+// template appends a replacement text, in which %1 to %9 are captures and %0 is the
+// match.
 func (p *matcher) template(b *builder, text string, s, e int) {
 	for i := 0; i < len(text); i++ {
 		c := text[i]

@@ -7,13 +7,13 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// frozen is the metatable of tables that no script may write to: those of the
-// library, which all machines share. It is only ever read.
+// frozen is the metatable of read-only tables: those of the library, which all machines
+// share. It is never modified.
 var frozen = &lua.LTable{Metatable: lua.LNil} //nolint:gochecknoglobals // a mark, compared by address
 
 func isFrozen(t *lua.LTable) bool { return t.Metatable == lua.LValue(frozen) }
 
-// assign is `object[key] = value`, metatables included.
+// assign implements `object[key] = value` with metatables.
 func (m *machine) assign(l *lua.LState, object, key, value lua.LValue) {
 	for range lua.MaxTableGetLoop {
 		t, ok := object.(*lua.LTable)
@@ -49,8 +49,8 @@ func (m *machine) assign(l *lua.LState, object, key, value lua.LValue) {
 	l.RaiseError("'__newindex' chain too long")
 }
 
-// rawSet writes to a table, after charging what the write may allocate. Every
-// write of a script to a table comes through here.
+// rawSet writes to a table after charging what that may allocate. All writes of scripts
+// go through it.
 func (m *machine) rawSet(l *lua.LState, t *lua.LTable, key, value lua.LValue) {
 	if isFrozen(t) {
 		l.RaiseError("the library is read only")
@@ -65,15 +65,15 @@ func (m *machine) rawSet(l *lua.LState, t *lua.LTable, key, value lua.LValue) {
 	}
 	if t.RawGet(key) == lua.LNil {
 		if value == lua.LNil {
-			return // gopher-lua would make room for it
+			return // gopher-lua would allocate for it
 		}
 		m.chargeField(l, t, key)
 	}
 	t.RawSet(unshared(key), unshared(value))
 }
 
-// unshared gives a number a place of its own. Those that come out of arithmetic
-// lie in blocks of 32, and each would keep its whole block.
+// unshared copies a number to its own allocation. Results of arithmetic lie in blocks of
+// 32, and each would retain its block.
 func unshared(v lua.LValue) lua.LValue {
 	if n, ok := v.(lua.LNumber); ok {
 		return lua.LNumber(float64(n))
@@ -81,10 +81,10 @@ func unshared(v lua.LValue) lua.LValue {
 	return v
 }
 
-// tableLarge is how many elements or fields are many.
+// tableLarge is the number of elements or fields from which traversing a table is slow.
 const tableLarge = 512
 
-// chargeField takes a new field from the budget.
+// chargeField charges a new field.
 func (m *machine) chargeField(l *lua.LState, t *lua.LTable, key lua.LValue) {
 	if k, ok := key.(lua.LNumber); ok && k >= 1 && k < arrayMax && float64(k) == math.Trunc(float64(k)) {
 		n := t.MaxN()
@@ -93,16 +93,16 @@ func (m *machine) chargeField(l *lua.LState, t *lua.LTable, key lua.LValue) {
 			m.charge(l, costArray)
 		}
 		if k > tableLarge {
-			m.narrow(strideLarge)
+			m.shortenStride(strideLarge)
 		}
 		return
 	}
 	if k, ok := key.(lua.LNumber); ok && k == arrayMax && t.MaxN() == arrayMax-1 {
-		l.RaiseError("a list of more than %d elements", arrayMax-1) // '#' would not count them
+		l.RaiseError("a list of more than %d elements", arrayMax-1) // '#' would not count more
 	}
 	m.charge(l, costField)
 	if m.fields++; m.fields > tableLarge {
-		m.narrow(strideLarge)
+		m.shortenStride(strideLarge)
 	}
 	for _, h := range m.hashed {
 		if h == t {
@@ -114,7 +114,7 @@ func (m *machine) chargeField(l *lua.LState, t *lua.LTable, key lua.LValue) {
 	m.hashedNext = (m.hashedNext + 1) % len(m.hashed)
 }
 
-// newList makes a list of known length.
+// newList returns a list with capacity for n elements.
 func (m *machine) newList(l *lua.LState, n int) *lua.LTable {
 	m.charge(l, costTable+n*costItem)
 	return l.CreateTable(n, 0)
@@ -126,7 +126,7 @@ func tableLibrary() map[string]lua.LGFunction {
 	}
 }
 
-// writable is the table that a function is about to change.
+// writable returns argument 1 as a table, or raises an error if it is read-only.
 func writable(l *lua.LState) *lua.LTable {
 	t := l.CheckTable(1)
 	if isFrozen(t) {
@@ -213,8 +213,7 @@ func tableMaxn(l *lua.LState) int {
 	return 1
 }
 
-// tableSort sorts a copy, so that a comparison that changes the table changes
-// nothing of the sorting.
+// tableSort sorts a copy, so that a comparison function may change the table safely.
 func tableSort(l *lua.LState) int {
 	m, t := of(l), writable(l)
 	less := lua.LNil

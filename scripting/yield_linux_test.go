@@ -11,11 +11,11 @@ import (
 // need not wait until Go's scheduler finds the time to look at sockets.
 func TestAPollServesThoseWhoWaitForFiles(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	lanes, err := newLanes()
+	slots, err := newSlots()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := <-lanes
+	l := <-slots
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -36,19 +36,19 @@ func TestAPollServesThoseWhoWaitForFiles(t *testing.T) {
 		if _, err := w.Write([]byte{1}); err != nil {
 			t.Fatal(err)
 		}
-		l.giveWay()
+		l.yield()
 	}
 	const rounds = 1000
 	late := 0
 	for range rounds {
-		l.giveWay()
-		l.giveWay()
+		l.yield()
+		l.yield()
 		before := served.Load()
 		if _, err := w.Write([]byte{1}); err != nil {
 			t.Fatal(err)
 		}
-		l.giveWay()
-		l.giveWay() // the order in which both become ready is the system's
+		l.yield()
+		l.yield() // the order in which both become ready is the system's
 		if served.Load() == before {
 			late++
 		}
@@ -60,12 +60,12 @@ func TestAPollServesThoseWhoWaitForFiles(t *testing.T) {
 
 func BenchmarkGiveWay(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	lanes, err := newLanes()
+	slots, err := newSlots()
 	if err != nil {
 		b.Fatal(err)
 	}
-	l := <-lanes
+	l := <-slots
 	for b.Loop() {
-		l.giveWay()
+		l.yield()
 	}
 }
