@@ -23,7 +23,7 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	c.Addr = cfg.Server.ListenAddr
 	c.TLSAddr = cfg.TLS.ListenAddr
 	c.AuthTimeout = cfg.Server.AuthTimeout
-	c.StrangersMax = cfg.Server.StrangersMax
+	c.UnauthenticatedMax = cfg.Server.UnauthenticatedMax
 	c.MaxClients = cfg.Server.MaxClients
 	c.IdleTimeout = cfg.Server.IdleTimeout
 	c.WriteTimeout = cfg.Server.WriteTimeout

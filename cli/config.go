@@ -23,21 +23,21 @@ type Config struct {
 
 // Server is how connections are taken and kept.
 type Server struct {
-	ListenAddr      string        // empty: nowhere without TLS
-	AuthTimeout     time.Duration // zero: a client may take for ever to authenticate
-	StrangersMax    int           // connections that have not authenticated
-	MaxClients      int
-	IdleTimeout     time.Duration // zero: a connection may be silent for ever
-	WriteTimeout    time.Duration
-	MaxBlock        time.Duration // zero: BLOCK 0 waits for ever
-	InputBytesMax   int64
-	MemoryBytes     int64
-	OutputBytesMax  int64
-	ReplyBytesMax   int64
-	WindowMax       int
-	ShutdownTimeout time.Duration
-	QueuesFile      string // empty: none
-	PprofAddr       string // empty: no profiles
+	ListenAddr         string        // empty: nowhere without TLS
+	AuthTimeout        time.Duration // zero: a client may take for ever to authenticate
+	UnauthenticatedMax int           // connections that have not authenticated
+	MaxClients         int
+	IdleTimeout        time.Duration // zero: a connection may be silent for ever
+	WriteTimeout       time.Duration
+	MaxBlock           time.Duration // zero: BLOCK 0 waits for ever
+	InputBytesMax      int64
+	MemoryBytes        int64
+	OutputBytesMax     int64
+	ReplyBytesMax      int64
+	WindowMax          int
+	ShutdownTimeout    time.Duration
+	QueuesFile         string // empty: none
+	PprofAddr          string // empty: no profiles
 }
 
 // Auth is who may use the broker.

@@ -159,7 +159,7 @@ func strangerSettings(c *Server) []setting {
 		},
 		{
 			name:  "server.unauthenticated_max",
-			value: count(&c.StrangersMax, 1000, 1, 1_000_000),
+			value: count(&c.UnauthenticatedMax, 1000, 1, 1_000_000),
 			doc:   "Connections that have yet to authenticate, or to finish the TLS handshake; one more closes the oldest of them.",
 		},
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// enqueues is a pipeline of n commands with a payload of so many bytes.
+// enqueues is a pipeline of n commands with payloads of the given size.
 func enqueues(n, payload int) []byte {
 	var b []byte
 	for range n {

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Budget is a number of bytes that many share. Taking what is free costs one atomic
-// operation; a taker of what is not free stands in a line, first come first served.
+// Budget is an amount of memory shared by many takers. Taking free bytes costs one atomic
+// operation; otherwise takers queue in FIFO order.
 //
-// One taker may have more than there is when no other has anything: what is larger
-// than the whole budget is done alone instead of never.
+// While nothing is taken, one taker may exceed the budget: a request larger than the
+// whole budget is served alone instead of never.
 type Budget struct {
 	most int64
 	used atomic.Int64
@@ -19,23 +19,23 @@ type Budget struct {
 	waiting []*ticket
 }
 
-// ticket is a place in the line of a Budget.
+// ticket is a position in the queue of a Budget.
 type ticket struct {
 	bytes int64
-	ready chan struct{} // closed when the bytes were taken for it
+	ready chan struct{} // closed when its bytes are taken
 }
 
-// NewBudget returns a budget of so many bytes.
+// NewBudget returns a budget of most bytes.
 func NewBudget(most int64) *Budget { return &Budget{most: most} }
 
-// Used is how much is taken now.
+// Used returns how many bytes are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Try takes n bytes if they are free and nothing stands in line for them.
+// Try takes n bytes if they are free and no taker is queued.
 func (b *Budget) Try(n int64) bool { return b.line.Load() == 0 && b.take(n) }
 
-// Take takes n bytes and waits until they are free. A caller that waits must hold
-// nothing of the same budget, or two of them could wait for each other.
+// Take takes n bytes and blocks until they are free. A caller must not hold bytes of the
+// same budget, or two callers could deadlock.
 func (b *Budget) Take(n int64) {
 	if !b.Try(n) {
 		<-b.enter(n).ready
@@ -65,8 +65,8 @@ func (b *Budget) take(n int64) bool {
 	}
 }
 
-// enter takes a place in the line. The line is counted before the first look at what
-// is free: either Give sees the line, or this sees what Give has returned.
+// enter joins the queue. The ticket is counted before the first check of the free bytes,
+// so either Give sees the ticket, or enter sees the returned bytes.
 func (b *Budget) enter(n int64) *ticket {
 	t := &ticket{bytes: n, ready: make(chan struct{})}
 	b.mu.Lock()
@@ -77,7 +77,7 @@ func (b *Budget) enter(n int64) *ticket {
 	return t
 }
 
-// leave gives up a place in the line, or returns what was taken for it meanwhile.
+// leave leaves the queue, or returns the bytes taken in the meantime.
 func (b *Budget) leave(t *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,8 +93,7 @@ func (b *Budget) leave(t *ticket) {
 	b.advance()
 }
 
-// advance serves the head of the line as long as there is enough for it. The caller
-// holds mu.
+// advance serves the head of the queue while its bytes are free. The caller holds mu.
 func (b *Budget) advance() {
 	for len(b.waiting) > 0 {
 		t := b.waiting[0]

@@ -8,9 +8,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Limits bound what one command may ask the reader to hold. Going over one is a
-// protocol error: the client is told, and its connection closed, since what
-// follows on it is part of a frame that nobody will read.
+// Limits bound one command during reading. Exceeding one is a protocol error: the client
+// gets the error and is disconnected, because the rest of the frame cannot be skipped
+// safely.
 type Limits struct {
 	ArgsMax         int // arguments of one command
 	BulkBytesMax    int // bytes of one argument
@@ -18,8 +18,8 @@ type Limits struct {
 	InlineBytesMax  int // bytes of a command sent as a plain line; at most 64 KiB
 }
 
-// DefaultLimits leave room above what the broker accepts, so that a payload
-// somewhat too big is refused by a reply and not by losing the connection.
+// DefaultLimits exceed the broker's own limits, so that a slightly oversized payload is
+// refused with a reply and not by closing the connection.
 func DefaultLimits() Limits {
 	return Limits{
 		ArgsMax:         1 << 20,
@@ -29,46 +29,46 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Config is what a Server is made of. DefaultConfig gives every field a value.
+// Config configures a Server. DefaultConfig sets every field.
 type Config struct {
 	Addr    string      // host:port to listen on without TLS; port 0 picks a free one; empty: none
 	TLSAddr string      // the same with TLS
 	TLS     *tls.Config // needed for TLSAddr
 
-	MaxClients    int           // connections at a time; more are told so and closed
-	AuthTimeout   time.Duration // closes a connection whose client is not known by then; 0: never
-	StrangersMax  int           // connections whose client is not known; one more closes the oldest; 0: no bound
-	IdleTimeout   time.Duration // closes a connection without traffic and pending replies; 0: never
-	WriteTimeout  time.Duration // longest a write may make no progress
-	WindowMax     int           // commands of one connection that wait for their replies; then it is not read
-	InputBytesMax int64         // bytes of long commands that all connections are sending; who wants more is told and closed
-	// OutputBytesMax is what may wait in one connection: bytes of PushAsync, of which
-	// more closes it, and bytes set aside by Reserve, for which more commands wait.
+	MaxClients         int           // concurrent connections; further ones get an error and are closed
+	AuthTimeout        time.Duration // closes a connection that has not authenticated in this time; 0: never
+	UnauthenticatedMax int           // unauthenticated connections; one more evicts the oldest; 0: no bound
+	IdleTimeout        time.Duration // closes a connection without traffic or pending replies; 0: never
+	WriteTimeout       time.Duration // maximum time of a write without progress
+	WindowMax          int           // unanswered commands of a connection at which it is not read any further
+	InputBytesMax      int64         // bytes of long commands being received by all connections; beyond it a connection gets an error and is closed
+	// OutputBytesMax bounds the pending bytes of a connection: of PushAsync, beyond which
+	// it is closed, and of Reserve, beyond which commands wait.
 	OutputBytesMax int64
-	ReplyBytesMax  int64 // bytes set aside by Reserve in all connections
+	ReplyBytesMax  int64 // bytes reserved by all connections
 
 	Limits Limits
 	Log    zerolog.Logger
 }
 
-// DefaultConfig listens on a local port of the system's choice and logs nothing.
+// DefaultConfig listens on a free local port and discards the log.
 func DefaultConfig() Config {
 	return Config{
-		Addr:           "127.0.0.1:0",
-		MaxClients:     10_000,
-		AuthTimeout:    10 * time.Second,
-		StrangersMax:   1000,
-		WriteTimeout:   30 * time.Second,
-		WindowMax:      1024,
-		InputBytesMax:  1 << 30,
-		OutputBytesMax: 8 << 20,
-		ReplyBytesMax:  128 << 20,
-		Limits:         DefaultLimits(),
-		Log:            zerolog.Nop(),
+		Addr:               "127.0.0.1:0",
+		MaxClients:         10_000,
+		AuthTimeout:        10 * time.Second,
+		UnauthenticatedMax: 1000,
+		WriteTimeout:       30 * time.Second,
+		WindowMax:          1024,
+		InputBytesMax:      1 << 30,
+		OutputBytesMax:     8 << 20,
+		ReplyBytesMax:      128 << 20,
+		Limits:             DefaultLimits(),
+		Log:                zerolog.Nop(),
 	}
 }
 
-// check refuses what cannot work; the error names the field.
+// check validates the configuration; the error names the field.
 func (c *Config) check() error {
 	for _, f := range []struct {
 		name     string
@@ -77,7 +77,7 @@ func (c *Config) check() error {
 	}{
 		{"MaxClients", int64(c.MaxClients), 1, 1 << 30},
 		{"AuthTimeout", int64(c.AuthTimeout), 0, 1 << 62},
-		{"StrangersMax", int64(c.StrangersMax), 0, 1 << 30},
+		{"UnauthenticatedMax", int64(c.UnauthenticatedMax), 0, 1 << 30},
 		{"IdleTimeout", int64(c.IdleTimeout), 0, 1 << 62},
 		{"WriteTimeout", int64(c.WriteTimeout), int64(time.Millisecond), 1 << 62},
 		{"WindowMax", int64(c.WindowMax), 1, 1 << 20},

@@ -18,19 +18,19 @@ type Conn struct {
 	created time.Time
 	opened  atomic.Bool // session is set
 
-	reader    *reader
-	win       window
-	stranger  *list.Element // among the server's strangers, whose lock guards it
-	estranged time.Time     // since when the client is not known; zero: it is. Of the reading goroutine
-	armed     bool          // there is a deadline for reading. Of the same
+	reader               *reader
+	replies              replyQueue
+	unauthenticated      *list.Element // in the server's list, whose lock guards it; nil: authenticated
+	unauthenticatedSince time.Time     // zero: authenticated; used by the reader goroutine only
+	armed                bool          // a read deadline is set; used by the reader goroutine only
 
 	proto      atomic.Int32
 	lastActive atomic.Int64 // Unix nanoseconds of the last read or write
-	stop       atomic.Bool  // the reader shall end
-	dead       atomic.Bool  // closed at once: nothing can be read or written
-	peerGone   atomic.Bool  // the client has ended its sending side, or is lost
+	stop       atomic.Bool  // tells the reader to end
+	dead       atomic.Bool  // closed immediately: nothing can be read or written
+	peerGone   atomic.Bool  // the client has closed its sending side, or is lost
 	broken     atomic.Bool  // the session panicked: replies may never become ready
-	linger     atomic.Bool  // the client is still sending what will not be read
+	linger     atomic.Bool  // the client is still sending bytes that are discarded
 	commands   atomic.Uint64
 	bytesIn    atomic.Uint64
 	bytesOut   atomic.Uint64
@@ -40,33 +40,33 @@ func newConn(id uint64, nc net.Conn, s *Server) *Conn {
 	c := &Conn{id: id, nc: nc, server: s, created: time.Now()}
 	c.proto.Store(2)
 	c.lastActive.Store(c.created.UnixNano())
-	c.win.init(s.replies)
+	c.replies.init(s.replies)
 	return c
 }
 
-// ID is the connection's number: from 1, never given twice.
+// ID returns the number of the connection: from 1, never reused.
 func (c *Conn) ID() uint64 { return c.id }
 
-// RemoteAddr is the client's address.
+// RemoteAddr returns the client's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 
-// LocalAddr is the address the client connected to.
+// LocalAddr returns the address that the client connected to.
 func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
 
-// CreatedAt is when the connection was accepted.
+// CreatedAt returns when the connection was accepted.
 func (c *Conn) CreatedAt() time.Time { return c.created }
 
-// LastActive is when bytes were last read or written.
+// LastActive returns when bytes were last read or written.
 func (c *Conn) LastActive() time.Time { return time.Unix(0, c.lastActive.Load()) }
 
-// Session is what the Handler opened for the connection.
+// Session returns the session that the Handler opened.
 func (c *Conn) Session() Session { return c.session }
 
-// Proto is the protocol last chosen by SetProto; 2 at first.
+// Proto returns the protocol version set by SetProto, initially 2.
 func (c *Conn) Proto() int { return int(c.proto.Load()) }
 
-// SetProto notes the protocol, 2 or 3, that the client chose. It changes no
-// reply by itself: replies render what their command was handled under.
+// SetProto records the protocol version, 2 or 3, that the client chose. It does not
+// change pending replies: each renders the version under which its command was handled.
 func (c *Conn) SetProto(proto int) {
 	if proto == 3 {
 		c.proto.Store(3)
@@ -75,21 +75,20 @@ func (c *Conn) SetProto(proto int) {
 	c.proto.Store(2)
 }
 
-// SetAuthenticated tells whether the client is known. For others commands are
-// limited to 10 arguments of 16 KiB and handed over one by one, so that the
-// command which authenticates counts for the one behind it; their number and
-// their time are limited by the Config. Only from Handler.Open and
-// Session.Handle.
+// SetAuthenticated sets whether the client is authenticated. Until then commands are
+// limited to 10 arguments of 16 KiB and passed to the session one by one, so that an
+// authenticating command takes effect for the next one; number and duration of such
+// connections are bounded by Config. To be called from Handler.Open and Session.Handle
+// only.
 func (c *Conn) SetAuthenticated(yes bool) {
 	c.reader.authenticated = yes
 	if c.opened.Load() {
-		c.meet(yes)
+		c.markAuthenticated(yes)
 		c.armIdle()
 	}
 }
 
-// CertificateName is the common name in the certificate with which the client
-// proved who it is; empty if it did not.
+// CertificateName returns the common name of the verified client certificate, or "".
 func (c *Conn) CertificateName() string {
 	t, ok := c.nc.(*tls.Conn)
 	if !ok {
@@ -102,114 +101,115 @@ func (c *Conn) CertificateName() string {
 	return chains[0][0].Subject.CommonName
 }
 
-// Pending is the number of commands whose replies were not written yet.
+// Pending returns the number of commands whose replies are not written yet.
 func (c *Conn) Pending() int {
-	n, _ := c.win.length()
+	n, _ := c.replies.length()
 	return n
 }
 
-// QueuedBytes is what waits for the writer in finished form: Bytes and
-// PushAsync.
+// QueuedBytes returns the bytes of finished replies (Bytes, PushAsync) that wait for the
+// writer.
 func (c *Conn) QueuedBytes() int64 {
-	_, n := c.win.length()
+	_, n := c.replies.length()
 	return n
 }
 
-// Commands is the number of commands read.
+// Commands returns the number of commands read.
 func (c *Conn) Commands() uint64 { return c.commands.Load() }
 
-// BytesIn is the number of bytes read.
+// BytesIn returns the number of bytes read.
 func (c *Conn) BytesIn() uint64 { return c.bytesIn.Load() }
 
-// BytesOut is the number of bytes written.
+// BytesOut returns the number of bytes written.
 func (c *Conn) BytesOut() uint64 { return c.bytesOut.Load() }
 
-// Push appends replies to the window, in the order of their commands. Only from
-// Session.Handle. It never waits: Handle is given no more commands than the
-// window has room for. One call for all replies of a Handle call is cheapest.
-// replies is not kept.
+// Push appends replies to the reply queue, in the order of their commands. To be called
+// from Session.Handle only. It never blocks: Handle gets no more commands than the queue
+// has room for. One call for all replies of a Handle call is cheapest. replies is not
+// retained.
 func (c *Conn) Push(replies ...Reply) {
 	if len(replies) == 0 {
 		return
 	}
-	if c.win.push(&c.server.pools, replies) && replies[0].Ready() {
-		c.win.wake()
+	if c.replies.push(&c.server.pools, replies) && replies[0].Ready() {
+		c.replies.wake()
 	}
 }
 
-// Reserve sets memory aside for the reply of a command, before the command is
-// executed: what its result may take from then until it is written. The reply is then
-// pushed as Reserved, which gives the memory back when it has been written or dropped.
-// A connection has OutputBytesMax of it, or more for one command alone while no reply
-// is before it; all connections together have ReplyBytesMax, and each a little that
-// does not count there. Without wait, Reserve tells whether the memory is there. With
-// wait, it waits for it, and false means that the connection is ending. Only from
-// Session.Handle, and to wait only after every reply before it was pushed and every
-// task handed on, or it waits for ever.
+// Reserve reserves memory for the reply of a command before its execution: for its result
+// from then until it is written. The reply is then pushed as Reserved, which returns the
+// memory when it is written or dropped.
+//
+// A connection may reserve OutputBytesMax, or more for a single command while no reply
+// precedes it. All connections together may reserve ReplyBytesMax, to which a small
+// allowance per connection does not count.
+//
+// Without wait, Reserve reports whether the memory is available. With wait it blocks
+// until it is, and false means that the connection is ending. To be called from
+// Session.Handle only, and with wait only after all preceding replies were pushed and all
+// tasks submitted, or it may block forever.
 func (c *Conn) Reserve(need Need, wait bool) (Room, bool) {
 	most := c.server.cfg.OutputBytesMax
-	r, ok := c.win.reserve(need, most)
+	r, ok := c.replies.reserve(need, most)
 	if !ok && wait {
-		return c.win.awaitReserve(need, most, &c.stop)
+		return c.replies.awaitReserve(need, most, &c.stop)
 	}
 	return r, ok
 }
 
-// Shrink gives back what is more than n bytes of what Reserve has set aside, and
-// returns the rest.
+// Shrink returns all but n bytes of a reservation, and the rest of it.
 func (c *Conn) Shrink(r Room, n int64) Room {
 	if n >= r.bytes {
 		return r
 	}
 	rest := Room{n, min(r.shared, n)}
-	c.win.release(Room{r.bytes - rest.bytes, r.shared - rest.shared})
+	c.replies.release(Room{r.bytes - rest.bytes, r.shared - rest.shared})
 	return rest
 }
 
-// ReservedBytes is what is set aside for replies that were not written yet.
+// ReservedBytes returns the memory reserved for replies that are not written yet.
 func (c *Conn) ReservedBytes() int64 {
-	c.win.mu.Lock()
-	defer c.win.mu.Unlock()
-	return c.win.reserved.bytes
+	c.replies.mu.Lock()
+	defer c.replies.mu.Unlock()
+	return c.replies.reserved.bytes
 }
 
-// PushAsync sends bytes in wire format that answer no command. They leave in the
-// order of the calls, behind every reply whose Append has returned, before every
-// reply pushed later, and never inside one; a reply that is not ready does not
-// hold them back. It does not wait. If more than OutputBytesMax would be waiting
-// the client is too slow for what it asked for, and the connection is closed.
-// False: the bytes will not be sent. b must not change any more; connections may
-// share it.
+// PushAsync sends bytes in wire format that answer no command. They are sent in the order
+// of the calls, after every reply whose Append has returned, before every reply pushed
+// later, and never inside of one; a reply that is not ready does not block them. It never
+// blocks. If more than OutputBytesMax would be pending, the client is too slow and the
+// connection is closed. It returns false if the bytes will not be sent. b must not be
+// modified afterwards; connections may share it.
 func (c *Conn) PushAsync(b []byte) bool {
 	if c.dead.Load() {
 		return false
 	}
-	taken, over := c.win.pushAsync(b, c.server.cfg.OutputBytesMax)
+	taken, over := c.replies.pushAsync(b, c.server.cfg.OutputBytesMax)
 	if over {
 		c.server.cfg.Log.Info().Uint64("conn", c.id).Str("addr", c.RemoteAddr().String()).
 			Msg("closing a client that does not read what it subscribed to")
 		c.Close()
 	}
 	if taken {
-		c.win.wake()
+		c.replies.wake()
 	}
 	return taken
 }
 
-// Wake tells the writer that a reply may have become ready. It never blocks and
-// costs next to nothing when the writer is at work.
-func (c *Conn) Wake() { c.win.wake() }
+// Wake notifies the writer that a reply may have become ready. It never blocks, and is
+// cheap while the writer is running.
+func (c *Conn) Wake() { c.replies.wake() }
 
-// CloseAfterFlush ends the connection once the replies pushed so far are
-// written. No further command is handed to the session after the Handle call it
-// is made from; replies pushed later are dropped.
+// CloseAfterFlush closes the connection once the replies pushed so far are written. After
+// the current Handle call the session gets no further commands, and replies pushed later
+// are dropped.
 func (c *Conn) CloseAfterFlush() {
-	c.win.finish(&c.server.pools)
+	c.replies.finish(&c.server.pools)
 	c.stopReading()
-	c.win.wake()
+	c.replies.wake()
 }
 
-// Close ends the connection at once. Replies that were not written are dropped.
+// Close closes the connection immediately. Unwritten replies are dropped.
 func (c *Conn) Close() {
 	if c.dead.Swap(true) {
 		return
@@ -217,25 +217,25 @@ func (c *Conn) Close() {
 	c.peerGone.Store(true)
 	c.stop.Store(true)
 	c.closeSocket()
-	c.win.interrupt()
-	c.win.wake()
+	c.replies.interrupt()
+	c.replies.wake()
 }
 
-// stopReading ends the reader, also in the middle of a wait.
+// stopReading ends the reader, also while it waits.
 func (c *Conn) stopReading() {
 	if c.stop.Swap(true) {
 		return
 	}
 	c.expireRead()
-	c.win.interrupt()
+	c.replies.interrupt()
 }
 
-// expireRead ends a read that waits. An error means that the connection is
-// closed, which ends it as well.
+// expireRead ends a blocked read. An error means that the connection is closed, which
+// also ends it.
 func (c *Conn) expireRead() { _ = c.nc.SetReadDeadline(time.Unix(1, 0)) }
 
-// closeSocket closes without TLS' farewell, which may wait for a client that
-// does not read. The error tells nothing that could be acted on.
+// closeSocket closes without the TLS close notification, which could block on a client
+// that does not read. Its error is of no use.
 func (c *Conn) closeSocket() {
 	if t, ok := c.nc.(interface{ NetConn() net.Conn }); ok {
 		_ = t.NetConn().Close()
@@ -244,5 +244,5 @@ func (c *Conn) closeSocket() {
 	_ = c.nc.Close()
 }
 
-// touch notes traffic.
+// touch records traffic.
 func (c *Conn) touch(now time.Time) { c.lastActive.Store(now.UnixNano()) }

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	handleMax      = 1024             // commands of one Session.Handle call
-	lingerTime     = time.Second      // how long a client may take to read why it is cut off
-	lingerBytesMax = 64 << 20         // how much of what it still sends is thrown away
-	handshakeTime  = 10 * time.Second // for TLS
+	handleMax      = 1024             // commands per Session.Handle call
+	lingerTime     = time.Second      // time for a client to read the error before the close
+	lingerBytesMax = 64 << 20         // bytes discarded from such a client
+	handshakeTime  = 10 * time.Second // TLS handshake
 )
 
-// run is the life of a connection. It returns when both goroutines are done.
+// run serves the connection and returns when both goroutines have ended.
 func (c *Conn) run(h Handler) {
 	defer c.closeSocket()
 	c.reader = newReader(&countingSource{newSource(c.nc), c}, &c.server.pools, c.server.cfg.Limits)
@@ -23,7 +23,7 @@ func (c *Conn) run(h Handler) {
 		return
 	}
 	c.opened.Store(true)
-	c.meet(c.reader.authenticated)
+	c.markAuthenticated(c.reader.authenticated)
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -33,26 +33,26 @@ func (c *Conn) run(h Handler) {
 	if told := c.guard("gone", c.session.Gone); !handled || !told {
 		c.broken.Store(true)
 		c.Close()
-		c.win.wake()
+		c.replies.wake()
 	}
-	c.win.finish(&c.server.pools)
-	c.win.wake()
+	c.replies.finish(&c.server.pools)
+	c.replies.wake()
 	if c.linger.Load() {
 		c.discard()
 	}
 	c.reader.release()
-	c.win.readerLeft()
-	c.win.wake()
+	c.replies.readerLeft()
+	c.replies.wake()
 	<-written
-	c.win.release(c.win.reserved) // for replies that were never pushed
-	c.dead.Store(true)            // nobody takes what is pushed from here on
+	c.replies.release(c.replies.reserved) // reservations of replies that were never pushed
+	c.dead.Store(true)                    // replies pushed from here on are dropped
 }
 
-// read hands commands to the session until there will be no more.
+// read passes commands to the session until the input ends.
 func (c *Conn) read() {
 	c.armIdle()
 	for {
-		room := c.win.awaitRoom(c.server.cfg.WindowMax, &c.stop)
+		room := c.replies.awaitRoom(c.server.cfg.WindowMax, &c.stop)
 		if c.stop.Load() {
 			return
 		}
@@ -74,8 +74,8 @@ func (c *Conn) read() {
 	}
 }
 
-// readFailed decides what the end of reading means for what is still to be
-// written.
+// readFailed decides which pending replies are still to be written after the end of the
+// input.
 func (c *Conn) readFailed(err error) {
 	log := &c.server.cfg.Log
 	var wrong protocolError
@@ -96,19 +96,18 @@ func (c *Conn) readFailed(err error) {
 		c.server.warnHTTP(c)
 		c.Close()
 	case errors.Is(err, io.EOF):
-		// It may have died, or only closed its sending side: what is ready can
-		// still be written, what is perishable will be dropped.
+		// The client may be gone or have closed only its sending side: ready replies are
+		// written, perishable ones are dropped.
 		c.peerGone.Store(true)
 	default:
 		c.Close()
 	}
 }
 
-// idle is called when the read deadline has passed. It ends the connection if
-// nothing happened for the idle timeout, or if the client has not said in time
-// who it is, and else sets the next deadline.
+// idle is called at the read deadline. It ends the connection after the idle timeout or
+// the authentication timeout, and otherwise sets the next deadline.
 func (c *Conn) idle() bool {
-	if limit := c.server.cfg.AuthTimeout; limit > 0 && !c.estranged.IsZero() && time.Since(c.estranged) >= limit {
+	if limit := c.server.cfg.AuthTimeout; limit > 0 && !c.unauthenticatedSince.IsZero() && time.Since(c.unauthenticatedSince) >= limit {
 		var w Writer
 		w.Error("ERR", "not authenticated in time")
 		c.Push(Bytes(w.Take()))
@@ -116,7 +115,7 @@ func (c *Conn) idle() bool {
 	}
 	limit := c.server.cfg.IdleTimeout
 	quiet := time.Since(c.LastActive())
-	if pending, bytes := c.win.length(); limit > 0 && quiet >= limit && pending == 0 && bytes == 0 {
+	if pending, bytes := c.replies.length(); limit > 0 && quiet >= limit && pending == 0 && bytes == 0 {
 		c.Close()
 		return true
 	}
@@ -124,8 +123,8 @@ func (c *Conn) idle() bool {
 	return c.stop.Load()
 }
 
-// armIdle sets the deadline at which idle is to look next. It is not moved with
-// each read: when it passes, idle looks how long it has been quiet.
+// armIdle sets the deadline of the next idle check. Reads do not move it: idle itself
+// checks how long the connection has been quiet.
 func (c *Conn) armIdle() {
 	var at time.Time // none
 	now := time.Now()
@@ -136,8 +135,8 @@ func (c *Conn) armIdle() {
 		}
 		at = now.Add(next)
 	}
-	if limit := c.server.cfg.AuthTimeout; limit > 0 && !c.estranged.IsZero() {
-		if by := c.estranged.Add(limit); at.IsZero() || by.Before(at) {
+	if limit := c.server.cfg.AuthTimeout; limit > 0 && !c.unauthenticatedSince.IsZero() {
+		if by := c.unauthenticatedSince.Add(limit); at.IsZero() || by.Before(at) {
 			at = by
 		}
 	}
@@ -148,14 +147,13 @@ func (c *Conn) armIdle() {
 	if err := c.nc.SetReadDeadline(at); err != nil {
 		c.Close()
 	}
-	if c.stop.Load() { // set in between: its deadline must not be undone
+	if c.stop.Load() { // stopReading ran in between: keep its deadline
 		c.expireRead()
 	}
 }
 
-// discard reads on without looking, so that closing does not destroy the error
-// on its way to a client that is still sending. The writer sets the deadline
-// when it is done.
+// discard drains the input so that the close does not reset the connection and destroy
+// the error on its way to a client that is still sending. The writer sets the deadline.
 func (c *Conn) discard() {
 	s := c.server.pools.getScratch()
 	defer c.server.pools.scratch.Put(s)
@@ -171,7 +169,7 @@ func (c *Conn) discard() {
 	}
 }
 
-// guard runs fn and tells whether it returned; a panic is logged.
+// guard runs fn, logs a panic, and reports whether fn returned normally.
 func (c *Conn) guard(doing string, fn func()) (ok bool) {
 	defer func() {
 		if ok {
@@ -186,7 +184,7 @@ func (c *Conn) guard(doing string, fn func()) (ok bool) {
 	return true
 }
 
-// countingSource notes what was read.
+// countingSource counts bytes and records traffic.
 type countingSource struct {
 	source
 	c *Conn

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// writeBytesMax is how much is written under one deadline: a slow client of a
-// long reply is given time as long as it takes something.
+// writeBytesMax is the number of bytes written under one deadline: a slow client of a
+// long reply is tolerated while it makes progress.
 const writeBytesMax = 256 << 10
 
-// outputKeepBytes is the longest buffer worth keeping.
+// outputKeepBytes is the largest buffer that is kept in the pool.
 const outputKeepBytes = 2 * flushBytes
 
-// outputBuffer is a pooled buffer for rendering.
+// outputBuffer is a pooled rendering buffer.
 type outputBuffer struct{ b []byte }
 
 // connWriter is the state of a connection's writer goroutine.
 //
-// Always true: list.replies[:settled] are written or dropped, [settled:done]
-// are rendered and end at list.ends in the stream, the rest is untouched.
+// Invariant: list.replies[:settled] are written or dropped; [settled:done] are rendered
+// and end at list.ends in the stream; the rest is untouched.
 type connWriter struct {
 	c        *Conn
 	w        Writer
-	out      *outputBuffer // w.buf's memory; nil while nothing is rendered
+	out      *outputBuffer // memory of w.buf; nil while nothing is rendered
 	list     *replyList
 	settled  int
 	done     int
-	sent     int64    // bytes of the stream that the socket took
-	pushes   [][]byte // of PushAsync: empty, kept for its memory
-	pushed   int64    // bytes of them that are rendered and not settled
-	failed   bool     // nothing more can be written
+	sent     int64    // bytes of the stream that the socket accepted
+	pushes   [][]byte // spare slice for takePushes
+	pushed   int64    // PushAsync bytes that are rendered and not settled
+	failed   bool     // the connection failed: nothing more can be written
 	finished bool     // the closeReply was reached
 	deadline time.Time
-	socket   *pollSink // nil: it is written to through the connection
+	socket   *pollSink // nil: write through the connection
 	parts    [2][]byte
 	vector   net.Buffers
 }
@@ -50,14 +50,14 @@ func (c *Conn) write() {
 	cw.dropAll()
 }
 
-// loop renders and writes until the connection ends one way or the other.
+// loop renders and writes until the connection ends.
 func (cw *connWriter) loop() {
 	for !cw.failed && !cw.finished {
 		if cw.list == nil {
-			if cw.list, _ = cw.c.win.take(); cw.list == nil {
+			if cw.list, _ = cw.c.replies.take(); cw.list == nil {
 				cw.takePushes()
 				cw.flush()
-				cw.rest(nil)
+				cw.sleep(nil)
 				continue
 			}
 		}
@@ -65,7 +65,7 @@ func (cw *connWriter) loop() {
 	}
 }
 
-// render goes through the list as far as replies are ready, and writes.
+// render renders the ready replies at the head of the list, and writes.
 func (cw *connWriter) render() {
 	c, l := cw.c, cw.list
 	for cw.done < len(l.replies) && !cw.failed {
@@ -78,7 +78,7 @@ func (cw *connWriter) render() {
 		}
 		if !r.Ready() {
 			if cw.flush(); !cw.failed {
-				cw.rest(r)
+				cw.sleep(r)
 			}
 			continue
 		}
@@ -105,14 +105,13 @@ func (cw *connWriter) render() {
 	}
 }
 
-// takePushes renders what PushAsync has queued. It is asked between any two
-// replies and before each rest, so that nothing that was queued before a reply
-// comes behind it.
+// takePushes renders the queued PushAsync bytes. It runs between any two replies and
+// before each sleep, so that bytes queued before a reply precede it.
 func (cw *connWriter) takePushes() {
-	if !cw.c.win.pushed.Load() || cw.failed {
+	if !cw.c.replies.pushed.Load() || cw.failed {
 		return
 	}
-	taken := cw.c.win.takePushes(cw.pushes)
+	taken := cw.c.replies.takePushes(cw.pushes)
 	cw.borrow()
 	for _, b := range taken {
 		cw.pushed += int64(len(b))
@@ -125,7 +124,7 @@ func (cw *connWriter) takePushes() {
 	}
 }
 
-// borrow takes a buffer to render into.
+// borrow takes a rendering buffer from the pool.
 func (cw *connWriter) borrow() {
 	if cw.out != nil {
 		return
@@ -137,8 +136,8 @@ func (cw *connWriter) borrow() {
 	cw.out, cw.w.buf = out, out.b
 }
 
-// giveBack returns the buffer, which is empty.
-func (cw *connWriter) giveBack() {
+// returnBuffer returns the empty buffer to the pool.
+func (cw *connWriter) returnBuffer() {
 	if cw.out == nil {
 		return
 	}
@@ -149,40 +148,40 @@ func (cw *connWriter) giveBack() {
 	cw.out, cw.w.buf = nil, nil
 }
 
-// putList gives the list back, all of it settled.
+// putList returns the settled list to the pool.
 func (cw *connWriter) putList() {
 	cw.c.server.pools.putList(cw.list)
 	cw.list, cw.settled, cw.done = nil, 0, 0
 }
 
-// rest sleeps until head is ready (or anything is pushed, if nil), PushAsync has
-// something, or the connection is closed. Nothing is held meanwhile.
-func (cw *connWriter) rest(head Reply) {
+// sleep waits until head is ready (or, if nil, until anything is pushed), PushAsync bytes
+// are queued, or the connection is closed. It holds no buffer meanwhile.
+func (cw *connWriter) sleep(head Reply) {
 	c := cw.c
-	cw.giveBack()
-	c.win.sleep(func() bool {
-		if c.dead.Load() || c.win.pushed.Load() {
+	cw.returnBuffer()
+	c.replies.sleep(func() bool {
+		if c.dead.Load() || c.replies.pushed.Load() {
 			return true
 		}
 		if head != nil {
 			return head.Ready()
 		}
-		return c.win.any()
+		return c.replies.any()
 	})
 	cw.failed = cw.failed || c.dead.Load()
 }
 
-// flush writes what is rendered and settles it.
+// flush writes the rendered bytes and settles their replies.
 func (cw *connWriter) flush() {
 	cw.flushWith(&cw.w, nil)
 	cw.settle()
 }
 
-// settle counts as delivered what the socket took whole, also if it failed
+// settle counts replies as delivered that the socket accepted entirely, even if it failed
 // afterwards.
 func (cw *connWriter) settle() {
 	if cw.pushed > 0 && len(cw.w.buf) == 0 {
-		cw.c.win.pushesSent(cw.pushed)
+		cw.c.replies.pushesSent(cw.pushed)
 		cw.pushed = 0
 	}
 	if cw.list == nil {
@@ -192,7 +191,7 @@ func (cw *connWriter) settle() {
 	for upto < len(cw.list.ends) && cw.list.ends[upto] <= cw.sent {
 		upto++
 	}
-	cw.c.win.settled(cw.list.replies[cw.settled:upto])
+	cw.c.replies.settled(cw.list.replies[cw.settled:upto])
 	cw.settled = upto
 }
 
@@ -212,12 +211,12 @@ func (cw *connWriter) flushWith(w *Writer, tail []byte) {
 	w.buf = w.buf[:0]
 }
 
-// send writes two pieces in one call if possible.
+// send writes two pieces, in one system call if possible.
 func (cw *connWriter) send(a, b []byte) {
 	c := cw.c
 	now := time.Now()
 	if limit := c.server.cfg.WriteTimeout; cw.deadline.Sub(now) < limit-limit/4 {
-		// Moved only when a quarter has passed: a timer costs more than a look.
+		// Moved only after a quarter has passed: setting a timer costs more than reading the clock.
 		cw.deadline = now.Add(limit)
 		if err := c.nc.SetWriteDeadline(cw.deadline); err != nil {
 			cw.fail(err)
@@ -249,7 +248,7 @@ func (cw *connWriter) send(a, b []byte) {
 	}
 }
 
-// fail ends the connection: what was not written is dropped.
+// fail ends the connection: unwritten replies are dropped.
 func (cw *connWriter) fail(err error) {
 	cw.failed = true
 	if !cw.c.peerGone.Load() {
@@ -258,8 +257,8 @@ func (cw *connWriter) fail(err error) {
 	cw.c.Close()
 }
 
-// finish closes after everything was written. A client that is still sending
-// what nobody will read first gets the time to see why.
+// finish closes after everything is written. A client that is still sending first gets
+// time to read the error.
 func (cw *connWriter) finish() {
 	cw.finished = true
 	if cw.failed {
@@ -277,17 +276,17 @@ func (cw *connWriter) finish() {
 	}
 }
 
-// dropAll drops what was not written, until the reader has left.
+// dropAll drops unwritten replies until the reader has ended.
 func (cw *connWriter) dropAll() {
-	cw.giveBack()
+	cw.returnBuffer()
 	for {
 		if cw.list == nil {
 			var last bool
-			if cw.list, last = cw.c.win.take(); last {
+			if cw.list, last = cw.c.replies.take(); last {
 				return
 			}
 			if cw.list == nil {
-				cw.c.win.sleep(cw.c.win.any)
+				cw.c.replies.sleep(cw.c.replies.any)
 				continue
 			}
 		}
@@ -299,22 +298,22 @@ func (cw *connWriter) dropAll() {
 	}
 }
 
-// awaitEnd waits until r is ready. After a panic of the session nobody may be at
-// work on it, so then it is not waited for: a lease in it ends by its timeout.
+// awaitEnd waits until r is ready. After a panic of the session the reply may never
+// become ready, so it is not waited for: a lease in it then ends by its timeout.
 func (cw *connWriter) awaitEnd(r Reply) {
 	over := func() bool { return cw.ready(r) || cw.c.broken.Load() }
 	for !over() {
-		cw.c.win.sleep(over)
+		cw.c.replies.sleep(over)
 	}
 }
 
-// drop drops the first reply that is not settled.
+// drop drops the first unsettled reply.
 func (cw *connWriter) drop() {
 	l := cw.list
 	if r := l.replies[cw.settled]; cw.ready(r) {
 		cw.c.guard("drop", r.Drop)
 	}
-	cw.c.win.settled(l.replies[cw.settled : cw.settled+1])
+	cw.c.replies.settled(l.replies[cw.settled : cw.settled+1])
 	if len(l.ends) == cw.settled {
 		l.ends = append(l.ends, cw.sent)
 	}
@@ -322,7 +321,7 @@ func (cw *connWriter) drop() {
 	cw.done = max(cw.done, cw.settled)
 }
 
-// ready asks a reply that may have ended the loop by a panic before.
+// ready calls r.Ready, which may have panicked in the loop before.
 func (cw *connWriter) ready(r Reply) (yes bool) {
 	return !cw.c.guard("ready", func() { yes = r.Ready() }) || yes
 }

@@ -1,41 +1,41 @@
-// Package resp speaks the Redis protocol: it frames commands, keeps
-// connections, and writes replies in RESP2 or RESP3. It knows no command.
+// Package resp implements the Redis protocol: it frames commands, manages connections,
+// and writes replies in RESP2 or RESP3. It does not know any command.
 //
 // # A connection
 //
-// Each connection has two goroutines and one window.
+// Each connection has two goroutines and one reply queue.
 //
-//  1. The reader frames what one socket read delivered and hands all of it to
+//  1. The reader frames the commands of one socket read and passes all of them to
 //     Session.Handle in one call.
-//  2. The session pushes one Reply per command into the window, in order. A
-//     reply need not be ready yet; that is what lets a pipeline share a commit.
-//  3. Whoever makes a reply ready calls Conn.Wake.
-//  4. The writer renders the ready replies at the head of the window into one
-//     buffer and writes it once. A reply that is not ready holds back those
-//     behind it, never those before it.
+//  2. The session pushes one Reply per command into the reply queue, in order.
+//     Replies need not be ready yet, so a pipeline can share a commit.
+//  3. The component that makes a reply ready calls Conn.Wake.
+//  4. The writer renders the ready replies at the head of the queue into one
+//     buffer and writes it. A reply that is not ready blocks those behind it,
+//     never those before it.
 //
-// The reader goes on while replies wait, so that a client that leaves is
-// noticed at once: Session.Gone is called as soon as the reader ends. It only
-// pauses while the window is full, or while a command waits for the memory that
-// its reply may take (Conn.Reserve): these are the bounds on what a pipelining
-// client can make the server hold.
+// The reader continues while replies are pending, so the loss of a client is noticed at
+// once: Session.Gone is called as soon as the reader ends. The reader pauses only while
+// the reply queue is full, or while a command waits for the memory of its reply
+// (Conn.Reserve). These two bounds limit what a pipelining client can make the server
+// hold.
 //
-// # Promises
+// # Guarantees
 //
-//  1. Replies leave in the order of their commands, whatever the order in which
-//     they become ready.
-//  2. Memory follows the bytes received, never a length that was only declared.
-//     A connection with nothing to do holds no buffer.
+//  1. Replies are sent in the order of their commands, in whatever order they
+//     become ready.
+//  2. Memory is proportional to the bytes received, never to a declared length.
+//     An idle connection holds no buffer.
 //  3. Every command framed before a protocol error is answered before the error.
-//  4. A reply is appended, or dropped, or appended and then dropped when the
-//     write failed; it is dropped at most once and never before it is ready.
+//  4. A reply is appended, or dropped, or appended and then dropped because the
+//     write failed. It is dropped at most once and never before it is ready.
 //  5. Session.Gone is called exactly once for each session.
 //  6. A panic in a session or a reply ends its connection, not the process.
 //
-// # What is taken from redcon
+// # Use of redcon
 //
-// Its append functions write the RESP2 pieces. Its reader and server are not
-// used: the reader trusts declared lengths (one packet ends the process), and
-// the server reads nothing while a handler runs, so a blocked command could not
-// see its client leave.
+// The append functions of redcon encode RESP2. Its reader and server are not used: the
+// reader trusts declared lengths, so one packet can end the process, and the server does
+// not read while a handler runs, so a blocked command would not notice the loss of its
+// client.
 package resp

@@ -2,28 +2,28 @@ package resp
 
 import "errors"
 
-// ErrConfig is wrapped by what NewServer returns for an impossible setting.
+// ErrConfig is wrapped by NewServer's errors for invalid settings.
 var ErrConfig = errors.New("invalid server configuration")
 
 // ErrServing is returned by Serve without a Listen before it, or after Shutdown.
 var ErrServing = errors.New("the server is not listening")
 
-// errMore tells that a command is not complete yet. It never leaves the reader.
+// errMore means that a command is incomplete. It does not leave the reader.
 var errMore = errors.New("more bytes needed")
 
-// errHTTP is the end of a connection on which a web browser or a proxy was made
-// to send commands: no answer is owed, and none may be given.
+// errHTTP ends a connection on which a browser or proxy was tricked into sending
+// commands. It gets no reply.
 var errHTTP = errors.New("the first word is POST or Host:, possibly an attack through a web browser")
 
 // errProgress ends a connection whose source returns neither bytes nor an error.
 var errProgress = errors.New("the connection returns neither bytes nor an error")
 
-// errInputMemory ends a connection whose command does not fit beside those that
-// others are sending.
+// errInputMemory ends a connection whose command does not fit into the memory for long
+// commands.
 var errInputMemory = errors.New("too many long commands are being received at the same time: send it again, or raise server.input_bytes_max")
 
-// protocolError is a frame that cannot be read on from. The texts are Redis'
-// own wherever it has one, since client libraries match on them.
+// protocolError is a malformed frame after which reading cannot continue. The texts are
+// those of Redis where it has one, because client libraries match them.
 type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }

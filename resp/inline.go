@@ -2,9 +2,9 @@ package resp
 
 import "bytes"
 
-// inline reads a command that was sent as a plain line, for people with nothing
-// but telnet at hand. Quotes and escapes are Redis': "double" with \n \r \t \b
-// \a \xHH, 'single' with \' only. Decoding shortens, so it is done in place.
+// inline reads a command sent as a plain line, for use with telnet. Quotes and escapes
+// follow Redis: "double" with \n \r \t \b \a \xHH, 'single' with \' only. Decoding never
+// lengthens, so it is done in place.
 func (r *reader) inline() error {
 	nl := bytes.IndexByte(r.s.buf[r.pos+r.scanned:r.end], '\n')
 	if nl < 0 {
@@ -39,13 +39,13 @@ func (r *reader) inline() error {
 	return r.finish()
 }
 
-// splitter cuts a line into words and decodes them where they stand.
+// splitter splits a line into words and decodes them in place.
 type splitter struct {
 	line []byte
 	i    int
 }
 
-// more skips to the next word.
+// more skips to the next word and reports whether there is one.
 func (s *splitter) more() bool {
 	for s.i < len(s.line) && isBlank(s.line[s.i]) {
 		s.i++
@@ -53,8 +53,7 @@ func (s *splitter) more() bool {
 	return s.i < len(s.line)
 }
 
-// word decodes one word. It is not ok when a quote is not closed, or closed in
-// the middle of a word.
+// word decodes one word. ok is false for an unbalanced quote.
 func (s *splitter) word() (at, n int, ok bool) {
 	at = s.i
 	to := at // where the next decoded byte goes; never past s.i
@@ -79,8 +78,8 @@ func (s *splitter) word() (at, n int, ok bool) {
 	return at, to - at, quote == 0
 }
 
-// escape decodes what a backslash begins and leaves i at its last byte. A
-// backslash that begins nothing stands for itself.
+// escape decodes a backslash sequence and leaves i at its last byte. An unknown sequence
+// stands for itself.
 func (s *splitter) escape(quote byte) byte {
 	rest := s.line[s.i+1:]
 	if len(rest) == 0 || quote == '\'' && rest[0] != '\'' {
@@ -112,10 +111,10 @@ func (s *splitter) escape(quote byte) byte {
 	}
 }
 
-// isBlank knows what separates words; a NUL does too, as in Redis.
+// isBlank reports whether c separates words, which includes NUL as in Redis.
 func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' || c == 0 }
 
-// hexDigit is the value of a hexadecimal digit, or -1.
+// hexDigit returns the value of a hexadecimal digit, or -1.
 func hexDigit(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':

@@ -1,6 +1,6 @@
 package resp
 
-// numberBytesMax is the longest line that is accepted as a length.
+// numberBytesMax is the longest line accepted as a length.
 const numberBytesMax = 32
 
 // Redis' limits for a client that has not authenticated.
@@ -9,10 +9,10 @@ const (
 	noAuthBulkMax = 16 << 10
 )
 
-// parse frames commands until limit of them are complete (nil), bytes are
-// missing (errMore), or what comes cannot be a command. It also stops with nil
-// after an assembled command, and with errMore before a command that has to be
-// assembled while others wait to be handed out.
+// parse frames commands until limit of them are complete (nil), bytes are missing
+// (errMore), or the input is invalid. It also stops with nil after an assembled command,
+// and with errMore before a command that must be assembled while others wait to be passed
+// on.
 func (r *reader) parse(limit int) error {
 	for len(r.s.counts) < limit {
 		if r.need == 0 {
@@ -39,8 +39,8 @@ func (r *reader) parse(limit int) error {
 	return nil
 }
 
-// begin reads the head of the next command, or all of it if it is inline. Empty
-// commands are skipped, as Redis does.
+// begin reads the header of the next command, or all of it if it is inline. Like Redis it
+// skips empty commands.
 func (r *reader) begin() error {
 	if r.pos == r.end {
 		return errMore
@@ -67,7 +67,7 @@ func (r *reader) begin() error {
 	return nil
 }
 
-// skip leaves bytes out that are no command's.
+// skip drops bytes that belong to no command.
 func (r *reader) skip() {
 	r.start = r.pos
 	if len(r.s.counts) == 0 {
@@ -104,11 +104,11 @@ func (r *reader) bulkLength() error {
 	return nil
 }
 
-// bulkBytes reads the argument itself and the line end behind it.
+// bulkBytes reads the argument and the line end after it.
 func (r *reader) bulkBytes() error {
 	if r.big == nil && r.pos-r.start+r.bulk+2 > len(r.s.buf) {
 		if len(r.s.counts) > 0 {
-			return errMore // they are handed out first
+			return errMore // pass those on first
 		}
 		r.assemble()
 	}
@@ -158,8 +158,8 @@ func (r *reader) finish() error {
 	return nil
 }
 
-// isHTTP knows the two words with which a request for a web server starts that
-// somebody sent here through a browser.
+// isHTTP recognises the first words of an HTTP request that a browser was tricked into
+// sending.
 func isHTTP(name []byte) bool {
 	switch len(name) {
 	case 4:
@@ -183,9 +183,9 @@ func foldEqual(b []byte, lower string) bool {
 	return true
 }
 
-// number reads a decimal that ends in CRLF and tells where the next byte is. It
-// answers by the first byte that is wrong, so what it answers does not depend on
-// how many bytes have arrived. Longer than ten digits is a bad number.
+// number parses a decimal that ends in CRLF and returns the offset behind it. The result
+// depends on the first wrong byte only, not on how many bytes have arrived. More than ten
+// digits are an error.
 func number(b []byte, bad, long protocolError) (n int64, next int, err error) {
 	i, sign := 0, int64(1)
 	if len(b) > 0 && b[0] == '-' {

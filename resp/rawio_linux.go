@@ -6,12 +6,12 @@ import (
 	"unsafe"
 )
 
-// rawRead and rawWrite are read and write of a socket that never blocks, without
-// telling Go's scheduler: who tells it wakes the scheduler's monitor, which then looks
-// each 20 µs whether the call has lasted. Where a broker is busy and idle in turns,
-// many times in a millisecond, that took an eighth of its processor time.
+// rawRead and rawWrite are system calls on non-blocking sockets without notifying the Go
+// scheduler. Notifying it wakes the scheduler's monitor, which then checks every 20 µs
+// whether the call is still running. In a broker that alternates between busy and idle
+// many times per millisecond, the monitor took an eighth of the processor time.
 //
-// The monitor is needed all the same, by whatever runs for long: see wakesMonitor.
+// Long-running goroutines need the monitor for preemption: see wakesMonitor.
 
 func rawRead(fd uintptr, b []byte) (int, error) {
 	n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))) //nolint:gosec // the call is over before b can move
@@ -29,11 +29,11 @@ func rawWrite(fd uintptr, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// monitorEvery is how often the monitor is woken where there is traffic. It interrupts
-// goroutines that run for 10 ms; asleep it would not see them.
+// monitorEvery is how often the monitor is woken while there is traffic. It preempts
+// goroutines after 10 ms, which it would miss while asleep.
 const monitorEvery = 100 * time.Millisecond
 
-// wakesMonitor tells, now and then, that this write is one to tell the scheduler of.
+// wakesMonitor reports whether this write must notify the scheduler.
 func (s *Server) wakesMonitor(now time.Time) bool {
 	at := now.UnixNano()
 	last := s.monitored.Load()

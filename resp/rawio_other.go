@@ -10,5 +10,5 @@ import (
 func rawRead(fd uintptr, b []byte) (int, error)  { return syscall.Read(int(fd), b) }
 func rawWrite(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }
 
-// wakesMonitor: each write does.
+// wakesMonitor reports false: every write notifies the scheduler.
 func (s *Server) wakesMonitor(time.Time) bool { return false }

@@ -45,9 +45,9 @@ func TestAConnectionIsRefusedBeforeTheNextIsAccepted(t *testing.T) {
 			refused, other := net.Pipe()
 			l <- lingering{refused, gate}
 			go func() {
-				told := make([]byte, len(tooManyClients))
-				if _, err := other.Read(told); err != nil || string(told) != tooManyClients {
-					t.Errorf("told %q, %v", told, err)
+				answer := make([]byte, len(tooManyClients))
+				if _, err := other.Read(answer); err != nil || string(answer) != tooManyClients {
+					t.Errorf("reads %q, %v", answer, err)
 				}
 			}()
 			synctest.Wait()

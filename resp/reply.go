@@ -1,16 +1,15 @@
 package resp
 
-// Command is one command as a client sent it. Args has at least one element;
-// Args[0] is the name in the client's spelling.
+// Command is one command of a client. Args has at least one element; Args[0] is the name
+// as sent.
 //
-// Args and the bytes belong to the receiver, but the commands of one
-// Session.Handle call share their memory: who keeps a small argument for long
-// should copy it.
+// The receiver owns Args and the bytes, but the commands of one Session.Handle call share
+// their memory: copy a small argument that is kept for long.
 type Command struct {
 	Args [][]byte
 }
 
-// Handler makes a Session for each connection.
+// Handler creates a Session for each connection.
 type Handler interface {
 	// Open is called on the connection's reader goroutine before the first
 	// read. A session of a server without passwords calls
@@ -18,54 +17,50 @@ type Handler interface {
 	Open(c *Conn) Session
 }
 
-// Session is what a connection's commands mean. Its methods are called on the
+// Session handles the commands of a connection. Its methods are called on the
 // connection's reader goroutine only.
 type Session interface {
-	// Handle takes all commands of one socket read, in order (at most the room
-	// left in the window, and one at a time until Conn.SetAuthenticated). It
-	// pushes one Reply per command, or none where the client asked for none,
-	// and best all of them in one Conn.Push before it hands the work on. It
-	// may block; the connection is not read meanwhile. cmds is reused after
-	// the call, what its elements point at is not; the session may clear them.
+	// Handle gets all commands of one socket read in order (at most the room left in the
+	// reply queue, and one at a time until Conn.SetAuthenticated). It pushes one Reply
+	// per command, or none if the client asked for none, preferably all in one Conn.Push
+	// before it submits the work. It may block; the connection is not read meanwhile.
+	// cmds is reused after the call, its elements' memory is not; the session may clear
+	// them.
 	Handle(cmds []Command)
 
-	// Gone is called once, when the connection will not be read any more: it
-	// ended, failed, was killed, or the server stops. Replies may still be
-	// pending; each of them must become ready, as only then it is sent or
-	// dropped and the connection's memory given back.
+	// Gone is called once, when no more commands will be read: the connection ended,
+	// failed or was killed, or the server stops. Replies may still be pending; each of
+	// them must become ready, because only then it is sent or dropped and the
+	// connection's memory released.
 	Gone()
 }
 
-// Reply is the answer to one command, or nothing at all if it appends no byte.
-// Ready may be called from the reader and the writer goroutine, Append and Drop
-// from the writer goroutine only.
+// Reply is the answer to one command; it may be empty. Ready may be called from the
+// reader and the writer goroutine, Append and Drop from the writer goroutine only.
 type Reply interface {
-	// Ready tells whether the answer is known. Once true it stays true. Who
-	// makes it true calls Conn.Wake afterwards.
+	// Ready reports whether the answer is known. Once true it stays true. The component
+	// that makes it true calls Conn.Wake afterwards.
 	Ready() bool
 
-	// Append renders the answer. Called once at most, in window order, after
-	// Ready.
+	// Append renders the answer. It is called at most once, in order, after Ready.
 	Append(w *Writer)
 
-	// Drop tells that the client did not get the answer: the connection was
-	// gone before Append, or the write of what Append rendered failed. Called
-	// once at most, after Ready. That it was not called proves only that the
-	// operating system took the bytes.
+	// Drop reports that the client did not get the answer: the connection ended before
+	// Append, or writing the rendered bytes failed. It is called at most once, after
+	// Ready. Without a Drop, only acceptance by the operating system is certain.
 	Drop()
 }
 
-// Perishable is a Reply that is worth something only to a client that is there,
-// like messages that were leased to it. Once the client has ended its sending
-// side it may have died or merely have nothing more to ask; other replies are
-// still sent then, a perishable one is dropped.
+// Perishable is a Reply that is of use only to a client that is present, such as leased
+// messages. A client that has closed its sending side may be gone or merely have no more
+// requests: it still gets other replies, but perishable ones are dropped.
 type Perishable interface {
 	Reply
 	Perishable() bool
 }
 
-// Bytes returns a finished reply: b in wire format, which must not change any
-// more. Replies may share b.
+// Bytes returns a finished reply: b in wire format, which must not be modified
+// afterwards. Replies may share b.
 func Bytes(b []byte) Reply { return bytesReply(b) }
 
 type bytesReply []byte
@@ -74,7 +69,7 @@ func (bytesReply) Ready() bool        { return true }
 func (b bytesReply) Append(w *Writer) { w.Raw(b) }
 func (bytesReply) Drop()              {}
 
-// Reserved returns a reply with the memory that Conn.Reserve has set aside for it.
+// Reserved returns a reply that holds the memory of a Conn.Reserve.
 func Reserved(r Reply, room Room) Reply { return &reservedReply{r, room} }
 
 type reservedReply struct {
@@ -82,16 +77,16 @@ type reservedReply struct {
 	room Room
 }
 
-// Unwrap returns the reply within.
+// Unwrap returns the wrapped reply.
 func (r *reservedReply) Unwrap() Reply { return r.Reply }
 
-// Perishable implements Perishable as the reply within does.
+// Perishable reports whether the wrapped reply is perishable.
 func (r *reservedReply) Perishable() bool {
 	p, ok := r.Reply.(Perishable)
 	return ok && p.Perishable()
 }
 
-// closeReply is the place in the window where the connection ends.
+// closeReply marks the position in the reply queue at which the connection ends.
 type closeReply struct{}
 
 func (closeReply) Ready() bool    { return true }

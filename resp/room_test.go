@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// roomSession answers BIG with a reply of so many bytes as its argument is long, for
+// roomSession answers BIG with a reply as long as its argument in bytes, for
 // which it has set memory aside, and notes how much there was at most.
 type roomSession struct {
 	c    *Conn
@@ -113,7 +113,7 @@ func TestCommandsWaitForRoomForTheirReplies(t *testing.T) {
 // What is short is set aside however much other connections have, and so is what only
 // its own connection has to have room for.
 func TestShortRepliesWaitForNoOtherConnection(t *testing.T) {
-	var w window
+	var w replyQueue
 	w.init(NewBudget(1 << 20))
 	w.total.Take(1 << 20)
 	if _, ok := w.reserve(Need{Bytes: reservedFree}, 1<<30); !ok {
@@ -161,7 +161,7 @@ func TestRoomIsGivenBackWhenTheConnectionEnds(t *testing.T) {
 	})
 }
 
-// The line for a budget is served in its order, and one who leaves it holds up nobody.
+// The line for a budget is served in order, and a ticket that leaves it blocks no other.
 func TestABudgetServesItsLineInOrder(t *testing.T) {
 	b := NewBudget(10)
 	if !b.Try(6) || b.Try(5) || !b.Try(4) {

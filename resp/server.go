@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// rejectTime is how long it may take to tell a client that there are too many: a new
-	// socket has room for the few bytes, so that is no time, and no other client waits to be accepted.
+	// rejectTime bounds the write of the error to a surplus connection. A new socket has
+	// buffer space for it, so this normally takes no time.
 	rejectTime         = 10 * time.Millisecond
 	acceptPauseFirst   = 5 * time.Millisecond
 	acceptPauseLongest = time.Second
@@ -25,38 +25,39 @@ const (
 	keepAliveIdle      = 15 * time.Second
 	keepAliveEvery     = 5 * time.Second
 	keepAliveProbes    = 3
-	userTimeout        = 30 * time.Second // unacknowledged bytes make a peer dead after this
+	userTimeout        = 30 * time.Second // a peer is dead if bytes stay unacknowledged for this long
 )
 
-// Server accepts connections and keeps the register of them.
+// Server accepts connections and keeps the register of them. Its methods are safe for
+// concurrent use.
 type Server struct {
 	cfg     Config
 	handler Handler
 	pools   pools
-	replies *Budget // of all connections
+	replies *Budget // memory for replies of all connections
 	stats   counters
 
-	strangers strangers
-	monitored atomic.Int64 // when the scheduler's monitor was last woken, Unix nanoseconds
+	unauthenticated unauthenticatedList
+	monitored       atomic.Int64 // last wake-up of the scheduler's monitor, Unix nanoseconds
 
 	mu       sync.Mutex
 	plain    net.Listener     // nil without Config.Addr
 	tls      net.Listener     // nil without Config.TLSAddr
-	conns    map[uint64]*Conn // also those whose session is not open yet
+	conns    map[uint64]*Conn // including those whose session is not open yet
 	lastID   uint64
-	stopping chan struct{} // closed by Shutdown, and by the end of Serve's context
-	empty    chan struct{} // closed when stopping and no connection is left
+	stopping chan struct{} // closed by Shutdown, or at the end of Serve's context
+	empty    chan struct{} // closed when stopping and the last connection has ended
 }
 
-// counters are what Stats reports.
+// counters are the figures of Stats.
 type counters struct {
 	accepted, rejected, commands, bytesIn, bytesOut atomic.Uint64
 
 	httpWarned atomic.Int64 // Unix nanoseconds
 }
 
-// Stats are counts since the server was made, and how many connections there
-// are now.
+// Stats are counts since the creation of the server, and the current number of
+// connections.
 type Stats struct {
 	Accepted, Rejected uint64 // connections; rejected ones were over MaxClients
 	Current            int
@@ -64,7 +65,7 @@ type Stats struct {
 	BytesIn, BytesOut  uint64
 }
 
-// NewServer checks cfg. It opens nothing.
+// NewServer validates cfg. It opens no port.
 func NewServer(cfg Config, h Handler) (*Server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -83,8 +84,8 @@ func NewServer(cfg Config, h Handler) (*Server, error) {
 	}, nil
 }
 
-// Listen opens the ports; clients may connect and wait from then on. It returns
-// the addresses without and with TLS, nil where there is none.
+// Listen opens the ports; clients may connect and wait from then on. It returns the
+// plaintext and the TLS address, nil where there is none.
 func (s *Server) Listen(ctx context.Context) (plain, secure net.Addr, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,9 +125,9 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve accepts connections until Shutdown (then it returns nil at once, while
-// Shutdown waits for the connections), or until ctx ends: then every connection
-// is closed and the context's error returned.
+// Serve accepts connections until Shutdown, and then returns nil at once while Shutdown
+// waits for the connections; or until ctx ends, and then closes every connection and
+// returns the context's error.
 func (s *Server) Serve(ctx context.Context) error {
 	s.mu.Lock()
 	plain, secure := s.plain, s.tls
@@ -142,12 +143,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	go func() { second <- s.accept(ctx, secure, true) }()
 	err := s.accept(ctx, plain, false)
 	if err != nil {
-		_ = secure.Close() // ends the other one
+		_ = secure.Close() // ends the other accept loop
 	}
 	return errors.Join(err, <-second)
 }
 
-// accept takes connections from one listener.
+// accept accepts connections from one listener.
 func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error {
 	var pause time.Duration
 	for {
@@ -157,12 +158,12 @@ func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error 
 			if secure {
 				nc = tls.Server(nc, s.cfg.TLS)
 			}
-			// Here and not on a goroutine, so that connections beyond MaxClients, each of
-			// which has a descriptor, are never more than one a port.
+			// Here and not on a goroutine: surplus connections, each with a descriptor,
+			// are thus at most one per port.
 			if c := s.admit(nc); c == nil {
 				s.reject(nc)
 			} else {
-				go s.serve(c) // not under ctx: Shutdown lets connections outlive the accepting
+				go s.serve(c) // not under ctx: connections outlast the accept loop
 			}
 			continue
 		}
@@ -172,7 +173,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error 
 		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept: %w", err)
 		}
-		// Out of descriptors, most likely: connections that end will help.
+		// Probably out of descriptors: retry after connections have ended.
 		if pause = min(max(2*pause, acceptPauseFirst), acceptPauseLongest); pause == acceptPauseFirst {
 			s.cfg.Log.Warn().Err(err).Msg("cannot accept connections: trying again")
 		}
@@ -183,8 +184,8 @@ func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error 
 	}
 }
 
-// ServeConn serves one connection and returns when it is over; nc is closed
-// then. Serve does the same for each connection it accepts.
+// ServeConn serves one connection and closes it before it returns. Serve does the same
+// for each accepted connection.
 func (s *Server) ServeConn(nc net.Conn) {
 	c := s.admit(nc)
 	if c == nil {
@@ -194,10 +195,10 @@ func (s *Server) ServeConn(nc net.Conn) {
 	s.serve(c)
 }
 
-// serve serves a connection that was admitted.
+// serve serves an admitted connection.
 func (s *Server) serve(c *Conn) {
 	defer s.remove(c)
-	defer s.strangers.remove(c)
+	defer s.unauthenticated.remove(c)
 	if t, ok := c.nc.(*tls.Conn); ok && !c.shakeHands(t) {
 		c.closeSocket()
 		return
@@ -205,10 +206,9 @@ func (s *Server) serve(c *Conn) {
 	c.run(s.handler)
 }
 
-// shakeHands makes a connection a secure one. A client that does not know that
-// TLS is spoken here is told, as well as it can be told without.
+// shakeHands performs the TLS handshake. A plaintext client gets an error in plain text.
 func (c *Conn) shakeHands(t *tls.Conn) bool {
-	c.meet(false)
+	c.markAuthenticated(false)
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
 	defer cancel()
 	err := t.HandshakeContext(ctx)
@@ -217,14 +217,14 @@ func (c *Conn) shakeHands(t *tls.Conn) bool {
 	}
 	if not, ok := errors.AsType[tls.RecordHeaderError](err); ok && not.Conn != nil {
 		if not.Conn.SetWriteDeadline(time.Now().Add(rejectTime)) == nil {
-			_, _ = not.Conn.Write([]byte(onlyTLS)) // no more than an attempt
+			_, _ = not.Conn.Write([]byte(onlyTLS)) // best effort
 		}
 	}
 	c.server.cfg.Log.Debug().Str("addr", c.RemoteAddr().String()).Err(err).Msg("no TLS with a client")
 	return false
 }
 
-// admit registers a connection if there is room for it.
+// admit registers a connection unless MaxClients is reached.
 func (s *Server) admit(nc net.Conn) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,8 +238,8 @@ func (s *Server) admit(nc net.Conn) *Conn {
 	return c
 }
 
-// reject tells a client that it cannot be served. Redis' words, and as there no
-// more than an attempt; with TLS there is nobody to talk to yet.
+// reject sends Redis' error for too many clients, best effort, as Redis does; not with
+// TLS, before the handshake.
 func (s *Server) reject(nc net.Conn) {
 	if !s.isStopping() {
 		s.stats.rejected.Add(1)
@@ -247,10 +247,10 @@ func (s *Server) reject(nc net.Conn) {
 			_, _ = nc.Write([]byte(tooManyClients))
 		}
 	}
-	_ = nc.Close() // nothing was promised on it
+	_ = nc.Close() // nothing was written
 }
 
-// remove takes a connection that is over from the register.
+// remove removes an ended connection from the register.
 func (s *Server) remove(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,8 +258,7 @@ func (s *Server) remove(c *Conn) {
 	s.checkEmpty()
 }
 
-// checkEmpty tells those who wait for it that the last connection is gone. The
-// caller holds mu.
+// checkEmpty closes empty when the last connection has ended. The caller holds mu.
 func (s *Server) checkEmpty() {
 	if !s.isStopping() || len(s.conns) > 0 {
 		return
@@ -271,10 +270,10 @@ func (s *Server) checkEmpty() {
 	}
 }
 
-// Shutdown stops accepting and reading, waits until each connection's replies
-// are written, and closes. Sessions are told by Gone, which should end what
-// they wait for. When ctx ends first the rest is closed at once and ctx's error
-// returned.
+// Shutdown stops accepting and reading, waits until the pending replies of each
+// connection are written, and closes it. Sessions are notified by Gone, which should end
+// their blocked commands. When ctx ends first, the remaining connections are closed at
+// once and ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range s.halt() {
 		c.stopReading()
@@ -288,14 +287,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("closing connections with replies pending: %w", ctx.Err())
 }
 
-// closeAll stops accepting and closes every connection at once.
+// closeAll stops accepting and closes all connections at once.
 func (s *Server) closeAll() {
 	for _, c := range s.halt() {
 		c.Close()
 	}
 }
 
-// halt stops accepting for good and returns the connections there are.
+// halt stops accepting for good and returns the current connections.
 func (s *Server) halt() []*Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +303,7 @@ func (s *Server) halt() []*Conn {
 	}
 	for _, l := range []net.Listener{s.plain, s.tls} {
 		if l != nil {
-			_ = l.Close() // closed before, or nothing to be done about it
+			_ = l.Close() // closed before, or not recoverable
 		}
 	}
 	s.checkEmpty()
@@ -343,7 +342,7 @@ func (s *Server) Conns() []*Conn {
 	return conns
 }
 
-// Conn returns the connection of that number, or nil.
+// Conn returns the connection with a number, or nil.
 func (s *Server) Conn(id uint64) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +352,7 @@ func (s *Server) Conn(id uint64) *Conn {
 	return nil
 }
 
-// Kill closes a connection at once and tells whether there was one.
+// Kill closes a connection at once and reports whether it existed.
 func (s *Server) Kill(id uint64) bool {
 	c := s.Conn(id)
 	if c == nil {
@@ -363,11 +362,11 @@ func (s *Server) Kill(id uint64) bool {
 	return true
 }
 
-// ReservedBytes is what is set aside for replies in all connections, but for the little
-// that each may have in any case.
+// ReservedBytes returns the memory reserved for replies by all connections, without their
+// allowances.
 func (s *Server) ReservedBytes() int64 { return s.replies.Used() }
 
-// Stats reports the counters.
+// Stats returns the counters.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	current := len(s.conns)
@@ -382,8 +381,8 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// warnHTTP logs an attack by way of HTTP, at most once a minute: the log must
-// not become the attack.
+// warnHTTP logs an attack through HTTP at most once a minute, so that the log cannot be
+// flooded.
 func (s *Server) warnHTTP(c *Conn) {
 	now := time.Now().UnixNano()
 	last := s.stats.httpWarned.Load()

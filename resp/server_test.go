@@ -293,7 +293,7 @@ func heap() int64 {
 }
 
 // Clients leave, pipelines end anywhere, replies become ready in any order and
-// on other goroutines: every reply must come, whoever was about to sleep.
+// on other goroutines: every reply must be sent, whichever goroutine was about to sleep.
 func TestNoWakeIsLost(t *testing.T) {
 	const conns, rounds, pipeline = 8, 200, 7
 	h := newTestHandler()
@@ -369,8 +369,8 @@ func TestTLS(t *testing.T) {
 	})
 	plain := dial(t, addr)
 	plain.send("PING\r\n")
-	if told, _ := io.ReadAll(plain.r); string(told) != onlyTLS {
-		t.Errorf("a client without TLS reads %q", told)
+	if answer, _ := io.ReadAll(plain.r); string(answer) != onlyTLS {
+		t.Errorf("a client without TLS reads %q", answer)
 	}
 	if len(s.Conns()) != 0 {
 		t.Fatal("a session without a handshake")

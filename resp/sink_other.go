@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pollSink is for sockets of Unix.
+// pollSink exists on Unix only.
 type pollSink struct{}
 
 func newSink(net.Conn) *pollSink { return nil }

@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// pollSink writes to a socket.
+// pollSink writes to a socket through the netpoller.
 type pollSink struct {
 	raw syscall.RawConn
-	try func(fd uintptr) bool // attempt, bound once
-	b   []byte                // still to be written
+	try func(fd uintptr) bool // attempt, bound once to avoid allocations
+	b   []byte                // unwritten bytes
 	err error
 }
 
-// newSink chooses how nc is written to; nil: by its own Write.
+// newSink returns a sink for nc, or nil to use its own Write.
 func newSink(nc net.Conn) *pollSink {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
@@ -32,7 +32,7 @@ func newSink(nc net.Conn) *pollSink {
 	return s
 }
 
-// write writes b until the connection's deadline. It returns how much it wrote.
+// write writes b until the connection's deadline, and returns how much was written.
 func (s *pollSink) write(b []byte) (int, error) {
 	s.b, s.err = b, nil
 	err := s.raw.Write(s.try)
@@ -41,8 +41,8 @@ func (s *pollSink) write(b []byte) (int, error) {
 	return n, errors.Join(err, s.err)
 }
 
-// attempt writes as much as there is room for. False means that there is none: it
-// is called again when there is.
+// attempt writes as much as the socket accepts. It returns false to be called again when
+// there is room.
 func (s *pollSink) attempt(fd uintptr) bool {
 	for len(s.b) > 0 {
 		n, err := rawWrite(fd, s.b)

@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlSocket sets what the accepted sockets inherit from the listening one:
-// a reply that is not acknowledged in time ends the connection. Keep-alive alone
-// says nothing while bytes are under way.
+// controlSocket sets an option that accepted sockets inherit: a connection ends if a
+// reply is not acknowledged in time. Keep-alive does not cover unacknowledged bytes.
 func controlSocket(_, _ string, raw syscall.RawConn) error {
 	var set error
 	err := raw.Control(func(fd uintptr) {

@@ -4,6 +4,6 @@ package resp
 
 import "syscall"
 
-// controlSocket has nothing to set: only Linux bounds how long a reply may stay
-// unacknowledged. Elsewhere keep-alive and the write deadline must do.
+// controlSocket does nothing: only Linux bounds the time that bytes may stay
+// unacknowledged. Elsewhere keep-alive and the write deadline apply.
 func controlSocket(_, _ string, _ syscall.RawConn) error { return nil }

@@ -2,12 +2,12 @@ package resp
 
 import "io"
 
-// streamSource reads from anything. It cannot know when bytes come, so it waits
-// with a small buffer and takes a big one only while reads fill what they get.
+// streamSource reads from any io.Reader. It cannot wait for readiness, so it blocks with
+// a small buffer and uses a large one only while reads fill their buffer.
 type streamSource struct {
 	from  io.Reader
 	small *scratch
-	full  bool // the last read filled its space
+	full  bool // the last read filled its buffer
 }
 
 func newStreamSource(from io.Reader) *streamSource {

@@ -4,5 +4,5 @@ package resp
 
 import "net"
 
-// newSource chooses how nc is read.
+// newSource returns the source for nc.
 func newSource(nc net.Conn) source { return newStreamSource(nc) }

@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// pollSource reads from a socket and borrows a buffer only when there is
-// something to read: thousands of quiet connections share a few buffers.
+// pollSource reads from a socket and takes a buffer only when data is available:
+// thousands of idle connections share a few buffers.
 type pollSource struct {
 	raw syscall.RawConn
 	r   *reader
-	try func(fd uintptr) bool // attempt, bound once: no allocation per read
+	try func(fd uintptr) bool // attempt, bound once to avoid allocations
 	n   int
 	err error
 }
 
-// newSource chooses how nc is read.
+// newSource returns the source for nc.
 func newSource(nc net.Conn) source {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
@@ -43,8 +43,7 @@ func (s *pollSource) fill(r *reader) (int, error) {
 	return s.n, s.err
 }
 
-// attempt reads once. False means that there is nothing to read: it is called
-// again when there is.
+// attempt reads once. It returns false to be called again when data is available.
 func (s *pollSource) attempt(fd uintptr) bool {
 	space := s.r.room(s.r.pools.getScratch)
 	for {

@@ -173,7 +173,7 @@ func TestBurstIsOneWrite(t *testing.T) {
 		for range 10 {
 			waits = append(waits, <-h.waits)
 		}
-		synctest.Wait() // the writer sleeps, and nobody tells it before all are ready
+		synctest.Wait() // the writer sleeps and is not woken before all are ready
 		for _, r := range waits {
 			r.ready.Store(true)
 		}

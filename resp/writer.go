@@ -15,16 +15,16 @@ const (
 	directBytes = 32 << 10
 )
 
-// Writer renders replies. The one that Reply.Append gets writes to the client
-// as it fills up, so a large reply is never held whole. The zero value keeps
-// everything in memory, for replies that are rendered early (see Take).
+// Writer renders replies. The Writer passed to Reply.Append writes to the client as it
+// fills up, so a large reply is never buffered as a whole. The zero value buffers
+// everything, for replies that are rendered early (see Take).
 //
-// Methods do not fail: once a write has failed, what follows is discarded and
-// the reply is dropped.
+// Methods do not fail: after a failed write further output is discarded and the reply is
+// dropped.
 type Writer struct {
-	// Proto is the protocol that is rendered, 2 or 3. It is 2 whenever Append
-	// is called: a reply whose shape depends on it sets the one that held when
-	// its command was handled, since HELLO may stand in mid-pipeline.
+	// Proto is the protocol version to render, 2 or 3. It is 2 whenever Append is called:
+	// a reply whose shape depends on it sets the version under which its command was
+	// handled, because HELLO may occur within a pipeline.
 	Proto int
 
 	buf  []byte
@@ -33,17 +33,16 @@ type Writer struct {
 	pushes func()
 }
 
-// Take returns what was rendered into a Writer of one's own and starts anew.
-// The bytes belong to the caller.
+// Take returns the rendered bytes of a buffering Writer and resets it. The caller owns
+// the bytes.
 func (w *Writer) Take() []byte {
 	b := w.buf
 	w.buf = nil
 	return b
 }
 
-// Pushes renders what Conn.PushAsync was given so far, in front of what follows:
-// for a reply that says that no more of it will come. Only before the first byte
-// of a reply.
+// Pushes renders the PushAsync bytes queued so far before a reply that confirms the end
+// of a subscription. To be called before the first byte of a reply.
 func (w *Writer) Pushes() {
 	if w.pushes != nil {
 		w.pushes()

@@ -61,10 +61,10 @@ func TestWhoBecomesAStrangerAgainHasItsTimeAgain(t *testing.T) {
 	})
 }
 
-func TestTooManyStrangersCostTheOldestOne(t *testing.T) {
+func TestTooManyUnauthenticatedConnectionsEvictTheOldest(t *testing.T) {
 	h := newTestHandler()
 	h.noAuth = true
-	_, addr := startServer(t, h, func(c *Config) { c.StrangersMax = 2 })
+	_, addr := startServer(t, h, func(c *Config) { c.UnauthenticatedMax = 2 })
 	known := dial(t, addr)
 	known.send("AUTH\r\n")
 	known.want("+OK\r\n")
@@ -90,11 +90,11 @@ func TestTooManyStrangersCostTheOldestOne(t *testing.T) {
 	all[3].want("+PONG\r\n")
 }
 
-// A client that never finishes its handshake is a stranger too.
+// A client that never finishes its handshake is unauthenticated, too.
 func TestUnfinishedHandshakesMakeRoom(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, func(c *Config) {
-		c.Addr, c.TLSAddr, c.StrangersMax = "", c.Addr, 1
+		c.Addr, c.TLSAddr, c.UnauthenticatedMax = "", c.Addr, 1
 		c.TLS = selfSigned(t)
 	})
 	first := dial(t, addr)
