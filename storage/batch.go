@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Op is what a record of a batch does. The numbers are those of RocksDB's
-// WriteBatch, in their forms that name the column family.
+// Op is the operation of a record, with the values of RocksDB's WriteBatch in their
+// variants with a column family.
 type Op uint8
 
 // The operations of a batch.
@@ -39,11 +39,11 @@ const (
 	batchKeepMax = 8 << 20 // bytes of capacity that survive a Reset
 )
 
-// Batch is one atomic write, kept in RocksDB's own WriteBatch representation:
-// the store hands it over in one call, however many records it has, and
-// building it costs no more than appending bytes to a buffer.
+// Batch is one atomic write in RocksDB's own WriteBatch representation: the store passes
+// it on in one call, however many records it has, and building it only appends bytes to a
+// buffer.
 //
-// The zero value is ready for use. A batch belongs to one goroutine at a time.
+// The zero value is ready for use. One goroutine at a time may use a batch.
 type Batch struct {
 	buf   []byte // header and records; the header's count is patched by Bytes
 	count uint32
@@ -54,7 +54,7 @@ type Record struct {
 	Op     Op
 	Family Family
 	Key    []byte
-	Value  []byte // of a put; of a range delete: its end. Otherwise nil
+	Value  []byte // value of a put, end of a range delete, otherwise nil
 }
 
 // Put writes a value. Key and value are copied.
@@ -70,19 +70,18 @@ func (b *Batch) Delete(f Family, key []byte) {
 	b.bytes(key)
 }
 
-// SingleDelete removes a key that exists and was put exactly once since it
-// last did not exist. It is cheaper than Delete, since RocksDB may drop both
-// records as soon as they meet; for any other key what remains is undefined,
-// and an older value may come back. The memory store checks that contract.
+// SingleDelete removes a key that exists and was put exactly once since it last did not
+// exist. It is cheaper than Delete: RocksDB drops both records as soon as they meet in a
+// compaction. For any other key the result is undefined and an older value may reappear.
+// The memory store verifies this contract.
 func (b *Batch) SingleDelete(f Family, key []byte) {
 	b.start(OpSingleDelete, f)
 	b.bytes(key)
 }
 
-// DeleteRange removes the keys from one (included) to another (excluded). A
-// range without keys adds no record: RocksDB refuses one that ends before it
-// starts, but only after it wrote it to its log. A range without end does not
-// exist, and an empty to is a mistake of the caller's that panics.
+// DeleteRange removes the keys in [from, to). An empty range adds no record, because
+// RocksDB refuses one only after it has logged it. There is no unbounded range: an empty
+// to is a programming error and panics.
 func (b *Batch) DeleteRange(f Family, from, to []byte) {
 	if len(to) == 0 {
 		panic("storage: range delete without an end")
@@ -95,10 +94,9 @@ func (b *Batch) DeleteRange(f Family, from, to []byte) {
 	b.bytes(to)
 }
 
-// Append adds the records of another batch behind those of this one. RocksDB
-// inserts a run of neighbouring keys for a third less than keys that jump to
-// and fro, so it pays to collect what a turn puts and what it deletes apart,
-// wherever their order does not matter, and to join them at its end.
+// Append appends the records of another batch. RocksDB inserts a run of neighbouring keys
+// for a third less than alternating ones, so collect the puts and the deletes of a turn
+// separately where their order does not matter, and join them at its end.
 func (b *Batch) Append(other *Batch) {
 	if other.count == 0 {
 		return
@@ -117,16 +115,15 @@ func (b *Batch) Len() int { return int(b.count) }
 // Size returns the length of Bytes.
 func (b *Batch) Size() int { return max(len(b.buf), batchHeader) }
 
-// Bytes returns the batch in RocksDB's representation. It is valid until the
-// next change of the batch.
+// Bytes returns the batch in RocksDB's representation, valid until the next change of the
+// batch.
 func (b *Batch) Bytes() []byte {
 	b.header()
 	binary.LittleEndian.PutUint32(b.buf[8:], b.count)
 	return b.buf
 }
 
-// Reset empties the batch and keeps its memory, unless that has grown past
-// what an ordinary turn needs.
+// Reset empties the batch and keeps its memory up to batchKeepMax.
 func (b *Batch) Reset() {
 	b.count = 0
 	if cap(b.buf) > batchKeepMax {
@@ -136,7 +133,7 @@ func (b *Batch) Reset() {
 	b.buf = b.buf[:0]
 }
 
-// Each calls fn with every record in order and stops at its first error. The
+// Each calls fn with every record in order, until its first error, which it returns. The
 // slices of a record alias the batch.
 func (b *Batch) Each(fn func(Record) error) error {
 	rest := b.buf[min(batchHeader, len(b.buf)):]
@@ -153,8 +150,8 @@ func (b *Batch) Each(fn func(Record) error) error {
 	return nil
 }
 
-// ParseBatch checks a representation and returns a batch that holds a copy of
-// it. What Batch cannot build is refused with ErrCorrupt.
+// ParseBatch validates a representation and returns a batch with a copy of it. It returns
+// ErrCorrupt for anything that Batch cannot build.
 func ParseBatch(rep []byte) (*Batch, error) {
 	if len(rep) < batchHeader {
 		return nil, fmt.Errorf("batch of %d bytes: %w", len(rep), ErrCorrupt)
@@ -205,7 +202,7 @@ func (b *Batch) bytes(p []byte) {
 
 var errShortRecord = fmt.Errorf("truncated record: %w", ErrCorrupt)
 
-// nextRecord reads the first record of p and returns what is behind it.
+// nextRecord parses the first record of p and returns the rest.
 func nextRecord(p []byte) (Record, []byte, error) {
 	if len(p) < 2 {
 		return Record{}, nil, errShortRecord

@@ -2,9 +2,8 @@ package storage
 
 import "fmt"
 
-// Cron is a recurring message and how far it has come. Its key is
-// ("cron", name); what the message holds is a Message under ("cron_message",
-// name), which a tick does not write again.
+// Cron is a recurring message and its progress. Its key is ("cron", name). The message's
+// contents are a Message under ("cron_message", name), which ticks do not rewrite.
 type Cron struct {
 	Queue      string
 	Expression string

@@ -2,9 +2,9 @@ package storage
 
 import "strconv"
 
-// Family is a column family: a key space of its own. Its number is RocksDB's
-// column family id and stands in every batch, so the order of the constants is
-// part of the format: new ones go to the end, none is ever removed.
+// Family is a column family. Its number is RocksDB's column family id and part of every
+// batch, so the order of the constants is part of the format: append new ones, never
+// remove one.
 type Family uint8
 
 // The families, in the order of their ids. What each holds is in the package comment.

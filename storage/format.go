@@ -6,22 +6,20 @@ import (
 	"strconv"
 )
 
-// FormatVersion is the format that this Fila writes. It goes up when an older
-// Fila would misread the data: fields that are added to a record do not count.
+// FormatVersion is the format that this version writes. It is increased when an older
+// version would misread the data; new fields in records do not count.
 const FormatVersion = 1
 
-// formatKey is where the version stands, in the family Default.
+// formatKey is the key of the version in the family Default.
 const formatKey = "format"
 
-// PutFormat adds the format record to a batch. A store commits it, synced, as
-// the first thing in a new directory.
+// PutFormat adds the format record to a batch. A store commits it, synced, first of all.
 func PutFormat(b *Batch) {
 	b.Put(Default, []byte(formatKey), strconv.AppendInt(nil, FormatVersion, 10))
 }
 
-// CheckFormat reads the format record through a store's Get. It returns
-// ErrNotFound when there is none (the store is new), ErrFormat when a newer
-// Fila wrote it, and ErrCorrupt when it is no version.
+// CheckFormat reads the format record through a store's Get. It returns ErrNotFound if
+// there is none (a new store), ErrFormat if it is newer, and ErrCorrupt if it is invalid.
 func CheckFormat(get func(f Family, key []byte) ([]byte, error)) error {
 	value, err := get(Default, []byte(formatKey))
 	if err != nil {

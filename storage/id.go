@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// ID names a message. It is a UUIDv7: ids sort by the time of their making.
+// ID identifies a message. It is a UUIDv7: ids sort by creation time.
 type ID [16]byte
 
 // idText is the length of an id as text.
@@ -39,8 +39,8 @@ func (id ID) encode(b *[idText]byte) {
 	hex.Encode(b[24:36], id[10:16])
 }
 
-// ParseID reads the text form of an id, in either case. It takes no other form
-// of a UUID: an id has one spelling, give or take its case.
+// ParseID parses the text form of an id, in either case. Other forms of a UUID are
+// rejected: an id has one spelling apart from case.
 func ParseID(s string) (ID, error) {
 	if len(s) != idText || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return ID{}, errID

@@ -6,16 +6,15 @@ import (
 	"math"
 )
 
-// This file builds and reads keys. Numbers are big-endian, strings carry their
-// length before them, and nothing separates the parts: keys sort as their
-// parts do, one after the other (strings: the shorter first, then by bytes).
-// The package comment draws every key byte by byte.
+// This file encodes and decodes keys. Numbers are big-endian, strings are preceded by
+// their length, and there are no separators: keys sort by their parts in order (strings:
+// the shorter first, then by bytes). The package comment shows every key byte by byte.
 
-// MessageKey is what the key of a message says.
+// MessageKey is the decoded key of a message.
 type MessageKey struct {
 	Queue uint32
 	Key   string // fairness key
-	Rank  uint8  // 9 - priority: what is delivered first sorts first
+	Rank  uint8  // 9 - priority: the highest priority sorts first
 	ID    ID
 }
 
@@ -24,18 +23,18 @@ const (
 	keyStringMax  = math.MaxUint16 // bytes of a string within a key
 )
 
-// AppendQueuePrefix appends what all message keys of a queue start with.
+// AppendQueuePrefix appends the common prefix of all message keys of a queue.
 func AppendQueuePrefix(dst []byte, queue uint32) []byte {
 	return binary.BigEndian.AppendUint32(dst, queue)
 }
 
-// AppendKeyPrefix appends what all message keys of a fairness key start with.
+// AppendKeyPrefix appends the common prefix of all message keys of a fairness key.
 func AppendKeyPrefix(dst []byte, queue uint32, key string) []byte {
 	return appendString(AppendQueuePrefix(dst, queue), key)
 }
 
-// KeyPrefixLen returns how many bytes of a message key, or of the beginning of one, are
-// what AppendKeyPrefix has appended; 0: it is shorter than that.
+// KeyPrefixLen returns the length of the AppendKeyPrefix part of a message key, or of the
+// beginning of one; 0: it is shorter than that.
 func KeyPrefixLen(k []byte) int {
 	const before = 4 + 2
 	if len(k) < before {
@@ -59,7 +58,7 @@ func (mk MessageKey) Append(dst []byte) []byte {
 	return AppendMessageKey(dst, mk.Queue, mk.Key, mk.Rank, mk.ID)
 }
 
-// ParseMessageKey reads the key of a message.
+// ParseMessageKey decodes the key of a message, or returns ErrCorrupt.
 func ParseMessageKey(k []byte) (MessageKey, error) {
 	mk, rest, ok := nextMessageKey(k)
 	if !ok || len(rest) != 0 {
@@ -68,12 +67,12 @@ func ParseMessageKey(k []byte) (MessageKey, error) {
 	return mk, nil
 }
 
-// AppendLeaseKey appends the key of a lease: the key of its message and its fence.
+// AppendLeaseKey appends the key of a lease: the message key and the fence.
 func AppendLeaseKey(dst []byte, mk MessageKey, fence uint64) []byte {
 	return binary.BigEndian.AppendUint64(mk.Append(dst), fence)
 }
 
-// ParseLeaseKey reads the key of a lease.
+// ParseLeaseKey decodes the key of a lease, or returns ErrCorrupt.
 func ParseLeaseKey(k []byte) (MessageKey, uint64, error) {
 	mk, rest, ok := nextMessageKey(k)
 	if !ok || len(rest) != 8 {
@@ -82,19 +81,19 @@ func ParseLeaseKey(k []byte) (MessageKey, uint64, error) {
 	return mk, binary.BigEndian.Uint64(rest), nil
 }
 
-// AppendScheduledKey appends the key of a delayed message: when it is due, in
-// nanoseconds since 1970, and its message key. A time before 1970 counts as 0.
+// AppendScheduledKey appends the key of a delayed message: its due time in nanoseconds
+// since 1970 and its message key. Times before 1970 count as 0.
 func AppendScheduledKey(dst []byte, due int64, mk MessageKey) []byte {
 	return mk.Append(AppendDuePrefix(dst, due))
 }
 
-// AppendDuePrefix appends what the keys of all messages due at one time start
-// with; as the end of a scan it stands for everything due before that time.
+// AppendDuePrefix appends the common prefix of all messages due at a time. As the end of
+// a scan it bounds everything due before that time.
 func AppendDuePrefix(dst []byte, due int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(max(due, 0)))
 }
 
-// ParseScheduledKey reads the key of a delayed message.
+// ParseScheduledKey decodes the key of a delayed message, or returns ErrCorrupt.
 func ParseScheduledKey(k []byte) (due int64, mk MessageKey, err error) {
 	if len(k) < 8 || k[0] > 0x7F {
 		return 0, MessageKey{}, badKey("scheduled", k)
@@ -103,11 +102,11 @@ func ParseScheduledKey(k []byte) (due int64, mk MessageKey, err error) {
 	if !ok || len(rest) != 0 {
 		return 0, MessageKey{}, badKey("scheduled", k)
 	}
-	return int64(binary.BigEndian.Uint64(k)), mk, nil //nolint:gosec // the top bit was looked at
+	return int64(binary.BigEndian.Uint64(k)), mk, nil //nolint:gosec // the top bit was checked
 }
 
-// AppendDedupPrefix appends what the keys of a generation of deduplication ids
-// start with; it is named by the time at which it began.
+// AppendDedupPrefix appends the common prefix of a generation of deduplication ids, which
+// is named by its start time.
 func AppendDedupPrefix(dst []byte, queue uint32, generation int64) []byte {
 	return AppendDuePrefix(AppendQueuePrefix(dst, queue), generation)
 }
@@ -117,7 +116,7 @@ func AppendDedupKey(dst []byte, queue uint32, generation int64, id string) []byt
 	return append(AppendDedupPrefix(dst, queue, generation), id...)
 }
 
-// ParseDedupKey reads the key of a deduplication id.
+// ParseDedupKey decodes the key of a deduplication id, or returns ErrCorrupt.
 func ParseDedupKey(k []byte) (queue uint32, generation int64, id string, err error) {
 	const least = 4 + 8 + 1
 	if len(k) < least || k[4] > 0x7F {
@@ -126,7 +125,7 @@ func ParseDedupKey(k []byte) (queue uint32, generation int64, id string, err err
 	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), string(k[12:]), nil //nolint:gosec // the top bit was looked at
 }
 
-// AppendStateKey appends the key of a piece of state, a path of parts.
+// AppendStateKey appends the key of a piece of state: a path of parts.
 func AppendStateKey(dst []byte, parts ...string) []byte {
 	for _, p := range parts {
 		dst = appendString(dst, p)
@@ -161,9 +160,8 @@ func After(prefix []byte) []byte {
 	return nil
 }
 
-// appendString appends a string with its length. Limits far below 64 KiB are
-// kept by whoever accepts the string; a longer one here would be read back as
-// another key, so it must not pass.
+// appendString appends a string with its length. Callers enforce limits far below 64 KiB;
+// a longer string would decode as a different key, so it panics.
 func appendString(dst []byte, s string) []byte {
 	if len(s) > keyStringMax {
 		panic(fmt.Sprintf("storage: string of %d bytes in a key", len(s)))

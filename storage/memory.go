@@ -9,29 +9,28 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Memory is a store without a disk. It is what tests and the simulation run
-// on, so it is stricter than RocksDB: it refuses a SingleDelete that breaks
-// its contract, and after a commit that failed it insists on Reopen.
+// Memory is a store without a disk, for tests and the simulation. It is stricter than
+// RocksDB: it returns ErrSingleDelete for a violated contract, and after a failed commit
+// it requires Reopen.
 //
-// Each family is a copy-on-write tree: a clone, a scan and the state that a
-// power loss would leave cost one new root each, not a copy of the data.
-// It is safe for concurrent use.
+// Each family is a copy-on-write tree, so clones, scans and the state after a power loss
+// share data and cost one new root each. It is safe for concurrent use.
 type Memory struct {
 	mu     sync.Mutex
 	now    [familyCount]*tree  // everything committed
-	synced *[familyCount]*tree // what a power loss would leave; nil: the same as now
-	fail   error               // given by FailCommits
-	late   bool                // the failing commits reach the disk all the same
-	lost   *Batch              // the failed commit that Reopen will find, or nil
-	broken bool                // a commit failed, Reopen must come first
+	synced *[familyCount]*tree // the state after a power loss; nil: the same as now
+	fail   error               // set by FailCommits
+	late   bool                // failing commits reach the disk all the same
+	lost   *Batch              // the failed commit that Reopen will apply, or nil
+	broken bool                // a commit failed: Reopen is required
 	closed bool
-	undo   []undo // of the commit that is under way
+	undo   []undo // of the commit in progress
 }
 
 type tree = btree.Map[string, entry]
 
-// entry is a value and whether a single delete of it would be safe. Entries
-// are never changed, only replaced: trees share them.
+// entry is a value, and whether a single delete of it is valid. Entries are immutable:
+// trees share them.
 type entry struct {
 	value []byte
 	once  bool // put exactly once since the key last did not exist
@@ -59,7 +58,7 @@ func NewMemory() *Memory {
 	return m
 }
 
-// newMemory returns a store that does not even have its format record.
+// newMemory returns a store without even the format record.
 func newMemory() *Memory {
 	m := &Memory{}
 	for f := range m.now {
@@ -68,7 +67,7 @@ func newMemory() *Memory {
 	return m
 }
 
-// Commit applies the batch as a whole, or not at all.
+// Commit applies the batch atomically.
 func (m *Memory) Commit(b *Batch, sync bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +94,7 @@ func (m *Memory) Commit(b *Batch, sync bool) error {
 	return nil
 }
 
-// Sync makes everything committed so far survive a power loss.
+// Sync makes every completed commit survive a power loss.
 func (m *Memory) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,8 +123,8 @@ func (m *Memory) Get(f Family, key []byte) ([]byte, error) {
 	return append([]byte{}, e.value...), nil
 }
 
-// Scan returns an iterator over the keys of a family from one (included) to
-// another (excluded, or nil for no end), as they are now.
+// Scan returns an iterator over a snapshot of the keys of a family in [from, to); a nil
+// to means no end.
 func (m *Memory) Scan(f Family, from, to []byte) Iterator {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,8 +137,8 @@ func (m *Memory) Scan(f Family, from, to []byte) Iterator {
 	return it
 }
 
-// Reopen makes the store writable again after a failed commit. While
-// FailCommits is in force it fails as the commits do.
+// Reopen makes the store writable again after a failed commit. It fails while FailCommits
+// is in effect.
 func (m *Memory) Reopen() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +159,7 @@ func (m *Memory) Reopen() error {
 	return nil
 }
 
-// Close ends the store. Iterators that are open stay usable.
+// Close closes the store. Open iterators stay usable.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,13 +167,12 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// FailCommits makes every Commit, Sync and Reopen fail with err, as a full
-// disk would, until it is called with nil. Nothing of such a commit is kept.
+// FailCommits makes every Commit, Sync and Reopen fail with err, as on a full disk, until
+// it is called with nil. Such commits have no effect.
 func (m *Memory) FailCommits(err error) { m.failCommits(err, false) }
 
-// FailCommitsLate is FailCommits for a disk that breaks after the write: the
-// first commit that fails is refused, and is there after the next Reopen. A
-// caller that was told of a failure may find what it tried to write.
+// FailCommitsLate is FailCommits for a disk that fails after the write: the first failing
+// commit returns an error and is present after the next Reopen.
 func (m *Memory) FailCommitsLate(err error) { m.failCommits(err, true) }
 
 func (m *Memory) failCommits(err error, late bool) {
@@ -183,9 +181,8 @@ func (m *Memory) failCommits(err error, late bool) {
 	m.fail, m.late = err, late
 }
 
-// Clone returns a store with everything that was committed: what a process
-// that crashed finds when it starts again. Both go on independently. The clone
-// of a closed or failing store is open and healthy.
+// Clone returns an independent store with all commits: the state that a process finds
+// after a crash. The clone of a closed or failing store is open and healthy.
 func (m *Memory) Clone() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,8 +197,8 @@ func (m *Memory) Clone() *Memory {
 	return c
 }
 
-// CloneSynced returns a store with what a power loss would leave: the commits
-// up to the last one that was synced.
+// CloneSynced returns a store in the state after a power loss: the commits up to the last
+// synced one.
 func (m *Memory) CloneSynced() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,7 +230,7 @@ func (m *Memory) copyTrees() (c [familyCount]*tree) {
 	return c
 }
 
-// apply changes the trees, and changes them back if a record is refused.
+// apply changes the trees, and reverts them if a record is refused.
 func (m *Memory) apply(b *Batch) error {
 	err := b.Each(m.applyRecord)
 	if err != nil {
@@ -293,9 +290,8 @@ func (m *Memory) remove(f Family, key string) (before entry, existed bool) {
 	return before, existed
 }
 
-// memoryIterator walks a tree that nobody writes to any more. It hands out
-// copies in buffers that it uses again, so that a caller who keeps a slice for
-// too long is found out here, and not only on RocksDB.
+// memoryIterator iterates over an immutable tree. It returns copies in reused buffers, so
+// that a caller that keeps a slice for too long fails here and not only on RocksDB.
 type memoryIterator struct {
 	tree       btree.MapIter[string, entry]
 	from, to   string
@@ -323,7 +319,7 @@ func (it *memoryIterator) Next() bool {
 	return it.at(it.tree.Next())
 }
 
-// at copies the entry under the tree's iterator; without one, key is nil.
+// at copies the current entry; without one, key is nil.
 func (it *memoryIterator) at(ok bool) bool {
 	if !ok || it.bounded && it.tree.Key() >= it.to {
 		it.key, it.value = nil, nil

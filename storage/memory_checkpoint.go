@@ -10,17 +10,17 @@ import (
 	"path/filepath"
 )
 
-// A checkpoint of the memory store is one file of batches, each behind its
-// length (4 bytes, big-endian) and its CRC-32C (4 bytes, big-endian). A length
-// of 0 ends it, so that a file that was cut short is not taken for a whole one.
+// A checkpoint of the memory store is one file of batches, each preceded by its length (4
+// bytes, big-endian) and its CRC-32C (4 bytes, big-endian). A length of 0 ends it, so
+// that truncation is detected.
 
 const (
 	checkpointFile  = "memory.batches"
 	checkpointBatch = 4 << 20 // bytes after which the next batch starts
 )
 
-// Checkpoint writes a copy of the store as it is now into a new directory, for
-// OpenCheckpoint to read.
+// Checkpoint writes a consistent copy of the store into a new directory, for
+// OpenCheckpoint.
 func (m *Memory) Checkpoint(dir string) error {
 	m.mu.Lock()
 	trees, closed := m.copyTrees(), m.closed
@@ -42,7 +42,7 @@ func (m *Memory) Checkpoint(dir string) error {
 	return nil
 }
 
-// OpenCheckpoint returns a new store with what Checkpoint wrote.
+// OpenCheckpoint returns a new store with the contents of a checkpoint.
 func OpenCheckpoint(dir string) (*Memory, error) {
 	f, err := os.Open(filepath.Join(dir, checkpointFile)) //nolint:gosec // the caller's own path
 	if err != nil {
@@ -111,7 +111,7 @@ func readFrame(r io.Reader) (*Batch, error) {
 	if n == 0 {
 		return nil, nil //nolint:nilnil // the end, which is neither a batch nor an error
 	}
-	// Read what is there rather than allocate what the length promises.
+	// Grow while reading instead of allocating the declared length.
 	p, err := io.ReadAll(io.LimitReader(r, n))
 	if err != nil {
 		return nil, err

@@ -5,33 +5,32 @@ import (
 	"slices"
 )
 
-// This file holds the records: what the values of the families are. They are
-// in the wire format of protobuf, written by hand; fila.proto describes them.
+// This file defines the records: the values of the families, in the wire format of
+// protobuf, encoded by hand and described by fila.proto.
 //
-// Decode replaces the whole record. Its byte slices alias what was decoded,
-// strings are copies. It refuses what it cannot read with ErrCorrupt and then
-// leaves an empty record. Times are nanoseconds since 1970; 0 is none.
+// Decode replaces the whole record. Its byte slices alias the input, strings are copies.
+// It returns ErrCorrupt for invalid input and leaves an empty record then. Times are
+// nanoseconds since 1970; 0 means none.
 
 // Header is one header of a message.
 type Header struct {
 	Name, Value []byte
 }
 
-// Message is a message as it was enqueued. It is written once and never
-// rewritten, which is why it may be removed by SingleDelete. Its key says in
-// which queue it is, its fairness key, its priority and its id.
+// Message is a message as enqueued. It is written once and never rewritten, which makes
+// SingleDelete valid for it. Its key holds queue, fairness key, priority and id.
 type Message struct {
 	Payload   []byte
 	Headers   []Header
 	Throttles []string
-	Weight    uint32 // as given at enqueue; 0 is not given
-	Cost      uint32 // 0 is 1
-	ReadyAt   int64  // 0: at once
+	Weight    uint32 // as given at enqueue; 0: not given
+	Cost      uint32 // 0: 1
+	ReadyAt   int64  // 0: immediately
 	ExpiresAt int64  // 0: never
 	Dead      *Dead  // of a message in a dead-letter queue, else nil
 }
 
-// Dead says where a dead message came from and why.
+// Dead records where and why a message died.
 type Dead struct {
 	Queue                       string // where it died, by name
 	Reason, Error               string
@@ -40,17 +39,17 @@ type Dead struct {
 	FirstFailedAt, LastFailedAt int64
 }
 
-// Attempt is what is known of a message that failed or was released. Its key
-// is that of the message.
+// Attempt is the state of a message that failed or was released. Its key is the message
+// key.
 type Attempt struct {
 	Attempt, Deliveries         uint32
 	ReadyAt                     int64
 	Error                       string
 	FirstFailedAt, LastFailedAt int64
-	Fence                       uint64 // number of the newest delivery
+	Fence                       uint64 // newest delivery number
 }
 
-// Lease is a message in the hands of a consumer.
+// Lease is a live lease of a message.
 type Lease struct {
 	Until                       int64
 	Consumer                    string
@@ -59,20 +58,20 @@ type Lease struct {
 	Cost                        uint32
 	LeasedAt                    int64
 	FirstFailedAt, LastFailedAt int64
-	Error                       string // of the attempt before
+	Error                       string // of the previous attempt
 	Retried                     bool   // an Attempt record of the message exists
 	ExpiresAt                   int64  // of the message; 0: never
 }
 
-// Queue is the settings of a queue. Its key is the queue's name; the number
-// stands for the name in all other keys and is never used again.
+// Queue is the settings of a queue. Its key is the queue's name; all other keys contain
+// the number instead, which is never reused.
 type Queue struct {
 	Number                                                      uint32
 	VisibilityMs, BackoffMs, MaxBackoffMs, TTLMs, DedupWindowMs uint64
 	MaxAttempts                                                 uint32
 	MaxDepth, KeyMaxDepth                                       uint64 // 0: no limit
 	DLQ                                                         string
-	DeadLetter                                                  bool // is made as a dead-letter queue
+	DeadLetter                                                  bool // it was created as a dead-letter queue
 	PausedIn, PausedOut                                         bool
 	CreatedAt                                                   int64
 	OnEnqueue, OnFailure                                        string // source of the hooks
@@ -102,7 +101,8 @@ func (m *Message) Append(dst []byte) []byte {
 	return dst
 }
 
-// sizeMax is at least what Append appends: one allocation does for it.
+// sizeMax returns an upper bound of the bytes that Append appends, so that one allocation
+// suffices.
 func (m *Message) sizeMax() int {
 	const field, number = 6, 11 // tag and length; tag and number
 	n := field + len(m.Payload) + 4*number
@@ -121,9 +121,8 @@ func (m *Message) sizeMax() int {
 // Decode reads a record that Append made.
 func (m *Message) Decode(b []byte) error { return m.DecodeLike(b, nil) }
 
-// DecodeLike is Decode for one of many messages: as far as its throttle keys are
-// those given, it takes the strings, and if they are all of them the slice itself, and
-// allocates nothing for them.
+// DecodeLike is Decode for one of many similar messages: throttle keys that equal those
+// given are taken from there, and the slice itself if all do, without allocations.
 func (m *Message) DecodeLike(b []byte, throttles []string) error {
 	*m = Message{}
 	alike := 0
@@ -136,7 +135,7 @@ func (m *Message) DecodeLike(b []byte, throttles []string) error {
 		case 3:
 			if n := len(m.Throttles); n == alike && n < len(throttles) && throttles[n] == string(f.slice()) {
 				alike++
-				m.Throttles = throttles[:alike:alike] // whoever appends to it gets a copy
+				m.Throttles = throttles[:alike:alike] // an append to it copies
 			} else {
 				m.Throttles = append(m.Throttles, f.string())
 			}
@@ -380,15 +379,15 @@ func (q *Queue) set(f *field) {
 	}
 }
 
-// AppendExpiresAt gives an encoded Message that names none the time at which its
-// life ends. The record is copied: others may share it.
+// AppendExpiresAt returns a copy of an encoded Message without an expiry time with that
+// field added. It copies because records may be shared.
 func AppendExpiresAt(record []byte, at int64) []byte {
 	out := make([]byte, 0, len(record)+sizeInt(7, at))
 	return appendInt(append(out, record...), 7, at)
 }
 
-// AppendReadyAt gives an encoded Message that names none the time at which it is
-// ready. The record is copied: others may share it.
+// AppendReadyAt returns a copy of an encoded Message without a ready time with that field
+// added. It copies because records may be shared.
 func AppendReadyAt(record []byte, at int64) []byte {
 	out := make([]byte, 0, len(record)+sizeInt(6, at))
 	return appendInt(append(out, record...), 6, at)

@@ -7,8 +7,8 @@ import (
 
 // This file is the records of the families State and Dedup.
 
-// DedupEntry is what is known of a deduplication id: the message that came with it, and
-// when. Its key is a dedup key.
+// DedupEntry is the record of a deduplication id: the message enqueued with it, and when.
+// Its key is a dedup key.
 type DedupEntry struct {
 	ID ID
 	At int64 // nanoseconds since 1970
@@ -43,12 +43,12 @@ func (d *DedupEntry) Decode(b []byte) error {
 	return nil
 }
 
-// Key is what is set for a fairness key. Its key is ("key", queue number, fairness key).
+// Key is the settings of a fairness key. Its key is ("key", queue number, fairness key).
 type Key struct {
 	Weight uint32 // 0: 1
 	Paused bool
-	// Pinned says that the settings were made for the key itself: they outlive
-	// its messages.
+	// Pinned means that the settings belong to the key itself and are kept without
+	// messages.
 	Pinned bool
 }
 

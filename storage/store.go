@@ -2,51 +2,52 @@ package storage
 
 import "errors"
 
-// What a store can answer. Stores wrap these with what was attempted, so compare with errors.Is.
+// Errors of stores, wrapped with the failed operation: compare with errors.Is.
 var (
-	// ErrNotFound says that a key does not exist.
+	// ErrNotFound means that a key does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrFormat says that the data was written by a newer Fila, in a format this one does not know.
+	// ErrFormat means that a newer version wrote the data, in an unknown format.
 	ErrFormat = errors.New("unknown format version")
-	// ErrLocked says that another process has the store open.
+	// ErrLocked means that another process has the store open.
 	ErrLocked = errors.New("store is in use by another fila process")
-	// ErrCorrupt says that bytes read are not what was once written.
+	// ErrCorrupt means that data read differs from what was written.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrClosed says that the store was closed, or that its last Reopen failed.
+	// ErrClosed means that the store was closed, or that its last Reopen failed.
 	ErrClosed = errors.New("store is closed")
-	// ErrReopen says that an earlier commit failed and that Reopen has to succeed before the next.
+	// ErrReopen means that an earlier commit failed and Reopen must succeed before the
+	// next.
 	ErrReopen = errors.New("store refuses writes until it is reopened")
-	// ErrUnreadable says that a read failed, and that it was the store.
+	// ErrUnreadable means that the store failed to read.
 	ErrUnreadable = errors.New("the store cannot read")
-	// ErrFull says that the disk has no space left.
+	// ErrFull means that the disk has no free space.
 	ErrFull = errors.New("the disk is full")
-	// ErrSingleDelete says that a batch broke the contract of Batch.SingleDelete.
+	// ErrSingleDelete means that a batch violates the contract of Batch.SingleDelete.
 	ErrSingleDelete = errors.New("single delete of a key not written exactly once")
 )
 
-// Iterator walks the keys of one family in order, within the bounds given to
-// Scan, and sees the store as it was when Scan was called.
+// Iterator iterates over the keys of one family in order, within the bounds given to
+// Scan, on a snapshot taken by Scan.
 //
 //	for ok := it.Seek(from); ok; ok = it.Next() {
 //		use(it.Key(), it.Value())
 //	}
 //	err := it.Err()
 //
-// It starts before the first key: Next without a Seek moves to the first one.
-// It belongs to one goroutine. It must be closed, and soon: it holds back what
-// the store would like to throw away, and a Reopen or Close waits for it.
+// It starts before the first key: Next without a Seek moves to the first one. One
+// goroutine may use it. Close it soon: it retains data that the store would otherwise
+// delete, and Reopen and Close wait for it.
 type Iterator interface {
-	// Seek moves to the first key that is not less than key, from wherever the
-	// iterator stands. A key before the lower bound means the lower bound.
+	// Seek moves to the first key at or after key, from any position. A key before the
+	// lower bound counts as the bound. It reports whether there is such a key.
 	Seek(key []byte) bool
-	// Next moves on by one key. It is false at the end and after an error.
+	// Next moves to the next key. It returns false at the end and after an error.
 	Next() bool
-	// Key returns the current key, valid until the next call and not to be changed.
+	// Key returns the current key, valid until the next step and read-only.
 	Key() []byte
-	// Value returns the current value, valid until the next call and not to be changed.
+	// Value returns the current value, valid until the next step and read-only.
 	Value() []byte
-	// Err returns what ended the walk early, or nil.
+	// Err returns the error that ended the iteration, or nil.
 	Err() error
-	// Close releases what the iterator holds. Closing twice is fine.
+	// Close releases the snapshot. Further calls do nothing.
 	Close()
 }

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// This file is the little of protobuf that the records need: fields are
-// written in the order of their numbers, zero values are left out, fields that
-// are not known are skipped. Anything else is ErrCorrupt, never a panic.
+// This file implements the subset of protobuf that the records need: fields are written
+// in the order of their numbers, zero values are omitted, unknown fields are skipped.
+// Anything else is ErrCorrupt, never a panic.
 
 func appendUint(dst []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
@@ -64,8 +64,8 @@ func sizeBytes[T string | []byte](num protowire.Number, v T) int {
 	return protowire.SizeTag(num) + protowire.SizeBytes(len(v))
 }
 
-// field is one field of a record as it is read. A value asked for as something
-// that it is not sets bad, so that a decoder reads on and looks once.
+// field is one field during decoding. Reading it as a wrong type sets bad, so that a
+// decoder can check once at the end.
 type field struct {
 	num   protowire.Number
 	typ   protowire.Type
@@ -102,8 +102,7 @@ func (f *field) slice() []byte {
 
 func (f *field) string() string { return string(f.slice()) }
 
-// eachField calls set with every field of a record. A set that does not know
-// the number does nothing.
+// eachField calls set with every field of a record. set ignores unknown numbers.
 func eachField(b []byte, set func(f *field)) error {
 	var f field
 	for len(b) > 0 {

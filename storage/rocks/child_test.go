@@ -153,8 +153,8 @@ func TestAKilledProcessLosesNothingAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // it was killed
-		told := line + string(rest)
-		lines := strings.Fields(told[:strings.LastIndexByte(told, '\n')]) // the kill may have cut a line
+		output := line + string(rest)
+		lines := strings.Fields(output[:strings.LastIndexByte(output, '\n')]) // the kill may have cut a line
 		last, err := strconv.Atoi(lines[len(lines)-1])
 		if err != nil {
 			t.Fatal(err)

@@ -186,7 +186,7 @@ func TestMissingFilesAreReported(t *testing.T) {
 	}
 }
 
-// limitFiles makes writes past so many bytes of a file fail, as on a full disk.
+// limitFiles makes writes beyond a file size fail, as on a full disk.
 func limitFiles(t *testing.T, bytes uint64) {
 	t.Helper()
 	var limit syscall.Rlimit

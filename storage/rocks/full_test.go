@@ -33,7 +33,7 @@ func smallDisk(t *testing.T, bytes int64) (dir string, mounted bool) {
 	return dir, true
 }
 
-// fillDisk takes all space but so many bytes, with a file that it returns.
+// fillDisk takes all space but left bytes, with a file that it returns.
 func fillDisk(t *testing.T, dir string, left int64) (ballast string) {
 	t.Helper()
 	ballast = filepath.Join(dir, "ballast")

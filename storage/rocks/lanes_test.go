@@ -245,8 +245,8 @@ func TestLanesBesideReaders(t *testing.T) {
 	readers.Wait()
 }
 
-// Who reads within a fairness key looks at its lane only, in memtables, and asks filters
-// of tables: it sees what somebody sees who reads everything, as it was at the beginning.
+// A scan within a fairness key reads only its lane of each memtable, and uses the filters of
+// tables: it returns the same records as a scan of everything, of the same snapshot.
 func TestReadingWithinAKey(t *testing.T) {
 	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
 	if err != nil {
@@ -364,7 +364,7 @@ func TestInHead(t *testing.T) {
 }
 
 // Iterators of a memtable are its own memory until it is flushed, so it has a bounded
-// number of them: where nobody writes and everybody reads, they are others from then on.
+// number of them: where a memtable is read and never replaced, later iterators are RocksDB's own.
 func TestVeryManyReadersOfAMemtable(t *testing.T) {
 	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store")})
 	if err != nil {

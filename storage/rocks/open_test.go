@@ -243,7 +243,7 @@ func TestADirectoryThatMayNotBeWrittenToIsRefused(t *testing.T) {
 	}
 	// The directory of the test is closed to others as well.
 	for path, mode := range map[string]os.FileMode{dir: 0o555, parent: 0o555, filepath.Dir(parent): 0o755} {
-		if err := os.Chmod(path, mode); err != nil { //nolint:gosec // somebody else has to get in
+		if err := os.Chmod(path, mode); err != nil { //nolint:gosec // another user must get in
 			t.Fatal(err)
 		}
 	}

@@ -64,7 +64,7 @@ func TestStatsSayWhatIsThere(t *testing.T) {
 	}
 }
 
-// Closing and reopening never meet somebody who is still reading.
+// Closing and reopening wait for running reads.
 func TestCloseAndReopenWhileEverybodyReads(t *testing.T) {
 	s := openAt(t, newDir(t))
 	put(t, s, storage.Messages, "a", "1", "b", "1")

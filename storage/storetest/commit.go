@@ -9,7 +9,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// This file is about batches: what they change, and in which order.
+// This file tests batches: their effect and their order.
 
 func newStore(_ *testing.T, s *subject) {
 	for _, f := range storage.Families() {

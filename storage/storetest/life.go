@@ -12,8 +12,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// This file is about the life of a store: closing, opening, copying, and
-// several goroutines at once.
+// This file tests closing, opening, copying, and concurrent use.
 
 func reopen(t *testing.T, s *subject) {
 	t.Helper()
@@ -43,8 +42,8 @@ func reopenInPlace(t *testing.T, s *subject) {
 	s.wantAll(storage.Messages, "a=1 b=1")
 }
 
-// reopenWaits: an iterator that is open may delay Reopen, but neither of them
-// may come to harm, and whoever holds one may go on reading until it is closed.
+// reopenWaits: an open iterator may delay Reopen, neither fails, and the holder of the
+// iterator may read until it closes it.
 func reopenWaits(t *testing.T, s *subject) {
 	t.Helper()
 	s.put("a", "1", "b", "1")
@@ -103,8 +102,8 @@ func checkpointExists(t *testing.T, s *subject) {
 	s.wantAll(storage.Messages, "a=1 b=1")
 }
 
-// readersSeeWholeBatches commits batches that write one number under many
-// keys, while readers look whether they ever see two.
+// readersSeeWholeBatches commits batches that write one number under many keys, while
+// readers check that they never see two.
 func readersSeeWholeBatches(t *testing.T, s *subject) {
 	t.Helper()
 	const keys, batches = 16, 300
@@ -157,8 +156,8 @@ func readersSeeWholeBatches(t *testing.T, s *subject) {
 	s.want("00", fmt.Sprint(batches-1))
 }
 
-// modelAgrees makes many small changes, to the store and to a plain map, and
-// compares the two again and again, also after the store was closed.
+// modelAgrees applies many small changes to the store and to a map, and compares the two
+// repeatedly, also after reopening.
 func modelAgrees(t *testing.T, s *subject) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, 8))

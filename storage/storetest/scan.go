@@ -7,7 +7,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// This file is about iterators: order, bounds, and what they see.
+// This file tests iterators: order, bounds and snapshots.
 
 func scanOrder(_ *testing.T, s *subject) {
 	s.put("b", "1", "a", "1", "\xff", "1")
@@ -39,8 +39,7 @@ func scanBounds(t *testing.T, s *subject) {
 	}
 }
 
-// seekBounds also holds that a scan does not look at its bounds once it was
-// made: the caller may use their memory again.
+// seekBounds also verifies that a scan does not retain the caller's bounds.
 func seekBounds(t *testing.T, s *subject) {
 	t.Helper()
 	s.put("a", "1", "b", "1", "c", "1", "d", "1", "e", "1")

@@ -1,5 +1,5 @@
-// Package storetest holds the one suite that every store passes. What it
-// checks is what the engine may rely on.
+// Package storetest is the conformance suite of stores: the contract that the engine
+// relies on.
 package storetest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Store is what a store offers.
+// Store is the interface of a store under test.
 type Store interface {
 	Commit(b *storage.Batch, sync bool) error
 	Sync() error
@@ -23,9 +23,8 @@ type Store interface {
 	Close() error
 }
 
-// Open opens the store in a directory, new or not. It fails the test if it
-// cannot. Whoever calls it closes the store; to open a directory that was
-// closed gives what was committed there.
+// Open opens the store in a directory, new or not, and fails the test if it cannot. The
+// caller closes the store; reopening a directory yields what was committed there.
 type Open func(t *testing.T, dir string) Store
 
 // Exercise runs the suite. Each test gets a store in a directory of its own.
