@@ -30,7 +30,7 @@ func (c *Conn) run(h Handler) {
 		c.write()
 	}()
 	handled := c.guard("handle", c.read)
-	if told := c.guard("gone", c.session.Gone); !handled || !told {
+	if notified := c.guard("gone", c.session.Gone); !handled || !notified {
 		c.broken.Store(true)
 		c.Close()
 		c.replies.wake()

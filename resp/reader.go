@@ -86,7 +86,7 @@ type reader struct {
 	src           source
 	pools         *pools
 	limits        Limits
-	authenticated bool // false: Redis' limits for clients nobody knows, one command a batch
+	authenticated bool // false: Redis' limits before authentication, one command per batch
 
 	s                     *scratch
 	base, start, pos, end int

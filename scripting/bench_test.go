@@ -115,9 +115,9 @@ func BenchmarkRecall(b *testing.B) {
 	}
 }
 
-// BenchmarkLongestPiece tells of each attack how long others wait at most until it gives
-// way, while it is loaded and while it runs. With one processor for Go a message waits so
-// long at several steps of its way.
+// BenchmarkLongestPiece reports for each attack the longest time until it yields, while it
+// is loaded and while it runs. With one processor for Go a message may wait that long at
+// several steps of its path.
 func BenchmarkLongestPiece(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, a := range attacks(b) {

@@ -76,7 +76,7 @@ func TestOneTrialDecidesAfterTheCooldown(t *testing.T) {
 	s.now = s.now.Add(11 * time.Second)
 	s.send(false, "good", nil)
 	s.state(engine.BreakerClosed, 1, 2)
-	// The count starts anew.
+	// The count restarts at 0.
 	s.send(true, "default", nil)
 	s.send(true, "default", nil)
 	s.send(false, "good", nil)

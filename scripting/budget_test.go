@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// In a bubble time stands still unless somebody sleeps, which makes a clock to
-// be wound by hand.
+// In a bubble time advances only with sleeps, which makes the clock adjustable.
 func TestThePausesOfTheMachineAreForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig() // 10 ms
@@ -50,9 +49,8 @@ func TestThePausesOfTheMachineAreForgiven(t *testing.T) {
 	})
 }
 
-// A script in a slot lets others have its processor every few microseconds; while
-// somebody takes long each time, as long as it runs in between. Its time is not what
-// passes meanwhile, but has its end all the same.
+// A script in a slot yields every few microseconds; if that takes long, it then runs as
+// long undisturbed. The time away is not charged to the script, up to a limit.
 func TestAScriptInASlotYields(t *testing.T) {
 	const us = time.Microsecond
 	cfg := DefaultConfig() // 10 ms

@@ -238,8 +238,8 @@ func (g *grammar) expr(depth int) string {
 	}
 }
 
-// Hooks of several scripts, good and bad, at the same time: nobody sees anything
-// of anybody else, and the race detector sees nothing either.
+// Hooks of several scripts, good and bad, run concurrently without seeing each other and
+// without data races.
 func TestHooksRunAtTheSameTime(t *testing.T) {
 	s := sandbox(t)
 	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))

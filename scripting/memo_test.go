@@ -159,7 +159,7 @@ func TestOnlyWhatTheScriptReadsMatters(t *testing.T) {
 	settings["weight.acme"] = "9"
 	want(1, "9")
 	want(2, "9")
-	settings["weight.bolt"] = "4" // nobody has asked
+	settings["weight.bolt"] = "4" // no script has read it
 	want(3, "9")
 	delete(settings, "weight.acme")
 	want(3, "1")

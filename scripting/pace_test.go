@@ -27,8 +27,8 @@ func (s *asked) Line() int {
 	return s.StmtBase.Line()
 }
 
-// What giving way amid a compilation rests on: the compiler asks such a statement once,
-// and makes nothing of it.
+// Yielding during a compilation relies on this: the compiler asks such a statement for its
+// line once, and emits no code for it.
 func TestTheCompilerAsksAStatementThatItDoesNotKnow(t *testing.T) {
 	const source = "local a = f() while a do if a then break end local b = function() return a end a = b() end return a"
 	compiled := func(with bool) (*lua.FunctionProto, []*asked) {
@@ -73,7 +73,7 @@ func TestTheCompilerAsksAStatementThatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// Loading a long source gives way again and again.
+// Loading a long source yields repeatedly.
 func TestLoadingTakesTurns(t *testing.T) {
 	s := sandbox(t)
 	ways := 0

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// With one processor, who waits for a client is served while a script gives way, and
-// need not wait until Go's scheduler finds the time to look at sockets.
+// With one processor, a goroutine that waits for a socket runs while a script yields, and
+// does not have to wait until the Go scheduler polls sockets.
 func TestAPollServesThoseWhoWaitForFiles(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	slots, err := newSlots()
