@@ -179,7 +179,7 @@ func TestLinesThatCannotBe(t *testing.T) {
 		"user a <s3cret":                     "user a: rule '<...': The password",
 		"user a #s3cret":                     "user a: rule '#...': The password hash",
 		"user a (~x +get)":                   "Selectors are not supported",
-		"user a on\nuser a off":              "user a is there twice",
+		"user a on\nuser a off":              "duplicate user a",
 		"user a #" + strings.Repeat("Z", 64): "must be exactly 64 characters",
 		"user a #" + strings.Repeat("A", 64): "must be exactly 64 characters",
 	} {

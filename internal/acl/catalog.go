@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Command is a command as rules know it.
+// Command describes a command for rules.
 type Command struct {
 	Name       string   // lower case; of a subcommand "container|subcommand"
 	Categories []string // without "@"
 	Always     bool     // no rule is asked, as for AUTH
 }
 
-// Catalog is what rules can name. It never changes.
+// Catalog is the immutable list of commands and categories that rules can name.
 type Catalog struct {
 	names      map[string][]int // a command, and with a container its subcommands
 	categories map[string][]int
@@ -21,8 +21,8 @@ type Catalog struct {
 	match      func(pattern, s string) bool
 }
 
-// NewCatalog makes a catalog. The place of a command in the list is its number,
-// by which User.MayRun asks. match compares with a glob pattern.
+// NewCatalog returns a catalog. The index of a command in the list is its number, which
+// User.MayRun takes. match compares with a glob pattern.
 func NewCatalog(commands []Command, categories []string, match func(pattern, s string) bool) *Catalog {
 	c := &Catalog{
 		names: make(map[string][]int, len(commands)), categories: make(map[string][]int, len(categories)),
@@ -47,7 +47,7 @@ func NewCatalog(commands []Command, categories []string, match func(pattern, s s
 	return c
 }
 
-// set is a set of commands, by their numbers.
+// set is a set of commands by number.
 type set []uint64
 
 func (c *Catalog) empty() set { return make(set, (c.size+63)/64) }

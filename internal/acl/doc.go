@@ -1,19 +1,19 @@
-// Package acl says who may do what: users with passwords, the commands they may
-// run, the queues they may consume from or produce to, and the channels they may
-// listen to. The rules are written as Redis writes them.
+// Package acl implements users and their rights: passwords, the commands that a user may
+// run, the queues to consume from or produce to, and the channels to subscribe to. Rules
+// use the syntax of Redis.
 //
-//  1. A [User] never changes. A change makes a new one, from all of its rules or
-//     from none, and puts it in its [Account] at once.
-//  2. An account outlives its user: who holds one sees each change with the next
-//     look, and a deleted user as nil. A user made again under the name is
-//     another account.
+//  1. A [User] is immutable. A change builds a new one, from all of its rules or
+//     from none, and stores it in its [Account] atomically.
+//  2. An account outlasts its user: its holder sees each change at the next read,
+//     and a deleted user as nil. A user created again under the name has another
+//     account.
 //  3. What no rule allows is forbidden.
-//  4. Passwords are kept as SHA-256 digests and compared in a time that says
-//     nothing about them, nor about whether there is such a user.
+//  4. Passwords are stored as SHA-256 digests and compared in constant time, also
+//     for users that do not exist.
 //
-// SHA-256 is fast, which suits passwords that are long and random, as ACL GENPASS
-// makes them. A slow hash would help those that can be guessed, and would let
-// anybody who can connect keep the broker busy before they are known.
+// SHA-256 is fast, which suits long, random passwords such as those of ACL GENPASS. A
+// slow hash would protect guessable passwords better, but would let unauthenticated
+// clients keep the broker busy.
 //
-// It knows no connection and no command but by name: see [Catalog].
+// The package refers to commands by name only: see [Catalog].
 package acl

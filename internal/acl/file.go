@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Load reads the file anew: the users in it are those there are from then on.
-// It returns the accounts that changed or are gone; after an error nothing has.
+// Load replaces the users by those of the file. It returns the accounts that changed or
+// were deleted; after an error nothing has changed.
 func (u *Users) Load() ([]*Account, error) {
 	if u.cfg.File == "" {
 		return nil, ErrNoFile
@@ -18,7 +18,7 @@ func (u *Users) Load() ([]*Account, error) {
 	defer u.changing.Unlock()
 	text, err := os.ReadFile(u.cfg.File)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("auth.acl_file: %s does not exist: make it, it may be empty", u.cfg.File)
+		return nil, fmt.Errorf("auth.acl_file: %s does not exist; create it, it may be empty", u.cfg.File)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("auth.acl_file: %w", err)
@@ -30,8 +30,7 @@ func (u *Users) Load() ([]*Account, error) {
 	return u.replace(users), nil
 }
 
-// Save writes all users to the file. A crash leaves it as it was or as it is to
-// be. Nobody but its owner may read it.
+// Save writes all users to the file, atomically and readable by its owner only.
 func (u *Users) Save() error {
 	if u.cfg.File == "" {
 		return ErrNoFile
@@ -70,7 +69,7 @@ func replaceFile(path, text string) error {
 	return syncDir(dir)
 }
 
-// syncDir makes a renaming in dir durable.
+// syncDir makes a rename in dir durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir) //nolint:gosec // the operator chose it
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 	logSame = 60 * time.Second // denials of one kind within this are one entry
 )
 
-// Entry is something that was denied, once or several times.
+// Entry is a denial with the number of its repetitions.
 type Entry struct {
 	Reason  string // one of the Denied constants
 	Context string // toplevel or multi
@@ -30,14 +30,14 @@ type Entry struct {
 	At      time.Time // the newest time
 }
 
-// Log holds the newest denials, a bounded number of them. The zero value is
-// ready; its methods may be called from any goroutine.
+// Log holds a bounded number of the newest denials. The zero value is ready; it is safe
+// for concurrent use.
 type Log struct {
 	mu      sync.Mutex
 	entries []Entry // the newest first
 }
 
-// Add notes a denial.
+// Add records a denial.
 func (l *Log) Add(e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *Log) Newest(n int) []Entry {
 	return slices.Clone(l.entries[:min(len(l.entries), n)])
 }
 
-// Reset forgets all entries.
+// Reset removes all entries.
 func (l *Log) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// RuleError is a rule that cannot be.
+// RuleError is an invalid rule.
 type RuleError struct {
 	Rule   string // as it was given: it may hold a password
 	Reason string
 }
 
-// Error leaves out what may be a password.
+// Error returns a text without what may be a password.
 func (e *RuleError) Error() string {
 	rule := e.Rule
 	if rule != "" && strings.ContainsRune("><#!", rune(rule[0])) {
@@ -76,7 +76,7 @@ func (u *User) apply(rule string) error {
 	return nil
 }
 
-// applyWord applies a rule that is a word and tells whether it is one.
+// applyWord applies a rule that is a keyword, and reports whether it is one.
 func (u *User) applyWord(word string) bool {
 	switch word {
 	case "on":
@@ -102,7 +102,7 @@ func (u *User) applyWord(word string) bool {
 	case "reset":
 		*u = *newUser(u.name, u.catalog)
 	case "sanitize-payload", "skip-sanitize-payload", "clearselectors":
-		// In files that Redis wrote. There is nothing here that they could mean.
+		// Redis writes these into files; they have no meaning here.
 	default:
 		return false
 	}
@@ -133,7 +133,7 @@ func parseDigest(s string) (d digest, ok bool) {
 	return d, err == nil
 }
 
-// addGranting adds a pattern that says what it grants: "R~glob", "W~glob".
+// addGranting adds a pattern with its rights: "R~glob", "W~glob".
 func (u *User) addGranting(arg string) (reason string) {
 	letters, glob, ok := strings.Cut(arg, "~")
 	if !ok || letters == "" {
@@ -183,7 +183,7 @@ func (u *User) addChannels(glob string) (reason string) {
 	return ""
 }
 
-// plain tells whether a word can stand in a line of rules.
+// plain reports whether a word can be part of a line of rules.
 func plain(s string) bool { return !strings.ContainsAny(s, " \t\r\n\v\f\x00") }
 
 // setCommands allows or forbids a command, a container with its subcommands, a
@@ -200,7 +200,7 @@ func (u *User) setCommands(name string, allow bool) (reason string) {
 	for _, n := range numbers {
 		u.commands.put(n, allow)
 	}
-	// An older rule that this one covers has no effect any more.
+	// An older rule that this one covers is redundant.
 	u.rules = slices.DeleteFunc(u.rules, func(old string) bool {
 		return old[1:] == name || strings.HasPrefix(old[1:], name+"|")
 	})

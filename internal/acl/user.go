@@ -8,22 +8,21 @@ import (
 	"strings"
 )
 
-// Need is what a command needs to be allowed on a queue.
+// Need is the right to a queue that a command requires.
 type Need uint8
 
-// What a command may need. Each pattern of a user grants to consume, to produce
-// or both.
+// The rights to queues. Each pattern of a user grants to consume, to produce, or both.
 const (
 	None    Need = 0
 	Consume Need = 1 // take messages out, see what is in them
 	Produce Need = 2 // put messages in
-	// Manage is both: to change the queue, or messages that nobody has leased.
+	// Manage is both: to change the queue, or messages that are not leased.
 	Manage = Consume | Produce
-	// Look is either of them: figures and settings, no message.
+	// Look is either of them: statistics and settings without messages.
 	Look Need = 4
 )
 
-// pattern is a glob of queues and what it grants.
+// pattern is a glob of queues and the rights it grants.
 type pattern struct {
 	glob   string
 	grants Need // Consume, Produce or Manage
@@ -42,9 +41,8 @@ func (p pattern) String() string {
 
 type digest [sha256.Size]byte
 
-// User is a name and its rights at one moment. It never changes. Methods that
-// ask for a right may be called on nil, which stands for a user who may do
-// everything.
+// User is an immutable snapshot of a user's rights. Methods that check a right accept
+// nil, which stands for an unrestricted user.
 type User struct {
 	name    string
 	catalog *Catalog
@@ -65,12 +63,12 @@ type User struct {
 	unrestricted bool
 }
 
-// newUser is a user as ACL SETUSER makes it: off, and nothing allowed.
+// newUser returns a user as ACL SETUSER creates it: off, without rights.
 func newUser(name string, c *Catalog) *User {
 	return &User{name: name, catalog: c, commands: c.empty()}
 }
 
-// clone returns a copy that can be changed.
+// clone returns a modifiable copy.
 func (u *User) clone() *User {
 	n := *u
 	n.passwords, n.commands, n.rules = slices.Clone(u.passwords), slices.Clone(u.commands), slices.Clone(u.rules)
@@ -78,31 +76,31 @@ func (u *User) clone() *User {
 	return &n
 }
 
-// seal works out what is asked often.
+// seal precomputes frequent checks.
 func (u *User) seal() *User {
 	u.unrestricted = u.allQueues && u.commands.equal(u.catalog.full())
 	return u
 }
 
-// Name is the user's name.
+// Name returns the user's name.
 func (u *User) Name() string { return u.name }
 
-// Enabled tells whether anybody may authenticate as the user.
+// Enabled reports whether clients may authenticate as the user.
 func (u *User) Enabled() bool { return u.enabled }
 
-// Open tells whether anybody may authenticate as the user with any password.
+// Open reports whether clients may authenticate as the user with any password.
 func (u *User) Open() bool { return u.enabled && u.noPass }
 
-// Unrestricted tells whether every command is allowed on every queue. It says
-// nothing of channels.
+// Unrestricted reports whether every command is allowed on every queue. It does not cover
+// channels.
 func (u *User) Unrestricted() bool { return u == nil || u.unrestricted }
 
-// MayRun tells whether the command of that number in the catalog is allowed.
+// MayRun reports whether the command with a number of the catalog is allowed.
 func (u *User) MayRun(command int) bool {
 	return u == nil || u.commands.has(command) || u.catalog.always.has(command)
 }
 
-// May tells whether the user has what is needed on a queue.
+// May reports whether the user has the right need on a queue.
 func (u *User) May(need Need, queue string) bool {
 	if need == None || u == nil || u.allQueues {
 		return true
@@ -120,8 +118,8 @@ func (u *User) May(need Need, queue string) bool {
 	return false
 }
 
-// MayListen tells whether the user may subscribe to a channel; or, with pattern,
-// to a pattern of channels, which must then be one of the user's own, literally.
+// MayListen reports whether the user may subscribe to a channel or, with pattern, to a
+// pattern of channels, which must literally be one of the user's own.
 func (u *User) MayListen(channel string, pattern bool) bool {
 	if u == nil || u.allChannels {
 		return true
@@ -131,8 +129,7 @@ func (u *User) MayListen(channel string, pattern bool) bool {
 	})
 }
 
-// verify tells whether d is the digest of one of the passwords. All are looked
-// at, so that the time says nothing.
+// verify reports whether d is the digest of one of the passwords, in constant time.
 func (u *User) verify(d digest) bool {
 	found := 0
 	for i := range u.passwords {
@@ -141,7 +138,7 @@ func (u *User) verify(d digest) bool {
 	return u.enabled && (u.noPass || found == 1)
 }
 
-// Flags are the words of the user's state, as ACL GETUSER shows them.
+// Flags returns the user's state as ACL GETUSER shows it.
 func (u *User) Flags() []string {
 	flags := []string{"off"}
 	if u.enabled {
@@ -153,7 +150,7 @@ func (u *User) Flags() []string {
 	return flags
 }
 
-// Passwords are the digests of the passwords, in hexadecimal.
+// Passwords returns the digests of the passwords in hexadecimal.
 func (u *User) Passwords() []string {
 	list := make([]string, len(u.passwords))
 	for i := range u.passwords {
@@ -162,7 +159,7 @@ func (u *User) Passwords() []string {
 	return list
 }
 
-// Commands are the rules of the commands.
+// Commands returns the rules for commands.
 func (u *User) Commands() string {
 	base := "-@all"
 	if u.all {
@@ -171,7 +168,7 @@ func (u *User) Commands() string {
 	return strings.Join(append([]string{base}, u.rules...), " ")
 }
 
-// Queues are the patterns of queues.
+// Queues returns the patterns of queues.
 func (u *User) Queues() string {
 	if u.allQueues {
 		return "~*"
@@ -183,7 +180,7 @@ func (u *User) Queues() string {
 	return strings.Join(words, " ")
 }
 
-// Channels are the patterns of channels.
+// Channels returns the patterns of channels.
 func (u *User) Channels() string {
 	if u.allChannels {
 		return "&*"
@@ -195,8 +192,7 @@ func (u *User) Channels() string {
 	return strings.Join(words, " ")
 }
 
-// String is the line from which the user can be made again. It holds digests of
-// passwords.
+// String returns the line of rules that recreates the user, with digests of passwords.
 func (u *User) String() string {
 	words := append([]string{"user", u.name}, u.Flags()...)
 	for _, p := range u.Passwords() {

@@ -10,39 +10,38 @@ import (
 	"sync/atomic"
 )
 
-// DefaultUser is the user of a connection that has not said who it is. There
-// always is one.
+// DefaultUser is the user of unauthenticated connections. It always exists.
 const DefaultUser = "default"
 
-// The refusals of Users. The texts are Redis'.
+// Errors of Users, in Redis' words.
 var (
 	ErrUserName      = errors.New("Usernames can't contain spaces or null characters") //nolint:staticcheck // Redis' own words
 	ErrRemoveDefault = errors.New("The 'default' user cannot be removed")              //nolint:staticcheck // Redis' own words
 	ErrNoFile        = errors.New("no file for users is set: see auth.acl_file")
 )
 
-// Account is a user's place: what is in it changes, the place does not.
+// Account is a stable reference to a user that may change or be deleted.
 type Account struct {
 	user atomic.Pointer[User]
 }
 
-// User is the user as it is now; nil after it was deleted.
+// User returns the current user, nil after its deletion.
 func (a *Account) User() *User { return a.user.Load() }
 
-// May tells whether the user has what is needed on a queue; a deleted one has not.
+// May reports whether the user has a right on a queue; a deleted one has none.
 func (a *Account) May(need Need, queue string) bool {
 	u := a.User()
 	return u != nil && u.May(need, queue)
 }
 
-// Config is where users come from at the start.
+// Config says where users are defined at startup.
 type Config struct {
 	Password string   // of the default user; empty: none is needed
 	Lines    []string // of users, as ACL LIST writes them; not with File
 	File     string   // with such lines; empty: users live as long as the process
 }
 
-// Users are all users. Its methods may be called from any goroutine.
+// Users is the set of all users. It is safe for concurrent use.
 type Users struct {
 	catalog *Catalog
 	cfg     Config
@@ -52,8 +51,7 @@ type Users struct {
 	accounts map[string]*Account
 }
 
-// New makes the users that cfg describes. An error names the line, never a
-// password.
+// New creates the users that cfg describes. An error names the line, never a password.
 func New(c *Catalog, cfg Config) (*Users, error) {
 	u := &Users{catalog: c, cfg: cfg, accounts: map[string]*Account{}}
 	if cfg.File != "" {
@@ -68,8 +66,8 @@ func New(c *Catalog, cfg Config) (*Users, error) {
 	return u, nil
 }
 
-// initial is the default user before any rule: free to all, or with the
-// password of the configuration.
+// initial returns the default user before any rule: unrestricted, or with the configured
+// password.
 func (u *Users) initial() *User {
 	d := newUser(DefaultUser, u.catalog)
 	for _, rule := range []string{"on", "nopass", "allkeys", "allchannels", "allcommands"} {
@@ -81,8 +79,7 @@ func (u *Users) initial() *User {
 	return d.seal()
 }
 
-// parse reads lines of users. The default user is among the outcome, whether or
-// not a line says what it is.
+// parse parses lines of users. The result contains the default user in any case.
 func (u *Users) parse(where string, lines []string) (map[string]*User, error) {
 	users := map[string]*User{DefaultUser: u.initial()}
 	seen := map[string]bool{}
@@ -97,7 +94,7 @@ func (u *Users) parse(where string, lines []string) (map[string]*User, error) {
 		}
 		name := words[1]
 		if seen[name] {
-			return nil, fail(fmt.Errorf("user %s is there twice", name))
+			return nil, fail(fmt.Errorf("duplicate user %s", name))
 		}
 		seen[name] = true
 		user, err := newUser(name, u.catalog).with(words[2:])
@@ -109,7 +106,7 @@ func (u *Users) parse(where string, lines []string) (map[string]*User, error) {
 	return users, nil
 }
 
-// with returns the user changed by the rules, all of them.
+// with returns the user changed by all the rules.
 func (u *User) with(rules []string) (*User, error) {
 	n := u.clone()
 	for _, rule := range rules {
@@ -120,8 +117,8 @@ func (u *User) with(rules []string) (*User, error) {
 	return n.seal(), nil
 }
 
-// replace makes these the users there are and returns the accounts whose rules
-// are others now or which are gone.
+// replace installs a set of users and returns the accounts whose rules changed or which
+// were deleted.
 func (u *Users) replace(users map[string]*User) (changed []*Account) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -145,20 +142,20 @@ func (u *Users) replace(users map[string]*User) (changed []*Account) {
 	return changed
 }
 
-// Account returns the user of that name, or nil.
+// Account returns the account with a name, or nil.
 func (u *Users) Account(name string) *Account {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return u.accounts[name]
 }
 
-// Authenticate returns the account of that name if the password is one of its
-// user's and the user is on, else nil.
+// Authenticate returns the account with a name if its user is on and has the password,
+// else nil.
 func (u *Users) Authenticate(name string, password []byte) *Account {
 	given := sha256.Sum256(password)
 	a := u.Account(name)
 	if a == nil {
-		// As much work as for a user with a password.
+		// The same work as for a user with a password.
 		(&User{passwords: []digest{{}}}).verify(given)
 		return nil
 	}
@@ -168,8 +165,8 @@ func (u *Users) Authenticate(name string, password []byte) *Account {
 	return a
 }
 
-// Set makes a user or changes one, by all the rules or by none, and returns its
-// account. Empty rules make a user that may do nothing.
+// Set creates or changes a user by all the rules or none, and returns its account.
+// Without rules a new user has no rights.
 func (u *Users) Set(name string, rules []string) (*Account, error) {
 	if name == "" || !plain(name) {
 		return nil, ErrUserName
@@ -195,8 +192,7 @@ func (u *Users) Set(name string, rules []string) (*Account, error) {
 	return a, nil
 }
 
-// Delete removes users and returns their accounts. Names that there are not are
-// passed over.
+// Delete removes users and returns their accounts. Unknown names are ignored.
 func (u *Users) Delete(names []string) ([]*Account, error) {
 	if slices.Contains(names, DefaultUser) {
 		return nil, ErrRemoveDefault

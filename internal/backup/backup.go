@@ -1,9 +1,8 @@
-// Package backup keeps copies of a store in a directory of their own: how they are
-// named, when one is finished, and how a data directory is made of one. What is in a
-// copy is the store's business.
+// Package backup manages copies of a store in a directory: their names, their completion,
+// and restoring a data directory from one. The store defines the contents of a copy.
 //
-// A backup is made under a name that no backup can have, synced, and then renamed. So
-// whatever has the name of a backup is a whole one.
+// A backup is created under a hidden name, synced, and then renamed. So a directory with
+// the name of a backup is always complete.
 package backup
 
 import (
@@ -24,23 +23,23 @@ const (
 	nameMax    = 128
 )
 
-// Store is what there is to make a copy of.
+// Store is a store that can be copied.
 type Store interface {
-	// Checkpoint writes a copy of the store as it is now into a new directory.
+	// Checkpoint writes a consistent copy of the store into a new directory.
 	Checkpoint(dir string) error
 }
 
-// Backups are those of a store.
+// Backups manages the backups of one store.
 type Backups struct {
 	dir   string
 	store Store
 }
 
-// New returns the backups of a store, which are in dir. It is made with the first.
+// New returns the backups of a store in dir, which is created with the first backup.
 func New(dir string, store Store) *Backups { return &Backups{dir: filepath.Clean(dir), store: store} }
 
-// Check says what is wrong with the name of a new backup. A name never leads out of
-// the directory, and is never hidden.
+// Check validates the name of a new backup. A valid name is within the directory and not
+// hidden.
 func (b *Backups) Check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -60,7 +59,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// Take makes a backup and returns its path when it is on disk.
+// Take creates a backup and returns its path when it is on disk.
 func (b *Backups) Take(name string) (path string, err error) {
 	if err := b.Check(name); err != nil {
 		return "", err
@@ -90,7 +89,7 @@ func (b *Backups) Take(name string) (path string, err error) {
 	return path, syncDirectory(b.dir)
 }
 
-// Newest is when the newest backup in dir was made, zero if there is none.
+// Newest returns the time of the newest backup in dir, zero if there is none.
 func Newest(dir string) time.Time {
 	var newest time.Time
 	entries, err := os.ReadDir(dir)
@@ -120,8 +119,8 @@ func (b *Backups) removeUnfinished() error {
 	return nil
 }
 
-// lock keeps two brokers that share a directory from removing what the other has not
-// finished. The system lets go of it when the process ends.
+// lock keeps two brokers that share a directory from removing each other's unfinished
+// backups. The system releases it when the process ends.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // below the directory that the operator chose
 	if err != nil {
@@ -134,7 +133,7 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // closing it is unlocking it
 }
 
-// makeDirectory makes a directory if only that is missing.
+// makeDirectory creates a directory unless it exists, but not its parents.
 func makeDirectory(dir string) error {
 	err := os.Mkdir(dir, 0o750)
 	if errors.Is(err, fs.ErrExist) {
@@ -146,7 +145,7 @@ func makeDirectory(dir string) error {
 	return syncDirectory(filepath.Dir(dir))
 }
 
-// SyncTree makes a directory durable, with all that is in it.
+// SyncTree makes a directory with all its contents durable.
 func SyncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -164,7 +163,7 @@ func syncDirectory(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Copy copies a directory of files into a new one and tells how many bytes were copied.
+// Copy copies a directory of files into a new one and returns the number of bytes.
 func Copy(to, from string, copied func(n int64)) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -200,7 +199,7 @@ func copyFile(to, from string) (n int64, err error) {
 	return n, errors.Join(err, out.Sync(), out.Close())
 }
 
-// Rename gives a directory its name for good. There may be an empty one of that name.
+// Rename durably renames a directory, replacing an empty one.
 func Rename(from, to string) error {
 	if err := syscall.Rename(from, to); err != nil { // os.Rename refuses the empty one
 		return fmt.Errorf("rename %s to %s: %w", from, to, err)

@@ -4,5 +4,5 @@ package backup
 
 import "errors"
 
-// exchange is not possible at once.
+// exchange is not available.
 func exchange(_, _ string) error { return errors.ErrUnsupported }

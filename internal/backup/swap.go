@@ -9,29 +9,30 @@ import (
 	"time"
 )
 
-// Swap puts a directory in the place of another, which is kept. It may end at any moment
-// and be begun again. The new one has a mark until the old one has its new name:
+// Swap replaces a directory by another and keeps the old one. It may be interrupted at
+// any time and is then resumed. The new directory contains a mark until the old one has
+// its new name:
 //
 //	DIR       DIR-repairing   the next run
-//	no mark   any, or none    removes DIR-repairing: it was not finished
+//	no mark   any, or none    removes DIR-repairing: it is incomplete
 //	mark      no mark         keeps DIR-repairing, which is the old one, and removes the mark
 //	mark      none            removes the mark
-//	none      mark            makes it DIR, and removes the mark
+//	none      mark            renames it to DIR, and removes the mark
 type Swap struct {
 	Dir  string // the directory
 	Made string // the new one while it is made
 	Kept string // the old one afterwards
 }
 
-// mark is a file in the new directory, until the old one is kept.
+// mark is a file in the new directory until the old one is kept.
 const mark = "fila-repairing"
 
-// NewSwap names the directories. Kept is named after the time.
+// NewSwap returns the paths of a swap. Kept is named after the time.
 func NewSwap(dir string, now time.Time) *Swap {
 	return &Swap{Dir: dir, Made: dir + "-repairing", Kept: dir + "-damaged-" + now.UTC().Format("20060102-150405")}
 }
 
-// Resume ends what an earlier run has begun behind its point of no return.
+// Resume completes an earlier run that was interrupted after its point of no return.
 func (s *Swap) Resume() error {
 	marked, err := s.marked(s.Made)
 	if err != nil {
@@ -49,10 +50,10 @@ func (s *Swap) Resume() error {
 	return s.keep()
 }
 
-// Discard removes a new directory that was not finished, after Resume.
+// Discard removes an incomplete new directory, after Resume.
 func (s *Swap) Discard() error { return os.RemoveAll(s.Made) }
 
-// Begin makes the new directory, empty but for the mark.
+// Begin creates the new directory, empty but for the mark.
 func (s *Swap) Begin() error {
 	if err := os.Mkdir(s.Made, 0o750); err != nil {
 		return err
@@ -64,7 +65,7 @@ func (s *Swap) Begin() error {
 	return errors.Join(f.Sync(), f.Close(), syncDirectory(s.Made), syncDirectory(filepath.Dir(s.Made)))
 }
 
-// Do puts the new directory in the place of the old one.
+// Do swaps the new directory with the old one.
 func (s *Swap) Do() error {
 	err := exchange(s.Dir, s.Made)
 	if err == nil {
@@ -78,7 +79,7 @@ func (s *Swap) Do() error {
 	return s.keep()
 }
 
-// keep names the old directory, and removes the mark.
+// keep renames the old directory and removes the mark.
 func (s *Swap) keep() error {
 	if _, err := os.Stat(s.Made); err == nil {
 		if err := Rename(s.Made, s.Kept); err != nil {

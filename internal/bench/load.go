@@ -14,8 +14,8 @@ import (
 // Load puts one peer under load, round by round.
 type Load struct {
 	Peer Peer
-	PID  int // of the server, whose use is told; 0: not told
-	// Watch is told how far each stage is, in units of its own; nil: nobody is. Timed
+	PID  int // process whose usage is reported; 0: none
+	// Watch, if not nil, gets the progress of each stage in units of the stage; timed
 	// stages count milliseconds.
 	Watch func(stage string, done, total int64, timed bool)
 
@@ -30,11 +30,11 @@ type Round struct {
 	Rate     float64 `json:"rate"`            // messages a second
 	Asked    float64 `json:"asked,omitempty"` // the rate of an open loop
 	Unsent   int64   `json:"unsent"`          // what was due in an open loop and never sent: the server did not keep up
-	// CPU is that of the server for a message, in µs: the rest that it does when the load
-	// has ended is counted.
+	// CPU is the server's CPU time per message in µs, including work after the end of the
+	// load.
 	CPU  float64 `json:"cpu_us,omitempty"`
 	Peak int64   `json:"peak_bytes,omitempty"` // of the server's memory, since it was started
-	// Pause is the longest time without a reply to anybody, in ms.
+	// Pause is the longest time without a reply to any session, in ms.
 	Pause     float64            `json:"pause_ms"`
 	Latency   map[string]Latency `json:"latency"`
 	PerSecond []int64            `json:"per_second,omitempty"` // messages in each second

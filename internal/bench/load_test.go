@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// desk is a peer in memory: it counts, and can make everybody wait.
+// desk is a peer in memory: it counts, and can make all sessions wait.
 type desk struct {
 	failAt  int // this enqueue fails; 0: none
-	pauseAt int // at this one everybody waits
+	pauseAt int // at this one all sessions wait
 	pause   time.Duration
 
 	mu                sync.Mutex

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pacer tells when the batches of an open loop are due. Whoever is free takes the next
-// one; what nobody is free for waits, and its latency grows meanwhile.
+// pacer schedules the batches of an open loop. A free session takes the next due batch;
+// while none is free, due batches wait and their latency grows.
 type pacer struct {
 	m     *meter
 	each  time.Duration
@@ -16,7 +16,7 @@ type pacer struct {
 	once  sync.Once
 }
 
-// dueMax is how many batches may be overdue. At more the server is hopelessly behind.
+// dueMax is how many batches may be overdue before the round fails.
 const dueMax = 1 << 20
 
 func newPacer(m *meter, seconds float64) *pacer {
@@ -24,8 +24,8 @@ func newPacer(m *meter, seconds float64) *pacer {
 	return &pacer{m: m, each: max(each, 1), times: make(chan time.Duration, dueMax), quit: make(chan struct{})}
 }
 
-// run is a thread of its own: Go's timers are exact to a millisecond only when a
-// program has nothing else to do, and that would be measured as the server's.
+// run uses a thread of its own: Go's timers are accurate to a millisecond only in an
+// otherwise idle program, and the error would count as the server's.
 func (p *pacer) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

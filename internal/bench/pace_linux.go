@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exactSleep makes the sleeps of this thread end when they are over, rather than
-// together with others up to 50 µs later.
+// exactSleep disables timer slack for this thread, which delays the end of sleeps by up
+// to 50 µs.
 func exactSleep() {
 	// When it cannot be had, sleeps are a bit longer.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -9,11 +9,11 @@ import (
 // noiseBits is how much noise payloads are cut from, as a power of two.
 const noiseBits = 20
 
-// Noise is what payloads are cut from: messages that do not compress and differ
-// from each other, as a store's worst case. It may be shared.
+// Noise is the source of payloads: incompressible and distinct, the worst case of a
+// store. It is immutable and may be shared.
 type Noise []byte
 
-// NewNoise makes noise for payloads of up to size bytes, the same each time.
+// NewNoise returns noise for payloads of up to size bytes, the same on each call.
 func NewNoise(size int) Noise {
 	noise := make(Noise, 1<<noiseBits+size)
 	chance := rand.NewChaCha8([32]byte{})
@@ -21,9 +21,9 @@ func NewNoise(size int) Noise {
 	return noise
 }
 
-// Payload is the n-th of so many bytes. It is not to be written to.
+// Payload returns the n-th payload of size bytes. It must not be modified.
 func (s Noise) Payload(n uint64, size int) []byte {
-	// Neighbours in the store must not overlap in the noise, or they compress.
+	// Payloads of neighbouring messages must not overlap in the noise, or they compress.
 	at := n * 0x9E3779B97F4A7C15 >> (64 - noiseBits)
 	return s[at : at+uint64(size)] //nolint:gosec // a size is not negative
 }

@@ -1,9 +1,9 @@
-// Package certs makes TLS configurations from files, and makes them anew when
-// the files change: a certificate is replaced without a restart.
+// Package certs builds TLS configurations from files and follows changes of the files, so
+// certificates are renewed without a restart.
 //
-// The files are looked at when a client connects, at most once a second, so
-// there is nothing to start or stop. Files that cannot be used change nothing:
-// the old ones stay in force, and the log says why, once for each state of them.
+// The files are checked when a client connects, at most once a second, so there is no
+// background task. Unusable files leave the previous configuration in effect and are
+// logged once for each state of the files.
 package certs
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// lookEvery is the least time between two looks at the files.
+// lookEvery is the minimum time between two checks of the files.
 const lookEvery = time.Second
 
-// Files are where certificates are, in PEM.
+// Files are the paths of certificates in PEM.
 type Files struct {
 	Cert string // of the server, with those between it and the authority
 	Key  string // that belongs to it
 	CA   string // authorities whose clients are accepted; empty: none
 }
 
-// Source is the newest configuration that the files allowed.
+// Source holds the newest valid configuration.
 type Source struct {
 	files Files
 	auth  tls.ClientAuthType
@@ -41,8 +41,8 @@ type Source struct {
 	now     *tls.Config
 }
 
-// New reads the files. auth says what is asked of clients; a certificate of
-// theirs needs Files.CA. An error names the file.
+// New reads the files. auth is the policy for client certificates, which needs Files.CA.
+// An error names the file.
 func New(files Files, auth tls.ClientAuthType, log zerolog.Logger) (*Source, error) {
 	s := &Source{files: files, auth: auth, log: log}
 	state, err := s.look()
@@ -64,7 +64,7 @@ func (s *Source) Config() *tls.Config {
 	}
 }
 
-// current returns what is in force, after a look at the files if it is time.
+// current returns the configuration in effect, after a check of the files if it is due.
 func (s *Source) current() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Source) refresh() {
 	s.log.Info().Str("file", s.files.Cert).Time("expires", next.Certificates[0].Leaf.NotAfter).Msg("TLS certificates read anew")
 }
 
-// look returns what tells one state of the files from another.
+// look returns a fingerprint of the files' state.
 func (s *Source) look() ([]os.FileInfo, error) {
 	var state []os.FileInfo
 	for _, path := range []string{s.files.Cert, s.files.Key, s.files.CA} {
@@ -123,8 +123,8 @@ func same(a, b []os.FileInfo) bool {
 	return true
 }
 
-// read makes a configuration of the files. There are no session tickets: each
-// connection shows its certificate anew, and connections last.
+// read builds a configuration from the files. Session tickets are off: connections are
+// long, and each presents its certificate.
 func (s *Source) read() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Source) read() (*tls.Config, error) {
 	}
 	if s.files.CA == "" {
 		if s.auth != tls.NoClientCert {
-			return nil, errors.New("certificates are asked of clients, and no authority says which are good")
+			return nil, errors.New("client certificates are requested, but no CA file is set")
 		}
 		return c, nil
 	}

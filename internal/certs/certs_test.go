@@ -150,7 +150,7 @@ func TestNewSaysWhichFileIsWrong(t *testing.T) {
 		{Files{Cert: good.Cert, Key: empty}, tls.NoClientCert, "empty.pem"},
 		{expired, tls.NoClientCert, "has expired"},
 		{Files{Cert: good.Cert, Key: good.Key, CA: empty}, tls.NoClientCert, "holds no certificate"},
-		{good, tls.RequireAndVerifyClientCert, "no authority"},
+		{good, tls.RequireAndVerifyClientCert, "no CA file"},
 	} {
 		if _, err := New(x.files, x.auth, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%+v: %v", x.files, err)

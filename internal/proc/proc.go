@@ -1,5 +1,5 @@
-// Package proc says what a process of this machine uses, as Linux tells in /proc.
-// On other systems it has nothing to read, and says so by an error.
+// Package proc reads the resource usage of a process from Linux' /proc. On other systems
+// it returns an error.
 package proc
 
 import (
@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Use is what a process uses.
+// Use is the resource usage of a process.
 type Use struct {
 	Resident int64 // bytes in memory now
 	Peak     int64 // the most bytes it ever had in memory
 	Anon     int64 // of Resident, what is no file's
-	// CPU is the time of all its threads, and of its children that have ended and
-	// were waited for. It is exact to 10 ms.
+	// CPU is the time of all threads and of terminated, awaited children, with a
+	// resolution of 10 ms.
 	CPU time.Duration
 }
 
-// UseOf reads what one running process uses.
+// UseOf returns the usage of a running process.
 func UseOf(pid int) (Use, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -49,9 +49,9 @@ func UseOf(pid int) (Use, error) {
 	return u, err
 }
 
-// TreeOf adds up what a process and all its living descendants use: a server may
-// be a shell script that starts others, or fork to write a file. The peaks are
-// added as well, although they may have been at different times.
+// TreeOf sums up the usage of a process and all its living descendants: a server may be
+// started by a shell script or fork to write a file. Peaks are added as well, although
+// they may not coincide.
 func TreeOf(pid int) (Use, error) {
 	sum, err := UseOf(pid)
 	if err != nil {
@@ -70,7 +70,7 @@ func TreeOf(pid int) (Use, error) {
 	return sum, nil
 }
 
-// descendants finds the children of a process, their children, and so on.
+// descendants returns the children of a process, their children, and so on.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -93,21 +93,21 @@ func descendants(pid int) []int {
 	return all
 }
 
-// stat is what is read of /proc/<pid>/stat.
+// stat is the part of /proc/<pid>/stat that is used.
 type stat struct {
 	parent int
 	cpu    time.Duration
 }
 
-// statOf reads times that Linux shows in hundredths of a second on every machine.
+// statOf reads times, which Linux reports in hundredths of a second on every machine.
 func statOf(pid int) (stat, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return stat{}, err
 	}
-	// The second field is the name in brackets, which may hold anything. Of those
-	// behind it, ppid is the 4th of the line and utime, stime, cutime and cstime are
-	// the 14th to 17th.
+	// The second field is the name in parentheses, which may contain anything. Of the
+	// fields behind it, ppid is the 4th of the line and utime, stime, cutime and cstime
+	// are the 14th to 17th.
 	const behind, ppid, utime, cstime = 3, 4, 14, 17
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= cstime-behind {

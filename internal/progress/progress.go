@@ -1,5 +1,5 @@
-// Package progress shows how far a program is: a bar on a terminal, and lines,
-// nothing that moves, where the output goes to a file.
+// Package progress shows the progress of a program: a bar on a terminal, plain lines
+// otherwise.
 package progress
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Bar shows one piece of work. It is not safe for concurrent use.
+// Bar is the progress of one task. It is not safe for concurrent use.
 type Bar struct {
 	w     *os.File
 	what  string
@@ -21,7 +21,7 @@ type Bar struct {
 	shown int64                    // tenths of the whole that a line was written for
 }
 
-// New begins to show work of so many units.
+// New starts a bar for total units of work.
 func New(w *os.File, what string, total int64) *Bar {
 	b := &Bar{w: w, what: what, total: total, begun: time.Now()}
 	if term.IsTerminal(int(w.Fd())) {
@@ -33,8 +33,8 @@ func New(w *os.File, what string, total int64) *Bar {
 	return b
 }
 
-// NewTimed begins to show work that lasts so many milliseconds, whatever is done in
-// them. Without a terminal nothing is shown.
+// NewTimed starts a bar for work of a fixed duration in milliseconds. Without a terminal
+// it shows nothing.
 func NewTimed(w *os.File, what string, millis int64) *Bar {
 	b := &Bar{w: w, what: what, total: millis, begun: time.Now(), shown: 10}
 	if term.IsTerminal(int(w.Fd())) {
@@ -45,8 +45,8 @@ func NewTimed(w *os.File, what string, millis int64) *Bar {
 	return b
 }
 
-// Set says how many units are done; more than all are all. Writing to the terminal
-// is what can fail in it, and then there is nobody to tell.
+// Set sets the number of completed units, at most the total. Errors of writing to the
+// terminal are ignored.
 func (b *Bar) Set(done int64) {
 	done = min(done, b.total)
 	if b.bar != nil {
@@ -60,7 +60,7 @@ func (b *Bar) Set(done int64) {
 	}
 }
 
-// Note writes a line of its own.
+// Note writes a separate line.
 func (b *Bar) Note(format string, args ...any) {
 	if b.bar != nil {
 		_ = b.bar.Clear()
@@ -68,7 +68,7 @@ func (b *Bar) Note(format string, args ...any) {
 	fmt.Fprintf(b.w, format+"\n", args...)
 }
 
-// Done ends the bar where it is.
+// Done ends the bar in its current state.
 func (b *Bar) Done() {
 	if b.bar != nil {
 		_ = b.bar.Exit()

@@ -27,8 +27,7 @@ func TestTheLicenceIsThere(t *testing.T) {
 	}
 }
 
-// A path of the machine that something was written on means nothing to anybody
-// else, and does not even work there.
+// Paths of the machine on which something was written are meaningless elsewhere.
 func TestNoFileNamesAMachine(t *testing.T) {
 	for _, name := range tracked(t) {
 		text, err := os.ReadFile(filepath.Join(root(t), name))

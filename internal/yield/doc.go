@@ -1,4 +1,4 @@
-// Package yield lets others go first: threads of the system, goroutines, and those whose
-// sockets are ready. Go's scheduler has no call for that: runtime.Gosched looks at no
-// socket as long as there is a goroutine to run.
+// Package yield lets other work run first: kernel threads, goroutines, and goroutines
+// whose sockets are ready. Go has no call for the last: runtime.Gosched does not poll
+// sockets while a goroutine is runnable.
 package yield

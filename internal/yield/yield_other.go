@@ -4,16 +4,16 @@ package yield
 
 import "runtime"
 
-// Processor does nothing: only Linux is told.
+// Processor does nothing: it is implemented on Linux only.
 func Processor() {}
 
-// Poll lets other goroutines have this processor: that is all Go offers.
+// Poll yields to other goroutines, which is all that Go offers.
 type Poll struct{}
 
 // NewPoll returns a poll.
 func NewPoll() (*Poll, error) { return &Poll{}, nil }
 
-// Wait returns when goroutines that were ready had their turn.
+// Wait returns when runnable goroutines have run.
 func (p *Poll) Wait() { runtime.Gosched() }
 
 // Close does nothing.
