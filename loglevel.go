@@ -7,7 +7,7 @@ import (
 )
 
 // logLevel is the level of the log, which CONFIG SET can change. A hook asks it
-// about each line: a logger's own level is a copy that nobody else can reach.
+// about each line: a logger's own level is a copy that cannot be changed from outside.
 type logLevel struct{ at atomic.Int32 }
 
 func newLogLevel(name string) *logLevel {

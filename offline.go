@@ -102,7 +102,7 @@ func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
 		return report, err
 	}
 	defer i.Close()
-	if err := swap.Discard(); err != nil { // nobody else repairs: the store is locked
+	if err := swap.Discard(); err != nil { // no other repair can run: the store is locked
 		return report, err
 	}
 	var damaged []rocks.Damage

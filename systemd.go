@@ -52,8 +52,8 @@ func (s supervisor) say(state string) {
 
 // feed keeps the watchdog quiet for as long as tasks go through the engine's loop, until ctx
 // ends. A loop that is stuck feeds nothing, and systemd ends the process. A commit that does
-// not end is no such case: tasks that only look are answered all the same, and a restart
-// would not mend the disk.
+// not end is no such case: read-only tasks are answered all the same, and a restart
+// would not repair the disk.
 func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
 	if s.watchdog == 0 {
 		return

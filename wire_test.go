@@ -12,8 +12,8 @@ import (
 	"github.com/faisca/fila/scripting"
 )
 
-// The documented defaults are those of the parts: whoever changes one of the two
-// is told of the other.
+// The documented defaults are those of the packages: a change of one of the two fails here
+// until the other follows.
 func TestTheDefaultsOfTheSettingsAreThoseOfTheParts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	l, err := cli.Load(cli.Input{})

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func helps(t *testing.T) map[string]string {
 		}
 		all[strings.Join(words, " ")] = said
 		for _, sub := range cmd.Commands() {
-			visit(sub, append(words[:len(words):len(words)], sub.Name()))
+			visit(sub, append(slices.Clip(words), sub.Name()))
 		}
 	}
 	visit(rootCommand(Program{}, Process{}), nil)

@@ -45,7 +45,7 @@ type HookMessage struct {
 
 // EnqueueDecision is what an on_enqueue script has decided. Its zero value
 // decides nothing: what the producer gave then holds. What is in it keeps to
-// Limits. What it points to is shared with other decisions: nobody may change it.
+// Limits. What it points to is shared with other decisions: it must not be changed.
 type EnqueueDecision struct {
 	Key       string         // "": not decided
 	Weight    uint32         // 0: not decided
@@ -113,8 +113,8 @@ type Scripts interface {
 	// Load refuses a source that does not compile, does not run within the limits
 	// or lacks its function. The error is one line and names the script's line.
 	Load(kind HookKind, source string) (Hook, error)
-	// Restore is Load of a source that was accepted before, for a start: it is done as
-	// fast as it can be, since nobody is served meanwhile.
+	// Restore is Load of a source that was accepted before, for a start: it takes all
+	// processors it can get, since no client is served meanwhile.
 	Restore(kind HookKind, source string) (Hook, error)
 }
 
