@@ -140,7 +140,7 @@ func rebuild(report *cli.RepairReport, i *rocks.Inspection, swap *backup.Swap, d
 	for _, n := range done.Notes {
 		report.Note(n)
 	}
-	err = engine.Mend(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
+	err = engine.Repair(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
 	return errors.Join(err, store.Sync(), store.Close(), backup.SyncTree(swap.Made))
 }
 

@@ -76,7 +76,7 @@ func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
 // pass returns true when a task has gone through the loop, false when ctx ends before.
 func pass(ctx context.Context, e *engine.Engine) bool {
 	done := make(chan struct{}, 1)
-	task := &engine.Task{Call: signOfLife{}, Looks: true, Client: engine.NewClient(0, func() {
+	task := &engine.Task{Call: signOfLife{}, ReadOnly: true, Client: engine.NewClient(0, func() {
 		select {
 		case done <- struct{}{}:
 		default:

@@ -111,7 +111,7 @@ func TestABackupBehindALostBatchFails(t *testing.T) {
 		t.Errorf("taken: %v", b.taken)
 	}
 	s.store.FailCommits(nil)
-	if err := s.Mend(); err != nil {
+	if err := s.Repair(); err != nil {
 		t.Fatal(err)
 	}
 	if out := s.connect("b").do("FILA.BACKUP", "next"); !strings.Contains(out, "/backups/next") {

@@ -38,8 +38,8 @@ type cancelCall struct {
 	counted
 }
 
-// Foresee implements engine.Foreseer.
-func (c *cancelCall) Foresee(tx *engine.Tx) error { return tx.ForeseeCancel(&c.req) }
+// Preflight implements engine.Preflighter.
+func (c *cancelCall) Preflight(tx *engine.Tx) error { return tx.PreflightCancel(&c.req) }
 
 // Apply implements engine.Call.
 func (c *cancelCall) Apply(tx *engine.Tx) (err error) {

@@ -162,8 +162,8 @@ func (c *enqueueCall) Bytes() int { return c.size }
 // Announce implements engine.Announcer.
 func (c *enqueueCall) Announce() *engine.Enqueue { return &c.req }
 
-// Foresee implements engine.Foreseer.
-func (c *enqueueCall) Foresee(tx *engine.Tx) error { return tx.ForeseeEnqueue(&c.req) }
+// Preflight implements engine.Preflighter.
+func (c *enqueueCall) Preflight(tx *engine.Tx) error { return tx.PreflightEnqueue(&c.req) }
 
 // Apply implements engine.Call.
 func (c *enqueueCall) Apply(tx *engine.Tx) (err error) {

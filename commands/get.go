@@ -37,8 +37,8 @@ type getCall struct {
 	view *engine.View
 }
 
-// Foresee implements engine.Foreseer.
-func (c *getCall) Foresee(tx *engine.Tx) error { return tx.ForeseeGet(&c.req) }
+// Preflight implements engine.Preflighter.
+func (c *getCall) Preflight(tx *engine.Tx) error { return tx.PreflightGet(&c.req) }
 
 // Apply implements engine.Call.
 func (c *getCall) Apply(tx *engine.Tx) (err error) {

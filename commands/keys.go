@@ -81,7 +81,7 @@ func (f *fields) keyFigures(k *engine.KeyInfo) {
 }
 
 func (f *fields) keyCounters(k *engine.KeyInfo) {
-	f.count("passed", k.Passed)
+	f.count("passed", k.Admitted)
 	f.count("refused", k.Refused)
 	f.millis("waited_ms", k.Waited)
 	f.flag("paused", k.Paused)

@@ -82,8 +82,8 @@ func (c *leaseCall) parse(in *input, queues []string) error {
 	return nil
 }
 
-// Foresee implements engine.Foreseer.
-func (c *leaseCall) Foresee(tx *engine.Tx) error { return tx.ForeseeLease(&c.req) }
+// Preflight implements engine.Preflighter.
+func (c *leaseCall) Preflight(tx *engine.Tx) error { return tx.PreflightLease(&c.req) }
 
 // Apply implements engine.Call.
 func (c *leaseCall) Apply(tx *engine.Tx) (err error) {

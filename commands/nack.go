@@ -60,8 +60,8 @@ func parseNack(in *input) (call, error) {
 // Bytes is what waits for the loop.
 func (c *nackCall) Bytes() int { return len(c.req.Error) }
 
-// Foresee implements engine.Foreseer.
-func (c *nackCall) Foresee(tx *engine.Tx) error { return tx.ForeseeNack(&c.req) }
+// Preflight implements engine.Preflighter.
+func (c *nackCall) Preflight(tx *engine.Tx) error { return tx.PreflightNack(&c.req) }
 
 // Apply implements engine.Call.
 func (c *nackCall) Apply(tx *engine.Tx) (err error) {

@@ -27,12 +27,12 @@ type queueLook struct {
 	info engine.QueueInfo
 }
 
-// Foresee implements engine.Foreseer: what is told is exact.
-func (c *queueLook) Foresee(tx *engine.Tx) error { return tx.AwaitCounts() }
+// Preflight implements engine.Preflighter: what is told is exact.
+func (c *queueLook) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
 
 // Apply implements engine.Call.
 func (c *queueLook) Apply(tx *engine.Tx) (err error) {
-	if err := c.Foresee(tx); err != nil {
+	if err := c.Preflight(tx); err != nil {
 		return err
 	}
 	c.info, err = tx.QueueInfo(c.name)

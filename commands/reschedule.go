@@ -39,8 +39,8 @@ type rescheduleCall struct {
 	readyAt time.Time
 }
 
-// Foresee implements engine.Foreseer.
-func (c *rescheduleCall) Foresee(tx *engine.Tx) error { return tx.ForeseeReschedule(&c.req) }
+// Preflight implements engine.Preflighter.
+func (c *rescheduleCall) Preflight(tx *engine.Tx) error { return tx.PreflightReschedule(&c.req) }
 
 // Apply implements engine.Call.
 func (c *rescheduleCall) Apply(tx *engine.Tx) (err error) {

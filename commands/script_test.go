@@ -121,7 +121,7 @@ func (p *player) play(line string) {
 	case line == "the store works":
 		p.out.WriteString(line + "\n")
 		p.server.store.FailCommits(nil)
-		if err := p.server.Mend(); err != nil {
+		if err := p.server.Repair(); err != nil {
 			p.t.Fatal(err)
 		}
 		// anything else was a reply: it is written anew

@@ -209,7 +209,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	} else {
 		p.args = args
 	}
-	p.task.Looks = c.looks
+	p.task.ReadOnly = c.looks
 }
 
 // find looks the command up, with its subcommand.

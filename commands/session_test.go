@@ -209,7 +209,7 @@ func TestInfoHasWhatClientsReadOfIt(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	s.store.FailCommits(nil)
-	if err := s.Mend(); err != nil {
+	if err := s.Repair(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -49,12 +49,12 @@ type queueStats struct {
 // busiest is how many keys are shown by name.
 const busiest = 10
 
-// Foresee implements engine.Foreseer: what is told is exact.
-func (c *queueStats) Foresee(tx *engine.Tx) error { return tx.AwaitCounts() }
+// Preflight implements engine.Preflighter: what is told is exact.
+func (c *queueStats) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
 
 // Apply implements engine.Call.
 func (c *queueStats) Apply(tx *engine.Tx) (err error) {
-	if err := c.Foresee(tx); err != nil {
+	if err := c.Preflight(tx); err != nil {
 		return err
 	}
 	c.now, c.look.Queue = tx.Now(), c.name
@@ -106,7 +106,7 @@ func busyFields(k *engine.BusyKey) *fields {
 	var f fields
 	f.text("key", k.Key)
 	f.count("delivered", k.Delivered)
-	f.count("passed", k.Passed)
+	f.count("passed", k.Admitted)
 	f.count("refused", k.Refused)
 	f.millis("waited_ms", k.Waited)
 	return &f

@@ -17,16 +17,16 @@ func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 // of the memory any more.
 func (c *core) remove(m *message) {
 	k := m.key
-	c.batch.SingleDelete(storage.Messages, c.messageKey(m))
+	c.out.batch.SingleDelete(storage.Messages, c.messageKey(m))
 	if m.retried {
-		c.batch.Delete(storage.Attempts, c.key)
+		c.out.batch.Delete(storage.Attempts, c.out.key)
 	}
 	if m.expires != 0 {
-		c.unindex(&c.ends, m.expires, m.storageKey())
+		c.unindex(&c.ttl.index, m.expires, m.storageKey())
 	}
 	c.dropBody(m)
 	m.status = gone
-	k.queue.noteGone(m.id)
+	k.queue.recordGone(m.id)
 	k.touch(m.place)
 	k.total--
 	k.queue.total--

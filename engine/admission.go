@@ -35,7 +35,7 @@ import (
 //	3. When all its throttles have room, counting what is kept, the class delivers
 //	   and the claim ends. What it was passed over before lets it go on without
 //	   one: its tags are behind, so it is its turn again when the room comes back.
-//	4. Room is kept for a bounded time, see throttle.keepFor.
+//	4. Room is kept for a bounded time, see throttle.reserveFor.
 //	5. Where the queue has no consumer waiting any more, or is paused, what is kept is
 //	   given back at once.
 //
@@ -69,7 +69,7 @@ type slot struct {
 	throttle *throttle
 	entry    *entry
 	tag      float64 // start tag of the next message of the class
-	kept     bool    // a place or token is kept for the class
+	reserved bool    // a place or token is kept for the class
 }
 
 // countKeys notes that so many keys more name the throttle.
@@ -95,8 +95,8 @@ func (c *core) join(e *entry) {
 	if e.at >= 0 {
 		return
 	}
-	c.order++
-	e.turn, e.order = max(e.turn, e.throttle.served-e.lag()), c.order
+	c.throttles.order++
+	e.turn, e.order = max(e.turn, e.throttle.served-e.lag()), c.throttles.order
 	e.throttle.line.push(e)
 }
 
@@ -106,7 +106,7 @@ func (c *core) classOf(q *queue, m *message) *class {
 	if l == nil {
 		return &s.plain
 	}
-	if cl := l.class; cl != nil && l.version == c.throttleVersion && !cl.retired && cl.scheduler == s {
+	if cl := l.class; cl != nil && l.version == c.throttles.version && !cl.retired && cl.scheduler == s {
 		return cl
 	}
 	ts := c.throttlesOf(m)
@@ -134,24 +134,24 @@ func (c *core) classOf(q *queue, m *message) *class {
 
 // reclassify has all keys looked at again after a throttle has come or gone.
 func (c *core) reclassify() {
-	c.stale, c.staleFrom = c.stale[:0], 0
+	c.throttles.stale, c.throttles.staleFrom = c.throttles.stale[:0], 0
 	for _, name := range (&Tx{core: c}).Queues() {
-		c.stale = append(c.stale, c.queues[name])
+		c.throttles.stale = append(c.throttles.stale, c.queues.byName[name])
 	}
 }
 
 // reclass moves keys to the classes that their next messages belong to now, so many a
 // turn. A key that a consumer comes to first is moved then, see pick.
 func (c *core) reclass() {
-	for len(c.stale) > 0 && c.swept < c.sweepMax {
-		c.staleFrom = c.stale[0].roster.walk(c.staleFrom, c.sweepMax-c.swept, func(k *fairKey) {
-			c.swept++
+	for len(c.throttles.stale) > 0 && c.detached.reclaimed < c.detached.max {
+		c.throttles.staleFrom = c.throttles.stale[0].roster.walk(c.throttles.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
+			c.detached.reclaimed++
 			if k.class != nil && len(k.window) > 0 && c.classOf(k.queue, k.window[0]) != k.class {
 				c.settle(k)
 			}
 		})
-		if c.staleFrom == 0 {
-			c.stale = c.stale[1:]
+		if c.throttles.staleFrom == 0 {
+			c.throttles.stale = c.throttles.stale[1:]
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (e *entry) release(several bool) {
 	}
 	if e.throttle.entries[e.scheduler.queue] == e {
 		delete(e.throttle.entries, e.scheduler.queue)
-		if e.scheduler.dead {
+		if e.scheduler.detached {
 			e.keepTurn()
 		}
 	}
@@ -236,17 +236,17 @@ func (cl *class) full(now int64) *slot {
 // it matters while wakeAll has left throttles to the next step, and while wake gives away room
 // for many at once: one queue with many consumers must not take the turns of the others.
 func (c *core) yields(cl *class) *slot {
-	if len(cl.slots) < 2 && !c.deferred && c.waking == nil {
+	if len(cl.slots) < 2 && !c.throttles.deferred && c.throttles.waking == nil {
 		return nil
 	}
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		t, e := s.throttle, s.entry
-		if !t.notified && (t != c.waking || cl.claim != 0) {
+		if !t.notified && (t != c.throttles.waking || cl.claim != 0) {
 			continue
 		}
 		first, ok := t.line.next()
-		if !ok || first.waiting.len() == 0 || first.scheduler.dead || !first.scheduler.queue.takes() {
+		if !ok || first.waiting.len() == 0 || first.scheduler.detached || !first.scheduler.queue.takes() {
 			continue
 		}
 		if first != e && first.turn+1 <= max(e.turn, t.served-e.lag()) {
@@ -264,7 +264,7 @@ func (cl *class) share() float64 { return float64(cl.head().placedCost) / float6
 
 // room is how many messages of the class the throttle admits now.
 func (s *slot) room(now int64) int64 {
-	if s.kept {
+	if s.reserved {
 		return s.throttle.roomBeside(now, 0)
 	}
 	return s.throttle.room(now)
@@ -317,7 +317,7 @@ func (c *core) block(cl *class, full *slot) {
 	e.waiting.push(cl)
 	c.join(e)
 	if !s.hasOpen() {
-		s.told = false
+		s.announced = false
 	}
 	c.mayClaim(cl)
 	c.arm(t)
@@ -336,7 +336,7 @@ func (c *core) open(cl *class) {
 	cl.state = classOpen
 	s.open.push(cl)
 	e.eligible++
-	c.noteJoined(s.queue)
+	c.announceReady(s.queue)
 }
 
 // resolve notes that a class has used the turn that opened it, or will not use it. The
@@ -375,7 +375,7 @@ func (c *core) dropClass(cl *class) {
 func (c *core) notify(t *throttle) {
 	if !t.notified && (t.line.len() > 0 || len(t.claims) > 0) {
 		t.notified = true
-		c.notified = append(c.notified, t)
+		c.throttles.notified = append(c.throttles.notified, t)
 	}
 }
 
@@ -383,31 +383,31 @@ func (c *core) notify(t *throttle) {
 // else that could take the room. What the step has no budget for is left to the next one,
 // and pick gives none of that room to another class meanwhile.
 func (c *core) wakeAll() {
-	if c.waking != nil || c.failed != nil {
+	if c.throttles.waking != nil || c.health.failed != nil {
 		return
 	}
-	c.deferred = false
-	for len(c.notified) > 0 && c.room() {
-		c.waking, c.notified = c.notified[0], c.notified[1:]
-		c.waking.notified = false
-		c.wake(c.waking)
+	c.throttles.deferred = false
+	for len(c.throttles.notified) > 0 && c.room() {
+		c.throttles.waking, c.throttles.notified = c.throttles.notified[0], c.throttles.notified[1:]
+		c.throttles.waking.notified = false
+		c.wake(c.throttles.waking)
 		c.spend(1)
 	}
-	c.waking = nil
-	if c.deferred = len(c.notified) > 0; !c.deferred {
-		c.notified = nil
+	c.throttles.waking = nil
+	if c.throttles.deferred = len(c.throttles.notified) > 0; !c.throttles.deferred {
+		c.throttles.notified = nil
 	}
 }
 
 // wake lets classes of the line go on for as long as the throttle has room and there
 // is a consumer for them.
 func (c *core) wake(t *throttle) {
-	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.dead {
+	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.detached {
 		cl, _ := e.waiting.next() // claims of others may keep the room from it
 		c.mayClaim(cl)
 	}
-	if t.keeper != nil && t.keptUntil(c.now) <= c.now {
-		c.giveUp(t.keeper)
+	if t.reservedFor != nil && t.reservedUntil(c.now) <= c.now {
+		c.unreserveAll(t.reservedFor)
 	}
 	for c.room() && c.advanceClaim(t) {
 	}
@@ -418,7 +418,7 @@ func (c *core) wake(t *throttle) {
 		}
 		q := e.scheduler.queue
 		takes := q.takes()
-		if e.scheduler.dead || e.waiting.len() == 0 || !takes && e.eligible > 0 {
+		if e.scheduler.detached || e.waiting.len() == 0 || !takes && e.eligible > 0 {
 			t.line.remove(e)
 			continue
 		}
@@ -439,32 +439,17 @@ func (c *core) wake(t *throttle) {
 	c.arm(t)
 }
 
-// wakeDue wakes the throttles whose next token has come.
-func (c *core) wakeDue() {
-	for c.room() {
-		t, ok := c.tokens.next()
-		if !ok || t.wakeAt > c.now {
-			break
-		}
-		c.spend(1)
-		c.disarm(t)
-		c.notify(t)
-	}
-	c.atLeast(c.budget.part(32))
-	c.wakeAll()
-}
-
 // arm sets the timer for the next token that something waits for, and for the time at
 // which room that is kept is given back.
 func (c *core) arm(t *throttle) {
 	at := int64(math.MaxInt64)
 	waits := t.line.len() > 0 || len(t.claims) > 0
-	placed := t.set.Concurrency == 0 || t.inUse+t.kept() < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
+	placed := t.set.Concurrency == 0 || t.inUse+t.reservedRoom() < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
 	if waits && placed && t.set.Rate > 0 && t.room(c.now) < 1 {
 		at = t.nextToken(c.now)
 	}
-	if t.keeper != nil {
-		at = min(at, t.keptUntil(c.now))
+	if t.reservedFor != nil {
+		at = min(at, t.reservedUntil(c.now))
 	}
 	if at == math.MaxInt64 {
 		c.disarm(t)
@@ -472,19 +457,19 @@ func (c *core) arm(t *throttle) {
 	}
 	t.wakeAt = max(at, c.now+1)
 	if t.timer < 0 {
-		c.tokens.push(t)
+		c.throttles.timers.push(t)
 	} else {
-		c.tokens.fix(t)
+		c.throttles.timers.fix(t)
 	}
 }
 
-// keptUntil is when room that is kept is given back at the latest, as far as is known.
-func (t *throttle) keptUntil(now int64) int64 {
+// reservedUntil is when room that is kept is given back at the latest, as far as is known.
+func (t *throttle) reservedUntil(now int64) int64 {
 	until := int64(math.MaxInt64)
-	for i := range t.keeper.slots {
-		o := &t.keeper.slots[i]
-		if o.throttle != t && !o.kept && o.room(now) < 1 && o.throttle.placesFull() {
-			until = min(until, o.throttle.freedAt+int64(min(t.keepFor(), float64(durationMax)))+1)
+	for i := range t.reservedFor.slots {
+		o := &t.reservedFor.slots[i]
+		if o.throttle != t && !o.reserved && o.room(now) < 1 && o.throttle.placesFull() {
+			until = min(until, o.throttle.freedAt+int64(min(t.reserveFor(), float64(durationMax)))+1)
 		}
 	}
 	return until
@@ -492,7 +477,7 @@ func (t *throttle) keptUntil(now int64) int64 {
 
 func (c *core) disarm(t *throttle) {
 	if t.timer >= 0 {
-		c.tokens.remove(t)
+		c.throttles.timers.remove(t)
 	}
 }
 
@@ -504,7 +489,7 @@ func (c *core) passedOver(cl *class) bool {
 		s := &cl.slots[i]
 		if s.passed(cl) {
 			passed = true
-		} else if s.throttle == c.waking || s.room(c.now) < 1 {
+		} else if s.throttle == c.throttles.waking || s.room(c.now) < 1 {
 			return false
 		}
 	}
@@ -527,8 +512,8 @@ func (c *core) mayClaim(cl *class) {
 	if len(cl.slots) < 2 || cl.claim != 0 || !cl.scheduler.queue.takes() || !c.passedOver(cl) {
 		return
 	}
-	c.order++
-	cl.claim = c.order
+	c.throttles.order++
+	cl.claim = c.throttles.order
 	for i := range cl.slots {
 		t := cl.slots[i].throttle
 		t.claims = append(t.claims, cl)
@@ -541,48 +526,48 @@ func (c *core) endClaim(cl *class) {
 	if cl.claim == 0 {
 		return
 	}
-	c.giveUp(cl)
+	c.unreserveAll(cl)
 	cl.claim = 0
 	for i := range cl.slots {
 		t := cl.slots[i].throttle
 		at := slices.Index(t.claims, cl)
 		t.claims = slices.Delete(t.claims, at, at+1)
-		if !cl.scheduler.dead {
+		if !cl.scheduler.detached {
 			c.notify(t)
 		}
 	}
 }
 
-// giveUp gives back the room that is kept for a class.
-func (c *core) giveUp(cl *class) {
+// unreserveAll gives back the room that is kept for a class.
+func (c *core) unreserveAll(cl *class) {
 	for i := range cl.slots {
-		if s := &cl.slots[i]; s.kept {
-			c.unkeep(s)
+		if s := &cl.slots[i]; s.reserved {
+			c.unreserve(s)
 		}
 	}
 	s := cl.scheduler
-	if at := slices.Index(s.keepers, cl); at >= 0 {
-		s.keepers = slices.Delete(s.keepers, at, at+1)
+	if at := slices.Index(s.reserving, cl); at >= 0 {
+		s.reserving = slices.Delete(s.reserving, at, at+1)
 	}
 }
 
-func (c *core) unkeep(s *slot) {
+func (c *core) unreserve(s *slot) {
 	t := s.throttle
-	s.kept, t.keeper = false, nil
+	s.reserved, t.reservedFor = false, nil
 	c.notify(t)
 }
 
-// giveUpAll gives back what is kept for a queue whose last consumer has gone.
-func (c *core) giveUpAll(q *queue) {
-	for len(q.scheduler.keepers) > 0 {
-		c.giveUp(q.scheduler.keepers[0])
+// unreserveQueue gives back what is kept for a queue whose last consumer has gone.
+func (c *core) unreserveQueue(q *queue) {
+	for len(q.scheduler.reserving) > 0 {
+		c.unreserveAll(q.scheduler.reserving[0])
 	}
 }
 
 // firstClaim returns the first claim on the throttle whose queue can use it now.
 func (t *throttle) firstClaim() *class {
 	for _, cl := range t.claims {
-		if !cl.scheduler.dead && cl.scheduler.queue.takes() {
+		if !cl.scheduler.detached && cl.scheduler.queue.takes() {
 			return cl
 		}
 	}
@@ -607,10 +592,10 @@ func (c *core) advanceClaim(t *throttle) bool {
 	}
 	for i := range cl.slots {
 		switch s := &cl.slots[i]; {
-		case room || c.keeps(cl, s):
-			c.keep(cl, s)
-		case s.kept:
-			c.unkeep(s)
+		case room || c.mayReserve(cl, s):
+			c.reserve(cl, s)
+		case s.reserved:
+			c.unreserve(s)
 		}
 	}
 	if !room {
@@ -629,12 +614,12 @@ func (c *core) advanceClaim(t *throttle) bool {
 // keeps says that room of a throttle is kept for a class that waits for another one of
 // its throttles. It is not while the other one has to be waited for much longer than for
 // the next room of this one, which others can use until then.
-func (c *core) keeps(cl *class, s *slot) bool {
+func (c *core) mayReserve(cl *class, s *slot) bool {
 	if s.throttle.roomBeside(c.now, 0) < 1 {
 		return false
 	}
 	for i := range cl.slots {
-		if o := &cl.slots[i]; o != s && !o.kept && o.room(c.now) < 1 && o.throttle.wait(c.now) > s.throttle.keepFor() {
+		if o := &cl.slots[i]; o != s && !o.reserved && o.room(c.now) < 1 && o.throttle.wait(c.now) > s.throttle.reserveFor() {
 			return false
 		}
 	}
@@ -642,31 +627,31 @@ func (c *core) keeps(cl *class, s *slot) bool {
 }
 
 // keep keeps a place, and a token, of a throttle for a class.
-func (c *core) keep(cl *class, s *slot) {
+func (c *core) reserve(cl *class, s *slot) {
 	t := s.throttle
-	if s.kept {
+	if s.reserved {
 		return
 	}
-	if o := t.keeper; o != nil {
+	if o := t.reservedFor; o != nil {
 		for i := range o.slots {
 			if o.slots[i].throttle == t {
-				c.unkeep(&o.slots[i])
+				c.unreserve(&o.slots[i])
 			}
 		}
 	}
 	if t.room(c.now) < 1 {
 		return
 	}
-	t.keeper, s.kept = cl, true
-	if !slices.Contains(cl.scheduler.keepers, cl) {
-		cl.scheduler.keepers = append(cl.scheduler.keepers, cl)
+	t.reservedFor, s.reserved = cl, true
+	if !slices.Contains(cl.scheduler.reserving, cl) {
+		cl.scheduler.reserving = append(cl.scheduler.reserving, cl)
 	}
 	c.arm(t)
 }
 
 // nextToken is when the bucket will have a token.
 func (t *throttle) nextToken(now int64) int64 {
-	missing := max(float64(1+t.kept())-tokenSlack-t.level(now), 0)
+	missing := max(float64(1+t.reservedRoom())-tokenSlack-t.level(now), 0)
 	wait := math.Ceil(missing * 1e9 / t.set.Rate)
 	return now + int64(min(max(wait, 1), float64(durationMax)))
 }

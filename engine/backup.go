@@ -73,10 +73,10 @@ func (tx *Tx) Backup(req *Backup) (BackupResult, error) {
 	switch {
 	case c.cfg.Backups == nil:
 		return BackupResult{}, fmt.Errorf("%w: storage.engine is memory, which has nothing on disk to back up", ErrInvalid)
-	case c.backups.run != nil:
+	case c.ops.backups.run != nil:
 		return BackupResult{}, ErrBackupRunning
 	}
-	if err := c.roomy(); err != nil {
+	if err := c.writableForNew(); err != nil {
 		return BackupResult{}, err
 	}
 	name := req.Name
@@ -87,8 +87,8 @@ func (tx *Tx) Backup(req *Backup) (BackupResult, error) {
 		return BackupResult{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	run := &backupRun{name: name, since: c.now, take: c.cfg.Backups.Take}
-	c.backups.run = run
-	c.beside = append(c.beside, run)
+	c.ops.backups.run = run
+	c.out.jobs = append(c.out.jobs, run)
 	if !req.Wait {
 		return BackupResult{Name: name}, nil
 	}
@@ -114,11 +114,11 @@ func (r *backupRun) Apply(tx *Tx) error {
 
 func (c *core) endBackup(r *backupRun) {
 	r.done, r.took = true, time.Duration(c.now-r.since)
-	if c.backups.run == r {
-		c.backups.run = nil
+	if c.ops.backups.run == r {
+		c.ops.backups.run = nil
 	}
-	if c.backups.err = r.err; r.err == nil {
-		c.backups.lastAt, c.backups.took = c.now, r.took
+	if c.ops.backups.err = r.err; r.err == nil {
+		c.ops.backups.lastAt, c.ops.backups.took = c.now, r.took
 		c.cfg.Log.Info().Str("name", r.name).Str("path", r.path).Dur("took_ms", r.took).Msg("backup is on disk")
 	} else {
 		c.cfg.Log.Error().Err(r.err).Str("name", r.name).Msg("backup failed")
@@ -133,7 +133,7 @@ func (c *core) endBackup(r *backupRun) {
 }
 
 // lost is what was to be done after a commit that failed, as a call.
-type lost struct{ beside []besides }
+type lost struct{ beside []job }
 
 // Apply ends what somebody waits for. Reads are asked for anew by the recovery.
 func (l lost) Apply(tx *Tx) error {
@@ -145,7 +145,7 @@ var errBackupLost = errors.New("the store could not write what came before the b
 
 // loseBackups ends the backups that will not be made, as the batch before them was
 // not committed.
-func (c *core) loseBackups(beside []besides) {
+func (c *core) loseBackups(beside []job) {
 	for _, b := range beside {
 		if run, ok := b.(*backupRun); ok {
 			run.err = errBackupLost
@@ -156,7 +156,7 @@ func (c *core) loseBackups(beside []besides) {
 
 // Backups says how it stands with the backups.
 func (tx *Tx) Backups() BackupStatus {
-	b := &tx.core.backups
+	b := &tx.core.ops.backups
 	s := BackupStatus{Running: b.run != nil, Took: b.took, Failed: b.err != nil}
 	if b.run != nil {
 		s.Since = time.Unix(0, b.run.since)

@@ -39,7 +39,7 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 		return "", nil, errWaits
 	}
 	p := req.page
-	if req.page = nil; p == nil || !p.done || !c.holds(&p.watch) {
+	if req.page = nil; p == nil || !p.done || !c.valid(&p.changeLog) {
 		cursor, err := parseCursor(q.no, req.Cursor)
 		if err != nil {
 			return "", nil, err
@@ -53,7 +53,7 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 	}
 	c.spend(len(p.found)) // one moment is shown: it is not divided
 	for i := range p.found {
-		if v := c.view(&p.watch, &p.found[i]); v != nil && (req.Status == "" || req.Status == v.Status) {
+		if v := c.view(&p.changeLog, &p.found[i]); v != nil && (req.Status == "" || req.Status == v.Status) {
 			list = append(list, v)
 		}
 	}

@@ -13,7 +13,7 @@ import "fmt"
 //	timers   a quarter, and a little for each kind of timer (expire)
 //	slices   a quarter, for tasks that have done a part of their work in an earlier turn
 //	tasks    a half, for what stood behind blocked tasks, then for new ones, oldest first
-//	remains  as much as the tasks have at most, for what emptied queues have left
+//	detachedQueue  as much as the tasks have at most, for what emptied queues have left
 //	serving  what the tasks have left, or an eighth
 //
 // Three rules make this fair and keep everything in order:
@@ -58,7 +58,7 @@ func (b *budget) share() int { return b.part(4) }
 // slice begins a step of work that goes on from turn to turn.
 func (c *core) slice(units int) {
 	c.endSlice()
-	b := &c.budget
+	b := &c.tasks.budget
 	b.from = c.weight()
 	b.left, b.fullAt = units, b.from+max(sliceWeight-b.sliced, 0)
 }
@@ -66,7 +66,7 @@ func (c *core) slice(units int) {
 // endSlice ends the step, if one is under way. What follows has no budget but for the
 // size of the batch, until a step begins.
 func (c *core) endSlice() {
-	if b := &c.budget; b.from > 0 {
+	if b := &c.tasks.budget; b.from > 0 {
 		b.sliced += c.weight() - b.from
 		b.from = 0
 	}
@@ -75,46 +75,46 @@ func (c *core) endSlice() {
 // newTasks begins the step in which tasks are applied.
 func (c *core) newTasks() {
 	c.endSlice()
-	c.budget.left, c.budget.fullAt = c.budget.part(2), c.cfg.BatchBytes
+	c.tasks.budget.left, c.tasks.budget.fullAt = c.tasks.budget.part(2), c.cfg.BatchBytes
 }
 
 // weight is how long the open batch takes to commit, in bytes.
-func (c *core) weight() int { return c.batch.Size() + recordWeight*c.batch.Len() }
+func (c *core) weight() int { return c.out.batch.Size() + recordWeight*c.out.batch.Len() }
 
 // room says that the step may do more.
 func (c *core) room() bool {
-	b := &c.budget
+	b := &c.tasks.budget
 	if b.left <= 0 {
 		return false
 	}
 	if b.from > 0 {
 		return c.weight() < b.fullAt
 	}
-	return c.batch.Size() < b.fullAt
+	return c.out.batch.Size() < b.fullAt
 }
 
 // spend notes that so much was done.
 func (c *core) spend(units int) {
-	c.budget.left -= units
-	c.budget.spent += units
+	c.tasks.budget.left -= units
+	c.tasks.budget.spent += units
 }
 
 // atLeast lets the step do some units if those before it have left fewer.
-func (c *core) atLeast(units int) { c.budget.left = max(c.budget.left, units) }
+func (c *core) atLeast(units int) { c.tasks.budget.left = max(c.tasks.budget.left, units) }
 
 // mustCut says that nothing goes on before the open batch is cut.
 func (c *core) mustCut() bool {
-	return c.batch.Size() >= c.cfg.BatchBytes || c.budget.sliced >= sliceWeight && !c.pending()
+	return c.out.batch.Size() >= c.cfg.BatchBytes || c.tasks.budget.sliced >= sliceWeight && !c.pending()
 }
 
 // pending says that tasks wait for a turn, and for nothing else.
 func (c *core) pending() bool {
-	return len(c.backlog) > 0 || len(c.again) > 0 || len(c.later) > 0 || len(c.offers) > 0 || len(c.resumed) > 0 || len(c.notified) > 0
+	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || len(c.waits.resumed) > 0 || len(c.throttles.notified) > 0
 }
 
 // owes says that this turn has left something to the next one.
-func (c *core) owes() bool {
-	return c.pending() || len(c.sliced) > 0 || len(c.closing) > 0 || len(c.stale) > 0
+func (c *core) hasLeftOver() bool {
+	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || len(c.throttles.stale) > 0
 }
 
 // more takes a unit and reports whether the call may handle its next message in this
@@ -129,18 +129,18 @@ func (tx *Tx) more() bool {
 
 // yield lets the task go on in a later turn: what it returns has to be returned.
 func (tx *Tx) yield() error {
-	tx.core.sliced = append(tx.core.sliced, tx.task)
+	tx.core.tasks.yielded = append(tx.core.tasks.yielded, tx.task)
 	tx.park(nil, 0, false)
 	return ErrWouldBlock
 }
 
-// goOnInSlices applies those tasks once more that have yielded.
-func (c *core) goOnInSlices() {
-	c.closeSome()
-	for n := len(c.sliced); n > 0 && c.room(); n-- {
-		t := c.sliced[0]
-		c.sliced[0] = nil
-		if c.sliced = c.sliced[1:]; t.wait != nil { // else it has ended meanwhile
+// resumeYielded applies those tasks once more that have yielded.
+func (c *core) resumeYielded() {
+	c.closeDeleted()
+	for n := len(c.tasks.yielded); n > 0 && c.room(); n-- {
+		t := c.tasks.yielded[0]
+		c.tasks.yielded[0] = nil
+		if c.tasks.yielded = c.tasks.yielded[1:]; t.wait != nil { // else it has ended meanwhile
 			c.run(t)
 		}
 	}
@@ -185,16 +185,16 @@ func (tx *Tx) parkAt(p progress) error {
 // applyAll applies tasks in order, those first that earlier turns have left. What it
 // leaves itself is in the backlog.
 func (c *core) applyAll(tasks []*Task) {
-	if len(c.backlog) > 0 {
-		c.backlog = append(c.backlog, tasks...)
-		tasks = c.backlog
+	if len(c.tasks.backlog) > 0 {
+		c.tasks.backlog = append(c.tasks.backlog, tasks...)
+		tasks = c.tasks.backlog
 	}
-	left := c.spareBacklog[:0]
+	left := c.tasks.spare[:0]
 	for rest := tasks; len(rest) > 0; {
-		n := c.lookAhead(rest)
+		n := c.prefetchTasks(rest)
 		for i, t := range rest[:n] {
 			if !c.room() {
-				c.keepBacklog(c.applyLooks(append(left, rest[i:]...)))
+				c.keepBacklog(c.applyReadOnly(append(left, rest[i:]...)))
 				return
 			}
 			if c.hadShare(t.Client) {
@@ -202,23 +202,23 @@ func (c *core) applyAll(tasks []*Task) {
 				continue
 			}
 			c.apply(t)
-			c.goOn()
+			c.applyUnblocked()
 		}
 		rest = rest[n:]
 	}
 	c.keepBacklog(left)
 }
 
-// applyLooks applies those tasks that only look, and have nothing of their client before
+// applyReadOnly applies those tasks that only look, and have nothing of their client before
 // them, where the others wait because the batch is full: its commit may not end, see
 // stall.go. It returns the others.
-func (c *core) applyLooks(tasks []*Task) []*Task {
-	if c.batch.Size() < c.budget.fullAt {
+func (c *core) applyReadOnly(tasks []*Task) []*Task {
+	if c.out.batch.Size() < c.tasks.budget.fullAt {
 		return tasks // the next turn follows at once
 	}
 	before, kept := map[*Client]bool{}, tasks[:0]
 	for _, t := range tasks {
-		if t.Looks && !before[t.Client] && c.budget.left > 0 {
+		if t.ReadOnly && !before[t.Client] && c.tasks.budget.left > 0 {
 			c.apply(t)
 			continue
 		}
@@ -230,24 +230,24 @@ func (c *core) applyLooks(tasks []*Task) []*Task {
 }
 
 func (c *core) keepBacklog(left []*Task) {
-	clear(c.backlog)
-	c.backlog, c.spareBacklog = left, c.backlog[:0]
-	c.backlogBytes = 0
+	clear(c.tasks.backlog)
+	c.tasks.backlog, c.tasks.spare = left, c.tasks.backlog[:0]
+	c.tasks.bytes = 0
 	for _, t := range left {
-		c.backlogBytes += t.Bytes
+		c.tasks.bytes += t.Bytes
 	}
 }
 
 // hadShare says that a client has used its share of this turn. The engine's own tasks
 // have none: they are bounded by what they were asked for.
 func (c *core) hadShare(cl *Client) bool {
-	return cl != nil && cl.turn == c.figure.turns && cl.spent >= c.budget.share()
+	return cl != nil && cl.turn == c.health.counters.turns && cl.spent >= c.tasks.budget.share()
 }
 
 // charge counts against its client's share what a task has used.
 func (c *core) charge(cl *Client, units int) {
-	if cl.turn != c.figure.turns {
-		cl.turn, cl.spent = c.figure.turns, 0
+	if cl.turn != c.health.counters.turns {
+		cl.turn, cl.spent = c.health.counters.turns, 0
 	}
 	cl.spent += units
 }

@@ -25,7 +25,7 @@ func (w *world) untilDone(task *Task, others func(turn int) []*Task) (turns int)
 			tasks = append(tasks, others(turns)...)
 		}
 		w.tick(tasks...)
-		if spent := w.core.budget.spent; spent > unitsMax {
+		if spent := w.core.tasks.budget.spent; spent > unitsMax {
 			w.t.Fatalf("turn %d has done %d units of work, want at most %d", turns, spent, unitsMax)
 		}
 		tasks = nil
@@ -85,7 +85,7 @@ func TestManyReceiptsInOneCommandLetOthersGoOn(t *testing.T) {
 
 func TestReceiptsInATransactionAreOneWrite(t *testing.T) {
 	w := newWorld(t, nil)
-	w.core.budget.turn = 4
+	w.core.tasks.budget.turn = 4
 	w.queue("q", QueueOptions{})
 	w.fill("k", 100, nil)
 	receipts := w.leaseAll()
@@ -93,8 +93,8 @@ func TestReceiptsInATransactionAreOneWrite(t *testing.T) {
 	w.tick(&Task{Call: callFunc(func(tx *Tx) error {
 		return tx.Exec([]Call{callFunc(func(tx *Tx) (err error) { n, err = tx.Ack("q", receipts); return err })}, errs)
 	})})
-	if n != 100 || errs[0] != nil || len(w.core.leases) != 0 {
-		t.Errorf("after one turn %d of 100 are acked, %d leases are left: %v", n, len(w.core.leases), errs[0])
+	if n != 100 || errs[0] != nil || len(w.core.leases.byID) != 0 {
+		t.Errorf("after one turn %d of 100 are acked, %d leases are left: %v", n, len(w.core.leases.byID), errs[0])
 	}
 }
 
@@ -105,7 +105,7 @@ func TestACommandInSlicesIsRefusedWhenTheStoreFailsInBetween(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	w.fill("k", 100, nil)
 	receipts := w.leaseAll()
-	w.core.budget.turn = 4
+	w.core.tasks.budget.turn = 4
 	task := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })}
 	for range 5 {
 		w.tick()
@@ -118,7 +118,7 @@ func TestACommandInSlicesIsRefusedWhenTheStoreFailsInBetween(t *testing.T) {
 		t.Errorf("the command is done %v: %v", task.Done(), task.Err())
 	}
 	store.FailCommits(nil)
-	if err := w.Mend(); err != nil {
+	if err := w.Repair(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,11 +128,11 @@ func TestALeaseWhoseTimeIsOverIsWorthNothingBeforeItsSliceComes(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	w.fill("k", 100, nil)
 	receipts := w.leaseAll()
-	w.core.budget.turn = 4
+	w.core.tasks.budget.turn = 4
 	w.now = w.now.Add(time.Hour)
 	n := -1
 	w.tick(&Task{Call: callFunc(func(tx *Tx) (err error) { n, err = tx.Ack("q", receipts[len(receipts)-1:]); return err })})
-	if left := len(w.core.leases); left < 90 {
+	if left := len(w.core.leases.byID); left < 90 {
 		t.Fatalf("%d of 100 leases are left: the test is about those that expire later", left)
 	}
 	if n != 0 {
@@ -146,8 +146,8 @@ func TestALeaseWhoseTimeIsOverIsWorthNothingBeforeItsSliceComes(t *testing.T) {
 		return nil
 	})})
 	w.Advance(time.Second)
-	if len(w.core.leases) != 0 {
-		t.Errorf("%d leases have not expired", len(w.core.leases))
+	if len(w.core.leases.byID) != 0 {
+		t.Errorf("%d leases have not expired", len(w.core.leases.byID))
 	}
 }
 
@@ -156,7 +156,7 @@ func TestOthersGoBeforeAClientThatHadItsShare(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	c := w.core
-	c.budget.turn = 400
+	c.tasks.budget.turn = 400
 	greedy, modest := NewClient(1, func() {}), NewClient(2, func() {})
 	var order []int
 	var tasks []*Task
@@ -165,7 +165,7 @@ func TestOthersGoBeforeAClientThatHadItsShare(t *testing.T) {
 	}
 	tasks = append(tasks, &Task{Client: modest, Call: callFunc(func(*Tx) error { order = append(order, -1); return nil })})
 	c.turn(w.now, tasks)
-	if n := len(order); n != c.budget.share()+1 || order[n-1] != -1 || !c.unfinished {
+	if n := len(order); n != c.tasks.budget.share()+1 || order[n-1] != -1 || !c.tasks.unfinished {
 		t.Fatalf("the first turn has applied %d tasks, the last is %d", n, order[n-1])
 	}
 	w.Do()
@@ -178,8 +178,8 @@ func TestOthersGoBeforeAClientThatHadItsShare(t *testing.T) {
 			at++
 		}
 	}
-	if at != 1000 || len(c.backlog) != 0 || c.backlogBytes != 0 {
-		t.Errorf("%d tasks were applied, %d are left", at, len(c.backlog))
+	if at != 1000 || len(c.tasks.backlog) != 0 || c.tasks.bytes != 0 {
+		t.Errorf("%d tasks were applied, %d are left", at, len(c.tasks.backlog))
 	}
 }
 
@@ -195,12 +195,12 @@ func TestSlicesAddLittleToABatch(t *testing.T) {
 	for range 1000 { // the disk is slow: nothing is cut
 		c.turn(w.now, nil)
 	}
-	if weight := c.batch.Size() + 200*c.batch.Len(); weight > sliceWeight+4096 || !c.mustCut() {
-		t.Errorf("timers have put %d records of %d bytes into a batch", c.batch.Len(), c.batch.Size())
+	if weight := c.out.batch.Size() + 200*c.out.batch.Len(); weight > sliceWeight+4096 || !c.mustCut() {
+		t.Errorf("timers have put %d records of %d bytes into a batch", c.out.batch.Len(), c.out.batch.Size())
 	}
 	w.Advance(time.Second)
-	if len(c.leases) != 0 {
-		t.Errorf("%d leases have not expired", len(c.leases))
+	if len(c.leases.byID) != 0 {
+		t.Errorf("%d leases have not expired", len(c.leases.byID))
 	}
 }
 
@@ -209,7 +209,7 @@ func TestSlicesAddLittleToABatch(t *testing.T) {
 func TestTasksOfAClientThatLeavesWhileTheyWaitForATurn(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
-	w.core.budget.turn = 4
+	w.core.tasks.budget.turn = 4
 	cl := NewClient(1, func() {})
 	ran := 0
 	count := func() *Task { return &Task{Client: cl, Call: callFunc(func(*Tx) error { ran++; return nil })} }

@@ -42,7 +42,7 @@ func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error)
 	if err != nil {
 		return nil, BusyKey{}, err
 	}
-	p := &q.past
+	p := &q.idle
 	first := req.need == 0
 	if req.need == 0 || req.epoch != c.epoch {
 		req.need, req.epoch = p.counts+1, c.epoch
@@ -53,7 +53,7 @@ func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error)
 	for {
 		b := p.counting
 		if b == nil || b.done && b.no < req.need || b.n < req.N {
-			if c.sweeps(q) && !tx.atomic { // the sum is not known before
+			if c.reclaims(q) && !tx.atomic { // the sum is not known before
 				return nil, BusyKey{}, tx.yield()
 			}
 			b = c.startCount(q, req.N)
@@ -75,18 +75,18 @@ func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error)
 }
 
 // sweeps says that a queue was emptied and its keys are not given back yet.
-func (c *core) sweeps(q *queue) bool {
-	return slices.ContainsFunc(c.remains, func(r *remains) bool { return r.queue == q })
+func (c *core) reclaims(q *queue) bool {
+	return slices.ContainsFunc(c.detached.queues, func(r *detachedQueue) bool { return r.queue == q })
 }
 
 func (c *core) startCount(q *queue, n int) *busyCount {
-	p := &q.past
+	p := &q.idle
 	p.counts++
 	b := &busyCount{no: p.counts, n: n, sum: p.rest}
 	for name, s := range p.all() {
 		b.count(name, s)
 	}
-	for _, r := range c.remains { // of a transaction, which does not wait for them
+	for _, r := range c.detached.queues { // of a transaction, which does not wait for them
 		if r.queue == q {
 			r.addTo(&b.sum)
 		}

@@ -39,7 +39,7 @@ func TestTheBusiestKeysAndTheRestAreAllDeliveries(t *testing.T) {
 		for range 300 {
 			work()
 		}
-		w.core.budget.turn, w.core.sweepMax = 8, 3
+		w.core.tasks.budget.turn, w.core.detached.max = 8, 3
 		for asked < 10 {
 			asked++
 			before := delivered
@@ -86,7 +86,7 @@ func TestThoseWhoAskForTheBusiestKeysShareTheCount(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	w.fillKeys("q", 1000)
 	w.lease("q", 500)
-	w.core.budget.turn = 64
+	w.core.tasks.budget.turn = 64
 	var tasks []*Task
 	for i := range 40 {
 		req := &Busiest{Queue: "q", N: 10}
@@ -104,7 +104,7 @@ func TestThoseWhoAskForTheBusiestKeysShareTheCount(t *testing.T) {
 			t.Fatalf("done %v: %v", task.Done(), task.Err())
 		}
 	}
-	if n := w.core.queues["q"].past.counts; n > 3 {
+	if n := w.core.queues.byName["q"].idle.counts; n > 3 {
 		t.Errorf("%d counts for clients who asked at the same time", n)
 	}
 }

@@ -34,7 +34,7 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	}
 	for p.at < len(req.IDs) {
 		l := req.look
-		if l == nil || l.epoch != c.epoch || l.done && !c.holds(&l.watch) {
+		if l == nil || l.epoch != c.epoch || l.done && !c.valid(&l.changeLog) {
 			tx.endLook(req)
 			part := req.IDs[p.at:min(p.at+cancelPart, len(req.IDs))]
 			c.spend(len(part) / 8)
@@ -51,7 +51,7 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 			if !tx.more() {
 				return 0, tx.yieldAt(p)
 			}
-			if f := l.found[req.at]; f != nil && c.discard(&l.watch, f) {
+			if f := l.found[req.at]; f != nil && c.discard(&l.changeLog, f) {
 				p.n++
 				q.totals.cancelled++
 			}
@@ -65,9 +65,9 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 // keepLook keeps what is known of messages that are looked up until they are done with,
 // which may be some turns after they were found.
 func (tx *Tx) keepLook(req *Cancel, l *lookup) {
-	l.kept = true
+	l.keepsLog = true
 	req.look, req.at = l, 0
-	tx.task.kept = append(tx.task.kept, &l.watch)
+	tx.task.logs = append(tx.task.logs, &l.changeLog)
 }
 
 // endLook ends that.
@@ -76,10 +76,10 @@ func (tx *Tx) endLook(req *Cancel) {
 		return
 	}
 	req.look = nil
-	for _, w := range tx.task.kept {
-		tx.core.unwatch(w)
+	for _, w := range tx.task.logs {
+		tx.core.closeLog(w)
 	}
-	tx.task.kept = nil
+	tx.task.logs = nil
 }
 
 // cancelAll is Cancel as a part of a transaction, for which all of it was looked up.
@@ -95,7 +95,7 @@ func (tx *Tx) cancelAll(req *Cancel) (int, error) {
 	}
 	n := 0
 	for _, f := range l.found {
-		if f != nil && tx.more() && c.discard(&l.watch, f) {
+		if f != nil && tx.more() && c.discard(&l.changeLog, f) {
 			n++
 		}
 	}
@@ -103,17 +103,17 @@ func (tx *Tx) cancelAll(req *Cancel) (int, error) {
 	return n, nil
 }
 
-// ForeseeCancel looks up what Cancel needs, see Foreseer.
-func (tx *Tx) ForeseeCancel(req *Cancel) error {
-	return tx.foreseeLookup(req.Queue, &req.look, req.IDs, false)
+// PreflightCancel looks up what Cancel needs, see Preflighter.
+func (tx *Tx) PreflightCancel(req *Cancel) error {
+	return tx.preflightLookup(req.Queue, &req.look, req.IDs, false)
 }
 
 // discard removes a message that was found in the store, whatever its status. It
 // reports whether it was still there.
-func (c *core) discard(w *watch, f *foundMessage) bool {
+func (c *core) discard(w *changeLog, f *foundMessage) bool {
 	var m *message
 	if c.locate(w, f) == leased {
-		m = c.leases[f.m.id]
+		m = c.leases.byID[f.m.id]
 		c.endLease(m)
 	} else {
 		m = c.extract(w, f)
@@ -122,6 +122,6 @@ func (c *core) discard(w *watch, f *foundMessage) bool {
 		return false
 	}
 	c.remove(m)
-	c.sync = true
+	c.out.sync = true
 	return true
 }

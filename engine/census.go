@@ -102,7 +102,7 @@ func (s *census) delayed() (map[keyName]int64, error) {
 // Apply adds what was counted.
 func (p *censusPart) Apply(tx *Tx) error {
 	c := tx.core
-	if p.census != c.census || p.census.stopped.Load() {
+	if p.census != c.ops.census || p.census.stopped.Load() {
 		return nil
 	}
 	if p.err != nil {
@@ -112,7 +112,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 	}
 	c.spend(len(p.keys))
 	for _, n := range p.keys {
-		q := c.byNumber[n.queue]
+		q := c.queues.byNumber[n.queue]
 		if q == nil {
 			continue
 		}
@@ -128,7 +128,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 	if !p.last {
 		return nil
 	}
-	for _, q := range c.queues {
+	for _, q := range c.queues.byName {
 		q.counted = true
 	}
 	c.endCensus()
@@ -139,19 +139,19 @@ func (p *censusPart) Apply(tx *Tx) error {
 // they are not, for as long as it takes to read all keys of the store.
 func (tx *Tx) AwaitCounts() error {
 	c := tx.core
-	if c.census == nil {
+	if c.ops.census == nil {
 		return nil
 	}
-	c.uncounted = append(c.uncounted, tx.task)
+	c.ops.uncounted = append(c.ops.uncounted, tx.task)
 	tx.park(nil, 0, false)
 	return ErrWouldBlock
 }
 
 // endCensus lets those go on who wait for it.
 func (c *core) endCensus() {
-	c.census = nil
-	tasks := c.uncounted
-	c.uncounted = nil
+	c.ops.census = nil
+	tasks := c.ops.uncounted
+	c.ops.uncounted = nil
 	c.cronCounted()
-	c.sliced = append(c.sliced, tasks...) // there may be very many
+	c.tasks.yielded = append(c.tasks.yielded, tasks...) // there may be very many
 }

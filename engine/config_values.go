@@ -21,10 +21,10 @@ const (
 // after the reply sees them.
 func (tx *Tx) SetConfig(values map[string]string) error {
 	c := tx.core
-	if err := c.roomy(); err != nil {
+	if err := c.writableForNew(); err != nil {
 		return err
 	}
-	after, bytes := c.snapshot.config.edit(), c.snapshot.configBytes
+	after, bytes := c.out.snapshot.config.edit(), c.out.snapshot.configBytes
 	for k, v := range values {
 		switch {
 		case k == "":
@@ -45,10 +45,10 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 			ErrInvalid, after.len(), bytes, l.Values, l.ValueBytes)
 	}
 	for _, k := range slices.Sorted(maps.Keys(values)) {
-		c.batch.Put(storage.State, storage.AppendStateKey(nil, stateConfig, k), []byte(values[k]))
+		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateConfig, k), []byte(values[k]))
 	}
-	c.sync = true
-	c.snapshot = c.snapshot.withConfig(after, bytes)
+	c.out.sync = true
+	c.out.snapshot = c.out.snapshot.withConfig(after, bytes)
 	return nil
 }
 
@@ -58,29 +58,29 @@ func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 	if err := c.writable(); err != nil {
 		return 0, err
 	}
-	after, bytes, n := c.snapshot.config.edit(), c.snapshot.configBytes, 0
+	after, bytes, n := c.out.snapshot.config.edit(), c.out.snapshot.configBytes, 0
 	for _, k := range keys {
 		if old, ok := after.tree.Delete(k); ok {
 			n++
 			bytes -= len(k) + len(old)
-			c.batch.Delete(storage.State, storage.AppendStateKey(nil, stateConfig, k))
+			c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateConfig, k))
 		}
 	}
 	if n > 0 {
-		c.sync = true
-		c.snapshot = c.snapshot.withConfig(after, bytes)
+		c.out.sync = true
+		c.out.snapshot = c.out.snapshot.withConfig(after, bytes)
 	}
 	return n, nil
 }
 
 // Config returns a value of the runtime configuration.
-func (tx *Tx) Config(key string) (string, bool) { return tx.core.snapshot.Get(key) }
+func (tx *Tx) Config(key string) (string, bool) { return tx.core.out.snapshot.Get(key) }
 
 // ConfigKeys returns the keys that start with a prefix and come after another, in
 // order, at most count.
 func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 	var keys []string
-	for k := range tx.core.snapshot.config.from(max(prefix, after)) {
+	for k := range tx.core.out.snapshot.config.from(max(prefix, after)) {
 		if !strings.HasPrefix(k, prefix) || len(keys) == count {
 			break
 		}
@@ -102,6 +102,6 @@ func (c *core) recoverConfig() error {
 		bytes += len(parts[1]) + len(v)
 		return nil
 	})
-	c.snapshot = c.snapshot.withConfig(config, bytes)
+	c.out.snapshot = c.out.snapshot.withConfig(config, bytes)
 	return err
 }

@@ -101,19 +101,19 @@ type cronTable struct {
 	zones     map[string]*time.Location
 }
 
-func newCronTable() cronTable {
-	return cronTable{entries: map[string]*cronEntry{}, zones: map[string]*time.Location{}}
+func (t *cronTable) reset() {
+	*t = cronTable{entries: map[string]*cronEntry{}, zones: map[string]*time.Location{}}
 }
 
-// next returns when the table needs a turn: while a round is under way, its end
-// comes by itself.
-func (t *cronTable) next() (int64, bool) {
-	e, ok := t.due.next()
-	if !ok || t.round != nil {
-		return 0, false
+// next returns when an entry ticks. While a round is under way, its end comes by itself.
+func (t *cronTable) next(*core) int64 {
+	if e, ok := t.due.next(); ok && t.round == nil {
+		return e.set.NextAt
 	}
-	return e.set.NextAt, true
+	return never
 }
+
+func (t *cronTable) expire(c *core) { c.fallCron() }
 
 func (t *cronTable) add(name string, set storage.Cron, s *Schedule) *cronEntry {
 	e := &cronEntry{name: name, set: set, timer: -1}
@@ -161,7 +161,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	if _, err := c.lifetime(q, req.TTL, c.now+int64(req.Delay)); err != nil {
 		return err // as each tick would be
 	}
-	if err := c.roomy(); err != nil {
+	if err := c.writableForNew(); err != nil {
 		return err
 	}
 	t := &c.cron
@@ -189,15 +189,15 @@ func (tx *Tx) SetCron(cr *Cron) error {
 		e.set, e.job, e.uncounted = set, nil, false // a tick that is being made is made anew, as it is now
 		t.schedule(e, cr.schedule)
 	}
-	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateCronMessage, cr.Name), cr.record)
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateCronMessage, cr.Name), cr.record)
 	c.putCron(e)
-	c.sync = true
+	c.out.sync = true
 	return nil
 }
 
 func (c *core) putCron(e *cronEntry) {
-	c.key = storage.AppendStateKey(c.key[:0], stateCron, e.name)
-	c.batch.Put(storage.State, c.key, e.set.Append(nil))
+	c.out.key = storage.AppendStateKey(c.out.key[:0], stateCron, e.name)
+	c.out.batch.Put(storage.State, c.out.key, e.set.Append(nil))
 }
 
 // DeleteCron removes a recurring message and reports whether there was one. What
@@ -216,9 +216,9 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 	t.list.remove(e.seq)
 	e.schedule, e.job = nil, nil
 	t.arm(e)
-	c.batch.Delete(storage.State, storage.AppendStateKey(nil, stateCron, name))
-	c.batch.Delete(storage.State, storage.AppendStateKey(nil, stateCronMessage, name))
-	c.sync = true
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateCron, name))
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateCronMessage, name))
+	c.out.sync = true
 	return true, nil
 }
 

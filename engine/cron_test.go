@@ -310,7 +310,7 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 		cr.Name, cr.Message.Queue = name, queue
 		w.cron(cr)
 	}
-	w.core.census = newCensus(w.core.epoch, store)
+	w.core.ops.census = newCensus(w.core.epoch, store)
 	w.Advance(time.Minute)
 	if err := w.Check(); err != nil {
 		t.Error(err)
@@ -325,7 +325,7 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 	if i := w.cronInfo("m"); i.Fired != 0 || i.Missed != 0 || i.LastError != "" {
 		t.Errorf("before it is counted: %+v", i)
 	}
-	w.core.census.take(func(p *censusPart) { w.tell(p) })
+	w.core.ops.census.take(func(p *censusPart) { w.post(p) })
 	w.Advance(time.Second)
 	wantTicks(t, w.drained("q"), 40)
 	w.Advance(time.Minute)
@@ -357,7 +357,7 @@ func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 			snapshot: (&Snapshot{}).withHook("q", HookEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
 		}
 		first, second := &page{}, &page{}
-		e.read(&work{beside: []besides{first, round, second}})
+		e.read(&work{beside: []job{first, round, second}})
 		synctest.Wait()
 		e.mu.Lock()
 		if len(e.inbox) != 2 || e.inbox[0].Call != first || e.inbox[1].Call != second {
@@ -379,11 +379,11 @@ func TestTicksWaitForTheStore(t *testing.T) {
 	w.cron(minutely(CatchUpAll))
 	store.FailCommits(errors.New("no space left"))
 	w.Advance(3 * time.Minute)
-	if w.core.failed == nil {
+	if w.core.health.failed == nil {
 		t.Fatal("nobody has noticed")
 	}
 	store.FailCommits(nil)
-	if err := w.Mend(); err != nil {
+	if err := w.Repair(); err != nil {
 		t.Fatal(err)
 	}
 	w.Advance(time.Second)
@@ -503,7 +503,7 @@ func TestATickWritesTwoRecords(t *testing.T) {
 	cr := minutely(CatchUpLast)
 	cr.Message.Payload = make([]byte, 1<<20)
 	w.cron(cr)
-	w.core.idsUntil = 1 << 62 // else the bound of ids is written now and then
+	w.core.ids.until = 1 << 62 // else the bound of ids is written now and then
 	store.wrote = nil
 	w.Advance(time.Minute)
 	if got := fmt.Sprint(store.wrote); got != "[put messages large=true sync=true put state large=false sync=true]" {

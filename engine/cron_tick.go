@@ -74,7 +74,7 @@ func (c *core) fallCron() {
 			continue
 		}
 		if round == nil {
-			round = &cronRound{snapshot: c.snapshot, limits: c.cfg.Limits, now: c.now}
+			round = &cronRound{snapshot: c.out.snapshot, limits: c.cfg.Limits, now: c.now}
 			round.limits.Headers += 2
 		}
 		e.job = &cronJob{entry: e, name: e.name, tick: e.set.NextAt, set: e.set}
@@ -85,7 +85,7 @@ func (c *core) fallCron() {
 	}
 	if round != nil {
 		t.round = round
-		c.beside = append(c.beside, round)
+		c.out.jobs = append(c.out.jobs, round)
 	}
 }
 
@@ -169,10 +169,10 @@ func (r *cronRound) Apply(tx *Tx) error {
 
 // tick enqueues the message of a tick and moves its entry on.
 func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
-	if j.later || c.failed != nil {
+	if j.later || c.health.failed != nil {
 		return // tried again
 	}
-	if q := c.queues[j.req.Queue]; q != nil && q.limited() && c.census != nil {
+	if q := c.queues.byName[j.req.Queue]; q != nil && q.limited() && c.ops.census != nil {
 		// Whether there is room is not known yet. The others of the round need not
 		// wait for that, as they would if Enqueue did.
 		e.uncounted = true

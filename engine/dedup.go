@@ -193,11 +193,11 @@ func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
 	if window == 0 {
 		return ID{}, false, fmt.Errorf("%w: %q has no DEDUPWINDOW, set one with FILA.QUEUE ALTER", ErrInvalid, q.name)
 	}
-	if found, ok := c.fresh.byKey[dedupKey{q.no, req.dedup}]; ok {
+	if found, ok := c.dedup.fresh.byKey[dedupKey{q.no, req.dedup}]; ok {
 		return found.ID, found.At+window > c.now, nil
 	}
 	l := &req.known
-	if !l.done || l.seen < c.fresh.dropped {
+	if !l.done || l.seen < c.dedup.fresh.dropped {
 		return ID{}, false, ErrWouldBlock
 	}
 	if l.err != nil {
@@ -209,10 +209,10 @@ func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
 	return l.found.ID, l.found.At+window > c.now, nil
 }
 
-// ForeseeEnqueue waits for what Enqueue has to know: exact counts where the queue
+// PreflightEnqueue waits for what Enqueue has to know: exact counts where the queue
 // is limited, and what the store says of an id if that was asked too long ago.
-func (tx *Tx) ForeseeEnqueue(req *Enqueue) error {
-	q := tx.core.queues[req.Queue]
+func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
+	q := tx.core.queues.byName[req.Queue]
 	if q == nil {
 		return nil // which Enqueue will say
 	}
@@ -231,7 +231,7 @@ func (tx *Tx) ForeseeEnqueue(req *Enqueue) error {
 // lookAgain has the task wait for a look-up that sees everything until now.
 func (tx *Tx) lookAgain(q *queue, req *Enqueue) {
 	c := tx.core
-	c.beside = append(c.beside, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.generations(), batch: c.batchNo})
+	c.out.jobs = append(c.out.jobs, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.generations(), batch: c.out.batchNo})
 	tx.park(nil, 0, false)
 }
 
@@ -262,8 +262,8 @@ func (l *dedupLook) Apply(tx *Tx) error {
 // remember keeps the id of a message that was enqueued in this turn.
 func (c *core) remember(q *queue, id string, m ID) {
 	found := storage.DedupEntry{ID: m, At: c.now}
-	c.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, c.generation(q), id), found.Append(nil))
-	c.fresh.add(freshID{key: dedupKey{q.no, id}, batch: c.batchNo, found: found})
+	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, c.generation(q), id), found.Append(nil))
+	c.dedup.fresh.add(freshID{key: dedupKey{q.no, id}, batch: c.out.batchNo, found: found})
 }
 
 // generation returns the generation that ids are added to now.
@@ -295,11 +295,11 @@ func (c *core) setGenerations(q *queue, gens []int64) {
 		d = &dedup{queue: q, no: q.no, timer: -1}
 		q.dedup = d
 		d.gens.Store(&gens)
-		c.snapshot = c.snapshot.withDedup(q.name, d)
+		c.out.snapshot = c.out.snapshot.withDedup(q.name, d)
 	}
 	d.gens.Store(&gens)
 	if d.timer >= 0 {
-		c.dedupEnd.remove(d)
+		c.dedup.ends.remove(d)
 	}
 	if len(gens) == 0 {
 		return
@@ -310,28 +310,45 @@ func (c *core) setGenerations(q *queue, gens []int64) {
 		last = gens[1]
 	}
 	d.dropAt = last + q.generationLength()
-	c.dedupEnd.push(d)
+	c.dedup.ends.push(d)
 }
 
-// dropDedup drops the generations that no window reaches any more.
-func (c *core) dropDedup() {
-	c.spend(c.fresh.prune(c.now, c.committed, max(c.budget.left, 0)))
+// dedupIDs is the deduplication ids of the last moments, and the queues that have any.
+type dedupIDs struct {
+	fresh freshIDs
+	ends  timers[*dedup] // queues by when they can forget ids
+
+	unchecked
+}
+
+func (d *dedupIDs) reset() { *d = dedupIDs{} }
+
+func (d *dedupIDs) next(*core) int64 {
+	if q, ok := d.ends.next(); ok {
+		return q.dropAt
+	}
+	return never
+}
+
+// expire drops the generations that no window reaches any more.
+func (d *dedupIDs) expire(c *core) {
+	c.spend(d.fresh.prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
 	for c.atLeast(1); c.room(); {
-		d, ok := c.dedupEnd.next()
-		if !ok || d.dropAt > c.now {
+		q, ok := d.ends.next()
+		if !ok || q.dropAt > c.now {
 			return
 		}
 		c.spend(1)
-		gens := d.generations()
-		prefix := storage.AppendDedupPrefix(nil, d.no, gens[0])
-		c.batch.DeleteRange(storage.Dedup, prefix, storage.After(prefix))
-		c.setGenerations(d.queue, gens[1:])
+		gens := q.generations()
+		prefix := storage.AppendDedupPrefix(nil, q.no, gens[0])
+		c.out.batch.DeleteRange(storage.Dedup, prefix, storage.After(prefix))
+		c.setGenerations(q.queue, gens[1:])
 	}
 }
 
 // recoverDedup finds the generations by skipping from one to the next.
 func (c *core) recoverDedup() error {
-	c.fresh = freshIDs{dropped: c.batchNo} // what was looked up before may not be all there is
+	c.dedup.fresh = freshIDs{dropped: c.out.batchNo} // what was looked up before may not be all there is
 	it := c.store.Scan(storage.Dedup, nil, nil)
 	defer it.Close()
 	for ok := it.Seek(nil); ok; {
@@ -339,7 +356,7 @@ func (c *core) recoverDedup() error {
 		if err != nil {
 			return err
 		}
-		if q := c.byNumber[no]; q != nil {
+		if q := c.queues.byNumber[no]; q != nil {
 			c.setGenerations(q, append(q.dedup.generations(), gen))
 		}
 		next := storage.After(storage.AppendDedupPrefix(nil, no, gen))
@@ -359,8 +376,8 @@ func (c *core) forgetDedup(q *queue) {
 		return
 	}
 	if d.timer >= 0 {
-		c.dedupEnd.remove(d)
+		c.dedup.ends.remove(d)
 	}
 	q.dedup = nil
-	c.snapshot = c.snapshot.withoutDedup(q.name)
+	c.out.snapshot = c.out.snapshot.withoutDedup(q.name)
 }

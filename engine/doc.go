@@ -39,7 +39,7 @@
 //  4. A total counts ready, leased and delayed messages, each once.
 //  5. After a turn no consumer waits for a queue that has a message in memory which
 //     all of its throttles admit, unless a key before it is on its way from the disk.
-//  6. The messages in windows are counted; those of an emptied queue (remains.go)
+//  6. The messages in windows are counted; those of an emptied queue (detachedQueue.go)
 //     until they are given back.
 //  7. The bytes of bodies in memory are counted, in the same way.
 //  8. The heads of the due-time indexes (delays, ends of life) hold what is before

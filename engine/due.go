@@ -44,13 +44,12 @@ type dueIndex struct {
 // onDisk says that an entry is at or after the edge.
 func (x *dueIndex) onDisk(key string) bool { return x.edge != "" && key >= x.edge }
 
-// next returns when the index needs a turn.
-func (x *dueIndex) next() (int64, bool) {
-	d, ok := x.heap.next()
-	if !ok {
-		return 0, false
+// first returns when the first entry is due.
+func (x *dueIndex) first() int64 {
+	if d, ok := x.heap.next(); ok {
+		return d.at
 	}
-	return d.at, true
+	return never
 }
 
 func (x *dueIndex) add(d *dueEntry) {
@@ -105,7 +104,7 @@ func (c *core) tellFirst(q *queue, keys ...*KeyInfo) {
 		return
 	}
 	n := 0
-	for d := c.due.byQueue[q.no]; d != nil; d = d.next {
+	for d := c.delayed.index.byQueue[q.no]; d != nil; d = d.next {
 		n++
 		if i := wanted[d.mk.Key]; i != nil && (i.ReadyAt.IsZero() || d.at < i.ReadyAt.UnixNano()) {
 			i.ReadyAt = unix(d.at)
@@ -131,17 +130,17 @@ func (c *core) schedule(m *message, at int64) {
 	d := newDueEntry(at, m.storageKey(), m)
 	m.key.delayed++
 	m.key.queue.delayed++
-	m.key.queue.noteTime(m.id, at)
-	c.letGo(m)
+	m.key.queue.recordTime(m.id, at)
+	c.releaseBody(m)
 	m.status = delayed
-	if !c.index(&c.due, d) {
+	if !c.index(&c.delayed.index, d) {
 		m.status = gone // the disk has it
 	}
 }
 
 // index adds an entry to an index and reports whether memory holds it.
 func (c *core) index(x *dueIndex, d *dueEntry) bool {
-	c.batch.Put(x.family, []byte(d.key), nil)
+	c.out.batch.Put(x.family, []byte(d.key), nil)
 	if x.onDisk(d.key) {
 		if x.unseen == "" || d.key < x.unseen {
 			x.unseen = d.key
@@ -159,14 +158,14 @@ func (c *core) index(x *dueIndex, d *dueEntry) bool {
 func (c *core) unindex(x *dueIndex, at int64, mk storage.MessageKey) {
 	if d := x.byID[mk.ID]; d != nil && d.mk.Queue == mk.Queue {
 		x.remove(d)
-		c.batch.SingleDelete(x.family, []byte(d.key))
+		c.out.batch.SingleDelete(x.family, []byte(d.key))
 		return
 	}
-	if x == &c.ends {
-		delete(c.dying, mk.ID)
+	if x == &c.ttl.index {
+		delete(c.ttl.expiring, mk.ID)
 	}
 	key := storage.AppendScheduledKey(nil, at, mk)
-	c.batch.SingleDelete(x.family, key)
+	c.out.batch.SingleDelete(x.family, key)
 	x.removeOnDisk(string(key))
 }
 
@@ -191,7 +190,7 @@ func (c *core) cutDue(x *dueIndex) {
 		if d.m != nil {
 			c.dropBody(d.m)
 			d.m.status = gone
-			if !d.m.key.emptied() {
+			if !d.m.key.purged() {
 				c.settle(d.m.key)
 			}
 		}
@@ -215,49 +214,56 @@ func middleOf(all []*dueEntry) *dueEntry {
 
 // unschedule takes an entry of the head out, in memory and on disk.
 func (c *core) unschedule(d *dueEntry) {
-	c.due.remove(d)
-	c.batch.SingleDelete(storage.Scheduled, []byte(d.key))
-	if m := d.m; m != nil && m.key.emptied() {
+	c.delayed.index.remove(d)
+	c.out.batch.SingleDelete(storage.Scheduled, []byte(d.key))
+	if m := d.m; m != nil && m.key.purged() {
 		c.dropBody(m)
 		m.status = gone
 	}
-	if q := c.byNumber[d.mk.Queue]; q != nil {
+	if q := c.queues.byNumber[d.mk.Queue]; q != nil {
 		q.delayed--
 		if k := q.keys.get(d.mk.Key); k != nil {
 			k.delayed--
 		}
-		q.noteTime(d.mk.ID, 0)
+		q.recordTime(d.mk.ID, 0)
 	}
 }
 
-// fallDue makes ready what is due, in slices.
-func (c *core) fallDue() {
+// delayedMessages is the messages that wait for a time.
+type delayedMessages struct{ index dueIndex }
+
+func (d *delayedMessages) reset() { d.index = dueIndex{family: storage.Scheduled} }
+
+func (d *delayedMessages) next(*core) int64 { return d.index.first() }
+
+// expire makes ready what is due, in slices.
+func (d *delayedMessages) expire(c *core) {
 	for c.room() {
-		d, ok := c.due.heap.next()
-		if !ok || d.at > c.now {
+		e, ok := d.index.heap.next()
+		if !ok || e.at > c.now {
 			break
 		}
 		c.spend(1)
-		c.unschedule(d)
-		q := c.byNumber[d.mk.Queue]
+		c.unschedule(e)
+		q := c.queues.byNumber[e.mk.Queue]
 		switch {
 		case q == nil: // deleted since, with its messages
-		case d.m != nil:
-			c.makeReady(d.m)
+		case e.m != nil:
+			c.makeReady(e.m)
 		default: // not in memory: leave it to the disk's side of its key
-			k := c.keyOf(q, d.mk.Key)
-			c.shrink(k.addOnDisk(place{rank: d.mk.Rank, id: d.mk.ID}))
+			k := c.keyOf(q, e.mk.Key)
+			c.shrink(k.addOnDisk(place{rank: e.mk.Rank, id: e.mk.ID}))
 			c.settle(k)
 		}
 	}
-	c.refill(&c.due)
+	c.refill(&d.index)
 }
 
 // refill asks for the next entries of an index when its head runs low.
 func (c *core) refill(x *dueIndex) {
 	if x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
 		x.read, x.unseen, x.lost = &read{epoch: c.epoch, index: x, family: x.family, dueFrom: x.edge}, "", nil
-		c.beside = append(c.beside, x.read)
+		c.out.jobs = append(c.out.jobs, x.read)
 	}
 }
 

@@ -30,16 +30,16 @@ func TestTheTimeOfADelayedKeyCostsABoundedPartOfATurn(t *testing.T) {
 	w.delay("few", 10)
 	most := 2 * w.core.cfg.DueWindow
 	w.delay("many", most-10)
-	if n := w.core.due.heap.len(); n != most {
+	if n := w.core.delayed.index.heap.len(); n != most {
 		t.Fatalf("the head has %d entries, the test is about %d", n, most)
 	}
 	for queue, n := range map[string]int{"few": 10, "many": most - 10} {
 		last := fmt.Sprintf("k%d", n-1)
 		due := w.now.Add(time.Hour - time.Duration(n-1)*time.Second/1000)
 		w.must(func(tx *Tx) error {
-			before := tx.core.budget.spent
+			before := tx.core.tasks.budget.spent
 			i, err := tx.Key(queue, last)
-			if spent := tx.core.budget.spent - before; spent != n/dueLooks || spent > turnUnits/2 {
+			if spent := tx.core.tasks.budget.spent - before; spent != n/dueLooks || spent > turnUnits/2 {
 				t.Errorf("%s: a key takes %d units of work", queue, spent)
 			}
 			if i.State != KeyDelayed || !i.ReadyAt.Equal(due) {

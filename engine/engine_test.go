@@ -147,7 +147,7 @@ func TestBacklogBeyondTheWindowStaysOnDisk(t *testing.T) {
 		want = append(want, fmt.Sprint(i))
 		w.enqueue("q", "k", fmt.Sprint(i))
 	}
-	if n := w.core.refs; n > 16 {
+	if n := w.core.heads.messages; n > 16 {
 		t.Errorf("%d messages in memory", n)
 	}
 	var got []string
@@ -163,7 +163,7 @@ func TestBacklogBeyondTheWindowStaysOnDisk(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("out of order: %v", got)
 	}
-	if n := w.core.refs; n != 0 {
+	if n := w.core.heads.messages; n != 0 {
 		t.Errorf("%d messages in memory of an empty queue", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestBodiesComeWithTheirPlaces(t *testing.T) {
 			w.enqueue("q", fmt.Sprint("key-", k), strings.Repeat("x", 200))
 		}
 	}
-	if n := w.core.bodies; n < budget/2 || n > budget {
+	if n := w.core.heads.bodyBytes; n < budget/2 || n > budget {
 		t.Errorf("%d bytes of bodies in memory", n)
 	}
 	alone := 0
@@ -195,7 +195,7 @@ func TestBodiesComeWithTheirPlaces(t *testing.T) {
 			alone++
 		}
 		w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{ds[0].Receipt}); return err })
-		if n := w.core.bodies; n > budget+budget/2 {
+		if n := w.core.heads.bodyBytes; n > budget+budget/2 {
 			t.Fatalf("%d bytes of bodies in memory", n)
 		}
 	}
@@ -423,7 +423,7 @@ func TestQueuesRefuseWhatMakesNoSense(t *testing.T) {
 			t.Errorf("%s: more than a line: %q", c.what, err)
 		}
 	}
-	if n := len(w.core.queues); n != 2 {
+	if n := len(w.core.queues.byName); n != 2 {
 		t.Errorf("%d queues after nothing but refusals", n)
 	}
 }

@@ -160,7 +160,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	if err := c.roomy(); err != nil {
+	if err := c.writableForNew(); err != nil {
 		return ID{}, err
 	}
 	if req.dedup != "" {
@@ -208,16 +208,16 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	}
 	c.emitMessage(EventEnqueued, m)
 	q.totals.enqueued++
-	c.sync = true
+	c.out.sync = true
 	return m.id, nil
 }
 
 // newMessage makes a message that does not exist yet, with an id of its own.
 func (c *core) newMessage(k *fairKey, rank uint8) *message {
-	m := &message{key: k, cost: 1, attempt: 1, timer: -1, born: c.batchNo}
+	m := &message{key: k, cost: 1, attempt: 1, timer: -1, batch: c.out.batchNo}
 	m.rank = rank
 	m.id = c.ids.next(c.now, k.idHash, rank)
-	if c.ids.last >= c.idsUntil {
+	if c.ids.last >= c.ids.until {
 		c.reserveIDs()
 	}
 	return m
@@ -227,8 +227,8 @@ func (c *core) newMessage(k *fairKey, rank uint8) *message {
 // knows where to go on even if the clock went back meanwhile.
 func (c *core) reserveIDs() {
 	const ahead = int64(100e6) // 100 ms: after a crash, ids may run ahead of the clock by as much
-	c.idsUntil = c.ids.last + ahead
-	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.idsUntil))) //nolint:gosec // after 1970
+	c.ids.until = c.ids.last + ahead
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.ids.until))) //nolint:gosec // after 1970
 }
 
 // insert puts the record of a new message into its queue, ready at a time that is
@@ -241,9 +241,9 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 	}
 	if m.expires > 0 {
 		record = storage.AppendExpiresAt(record, m.expires)
-		c.index(&c.ends, newEndEntry(m))
+		c.index(&c.ttl.index, newEndEntry(m))
 	}
-	c.batch.Put(storage.Messages, c.messageKey(m), record)
+	c.out.batch.Put(storage.Messages, c.messageKey(m), record)
 	k.total++
 	k.queue.total++
 	c.setBody(m, record)

@@ -77,37 +77,37 @@ const eventsMax = 1 << 16
 type events struct {
 	wanted EventKind
 	open   []Event  // of the open batch
-	joined []*queue // that have gained an open class, or a key in one, since the last turn's end
+	ready  []*queue // that have gained an open class, or a key in one, since the last turn's end
 	shrunk []*queue // that have lost a message since then
 }
 
 // want is the task that says which kinds are listened for. It goes through the
 // inbox, so that what is submitted after it is told.
-type want struct{ kinds EventKind }
+type listenFor struct{ kinds EventKind }
 
 // Apply changes which kinds are listened for.
-func (w want) Apply(tx *Tx) error {
-	tx.core.events.wanted = w.kinds
+func (w listenFor) Apply(tx *Tx) error {
+	tx.core.out.events.wanted = w.kinds
 	return nil
 }
 
 // wants asks first whether anybody listens: an event that nobody hears costs no
 // more than that.
-func (c *core) wants(kinds EventKind) bool { return c.events.wanted&kinds != 0 }
+func (c *core) listened(kinds EventKind) bool { return c.out.events.wanted&kinds != 0 }
 
 // emit adds an event to the open batch: it is told after its commit, if that
 // succeeds.
 func (c *core) emit(ev Event) {
-	if c.wants(ev.Kind) {
+	if c.listened(ev.Kind) {
 		ev.Time = unix(c.now)
-		c.events.open = append(c.events.open, ev)
+		c.out.events.open = append(c.out.events.open, ev)
 	}
 }
 
 // emitMessage tells of a message. It must be called while m.key is the one that
 // the event is about.
 func (c *core) emitMessage(kind EventKind, m *message) {
-	if c.wants(kind) {
+	if c.listened(kind) {
 		c.emit(Event{Kind: kind, Queue: m.key.queue.name, ID: m.id, Key: m.key.name})
 	}
 }
@@ -115,7 +115,7 @@ func (c *core) emitMessage(kind EventKind, m *message) {
 // emitFailure tells that a delivery has failed: the message is ready again at a
 // time, or dead for a reason and in a dead-letter queue or dropped.
 func (c *core) emitFailure(m *message, ev Event) {
-	if !c.wants(ev.Kind) {
+	if !c.listened(ev.Kind) {
 		return
 	}
 	ev.Queue, ev.ID, ev.Key, ev.Attempt = m.key.queue.name, m.id, m.key.name, m.attempt-1
@@ -128,19 +128,19 @@ func (c *core) emitFailure(m *message, ev Event) {
 // emitQueue tells of a queue.
 func (c *core) emitQueue(kind EventKind, q *queue) { c.emit(Event{Kind: kind, Queue: q.name}) }
 
-// noteJoined remembers a queue that may be able to deliver again.
-func (c *core) noteJoined(q *queue) {
-	if c.wants(EventReady) && !q.scheduler.told && !q.joined {
-		q.joined = true
-		c.events.joined = append(c.events.joined, q)
+// announceReady remembers a queue that may be able to deliver again.
+func (c *core) announceReady(q *queue) {
+	if c.listened(EventReady) && !q.scheduler.announced && !q.becameReady {
+		q.becameReady = true
+		c.out.events.ready = append(c.out.events.ready, q)
 	}
 }
 
 // noteShrunk remembers a queue that may be empty now.
 func (c *core) noteShrunk(q *queue) {
-	if c.wants(EventEmpty) && q.total <= 0 && q.counted && !q.shrunk {
+	if c.listened(EventEmpty) && q.total <= 0 && q.counted && !q.shrunk {
 		q.shrunk = true
-		c.events.shrunk = append(c.events.shrunk, q)
+		c.out.events.shrunk = append(c.out.events.shrunk, q)
 	}
 }
 
@@ -148,24 +148,24 @@ func (c *core) noteShrunk(q *queue) {
 // What was there in the middle of the turn only is nobody's business, but for
 // one thing: a queue with no open class for a moment has sent a consumer away.
 func (c *core) notice() {
-	for _, q := range c.events.joined {
-		q.joined = false
-		if q.scheduler.hasOpen() && !q.scheduler.told && c.queues[q.name] == q {
-			q.scheduler.told = true
+	for _, q := range c.out.events.ready {
+		q.becameReady = false
+		if q.scheduler.hasOpen() && !q.scheduler.announced && c.queues.byName[q.name] == q {
+			q.scheduler.announced = true
 			c.emitQueue(EventReady, q)
 		}
 	}
-	for _, q := range c.events.shrunk {
+	for _, q := range c.out.events.shrunk {
 		q.shrunk = false
-		if q.total == 0 && c.queues[q.name] == q {
+		if q.total == 0 && c.queues.byName[q.name] == q {
 			c.emitQueue(EventEmpty, q)
 		}
 	}
-	c.events.joined, c.events.shrunk = c.events.joined[:0], c.events.shrunk[:0]
+	c.out.events.ready, c.out.events.shrunk = c.out.events.ready[:0], c.out.events.shrunk[:0]
 }
 
-// dropEvents forgets what was to be told of a batch that has failed.
-func (c *core) dropEvents() { c.events.open, c.events.joined, c.events.shrunk = nil, nil, nil }
+// drop forgets the events of a batch that has failed.
+func (e *events) drop() { e.open, e.ready, e.shrunk = nil, nil, nil }
 
 // turned is the task that says that the breaker of a hook has opened or closed.
 type turned struct {
@@ -176,10 +176,10 @@ type turned struct {
 // Apply tells of the queue that has the hook, if one has it still.
 func (t turned) Apply(tx *Tx) error {
 	c := tx.core
-	if !c.wants(EventBreaker) {
+	if !c.listened(EventBreaker) {
 		return nil
 	}
-	for name, hooks := range c.snapshot.hooks.from("") {
+	for name, hooks := range c.out.snapshot.hooks.from("") {
 		if hooks[t.hook.Kind()] == t.hook { // a compiled hook is in one queue
 			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.hook.Kind(), State: t.state})
 		}

@@ -50,7 +50,7 @@ func TestNothingIsToldThatIsNotDurable(t *testing.T) {
 	}
 	wantHeard(t, got)
 	store.FailCommits(nil)
-	if err := w.Mend(); err != nil {
+	if err := w.Repair(); err != nil {
 		t.Fatal(err)
 	}
 	wantHeard(t, got)

@@ -2,13 +2,13 @@ package engine
 
 import "errors"
 
-// Foreseer is a call that may have to wait in the middle, for something to be
-// read or decided. Foresee gets that done before anything is applied: it returns
+// Preflighter is a call that may have to wait in the middle, for something to be
+// read or decided. Preflight gets that done before anything is applied: it returns
 // ErrWouldBlock for as long as the call would wait, and is then asked again. It
 // changes nothing. After nil, Apply does not wait in the same turn. errTransaction
 // refuses the whole transaction; other errors are Apply's to return.
-type Foreseer interface {
-	Foresee(tx *Tx) error
+type Preflighter interface {
+	Preflight(tx *Tx) error
 }
 
 // Exec applies calls as one: in one turn, so that their writes are in one batch
@@ -22,8 +22,8 @@ func (tx *Tx) Exec(calls []Call, errs []error) error {
 	tx.atomic = true
 	tx.task.shown = 0
 	for _, call := range calls {
-		if f, ok := call.(Foreseer); ok && tx.core.failed == nil {
-			if err := f.Foresee(tx); err == ErrWouldBlock || errors.Is(err, errTransaction) { //nolint:errorlint // a signal, never wrapped
+		if f, ok := call.(Preflighter); ok && tx.core.health.failed == nil {
+			if err := f.Preflight(tx); err == ErrWouldBlock || errors.Is(err, errTransaction) { //nolint:errorlint // a signal, never wrapped
 				return err
 			}
 		}
@@ -40,12 +40,12 @@ func (tx *Tx) Exec(calls []Call, errs []error) error {
 
 // before is what the calls of a transaction do that come before the one which is
 // foreseen, as far as it matters to that.
-type before struct {
+type preflight struct {
 	leases map[string]bool // queues that are leased from
 	nacks  map[ID]uint32   // failures of a message
 }
 
-func (b *before) lease(queues []string) {
+func (b *preflight) lease(queues []string) {
 	if b.leases == nil {
 		b.leases = map[string]bool{}
 	}
@@ -54,7 +54,7 @@ func (b *before) lease(queues []string) {
 	}
 }
 
-func (b *before) nack(id ID) {
+func (b *preflight) nack(id ID) {
 	if b.nacks == nil {
 		b.nacks = map[ID]uint32{}
 	}

@@ -2,68 +2,28 @@ package engine
 
 import "time"
 
-// expire acts on every timer that is due. It is a step of every turn, so that
-// no load can hold it up; what a great many timers have to do at once is done in
-// slices, or one turn would last as long as all of them. Each kind of timer has a
-// little of the budget, however much those before it have used.
-func (c *core) expire() {
-	least := c.budget.part(32)
-	for c.room() {
-		w, ok := c.waits.next()
-		if !ok || w.until > c.now {
-			break
-		}
-		c.spend(1)
-		c.finish(w.task, nil)
-	}
-	if c.failed != nil {
-		return
-	}
-	c.atLeast(least)
-	c.wakeDue()
-	c.wakeResting()
-	c.runRedrives()
-	for c.atLeast(least); c.room(); {
-		m, ok := c.leaseEnd.next()
-		if !ok || m.until > c.now {
-			break
-		}
-		c.spend(1)
-		c.expireLease(m)
-	}
-	c.atLeast(least)
-	c.writeLag()
-	c.atLeast(least)
-	c.fallDue()
-	c.atLeast(least)
-	c.endLives()
-	c.fallCron()
-	c.atLeast(least)
-	c.dropDedup()
-}
-
 // expireLease takes a message back whose consumer has not answered in time.
 func (c *core) expireLease(m *message) {
 	q := m.key.queue
-	if m.key.emptied() {
+	if m.key.purged() {
 		c.dropLease(m)
 		return
 	}
-	if m.restored && m.until <= c.bootTime {
+	if m.restored && m.until <= c.health.bootTime {
 		// It ended while the broker was down: nobody could have acked it.
 		c.giveBack(m)
 		return
 	}
-	if h := c.snapshot.Hook(q.name, HookFailure); h != nil && !m.judged && !c.outlived(m) {
+	if h := c.out.snapshot.Hook(q.name, HookFailure); h != nil && !m.judged && !c.ttlExpired(m) {
 		// The lease is over: its receipt is no good any more. But the message stays
 		// where it is until the hook has decided, or a time after which nobody waits
 		// for that.
 		m.judged = true
 		m.until = c.now + verdictMax
-		c.leaseEnd.fix(m)
+		c.leases.ends.fix(m)
 		fence := m.fence
 		c.askFailure(h, m, m.attempt, "", func(c *core, d FailureDecision) {
-			if m.status == leased && m.fence == fence && c.leases[m.id] == m && !m.key.emptied() {
+			if m.status == leased && m.fence == fence && c.leases.byID[m.id] == m && !m.key.purged() {
 				c.endExpired(m, &d)
 			}
 		})
@@ -79,17 +39,17 @@ const verdictMax = int64(5 * time.Second)
 // endExpired ends the lease of a message whose time is over.
 func (c *core) endExpired(m *message, d *FailureDecision) {
 	q := m.key.queue
-	q.totals.expired++
+	q.totals.leaseExpired++
 	dead, delay, reason := c.fate(q, m.attempt, d)
 	if d == nil || d.Action == FailureDefault && d.Delay == nil {
 		delay = 0 // without a word of the hook an expired message is ready at once
 	}
 	over := c.endsByTime(m, dead)
-	if over && c.mourned(q) || dead && !over { // it goes to another queue
+	if over && c.hasDLQ(q) || dead && !over { // it goes to another queue
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message cannot be read and stays leased")
 			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.MendInterval)
-			c.leaseEnd.fix(m)
+			c.leases.ends.fix(m)
 			return
 		}
 	}
@@ -99,7 +59,7 @@ func (c *core) endExpired(m *message, d *FailureDecision) {
 	case over:
 		c.expireMessage(m)
 	case dead:
-		c.bury(m, reason)
+		c.deadLetter(m, reason)
 	default:
 		c.retry(m, delay)
 	}

@@ -128,7 +128,7 @@ func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
 	c := tx.core
 	f := req.find
 	req.find = nil
-	if f == nil || !f.done || !c.holds(&f.watch) {
+	if f == nil || !f.done || !c.valid(&f.changeLog) {
 		held, err := tx.searchHeld(q, req.ID, &req.held)
 		if err != nil {
 			return nil, err
@@ -143,13 +143,13 @@ func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
 	found := f.found[0]
 	is := gone
 	if found != nil {
-		is = c.locate(&f.watch, found)
+		is = c.locate(&f.changeLog, found)
 	}
 	switch is {
 	case gone:
 		return nil, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
 	case leased:
-		m := c.leases[req.ID]
+		m := c.leases.byID[req.ID]
 		x := c.explain(q, m.key.name)
 		x.Message = m.info(StatusLeased)
 		x.State, x.Reason = KeyLeased, fmt.Sprintf("a consumer holds it until its lease ends; it is delivery %d", m.deliveries)
@@ -163,7 +163,7 @@ func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
 func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation {
 	x := c.explain(q, f.key)
 	status := StatusReady
-	if q.isDead() {
+	if q.isDLQ() {
 		status = StatusDead
 	}
 	if f.delayed {
@@ -216,7 +216,7 @@ type find struct {
 func (c *core) startFind(q *queue, id ID, held map[ID]struct{}, t *Task) *find {
 	f := &find{held: held}
 	f.lookup = *c.newLookup(q, []ID{id}, resume(t))
-	c.beside = append(c.beside, f)
+	c.out.jobs = append(c.out.jobs, f)
 	return f
 }
 

@@ -15,13 +15,13 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 	if d < time.Millisecond || d > durationMax {
 		return time.Time{}, fmt.Errorf("%w: a lease lasts from 1 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	}
-	m := c.held(q, r)
+	m := c.leaseOf(q, r)
 	if m == nil {
 		return time.Time{}, fmt.Errorf("extend %s: %w", r, ErrLeaseLost)
 	}
 	m.until = c.now + int64(d)
 	m.restored = false // it is held by someone who is there
-	c.leaseEnd.fix(m)
+	c.leases.ends.fix(m)
 	if m.writes > 0 { // otherwise the lag writes the new end, or never has to
 		c.writeLease(m)
 	}

@@ -5,7 +5,7 @@ package engine
 // makes it ready or delayed anew, within the same turn. It returns nil if the
 // message is leased or gone. The watch must hold, and each message may be
 // extracted once.
-func (c *core) extract(w *watch, f *foundMessage) *message {
+func (c *core) extract(w *changeLog, f *foundMessage) *message {
 	var m *message
 	switch c.locate(w, f) {
 	case ready:
@@ -35,7 +35,7 @@ func (c *core) extractReady(f *foundMessage) *message {
 	}
 	m := k.removeAt(f.m.place)
 	if m != nil {
-		c.refs--
+		c.heads.messages--
 	}
 	return m
 }
@@ -43,17 +43,17 @@ func (c *core) extractReady(f *foundMessage) *message {
 // extractDelayed takes a message off the due-time index.
 func (c *core) extractDelayed(f *foundMessage) *message {
 	k := f.m.key
-	if d := c.due.byID[f.m.id]; d != nil && d.mk.Queue == k.queue.no {
+	if d := c.delayed.index.byID[f.m.id]; d != nil && d.mk.Queue == k.queue.no {
 		c.unschedule(d)
 		if d.m != nil {
 			return d.m
 		}
 		return f.fresh()
 	}
-	c.unindex(&c.due, f.readyAt, f.m.storageKey())
+	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
 	k.delayed--
 	k.queue.delayed--
-	k.queue.noteTime(f.m.id, 0)
+	k.queue.recordTime(f.m.id, 0)
 	return f.fresh()
 }
 

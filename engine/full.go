@@ -25,23 +25,23 @@ type prober interface {
 	Probe() error
 }
 
-// roomy is writable for commands that store something new.
-func (c *core) roomy() error {
+// writableForNew is writable for commands that store something new.
+func (c *core) writableForNew() error {
 	if err := c.writable(); err != nil {
 		return err
 	}
-	if c.full != nil {
+	if c.health.full != nil {
 		return fmt.Errorf("%w more: %w; until there is space only what frees some is done, as FILA.ACK, FILA.CANCEL, FILA.PURGE and FILA.QUEUE DELETE",
-			ErrMisconf, c.full)
+			ErrMisconf, c.health.full)
 	}
 	return nil
 }
 
-// lookFull takes over from the store whether it is full.
-func (c *core) lookFull() {
-	c.full = nil
+// refreshFull takes over from the store whether it is full.
+func (c *core) refreshFull() {
+	c.health.full = nil
 	if s, ok := c.store.(reliever); ok {
-		c.full = s.Full()
+		c.health.full = s.Full()
 	}
 }
 
@@ -49,13 +49,13 @@ func (c *core) lookFull() {
 func (e *Engine) relieve() {
 	c := e.core
 	s, ok := c.store.(reliever)
-	if !ok || c.relieving {
+	if !ok || c.health.reclaiming {
 		return
 	}
-	c.relieving = true
+	c.health.reclaiming = true
 	e.side.Go(func() {
 		err := s.Relieve()
-		e.tell(relieved{err})
+		e.post(relieved{err})
 	})
 }
 
@@ -65,10 +65,10 @@ type relieved struct{ err error }
 // Apply implements Call.
 func (r relieved) Apply(tx *Tx) error {
 	c := tx.core
-	c.relieving = false
-	before := c.full
-	c.lookFull()
-	if before != nil && c.full == nil && c.failed == nil && r.err == nil {
+	c.health.reclaiming = false
+	before := c.health.full
+	c.refreshFull()
+	if before != nil && c.health.full == nil && c.health.failed == nil && r.err == nil {
 		c.cfg.Log.Info().Msg("the disk has space again, the store takes all writes")
 	}
 	return nil

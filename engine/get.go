@@ -81,13 +81,13 @@ func (tx *Tx) Get(req *Get) (*View, error) {
 	if l.found[0] == nil {
 		return nil, nil //nolint:nilnil // there is no such message
 	}
-	return c.view(&l.watch, l.found[0]), nil
+	return c.view(&l.changeLog, l.found[0]), nil
 }
 
-// ForeseeGet looks up what Get needs, see Foreseer. The messages of a transaction are all
+// PreflightGet looks up what Get needs, see Preflighter. The messages of a transaction are all
 // in memory until it is answered, so that together they may have Config.ReplyBytes.
-func (tx *Tx) ForeseeGet(req *Get) error {
-	if err := tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID}, true); err != nil {
+func (tx *Tx) PreflightGet(req *Get) error {
+	if err := tx.preflightLookup(req.Queue, &req.look, []ID{req.ID}, true); err != nil {
 		return err
 	}
 	if l := req.look; l != nil && l.done && l.err == nil && l.found[0] != nil {
@@ -100,7 +100,7 @@ func (tx *Tx) ForeseeGet(req *Get) error {
 }
 
 // view shows a message that was found in the store, nil if it is gone.
-func (c *core) view(w *watch, f *foundMessage) *View {
+func (c *core) view(w *changeLog, f *foundMessage) *View {
 	is := c.locate(w, f)
 	m, q := f.m, w.queue
 	status := StatusReady
@@ -108,10 +108,10 @@ func (c *core) view(w *watch, f *foundMessage) *View {
 	case is == gone:
 		return nil
 	case is == leased:
-		m, status = c.leases[m.id], StatusLeased
+		m, status = c.leases.byID[m.id], StatusLeased
 	case is == delayed:
 		status = StatusDelayed
-	case q.isDead():
+	case q.isDLQ():
 		status = StatusDead
 	}
 	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Weight: m.key.weight, Priority: priorityMax - min(m.rank, priorityMax), record: f.m.body}

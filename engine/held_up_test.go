@@ -120,7 +120,7 @@ func TestAReadDuringVeryManyChangesIsMadeAgain(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	ids := w.fill("k", changedMax+100, nil)
 	w.Lazy = func() bool { return true }
-	for len(w.core.leases) < 8 { // the rest is on disk
+	for len(w.core.leases.byID) < 8 { // the rest is on disk
 		w.tick(&Task{Call: callFunc(func(tx *Tx) error {
 			_, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 8, Block: -1})
 			return err
@@ -153,7 +153,7 @@ func TestAKeyStandsOnceInLineForReads(t *testing.T) {
 				}
 				w.must(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })
 			}
-			if n := len(w.core.hungry) + len(w.core.starving); n > 4 {
+			if n := len(w.core.reads.prefetch) + len(w.core.reads.urgent); n > 4 {
 				t.Errorf("two keys stand %d times in line", n)
 			}
 		})
@@ -239,7 +239,7 @@ func TestWhoWaitsIsAnsweredAfterAStoreThatCouldNotBeRead(t *testing.T) {
 	}
 	store.broken = false
 	store.FailCommits(nil)
-	if err := w.Mend(); err != nil {
+	if err := w.Repair(); err != nil {
 		t.Fatal(err)
 	}
 	w.Do()
@@ -405,8 +405,8 @@ func TestALookupKnowsOfManyIDsInOneKeyOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	ids := w.fill("k", 100, nil)
-	l := w.core.newLookup(w.core.queues["q"], ids, nil)
-	w.core.unwatch(&l.watch)
+	l := w.core.newLookup(w.core.queues.byName["q"], ids, nil)
+	w.core.closeLog(&l.changeLog)
 	for i := range l.wanted {
 		if keys := l.wanted[i].keys; len(keys) != 1 || &keys[0] != &l.wanted[0].keys[0] {
 			t.Fatalf("id %d has %d keys of its own", i, len(keys))
@@ -456,7 +456,7 @@ func TestADamagedKeyHoldsUpNoOthers(t *testing.T) {
 			w.queue("q", QueueOptions{})
 			w.fill("bad", 100, ttl)
 			w.fill("good", 1000, nil)
-			bad := storage.AppendKeyPrefix(nil, w.core.queues["q"].no, "bad")
+			bad := storage.AppendKeyPrefix(nil, w.core.queues.byName["q"].no, "bad")
 			store.prefix = bad
 			w.now = w.now.Add(time.Minute)
 			got := map[string]int{}
@@ -509,13 +509,13 @@ func TestADiskThatCannotBeReadIsLeftAlone(t *testing.T) {
 		})})
 		w.Advance(time.Nanosecond)
 	}
-	if most := 2 * w.core.cfg.ReadsMax; w.core.readsFailed > most || w.core.readsFailed == 0 {
-		t.Errorf("%d reads have failed without a pause, want at most %d", w.core.readsFailed, most)
+	if most := 2 * w.core.cfg.ReadsMax; w.core.reads.failed > most || w.core.reads.failed == 0 {
+		t.Errorf("%d reads have failed without a pause, want at most %d", w.core.reads.failed, most)
 	}
 	store.prefix = nil
 	w.Advance(3 * time.Second)
-	if w.core.readsFailed != 0 || len(w.core.resting) > 0 {
-		t.Errorf("%d reads failed at last, %d keys rest", w.core.readsFailed, len(w.core.resting))
+	if w.core.reads.failed != 0 || len(w.core.reads.backedOff) > 0 {
+		t.Errorf("%d reads failed at last, %d keys rest", w.core.reads.failed, len(w.core.reads.backedOff))
 	}
 }
 

@@ -23,7 +23,7 @@ type leaseWalk struct {
 const walkedPerUnit = 2
 
 func (c *core) walkLeases() *leaseWalk {
-	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases).MapRange()}
+	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases.byID).MapRange()}
 }
 
 // each calls fn with the leases until it returns false. It reports whether the walk is
@@ -82,7 +82,7 @@ func (tx *Tx) addHolders(x *Explanation, search **holderSearch) error {
 	}
 	*search = nil
 	for _, h := range s.found {
-		if m := c.leases[h.ID]; m != nil && m.fence == h.fence {
+		if m := c.leases.byID[h.ID]; m != nil && m.fence == h.fence {
 			x.Holders = append(x.Holders, h.Holder)
 		}
 	}
@@ -136,7 +136,7 @@ func (tx *Tx) searchHeld(q *queue, id ID, search **heldSearch) (map[ID]struct{},
 	}
 	left -= int64(len(s.held))
 	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
-		if m.key.queue == q && m.key.idHash == hash && !m.key.emptied() {
+		if m.key.queue == q && m.key.idHash == hash && !m.key.purged() {
 			s.held[m.id] = struct{}{}
 			left--
 		}

@@ -120,17 +120,17 @@ func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 	}
 	w.sound()
 	w.must(func(tx *Tx) error {
-		all, heap := tx.core.leases, tx.core.leaseEnd
-		tx.core.leases, tx.core.leaseEnd = nil, timers[*message]{} // nobody may go through them
+		all, heap := tx.core.leases.byID, tx.core.leases.ends
+		tx.core.leases.byID, tx.core.leases.ends = nil, timers[*message]{} // nobody may go through them
 		err := tx.SetThrottle("b", ThrottleOptions{Concurrency: new(uint64(100))})
-		tx.core.leases, tx.core.leaseEnd = all, heap
+		tx.core.leases.byID, tx.core.leases.ends = all, heap
 		return err
 	})
 	w.sound()
 	w = openWorld(t, store, w.now, func(c *Config) { c.LeaseLag = 0 })
 	w.sound()
 	var some []Receipt
-	for _, m := range w.core.leases {
+	for _, m := range w.core.leases.byID {
 		if m.limits != nil && len(some) < 4 {
 			some = append(some, Receipt{ID: m.id, Bare: true})
 		}
@@ -140,7 +140,7 @@ func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 		t.Errorf("%d of 6 leases count", n)
 	}
 	w.Advance(24 * time.Hour)
-	if len(w.core.leases) > 0 || len(w.core.unset) > 0 {
-		t.Errorf("%d leases are left, %d keys are counted", len(w.core.leases), len(w.core.unset))
+	if len(w.core.leases.byID) > 0 || len(w.core.throttles.unset) > 0 {
+		t.Errorf("%d leases are left, %d keys are counted", len(w.core.leases.byID), len(w.core.throttles.unset))
 	}
 }

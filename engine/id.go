@@ -31,8 +31,11 @@ type ID = storage.ID
 
 // idSource makes ids. It is not safe for concurrent use: the loop owns it.
 type idSource struct {
-	last int64 // nanoseconds of the newest id
-	rng  *rand.Rand
+	last  int64 // nanoseconds of the newest id
+	until int64 // bound of what may be used, on disk: a restart goes on from there
+	rng   *rand.Rand
+	// jitter is the chance that shortens pauses before retries.
+	jitter *rand.Rand
 }
 
 // next returns the id of a message that is enqueued now, into a key with the hash, and never one that is

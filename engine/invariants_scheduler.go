@@ -6,9 +6,9 @@ import (
 )
 
 // checkScheduler compares the order of delivery of a queue with its keys.
-func (c *core) checkScheduler(q *queue, bad func(int, string, ...any)) {
+func (c *core) checkScheduler(q *queue, bad report) {
 	s := q.scheduler
-	if s.queue != q || s.dead {
+	if s.queue != q || s.detached {
 		bad(2, "queue %q has the scheduler of another time", q.name)
 	}
 	members := map[*class][]*fairKey{}
@@ -27,7 +27,7 @@ func (c *core) checkScheduler(q *queue, bad func(int, string, ...any)) {
 	if keys != s.keys || weight != s.weight || open != s.open.len() {
 		bad(2, "queue %q: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.name, keys, weight, open, s.keys, s.weight, s.open.len())
 	}
-	if len(s.keepers) > 0 && !q.takes() {
+	if len(s.reserving) > 0 && !q.takes() {
 		bad(20, "queue %q keeps room in throttles and has no consumer", q.name)
 	}
 	for n := q.waiters.first; n != nil; n = n.next {
@@ -35,7 +35,7 @@ func (c *core) checkScheduler(q *queue, bad func(int, string, ...any)) {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
-	if !q.takes() || q.offered || q.resumed || c.deferred || c.failed != nil {
+	if !q.takes() || q.offered || q.resumed || c.throttles.deferred || c.health.failed != nil {
 		return
 	}
 	for k := range q.roster.all() {
@@ -60,7 +60,7 @@ func (c *core) waitsForRead(k *fairKey) bool {
 }
 
 // checkClass looks at one class and its calendar.
-func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad func(int, string, ...any)) {
+func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 	keys, weight, near := len(members), int64(0), cl.calendar.inLists()
 	for _, k := range members {
 		weight += int64(k.placedWeight)
@@ -95,7 +95,7 @@ func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad func(int,
 	}
 	for i := range cl.slots {
 		sl := &cl.slots[i]
-		if sl.kept != (sl.throttle.keeper == cl) || sl.kept && cl.claim == 0 {
+		if sl.reserved != (sl.throttle.reservedFor == cl) || sl.reserved && cl.claim == 0 {
 			bad(20, "throttle %q keeps room for a class of %q without a claim", sl.throttle.name, q.name)
 		}
 		if (cl.claim != 0) != slices.Contains(sl.throttle.claims, cl) {
@@ -124,10 +124,10 @@ func (cl *calendar) inHeap(k *fairKey) bool {
 func (c *core) classes() iter.Seq[*class] {
 	return func(yield func(*class) bool) {
 		var all []*scheduler
-		for _, q := range c.queues {
+		for _, q := range c.queues.byName {
 			all = append(all, q.scheduler)
 		}
-		for _, r := range c.remains {
+		for _, r := range c.detached.queues {
 			all = append(all, r.scheduler)
 		}
 		for _, s := range all {
@@ -141,9 +141,9 @@ func (c *core) classes() iter.Seq[*class] {
 }
 
 // checkThrottles compares throttles with the leases and classes that name them.
-func (c *core) checkThrottles(bad func(int, string, ...any)) {
+func (s *throttleSet) check(c *core, bad report) {
 	held, keys, waiting, eligible, ofQueue := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
-	for _, m := range c.leases {
+	for _, m := range c.leases.byID {
 		for _, name := range m.throttleKeys() {
 			held[name]++
 		}
@@ -160,17 +160,17 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 			eligible[cl.entry]++
 		}
 	}
-	for name, u := range c.unset {
-		if c.throttles[name] != nil || u.inUse != held[name] {
+	for name, u := range c.throttles.unset {
+		if c.throttles.byName[name] != nil || u.inUse != held[name] {
 			bad(18, "throttle key %q without a setting: %d leases, it says %d", name, held[name], u.inUse)
 		}
 	}
 	for name, n := range held {
-		if c.throttles[name] == nil && c.unset[name] == nil {
+		if c.throttles.byName[name] == nil && c.throttles.unset[name] == nil {
 			bad(18, "throttle key %q without a setting: %d leases, and none is counted", name, n)
 		}
 	}
-	for name, t := range c.throttles {
+	for name, t := range c.throttles.byName {
 		if t.inUse != held[name] {
 			bad(18, "throttle %q: %d leases, it says %d", name, held[name], t.inUse)
 		}
@@ -179,19 +179,19 @@ func (c *core) checkThrottles(bad func(int, string, ...any)) {
 		}
 		waits := false
 		for _, e := range t.line.h {
-			waits = waits || e.waiting.len() > 0 && !e.scheduler.dead
+			waits = waits || e.waiting.len() > 0 && !e.scheduler.detached
 		}
 		for q, e := range t.entries {
 			if e.scheduler.queue != q || e.eligible != eligible[e] || e.keys != ofQueue[e] {
 				bad(17, "throttle %q: %d classes of %q were opened, %d keys name it; it says %d and %d", name, eligible[e], q.name, ofQueue[e], e.eligible, e.keys)
 			}
 		}
-		if !waits || t.notified || c.failed != nil {
+		if !waits || t.notified || c.health.failed != nil {
 			continue
 		}
 		if t.room(c.now) >= 1 {
 			bad(20, "throttle %q has room for %d, and classes wait in its line", name, t.room(c.now))
-		} else if t.set.Rate > 0 && t.timer < 0 && (t.set.Concurrency == 0 || t.inUse+t.kept() < int64(t.set.Concurrency)) { //nolint:gosec // bounded
+		} else if t.set.Rate > 0 && t.timer < 0 && (t.set.Concurrency == 0 || t.inUse+t.reservedRoom() < int64(t.set.Concurrency)) { //nolint:gosec // bounded
 			bad(20, "throttle %q: classes wait for a timer that is not set", name)
 		}
 	}

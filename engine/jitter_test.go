@@ -71,7 +71,7 @@ func TestJitterLeavesGivenPausesAlone(t *testing.T) {
 			t.Errorf("DELAY: %s", pause)
 		}
 	}
-	q := w.core.queues["q"]
+	q := w.core.queues.byName["q"]
 	if _, pause, _ := w.core.fate(q, 1, &FailureDecision{Delay: new(55 * time.Millisecond)}); pause != 55*time.Millisecond {
 		t.Errorf("the pause of a hook: %s", pause)
 	}
@@ -101,7 +101,7 @@ func TestAPauseSurvivesARestart(t *testing.T) {
 		t.Fatalf("the pause is %s", pause)
 	}
 	again := openWorld(t, store.Clone(), w.Now(), nil)
-	if got := again.core.queues["q"].set.BackoffJitter; got != 80 {
+	if got := again.core.queues.byName["q"].set.BackoffJitter; got != 80 {
 		t.Errorf("the queue's jitter is %d after a restart", got)
 	}
 	again.Advance(pause - 1)
@@ -121,7 +121,7 @@ func TestJitterIsAPercentage(t *testing.T) {
 		t.Errorf("101 %%: %v", err)
 	}
 	w.must(func(tx *Tx) error { return tx.AlterQueue("q", QueueOptions{BackoffJitter: new(uint32(0))}) })
-	if got := w.core.queues["q"].set.BackoffJitter; got != 0 {
+	if got := w.core.queues.byName["q"].set.BackoffJitter; got != 0 {
 		t.Errorf("it is %d", got)
 	}
 	cfg := DefaultConfig()

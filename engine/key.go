@@ -22,10 +22,10 @@ type fairKey struct {
 	idHash uint32     // of name, for ids
 	// behind says that there may be ready messages at or after the edge. If it
 	// is false there are none.
-	behind  bool
-	visited bool // it is in the middle of its turn
-	starved bool // nothing in the window, and perhaps something on disk
-	paused  bool
+	hasBacklog   bool
+	visited      bool // it is in the middle of its turn
+	awaitingRead bool // nothing in the window, and perhaps something on disk
+	paused       bool
 
 	few    [3]*message // where the window of a key with few messages is
 	queue  *queue
@@ -36,14 +36,14 @@ type fairKey struct {
 	placedCost, placedWeight uint32
 	// vain says that the last read has brought nothing that can be delivered: others need
 	// not wait for the next one.
-	vain bool
+	lastReadEmpty bool
 	// rankMax is the rank of no message in the window less than, which tells where
 	// the newest message goes without looking at another one.
-	rankMax uint8
-	counted bool // total is exact
-	pinned  bool // has settings of its own, which outlive its messages
-	stored  bool // a record of its settings exists
-	hungry  bool // in core.hungry
+	rankMax     uint8
+	counted     bool // total is exact
+	pinned      bool // has settings of its own, which outlive its messages
+	stored      bool // a record of its settings exists
+	prefetching bool // in core.hungry
 
 	// Where it stands in its class, see scheduler.go. credit is that after the visit of round
 	// base, and grants since then; while the key is in no class, base is how many rounds
@@ -71,9 +71,9 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
-	k.stats = q.past.take(h, name)
+	k.stats = q.idle.take(h, name)
 	q.keys.add(h, k)
-	c.keys++
+	c.heads.keys++
 	k.seq = q.roster.add(k)
 	return k
 }
@@ -82,14 +82,14 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 func (k *fairKey) idle() bool { return k.counted && k.total == 0 && k.read == nil }
 
 // inWindow says on which side of the edge a place is.
-func (k *fairKey) inWindow(p place) bool { return !k.behind || p.less(k.edge) }
+func (k *fairKey) inWindow(p place) bool { return !k.hasBacklog || p.less(k.edge) }
 
 // add puts a ready message where it belongs: into the window, or nowhere if it
 // is behind the edge, where a later read finds it. It reports whether the
 // message is held in memory. newest says that no message has a greater id.
 func (k *fairKey) add(m *message, newest bool, windowMax int) bool {
 	if !k.inWindow(m.place) {
-		k.addBehind(m.place)
+		k.addToBacklog(m.place)
 		return false
 	}
 	n := len(k.window)
@@ -138,7 +138,7 @@ func (k *fairKey) cut(n int) []*message {
 // only. It returns the messages that are from now on the disk's, too.
 func (k *fairKey) addOnDisk(p place) []*message {
 	if !k.inWindow(p) {
-		k.addBehind(p)
+		k.addToBacklog(p)
 		return nil
 	}
 	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
@@ -148,8 +148,8 @@ func (k *fairKey) addOnDisk(p place) []*message {
 }
 
 // addBehind takes note of a message that becomes ready behind the edge.
-func (k *fairKey) addBehind(p place) {
-	k.behind = true
+func (k *fairKey) addToBacklog(p place) {
+	k.hasBacklog = true
 	if r := k.read; r != nil && p.less(r.unseen) {
 		r.unseen = p
 	}
@@ -157,7 +157,7 @@ func (k *fairKey) addBehind(p place) {
 
 // retreat moves the edge to an earlier place.
 func (k *fairKey) retreat(p place) {
-	k.edge, k.behind = p, true
+	k.edge, k.hasBacklog = p, true
 	if k.read != nil {
 		k.read.stale = true
 	}

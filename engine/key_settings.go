@@ -56,7 +56,7 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 	}
 	delete(q.settings, key)
 	c.deleteSettings(q, key)
-	c.sync = true
+	c.out.sync = true
 	if k := q.keys.get(key); k != nil {
 		k.weight, k.paused, k.pinned, k.stored = 1, false, false, false
 		c.settle(k)
@@ -96,7 +96,7 @@ func (c *core) pin(q *queue, key string, set storage.Key) {
 	set.Weight = max(set.Weight, 1)
 	q.settings[key] = set
 	c.putSettings(q, key, set)
-	c.sync = true
+	c.out.sync = true
 	if k := q.keys.get(key); k != nil {
 		k.weight, k.paused, k.pinned, k.stored = set.Weight, set.Paused, true, true
 		c.settle(k)
@@ -137,8 +137,8 @@ func (c *core) forgetKey(k *fairKey) {
 	if !q.keys.remove(k.hash, k) {
 		return // it was settled once more after its last message had gone
 	}
-	c.keys--
+	c.heads.keys--
 	c.dropKey(k)
 	q.roster.remove(k.seq)
-	q.past.keep(k)
+	q.idle.keep(k)
 }

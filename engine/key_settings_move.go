@@ -27,7 +27,7 @@ type settingsMove struct {
 // its next number. It returns ErrWouldBlock where it goes on in a later turn.
 func (tx *Tx) moveSettings(q *queue) error {
 	c := tx.core
-	if tx.atomic || q.moving == nil && len(q.settings) <= c.budget.part(32) {
+	if tx.atomic || q.moving == nil && len(q.settings) <= c.tasks.budget.part(32) {
 		return nil // the purge writes them itself
 	}
 	if q.moving == nil {
@@ -42,24 +42,24 @@ func (tx *Tx) moveSettings(q *queue) error {
 			return nil
 		}
 		set, _ := reflect.TypeAssert[storage.Key](m.it.Value())
-		c.batch.Put(storage.State, stateKeyUnder(m.no, m.it.Key().String()), set.Append(nil))
+		c.out.batch.Put(storage.State, stateKeyUnder(m.no, m.it.Key().String()), set.Append(nil))
 	}
 	return tx.yield()
 }
 
 // putSettings writes the settings of a key.
 func (c *core) putSettings(q *queue, key string, set storage.Key) {
-	c.batch.Put(storage.State, stateKeyUnder(q.no, key), set.Append(nil))
+	c.out.batch.Put(storage.State, stateKeyUnder(q.no, key), set.Append(nil))
 	if q.moving != nil && set.Pinned {
-		c.batch.Put(storage.State, stateKeyUnder(q.moving.no, key), set.Append(nil))
+		c.out.batch.Put(storage.State, stateKeyUnder(q.moving.no, key), set.Append(nil))
 	}
 }
 
 // deleteSettings removes them.
 func (c *core) deleteSettings(q *queue, key string) {
-	c.batch.Delete(storage.State, stateKeyUnder(q.no, key))
+	c.out.batch.Delete(storage.State, stateKeyUnder(q.no, key))
 	if q.moving != nil {
-		c.batch.Delete(storage.State, stateKeyUnder(q.moving.no, key))
+		c.out.batch.Delete(storage.State, stateKeyUnder(q.moving.no, key))
 	}
 }
 
@@ -71,17 +71,17 @@ func (c *core) renumber(q *queue, by *Task) {
 	} else {
 		q.no = c.newNumber()
 		for name, set := range q.settings {
-			c.batch.Put(storage.State, stateKeyUnder(q.no, name), set.Append(nil))
+			c.out.batch.Put(storage.State, stateKeyUnder(q.no, name), set.Append(nil))
 		}
 	}
 	q.set.Number = q.no
-	c.byNumber[q.no] = q
+	c.queues.byNumber[q.no] = q
 }
 
 // dropMove removes what was written for the purge of a queue that is deleted instead.
 func (c *core) dropMove(q *queue) {
 	if q.moving != nil {
-		c.deleteSettingsUnder(c.batch, q.moving.no)
+		c.deleteSettingsUnder(c.out.batch, q.moving.no)
 		q.moving = nil
 	}
 }

@@ -38,7 +38,7 @@ func settingsIn(t *testing.T, store *storage.Memory) map[uint32]int {
 // weights are those of the keys of a queue that have settings.
 func (w *world) weights(queue string) map[string]uint32 {
 	all := map[string]uint32{}
-	for name, set := range w.core.queues[queue].settings {
+	for name, set := range w.core.queues.byName[queue].settings {
 		all[name] = set.Weight
 	}
 	return all
@@ -49,7 +49,7 @@ func purging(t *testing.T, n int) (*world, *storage.Memory, *Task) {
 	t.Helper()
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-	w.core.budget.turn = 64
+	w.core.tasks.budget.turn = 64
 	w.queue("q", QueueOptions{})
 	w.pinKeys("q", n)
 	w.fillKeys("q", 10)
@@ -57,7 +57,7 @@ func purging(t *testing.T, n int) (*world, *storage.Memory, *Task) {
 	w.tick(task)
 	w.tick()
 	w.tick()
-	if task.Done() || w.core.queues["q"].moving == nil {
+	if task.Done() || w.core.queues.byName["q"].moving == nil {
 		t.Fatal("the purge is over: the test is about what happens meanwhile")
 	}
 	return w, store, task
@@ -87,7 +87,7 @@ func TestAPurgeWritesVeryManySettingsOfKeysInSlices(t *testing.T) {
 	if len(want) != n || want["k3"] != 77 || want["k999"] != 78 || want["new"] != 1 || want["k5"] != 0 {
 		t.Errorf("%d keys have settings: k3 %d, k999 %d, new %d, k5 %d", len(want), want["k3"], want["k999"], want["new"], want["k5"])
 	}
-	if in := settingsIn(t, store); len(in) != 1 || in[w.core.queues["q"].no] != n {
+	if in := settingsIn(t, store); len(in) != 1 || in[w.core.queues.byName["q"].no] != n {
 		t.Errorf("the store has settings under these numbers: %v", in)
 	}
 	again := openWorld(t, store.Clone(), w.now, nil).weights("q")
@@ -109,7 +109,7 @@ func TestACrashInAPurgeLeavesNoSettingsBehind(t *testing.T) {
 	if got := again.counts("q"); got.Ready != 10 || len(again.weights("q")) != n {
 		t.Errorf("there are %d messages, and %d keys with settings", got.Ready, len(again.weights("q")))
 	}
-	if in := settingsIn(t, crashed); len(in) != 1 || in[again.core.queues["q"].no] != n {
+	if in := settingsIn(t, crashed); len(in) != 1 || in[again.core.queues.byName["q"].no] != n {
 		t.Errorf("after a start the store has settings under these numbers: %v", in)
 	}
 	w.Do()
@@ -137,7 +137,7 @@ func TestPurgesOfAQueueThatComeTogether(t *testing.T) {
 	if !first.Done() || !second.Done() || first.Err() != nil || second.Err() != nil || errs[0] != nil {
 		t.Errorf("they end with %v, %v and %v", first.Err(), second.Err(), errs[0])
 	}
-	if in := settingsIn(t, store); len(in) != 1 || in[w.core.queues["q"].no] != 1000 {
+	if in := settingsIn(t, store); len(in) != 1 || in[w.core.queues.byName["q"].no] != 1000 {
 		t.Errorf("the store has settings under these numbers: %v", in)
 	}
 }

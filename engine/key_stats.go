@@ -4,10 +4,10 @@ import "time"
 
 // keyStats count what became of a fairness key since the broker has started.
 type keyStats struct {
-	delivered       uint64
-	share           minuteSum
-	passed, refused uint64
-	waited          int64 // nanoseconds
+	delivered         uint64
+	share             minuteSum
+	admitted, refused uint64
+	waited            int64 // nanoseconds
 }
 
 func (s *keyStats) deliver(now int64, cost uint32) {
@@ -17,7 +17,7 @@ func (s *keyStats) deliver(now int64, cost uint32) {
 
 func (s *keyStats) add(o keyStats) {
 	s.delivered += o.delivered
-	s.passed += o.passed
+	s.admitted += o.admitted
 	s.refused += o.refused
 	s.waited += o.waited
 }
@@ -53,15 +53,15 @@ func (s *minuteSum) value(now int64) float64 {
 
 // BusyKey is what became of one fairness key, or of several in a sum.
 type BusyKey struct {
-	Key                        string
-	Delivered, Passed, Refused uint64
-	Waited                     time.Duration // for throttles
+	Key                          string
+	Delivered, Admitted, Refused uint64
+	Waited                       time.Duration // for throttles
 }
 
 func (s *keyStats) busy(key string) BusyKey {
-	return BusyKey{Key: key, Delivered: s.delivered, Passed: s.passed, Refused: s.refused, Waited: time.Duration(s.waited)}
+	return BusyKey{Key: key, Delivered: s.delivered, Admitted: s.admitted, Refused: s.refused, Waited: time.Duration(s.waited)}
 }
 
 func (b *BusyKey) stats() keyStats {
-	return keyStats{delivered: b.Delivered, passed: b.Passed, refused: b.Refused, waited: int64(b.Waited)}
+	return keyStats{delivered: b.Delivered, admitted: b.Admitted, refused: b.Refused, waited: int64(b.Waited)}
 }

@@ -94,7 +94,7 @@ func TestWindowsMoveOutOfTheirKeyAndBack(t *testing.T) {
 		for i := range n {
 			w.enqueue("q", "k", fmt.Sprint(i))
 		}
-		k := w.core.queues["q"].keys.get("k")
+		k := w.core.queues.byName["q"].keys.get("k")
 		if inside := &k.window[0] == &k.few[0]; inside != (n <= len(k.few)) {
 			t.Errorf("%d messages: in the key %v", n, inside)
 		} else if !inside && k.few != [len(k.few)]*message{} {

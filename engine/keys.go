@@ -32,7 +32,7 @@ type KeyInfo struct {
 	OldestAt               time.Time // enqueue of its first ready message, as far as that is in memory
 	Throttle               string    // the first of BlockedBy
 	BlockedBy              []Blocker // throttles that do not admit its next message now
-	Passed, Refused        uint64    // by throttles
+	Admitted, Refused      uint64    // by throttles
 	Waited                 time.Duration
 	Paused, Pinned         bool // Pinned: it has settings of its own
 	Counting               bool // Depth is still being counted after a start
@@ -57,10 +57,10 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 		return i
 	}
 	set, pinned := q.settings[key]
-	past := q.past.of(key)
+	past := q.idle.of(key)
 	i := KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: "it has no messages",
-		Delivered: past.delivered, Passed: past.passed, Refused: past.refused, Waited: time.Duration(past.waited),
+		Delivered: past.delivered, Admitted: past.admitted, Refused: past.refused, Waited: time.Duration(past.waited),
 	}
 	return i
 }
@@ -69,7 +69,7 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	q := k.queue
 	i := KeyInfo{
 		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: max(k.delayed, 0), Weight: k.weight, Deficit: k.deficit(),
-		Delivered: k.stats.delivered, Passed: k.stats.passed,
+		Delivered: k.stats.delivered, Admitted: k.stats.admitted,
 		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
 	if all := q.share.value(c.now); all > 0 {
@@ -198,7 +198,7 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 		i.State, i.Reason = KeyNoConsumer, "it could deliver, and no consumer waits"
 	case len(k.window) > 0:
 		i.State, i.Reason = KeyReady, "it delivers when its turn comes"
-	case k.behind:
+	case k.hasBacklog:
 		i.State, i.Reason = KeyLoading, "its next messages are being read from disk"
 	case k.leased > 0:
 		i.State, i.Reason = KeyLeased, fmt.Sprintf("consumers hold %d of its messages, and there are no others to deliver", k.leased)

@@ -117,7 +117,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		return nil, ErrWouldBlock
 	}
 	for _, q := range queues {
-		if q.starved > 0 {
+		if q.awaitingRead > 0 {
 			tx.park(queues, 0, true)
 			return nil, ErrWouldBlock
 		}
@@ -125,20 +125,20 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	return nil, nil
 }
 
-// ForeseeLease waits for what Lease could take once it has been read from disk.
-func (tx *Tx) ForeseeLease(req *LeaseRequest) error {
-	tx.before.lease(req.Queues)
+// PreflightLease waits for what Lease could take once it has been read from disk.
+func (tx *Tx) PreflightLease(req *LeaseRequest) error {
+	tx.preflight.lease(req.Queues)
 	var queues []*queue
 	loading := false
 	for _, name := range req.Queues {
-		q := tx.core.queues[name]
+		q := tx.core.queues.byName[name]
 		if q == nil {
 			return nil // which Lease will say
 		}
 		if q.scheduler.loaded() && !q.set.PausedOut {
 			return nil
 		}
-		loading = loading || q.starved > 0
+		loading = loading || q.awaitingRead > 0
 		queues = append(queues, q)
 	}
 	if !loading {
@@ -150,17 +150,17 @@ func (tx *Tx) ForeseeLease(req *LeaseRequest) error {
 
 // deliver leases up to req.Count messages, one of each queue in turn.
 func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
-	if c.failed != nil {
+	if c.health.failed != nil {
 		return nil
 	}
 	var ds []*Delivery
 	most := max(req.Count, 1)
-	turn := c.rotations.of(queues)
+	turn := c.waits.rotations.of(queues)
 	at := turn.start(queues)
 	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
 		q := queues[at%len(queues)]
-		if len(ds)%aheadMax == 0 {
-			c.lookRound(q, most-len(ds))
+		if len(ds)%prefetchMax == 0 {
+			c.prefetchRound(q, most-len(ds))
 		}
 		m := c.take(q)
 		if m == nil {
@@ -188,7 +188,7 @@ func (c *core) take(q *queue) *message {
 		return nil
 	}
 	k := c.pick(q)
-	for k == nil && len(c.notified) > 0 && c.waking == nil && c.room() {
+	for k == nil && len(c.throttles.notified) > 0 && c.throttles.waking == nil && c.room() {
 		// What was taken last may have left the turn to another class, and so may each one
 		// that was woken and is stopped by another throttle.
 		c.wakeAll()
@@ -198,7 +198,7 @@ func (c *core) take(q *queue) *message {
 		return nil
 	}
 	m := k.pop()
-	c.refs--
+	c.heads.messages--
 	k.stats.deliver(c.now, m.cost)
 	q.share.add(c.now, uint64(m.cost))
 	k.leased++ // keeps the key
@@ -214,13 +214,13 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.fence = max(m.fence, c.fenceBase()) + 1
 	m.deliveries++
 	m.lease = lease{until: c.now + int64(visibility), since: c.now, consumer: consumer}
-	c.leases[m.id] = m
-	c.leaseEnd.push(m)
+	c.leases.byID[m.id] = m
+	c.leases.ends.push(m)
 	if m.limits != nil {
 		c.useUnset(m)
 	}
 	if c.cfg.LeaseLag > 0 {
-		c.lag = append(c.lag, lagged{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseLag)})
+		c.leases.deferred = append(c.leases.deferred, deferredLease{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseLag)})
 	} else {
 		c.writeLease(m)
 	}
@@ -229,10 +229,10 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), mk: m.storageKey(), record: m.body,
-		stored: c.tellable(m),
+		stored: c.mayReplyEarly(m),
 	}
 	d.message.Throttles = m.throttleKeys() // so that load need not make them
-	c.letGo(m)
+	c.releaseBody(m)
 	return d
 }
 
@@ -241,26 +241,26 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 // mistaken for a later one.
 func (c *core) fenceBase() uint64 { return (c.epoch - 1) << 32 }
 
-// lagged is a lease whose record has to be written at a time, if it lasts.
-type lagged struct {
+// deferredLease is a lease whose record has to be written at a time, if it lasts.
+type deferredLease struct {
 	m     *message
 	fence uint64
 	due   int64
 }
 
-func (l *lagged) live() bool {
-	return l.m.status == leased && l.m.fence == l.fence && !l.m.key.emptied()
+func (l *deferredLease) live() bool {
+	return l.m.status == leased && l.m.fence == l.fence && !l.m.key.purged()
 }
 
-// writeLag writes the records of leases that have lasted long enough.
-func (c *core) writeLag() {
-	for c.room() && len(c.lag) > 0 && (c.lag[0].due <= c.now || !c.lag[0].live()) {
+// writeDeferredLeases writes the records of leases that have lasted long enough.
+func (c *core) writeDeferredLeases() {
+	for c.room() && len(c.leases.deferred) > 0 && (c.leases.deferred[0].due <= c.now || !c.leases.deferred[0].live()) {
 		c.spend(1)
-		if c.lag[0].live() {
-			c.writeLease(c.lag[0].m)
+		if c.leases.deferred[0].live() {
+			c.writeLease(c.leases.deferred[0].m)
 		}
-		c.lag[0].m = nil
-		c.lag = c.lag[1:]
+		c.leases.deferred[0].m = nil
+		c.leases.deferred = c.leases.deferred[1:]
 	}
 }
 
@@ -274,7 +274,7 @@ func (c *core) writeLease(m *message) {
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
 	}
-	c.batch.Put(storage.Leases, storage.AppendLeaseKey(nil, m.storageKey(), m.fence), rec.Append(nil))
+	c.out.batch.Put(storage.Leases, storage.AppendLeaseKey(nil, m.storageKey(), m.fence), rec.Append(nil))
 	if m.writes < 2 {
 		m.writes++
 	}
@@ -283,8 +283,8 @@ func (c *core) writeLease(m *message) {
 // endLease takes a message out of what holds leased ones, and its record off
 // the disk. The caller gives it its next status.
 func (c *core) endLease(m *message) {
-	delete(c.leases, m.id)
-	c.leaseEnd.remove(m)
+	delete(c.leases.byID, m.id)
+	c.leases.ends.remove(m)
 	if m.limits != nil {
 		c.endUse(m)
 	}
@@ -294,12 +294,12 @@ func (c *core) endLease(m *message) {
 	m.key.leased--
 	m.key.queue.leased--
 	if m.writes > 0 {
-		c.sync = true // or a power loss could bring it back beside the lease that follows
+		c.out.sync = true // or a power loss could bring it back beside the lease that follows
 		key := storage.AppendLeaseKey(nil, m.storageKey(), m.fence)
 		if m.writes == 1 {
-			c.batch.SingleDelete(storage.Leases, key)
+			c.out.batch.SingleDelete(storage.Leases, key)
 		} else {
-			c.batch.Delete(storage.Leases, key)
+			c.out.batch.Delete(storage.Leases, key)
 		}
 	}
 	m.lease = lease{}
@@ -307,9 +307,9 @@ func (c *core) endLease(m *message) {
 
 // held finds the message whose lease a receipt stands for, or nil. A lease whose time is
 // over is worth nothing from then on, also where expire has yet to come to it.
-func (c *core) held(q *queue, r Receipt) *message {
-	m := c.leases[r.ID]
-	if m == nil || m.key.queue != q || m.key.emptied() || m.judged || m.until <= c.now || !r.Bare && m.fence != r.Fence {
+func (c *core) leaseOf(q *queue, r Receipt) *message {
+	m := c.leases.byID[r.ID]
+	if m == nil || m.key.queue != q || m.key.purged() || m.judged || m.until <= c.now || !r.Bare && m.fence != r.Fence {
 		return nil
 	}
 	return m

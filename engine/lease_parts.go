@@ -7,7 +7,7 @@ import "slices"
 // no message, so it takes what there is and never waits to fill what was asked for.
 
 // leasePart is how many messages are leased before the budget is looked at.
-func (c *core) leasePart() int { return c.budget.part(16) }
+func (c *core) leasePart() int { return c.tasks.budget.part(16) }
 
 // leaseParts is what has been leased for a request so far.
 type leaseParts struct {
@@ -51,8 +51,8 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	req.parts = nil
 	p.got = slices.DeleteFunc(p.got, func(d *Delivery) bool { // those that have ended meanwhile
-		q := c.queues[d.Queue]
-		return q == nil || c.held(q, d.Receipt) == nil
+		q := c.queues.byName[d.Queue]
+		return q == nil || c.leaseOf(q, d.Receipt) == nil
 	})
 	if len(p.got) == 0 && req.Block >= 0 && (p.until == 0 || p.until > c.now) {
 		return nil, tx.waitAgain(c.queuesStill(req.Queues), p.until)
@@ -65,7 +65,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 func (c *core) queuesStill(names []string) []*queue {
 	var queues []*queue
 	for _, name := range names {
-		if q := c.queues[name]; q != nil {
+		if q := c.queues.byName[name]; q != nil {
 			queues = append(queues, q)
 		}
 	}
@@ -82,7 +82,7 @@ func (tx *Tx) waitAgain(queues []*queue, until int64) error {
 	c.standInLine(w, queues)
 	w.onlyLoading = false
 	if w.until = until; until > 0 {
-		c.waits.push(w)
+		c.waits.timed.push(w)
 	}
 	if tx.task.Client != nil {
 		tx.task.Client.waits.Store(true)
@@ -98,7 +98,7 @@ func (c *core) stopWaiting(t *Task) {
 	}
 	c.leaveLines(w)
 	if w.timer >= 0 {
-		c.waits.remove(w)
+		c.waits.timed.remove(w)
 	}
 	w.until = 0
 	if t.Client != nil {

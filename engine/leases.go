@@ -9,20 +9,20 @@ package engine
 // looksPerUnit is how many leases are looked at for a unit of work.
 const looksPerUnit = 4
 
-// sweepLeases drops leases of emptied queues.
-func (c *core) sweepLeases() {
-	for n := 1; c.orphans > 0 && c.swept < c.sweepMax; n++ {
-		if c.orphanAt >= c.leaseEnd.len() {
-			c.orphanAt = 0
+// reclaimLeases drops leases of emptied queues.
+func (c *core) reclaimLeases() {
+	for n := 1; c.detached.leases > 0 && c.detached.reclaimed < c.detached.max; n++ {
+		if c.detached.leaseAt >= c.leases.ends.len() {
+			c.detached.leaseAt = 0
 		}
-		if m := c.leaseEnd.h[c.orphanAt]; m.key.emptied() {
+		if m := c.leases.ends.h[c.detached.leaseAt]; m.key.purged() {
 			c.dropLease(m) // another one takes its place
-			c.swept++
+			c.detached.reclaimed++
 			continue
 		}
-		c.orphanAt++
+		c.detached.leaseAt++
 		if n%looksPerUnit == 0 {
-			c.swept++
+			c.detached.reclaimed++
 		}
 	}
 }
@@ -30,9 +30,9 @@ func (c *core) sweepLeases() {
 // dropLease forgets the lease of a message that is gone with what its queue held. Its
 // records went by range.
 func (c *core) dropLease(m *message) {
-	delete(c.leases, m.id)
-	c.leaseEnd.remove(m)
-	c.orphans--
+	delete(c.leases.byID, m.id)
+	c.leases.ends.remove(m)
+	c.detached.leases--
 	m.key.leased--
 	if m.limits != nil {
 		c.endUse(m)

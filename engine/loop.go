@@ -52,9 +52,9 @@ type Engine struct {
 	handed  time.Duration // when it began; the loop's
 	flight  *work         // what is committed; the loop's, and its tasks the lock's
 
-	snapshot atomic.Pointer[Snapshot]
-	durable  atomic.Uint64 // all batches up to this one are in the store
-	teller   teller
+	snapshot   atomic.Pointer[Snapshot]
+	durable    atomic.Uint64 // all batches up to this one are in the store
+	dispatcher eventDispatcher
 
 	wake chan struct{} // capacity 1: there is something to look at
 	work chan *work    // to the committer
@@ -71,8 +71,8 @@ func New(cfg Config, store Store) (*Engine, error) {
 		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *work, 1),
 	}
 	e.room.L = &e.mu
-	e.teller.news.L = &e.teller.mu
-	e.snapshot.Store(e.core.snapshot)
+	e.dispatcher.news.L = &e.dispatcher.mu
+	e.snapshot.Store(e.core.out.snapshot)
 	return e, nil
 }
 
@@ -94,7 +94,7 @@ func (e *Engine) Submit(tasks []*Task) {
 		bytes += t.Bytes
 	}
 	e.mu.Lock()
-	for !e.stopping && len(e.inbox)+e.backlog > 0 && (!e.stalled || !allLook(tasks)) && (len(e.inbox)+e.backlog+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
+	for !e.stopping && len(e.inbox)+e.backlog > 0 && (!e.stalled || !allReadOnly(tasks)) && (len(e.inbox)+e.backlog+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
 		e.room.Wait()
 	}
 	if e.stopping {
@@ -113,11 +113,11 @@ func (e *Engine) Submit(tasks []*Task) {
 
 // Leave says that a client has gone: its wait for messages ends, and what it had
 // sent behind that is not executed. What has begun is finished.
-func (e *Engine) Leave(c *Client) { e.tell(leave{c}) }
+func (e *Engine) Leave(c *Client) { e.post(leave{c}) }
 
 // tell puts a task of the engine's own into the inbox. It never waits: what
 // the engine has to know must not depend on the room that clients leave.
-func (e *Engine) tell(call Call) {
+func (e *Engine) post(call Call) {
 	e.mu.Lock()
 	if !e.stopped {
 		e.inbox = append(e.inbox, &Task{Call: call})
@@ -160,25 +160,25 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if err := c.start(); err != nil {
 		if !errors.Is(err, storage.ErrReopen) {
-			c.census.close()
+			c.ops.census.close()
 			e.refuseAll()
 			return err
 		}
 		// The store could be opened for reading only: on a full disk that is better than
 		// not at all, and mend goes on from here.
 		e.cfg.Log.Error().Err(err).Msg("the store cannot write, writes are refused until it can")
-		c.failed = err
+		c.health.failed = err
 	}
 	e.noteFull()
 	stop := context.AfterFunc(ctx, e.Stop)
 	defer stop()
 	e.side.Go(e.commit)
-	e.side.Go(e.teller.run)
+	e.side.Go(e.dispatcher.run)
 	e.count()
-	e.snapshot.Store(c.snapshot)
+	e.snapshot.Store(c.out.snapshot)
 	close(e.ready)
-	e.loop(&company{poll: poll})
-	c.census.stop()
+	e.loop(&linger{poll: poll})
+	c.ops.census.stop()
 	close(e.work)
 	e.side.Wait()
 	e.refuseAll()
@@ -186,7 +186,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // loop is the engine's one thread.
-func (e *Engine) loop(company *company) {
+func (e *Engine) loop(company *linger) {
 	c := e.core
 	clock := newClock()
 	alarm := &alarm{Timer: time.NewTimer(time.Hour)}
@@ -200,25 +200,25 @@ func (e *Engine) loop(company *company) {
 			e.failOver(state.failed)
 			mendAt = now.Add(e.cfg.MendInterval)
 		} else {
-			c.committed = state.committed
+			c.out.committed = state.committed
 		}
-		if c.failed != nil && !now.Before(mendAt) {
-			e.mend()
+		if c.health.failed != nil && !now.Before(mendAt) {
+			e.reopen()
 			mendAt = now.Add(e.cfg.MendInterval)
-		} else if c.full != nil && !now.Before(mendAt) {
+		} else if c.health.full != nil && !now.Before(mendAt) {
 			e.relieve()
 			mendAt = now.Add(e.cfg.MendInterval)
 		}
 		began := e.Elapsed()
 		c.turn(now, tasks)
 		e.observe(ActivityTurn, began)
-		if c.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
-			e.snapshot.Store(c.snapshot)
+		if c.out.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
+			e.snapshot.Store(c.out.snapshot)
 		}
-		told = c.takeTold(told[:0])
+		told = c.takeEarly(told[:0])
 		if e.stalled {
-			e.tellLooks(e.flight)
-			told = append(told, c.takeTold(nil)...)
+			e.answerReadOnly(e.flight)
+			told = append(told, c.takeEarly(nil)...)
 		}
 		e.release(told)
 		clear(told)
@@ -227,7 +227,7 @@ func (e *Engine) loop(company *company) {
 		if state.stopping {
 			c.drain()
 		}
-		if !state.busy && !state.stopping && c.sync && e.cfg.Sync == SyncAlways && c.batch.Size() < e.cfg.BatchBytes && company.wait(now, len(c.released), state.released) {
+		if !state.busy && !state.stopping && c.out.sync && e.cfg.Sync == SyncAlways && c.out.batch.Size() < e.cfg.BatchBytes && company.wait(now, len(c.out.released), state.released) {
 			continue
 		}
 		if !state.busy {
@@ -235,7 +235,7 @@ func (e *Engine) loop(company *company) {
 			if w := c.cut(); w != nil {
 				e.hand(w)
 				state.busy = true
-			} else if state.stopping && len(tasks) == 0 && !c.owes() {
+			} else if state.stopping && len(tasks) == 0 && !c.hasLeftOver() {
 				if e.close() {
 					return
 				}
@@ -264,18 +264,18 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 		s.failed = nil // not before the committer has let go of what it holds
 	}
 	e.stalled = e.stalling(s.busy) <= 0
-	if s.busy && e.core.batch.Size() >= e.cfg.BatchBytes {
+	if s.busy && e.core.out.batch.Size() >= e.cfg.BatchBytes {
 		if e.stalled {
 			e.room.Broadcast() // for commands that only look
-			return e.looksOut(spare), s
+			return e.takeReadOnly(spare), s
 		}
 		return spare, s
 	}
-	if e.core.spare == nil {
-		e.core.spare, e.spare = e.spare, nil
+	if e.core.out.spare == nil {
+		e.core.out.spare, e.spare = e.spare, nil
 	}
 	tasks := e.inbox
-	e.inbox, e.bytes, e.backlog = spare, e.core.backlogBytes, len(e.core.backlog)
+	e.inbox, e.bytes, e.backlog = spare, e.core.tasks.bytes, len(e.core.tasks.backlog)
 	e.room.Broadcast()
 	return tasks, s
 }
@@ -299,7 +299,7 @@ func (e *Engine) pause(alarm *alarm, clock *clock, busy bool, mendAt time.Time) 
 	if full := busy && e.core.mustCut(); at > 0 && !full {
 		wait = min(wait, time.Unix(0, at).Sub(now))
 	}
-	if e.core.failed != nil || e.core.full != nil {
+	if e.core.health.failed != nil || e.core.health.full != nil {
 		wait = min(wait, mendAt.Sub(now))
 	}
 	if wait <= 0 {
@@ -327,7 +327,7 @@ func (e *Engine) hand(w *work) {
 // commit is the committer: it writes batches in order and releases their tasks.
 // After a failure it refuses what it gets until the loop has recovered.
 func (e *Engine) commit() {
-	defer e.teller.end()
+	defer e.dispatcher.end()
 	var tick <-chan time.Time
 	if e.cfg.Sync == SyncInterval {
 		t := time.NewTicker(e.cfg.SyncInterval)
@@ -343,7 +343,7 @@ func (e *Engine) commit() {
 			e.commitWork(w)
 		case <-tick:
 			if err := e.store.Sync(); err != nil {
-				e.tellFailure(err)
+				e.postFailure(err)
 				e.poke()
 			}
 		}
@@ -367,8 +367,8 @@ func (e *Engine) commitWork(w *work) {
 		// What these tasks did is not on disk, and what later ones do may depend
 		// on it: the loop starts anew from what is.
 		refuse(tasks, err)
-		e.tell(lost{w.beside})
-		e.tellFailure(err)
+		e.post(lost{w.beside})
+		e.postFailure(err)
 	}
 	e.mu.Lock()
 	e.busy, e.released = false, len(tasks)
@@ -384,7 +384,7 @@ func (e *Engine) commitWork(w *work) {
 	e.poke() // the loop cuts the next batch while this one's clients are woken
 	e.release(tasks)
 	if err == nil {
-		e.teller.take(w.events)
+		e.dispatcher.take(w.events)
 		e.read(w)
 	}
 }
@@ -396,7 +396,7 @@ func (e *Engine) observe(what Activity, began time.Duration) {
 	}
 }
 
-func (e *Engine) tellFailure(err error) {
+func (e *Engine) postFailure(err error) {
 	e.mu.Lock()
 	e.failed = err
 	e.mu.Unlock()
@@ -409,7 +409,7 @@ func (e *Engine) release(tasks []*Task) {
 	for _, t := range tasks {
 		cl := t.Client
 		if undo := t.conclude(now); undo != nil {
-			e.tell(undo)
+			e.post(undo)
 		}
 		// Tasks of one client usually stand together: one wake for all of them.
 		if last != nil && last != cl {
@@ -427,22 +427,22 @@ func (e *Engine) release(tasks []*Task) {
 
 // read does what a work wants read. The reads see its commit.
 func (e *Engine) read(w *work) {
-	var windows, others []besides
-	var verdicts map[string][]besides // by queue
+	var windows, others []job
+	var verdicts map[string][]job // by queue
 	for _, r := range w.beside {
 		switch r := r.(type) { // scripts may take long, and so may other things: nobody else waits for them
 		case *cronRound: // one at a time
-			e.side.Go(func() { e.doBeside(r) })
+			e.side.Go(func() { e.runJob(r) })
 		case *verdict:
 			if verdicts == nil {
-				verdicts = map[string][]besides{}
+				verdicts = map[string][]job{}
 			}
 			verdicts[r.msg.Queue] = append(verdicts[r.msg.Queue], r)
 		case *read: // whole queues may wait for it
 			windows = append(windows, r)
 		case *lookup:
 			if r.work >= lookupLong {
-				e.side.Go(func() { e.doBeside(r) })
+				e.side.Go(func() { e.runJob(r) })
 			} else {
 				others = append(others, r)
 			}
@@ -451,26 +451,26 @@ func (e *Engine) read(w *work) {
 		}
 	}
 	for _, all := range verdicts {
-		e.side.Go(func() { e.doBeside(all...) })
+		e.side.Go(func() { e.runJob(all...) })
 	}
-	for _, all := range [][]besides{windows, others} {
+	for _, all := range [][]job{windows, others} {
 		if len(all) > 0 {
-			e.side.Go(func() { e.doBeside(all...) })
+			e.side.Go(func() { e.runJob(all...) })
 		}
 	}
 }
 
-func (e *Engine) doBeside(all ...besides) {
+func (e *Engine) runJob(all ...job) {
 	for _, r := range all {
 		r.do(e.store)
-		e.tell(r)
+		e.post(r)
 	}
 }
 
 // count starts counting what the store holds.
 func (e *Engine) count() {
-	s := e.core.census
-	e.side.Go(func() { s.take(func(p *censusPart) { e.tell(p) }) })
+	s := e.core.ops.census
+	e.side.Go(func() { s.take(func(p *censusPart) { e.post(p) }) })
 }
 
 // failOver drops the memory after a failed commit and recovers from what is on
@@ -479,10 +479,10 @@ func (e *Engine) failOver(cause error) {
 	c := e.core
 	e.cfg.Log.Error().Err(cause).Msg("the store cannot write, writes are refused until it can")
 	c.refuse(cause)
-	c.committed = c.batchNo
-	c.batchNo++
+	c.out.committed = c.out.batchNo
+	c.out.batchNo++
 	e.mu.Lock()
-	e.failed, e.committed = nil, c.committed
+	e.failed, e.committed = nil, c.out.committed
 	e.mu.Unlock()
 	e.recoverInPlace()
 }
@@ -491,29 +491,29 @@ func (e *Engine) failOver(cause error) {
 // task is refused until it can.
 func (e *Engine) recoverInPlace() {
 	c := e.core
-	c.census.stop()
-	c.figure.recoveries++
+	c.ops.census.stop()
+	c.health.counters.recoveries++
 	if err := c.recover(); err != nil {
 		e.cfg.Log.Error().Err(err).Msg("recovery failed, it is tried again")
-		c.failed = err
+		c.health.failed = err
 		return
 	}
 	e.count()
 }
 
 // mend tries to make the store writable again.
-func (e *Engine) mend() {
+func (e *Engine) reopen() {
 	c := e.core
 	if p, ok := e.store.(prober); ok { // until it has a chance, reads and counts go on
 		if err := p.Probe(); err != nil {
-			c.failed = err
+			c.health.failed = err
 			return
 		}
 	}
-	c.census.stop()
+	c.ops.census.stop()
 	if err := e.store.Reopen(); err != nil {
-		c.failed = err
-		if c.census != nil { // its counts are lost, and the store may be readable
+		c.health.failed = err
+		if c.ops.census != nil { // its counts are lost, and the store may be readable
 			e.recoverInPlace()
 		}
 		return
@@ -521,12 +521,12 @@ func (e *Engine) mend() {
 	// The failed batch may be on disk after all: memory must know.
 	e.recoverInPlace()
 	if err := c.start(); err != nil {
-		c.failed = err
+		c.health.failed = err
 		return
 	}
-	c.failed = nil
+	c.health.failed = nil
 	e.noteFull()
-	if c.full == nil {
+	if c.health.full == nil {
 		e.cfg.Log.Info().Msg("the store takes writes again")
 	}
 }
@@ -534,11 +534,11 @@ func (e *Engine) mend() {
 // noteFull looks whether the store is full, and says so.
 func (e *Engine) noteFull() {
 	c := e.core
-	if c.failed != nil {
+	if c.health.failed != nil {
 		return
 	}
-	if c.lookFull(); c.full != nil {
-		e.cfg.Log.Error().Err(c.full).Msg("the store takes only what frees space until there is some: FILA.ACK, FILA.CANCEL, FILA.PURGE, FILA.QUEUE DELETE")
+	if c.refreshFull(); c.health.full != nil {
+		e.cfg.Log.Error().Err(c.health.full).Msg("the store takes only what frees space until there is some: FILA.ACK, FILA.CANCEL, FILA.PURGE, FILA.QUEUE DELETE")
 	}
 }
 

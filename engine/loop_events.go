@@ -2,9 +2,9 @@ package engine
 
 import "sync"
 
-// teller hands events to the listener on a goroutine of its own, so that many
+// eventDispatcher hands events to the listener on a goroutine of its own, so that many
 // who listen hold up neither the committer nor the loop.
-type teller struct {
+type eventDispatcher struct {
 	listen func([]Event) // set before run
 
 	mu    sync.Mutex
@@ -16,19 +16,19 @@ type teller struct {
 
 // Listen sets who is told of events: to is called on one goroutine, with events
 // in the order in which they became durable. It must be called before Run.
-func (e *Engine) Listen(to func([]Event)) { e.teller.listen = to }
+func (e *Engine) Listen(to func([]Event)) { e.dispatcher.listen = to }
 
 // Want says which kinds of events the listener is told of, in place of those it
 // has named before. It holds for everything that is submitted after it.
-func (e *Engine) Want(kinds EventKind) { e.tell(want{kinds}) }
+func (e *Engine) Want(kinds EventKind) { e.post(listenFor{kinds}) }
 
 // HookTurned says that the breaker of a hook has opened or closed. It never
 // waits.
-func (e *Engine) HookTurned(h Hook, s BreakerState) { e.tell(turned{h, s}) }
+func (e *Engine) HookTurned(h Hook, s BreakerState) { e.post(turned{h, s}) }
 
 // take adds the events of a batch that is committed. It never waits: what is too
 // much is counted and not told.
-func (t *teller) take(events []Event) {
+func (t *eventDispatcher) take(events []Event) {
 	if len(events) == 0 {
 		return
 	}
@@ -41,7 +41,7 @@ func (t *teller) take(events []Event) {
 }
 
 // run tells of events until end.
-func (t *teller) run() {
+func (t *eventDispatcher) run() {
 	var spare []Event
 	for {
 		t.mu.Lock()
@@ -68,7 +68,7 @@ func (t *teller) run() {
 }
 
 // end makes run return when it has told what it has.
-func (t *teller) end() {
+func (t *eventDispatcher) end() {
 	t.mu.Lock()
 	t.ended = true
 	t.mu.Unlock()

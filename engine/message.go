@@ -68,8 +68,8 @@ type message struct {
 
 	// body is the encoded record, or nil when it has to be read from the store.
 	// Only a message that is not leased may hold one, but for unborn ones.
-	body []byte
-	born uint64 // the batch that writes the record: readable once it is committed
+	body  []byte
+	batch uint64 // the batch that writes the record: readable once it is committed
 
 	lease
 	timer int // index in core.leaseEnd while leased

@@ -50,7 +50,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if req.Delay > durationMax {
 		return NackResult{}, fmt.Errorf("%w: DELAY is at most %d ms", ErrInvalid, durationMax.Milliseconds())
 	}
-	m := c.held(q, req.Receipt)
+	m := c.leaseOf(q, req.Receipt)
 	if m == nil {
 		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
 	}
@@ -66,20 +66,20 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		dead, delay = false, req.Delay
 	}
 	over := c.endsByTime(m, dead)
-	if over && c.mourned(q) || dead && !over { // it goes to another queue
+	if over && c.hasDLQ(q) || dead && !over { // it goes to another queue
 		if err := c.loadBody(m); err != nil {
 			return NackResult{}, err
 		}
 	}
 	m.fail(c.now, req.Error[:min(len(req.Error), errorBytesMax)])
 	q.totals.nacked++
-	c.sync = true
+	c.out.sync = true
 	c.endLease(m)
 	switch {
 	case over:
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.expireMessage(m)}, nil
 	case dead:
-		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.bury(m, reason)}, nil
+		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.deadLetter(m, reason)}, nil
 	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
 }
@@ -87,15 +87,15 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 // endsByTime says that a message which has failed ends because its time to live is over: it
 // is neither retried, nor does it stay where dead messages stay.
 func (c *core) endsByTime(m *message, dead bool) bool {
-	return c.outlived(m) && (!dead || m.key.queue.isDead())
+	return c.ttlExpired(m) && (!dead || m.key.queue.isDLQ())
 }
 
 // askVerdict asks the hook of the queue what is to become of a message that has failed
 // so many times, where there is one and it has a say, and reports whether the task waits
 // for that.
 func (tx *Tx) askVerdict(req *Nack, m *message, attempts uint32) bool {
-	h := tx.core.snapshot.Hook(req.Queue, HookFailure)
-	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.outlived(m) || req.decided != nil && req.attempts == attempts {
+	h := tx.core.out.snapshot.Hook(req.Queue, HookFailure)
+	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.ttlExpired(m) || req.decided != nil && req.attempts == attempts {
 		return false
 	}
 	task := tx.task
@@ -109,38 +109,38 @@ func (tx *Tx) askVerdict(req *Nack, m *message, attempts uint32) bool {
 	return true
 }
 
-// ForeseeNack waits for what the hook says of the failure, also of a message that is
+// PreflightNack waits for what the hook says of the failure, also of a message that is
 // leased by a call before it in the same transaction.
-func (tx *Tx) ForeseeNack(req *Nack) error {
+func (tx *Tx) PreflightNack(req *Nack) error {
 	c := tx.core
-	q := c.queues[req.Queue]
+	q := c.queues.byName[req.Queue]
 	if q == nil {
 		return nil
 	}
 	id := req.Receipt.ID
-	m := c.held(q, req.Receipt)
+	m := c.leaseOf(q, req.Receipt)
 	switch {
 	case m != nil:
-	case !tx.before.leases[req.Queue] || c.snapshot.Hook(req.Queue, HookFailure) == nil:
+	case !tx.preflight.leases[req.Queue] || c.out.snapshot.Hook(req.Queue, HookFailure) == nil:
 		return nil // it will not be leased, or there is no hook to ask
 	default:
-		if m = c.leases[id]; m != nil && m.key.queue == q {
+		if m = c.leases.byID[id]; m != nil && m.key.queue == q {
 			break
 		}
-		if err := tx.foreseeLookup(req.Queue, &req.look, []ID{id}, true); err != nil {
+		if err := tx.preflightLookup(req.Queue, &req.look, []ID{id}, true); err != nil {
 			return err
 		}
 		f := req.look.found
-		if req.look.err != nil || f[0] == nil || c.locate(&req.look.watch, f[0]) == gone {
+		if req.look.err != nil || f[0] == nil || c.locate(&req.look.changeLog, f[0]) == gone {
 			return nil //nolint:nilerr // the nack itself says that there is none, or that it cannot be read
 		}
 		m = f[0].m
 	}
-	if r := req.Receipt; m != c.leases[id] && !r.Bare && r.Fence <= m.fence {
+	if r := req.Receipt; m != c.leases.byID[id] && !r.Bare && r.Fence <= m.fence {
 		return nil // of a lease that is over
 	}
-	attempts := m.attempt + tx.before.nacks[id]
-	tx.before.nack(id)
+	attempts := m.attempt + tx.preflight.nacks[id]
+	tx.preflight.nack(id)
 	if tx.askVerdict(req, m, attempts) {
 		return ErrWouldBlock
 	}
@@ -188,7 +188,7 @@ func (c *core) pause(q *queue, failed uint32) time.Duration {
 	if most <= 0 {
 		return full
 	}
-	return full - time.Duration(c.chance.Int64N(most+1))
+	return full - time.Duration(c.ids.jitter.Int64N(most+1))
 }
 
 // backoff is the longest pause after the nth failure: it doubles with each.
@@ -249,18 +249,18 @@ func (c *core) loadBody(m *message) error {
 	return nil
 }
 
-// bury moves a message whose body is loaded to the dead-letter queue and returns
+// deadLetter moves a message whose body is loaded to the dead-letter queue and returns
 // that queue's name, or drops it where there is none. A message that is in a
 // dead-letter queue already stays there.
-func (c *core) bury(m *message, reason string) string {
+func (c *core) deadLetter(m *message, reason string) string {
 	q := m.key.queue
-	if q.isDead() {
+	if q.isDLQ() {
 		c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now)})
 		c.writeAttempt(m, 0)
 		c.makeReady(m)
 		return q.name
 	}
-	dlq := c.queues[q.set.DLQ]
+	dlq := c.queues.byName[q.set.DLQ]
 	if dlq == nil {
 		q.totals.dropped++
 		c.emitFailure(m, Event{Kind: EventDead, Reason: reason})
@@ -293,7 +293,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
-		place: m.place, key: k, cost: m.cost, limits: m.limits, attempt: 1, timer: -1, born: c.batchNo, fence: m.fence,
+		place: m.place, key: k, cost: m.cost, limits: m.limits, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
 	}
 	if ttl := to.set.TTLMs; ttl > 0 {
 		moved.expires = c.now + int64(ttl)*int64(time.Millisecond) //nolint:gosec // bounded when it is set
@@ -303,5 +303,5 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	if moved.fence > 0 {
 		c.writeAttempt(moved, 0) // keeps the fence if the message leaves memory
 	}
-	c.sync = true
+	c.out.sync = true
 }

@@ -24,7 +24,7 @@ func newChurn(b testing.TB, keys int) *workload {
 		l.prepare()
 		l.enqueue()
 	}
-	for range 4 * pastMax / turnTasks { // as many as are remembered have been there
+	for range 4 * idleStatsMax / turnTasks { // as many as are remembered have been there
 		l.cycle()
 	}
 	l.spent = cost{}

@@ -333,14 +333,14 @@ func (o *oracle) refunded(throttles []string) {
 // limits compares what is held with what may be held.
 func (o *oracle) limits(c *core) {
 	for name, b := range o.buckets {
-		t := c.throttles[name]
+		t := c.throttles.byName[name]
 		if t == nil || b.concurrency == 0 {
 			continue
 		}
 		switch {
 		case t.inUse <= b.concurrency:
 			b.lowered = false
-		case c.failed != nil:
+		case c.health.failed != nil:
 			b.lowered = true // leases are back whose end could not be written
 		case !b.lowered:
 			o.fail("%d leases are held of throttle %s, which allows %d", t.inUse, name, b.concurrency)
@@ -353,7 +353,7 @@ func (o *oracle) limits(c *core) {
 func (o *oracle) crashed(now time.Time, c *core) {
 	o.newSince = c.ids.last
 	clear(o.buckets) // full again, and a setting that was not answered may be there or not
-	for name, t := range c.throttles {
+	for name, t := range c.throttles.byName {
 		o.throttleSet(name, t, now)
 	}
 	for _, m := range o.byID {
@@ -382,12 +382,12 @@ func (o *oracle) crashed(now time.Time, c *core) {
 // overdue finds leases that ended long ago and waiters beside ready messages.
 func (o *oracle) overdue(s *Stepper) {
 	c := s.core
-	for _, m := range c.leases {
+	for _, m := range c.leases.byID {
 		if m.until < c.now-int64(time.Second) {
 			o.fail("a lease of %s ended %v ago and is still held", m.id, time.Duration(c.now-m.until))
 		}
 	}
-	for _, q := range c.queues {
+	for _, q := range c.queues.byName {
 		if q.takes() && q.scheduler.loaded() {
 			o.fail("%d clients wait for %q, which has messages", q.waiters.n, q.name)
 		}

@@ -22,7 +22,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 		return nil
 	}
 	if paused {
-		c.giveUpAll(q)
+		c.unreserveQueue(q)
 	} else {
 		c.offer(q)
 	}
@@ -32,8 +32,8 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 // notePaused keeps the list of queues whose deliveries are paused.
 func (c *core) notePaused(q *queue) {
 	if q.set.PausedOut {
-		c.pausedOut[q] = struct{}{}
+		c.queues.pausedOut[q] = struct{}{}
 	} else {
-		delete(c.pausedOut, q)
+		delete(c.queues.pausedOut, q)
 	}
 }

@@ -61,7 +61,7 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 	p := req.page
 	req.page = nil
 	switch {
-	case p == nil || !p.done || !c.holds(&p.watch):
+	case p == nil || !p.done || !c.valid(&p.changeLog):
 		if p != nil && p.no != q.no {
 			return req.removed, nil // the whole queue was purged meanwhile
 		}
@@ -71,7 +71,7 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 		n := 0
 		c.spend(len(p.found))
 		for i := range p.found {
-			if f := &p.found[i]; idNanos(f.m.id) <= req.newest && c.discard(&p.watch, f) {
+			if f := &p.found[i]; idNanos(f.m.id) <= req.newest && c.discard(&p.changeLog, f) {
 				n++
 			}
 		}
@@ -90,7 +90,7 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 // purge empties a queue. It keeps its name, its settings and those of its keys, its
 // scripts, its counters, and who waits for it.
 func (c *core) purge(q *queue, by *Task) {
-	c.empty(q)
+	c.detachAll(q)
 	c.renumber(q, by)
 	c.putQueue(q)
 	c.noteShrunk(q)
@@ -100,29 +100,29 @@ func (c *core) purge(q *queue, by *Task) {
 // empty drops everything that is in a queue, in memory and on disk. Its number is no
 // queue's any more. The records go
 // by range: their number does not matter. Entries of the indexes by time that
-// are not in memory are left until their time comes, see fallDue and endLives: no queue has
+// are not in memory are left until their time comes, see fallDue and endTTLs: no queue has
 // their number any more.
 //
 // No key and no lease is looked at, there may be a million: they stop being the queue's
-// at once, and what they hold is given back in portions, see remains.go.
-func (c *core) empty(q *queue) {
-	q.emptied, q.emptiedAt = q.roster.last, c.now
-	c.giveUpAll(q)
-	q.scheduler.dead = true
-	r := &remains{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: q.keys.n < min(pastMax, c.sweepMax)}
-	c.keys -= q.keys.n
+// at once, and what they hold is given back in portions, see detachedQueue.go.
+func (c *core) detachAll(q *queue) {
+	q.purgedUpTo, q.purgedAt = q.roster.last, c.now
+	c.unreserveQueue(q)
+	q.scheduler.detached = true
+	r := &detachedQueue{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: q.keys.n < min(idleStatsMax, c.detached.max)}
+	c.heads.keys -= q.keys.n
 	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
-	delete(c.byNumber, q.no)
-	q.past.counting = nil // it would go through keys that are not there
-	c.orphans += q.leased
-	q.starved, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, true
-	q.facts = nil
+	delete(c.queues.byNumber, q.no)
+	q.idle.counting = nil // it would go through keys that are not there
+	c.detached.leases += q.leased
+	q.awaitingRead, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, true
+	q.deltas = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup} {
-		c.batch.DeleteRange(f, prefix, storage.After(prefix))
+		c.out.batch.DeleteRange(f, prefix, storage.After(prefix))
 	}
 	c.forgetDedup(q)
-	c.deleteSettingsUnder(c.batch, q.no)
-	c.sync = true
-	c.leaveRemains(r)
+	c.deleteSettingsUnder(c.out.batch, q.no)
+	c.out.sync = true
+	c.detach(r)
 }

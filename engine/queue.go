@@ -15,49 +15,49 @@ type queue struct {
 	no   uint32 // names the queue in keys of the store; never used again
 	set  storage.Queue
 
-	keys      keyTable
-	scheduler *scheduler
-	turns     map[*throttle]float64 // of entries that a purge has ended and no class has taken up again
-	waiters   waiters
-	offered   bool  // in core.offers
-	resumed   bool  // in core.resumed
-	joined    bool  // in events.joined
-	shrunk    bool  // in events.shrunk
-	starved   int   // keys that could have a message once a read is back
-	total     int64 // messages of any status; a difference while counting
-	leased    int64
-	delayed   int64 // the same as total: a difference while counting
-	counted   bool
-	totals    totals
+	keys         keyTable
+	scheduler    *scheduler
+	turns        map[*throttle]float64 // of entries that a purge has ended and no class has taken up again
+	waiters      waiters
+	offered      bool  // in core.offers
+	resumed      bool  // in core.resumed
+	becameReady  bool  // in events.joined
+	shrunk       bool  // in events.shrunk
+	awaitingRead int   // keys that could have a message once a read is back
+	total        int64 // messages of any status; a difference while counting
+	leased       int64
+	delayed      int64 // the same as total: a difference while counting
+	counted      bool
+	totals       totals
 
 	// For those who read messages beside the loop, see watch.go:
-	watchers  int
-	changes   uint64       // of messages while somebody watched, counted
-	facts     map[ID]*fact // of messages that have changed while somebody watches
-	factsLost uint64       // change at which the facts were too many
+	logReaders int
+	changes    uint64        // of messages while somebody watched, counted
+	deltas     map[ID]*delta // of messages that have changed while somebody watches
+	deltasLost uint64        // change at which the facts were too many
 
 	redrive *redrive // under way, or the last one; nil: none yet
 
-	roster    roster[fairKey]
-	emptied   uint64                 // the roster's number of the last key that an emptying took, see remains.go
-	emptiedAt int64                  // when that was
-	settings  map[string]storage.Key // of keys that have some of their own
-	moving    *settingsMove          // they are being written under the next number
-	past      past                   // of keys without messages
-	dedup     *dedup                 // nil: it has no deduplication ids
-	share     minuteSum              // cost delivered
+	roster     roster[fairKey]
+	purgedUpTo uint64                 // the roster's number of the last key that an emptying took, see detachedQueue.go
+	purgedAt   int64                  // when that was
+	settings   map[string]storage.Key // of keys that have some of their own
+	moving     *settingsMove          // they are being written under the next number
+	idle       idleStats              // of keys without messages
+	dedup      *dedup                 // nil: it has no deduplication ids
+	share      minuteSum              // cost delivered
 }
 
 // totals count since start, for FILA.STATS.
 type totals struct {
-	enqueued, deduplicated, outlived, delivered, acked, nacked, expired, deadLettered, released, redriven, dropped, cancelled, purged uint64
+	enqueued, deduplicated, ttlExpired, delivered, acked, nacked, leaseExpired, deadLettered, released, redriven, dropped, cancelled, purged uint64
 }
 
 // limited says that the queue takes only so many messages: they have to be counted.
 func (q *queue) limited() bool { return q.set.MaxDepth > 0 || q.set.KeyMaxDepth > 0 }
 
-// isDead says that the queue's messages are dead ones.
-func (q *queue) isDead() bool { return q.set.DeadLetter }
+// isDLQ says that the queue's messages are dead ones.
+func (q *queue) isDLQ() bool { return q.set.DeadLetter }
 
 // full refuses a message more than the queue, or one of its keys, may hold.
 func (q *queue) full(key string) error {
@@ -91,7 +91,7 @@ type QueueOptions struct {
 // queueNamed finds a queue or says which one is missing. While the store takes no
 // writes nobody can say that: it may not be readable either.
 func (c *core) queueNamed(name string) (*queue, error) {
-	if q := c.queues[name]; q != nil {
+	if q := c.queues.byName[name]; q != nil {
 		return q, nil
 	}
 	if err := c.writable(); err != nil {
@@ -118,13 +118,13 @@ const DLQSuffix = ".dlq"
 // longer than the limit by what is added.
 func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	c := tx.core
-	if err := c.roomy(); err != nil {
+	if err := c.writableForNew(); err != nil {
 		return err
 	}
 	if err := c.checkQueueName(name); err != nil {
 		return err
 	}
-	if c.queues[name] != nil {
+	if c.queues.byName[name] != nil {
 		return fmt.Errorf("%w: %q", ErrQueueExists, name)
 	}
 	set := c.defaultQueue()
@@ -138,21 +138,21 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	if err := c.checkDLQ(name, set.DLQ, automatic); err != nil {
 		return err
 	}
-	if automatic && c.queues[set.DLQ] == nil {
+	if automatic && c.queues.byName[set.DLQ] == nil {
 		c.addQueue(set.DLQ, storage.Queue{
 			VisibilityMs: set.VisibilityMs, BackoffMs: set.BackoffMs, MaxBackoffMs: set.MaxBackoffMs,
 			BackoffJitter: set.BackoffJitter, DedupWindowMs: set.DedupWindowMs, DeadLetter: true, CreatedAt: c.now,
 		})
 	}
 	c.addQueue(name, set)
-	c.markDead(set.DLQ)
+	c.markDLQ(set.DLQ)
 	return nil
 }
 
 // EnsureQueue is CreateQueue, but leaves a queue that exists as it is. That takes no
 // write, so it succeeds on a full disk.
 func (tx *Tx) EnsureQueue(name string, o QueueOptions) error {
-	if tx.core.queues[name] != nil {
+	if tx.core.queues.byName[name] != nil {
 		return nil
 	}
 	return tx.CreateQueue(name, o)
@@ -170,7 +170,7 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 		return err
 	}
 	if set.DLQ != q.set.DLQ {
-		if q.isDead() {
+		if q.isDLQ() {
 			return fmt.Errorf("%w: %q is a dead-letter queue and has none of its own", ErrInvalid, name)
 		}
 		if err := c.checkDLQ(name, set.DLQ, false); err != nil {
@@ -181,7 +181,7 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 	c.putQueue(q)
 	c.setGenerations(q, q.dedup.generations()) // a longer window needs them longer
 	c.emitQueue(EventAltered, q)
-	c.markDead(set.DLQ)
+	c.markDLQ(set.DLQ)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	if !force && (q.total != 0 || !q.counted && q.keys.n > 0) {
 		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 	}
-	for _, other := range c.queues {
+	for _, other := range c.queues.byName {
 		if other != q && other.set.DLQ == name {
 			return fmt.Errorf("%w: %q is the dead-letter queue of %q, alter or delete that one first", ErrInvalid, name, other.name)
 		}
@@ -210,10 +210,10 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 // wait too, and must not be changed: however many ask for it, there is one.
 func (tx *Tx) Queues() []string {
 	c := tx.core
-	if c.names == nil {
-		c.names = slices.Sorted(maps.Keys(c.queues))
+	if c.queues.names == nil {
+		c.queues.names = slices.Sorted(maps.Keys(c.queues.byName))
 	}
-	return c.names
+	return c.queues.names
 }
 
 // apply writes the given options into set, or says which is impossible.
@@ -283,17 +283,17 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	if dlq == "" {
 		return nil
 	}
-	d := c.queues[dlq]
+	d := c.queues.byName[dlq]
 	switch {
 	case d == nil && automatic:
 		return nil
 	case d == nil:
 		return fmt.Errorf("dead-letter queue: %w: %.255q, create it first", ErrNoQueue, dlq)
 	}
-	if err := d.mayTakeTheDead(); err != nil {
+	if err := d.canBecomeDLQ(); err != nil {
 		return err
 	}
-	for _, other := range c.queues {
+	for _, other := range c.queues.byName {
 		if other.set.DLQ == name {
 			return fmt.Errorf("%w: %q is the dead-letter queue of %q and has none of its own", ErrInvalid, name, other.name)
 		}
@@ -326,9 +326,9 @@ func (c *core) addQueue(name string, set storage.Queue) {
 
 // newNumber returns a number that no queue has ever had.
 func (c *core) newNumber() uint32 {
-	no := c.nextQueue
-	c.nextQueue++
-	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateNextQueue), encodeUint(uint64(c.nextQueue)))
+	no := c.queues.nextNumber
+	c.queues.nextNumber++
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateNextQueue), encodeUint(uint64(c.queues.nextNumber)))
 	return no
 }
 
@@ -337,20 +337,20 @@ func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, set: set, settings: map[string]storage.Key{}}
 	q.scheduler = newScheduler(q, c.cfg.Quantum)
 	c.notePaused(q)
-	c.queues[name], c.byNumber[q.no] = q, q
-	c.names = nil
+	c.queues.byName[name], c.queues.byNumber[q.no] = q, q
+	c.queues.names = nil
 	return q
 }
 
 func (c *core) putQueue(q *queue) {
-	c.batch.Put(storage.Queues, []byte(q.name), q.set.Append(nil))
-	c.sync = true
+	c.out.batch.Put(storage.Queues, []byte(q.name), q.set.Append(nil))
+	c.out.sync = true
 }
 
-// mayTakeTheDead refuses to make a dead-letter queue of one that has such a queue
+// canBecomeDLQ refuses to make a dead-letter queue of one that has such a queue
 // itself. A queue that was only made gives up the one that it got by being made:
 // who makes a queue to name it as DLQ need not think of NODLQ.
-func (q *queue) mayTakeTheDead() error {
+func (q *queue) canBecomeDLQ() error {
 	unused := q.counted && q.total == 0 && q.totals == totals{}
 	if q.set.DLQ == "" || unused && q.set.DLQ == q.name+DLQSuffix {
 		return nil
@@ -358,16 +358,16 @@ func (q *queue) mayTakeTheDead() error {
 	return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own; FILA.QUEUE ALTER it with NODLQ first", ErrInvalid, q.name)
 }
 
-// takesTheDead makes settings those of a dead-letter queue: its messages never die
+// makeDLQ makes settings those of a dead-letter queue: its messages never die
 // again.
-func takesTheDead(set *storage.Queue) {
+func makeDLQ(set *storage.Queue) {
 	set.DeadLetter, set.MaxAttempts, set.DLQ = true, 0, ""
 }
 
-// markDead notes that a queue takes dead messages.
-func (c *core) markDead(dlq string) {
-	if q := c.queues[dlq]; q != nil && !q.set.DeadLetter {
-		takesTheDead(&q.set)
+// markDLQ notes that a queue takes dead messages.
+func (c *core) markDLQ(dlq string) {
+	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
+		makeDLQ(&q.set)
 		c.putQueue(q)
 	}
 }
@@ -378,25 +378,25 @@ func (c *core) removeQueue(q *queue) {
 		j.err = fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name)
 		c.endRedrive(j)
 	}
-	c.empty(q)
+	c.detachAll(q)
 	c.dropMove(q)
-	c.batch.Delete(storage.Queues, []byte(q.name))
-	c.snapshot = c.snapshot.withoutQueue(q.name)
-	delete(c.queues, q.name)
-	delete(c.pausedOut, q)
-	c.names = nil
+	c.out.batch.Delete(storage.Queues, []byte(q.name))
+	c.out.snapshot = c.out.snapshot.withoutQueue(q.name)
+	delete(c.queues.byName, q.name)
+	delete(c.queues.pausedOut, q)
+	c.queues.names = nil
 	if q.waiters.first != nil {
-		c.closing = append(c.closing, q)
-		c.closeSome()
+		c.queues.deleted = append(c.queues.deleted, q)
+		c.closeDeleted()
 	}
 }
 
 // closeSome ends the waits for queues that were deleted, as far as this turn goes.
-func (c *core) closeSome() {
-	for len(c.closing) > 0 && c.room() {
-		w := c.closing[0].waiters.first
+func (c *core) closeDeleted() {
+	for len(c.queues.deleted) > 0 && c.room() {
+		w := c.queues.deleted[0].waiters.first
 		if w == nil {
-			c.closing = c.closing[1:]
+			c.queues.deleted = c.queues.deleted[1:]
 			continue
 		}
 		c.spend(1)

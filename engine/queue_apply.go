@@ -49,7 +49,7 @@ type QueueField struct{ Name, From, To string }
 // named and not there is made, and belongs to the set of those that name it.
 func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	c := tx.core
-	if err := c.roomy(); err != nil {
+	if err := c.writableForNew(); err != nil {
 		return nil, err
 	}
 	p := queuePlan{core: c, set: s, after: map[string]storage.Queue{}, hooks: map[string][2]Hook{}, dead: map[string]storage.Queue{}}
@@ -77,7 +77,7 @@ func (p *queuePlan) make() error {
 	inSet := map[string]bool{}
 	for i := range p.set.Queues {
 		spec := &p.set.Queues[i]
-		if c.queues[spec.Name] == nil {
+		if c.queues.byName[spec.Name] == nil {
 			if err := c.checkQueueName(spec.Name); err != nil {
 				return fmt.Errorf("queue %.255q: %w", spec.Name, err)
 			}
@@ -113,7 +113,7 @@ func (p *queuePlan) make() error {
 func (p *queuePlan) plan(spec *QueueSpec) error {
 	c, o := p.core, &spec.Options
 	set := c.defaultQueue()
-	q := c.queues[spec.Name]
+	q := c.queues.byName[spec.Name]
 	if q != nil {
 		set = keepQueue(&q.set, set)
 	}
@@ -124,11 +124,11 @@ func (p *queuePlan) plan(spec *QueueSpec) error {
 		if o.DLQ != nil {
 			return fmt.Errorf("%w: it takes the dead messages of others and can have no dead-letter queue of its own", ErrInvalid)
 		}
-		takesTheDead(&set)
+		makeDLQ(&set)
 	} else if o.DLQ == nil && !o.NoDLQ {
 		set.DLQ = spec.Name + DLQSuffix
 	}
-	if o.DLQ != nil && c.queues[*o.DLQ] == nil {
+	if o.DLQ != nil && c.queues.byName[*o.DLQ] == nil {
 		if err := c.checkQueueName(*o.DLQ); err != nil {
 			return fmt.Errorf("its dead-letter queue: %w", err)
 		}
@@ -147,13 +147,13 @@ func (p *queuePlan) planDead(name string) error {
 	}
 	parent := p.dead[name]
 	set := storage.Queue{VisibilityMs: parent.VisibilityMs, BackoffMs: parent.BackoffMs, MaxBackoffMs: parent.MaxBackoffMs, BackoffJitter: parent.BackoffJitter, DedupWindowMs: parent.DedupWindowMs, DeadLetter: true}
-	if q := p.core.queues[name]; q != nil {
+	if q := p.core.queues.byName[name]; q != nil {
 		set = q.set
-		if err := q.mayTakeTheDead(); err != nil {
+		if err := q.canBecomeDLQ(); err != nil {
 			return err
 		}
 		if !set.DeadLetter {
-			takesTheDead(&set)
+			makeDLQ(&set)
 		}
 	}
 	p.after[name] = set
@@ -162,8 +162,8 @@ func (p *queuePlan) planDead(name string) error {
 
 // check refuses what the queues outside the set do not agree with.
 func (p *queuePlan) check() error {
-	for _, name := range slices.Sorted(maps.Keys(p.core.queues)) {
-		q := p.core.queues[name]
+	for _, name := range slices.Sorted(maps.Keys(p.core.queues.byName)) {
+		q := p.core.queues.byName[name]
 		if _, ok := p.after[name]; ok {
 			continue
 		}
@@ -202,7 +202,7 @@ func (p *queuePlan) changes() []QueueChange {
 	var all []QueueChange
 	for _, name := range slices.Sorted(maps.Keys(p.after)) {
 		after := p.after[name]
-		q := p.core.queues[name]
+		q := p.core.queues.byName[name]
 		change := QueueChange{Action: QueueCreate, Queue: name}
 		before := p.core.defaultQueue()
 		if q != nil {
@@ -216,9 +216,9 @@ func (p *queuePlan) changes() []QueueChange {
 		}
 	}
 	if p.set.Prune {
-		for _, name := range slices.Sorted(maps.Keys(p.core.queues)) {
+		for _, name := range slices.Sorted(maps.Keys(p.core.queues.byName)) {
 			if _, ok := p.after[name]; !ok {
-				all = append(all, QueueChange{Action: QueueDelete, Queue: name, Messages: p.core.queues[name].total})
+				all = append(all, QueueChange{Action: QueueDelete, Queue: name, Messages: p.core.queues.byName[name].total})
 			}
 		}
 	}
@@ -265,7 +265,7 @@ func (p *queuePlan) hookFields(name string) []QueueField {
 			continue
 		}
 		from := "none"
-		if old := p.core.snapshot.Hook(name, HookKind(kind)); old != nil {
+		if old := p.core.out.snapshot.Hook(name, HookKind(kind)); old != nil {
 			if old.Source() == h.Source() {
 				continue
 			}
@@ -281,7 +281,7 @@ func (p *queuePlan) apply(changes []QueueChange) {
 	c := p.core
 	for i := range changes {
 		name := changes[i].Queue
-		q := c.queues[name]
+		q := c.queues.byName[name]
 		if changes[i].Action == QueueDelete {
 			c.removeQueue(q)
 			c.emitQueue(EventDeleted, q)
@@ -293,7 +293,7 @@ func (p *queuePlan) apply(changes []QueueChange) {
 				continue
 			}
 			*hookSource(&set, HookKind(kind)) = h.Source()
-			c.snapshot = c.snapshot.withHook(name, HookKind(kind), h)
+			c.out.snapshot = c.out.snapshot.withHook(name, HookKind(kind), h)
 		}
 		if q == nil {
 			set.CreatedAt = c.now

@@ -81,7 +81,7 @@ func TestQueuesAreMadeToMatchASet(t *testing.T) {
 	set.Queues = []QueueSpec{spec("orders"), spec("logs", noDLQ)}
 	step(set, "alter orders visibility_ms:60000>30000 max_attempts:3>10")
 	set.Prune = true
-	if got, err := w.applyQueues(set); !errors.Is(err, ErrQueueNotEmpty) || got != "" || w.core.queues["mails"] == nil || w.core.queues["dead"] == nil {
+	if got, err := w.applyQueues(set); !errors.Is(err, ErrQueueNotEmpty) || got != "" || w.core.queues.byName["mails"] == nil || w.core.queues.byName["dead"] == nil {
 		t.Errorf("%s, %v", got, err)
 	}
 	set.Force = true
@@ -100,11 +100,11 @@ func TestASetOfQueuesIsOneWrite(t *testing.T) {
 		t.Error(err)
 	}
 	store.FailCommits(nil)
-	if err := w.Mend(); err != nil {
+	if err := w.Repair(); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.core.queues) != 0 {
-		t.Errorf("%d queues", len(w.core.queues))
+	if len(w.core.queues.byName) != 0 {
+		t.Errorf("%d queues", len(w.core.queues.byName))
 	}
 	counted := &batchStore{Memory: storage.NewMemory()}
 	w = openWorld(t, counted, time.Unix(1_700_000_000, 0), nil)

@@ -34,10 +34,10 @@ func TestAQueueThatWasOnlyMadeMayTakeTheDead(t *testing.T) {
 	}
 	w.queue("a", QueueOptions{DLQ: new("dead"), MaxAttempts: new(uint32(1))})
 	w = openWorld(t, store, now, nil)
-	if q := w.core.queues["dead"]; !q.isDead() || q.set.DLQ != "" || q.set.MaxAttempts != 0 {
+	if q := w.core.queues.byName["dead"]; !q.isDLQ() || q.set.DLQ != "" || q.set.MaxAttempts != 0 {
 		t.Errorf("after being named: %+v", q.set)
 	}
-	if q := w.core.queues["other"]; !q.isDead() || q.set.DLQ != "" {
+	if q := w.core.queues.byName["other"]; !q.isDLQ() || q.set.DLQ != "" {
 		t.Errorf("after being named: %+v", q.set)
 	}
 }

@@ -53,21 +53,49 @@ type read struct {
 	dueNext string // the first entry that was not taken, "": none
 }
 
+// readQueue is which keys want a read, and how many reads are under way.
+type readQueue struct {
+	prefetch []*fairKey // their windows run low
+	urgent   []*fairKey // have nothing left to deliver: they go first
+	inFlight int
+	// pausedUntil is the time before which no read is asked for.
+	pausedUntil int64
+	failed      int         // reads of keys, in a row
+	backedOff   []backedOff // keys that are read again later, the first one first
+
+	unchecked
+}
+
+func (q *readQueue) reset() { *q = readQueue{} }
+
+func (q *readQueue) next(c *core) int64 {
+	at := int64(never)
+	if q.pausedUntil > c.now {
+		at = q.pausedUntil
+	}
+	if len(q.backedOff) > 0 {
+		at = min(at, q.backedOff[0].until)
+	}
+	return at
+}
+
+func (q *readQueue) expire(c *core) { c.retryBackedOff() }
+
 // wantKey puts a key in line for a read when its window runs low.
 func (c *core) wantKey(k *fairKey) {
-	if !k.behind {
+	if !k.hasBacklog {
 		return
 	}
 	if k.read == nil && len(k.window) <= c.windowMax()/2 {
 		k.read = &read{key: k}
-		if len(k.window) > 0 && !k.hungry {
-			k.hungry = true
-			c.hungry = append(c.hungry, k)
+		if len(k.window) > 0 && !k.prefetching {
+			k.prefetching = true
+			c.reads.prefetch = append(c.reads.prefetch, k)
 		}
 	}
 	if r := k.read; r != nil && !r.asked && !r.urgent && len(k.window) == 0 {
 		r.urgent = true
-		c.starving = append(c.starving, k)
+		c.reads.urgent = append(c.reads.urgent, k)
 	}
 }
 
@@ -75,20 +103,20 @@ func (c *core) wantKey(k *fairKey) {
 // deliver come first; the others have to wait while memory holds enough.
 func (c *core) pump() {
 	emptied := 0
-	for c.reading < c.cfg.ReadsMax && c.mayRead() {
+	for c.reads.inFlight < c.cfg.ReadsMax && c.mayRead() {
 		var k *fairKey
 		switch {
-		case len(c.starving) > 0:
-			k, c.starving = c.starving[0], c.starving[1:]
-		case len(c.hungry) > 0 && c.refs < c.cfg.WindowTotal && c.bodies < c.cfg.BodyBytes:
-			k, c.hungry = c.hungry[0], c.hungry[1:]
-			k.hungry = false
+		case len(c.reads.urgent) > 0:
+			k, c.reads.urgent = c.reads.urgent[0], c.reads.urgent[1:]
+		case len(c.reads.prefetch) > 0 && c.heads.messages < c.cfg.WindowTotal && c.heads.bodyBytes < c.cfg.BodyBytes:
+			k, c.reads.prefetch = c.reads.prefetch[0], c.reads.prefetch[1:]
+			k.prefetching = false
 		default:
 			return
 		}
-		if k.emptied() {
-			if emptied++; emptied >= c.sweepMax {
-				c.unfinished = true
+		if k.purged() {
+			if emptied++; emptied >= c.detached.max {
+				c.tasks.unfinished = true
 				return
 			}
 			continue
@@ -105,28 +133,28 @@ func (c *core) ask(k *fairKey) {
 		epoch: c.epoch, asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
 		limit: max(c.readMax()-len(k.window), 1), bytes: c.readBytes(),
 	}
-	c.reading++
-	c.beside = append(c.beside, k.read)
+	c.reads.inFlight++
+	c.out.jobs = append(c.out.jobs, k.read)
 }
 
 // readBytes is how many bytes a read may bring, but for its first message: a small part
 // of what is left for bodies, so that the windows of many keys become equally long.
 func (c *core) readBytes() int {
 	const least, part = 4 << 10, 64
-	return int(max(min((c.cfg.BodyBytes-c.bodies)/part, int64(c.cfg.ReadBytes)), least))
+	return int(max(min((c.cfg.BodyBytes-c.heads.bodyBytes)/part, int64(c.cfg.ReadBytes)), least))
 }
 
 // alive says that a key has not been forgotten meanwhile.
 func (c *core) alive(k *fairKey) bool {
-	return k.queue.keys.find(k.hash, k.name) == k && c.byNumber[k.queue.no] == k.queue
+	return k.queue.keys.find(k.hash, k.name) == k && c.queues.byNumber[k.queue.no] == k.queue
 }
 
 // mayRead says that reads make sense now: not while the store is being mended,
 // nor right after one has failed, or a broken disk would keep the loop busy.
-func (c *core) mayRead() bool { return c.failed == nil && c.now >= c.readPause }
+func (c *core) mayRead() bool { return c.health.failed == nil && c.now >= c.reads.pausedUntil }
 
 // resting is a key that is not read for some time, because that has failed.
-type resting struct {
+type backedOff struct {
 	key   *fairKey
 	read  *read // that it has meanwhile
 	until int64
@@ -136,14 +164,14 @@ type resting struct {
 // try wait: that of the key, whose records may be damaged, or of all if it is the disk.
 func (c *core) readFailed(r *read) {
 	c.cfg.Log.Error().Err(r.err).Msg("reading ahead failed, it is tried again")
-	c.readsFailed++
-	if r.key == nil || c.readsFailed >= c.cfg.ReadsMax {
-		c.readPause = c.now + int64(c.cfg.MendInterval)
+	c.reads.failed++
+	if r.key == nil || c.reads.failed >= c.cfg.ReadsMax {
+		c.reads.pausedUntil = c.now + int64(c.cfg.MendInterval)
 	}
 	if r.key == nil {
 		return
 	}
-	c.rest(r.key)
+	c.backOff(r.key)
 	for n := r.key.queue.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
@@ -154,17 +182,17 @@ func (c *core) readFailed(r *read) {
 }
 
 // rest lets a key be read again only after some time.
-func (c *core) rest(k *fairKey) {
+func (c *core) backOff(k *fairKey) {
 	k.read = &read{key: k, urgent: true} // so that it stands in no line
-	c.resting = append(c.resting, resting{k, k.read, c.now + int64(c.cfg.MendInterval)})
+	c.reads.backedOff = append(c.reads.backedOff, backedOff{k, k.read, c.now + int64(c.cfg.MendInterval)})
 }
 
-// wakeResting lets those keys be read again that have rested long enough.
-func (c *core) wakeResting() {
-	for c.room() && len(c.resting) > 0 && c.resting[0].until <= c.now {
+// retryBackedOff lets those keys be read again that have rested long enough.
+func (c *core) retryBackedOff() {
+	for c.room() && len(c.reads.backedOff) > 0 && c.reads.backedOff[0].until <= c.now {
 		c.spend(1)
-		r := c.resting[0]
-		c.resting = c.resting[1:]
+		r := c.reads.backedOff[0]
+		c.reads.backedOff = c.reads.backedOff[1:]
 		if c.alive(r.key) && r.key.read == r.read {
 			r.key.read = nil
 			c.settle(r.key)
@@ -327,7 +355,7 @@ func (r *read) Apply(tx *Tx) error {
 		c.mergeDue(r)
 		return nil
 	}
-	c.reading--
+	c.reads.inFlight--
 	k := r.key
 	if k.read != r || !c.alive(k) {
 		return nil
@@ -340,9 +368,9 @@ func (r *read) Apply(tx *Tx) error {
 		c.mergeKey(k, r)
 	}
 	if r.err == nil {
-		c.readsFailed = 0
+		c.reads.failed = 0
 	}
-	if k.vain = len(k.window) == 0 && k.behind; k.vain {
+	if k.lastReadEmpty = len(k.window) == 0 && k.hasBacklog; k.lastReadEmpty {
 		c.offer(k.queue) // for the others
 	}
 	c.settle(k)
@@ -364,19 +392,19 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 		if !m.place.less(edge) {
 			break
 		}
-		if _, changed := r.changed[m.id]; changed || c.leases[m.id] != nil {
+		if _, changed := r.changed[m.id]; changed || c.leases.byID[m.id] != nil {
 			continue
 		}
 		m.key = k
 		m.limits = k.limit(m.throttleKeys())
 		m.status = ready
 		k.push(m)
-		c.refs++
+		c.heads.messages++
 		c.setBody(m, m.body)
-		if c.bodies > c.cfg.BodyBytes {
+		if c.heads.bodyBytes > c.cfg.BodyBytes {
 			c.dropBody(m)
 		}
 	}
 	k.edge = edge
-	k.behind = edge != lastPlace
+	k.hasBacklog = edge != lastPlace
 }

@@ -12,11 +12,11 @@ import (
 // reading is what everything that is read under a watch has in common. It is done
 // beside the loop and then applied, as a call like any other.
 type reading struct {
-	watch
-	done bool
-	kept bool // the task that asked ends the watch, not the reading
-	err  error
-	then func(c *core) // goes on with what was read
+	changeLog
+	done     bool
+	keepsLog bool // the task that asked ends the watch, not the reading
+	err      error
+	then     func(c *core) // goes on with what was read
 }
 
 // Apply lets the one go on who has asked.
@@ -27,8 +27,8 @@ func (r *reading) Apply(tx *Tx) error {
 	}
 	r.done = true
 	r.then(c)
-	if !r.kept {
-		c.unwatch(&r.watch)
+	if !r.keepsLog {
+		c.closeLog(&r.changeLog)
 	}
 	return nil
 }
@@ -61,11 +61,11 @@ func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then fun
 		prefix = storage.AppendKeyPrefix(nil, q.no, key)
 	}
 	p := &page{from: prefix, to: storage.After(prefix), limit: limit, bytes: pageBytes}
-	p.watch, p.then = c.watch(q), then
+	p.changeLog, p.then = c.openLog(q), then
 	if string(cursor) > string(prefix) {
 		p.from = cursor
 	}
-	c.beside = append(c.beside, p)
+	c.out.jobs = append(c.out.jobs, p)
 	return p
 }
 
@@ -119,13 +119,13 @@ type wanted struct {
 func (c *core) lookUp(q *queue, ids []ID, bodies bool, then func(*core)) *lookup {
 	l := c.newLookup(q, ids, then)
 	l.bodies = bodies
-	c.beside = append(c.beside, l)
+	c.out.jobs = append(c.out.jobs, l)
 	return l
 }
 
 func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 	l := &lookup{wanted: make([]wanted, len(ids))}
-	l.watch, l.then = c.watch(q), then
+	l.changeLog, l.then = c.openLog(q), then
 	known := map[uint32][]*fairKey{} // names may be chosen so that very many keys have a hash
 	for i, id := range ids {
 		hash := idKeyHash(id)
@@ -164,7 +164,7 @@ func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID, bodies bool) (*lookup,
 	c, l := tx.core, *slot
 	*slot = nil
 	switch {
-	case l != nil && l.done && c.holds(&l.watch):
+	case l != nil && l.done && c.valid(&l.changeLog):
 		return l, l.err
 	case tx.atomic && l != nil && l.done:
 		// A call before it in the same transaction has emptied the queue.
@@ -185,18 +185,18 @@ func lookupError(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// foreseeLookup looks messages up for a call of a transaction, and keeps the watch
+// preflightLookup looks messages up for a call of a transaction, and keeps the watch
 // until that is done: others of its calls may have to wait, too.
-func (tx *Tx) foreseeLookup(queue string, slot **lookup, ids []ID, bodies bool) error {
+func (tx *Tx) preflightLookup(queue string, slot **lookup, ids []ID, bodies bool) error {
 	c, l := tx.core, *slot
-	q := c.queues[queue]
-	if q == nil || l != nil && l.done && c.holds(&l.watch) {
+	q := c.queues.byName[queue]
+	if q == nil || l != nil && l.done && c.valid(&l.changeLog) {
 		return nil
 	}
 	if l == nil || l.epoch != c.epoch || l.done {
 		l = c.lookUp(q, ids, bodies, resume(tx.task))
-		l.kept, *slot = true, l
-		tx.task.kept = append(tx.task.kept, &l.watch)
+		l.keepsLog, *slot = true, l
+		tx.task.logs = append(tx.task.logs, &l.changeLog)
 	}
 	tx.park(nil, 0, false)
 	return ErrWouldBlock

@@ -80,7 +80,7 @@ func TestATransactionShowsNoMoreThanReplyBytes(t *testing.T) {
 		if errors.Is(err, ErrTooBig) != refused {
 			t.Errorf("%d bytes too many: %v", over, err)
 		}
-		if _, there := w.core.queues["q"]; there != refused {
+		if _, there := w.core.queues.byName["q"]; there != refused {
 			t.Errorf("%d bytes too many: the queue is there: %v", over, there)
 		}
 	}
@@ -88,7 +88,7 @@ func TestATransactionShowsNoMoreThanReplyBytes(t *testing.T) {
 
 type getCall struct{ req *Get }
 
-func (c *getCall) Foresee(tx *Tx) error { return tx.ForeseeGet(c.req) }
+func (c *getCall) Preflight(tx *Tx) error { return tx.PreflightGet(c.req) }
 func (c *getCall) Apply(tx *Tx) error {
 	_, err := tx.Get(c.req)
 	return err

@@ -24,10 +24,10 @@ func (tx *Tx) eachHeld(queue string, receipts []Receipt, end func(c *core, m *me
 		if !tx.more() {
 			return 0, tx.yieldAt(p)
 		}
-		if m := c.held(q, receipts[p.at]); m != nil {
+		if m := c.leaseOf(q, receipts[p.at]); m != nil {
 			end(c, m)
 			p.n++
-			c.sync = true
+			c.out.sync = true
 		}
 	}
 	return p.n, nil
@@ -45,13 +45,13 @@ func (tx *Tx) eachOfFew(queue string, receipts []Receipt, end func(c *core, m *m
 	}
 	c.spend(len(receipts))
 	for i := range receipts {
-		if m := c.held(q, receipts[i]); m != nil {
+		if m := c.leaseOf(q, receipts[i]); m != nil {
 			end(c, m)
 			n++
 		}
 	}
 	if n > 0 {
-		c.sync = true
+		c.out.sync = true
 	}
 	return n, nil
 }

@@ -21,12 +21,12 @@ import (
 // Tasks that wait are not the store's: they stay, and are put in line again.
 func (c *core) recover() error {
 	waiting := c.takeWaiting()
-	buckets := c.throttles
-	for _, j := range c.redrives {
+	buckets := c.throttles.byName
+	for _, j := range c.ops.redrives {
 		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("a redrive was interrupted, run it again")
 	}
-	c.forgetAll()
-	c.again = append(c.again, waiting...) // also if what follows fails: somebody waits for an answer
+	c.reset()
+	c.waits.unblocked = append(c.waits.unblocked, waiting...) // also if what follows fails: somebody waits for an answer
 	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)
 	}
@@ -55,13 +55,13 @@ func (c *core) recover() error {
 	if err := c.recoverLeases(); err != nil {
 		return fmt.Errorf("recover leases: %w", err)
 	}
-	if err := c.recoverDue(&c.due); err != nil {
+	if err := c.recoverDue(&c.delayed.index); err != nil {
 		return fmt.Errorf("recover delayed messages: %w", err)
 	}
-	if err := c.recoverDue(&c.ends); err != nil {
+	if err := c.recoverDue(&c.ttl.index); err != nil {
 		return fmt.Errorf("recover messages with a time to live: %w", err)
 	}
-	c.census = newCensus(c.epoch, c.store)
+	c.ops.census = newCensus(c.epoch, c.store)
 	return nil
 }
 
@@ -70,13 +70,13 @@ func (c *core) recover() error {
 func (c *core) start() error {
 	var b storage.Batch
 	b.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(c.epoch))
-	for _, no := range c.strays {
+	for _, no := range c.detached.strays {
 		c.deleteSettingsUnder(&b, no)
 	}
 	if err := c.store.Commit(&b, true); err != nil {
 		return fmt.Errorf("write the number of this start: %w", err)
 	}
-	c.strays = nil
+	c.detached.strays = nil
 	return nil
 }
 
@@ -88,8 +88,8 @@ func (c *core) takeWaiting() []*Task {
 		t.resume = t.wait.until
 		c.unpark(t)
 	}
-	all = slices.Concat(all, c.later, c.again)
-	c.later, c.again = nil, nil
+	all = slices.Concat(all, c.tasks.later, c.waits.unblocked)
+	c.tasks.later, c.waits.unblocked = nil, nil
 	return all
 }
 
@@ -100,19 +100,19 @@ func (c *core) waitingTasks() []*Task {
 	var all []*Task
 	seen := map[*Task]bool{}
 	for _, name := range (&Tx{core: c}).Queues() {
-		for n := c.queues[name].waiters.first; n != nil; n = n.next {
+		for n := c.queues.byName[name].waiters.first; n != nil; n = n.next {
 			if t := n.wait.task; !seen[t] {
 				seen[t] = true
 				all = append(all, t)
 			}
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.parked)) {
-		if t := c.parked[id]; !seen[t] {
+	for _, id := range slices.Sorted(maps.Keys(c.waits.parked)) {
+		if t := c.waits.parked[id]; !seen[t] {
 			all = append(all, t)
 		}
 	}
-	for _, t := range c.sliced {
+	for _, t := range c.tasks.yielded {
 		if t.Client == nil && t.wait != nil {
 			all = append(all, t)
 		}
@@ -141,18 +141,18 @@ func (c *core) recoverState() error {
 	// Where a power loss may take the bound of ids with it, and the clock has gone
 	// back, ids start again where an earlier start has begun. Their chance must not.
 	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch))
-	c.chance = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch^jitterStream))
+	c.ids.jitter = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch^jitterStream))
 	ids, err := c.number(stateIDs)
 	if err != nil {
 		return err
 	}
 	c.ids.last = max(c.ids.last, int64(ids)) //nolint:gosec // a time
-	c.idsUntil = c.ids.last
+	c.ids.until = c.ids.last
 	next, err := c.number(stateNextQueue)
 	if err != nil {
 		return err
 	}
-	c.nextQueue = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
+	c.queues.nextNumber = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
 	return nil
 }
 
@@ -189,10 +189,10 @@ func (c *core) recoverSettings() error {
 			return fmt.Errorf("key %q: %w", parts[2], err)
 		}
 		no := binary.BigEndian.Uint32([]byte(parts[1]))
-		if q := c.byNumber[no]; q != nil {
+		if q := c.queues.byNumber[no]; q != nil {
 			q.settings[parts[2]] = set
-		} else if n := len(c.strays); n == 0 || c.strays[n-1] != no {
-			c.strays = append(c.strays, no)
+		} else if n := len(c.detached.strays); n == 0 || c.detached.strays[n-1] != no {
+			c.detached.strays = append(c.detached.strays, no)
 		}
 		return nil
 	})
@@ -217,7 +217,7 @@ func (c *core) recoverQueues() error {
 			return fmt.Errorf("queue %q: %w", k, err)
 		}
 		c.newQueue(string(k), set)
-		c.nextQueue = max(c.nextQueue, set.Number+1)
+		c.queues.nextNumber = max(c.queues.nextNumber, set.Number+1)
 		return nil
 	})
 }
@@ -238,9 +238,9 @@ func (c *core) recoverKeys() error {
 			return err
 		}
 		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
-		if q := c.byNumber[mk.Queue]; q != nil {
+		if q := c.queues.byNumber[mk.Queue]; q != nil {
 			k := c.newFairKey(q, mk.Key, hashName(mk.Key))
-			k.counted, k.behind, k.edge = false, true, place{}
+			k.counted, k.hasBacklog, k.edge = false, true, place{}
 			if set := q.settings[mk.Key]; !set.Pinned {
 				k.pinned = false
 				delete(q.settings, mk.Key)
@@ -251,7 +251,7 @@ func (c *core) recoverKeys() error {
 		}
 		ok = it.Next() // cheaper than a seek if the key has but one
 	}
-	for _, q := range c.queues { // those of keys without messages have ended with them
+	for _, q := range c.queues.byName { // those of keys without messages have ended with them
 		maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
 	}
 	return it.Err()
@@ -267,7 +267,7 @@ func (c *core) recoverLeases() error {
 		if err := rec.Decode(v); err != nil {
 			return fmt.Errorf("lease of %s: %w", mk.ID, err)
 		}
-		q := c.byNumber[mk.Queue]
+		q := c.queues.byNumber[mk.Queue]
 		if q == nil {
 			return nil
 		}
@@ -280,8 +280,8 @@ func (c *core) recoverLeases() error {
 		if rec.FirstFailedAt != 0 {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
 		}
-		c.leases[m.id] = m
-		c.leaseEnd.push(m)
+		c.leases.byID[m.id] = m
+		c.leases.ends.push(m)
 		c.countInUse(m)
 		k.leased++
 		q.leased++

@@ -79,7 +79,7 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	}
 	j := &redrive{req: *req, dlq: dlq, task: tx.task, began: c.now, nextAt: c.now}
 	req.job, dlq.redrive = j, j
-	c.redrives = append(c.redrives, j)
+	c.ops.redrives = append(c.ops.redrives, j)
 	c.advance(j)
 	tx.park(nil, 0, false)
 	return 0, ErrWouldBlock
@@ -90,7 +90,7 @@ func (c *core) redriveResult(j *redrive) (int, error) {
 	switch {
 	case j.err != nil:
 		return j.moved, fmt.Errorf("redrive %q: %w", j.req.DLQ, j.err)
-	case c.queues[j.req.DLQ] != j.dlq: // the memory that knew it was dropped
+	case c.queues.byName[j.req.DLQ] != j.dlq: // the memory that knew it was dropped
 		return j.moved, fmt.Errorf("%w: the redrive of %q was interrupted; what it has not moved is still there, run it again", ErrMisconf, j.req.DLQ)
 	default:
 		return j.moved, nil
@@ -98,7 +98,7 @@ func (c *core) redriveResult(j *redrive) (int, error) {
 }
 
 func (c *core) checkRedrive(dlq *queue, req *Redrive) error {
-	if !dlq.isDead() {
+	if !dlq.isDLQ() {
 		return fmt.Errorf("%w: %q is not a dead-letter queue", ErrInvalid, req.DLQ)
 	}
 	if req.Rate < 0 || req.Rate > rateRedrive {
@@ -169,14 +169,14 @@ func (c *core) redrivePage(j *redrive) {
 		j.err = p.err
 		c.endRedrive(j)
 		return
-	case c.roomy() != nil:
-		j.err = c.roomy()
+	case c.writableForNew() != nil:
+		j.err = c.writableForNew()
 		c.endRedrive(j)
 		return
 	case p.no != j.dlq.no:
 		c.endRedrive(j) // purged: nothing is left of what there was
 		return
-	case c.holds(&p.watch):
+	case c.valid(&p.changeLog):
 		j.cursor = c.redriveFound(j, p)
 		if j.cursor == nil || j.req.Count > 0 && j.moved >= j.req.Count {
 			c.endRedrive(j)
@@ -202,7 +202,7 @@ func (c *core) redriveFound(j *redrive, p *page) []byte {
 
 // redriveMessage moves a message to where it belongs, or leaves it.
 func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
-	if c.locate(&p.watch, f) == gone {
+	if c.locate(&p.changeLog, f) == gone {
 		return
 	}
 	var rec storage.Message
@@ -210,11 +210,11 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 	if err := rec.Decode(f.m.body); err == nil { // else it is reported by whoever reads it for delivery
 		to = c.redriveTarget(j, &rec)
 	}
-	if to == nil || c.locate(&p.watch, f) != ready || to.full(f.key) != nil {
+	if to == nil || c.locate(&p.changeLog, f) != ready || to.full(f.key) != nil {
 		j.skipped++
 		return
 	}
-	m := c.extract(&p.watch, f)
+	m := c.extract(&p.changeLog, f)
 	if m == nil {
 		return
 	}
@@ -233,7 +233,7 @@ func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
 	if name == "" && rec.Dead != nil {
 		name = rec.Dead.Queue
 	}
-	if to := c.queues[name]; to != nil && to != j.dlq && !to.set.PausedIn {
+	if to := c.queues.byName[name]; to != nil && to != j.dlq && !to.set.PausedIn {
 		return to
 	}
 	return nil
@@ -242,37 +242,10 @@ func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
 // endRedrive ends a redrive and answers who waits for it.
 func (c *core) endRedrive(j *redrive) {
 	j.over, j.page = true, nil
-	c.redrives = slices.DeleteFunc(c.redrives, func(o *redrive) bool { return o == j })
+	c.ops.redrives = slices.DeleteFunc(c.ops.redrives, func(o *redrive) bool { return o == j })
 	if t := j.task; t != nil && t.wait != nil {
 		c.run(t)
 	}
-}
-
-// runRedrives lets those go on whose time has come, and answers those who have
-// waited long enough.
-func (c *core) runRedrives() {
-	for _, j := range slices.Clone(c.redrives) {
-		if j.page == nil && j.nextAt <= c.now {
-			c.advance(j)
-		}
-		if t := j.task; t != nil && t.wait != nil && j.began+redrivePatience <= c.now {
-			c.run(t)
-		}
-	}
-}
-
-// nextRedrive is when runRedrives has something to do, 0 if never.
-func (c *core) nextRedrive() int64 {
-	var at int64
-	for _, j := range c.redrives {
-		if j.page == nil && (at == 0 || j.nextAt < at) {
-			at = j.nextAt
-		}
-		if until := j.began + redrivePatience; j.task != nil && (at == 0 || until < at) {
-			at = until
-		}
-	}
-	return at
 }
 
 // RedriveInfo describes the redrive of a queue that runs, or the last one.

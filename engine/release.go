@@ -16,15 +16,15 @@ func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 // Of many it returns ErrWouldBlock: those that are left follow in later turns.
 func (tx *Tx) Undeliver(ds []*Delivery) error {
 	c := tx.core
-	if c.failed != nil {
+	if c.health.failed != nil {
 		return nil //nolint:nilerr // the leases are gone with the memory that knew them
 	}
 	for _, d := range ds {
-		q := c.queues[d.Queue]
+		q := c.queues.byName[d.Queue]
 		if q == nil {
 			continue
 		}
-		m := c.held(q, d.Receipt)
+		m := c.leaseOf(q, d.Receipt)
 		if m == nil {
 			continue // also where an earlier turn has given it back
 		}
@@ -55,7 +55,7 @@ func (c *core) writeAttempt(m *message, readyAt int64) {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
 	}
 	m.retried = true
-	m.key.queue.noteAttempt(m)
-	c.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
+	m.key.queue.recordAttempt(m)
+	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
 	m.key.touch(m.place)
 }

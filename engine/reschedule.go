@@ -35,7 +35,7 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	}
 	is := gone
 	if l.found[0] != nil {
-		is = c.locate(&l.watch, l.found[0])
+		is = c.locate(&l.changeLog, l.found[0])
 	}
 	if is == gone {
 		return time.Time{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
@@ -46,15 +46,15 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	if end := l.found[0].m.expires; end != 0 && c.now+int64(req.Delay) >= end {
 		return time.Time{}, fmt.Errorf("%w: %s has %d ms to live, its delay must be shorter", ErrInvalid, req.ID, time.Duration(max(end-c.now, 0)).Milliseconds())
 	}
-	m := c.extract(&l.watch, l.found[0])
+	m := c.extract(&l.changeLog, l.found[0])
 	if m == nil {
 		return time.Time{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
 	}
-	c.sync = true
+	c.out.sync = true
 	return time.Unix(0, c.putOff(m, req.Delay)), nil
 }
 
-// ForeseeReschedule looks up what Reschedule needs, see Foreseer.
-func (tx *Tx) ForeseeReschedule(req *Reschedule) error {
-	return tx.foreseeLookup(req.Queue, &req.look, []ID{req.ID}, false)
+// PreflightReschedule looks up what Reschedule needs, see Preflighter.
+func (tx *Tx) PreflightReschedule(req *Reschedule) error {
+	return tx.preflightLookup(req.Queue, &req.look, []ID{req.ID}, false)
 }

@@ -46,7 +46,7 @@ func TestADeliveryMovesFewKeysWhateverMessagesCost(t *testing.T) {
 			}
 			w.Do(tasks...)
 			keys := map[*fairKey]standing{}
-			for k := range w.core.queues["q"].roster.all() {
+			for k := range w.core.queues.byName["q"].roster.all() {
 				keys[k] = standingOf(k)
 			}
 			all, most := 0, 0

@@ -17,13 +17,13 @@ func plantedFaults() []plantedFault {
 	apart := func(s *schedSim) bool { return s.apart > 0 }
 	return []plantedFault{
 		{"1: room is used at once", func(c *core) {
-			for _, t := range c.throttles { // nothing looks at room that comes
+			for _, t := range c.throttles.byName { // nothing looks at room that comes
 				t.notified = true
 			}
 		}, func(s *schedSim) bool { return s.broken > 0 }},
 		{"2: queues take turns", func(c *core) {
-			for _, t := range c.throttles {
-				if e := t.entries[c.queues["q0"]]; e != nil {
+			for _, t := range c.throttles.byName {
+				if e := t.entries[c.queues.byName["q0"]]; e != nil {
 					e.turn = 0
 					if e.at >= 0 {
 						t.line.fix(e)
@@ -46,7 +46,7 @@ func plantedFaults() []plantedFault {
 			}
 		}, func(s *schedSim) bool { return s.severalShare() < 0.5 }},
 		{"5: credit is never lost", func(c *core) {
-			for _, q := range c.queues {
+			for _, q := range c.queues.byName {
 				for k := range q.roster.all() {
 					k.credit = min(k.credit, 0)
 				}
@@ -58,7 +58,7 @@ func plantedFaults() []plantedFault {
 			}
 		}, func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
 		{"7: an explanation names the throttles that are full", func(c *core) {
-			for _, q := range c.queues {
+			for _, q := range c.queues.byName {
 				for k := range q.roster.all() {
 					if k.class != nil && k.class.state == classWaiting {
 						k.window[0].limits.set = nil
@@ -66,7 +66,7 @@ func plantedFaults() []plantedFault {
 				}
 			}
 		}, (*schedSim).misexplained},
-		{"8: a throttle admits what it is set to", func(c *core) { c.throttles["A"].set.Concurrency = 3 }, func(*schedSim) bool { return false }},
+		{"8: a throttle admits what it is set to", func(c *core) { c.throttles.byName["A"].set.Concurrency = 3 }, func(*schedSim) bool { return false }},
 	}
 }
 

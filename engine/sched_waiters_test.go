@@ -53,7 +53,7 @@ func newWaitingRoom(t *testing.T, seed uint64) *waitingRoom {
 	for _, name := range []string{"a", "b"} {
 		h.queue(name, QueueOptions{MaxAttempts: new(uint32(0)), NoDLQ: true})
 	}
-	h.core.budget.turn = h.units
+	h.core.tasks.budget.turn = h.units
 	if r.IntN(2) == 0 {
 		h.Lazy = func() bool { return r.IntN(3) == 0 }
 	}
@@ -181,8 +181,8 @@ func (h *waitingRoom) change() {
 func (h *waitingRoom) disk() {
 	if !h.failing {
 		h.store.FailCommits(errors.New("no space left"))
-	} else if h.store.FailCommits(nil); h.core.failed != nil { // a commit has met it
-		if err := h.Mend(); err != nil {
+	} else if h.store.FailCommits(nil); h.core.health.failed != nil { // a commit has met it
+		if err := h.Repair(); err != nil {
 			h.t.Fatal(err)
 		}
 	}

@@ -49,21 +49,21 @@ import (
 
 // scheduler is the order of delivery of a queue. A purge replaces it as a whole.
 type scheduler struct {
-	queue   *queue
-	quantum int64
-	dead    bool // the queue was emptied: throttles drop its entries when they meet them
+	queue    *queue
+	quantum  int64
+	detached bool // the queue was emptied: throttles drop its entries when they meet them
 
-	plain   class             // of the keys whose next message no throttle limits
-	classes map[string]*class // all others, by the numbers of their throttles
-	idle    []*class          // without keys, oldest first; those in use again are skipped
-	open    timers[*class]
-	keepers []*class // hold places in throttles for a message that needs several
+	plain     class             // of the keys whose next message no throttle limits
+	classes   map[string]*class // all others, by the numbers of their throttles
+	idle      []*class          // without keys, oldest first; those in use again are skipped
+	open      timers[*class]
+	reserving []*class // hold places in throttles for a message that needs several
 
-	round  int64  // of the visit made last
-	last   uint64 // the greatest major of a position
-	keys   int    // in calendars
-	weight int64  // of those
-	told   bool   // an event has said that the queue has something, and no lease has come back empty since
+	round     int64  // of the visit made last
+	last      uint64 // the greatest major of a position
+	keys      int    // in calendars
+	weight    int64  // of those
+	announced bool   // an event has said that the queue has something, and no lease has come back empty since
 }
 
 // idleClassesMax bounds the classes without keys that a scheduler keeps.
@@ -231,12 +231,12 @@ func (cl *class) fix() {
 func (c *core) reschedule(k *fairKey) {
 	cost, cl := uint32(costMin), k.class
 	switch {
-	case k.paused || len(k.window) == 0 && (!k.behind || k.vain):
+	case k.paused || len(k.window) == 0 && (!k.hasBacklog || k.lastReadEmpty):
 		if cl != nil {
 			c.leaveClass(k)
 			c.offerLoaded(k.queue)
 		}
-		if len(k.window) == 0 && !k.behind {
+		if len(k.window) == 0 && !k.hasBacklog {
 			k.credit, k.visited, k.base = 0, false, 0
 		}
 		return
@@ -314,7 +314,7 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	}
 	if cl.state == classOpen {
 		c.offer(s.queue)
-		c.noteJoined(s.queue)
+		c.announceReady(s.queue)
 	}
 }
 
@@ -358,7 +358,7 @@ func (c *core) idleClass(cl *class) {
 	}
 	cl.state, cl.stopped = classIdle, s.round
 	if !s.hasOpen() {
-		s.told = false
+		s.announced = false
 	}
 	if cl == &s.plain {
 		return
@@ -508,14 +508,14 @@ func (c *core) pick(q *queue) *fairKey {
 			return nil
 		}
 		m := k.window[0]
-		if c.outlived(m) || m.limits != nil && c.classOf(q, m) != cl {
-			if c.swept >= c.sweepMax {
+		if c.ttlExpired(m) || m.limits != nil && c.classOf(q, m) != cl {
+			if c.detached.reclaimed >= c.detached.max {
 				c.resume(q) // very many are: other tasks go on first
 				return nil
 			}
-			c.swept++
-			if c.outlived(m) {
-				c.endLate(m)
+			c.detached.reclaimed++
+			if c.ttlExpired(m) {
+				c.endTTLAtHead(m)
 			} else {
 				c.settle(k) // a throttle was set or taken away since the key was placed
 			}
@@ -540,9 +540,9 @@ func (c *core) pick(q *queue) *fairKey {
 
 // resume has a queue served again in the next turn, which follows at once.
 func (c *core) resume(q *queue) {
-	c.unfinished = true
+	c.tasks.unfinished = true
 	if !q.resumed {
 		q.resumed = true
-		c.resumed = append(c.resumed, q)
+		c.waits.resumed = append(c.waits.resumed, q)
 	}
 }

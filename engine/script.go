@@ -36,7 +36,7 @@ func (tx *Tx) LoadScript(queue string, h Hook) error {
 	}
 	*q.source(h.Kind()) = h.Source()
 	c.putQueue(q)
-	c.snapshot = c.snapshot.withHook(q.name, h.Kind(), h)
+	c.out.snapshot = c.out.snapshot.withHook(q.name, h.Kind(), h)
 	return nil
 }
 
@@ -53,7 +53,7 @@ func (tx *Tx) DeleteScript(queue string, kind HookKind) (bool, error) {
 	}
 	*source = ""
 	c.putQueue(q)
-	c.snapshot = c.snapshot.withHook(q.name, kind, nil)
+	c.out.snapshot = c.out.snapshot.withHook(q.name, kind, nil)
 	return true, nil
 }
 
@@ -90,10 +90,10 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	}
 	var list []ScriptInfo
 	for _, name := range names {
-		q := c.queues[name]
+		q := c.queues.byName[name]
 		for _, kind := range []HookKind{HookEnqueue, HookFailure} {
 			if src := *q.source(kind); src != "" {
-				list = append(list, ScriptInfo{Queue: name, Kind: kind, Hook: c.snapshot.Hook(name, kind), Source: src})
+				list = append(list, ScriptInfo{Queue: name, Kind: kind, Hook: c.out.snapshot.Hook(name, kind), Source: src})
 			}
 		}
 	}
@@ -103,10 +103,10 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 // recoverScripts compiles the hooks of the queues anew, but for those that are
 // known already from before a recovery in place.
 func (c *core) recoverScripts() {
-	known := c.snapshot.hooks
-	fresh := &Snapshot{config: c.snapshot.config, configBytes: c.snapshot.configBytes}
+	known := c.out.snapshot.hooks
+	fresh := &Snapshot{config: c.out.snapshot.config, configBytes: c.out.snapshot.configBytes}
 	hooks := fresh.hooks.edit()
-	for name, q := range c.queues {
+	for name, q := range c.queues.byName {
 		var all queueHooks
 		for _, kind := range []HookKind{HookEnqueue, HookFailure} {
 			src := *q.source(kind)
@@ -129,7 +129,7 @@ func (c *core) recoverScripts() {
 		}
 	}
 	fresh.hooks = hooks
-	c.snapshot = fresh
+	c.out.snapshot = fresh
 }
 
 // decide asks the hook of a queue about a message that is enqueued, if there is
@@ -178,11 +178,11 @@ type verdict struct {
 // askFailure asks what is to become of a message that has failed so many times; then is
 // called in a later turn.
 func (c *core) askFailure(h Hook, m *message, attempts uint32, text string, then func(c *core, d FailureDecision)) {
-	v := &verdict{hook: h, snapshot: c.snapshot, now: c.now, mk: m.storageKey(), then: then}
+	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.now, mk: m.storageKey(), then: then}
 	v.msg = HookMessage{
 		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, ID: m.id.String(), Attempts: attempts, Error: text,
 	}
-	c.beside = append(c.beside, v)
+	c.out.jobs = append(c.out.jobs, v)
 }
 
 func (v *verdict) do(store Store) {

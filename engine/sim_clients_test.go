@@ -166,13 +166,13 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	undo := callFunc(func(tx *Tx) error {
 		held := map[*Delivery]*message{}
 		for _, d := range ds {
-			if m := tx.core.leases[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
+			if m := tx.core.leases.byID[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
 				held[d] = m
 			}
 		}
 		err := tx.Undeliver(ds) // in slices: it is applied again for what it has left
 		for _, d := range ds {
-			if m := held[d]; m != nil && tx.core.leases[m.id] != m {
+			if m := held[d]; m != nil && tx.core.leases.byID[m.id] != m {
 				s.oracle.refunded(m.throttleKeys())
 			}
 		}
@@ -187,7 +187,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 func (s *sim) decided(tx *Tx, ds []*Delivery) {
 	for _, d := range ds {
 		s.oracle.decided(d, tx.Now())
-		s.oracle.passed(tx.core.leases[d.Receipt.ID].throttleKeys(), s.step.now)
+		s.oracle.passed(tx.core.leases.byID[d.Receipt.ID].throttleKeys(), s.step.now)
 	}
 }
 
@@ -245,7 +245,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		}
 		var res NackResult
 		s.submit(cl, func(tx *Tx) (err error) {
-			if m := tx.core.leases[id]; m != nil && s.mutant == lateRetry {
+			if m := tx.core.leases.byID[id]; m != nil && s.mutant == lateRetry {
 				m.expires = 0
 			}
 			res, err = tx.Nack(req)
@@ -298,7 +298,7 @@ func (s *sim) setThrottle(cl *simClient) {
 		}
 		err := tx.SetThrottle(name, o)
 		if err == nil {
-			s.oracle.throttleSet(name, tx.core.throttles[name], s.step.now)
+			s.oracle.throttleSet(name, tx.core.throttles.byName[name], s.step.now)
 		}
 		return err
 	}, func(err error) {

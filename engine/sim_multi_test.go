@@ -126,7 +126,7 @@ type simNack struct {
 	res NackResult
 }
 
-func (c *simNack) Foresee(tx *Tx) error { return tx.ForeseeNack(&c.req) }
+func (c *simNack) Preflight(tx *Tx) error { return tx.PreflightNack(&c.req) }
 
 func (c *simNack) Apply(tx *Tx) (err error) {
 	c.res, err = tx.Nack(&c.req)
@@ -142,7 +142,7 @@ type simLease struct {
 	order  int
 }
 
-func (c *simLease) Foresee(tx *Tx) error { return tx.ForeseeLease(&c.req) }
+func (c *simLease) Preflight(tx *Tx) error { return tx.PreflightLease(&c.req) }
 
 func (c *simLease) Apply(tx *Tx) (err error) {
 	c.order = c.sim.decisions

@@ -119,7 +119,7 @@ func newWeather(r *rand.Rand) weather {
 	if w.powerLoss > 0 { // what is synced when makes no difference elsewhere
 		w.sync = []SyncMode{SyncAlways, SyncAlways, SyncInterval, SyncNever}[r.IntN(4)]
 	}
-	w.sweep = []int{1, 4, sweepMax}[r.IntN(3)]
+	w.sweep = []int{1, 4, reclaimMax}[r.IntN(3)]
 	w.units = []int{1, 4, 64, turnUnits}[r.IntN(4)]
 	return w
 }
@@ -275,7 +275,7 @@ func simulate(seed uint64, m mutant) (err error) {
 // tune gives a core that was started the weather's bounds.
 func (s *sim) tune() {
 	c := s.step.core
-	s.step.Lazy, c.aheadKeys, c.sweepMax, c.budget.turn = s.lazy, 1, s.w.sweep, s.w.units
+	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn = s.lazy, 1, s.w.sweep, s.w.units
 }
 
 // lazy lets commits and reads of a part of the seeds take their time.
@@ -409,9 +409,9 @@ func (s *sim) run(t *simTask) {
 	switch s.mutant {
 	case replyBeforeCommit:
 		c.turn(s.step.now, []*Task{&t.Task})
-		s.step.release(c.released)
+		s.step.release(c.out.released)
 		t.settle()
-		c.released = nil
+		c.out.released = nil
 	case expiryNotUnderLoad:
 		c.begin(s.step.now)
 		c.apply(&t.Task)
@@ -425,14 +425,14 @@ func (s *sim) run(t *simTask) {
 		c.begin(s.step.now)
 		c.expire()
 		c.apply(&t.Task)
-		for _, q := range c.offers {
+		for _, q := range c.waits.offers {
 			q.offered = false
 		}
-		c.offers = nil
+		c.waits.offers = nil
 	default:
 		if s.mutant == changeNotNoted {
-			for _, q := range c.queues {
-				q.facts = nil
+			for _, q := range c.queues.byName {
+				q.deltas = nil
 			}
 		}
 		s.step.Do(&t.Task)
@@ -443,7 +443,7 @@ func (s *sim) run(t *simTask) {
 
 // once is one step of the world.
 func (s *sim) once() {
-	redriving := len(s.step.core.redrives) > 0
+	redriving := len(s.step.core.ops.redrives) > 0
 	switch n := s.rng.IntN(100); {
 	case n < 8:
 		s.advance()
@@ -462,11 +462,11 @@ func (s *sim) once() {
 	}
 	s.settleBlocked()
 	s.tick()
-	if redriving || len(s.step.core.redrives) > 0 {
+	if redriving || len(s.step.core.ops.redrives) > 0 {
 		s.oracle.redriven(s.step.core)
 	}
 	if s.mutant == endNotSeen { // as if the index and the messages had forgotten
-		for _, q := range s.step.core.queues {
+		for _, q := range s.step.core.queues.byName {
 			for k := range q.roster.all() {
 				for _, m := range k.window {
 					m.expires = 0
@@ -475,7 +475,7 @@ func (s *sim) once() {
 		}
 	}
 	if s.mutant == dedupForgotten {
-		s.step.core.fresh = freshIDs{}
+		s.step.core.dedup.fresh = freshIDs{}
 	}
 	s.oracle.limits(s.step.core)
 	if err := s.step.Check(); err != nil {
@@ -528,12 +528,12 @@ func (s *sim) stop() {
 // disk lets the store fail, and work again.
 func (s *sim) disk() {
 	switch {
-	case s.failing && s.step.core.failed == nil: // nobody has noticed
+	case s.failing && s.step.core.health.failed == nil: // nobody has noticed
 		s.store.FailCommits(nil)
 		s.failing = false
 	case s.failing:
 		s.store.FailCommits(nil)
-		if err := s.step.Mend(); err != nil {
+		if err := s.step.Repair(); err != nil {
 			s.oracle.fail("mend: %v", err)
 		}
 		s.failing = false
@@ -562,7 +562,7 @@ func (s *sim) drainAll() error {
 	}
 	s.step.Do()
 	s.settleBlocked()
-	if len(s.step.core.redrives) > 0 { // nothing mortal is enqueued any more
+	if len(s.step.core.ops.redrives) > 0 { // nothing mortal is enqueued any more
 		s.oracle.redriven(s.step.core)
 	}
 	cl := s.newClient()
@@ -632,11 +632,11 @@ func (s *sim) mutantEnds() {
 // describe says what the engine waits for.
 func (s *sim) describe() string {
 	c := s.step.core
-	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.failed, c.reading, len(c.hungry), c.readPause)
-	for _, q := range c.queues {
-		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.starved, q.scheduler.keys, q.waiters.n, q.offered)
+	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.health.failed, c.reads.inFlight, len(c.reads.prefetch), c.reads.pausedUntil)
+	for _, q := range c.queues.byName {
+		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.awaitingRead, q.scheduler.keys, q.waiters.n, q.offered)
 		for k := range q.roster.all() {
-			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.behind, k.read != nil, k.total)
+			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.hasBacklog, k.read != nil, k.total)
 		}
 	}
 	return text

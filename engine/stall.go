@@ -23,13 +23,13 @@ func (e *Engine) stalling(busy bool) time.Duration {
 	return stallAfter - (e.Elapsed() - e.handed)
 }
 
-// looksOut takes those out of the inbox that only look, and have nothing of their client
+// takeReadOnly takes those out of the inbox that only look, and have nothing of their client
 // before them. It is called with the lock held.
-func (e *Engine) looksOut(spare []*Task) []*Task {
+func (e *Engine) takeReadOnly(spare []*Task) []*Task {
 	out, kept := spare, e.inbox[:0]
 	before := map[*Client]bool{}
 	for _, t := range e.inbox {
-		if t.Looks && !before[t.Client] {
+		if t.ReadOnly && !before[t.Client] {
 			out = append(out, t)
 			continue
 		}
@@ -41,35 +41,35 @@ func (e *Engine) looksOut(spare []*Task) []*Task {
 	return out
 }
 
-// allLook says that tasks only look.
-func allLook(tasks []*Task) bool {
+// allReadOnly says that tasks only look.
+func allReadOnly(tasks []*Task) bool {
 	for _, t := range tasks {
-		if !t.Looks {
+		if !t.ReadOnly {
 			return false
 		}
 	}
 	return true
 }
 
-// tellLooks answers what has only looked, of the open batch and of the one that is being
+// answerReadOnly answers what has only looked, of the open batch and of the one that is being
 // committed.
-func (e *Engine) tellLooks(flight *work) {
+func (e *Engine) answerReadOnly(flight *work) {
 	c := e.core
-	c.released = c.splitLooks(c.released)
+	c.out.released = c.splitReadOnly(c.out.released)
 	e.mu.Lock()
 	if e.busy && flight != nil {
-		flight.tasks = c.splitLooks(flight.tasks)
+		flight.tasks = c.splitReadOnly(flight.tasks)
 	}
 	e.mu.Unlock()
 }
 
-// splitLooks moves tasks that only look to those that are told at once, and returns the
+// splitReadOnly moves tasks that only look to those that are told at once, and returns the
 // others.
-func (c *core) splitLooks(tasks []*Task) []*Task {
+func (c *core) splitReadOnly(tasks []*Task) []*Task {
 	rest := tasks[:0]
 	for _, t := range tasks {
-		if t.Looks {
-			c.told = append(c.told, t)
+		if t.ReadOnly {
+			c.out.early = append(c.out.early, t)
 		} else {
 			rest = append(rest, t)
 		}

@@ -83,8 +83,8 @@ func TestWhoOnlyLooksIsAnsweredWhileACommitDoesNotEnd(t *testing.T) {
 func look(e *Engine, client uint64) error {
 	done := make(chan struct{}, 1)
 	task := &Task{
-		Looks: true,
-		Call:  callFunc(func(tx *Tx) error { _, err := tx.QueueStats("q"); return err }),
+		ReadOnly: true,
+		Call:     callFunc(func(tx *Tx) error { _, err := tx.QueueStats("q"); return err }),
 		Client: NewClient(client, func() {
 			select {
 			case done <- struct{}{}:

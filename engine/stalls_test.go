@@ -42,7 +42,7 @@ type act struct {
 
 func acts() map[string]act {
 	receipts := func(w *world) (rs []Receipt) {
-		for _, m := range w.core.leaseEnd.h {
+		for _, m := range w.core.leases.ends.h {
 			rs = append(rs, Receipt{ID: m.id, Fence: m.fence})
 		}
 		return rs
@@ -62,7 +62,7 @@ func acts() map[string]act {
 		}},
 		"CANCEL": {turns: 3, call: func(w *world) func(tx *Tx) error {
 			req := &Cancel{Queue: "q"}
-			for k := range w.core.queues["q"].roster.all() {
+			for k := range w.core.queues.byName["q"].roster.all() {
 				req.IDs = append(req.IDs, k.window[0].id)
 			}
 			return func(tx *Tx) error { _, err := tx.Cancel(req); return err }
@@ -79,16 +79,16 @@ func acts() map[string]act {
 			req := &QueueMemory{Queue: "q"}
 			return func(tx *Tx) error { _, err := tx.QueueMemory(req); return err }
 		}},
-		"PURGE": {turns: 3, over: func(c *core) bool { return !c.unfinished }, call: func(*world) func(tx *Tx) error {
+		"PURGE": {turns: 3, over: func(c *core) bool { return !c.tasks.unfinished }, call: func(*world) func(tx *Tx) error {
 			return func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "held"}); return err }
 		}},
-		"QUEUE DELETE": {turns: 3, over: func(c *core) bool { return !c.unfinished }, call: func(*world) func(tx *Tx) error {
+		"QUEUE DELETE": {turns: 3, over: func(c *core) bool { return !c.tasks.unfinished }, call: func(*world) func(tx *Tx) error {
 			return func(tx *Tx) error { return tx.DeleteQueue("held", true) }
 		}},
 		"CONFIG SET": {turns: 1, call: func(*world) func(tx *Tx) error {
 			return func(tx *Tx) error { return tx.SetConfig(map[string]string{"k000001": "new"}) }
 		}},
-		"the end of all leases": {turns: 3, later: time.Hour, over: func(c *core) bool { return len(c.leases) == 0 }},
+		"the end of all leases": {turns: 3, later: time.Hour, over: func(c *core) bool { return len(c.leases.byID) == 0 }},
 	}
 }
 
@@ -122,8 +122,8 @@ func TestNoActKeepsOthersWaiting(t *testing.T) {
 					t.Fatal("it has no end")
 				}
 				w.tick()
-				if c.budget.spent > unitsMax {
-					t.Fatalf("a turn has done %d units of work, want at most %d", c.budget.spent, unitsMax)
+				if c.tasks.budget.spent > unitsMax {
+					t.Fatalf("a turn has done %d units of work, want at most %d", c.tasks.budget.spent, unitsMax)
 				}
 			}
 			if turns < a.turns {
@@ -153,11 +153,11 @@ func TestWaitsThatEndTogetherLetOthersGoOn(t *testing.T) {
 				})})
 			}
 			w.Do(tasks...)
-			if len(w.core.parked) != n {
-				t.Fatalf("%d wait, want %d", len(w.core.parked), n)
+			if len(w.core.waits.parked) != n {
+				t.Fatalf("%d wait, want %d", len(w.core.waits.parked), n)
 			}
 			turns := 0
-			for task := end(w); len(w.core.parked) > 0; turns++ {
+			for task := end(w); len(w.core.waits.parked) > 0; turns++ {
 				if turns == 1000 {
 					t.Fatal("it has no end")
 				}
@@ -167,7 +167,7 @@ func TestWaitsThatEndTogetherLetOthersGoOn(t *testing.T) {
 				} else {
 					w.tick()
 				}
-				if spent := w.core.budget.spent; spent > unitsMax {
+				if spent := w.core.tasks.budget.spent; spent > unitsMax {
 					t.Fatalf("turn %d has done %d units of work", turns, spent)
 				}
 			}
@@ -203,7 +203,7 @@ func TestMessagesWhoseTimeComesTogetherAreHandledInPortions(t *testing.T) {
 			w.now = w.now.Add(2 * time.Hour)
 			turns := 0
 			left := func() int64 {
-				q := w.core.queues["q"]
+				q := w.core.queues.byName["q"]
 				if req.Delay > 0 {
 					return q.delayed
 				}
@@ -214,7 +214,7 @@ func TestMessagesWhoseTimeComesTogetherAreHandledInPortions(t *testing.T) {
 					t.Fatalf("%d are left", left())
 				}
 				w.tick()
-				if spent := w.core.budget.spent; spent > unitsMax {
+				if spent := w.core.tasks.budget.spent; spent > unitsMax {
 					t.Fatalf("turn %d has done %d units of work", turns, spent)
 				}
 			}
@@ -236,7 +236,7 @@ func TestACutIndexKeepsWhatComesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
-		if n := w.core.due.heap.len(); n > 2*window || i > 2*window && n < window/2 {
+		if n := w.core.delayed.index.heap.len(); n > 2*window || i > 2*window && n < window/2 {
 			t.Fatalf("the head has %d of %d entries, for a window of %d", n, i+1, window)
 		}
 	}

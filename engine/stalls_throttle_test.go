@@ -30,26 +30,26 @@ func TestAThrottleThatGetsRoomForVeryManyLetsOthersGoOn(t *testing.T) {
 		})})
 	}
 	w.Do(tasks...)
-	if len(w.core.parked) != n {
-		t.Fatalf("%d wait, want %d", len(w.core.parked), n)
+	if len(w.core.waits.parked) != n {
+		t.Fatalf("%d wait, want %d", len(w.core.waits.parked), n)
 	}
 	w.tick(&Task{Call: callFunc(func(tx *Tx) error {
 		return tx.SetThrottle("t", ThrottleOptions{Concurrency: new(uint64(n + 1000))})
 	})})
 	turns := 1
-	for ; w.core.deferred; turns++ {
+	for ; w.core.throttles.deferred; turns++ {
 		if turns == 1000 {
-			t.Fatalf("it has no end: %d wait", len(w.core.parked))
+			t.Fatalf("it has no end: %d wait", len(w.core.waits.parked))
 		}
 		w.tick(&Task{Call: callFunc(func(tx *Tx) error {
 			ds, err := tx.Lease(&LeaseRequest{Queues: []string{"late"}, Count: 50, Block: -1})
 			got += len(ds)
 			return err
 		})})
-		if spent := w.core.budget.spent; spent > unitsMax {
+		if spent := w.core.tasks.budget.spent; spent > unitsMax {
 			t.Fatalf("turn %d has done %d units of work", turns, spent)
 		}
-		if waiting := len(w.core.parked); got > turns && waiting > 0 {
+		if waiting := len(w.core.waits.parked); got > turns && waiting > 0 {
 			t.Fatalf("turn %d: a client that asks later has got %d messages, and %d still wait", turns, got, waiting)
 		}
 	}
@@ -57,8 +57,8 @@ func TestAThrottleThatGetsRoomForVeryManyLetsOthersGoOn(t *testing.T) {
 		t.Errorf("it took %d turns, the test is about at least 3", turns)
 	}
 	w.Do()
-	if len(w.core.parked) > 0 {
-		t.Errorf("%d wait, and the throttle has room", len(w.core.parked))
+	if len(w.core.waits.parked) > 0 {
+		t.Errorf("%d wait, and the throttle has room", len(w.core.waits.parked))
 	}
 	w.sound()
 }

@@ -22,12 +22,12 @@ func (q *queue) counts() Counts {
 	t := &q.totals
 	n := Counts{
 		Delayed: q.delayed, Leased: q.leased, Keys: int64(q.keys.n), Waiters: int64(q.waiters.n), Counting: !q.counted,
-		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.expired,
+		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.leaseExpired,
 		DeadLettered: t.deadLettered, Dropped: t.dropped, Released: t.released, Redriven: t.redriven,
-		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, Outlived: t.outlived,
+		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, Outlived: t.ttlExpired,
 	}
 	rest := max(q.total-q.delayed-q.leased, 0)
-	if q.isDead() {
+	if q.isDLQ() {
 		n.Dead = rest
 	} else {
 		n.Ready = rest
@@ -78,10 +78,10 @@ type Stats struct {
 func (tx *Tx) Stats() Stats {
 	c := tx.core
 	s := Stats{
-		Queues: int64(len(c.queues)), Blocked: int64(len(c.parked)), Writable: c.roomy() == nil, Recoveries: c.figure.recoveries,
-		Turns: c.figure.turns, Tasks: c.figure.tasks, Commits: c.committed, InMemory: int64(c.refs), BodyBytes: c.bodies, Now: tx.Now(), Backup: tx.Backups(),
+		Queues: int64(len(c.queues.byName)), Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil, Recoveries: c.health.counters.recoveries,
+		Turns: c.health.counters.turns, Tasks: c.health.counters.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes, Now: tx.Now(), Backup: tx.Backups(),
 	}
-	for _, q := range c.queues {
+	for _, q := range c.queues.byName {
 		s.add(q.counts())
 	}
 	return s

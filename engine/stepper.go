@@ -14,9 +14,9 @@ type Stepper struct {
 	// read whether it should come later, after further turns, as it may in the loop.
 	Lazy func() bool
 
-	flight *work     // cut, not committed yet
-	reads  []besides // their batch is committed
-	late   []Call    // results of reads that are done
+	flight *work  // cut, not committed yet
+	reads  []job  // their batch is committed
+	late   []Call // results of reads that are done
 	listen func([]Event)
 }
 
@@ -32,7 +32,7 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 	if err := s.core.start(); err != nil {
 		return nil, err
 	}
-	s.core.census.take(func(p *censusPart) { s.tell(p) })
+	s.core.ops.census.take(func(p *censusPart) { s.post(p) })
 	s.Do()
 	return s, nil
 }
@@ -45,11 +45,11 @@ func (s *Stepper) Elapsed() time.Duration { return s.now.Sub(s.start) }
 
 // Prepare is Engine.Prepare.
 func (s *Stepper) Prepare(req *Enqueue) error {
-	seen := s.core.committed
-	if err := prepare(req, &s.core.cfg.Limits, s.core.snapshot, func() int64 { return s.now.UnixNano() }); err != nil {
+	seen := s.core.out.committed
+	if err := prepare(req, &s.core.cfg.Limits, s.core.out.snapshot, func() int64 { return s.now.UnixNano() }); err != nil {
 		return err
 	}
-	prepareDedup(req, s.store, s.core.snapshot, seen)
+	prepareDedup(req, s.store, s.core.out.snapshot, seen)
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (s *Stepper) CompileScript(kind HookKind, source string) (Hook, error) {
 }
 
 // Snapshot is Engine.Snapshot.
-func (s *Stepper) Snapshot() *Snapshot { return s.core.snapshot }
+func (s *Stepper) Snapshot() *Snapshot { return s.core.out.snapshot }
 
 // Load is Engine.Load.
 func (s *Stepper) Load(d *Delivery) error { return load(d, s.store) }
@@ -71,17 +71,17 @@ func (s *Stepper) Load(d *Delivery) error { return load(d, s.store) }
 func (s *Stepper) Listen(to func([]Event)) { s.listen = to }
 
 // Want is Engine.Want, in force at once.
-func (s *Stepper) Want(kinds EventKind) { s.core.events.wanted = kinds }
+func (s *Stepper) Want(kinds EventKind) { s.core.out.events.wanted = kinds }
 
 // HookTurned is Engine.HookTurned.
-func (s *Stepper) HookTurned(h Hook, state BreakerState) { s.tell(turned{h, state}) }
+func (s *Stepper) HookTurned(h Hook, state BreakerState) { s.post(turned{h, state}) }
 
 // Submit is Do for those who expect an Engine: the tasks that need not wait are
 // done when it returns.
 func (s *Stepper) Submit(tasks []*Task) { s.Do(tasks...) }
 
 // Leave is Engine.Leave.
-func (s *Stepper) Leave(c *Client) { s.tell(leave{c}) }
+func (s *Stepper) Leave(c *Client) { s.post(leave{c}) }
 
 // Advance moves the time on, stopping at every timer on the way.
 func (s *Stepper) Advance(d time.Duration) {
@@ -102,14 +102,14 @@ func (s *Stepper) Advance(d time.Duration) {
 
 // Do runs a turn with the tasks and commits it, and goes on as long as there is
 // something to do without the time moving on. A failed commit fails over as the
-// loop does; Mend repairs it.
+// loop does; Repair repairs it.
 func (s *Stepper) Do(tasks ...*Task) {
 	s.turn(tasks)
 	for {
 		if s.flight == nil {
 			s.flight = s.core.cut()
 		}
-		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 && !s.core.owes() || s.later() {
+		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 && !s.core.hasLeftOver() || s.later() {
 			return
 		}
 		if w := s.flight; w != nil {
@@ -122,7 +122,7 @@ func (s *Stepper) Do(tasks ...*Task) {
 
 func (s *Stepper) turn(tasks []*Task) {
 	s.core.turn(s.now, tasks)
-	s.release(s.core.takeTold(nil))
+	s.release(s.core.takeEarly(nil))
 }
 
 func (s *Stepper) later() bool { return s.Lazy != nil && s.Lazy() }
@@ -138,7 +138,7 @@ func (s *Stepper) results() []*Task {
 			continue
 		}
 		r.do(s.store)
-		s.tell(r)
+		s.post(r)
 	}
 	var results []*Task
 	for len(s.late) > 0 && !s.later() { // the inbox keeps the order
@@ -156,16 +156,16 @@ func (s *Stepper) commit(w *work) {
 		err = s.store.Commit(w.batch, w.sync && c.cfg.Sync == SyncAlways)
 	}
 	if err != nil {
-		c.released = append(w.tasks, c.released...)
+		c.out.released = append(w.tasks, c.out.released...)
 		c.refuse(err)
 		c.loseBackups(w.beside)
-		c.committed = c.batchNo
-		c.batchNo++
-		c.figure.recoveries++
+		c.out.committed = c.out.batchNo
+		c.out.batchNo++
+		c.health.counters.recoveries++
 		s.recoverInPlace()
 		return
 	}
-	c.committed = w.no
+	c.out.committed = w.no
 	s.release(w.tasks)
 	if s.listen != nil && len(w.events) > 0 {
 		s.listen(w.events)
@@ -174,12 +174,12 @@ func (s *Stepper) commit(w *work) {
 }
 
 func (s *Stepper) recoverInPlace() {
-	s.core.census.stop()
+	s.core.ops.census.stop()
 	if err := s.core.recover(); err != nil {
-		s.core.failed = err
+		s.core.health.failed = err
 		return
 	}
-	s.reads = append(s.reads, &counting{s.core.census, s})
+	s.reads = append(s.reads, &counting{s.core.ops.census, s})
 }
 
 // counting is a census whose time has not come yet.
@@ -188,13 +188,13 @@ type counting struct {
 	step   *Stepper
 }
 
-func (n *counting) do(Store) { n.census.take(func(p *censusPart) { n.step.tell(p) }) }
+func (n *counting) do(Store) { n.census.take(func(p *censusPart) { n.step.post(p) }) }
 
 // Apply does nothing: the parts of the census are calls of their own.
 func (n *counting) Apply(*Tx) error { return nil }
 
-// Mend makes the store writable again, if it can be.
-func (s *Stepper) Mend() error {
+// Repair makes the store writable again, if it can be.
+func (s *Stepper) Repair() error {
 	if err := s.store.Reopen(); err != nil {
 		return err
 	}
@@ -202,8 +202,8 @@ func (s *Stepper) Mend() error {
 	if err := s.core.start(); err != nil {
 		return err
 	}
-	s.core.failed = nil
-	s.core.lookFull()
+	s.core.health.failed = nil
+	s.core.refreshFull()
 	s.Do()
 	return nil
 }
@@ -211,7 +211,7 @@ func (s *Stepper) Mend() error {
 func (s *Stepper) release(tasks []*Task) {
 	for _, t := range tasks {
 		if undo := t.conclude(s.Elapsed()); undo != nil {
-			s.tell(undo)
+			s.post(undo)
 		}
 		if t.Client != nil {
 			t.Client.wake()
@@ -220,4 +220,4 @@ func (s *Stepper) release(tasks []*Task) {
 }
 
 // tell gives the core a task of the engine's own, in a turn that follows.
-func (s *Stepper) tell(call Call) { s.late = append(s.late, call) }
+func (s *Stepper) post(call Call) { s.late = append(s.late, call) }

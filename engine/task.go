@@ -15,16 +15,16 @@ type Call interface {
 // Task is one call on its way through the loop. It belongs to the engine from
 // Submit until Done is true; only then may the call's result be read.
 type Task struct {
-	Call   Call
-	Client *Client // whose task it is; nil: nobody waits for it
-	Bytes  int     // what the task holds of its client's input, for the inbox's bound
-	Looks  bool    // it changes nothing and promises nothing: see stall.go
+	Call     Call
+	Client   *Client // whose task it is; nil: nobody waits for it
+	Bytes    int     // what the task holds of its client's input, for the inbox's bound
+	ReadOnly bool    // it changes nothing and promises nothing: see stall.go
 
 	err  error
 	undo Call
 	// progress is how far a task has come that does its work in slices; nil: it does not.
 	progress *progress
-	kept     []*watch // of what was read for it beforehand, until it is done
+	logs     []*changeLog // of what was read for it beforehand, until it is done
 	// shown is how many bytes of messages were read for a transaction.
 	shown int
 	wait  *wait // non-nil while the task is parked
@@ -34,9 +34,9 @@ type Task struct {
 	resume int64
 	state  atomic.Uint32
 
-	held   int64         // when it was first held back by a wait for messages, its own or one before it; 0: never
-	waited time.Duration // from then until it was finished
-	ended  time.Duration // when its result was made public, by the engine's stopwatch
+	heldUpSince int64         // when it was first held back by a wait for messages, its own or one before it; 0: never
+	waited      time.Duration // from then until it was finished
+	ended       time.Duration // when its result was made public, by the engine's stopwatch
 }
 
 // Took returns how long the engine has had the task, from a reading of Elapsed
@@ -85,7 +85,7 @@ type Client struct {
 
 	// The loop's:
 	blocked *Task
-	behind  []*Task
+	queued  []*Task
 	gone    bool
 	dropped bool   // it has gone while it waited for messages: nothing of it is executed any more
 	turn    uint64 // in which it has used so much of its share

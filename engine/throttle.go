@@ -23,14 +23,14 @@ type throttle struct {
 	at     int64
 	inUse  int64 // leases of messages that name it
 
-	entries  map[*queue]*entry // of the queues whose keys name it
-	line     timers[*entry]    // those that have classes waiting, by turn
-	served   float64           // start tag of the turn that was taken last
-	claims   []*class          // by their numbers
-	keeper   *class            // a place or token is kept for it
-	notified bool              // in core.notified
-	wakeAt   int64             // when the next token comes that something waits for
-	timer    int               // index in core.tokens, -1: not in it
+	entries     map[*queue]*entry // of the queues whose keys name it
+	line        timers[*entry]    // those that have classes waiting, by turn
+	served      float64           // start tag of the turn that was taken last
+	claims      []*class          // by their numbers
+	reservedFor *class            // a place or token is kept for it
+	notified    bool              // in core.notified
+	wakeAt      int64             // when the next token comes that something waits for
+	timer       int               // index in core.tokens, -1: not in it
 
 	freedAt int64   // when a place became free last
 	gap     float64 // a running mean of the nanoseconds between two such times
@@ -58,15 +58,15 @@ func (t *throttle) level(now int64) float64 {
 }
 
 // kept is how many places and tokens are kept for a claim: 1 or 0.
-func (t *throttle) kept() int64 {
-	if t.keeper != nil {
+func (t *throttle) reservedRoom() int64 {
+	if t.reservedFor != nil {
 		return 1
 	}
 	return 0
 }
 
 // room is how many messages may be delivered now, beside what is kept for a claim.
-func (t *throttle) room(now int64) int64 { return t.roomBeside(now, t.kept()) }
+func (t *throttle) room(now int64) int64 { return t.roomBeside(now, t.reservedRoom()) }
 
 // roomBeside is how many messages may be delivered if so much is kept.
 func (t *throttle) roomBeside(now, kept int64) int64 {
@@ -88,9 +88,9 @@ func (t *throttle) interval() float64 {
 	return t.gap
 }
 
-// keepFor is for how many nanoseconds its room is worth keeping. A token that is kept
+// reserveFor is for how many nanoseconds its room is worth keeping. A token that is kept
 // leaves its bucket no room for the next one.
-func (t *throttle) keepFor() float64 {
+func (t *throttle) reserveFor() float64 {
 	if t.set.Rate > 0 {
 		return 0.8 * t.interval()
 	}
@@ -163,10 +163,10 @@ func (c *core) throttlesOf(m *message) []*throttle {
 	if l == nil {
 		return nil
 	}
-	if l.version != c.throttleVersion {
-		l.version, l.set, l.unset, l.class = c.throttleVersion, nil, nil, nil
+	if l.version != c.throttles.version {
+		l.version, l.set, l.unset, l.class = c.throttles.version, nil, nil, nil
 		for _, name := range l.names {
-			if t := c.throttles[name]; t != nil {
+			if t := c.throttles.byName[name]; t != nil {
 				l.set = append(l.set, t)
 			} else {
 				l.unset = append(l.unset, c.unsetNamed(name))
@@ -187,7 +187,7 @@ func (c *core) consume(m *message) {
 			t.tokens, t.at = t.level(c.now)-1, c.now
 		}
 	}
-	m.key.stats.passed += uint64(len(ts))
+	m.key.stats.admitted += uint64(len(ts))
 }
 
 // refund gives the tokens back of a message that did not go out after all.
@@ -290,9 +290,9 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if err != nil {
 		return err
 	}
-	c.batch.Put(storage.State, storage.AppendStateKey(nil, stateThrottle, key), set.Append(nil))
-	c.sync = true
-	t := c.throttles[key]
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateThrottle, key), set.Append(nil))
+	c.out.sync = true
+	t := c.throttles.byName[key]
 	if t == nil {
 		t = c.addThrottle(key, set)
 		t.inUse = c.takeUnset(key)
@@ -311,9 +311,9 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 
 func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
 	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*queue]*entry{}, countedAt: c.now, freedAt: c.now, timer: -1}
-	c.throttles[key] = t
-	c.throttleVersion++
-	t.seq = c.throttleList.add(t)
+	c.throttles.byName[key] = t
+	c.throttles.version++
+	t.seq = c.throttles.list.add(t)
 	return t
 }
 
@@ -334,15 +334,15 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	if err := c.writable(); err != nil {
 		return false, err
 	}
-	t := c.throttles[key]
+	t := c.throttles.byName[key]
 	if t == nil {
 		return false, nil
 	}
-	c.batch.Delete(storage.State, storage.AppendStateKey(nil, stateThrottle, key))
-	c.sync = true
-	delete(c.throttles, key)
-	c.throttleVersion++
-	c.throttleList.remove(t.seq)
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateThrottle, key))
+	c.out.sync = true
+	delete(c.throttles.byName, key)
+	c.throttles.version++
+	c.throttles.list.remove(t.seq)
 	c.leaveUnset(t)
 	t.set = storage.Throttle{} // it has room for whatever waits for it, one class after the other
 	c.disarm(t)
@@ -373,7 +373,7 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 	}
 	if t.room(now) < 1 {
 		i.Waiting = t.keys
-		for q := range c.pausedOut { // keys that are paused themselves are in no class
+		for q := range c.queues.pausedOut { // keys that are paused themselves are in no class
 			if e := t.entries[q]; e != nil {
 				i.Waiting -= e.keys
 			}
@@ -387,7 +387,7 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 
 // Throttle describes a throttle; ok is false if the key has no setting.
 func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
-	t := tx.core.throttles[key]
+	t := tx.core.throttles.byName[key]
 	if t == nil {
 		return ThrottleInfo{}, false
 	}
@@ -397,7 +397,7 @@ func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
 // Throttles lists throttles from a cursor on, at most count. The next cursor is 0
 // at the end. One that exists throughout a listing is listed exactly once.
 func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
-	next = tx.core.throttleList.walk(cursor, count, func(t *throttle) {
+	next = tx.core.throttles.list.walk(cursor, count, func(t *throttle) {
 		if match(t.name) {
 			list = append(list, tx.core.throttleInfo(t))
 		}

@@ -13,7 +13,7 @@ type unsetKey struct {
 
 // unsetNamed returns the key of a name, which may be one that is not in use.
 func (c *core) unsetNamed(name string) *unsetKey {
-	if u := c.unset[name]; u != nil {
+	if u := c.throttles.unset[name]; u != nil {
 		return u
 	}
 	return &unsetKey{name: name}
@@ -30,7 +30,7 @@ func (c *core) useUnset(m *message) {
 	for i, u := range l.unset {
 		if u.inUse == 0 { // it may have come into use through another message
 			u = c.unsetNamed(u.name)
-			l.unset[i], c.unset[u.name] = u, u
+			l.unset[i], c.throttles.unset[u.name] = u, u
 		}
 		u.inUse++
 	}
@@ -39,7 +39,7 @@ func (c *core) useUnset(m *message) {
 func (c *core) endUnset(m *message) {
 	for _, u := range m.limits.unset {
 		if u.inUse--; u.inUse == 0 {
-			delete(c.unset, u.name)
+			delete(c.throttles.unset, u.name)
 		}
 	}
 }
@@ -47,13 +47,13 @@ func (c *core) endUnset(m *message) {
 // takeUnset returns how many leases name a key that gets a setting.
 func (c *core) takeUnset(name string) int64 {
 	n := c.unsetNamed(name).inUse
-	delete(c.unset, name)
+	delete(c.throttles.unset, name)
 	return n
 }
 
 // leaveUnset goes on counting the leases that name a key whose setting is taken away.
 func (c *core) leaveUnset(t *throttle) {
 	if t.inUse > 0 {
-		c.unset[t.name] = &unsetKey{name: t.name, inUse: t.inUse}
+		c.throttles.unset[t.name] = &unsetKey{name: t.name, inUse: t.inUse}
 	}
 }

@@ -34,73 +34,88 @@ func (c *core) lifetime(q *queue, ttl time.Duration, readyAt int64) (int64, erro
 	return end, nil
 }
 
-// outlived says that a message's time to live is over.
-func (c *core) outlived(m *message) bool { return m.expires != 0 && m.expires <= c.now }
+// ttlExpired says that a message's time to live is over.
+func (c *core) ttlExpired(m *message) bool { return m.expires != 0 && m.expires <= c.now }
 
-// endLives acts on the messages whose time to live is over, in slices.
-func (c *core) endLives() {
-	var unread map[*queue]*obituary
+// ttlMessages is the messages that have a time to live.
+type ttlMessages struct {
+	index       dueIndex         // by its end
+	batches     int              // reads under way, of messages whose time is over
+	expiring    map[ID]*dueEntry // entries that those are about
+	pausedUntil int64            // before it, no such read is asked for
+
+	unchecked
+}
+
+func (t *ttlMessages) reset() {
+	*t = ttlMessages{index: dueIndex{family: storage.Expiries}, expiring: map[ID]*dueEntry{}}
+}
+
+func (t *ttlMessages) next(c *core) int64 {
+	if t.batches >= ttlBatchesMax || t.index.heap.len() == 0 {
+		return never
+	}
+	return max(t.index.first(), c.reads.pausedUntil, t.pausedUntil)
+}
+
+// expire ends the messages whose time to live is over, in slices.
+func (t *ttlMessages) expire(c *core) {
+	var unread map[*queue]*ttlBatch
 	for c.room() {
-		d, ok := c.ends.heap.next()
+		d, ok := t.index.heap.next()
 		if !ok || d.at > c.now {
 			break
 		}
 		c.spend(2) // it may move to another queue
-		q := c.byNumber[d.mk.Queue]
+		q := c.queues.byNumber[d.mk.Queue]
 		if q == nil { // deleted since, with its messages
-			c.unindex(&c.ends, d.at, d.mk)
+			c.unindex(&t.index, d.at, d.mk)
 			continue
 		}
-		if m := c.leases[d.mk.ID]; m != nil && m.key.queue == q {
-			c.ends.remove(d) // endLease puts it back
+		if m := c.leases.byID[d.mk.ID]; m != nil && m.key.queue == q {
+			t.index.remove(d) // endLease puts it back
 			continue
 		}
-		if m := q.inWindow(d.mk); m != nil && c.endLife(m) {
+		if m := q.inWindow(d.mk); m != nil && c.endTTL(m) {
 			continue
 		}
 		// What follows is known only when the record was read. Until then the entry is
 		// on disk only.
 		o := unread[q]
-		if o == nil || len(o.entries) == obituaryMax {
-			if c.obituaries >= obituariesMax || !c.mayRead() || c.now < c.endPause {
+		if o == nil || len(o.entries) == ttlBatchMax {
+			if t.batches >= ttlBatchesMax || !c.mayRead() || c.now < t.pausedUntil {
 				break
 			}
-			o = c.readObituary(q)
+			o = c.readTTLBatch(q)
 			if unread == nil {
-				unread = map[*queue]*obituary{}
+				unread = map[*queue]*ttlBatch{}
 			}
 			unread[q] = o
 		}
-		c.ends.remove(d)
-		c.dying[d.mk.ID] = d
+		t.index.remove(d)
+		t.expiring[d.mk.ID] = d
 		o.entries = append(o.entries, d)
 	}
-	c.refill(&c.ends)
+	c.refill(&t.index)
 }
 
-// nextEnd returns when endLives has something to do again.
-func (c *core) nextEnd() (int64, bool) {
-	at, ok := c.ends.next()
-	return max(at, c.readPause, c.endPause), ok && c.obituaries < obituariesMax
-}
-
-// endLate ends a message at the head of its key that the index has not come to. If its
+// endTTLAtHead ends a message at the head of its key that the index has not come to. If its
 // record cannot be read, the key's messages are left to the disk for some time: others
 // must not wait for that.
-func (c *core) endLate(m *message) {
-	if c.endLife(m) {
+func (c *core) endTTLAtHead(m *message) {
+	if c.endTTL(m) {
 		return
 	}
 	err := c.loadBody(m)
 	if err == nil {
-		c.endLife(m)
+		c.endTTL(m)
 		return
 	}
 	c.cfg.Log.Error().Err(err).Msg("a message whose time to live is over cannot be read, it is tried again")
 	k := m.key
 	c.shrink(k.cut(0))
-	c.rest(k)
-	k.vain = true
+	c.backOff(k)
+	k.lastReadEmpty = true
 	c.settle(k)
 }
 
@@ -113,31 +128,31 @@ func (q *queue) inWindow(mk storage.MessageKey) *message {
 	return k.at(place{rank: mk.Rank, id: mk.ID})
 }
 
-// endLife takes a message out of its window whose time to live is over, and reports
+// endTTL takes a message out of its window whose time to live is over, and reports
 // whether that could be done without reading its record.
-func (c *core) endLife(m *message) bool {
-	if m.body == nil && c.mourned(m.key.queue) {
+func (c *core) endTTL(m *message) bool {
+	if m.body == nil && c.hasDLQ(m.key.queue) {
 		return false
 	}
 	m.key.removeAt(m.place)
-	c.refs--
+	c.heads.messages--
 	k := m.key
 	c.expireMessage(m)
 	c.settle(k)
 	return true
 }
 
-// mourned says that the messages of a queue go somewhere when their time is over.
-func (c *core) mourned(q *queue) bool { return !q.isDead() && c.queues[q.set.DLQ] != nil }
+// hasDLQ says that the messages of a queue go somewhere when their time is over.
+func (c *core) hasDLQ(q *queue) bool { return !q.isDLQ() && c.queues.byName[q.set.DLQ] != nil }
 
 // expireMessage ends a message that is in no structure, and returns the queue that takes
-// it, "" if none does. Its body is there if it is mourned.
+// it, "" if none does. Its body is there if it is hasDLQ.
 func (c *core) expireMessage(m *message) string {
 	q := m.key.queue
-	q.totals.outlived++
-	c.sync = true
-	if c.mourned(q) {
-		return c.bury(m, reasonTTL)
+	q.totals.ttlExpired++
+	c.out.sync = true
+	if c.hasDLQ(q) {
+		return c.deadLetter(m, reasonTTL)
 	}
 	q.totals.dropped++
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reasonTTL})
@@ -147,19 +162,19 @@ func (c *core) expireMessage(m *message) string {
 
 // rearm puts the end of a message's life back that came while it was leased.
 func (c *core) rearm(m *message) {
-	if c.ends.byID[m.id] != nil || c.dying[m.id] != nil {
+	if c.ttl.index.byID[m.id] != nil || c.ttl.expiring[m.id] != nil {
 		return
 	}
-	if d := newEndEntry(m); !c.ends.onDisk(d.key) {
-		c.ends.add(d)
+	if d := newEndEntry(m); !c.ttl.index.onDisk(d.key) {
+		c.ttl.index.add(d)
 	}
 }
 
 func newEndEntry(m *message) *dueEntry { return newDueEntry(m.expires, m.storageKey(), nil) }
 
-// obituary is messages of a queue whose time to live is over and whose records are
+// ttlBatch is messages of a queue whose time to live is over and whose records are
 // read beside the loop.
-type obituary struct {
+type ttlBatch struct {
 	reading
 	entries []*dueEntry
 	found   []*foundMessage
@@ -168,20 +183,20 @@ type obituary struct {
 // What is read at once, and how many of those at a time: a million that end in the same
 // second hold up nobody.
 const (
-	obituaryMax   = 256
-	obituariesMax = 2
+	ttlBatchMax   = 256
+	ttlBatchesMax = 2
 )
 
-func (c *core) readObituary(q *queue) *obituary {
-	o := &obituary{}
-	o.watch = c.watch(q)
-	o.then = o.bury
-	c.beside = append(c.beside, o)
-	c.obituaries++
+func (c *core) readTTLBatch(q *queue) *ttlBatch {
+	o := &ttlBatch{}
+	o.changeLog = c.openLog(q)
+	o.then = o.deadLetter
+	c.out.jobs = append(c.out.jobs, o)
+	c.ttl.batches++
 	return o
 }
 
-func (o *obituary) do(store Store) {
+func (o *ttlBatch) do(store Store) {
 	for _, d := range o.entries {
 		var f *foundMessage
 		if f, o.err = readMessage(store, d.mk); o.err != nil {
@@ -193,36 +208,36 @@ func (o *obituary) do(store Store) {
 	}
 }
 
-// bury ends the lives of those that are still there.
-func (o *obituary) bury(c *core) {
-	c.obituaries--
-	if o.err != nil || !c.holds(&o.watch) {
+// deadLetter ends the lives of those that are still there.
+func (o *ttlBatch) deadLetter(c *core) {
+	c.ttl.batches--
+	if o.err != nil || !c.valid(&o.changeLog) {
 		if o.err != nil {
 			c.cfg.Log.Error().Err(o.err).Msg("messages whose time to live is over cannot be read, it is tried again")
-			c.endPause = c.now + int64(c.cfg.MendInterval)
+			c.ttl.pausedUntil = c.now + int64(c.cfg.MendInterval)
 		}
 		for _, d := range o.entries { // once more, those that are not gone meanwhile
-			if c.dying[d.mk.ID] != d {
+			if c.ttl.expiring[d.mk.ID] != d {
 				continue
 			}
-			delete(c.dying, d.mk.ID)
-			if !c.ends.onDisk(d.key) {
-				c.ends.add(d)
+			delete(c.ttl.expiring, d.mk.ID)
+			if !c.ttl.index.onDisk(d.key) {
+				c.ttl.index.add(d)
 			}
 		}
 		return
 	}
 	c.spend(2 * len(o.found))
 	for _, f := range o.found {
-		if m := c.extract(&o.watch, f); m != nil {
+		if m := c.extract(&o.changeLog, f); m != nil {
 			k := m.key
 			c.expireMessage(m)
 			c.settle(k)
 		}
 	}
 	for _, d := range o.entries { // leased meanwhile: endLease puts it back
-		if c.dying[d.mk.ID] == d {
-			delete(c.dying, d.mk.ID)
+		if c.ttl.expiring[d.mk.ID] == d {
+			delete(c.ttl.expiring, d.mk.ID)
 		}
 	}
 }

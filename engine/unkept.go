@@ -46,13 +46,13 @@ type unkeptDelay struct {
 
 // notKept has a hook count an error. Those of one batch go together.
 func (c *core) notKept(d unkeptDelay) {
-	if n := len(c.beside); n > 0 {
-		if u, ok := c.beside[n-1].(*unkept); ok {
+	if n := len(c.out.jobs); n > 0 {
+		if u, ok := c.out.jobs[n-1].(*unkept); ok {
 			u.all = append(u.all, d)
 			return
 		}
 	}
-	c.beside = append(c.beside, &unkept{[]unkeptDelay{d}})
+	c.out.jobs = append(c.out.jobs, &unkept{[]unkeptDelay{d}})
 }
 
 func (u *unkept) do(Store) {

@@ -13,12 +13,12 @@ import (
 func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (next uint64, names []string) {
 	c := tx.core
 	const gaps = 4096
-	for steps := count + gaps; cursor < uint64(c.nextQueue); cursor++ {
+	for steps := count + gaps; cursor < uint64(c.queues.nextNumber); cursor++ {
 		if count <= 0 || steps <= 0 {
 			return cursor, names
 		}
 		steps--
-		if q := c.byNumber[uint32(min(cursor, math.MaxUint32))]; q != nil {
+		if q := c.queues.byNumber[uint32(min(cursor, math.MaxUint32))]; q != nil {
 			count--
 			if match(q.name) {
 				names = append(names, q.name)
@@ -29,7 +29,7 @@ func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (nex
 }
 
 // HasQueue reports whether there is a queue of that name.
-func (tx *Tx) HasQueue(name string) bool { return tx.core.queues[name] != nil }
+func (tx *Tx) HasQueue(name string) bool { return tx.core.queues.byName[name] != nil }
 
 // QueueMemory asks for the bytes of memory that a queue takes. What it has on disk only
 // takes none. The sizes of payloads are those of the messages of up to Samples fairness

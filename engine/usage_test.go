@@ -59,7 +59,7 @@ func TestAPageOfQueuesPassesABoundedGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.core.nextQueue += 10_000 // as if so many had been made and deleted
+	s.core.queues.nextNumber += 10_000 // as if so many had been made and deleted
 	s.Do(&Task{Call: usage(func(tx *Tx) error { return tx.CreateQueue("last", QueueOptions{NoDLQ: true}) })})
 	pages := 0
 	var seen []string

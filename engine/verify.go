@@ -369,11 +369,11 @@ const mendRounds = 4
 // mendBytes is the size of a batch of what is dropped.
 const mendBytes = 4 << 20
 
-// Mend puts a store in order that nobody uses. Records that are damaged, and those that
+// Repair puts a store in order that nobody uses. Records that are damaged, and those that
 // refer to what is not there, are dropped. Messages without a queue get one, of a name
 // that tells; where queuesWhole says that no record of a queue can be missing, their queue
 // was deleted or purged, and they are dropped. It says what it has done.
-func Mend(store Store, queuesWhole bool, say func(what string)) error {
+func Repair(store Store, queuesWhole bool, say func(what string)) error {
 	for range mendRounds {
 		var b storage.Batch
 		var failed error
@@ -381,7 +381,7 @@ func Mend(store Store, queuesWhole bool, say func(what string)) error {
 		_, err := Verify(store, func(f Finding) {
 			found++
 			queuesWhole = queuesWhole && f.Family != storage.Queues // which are verified first
-			say(f.mend(&b, queuesWhole))
+			say(f.repair(&b, queuesWhole))
 			if b.Size() >= mendBytes && failed == nil {
 				failed = store.Commit(&b, false)
 				b.Reset()
@@ -398,7 +398,7 @@ func Mend(store Store, queuesWhole bool, say func(what string)) error {
 }
 
 // mend adds to a batch what undoes a finding, and says what that is.
-func (f *Finding) mend(b *storage.Batch, queuesWhole bool) string {
+func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 	switch {
 	case f.Unreadable || f.Key == nil:
 		return "could not mend: " + f.What

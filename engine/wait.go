@@ -5,6 +5,42 @@ import (
 	"time"
 )
 
+// waitSet is the parked tasks, and what may let them go on.
+type waitSet struct {
+	timed     timers[*wait]    // those with an end
+	parked    map[uint64]*Task // by client
+	rotations rotations
+
+	offers    []*queue // have something to deliver, and waiters
+	resumed   []*queue // had too much to look at for one turn
+	unblocked []*Task  // were queued behind a task that is no longer blocked
+
+	unchecked
+}
+
+// reset forgets which queues have something to deliver. Parked tasks are put in line again
+// by recover.
+func (s *waitSet) reset() { s.offers, s.resumed = nil, nil }
+
+func (s *waitSet) next(*core) int64 {
+	if w, ok := s.timed.next(); ok {
+		return w.until
+	}
+	return never
+}
+
+// expire ends the waits whose time is over, empty-handed.
+func (s *waitSet) expire(c *core) {
+	for c.room() {
+		w, ok := s.timed.next()
+		if !ok || w.until > c.now {
+			break
+		}
+		c.spend(1)
+		c.finish(w.task, nil)
+	}
+}
+
 // wait is what is known of a parked task: where and until when it waits.
 type wait struct {
 	task  *Task
@@ -87,16 +123,16 @@ func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 		w.until = t.resume
 	}
 	if w.until > 0 {
-		c.waits.push(w)
+		c.waits.timed.push(w)
 	}
 	t.wait = w
 	if !onlyLoading && !w.begun() {
-		c.holdBack(t)
+		c.markHeldUp(t)
 	}
 	if t.Client != nil {
 		t.Client.blocked = t
 		t.Client.waits.Store(!onlyLoading && !w.begun())
-		c.parked[t.Client.ID] = t
+		c.waits.parked[t.Client.ID] = t
 	}
 }
 
@@ -124,7 +160,7 @@ func (c *core) leaveLines(w *wait) {
 		q := w.nodes[i].queue
 		q.waiters.remove(&w.nodes[i])
 		if q.waiters.first == nil {
-			c.giveUpAll(q)
+			c.unreserveQueue(q)
 		}
 	}
 	w.nodes = nil
@@ -147,14 +183,14 @@ func (c *core) unpark(t *Task) {
 	t.wait = nil
 	c.leaveLines(w)
 	if w.timer >= 0 {
-		c.waits.remove(w)
+		c.waits.timed.remove(w)
 	}
 	if cl := t.Client; cl != nil {
 		cl.blocked = nil
 		cl.waits.Store(false)
-		delete(c.parked, cl.ID)
-		c.again = append(c.again, cl.behind...)
-		cl.behind = nil
+		delete(c.waits.parked, cl.ID)
+		c.waits.unblocked = append(c.waits.unblocked, cl.queued...)
+		cl.queued = nil
 	}
 }
 
@@ -162,22 +198,22 @@ func (c *core) unpark(t *Task) {
 // before the cut: what it leases is in the same batch as what made it ready, or
 // a crash could lose one and keep the other.
 func (c *core) serve() {
-	if c.failed != nil {
-		c.notified = nil // nothing is delivered, and recovery makes all throttles anew
+	if c.health.failed != nil {
+		c.throttles.notified = nil // nothing is delivered, and recovery makes all throttles anew
 	}
 	for c.room() {
 		switch {
-		case len(c.notified) > 0:
+		case len(c.throttles.notified) > 0:
 			c.wakeAll() // before anything else could take the room
-		case len(c.offers) > 0:
-			q := c.offers[0]
-			c.offers = c.offers[1:]
+		case len(c.waits.offers) > 0:
+			q := c.waits.offers[0]
+			c.waits.offers = c.waits.offers[1:]
 			q.offered = false
 			c.serveQueue(q)
-		case len(c.again) > 0:
-			c.goOn()
+		case len(c.waits.unblocked) > 0:
+			c.applyUnblocked()
 		default:
-			c.offers, c.again = nil, nil
+			c.waits.offers, c.waits.unblocked = nil, nil
 			return
 		}
 	}
@@ -187,7 +223,7 @@ func (c *core) serve() {
 // that asks may wake throttles, and so come here while it is the first in line: then it
 // takes the next message itself, and the queue is served again after it.
 func (c *core) serveQueue(q *queue) {
-	for q.scheduler.hasOpen() && q.waiters.first != nil && c.failed == nil {
+	for q.scheduler.hasOpen() && q.waiters.first != nil && c.health.failed == nil {
 		if !c.room() {
 			c.offer(q)
 			return
@@ -202,7 +238,7 @@ func (c *core) serveQueue(q *queue) {
 			break // it could take nothing after all
 		}
 	}
-	if q.starved > 0 {
+	if q.awaitingRead > 0 {
 		return
 	}
 	for n := q.waiters.first; n != nil; {
@@ -217,7 +253,7 @@ func (c *core) serveQueue(q *queue) {
 // loading says that a queue of the wait may still get messages from the disk.
 func (w *wait) loading() bool {
 	for i := range w.nodes {
-		if w.nodes[i].queue.starved > 0 {
+		if w.nodes[i].queue.awaitingRead > 0 {
 			return true
 		}
 	}
@@ -227,7 +263,7 @@ func (w *wait) loading() bool {
 // Unblock ends the wait of another client's task: empty-handed, or with
 // ErrUnblocked. It reports whether that client was blocked.
 func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
-	t := tx.core.parked[clientID]
+	t := tx.core.waits.parked[clientID]
 	if t == nil || t.wait.onlyLoading || t.wait.begun() {
 		return false // it does not wait for messages
 	}
@@ -251,8 +287,8 @@ func (l leave) Apply(tx *Tx) error {
 	if cl.blocked == nil || cl.blocked.wait.begun() {
 		return nil
 	}
-	behind := cl.behind
-	cl.behind, cl.dropped = nil, true
+	behind := cl.queued
+	cl.queued, cl.dropped = nil, true
 	tx.core.finish(cl.blocked, ErrClientGone)
 	for _, t := range behind {
 		tx.core.finish(t, ErrClientGone)

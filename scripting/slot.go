@@ -9,7 +9,7 @@ import (
 )
 
 // slots bounds how many slow scripts run at once: GOMAXPROCS - 1, so that one processor
-// remains for clients, and at least 1. The channel holds the free slots. nil means no
+// detachedQueue for clients, and at least 1. The channel holds the free slots. nil means no
 // bound.
 //
 // States of a call: it starts without a slot, and most calls end that way. After slotTurn

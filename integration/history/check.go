@@ -209,7 +209,7 @@ func (c *check) end() time.Duration {
 }
 
 // holes looks for a message that was enqueued after one that a power cut took, and
-// outlived that cut: the log would have lost its middle and kept its end.
+// ttlExpired that cut: the log would have lost its middle and kept its end.
 func (c *check) holes(gone *message) {
 	i := slices.IndexFunc(c.Crashes, func(cut Crash) bool { return cut.Power && cut.Back > gone.enqueue.Return })
 	if i < 0 {

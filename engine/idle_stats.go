@@ -12,9 +12,9 @@ import (
 // of them. They are listed in the order in which they were forgotten, and found by an
 // open table of places in the list. A key that comes back leaves a gap in the list, and
 // its slot of the table, which leads to the gap: both go when the table is full.
-type past struct {
-	list  []pastKey
-	slots []pastSlot // a power of two, no more than half of them taken
+type idleStats struct {
+	list  []idleKey
+	slots []idleSlot // a power of two, no more than half of them taken
 	n     int        // in the list without the gaps
 	rest  keyStats   // the sum of those that were too many
 
@@ -22,36 +22,36 @@ type past struct {
 	counts   uint64     // that have begun
 }
 
-type pastKey struct {
+type idleKey struct {
 	hash nameHash
 	name string // "": a gap
 	keyStats
 }
 
-// pastSlot is 0 where it is empty: else a place in the list plus one, and above that
+// idleSlot is 0 where it is empty: else a place in the list plus one, and above that
 // some bits of the hash, so that other keys need not be looked at.
-type pastSlot uint32
+type idleSlot uint32
 
 const (
-	// pastMax bounds how many keys without messages a queue keeps counts of: when they
+	// idleStatsMax bounds how many keys without messages a queue keeps counts of: when they
 	// are twice as many, so many are left.
-	pastMax      = 1000
-	pastSlotsMin = 64
-	pastTagShift = 16 // the list is far shorter: half of the slots of 2*pastMax keys
+	idleStatsMax = 1000
+	idleSlotsMin = 64
+	idleTagShift = 16 // the list is far shorter: half of the slots of 2*idleStatsMax keys
 )
 
-func slotOf(h nameHash, at int) pastSlot {
-	return pastSlot(h>>32)<<pastTagShift | pastSlot(at+1) //nolint:gosec // bounded by the slots
+func slotOf(h nameHash, at int) idleSlot {
+	return idleSlot(h>>32)<<idleTagShift | idleSlot(at+1) //nolint:gosec // bounded by the slots
 }
 
 // find returns the place of a name in the list, -1 if it is not there.
-func (p *past) find(h nameHash, name string) int {
+func (p *idleStats) find(h nameHash, name string) int {
 	if p.n == 0 {
 		return -1
 	}
 	mask := len(p.slots) - 1
 	for i := int(h) & mask; p.slots[i] != 0; i = (i + 1) & mask { //nolint:gosec // the mask bounds it
-		at := int(p.slots[i]&(1<<pastTagShift-1)) - 1
+		at := int(p.slots[i]&(1<<idleTagShift-1)) - 1
 		if p.slots[i] == slotOf(h, at) && p.list[at].name == name {
 			return at
 		}
@@ -60,7 +60,7 @@ func (p *past) find(h nameHash, name string) int {
 }
 
 // of returns what is kept of a name.
-func (p *past) of(name string) keyStats {
+func (p *idleStats) of(name string) keyStats {
 	if at := p.find(hashName(name), name); at >= 0 {
 		return p.list[at].keyStats
 	}
@@ -68,13 +68,13 @@ func (p *past) of(name string) keyStats {
 }
 
 // take is of for a key that comes back: its counts are its own again.
-func (p *past) take(h nameHash, name string) keyStats {
+func (p *idleStats) take(h nameHash, name string) keyStats {
 	at := p.find(h, name)
 	if at < 0 {
 		return keyStats{}
 	}
 	s := p.list[at].keyStats
-	p.list[at] = pastKey{}
+	p.list[at] = idleKey{}
 	p.n--
 	if p.counting != nil {
 		p.counting.back(name)
@@ -83,7 +83,7 @@ func (p *past) take(h nameHash, name string) keyStats {
 }
 
 // keep keeps the counts of a key that is forgotten.
-func (p *past) keep(k *fairKey) {
+func (p *idleStats) keep(k *fairKey) {
 	if k.stats.delivered == 0 && k.stats.refused == 0 {
 		return
 	}
@@ -93,14 +93,14 @@ func (p *past) keep(k *fairKey) {
 	if len(p.list) >= len(p.slots)/2 {
 		p.rebuild()
 	}
-	p.list = append(p.list, pastKey{hash: k.hash, name: k.name, keyStats: k.stats})
+	p.list = append(p.list, idleKey{hash: k.hash, name: k.name, keyStats: k.stats})
 	p.put(k.hash, len(p.list)-1)
-	if p.n++; p.n >= 2*pastMax {
+	if p.n++; p.n >= 2*idleStatsMax {
 		p.trim()
 	}
 }
 
-func (p *past) put(h nameHash, at int) {
+func (p *idleStats) put(h nameHash, at int) {
 	mask := len(p.slots) - 1
 	i := int(h) & mask //nolint:gosec // the mask bounds it
 	for p.slots[i] != 0 {
@@ -111,8 +111,8 @@ func (p *past) put(h nameHash, at int) {
 
 // trim leaves the busiest keys in the list, of equally busy ones those that were
 // forgotten last.
-func (p *past) trim() {
-	var buf [2 * pastMax]uint64
+func (p *idleStats) trim() {
+	var buf [2 * idleStatsMax]uint64
 	counts := buf[:0]
 	for i := range p.list {
 		if p.list[i].name != "" {
@@ -120,7 +120,7 @@ func (p *past) trim() {
 		}
 	}
 	slices.Sort(counts)
-	counts, kept := counts[:len(counts)-pastMax], counts[len(counts)-pastMax:]
+	counts, kept := counts[:len(counts)-idleStatsMax], counts[len(counts)-idleStatsMax:]
 	least := kept[0]
 	first, _ := slices.BinarySearch(counts, least)
 	equal := len(counts) - first // of those that go
@@ -136,14 +136,14 @@ func (p *past) trim() {
 			equal--
 		}
 		p.rest.add(s.keyStats)
-		*s = pastKey{}
+		*s = idleKey{}
 		p.n--
 	}
 	p.rebuild()
 }
 
 // rebuild closes the gaps and makes a table with room for as many keys more.
-func (p *past) rebuild() {
+func (p *idleStats) rebuild() {
 	kept := p.list[:0]
 	for i := range p.list {
 		if p.list[i].name != "" {
@@ -152,14 +152,14 @@ func (p *past) rebuild() {
 	}
 	clear(p.list[len(kept):])
 	p.list = kept
-	slots := max(len(p.slots), pastSlotsMin)
+	slots := max(len(p.slots), idleSlotsMin)
 	for slots < 4*len(kept) {
 		slots *= 2
 	}
 	if slots == len(p.slots) {
 		clear(p.slots)
 	} else {
-		p.slots = make([]pastSlot, slots)
+		p.slots = make([]idleSlot, slots)
 	}
 	for i := range kept {
 		p.put(kept[i].hash, i)
@@ -167,7 +167,7 @@ func (p *past) rebuild() {
 }
 
 // all goes through the names in the order in which they were forgotten.
-func (p *past) all() iter.Seq2[string, *keyStats] {
+func (p *idleStats) all() iter.Seq2[string, *keyStats] {
 	return func(yield func(string, *keyStats) bool) {
 		for i := range p.list {
 			if k := &p.list[i]; k.name != "" && !yield(k.name, &k.keyStats) {

@@ -17,29 +17,29 @@ type Announcer interface {
 }
 
 const (
-	// aheadMax is for how many tasks or messages memory is read ahead: enough to keep
+	// prefetchMax is for how many tasks or messages memory is read ahead: enough to keep
 	// the processor's loads busy, few enough that nothing has left the caches again.
-	aheadMax = 32
-	// aheadKeys is how many keys there are at least where it pays: fewer of them are
+	prefetchMax = 32
+	// prefetchKeysMin is how many keys there are at least where it pays: fewer of them are
 	// in a cache, unless they have not been used for long.
-	aheadKeys = 2000
+	prefetchKeysMin = 2000
 )
 
 // foresight is what reading ahead has read, step by step.
-type foresight struct {
-	pages  [aheadMax]*keyPage
-	hashes [aheadMax]nameHash
-	keys   [aheadMax]*fairKey
+type prefetchBuffer struct {
+	pages  [prefetchMax]*keyPage
+	hashes [prefetchMax]nameHash
+	keys   [prefetchMax]*fairKey
 	sum    int64 // of what was read: or the compiler would leave the reading out
 }
 
-// lookAhead reads ahead for the first of some tasks, and returns for how many.
-func (c *core) lookAhead(tasks []*Task) int {
-	if c.keys < c.aheadKeys {
+// prefetchTasks reads ahead for the first of some tasks, and returns for how many.
+func (c *core) prefetchTasks(tasks []*Task) int {
+	if c.heads.keys < c.heads.prefetchKeysMin {
 		return len(tasks)
 	}
-	f := &c.foresight
-	n := min(len(tasks), aheadMax)
+	f := &c.heads.prefetch
+	n := min(len(tasks), prefetchMax)
 	found := c.announced(tasks[:n])
 	sum := f.sum
 	for i, p := range f.pages[:found] {
@@ -65,7 +65,7 @@ func (c *core) lookAhead(tasks []*Task) int {
 // announced notes where the keys of the messages stand that tasks will enqueue, and
 // returns of how many.
 func (c *core) announced(tasks []*Task) int {
-	f, n := &c.foresight, 0
+	f, n := &c.heads.prefetch, 0
 	var q *queue
 	for _, t := range tasks {
 		a, ok := t.Call.(Announcer)
@@ -77,7 +77,7 @@ func (c *core) announced(tasks []*Task) int {
 			continue
 		}
 		if q == nil || q.name != req.Queue {
-			q = c.queues[req.Queue]
+			q = c.queues.byName[req.Queue]
 		}
 		if q == nil || q.keys.n == 0 {
 			continue
@@ -88,14 +88,14 @@ func (c *core) announced(tasks []*Task) int {
 	return n
 }
 
-// lookRound reads ahead for the next n deliveries of a queue, aheadMax at most.
-func (c *core) lookRound(q *queue, n int) {
+// prefetchRound reads ahead for the next n deliveries of a queue, prefetchMax at most.
+func (c *core) prefetchRound(q *queue, n int) {
 	s := q.scheduler
-	if s.keys < max(c.aheadKeys, 1) || !s.hasOpen() {
+	if s.keys < max(c.heads.prefetchKeysMin, 1) || !s.hasOpen() {
 		return
 	}
-	f := &c.foresight
-	keys := s.open.h[0].soon(f.keys[:0], min(n, aheadMax))
+	f := &c.heads.prefetch
+	keys := s.open.h[0].soon(f.keys[:0], min(n, prefetchMax))
 	sum := f.sum
 	for _, k := range keys {
 		sum += k.firstLines()

@@ -40,7 +40,7 @@ func (w *world) sound() {
 
 // A million keys in one turn would be a third of a second in which nobody is served.
 func TestEmptyingAQueueGoesThroughItsKeysInPortions(t *testing.T) {
-	const keys = 5 * sweepMax
+	const keys = 5 * reclaimMax
 	for name, task := range map[string]*Task{"purge": purgeOf("q"), "delete": deletionOf("q")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -48,31 +48,31 @@ func TestEmptyingAQueueGoesThroughItsKeysInPortions(t *testing.T) {
 			w.queue("other", QueueOptions{})
 			w.fillKeys("q", keys)
 			c, all := w.core, 0
-			for turn := 0; turn == 0 || c.unfinished; turn++ {
+			for turn := 0; turn == 0 || c.tasks.unfinished; turn++ {
 				var tasks []*Task
 				if turn == 0 {
 					tasks = append(tasks, task)
 				}
 				w.tick(tasks...)
-				all += c.swept
-				if c.swept > sweepMax+1 {
-					t.Fatalf("turn %d has gone through %d keys and messages", turn, c.swept)
+				all += c.detached.reclaimed
+				if c.detached.reclaimed > reclaimMax+1 {
+					t.Fatalf("turn %d has gone through %d keys and messages", turn, c.detached.reclaimed)
 				}
-				if c.unfinished && c.nextTimer() != c.now {
+				if c.tasks.unfinished && c.nextTimer() != c.now {
 					t.Fatal("the next turn does not follow at once")
 				}
 				if turn == 0 && task.err != nil {
 					t.Fatal(task.err)
 				}
-				if c.keys != 0 {
-					t.Fatalf("%d keys are counted after turn %d", c.keys, turn)
+				if c.heads.keys != 0 {
+					t.Fatalf("%d keys are counted after turn %d", c.heads.keys, turn)
 				}
 				if turn%3 == 0 {
 					w.sound()
 				}
 			}
-			if all != 2*keys || c.refs != 0 || len(c.remains) != 0 {
-				t.Errorf("of %d keys and as many messages %d were given back, %d messages are left in windows", keys, all, c.refs)
+			if all != 2*keys || c.heads.messages != 0 || len(c.detached.queues) != 0 {
+				t.Errorf("of %d keys and as many messages %d were given back, %d messages are left in windows", keys, all, c.heads.messages)
 			}
 			w.enqueue("other", "k", "the body's time")
 			w.Do()
@@ -84,7 +84,7 @@ func TestEmptyingAQueueGoesThroughItsKeysInPortions(t *testing.T) {
 func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
-	w.core.sweepMax = 1
+	w.core.detached.max = 1
 	w.fillKeys("q", 50)
 	first := w.lease("q", 3)
 	w.tick(purgeOf("q"))
@@ -112,7 +112,7 @@ func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
 		}
 		return nil
 	})})
-	if !w.core.unfinished {
+	if !w.core.tasks.unfinished {
 		t.Fatal("50 keys in so few turns: the test is about those that are left")
 	}
 	w.fillKeys("q", 5)
@@ -121,7 +121,7 @@ func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
 	}
 	w.tick(purgeOf("q")) // once more, while the first one goes on
 	w.fillKeys("q", 7)
-	for w.core.unfinished {
+	for w.core.tasks.unfinished {
 		w.sound()
 		w.tick()
 	}
@@ -162,7 +162,7 @@ func (w *world) queueUp(n int) *Delivery {
 	w.lease("big", 1)
 	w.fillKeys("other", 1, "t")
 	w.lease("other", 1)
-	if waiting := w.core.throttles["t"].keys; waiting != int64(n)+1 {
+	if waiting := w.core.throttles.byName["t"].keys; waiting != int64(n)+1 {
 		w.t.Fatalf("%d keys wait, the test needs %d", waiting, n+1)
 	}
 	return held[0]
@@ -171,7 +171,7 @@ func (w *world) queueUp(n int) *Delivery {
 func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
 	w := newWorld(t, nil)
 	held := w.queueUp(60)
-	w.core.sweepMax = 4
+	w.core.detached.max = 4
 	var got []*Delivery
 	w.tick(&Task{Call: callFunc(func(tx *Tx) (err error) {
 		got, err = tx.Lease(&LeaseRequest{Queues: []string{"other"}, Count: 1, Block: time.Hour})
@@ -183,14 +183,14 @@ func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
 		_, err := tx.Ack("other", []Receipt{held.Receipt})
 		return err
 	})})
-	if !w.core.unfinished {
+	if !w.core.tasks.unfinished {
 		t.Fatal("the purge has ended in its turn: the test is about one that goes on")
 	}
 	if len(got) != 1 {
 		t.Error("the key behind those of the purged queue was not admitted at once")
 	}
 	w.now = w.now.Add(time.Minute)
-	for w.core.unfinished {
+	for w.core.tasks.unfinished {
 		w.sound()
 		if _, now := w.busiest("big"); now != before {
 			t.Fatalf("the keys of the purged queue were refused %d times, it was %d", now, before)
@@ -198,7 +198,7 @@ func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
 		w.tick()
 	}
 	// The lease of the other queue's message has ended meanwhile: its key is there again.
-	if th := w.core.throttles["t"]; th.keys != 1 || th.waiting != 0 || len(th.entries) != 1 || th.waited > int64(62*2*time.Second) {
+	if th := w.core.throttles.byName["t"]; th.keys != 1 || th.waiting != 0 || len(th.entries) != 1 || th.waited > int64(62*2*time.Second) {
 		t.Errorf("%d keys of %d queues name it, %d wait, they have waited %v", th.keys, len(th.entries), th.waiting, time.Duration(th.waited))
 	}
 }
@@ -206,9 +206,9 @@ func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
 func TestAClassWhoseTurnItIsLeavesWithItsQueue(t *testing.T) {
 	w := newWorld(t, nil)
 	held := w.queueUp(20)
-	w.core.sweepMax = 1
+	w.core.detached.max = 1
 	w.must(func(tx *Tx) error { _, err := tx.Ack("other", []Receipt{held.Receipt}); return err })
-	th := w.core.throttles["t"]
+	th := w.core.throttles.byName["t"]
 	eligible := func() (n int) {
 		for _, e := range th.entries {
 			n += e.eligible
@@ -219,7 +219,7 @@ func TestAClassWhoseTurnItIsLeavesWithItsQueue(t *testing.T) {
 		t.Fatalf("%d queues have a class open, the test needs both", n)
 	}
 	w.tick(deletionOf("big"))
-	for w.core.unfinished {
+	for w.core.tasks.unfinished {
 		w.sound()
 		w.tick()
 	}
@@ -241,17 +241,17 @@ func TestEmptiedKeysLeaveTheLineForReads(t *testing.T) {
 		w.fillKeys("other", 1)
 	}
 	c := w.core
-	c.sweepMax, c.readPause = 1, c.now+int64(time.Hour)
-	if a, b := len(w.lease("big", 2*keys)), len(w.lease("other", 2)); a != 2*keys || b != 2 || len(c.starving) != keys+1 {
-		t.Fatalf("%d and %d leased, %d keys want a read", a, b, len(c.starving))
+	c.detached.max, c.reads.pausedUntil = 1, c.now+int64(time.Hour)
+	if a, b := len(w.lease("big", 2*keys)), len(w.lease("other", 2)); a != 2*keys || b != 2 || len(c.reads.urgent) != keys+1 {
+		t.Fatalf("%d and %d leased, %d keys want a read", a, b, len(c.reads.urgent))
 	}
 	w.tick(purgeOf("big"))
-	c.readPause = 0
-	for turn := 0; turn == 0 || c.unfinished; turn++ {
-		before := len(c.starving)
+	c.reads.pausedUntil = 0
+	for turn := 0; turn == 0 || c.tasks.unfinished; turn++ {
+		before := len(c.reads.urgent)
 		w.tick()
 		w.sound()
-		if passed := before - len(c.starving); passed > 2 {
+		if passed := before - len(c.reads.urgent); passed > 2 {
 			t.Fatalf("turn %d has passed over %d keys of the purged queue", turn, passed)
 		}
 	}
@@ -265,16 +265,16 @@ func TestAFailedCommitForgetsWhatAnEmptiedQueueHasLeft(t *testing.T) {
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.queue("q", QueueOptions{})
 	w.fillKeys("q", 30)
-	w.core.sweepMax = 1
+	w.core.detached.max = 1
 	store.FailCommits(errors.New("the disk is full"))
 	w.tick(purgeOf("q"))
-	if !w.core.unfinished {
+	if !w.core.tasks.unfinished {
 		t.Fatal("the purge has ended in its turn: the test is about one that goes on")
 	}
 	w.tick() // its commit fails
 	w.sound()
 	store.FailCommits(nil)
-	if err := w.Mend(); err != nil {
+	if err := w.Repair(); err != nil {
 		t.Fatal(err)
 	}
 	w.sound()
@@ -286,7 +286,7 @@ func TestAFailedCommitForgetsWhatAnEmptiedQueueHasLeft(t *testing.T) {
 // What leases, delays and ends of life a queue had is given back in portions as well,
 // whatever other queues have, and none of it is worth anything before.
 func TestEmptyingAQueueEndsItsLeasesInPortions(t *testing.T) {
-	const n = 2 * sweepMax
+	const n = 2 * reclaimMax
 	for name, task := range map[string]*Task{"purge": purgeOf("q"), "delete": deletionOf("q")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -311,12 +311,12 @@ func TestEmptyingAQueueEndsItsLeasesInPortions(t *testing.T) {
 				t.Fatalf("%d are leased, want %d", len(receipts), n)
 			}
 			c := w.core
-			for turn := 0; turn == 0 || c.unfinished; turn++ {
+			for turn := 0; turn == 0 || c.tasks.unfinished; turn++ {
 				var tasks []*Task
 				if turn == 0 {
 					tasks = []*Task{task}
 				} else if turn == 1 && name == "purge" {
-					if len(c.leases) < 2 {
+					if len(c.leases.byID) < 2 {
 						t.Fatal("the leases have ended in one turn: the test is about those that are left")
 					}
 					tasks = []*Task{{Call: callFunc(func(tx *Tx) error {
@@ -328,13 +328,13 @@ func TestEmptyingAQueueEndsItsLeasesInPortions(t *testing.T) {
 					})}}
 				}
 				w.tick(tasks...)
-				if c.swept > sweepMax+1 {
-					t.Fatalf("turn %d has given back %d things", turn, c.swept)
+				if c.detached.reclaimed > reclaimMax+1 {
+					t.Fatalf("turn %d has given back %d things", turn, c.detached.reclaimed)
 				}
 				w.sound()
 			}
-			if len(c.leases) != 1 || c.throttles["t"].inUse != 0 || c.due.heap.len()+c.ends.heap.len() != 0 {
-				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases), c.throttles["t"].inUse, c.due.heap.len(), c.ends.heap.len())
+			if len(c.leases.byID) != 1 || c.throttles.byName["t"].inUse != 0 || c.delayed.index.heap.len()+c.ttl.index.heap.len() != 0 {
+				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases.byID), c.throttles.byName["t"].inUse, c.delayed.index.heap.len(), c.ttl.index.heap.len())
 			}
 			w.must(func(tx *Tx) error {
 				if got, err := tx.Ack("other", []Receipt{kept[0].Receipt}); got != 1 || err != nil {
@@ -354,16 +354,16 @@ func TestCountsOfAnEmptiedQueuesKeysGoToTheirNames(t *testing.T) {
 		w.queue("q", QueueOptions{})
 		w.fill("k", 20, nil)
 		w.lease("q", 10)
-		w.core.sweepMax = 3
+		w.core.detached.max = 3
 		w.tick(purgeOf("q"))
-		if !w.core.unfinished {
+		if !w.core.tasks.unfinished {
 			t.Fatal("the queue was swept in one turn: the test is about a key that is left")
 		}
 		if back {
 			w.enqueue("q", "k", "new")
 			w.lease("q", 1)
 		}
-		for w.core.unfinished {
+		for w.core.tasks.unfinished {
 			w.tick()
 			w.sound()
 		}

@@ -21,16 +21,16 @@ package engine
 //
 // Replies of one client stay in order: the connection sees to that.
 
-// tellable says that the lease of a message that was just handed out may be told
+// mayReplyEarly says that the lease of a message that was just handed out may be told
 // before the commit.
-func (c *core) tellable(m *message) bool {
-	return c.cfg.LeaseLag > 0 && m.born <= c.committed && m.deliveries == 1 && !m.retried && m.failure == nil
+func (c *core) mayReplyEarly(m *message) bool {
+	return c.cfg.LeaseLag > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil
 }
 
-// takeTold returns what is to be told before the commit, and keeps spare in its
+// takeEarly returns what is to be told before the commit, and keeps spare in its
 // place, which is empty.
-func (c *core) takeTold(spare []*Task) []*Task {
-	told := c.told
-	c.told = spare
+func (c *core) takeEarly(spare []*Task) []*Task {
+	told := c.out.early
+	c.out.early = spare
 	return told
 }

@@ -125,7 +125,7 @@ func TestAToldLeaseEndsWithAFailedCommit(t *testing.T) {
 		t.Fatalf("the enqueue was answered %v", lost.Err())
 	}
 	store.FailCommits(nil)
-	if err := w.Mend(); err != nil {
+	if err := w.Repair(); err != nil {
 		t.Fatal(err)
 	}
 	first := (*ds)[0].Receipt

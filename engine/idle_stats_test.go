@@ -9,7 +9,7 @@ import (
 func TestCountsOfForgottenKeysAreKeptByNameOrInTheSum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // reproducible on purpose
 	for _, names := range []int{5, 1500, 30_000} {
-		var p past
+		var p idleStats
 		q := &queue{}
 		all := make([]uint64, names) // deliveries of each
 		for range 200_000 {
@@ -25,7 +25,7 @@ func TestCountsOfForgottenKeysAreKeptByNameOrInTheSum(t *testing.T) {
 			k.stats.delivered += n
 			all[i] += n
 			p.keep(k)
-			trimmed := p.n == pastMax // and it may have been among the least busy
+			trimmed := p.n == idleStatsMax // and it may have been among the least busy
 			if got := p.of(name).delivered; got != k.stats.delivered && !trimmed {
 				t.Fatalf("%q is forgotten with %d deliveries, %d are kept", name, k.stats.delivered, got)
 			}
@@ -37,7 +37,7 @@ func TestCountsOfForgottenKeysAreKeptByNameOrInTheSum(t *testing.T) {
 		for name, s := range p.all() {
 			sum += s.delivered
 			most = max(most, s.delivered)
-			if names < pastMax && s.delivered != all[number(t, name)] {
+			if names < idleStatsMax && s.delivered != all[number(t, name)] {
 				t.Errorf("%q has %d deliveries, %d are kept", name, all[number(t, name)], s.delivered)
 			}
 		}
@@ -60,23 +60,23 @@ func number(t *testing.T, name string) (n int) {
 }
 
 func TestTheBusiestForgottenKeysKeepTheirNames(t *testing.T) {
-	var p past
+	var p idleStats
 	keep := func(i int, delivered uint64) {
 		name := fmt.Sprint("tenant-", i)
 		p.keep(&fairKey{name: name, hash: hashName(name), stats: keyStats{delivered: delivered}})
 	}
-	for i := range 2*pastMax - 1 {
+	for i := range 2*idleStatsMax - 1 {
 		keep(i, uint64(1+i%4/3)) //nolint:gosec // small: each fourth has two
 	}
-	if p.n != 2*pastMax-1 || p.rest != (keyStats{}) {
+	if p.n != 2*idleStatsMax-1 || p.rest != (keyStats{}) {
 		t.Fatalf("%d keys are kept, and a sum of %v", p.n, p.rest)
 	}
-	keep(2*pastMax, 1) // one too many
-	if p.n != pastMax || p.rest.delivered != pastMax {
+	keep(2*idleStatsMax, 1) // one too many
+	if p.n != idleStatsMax || p.rest.delivered != idleStatsMax {
 		t.Fatalf("%d keys are kept, and a sum of %d deliveries", p.n, p.rest.delivered)
 	}
 	ones, twos := 0, 0
-	for i := range 2*pastMax - 1 {
+	for i := range 2*idleStatsMax - 1 {
 		name := fmt.Sprint("tenant-", i)
 		kept := p.of(name).delivered
 		switch {
@@ -90,7 +90,7 @@ func TestTheBusiestForgottenKeysKeepTheirNames(t *testing.T) {
 			t.Errorf("%q was forgotten after a key that is as busy, and its name is lost", name)
 		}
 	}
-	if ones+twos+1 != pastMax { // and the last one
+	if ones+twos+1 != idleStatsMax { // and the last one
 		t.Errorf("%d keys with one delivery and %d with two have kept their names", ones+1, twos)
 	}
 }
