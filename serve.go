@@ -22,6 +22,8 @@ import (
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // broker is the running whole: one of each part.
@@ -196,7 +198,7 @@ func (b *broker) open() error {
 		return b.damaged(err)
 	}
 	sandbox := scriptingConfig(b.cfg)
-	sandbox.BreakerChanged = func(h engine.Hook, s engine.BreakerState) { b.engine.HookTurned(h, s) } // no hook runs before there is an engine
+	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { b.engine.HookTurned(h, s) } // no hook runs before there is an engine
 	scripts, err := scripting.New(sandbox)
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())

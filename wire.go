@@ -13,6 +13,8 @@ import (
 	"github.com/faisca/fila/internal/certs"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // This file turns the one configuration into that of each part. What a part
@@ -56,7 +58,7 @@ func certificates(cfg cli.TLS, log zerolog.Logger) (*tls.Config, error) {
 }
 
 // engineConfig is for the engine: scripts compiles the hooks of queues.
-func engineConfig(cfg cli.Config, scripts engine.Scripts, log zerolog.Logger) engine.Config {
+func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engine.Config {
 	c := engine.DefaultConfig()
 	c.Visibility = cfg.Scheduler.Visibility
 	c.Backoff = cfg.Scheduler.Backoff

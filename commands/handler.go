@@ -13,6 +13,8 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Limits are what the commands themselves hold a client to; the engine has its
@@ -118,7 +120,7 @@ type Engine interface {
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
 	PrepareCron(cr *engine.Cron) error
-	CompileScript(kind engine.HookKind, source string) (engine.Hook, error)
+	CompileScript(kind hook.Kind, source string) (hook.Hook, error)
 	Snapshot() *engine.Snapshot
 	Load(d *engine.Delivery) error
 	Listen(to func([]engine.Event))

@@ -13,6 +13,8 @@ import (
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // startTime is when every test's server starts.
@@ -45,7 +47,7 @@ func newServer(t testing.TB, change func(*Config)) *server {
 	scripts := scripting.DefaultConfig()
 	scripts.Timeout = 250 * time.Millisecond // the machine may be busy with other tests
 	var s *server
-	scripts.BreakerChanged = func(h engine.Hook, state engine.BreakerState) { s.HookTurned(h, state) }
+	scripts.BreakerChanged = func(h hook.Hook, state hook.BreakerState) { s.HookTurned(h, state) }
 	var err error
 	if cfg.Scripts, err = scripting.New(scripts); err != nil {
 		t.Fatal(err)

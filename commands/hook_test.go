@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // wantFields compares what a map, or the first of an array of maps, shows.
@@ -69,8 +71,8 @@ func TestTheBreakerOpensHoldsAndClosesInSightOfStats(t *testing.T) {
 
 // The histogram names the bound of each bucket, and of the last one none.
 func TestLatencyIsShownByBucket(t *testing.T) {
-	var s engine.HookStats
-	s.Latency[0], s.Latency[3], s.Latency[engine.LatencyBuckets-1] = 1, 2, 3
+	var s hook.Stats
+	s.Latency[0], s.Latency[3], s.Latency[hook.LatencyBuckets-1] = 1, 2, 3
 	list := latencyBuckets(&s)
 	if len(list) != 3 || list[0][0].num != 1 || list[1][0].num != 8 || list[1][1].num != 2 || list[2][0].kind != fieldNil || list[2][1].num != 3 {
 		t.Errorf("shown as %+v", list)

@@ -15,6 +15,8 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 func queueApply() Spec {
@@ -127,7 +129,7 @@ func compileQueues(e Engine, set *engine.QueueSet, sources [][2]string) error {
 			if source == "" {
 				continue
 			}
-			h, err := e.CompileScript(engine.HookKind(kind), source)
+			h, err := e.CompileScript(hook.Kind(kind), source)
 			if err != nil {
 				return fmt.Errorf("queue %q: %w", set.Queues[i].Name, err)
 			}
@@ -173,7 +175,7 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 			return set, nil, &refusal{"INVALID", fmt.Sprintf("queue %.255q: %s", q.Name, err)}
 		}
 		set.Queues = append(set.Queues, engine.QueueSpec{Name: q.Name, Options: o})
-		sources = append(sources, [2]string{engine.HookEnqueue: q.OnEnqueue, engine.HookFailure: q.OnFailure})
+		sources = append(sources, [2]string{hook.OnEnqueue: q.OnEnqueue, hook.OnFailure: q.OnFailure})
 	}
 	return set, sources, nil
 }

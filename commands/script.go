@@ -4,6 +4,8 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 func script() Spec {
@@ -22,11 +24,11 @@ func hookArgs(more ...Arg) []Arg {
 	}}}, more...)
 }
 
-func hookKind(in *input) engine.HookKind {
+func hookKind(in *input) hook.Kind {
 	if in.has("on_failure") {
-		return engine.HookFailure
+		return hook.OnFailure
 	}
-	return engine.HookEnqueue
+	return hook.OnEnqueue
 }
 
 func scriptLoad() Spec {
@@ -55,9 +57,9 @@ func scriptLoad() Spec {
 
 type hookLoad struct {
 	queue  string
-	kind   engine.HookKind
+	kind   hook.Kind
 	source string
-	hook   engine.Hook
+	hook   hook.Hook
 }
 
 // Prepare compiles the source on the connection.
@@ -96,7 +98,7 @@ func scriptDel() Spec {
 type hookDrop struct {
 	removed
 	queue string
-	kind  engine.HookKind
+	kind  hook.Kind
 }
 
 // Apply implements engine.Call.
@@ -128,7 +130,7 @@ func scriptGet() Spec {
 // hookFind looks for one hook of a queue.
 type hookFind struct {
 	queue string
-	kind  engine.HookKind
+	kind  hook.Kind
 	info  engine.ScriptInfo
 	found bool
 }

@@ -5,13 +5,15 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 func scriptStats() Spec {
 	return Spec{
 		Name: "STATS", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
 		Summary: "Returns how the hooks of a queue have fared since they were loaded or the broker started.",
-		Reply: "An array of maps, one for each hook: " + hookStatsFields(&engine.ScriptInfo{}, &engine.HookStats{}).names() + ". " +
+		Reply: "An array of maps, one for each hook: " + hookStatsFields(&engine.ScriptInfo{}, &hook.Stats{}).names() + ". " +
 			"state is closed while the hook is run, open while it is not as it has failed too often in a row, trial when the next call decides. " +
 			"calls got a decision of the script's or its error, recalled of them without running it, as its decision was known; errors failed, limits of those for time or memory; skipped were answered by the safe decision without running it. " +
 			"row counts errors since the last success, opened how often the state became open, trial_at says when it may be tried again. " +
@@ -35,7 +37,7 @@ type hookStats struct{ hookList }
 func (c *hookStats) Render(h *Handler, w *resp.Writer) error {
 	maps := make([]fields, len(c.list))
 	for i := range c.list {
-		var s engine.HookStats
+		var s hook.Stats
 		if hook := c.list[i].Hook; hook != nil {
 			s = hook.Stats(h.cfg.Now())
 		}
@@ -45,7 +47,7 @@ func (c *hookStats) Render(h *Handler, w *resp.Writer) error {
 	return nil
 }
 
-func hookStatsFields(info *engine.ScriptInfo, s *engine.HookStats) *fields {
+func hookStatsFields(info *engine.ScriptInfo, s *hook.Stats) *fields {
 	var f fields
 	f.hook(info)
 	f.text("state", s.State.String())
@@ -70,17 +72,17 @@ func hookStatsFields(info *engine.ScriptInfo, s *engine.HookStats) *fields {
 
 func (f *fields) micros(name string, d time.Duration) { f.number(name, d.Microseconds()) }
 
-func latencyBuckets(s *engine.HookStats) []fields {
+func latencyBuckets(s *hook.Stats) []fields {
 	var list []fields
 	for i, n := range s.Latency {
 		if n == 0 {
 			continue
 		}
 		var f fields
-		if i == engine.LatencyBuckets-1 {
+		if i == hook.LatencyBuckets-1 {
 			f.optional("below_us", "")
 		} else {
-			f.micros("below_us", engine.LatencyBound(i))
+			f.micros("below_us", hook.LatencyBound(i))
 		}
 		f.count("calls", n)
 		list = append(list, f)

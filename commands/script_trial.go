@@ -6,6 +6,8 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/resp"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 func scriptTest() Spec {
@@ -13,8 +15,8 @@ func scriptTest() Spec {
 		Name: "TEST", Group: "fila", Since: "0.1.0", Complexity: "Depends on the script; its limits hold.",
 		Summary: "Runs a hook of a queue, or SOURCE in its place, with a message made of the options, and changes nothing: no message, no statistics. " +
 			"A script that fails is refused with its line.",
-		Reply: "A map. ON_ENQUEUE: " + (&hookTrial{}).fields(&engine.HookTrial{}).names() + ". ON_FAILURE: " +
-			(&hookTrial{hookFind: hookFind{kind: engine.HookFailure}}).fields(&engine.HookTrial{}).names() + ". What the script has not decided is nil.",
+		Reply: "A map. ON_ENQUEUE: " + (&hookTrial{}).fields(&hook.Trial{}).names() + ". ON_FAILURE: " +
+			(&hookTrial{hookFind: hookFind{kind: hook.OnFailure}}).fields(&hook.Trial{}).names() + ". What the script has not decided is nil.",
 		Flags: []string{"readonly"}, Access: Look,
 		Args: hookArgs(
 			Arg{Name: "source", Type: String, Token: "SOURCE", Optional: true},
@@ -51,15 +53,15 @@ type hookTrial struct {
 	hookFind
 	given  bool   // a source, in place of the queue's hook
 	source string // the one given
-	own    engine.Hook
-	msg    engine.HookMessage
+	own    hook.Hook
+	msg    hook.Message
 	size   int
 }
 
 func parseScriptTest(in *input) (call, error) {
 	c := &hookTrial{given: in.has("source"), source: string(in.bytes("source"))}
 	c.queue, c.kind = in.text("queue"), hookKind(in)
-	c.msg = engine.HookMessage{
+	c.msg = hook.Message{
 		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.integer("payloadsize", 0)),
 		Weight: uint32(in.integer("weight", 1)), //nolint:gosec // the Spec bounds it
 	}
@@ -67,7 +69,7 @@ func parseScriptTest(in *input) (call, error) {
 		c.msg.Key = in.text("key")
 	}
 	c.msg.Throttles, c.msg.Headers = in.throttles(), in.headers()
-	if c.kind == engine.HookFailure {
+	if c.kind == hook.OnFailure {
 		c.msg.ID, c.msg.Error = engine.ID{}.String(), string(in.bytes("error"))
 		c.msg.Attempts = uint32(in.integer("attempt", 1)) //nolint:gosec // the Spec bounds it
 	} else if in.has("attempt") || in.has("error") {
@@ -107,9 +109,9 @@ func (c *hookTrial) Render(h *Handler, w *resp.Writer) error {
 	return nil
 }
 
-func (c *hookTrial) fields(t *engine.HookTrial) *fields {
+func (c *hookTrial) fields(t *hook.Trial) *fields {
 	var f fields
-	if c.kind == engine.HookFailure {
+	if c.kind == hook.OnFailure {
 		f.failure(&t.Failure)
 	} else {
 		f.enqueue(&t.Enqueue)
@@ -120,7 +122,7 @@ func (c *hookTrial) fields(t *engine.HookTrial) *fields {
 	return &f
 }
 
-func (f *fields) enqueue(d *engine.EnqueueDecision) {
+func (f *fields) enqueue(d *hook.EnqueueDecision) {
 	f.optional("fairness_key", d.Key)
 	f.limit("weight", uint64(d.Weight))
 	if d.Throttles == nil {
@@ -137,11 +139,11 @@ func (f *fields) enqueue(d *engine.EnqueueDecision) {
 	f.delay(d.Delay)
 }
 
-func (f *fields) failure(d *engine.FailureDecision) {
+func (f *fields) failure(d *hook.FailureDecision) {
 	switch d.Action {
-	case engine.FailureRetry:
+	case hook.FailureRetry:
 		f.text("action", "retry")
-	case engine.FailureDead:
+	case hook.FailureDead:
 		f.text("action", "dlq")
 	default:
 		f.optional("action", "")

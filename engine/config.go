@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // SyncMode says when a commit is made durable.
@@ -56,9 +58,9 @@ type Config struct {
 	Sync         SyncMode
 	SyncInterval time.Duration // for SyncInterval
 	Limits       Limits
-	Scripts      Scripts   // compiles hooks; nil: there are none
-	Backups      Backups   // nil: there are none
-	LastBackup   time.Time // when the newest backup of an earlier start was done; zero: none
+	Scripts      hook.Loader // compiles hooks; nil: there are none
+	Backups      Backups     // nil: there are none
+	LastBackup   time.Time   // when the newest backup of an earlier start was done; zero: none
 
 	BatchBytes int // an open batch that is larger takes no further tasks
 	InboxTasks int // Submit waits while more are queued

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/internal/schedule"
 	"github.com/faisca/fila/storage"
 )
 
@@ -41,7 +42,7 @@ type Cron struct {
 	CatchUp    CatchUp
 	Message    Enqueue // what each tick enqueues; At is not used
 
-	schedule *Schedule
+	schedule *schedule.Schedule
 	record   []byte
 }
 
@@ -56,8 +57,8 @@ func prepareCron(cr *Cron, l *Limits) (err error) {
 	case len(cr.Name) > l.Key:
 		return fmt.Errorf("%w: name of %d bytes, the limit is %d", ErrTooBig, len(cr.Name), l.Key)
 	}
-	if cr.schedule, err = ParseSchedule(cr.Expression, cr.Zone); err != nil {
-		return err
+	if cr.schedule, err = schedule.Parse(cr.Expression, cr.Zone); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	req := &cr.Message
 	if err := checkMessage(req, l); err != nil {
@@ -74,8 +75,8 @@ type cronEntry struct {
 	name     string
 	seq      uint64 // place in lists
 	set      storage.Cron
-	schedule *Schedule // nil: it cannot be read any more, and the entry rests
-	job      *cronJob  // the tick that is being made
+	schedule *schedule.Schedule // nil: it cannot be read any more, and the entry rests
+	job      *cronJob           // the tick that is being made
 	// uncounted: its queue is limited, and how full it is must be known first.
 	uncounted bool
 	timer     int // index in cronTable.due, -1: not in it
@@ -115,7 +116,7 @@ func (t *cronTable) next(*core) int64 {
 
 func (t *cronTable) expire(c *core) { c.fallCron() }
 
-func (t *cronTable) add(name string, set storage.Cron, s *Schedule) *cronEntry {
+func (t *cronTable) add(name string, set storage.Cron, s *schedule.Schedule) *cronEntry {
 	e := &cronEntry{name: name, set: set, timer: -1}
 	t.entries[name] = e
 	e.seq = t.list.add(e)
@@ -124,12 +125,12 @@ func (t *cronTable) add(name string, set storage.Cron, s *Schedule) *cronEntry {
 }
 
 // schedule gives an entry its schedule and sets its timer.
-func (t *cronTable) schedule(e *cronEntry, s *Schedule) {
+func (t *cronTable) schedule(e *cronEntry, s *schedule.Schedule) {
 	if s != nil { // hundreds of entries in one zone share what is known of it
 		if zone := t.zones[e.set.Zone]; zone != nil {
-			s.zone = zone
+			s.Zone = zone
 		}
-		t.zones[e.set.Zone] = s.zone
+		t.zones[e.set.Zone] = s.Zone
 	}
 	e.schedule = s
 	t.arm(e)
@@ -177,13 +178,13 @@ func (tx *Tx) SetCron(cr *Cron) error {
 		set.Priority = uint32(*req.Priority) + 1
 	}
 	if e == nil {
-		set.NextAt = cr.schedule.first(c.now)
+		set.NextAt = cr.schedule.First(c.now)
 		e = t.add(cr.Name, set, cr.schedule)
 	} else {
 		if old := &e.set; old.Expression == set.Expression && old.Zone == set.Zone && e.schedule != nil {
 			set.NextAt, set.MadeUp = old.NextAt, old.MadeUp
 		} else {
-			set.NextAt = cr.schedule.first(c.now)
+			set.NextAt = cr.schedule.First(c.now)
 		}
 		set.LastAt, set.Fired, set.Missed = e.set.LastAt, e.set.Fired, e.set.Missed
 		e.set, e.job, e.uncounted = set, nil, false // a tick that is being made is made anew, as it is now
@@ -299,7 +300,7 @@ func (c *core) recoverCron() error {
 		if err := set.Decode(v); err != nil {
 			return fmt.Errorf("cron %q: %w", parts[1], err)
 		}
-		s, err := ParseSchedule(set.Expression, set.Zone)
+		s, err := schedule.Parse(set.Expression, set.Zone)
 		if err != nil {
 			c.cfg.Log.Error().Err(err).Str("cron", parts[1]).Msg("a recurring message rests: its times cannot be read any more")
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // cron sets a recurring message.
@@ -336,9 +338,9 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 // slowEnqueue is an on_enqueue hook that takes a minute.
 type slowEnqueue struct{ simHook }
 
-func (slowEnqueue) OnEnqueue(time.Time, *HookMessage, Settings) (EnqueueDecision, error) {
+func (slowEnqueue) OnEnqueue(time.Time, *hook.Message, hook.Settings) (hook.EnqueueDecision, error) {
 	time.Sleep(time.Minute)
-	return EnqueueDecision{}, nil
+	return hook.EnqueueDecision{}, nil
 }
 
 // A round asks up to 64 hooks: what is read beside the loop does not wait for them.
@@ -354,7 +356,7 @@ func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 		}
 		round := &cronRound{
 			jobs:     []*cronJob{{name: "m", set: storage.Cron{Queue: "q"}}},
-			snapshot: (&Snapshot{}).withHook("q", HookEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
+			snapshot: (&Snapshot{}).withHook("q", hook.OnEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
 		}
 		first, second := &page{}, &page{}
 		e.read(&work{beside: []job{first, round, second}})
@@ -393,7 +395,7 @@ func TestTicksWaitForTheStore(t *testing.T) {
 func TestTheHookOfTheQueueIsAsked(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Scripts = simScripts{} })
 	w.queue("q", QueueOptions{})
-	h, err := w.CompileScript(HookEnqueue, "-- on_enqueue")
+	h, err := w.CompileScript(hook.OnEnqueue, "-- on_enqueue")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,13 +103,13 @@ func (c *core) passOver(e *cronEntry) int {
 	case rule == CatchUpAll && s.MadeUp < madeUpMax:
 		return 0
 	case rule == CatchUpNone:
-		to = e.schedule.after(s.NextAt, limit-1)
+		to = e.schedule.After(s.NextAt, limit-1)
 	default:
-		if to = e.schedule.last(s.NextAt, limit-1); to <= s.NextAt {
+		if to = e.schedule.Last(s.NextAt, limit-1); to <= s.NextAt {
 			return 0 // it is the last one
 		}
 	}
-	n := e.schedule.count(s.NextAt, to, countMax)
+	n := e.schedule.Count(s.NextAt, to, countMax)
 	s.Missed += uint64(n) //nolint:gosec // not negative
 	s.NextAt = to
 	c.putCron(e)
@@ -198,7 +198,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	if j.tick < c.now-int64(cronGrace) {
 		s.MadeUp++
 	}
-	s.NextAt = e.schedule.after(j.tick, j.tick)
+	s.NextAt = e.schedule.After(j.tick, j.tick)
 	c.putCron(e)
 }
 

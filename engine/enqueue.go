@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Header is a name and a value that travel with a message.
 type Header = storage.Header
 
 // DefaultKey is the fairness key of messages that name none.
-const DefaultKey = "default"
+const DefaultKey = hook.DefaultKey
 
 // defaultRank is that of priority 4.
 const (
@@ -36,7 +38,7 @@ type Enqueue struct {
 	TTL       time.Duration // from now until it dies undelivered; 0: the queue's
 	Dedup     string        // "": none; DedupContent: the content is the id
 
-	hook      Hook           // that has decided, nil: none has
+	hook      hook.Hook      // that has decided, nil: none has
 	hookDelay *time.Duration // its delay, in place of Delay and At; nil: not decided
 
 	hash   nameHash // of Key

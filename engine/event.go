@@ -3,6 +3,8 @@ package engine
 import (
 	"strings"
 	"time"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // EventKind is what an event says has happened, or several of them together.
@@ -63,8 +65,8 @@ type Event struct {
 	Reason  string    // why it is dead: attempts, nack, on_failure
 	DLQ     string    // where it went; "": it was dropped
 
-	Hook  HookKind
-	State BreakerState
+	Hook  hook.Kind
+	State hook.BreakerState
 
 	Count uint64 // of the events lost
 }
@@ -169,8 +171,8 @@ func (e *events) drop() { e.open, e.ready, e.shrunk = nil, nil, nil }
 
 // turned is the task that says that the breaker of a hook has opened or closed.
 type turned struct {
-	hook  Hook
-	state BreakerState
+	hook  hook.Hook
+	state hook.BreakerState
 }
 
 // Apply tells of the queue that has the hook, if one has it still.

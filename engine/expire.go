@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/faisca/fila/internal/hook"
+)
 
 // expireLease takes a message back whose consumer has not answered in time.
 func (c *core) expireLease(m *message) {
@@ -14,7 +18,7 @@ func (c *core) expireLease(m *message) {
 		c.giveBack(m)
 		return
 	}
-	if h := c.out.snapshot.Hook(q.name, HookFailure); h != nil && !m.judged && !c.ttlExpired(m) {
+	if h := c.out.snapshot.Hook(q.name, hook.OnFailure); h != nil && !m.judged && !c.ttlExpired(m) {
 		// The lease is over: its receipt is no good any more. But the message stays
 		// where it is until the hook has decided, or a time after which nobody waits
 		// for that.
@@ -22,7 +26,7 @@ func (c *core) expireLease(m *message) {
 		m.until = c.now + verdictMax
 		c.leases.ends.fix(m)
 		fence := m.fence
-		c.askFailure(h, m, m.attempt, "", func(c *core, d FailureDecision) {
+		c.askFailure(h, m, m.attempt, "", func(c *core, d hook.FailureDecision) {
 			if m.status == leased && m.fence == fence && c.leases.byID[m.id] == m && !m.key.purged() {
 				c.endExpired(m, &d)
 			}
@@ -37,11 +41,11 @@ func (c *core) expireLease(m *message) {
 const verdictMax = int64(5 * time.Second)
 
 // endExpired ends the lease of a message whose time is over.
-func (c *core) endExpired(m *message, d *FailureDecision) {
+func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	q := m.key.queue
 	q.totals.leaseExpired++
 	dead, delay, reason := c.fate(q, m.attempt, d)
-	if d == nil || d.Action == FailureDefault && d.Delay == nil {
+	if d == nil || d.Action == hook.FailureDefault && d.Delay == nil {
 		delay = 0 // without a word of the hook an expired message is ready at once
 	}
 	over := c.endsByTime(m, dead)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // What must not hold up others, and what must not be forgotten while it waits.
@@ -260,7 +262,7 @@ func TestASlowVerdictHoldsUpNoReads(t *testing.T) {
 	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
 		gate := make(chan struct{})
 		_ = ask(e, func(tx *Tx) error {
-			return errors.Join(tx.CreateQueue("slow", QueueOptions{}), tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("slow", slowVerdict{simHook{HookFailure}, gate}))
+			return errors.Join(tx.CreateQueue("slow", QueueOptions{}), tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("slow", slowVerdict{simHook{hook.OnFailure}, gate}))
 		})
 		ids := map[string]ID{}
 		for _, queue := range []string{"slow", "q"} {

@@ -1,6 +1,10 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/faisca/fila/internal/hook"
+)
 
 // eventDispatcher hands events to the listener on a goroutine of its own, so that many
 // who listen hold up neither the committer nor the loop.
@@ -24,7 +28,7 @@ func (e *Engine) Want(kinds EventKind) { e.post(listenFor{kinds}) }
 
 // HookTurned says that the breaker of a hook has opened or closed. It never
 // waits.
-func (e *Engine) HookTurned(h Hook, s BreakerState) { e.post(turned{h, s}) }
+func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) { e.post(turned{h, s}) }
 
 // take adds the events of a batch that is committed. It never waits: what is too
 // much is counted and not told.

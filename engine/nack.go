@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Nack says that a delivery has failed.
@@ -15,9 +17,9 @@ type Nack struct {
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: to the dead-letter queue at once
 
-	decided  *FailureDecision // what the on_failure hook has said
-	attempts uint32           // failures that it was told of, this one included
-	look     *lookup          // of a message that is leased only by its transaction
+	decided  *hook.FailureDecision // what the on_failure hook has said
+	attempts uint32                // failures that it was told of, this one included
+	look     *lookup               // of a message that is leased only by its transaction
 }
 
 // errorBytesMax bounds the error text kept with a message.
@@ -94,12 +96,12 @@ func (c *core) endsByTime(m *message, dead bool) bool {
 // so many times, where there is one and it has a say, and reports whether the task waits
 // for that.
 func (tx *Tx) askVerdict(req *Nack, m *message, attempts uint32) bool {
-	h := tx.core.out.snapshot.Hook(req.Queue, HookFailure)
+	h := tx.core.out.snapshot.Hook(req.Queue, hook.OnFailure)
 	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.ttlExpired(m) || req.decided != nil && req.attempts == attempts {
 		return false
 	}
 	task := tx.task
-	tx.core.askFailure(h, m, attempts, req.Error, func(c *core, d FailureDecision) {
+	tx.core.askFailure(h, m, attempts, req.Error, func(c *core, d hook.FailureDecision) {
 		if task.wait != nil { // else its client has gone
 			req.decided, req.attempts = &d, attempts
 			c.run(task)
@@ -121,7 +123,7 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 	m := c.leaseOf(q, req.Receipt)
 	switch {
 	case m != nil:
-	case !tx.preflight.leases[req.Queue] || c.out.snapshot.Hook(req.Queue, HookFailure) == nil:
+	case !tx.preflight.leases[req.Queue] || c.out.snapshot.Hook(req.Queue, hook.OnFailure) == nil:
 		return nil // it will not be leased, or there is no hook to ask
 	default:
 		if m = c.leases.byID[id]; m != nil && m.key.queue == q {
@@ -149,9 +151,9 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 
 // fate is what becomes of a message that has failed for the nth time: what the hook
 // has decided, else a retry until the attempts are used up.
-func (c *core) fate(q *queue, failed uint32, d *FailureDecision) (dead bool, delay time.Duration, reason string) {
+func (c *core) fate(q *queue, failed uint32, d *hook.FailureDecision) (dead bool, delay time.Duration, reason string) {
 	if d == nil {
-		d = &FailureDecision{}
+		d = &hook.FailureDecision{}
 	}
 	if d.Delay != nil {
 		delay = min(*d.Delay, durationMax)
@@ -159,9 +161,9 @@ func (c *core) fate(q *queue, failed uint32, d *FailureDecision) (dead bool, del
 		delay = c.pause(q, failed)
 	}
 	switch d.Action {
-	case FailureRetry:
+	case hook.FailureRetry:
 		return false, delay, ""
-	case FailureDead:
+	case hook.FailureDead:
 		return true, 0, reasonHook
 	default:
 		return q.usedUp(failed), delay, reasonAttempts

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // QueueSpec is a queue as a file describes it. What Options do not say is as
@@ -15,7 +17,7 @@ import (
 type QueueSpec struct {
 	Name    string
 	Options QueueOptions
-	Hooks   [2]Hook // by HookKind
+	Hooks   [2]hook.Hook // by Kind
 }
 
 // QueueSet is what queues there are to be.
@@ -52,7 +54,7 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	if err := c.writableForNew(); err != nil {
 		return nil, err
 	}
-	p := queuePlan{core: c, set: s, after: map[string]storage.Queue{}, hooks: map[string][2]Hook{}, dead: map[string]storage.Queue{}}
+	p := queuePlan{core: c, set: s, after: map[string]storage.Queue{}, hooks: map[string][2]hook.Hook{}, dead: map[string]storage.Queue{}}
 	if err := p.make(); err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ type queuePlan struct {
 	core  *core
 	set   *QueueSet
 	after map[string]storage.Queue // of those in the set
-	hooks map[string][2]Hook
+	hooks map[string][2]hook.Hook
 	dead  map[string]storage.Queue // named as dead-letter queues, with the first that names them
 }
 
@@ -265,13 +267,13 @@ func (p *queuePlan) hookFields(name string) []QueueField {
 			continue
 		}
 		from := "none"
-		if old := p.core.out.snapshot.Hook(name, HookKind(kind)); old != nil {
+		if old := p.core.out.snapshot.Hook(name, hook.Kind(kind)); old != nil {
 			if old.Source() == h.Source() {
 				continue
 			}
 			from = old.Version()
 		}
-		out = append(out, QueueField{HookKind(kind).String(), from, h.Version()})
+		out = append(out, QueueField{hook.Kind(kind).String(), from, h.Version()})
 	}
 	return out
 }
@@ -292,8 +294,8 @@ func (p *queuePlan) apply(changes []QueueChange) {
 			if h == nil {
 				continue
 			}
-			*hookSource(&set, HookKind(kind)) = h.Source()
-			c.out.snapshot = c.out.snapshot.withHook(name, HookKind(kind), h)
+			*hookSource(&set, hook.Kind(kind)) = h.Source()
+			c.out.snapshot = c.out.snapshot.withHook(name, hook.Kind(kind), h)
 		}
 		if q == nil {
 			set.CreatedAt = c.now

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // applyQueues applies a set and returns its plan, a line for each queue.
@@ -42,12 +44,12 @@ func TestQueuesAreMadeToMatchASet(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Scripts = simScripts{} })
 	minute, three := time.Minute, uint32(3)
-	hook, err := w.CompileScript(HookEnqueue, "-- on_enqueue")
+	script, err := w.CompileScript(hook.OnEnqueue, "-- on_enqueue")
 	if err != nil {
 		t.Fatal(err)
 	}
 	orders := spec("orders", func(o *QueueOptions) { o.Visibility, o.MaxAttempts = &minute, &three })
-	orders.Hooks[HookEnqueue] = hook
+	orders.Hooks[hook.OnEnqueue] = script
 	set := QueueSet{Queues: []QueueSpec{spec("mails", dlq("dead")), spec("logs", noDLQ), orders, spec("orders.dlq")}}
 	plan := strings.Join([]string{
 		"create dead is_dlq:0>1",

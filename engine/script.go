@@ -4,15 +4,17 @@ import (
 	"fmt"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // CompileScript makes a hook of a source, without loading it into a queue. It runs
 // on the connection: compiling costs the loop nothing.
-func (e *Engine) CompileScript(kind HookKind, source string) (Hook, error) {
-	return compileScript(&e.cfg, Scripts.Load, kind, source)
+func (e *Engine) CompileScript(kind hook.Kind, source string) (hook.Hook, error) {
+	return compileScript(&e.cfg, hook.Loader.Load, kind, source)
 }
 
-func compileScript(cfg *Config, load func(Scripts, HookKind, string) (Hook, error), kind HookKind, source string) (Hook, error) {
+func compileScript(cfg *Config, load func(hook.Loader, hook.Kind, string) (hook.Hook, error), kind hook.Kind, source string) (hook.Hook, error) {
 	if cfg.Scripts == nil {
 		return nil, errNoScripts
 	}
@@ -28,7 +30,7 @@ func compileScript(cfg *Config, load func(Scripts, HookKind, string) (Hook, erro
 
 // LoadScript gives a queue a compiled hook, in place of the one it had. It is
 // kept with the queue.
-func (tx *Tx) LoadScript(queue string, h Hook) error {
+func (tx *Tx) LoadScript(queue string, h hook.Hook) error {
 	c := tx.core
 	q, err := c.queueToChange(queue)
 	if err != nil {
@@ -41,7 +43,7 @@ func (tx *Tx) LoadScript(queue string, h Hook) error {
 }
 
 // DeleteScript takes a hook away and reports whether there was one.
-func (tx *Tx) DeleteScript(queue string, kind HookKind) (bool, error) {
+func (tx *Tx) DeleteScript(queue string, kind hook.Kind) (bool, error) {
 	c := tx.core
 	q, err := c.queueToChange(queue)
 	if err != nil {
@@ -58,10 +60,10 @@ func (tx *Tx) DeleteScript(queue string, kind HookKind) (bool, error) {
 }
 
 // source is where a queue's settings keep the source of a hook.
-func (q *queue) source(kind HookKind) *string { return hookSource(&q.set, kind) }
+func (q *queue) source(kind hook.Kind) *string { return hookSource(&q.set, kind) }
 
-func hookSource(set *storage.Queue, kind HookKind) *string {
-	if kind == HookFailure {
+func hookSource(set *storage.Queue, kind hook.Kind) *string {
+	if kind == hook.OnFailure {
 		return &set.OnFailure
 	}
 	return &set.OnEnqueue
@@ -70,11 +72,11 @@ func hookSource(set *storage.Queue, kind HookKind) *string {
 // ScriptInfo describes a hook of a queue.
 type ScriptInfo struct {
 	Queue string
-	Kind  HookKind
+	Kind  hook.Kind
 	// Hook runs the source. If that was accepted once and does not compile now, as
 	// after a change of the limits, the hook makes safe decisions in its place and
 	// has no version.
-	Hook   Hook
+	Hook   hook.Hook
 	Source string
 }
 
@@ -91,7 +93,7 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	var list []ScriptInfo
 	for _, name := range names {
 		q := c.queues.byName[name]
-		for _, kind := range []HookKind{HookEnqueue, HookFailure} {
+		for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 			if src := *q.source(kind); src != "" {
 				list = append(list, ScriptInfo{Queue: name, Kind: kind, Hook: c.out.snapshot.Hook(name, kind), Source: src})
 			}
@@ -108,7 +110,7 @@ func (c *core) recoverScripts() {
 	hooks := fresh.hooks.edit()
 	for name, q := range c.queues.byName {
 		var all queueHooks
-		for _, kind := range []HookKind{HookEnqueue, HookFailure} {
+		for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 			src := *q.source(kind)
 			if src == "" {
 				continue
@@ -117,7 +119,7 @@ func (c *core) recoverScripts() {
 				all[kind] = before[kind]
 				continue
 			}
-			h, err := compileScript(&c.cfg, Scripts.Restore, kind, src)
+			h, err := compileScript(&c.cfg, hook.Loader.Restore, kind, src)
 			if err != nil {
 				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("a script does not load any more, safe decisions are made in its place")
 				h = brokenHook{kind: kind, source: src, err: err}
@@ -135,11 +137,11 @@ func (c *core) recoverScripts() {
 // decide asks the hook of a queue about a message that is enqueued, if there is
 // one, and writes what it has decided into the request.
 func (s *Snapshot) decide(req *Enqueue, now func() int64) {
-	h := s.Hook(req.Queue, HookEnqueue)
+	h := s.Hook(req.Queue, hook.OnEnqueue)
 	if h == nil {
 		return
 	}
-	msg := HookMessage{
+	msg := hook.Message{
 		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
 	}
 	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get) // an error is counted by the hook, and the decision is a safe one
@@ -165,21 +167,21 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 // runs beside the loop, and so does reading the headers that the hook may see;
 // the message stays leased meanwhile, and the answer comes back as a call.
 type verdict struct {
-	hook     Hook
+	hook     hook.Hook
 	snapshot *Snapshot
 	now      int64
-	msg      HookMessage
+	msg      hook.Message
 	mk       storage.MessageKey
-	then     func(c *core, d FailureDecision)
+	then     func(c *core, d hook.FailureDecision)
 
-	decision FailureDecision
+	decision hook.FailureDecision
 }
 
 // askFailure asks what is to become of a message that has failed so many times; then is
 // called in a later turn.
-func (c *core) askFailure(h Hook, m *message, attempts uint32, text string, then func(c *core, d FailureDecision)) {
+func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string, then func(c *core, d hook.FailureDecision)) {
 	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.now, mk: m.storageKey(), then: then}
-	v.msg = HookMessage{
+	v.msg = hook.Message{
 		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, ID: m.id.String(), Attempts: attempts, Error: text,
 	}
 	c.out.jobs = append(c.out.jobs, v)

@@ -1,31 +1,35 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/faisca/fila/internal/hook"
+)
 
 // simHook is a script of the simulation: it decides what changes no promise.
-type simHook struct{ kind HookKind }
+type simHook struct{ kind hook.Kind }
 
-func (h simHook) Kind() HookKind            { return h.kind }
-func (h simHook) Source() string            { return "-- " + h.kind.String() }
-func (h simHook) Version() string           { return "1" }
-func (h simHook) Stats(time.Time) HookStats { return HookStats{} }
+func (h simHook) Kind() hook.Kind            { return h.kind }
+func (h simHook) Source() string             { return "-- " + h.kind.String() }
+func (h simHook) Version() string            { return "1" }
+func (h simHook) Stats(time.Time) hook.Stats { return hook.Stats{} }
 
 func (h simHook) NotKept(time.Time, string) {}
 
-func (h simHook) Try(*HookMessage, Settings) HookTrial { return HookTrial{} }
+func (h simHook) Try(*hook.Message, hook.Settings) hook.Trial { return hook.Trial{} }
 
-func (h simHook) OnEnqueue(_ time.Time, msg *HookMessage, _ Settings) (EnqueueDecision, error) {
-	return EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2}, nil //nolint:gosec // small
+func (h simHook) OnEnqueue(_ time.Time, msg *hook.Message, _ hook.Settings) (hook.EnqueueDecision, error) {
+	return hook.EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2}, nil //nolint:gosec // small
 }
 
-func (h simHook) OnFailure(_ time.Time, msg *HookMessage, _ Settings) (FailureDecision, error) {
+func (h simHook) OnFailure(_ time.Time, msg *hook.Message, _ hook.Settings) (hook.FailureDecision, error) {
 	if msg.Headers == nil && msg.Attempts%2 == 0 {
-		return FailureDecision{Delay: new(30 * time.Millisecond)}, nil
+		return hook.FailureDecision{Delay: new(30 * time.Millisecond)}, nil
 	}
-	return FailureDecision{}, nil
+	return hook.FailureDecision{}, nil
 }
 
 type simScripts struct{}
 
-func (simScripts) Load(kind HookKind, _ string) (Hook, error)    { return simHook{kind}, nil }
-func (simScripts) Restore(kind HookKind, _ string) (Hook, error) { return simHook{kind}, nil }
+func (simScripts) Load(kind hook.Kind, _ string) (hook.Hook, error)    { return simHook{kind}, nil }
+func (simScripts) Restore(kind hook.Kind, _ string) (hook.Hook, error) { return simHook{kind}, nil }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // The simulation: clients do what they like, the weather changes from seed to
@@ -288,7 +290,7 @@ func (s *sim) setUp() error {
 	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})
-	for i, kind := range []HookKind{HookEnqueue, HookFailure} {
+	for i, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}); return nil })})
 	}
 	s.oracle.attempts, s.oracle.window = attempts, window

@@ -1,6 +1,10 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/faisca/fila/internal/hook"
+)
 
 // Snapshot is what connections may know of the engine without asking the loop:
 // the hooks of the queues and the runtime configuration. It is immutable; each
@@ -14,10 +18,10 @@ type Snapshot struct {
 	dedup       ordered[*dedup] // by queue, of those that have deduplication ids
 }
 
-type queueHooks [2]Hook // by HookKind; nil: none
+type queueHooks [2]hook.Hook // by Kind; nil: none
 
 // Hook returns the hook of a queue, or nil.
-func (s *Snapshot) Hook(queue string, kind HookKind) Hook {
+func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
 	hooks, _ := s.hooks.get(queue)
 	return hooks[kind]
 }
@@ -28,7 +32,7 @@ func (s *Snapshot) Hooks() int { return s.hooks.len() }
 // Get looks up runtime configuration.
 func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
 
-func (s *Snapshot) withHook(queue string, kind HookKind, h Hook) *Snapshot {
+func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
 	next := *s
 	all, _ := s.hooks.get(queue)
 	all[kind] = h

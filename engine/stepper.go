@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/faisca/fila/internal/hook"
+)
 
 // Stepper drives an engine by hand, without goroutines and clock: for tests,
 // here and in other packages. It is what the loop is, one step at a time.
@@ -57,8 +61,8 @@ func (s *Stepper) Prepare(req *Enqueue) error {
 func (s *Stepper) PrepareCron(cr *Cron) error { return prepareCron(cr, &s.core.cfg.Limits) }
 
 // CompileScript is Engine.CompileScript.
-func (s *Stepper) CompileScript(kind HookKind, source string) (Hook, error) {
-	return compileScript(&s.core.cfg, Scripts.Load, kind, source)
+func (s *Stepper) CompileScript(kind hook.Kind, source string) (hook.Hook, error) {
+	return compileScript(&s.core.cfg, hook.Loader.Load, kind, source)
 }
 
 // Snapshot is Engine.Snapshot.
@@ -74,7 +78,7 @@ func (s *Stepper) Listen(to func([]Event)) { s.listen = to }
 func (s *Stepper) Want(kinds EventKind) { s.core.out.events.wanted = kinds }
 
 // HookTurned is Engine.HookTurned.
-func (s *Stepper) HookTurned(h Hook, state BreakerState) { s.post(turned{h, state}) }
+func (s *Stepper) HookTurned(h hook.Hook, state hook.BreakerState) { s.post(turned{h, state}) }
 
 // Submit is Do for those who expect an Engine: the tasks that need not wait are
 // done when it returns.

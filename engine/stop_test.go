@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/storage"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // What stands behind a blocked lease when the engine stops was submitted: it is
@@ -61,9 +63,9 @@ type slowVerdict struct {
 	gate chan struct{}
 }
 
-func (h slowVerdict) OnFailure(time.Time, *HookMessage, Settings) (FailureDecision, error) {
+func (h slowVerdict) OnFailure(time.Time, *hook.Message, hook.Settings) (hook.FailureDecision, error) {
 	<-h.gate
-	return FailureDecision{Action: FailureRetry, Delay: new(time.Hour)}, nil
+	return hook.FailureDecision{Action: hook.FailureRetry, Delay: new(time.Hour)}, nil
 }
 
 // A nack that waits for its hook was begun: it is finished although its client
@@ -72,7 +74,7 @@ func TestANackIsFinishedWhenItsClientHasGone(t *testing.T) {
 	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
 		gate := make(chan struct{})
 		_ = ask(e, func(tx *Tx) error {
-			return errors.Join(tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("q", slowVerdict{simHook{HookFailure}, gate}))
+			return errors.Join(tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("q", slowVerdict{simHook{hook.OnFailure}, gate}))
 		})
 		for range 2 {
 			req := &Enqueue{Queue: "q", Payload: []byte("m")}
@@ -113,7 +115,7 @@ func TestANackIsFinishedWhenItsClientHasGone(t *testing.T) {
 func TestStopRefusesANackWithoutVerdict(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
-	w.must(func(tx *Tx) error { return tx.LoadScript("q", simHook{HookFailure}) })
+	w.must(func(tx *Tx) error { return tx.LoadScript("q", simHook{hook.OnFailure}) })
 	w.enqueue("q", "k", "m")
 	d := w.lease("q", 1)[0]
 	req := &Nack{Queue: "q", Receipt: d.Receipt, Delay: -1}

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // A hook decides on the connection, without knowing the queue as it is when the message
@@ -39,7 +41,7 @@ func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error)
 type unkept struct{ all []unkeptDelay }
 
 type unkeptDelay struct {
-	hook       Hook
+	hook       hook.Hook
 	at         int64
 	delay, ttl time.Duration
 }

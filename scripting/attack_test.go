@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // attack is a script of the corpus. Its first line says how it has to end:
@@ -64,7 +66,7 @@ func mount(s *Sandbox, a attack) (o outcome) {
 	defer runtime.UnlockOSThread()
 	runtime.ReadMemStats(&before)
 	start := threadTime()
-	h, err := s.Load(engine.HookEnqueue, a.source)
+	h, err := s.Load(hook.OnEnqueue, a.source)
 	took := threadTime() - start
 	runtime.ReadMemStats(&loaded)
 	if err != nil {
@@ -105,7 +107,7 @@ func (o *outcome) is(expect string) bool {
 
 func TestAttacksEndWithinTheirLimits(t *testing.T) {
 	s, patient := sandbox(t), patientSandbox(t, time.Minute)
-	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
+	tenant := load(t, s, hook.OnEnqueue, tenantScript(t))
 	memory := int64(s.cfg.Memory) + 1<<20
 	for _, a := range attacks(t) {
 		t.Run(a.name, func(t *testing.T) {

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
-func benchMessage() *engine.HookMessage {
+func benchMessage() *hook.Message {
 	h := func(name, value string) engine.Header { return engine.Header{Name: []byte(name), Value: []byte(value)} }
-	return &engine.HookMessage{
+	return &hook.Message{
 		Queue: "orders", PayloadSize: 256, Key: engine.DefaultKey, Weight: 1,
 		Headers: []engine.Header{h("content-type", "application/json"), h("tenant", "acme"), h("trace", "7f3a")},
 	}
@@ -30,7 +32,7 @@ func benchSettings(key string) (string, bool) {
 // BenchmarkTenantHook runs a hook as an enqueue does, with both budgets on and
 // the breaker and the counts around it.
 func BenchmarkTenantHook(b *testing.B) {
-	hook := load(b, sandbox(b), engine.HookEnqueue, tenantScript(b))
+	hook := load(b, sandbox(b), hook.OnEnqueue, tenantScript(b))
 	msg := benchMessage()
 	now := time.Now()
 	times := make([]time.Duration, 0, 1<<20)
@@ -60,9 +62,9 @@ func BenchmarkCookbook(b *testing.B) {
 	s := sandbox(b)
 	for _, r := range cookbook(b) {
 		b.Run(strings.NewReplacer(" ", "-", "/", "").Replace(r.title), func(b *testing.B) {
-			kind := engine.HookEnqueue
+			kind := hook.OnEnqueue
 			if strings.Contains(r.source, "function on_failure") {
-				kind = engine.HookFailure
+				kind = hook.OnFailure
 			}
 			h := load(b, s, kind, r.source)
 			left, _, _ := strings.Cut(r.cases[0], "→")
@@ -81,7 +83,7 @@ func BenchmarkLoad(b *testing.B) {
 	source := tenantScript(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		load(b, s, engine.HookEnqueue, source)
+		load(b, s, hook.OnEnqueue, source)
 	}
 }
 
@@ -98,7 +100,7 @@ func BenchmarkRecall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			hook := load(b, s, engine.HookEnqueue, tenantScript(b))
+			hook := load(b, s, hook.OnEnqueue, tenantScript(b))
 			msg := benchMessage()
 			now := time.Now()
 			rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // nothing is secret
@@ -133,7 +135,7 @@ func BenchmarkLongestPiece(b *testing.B) {
 			var load, call time.Duration
 			for b.Loop() {
 				longest, last = 0, time.Now()
-				h, err := s.Load(engine.HookEnqueue, a.source)
+				h, err := s.Load(hook.OnEnqueue, a.source)
 				load = max(load, longest, time.Since(last))
 				if err != nil {
 					continue

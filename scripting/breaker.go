@@ -3,7 +3,7 @@ package scripting
 import (
 	"time"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // breaker skips a hook that keeps failing.
@@ -58,13 +58,13 @@ func (b *breaker) leave(now time.Time, trial, failed bool) {
 }
 
 // state returns the state at a time.
-func (b *breaker) state(now time.Time) engine.BreakerState {
+func (b *breaker) state(now time.Time) hook.BreakerState {
 	switch {
 	case b.openedAt.IsZero():
-		return engine.BreakerClosed
+		return hook.BreakerClosed
 	case b.trial || !now.Before(b.openedAt.Add(b.cooldown)):
-		return engine.BreakerTrial
+		return hook.BreakerTrial
 	default:
-		return engine.BreakerOpen
+		return hook.BreakerOpen
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // breakerScript fails when the header `fail` is there.
@@ -37,7 +39,7 @@ func (s *breakerSession) send(fail bool, wantKey string, wantErr error) {
 	}
 }
 
-func (s *breakerSession) state(want engine.BreakerState, wantSkipped, wantOpened uint64) {
+func (s *breakerSession) state(want hook.BreakerState, wantSkipped, wantOpened uint64) {
 	s.t.Helper()
 	if st := s.hook.Stats(s.now); st.State != want || st.Skipped != wantSkipped || st.Opened != wantOpened {
 		s.t.Errorf("%v, %d skipped, opened %d times; want %v, %d, %d", st.State, st.Skipped, st.Opened, want, wantSkipped, wantOpened)
@@ -45,42 +47,42 @@ func (s *breakerSession) state(want engine.BreakerState, wantSkipped, wantOpened
 }
 
 func TestThreeErrorsInARowOpenTheBreaker(t *testing.T) {
-	s := breakerSession{t, load(t, sandbox(t), engine.HookEnqueue, breakerScript), time.Unix(1_000_000, 0)}
+	s := breakerSession{t, load(t, sandbox(t), hook.OnEnqueue, breakerScript), time.Unix(1_000_000, 0)}
 	// Two in a row, however often, do not.
 	for range 5 {
 		s.send(true, "default", nil)
 		s.send(true, "default", nil)
 		s.send(false, "good", nil)
 	}
-	s.state(engine.BreakerClosed, 0, 0)
+	s.state(hook.BreakerClosed, 0, 0)
 	for range 3 {
 		s.send(true, "default", nil)
 	}
-	s.state(engine.BreakerOpen, 0, 1)
+	s.state(hook.BreakerOpen, 0, 1)
 	s.send(false, "default", ErrBreakerOpen)
 	s.now = s.now.Add(9 * time.Second)
 	s.send(false, "default", ErrBreakerOpen)
-	s.state(engine.BreakerOpen, 2, 1)
+	s.state(hook.BreakerOpen, 2, 1)
 }
 
 func TestOneTrialDecidesAfterTheCooldown(t *testing.T) {
-	s := breakerSession{t, load(t, sandbox(t), engine.HookEnqueue, breakerScript), time.Unix(1_000_000, 0)}
+	s := breakerSession{t, load(t, sandbox(t), hook.OnEnqueue, breakerScript), time.Unix(1_000_000, 0)}
 	for range 3 {
 		s.send(true, "default", nil)
 	}
 	s.now = s.now.Add(11 * time.Second)
-	s.state(engine.BreakerTrial, 0, 1)
+	s.state(hook.BreakerTrial, 0, 1)
 	s.send(true, "default", nil) // the trial fails: open again, for as long
-	s.state(engine.BreakerOpen, 0, 2)
+	s.state(hook.BreakerOpen, 0, 2)
 	s.send(false, "default", ErrBreakerOpen)
 	s.now = s.now.Add(11 * time.Second)
 	s.send(false, "good", nil)
-	s.state(engine.BreakerClosed, 1, 2)
+	s.state(hook.BreakerClosed, 1, 2)
 	// The count restarts at 0.
 	s.send(true, "default", nil)
 	s.send(true, "default", nil)
 	s.send(false, "good", nil)
-	s.state(engine.BreakerClosed, 1, 2)
+	s.state(hook.BreakerClosed, 1, 2)
 }
 
 func TestOnlyOneCallTries(t *testing.T) {
@@ -102,17 +104,17 @@ func TestOnlyOneCallTries(t *testing.T) {
 	}
 	// A call from before the breaker opened comes back late: it decides nothing.
 	b.leave(later, early, false)
-	if _, ok := b.enter(later); ok || b.state(later) != engine.BreakerTrial {
+	if _, ok := b.enter(later); ok || b.state(later) != hook.BreakerTrial {
 		t.Error("an old call has ended the trial")
 	}
 	b.leave(later, trial, false)
-	if trial, ok := b.enter(later); trial || !ok || b.state(later) != engine.BreakerClosed {
+	if trial, ok := b.enter(later); trial || !ok || b.state(later) != hook.BreakerClosed {
 		t.Error("not closed after a trial that went well")
 	}
 }
 
 func TestStatsTellHowAHookFares(t *testing.T) {
-	s := breakerSession{t, load(t, sandbox(t), engine.HookEnqueue, breakerScript), time.Unix(1_000_000, 0)}
+	s := breakerSession{t, load(t, sandbox(t), hook.OnEnqueue, breakerScript), time.Unix(1_000_000, 0)}
 	s.send(false, "good", nil)
 	s.send(true, "default", nil)
 	s.send(false, "good", nil)
@@ -130,14 +132,14 @@ func TestStatsTellHowAHookFares(t *testing.T) {
 	if n != 3 || st.LatencyMax <= 0 || st.LatencyTotal < st.LatencyMax || st.Percentile(0.5) <= 0 || st.Percentile(1) > st.LatencyMax {
 		t.Errorf("%d counted, %+v", n, st)
 	}
-	endless := load(t, sandbox(t), engine.HookEnqueue, "function on_enqueue() while true do end end")
+	endless := load(t, sandbox(t), hook.OnEnqueue, "function on_enqueue() while true do end end")
 	if _, err := endless.OnEnqueue(s.now, benchMessage(), nil); err == nil || endless.Stats(s.now).Limits != 1 {
 		t.Errorf("%v, %+v", err, endless.Stats(s.now))
 	}
 }
 
 func TestATrialRunCountsNothing(t *testing.T) {
-	s := breakerSession{t, load(t, sandbox(t), engine.HookEnqueue, breakerScript), time.Unix(1_000_000, 0)}
+	s := breakerSession{t, load(t, sandbox(t), hook.OnEnqueue, breakerScript), time.Unix(1_000_000, 0)}
 	msg := benchMessage()
 	for range 3 {
 		s.send(true, "default", nil)
@@ -150,18 +152,18 @@ func TestATrialRunCountsNothing(t *testing.T) {
 	if again.Instructions != got.Instructions || again.Memory != got.Memory {
 		t.Errorf("the same message took %d, %d and %d, %d", got.Instructions, got.Memory, again.Instructions, again.Memory)
 	}
-	s.state(engine.BreakerOpen, 0, 1)
+	s.state(hook.BreakerOpen, 0, 1)
 	if st := s.hook.Stats(s.now); st.Calls != 3 {
 		t.Errorf("%+v", st)
 	}
 }
 
 func TestAHookAnswersForItsOwnKindOnly(t *testing.T) {
-	h := load(t, sandbox(t), engine.HookEnqueue, breakerScript)
+	h := load(t, sandbox(t), hook.OnEnqueue, breakerScript)
 	if _, err := h.OnFailure(time.Now(), benchMessage(), nil); err == nil {
 		t.Error("an on_enqueue script has decided a failure")
 	}
-	if h.Kind() != engine.HookEnqueue || h.Source() != breakerScript || h.Version() != "709895b225016a6a482c5e81afa0c09a14c11e7b" {
+	if h.Kind() != hook.OnEnqueue || h.Source() != breakerScript || h.Version() != "709895b225016a6a482c5e81afa0c09a14c11e7b" {
 		t.Errorf("%v %s", h.Kind(), h.Version())
 	}
 }
@@ -169,9 +171,9 @@ func TestAHookAnswersForItsOwnKindOnly(t *testing.T) {
 func TestLatenciesFallIntoTheirBuckets(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		-1: 0, 0: 0, 999: 0, time.Microsecond: 1, 1999: 1, 2 * time.Microsecond: 2, 3 * time.Microsecond: 2,
-		time.Millisecond: 10, time.Hour: engine.LatencyBuckets - 1,
+		time.Millisecond: 10, time.Hour: hook.LatencyBuckets - 1,
 	} {
-		if got := bucket(d); got != want || want < engine.LatencyBuckets-1 && d >= engine.LatencyBound(got) || want > 1 && d < engine.LatencyBound(got-1) {
+		if got := bucket(d); got != want || want < hook.LatencyBuckets-1 && d >= hook.LatencyBound(got) || want > 1 && d < hook.LatencyBound(got-1) {
 			t.Errorf("%v falls into %d, want %d", d, got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // What a script allocates is charged at least once: the heap's own counter does
@@ -49,7 +49,7 @@ func TestChargesCoverWhatIsAllocated(t *testing.T) {
 		"metatables":        `local mt = { __index = function(t, k) return k end } for i = 1, 1000 do local x = setmetatable({}, mt).y end`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) "+body+" end")
+			h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+body+" end")
 			h.Try(benchMessage(), benchSettings) // so that a machine and its threads are there
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

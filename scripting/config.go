@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Config bounds the resources of scripts. Start from DefaultConfig.
@@ -25,7 +27,7 @@ type Config struct {
 
 	// BreakerChanged, if set, is called when a hook's breaker opens or closes, on the
 	// goroutine of the call that caused it. It must not block.
-	BreakerChanged func(h engine.Hook, s engine.BreakerState)
+	BreakerChanged func(h hook.Hook, s hook.BreakerState)
 }
 
 // DefaultConfig returns the documented defaults.

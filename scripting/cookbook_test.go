@@ -13,6 +13,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // recipe is a script of docs/lua.md with the lines below it.
@@ -49,9 +51,9 @@ func fenced(t testing.TB, s, language string) string {
 }
 
 // given builds the message and settings that the left side of a line describes.
-func given(t testing.TB, s string) (*engine.HookMessage, engine.Settings) {
+func given(t testing.TB, s string) (*hook.Message, hook.Settings) {
 	t.Helper()
-	msg := &engine.HookMessage{Queue: "orders", Key: engine.DefaultKey, Weight: 1, ID: "0190c0de"}
+	msg := &hook.Message{Queue: "orders", Key: engine.DefaultKey, Weight: 1, ID: "0190c0de"}
 	settings := map[string]string{}
 	for part := range strings.SplitSeq(s, ";") {
 		kind, value, _ := strings.Cut(strings.TrimSpace(part), " ")
@@ -84,11 +86,11 @@ func given(t testing.TB, s string) (*engine.HookMessage, engine.Settings) {
 }
 
 // decided writes a decision like the right side of a line.
-func decided(trial *engine.HookTrial, kind engine.HookKind) string {
+func decided(trial *hook.Trial, kind hook.Kind) string {
 	var parts []string
 	add := func(name, value string) { parts = append(parts, name+"="+value) }
 	delay := trial.Failure.Delay
-	if kind == engine.HookEnqueue {
+	if kind == hook.OnEnqueue {
 		d := &trial.Enqueue
 		delay = d.Delay
 		if d.Key != "" {
@@ -112,11 +114,11 @@ func decided(trial *engine.HookTrial, kind engine.HookKind) string {
 		}
 	}
 	switch trial.Failure.Action {
-	case engine.FailureRetry:
+	case hook.FailureRetry:
 		add("action", "retry")
-	case engine.FailureDead:
+	case hook.FailureDead:
 		add("action", "dlq")
-	case engine.FailureDefault:
+	case hook.FailureDefault:
 	}
 	if delay != nil {
 		add("delay_ms", strconv.FormatInt(int64(*delay/time.Millisecond), 10))
@@ -135,9 +137,9 @@ func TestTheCookbookDoesWhatItSays(t *testing.T) {
 	}
 	for _, r := range recipes {
 		t.Run(r.title, func(t *testing.T) {
-			kind := engine.HookEnqueue
+			kind := hook.OnEnqueue
 			if strings.Contains(r.source, "function on_failure") {
-				kind = engine.HookFailure
+				kind = hook.OnFailure
 			}
 			h := load(t, s, kind, r.source)
 			if len(r.cases) < 2 {

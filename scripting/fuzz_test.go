@@ -12,11 +12,13 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // harmless runs a source as a hook and checks what has to hold of any: it ends,
 // what it decides is allowed, and an error is fit to be shown.
-func harmless(t testing.TB, s *Sandbox, kind engine.HookKind, source string, msg *engine.HookMessage) {
+func harmless(t testing.TB, s *Sandbox, kind hook.Kind, source string, msg *hook.Message) {
 	t.Helper()
 	start := time.Now()
 	h, err := s.Load(kind, source)
@@ -62,7 +64,7 @@ func FuzzSource(f *testing.F) {
 	f.Add(tenantScript(f))
 	s := sandbox(f)
 	f.Fuzz(func(t *testing.T, source string) {
-		harmless(t, s, engine.HookEnqueue, source, benchMessage())
+		harmless(t, s, hook.OnEnqueue, source, benchMessage())
 	})
 }
 
@@ -89,13 +91,13 @@ function on_failure(msg)
   return { action = h > 3 and "dlq" or "retry", delay_ms = fila.backoff(msg.attempts or 0, n, 1e6) }
 end`
 	f.Fuzz(func(t *testing.T, queue, key, name string, value []byte, size int, weight, attempts uint32, text string) {
-		msg := &engine.HookMessage{
+		msg := &hook.Message{
 			Queue: queue, Key: key, PayloadSize: size, Weight: weight, Throttles: []string{key, name, ""},
 			Headers: []engine.Header{{Name: []byte(name), Value: value}, {Name: value, Value: []byte(name)}, {}},
 			ID:      name, Attempts: attempts, Error: text,
 		}
-		harmless(t, s, engine.HookEnqueue, source, msg)
-		harmless(t, s, engine.HookFailure, source, msg)
+		harmless(t, s, hook.OnEnqueue, source, msg)
+		harmless(t, s, hook.OnFailure, source, msg)
 	})
 }
 
@@ -120,7 +122,7 @@ func FuzzPattern(f *testing.F) {
 			return b.String()
 		}
 		body := "local out = {} for i, v in ipairs({ (" + q(subject) + "):match(" + q(pattern) + ") }) do out[i] = tostring(v) end return table.concat(out, '|')"
-		harmless(t, s, engine.HookEnqueue, "function on_enqueue(msg) "+body+" end", benchMessage())
+		harmless(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+body+" end", benchMessage())
 		if got, err := evaluate(t, s, body); err == nil && settled(pattern) {
 			l := lua.NewState()
 			defer l.Close()
@@ -145,7 +147,7 @@ func TestRandomProgramsAreHarmless(t *testing.T) {
 	for i := range uint64(400) {
 		g := grammar{rng: rand.New(rand.NewPCG(seed, i))}
 		g.block(3)
-		harmless(t, s, engine.HookEnqueue, "function on_enqueue(msg)\nlocal a, b, c = 1, 'x', {}\n"+g.String()+"\nreturn c end", benchMessage())
+		harmless(t, s, hook.OnEnqueue, "function on_enqueue(msg)\nlocal a, b, c = 1, 'x', {}\n"+g.String()+"\nreturn c end", benchMessage())
 		if t.Failed() {
 			t.Fatalf("program %d of seed %d:\n%s", i, seed, g.String())
 		}
@@ -242,8 +244,8 @@ func (g *grammar) expr(depth int) string {
 // without data races.
 func TestHooksRunAtTheSameTime(t *testing.T) {
 	s := sandbox(t)
-	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
-	bad := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) x = (x or 0) + 1 if x > 1 then error('kept') end local t = {} while true do t[#t + 1] = {} end end")
+	tenant := load(t, s, hook.OnEnqueue, tenantScript(t))
+	bad := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) x = (x or 0) + 1 if x > 1 then error('kept') end local t = {} while true do t[#t + 1] = {} end end")
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Sandbox compiles hooks and owns the machines that run them. Machines are shared by all
@@ -21,7 +21,7 @@ type Sandbox struct {
 	idle  chan *machine
 }
 
-var _ engine.Scripts = (*Sandbox)(nil)
+var _ hook.Loader = (*Sandbox)(nil)
 
 // machinesIdle bounds the idle machines that are kept, of about 40 KiB each.
 const machinesIdle = 32
@@ -64,16 +64,16 @@ func (s *Sandbox) give(m *machine) {
 
 // Load compiles a source and runs its top level once, so that errors are reported now and
 // not with the first message. It yields the CPU to other clients.
-func (s *Sandbox) Load(kind engine.HookKind, source string) (engine.Hook, error) {
+func (s *Sandbox) Load(kind hook.Kind, source string) (hook.Hook, error) {
 	return s.load(kind, source, newPacer(s.slots))
 }
 
 // Restore is Load without yielding: at startup no client is served until it returns.
-func (s *Sandbox) Restore(kind engine.HookKind, source string) (engine.Hook, error) {
+func (s *Sandbox) Restore(kind hook.Kind, source string) (hook.Hook, error) {
 	return s.load(kind, source, nil)
 }
 
-func (s *Sandbox) load(kind engine.HookKind, source string, pace *pacer) (engine.Hook, error) {
+func (s *Sandbox) load(kind hook.Kind, source string, pace *pacer) (hook.Hook, error) {
 	sc, err := compile(s.lib, kind, source, s.cfg.Source, pace)
 	pace.leave()
 	if err != nil {
@@ -99,11 +99,11 @@ type Hook struct {
 
 	mu       sync.Mutex // guards the fields below; never held while the script runs
 	breaker  breaker
-	stats    engine.HookStats // except for the breaker's
+	stats    hook.Stats // except for the breaker's
 	hitScore hitScore
 }
 
-var _ engine.Hook = (*Hook)(nil)
+var _ hook.Hook = (*Hook)(nil)
 
 // ErrBreakerOpen is the error of a call that the open breaker has skipped.
 var ErrBreakerOpen = errors.New("breaker open: the script has failed repeatedly and is paused")
@@ -111,7 +111,7 @@ var ErrBreakerOpen = errors.New("breaker open: the script has failed repeatedly 
 var errKind = errors.New("the script implements another hook")
 
 // Kind returns which decision the script makes.
-func (h *Hook) Kind() engine.HookKind { return h.script.kind }
+func (h *Hook) Kind() hook.Kind { return h.script.kind }
 
 // Source returns the source as loaded.
 func (h *Hook) Source() string { return h.script.source }
@@ -122,28 +122,28 @@ func (h *Hook) Version() string { return h.script.version }
 // OnEnqueue returns the decision for a message, from the memo if an earlier run has made
 // the same queries with the same answers. On any error it returns safe defaults together
 // with the error.
-func (h *Hook) OnEnqueue(now time.Time, msg *engine.HookMessage, get engine.Settings) (engine.EnqueueDecision, error) {
+func (h *Hook) OnEnqueue(now time.Time, msg *hook.Message, get hook.Settings) (hook.EnqueueDecision, error) {
 	if root := h.root.Load(); root != nil && msg.ID == "" {
 		if d, ok := h.sandbox.memo.recall(root, msg, get); ok && h.recalled() {
 			return d, nil
 		}
 	}
-	trial := h.runGuarded(now, engine.HookEnqueue, msg, get)
+	trial := h.runGuarded(now, hook.OnEnqueue, msg, get)
 	return trial.Enqueue, trial.Err
 }
 
 // OnFailure returns the decision for a failed message. On an error the decision is to be
 // ignored.
-func (h *Hook) OnFailure(now time.Time, msg *engine.HookMessage, get engine.Settings) (engine.FailureDecision, error) {
-	trial := h.runGuarded(now, engine.HookFailure, msg, get)
+func (h *Hook) OnFailure(now time.Time, msg *hook.Message, get hook.Settings) (hook.FailureDecision, error) {
+	trial := h.runGuarded(now, hook.OnFailure, msg, get)
 	return trial.Failure, trial.Err
 }
 
 // runGuarded runs the script if the breaker admits it, and updates breaker and
 // statistics.
-func (h *Hook) runGuarded(now time.Time, kind engine.HookKind, msg *engine.HookMessage, get engine.Settings) engine.HookTrial {
+func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, get hook.Settings) hook.Trial {
 	if kind != h.script.kind {
-		return engine.HookTrial{Enqueue: engine.SafeEnqueue(), Err: errKind}
+		return hook.Trial{Enqueue: hook.SafeEnqueue(), Err: errKind}
 	}
 	h.mu.Lock()
 	trial, ok := h.breaker.enter(now)
@@ -151,10 +151,10 @@ func (h *Hook) runGuarded(now time.Time, kind engine.HookKind, msg *engine.HookM
 		h.stats.Skipped++
 	}
 	// Messages with an id carry failure fields, which are no memo queries.
-	remember := h.sandbox.memo != nil && kind == engine.HookEnqueue && msg.ID == "" && h.hitScore.miss()
+	remember := h.sandbox.memo != nil && kind == hook.OnEnqueue && msg.ID == "" && h.hitScore.miss()
 	h.mu.Unlock()
 	if !ok {
-		return engine.HookTrial{Enqueue: engine.SafeEnqueue(), Err: ErrBreakerOpen}
+		return hook.Trial{Enqueue: hook.SafeEnqueue(), Err: ErrBreakerOpen}
 	}
 	t := h.run(msg, get, remember)
 	h.mu.Lock()
@@ -164,9 +164,9 @@ func (h *Hook) runGuarded(now time.Time, kind engine.HookKind, msg *engine.HookM
 	h.count(now, &t)
 	h.mu.Unlock()
 	if changed := h.sandbox.cfg.BreakerChanged; changed != nil && closed != before {
-		state := engine.BreakerOpen
+		state := hook.BreakerOpen
 		if closed {
-			state = engine.BreakerClosed
+			state = hook.BreakerClosed
 		}
 		changed(h, state)
 	}
@@ -191,7 +191,7 @@ func (h *Hook) recalled() bool {
 }
 
 // count updates the statistics. The caller holds mu.
-func (h *Hook) count(now time.Time, t *engine.HookTrial) {
+func (h *Hook) count(now time.Time, t *hook.Trial) {
 	s := &h.stats
 	s.Calls++
 	s.LatencyTotal += t.Duration
@@ -219,42 +219,42 @@ func (h *Hook) NotKept(now time.Time, why string) {
 	h.stats.LastError, h.stats.LastAt, h.stats.LastLine = located(h.script.kind.String(), 0, why).Text, now, 0
 }
 
-// bucket returns the index of a duration in HookStats.Latency: buckets are powers of two
+// bucket returns the index of a duration in Stats.Latency: buckets are powers of two
 // of microseconds.
 func bucket(d time.Duration) int {
 	if d < 0 {
 		return 0
 	}
-	return min(bits.Len64(uint64(d/time.Microsecond)), engine.LatencyBuckets-1)
+	return min(bits.Len64(uint64(d/time.Microsecond)), hook.LatencyBuckets-1)
 }
 
 // Stats returns the statistics. now determines whether an open breaker would admit a
 // trial call.
-func (h *Hook) Stats(now time.Time) engine.HookStats {
+func (h *Hook) Stats(now time.Time) hook.Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.stats
 	s.State, s.Row, s.Opened = h.breaker.state(now), h.breaker.row, h.breaker.opened
-	if s.State != engine.BreakerClosed {
+	if s.State != hook.BreakerClosed {
 		s.TrialAt = h.breaker.openedAt.Add(h.breaker.cooldown)
 	}
 	return s
 }
 
 // Try runs the script regardless of the breaker and without counting.
-func (h *Hook) Try(msg *engine.HookMessage, get engine.Settings) engine.HookTrial {
+func (h *Hook) Try(msg *hook.Message, get hook.Settings) hook.Trial {
 	return h.run(msg, get, false)
 }
 
 // run executes the script once and, if remember is set, adds the decision to the memo.
-func (h *Hook) run(msg *engine.HookMessage, get engine.Settings, remember bool) engine.HookTrial {
-	t := engine.HookTrial{Enqueue: engine.SafeEnqueue()}
+func (h *Hook) run(msg *hook.Message, get hook.Settings, remember bool) hook.Trial {
+	t := hook.Trial{Enqueue: hook.SafeEnqueue()}
 	m := h.sandbox.take()
 	instructions := h.sandbox.cfg.instructions()
 	m.trace.start(remember)
 	result, err := m.run(h.script, instructions, msg, get)
 	if err == nil {
-		if h.script.kind == engine.HookFailure {
+		if h.script.kind == hook.OnFailure {
 			t.Failure, err = failureDecision(result)
 		} else {
 			t.Enqueue, err = enqueueDecision(result, &h.sandbox.cfg.Limits)

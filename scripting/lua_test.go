@@ -6,14 +6,14 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // evaluate runs a piece of Lua in the sandbox and returns what its `out` says,
 // as text.
 func evaluate(t testing.TB, s *Sandbox, body string) (string, error) {
 	t.Helper()
-	h, err := s.Load(engine.HookEnqueue, "function on_enqueue(msg)\n"+body+"\nend")
+	h, err := s.Load(hook.OnEnqueue, "function on_enqueue(msg)\n"+body+"\nend")
 	if err != nil {
 		return "", err
 	}

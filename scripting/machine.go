@@ -6,7 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // machine is a Lua machine. One call uses it at a time, and it belongs to no script: each
@@ -20,8 +20,8 @@ type machine struct {
 	failed bool   // an error was raised: do not reuse the machine
 	place  string // position of the last error, for values without one
 
-	msg      *engine.HookMessage
-	settings engine.Settings
+	msg      *hook.Message
+	settings hook.Settings
 	trace    trace // queries of the script to both, for the memo
 
 	// msg and msg.headers as the script sees them: constant values that read through to
@@ -82,7 +82,7 @@ func (r result) value() lua.LValue { return r.l.Get(1) }
 
 // run executes the script's top level and, if msg is not nil, its hook. Any panic of
 // gopher-lua becomes an *Error, and the machine is then marked as failed.
-func (m *machine) run(s *script, instructions int64, msg *engine.HookMessage, get engine.Settings) (res result, err error) {
+func (m *machine) run(s *script, instructions int64, msg *hook.Message, get hook.Settings) (res result, err error) {
 	m.name, m.msg, m.settings = s.kind.String(), msg, get
 	m.reset(instructions)
 	m.threads.paid, m.threads.depth = 0, 0

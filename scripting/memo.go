@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // This file caches decisions. A script sees only its message and its settings, so its
@@ -45,7 +45,7 @@ type answer struct {
 	is     bool // the header or setting exists
 }
 
-func (q *question) answer(msg *engine.HookMessage, get engine.Settings) (a answer) {
+func (q *question) answer(msg *hook.Message, get hook.Settings) (a answer) {
 	switch q.kind {
 	case askHeader:
 		if h := header(msg, q.name); h != nil {
@@ -132,7 +132,7 @@ func (l *hitScore) miss() bool {
 // after creation.
 type node struct {
 	ask      question
-	decision *engine.EnqueueDecision // nil: not a leaf
+	decision *hook.EnqueueDecision // nil: not a leaf
 	id       uint64
 	// newest is one edge from here: for a setting the newest one, because old values
 	// rarely return, otherwise the first.
@@ -212,7 +212,7 @@ func (m *memo) find(from *node, a *answer) *edge {
 }
 
 // recall looks up the decision for a message; ok is false if it is not cached.
-func (m *memo) recall(root *node, msg *engine.HookMessage, get engine.Settings) (d engine.EnqueueDecision, ok bool) {
+func (m *memo) recall(root *node, msg *hook.Message, get hook.Settings) (d hook.EnqueueDecision, ok bool) {
 	n := root
 	for n != nil {
 		if n.decision != nil {
@@ -225,12 +225,12 @@ func (m *memo) recall(root *node, msg *engine.HookMessage, get engine.Settings) 
 		}
 		n = e.to
 	}
-	return engine.EnqueueDecision{}, false
+	return hook.EnqueueDecision{}, false
 }
 
 // remember stores the decision of a run with these queries, unless it exceeds pathBytes
 // or recently used edges occupy its slots.
-func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *engine.HookMessage, get engine.Settings, d *engine.EnqueueDecision) {
+func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *hook.Message, get hook.Settings, d *hook.EnqueueDecision) {
 	size := len(d.Key)
 	for _, t := range d.Throttles {
 		size += len(t)
@@ -285,7 +285,7 @@ func (m *memo) room(n *node, a *answer) *atomic.Pointer[edge] {
 	return nil
 }
 
-func (m *memo) edge(from *node, rest []question, a *answer, d *engine.EnqueueDecision) *edge {
+func (m *memo) edge(from *node, rest []question, a *answer, d *hook.EnqueueDecision) *edge {
 	text := strings.Clone(a.text)
 	if a.raw != nil {
 		text = string(a.raw)
@@ -294,7 +294,7 @@ func (m *memo) edge(from *node, rest []question, a *answer, d *engine.EnqueueDec
 }
 
 // node creates the node at which a run has these queries left.
-func (m *memo) node(rest []question, d *engine.EnqueueDecision) *node {
+func (m *memo) node(rest []question, d *hook.EnqueueDecision) *node {
 	n := &node{id: m.ids.Add(1)}
 	if len(rest) == 0 {
 		kept := *d

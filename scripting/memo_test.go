@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // chance makes messages and settings that are often alike, and never quite.
@@ -18,8 +20,8 @@ type chance struct{ *rand.Rand }
 
 func (c chance) of(options ...string) string { return options[c.IntN(len(options))] }
 
-func (c chance) message() *engine.HookMessage {
-	msg := &engine.HookMessage{
+func (c chance) message() *hook.Message {
+	msg := &hook.Message{
 		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(engine.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)), //nolint:gosec // small
 		Throttles: []string{"a", "b", "c"}[:c.IntN(4)],
 	}
@@ -32,7 +34,7 @@ func (c chance) message() *engine.HookMessage {
 	return msg
 }
 
-func (c chance) settings() engine.Settings {
+func (c chance) settings() hook.Settings {
 	set := map[string]string{}
 	for range c.IntN(4) {
 		set[c.of("weight.acme", "vip.acme", "canary.percent", "maintenance", "x", "1")] = c.of("1", "50", "yes", "")
@@ -43,7 +45,7 @@ func (c chance) settings() engine.Settings {
 // alike gives a hook that remembers and a dry run of it the same messages.
 func alike(t *testing.T, s *Sandbox, source string, c chance, n int) {
 	t.Helper()
-	loaded, err := s.Load(engine.HookEnqueue, source)
+	loaded, err := s.Load(hook.OnEnqueue, source)
 	if err != nil {
 		return
 	}
@@ -119,15 +121,15 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 	}
 }
 
-func remembering(t *testing.T, source string) (*Hook, func(msg *engine.HookMessage, get engine.Settings) string) {
+func remembering(t *testing.T, source string) (*Hook, func(msg *hook.Message, get hook.Settings) string) {
 	t.Helper()
-	h := load(t, sandbox(t), engine.HookEnqueue, source)
-	return h, func(msg *engine.HookMessage, get engine.Settings) string {
+	h := load(t, sandbox(t), hook.OnEnqueue, source)
+	return h, func(msg *hook.Message, get hook.Settings) string {
 		d, err := h.OnEnqueue(time.Now(), msg, get)
 		if err != nil {
 			return err.Error()
 		}
-		return decided(&engine.HookTrial{Enqueue: d}, engine.HookEnqueue)
+		return decided(&hook.Trial{Enqueue: d}, hook.OnEnqueue)
 	}
 }
 
@@ -169,21 +171,21 @@ func TestOnlyWhatTheScriptReadsMatters(t *testing.T) {
 // that is known does not close it, as nothing shows that the script is well.
 func TestErrorsAreNotRemembered(t *testing.T) {
 	h, decide := remembering(t, "function on_enqueue(msg) if msg.headers.bad then error('bad') end return { weight = 2 } end")
-	good, bad := &engine.HookMessage{}, &engine.HookMessage{Headers: []engine.Header{{Name: []byte("bad")}}}
+	good, bad := &hook.Message{}, &hook.Message{Headers: []engine.Header{{Name: []byte("bad")}}}
 	for range 3 {
 		decide(bad, nil)
 		decide(bad, nil)
 		decide(good, nil) // it ends the row, known or not
 	}
 	st := h.Stats(time.Now())
-	if st.Calls != 9 || st.Errors != 6 || st.Recalled != 2 || st.Row != 0 || st.State != engine.BreakerClosed {
+	if st.Calls != 9 || st.Errors != 6 || st.Recalled != 2 || st.Row != 0 || st.State != hook.BreakerClosed {
 		t.Errorf("%+v", st)
 	}
 	for range 3 {
 		decide(bad, nil)
 	}
 	decide(good, nil)
-	if st = h.Stats(time.Now()); st.State != engine.BreakerOpen || st.Skipped != 1 || st.Recalled != 2 || st.Calls != 12 {
+	if st = h.Stats(time.Now()); st.State != hook.BreakerOpen || st.Skipped != 1 || st.Recalled != 2 || st.Calls != 12 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -196,11 +198,11 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	echo := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) return { fairness_key = msg.headers.x, throttle_keys = { msg.headers.y } } end")
-	loop := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) for i = 1, 100 do if msg.headers['x' .. i] then return {} end end end")
+	echo := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return { fairness_key = msg.headers.x, throttle_keys = { msg.headers.y } } end")
+	loop := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) for i = 1, 100 do if msg.headers['x' .. i] then return {} end end end")
 	for i := range 5000 {
 		long := strings.Repeat("y", i%500+1)
-		msg := &engine.HookMessage{Headers: []engine.Header{{Name: []byte("x"), Value: fmt.Append(nil, i)}, {Name: []byte("y"), Value: []byte(long)}}}
+		msg := &hook.Message{Headers: []engine.Header{{Name: []byte("x"), Value: fmt.Append(nil, i)}, {Name: []byte("y"), Value: []byte(long)}}}
 		for _, h := range []*Hook{echo, loop} {
 			h.hitScore = hitScoreMax
 			if _, err := h.OnEnqueue(time.Now(), msg, nil); err != nil {
@@ -239,14 +241,14 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func TestHitScoreFollowsTheHits(t *testing.T) {
 	h, decide := remembering(t, "function on_enqueue(msg) return { weight = msg.payload_size % 10 + 1 } end")
 	for i := range 20_000 {
-		decide(&engine.HookMessage{PayloadSize: i}, nil)
+		decide(&hook.Message{PayloadSize: i}, nil)
 	}
 	if h.hitScore >= 0 {
 		t.Errorf("hitScore %d after messages that are all different", h.hitScore)
 	}
 	before := h.Stats(time.Now()).Recalled
 	for i := range 4000 {
-		decide(&engine.HookMessage{PayloadSize: 1_000_000 + i%4}, nil)
+		decide(&hook.Message{PayloadSize: 1_000_000 + i%4}, nil)
 	}
 	if n := h.Stats(time.Now()).Recalled - before; n < 3800 {
 		t.Errorf("%d of 4000 messages of four kinds are recalled", n)
@@ -260,14 +262,14 @@ func TestMemoriesAreSharedWithoutHarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := load(t, s, engine.HookEnqueue, tenantScript(t))
+	h := load(t, s, hook.OnEnqueue, tenantScript(t))
 	var group sync.WaitGroup
 	for g := range uint64(4) {
 		group.Go(func() {
 			c := chance{rand.New(rand.NewPCG(1, g))} //nolint:gosec // see above
 			for range 3000 {
 				tenant, weight := c.of("a", "b", "c", "d", "e", "f", "g", "h"), 1+c.IntN(3)
-				msg := &engine.HookMessage{Headers: []engine.Header{{Name: []byte("tenant"), Value: []byte(tenant)}}}
+				msg := &hook.Message{Headers: []engine.Header{{Name: []byte("tenant"), Value: []byte(tenant)}}}
 				get := func(key string) (string, bool) { return fmt.Sprint(weight), key == "weight."+tenant }
 				d, err := h.OnEnqueue(time.Now(), msg, get)
 				if err != nil || d.Key != tenant || int(d.Weight) != weight || len(d.Throttles) != 1 || d.Throttles[0] != "tenant:"+tenant {

@@ -12,7 +12,7 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 	"github.com/yuin/gopher-lua/parse"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // asked counts how often the compiler asks for its line.
@@ -95,7 +95,7 @@ func TestLoadingTakesTurns(t *testing.T) {
 	if rests < 50 {
 		t.Errorf("the compiler rests %d times", rests)
 	}
-	load(t, s, engine.HookEnqueue, "local a, b, c local function f() end "+source+" function on_enqueue(msg) end")
+	load(t, s, hook.OnEnqueue, "local a, b, c local function f() end "+source+" function on_enqueue(msg) end")
 	if ways < 20 {
 		t.Errorf("it has given way %d times", ways)
 	}
@@ -125,7 +125,7 @@ func TestAStatementHasABound(t *testing.T) {
 		"functions":         {"local t = {" + strings.Repeat("function() end,", 200) + "}", 0},
 		"too many of them":  {"local t = {" + strings.Repeat("function() end,", 300) + "}", 1},
 	} {
-		_, err := s.Load(engine.HookEnqueue, c.source+" function on_enqueue(msg) end")
+		_, err := s.Load(hook.OnEnqueue, c.source+" function on_enqueue(msg) end")
 		var e *Error
 		switch {
 		case c.line == 0 && err != nil:
@@ -145,10 +145,10 @@ func TestLimitsOfASource(t *testing.T) {
 		"251 arguments, at most 250":  func(n int) string { return "local f function g(...) f(" + strings.Repeat("1,", 249+n) + "...) end" },
 		"nested too deeply, at most ": func(n int) string { return strings.Repeat("do ", 390+20*n) + strings.Repeat("end ", 390+20*n) },
 	} {
-		if _, err := s.Load(engine.HookEnqueue, source(0)+" function on_enqueue(msg) end"); err != nil && strings.Contains(err.Error(), text) {
+		if _, err := s.Load(hook.OnEnqueue, source(0)+" function on_enqueue(msg) end"); err != nil && strings.Contains(err.Error(), text) {
 			t.Errorf("below: %v", err)
 		}
-		if _, err := s.Load(engine.HookEnqueue, source(1)+" function on_enqueue(msg) end"); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := s.Load(hook.OnEnqueue, source(1)+" function on_enqueue(msg) end"); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("want %q, got %v", text, err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestLimitsOfASource(t *testing.T) {
 // What the parser would have to keep unfinished is bounded, and nothing else is.
 func TestWhatIsPendingIsBounded(t *testing.T) {
 	s := sandbox(t)
-	const hook = " function on_enqueue(msg) end"
+	const function = " function on_enqueue(msg) end"
 	for name, source := range map[string]string{
 		"parentheses": "local a = " + strings.Repeat("(", 2000) + "1" + strings.Repeat(")", 2000),
 		"tables":      "local a = " + strings.Repeat("{", 2000) + strings.Repeat("}", 2000),
@@ -171,7 +171,7 @@ func TestWhatIsPendingIsBounded(t *testing.T) {
 		"lengths":     "local a =" + strings.Repeat(" #", 2000) + " b",
 		"never ends":  strings.Repeat("(", 2000),
 	} {
-		if _, err := s.Load(engine.HookEnqueue, source+hook); err == nil || !strings.Contains(err.Error(), "on_enqueue:1: nested too deeply, or too many operators") {
+		if _, err := s.Load(hook.OnEnqueue, source+function); err == nil || !strings.Contains(err.Error(), "on_enqueue:1: nested too deeply, or too many operators") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestWhatIsPendingIsBounded(t *testing.T) {
 		"sums":           "local a " + strings.Repeat("a = a - a * a - a ", 1000),
 		"comments, text": "local a " + strings.Repeat("--((((\n a = '((((' --[[((((]] a = [[((((]] ", 800),
 	} {
-		if _, err := s.Load(engine.HookEnqueue, source+hook); err != nil && strings.Contains(err.Error(), "operators") {
+		if _, err := s.Load(hook.OnEnqueue, source+function); err != nil && strings.Contains(err.Error(), "operators") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestWhatIsPendingIsBounded(t *testing.T) {
 
 // What is nested too deeply is told so, wherever it stands.
 func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
-	_, err := sandbox(t).Load(engine.HookEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
+	_, err := sandbox(t).Load(hook.OnEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
 	if err == nil || !strings.Contains(err.Error(), "nested too deeply") {
 		t.Error(err)
 	}

@@ -11,13 +11,13 @@ import (
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // script is a compiled source. It is immutable, so any number of machines may run it
 // concurrently.
 type script struct {
-	kind    engine.HookKind
+	kind    hook.Kind
 	source  string
 	version string // SHA-1 of the source, in hexadecimal
 
@@ -29,7 +29,7 @@ type script struct {
 }
 
 // compile translates a source into a script without running it.
-func compile(lib *library, kind engine.HookKind, source string, sizeMax int, pace *pacer) (*script, error) {
+func compile(lib *library, kind hook.Kind, source string, sizeMax int, pace *pacer) (*script, error) {
 	if len(source) > sizeMax {
 		return nil, &Error{Text: fmt.Sprintf("%s: a script of %d bytes, at most %d", kind, len(source), sizeMax)}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Most scripts run without an environment of their own and give their result
@@ -45,14 +45,14 @@ func TestAScriptDoesTheSameWithAndWithoutAnEnvironment(t *testing.T) {
 		"many locals":         {strings.ReplaceAll(manyGlobals(150), "g", "local g") + manyGlobals(60) + "h = 1 function on_enqueue() return { weight = 1 } end", true, "weight=1"},
 		"too many locals":     {strings.ReplaceAll(manyGlobals(180), "g", "local g") + strings.ReplaceAll(manyGlobals(50), "g", "h") + "function on_enqueue() return { weight = h49 } end", false, "weight=49"},
 	} {
-		h, err := s.Load(engine.HookEnqueue, c.source)
+		h, err := s.Load(hook.OnEnqueue, c.source)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		for range 2 { // and nothing is kept
 			trial := h.Try(benchMessage(), nil)
-			if got := decided(&trial, engine.HookEnqueue); trial.Err != nil || got != c.want {
+			if got := decided(&trial, hook.OnEnqueue); trial.Err != nil || got != c.want {
 				t.Errorf("%s: %s, %v, want %s", name, got, trial.Err, c.want)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Loading a script waits for its turns, and stays away after statements that take long.
@@ -24,7 +24,7 @@ func TestRestoringDoesNotYield(t *testing.T) {
 	s := sandbox(t)
 	s.give(s.take())         // one that runs the script as always
 	s.slots = make(slots, 1) // and it never comes
-	h, err := s.Restore(engine.HookEnqueue, source.String())
+	h, err := s.Restore(hook.OnEnqueue, source.String())
 	if err != nil {
 		t.Fatal(err)
 	}

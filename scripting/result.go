@@ -10,6 +10,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // delayMax is the longest delay that a script may return, the same as for commands.
@@ -17,8 +19,8 @@ const delayMax = 100 * 365 * 24 * time.Hour
 
 // enqueueDecision validates the result of on_enqueue. An unknown field, a wrong type or a
 // value out of range rejects the whole result.
-func enqueueDecision(res result, limits *engine.Limits) (engine.EnqueueDecision, error) {
-	var d engine.EnqueueDecision
+func enqueueDecision(res result, limits *engine.Limits) (hook.EnqueueDecision, error) {
+	var d hook.EnqueueDecision
 	err := res.fields(func(name string, v lua.LValue) error {
 		switch name {
 		case "fairness_key":
@@ -41,22 +43,22 @@ func enqueueDecision(res result, limits *engine.Limits) (engine.EnqueueDecision,
 		}
 	})
 	if err != nil {
-		return engine.SafeEnqueue(), err
+		return hook.SafeEnqueue(), err
 	}
 	return d, nil
 }
 
 // failureDecision validates the result of on_failure in the same way.
-func failureDecision(res result) (engine.FailureDecision, error) {
-	var d engine.FailureDecision
+func failureDecision(res result) (hook.FailureDecision, error) {
+	var d hook.FailureDecision
 	err := res.fields(func(name string, v lua.LValue) error {
 		switch name {
 		case "action":
 			switch s, _ := v.(lua.LString); s {
 			case "retry":
-				d.Action = engine.FailureRetry
+				d.Action = hook.FailureRetry
 			case "dlq":
-				d.Action = engine.FailureDead
+				d.Action = hook.FailureDead
 			default:
 				return complain(name, `must be "retry" or "dlq"`)
 			}
@@ -68,7 +70,7 @@ func failureDecision(res result) (engine.FailureDecision, error) {
 		}
 	})
 	if err != nil {
-		return engine.FailureDecision{}, err
+		return hook.FailureDecision{}, err
 	}
 	return d, nil
 }

@@ -9,13 +9,15 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/faisca/fila/engine"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 func TestResultsAreTakenAsTheyAre(t *testing.T) {
 	s := sandbox(t)
 	ms := func(n int) *time.Duration { d := time.Duration(n) * time.Millisecond; return &d }
 	nine, zero := uint8(9), uint8(0)
-	for result, want := range map[string]engine.EnqueueDecision{
+	for result, want := range map[string]hook.EnqueueDecision{
 		`nil`:                                        {},
 		`{}`:                                         {},
 		`{ fairness_key = "a\0b" }`:                  {Key: "a\x00b"},
@@ -29,7 +31,7 @@ func TestResultsAreTakenAsTheyAre(t *testing.T) {
 		`{ throttle_keys = { "a", "b" } }`:           {Throttles: []string{"a", "b"}},
 		`{ throttle_keys = fila.split("1,2", ",") }`: {Throttles: []string{"1", "2"}},
 	} {
-		h := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) return "+result+" end")
+		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
 		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil)
 		if err != nil || !same(&got, &want) {
 			t.Errorf("%s: %+v, %v", result, got, err)
@@ -37,7 +39,7 @@ func TestResultsAreTakenAsTheyAre(t *testing.T) {
 	}
 }
 
-func same(a, b *engine.EnqueueDecision) bool {
+func same(a, b *hook.EnqueueDecision) bool {
 	return a.Key == b.Key && a.Weight == b.Weight && a.Cost == b.Cost &&
 		(a.Throttles == nil) == (b.Throttles == nil) && strings.Join(a.Throttles, "|") == strings.Join(b.Throttles, "|") &&
 		equal(a.Priority, b.Priority) && equal(a.Delay, b.Delay)
@@ -82,14 +84,14 @@ func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
 		`{ throttle_keys = { "a", x = "b" } }`:   "not in its sequence",
 		`{ throttle_keys = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17" } }`: "has 17 keys, at most 16",
 	} {
-		h := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) return "+result+" end")
+		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
 		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", result, err, want)
 			continue
 		}
 		fit(t, err)
-		if safe := engine.SafeEnqueue(); !same(&got, &safe) {
+		if safe := hook.SafeEnqueue(); !same(&got, &safe) {
 			t.Errorf("%s: decided %+v", result, got)
 		}
 	}
@@ -100,23 +102,23 @@ func TestFailureResults(t *testing.T) {
 	msg := benchMessage()
 	msg.ID, msg.Attempts, msg.Error = "0190c0de", 3, "timeout"
 	for result, want := range map[string]struct {
-		action engine.FailureAction
+		action hook.FailureAction
 		delay  time.Duration // -1: none
 		err    string
 	}{
-		`nil`:                  {engine.FailureDefault, -1, ""},
-		`{}`:                   {engine.FailureDefault, -1, ""},
-		`{ action = "retry" }`: {engine.FailureRetry, -1, ""},
-		`{ action = "dlq" }`:   {engine.FailureDead, -1, ""},
-		`{ action = "retry", delay_ms = fila.backoff(msg.attempts, 100, 1000) }`: {engine.FailureRetry, 400 * time.Millisecond, ""},
-		`{ delay_ms = 5 }`:                      {engine.FailureDefault, 5 * time.Millisecond, ""},
-		`{ action = msg.error .. msg.id .. 1 }`: {engine.FailureDefault, -1, `'action' must be "retry" or "dlq"`},
-		`{ action = true }`:                     {engine.FailureDefault, -1, "'action' must be"},
-		`{ action = "retry", delay_ms = -5 }`:   {engine.FailureDefault, -1, "'delay_ms' must be between"},
-		`{ fairness_key = "a" }`:                {engine.FailureDefault, -1, "unknown result field"},
-		`"dlq"`:                                 {engine.FailureDefault, -1, "must return a table"},
+		`nil`:                  {hook.FailureDefault, -1, ""},
+		`{}`:                   {hook.FailureDefault, -1, ""},
+		`{ action = "retry" }`: {hook.FailureRetry, -1, ""},
+		`{ action = "dlq" }`:   {hook.FailureDead, -1, ""},
+		`{ action = "retry", delay_ms = fila.backoff(msg.attempts, 100, 1000) }`: {hook.FailureRetry, 400 * time.Millisecond, ""},
+		`{ delay_ms = 5 }`:                      {hook.FailureDefault, 5 * time.Millisecond, ""},
+		`{ action = msg.error .. msg.id .. 1 }`: {hook.FailureDefault, -1, `'action' must be "retry" or "dlq"`},
+		`{ action = true }`:                     {hook.FailureDefault, -1, "'action' must be"},
+		`{ action = "retry", delay_ms = -5 }`:   {hook.FailureDefault, -1, "'delay_ms' must be between"},
+		`{ fairness_key = "a" }`:                {hook.FailureDefault, -1, "unknown result field"},
+		`"dlq"`:                                 {hook.FailureDefault, -1, "must return a table"},
 	} {
-		h := load(t, s, engine.HookFailure, "function on_failure(msg) return "+result+" end")
+		h := load(t, s, hook.OnFailure, "function on_failure(msg) return "+result+" end")
 		got, err := h.OnFailure(time.Now(), msg, nil)
 		if (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
 			t.Errorf("%s: %v, want %q", result, err, want.err)
@@ -152,7 +154,7 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 		"x = '\xff\xfe' y = = '\x00'":            {1, "near '='"},
 		strings.Repeat("-", 70_000):              {0, "a script of 70000 bytes, at most 65536"},
 	} {
-		_, err := s.Load(engine.HookEnqueue, source)
+		_, err := s.Load(hook.OnEnqueue, source)
 		var e *Error
 		if !errors.As(err, &e) || e.Line != want.line || !strings.Contains(e.Text, want.text) {
 			t.Errorf("%.60q: %v, want line %d and %q", source, err, want.line, want.text)
@@ -165,7 +167,7 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 // What a message has, a script sees; what it does not have is nil.
 func TestTheMessageIsSeenAsItIs(t *testing.T) {
 	s := sandbox(t)
-	msg := &engine.HookMessage{
+	msg := &hook.Message{
 		Queue: "q", PayloadSize: 1234, Key: "k", Weight: 7, Throttles: []string{"t1", "t2"},
 		Headers: []engine.Header{
 			{Name: []byte("a"), Value: []byte("1")}, {Name: []byte("b\x00"), Value: []byte("\xff\x00")}, {Name: []byte("a"), Value: []byte("2")},
@@ -183,14 +185,14 @@ return s`
 		fields:  "q|1234|k|7|2|t2|nil|nil|nil|nil|nil|userdata",
 		headers: "2255nilnil3;149,2255,150,",
 	} {
-		h := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) "+source+" end")
+		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+source+" end")
 		v, err := m.run(h.script, s.cfg.instructions(), msg, nil)
 		if err != nil || v.value().String() != want {
 			t.Errorf("got %v, %v\nwant %s", v, err, want)
 		}
 	}
 	msg.ID, msg.Attempts, msg.Error = "id", 3, ""
-	h := load(t, s, engine.HookFailure, `function on_failure(msg) return msg.id .. msg.attempts .. "<" .. msg.error .. ">" end`)
+	h := load(t, s, hook.OnFailure, `function on_failure(msg) return msg.id .. msg.attempts .. "<" .. msg.error .. ">" end`)
 	if v, err := m.run(h.script, s.cfg.instructions(), msg, nil); err != nil || v.value().String() != "id3<>" {
 		t.Errorf("%v, %v", v, err)
 	}
@@ -247,7 +249,7 @@ func TestEachFieldHasItsOwnLimit(t *testing.T) {
 		`{ cost = 8 }`:              "between 1 and 7",
 		`{ throttle_keys = {"a"} }`: "has 1 keys, at most 0",
 	} {
-		_, err := load(t, s, engine.HookEnqueue, "function on_enqueue() return "+result+" end").OnEnqueue(time.Now(), &engine.HookMessage{}, nil)
+		_, err := load(t, s, hook.OnEnqueue, "function on_enqueue() return "+result+" end").OnEnqueue(time.Now(), &hook.Message{}, nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", result, err, want)
 		}

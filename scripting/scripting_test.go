@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/hook"
 )
 
 func sandbox(t testing.TB) *Sandbox {
@@ -28,7 +28,7 @@ func patientSandbox(t testing.TB, timeout time.Duration) *Sandbox {
 	return s
 }
 
-func load(t testing.TB, s *Sandbox, kind engine.HookKind, source string) *Hook {
+func load(t testing.TB, s *Sandbox, kind hook.Kind, source string) *Hook {
 	t.Helper()
 	h, err := s.Load(kind, source)
 	if err != nil {

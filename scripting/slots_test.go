@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/yield"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // Scripts that take long run in as many slots as there are, and end within twice
@@ -22,9 +23,9 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 	}
 	s.slots = make(slots, 1)
 	s.slots <- &slot{yield: yield.Processor}
-	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
-	longer := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) local n = 0 for i = 1, 20000 do n = n + i end return { weight = 7 } end")
-	tenant := load(t, s, engine.HookEnqueue, tenantScript(t))
+	endless := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) while true do end end")
+	longer := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) local n = 0 for i = 1, 20000 do n = n + i end return { weight = 7 } end")
+	tenant := load(t, s, hook.OnEnqueue, tenantScript(t))
 	end := make(chan struct{})
 	var group sync.WaitGroup
 	for range 4 {
@@ -65,7 +66,7 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 // Who has waited as long as it might have run is told so.
 func TestWaitingForASlotEnds(t *testing.T) {
 	s := sandbox(t)
-	endless := load(t, s, engine.HookEnqueue, "function on_enqueue(msg) while true do end end")
+	endless := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) while true do end end")
 	s.slots = make(slots, 1) // and it never comes
 	for len(s.idle) > 0 {
 		<-s.idle // a machine that knows the slots there were

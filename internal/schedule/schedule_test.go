@@ -1,7 +1,6 @@
-package engine
+package schedule
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,7 +9,7 @@ import (
 
 func schedule(t testing.TB, expression, zone string) *Schedule {
 	t.Helper()
-	s, err := ParseSchedule(expression, zone)
+	s, err := Parse(expression, zone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +19,7 @@ func schedule(t testing.TB, expression, zone string) *Schedule {
 // ticks are the ticks of a schedule after a time and up to another.
 func ticks(s *Schedule, from, to time.Time) []int64 {
 	var all []int64
-	for at := s.first(from.UnixNano()); at != 0 && at <= to.UnixNano(); at = s.after(at, at) {
+	for at := s.First(from.UnixNano()); at != 0 && at <= to.UnixNano(); at = s.After(at, at) {
 		all = append(all, at)
 	}
 	return all
@@ -81,12 +80,12 @@ func TestTicksOfAnExpression(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", tt.expression, tt.zone, tt.from), func(t *testing.T) {
 			s := schedule(t, tt.expression, tt.zone)
-			at := s.first(utc(t, tt.from).UnixNano())
+			at := s.First(utc(t, tt.from).UnixNano())
 			for i, want := range tt.want {
 				if got := time.Unix(0, at).UTC(); !got.Equal(utc(t, want)) {
 					t.Fatalf("tick %d is %v, want %s", i, got, want)
 				}
-				at = s.after(at, at)
+				at = s.After(at, at)
 			}
 		})
 	}
@@ -99,9 +98,9 @@ func TestTicksGoOnForAsLongAsTimeDoes(t *testing.T) {
 			s := schedule(t, expression, zone)
 			n := 0
 			for at := utc(t, "2030-01-01 00:00:00").UnixNano(); at < utc(t, "2110-01-01 00:00:00").UnixNano(); n++ {
-				next := s.after(at, at)
+				next := s.After(at, at)
 				if next <= at || next-at > int64(367*24*time.Hour) {
-					t.Fatalf("%s in %s: after %v comes %v", expression, zone, unix(at).UTC(), unix(next).UTC())
+					t.Fatalf("%s in %s: after %v comes %v", expression, zone, time.Unix(0, at).UTC(), time.Unix(0, next).UTC())
 				}
 				at = next
 			}
@@ -125,16 +124,16 @@ func TestTicksAgreeWithThemselves(t *testing.T) {
 			}
 			for i := 5; i < len(all); i += 97 {
 				first := all[i-5]
-				if got := s.after(first, all[i]-1); got != all[i] {
-					t.Fatalf("%s in %s: just before %v comes %v", expression, zone, unix(all[i]), unix(got))
+				if got := s.After(first, all[i]-1); got != all[i] {
+					t.Fatalf("%s in %s: just before %v comes %v", expression, zone, time.Unix(0, all[i]), time.Unix(0, got))
 				}
-				if got := s.last(first, all[i]); got != all[i] {
-					t.Fatalf("%s in %s: the last one up to %v is %v", expression, zone, unix(all[i]), unix(got))
+				if got := s.Last(first, all[i]); got != all[i] {
+					t.Fatalf("%s in %s: the last one up to %v is %v", expression, zone, time.Unix(0, all[i]), time.Unix(0, got))
 				}
-				if got := s.last(first, all[i]-1); got != all[i-1] {
-					t.Fatalf("%s in %s: the last one before %v is %v", expression, zone, unix(all[i]), unix(got))
+				if got := s.Last(first, all[i]-1); got != all[i-1] {
+					t.Fatalf("%s in %s: the last one before %v is %v", expression, zone, time.Unix(0, all[i]), time.Unix(0, got))
 				}
-				if a, b, c := s.count(first, all[i], 9), s.count(first, all[i]+1, 9), s.count(first, all[i], 3); a != 5 || b != 6 || c != 3 {
+				if a, b, c := s.Count(first, all[i], 9), s.Count(first, all[i]+1, 9), s.Count(first, all[i], 3); a != 5 || b != 6 || c != 3 {
 					t.Fatalf("%s in %s: counted %d, %d and %d", expression, zone, a, b, c)
 				}
 			}
@@ -163,7 +162,7 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 		{"* * * * *", "Mars/Olympus"},
 		{"* * * * *", "../../etc/passwd"},
 	} {
-		if _, err := ParseSchedule(tt[0], tt[1]); !errors.Is(err, ErrInvalid) {
+		if _, err := Parse(tt[0], tt[1]); err == nil {
 			t.Errorf("%q: %v", tt, err)
 		}
 	}
@@ -174,12 +173,12 @@ func FuzzSchedule(f *testing.F) {
 		f.Add(e, int64(1_700_000_000))
 	}
 	f.Fuzz(func(t *testing.T, expression string, at int64) {
-		s, err := ParseSchedule(expression, "Europe/Berlin")
+		s, err := Parse(expression, "Europe/Berlin")
 		if err != nil {
 			return
 		}
 		at = at % (1 << 32) * int64(time.Second)
-		if next := s.first(at); next <= at {
+		if next := s.First(at); next <= at {
 			t.Fatalf("%q: after %d comes %d", expression, at, next)
 		}
 	})
@@ -191,7 +190,7 @@ func BenchmarkNextTick(b *testing.B) {
 			s := schedule(b, e, "Europe/Berlin")
 			at := int64(1_700_000_000_000_000_000)
 			for b.Loop() {
-				at = s.after(at, at)
+				at = s.After(at, at)
 				if at > 1<<62 {
 					at = 1_700_000_000_000_000_000
 				}

@@ -1,4 +1,6 @@
-package engine
+// Package schedule reads cron expressions and says when they tick, in zones whose clocks
+// are put forward and back. It keeps no state and reads no clock.
+package schedule
 
 import (
 	"errors"
@@ -29,9 +31,12 @@ import (
 type Schedule struct {
 	spec  *cron.SpecSchedule
 	every int64 // seconds; 0: spec says
-	zone  *time.Location
+	Zone  *time.Location
 	open  bool
 }
+
+// DelayMax is the longest delay of @every that is accepted: 100 years.
+const DelayMax = 100 * 365 * 24 * time.Hour
 
 // searchYears is how far ahead a tick is looked for: a 29 February on a certain
 // weekday is never further off than this, a 30 February is.
@@ -42,13 +47,13 @@ const searchYears = 40
 // @yearly, @monthly, @weekly, @daily, @hourly and @every with a duration. A day
 // may be written L, L-3, 15W or LW, a weekday FRI#2 or FRI#L. The zone is a name
 // of the IANA database; "" is UTC.
-func ParseSchedule(expression, zone string) (*Schedule, error) {
+func Parse(expression, zone string) (*Schedule, error) {
 	if zone == "Local" { // what that means differs by machine
-		return nil, fmt.Errorf("%w: TZ Local, it must be a name such as Europe/Berlin", ErrInvalid)
+		return nil, errors.New("TZ Local, it must be a name such as Europe/Berlin")
 	}
 	loc, err := time.LoadLocation(zone)
 	if err != nil {
-		return nil, fmt.Errorf("%w: TZ %.64q is not the name of a time zone, such as Europe/Berlin", ErrInvalid, zone)
+		return nil, fmt.Errorf("TZ %.64q is not the name of a time zone, such as Europe/Berlin", zone)
 	}
 	lower := strings.ToLower(strings.TrimSpace(expression)) // names of days and months are read in any case
 	refused := func(why any) error {
@@ -56,7 +61,7 @@ func ParseSchedule(expression, zone string) (*Schedule, error) {
 		if strings.HasPrefix(lower, "@") {
 			form = "it is @yearly, @monthly, @weekly, @daily, @hourly, or @every with a duration of at least a second, such as @every 90s"
 		}
-		return fmt.Errorf("%w: cron expression %.64q: %v; %s", ErrInvalid, expression, why, form)
+		return fmt.Errorf("cron expression %.64q: %v; %s", expression, why, form)
 	}
 	if strings.HasPrefix(lower, "tz=") || strings.HasPrefix(lower, "cron_tz=") {
 		return nil, refused("the zone is given with TZ")
@@ -70,10 +75,10 @@ func ParseSchedule(expression, zone string) (*Schedule, error) {
 	if err != nil {
 		return nil, refused(inWords(err))
 	}
-	s := &Schedule{zone: loc}
+	s := &Schedule{Zone: loc}
 	switch p := parsed.(type) {
 	case cron.ConstantDelaySchedule:
-		if p.Delay > durationMax {
+		if p.Delay > DelayMax {
 			return nil, refused("longer than a century")
 		}
 		s.every = int64(p.Delay / time.Second)
@@ -117,7 +122,7 @@ func inWords(err error) string {
 
 // after returns the first tick after a time, given that another is one; both are
 // Unix nanoseconds. 0: there is none, which no calendar in use has.
-func (s *Schedule) after(tick, t int64) int64 {
+func (s *Schedule) After(tick, t int64) int64 {
 	if s.every > 0 {
 		step := s.every * int64(time.Second)
 		return tick + (max(t-tick, 0)/step+1)*step
@@ -137,12 +142,12 @@ func (s *Schedule) after(tick, t int64) int64 {
 }
 
 // first returns the first tick of a schedule that begins at a time.
-func (s *Schedule) first(t int64) int64 {
-	return s.after(t-t%int64(time.Second), t)
+func (s *Schedule) First(t int64) int64 {
+	return s.After(t-t%int64(time.Second), t)
 }
 
 // last returns the last tick that is not after a time, given one that is not.
-func (s *Schedule) last(tick, t int64) int64 {
+func (s *Schedule) Last(tick, t int64) int64 {
 	const second = int64(time.Second)
 	if s.every > 0 {
 		step := s.every * second
@@ -153,32 +158,32 @@ func (s *Schedule) last(tick, t int64) int64 {
 	lo, hi := tick/second-1, t/second
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
-		if at := s.after(tick, mid*second); at != 0 && at <= t {
+		if at := s.After(tick, mid*second); at != 0 && at <= t {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	return s.after(tick, lo*second)
+	return s.After(tick, lo*second)
 }
 
 // count returns how many ticks there are from one on and before a time, at most
 // limit.
-func (s *Schedule) count(tick, before int64, limit int) int {
+func (s *Schedule) Count(tick, before int64, limit int) int {
 	if s.every > 0 {
 		step := s.every * int64(time.Second)
 		return int(min((before-tick+step-1)/step, int64(limit)))
 	}
 	n := 0
 	for ; n < limit && tick != 0 && tick < before; n++ {
-		tick = s.after(tick, tick)
+		tick = s.After(tick, tick)
 	}
 	return n
 }
 
 // wall returns what the zone's clock reads at an instant, as if it were UTC.
 func (s *Schedule) wall(t int64) time.Time {
-	at := time.Unix(0, t).In(s.zone)
+	at := time.Unix(0, t).In(s.Zone)
 	_, offset := at.Zone()
 	return time.Unix(at.Unix()+int64(offset), 0).UTC()
 }
@@ -186,7 +191,7 @@ func (s *Schedule) wall(t int64) time.Time {
 // afterOpen returns the first instant after t at which the zone's clock reads
 // what the expression says.
 func (s *Schedule) afterOpen(t int64) int64 {
-	at := time.Unix(0, t).In(s.zone)
+	at := time.Unix(0, t).In(s.Zone)
 	for from := at.Unix(); ; {
 		_, offset := at.Zone()
 		change := nextChange(at)
@@ -205,7 +210,7 @@ func (s *Schedule) afterOpen(t int64) int64 {
 // past it.
 func (s *Schedule) instant(wall int64) int64 {
 	const most = 15 * 60 * 60 // no zone is further from UTC
-	at := time.Unix(wall-most, 0).In(s.zone)
+	at := time.Unix(wall-most, 0).In(s.Zone)
 	for {
 		_, offset := at.Zone()
 		change := nextChange(at)

@@ -1,37 +1,44 @@
-package engine
+// Package hook is the contract between the engine and scripts: plain values that go in and
+// come out, and the interface behind which they run. No hook runs in a turn of the engine:
+// on_enqueue is called on a connection, before its command reaches the inbox, and
+// on_failure on a goroutine of its own, so a slow script delays only the client it works
+// for.
+package hook
 
-import "time"
+import (
+	"time"
 
-// This file is what the engine knows of scripts: plain values that go in and
-// come out, and the interface behind which they run. Nothing here runs in a
-// turn: a hook is called on a connection, before its command reaches the inbox,
-// so a slow script costs its own producer and nobody else.
+	"github.com/faisca/fila/storage"
+)
 
-// HookKind says which decision a script makes.
-type HookKind uint8
+// DefaultKey is the fairness key of messages that name none.
+const DefaultKey = "default"
+
+// Kind says which decision a script makes.
+type Kind uint8
 
 const (
-	// HookEnqueue decides how a message is scheduled, before it is stored.
-	HookEnqueue HookKind = iota
-	// HookFailure decides what becomes of a message that was nacked or whose
+	// OnEnqueue decides how a message is scheduled, before it is stored.
+	OnEnqueue Kind = iota
+	// OnFailure decides what becomes of a message that was nacked or whose
 	// lease expired.
-	HookFailure
+	OnFailure
 )
 
 // String is the name of the function a script has to define, also used on the
 // wire.
-func (k HookKind) String() string {
-	if k == HookFailure {
+func (k Kind) String() string {
+	if k == OnFailure {
 		return "on_failure"
 	}
 	return "on_enqueue"
 }
 
-// HookMessage is what a script may see of a message. The payload is not part of
+// Message is what a script may see of a message. The payload is not part of
 // it. A hook keeps nothing of it, slices included, when it has returned.
-type HookMessage struct {
+type Message struct {
 	Queue       string
-	Headers     []Header
+	Headers     []storage.Header
 	PayloadSize int      // bytes
 	Key         string   // fairness key, as given by the producer or DefaultKey
 	Weight      uint32   // as given, or 1
@@ -88,34 +95,34 @@ type Settings func(key string) (value string, ok bool)
 // Hook is a compiled script together with the record of how it has fared. It is
 // safe for concurrent use and never panics.
 type Hook interface {
-	Kind() HookKind
+	Kind() Kind
 	Source() string
 	Version() string // SHA-1 of the source, 40 hexadecimal digits
 
 	// OnEnqueue and OnFailure decide. With an error they return the safe decision,
 	// so the error is only for telling: it has been counted and kept already.
 	// Each belongs to its kind; calling the other is an error.
-	OnEnqueue(now time.Time, msg *HookMessage, get Settings) (EnqueueDecision, error)
-	OnFailure(now time.Time, msg *HookMessage, get Settings) (FailureDecision, error)
+	OnEnqueue(now time.Time, msg *Message, get Settings) (EnqueueDecision, error)
+	OnFailure(now time.Time, msg *Message, get Settings) (FailureDecision, error)
 
 	// NotKept counts as an error that a decision of OnEnqueue, which keeps to Limits,
 	// could not be kept for its message. It says nothing of how the script runs, so the
 	// breaker takes no notice.
 	NotKept(now time.Time, why string)
 
-	Stats(now time.Time) HookStats
+	Stats(now time.Time) Stats
 	// Try runs the script whatever the breaker says, and counts nothing.
-	Try(msg *HookMessage, get Settings) HookTrial
+	Try(msg *Message, get Settings) Trial
 }
 
 // Scripts compiles hooks. Package scripting implements it.
-type Scripts interface {
+type Loader interface {
 	// Load refuses a source that does not compile, does not run within the limits
 	// or lacks its function. The error is one line and names the script's line.
-	Load(kind HookKind, source string) (Hook, error)
+	Load(kind Kind, source string) (Hook, error)
 	// Restore is Load of a source that was accepted before, for a start: it takes all
 	// processors it can get, since no client is served meanwhile.
-	Restore(kind HookKind, source string) (Hook, error)
+	Restore(kind Kind, source string) (Hook, error)
 }
 
 // BreakerState says whether a hook is being run.
@@ -143,8 +150,8 @@ func (s BreakerState) String() string {
 	}
 }
 
-// HookStats is how a hook has fared since it was loaded.
-type HookStats struct {
+// Stats is how a hook has fared since it was loaded.
+type Stats struct {
 	Calls    uint64 // that got a decision of the script's, or its error
 	Recalled uint64 // of them, those whose decision was known without a run
 	Errors   uint64 // of the calls, timeouts and wrong results included
@@ -167,7 +174,7 @@ type HookStats struct {
 	LatencyMax   time.Duration
 }
 
-// LatencyBuckets is the number of buckets in HookStats.Latency.
+// LatencyBuckets is the number of buckets in Stats.Latency.
 const LatencyBuckets = 20
 
 // LatencyBound is the upper bound of a bucket: 1 µs doubled i times. The last
@@ -176,7 +183,7 @@ func LatencyBound(i int) time.Duration { return time.Microsecond << i }
 
 // Percentile is the upper bound of the bucket below which the fraction p of the
 // calls (0 to 1) lies, or the slowest call where that is less. 0 without calls.
-func (s *HookStats) Percentile(p float64) time.Duration {
+func (s *Stats) Percentile(p float64) time.Duration {
 	var calls, seen uint64
 	for _, n := range s.Latency {
 		calls += n
@@ -192,8 +199,8 @@ func (s *HookStats) Percentile(p float64) time.Duration {
 	return 0
 }
 
-// HookTrial is the outcome of a dry run.
-type HookTrial struct {
+// Trial is the outcome of a dry run.
+type Trial struct {
 	Enqueue EnqueueDecision // of an on_enqueue script
 	Failure FailureDecision // of an on_failure script
 	Err     error           // one line, with the script's line
