@@ -84,9 +84,11 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 func messageLimits(l cli.Limits) engine.Limits {
 	d := engine.DefaultConfig().Limits
 	return engine.Limits{
-		QueueName: l.QueueName, Key: l.Key, Throttle: l.Key, Dedup: l.Key, Throttles: l.Throttles, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue,
-		Headers: l.Headers, Payload: l.Payload, Weight: l.Weight, Cost: l.Cost, Count: l.Count, Script: l.Script,
-		Crons: l.Crons, Values: d.Values, ValueBytes: d.ValueBytes,
+		Limits: hook.Limits{
+			Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, Weight: l.Weight, Cost: l.Cost, Script: l.Script,
+		},
+		QueueName: l.QueueName, Dedup: l.Key, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue, Headers: l.Headers,
+		Payload: l.Payload, Count: l.Count, Crons: l.Crons, Values: d.Values, ValueBytes: d.ValueBytes,
 	}
 }
 
@@ -96,7 +98,7 @@ func scriptingConfig(cfg cli.Config) scripting.Config {
 	c.Memory = cfg.Lua.MemoryBytes
 	c.Cooldown = cfg.Lua.BreakerCooldown
 	c.Source = cfg.Limits.Script
-	c.Limits = messageLimits(cfg.Limits)
+	c.Limits = messageLimits(cfg.Limits).Limits
 	return c
 }
 

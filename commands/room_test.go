@@ -77,7 +77,7 @@ func newFlooded(t *testing.T) *flooded {
 	cfg := engine.DefaultConfig()
 	cfg.Limits.Payload = floodedPayload
 	scripts := scripting.DefaultConfig()
-	scripts.Limits = cfg.Limits
+	scripts.Limits = cfg.Limits.Limits
 	var err error
 	if cfg.Scripts, err = scripting.New(scripts); err != nil {
 		t.Fatal(err)

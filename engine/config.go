@@ -25,19 +25,14 @@ const (
 
 // Limits bound what one message or command may hold.
 type Limits struct {
+	hook.Limits
 	QueueName   int // bytes
-	Key         int // bytes of a fairness key
-	Throttle    int // bytes of a throttle key
 	Dedup       int // bytes of a deduplication id
-	Throttles   int // throttle keys a message
 	HeaderName  int // bytes
 	HeaderValue int // bytes
 	Headers     int // headers a message
 	Payload     int // bytes
-	Weight      uint32
-	Cost        uint32
 	Count       int // messages a lease
-	Script      int // bytes of a hook's source
 	Crons       int // recurring messages there may be
 	Values      int // of the runtime configuration
 	ValueBytes  int // of all of them together, with their keys
@@ -98,8 +93,9 @@ func DefaultConfig() Config {
 		Visibility: 30 * time.Second, Backoff: time.Second, MaxBackoff: 5 * time.Minute, MaxAttempts: 10, DedupWindow: 5 * time.Minute,
 		Quantum: 1, LeaseLag: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
 		Limits: Limits{
-			QueueName: 255, Key: 512, Throttle: 512, Dedup: 512, Throttles: 16, HeaderName: 512, HeaderValue: 8 << 10,
-			Headers: 64, Payload: 16 << 20, Weight: 1_000_000, Cost: 1_000_000, Count: 10_000, Script: 64 << 10, Crons: 10_000, Values: 100_000, ValueBytes: 64 << 20,
+			Limits:    hook.DefaultLimits(),
+			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20,
+			Count: 10_000, Crons: 10_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 4096, ReadsMax: 16, ReadBytes: 1 << 20,

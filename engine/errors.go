@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/faisca/fila/storage"
 )
@@ -37,3 +38,11 @@ var (
 	// parks the task and calls the same Apply again when there may be something.
 	ErrWouldBlock = errors.New("would block")
 )
+
+// amount is a number with what it counts: 1 message, 2 messages.
+func amount[N ~int | ~int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
@@ -324,249 +325,6 @@ func (e *Engine) hand(w *work) {
 	e.work <- w
 }
 
-// commit is the committer: it writes batches in order and releases their tasks.
-// After a failure it refuses what it gets until the loop has recovered.
-func (e *Engine) commit() {
-	defer e.dispatcher.end()
-	var tick <-chan time.Time
-	if e.cfg.Sync == SyncInterval {
-		t := time.NewTicker(e.cfg.SyncInterval)
-		defer t.Stop()
-		tick = t.C
-	}
-	for {
-		select {
-		case w, ok := <-e.work:
-			if !ok {
-				return
-			}
-			e.commitWork(w)
-		case <-tick:
-			if err := e.store.Sync(); err != nil {
-				e.postFailure(err)
-				e.poke()
-			}
-		}
-	}
-}
-
-func (e *Engine) commitWork(w *work) {
-	e.mu.Lock()
-	err := e.failed
-	e.mu.Unlock()
-	if err == nil && w.batch != nil {
-		began := e.Elapsed()
-		err = e.store.Commit(w.batch, w.sync && e.cfg.Sync == SyncAlways)
-		e.observe(ActivityCommit, began)
-	}
-	e.mu.Lock()
-	tasks := w.tasks // of those that only look some may have been answered
-	w.tasks = nil
-	e.mu.Unlock()
-	if err != nil {
-		// What these tasks did is not on disk, and what later ones do may depend
-		// on it: the loop starts anew from what is.
-		refuse(tasks, err)
-		e.post(lost{w.beside})
-		e.postFailure(err)
-	}
-	e.mu.Lock()
-	e.busy, e.released = false, len(tasks)
-	if err == nil {
-		e.committed = w.no
-		e.durable.Store(w.no)
-	}
-	if w.batch != nil {
-		w.batch.Reset()
-		e.spare = w.batch
-	}
-	e.mu.Unlock()
-	e.poke() // the loop cuts the next batch while this one's clients are woken
-	e.release(tasks)
-	if err == nil {
-		e.dispatcher.take(w.events)
-		e.read(w)
-	}
-}
-
-// observe tells how long something took that began at a reading of the stopwatch.
-func (e *Engine) observe(what Activity, began time.Duration) {
-	if e.cfg.Observe != nil {
-		e.cfg.Observe(what, e.Elapsed()-began)
-	}
-}
-
-func (e *Engine) postFailure(err error) {
-	e.mu.Lock()
-	e.failed = err
-	e.mu.Unlock()
-}
-
-// release makes results public and wakes those who wait for them.
-func (e *Engine) release(tasks []*Task) {
-	var last *Client
-	now := e.Elapsed()
-	for _, t := range tasks {
-		cl := t.Client
-		if undo := t.conclude(now); undo != nil {
-			e.post(undo)
-		}
-		// Tasks of one client usually stand together: one wake for all of them.
-		if last != nil && last != cl {
-			last.wake()
-		}
-		last = cl
-		if cl == nil {
-			last = nil
-		}
-	}
-	if last != nil {
-		last.wake()
-	}
-}
-
-// read does what a work wants read. The reads see its commit.
-func (e *Engine) read(w *work) {
-	var windows, others []job
-	var verdicts map[string][]job // by queue
-	for _, r := range w.beside {
-		switch r := r.(type) { // scripts may take long, and so may other things: nobody else waits for them
-		case *cronRound: // one at a time
-			e.side.Go(func() { e.runJob(r) })
-		case *verdict:
-			if verdicts == nil {
-				verdicts = map[string][]job{}
-			}
-			verdicts[r.msg.Queue] = append(verdicts[r.msg.Queue], r)
-		case *read: // whole queues may wait for it
-			windows = append(windows, r)
-		case *lookup:
-			if r.work >= lookupLong {
-				e.side.Go(func() { e.runJob(r) })
-			} else {
-				others = append(others, r)
-			}
-		default:
-			others = append(others, r)
-		}
-	}
-	for _, all := range verdicts {
-		e.side.Go(func() { e.runJob(all...) })
-	}
-	for _, all := range [][]job{windows, others} {
-		if len(all) > 0 {
-			e.side.Go(func() { e.runJob(all...) })
-		}
-	}
-}
-
-func (e *Engine) runJob(all ...job) {
-	for _, r := range all {
-		r.do(e.store)
-		e.post(r)
-	}
-}
-
-// count starts counting what the store holds.
-func (e *Engine) count() {
-	s := e.core.ops.census
-	e.side.Go(func() { s.take(func(p *censusPart) { e.post(p) }) })
-}
-
-// failOver drops the memory after a failed commit and recovers from what is on
-// disk. Until mend succeeds, writes are refused and everything else goes on.
-func (e *Engine) failOver(cause error) {
-	c := e.core
-	e.cfg.Log.Error().Err(cause).Msg("the store cannot write, writes are refused until it can")
-	c.refuse(cause)
-	c.out.committed = c.out.batchNo
-	c.out.batchNo++
-	e.mu.Lock()
-	e.failed, e.committed = nil, c.out.committed
-	e.mu.Unlock()
-	e.recoverInPlace()
-}
-
-// recoverInPlace rebuilds the memory; if the store cannot even be read, every
-// task is refused until it can.
-func (e *Engine) recoverInPlace() {
-	c := e.core
-	c.ops.census.stop()
-	c.health.counters.recoveries++
-	if err := c.recover(); err != nil {
-		e.cfg.Log.Error().Err(err).Msg("recovery failed, it is tried again")
-		c.health.failed = err
-		return
-	}
-	e.count()
-}
-
-// mend tries to make the store writable again.
-func (e *Engine) reopen() {
-	c := e.core
-	if p, ok := e.store.(prober); ok { // until it has a chance, reads and counts go on
-		if err := p.Probe(); err != nil {
-			c.health.failed = err
-			return
-		}
-	}
-	c.ops.census.stop()
-	if err := e.store.Reopen(); err != nil {
-		c.health.failed = err
-		if c.ops.census != nil { // its counts are lost, and the store may be readable
-			e.recoverInPlace()
-		}
-		return
-	}
-	// The failed batch may be on disk after all: memory must know.
-	e.recoverInPlace()
-	if err := c.start(); err != nil {
-		c.health.failed = err
-		return
-	}
-	c.health.failed = nil
-	e.noteFull()
-	if c.health.full == nil {
-		e.cfg.Log.Info().Msg("the store takes writes again")
-	}
-}
-
-// noteFull looks whether the store is full, and says so.
-func (e *Engine) noteFull() {
-	c := e.core
-	if c.health.failed != nil {
-		return
-	}
-	if c.refreshFull(); c.health.full != nil {
-		e.cfg.Log.Error().Err(c.health.full).Msg("the store takes only what frees space until there is some: FILA.ACK, FILA.CANCEL, FILA.PURGE, FILA.QUEUE DELETE")
-	}
-}
-
-// close marks the engine as stopped unless something has arrived meanwhile.
-func (e *Engine) close() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.inbox) > 0 || e.failed != nil {
-		return false
-	}
-	e.stopped = true
-	return true
-}
-
-// refuseAll ends what is still in the inbox when the engine does not run.
-func (e *Engine) refuseAll() {
-	e.mu.Lock()
-	e.stopping, e.stopped = true, true
-	tasks := e.inbox
-	e.inbox = nil
-	e.room.Broadcast()
-	e.mu.Unlock()
-	for _, t := range tasks {
-		t.err = ErrStopped
-	}
-	e.release(tasks)
-}
-
 // wallNanos is the time for hooks: of their statistics and their breaker.
 func wallNanos() int64 { return time.Now().UnixNano() }
 
@@ -593,3 +351,76 @@ func (c *clock) now() time.Time {
 }
 
 var _ Store = (*storage.Memory)(nil)
+
+// eventDispatcher hands events to the listener on a goroutine of its own, so that many
+// who listen hold up neither the committer nor the loop.
+type eventDispatcher struct {
+	listen func([]Event) // set before run
+
+	mu    sync.Mutex
+	news  sync.Cond // something was taken, or ended
+	queue []Event
+	lost  uint64
+	ended bool
+}
+
+// Listen sets who is told of events: to is called on one goroutine, with events
+// in the order in which they became durable. It must be called before Run.
+func (e *Engine) Listen(to func([]Event)) { e.dispatcher.listen = to }
+
+// Want says which kinds of events the listener is told of, in place of those it
+// has named before. It holds for everything that is submitted after it.
+func (e *Engine) Want(kinds EventKind) { e.post(listenFor{kinds}) }
+
+// HookTurned says that the breaker of a hook has opened or closed. It never
+// waits.
+func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) { e.post(turned{h, s}) }
+
+// take adds the events of a batch that is committed. It never waits: what is too
+// much is counted and not told.
+func (t *eventDispatcher) take(events []Event) {
+	if len(events) == 0 {
+		return
+	}
+	t.mu.Lock()
+	room := eventsMax - len(t.queue)
+	t.lost += uint64(max(len(events)-room, 0))
+	t.queue = append(t.queue, events[:min(len(events), room)]...)
+	t.mu.Unlock()
+	t.news.Signal()
+}
+
+// run tells of events until end.
+func (t *eventDispatcher) run() {
+	var spare []Event
+	for {
+		t.mu.Lock()
+		for len(t.queue) == 0 && !t.ended {
+			t.news.Wait()
+		}
+		events, lost := t.queue, t.lost
+		t.queue, t.lost = spare[:0], 0
+		t.mu.Unlock()
+		if len(events) == 0 {
+			return
+		}
+		if lost > 0 {
+			events = append(events, Event{Kind: EventLost, Time: events[len(events)-1].Time, Count: lost})
+		}
+		if t.listen != nil {
+			t.listen(events)
+		}
+		clear(events)
+		if spare = events; cap(spare) > 1024 {
+			spare = nil
+		}
+	}
+}
+
+// end makes run return when it has told what it has.
+func (t *eventDispatcher) end() {
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	t.news.Signal()
+}

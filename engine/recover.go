@@ -306,3 +306,66 @@ func (c *core) recoverDue(x *dueIndex) error {
 	}
 	return it.Err()
 }
+
+// What the engine keeps in storage.State, by the first part of the key.
+const (
+	stateEpoch     = "epoch"      // number of starts: no delivery number is given twice
+	stateIDs       = "ids"        // nanoseconds that no id has reached yet
+	stateNextQueue = "next_queue" // number of the next queue
+	stateKey       = "key"        // then queue number and fairness key: storage.Key
+	stateConfig    = "config"     // then name: a value of the runtime configuration
+	stateThrottle  = "throttle"   // then throttle key: storage.Throttle
+	stateCron      = "cron"       // then name: storage.Cron
+	// stateCronMessage is followed by a name: what a recurring message holds, a
+	// storage.Message.
+	stateCronMessage = "cron_message"
+)
+
+func encodeUint(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func decodeUint(b []byte) (uint64, error) {
+	if len(b) != 8 {
+		return 0, fmt.Errorf("a number of %d bytes: %w", len(b), storage.ErrCorrupt)
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// stateKeysUnder is what the keys of the key settings start with that are kept under the
+// number of a queue.
+func stateKeysUnder(no uint32) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)))
+}
+
+func stateKeyUnder(no uint32, key string) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
+}
+
+// drain prepares the end: waits for messages end empty-handed, those for anything
+// else are refused, and nothing is left to the lag.
+func (c *core) drain() {
+	for _, t := range c.waitingTasks() {
+		if t.wait.begun() {
+			c.finish(t, ErrStopped) // it has not happened, or not as a whole
+		} else {
+			c.finish(t, nil)
+		}
+	}
+	for len(c.ops.redrives) > 0 {
+		c.endRedrive(c.ops.redrives[0])
+	}
+	c.serve() // what their clients had sent behind them was submitted: it is done
+	if c.health.failed != nil {
+		return
+	}
+	for i := range c.leases.deferred {
+		if c.leases.deferred[i].live() {
+			c.writeLease(c.leases.deferred[i].m)
+		}
+	}
+	c.leases.deferred = nil
+	if c.ids.until > c.ids.last+1 {
+		c.ids.until = c.ids.last + 1
+		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.ids.until))) //nolint:gosec // after 1970
+		c.out.sync = true
+	}
+}

@@ -1,5 +1,12 @@
 package engine
 
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"time"
+)
+
 // throttleSet is all throttles, and which of them may have room for what waits.
 type throttleSet struct {
 	byName  map[string]*throttle
@@ -42,4 +49,204 @@ func (s *throttleSet) expire(c *core) {
 	}
 	c.atLeast(c.tasks.budget.part(32))
 	c.wakeAll()
+}
+
+// A message may name throttle keys that have no setting: they limit nothing. But when one
+// gets a setting, the leases that name it count from that moment on, and there may be a
+// hundred thousand leases. So those that are in use are counted for each such key while
+// there are any, as a throttle counts its own.
+
+// unsetKey is a throttle key without a setting. It is in core.unset while it is in use.
+type unsetKey struct {
+	name  string
+	inUse int64 // leases of messages that name it
+}
+
+// unsetNamed returns the key of a name, which may be one that is not in use.
+func (c *core) unsetNamed(name string) *unsetKey {
+	if u := c.throttles.unset[name]; u != nil {
+		return u
+	}
+	return &unsetKey{name: name}
+}
+
+// useUnset counts a lease for the keys without a setting that its message names, and
+// endUnset is its end.
+func (c *core) useUnset(m *message) {
+	c.throttlesOf(m) // so that they are up to date
+	l := m.limits
+	if l == nil {
+		return
+	}
+	for i, u := range l.unset {
+		if u.inUse == 0 { // it may have come into use through another message
+			u = c.unsetNamed(u.name)
+			l.unset[i], c.throttles.unset[u.name] = u, u
+		}
+		u.inUse++
+	}
+}
+
+func (c *core) endUnset(m *message) {
+	for _, u := range m.limits.unset {
+		if u.inUse--; u.inUse == 0 {
+			delete(c.throttles.unset, u.name)
+		}
+	}
+}
+
+// takeUnset returns how many leases name a key that gets a setting.
+func (c *core) takeUnset(name string) int64 {
+	n := c.unsetNamed(name).inUse
+	delete(c.throttles.unset, name)
+	return n
+}
+
+// leaveUnset goes on counting the leases that name a key whose setting is taken away.
+func (c *core) leaveUnset(t *throttle) {
+	if t.inUse > 0 {
+		c.throttles.unset[t.name] = &unsetKey{name: t.name, inUse: t.inUse}
+	}
+}
+
+// What an explanation says of leases is found by going through all of them, in slices if
+// there are many: it is asked rarely, and an index would cost each delivery something.
+
+// leaseWalk goes through the leases over several turns. A lease that lasts meanwhile is
+// met exactly once, as Go says of a map that changes under a range. The order is that of
+// the map: what is made of it must not depend on that.
+type leaseWalk struct {
+	epoch uint64
+	it    *reflect.MapIter
+}
+
+// walkedPerUnit is how many leases a walk meets for a unit of work. They are all over the
+// memory.
+const walkedPerUnit = 2
+
+func (c *core) walkLeases() *leaseWalk {
+	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases.byID).MapRange()}
+}
+
+// each calls fn with the leases until it returns false. It reports whether the walk is
+// over; else the task has to yield.
+func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
+	for n := 0; n%walkedPerUnit != 0 || tx.more(); n++ {
+		if !w.it.Next() {
+			return true
+		}
+		if m, ok := reflect.TypeAssert[*message](w.it.Value()); !ok || !fn(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// holderSearch looks for the leases that keep throttles full, for an explanation.
+type holderSearch struct {
+	walk  *leaseWalk
+	full  map[string]bool
+	found []heldBy // the first ones to end, at most holdersMax
+	count int64
+}
+
+type heldBy struct {
+	Holder
+	fence uint64
+}
+
+func (c *core) searchHolders(x *Explanation) *holderSearch {
+	s := &holderSearch{walk: c.walkLeases(), full: map[string]bool{}}
+	for i := range x.BlockedBy {
+		if b := &x.BlockedBy[i]; b.Concurrency > 0 {
+			s.full[b.Throttle] = true
+		}
+	}
+	return s
+}
+
+// addHolders adds the leases to an explanation that keep its throttles full. It returns
+// ErrWouldBlock where it goes on in a later turn. Those that have begun since are not
+// named; how many there are is what the throttle said when the explanation was made, if
+// it is one throttle.
+func (tx *Tx) addHolders(x *Explanation, search **holderSearch) error {
+	c := tx.core
+	if x.State != KeyConcurrency {
+		return nil
+	}
+	s := *search
+	if s == nil || s.walk.epoch != c.epoch {
+		s = c.searchHolders(x)
+		*search = s
+	}
+	if len(s.full) > 0 && !s.walk.each(tx, s.look) {
+		return tx.yield()
+	}
+	*search = nil
+	for _, h := range s.found {
+		if m := c.leases.byID[h.ID]; m != nil && m.fence == h.fence {
+			x.Holders = append(x.Holders, h.Holder)
+		}
+	}
+	x.HolderCount = s.count
+	for i := range x.BlockedBy {
+		if b := &x.BlockedBy[i]; len(s.full) == 1 && s.full[b.Throttle] {
+			x.HolderCount = b.InUse
+		}
+	}
+	return nil
+}
+
+// look takes a lease among those found if it keeps a throttle full.
+func (s *holderSearch) look(m *message) bool {
+	if !slices.ContainsFunc(m.throttleKeys(), func(name string) bool { return s.full[name] }) {
+		return true
+	}
+	s.count++
+	h := heldBy{fence: m.fence, Holder: Holder{
+		ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.consumer, Until: time.Unix(0, m.until),
+	}}
+	at, _ := slices.BinarySearchFunc(s.found, h, func(a, b heldBy) int {
+		return cmp.Or(a.Until.Compare(b.Until), slices.Compare(a.ID[:], b.ID[:]))
+	})
+	if at == holdersMax {
+		return true
+	}
+	s.found = slices.Insert(s.found, at, h)
+	s.found = s.found[:min(len(s.found), holdersMax)]
+	return true
+}
+
+// heldSearch looks for the leased messages of the keys that an id may belong to.
+type heldSearch struct {
+	walk *leaseWalk
+	held map[ID]struct{}
+}
+
+// searchHeld returns the leased messages of the keys of a queue that an id may belong to.
+// It returns ErrWouldBlock where it goes on in a later turn.
+func (tx *Tx) searchHeld(q *queue, id ID, search **heldSearch) (map[ID]struct{}, error) {
+	c, hash := tx.core, idKeyHash(id)
+	left := int64(0)
+	for _, k := range q.keys.withID(hash) {
+		left += k.leased
+	}
+	s := *search
+	if s == nil || s.walk.epoch != c.epoch {
+		s = &heldSearch{walk: c.walkLeases(), held: map[ID]struct{}{}}
+		*search = s
+	}
+	left -= int64(len(s.held))
+	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
+		if m.key.queue == q && m.key.idHash == hash && !m.key.purged() {
+			s.held[m.id] = struct{}{}
+			left--
+		}
+		return left > 0
+	})
+	if !over {
+		return nil, tx.yield()
+	}
+	*search = nil
+	return s.held, nil
 }

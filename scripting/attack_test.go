@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -121,7 +119,7 @@ func TestAttacksEndWithinTheirLimits(t *testing.T) {
 				if !o.is(a.expect) {
 					t.Fatalf("want %s, got %v", a.expect, o.err)
 				}
-				if o.err != nil && !o.refused && o.key != engine.DefaultKey {
+				if o.err != nil && !o.refused && o.key != hook.DefaultKey {
 					t.Errorf("an error, and yet the key is %q", o.key)
 				}
 				if o.err != nil {

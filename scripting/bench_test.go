@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 func benchMessage() *hook.Message {
-	h := func(name, value string) engine.Header { return engine.Header{Name: []byte(name), Value: []byte(value)} }
+	h := func(name, value string) storage.Header {
+		return storage.Header{Name: []byte(name), Value: []byte(value)}
+	}
 	return &hook.Message{
-		Queue: "orders", PayloadSize: 256, Key: engine.DefaultKey, Weight: 1,
-		Headers: []engine.Header{h("content-type", "application/json"), h("tenant", "acme"), h("trace", "7f3a")},
+		Queue: "orders", PayloadSize: 256, Key: hook.DefaultKey, Weight: 1,
+		Headers: []storage.Header{h("content-type", "application/json"), h("tenant", "acme"), h("trace", "7f3a")},
 	}
 }
 

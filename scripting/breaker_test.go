@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 // breakerScript fails when the header `fail` is there.
@@ -28,7 +27,7 @@ func (s *breakerSession) send(fail bool, wantKey string, wantErr error) {
 	s.t.Helper()
 	msg := benchMessage()
 	if fail {
-		msg.Headers = append(msg.Headers, engine.Header{Name: []byte("fail"), Value: []byte("1")})
+		msg.Headers = append(msg.Headers, storage.Header{Name: []byte("fail"), Value: []byte("1")})
 	}
 	d, err := s.hook.OnEnqueue(s.now, msg, nil)
 	if d.Key != wantKey {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -23,7 +21,7 @@ type Config struct {
 	Failures uint32        // consecutive errors that open a hook's breaker
 	Cooldown time.Duration // time from then until a trial call
 
-	Limits engine.Limits // bounds of the values that a script may return
+	Limits hook.Limits // bounds of the values that a script may return
 
 	// BreakerChanged, if set, is called when a hook's breaker opens or closes, on the
 	// goroutine of the call that caused it. It must not block.
@@ -34,7 +32,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Timeout: 10 * time.Millisecond, Memory: 1 << 20, Source: 64 << 10, Memo: 1 << 14,
-		Failures: 3, Cooldown: 10 * time.Second, Limits: engine.DefaultConfig().Limits,
+		Failures: 3, Cooldown: 10 * time.Second, Limits: hook.DefaultLimits(),
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 // recipe is a script of docs/lua.md with the lines below it.
@@ -53,7 +52,7 @@ func fenced(t testing.TB, s, language string) string {
 // given builds the message and settings that the left side of a line describes.
 func given(t testing.TB, s string) (*hook.Message, hook.Settings) {
 	t.Helper()
-	msg := &hook.Message{Queue: "orders", Key: engine.DefaultKey, Weight: 1, ID: "0190c0de"}
+	msg := &hook.Message{Queue: "orders", Key: hook.DefaultKey, Weight: 1, ID: "0190c0de"}
 	settings := map[string]string{}
 	for part := range strings.SplitSeq(s, ";") {
 		kind, value, _ := strings.Cut(strings.TrimSpace(part), " ")
@@ -62,7 +61,7 @@ func given(t testing.TB, s string) (*hook.Message, hook.Settings) {
 		switch kind {
 		case "nothing":
 		case "header":
-			msg.Headers = append(msg.Headers, engine.Header{Name: []byte(name), Value: []byte(text)})
+			msg.Headers = append(msg.Headers, storage.Header{Name: []byte(name), Value: []byte(text)})
 		case "setting":
 			settings[name] = text
 		case "key":

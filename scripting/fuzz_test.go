@@ -11,9 +11,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 // harmless runs a source as a hook and checks what has to hold of any: it ends,
@@ -93,7 +92,7 @@ end`
 	f.Fuzz(func(t *testing.T, queue, key, name string, value []byte, size int, weight, attempts uint32, text string) {
 		msg := &hook.Message{
 			Queue: queue, Key: key, PayloadSize: size, Weight: weight, Throttles: []string{key, name, ""},
-			Headers: []engine.Header{{Name: []byte(name), Value: value}, {Name: value, Value: []byte(name)}, {}},
+			Headers: []storage.Header{{Name: []byte(name), Value: value}, {Name: value, Value: []byte(name)}, {}},
 			ID:      name, Attempts: attempts, Error: text,
 		}
 		harmless(t, s, hook.OnEnqueue, source, msg)

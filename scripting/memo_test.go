@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 // chance makes messages and settings that are often alike, and never quite.
@@ -22,11 +21,11 @@ func (c chance) of(options ...string) string { return options[c.IntN(len(options
 
 func (c chance) message() *hook.Message {
 	msg := &hook.Message{
-		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(engine.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)), //nolint:gosec // small
+		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(hook.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)), //nolint:gosec // small
 		Throttles: []string{"a", "b", "c"}[:c.IntN(4)],
 	}
 	for range c.IntN(4) {
-		msg.Headers = append(msg.Headers, engine.Header{
+		msg.Headers = append(msg.Headers, storage.Header{
 			Name:  []byte(c.of("tenant", "tier", "x", "providers", "class", "content-type", "user", "urgent", "spread_ms")),
 			Value: []byte(c.of("acme", "bolt", "gold", "", "yes", "100", "stripe,acme", "text/plain", strings.Repeat("y", 600))),
 		})
@@ -171,7 +170,7 @@ func TestOnlyWhatTheScriptReadsMatters(t *testing.T) {
 // that is known does not close it, as nothing shows that the script is well.
 func TestErrorsAreNotRemembered(t *testing.T) {
 	h, decide := remembering(t, "function on_enqueue(msg) if msg.headers.bad then error('bad') end return { weight = 2 } end")
-	good, bad := &hook.Message{}, &hook.Message{Headers: []engine.Header{{Name: []byte("bad")}}}
+	good, bad := &hook.Message{}, &hook.Message{Headers: []storage.Header{{Name: []byte("bad")}}}
 	for range 3 {
 		decide(bad, nil)
 		decide(bad, nil)
@@ -202,7 +201,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	loop := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) for i = 1, 100 do if msg.headers['x' .. i] then return {} end end end")
 	for i := range 5000 {
 		long := strings.Repeat("y", i%500+1)
-		msg := &hook.Message{Headers: []engine.Header{{Name: []byte("x"), Value: fmt.Append(nil, i)}, {Name: []byte("y"), Value: []byte(long)}}}
+		msg := &hook.Message{Headers: []storage.Header{{Name: []byte("x"), Value: fmt.Append(nil, i)}, {Name: []byte("y"), Value: []byte(long)}}}
 		for _, h := range []*Hook{echo, loop} {
 			h.hitScore = hitScoreMax
 			if _, err := h.OnEnqueue(time.Now(), msg, nil); err != nil {
@@ -269,7 +268,7 @@ func TestMemoriesAreSharedWithoutHarm(t *testing.T) {
 			c := chance{rand.New(rand.NewPCG(1, g))} //nolint:gosec // see above
 			for range 3000 {
 				tenant, weight := c.of("a", "b", "c", "d", "e", "f", "g", "h"), 1+c.IntN(3)
-				msg := &hook.Message{Headers: []engine.Header{{Name: []byte("tenant"), Value: []byte(tenant)}}}
+				msg := &hook.Message{Headers: []storage.Header{{Name: []byte("tenant"), Value: []byte(tenant)}}}
 				get := func(key string) (string, bool) { return fmt.Sprint(weight), key == "weight."+tenant }
 				d, err := h.OnEnqueue(time.Now(), msg, get)
 				if err != nil || d.Key != tenant || int(d.Weight) != weight || len(d.Throttles) != 1 || d.Throttles[0] != "tenant:"+tenant {

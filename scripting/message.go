@@ -5,9 +5,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 func infinity() float64 { return math.Inf(1) }
@@ -91,7 +90,7 @@ func headersIndex(l *lua.LState) int {
 }
 
 // header returns the last header with a name, or nil.
-func header(msg *hook.Message, name string) *engine.Header {
+func header(msg *hook.Message, name string) *storage.Header {
 	for i := len(msg.Headers) - 1; i >= 0; i-- {
 		if h := &msg.Headers[i]; string(h.Name) == name {
 			return h

@@ -9,8 +9,6 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -19,7 +17,7 @@ const delayMax = 100 * 365 * 24 * time.Hour
 
 // enqueueDecision validates the result of on_enqueue. An unknown field, a wrong type or a
 // value out of range rejects the whole result.
-func enqueueDecision(res result, limits *engine.Limits) (hook.EnqueueDecision, error) {
+func enqueueDecision(res result, limits *hook.Limits) (hook.EnqueueDecision, error) {
 	var d hook.EnqueueDecision
 	err := res.fields(func(name string, v lua.LValue) error {
 		switch name {
@@ -147,7 +145,7 @@ func keyOf(v lua.LValue, bytesMax int) (value, complaint string) {
 }
 
 // keysOf reads a list of throttle keys without duplicates.
-func keysOf(v lua.LValue, limits *engine.Limits) (values []string, complaint string) {
+func keysOf(v lua.LValue, limits *hook.Limits) (values []string, complaint string) {
 	t, ok := v.(*lua.LTable)
 	if !ok {
 		return nil, "must be a list, not a " + kindOf(v)

@@ -8,9 +8,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/engine"
-
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 func TestResultsAreTakenAsTheyAre(t *testing.T) {
@@ -169,7 +168,7 @@ func TestTheMessageIsSeenAsItIs(t *testing.T) {
 	s := sandbox(t)
 	msg := &hook.Message{
 		Queue: "q", PayloadSize: 1234, Key: "k", Weight: 7, Throttles: []string{"t1", "t2"},
-		Headers: []engine.Header{
+		Headers: []storage.Header{
 			{Name: []byte("a"), Value: []byte("1")}, {Name: []byte("b\x00"), Value: []byte("\xff\x00")}, {Name: []byte("a"), Value: []byte("2")},
 		},
 	}

@@ -69,6 +69,21 @@ func SafeEnqueue() EnqueueDecision {
 	return EnqueueDecision{Key: DefaultKey, Weight: 1, Throttles: []string{}}
 }
 
+// Limits bound what a hook may decide, and its source.
+type Limits struct {
+	Key       int // bytes of a fairness key
+	Throttle  int // bytes of a throttle key
+	Throttles int // throttle keys a message
+	Weight    uint32
+	Cost      uint32
+	Script    int // bytes of a hook's source
+}
+
+// DefaultLimits returns the limits where the configuration sets none.
+func DefaultLimits() Limits {
+	return Limits{Key: 512, Throttle: 512, Throttles: 16, Weight: 1_000_000, Cost: 1_000_000, Script: 64 << 10}
+}
+
 // FailureAction is what becomes of a message that failed.
 type FailureAction uint8
 

@@ -23,9 +23,13 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"storage", "storage/rocks/files"}, tests: []string{"storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/yield", "storage"}},
-		"scripting":           {may: []string{"engine", "internal/yield"}, tests: []string{"storage"}},
-		"commands":            {may: []string{"engine", "internal/acl", "resp"}, tests: []string{"scripting", "storage"}},
+		"engine":              {may: []string{"internal/hook", "internal/schedule", "internal/yield", "storage"}},
+		"scripting":           {may: []string{"internal/hook", "internal/yield", "storage"}},
+		"commands":            {may: []string{"engine", "internal/acl", "internal/hook", "internal/schedule", "resp"}, tests: []string{"scripting", "storage"}},
+		// The contract between engine and scripts, and what cron expressions mean: values and
+		// interfaces without state.
+		"internal/hook":     {may: []string{"storage"}},
+		"internal/schedule": {},
 		// The client side of a load: it knows a server only by its address.
 		"internal/bench":    {may: []string{"internal/proc"}},
 		"internal/proc":     {},
@@ -35,7 +39,7 @@ func layers() map[string]layer {
 		"internal/progress": {},
 		"internal/yield":    {},
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
-		"main":              {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "resp", "scripting", "storage", "storage/rocks"}},
+		"main":              {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/hook", "resp", "scripting", "storage", "storage/rocks"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Each client library does the same; those in Go are a module of their own.
 		"integration/clients":    {tests: []string{"integration/broker"}},

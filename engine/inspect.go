@@ -2,7 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"time"
+	"unsafe"
 
 	"github.com/faisca/fila/storage"
 )
@@ -235,4 +237,193 @@ func (f *find) do(store Store) {
 		}
 		return f.before < positionMax
 	})
+}
+
+// Counts are what a queue, or all of them together, hold and have done.
+type Counts struct {
+	Ready, Delayed, Leased, Dead int64
+	Keys, Waiters                int64
+
+	// Since the broker has started:
+	Enqueued, Delivered, Acked, Nacked, Expired, DeadLettered, Dropped, Released, Redriven uint64
+	Cancelled, Purged, Deduplicated, Outlived                                              uint64
+
+	// Counting says that what the store held at start is still being counted:
+	// Ready, Delayed and Dead are too low until then.
+	Counting bool
+}
+
+// counts returns a queue's counts in constant time. The messages of a dead-letter
+// queue that nobody has leased are dead.
+func (q *queue) counts() Counts {
+	t := &q.totals
+	n := Counts{
+		Delayed: q.delayed, Leased: q.leased, Keys: int64(q.keys.n), Waiters: int64(q.waiters.n), Counting: !q.counted,
+		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.leaseExpired,
+		DeadLettered: t.deadLettered, Dropped: t.dropped, Released: t.released, Redriven: t.redriven,
+		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, Outlived: t.ttlExpired,
+	}
+	rest := max(q.total-q.delayed-q.leased, 0)
+	if q.isDLQ() {
+		n.Dead = rest
+	} else {
+		n.Ready = rest
+	}
+	return n
+}
+
+func (n *Counts) add(o Counts) {
+	n.Ready += o.Ready
+	n.Delayed += o.Delayed
+	n.Leased += o.Leased
+	n.Dead += o.Dead
+	n.Keys += o.Keys
+	n.Waiters += o.Waiters
+	n.Enqueued += o.Enqueued
+	n.Delivered += o.Delivered
+	n.Acked += o.Acked
+	n.Nacked += o.Nacked
+	n.Expired += o.Expired
+	n.DeadLettered += o.DeadLettered
+	n.Dropped += o.Dropped
+	n.Released += o.Released
+	n.Redriven += o.Redriven
+	n.Cancelled += o.Cancelled
+	n.Purged += o.Purged
+	n.Deduplicated += o.Deduplicated
+	n.Outlived += o.Outlived
+	n.Counting = n.Counting || o.Counting
+}
+
+// Stats describe the engine as a whole.
+type Stats struct {
+	Counts
+	Queues     int64
+	Blocked    int64 // clients whose task waits
+	Writable   bool  // the store takes writes
+	Recoveries uint64
+	Turns      uint64
+	Tasks      uint64
+	Commits    uint64
+	InMemory   int64 // messages in windows
+	BodyBytes  int64 // payloads and headers held beside the store
+	Now        time.Time
+	Backup     BackupStatus
+}
+
+// Stats describes the engine.
+func (tx *Tx) Stats() Stats {
+	c := tx.core
+	s := Stats{
+		Queues: int64(len(c.queues.byName)), Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil, Recoveries: c.health.counters.recoveries,
+		Turns: c.health.counters.turns, Tasks: c.health.counters.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes, Now: tx.Now(), Backup: tx.Backups(),
+	}
+	for _, q := range c.queues.byName {
+		s.add(q.counts())
+	}
+	return s
+}
+
+// QueueStats returns the counts of one queue.
+func (tx *Tx) QueueStats(name string) (Counts, error) {
+	q, err := tx.core.queueNamed(name)
+	if err != nil {
+		return Counts{}, err
+	}
+	return q.counts(), nil
+}
+
+// ScanQueues walks over the queues in the order in which they were made, which
+// recovery does not change: a cursor stays good across restarts. It returns the
+// next cursor, 0 at the end. A page has at most count names and may have fewer,
+// or none, before the end: deleted queues leave gaps, of which a page passes a
+// bounded number.
+func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (next uint64, names []string) {
+	c := tx.core
+	const gaps = 4096
+	for steps := count + gaps; cursor < uint64(c.queues.nextNumber); cursor++ {
+		if count <= 0 || steps <= 0 {
+			return cursor, names
+		}
+		steps--
+		if q := c.queues.byNumber[uint32(min(cursor, math.MaxUint32))]; q != nil {
+			count--
+			if match(q.name) {
+				names = append(names, q.name)
+			}
+		}
+	}
+	return 0, names
+}
+
+// HasQueue reports whether there is a queue of that name.
+func (tx *Tx) HasQueue(name string) bool { return tx.core.queues.byName[name] != nil }
+
+// QueueMemory asks for the bytes of memory that a queue takes. What it has on disk only
+// takes none. The sizes of payloads are those of the messages of up to Samples fairness
+// keys, 0 for all of them.
+type QueueMemory struct {
+	Queue   string
+	Samples int
+
+	under                   bool
+	epoch, cursor           uint64
+	samples                 int
+	keys                    int64 // bytes
+	messages, seen, payload int64
+}
+
+const (
+	perMap = 48 // bytes of an entry of a map, about
+	// memoryPart is how many keys count for a unit of work.
+	memoryPart = 8
+)
+
+// QueueMemory estimates the bytes. Of a queue of very many keys it does so over several
+// turns.
+func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
+	c := tx.core
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return 0, err
+	}
+	if !req.under || req.epoch != c.epoch {
+		*req = QueueMemory{Queue: req.Queue, Samples: req.Samples, under: true, epoch: c.epoch, samples: req.Samples}
+	}
+	n, yields := 0, false
+	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
+		if yields = n%memoryPart == 0 && !tx.more(); yields {
+			return false
+		}
+		n++
+		if req.add(k) {
+			c.spend(len(k.window) / memoryPart)
+		}
+		return true
+	})
+	if yields {
+		return 0, tx.yield()
+	}
+	req.under = false
+	messages := req.messages + q.leased
+	total := int64(unsafe.Sizeof(*q)) + int64(len(q.name)) + perMap + req.keys + messages*(int64(unsafe.Sizeof(message{}))+perMap)
+	if req.seen > 0 {
+		total += req.payload * messages / req.seen
+	}
+	return total, nil
+}
+
+// add adds what a key takes, and reports whether it was one of the samples.
+func (req *QueueMemory) add(k *fairKey) bool {
+	req.keys += int64(unsafe.Sizeof(*k)) + int64(len(k.name)) + perMap
+	req.messages += int64(len(k.window))
+	if req.Samples != 0 && req.samples == 0 {
+		return false
+	}
+	req.samples--
+	req.seen += int64(len(k.window))
+	for _, m := range k.window {
+		req.payload += int64(len(m.body))
+	}
+	return true
 }

@@ -1,12 +1,82 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
-
-	"github.com/faisca/fila/storage"
+	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
+
+// Snapshot is what connections may know of the engine without asking the loop:
+// the hooks of the queues and the runtime configuration. It is immutable; each
+// change makes a new one, which is in force before the reply to the change leaves.
+// What it holds is shared with the one before (ordered), so a change costs as much
+// as there is to change, however many queues and values there are.
+type Snapshot struct {
+	hooks       ordered[queueHooks]
+	config      ordered[string]
+	configBytes int             // of its keys and values
+	dedup       ordered[*dedup] // by queue, of those that have deduplication ids
+}
+
+type queueHooks [2]hook.Hook // by Kind; nil: none
+
+// Hook returns the hook of a queue, or nil.
+func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
+	hooks, _ := s.hooks.get(queue)
+	return hooks[kind]
+}
+
+// Hooks is how many queues have hooks.
+func (s *Snapshot) Hooks() int { return s.hooks.len() }
+
+// Get looks up runtime configuration.
+func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
+
+func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
+	next := *s
+	all, _ := s.hooks.get(queue)
+	all[kind] = h
+	if all == (queueHooks{}) {
+		next.hooks = s.hooks.without(queue)
+	} else {
+		next.hooks = s.hooks.with(queue, all)
+	}
+	return &next
+}
+
+func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
+	next := *s
+	next.config, next.configBytes = config, bytes
+	return &next
+}
+
+func (s *Snapshot) withDedup(queue string, d *dedup) *Snapshot {
+	next := *s
+	next.dedup = s.dedup.with(queue, d)
+	return &next
+}
+
+func (s *Snapshot) withoutDedup(queue string) *Snapshot {
+	next := *s
+	next.dedup = s.dedup.without(queue)
+	return &next
+}
+
+func (s *Snapshot) withoutQueue(queue string) *Snapshot {
+	_, hooks := s.hooks.get(queue)
+	_, ids := s.dedup.get(queue)
+	if !hooks && !ids {
+		return s
+	}
+	next := *s
+	next.hooks, next.dedup = s.hooks.without(queue), s.dedup.without(queue)
+	return &next
+}
+
+var errNoScripts = errors.New("this broker was built without scripts")
 
 // CompileScript makes a hook of a source, without loading it into a queue. It runs
 // on the connection: compiling costs the loop nothing.
@@ -205,3 +275,91 @@ func (v *verdict) Apply(tx *Tx) error {
 	v.then(tx.core, v.decision)
 	return nil
 }
+
+// brokenHook stands in for a script that was accepted once and does not load any
+// more: it makes the safe decisions, and says why.
+type brokenHook struct {
+	kind   hook.Kind
+	source string
+	err    error
+}
+
+func (h brokenHook) Kind() hook.Kind { return h.kind }
+func (h brokenHook) Source() string  { return h.source }
+func (h brokenHook) Version() string { return "" }
+
+func (h brokenHook) OnEnqueue(time.Time, *hook.Message, hook.Settings) (hook.EnqueueDecision, error) {
+	return hook.SafeEnqueue(), h.err
+}
+
+func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.Settings) (hook.FailureDecision, error) {
+	return hook.FailureDecision{}, h.err
+}
+
+func (h brokenHook) NotKept(time.Time, string) {} // its decisions are the safe ones
+
+func (h brokenHook) Stats(time.Time) hook.Stats {
+	return hook.Stats{State: hook.BreakerOpen, LastError: h.err.Error()}
+}
+
+func (h brokenHook) Try(*hook.Message, hook.Settings) hook.Trial { return hook.Trial{Err: h.err} }
+
+// A hook decides on the connection, without knowing the queue as it is when the message
+// comes to it. So a decision that keeps to Limits may still be one that the queue cannot
+// keep: a delay that ends after the message's time to live. A hook must not fail a
+// command, so that delay is left out, the rest of the decision holds, and the hook
+// counts an error.
+
+// times returns when a message that is enqueued now is ready, which may be past, and
+// when its time to live ends, 0 for never. The delay of the hook goes before that of the
+// producer, unless it cannot be kept.
+func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error) {
+	if d := req.hookDelay; d != nil {
+		readyAt = c.now + int64(*d)
+		if expires, err = c.lifetime(q, req.TTL, readyAt); err == nil {
+			return readyAt, expires, nil
+		}
+	}
+	own := req.At
+	if req.Delay > 0 {
+		own = c.now + int64(req.Delay)
+	}
+	if expires, err = c.lifetime(q, req.TTL, own); err != nil {
+		return 0, 0, err
+	}
+	if req.hookDelay != nil {
+		c.notKept(unkeptDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(expires - c.now)})
+	}
+	return own, expires, nil
+}
+
+// unkept tells hooks of delays that could not be kept, beside the loop: a hook counts
+// under a lock.
+type unkept struct{ all []unkeptDelay }
+
+type unkeptDelay struct {
+	hook       hook.Hook
+	at         int64
+	delay, ttl time.Duration
+}
+
+// notKept has a hook count an error. Those of one batch go together.
+func (c *core) notKept(d unkeptDelay) {
+	if n := len(c.out.jobs); n > 0 {
+		if u, ok := c.out.jobs[n-1].(*unkept); ok {
+			u.all = append(u.all, d)
+			return
+		}
+	}
+	c.out.jobs = append(c.out.jobs, &unkept{[]unkeptDelay{d}})
+}
+
+func (u *unkept) do(Store) {
+	for _, d := range u.all {
+		d.hook.NotKept(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
+			d.delay.Milliseconds(), d.ttl.Milliseconds()))
+	}
+}
+
+// Apply implements Call: nothing follows from it.
+func (u *unkept) Apply(*Tx) error { return nil }
