@@ -145,10 +145,10 @@ bench-connections: build ## what N connections cost that wait or idle: make benc
 	$(GO) run ./integration/connbench -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
 
 bench-lifecycle: setup ## how long the loop's turns last while a million messages fall due, are browsed or purged
-	CGO_ENABLED=1 $(GO) test . -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
+	CGO_ENABLED=1 $(GO) test ./internal/broker -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
 
 bench-stalls: setup ## what other clients wait for while a command or a timer handles very much: make bench-stalls ARGS="-stall-keys 100000"
-	CGO_ENABLED=1 $(GO) test . -run '^$$' -bench '^BenchmarkStalls' -benchtime 1x -timeout 30m -args $(ARGS)
+	CGO_ENABLED=1 $(GO) test ./internal/broker -run '^$$' -bench '^BenchmarkStalls' -benchtime 1x -timeout 30m -args $(ARGS)
 
 # Both sides of each comparison run in one process, in turns.
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker (ARGS="-only 10,many")

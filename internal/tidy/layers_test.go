@@ -39,7 +39,8 @@ func layers() map[string]layer {
 		"internal/progress": {},
 		"internal/yield":    {},
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
-		"main":              {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/hook", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker":   {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/hook", "resp", "scripting", "storage", "storage/rocks"}},
+		"main":              {may: []string{"internal/broker"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Each client library does the same; those in Go are a module of their own.
 		"integration/clients":    {tests: []string{"integration/broker"}},

@@ -1,9 +1,0 @@
-//go:build !linux && !darwin && !freebsd
-
-package main
-
-import "io/fs"
-
-func freeBytes(string) uint64 { return 0 }
-
-func occupied(info fs.FileInfo) uint64 { return uint64(info.Size()) }

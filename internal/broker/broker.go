@@ -1,0 +1,68 @@
+// Package broker wires the packages of Fila together into the program: it builds what each
+// subcommand needs and hands it in, starts the parts in order and stops them in order.
+package broker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/faisca/fila/cli"
+)
+
+// Main runs the program with the arguments of the process and returns its exit code.
+func Main() int {
+	return cli.Main(untilSignal(), cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, RocksDB: rocksVersion()}, cli.Process{
+		Args:     os.Args[1:],
+		Environ:  os.Environ(),
+		Stdout:   os.Stdout,
+		Stderr:   os.Stderr,
+		Hangups:  hangups,
+		Password: askPassword(),
+	})
+}
+
+// hangups catches SIGHUP, unless the process was started to ignore it, as nohup does.
+func hangups() <-chan os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return nil
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals
+}
+
+// untilSignal is a context that ends with the first signal to stop.
+func untilSignal() context.Context {
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		stopTwice(signals, stop)
+		fmt.Fprintln(os.Stderr, "fila: second signal: ended at once")
+		os.Exit(1)
+	}()
+	return ctx
+}
+
+// sameSignal is how long after a signal to stop another one is taken for the same: a
+// supervisor and the group of processes that it stops may each deliver one.
+const sameSignal = time.Second
+
+// stopTwice calls stop at the first signal and returns at the second, that is at the
+// first one that comes sameSignal later: then the process ends there and then. That is
+// safe, as it is what a crash would be, and no more than that.
+func stopTwice(signals <-chan os.Signal, stop func()) {
+	<-signals
+	first := time.Now()
+	stop()
+	for {
+		<-signals
+		if time.Since(first) >= sameSignal {
+			return
+		}
+	}
+}

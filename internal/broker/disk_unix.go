@@ -1,0 +1,27 @@
+//go:build linux || darwin || freebsd
+
+package broker
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// freeBytes is the space that is left to this user on the file system of path, 0 if that
+// is not known.
+func freeBytes(path string) uint64 {
+	var fs syscall.Statfs_t
+	if syscall.Statfs(path, &fs) != nil {
+		return 0
+	}
+	return uint64(fs.Bavail) * uint64(fs.Bsize) //nolint:gosec,unconvert,nolintlint // their types differ between systems
+}
+
+// occupied is what a file takes of the disk.
+func occupied(info fs.FileInfo) uint64 {
+	const block = 512
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(s.Blocks) * block //nolint:gosec // not negative
+	}
+	return uint64(info.Size()) //nolint:gosec // not negative
+}

@@ -1,0 +1,23 @@
+package broker
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// askPassword asks on the terminal, without showing what is typed; nil where standard input
+// is no terminal.
+func askPassword() func(question string) (string, error) {
+	in := int(os.Stdin.Fd())
+	if !term.IsTerminal(in) {
+		return nil
+	}
+	return func(question string) (string, error) {
+		fmt.Fprint(os.Stderr, question)
+		password, err := term.ReadPassword(in)
+		fmt.Fprintln(os.Stderr)
+		return string(password), err
+	}
+}

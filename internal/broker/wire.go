@@ -1,0 +1,161 @@
+package broker
+
+import (
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/commands"
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/certs"
+	"github.com/faisca/fila/resp"
+	"github.com/faisca/fila/scripting"
+
+	"github.com/faisca/fila/internal/hook"
+)
+
+// This file turns the one configuration into that of each part. What a part
+// has and no setting names stays at the part's own default.
+
+func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
+	c := resp.DefaultConfig()
+	c.Addr = cfg.Server.ListenAddr
+	c.TLSAddr = cfg.TLS.ListenAddr
+	c.AuthTimeout = cfg.Server.AuthTimeout
+	c.UnauthenticatedMax = cfg.Server.UnauthenticatedMax
+	c.MaxClients = cfg.Server.MaxClients
+	c.IdleTimeout = cfg.Server.IdleTimeout
+	c.WriteTimeout = cfg.Server.WriteTimeout
+	c.WindowMax = cfg.Server.WindowMax
+	c.InputBytesMax = cfg.Server.InputBytesMax
+	c.OutputBytesMax = cfg.Server.OutputBytesMax
+	c.ReplyBytesMax = cfg.Server.ReplyBytesMax / 2 // the other half is the commands', see replyLimits
+	// One argument may be all that the command may hold; the command itself has
+	// room for a name and some options besides, so that a payload a bit too big
+	// gets its reply and does not cost the connection.
+	c.Limits.BulkBytesMax = cfg.Limits.Command
+	c.Limits.CommandBytesMax = cfg.Limits.Command + 1<<20
+	c.Log = log
+	return c
+}
+
+// certificates reads the files of TLS; nil where it is not used.
+func certificates(cfg cli.TLS, log zerolog.Logger) (*tls.Config, error) {
+	if cfg.ListenAddr == "" {
+		return nil, nil
+	}
+	clients := map[string]tls.ClientAuthType{
+		cli.ClientsMust: tls.RequireAndVerifyClientCert, cli.ClientsMay: tls.VerifyClientCertIfGiven, cli.ClientsNeedNot: tls.NoClientCert,
+	}[cfg.AuthClients]
+	source, err := certs.New(certs.Files{Cert: cfg.CertFile, Key: cfg.KeyFile, CA: cfg.CAFile}, clients, log)
+	if err != nil {
+		return nil, cli.UsageError{Err: fmt.Errorf("tls: %w", err)}
+	}
+	return source.Config(), nil
+}
+
+// engineConfig is for the engine: scripts compiles the hooks of queues.
+func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engine.Config {
+	c := engine.DefaultConfig()
+	c.Visibility = cfg.Scheduler.Visibility
+	c.Backoff = cfg.Scheduler.Backoff
+	c.MaxBackoff = cfg.Scheduler.MaxBackoff
+	c.Jitter = cfg.Scheduler.Jitter
+	c.DedupWindow = cfg.Scheduler.DedupWindow
+	c.MaxAttempts = cfg.Scheduler.MaxAttempts
+	c.Quantum = cfg.Scheduler.Quantum
+	c.MaxBlock = cfg.Server.MaxBlock
+	c.LeaseLag = cfg.Storage.LeaseLag
+	c.Sync = syncMode(cfg.Storage.Sync)
+	c.SyncInterval = cfg.Storage.SyncInterval
+	c.Limits = messageLimits(cfg.Limits)
+	c.Scripts = scripts
+	c.Window = cfg.Scheduler.Window
+	c.BodyBytes = cfg.Scheduler.BodyBytes
+	c.ReplyBytes = cfg.Limits.Reply
+	c.Log = log
+	return c
+}
+
+// messageLimits hold for what clients send and for what scripts decide.
+func messageLimits(l cli.Limits) engine.Limits {
+	d := engine.DefaultConfig().Limits
+	return engine.Limits{
+		Limits: hook.Limits{
+			Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, Weight: l.Weight, Cost: l.Cost, Script: l.Script,
+		},
+		QueueName: l.QueueName, Dedup: l.Key, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue, Headers: l.Headers,
+		Payload: l.Payload, Count: l.Count, Crons: l.Crons, Values: d.Values, ValueBytes: d.ValueBytes,
+	}
+}
+
+func scriptingConfig(cfg cli.Config) scripting.Config {
+	c := scripting.DefaultConfig()
+	c.Timeout = cfg.Lua.Timeout
+	c.Memory = cfg.Lua.MemoryBytes
+	c.Cooldown = cfg.Lua.BreakerCooldown
+	c.Source = cfg.Limits.Script
+	c.Limits = messageLimits(cfg.Limits).Limits
+	return c
+}
+
+func syncMode(setting string) engine.SyncMode {
+	switch setting {
+	case cli.SyncInterval:
+		return engine.SyncInterval
+	case cli.SyncNever:
+		return engine.SyncNever
+	default:
+		return engine.SyncAlways
+	}
+}
+
+// commandsConfig is for commands: addr is where the server listens, stop what
+// SHUTDOWN does.
+func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
+	return commands.Config{
+		Password: b.cfg.Auth.Password,
+		Users:    b.cfg.Auth.Users,
+		ACLFile:  b.cfg.Auth.ACLFile,
+
+		CertificateUsers: b.cfg.TLS.AuthClientsUser == "cn",
+		Version:          cli.Version(),
+		Addr:             addr,
+		Limits:           replyLimits(b.cfg),
+		Now:              time.Now,
+		Shutdown:         stop,
+		Counters:         b.counters,
+		Disk:             b.disk.figures,
+		MaxClients:       b.cfg.Server.MaxClients,
+		IdleTimeout:      b.cfg.Server.IdleTimeout,
+		Settings:         b.cfg.Settings(),
+		SlowAfter:        b.cfg.Slowlog.SlowerThan,
+		SlowMax:          b.cfg.Slowlog.MaxEntries,
+		LogLevel:         b.level,
+		Latency:          b.latency,
+		Log:              b.log,
+	}
+}
+
+// replyLimits are what commands may take, and by which they know beforehand what they
+// may take.
+func replyLimits(cfg cli.Config) commands.Limits {
+	l := cfg.Limits
+	// A message is no larger than the command that it came with.
+	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + l.Throttles*l.Key
+	return commands.Limits{
+		Count: l.Count, Consumer: l.Consumer, Weight: int(l.Weight), Cost: int(l.Cost), ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
+		Handed: cfg.Server.OutputBytesMax, QueuedTotal: cfg.Server.InputBytesMax, HandedTotal: cfg.Server.ReplyBytesMax / 8, Loading: cfg.Server.ReplyBytesMax * 3 / 8,
+	}
+}
+
+func (b *broker) counters() commands.Counters {
+	s := b.server.Stats()
+	return commands.Counters{
+		Connected: uint64(max(s.Current, 0)), Accepted: s.Accepted, Rejected: s.Rejected,
+		Commands: s.Commands, BytesIn: s.BytesIn, BytesOut: s.BytesOut,
+	}
+}
