@@ -20,7 +20,7 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 
 # The packages whose tests have something to race for. The others are run
 # without the detector, which costs them several times their time.
-RACE := ./resp/... ./commands/... ./engine/... ./storage/... ./cli/... .
+RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... .
 
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$($(GO) list ./... | grep -v -e /integration -e /storage/rocks)
@@ -78,7 +78,8 @@ clients: setup-tests ## try Fila with every client library, and write the matrix
 docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 $(GO) run . config --format markdown > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
-	CGO_ENABLED=0 $(GO) test ./commands -run '^TestCompat' -count=1 -args -update
+	CGO_ENABLED=0 $(GO) run . commands --format markdown > redis-compat.md.new
+	mv redis-compat.md.new redis-compat.md
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
 	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite

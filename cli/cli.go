@@ -39,6 +39,8 @@ type Program struct {
 	Repair func(dir string, progress Progress) (RepairReport, error)
 	// Restore makes a data directory of a backup.
 	Restore func(from, dir string, progress Progress) (CheckReport, error)
+	// Commands is the reference of all commands, in Markdown.
+	Commands func() string
 	// RocksDB is the version of the library; empty when it is not in this binary.
 	RocksDB string
 }
@@ -114,7 +116,7 @@ terminal:
 	root.SetUsageFunc(usage)
 	versionFlag(root, p)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), queuesCommand(proc), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc),
+	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), commandsCommand(p), queuesCommand(proc), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc),
 		healthCommand(proc), completionCommand(), manCommand(), versionCommand(p))
 	return root
 }

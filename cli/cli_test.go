@@ -18,7 +18,8 @@ func run(t *testing.T, serve func(Config) error, args ...string) (code int, stdo
 	t.Helper()
 	var out, errOut bytes.Buffer
 	code = Main(t.Context(), Program{
-		Serve: func(_ context.Context, cfg Config, _ zerolog.Logger, _ <-chan Reload) error { return serve(cfg) },
+		Serve:    func(_ context.Context, cfg Config, _ zerolog.Logger, _ <-chan Reload) error { return serve(cfg) },
+		Commands: func() string { return "# Commands\n" },
 	}, Process{Args: args, Stdout: &out, Stderr: &errOut})
 	return code, out.String(), errOut.String()
 }
@@ -176,6 +177,17 @@ func TestTheReferenceIsFresh(t *testing.T) {
 	code, stdout, _ := run(t, never(t), "config", "--format", "markdown")
 	if code != 0 || stdout != string(kept) {
 		t.Error("docs/configuration.md is not what cli/settings.go says: run `make docs`")
+	}
+}
+
+func TestTheReferenceOfCommandsIsMarkdown(t *testing.T) {
+	for _, args := range [][]string{{"commands"}, {"commands", "--format", "markdown"}} {
+		if code, stdout, _ := run(t, never(t), args...); code != 0 || stdout != "# Commands\n" {
+			t.Errorf("%v: exit code %d, %q", args, code, stdout)
+		}
+	}
+	if code, _, stderr := run(t, never(t), "commands", "--format", "toml"); code != 2 || stderr != "fila: --format must be markdown, not \"toml\"\n" {
+		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
 

@@ -1,7 +1,10 @@
 package commands
 
 import (
+	"time"
+
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
 )
 
 func ack() Spec {
@@ -20,7 +23,7 @@ func ack() Spec {
 			{"FILA.ACK orders <receipt>", "(integer) 0"},
 		},
 		Tiny: true,
-		Parse: func(in *input) (call, error) {
+		Parse: func(_ *Session, in *input) (call, error) {
 			c := &ackCall{}
 			err := c.parse(in)
 			return c, err
@@ -35,3 +38,209 @@ func (c *ackCall) Apply(tx *engine.Tx) (err error) {
 	c.n, err = tx.Ack(c.queue, c.list)
 	return err
 }
+
+func nack() Spec {
+	return Spec{
+		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Reports that a delivery has failed: the message is retried after a pause, or dead once its attempts are used up. " +
+			"DELAY (a retry after so long) or DEAD decides; without them the queue's ON_FAILURE hook, which sees the ERROR, or else the queue's settings. " +
+			"When its TTL is over it is dead, whatever is asked for; a retry whose ready_at is not before that does not come: the message dies waiting.",
+		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
+			"dlq (nil for a retry, and for a dead message that no queue took).",
+		Flags:  []string{"write", "fast"},
+		Access: Consume, ACL: []string{"consume"},
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "receipt", Type: String},
+			{Name: "text", Type: String, Token: "ERROR", Optional: true},
+			{Name: "fate", Type: OneOf, Optional: true, Args: []Arg{
+				{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
+				{Name: "dead", Type: PureToken, Token: "DEAD"},
+			}},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.NACK orders <receipt> ERROR timeout DELAY 1000", `1) "action"
+2) "retry"
+3) "attempt"
+4) (integer) 2
+5) "ready_at"
+6) (integer) <time>
+7) "dlq"
+8) (nil)`},
+		},
+		Tiny:  true,
+		Parse: parseNack,
+	}
+}
+
+type nackCall struct {
+	req    engine.Nack
+	result engine.NackResult
+}
+
+func parseNack(_ *Session, in *input) (call, error) {
+	r, err := engine.ParseReceipt(in.Bytes("receipt"))
+	if err != nil {
+		return nil, err
+	}
+	return &nackCall{req: engine.Nack{
+		Queue: in.Text("queue"), Receipt: r, Error: string(in.Bytes("error")), Delay: in.Millis("delay", -1), Dead: in.Has("dead"),
+	}}, nil
+}
+
+// Bytes is what waits for the loop.
+func (c *nackCall) Bytes() int { return len(c.req.Error) }
+
+// Preflight implements engine.Preflighter.
+func (c *nackCall) Preflight(tx *engine.Tx) error { return tx.PreflightNack(&c.req) }
+
+// Apply implements engine.Call.
+func (c *nackCall) Apply(tx *engine.Tx) (err error) {
+	c.result, err = tx.Nack(&c.req)
+	return err
+}
+
+// Render writes a map. ready_at is nil for a dead message; dlq is nil for a
+// retry, and for a dead message that no queue took.
+func (c *nackCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Map(4)
+	w.BulkString("action")
+	w.BulkString(c.result.Action)
+	w.BulkString("attempt")
+	w.Int(int64(c.result.Attempt))
+	w.BulkString("ready_at")
+	writeTime(w, c.result.ReadyAt)
+	w.BulkString("dlq")
+	writeName(w, c.result.DLQ)
+	return nil
+}
+
+// writeName writes a name, or nil where there is none.
+func writeName(w *resp.Writer, name string) {
+	if name == "" {
+		w.Null()
+		return
+	}
+	w.BulkString(name)
+}
+
+func extend() Spec {
+	return Spec{
+		Name: "FILA.EXTEND", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of leased messages",
+		Summary: "Makes a lease end so many milliseconds from now, and returns when that is.",
+		Flags:   []string{"write", "fast"},
+		Access:  Consume, ACL: []string{"consume"},
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "receipt", Type: String},
+			{Name: "ms", Type: Integer, Min: 1, Max: millisMax},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.EXTEND orders <receipt> 60000", "(integer) <time>"},
+		},
+		Tiny:  true,
+		Parse: parseExtend,
+	}
+}
+
+type extendCall struct {
+	queue   string
+	receipt engine.Receipt
+	by      time.Duration
+	until   time.Time
+}
+
+func parseExtend(_ *Session, in *input) (call, error) {
+	r, err := engine.ParseReceipt(in.Bytes("receipt"))
+	if err != nil {
+		return nil, err
+	}
+	return &extendCall{queue: in.Text("queue"), receipt: r, by: in.Millis("ms", 0)}, nil
+}
+
+// Apply implements engine.Call.
+func (c *extendCall) Apply(tx *engine.Tx) (err error) {
+	c.until, err = tx.Extend(c.queue, c.receipt, c.by)
+	return err
+}
+
+// Render writes the new end of the lease.
+func (c *extendCall) Render(_ *Handler, w *resp.Writer) error {
+	writeTime(w, c.until)
+	return nil
+}
+
+func release() Spec {
+	return Spec{
+		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M that of leased messages, in slices",
+		Summary: "Ends leases without work done: the messages are ready again at once, and no failure is counted. Returns how many of the leases still held. " +
+			"Thousands of receipts are handled in slices, as with FILA.ACK.",
+		Flags:  []string{"write", "fast"},
+		Access: Consume, ACL: []string{"consume"},
+		Args: receiptArgs(),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.RELEASE orders <receipt>", "(integer) 1"},
+		},
+		Tiny: true,
+		Parse: func(_ *Session, in *input) (call, error) {
+			c := &releaseCall{}
+			err := c.parse(in)
+			return c, err
+		},
+	}
+}
+
+type releaseCall struct{ receipts }
+
+// Apply implements engine.Call.
+func (c *releaseCall) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.Release(c.queue, c.list)
+	return err
+}
+
+func receiptArgs() []Arg {
+	return []Arg{{Name: "queue", Type: Key}, {Name: "receipt", Type: String, Multiple: true}}
+}
+
+// receipts is what a command on several leases needs, and their number after it.
+type receipts struct {
+	queue string
+	list  []engine.Receipt
+	one   [1]engine.Receipt // most commands name one
+	n     int
+}
+
+func (b *receipts) parse(in *input) error {
+	b.queue = in.Text("queue")
+	words := in.List("receipt")
+	b.list = b.one[:0]
+	if len(words) > 1 {
+		b.list = make([]engine.Receipt, 0, len(words))
+	}
+	for _, word := range words {
+		r, err := engine.ParseReceipt(word)
+		if err != nil {
+			return err
+		}
+		b.list = append(b.list, r)
+	}
+	return nil
+}
+
+// Render writes how many leases held.
+func (b *receipts) Render(_ *Handler, w *resp.Writer) error {
+	w.Int(int64(b.n))
+	return nil
+}
+
+// Bytes is what waits for the loop.
+func (b *receipts) Bytes() int { return 32 * len(b.list) }

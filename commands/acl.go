@@ -3,11 +3,13 @@ package commands
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -29,25 +31,25 @@ func aclCat() Spec {
 	return Spec{
 		Name: "CAT", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of commands",
 		Summary: "Lists the categories of commands, or the commands of one.",
-		Differs: "Has the categories " + strings.Join(categoryOrder(), ", ") + "; the last three are Fila's own.",
+		Differs: "Has the categories " + strings.Join(command.AllCategories(), ", ") + "; the last three are Fila's own.",
 		Flags:   aclFlags(),
 		Args:    []Arg{{Name: "category", Type: String, Optional: true}},
 		Examples: []Example{
 			{"ACL CAT produce", `1) "fila.enqueue"`},
 			{"ACL CAT nosuch", "(error) ERR Unknown category 'nosuch'"},
 		},
-		Room: tableRoom("", (*command).nameBytes),
+		Room: tableRoom("", nameBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			names := categoryOrder()
-			if in.has("category") {
-				category := strings.ToLower(in.text("category"))
+			names := command.AllCategories()
+			if in.Has("category") {
+				category := strings.ToLower(in.Text("category"))
 				if !slices.Contains(names, category) {
-					return &refusal{"ERR", "Unknown category '" + clip(in.bytes("category")) + "'"}
+					return command.Refuse("ERR", "Unknown category '"+command.Clip(in.Bytes("category"))+"'")
 				}
 				names = nil
-				for _, c := range s.handler.table.all {
-					if slices.Contains(c.spec.categories(), category) {
-						names = append(names, c.name)
+				for _, c := range s.handler.table.All {
+					if slices.Contains(c.Spec.Categories(), category) {
+						names = append(names, c.Name)
 					}
 				}
 			}
@@ -89,9 +91,9 @@ func aclGenPass() Spec {
 		},
 		Local: func(_ *Session, in *input, w *resp.Writer) error {
 			const bitsMax = 4096
-			bits := in.integer("bits", 256)
+			bits := in.Integer("bits", 256)
 			if bits < 1 || bits > bitsMax {
-				return &refusal{"ERR", "ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"}
+				return command.Refuse("ERR", "ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096")
 			}
 			digits := int(bits+3) / 4
 			random := make([]byte, (digits+1)/2)
@@ -121,28 +123,28 @@ func aclDryRun() Spec {
 }
 
 func runDryRun(s *Session, in *input, w *resp.Writer) error {
-	name := string(in.bytes("username"))
+	name := string(in.Bytes("username"))
 	a := s.handler.users.Account(name)
 	if a == nil {
-		return &refusal{"ERR", "User '" + clip(in.bytes("username")) + "' not found"}
+		return command.Refuse("ERR", "User '"+command.Clip(in.Bytes("username"))+"' not found")
 	}
-	c, rest, err := s.find(in.args[1:])
+	c, rest, err := s.handler.table.Lookup(in.Args[1:])
 	if err != nil {
-		return &refusal{"ERR", "Command '" + clip(in.bytes("command")) + "' not found"}
+		return command.Refuse("ERR", "Command '"+command.Clip(in.Bytes("command"))+"' not found")
 	}
 	u := a.User()
-	if !u.MayRun(c.index) {
-		w.BulkString("This user has no permissions to run the '" + c.name + "' command")
+	if !u.MayRun(c.Index) {
+		w.BulkString("This user has no permissions to run the '" + c.Name + "' command")
 		return nil
 	}
-	other := input{limits: in.limits}
-	if err := other.scan(c, rest); err != nil {
+	other := input{CountMax: in.CountMax}
+	if err := other.Scan(&c.Syntax, rest); err != nil {
 		return err
 	}
 	if !u.Unrestricted() {
-		other.user = u
+		other.User = u
 	}
-	switch reason, object := other.forbidden(u); reason {
+	switch reason, object := other.Forbidden(u); reason {
 	case "":
 		w.OK()
 	case acl.DeniedChannel:
@@ -167,18 +169,18 @@ func aclLog() Spec {
 		Room:     deniedRoom,
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			n := int64(10)
-			if len(in.args) > 1 {
-				return wrongArity(in.cmd)
+			if len(in.Args) > 1 {
+				return command.WrongArity(in.Cmd)
 			}
-			if len(in.args) == 1 {
-				if isToken(in.args[0], "RESET") {
+			if len(in.Args) == 1 {
+				if command.IsToken(in.Args[0], "RESET") {
 					s.handler.denied.Reset()
 					w.OK()
 					return nil
 				}
 				var ok bool
-				if n, ok = parseInt(in.args[0]); !ok {
-					return &refusal{"ERR", "value is not an integer or out of range"}
+				if n, ok = command.ParseInt(in.Args[0]); !ok {
+					return command.Refuse("ERR", "value is not an integer or out of range")
 				}
 			}
 			writeDenied(w, s.handler.denied.Newest(int(max(n, 0))), s)
@@ -201,4 +203,170 @@ func writeDenied(w *resp.Writer, entries []acl.Entry, s *Session) {
 		f.text("client-info", e.Client)
 	}
 	writeMaps(w, maps)
+}
+
+func aclSetUser() Spec {
+	return Spec{
+		Name: "SETUSER", Secret: true, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of rules and of connections",
+		Summary: "Makes a user, or changes one: by all of the rules or by none. Changes count at once, for existing connections too.",
+		Differs: "Patterns are of queues: %R~ is to consume, %W~ to produce. There are no selectors. Connections of the user that wait for messages " +
+			"are answered that there are none.",
+		Flags: aclFlags("admin"),
+		Args:  []Arg{{Name: "username", Type: String}, {Name: "rule", Type: String, Optional: true, Multiple: true}},
+		Examples: []Example{
+			{"ACL SETUSER producer on >secret %W~orders* +@produce +@connection", "OK"},
+			{"ACL SETUSER worker on >secret %R~orders* +@consume +@connection", "OK"},
+		},
+		Local: func(s *Session, in *input, w *resp.Writer) error {
+			rules := make([]string, 0, len(in.Args))
+			for _, word := range in.List("rule") {
+				rules = append(rules, string(word))
+			}
+			a, err := s.handler.users.Set(string(in.Bytes("username")), rules)
+			if err != nil {
+				if r, ok := errors.AsType[*acl.RuleError](err); ok {
+					return command.Refuse("ERR", "Error in ACL SETUSER modifier '"+command.Clip([]byte(r.Rule))+"': "+r.Reason)
+				}
+				return command.Refuse("ERR", err.Error())
+			}
+			s.handler.changed([]*acl.Account{a}, s)
+			w.OK()
+			return nil
+		},
+	}
+}
+
+func aclGetUser() Spec {
+	return Spec{
+		Name: "GETUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of the user's rules",
+		Summary: "Returns a user's rights, and the digests of its passwords; nil if there is no such user.",
+		Flags:   aclFlags("admin"), Quiet: true,
+		Args: []Arg{{Name: "username", Type: String}},
+		Examples: []Example{
+			{"ACL GETUSER nobody", "(nil)"},
+			{"ACL GETUSER default", "..."},
+		},
+		Room: usersRoom,
+		Local: func(s *Session, in *input, w *resp.Writer) error {
+			var u *acl.User
+			if a := s.handler.users.Account(string(in.Bytes("username"))); a != nil {
+				u = a.User()
+			}
+			if u == nil {
+				w.Null()
+				return nil
+			}
+			w.Map(6)
+			w.BulkString("flags")
+			w.Set(len(u.Flags()))
+			for _, f := range u.Flags() {
+				w.BulkString(f)
+			}
+			w.BulkString("passwords")
+			writeTexts(w, u.Passwords())
+			for _, f := range []struct{ name, text string }{{"commands", u.Commands()}, {"keys", u.Queues()}, {"channels", u.Channels()}} {
+				w.BulkString(f.name)
+				w.BulkString(f.text)
+			}
+			w.BulkString("selectors")
+			w.Array(0)
+			return nil
+		},
+	}
+}
+
+func aclDelUser() Spec {
+	return Spec{
+		Name: "DELUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of connections",
+		Summary: "Removes users and closes their connections. Returns how many there were.",
+		Flags:   aclFlags("admin"),
+		Args:    []Arg{{Name: "username", Type: String, Multiple: true}},
+		Examples: []Example{
+			{"ACL SETUSER worker", "OK"},
+			{"ACL DELUSER worker nobody", "(integer) 1"},
+		},
+		Local: func(s *Session, in *input, w *resp.Writer) error {
+			var names []string
+			for _, word := range in.List("username") {
+				names = append(names, string(word))
+			}
+			gone, err := s.handler.users.Delete(names)
+			if err != nil {
+				return command.Refuse("ERR", err.Error())
+			}
+			s.handler.changed(gone, s)
+			w.Int(int64(len(gone)))
+			return nil
+		},
+	}
+}
+
+func aclList() Spec {
+	return Spec{
+		Name: "LIST", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
+		Summary: "Returns the users as lines from which they can be made again.",
+		Flags:   aclFlags("admin"), Quiet: true,
+		Examples: []Example{{"ACL LIST", `1) "user default on nopass ~* &* +@all"`}},
+		Room:     usersRoom,
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			users := s.handler.users.List()
+			w.Array(len(users))
+			for _, u := range users {
+				w.BulkString(u.String())
+			}
+			return nil
+		},
+	}
+}
+
+func aclUsers() Spec {
+	return Spec{
+		Name: "USERS", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
+		Summary: "Returns the names of the users.",
+		Flags:   aclFlags("admin"), Quiet: true,
+		Examples: []Example{{"ACL USERS", `1) "default"`}},
+		Room:     usersRoom,
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			users := s.handler.users.List()
+			w.Array(len(users))
+			for _, u := range users {
+				w.BulkString(u.Name())
+			}
+			return nil
+		},
+	}
+}
+
+func aclSave() Spec {
+	return Spec{
+		Name: "SAVE", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
+		Summary:  "Writes the users to the file of auth.acl_file, whole or not at all.",
+		Flags:    aclFlags("admin"),
+		Examples: []Example{{"ACL SAVE", "(error) ERR no file for users is set: see auth.acl_file"}},
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			if err := s.handler.users.Save(); err != nil {
+				return command.Refuse("ERR", err.Error())
+			}
+			w.OK()
+			return nil
+		},
+	}
+}
+
+func aclLoad() Spec {
+	return Spec{
+		Name: "LOAD", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users and connections",
+		Summary:  "Replaces the users by those in the file of auth.acl_file, all or none. Connections of users that are not in it are closed.",
+		Flags:    aclFlags("admin"),
+		Examples: []Example{{"ACL LOAD", "(error) ERR no file for users is set: see auth.acl_file"}},
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			changed, err := s.handler.users.Load()
+			if err != nil {
+				return command.Refuse("ERR", err.Error())
+			}
+			s.handler.changed(changed, s)
+			w.OK()
+			return nil
+		},
+	}
 }

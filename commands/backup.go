@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -19,10 +20,10 @@ func backup() Spec {
 		Examples: []Example{
 			{"FILA.BACKUP monday", "..."},
 		},
-		Parse: func(in *input) (call, error) {
-			name := in.text("name")
+		Parse: func(_ *Session, in *input) (call, error) {
+			name := in.Text("name")
 			if name == "" {
-				return nil, &refusal{"INVALID", "the name of a backup must not be empty; BGSAVE makes one that is named after the time"}
+				return nil, command.Refuse("INVALID", "the name of a backup must not be empty; BGSAVE makes one that is named after the time")
 			}
 			return &backupCall{req: engine.Backup{Name: name, Wait: true}}, nil
 		},
@@ -65,7 +66,7 @@ func bgsave() Spec {
 			{"BGSAVE", "..."},
 			{"BGSAVE SCHEDULE NOW", "(error) ERR syntax error"},
 		},
-		Parse: func(*input) (call, error) { return &bgsaveCall{}, nil },
+		Parse: func(*Session, *input) (call, error) { return &bgsaveCall{}, nil },
 	}
 }
 
@@ -75,7 +76,7 @@ type bgsaveCall struct{}
 func (c *bgsaveCall) Apply(tx *engine.Tx) error {
 	_, err := tx.Backup(&engine.Backup{})
 	if errors.Is(err, engine.ErrBackupRunning) {
-		return &refusal{"ERR", "Background save already in progress"}
+		return command.Refuse("ERR", "Background save already in progress")
 	}
 	return err
 }
@@ -96,7 +97,7 @@ func lastsave() Spec {
 		Quiet:    true,
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"LASTSAVE", "(integer) 0"}},
-		Parse:    func(*input) (call, error) { return &lastsaveCall{}, nil },
+		Parse:    func(*Session, *input) (call, error) { return &lastsaveCall{}, nil },
 	}
 }
 

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -81,10 +82,10 @@ func clientSetName() Spec {
 		Flags:   connectionFlags(), Args: []Arg{{Name: "connection-name", Type: String}},
 		Examples: []Example{{"CLIENT SETNAME worker-7", "OK"}, {"CLIENT GETNAME", `"worker-7"`}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			if !validName(in.bytes("connection-name")) {
+			if !validName(in.Bytes("connection-name")) {
 				return errClientName()
 			}
-			s.introduce(func(i *identity) { i.name = string(in.bytes("connection-name")) })
+			s.updateIdentity(func(i *identity) { i.name = string(in.Bytes("connection-name")) })
 			w.OK()
 			return nil
 		},
@@ -101,12 +102,12 @@ func clientSetInfo() Spec {
 		}}, {Name: "value", Type: String}},
 		Examples: []Example{{"CLIENT SETINFO LIB-NAME example", "OK"}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			value := in.bytes("value")
+			value := in.Bytes("value")
 			if !validName(value) {
-				return &refusal{"ERR", string(in.args[0]) + " cannot contain spaces, newlines or special characters."}
+				return command.Refuse("ERR", string(in.Args[0])+" cannot contain spaces, newlines or special characters.")
 			}
-			s.introduce(func(i *identity) {
-				if in.has("lib-name") {
+			s.updateIdentity(func(i *identity) {
+				if in.Has("lib-name") {
 					i.libName = string(value)
 				} else {
 					i.libVersion = string(value)
@@ -132,11 +133,11 @@ func validName(name []byte) bool {
 }
 
 func errClientName() error {
-	return &refusal{"ERR", "Client names cannot contain spaces, newlines or special characters."}
+	return command.Refuse("ERR", "Client names cannot contain spaces, newlines or special characters.")
 }
 
-// introduce changes what the client has said about itself.
-func (s *Session) introduce(change func(*identity)) {
+// updateIdentity changes what the client has said about itself.
+func (s *Session) updateIdentity(change func(*identity)) {
 	changed := *s.identity.Load()
 	change(&changed)
 	s.identity.Store(&changed)
@@ -146,7 +147,7 @@ func clientReply() Spec {
 	return Spec{
 		Name: "REPLY", Group: "connection", Since: "3.2.0", Complexity: "O(1)",
 		Summary: "Switches replies off, on, or off for the next command.",
-		Differs: "A lease whose reply is switched off is given back: nobody was told.",
+		Differs: "The messages of a lease whose reply is switched off are ready again at once.",
 		Flags:   connectionFlags(),
 		Args: []Arg{{Name: "action", Type: OneOf, Args: []Arg{
 			{Name: "on", Type: PureToken, Token: "ON"}, {Name: "off", Type: PureToken, Token: "OFF"}, {Name: "skip", Type: PureToken, Token: "SKIP"},
@@ -154,9 +155,9 @@ func clientReply() Spec {
 		Examples: []Example{{"CLIENT REPLY ON", "OK"}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			switch {
-			case in.has("on"):
+			case in.Has("on"):
 				s.mute = muteNone
-			case in.has("off"):
+			case in.Has("off"):
 				s.mute = muteAll
 			case s.mute == muteNone:
 				s.mute = muteNext
@@ -180,32 +181,136 @@ func clientUnblock() Spec {
 			if integer {
 				return nil
 			}
-			return &refusal{"ERR", "CLIENT UNBLOCK reason should be TIMEOUT or ERROR"}
+			return command.Refuse("ERR", "CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		},
-		Parse: func(in *input) (call, error) {
-			return &unblock{client: uint64(in.integer("client-id", 0)), withError: in.has("error")}, nil //nolint:gosec // not negative
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &unblockCall{client: uint64(in.Integer("client-id", 0)), withError: in.Has("error")}, nil //nolint:gosec // not negative
 		},
 	}
 }
 
-type unblock struct {
+type unblockCall struct {
 	client    uint64
 	withError bool
 	done      bool
 }
 
 // Apply implements engine.Call.
-func (c *unblock) Apply(tx *engine.Tx) error {
+func (c *unblockCall) Apply(tx *engine.Tx) error {
 	c.done = tx.Unblock(c.client, c.withError)
 	return nil
 }
 
 // Render writes 1 if that client was blocked.
-func (c *unblock) Render(_ *Handler, w *resp.Writer) error {
+func (c *unblockCall) Render(_ *Handler, w *resp.Writer) error {
 	if c.done {
 		w.Int(1)
 		return nil
 	}
 	w.Int(0)
 	return nil
+}
+
+func clientKill() Spec {
+	option := func(name, token string, t command.ArgType) Arg { return Arg{Name: name, Type: t, Token: token} }
+	kind := clientType()
+	kind.Optional = false
+	return Spec{
+		Name: "KILL", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections",
+		Summary: "Closes connections: one by its address, or all that pass the filters.",
+		Flags:   connectionFlags("admin"),
+		Args: []Arg{{Name: "filter", Type: OneOf, Args: []Arg{
+			{Name: "ip:port", Type: String},
+			{Name: "new-format", Type: OneOf, Multiple: true, Args: []Arg{
+				option("client-id", "ID", Integer), kind, option("username", "USER", String),
+				option("ip:port", "ADDR", String), option("ip:port", "LADDR", String), option("yes/no", "SKIPME", String),
+			}},
+		}}},
+		Examples: []Example{{"CLIENT KILL ID 9999", "(integer) 0"}},
+		Loose:    true, // an address may look like a filter's name
+		Local:    runClientKill,
+	}
+}
+
+// killFilter is what a connection must agree with to be closed.
+type killFilter struct {
+	id                uint64
+	addr, laddr, user string
+	clientType        string
+	skipMe            bool
+}
+
+func runClientKill(s *Session, in *input, w *resp.Writer) error {
+	if len(in.Args) == 1 {
+		if s.handler.kill(s, &killFilter{addr: string(in.Args[0])}) == 0 {
+			return command.Refuse("ERR", "No such client")
+		}
+		w.OK()
+		return nil
+	}
+	f := killFilter{skipMe: true}
+	if len(in.Args)%2 != 0 {
+		return command.Refuse("ERR", "syntax error")
+	}
+	for i := 0; i < len(in.Args); i += 2 {
+		if err := f.read(s.handler, in.Args[i], in.Args[i+1]); err != nil {
+			return err
+		}
+	}
+	w.Int(int64(s.handler.kill(s, &f)))
+	return nil
+}
+
+func (f *killFilter) read(h *Handler, option, value []byte) error {
+	switch {
+	case command.IsToken(option, "ID"):
+		id, ok := command.ParseInt(value)
+		if !ok || id < 1 {
+			return command.Refuse("ERR", "client-id should be greater than 0")
+		}
+		f.id = uint64(id)
+	case command.IsToken(option, "TYPE"):
+		name, err := isClientType(value)
+		f.clientType = name
+		return err
+	case command.IsToken(option, "ADDR"):
+		f.addr = string(value)
+	case command.IsToken(option, "LADDR"):
+		f.laddr = string(value)
+	case command.IsToken(option, "USER"):
+		f.user = string(value)
+		if h.users.Account(f.user) == nil {
+			return command.Refuse("ERR", "No such user '"+command.Clip(value)+"'")
+		}
+	case command.IsToken(option, "SKIPME") && command.IsToken(value, "YES"):
+		f.skipMe = true
+	case command.IsToken(option, "SKIPME") && command.IsToken(value, "NO"):
+		f.skipMe = false
+	default:
+		return command.Refuse("ERR", "syntax error")
+	}
+	return nil
+}
+
+// kill closes the connections that f names and returns how many. The one that
+// asks is closed after its answer.
+func (h *Handler) kill(by *Session, f *killFilter) (n int) {
+	for _, s := range h.list() {
+		switch {
+		case f.clientType != "" && !s.isOf(f.clientType),
+			s == by && f.skipMe,
+			f.id != 0 && s.conn.ID() != f.id,
+			f.user != "" && s.userName() != f.user,
+			f.addr != "" && s.conn.RemoteAddr().String() != f.addr,
+			f.laddr != "" && s.conn.LocalAddr().String() != f.laddr:
+			continue
+		}
+		n++
+		if s == by {
+			s.closing = true
+			continue
+		}
+		s.conn.Close()
+	}
+	return n
 }

@@ -1,10 +1,13 @@
 package commands
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -15,7 +18,7 @@ func clientInfo() Spec {
 		Flags:    connectionFlags(),
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"CLIENT INFO", "..."}},
-		Room:     func(in *input) int { return 2 * in.session.lineBytes() },
+		Room:     func(s *Session, in *input) int { return 2 * s.lineBytes() },
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			var b strings.Builder
 			s.describe(&b, s.handler.cfg.Now())
@@ -52,34 +55,34 @@ func clientType() Arg {
 // isClientType reads a type of client.
 func isClientType(word []byte) (name string, err error) {
 	for _, t := range []string{"normal", "pubsub", "master", "replica", "slave"} {
-		if isToken(word, strings.ToUpper(t)) {
+		if command.IsToken(word, strings.ToUpper(t)) {
 			return t, nil
 		}
 	}
-	return "", &refusal{"ERR", "Unknown client type '" + clip(word) + "'"}
+	return "", command.Refuse("ERR", "Unknown client type '"+command.Clip(word)+"'")
 }
 
 func runClientList(s *Session, in *input, w *resp.Writer) error {
 	include := func(*Session) bool { return true }
 	switch {
-	case len(in.args) == 2 && isToken(in.args[0], "TYPE"):
-		wanted, err := isClientType(in.args[1])
+	case len(in.Args) == 2 && command.IsToken(in.Args[0], "TYPE"):
+		wanted, err := isClientType(in.Args[1])
 		if err != nil {
 			return err
 		}
 		include = func(o *Session) bool { return o.isOf(wanted) }
-	case len(in.args) >= 2 && isToken(in.args[0], "ID"):
-		wanted := make(map[uint64]bool, len(in.args))
-		for _, a := range in.args[1:] {
-			id, ok := parseInt(a)
+	case len(in.Args) >= 2 && command.IsToken(in.Args[0], "ID"):
+		wanted := make(map[uint64]bool, len(in.Args))
+		for _, a := range in.Args[1:] {
+			id, ok := command.ParseInt(a)
 			if !ok {
-				return &refusal{"ERR", "Invalid client ID"}
+				return command.Refuse("ERR", "Invalid client ID")
 			}
 			wanted[uint64(id)] = true //nolint:gosec // what is below 0 is nobody's
 		}
 		include = func(o *Session) bool { return wanted[o.conn.ID()] }
-	case len(in.args) > 0:
-		return &refusal{"ERR", "syntax error"}
+	case len(in.Args) > 0:
+		return command.Refuse("ERR", "syntax error")
 	}
 	var b strings.Builder
 	now := s.handler.cfg.Now()
@@ -94,16 +97,16 @@ func runClientList(s *Session, in *input, w *resp.Writer) error {
 
 // isOf reports whether the client is of a type.
 func (s *Session) isOf(clientType string) bool {
-	name, _ := s.listening().clientType()
+	name, _ := s.subscriptionCounts().clientType()
 	return name == clientType
 }
 
 // describe writes a connection's line. It may be called for another's session.
 func (s *Session) describe(b *strings.Builder, now time.Time) {
-	who, cmd := s.identity.Load(), "NULL"
-	listens := s.listening()
-	_, flags := listens.clientType()
-	state := who.trackingFlags()
+	id, cmd := s.identity.Load(), "NULL"
+	subs := s.subscriptionCounts()
+	_, flags := subs.clientType()
+	state := id.trackingFlags()
 	if s.client.Waits() {
 		state = "b" + state
 	}
@@ -114,17 +117,17 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 		flags = strings.TrimPrefix(flags, "N") + state
 	}
 	if c := s.current.Load(); c != nil {
-		cmd = c.name
+		cmd = c.Name
 	}
 	seconds := func(since time.Time) string { return strconv.FormatInt(max(int64(now.Sub(since).Seconds()), 0), 10) }
 	for _, f := range []struct{ name, value string }{
 		{"id", strconv.FormatUint(s.conn.ID(), 10)},
 		{"addr", s.conn.RemoteAddr().String()}, {"laddr", s.conn.LocalAddr().String()},
-		{"name", who.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
-		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(listens.channels)}, {"psub", strconv.Itoa(listens.patterns)}, {"multi", strconv.Itoa(int(s.queued.Load()))},
+		{"name", id.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
+		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(subs.channels)}, {"psub", strconv.Itoa(subs.patterns)}, {"multi", strconv.Itoa(int(s.queued.Load()))},
 		{"oll", strconv.Itoa(s.conn.Pending())}, {"omem", strconv.FormatInt(s.conn.QueuedBytes(), 10)},
-		{"cmd", cmd}, {"user", s.userName()}, {"redir", strconv.FormatInt(who.redirect, 10)}, {"resp", strconv.Itoa(who.proto)},
-		{"lib-name", who.libName}, {"lib-ver", who.libVersion},
+		{"cmd", cmd}, {"user", s.userName()}, {"redir", strconv.FormatInt(id.redirect, 10)}, {"resp", strconv.Itoa(id.proto)},
+		{"lib-name", id.libName}, {"lib-ver", id.libVersion},
 	} {
 		if f.name != "id" {
 			b.WriteByte(' ')
@@ -134,4 +137,235 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 		b.WriteString(f.value)
 	}
 	b.WriteByte('\n')
+}
+
+// tracking is what CLIENT TRACKING has set; nil: it is off. No invalidations are sent, because no
+// reply is cacheable; what was set is kept for CLIENT TRACKINGINFO and CLIENT LIST.
+type tracking struct {
+	redirect                     int64 // 0: to the connection itself
+	bcast, optIn, optOut, noLoop bool
+	// caching is set by CLIENT CACHING for the next command that is none of CLIENT.
+	caching  bool
+	prefixes [][]byte
+}
+
+func clientTracking() Spec {
+	return Spec{
+		Name: "TRACKING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Summary: "Asks to be told when something cached is out of date. Nothing here may be cached, so no message ever comes.",
+		Differs: "Never sends an invalidation: none is ever owed.",
+		Flags:   connectionFlags(),
+		Args: []Arg{
+			onOff(),
+			{Name: "client-id", Type: Integer, Token: "REDIRECT", Optional: true},
+			{Name: "prefix", Type: String, Token: "PREFIX", Optional: true, Multiple: true},
+			{Name: "bcast", Type: PureToken, Token: "BCAST", Optional: true},
+			{Name: "optin", Type: PureToken, Token: "OPTIN", Optional: true},
+			{Name: "optout", Type: PureToken, Token: "OPTOUT", Optional: true},
+			{Name: "noloop", Type: PureToken, Token: "NOLOOP", Optional: true},
+		},
+		Examples: []Example{{"CLIENT TRACKING ON OPTIN", "OK"}},
+		Local: func(s *Session, in *input, w *resp.Writer) error {
+			if in.Has("off") {
+				s.track(nil)
+				w.OK()
+				return nil
+			}
+			t, err := s.readTracking(in)
+			if err != nil {
+				return err
+			}
+			s.track(t)
+			w.OK()
+			return nil
+		},
+	}
+}
+
+// track sets the mode, and publishes of it what CLIENT LIST shows.
+func (s *Session) track(t *tracking) {
+	s.tracking = t
+	s.updateIdentity(func(i *identity) { i.redirect, i.bcast = t.target(), t != nil && t.bcast })
+}
+
+// trackingFlags are those of the connection's line in CLIENT LIST.
+func (i *identity) trackingFlags() string {
+	switch {
+	case i.bcast:
+		return "tB"
+	case i.redirect >= 0:
+		return "t"
+	default:
+		return ""
+	}
+}
+
+// readTracking checks the options, which Redis lets not all go together.
+func (s *Session) readTracking(in *input) (*tracking, error) {
+	t := &tracking{
+		redirect: in.Integer("redirect", 0), bcast: in.Has("bcast"), optIn: in.Has("optin"), optOut: in.Has("optout"), noLoop: in.Has("noloop"),
+	}
+	in.Each("prefix", func(words [][]byte) { t.prefixes = append(t.prefixes, bytes.Clone(words[0])) })
+	old := s.tracking
+	switch {
+	case in.Has("redirect") && !s.handler.connected(t.redirect):
+		return nil, command.Refuse("ERR", "The client ID you want redirect to does not exist")
+	case len(t.prefixes) > 0 && !t.bcast:
+		return nil, command.Refuse("ERR", "PREFIX option requires BCAST mode to be enabled")
+	case old != nil && old.bcast != t.bcast:
+		return nil, errSwitch("BCAST mode on/off")
+	case t.bcast && (t.optIn || t.optOut):
+		return nil, command.Refuse("ERR", "OPTIN and OPTOUT are not compatible with BCAST")
+	case t.optIn && t.optOut:
+		return nil, command.Refuse("ERR", "You can't specify both OPTIN mode and OPTOUT mode")
+	case old != nil && (t.optIn && old.optOut || t.optOut && old.optIn):
+		return nil, errSwitch("OPTIN/OPTOUT mode")
+	}
+	var before [][]byte
+	if old != nil {
+		before = old.prefixes
+	}
+	if err := checkPrefixes(t.prefixes, before); err != nil {
+		return nil, err
+	}
+	t.prefixes = append(t.prefixes, before...)
+	slices.SortFunc(t.prefixes, bytes.Compare)
+	return t, nil
+}
+
+func errSwitch(what string) error {
+	return command.Refuse("ERR", "You can't switch "+what+" before disabling tracking for this client, and then re-enabling it with a different mode.")
+}
+
+// trackingPrefixesMax bounds what one connection makes Fila keep.
+const trackingPrefixesMax = 128
+
+// checkPrefixes refuses prefixes that overlap, with each other or with those of
+// before.
+func checkPrefixes(prefixes, before [][]byte) error {
+	if len(prefixes)+len(before) > trackingPrefixesMax {
+		return command.Refuse("ERR", "too many prefixes: nothing here may be cached, so there is no need for them")
+	}
+	for i, a := range prefixes {
+		for _, b := range before {
+			if bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) {
+				return errOverlap(a, "an existing", b)
+			}
+		}
+		for _, b := range prefixes[i+1:] {
+			if bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) {
+				return errOverlap(a, "another provided", b)
+			}
+		}
+	}
+	return nil
+}
+
+func errOverlap(a []byte, which string, b []byte) error {
+	return command.Refuse("ERR", "Prefix '"+command.Clip(a)+"' overlaps with "+which+" prefix '"+command.Clip(b)+"'. Prefixes for a single client must not overlap.")
+}
+
+// connected reports whether there is a connection of that number.
+func (h *Handler) connected(id int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return id > 0 && h.sessions[uint64(id)] != nil
+}
+
+func clientCaching() Spec {
+	return Spec{
+		Name: "CACHING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Summary: "Says whether what the next command reads will be cached.",
+		Differs: "Without effect: nothing here may be cached.",
+		Flags:   connectionFlags(),
+		Args: []Arg{{Name: "mode", Type: OneOf, Args: []Arg{
+			{Name: "yes", Type: PureToken, Token: "YES"}, {Name: "no", Type: PureToken, Token: "NO"},
+		}}},
+		Examples: []Example{{"CLIENT TRACKING ON OPTIN", "OK"}, {"CLIENT CACHING YES", "OK"}},
+		Loose:    true, // the mode counts before the word
+		Local: func(s *Session, in *input, w *resp.Writer) error {
+			t, yes, no := s.tracking, command.IsToken(in.Args[0], "YES"), command.IsToken(in.Args[0], "NO")
+			switch {
+			case t == nil || !t.optIn && !t.optOut && !t.bcast:
+				return command.Refuse("ERR", "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+			case yes && !t.optIn:
+				return command.Refuse("ERR", "CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+			case no && !t.optOut:
+				return command.Refuse("ERR", "CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
+			case !yes && !no:
+				return command.Refuse("ERR", "syntax error")
+			}
+			t.caching = true
+			w.OK()
+			return nil
+		},
+	}
+}
+
+func clientGetRedir() Spec {
+	return Spec{
+		Name: "GETREDIR", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Summary: "Returns to which connection invalidations are sent, 0 for this one, -1 while tracking is off.",
+		Flags:   connectionFlags(), Examples: []Example{{"CLIENT GETREDIR", "(integer) -1"}},
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			w.Int(s.tracking.target())
+			return nil
+		},
+	}
+}
+
+func (t *tracking) target() int64 {
+	if t == nil {
+		return -1
+	}
+	return t.redirect
+}
+
+func clientTrackingInfo() Spec {
+	return Spec{
+		Name: "TRACKINGINFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+		Summary:  "Returns what CLIENT TRACKING has set.",
+		Flags:    connectionFlags(),
+		Examples: []Example{{"CLIENT TRACKINGINFO", "1) \"flags\"\n2) 1) \"off\"\n3) \"redirect\"\n4) (integer) -1\n5) \"prefixes\"\n6) (empty array)"}},
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			flags := s.tracking.flags()
+			w.Map(3)
+			w.BulkString("flags")
+			w.Set(len(flags))
+			for _, f := range flags {
+				w.BulkString(f)
+			}
+			w.BulkString("redirect")
+			w.Int(s.tracking.target())
+			w.BulkString("prefixes")
+			var prefixes [][]byte
+			if s.tracking != nil {
+				prefixes = s.tracking.prefixes
+			}
+			w.Array(len(prefixes))
+			for _, p := range prefixes {
+				w.Bulk(p)
+			}
+			return nil
+		},
+	}
+}
+
+func (t *tracking) flags() []string {
+	if t == nil {
+		return []string{"off"}
+	}
+	flags := []string{"on"}
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{
+		{t.bcast, "bcast"}, {t.optIn, "optin"}, {t.optIn && t.caching, "caching-yes"},
+		{t.optOut, "optout"}, {t.optOut && t.caching, "caching-no"}, {t.noLoop, "noloop"},
+	} {
+		if f.set {
+			flags = append(flags, f.name)
+		}
+	}
+	return flags
 }

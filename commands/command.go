@@ -1,9 +1,10 @@
 package commands
 
 import (
-	"errors"
 	"strings"
 
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
@@ -16,9 +17,9 @@ func commandTable() Spec {
 		Tips:        []string{"nondeterministic_output_order"},
 		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), commandGetKeysAndFlags(), help("COMMAND"), commandInfo(), commandList()},
 		Examples:    []Example{{"COMMAND", "..."}},
-		Room:        tableRoom("", (*command).infoBytes),
+		Room:        tableRoom("", (*entry).InfoBytes),
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Raw(s.handler.table.infos[s.proto]())
+			w.Raw(s.handler.table.Infos(s.proto))
 			return nil
 		},
 	}
@@ -35,7 +36,7 @@ func commandCount() Spec {
 		Flags:   aboutFlags(), ACL: []string{"connection"},
 		Examples: []Example{{"COMMAND COUNT", "..."}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Int(int64(len(s.handler.table.order)))
+			w.Int(int64(len(s.handler.table.Commands)))
 			return nil
 		},
 	}
@@ -48,16 +49,16 @@ func commandInfo() Spec {
 		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
 		Args:     []Arg{{Name: "command-name", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{{"COMMAND INFO nosuch", "1) (nil)"}, {"COMMAND INFO fila.lease", "..."}},
-		Room:     tableRoom("command-name", (*command).infoBytes),
+		Room:     tableRoom("command-name", (*entry).InfoBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			names := in.list("command-name")
+			names := in.List("command-name")
 			if len(names) == 0 {
 				return commandTable().Local(s, in, w)
 			}
 			w.Array(len(names))
 			for _, name := range names {
-				if c := s.handler.table.resolve(name); c != nil {
-					writeCommand(w, c)
+				if c := s.handler.table.Resolve(name); c != nil {
+					c.WriteInfo(w)
 				} else {
 					w.Null()
 				}
@@ -78,13 +79,13 @@ func commandList() Spec {
 			{Name: "pattern", Type: Pattern, Token: "PATTERN"},
 		}}},
 		Examples: []Example{{"COMMAND LIST FILTERBY PATTERN pin*", `1) "ping"`}},
-		Room:     tableRoom("", (*command).nameBytes),
+		Room:     tableRoom("", nameBytes),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var names []string
-			for _, c := range s.handler.table.order {
-				for _, each := range append([]*command{c}, c.subOrder...) {
+			for _, c := range s.handler.table.Commands {
+				for _, each := range append([]*entry{c}, c.Subs...) {
 					if listed(each, in) {
-						names = append(names, each.name)
+						names = append(names, each.Name)
 					}
 				}
 			}
@@ -98,19 +99,19 @@ func commandList() Spec {
 }
 
 // listed reports whether COMMAND LIST shows the command under its filter.
-func listed(c *command, in *input) bool {
+func listed(c *entry, in *input) bool {
 	switch {
-	case in.has("module"):
+	case in.Has("module"):
 		return false // no command comes from a module
-	case in.has("aclcat"):
-		for _, category := range c.spec.categories() {
-			if category == string(in.bytes("aclcat")) {
+	case in.Has("aclcat"):
+		for _, category := range c.Spec.Categories() {
+			if category == string(in.Bytes("aclcat")) {
 				return true
 			}
 		}
 		return false
-	case in.has("pattern"):
-		return globMatch(string(in.bytes("pattern")), c.name)
+	case in.Has("pattern"):
+		return glob.Match(string(in.Bytes("pattern")), c.Name)
 	default:
 		return true
 	}
@@ -129,13 +130,13 @@ func commandGetKeys() Spec {
 		Examples: []Example{{"COMMAND GETKEYS FILA.ENQUEUE orders hello", `1) "orders"`}},
 		Room:     words("more", 2*perWord),
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			_, keys, err := s.keysOf(in)
+			keys, err := s.keysOf(in)
 			if err != nil {
 				return err
 			}
 			w.Array(len(keys))
 			for _, k := range keys {
-				w.Bulk(k.name)
+				w.Bulk(k.Name)
 			}
 			return nil
 		},
@@ -149,15 +150,15 @@ func commandGetKeysAndFlags() Spec {
 	s.Reply = "An array of pairs: name, array of flags as in COMMAND INFO."
 	s.Examples = []Example{{"COMMAND GETKEYSANDFLAGS FILA.STATS orders", "1) 1) \"orders\"\n   2) 1) RO"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
-		c, keys, err := s.keysOf(in)
+		keys, err := s.keysOf(in)
 		if err != nil {
 			return err
 		}
 		w.Array(len(keys))
 		for _, k := range keys {
 			w.Array(2)
-			w.Bulk(k.name)
-			writeStatusSet(w, "", c.keyFlags(k.arg))
+			w.Bulk(k.Name)
+			command.WriteStatusSet(w, "", k.Flags)
 		}
 		return nil
 	}
@@ -165,45 +166,97 @@ func commandGetKeysAndFlags() Spec {
 }
 
 // keysOf finds the queues in the command line that in holds.
-func (s *Session) keysOf(in *input) (*command, []namedKey, error) {
-	c, rest, err := s.find(in.args)
+func (s *Session) keysOf(in *input) ([]command.NamedKey, error) {
+	c, rest, err := s.handler.table.Lookup(in.Args)
 	if err != nil {
-		return nil, nil, &refusal{"ERR", "Invalid command specified"}
+		return nil, command.Refuse("ERR", "Invalid command specified")
 	}
-	if !c.hasKeys() {
-		return nil, nil, &refusal{"ERR", "The command has no key arguments"}
+	if !c.HasKeys() {
+		return nil, command.Refuse("ERR", "The command has no key arguments")
 	}
-	other := input{limits: in.limits}
-	if err := other.scan(c, rest); err != nil {
-		var r *refusal
-		if errors.As(err, &r) && strings.HasPrefix(r.text, wrongArityText) {
-			return nil, nil, &refusal{"ERR", "Invalid number of arguments specified for command"}
+	other := input{CountMax: in.CountMax}
+	if err := other.Scan(&c.Syntax, rest); err != nil {
+		if command.IsWrongArity(err) {
+			return nil, command.Refuse("ERR", "Invalid number of arguments specified for command")
 		}
-		return nil, nil, &refusal{"ERR", "Invalid arguments specified for command"}
+		return nil, command.Refuse("ERR", "Invalid arguments specified for command")
 	}
-	return c, other.keys(), nil
+	return other.Keys(), nil
 }
 
-// namedKey is a queue in a command line, and the argument it stands for.
-type namedKey struct {
-	name []byte
-	arg  *Arg
+func commandDocs() Spec {
+	return Spec{
+		Name: "DOCS", Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of commands asked for",
+		Summary: "Returns the documentation of the commands named, or of all.",
+		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
+		Args:     []Arg{{Name: "command-name", Type: String, Optional: true, Multiple: true}},
+		Examples: []Example{{"COMMAND DOCS nosuch", "(empty array)"}, {"COMMAND DOCS fila.lease", "..."}},
+		Room:     tableRoom("command-name", (*entry).DocsBytes),
+		Local: func(s *Session, in *input, w *resp.Writer) error {
+			if !in.Has("command-name") {
+				w.Raw(s.handler.table.Docs(s.proto))
+				return nil
+			}
+			var found []*entry
+			for _, name := range in.List("command-name") {
+				if c := s.handler.table.Resolve(name); c != nil {
+					found = append(found, c)
+				}
+			}
+			w.Map(len(found))
+			for _, c := range found {
+				c.WriteDocs(w)
+			}
+			return nil
+		},
+	}
 }
 
-// keys returns the queues that the command line names.
-func (in *input) keys() []namedKey {
-	var keys []namedKey
-	for _, elements := range [][]element{in.cmd.positional, in.cmd.options} {
-		for i := range elements {
-			e := &elements[i]
-			v := in.values[e.slot]
-			if e.arg.Type != Key || !v.set {
-				continue
-			}
-			for _, name := range in.args[v.first : v.first+v.count] {
-				keys = append(keys, namedKey{name, e.arg})
-			}
-		}
+// help is the HELP of a container. What it says comes from the container's Spec.
+func help(container string) Spec {
+	return Spec{
+		Name: "HELP", Group: groupOf(container), Since: sinceOf(container), Complexity: "O(1)",
+		Summary: "Lists the subcommands.",
+		Flags:   []string{"loading", "stale"},
+		ACL:     map[string][]string{"COMMAND": {"connection"}, "OBJECT": {"keyspace"}}[container],
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			writeHelp(w, s.handler.table.Find([]byte(container)))
+			return nil
+		},
 	}
-	return keys
+}
+
+func groupOf(container string) string {
+	switch {
+	case container == "CLIENT":
+		return "connection"
+	case container == "OBJECT":
+		return "generic"
+	case strings.HasPrefix(container, "FILA."):
+		return command.NativeGroup
+	case container == "PUBSUB":
+		return pubsubGroup
+	default:
+		return "server"
+	}
+}
+
+func sinceOf(container string) string {
+	if strings.HasPrefix(container, "FILA.") {
+		return "0.1.0"
+	}
+	return "5.0.0"
+}
+
+func writeHelp(w *resp.Writer, c *entry) {
+	w.Array(1 + 2*len(c.Subs))
+	w.Status(c.Display + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+	for _, sub := range c.Subs {
+		line := sub.Spec.Name
+		if u := sub.Usage(); u != "" {
+			line += " " + u
+		}
+		w.Status(line)
+		w.Status("    " + sub.Spec.Summary)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -25,12 +26,12 @@ func configValueSet() Spec {
 			{Name: "key", Type: String}, {Name: "value", Type: String},
 		}}},
 		Examples: []Example{{"FILA.CONFIG SET weight:gold 5 weight:silver 2", "OK"}},
-		Parse: func(in *input) (call, error) {
-			words := in.list("pair")
+		Parse: func(_ *Session, in *input) (call, error) {
+			words := in.List("pair")
 			if len(words)%2 != 0 {
-				return nil, wrongArity(in.cmd)
+				return nil, command.WrongArity(in.Cmd)
 			}
-			c := &configValuesChange{values: make(map[string]string, len(words)/2)}
+			c := &configValueSetCall{values: make(map[string]string, len(words)/2)}
 			for i := 0; i < len(words); i += 2 {
 				c.values[string(words[i])] = string(words[i+1])
 				c.size += len(words[i]) + len(words[i+1])
@@ -40,17 +41,17 @@ func configValueSet() Spec {
 	}
 }
 
-type configValuesChange struct {
+type configValueSetCall struct {
 	plainOK
 	values map[string]string
 	size   int
 }
 
 // Bytes is what waits for the loop.
-func (c *configValuesChange) Bytes() int { return c.size }
+func (c *configValueSetCall) Bytes() int { return c.size }
 
 // Apply implements engine.Call.
-func (c *configValuesChange) Apply(tx *engine.Tx) error { return tx.SetConfig(c.values) }
+func (c *configValueSetCall) Apply(tx *engine.Tx) error { return tx.SetConfig(c.values) }
 
 func configValueGet() Spec {
 	return Spec{
@@ -64,23 +65,23 @@ func configValueGet() Spec {
 			{"FILA.CONFIG GET weight:silver", "(nil)"},
 		},
 		Room:  always(configValueRoom),
-		Parse: func(in *input) (call, error) { return &configValueLook{key: in.text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) { return &configValueGetCall{key: in.Text("key")}, nil },
 	}
 }
 
-type configValueLook struct {
+type configValueGetCall struct {
 	key, value string
 	found      bool
 }
 
 // Apply implements engine.Call.
-func (c *configValueLook) Apply(tx *engine.Tx) error {
+func (c *configValueGetCall) Apply(tx *engine.Tx) error {
 	c.value, c.found = tx.Config(c.key)
 	return nil
 }
 
 // Render writes the value or nil.
-func (c *configValueLook) Render(_ *Handler, w *resp.Writer) error {
+func (c *configValueGetCall) Render(_ *Handler, w *resp.Writer) error {
 	if !c.found {
 		w.Null()
 		return nil
@@ -100,9 +101,9 @@ func configValueDel() Spec {
 			{"FILA.CONFIG SET weight:gold 5", "OK"},
 			{"FILA.CONFIG DEL weight:gold weight:silver", "(integer) 1"},
 		},
-		Parse: func(in *input) (call, error) {
-			c := &configValuesDrop{}
-			for _, word := range in.list("key") {
+		Parse: func(_ *Session, in *input) (call, error) {
+			c := &configValueDelCall{}
+			for _, word := range in.List("key") {
 				c.keys = append(c.keys, string(word))
 			}
 			return c, nil
@@ -110,19 +111,19 @@ func configValueDel() Spec {
 	}
 }
 
-type configValuesDrop struct {
+type configValueDelCall struct {
 	keys    []string
 	removed int
 }
 
 // Apply implements engine.Call.
-func (c *configValuesDrop) Apply(tx *engine.Tx) (err error) {
+func (c *configValueDelCall) Apply(tx *engine.Tx) (err error) {
 	c.removed, err = tx.DeleteConfig(c.keys)
 	return err
 }
 
 // Render writes how many there were.
-func (c *configValuesDrop) Render(_ *Handler, w *resp.Writer) error {
+func (c *configValueDelCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Int(int64(c.removed))
 	return nil
 }
@@ -152,32 +153,32 @@ func configValueList() Spec {
 	}
 }
 
-// configPage walks over the keys in their order. Its cursor is the last key that
-// was shown, in hexadecimal: that is never "0", and whoever sees it is not led
-// to put a key there.
-type configPage struct {
+// configValueListCall walks over the keys in their order. Its cursor is the last key that
+// was shown, in hexadecimal: that is never "0", and does not invite clients to
+// make up a cursor of a key.
+type configValueListCall struct {
 	prefix, after string
 	count, bytes  int      // at most
 	next          string   // "" at the end
 	pairs         []string // key, value, ...
 }
 
-func parseConfigList(in *input) (call, error) {
-	c := &configPage{prefix: string(in.bytes("prefix")), count: int(in.integer("count", pageCount)), bytes: min(in.limits.ReplyBytes, configPageBytes)}
-	cursor := string(in.bytes("cursor"))
-	if cursor == "" && !in.has("cursor") || cursor == "0" {
+func parseConfigList(s *Session, in *input) (call, error) {
+	c := &configValueListCall{prefix: string(in.Bytes("prefix")), count: int(in.Integer("count", pageCount)), bytes: min(s.handler.cfg.Limits.ReplyBytes, configPageBytes)}
+	cursor := string(in.Bytes("cursor"))
+	if cursor == "" && !in.Has("cursor") || cursor == "0" {
 		return c, nil
 	}
 	after, err := hex.DecodeString(cursor)
 	if err != nil || len(after) == 0 {
-		return nil, &refusal{"ERR", "CURSOR must be 0 or what the page before has answered, not '" + clip(in.bytes("cursor")) + "'"}
+		return nil, command.Refuse("ERR", "CURSOR must be 0 or what the page before has answered, not '"+command.Clip(in.Bytes("cursor"))+"'")
 	}
 	c.after = string(after)
 	return c, nil
 }
 
 // Apply implements engine.Call.
-func (c *configPage) Apply(tx *engine.Tx) error {
+func (c *configValueListCall) Apply(tx *engine.Tx) error {
 	keys := tx.ConfigKeys(c.prefix, c.after, c.count+1)
 	size := 0
 	for i, k := range keys {
@@ -193,7 +194,7 @@ func (c *configPage) Apply(tx *engine.Tx) error {
 }
 
 // Render writes the next cursor and what was found.
-func (c *configPage) Render(_ *Handler, w *resp.Writer) error {
+func (c *configValueListCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Array(2)
 	if c.next == "" {
 		w.BulkString("0")

@@ -53,29 +53,29 @@ func cronSet() Spec {
 	}
 }
 
-func parseCron(in *input) (call, error) {
-	if err := in.filled("tz", "TZ", "FILA.CRON SET without TZ goes by UTC"); err != nil {
+func parseCron(s *Session, in *input) (call, error) {
+	if err := in.Filled("tz", "TZ", "FILA.CRON SET without TZ goes by UTC"); err != nil {
 		return nil, err
 	}
-	c := &cronChange{account: in.account, cron: engine.Cron{Name: in.text("cron"), Expression: in.text("expression"), Zone: in.text("tz")}}
-	if err := parseMessage(in, &c.cron.Message); err != nil {
+	c := &cronSetCall{account: s.account.Load(), cron: engine.Cron{Name: in.Text("cron"), Expression: in.Text("expression"), Zone: in.Text("tz")}}
+	if err := parseMessage(s, in, &c.cron.Message); err != nil {
 		return nil, err
 	}
 	switch {
-	case in.has("none"):
+	case in.Has("none"):
 		c.cron.CatchUp = engine.CatchUpNone
-	case in.has("all"):
+	case in.Has("all"):
 		c.cron.CatchUp = engine.CatchUpAll
 	default:
 		c.cron.CatchUp = engine.CatchUpLast
 	}
-	for _, a := range in.args {
+	for _, a := range in.Args {
 		c.size += len(a)
 	}
 	return c, nil
 }
 
-type cronChange struct {
+type cronSetCall struct {
 	plainOK
 	account *acl.Account
 	cron    engine.Cron
@@ -83,13 +83,13 @@ type cronChange struct {
 }
 
 // Prepare reads the expression and encodes the message, on the connection.
-func (c *cronChange) Prepare(e Engine) error { return e.PrepareCron(&c.cron) }
+func (c *cronSetCall) Prepare(e Engine) error { return e.PrepareCron(&c.cron) }
 
 // Bytes is what waits for the loop.
-func (c *cronChange) Bytes() int { return c.size }
+func (c *cronSetCall) Bytes() int { return c.size }
 
 // Apply implements engine.Call.
-func (c *cronChange) Apply(tx *engine.Tx) error {
+func (c *cronSetCall) Apply(tx *engine.Tx) error {
 	if err := mayChangeCron(tx, c.account, c.cron.Name); err != nil {
 		return err
 	}
@@ -114,18 +114,20 @@ func cronDel() Spec {
 		Examples: []Example{
 			{"FILA.CRON DEL morning", "(integer) 0"},
 		},
-		Parse: func(in *input) (call, error) { return &cronDrop{name: in.text("name"), account: in.account}, nil },
+		Parse: func(s *Session, in *input) (call, error) {
+			return &cronDelCall{name: in.Text("name"), account: s.account.Load()}, nil
+		},
 	}
 }
 
-type cronDrop struct {
+type cronDelCall struct {
 	removed
 	name    string
 	account *acl.Account
 }
 
 // Apply implements engine.Call.
-func (c *cronDrop) Apply(tx *engine.Tx) (err error) {
+func (c *cronDelCall) Apply(tx *engine.Tx) (err error) {
 	if err := mayChangeCron(tx, c.account, c.name); err != nil {
 		return err
 	}
@@ -147,20 +149,22 @@ func cronGet() Spec {
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
 			{"FILA.CRON GET morning", "..."},
 		},
-		Room:  always(2 * smallRoom),
-		Parse: func(in *input) (call, error) { return &cronLook{name: in.text("name"), user: in.user}, nil },
+		Room: always(2 * smallRoom),
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &cronGetCall{name: in.Text("name"), user: in.User}, nil
+		},
 	}
 }
 
-type cronLook struct {
+type cronGetCall struct {
 	name  string
-	user  *acl.User // to whom it is shown
+	user  *acl.User // that asks
 	info  engine.CronInfo
 	found bool
 }
 
 // Apply implements engine.Call.
-func (c *cronLook) Apply(tx *engine.Tx) error {
+func (c *cronGetCall) Apply(tx *engine.Tx) error {
 	c.info, c.found = tx.Cron(c.name)
 	if c.found && !c.user.May(acl.Look, c.info.Queue) {
 		return errKeys()
@@ -169,7 +173,7 @@ func (c *cronLook) Apply(tx *engine.Tx) error {
 }
 
 // Render writes a map or nil.
-func (c *cronLook) Render(_ *Handler, w *resp.Writer) error {
+func (c *cronGetCall) Render(_ *Handler, w *resp.Writer) error {
 	if !c.found {
 		w.Null()
 		return nil
@@ -220,19 +224,21 @@ func cronList() Spec {
 			{`FILA.CRON SET sync reports "@every 5m" poll`, "OK"},
 			{"FILA.CRON LIST MATCH s* COUNT 100", "..."},
 		},
-		Room:  pageOf[engine.CronInfo](3, tinyRoom),
-		Parse: func(in *input) (call, error) { return &cronPage{page: parsePage(in), user: in.user}, nil },
+		Room: pageOf[engine.CronInfo](3, tinyRoom),
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &cronListCall{page: parsePage(in), user: in.User}, nil
+		},
 	}
 }
 
-type cronPage struct {
+type cronListCall struct {
 	page
-	user *acl.User // to whom they are shown
+	user *acl.User // that asks
 	list []engine.CronInfo
 }
 
 // Apply implements engine.Call.
-func (c *cronPage) Apply(tx *engine.Tx) error {
+func (c *cronListCall) Apply(tx *engine.Tx) error {
 	var list []engine.CronInfo
 	c.next, list = tx.Crons(c.cursor, c.count, c.match)
 	for i := range list {
@@ -244,7 +250,7 @@ func (c *cronPage) Apply(tx *engine.Tx) error {
 }
 
 // Render writes the next cursor and the recurring messages.
-func (c *cronPage) Render(_ *Handler, w *resp.Writer) error {
+func (c *cronListCall) Render(_ *Handler, w *resp.Writer) error {
 	c.write(w, len(c.list), func(i int) *fields { return cronFields(&c.list[i]) })
 	return nil
 }

@@ -2,10 +2,10 @@ package commands
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -58,52 +58,52 @@ type enqueueCall struct {
 	text [36]byte // of the id, kept here so that rendering allocates nothing
 }
 
-func parseEnqueue(in *input) (call, error) {
+func parseEnqueue(s *Session, in *input) (call, error) {
 	c := &enqueueCall{}
-	if err := parseMessage(in, &c.req); err != nil {
+	if err := parseMessage(s, in, &c.req); err != nil {
 		return nil, err
 	}
-	if c.req.Dedup = string(in.bytes("dedup")); in.has("dedup") && c.req.Dedup == "" {
-		return nil, &refusal{"INVALID", "DEDUP has at least one byte"}
+	if c.req.Dedup = string(in.Bytes("dedup")); in.Has("dedup") && c.req.Dedup == "" {
+		return nil, command.Refuse("INVALID", "DEDUP has at least one byte")
 	}
-	c.req.At = int64(in.millis("at", 0)) // Unix time in nanoseconds
-	for _, a := range in.args {
+	c.req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
+	for _, a := range in.Args {
 		c.size += len(a)
 	}
 	return c, nil
 }
 
 // parseMessage reads what a message is to be, but for when it is due by the clock.
-func parseMessage(in *input, req *engine.Enqueue) error {
-	req.Queue, req.Key, req.Payload = in.text("queue"), in.text("key"), in.bytes("payload")
-	if in.has("key") && req.Key == "" {
-		return &refusal{"INVALID", "KEY has at least one byte; leave it out to use '" + engine.DefaultKey + "'"}
+func parseMessage(s *Session, in *input, req *engine.Enqueue) error {
+	req.Queue, req.Key, req.Payload = in.Text("queue"), in.Text("key"), in.Bytes("payload")
+	if in.Has("key") && req.Key == "" {
+		return command.Refuse("INVALID", "KEY has at least one byte; leave it out to use '"+engine.DefaultKey+"'")
 	}
 	var err error
-	if req.Weight, err = in.atLeastOne("WEIGHT", "weight", in.limits.Weight); err != nil {
+	if req.Weight, err = atLeastOne(in, "WEIGHT", "weight", s.handler.cfg.Limits.Weight); err != nil {
 		return err
 	}
-	if req.Cost, err = in.atLeastOne("COST", "cost", in.limits.Cost); err != nil {
+	if req.Cost, err = atLeastOne(in, "COST", "cost", s.handler.cfg.Limits.Cost); err != nil {
 		return err
 	}
-	if in.has("priority") {
-		priority := uint8(in.integer("priority", 0)) //nolint:gosec // the Spec bounds it
+	if in.Has("priority") {
+		priority := uint8(in.Integer("priority", 0)) //nolint:gosec // the Spec bounds it
 		req.Priority = &priority
 	}
-	req.Delay, req.TTL = in.millis("delay", 0), in.millis("ttl", 0)
-	req.Throttles, req.Headers = in.throttles(), in.headers()
+	req.Delay, req.TTL = in.Millis("delay", 0), in.Millis("ttl", 0)
+	req.Throttles, req.Headers = in.Texts("throttle"), headers(in)
 	return nil
 }
 
 // atLeastOne returns an integer from 1 to a limit, 0 if the option is not given. Its Spec
 // takes any integer, so that all that are refused are refused in the same words.
-func (in *input) atLeastOne(token, slot string, most int) (uint32, error) {
-	if !in.has(slot) {
+func atLeastOne(in *input, token, slot string, most int) (uint32, error) {
+	if !in.Has(slot) {
 		return 0, nil
 	}
-	n := in.integer(slot, 0)
+	n := in.Integer(slot, 0)
 	if n < 1 || n > int64(most) {
-		return 0, &refusal{"INVALID", "not allowed: " + token + " " + strconv.FormatInt(n, 10) + ", it must be from 1 to " + strconv.Itoa(most)}
+		return 0, command.Refuse("INVALID", "not allowed: "+token+" "+strconv.FormatInt(n, 10)+", it must be from 1 to "+strconv.Itoa(most))
 	}
 	return uint32(n), nil //nolint:gosec // the limit is below
 }
@@ -115,41 +115,14 @@ func headerOption() Arg {
 	}}
 }
 
-// throttles returns the uses of the option THROTTLE. Commands that name the same ones
-// share the list: nobody may change it.
-func (in *input) throttles() []string {
-	n, slot := in.uses("throttle"), in.slotIndex("throttle")
-	if n == 0 {
-		return nil
-	}
-	var few [4]string
-	list := few[:0]
-	for _, o := range in.occurs {
-		if o.slot == slot {
-			list = append(list, in.names.get(in.args[o.first]))
-		}
-	}
-	if n > len(few) || slices.ContainsFunc(list, func(name string) bool { return len(name) > nameCacheMax }) {
-		return slices.Clone(list) // too much for a connection to keep
-	}
-	if !slices.Equal(list, in.throttled) {
-		in.throttled = slices.Clone(list)
-	}
-	return in.throttled
-}
-
 // headers returns the uses of headerOption.
-func (in *input) headers() []engine.Header {
-	n, slot := in.uses("header"), in.slotIndex("header")
+func headers(in *input) []engine.Header {
+	n := in.Uses("header")
 	if n == 0 {
 		return nil
 	}
 	list := make([]engine.Header, 0, n)
-	for _, o := range in.occurs {
-		if o.slot == slot {
-			list = append(list, engine.Header{Name: in.args[o.first], Value: in.args[o.first+1]})
-		}
-	}
+	in.Each("header", func(words [][]byte) { list = append(list, engine.Header{Name: words[0], Value: words[1]}) })
 	return list
 }
 

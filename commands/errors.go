@@ -4,14 +4,9 @@ import (
 	"errors"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
-
-// refusal is an error that already knows its code on the wire: one of syntax,
-// or of a command that never reaches the engine.
-type refusal struct{ code, text string }
-
-func (r *refusal) Error() string { return r.text }
 
 // wireCode is a refusal of the engine and its code on the wire.
 type wireCode struct {
@@ -46,8 +41,8 @@ func wireCodes() []wireCode {
 
 // wireError returns the code and the text with which an error is answered.
 func wireError(err error) (code, text string) {
-	if r, isRefusal := errors.AsType[*refusal](err); isRefusal {
-		return r.code, r.text
+	if r, isRefusal := errors.AsType[*command.Error](err); isRefusal {
+		return r.Code, r.Text
 	}
 	for _, c := range wireCodes() {
 		if errors.Is(err, c.err) {

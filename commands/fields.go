@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
-// fields is a map for looking at, in a fixed order: clients of RESP2 see it as
+// fields is a map of figures in a fixed order: clients of RESP2 see it as
 // an array and may read it by position, so that new fields go to the end.
 type fields []field
 
@@ -75,7 +76,7 @@ func (f *fields) double(name string, v float64) {
 	f.text(name, strconv.FormatFloat(v, 'f', -1, 64))
 }
 
-// ratio is a figure to look at: more digits than four say nothing.
+// ratio is rounded to four digits: more say nothing.
 func (f *fields) ratio(name string, v float64) {
 	const digits = 1e4
 	f.double(name, math.Round(v*digits)/digits)
@@ -108,8 +109,8 @@ func (f *fields) at(name string, t time.Time) {
 	f.number(name, t.UnixMilli())
 }
 
-// due is a time to wait for that may be missing: nil then. It is rounded up, as
-// who comes a part of a millisecond too early finds nothing.
+// due is a time to wait for that may be missing: nil then. It is rounded up: a
+// client that comes a part of a millisecond too early finds nothing.
 func (f *fields) due(name string, t time.Time) {
 	if !t.IsZero() {
 		t = t.Add(time.Millisecond - time.Nanosecond)
@@ -228,5 +229,54 @@ func writeMaps(w *resp.Writer, maps []fields) {
 	w.Array(len(maps))
 	for i := range maps {
 		maps[i].write(w)
+	}
+}
+
+// page is what the commands that list something bit by bit have in common. A
+// walk begins with cursor 0 and is over when 0 comes back; what is there from
+// its beginning to its end is seen.
+type page struct {
+	cursor, next uint64
+	count        int
+	pattern      string
+	all          bool
+}
+
+const pageReply = "An array: the next cursor, 0 at the end, and an array. What is there during the whole walk is seen, what comes or goes meanwhile may be. "
+
+// pageCount is how many a page holds if COUNT does not say, as in Redis' SCAN.
+const pageCount = 10
+
+func pageOptions() []Arg {
+	return []Arg{
+		{Name: "pattern", Type: Pattern, Token: "MATCH", Optional: true},
+		{Name: "c", Type: Integer, Token: "CURSOR", Optional: true},
+		{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
+	}
+}
+
+func parsePage(in *input) page {
+	return page{
+		cursor: uint64(in.Integer("cursor", 0)), count: int(in.Integer("count", pageCount)), //nolint:gosec // the Spec bounds it
+		pattern: string(in.Bytes("match")), all: !in.Has("match"),
+	}
+}
+
+// match reports whether a name is asked for.
+func (p *page) match(name string) bool { return p.all || glob.Match(p.pattern, name) }
+
+// write writes the next cursor and what was found, n maps.
+func (p *page) write(w *resp.Writer, n int, each func(i int) *fields) {
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(p.next, 10))
+	writeEach(w, n, each)
+}
+
+// writeEach writes an array of n maps, each made when it is written: a page of ten
+// thousand is never there as such.
+func writeEach(w *resp.Writer, n int, each func(i int) *fields) {
+	w.Array(n)
+	for i := range n {
+		each(i).write(w)
 	}
 }

@@ -12,9 +12,12 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
-	"github.com/faisca/fila/resp"
-
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/events"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/telemetry"
+	"github.com/faisca/fila/resp"
 )
 
 // Limits are what the commands themselves hold a client to; the engine has its
@@ -24,8 +27,8 @@ type Limits struct {
 	Consumer int // bytes of a consumer's name
 	// Weight and Cost are the greatest of a key and of a message, as the engine's are.
 	Weight, Cost int
-	// ReplyBytes is what one lease's reply may hold of payloads and headers. The
-	// first message always fits; those beyond go back as if never handed out.
+	// ReplyBytes bounds the payloads and headers in one lease's reply. The first
+	// message always fits; those beyond go back as if never delivered.
 	ReplyBytes int
 	// Transaction and TransactionBytes are what a client may queue since MULTI, in
 	// commands and in bytes of their arguments.
@@ -35,9 +38,10 @@ type Limits struct {
 	// Name is the longest name of a queue, a key or a throttle, Message the largest
 	// record of a message, Script the longest source of a hook, in bytes.
 	Name, Message, Script int
-	// Handed is what one connection keeps of messages that were in memory when it leased
-	// them, HandedTotal what all keep, Loading what all have read again to answer leases.
-	Handed, HandedTotal, Loading int64
+	// Retained bounds what one connection keeps of messages that were in memory when it
+	// leased them, RetainedTotal what all keep, LoadTotal what all have read again to
+	// answer leases.
+	Retained, RetainedTotal, LoadTotal int64
 }
 
 // Counters are the figures of the server that INFO shows.
@@ -49,12 +53,12 @@ type Counters struct {
 
 // Config is what the commands need to know of the process around them.
 type Config struct {
-	Password string // of the user "default"; empty: nobody has to authenticate
+	Password string // of the user "default"; empty: clients need not authenticate
 	// Users are lines that describe users, as ACL LIST writes them; ACLFile is a
 	// file of such lines in their place, which ACL SAVE and ACL LOAD use.
 	Users   []string
 	ACLFile string
-	// CertificateUsers makes whoever shows a certificate the user of its name, if
+	// CertificateUsers makes a client with a certificate the user of its name, if
 	// there is one and it is on.
 	CertificateUsers bool
 	Version          string // Fila's own, for INFO
@@ -82,7 +86,7 @@ type Config struct {
 	// LogLevel can be changed while it runs; nil: it cannot.
 	LogLevel LogLevel
 	// Latency is what the engine reports to; nil: nothing does.
-	Latency *Latency
+	Latency *telemetry.Latency
 	Log     zerolog.Logger
 }
 
@@ -91,7 +95,7 @@ func (c *Config) check() error {
 		return errors.New("commands: a clock is required")
 	}
 	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.Weight < 0 || c.Limits.Cost < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 ||
-		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.Loading < 0 || c.Limits.Handed < 0 || c.Limits.HandedTotal < 0 || c.Limits.QueuedTotal < 0 {
+		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.LoadTotal < 0 || c.Limits.Retained < 0 || c.Limits.RetainedTotal < 0 || c.Limits.QueuedTotal < 0 {
 		return errors.New("commands: impossible limit")
 	}
 	defaults := []struct {
@@ -104,10 +108,10 @@ func (c *Config) check() error {
 			*d.limit = d.value
 		}
 	}
-	c.Limits.Loading = cmp.Or(c.Limits.Loading, 96<<20)
+	c.Limits.LoadTotal = cmp.Or(c.Limits.LoadTotal, 96<<20)
 	c.Limits.QueuedTotal = cmp.Or(c.Limits.QueuedTotal, 1<<30)
-	c.Limits.HandedTotal = cmp.Or(c.Limits.HandedTotal, 32<<20)
-	c.Limits.Handed = cmp.Or(c.Limits.Handed, 8<<20)
+	c.Limits.RetainedTotal = cmp.Or(c.Limits.RetainedTotal, 32<<20)
+	c.Limits.Retained = cmp.Or(c.Limits.Retained, 8<<20)
 	return nil
 }
 
@@ -131,29 +135,29 @@ type Engine interface {
 type Handler struct {
 	cfg     Config
 	engine  Engine
-	table   *registry
-	hub     *hub
+	table   *command.Table[*Session, call]
+	hub     *events.Hub
 	started time.Time
 	runID   string
 	ready   atomic.Bool // the engine has recovered
-	metrics *tally
-	slow    slowLog
-	latency *Latency
+	calls   *telemetry.Calls
+	slow    telemetry.SlowLog
+	latency *telemetry.Latency
 	zero    atomic.Pointer[Counters] // what RESETSTAT has found; nil: it was not used
 
-	users    *acl.Users
-	anybody  *acl.Account // of the default user
-	denied   acl.Log
-	failures failures
-	// What leases keep of messages until they are written, and what is read again to be
+	users          *acl.Users
+	defaultAccount *acl.Account // of the default user
+	denied         acl.Log
+	failures       failures
+	// What leases retain of messages until they are written, and what is read again to be
 	// written now. They are two, as a reply of the first kind may wait behind one of the
-	// second: a command that waits for the second needs nothing that only the first can give back.
-	handed, loads *resp.Budget
-	queued        *resp.Budget // arguments of commands since MULTI
+	// second: a command that waits for the second needs nothing that only the first gives back.
+	retained, loads *resp.Budget
+	queued          *resp.Budget // arguments of commands since MULTI
 
-	mu       sync.Mutex
-	sessions map[uint64]*Session // by connection id
-	lately   rates
+	mu        sync.Mutex
+	sessions  map[uint64]*Session // by connection id
+	lastRates rates
 }
 
 // New returns a handler for the engine. The engine must not be running yet.
@@ -161,23 +165,23 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	h := &Handler{cfg: cfg, engine: e, table: newRegistry(table()), hub: newHub(e), sessions: make(map[uint64]*Session)}
+	h := &Handler{cfg: cfg, engine: e, table: command.New(table()), hub: events.New(e), sessions: make(map[uint64]*Session)}
 	var err error
-	if h.users, err = acl.New(h.table.catalog(), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile}); err != nil {
+	if h.users, err = acl.New(h.table.Catalog(glob.Match), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile}); err != nil {
 		return nil, err
 	}
-	h.anybody = h.users.Account(defaultUser)
+	h.defaultAccount = h.users.Account(defaultUser)
 	h.started = cfg.Now()
 	h.runID = runID(h.started)
 	h.queued = resp.NewBudget(cfg.Limits.QueuedTotal)
-	h.handed, h.loads = resp.NewBudget(cfg.Limits.HandedTotal), resp.NewBudget(cfg.Limits.Loading)
-	h.metrics = newTally(len(h.table.all))
-	h.slow.after.Store(cfg.SlowAfter.Microseconds())
-	h.slow.max.Store(int64(cfg.SlowMax))
+	h.retained, h.loads = resp.NewBudget(cfg.Limits.RetainedTotal), resp.NewBudget(cfg.Limits.LoadTotal)
+	h.calls = telemetry.NewCalls(len(h.table.All))
+	h.slow.Threshold.Store(cfg.SlowAfter.Microseconds())
+	h.slow.Max.Store(int64(cfg.SlowMax))
 	if h.latency = cfg.Latency; h.latency == nil {
-		h.latency = NewLatency(cfg.Now, 0)
+		h.latency = telemetry.NewLatency(cfg.Now, 0)
 	}
-	e.Listen(h.hub.publish)
+	e.Listen(h.hub.Publish)
 	return h, nil
 }
 
@@ -186,8 +190,9 @@ func (h *Handler) Open(c *resp.Conn) resp.Session { return h.open(c) }
 
 func (h *Handler) open(c connection) *Session {
 	s := &Session{handler: h, conn: c, proto: 2}
+	s.subscriber = events.NewSubscriber((*receiver)(s))
 	s.client = engine.NewClient(c.ID(), c.Wake)
-	s.in.limits, s.in.session = h.cfg.Limits, s
+	s.in.CountMax = int64(h.cfg.Limits.Count)
 	s.reset()
 	h.mu.Lock()
 	h.sessions[c.ID()] = s
@@ -199,7 +204,7 @@ func (h *Handler) leave(s *Session) {
 	h.mu.Lock()
 	delete(h.sessions, s.conn.ID())
 	h.mu.Unlock()
-	h.hub.leave(s)
+	h.hub.Leave(&s.subscriber)
 }
 
 // list returns the sessions there are, the oldest first.
@@ -233,6 +238,6 @@ func (h *Handler) loading() bool {
 	}
 }
 
-// submitUndo hands the engine a call that nobody waits for. If the broker stops
+// submitUndo submits a call that has no reply. If the broker stops
 // before it is applied, the leases it would have ended end by themselves.
 func (h *Handler) submitUndo(c engine.Call) { h.engine.Submit([]*engine.Task{{Call: c}}) }

@@ -178,6 +178,9 @@ func (c *fakeConn) send(cmds ...[]string) {
 	c.server.settle()
 }
 
+// wordsOf makes the words of a command as resp hands them over.
+func wordsOf(args []string) [][]byte { return commandsOf(args)[0].Args }
+
 // commandsOf makes commands as resp hands them over.
 func commandsOf(cmds ...[]string) []resp.Command {
 	read := make([]resp.Command, len(cmds))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -24,10 +25,10 @@ func info() Spec {
 			{"INFO nosuch", `""`},
 			{"INFO server", "..."},
 		},
-		Parse: func(in *input) (call, error) {
-			c := &infoCall{loading: in.loading}
-			for _, s := range in.list("section") {
-				c.sections = append(c.sections, strings.ToLower(clip(s)))
+		Parse: func(s *Session, in *input) (call, error) {
+			c := &infoCall{loading: s.recovering}
+			for _, s := range in.List("section") {
+				c.sections = append(c.sections, strings.ToLower(command.Clip(s)))
 			}
 			return c, nil
 		},

@@ -59,7 +59,7 @@ func (h *Handler) infoServer() fields {
 	var f fields
 	now := h.cfg.Now()
 	up := max(now.Sub(h.started), 0)
-	f.text("redis_version", redisVersion)
+	f.text("redis_version", RedisVersion)
 	f.text("redis_mode", "standalone")
 	f.text("fila_version", h.cfg.Version)
 	f.text("os", runtime.GOOS+" "+runtime.GOARCH)
@@ -116,26 +116,26 @@ type rates struct {
 	bytesIn, bytesOut float64 // kilobytes
 }
 
-// rates are measured from one look to the next, if that is a second later or
-// more: nothing runs for them while nobody looks.
+// rates are measured from one INFO to the next, if that is a second later or
+// more: no timer runs for them.
 func (h *Handler) rates() rates {
 	now, counters := h.cfg.Now(), h.counters()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lately.at.IsZero() {
-		h.lately.at = h.started
+	if h.lastRates.at.IsZero() {
+		h.lastRates.at = h.started
 	}
-	elapsed := now.Sub(h.lately.at)
+	elapsed := now.Sub(h.lastRates.at)
 	if elapsed < time.Second {
-		return h.lately
+		return h.lastRates
 	}
 	perSecond := func(now, then uint64) float64 { return float64(now-then) / elapsed.Seconds() }
-	h.lately = rates{
-		at: now, then: counters, commands: uint64(perSecond(counters.Commands, h.lately.then.Commands)),
-		bytesIn:  perSecond(counters.BytesIn, h.lately.then.BytesIn) / 1024,
-		bytesOut: perSecond(counters.BytesOut, h.lately.then.BytesOut) / 1024,
+	h.lastRates = rates{
+		at: now, then: counters, commands: uint64(perSecond(counters.Commands, h.lastRates.then.Commands)),
+		bytesIn:  perSecond(counters.BytesIn, h.lastRates.then.BytesIn) / 1024,
+		bytesOut: perSecond(counters.BytesOut, h.lastRates.then.BytesOut) / 1024,
 	}
-	return h.lately
+	return h.lastRates
 }
 
 func (h *Handler) infoClients(s *engine.Stats) fields {
@@ -192,7 +192,7 @@ func percent(part, whole uint64) string {
 }
 
 // residentBytes returns what the process occupies of the machine's memory, and
-// the most that it ever did; 0 where the system does not tell.
+// the most that it ever did; 0 where the system does not say.
 func residentBytes() (now, peak uint64) {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil && used.Maxrss > 0 {
@@ -210,7 +210,7 @@ func residentBytes() (now, peak uint64) {
 	return now, max(peak, now)
 }
 
-// systemBytes returns the machine's memory, 0 where the system does not tell.
+// systemBytes returns the machine's memory, 0 where the system does not say.
 func systemBytes() uint64 {
 	text, err := os.ReadFile("/proc/meminfo") // of Linux: its first line is "MemTotal: 1 kB"
 	words := strings.Fields(string(text))
@@ -264,9 +264,9 @@ func (c *infoCall) persistence(h *Handler) fields {
 }
 
 func (h *Handler) infoStats(s *engine.Stats) fields {
-	n, lately := h.countersSinceReset(), h.rates()
-	_, errors := h.metrics.errorCounts()
-	channels, patterns := h.hub.size()
+	n, lastRates := h.countersSinceReset(), h.rates()
+	_, errors := h.calls.Errors()
+	channels, patterns := h.hub.Size()
 	refused := uint64(0)
 	for _, count := range errors {
 		refused += count
@@ -274,11 +274,11 @@ func (h *Handler) infoStats(s *engine.Stats) fields {
 	var f fields
 	f.count("total_connections_received", n.Accepted)
 	f.count("total_commands_processed", n.Commands)
-	f.count("instantaneous_ops_per_sec", lately.commands)
+	f.count("instantaneous_ops_per_sec", lastRates.commands)
 	f.count("total_net_input_bytes", n.BytesIn)
 	f.count("total_net_output_bytes", n.BytesOut)
-	f.text("instantaneous_input_kbps", strconv.FormatFloat(lately.bytesIn, 'f', 2, 64))
-	f.text("instantaneous_output_kbps", strconv.FormatFloat(lately.bytesOut, 'f', 2, 64))
+	f.text("instantaneous_input_kbps", strconv.FormatFloat(lastRates.bytesIn, 'f', 2, 64))
+	f.text("instantaneous_output_kbps", strconv.FormatFloat(lastRates.bytesOut, 'f', 2, 64))
 	f.count("rejected_connections", n.Rejected)
 	f.count("expired_keys", s.Expired)
 	f.number("evicted_keys", 0)
@@ -297,14 +297,14 @@ func (h *Handler) infoStats(s *engine.Stats) fields {
 // infoCommands shows the commands that were called.
 func (h *Handler) infoCommands() fields {
 	var f fields
-	for _, c := range h.table.all {
-		t := h.metrics.totals(c)
-		if t.calls+t.rejected == 0 {
+	for _, c := range h.table.All {
+		t := h.calls.Totals(c.Index)
+		if t.Calls+t.Rejected == 0 {
 			continue
 		}
-		us := t.spent.Microseconds()
-		f.text("cmdstat_"+c.name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
-			t.calls, us, float64(us)/float64(max(t.calls, 1)), t.rejected, t.failed))
+		us := t.Spent.Microseconds()
+		f.text("cmdstat_"+c.Name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
+			t.Calls, us, float64(us)/float64(max(t.Calls, 1)), t.Rejected, t.Failed))
 	}
 	return f
 }
@@ -312,7 +312,7 @@ func (h *Handler) infoCommands() fields {
 // infoErrors shows the codes that were answered.
 func (h *Handler) infoErrors() fields {
 	var f fields
-	codes, counts := h.metrics.errorCounts()
+	codes, counts := h.calls.Errors()
 	for _, code := range codes {
 		f.text("errorstat_"+code, "count="+strconv.FormatUint(counts[code], 10))
 	}
@@ -322,12 +322,12 @@ func (h *Handler) infoErrors() fields {
 // infoLatency shows what half, 99% and 99.9% of the calls stayed below.
 func (h *Handler) infoLatency() fields {
 	var f fields
-	for _, c := range h.table.all {
-		t := h.metrics.totals(c)
-		if t.calls == 0 {
+	for _, c := range h.table.All {
+		t := h.calls.Totals(c.Index)
+		if t.Calls == 0 {
 			continue
 		}
-		f.text("latency_percentiles_usec_"+c.name, "p50="+usec(t.percentile(0.5))+",p99="+usec(t.percentile(0.99))+",p99.9="+usec(t.percentile(0.999)))
+		f.text("latency_percentiles_usec_"+c.Name, "p50="+usec(t.Percentile(0.5))+",p99="+usec(t.Percentile(0.99))+",p99.9="+usec(t.Percentile(0.999)))
 	}
 	return f
 }
@@ -369,7 +369,7 @@ func (c *infoCall) fila(h *Handler) fields {
 	return f
 }
 
-// runID makes the forty hexadecimal digits by which tools tell one start of a
+// runID makes the forty hexadecimal digits by which tools distinguish one start of a
 // server from the next.
 func runID(started time.Time) string {
 	sum := sha1.Sum([]byte(strconv.FormatInt(started.UnixNano(), 10) + "/" + strconv.Itoa(os.Getpid()))) //nolint:gosec // see the import

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -31,26 +32,26 @@ func keySet() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.KEY SET orders tenant-1 WEIGHT 3", "OK"},
 		},
-		Parse: func(in *input) (call, error) {
-			if !in.has("weight") {
-				return nil, &refusal{"ERR", "nothing to set, usage: " + in.cmd.usageLine()}
+		Parse: func(s *Session, in *input) (call, error) {
+			if !in.Has("weight") {
+				return nil, command.Refuse("ERR", "nothing to set, usage: "+in.Cmd.UsageLine())
 			}
-			c := &keyChange{queue: in.text("queue"), key: in.text("key")}
-			weight, err := in.atLeastOne("WEIGHT", "weight", in.limits.Weight)
+			c := &keySetCall{queue: in.Text("queue"), key: in.Text("key")}
+			weight, err := atLeastOne(in, "WEIGHT", "weight", s.handler.cfg.Limits.Weight)
 			c.options.Weight = &weight
 			return c, err
 		},
 	}
 }
 
-type keyChange struct {
+type keySetCall struct {
 	plainOK
 	queue, key string
 	options    engine.KeyOptions
 }
 
 // Apply implements engine.Call.
-func (c *keyChange) Apply(tx *engine.Tx) error { return tx.SetKey(c.queue, c.key, c.options) }
+func (c *keySetCall) Apply(tx *engine.Tx) error { return tx.SetKey(c.queue, c.key, c.options) }
 
 func keyPause() Spec {
 	return Spec{
@@ -65,8 +66,8 @@ func keyPause() Spec {
 			{"FILA.KEY PAUSE orders tenant-1", "OK"},
 			{"FILA.LEASE orders", "(empty array)"},
 		},
-		Parse: func(in *input) (call, error) {
-			return &keyStop{queue: in.text("queue"), key: in.text("key"), paused: true}, nil
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &keyPauseCall{queue: in.Text("queue"), key: in.Text("key"), paused: true}, nil
 		},
 	}
 }
@@ -83,19 +84,21 @@ func keyResume() Spec {
 			{"FILA.KEY PAUSE orders tenant-1", "OK"},
 			{"FILA.KEY RESUME orders tenant-1", "OK"},
 		},
-		Parse: func(in *input) (call, error) { return &keyStop{queue: in.text("queue"), key: in.text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &keyPauseCall{queue: in.Text("queue"), key: in.Text("key")}, nil
+		},
 	}
 }
 
-// keyStop pauses a key or lets it go on.
-type keyStop struct {
+// keyPauseCall pauses a key or lets it go on.
+type keyPauseCall struct {
 	plainOK
 	queue, key string
 	paused     bool
 }
 
 // Apply implements engine.Call.
-func (c *keyStop) Apply(tx *engine.Tx) error { return tx.PauseKey(c.queue, c.key, c.paused) }
+func (c *keyPauseCall) Apply(tx *engine.Tx) error { return tx.PauseKey(c.queue, c.key, c.paused) }
 
 func keyDel() Spec {
 	return Spec{
@@ -109,17 +112,19 @@ func keyDel() Spec {
 			{"FILA.KEY SET orders tenant-1 WEIGHT 3", "OK"},
 			{"FILA.KEY DEL orders tenant-1", "(integer) 1"},
 		},
-		Parse: func(in *input) (call, error) { return &keyReset{queue: in.text("queue"), key: in.text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &keyDelCall{queue: in.Text("queue"), key: in.Text("key")}, nil
+		},
 	}
 }
 
-type keyReset struct {
+type keyDelCall struct {
 	removed
 	queue, key string
 }
 
 // Apply implements engine.Call.
-func (c *keyReset) Apply(tx *engine.Tx) (err error) {
+func (c *keyDelCall) Apply(tx *engine.Tx) (err error) {
 	c.removed.found, err = tx.ResetKey(c.queue, c.key)
 	return err
 }
@@ -136,25 +141,109 @@ func keyGet() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.KEY GET orders tenant-1", "..."},
 		},
-		Parse: func(in *input) (call, error) { return &keyLook{queue: in.text("queue"), key: in.text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &keyGetCall{queue: in.Text("queue"), key: in.Text("key")}, nil
+		},
 	}
 }
 
-type keyLook struct {
+type keyGetCall struct {
 	queue, key string
 	now        time.Time
 	info       engine.KeyInfo
 }
 
 // Apply implements engine.Call.
-func (c *keyLook) Apply(tx *engine.Tx) (err error) {
+func (c *keyGetCall) Apply(tx *engine.Tx) (err error) {
 	c.now = tx.Now()
 	c.info, err = tx.Key(c.queue, c.key)
 	return err
 }
 
 // Render writes a map.
-func (c *keyLook) Render(_ *Handler, w *resp.Writer) error {
+func (c *keyGetCall) Render(_ *Handler, w *resp.Writer) error {
 	keyFields(&c.info, c.now).write(w)
 	return nil
+}
+
+func keys() Spec {
+	return Spec{
+		Name: "FILA.KEYS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, in slices",
+		Summary: "Returns the fairness keys of a queue with their figures, a page at a time.",
+		Flags:   []string{"readonly"},
+		Access:  Look,
+		Reply: pageReply + "A key is a map: " + keyFields(&engine.KeyInfo{}, time.Time{}).names() + ". " +
+			"share and fair_share are parts of 1, over the last minute; state is one of ready, no_consumer, throttled, concurrency, paused, " +
+			"loading, leased, delayed, empty; ready_at says until when, where that is known; counting is 1 while the depth is still being counted; " +
+			"blocked_by lists the throttles that do not admit the next message now, of which throttle is the first.",
+		Args: append([]Arg{{Name: "queue", Type: Key}}, pageOptions()...),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.KEYS orders", "1) \"0\"\n2) (empty array)"},
+			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3", `"<id>"`},
+			{"FILA.KEYS orders MATCH tenant-* COUNT 100", "..."},
+		},
+		Room: pageOf[engine.KeyInfo](2, tinyRoom),
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &keysCall{page: parsePage(in), req: engine.Keys{Queue: in.Text("queue")}}, nil
+		},
+	}
+}
+
+type keysCall struct {
+	page
+	req  engine.Keys
+	now  time.Time
+	list []*engine.KeyInfo
+}
+
+// Apply implements engine.Call.
+func (c *keysCall) Apply(tx *engine.Tx) (err error) {
+	c.now, c.req.Cursor, c.req.Count, c.req.Match = tx.Now(), c.cursor, c.count, c.match
+	c.next, c.list, err = tx.Keys(&c.req)
+	return err
+}
+
+// Render writes the next cursor and the keys.
+func (c *keysCall) Render(_ *Handler, w *resp.Writer) error {
+	c.write(w, len(c.list), func(i int) *fields { return keyFields(c.list[i], c.now) })
+	return nil
+}
+
+func keyFields(k *engine.KeyInfo, now time.Time) *fields {
+	var f fields
+	f.text("key", k.Key)
+	f.keyFigures(k)
+	f.text("state", k.State)
+	f.due("ready_at", k.ReadyAt)
+	f.age("oldest_ms", now, k.OldestAt)
+	f.optional("reason", k.Reason)
+	f.optional("throttle", k.Throttle)
+	f.keyCounters(k)
+	names := make([]string, len(k.BlockedBy))
+	for i := range k.BlockedBy {
+		names[i] = k.BlockedBy[i].Throttle
+	}
+	f.texts("blocked_by", names)
+	return &f
+}
+
+func (f *fields) keyFigures(k *engine.KeyInfo) {
+	f.number("depth", k.Depth)
+	f.number("leased", k.Leased)
+	f.number("delayed", k.Delayed)
+	f.number("weight", int64(k.Weight))
+	f.number("deficit", k.Deficit)
+	f.count("delivered", k.Delivered)
+	f.ratio("share", k.Share)
+	f.ratio("fair_share", k.FairShare)
+}
+
+func (f *fields) keyCounters(k *engine.KeyInfo) {
+	f.count("passed", k.Admitted)
+	f.count("refused", k.Refused)
+	f.millis("waited_ms", k.Waited)
+	f.flag("paused", k.Paused)
+	f.flag("pinned", k.Pinned)
+	f.flag("counting", k.Counting)
 }

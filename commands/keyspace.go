@@ -5,11 +5,13 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
 // This file shows queues as the keys of a database, for tools that browse one:
-// they may look, and change nothing. A queue is a key of the type queueType.
+// they may read, and change nothing. A queue is a key of the type queueType.
 
 const queueType = "fila-queue"
 
@@ -30,15 +32,15 @@ func scanQueues() Spec {
 		Examples: []Example{{"FILA.QUEUE CREATE orders NODLQ", "OK"}, {"SCAN 0 MATCH o*", "1) \"0\"\n2) 1) \"orders\""}},
 		Refuse:   refuseBelow,
 		Room:     pageOf[string](1, 0),
-		Parse: func(in *input) (call, error) {
-			cursor, err := strconv.ParseUint(string(in.bytes("cursor")), 10, 64)
+		Parse: func(s *Session, in *input) (call, error) {
+			cursor, err := strconv.ParseUint(string(in.Bytes("cursor")), 10, 64)
 			if err != nil {
-				return nil, &refusal{"ERR", "invalid cursor"}
+				return nil, command.Refuse("ERR", "invalid cursor")
 			}
-			p := page{cursor: cursor, pattern: string(in.bytes("match")), all: !in.has("match")}
-			p.count = int(min(in.integer("count", pageCount), int64(in.limits.Count)))
-			c := &queueScan{page: p, user: in.user}
-			c.nothing = in.has("type") && string(in.bytes("type")) != queueType
+			p := page{cursor: cursor, pattern: string(in.Bytes("match")), all: !in.Has("match")}
+			p.count = int(min(in.Integer("count", pageCount), int64(s.handler.cfg.Limits.Count)))
+			c := &scanQueuesCall{page: p, user: in.User}
+			c.nothing = in.Has("type") && string(in.Bytes("type")) != queueType
 			return c, nil
 		},
 	}
@@ -47,13 +49,13 @@ func scanQueues() Spec {
 // refuseBelow is for counts: one that is too low is refused in other words than
 // one that is no number.
 func refuseBelow(near []byte, integer bool) error {
-	if _, ok := parseInt(near); integer && ok {
-		return &refusal{"ERR", "syntax error"}
+	if _, ok := command.ParseInt(near); integer && ok {
+		return command.Refuse("ERR", "syntax error")
 	}
 	return nil
 }
 
-type queueScan struct {
+type scanQueuesCall struct {
 	page
 	user    *acl.User
 	nothing bool // keys of another type were asked for
@@ -61,13 +63,13 @@ type queueScan struct {
 }
 
 // Apply implements engine.Call.
-func (c *queueScan) Apply(tx *engine.Tx) error {
+func (c *scanQueuesCall) Apply(tx *engine.Tx) error {
 	c.next, c.names = tx.ScanQueues(c.cursor, c.count, func(name string) bool { return !c.nothing && c.match(name) && c.user.May(acl.Look, name) })
 	return nil
 }
 
 // Render writes the next cursor and the names.
-func (c *queueScan) Render(_ *Handler, w *resp.Writer) error {
+func (c *scanQueuesCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Array(2)
 	w.BulkString(strconv.FormatUint(c.next, 10))
 	writeTexts(w, c.names)
@@ -83,30 +85,30 @@ func matchingQueues() Spec {
 		Tips:     []string{"request_policy:all_shards", "nondeterministic_output_order"},
 		Args:     []Arg{{Name: "pattern", Type: Pattern}},
 		Examples: []Example{{"KEYS *", "(empty array)"}},
-		Parse: func(in *input) (call, error) {
-			return &queueMatch{pattern: string(in.bytes("pattern")), user: in.user}, nil
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &matchingQueuesCall{pattern: string(in.Bytes("pattern")), user: in.User}, nil
 		},
 	}
 }
 
-type queueMatch struct {
+type matchingQueuesCall struct {
 	pattern string
 	user    *acl.User
 	names   []string
 }
 
 // Apply implements engine.Call.
-func (c *queueMatch) Apply(tx *engine.Tx) error {
+func (c *matchingQueuesCall) Apply(tx *engine.Tx) error {
 	c.names = tx.Queues()
 	return nil
 }
 
 // Render writes the names that match. They are looked for here and not in the turn,
 // which others wait for.
-func (c *queueMatch) Render(_ *Handler, w *resp.Writer) error {
+func (c *matchingQueuesCall) Render(_ *Handler, w *resp.Writer) error {
 	var names []string
 	for _, name := range c.names {
-		if globMatch(c.pattern, name) && c.user.May(acl.Look, name) {
+		if glob.Match(c.pattern, name) && c.user.May(acl.Look, name) {
 			names = append(names, name)
 		}
 	}
@@ -114,15 +116,15 @@ func (c *queueMatch) Render(_ *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// queueProbe is a command that asks only whether queues are there.
-type queueProbe struct {
+// probeCall is a command that asks only whether queues are there.
+type probeCall struct {
 	names  [][]byte
 	found  int
 	render func(w *resp.Writer, found int) error
 }
 
 // Apply implements engine.Call.
-func (c *queueProbe) Apply(tx *engine.Tx) error {
+func (c *probeCall) Apply(tx *engine.Tx) error {
 	c.found = 0
 	for _, name := range c.names {
 		if tx.HasQueue(string(name)) {
@@ -133,12 +135,12 @@ func (c *queueProbe) Apply(tx *engine.Tx) error {
 }
 
 // Render writes what the command makes of it.
-func (c *queueProbe) Render(_ *Handler, w *resp.Writer) error { return c.render(w, c.found) }
+func (c *probeCall) Render(_ *Handler, w *resp.Writer) error { return c.render(w, c.found) }
 
 // probe returns the Parse of a command about the queues it names.
-func probe(render func(w *resp.Writer, found int) error) func(*input) (call, error) {
-	return func(in *input) (call, error) {
-		return &queueProbe{names: cloneWords(in.list("key")), render: render}, nil
+func probe(render func(w *resp.Writer, found int) error) func(*Session, *input) (call, error) {
+	return func(_ *Session, in *input) (call, error) {
+		return &probeCall{names: cloneWords(in.List("key")), render: render}, nil
 	}
 }
 
@@ -224,11 +226,38 @@ func object() Spec {
 				w.BulkString(queueType)
 				return nil
 			}),
-			one("FREQ", "4.0.0", "Refused: nothing is evicted, so nobody counts how often a queue is used.", "(error) ERR "+noFrequency,
-				func(*resp.Writer) error { return &refusal{"ERR", noFrequency} }),
+			one("FREQ", "4.0.0", "Refused: nothing is evicted, so the uses of a queue are not counted.", "(error) ERR "+noFrequency,
+				func(*resp.Writer) error { return command.Refuse("ERR", noFrequency) }),
 			help("OBJECT"),
-			one("IDLETIME", "2.2.3", "Returns 0: nothing is evicted, so nobody notes when a queue was used.", "(integer) 0", number(0)),
+			one("IDLETIME", "2.2.3", "Returns 0: nothing is evicted, so the last use of a queue is not kept.", "(integer) 0", number(0)),
 			one("REFCOUNT", "2.2.3", "Returns 1 for a queue.", "(integer) 1", number(1)),
 		},
 	}
+}
+
+func dbsize() Spec {
+	return Spec{
+		Name: "DBSIZE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Summary:  "Returns the number of queues.",
+		Differs:  "Counts queues, dead-letter queues among them: they are what a key is here.",
+		Flags:    []string{"readonly", "fast"},
+		ACL:      []string{"keyspace"},
+		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},
+		Examples: []Example{{"FILA.QUEUE CREATE orders", "OK"}, {"DBSIZE", "(integer) 2"}},
+		Parse:    func(*Session, *input) (call, error) { return &dbsizeCall{}, nil },
+	}
+}
+
+type dbsizeCall struct{ n int }
+
+// Apply implements engine.Call.
+func (c *dbsizeCall) Apply(tx *engine.Tx) error {
+	c.n = len(tx.Queues())
+	return nil
+}
+
+// Render writes the number.
+func (c *dbsizeCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Int(int64(c.n))
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/resp"
 )
 
@@ -32,30 +34,30 @@ func latencyDoctor() Spec {
 	s.Differs = "The advice is about Fila's events: turn, commit and command."
 	s.Examples = []Example{{"LATENCY DOCTOR", "..."}}
 	s.Local = func(s *Session, _ *input, w *resp.Writer) error {
-		w.Verbatim(s.handler.latency.doctor())
+		w.Verbatim(latencyReport(s.handler.latency))
 		return nil
 	}
 	return s
 }
 
-// doctor is a report for people.
-func (l *Latency) doctor() string {
-	after := l.after.Load()
+// latencyReport is a report for people.
+func latencyReport(l *telemetry.Latency) string {
+	after := l.Threshold.Load()
 	if after <= 0 {
 		return `Nothing is watched. CONFIG SET latency-monitor-threshold <milliseconds> keeps what takes as long as that.` + "\n"
 	}
 	advice := map[string]string{
-		latencyTurn: "Everybody waits for a turn of the engine. Look for commands that touch much at once (LEASE with a large COUNT, " +
+		telemetry.EventTurn: "All clients wait for a turn of the engine. Look for commands that touch much at once (LEASE with a large COUNT, " +
 			"REDRIVE, QUEUE DELETE) and for a machine without processor time to spare.",
-		latencyCommit: "The disk takes long to make a batch durable. Look at the disk and who else uses it; storage.sync says how much " +
+		telemetry.EventCommit: "The disk takes long to make a batch durable. Look at the disk and what else uses it; storage.sync says how much " +
 			"durability a reply waits for.",
-		latencyCommand: "A client waited so long for a reply, with its turn and its commit. SLOWLOG GET shows the commands.",
+		telemetry.EventCommand: "A client waited so long for a reply, with its turn and its commit. SLOWLOG GET shows the commands.",
 	}
 	var b strings.Builder
-	for _, name := range l.names() {
-		samples, longest := l.history(name)
+	for _, name := range l.Names() {
+		samples, longest := l.History(name)
 		fmt.Fprintf(&b, "%s: %d seconds with one of at least %d ms, the longest took %d ms, the last one at %s. %s\n", name, len(samples), after,
-			longest.Milliseconds(), time.Unix(samples[len(samples)-1].at, 0).UTC().Format(time.RFC3339), advice[name])
+			longest.Milliseconds(), time.Unix(samples[len(samples)-1].At, 0).UTC().Format(time.RFC3339), advice[name])
 	}
 	if b.Len() == 0 {
 		return fmt.Sprintf("Nothing has taken %d ms or longer.\n", after)
@@ -72,26 +74,26 @@ func latencyGraph() Spec {
 	s.Differs = "The events are turn, commit and command; the drawing is Fila's own."
 	s.Examples = []Example{{"LATENCY GRAPH commit", "(error) ERR No samples available for event 'commit'"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
-		samples, _ := s.handler.latency.history(string(in.bytes("event")))
+		samples, _ := s.handler.latency.History(string(in.Bytes("event")))
 		if len(samples) == 0 {
-			return &refusal{"ERR", "No samples available for event '" + clip(in.bytes("event")) + "'"}
+			return command.Refuse("ERR", "No samples available for event '"+command.Clip(in.Bytes("event"))+"'")
 		}
-		w.Verbatim(drawLatency(string(in.bytes("event")), samples, s.handler.cfg.Now()))
+		w.Verbatim(drawLatency(string(in.Bytes("event")), samples, s.handler.cfg.Now()))
 		return nil
 	}
 	return s
 }
 
 // drawLatency draws the newest samples as bars, a line each.
-func drawLatency(event string, samples []latencySample, now time.Time) string {
+func drawLatency(event string, samples []telemetry.Sample, now time.Time) string {
 	const lines, width = 20, 50
 	samples = samples[max(len(samples)-lines, 0):]
-	longest := slices.MaxFunc(samples, func(a, b latencySample) int { return int(a.took - b.took) }).took
+	longest := slices.MaxFunc(samples, func(a, b telemetry.Sample) int { return int(a.Took - b.Took) }).Took
 	var b strings.Builder
 	b.WriteString(event + ", the newest last:")
 	for _, s := range samples {
-		bar := max(int(s.took*width/max(longest, 1)), 1)
-		fmt.Fprintf(&b, "\n%8s ago %8d ms %s", now.Sub(time.Unix(s.at, 0)).Truncate(time.Second), s.took.Milliseconds(), strings.Repeat("#", bar))
+		bar := max(int(s.Took*width/max(longest, 1)), 1)
+		fmt.Fprintf(&b, "\n%8s ago %8d ms %s", now.Sub(time.Unix(s.At, 0)).Truncate(time.Second), s.Took.Milliseconds(), strings.Repeat("#", bar))
 	}
 	b.WriteByte('\n')
 	return b.String()
@@ -104,20 +106,20 @@ func latencyHistogram() Spec {
 	s.Differs = "Time is measured as for SLOWLOG. A count is of the calls that took less than the power of two microseconds before it."
 	s.Reply = "A map from commands to maps: calls, histogram_usec (a map from microseconds to calls)."
 	s.Examples = []Example{{"LATENCY HISTOGRAM fila.lease", "(empty array)"}}
-	s.Room = tableRoom("command", (*command).histogramBytes)
+	s.Room = tableRoom("command", histogramBytes)
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
-		var found []*command
+		var found []*entry
 		h := s.handler
-		for _, c := range h.histogramOf(in.list("command")) {
-			if t := h.metrics.totals(c); t.calls > 0 {
+		for _, c := range h.histogramOf(in.List("command")) {
+			if t := h.calls.Totals(c.Index); t.Calls > 0 {
 				found = append(found, c)
 			}
 		}
 		w.Map(len(found))
 		for _, c := range found {
-			t := h.metrics.totals(c)
-			w.BulkString(c.name)
-			t.write(w)
+			t := h.calls.Totals(c.Index)
+			w.BulkString(c.Name)
+			writeHistogram(w, &t)
 		}
 		return nil
 	}
@@ -126,46 +128,29 @@ func latencyHistogram() Spec {
 
 // histogramOf returns the commands of those names, with all subcommands of a
 // container; without names all there are.
-func (h *Handler) histogramOf(names [][]byte) []*command {
+func (h *Handler) histogramOf(names [][]byte) []*entry {
 	if len(names) == 0 {
-		return h.table.all
+		return h.table.All
 	}
-	var out []*command
+	var out []*entry
 	for _, name := range names {
-		if c := h.table.resolve(name); c != nil {
-			out = append(append(out, c), c.subOrder...)
+		if c := h.table.Resolve(name); c != nil {
+			out = append(append(out, c), c.Subs...)
 		}
 	}
 	return out
 }
 
-// write writes the histogram by powers of two, from the first that counts any
-// call to the one that counts all.
-func (t *totals) write(w *resp.Writer) {
-	type step struct{ below, calls uint64 }
-	var steps []step
-	seen, below := uint64(0), uint64(1)
-	for i, n := range &t.took {
-		seen += n
-		if bucketEnd(i) != below {
-			continue
-		}
-		if seen > 0 {
-			steps = append(steps, step{below, seen})
-		}
-		if seen == t.calls {
-			break
-		}
-		below *= 2
-	}
+func writeHistogram(w *resp.Writer, t *telemetry.Totals) {
 	w.Map(2)
 	w.BulkString("calls")
-	w.Int(int64(t.calls)) //nolint:gosec // a count of events does not get there
+	w.Int(int64(t.Calls)) //nolint:gosec // a count of events does not get there
 	w.BulkString("histogram_usec")
+	steps := t.Histogram()
 	w.Map(len(steps))
 	for _, s := range steps {
-		w.Int(int64(s.below)) //nolint:gosec // some powers of two
-		w.Int(int64(s.calls)) //nolint:gosec // a count of events does not get there
+		w.Int(int64(s.Below)) //nolint:gosec // some powers of two
+		w.Int(int64(s.Calls)) //nolint:gosec // a count of events does not get there
 	}
 }
 
@@ -174,14 +159,14 @@ func latencyHistory() Spec {
 	s.Differs = "The events are turn, commit and command."
 	s.Reply = "An array of pairs: Unix time, milliseconds."
 	s.Examples = []Example{{"LATENCY HISTORY commit", "(empty array)"}}
-	s.Room = always(latencySamples * perWord)
+	s.Room = always(telemetry.SamplesMax * perWord)
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
-		samples, _ := s.handler.latency.history(string(in.bytes("event")))
+		samples, _ := s.handler.latency.History(string(in.Bytes("event")))
 		w.Array(len(samples))
 		for _, sample := range samples {
 			w.Array(2)
-			w.Int(sample.at)
-			w.Int(sample.took.Milliseconds())
+			w.Int(sample.At)
+			w.Int(sample.Took.Milliseconds())
 		}
 		return nil
 	}
@@ -195,18 +180,18 @@ func latencyLatest() Spec {
 	s.Examples = []Example{{"LATENCY LATEST", "(empty array)"}}
 	s.Local = func(s *Session, _ *input, w *resp.Writer) error {
 		l := s.handler.latency
-		names := l.names()
+		names := l.Names()
 		w.Array(len(names))
 		for _, name := range names {
-			samples, longest := l.history(name)
-			last := latencySample{}
+			samples, longest := l.History(name)
+			last := telemetry.Sample{}
 			if len(samples) > 0 { // or it was reset this very moment
 				last = samples[len(samples)-1]
 			}
 			w.Array(4)
 			w.BulkString(name)
-			w.Int(last.at)
-			w.Int(last.took.Milliseconds())
+			w.Int(last.At)
+			w.Int(last.Took.Milliseconds())
 			w.Int(longest.Milliseconds())
 		}
 		return nil
@@ -219,7 +204,7 @@ func latencyReset() Spec {
 	s.Tips = []string{"request_policy:all_nodes", "response_policy:all_succeeded"}
 	s.Examples = []Example{{"LATENCY RESET", "(integer) 0"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
-		w.Int(s.handler.latency.reset(in.list("event")))
+		w.Int(s.handler.latency.Reset(in.List("event")))
 		return nil
 	}
 	return s
@@ -227,3 +212,99 @@ func latencyReset() Spec {
 
 // usec shows a duration as INFO does.
 func usec(us uint64) string { return strconv.FormatUint(us, 10) + ".000" }
+
+func slowlogCommand() Spec {
+	flags := []string{"admin", "loading", "stale"}
+	return Spec{
+		Name: "SLOWLOG", Group: "server", Since: "2.2.12", Complexity: "Depends on subcommand.",
+		Summary: "A container for slow log commands.",
+		Subcommands: []Spec{
+			{
+				Name: "GET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
+				Summary: "Returns the newest entries of the slow log.",
+				Differs: "Time is from reading the command until its reply may leave, with the commit: what a client waits for. Waiting for messages does not count.",
+				Reply:   "An array of entries: number, Unix time, microseconds, arguments, client's address and name.",
+				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "nondeterministic_output"},
+				Args:     []Arg{{Name: "count", Type: Integer, Optional: true, Min: -1}},
+				Refuse:   refuseSlowCount,
+				Examples: []Example{{"SLOWLOG GET 2", "(empty array)"}},
+				Room:     slowRoom,
+				Local: func(s *Session, in *input, w *resp.Writer) error {
+					writeSlow(w, s.handler.slow.Newest(in.Integer("count", slowDefault)))
+					return nil
+				},
+			},
+			help("SLOWLOG"),
+			{
+				Name: "LEN", Group: "server", Since: "2.2.12", Complexity: "O(1)",
+				Summary: "Returns the number of entries in the slow log.",
+				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
+				Examples: []Example{{"SLOWLOG LEN", "(integer) 0"}},
+				Local: func(s *Session, _ *input, w *resp.Writer) error {
+					w.Int(int64(s.handler.slow.Len()))
+					return nil
+				},
+			},
+			{
+				Name: "RESET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries",
+				Summary: "Empties the slow log.",
+				Flags:   flags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+				Examples: []Example{{"SLOWLOG RESET", "OK"}},
+				Local: func(s *Session, _ *input, w *resp.Writer) error {
+					s.handler.slow.Reset()
+					w.OK()
+					return nil
+				},
+			},
+		},
+	}
+}
+
+// slowDefault is how many entries SLOWLOG GET returns without a count.
+const slowDefault = 10
+
+func refuseSlowCount([]byte, bool) error {
+	return command.Refuse("ERR", "count should be greater than or equal to -1")
+}
+
+// What is kept of a command, as in Redis.
+const (
+	slowArgsMax  = 32
+	slowBytesMax = 128
+)
+
+func writeSlow(w *resp.Writer, entries []telemetry.SlowCommand) {
+	w.Array(len(entries))
+	for i := range entries {
+		e := &entries[i]
+		w.Array(6)
+		w.Int(e.ID)
+		w.Int(e.At.Unix())
+		w.Int(e.Took.Microseconds())
+		w.Array(len(e.Args))
+		for _, a := range e.Args {
+			w.BulkString(a)
+		}
+		w.BulkString(e.Addr)
+		w.BulkString(e.Name)
+	}
+}
+
+// clipArgs returns what may be shown of a command: not all of what is long, and
+// nothing of what is secret. args has the name.
+func clipArgs(c *entry, args [][]byte) []string {
+	shown := make([]string, 0, min(len(args), slowArgsMax))
+	for i, a := range args {
+		switch {
+		case i >= c.Words && c.Spec.Secret:
+			shown = append(shown, "(redacted)")
+		case i == slowArgsMax-1 && len(args) > slowArgsMax:
+			return append(shown, "... ("+strconv.Itoa(len(args)-i)+" more arguments)")
+		case len(a) > slowBytesMax:
+			shown = append(shown, string(a[:slowBytesMax])+"... ("+strconv.Itoa(len(a)-slowBytesMax)+" more bytes)")
+		default:
+			shown = append(shown, string(a))
+		}
+	}
+	return shown
+}

@@ -2,11 +2,13 @@ package commands
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
 
@@ -37,18 +39,18 @@ func lease() Spec {
    9) "orders"`},
 		},
 		Room: leaseRoom,
-		Parse: func(in *input) (call, error) {
+		Parse: func(s *Session, in *input) (call, error) {
 			c := &leaseCall{}
-			c.one[0] = in.text("queue")
-			err := c.parse(in, c.one[:])
+			c.one[0] = in.Text("queue")
+			err := c.parse(s, in, c.one[:])
 			return c, err
 		},
 	}
 }
 
-// leaseRoom is what the deliveries take, but for the messages in them: see hand.
-func leaseRoom(in *input) int {
-	return tinyRoom + int(in.integer("count", 1))*(sizeOf[engine.Delivery]()+sizeOf[*engine.Delivery]())
+// leaseRoom is what the deliveries take, but for the messages in them: see retain.
+func leaseRoom(_ *Session, in *input) int {
+	return tinyRoom + int(in.Integer("count", 1))*(sizeOf[engine.Delivery]()+sizeOf[*engine.Delivery]())
 }
 
 func leaseOptions() []Arg {
@@ -65,19 +67,19 @@ type leaseCall struct {
 	session    *Session     // whose lease it is
 	account    *acl.Account // whose rights count when the messages come
 	deliveries []*engine.Delivery
-	handed     int64     // bytes of the messages that they keep, of what the session may
+	retained   int64     // bytes of the messages that they keep, of what the session may
 	text       [60]byte  // of a receipt: id, colon, 20 digits
 	one        [1]string // of the queues, where it is one: room that needs no allocation of its own
 }
 
-func (c *leaseCall) parse(in *input, queues []string) error {
-	if n := len(in.bytes("consumer")); n > in.limits.Consumer {
-		return &refusal{"TOOBIG", "CONSUMER of " + strconv.Itoa(n) + " bytes, the limit is " + strconv.Itoa(in.limits.Consumer)}
+func (c *leaseCall) parse(s *Session, in *input, queues []string) error {
+	if n := len(in.Bytes("consumer")); n > s.handler.cfg.Limits.Consumer {
+		return command.Refuse("TOOBIG", "CONSUMER of "+strconv.Itoa(n)+" bytes, the limit is "+strconv.Itoa(s.handler.cfg.Limits.Consumer))
 	}
-	c.account, c.session = in.account, in.session
+	c.account, c.session = s.account.Load(), s
 	c.req = engine.LeaseRequest{
-		Queues: queues, Count: int(in.integer("count", 1)), Block: in.millis("block", -1),
-		Visibility: in.millis("visibility", 0), Consumer: in.text("consumer"),
+		Queues: queues, Count: int(in.Integer("count", 1)), Block: in.Millis("block", -1),
+		Visibility: in.Millis("visibility", 0), Consumer: in.Text("consumer"),
 	}
 	return nil
 }
@@ -88,14 +90,14 @@ func (c *leaseCall) Preflight(tx *engine.Tx) error { return tx.PreflightLease(&c
 // Apply implements engine.Call.
 func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 	c.deliveries, err = tx.Lease(&c.req)
-	c.hand()
+	c.retain()
 	return err
 }
 
-// hand lets the deliveries keep their messages until they are written, where these were
+// retain lets the deliveries keep their messages until they are written, where these were
 // in memory and the connection and all connections have room for them. Else they are
 // read again. What is small is not counted, as of other replies.
-func (c *leaseCall) hand() {
+func (c *leaseCall) retain() {
 	size := 0
 	for _, d := range c.deliveries {
 		size += d.Held()
@@ -104,27 +106,27 @@ func (c *leaseCall) hand() {
 		return
 	}
 	s, n := c.session, int64(size)
-	if had := s.handed.Load(); had > 0 && had+n > s.handler.cfg.Limits.Handed || !s.handler.handed.Try(n) {
+	if had := s.retained.Load(); had > 0 && had+n > s.handler.cfg.Limits.Retained || !s.handler.retained.Try(n) {
 		for _, d := range c.deliveries {
 			d.Release()
 		}
 		return
 	}
-	s.handed.Add(n)
-	c.handed = n
+	s.retained.Add(n)
+	c.retained = n
 }
 
-// letGo forgets the messages that the deliveries keep, once they are written or not to be.
-func (c *leaseCall) letGo() {
-	if c.handed == 0 {
+// release forgets the messages that the deliveries keep, once they are written or not to be.
+func (c *leaseCall) release() {
+	if c.retained == 0 {
 		return
 	}
 	for _, d := range c.deliveries {
 		d.Release()
 	}
-	c.session.handed.Add(-c.handed)
-	c.session.handler.handed.Give(c.handed)
-	c.handed = 0
+	c.session.retained.Add(-c.retained)
+	c.session.handler.retained.Give(c.retained)
+	c.retained = 0
 }
 
 // Render loads the messages and writes them. The array says beforehand how many
@@ -134,14 +136,14 @@ func (c *leaseCall) letGo() {
 // One that cannot be read is left out too but stays leased: when the lease ends
 // it has failed once more, so that in the end it gets out of the others' way.
 func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
-	defer c.letGo()
+	defer c.release()
 	if !c.allowed() {
-		h.submitUndo(&undeliver{c.deliveries})
-		return &refusal{"NOPERM", "the rights of this user were changed while it waited"}
+		h.submitUndo(&undeliverCall{c.deliveries})
+		return command.Refuse("NOPERM", "the rights of this user were changed while it waited")
 	}
 	var failed error
 	size := 0
-	load := loading{h: h}
+	load := loadBudget{h: h}
 	defer func() {
 		if load.end(); load.has > smallRoom {
 			for _, d := range c.deliveries {
@@ -155,7 +157,7 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	}
 	for i, d := range c.deliveries {
 		if size > h.cfg.Limits.ReplyBytes || d.Held() == 0 && !load.begin() {
-			h.submitUndo(&undeliver{c.deliveries[i:]})
+			h.submitUndo(&undeliverCall{c.deliveries[i:]})
 			break
 		}
 		err := h.engine.Load(d)
@@ -196,18 +198,18 @@ func (c *leaseCall) allowed() bool {
 
 // Undo gives the messages back.
 func (c *leaseCall) Undo() engine.Call {
-	c.letGo()
+	c.release()
 	if len(c.deliveries) == 0 {
 		return nil
 	}
-	return &undeliver{c.deliveries}
+	return &undeliverCall{c.deliveries}
 }
 
-// undeliver takes back deliveries that did not reach their client.
-type undeliver struct{ deliveries []*engine.Delivery }
+// undeliverCall takes back deliveries that did not reach their client.
+type undeliverCall struct{ deliveries []*engine.Delivery }
 
 // Apply implements engine.Call.
-func (u *undeliver) Apply(tx *engine.Tx) error {
+func (u *undeliverCall) Apply(tx *engine.Tx) error {
 	return tx.Undeliver(u.deliveries)
 }
 
@@ -238,3 +240,43 @@ func writeTime(w *resp.Writer, t time.Time) {
 	}
 	w.Int(t.UnixMilli())
 }
+
+func mlease() Spec {
+	return Spec{
+		Name: "FILA.MLEASE", Group: "fila", Since: "0.1.0",
+		Complexity: "O(N+M) where N is the number of messages returned and M the number of queues",
+		Summary:    "Leases the next messages of several queues, which take turns.",
+		Reply:      "As FILA.LEASE.",
+		Flags:      []string{"write", "blocking", "movablekeys"},
+		Access:     Consume, ACL: []string{"consume"},
+		Args: append([]Arg{
+			{Name: "numqueues", Type: Integer, Min: 1, Max: queuesMax},
+			{Name: "queue", Type: Key, Multiple: true, CountedBy: "numqueues"},
+		}, leaseOptions()...),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE CREATE mails", "OK"},
+			{"FILA.MLEASE 2 orders mails COUNT 5", "(empty array)"},
+			{"FILA.ENQUEUE mails hello", `"<id>"`},
+			{"FILA.MLEASE 2 orders mails COUNT 5", "..."},
+		},
+		Room: leaseRoom,
+		Parse: func(s *Session, in *input) (call, error) {
+			words := in.List("queue")
+			queues := make([]string, 0, len(words))
+			for _, word := range words {
+				// A queue named twice has still one turn and one line to wait in.
+				if name := in.Intern(word); !slices.Contains(queues, name) {
+					queues = append(queues, name)
+				}
+			}
+			c := &leaseCall{}
+			err := c.parse(s, in, queues)
+			return c, err
+		},
+	}
+}
+
+// queuesMax bounds the queues of one MLEASE: each is a place in a line while it
+// blocks.
+const queuesMax = 1024

@@ -78,7 +78,7 @@ func memoryPurge() Spec {
 	})
 	s.Tips = []string{"request_policy:all_shards", "response_policy:all_succeeded"}
 	s.ACL = []string{"admin", "dangerous"}
-	s.Differs = "Collects garbage before, which takes processor time from everybody; hence among the admin commands."
+	s.Differs = "Collects garbage before, which takes processor time from all clients; hence among the admin commands."
 	s.Examples = []Example{{"MEMORY PURGE", "OK"}}
 	return s
 }
@@ -88,30 +88,30 @@ func memoryStats() Spec {
 		Name: "STATS", Group: "server", Since: "4.0.0", Complexity: "O(1)",
 		Summary: "Returns how the memory is used.",
 		Differs: "Has those of Redis' fields that mean something here, with the same meaning.",
-		Reply:   "A map: " + (&memoryFigures{}).fields().names() + ".",
+		Reply:   "A map: " + (&memoryStatsCall{}).fields().names() + ".",
 		Tips:    []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
 		Examples: []Example{
 			{"MEMORY STATS", "..."},
 		},
-		Parse: func(*input) (call, error) { return &memoryFigures{}, nil },
+		Parse: func(*Session, *input) (call, error) { return &memoryStatsCall{}, nil },
 	}
 }
 
-type memoryFigures struct{ stats engine.Stats }
+type memoryStatsCall struct{ stats engine.Stats }
 
 // Apply implements engine.Call.
-func (c *memoryFigures) Apply(tx *engine.Tx) error {
+func (c *memoryStatsCall) Apply(tx *engine.Tx) error {
 	c.stats = tx.Stats()
 	return nil
 }
 
 // Render writes a map.
-func (c *memoryFigures) Render(_ *Handler, w *resp.Writer) error {
+func (c *memoryStatsCall) Render(_ *Handler, w *resp.Writer) error {
 	c.fields().write(w)
 	return nil
 }
 
-func (c *memoryFigures) fields() *fields {
+func (c *memoryStatsCall) fields() *fields {
 	m := readGoMemory()
 	resident, peak := residentBytes()
 	var f fields
@@ -147,21 +147,21 @@ func memoryUsage() Spec {
 		},
 		Examples: []Example{{"MEMORY USAGE orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"MEMORY USAGE orders", "..."}},
 		Refuse:   refuseBelow,
-		Parse: func(in *input) (call, error) {
+		Parse: func(_ *Session, in *input) (call, error) {
 			const samples = 5
-			return &memoryUse{req: engine.QueueMemory{Queue: in.text("key"), Samples: int(in.integer("samples", samples))}}, nil
+			return &memoryUsageCall{req: engine.QueueMemory{Queue: in.Text("key"), Samples: int(in.Integer("samples", samples))}}, nil
 		},
 	}
 }
 
-type memoryUse struct {
+type memoryUsageCall struct {
 	req   engine.QueueMemory
 	found bool
 	bytes int64
 }
 
 // Apply implements engine.Call.
-func (c *memoryUse) Apply(tx *engine.Tx) (err error) {
+func (c *memoryUsageCall) Apply(tx *engine.Tx) (err error) {
 	c.bytes, err = tx.QueueMemory(&c.req)
 	c.found = err == nil
 	if errors.Is(err, engine.ErrNoQueue) {
@@ -171,7 +171,7 @@ func (c *memoryUse) Apply(tx *engine.Tx) (err error) {
 }
 
 // Render writes the bytes, nil if there is no such queue.
-func (c *memoryUse) Render(_ *Handler, w *resp.Writer) error {
+func (c *memoryUsageCall) Render(_ *Handler, w *resp.Writer) error {
 	if !c.found {
 		w.Null()
 		return nil

@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/telemetry"
 )
 
 // numberedCommands are commands with a number at #, one for each argument of the table that is a
@@ -195,10 +199,10 @@ func looks() []string {
 // refused in words of the language that Fila is written in.
 func TestNoNumberGoesWrong(t *testing.T) {
 commands:
-	for at, command := range numberedCommands() {
+	for at, line := range numberedCommands() {
 		s, names := numbersServer(t)
 		for i, value := range edges() {
-			words := argument(names.Replace(command))
+			words := argument(names.Replace(line))
 			for j := range words {
 				words[j] = strings.ReplaceAll(words[j], "#", value)
 			}
@@ -240,7 +244,7 @@ commands:
 // Each number of the table is tried.
 func TestEveryNumberOfTheTableIsTried(t *testing.T) {
 	all := numberedCommands()
-	eachNumber(func(at string, _ *command, _ *Arg) {
+	eachNumber(func(at string, _ *entry, _ *Arg) {
 		if all[at] == "" {
 			t.Errorf("there is no command with %s at its limits", at)
 		}
@@ -248,9 +252,9 @@ func TestEveryNumberOfTheTableIsTried(t *testing.T) {
 }
 
 // eachNumber calls fn for each argument of the table that is a number.
-func eachNumber(fn func(at string, c *command, a *Arg)) {
-	var in func(c *command, args []Arg)
-	in = func(c *command, args []Arg) {
+func eachNumber(fn func(at string, c *entry, a *Arg)) {
+	var in func(c *entry, args []Arg)
+	in = func(c *entry, args []Arg) {
 		for i := range args {
 			a := &args[i]
 			if a.Type == Integer || a.Type == Double {
@@ -258,13 +262,13 @@ func eachNumber(fn func(at string, c *command, a *Arg)) {
 				if name == "" {
 					name = a.Name
 				}
-				fn(c.display+" "+name, c, a)
+				fn(c.Display+" "+name, c, a)
 			}
 			in(c, a.Args)
 		}
 	}
-	for _, c := range newRegistry(table()).all {
-		in(c, c.spec.Args)
+	for _, c := range command.New(table()).All {
+		in(c, c.Spec.Args)
 	}
 }
 
@@ -272,8 +276,8 @@ func eachNumber(fn func(at string, c *command, a *Arg)) {
 // and one beyond is refused.
 func TestNumbersAreTakenToTheirBoundsAndNoFurther(t *testing.T) {
 	all := numberedCommands()
-	eachNumber(func(at string, c *command, a *Arg) {
-		if a.Type != Integer || c.spec.Loose || !c.spec.native() {
+	eachNumber(func(at string, c *entry, a *Arg) {
+		if a.Type != Integer || c.Spec.Loose || !c.Spec.Native() {
 			return
 		}
 		s, names := numbersServer(t)
@@ -367,5 +371,101 @@ func TestNoRecordedReplyShowsGo(t *testing.T) {
 				t.Errorf("%s shows %s: %s", name, word, line)
 			}
 		}
+	}
+}
+
+func TestTheMemoryOfAQueueGrowsWithWhatItHolds(t *testing.T) {
+	c := newServer(t, nil).connect("")
+	c.do("FILA.QUEUE", "CREATE", "orders")
+	usage := func(args ...string) int {
+		n, err := strconv.Atoi(strings.Trim(c.do(append([]string{"MEMORY", "USAGE", "orders"}, args...)...), ":\r\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	empty := usage()
+	const payload, keys, each = 10_000, 20, 5
+	for i := range keys * each {
+		c.do("FILA.ENQUEUE", "orders", strings.Repeat("x", payload), "KEY", strconv.Itoa(i%keys))
+	}
+	full := usage("SAMPLES", "0")
+	if held := full - empty; held < payload*keys*each || held > 2*payload*keys*each {
+		t.Errorf("%d messages of %d bytes are said to take %d", keys*each, payload, held)
+	}
+	if sampled := usage(); sampled != full { // all keys are alike
+		t.Errorf("by sample %d, of all %d", sampled, full)
+	}
+}
+
+func TestLatencyKeepsTheLongestOfEachSecond(t *testing.T) {
+	now := startTime()
+	l := telemetry.NewLatency(func() time.Time { return now }, 100*time.Millisecond)
+	c := newServer(t, func(cfg *Config) { cfg.Latency, cfg.Now = l, func() time.Time { return now } }).connect("")
+	ask := func(want string, args ...string) {
+		t.Helper()
+		if got := printed(t, c.do(args...)); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", strings.Join(args, " "), got, want)
+		}
+	}
+	ask("(empty array)", "LATENCY", "LATEST")
+	ask("(error) ERR No samples available for event 'commit'", "LATENCY", "GRAPH", "commit")
+	ask(`"Nothing has taken 100 ms or longer.\n"`, "LATENCY", "DOCTOR")
+
+	l.Observe(engine.ActivityCommit, 99*time.Millisecond) // below
+	l.Observe(engine.ActivityCommit, 100*time.Millisecond)
+	l.Observe(engine.ActivityCommit, 300*time.Millisecond)
+	l.Observe(engine.ActivityCommit, 200*time.Millisecond)
+	now = now.Add(time.Second)
+	l.Observe(engine.ActivityCommit, 150*time.Millisecond)
+	l.Observe(engine.ActivityTurn, 110*time.Millisecond)
+
+	at := func(seconds int64) string { return "(integer) " + strconv.FormatInt(startTime().Unix()+seconds, 10) }
+	ask("1) 1) \"commit\"\n   2) "+at(1)+"\n   3) (integer) 150\n   4) (integer) 300\n"+
+		"2) 1) \"turn\"\n   2) "+at(1)+"\n   3) (integer) 110\n   4) (integer) 110", "LATENCY", "LATEST")
+	ask("1) 1) "+at(0)+"\n   2) (integer) 300\n2) 1) "+at(1)+"\n   2) (integer) 150", "LATENCY", "HISTORY", "commit")
+	ask("(empty array)", "LATENCY", "HISTORY", "command")
+	if got := c.do("LATENCY", "GRAPH", "commit"); strings.Count(got, "#") != 75 {
+		t.Errorf("the bars do not agree with 300 and 150 ms: %s", got)
+	}
+	if got := c.do("LATENCY", "DOCTOR"); !strings.Contains(got, "commit: 2 seconds") || !strings.Contains(got, "turn: 1 seconds") {
+		t.Errorf("the doctor overlooks something: %s", got)
+	}
+	ask("(integer) 1", "LATENCY", "RESET", "turn", "nosuch")
+	ask("(integer) 1", "LATENCY", "RESET")
+	ask("OK", "CONFIG", "SET", "latency-monitor-threshold", "0")
+	l.Observe(engine.ActivityTurn, time.Hour)
+	ask("(empty array)", "LATENCY", "LATEST")
+}
+
+func TestHistogramCountsByPowersOfTwo(t *testing.T) {
+	s := newServer(t, nil)
+	c := s.connect("")
+	ping := s.handler.table.Find([]byte("ping"))
+	for _, us := range []int64{3, 4, 7, 8, 100} {
+		s.handler.calls.Called(1, ping.Index, time.Duration(us)*time.Microsecond, "")
+	}
+	got := printed(t, c.do("LATENCY", "HISTOGRAM", "ping", "nosuch"))
+	want := `1) "ping"
+2) 1) "calls"
+   2) (integer) 5
+   3) "histogram_usec"
+   4)  1) (integer) 4
+       2) (integer) 1
+       3) (integer) 8
+       4) (integer) 3
+       5) (integer) 16
+       6) (integer) 4
+       7) (integer) 32
+       8) (integer) 4
+       9) (integer) 64
+      10) (integer) 4
+      11) (integer) 128
+      12) (integer) 5`
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if got := c.do("INFO", "latencystats"); !strings.Contains(got, "latency_percentiles_usec_ping:p50=8.000,p99=112.000,p99.9=112.000\r\n") {
+		t.Errorf("got %s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
@@ -57,12 +58,12 @@ func queueCreate() Spec {
 			{"FILA.QUEUE CREATE mails VISIBILITY 60000 MAXATTEMPTS 5 BACKOFF 500 MAXBACKOFF 60000 DLQ orders.dlq", "OK"},
 			{"FILA.QUEUE CREATE logs NODLQ", "OK"},
 		},
-		Parse: func(in *input) (call, error) {
+		Parse: func(_ *Session, in *input) (call, error) {
 			set := (*engine.Tx).CreateQueue
-			if in.has("ifnotexists") {
+			if in.Has("ifnotexists") {
 				set = (*engine.Tx).EnsureQueue
 			}
-			return &queueSet{name: in.text("name"), options: parseQueueOptions(in), set: set}, nil
+			return &queueSetCall{name: in.Text("name"), options: parseQueueOptions(in), set: set}, nil
 		},
 	}
 }
@@ -70,10 +71,10 @@ func queueCreate() Spec {
 // filledByCreate is the dead-letter queue that a new queue gets without its being
 // named: it may be there already, and another's.
 func filledByCreate(in *input) []string {
-	if in.has("dlq") || in.has("nodlq") {
+	if in.Has("dlq") || in.Has("nodlq") {
 		return nil
 	}
-	return []string{in.text("name") + engine.DLQSuffix}
+	return []string{in.Text("name") + engine.DLQSuffix}
 }
 
 func queueAlter() Spec {
@@ -87,42 +88,42 @@ func queueAlter() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.QUEUE ALTER orders MAXATTEMPTS 3", "OK"},
 		},
-		Parse: func(in *input) (call, error) {
-			return &queueSet{name: in.text("name"), options: parseQueueOptions(in), set: (*engine.Tx).AlterQueue}, nil
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &queueSetCall{name: in.Text("name"), options: parseQueueOptions(in), set: (*engine.Tx).AlterQueue}, nil
 		},
 	}
 }
 
 func parseQueueOptions(in *input) engine.QueueOptions {
 	duration := func(name string) *time.Duration {
-		if !in.has(name) {
+		if !in.Has(name) {
 			return nil
 		}
-		d := in.millis(name, 0)
+		d := in.Millis(name, 0)
 		return &d
 	}
 	o := engine.QueueOptions{
 		Visibility: duration("visibility"), Backoff: duration("backoff"), MaxBackoff: duration("maxbackoff"),
 		TTL: duration("ttl"), DedupWindow: duration("dedupwindow"),
-		MaxDepth: in.natural("maxdepth"), KeyMaxDepth: in.natural("keymaxdepth"), NoDLQ: in.has("nodlq"),
+		MaxDepth: in.Natural("maxdepth"), KeyMaxDepth: in.Natural("keymaxdepth"), NoDLQ: in.Has("nodlq"),
 	}
-	if n := in.natural("maxattempts"); n != nil {
+	if n := in.Natural("maxattempts"); n != nil {
 		attempts := uint32(*n) //nolint:gosec // the Spec bounds it
 		o.MaxAttempts = &attempts
 	}
-	if n := in.natural("backoffjitter"); n != nil {
+	if n := in.Natural("backoffjitter"); n != nil {
 		percent := uint32(*n) //nolint:gosec // the Spec bounds it
 		o.BackoffJitter = &percent
 	}
-	if in.has("dlq") {
-		name := in.text("dlq")
+	if in.Has("dlq") {
+		name := in.Text("dlq")
 		o.DLQ = &name
 	}
 	return o
 }
 
-// queueSet makes or changes a queue.
-type queueSet struct {
+// queueSetCall makes or changes a queue.
+type queueSetCall struct {
 	plainOK
 	name    string
 	options engine.QueueOptions
@@ -130,7 +131,7 @@ type queueSet struct {
 }
 
 // Apply implements engine.Call.
-func (c *queueSet) Apply(tx *engine.Tx) error { return c.set(tx, c.name, c.options) }
+func (c *queueSetCall) Apply(tx *engine.Tx) error { return c.set(tx, c.name, c.options) }
 
 // plainOK renders success without a value.
 type plainOK struct{}
@@ -155,18 +156,20 @@ func queueDelete() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.QUEUE DELETE orders", "OK"},
 		},
-		Parse: func(in *input) (call, error) { return &queueDrop{name: in.text("name"), force: in.has("force")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &queueDeleteCall{name: in.Text("name"), force: in.Has("force")}, nil
+		},
 	}
 }
 
-type queueDrop struct {
+type queueDeleteCall struct {
 	plainOK
 	name  string
 	force bool
 }
 
 // Apply implements engine.Call.
-func (c *queueDrop) Apply(tx *engine.Tx) error { return tx.DeleteQueue(c.name, c.force) }
+func (c *queueDeleteCall) Apply(tx *engine.Tx) error { return tx.DeleteQueue(c.name, c.force) }
 
 func queueList() Spec {
 	return Spec{
@@ -178,30 +181,30 @@ func queueList() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.QUEUE LIST MATCH ord*", "1) \"orders\"\n2) \"orders.dlq\""},
 		},
-		Parse: func(in *input) (call, error) {
-			return &queueNames{pattern: string(in.bytes("match")), all: !in.has("match"), user: in.user}, nil
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &queueListCall{pattern: string(in.Bytes("match")), all: !in.Has("match"), user: in.User}, nil
 		},
 	}
 }
 
-type queueNames struct {
+type queueListCall struct {
 	pattern string
 	all     bool
-	user    *acl.User // to whom they are shown
+	user    *acl.User // that asks
 	names   []string
 }
 
 // Apply implements engine.Call.
-func (c *queueNames) Apply(tx *engine.Tx) error {
+func (c *queueListCall) Apply(tx *engine.Tx) error {
 	c.names = tx.Queues()
 	return nil
 }
 
 // Render writes the names that match.
-func (c *queueNames) Render(_ *Handler, w *resp.Writer) error {
+func (c *queueListCall) Render(_ *Handler, w *resp.Writer) error {
 	names := make([]string, 0, len(c.names))
 	for _, n := range c.names {
-		if (c.all || globMatch(c.pattern, n)) && c.user.May(acl.Look, n) {
+		if (c.all || glob.Match(c.pattern, n)) && c.user.May(acl.Look, n) {
 			names = append(names, n)
 		}
 	}
@@ -210,4 +213,145 @@ func (c *queueNames) Render(_ *Handler, w *resp.Writer) error {
 		w.BulkString(n)
 	}
 	return nil
+}
+
+func queueInfo() Spec {
+	return Spec{
+		Name: "INFO", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Returns a queue's settings, what it holds, and what it has done since the broker started.",
+		Flags:   []string{"readonly", "fast"},
+		Access:  Look,
+		Reply: "A map, always with the same fields in the same order: " + (&queueLook{}).fields().names() +
+			". A limit of 0 is none; dlq is nil where dead messages are dropped; counting is 1 while what the store held at start is still being counted.",
+		Args: []Arg{{Name: "name", Type: Key}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE INFO orders", "..."},
+		},
+		Parse: func(_ *Session, in *input) (call, error) { return &queueLook{name: in.Text("name")}, nil },
+	}
+}
+
+type queueLook struct {
+	name string
+	info engine.QueueInfo
+}
+
+// Preflight implements engine.Preflighter: the counts that are shown are exact.
+func (c *queueLook) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
+
+// Apply implements engine.Call.
+func (c *queueLook) Apply(tx *engine.Tx) (err error) {
+	if err := c.Preflight(tx); err != nil {
+		return err
+	}
+	c.info, err = tx.QueueInfo(c.name)
+	return err
+}
+
+// Render writes a map.
+func (c *queueLook) Render(_ *Handler, w *resp.Writer) error {
+	c.fields().write(w)
+	return nil
+}
+
+func (c *queueLook) fields() *fields {
+	q := &c.info
+	var f fields
+	f.text("name", q.Name)
+	f.millis("visibility_ms", q.Visibility)
+	f.number("max_attempts", int64(q.MaxAttempts))
+	f.millis("backoff_ms", q.Backoff)
+	f.millis("max_backoff_ms", q.MaxBackoff)
+	f.millis("ttl_ms", q.TTL)
+	f.count("max_depth", q.MaxDepth)
+	f.count("key_max_depth", q.KeyMaxDepth)
+	f.millis("dedup_window_ms", q.DedupWindow)
+	f.optional("dlq", q.DLQ)
+	f.flag("is_dlq", q.DeadLetter)
+	f.flag("paused_in", q.PausedIn)
+	f.flag("paused_out", q.PausedOut)
+	f.number("created_at", q.CreatedAt.UnixMilli())
+	f.counts(&q.Counts)
+	f.number("backoff_jitter_percent", int64(q.BackoffJitter))
+	return &f
+}
+
+func queuePause() Spec {
+	return pausing("PAUSE", true,
+		"Stops a queue: with IN it refuses new messages, with OUT it hands none out, without either both. What is leased stays leased, and clients that wait go on waiting.")
+}
+
+func queueResume() Spec {
+	return pausing("RESUME", false, "Lets a queue go on: with IN it takes messages again, with OUT it hands them out, without either both. Clients that wait are served at once.")
+}
+
+func pausing(name string, paused bool, summary string) Spec {
+	return Spec{
+		Name: name, Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: summary,
+		Flags:   []string{"write", "fast"},
+		ACL:     []string{"admin"},
+		Args: []Arg{
+			{Name: "name", Type: Key},
+			{Name: "direction", Type: OneOf, Optional: true, Args: []Arg{
+				{Name: "in", Type: PureToken, Token: "IN"},
+				{Name: "out", Type: PureToken, Token: "OUT"},
+			}},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.QUEUE " + name + " orders OUT", "OK"},
+			{"FILA.QUEUE " + name + " orders", "OK"},
+		},
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &queuePauseCall{name: in.Text("name"), in: !in.Has("out"), out: !in.Has("in"), paused: paused}, nil
+		},
+	}
+}
+
+type queuePauseCall struct {
+	plainOK
+	name            string
+	in, out, paused bool
+}
+
+// Apply implements engine.Call.
+func (c *queuePauseCall) Apply(tx *engine.Tx) error { return tx.Pause(c.name, c.in, c.out, c.paused) }
+
+func purge() Spec {
+	return Spec{
+		Name: "FILA.PURGE", Group: "fila", Since: "0.1.0", Complexity: "O(K) where K is the number of fairness keys with settings of their own, and what the queue held is given back in slices; O(N) of a key where N is its messages, in slices",
+		Summary: "Removes all messages of a queue, or of one of its fairness keys, and returns how many there were. The receipts of leased ones are lost; " +
+			"settings stay, and so does the dead-letter queue. With the whole queue, its deduplication ids are forgotten.",
+		Flags: []string{"write"},
+		ACL:   []string{"admin"},
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello KEY tenant-1", `"<id>"`},
+			{"FILA.PURGE orders KEY tenant-1", "(integer) 1"},
+			{"FILA.PURGE orders", "(integer) 0"},
+		},
+		Parse: func(_ *Session, in *input) (call, error) {
+			if err := in.Filled("key", "KEY", "FILA.PURGE without KEY removes all messages of the queue"); err != nil {
+				return nil, err
+			}
+			return &purgeCall{req: engine.Purge{Queue: in.Text("queue"), Key: in.Text("key")}}, nil
+		},
+	}
+}
+
+type purgeCall struct {
+	req engine.Purge
+	counted
+}
+
+// Apply implements engine.Call.
+func (c *purgeCall) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.Purge(&c.req)
+	return err
 }

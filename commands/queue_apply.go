@@ -14,6 +14,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 
 	"github.com/faisca/fila/internal/hook"
@@ -44,17 +45,17 @@ func queueApply() Spec {
 	}
 }
 
-func parseQueueApply(in *input) (call, error) {
-	c := &queueApplication{definition: in.bytes("definition")}
+func parseQueueApply(_ *Session, in *input) (call, error) {
+	c := &queueApplyCall{definition: in.Bytes("definition")}
 	var err error
 	if c.set, c.sources, err = parseQueues(c.definition); err != nil {
 		return nil, err
 	}
-	c.set.Prune, c.set.Force, c.set.DryRun = in.has("prune"), in.has("force"), in.has("dryrun")
-	if c.set.Prune && !in.user.Unrestricted() {
-		return nil, &refusal{"NOPERM", "PRUNE deletes any queue, which takes a user without restrictions"}
+	c.set.Prune, c.set.Force, c.set.DryRun = in.Has("prune"), in.Has("force"), in.Has("dryrun")
+	if c.set.Prune && !in.User.Unrestricted() {
+		return nil, command.Refuse("NOPERM", "PRUNE deletes any queue, which takes a user without restrictions")
 	}
-	if in.user == nil {
+	if in.User == nil {
 		return c, nil
 	}
 	for i := range c.set.Queues {
@@ -64,15 +65,15 @@ func parseQueueApply(in *input) (call, error) {
 			names[1] = *q.Options.DLQ
 		}
 		for _, name := range names {
-			if !in.user.May(acl.Manage, name) {
-				return nil, &refusal{"NOPERM", fmt.Sprintf("no permissions to change queue %.255q", name)}
+			if !in.User.May(acl.Manage, name) {
+				return nil, command.Refuse("NOPERM", fmt.Sprintf("no permissions to change queue %.255q", name))
 			}
 		}
 	}
 	return c, nil
 }
 
-type queueApplication struct {
+type queueApplyCall struct {
 	definition []byte
 	set        engine.QueueSet
 	sources    [][2]string // of the hooks of each queue, by kind
@@ -80,19 +81,19 @@ type queueApplication struct {
 }
 
 // Prepare compiles the scripts on the connection.
-func (c *queueApplication) Prepare(e Engine) error { return compileQueues(e, &c.set, c.sources) }
+func (c *queueApplyCall) Prepare(e Engine) error { return compileQueues(e, &c.set, c.sources) }
 
 // Bytes is what waits for the loop.
-func (c *queueApplication) Bytes() int { return len(c.definition) }
+func (c *queueApplyCall) Bytes() int { return len(c.definition) }
 
 // Apply implements engine.Call.
-func (c *queueApplication) Apply(tx *engine.Tx) (err error) {
+func (c *queueApplyCall) Apply(tx *engine.Tx) (err error) {
 	c.changes, err = tx.ApplyQueues(&c.set)
 	return err
 }
 
 // Render writes the changes.
-func (c *queueApplication) Render(_ *Handler, w *resp.Writer) error {
+func (c *queueApplyCall) Render(_ *Handler, w *resp.Writer) error {
 	writeEach(w, len(c.changes), func(i int) *fields { return changeFields(&c.changes[i]) })
 	return nil
 }
@@ -163,16 +164,16 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 	d := json.NewDecoder(bytes.NewReader(definition))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
-		return set, nil, &refusal{"INVALID", "definition: " + definitionError(err)}
+		return set, nil, command.Refuse("INVALID", "definition: "+definitionError(err))
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return set, nil, &refusal{"INVALID", "definition: something follows its end"}
+		return set, nil, command.Refuse("INVALID", "definition: something follows its end")
 	}
 	for i := range all.Queues {
 		q := &all.Queues[i]
 		o, err := q.options()
 		if err != nil {
-			return set, nil, &refusal{"INVALID", fmt.Sprintf("queue %.255q: %s", q.Name, err)}
+			return set, nil, command.Refuse("INVALID", fmt.Sprintf("queue %.255q: %s", q.Name, err))
 		}
 		set.Queues = append(set.Queues, engine.QueueSpec{Name: q.Name, Options: o})
 		sources = append(sources, [2]string{hook.OnEnqueue: q.OnEnqueue, hook.OnFailure: q.OnFailure})

@@ -29,9 +29,9 @@ type undoer interface {
 	Undo() engine.Call
 }
 
-// keeper is a call whose result keeps what is counted beside the room of its command.
-type keeper interface {
-	letGo()
+// retainer is a call whose result keeps what is counted beside the room of its command.
+type retainer interface {
+	release()
 }
 
 // weigher is a call that holds more of the client's bytes than a few words.
@@ -39,10 +39,10 @@ type weigher interface {
 	Bytes() int
 }
 
-// pending is a reply of the engine's in the window of a connection.
+// pending is a reply of the engine's in the reply queue of a connection.
 type pending struct {
 	session *Session
-	cmd     *command
+	cmd     *entry
 	args    [][]byte // of the command with its name, until it is answered
 	shown   []string // what of args the slow log shows, where they are too much to keep
 	call    call
@@ -59,7 +59,7 @@ func (p *pending) Ready() bool { return p.task.Done() }
 func (p *pending) Append(w *resp.Writer) {
 	if p.silent {
 		p.count("")
-		// Nobody is told what was handed out, so nothing was.
+		// The client does not learn of the leases, so it has none.
 		p.undo()
 		return
 	}
@@ -68,7 +68,7 @@ func (p *pending) Append(w *resp.Writer) {
 	if err == nil {
 		err = p.call.Render(p.session.handler, w)
 	} else {
-		p.letGo()
+		p.release()
 	}
 	code := ""
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *pending) Append(w *resp.Writer) {
 	}
 	p.count(code)
 	if !p.Perishable() {
-		p.call, p.task.Call = nil, nil // the message it held; the window may hold the reply for long
+		p.call, p.task.Call = nil, nil // the message it held; the reply may stay in the queue for long
 	}
 }
 
@@ -90,14 +90,14 @@ func (p *pending) count(code string) {
 // Append, or after it when the write failed.
 func (p *pending) Drop() { p.undo() }
 
-// Perishable says that the reply hands something out: a client that has ended
-// its side may be dead, and another one would be glad of it.
+// Perishable reports whether the reply delivers messages: where the client has
+// ended its side they go to another one.
 func (p *pending) Perishable() bool {
 	_, ok := p.call.(undoer)
 	return ok
 }
 
-// undo takes back what the reply would have handed out. Taking back twice does
+// undo takes back what the reply would have delivered. Taking back twice does
 // nothing: the leases are over by then.
 func (p *pending) undo() {
 	u, ok := p.call.(undoer)
@@ -105,7 +105,7 @@ func (p *pending) undo() {
 		return
 	}
 	if p.task.Err() != nil {
-		p.letGo()
+		p.release()
 		return
 	}
 	if c := u.Undo(); c != nil {
@@ -113,10 +113,61 @@ func (p *pending) undo() {
 	}
 }
 
-// letGo forgets a result that is not to be written: of a task that was applied, but
+// release forgets a result that is not to be written: of a task that was applied, but
 // whose commit has failed.
-func (p *pending) letGo() {
-	if k, ok := p.call.(keeper); ok {
-		k.letGo()
+func (p *pending) release() {
+	if k, ok := p.call.(retainer); ok {
+		k.release()
 	}
+}
+
+// loading counts what one reply reads of messages into memory, of what all connections
+// may have there at the same time (Limits.LoadTotal). How large a message is shows when it
+// has been read, so room for the largest is taken first.
+//
+// A reply waits for room only while it has next to nothing, and takes what it has anew
+// with it: two of them never wait for each other, and what a connection holds while it
+// waits for its client is bounded.
+type loadBudget struct {
+	h    *Handler
+	took int64 // of the budget
+	has  int64 // bytes of what was read
+}
+
+// loadFree is how much a reply may have and still wait for more; one that has more is
+// ended instead.
+const loadFree = 1 << 20
+
+// begin makes room for the next message. False: the reply is to end before it.
+func (l *loadBudget) begin() bool {
+	most := int64(l.h.cfg.Limits.Message)
+	if l.h.loads.Try(most) {
+		l.took += most
+		return true
+	}
+	if l.has > loadFree {
+		return false
+	}
+	l.end()
+	l.took = l.has + most
+	l.h.loads.Take(l.took)
+	return true
+}
+
+// loaded keeps of the room for a message what it needs.
+func (l *loadBudget) loaded(d *engine.Delivery) {
+	if l.took <= l.has {
+		return // it was in memory
+	}
+	l.has += int64(d.Held())
+	l.h.loads.Give(l.took - l.has)
+	l.took = l.has
+}
+
+// end gives all of it back: the messages were written, or are not to be.
+func (l *loadBudget) end() {
+	if l.took > 0 {
+		l.h.loads.Give(l.took)
+	}
+	l.took = 0
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/resp"
 )
 
@@ -13,7 +15,7 @@ import (
 // so that a client which sends commands and reads no reply has as many of them executed
 // as there is room for.
 //
-// Most commands take little: smallRoom bounds them, and the window bounds their number.
+// Most commands take little: smallRoom bounds them, and the reply queue bounds their number.
 // The others say so in their Spec (Room), as a bound that follows from the arguments
 // and from what is configured. Words that a client sends are counted for every command.
 
@@ -33,23 +35,23 @@ const (
 	argumentCopies = 2
 )
 
-// needs returns what the command in hand needs; a need of no bytes is none.
-func (s *Session) needs(c *command) resp.Need {
+// needs returns what the current command needs; a need of no bytes is none.
+func (s *Session) needs(c *entry) resp.Need {
 	var need resp.Need
-	if size := argumentBytes(s.in.args); size > smallRoom {
+	if size := argumentBytes(s.in.Args); size > smallRoom {
 		s.large = true
 		need.Bytes = argumentCopies * int64(size)
 	}
-	if c.spec.Room == nil {
+	if c.Spec.Room == nil {
 		return need
 	}
-	n := c.spec.Room(&s.in)
+	n := c.Spec.Room(s, &s.in)
 	if n == aloneRoom {
 		need.Alone, n = true, smallRoom+1
 	}
 	if n > smallRoom {
 		need.Bytes += int64(n)
-		need.Own = c.waits
+		need.Own = c.Blocking
 	}
 	return need
 }
@@ -63,10 +65,10 @@ func argumentBytes(args [][]byte) int {
 	return n
 }
 
-// makeRoom sets aside what the command in hand needs, and waits for it if it has to:
-// then what was executed before is handed on first, as its replies make the room. False:
+// makeRoom sets aside what the current command needs, and waits for it if it has to:
+// then what was executed before is flushed first, as its replies make the room. False:
 // the connection is ending.
-func (s *Session) makeRoom(c *command) bool {
+func (s *Session) makeRoom(c *entry) bool {
 	need := s.needs(c)
 	if need.Bytes == 0 {
 		return true
@@ -79,7 +81,7 @@ func (s *Session) makeRoom(c *command) bool {
 	}
 	room, ok := s.conn.Reserve(need, false)
 	if !ok {
-		s.handOn()
+		s.flush()
 		room, ok = s.conn.Reserve(need, true)
 		s.clock = s.handler.engine.Elapsed() // it was the client that took so long
 	}
@@ -87,7 +89,7 @@ func (s *Session) makeRoom(c *command) bool {
 	return ok
 }
 
-// answer puts a reply behind those that were not handed on yet. What is set aside for
+// answer puts a reply behind those that were not flushed yet. What is set aside for
 // it and it does not need, as it has bytes already, goes back.
 func (s *Session) answer(r resp.Reply, bytes int64) {
 	if s.holds {
@@ -102,16 +104,18 @@ func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
 
 // pageOf is the room of a command that returns COUNT values of a type, with texts of
 // at most so many names, and so many bytes beside.
-func pageOf[T any](names, more int) func(in *input) int {
+func pageOf[T any](names, more int) func(s *Session, in *input) int {
 	each := sizeOf[T]() + more
-	return func(in *input) int { return int(in.integer("count", pageCount)) * (each + names*in.limits.Name) }
+	return func(s *Session, in *input) int {
+		return int(in.Integer("count", pageCount)) * (each + names*s.handler.cfg.Limits.Name)
+	}
 }
 
 // always is the room of a command that takes the same whatever its arguments are.
-func always(n int) func(*input) int { return func(*input) int { return n } }
+func always(n int) func(*Session, *input) int { return func(*Session, *input) int { return n } }
 
 // message is the room of a command that returns one message.
-func message(in *input) int { return in.limits.Message + smallRoom }
+func message(s *Session, in *input) int { return s.handler.cfg.Limits.Message + smallRoom }
 
 // pins reports whether commands of one read share memory of which a command that is
 // kept until it is answered would keep more than is small for each: a short one beside
@@ -129,24 +133,24 @@ func pins(cmds []resp.Command) bool {
 }
 
 // words is the room of a command that keeps so many bytes for each of an argument's words.
-func words(slot string, each int) func(*input) int {
-	return func(in *input) int { return tinyRoom + len(in.list(slot))*each }
+func words(slot string, each int) func(*Session, *input) int {
+	return func(_ *Session, in *input) int { return tinyRoom + len(in.List(slot))*each }
 }
 
 // sized is the room of a command whose text takes so many times what an argument has.
-func sized(slot string, times int) func(*input) int {
-	return func(in *input) int { return smallRoom + times*len(in.bytes(slot)) }
+func sized(slot string, times int) func(*Session, *input) int {
+	return func(_ *Session, in *input) int { return smallRoom + times*len(in.Bytes(slot)) }
 }
 
 // tableRoom is that of a command that shows what the table has of the commands named in
 // a slot, or of all: bytes says how much that is of one, with its subcommands.
-func tableRoom(slot string, bytes func(*command) int) func(*input) int {
-	return func(in *input) int {
-		r := in.session.handler.table
+func tableRoom(slot string, bytes func(*entry) int) func(*Session, *input) int {
+	return func(s *Session, in *input) int {
+		r := s.handler.table
 		n := tinyRoom
-		if slot != "" && in.has(slot) {
-			for _, name := range in.list(slot) {
-				if c := r.resolve(name); c != nil {
+		if slot != "" && in.Has(slot) {
+			for _, name := range in.List(slot) {
+				if c := r.Resolve(name); c != nil {
 					n += bytes(c)
 				} else {
 					n += perWord
@@ -154,7 +158,7 @@ func tableRoom(slot string, bytes func(*command) int) func(*input) int {
 			}
 			return n
 		}
-		for _, c := range r.order {
+		for _, c := range r.Commands {
 			n += bytes(c)
 		}
 		return n
@@ -162,8 +166,8 @@ func tableRoom(slot string, bytes func(*command) int) func(*input) int {
 }
 
 // linesRoom is that of CLIENT LIST.
-func linesRoom(in *input) int {
-	h := in.session.handler
+func linesRoom(s *Session, in *input) int {
+	h := s.handler
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := tinyRoom
@@ -176,51 +180,51 @@ func linesRoom(in *input) int {
 // lineBytes is what describe writes at most, where a client has said so much of itself.
 func (s *Session) lineBytes() int {
 	const figures = 512 // those without a name of the client's choice
-	who := s.identity.Load()
-	return figures + len(who.name) + len(who.libName) + len(who.libVersion) + len(s.userName())
+	id := s.identity.Load()
+	return figures + len(id.name) + len(id.libName) + len(id.libVersion) + len(s.userName())
 }
 
 // usersRoom is that of what shows users.
-func usersRoom(in *input) int {
+func usersRoom(s *Session, in *input) int {
 	n := tinyRoom
-	for _, u := range in.session.handler.users.List() {
+	for _, u := range s.handler.users.List() {
 		n += 2*len(u.String()) + perWord
 	}
 	return n
 }
 
 // deniedRoom is that of ACL LOG.
-func deniedRoom(in *input) int {
+func deniedRoom(s *Session, in *input) int {
 	n := smallRoom
-	for _, e := range in.session.handler.denied.Newest(math.MaxInt) {
+	for _, e := range s.handler.denied.Newest(math.MaxInt) {
 		n += len(e.Object) + len(e.User) + len(e.Client) + tinyRoom
 	}
 	return n
 }
 
 // settingsRoom is that of CONFIG GET: each setting is shown once, whatever matches it.
-func settingsRoom(in *input) int {
+func settingsRoom(s *Session, in *input) int {
 	n := tinyRoom
-	for name, value := range in.session.handler.settings() {
+	for name, value := range s.handler.settings() {
 		n += len(name) + len(value) + perWord
 	}
 	return n
 }
 
 // slowRoom is that of SLOWLOG GET.
-func slowRoom(in *input) int {
+func slowRoom(s *Session, in *input) int {
 	const each = slowArgsMax*(slowBytesMax+perWord) + nameBytesMax + tinyRoom
-	entries := int64(in.session.handler.slow.length())
-	if n := in.integer("count", slowDefault); n >= 0 {
+	entries := int64(s.handler.slow.Len())
+	if n := in.Integer("count", slowDefault); n >= 0 {
 		entries = min(entries, n)
 	}
 	return tinyRoom + int(entries)*each
 }
 
 // channelsRoom is that of PUBSUB CHANNELS.
-func channelsRoom(in *input) int {
+func channelsRoom(s *Session, in *input) int {
 	n := tinyRoom
-	for _, c := range in.session.handler.hub.subscribed() {
+	for _, c := range s.handler.hub.Channels() {
 		n += len(c) + perWord
 	}
 	return n
@@ -228,37 +232,37 @@ func channelsRoom(in *input) int {
 
 // confirmRoom is that of the four commands that change subscriptions: ending without a
 // name ends all.
-func confirmRoom(slot string) func(*input) int {
+func confirmRoom(slot string) func(*Session, *input) int {
 	each := sizeOf[subscriptionChange]() + sizeOf[string]() + perWord
-	return func(in *input) int {
-		n := len(in.list(slot))
+	return func(s *Session, in *input) int {
+		n := len(in.List(slot))
 		if n == 0 {
-			n = len(in.session.subs.topics)
+			n = len(s.subs.topics)
 		}
 		return tinyRoom + n*each
 	}
 }
 
 // hooksRoom is that of a list of the hooks of all queues.
-func hooksRoom(in *input) int {
-	if in.has("queue") {
+func hooksRoom(s *Session, in *input) int {
+	if in.Has("queue") {
 		return smallRoom
 	}
-	return tinyRoom + in.session.handler.engine.Snapshot().Hooks()*sizeOf[engine.ScriptInfo]()*2
+	return tinyRoom + s.handler.engine.Snapshot().Hooks()*sizeOf[engine.ScriptInfo]()*2
 }
 
 // browseRoom is that of a page, which ends early where it would be larger.
-func browseRoom(in *input) int {
-	most := engine.PageBytes(in.limits.Message)
-	if count := int(in.integer("count", pageCount)); count < most/(in.limits.Message+smallRoom) {
-		return count * (in.limits.Message + smallRoom)
+func browseRoom(s *Session, in *input) int {
+	most := engine.PageBytes(s.handler.cfg.Limits.Message)
+	if count := int(in.Integer("count", pageCount)); count < most/(s.handler.cfg.Limits.Message+smallRoom) {
+		return count * (s.handler.cfg.Limits.Message + smallRoom)
 	}
 	return most
 }
 
 // configRoom is that of a page of the runtime configuration, which ends early, too.
-func configRoom(in *input) int {
-	return smallRoom + min(int(in.integer("count", pageCount))*(configValueRoom+2*sizeOf[string]()), configPageBytes+configValueRoom)
+func configRoom(_ *Session, in *input) int {
+	return smallRoom + min(int(in.Integer("count", pageCount))*(configValueRoom+2*sizeOf[string]()), configPageBytes+configValueRoom)
 }
 
 const (
@@ -273,3 +277,18 @@ const (
 	// scriptCopies is how many times its source a compiled script takes.
 	scriptCopies = 32
 )
+
+// nameBytes is what COMMAND LIST and ACL CAT show of a command, with its subcommands.
+func nameBytes(c *entry) int {
+	n := len(c.Name) + perWord
+	for _, sub := range c.Subs {
+		n += len(sub.Name) + perWord
+	}
+	return n
+}
+
+// histogramBytes is what LATENCY HISTOGRAM shows of a command, with its subcommands.
+func histogramBytes(c *entry) int {
+	const steps, each = telemetry.StepsMax, 48
+	return (1 + len(c.Subs)) * (command.NameMax*2 + perWord + steps*each)
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,17 +34,17 @@ func TestNoCommandTakesMoreThanItsRoom(t *testing.T) {
 		defer f.end()
 		forms := worstForms(f)
 		for _, c := range everyCommand() {
-			if c.spec.Local == nil && c.spec.Parse == nil {
+			if c.Spec.Local == nil && c.Spec.Parse == nil {
 				continue // a container
 			}
-			form, there := forms[c.display]
-			if delete(forms, c.display); !there && c.spec.Name != "HELP" {
-				t.Errorf("%s: its worst form is missing", c.display)
+			form, there := forms[c.Display]
+			if delete(forms, c.Display); !there && c.Spec.Name != "HELP" {
+				t.Errorf("%s: its worst form is missing", c.Display)
 			}
 			if !there {
-				form = [][]string{strings.Fields(c.display)}
+				form = [][]string{strings.Fields(c.Display)}
 			}
-			f.flood(c.display, form)
+			f.flood(c.Display, form)
 		}
 		for name := range forms {
 			t.Errorf("there is no %s", name)
@@ -92,7 +93,7 @@ func newFlooded(t *testing.T) *flooded {
 	}
 	f.handler, err = New(Config{
 		Now: time.Now, SlowAfter: 0, SlowMax: 200, Settings: settings, Shutdown: func() {},
-		Limits: Limits{Message: floodedPayload + 1<<10, Handed: floodedOutput, HandedTotal: floodedReplies, Loading: floodedReplies},
+		Limits: Limits{Message: floodedPayload + 1<<10, Retained: floodedOutput, RetainedTotal: floodedReplies, LoadTotal: floodedReplies},
 	}, f.engine)
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +218,7 @@ func (f *flooded) flood(name string, form [][]string) {
 		reserved, pending := c.ReservedBytes(), c.Pending()
 		took := heap() - before - int64(len(all))
 		const slack = 512 << 10 // buffers of the connection
-		if bound := reserved + int64(pending)*smallRoom + f.handler.handed.Used() + f.handler.loads.Used() + slack; took > bound {
+		if bound := reserved + int64(pending)*smallRoom + f.handler.retained.Used() + f.handler.loads.Used() + slack; took > bound {
 			f.t.Errorf("%s: %d replies take %d KiB, and %d KiB are set aside for them", name, pending, took>>10, reserved>>10)
 		}
 		if reserved > floodedOutput && pending > 1 {
@@ -236,7 +237,7 @@ func (f *flooded) flood(name string, form [][]string) {
 	if n := f.server.ReservedBytes(); n != 0 {
 		f.t.Errorf("%s: %d bytes are set aside for nothing", name, n)
 	}
-	if h, l := f.handler.handed.Used(), f.handler.loads.Used(); h != 0 || l != 0 {
+	if h, l := f.handler.retained.Used(), f.handler.loads.Used(); h != 0 || l != 0 {
 		f.t.Errorf("%s: %d bytes of leased messages are counted and %d of those read, and there are none", name, h, l)
 	}
 	time.Sleep(10 * time.Minute) // leases end
@@ -331,15 +332,203 @@ func TestATransactionOfLargeRepliesIsRefused(t *testing.T) {
 		n++
 	}
 	most := s.handler.cfg.Limits.ReplyBytes
-	in := input{limits: s.handler.cfg.Limits}
-	c := s.handler.table.find([]byte("fila.keys"))
-	if err := in.scan(c, [][]byte{[]byte("orders"), []byte("COUNT"), []byte("10000")}); err != nil {
+	in := input{CountMax: int64(s.handler.cfg.Limits.Count)}
+	c := s.handler.table.Find([]byte("fila.keys"))
+	if err := in.Scan(&c.Syntax, [][]byte{[]byte("orders"), []byte("COUNT"), []byte("10000")}); err != nil {
 		t.Fatal(err)
 	}
-	if want := most / (c.spec.Room(&in) + tinyRoom); n != want {
+	if want := most / (c.Spec.Room(s.connect("").session, &in) + tinyRoom); n != want {
 		t.Errorf("%d were queued, want %d", n, want)
 	}
 	if got := s.do(t, "EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
 		t.Errorf("EXEC: %q", got)
+	}
+}
+
+// waiting returns the replies that a connection has not written: commands that were
+// handled, and answered, while nothing is read.
+func (c *fakeConn) handle(cmds ...[]string) (read []resp.Command, waiting []*pending) {
+	read = commandsOf(cmds...)
+	c.session.Handle(read)
+	c.server.Do()
+	for _, r := range c.window {
+		if within, ok := r.(interface{ Unwrap() resp.Reply }); ok {
+			r = within.Unwrap()
+		}
+		if p, ok := r.(*pending); ok {
+			waiting = append(waiting, p)
+		}
+	}
+	return read, waiting
+}
+
+// A reply that waits keeps of a large command what the slow log would show, and a short
+// command that came with it does not keep what both came in.
+func TestLargeArgumentsAreNotKeptForTheReply(t *testing.T) {
+	s := newServer(t, nil)
+	s.do(t, "FILA.QUEUE", "CREATE", "orders")
+	c := s.connect("")
+	payload := strings.Repeat("x", 100<<10)
+	read, waiting := c.handle([]string{"FILA.ENQUEUE", "orders", payload}, []string{"FILA.STATS", "orders"})
+	if len(waiting) != 2 {
+		t.Fatalf("%d replies wait", len(waiting))
+	}
+	for i, p := range waiting {
+		kept := 0
+		for _, text := range p.shown {
+			kept += len(text)
+		}
+		if p.args != nil || read[i].Args != nil || kept == 0 || kept > slowArgsMax*(slowBytesMax+perWord) {
+			t.Errorf("command %d: %d arguments are kept, %d were read, %d bytes are for the slow log", i, len(p.args), len(read[i].Args), kept)
+		}
+	}
+	c.flush()
+	if _, few := c.handle([]string{"FILA.STATS", "orders"}); len(few) != 1 || few[0].args == nil {
+		t.Error("a short command has lost its arguments")
+	}
+}
+
+// Leases that are pipelined and not read keep of their messages what a connection may, and
+// what all may; the others are read again when they are written, and none is missing.
+func TestLeasedMessagesAreKeptWithinBounds(t *testing.T) {
+	const messages, size = 6, 100 << 10
+	for name, limits := range map[string]Limits{
+		"one connection":  {Retained: 2*size + smallRoom, RetainedTotal: 1 << 30},
+		"all connections": {Retained: 1 << 30, RetainedTotal: 2*size + smallRoom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, func(c *Config) { c.Limits = limits })
+			s.do(t, "FILA.QUEUE", "CREATE", "orders")
+			payload := strings.Repeat("x", size)
+			var leases [][]string
+			for range messages {
+				s.do(t, "FILA.ENQUEUE", "orders", payload)
+				leases = append(leases, []string{"FILA.LEASE", "orders"})
+			}
+			c := s.connect("")
+			_, waiting := c.handle(leases...)
+			kept := 0
+			for _, p := range waiting {
+				if l, ok := p.call.(*leaseCall); ok {
+					for _, d := range l.deliveries {
+						kept += d.Held()
+					}
+				}
+			}
+			if most := 2*size + smallRoom; len(waiting) != messages || kept > most || kept < most/2 {
+				t.Errorf("%d leases keep %d bytes, %d are allowed", len(waiting), kept, most)
+			}
+			if c.flush(); strings.Count(c.received(), payload) != messages {
+				t.Error("messages are missing")
+			}
+			if n := s.handler.retained.Used() + s.handler.loads.Used() + c.session.retained.Load(); n != 0 {
+				t.Errorf("%d bytes are counted that nobody has", n)
+			}
+		})
+	}
+}
+
+// What a lease keeps is not counted for ever when the commit after it fails, or the client
+// has gone.
+func TestALeaseThatIsNotWrittenKeepsNothing(t *testing.T) {
+	s := newServer(t, nil)
+	s.do(t, "FILA.QUEUE", "CREATE", "fresh")
+	s.do(t, "FILA.QUEUE", "CREATE", "orders")
+	s.do(t, "FILA.ENQUEUE", "orders", strings.Repeat("x", 100<<10))
+	c := s.connect("leaves")
+	if _, waiting := c.handle([]string{"FILA.LEASE", "orders"}); len(waiting) != 1 || s.handler.retained.Used() == 0 {
+		t.Fatal("the lease keeps nothing to begin with")
+	}
+	c.gone()
+	if n := s.handler.retained.Used(); n != 0 {
+		t.Errorf("%d bytes are kept for a client that has gone", n)
+	}
+	s.Do()
+	s.store.FailCommits(errors.New("the disk is gone"))
+	c = s.connect("fails")
+	c.handle([]string{"FILA.ENQUEUE", "fresh", strings.Repeat("x", 100<<10)}, []string{"FILA.LEASE", "fresh"})
+	c.flush()
+	if n := s.handler.retained.Used(); n != 0 {
+		t.Errorf("%d bytes are kept after a commit that has failed: %q", n, c.received())
+	}
+}
+
+// Messages that are read to be written are counted among those of all connections: a reply
+// that has some ends when there is no room for more, and one that has none waits.
+func TestMessagesAreReadWithinWhatAllConnectionsMayHave(t *testing.T) {
+	const size = 2 << 20
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *Config) {
+			c.Limits = Limits{Message: size + smallRoom, LoadTotal: 2 * (size + smallRoom), Retained: 1, RetainedTotal: 1}
+		})
+		s.do(t, "FILA.QUEUE", "CREATE", "orders")
+		s.handler.retained.Take(1) // so that none is kept from when it was in memory
+		payload := strings.Repeat("x", size)
+		for range 4 {
+			s.do(t, "FILA.ENQUEUE", "orders", payload)
+		}
+		if got := strings.Count(s.do(t, "FILA.LEASE", "orders", "COUNT", "4"), payload); got != 2 {
+			t.Errorf("a reply has %d messages, there was room for 2", got)
+		}
+		s.handler.loads.Take(2 * (size + smallRoom)) // by others
+		c := s.connect("other")
+		c.handle([]string{"FILA.LEASE", "orders", "COUNT", "4"})
+		written := make(chan struct{})
+		go func() {
+			c.flush()
+			close(written)
+		}()
+		synctest.Wait()
+		if c.out.Len() > 0 {
+			t.Error("a message was read while others had all the room")
+		}
+		s.handler.loads.Give(2 * (size + smallRoom))
+		<-written
+		if got := strings.Count(c.received(), payload); got != 2 {
+			t.Errorf("a reply has %d messages, there are 2 left", got)
+		}
+		if n := s.handler.loads.Used(); n != 0 {
+			t.Errorf("%d bytes are counted that nobody has", n)
+		}
+	})
+}
+
+// Commands that wait for EXEC are bounded, those of all clients together; short
+// transactions always pass, and what one has held others have when it is over.
+func TestLongTransactionsOfAllClientsAreBounded(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.Limits.QueuedTotal = 1 << 20 })
+	s.do(t, "FILA.QUEUE", "CREATE", "orders")
+	long, short := strings.Repeat("x", 600<<10), strings.Repeat("x", 100<<10)
+	queue := func(conn, payload string) string {
+		c := s.connect(conn)
+		if c.session.multi == nil {
+			c.do("MULTI")
+		}
+		return c.do("FILA.ENQUEUE", "orders", payload)
+	}
+	for _, step := range []struct {
+		conn, payload, want string
+		before              func()
+	}{
+		{"a", long, "+QUEUED", nil},
+		{"b", long, "-OOM", nil},
+		{"c", short, "+QUEUED", nil},
+		{"c", short, "+QUEUED", nil},
+		{"d", long, "+QUEUED", func() { s.connect("a").do("EXEC") }},
+		{"e", long, "-OOM", nil},
+		{"f", long, "+QUEUED", func() { s.connect("d").gone() }},
+		{"g", long, "+QUEUED", func() { s.connect("f").do("DISCARD") }},
+		{"h", long, "+QUEUED", func() { s.connect("g").do("RESET") }},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		if got := queue(step.conn, step.payload); !strings.HasPrefix(got, step.want) {
+			t.Errorf("%s: %.80q, want %s", step.conn, got, step.want)
+		}
+	}
+	s.connect("h").do("DISCARD")
+	if n := s.handler.queued.Used(); n != 0 {
+		t.Errorf("%d bytes are counted that nobody has", n)
 	}
 }

@@ -1,11 +1,13 @@
 package commands
 
 import (
+	"time"
+
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
-	"github.com/faisca/fila/resp"
-
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/resp"
 )
 
 func script() Spec {
@@ -25,7 +27,7 @@ func hookArgs(more ...Arg) []Arg {
 }
 
 func hookKind(in *input) hook.Kind {
-	if in.has("on_failure") {
+	if in.Has("on_failure") {
 		return hook.OnFailure
 	}
 	return hook.OnEnqueue
@@ -49,13 +51,13 @@ func scriptLoad() Spec {
 			{"FILA.SCRIPT LOAD orders ON_ENQUEUE return", "(error) LUA the script does not load: on_enqueue: the script defines no function on_enqueue"},
 		},
 		Room: sized("source", scriptCopies),
-		Parse: func(in *input) (call, error) {
-			return &hookLoad{queue: in.text("queue"), kind: hookKind(in), source: string(in.bytes("source"))}, nil
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &scriptLoadCall{queue: in.Text("queue"), kind: hookKind(in), source: string(in.Bytes("source"))}, nil
 		},
 	}
 }
 
-type hookLoad struct {
+type scriptLoadCall struct {
 	queue  string
 	kind   hook.Kind
 	source string
@@ -63,19 +65,19 @@ type hookLoad struct {
 }
 
 // Prepare compiles the source on the connection.
-func (c *hookLoad) Prepare(e Engine) (err error) {
+func (c *scriptLoadCall) Prepare(e Engine) (err error) {
 	c.hook, err = e.CompileScript(c.kind, c.source)
 	return err
 }
 
 // Bytes is what waits for the loop.
-func (c *hookLoad) Bytes() int { return len(c.source) }
+func (c *scriptLoadCall) Bytes() int { return len(c.source) }
 
 // Apply implements engine.Call.
-func (c *hookLoad) Apply(tx *engine.Tx) error { return tx.LoadScript(c.queue, c.hook) }
+func (c *scriptLoadCall) Apply(tx *engine.Tx) error { return tx.LoadScript(c.queue, c.hook) }
 
 // Render writes the version.
-func (c *hookLoad) Render(_ *Handler, w *resp.Writer) error {
+func (c *scriptLoadCall) Render(_ *Handler, w *resp.Writer) error {
 	w.BulkString(c.hook.Version())
 	return nil
 }
@@ -91,18 +93,20 @@ func scriptDel() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.SCRIPT DEL orders ON_ENQUEUE", "(integer) 0"},
 		},
-		Parse: func(in *input) (call, error) { return &hookDrop{queue: in.text("queue"), kind: hookKind(in)}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &scriptDelCall{queue: in.Text("queue"), kind: hookKind(in)}, nil
+		},
 	}
 }
 
-type hookDrop struct {
+type scriptDelCall struct {
 	removed
 	queue string
 	kind  hook.Kind
 }
 
 // Apply implements engine.Call.
-func (c *hookDrop) Apply(tx *engine.Tx) (err error) {
+func (c *scriptDelCall) Apply(tx *engine.Tx) (err error) {
 	c.removed.found, err = tx.DeleteScript(c.queue, c.kind)
 	return err
 }
@@ -120,14 +124,14 @@ func scriptGet() Spec {
 			{"FILA.SCRIPT GET orders ON_FAILURE", `"function on_failure(msg) return { action = 'dlq' } end"`},
 			{"FILA.SCRIPT GET orders ON_ENQUEUE", "(nil)"},
 		},
-		Room: func(in *input) int { return tinyRoom + in.limits.Script },
-		Parse: func(in *input) (call, error) {
-			return &hookSource{hookFind: hookFind{queue: in.text("queue"), kind: hookKind(in)}}, nil
+		Room: func(s *Session, in *input) int { return tinyRoom + s.handler.cfg.Limits.Script },
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &scriptGetCall{hookFind: hookFind{queue: in.Text("queue"), kind: hookKind(in)}}, nil
 		},
 	}
 }
 
-// hookFind looks for one hook of a queue.
+// hookFind finds one hook of a queue.
 type hookFind struct {
 	queue string
 	kind  hook.Kind
@@ -146,10 +150,10 @@ func (c *hookFind) Apply(tx *engine.Tx) error {
 	return err
 }
 
-type hookSource struct{ hookFind }
+type scriptGetCall struct{ hookFind }
 
 // Render writes the source or nil.
-func (c *hookSource) Render(_ *Handler, w *resp.Writer) error {
+func (c *scriptGetCall) Render(_ *Handler, w *resp.Writer) error {
 	if !c.found {
 		w.Null()
 		return nil
@@ -173,23 +177,23 @@ func scriptList() Spec {
 			{"FILA.SCRIPT LIST orders", "..."},
 		},
 		Room: hooksRoom,
-		Parse: func(in *input) (call, error) {
-			return &hookList{queue: in.text("queue"), all: !in.has("queue"), user: in.user}, nil
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &scriptListCall{queue: in.Text("queue"), all: !in.Has("queue"), user: in.User}, nil
 		},
 	}
 }
 
-type hookList struct {
+type scriptListCall struct {
 	queue string
 	all   bool
-	user  *acl.User // to whom they are shown
+	user  *acl.User // that asks
 	list  []engine.ScriptInfo
 }
 
 // Apply implements engine.Call.
-func (c *hookList) Apply(tx *engine.Tx) error {
+func (c *scriptListCall) Apply(tx *engine.Tx) error {
 	if c.queue == "" && !c.all {
-		return &refusal{"NOQUEUE", `no such queue: ""`}
+		return command.Refuse("NOQUEUE", `no such queue: ""`)
 	}
 	list, err := tx.Scripts(c.queue)
 	for i := range list {
@@ -201,7 +205,7 @@ func (c *hookList) Apply(tx *engine.Tx) error {
 }
 
 // Render writes an array of maps.
-func (c *hookList) Render(_ *Handler, w *resp.Writer) error {
+func (c *scriptListCall) Render(_ *Handler, w *resp.Writer) error {
 	writeEach(w, len(c.list), func(i int) *fields { return hookFields(&c.list[i]) })
 	return nil
 }
@@ -221,4 +225,87 @@ func (f *fields) hook(s *engine.ScriptInfo) {
 	f.text("queue", s.Queue)
 	f.text("hook", s.Kind.String())
 	f.optional("version", version)
+}
+
+func scriptStats() Spec {
+	return Spec{
+		Name: "STATS", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Returns how the hooks of a queue have fared since they were loaded or the broker started.",
+		Reply: "An array of maps, one for each hook: " + hookStatsFields(&engine.ScriptInfo{}, &hook.Stats{}).names() + ". " +
+			"state is closed while the hook is run, open while it is not as it has failed too often in a row, trial when the next call decides. " +
+			"calls got a decision of the script's or its error, recalled of them without running it, as its decision was known; errors failed, limits of those for time or memory; skipped were answered by the safe decision without running it. " +
+			"row counts errors since the last success, opened how often the state became open, trial_at says when it may be tried again. " +
+			"latency is an array of maps, the buckets that are not empty: below_us (nil in the last) and calls; p50_us and p99_us are bounds of such buckets.",
+		Flags:  []string{"readonly"},
+		Access: Look,
+		Args:   []Arg{{Name: "queue", Type: Key}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
+			{"FILA.SCRIPT STATS orders", "..."},
+		},
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &scriptStatsCall{scriptListCall{queue: in.Text("queue")}}, nil
+		},
+	}
+}
+
+type scriptStatsCall struct{ scriptListCall }
+
+// Render writes an array of maps. The figures are asked for here and not in the
+// turn: a hook counts under a lock, which the loop must not wait for.
+func (c *scriptStatsCall) Render(h *Handler, w *resp.Writer) error {
+	maps := make([]fields, len(c.list))
+	for i := range c.list {
+		var s hook.Stats
+		if hook := c.list[i].Hook; hook != nil {
+			s = hook.Stats(h.cfg.Now())
+		}
+		maps[i] = *hookStatsFields(&c.list[i], &s)
+	}
+	writeMaps(w, maps)
+	return nil
+}
+
+func hookStatsFields(info *engine.ScriptInfo, s *hook.Stats) *fields {
+	var f fields
+	f.hook(info)
+	f.text("state", s.State.String())
+	f.count("calls", s.Calls)
+	f.count("errors", s.Errors)
+	f.count("limits", s.Limits)
+	f.count("skipped", s.Skipped)
+	f.count("recalled", s.Recalled)
+	f.number("row", int64(s.Row))
+	f.count("opened", s.Opened)
+	f.due("trial_at", s.TrialAt)
+	f.optional("last_error", s.LastError)
+	f.limit("last_line", uint64(max(s.LastLine, 0)))
+	f.at("last_at", s.LastAt)
+	f.micros("p50_us", s.Percentile(0.5))
+	f.micros("p99_us", s.Percentile(0.99))
+	f.micros("max_us", s.LatencyMax)
+	f.micros("total_us", s.LatencyTotal)
+	f.groups("latency", latencyBuckets(s))
+	return &f
+}
+
+func (f *fields) micros(name string, d time.Duration) { f.number(name, d.Microseconds()) }
+
+func latencyBuckets(s *hook.Stats) []fields {
+	var list []fields
+	for i, n := range s.Latency {
+		if n == 0 {
+			continue
+		}
+		var f fields
+		if i == hook.LatencyBuckets-1 {
+			f.optional("below_us", "")
+		} else {
+			f.micros("below_us", hook.LatencyBound(i))
+		}
+		f.count("calls", n)
+		list = append(list, f)
+	}
+	return list
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/resp"
-
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/resp"
 )
 
 func scriptTest() Spec {
@@ -15,8 +15,8 @@ func scriptTest() Spec {
 		Name: "TEST", Group: "fila", Since: "0.1.0", Complexity: "Depends on the script; its limits hold.",
 		Summary: "Runs a hook of a queue, or SOURCE in its place, with a message made of the options, and changes nothing: no message, no statistics. " +
 			"A script that fails is refused with its line.",
-		Reply: "A map. ON_ENQUEUE: " + (&hookTrial{}).fields(&hook.Trial{}).names() + ". ON_FAILURE: " +
-			(&hookTrial{hookFind: hookFind{kind: hook.OnFailure}}).fields(&hook.Trial{}).names() + ". What the script has not decided is nil.",
+		Reply: "A map. ON_ENQUEUE: " + (&scriptTestCall{}).fields(&hook.Trial{}).names() + ". ON_FAILURE: " +
+			(&scriptTestCall{hookFind: hookFind{kind: hook.OnFailure}}).fields(&hook.Trial{}).names() + ". What the script has not decided is nil.",
 		Flags: []string{"readonly"}, Access: Look,
 		Args: hookArgs(
 			Arg{Name: "source", Type: String, Token: "SOURCE", Optional: true},
@@ -47,9 +47,9 @@ func scriptTest() Spec {
 	}
 }
 
-// hookTrial runs a hook where its reply is written: by then the commands before
+// scriptTestCall runs a hook where its reply is written: by then the commands before
 // it have taken effect, and the time it takes is that of its own connection.
-type hookTrial struct {
+type scriptTestCall struct {
 	hookFind
 	given  bool   // a source, in place of the queue's hook
 	source string // the one given
@@ -58,31 +58,31 @@ type hookTrial struct {
 	size   int
 }
 
-func parseScriptTest(in *input) (call, error) {
-	c := &hookTrial{given: in.has("source"), source: string(in.bytes("source"))}
-	c.queue, c.kind = in.text("queue"), hookKind(in)
+func parseScriptTest(_ *Session, in *input) (call, error) {
+	c := &scriptTestCall{given: in.Has("source"), source: string(in.Bytes("source"))}
+	c.queue, c.kind = in.Text("queue"), hookKind(in)
 	c.msg = hook.Message{
-		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.integer("payloadsize", 0)),
-		Weight: uint32(in.integer("weight", 1)), //nolint:gosec // the Spec bounds it
+		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.Integer("payloadsize", 0)),
+		Weight: uint32(in.Integer("weight", 1)), //nolint:gosec // the Spec bounds it
 	}
-	if in.has("key") {
-		c.msg.Key = in.text("key")
+	if in.Has("key") {
+		c.msg.Key = in.Text("key")
 	}
-	c.msg.Throttles, c.msg.Headers = in.throttles(), in.headers()
+	c.msg.Throttles, c.msg.Headers = in.Texts("throttle"), headers(in)
 	if c.kind == hook.OnFailure {
-		c.msg.ID, c.msg.Error = engine.ID{}.String(), string(in.bytes("error"))
-		c.msg.Attempts = uint32(in.integer("attempt", 1)) //nolint:gosec // the Spec bounds it
-	} else if in.has("attempt") || in.has("error") {
-		return nil, &refusal{"ERR", "ATTEMPT and ERROR go with ON_FAILURE only"}
+		c.msg.ID, c.msg.Error = engine.ID{}.String(), string(in.Bytes("error"))
+		c.msg.Attempts = uint32(in.Integer("attempt", 1)) //nolint:gosec // the Spec bounds it
+	} else if in.Has("attempt") || in.Has("error") {
+		return nil, command.Refuse("ERR", "ATTEMPT and ERROR go with ON_FAILURE only")
 	}
-	for _, a := range in.args {
+	for _, a := range in.Args {
 		c.size += len(a)
 	}
 	return c, nil
 }
 
 // Prepare compiles a source that was given, on the connection.
-func (c *hookTrial) Prepare(e Engine) (err error) {
+func (c *scriptTestCall) Prepare(e Engine) (err error) {
 	if c.given {
 		c.own, err = e.CompileScript(c.kind, c.source)
 	}
@@ -90,26 +90,26 @@ func (c *hookTrial) Prepare(e Engine) (err error) {
 }
 
 // Bytes is what waits for the loop.
-func (c *hookTrial) Bytes() int { return c.size }
+func (c *scriptTestCall) Bytes() int { return c.size }
 
 // Render runs the script and writes a map.
-func (c *hookTrial) Render(h *Handler, w *resp.Writer) error {
+func (c *scriptTestCall) Render(h *Handler, w *resp.Writer) error {
 	hook := c.info.Hook
 	if c.given {
 		hook = c.own
 	}
 	if hook == nil {
-		return &refusal{"INVALID", "the queue has no " + c.kind.String() + " hook, load one with FILA.SCRIPT LOAD or give a SOURCE"}
+		return command.Refuse("INVALID", "the queue has no "+c.kind.String()+" hook, load one with FILA.SCRIPT LOAD or give a SOURCE")
 	}
 	t := hook.Try(&c.msg, h.engine.Snapshot().Get)
 	if t.Err != nil {
-		return &refusal{"LUA", t.Err.Error()}
+		return command.Refuse("LUA", t.Err.Error())
 	}
 	c.fields(&t).write(w)
 	return nil
 }
 
-func (c *hookTrial) fields(t *hook.Trial) *fields {
+func (c *scriptTestCall) fields(t *hook.Trial) *fields {
 	var f fields
 	if c.kind == hook.OnFailure {
 		f.failure(&t.Failure)

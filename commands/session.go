@@ -8,6 +8,9 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/events"
+	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/resp"
 )
 
@@ -40,27 +43,30 @@ type Session struct {
 	conn    connection
 	client  *engine.Client
 
-	proto    int
-	authed   bool
-	strikes  int                         // times that authenticating has failed
-	account  atomic.Pointer[acl.Account] // whose rights count; changed on the reading goroutine alone
-	mute     muteMode
-	tracking *tracking
-	subs     subscriptions
-	later    resp.Reply // of the local command in hand, if it is to be rendered in its turn
-	left     bool       // the hub's: it has gone
-	closing  bool       // nothing more is handled, the connection ends after what was answered
-	in       input
-	multi    *transaction // since MULTI, else nil
+	proto        int
+	authed       bool
+	authFailures int                         // times that authenticating has failed
+	account      atomic.Pointer[acl.Account] // whose rights count; changed on the reading goroutine alone
+	mute         muteMode
+	tracking     *tracking
+	subs         subscriptions
+	subscriber   events.Subscriber
+	later        resp.Reply // of the current local command, if it is to be rendered in its turn
+	closing      bool       // nothing more is handled, the connection ends after what was answered
+	in           input
+	multi        *transaction // since MULTI, else nil
+	// recovering says that the engine still recovers: what is parsed now is rendered at
+	// once, without having been applied.
+	recovering bool
 	// clock is a reading of the engine's stopwatch: of when the commands were read,
 	// then of when the last local one was done.
 	clock time.Duration
 
-	reserved resp.Room // set aside for the command in hand, if holds
+	reserved resp.Room // set aside for the current command, if holds
 	holds    bool
-	handed   atomic.Int64 // bytes of messages that leases keep until they are written
-	pins     bool         // the arguments in hand share more memory than is small for each
-	large    bool         // those of the command in hand are not to be kept
+	retained atomic.Int64 // bytes of messages that leases keep until they are written
+	pins     bool         // the arguments of one read share more memory than is small for each
+	large    bool         // those of the current command are not to be kept
 	waiting  *pending     // the newest lease that may wait for messages; nil: none does
 
 	replies []resp.Reply   // of one Handle, in order
@@ -68,10 +74,10 @@ type Session struct {
 	slab    []pending      // room for the rest of the same
 	writer  resp.Writer    // of replies that are rendered at once
 
-	identity atomic.Pointer[identity]
-	current  atomic.Pointer[command]   // the newest
-	listens  atomic.Pointer[listening] // nil: it never has
-	queued   atomic.Int32              // commands since MULTI, -1 without
+	identity  atomic.Pointer[identity]
+	current   atomic.Pointer[entry]              // the newest
+	subCounts atomic.Pointer[subscriptionCounts] // nil: it never has
+	queued    atomic.Int32                       // commands since MULTI, -1 without
 }
 
 // identity is what a client has said about itself. It is never changed, only
@@ -96,8 +102,8 @@ const (
 // Handle executes the commands of one read. Local ones are done when it returns;
 // the rest are with the engine.
 //
-// The replies go into the window before the tasks are submitted: a task that is
-// done at once then finds its reply in its place, and a full window holds back
+// The replies go into the reply queue before the tasks are submitted: a task that is
+// done at once then finds its reply in its place, and a full queue holds back
 // work rather than replies.
 func (s *Session) Handle(cmds []resp.Command) {
 	s.clock = s.handler.engine.Elapsed()
@@ -113,16 +119,16 @@ func (s *Session) Handle(cmds []resp.Command) {
 		}
 	}
 	s.slab = nil
-	s.in.release()
-	s.handOn()
+	s.in.Release()
+	s.flush()
 	if s.closing {
 		s.conn.CloseAfterFlush()
 	}
 }
 
-// handOn gives the replies of what was executed to the connection, and their tasks to
+// flush gives the replies of what was executed to the connection, and their tasks to
 // the engine.
-func (s *Session) handOn() {
+func (s *Session) flush() {
 	s.conn.Push(s.replies...)
 	clear(s.replies)
 	s.replies = s.replies[:0]
@@ -133,28 +139,28 @@ func (s *Session) handOn() {
 	}
 }
 
-// Gone tells the engine that nobody reads the replies any more.
+// Gone says that the connection has ended: its replies are dropped.
 func (s *Session) Gone() {
 	s.end()
 	s.handler.leave(s)
 	s.handler.engine.Leave(s.client)
 }
 
-// handle executes one command or hands it over. left counts the commands that
+// handle executes one command or submits it. left counts the commands that
 // may still come in this read, this one included.
 func (s *Session) handle(args [][]byte, left int) {
 	silent := s.mute == muteAll || s.mute == muteThis
 	if s.mute == muteThis {
 		s.mute = muteNone
 	}
-	if t := s.tracking; t != nil && t.caching && s.current.Load().parent != s.handler.table.find([]byte("client")) {
+	if t := s.tracking; t != nil && t.caching && s.current.Load().Parent != s.handler.table.Find([]byte("client")) {
 		t.caching = false
 	}
-	c, rest, err := s.find(args)
+	c, rest, err := s.handler.table.Lookup(args)
 	if denied := s.admit(c); denied != nil {
 		err = denied
 	}
-	queue := err == nil && s.multi != nil && !c.spec.Immediate
+	queue := err == nil && s.multi != nil && !c.Spec.Immediate
 	if err == nil {
 		if queue {
 			rest = cloneWords(rest)
@@ -163,7 +169,7 @@ func (s *Session) handle(args [][]byte, left int) {
 		err = s.check(c, rest)
 	}
 	if err == nil {
-		err = s.whileListening(c)
+		err = s.checkSubscribed(c)
 	}
 	if err == nil && queue {
 		if err = s.queue(c, rest); err == nil {
@@ -174,7 +180,7 @@ func (s *Session) handle(args [][]byte, left int) {
 		}
 	}
 	if err != nil {
-		s.spoil()
+		s.failTransaction()
 		s.reject(c, silent, err)
 		return
 	}
@@ -182,15 +188,15 @@ func (s *Session) handle(args [][]byte, left int) {
 		s.closing = true
 		return
 	}
-	if s.handler.hub.monitoring.Load() > 0 {
+	if s.handler.hub.Monitored() {
 		s.monitored(c, args)
 	}
-	if c.spec.Local != nil {
+	if c.Spec.Local != nil {
 		s.local(c, args, silent)
 		return
 	}
-	s.in.loading = !s.handler.ready.Load() && s.handler.loading()
-	call, err := c.spec.Parse(&s.in)
+	s.recovering = !s.handler.ready.Load() && s.handler.loading()
+	call, err := c.Spec.Parse(s, &s.in)
 	if p, ok := call.(preparer); ok && err == nil {
 		err = p.Prepare(s.handler.engine)
 	}
@@ -198,7 +204,7 @@ func (s *Session) handle(args [][]byte, left int) {
 		s.reject(c, silent, err)
 		return
 	}
-	if s.in.loading {
+	if s.recovering {
 		s.unapplied(c, call, silent)
 		return
 	}
@@ -209,67 +215,34 @@ func (s *Session) handle(args [][]byte, left int) {
 	} else {
 		p.args = args
 	}
-	p.task.ReadOnly = c.looks
-}
-
-// find looks the command up, with its subcommand.
-func (s *Session) find(args [][]byte) (*command, [][]byte, error) {
-	c := s.handler.table.find(args[0])
-	if c == nil {
-		return nil, nil, unknownCommand(args)
-	}
-	if c.subs == nil {
-		return c, args[1:], nil
-	}
-	if len(args) < 2 {
-		if c.spec.Local != nil || c.spec.Parse != nil {
-			return c, nil, nil // COMMAND on its own
-		}
-		return nil, nil, wrongArity(c)
-	}
-	sub := lookup(c.subs, args[1])
-	if sub == nil {
-		return nil, nil, &refusal{"ERR", "unknown subcommand '" + clip(args[1]) + "'. Try " + c.display + " HELP."}
-	}
-	return sub, args[2:], nil
+	p.task.ReadOnly = c.ReadOnly
 }
 
 // admit asks whether the command, nil if there is none of that name, may be used
-// now. A stranger learns nothing, not even which commands there are.
-func (s *Session) admit(c *command) error {
-	if !s.authed && (c == nil || !c.noAuth) {
-		return &refusal{"NOAUTH", "Authentication required."}
+// now. An unauthenticated client learns nothing, not even which commands there are.
+func (s *Session) admit(c *entry) error {
+	if !s.authed && (c == nil || !c.NoAuth) {
+		return command.Refuse("NOAUTH", "Authentication required.")
 	}
-	if c != nil && !c.loading && s.handler.loading() {
-		return &refusal{"LOADING", "Fila is reading its queues from disk, try again in a moment"}
+	if c != nil && !c.Loading && s.handler.loading() {
+		return command.Refuse("LOADING", "Fila is reading its queues from disk, try again in a moment")
 	}
 	return nil
 }
 
-// unknownCommand answers in Redis' own words: client libraries look for them.
-func unknownCommand(args [][]byte) error {
-	text := []byte("unknown command '")
-	text = append(append(text, args[0][:min(len(args[0]), echoMax)]...), "', with args beginning with: "...)
-	for start := len(text); len(args) > 1 && len(text)-start < echoMax; args = args[1:] {
-		room := echoMax - (len(text) - start)
-		text = append(append(append(text, '\''), args[1][:min(len(args[1]), room)]...), "' "...)
-	}
-	return &refusal{"ERR", string(text)}
-}
-
 // local executes a command that needs no engine and pushes its reply.
-func (s *Session) local(c *command, args [][]byte, silent bool) {
+func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	w := s.scratch()
 	before := s.mute
 	code := ""
-	if err := c.spec.Local(s, &s.in, w); err != nil {
+	if err := c.Spec.Local(s, &s.in, w); err != nil {
 		w.Take()
 		code = writeError(w, err)
 	}
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
 	s.called(c, args, nil, s.clock-began, code)
-	if s.later != nil { // what it sets going is heard also with replies switched off
+	if s.later != nil { // a subscription is confirmed also with replies switched off
 		s.answer(s.later, math.MaxInt64)
 		s.later = nil
 		return
@@ -285,41 +258,45 @@ func (s *Session) local(c *command, args [][]byte, silent bool) {
 
 // unapplied answers a call that may be answered before the engine has anything
 // to say, from what is known without it.
-func (s *Session) unapplied(c *command, call call, silent bool) {
+func (s *Session) unapplied(c *entry, call call, silent bool) {
 	w := s.scratch()
 	code := ""
 	if err := call.Render(s.handler, w); err != nil {
 		w.Take()
 		code = writeError(w, err)
 	}
-	s.handler.metrics.called(s.conn.ID(), c, 0, code)
+	s.handler.calls.Called(s.conn.ID(), c.Index, 0, code)
 	s.keep(w, silent)
 }
 
 // reject answers a command, nil if it is none, that was not executed.
-func (s *Session) reject(c *command, silent bool, err error) {
+func (s *Session) reject(c *entry, silent bool, err error) {
 	w := s.scratch()
-	s.handler.metrics.rejected(s.conn.ID(), c, writeError(w, err))
+	if code := writeError(w, err); c == nil {
+		s.handler.calls.Refused(code)
+	} else {
+		s.handler.calls.Rejected(s.conn.ID(), c.Index, code)
+	}
 	s.keep(w, silent)
 }
 
 // called counts a command that was executed, and keeps it if it took long: as shown, if
 // that is known, else its arguments. It runs on the reader's goroutine or on the writer's.
-func (s *Session) called(c *command, args [][]byte, shown []string, took time.Duration, code string) {
+func (s *Session) called(c *entry, args [][]byte, shown []string, took time.Duration, code string) {
 	h := s.handler
-	h.metrics.called(s.conn.ID(), c, took, code)
-	h.latency.observe(latencyCommand, took)
-	if h.slow.isSlow(took) {
+	h.calls.Called(s.conn.ID(), c.Index, took, code)
+	h.latency.Command(took)
+	if h.slow.IsSlow(took) {
 		if shown == nil {
 			shown = clipArgs(c, args)
 		}
-		h.slow.add(&slowEntry{
-			at: h.cfg.Now(), took: took, args: shown, addr: s.conn.RemoteAddr().String(), name: s.identity.Load().name,
+		h.slow.Add(&telemetry.SlowCommand{
+			At: h.cfg.Now(), Took: took, Args: shown, Addr: s.conn.RemoteAddr().String(), Name: s.identity.Load().name,
 		})
 	}
 }
 
-// submit puts the reply of a call into the window and its task with those that
+// submit puts the reply of a call into the reply queue and its task with those that
 // go to the engine at the end of Handle.
 func (s *Session) submit(c call, silent bool, left int) *pending {
 	p := s.room(c, left)
@@ -338,7 +315,7 @@ func (s *Session) submit(c call, silent bool, left int) *pending {
 }
 
 // room returns a place for a reply. Those of one read share their memory, but not
-// with one that keeps what it hands out until it is written: it would keep the
+// with one that keeps what it delivers until it is written: it would keep the
 // memory of all.
 func (s *Session) room(c call, left int) *pending {
 	if _, keeps := c.(undoer); keeps {
@@ -359,8 +336,8 @@ func (s *Session) scratch() *resp.Writer {
 	return &s.writer
 }
 
-// keep puts what was rendered into the window, or nothing where the client does
-// not want to hear it.
+// keep puts what was rendered into the reply queue, or nothing where the client has
+// switched replies off.
 func (s *Session) keep(w *resp.Writer, silent bool) {
 	b := w.Take()
 	if silent {
@@ -387,6 +364,6 @@ func (s *Session) setProto(proto int) {
 	s.proto = proto
 	s.conn.SetProto(proto)
 	if old := s.identity.Load(); old != nil && old.proto != proto {
-		s.introduce(func(i *identity) { i.proto = proto })
+		s.updateIdentity(func(i *identity) { i.proto = proto })
 	}
 }

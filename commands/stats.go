@@ -14,7 +14,7 @@ func stats() Spec {
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
 		Access:     Look,
-		Reply: "A map. Of a queue: " + (&queueStats{}).fields().names() + ". Of all: " + (&engineStats{}).fields().names() +
+		Reply: "A map. Of a queue: " + (&queueStatsCall{}).fields().names() + ". Of all: " + (&engineStatsCall{}).fields().names() +
 			". What counts events starts at 0 with the broker. busiest_keys are at most ten fairness keys, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
 			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from.",
@@ -24,16 +24,16 @@ func stats() Spec {
 			{"FILA.STATS orders", "..."},
 			{"FILA.STATS", "..."},
 		},
-		Parse: func(in *input) (call, error) {
-			if in.has("queue") {
-				return &queueStats{name: in.text("queue")}, nil
+		Parse: func(_ *Session, in *input) (call, error) {
+			if in.Has("queue") {
+				return &queueStatsCall{name: in.Text("queue")}, nil
 			}
-			return &engineStats{}, nil
+			return &engineStatsCall{}, nil
 		},
 	}
 }
 
-type queueStats struct {
+type queueStatsCall struct {
 	name   string
 	counts engine.Counts
 	now    time.Time
@@ -49,11 +49,11 @@ type queueStats struct {
 // busiest is how many keys are shown by name.
 const busiest = 10
 
-// Preflight implements engine.Preflighter: what is told is exact.
-func (c *queueStats) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
+// Preflight implements engine.Preflighter: the counts that are shown are exact.
+func (c *queueStatsCall) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
 
 // Apply implements engine.Call.
-func (c *queueStats) Apply(tx *engine.Tx) (err error) {
+func (c *queueStatsCall) Apply(tx *engine.Tx) (err error) {
 	if err := c.Preflight(tx); err != nil {
 		return err
 	}
@@ -76,12 +76,12 @@ func (c *queueStats) Apply(tx *engine.Tx) (err error) {
 }
 
 // Render writes a map.
-func (c *queueStats) Render(_ *Handler, w *resp.Writer) error {
+func (c *queueStatsCall) Render(_ *Handler, w *resp.Writer) error {
 	c.fields().write(w)
 	return nil
 }
 
-func (c *queueStats) fields() *fields {
+func (c *queueStatsCall) fields() *fields {
 	var f fields
 	f.text("name", c.name)
 	f.counts(&c.counts)
@@ -112,24 +112,172 @@ func busyFields(k *engine.BusyKey) *fields {
 	return &f
 }
 
-type engineStats struct{ stats engine.Stats }
+type engineStatsCall struct{ stats engine.Stats }
 
 // Apply implements engine.Call.
-func (c *engineStats) Apply(tx *engine.Tx) error {
+func (c *engineStatsCall) Apply(tx *engine.Tx) error {
 	c.stats = tx.Stats()
 	return nil
 }
 
 // Render writes a map.
-func (c *engineStats) Render(_ *Handler, w *resp.Writer) error {
+func (c *engineStatsCall) Render(_ *Handler, w *resp.Writer) error {
 	c.fields().write(w)
 	return nil
 }
 
 // fields are the counts of all queues together, then the engine's own figures.
-func (c *engineStats) fields() *fields {
+func (c *engineStatsCall) fields() *fields {
 	var f fields
 	f.engine(&c.stats)
 	f.removed(&c.stats.Counts)
+	return &f
+}
+
+func explain() Spec {
+	return Spec{
+		Name: "FILA.EXPLAIN", Group: "fila", Since: "0.1.0", Complexity: "O(1), or O(L) where a throttle is full, with L leases; O(L+N) for a ready message, with N messages of its key before it",
+		Summary: "Says why a message, or the next one of a fairness key, is not with a consumer: what it waits for, until when, and which leases are in the way.",
+		Flags:   []string{"readonly"},
+		Access:  Look,
+		Reply: "A map, of a key: " + explainFields(&engine.Explanation{}, time.Time{}).names() + "; of a message: " +
+			explainFields(&engine.Explanation{Message: &engine.MessageInfo{}}, time.Time{}).names() +
+			". state is as in FILA.KEYS, reason says it in a sentence. holders are leases that fill a throttle, at most ten of holder_count, " +
+			"each a map: " + holderFields(&engine.Holder{}).names() + ". blocked_by are the throttles that do not admit the next message of the key " +
+			"now, each a map: " + blockerFields(&engine.Blocker{}).names() + "; concurrency is nil where places are free, rate and next_token_at are nil " +
+			"where there is a token, kept is 1 where what is free is kept for a message that needs several throttles. position counts the ready messages of the key that come first, -1 where that is not known.",
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "what", Type: OneOf, Args: []Arg{
+				{Name: "fairness-key", Type: String, Token: "KEY"},
+				{Name: "id", Type: String},
+			}},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello KEY tenant-1", `"<id>"`},
+			{"FILA.EXPLAIN orders KEY tenant-1", "..."},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.EXPLAIN orders <receipt>", "..."},
+		},
+		Room:  always(aloneRoom),
+		Parse: parseExplain,
+	}
+}
+
+func parseExplain(_ *Session, in *input) (call, error) {
+	if in.Has("key") {
+		return &explainKeyCall{req: engine.ExplainKey{Queue: in.Text("queue"), Key: in.Text("key")}}, nil
+	}
+	r, err := engine.ParseReceipt(in.Bytes("id"))
+	if err != nil {
+		return nil, err
+	}
+	return &explainMessageCall{req: engine.Explain{Queue: in.Text("queue"), ID: r.ID}}, nil
+}
+
+// explanation renders why something waits.
+type explanation struct {
+	now    time.Time
+	result engine.Explanation
+}
+
+// Render writes a map.
+func (c *explanation) Render(_ *Handler, w *resp.Writer) error {
+	explainFields(&c.result, c.now).write(w)
+	return nil
+}
+
+type explainKeyCall struct {
+	explanation
+	req engine.ExplainKey
+}
+
+// Apply implements engine.Call.
+func (c *explainKeyCall) Apply(tx *engine.Tx) (err error) {
+	c.now = tx.Now()
+	c.result, err = tx.ExplainKey(&c.req)
+	return err
+}
+
+type explainMessageCall struct {
+	explanation
+	req engine.Explain
+}
+
+// Apply implements engine.Call.
+func (c *explainMessageCall) Apply(tx *engine.Tx) (err error) {
+	c.now = tx.Now()
+	c.result, err = tx.Explain(&c.req)
+	return err
+}
+
+// explainFields are in the order in which one asks: what is it waiting for, how
+// is it with the message, how is it with its key.
+func explainFields(e *engine.Explanation, now time.Time) *fields {
+	var f fields
+	f.text("state", e.State)
+	f.optional("reason", e.Reason)
+	f.optional("throttle", e.Throttle)
+	readyAt := e.ReadyAt
+	if m := e.Message; m != nil && readyAt.IsZero() {
+		readyAt = m.ReadyAt
+	}
+	f.due("ready_at", readyAt)
+	holders := make([]fields, len(e.Holders))
+	for i := range e.Holders {
+		holders[i] = *holderFields(&e.Holders[i])
+	}
+	f.groups("holders", holders)
+	f.number("holder_count", e.HolderCount)
+	m := e.Message
+	if m != nil {
+		f.text("id", m.ID.String())
+		f.text("status", m.Status)
+		f.number("attempt", int64(m.Attempt))
+		f.number("deliveries", int64(m.Deliveries))
+		f.at("enqueued_at", m.EnqueuedAt)
+		f.at("lease_until", m.LeaseUntil)
+		f.optional("consumer", m.Consumer)
+		f.number("position", m.Position)
+	}
+	f.text("key", e.Key)
+	f.keyFigures(&e.KeyInfo)
+	f.age("oldest_ms", now, e.OldestAt)
+	f.keyCounters(&e.KeyInfo)
+	f.text("queue", e.Queue)
+	if m != nil {
+		f.number("cost", int64(m.Cost))
+		f.texts("throttles", m.Throttles)
+	}
+	blockers := make([]fields, len(e.BlockedBy))
+	for i := range e.BlockedBy {
+		blockers[i] = *blockerFields(&e.BlockedBy[i])
+	}
+	f.groups("blocked_by", blockers)
+	if m != nil {
+		f.at("expires_at", m.ExpiresAt)
+	}
+	return &f
+}
+
+func blockerFields(b *engine.Blocker) *fields {
+	var f fields
+	f.text("throttle", b.Throttle)
+	f.number("in_use", b.InUse)
+	f.limit("concurrency", b.Concurrency)
+	f.rate("rate", b.Rate)
+	f.due("next_token_at", b.NextAt)
+	f.flag("kept", b.Kept)
+	return &f
+}
+
+func holderFields(h *engine.Holder) *fields {
+	var f fields
+	f.text("id", h.ID.String())
+	f.text("queue", h.Queue)
+	f.text("key", h.Key)
+	f.optional("consumer", h.Consumer)
+	f.at("lease_until", h.Until)
 	return &f
 }

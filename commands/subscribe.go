@@ -3,8 +3,12 @@ package commands
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/events"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
@@ -31,7 +35,7 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 		kind, access = Pattern, ListenPattern
 	}
 	if !on {
-		access = ByFlags // nobody needs a right to stop listening
+		access = ByFlags // ending a subscription needs no right
 	}
 	spec := Spec{
 		Name: name, Group: pubsubGroup, Since: "2.0.0", Complexity: "O(N) where N is the number of names",
@@ -40,7 +44,7 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 		Examples: []Example{{name + " fila:orders:dead", "..."}},
 		Room:     confirmRoom(arg),
 		Local: func(s *Session, in *input, _ *resp.Writer) error {
-			return s.changeSubscriptions(in.list(arg), pattern, on)
+			return s.changeSubscriptions(in.List(arg), pattern, on)
 		},
 	}
 	if on {
@@ -50,13 +54,28 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 	return spec
 }
 
+// Bounds of what one client may make the server keep.
+const (
+	subscriptionsMax = 10_000
+	channelBytesMax  = 1 << 10
+)
+
+// receiver is a session as the hub knows it.
+type receiver Session
+
+// Proto implements events.Receiver.
+func (r *receiver) Proto() int { return r.identity.Load().proto }
+
+// PushAsync implements events.Receiver.
+func (r *receiver) PushAsync(b []byte) bool { return r.conn.PushAsync(b) }
+
 // pubsubGroup is the group of commands that listen.
 const pubsubGroup = "pubsub"
 
-// subscriptions is what a session listens to, as its own commands see it: in
-// the order of the commands, while the hub follows as the replies leave.
+// subscriptions are those of a session as its own commands see them: in the order
+// of the commands, while the hub follows as the replies leave.
 type subscriptions struct {
-	topics   map[topic]struct{}
+	topics   map[events.Topic]struct{}
 	patterns int // among topics
 	monitor  bool
 }
@@ -65,30 +84,30 @@ type subscriptions struct {
 func (u *subscriptions) names(pattern bool) []string {
 	var names []string
 	for t := range u.topics {
-		if t.pattern == pattern {
-			names = append(names, t.name)
+		if t.Pattern == pattern {
+			names = append(names, t.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-func (u *subscriptions) change(t topic, on bool) {
+func (u *subscriptions) change(t events.Topic, on bool) {
 	_, has := u.topics[t]
 	switch {
 	case has == on:
 		return
 	case on:
 		if u.topics == nil {
-			u.topics = map[topic]struct{}{}
+			u.topics = map[events.Topic]struct{}{}
 		}
 		u.topics[t] = struct{}{}
 	default:
 		delete(u.topics, t)
 	}
-	if t.pattern && on {
+	if t.Pattern && on {
 		u.patterns++
-	} else if t.pattern {
+	} else if t.Pattern {
 		u.patterns--
 	}
 }
@@ -97,13 +116,13 @@ func (u *subscriptions) change(t topic, on bool) {
 // all of their kind, and is answered also if there is none.
 func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 	if on && len(s.subs.topics)+len(args) > subscriptionsMax {
-		return &refusal{"ERR", fmt.Sprintf("too many subscriptions, a client may have %d", subscriptionsMax)}
+		return command.Refuse("ERR", fmt.Sprintf("too many subscriptions, a client may have %d", subscriptionsMax))
 	}
 	r := &subscription{session: s, on: on, proto: s.proto}
 	names := make([]string, 0, len(args))
 	for _, a := range args {
 		if len(a) > channelBytesMax {
-			return &refusal{"ERR", fmt.Sprintf("a channel's name of %d bytes, the limit is %d", len(a), channelBytesMax)}
+			return command.Refuse("ERR", fmt.Sprintf("a channel's name of %d bytes, the limit is %d", len(a), channelBytesMax))
 		}
 		names = append(names, string(a))
 	}
@@ -111,12 +130,12 @@ func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 		names = s.subs.names(pattern)
 	}
 	for _, name := range names {
-		t := topic{name, pattern}
+		t := events.Topic{Name: name, Pattern: pattern}
 		s.subs.change(t, on)
 		r.changes = append(r.changes, subscriptionChange{t, len(s.subs.topics)})
 	}
 	if len(r.changes) == 0 {
-		r.changes = []subscriptionChange{{topic{"", pattern}, len(s.subs.topics)}}
+		r.changes = []subscriptionChange{{events.Topic{Pattern: pattern}, len(s.subs.topics)}}
 		r.none = true
 	}
 	s.showSubscriptions()
@@ -126,26 +145,26 @@ func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 
 // showSubscriptions makes the numbers known to CLIENT LIST.
 func (s *Session) showSubscriptions() {
-	s.listens.Store(&listening{channels: len(s.subs.topics) - s.subs.patterns, patterns: s.subs.patterns, monitor: s.subs.monitor})
+	s.subCounts.Store(&subscriptionCounts{channels: len(s.subs.topics) - s.subs.patterns, patterns: s.subs.patterns, monitor: s.subs.monitor})
 }
 
-// listening is how much a session listens to. It is never changed, only replaced.
-type listening struct {
+// subscriptionCounts is how much a session has subscribed to. It is never changed, only replaced.
+type subscriptionCounts struct {
 	channels, patterns int
 	monitor            bool
 }
 
-// listening may be asked of another's session.
-func (s *Session) listening() listening {
-	if l := s.listens.Load(); l != nil {
+// subscriptionCounts may be called for another's session.
+func (s *Session) subscriptionCounts() subscriptionCounts {
+	if l := s.subCounts.Load(); l != nil {
 		return *l
 	}
-	return listening{}
+	return subscriptionCounts{}
 }
 
 // clientType is the type of client that CLIENT LIST and KILL know, flags what it
 // is marked with in the list.
-func (l listening) clientType() (name, flags string) {
+func (l subscriptionCounts) clientType() (name, flags string) {
 	name, flags = "normal", "N"
 	if l.channels+l.patterns > 0 {
 		name, flags = "pubsub", "P"
@@ -168,7 +187,7 @@ type subscription struct {
 
 // subscriptionChange is a topic and the number of subscriptions after its change.
 type subscriptionChange struct {
-	topic topic
+	topic events.Topic
 	count int
 }
 
@@ -180,20 +199,20 @@ func (r *subscription) Append(w *resp.Writer) {
 	hub := r.session.handler.hub
 	if !r.on {
 		for _, c := range r.changes {
-			hub.unsubscribe(r.session, c.topic)
+			hub.Unsubscribe(&r.session.subscriber, c.topic)
 		}
 		w.Pushes() // what was on its way comes before the confirmation
 	}
 	w.Proto = r.proto
 	for _, c := range r.changes {
 		if r.on {
-			hub.subscribe(r.session, c.topic)
+			hub.Subscribe(&r.session.subscriber, c.topic)
 		}
 		word := "unsubscribe"
 		if r.on {
 			word = "subscribe"
 		}
-		if c.topic.pattern {
+		if c.topic.Pattern {
 			word = "p" + word
 		}
 		w.Push(3)
@@ -201,7 +220,7 @@ func (r *subscription) Append(w *resp.Writer) {
 		if r.none {
 			w.Null()
 		} else {
-			w.BulkString(c.topic.name)
+			w.BulkString(c.topic.Name)
 		}
 		w.Int(int64(c.count))
 	}
@@ -210,15 +229,181 @@ func (r *subscription) Append(w *resp.Writer) {
 // Drop has nothing to take back: the session leaves the hub with its connection.
 func (r *subscription) Drop() {}
 
-// whileListening refuses what a client must not send that listens in RESP2: it
-// could not tell an event from a reply.
-func (s *Session) whileListening(c *command) error {
+// checkSubscribed refuses what a client with subscriptions must not send in RESP2,
+// where it could not distinguish an event from a reply.
+func (s *Session) checkSubscribed(c *entry) error {
 	if s.proto != 2 || len(s.subs.topics) == 0 {
 		return nil
 	}
-	switch c.name {
+	switch c.Name {
 	case "subscribe", "psubscribe", "unsubscribe", "punsubscribe", "ping", "quit", "reset":
 		return nil
 	}
-	return &refusal{"ERR", "Can't execute '" + c.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"}
+	return command.Refuse("ERR", "Can't execute '"+c.Name+"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+}
+
+func pubsub() Spec {
+	leaf := func(name, summary string, args []Arg, example Example, room func(*Session, *input) int, local func(h *events.Hub, in *input, w *resp.Writer)) Spec {
+		return Spec{
+			Name: name, Group: pubsubGroup, Since: "2.8.0", Complexity: "O(N) where N is the number of channels",
+			Summary: summary, Flags: []string{"pubsub", "loading", "stale"}, Args: args, Examples: []Example{example}, Room: room,
+			Local: func(s *Session, in *input, w *resp.Writer) error {
+				local(s.handler.hub, in, w)
+				return nil
+			},
+		}
+	}
+	return Spec{
+		Name: "PUBSUB", Group: pubsubGroup, Since: "2.8.0", Complexity: "Depends on subcommand.",
+		Summary: "A container for commands that show subscriptions.",
+		Subcommands: []Spec{
+			leaf("CHANNELS", "Lists the channels that have subscribers by name.",
+				[]Arg{{Name: "pattern", Type: Pattern, Optional: true}}, Example{"PUBSUB CHANNELS fila:*", "(empty array)"}, channelsRoom, pubsubChannels),
+			help("PUBSUB"),
+			leaf("NUMPAT", "Counts the patterns that are subscribed to.", nil, Example{"PUBSUB NUMPAT", "(integer) 0"}, nil,
+				func(h *events.Hub, _ *input, w *resp.Writer) {
+					_, n := h.Size()
+					w.Int(int64(n))
+				}),
+			leaf("NUMSUB", "Counts the subscribers of each channel by name.",
+				[]Arg{{Name: "channel", Type: String, Optional: true, Multiple: true}},
+				Example{"PUBSUB NUMSUB fila:orders:dead", "1) \"fila:orders:dead\"\n2) (integer) 0"}, words("channel", perWord),
+				func(h *events.Hub, in *input, w *resp.Writer) {
+					names := in.List("channel")
+					w.Array(2 * len(names))
+					for _, name := range names {
+						w.Bulk(name)
+						w.Int(int64(h.Subscribers(name)))
+					}
+				}),
+		},
+	}
+}
+
+func pubsubChannels(h *events.Hub, in *input, w *resp.Writer) {
+	channels := h.Channels()
+	n := 0
+	for _, c := range channels {
+		if !in.Has("pattern") || glob.Match(string(in.Bytes("pattern")), c) {
+			channels[n] = c
+			n++
+		}
+	}
+	w.Array(n)
+	for _, c := range channels[:n] {
+		w.BulkString(c)
+	}
+}
+
+func publish() Spec {
+	return Spec{
+		Name: "PUBLISH", Group: pubsubGroup, Since: "2.0.0", Complexity: "O(1)",
+		Summary: "Refused: channels carry Fila's own events.",
+		Differs: "Always an error: a message without subscribers would be lost, and a broker is there to keep messages.",
+		Flags:   []string{"pubsub", "loading", "stale", "fast"},
+		Args:    []Arg{{Name: "channel", Type: String}, {Name: "message", Type: String}},
+		Examples: []Example{{"PUBLISH news hello",
+			"(error) ERR channels carry Fila's own events only; FILA.ENQUEUE sends a message that is kept until it is acknowledged"}},
+		Local: func(*Session, *input, *resp.Writer) error {
+			return command.Refuse("ERR", "channels carry Fila's own events only; FILA.ENQUEUE sends a message that is kept until it is acknowledged")
+		},
+	}
+}
+
+func monitor() Spec {
+	return Spec{
+		Name: "MONITOR", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Summary: "Shows every command that clients send, as it is read.",
+		Differs: fmt.Sprintf("An argument is cut after %d bytes; a command is shown when it is read, which for one behind a waiting lease is before it runs.",
+			monitorBytesMax),
+		Flags:    []string{"admin", "noscript", "loading", "stale"},
+		Examples: []Example{{"MONITOR", "OK"}},
+		Local: func(s *Session, _ *input, _ *resp.Writer) error {
+			s.subs.monitor = true
+			s.showSubscriptions()
+			s.later = monitorReply{s}
+			return nil
+		},
+	}
+}
+
+// monitorReply answers MONITOR; the lines follow it.
+type monitorReply struct{ session *Session }
+
+// Ready implements resp.Reply.
+func (monitorReply) Ready() bool { return true }
+
+// Append begins to show commands.
+func (r monitorReply) Append(w *resp.Writer) {
+	r.session.handler.hub.Monitor(&r.session.subscriber)
+	w.OK()
+}
+
+// Drop has nothing to take back: the session leaves the hub with its connection.
+func (monitorReply) Drop() {}
+
+// monitorBytesMax bounds what is shown of an argument: payloads may have
+// megabytes, and MONITOR is for seeing commands.
+const monitorBytesMax = 1 << 10
+
+// monitored shows a command to the clients that monitor. As in Redis, those of
+// administrators are not shown, and never a password.
+func (s *Session) monitored(c *entry, args [][]byte) {
+	if c.Spec.Has("admin") {
+		return
+	}
+	now := s.handler.cfg.Now()
+	b := make([]byte, 0, 128)
+	b = append(b, '+')
+	b = strconv.AppendInt(b, now.Unix(), 10)
+	b = fmt.Appendf(b, ".%06d [0 %s]", now.Nanosecond()/1000, s.conn.RemoteAddr())
+	for i, a := range args {
+		b = append(b, ' ')
+		if secret(c, args, i) {
+			b = append(b, `"(redacted)"`...)
+			continue
+		}
+		b = appendRepr(b, a[:min(len(a), monitorBytesMax)])
+		if more := len(a) - monitorBytesMax; more > 0 {
+			b = fmt.Appendf(b, "... (%d more bytes)", more)
+		}
+	}
+	s.handler.hub.Feed(append(b, '\r', '\n'))
+}
+
+// secret reports whether the argument may be a password: any of a command that has
+// some, but of HELLO only what follows AUTH.
+func secret(c *entry, args [][]byte, i int) bool {
+	if c.Spec.Name == "HELLO" {
+		return i >= 2 && command.IsToken(args[i-1], "AUTH") || i >= 3 && command.IsToken(args[i-2], "AUTH")
+	}
+	return c.Spec.Secret && i >= c.Words
+}
+
+// appendRepr appends bytes in quotes, as redis-cli prints them.
+func appendRepr(b, text []byte) []byte {
+	b = append(b, '"')
+	for _, c := range text {
+		switch c {
+		case '\\', '"':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\r':
+			b = append(b, '\\', 'r')
+		case '\t':
+			b = append(b, '\\', 't')
+		case '\a':
+			b = append(b, '\\', 'a')
+		case '\b':
+			b = append(b, '\\', 'b')
+		default:
+			if c < ' ' || c > '~' {
+				b = fmt.Appendf(b, `\x%02x`, c)
+			} else {
+				b = append(b, c)
+			}
+		}
+	}
+	return append(b, '"')
 }

@@ -1,75 +1,174 @@
 package commands
 
-// table is every command there is, in alphabetical order. A new command is a new
-// row here and a file of its own.
-func table() []Spec {
+import "github.com/faisca/fila/internal/command"
+
+// The words of a description are those of package command. Every file here uses
+// them, and reads better without the name of that package before each.
+type (
+	// Spec describes a command.
+	Spec = command.Spec[*Session, call]
+	// Arg is an argument in a description.
+	Arg = command.Arg
+	// Example is a command and its reply, as redis-cli shows them.
+	Example = command.Example
+
+	entry = command.Command[*Session, call] // a Spec, compiled
+	input = command.Input
+)
+
+// The types of arguments, and what they need.
+const (
+	Key       = command.Key
+	String    = command.String
+	Integer   = command.Integer
+	Double    = command.Double
+	Pattern   = command.Pattern
+	PureToken = command.PureToken
+	OneOf     = command.OneOf
+	Block     = command.Block
+
+	ByFlags       = command.ByFlags
+	Consume       = command.Consume
+	Produce       = command.Produce
+	Look          = command.Look
+	Listen        = command.Listen
+	ListenPattern = command.ListenPattern
+
+	countLimit = command.CountLimit
+)
+
+// millisMax bounds every time a client may give: about a hundred years, so that
+// no sum with the present time runs over.
+const millisMax = 100 * 365 * 24 * 3600 * 1000
+
+// table is every command there is, by the file that it is in: from the name of a command to its code it
+// is two steps. A new command is a row here, and a file of its own or a place in the file of its family.
+func table() []Spec { return append(filaCommands(), redisCommands()...) }
+
+// filaCommands are Fila's own, and beside them the commands of Redis that do the same.
+func filaCommands() []Spec {
 	return []Spec{
-		aclCommands(),
-		asking(),
-		auth(),
-		bgsave(),
-		client(),
-		cluster(),
-		commandTable(),
-		config(),
-		dbsize(),
-		discard(),
-		echo(),
-		exec(),
-		exists(),
-		ack(),
-		backup(),
-		browse(),
-		cancel(),
-		configValues(),
-		cron(),
+		// enqueue.go
 		enqueue(),
-		explain(),
-		extend(),
-		get(),
-		key(),
-		keys(),
+
+		// lease.go
 		lease(),
 		mlease(),
+
+		// ack.go
+		ack(),
+		extend(),
 		nack(),
+		release(),
+
+		// message.go
+		browse(),
+		cancel(),
+		get(),
+		redrive(),
+		reschedule(),
+
+		// queue.go
 		purge(),
 		queue(),
-		redrive(),
-		release(),
-		reschedule(),
-		script(),
+
+		// key.go
+		key(),
+		keys(),
+
+		// stats.go
+		explain(),
 		stats(),
+
+		// throttle.go
 		throttle(),
-		hello(),
-		info(),
-		matchingQueues(),
+
+		// cron.go
+		cron(),
+
+		// script.go
+		script(),
+
+		// config_values.go
+		configValues(), // FILA.CONFIG
+
+		// backup.go
+		bgsave(),
+		backup(),
 		lastsave(),
-		latency(),
-		memory(),
-		module(),
-		monitor(),
+	}
+}
+
+// redisCommands are those that Fila has as Redis has them.
+func redisCommands() []Spec {
+	return []Spec{
+		// transaction.go
+		discard(),
+		exec(),
 		multi(),
-		object(),
-		ping(),
+
+		// subscribe.go
+		monitor(),
 		psubscribe(),
-		timeToLive("PTTL", "2.6.0"),
 		publish(),
 		pubsub(),
 		punsubscribe(),
+		subscribe(),
+		unsubscribe(),
+
+		// connection.go
+		auth(),
+		echo(),
+		hello(),
+		ping(),
 		quit(),
+		reset(),
+		selectDB(), // SELECT
+
+		// client.go
+		client(),
+
+		// acl.go
+		aclCommands(), // ACL
+
+		// command.go
+		commandTable(), // COMMAND
+
+		// config.go
+		config(),
+
+		// info.go
+		info(),
+
+		// keyspace.go
+		dbsize(),
+		exists(),
+		matchingQueues(), // KEYS
+		object(),
+		timeToLive("PTTL", "2.6.0"),
+		scanQueues(), // SCAN
+		timeToLive("TTL", "1.0.0"),
+		keyType(), // TYPE
+
+		// latency.go
+		latency(),
+		slowlogCommand(), // SLOWLOG
+
+		// memory.go
+		memory(),
+
+		// server.go
+		asking(),
+		cluster(),
+		module(),
 		readonly(),
 		readwrite(),
-		reset(),
 		role(),
-		scanQueues(),
-		selectDB(),
 		shutdown(),
-		slowlogCommand(),
-		subscribe(),
-		timeNow(),
-		timeToLive("TTL", "1.0.0"),
-		keyType(),
-		unsubscribe(),
+		timeNow(), // TIME
 		wait(),
 	}
 }
+
+// Describe describes the commands for documents.
+func Describe() []command.Description { return command.New(table()).Describe() }

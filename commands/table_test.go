@@ -2,98 +2,63 @@ package commands
 
 import (
 	"bytes"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/compat"
 )
 
-// update is a flag of the test binary.
-var update = flag.Bool("update", false, "write redis-compat.md anew") //nolint:gochecknoglobals // flags have to be known before tests run
+func everyCommand() []*entry { return command.New(table()).All }
 
-func everyCommand() []*command {
-	var all []*command
-	for _, c := range newRegistry(table()).order {
-		all = append(append(all, c), c.subOrder...)
-	}
-	return all
-}
-
-func TestTableIsInAlphabeticalOrder(t *testing.T) {
-	var names []string
-	for _, s := range table() {
-		names = append(names, s.Name)
-		var subs []string
-		for _, sub := range s.Subcommands {
-			subs = append(subs, sub.Name)
-		}
-		if !slices.IsSorted(subs) {
-			t.Errorf("%s: subcommands out of order: %v", s.Name, subs)
-		}
-	}
-	if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
-		t.Errorf("out of order, or a name twice: %v", names)
+// A queue that a command takes without asking for a right to it would be a way around
+// all rights; an argument that can be taken for another, a way to do what was not asked for.
+func TestTheTableHasNoMistake(t *testing.T) {
+	for _, mistake := range command.New(table()).Check() {
+		t.Error(mistake)
 	}
 }
 
-func TestEverySpecIsComplete(t *testing.T) {
-	for _, c := range everyCommand() {
-		s := c.spec
-		if s.Summary == "" || s.Since == "" || s.Complexity == "" || s.Group == "" {
-			t.Errorf("%s: summary, since, complexity and group are needed", c.name)
-		}
-		if s.Name != strings.ToUpper(s.Name) || len(s.Name) > nameMax {
-			t.Errorf("%s: the name must be in upper case and at most %d long", c.name, nameMax)
-		}
-		does := 0
-		for _, there := range []bool{s.Local != nil, s.Parse != nil} {
-			if there {
-				does++
-			}
-		}
-		if does > 1 || does == 0 && len(s.Subcommands) == 0 {
-			t.Errorf("%s: exactly one of Local and Parse does the work", c.name)
-		}
-		if does == 1 && len(s.Examples) == 0 && s.Name != "HELP" {
-			t.Errorf("%s: an example is missing", c.name)
-		}
-		if len(s.Flags) > 0 && s.has("write") && s.has("readonly") {
-			t.Errorf("%s: both writes and does not", c.name)
-		}
+func TestNoNameStandsInTwoRows(t *testing.T) {
+	if rows, names := len(table()), len(command.New(table()).Commands); rows != names {
+		t.Errorf("%d rows, and %d names", rows, names)
 	}
 }
 
-// Positions can only be worked out if nothing open stands before what follows.
-func TestEverySyntaxIsUnambiguous(t *testing.T) {
-	for _, c := range everyCommand() {
-		open := ""
-		for i := range c.positional {
-			a := c.positional[i].arg
-			if open != "" {
-				t.Errorf("%s: %s follows %s, which takes any number of words", c.name, a.Name, open)
+// A comment in the table names the file in which the rows below it are described.
+func TestEveryRowStandsUnderTheNameOfItsFile(t *testing.T) {
+	text, err := os.ReadFile("table.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, source := 0, ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if name, found := strings.CutPrefix(line, "// "); found && strings.HasSuffix(name, ".go") {
+			code, err := os.ReadFile(name)
+			if err != nil {
+				t.Error(err)
 			}
-			if a.Multiple && a.CountedBy == "" {
-				open = a.Name
-			}
-			if a.CountedBy != "" && c.positional[i].counted < 0 {
-				t.Errorf("%s: %s is counted by %s, which is not there", c.name, a.Name, a.CountedBy)
-			}
+			source = string(code)
 		}
-		if open != "" && len(c.options) > 0 && !c.spec.Loose {
-			t.Errorf("%s: options behind %s would be taken for it", c.name, open)
+		function, _, found := strings.Cut(line, "(")
+		if source == "" || !found || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "func ") {
+			continue
 		}
-		if names := slices.Sorted(slices.Values(c.slots)); !c.spec.Loose && len(slices.Compact(slices.Clone(names))) != len(names) {
-			t.Errorf("%s: two arguments are asked for by one name: %v", c.name, names)
+		rows++
+		if !strings.Contains(source, "\nfunc "+function+"(") {
+			t.Errorf("%s is not described in the file that the table names above it", line)
 		}
-		for i := range c.options {
-			if a := c.options[i].arg; a.Token != strings.ToUpper(a.Token) {
-				t.Errorf("%s: token %s must be in upper case", c.name, a.Token)
-			}
-		}
+	}
+	if rows != len(table()) {
+		t.Errorf("%d rows stand under the name of a file, the table has %d", rows, len(table()))
 	}
 }
 
@@ -107,14 +72,14 @@ func TestArityIsComputedFromTheArguments(t *testing.T) {
 		"client|tracking": -3, "client|unblock": -3, "command": -1, "command|getkeys": -4, "command|docs": -2, "config|get": -3, "config|set": -4, "slowlog|get": -2, "latency|reset": -2, "latency|graph": 3, "info": -1,
 		"shutdown": -1, "time": 1, "cluster": -2,
 	} {
-		if got := newRegistry(table()).resolve([]byte(name)).arity; got != want {
+		if got := command.New(table()).Resolve([]byte(name)).Arity; got != want {
 			t.Errorf("%s: arity %d, want %d", name, got, want)
 		}
 	}
 }
 
 func TestUsageLineReadsLikeTheContract(t *testing.T) {
-	r := newRegistry(table())
+	r := command.New(table())
 	for name, want := range map[string]string{
 		"fila.lease":      "FILA.LEASE queue [COUNT n] [BLOCK ms] [VISIBILITY ms] [CONSUMER name]",
 		"fila.ack":        "FILA.ACK queue receipt [receipt ...]",
@@ -129,53 +94,43 @@ func TestUsageLineReadsLikeTheContract(t *testing.T) {
 		"fila.script|load": "FILA.SCRIPT LOAD queue <ON_ENQUEUE | ON_FAILURE> source",
 		"fila.config|list": "FILA.CONFIG LIST [PREFIX p] [CURSOR c] [COUNT n]",
 	} {
-		c := r.resolve([]byte(name))
+		c := r.Resolve([]byte(name))
 		if c == nil {
 			if want != "" {
 				t.Errorf("%s: not found", name)
 			}
 			continue
 		}
-		if got := c.usageLine(); got != want {
+		if got := c.UsageLine(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 }
 
-// redisCommands is what Redis 7.0.15 answers to COMMAND LIST.
-func redisCommands(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile("testdata/redis-7.0.15-commands.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Fields(string(text))
-}
-
 // What Redis 7.0.15 answers to COMMAND LIST is either here, or absent with a reason.
 func TestEveryRedisCommandIsHereOrAbsentForAReason(t *testing.T) {
-	redis := redisCommands(t)
+	redis := compat.RedisCommands()
 	missing := map[string]string{}
-	for _, a := range absent() {
-		if a.reason == "" {
-			t.Errorf("%v: a reason is needed", a.commands)
+	for _, a := range compat.Absent() {
+		if a.Reason == "" {
+			t.Errorf("%v: a reason is needed", a.Commands)
 		}
-		for _, name := range a.commands {
+		for _, name := range a.Commands {
 			if missing[name] != "" {
 				t.Errorf("%s is listed twice", name)
 			}
-			missing[name] = a.reason
+			missing[name] = a.Reason
 			if !slices.Contains(redis, name) {
 				t.Errorf("%s is not a command of Redis 7.0", name)
 			}
 		}
 	}
-	r := newRegistry(table())
+	r := command.New(table())
 	for _, name := range redis {
 		container, _, _ := strings.Cut(name, "|")
-		here := r.resolve([]byte(name)) != nil
+		here := r.Resolve([]byte(name)) != nil
 		gone := missing[name] != "" || missing[container] != ""
-		if c := r.find([]byte(container)); c != nil && c.subs == nil && container != name {
+		if c := r.Find([]byte(container)); c != nil && len(c.Subs) == 0 && container != name {
 			here = true // CLUSTER takes any subcommand
 		}
 		if here == gone {
@@ -214,18 +169,309 @@ func TestEveryEngineErrorHasACode(t *testing.T) {
 }
 
 func TestCompatDocumentIsFresh(t *testing.T) {
-	const path = "../redis-compat.md"
-	want := compatDocument(redisCommands(t))
-	if *update {
-		if err := os.WriteFile(path, want, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
+	got, err := os.ReadFile("../redis-compat.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, want) {
+	if string(got) != compat.Markdown(Describe(), RedisVersion) {
 		t.Error("redis-compat.md is stale, write it anew: make docs")
+	}
+}
+
+func TestLookupIgnoresCaseAndAllocatesNothing(t *testing.T) {
+	r := command.New(table())
+	name := []byte("fIlA.EnQuEuE")
+	if c := r.Find(name); c == nil || c.Name != "fila.enqueue" {
+		t.Fatal("not found")
+	}
+	if n := testing.AllocsPerRun(100, func() { r.Find(name) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	for _, name := range []string{"", "fila", "fila.enqueue ", "fila.enqueue\x00", strings.Repeat("x", command.NameMax), strings.Repeat("x", command.NameMax+1)} {
+		if r.Find([]byte(name)) != nil {
+			t.Errorf("%q was found", name)
+		}
+	}
+}
+
+// TestExamplesAreTrue sends the examples of every Spec to a server of their own
+// and compares what redis-cli would print.
+func TestExamplesAreTrue(t *testing.T) {
+	for _, c := range everyCommand() {
+		t.Run(c.Name, func(t *testing.T) {
+			conn := newServer(t, nil).connect("")
+			receipt, id := "", ""
+			for _, e := range c.Spec.Examples {
+				args, err := splitLine(strings.NewReplacer("<receipt>", receipt, "<id>", id).Replace(e.Command()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := printed(t, conn.do(args...))
+				if found := receiptPattern().FindString(got); found != "" {
+					receipt = found
+				}
+				if found := uuid().FindString(got); found != "" {
+					id = found
+				}
+				if e.Reply() != "..." && mask(got) != e.Reply() {
+					t.Errorf("%s\ngot  %s\nwant %s", e.Command(), mask(got), e.Reply())
+				}
+			}
+		})
+	}
+}
+
+func receiptPattern() *regexp.Regexp { return regexp.MustCompile(uuid().String() + `:\d+`) }
+
+// mask puts placeholders where replies differ from one run to the next.
+func mask(text string) string {
+	text = receiptPattern().ReplaceAllString(text, "<receipt>")
+	text = uuid().ReplaceAllString(text, "<id>")
+	text = usage().ReplaceAllString(text, "$1<n>")
+	return regexp.MustCompile(`\(integer\) 17672\d{8}`).ReplaceAllString(text, "(integer) <time>")
+}
+
+// The table of what a command may cost, in docs/guarantees.md, has each command once, and
+// says of it what its Spec says: whether it takes more than what is small, and whether the
+// loop has anything to do with it.
+func TestTheTableOfCostsHasEachCommandAsItIs(t *testing.T) {
+	text, err := os.ReadFile("../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	r := command.New(table())
+	for _, row := range costRows(string(text)) {
+		small := strings.HasPrefix(row[1], "4 KiB")
+		for _, quoted := range regexp.MustCompile("`[^`]+`").FindAllString(row[0], -1) {
+			name := strings.Trim(quoted, "`")
+			c := r.Resolve([]byte(strings.ReplaceAll(strings.ToLower(name), " ", "|")))
+			if c == nil || c.Display != name {
+				t.Errorf("there is no command %q", name)
+				continue
+			}
+			seen[name]++
+			if small != (c.Spec.Room == nil) {
+				t.Errorf("%s: the table has %q of its memory, and its Spec says otherwise", name, row[1])
+			}
+			if local := c.Spec.Local != nil; local != (row[2] == "none") {
+				t.Errorf("%s: the table has %q of the loop, and the connection answers it: %v", name, row[2], local)
+			}
+		}
+	}
+	for _, c := range everyCommand() {
+		if c.Spec.Local == nil && c.Spec.Parse == nil || c.Spec.Name == "HELP" {
+			continue
+		}
+		if n := seen[c.Display]; n != 1 {
+			t.Errorf("%s stands in %d rows", c.Display, n)
+		}
+	}
+}
+
+// costRows returns the cells of the table's rows.
+func costRows(text string) (rows [][]string) {
+	_, table, _ := strings.Cut(text, "| command | memory |")
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 4 && strings.HasPrefix(line, "| `") {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+// FuzzCommands sends whatever comes to a whole server: nothing panics, each
+// command gets one reply, and the reply is well formed.
+func FuzzCommands(f *testing.F) {
+	for _, c := range everyCommand() {
+		f.Add(strings.ReplaceAll(c.UsageLine(), " ", "\x00"), false)
+		for _, e := range c.Spec.Examples {
+			f.Add(strings.ReplaceAll(e.Command(), " ", "\x00"), true)
+		}
+	}
+	f.Add("SUBSCRIBE\x00a\x00a\x00\xff", true)
+	f.Fuzz(func(t *testing.T, line string, resp3 bool) {
+		s := newServer(t, nil)
+		c := s.connect("")
+		c.do("FILA.QUEUE", "CREATE", "orders")
+		if resp3 {
+			c.do("HELLO", "3")
+		}
+		got := c.do(strings.Split(line, "\x00")...)
+		if got == "" {
+			if len(c.window) == 0 && !c.closed && c.session.mute == muteNone {
+				t.Fatalf("%q: no reply", line)
+			}
+			return
+		}
+		_, rest, err := decode(got)
+		name, _, _ := strings.Cut(strings.ToUpper(line), "\x00")
+		for strings.HasSuffix(name, "SUBSCRIBE") && rest != "" && err == nil { // a confirmation for each name
+			_, rest, err = decode(rest)
+		}
+		if err != nil || rest != "" {
+			t.Fatalf("%q: reply %q: %v", line, got, err)
+		}
+	})
+}
+
+// differences lists where Fila answers otherwise than Redis, by protocol and
+// command, with the reason.
+func differences() map[string]string {
+	const (
+		newer   = "newer clients send it; Redis has it since 7.2"
+		oneDB   = "there is one database"
+		ours    = "the value is Fila's own"
+		allowed = "harmless here, and cluster clients send it to every server"
+		arity   = "arity is computed from the arguments: too many of them are too many"
+	)
+	return map[string]string{
+		"SELECT 1": oneDB, "CLIENT NO-TOUCH ON": newer, "READONLY": allowed, "READWRITE": allowed, "CONFIG GET appendonly": ours,
+		"CONFIG GET databases": ours, "AUTH a b c": arity,
+		"COMMAND DOCS ping":   "the words are Fila's own",
+		"COMMAND DOCS select": "the words are Fila's own",
+	}
+}
+
+// TestRepliesAreThoseOfRedis compares with what a real redis-server answered.
+func TestRepliesAreThoseOfRedis(t *testing.T) {
+	text, err := os.ReadFile("testdata/redis-7.0.15.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := differences()
+	proto, command := "2", ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case line == "" || line[0] == '#':
+		case strings.HasPrefix(line, "proto "):
+			proto = line[len("proto "):]
+		case strings.HasPrefix(line, "> "):
+			command = line[2:]
+		default:
+			reason, differs := differences()[command]
+			delete(unused, command)
+			got := askAlone(t, proto, command)
+			if same := got == line; same == differs {
+				t.Errorf("RESP%s %s\ngot   %s\nredis %s\nlisted as different: %q", proto, command, got, line, reason)
+			}
+		}
+	}
+	for command := range unused {
+		t.Errorf("%s is listed as different but not among Redis' replies", command)
+	}
+}
+
+// askAlone sends the command over a connection of its own and shows the reply as
+// the recording does.
+func askAlone(t *testing.T, proto, command string) string {
+	t.Helper()
+	args, err := splitLine(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newServer(t, nil).connect("")
+	if proto == "3" {
+		c.do("HELLO", "3")
+	}
+	got := c.do(args...)
+	got = regexp.MustCompile(`(\$2\r\nid\r\n):\d+`).ReplaceAllString(got, "$1:<n>")
+	if command == "CLIENT ID" {
+		got = regexp.MustCompile(`\d+`).ReplaceAllString(got, "<n>")
+	}
+	got = strings.ReplaceAll(strings.ReplaceAll(got, "\r\n", `\r\n`), "\n", `\n`)
+	if c.closed {
+		got += "<EOF>"
+	}
+	return got
+}
+
+// exampleReplies are the replies to a command itself among its examples.
+func exampleReplies(t *testing.T, c *entry, proto string) (all []reply) {
+	t.Helper()
+	conn := newServer(t, nil).connect("")
+	if c.Name != "hello" {
+		conn.do("HELLO", proto)
+	}
+	receipt, id := "", ""
+	table := command.New(table())
+	examples := c.Spec.Examples
+	if len(examples) == 0 { // a HELP
+		examples = []Example{{c.Display}}
+	}
+	for _, e := range examples {
+		args, err := splitLine(strings.NewReplacer("<receipt>", receipt, "<id>", id).Replace(e.Command()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Name == "hello" {
+			args[1] = proto
+		}
+		wire := conn.do(args...)
+		if found := receiptPattern().FindString(wire); found != "" {
+			receipt = found
+		}
+		if found := uuid().FindString(wire); found != "" {
+			id = found
+		}
+		if found, _, err := table.Lookup(wordsOf(args)); err != nil || found.Name != c.Name {
+			continue
+		}
+		for wire != "" {
+			v, rest, err := decode(wire)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, v)
+			wire = rest
+		}
+	}
+	return all
+}
+
+// Every code that is answered is explained, and what is explained is answered.
+func TestEveryErrorCodeIsExplained(t *testing.T) {
+	explained := map[string]bool{}
+	for _, e := range compat.ErrorCodes() {
+		explained[e.Code] = false
+	}
+	use := func(code string) {
+		if _, ok := explained[code]; !ok {
+			t.Errorf("%s is answered and not explained in internal/compat/codes.go", code)
+		}
+		explained[code] = true
+	}
+	for _, c := range wireCodes() {
+		use(c.code)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connections, err := filepath.Glob("../resp/*.go") // a connection answers some by itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	machinery, err := filepath.Glob("../internal/command/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range slices.Concat(files, machinery, connections) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`(?:Refuse\(|w\.Error\()"([A-Z]+)"`).FindAllStringSubmatch(string(text), -1) {
+			use(m[1])
+		}
+	}
+	for code, used := range explained {
+		if !used {
+			t.Errorf("%s is explained, and never answered", code)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/telemetry"
 )
 
 // redis-cli prints texts as they are: without a newline the prompt follows on their
@@ -15,8 +16,8 @@ func TestTextsEndWithANewline(t *testing.T) {
 	for _, c := range everyCommand() {
 		conn := newServer(t, nil).connect("")
 		conn.do("HELLO", "3")
-		for _, e := range c.spec.Examples {
-			args, err := splitLine(e.Command)
+		for _, e := range c.Spec.Examples {
+			args, err := splitLine(e.Command())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -29,7 +30,7 @@ func TestTextsEndWithANewline(t *testing.T) {
 			}
 			texts++
 			if !strings.HasSuffix(v.text, "\n") {
-				t.Errorf("%s: %q", e.Command, v.text)
+				t.Errorf("%s: %q", e.Command(), v.text)
 			}
 		}
 	}
@@ -40,7 +41,7 @@ func TestTextsEndWithANewline(t *testing.T) {
 
 func TestWhatLatencyTellsEndsWithANewline(t *testing.T) {
 	now := startTime()
-	l := NewLatency(func() time.Time { return now }, 100*time.Millisecond)
+	l := telemetry.NewLatency(func() time.Time { return now }, 100*time.Millisecond)
 	s := newServer(t, func(c *Config) { c.Latency = l })
 	c := s.connect("")
 	c.do("HELLO", "3")

@@ -30,22 +30,22 @@ func throttleSet() Spec {
 			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
 			{"FILA.THROTTLE SET tenant:1 CONCURRENCY 4", "OK"},
 		},
-		Parse: func(in *input) (call, error) {
-			return &throttleChange{key: in.text("key"), options: engine.ThrottleOptions{
-				Rate: in.double("rate"), Burst: in.natural("burst"), Concurrency: in.natural("concurrency"),
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &throttleSetCall{key: in.Text("key"), options: engine.ThrottleOptions{
+				Rate: in.Double("rate"), Burst: in.Natural("burst"), Concurrency: in.Natural("concurrency"),
 			}}, nil
 		},
 	}
 }
 
-type throttleChange struct {
+type throttleSetCall struct {
 	plainOK
 	key     string
 	options engine.ThrottleOptions
 }
 
 // Apply implements engine.Call.
-func (c *throttleChange) Apply(tx *engine.Tx) error { return tx.SetThrottle(c.key, c.options) }
+func (c *throttleSetCall) Apply(tx *engine.Tx) error { return tx.SetThrottle(c.key, c.options) }
 
 func throttleDel() Spec {
 	return Spec{
@@ -58,17 +58,17 @@ func throttleDel() Spec {
 			{"FILA.THROTTLE SET provider:x RATE 2.5", "OK"},
 			{"FILA.THROTTLE DEL provider:x", "(integer) 1"},
 		},
-		Parse: func(in *input) (call, error) { return &throttleDrop{key: in.text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) { return &throttleDelCall{key: in.Text("key")}, nil },
 	}
 }
 
-type throttleDrop struct {
+type throttleDelCall struct {
 	removed
 	key string
 }
 
 // Apply implements engine.Call.
-func (c *throttleDrop) Apply(tx *engine.Tx) (err error) {
+func (c *throttleDelCall) Apply(tx *engine.Tx) (err error) {
 	c.removed.found, err = tx.DeleteThrottle(c.key)
 	return err
 }
@@ -93,31 +93,31 @@ func throttleGet() Spec {
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil where there is no such limit; " +
 			"tokens is what may go out at once; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
-			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the next token comes, nil if nobody waits for one.",
+			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the next token comes, nil if no key waits for one.",
 		Args: []Arg{{Name: "key", Type: String}},
 		Examples: []Example{
 			{"FILA.THROTTLE GET provider:x", "(nil)"},
 			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
 			{"FILA.THROTTLE GET provider:x", "..."},
 		},
-		Parse: func(in *input) (call, error) { return &throttleLook{key: in.text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) { return &throttleGetCall{key: in.Text("key")}, nil },
 	}
 }
 
-type throttleLook struct {
+type throttleGetCall struct {
 	key   string
 	info  engine.ThrottleInfo
 	found bool
 }
 
 // Apply implements engine.Call.
-func (c *throttleLook) Apply(tx *engine.Tx) error {
+func (c *throttleGetCall) Apply(tx *engine.Tx) error {
 	c.info, c.found = tx.Throttle(c.key)
 	return nil
 }
 
 // Render writes a map or nil.
-func (c *throttleLook) Render(_ *Handler, w *resp.Writer) error {
+func (c *throttleGetCall) Render(_ *Handler, w *resp.Writer) error {
 	if !c.found {
 		w.Null()
 		return nil
@@ -160,23 +160,23 @@ func throttleList() Spec {
 			{"FILA.THROTTLE LIST MATCH provider:* COUNT 100", "..."},
 		},
 		Room:  pageOf[engine.ThrottleInfo](1, 0),
-		Parse: func(in *input) (call, error) { return &throttlePage{page: parsePage(in)}, nil },
+		Parse: func(_ *Session, in *input) (call, error) { return &throttleListCall{page: parsePage(in)}, nil },
 	}
 }
 
-type throttlePage struct {
+type throttleListCall struct {
 	page
 	list []engine.ThrottleInfo
 }
 
 // Apply implements engine.Call.
-func (c *throttlePage) Apply(tx *engine.Tx) error {
+func (c *throttleListCall) Apply(tx *engine.Tx) error {
 	c.next, c.list = tx.Throttles(c.cursor, c.count, c.match)
 	return nil
 }
 
 // Render writes the next cursor and the throttles.
-func (c *throttlePage) Render(_ *Handler, w *resp.Writer) error {
+func (c *throttleListCall) Render(_ *Handler, w *resp.Writer) error {
 	c.write(w, len(c.list), func(i int) *fields { return throttleFields(&c.list[i]) })
 	return nil
 }

@@ -4,8 +4,93 @@ import (
 	"strconv"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
+
+func multi() Spec {
+	return Spec{
+		Name: "MULTI", Group: "transactions", Since: "1.2.0", Complexity: "O(1)",
+		Summary: "Begins a transaction: the commands that follow are kept and executed by EXEC as one atomic write, all or nothing across a crash.",
+		Differs: "An argument that cannot be is refused when its command is queued, and discards the transaction, as an unknown command does in Redis.",
+		Flags:   []string{"noscript", "fast"},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"MULTI", "OK"},
+			{"FILA.ENQUEUE orders hello", "QUEUED"},
+			{"FILA.LEASE orders", "QUEUED"},
+			{"EXEC", "..."},
+		},
+		Immediate: true,
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			if s.multi != nil {
+				return command.Refuse("ERR", "MULTI calls can not be nested")
+			}
+			s.begin()
+			w.OK()
+			return nil
+		},
+	}
+}
+
+func exec() Spec {
+	return Spec{
+		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on commands in the transaction; they are one write and are not divided",
+		Summary: "Executes the commands since MULTI in one turn and one write: nothing happens between them, and a crash keeps all or none. " +
+			"One that is refused answers its own error and changes nothing, the others apply. A lease does not wait in it.",
+		Reply: "An array with the replies, in order.",
+		Differs: "A hook of a queue, and the limits of a message, are applied to all of its messages before the first command: " +
+			"what they refuse discards the transaction. FILA.BROWSE, FILA.REDRIVE, FILA.EXPLAIN of a message and FILA.PURGE of a key " +
+			"read too much to be a part of one write: they answer an error in it.",
+		Flags: []string{"noscript", "write"},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"MULTI", "OK"},
+			{"FILA.ENQUEUE orders hello", "QUEUED"},
+			{"PING", "QUEUED"},
+			{"EXEC", `1) "<id>"
+2) PONG`},
+		},
+		Immediate: true,
+		Room:      execRoom,
+		Parse:     func(s *Session, in *input) (call, error) { return s.exec() },
+	}
+}
+
+// execRoom is what the replies of a transaction take, and its arguments.
+func execRoom(s *Session, in *input) int {
+	t := s.multi
+	if t == nil {
+		return tinyRoom
+	}
+	n := t.room + argumentCopies*t.bytes
+	if t.shows {
+		n += s.handler.cfg.Limits.ReplyBytes
+	}
+	return n
+}
+
+func discard() Spec {
+	return Spec{
+		Name: "DISCARD", Group: "transactions", Since: "2.0.0", Complexity: "O(N), when N is the number of queued commands",
+		Summary: "Forgets the commands since MULTI.",
+		Flags:   []string{"noscript", "loading", "stale", "fast"},
+		Examples: []Example{
+			{"MULTI", "OK"},
+			{"PING", "QUEUED"},
+			{"DISCARD", "OK"},
+		},
+		Immediate: true,
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			if s.multi == nil {
+				return command.Refuse("ERR", "DISCARD without MULTI")
+			}
+			s.end()
+			w.OK()
+			return nil
+		},
+	}
+}
 
 // transaction is what a client has queued since MULTI.
 type transaction struct {
@@ -19,7 +104,7 @@ type transaction struct {
 
 // queued is a command that waits for EXEC.
 type queued struct {
-	command *command
+	command *entry
 	args    [][]byte
 	call    call // what the engine is to do; nil: the session executes it itself
 }
@@ -59,8 +144,8 @@ func (s *Session) end() {
 // queuedFree is what a transaction may hold however much the others do.
 const queuedFree = 256 << 10
 
-// spoil makes EXEC discard a transaction one of whose commands was refused.
-func (s *Session) spoil() {
+// failTransaction makes EXEC discard a transaction one of whose commands was refused.
+func (s *Session) failTransaction() {
 	if s.multi == nil {
 		return
 	}
@@ -70,33 +155,33 @@ func (s *Session) spoil() {
 
 // queue keeps a command that has been scanned for EXEC. An argument that cannot be
 // is refused here, before anything has happened.
-func (s *Session) queue(c *command, args [][]byte) error {
+func (s *Session) queue(c *entry, args [][]byte) error {
 	t, l := s.multi, &s.handler.cfg.Limits
-	if c.spec.has("no_multi") || c.spec.Group == pubsubGroup || c.name == "monitor" { // the latter two answer later, and then go on
-		return &refusal{"ERR", "Command not allowed inside a transaction"}
+	if c.Spec.Has("no_multi") || c.Spec.Group == pubsubGroup || c.Name == "monitor" { // the latter two answer later, and then go on
+		return command.Refuse("ERR", "Command not allowed inside a transaction")
 	}
 	for _, a := range args {
 		t.bytes += len(a)
 	}
 	if more := int64(t.bytes) - t.held; t.bytes > queuedFree && more > 0 {
 		if !s.handler.queued.Try(more) {
-			return &refusal{"OOM", "too many long transactions are being queued at the same time: send it again, or raise server.input_bytes_max"}
+			return command.Refuse("OOM", "too many long transactions are being queued at the same time: send it again, or raise server.input_bytes_max")
 		}
 		t.held += more
 	}
 	if len(t.queued) >= l.Transaction || t.bytes > l.TransactionBytes {
-		return &refusal{"TOOBIG", "the transaction has more than " + strconv.Itoa(l.Transaction) + " commands or " +
-			strconv.Itoa(l.TransactionBytes) + " bytes, make it several"}
+		return command.Refuse("TOOBIG", "the transaction has more than "+strconv.Itoa(l.Transaction)+" commands or "+
+			strconv.Itoa(l.TransactionBytes)+" bytes, make it several")
 	}
-	t.add(c, &s.in)
+	t.add(s, c)
 	if t.room > l.ReplyBytes {
-		return &refusal{"TOOBIG", "the replies of the transaction may have more than " + strconv.Itoa(l.ReplyBytes) + " bytes, make it several"}
+		return command.Refuse("TOOBIG", "the replies of the transaction may have more than "+strconv.Itoa(l.ReplyBytes)+" bytes, make it several")
 	}
-	s.in.loading = false // MULTI is refused while the engine recovers
+	s.recovering = false // MULTI is refused while the engine recovers
 	q := queued{command: c, args: args}
-	if c.spec.Local == nil {
+	if c.Spec.Local == nil {
 		var err error
-		if q.call, err = c.spec.Parse(&s.in); err != nil {
+		if q.call, err = c.Spec.Parse(s, &s.in); err != nil {
 			return err
 		}
 	}
@@ -108,16 +193,16 @@ func (s *Session) queue(c *command, args [][]byte) error {
 }
 
 // add counts what the reply of a command takes.
-func (t *transaction) add(c *command, in *input) {
+func (t *transaction) add(s *Session, c *entry) {
 	t.room += tinyRoom
 	switch {
-	case c.spec.Tiny:
-	case c.spec.Room == nil:
+	case c.Spec.Tiny:
+	case c.Spec.Room == nil:
 		t.room += smallRoom
-	case c.name == "fila.get":
+	case c.Name == "fila.get":
 		t.shows = true // the engine counts them, when it has read them
 	default:
-		t.room += max(c.spec.Room(in), 0)
+		t.room += max(c.Spec.Room(s, &s.in), 0)
 	}
 }
 
@@ -125,14 +210,14 @@ func (t *transaction) add(c *command, in *input) {
 func (s *Session) exec() (call, error) {
 	t := s.multi
 	if t == nil {
-		return nil, &refusal{"ERR", "EXEC without MULTI"}
+		return nil, command.Refuse("ERR", "EXEC without MULTI")
 	}
 	s.end()
 	if t.failed {
-		return nil, &refusal{"EXECABORT", "Transaction discarded because of previous errors."}
+		return nil, command.Refuse("EXECABORT", "Transaction discarded because of previous errors.")
 	}
 	c := &execCall{queued: t.queued, bytes: t.bytes, local: make([][]byte, len(t.queued))}
-	hands := false
+	delivers := false
 	for i := range t.queued {
 		q := &t.queued[i]
 		err := s.check(q.command, q.args) // rights may have changed since
@@ -143,11 +228,11 @@ func (s *Session) exec() (call, error) {
 		}
 		c.calls = append(c.calls, q.call)
 		_, undoable := q.call.(undoer)
-		hands = hands || undoable
+		delivers = delivers || undoable
 	}
 	c.errs = make([]error, len(c.calls))
-	if hands {
-		return &handingExec{c}, nil
+	if delivers {
+		return &undoableExec{c}, nil
 	}
 	return c, nil
 }
@@ -157,7 +242,7 @@ func (s *Session) exec() (call, error) {
 func (s *Session) inTransaction(q *queued, err error) []byte {
 	w := s.scratch()
 	if err == nil {
-		err = q.command.spec.Local(s, &s.in, w)
+		err = q.command.Spec.Local(s, &s.in, w)
 	}
 	if err != nil {
 		w.Take()
@@ -182,7 +267,7 @@ func (c *execCall) Prepare(e Engine) error {
 		if p, ok := call.(preparer); ok {
 			if err := p.Prepare(e); err != nil {
 				code, text := wireError(err)
-				return &refusal{"EXECABORT", "Transaction discarded because of: " + code + " " + text}
+				return command.Refuse("EXECABORT", "Transaction discarded because of: "+code+" "+text)
 			}
 		}
 	}
@@ -216,11 +301,11 @@ func (c *execCall) Render(h *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// handingExec is a transaction that hands something out.
-type handingExec struct{ *execCall }
+// undoableExec is a transaction that delivers messages.
+type undoableExec struct{ *execCall }
 
-// Undo takes back all that was handed out.
-func (c *handingExec) Undo() engine.Call {
+// Undo takes back all that was delivered.
+func (c *undoableExec) Undo() engine.Call {
 	var all undoAll
 	for i, call := range c.calls {
 		if u, ok := call.(undoer); ok && c.errs[i] == nil {
@@ -235,11 +320,11 @@ func (c *handingExec) Undo() engine.Call {
 	return all
 }
 
-// letGo forgets what its calls keep.
-func (c *handingExec) letGo() {
+// release forgets what its calls keep.
+func (c *undoableExec) release() {
 	for _, call := range c.calls {
-		if k, ok := call.(keeper); ok {
-			k.letGo()
+		if k, ok := call.(retainer); ok {
+			k.release()
 		}
 	}
 }

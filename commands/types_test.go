@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/compat"
 )
 
 // typeReader reads a type and tells whether a reply is of it.
@@ -118,30 +120,30 @@ func fits(kind, proto string, v reply) (bool, error) {
 // A sample that happens to be empty says nothing of the type, so types are declared; what
 // is answered has to be of them.
 func TestRepliesAreOfTheirTypes(t *testing.T) {
-	known := replyTypes()
+	known := compat.ReplyTypes()
 	for _, c := range everyCommand() {
-		if c.spec.Parse == nil && c.spec.Local == nil {
+		if c.Spec.Parse == nil && c.Spec.Local == nil {
 			continue
 		}
-		kind := replyType(c.name)
-		delete(known, c.name)
+		kind := compat.ReplyType(c.Name)
+		delete(known, c.Name)
 		if kind == "" {
-			t.Errorf("the reply of %s has no type in types.go", c.name)
+			t.Errorf("the reply of %s has no type in internal/compat/types.go", c.Name)
 			continue
 		}
 		for _, proto := range []string{"2", "3"} {
 			for _, v := range exampleReplies(t, c, proto) {
 				is, err := fits(kind, proto, v)
 				if err != nil {
-					t.Errorf("%s: %q: %v", c.name, kind, err)
+					t.Errorf("%s: %q: %v", c.Name, kind, err)
 				} else if !is && v.kind != '-' {
-					t.Errorf("RESP%s %s: %s is not %s", proto, c.name, v.text, kind)
+					t.Errorf("RESP%s %s: %s is not %s", proto, c.Name, v.text, kind)
 				}
 			}
 		}
 	}
 	for name := range known {
-		t.Errorf("types.go has a type for %s, which is no command", name)
+		t.Errorf("internal/compat/types.go has a type for %s, which is no command", name)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestFilaAnswersLikeRedis(t *testing.T) {
 // What Fila says of Redis' commands, in redis-compat.md and in a test of package
 // commands, goes by a list. It is that of the real thing.
 func TestTheListOfRedisCommandsIsItsOwn(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "commands", "testdata", "redis-7.0.15-commands.txt"))
+	text, err := os.ReadFile(filepath.Join("..", "internal", "compat", "redis-7.0.15-commands.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

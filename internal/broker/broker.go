@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/commands"
+	"github.com/faisca/fila/internal/compat"
 )
 
 // Main runs the program with the arguments of the process and returns its exit code.
 func Main() int {
-	return cli.Main(untilSignal(), cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, RocksDB: rocksVersion()}, cli.Process{
+	return cli.Main(untilSignal(), cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, Commands: reference, RocksDB: rocksVersion()}, cli.Process{
 		Args:     os.Args[1:],
 		Environ:  os.Environ(),
 		Stdout:   os.Stdout,
@@ -24,6 +26,9 @@ func Main() int {
 		Password: askPassword(),
 	})
 }
+
+// reference is what `fila commands` shows.
+func reference() string { return compat.Markdown(commands.Describe(), commands.RedisVersion) }
 
 // hangups catches SIGHUP, unless the process was started to ignore it, as nohup does.
 func hangups() <-chan os.Signal {

@@ -19,6 +19,7 @@ import (
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 	"github.com/faisca/fila/storage"
@@ -34,7 +35,7 @@ type broker struct {
 	store   store
 	engine  *engine.Engine
 	level   *logLevel
-	latency *commands.Latency
+	latency *telemetry.Latency
 	disk    disk
 
 	storeFiles int // that the store may keep open
@@ -71,7 +72,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	}
 	b := &broker{
 		cfg: cfg, storeFiles: files, log: log, level: level, supervisor: newSupervisor(os.Getenv, log),
-		latency: commands.NewLatency(time.Now, cfg.Latency.Threshold), running: make(chan error, 1), serving: make(chan error, 1),
+		latency: telemetry.NewLatency(time.Now, cfg.Latency.Threshold), running: make(chan error, 1), serving: make(chan error, 1),
 	}
 	leaveProcessor()
 	setMemory(cfg)

@@ -148,7 +148,7 @@ func replyLimits(cfg cli.Config) commands.Limits {
 	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + l.Throttles*l.Key
 	return commands.Limits{
 		Count: l.Count, Consumer: l.Consumer, Weight: int(l.Weight), Cost: int(l.Cost), ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
-		Handed: cfg.Server.OutputBytesMax, QueuedTotal: cfg.Server.InputBytesMax, HandedTotal: cfg.Server.ReplyBytesMax / 8, Loading: cfg.Server.ReplyBytesMax * 3 / 8,
+		Retained: cfg.Server.OutputBytesMax, QueuedTotal: cfg.Server.InputBytesMax, RetainedTotal: cfg.Server.ReplyBytesMax / 8, LoadTotal: cfg.Server.ReplyBytesMax * 3 / 8,
 	}
 }
 

@@ -25,7 +25,18 @@ func layers() map[string]layer {
 		"storage/rocks/files": {},
 		"engine":              {may: []string{"internal/hook", "internal/schedule", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/yield", "storage"}},
-		"commands":            {may: []string{"engine", "internal/acl", "internal/hook", "internal/schedule", "resp"}, tests: []string{"scripting", "storage"}},
+		"commands": {
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/schedule", "internal/telemetry", "resp"},
+			tests: []string{"internal/compat", "scripting", "storage"},
+		},
+		// The machinery of the table: it does not know what a command does.
+		"internal/command": {may: []string{"internal/acl", "resp"}},
+		// What only the document about commands needs.
+		"internal/compat": {may: []string{"internal/command"}},
+		// Services that commands use: they know neither sessions nor the table.
+		"internal/events":    {may: []string{"engine", "internal/glob", "resp"}},
+		"internal/glob":      {},
+		"internal/telemetry": {may: []string{"engine"}},
 		// The contract between engine and scripts, and what cron expressions mean: values and
 		// interfaces without state.
 		"internal/hook":     {may: []string{"storage"}},
@@ -39,7 +50,7 @@ func layers() map[string]layer {
 		"internal/progress": {},
 		"internal/yield":    {},
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
-		"internal/broker":   {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/hook", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker":   {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/hook", "internal/telemetry", "resp", "scripting", "storage", "storage/rocks"}},
 		"main":              {may: []string{"internal/broker"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Each client library does the same; those in Go are a module of their own.
@@ -128,6 +139,9 @@ func TestTheTableOfLayersIsHeldTo(t *testing.T) {
 	wantBreach(t, layering(in("engine/queue.go", module+"/resp")), "may not import resp")
 	wantBreach(t, layering(in("resp/conn.go", module+"/storage")), "may not import storage")
 	wantBreach(t, layering(in("commands/lease.go", module+"/storage")), "may not import storage")
+	wantBreach(t, layering(in("internal/command/scan.go", module+"/commands")), "may not import commands")
+	wantBreach(t, layering(in("internal/command/scan.go", module+"/engine")), "may not import engine")
+	wantBreach(t, layering(in("internal/events/hub.go", module+"/internal/command")), "may not import internal/command")
 	wantBreach(t, layering(in("integration/kill_test.go", module+"/storage")), "may not import storage")
 	wantBreach(t, layering(in("engine/queue.go", "github.com/tidwall/redcon")), "only resp")
 	wantBreach(t, layering(in("storage/memory.go", "github.com/linxGnu/grocksdb")), "only storage/rocks")

@@ -3,6 +3,7 @@ package tidy
 import (
 	"fmt"
 	"go/ast"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,6 +14,43 @@ const (
 	fileLinesMax     = 700
 	functionLinesMax = 100
 )
+
+// Packages in which a folder has at most so many files, and a source at most so many
+// lines: a reader finds the room of a thing by the name of its file.
+const (
+	folderFilesMax = 50
+	sourceLinesMax = 450
+)
+
+func heldToRooms(pkg string) bool {
+	return slices.Contains(append(commandPackages(), "internal/compat"), pkg)
+}
+
+func TestFoldersAndSourcesAreRooms(t *testing.T) {
+	files := map[string]int{}
+	for _, s := range sources(t) {
+		if heldToRooms(s.pkg()) {
+			files[s.pkg()]++
+			report(t, room(s))
+		}
+	}
+	if files["commands"] == 0 {
+		t.Error("no file of commands was looked at")
+	}
+	for pkg, n := range files {
+		if n > folderFilesMax {
+			t.Errorf("%s has %d files, at most %d: join those of one family", pkg, n, folderFilesMax)
+		}
+	}
+}
+
+// room holds a source to its lines.
+func room(s source) []string {
+	if n := s.set.Position(s.file.FileEnd).Line; n > sourceLinesMax && !s.test() {
+		return []string{fmt.Sprintf("%s: %d lines, at most %d", s.path, n, sourceLinesMax)}
+	}
+	return nil
+}
 
 func TestFilesAndFunctionsCanBeRead(t *testing.T) {
 	for _, s := range sources(t) {
@@ -55,4 +93,8 @@ func TestTheSizeRuleSeesBothSides(t *testing.T) {
 		t.Error(c)
 	}
 	wantBreach(t, size(file(fileLinesMax+1)), "701 lines")
+	if c := room(file(sourceLinesMax)); c != nil {
+		t.Error(c)
+	}
+	wantBreach(t, room(file(sourceLinesMax+1)), "at most 450")
 }

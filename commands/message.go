@@ -1,0 +1,352 @@
+package commands
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/resp"
+)
+
+func get() Spec {
+	return Spec{
+		Name: "FILA.GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Summary: "Shows a message, whatever its status, and changes nothing about it.",
+		Reply: "A map, nil if the queue has no such message: " + viewFields(&engine.View{}).names() + ". status is ready, delayed, leased or dead; " +
+			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died; " +
+			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died.",
+		Flags: []string{"readonly"},
+		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello KEY tenant-1", `"<id>"`},
+			{"FILA.GET orders <id>", "..."},
+			{"FILA.CANCEL orders <id>", "(integer) 1"},
+			{"FILA.GET orders <id>", "(nil)"},
+		},
+		Room: message,
+		Parse: func(_ *Session, in *input) (call, error) {
+			r, err := engine.ParseReceipt(in.Bytes("id"))
+			if err != nil {
+				return nil, err
+			}
+			return &getCall{req: engine.Get{Queue: in.Text("queue"), ID: r.ID}}, nil
+		},
+	}
+}
+
+type getCall struct {
+	req  engine.Get
+	view *engine.View
+}
+
+// Preflight implements engine.Preflighter.
+func (c *getCall) Preflight(tx *engine.Tx) error { return tx.PreflightGet(&c.req) }
+
+// Apply implements engine.Call.
+func (c *getCall) Apply(tx *engine.Tx) (err error) {
+	c.view, err = tx.Get(&c.req)
+	return err
+}
+
+// Render writes a map, or nil.
+func (c *getCall) Render(_ *Handler, w *resp.Writer) error {
+	if c.view == nil {
+		w.Null()
+		return nil
+	}
+	if err := c.view.Open(); err != nil {
+		return err
+	}
+	viewFields(c.view).write(w)
+	return nil
+}
+
+// viewFields are a message as FILA.GET shows it.
+func viewFields(v *engine.View) *fields {
+	var f fields
+	f.text("id", v.ID.String())
+	f.text("queue", v.Queue)
+	f.text("status", v.Status)
+	f.text("key", v.Key)
+	f.number("weight", int64(v.Weight))
+	f.number("priority", int64(v.Priority))
+	f.texts("throttle", v.Throttles)
+	f.number("attempt", int64(v.Attempt))
+	f.number("deliveries", int64(v.Deliveries))
+	f.at("enqueued_at", v.EnqueuedAt)
+	f.due("ready_at", v.ReadyAt)
+	f.at("lease_until", v.LeaseUntil)
+	f.optional("consumer", v.Consumer)
+	headers := make(fields, 0, len(v.Headers()))
+	for _, h := range v.Headers() {
+		headers.blob(string(h.Name), h.Value)
+	}
+	f.group("headers", headers)
+	f.blob("payload", v.Payload())
+	d := v.Dead
+	if d == nil {
+		d = &engine.Death{}
+	}
+	f.optional("reason", d.Reason)
+	f.optional("error", v.Error)
+	f.optional("origin", d.Origin)
+	f.at("died_at", d.At)
+	f.at("first_failed_at", v.FirstFailedAt)
+	f.at("last_failed_at", v.LastFailed)
+	f.limit("dead_attempts", uint64(d.Attempts))
+	f.limit("dead_deliveries", uint64(d.Deliveries))
+	f.number("cost", int64(v.Cost))
+	f.at("expires_at", v.ExpiresAt)
+	return &f
+}
+
+func browse() Spec {
+	return Spec{
+		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
+		Summary: "Shows the messages of a queue, a page at a time: by fairness key, within a key in the order of delivery.",
+		Flags:   []string{"readonly"},
+		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page of one STATUS may be empty " +
+			"without being the last; one with large messages ends early. A message that is there during the whole walk is shown exactly once.",
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "status", Type: String, Token: "STATUS", Optional: true},
+			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+			{Name: "c", Type: String, Token: "CURSOR", Optional: true},
+			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.BROWSE orders", "1) \"0\"\n2) (empty array)"},
+			{"FILA.ENQUEUE orders hello KEY tenant-1", `"<id>"`},
+			{"FILA.BROWSE orders STATUS ready KEY tenant-1 CURSOR 0 COUNT 100", "..."},
+		},
+		Room:  browseRoom,
+		Parse: parseBrowse,
+	}
+}
+
+func parseBrowse(_ *Session, in *input) (call, error) {
+	if err := in.Filled("key", "KEY", "FILA.BROWSE without KEY shows the messages of all keys"); err != nil {
+		return nil, err
+	}
+	if err := in.Filled("cursor", "CURSOR", "0 starts anew"); err != nil {
+		return nil, err
+	}
+	c := &browseCall{req: engine.Browse{
+		Queue: in.Text("queue"), Status: strings.ToLower(string(in.Bytes("status"))), Key: in.Text("key"), Cursor: string(in.Bytes("cursor")),
+		Count: int(in.Integer("count", pageCount)),
+	}}
+	if all := engine.Statuses(); in.Has("status") && !slices.Contains(all, c.req.Status) {
+		return nil, command.Refuse("ERR", "STATUS must be one of "+strings.Join(all, ", ")+", not '"+command.Clip(in.Bytes("status"))+"'")
+	}
+	if c.req.Cursor == "0" {
+		c.req.Cursor = ""
+	}
+	return c, nil
+}
+
+type browseCall struct {
+	req  engine.Browse
+	next string
+	list []*engine.View
+}
+
+// Apply implements engine.Call.
+func (c *browseCall) Apply(tx *engine.Tx) (err error) {
+	c.next, c.list, err = tx.Browse(&c.req)
+	return err
+}
+
+// Render writes the next cursor and the messages.
+func (c *browseCall) Render(_ *Handler, w *resp.Writer) error {
+	for _, v := range c.list {
+		if err := v.Open(); err != nil {
+			return err
+		}
+	}
+	if c.next == "" {
+		c.next = "0"
+	}
+	w.Array(2)
+	w.BulkString(c.next)
+	w.Array(len(c.list))
+	for _, v := range c.list {
+		viewFields(v).write(w)
+	}
+	return nil
+}
+
+func cancel() Spec {
+	return Spec{
+		Name: "FILA.CANCEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of ids, in slices",
+		Summary: "Removes messages, whatever their status, and returns how many there were. The receipt of a leased one is lost. " +
+			"Thousands of ids are handled in slices, as with FILA.ACK.",
+		Flags: []string{"write"},
+		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String, Multiple: true}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello DELAY 3600000", `"<id>"`},
+			{"FILA.CANCEL orders <id>", "(integer) 1"},
+			{"FILA.CANCEL orders <id>", "(integer) 0"},
+		},
+		Room: words("id", cancelRoom),
+		Parse: func(_ *Session, in *input) (call, error) {
+			c := &cancelCall{req: engine.Cancel{Queue: in.Text("queue")}}
+			for _, word := range in.List("id") {
+				r, err := engine.ParseReceipt(word)
+				if err != nil {
+					return nil, err
+				}
+				c.req.IDs = append(c.req.IDs, r.ID)
+			}
+			return c, nil
+		},
+	}
+}
+
+type cancelCall struct {
+	req engine.Cancel
+	counted
+}
+
+// Preflight implements engine.Preflighter.
+func (c *cancelCall) Preflight(tx *engine.Tx) error { return tx.PreflightCancel(&c.req) }
+
+// Apply implements engine.Call.
+func (c *cancelCall) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.Cancel(&c.req)
+	return err
+}
+
+// Bytes is what waits for the loop.
+func (c *cancelCall) Bytes() int { return 16 * len(c.req.IDs) }
+
+// counted renders how many messages there were.
+type counted struct{ n int }
+
+// Render writes the number.
+func (c *counted) Render(_ *Handler, w *resp.Writer) error {
+	w.Int(int64(c.n))
+	return nil
+}
+
+func reschedule() Spec {
+	return Spec{
+		Name: "FILA.RESCHEDULE", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of delayed messages in memory",
+		Summary: "Makes a message ready so many milliseconds from now, 0 is at once, and returns when that is. It keeps its attempts and its place. " +
+			"A leased message is refused: its consumer decides. So is a time at which the message's TTL is over.",
+		Flags: []string{"write"},
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "id", Type: String},
+			{Name: "ms", Type: Integer, Max: millisMax},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello DELAY 3600000", `"<id>"`},
+			{"FILA.RESCHEDULE orders <id> 0", "(integer) <time>"},
+		},
+		Tiny: true,
+		Parse: func(_ *Session, in *input) (call, error) {
+			r, err := engine.ParseReceipt(in.Bytes("id"))
+			if err != nil {
+				return nil, err
+			}
+			return &rescheduleCall{req: engine.Reschedule{Queue: in.Text("queue"), ID: r.ID, Delay: in.Millis("ms", 0)}}, nil
+		},
+	}
+}
+
+type rescheduleCall struct {
+	req     engine.Reschedule
+	readyAt time.Time
+}
+
+// Preflight implements engine.Preflighter.
+func (c *rescheduleCall) Preflight(tx *engine.Tx) error { return tx.PreflightReschedule(&c.req) }
+
+// Apply implements engine.Call.
+func (c *rescheduleCall) Apply(tx *engine.Tx) (err error) {
+	c.readyAt, err = tx.Reschedule(&c.req)
+	return err
+}
+
+// Render writes when the message is ready.
+func (c *rescheduleCall) Render(_ *Handler, w *resp.Writer) error {
+	writeTime(w, c.readyAt)
+	return nil
+}
+
+func redrive() Spec {
+	return Spec{
+		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved",
+		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
+			"RATE limits how many are moved in any second. A redrive that takes longer than a second returns how many it has moved so far and goes on in the background; " +
+			"FILA.STATS of the queue shows its progress, and STOP ends it.",
+		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
+			"and those whose queue is missing, full or paused, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
+		Flags:  []string{"write"},
+		Access: Consume, ACL: []string{"admin"},
+		Args: []Arg{
+			{Name: "dlq", Type: Key},
+			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: math.MaxInt32},
+			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+			{Name: "queue", Type: Key, Token: "TO", Optional: true, Access: Produce},
+			{Name: "n", Type: Integer, Token: "RATE", Optional: true, Min: 1, Max: 1_000_000},
+			{Name: "stop", Type: PureToken, Token: "STOP", Optional: true},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.NACK orders <receipt> DEAD", "..."},
+			{"FILA.REDRIVE orders.dlq COUNT 100 RATE 50", "(integer) 1"},
+			{"FILA.REDRIVE orders.dlq STOP", "(integer) 0"},
+		},
+		Parse: parseRedrive,
+	}
+}
+
+func parseRedrive(_ *Session, in *input) (call, error) {
+	if err := in.Filled("key", "KEY", "FILA.REDRIVE without KEY moves the messages of all keys"); err != nil {
+		return nil, err
+	}
+	if err := in.Filled("to", "TO", "FILA.REDRIVE without TO moves messages back to where each came from"); err != nil {
+		return nil, err
+	}
+	if !in.Has("stop") {
+		return &redriveCall{req: engine.Redrive{
+			DLQ: in.Text("dlq"), Count: int(in.Integer("count", 0)), Key: in.Text("key"), To: in.Text("to"), Rate: int(in.Integer("rate", 0)),
+		}}, nil
+	}
+	if slices.ContainsFunc([]string{"count", "key", "to", "rate"}, in.Has) {
+		return nil, command.Refuse("ERR", "STOP stands alone, usage: "+in.Cmd.UsageLine())
+	}
+	return &redriveStopCall{dlq: in.Text("dlq")}, nil
+}
+
+type redriveCall struct {
+	req engine.Redrive
+	counted
+}
+
+// Apply implements engine.Call.
+func (c *redriveCall) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.Redrive(&c.req)
+	return err
+}
+
+type redriveStopCall struct {
+	dlq string
+	counted
+}
+
+// Apply implements engine.Call.
+func (c *redriveStopCall) Apply(tx *engine.Tx) (err error) {
+	c.n, err = tx.StopRedrive(c.dlq)
+	return err
+}

@@ -1,0 +1,172 @@
+package commands
+
+import (
+	"strconv"
+
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/resp"
+)
+
+func role() Spec {
+	return Spec{
+		Name: "ROLE", Group: "server", Since: "2.8.12", Complexity: "O(1)",
+		Summary: "Returns the role of the server in replication: a master without replicas.",
+		Reply:   "An array: master, 0 and an empty array.",
+		Flags:   []string{"noscript", "loading", "stale", "fast"}, ACL: []string{"admin", "dangerous"}, Quiet: true,
+		Examples: []Example{{"ROLE", "1) \"master\"\n2) (integer) 0\n3) (empty array)"}},
+		Local: func(_ *Session, _ *input, w *resp.Writer) error {
+			w.Array(3)
+			w.BulkString("master")
+			w.Int(0)
+			w.Array(0)
+			return nil
+		},
+	}
+}
+
+func wait() Spec {
+	return Spec{
+		Name: "WAIT", Group: "generic", Since: "3.0.0", Complexity: "O(1)",
+		Summary: "Returns the number of replicas that have everything sent before: 0, there are none.",
+		Differs: "Answers at once: there never is a replica to wait for.",
+		Flags:   []string{"noscript"}, ACL: []string{"connection"},
+		Tips: []string{"request_policy:all_shards", "response_policy:agg_min"},
+		Args: []Arg{{Name: "numreplicas", Type: Integer, Min: 0}, {Name: "timeout", Type: Integer, Min: 0}},
+		Refuse: func(near []byte, integer bool) error {
+			if n, ok := command.ParseInt(near); integer && ok && n < 0 {
+				return command.Refuse("ERR", "timeout is negative")
+			}
+			return nil
+		},
+		Examples: []Example{{"WAIT 1 100", "(integer) 0"}},
+		Local: func(_ *Session, _ *input, w *resp.Writer) error {
+			w.Int(0)
+			return nil
+		},
+	}
+}
+
+func shutdown() Spec {
+	return Spec{
+		Name: "SHUTDOWN", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Summary: "Stops the server: what was accepted is finished and stored first.",
+		Differs: "There is nothing to save or not to save: what was acknowledged is stored already. " +
+			"NOSAVE, SAVE, NOW and FORCE are accepted and change nothing.",
+		Flags: []string{"admin", "noscript", "loading", "stale", "no_multi", "allow_busy"},
+		Args: []Arg{
+			{Name: "nosave_save", Type: OneOf, Optional: true, Args: []Arg{
+				{Name: "nosave", Type: PureToken, Token: "NOSAVE"},
+				{Name: "save", Type: PureToken, Token: "SAVE"},
+			}},
+			{Name: "now", Type: PureToken, Token: "NOW", Optional: true},
+			{Name: "force", Type: PureToken, Token: "FORCE", Optional: true},
+			{Name: "abort", Type: PureToken, Token: "ABORT", Optional: true},
+		},
+		Examples: []Example{{"SHUTDOWN ABORT", "(error) ERR No shutdown in progress."}},
+		Local: func(s *Session, in *input, _ *resp.Writer) error {
+			if in.Has("abort") {
+				if len(in.Args) > 1 {
+					return in.Refuse(in.Args[0], "")
+				}
+				return command.Refuse("ERR", "No shutdown in progress.")
+			}
+			if s.handler.cfg.Shutdown == nil {
+				return command.Refuse("ERR", "Errors trying to SHUTDOWN. Check logs.")
+			}
+			s.closing = true // no reply: the end of the connection is the answer, as in Redis
+			s.handler.cfg.Log.Info().Uint64("conn", s.conn.ID()).Msg("shutdown asked for by a client")
+			s.handler.cfg.Shutdown()
+			return nil
+		},
+	}
+}
+
+func timeNow() Spec {
+	return Spec{
+		Name: "TIME", Group: "server", Since: "2.6.0", Complexity: "O(1)",
+		Summary:  "Returns the server's time: Unix seconds, and microseconds of the present one.",
+		Flags:    []string{"loading", "stale", "fast"},
+		Tips:     []string{"nondeterministic_output"},
+		Examples: []Example{{"TIME", "..."}},
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			micros := s.handler.cfg.Now().UnixMicro()
+			w.Array(2)
+			w.BulkString(strconv.FormatInt(micros/1e6, 10))
+			w.BulkString(strconv.FormatInt(micros%1e6, 10))
+			return nil
+		},
+	}
+}
+
+func module() Spec {
+	return Spec{
+		Name: "MODULE", Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.",
+		Summary: "A container for module commands.",
+		Subcommands: []Spec{help("MODULE"), {
+			Name: "LIST", Group: "server", Since: "4.0.0", Complexity: "O(1)",
+			Summary:  "Returns the loaded modules: none.",
+			Flags:    []string{"admin", "noscript"},
+			Tips:     []string{"nondeterministic_output_order"},
+			Examples: []Example{{"MODULE LIST", "(empty array)"}},
+			Local: func(_ *Session, _ *input, w *resp.Writer) error {
+				w.Array(0)
+				return nil
+			},
+		}},
+	}
+}
+
+func errNoCluster() error { return command.Refuse("ERR", "This instance has cluster support disabled") }
+
+func asking() Spec {
+	return Spec{
+		Name: "ASKING", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Summary: "Answers that this is no cluster, as a Redis without one does.",
+		Flags:   []string{"fast"}, ACL: []string{"connection"},
+		Examples: []Example{{"ASKING", "(error) ERR This instance has cluster support disabled"}},
+		Local:    func(*Session, *input, *resp.Writer) error { return errNoCluster() },
+	}
+}
+
+func cluster() Spec {
+	return Spec{
+		Name: "CLUSTER", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Summary:  "Answers that this is no cluster, as a Redis without one does.",
+		Differs:  "Tools ask it to find out whether there is a cluster; an error is the right answer.",
+		Flags:    []string{"stale"},
+		Args:     []Arg{{Name: "subcommand", Type: String}, {Name: "argument", Type: String, Optional: true, Multiple: true}},
+		Examples: []Example{{"CLUSTER INFO", "(error) ERR This instance has cluster support disabled"}},
+		Loose:    true,
+		Local: func(*Session, *input, *resp.Writer) error {
+			return errNoCluster()
+		},
+	}
+}
+
+func readonly() Spec {
+	return Spec{
+		Name: "READONLY", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Summary: "Does nothing: every connection may read.",
+		Differs: "Answers OK also without a cluster, where Redis refuses.",
+		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
+		Examples: []Example{{"READONLY", "OK"}},
+		Local:    answerOK,
+	}
+}
+
+// answerOK is a command that has nothing to do here.
+func answerOK(_ *Session, _ *input, w *resp.Writer) error {
+	w.OK()
+	return nil
+}
+
+func readwrite() Spec {
+	return Spec{
+		Name: "READWRITE", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Summary: "Does nothing: every connection may write.",
+		Differs: "Answers OK also without a cluster, where Redis refuses.",
+		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
+		Examples: []Example{{"READWRITE", "OK"}},
+		Local:    answerOK,
+	}
+}

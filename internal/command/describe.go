@@ -1,0 +1,41 @@
+package command
+
+// Description is what a document says of a command.
+type Description struct {
+	Name      string // lower case with its container: "fila.queue|create"
+	Display   string // as a user types it: "FILA.QUEUE CREATE"
+	Arguments string // as one line
+
+	Summary, Reply, Differs, Since, Complexity string
+
+	Flags      []string
+	Categories []string
+	Needs      []Need
+	Examples   []Example
+	Native     bool
+}
+
+// Describe describes what can be executed: each command, and behind it its
+// subcommands, in the order of their names.
+func (t *Table[S, C]) Describe() []Description {
+	var all []Description
+	for _, container := range t.Commands {
+		for _, c := range container.Executable() {
+			s := c.Spec
+			all = append(all, Description{
+				Name: c.Name, Display: c.Display, Arguments: c.usage,
+				Summary: s.Summary, Reply: s.Reply, Differs: s.Differs, Since: s.Since, Complexity: s.Complexity,
+				Flags: s.Flags, Categories: s.Categories(), Needs: c.Needs(), Examples: s.Examples, Native: container.Spec.Native(),
+			})
+		}
+	}
+	return all
+}
+
+// UsageLine returns how the whole command is written.
+func (d *Description) UsageLine() string {
+	if d.Arguments == "" {
+		return d.Display
+	}
+	return d.Display + " " + d.Arguments
+}

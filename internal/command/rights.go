@@ -1,0 +1,93 @@
+package command
+
+import "github.com/faisca/fila/internal/acl"
+
+// access returns what an argument of the command needs.
+func (x *Syntax) access(a *Arg) Access {
+	switch {
+	case a.Access != ByFlags || a.Type != Key:
+		return a.Access
+	case x.needs != ByFlags:
+		return x.needs
+	case x.reads:
+		return Consume
+	default:
+		return Manage
+	}
+}
+
+// Need is a right that the command needs to what an argument names.
+type Need struct {
+	Arg    string
+	Access Access
+}
+
+// Needs returns the rights that the command needs.
+func (x *Syntax) Needs() []Need {
+	needs := make([]Need, len(x.guarded))
+	for i, g := range x.guarded {
+		needs[i] = Need{x.slots[g.slot], g.access}
+	}
+	return needs
+}
+
+// Forbidden returns the first queue or channel among the arguments that the user
+// has no right to, and why; else nothing. It needs in.User.
+func (in *Input) Forbidden(u *acl.User) (reason, object string) {
+	for _, g := range in.Cmd.guarded {
+		v, channel := in.values[g.slot], g.access == Listen || g.access == ListenPattern
+		if !v.set || in.User == nil && !channel {
+			continue
+		}
+		for _, word := range in.Args[v.first : v.first+v.count] {
+			if channel {
+				if !u.MayListen(string(word), g.access == ListenPattern) {
+					return acl.DeniedChannel, string(word)
+				}
+				continue
+			}
+			if !in.User.May(g.access.need(), in.names.get(word)) {
+				return acl.DeniedQueue, string(word)
+			}
+		}
+	}
+	if in.User == nil || in.Cmd.fills == nil {
+		return "", ""
+	}
+	for _, name := range in.Cmd.fills(in) {
+		if !in.User.May(acl.Produce, name) {
+			return acl.DeniedQueue, name
+		}
+	}
+	return "", ""
+}
+
+// String is the access as redis-compat.md says it, behind "to".
+func (a Access) String() string {
+	switch a {
+	case Consume:
+		return "consume from"
+	case Produce:
+		return "produce to"
+	case Look:
+		return "consume from or produce to"
+	case Listen, ListenPattern:
+		return "listen to"
+	case ByFlags, Manage:
+	}
+	return "consume from and produce to"
+}
+
+// need is the access in the words of rules.
+func (a Access) need() acl.Need {
+	switch a {
+	case Consume:
+		return acl.Consume
+	case Produce:
+		return acl.Produce
+	case Look:
+		return acl.Look
+	case ByFlags, Manage, Listen, ListenPattern:
+	}
+	return acl.Manage
+}

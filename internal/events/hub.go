@@ -1,0 +1,302 @@
+// Package events delivers the engine's events to the clients that have subscribed to them, and the lines
+// of MONITOR. A client that does not take what is delivered is disconnected by the bound of its
+// connection; the hub never waits for one.
+package events
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/glob"
+	"github.com/faisca/fila/resp"
+)
+
+// Hub holds the subscriptions of all clients: to channels, to patterns of channels, and to every command
+// (MONITOR).
+//
+// A subscription is in force from the moment its confirmation is rendered until the confirmation of its
+// end is: a client receives no event of a channel before the one or after the other.
+type Hub struct {
+	source Source
+
+	// monitoring is len(monitors): every command asks whether there is a monitor.
+	monitoring atomic.Int32
+
+	mu       sync.Mutex
+	channels map[string]subscribers
+	patterns map[string]subscribers
+	monitors subscribers
+	// interest counts, for each kind of event, the channels and patterns with subscribers that may carry
+	// it; wanted is what the source was asked for.
+	interest map[engine.EventKind]int
+	wanted   engine.EventKind
+}
+
+// Source makes the events. *engine.Engine is one.
+type Source interface {
+	// Want says which kinds of events have subscribers.
+	Want(kinds engine.EventKind)
+}
+
+// Receiver is the connection of a subscriber. Its methods may be called from any goroutine.
+type Receiver interface {
+	Proto() int
+	PushAsync(b []byte) bool
+}
+
+// Subscriber is a client as the hub knows it. The lock of the hub guards its fields.
+type Subscriber struct {
+	to     Receiver
+	topics map[Topic]struct{}
+	left   bool // nothing is added any more
+}
+
+// NewSubscriber returns a subscriber without subscriptions.
+func NewSubscriber(to Receiver) Subscriber { return Subscriber{to: to} }
+
+type subscribers map[*Subscriber]struct{}
+
+// Topic is a channel, or a pattern of channels.
+type Topic struct {
+	Name    string
+	Pattern bool
+}
+
+// New returns a hub without subscribers.
+func New(source Source) *Hub {
+	return &Hub{
+		source: source, channels: map[string]subscribers{}, patterns: map[string]subscribers{}, monitors: subscribers{},
+		interest: map[engine.EventKind]int{},
+	}
+}
+
+// Subscribe adds a subscription. A client that has left gets none.
+func (h *Hub) Subscribe(s *Subscriber, t Topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.left {
+		return
+	}
+	all := h.all(t.Pattern)
+	if all[t.Name] == nil {
+		all[t.Name] = subscribers{}
+		h.count(t, 1)
+	}
+	all[t.Name][s] = struct{}{}
+	if s.topics == nil {
+		s.topics = map[Topic]struct{}{}
+	}
+	s.topics[t] = struct{}{}
+	h.want()
+}
+
+// Unsubscribe ends a subscription.
+func (h *Hub) Unsubscribe(s *Subscriber, t Topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remove(s, t)
+	h.want()
+}
+
+func (h *Hub) all(pattern bool) map[string]subscribers {
+	if pattern {
+		return h.patterns
+	}
+	return h.channels
+}
+
+// remove is called with the lock held.
+func (h *Hub) remove(s *Subscriber, t Topic) {
+	if _, subscribed := s.topics[t]; !subscribed {
+		return
+	}
+	delete(s.topics, t)
+	all := h.all(t.Pattern)
+	delete(all[t.Name], s)
+	if len(all[t.Name]) == 0 {
+		delete(all, t.Name)
+		h.count(t, -1)
+	}
+}
+
+// Monitor delivers every command to the client from now on.
+func (h *Hub) Monitor(s *Subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !s.left {
+		h.monitors[s] = struct{}{}
+		h.monitoring.Store(int32(len(h.monitors))) //nolint:gosec // at most as many as there are connections
+	}
+}
+
+// Monitored reports whether any client monitors.
+func (h *Hub) Monitored() bool { return h.monitoring.Load() > 0 }
+
+// Monitors reports whether the client monitors.
+func (h *Hub) Monitors(s *Subscriber) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, monitors := h.monitors[s]
+	return monitors
+}
+
+// Every reports whether all that the client has subscribed to passes a test.
+func (h *Hub) Every(s *Subscriber, passes func(Topic) bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range s.topics {
+		if !passes(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// Reset ends all subscriptions of a client.
+func (h *Hub) Reset(s *Subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end(s)
+}
+
+// Leave is Reset for good.
+func (h *Hub) Leave(s *Subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.left = true
+	h.end(s)
+}
+
+func (h *Hub) end(s *Subscriber) {
+	for t := range s.topics {
+		h.remove(s, t)
+	}
+	h.want()
+	delete(h.monitors, s)
+	h.monitoring.Store(int32(len(h.monitors))) //nolint:gosec // at most as many as there are connections
+}
+
+// count takes note that a topic has its first subscriber (1), or none any more (-1).
+func (h *Hub) count(t Topic, change int) {
+	for _, kind := range engine.EventKinds() {
+		suffix := ":" + kind.String()
+		if t.Pattern && mayMatch(t.Name, channelPrefix, suffix) ||
+			!t.Pattern && strings.HasPrefix(t.Name, channelPrefix) && strings.HasSuffix(t.Name, suffix) {
+			h.interest[kind] += change
+		}
+	}
+}
+
+// want asks the source for the kinds of events that may have subscribers.
+func (h *Hub) want() {
+	var kinds engine.EventKind
+	for kind, n := range h.interest {
+		if n > 0 {
+			kinds |= kind
+		}
+	}
+	if kinds != h.wanted {
+		h.wanted = kinds
+		h.source.Want(kinds)
+	}
+}
+
+// mayMatch reports whether a pattern might match a text that begins and ends as
+// given. It errs to yes.
+func mayMatch(pattern, prefix, suffix string) bool {
+	const special = `*?[]\`
+	head, tail := pattern, pattern
+	if i := strings.IndexAny(pattern, special); i >= 0 {
+		head, tail = pattern[:i], pattern[strings.LastIndexAny(pattern, special)+1:]
+	}
+	n, m := min(len(head), len(prefix)), min(len(tail), len(suffix))
+	return head[:n] == prefix[:n] && tail[len(tail)-m:] == suffix[len(suffix)-m:]
+}
+
+// Publish delivers events to their subscribers. It is the engine's listener.
+func (h *Hub) Publish(events []engine.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var channel, payload []byte
+	for i := range events {
+		if events[i].Kind&h.wanted == 0 && events[i].Kind != engine.EventLost {
+			continue // its last subscriber has gone
+		}
+		channel = appendChannel(channel[:0], &events[i])
+		payload = payload[:0]
+		to := func(subscribed subscribers, pattern string) {
+			if len(payload) == 0 {
+				payload = appendPayload(payload, &events[i])
+			}
+			deliver(subscribed, pattern, channel, payload)
+		}
+		if subscribed := h.channels[string(channel)]; len(subscribed) > 0 {
+			to(subscribed, "")
+		}
+		for pattern, subscribed := range h.patterns {
+			if glob.Match(pattern, string(channel)) {
+				to(subscribed, pattern)
+			}
+		}
+	}
+}
+
+// deliver renders a message once for each protocol that its subscribers speak, and hands it out.
+func deliver(to subscribers, pattern string, channel, payload []byte) {
+	var rendered [2][]byte
+	for s := range to {
+		at := 0
+		if s.to.Proto() == 3 {
+			at = 1
+		}
+		if rendered[at] == nil {
+			w := resp.Writer{Proto: 2 + at}
+			if pattern == "" {
+				w.Push(3)
+				w.BulkString("message")
+			} else {
+				w.Push(4)
+				w.BulkString("pmessage")
+				w.BulkString(pattern)
+			}
+			w.Bulk(channel)
+			w.Bulk(payload)
+			rendered[at] = w.Take()
+		}
+		s.to.PushAsync(rendered[at])
+	}
+}
+
+// Feed delivers a line to the clients that monitor.
+func (h *Hub) Feed(line []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.monitors {
+		s.to.PushAsync(line)
+	}
+}
+
+// Channels returns the channels that have subscribers by name, sorted.
+func (h *Hub) Channels() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.channels))
+}
+
+// Size returns how many channels and how many patterns have subscribers.
+func (h *Hub) Size() (channels, patterns int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.channels), len(h.patterns)
+}
+
+// Subscribers returns how many clients have subscribed to a channel by its name.
+func (h *Hub) Subscribers(channel []byte) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.channels[string(channel)])
+}
