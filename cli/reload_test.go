@@ -22,7 +22,7 @@ func TestAHangupReadsTheConfigurationAgain(t *testing.T) {
 	}
 	write("[log]\nlevel = \"warn\"\n")
 	signals := make(chan os.Signal)
-	var log bytes.Buffer
+	log := refusalLog{refused: make(chan struct{}, 1)}
 	code := Main(t.Context(), Program{
 		Serve: func(_ context.Context, cfg Config, _ zerolog.Logger, reloads <-chan Reload) error {
 			if cfg.Log.Level != "warn" {
@@ -30,6 +30,7 @@ func TestAHangupReadsTheConfigurationAgain(t *testing.T) {
 			}
 			write("[log]\nlevel = \"sideways\"\n")
 			signals <- syscall.SIGHUP // it is refused, and changes nothing
+			<-log.refused             // the file has been read
 			write("[log]\nlevel = \"debug\"\n[auth]\npassword = \"s3cr3t\"\n")
 			signals <- syscall.SIGHUP
 			r := <-reloads
@@ -46,6 +47,19 @@ func TestAHangupReadsTheConfigurationAgain(t *testing.T) {
 	if code != 0 || strings.Count(log.String(), "cannot be read") != 1 || !strings.Contains(log.String(), "log.level") || strings.Contains(log.String(), "s3cr3t") {
 		t.Errorf("exit code %d, log: %s", code, log.String())
 	}
+}
+
+// refusalLog keeps a log, and reports the line that says that a configuration was refused.
+type refusalLog struct {
+	bytes.Buffer
+	refused chan struct{}
+}
+
+func (l *refusalLog) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("cannot be read")) {
+		defer func() { l.refused <- struct{}{} }()
+	}
+	return l.Buffer.Write(line)
 }
 
 func TestAHangupOfTheTerminalStopsInOrder(t *testing.T) {
