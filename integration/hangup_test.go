@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -28,7 +29,17 @@ func TestTwoSignalsTogetherAreOne(t *testing.T) {
 	}
 }
 
+// catchHangups makes the processes that a test starts end at SIGHUP by default, also where
+// the tests themselves were started to ignore it, as by nohup.
+func catchHangups(t *testing.T) {
+	t.Helper()
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
+}
+
 func TestAHangupReadsConfigurationAndUsersAgain(t *testing.T) {
+	catchHangups(t)
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
@@ -79,6 +90,7 @@ func said(t *testing.T, addr, command string) string {
 
 // The terminal is the broker's own, so its end is what sends the signal.
 func TestTheEndOfTheTerminalStopsInOrder(t *testing.T) {
+	catchHangups(t)
 	outer, inner := terminal(t)
 	cmd := exec.Command(binary(t), "--server.listen_addr", "127.0.0.1:0")
 	cmd.Dir = t.TempDir()
