@@ -160,7 +160,7 @@ func (f *fields) counts(c *engine.Counts) {
 	f.count("redriven", c.Redriven)
 	f.flag("counting", c.Counting)
 	f.count("deduplicated", c.Deduplicated)
-	f.count("ttl_expired", c.Outlived)
+	f.count("ttl_expired", c.TTLExpired)
 }
 
 // removed counts what went without an ack.

@@ -268,7 +268,7 @@ func blockerFields(b *engine.Blocker) *fields {
 	f.limit("concurrency", b.Concurrency)
 	f.rate("rate", b.Rate)
 	f.due("next_token_at", b.NextAt)
-	f.flag("kept", b.Kept)
+	f.flag("kept", b.Reserved)
 	return &f
 }
 

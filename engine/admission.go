@@ -32,10 +32,10 @@ type entry struct {
 	several   int            // of those, the ones that name others, too
 	keys      int64          // in these classes
 
-	served float64 // start tag of the class that went last
-	turn   float64 // start tag of the queue's next turn
-	at     int     // in throttle.line, -1: not in it
-	order  uint64
+	vtime float64 // start tag of the class that went last
+	turn  float64 // start tag of the queue's next turn
+	at    int     // in throttle.line, -1: not in it
+	order uint64
 }
 
 func (e *entry) before(o *entry) bool {
@@ -59,12 +59,12 @@ func (s *slot) countKeys(n int64) {
 
 // slack is by how many turns a class that needs several throttles may be behind at one
 // of them without forgetting any.
-const slack = 4
+const slackTurns = 4
 
 // lag is by how many turns the queue may be behind at the throttle.
-func (e *entry) lag() float64 {
+func (e *entry) slack() float64 {
 	if e.several > 0 {
-		return slack
+		return slackTurns
 	}
 	return 0
 }
@@ -75,13 +75,13 @@ func (c *core) join(e *entry) {
 		return
 	}
 	c.throttles.order++
-	e.turn, e.order = max(e.turn, e.throttle.served-e.lag()), c.throttles.order
+	e.turn, e.order = max(e.turn, e.throttle.vtime-e.slack()), c.throttles.order
 	e.throttle.line.push(e)
 }
 
 // classOf returns the class of a message of a queue, made if it is new.
 func (c *core) classOf(q *queue, m *message) *class {
-	s, l := q.scheduler, m.limits
+	s, l := q.scheduler, m.throttles
 	if l == nil {
 		return &s.plain
 	}
@@ -101,7 +101,7 @@ func (c *core) classOf(q *queue, m *message) *class {
 	}
 	cl := s.classes[string(sig)]
 	if cl == nil {
-		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, turns: newTurns()}
+		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, visits: newVisits()}
 		for _, t := range ts {
 			cl.slots = append(cl.slots, slot{throttle: t, entry: t.entryOf(s, len(ts) > 1), tag: -1})
 		}
@@ -112,7 +112,7 @@ func (c *core) classOf(q *queue, m *message) *class {
 }
 
 // reclassify has all keys looked at again after a throttle has come or gone.
-func (c *core) reclassify() {
+func (c *core) reclassifyAll() {
 	c.throttles.stale, c.throttles.staleFrom = c.throttles.stale[:0], 0
 	for _, name := range (&Tx{core: c}).Queues() {
 		c.throttles.stale = append(c.throttles.stale, c.queues.byName[name])
@@ -121,7 +121,7 @@ func (c *core) reclassify() {
 
 // reclass moves keys to the classes that their next messages belong to now, so many a
 // turn. A key that a consumer comes to first is moved then, see pick.
-func (c *core) reclass() {
+func (c *core) reclassifySlice() {
 	for len(c.throttles.stale) > 0 && c.detached.reclaimed < c.detached.max {
 		c.throttles.staleFrom = c.throttles.stale[0].roster.walk(c.throttles.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
 			c.detached.reclaimed++
@@ -140,11 +140,11 @@ func (t *throttle) entryOf(s *scheduler, several bool) *entry {
 	q := s.queue
 	e := t.entries[q]
 	if e != nil && e.scheduler != s {
-		e.keepTurn()
+		e.saveTurn()
 		e = nil
 	}
 	if e == nil {
-		e = &entry{throttle: t, scheduler: s, at: -1, turn: t.served + 1}
+		e = &entry{throttle: t, scheduler: s, at: -1, turn: t.vtime + 1}
 		if turn, ok := q.turns[t]; ok {
 			e.turn = turn
 			delete(q.turns, t)
@@ -169,7 +169,7 @@ func (e *entry) release(several bool) {
 	if e.throttle.entries[e.scheduler.queue] == e {
 		delete(e.throttle.entries, e.scheduler.queue)
 		if e.scheduler.detached {
-			e.keepTurn()
+			e.saveTurn()
 		}
 	}
 	if e.at >= 0 {
@@ -177,9 +177,9 @@ func (e *entry) release(several bool) {
 	}
 }
 
-// keepTurn keeps the turn of a queue that was emptied: a purge makes it no better and no
+// saveTurn keeps the turn of a queue that was emptied: a purge makes it no better and no
 // worse.
-func (e *entry) keepTurn() {
+func (e *entry) saveTurn() {
 	q := e.scheduler.queue
 	if q.turns == nil {
 		q.turns = map[*throttle]float64{}
@@ -193,9 +193,9 @@ func (cl *class) enter(cost uint32) {
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		if s.tag < 0 {
-			s.tag = s.entry.served + float64(cost)/float64(cl.weight)
+			s.tag = s.entry.vtime + float64(cost)/float64(cl.weight)
 		}
-		s.tag = max(s.tag, s.entry.served)
+		s.tag = max(s.tag, s.entry.vtime)
 	}
 }
 
@@ -214,7 +214,7 @@ func (cl *class) full(now int64) *slot {
 // the one that is looked at first must not give away the room of the others. For the others
 // it matters while wakeAll has left throttles to the next step, and while wake gives away room
 // for many at once: one queue with many consumers must not take the turns of the others.
-func (c *core) yields(cl *class) *slot {
+func (c *core) yieldsTo(cl *class) *slot {
 	if len(cl.slots) < 2 && !c.throttles.deferred && c.throttles.waking == nil {
 		return nil
 	}
@@ -225,13 +225,13 @@ func (c *core) yields(cl *class) *slot {
 			continue
 		}
 		first, ok := t.line.next()
-		if !ok || first.waiting.len() == 0 || first.scheduler.detached || !first.scheduler.queue.takes() {
+		if !ok || first.waiting.len() == 0 || first.scheduler.detached || !first.scheduler.queue.hasDemand() {
 			continue
 		}
-		if first != e && first.turn+1 <= max(e.turn, t.served-e.lag()) {
+		if first != e && first.turn+1 <= max(e.turn, t.vtime-e.slack()) {
 			return s
 		}
-		if o, _ := first.waiting.next(); first == e && o.tag+cl.share() <= max(s.tag, e.served-slack*cl.share()) {
+		if o, _ := first.waiting.next(); first == e && o.tag+cl.share() <= max(s.tag, e.vtime-slackTurns*cl.share()) {
 			return s
 		}
 	}
@@ -244,7 +244,7 @@ func (cl *class) share() float64 { return float64(cl.head().placedCost) / float6
 // room is how many messages of the class the throttle admits now.
 func (s *slot) room(now int64) int64 {
 	if s.reserved {
-		return s.throttle.roomBeside(now, 0)
+		return s.throttle.roomWithReserved(now, 0)
 	}
 	return s.throttle.room(now)
 }
@@ -259,15 +259,15 @@ func (c *core) admit(cl *class, m *message) {
 		if len(t.entries) == 1 && e.classes == 1 {
 			continue // nothing to share it with
 		}
-		share, lag := float64(m.cost)/float64(cl.weight), 0.0
+		share, behind := float64(m.cost)/float64(cl.weight), 0.0
 		if len(cl.slots) > 1 {
-			lag = slack
+			behind = slackTurns
 		}
-		start := max(s.tag, e.served-lag*share)
-		e.served = max(e.served, start)
+		start := max(s.tag, e.vtime-behind*share)
+		e.vtime = max(e.vtime, start)
 		s.tag = start + share
-		turn := max(e.turn, t.served-e.lag())
-		t.served = max(t.served, turn)
+		turn := max(e.turn, t.vtime-e.slack())
+		t.vtime = max(t.vtime, turn)
 		e.turn = turn + 1
 		if e.at >= 0 {
 			t.line.fix(e)
@@ -291,8 +291,8 @@ func (c *core) block(cl *class, full *slot) {
 	t.refused++
 	cl.head().stats.refused++
 	cl.state, cl.stopped, cl.since = classWaiting, s.round, c.now
-	t.count(c.now, int64(cl.keys))
-	cl.entry, cl.tag = e, max(full.tag, e.served-slack*cl.share())
+	t.countWaiting(c.now, int64(cl.keys))
+	cl.entry, cl.tag = e, max(full.tag, e.vtime-slackTurns*cl.share())
 	e.waiting.push(cl)
 	c.join(e)
 	if !s.hasOpen() {
@@ -303,12 +303,12 @@ func (c *core) block(cl *class, full *slot) {
 }
 
 // takes says that a consumer waits for the queue and may have what it asks for.
-func (q *queue) takes() bool { return q.waiters.first != nil && !q.set.PausedOut }
+func (q *queue) hasDemand() bool { return q.waiters.first != nil && !q.set.PausedOut }
 
 // open lets a waiting class deliver again, if it is its turn in its queue.
 func (c *core) open(cl *class) {
 	s, e := cl.scheduler, cl.entry
-	e.throttle.count(c.now, -int64(cl.keys))
+	e.throttle.countWaiting(c.now, -int64(cl.keys))
 	cl.waited = cl.waitedBy(c.now)
 	e.waiting.remove(cl)
 	cl.offset += s.round - cl.stopped
@@ -341,7 +341,7 @@ func (c *core) dropClass(cl *class) {
 		cl.slots[i].countKeys(-int64(cl.keys))
 	}
 	if e := cl.entry; cl.state == classWaiting {
-		e.throttle.count(c.now, -int64(cl.keys))
+		e.throttle.countWaiting(c.now, -int64(cl.keys))
 		e.waiting.remove(cl)
 	} else if e != nil {
 		e.eligible--
@@ -396,14 +396,14 @@ func (c *core) wake(t *throttle) {
 			break
 		}
 		q := e.scheduler.queue
-		takes := q.takes()
-		if e.scheduler.detached || e.waiting.len() == 0 || !takes && e.eligible > 0 {
+		demand := q.hasDemand()
+		if e.scheduler.detached || e.waiting.len() == 0 || !demand && e.eligible > 0 {
 			t.line.remove(e)
 			continue
 		}
 		cl, _ := e.waiting.next()
 		c.open(cl)
-		if takes {
+		if demand {
 			c.serveQueue(q)
 		}
 		if cl.entry == e && e.at >= 0 && cl.state == classOpen {

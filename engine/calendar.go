@@ -182,7 +182,7 @@ func (h *keyHeap) set(i int, e keyDue) {
 }
 
 // soon appends keys that are due next, n at most, as far as they are in lists.
-func (cl *class) soon(keys []*fairKey, n int) []*fairKey {
+func (cl *class) upcoming(keys []*fairKey, n int) []*fairKey {
 	for round := cl.present(); round < cl.present()+nearRounds; round++ {
 		for k := cl.near[round&(nearRounds-1)].first; k != nil && len(keys) < n; k = k.next {
 			keys = append(keys, k)

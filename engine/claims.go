@@ -30,7 +30,7 @@ func (c *core) passedOver(cl *class) bool {
 	passed := false
 	for i := range cl.slots {
 		s := &cl.slots[i]
-		if s.passed(cl) {
+		if s.passedOver(cl) {
 			passed = true
 		} else if s.throttle == c.throttles.waking || s.room(c.now) < 1 {
 			return false
@@ -41,18 +41,18 @@ func (c *core) passedOver(cl *class) bool {
 
 // passed says that others have had a turn more than the class at the throttle: classes of
 // its queue, or other queues while it is next in its own.
-func (s *slot) passed(cl *class) bool {
+func (s *slot) passedOver(cl *class) bool {
 	const rounding = 1e-9
-	if s.entry.served-s.tag >= cl.share()-rounding {
+	if s.entry.vtime-s.tag >= cl.share()-rounding {
 		return true
 	}
 	next, ok := s.entry.waiting.next()
-	return s.throttle.served-s.entry.turn >= 1-rounding && (!ok || next == cl || s.tag <= next.tag)
+	return s.throttle.vtime-s.entry.turn >= 1-rounding && (!ok || next == cl || s.tag <= next.tag)
 }
 
 // mayClaim gives a waiting class a claim on its throttles if it is due one.
 func (c *core) mayClaim(cl *class) {
-	if len(cl.slots) < 2 || cl.claim != 0 || !cl.scheduler.queue.takes() || !c.passedOver(cl) {
+	if len(cl.slots) < 2 || cl.claim != 0 || !cl.scheduler.queue.hasDemand() || !c.passedOver(cl) {
 		return
 	}
 	c.throttles.order++
@@ -110,7 +110,7 @@ func (c *core) unreserveQueue(q *queue) {
 // firstClaim returns the first claim on the throttle whose queue can use it now.
 func (t *throttle) firstClaim() *class {
 	for _, cl := range t.claims {
-		if !cl.scheduler.detached && cl.scheduler.queue.takes() {
+		if !cl.scheduler.detached && cl.scheduler.queue.hasDemand() {
 			return cl
 		}
 	}
@@ -131,7 +131,7 @@ func (c *core) advanceClaim(t *throttle) bool {
 		if s.throttle.firstClaim() != cl {
 			return false
 		}
-		room = room && s.throttle.roomBeside(c.now, 0) >= 1
+		room = room && s.throttle.roomWithReserved(c.now, 0) >= 1
 	}
 	for i := range cl.slots {
 		switch s := &cl.slots[i]; {
@@ -158,7 +158,7 @@ func (c *core) advanceClaim(t *throttle) bool {
 // its throttles. It is not while the other one has to be waited for much longer than for
 // the next room of this one, which others can use until then.
 func (c *core) mayReserve(cl *class, s *slot) bool {
-	if s.throttle.roomBeside(c.now, 0) < 1 {
+	if s.throttle.roomWithReserved(c.now, 0) < 1 {
 		return false
 	}
 	for i := range cl.slots {

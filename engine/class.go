@@ -25,7 +25,7 @@ type class struct {
 	calendar
 	keys   int
 	weight int64 // of its keys
-	turns  turns
+	visits visits
 
 	// A round of the class is one of the queue less offset. stopped is the queue's
 	// round at which the clock stands while the class is not open.
@@ -45,26 +45,26 @@ type class struct {
 
 // turn is a visit of a key: the round of its class, its position, and the position of the
 // key that joined last between its visit and the next.
-type turn struct {
+type visit struct {
 	round      int64
 	at, joined position
 }
 
 // turns are the two turns of a class that began last. Beginning one copies none: in a
 // delivery that would be what takes longest.
-type turns struct {
-	of    [2]turn
+type visits struct {
+	of    [2]visit
 	newer int // index
 }
 
-func newTurns() turns { return turns{of: [2]turn{{round: -1}, {round: -1}}} }
+func newVisits() visits { return visits{of: [2]visit{{round: -1}, {round: -1}}} }
 
-func (t *turns) last() *turn   { return &t.of[t.newer&1] }
-func (t *turns) before() *turn { return &t.of[t.newer&1^1] }
+func (v *visits) last() *visit   { return &v.of[v.newer&1] }
+func (v *visits) before() *visit { return &v.of[v.newer&1^1] }
 
-func (t *turns) begin(k *fairKey) {
-	t.newer ^= 1
-	n := t.last()
+func (v *visits) begin(k *fairKey) {
+	v.newer ^= 1
+	n := v.last()
 	n.round = k.due
 	n.at.major, n.at.minor = k.pos.major, k.pos.minor
 	n.joined.major, n.joined.minor = 0, 0
@@ -192,9 +192,9 @@ func (cl *class) waitedBy(now int64) int64 {
 func (k *fairKey) takePosition(cl *class) {
 	h, present := cl.head(), cl.present()
 	k.base = present - k.base
-	last := cl.turns.last()
+	last := cl.visits.last()
 	if h != nil && h.visited {
-		last = cl.turns.before() // the key that is next is in the middle of its turn
+		last = cl.visits.before() // the key that is next is in the middle of its turn
 	}
 	switch s := cl.scheduler; {
 	case h == nil || h.due > present: // all have had their turn of this round
@@ -248,16 +248,16 @@ func (k *fairKey) accrue() {
 	if k.visited {
 		return
 	}
-	passed := k.passed()
+	passed := k.roundsPassed()
 	k.credit += passed * int64(k.placedWeight) * k.class.scheduler.quantum
 	k.base += passed
 }
 
 // passed is how many rounds have come to the key's position, since its last visit, without
 // one: its credit would not have sufficed.
-func (k *fairKey) passed() int64 {
+func (k *fairKey) roundsPassed() int64 {
 	round := k.class.present()
-	if last := k.class.turns.last(); last.round < round || last.at.before(k.pos) {
+	if last := k.class.visits.last(); last.round < round || last.at.before(k.pos) {
 		round-- // this one has not come to it
 	}
 	return max(min(round-k.base, k.due-k.base-1), 0)
@@ -270,7 +270,7 @@ func (k *fairKey) visit() {
 	if !k.visited {
 		k.credit += (k.due - k.base) * int64(k.placedWeight) * s.quantum
 		k.base, k.visited = k.due, true
-		cl.turns.begin(k)
+		cl.visits.begin(k)
 	}
 	s.round = max(s.round, k.due+cl.offset)
 }
@@ -279,7 +279,7 @@ func (k *fairKey) visit() {
 func (k *fairKey) deficit() int64 {
 	credit := k.credit
 	if k.class != nil && !k.visited {
-		credit += k.passed() * int64(k.placedWeight) * k.class.scheduler.quantum
+		credit += k.roundsPassed() * int64(k.placedWeight) * k.class.scheduler.quantum
 	}
 	return credit
 }

@@ -43,7 +43,7 @@ type core struct {
 	reads     readQueue
 	waits     waitSet
 	tasks     taskQueue
-	throttles throttleSet
+	throttles throttleTable
 	leases    leaseTable
 	delayed   delayedMessages
 	ttl       ttlMessages
@@ -83,7 +83,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.applyUnblocked() // before what their clients have sent since
 	c.applyAll(tasks)
 	c.reclaim()
-	c.reclass()
+	c.reclassifySlice()
 	c.atLeast(c.tasks.budget.part(8))
 	c.serve()
 	c.tasks.budget.spent += c.detached.reclaimed

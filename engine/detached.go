@@ -168,7 +168,7 @@ func (c *core) dropLease(m *message) {
 	c.leases.ends.remove(m)
 	c.detached.leases--
 	m.key.leased--
-	if m.limits != nil {
+	if m.throttles != nil {
 		c.endUse(m)
 	}
 	m.lease, m.status = lease{}, gone

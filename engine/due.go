@@ -90,10 +90,10 @@ func (x *dueIndex) unlist(d *dueEntry) {
 // dueLooks is how many entries of an index are looked at for a unit of work.
 const dueLooks = 8
 
-// tellFirst tells those of the keys of a queue that wait for the time of a message when
+// setFirstDue tells those of the keys of a queue that wait for the time of a message when
 // the first one falls due, as far as the head of the index knows. The head has at most
 // twice DueWindow entries: so that is done in one turn.
-func (c *core) tellFirst(q *queue, keys ...*KeyInfo) {
+func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
 	wanted := map[string]*KeyInfo{}
 	for _, i := range keys {
 		if i.State == KeyDelayed {

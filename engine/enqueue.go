@@ -199,7 +199,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		rank = priorityMax - *req.Priority
 	}
 	m := c.newMessage(k, rank)
-	m.limits, m.cost, m.expires = k.limit(req.Throttles), max(req.Cost, 1), expires
+	m.throttles, m.cost, m.expires = k.throttleSet(req.Throttles), max(req.Cost, 1), expires
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}

@@ -214,7 +214,7 @@ func (c *core) prefetchRound(q *queue, n int) {
 		return
 	}
 	f := &c.heads.prefetch
-	keys := s.open.h[0].soon(f.keys[:0], min(n, prefetchMax))
+	keys := s.open.h[0].upcoming(f.keys[:0], min(n, prefetchMax))
 	sum := f.sum
 	for _, k := range keys {
 		sum += k.firstLines()

@@ -28,7 +28,7 @@ func (w *world) leaseFor(queue string, n int) (receipts []Receipt) {
 }
 
 func TestAnExplanationFindsItsHoldersAmongVeryManyLeasesInSlices(t *testing.T) {
-	const n = 4 * walkedPerUnit * turnUnits
+	const n = 4 * leasesPerUnit * turnUnits
 	w := newWorld(t, func(c *Config) { c.Window = n })
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(20))})
 	w.queue("q", QueueOptions{})
@@ -82,7 +82,7 @@ func TestTheHoldersAreThoseWhoseLeasesEndFirst(t *testing.T) {
 }
 
 func TestAMessageBehindVeryManyLeasedOnesIsExplainedInSlices(t *testing.T) {
-	const n = 4 * walkedPerUnit * turnUnits
+	const n = 4 * leasesPerUnit * turnUnits
 	w := newWorld(t, func(c *Config) { c.Window = 2 * n })
 	w.queue("q", QueueOptions{})
 	ids := w.fill("k", n+3, nil)
@@ -103,7 +103,7 @@ func TestAMessageBehindVeryManyLeasedOnesIsExplainedInSlices(t *testing.T) {
 func (w *world) heldOf(name string) (n int64) {
 	w.t.Helper()
 	w.throttle(name, ThrottleOptions{Concurrency: new(uint64(100))})
-	w.must(func(tx *Tx) error { i, _ := tx.Throttle(name); n = i.Held; return nil })
+	w.must(func(tx *Tx) error { i, _ := tx.Throttle(name); n = i.InUse; return nil })
 	w.must(func(tx *Tx) error { _, err := tx.DeleteThrottle(name); return err })
 	return n
 }
@@ -131,7 +131,7 @@ func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 	w.sound()
 	var some []Receipt
 	for _, m := range w.core.leases.byID {
-		if m.limits != nil && len(some) < 4 {
+		if m.throttles != nil && len(some) < 4 {
 			some = append(some, Receipt{ID: m.id, Bare: true})
 		}
 	}

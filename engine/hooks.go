@@ -328,33 +328,33 @@ func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error)
 		return 0, 0, err
 	}
 	if req.hookDelay != nil {
-		c.notKept(unkeptDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(expires - c.now)})
+		c.reportRejected(rejectedDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(expires - c.now)})
 	}
 	return own, expires, nil
 }
 
-// unkept tells hooks of delays that could not be kept, beside the loop: a hook counts
+// rejectedDelays tells hooks of delays that could not be kept, beside the loop: a hook counts
 // under a lock.
-type unkept struct{ all []unkeptDelay }
+type rejectedDelays struct{ all []rejectedDelay }
 
-type unkeptDelay struct {
+type rejectedDelay struct {
 	hook       hook.Hook
 	at         int64
 	delay, ttl time.Duration
 }
 
-// notKept has a hook count an error. Those of one batch go together.
-func (c *core) notKept(d unkeptDelay) {
+// reportRejected has a hook count an error. Those of one batch go together.
+func (c *core) reportRejected(d rejectedDelay) {
 	if n := len(c.out.jobs); n > 0 {
-		if u, ok := c.out.jobs[n-1].(*unkept); ok {
+		if u, ok := c.out.jobs[n-1].(*rejectedDelays); ok {
 			u.all = append(u.all, d)
 			return
 		}
 	}
-	c.out.jobs = append(c.out.jobs, &unkept{[]unkeptDelay{d}})
+	c.out.jobs = append(c.out.jobs, &rejectedDelays{[]rejectedDelay{d}})
 }
 
-func (u *unkept) do(Store) {
+func (u *rejectedDelays) do(Store) {
 	for _, d := range u.all {
 		d.hook.NotKept(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
 			d.delay.Milliseconds(), d.ttl.Milliseconds()))
@@ -362,4 +362,4 @@ func (u *unkept) do(Store) {
 }
 
 // Apply implements Call: nothing follows from it.
-func (u *unkept) Apply(*Tx) error { return nil }
+func (u *rejectedDelays) Apply(*Tx) error { return nil }

@@ -94,8 +94,8 @@ type Explain struct {
 	Queue string
 	ID    ID
 
-	held      *heldSearch
-	find      *find
+	leased    *leasedSearch
+	search    *positionSearch
 	explained *Explanation // its holders are being looked for
 	holders   *holderSearch
 }
@@ -128,14 +128,14 @@ func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 // explainMessage says everything of a message but who is in its way.
 func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
 	c := tx.core
-	f := req.find
-	req.find = nil
+	f := req.search
+	req.search = nil
 	if f == nil || !f.done || !c.valid(&f.changeLog) {
-		held, err := tx.searchHeld(q, req.ID, &req.held)
+		leasedIDs, err := tx.searchLeased(q, req.ID, &req.leased)
 		if err != nil {
 			return nil, err
 		}
-		req.find = c.startFind(q, req.ID, held, tx.task)
+		req.search = c.searchPosition(q, req.ID, leasedIDs, tx.task)
 		tx.park(nil, 0, false)
 		return nil, ErrWouldBlock
 	}
@@ -176,19 +176,19 @@ func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation
 	x.Message = f.m.info(status)
 	if f.delayed {
 		x.Message.ReadyAt = x.ReadyAt
-		x.tellEnd()
+		x.noteTTL()
 		return x
 	}
 	x.Message.Position = before
 	if before > 0 && (x.State == KeyReady || x.State == KeyNoConsumer) {
 		x.Reason = fmt.Sprintf("%d messages of its key are before it; %s", before, x.Reason)
 	}
-	x.tellEnd()
+	x.noteTTL()
 	return x
 }
 
-// tellEnd adds that the message dies before it can be delivered, where that is known.
-func (x *Explanation) tellEnd() {
+// noteTTL adds that the message dies before it can be delivered, where that is known.
+func (x *Explanation) noteTTL() {
 	if end := x.Message.ExpiresAt; !end.IsZero() && x.ReadyAt.After(end) {
 		x.Reason += "; its time to live ends before that"
 	}
@@ -209,14 +209,14 @@ func (m *message) info(status string) *MessageInfo {
 }
 
 // find looks a message up and counts those that come before it.
-type find struct {
+type positionSearch struct {
 	lookup
-	held   map[ID]struct{} // leased messages of the keys it may belong to: they are not ready
+	leased map[ID]struct{} // leased messages of the keys it may belong to: they are not ready
 	before int64
 }
 
-func (c *core) startFind(q *queue, id ID, held map[ID]struct{}, t *Task) *find {
-	f := &find{held: held}
+func (c *core) searchPosition(q *queue, id ID, leased map[ID]struct{}, t *Task) *positionSearch {
+	f := &positionSearch{leased: leased}
 	f.lookup = *c.newLookup(q, []ID{id}, resume(t))
 	c.out.jobs = append(c.out.jobs, f)
 	return f
@@ -224,7 +224,7 @@ func (c *core) startFind(q *queue, id ID, held map[ID]struct{}, t *Task) *find {
 
 // do looks the message up. It runs beside the loop, after the commit of the batch
 // in which it was asked for.
-func (f *find) do(store Store) {
+func (f *positionSearch) do(store Store) {
 	f.lookup.do(store)
 	if f.err != nil || f.found[0] == nil || f.found[0].delayed {
 		return
@@ -232,7 +232,7 @@ func (f *find) do(store Store) {
 	found := f.found[0]
 	prefix := storage.AppendKeyPrefix(nil, f.no, found.key)
 	_, f.err = readMessages(store, prefix, storage.AppendMessageKey(nil, f.no, found.key, found.m.rank, found.m.id), func(m foundMessage) bool {
-		if _, leased := f.held[m.m.id]; !leased && !m.delayed {
+		if _, isLeased := f.leased[m.m.id]; !isLeased && !m.delayed {
 			f.before++
 		}
 		return f.before < positionMax
@@ -246,7 +246,7 @@ type Counts struct {
 
 	// Since the broker has started:
 	Enqueued, Delivered, Acked, Nacked, Expired, DeadLettered, Dropped, Released, Redriven uint64
-	Cancelled, Purged, Deduplicated, Outlived                                              uint64
+	Cancelled, Purged, Deduplicated, TTLExpired                                            uint64
 
 	// Counting says that what the store held at start is still being counted:
 	// Ready, Delayed and Dead are too low until then.
@@ -261,7 +261,7 @@ func (q *queue) counts() Counts {
 		Delayed: q.delayed, Leased: q.leased, Keys: int64(q.keys.n), Waiters: int64(q.waiters.n), Counting: !q.counted,
 		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.leaseExpired,
 		DeadLettered: t.deadLettered, Dropped: t.dropped, Released: t.released, Redriven: t.redriven,
-		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, Outlived: t.ttlExpired,
+		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, TTLExpired: t.ttlExpired,
 	}
 	rest := max(q.total-q.delayed-q.leased, 0)
 	if q.isDLQ() {
@@ -291,7 +291,7 @@ func (n *Counts) add(o Counts) {
 	n.Cancelled += o.Cancelled
 	n.Purged += o.Purged
 	n.Deduplicated += o.Deduplicated
-	n.Outlived += o.Outlived
+	n.TTLExpired += o.TTLExpired
 	n.Counting = n.Counting || o.Counting
 }
 
@@ -366,7 +366,7 @@ type QueueMemory struct {
 	Queue   string
 	Samples int
 
-	under                   bool
+	started                 bool
 	epoch, cursor           uint64
 	samples                 int
 	keys                    int64 // bytes
@@ -374,9 +374,9 @@ type QueueMemory struct {
 }
 
 const (
-	perMap = 48 // bytes of an entry of a map, about
-	// memoryPart is how many keys count for a unit of work.
-	memoryPart = 8
+	mapEntryBytes = 48 // bytes of an entry of a map, about
+	// memoryKeysPerUnit is how many keys count for a unit of work.
+	memoryKeysPerUnit = 8
 )
 
 // QueueMemory estimates the bytes. Of a queue of very many keys it does so over several
@@ -387,26 +387,26 @@ func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !req.under || req.epoch != c.epoch {
-		*req = QueueMemory{Queue: req.Queue, Samples: req.Samples, under: true, epoch: c.epoch, samples: req.Samples}
+	if !req.started || req.epoch != c.epoch {
+		*req = QueueMemory{Queue: req.Queue, Samples: req.Samples, started: true, epoch: c.epoch, samples: req.Samples}
 	}
 	n, yields := 0, false
 	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
-		if yields = n%memoryPart == 0 && !tx.more(); yields {
+		if yields = n%memoryKeysPerUnit == 0 && !tx.more(); yields {
 			return false
 		}
 		n++
 		if req.add(k) {
-			c.spend(len(k.window) / memoryPart)
+			c.spend(len(k.window) / memoryKeysPerUnit)
 		}
 		return true
 	})
 	if yields {
 		return 0, tx.yield()
 	}
-	req.under = false
+	req.started = false
 	messages := req.messages + q.leased
-	total := int64(unsafe.Sizeof(*q)) + int64(len(q.name)) + perMap + req.keys + messages*(int64(unsafe.Sizeof(message{}))+perMap)
+	total := int64(unsafe.Sizeof(*q)) + int64(len(q.name)) + mapEntryBytes + req.keys + messages*(int64(unsafe.Sizeof(message{}))+mapEntryBytes)
 	if req.seen > 0 {
 		total += req.payload * messages / req.seen
 	}
@@ -415,7 +415,7 @@ func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 
 // add adds what a key takes, and reports whether it was one of the samples.
 func (req *QueueMemory) add(k *fairKey) bool {
-	req.keys += int64(unsafe.Sizeof(*k)) + int64(len(k.name)) + perMap
+	req.keys += int64(unsafe.Sizeof(*k)) + int64(len(k.name)) + mapEntryBytes
 	req.messages += int64(len(k.window))
 	if req.Samples != 0 && req.samples == 0 {
 		return false

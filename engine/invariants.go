@@ -258,7 +258,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 	if keys != s.keys || weight != s.weight || open != s.open.len() {
 		bad(2, "queue %q: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.name, keys, weight, open, s.keys, s.weight, s.open.len())
 	}
-	if len(s.reserving) > 0 && !q.takes() {
+	if len(s.reserving) > 0 && !q.hasDemand() {
 		bad(20, "queue %q keeps room in throttles and has no consumer", q.name)
 	}
 	for n := q.waiters.first; n != nil; n = n.next {
@@ -266,7 +266,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
-	if !q.takes() || q.offered || q.resumed || c.throttles.deferred || c.health.failed != nil {
+	if !q.hasDemand() || q.offered || q.resumed || c.throttles.deferred || c.health.failed != nil {
 		return
 	}
 	for k := range q.roster.all() {
@@ -372,7 +372,7 @@ func (c *core) classes() iter.Seq[*class] {
 }
 
 // checkThrottles compares throttles with the leases and classes that name them.
-func (s *throttleSet) check(c *core, bad report) {
+func (s *throttleTable) check(c *core, bad report) {
 	held, keys, waiting, eligible, ofQueue := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
 	for _, m := range c.leases.byID {
 		for _, name := range m.throttleKeys() {

@@ -56,10 +56,10 @@ type fairKey struct {
 	pos        position // in the circle of keys
 	seq        uint64   // place in lists; the order of keys at the same place
 
-	stats   keyStats
-	limits  *limits  // of the newest message that has any
-	delayed int64    // messages; also a difference while counting
-	hash    nameHash // of name, for tables
+	stats     keyStats
+	throttles *throttleSet // of the newest message that has any
+	delayed   int64        // messages; also a difference while counting
+	hash      nameHash     // of name, for tables
 
 	read *read // under way, or waiting in core.hungry
 	edge place

@@ -53,7 +53,7 @@ func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	if k := q.keys.get(key); k != nil {
 		i := c.describe(k)
-		c.tellFirst(q, &i)
+		c.setFirstDue(q, &i)
 		return i
 	}
 	set, pinned := q.settings[key]
@@ -95,14 +95,14 @@ func (c *core) describe(k *fairKey) KeyInfo {
 type Oldest struct {
 	Queue string
 
-	cursor uint64
-	epoch  uint64
-	at     int64 // nanoseconds, 0: none yet
-	under  bool
+	cursor  uint64
+	epoch   uint64
+	at      int64 // nanoseconds, 0: none yet
+	started bool
 }
 
-// oldestPart is for how many keys Oldest takes a unit of work: it looks at one field.
-const oldestPart = 16
+// oldestKeysPerUnit is for how many keys Oldest takes a unit of work: it looks at one field.
+const oldestKeysPerUnit = 16
 
 // Oldest returns the time, zero if the queue has no message that is ready. Of a queue
 // of very many keys it is found over several turns.
@@ -112,12 +112,12 @@ func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if !req.under || req.epoch != c.epoch {
-		*req = Oldest{Queue: req.Queue, under: true, epoch: c.epoch}
+	if !req.started || req.epoch != c.epoch {
+		*req = Oldest{Queue: req.Queue, started: true, epoch: c.epoch}
 	}
 	n, yields := 0, false
 	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
-		if yields = n%oldestPart == 0 && !tx.more(); yields {
+		if yields = n%oldestKeysPerUnit == 0 && !tx.more(); yields {
 			return false
 		}
 		n++
@@ -131,7 +131,7 @@ func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 	if yields {
 		return time.Time{}, tx.yield()
 	}
-	req.under = false
+	req.started = false
 	if req.at == 0 {
 		return time.Time{}, nil
 	}
@@ -145,7 +145,7 @@ type Blocker struct {
 	Concurrency uint64    // that it allows, if they are all in use; else 0
 	Rate        float64   // that it allows a second, if its bucket is empty; else 0
 	NextAt      time.Time // when the bucket has a token again; zero if it has one
-	Kept        bool      // what room it has is kept for a message that needs several throttles
+	Reserved    bool      // what room it has is kept for a message that needs several throttles
 }
 
 // blockers returns the throttles that do not admit a message now.
@@ -155,7 +155,7 @@ func (c *core) blockers(m *message) []Blocker {
 		if t.room(c.now) >= 1 {
 			continue
 		}
-		b := Blocker{Throttle: t.name, InUse: t.inUse, Kept: t.roomBeside(c.now, 0) >= 1}
+		b := Blocker{Throttle: t.name, InUse: t.inUse, Reserved: t.roomWithReserved(c.now, 0) >= 1}
 		if n := t.set.Concurrency; n > 0 && t.inUse >= int64(n) { //nolint:gosec // bounded when it is set
 			b.Concurrency = n
 		}
@@ -170,7 +170,7 @@ func (c *core) blockers(m *message) []Blocker {
 // reason says in half a sentence what a blocker waits for.
 func (b *Blocker) reason() string {
 	switch {
-	case b.Kept:
+	case b.Reserved:
 		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
 	case b.Concurrency > 0 && b.Rate > 0:
 		return fmt.Sprintf("throttle %q has %d of %d leases in use, and no token", b.Throttle, b.InUse, b.Concurrency)
@@ -235,16 +235,16 @@ type Keys struct {
 	Count  int    // keys to look at, matching or not
 	Match  func(string) bool
 
-	cursor uint64
-	epoch  uint64
-	left   int
-	list   []*KeyInfo // a list of 10,000 that grows in one turn must not move them
-	under  bool
+	cursor  uint64
+	epoch   uint64
+	left    int
+	list    []*KeyInfo // a list of 10,000 that grows in one turn must not move them
+	started bool
 }
 
-// keyUnits is what describing a key counts for: its fields are in several lines of
+// describeUnits is what describing a key counts for: its fields are in several lines of
 // memory, and texts are made.
-const keyUnits = 4
+const describeUnits = 4
 
 // Keys lists them. The next cursor is 0 at the end. A key that has messages throughout a
 // listing is listed exactly once. Of a large page some are described in later turns, as
@@ -255,8 +255,8 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if !req.under || req.epoch != c.epoch {
-		req.cursor, req.left, req.list, req.under, req.epoch = req.Cursor, req.Count, nil, true, c.epoch
+	if !req.started || req.epoch != c.epoch {
+		req.cursor, req.left, req.list, req.started, req.epoch = req.Cursor, req.Count, nil, true, c.epoch
 	}
 	yields := false
 	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
@@ -268,7 +268,7 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 		}
 		req.left--
 		if req.Match(k.name) {
-			c.spend(keyUnits - 1)
+			c.spend(describeUnits - 1)
 			req.list = append(req.list, new(c.describe(k)))
 		}
 		return true
@@ -276,7 +276,7 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 	if yields {
 		return 0, nil, tx.yield()
 	}
-	req.under = false
-	c.tellFirst(q, req.list...)
+	req.started = false
+	c.setFirstDue(q, req.list...)
 	return req.cursor, req.list, nil
 }

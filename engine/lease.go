@@ -216,7 +216,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.lease = lease{until: c.now + int64(visibility), since: c.now, consumer: consumer}
 	c.leases.byID[m.id] = m
 	c.leases.ends.push(m)
-	if m.limits != nil {
+	if m.throttles != nil {
 		c.useUnset(m)
 	}
 	if c.cfg.LeaseLag > 0 {
@@ -285,7 +285,7 @@ func (c *core) writeLease(m *message) {
 func (c *core) endLease(m *message) {
 	delete(c.leases.byID, m.id)
 	c.leases.ends.remove(m)
-	if m.limits != nil {
+	if m.throttles != nil {
 		c.endUse(m)
 	}
 	if m.expires != 0 {

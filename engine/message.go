@@ -61,10 +61,10 @@ type message struct {
 	retried bool // a record in storage.Attempts exists
 
 	// Written once, facts of the record:
-	cost    uint32
-	key     *fairKey
-	limits  *limits // nil: no throttle keys
-	expires int64   // when its time to live is over; 0: never
+	cost      uint32
+	key       *fairKey
+	throttles *throttleSet // nil: no throttle keys
+	expires   int64        // when its time to live is over; 0: never
 
 	// attempt is the number of the next or current delivery among those that
 	// count: 1 plus the failures so far. deliveries counts every hand-out.

@@ -295,7 +295,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
-		place: m.place, key: k, cost: m.cost, limits: m.limits, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
+		place: m.place, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
 	}
 	if ttl := to.set.TTLMs; ttl > 0 {
 		moved.expires = c.now + int64(ttl)*int64(time.Millisecond) //nolint:gosec // bounded when it is set

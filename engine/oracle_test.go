@@ -388,7 +388,7 @@ func (o *oracle) overdue(s *Stepper) {
 		}
 	}
 	for _, q := range c.queues.byName {
-		if q.takes() && q.scheduler.loaded() {
+		if q.hasDemand() && q.scheduler.loaded() {
 			o.fail("%d clients wait for %q, which has messages", q.waiters.n, q.name)
 		}
 	}

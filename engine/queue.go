@@ -336,7 +336,7 @@ func (c *core) newNumber() uint32 {
 func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, set: set, settings: map[string]storage.Key{}}
 	q.scheduler = newScheduler(q, c.cfg.Quantum)
-	c.notePaused(q)
+	c.listPaused(q)
 	c.queues.byName[name], c.queues.byNumber[q.no] = q, q
 	c.queues.names = nil
 	return q

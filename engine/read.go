@@ -243,7 +243,7 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 	attempts := store.Scan(storage.Attempts, from, to)
 	defer attempts.Close()
 	another := attempts.Seek(from)
-	var last *limits // neighbours have mostly the same
+	var last *throttleSet // neighbours have mostly the same
 	for ok := messages.Seek(from); ok; ok = messages.Next() {
 		if more {
 			return true, nil
@@ -256,7 +256,7 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 		if err != nil {
 			return false, err
 		}
-		last = m.limits
+		last = m.throttles
 		for another && string(attempts.Key()) < string(messages.Key()) {
 			another = attempts.Next()
 		}
@@ -295,17 +295,17 @@ func errJoin(a, b error) error {
 
 // decodeMessage makes a message of a record. It shares the limits of another one if
 // it has the same; nil: there is none.
-func decodeMessage(mk storage.MessageKey, value []byte, like *limits) (m *message, readyAt int64, err error) {
+func decodeMessage(mk storage.MessageKey, value []byte, like *throttleSet) (m *message, readyAt int64, err error) {
 	body := slices.Clone(value)
 	var rec storage.Message
 	if err := rec.DecodeLike(body, like.keys()); err != nil {
 		return nil, 0, fmt.Errorf("message %s: %w", mk.ID, err)
 	}
 	if like == nil || !slices.Equal(rec.Throttles, like.names) {
-		like = newLimits(rec.Throttles)
+		like = newThrottleSet(rec.Throttles)
 	}
 	m = &message{
-		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), limits: like, expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
+		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), throttles: like, expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
 	}
 	return m, rec.ReadyAt, nil
 }
@@ -396,7 +396,7 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 			continue
 		}
 		m.key = k
-		m.limits = k.limit(m.throttleKeys())
+		m.throttles = k.throttleSet(m.throttleKeys())
 		m.status = ready
 		k.push(m)
 		c.heads.messages++

@@ -273,7 +273,7 @@ func (c *core) recoverLeases() error {
 		}
 		k := c.keyOf(q, mk.Key)
 		m := &message{
-			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), limits: k.limit(rec.Throttles), expires: rec.ExpiresAt,
+			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: k.throttleSet(rec.Throttles), expires: rec.ExpiresAt,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried,
 			lease: lease{until: rec.Until, since: rec.LeasedAt, consumer: rec.Consumer, writes: 2, restored: true},
 		}

@@ -40,7 +40,7 @@ func plantedFaults() []plantedFault {
 			for cl := range c.classes() {
 				if len(cl.slots) > 1 {
 					for i := range cl.slots { // it is as if it had had its turns
-						cl.slots[i].tag = cl.slots[i].entry.served + 1
+						cl.slots[i].tag = cl.slots[i].entry.vtime + 1
 					}
 				}
 			}
@@ -61,7 +61,7 @@ func plantedFaults() []plantedFault {
 			for _, q := range c.queues.byName {
 				for k := range q.roster.all() {
 					if k.class != nil && k.class.state == classWaiting {
-						k.window[0].limits.set = nil
+						k.window[0].throttles.set = nil
 					}
 				}
 			}

@@ -68,7 +68,7 @@ const idleClassesMax = 64
 
 func newScheduler(q *queue, quantum uint32) *scheduler {
 	s := &scheduler{queue: q, quantum: int64(quantum), classes: map[string]*class{}}
-	s.plain = class{scheduler: s, at: -1, turns: newTurns()}
+	s.plain = class{scheduler: s, at: -1, visits: newVisits()}
 	return s
 }
 
@@ -115,7 +115,7 @@ func (c *core) reschedule(k *fairKey) {
 		}
 	default:
 		m := k.window[0]
-		if cost = m.cost; m.limits != nil {
+		if cost = m.cost; m.throttles != nil {
 			cl = c.classOf(k.queue, m)
 		} else {
 			cl = &k.queue.scheduler.plain
@@ -163,7 +163,7 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 		cl.state = classOpen
 		cl.offset += s.round - cl.stopped // its clock stood still
 	} else if cl.state == classWaiting {
-		cl.entry.throttle.count(c.now, 1)
+		cl.entry.throttle.countWaiting(c.now, 1)
 	}
 	k.class = cl
 	k.refusedBase, k.waitedBase = cl.refused, cl.waitedBy(c.now)
@@ -193,7 +193,7 @@ func (c *core) leaveClass(k *fairKey) {
 	cl := k.class
 	k.stats.refused, k.stats.waited = cl.sharedBy(k, c.now)
 	if cl.state == classWaiting {
-		cl.entry.throttle.count(c.now, -1)
+		cl.entry.throttle.countWaiting(c.now, -1)
 	}
 	k.base = cl.present() - k.base
 	cl.remove(k)
@@ -227,7 +227,7 @@ func (c *core) pick(q *queue) *fairKey {
 			return nil
 		}
 		m := k.window[0]
-		if c.ttlExpired(m) || m.limits != nil && c.classOf(q, m) != cl {
+		if c.ttlExpired(m) || m.throttles != nil && c.classOf(q, m) != cl {
 			if c.detached.reclaimed >= c.detached.max {
 				c.resume(q) // very many are: other tasks go on first
 				return nil
@@ -245,7 +245,7 @@ func (c *core) pick(q *queue) *fairKey {
 				c.block(cl, full)
 				continue
 			}
-			if first := c.yields(cl); first != nil {
+			if first := c.yieldsTo(cl); first != nil {
 				c.block(cl, first)
 				continue
 			}

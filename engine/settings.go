@@ -261,7 +261,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 		q.set.PausedOut = paused
 	}
 	c.putQueue(q)
-	c.notePaused(q)
+	c.listPaused(q)
 	if !out {
 		return nil
 	}
@@ -273,8 +273,8 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	return nil
 }
 
-// notePaused keeps the list of queues whose deliveries are paused.
-func (c *core) notePaused(q *queue) {
+// listPaused keeps the list of queues whose deliveries are paused.
+func (c *core) listPaused(q *queue) {
 	if q.set.PausedOut {
 		c.queues.pausedOut[q] = struct{}{}
 	} else {

@@ -25,7 +25,7 @@ type throttle struct {
 
 	entries     map[*queue]*entry // of the queues whose keys name it
 	line        timers[*entry]    // those that have classes waiting, by turn
-	served      float64           // start tag of the turn that was taken last
+	vtime       float64           // start tag of the turn that was taken last
 	claims      []*class          // by their numbers
 	reservedFor *class            // a place or token is kept for it
 	notified    bool              // in core.notified
@@ -66,10 +66,10 @@ func (t *throttle) reservedRoom() int64 {
 }
 
 // room is how many messages may be delivered now, beside what is kept for a claim.
-func (t *throttle) room(now int64) int64 { return t.roomBeside(now, t.reservedRoom()) }
+func (t *throttle) room(now int64) int64 { return t.roomWithReserved(now, t.reservedRoom()) }
 
-// roomBeside is how many messages may be delivered if so much is kept.
-func (t *throttle) roomBeside(now, kept int64) int64 {
+// roomWithReserved is how many messages may be delivered if so much is kept.
+func (t *throttle) roomWithReserved(now, kept int64) int64 {
 	n := int64(math.MaxInt64)
 	if t.set.Rate > 0 {
 		n = int64(t.level(now)+tokenSlack) - kept
@@ -117,7 +117,7 @@ func (t *throttle) wait(now int64) float64 {
 
 // limits are the throttle keys of a message. Messages of a fairness key that have the
 // same ones share them, so that the throttles need not be looked up for each.
-type limits struct {
+type throttleSet struct {
 	names   []string
 	set     []*throttle // those of them that have a setting
 	unset   []*unsetKey // the others
@@ -126,31 +126,31 @@ type limits struct {
 }
 
 // newLimits returns nil for no keys.
-func newLimits(names []string) *limits {
+func newThrottleSet(names []string) *throttleSet {
 	if len(names) == 0 {
 		return nil
 	}
-	return &limits{names: names}
+	return &throttleSet{names: names}
 }
 
 // limit returns the limits with these keys, the same ones as long as the key's
 // messages have the same.
-func (k *fairKey) limit(names []string) *limits {
+func (k *fairKey) throttleSet(names []string) *throttleSet {
 	if len(names) == 0 {
 		return nil
 	}
-	if k.limits == nil || !slices.Equal(k.limits.names, names) {
-		k.limits = newLimits(names)
+	if k.throttles == nil || !slices.Equal(k.throttles.names, names) {
+		k.throttles = newThrottleSet(names)
 	}
-	return k.limits
+	return k.throttles
 }
 
 // throttleKeys are those of a message.
 func (m *message) throttleKeys() []string {
-	return m.limits.keys()
+	return m.throttles.keys()
 }
 
-func (l *limits) keys() []string {
+func (l *throttleSet) keys() []string {
 	if l == nil {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (l *limits) keys() []string {
 
 // throttlesOf returns the throttles that hold for a message, in the order of its keys.
 func (c *core) throttlesOf(m *message) []*throttle {
-	l := m.limits
+	l := m.throttles
 	if l == nil {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (c *core) endUse(m *message) {
 }
 
 // count brings up to date for how long keys have waited, before their number changes.
-func (t *throttle) count(now, change int64) {
+func (t *throttle) countWaiting(now, change int64) {
 	t.waited += t.waiting * (now - t.countedAt)
 	t.waiting, t.countedAt = t.waiting+change, now
 }
@@ -296,7 +296,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if t == nil {
 		t = c.addThrottle(key, set)
 		t.inUse = c.takeUnset(key)
-		c.reclassify()
+		c.reclassifyAll()
 		return nil
 	}
 	tokens := t.level(c.now)
@@ -347,7 +347,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	t.set = storage.Throttle{} // it has room for whatever waits for it, one class after the other
 	c.disarm(t)
 	c.notify(t)
-	c.reclassify()
+	c.reclassifyAll()
 	return true, nil
 }
 
@@ -357,19 +357,19 @@ type ThrottleInfo struct {
 	Rate               float64 // 0: not limited
 	Burst, Concurrency uint64  // 0: not limited
 	Tokens             float64 // in the bucket now
-	Held               int64   // leases that count towards Concurrency
+	InUse              int64   // leases that count towards Concurrency
 	Waiting            int64   // fairness keys that may deliver, and whose next message it does not admit now
-	Passed, Refused    uint64  // messages let pass; keys sent to wait
+	Admitted, Refused  uint64  // messages let pass; keys sent to wait
 	Waited             time.Duration
 	NextAt             time.Time // the next token while keys wait; else zero
 }
 
 func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 	now := c.now
-	t.count(now, 0)
+	t.countWaiting(now, 0)
 	i := ThrottleInfo{
-		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, Tokens: max(t.level(now), 0), Held: t.inUse,
-		Passed: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
+		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, Tokens: max(t.level(now), 0), InUse: t.inUse,
+		Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
 	}
 	if t.room(now) < 1 {
 		i.Waiting = t.keys

@@ -149,7 +149,7 @@ func TestThrottledKeysTakeNothingFromTheOthers(t *testing.T) {
 	m.must(func(tx *Tx) error {
 		_, list := tx.Throttles(0, throttled, func(string) bool { return true })
 		for i := range list {
-			refused, passed = refused+list[i].Refused, passed+list[i].Passed
+			refused, passed = refused+list[i].Refused, passed+list[i].Admitted
 		}
 		return nil
 	})
@@ -208,8 +208,8 @@ func TestThrottlesComeAndGoUnderTheirMessages(t *testing.T) {
 	held := func(key string, n int64) {
 		t.Helper()
 		w.must(func(tx *Tx) error {
-			if i, ok := tx.Throttle(key); !ok || i.Held != n {
-				t.Errorf("throttle %q holds %d, want %d", key, i.Held, n)
+			if i, ok := tx.Throttle(key); !ok || i.InUse != n {
+				t.Errorf("throttle %q holds %d, want %d", key, i.InUse, n)
 			}
 			return nil
 		})

@@ -18,8 +18,8 @@ func TestAThrottleCountsTheKeysThatWaitForIt(t *testing.T) {
 		for _, w := range []*world{w, again} {
 			var i ThrottleInfo
 			w.must(func(tx *Tx) error { i, _ = tx.Throttle("t"); return nil })
-			if i.Waiting != want || i.Held != 1 {
-				t.Errorf("%s: %d keys wait and %d leases are held, want %d and 1; after a restart %v", what, i.Waiting, i.Held, want, w == again)
+			if i.Waiting != want || i.InUse != 1 {
+				t.Errorf("%s: %d keys wait and %d leases are held, want %d and 1; after a restart %v", what, i.Waiting, i.InUse, want, w == again)
 			}
 			w.sound()
 		}

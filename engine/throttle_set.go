@@ -8,7 +8,7 @@ import (
 )
 
 // throttleSet is all throttles, and which of them may have room for what waits.
-type throttleSet struct {
+type throttleTable struct {
 	byName  map[string]*throttle
 	list    roster[throttle]
 	version uint64 // grows with each change of which throttles there are
@@ -25,11 +25,11 @@ type throttleSet struct {
 	staleFrom uint64   // cursor in the first of them
 }
 
-func (s *throttleSet) reset() {
-	*s = throttleSet{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, version: s.version + 1, waking: s.waking, order: s.order, staleFrom: s.staleFrom}
+func (s *throttleTable) reset() {
+	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, version: s.version + 1, waking: s.waking, order: s.order, staleFrom: s.staleFrom}
 }
 
-func (s *throttleSet) next(*core) int64 {
+func (s *throttleTable) next(*core) int64 {
 	if t, ok := s.timers.next(); ok {
 		return t.wakeAt
 	}
@@ -37,7 +37,7 @@ func (s *throttleSet) next(*core) int64 {
 }
 
 // expire wakes the throttles whose next token has come.
-func (s *throttleSet) expire(c *core) {
+func (s *throttleTable) expire(c *core) {
 	for c.room() {
 		t, ok := s.timers.next()
 		if !ok || t.wakeAt > c.now {
@@ -74,7 +74,7 @@ func (c *core) unsetNamed(name string) *unsetKey {
 // endUnset is its end.
 func (c *core) useUnset(m *message) {
 	c.throttlesOf(m) // so that they are up to date
-	l := m.limits
+	l := m.throttles
 	if l == nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (c *core) useUnset(m *message) {
 }
 
 func (c *core) endUnset(m *message) {
-	for _, u := range m.limits.unset {
+	for _, u := range m.throttles.unset {
 		if u.inUse--; u.inUse == 0 {
 			delete(c.throttles.unset, u.name)
 		}
@@ -120,9 +120,9 @@ type leaseWalk struct {
 	it    *reflect.MapIter
 }
 
-// walkedPerUnit is how many leases a walk meets for a unit of work. They are all over the
+// leasesPerUnit is how many leases a walk meets for a unit of work. They are all over the
 // memory.
-const walkedPerUnit = 2
+const leasesPerUnit = 2
 
 func (c *core) walkLeases() *leaseWalk {
 	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases.byID).MapRange()}
@@ -131,7 +131,7 @@ func (c *core) walkLeases() *leaseWalk {
 // each calls fn with the leases until it returns false. It reports whether the walk is
 // over; else the task has to yield.
 func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
-	for n := 0; n%walkedPerUnit != 0 || tx.more(); n++ {
+	for n := 0; n%leasesPerUnit != 0 || tx.more(); n++ {
 		if !w.it.Next() {
 			return true
 		}
@@ -146,11 +146,11 @@ func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
 type holderSearch struct {
 	walk  *leaseWalk
 	full  map[string]bool
-	found []heldBy // the first ones to end, at most holdersMax
+	found []holderLease // the first ones to end, at most holdersMax
 	count int64
 }
 
-type heldBy struct {
+type holderLease struct {
 	Holder
 	fence uint64
 }
@@ -203,10 +203,10 @@ func (s *holderSearch) look(m *message) bool {
 		return true
 	}
 	s.count++
-	h := heldBy{fence: m.fence, Holder: Holder{
+	h := holderLease{fence: m.fence, Holder: Holder{
 		ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.consumer, Until: time.Unix(0, m.until),
 	}}
-	at, _ := slices.BinarySearchFunc(s.found, h, func(a, b heldBy) int {
+	at, _ := slices.BinarySearchFunc(s.found, h, func(a, b holderLease) int {
 		return cmp.Or(a.Until.Compare(b.Until), slices.Compare(a.ID[:], b.ID[:]))
 	})
 	if at == holdersMax {
@@ -217,15 +217,15 @@ func (s *holderSearch) look(m *message) bool {
 	return true
 }
 
-// heldSearch looks for the leased messages of the keys that an id may belong to.
-type heldSearch struct {
-	walk *leaseWalk
-	held map[ID]struct{}
+// leasedSearch looks for the leased messages of the keys that an id may belong to.
+type leasedSearch struct {
+	walk   *leaseWalk
+	leased map[ID]struct{}
 }
 
-// searchHeld returns the leased messages of the keys of a queue that an id may belong to.
+// searchLeased returns the leased messages of the keys of a queue that an id may belong to.
 // It returns ErrWouldBlock where it goes on in a later turn.
-func (tx *Tx) searchHeld(q *queue, id ID, search **heldSearch) (map[ID]struct{}, error) {
+func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
 	c, hash := tx.core, idKeyHash(id)
 	left := int64(0)
 	for _, k := range q.keys.withID(hash) {
@@ -233,13 +233,13 @@ func (tx *Tx) searchHeld(q *queue, id ID, search **heldSearch) (map[ID]struct{},
 	}
 	s := *search
 	if s == nil || s.walk.epoch != c.epoch {
-		s = &heldSearch{walk: c.walkLeases(), held: map[ID]struct{}{}}
+		s = &leasedSearch{walk: c.walkLeases(), leased: map[ID]struct{}{}}
 		*search = s
 	}
-	left -= int64(len(s.held))
+	left -= int64(len(s.leased))
 	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
 		if m.key.queue == q && m.key.idHash == hash && !m.key.purged() {
-			s.held[m.id] = struct{}{}
+			s.leased[m.id] = struct{}{}
 			left--
 		}
 		return left > 0
@@ -248,5 +248,5 @@ func (tx *Tx) searchHeld(q *queue, id ID, search **heldSearch) (map[ID]struct{},
 		return nil, tx.yield()
 	}
 	*search = nil
-	return s.held, nil
+	return s.leased, nil
 }

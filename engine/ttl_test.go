@@ -67,7 +67,7 @@ func TestANackAfterTheTimeToLiveSaysThatTheMessageIsDead(t *testing.T) {
 					t.Errorf("%s, after: answered %+v, want it dead in %q", name, r, dlq)
 				}
 				n := w.counts("q")
-				if n.Ready+n.Delayed+n.Leased != 0 || n.Outlived != 1 || n.Nacked != 1 {
+				if n.Ready+n.Delayed+n.Leased != 0 || n.TTLExpired != 1 || n.Nacked != 1 {
 					t.Errorf("%s, after: the queue counts %+v", name, n)
 				}
 				if len(*heard) != 1 || (*heard)[0].Kind != EventDead || (*heard)[0].Reason != reasonTTL || (*heard)[0].Error != "broken" || (*heard)[0].DLQ != dlq {
@@ -96,7 +96,7 @@ func TestALeaseThatEndsAfterTheTimeToLiveIsNoRetry(t *testing.T) {
 	if len(*heard) != 1 || (*heard)[0].Kind != EventDead || (*heard)[0].Reason != reasonTTL || (*heard)[0].Error != "the lease expired" {
 		t.Errorf("heard %+v", *heard)
 	}
-	if n := w.counts("q"); n.Expired != 1 || n.Outlived != 1 || n.DeadLettered != 1 {
+	if n := w.counts("q"); n.Expired != 1 || n.TTLExpired != 1 || n.DeadLettered != 1 {
 		t.Errorf("the queue counts %+v", n)
 	}
 }
