@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"encoding/binary"
-	"math"
-	"slices"
-)
+import "math"
 
 // Which class goes next when a throttle has room.
 //
@@ -77,62 +73,6 @@ func (c *core) join(e *entry) {
 	c.throttles.order++
 	e.turn, e.order = max(e.turn, e.throttle.vtime-e.slack()), c.throttles.order
 	e.throttle.line.push(e)
-}
-
-// classOf returns the class of a message of a queue, made if it is new.
-func (c *core) classOf(q *queue, m *message) *class {
-	s, l := q.scheduler, m.throttles
-	if l == nil {
-		return &s.plain
-	}
-	if cl := l.class; cl != nil && l.version == c.throttles.version && !cl.retired && cl.scheduler == s {
-		return cl
-	}
-	ts := c.throttlesOf(m)
-	if len(ts) == 0 {
-		l.class = &s.plain
-		return l.class
-	}
-	ts = slices.Clone(ts)
-	slices.SortFunc(ts, func(a, b *throttle) int { return int(a.seq) - int(b.seq) }) //nolint:gosec // counted up from 1
-	sig := make([]byte, 0, 8*len(ts))
-	for _, t := range ts {
-		sig = binary.BigEndian.AppendUint64(sig, t.seq)
-	}
-	cl := s.classes[string(sig)]
-	if cl == nil {
-		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, visits: newVisits()}
-		for _, t := range ts {
-			cl.slots = append(cl.slots, slot{throttle: t, entry: t.entryOf(s, len(ts) > 1), tag: -1})
-		}
-		s.classes[cl.sig] = cl
-	}
-	l.class = cl
-	return cl
-}
-
-// reclassify has all keys looked at again after a throttle has come or gone.
-func (c *core) reclassifyAll() {
-	c.throttles.stale, c.throttles.staleFrom = c.throttles.stale[:0], 0
-	for _, name := range (&Tx{core: c}).Queues() {
-		c.throttles.stale = append(c.throttles.stale, c.queues.byName[name])
-	}
-}
-
-// reclass moves keys to the classes that their next messages belong to now, so many a
-// turn. A key that a consumer comes to first is moved then, see pick.
-func (c *core) reclassifySlice() {
-	for len(c.throttles.stale) > 0 && c.detached.reclaimed < c.detached.max {
-		c.throttles.staleFrom = c.throttles.stale[0].roster.walk(c.throttles.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
-			c.detached.reclaimed++
-			if k.class != nil && len(k.window) > 0 && c.classOf(k.queue, k.window[0]) != k.class {
-				c.settle(k)
-			}
-		})
-		if c.throttles.staleFrom == 0 {
-			c.throttles.stale = c.throttles.stale[1:]
-		}
-	}
 }
 
 // entryOf returns the entry of a queue at the throttle, for one class more.

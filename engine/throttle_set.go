@@ -51,6 +51,67 @@ func (s *throttleTable) expire(c *core) {
 	c.wakeAll()
 }
 
+// limits are the throttle keys of a message. Messages of a fairness key that have the
+// same ones share them, so that the throttles need not be looked up for each.
+type throttleSet struct {
+	names   []string
+	set     []*throttle // those of them that have a setting
+	unset   []*unsetKey // the others
+	version uint64      // of core.throttles, for which that holds
+	class   *class      // of a message with these, for the same version; nil: not looked up
+}
+
+// newLimits returns nil for no keys.
+func newThrottleSet(names []string) *throttleSet {
+	if len(names) == 0 {
+		return nil
+	}
+	return &throttleSet{names: names}
+}
+
+// limit returns the limits with these keys, the same ones as long as the key's
+// messages have the same.
+func (k *fairKey) throttleSet(names []string) *throttleSet {
+	if len(names) == 0 {
+		return nil
+	}
+	if k.throttles == nil || !slices.Equal(k.throttles.names, names) {
+		k.throttles = newThrottleSet(names)
+	}
+	return k.throttles
+}
+
+// throttleKeys are those of a message.
+func (m *message) throttleKeys() []string {
+	return m.throttles.keys()
+}
+
+func (l *throttleSet) keys() []string {
+	if l == nil {
+		return nil
+	}
+	return l.names
+}
+
+// throttlesOf returns the throttles that hold for a message, in the order of its keys.
+func (c *core) throttlesOf(m *message) []*throttle {
+	l := m.throttles
+	if l == nil {
+		return nil
+	}
+	if l.version != c.throttles.version {
+		l.version, l.set, l.unset, l.class = c.throttles.version, nil, nil, nil
+		for _, name := range l.names {
+			if t := c.throttles.byName[name]; t != nil {
+				l.set = append(l.set, t)
+			} else {
+				l.unset = append(l.unset, c.unsetNamed(name))
+			}
+		}
+	}
+	return l.set
+}
+
 // A message may name throttle keys that have no setting: they limit nothing. But when one
 // gets a setting, the leases that name it count from that moment on, and there may be a
 // hundred thousand leases. So those that are in use are counted for each such key while
