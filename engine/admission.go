@@ -2,36 +2,69 @@ package engine
 
 import "math"
 
-// Which class goes next when a throttle has room.
+// This file decides which class delivers next when a throttle has room.
 //
-// Nothing is reserved, but for claims. A class that a consumer asks for and a throttle stops waits in
-// that throttle's line, under the entry of its queue. When the throttle has room, wake
-// opens the class whose turn it is and lets the queue's consumers take it in the same
-// step; a queue that cannot use the room now is passed over and leaves the line, with
-// one class open for the next consumer that asks. So room never waits for a queue
-// without a consumer, with busy consumers, paused, or stopped by another throttle, and
-// an idle queue costs nothing.
+// # Room
 //
-// The order is start-time fair queueing (Goyal, Vin and Cheng, 1996) on two levels.
-// Queues take turns at a throttle, one delivery each, however many keys they have. The
-// classes of one queue share its turns by the weight of their keys and the cost of what
-// they deliver. What two of them got per weight then differs by at most the largest cost
-// of each, while both wait for nothing but this throttle.
+// The room of a throttle is the number of messages that it admits now: the tokens in its bucket
+// and its free concurrency slots, whichever is less, without what is reserved for a claim
+// (claims.go). Room appears and is used like this:
+//
+//   1. Room appears: nextToken's timer fires, a lease ends, the setting changes, or a claim
+//      ends. notify lists the throttle.
+//   2. wakeAll takes the listed throttles in order, before anything else in the step can use
+//      the room.
+//   3. wake takes the first entry of the throttle's line, opens the class in it whose turn it
+//      is, and has the waiting consumers of its queue served in the same step. It repeats this
+//      for as long as there is room.
+//   4. pick admits the message (admit): it consumes a token and a slot of each throttle,
+//      atomically with the delivery. If another throttle of the class has no room, the class
+//      waits there instead (block).
+//   5. What is left waits for the next event. arm sets the timer for the next token.
+//
+// Only a claim reserves room. A queue that cannot use the room now is passed over: wake removes
+// its entry from the line and leaves one of its classes open for the next consumer that asks.
+// Room therefore never waits for a queue that has no waiting consumer, is paused, or is stopped
+// by another throttle, and an idle queue costs nothing.
+//
+// # Order
+//
+// The order is start-time fair queueing on two levels (Goyal, Vin and Cheng, "Start-Time Fair
+// Queuing", SIGCOMM 1996). Each flow has the start tag of its next message; the flow with the
+// least tag goes next, and its tag then advances by the length of the message over the weight
+// of the flow. The virtual time is the start tag of the message that went last. A flow that
+// becomes active again starts at the virtual time at the earliest, so it cannot make up for the
+// time in which it had nothing to deliver.
+//
+//	level     flows                 length            weight
+//	throttle  queues                1 for a delivery  1
+//	entry     classes of one queue  cost              that of the keys of the class
+//
+// Queues thus take turns at a throttle, one delivery each, however many keys they have, and the
+// classes of a queue share its turns by weight and cost. While two flows wait for nothing but
+// this throttle, what they get per unit of weight differs by at most the largest message of
+// each.
 
-// entry is what a queue has at a throttle.
+// entry is what a queue has at a throttle: those of its classes that name the throttle, and its
+// place in the throttle's line. It exists for as long as there is such a class, also an idle
+// one.
+//
+//	in the line      at >= 0: the queue takes part in the room of the throttle
+//	not in the line  no class waits, or one that the entry's turn has opened has not
+//	                 delivered yet (eligible > 0)
 type entry struct {
 	throttle  *throttle
 	scheduler *scheduler
-	waiting   timers[*class] // by tag
-	eligible  int            // classes that were opened here and have not delivered since
-	classes   int            // that name the throttle, also idle ones
-	several   int            // of those, the ones that name others, too
-	keys      int64          // in these classes
+	waiting   timers[*class] // classes in state waiting that this throttle stopped, by start tag
+	eligible  int            // open classes that a turn of this entry has opened and that have not delivered since
+	classes   int            // classes that name the throttle, idle ones included
+	several   int            // of these, the ones that name other throttles as well
+	keys      int64          // keys of these classes
 
-	vtime float64 // start tag of the class that went last
-	turn  float64 // start tag of the queue's next turn
-	at    int     // in throttle.line, -1: not in it
-	order uint64
+	vtime float64 // virtual time among the classes: the start tag of the last delivery
+	turn  float64 // start tag of the queue's next turn at the throttle
+	at    int     // index in throttle.line; -1: not in it
+	order uint64  // of joining the line; decides between equal turns
 }
 
 func (e *entry) before(o *entry) bool {
@@ -39,25 +72,28 @@ func (e *entry) before(o *entry) bool {
 }
 func (e *entry) index() *int { return &e.at }
 
-// slot is a throttle of a class.
+// slot is one throttle of a class.
 type slot struct {
 	throttle *throttle
 	entry    *entry
-	tag      float64 // start tag of the next message of the class
-	reserved bool    // a place or token is kept for the class
+	tag      float64 // start tag of the next message of the class in entry; below 0: never set
+	reserved bool    // a slot and a token of the throttle are reserved for the claim of the class
 }
 
-// countKeys notes that so many keys more name the throttle.
+// countKeys adds n, which may be negative, to the number of keys that name the throttle.
 func (s *slot) countKeys(n int64) {
 	s.throttle.keys += n
 	s.entry.keys += n
 }
 
-// slack is by how many turns a class that needs several throttles may be behind at one
-// of them without forgetting any.
+// slackTurns is the number of turns that a class with several throttles may be behind the
+// virtual time of one of them without losing any. Such a class often misses its turn at one
+// throttle because it waits for another; in plain start-time fair queueing it would lose all of
+// these turns.
 const slackTurns = 4
 
-// lag is by how many turns the queue may be behind at the throttle.
+// slack is the number of turns that the queue may be behind the virtual time of the throttle:
+// slackTurns if a class of the queue needs other throttles as well, else none.
 func (e *entry) slack() float64 {
 	if e.several > 0 {
 		return slackTurns
@@ -65,7 +101,8 @@ func (e *entry) slack() float64 {
 	return 0
 }
 
-// join puts the entry into the line.
+// join adds the entry to the line of its throttle unless it is there. Its turn is at the
+// virtual time less the slack at the earliest.
 func (c *core) join(e *entry) {
 	if e.at >= 0 {
 		return
@@ -75,7 +112,9 @@ func (c *core) join(e *entry) {
 	e.throttle.line.push(e)
 }
 
-// entryOf returns the entry of a queue at the throttle, for one class more.
+// entryOf returns the entry of a queue at the throttle, for one more class. several says that
+// the class names other throttles as well. A new entry comes one turn after the virtual time,
+// as if the queue had just delivered, or takes over the turn that the queue had before a purge.
 func (t *throttle) entryOf(s *scheduler, several bool) *entry {
 	q := s.queue
 	e := t.entries[q]
@@ -98,7 +137,8 @@ func (t *throttle) entryOf(s *scheduler, several bool) *entry {
 	return e
 }
 
-// release takes a class away from the entry.
+// release removes one class from the entry, and the entry from the throttle with its last
+// class.
 func (e *entry) release(several bool) {
 	if several {
 		e.several--
@@ -117,8 +157,8 @@ func (e *entry) release(several bool) {
 	}
 }
 
-// saveTurn keeps the turn of a queue that was emptied: a purge makes it no better and no
-// worse.
+// saveTurn saves the turn of a queue that has been purged: a purge neither improves nor worsens
+// the queue's place at the throttle.
 func (e *entry) saveTurn() {
 	q := e.scheduler.queue
 	if q.turns == nil {
@@ -127,8 +167,9 @@ func (e *entry) saveTurn() {
 	q.turns[e.throttle] = e.turn
 }
 
-// enter gives a class that had no keys its place among those that use its throttles: one
-// that is new comes a turn behind them, as if it had just delivered.
+// enter updates the start tags of a class that had no keys. A new class comes one delivery
+// after the virtual time, as if it had just delivered. A class that was idle does not make up
+// for that time.
 func (cl *class) enter(cost uint32) {
 	for i := range cl.slots {
 		s := &cl.slots[i]
@@ -139,7 +180,8 @@ func (cl *class) enter(cost uint32) {
 	}
 }
 
-// full returns the slot of a throttle of the class that has no room for it, or nil.
+// full returns the slot of a throttle that has no room for the class, or nil if all of them
+// have. It does not count room that is reserved for other classes.
 func (cl *class) full(now int64) *slot {
 	for i := range cl.slots {
 		if s := &cl.slots[i]; s.room(now) < 1 {
@@ -149,11 +191,15 @@ func (cl *class) full(now int64) *slot {
 	return nil
 }
 
-// yields returns the slot of a throttle that has got room which is another class's turn,
-// or nil. It matters where a class needs several throttles that get room at the same time:
-// the one that is looked at first must not give away the room of the others. For the others
-// it matters while wakeAll has left throttles to the next step, and while wake gives away room
-// for many at once: one queue with many consumers must not take the turns of the others.
+// yieldsTo returns the slot of a throttle whose room belongs to the turn of another class, or
+// nil if the class may deliver. The throttles concerned are those that wakeAll has not finished
+// with:
+//
+//   - A class needs several throttles that get room in the same step. The throttle that wakeAll
+//     takes first must not give away the room of the others.
+//   - wakeAll has run out of budget and has deferred some throttles to the next step.
+//   - wake gives away the room for many messages at once. A queue with many waiting consumers
+//     must not take the turns of the other queues.
 func (c *core) yieldsTo(cl *class) *slot {
 	if len(cl.slots) < 2 && !c.throttles.deferred && c.throttles.waking == nil {
 		return nil
@@ -178,10 +224,11 @@ func (c *core) yieldsTo(cl *class) *slot {
 	return nil
 }
 
-// share is by how much a delivery of the next message moves the tags of the class on.
+// share is by how much the delivery of its next message advances the start tags of the class.
 func (cl *class) share() float64 { return float64(cl.head().placedCost) / float64(cl.weight) }
 
-// room is how many messages of the class the throttle admits now.
+// room is the number of messages of the class that the throttle admits now. What is reserved
+// for the class itself counts as room.
 func (s *slot) room(now int64) int64 {
 	if s.reserved {
 		return s.throttle.roomWithReserved(now, 0)
@@ -189,15 +236,17 @@ func (s *slot) room(now int64) int64 {
 	return s.throttle.room(now)
 }
 
-// admit takes a token and a place of each throttle of a class for a message that is
-// delivered now, and moves the tags on by it.
+// admit consumes a token and a concurrency slot of each throttle of the class for a message,
+// advances the start tags, and ends the claim of the class. The caller delivers the message.
+// Where a throttle has no other class, there is no order to keep, and the tags stay as they
+// are.
 func (c *core) admit(cl *class, m *message) {
 	c.endClaim(cl)
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		t, e := s.throttle, s.entry
 		if len(t.entries) == 1 && e.classes == 1 {
-			continue // nothing to share it with
+			continue // no other class shares the throttle
 		}
 		share, behind := float64(m.cost)/float64(cl.weight), 0.0
 		if len(cl.slots) > 1 {
@@ -216,13 +265,14 @@ func (c *core) admit(cl *class, m *message) {
 	c.consume(m)
 	for i := range cl.slots {
 		if t := cl.slots[i].throttle; len(t.claims) > 0 {
-			c.arm(t) // a claim waits for the next token, in the line of another throttle
+			c.arm(t) // a class with a claim waits for the next token here, while in the line of another throttle
 		}
 	}
 	c.resolve(cl)
 }
 
-// block moves an open class into the line of a throttle that has no room for it.
+// block stops an open class: it waits in the line of a throttle that has no room for it. The
+// class gets a claim if other classes have passed it over (claims.go).
 func (c *core) block(cl *class, full *slot) {
 	s := cl.scheduler
 	s.open.remove(cl)
@@ -242,10 +292,11 @@ func (c *core) block(cl *class, full *slot) {
 	c.arm(t)
 }
 
-// takes says that a consumer waits for the queue and may have what it asks for.
+// hasDemand reports whether the queue could deliver if its throttles had room: a consumer waits
+// for it, and its deliveries are not paused.
 func (q *queue) hasDemand() bool { return q.waiters.first != nil && !q.set.PausedOut }
 
-// open lets a waiting class deliver again, if it is its turn in its queue.
+// open opens a waiting class for one turn of its entry.
 func (c *core) open(cl *class) {
 	s, e := cl.scheduler, cl.entry
 	e.throttle.countWaiting(c.now, -int64(cl.keys))
@@ -258,8 +309,8 @@ func (c *core) open(cl *class) {
 	c.announceReady(s.queue)
 }
 
-// resolve notes that a class has used the turn that opened it, or will not use it. The
-// entry may have another one.
+// resolve records that a class has used the turn that opened it, or will not use it. The entry
+// returns to the line if other classes of the queue wait there.
 func (c *core) resolve(cl *class) {
 	e := cl.entry
 	if e == nil {
@@ -273,8 +324,8 @@ func (c *core) resolve(cl *class) {
 	}
 }
 
-// dropClass takes a class of an emptied queue out of the throttles that it names. Nothing
-// waits for that: they pass over what is left of the queue.
+// dropClass detaches a class of a purged queue from its throttles. It does not wake them:
+// throttles pass over the entries of detached schedulers.
 func (c *core) dropClass(cl *class) {
 	c.endClaim(cl)
 	for i := range cl.slots {
@@ -290,7 +341,7 @@ func (c *core) dropClass(cl *class) {
 	cl.retire()
 }
 
-// notify has wake look at a throttle that may have room for what waits for it.
+// notify lists a throttle that may have room for wakeAll, unless nothing waits for it.
 func (c *core) notify(t *throttle) {
 	if !t.notified && (t.line.len() > 0 || len(t.claims) > 0) {
 		t.notified = true
@@ -298,9 +349,9 @@ func (c *core) notify(t *throttle) {
 	}
 }
 
-// wakeAll serves what waits for throttles that have got room. It goes before anything
-// else that could take the room. What the step has no budget for is left to the next one,
-// and pick gives none of that room to another class meanwhile.
+// wakeAll gives the room of the listed throttles to the classes that wait for it. It runs
+// before anything else that could use the room. Throttles for which the step has no budget left
+// are deferred to the next step; until then, yieldsTo protects their room.
 func (c *core) wakeAll() {
 	if c.throttles.waking != nil || c.health.failed != nil {
 		return
@@ -318,11 +369,11 @@ func (c *core) wakeAll() {
 	}
 }
 
-// wake lets classes of the line go on for as long as the throttle has room and there
-// is a consumer for them.
+// wake opens the classes whose turn it is at a throttle, for as long as the throttle has room
+// and a consumer takes what is delivered. Claims go first.
 func (c *core) wake(t *throttle) {
 	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.detached {
-		cl, _ := e.waiting.next() // claims of others may keep the room from it
+		cl, _ := e.waiting.next() // room may be reserved for the claims of others, so it may need one too
 		c.mayClaim(cl)
 	}
 	if t.reservedFor != nil && t.reservedUntil(c.now) <= c.now {
@@ -347,19 +398,20 @@ func (c *core) wake(t *throttle) {
 			c.serveQueue(q)
 		}
 		if cl.entry == e && e.at >= 0 && cl.state == classOpen {
-			t.line.remove(e) // resolve puts it back
+			t.line.remove(e) // its turn is not used yet; resolve returns it
 		}
 		for c.room() && c.advanceClaim(t) {
 		}
 	}
 	if !c.room() {
-		c.notify(t) // it goes on in the next step
+		c.notify(t) // continued in the next step
 	}
 	c.arm(t)
 }
 
-// arm sets the timer for the next token that something waits for, and for the time at
-// which room that is kept is given back.
+// arm sets the timer of a throttle: for the next token if a class waits for one, and for the
+// end of a reservation. A class that waits for a concurrency slot needs no timer, since the end
+// of a lease wakes the throttle.
 func (c *core) arm(t *throttle) {
 	at := int64(math.MaxInt64)
 	waits := t.line.len() > 0 || len(t.claims) > 0
@@ -382,15 +434,9 @@ func (c *core) arm(t *throttle) {
 	}
 }
 
+// disarm stops the timer of a throttle.
 func (c *core) disarm(t *throttle) {
 	if t.timer >= 0 {
 		c.throttles.timers.remove(t)
 	}
-}
-
-// nextToken is when the bucket will have a token.
-func (t *throttle) nextToken(now int64) int64 {
-	missing := max(float64(1+t.reservedRoom())-tokenSlack-t.level(now), 0)
-	wait := math.Ceil(missing * 1e9 / t.set.Rate)
-	return now + int64(min(max(wait, 1), float64(durationMax)))
 }

@@ -2,22 +2,25 @@ package engine
 
 import "cmp"
 
-// calendar holds the keys of a class by the round in which they are due, and in a
-// round by their places. Keys that are due in the present round or the next, which with
-// costs that fit into a round are all of them, are in lists; the others are in a heap.
+// calendar holds the keys of a class, ordered by the round in which they are due and within a
+// round by their positions. Keys that are due in the present round or the next are in lists,
+// where insertion and removal take O(1); with costs that fit into a round these are all keys.
+// Other keys are in a heap. So is a key that would have to go into the middle of a list: the
+// lists accept keys at their ends only, where nearly all keys are added.
 type calendar struct {
-	// near has a list for a round, by the last bits of its number. All keys of a list are
-	// due in the same round.
+	// near has one list per round, selected by the lowest bits of the round's number. All keys
+	// of a list are due in the same round.
 	near [nearRounds]keyList
-	far  keyHeap
+	far  keyHeap // all other keys
 }
 
+// nearRounds is the number of rounds that have a list, a power of two.
 const nearRounds = 2
 
-// inNear is the slot of a key that is in a list, not in the heap.
+// inNear is the slot of a key that is in a list. In the heap, the slot is the key's index.
 const inNear = -1
 
-// head returns the key that is due first, or nil.
+// head returns the key that is due first, or nil if there are no keys. It takes O(1).
 func (cl *calendar) head() *fairKey {
 	var first *fairKey
 	for i := range cl.near {
@@ -31,17 +34,20 @@ func (cl *calendar) head() *fairKey {
 	return first
 }
 
+// dueBefore reports whether the key is due before another key of its class.
 func (k *fairKey) dueBefore(o *fairKey) bool {
 	return k.due < o.due || k.due == o.due && k.compare(o) < 0
 }
 
-// compare compares the positions of two keys. Keys that share one, since the gap between
-// two was used up, are in the order in which they came into being.
+// compare orders two keys by their positions. Keys that share a position, because the gap
+// between two others was used up, are in the order of their creation, so the order is total and
+// the same in every run.
 func (k *fairKey) compare(o *fairKey) int {
 	return cmp.Or(cmp.Compare(k.pos.major, o.pos.major), cmp.Compare(k.pos.minor, o.pos.minor), cmp.Compare(k.seq, o.seq))
 }
 
-// insert puts a key in its place.
+// insert adds a key to the calendar. The key's due round and position must be set, and must not
+// change while the key is in the calendar.
 func (cl *class) insert(k *fairKey) {
 	if k.due < cl.present()+nearRounds {
 		l := &cl.near[k.due&(nearRounds-1)]
@@ -59,6 +65,7 @@ func (cl *class) insert(k *fairKey) {
 	cl.far.push(k)
 }
 
+// remove takes a key out of the calendar, which must contain it.
 func (cl *calendar) remove(k *fairKey) {
 	if k.slot == inNear {
 		cl.near[k.due&(nearRounds-1)].remove(k)
@@ -67,7 +74,8 @@ func (cl *calendar) remove(k *fairKey) {
 	cl.far.remove(int(k.slot))
 }
 
-// keyList is a list of keys.
+// keyList is a doubly linked list of keys. The links are in the keys: a key is in one list at
+// most.
 type keyList struct{ first, last *fairKey }
 
 func (l *keyList) pushBack(k *fairKey) {
@@ -104,8 +112,8 @@ func (l *keyList) remove(k *fairKey) {
 	k.prev, k.next = nil, nil
 }
 
-// keyDue is an entry of a keyHeap. The round stands beside the key: with very many keys
-// each of them is in no cache.
+// keyDue is an entry of a keyHeap. It has its own copy of the due round: with very many keys,
+// reading it from the key would be a cache miss for each comparison.
 type keyDue struct {
 	due int64
 	key *fairKey
@@ -115,7 +123,8 @@ func (d keyDue) before(o keyDue) bool {
 	return d.due < o.due || d.due == o.due && d.key.compare(o.key) < 0
 }
 
-// keyHeap is a heap with four children a node: half as deep as one with two.
+// keyHeap is a heap with heapWidth children per node. It is half as deep as a binary heap, and
+// the children of a node are adjacent in memory.
 type keyHeap []keyDue
 
 const heapWidth = 4
@@ -176,12 +185,15 @@ func (h *keyHeap) down(i int) {
 	h.set(i, e)
 }
 
+// set stores an entry and records its index in the key.
 func (h *keyHeap) set(i int, e keyDue) {
 	(*h)[i] = e
-	e.key.slot = int32(i) //nolint:gosec // memory ends before
+	e.key.slot = int32(i) //nolint:gosec // memory is exhausted before 2^31 keys
 }
 
-// soon appends keys that are due next, n at most, as far as they are in lists.
+// upcoming appends the keys that are due next to keys, until it has n. It considers only keys
+// in the lists, and is a hint for prefetching: a key in the heap may be due before some of
+// them.
 func (cl *class) upcoming(keys []*fairKey, n int) []*fairKey {
 	for round := cl.present(); round < cl.present()+nearRounds; round++ {
 		for k := cl.near[round&(nearRounds-1)].first; k != nil && len(keys) < n; k = k.next {

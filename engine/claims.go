@@ -5,27 +5,38 @@ import (
 	"slices"
 )
 
-// A class that needs several throttles would starve beside classes that need one of
-// them: whenever one has room, another is full. So when others have had a turn more than
-// it at each of its throttles that has no room, the class has a claim:
+// A class that needs several throttles would starve beside classes that need only one of them:
+// whenever one of its throttles has room, another one is full. A claim prevents that.
 //
-//	1. Claims have numbers, in the order in which they came about.
-//	2. A claim that has the lowest number at each of its throttles, among those whose
-//	   queue has a consumer waiting, keeps the room that becomes free at them, one
-//	   place or token at a throttle, and takes over what a later claim has kept.
-//	3. When all its throttles have room, counting what is kept, the class delivers
-//	   and the claim ends. What it was passed over before lets it go on without
-//	   one: its tags are behind, so it is its turn again when the room comes back.
-//	4. Room is kept for a bounded time, see throttle.reserveFor.
-//	5. Where the queue has no consumer waiting any more, or is paused, what is kept is
-//	   given back at once.
+// # Life cycle of a claim
 //
-// A claim that keeps room waits for leases to end and for tokens, never for another
-// claim: those with lower numbers take over what it keeps. So there is no deadlock, and
-// a claim waits for the claims before it and one lease at each of its throttles.
+//	none → waiting        mayClaim: at each of its throttles that is full, others have
+//	                      been served a whole turn ahead of the class
+//	waiting → reserving   advanceClaim: it is first at all of its throttles
+//	reserving → waiting   unreserve: a lower claim takes over, or a reservation expires
+//	any → none            admit: the class delivers; or idleClass, dropClass: it has no
+//	                      keys left or its queue was purged
+//
+// Rules:
+//
+//   1. Claims have numbers, in the order of their creation.
+//   2. A claim is first at a throttle if it has the lowest number among the claims whose queues
+//      have demand. A claim that is first at all of its throttles reserves the room that
+//      appears at them, at most one token and one slot of each, and takes over what a later
+//      claim has reserved.
+//   3. When all of its throttles have room, including what is reserved, the class delivers and
+//      the claim ends. The class needs no claim for the turns that it has missed before: its
+//      start tags are behind, so its turn comes first when room appears again.
+//   4. A reservation ends after a bounded time, see throttle.reserveFor.
+//   5. When the queue has no waiting consumer left, or is paused, its reservations end at once.
+//
+// A claim with reservations waits for leases to end and for tokens, never for another claim:
+// claims with lower numbers take over its reservations. So there is no deadlock, and a claim
+// waits at most for the claims before it and one lease at each of its throttles.
 
-// passedOver says that others have had a turn more than the class at each of its
-// throttles, but those that have room. The one whose room is being given away counts.
+// passedOver reports whether others have been served a whole turn ahead of the class at each of
+// its throttles, except those with room. The throttle whose room is being given away counts as
+// one without room.
 func (c *core) passedOver(cl *class) bool {
 	passed := false
 	for i := range cl.slots {
@@ -39,8 +50,9 @@ func (c *core) passedOver(cl *class) bool {
 	return passed
 }
 
-// passed says that others have had a turn more than the class at the throttle: classes of
-// its queue, or other queues while it is next in its own.
+// passedOver reports whether others have been served a whole turn ahead of the class at this
+// throttle: other classes of its queue, or other queues while the class is the next one of its
+// own.
 func (s *slot) passedOver(cl *class) bool {
 	const rounding = 1e-9
 	if s.entry.vtime-s.tag >= cl.share()-rounding {
@@ -50,7 +62,8 @@ func (s *slot) passedOver(cl *class) bool {
 	return s.throttle.vtime-s.entry.turn >= 1-rounding && (!ok || next == cl || s.tag <= next.tag)
 }
 
-// mayClaim gives a waiting class a claim on its throttles if it is due one.
+// mayClaim gives a waiting class a claim if it needs several throttles, has none yet, and has
+// been passed over.
 func (c *core) mayClaim(cl *class) {
 	if len(cl.slots) < 2 || cl.claim != 0 || !cl.scheduler.queue.hasDemand() || !c.passedOver(cl) {
 		return
@@ -64,7 +77,8 @@ func (c *core) mayClaim(cl *class) {
 	}
 }
 
-// endClaim gives back what a claim has kept, for the class itself or for others.
+// endClaim ends the claim of a class, if it has one, and wakes the throttles for what it has
+// reserved.
 func (c *core) endClaim(cl *class) {
 	if cl.claim == 0 {
 		return
@@ -81,7 +95,7 @@ func (c *core) endClaim(cl *class) {
 	}
 }
 
-// unreserveAll gives back the room that is kept for a class.
+// unreserveAll ends all reservations of a class. The claim remains.
 func (c *core) unreserveAll(cl *class) {
 	for i := range cl.slots {
 		if s := &cl.slots[i]; s.reserved {
@@ -94,20 +108,23 @@ func (c *core) unreserveAll(cl *class) {
 	}
 }
 
+// unreserve ends the reservation at one throttle.
 func (c *core) unreserve(s *slot) {
 	t := s.throttle
 	s.reserved, t.reservedFor = false, nil
 	c.notify(t)
 }
 
-// unreserveQueue gives back what is kept for a queue whose last consumer has gone.
+// unreserveQueue ends the reservations of a queue that has no demand any more: its last waiting
+// consumer has left, or its deliveries have been paused.
 func (c *core) unreserveQueue(q *queue) {
 	for len(q.scheduler.reserving) > 0 {
 		c.unreserveAll(q.scheduler.reserving[0])
 	}
 }
 
-// firstClaim returns the first claim on the throttle whose queue can use it now.
+// firstClaim returns the class with the lowest claim at the throttle whose queue can use the
+// room now, or nil.
 func (t *throttle) firstClaim() *class {
 	for _, cl := range t.claims {
 		if !cl.scheduler.detached && cl.scheduler.queue.hasDemand() {
@@ -117,9 +134,9 @@ func (t *throttle) firstClaim() *class {
 	return nil
 }
 
-// advanceClaim keeps the throttle's room for the first claim on it, if that is the first at
-// all of its throttles, and lets the class deliver once they all have room. It reports
-// whether the class has delivered.
+// advanceClaim advances the first claim at a throttle if it is the first one at all of its
+// throttles: it reserves their room or, once all of them have room, lets the class deliver. It
+// reports whether the class has delivered.
 func (c *core) advanceClaim(t *throttle) bool {
 	cl := t.firstClaim()
 	if cl == nil || cl.state != classWaiting {
@@ -147,16 +164,17 @@ func (c *core) advanceClaim(t *throttle) bool {
 	n := cl.claim
 	c.open(cl)
 	c.serveQueue(cl.scheduler.queue)
-	if cl.claim == n { // it could not be used after all
+	if cl.claim == n { // the class has delivered nothing
 		c.endClaim(cl)
 		return false
 	}
 	return true
 }
 
-// keeps says that room of a throttle is kept for a class that waits for another one of
-// its throttles. It is not while the other one has to be waited for much longer than for
-// the next room of this one, which others can use until then.
+// mayReserve reports whether the room of a throttle may be reserved for a class that waits for
+// another one of its throttles. It may not if the wait for the other throttle is expected to be
+// much longer than the time to this throttle's next room: other classes can use the room in the
+// meantime.
 func (c *core) mayReserve(cl *class, s *slot) bool {
 	if s.throttle.roomWithReserved(c.now, 0) < 1 {
 		return false
@@ -169,7 +187,8 @@ func (c *core) mayReserve(cl *class, s *slot) bool {
 	return true
 }
 
-// keep keeps a place, and a token, of a throttle for a class.
+// reserve reserves a token and a concurrency slot of a throttle for a class, unless it has none
+// to give. It takes over the reservation of another class.
 func (c *core) reserve(cl *class, s *slot) {
 	t := s.throttle
 	if s.reserved {
@@ -192,12 +211,13 @@ func (c *core) reserve(cl *class, s *slot) {
 	c.arm(t)
 }
 
-// reservedUntil is when room that is kept is given back at the latest, as far as is known.
+// reservedUntil is the time at which the reservation at the throttle ends at the latest, as far
+// as is known now; math.MaxInt64 if no limit is known. The throttle must have a reservation.
 func (t *throttle) reservedUntil(now int64) int64 {
 	until := int64(math.MaxInt64)
 	for i := range t.reservedFor.slots {
 		o := &t.reservedFor.slots[i]
-		if o.throttle != t && !o.reserved && o.room(now) < 1 && o.throttle.placesFull() {
+		if o.throttle != t && !o.reserved && o.room(now) < 1 && o.throttle.slotsFull() {
 			until = min(until, o.throttle.freedAt+int64(min(t.reserveFor(), float64(durationMax)))+1)
 		}
 	}

@@ -8,6 +8,17 @@ import (
 	"slices"
 )
 
+// A class is in one of three states, whose transitions are drawn in scheduler.go. The state
+// says in which heap the class is, and how that heap is ordered:
+//
+//	state    heap              order
+//	idle     none
+//	open     scheduler.open    round of the head key, in rounds of the queue
+//	waiting  entry.waiting     start tag at the throttle that stopped the class
+//
+// In every state but idle the class has at least one key.
+
+// classState is the state of a class.
 type classState uint8
 
 const (
@@ -16,54 +27,58 @@ const (
 	classWaiting
 )
 
-// class is the keys of a queue whose next messages name the same throttles.
+// class is the set of keys of a queue whose next messages name the same throttles. Keys move
+// between classes as their first messages change. The plain class has no throttles, is never
+// waiting, and exists as long as its scheduler.
 type class struct {
 	scheduler *scheduler
-	sig       string // in scheduler.classes; "": the plain class
-	slots     []slot // its throttles, by their numbers
+	sig       string // signature: its key in scheduler.classes; "": the plain class
+	slots     []slot // one for each of its throttles, in the order of their numbers
 	state     classState
-	retired   bool // dropped from scheduler.classes
+	retired   bool // dropped from scheduler.classes: throttle sets must not use it again
 
 	calendar
 	keys   int
-	weight int64 // of its keys
+	weight int64 // sum of the weights of its keys
 	visits visits
 
-	// A round of the class is one of the queue less offset. stopped is the queue's
-	// round at which the clock stands while the class is not open.
+	// The clock of the class: its present round is the queue's round less offset. While the
+	// class is not open, the clock is stopped at the queue's round stopped. See present.
 	offset, stopped int64
 
-	entry *entry  // waiting: where; open: which one's turn opened it, nil once it has delivered
-	tag   float64 // waiting: its place in entry
-	at    int     // in scheduler.open or entry.waiting
-	claim uint64  // its number while it has a claim, see admission.go; 0: none
+	entry *entry  // waiting: where it waits; open: the entry whose turn opened it, nil once that turn is used
+	tag   float64 // waiting: start tag, its place in entry.waiting
+	at    int     // index in scheduler.open or entry.waiting
+	claim uint64  // number of its claim, see claims.go; 0: none
 
-	// What its keys take part in: how often a throttle stopped it and for how long,
-	// and since when it waits.
+	// Statistics that its keys share: how often a throttle stopped the class, for how many
+	// nanoseconds in total, and since when it has been waiting.
 	refused uint64
 	waited  int64
 	since   int64
 }
 
-// turn is a visit of a key: the round of its class, its position, and the position of the
-// key that joined last between its visit and the next.
+// visit records one visit of a key: the round of the class, the key's position, and the
+// position of the key that joined last between this visit and the next.
 type visit struct {
 	round      int64
 	at, joined position
 }
 
-// turns are the two turns of a class that began last. Beginning one copies none: in a
-// delivery that would be what takes longest.
+// visits are the last two visits in a class. The two slots are used in turn so that a new visit
+// copies nothing: a copy would be the most expensive part of a delivery.
 type visits struct {
 	of    [2]visit
-	newer int // index
+	newer int // index of the last visit
 }
 
+// newVisits returns visits that precede every round.
 func newVisits() visits { return visits{of: [2]visit{{round: -1}, {round: -1}}} }
 
 func (v *visits) last() *visit   { return &v.of[v.newer&1] }
 func (v *visits) before() *visit { return &v.of[v.newer&1^1] }
 
+// begin records that the visit of a key begins.
 func (v *visits) begin(k *fairKey) {
 	v.newer ^= 1
 	n := v.last()
@@ -72,18 +87,20 @@ func (v *visits) begin(k *fairKey) {
 	n.joined.major, n.joined.minor = 0, 0
 }
 
-// position is where a key stands in the circle of a class. Positions are in order of
-// major, then of minor: a key that joins behind all others gets a new major, one between
-// two a part of the gap that their minors leave.
+// position is the place of a key in the circle of its class. Positions are ordered by major,
+// then by minor. A key that joins behind all others gets a new major. A key that joins between
+// two others gets a minor from the gap between theirs.
 type position struct{ major, minor uint64 }
 
 func (p position) before(o position) bool {
 	return p.major < o.major || p.major == o.major && p.minor < o.minor
 }
 
-// between returns a position behind p and before o; p itself if the gap is used up.
-// The gap behind it stays large, since the keys that join next come there. The salt
-// makes it differ from those of keys in the gap that are not due in this round.
+// between returns a position behind p and before o, or p itself if no gap is left between them.
+// It takes a small part of the gap, from its beginning: the keys that join next get positions
+// behind the new one, so the larger part of the gap stays available. The salt makes the result
+// differ from the positions of other keys in the gap, which are not due in this round and thus
+// unknown here.
 func (p position) between(o position, salt uint64) position {
 	const parts, golden = 64, 0x9e3779b97f4a7c15
 	end := uint64(math.MaxUint64)
@@ -96,7 +113,7 @@ func (p position) between(o position, salt uint64) position {
 	return p
 }
 
-// ahead returns a position before p, for a key that is next in its place.
+// ahead returns a position directly before p, for a key that is visited before the key at p.
 func (p position) ahead(salt uint64) position {
 	from := position{major: p.major}
 	if p.minor == 0 {
@@ -105,7 +122,7 @@ func (p position) ahead(salt uint64) position {
 	return from.between(p, salt)
 }
 
-// present is the round of the class.
+// present is the present round of the class. It does not advance while the class is not open.
 func (cl *class) present() int64 {
 	if cl.state == classOpen {
 		return cl.scheduler.round - cl.offset
@@ -113,7 +130,8 @@ func (cl *class) present() int64 {
 	return cl.stopped - cl.offset
 }
 
-// before orders classes in the heap that their state says.
+// before orders two classes that are in the same heap. The state, which they have in common,
+// says in which one.
 func (cl *class) before(o *class) bool {
 	a, b := cl.head(), o.head()
 	if cl.state == classWaiting {
@@ -122,21 +140,30 @@ func (cl *class) before(o *class) bool {
 	return cmp.Or(cmp.Compare(a.due+cl.offset, b.due+o.offset), a.compare(b)) < 0
 }
 
+// index is where a heap stores the index of the class.
 func (cl *class) index() *int { return &cl.at }
 
+// addWeight changes the weight of the class and of its scheduler.
 func (cl *class) addWeight(w int64) {
 	cl.weight += w
 	cl.scheduler.weight += w
 }
 
-// fix restores the order of the open classes after the head of this one has changed.
+// fix restores the order of the heap of open classes. It must follow every change of the head
+// of an open class. A waiting class is ordered by its tag first, which its keys do not change.
 func (cl *class) fix() {
 	if cl.state == classOpen && cl.scheduler.open.len() > 1 {
 		cl.scheduler.open.fix(cl)
 	}
 }
 
-// classOf returns the class of a message of a queue, made if it is new.
+// classOf returns the class that the message belongs to, and creates it if necessary. The
+// throttle set of the message remembers the result until a throttle is set or deleted, so
+// neighbouring messages with the same throttles cost one lookup.
+//
+// The signature of a class is the numbers of its throttles in ascending order: the order in
+// which a message names its throttle keys makes no difference, and neither do throttle keys
+// without a setting.
 func (c *core) classOf(q *queue, m *message) *class {
 	s, l := q.scheduler, m.throttles
 	if l == nil {
@@ -168,7 +195,8 @@ func (c *core) classOf(q *queue, m *message) *class {
 	return cl
 }
 
-// reclassify has all keys looked at again after a throttle has come or gone.
+// reclassifyAll starts to move keys to other classes after a throttle has been set for the
+// first time or deleted. reclassifySlice does the work.
 func (c *core) reclassifyAll() {
 	c.throttles.stale, c.throttles.staleFrom = c.throttles.stale[:0], 0
 	for _, name := range (&Tx{core: c}).Queues() {
@@ -176,8 +204,9 @@ func (c *core) reclassifyAll() {
 	}
 }
 
-// reclass moves keys to the classes that their next messages belong to now, so many a
-// turn. A key that a consumer comes to first is moved then, see pick.
+// reclassifySlice moves keys to the classes that their next messages belong to now, a bounded
+// number in each turn. It need not be complete before the next delivery: pick moves a key that
+// comes up first.
 func (c *core) reclassifySlice() {
 	for len(c.throttles.stale) > 0 && c.detached.reclaimed < c.detached.max {
 		c.throttles.staleFrom = c.throttles.stale[0].roster.walk(c.throttles.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
@@ -192,7 +221,9 @@ func (c *core) reclassifySlice() {
 	}
 }
 
-// idleClass takes a class without keys out of where it stands.
+// idleClass makes a class idle whose last key has left, and ends its claim. The scheduler
+// retains up to idleClassesMax idle classes with their tags, since a throttled tenant typically
+// becomes active again soon.
 func (c *core) idleClass(cl *class) {
 	s := cl.scheduler
 	c.endClaim(cl)
@@ -223,7 +254,8 @@ func (c *core) idleClass(cl *class) {
 	}
 }
 
-// retire forgets a class that has no keys.
+// retire drops an idle class from its scheduler and releases its entries. A throttle set that
+// still refers to the class looks for another one.
 func (cl *class) retire() {
 	cl.retired = true
 	delete(cl.scheduler.classes, cl.sig)
@@ -232,12 +264,13 @@ func (cl *class) retire() {
 	}
 }
 
-// sharedBy returns what a key has been refused and has waited, with its part of
-// what happened to its class since it joined.
+// sharedBy returns how often a key has been refused and for how many nanoseconds it has waited:
+// its own figures, and those of its class since the key joined it.
 func (cl *class) sharedBy(k *fairKey, now int64) (refused uint64, waited int64) {
 	return k.stats.refused + cl.refused - k.refusedBase, k.stats.waited + cl.waitedBy(now) - k.waitedBase
 }
 
+// waitedBy returns for how many nanoseconds the class has waited until now, in total.
 func (cl *class) waitedBy(now int64) int64 {
 	if cl.state == classWaiting {
 		return cl.waited + now - cl.since
@@ -245,20 +278,27 @@ func (cl *class) waitedBy(now int64) int64 {
 	return cl.waited
 }
 
-// takePosition gives a key its position in a class that it joins: before the key that is
-// next. It comes there with the credit and the rounds waited that it had in another.
+// takePosition gives a key a position in a class that it joins, directly before the key that is
+// next. The key joins with its credit and the rounds since its last visit in another class.
+//
+//	every key has had its visit of this round    behind all others
+//	no key has had its visit of this round       behind all others, as if it had
+//	                                             been visited in the last round
+//	some have                                    behind the last visited key and those
+//	                                             that joined since, before the next key
+//	the joining key is in the middle of a visit  before the key that is next
 func (k *fairKey) takePosition(cl *class) {
 	h, present := cl.head(), cl.present()
 	k.base = present - k.base
 	last := cl.visits.last()
 	if h != nil && h.visited {
-		last = cl.visits.before() // the key that is next is in the middle of its turn
+		last = cl.visits.before() // the next key's own visit is the last one, and is not over
 	}
 	switch s := cl.scheduler; {
-	case h == nil || h.due > present: // all have had their turn of this round
+	case h == nil || h.due > present: // every key has had its visit of this round
 		s.last++
 		k.pos = position{major: s.last}
-	case last.round < present: // none has: behind all others is before the first
+	case last.round < present: // no key has: the last position is the one before the first
 		s.last++
 		k.pos = position{major: s.last}
 		k.base = min(k.base, present-1)
@@ -270,7 +310,7 @@ func (k *fairKey) takePosition(cl *class) {
 		k.pos = k.pos.between(h.pos, k.seq)
 		last.joined = k.pos
 	}
-	if k.visited { // it goes on with its turn
+	if k.visited { // its visit continues in this class
 		k.base = present
 		if h != nil && h.due == present && h.pos.before(k.pos) {
 			k.pos = h.pos.ahead(k.seq)
@@ -278,9 +318,13 @@ func (k *fairKey) takePosition(cl *class) {
 	}
 }
 
-// schedule puts the key into the calendar of its class, for a next message of some cost.
-// A key in the middle of its turn whose credit suffices stays at the head. The turn of
-// any other is over: it is due in the round in which its credit suffices.
+// schedule inserts a key into the calendar of its class, given the cost of its next message. A
+// key in the middle of a visit whose credit covers the cost remains first. The visit of any
+// other key is over, and the key is due in the round in which its credit will cover the cost:
+//
+//	rounds = 1 + ceil((cost - credit - grant) / grant), at least 1, where grant = weight x quantum
+//
+// It requires 1 <= weight and 1 <= quantum, which keep grant positive.
 func (k *fairKey) schedule(cost uint32) {
 	cl := k.class
 	k.placedCost, k.placedWeight = cost, k.weight
@@ -299,9 +343,9 @@ func (k *fairKey) schedule(cost uint32) {
 	cl.insert(k)
 }
 
-// accrue grants the key the rounds that have passed it while its credit did not suffice.
-// It goes before every change of cost or weight, so that the change acts on what is
-// to come only.
+// accrue adds the grants of the rounds that have passed the key while its credit did not
+// suffice. It must precede every change of the key's cost or weight, so that the change affects
+// future rounds only.
 func (k *fairKey) accrue() {
 	if k.visited {
 		return
@@ -311,17 +355,18 @@ func (k *fairKey) accrue() {
 	k.base += passed
 }
 
-// passed is how many rounds have come to the key's position, since its last visit, without
-// one: its credit would not have sufficed.
+// roundsPassed is the number of rounds since the key's last visit that have come to its
+// position without visiting it, because its credit would not have sufficed.
 func (k *fairKey) roundsPassed() int64 {
 	round := k.class.present()
 	if last := k.class.visits.last(); last.round < round || last.at.before(k.pos) {
-		round-- // this one has not come to it
+		round-- // the present round has not come to the key's position
 	}
 	return max(min(round-k.base, k.due-k.base-1), 0)
 }
 
-// visit begins the key's turn, or goes on with it.
+// visit begins the visit of a key, with the grants of all rounds since its last one, or
+// continues it. It advances the queue's round, which never decreases.
 func (k *fairKey) visit() {
 	cl := k.class
 	s := cl.scheduler
@@ -333,7 +378,8 @@ func (k *fairKey) visit() {
 	s.round = max(s.round, k.due+cl.offset)
 }
 
-// deficit is the key's credit, in cost, with what it has been granted in passing.
+// deficit is the credit of the key, in units of cost, including the grants that accrue would
+// add. It is what FILA.KEY reports.
 func (k *fairKey) deficit() int64 {
 	credit := k.credit
 	if k.class != nil && !k.visited {

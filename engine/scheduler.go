@@ -4,84 +4,92 @@ import (
 	"iter"
 )
 
-// The order of delivery within a queue is weighted deficit round robin over its
-// fairness keys (Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
-// Round Robin", 1995). A key that is visited gets a credit of weight x quantum,
-// delivers as long as the credit covers the cost of its next message, and keeps
-// what is left for its next visit.
+// This file is the order of delivery within a queue: weighted deficit round robin over the
+// fairness keys of the queue (Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit
+// Round Robin", SIGCOMM 1995). Each round visits every key that has messages. A visit grants
+// the key a credit of weight x quantum. The key delivers for as long as its credit covers the
+// cost of its next message, and keeps the rest of the credit for its next visit.
 //
-// The engine does not walk round the keys to find one whose credit suffices. It
-// works out in which round that is and keeps the keys in a calendar by that round,
-// so a delivery takes O(1) where costs fit into a round, else O(log keys), whatever
-// messages cost. The order is that of the walk: each key keeps its position in the
-// circle while it has messages, and within a round keys go by their positions. A key
-// that joins comes before the key that is next, so each of the others has
-// at most one visit before its first. While two keys both have messages and their
-// weights do not change, what they got per weight differs by at most
+// The scheduler does not walk round the keys in search of one with enough credit. It computes
+// the round in which the credit of each key suffices, and keeps the keys in a calendar by that
+// round (calendar.go). A delivery therefore takes O(1) where costs fit into a round and O(log
+// keys) elsewhere, whatever the messages cost. The order is that of the walk: a key keeps its
+// position in the circle for as long as it has messages, and within a round keys are visited in
+// the order of their positions. A key that joins is placed before the key that is next, so each
+// of the other keys is visited at most once before it.
+//
+// While two keys both have messages and their weights do not change, what they got per unit of
+// weight differs in any interval by at most
 //
 //	quantum + Max/weight_i + Max/weight_j
 //
-// in any interval, where Max is the largest cost that stood at the head of a key:
-// the bound of deficit round robin.
+// where Max is the largest cost of a message at the head of a key. This is the bound of deficit
+// round robin.
 //
 // # Classes
 //
-// A class is the keys of a queue whose next messages name the same throttles. It has
-// a calendar and a clock of its own. A throttle without room stops the class, not its
-// keys one by one: one step, however many keys it has. States and transitions:
+// A class is the set of keys of a queue whose next messages name the same throttles. Each class
+// has a calendar and a clock of its own. A throttle without room stops the class as a whole, so
+// the cost of stopping does not depend on the number of its keys. States and transitions:
 //
-//	idle     no keys; kept for a while, since the next message may need it
-//	open     in the queue's heap, the class whose key is due first delivers next
-//	waiting  in the line of a throttle that had no room, see admission.go
+//	idle     no keys. Retained for a while, because the next message often needs it.
+//	open     in the queue's heap of open classes. The class whose key is due first
+//	         delivers next.
+//	waiting  in the line of a throttle that had no room, see admission.go.
 //
-//	idle → open      a key joins
+//	idle → open      joinClass: a key joins
 //	open → waiting   block: a consumer asked and a throttle had no room
-//	waiting → open   open: the throttle has room and it is the turn of the class
-//	any → idle       the last key leaves
+//	waiting → open   open: the throttle has room and the turn is the class's
+//	any → idle       idleClass: the last key leaves
 //
-// The clock of a class stands still while the class waits. When it opens, all its
-// keys are due as many rounds later as the queue has gone on meanwhile, so their
-// order and their shares survive, and a class does not catch up on the time in which
-// a throttle stopped it.
+// The clock of a class stops while the class is not open. When the class opens, all of its keys
+// are due later by as many rounds as the queue has advanced in the meantime. The order and the
+// shares of the keys are preserved, and a class does not catch up on the time for which a
+// throttle stopped it.
 
-// scheduler is the order of delivery of a queue. A purge replaces it as a whole.
+// scheduler is the order of delivery of one queue. A purge replaces the scheduler as a whole:
+// keys and classes of the old one are detached and reclaimed incrementally.
 type scheduler struct {
 	queue    *queue
 	quantum  int64
-	detached bool // the queue was emptied: throttles drop its entries when they meet them
+	detached bool // a purge has replaced it: throttles drop its entries when they find them
 
-	plain     class             // of the keys whose next message no throttle limits
-	classes   map[string]*class // all others, by the numbers of their throttles
-	idle      []*class          // without keys, oldest first; those in use again are skipped
-	open      timers[*class]
-	reserving []*class // hold places in throttles for a message that needs several
+	plain     class             // of keys whose next message no throttle limits
+	classes   map[string]*class // all other classes, by the signature of their throttles
+	idle      []*class          // classes without keys, oldest first; may list some that are in use again
+	open      timers[*class]    // open classes, by the round of their head
+	reserving []*class          // have capacity reserved, see claims.go
 
-	round     int64  // of the visit made last
-	last      uint64 // the greatest major of a position
-	keys      int    // in calendars
-	weight    int64  // of those
-	announced bool   // an event has said that the queue has something, and no lease has come back empty since
+	round     int64  // of the last visit
+	last      uint64 // the greatest major of all positions
+	keys      int    // keys in all calendars
+	weight    int64  // of these keys
+	announced bool   // an event has announced ready messages, and no lease has found none since
 }
 
-// idleClassesMax bounds the classes without keys that a scheduler keeps.
+// idleClassesMax bounds the idle classes that a scheduler retains. The oldest ones are dropped:
+// a queue whose messages name ever new throttle keys must not grow.
 const idleClassesMax = 64
 
+// newScheduler returns a scheduler without keys. quantum is the credit per round and unit of
+// weight, at least 1.
 func newScheduler(q *queue, quantum uint32) *scheduler {
 	s := &scheduler{queue: q, quantum: int64(quantum), classes: map[string]*class{}}
 	s.plain = class{scheduler: s, at: -1, visits: newVisits()}
 	return s
 }
 
-// hasOpen says that some class is open: a consumer may find something.
+// hasOpen reports whether a class is open, so that a consumer may find a message.
 func (s *scheduler) hasOpen() bool { return s.open.len() > 0 }
 
-// loaded says that the key which is due first has its next message in memory.
+// loaded reports whether the key that is due first has its next message in memory. If it does
+// not, the queue delivers nothing until the read of that key is done.
 func (s *scheduler) loaded() bool {
 	cl, ok := s.open.next()
 	return ok && len(cl.head().window) > 0
 }
 
-// all goes through the classes, those without keys as well.
+// all iterates over the classes, idle ones included, in no particular order.
 func (s *scheduler) all() iter.Seq[*class] {
 	return func(yield func(*class) bool) {
 		if !yield(&s.plain) {
@@ -95,8 +103,19 @@ func (s *scheduler) all() iter.Seq[*class] {
 	}
 }
 
-// reschedule brings a key's place in the calendars up to date with what the key has.
-// settle calls it after every change.
+// reschedule brings the place of a key in the calendars up to date after any change of the
+// key's head cache, backlog, weight or pause. settle calls it.
+//
+//	head cache   backlog on disk  class of the key
+//	filled       any              that of its first message
+//	empty        yes              the present one, else plain: the key keeps its place
+//	empty        none, or the     none
+//	             last read found
+//	             nothing
+//	paused key                    none
+//
+// A key loses its credit only when it has neither a message in memory nor a backlog on disk: as
+// in deficit round robin, an idle key saves nothing.
 func (c *core) reschedule(k *fairKey) {
 	cost, cl := uint32(costMin), k.class
 	switch {
@@ -132,7 +151,7 @@ func (c *core) reschedule(k *fairKey) {
 		return
 	}
 	if k.visited && k.credit >= int64(cost) && k.weight == k.placedWeight {
-		k.placedCost = cost // it goes on with its turn, where it stands
+		k.placedCost = cost // the visit continues at the key's place
 		return
 	}
 	k.accrue()
@@ -143,25 +162,25 @@ func (c *core) reschedule(k *fairKey) {
 	c.offerLoaded(k.queue)
 }
 
-// offerLoaded has a queue served whose first key was on its way from the disk and is
-// not the first any more.
+// offerLoaded has a queue served if it waited for a key whose messages were being read, and
+// that key is no longer the first.
 func (c *core) offerLoaded(q *queue) {
 	if q.waiters.first != nil && q.scheduler.loaded() {
 		c.offer(q)
 	}
 }
 
-// costMin is the least that a delivery can cost.
+// costMin is the least cost of a delivery.
 const costMin = 1
 
-// joinClass puts a key into a class, or moves it there from another one. Its credit and the rounds that it has waited
-// stay as they were when it left another one.
+// joinClass adds a key that is in no class to a class. The credit of the key and the number of
+// rounds since its last visit are those with which it left its class before.
 func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	s := cl.scheduler
 	first := cl.keys == 0
 	if first {
 		cl.state = classOpen
-		cl.offset += s.round - cl.stopped // its clock stood still
+		cl.offset += s.round - cl.stopped // its clock was stopped
 	} else if cl.state == classWaiting {
 		cl.entry.throttle.countWaiting(c.now, 1)
 	}
@@ -187,8 +206,8 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	}
 }
 
-// leaveClass takes a key out of its class. base holds then how many rounds have passed
-// since its last visit.
+// leaveClass takes a key out of its class. Afterwards, base is the number of rounds since the
+// key's last visit: round numbers mean nothing outside the class.
 func (c *core) leaveClass(k *fairKey) {
 	cl := k.class
 	k.stats.refused, k.stats.waited = cl.sharedBy(k, c.now)
@@ -211,8 +230,13 @@ func (c *core) leaveClass(k *fairKey) {
 	c.idleClass(cl)
 }
 
-// pick returns the key of a queue whose first message is next, has paid for it and is
-// admitted by its throttles; or nil when no key can deliver.
+// pick returns the key that delivers next, or nil if no key of the queue can deliver now. The
+// key has been charged the cost of its first message, and the message's throttles have admitted
+// it: the caller must deliver that message.
+//
+// Messages whose time to live has passed are removed on the way, and keys in the wrong class
+// are moved. Both count as reclaimed. When the turn has used up that allowance, pick returns
+// nil and the queue is served again in the next turn.
 func (c *core) pick(q *queue) *fairKey {
 	s := q.scheduler
 	for {
@@ -222,21 +246,21 @@ func (c *core) pick(q *queue) *fairKey {
 		}
 		k := cl.head()
 		if len(k.window) == 0 {
-			// Its messages are on their way from the disk. To go on without it would give
-			// its share to others, and the read was asked for a round ago.
+			// The messages of the key are being read. Skipping the key would give its share to
+			// others. The read was requested a round ago, so the wait is short.
 			return nil
 		}
 		m := k.window[0]
 		if c.ttlExpired(m) || m.throttles != nil && c.classOf(q, m) != cl {
 			if c.detached.reclaimed >= c.detached.max {
-				c.resume(q) // very many are: other tasks go on first
+				c.resume(q) // many messages have expired: other tasks continue first
 				return nil
 			}
 			c.detached.reclaimed++
 			if c.ttlExpired(m) {
 				c.endTTLAtHead(m)
 			} else {
-				c.settle(k) // a throttle was set or taken away since the key was placed
+				c.settle(k) // a throttle was set or deleted since the key was placed
 			}
 			continue
 		}
@@ -257,7 +281,7 @@ func (c *core) pick(q *queue) *fairKey {
 	}
 }
 
-// resume has a queue served again in the next turn, which follows at once.
+// resume has a queue served again in the next turn, which follows immediately.
 func (c *core) resume(q *queue) {
 	c.tasks.unfinished = true
 	if !q.resumed {

@@ -9,54 +9,69 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// throttle limits the messages that name its key, in whatever queue: by a token
-// bucket, by the leases that are in use, or by both. It exists in memory if it has
-// a setting; a throttle key without one limits nothing. admission.go says which class
-// of messages it admits next.
+// throttle limits the deliveries of messages that name its throttle key, in all queues: by a
+// token bucket, by the number of leases in use, or by both. It exists in memory while its key
+// has a setting; a throttle key without a setting limits nothing (see unsetKey). Buckets and
+// counts are in memory only: after a restart a bucket is full, and the leases in use are
+// counted from those recovered.
+//
+// admission.go describes which class of messages a throttle with room admits next.
+//
+// Room of a throttle:
+//
+//	full      tokens < 1, or inUse at Concurrency
+//	room      a token and a slot are free, and wake gives them away
+//	reserved  the last room is reserved for a claim
+//
+//	full → room       nextToken fires, endUse, refund, SetThrottle, DeleteThrottle
+//	room → full       consume
+//	room → reserved   reserve: a class with a claim waits for another throttle
+//	reserved → room   unreserve: the claim ends or the reservation expires
 type throttle struct {
 	name string
-	seq  uint64 // place in lists
+	seq  uint64 // its number in the roster: the order of creation
 	set  storage.Throttle
 
-	tokens float64 // in the bucket at at
-	at     int64
-	inUse  int64 // leases of messages that name it
+	tokens float64 // in the bucket at time at; see level
+	at     int64   // of the last change of tokens, Unix nanoseconds
+	inUse  int64   // leases of messages that name it
 
-	entries     map[*queue]*entry // of the queues whose keys name it
-	line        timers[*entry]    // those that have classes waiting, by turn
-	vtime       float64           // start tag of the turn that was taken last
-	claims      []*class          // by their numbers
-	reservedFor *class            // a place or token is kept for it
-	notified    bool              // in core.notified
-	wakeAt      int64             // when the next token comes that something waits for
-	timer       int               // index in core.tokens, -1: not in it
+	entries     map[*queue]*entry // by queue, of queues with classes that name it
+	line        timers[*entry]    // entries that take part in its room, by turn
+	vtime       float64           // virtual time: the start tag of the last turn, see admission.go
+	claims      []*class          // classes with a claim on it, by the number of the claim
+	reservedFor *class            // the class for which a token and a slot are reserved; nil: none
+	notified    bool              // it is in throttleTable.notified
+	wakeAt      int64             // time of its timer, Unix nanoseconds
+	timer       int               // index in throttleTable.timers; -1: no timer
 
-	freedAt int64   // when a place became free last
-	gap     float64 // a running mean of the nanoseconds between two such times
+	freedAt int64   // when a lease that it counts ended last, Unix nanoseconds
+	gap     float64 // exponential moving average of the nanoseconds between two such ends
 
-	keys              int64 // whose next message names it
-	waiting           int64 // of those, the ones in classes that wait here
-	countedAt         int64 // up to when waited counts them
-	admitted, refused uint64
-	waited            int64 // nanoseconds that keys have waited
+	keys              int64  // keys whose next message names it
+	waiting           int64  // of these, those in classes that wait in its line
+	countedAt         int64  // the time up to which waited includes waiting
+	admitted, refused uint64 // deliveries; classes that it stopped
+	waited            int64  // sum over keys of the nanoseconds that they have waited
 }
 
 func (t *throttle) before(o *throttle) bool { return t.wakeAt < o.wakeAt }
 func (t *throttle) index() *int             { return &t.timer }
 
-// tokenSlack lets a bucket admit that misses a token by no more than rounding.
+// tokenSlack is the part of a token by which a bucket may be short and still admit. It covers
+// the rounding of level.
 const tokenSlack = 1e-9
 
-// level is how many tokens the bucket holds. It is worked out from the last change, so
-// that looking often at a slow bucket adds no rounding.
+// level is the number of tokens in the bucket now, at most Burst. It is computed from the last
+// change rather than accumulated, so frequent looks at a slow bucket add no rounding errors.
 func (t *throttle) level(now int64) float64 {
 	if t.at == now {
-		return t.tokens // as for most messages of a turn
+		return t.tokens // the common case: several messages in one turn
 	}
 	return min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
 }
 
-// kept is how many places and tokens are kept for a claim: 1 or 0.
+// reservedRoom is the number of tokens and slots that are reserved for a claim: 1 or 0 of each.
 func (t *throttle) reservedRoom() int64 {
 	if t.reservedFor != nil {
 		return 1
@@ -64,10 +79,12 @@ func (t *throttle) reservedRoom() int64 {
 	return 0
 }
 
-// room is how many messages may be delivered now, beside what is kept for a claim.
+// room is the number of messages that may be delivered now without using what is reserved for a
+// claim. It may be negative.
 func (t *throttle) room(now int64) int64 { return t.roomWithReserved(now, t.reservedRoom()) }
 
-// roomWithReserved is how many messages may be delivered if so much is kept.
+// roomWithReserved is the number of messages that may be delivered now if the given number of
+// tokens and slots stays reserved.
 func (t *throttle) roomWithReserved(now, kept int64) int64 {
 	n := int64(math.MaxInt64)
 	if t.set.Rate > 0 {
@@ -79,7 +96,8 @@ func (t *throttle) roomWithReserved(now, kept int64) int64 {
 	return n
 }
 
-// interval is how many nanoseconds pass between two times at which the throttle gets room.
+// interval is the expected time between two moments at which the throttle gets room, in
+// nanoseconds.
 func (t *throttle) interval() float64 {
 	if t.set.Rate > 0 {
 		return max(1e9/t.set.Rate, t.gap*float64(min(t.set.Concurrency, 1)))
@@ -87,8 +105,10 @@ func (t *throttle) interval() float64 {
 	return t.gap
 }
 
-// reserveFor is for how many nanoseconds its room is worth keeping. A token that is kept
-// leaves its bucket no room for the next one.
+// reserveFor is how long room of the throttle may stay reserved, in nanoseconds. Under a rate
+// it is less than the time to the next token, because a bucket of burst 1 with a reserved token
+// loses the next one. Without a rate nothing is lost but the use of one slot, so a reservation
+// may last several intervals.
 func (t *throttle) reserveFor() float64 {
 	if t.set.Rate > 0 {
 		return 0.8 * t.interval()
@@ -96,16 +116,25 @@ func (t *throttle) reserveFor() float64 {
 	return 4 * t.interval()
 }
 
-// placesFull says that a lease has to end before it has room.
-func (t *throttle) placesFull() bool {
+// nextToken is the time at which the bucket will hold a token that is not reserved, in Unix
+// nanoseconds, later than now. At very low rates it is capped at durationMax from now.
+func (t *throttle) nextToken(now int64) int64 {
+	missing := max(float64(1+t.reservedRoom())-tokenSlack-t.level(now), 0)
+	wait := math.Ceil(missing * 1e9 / t.set.Rate)
+	return now + int64(min(max(wait, 1), float64(durationMax)))
+}
+
+// slotsFull reports whether the throttle cannot have room before a lease ends.
+func (t *throttle) slotsFull() bool {
 	return t.set.Concurrency > 0 && t.inUse >= int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
 }
 
-// wait is how many nanoseconds it takes until it gets room, as far as is known: a lease
-// that has lasted for long may last as long again.
+// wait is the expected time until the throttle has room, in nanoseconds. Where a lease must
+// end, it is the mean interval or the time since the last end, whichever is longer: the longer
+// none has ended, the longer the next end is likely to take.
 func (t *throttle) wait(now int64) float64 {
 	switch {
-	case t.placesFull():
+	case t.slotsFull():
 		return max(t.gap, float64(now-t.freedAt))
 	case t.set.Rate > 0:
 		return float64(t.nextToken(now) - now)
@@ -114,8 +143,8 @@ func (t *throttle) wait(now int64) float64 {
 	}
 }
 
-// consume takes a token and a place of each throttle of a message that is delivered:
-// they have just admitted it, and its lease follows.
+// consume takes a token and a concurrency slot of each throttle of a message. The throttles
+// must have admitted the message in this turn, and the caller delivers it.
 func (c *core) consume(m *message) {
 	ts := c.throttlesOf(m)
 	for _, t := range ts {
@@ -128,7 +157,8 @@ func (c *core) consume(m *message) {
 	m.key.stats.admitted += uint64(len(ts))
 }
 
-// refund gives the tokens back of a message that did not go out after all.
+// refund returns the tokens of a message that was not delivered after all. The end of its use
+// returns the slots.
 func (c *core) refund(m *message) {
 	for _, t := range c.throttlesOf(m) {
 		if t.set.Rate > 0 {
@@ -138,8 +168,8 @@ func (c *core) refund(m *message) {
 	}
 }
 
-// countInUse counts a lease that is there already, as after a restart; consume, and
-// useUnset for the keys without a setting, count those that begin. endUse is the end of all.
+// countInUse counts a lease that exists already, as after a restart. A new lease is counted by
+// consume and, for throttle keys without a setting, by useUnset. endUse undoes all three.
 func (c *core) countInUse(m *message) {
 	for _, t := range c.throttlesOf(m) {
 		t.inUse++
@@ -147,8 +177,10 @@ func (c *core) countInUse(m *message) {
 	c.useUnset(m)
 }
 
+// endUse returns the concurrency slots of a lease that has ended, and wakes the throttles for
+// them.
 func (c *core) endUse(m *message) {
-	const newest = 0.1 // part of the newest value in a running mean
+	const newest = 0.1 // weight of the newest value in the moving average
 	for _, t := range c.throttlesOf(m) {
 		t.inUse--
 		t.gap += newest * (float64(c.now-t.freedAt) - t.gap)
@@ -160,29 +192,33 @@ func (c *core) endUse(m *message) {
 	c.endUnset(m)
 }
 
-// count brings up to date for how long keys have waited, before their number changes.
+// countWaiting changes the number of waiting keys. It first adds to waited what has passed with
+// the present number.
 func (t *throttle) countWaiting(now, change int64) {
 	t.waited += t.waiting * (now - t.countedAt)
 	t.waiting, t.countedAt = t.waiting+change, now
 }
 
-// ThrottleOptions are what a throttle is set to; nil: not limited by that.
+// ThrottleOptions are the settings of a throttle. At least one of Rate and Concurrency must be
+// set; nil means not limited by it.
 type ThrottleOptions struct {
-	Rate        *float64 // messages a second, from rateMin to rateMax
-	Burst       *uint64  // tokens a bucket holds, at least 1; nil: a second's worth
-	Concurrency *uint64  // leases held at a time, at least 1
+	Rate        *float64 // deliveries per second, from 1e-9 to 1e9
+	Burst       *uint64  // capacity of the bucket in tokens, from 1 to 1e9; needs Rate; nil: Rate, rounded up, at least 1
+	Concurrency *uint64  // live leases at a time, from 1 to 1e9
 }
 
 const (
 	rateMax        = 1e9
-	rateMin        = 1e-9 // a token in 31 years
+	rateMin        = 1e-9 // one token in 31 years
 	burstMax       = 1_000_000_000
 	concurrencyMax = 1_000_000_000
 )
 
-// plain writes a number without an exponent.
+// plain formats a number without an exponent.
 func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
+// setting checks the options and returns them as they are stored, with defaults filled in.
+// Errors wrap ErrInvalid.
 func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 	var set storage.Throttle
 	if o.Rate == nil && o.Concurrency == nil {
@@ -213,9 +249,13 @@ func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 	return set, nil
 }
 
-// SetThrottle sets what a throttle key allows, in place of what was set before.
-// It acts at once: on the backlog, and on those who wait. A new bucket is full,
-// an existing one keeps its tokens.
+// SetThrottle sets what a throttle key allows. It replaces an earlier setting as a whole and
+// takes effect immediately, for the backlog and for waiting consumers. A new bucket is full; an
+// existing one retains its tokens up to the new Burst. Leases that name the key already count
+// toward Concurrency, and may exceed it until they end. The setting is durable when the reply
+// leaves.
+//
+// Errors: ErrMisconf, ErrInvalid, ErrTooBig.
 func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	c := tx.core
 	if err := c.writable(); err != nil {
@@ -247,6 +287,8 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	return nil
 }
 
+// addThrottle creates a throttle with a full bucket. The new version of the table makes all
+// throttle sets look up their throttles again.
 func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
 	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*queue]*entry{}, countedAt: c.now, freedAt: c.now, timer: -1}
 	c.throttles.byName[key] = t
@@ -255,6 +297,8 @@ func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
 	return t
 }
 
+// checkThrottleKey returns ErrInvalid for an empty key and ErrTooBig for one above
+// Limits.Throttle.
 func (c *core) checkThrottleKey(key string) error {
 	if key == "" {
 		return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
@@ -265,8 +309,8 @@ func (c *core) checkThrottleKey(key string) error {
 	return nil
 }
 
-// DeleteThrottle takes a throttle's setting away: it limits nothing any more. It
-// reports whether there was one.
+// DeleteThrottle deletes the setting of a throttle key, which then limits nothing, and reports
+// whether there was one. The error is ErrMisconf while the store takes no writes.
 func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c := tx.core
 	if err := c.writable(); err != nil {
@@ -282,26 +326,28 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c.throttles.version++
 	c.throttles.list.remove(t.seq)
 	c.leaveUnset(t)
-	t.set = storage.Throttle{} // it has room for whatever waits for it, one class after the other
+	t.set = storage.Throttle{} // without limits, it has room for all classes in its line
 	c.disarm(t)
 	c.notify(t)
 	c.reclassifyAll()
 	return true, nil
 }
 
-// ThrottleInfo describes a throttle.
+// ThrottleInfo describes a throttle at one moment. Counters begin at zero when the throttle is
+// created in memory: by SetThrottle or at a start.
 type ThrottleInfo struct {
 	Key                string
-	Rate               float64 // 0: not limited
-	Burst, Concurrency uint64  // 0: not limited
-	Tokens             float64 // in the bucket now
-	InUse              int64   // leases that count towards Concurrency
-	Waiting            int64   // fairness keys that may deliver, and whose next message it does not admit now
-	Admitted, Refused  uint64  // messages let pass; keys sent to wait
-	Waited             time.Duration
-	NextAt             time.Time // the next token while keys wait; else zero
+	Rate               float64       // tokens per second; 0: not limited
+	Burst, Concurrency uint64        // capacity of the bucket, live leases; 0: not limited
+	Tokens             float64       // in the bucket now
+	InUse              int64         // live leases that name the key
+	Waiting            int64         // fairness keys, not paused, whose next message it does not admit now
+	Admitted, Refused  uint64        // deliveries that it admitted; times that it stopped a class of keys
+	Waited             time.Duration // sum over keys
+	NextAt             time.Time     // of the next token if keys wait for one; else zero
 }
 
+// throttleInfo describes a throttle in time proportional to the number of paused queues.
 func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 	now := c.now
 	t.countWaiting(now, 0)
@@ -311,7 +357,7 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 	}
 	if t.room(now) < 1 {
 		i.Waiting = t.keys
-		for q := range c.queues.pausedOut { // keys that are paused themselves are in no class
+		for q := range c.queues.pausedOut { // paused keys are in no class and not counted anyway
 			if e := t.entries[q]; e != nil {
 				i.Waiting -= e.keys
 			}
@@ -323,7 +369,7 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 	return i
 }
 
-// Throttle describes a throttle; ok is false if the key has no setting.
+// Throttle describes the throttle of a key. ok is false if the key has no setting.
 func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
 	t := tx.core.throttles.byName[key]
 	if t == nil {
@@ -332,8 +378,9 @@ func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
 	return tx.core.throttleInfo(t), true
 }
 
-// Throttles lists throttles from a cursor on, at most count. The next cursor is 0
-// at the end. One that exists throughout a listing is listed exactly once.
+// Throttles returns a page of the throttles whose keys match, in the order of creation. It
+// looks at count throttles at most, and returns the cursor of the next page, 0 at the end; the
+// first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
 func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
 	next = tx.core.throttles.list.walk(cursor, count, func(t *throttle) {
 		if match(t.name) {

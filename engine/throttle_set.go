@@ -7,28 +7,32 @@ import (
 	"time"
 )
 
-// throttleSet is all throttles, and which of them may have room for what waits.
+// throttleTable is the component of all throttles. It also records which of them may have room
+// for the classes that wait for it.
 type throttleTable struct {
 	byName  map[string]*throttle
 	list    roster[throttle]
-	version uint64 // grows with each change of which throttles there are
+	version uint64 // incremented when a throttle is added or removed: throttle sets of an older version are stale
 
-	timers   timers[*throttle] // by their next token, if a class waits for it
-	notified []*throttle       // may have got room
-	waking   *throttle         // whose room wakeAll gives away
-	deferred bool              // wakeAll has left some of notified to the next step
-	order    uint64            // of the newest entry in a line, and claim
+	timers   timers[*throttle] // armed timers: next tokens and ends of reservations
+	notified []*throttle       // may have room; wakeAll looks at each
+	waking   *throttle         // the one whose room wakeAll is giving away
+	deferred bool              // wakeAll has left some of notified for the next step
+	order    uint64            // last number given to an entry in a line or a claim
 
-	unset map[string]*unsetKey // throttle keys without a setting that leases name
+	unset map[string]*unsetKey // throttle keys without a setting that live leases name
 
-	stale     []*queue // whose keys may name throttles that have come or gone, see reclass
-	staleFrom uint64   // cursor in the first of them
+	stale     []*queue // queues whose keys may be in classes of an older version, see reclassifySlice
+	staleFrom uint64   // cursor in the keys of the first stale queue
 }
 
+// reset forgets all throttles. The version and the order keep growing, so nothing that refers
+// to the old throttles is taken for current.
 func (s *throttleTable) reset() {
 	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, version: s.version + 1, waking: s.waking, order: s.order, staleFrom: s.staleFrom}
 }
 
+// next is the time of the first timer of a throttle.
 func (s *throttleTable) next(*core) int64 {
 	if t, ok := s.timers.next(); ok {
 		return t.wakeAt
@@ -36,7 +40,7 @@ func (s *throttleTable) next(*core) int64 {
 	return never
 }
 
-// expire wakes the throttles whose next token has come.
+// expire wakes the throttles whose timers are due and gives their room away.
 func (s *throttleTable) expire(c *core) {
 	for c.room() {
 		t, ok := s.timers.next()
@@ -51,17 +55,18 @@ func (s *throttleTable) expire(c *core) {
 	c.wakeAll()
 }
 
-// limits are the throttle keys of a message. Messages of a fairness key that have the
-// same ones share them, so that the throttles need not be looked up for each.
+// throttleSet is the throttle set of a message: its throttle keys, with the throttles looked
+// up. Consecutive messages of a fairness key with the same throttle keys share one throttleSet,
+// so that throttles and class need not be looked up for each message.
 type throttleSet struct {
-	names   []string
-	set     []*throttle // those of them that have a setting
-	unset   []*unsetKey // the others
-	version uint64      // of core.throttles, for which that holds
-	class   *class      // of a message with these, for the same version; nil: not looked up
+	names   []string    // throttle keys, as the message names them; not empty
+	set     []*throttle // of the keys that have a setting, in the order of names
+	unset   []*unsetKey // the other keys
+	version uint64      // of the throttleTable for which set, unset and class hold
+	class   *class      // of messages with this set; nil: not looked up
 }
 
-// newLimits returns nil for no keys.
+// newThrottleSet returns the set of these throttle keys, nil if there are none.
 func newThrottleSet(names []string) *throttleSet {
 	if len(names) == 0 {
 		return nil
@@ -69,8 +74,8 @@ func newThrottleSet(names []string) *throttleSet {
 	return &throttleSet{names: names}
 }
 
-// limit returns the limits with these keys, the same ones as long as the key's
-// messages have the same.
+// throttleSet returns the set of these throttle keys, nil if there are none. It returns the
+// key's present set if that has the same keys.
 func (k *fairKey) throttleSet(names []string) *throttleSet {
 	if len(names) == 0 {
 		return nil
@@ -81,7 +86,7 @@ func (k *fairKey) throttleSet(names []string) *throttleSet {
 	return k.throttles
 }
 
-// throttleKeys are those of a message.
+// throttleKeys returns the throttle keys of the message, which the caller must not change.
 func (m *message) throttleKeys() []string {
 	return m.throttles.keys()
 }
@@ -93,7 +98,8 @@ func (l *throttleSet) keys() []string {
 	return l.names
 }
 
-// throttlesOf returns the throttles that hold for a message, in the order of its keys.
+// throttlesOf returns the throttles that limit a message, in the order of its throttle keys. It
+// looks them up again if a throttle has been added or removed since.
 func (c *core) throttlesOf(m *message) []*throttle {
 	l := m.throttles
 	if l == nil {
@@ -112,18 +118,26 @@ func (c *core) throttlesOf(m *message) []*throttle {
 	return l.set
 }
 
-// A message may name throttle keys that have no setting: they limit nothing. But when one
-// gets a setting, the leases that name it count from that moment on, and there may be a
-// hundred thousand leases. So those that are in use are counted for each such key while
-// there are any, as a throttle counts its own.
+// A throttle key without a setting limits nothing. But once it gets a setting, the live leases
+// that name it count toward its concurrency, and there may be 100,000 leases to look at. So the
+// leases of such keys are counted as well, for as long as there are any.
+//
+//	unset, not in use   not in memory
+//	unset, in use       unsetKey with inUse >= 1 in throttleTable.unset
+//	set                 throttle with inUse
+//
+//	takeUnset moves the count to the throttle when the key gets a setting,
+//	leaveUnset back when the setting is deleted.
 
-// unsetKey is a throttle key without a setting. It is in core.unset while it is in use.
+// unsetKey is a throttle key without a setting. It is in throttleTable.unset while it is in
+// use.
 type unsetKey struct {
 	name  string
-	inUse int64 // leases of messages that name it
+	inUse int64 // live leases of messages that name it
 }
 
-// unsetNamed returns the key of a name, which may be one that is not in use.
+// unsetNamed returns the unset key of a name. One that is not in use is new, and is not in the
+// table.
 func (c *core) unsetNamed(name string) *unsetKey {
 	if u := c.throttles.unset[name]; u != nil {
 		return u
@@ -131,16 +145,15 @@ func (c *core) unsetNamed(name string) *unsetKey {
 	return &unsetKey{name: name}
 }
 
-// useUnset counts a lease for the keys without a setting that its message names, and
-// endUnset is its end.
+// useUnset counts a new lease for the unset keys that its message names. endUnset undoes it.
 func (c *core) useUnset(m *message) {
-	c.throttlesOf(m) // so that they are up to date
+	c.throttlesOf(m) // brings the set up to date
 	l := m.throttles
 	if l == nil {
 		return
 	}
 	for i, u := range l.unset {
-		if u.inUse == 0 { // it may have come into use through another message
+		if u.inUse == 0 { // another message may have put the key into use
 			u = c.unsetNamed(u.name)
 			l.unset[i], c.throttles.unset[u.name] = u, u
 		}
@@ -148,6 +161,7 @@ func (c *core) useUnset(m *message) {
 	}
 }
 
+// endUnset ends a lease for the unset keys of its message.
 func (c *core) endUnset(m *message) {
 	for _, u := range m.throttles.unset {
 		if u.inUse--; u.inUse == 0 {
@@ -156,41 +170,44 @@ func (c *core) endUnset(m *message) {
 	}
 }
 
-// takeUnset returns how many leases name a key that gets a setting.
+// takeUnset returns the number of live leases that name a key that gets a setting, and forgets
+// the unset key.
 func (c *core) takeUnset(name string) int64 {
 	n := c.unsetNamed(name).inUse
 	delete(c.throttles.unset, name)
 	return n
 }
 
-// leaveUnset goes on counting the leases that name a key whose setting is taken away.
+// leaveUnset continues to count the live leases of a key whose setting is deleted.
 func (c *core) leaveUnset(t *throttle) {
 	if t.inUse > 0 {
 		c.throttles.unset[t.name] = &unsetKey{name: t.name, inUse: t.inUse}
 	}
 }
 
-// What an explanation says of leases is found by going through all of them, in slices if
-// there are many: it is asked rarely, and an index would cost each delivery something.
+// Explanations find leases by walking over all of them, in slices if there are many.
+// Explanations are rare, and an index of leases by throttle would add work to every delivery.
 
-// leaseWalk goes through the leases over several turns. A lease that lasts meanwhile is
-// met exactly once, as Go says of a map that changes under a range. The order is that of
-// the map: what is made of it must not depend on that.
+// leaseWalk iterates over the live leases in several turns. It visits a lease that lasts
+// throughout exactly once, which Go guarantees for a map that changes during a range. The order
+// is that of the map, and the results of a walk must not depend on it. A walk is invalid after
+// a recovery, which increases the epoch.
 type leaseWalk struct {
 	epoch uint64
 	it    *reflect.MapIter
 }
 
-// leasesPerUnit is how many leases a walk meets for a unit of work. They are all over the
-// memory.
+// leasesPerUnit is the number of leases per unit of work. Each visit is a likely cache miss.
 const leasesPerUnit = 2
 
+// walkLeases starts a walk.
 func (c *core) walkLeases() *leaseWalk {
 	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases.byID).MapRange()}
 }
 
-// each calls fn with the leases until it returns false. It reports whether the walk is
-// over; else the task has to yield.
+// each calls fn with the leases until fn returns false or the step has no budget left. It
+// reports whether the walk is over; if it is not, the task must yield and continue in a later
+// turn.
 func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
 	for n := 0; n%leasesPerUnit != 0 || tx.more(); n++ {
 		if !w.it.Next() {
@@ -206,16 +223,19 @@ func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
 // holderSearch looks for the leases that keep throttles full, for an explanation.
 type holderSearch struct {
 	walk  *leaseWalk
-	full  map[string]bool
-	found []holderLease // the first ones to end, at most holdersMax
-	count int64
+	full  map[string]bool // the throttles whose slots are all in use
+	found []holderLease   // those that end first, at most holdersMax, in that order
+	count int64           // of all leases that name such a throttle
 }
 
+// holderLease is one delivery: the delivery number tells whether the lease still exists at the
+// end of the walk.
 type holderLease struct {
 	Holder
 	fence uint64
 }
 
+// searchHolders starts the search for an explanation.
 func (c *core) searchHolders(x *Explanation) *holderSearch {
 	s := &holderSearch{walk: c.walkLeases(), full: map[string]bool{}}
 	for i := range x.BlockedBy {
@@ -226,10 +246,10 @@ func (c *core) searchHolders(x *Explanation) *holderSearch {
 	return s
 }
 
-// addHolders adds the leases to an explanation that keep its throttles full. It returns
-// ErrWouldBlock where it goes on in a later turn. Those that have begun since are not
-// named; how many there are is what the throttle said when the explanation was made, if
-// it is one throttle.
+// addHolders adds to an explanation the leases that keep its throttles full. It returns
+// ErrWouldBlock if it continues in a later turn; *search then holds the search. Leases that
+// began after the search are not named, and those that have ended are left out. HolderCount is
+// that of the explanation where a single throttle is full, else that of the walk.
 func (tx *Tx) addHolders(x *Explanation, search **holderSearch) error {
 	c := tx.core
 	if x.State != KeyConcurrency {
@@ -258,7 +278,8 @@ func (tx *Tx) addHolders(x *Explanation, search **holderSearch) error {
 	return nil
 }
 
-// look takes a lease among those found if it keeps a throttle full.
+// look adds a lease to those found if it names a full throttle. It always returns true: the
+// walk goes over all leases.
 func (s *holderSearch) look(m *message) bool {
 	if !slices.ContainsFunc(m.throttleKeys(), func(name string) bool { return s.full[name] }) {
 		return true
@@ -284,8 +305,10 @@ type leasedSearch struct {
 	leased map[ID]struct{}
 }
 
-// searchLeased returns the leased messages of the keys of a queue that an id may belong to.
-// It returns ErrWouldBlock where it goes on in a later turn.
+// searchLeased returns the ids of the leased messages of those keys of a queue that an id may
+// belong to: ids carry a hash of the fairness key. It returns ErrWouldBlock if it continues in
+// a later turn; *search then holds the search. The walk ends as soon as it has found as many as
+// the keys have leased.
 func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
 	c, hash := tx.core, idKeyHash(id)
 	left := int64(0)
