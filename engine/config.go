@@ -10,84 +10,87 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// SyncMode says when a commit is made durable.
+// SyncMode says when a commit becomes durable. In every mode a batch is atomic, and a reply
+// that promises a change leaves after the commit of its batch.
 type SyncMode uint8
 
 const (
-	// SyncAlways makes a reply wait for the disk: it survives power loss.
+	// SyncAlways syncs each commit before its replies leave: they survive a power loss.
 	SyncAlways SyncMode = iota
-	// SyncInterval syncs every Config.SyncInterval: a reply survives a killed
-	// process at once and power loss after the interval.
+	// SyncInterval syncs every Config.SyncInterval. A reply survives a killed process
+	// immediately, and a power loss after the interval.
 	SyncInterval
-	// SyncNever leaves it to the system: a reply survives a killed process.
+	// SyncNever leaves syncing to the operating system. A reply survives a killed process.
 	SyncNever
 )
 
-// Limits bound what one message or command may hold.
+// Limits bound a single message or command, and tables that no message bounds. All limits are
+// inclusive and must be positive. Exceeding one is refused with ErrTooBig or ErrInvalid, before
+// anything has changed.
 type Limits struct {
 	hook.Limits
-	QueueName   int // bytes
+	QueueName   int // bytes of a queue name
 	Dedup       int // bytes of a deduplication id
-	HeaderName  int // bytes
-	HeaderValue int // bytes
-	Headers     int // headers a message
-	Payload     int // bytes
-	Count       int // messages a lease
-	Crons       int // recurring messages there may be
-	Values      int // of the runtime configuration
-	ValueBytes  int // of all of them together, with their keys
+	HeaderName  int // bytes of a header's name
+	HeaderValue int // bytes of a header's value
+	Headers     int // headers of a message
+	Payload     int // bytes of a payload
+	Count       int // messages of one lease command
+	Crons       int // recurring messages in total
+	Values      int // entries of the runtime configuration
+	ValueBytes  int // bytes of these entries, keys included
 }
 
-// Config is what an engine is made of. The zero value is not usable, start from
-// DefaultConfig.
+// Config are the parameters of an engine. The zero value is invalid: start from DefaultConfig.
+// New checks a Config and copies it.
 type Config struct {
-	Visibility   time.Duration // of a lease where neither command nor queue says otherwise
-	Backoff      time.Duration // before the first retry of a nacked message, doubled for each further one
-	MaxBackoff   time.Duration // the longest pause between two retries
-	Jitter       uint32        // percentage of such a pause that chance may take off
-	MaxAttempts  uint32        // failures until a message is dead
-	DedupWindow  time.Duration // of a queue that is created without one
-	Quantum      uint32        // DRR credit per round and unit of weight
-	MaxBlock     time.Duration // caps BLOCK; 0: no cap
-	LeaseLag     time.Duration // a lease that ends sooner is never written
-	Sync         SyncMode
-	SyncInterval time.Duration // for SyncInterval
-	Limits       Limits
-	Scripts      hook.Loader // compiles hooks; nil: there are none
-	Backups      Backups     // nil: there are none
-	LastBackup   time.Time   // when the newest backup of an earlier start was done; zero: none
+	Visibility   time.Duration // visibility timeout of a lease where neither command nor queue sets one
+	Backoff      time.Duration // delay of the first retry of a nacked message, doubled for each further retry
+	MaxBackoff   time.Duration // longest delay of a retry
+	Jitter       uint32        // percentage, 0 to 100, by which a delay may be shortened at random
+	MaxAttempts  uint32        // failures after which a message is dead
+	DedupWindow  time.Duration // deduplication window of a queue that is created without one; 0: none
+	Quantum      uint32        // credit per round and unit of weight, at least 1, see scheduler.go
+	MaxBlock     time.Duration // longest wait of a blocking command; 0: no bound
+	LeaseLag     time.Duration // delay of lease records: a lease that ends within it is never written
+	Sync         SyncMode      // when a commit becomes durable
+	SyncInterval time.Duration // time between syncs in mode SyncInterval
+	Limits       Limits        // bounds of messages and commands
+	Scripts      hook.Loader   // compiles hooks; nil: scripts are refused
+	Backups      Backups       // makes backups; nil: backups are refused
+	LastBackup   time.Time     // time of the newest backup made before this start; zero: none
 
-	BatchBytes int // an open batch that is larger takes no further tasks
-	InboxTasks int // Submit waits while more are queued
-	InboxBytes int // the same, for the bytes that tasks announce
-	ReplyBytes int // bytes of the messages that one transaction may show
+	BatchBytes int // bytes of the open batch above which it accepts no further tasks
+	InboxTasks int // tasks in the inbox; Submit waits while it is full
+	InboxBytes int // bytes that the tasks in the inbox announce; Submit waits above it
+	ReplyBytes int // bytes of the messages in the reply of one transaction
 
-	Window      int   // messages of a fairness key held in memory, see key.go
-	WindowTotal int   // of all keys together; windows shrink as it is neared
-	BodyBytes   int64 // payloads and headers held in memory beside the store
-	DueWindow   int   // entries of the due-time index held in memory
-	ReadsMax    int   // reads under way at the same time
-	ReadBytes   int   // one read ends after this many bytes
+	Window      int   // messages in the head cache of one fairness key, at least 2, see key.go
+	WindowTotal int   // messages in all head caches; caches shrink as the total approaches it
+	BodyBytes   int64 // bytes of payloads and headers in memory outside the store
+	DueWindow   int   // entries of a due-time index in memory, at least 2
+	ReadsMax    int   // window reads in progress at the same time
+	ReadBytes   int   // bytes after which one read ends
 
-	// Observe is told how long each turn and each commit took, on their goroutines:
-	// it must not wait. Nil: nobody is.
+	// Observe is called with the duration of each turn and commit, on the goroutine that ran
+	// it. It must not block. Nil: not called.
 	Observe func(what Activity, took time.Duration)
 
-	MendInterval time.Duration // between two tries to make a failed store write again
-	Seed         uint64        // of the engine's random numbers
-	Log          zerolog.Logger
+	MendInterval time.Duration  // time between two attempts to reopen a failed store
+	Seed         uint64         // of the engine's random numbers: equal seeds and tasks give equal decisions
+	Log          zerolog.Logger // state changes and failures; nothing per command
 }
 
-// Activity is something of the engine's that may take long.
+// Activity is something that the engine does and that may take long.
 type Activity uint8
 
-// The activities that Config.Observe is told of.
+// The activities that Config.Observe reports.
 const (
-	ActivityTurn   Activity = iota // one turn of the loop: everybody waits for it
-	ActivityCommit                 // the write of one batch, with its fsync
+	ActivityTurn   Activity = iota // one turn of the loop; all tasks wait for it
+	ActivityCommit                 // the write of one batch, including its sync
 )
 
-// DefaultConfig returns the documented defaults.
+// DefaultConfig returns the documented defaults, with no scripts, no backups and no logger.
 func DefaultConfig() Config {
 	return Config{
 		Visibility: 30 * time.Second, Backoff: time.Second, MaxBackoff: 5 * time.Minute, MaxAttempts: 10, DedupWindow: 5 * time.Minute,
@@ -103,9 +106,9 @@ func DefaultConfig() Config {
 	}
 }
 
-// check refuses values with which the engine could not keep its promises.
+// check returns an error for values with which the engine could not keep its promises.
 func (c *Config) check() error {
-	positive := []struct {
+	checks := []struct {
 		name string
 		ok   bool
 	}{
@@ -117,9 +120,9 @@ func (c *Config) check() error {
 		{"due window", c.DueWindow >= 2}, {"reads", c.ReadsMax > 0}, {"read bytes", c.ReadBytes > 0},
 		{"mend interval", c.MendInterval > 0},
 	}
-	for _, p := range positive {
+	for _, p := range checks {
 		if !p.ok {
-			return fmt.Errorf("engine: impossible %s", p.name)
+			return fmt.Errorf("engine: %s is out of range", p.name)
 		}
 	}
 	l := c.Limits

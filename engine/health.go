@@ -179,22 +179,22 @@ func (c *core) splitReadOnly(tasks []*Task) []*Task {
 	return rest
 }
 
-// Counts are what a queue, or all of them together, hold and have done.
+// Counts are the messages of a queue, or of all queues, and what has happened to them.
 type Counts struct {
-	Ready, Delayed, Leased, Dead int64
-	Keys, Waiters                int64
+	Ready, Delayed, Leased, Dead int64 // messages by status
+	Keys, Waiters                int64 // fairness keys with messages, consumers that wait
 
-	// Since the broker has started:
+	// Events since the start of the broker. Expired counts leases, TTLExpired messages.
 	Enqueued, Delivered, Acked, Nacked, Expired, DeadLettered, Dropped, Released, Redriven uint64
 	Cancelled, Purged, Deduplicated, TTLExpired                                            uint64
 
-	// Counting says that what the store held at start is still being counted:
-	// Ready, Delayed and Dead are too low until then.
+	// Counting reports that the messages in the store are still being counted after a start.
+	// Until then, Ready, Delayed and Dead are too low.
 	Counting bool
 }
 
-// counts returns a queue's counts in constant time. The messages of a dead-letter
-// queue that nobody has leased are dead.
+// counts returns the counts of a queue in constant time. In a dead-letter queue, messages that
+// are neither delayed nor leased are dead, not ready.
 func (q *queue) counts() Counts {
 	t := &q.totals
 	n := Counts{
@@ -203,15 +203,16 @@ func (q *queue) counts() Counts {
 		DeadLettered: t.deadLettered, Dropped: t.dropped, Released: t.released, Redriven: t.redriven,
 		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, TTLExpired: t.ttlExpired,
 	}
-	rest := max(q.total-q.delayed-q.leased, 0)
+	remainder := max(q.total-q.delayed-q.leased, 0)
 	if q.isDLQ() {
-		n.Dead = rest
+		n.Dead = remainder
 	} else {
-		n.Ready = rest
+		n.Ready = remainder
 	}
 	return n
 }
 
+// add adds the counts of another queue.
 func (n *Counts) add(o Counts) {
 	n.Ready += o.Ready
 	n.Delayed += o.Delayed
@@ -235,23 +236,23 @@ func (n *Counts) add(o Counts) {
 	n.Counting = n.Counting || o.Counting
 }
 
-// Stats describe the engine as a whole.
+// Stats describe the engine as a whole. The counters count since the start of the broker.
 type Stats struct {
 	Counts
 	Queues     int64
-	Blocked    int64 // clients whose task waits
-	Writable   bool  // the store takes writes
-	Recoveries uint64
-	Turns      uint64
-	Tasks      uint64
-	Commits    uint64
-	InMemory   int64 // messages in windows
-	BodyBytes  int64 // payloads and headers held beside the store
-	Now        time.Time
+	Blocked    int64     // clients with a parked task
+	Writable   bool      // the store takes writes
+	Recoveries uint64    // in place, after failed commits
+	Turns      uint64    // turns of the loop
+	Tasks      uint64    // tasks applied
+	Commits    uint64    // batches committed
+	InMemory   int64     // messages in head caches
+	BodyBytes  int64     // payloads and headers in memory outside the store
+	Now        time.Time // of the turn
 	Backup     BackupStatus
 }
 
-// Stats describes the engine.
+// Stats describes the engine, in time proportional to the number of queues.
 func (tx *Tx) Stats() Stats {
 	c := tx.core
 	s := Stats{

@@ -9,32 +9,33 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Snapshot is what connections may know of the engine without asking the loop:
-// the hooks of the queues and the runtime configuration. It is immutable; each
-// change makes a new one, which is in force before the reply to the change leaves.
-// What it holds is shared with the one before (ordered), so a change costs as much
-// as there is to change, however many queues and values there are.
+// Snapshot is the state of the engine that connections read without a task: the hooks of the
+// queues, the runtime configuration and the deduplication ids. A Snapshot is immutable. Each
+// change makes a new one, which is in force before the reply to the change leaves. The maps
+// share their nodes with those of the previous Snapshot (ordered), so a change costs O(log n)
+// in the number of queues or values.
 type Snapshot struct {
 	hooks       ordered[queueHooks]
 	config      ordered[string]
-	configBytes int             // of its keys and values
-	dedup       ordered[*dedup] // by queue, of those that have deduplication ids
+	configBytes int             // total size of the keys and values of config
+	dedup       ordered[*dedup] // by name, of queues with deduplication ids
 }
 
-type queueHooks [2]hook.Hook // by Kind; nil: none
+type queueHooks [2]hook.Hook // by hook.Kind; nil: the queue has none
 
-// Hook returns the hook of a queue, or nil.
+// Hook returns the hook of a queue, or nil if there is none.
 func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
 	hooks, _ := s.hooks.get(queue)
 	return hooks[kind]
 }
 
-// Hooks is how many queues have hooks.
+// Hooks is the number of queues with hooks.
 func (s *Snapshot) Hooks() int { return s.hooks.len() }
 
-// Get looks up runtime configuration.
+// Get returns a value of the runtime configuration, and whether it exists.
 func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
 
+// withHook returns a snapshot with a hook replaced, or removed if h is nil.
 func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
 	next := *s
 	all, _ := s.hooks.get(queue)
@@ -47,24 +48,28 @@ func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot
 	return &next
 }
 
+// withConfig returns a snapshot with another runtime configuration.
 func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
 	next := *s
 	next.config, next.configBytes = config, bytes
 	return &next
 }
 
+// withDedup returns a snapshot with the deduplication ids of a queue replaced.
 func (s *Snapshot) withDedup(queue string, d *dedup) *Snapshot {
 	next := *s
 	next.dedup = s.dedup.with(queue, d)
 	return &next
 }
 
+// withoutDedup returns a snapshot without the deduplication ids of a queue.
 func (s *Snapshot) withoutDedup(queue string) *Snapshot {
 	next := *s
 	next.dedup = s.dedup.without(queue)
 	return &next
 }
 
+// withoutQueue returns a snapshot without a queue; s itself if it has nothing of the queue.
 func (s *Snapshot) withoutQueue(queue string) *Snapshot {
 	_, hooks := s.hooks.get(queue)
 	_, ids := s.dedup.get(queue)
@@ -78,12 +83,16 @@ func (s *Snapshot) withoutQueue(queue string) *Snapshot {
 
 var errNoScripts = errors.New("this broker was built without scripts")
 
-// CompileScript makes a hook of a source, without loading it into a queue. It runs
-// on the connection: compiling costs the loop nothing.
+// CompileScript compiles a source to a hook, without loading it into a queue. It runs on the
+// caller's goroutine and costs the loop nothing. Safe for concurrent use.
+//
+// Errors: ErrTooBig above Limits.Script, ErrScript with the line if the source does not compile
+// or define its function.
 func (e *Engine) CompileScript(kind hook.Kind, source string) (hook.Hook, error) {
 	return compileScript(&e.cfg, hook.Loader.Load, kind, source)
 }
 
+// compileScript compiles a source with one of the methods of hook.Loader.
 func compileScript(cfg *Config, load func(hook.Loader, hook.Kind, string) (hook.Hook, error), kind hook.Kind, source string) (hook.Hook, error) {
 	if cfg.Scripts == nil {
 		return nil, errNoScripts
@@ -98,8 +107,11 @@ func compileScript(cfg *Config, load func(hook.Loader, hook.Kind, string) (hook.
 	return h, nil
 }
 
-// LoadScript gives a queue a compiled hook, in place of the one it had. It is
-// kept with the queue.
+// LoadScript gives a queue a compiled hook, in place of an earlier one of the same kind.
+// Messages that are enqueued or fail after its reply are decided by it. The source is stored
+// with the queue's settings.
+//
+// Errors: ErrMisconf, ErrNoQueue.
 func (tx *Tx) LoadScript(queue string, h hook.Hook) error {
 	c := tx.core
 	q, err := c.queueToChange(queue)
@@ -112,7 +124,7 @@ func (tx *Tx) LoadScript(queue string, h hook.Hook) error {
 	return nil
 }
 
-// DeleteScript takes a hook away and reports whether there was one.
+// DeleteScript removes a hook from a queue and reports whether there was one.
 func (tx *Tx) DeleteScript(queue string, kind hook.Kind) (bool, error) {
 	c := tx.core
 	q, err := c.queueToChange(queue)
@@ -129,9 +141,10 @@ func (tx *Tx) DeleteScript(queue string, kind hook.Kind) (bool, error) {
 	return true, nil
 }
 
-// source is where a queue's settings keep the source of a hook.
+// source points to the source of a hook in the settings of the queue.
 func (q *queue) source(kind hook.Kind) *string { return hookSource(&q.set, kind) }
 
+// hookSource points to the source of a hook in stored settings of a queue.
 func hookSource(set *storage.Queue, kind hook.Kind) *string {
 	if kind == hook.OnFailure {
 		return &set.OnFailure
@@ -143,14 +156,15 @@ func hookSource(set *storage.Queue, kind hook.Kind) *string {
 type ScriptInfo struct {
 	Queue string
 	Kind  hook.Kind
-	// Hook runs the source. If that was accepted once and does not compile now, as
-	// after a change of the limits, the hook makes safe decisions in its place and
-	// has no version.
+	// Hook runs the source. A source that was accepted once and does not compile after a
+	// restart, for instance because a limit is lower now, has a Hook that makes the safe
+	// decisions and has no version.
 	Hook   hook.Hook
 	Source string
 }
 
-// Scripts lists the hooks of a queue, or of all queues if the name is empty.
+// Scripts lists the hooks of a queue, or of all queues if the name is empty. The error is
+// ErrNoQueue for an unknown name.
 func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	c := tx.core
 	names := tx.Queues()
@@ -172,8 +186,8 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	return list, nil
 }
 
-// recoverScripts compiles the hooks of the queues anew, but for those that are
-// known already from before a recovery in place.
+// recoverScripts compiles the hooks of all queues. During a recovery in place it reuses hooks
+// whose source has not changed, with their statistics and breakers.
 func (c *core) recoverScripts() {
 	known := c.out.snapshot.hooks
 	fresh := &Snapshot{config: c.out.snapshot.config, configBytes: c.out.snapshot.configBytes}
@@ -191,7 +205,7 @@ func (c *core) recoverScripts() {
 			}
 			h, err := compileScript(&c.cfg, hook.Loader.Restore, kind, src)
 			if err != nil {
-				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("a script does not load any more, safe decisions are made in its place")
+				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("script failed to load; using safe decisions")
 				h = brokenHook{kind: kind, source: src, err: err}
 			}
 			all[kind] = h
@@ -204,8 +218,9 @@ func (c *core) recoverScripts() {
 	c.out.snapshot = fresh
 }
 
-// decide asks the hook of a queue about a message that is enqueued, if there is
-// one, and writes what it has decided into the request.
+// decide asks the on_enqueue hook of the request's queue, if there is one, and writes its
+// decision into the request. It runs on the connection. If the hook fails, its decision is the
+// safe one.
 func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	h := s.Hook(req.Queue, hook.OnEnqueue)
 	if h == nil {
@@ -214,7 +229,7 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	msg := hook.Message{
 		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
 	}
-	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get) // an error is counted by the hook, and the decision is a safe one
+	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get) // the hook has counted an error, and the decision is safe
 	if d.Key != "" {
 		req.Key = d.Key
 	}
@@ -230,12 +245,16 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	if d.Priority != nil {
 		req.Priority = d.Priority
 	}
-	req.hook, req.hookDelay = h, d.Delay // whether it can be kept, the queue knows: see times
+	req.hook, req.hookDelay = h, d.Delay // times checks it against the queue's time to live
 }
 
-// verdict asks the on_failure hook of a queue about a message that failed. It
-// runs beside the loop, and so does reading the headers that the hook may see;
-// the message stays leased meanwhile, and the answer comes back as a call.
+// verdict is the job that asks an on_failure hook about a message that has failed. Hook and
+// store are called off the loop. The message stays leased until the decision arrives:
+//
+//  1. askFailure adds the job to the outbox.
+//  2. After the commit, do reads the headers from the store and calls the hook.
+//  3. Apply runs in a later turn and passes the decision to then, which must check that the
+//     lease still exists.
 type verdict struct {
 	hook     hook.Hook
 	snapshot *Snapshot
@@ -247,8 +266,8 @@ type verdict struct {
 	decision hook.FailureDecision
 }
 
-// askFailure asks what is to become of a message that has failed so many times; then is
-// called in a later turn.
+// askFailure asks an on_failure hook what to do with a message. attempts includes the failure,
+// and text is its error. then is called with the decision in a later turn.
 func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string, then func(c *core, d hook.FailureDecision)) {
 	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.now, mk: m.storageKey(), then: then}
 	v.msg = hook.Message{
@@ -257,6 +276,7 @@ func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string,
 	c.out.jobs = append(c.out.jobs, v)
 }
 
+// do implements job.
 func (v *verdict) do(store Store) {
 	var rec storage.Message
 	body, err := store.Get(storage.Messages, v.mk.Append(nil))
@@ -264,20 +284,20 @@ func (v *verdict) do(store Store) {
 		err = rec.Decode(body)
 	}
 	if err != nil {
-		return // removed meanwhile, or not readable: the safe decision is the zero one
+		return // removed in the meantime, or unreadable: the zero decision is the safe one
 	}
 	v.msg.Headers, v.msg.PayloadSize, v.msg.Throttles = rec.Headers, len(rec.Payload), rec.Throttles
 	v.decision, _ = v.hook.OnFailure(unix(v.now), &v.msg, v.snapshot.Get) // see decide
 }
 
-// Apply hands the decision to whoever has asked.
+// Apply implements Call: it passes the decision on.
 func (v *verdict) Apply(tx *Tx) error {
 	v.then(tx.core, v.decision)
 	return nil
 }
 
-// brokenHook stands in for a script that was accepted once and does not load any
-// more: it makes the safe decisions, and says why.
+// brokenHook replaces a hook whose script was accepted once and does not load any more. It
+// makes the safe decisions and reports why.
 type brokenHook struct {
 	kind   hook.Kind
 	source string
@@ -296,7 +316,7 @@ func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.Settings) (hook.Fai
 	return hook.FailureDecision{}, h.err
 }
 
-func (h brokenHook) NotKept(time.Time, string) {} // its decisions are the safe ones
+func (h brokenHook) NotKept(time.Time, string) {} // safe decisions have no delay to reject
 
 func (h brokenHook) Stats(time.Time) hook.Stats {
 	return hook.Stats{State: hook.BreakerOpen, LastError: h.err.Error()}
@@ -304,15 +324,14 @@ func (h brokenHook) Stats(time.Time) hook.Stats {
 
 func (h brokenHook) Try(*hook.Message, hook.Settings) hook.Trial { return hook.Trial{Err: h.err} }
 
-// A hook decides on the connection, without knowing the queue as it is when the message
-// comes to it. So a decision that keeps to Limits may still be one that the queue cannot
-// keep: a delay that ends after the message's time to live. A hook must not fail a
-// command, so that delay is left out, the rest of the decision holds, and the hook
-// counts an error.
+// A hook decides on the connection, without knowing the settings of the queue at the time of
+// the enqueue. So a decision within Limits may still be impossible for the queue: a delay that
+// ends after the message's time to live. A hook must not fail a command. The engine therefore
+// ignores such a delay, applies the rest of the decision, and has the hook count an error.
 
-// times returns when a message that is enqueued now is ready, which may be past, and
-// when its time to live ends, 0 for never. The delay of the hook goes before that of the
-// producer, unless it cannot be kept.
+// times returns when a message that is enqueued now is ready, which may be in the past, and
+// when its time to live ends, 0 for never. A delay of the hook takes precedence over that of
+// the producer, unless it ends after the time to live.
 func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error) {
 	if d := req.hookDelay; d != nil {
 		readyAt = c.now + int64(*d)
@@ -333,17 +352,18 @@ func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error)
 	return own, expires, nil
 }
 
-// rejectedDelays tells hooks of delays that could not be kept, beside the loop: a hook counts
-// under a lock.
+// rejectedDelays is the job that reports rejected delays to their hooks. It runs off the loop
+// because a hook takes a lock to count.
 type rejectedDelays struct{ all []rejectedDelay }
 
+// rejectedDelay is a delay of a hook's decision that ended after the message's time to live.
 type rejectedDelay struct {
 	hook       hook.Hook
 	at         int64
 	delay, ttl time.Duration
 }
 
-// reportRejected has a hook count an error. Those of one batch go together.
+// reportRejected has the hook count an error. The reports of one batch share a job.
 func (c *core) reportRejected(d rejectedDelay) {
 	if n := len(c.out.jobs); n > 0 {
 		if u, ok := c.out.jobs[n-1].(*rejectedDelays); ok {
@@ -354,6 +374,7 @@ func (c *core) reportRejected(d rejectedDelay) {
 	c.out.jobs = append(c.out.jobs, &rejectedDelays{[]rejectedDelay{d}})
 }
 
+// do implements job.
 func (u *rejectedDelays) do(Store) {
 	for _, d := range u.all {
 		d.hook.NotKept(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
@@ -361,5 +382,5 @@ func (u *rejectedDelays) do(Store) {
 	}
 }
 
-// Apply implements Call: nothing follows from it.
+// Apply implements Call. Nothing follows from the reports.
 func (u *rejectedDelays) Apply(*Tx) error { return nil }

@@ -9,60 +9,64 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Holder is a lease that keeps a throttle full.
+// Holder is a live lease that keeps a throttle full.
 type Holder struct {
-	ID                   ID
-	Queue, Key, Consumer string
-	Until                time.Time
+	ID                   ID        // of the message
+	Queue, Key, Consumer string    // Consumer: as named by its lease, or empty
+	Until                time.Time // end of the lease
 }
 
-// holdersMax bounds how many holders an explanation names: those whose leases
-// end first.
+// holdersMax bounds the holders that an explanation names: those whose leases end first.
 const holdersMax = 10
 
-// Explanation says why a key or a message is where it is.
+// Explanation says why a key or a message is in its present state.
 type Explanation struct {
 	KeyInfo
 	Queue       string
-	Message     *MessageInfo // nil: it is about the key
-	Holders     []Holder     // of the throttles it waits for whose leases are all in use
-	HolderCount int64
+	Message     *MessageInfo // nil: the explanation is about the key
+	Holders     []Holder     // of the throttles in BlockedBy whose slots are all in use; at most 10
+	HolderCount int64        // of all such leases, also those that Holders does not name
 }
 
-// What becomes of a message next.
+// Statuses of a message. The engine stores ready and dead messages alike; dead means ready in a
+// dead-letter queue.
 const (
-	StatusReady   = "ready"
-	StatusDelayed = "delayed"
-	StatusLeased  = "leased"
-	StatusDead    = "dead" // ready in a dead-letter queue
+	StatusReady   = "ready"   // in the queue and deliverable
+	StatusDelayed = "delayed" // ready at its due time
+	StatusLeased  = "leased"  // delivered to a consumer, whose lease lasts
+	StatusDead    = "dead"    // ready in a dead-letter queue
 )
 
 // MessageInfo describes a message.
 type MessageInfo struct {
 	ID                              ID
-	Status                          string
-	Attempt, Deliveries             uint32
-	EnqueuedAt, ReadyAt, LeaseUntil time.Time // zero where it does not apply
-	Consumer                        string
-	Position                        int64 // ready messages of its key before it, at most positionMax; -1: it is not ready
-	Throttles                       []string
+	Status                          string    // a Status constant
+	Attempt, Deliveries             uint32    // 1 plus the failures; deliveries so far
+	EnqueuedAt, ReadyAt, LeaseUntil time.Time // zero where they do not apply
+	Consumer                        string    // of its lease, or empty
+	Position                        int64     // number of ready messages of its key before it, at most 100,000; -1: it is not ready
+	Throttles                       []string  // throttle keys
 	Cost                            uint32
-	ExpiresAt                       time.Time // when its time to live is over; zero: never
+	ExpiresAt                       time.Time // end of its time to live; zero: none
 }
 
-// positionMax is where counting ends how many messages are before one.
+// positionMax bounds the messages that are counted for a position.
 const positionMax = 100_000
 
-// ExplainKey asks why a fairness key delivers or does not.
+// ExplainKey asks why a fairness key delivers or does not. The unexported fields are the
+// progress of the call.
 type ExplainKey struct {
 	Queue, Key string
 
-	explained *Explanation // its holders are being looked for
+	explained *Explanation // its holders are being searched
 	holders   *holderSearch
 }
 
-// ExplainKey says why. Where many leases are held, those that are in its way are found
-// over several turns; everything else is as it was in the first of them.
+// ExplainKey explains a fairness key. The holders of its throttles may be found over several
+// turns, for which it returns ErrWouldBlock; the rest of the explanation is as of the first of
+// them.
+//
+// Errors: ErrNoQueue, ErrInvalid, ErrTooBig.
 func (tx *Tx) ExplainKey(req *ExplainKey) (Explanation, error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -84,24 +88,34 @@ func (tx *Tx) ExplainKey(req *ExplainKey) (Explanation, error) {
 	return *x, nil
 }
 
-// explain says everything of a key but who is in its way, see addHolders.
+// explain explains a key, except for its holders (addHolders).
 func (c *core) explain(q *queue, key string) Explanation {
 	return Explanation{KeyInfo: c.keyInfo(q, key), Queue: q.name}
 }
 
-// Explain asks why a message is where it is.
+// Explain asks why a message is in its present state. The unexported fields are the progress of
+// the call:
+//
+//  1. searchLeased collects the leased messages of the keys that the id may belong to.
+//  2. A positionSearch finds the message in the store and counts those before it, off the
+//     loop.
+//  3. explainMessage checks that the result is current, with the change log of the queue. If
+//     the log has overflowed, it starts again.
+//  4. addHolders finds the leases that keep its throttles full.
 type Explain struct {
 	Queue string
 	ID    ID
 
 	leased    *leasedSearch
 	search    *positionSearch
-	explained *Explanation // its holders are being looked for
+	explained *Explanation // its holders are being searched
 	holders   *holderSearch
 }
 
-// Explain says where a message is and what it waits for. The message is looked up
-// beside the loop; the task waits for that.
+// Explain explains a message. It returns ErrWouldBlock while the message is being looked up. It
+// cannot be part of a transaction, because a read in the middle of one would wait.
+//
+// Errors: ErrNoQueue, ErrNoMessage, ErrUnreadable.
 func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -125,7 +139,7 @@ func (tx *Tx) Explain(req *Explain) (Explanation, error) {
 	return *x, nil
 }
 
-// explainMessage says everything of a message but who is in its way.
+// explainMessage explains a message, except for its holders (addHolders).
 func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
 	c := tx.core
 	f := req.search
@@ -162,6 +176,8 @@ func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
 	}
 }
 
+// explainFound explains a message that is ready or delayed. before is the number of ready
+// messages of its key before it.
 func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation {
 	x := c.explain(q, f.key)
 	status := StatusReady
@@ -187,13 +203,15 @@ func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation
 	return x
 }
 
-// noteTTL adds that the message dies before it can be delivered, where that is known.
+// noteTTL adds to the reason that the message expires before it can be delivered, where that is
+// known.
 func (x *Explanation) noteTTL() {
 	if end := x.Message.ExpiresAt; !end.IsZero() && x.ReadyAt.After(end) {
 		x.Reason += "; its time to live ends before that"
 	}
 }
 
+// info describes the message in a status.
 func (m *message) info(status string) *MessageInfo {
 	i := &MessageInfo{
 		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.consumer,
@@ -208,13 +226,15 @@ func (m *message) info(status string) *MessageInfo {
 	return i
 }
 
-// find looks a message up and counts those that come before it.
+// positionSearch is the job that looks a message up and counts the ready messages of its key
+// before it.
 type positionSearch struct {
 	lookup
-	leased map[ID]struct{} // leased messages of the keys it may belong to: they are not ready
-	before int64
+	leased map[ID]struct{} // leased messages of the keys that the id may belong to: in the store they look ready
+	before int64           // ready messages before the one found, at most positionMax
 }
 
+// searchPosition adds a positionSearch to the outbox. The task t is resumed with its result.
 func (c *core) searchPosition(q *queue, id ID, leased map[ID]struct{}, t *Task) *positionSearch {
 	f := &positionSearch{leased: leased}
 	f.lookup = *c.newLookup(q, []ID{id}, resume(t))
@@ -222,8 +242,8 @@ func (c *core) searchPosition(q *queue, id ID, leased map[ID]struct{}, t *Task) 
 	return f
 }
 
-// do looks the message up. It runs beside the loop, after the commit of the batch
-// in which it was asked for.
+// do implements job. It runs after the commit of the batch that was open at the request, so it
+// sees the message as it was then or later.
 func (f *positionSearch) do(store Store) {
 	f.lookup.do(store)
 	if f.err != nil || f.found[0] == nil || f.found[0].delayed {
@@ -239,7 +259,7 @@ func (f *positionSearch) do(store Store) {
 	})
 }
 
-// QueueStats returns the counts of one queue.
+// QueueStats returns the counts of one queue. The error is ErrNoQueue.
 func (tx *Tx) QueueStats(name string) (Counts, error) {
 	q, err := tx.core.queueNamed(name)
 	if err != nil {
@@ -248,11 +268,11 @@ func (tx *Tx) QueueStats(name string) (Counts, error) {
 	return q.counts(), nil
 }
 
-// ScanQueues walks over the queues in the order in which they were made, which
-// recovery does not change: a cursor stays good across restarts. It returns the
-// next cursor, 0 at the end. A page has at most count names and may have fewer,
-// or none, before the end: deleted queues leave gaps, of which a page passes a
-// bounded number.
+// ScanQueues returns the names of queues that match, in the order of their creation, and the
+// cursor of the next page, 0 at the end; the first page has cursor 0. Recovery does not change
+// the order, so a cursor is valid across restarts. A page has at most count names. It may have
+// fewer, or none, before the end: it passes a bounded number of gaps that deleted queues have
+// left.
 func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (next uint64, names []string) {
 	c := tx.core
 	const gaps = 4096
@@ -271,31 +291,32 @@ func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (nex
 	return 0, names
 }
 
-// HasQueue reports whether there is a queue of that name.
+// HasQueue reports whether a queue of that name exists.
 func (tx *Tx) HasQueue(name string) bool { return tx.core.queues.byName[name] != nil }
 
-// QueueMemory asks for the bytes of memory that a queue takes. What it has on disk only
-// takes none. The sizes of payloads are those of the messages of up to Samples fairness
-// keys, 0 for all of them.
+// QueueMemory asks for the bytes of memory that a queue uses. Messages that are on disk only
+// use none. The unexported fields are the progress of the call.
 type QueueMemory struct {
 	Queue   string
-	Samples int
+	Samples int // fairness keys whose payloads are measured; the rest are extrapolated; 0: all
 
 	started                 bool
 	epoch, cursor           uint64
 	samples                 int
-	keys                    int64 // bytes
-	messages, seen, payload int64
+	keys                    int64 // bytes of the keys visited
+	messages, seen, payload int64 // messages of all keys, of the samples; bytes of the samples
 }
 
 const (
+	// mapEntryBytes is the approximate size of an entry of a map, without what it points to.
 	mapEntryBytes = 48 // bytes of an entry of a map, about
-	// memoryKeysPerUnit is how many keys count for a unit of work.
+	// memoryKeysPerUnit is the number of keys, and of messages of a sample, for one unit of
+	// work.
 	memoryKeysPerUnit = 8
 )
 
-// QueueMemory estimates the bytes. Of a queue of very many keys it does so over several
-// turns.
+// QueueMemory estimates the bytes that a queue uses. It returns ErrWouldBlock if it continues
+// in a later turn, as it does for many keys. ErrNoQueue is its only refusal.
 func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -328,7 +349,7 @@ func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 	return total, nil
 }
 
-// add adds what a key takes, and reports whether it was one of the samples.
+// add adds the memory of a key, and reports whether the key was one of the samples.
 func (req *QueueMemory) add(k *fairKey) bool {
 	req.keys += int64(unsafe.Sizeof(*k)) + int64(len(k.name)) + mapEntryBytes
 	req.messages += int64(len(k.window))

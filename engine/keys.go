@@ -6,39 +6,47 @@ import (
 	"time"
 )
 
-// States of a fairness key.
+// States of a fairness key, as FILA.KEY and FILA.EXPLAIN report them. They are computed on
+// request from what holds now; explainState tests for them in this order: paused, throttled or
+// concurrency, no_consumer, ready, loading, leased, delayed. A key without messages is empty.
+//
+// A state describes the first ready message of the key: a key whose other messages are leased
+// or delayed is ready if it has a ready one.
 const (
-	KeyReady       = "ready"       // whoever asks next gets it in its turn
-	KeyNoConsumer  = "no_consumer" // it could deliver, and nobody asks
+	KeyReady       = "ready"       // delivers when its turn comes
+	KeyNoConsumer  = "no_consumer" // could deliver, and no consumer waits
 	KeyThrottled   = "throttled"   // waits for tokens only, until ReadyAt
-	KeyConcurrency = "concurrency" // waits for the end of a lease, perhaps also for tokens
-	KeyPaused      = "paused"
-	KeyLoading     = "loading" // its next messages are being read
-	KeyLeased      = "leased"  // all of its messages are with consumers
-	KeyDelayed     = "delayed" // all of its messages wait for their time
-	KeyEmpty       = "empty"
+	KeyConcurrency = "concurrency" // waits for a lease to end, perhaps also for tokens
+	KeyPaused      = "paused"      // its deliveries or those of its queue are paused
+	KeyLoading     = "loading"     // its next messages are being read from the store
+	KeyLeased      = "leased"      // all of its messages are leased, or leased and delayed
+	KeyDelayed     = "delayed"     // all of its messages are delayed
+	KeyEmpty       = "empty"       // it has no messages
 )
 
-// KeyInfo describes a fairness key.
+// KeyInfo describes a fairness key at one moment. Counters begin at zero at a start of the
+// broker and survive times without messages (idle-key statistics).
 type KeyInfo struct {
 	Key                    string
-	Depth, Leased, Delayed int64 // Depth: of any status
+	Depth, Leased, Delayed int64 // messages; Depth counts those of any status
 	Weight                 uint32
-	Deficit                int64   // DRR credit left
-	Delivered              uint64  // since the broker has started
-	Share, FairShare       float64 // of the queue's deliveries (by cost) in the last minute; by weight among keys that have something
-	State, Reason          string
-	ReadyAt                time.Time // when it goes on, if that is known
-	OldestAt               time.Time // enqueue of its first ready message, as far as that is in memory
-	Throttle               string    // the first of BlockedBy
-	BlockedBy              []Blocker // throttles that do not admit its next message now
-	Admitted, Refused      uint64    // by throttles
-	Waited                 time.Duration
-	Paused, Pinned         bool // Pinned: it has settings of its own
-	Counting               bool // Depth is still being counted after a start
+	Deficit                int64         // credit left, in units of cost
+	Delivered              uint64        // deliveries
+	Share, FairShare       float64       // part of the queue's cost delivered in about the last minute; part of the weights of active keys
+	State, Reason          string        // a Key constant; the reason in words
+	ReadyAt                time.Time     // when it delivers again, if known; else zero
+	OldestAt               time.Time     // enqueue time of its first ready message; zero if that is not in memory
+	Throttle               string        // the first of BlockedBy, or empty
+	BlockedBy              []Blocker     // throttles that do not admit its next message now
+	Admitted, Refused      uint64        // admissions by throttles; times that a throttle stopped its class
+	Waited                 time.Duration // for throttles
+	Paused, Pinned         bool          // Pinned: it has settings of its own, which last until they are reset
+	Counting               bool          // the messages are still being counted after a start: Depth and Delayed are too low
 }
 
-// Key describes a fairness key, also one without messages.
+// Key describes a fairness key, which need not have messages.
+//
+// Errors: ErrNoQueue, ErrInvalid, ErrTooBig.
 func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 	q, err := tx.core.queueNamed(queue)
 	if err != nil {
@@ -50,6 +58,7 @@ func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 	return tx.core.keyInfo(q, key), nil
 }
 
+// keyInfo describes a key of a queue, with or without messages.
 func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	if k := q.keys.get(key); k != nil {
 		i := c.describe(k)
@@ -65,6 +74,8 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	return i
 }
 
+// describe describes a key with messages, except for the due time of a delayed one, which
+// setFirstDue adds.
 func (c *core) describe(k *fairKey) KeyInfo {
 	q := k.queue
 	i := KeyInfo{
@@ -90,22 +101,25 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	return i
 }
 
-// Oldest asks for the enqueue time of the oldest message of a queue that is next in
-// its key, as far as the heads of the keys are in memory.
+// Oldest asks for the enqueue time of the oldest of the first messages of a queue's keys.
+// Messages that are not in memory, such as the backlogs of keys that are loading, are not
+// considered. The other fields are the progress of the call.
 type Oldest struct {
 	Queue string
 
 	cursor  uint64
 	epoch   uint64
-	at      int64 // nanoseconds, 0: none yet
+	at      int64 // the oldest so far, Unix nanoseconds; 0: none
 	started bool
 }
 
-// oldestKeysPerUnit is for how many keys Oldest takes a unit of work: it looks at one field.
+// oldestKeysPerUnit is the number of keys that Oldest visits for one unit of work: it looks at
+// one field of each.
 const oldestKeysPerUnit = 16
 
-// Oldest returns the time, zero if the queue has no message that is ready. Of a queue
-// of very many keys it is found over several turns.
+// Oldest returns the time, zero if the queue has no ready message in memory. It returns
+// ErrWouldBlock if it continues in a later turn, as it does for many keys. ErrNoQueue is its
+// only refusal.
 func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -141,14 +155,15 @@ func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 // Blocker is a throttle that does not admit the next message of a key now.
 type Blocker struct {
 	Throttle    string
-	InUse       int64     // leases that name it
-	Concurrency uint64    // that it allows, if they are all in use; else 0
-	Rate        float64   // that it allows a second, if its bucket is empty; else 0
-	NextAt      time.Time // when the bucket has a token again; zero if it has one
-	Reserved    bool      // what room it has is kept for a message that needs several throttles
+	InUse       int64     // live leases that name the throttle
+	Concurrency uint64    // its limit of live leases if they are all in use; else 0
+	Rate        float64   // its tokens per second if its bucket is empty; else 0
+	NextAt      time.Time // when the bucket will have a token; zero if it has one
+	Reserved    bool      // it has room, which is reserved for messages that need several throttles
 }
 
-// blockers returns the throttles that do not admit a message now.
+// blockers returns the throttles that do not admit a message now, in the order of its throttle
+// keys. Room that is reserved for a claim does not count.
 func (c *core) blockers(m *message) []Blocker {
 	var all []Blocker
 	for _, t := range c.throttlesOf(m) {
@@ -167,7 +182,7 @@ func (c *core) blockers(m *message) []Blocker {
 	return all
 }
 
-// reason says in half a sentence what a blocker waits for.
+// reason says in half a sentence what the throttle lacks.
 func (b *Blocker) reason() string {
 	switch {
 	case b.Reserved:
@@ -181,7 +196,7 @@ func (b *Blocker) reason() string {
 	}
 }
 
-// explainState says what a key does, and what it waits for, from what holds now.
+// explainState sets the state of a key with messages, and what it waits for.
 func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	q := k.queue
 	if len(k.window) > 0 {
@@ -207,8 +222,8 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	}
 }
 
-// explainBlocked describes a key that throttles do not admit. It goes on when the last
-// of them has room: when that is, is known only if all of them wait for tokens.
+// explainBlocked describes a key that throttles do not admit. The key delivers again when the
+// last of them has room. That time is known only if all of them lack nothing but tokens.
 func (c *core) explainBlocked(i *KeyInfo) {
 	i.State, i.Throttle = KeyThrottled, i.BlockedBy[0].Throttle
 	reasons := make([]string, len(i.BlockedBy))
@@ -228,27 +243,29 @@ func (c *core) explainBlocked(i *KeyInfo) {
 	i.Reason = strings.Join(reasons, "; ")
 }
 
-// Keys asks for a page of the fairness keys of a queue that have messages.
+// Keys asks for a page of the fairness keys of a queue that have messages. The unexported
+// fields are the progress of the call.
 type Keys struct {
 	Queue  string
-	Cursor uint64 // of the page before; 0: from the beginning
-	Count  int    // keys to look at, matching or not
-	Match  func(string) bool
+	Cursor uint64            // next cursor of the previous page; 0: the first page
+	Count  int               // keys to look at, whether they match or not
+	Match  func(string) bool // selects keys by name
 
 	cursor  uint64
 	epoch   uint64
 	left    int
-	list    []*KeyInfo // a list of 10,000 that grows in one turn must not move them
+	list    []*KeyInfo // pointers, so that a list of 10,000 does not copy the entries as it grows
 	started bool
 }
 
-// describeUnits is what describing a key counts for: its fields are in several lines of
-// memory, and texts are made.
+// describeUnits is the work of describing a key, in units: its fields are on several cache
+// lines, and texts are made.
 const describeUnits = 4
 
-// Keys lists them. The next cursor is 0 at the end. A key that has messages throughout a
-// listing is listed exactly once. Of a large page some are described in later turns, as
-// they are then.
+// Keys returns a page of keys in the order of their creation, and the cursor of the next page,
+// 0 at the end. A key that has messages throughout a listing is listed exactly once. It returns
+// ErrWouldBlock if it continues in a later turn; a large page thus describes its keys at
+// different times. ErrNoQueue is its only refusal.
 func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)

@@ -10,16 +10,22 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Runtime configuration: names and values that operators change while the broker
-// runs and that scripts read with fila.get. All of it is in memory.
+// The runtime configuration is names and values that operators change while the broker runs,
+// and that scripts read with fila.get. All of it is in memory, in the snapshot that connections
+// share.
 
+// Bounds of one key and one value of the runtime configuration. Config.Limits bounds all of
+// them together.
 const (
-	configKeyMax   = 512
-	configValueMax = 8 << 10
+	configKeyMax   = 512     // bytes
+	configValueMax = 8 << 10 // bytes
 )
 
-// SetConfig sets values, all of them or none. The next message that is enqueued
-// after the reply sees them.
+// SetConfig sets values of the runtime configuration, all of them or none. Messages that are
+// enqueued after its reply see them. The values are durable when the reply leaves.
+//
+// Errors: ErrMisconf, ErrInvalid for an empty key or too many values, ErrTooBig for a key or
+// value that is too long.
 func (tx *Tx) SetConfig(values map[string]string) error {
 	c := tx.core
 	if err := c.writableForNew(); err != nil {
@@ -53,7 +59,8 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 	return nil
 }
 
-// DeleteConfig removes values and returns how many there were.
+// DeleteConfig removes values of the runtime configuration and returns the number of those that
+// existed.
 func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 	c := tx.core
 	if err := c.writable(); err != nil {
@@ -74,11 +81,11 @@ func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 	return n, nil
 }
 
-// Config returns a value of the runtime configuration.
+// Config returns a value of the runtime configuration, and whether it exists.
 func (tx *Tx) Config(key string) (string, bool) { return tx.core.out.snapshot.Get(key) }
 
-// ConfigKeys returns the keys that start with a prefix and come after another, in
-// order, at most count.
+// ConfigKeys returns up to count keys of the runtime configuration that begin with prefix and
+// are greater than after, in ascending order.
 func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 	var keys []string
 	for k := range tx.core.out.snapshot.config.from(max(prefix, after)) {
@@ -92,6 +99,7 @@ func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 	return keys
 }
 
+// recoverConfig reads the runtime configuration from the store.
 func (c *core) recoverConfig() error {
 	config, bytes := ordered[string]{}.edit(), 0
 	err := c.scan(storage.State, storage.AppendStateKey(nil, stateConfig), func(k, v []byte) error {
@@ -107,14 +115,16 @@ func (c *core) recoverConfig() error {
 	return err
 }
 
-// KeyOptions are settings of a fairness key as a command gives them; nil: not given.
+// KeyOptions are the settings of a fairness key that a command changes; nil: unchanged.
 type KeyOptions struct {
 	Weight *uint32 // from 1 to Limits.Weight
 }
 
-// SetKey changes settings of a fairness key, whether it has messages or not. They
-// act on the backlog at once and stay until ResetKey; a WEIGHT given with a later
-// enqueue still changes the weight.
+// SetKey changes settings of a fairness key, which need not have messages. The settings affect
+// the backlog immediately and last until ResetKey. A later enqueue that names a weight still
+// changes the weight.
+//
+// Errors: ErrMisconf, ErrNoQueue, ErrInvalid, ErrTooBig.
 func (tx *Tx) SetKey(queue, key string, o KeyOptions) error {
 	c := tx.core
 	q, set, err := c.keySettings(queue, key)
@@ -131,8 +141,9 @@ func (tx *Tx) SetKey(queue, key string, o KeyOptions) error {
 	return nil
 }
 
-// PauseKey stops or resumes the deliveries of a fairness key. Its messages keep
-// their places; others go on.
+// PauseKey pauses or resumes the deliveries of a fairness key. Its messages keep their
+// positions, and other keys are not affected. The pause lasts until the key is resumed or
+// reset, across restarts.
 func (tx *Tx) PauseKey(queue, key string, paused bool) error {
 	c := tx.core
 	q, set, err := c.keySettings(queue, key)
@@ -144,8 +155,8 @@ func (tx *Tx) PauseKey(queue, key string, paused bool) error {
 	return nil
 }
 
-// ResetKey takes the settings of a fairness key away, never its messages. It
-// reports whether there were any.
+// ResetKey removes the settings of a fairness key, but not its messages, and reports whether
+// there were any. The key then has weight 1 and is not paused.
 func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 	c := tx.core
 	q, _, err := c.keySettings(queue, key)
@@ -165,7 +176,7 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 	return true, nil
 }
 
-// checkKey refuses what no fairness key can be.
+// checkKey returns ErrInvalid for an empty fairness key and ErrTooBig for one above Limits.Key.
 func (c *core) checkKey(key string) error {
 	if key == "" {
 		return fmt.Errorf("%w: a fairness key has at least one byte", ErrInvalid)
@@ -176,7 +187,8 @@ func (c *core) checkKey(key string) error {
 	return nil
 }
 
-// keySettings checks a request and returns the settings as they are now.
+// keySettings checks a request to change a key's settings, and returns the queue and the
+// present settings. Those of a key with messages include a weight that an enqueue has given.
 func (c *core) keySettings(queue, key string) (*queue, storage.Key, error) {
 	q, err := c.queueToChange(queue)
 	if err != nil {
@@ -191,7 +203,7 @@ func (c *core) keySettings(queue, key string) (*queue, storage.Key, error) {
 	return q, q.settings[key], nil
 }
 
-// pin makes settings a key's own.
+// pin stores settings as the key's own: they outlive the key's messages.
 func (c *core) pin(q *queue, key string, set storage.Key) {
 	set.Pinned = true
 	set.Weight = max(set.Weight, 1)
@@ -204,9 +216,9 @@ func (c *core) pin(q *queue, key string, set storage.Key) {
 	}
 }
 
-// setWeight changes the weight of a key that has messages, as an enqueue asks. It
-// is kept across restarts for as long as the key has messages; a weight of 1
-// needs no record.
+// setWeight changes the weight of a key that has messages, as an enqueue demands. Unless the
+// key is pinned, the weight lasts for as long as the key has messages, across restarts. A
+// weight of 1 needs no record.
 func (c *core) setWeight(k *fairKey, weight uint32) {
 	if k.weight == weight {
 		return
@@ -224,7 +236,7 @@ func (c *core) setWeight(k *fairKey, weight uint32) {
 	c.putSettings(k.queue, k.name, set)
 }
 
-// dropKey takes the record of settings off the disk that end with the messages.
+// dropKey deletes the settings record of a key whose settings end with its messages.
 func (c *core) dropKey(k *fairKey) {
 	if k.stored && !k.pinned {
 		k.stored = false
@@ -232,11 +244,12 @@ func (c *core) dropKey(k *fairKey) {
 	}
 }
 
-// forgetKey drops a key without messages from memory.
+// forgetKey drops a key without messages from memory. Its statistics move to the idle-key
+// statistics of the queue.
 func (c *core) forgetKey(k *fairKey) {
 	q := k.queue
 	if !q.keys.remove(k.hash, k) {
-		return // it was settled once more after its last message had gone
+		return // already forgotten: settle may follow the removal of its last message twice
 	}
 	c.heads.keys--
 	c.dropKey(k)
@@ -244,10 +257,12 @@ func (c *core) forgetKey(k *fairKey) {
 	q.idle.keep(k)
 }
 
-// Pause stops or resumes a queue: with in that it takes new messages, with out that
-// it hands them out. A paused intake refuses enqueues with ErrPaused; messages that
-// come back, or die, are taken all the same. Those who wait for a queue whose
-// deliveries are paused go on waiting, and are served when it is resumed.
+// Pause pauses or resumes a queue: its intake, its deliveries, or both. A queue with a paused
+// intake refuses enqueues with ErrPaused, but accepts messages that return from leases and
+// messages that are dead-lettered to it. Consumers that wait for a queue with paused deliveries
+// continue to wait, and are served when it is resumed.
+//
+// Errors: ErrMisconf, ErrNoQueue.
 func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	c := tx.core
 	q, err := c.queueToChange(name)
@@ -273,7 +288,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	return nil
 }
 
-// listPaused keeps the list of queues whose deliveries are paused.
+// listPaused updates the set of queues whose deliveries are paused.
 func (c *core) listPaused(q *queue) {
 	if q.set.PausedOut {
 		c.queues.pausedOut[q] = struct{}{}
@@ -282,36 +297,41 @@ func (c *core) listPaused(q *queue) {
 	}
 }
 
-// The settings of fairness keys are kept under the number of their queue, and a purge gives
-// the queue another one. There may be a hundred thousand: so they are written under the
-// new number first, in slices, and the purge itself finds them there.
+// The settings records of fairness keys have the number of their queue in their store keys, and
+// a purge gives the queue another number. There may be 100,000 records. So they are written
+// under the next number in slices before the purge, and the purge itself is one write:
 //
 //  1. The move takes a number that no queue has ever had.
-//  2. Slice by slice, settings are written under it. What changes meanwhile is written under
-//     both numbers. Each of these writes changes nothing that counts: no queue has that number.
-//  3. When all are there, the purge gives the queue that number in one write.
+//  2. In slices, it writes the settings under that number. Changes in the meantime are written
+//     under both numbers. None of these writes has an effect yet, since no queue has the
+//     number.
+//  3. When all settings are written, the purge gives the queue the number.
 //
-// A crash before that leaves settings under the number of no queue. The next start removes
-// them (recoverSettings).
+// A crash before step 3 leaves settings under a number without a queue. Recovery deletes them
+// (recoverSettings).
+//
+//	none → moving     moveSettings, for a purge of a queue with many settings
+//	moving → none     renumber: the purge is done; dropMove: the queue is deleted instead
 type settingsMove struct {
 	task *Task
-	no   uint32           // that the queue gets
-	it   *reflect.MapIter // of its settings: one that stays meanwhile is met once
+	no   uint32           // the number that the queue will have
+	it   *reflect.MapIter // over the queue's settings: visits one that exists throughout exactly once
 }
 
-// moveSettings writes the settings of the keys of a queue that is about to be purged under
-// its next number. It returns ErrWouldBlock where it goes on in a later turn.
+// moveSettings writes the key settings of a queue under its next number, before a purge. It
+// returns ErrWouldBlock if it continues in a later turn. It does nothing for few settings or in
+// a transaction, which must not wait: renumber then writes them at once.
 func (tx *Tx) moveSettings(q *queue) error {
 	c := tx.core
 	if tx.atomic || q.moving == nil && len(q.settings) <= c.tasks.budget.part(32) {
-		return nil // the purge writes them itself
+		return nil // renumber writes them
 	}
 	if q.moving == nil {
 		q.moving = &settingsMove{task: tx.task, no: c.newNumber(), it: reflect.ValueOf(q.settings).MapRange()}
 	}
 	m := q.moving
 	if m.task != tx.task {
-		return tx.yield() // another purge of the queue goes first
+		return tx.yield() // another purge of the queue comes first
 	}
 	for tx.more() {
 		if !m.it.Next() {
@@ -323,7 +343,8 @@ func (tx *Tx) moveSettings(q *queue) error {
 	return tx.yield()
 }
 
-// putSettings writes the settings of a key.
+// putSettings writes the settings of a key, under both numbers during a move. Settings that are
+// not pinned end with the purge and are not moved.
 func (c *core) putSettings(q *queue, key string, set storage.Key) {
 	c.out.batch.Put(storage.State, stateKeyUnder(q.no, key), set.Append(nil))
 	if q.moving != nil && set.Pinned {
@@ -331,7 +352,7 @@ func (c *core) putSettings(q *queue, key string, set storage.Key) {
 	}
 }
 
-// deleteSettings removes them.
+// deleteSettings deletes the settings of a key, under both numbers during a move.
 func (c *core) deleteSettings(q *queue, key string) {
 	c.out.batch.Delete(storage.State, stateKeyUnder(q.no, key))
 	if q.moving != nil {
@@ -339,8 +360,9 @@ func (c *core) deleteSettings(q *queue, key string) {
 	}
 }
 
-// renumber gives a queue that is being emptied its next number, under which the settings of
-// its keys are in the store from then on.
+// renumber gives a queue its next number at the end of a purge. From then on, the settings of
+// its keys are under that number in the store. by is the task of the purge, which may have
+// moved the settings already.
 func (c *core) renumber(q *queue, by *Task) {
 	if m := q.moving; m != nil && m.task == by {
 		q.no, q.moving = m.no, nil
@@ -354,7 +376,7 @@ func (c *core) renumber(q *queue, by *Task) {
 	c.queues.byNumber[q.no] = q
 }
 
-// dropMove removes what was written for the purge of a queue that is deleted instead.
+// dropMove deletes what a move has written for a queue that is deleted instead of purged.
 func (c *core) dropMove(q *queue) {
 	if q.moving != nil {
 		c.deleteSettingsUnder(c.out.batch, q.moving.no)
@@ -362,7 +384,7 @@ func (c *core) dropMove(q *queue) {
 	}
 }
 
-// deleteSettingsUnder removes all settings under a number.
+// deleteSettingsUnder deletes all key settings under a queue number.
 func (c *core) deleteSettingsUnder(b *storage.Batch, no uint32) {
 	prefix := stateKeysUnder(no)
 	b.DeleteRange(storage.State, prefix, storage.After(prefix))
