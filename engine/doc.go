@@ -1,80 +1,183 @@
-// Package engine decides: which message goes to whom, when, and what becomes of
-// it. It knows queues, fairness keys, leases and timers; it does not know
-// connections, protocols or the disk, which it reaches through [Store].
+// Package engine decides which message is delivered to which consumer, when, and what becomes
+// of it. It knows queues, fairness keys, leases and timers. It does not know connections,
+// protocols or the disk, which it reaches through [Store].
 //
-// # One thread, one function
+// # One goroutine, one function
 //
-// A core is state and a function of state, time and tasks: turn (core.go). Its
-// steps never change order: expire, apply, serve. What a turn writes goes into
-// the open batch, what it answers waits beside it; cut hands both on, and only
-// after the commit of its batch is a task done, but for leases of what is in the
-// store already (told.go). A turn never waits, reads no
-// clock, starts nothing and takes no chances but from its seed. Engine (loop.go)
-// gives it goroutines and a clock; [Stepper] gives tests their own.
+// A core is state and a function of state, time and tasks: turn (core.go). The steps of a turn
+// never change order: expire timers, apply tasks, serve waiting consumers. A turn adds its
+// writes to the open batch of the outbox, and its replies, events and off-loop jobs with them.
+// cut takes them out together. Replies leave after the commit of their batch, except early
+// replies (outbox.go), which promise nothing that the commit could lose.
 //
-// # Where things are
+// A turn never waits, reads no clock and starts no goroutine, and its only source of randomness
+// is the seed. The same sequence of turns therefore always has the same results. [Engine]
+// (loop.go) adds goroutines and a clock; [Stepper] lets tests control the time and the turns.
 //
-// A file is named after what it does: lease.go, ack.go, nack.go, throttle.go. A
-// method of Tx in it is what the command of the same verb calls. scheduler.go is
-// deficit round robin, admission.go decides which class of messages goes next when a
-// throttle has room, key.go is a fairness key and its window, core.go the turn,
-// recover.go the start.
+// # Files
+//
+// A file is named after what it contains. The methods of [Tx] are what commands call; those of
+// one verb are in the file of that name: lease.go, nack.go, cancel.go, redrive.go.
+//
+//	core.go                          the turn; the list of components
+//	scheduler.go class.go            deficit round robin over the keys of a queue
+//	calendar.go
+//	throttle.go throttle_set.go      rate and concurrency limits
+//	admission.go claims.go           which class is next when a throttle has room
+//	key.go head_cache.go read.go     a fairness key, its head cache, and window reads
+//	wait.go tasks.go budget.go       parked tasks, the task queue, the work of a turn
+//	outbox.go leases.go due.go       the open batch, live leases, delayed messages
+//	recover.go                       rebuilding memory from the store
+//	invariants.go                    the checks of the invariants below
 //
 // # Memory is a window on the disk
 //
-// Everything acknowledged is in the store; memory holds what is about to happen.
-// Of each fairness key it holds a window (key.go), of the due-time index its head
-// (due.go), of the leases all. Reads beside the loop (read.go) refill windows.
+// Everything that a reply has promised is in the store. Memory has what is about to happen: the
+// head cache of each fairness key (key.go), the head of the due-time index (due.go), and all
+// live leases. Off-loop reads (read.go) refill head caches.
 //
 // # Invariants
 //
-// Stepper.Check looks at them after each step of the simulation:
+// Stepper.Check verifies these after each step of the simulation. A check names an invariant by
+// its number.
 //
-//  1. Queues and keys are found under their names, queues also by number.
-//  2. A key is in a class of its queue if and only if it has ready messages (in its
-//     window or on disk) and is not paused, but for keys whose last read has brought
-//     nothing. A class is in the heap of its queue if and only if it is open. A queue
-//     knows how many of its keys are starved: theirs are all on disk.
-//  3. A queue's leased messages are those of its keys.
-//  4. A total counts ready, leased and delayed messages, each once.
-//  5. After a turn no consumer waits for a queue that has a message in memory which
-//     all of its throttles admit, unless a key before it is on its way from the disk.
-//  6. The messages in windows are counted; those of an emptied queue (detachedQueue.go)
-//     until they are given back.
-//  7. The bytes of bodies in memory are counted, in the same way.
-//  8. The heads of the due-time indexes (delays, ends of life) hold what is before
-//     their edges, and list it by queue.
-//  9. A window holds ready messages before the edge, in the order of places.
-//  10. A body is in memory until the store has it.
+//  1. Queues and keys are found under their names, and queues also under their numbers.
+//  2. A key is in a class of its queue if and only if it is not paused and has ready messages,
+//     in its head cache or in its backlog on disk. Keys whose last read found nothing are in no
+//     class. A class is in the heap of its queue if and only if it is open. A queue counts its
+//     keys whose ready messages are all on disk.
+//  3. The number of leased messages of a queue is the sum over its keys.
+//  4. A total counts the ready, leased and delayed messages, each of them once.
+//  5. After a turn, no consumer waits for a queue with a message in memory that all of its
+//     throttles admit, unless a key that comes first is being read from disk.
+//  6. The messages in head caches are counted. Those of a purged queue (detached.go) count
+//     until they are reclaimed.
+//  7. The bytes of bodies in memory are counted, by the same rule.
+//  8. The heads of the due-time indexes (delays, times to live) contain the entries before their
+//     edges, and list them by queue.
+//  9. A head cache contains ready messages before the edge, in the order of their positions.
+//  10. A body stays in memory until the store has it.
 //  11. A message is in one structure at a time.
-//  12. A key is behind if and only if its edge says so.
-//  13. A key that could have messages and shows none has asked for a read.
+//  12. A key has a backlog on disk if and only if its edge is not the last position.
+//  13. A key with an empty head cache and a backlog on disk has requested a read.
 //  14. A key without messages is forgotten.
 //  15. Each lease has one timer, and timers are in order.
-//  16. A leased message belongs to a key that exists, or to one of an emptied queue:
-//     those are counted.
-//  17. A waiting class is in the entry of its queue at a throttle that it names, and a
-//     throttle counts the keys that name it and those that wait in its line.
-//  18. A throttle counts the leases that name it; those of a throttle key without a
-//     setting are counted, too.
-//  19. No key owes credit.
-//  20. Where a throttle has room, no class waits in its line, but one of a queue that
-//     has another one open. Room is kept only for a claim, and only while the queue has
-//     a consumer waiting.
-//  21. A recurring message waits for its next tick, has it made in the round
-//     under way, or waits until its limited queue is counted; never two of these.
-//  22. Counts are kept of keys that do not exist, each once, and of a bounded number.
-//  23. The head of a class is due before its other keys, none of them is due before the
-//     round of its class, and a class counts its keys and their weights.
-//  24. A task that stands in line for messages has no answer yet.
+//  16. A leased message belongs to an existing key or to a key of a purged queue. The latter
+//     are counted.
+//  17. A waiting class is in the entry of its queue at a throttle that it names. A throttle
+//     counts the keys that name it and those that wait in its line.
+//  18. A throttle counts the leases that name it. The leases that name a throttle key without a
+//     setting are counted as well.
+//  19. The credit of a key is never negative.
+//  20. Where a throttle has room, no class waits in its line, except classes of a queue that has
+//     another class open there. Room is reserved only for a claim, and only while the queue of
+//     the claim has a waiting consumer.
+//  21. A recurring message is in exactly one state: waiting for its next tick, making a message
+//     in the round in progress, or waiting for its bounded queue to be counted.
+//  22. Idle-key statistics are of keys without messages, at most one entry for each key, and
+//     bounded in number.
+//  23. The head of a class is due before the other keys of the class, no key is due before the
+//     present round of its class, and a class counts its keys and their weights.
+//  24. A task that waits for messages has no reply yet.
 //
-// And these hold towards clients, as the simulation's oracle sees them:
+// Towards clients, the simulation's oracle verifies these:
 //
-//   - no reply before the commit of what it tells of, but for leases as told.go says
-//   - no two live leases of a message; a receipt changes nothing after its lease,
-//     also when a crash has lost the lease's record
-//   - no id and no delivery number is given twice
-//   - no message before its time, nor after its time to live
-//   - in a key and priority, first deliveries are in the order of enqueue
-//   - no tick of a recurring message makes two, and one that makes none is counted
+//   - A reply leaves after the commit of what it reports, unless it is an early reply.
+//   - A message has at most one live lease. A receipt has no effect after the end of its lease,
+//     even if a crash has lost the record of the lease.
+//   - No message id and no delivery number is given twice.
+//   - No message is delivered before its due time or after its time to live.
+//   - Within a key and a priority, first deliveries are in the order of enqueue.
+//   - No tick of a recurring message enqueues two messages, and a tick that enqueues none is
+//     counted as missed.
+//
+// # Glossary
+//
+// The terms of docs/glossary.md that this package uses. Names and comments use them in this
+// meaning only.
+//
+// Messages:
+//
+//	queue                 a named set of messages with settings, scripts and usually a DLQ
+//	message               a payload with headers: ready, delayed, leased or dead
+//	message id            names a message; ids sort by time of enqueue and are never reused
+//	ready                 deliverable, subject to scheduling, throttles and pauses
+//	delayed               not ready until its due time
+//	due time              when a delayed message becomes ready, or a timer fires
+//	lease                 one delivery of a message; no other consumer gets it meanwhile
+//	visibility timeout    the duration of a lease
+//	deliveries            how many times a message has been delivered
+//	delivery number       the number of a delivery, never reused: it fences off older receipts
+//	receipt               the proof of a live lease: message id and delivery number
+//	attempt               1 plus the number of failures
+//	failure               a nack, or the expiry of a lease
+//	ack, nack             end a lease successfully, or with a failure
+//	release, extend       end a lease without a failure; set a new end for it
+//	lease expired         the visibility timeout has passed without an ack
+//	message expired       the time to live has passed
+//	time to live (TTL)    the time from enqueue after which a message expires
+//	dead                  given up: moved to the dead-letter queue, or dropped
+//	dead-letter queue     (DLQ) receives the dead messages of another queue
+//	dead-letter           move a message to the dead-letter queue
+//	redrive               move dead messages back to the queues in which they died
+//	purge                 remove all messages of a queue or of a fairness key
+//	deduplication window  the period in which enqueues with the same id give one message
+//	recurring message     a cron expression that enqueues one message per tick
+//	tick                  a time at which a recurring message is due
+//
+// Scheduling and throttles:
+//
+//	fairness key (key)    the unit of fair scheduling within a queue, such as a tenant
+//	weight                the relative share of a fairness key
+//	cost                  the credit that one delivery of a message consumes
+//	credit                what a fairness key may still consume
+//	quantum               the credit per unit of weight that a key gets in each round
+//	round                 one pass of deficit round robin over all active keys of a queue
+//	priority              the order of messages within a fairness key, 9 first
+//	position              the place of a message in its key: priority, then id
+//	backlog               ready messages that are not delivered
+//	consumer, producer    a client that leases messages; one that enqueues them
+//	paused                excluded from intake or delivery by an operator
+//	throttle              a limit of rate, of concurrency, or both
+//	throttle set          the throttles that one message names
+//	token, burst          the right to one delivery; the capacity of the token bucket
+//	concurrency slot      the right to one live lease under a throttle
+//	in use                the number of live leases that a throttle counts
+//	admit                 have a token and a slot free for a message
+//	consume               take a token and a slot of each throttle of a message
+//	class                 the keys of a queue whose next messages name the same throttle set
+//	entry                 the place of a queue in the line of a throttle
+//	claim                 the right of a class with several throttles to capacity that appears
+//	reserved              capacity of a throttle that is kept for a claim
+//
+// The engine, memory and disk:
+//
+//	task                  the calls of one client in one submission, or an off-loop result
+//	inbox                 the bounded queue of tasks for the loop
+//	turn                  one iteration of the loop
+//	budget                the work that a turn may do, in units of about a microsecond
+//	slice                 the part of a long operation that runs in one turn
+//	batch, commit         writes that become durable together; the atomic write of them
+//	batch linger          the short wait of an open batch for clients that are ready to send
+//	committer             the goroutine that writes batches
+//	outbox                the open batch, and what follows its commit
+//	early reply           a reply before the commit, which the commit cannot invalidate
+//	off-loop job          work on another goroutine, after the commit; its result is a task
+//	waiter                a task that waits for messages, a read, a hook or a preflight
+//	preflight             the reads and hooks that a transaction needs before its turn
+//	delta, change log     a recorded change of a message; the deltas of a queue
+//	deferred lease write  a lease record that is written some milliseconds after its reply
+//	event dispatcher      sends events to subscribers
+//	recovery              rebuilding memory from the store, at start or after a failed commit
+//	simulation            a deterministic run of the engine under injected faults
+//	head cache            the next messages of a fairness key, in memory
+//	edge                  the position up to which a head cache or index is complete
+//	backlog on disk       ready messages of a key behind its edge
+//	window read           an off-loop read that refills a head cache
+//	prefetch              read messages of a key before its head cache is empty
+//	body                  the payload and headers of a message
+//	detached              unreachable after a purge, and reclaimed incrementally
+//	store                 what keeps the records: RocksDB or memory
+//	hook, script          a decision that a script may make; its Lua source
+//	safe defaults         the decision that is used when a script fails
 package engine
