@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// The books of a schedSim: what is ready, held and in the buckets, from what the
-// engine has answered. Everything is booked in the turn in which it is applied.
+// The records of a schedSim: which messages are ready, which throttles have leases in use, and
+// how many tokens buckets hold, derived from the engine's answers alone. An event is recorded
+// in the turn in which the engine applies it.
 
-// tokenLate is how much later than by the books a token may come: the engine's
-// clock has whole nanoseconds, and both round.
+// tokenLate is how much later than recorded a token may appear. The engine's clock has whole
+// nanoseconds, and both sides round.
 const tokenLate = 1000
 
-// inBucket is how many tokens there were at a time after the last change.
+// inBucket is the number of tokens at a time after the last change.
 func (t *schedThrottle) inBucket(at int64) float64 {
 	return min(t.burst, t.tokens+float64(max(at-t.at, 0))*t.rate/1e9)
 }
@@ -21,7 +22,7 @@ func (t *schedThrottle) inBucket(at int64) float64 {
 // rounding is the part of a token by which sums of tokens may be off.
 const rounding = 1e-6
 
-// room is how many messages may surely pass.
+// room is the number of messages that the throttle certainly admits.
 func (t *schedThrottle) room(now int64) int {
 	n := math.MaxInt32
 	if t.rate > 0 {
@@ -33,8 +34,9 @@ func (t *schedThrottle) room(now int64) int {
 	return max(n, 0)
 }
 
-// nextToken is when something may surely pass that cannot pass now. The engine has a
-// timer for it if a message waits for it; the simulation looks whether it had.
+// nextToken is the next time at which a message is certainly admitted that is not admitted now.
+// If a message waits for it, the engine must have a timer for it, which the simulation
+// verifies.
 func (s *schedSim) nextToken() int64 {
 	at := int64(math.MaxInt64)
 	for _, t := range s.throttles {
@@ -46,7 +48,7 @@ func (s *schedSim) nextToken() int64 {
 	return at
 }
 
-// account adds up what was used and lost since the last event.
+// account adds the use and the loss since the last event.
 func (s *schedSim) account(at int64) {
 	d := float64(at-s.now) / 1e9
 	for _, t := range s.throttles {
@@ -54,7 +56,7 @@ func (s *schedSim) account(at int64) {
 		case t.rate == 0:
 			t.used += d * float64(min(t.held, t.conc))
 			t.lost += d * float64(t.idle)
-		case t.idle > 0: // what runs over
+		case t.idle > 0: // tokens beyond the capacity of the bucket are lost
 			t.lost += max(t.inBucket(s.now)+d*t.rate-t.burst, 0)
 		}
 		if t.idle > 0 {
@@ -63,7 +65,7 @@ func (s *schedSim) account(at int64) {
 	}
 }
 
-// use is the part of a throttle that was used, of what messages could have used.
+// use is the fraction of a throttle's capacity that was used, of what messages could have used.
 func (t *schedThrottle) use() float64 {
 	used := t.used
 	if t.rate > 0 {
@@ -75,7 +77,7 @@ func (t *schedThrottle) use() float64 {
 	return used / (used + t.lost)
 }
 
-// amount is how many places x seconds, or tokens, there were to be had.
+// amount is the capacity that was available: slots x seconds, or tokens.
 func (t *schedThrottle) amount() float64 {
 	if t.rate > 0 {
 		return float64(t.passed) + t.lost
@@ -88,8 +90,8 @@ func (s *schedSim) timeFor(m *schedMessage, at int64) {
 	s.timed.push(&schedEvent{at: at, order: m.seq, m: m, state: m.state})
 }
 
-// promote books what has changed by time alone: delayed messages are ready, and
-// leases are over.
+// promote records the changes that time alone makes: delayed messages become ready, and leases
+// expire.
 func (s *schedSim) promote() {
 	for {
 		e, ok := s.timed.next()
@@ -115,7 +117,7 @@ func (s *schedSim) ready(m *schedMessage) {
 	k.ready = slices.Insert(k.ready, i, m)
 }
 
-// unready takes a message out of its key's ready ones.
+// unready removes a message from the ready ones of its key.
 func (s *schedSim) unready(m *schedMessage) {
 	k := m.key
 	if i := slices.Index(k.ready, m); i >= 0 {
@@ -156,7 +158,8 @@ func (s *schedSim) enqueued(m *schedMessage, delay time.Duration) {
 	s.ready(m)
 }
 
-// over books the end of a lease by a receipt; was says whether the engine took it.
+// over records the end of a lease by a receipt. was reports whether the engine accepted the
+// receipt.
 func (s *schedSim) over(m *schedMessage, r Receipt, was bool) {
 	s.promote()
 	if is := m.state == schedLeased && m.receipt == r; is != was {
@@ -210,7 +213,7 @@ func (q *schedQueue) purge() {
 	}
 }
 
-// removed books the end of a message of whatever state.
+// removed records the end of a message of any status.
 func (s *schedSim) removed(m *schedMessage) {
 	s.promote()
 	switch m.state {
@@ -223,7 +226,7 @@ func (s *schedSim) removed(m *schedMessage) {
 	s.gone(m)
 }
 
-// reschedule gives a ready or delayed message another time.
+// reschedule changes the due time of a ready or delayed message.
 func (s *schedSim) reschedule(m *schedMessage, delay time.Duration) {
 	req := &Reschedule{Queue: m.key.queue.name, ID: m.id, Delay: delay}
 	s.call(func(tx *Tx) error {
@@ -232,19 +235,19 @@ func (s *schedSim) reschedule(m *schedMessage, delay time.Duration) {
 		case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 			return err
 		case err != nil:
-			return nil //nolint:nilerr // it went out meanwhile
+			return nil //nolint:nilerr // delivered in the meantime
 		}
 		s.promote()
 		if m.state == schedReady {
 			s.unready(m)
 		}
-		m.state = schedGone // until it comes back
+		m.state = schedGone // until its new due time
 		s.comesBack(m, delay)
 		return nil
 	})
 }
 
-// delivered books a delivery and checks it against the books.
+// delivered records a delivery and checks it against the records.
 func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 	s.promote()
 	m := s.messages[d.Receipt.ID]
@@ -291,9 +294,9 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 	}
 }
 
-// take books a place and a token, of which there must be one. A token may be kept
-// for a message with several throttles while the bucket fills up again: such a
-// throttle may be a token ahead.
+// take records the use of a slot and a token, which must be available. A token may be reserved
+// for a message with several throttles while the bucket refills, so a throttle with such
+// messages may be one token ahead of the record.
 func (t *schedThrottle) take(m *schedMessage) {
 	s := t.sim
 	if t.conc > 0 && t.held >= t.conc {
@@ -317,9 +320,9 @@ func (t *schedThrottle) take(m *schedMessage) {
 	}
 }
 
-// credit gives each class that could use a throttle of a message its part of it: an
-// equal one for each queue with something to deliver and a worker that waits, and
-// within a queue by weight, in cost.
+// credit adds to each class that could use a throttle of a message its fair part of that
+// throttle: equal parts for the queues with a message to deliver and a waiting worker, and
+// parts by weight and cost for the classes of one queue.
 func (s *schedSim) credit(m *schedMessage) {
 	if len(m.class.throttles) == 0 {
 		return
@@ -348,9 +351,9 @@ func (s *schedSim) credit(m *schedMessage) {
 	}
 }
 
-// weigh adds up the weights of the keys of each class that could go if throttles had
-// room, as messages instead of cost. The cost is that of the message which is next: a message
-// that costs much is next for long, so over time each key counts with what its messages cost.
+// weigh sums the weights of the keys of each class that could deliver if throttles had room, in
+// messages rather than cost. It uses the cost of the next message of each key: an expensive
+// message stays next for long, so over time each key counts with the costs of its messages.
 func (q *schedQueue) weigh() {
 	for _, c := range q.classes {
 		c.weight = 0
@@ -376,7 +379,8 @@ func (q *schedQueue) weightAt(t *schedThrottle) float64 {
 	return sum
 }
 
-// share is what a class got of its part of the throttle that gave it the least.
+// share is the fraction that a class got of its fair part, at the throttle that gave it the
+// least.
 func (c *schedClass) share() (part, expected float64) {
 	expected = math.Inf(1)
 	for _, e := range c.expect {
@@ -385,10 +389,10 @@ func (c *schedClass) share() (part, expected float64) {
 	return float64(c.got) / expected, expected
 }
 
-// spans follows, for all pairs of keys of a class that have messages, what one got
-// by weight less what the other got. Its range is bounded as in deficit round robin
-// (Shreedhar and Varghese): over any interval in which both have messages,
-// quantum + Max/w + Max/w', where Max is the greatest cost.
+// spans tracks, for each pair of keys of a class that both have messages, the difference of
+// what they got per unit of weight. The range of that difference is bounded as in deficit round
+// robin (Shreedhar and Varghese): in any interval in which both have messages, by quantum +
+// Max/w + Max/w', where Max is the largest cost.
 func (s *schedSim) spans(m *schedMessage) {
 	k, c := m.key, m.class
 	if k.class == nil {
@@ -422,7 +426,8 @@ func (s *schedSim) spans(m *schedMessage) {
 	}
 }
 
-// setWeight changes a key's weight. A visit that has begun is worth what it was then.
+// setWeight changes the weight of a key. A visit in progress keeps the credit of the old
+// weight.
 func (k *schedKey) setWeight(weight uint32) {
 	s := k.queue.sim
 	s.call(func(tx *Tx) error {
@@ -434,7 +439,7 @@ func (k *schedKey) setWeight(weight uint32) {
 	})
 }
 
-// pause stops or resumes a key. What is left of a visit may be added to the next one.
+// pause pauses or resumes a key. The rest of an interrupted visit may be added to the next one.
 func (k *schedKey) pause(paused bool) {
 	s := k.queue.sim
 	s.call(func(tx *Tx) error {

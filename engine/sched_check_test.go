@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// After every event nothing waits that could go: no place and no token is free for a
-// message at the head of a key while a worker waits for its queue. The one exception
-// is a place that is kept for a message with several throttles until it has the
-// others: at most so many of a throttle, and not for ever.
+// After every event, no message waits that could be delivered: no slot and no token is free for
+// the first message of a key while a worker waits for its queue. The one exception is room that
+// is reserved for a message with several throttles until it has the others, which is bounded in
+// number per throttle and in time.
 const (
 	placesKept = 1
 	tokensKept = 0
-	keptFor    = 100 * time.Second // of simulated time, without a delivery of such a message
+	keptFor    = 100 * time.Second // simulated time without a delivery of such a message
 )
 
-// check compares what waits with what is free. Workers whose lease came back with
-// less than they asked for could have had it, too.
+// check compares the waiting messages with the free room. It also considers workers whose lease
+// returned fewer messages than they asked for.
 func (s *schedSim) check() {
 	for _, t := range s.throttles {
 		if t.idle > 0 {
@@ -47,8 +47,8 @@ func (s *schedSim) check() {
 	}
 }
 
-// heads calls each with the first message of every key that could go if its
-// throttles had room, until that returns false.
+// heads calls each with the first message of every key that could deliver if its throttles had
+// room, until each returns false.
 func (s *schedSim) heads(each func(m *schedMessage) bool) {
 	for _, q := range s.queues {
 		if q.waiting == 0 || q.paused {
@@ -73,9 +73,9 @@ func (s *schedSim) anyCanGo() bool {
 	return found
 }
 
-// judge looks at each message that can go whether it waits for a place that may be
-// kept: for a message that waits with several throttles, one of which is full, or
-// kept itself.
+// judge decides for each admitted message that was not delivered whether it waits for room that
+// may be reserved: for a message that waits with several throttles of which one is full, or
+// because its own room is reserved.
 func (s *schedSim) judge() {
 	kept := map[*schedThrottle]bool{}
 	full := func(t *schedThrottle) bool { return t.room(s.now) < 1 || kept[t] }
@@ -113,8 +113,8 @@ func (s *schedSim) judge() {
 	})
 }
 
-// TestTheCheckSeesWhatIsPlanted in the books of a set-up in which all is well.
-func TestTheCheckSeesWhatIsPlanted(t *testing.T) {
+// TestTheCheckDetectsFalsifiedRecords falsifies the records of a correct run.
+func TestTheCheckDetectsFalsifiedRecords(t *testing.T) {
 	for name, x := range map[string]struct {
 		plant func(s *schedSim)
 		want  string

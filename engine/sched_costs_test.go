@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// standing is where a key stands in the calendar of its class.
+// standing is the place of a key in the calendar of its class.
 type standing struct {
 	due        int64
 	slot       int32
@@ -15,11 +15,11 @@ type standing struct {
 
 func standingOf(k *fairKey) standing { return standing{k.due, k.slot, k.prev, k.next} }
 
-// What a delivery does is counted in keys that it moves in the calendar, however many there
-// are and whatever their messages cost.
+// The work of a delivery is the number of keys that it moves in the calendar. It does not
+// depend on the number of keys or on the costs of messages.
 func TestADeliveryMovesFewKeysWhateverMessagesCost(t *testing.T) {
 	const n, deliveries = 20_000, 200
-	depth := 1 // of the heap
+	depth := 1 // of the calendar's heap
 	for nodes := n; nodes > 1; nodes /= heapWidth {
 		depth++
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestKeysOfAClassStayWithinTheBound of deficit round robin, in every interval in which
-// both have messages: with costs from 1 to a million in any order, with messages that come
-// to the head of their key, keys that come and go, retries, delays and a throttle.
+// TestKeysOfAClassStayWithinTheBound of deficit round robin in every interval in which both
+// keys have messages: with costs from 1 to 1,000,000 in any order, messages that enter at the
+// head of their key, keys that join and leave, retries, delays and a throttle.
 func TestKeysOfAClassStayWithinTheBound(t *testing.T) {
 	plain := []string{"joins", "weights"}
 	mixed := []string{"joins", "weights", "fronts", "cheap", "retries", "delays", "reschedules"}
@@ -54,7 +54,7 @@ func TestKeysOfAClassStayWithinTheBound(t *testing.T) {
 	}
 }
 
-// creditTrial is a queue with keys that always have messages, and disturbances.
+// creditTrial is a queue with keys that always have messages, and a disturbance.
 type creditTrial struct {
 	quantum uint32
 	costMax float64
@@ -111,7 +111,7 @@ func (c *creditTrial) disturbOnce(s *schedSim, q *schedQueue, what string, ts []
 		}
 	case "fronts":
 		k.put(c.cost(s), 9, 0)
-	case "cheap": // to the head of the key whose message is dearest
+	case "cheap": // enters at the head of the key with the most expensive message
 		for _, o := range q.keys {
 			if len(o.ready) > 0 && len(k.ready) > 0 && o.ready[0].cost > k.ready[0].cost {
 				k = o
@@ -129,16 +129,16 @@ func (c *creditTrial) disturbOnce(s *schedSim, q *schedQueue, what string, ts []
 	}
 }
 
-// crowd is a queue with very many keys that have a message each.
+// crowd is a queue with very many keys of one message each.
 type crowd struct {
 	*world
-	like map[string]Enqueue // each key's message
-	hold int                // messages that are leased at a time
+	like map[string]Enqueue // the message of each key
+	hold int                // messages leased at a time
 	out  []Receipt
-	keys []string // of those
+	keys []string // the keys of these messages
 }
 
-// put enqueues n messages, a thousand in a turn.
+// put enqueues n messages, 1000 in a turn.
 func (w *crowd) put(n int, of func(i int) *Enqueue) {
 	w.t.Helper()
 	for i := 0; i < n; {
@@ -161,8 +161,9 @@ func (w *crowd) put(n int, of func(i int) *Enqueue) {
 	}
 }
 
-// TestADeliveryCostsNoMoreWithMoreKeys whatever messages cost and whichever throttles they
-// name: a hundred times the keys may cost what the depth of a tree and a cold cache do.
+// TestADeliveryCostsNoMoreWithMoreKeys whatever the costs and throttles of their messages. With
+// a hundred times the keys, a delivery may take longer only by the depth of a tree and by cache
+// misses.
 func TestADeliveryCostsNoMoreWithMoreKeys(t *testing.T) {
 	one, conc, two := 1.0, uint64(1), uint64(2)
 	same := func(cost uint32, throttles ...string) func(w *crowd, n int) {
@@ -174,7 +175,7 @@ func TestADeliveryCostsNoMoreWithMoreKeys(t *testing.T) {
 	}
 	for _, x := range []struct {
 		name string
-		set  func(w *crowd, n int) // gives every key its message
+		set  func(w *crowd, n int) // enqueues the message of every key
 	}{
 		{name: "equal costs", set: same(1)},
 		{name: "costs of 1,000 beside one key of cost 2", set: func(w *crowd, n int) {
@@ -238,9 +239,9 @@ func compareCrowds(t *testing.T, set func(w *crowd, n int)) {
 		set(crowds[i], n)
 	}
 	least := make([]time.Duration, len(sizes))
-	for round := range 7 { // in turns, so that what else the machine does hits all
+	for round := range 7 { // alternating, so that other load on the machine affects all cases
 		for i, w := range crowds {
-			if took := w.deliveriesTake(50); round == 1 || round > 1 && took < least[i] { // the first warms up
+			if took := w.deliveriesTake(50); round == 1 || round > 1 && took < least[i] { // the first round warms up
 				least[i] = took
 			}
 		}
@@ -255,8 +256,8 @@ func compareCrowds(t *testing.T, set func(w *crowd, n int)) {
 	}
 }
 
-// deliveriesTake is the mean time of n deliveries: of leases, and of the ack of the oldest
-// message. Each key gets another message like the one that went out.
+// deliveriesTake is the mean time of n deliveries: a lease, and the ack of the oldest message.
+// Each key then gets another message like the one delivered.
 func (w *crowd) deliveriesTake(n int) time.Duration {
 	w.t.Helper()
 	total := time.Duration(0)

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// plantedFault is a way in which the engine is broken after each event, against a rule.
+// plantedFault breaks the engine after each event, in violation of one rule.
 type plantedFault struct {
 	rule  string
 	plant func(c *core)
-	found func(s *schedSim) bool // by the books, or by the shares at the end
+	found func(s *schedSim) bool // by the records, or by the shares at the end
 }
 
 func plantedFaults() []plantedFault {
 	apart := func(s *schedSim) bool { return s.apart > 0 }
 	return []plantedFault{
 		{"1: room is used at once", func(c *core) {
-			for _, t := range c.throttles.byName { // nothing looks at room that comes
+			for _, t := range c.throttles.byName { // wakeAll finds no throttle with new room
 				t.notified = true
 			}
 		}, func(s *schedSim) bool { return s.broken > 0 }},
@@ -39,7 +39,7 @@ func plantedFaults() []plantedFault {
 		{"4: messages with several throttles get their share", func(c *core) {
 			for cl := range c.classes() {
 				if len(cl.slots) > 1 {
-					for i := range cl.slots { // it is as if it had had its turns
+					for i := range cl.slots { // as if the class had used its turns
 						cl.slots[i].tag = cl.slots[i].entry.vtime + 1
 					}
 				}
@@ -70,7 +70,7 @@ func plantedFaults() []plantedFault {
 	}
 }
 
-// TestTheSimulationOfTheSchedulerFindsPlantedFaults, and nothing where none is planted.
+// TestTheSimulationOfTheSchedulerFindsPlantedFaults, and none in an intact engine.
 func TestTheSimulationOfTheSchedulerFindsPlantedFaults(t *testing.T) {
 	for _, x := range plantedFaults() {
 		t.Run(x.rule, func(t *testing.T) {
@@ -109,7 +109,7 @@ func (x *plantedFault) run(plant func(c *core)) (found bool, says string) {
 		s.broken, s.apart, s.queues[0].got, s.queues[1].got, s.severalShare(), s.faults, s.reds)
 }
 
-// severalShare is the least part of its share that a class with several throttles got.
+// severalShare is the least fraction of its fair part that a class with several throttles got.
 func (s *schedSim) severalShare() float64 {
 	least := 1.0
 	for _, q := range s.queues {
@@ -122,7 +122,7 @@ func (s *schedSim) severalShare() float64 {
 	return least
 }
 
-// misexplained says that what the engine says of a key is not what the books say.
+// misexplained reports whether the engine's explanation of a key disagrees with the records.
 func (s *schedSim) misexplained() bool {
 	for _, q := range s.queues {
 		for _, k := range q.keys {
@@ -146,7 +146,7 @@ func (s *schedSim) misexplained() bool {
 	return false
 }
 
-// firstToGo are the keys that are due first in a class of several.
+// firstToGo returns the first keys of the classes that have several keys.
 func firstToGo(c *core) (keys []*fairKey) {
 	for cl := range c.classes() {
 		if cl.keys < 2 {
@@ -159,7 +159,7 @@ func firstToGo(c *core) (keys []*fairKey) {
 	return keys
 }
 
-// moveTo puts a key where it is due in another round.
+// moveTo moves a key to another round of its calendar.
 func (k *fairKey) moveTo(round int64) {
 	cl := k.class
 	cl.remove(k)

@@ -10,37 +10,37 @@ import (
 )
 
 // Random set-ups: queues, keys, weights, costs, priorities, retries, delays, up to four
-// throttles a message, and workers that come, go, poll and are slow. What every rule
-// promises is checked after every event; how much of the throttles was used and
-// what each class got is judged over all set-ups.
+// throttles per message, and workers that connect, disconnect, poll and are slow. The promises
+// of every rule are checked after every event. How much of the throttles was used, and what
+// each class got, is judged over all set-ups.
 
 var schedSetUps = flag.Int("setups", 40, "random set-ups of the scheduler that are tried")
 
 const (
 	setUpSeconds    = 600
 	setUpDeliveries = 5000
-	// A turn is quantum x weight messages of cost 1: with a quantum of 100 and a weight of 50
-	// it would last as long as the whole set-up, and keys behind it would seem to starve. So
-	// weights are small where the quantum is large, and the set-up lasts longer.
+	// A visit delivers quantum x weight messages of cost 1. With a quantum of 100 and a weight
+	// of 50, one visit would last as long as the whole set-up, and the other keys would seem to
+	// starve. So weights are small where the quantum is large, and such a set-up lasts longer.
 	setUpTurn = 200
 )
 
-// setUp is a random one. Those of odd seeds have no message with several throttles.
+// setUp is a random set-up. Those of odd seeds have no message with several throttles.
 type setUp struct {
 	*schedSim
 	several   bool
-	onDisk    bool // all but two messages of a key
+	onDisk    bool // all but two messages of each key are on disk only
 	batches   bool // workers lease several messages at a time
 	contended bool // every message names a throttle, and there are always workers
 	costMax   uint32
 	weightMax uint32
-	own       []*schedThrottle // of one key each
-	changes   []string         // what disturbs it
+	own       []*schedThrottle // throttles of one key each
+	changes   []string         // the disturbances
 }
 
 func newSetUp(seed uint64) *setUp {
 	quantum := []uint32{1, 1, 4, 100}[seed/2%4]
-	onDisk := seed%10 < 2 // most messages are
+	onDisk := seed%10 < 2 // most messages are on disk only
 	u := &setUp{several: seed%2 == 0, onDisk: onDisk, schedSim: newSchedSim(seed, func(c *Config) {
 		c.Quantum = quantum
 		if onDisk {
@@ -48,7 +48,7 @@ func newSetUp(seed uint64) *setUp {
 		}
 	})}
 	if onDisk {
-		u.slack = 2 * u.quantum // a read that finds nothing left of a key costs it a visit
+		u.slack = 2 * u.quantum // a key whose read finds nothing misses a visit
 	}
 	r := u.rng
 	u.contended = r.IntN(3) > 0
@@ -94,7 +94,7 @@ func (u *setUp) randomThrottle() {
 	}
 }
 
-// randomSet is the throttles of a message.
+// randomSet returns a random throttle set for a message.
 func (u *setUp) randomSet(shared []*schedThrottle) []*schedThrottle {
 	n := u.rng.IntN(len(shared) + 1)
 	if u.contended {
@@ -116,7 +116,7 @@ func (u *setUp) randomSet(shared []*schedThrottle) []*schedThrottle {
 func (u *setUp) randomKey(q *schedQueue, shared []*schedThrottle) {
 	r := u.rng
 	set := u.randomSet(shared)
-	if u.several && r.IntN(12) == 0 { // a tenant's limit
+	if u.several && r.IntN(12) == 0 { // a limit of one tenant
 		own := u.throttle(0, 0, 1+r.IntN(2))
 		u.own = append(u.own, own)
 		set = append(set, own)
@@ -130,21 +130,21 @@ func (u *setUp) randomKey(q *schedQueue, shared []*schedThrottle) {
 		q.class(k.sets[1])
 	}
 	switch r.IntN(5) {
-	case 0: // messages come now and then
+	case 0: // messages are enqueued at intervals
 		u.again(time.Duration(r.ExpFloat64()*20e9), func() {
 			const most = 20
 			for range min(1+r.IntN(8), most-len(k.ready)) {
 				k.put(k.costs(), uint8(r.IntN(10)), 0) //nolint:gosec // small
 			}
 		})
-	case 1: // some of them later
+	case 1: // some of them delayed
 		k.keep = 4
 		u.again(time.Duration(r.ExpFloat64()*10e9), func() {
 			if len(k.ready) < 20 {
 				k.put(k.costs(), 4, time.Duration(r.ExpFloat64()*5e9))
 			}
 		})
-	case 2: // cheap ones that overtake
+	case 2: // cheap ones of a higher priority
 		k.keep = 4
 		u.again(time.Duration(r.ExpFloat64()*10e9), func() {
 			if len(k.ready) == 0 || k.ready[0].cost > 1 {
@@ -157,7 +157,7 @@ func (u *setUp) randomKey(q *schedQueue, shared []*schedThrottle) {
 	k.refill()
 }
 
-// again does something at intervals around d, from then on.
+// again calls a function at intervals of about d from then on.
 func (u *setUp) again(d time.Duration, do func()) {
 	d = max(d, 100*time.Millisecond)
 	u.after(time.Duration(u.rng.Float64()*2*float64(d)), func() {
@@ -175,7 +175,7 @@ func (u *setUp) randomWorkers() {
 	if r.IntN(3) == 0 {
 		fail = 0.15
 	}
-	if r.IntN(4) == 0 && !u.onDisk { // what is on disk is not read within a turn
+	if r.IntN(4) == 0 && !u.onDisk { // messages on disk are not read within a turn
 		count, u.batches = 3, true
 	}
 	for _, q := range u.queues {
@@ -217,7 +217,7 @@ func (u *setUp) randomWorkers() {
 	}
 }
 
-// disturb changes settings, or what there is, from time to time.
+// disturb changes settings or messages from time to time.
 func (u *setUp) disturb(shared []*schedThrottle) {
 	r := u.rng
 	q := u.queues[r.IntN(len(u.queues))]
@@ -243,7 +243,7 @@ func (u *setUp) disturb(shared []*schedThrottle) {
 				t.set(0, 0, 1+r.IntN(3))
 			}
 		})
-	case 4: // keys come and go
+	case 4: // keys join and leave
 		sets := [][]*schedThrottle{u.randomSet(shared), u.randomSet(shared)}
 		u.again(every/10, func() {
 			if len(q.keys) < 60 {
@@ -277,7 +277,7 @@ func (u *setUp) disturb(shared []*schedThrottle) {
 	}
 }
 
-// TestEveryRuleHoldsInRandomSetUps, as many as -setups says, from -seed on.
+// TestEveryRuleHoldsInRandomSetUps runs as many set-ups as -setups says, from seed -seed.
 func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 	n := *schedSetUps
 	if testing.Short() {
@@ -302,20 +302,20 @@ func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 	j.report(t, n)
 }
 
-// enough says that the set-up has delivered so much that it can be judged.
+// enough reports whether the set-up has delivered enough messages to be judged.
 func (u *setUp) enough() bool { return u.deliveries >= setUpDeliveries*max(int(u.quantum)/20, 1) }
 
-// schedJudge gathers what the set-ups come to.
+// schedJudge collects the results of the set-ups.
 type schedJudge struct {
 	bad, deliveries, dos int
 	widest               float64
 	kept                 time.Duration
-	use                  [5][]seen // of throttles, by how many throttles the messages that name it have at most
-	alone, beside        []seen    // parts of their share: classes with one throttle, alone or beside messages with several
-	several              []seen    // those of classes with several
+	use                  [5][]seen // of throttles, by the size of the largest throttle set that names them
+	alone, beside        []seen    // fractions of their fair parts: classes with one throttle, without and with messages of several throttles beside them
+	several              []seen    // fractions of classes with several throttles
 }
 
-// seen is a figure and where it comes from.
+// seen is a figure and the set-up that it comes from.
 type seen struct {
 	x    float64
 	what string
@@ -331,7 +331,7 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 			for _, t := range c.throttles {
 				most[t] = max(most[t], len(c.throttles))
 			}
-			turns := max(u.quantum/20, 1) // beside keys without throttles, some of theirs
+			turns := max(u.quantum/20, 1) // beside keys without throttles, a class must wait for some of their visits
 			few, enough := 30*turns, 100*turns
 			part, of := c.share()
 			if of < few || math.IsInf(of, 1) {
@@ -343,7 +343,7 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 				j.several = append(j.several, is)
 			case u.several:
 				j.beside = append(j.beside, is)
-			case of >= enough && !u.batches: // a turn is a lease
+			case of >= enough && !u.batches: // a turn at the throttle is one lease
 				j.alone = append(j.alone, is)
 			}
 		}
@@ -358,7 +358,7 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 	}
 }
 
-// spread writes the distribution of figures and returns the part of them below a bound.
+// spread writes the distribution of figures and returns the fraction of them below a bound.
 func spread(t *testing.T, what string, all []seen, bound float64) float64 {
 	t.Helper()
 	if len(all) == 0 {
@@ -386,7 +386,7 @@ func (j *schedJudge) report(t *testing.T, n int) {
 		what  string
 		all   []seen
 		bound float64
-		few   float64 // of them may be below it
+		few   float64 // the fraction of them that may be below it
 	}{
 		{"use of throttles, messages with one", j.use[1], 0.95, 0},
 		{"use of throttles, messages with two", j.use[2], 0.8, 0.02},

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// The rules of scheduling, one test for each, with the figures that users saw.
-// Messages here take no credit of chance: the work is constant unless it is said.
+// The rules of scheduling, one test for each, with the figures that users reported. Nothing is
+// random here: the time of work is constant unless stated otherwise.
 
-// newRuleSim is a simulation that counts broken rules instead of stopping at one.
+// newRuleSim returns a simulation that counts broken rules instead of stopping at the first.
 func newRuleSim(t *testing.T) *schedSim {
 	t.Helper()
 	s := newSchedSim(1, nil)
@@ -32,7 +32,7 @@ func newRuleSim(t *testing.T) *schedSim {
 
 func (s *schedSim) constant(d time.Duration) { s.work = func() time.Duration { return d } }
 
-// atLeast complains if a figure is too small.
+// atLeast fails the test if a figure is too small.
 func atLeast[T int | int64 | float64](t *testing.T, what string, got, least T) {
 	t.Helper()
 	if got < least {
@@ -42,7 +42,7 @@ func atLeast[T int | int64 | float64](t *testing.T, what string, got, least T) {
 	}
 }
 
-// within complains if two figures differ by more than a part of the greater one.
+// within fails the test if two figures differ by more than a part of the greater one.
 func within(t *testing.T, what string, a, b int, part float64) {
 	t.Helper()
 	if float64(max(a, b)-min(a, b)) > part*float64(max(a, b)) {
@@ -52,7 +52,7 @@ func within(t *testing.T, what string, a, b int, part float64) {
 	}
 }
 
-// hindrance is why a queue cannot use the tokens that it shares with another one.
+// hindrance is a reason why a queue cannot use the tokens that it shares with another queue.
 type hindrance struct {
 	name   string
 	hinder func(s *schedSim, q *schedQueue)
@@ -105,8 +105,8 @@ func hindrances() []hindrance {
 	}
 }
 
-// TestATokenWaitsForNoQueueThatCannotUseIt: two queues share a rate of 100 a second,
-// and one of them cannot use it. The other one gets all of it.
+// TestATokenWaitsForNoQueueThatCannotUseIt: two queues share a rate of 100 per second, and one
+// of them cannot use it. The other queue gets all of it.
 func TestATokenWaitsForNoQueueThatCannotUseIt(t *testing.T) {
 	for _, x := range hindrances() {
 		for _, keys := range []int{1, 25} {
@@ -137,8 +137,8 @@ func TestATokenWaitsForNoQueueThatCannotUseIt(t *testing.T) {
 	}
 }
 
-// TestASlowWorkerKeepsNoTokensFromIdleOnes: a slow worker on one queue with five keys,
-// three idle ones on the other, 100 a second.
+// TestASlowWorkerKeepsNoTokensFromIdleOnes: one slow worker for a queue with five keys and
+// three idle workers for another queue share 100 tokens per second.
 func TestASlowWorkerKeepsNoTokensFromIdleOnes(t *testing.T) {
 	for _, burst := range []int{20, 5, 1} {
 		t.Run(fmt.Sprint("burst ", burst), func(t *testing.T) {
@@ -160,8 +160,9 @@ func TestASlowWorkerKeepsNoTokensFromIdleOnes(t *testing.T) {
 	}
 }
 
-// TestAPollTakesWhatIsFree: a poll finds whatever may go, if no worker waits.
-func TestAPollTakesWhatIsFree(t *testing.T) {
+// TestAPollTakesAnyAdmittedMessage: a poll finds any message that throttles admit if no worker
+// waits.
+func TestAPollTakesAnyAdmittedMessage(t *testing.T) {
 	s := newRuleSim(t)
 	s.constant(time.Millisecond)
 	rate, places := s.throttle(10, 5, 0), s.throttle(0, 0, 3)
@@ -179,7 +180,7 @@ func TestAPollTakesWhatIsFree(t *testing.T) {
 	atLeast(t, "polls", s.deliveries, 1000)
 }
 
-// TestQueuesTakeTurnsAtAThrottle however many keys each has.
+// TestQueuesTakeTurnsAtAThrottle, however many keys each of them has.
 func TestQueuesTakeTurnsAtAThrottle(t *testing.T) {
 	for name, throttle := range map[string]func(*schedSim) *schedThrottle{
 		"rate":        func(s *schedSim) *schedThrottle { return s.throttle(10, 1, 0) },
@@ -211,7 +212,7 @@ func TestQueuesTakeTurnsAtAThrottle(t *testing.T) {
 	}
 }
 
-// TestKeysOfAQueueShareItsTurnsByWeight beside another queue.
+// TestKeysOfAQueueShareItsTurnsByWeight, beside another queue.
 func TestKeysOfAQueueShareItsTurnsByWeight(t *testing.T) {
 	s := newRuleSim(t)
 	a := s.throttle(0, 0, 3)
@@ -225,7 +226,7 @@ func TestKeysOfAQueueShareItsTurnsByWeight(t *testing.T) {
 	within(t, "weight 1 three times, and weight 3", 3*light.got, heavy.got, 0.02)
 }
 
-// TestACostlyMessageTakesMoreOfItsKeysShare in a throttle, beside a key without one.
+// TestACostlyMessageTakesMoreOfItsKeysShare under a throttle, beside a key without one.
 func TestACostlyMessageTakesMoreOfItsKeysShare(t *testing.T) {
 	s := newRuleSim(t)
 	a := s.throttle(10, 1, 0)
@@ -242,8 +243,8 @@ func TestACostlyMessageTakesMoreOfItsKeysShare(t *testing.T) {
 	atLeast(t, "the key without a throttle", free.got, 10_000)
 }
 
-// TestOneSetOfWorkersTakesTurnsAmongItsQueues: 9 keys and 1 key under one throttle, and
-// the same workers for both queues.
+// TestOneSetOfWorkersTakesTurnsAmongItsQueues: 9 keys and 1 key under one throttle, in two
+// queues with the same workers.
 func TestOneSetOfWorkersTakesTurnsAmongItsQueues(t *testing.T) {
 	for _, conc := range []int{2, 0} {
 		t.Run(fmt.Sprint("concurrency ", conc), func(t *testing.T) {
@@ -267,8 +268,8 @@ func TestOneSetOfWorkersTakesTurnsAmongItsQueues(t *testing.T) {
 	}
 }
 
-// TestLeasesOfSeveralQueuesAreFairWhateverComesBetween: other calls, of other queues and
-// other workers, do not shift whose turn it is.
+// TestLeasesOfSeveralQueuesAreFairWhateverComesBetween: calls for other queues and of other
+// workers do not change whose turn it is.
 func TestLeasesOfSeveralQueuesAreFairWhateverComesBetween(t *testing.T) {
 	for name, between := range map[string]func(s *schedSim, w *schedWorker, qs []*schedQueue){
 		"nothing":                   func(*schedSim, *schedWorker, []*schedQueue) {},
@@ -294,7 +295,7 @@ func TestLeasesOfSeveralQueuesAreFairWhateverComesBetween(t *testing.T) {
 				w.pollOf(qs[0], qs[1])
 				between(s, w, qs)
 			}
-			if name == "a set with a queue of them" { // which gets a message of that each time
+			if name == "a set with a queue of them" { // it gets a message of that queue each time
 				atLeast(t, "the queue that only one set has", qs[1].got, 95)
 				return
 			}
@@ -314,9 +315,9 @@ func (w *schedWorker) pollOf(qs ...*schedQueue) {
 	s.run(time.Minute, func() bool { return w.left == 0 })
 }
 
-// TestAKeyThatWaitsIsNotPassedByNewOnes: twenty keys wait for a throttle, and a new key
-// comes every half token.
-func TestAKeyThatWaitsIsNotPassedByNewOnes(t *testing.T) {
+// TestAWaitingKeyIsNotOvertakenByNewOnes: twenty keys wait for a throttle, and a new key joins
+// every half token.
+func TestAWaitingKeyIsNotOvertakenByNewOnes(t *testing.T) {
 	crews := map[string]func(s *schedSim, q *schedQueue){
 		"workers wait": func(s *schedSim, q *schedQueue) { s.crew(30, q) },
 		"a worker polls": func(s *schedSim, q *schedQueue) {
@@ -370,15 +371,15 @@ func TestAKeyThatWaitsIsNotPassedByNewOnes(t *testing.T) {
 	}
 }
 
-// TestCreditIsNotLostWhenACheapMessageComesFirst: a key with messages of cost 100 gets
-// cheap ones to its head all the time. It keeps its half.
+// TestCreditIsNotLostWhenACheapMessageComesFirst: cheap messages keep entering at the head of a
+// key with messages of cost 100. The key retains its half of the deliveries.
 func TestCreditIsNotLostWhenACheapMessageComesFirst(t *testing.T) {
 	const dearCost, every = 100, 40
 	for name, cheap := range map[string]func(s *schedSim, k *schedKey) func(){
 		"by priority": func(_ *schedSim, k *schedKey) func() { return func() { k.put(1, 9, 0) } },
 		"by a retry": func(s *schedSim, k *schedKey) func() {
 			k.put(1, 4, 0)
-			s.onDeliver = func(m *schedMessage) { // it is nacked as soon as it has come
+			s.onDeliver = func(m *schedMessage) { // nacked as soon as it is delivered
 				if m.key == k && m.cost == 1 {
 					s.after(0, func() {
 						s.call(func(tx *Tx) error {
@@ -442,18 +443,18 @@ func TestCreditIsNotLostWhenACheapMessageComesFirst(t *testing.T) {
 	}
 }
 
-// several is a set-up of keys of one throttle beside keys of several.
+// several is a set-up with keys of one throttle beside keys of several throttles.
 type several struct {
 	name   string
-	concs  []int // below 0: a rate
+	concs  []int // concurrency of each throttle; below 0: a rate
 	sets   []string
-	keys   int // of each set
+	keys   int // keys of each set
 	weight uint32
-	apart  bool // a queue for each set
+	apart  bool // each set has a queue of its own
 	crew   int
 	work   func(s *schedSim) time.Duration
-	slow   []float64 // for each set, how much longer its work takes
-	share  float64   // least part of an equal share of any key; 0: 0.8
+	slow   []float64 // for each set, the factor by which its work takes longer
+	share  float64   // least fraction of an equal share for any key; 0: 0.8
 	use    float64
 }
 
@@ -461,8 +462,8 @@ func exponential(s *schedSim) time.Duration { return time.Duration(s.rng.ExpFloa
 func uniform(s *schedSim) time.Duration     { return time.Duration(2 * s.rng.Float64() * 1e9) }
 func narrow(s *schedSim) time.Duration      { return time.Duration((0.5 + s.rng.Float64()) * 1e9) }
 
-// TestMessagesWithSeveralThrottlesGetTheirShare beside those that need one of them, and
-// cost little of their use.
+// TestMessagesWithSeveralThrottlesGetTheirShare beside messages that need only one of their
+// throttles, and reduce the use of the throttles little.
 func TestMessagesWithSeveralThrottlesGetTheirShare(t *testing.T) {
 	two, three := []string{"A", "B", "AB"}, []string{"A", "B", "C", "ABC"}
 	pairs := []string{"A", "B", "C", "AB", "BC", "AC"}
@@ -537,9 +538,9 @@ func (x *several) run(t *testing.T) {
 	atLeast(t, "the least use of a throttle", use, cmp.Or(x.use, 0.8))
 }
 
-// TestAPlaceThatIsKeptIsGivenBackAtOnce when the message with several throttles that it
-// was kept for cannot go any more.
-func TestAPlaceThatIsKeptIsGivenBackAtOnce(t *testing.T) {
+// TestReservedRoomIsReleasedImmediately when the message with several throttles for which it is
+// reserved cannot be delivered any more.
+func TestReservedRoomIsReleasedImmediately(t *testing.T) {
 	for name, change := range map[string]func(q *schedQueue, w []*schedWorker, n int){
 		"its queue is paused": func(q *schedQueue, _ []*schedWorker, n int) { q.pause(n%2 == 0) },
 		"its keys are paused": func(q *schedQueue, _ []*schedWorker, n int) {
@@ -612,8 +613,8 @@ func TestAPlaceThatIsKeptIsGivenBackAtOnce(t *testing.T) {
 	}
 }
 
-// leastShare is the least part that a key got of its share by weight, of what its
-// tightest throttle gave out.
+// leastShare is the least fraction that a key got of its share by weight, of what its tightest
+// throttle admitted.
 func (s *schedSim) leastShare() float64 {
 	got, weights := map[*schedThrottle]float64{}, map[*schedThrottle]float64{}
 	keys := func(each func(k *schedKey)) {

@@ -11,14 +11,14 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// The scheduler as its clients see it. A schedSim drives an engine event by event:
-// workers lease, work for some time, and ack; keys get new messages; time moves to
-// the next event of the workers or the next timer of the engine. The simulation
-// keeps books of its own from what the engine answers (sched_books_test.go) and
-// looks at no structure of the scheduler.
+// The scheduler as its clients see it. A schedSim drives an engine event by event: workers
+// lease, work for some time, and ack; keys get new messages; the time advances to the next
+// event of the workers or the next timer of the engine. The simulation keeps records of its
+// own, derived from what the engine answers (sched_books_test.go), and looks at no structure of
+// the scheduler.
 //
-// After every event the books must show that no place and no token waits for a
-// message that cannot use it (sched_check_test.go).
+// After every event, the records must show that no slot and no token is left unused that a
+// waiting message could use (sched_check_test.go).
 
 type schedSim struct {
 	step      *Stepper
@@ -31,23 +31,23 @@ type schedSim struct {
 	timed     timers[*schedEvent] // ends of delays and leases
 	ordered   uint64
 	woken     []*schedWorker
-	asked     []*schedWorker // leases applied in this Do that did not get all they asked for
+	asked     []*schedWorker // workers whose leases in this Do got fewer messages than they asked for
 	now       int64
 	seq       uint64 // of messages, in the order of their ids
 	quantum   float64
-	slack     float64              // of the bound of all pairs of keys
-	work      func() time.Duration // how long the next message takes
+	slack     float64              // added to the bound of all pairs of keys
+	work      func() time.Duration // duration of the work on the next message
 
 	deliveries int
 	dos        int
 	faults     []string
-	quiet      bool // checks nothing after events: a set-up is being built
-	relaxed    bool // a rule of fairness that is broken counts, but is no fault: for figures
-	broken     int  // how often after an event a message waited that could go
-	apart      int  // how often two keys of a class were further apart than they may be
+	quiet      bool // no checks after events: a set-up is being built
+	relaxed    bool // broken rules of fairness are counted instead of failing the test
+	broken     int  // events after which a message waited that could be delivered
+	apart      int  // times that two keys of a class were further apart than the bound
 	reds       []string
 	onDeliver  func(*schedMessage)
-	widest     float64 // of the ranges of pairs of keys, as a part of the bound
+	widest     float64 // widest range of a pair of keys, as a fraction of the bound
 }
 
 // schedMessage is a message as its producer and its worker know it.
@@ -59,7 +59,7 @@ type schedMessage struct {
 	rank    uint8
 	cost    uint32
 	state   schedState
-	at      int64 // ready at, or the end of its lease
+	at      int64 // due time, or the end of its lease
 	since   int64 // ready since
 	receipt Receipt
 }
@@ -78,11 +78,11 @@ func (m *schedMessage) before(o *schedMessage) int {
 	return cmp.Or(cmp.Compare(m.rank, o.rank), cmp.Compare(m.seq, o.seq))
 }
 
-// schedEvent is something that the set-up does at a time, or the time at which a
-// message's state ends: the message is as it was then, or the event is of no use.
+// schedEvent is an action of the set-up at a time, or the end of a message's state at a time.
+// The latter is void if the message has left that state before.
 type schedEvent struct {
 	at    int64
-	order uint64 // among those of the same time
+	order uint64 // among events of the same time
 	do    func()
 	m     *schedMessage
 	state schedState
@@ -98,7 +98,7 @@ const schedStart = 1_700_000_000
 
 func newSchedSim(seed uint64, change func(*Config)) *schedSim {
 	cfg := DefaultConfig()
-	cfg.LeaseLag = 1000 * time.Hour // no record of a lease is written
+	cfg.LeaseLag = 1000 * time.Hour // no lease record is written
 	cfg.Seed = seed
 	if change != nil {
 		change(&cfg)
@@ -124,7 +124,7 @@ func (s *schedSim) fault(format string, args ...any) {
 	}
 }
 
-// unfair is a fault unless figures are wanted.
+// unfair reports a broken rule of fairness: a fault unless the simulation is relaxed.
 func (s *schedSim) unfair(count *int, format string, args ...any) {
 	*count++
 	if !s.relaxed {
@@ -136,13 +136,13 @@ func (s *schedSim) unfair(count *int, format string, args ...any) {
 	}
 }
 
-// after plans an event.
+// after schedules an event.
 func (s *schedSim) after(d time.Duration, do func()) {
 	s.ordered++
 	s.events.push(&schedEvent{at: s.now + int64(max(d, 0)), order: s.ordered, do: do})
 }
 
-// run moves the time on by d, event by event, or until enough is true.
+// run advances the time by d, event by event, or until enough returns true.
 func (s *schedSim) run(d time.Duration, enough func() bool) {
 	end := s.now + int64(d)
 	for s.now < end && len(s.faults) == 0 && (enough == nil || !enough()) {
@@ -166,7 +166,7 @@ func (s *schedSim) run(d time.Duration, enough func() bool) {
 	}
 }
 
-// moveTo moves the time on; only the engine's timers act.
+// moveTo advances the time. Only the timers of the engine act.
 func (s *schedSim) moveTo(at int64) {
 	s.account(at)
 	d := at - s.now
@@ -175,18 +175,18 @@ func (s *schedSim) moveTo(at int64) {
 	s.settled()
 }
 
-// do runs tasks in one turn and those that follow from it without time moving on.
+// do runs tasks in one turn, and further turns that follow without an advance of time.
 func (s *schedSim) do(tasks ...*Task) {
 	s.dos++
 	s.step.Do(tasks...)
-	if at := s.step.core.nextTimer(); at != 0 && at <= s.now { // a turn has left something to the next one
+	if at := s.step.core.nextTimer(); at != 0 && at <= s.now { // the turn has left work for the next one
 		s.step.Advance(0)
 	}
 	s.settled()
 }
 
-// settled follows every turn: workers that have got something begin to work, and
-// nothing may wait that could go.
+// settled follows every turn. Workers that have got messages begin to work, and no message may
+// wait that could be delivered.
 func (s *schedSim) settled() {
 	s.promote()
 	if !s.quiet {
@@ -200,7 +200,7 @@ func (s *schedSim) settled() {
 	}
 }
 
-// call runs a call to its end and books it in the turn in which it is applied.
+// call runs a call to its end and records it in the turn in which it is applied.
 func (s *schedSim) call(apply func(tx *Tx) error) {
 	task := &Task{Call: callFunc(apply)}
 	s.do(task)
@@ -217,7 +217,7 @@ type schedQueue struct {
 	name    string
 	keys    []*schedKey
 	classes []*schedClass
-	waiting int // workers whose lease waits for it
+	waiting int // workers that wait for it
 	paused  bool
 	got     int // messages delivered
 }
@@ -239,7 +239,7 @@ func (q *schedQueue) pause(paused bool) {
 	})
 }
 
-// schedThrottle is a throttle with a bucket and a count of leases of its own.
+// schedThrottle is a throttle with its own record of the bucket and of the leases in use.
 type schedThrottle struct {
 	sim         *schedSim
 	name        string
@@ -251,9 +251,9 @@ type schedThrottle struct {
 	shared      bool // messages with several throttles name it
 
 	passed   int
-	used     float64 // places x seconds, or tokens
-	lost     float64 // the same, while a message could have used them
-	idle     int     // lost at present: places or tokens
+	used     float64 // slots x seconds, or tokens
+	lost     float64 // the same, of capacity that a message could have used
+	idle     int     // slots or tokens being lost now
 	idleAt   int64   // since when, without a delivery of a message with several throttles
 	idleMost int64   // the longest such time
 }
@@ -290,7 +290,7 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 	})
 }
 
-// remove takes the throttle's setting away: it limits nothing until it is set again.
+// remove deletes the setting of the throttle, which limits nothing until it is set again.
 func (t *schedThrottle) remove() {
 	t.sim.call(func(tx *Tx) error {
 		t.moves()
@@ -300,11 +300,11 @@ func (t *schedThrottle) remove() {
 	})
 }
 
-// moves follows a throttle that comes or goes. Its keys go to another class, each with its
-// credit, and within a round they stand in another order there. Of two keys that have had their
-// turn of a round, the second may so have its next before the first: twice in a row. What they
-// get is compared from here on, with a turn more. Deliveries follow in the same turn of the
-// engine, so this goes before the change.
+// moves prepares for a throttle that is set or deleted. Its keys move to another class with
+// their credit, and within a round they may be in a different order there. Of two keys that
+// have both been visited in a round, the second may therefore be visited again before the
+// first, twice in a row. The comparison of the two restarts here, with one more visit of slack.
+// It must precede the change, because deliveries follow in the same turn of the engine.
 func (t *schedThrottle) moves() {
 	for _, q := range t.sim.queues {
 		for _, c := range q.classes {
@@ -324,17 +324,17 @@ type schedKey struct {
 	no       int
 	name     string
 	weight   uint32
-	class    *schedClass // of its messages; nil: of several
+	class    *schedClass // class of its messages; nil: its messages are of several classes
 	ready    []*schedMessage
 	paused   bool
 	got      int     // messages delivered
 	cost     int64   // delivered
-	slack    float64 // of the bound, after its settings have changed
-	heaviest uint32  // weight before
+	slack    float64 // added to the bound, after a change of its settings
+	heaviest uint32  // greatest weight so far
 
-	costs func() uint32 // of the next message
-	slow  float64       // how much longer their work takes; 0: not
-	keep  int           // ready messages that it always has; 0: none are made
+	costs func() uint32 // cost of the next message
+	slow  float64       // factor by which work takes longer; 0: 1
+	keep  int           // number of ready messages to maintain; 0: none are enqueued
 	sets  [][]*schedThrottle
 }
 
@@ -347,7 +347,7 @@ func (q *schedQueue) key(weight uint32, ts ...*schedThrottle) *schedKey {
 	return k
 }
 
-// endless makes a key that always has so many ready messages.
+// endless adds a key that always has n ready messages.
 func (q *schedQueue) endless(n int, weight uint32, cost uint32, ts ...*schedThrottle) *schedKey {
 	k := q.key(weight, ts...)
 	k.costs, k.keep = func() uint32 { return cost }, n
@@ -378,15 +378,14 @@ func (k *schedKey) put(cost uint32, priority uint8, delay time.Duration) *schedM
 	return m
 }
 
-// refill gives a key the messages that it always has.
+// refill enqueues messages until the key has as many as it always has.
 func (k *schedKey) refill() {
 	for len(k.ready) < k.keep && len(k.queue.sim.faults) == 0 {
 		k.put(k.costs(), 4, 0)
 	}
 }
 
-// schedClass is a queue and a set of throttles: keys of a class share by weight what
-// the throttles let pass.
+// schedClass is a queue and a throttle set: its keys share by weight what the throttles admit.
 type schedClass struct {
 	queue     *schedQueue
 	names     []string
@@ -396,8 +395,8 @@ type schedClass struct {
 	costMax   float64
 	got       int
 	cost      int64     // delivered
-	weight    float64   // see weigh
-	expect    []float64 // for each throttle: messages that a fair division would have given it
+	weight    float64   // set by weigh
+	expect    []float64 // for each throttle, the messages of a fair division
 }
 
 func (q *schedQueue) class(ts []*schedThrottle) *schedClass {
@@ -425,17 +424,17 @@ type schedWorker struct {
 	task   *Task
 	parked bool // its lease waits
 	got    []*schedMessage
-	left   int // messages that it works on
+	left   int // messages in work
 
 	count  int
-	block  time.Duration // as in LeaseRequest; negative: it polls
+	block  time.Duration // as in LeaseRequest; negative: poll
 	every  time.Duration // between two polls
-	factor float64       // of a message's work: 5 is slow
-	lazy   bool          // acks in one call and leases in another; else both at once
-	lapse  time.Duration // of its leases; 0: they do not end
-	fail   float64       // chance that it nacks
+	factor float64       // of the work of a message: 5 is slow
+	lazy   bool          // acks and leases in two calls; else in one
+	lapse  time.Duration // visibility timeout of its leases; 0: unbounded
+	fail   float64       // probability of a nack
 	away   bool
-	life   int // a crash ends it, and what it worked on is not acked
+	life   int // incremented by a crash: messages in work before it are not acked
 	done   int
 }
 
@@ -446,7 +445,7 @@ func (s *schedSim) worker(qs ...*schedQueue) *schedWorker {
 	return w
 }
 
-// crew starts n workers alike.
+// crew starts n identical workers.
 func (s *schedSim) crew(n int, qs ...*schedQueue) []*schedWorker {
 	ws := make([]*schedWorker, n)
 	for i := range ws {
@@ -477,7 +476,7 @@ func (w *schedWorker) park(parked bool) {
 	}
 }
 
-// lease asks for messages, after what else the worker sends in the same breath.
+// lease asks for messages, after the other calls that the worker sends with it.
 func (w *schedWorker) lease() { w.leaseWith(nil) }
 
 func (w *schedWorker) leaseWith(before []*Task) {
@@ -515,7 +514,7 @@ func (w *schedWorker) leaseWith(before []*Task) {
 	s.do(append(before, w.task)...)
 }
 
-// answered follows the end of the worker's lease.
+// answered handles the reply to the worker's lease.
 func (w *schedWorker) answered() {
 	s := w.sim
 	if w.task == nil || !w.task.Done() {
@@ -552,7 +551,7 @@ func (w *schedWorker) answered() {
 	}
 }
 
-// delivers gives the key of a message that went out its next ones.
+// delivers maintains the ready messages of the key of a delivered message.
 func (s *schedSim) delivers(m *schedMessage) {
 	if m.key.keep > 0 {
 		m.key.refill()
@@ -572,7 +571,7 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
 			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay}); err != nil {
 				s.over(m, r, false)
-				return nil //nolint:nilerr // the lease was over
+				return nil //nolint:nilerr // the lease has ended
 			}
 			s.over(m, r, true)
 			s.comesBack(m, delay)
@@ -601,8 +600,8 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 	w.leaseWith([]*Task{task})
 }
 
-// leave ends the worker's connection. If it crashes, what it works on stays leased;
-// else it finishes that and leases no more.
+// leave disconnects the worker. After a crash, its messages stay leased; otherwise it finishes
+// them and leases no more.
 func (w *schedWorker) leave(crash bool) {
 	s := w.sim
 	w.away = true

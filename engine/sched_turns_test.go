@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// waitFor has n clients wait for messages of a queue, each for count at most. got is
-// called for each delivery, in order.
+// waitFor has n clients wait for messages of a queue, at most count each. got is called for
+// each delivery, in order.
 func (w *world) waitFor(queue string, n, count int, got func(d *Delivery)) {
 	tasks := make([]*Task, n)
 	for i := range tasks {
@@ -22,9 +22,9 @@ func (w *world) waitFor(queue string, n, count int, got func(d *Delivery)) {
 	w.Do(tasks...)
 }
 
-// A throttle that gets room for many messages at once gives it to the queues in turns, however
-// many consumers of one of them wait and however much each of them asks for.
-func TestQueuesTakeTurnsAtRoomThatComesAtOnce(t *testing.T) {
+// A throttle that gets room for many messages at once serves the queues in turns, however many
+// consumers wait for one of them and however many messages each of them asks for.
+func TestQueuesTakeTurnsAtRoomForManyMessages(t *testing.T) {
 	const room = 10
 	for name, x := range map[string]struct {
 		set  ThrottleOptions
@@ -85,9 +85,9 @@ func TestQueuesTakeTurnsAtRoomThatComesAtOnce(t *testing.T) {
 	}
 }
 
-// A poll finds what may go behind several kinds of messages that were woken with it and are
-// stopped by another throttle.
-func TestAPollFindsWhatMayGoBehindWhatMayNot(t *testing.T) {
+// A poll finds an admitted message behind classes that were woken with it and that another
+// throttle stops.
+func TestAPollFindsAnAdmittedMessageBehindThrottledOnes(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, name := range []string{"free", "full", "roomy"} {
 		w.throttle(name, ThrottleOptions{Concurrency: new(uint64(1))})

@@ -11,12 +11,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Consumers that wait without end, while everything happens that may stop a message or let
-// it go on: pauses of queues and keys, purges, cancelled and rescheduled messages, throttles
-// that are set and deleted, clients that vanish, disks that fail. Two things must hold:
+// Consumers wait without a timeout while everything happens that may stop a message or admit
+// it: pauses of queues and keys, purges, cancelled and rescheduled messages, throttles that are
+// set and deleted, clients that disconnect, disks that fail. Two things must hold:
 //
 //   - such a wait ends with a message, with its connection, or with a failed commit
-//   - when nothing is under way, no message waits that a waiting consumer may have
+//   - when no work is in progress, no message waits that a waiting consumer may have
 
 // waitingRoom is one run.
 type waitingRoom struct {
@@ -67,12 +67,12 @@ func (h *waitingRoom) pickQueue() (int, string) {
 
 func (h *waitingRoom) pickKey() string { return fmt.Sprint("k", h.r.IntN(4)) }
 
-// call has the broker do something, which may take turns.
+// call runs a call, which may take several turns.
 func (h *waitingRoom) call(apply func(tx *Tx) error) {
 	h.Do(&Task{Call: callFunc(apply)})
 }
 
-// wait has a new client wait for messages without end.
+// wait has a new client wait for messages without a timeout.
 func (h *waitingRoom) wait() {
 	h.nextID++
 	w := &endlessWait{client: NewClient(h.nextID, func() {}), queues: []string{"a", "b"}}
@@ -131,7 +131,7 @@ func (h *waitingRoom) answer() {
 	})
 }
 
-// vanish ends the connection of a waiting client.
+// vanish disconnects a waiting client.
 func (h *waitingRoom) vanish() {
 	if len(h.waits) == 0 {
 		return
@@ -142,7 +142,7 @@ func (h *waitingRoom) vanish() {
 	h.Do()
 }
 
-// change is something that an operator does.
+// change is an operation of an operator.
 func (h *waitingRoom) change() {
 	i, name := h.pickQueue()
 	key, paused, throttle := h.pickKey(), h.r.IntN(2) == 0, []string{"t", "u"}[h.r.IntN(2)]
@@ -181,7 +181,7 @@ func (h *waitingRoom) change() {
 func (h *waitingRoom) disk() {
 	if !h.failing {
 		h.store.FailCommits(errors.New("no space left"))
-	} else if h.store.FailCommits(nil); h.core.health.failed != nil { // a commit has met it
+	} else if h.store.FailCommits(nil); h.core.health.failed != nil { // a commit has failed
 		if err := h.Repair(); err != nil {
 			h.t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func (h *waitingRoom) disk() {
 	h.failing = !h.failing
 }
 
-// judge looks at the waits that have ended.
+// judge checks the waits that have ended.
 func (h *waitingRoom) judge() {
 	h.waits = slices.DeleteFunc(h.waits, func(w *endlessWait) bool {
 		if !w.task.Done() {
@@ -209,7 +209,7 @@ func (h *waitingRoom) judge() {
 	})
 }
 
-// quiet lets everything that is under way come to its end, and looks at what waits then.
+// quiet runs turns until no work is in progress, and checks which messages wait then.
 func (h *waitingRoom) quiet() {
 	lazy := h.Lazy
 	h.Lazy = nil
@@ -257,12 +257,12 @@ func (h *waitingRoom) once() {
 	}
 }
 
-// A consumer may be served while it asks: its own asking shows that a throttle has room for
-// another message of its queue. What it gets then is its answer.
+// A consumer may be served while it asks: its own request reveals that a throttle has room for
+// another message of its queue. The messages that it gets then are its reply.
 //
-// Two kinds of messages wait for the throttle t, those with u go first. When t gets room, the
-// queue is paused: they are left for the consumer that asks next. When the queue is resumed,
-// u is full, so t is free for the other kind.
+// Two classes of messages wait for throttle t, and the one that also needs u is first. When t
+// gets room, the queue is paused, so the classes are left for the next consumer that asks. When
+// the queue is resumed, u is full, and t is free for the other class.
 func TestAConsumerThatIsServedWhileItAsksKeepsWhatItGot(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, name := range []string{"t", "u"} {
@@ -307,7 +307,7 @@ func TestAConsumerThatIsServedWhileItAsksKeepsWhatItGot(t *testing.T) {
 	}
 }
 
-func TestAWaitWithoutEndEndsWithAMessage(t *testing.T) {
+func TestAnUnboundedWaitEndsWithAMessage(t *testing.T) {
 	seeds, steps := max(100, *schedSetUps), 300
 	if testing.Short() {
 		seeds = 30
