@@ -415,8 +415,8 @@ func (c *core) wake(t *throttle) {
 func (c *core) arm(t *throttle) {
 	at := int64(math.MaxInt64)
 	waits := t.line.len() > 0 || len(t.claims) > 0
-	placed := t.set.Concurrency == 0 || t.inUse+t.reservedRoom() < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
-	if waits && placed && t.set.Rate > 0 && t.room(c.now) < 1 {
+	free := t.set.Concurrency == 0 || t.inUse+t.reservedRoom() < int64(t.set.Concurrency) //nolint:gosec // bounded
+	if waits && free && t.set.Rate > 0 && t.room(c.now) < 1 {
 		at = t.nextToken(c.now)
 	}
 	if t.reservedFor != nil {

@@ -44,10 +44,12 @@ type MessageInfo struct {
 	Attempt, Deliveries             uint32    // 1 plus the failures; deliveries so far
 	EnqueuedAt, ReadyAt, LeaseUntil time.Time // zero where they do not apply
 	Consumer                        string    // of its lease, or empty
-	Position                        int64     // number of ready messages of its key before it, at most 100,000; -1: it is not ready
-	Throttles                       []string  // throttle keys
-	Cost                            uint32
-	ExpiresAt                       time.Time // end of its time to live; zero: none
+	// Position is the number of ready messages of the key before this one, at most 100,000;
+	// -1: the message is not ready.
+	Position  int64
+	Throttles []string // throttle keys
+	Cost      uint32
+	ExpiresAt time.Time // end of its time to live; zero: none
 }
 
 // positionMax bounds the messages that are counted for a position.

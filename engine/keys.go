@@ -30,18 +30,21 @@ type KeyInfo struct {
 	Key                    string
 	Depth, Leased, Delayed int64 // messages; Depth counts those of any status
 	Weight                 uint32
-	Deficit                int64         // credit left, in units of cost
-	Delivered              uint64        // deliveries
-	Share, FairShare       float64       // part of the queue's cost delivered in about the last minute; part of the weights of active keys
-	State, Reason          string        // a Key constant; the reason in words
-	ReadyAt                time.Time     // when it delivers again, if known; else zero
-	OldestAt               time.Time     // enqueue time of its first ready message; zero if that is not in memory
-	Throttle               string        // the first of BlockedBy, or empty
-	BlockedBy              []Blocker     // throttles that do not admit its next message now
-	Admitted, Refused      uint64        // admissions by throttles; times that a throttle stopped its class
-	Waited                 time.Duration // for throttles
-	Paused, Pinned         bool          // Pinned: it has settings of its own, which last until they are reset
-	Counting               bool          // the messages are still being counted after a start: Depth and Delayed are too low
+	Deficit                int64  // credit left, in units of cost
+	Delivered              uint64 // deliveries
+	// Share is the part of the cost that the queue has delivered in about the last minute,
+	// FairShare the part of the weights of its active keys. They agree in the long run if no
+	// throttle stops the key and it always has messages.
+	Share, FairShare  float64
+	State, Reason     string        // a Key constant; the reason in words
+	ReadyAt           time.Time     // when it delivers again, if known; else zero
+	OldestAt          time.Time     // enqueue time of its first ready message; zero if that is not in memory
+	Throttle          string        // the first of BlockedBy, or empty
+	BlockedBy         []Blocker     // throttles that do not admit its next message now
+	Admitted, Refused uint64        // admissions by throttles; times that a throttle stopped its class
+	Waited            time.Duration // for throttles
+	Paused, Pinned    bool          // Pinned: it has settings of its own, which last until they are reset
+	Counting          bool          // the messages are still being counted after a start: Depth and Delayed are too low
 }
 
 // Key describes a fairness key, which need not have messages.
@@ -65,11 +68,13 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 		c.setFirstDue(q, &i)
 		return i
 	}
+	// A key without messages is not in memory. Its settings are the queue's, its counters are
+	// those that the queue has saved for a bounded number of such keys.
 	set, pinned := q.settings[key]
-	past := q.idle.of(key)
+	idle := q.idle.of(key)
 	i := KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: "it has no messages",
-		Delivered: past.delivered, Admitted: past.admitted, Refused: past.refused, Waited: time.Duration(past.waited),
+		Delivered: idle.delivered, Admitted: idle.admitted, Refused: idle.refused, Waited: time.Duration(idle.waited),
 	}
 	return i
 }
@@ -83,6 +88,7 @@ func (c *core) describe(k *fairKey) KeyInfo {
 		Delivered: k.stats.delivered, Admitted: k.stats.admitted,
 		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
+	// Both sums cover the same sliding minute, so their quotient is a share.
 	if all := q.share.value(c.now); all > 0 {
 		i.Share = k.stats.share.value(c.now) / all
 	}

@@ -311,8 +311,10 @@ type schedJudge struct {
 	widest               float64
 	kept                 time.Duration
 	use                  [5][]seen // of throttles, by the size of the largest throttle set that names them
-	alone, beside        []seen    // fractions of their fair parts: classes with one throttle, without and with messages of several throttles beside them
-	several              []seen    // fractions of classes with several throttles
+	// Fractions of their fair parts: classes with one throttle, without and with messages of
+	// several throttles beside them.
+	alone, beside []seen
+	several       []seen // fractions of classes with several throttles
 }
 
 // seen is a figure and the set-up that it comes from.

@@ -7,6 +7,7 @@
 //     package variables are checked by golangci-lint.
 //   - size_test.go: the size of files and functions.
 //   - words_test.go: words that the project has retired.
+//   - glossary_test.go: the glossary of engine/doc.go uses terms of docs/glossary.md.
 //   - files_test.go: the licence exists, links in documents resolve, and nothing
 //     names the machine that something was built on.
 //   - guarantees_test.go: each row of docs/guarantees.md names tests that exist.
