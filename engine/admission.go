@@ -72,8 +72,8 @@ func (e *entry) before(o *entry) bool {
 }
 func (e *entry) index() *int { return &e.at }
 
-// slot is one throttle of a class.
-type slot struct {
+// flow is a class at one of its throttles: a flow of start-time fair queueing.
+type flow struct {
 	throttle *throttle
 	entry    *entry
 	tag      float64 // start tag of the next message of the class in entry; below 0: never set
@@ -81,7 +81,7 @@ type slot struct {
 }
 
 // countKeys adds n, which may be negative, to the number of keys that name the throttle.
-func (s *slot) countKeys(n int64) {
+func (s *flow) countKeys(n int64) {
 	s.throttle.keys += n
 	s.entry.keys += n
 }
@@ -171,8 +171,8 @@ func (e *entry) saveTurn() {
 // after the virtual time, as if it had just delivered. A class that was idle does not make up
 // for that time.
 func (cl *class) enter(cost uint32) {
-	for i := range cl.slots {
-		s := &cl.slots[i]
+	for i := range cl.flows {
+		s := &cl.flows[i]
 		if s.tag < 0 {
 			s.tag = s.entry.vtime + float64(cost)/float64(cl.weight)
 		}
@@ -180,18 +180,18 @@ func (cl *class) enter(cost uint32) {
 	}
 }
 
-// full returns the slot of a throttle that has no room for the class, or nil if all of them
+// full returns the flow at a throttle that has no room for the class, or nil if all of them
 // have. It does not count room that is reserved for other classes.
-func (cl *class) full(now int64) *slot {
-	for i := range cl.slots {
-		if s := &cl.slots[i]; s.room(now) < 1 {
+func (cl *class) full(now int64) *flow {
+	for i := range cl.flows {
+		if s := &cl.flows[i]; s.room(now) < 1 {
 			return s
 		}
 	}
 	return nil
 }
 
-// yieldsTo returns the slot of a throttle whose room belongs to the turn of another class, or
+// yieldsTo returns the flow at a throttle whose room belongs to the turn of another class, or
 // nil if the class may deliver. The throttles concerned are those that wakeAll has not finished
 // with:
 //
@@ -200,12 +200,12 @@ func (cl *class) full(now int64) *slot {
 //   - wakeAll has run out of budget and has deferred some throttles to the next step.
 //   - wake gives away the room for many messages at once. A queue with many waiting consumers
 //     must not take the turns of the other queues.
-func (c *core) yieldsTo(cl *class) *slot {
-	if len(cl.slots) < 2 && !c.throttles.deferred && c.throttles.waking == nil {
+func (c *core) yieldsTo(cl *class) *flow {
+	if len(cl.flows) < 2 && !c.throttles.deferred && c.throttles.waking == nil {
 		return nil
 	}
-	for i := range cl.slots {
-		s := &cl.slots[i]
+	for i := range cl.flows {
+		s := &cl.flows[i]
 		t, e := s.throttle, s.entry
 		if !t.notified && (t != c.throttles.waking || cl.claim != 0) {
 			continue
@@ -229,7 +229,7 @@ func (cl *class) share() float64 { return float64(cl.head().placedCost) / float6
 
 // room is the number of messages of the class that the throttle admits now. What is reserved
 // for the class itself counts as room.
-func (s *slot) room(now int64) int64 {
+func (s *flow) room(now int64) int64 {
 	if s.reserved {
 		return s.throttle.roomWithReserved(now, 0)
 	}
@@ -242,14 +242,14 @@ func (s *slot) room(now int64) int64 {
 // are.
 func (c *core) admit(cl *class, m *message) {
 	c.endClaim(cl)
-	for i := range cl.slots {
-		s := &cl.slots[i]
+	for i := range cl.flows {
+		s := &cl.flows[i]
 		t, e := s.throttle, s.entry
 		if len(t.entries) == 1 && e.classes == 1 {
 			continue // no other class shares the throttle
 		}
 		share, behind := float64(m.cost)/float64(cl.weight), 0.0
-		if len(cl.slots) > 1 {
+		if len(cl.flows) > 1 {
 			behind = slackTurns
 		}
 		start := max(s.tag, e.vtime-behind*share)
@@ -263,8 +263,8 @@ func (c *core) admit(cl *class, m *message) {
 		}
 	}
 	c.consume(m)
-	for i := range cl.slots {
-		if t := cl.slots[i].throttle; len(t.claims) > 0 {
+	for i := range cl.flows {
+		if t := cl.flows[i].throttle; len(t.claims) > 0 {
 			c.arm(t) // a class with a claim waits for the next token here, while in the line of another throttle
 		}
 	}
@@ -273,7 +273,7 @@ func (c *core) admit(cl *class, m *message) {
 
 // block stops an open class: it waits in the line of a throttle that has no room for it. The
 // class gets a claim if other classes have passed it over (claims.go).
-func (c *core) block(cl *class, full *slot) {
+func (c *core) block(cl *class, full *flow) {
 	s := cl.scheduler
 	s.open.remove(cl)
 	c.resolve(cl)
@@ -328,8 +328,8 @@ func (c *core) resolve(cl *class) {
 // throttles pass over the entries of detached schedulers.
 func (c *core) dropClass(cl *class) {
 	c.endClaim(cl)
-	for i := range cl.slots {
-		cl.slots[i].countKeys(-int64(cl.keys))
+	for i := range cl.flows {
+		cl.flows[i].countKeys(-int64(cl.keys))
 	}
 	if e := cl.entry; cl.state == classWaiting {
 		e.throttle.countWaiting(c.now, -int64(cl.keys))

@@ -39,8 +39,8 @@ import (
 // one without room.
 func (c *core) passedOver(cl *class) bool {
 	passed := false
-	for i := range cl.slots {
-		s := &cl.slots[i]
+	for i := range cl.flows {
+		s := &cl.flows[i]
 		if s.passedOver(cl) {
 			passed = true
 		} else if s.throttle == c.throttles.waking || s.room(c.now) < 1 {
@@ -53,7 +53,7 @@ func (c *core) passedOver(cl *class) bool {
 // passedOver reports whether others have been served a whole turn ahead of the class at this
 // throttle: other classes of its queue, or other queues while the class is the next one of its
 // own.
-func (s *slot) passedOver(cl *class) bool {
+func (s *flow) passedOver(cl *class) bool {
 	const rounding = 1e-9
 	if s.entry.vtime-s.tag >= cl.share()-rounding {
 		return true
@@ -65,13 +65,13 @@ func (s *slot) passedOver(cl *class) bool {
 // mayClaim gives a waiting class a claim if it needs several throttles, has none yet, and has
 // been passed over.
 func (c *core) mayClaim(cl *class) {
-	if len(cl.slots) < 2 || cl.claim != 0 || !cl.scheduler.queue.hasDemand() || !c.passedOver(cl) {
+	if len(cl.flows) < 2 || cl.claim != 0 || !cl.scheduler.queue.hasDemand() || !c.passedOver(cl) {
 		return
 	}
 	c.throttles.order++
 	cl.claim = c.throttles.order
-	for i := range cl.slots {
-		t := cl.slots[i].throttle
+	for i := range cl.flows {
+		t := cl.flows[i].throttle
 		t.claims = append(t.claims, cl)
 		c.notify(t)
 	}
@@ -85,8 +85,8 @@ func (c *core) endClaim(cl *class) {
 	}
 	c.unreserveAll(cl)
 	cl.claim = 0
-	for i := range cl.slots {
-		t := cl.slots[i].throttle
+	for i := range cl.flows {
+		t := cl.flows[i].throttle
 		at := slices.Index(t.claims, cl)
 		t.claims = slices.Delete(t.claims, at, at+1)
 		if !cl.scheduler.detached {
@@ -97,8 +97,8 @@ func (c *core) endClaim(cl *class) {
 
 // unreserveAll ends all reservations of a class. The claim remains.
 func (c *core) unreserveAll(cl *class) {
-	for i := range cl.slots {
-		if s := &cl.slots[i]; s.reserved {
+	for i := range cl.flows {
+		if s := &cl.flows[i]; s.reserved {
 			c.unreserve(s)
 		}
 	}
@@ -109,7 +109,7 @@ func (c *core) unreserveAll(cl *class) {
 }
 
 // unreserve ends the reservation at one throttle.
-func (c *core) unreserve(s *slot) {
+func (c *core) unreserve(s *flow) {
 	t := s.throttle
 	s.reserved, t.reservedFor = false, nil
 	c.notify(t)
@@ -143,15 +143,15 @@ func (c *core) advanceClaim(t *throttle) bool {
 		return false
 	}
 	room := true
-	for i := range cl.slots {
-		s := &cl.slots[i]
+	for i := range cl.flows {
+		s := &cl.flows[i]
 		if s.throttle.firstClaim() != cl {
 			return false
 		}
 		room = room && s.throttle.roomWithReserved(c.now, 0) >= 1
 	}
-	for i := range cl.slots {
-		switch s := &cl.slots[i]; {
+	for i := range cl.flows {
+		switch s := &cl.flows[i]; {
 		case room || c.mayReserve(cl, s):
 			c.reserve(cl, s)
 		case s.reserved:
@@ -175,12 +175,12 @@ func (c *core) advanceClaim(t *throttle) bool {
 // another one of its throttles. It may not if the wait for the other throttle is expected to be
 // much longer than the time to this throttle's next room: other classes can use the room in the
 // meantime.
-func (c *core) mayReserve(cl *class, s *slot) bool {
+func (c *core) mayReserve(cl *class, s *flow) bool {
 	if s.throttle.roomWithReserved(c.now, 0) < 1 {
 		return false
 	}
-	for i := range cl.slots {
-		if o := &cl.slots[i]; o != s && !o.reserved && o.room(c.now) < 1 && o.throttle.wait(c.now) > s.throttle.reserveFor() {
+	for i := range cl.flows {
+		if o := &cl.flows[i]; o != s && !o.reserved && o.room(c.now) < 1 && o.throttle.wait(c.now) > s.throttle.reserveFor() {
 			return false
 		}
 	}
@@ -189,15 +189,15 @@ func (c *core) mayReserve(cl *class, s *slot) bool {
 
 // reserve reserves a token and a concurrency slot of a throttle for a class, unless it has none
 // to give. It takes over the reservation of another class.
-func (c *core) reserve(cl *class, s *slot) {
+func (c *core) reserve(cl *class, s *flow) {
 	t := s.throttle
 	if s.reserved {
 		return
 	}
 	if o := t.reservedFor; o != nil {
-		for i := range o.slots {
-			if o.slots[i].throttle == t {
-				c.unreserve(&o.slots[i])
+		for i := range o.flows {
+			if o.flows[i].throttle == t {
+				c.unreserve(&o.flows[i])
 			}
 		}
 	}
@@ -215,8 +215,8 @@ func (c *core) reserve(cl *class, s *slot) {
 // as is known now; math.MaxInt64 if no limit is known. The throttle must have a reservation.
 func (t *throttle) reservedUntil(now int64) int64 {
 	until := int64(math.MaxInt64)
-	for i := range t.reservedFor.slots {
-		o := &t.reservedFor.slots[i]
+	for i := range t.reservedFor.flows {
+		o := &t.reservedFor.flows[i]
 		if o.throttle != t && !o.reserved && o.room(now) < 1 && o.throttle.slotsFull() {
 			until = min(until, o.throttle.freedAt+int64(min(t.reserveFor(), float64(durationMax)))+1)
 		}

@@ -33,7 +33,7 @@ const (
 type class struct {
 	scheduler *scheduler
 	sig       string // signature: its key in scheduler.classes; "": the plain class
-	slots     []slot // one for each of its throttles, in the order of their numbers
+	flows     []flow // one for each of its throttles, in the order of their numbers
 	state     classState
 	retired   bool // dropped from scheduler.classes: throttle sets must not use it again
 
@@ -65,7 +65,7 @@ type visit struct {
 	at, joined position
 }
 
-// visits are the last two visits in a class. The two slots are used in turn so that a new visit
+// visits are the last two visits in a class. They take turns in two places, so that a new visit
 // copies nothing: a copy would be the most expensive part of a delivery.
 type visits struct {
 	of    [2]visit
@@ -187,7 +187,7 @@ func (c *core) classOf(q *queue, m *message) *class {
 	if cl == nil {
 		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, visits: newVisits()}
 		for _, t := range ts {
-			cl.slots = append(cl.slots, slot{throttle: t, entry: t.entryOf(s, len(ts) > 1), tag: -1})
+			cl.flows = append(cl.flows, flow{throttle: t, entry: t.entryOf(s, len(ts) > 1), tag: -1})
 		}
 		s.classes[cl.sig] = cl
 	}
@@ -259,8 +259,8 @@ func (c *core) idleClass(cl *class) {
 func (cl *class) retire() {
 	cl.retired = true
 	delete(cl.scheduler.classes, cl.sig)
-	for i := range cl.slots {
-		cl.slots[i].entry.release(len(cl.slots) > 1)
+	for i := range cl.flows {
+		cl.flows[i].entry.release(len(cl.flows) > 1)
 	}
 }
 

@@ -324,8 +324,8 @@ func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 			bad(20, "a class of %q waits for throttle %q, which does not know", q.name, e.throttle.name)
 		}
 	}
-	for i := range cl.slots {
-		sl := &cl.slots[i]
+	for i := range cl.flows {
+		sl := &cl.flows[i]
 		if sl.reserved != (sl.throttle.reservedFor == cl) || sl.reserved && cl.claim == 0 {
 			bad(20, "throttle %q keeps room for a class of %q without a claim", sl.throttle.name, q.name)
 		}
@@ -380,9 +380,9 @@ func (s *throttleTable) check(c *core, bad report) {
 		}
 	}
 	for cl := range c.classes() {
-		for i := range cl.slots {
-			keys[cl.slots[i].throttle] += int64(cl.keys)
-			ofQueue[cl.slots[i].entry] += int64(cl.keys)
+		for i := range cl.flows {
+			keys[cl.flows[i].throttle] += int64(cl.keys)
+			ofQueue[cl.flows[i].entry] += int64(cl.keys)
 		}
 		switch {
 		case cl.state == classWaiting:

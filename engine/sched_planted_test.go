@@ -38,9 +38,9 @@ func plantedFaults() []plantedFault {
 		}, apart},
 		{"4: messages with several throttles get their share", func(c *core) {
 			for cl := range c.classes() {
-				if len(cl.slots) > 1 {
-					for i := range cl.slots { // as if the class had used its turns
-						cl.slots[i].tag = cl.slots[i].entry.vtime + 1
+				if len(cl.flows) > 1 {
+					for i := range cl.flows { // as if the class had used its turns
+						cl.flows[i].tag = cl.flows[i].entry.vtime + 1
 					}
 				}
 			}

@@ -190,8 +190,8 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	cl.keys++
 	s.keys++
 	cl.addWeight(int64(k.weight))
-	for i := range cl.slots {
-		cl.slots[i].countKeys(1)
+	for i := range cl.flows {
+		cl.flows[i].countKeys(1)
 	}
 	k.schedule(cost)
 	if first {
@@ -220,8 +220,8 @@ func (c *core) leaveClass(k *fairKey) {
 	cl.keys--
 	cl.scheduler.keys--
 	cl.addWeight(-int64(k.placedWeight))
-	for i := range cl.slots {
-		cl.slots[i].countKeys(-1)
+	for i := range cl.flows {
+		cl.flows[i].countKeys(-1)
 	}
 	if cl.keys > 0 {
 		cl.fix()
@@ -264,7 +264,7 @@ func (c *core) pick(q *queue) *fairKey {
 			}
 			continue
 		}
-		if len(cl.slots) > 0 {
+		if len(cl.flows) > 0 {
 			if full := cl.full(c.now); full != nil {
 				c.block(cl, full)
 				continue
