@@ -10,7 +10,7 @@ import "math"
 // and its free concurrency slots, whichever is less, without what is reserved for a claim
 // (claims.go). Room appears and is used like this:
 //
-//   1. Room appears: nextToken's timer fires, a lease ends, the setting changes, or a claim
+//   1. Room appears: a token is due (arm), a lease ends, the setting changes, or a claim
 //      ends. notify lists the throttle.
 //   2. wakeAll takes the listed throttles in order, before anything else in the step can use
 //      the room.

@@ -23,7 +23,7 @@ import (
 //	room      a token and a slot are free, and wake gives them away
 //	reserved  the last room is reserved for a claim
 //
-//	full → room       nextToken fires, endUse, refund, SetThrottle, DeleteThrottle
+//	full → room       a token is due, endUse, refund, SetThrottle, DeleteThrottle
 //	room → full       consume
 //	room → reserved   reserve: a class with a claim waits for another throttle
 //	reserved → room   unreserve: the claim ends or the reservation expires
