@@ -10,6 +10,8 @@
 //   - glossary_test.go: the glossary of engine/doc.go uses terms of docs/glossary.md.
 //   - files_test.go: the licence exists, links in documents resolve, and nothing
 //     names the machine that something was built on.
+//   - documents_test.go: files, identifiers and layers that documents name are those of the
+//     sources.
 //   - guarantees_test.go: each row of docs/guarantees.md names tests that exist.
 //
 // Every rule is a function from sources to complaints, with a test that shows it a

@@ -1,0 +1,187 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// described are the documents that describe the code: each file and identifier that they
+// name has to exist.
+func described() []string {
+	return []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/versions.md"}
+}
+
+// foreign are identifiers in these documents that others declare: Go, RocksDB, the
+// protocol.
+func foreign() []string {
+	return []string{"CGO_ENABLED", "GOMAXPROCS", "SipHash", "WriteBatch"}
+}
+
+func TestDocumentsNameFilesThatExist(t *testing.T) {
+	for _, name := range described() {
+		text := document(t, name)
+		report(t, missingFiles(name, text, func(pattern string) bool {
+			found, err := filepath.Glob(filepath.Join(root(t), pattern))
+			return err == nil && len(found) > 0
+		}))
+	}
+}
+
+// missingFiles finds sources that a document names and that do not exist. A name is the path
+// from the root, or a pattern of such paths.
+func missingFiles(name, text string, exists func(pattern string) bool) []string {
+	var complaints []string
+	file := regexp.MustCompile(`[\w./*-]+\.(?:go|cc|proto)\b`)
+	for i, line := range strings.Split(text, "\n") {
+		for _, at := range file.FindAllStringIndex(line, -1) {
+			p, rest := line[at[0]:at[1]], line[at[1]:]
+			before := line[:at[0]]
+			domain := len(rest) > 1 && (rest[0] == '.' || rest[0] == '/') && rest[1] >= 'a' && rest[1] <= 'z'
+			placeholder := strings.HasSuffix(before, ">") || strings.HasSuffix(before, "://")
+			if !domain && !placeholder && !exists(p) {
+				complaints = append(complaints, fmt.Sprintf("%s:%d: there is no %s", name, i+1, p))
+			}
+		}
+	}
+	return complaints
+}
+
+func TestDocumentsNameIdentifiersThatExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			for _, id := range declared(n) {
+				known[id.Name] = true
+			}
+			return true
+		})
+	}
+	for _, id := range foreign() {
+		known[id] = true
+	}
+	reference := document(t, filepath.Join("docs", "configuration.md")) + document(t, "redis-compat.md")
+	for _, name := range described() {
+		report(t, missingIdentifiers(name, document(t, name), known, reference))
+	}
+}
+
+// missingIdentifiers finds identifiers in code spans that are declared nowhere. Those with a
+// dot are a member of something, or a setting or a command of the reference; those without one
+// are recognized by a capital after a small letter.
+func missingIdentifiers(name, text string, known map[string]bool, reference string) []string {
+	var complaints []string
+	span := regexp.MustCompile("`([A-Za-z]\\w*(?:\\.[A-Za-z]\\w*)*)(?:\\([^`]*\\))?`")
+	mixed := regexp.MustCompile(`[a-z][A-Z]`)
+	for i, line := range strings.Split(text, "\n") {
+		for _, m := range span.FindAllStringSubmatch(line, -1) {
+			parts := strings.Split(m[1], ".")
+			last := parts[len(parts)-1]
+			file := slices.Contains([]string{"go", "mod", "md", "txt", "cc", "proto", "toml", "json", "yml"}, last)
+			documented := strings.Contains(reference, "`"+m[1]+"`") || parts[0] == "FILA" && strings.Contains(reference, m[1])
+			if file || documented || len(parts) == 1 && !mixed.MatchString(last) || known[last] {
+				continue
+			}
+			complaints = append(complaints, fmt.Sprintf("%s:%d: nothing declares %s", name, i+1, m[1]))
+		}
+	}
+	return complaints
+}
+
+// The table of packages in ARCHITECTURE.md is that of layers: programs and tests outside the
+// broker are left out.
+func TestTheLayersInTheDocumentAreThoseOfTheTable(t *testing.T) {
+	rows := packageRows(document(t, "ARCHITECTURE.md"))
+	if len(rows) == 0 {
+		t.Fatal("ARCHITECTURE.md has no table of packages")
+	}
+	report(t, differingLayers(rows, layers()))
+}
+
+// packageRows reads the rows "| `package` | what it does | `import` `import` |" of a table
+// whose head begins with "| package |".
+func packageRows(text string) map[string][]string {
+	rows := map[string][]string{}
+	_, table, _ := strings.Cut(text, "\n| package |")
+	for i, line := range strings.Split(table, "\n") {
+		if i < 2 {
+			continue // the rest of the head, and the line below it
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			break
+		}
+		var imports []string
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
+			imports = append(imports, m[1])
+		}
+		rows[strings.Trim(cells[1], " `")] = imports
+	}
+	return rows
+}
+
+func differingLayers(rows map[string][]string, table map[string]layer) []string {
+	var complaints []string
+	for pkg, l := range table {
+		if top, _, _ := strings.Cut(pkg, "/"); top == "integration" || top == "examples" {
+			continue
+		}
+		imports, there := rows[pkg]
+		if !there {
+			complaints = append(complaints, fmt.Sprintf("ARCHITECTURE.md: package %s is not in the table of packages", pkg))
+			continue
+		}
+		slices.Sort(imports)
+		if want := slices.Sorted(slices.Values(l.may)); !slices.Equal(imports, want) {
+			complaints = append(complaints, fmt.Sprintf("ARCHITECTURE.md: %s may import %q, the table of packages says %q", pkg, want, imports))
+		}
+	}
+	for pkg := range rows {
+		if _, there := table[pkg]; !there {
+			complaints = append(complaints, fmt.Sprintf("ARCHITECTURE.md: there is no package %s", pkg))
+		}
+	}
+	return complaints
+}
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestTheRulesAboutDocumentsSeeABreach(t *testing.T) {
+	exists := func(p string) bool { return p == "engine/core.go" }
+	wantBreach(t, missingFiles("x.md", "`engine/core.go`\nsee `told.go`\n", exists), "x.md:2: there is no told.go")
+	if c := missingFiles("x.md", "see `commands/<name>.go`, https://vuln.go.dev and proxy.golang.org, pkg.go.dev", exists); c != nil {
+		t.Error(c)
+	}
+
+	known := map[string]bool{"turn": true, "fairKey": true}
+	reference := "| `storage.sync` |\n### FILA.GET\n"
+	wantBreach(t, missingIdentifiers("x.md", "`core.turn` and\n`core.settle`", known, reference), "x.md:2: nothing declares core.settle")
+	wantBreach(t, missingIdentifiers("x.md", "`fairKey` `unfairKey`", known, reference), "nothing declares unfairKey")
+	wantBreach(t, missingIdentifiers("x.md", "`FILA.GET` `FILA.FETCH`", known, reference), "nothing declares FILA.FETCH")
+	if c := missingIdentifiers("x.md", "`storage.sync` `go.mod` `MISCONF` `core.turn(now, tasks)` `a.go`", known, reference); c != nil {
+		t.Error(c)
+	}
+
+	table := map[string]layer{"engine": {may: []string{"storage", "internal/hook"}}, "storage": {}, "integration/x": {}}
+	text := func(rows string) map[string][]string {
+		return packageRows("a\n| package | does | imports |\n|---|---|---|\n" + rows + "\nend")
+	}
+	if c := differingLayers(text("| `engine` | decides | `internal/hook` `storage` |\n| `storage` | keeps | |"), table); c != nil {
+		t.Error(c)
+	}
+	wantBreach(t, differingLayers(text("| `engine` | decides | `storage` |\n| `storage` | keeps | |"), table), "engine may import")
+	wantBreach(t, differingLayers(text("| `engine` | decides | `internal/hook` `storage` |"), table), "package storage is not")
+	wantBreach(t, differingLayers(text("| `engine` | decides | `internal/hook` `storage` |\n| `storage` | keeps | |\n| `disk` | - | |"), table), "no package disk")
+}
