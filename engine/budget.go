@@ -113,7 +113,7 @@ func (c *core) pending() bool {
 }
 
 // owes says that this turn has left something to the next one.
-func (c *core) hasLeftOver() bool {
+func (c *core) hasUnfinished() bool {
 	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || len(c.throttles.stale) > 0
 }
 
@@ -194,10 +194,10 @@ func (c *core) applyAll(tasks []*Task) {
 		n := c.prefetchTasks(rest)
 		for i, t := range rest[:n] {
 			if !c.room() {
-				c.keepBacklog(c.applyReadOnly(append(left, rest[i:]...)))
+				c.setBacklog(c.applyReadOnly(append(left, rest[i:]...)))
 				return
 			}
-			if c.hadShare(t.Client) {
+			if c.usedShare(t.Client) {
 				left = append(left, t)
 				continue
 			}
@@ -206,7 +206,7 @@ func (c *core) applyAll(tasks []*Task) {
 		}
 		rest = rest[n:]
 	}
-	c.keepBacklog(left)
+	c.setBacklog(left)
 }
 
 // applyReadOnly applies those tasks that only look, and have nothing of their client before
@@ -229,7 +229,7 @@ func (c *core) applyReadOnly(tasks []*Task) []*Task {
 	return kept
 }
 
-func (c *core) keepBacklog(left []*Task) {
+func (c *core) setBacklog(left []*Task) {
 	clear(c.tasks.backlog)
 	c.tasks.backlog, c.tasks.spare = left, c.tasks.backlog[:0]
 	c.tasks.bytes = 0
@@ -240,7 +240,7 @@ func (c *core) keepBacklog(left []*Task) {
 
 // hadShare says that a client has used its share of this turn. The engine's own tasks
 // have none: they are bounded by what they were asked for.
-func (c *core) hadShare(cl *Client) bool {
+func (c *core) usedShare(cl *Client) bool {
 	return cl != nil && cl.turn == c.health.counters.turns && cl.spent >= c.tasks.budget.share()
 }
 

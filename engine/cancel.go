@@ -274,7 +274,7 @@ func (c *core) purge(q *queue, by *Task) {
 	c.detachAll(q)
 	c.renumber(q, by)
 	c.putQueue(q)
-	c.noteShrunk(q)
+	c.markShrunk(q)
 	c.offer(q) // for those who wait for nothing but a read
 }
 

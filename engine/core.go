@@ -87,9 +87,9 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.atLeast(c.tasks.budget.part(8))
 	c.serve()
 	c.tasks.budget.spent += c.detached.reclaimed
-	c.pump()
-	c.notice()
-	c.tasks.unfinished = c.tasks.unfinished || c.hasLeftOver()
+	c.issueReads()
+	c.emitQueueStates()
+	c.tasks.unfinished = c.tasks.unfinished || c.hasUnfinished()
 	c.health.counters.turns++
 	c.health.counters.tasks += uint64(len(tasks))
 }

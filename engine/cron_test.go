@@ -359,14 +359,14 @@ func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 			snapshot: (&Snapshot{}).withHook("q", hook.OnEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
 		}
 		first, second := &page{}, &page{}
-		e.read(&work{beside: []job{first, round, second}})
+		e.read(&work{jobs: []job{first, round, second}})
 		synctest.Wait()
 		e.mu.Lock()
 		if len(e.inbox) != 2 || e.inbox[0].Call != first || e.inbox[1].Call != second {
 			t.Errorf("%d results before the hook has answered, want those of the two reads", len(e.inbox))
 		}
 		e.mu.Unlock()
-		e.side.Wait()
+		e.background.Wait()
 		if n := len(e.inbox); n != 3 || e.inbox[2].Call != round || round.jobs[0].err != nil {
 			t.Errorf("%d results at the end", n)
 		}

@@ -34,7 +34,7 @@ func (c *core) dropCommittedBodies() {
 // beside it, one whose body was dropped alone. So windows are short, too, when bodies
 // have taken their part.
 func (c *core) windowMax() int {
-	if c.heads.bodyBytes > c.bodiesKept() {
+	if c.heads.bodyBytes > c.retainedBodyBytesMax() {
 		return min(windowSmall, c.readMax())
 	}
 	return c.readMax()
@@ -56,7 +56,7 @@ func (c *core) readMax() int {
 
 // bodiesKept is how many bytes of bodies are kept of what is enqueued. The rest of the
 // budget is for what is read, since that is about to be delivered.
-func (c *core) bodiesKept() int64 { return c.cfg.BodyBytes / 4 * 3 }
+func (c *core) retainedBodyBytesMax() int64 { return c.cfg.BodyBytes / 4 * 3 }
 
 // makeReady puts a message where ready ones belong.
 func (c *core) makeReady(m *message) {
@@ -78,7 +78,7 @@ func (c *core) makeReady(m *message) {
 // retainBody keeps the body of a ready message as long as the budget allows, and
 // in any case until it can be read from the store.
 func (c *core) retainBody(m *message) {
-	if m.body != nil && c.heads.bodyBytes > c.bodiesKept() {
+	if m.body != nil && c.heads.bodyBytes > c.retainedBodyBytesMax() {
 		c.releaseBody(m)
 	}
 }
@@ -172,10 +172,10 @@ func (c *core) prefetchTasks(tasks []*Task) int {
 		}
 	}
 	for _, k := range f.keys[:known] {
-		sum += k.firstLines()
+		sum += k.prefetchFields()
 	}
 	for _, k := range f.keys[:known] {
-		sum += k.firstOfName()
+		sum += k.prefetchName()
 	}
 	f.sum = sum
 	return n
@@ -217,10 +217,10 @@ func (c *core) prefetchRound(q *queue, n int) {
 	keys := s.open.h[0].upcoming(f.keys[:0], min(n, prefetchMax))
 	sum := f.sum
 	for _, k := range keys {
-		sum += k.firstLines()
+		sum += k.prefetchFields()
 	}
 	for _, k := range keys {
-		sum += k.firstOfName()
+		sum += k.prefetchName()
 		if len(k.window) > 0 {
 			m := k.window[0]
 			sum ^= int64(m.rank) + int64(m.fence) + int64(m.timer) //nolint:gosec // any bits will do
@@ -230,9 +230,9 @@ func (c *core) prefetchRound(q *queue, n int) {
 }
 
 // firstLines reads the lines of a key that each message of it needs.
-func (k *fairKey) firstLines() int64 { return k.total + int64(k.weight) }
+func (k *fairKey) prefetchFields() int64 { return k.total + int64(k.weight) }
 
-func (k *fairKey) firstOfName() int64 {
+func (k *fairKey) prefetchName() int64 {
 	if k.name == "" {
 		return 0
 	}

@@ -82,7 +82,7 @@ func (e *Engine) relieve() {
 		return
 	}
 	c.health.reclaiming = true
-	e.side.Go(func() {
+	e.background.Go(func() {
 		err := s.Relieve()
 		e.post(relieved{err})
 	})
@@ -121,7 +121,7 @@ func (e *Engine) stalling(busy bool) time.Duration {
 	if !busy {
 		return time.Hour
 	}
-	return stallAfter - (e.Elapsed() - e.handed)
+	return stallAfter - (e.Elapsed() - e.commitBegan)
 }
 
 // takeReadOnly takes those out of the inbox that only look, and have nothing of their client

@@ -169,7 +169,7 @@ func (k *fairKey) retreat(p place) {
 // its enqueue: a read under way may have seen it as it was.
 func (k *fairKey) touch(p place) {
 	r := k.read
-	if r == nil || !r.asked || r.stale || p.less(r.from) {
+	if r == nil || !r.issued || r.stale || p.less(r.from) {
 		return
 	}
 	if len(r.changed) >= changedMax {
@@ -250,7 +250,7 @@ func (c *core) settle(k *fairKey) {
 			c.offer(q)
 		}
 	}
-	c.wantKey(k)
+	c.requestRead(k)
 	if k.idle() {
 		c.forgetKey(k)
 	}

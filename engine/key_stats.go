@@ -144,7 +144,7 @@ func (p *idleStats) take(h nameHash, name string) keyStats {
 	p.list[at] = idleKey{}
 	p.n--
 	if p.counting != nil {
-		p.counting.back(name)
+		p.counting.keyReturned(name)
 	}
 	return s
 }
@@ -155,7 +155,7 @@ func (p *idleStats) keep(k *fairKey) {
 		return
 	}
 	if p.counting != nil {
-		p.counting.ended(k)
+		p.counting.keyForgotten(k)
 	}
 	if len(p.list) >= len(p.slots)/2 {
 		p.rebuild()
@@ -291,13 +291,13 @@ func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error)
 	for {
 		b := p.counting
 		if b == nil || b.done && b.no < req.need || b.n < req.N {
-			if c.reclaims(q) && !tx.atomic { // the sum is not known before
+			if c.reclaiming(q) && !tx.atomic { // the sum is not known before
 				return nil, BusyKey{}, tx.yield()
 			}
 			b = c.startCount(q, req.N)
 		}
 		others := first && !tx.atomic && b.no < req.need // it is theirs to go on with, for this turn
-		if !b.done && (others || !b.goOn(tx, q)) {
+		if !b.done && (others || !b.advance(tx, q)) {
 			return nil, BusyKey{}, tx.yield()
 		}
 		if b.no >= req.need {
@@ -313,7 +313,7 @@ func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error)
 }
 
 // sweeps says that a queue was emptied and its keys are not given back yet.
-func (c *core) reclaims(q *queue) bool {
+func (c *core) reclaiming(q *queue) bool {
 	return slices.ContainsFunc(c.detached.queues, func(r *detachedQueue) bool { return r.queue == q })
 }
 
@@ -335,7 +335,7 @@ func (c *core) startCount(q *queue, n int) *busyCount {
 }
 
 // goOn counts as far as the turn goes, and reports whether that was all.
-func (b *busyCount) goOn(tx *Tx, q *queue) bool {
+func (b *busyCount) advance(tx *Tx, q *queue) bool {
 	n, yields := 0, false
 	b.cursor = q.roster.walkWhile(b.cursor, func(k *fairKey) bool {
 		if yields = n%busyPart == 0 && !tx.more(); yields {
@@ -359,14 +359,14 @@ func (b *busyCount) countKey(k *fairKey) {
 }
 
 // ended counts a key that ends before its turn has come.
-func (b *busyCount) ended(k *fairKey) {
+func (b *busyCount) keyForgotten(k *fairKey) {
 	if !b.done && k.seq > b.cursor {
 		b.countKey(k)
 	}
 }
 
 // back notes that a key comes back that was counted.
-func (b *busyCount) back(name string) {
+func (b *busyCount) keyReturned(name string) {
 	if b.done {
 		return
 	}

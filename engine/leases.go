@@ -185,8 +185,8 @@ func (tx *Tx) waitAgain(queues []*queue, until int64) error {
 		tx.park(queues, until, false)
 		return ErrWouldBlock
 	}
-	c.standInLine(w, queues)
-	w.onlyLoading = false
+	c.joinLines(w, queues)
+	w.untilLoaded = false
 	if w.until = until; until > 0 {
 		c.waits.timed.push(w)
 	}
@@ -296,7 +296,7 @@ func (c *core) remove(m *message) {
 	k.touch(m.place)
 	k.total--
 	k.queue.total--
-	c.noteShrunk(k.queue)
+	c.markShrunk(k.queue)
 	c.settle(k)
 }
 

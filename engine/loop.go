@@ -49,17 +49,17 @@ type Engine struct {
 	released  int   // tasks of the last commit
 	spare     *storage.Batch
 
-	stalled bool          // the commit under way has taken long, see stall.go
-	handed  time.Duration // when it began; the loop's
-	flight  *work         // what is committed; the loop's, and its tasks the lock's
+	stalled     bool          // the commit under way has taken long, see stall.go
+	commitBegan time.Duration // when it began; the loop's
+	flight      *work         // what is committed; the loop's, and its tasks the lock's
 
 	snapshot   atomic.Pointer[Snapshot]
 	durable    atomic.Uint64 // all batches up to this one are in the store
 	dispatcher eventDispatcher
 
-	wake chan struct{} // capacity 1: there is something to look at
-	work chan *work    // to the committer
-	side sync.WaitGroup
+	wake       chan struct{} // capacity 1: there is something to look at
+	work       chan *work    // to the committer
+	background sync.WaitGroup
 }
 
 // New makes an engine over a store, which it must have for itself. Run starts it.
@@ -109,7 +109,7 @@ func (e *Engine) Submit(tasks []*Task) {
 	e.inbox = append(e.inbox, tasks...)
 	e.bytes += bytes
 	e.mu.Unlock()
-	e.poke()
+	e.wakeLoop()
 }
 
 // Leave says that a client has gone: its wait for messages ends, and what it had
@@ -124,7 +124,7 @@ func (e *Engine) post(call Call) {
 		e.inbox = append(e.inbox, &Task{Call: call})
 	}
 	e.mu.Unlock()
-	e.poke()
+	e.wakeLoop()
 }
 
 // Stop ends the engine: no new tasks, those that wait end empty-handed, all
@@ -134,10 +134,10 @@ func (e *Engine) Stop() {
 	e.stopping = true
 	e.room.Broadcast()
 	e.mu.Unlock()
-	e.poke()
+	e.wakeLoop()
 }
 
-func (e *Engine) poke() {
+func (e *Engine) wakeLoop() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -170,45 +170,45 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.cfg.Log.Error().Err(err).Msg("the store cannot write, writes are refused until it can")
 		c.health.failed = err
 	}
-	e.noteFull()
+	e.checkFull()
 	stop := context.AfterFunc(ctx, e.Stop)
 	defer stop()
-	e.side.Go(e.commit)
-	e.side.Go(e.dispatcher.run)
+	e.background.Go(e.commit)
+	e.background.Go(e.dispatcher.run)
 	e.count()
 	e.snapshot.Store(c.out.snapshot)
 	close(e.ready)
 	e.loop(&linger{poll: poll})
 	c.ops.census.stop()
 	close(e.work)
-	e.side.Wait()
+	e.background.Wait()
 	e.refuseAll()
 	return nil
 }
 
 // loop is the engine's one thread.
-func (e *Engine) loop(company *linger) {
+func (e *Engine) loop(batchLinger *linger) {
 	c := e.core
 	clock := newClock()
 	alarm := &alarm{Timer: time.NewTimer(time.Hour)}
 	defer alarm.Stop()
-	var spare, told []*Task
-	mendAt := time.Time{}
+	var spare, early []*Task
+	repairAt := time.Time{}
 	for {
 		tasks, state := e.collect(spare)
 		now := clock.now()
 		if state.failed != nil {
 			e.failOver(state.failed)
-			mendAt = now.Add(e.cfg.MendInterval)
+			repairAt = now.Add(e.cfg.MendInterval)
 		} else {
 			c.out.committed = state.committed
 		}
-		if c.health.failed != nil && !now.Before(mendAt) {
+		if c.health.failed != nil && !now.Before(repairAt) {
 			e.reopen()
-			mendAt = now.Add(e.cfg.MendInterval)
-		} else if c.health.full != nil && !now.Before(mendAt) {
+			repairAt = now.Add(e.cfg.MendInterval)
+		} else if c.health.full != nil && !now.Before(repairAt) {
 			e.relieve()
-			mendAt = now.Add(e.cfg.MendInterval)
+			repairAt = now.Add(e.cfg.MendInterval)
 		}
 		began := e.Elapsed()
 		c.turn(now, tasks)
@@ -216,34 +216,34 @@ func (e *Engine) loop(company *linger) {
 		if c.out.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
 			e.snapshot.Store(c.out.snapshot)
 		}
-		told = c.takeEarly(told[:0])
+		early = c.takeEarly(early[:0])
 		if e.stalled {
 			e.answerReadOnly(e.flight)
-			told = append(told, c.takeEarly(nil)...)
+			early = append(early, c.takeEarly(nil)...)
 		}
-		e.release(told)
-		clear(told)
+		e.release(early)
+		clear(early)
 		clear(tasks)
 		spare = tasks[:0]
 		if state.stopping {
 			c.drain()
 		}
-		if !state.busy && !state.stopping && c.out.sync && e.cfg.Sync == SyncAlways && c.out.batch.Size() < e.cfg.BatchBytes && company.wait(now, len(c.out.released), state.released) {
+		if !state.busy && !state.stopping && c.out.sync && e.cfg.Sync == SyncAlways && c.out.batch.Size() < e.cfg.BatchBytes && batchLinger.wait(now, len(c.out.released), state.released) {
 			continue
 		}
 		if !state.busy {
-			company.over()
+			batchLinger.over()
 			if w := c.cut(); w != nil {
-				e.hand(w)
+				e.startCommit(w)
 				state.busy = true
-			} else if state.stopping && len(tasks) == 0 && !c.hasLeftOver() {
+			} else if state.stopping && len(tasks) == 0 && !c.hasUnfinished() {
 				if e.close() {
 					return
 				}
 				continue
 			}
 		}
-		e.pause(alarm, clock, state.busy, mendAt)
+		e.sleep(alarm, clock, state.busy, repairAt)
 	}
 }
 
@@ -290,7 +290,7 @@ type alarm struct {
 }
 
 // pause waits for something to do.
-func (e *Engine) pause(alarm *alarm, clock *clock, busy bool, mendAt time.Time) {
+func (e *Engine) sleep(alarm *alarm, clock *clock, busy bool, repairAt time.Time) {
 	at := e.core.nextTimer()
 	now := clock.now()
 	wait := time.Hour
@@ -301,7 +301,7 @@ func (e *Engine) pause(alarm *alarm, clock *clock, busy bool, mendAt time.Time) 
 		wait = min(wait, time.Unix(0, at).Sub(now))
 	}
 	if e.core.health.failed != nil || e.core.health.full != nil {
-		wait = min(wait, mendAt.Sub(now))
+		wait = min(wait, repairAt.Sub(now))
 	}
 	if wait <= 0 {
 		return
@@ -317,8 +317,8 @@ func (e *Engine) pause(alarm *alarm, clock *clock, busy bool, mendAt time.Time) 
 	}
 }
 
-func (e *Engine) hand(w *work) {
-	e.handed, e.flight = e.Elapsed(), w
+func (e *Engine) startCommit(w *work) {
+	e.commitBegan, e.flight = e.Elapsed(), w
 	e.mu.Lock()
 	e.busy = true
 	e.mu.Unlock()
@@ -374,7 +374,7 @@ func (e *Engine) Want(kinds EventKind) { e.post(listenFor{kinds}) }
 
 // HookTurned says that the breaker of a hook has opened or closed. It never
 // waits.
-func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) { e.post(turned{h, s}) }
+func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) { e.post(breakerChange{h, s}) }
 
 // take adds the events of a batch that is committed. It never waits: what is too
 // much is counted and not told.

@@ -29,7 +29,7 @@ func TestTheBacklogCountsForTheBoundOfTheInbox(t *testing.T) {
 					for i := range left {
 						left[i] = &Task{Call: callFunc(func(*Tx) error { return nil }), Bytes: 10}
 					}
-					e.core.keepBacklog(left)
+					e.core.setBacklog(left)
 					e.collect(nil)
 					submitted := false
 					go func() {
@@ -44,7 +44,7 @@ func TestTheBacklogCountsForTheBoundOfTheInbox(t *testing.T) {
 					if submitted == c.waits {
 						t.Errorf("with %d tasks left, Submit of 4 has waited: %v", c.backlog, !submitted)
 					}
-					e.core.keepBacklog(nil)
+					e.core.setBacklog(nil)
 					e.collect(nil)
 					synctest.Wait()
 					if !submitted {

@@ -26,7 +26,7 @@ func (e *Engine) commit() {
 		case <-tick:
 			if err := e.store.Sync(); err != nil {
 				e.postFailure(err)
-				e.poke()
+				e.wakeLoop()
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (e *Engine) commitWork(w *work) {
 		// What these tasks did is not on disk, and what later ones do may depend
 		// on it: the loop starts anew from what is.
 		refuse(tasks, err)
-		e.post(lost{w.beside})
+		e.post(lost{w.jobs})
 		e.postFailure(err)
 	}
 	e.mu.Lock()
@@ -63,7 +63,7 @@ func (e *Engine) commitWork(w *work) {
 		e.spare = w.batch
 	}
 	e.mu.Unlock()
-	e.poke() // the loop cuts the next batch while this one's clients are woken
+	e.wakeLoop() // the loop cuts the next batch while this one's clients are woken
 	e.release(tasks)
 	if err == nil {
 		e.dispatcher.take(w.events)
@@ -111,10 +111,10 @@ func (e *Engine) release(tasks []*Task) {
 func (e *Engine) read(w *work) {
 	var windows, others []job
 	var verdicts map[string][]job // by queue
-	for _, r := range w.beside {
+	for _, r := range w.jobs {
 		switch r := r.(type) { // scripts may take long, and so may other things: nobody else waits for them
 		case *cronRound: // one at a time
-			e.side.Go(func() { e.runJob(r) })
+			e.background.Go(func() { e.runJob(r) })
 		case *verdict:
 			if verdicts == nil {
 				verdicts = map[string][]job{}
@@ -124,7 +124,7 @@ func (e *Engine) read(w *work) {
 			windows = append(windows, r)
 		case *lookup:
 			if r.work >= lookupLong {
-				e.side.Go(func() { e.runJob(r) })
+				e.background.Go(func() { e.runJob(r) })
 			} else {
 				others = append(others, r)
 			}
@@ -133,11 +133,11 @@ func (e *Engine) read(w *work) {
 		}
 	}
 	for _, all := range verdicts {
-		e.side.Go(func() { e.runJob(all...) })
+		e.background.Go(func() { e.runJob(all...) })
 	}
 	for _, all := range [][]job{windows, others} {
 		if len(all) > 0 {
-			e.side.Go(func() { e.runJob(all...) })
+			e.background.Go(func() { e.runJob(all...) })
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (e *Engine) runJob(all ...job) {
 // count starts counting what the store holds.
 func (e *Engine) count() {
 	s := e.core.ops.census
-	e.side.Go(func() { s.take(func(p *censusPart) { e.post(p) }) })
+	e.background.Go(func() { s.take(func(p *censusPart) { e.post(p) }) })
 }
 
 // failOver drops the memory after a failed commit and recovers from what is on
@@ -207,14 +207,14 @@ func (e *Engine) reopen() {
 		return
 	}
 	c.health.failed = nil
-	e.noteFull()
+	e.checkFull()
 	if c.health.full == nil {
 		e.cfg.Log.Info().Msg("the store takes writes again")
 	}
 }
 
 // noteFull looks whether the store is full, and says so.
-func (e *Engine) noteFull() {
+func (e *Engine) checkFull() {
 	c := e.core
 	if c.health.failed != nil {
 		return

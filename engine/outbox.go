@@ -41,7 +41,7 @@ type work struct {
 	batch  *storage.Batch // nil: nothing to write
 	sync   bool
 	tasks  []*Task
-	beside []job // to be done after the commit: they see it
+	jobs   []job // to be done after the commit: they see it
 	events []Event
 }
 
@@ -57,7 +57,7 @@ func (c *core) cut() *work {
 	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && len(c.out.events.open) == 0 {
 		return nil
 	}
-	w := &work{no: c.out.batchNo, sync: c.out.sync, tasks: c.out.released, beside: c.out.jobs, events: c.out.events.open}
+	w := &work{no: c.out.batchNo, sync: c.out.sync, tasks: c.out.released, jobs: c.out.jobs, events: c.out.events.open}
 	if c.out.batch.Len() > 0 {
 		w.batch = c.out.batch
 		c.out.batch, c.out.spare = c.out.spare, nil
@@ -124,9 +124,9 @@ func (c *core) mayReplyEarly(m *message) bool {
 // takeEarly returns what is to be told before the commit, and keeps spare in its
 // place, which is empty.
 func (c *core) takeEarly(spare []*Task) []*Task {
-	told := c.out.early
+	completed := c.out.early
 	c.out.early = spare
-	return told
+	return completed
 }
 
 // EventKind is what an event says has happened, or several of them together.
@@ -217,12 +217,12 @@ func (w listenFor) Apply(tx *Tx) error {
 
 // wants asks first whether anybody listens: an event that nobody hears costs no
 // more than that.
-func (c *core) listened(kinds EventKind) bool { return c.out.events.wanted&kinds != 0 }
+func (c *core) subscribed(kinds EventKind) bool { return c.out.events.wanted&kinds != 0 }
 
 // emit adds an event to the open batch: it is told after its commit, if that
 // succeeds.
 func (c *core) emit(ev Event) {
-	if c.listened(ev.Kind) {
+	if c.subscribed(ev.Kind) {
 		ev.Time = unix(c.now)
 		c.out.events.open = append(c.out.events.open, ev)
 	}
@@ -231,7 +231,7 @@ func (c *core) emit(ev Event) {
 // emitMessage tells of a message. It must be called while m.key is the one that
 // the event is about.
 func (c *core) emitMessage(kind EventKind, m *message) {
-	if c.listened(kind) {
+	if c.subscribed(kind) {
 		c.emit(Event{Kind: kind, Queue: m.key.queue.name, ID: m.id, Key: m.key.name})
 	}
 }
@@ -239,7 +239,7 @@ func (c *core) emitMessage(kind EventKind, m *message) {
 // emitFailure tells that a delivery has failed: the message is ready again at a
 // time, or dead for a reason and in a dead-letter queue or dropped.
 func (c *core) emitFailure(m *message, ev Event) {
-	if !c.listened(ev.Kind) {
+	if !c.subscribed(ev.Kind) {
 		return
 	}
 	ev.Queue, ev.ID, ev.Key, ev.Attempt = m.key.queue.name, m.id, m.key.name, m.attempt-1
@@ -254,15 +254,15 @@ func (c *core) emitQueue(kind EventKind, q *queue) { c.emit(Event{Kind: kind, Qu
 
 // announceReady remembers a queue that may be able to deliver again.
 func (c *core) announceReady(q *queue) {
-	if c.listened(EventReady) && !q.scheduler.announced && !q.becameReady {
+	if c.subscribed(EventReady) && !q.scheduler.announced && !q.becameReady {
 		q.becameReady = true
 		c.out.events.ready = append(c.out.events.ready, q)
 	}
 }
 
 // noteShrunk remembers a queue that may be empty now.
-func (c *core) noteShrunk(q *queue) {
-	if c.listened(EventEmpty) && q.total <= 0 && q.counted && !q.shrunk {
+func (c *core) markShrunk(q *queue) {
+	if c.subscribed(EventEmpty) && q.total <= 0 && q.counted && !q.shrunk {
 		q.shrunk = true
 		c.out.events.shrunk = append(c.out.events.shrunk, q)
 	}
@@ -271,7 +271,7 @@ func (c *core) noteShrunk(q *queue) {
 // notice tells, at the end of a turn, which queues have become ready or empty.
 // What was there in the middle of the turn only is nobody's business, but for
 // one thing: a queue with no open class for a moment has sent a consumer away.
-func (c *core) notice() {
+func (c *core) emitQueueStates() {
 	for _, q := range c.out.events.ready {
 		q.becameReady = false
 		if q.scheduler.hasOpen() && !q.scheduler.announced && c.queues.byName[q.name] == q {
@@ -292,15 +292,15 @@ func (c *core) notice() {
 func (e *events) drop() { e.open, e.ready, e.shrunk = nil, nil, nil }
 
 // turned is the task that says that the breaker of a hook has opened or closed.
-type turned struct {
+type breakerChange struct {
 	hook  hook.Hook
 	state hook.BreakerState
 }
 
 // Apply tells of the queue that has the hook, if one has it still.
-func (t turned) Apply(tx *Tx) error {
+func (t breakerChange) Apply(tx *Tx) error {
 	c := tx.core
-	if !c.listened(EventBreaker) {
+	if !c.subscribed(EventBreaker) {
 		return nil
 	}
 	for name, hooks := range c.out.snapshot.hooks.from("") {

@@ -19,7 +19,7 @@ import (
 // in core.leases. A read whose edge has moved is stale.
 type read struct {
 	epoch  uint64
-	asked  bool // not only in line for it
+	issued bool // not only in line for it
 	urgent bool // in core.starving
 	stale  bool // of no use: ask again
 	err    error
@@ -40,10 +40,10 @@ type read struct {
 	limit   int // messages to look at
 	bytes   int
 
-	found  []*message // in order, without those that are delayed
-	looked int
-	last   place // the last one that was looked at
-	end    bool  // there is nothing after it
+	found    []*message // in order, without those that are delayed
+	examined int
+	last     place // the last one that was looked at
+	end      bool  // there is nothing after it
 
 	// Of a due-time index:
 	index   *dueIndex
@@ -82,7 +82,7 @@ func (q *readQueue) next(c *core) int64 {
 func (q *readQueue) expire(c *core) { c.retryBackedOff() }
 
 // wantKey puts a key in line for a read when its window runs low.
-func (c *core) wantKey(k *fairKey) {
+func (c *core) requestRead(k *fairKey) {
 	if !k.hasBacklog {
 		return
 	}
@@ -93,7 +93,7 @@ func (c *core) wantKey(k *fairKey) {
 			c.reads.prefetch = append(c.reads.prefetch, k)
 		}
 	}
-	if r := k.read; r != nil && !r.asked && !r.urgent && len(k.window) == 0 {
+	if r := k.read; r != nil && !r.issued && !r.urgent && len(k.window) == 0 {
 		r.urgent = true
 		c.reads.urgent = append(c.reads.urgent, k)
 	}
@@ -101,7 +101,7 @@ func (c *core) wantKey(k *fairKey) {
 
 // pump asks for as many reads as may be under way. Keys with nothing left to
 // deliver come first; the others have to wait while memory holds enough.
-func (c *core) pump() {
+func (c *core) issueReads() {
 	emptied := 0
 	for c.reads.inFlight < c.cfg.ReadsMax && c.mayRead() {
 		var k *fairKey
@@ -121,16 +121,16 @@ func (c *core) pump() {
 			}
 			continue
 		}
-		if k.read != nil && !k.read.asked && c.alive(k) {
-			c.ask(k)
+		if k.read != nil && !k.read.issued && c.alive(k) {
+			c.issueRead(k)
 		}
 	}
 }
 
 // ask asks for the next messages of a key.
-func (c *core) ask(k *fairKey) {
+func (c *core) issueRead(k *fairKey) {
 	k.read = &read{
-		epoch: c.epoch, asked: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
+		epoch: c.epoch, issued: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
 		limit: max(c.readMax()-len(k.window), 1), bytes: c.readBytes(),
 	}
 	c.reads.inFlight++
@@ -175,7 +175,7 @@ func (c *core) readFailed(r *read) {
 	for n := r.key.queue.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
-		if w.onlyLoading {
+		if w.untilLoaded {
 			c.finish(w.task, fmt.Errorf("%w: %w", ErrMisconf, r.err))
 		}
 	}
@@ -220,8 +220,8 @@ func (r *read) readKey(store Store) error {
 			r.found = append(r.found, f.m)
 		}
 		size += len(f.m.body)
-		r.looked++
-		return r.looked < r.limit && size < r.bytes
+		r.examined++
+		return r.examined < r.limit && size < r.bytes
 	})
 	r.end = !more
 	return err

@@ -11,7 +11,7 @@ import (
 
 // reading is what everything that is read under a watch has in common. It is done
 // beside the loop and then applied, as a call like any other.
-type reading struct {
+type loggedRead struct {
 	changeLog
 	done     bool
 	keepsLog bool // the task that asked ends the watch, not the reading
@@ -20,7 +20,7 @@ type reading struct {
 }
 
 // Apply lets the one go on who has asked.
-func (r *reading) Apply(tx *Tx) error {
+func (r *loggedRead) Apply(tx *Tx) error {
 	c := tx.core
 	if r.epoch != c.epoch {
 		return nil // who has asked has been asked to ask again
@@ -45,7 +45,7 @@ func resume(t *Task) func(*core) {
 // page is a stretch of a queue as the store holds it: for those who go through
 // messages that need not be in memory.
 type page struct {
-	reading
+	loggedRead
 	from, to     []byte
 	limit, bytes int
 
@@ -103,7 +103,7 @@ func (p *page) do(store Store) {
 // lookup finds messages of a queue by their ids: an id holds its rank and a hash of
 // its key, so that only the keys with that hash have to be asked.
 type lookup struct {
-	reading
+	loggedRead
 	wanted []wanted
 	bodies bool            // the records are kept: for who shows them. Others need what they say, not what they hold
 	work   int             // messages to look for, at most

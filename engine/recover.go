@@ -344,7 +344,7 @@ func stateKeyUnder(no uint32, key string) []byte {
 // else are refused, and nothing is left to the lag.
 func (c *core) drain() {
 	for _, t := range c.waitingTasks() {
-		if t.wait.begun() {
+		if t.wait.inProgress() {
 			c.finish(t, ErrStopped) // it has not happened, or not as a whole
 		} else {
 			c.finish(t, nil)

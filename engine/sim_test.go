@@ -418,7 +418,7 @@ func (s *sim) run(t *simTask) {
 		c.begin(s.step.now)
 		c.apply(&t.Task)
 		c.serve()
-		c.pump()
+		c.issueReads()
 		for w := c.cut(); w != nil; w = c.cut() {
 			s.step.commit(w)
 		}

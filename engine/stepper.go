@@ -78,7 +78,7 @@ func (s *Stepper) Listen(to func([]Event)) { s.listen = to }
 func (s *Stepper) Want(kinds EventKind) { s.core.out.events.wanted = kinds }
 
 // HookTurned is Engine.HookTurned.
-func (s *Stepper) HookTurned(h hook.Hook, state hook.BreakerState) { s.post(turned{h, state}) }
+func (s *Stepper) HookTurned(h hook.Hook, state hook.BreakerState) { s.post(breakerChange{h, state}) }
 
 // Submit is Do for those who expect an Engine: the tasks that need not wait are
 // done when it returns.
@@ -113,7 +113,7 @@ func (s *Stepper) Do(tasks ...*Task) {
 		if s.flight == nil {
 			s.flight = s.core.cut()
 		}
-		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 && !s.core.hasLeftOver() || s.later() {
+		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 && !s.core.hasUnfinished() || s.later() {
 			return
 		}
 		if w := s.flight; w != nil {
@@ -162,7 +162,7 @@ func (s *Stepper) commit(w *work) {
 	if err != nil {
 		c.out.released = append(w.tasks, c.out.released...)
 		c.refuse(err)
-		c.loseBackups(w.beside)
+		c.loseBackups(w.jobs)
 		c.out.committed = c.out.batchNo
 		c.out.batchNo++
 		c.health.counters.recoveries++
@@ -174,7 +174,7 @@ func (s *Stepper) commit(w *work) {
 	if s.listen != nil && len(w.events) > 0 {
 		s.listen(w.events)
 	}
-	s.reads = append(s.reads, w.beside...)
+	s.reads = append(s.reads, w.jobs...)
 }
 
 func (s *Stepper) recoverInPlace() {

@@ -47,7 +47,7 @@ func (c *core) applyUnblocked() {
 	for len(c.waits.unblocked) > 0 && c.room() {
 		t := c.waits.unblocked[0]
 		c.waits.unblocked[0] = nil
-		if c.waits.unblocked = c.waits.unblocked[1:]; c.hadShare(t.Client) {
+		if c.waits.unblocked = c.waits.unblocked[1:]; c.usedShare(t.Client) {
 			c.tasks.later = append(c.tasks.later, t)
 			continue
 		}

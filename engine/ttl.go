@@ -175,7 +175,7 @@ func newEndEntry(m *message) *dueEntry { return newDueEntry(m.expires, m.storage
 // ttlBatch is messages of a queue whose time to live is over and whose records are
 // read beside the loop.
 type ttlBatch struct {
-	reading
+	loggedRead
 	entries []*dueEntry
 	found   []*foundMessage
 }

@@ -50,7 +50,7 @@ type wait struct {
 	timer int
 	// onlyLoading says that the task does not block: it waits for messages that
 	// are on their way from the disk, and gives up when there are none.
-	onlyLoading bool
+	untilLoaded bool
 	// atomic says that the task is several calls in one, see Exec.
 	atomic bool
 }
@@ -58,7 +58,7 @@ type wait struct {
 // begun says that the task does not wait for messages to lease but for something
 // to be read or decided, in the middle of what it does: it must not end as if it
 // had been done.
-func (w *wait) begun() bool { return len(w.nodes) == 0 || w.atomic }
+func (w *wait) inProgress() bool { return len(w.nodes) == 0 || w.atomic }
 
 func (w *wait) before(o *wait) bool { return w.until < o.until }
 func (w *wait) index() *int         { return &w.timer }
@@ -108,18 +108,18 @@ func (l *waiters) remove(w *waiter) {
 // task that waits already keeps its place in each line and its end.
 //
 // The calls of Exec wait one after the other, each for something of its own.
-func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
+func (tx *Tx) park(queues []*queue, until int64, untilLoaded bool) {
 	c, t := tx.core, tx.task
 	if w := t.wait; w != nil {
-		if w.atomic && !w.standsIn(queues) { // where it does, it keeps its place
+		if w.atomic && !w.waitsIn(queues) { // where it does, it keeps its place
 			c.leaveLines(w)
-			c.standInLine(w, queues)
-			w.onlyLoading = onlyLoading
+			c.joinLines(w, queues)
+			w.untilLoaded = untilLoaded
 		}
 		return
 	}
-	w := &wait{task: t, until: until, onlyLoading: onlyLoading, atomic: tx.atomic, timer: -1}
-	c.standInLine(w, queues)
+	w := &wait{task: t, until: until, untilLoaded: untilLoaded, atomic: tx.atomic, timer: -1}
+	c.joinLines(w, queues)
 	if t.resume > 0 {
 		w.until = t.resume
 	}
@@ -127,18 +127,18 @@ func (tx *Tx) park(queues []*queue, until int64, onlyLoading bool) {
 		c.waits.timed.push(w)
 	}
 	t.wait = w
-	if !onlyLoading && !w.begun() {
+	if !untilLoaded && !w.inProgress() {
 		c.markHeldUp(t)
 	}
 	if t.Client != nil {
 		t.Client.blocked = t
-		t.Client.waits.Store(!onlyLoading && !w.begun())
+		t.Client.waits.Store(!untilLoaded && !w.inProgress())
 		c.waits.parked[t.Client.ID] = t
 	}
 }
 
 // standInLine puts a wait into the lines of queues.
-func (c *core) standInLine(w *wait, queues []*queue) {
+func (c *core) joinLines(w *wait, queues []*queue) {
 	w.nodes = make([]waiter, 0, len(queues))
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
@@ -150,7 +150,7 @@ func (c *core) standInLine(w *wait, queues []*queue) {
 }
 
 // standsIn says that the wait stands in the lines of just these queues.
-func (w *wait) standsIn(queues []*queue) bool {
+func (w *wait) waitsIn(queues []*queue) bool {
 	return slices.EqualFunc(w.nodes, queues, func(n waiter, q *queue) bool { return n.queue == q })
 }
 
@@ -245,7 +245,7 @@ func (c *core) serveQueue(q *queue) {
 	for n := q.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
-		if w.onlyLoading && w.task.wait == w && !w.task.running && !w.loading() {
+		if w.untilLoaded && w.task.wait == w && !w.task.running && !w.loading() {
 			c.run(w.task) // there is nothing to wait for: it ends, or goes on without
 		}
 	}
@@ -265,7 +265,7 @@ func (w *wait) loading() bool {
 // ErrUnblocked. It reports whether that client was blocked.
 func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	t := tx.core.waits.parked[clientID]
-	if t == nil || t.wait.onlyLoading || t.wait.begun() {
+	if t == nil || t.wait.untilLoaded || t.wait.inProgress() {
 		return false // it does not wait for messages
 	}
 	var err error
@@ -285,7 +285,7 @@ type leave struct{ client *Client }
 func (l leave) Apply(tx *Tx) error {
 	cl := l.client
 	cl.gone = true
-	if cl.blocked == nil || cl.blocked.wait.begun() {
+	if cl.blocked == nil || cl.blocked.wait.inProgress() {
 		return nil
 	}
 	behind := cl.queued
