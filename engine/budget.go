@@ -2,60 +2,62 @@ package engine
 
 import "fmt"
 
-// A turn has a budget of work, counted in units and never in time: a turn reads no clock.
-// A unit is about what one message or one fairness key takes in a command, a microsecond.
-// What is left over when the budget is used up goes on in the next turn, which follows at
-// once; the loop commits, answers and takes new tasks in between. So no command and no
-// number of timers keeps other clients waiting for longer than some turns.
+// budget bounds the work of a turn, so that no command and no number of timers delays other
+// clients by more than a few turns. It is counted in units and never in time, since a turn
+// reads no clock: a unit is about a microsecond, the work for one message or one fairness
+// key. Work that exceeds the budget continues in the next turn, which follows at once; the
+// loop commits, replies and takes new tasks in between.
 //
-// A turn divides its budget into steps, so that none of them starves another:
+// A turn divides its budget into steps, so that no step starves another:
 //
-//	timers   a quarter, and a little for each kind of timer (expire)
+//	timers   a quarter, and a minimum for each component (expire)
 //	slices   a quarter, for tasks that have done a part of their work in an earlier turn
-//	tasks    a half, for what stood behind blocked tasks, then for new ones, oldest first
-//	detachedQueue  as much as the tasks have at most, for what emptied queues have left
-//	serving  what the tasks have left, or an eighth
+//	tasks    a half, for unblocked tasks, then the backlog, then new tasks, in order
+//	reclaim  detachedKeys.max keys, leases and messages of purged queues, counted apart
+//	serve    what the tasks have left, at least an eighth
 //
-// Three rules make this fair and keep everything in order:
+// Three rules make this fair and keep the order:
 //
-//  1. A call that handles many messages asks for each one (Tx.more), and returns what
-//     Tx.yield returns when the step is over. It is parked, keeps its progress and is
-//     applied again. What its client has sent behind it waits.
-//  2. A client that has used its share of a turn has its next tasks applied in the next
-//     turn; others go first.
-//  3. What goes on in slices, timers included, adds at most sliceWeight to one batch. Every
-//     reply waits for the commit of its batch, and a commit takes as long as the batch has
-//     weight: its bytes, and its records, since the store takes about as long for a record
-//     as for recordWeight bytes.
+//  1. A call that handles many messages calls Tx.more for each of them. When that is false,
+//     the call returns Tx.yield: the task is parked, keeps its progress and is applied again
+//     in the next turn. Later tasks of its client are queued behind it.
+//  2. When a client has used its share of a turn, its next tasks are applied in the next
+//     turn, after those of other clients.
+//  3. Slices, timers included, add at most sliceWeight to one batch. Every reply waits for
+//     the commit of its batch, and the duration of a commit follows the weight of the batch:
+//     its bytes plus recordWeight for each record.
 //
-// Calls within Exec are one write. They use up the budget, and do not stop for it.
+// The calls of a transaction (Exec) are in one batch. They spend units, but never yield.
 type budget struct {
-	turn  int // units of a turn; tests set any number
-	left  int // units of the step under way
-	spent int // in this turn, by all steps
+	turn  int // units of a turn: turnUnits; tests set other values
+	left  int // units left in the current step; negative if a unit of work was larger
+	spent int // units used in this turn, by all steps
 
-	fullAt int // the size of the open batch at which the step ends, of a slice its weight
+	fullAt int // the step ends when the open batch reaches this size, or a slice this weight
 	sliced int // weight that slices have added to the open batch
-	from   int // weight of the open batch when the slice under way began; 0: none is
+	from   int // weight of the open batch when the current slice began; 0: no slice is under way
 }
 
 const (
+	// turnUnits is the budget of a turn: about two milliseconds of work.
 	turnUnits = 2048
-	// sliceWeight is about a thousand small records, for which the store takes a millisecond
-	// or two, beside the sync of the disk.
-	sliceWeight  = 256 << 10
+	// sliceWeight is about a thousand small records, which the store writes in one or two
+	// milliseconds, without the sync.
+	sliceWeight = 256 << 10
+	// recordWeight is the number of bytes that cost the store about as much as one record.
 	recordWeight = 200
-	// unitBytes is how much of a task's input counts as one unit.
+	// unitBytes is how many bytes of a task's input count as one unit.
 	unitBytes = 16 << 10
 )
 
-// part is a fraction of a turn's budget.
+// part returns 1/of of a turn's budget, at least one unit.
 func (b *budget) part(of int) int { return max(b.turn/of, 1) }
 
-// share is how many units a client may use in one turn.
+// share is how many units a client may use in one turn before others go first.
 func (b *budget) share() int { return b.part(4) }
 
-// slice begins a step of work that goes on from turn to turn.
+// slice begins a step whose work continues from turn to turn. The step ends after the units,
+// or when all slices together have added sliceWeight to the open batch.
 func (c *core) slice(units int) {
 	c.endSlice()
 	b := &c.tasks.budget
@@ -63,8 +65,8 @@ func (c *core) slice(units int) {
 	b.left, b.fullAt = units, b.from+max(sliceWeight-b.sliced, 0)
 }
 
-// endSlice ends the step, if one is under way. What follows has no budget but for the
-// size of the batch, until a step begins.
+// endSlice ends the current slice, if there is one, and adds its weight to that of the slices
+// of the open batch. Until the next step begins, only the batch size is bounded.
 func (c *core) endSlice() {
 	if b := &c.tasks.budget; b.from > 0 {
 		b.sliced += c.weight() - b.from
@@ -72,16 +74,17 @@ func (c *core) endSlice() {
 	}
 }
 
-// newTasks begins the step in which tasks are applied.
+// newTasks begins the step in which tasks are applied. It ends at Config.BatchBytes.
 func (c *core) newTasks() {
 	c.endSlice()
 	c.tasks.budget.left, c.tasks.budget.fullAt = c.tasks.budget.part(2), c.cfg.BatchBytes
 }
 
-// weight is how long the open batch takes to commit, in bytes.
+// weight estimates the duration of the open batch's commit, in bytes.
 func (c *core) weight() int { return c.out.batch.Size() + recordWeight*c.out.batch.Len() }
 
-// room says that the step may do more.
+// room reports whether the step may do more work: it has units left, and the open batch is
+// not full for it.
 func (c *core) room() bool {
 	b := &c.tasks.budget
 	if b.left <= 0 {
@@ -93,32 +96,33 @@ func (c *core) room() bool {
 	return c.out.batch.Size() < b.fullAt
 }
 
-// spend notes that so much was done.
+// spend takes units of work from the step and from the turn.
 func (c *core) spend(units int) {
 	c.tasks.budget.left -= units
 	c.tasks.budget.spent += units
 }
 
-// atLeast lets the step do some units if those before it have left fewer.
+// atLeast guarantees units to a step that follows others on the same budget.
 func (c *core) atLeast(units int) { c.tasks.budget.left = max(c.tasks.budget.left, units) }
 
-// mustCut says that nothing goes on before the open batch is cut.
+// mustCut reports whether no work can continue before the open batch is cut: it is full, or
+// slices have added their weight and no task waits for a turn.
 func (c *core) mustCut() bool {
 	return c.out.batch.Size() >= c.cfg.BatchBytes || c.tasks.budget.sliced >= sliceWeight && !c.pending()
 }
 
-// pending says that tasks wait for a turn, and for nothing else.
+// pending reports whether tasks or waiting consumers wait for a turn and for nothing else.
 func (c *core) pending() bool {
 	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || len(c.waits.resumed) > 0 || len(c.throttles.notified) > 0
 }
 
-// owes says that this turn has left something to the next one.
+// hasUnfinished reports whether this turn has left work to the next one.
 func (c *core) hasUnfinished() bool {
 	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || len(c.throttles.stale) > 0
 }
 
-// more takes a unit and reports whether the call may handle its next message in this
-// turn. A part of a transaction always may.
+// more takes a unit and reports whether the call may handle its next message in this turn.
+// A call of a transaction always may: its writes must be in one batch.
 func (tx *Tx) more() bool {
 	if !tx.atomic && !tx.core.room() {
 		return false
@@ -127,36 +131,39 @@ func (tx *Tx) more() bool {
 	return true
 }
 
-// yield lets the task go on in a later turn: what it returns has to be returned.
+// yield parks the task until the next turn. Apply must return the result, ErrWouldBlock.
 func (tx *Tx) yield() error {
 	tx.core.tasks.yielded = append(tx.core.tasks.yielded, tx.task)
 	tx.park(nil, 0, false)
 	return ErrWouldBlock
 }
 
-// resumeYielded applies those tasks once more that have yielded.
+// resumeYielded continues tasks that have yielded, each at most once in a turn. A task that
+// yields again joins the end of the list, so long tasks alternate.
 func (c *core) resumeYielded() {
 	c.closeDeleted()
 	for n := len(c.tasks.yielded); n > 0 && c.room(); n-- {
 		t := c.tasks.yielded[0]
 		c.tasks.yielded[0] = nil
-		if c.tasks.yielded = c.tasks.yielded[1:]; t.wait != nil { // else it has ended meanwhile
+		if c.tasks.yielded = c.tasks.yielded[1:]; t.wait != nil { // else it was concluded meanwhile
 			c.run(t)
 		}
 	}
 }
 
-// errInterrupted ends a task that has done a part of its work when the memory was dropped.
+// errInterrupted ends a task that had done a part of its work before a recovery. The client
+// must find out which part: some of its batches may be committed.
 var errInterrupted = fmt.Errorf("%w: this was interrupted, and a part of it may be done; look, and send it again", ErrMisconf)
 
-// progress is how far a task has come that has yielded.
+// progress is the position of a task that does its work in slices.
 type progress struct {
-	epoch uint64
-	at, n int // parts that are done; what they add to the result
+	epoch uint64 // core.epoch when it began
+	at    int    // parts that are done
+	n     int    // what they contribute to the result
 }
 
-// progress returns how far the task has come, and refuses to go on where the memory in
-// which it began is gone: what it has done is on disk, or not, and its client has to ask.
+// progress returns the position of the task, zero if it begins. errInterrupted refuses to
+// continue after a recovery: whether the earlier parts are on disk is unknown.
 func (tx *Tx) progress() (progress, error) {
 	p := tx.task.progress
 	switch {
@@ -169,21 +176,22 @@ func (tx *Tx) progress() (progress, error) {
 	}
 }
 
-// yieldAt is yield for a task whose progress the engine keeps.
+// yieldAt is yield for a task whose position the engine keeps.
 func (tx *Tx) yieldAt(p progress) error {
 	tx.task.progress = &p
 	return tx.yield()
 }
 
-// parkAt parks a task with its progress that waits for something else than its turn.
+// parkAt parks a task with its position until an off-loop job or another event resumes it.
 func (tx *Tx) parkAt(p progress) error {
 	tx.task.progress = &p
 	tx.park(nil, 0, false)
 	return ErrWouldBlock
 }
 
-// applyAll applies tasks in order, those first that earlier turns have left. What it
-// leaves itself is in the backlog.
+// applyAll applies the backlog and then the new tasks, in order, as far as the budget lasts.
+// What remains, and the tasks of clients that have used their share, is the new backlog:
+// the order among the tasks of one client is kept.
 func (c *core) applyAll(tasks []*Task) {
 	if len(c.tasks.backlog) > 0 {
 		c.tasks.backlog = append(c.tasks.backlog, tasks...)
@@ -209,9 +217,9 @@ func (c *core) applyAll(tasks []*Task) {
 	c.setBacklog(left)
 }
 
-// applyReadOnly applies those tasks that only look, and have nothing of their client before
-// them, where the others wait because the batch is full: its commit may not end, see
-// stall.go. It returns the others.
+// applyReadOnly applies, when the open batch is full, the read-only tasks that do not follow
+// another task of their client, and returns the remaining tasks. The commit that the others
+// wait for may be stalled (health.go), and operators need answers just then.
 func (c *core) applyReadOnly(tasks []*Task) []*Task {
 	if c.out.batch.Size() < c.tasks.budget.fullAt {
 		return tasks // the next turn follows at once
@@ -229,6 +237,8 @@ func (c *core) applyReadOnly(tasks []*Task) []*Task {
 	return kept
 }
 
+// setBacklog replaces the backlog. It exchanges two slices, so a backlog allocates nothing
+// once they have grown.
 func (c *core) setBacklog(left []*Task) {
 	clear(c.tasks.backlog)
 	c.tasks.backlog, c.tasks.spare = left, c.tasks.backlog[:0]
@@ -238,13 +248,13 @@ func (c *core) setBacklog(left []*Task) {
 	}
 }
 
-// hadShare says that a client has used its share of this turn. The engine's own tasks
-// have none: they are bounded by what they were asked for.
+// usedShare reports whether a client has used its share of this turn. Tasks of the engine
+// have no client and no share: the work that they result from was bounded.
 func (c *core) usedShare(cl *Client) bool {
 	return cl != nil && cl.turn == c.health.counters.turns && cl.spent >= c.tasks.budget.share()
 }
 
-// charge counts against its client's share what a task has used.
+// charge counts the units of a task against the share of its client.
 func (c *core) charge(cl *Client, units int) {
 	if cl.turn != c.health.counters.turns {
 		cl.turn, cl.spent = c.health.counters.turns, 0

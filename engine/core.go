@@ -8,34 +8,39 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Store is what the engine needs of storage; see storage.Iterator and the
-// conformance suite storage/storetest for what it promises.
+// Store is what the engine needs of storage. The conformance suite storage/storetest
+// verifies these promises for every implementation. Turns call Get and Scan on the loop;
+// off-loop jobs call them on other goroutines at the same time, also during a Commit.
 type Store interface {
-	// Commit writes a batch atomically, with sync durably. After an error
-	// nothing of it is visible to Get and Scan.
+	// Commit writes a batch atomically, and durably if sync is set. After an error nothing
+	// of the batch is visible to Get and Scan, and the store refuses writes until Reopen
+	// succeeds.
 	Commit(b *storage.Batch, sync bool) error
 	// Sync makes everything committed so far durable.
 	Sync() error
-	// Get returns a copy of a value, or storage.ErrNotFound.
+	// Get returns a copy of a value, or storage.ErrNotFound if there is none.
 	Get(f storage.Family, key []byte) ([]byte, error)
-	// Scan iterates over [from, to) as it is now; a nil to means to the end.
+	// Scan iterates over the records in [from, to) as of the call; a nil to means the end
+	// of the family. The caller closes the iterator.
 	Scan(f storage.Family, from, to []byte) storage.Iterator
-	// Reopen makes a store writable again after a failed commit.
+	// Reopen makes a store writable again after a failed commit. The failed batch is then
+	// either entirely present or absent, so the engine recovers its memory afterwards.
 	Reopen() error
 }
 
-// core is the engine without goroutines, locks and clocks: state, and a function of
-// state, time and tasks. A turn takes all its decisions in memory, and writes them into
-// the open batch; the loop carries batches to the store and replies to clients.
+// core is the engine without goroutines, locks and clocks: state, and turn, a function of
+// state, time and tasks. A turn decides in memory and writes its decisions into the open
+// batch (outbox.go); the loop carries batches to the store and replies to clients.
 //
-// Its state is in components, each with a reset, its timers and its invariants: see
-// component.go.
+// The state is divided into components, each with a reset, its timers and its invariants.
+// The verbs (lease, ack, ...) are methods of core and Tx, since most of them change several
+// components together.
 type core struct {
 	cfg   Config
 	store Store // only read from within a turn
 
-	now   int64  // of this turn, Unix nanoseconds; never goes back
-	epoch uint64 // number of this start, or of the recovery after it
+	now   int64  // time of this turn in Unix nanoseconds; never decreases
+	epoch uint64 // number of this start or recovery: results of jobs from an earlier one are dropped
 
 	ids       idSource
 	queues    queueSet
@@ -55,7 +60,8 @@ type core struct {
 	health    health
 }
 
-// newCore returns a core without memory of any message: see recover.
+// newCore returns a core with no state from the store. It takes no turn before recover and
+// start have succeeded.
 func newCore(cfg Config, store Store) *core {
 	c := &core{cfg: cfg, store: store}
 	c.out.batch, c.out.batchNo, c.out.snapshot = &storage.Batch{}, 1, &Snapshot{}
@@ -70,9 +76,23 @@ func newCore(cfg Config, store Store) *core {
 	return c
 }
 
-// turn is one pass of the engine; its steps never change order. What it writes
-// is added to the open batch: the more the disk has to do, the more turns share
-// one batch.
+// turn is one iteration of the engine at a time, with tasks in the order of their arrival.
+// Its writes join the open batch: the slower the disk, the more turns share a batch. The
+// steps never change order:
+//
+//	begin      advance the time; drop bodies that the last commit has made readable
+//	expire     act on every timer that is due
+//	continue   run tasks and operations that earlier turns have left unfinished
+//	apply      run unblocked tasks, then the backlog and the new tasks
+//	reclaim    release a portion of what purged queues have left in memory
+//	reclass    move a portion of the keys whose throttles have changed
+//	serve      deliver what became ready to waiting consumers
+//	read       start window reads for keys whose head cache runs low
+//	announce   emit the events of queues that became ready or empty
+//
+// Unblocked tasks precede new ones because their clients sent them earlier. Serve follows
+// apply so that a message can be stored and leased in one batch. Each step has its part of
+// the budget (budget.go); a step that exceeds it leaves the remainder to the next turn.
 func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
 	c.slice(c.tasks.budget.part(4))
@@ -80,7 +100,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.slice(c.tasks.budget.part(4))
 	c.resumeYielded()
 	c.newTasks()
-	c.applyUnblocked() // before what their clients have sent since
+	c.applyUnblocked()
 	c.applyAll(tasks)
 	c.reclaim()
 	c.reclassifySlice()
@@ -94,7 +114,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.health.counters.tasks += uint64(len(tasks))
 }
 
-// begin moves the time on.
+// begin advances the time, which never goes back, and takes over what the last turn left.
 func (c *core) begin(now time.Time) {
 	c.now = max(c.now, now.UnixNano())
 	c.detached.reclaimed, c.tasks.unfinished, c.tasks.budget.spent = 0, false, 0
@@ -111,41 +131,45 @@ func (c *core) begin(now time.Time) {
 	c.dropCommittedBodies()
 }
 
-// Tx is what a call may do within a turn.
+// Tx is the access of a call to the engine within a turn. A method validates everything
+// before its first change, so a method that returns an error has changed nothing. A Tx is
+// valid only during the Apply that it was passed to.
 type Tx struct {
 	core      *core
 	task      *Task
-	atomic    bool // a part of several calls that are one: it must not wait, see Exec
+	atomic    bool // the call is part of a transaction and must not wait, see Exec
 	preflight preflight
-	stored    bool // the result tells of nothing but what is in the store, see told.go
+	stored    bool // the result depends on committed records only: it may be an early reply
 }
 
 func unix(nanos int64) time.Time { return time.Unix(0, nanos) }
 
-// Now returns the time of the turn.
+// Now returns the time of the turn, the same for all of its calls.
 func (tx *Tx) Now() time.Time { return time.Unix(0, tx.core.now) }
 
-// component is a part of the engine's state. What recovery builds anew from the store,
-// its reset forgets; everything it does at a time, its expire does.
+// component is a part of the engine's state.
 type component interface {
+	// reset drops all state that recovery rebuilds from the store. What the store does not
+	// hold, such as parked tasks, remains.
 	reset()
-	// next returns when the component needs a turn; never if it needs none.
+	// next returns the Unix nanoseconds of the component's first timer, or never.
 	next(c *core) int64
-	// expire acts on what is due, within the budget of the step.
+	// expire acts on the timers that are due, within the budget of the step. The remainder
+	// stays due, so that next makes the next turn follow at once.
 	expire(c *core)
-	// check reports each broken invariant by its number in the package comment. It is for
-	// tests.
+	// check reports each broken invariant by its number in the package comment. Only tests
+	// call it.
 	check(c *core, bad report)
 }
 
-// report takes an invariant's number and what breaks it.
+// report takes the number of an invariant and a description of what breaks it.
 type report func(no int, format string, args ...any)
 
 // never is the time of a timer that is not set.
 const never = math.MaxInt64
 
-// untimed is embedded in components without timers, unchecked in those whose invariants
-// another component checks along with its own.
+// untimed is embedded in components without timers. unchecked is embedded in components
+// whose invariants another component checks along with its own.
 type (
 	untimed   struct{}
 	unchecked struct{}
@@ -155,7 +179,8 @@ func (untimed) next(*core) int64      { return never }
 func (untimed) expire(*core)          {}
 func (unchecked) check(*core, report) {}
 
-// components lists all components in the order in which their timers act.
+// components lists all components in the order in which their timers act. The waits are
+// first because expire handles them apart.
 func (c *core) components() [15]component {
 	return [...]component{
 		&c.waits, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup,
@@ -163,17 +188,17 @@ func (c *core) components() [15]component {
 	}
 }
 
-// reset forgets what recovery builds anew from the store.
+// reset drops all state that recovery rebuilds from the store.
 func (c *core) reset() {
 	for _, p := range c.components() {
 		p.reset()
 	}
 }
 
-// expire acts on every timer that is due. It is a step of every turn, so that no load can
-// hold it up. What very many timers have to do at once is done in slices, and each
-// component has a little of the budget, however much those before it have used. While
-// the store takes no writes, only waits end.
+// expire acts on every timer that is due. It is a step of every turn, so no load delays
+// timers. When very many are due at once, a component acts on them in slices over several
+// turns; each component has a minimum of the budget, whatever earlier ones have used. While
+// the store takes no writes, only waits end, since all other timers write.
 func (c *core) expire() {
 	least := c.tasks.budget.part(32)
 	c.waits.expire(c)
@@ -187,7 +212,8 @@ func (c *core) expire() {
 	}
 }
 
-// nextTimer returns when the next turn is due without any task, 0 if never.
+// nextTimer returns the Unix nanoseconds at which a turn is due without any new task: now if
+// this turn has left work to the next one, 0 if there is no timer.
 func (c *core) nextTimer() int64 {
 	if c.tasks.unfinished {
 		return c.now

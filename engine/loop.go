@@ -7,62 +7,67 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
 
-// Engine runs a core: it is the only file with goroutines, locks and a clock.
+// Engine runs a core. Only this file and loop_commit.go have goroutines, locks and a clock.
 //
-//	connections ──Submit──► inbox ──► loop ──work──► committer ──► done, wake
-//	                          ▲         one turn         │
-//	                          └── reads, counts, mended ─┘ readers
+//	connections ──Submit──► inbox ──► loop ──work──► committer ──► tasks done, clients woken
+//	                          ▲      (turns)             │
+//	                          └──── results of jobs ─────┘ off-loop jobs
 //
-// The loop adds turns to the open batch while the committer writes the one
-// before; when the committer is free it gets the batch, as soon as those have gone
-// first who are ready to add to it (loop_company.go). So a batch is as large as the
-// disk is slow, and a lone task does not wait for company.
+// The loop owns the core: no other goroutine touches it. While the committer writes one
+// batch, further turns fill the next one (group commit): the slower the disk, the larger the
+// batches. When the committer is free, the loop cuts the open batch, after a short linger
+// where other clients are about to submit (linger); a single client never waits for others.
 //
-// The order of events of one task: 1. it is in the inbox; 2. a turn applies it,
-// its writes are in the open batch; 3. the loop cuts the batch; 4. the committer
-// writes it; 5. only then is the task done and its client woken. A lease of what
-// is in the store already is done after 2, see told.go.
+// The path of a task:
+//
+//  1. Submit appends it to the inbox.
+//  2. A turn applies it; its writes are in the open batch.
+//  3. The loop cuts the batch and hands it to the committer.
+//  4. The committer writes the batch.
+//  5. The task is done and its client is woken. Only an early reply is done after step 2.
 type Engine struct {
 	cfg   Config
 	store Store
 	core  *core
-	start time.Time // has a monotonic part
-	ready chan struct{}
-	done  chan struct{}
+	start time.Time     // origin of Elapsed; has a monotonic reading
+	ready chan struct{} // closed when the engine takes tasks
+	done  chan struct{} // closed when Run has returned
 
 	mu       sync.Mutex
-	room     sync.Cond // the inbox has room again
-	inbox    []*Task
-	bytes    int // that its tasks have announced, and those of the core's backlog
-	backlog  int // tasks that the core has taken and not come to
-	stopping bool
-	stopped  bool
-	// What the committer tells the loop:
-	committed uint64
-	failed    error // of the last commit; the loop recovers
-	busy      bool  // a batch is with the committer
-	released  int   // tasks of the last commit
-	spare     *storage.Batch
+	room     sync.Cond // signalled when the inbox may have room
+	inbox    []*Task   // bounded by Config.InboxTasks and Config.InboxBytes, together with the backlog
+	bytes    int       // input of the tasks in the inbox and in the backlog
+	backlog  int       // number of tasks that the core has taken and not applied yet
+	stopping bool      // Stop was called: Submit refuses tasks
+	stopped  bool      // the loop has ended: nothing takes tasks out of the inbox
 
-	stalled     bool          // the commit under way has taken long, see stall.go
-	commitBegan time.Duration // when it began; the loop's
-	flight      *work         // what is committed; the loop's, and its tasks the lock's
+	// Results of the committer for the loop, guarded by mu:
+	committed uint64         // number of the last committed batch
+	failed    error          // of the last commit, until the loop has recovered
+	busy      bool           // a batch is with the committer
+	released  int            // number of tasks of the last commit
+	spare     *storage.Batch // an empty batch for reuse
 
-	snapshot   atomic.Pointer[Snapshot]
-	durable    atomic.Uint64 // all batches up to this one are in the store
+	// Owned by the loop:
+	stalled     bool          // the commit under way has taken stallAfter, see health.go
+	commitBegan time.Duration // reading of Elapsed when it was handed over
+	flight      *work         // with the committer; mu guards its tasks
+
+	snapshot   atomic.Pointer[Snapshot] // what Prepare reads on connections
+	durable    atomic.Uint64            // number of the last committed batch, for Prepare
 	dispatcher eventDispatcher
 
-	wake       chan struct{} // capacity 1: there is something to look at
-	work       chan *work    // to the committer
-	background sync.WaitGroup
+	wake       chan struct{}  // capacity 1: the loop has something to do
+	work       chan *work     // to the committer; at most one is under way
+	background sync.WaitGroup // committer, dispatcher and off-loop jobs
 }
 
-// New makes an engine over a store, which it must have for itself. Run starts it.
+// New returns an engine over a store that it must have for itself. It checks the
+// configuration and starts nothing; Run does.
 func New(cfg Config, store Store) (*Engine, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -77,18 +82,21 @@ func New(cfg Config, store Store) (*Engine, error) {
 	return e, nil
 }
 
-// Ready is closed when the engine has recovered and takes tasks.
+// Ready is closed when the engine has recovered. Tasks submitted before that wait in the
+// inbox. It stays open if Run fails.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
-// Elapsed is the engine's stopwatch: it runs since New and never jumps.
+// Elapsed returns the time since New, from the monotonic clock.
 func (e *Engine) Elapsed() time.Duration { return time.Since(e.start) }
 
-// Snapshot returns the hooks and the configuration in force.
+// Snapshot returns the hooks and the runtime configuration in force. Any goroutine may call it.
 func (e *Engine) Snapshot() *Snapshot { return e.snapshot.Load() }
 
-// Submit hands tasks to the loop; tasks of one client are applied in the order
-// of its calls. It waits while the inbox is full. The slice is the caller's
-// again when it returns. After Stop the tasks end with ErrStopped.
+// Submit appends tasks to the inbox. Tasks of one client are applied in the order of its
+// calls. It blocks while the inbox is full (Config.InboxTasks, Config.InboxBytes), except for
+// read-only tasks while a commit stalls; tasks larger than the bounds are accepted when the
+// inbox is empty. The slice belongs to the caller again when Submit returns. After Stop the
+// tasks end with ErrStopped.
 func (e *Engine) Submit(tasks []*Task) {
 	bytes := 0
 	for _, t := range tasks {
@@ -112,12 +120,14 @@ func (e *Engine) Submit(tasks []*Task) {
 	e.wakeLoop()
 }
 
-// Leave says that a client has gone: its wait for messages ends, and what it had
-// sent behind that is not executed. What has begun is finished.
+// Leave reports that a client has disconnected. Its wait for messages ends, and its tasks
+// queued behind that wait are not executed, as in Redis. A command that has begun is
+// finished. It does not block.
 func (e *Engine) Leave(c *Client) { e.post(leave{c}) }
 
-// tell puts a task of the engine's own into the inbox. It never waits: what
-// the engine has to know must not depend on the room that clients leave.
+// post appends a task of the engine to the inbox. It never blocks: results of off-loop jobs
+// must not depend on the room that clients leave in the inbox. Their number is bounded by
+// the jobs that turns start.
 func (e *Engine) post(call Call) {
 	e.mu.Lock()
 	if !e.stopped {
@@ -127,8 +137,9 @@ func (e *Engine) post(call Call) {
 	e.wakeLoop()
 }
 
-// Stop ends the engine: no new tasks, those that wait end empty-handed, all
-// others are answered after their commit. Run returns when that is done.
+// Stop begins the shutdown and does not block. New tasks are refused with ErrStopped, waits
+// for messages end without a message, and all other submitted tasks are answered after their
+// commit. Run then returns.
 func (e *Engine) Stop() {
 	e.mu.Lock()
 	e.stopping = true
@@ -137,6 +148,7 @@ func (e *Engine) Stop() {
 	e.wakeLoop()
 }
 
+// wakeLoop makes the loop run another turn. Calls before that turn coalesce.
 func (e *Engine) wakeLoop() {
 	select {
 	case e.wake <- struct{}{}:
@@ -144,8 +156,10 @@ func (e *Engine) wakeLoop() {
 	}
 }
 
-// Run recovers and then runs the loop until Stop or until ctx ends. It must be
-// called once. The store stays open.
+// Run recovers the state from the store and runs the loop until Stop is called or ctx ends.
+// It returns nil after a shutdown, or why the engine could not start. It must be called
+// once; it does not close the store. On a store that only reads, the engine starts, refuses
+// writes, and tries to reopen the store every Config.MendInterval.
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	c := e.core
@@ -165,8 +179,8 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.refuseAll()
 			return err
 		}
-		// The store could be opened for reading only: on a full disk that is better than
-		// not at all, and mend goes on from here.
+		// The store could be opened read-only, as on a full disk. Reads and inspection are
+		// better than no service; reopen tries to restore writes.
 		e.cfg.Log.Error().Err(err).Msg("the store cannot write, writes are refused until it can")
 		c.health.failed = err
 	}
@@ -186,7 +200,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop is the engine's one thread.
+// loop runs turns until the engine has stopped. One iteration:
+//
+//  1. collect takes the tasks and the committer's results.
+//  2. After a failed commit, failOver recovers. While the store is read-only or full,
+//     reopen or relieve tries to restore it every Config.MendInterval.
+//  3. The turn. A changed snapshot is published before the replies that depend on it leave.
+//  4. Early replies leave.
+//  5. If the committer is free, the open batch is cut and handed over, possibly after a
+//     linger.
+//  6. sleep waits for the next task, timer or result.
 func (e *Engine) loop(batchLinger *linger) {
 	c := e.core
 	clock := newClock()
@@ -213,7 +236,7 @@ func (e *Engine) loop(batchLinger *linger) {
 		began := e.Elapsed()
 		c.turn(now, tasks)
 		e.observe(ActivityTurn, began)
-		if c.out.snapshot != e.snapshot.Load() { // before the replies that tell of it leave
+		if c.out.snapshot != e.snapshot.Load() {
 			e.snapshot.Store(c.out.snapshot)
 		}
 		early = c.takeEarly(early[:0])
@@ -247,7 +270,8 @@ func (e *Engine) loop(batchLinger *linger) {
 	}
 }
 
-// state is what the committer has told since the last turn.
+// state is what the loop reads under the lock at the beginning of an iteration; see Engine
+// for its fields.
 type state struct {
 	committed uint64
 	failed    error
@@ -256,18 +280,21 @@ type state struct {
 	stopping  bool
 }
 
-// collect takes the inbox, unless the open batch is full already.
+// collect takes the tasks of the inbox and leaves spare, an empty slice, in its place. While
+// the open batch is full and the committer is busy it takes none, so that the inbox fills
+// and Submit blocks: this is the engine's backpressure. If that commit has stalled, it takes
+// read-only tasks.
 func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := state{committed: e.committed, failed: e.failed, busy: e.busy, released: e.released, stopping: e.stopping}
 	if s.busy {
-		s.failed = nil // not before the committer has let go of what it holds
+		s.failed = nil // recover only once the committer has no batch: the spare one belongs to it
 	}
 	e.stalled = e.stalling(s.busy) <= 0
 	if s.busy && e.core.out.batch.Size() >= e.cfg.BatchBytes {
 		if e.stalled {
-			e.room.Broadcast() // for commands that only look
+			e.room.Broadcast() // Submit accepts read-only tasks now
 			return e.takeReadOnly(spare), s
 		}
 		return spare, s
@@ -281,15 +308,16 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	return tasks, s
 }
 
-// alarm wakes the loop. It is set anew only to ring earlier: one that rings too
-// early costs a turn in which nothing is due, but each change of a timer may wake
-// a thread.
+// alarm is the loop's timer. It is reset only to an earlier time: an early alarm costs one
+// turn in which nothing is due, but each reset of a Go timer may wake a thread.
 type alarm struct {
 	*time.Timer
-	at time.Duration // on the engine's stopwatch; 0: it has rung
+	at time.Duration // reading of Elapsed; 0: not set
 }
 
-// pause waits for something to do.
+// sleep returns when there may be something to do: a wake-up, a timer of the core, a commit
+// that stalls, or the next attempt to restore the store. While a commit is under way and the
+// open batch is full, timers do not wake the loop: their writes would have no place.
 func (e *Engine) sleep(alarm *alarm, clock *clock, busy bool, repairAt time.Time) {
 	at := e.core.nextTimer()
 	now := clock.now()
@@ -317,6 +345,8 @@ func (e *Engine) sleep(alarm *alarm, clock *clock, busy bool, repairAt time.Time
 	}
 }
 
+// startCommit hands a work to the committer. It does not block, since there is only one work
+// at a time.
 func (e *Engine) startCommit(w *work) {
 	e.commitBegan, e.flight = e.Elapsed(), w
 	e.mu.Lock()
@@ -325,18 +355,21 @@ func (e *Engine) startCommit(w *work) {
 	e.work <- w
 }
 
-// wallNanos is the time for hooks: of their statistics and their breaker.
+// wallNanos is the time that hooks use for statistics and breakers, in Unix nanoseconds. It
+// is read on connections, outside of turns.
 func wallNanos() int64 { return time.Now().UnixNano() }
 
-// clock is the engine's time: the system's at start, then monotonic. It follows
-// the system's clock forward (a suspended machine, a late NTP step) but never
-// goes back, and so neither shortens nor undoes a lease.
+// clock is the time of turns: the system clock at the start, advanced by the monotonic clock.
+// It follows the system clock forward by steps of more than a second (a suspended machine, a
+// late NTP step), but never backward, so no lease that has expired becomes valid again.
 type clock struct {
-	start  time.Time // has a monotonic part
-	offset time.Duration
+	start  time.Time     // has a monotonic reading
+	offset time.Duration // sum of the steps of the system clock that were followed
 }
 
 func newClock() *clock { return &clock{start: time.Now()} }
+
+// now returns the current time for a turn.
 
 func (c *clock) now() time.Time {
 	const step = time.Second
@@ -351,76 +384,3 @@ func (c *clock) now() time.Time {
 }
 
 var _ Store = (*storage.Memory)(nil)
-
-// eventDispatcher hands events to the listener on a goroutine of its own, so that many
-// who listen hold up neither the committer nor the loop.
-type eventDispatcher struct {
-	listen func([]Event) // set before run
-
-	mu    sync.Mutex
-	news  sync.Cond // something was taken, or ended
-	queue []Event
-	lost  uint64
-	ended bool
-}
-
-// Listen sets who is told of events: to is called on one goroutine, with events
-// in the order in which they became durable. It must be called before Run.
-func (e *Engine) Listen(to func([]Event)) { e.dispatcher.listen = to }
-
-// Want says which kinds of events the listener is told of, in place of those it
-// has named before. It holds for everything that is submitted after it.
-func (e *Engine) Want(kinds EventKind) { e.post(listenFor{kinds}) }
-
-// HookTurned says that the breaker of a hook has opened or closed. It never
-// waits.
-func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) { e.post(breakerChange{h, s}) }
-
-// take adds the events of a batch that is committed. It never waits: what is too
-// much is counted and not told.
-func (t *eventDispatcher) take(events []Event) {
-	if len(events) == 0 {
-		return
-	}
-	t.mu.Lock()
-	room := eventsMax - len(t.queue)
-	t.lost += uint64(max(len(events)-room, 0))
-	t.queue = append(t.queue, events[:min(len(events), room)]...)
-	t.mu.Unlock()
-	t.news.Signal()
-}
-
-// run tells of events until end.
-func (t *eventDispatcher) run() {
-	var spare []Event
-	for {
-		t.mu.Lock()
-		for len(t.queue) == 0 && !t.ended {
-			t.news.Wait()
-		}
-		events, lost := t.queue, t.lost
-		t.queue, t.lost = spare[:0], 0
-		t.mu.Unlock()
-		if len(events) == 0 {
-			return
-		}
-		if lost > 0 {
-			events = append(events, Event{Kind: EventLost, Time: events[len(events)-1].Time, Count: lost})
-		}
-		if t.listen != nil {
-			t.listen(events)
-		}
-		clear(events)
-		if spare = events; cap(spare) > 1024 {
-			spare = nil
-		}
-	}
-}
-
-// end makes run return when it has told what it has.
-func (t *eventDispatcher) end() {
-	t.mu.Lock()
-	t.ended = true
-	t.mu.Unlock()
-	t.news.Signal()
-}

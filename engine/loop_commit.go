@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"sync"
 	"time"
 
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/yield"
 )
 
-// commit is the committer: it writes batches in order and releases their tasks.
-// After a failure it refuses what it gets until the loop has recovered.
+// commit is the committer's goroutine: it writes batches in order and releases their tasks.
+// After a failed commit it refuses every work until the loop has recovered. With
+// SyncInterval it also syncs the store periodically; a failed sync counts as a failed commit.
 func (e *Engine) commit() {
 	defer e.dispatcher.end()
 	var tick <-chan time.Time
@@ -32,6 +35,9 @@ func (e *Engine) commit() {
 	}
 }
 
+// commitWork takes a work through the states of outbox: committed and released, or refused.
+// The loop learns the result before the clients are woken, so that it cuts the next batch
+// meanwhile. Events and jobs follow the replies.
 func (e *Engine) commitWork(w *work) {
 	e.mu.Lock()
 	err := e.failed
@@ -42,12 +48,12 @@ func (e *Engine) commitWork(w *work) {
 		e.observe(ActivityCommit, began)
 	}
 	e.mu.Lock()
-	tasks := w.tasks // of those that only look some may have been answered
+	tasks := w.tasks // without read-only tasks that answerReadOnly has released
 	w.tasks = nil
 	e.mu.Unlock()
 	if err != nil {
-		// What these tasks did is not on disk, and what later ones do may depend
-		// on it: the loop starts anew from what is.
+		// The writes of these tasks are not on disk, and later turns may depend on them:
+		// the loop drops its memory and recovers from the store.
 		refuse(tasks, err)
 		e.post(lost{w.jobs})
 		e.postFailure(err)
@@ -63,7 +69,7 @@ func (e *Engine) commitWork(w *work) {
 		e.spare = w.batch
 	}
 	e.mu.Unlock()
-	e.wakeLoop() // the loop cuts the next batch while this one's clients are woken
+	e.wakeLoop()
 	e.release(tasks)
 	if err == nil {
 		e.dispatcher.take(w.events)
@@ -71,20 +77,22 @@ func (e *Engine) commitWork(w *work) {
 	}
 }
 
-// observe tells how long something took that began at a reading of the stopwatch.
+// observe reports the duration of an activity that began at a reading of Elapsed.
 func (e *Engine) observe(what Activity, began time.Duration) {
 	if e.cfg.Observe != nil {
 		e.cfg.Observe(what, e.Elapsed()-began)
 	}
 }
 
+// postFailure makes the loop recover, see failOver.
 func (e *Engine) postFailure(err error) {
 	e.mu.Lock()
 	e.failed = err
 	e.mu.Unlock()
 }
 
-// release makes results public and wakes those who wait for them.
+// release makes the results of concluded tasks public and wakes their clients. Both the loop
+// and the committer call it, never for the same task.
 func (e *Engine) release(tasks []*Task) {
 	var last *Client
 	now := e.Elapsed()
@@ -93,7 +101,7 @@ func (e *Engine) release(tasks []*Task) {
 		if undo := t.conclude(now); undo != nil {
 			e.post(undo)
 		}
-		// Tasks of one client usually stand together: one wake for all of them.
+		// Tasks of one client are usually adjacent: one wake-up serves all of them.
 		if last != nil && last != cl {
 			last.wake()
 		}
@@ -107,20 +115,27 @@ func (e *Engine) release(tasks []*Task) {
 	}
 }
 
-// read does what a work wants read. The reads see its commit.
+// read starts the jobs of a committed work on goroutines of their own, grouped so that a slow
+// job delays only jobs of its kind:
+//
+//	ticks of recurring messages  one goroutine a round; there is one round at a time
+//	hook decisions               one goroutine for each queue, since scripts may be slow
+//	window reads                 one goroutine, since whole queues may wait for them
+//	long lookups                 one goroutine each
+//	others                       one goroutine
 func (e *Engine) read(w *work) {
 	var windows, others []job
 	var verdicts map[string][]job // by queue
 	for _, r := range w.jobs {
-		switch r := r.(type) { // scripts may take long, and so may other things: nobody else waits for them
-		case *cronRound: // one at a time
+		switch r := r.(type) {
+		case *cronRound:
 			e.background.Go(func() { e.runJob(r) })
 		case *verdict:
 			if verdicts == nil {
 				verdicts = map[string][]job{}
 			}
 			verdicts[r.msg.Queue] = append(verdicts[r.msg.Queue], r)
-		case *read: // whole queues may wait for it
+		case *read:
 			windows = append(windows, r)
 		case *lookup:
 			if r.work >= lookupLong {
@@ -142,6 +157,7 @@ func (e *Engine) read(w *work) {
 	}
 }
 
+// runJob runs jobs one after another and posts each result to the inbox.
 func (e *Engine) runJob(all ...job) {
 	for _, r := range all {
 		r.do(e.store)
@@ -149,14 +165,14 @@ func (e *Engine) runJob(all ...job) {
 	}
 }
 
-// count starts counting what the store holds.
+// count starts the census of the recovered store (operations.go) on a goroutine of its own.
 func (e *Engine) count() {
 	s := e.core.ops.census
 	e.background.Go(func() { s.take(func(p *censusPart) { e.post(p) }) })
 }
 
-// failOver drops the memory after a failed commit and recovers from what is on
-// disk. Until mend succeeds, writes are refused and everything else goes on.
+// failOver handles a failed commit: it refuses the tasks of the open batch, drops the memory
+// and recovers from the store. Until reopen succeeds, writes are refused and reads continue.
 func (e *Engine) failOver(cause error) {
 	c := e.core
 	e.cfg.Log.Error().Err(cause).Msg("the store cannot write, writes are refused until it can")
@@ -169,8 +185,8 @@ func (e *Engine) failOver(cause error) {
 	e.recoverInPlace()
 }
 
-// recoverInPlace rebuilds the memory; if the store cannot even be read, every
-// task is refused until it can.
+// recoverInPlace rebuilds the memory from the store and starts a new census. If the store
+// cannot be read either, all tasks are refused until reopen succeeds.
 func (e *Engine) recoverInPlace() {
 	c := e.core
 	c.ops.census.stop()
@@ -183,10 +199,12 @@ func (e *Engine) recoverInPlace() {
 	e.count()
 }
 
-// mend tries to make the store writable again.
+// reopen tries to make a read-only store writable again. A store that can probe the disk is
+// reopened only when that may succeed, so that the census and reads are not interrupted by
+// each attempt.
 func (e *Engine) reopen() {
 	c := e.core
-	if p, ok := e.store.(prober); ok { // until it has a chance, reads and counts go on
+	if p, ok := e.store.(prober); ok {
 		if err := p.Probe(); err != nil {
 			c.health.failed = err
 			return
@@ -195,12 +213,12 @@ func (e *Engine) reopen() {
 	c.ops.census.stop()
 	if err := e.store.Reopen(); err != nil {
 		c.health.failed = err
-		if c.ops.census != nil { // its counts are lost, and the store may be readable
+		if c.ops.census != nil { // it was stopped, and the store may still be readable
 			e.recoverInPlace()
 		}
 		return
 	}
-	// The failed batch may be on disk after all: memory must know.
+	// The failed batch may be on disk after all, so memory is rebuilt again.
 	e.recoverInPlace()
 	if err := c.start(); err != nil {
 		c.health.failed = err
@@ -213,7 +231,7 @@ func (e *Engine) reopen() {
 	}
 }
 
-// noteFull looks whether the store is full, and says so.
+// checkFull reads from the store whether it is full, and logs it.
 func (e *Engine) checkFull() {
 	c := e.core
 	if c.health.failed != nil {
@@ -224,7 +242,8 @@ func (e *Engine) checkFull() {
 	}
 }
 
-// close marks the engine as stopped unless something has arrived meanwhile.
+// close marks the engine as stopped and returns true, unless a task or a failure has arrived
+// meanwhile.
 func (e *Engine) close() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -235,7 +254,8 @@ func (e *Engine) close() bool {
 	return true
 }
 
-// refuseAll ends what is still in the inbox when the engine does not run.
+// refuseAll refuses the tasks that are still in the inbox when the engine has stopped or could
+// not start, and all that are submitted later.
 func (e *Engine) refuseAll() {
 	e.mu.Lock()
 	e.stopping, e.stopped = true, true
@@ -249,30 +269,32 @@ func (e *Engine) refuseAll() {
 	e.release(tasks)
 }
 
-// company decides whether an open batch waits for more tasks though the committer is free.
+// linger decides whether the open batch waits for more tasks although the committer is free
+// (adaptive group commit).
 //
-// Those whose tasks the last commit has released are about to send their next ones, but
-// need the processor for it: a batch that is cut at once has the few of them that were
-// first, and all others wait for two commits instead of one. So everybody who is ready
-// goes first, as long as that brings something. It never waits for somebody who may come.
+// The clients whose tasks the last commit has released are about to submit their next ones,
+// but need the processor for it. A batch that is cut at once contains only the first few of
+// these tasks, and all others wait for two commits instead of one. So the loop yields to
+// runnable clients until no new task arrives. It never waits for clients that are idle.
 type linger struct {
 	poll  *yield.Poll
-	since time.Time // the committer is free, and there is a batch; zero: it is not so
-	n     int       // tasks in the batch when others went first
-	empty int       // how often that brought nothing
+	since time.Time // when the committer was free and the batch had tasks; zero: not lingering
+	n     int       // tasks in the batch at the last yield
+	empty int       // consecutive yields after which no task had arrived
 }
 
 const (
-	// lingerEmptyMax is how often in a row it may bring nothing: a client on another
-	// processor may just have read its reply.
+	// lingerEmptyMax is how many consecutive yields may bring no task: a client on another
+	// processor may have just read its reply.
 	lingerEmptyMax = 2
-	// lingerMax is how long a batch waits at most, which is as long as a fast disk
-	// takes for a commit.
+	// lingerMax bounds the wait of a batch. It is about the duration of a commit on a fast
+	// disk.
 	lingerMax = 300 * time.Microsecond
 )
 
-// wait lets others go first, and reports whether it did. n is how many tasks the batch
-// has, released how many the last commit had: one alone has nobody to wait for.
+// wait yields to runnable clients and returns true, or returns false when the batch should be
+// cut. n is the number of tasks in the batch, released that of the last commit: fewer than
+// two tell that there is no other client to wait for.
 func (c *linger) wait(now time.Time, n, released int) bool {
 	if n == 0 || released < 2 {
 		return false
@@ -290,5 +312,77 @@ func (c *linger) wait(now time.Time, n, released int) bool {
 	return true
 }
 
-// over is called when a batch is cut.
+// over ends the linger when a batch is cut.
 func (c *linger) over() { c.since = time.Time{} }
+
+// eventDispatcher sends events to the listener on a goroutine of its own, so that a slow
+// listener delays neither the committer nor the loop.
+type eventDispatcher struct {
+	listen func([]Event) // set before run
+
+	mu    sync.Mutex
+	news  sync.Cond // signalled when queue or ended changes
+	queue []Event   // not sent yet, at most eventsMax
+	lost  uint64    // events dropped since the last call of listen
+	ended bool
+}
+
+// Listen sets the listener, which is called on one goroutine with events in the order in
+// which they became durable. The slice is valid during the call. It must be called before Run.
+func (e *Engine) Listen(to func([]Event)) { e.dispatcher.listen = to }
+
+// Want sets the kinds of events that the listener receives, in place of earlier ones. It
+// applies to everything that is submitted after it. It does not block.
+func (e *Engine) Want(kinds EventKind) { e.post(listenFor{kinds}) }
+
+// HookTurned reports that the breaker of a hook has a new state. It does not block.
+func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) { e.post(breakerChange{h, s}) }
+
+// take appends the events of a committed batch. It does not block: events beyond eventsMax are
+// dropped and counted, and reported as EventLost.
+func (t *eventDispatcher) take(events []Event) {
+	if len(events) == 0 {
+		return
+	}
+	t.mu.Lock()
+	room := eventsMax - len(t.queue)
+	t.lost += uint64(max(len(events)-room, 0))
+	t.queue = append(t.queue, events[:min(len(events), room)]...)
+	t.mu.Unlock()
+	t.news.Signal()
+}
+
+// run sends events until end is called and all of them are sent.
+func (t *eventDispatcher) run() {
+	var spare []Event
+	for {
+		t.mu.Lock()
+		for len(t.queue) == 0 && !t.ended {
+			t.news.Wait()
+		}
+		events, lost := t.queue, t.lost
+		t.queue, t.lost = spare[:0], 0
+		t.mu.Unlock()
+		if len(events) == 0 {
+			return
+		}
+		if lost > 0 {
+			events = append(events, Event{Kind: EventLost, Time: events[len(events)-1].Time, Count: lost})
+		}
+		if t.listen != nil {
+			t.listen(events)
+		}
+		clear(events)
+		if spare = events; cap(spare) > 1024 {
+			spare = nil
+		}
+	}
+}
+
+// end makes run return when it has sent the remaining events.
+func (t *eventDispatcher) end() {
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	t.news.Signal()
+}

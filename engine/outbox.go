@@ -9,50 +9,71 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// outbox is what turns have produced and the loop carries on: the open batch, the replies
-// that wait for its commit, early replies, off-loop jobs and events.
+// outbox collects what turns produce and the loop delivers: the open batch with the replies,
+// events and off-loop jobs that follow its commit, and early replies that do not. A batch
+// goes through these states, one batch in each of the first three at most:
+//
+//	open       turns add writes, concluded tasks, jobs and events
+//	cut        the batch, as a work, is with the committer; a new batch is open
+//	committed  the batch is in the store, as durable as Config.Sync promises
+//	released   its tasks are done and their clients woken, then its events are sent and its
+//	           jobs start, so that they read its writes
+//	refused    the commit failed: its tasks end with ErrMisconf, and the loop recovers
+//
+//	open → cut            cut, when the committer is free
+//	cut → committed       Store.Commit succeeds
+//	cut → refused         Store.Commit fails; the batch that is open then is refused as well,
+//	                      since turns have built on the failed one
+//	committed → released  Engine.release
+//
+// Only the order of these steps makes replies durable: no component replies by itself.
 type outbox struct {
-	batch     *storage.Batch // open: turns add to it until it is cut
-	spare     *storage.Batch // committed: its memory is reused for the next one; nil: none is free
-	sync      bool           // a reply of the open batch promises durability
-	batchNo   uint64
-	committed uint64  // all batches up to this one are in the store
-	released  []*Task // done when the open batch is committed
-	early     []*Task // done before any commit, see early_reply.go
-	jobs      []job
+	batch     *storage.Batch // the open batch
+	spare     *storage.Batch // empty, of a committed batch, for reuse; nil: none is free
+	sync      bool           // a reply of the open batch promises durability: commit with sync
+	batchNo   uint64         // number of the open batch
+	committed uint64         // all batches up to this number are in the store
+	released  []*Task        // concluded; done once the open batch is committed
+	early     []*Task        // concluded; done at the end of the turn, see mayReplyEarly
+	jobs      []job          // start once the open batch is committed
 	events    events
 
-	snapshot *Snapshot // what connections see
+	snapshot *Snapshot // what connections read without the loop: hooks and configuration
 	key      []byte    // scratch for keys of the store
 
 	untimed
 	unchecked
 }
 
+// reset empties the open batch and drops its jobs and events. Concluded tasks remain: refuse
+// has given them their error, and they are released with the next batch.
 func (o *outbox) reset() {
 	o.batch.Reset()
 	o.sync, o.jobs = false, nil
 	o.events.drop()
 }
 
-// work is what a cut takes from the core and carries to the store.
+// work is a cut batch with what follows its commit. It belongs to the committer.
 type work struct {
 	no     uint64
-	batch  *storage.Batch // nil: nothing to write
-	sync   bool
-	tasks  []*Task
-	jobs   []job // to be done after the commit: they see it
-	events []Event
+	batch  *storage.Batch // nil: there is nothing to write
+	sync   bool           // the commit must be durable
+	tasks  []*Task        // done after the commit
+	jobs   []job          // started after the commit: they read its writes
+	events []Event        // sent after the commit
 }
 
-// job is work off the loop: a read of the store, a hook. It runs after the commit of the
-// batch in which it was asked for, and its result comes back through the inbox as a call.
+// job is off-loop work, such as a read of the store or a hook. It runs on another goroutine
+// after the commit of the batch in whose turns it was created. Then it is posted to the inbox
+// as a task, whose Apply takes the result over in a later turn.
 type job interface {
 	Call
+	// do performs the work. It must not touch the state of the engine.
 	do(store Store)
 }
 
-// cut ends the open batch and opens the next; nil if there is nothing to carry.
+// cut closes the open batch, opens the next one and returns the closed one as a work, or nil
+// if there is nothing to commit, reply, send or start.
 func (c *core) cut() *work {
 	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && len(c.out.events.open) == 0 {
 		return nil
@@ -71,21 +92,22 @@ func (c *core) cut() *work {
 	return w
 }
 
-// messageKey builds a message's key in the scratch buffer.
+// messageKey returns the storage key of a message in the scratch buffer: it is valid until
+// the next call. Batches copy keys.
 func (c *core) messageKey(m *message) []byte {
 	c.out.key = storage.AppendMessageKey(c.out.key[:0], m.key.queue.no, m.key.name, m.rank, m.id)
 	return c.out.key
 }
 
-// refuse answers everything of the open batch after a failed commit: it was not
-// written, and what it built upon was not either.
+// refuse refuses all tasks of the open batch after a failed commit: the batch will not be
+// written, nor is the failed one that it builds on.
 func (c *core) refuse(cause error) {
 	c.health.failed = cause
 	c.loseBackups(c.out.jobs)
 	refuse(c.out.released, cause)
 }
 
-// refuse makes tasks end with ErrMisconf that would have ended well.
+// refuse gives ErrMisconf to the tasks that have no error of their own.
 func refuse(tasks []*Task, cause error) {
 	for _, t := range tasks {
 		if t.err == nil {
@@ -94,66 +116,65 @@ func refuse(tasks []*Task, cause error) {
 	}
 }
 
-// A lease whose messages are all in the store is told at the end of its turn, and
-// does not wait for the commit of its batch, nor for those before it. Why nobody
-// can see the difference:
+// Early replies. The reply to a lease whose messages are all in the store leaves at the end
+// of the turn and waits for no commit. This breaks no guarantee:
 //
-//  1. It promises nothing that has to be written: its record comes when the lease
-//     has lasted for the lag, if it does. A crash before that forgets the lease,
-//     whether the batch of its turn was committed or not.
-//  2. What it tells of is in the store: the message was put there by a batch that
-//     is committed, and as durably as the sync mode promises. So no crash and no
-//     failed commit can make a message unwritten that somebody works on.
-//  3. Nothing else it tells of is still to be written: it is the first hand-out, so
-//     there is no failure, number of attempts or earlier lease of the message in
-//     an open batch. Other leases wait for the commit that ends the one before.
-//  4. Its delivery number is of this start, whose own number was written before
-//     the first lease. A start or a recovery after it gives greater ones.
-//  5. A failed commit in between drops the memory, and the lease with it, as it
-//     does with every lease that was told before and is younger than the lag.
-//     The receipt is then worth nothing: see 4.
+//  1. The reply promises no write. The lease record is deferred: it is written when the
+//     lease has lasted Config.LeaseLag. A crash before that loses the lease, whether or not
+//     the batch of its turn is committed.
+//  2. The message is in the store: the batch that wrote it is committed, as durably as
+//     Config.Sync promises. No crash and no failed commit can remove a message that a
+//     consumer is processing.
+//  3. The reply contains nothing else that is not committed: this is the first delivery, so
+//     no failure, attempt or earlier lease of the message is in an open batch. All other
+//     leases wait for the commit of the batch that ends the previous one.
+//  4. The delivery number belongs to this start, whose number was committed before its first
+//     lease. A later start or recovery gives greater numbers.
+//  5. A failed commit in between drops the memory and the lease with it, like every lease
+//     that is younger than Config.LeaseLag. By 4, its receipt is then invalid.
 //
-// Replies of one client stay in order: the connection sees to that.
+// The connection keeps the replies of one client in the order of its requests.
 
-// mayReplyEarly says that the lease of a message that was just handed out may be told
-// before the commit.
+// mayReplyEarly reports whether the reply with this delivery of a message may leave before
+// the commit of its batch.
 func (c *core) mayReplyEarly(m *message) bool {
 	return c.cfg.LeaseLag > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil
 }
 
-// takeEarly returns what is to be told before the commit, and keeps spare in its
-// place, which is empty.
+// takeEarly returns the tasks of early replies and leaves spare, an empty slice, in their
+// place.
 func (c *core) takeEarly(spare []*Task) []*Task {
 	completed := c.out.early
 	c.out.early = spare
 	return completed
 }
 
-// EventKind is what an event says has happened, or several of them together.
+// EventKind is the kind of an event, or a set of kinds.
 type EventKind uint32
 
-// The kinds of events. All but the last are of a queue.
+// The kinds of events. All but the last refer to a queue.
 const (
 	EventEnqueued EventKind = 1 << iota // a message was stored
-	EventReady                          // a queue that could deliver nothing has something that nobody waited for
-	EventEmpty                          // a queue's last message has gone
-	EventAcked                          // a message is done
-	EventFailed                         // a delivery failed, and the message is tried again
-	EventDead                           // a message was moved to the dead-letter queue, or dropped where there is none
-	EventCreated                        // a queue was made
-	EventAltered                        // a queue's settings were changed
+	EventReady                          // a queue that could deliver nothing has a message that no waiting consumer took
+	EventEmpty                          // the last message of a queue is gone
+	EventAcked                          // a message was acked
+	EventFailed                         // a delivery failed, and the message will be delivered again
+	EventDead                           // a message was moved to the dead-letter queue, or dropped if there is none
+	EventCreated                        // a queue was created
+	EventAltered                        // the settings of a queue were changed
 	EventDeleted                        // a queue was deleted
-	EventBreaker                        // the breaker of a hook has opened or closed
-	EventLost                           // events that nobody was told of: the listener was too slow
+	EventBreaker                        // the breaker of a hook changed its state
+	EventLost                           // events were dropped because the listener was too slow
 )
 
-// EventKinds lists all kinds in the order of their numbers.
+// EventKinds lists all kinds in the order of their bits.
 func EventKinds() []EventKind {
 	return []EventKind{
 		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBreaker, EventLost,
 	}
 }
 
+// String returns the name of a kind, or the names of a set joined by "|".
 func (k EventKind) String() string {
 	names := map[EventKind]string{
 		EventEnqueued: "enqueued", EventReady: "ready", EventEmpty: "empty", EventAcked: "acked", EventFailed: "failed", EventDead: "dead",
@@ -171,56 +192,57 @@ func (k EventKind) String() string {
 	return strings.Join(all, "|")
 }
 
-// Event is something that has happened and, but for EventBreaker and EventLost,
-// is as durable as a reply that tells of it. Fields that say nothing about its
-// kind are zero.
+// Event reports something that has happened. It is sent after the commit of its batch and is
+// then as durable as a reply, except for EventBreaker and EventLost, which are not stored.
+// Fields that do not apply to the kind are zero.
 type Event struct {
 	Kind  EventKind
-	Time  time.Time // of the turn
+	Time  time.Time // time of the turn
 	Queue string
 
-	ID      ID // of a message, with its Key
-	Key     string
-	Attempt uint32    // the delivery that has failed: 1 is the first
-	Error   string    // why it has
-	ReadyAt time.Time // when it is tried again
-	Reason  string    // why it is dead: attempts, nack, on_failure
-	DLQ     string    // where it went; "": it was dropped
+	ID      ID        // of the message
+	Key     string    // fairness key of the message
+	Attempt uint32    // number of the attempt that failed, from 1
+	Error   string    // error text of the failure
+	ReadyAt time.Time // when the message is ready again
+	Reason  string    // why the message is dead: attempts, nack, on_failure, ttl
+	DLQ     string    // queue that a dead message was moved to; "": it was dropped
 
 	Hook  hook.Kind
 	State hook.BreakerState
 
-	Count uint64 // of the events lost
+	Count uint64 // number of dropped events
 }
 
-// eventsMax bounds the events that the listener has yet to be told of. They are
-// not worth more memory: who needs every message uses a queue.
+// eventsMax bounds the events that the listener has not taken yet; further events are
+// dropped and counted. Events need no more memory than that: a consumer that must not miss
+// a message uses a queue.
 const eventsMax = 1 << 16
 
-// events is what core knows about who listens. It is not state: nothing depends on it.
+// events holds the kinds of events that have subscribers, and the events of the open batch.
+// No decision of a turn depends on it.
 type events struct {
 	wanted EventKind
-	open   []Event  // of the open batch
-	ready  []*queue // that have gained an open class, or a key in one, since the last turn's end
-	shrunk []*queue // that have lost a message since then
+	open   []Event  // of the open batch, in order
+	ready  []*queue // have gained a key in an open class in this turn
+	shrunk []*queue // have lost a message in this turn, and may be empty
 }
 
-// want is the task that says which kinds are listened for. It goes through the
-// inbox, so that what is submitted after it is told.
+// listenFor is the task that sets the kinds of events that are emitted. It goes through the
+// inbox, so it applies to everything that is submitted after it.
 type listenFor struct{ kinds EventKind }
 
-// Apply changes which kinds are listened for.
+// Apply sets the kinds of events that are emitted.
 func (w listenFor) Apply(tx *Tx) error {
 	tx.core.out.events.wanted = w.kinds
 	return nil
 }
 
-// wants asks first whether anybody listens: an event that nobody hears costs no
-// more than that.
+// subscribed reports whether one of the kinds has a subscriber. An event without subscribers
+// costs only this test.
 func (c *core) subscribed(kinds EventKind) bool { return c.out.events.wanted&kinds != 0 }
 
-// emit adds an event to the open batch: it is told after its commit, if that
-// succeeds.
+// emit adds an event to the open batch. It is sent after the commit; a failed commit drops it.
 func (c *core) emit(ev Event) {
 	if c.subscribed(ev.Kind) {
 		ev.Time = unix(c.now)
@@ -228,16 +250,16 @@ func (c *core) emit(ev Event) {
 	}
 }
 
-// emitMessage tells of a message. It must be called while m.key is the one that
-// the event is about.
+// emitMessage emits an event of a message. The caller calls it while m.key is the key that
+// the event refers to, before a move to another queue.
 func (c *core) emitMessage(kind EventKind, m *message) {
 	if c.subscribed(kind) {
 		c.emit(Event{Kind: kind, Queue: m.key.queue.name, ID: m.id, Key: m.key.name})
 	}
 }
 
-// emitFailure tells that a delivery has failed: the message is ready again at a
-// time, or dead for a reason and in a dead-letter queue or dropped.
+// emitFailure completes and emits an event of a failed delivery: EventFailed with ReadyAt, or
+// EventDead with Reason and DLQ.
 func (c *core) emitFailure(m *message, ev Event) {
 	if !c.subscribed(ev.Kind) {
 		return
@@ -249,10 +271,10 @@ func (c *core) emitFailure(m *message, ev Event) {
 	c.emit(ev)
 }
 
-// emitQueue tells of a queue.
+// emitQueue emits an event of a queue.
 func (c *core) emitQueue(kind EventKind, q *queue) { c.emit(Event{Kind: kind, Queue: q.name}) }
 
-// announceReady remembers a queue that may be able to deliver again.
+// announceReady marks a queue that may be able to deliver again, for emitQueueStates.
 func (c *core) announceReady(q *queue) {
 	if c.subscribed(EventReady) && !q.scheduler.announced && !q.becameReady {
 		q.becameReady = true
@@ -260,7 +282,7 @@ func (c *core) announceReady(q *queue) {
 	}
 }
 
-// noteShrunk remembers a queue that may be empty now.
+// markShrunk marks a queue that may be empty now, for emitQueueStates.
 func (c *core) markShrunk(q *queue) {
 	if c.subscribed(EventEmpty) && q.total <= 0 && q.counted && !q.shrunk {
 		q.shrunk = true
@@ -268,9 +290,9 @@ func (c *core) markShrunk(q *queue) {
 	}
 }
 
-// notice tells, at the end of a turn, which queues have become ready or empty.
-// What was there in the middle of the turn only is nobody's business, but for
-// one thing: a queue with no open class for a moment has sent a consumer away.
+// emitQueueStates emits, at the end of a turn, which queues have become ready or empty.
+// States within the turn are not reported, with one exception: a queue that had no open
+// class for a moment may have returned no message to a consumer, so it is announced again.
 func (c *core) emitQueueStates() {
 	for _, q := range c.out.events.ready {
 		q.becameReady = false
@@ -288,23 +310,23 @@ func (c *core) emitQueueStates() {
 	c.out.events.ready, c.out.events.shrunk = c.out.events.ready[:0], c.out.events.shrunk[:0]
 }
 
-// drop forgets the events of a batch that has failed.
+// drop drops the events of a batch that is not committed.
 func (e *events) drop() { e.open, e.ready, e.shrunk = nil, nil, nil }
 
-// turned is the task that says that the breaker of a hook has opened or closed.
+// breakerChange is the task that reports a new state of a hook's breaker.
 type breakerChange struct {
 	hook  hook.Hook
 	state hook.BreakerState
 }
 
-// Apply tells of the queue that has the hook, if one has it still.
+// Apply emits the event for the queue that has the hook, if there still is one.
 func (t breakerChange) Apply(tx *Tx) error {
 	c := tx.core
 	if !c.subscribed(EventBreaker) {
 		return nil
 	}
 	for name, hooks := range c.out.snapshot.hooks.from("") {
-		if hooks[t.hook.Kind()] == t.hook { // a compiled hook is in one queue
+		if hooks[t.hook.Kind()] == t.hook { // each queue has compiled its own
 			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.hook.Kind(), State: t.state})
 		}
 	}

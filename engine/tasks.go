@@ -6,27 +6,50 @@ import (
 	"time"
 )
 
-// taskQueue is the tasks that turns have left over, and the budget of the turn.
+// taskQueue holds the tasks that a turn has left to the next one, and the turn's budget. The
+// states of a task:
+//
+//	queued     in the inbox, in the backlog, or behind a blocked task of its client
+//	running    its call is being applied
+//	parked     waits, see wait.go; the client's next tasks are queued behind it
+//	yielded    parked until its turn: its call continues in the next turn
+//	concluded  has its result, which waits for the commit of the batch (outbox.released),
+//	           or for the end of the turn where it is an early reply (outbox.early)
+//	done       the result is public
+//	abandoned  done, but the client no longer wants the result: its undo call is submitted
+//
+//	queued → running      apply: a turn reaches it and no task of its client blocks it
+//	running → parked      Apply returns ErrWouldBlock
+//	parked → running      run: a message, a read, a decision or its turn has come
+//	running → concluded   Apply returns a result or an error
+//	parked → concluded    finish: its time is over, or its client is gone or unblocked
+//	concluded → done      conclude by the committer, or by the loop for an early reply
+//
+// After a recovery, parked tasks are queued again and keep the end of their wait. Tasks that
+// were concluded in a failed batch are refused with ErrMisconf.
 type taskQueue struct {
 	budget  budget
-	later   []*Task // of unblocked clients that have had their share of this turn
-	backlog []*Task // no turn has come to them
-	yielded []*Task // have done a part of their work
+	later   []*Task // unblocked, but their clients have used their share of this turn
+	backlog []*Task // taken from the inbox and not applied yet, oldest first
+	yielded []*Task // have done a part of their work, oldest first
 	spare   []*Task // empty; its memory is reused for the next backlog
-	bytes   int     // of the input that the tasks of the backlog hold
+	bytes   int     // of input that the tasks of the backlog hold, for Config.InboxBytes
 
-	unfinished bool // this turn has left something to the next one, which follows at once
+	unfinished bool // this turn has left work to the next one, which follows at once
 
 	untimed
 	unchecked
 }
 
+// reset forgets the slices of the turn. recover queues yielded tasks again, like all parked
+// tasks; the backlog remains.
 func (q *taskQueue) reset() {
 	q.yielded, q.unfinished = nil, false
 	q.budget.sliced, q.budget.from = 0, 0
 }
 
-// apply runs a task, or keeps it in order behind a blocked one of its client.
+// apply runs a task, or queues it behind a blocked task of its client: the tasks of a client
+// take effect in the order of their submission.
 func (c *core) apply(t *Task) {
 	if cl := t.Client; cl != nil {
 		if cl.blocked != nil {
@@ -42,7 +65,7 @@ func (c *core) apply(t *Task) {
 	c.run(t)
 }
 
-// goOn applies what stood behind tasks that are no longer blocked.
+// applyUnblocked applies the tasks that were queued behind tasks which are no longer blocked.
 func (c *core) applyUnblocked() {
 	for len(c.waits.unblocked) > 0 && c.room() {
 		t := c.waits.unblocked[0]
@@ -55,21 +78,23 @@ func (c *core) applyUnblocked() {
 	}
 }
 
-// markHeldUp notes since when a task waits: the wait is not the engine's slowness.
+// markHeldUp records the time since which a wait for messages delays a task. Task.Took does
+// not count that time as latency.
 func (c *core) markHeldUp(t *Task) {
 	if t.heldUpSince == 0 {
 		t.heldUpSince = c.now
 	}
 }
 
-// run applies a task that may go now, for the first time or again.
+// run applies a task for the first time or again after a wait, and charges its work to the
+// budget of the turn and to the share of its client.
 func (c *core) run(t *Task) {
 	tx := Tx{core: c, task: t}
 	before := c.tasks.budget.spent
 	t.running = true
 	err := t.Call.Apply(&tx)
 	t.running = false
-	if c.tasks.budget.spent == before || t.Bytes >= unitBytes { // what has counted nothing is one unit
+	if c.tasks.budget.spent == before || t.Bytes >= unitBytes { // every task costs at least one unit
 		c.spend(1 + t.Bytes/unitBytes)
 	}
 	if t.Client != nil {
@@ -85,13 +110,15 @@ func (c *core) run(t *Task) {
 	}
 }
 
-// finish ends a task: its reply leaves when the open batch is committed.
+// finish ends a task with a result. Its reply leaves when the open batch is committed, also
+// for a call that has written nothing: it may have read what an open batch writes.
 func (c *core) finish(t *Task, err error) {
 	c.conclude(t, err)
 	c.out.released = append(c.out.released, t)
 }
 
-// conclude takes a task with its result out of what holds it.
+// conclude sets the result of a task and removes the task from every structure in which it
+// waits. The result is not public before Task.conclude.
 func (c *core) conclude(t *Task, err error) {
 	t.err = err
 	if t.heldUpSince != 0 {
@@ -106,44 +133,45 @@ func (c *core) conclude(t *Task, err error) {
 	}
 }
 
-// Call is what a command wants of the engine. Apply runs on the loop: it calls
-// a method of tx, keeps the typed result in itself and returns the error. It may
-// be called again if it returned ErrWouldBlock, and must then start afresh.
+// Call is a request to the engine. Apply runs on the loop: it calls a method of tx, keeps
+// the typed result in itself and returns the error. After ErrWouldBlock the engine calls
+// Apply again, possibly on memory that was recovered meanwhile, so Apply starts from the
+// beginning each time.
 type Call interface {
 	Apply(tx *Tx) error
 }
 
-// Task is one call on its way through the loop. It belongs to the engine from
-// Submit until Done is true; only then may the call's result be read.
+// Task is one call on its way through the engine. The engine owns it from Submit until Done
+// is true; only then may the result of the call be read.
 type Task struct {
 	Call     Call
-	Client   *Client // whose task it is; nil: nobody waits for it
-	Bytes    int     // what the task holds of its client's input, for the inbox's bound
-	ReadOnly bool    // it changes nothing and promises nothing: see stall.go
+	Client   *Client // the client that waits for the result; nil: a task of the engine
+	Bytes    int     // bytes of the client's input that the task retains, for Config.InboxBytes
+	ReadOnly bool    // only reads memory: answered without a commit while the store stalls
 
 	err  error
 	undo Call
-	// progress is how far a task has come that does its work in slices; nil: it does not.
+	// progress of a task that does its work in slices; nil: it has done none.
 	progress *progress
-	logs     []*changeLog // of what was read for it beforehand, until it is done
-	// shown is how many bytes of messages were read for a transaction.
+	logs     []*changeLog // of reads of a transaction's preflight; open until the task is concluded
+	// shown is the size of the messages read for a transaction, bounded by Config.ReplyBytes.
 	shown int
 	wait  *wait // non-nil while the task is parked
-	// running says that its call is being applied. A parked task stands in its lines meanwhile.
+	// running is true while Apply runs. A task that runs again keeps its place in the lines
+	// of queues meanwhile.
 	running bool
-	// resume is when the wait of a task ends that is parked anew after a recovery.
+	// resume is the end of the wait that the task had before a recovery; 0: none.
 	resume int64
 	state  atomic.Uint32
 
-	heldUpSince int64         // when it was first held back by a wait for messages, its own or one before it; 0: never
-	waited      time.Duration // from then until it was finished
-	ended       time.Duration // when its result was made public, by the engine's stopwatch
+	heldUpSince int64         // start of its wait for messages, or of its place behind such a wait; 0: none
+	waited      time.Duration // from heldUpSince until it was concluded
+	ended       time.Duration // reading of Elapsed when its result became public
 }
 
-// Took returns how long the engine has had the task, from a reading of Elapsed
-// until its result was public. Time that it spent waiting for messages, or behind
-// a task of its client that did, does not count. It may be called once Done is
-// true.
+// Took returns the latency of the task: from a reading of Elapsed until its result was
+// public, without the time in which it waited for messages or behind a task of its client
+// that did. It may be called once Done is true.
 func (t *Task) Took(since time.Duration) time.Duration { return max(t.ended-since-t.waited, 0) }
 
 const (
@@ -152,23 +180,24 @@ const (
 	taskAbandoned
 )
 
-// Done reports whether the turn of the task is as durable as the engine's sync
-// mode promises. It may be asked from any goroutine.
+// Done reports whether the result is public: the batch of the task is as durable as
+// Config.Sync promises, or the reply does not depend on it. Any goroutine may call it.
 func (t *Task) Done() bool { return t.state.Load() == taskDone }
 
-// Err returns why the task was refused. It may be read once Done is true.
+// Err returns why the task was refused, or nil. It may be called once Done is true.
 func (t *Task) Err() error { return t.err }
 
-// Abandon says that nobody will read the result: the connection is gone. If the
-// task is not done yet, the engine submits undo right after it is, and Abandon
-// returns true. If it is done, Abandon returns false and undoing is the caller's.
+// Abandon declares that the result will not be read because the connection is gone. If the
+// task is not done yet, it returns true and the engine submits undo as soon as the task is.
+// If the task is done, it returns false and the caller undoes it. At most one goroutine
+// calls it, once.
 func (t *Task) Abandon(undo Call) bool {
 	t.undo = undo
 	return t.state.CompareAndSwap(taskPending, taskAbandoned)
 }
 
-// conclude makes the result public, at a reading of the stopwatch. It returns what must be undone because
-// nobody will see it, or nil.
+// conclude makes the result public at a reading of Elapsed. It returns the call that undoes
+// an abandoned task, else nil.
 func (t *Task) conclude(now time.Duration) Call {
 	t.ended = now
 	if t.state.CompareAndSwap(taskPending, taskDone) {
@@ -177,45 +206,47 @@ func (t *Task) conclude(now time.Duration) Call {
 	return t.undo
 }
 
-// Client is one who submits tasks, a connection. Its tasks are applied in the
-// order of Submit; what follows a blocked task waits behind it in the engine.
+// Client submits tasks, usually for one connection. Its tasks take effect in the order of
+// Submit; those after a blocked task are queued behind it in the engine.
 type Client struct {
 	ID    uint64
 	wake  func()
-	waits atomic.Bool // for messages; anybody may ask
+	waits atomic.Bool // a task of it waits for messages; any goroutine may read it
 
-	// The loop's:
-	blocked *Task
-	queued  []*Task
-	gone    bool
-	dropped bool   // it has gone while it waited for messages: nothing of it is executed any more
-	turn    uint64 // in which it has used so much of its share
-	spent   int
+	// Owned by the loop:
+	blocked *Task   // the parked task, at most one
+	queued  []*Task // behind blocked, in order
+	gone    bool    // the client has left
+	dropped bool    // it left while it waited for messages: its later tasks are refused
+	turn    uint64  // number of the turn that spent refers to
+	spent   int     // units used in that turn
 }
 
-// NewClient returns a client. wake is called after one or more of its tasks are
-// done, from a goroutine of the engine; it must not block.
+// NewClient returns a client. ids are unique among the clients of an engine. The engine
+// calls wake after one or more of the client's tasks are done, from goroutines of its own;
+// wake must not block.
 func NewClient(id uint64, wake func()) *Client { return &Client{ID: id, wake: wake} }
 
-// Waits says whether a task of the client waits for messages, as of a moment ago.
+// Waits reports whether a task of the client waits for messages. Any goroutine may call it;
+// the answer may be outdated when it returns.
 func (cl *Client) Waits() bool { return cl.waits.Load() }
 
-// Preflighter is a call that may have to wait in the middle, for something to be
-// read or decided. Preflight gets that done before anything is applied: it returns
-// ErrWouldBlock for as long as the call would wait, and is then asked again. It
-// changes nothing. After nil, Apply does not wait in the same turn. errTransaction
-// refuses the whole transaction; other errors are Apply's to return.
+// Preflighter is a call that may need a read or a hook's decision before it can be applied.
+// In a transaction, Preflight obtains these before any call is applied: it returns
+// ErrWouldBlock while the call would have to wait, and is called again when the wait is
+// over. It changes nothing. After nil, Apply does not wait in the same turn. errTransaction
+// refuses the whole transaction; any other error is ignored, since Apply returns it.
 type Preflighter interface {
 	Preflight(tx *Tx) error
 }
 
-// Exec applies calls as one: in one turn, so that their writes are in one batch
-// and survive a crash all together or not at all, and nothing happens between
-// them. Each has its own error, in errs; a call that is refused changes nothing
-// and does not stop the others.
+// Exec applies calls as a transaction: in one turn, with no other task between them and all
+// writes in one batch, which survives a crash entirely or not at all. errs[i] is the error
+// of calls[i]; a refused call changes nothing and does not stop the others. The error that
+// Exec returns refuses the transaction as a whole, or is ErrWouldBlock.
 //
-// Nothing in it waits for messages: a lease that would block comes back empty.
-// What has to be read first is read before the first call is applied.
+// No call waits for messages: a lease that would block returns none. Reads and decisions
+// are obtained by preflight, before the first call is applied.
 func (tx *Tx) Exec(calls []Call, errs []error) error {
 	tx.atomic = true
 	tx.task.shown = 0
@@ -236,11 +267,11 @@ func (tx *Tx) Exec(calls []Call, errs []error) error {
 	return nil
 }
 
-// before is what the calls of a transaction do that come before the one which is
-// foreseen, as far as it matters to that.
+// preflight is the effect of the earlier calls of a transaction on the call whose preflight
+// is under way: a nack may refer to a message that an earlier call of the transaction leases.
 type preflight struct {
-	leases map[string]bool // queues that are leased from
-	nacks  map[ID]uint32   // failures of a message
+	leases map[string]bool // queues that earlier calls lease from
+	nacks  map[ID]uint32   // number of earlier nacks by message
 }
 
 func (b *preflight) lease(queues []string) {
@@ -259,8 +290,8 @@ func (b *preflight) nack(id ID) {
 	b.nacks[id]++
 }
 
-// errTransaction is wrapped by what refuses a transaction as a whole.
+// errTransaction is wrapped by errors that refuse a transaction as a whole.
 var errTransaction = errors.New("make it several transactions")
 
-// errWaits refuses what cannot be had at once where nothing may wait.
+// errWaits refuses a call of a transaction that would have to wait.
 var errWaits = errors.New("this cannot be done as a part of a transaction, do it on its own")
