@@ -8,20 +8,23 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// timed is what a timers heap holds. Its index lets it be taken out early.
+// timed is an entry of a timers heap.
 type timed[T any] interface {
 	comparable
+	// before reports whether the entry is due before another one.
 	before(o T) bool
+	// index returns where the entry stores its index in the heap, -1 while it is in none.
+	// The heap maintains it, so that an entry can be removed in O(log n).
 	index() *int
 }
 
-// timers is a binary heap by time. Entries of the same time leave in no
-// particular but a reproducible order, unless before says more.
+// timers is a binary heap by time. Entries of the same time leave in an unspecified but
+// reproducible order, unless before distinguishes them. The zero value is empty.
 type timers[T timed[T]] struct{ h []T }
 
 func (t *timers[T]) len() int { return len(t.h) }
 
-// next returns the earliest entry; ok is false when there is none.
+// next returns the earliest entry without removing it; ok is false if there is none.
 func (t *timers[T]) next() (e T, ok bool) {
 	if len(t.h) == 0 {
 		return e, false
@@ -29,13 +32,14 @@ func (t *timers[T]) next() (e T, ok bool) {
 	return t.h[0], true
 }
 
+// push adds an entry that is in no heap.
 func (t *timers[T]) push(e T) {
 	*e.index() = len(t.h)
 	t.h = append(t.h, e)
 	t.up(len(t.h) - 1)
 }
 
-// remove takes e out; it must be inside.
+// remove removes an entry, which must be in this heap.
 func (t *timers[T]) remove(e T) {
 	i, last := *e.index(), len(t.h)-1
 	var zero T
@@ -52,13 +56,13 @@ func (t *timers[T]) remove(e T) {
 	t.up(i)
 }
 
-// fix restores the order after the due time of e has changed.
+// fix restores the order after the time of an entry has changed.
 func (t *timers[T]) fix(e T) {
 	t.down(*e.index())
 	t.up(*e.index())
 }
 
-// rebuild makes a heap of entries in any order.
+// rebuild replaces the heap by entries in any order, in O(n). It takes over the slice.
 func (t *timers[T]) rebuild(all []T) {
 	t.h = all
 	for i, e := range all {
@@ -69,6 +73,7 @@ func (t *timers[T]) rebuild(all []T) {
 	}
 }
 
+// up moves an entry towards the root until its parent is not due after it.
 func (t *timers[T]) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -80,6 +85,7 @@ func (t *timers[T]) up(i int) {
 	}
 }
 
+// down moves an entry away from the root until no child is due before it.
 func (t *timers[T]) down(i int) {
 	for {
 		least := i
@@ -101,38 +107,39 @@ func (t *timers[T]) swap(i, j int) {
 	*t.h[i].index(), *t.h[j].index() = i, j
 }
 
-// roster lists what exists in the order in which it came, so that a cursor stays
-// good while things come and go: a cursor is a number, and whatever is listed
-// after it has a larger one.
+// roster lists entries in the order of their addition, so that a cursor stays valid while
+// entries are added and removed: each entry has a number that increases and is never reused,
+// and a cursor is the number of the last entry visited. An entry that exists during a whole
+// listing is visited exactly once.
 //
-// The entries stand in blocks of a bounded size. A removal moves the entries of one block
-// or two at most, and the list of blocks if one goes; neighbours that have become small
-// are merged. So no addition and no removal goes through a million entries.
+// The entries are in blocks of bounded size. A removal leaves a gap; when more than half of a
+// block are gaps, they are closed and the block is merged with a small neighbour. So a removal
+// moves the entries of at most two blocks, and no operation moves a million entries.
 type roster[T any] struct {
-	blocks []rosterBlock[T]
-	last   uint64
+	blocks []rosterBlock[T] // by number
+	last   uint64           // number of the newest entry
 }
 
-// rosterBlock is never empty.
+// rosterBlock has at least one entry that is not a gap.
 type rosterBlock[T any] struct {
-	first   uint64 // number of the first entry
+	first   uint64 // at most the number of the first entry, above those of the block before
 	entries []rosterEntry[T]
-	gaps    int
+	gaps    int // removed entries that are still in entries
 }
 
 type rosterEntry[T any] struct {
 	seq  uint64
-	what *T // nil: gone
+	what *T // nil: a gap
 }
 
 const (
 	rosterBlockMax = 256
-	// rosterMergeMax is how many entries two neighbours have together at most that
-	// become one block. It is below the maximum, so that few removals undo a split.
+	// rosterMergeMax is the number of entries up to which two neighbours are merged. It is
+	// below rosterBlockMax, so that a merged block does not fill up again at once.
 	rosterMergeMax = rosterBlockMax / 2
 )
 
-// add appends an entry and returns its number.
+// add appends an entry and returns its number, from 1.
 func (r *roster[T]) add(what *T) uint64 {
 	r.last++
 	n := len(r.blocks)
@@ -145,16 +152,17 @@ func (r *roster[T]) add(what *T) uint64 {
 	return r.last
 }
 
-// block returns the index of the block that holds a number, or would.
+// block returns the index of the block that has a number, or would have it.
 func (r *roster[T]) block(seq uint64) int {
 	return max(sort.Search(len(r.blocks), func(i int) bool { return r.blocks[i].first > seq })-1, 0)
 }
 
+// find returns the index of the first entry with at least that number.
 func (b *rosterBlock[T]) find(seq uint64) int {
 	return sort.Search(len(b.entries), func(i int) bool { return b.entries[i].seq >= seq })
 }
 
-// remove takes an entry out.
+// remove removes the entry with a number, which must exist.
 func (r *roster[T]) remove(seq uint64) {
 	i := r.block(seq)
 	b := &r.blocks[i]
@@ -168,7 +176,7 @@ func (r *roster[T]) remove(seq uint64) {
 		r.blocks = slices.Delete(r.blocks, i, i+1)
 		return
 	}
-	for _, at := range [2]int{i, i - 1} { // with the one behind it, else with the one before it
+	for _, at := range [2]int{i, i - 1} { // merge with the next block, else with the previous one
 		if at >= 0 && at+1 < len(r.blocks) && len(r.blocks[at].entries)+len(r.blocks[at+1].entries) <= rosterMergeMax {
 			left, right := &r.blocks[at], &r.blocks[at+1]
 			left.entries = append(left.entries, right.entries...)
@@ -179,7 +187,7 @@ func (r *roster[T]) remove(seq uint64) {
 	}
 }
 
-// close closes the gaps of a block, and gives memory back.
+// close closes the gaps of a block. It allocates entries of the exact size, to release memory.
 func (b *rosterBlock[T]) close() {
 	kept := make([]rosterEntry[T], 0, len(b.entries)-b.gaps)
 	for _, e := range b.entries {
@@ -193,8 +201,8 @@ func (b *rosterBlock[T]) close() {
 	}
 }
 
-// shift takes the first entry out and returns it, nil if there is none. It is for a list
-// that is given up: nothing may be removed from it otherwise any more.
+// shift removes the first entry and returns it, nil if there is none. It is for a roster that
+// is being taken apart: no other method may be used on it afterwards but all.
 func (r *roster[T]) shift() (first *T) {
 	for len(r.blocks) > 0 {
 		b := &r.blocks[0]
@@ -206,7 +214,7 @@ func (r *roster[T]) shift() (first *T) {
 				return first
 			}
 			first, b.entries = b.entries[0].what, b.entries[1:]
-			continue // a block that is empty now goes
+			continue // a block that is empty now is removed
 		}
 		r.blocks[0] = rosterBlock[T]{}
 		r.blocks = r.blocks[1:]
@@ -214,13 +222,13 @@ func (r *roster[T]) shift() (first *T) {
 	return first
 }
 
-// all goes through the entries. None may be removed meanwhile.
+// all iterates over the entries in order. None may be removed meanwhile.
 func (r *roster[T]) all() iter.Seq[*T] {
 	return func(yield func(*T) bool) { r.walkWhile(0, yield) }
 }
 
-// walk visits up to count entries after the cursor and returns the next cursor, 0
-// at the end.
+// walk visits up to count entries after the cursor, 0 being the beginning, and returns the
+// next cursor, 0 at the end.
 func (r *roster[T]) walk(cursor uint64, count int, visit func(*T)) uint64 {
 	return r.walkWhile(cursor, func(what *T) bool {
 		if count == 0 {
@@ -232,8 +240,8 @@ func (r *roster[T]) walk(cursor uint64, count int, visit func(*T)) uint64 {
 	})
 }
 
-// walkWhile goes through the entries after the cursor until visit returns false. It
-// returns the cursor from which to go on with the entry that was refused, 0 at the end.
+// walkWhile visits the entries after the cursor until visit returns false. It returns the
+// cursor to continue with, at the entry for which visit has returned false, or 0 at the end.
 func (r *roster[T]) walkWhile(cursor uint64, visit func(*T) bool) uint64 {
 	for i := r.block(cursor + 1); i < len(r.blocks); i++ {
 		b := &r.blocks[i]
@@ -250,14 +258,15 @@ func (r *roster[T]) walkWhile(cursor uint64, visit func(*T) bool) uint64 {
 	return 0
 }
 
-// ordered is an immutable map in the order of its keys. A change makes a new one that
-// shares all but a few nodes with the one before: with n entries it costs O(log n), and
-// goroutines that read the old one are not disturbed. The zero value is empty.
+// ordered is an immutable map in the order of its keys, for Snapshot. A change returns a new
+// map that shares all but O(log n) nodes with the former one, which other goroutines may be
+// reading. The zero value is empty.
 type ordered[V any] struct{ tree *btree.Map[string, V] }
 
-// orderedDegree makes nodes so small that copying a path of them is cheap.
+// orderedDegree is small, since a change copies the nodes on a path.
 const orderedDegree = 8
 
+// len returns the number of entries.
 func (o ordered[V]) len() int {
 	if o.tree == nil {
 		return 0
@@ -265,6 +274,7 @@ func (o ordered[V]) len() int {
 	return o.tree.Len()
 }
 
+// get returns the value of a key; ok is false if there is none.
 func (o ordered[V]) get(key string) (v V, ok bool) {
 	if o.tree == nil {
 		return v, false
@@ -272,8 +282,9 @@ func (o ordered[V]) get(key string) (v V, ok bool) {
 	return o.tree.Get(key)
 }
 
-// edit returns a copy that may be changed until it is handed on. Only the loop may make
-// one: readers do not look at what copying changes in the original, another copy would.
+// edit returns a copy that may be changed until it is published. Only the loop may call it:
+// copying marks nodes of the original as shared, which concurrent readers ignore, but which
+// a concurrent copy would race with.
 func (o ordered[V]) edit() ordered[V] {
 	if o.tree == nil {
 		return ordered[V]{tree: btree.NewMap[string, V](orderedDegree)}
@@ -281,21 +292,21 @@ func (o ordered[V]) edit() ordered[V] {
 	return ordered[V]{tree: o.tree.Copy()}
 }
 
-// with returns a copy that has one entry more, or another value of it.
+// with returns a copy with an entry added or replaced.
 func (o ordered[V]) with(key string, v V) ordered[V] {
 	next := o.edit()
 	next.tree.Set(key, v)
 	return next
 }
 
-// without returns a copy that lacks an entry.
+// without returns a copy without an entry.
 func (o ordered[V]) without(key string) ordered[V] {
 	next := o.edit()
 	next.tree.Delete(key)
 	return next
 }
 
-// from goes through the entries in the order of their keys, from a key on.
+// from iterates over the entries in the order of their keys, from a key on.
 func (o ordered[V]) from(key string) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		if o.tree != nil {

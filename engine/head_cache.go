@@ -1,15 +1,21 @@
 package engine
 
-// headCache counts what the windows of all keys hold in memory: the head of each key,
-// as far as it fits. What is behind it is on disk only, see read.go.
+// headCache bounds the memory of the head caches of all keys. Each key has a window, its next
+// messages; what does not fit is on disk only and is read when the window runs low (read.go).
+//
+// Two bounds apply. Config.WindowTotal bounds messages: as it is approached, windows become
+// shorter (readMax). Config.BodyBytes bounds bodies: a message above it stays in its window
+// without its body, which is read again when the message is delivered (Delivery.Load). The
+// body of a message that the store does not have yet must stay in memory: it can be read
+// nowhere else.
 type headCache struct {
-	keys        int        // of all queues
-	messages    int        // in windows
-	bodyBytes   int64      // of their bodies, and of uncommitted ones
-	uncommitted []*message // hold a body at least until their batch is committed
+	keys        int        // fairness keys of all queues
+	messages    int        // in windows, also those of detached keys
+	bodyBytes   int64      // of all bodies in memory, including those of uncommitted
+	uncommitted []*message // retain a body until their batch is committed, in order of batches
 
 	prefetch        prefetchBuffer
-	prefetchKeysMin int // as the constant; tests set any number
+	prefetchKeysMin int // prefetchKeysMin; tests set other values
 
 	untimed
 }
@@ -18,7 +24,8 @@ func (h *headCache) reset() {
 	*h = headCache{prefetchKeysMin: h.prefetchKeysMin}
 }
 
-// dropCommittedBodies drops bodies that can be read from the store now and need not be kept.
+// dropCommittedBodies releases the bodies that waited only for their commit: of messages that
+// are no longer ready, and of any while the bodies exceed their bound.
 func (c *core) dropCommittedBodies() {
 	h := &c.heads
 	for len(h.uncommitted) > 0 && h.uncommitted[0].batch <= c.out.committed {
@@ -29,10 +36,10 @@ func (c *core) dropCommittedBodies() {
 	}
 }
 
-// windowMax is how many messages a key may hold in memory now. A place without its
-// body is not worth much: a message that is left to the disk is read along with those
-// beside it, one whose body was dropped alone. So windows are short, too, when bodies
-// have taken their part.
+// windowMax is how many messages the window of a key may have after an enqueue. It is also
+// small when the bodies exceed their part: a message without its body saves little, since a
+// body that was dropped is read alone, but a message left to the disk is read together with
+// its neighbours.
 func (c *core) windowMax() int {
 	if c.heads.bodyBytes > c.retainedBodyBytesMax() {
 		return min(windowSmall, c.readMax())
@@ -40,9 +47,11 @@ func (c *core) windowMax() int {
 	return c.readMax()
 }
 
+// windowSmall is the length of windows while memory is short.
 const windowSmall = 4
 
-// readMax is how many messages a key may hold in memory once it has been read.
+// readMax is how many messages the window of a key may have after a read. Every key may have
+// one at least, whatever the bounds: without it, it could not deliver.
 func (c *core) readMax() int {
 	switch {
 	case c.heads.messages < c.cfg.WindowTotal:
@@ -54,11 +63,13 @@ func (c *core) readMax() int {
 	}
 }
 
-// bodiesKept is how many bytes of bodies are kept of what is enqueued. The rest of the
-// budget is for what is read, since that is about to be delivered.
+// retainedBodyBytesMax is up to how many bytes of bodies an enqueue retains its own. The last
+// quarter of Config.BodyBytes is for bodies that are read, which are delivered sooner.
 func (c *core) retainedBodyBytesMax() int64 { return c.cfg.BodyBytes / 4 * 3 }
 
-// makeReady puts a message where ready ones belong.
+// makeReady gives a message that is in no structure the status ready: it joins the window of
+// its key if it is before the edge and there is room, else it is on disk only. The caller has
+// written its records.
 func (c *core) makeReady(m *message) {
 	k := m.key
 	m.status = ready
@@ -70,20 +81,20 @@ func (c *core) makeReady(m *message) {
 		c.retainBody(m)
 	} else {
 		c.dropBody(m)
-		m.status = gone // the disk has it
+		m.status = gone // from memory
 	}
 	c.settle(k)
 }
 
-// retainBody keeps the body of a ready message as long as the budget allows, and
-// in any case until it can be read from the store.
+// retainBody retains the body of a ready message if the bound allows it, and otherwise only
+// until the store has it.
 func (c *core) retainBody(m *message) {
 	if m.body != nil && c.heads.bodyBytes > c.retainedBodyBytesMax() {
 		c.releaseBody(m)
 	}
 }
 
-// letGo drops the body of a message as soon as the store has it.
+// releaseBody drops the body of a message as soon as the store has it.
 func (c *core) releaseBody(m *message) {
 	if m.body == nil {
 		return
@@ -95,64 +106,66 @@ func (c *core) releaseBody(m *message) {
 	}
 }
 
+// setBody gives a message its body, which must not be changed afterwards.
 func (c *core) setBody(m *message, body []byte) {
 	m.body = body
 	c.heads.bodyBytes += int64(len(body))
 }
 
+// dropBody drops the body of a message at once.
 func (c *core) dropBody(m *message) {
 	c.heads.bodyBytes -= int64(len(m.body))
 	m.body = nil
 }
 
-// forget drops a ready message from memory that has left its window.
+// forget drops a ready message that has left its window from memory; its records remain.
 func (c *core) forget(m *message) {
 	c.heads.messages--
 	c.dropBody(m)
 	m.status = gone
 }
 
-// shrink forgets what a cut has left to the disk.
+// shrink drops the messages from memory that fairKey.cut or addOnDisk has left to the disk.
 func (c *core) shrink(rest []*message) {
 	for _, m := range rest {
 		c.forget(m)
 	}
 }
 
-// A turn has many tasks, and a lease many messages, and with very many fairness keys
-// each of them is about a key that is in no cache: slot of the table, key, name,
-// window and message would be one wait for memory after the other. What one task
-// needs does not depend on the one before, though. So before some tasks are applied,
-// or messages delivered, what they are going to read is read for all of them, one
-// kind after the other, in loops so short that the processor goes on to the next load
-// while those before it are under way.
+// Prefetching of cache lines. A turn has many tasks and a lease many messages. With very many
+// fairness keys each of them refers to a key that is in no processor cache: the slot of the
+// table, the key, its name, its window and the message would be one cache miss after another.
+// But the misses of different tasks do not depend on each other. So before a group of tasks
+// is applied, or messages are delivered, short loops read the same field for all of them: the
+// processor then overlaps the misses.
 //
-// Nothing is decided here and nothing kept: when a task is applied, what was read
-// ahead may have changed.
+// Prefetching decides nothing and keeps nothing: what it has read may have changed when the
+// task is applied.
 
-// Announcer is a call that is about to enqueue a prepared message; nil: it is not.
+// Announcer is a call that may enqueue a message. Announce returns the prepared request, or
+// nil if the call will not enqueue one; it changes nothing.
 type Announcer interface {
 	Announce() *Enqueue
 }
 
 const (
-	// prefetchMax is for how many tasks or messages memory is read ahead: enough to keep
-	// the processor's loads busy, few enough that nothing has left the caches again.
+	// prefetchMax is the size of a group: large enough to overlap many misses, small enough
+	// that the lines are still in the cache when they are used.
 	prefetchMax = 32
-	// prefetchKeysMin is how many keys there are at least where it pays: fewer of them are
-	// in a cache, unless they have not been used for long.
+	// prefetchKeysMin is the number of keys from which prefetching pays: fewer keys are
+	// usually in a cache.
 	prefetchKeysMin = 2000
 )
 
-// foresight is what reading ahead has read, step by step.
+// prefetchBuffer holds the intermediate results of prefetching a group.
 type prefetchBuffer struct {
 	pages  [prefetchMax]*keyPage
 	hashes [prefetchMax]nameHash
 	keys   [prefetchMax]*fairKey
-	sum    int64 // of what was read: or the compiler would leave the reading out
+	sum    int64 // depends on all that was read, so that the compiler keeps the reads
 }
 
-// prefetchTasks reads ahead for the first of some tasks, and returns for how many.
+// prefetchTasks prefetches for the first tasks, prefetchMax at most, and returns their number.
 func (c *core) prefetchTasks(tasks []*Task) int {
 	if c.heads.keys < c.heads.prefetchKeysMin {
 		return len(tasks)
@@ -181,8 +194,8 @@ func (c *core) prefetchTasks(tasks []*Task) int {
 	return n
 }
 
-// announced notes where the keys of the messages stand that tasks will enqueue, and
-// returns of how many.
+// announced stores the pages and hashes of the keys into which the tasks will enqueue, and
+// returns their number.
 func (c *core) announced(tasks []*Task) int {
 	f, n := &c.heads.prefetch, 0
 	var q *queue
@@ -207,7 +220,7 @@ func (c *core) announced(tasks []*Task) int {
 	return n
 }
 
-// prefetchRound reads ahead for the next n deliveries of a queue, prefetchMax at most.
+// prefetchRound prefetches for the next n deliveries of a queue, prefetchMax at most.
 func (c *core) prefetchRound(q *queue, n int) {
 	s := q.scheduler
 	if s.keys < max(c.heads.prefetchKeysMin, 1) || !s.hasOpen() {
@@ -229,9 +242,11 @@ func (c *core) prefetchRound(q *queue, n int) {
 	f.sum = sum
 }
 
-// firstLines reads the lines of a key that each message of it needs.
+// prefetchFields reads a field of each of the cache lines that every message of a key needs;
+// see the layout of fairKey.
 func (k *fairKey) prefetchFields() int64 { return k.total + int64(k.weight) }
 
+// prefetchName reads the name of a key, which a lookup compares.
 func (k *fairKey) prefetchName() int64 {
 	if k.name == "" {
 		return 0

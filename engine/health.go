@@ -5,27 +5,40 @@ import (
 	"time"
 )
 
-// health says whether the store takes writes, and counts what the loop has done.
+// health is the engine's view of the store, and the counters of the loop. The states:
+//
+//	healthy    all commands are executed
+//	full       the disk is full but for the reserve: commands that store something new are
+//	           refused; those that free space, and leases, continue
+//	read-only  a commit failed: all writes are refused with ErrMisconf, reads continue
+//
+//	healthy → full         recovery or the store finds that the disk is full (refreshFull)
+//	full → healthy         relieve succeeds; it is tried every Config.MendInterval
+//	any → read-only        a commit fails: the memory is dropped and recovered (failOver)
+//	read-only → healthy    reopen succeeds; it is tried every Config.MendInterval
+//
+// A commit that neither fails nor returns is stalled; see stallAfter.
 type health struct {
-	failed error // why the store cannot be written, or nil
-	full   error // why only what frees space may be written, or nil: see full.go
-	// reclaiming says that the store is being asked for space.
-	reclaiming bool
-	bootTime   int64 // of the first turn
+	failed     error // why the store is read-only; nil: it takes writes
+	full       error // why the store takes only what frees space; nil: it takes all writes
+	reclaiming bool  // Relieve is under way
+	bootTime   int64 // time of the first turn in Unix nanoseconds
 	counters   counters
 
 	untimed
 	unchecked
 }
 
-// counters count since start, for FILA.STATS.
+// counters count since the start of the process, for FILA.STATS.
 type counters struct {
 	turns, tasks, recoveries uint64
 }
 
+// reset keeps the store's state: recovery does not repair it.
 func (h *health) reset() { h.bootTime = 0 }
 
-// writable refuses what would change something while the store takes no writes.
+// writable returns ErrMisconf while the store is read-only. Every command that would change
+// something calls it before its first change.
 func (c *core) writable() error {
 	if c.health.failed != nil {
 		return fmt.Errorf("%w: %w; the broker goes on by itself when it can", ErrMisconf, c.health.failed)
@@ -33,28 +46,28 @@ func (c *core) writable() error {
 	return nil
 }
 
-// This file is about a store whose disk is full but for what it has kept in reserve.
-//
-// Such a store takes writes, and to free space takes some: an ack, a purge, the deletion
-// of a queue are records, too. So what frees space is done, and what that needs (leases,
-// releases, failures); commands that store something new are refused. Once a second the
-// store is asked whether there is space again; until then it gives back what was freed.
+// A store on a full disk still takes writes, into space that it has reserved, because to free
+// space takes writes, too: an ack, a purge and the deletion of a queue are records. So
+// commands that free space are executed, and those that they depend on (leases, releases,
+// nacks); commands that store something new are refused.
 
 // reliever is a store that can be full.
 type reliever interface {
-	// Full says why only what frees space may be committed, or nil.
+	// Full returns why only commits that free space are accepted, or nil.
 	Full() error
-	// Relieve makes the store take everything again if there is space, and frees some
-	// if it can. It may take long; until it returns, commits wait.
+	// Relieve frees space where it can, and makes the store accept all commits again if there
+	// is enough. It may take long; until it returns, commits wait.
 	Relieve() error
 }
 
-// prober is a store that can tell whether Reopen has a chance.
+// prober is a store that can test whether Reopen may succeed.
 type prober interface {
+	// Probe returns why Reopen would fail, or nil if it may succeed. It changes nothing.
 	Probe() error
 }
 
-// writableForNew is writable for commands that store something new.
+// writableForNew is writable for commands that store something new: it also refuses them
+// while the store is full.
 func (c *core) writableForNew() error {
 	if err := c.writable(); err != nil {
 		return err
@@ -66,7 +79,7 @@ func (c *core) writableForNew() error {
 	return nil
 }
 
-// refreshFull takes over from the store whether it is full.
+// refreshFull reads from the store whether it is full.
 func (c *core) refreshFull() {
 	c.health.full = nil
 	if s, ok := c.store.(reliever); ok {
@@ -74,7 +87,7 @@ func (c *core) refreshFull() {
 	}
 }
 
-// relieve asks the store for space, beside the loop.
+// relieve makes the store free space on a goroutine of its own, one call at a time.
 func (e *Engine) relieve() {
 	c := e.core
 	s, ok := c.store.(reliever)
@@ -88,10 +101,10 @@ func (e *Engine) relieve() {
 	})
 }
 
-// relieved says what has become of a store that was full.
+// relieved is the result of Relieve.
 type relieved struct{ err error }
 
-// Apply implements Call.
+// Apply takes over whether the store is still full.
 func (r relieved) Apply(tx *Tx) error {
 	c := tx.core
 	c.health.reclaiming = false
@@ -103,20 +116,19 @@ func (r relieved) Apply(tx *Tx) error {
 	return nil
 }
 
-// This file is about a commit that does not end: a file system that is frozen, a disk
-// that does not answer. No reply may leave that promises something. But who looks wants to
-// know just then, so commands that only look at memory are answered all the same, as soon
-// as a commit has taken stallAfter. What they show may be ahead of the disk, as it is when
-// a commit fails right after their reply.
+// A commit may stall: a frozen file system, a disk that does not respond. No reply that
+// promises something may leave then. But operators need information just then, so commands
+// that only read memory are answered without a commit once one has taken stallAfter. What
+// they show may be ahead of the disk, as it is when a commit fails right after their reply.
 //
-// Looking must not wait for those who cannot go on, either: it finds room in a full inbox,
-// and is taken out of it while a full batch keeps everything else there.
+// Read-only commands also pass the queues in which other commands are held up: Submit accepts
+// them into a full inbox, and the loop takes them out of it while the open batch is full.
 
-// stallAfter is how long a commit takes that is taken to be stalled.
+// stallAfter is the duration after which a commit counts as stalled.
 const stallAfter = time.Second
 
-// stalling says how long the commit under way may still take before it counts as stalled,
-// at most 0 if it does. Without one it is never.
+// stalling returns how long the commit under way may still take before it counts as stalled,
+// at most 0 if it does. Without a commit it returns an hour.
 func (e *Engine) stalling(busy bool) time.Duration {
 	if !busy {
 		return time.Hour
@@ -124,8 +136,8 @@ func (e *Engine) stalling(busy bool) time.Duration {
 	return stallAfter - (e.Elapsed() - e.commitBegan)
 }
 
-// takeReadOnly takes those out of the inbox that only look, and have nothing of their client
-// before them. It is called with the lock held.
+// takeReadOnly takes the read-only tasks out of the inbox that do not follow another task of
+// their client: the order within a client is kept. The caller holds the lock.
 func (e *Engine) takeReadOnly(spare []*Task) []*Task {
 	out, kept := spare, e.inbox[:0]
 	before := map[*Client]bool{}
@@ -142,7 +154,7 @@ func (e *Engine) takeReadOnly(spare []*Task) []*Task {
 	return out
 }
 
-// allReadOnly says that tasks only look.
+// allReadOnly reports whether all tasks are read-only.
 func allReadOnly(tasks []*Task) bool {
 	for _, t := range tasks {
 		if !t.ReadOnly {
@@ -152,8 +164,8 @@ func allReadOnly(tasks []*Task) bool {
 	return true
 }
 
-// answerReadOnly answers what has only looked, of the open batch and of the one that is being
-// committed.
+// answerReadOnly makes early replies of the concluded read-only tasks, both of the open batch
+// and of the one whose commit has stalled.
 func (e *Engine) answerReadOnly(flight *work) {
 	c := e.core
 	c.out.released = c.splitReadOnly(c.out.released)
@@ -164,8 +176,7 @@ func (e *Engine) answerReadOnly(flight *work) {
 	e.mu.Unlock()
 }
 
-// splitReadOnly moves tasks that only look to those that are told at once, and returns the
-// others.
+// splitReadOnly moves the read-only tasks to the early replies and returns the others.
 func (c *core) splitReadOnly(tasks []*Task) []*Task {
 	rest := tasks[:0]
 	for _, t := range tasks {

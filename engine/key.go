@@ -4,70 +4,85 @@ import (
 	"sort"
 )
 
-// fairKey is a fairness key of a queue that has messages; it exists as long as
-// there are any.
+// fairKey is a fairness key of a queue. It exists while it has messages of any status, or a
+// read under way. Its ready messages are ordered by place (priority, then id) and divided by
+// the edge: every ready message before the edge is in the window, every one at or after it is
+// in the backlog, on disk only. So memory is bounded by what is about to be delivered, not by
+// what is stored. The states of a key, by its window and its backlog:
 //
-// Its ready messages are ordered by place. Those before the edge are in the
-// window, each of them; those at or after it are on disk only. While nothing is
-// on disk only, the edge is lastPlace. Reads (read.go) move the edge back, and a
-// window that grows too long is cut, which moves it forward: memory is bounded
-// by what is about to be delivered, not by what is stored.
+//	idle           window empty   no backlog  all messages are leased, delayed or gone
+//	windowed       has messages   no backlog  edge is lastPlace: every ready message is in memory
+//	backlog        has messages   on disk     a window read is requested when the window is half empty
+//	awaiting read  empty          on disk     the next messages are known only after a read
 //
-// With very many keys, each of their lines is one to wait for, so its fields are in
-// the order of who needs them, 64 bytes at a time: to enqueue, the first two; to
-// deliver, a third.
+//	idle → windowed           add: a message is enqueued, returned or due
+//	idle → awaiting read      addOnDisk: a message that is not in memory is due
+//	windowed → backlog        add to a full window, or cut: the edge retreats to an earlier place
+//	windowed → idle           the last message is leased or removed
+//	backlog → awaiting read   the same
+//	awaiting read → windowed, backlog or idle   mergeKey: a read advances the edge
+//	awaiting read → awaiting read   the read was stale, failed, or all it found had changed
+//	                          (lastReadEmpty): it is repeated
+//
+// A paused key has the same states, but is in no class. settle must follow each transition.
+// A key without messages of any status and without a read is forgotten.
+//
+// With millions of keys each cache line is a miss, so the order of fields is by use, 64 bytes
+// at a time: an enqueue needs the first two lines, a delivery three. A test checks it.
 type fairKey struct {
 	name   string
-	window []*message // ready, before the edge, in order; in few as long as it fits
-	total  int64      // messages of any status; a difference while counting
-	class  *class     // that it delivers with, nil if it cannot, see scheduler.go
-	idHash uint32     // of name, for ids
-	// behind says that there may be ready messages at or after the edge. If it
-	// is false there are none.
+	window []*message // ready, before the edge, in order; stored in few while it fits
+	total  int64      // messages of any status; while not counted, the change since the start
+	class  *class     // in which it is scheduled; nil if it cannot deliver, see scheduler.go
+	idHash uint32     // hash of the name in message ids
+	// hasBacklog is false only if no ready message is at or after the edge.
 	hasBacklog   bool
-	visited      bool // it is in the middle of its turn
-	awaitingRead bool // nothing in the window, and perhaps something on disk
+	visited      bool // its visit in the current round is not over: it has credit left
+	awaitingRead bool // the state above, unless paused
 	paused       bool
 
-	few    [3]*message // where the window of a key with few messages is
+	few    [3]*message // the memory of short windows, which saves an allocation
 	queue  *queue
 	leased int64 // messages
-	slot   int32 // in the heap of the calendar, or inNear
+	slot   int32 // index in the heap of the calendar, or inNear
 	weight uint32
-	// What due was worked out for: the cost of the next message, and the weight.
+	// The cost of the next message and the weight for which due was computed.
 	placedCost, placedWeight uint32
-	// vain says that the last read has brought nothing that can be delivered: others need
-	// not wait for the next one.
+	// lastReadEmpty is true if the last read brought no message that can be delivered: the
+	// key leaves its class, so that other keys do not wait for its next read.
 	lastReadEmpty bool
-	// rankMax is the rank of no message in the window less than, which tells where
-	// the newest message goes without looking at another one.
+	// rankMax is at least the rank of every message in the window. It tells that a new
+	// message belongs at the end without reading another one.
 	rankMax     uint8
 	counted     bool // total is exact
-	pinned      bool // has settings of its own, which outlive its messages
+	pinned      bool // an operator has set weight or pause: the settings outlive its messages
 	stored      bool // a record of its settings exists
-	prefetching bool // in core.hungry
+	prefetching bool // in readQueue.prefetch
 
-	// Where it stands in its class, see scheduler.go. credit is that after the visit of round
-	// base, and grants since then; while the key is in no class, base is how many rounds
-	// before it left that was.
+	// Its place in the calendar of its class, see scheduler.go. credit is the credit after the
+	// visit in round base, plus grants since then. While the key is in no class, base is the
+	// number of rounds from that visit until it left.
 	prev, next *fairKey
 	credit     int64
-	base, due  int64    // rounds of the class: of the last visit, of the next
+	base, due  int64    // rounds of the last and of the next visit, on the clock of the class
 	pos        position // in the circle of keys
-	seq        uint64   // place in lists; the order of keys at the same place
+	seq        uint64   // number in the roster; orders keys at the same position
 
 	stats     keyStats
-	throttles *throttleSet // of the newest message that has any
-	delayed   int64        // messages; also a difference while counting
-	hash      nameHash     // of name, for tables
+	throttles *throttleSet // throttle set of the newest message that has one, shared by its messages
+	delayed   int64        // messages; like total while not counted
+	hash      nameHash     // of name, for the key table
 
-	read *read // under way, or waiting in core.hungry
+	read *read // requested, under way or backed off; nil: none
 	edge place
-	// What its class had been refused, and had waited, when the key joined.
+	// The refusals and the waiting time of its class when the key joined it.
 	refusedBase uint64
 	waitedBase  int64
 }
 
+// newFairKey adds a key to a queue that does not have it, with its settings and statistics.
+// The caller gives it a message, or settles it, before the turn ends: a key without messages
+// must not remain.
 func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	k := &fairKey{queue: q, name: name, hash: h, idHash: h.idHash(), weight: 1, edge: lastPlace, counted: true}
 	if set, ok := q.settings[name]; ok {
@@ -80,15 +95,16 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	return k
 }
 
-// idle says that the key has no messages, of whatever status: it can be forgotten.
+// idle reports whether the key can be forgotten: it has no messages of any status, and no
+// read that would return to it.
 func (k *fairKey) idle() bool { return k.counted && k.total == 0 && k.read == nil }
 
-// inWindow says on which side of the edge a place is.
+// inWindow reports whether a place is before the edge.
 func (k *fairKey) inWindow(p place) bool { return !k.hasBacklog || p.less(k.edge) }
 
-// add puts a ready message where it belongs: into the window, or nowhere if it
-// is behind the edge, where a later read finds it. It reports whether the
-// message is held in memory. newest says that no message has a greater id.
+// add puts a ready message into the window and returns true, or leaves it in the backlog,
+// where a later read finds it, and returns false: behind the edge, or at the end of a window
+// that has windowMax messages. newest promises that no message has a greater id.
 func (k *fairKey) add(m *message, newest bool, windowMax int) bool {
 	if !k.inWindow(m.place) {
 		k.addToBacklog(m.place)
@@ -96,7 +112,7 @@ func (k *fairKey) add(m *message, newest bool, windowMax int) bool {
 	}
 	n := len(k.window)
 	if n == 0 || newest && m.rank >= k.rankMax || !m.place.less(k.window[n-1].place) {
-		if n >= windowMax { // the window is full: the rest stays on disk
+		if n >= windowMax {
 			k.retreat(m.place)
 			return false
 		}
@@ -111,12 +127,12 @@ func (k *fairKey) add(m *message, newest bool, windowMax int) bool {
 	return true
 }
 
-// push puts a message at the end of the window.
+// push appends a message to the window.
 func (k *fairKey) push(m *message) {
 	switch n := len(k.window); {
 	case n == 0:
 		k.window = k.few[:0]
-	case n == cap(k.window) && n <= len(k.few): // if they leave few, nothing of them stays in it
+	case n == cap(k.window) && n <= len(k.few): // few is outgrown: it must not retain messages
 		k.window = append(make([]*message, 0, 4*n), k.window...)
 		k.few = [len(k.few)]*message{}
 	}
@@ -124,8 +140,8 @@ func (k *fairKey) push(m *message) {
 	k.rankMax = m.rank
 }
 
-// cut leaves n messages in the window and returns the others, which are from
-// now on the disk's.
+// cut leaves n messages in the window and returns the others, which are in the backlog from
+// now on: the caller drops them from memory (core.shrink).
 func (k *fairKey) cut(n int) []*message {
 	if len(k.window) <= n {
 		return nil
@@ -136,8 +152,9 @@ func (k *fairKey) cut(n int) []*message {
 	return rest
 }
 
-// addOnDisk takes note of a message that becomes ready at a place and is on disk
-// only. It returns the messages that are from now on the disk's, too.
+// addOnDisk adds a message to the backlog that becomes ready at a place and is not in memory.
+// If the place is before the edge, the edge retreats to it. It returns the messages behind it,
+// which are in the backlog as well: the caller drops them from memory.
 func (k *fairKey) addOnDisk(p place) []*message {
 	if !k.inWindow(p) {
 		k.addToBacklog(p)
@@ -149,7 +166,8 @@ func (k *fairKey) addOnDisk(p place) []*message {
 	return rest
 }
 
-// addBehind takes note of a message that becomes ready behind the edge.
+// addToBacklog records a message that becomes ready behind the edge. A read under way may
+// have missed it and must not advance the edge beyond it.
 func (k *fairKey) addToBacklog(p place) {
 	k.hasBacklog = true
 	if r := k.read; r != nil && p.less(r.unseen) {
@@ -157,7 +175,8 @@ func (k *fairKey) addToBacklog(p place) {
 	}
 }
 
-// retreat moves the edge to an earlier place.
+// retreat moves the edge to an earlier place. A read under way began at the former edge: its
+// result would leave a gap, so it is stale.
 func (k *fairKey) retreat(p place) {
 	k.edge, k.hasBacklog = p, true
 	if k.read != nil {
@@ -165,8 +184,8 @@ func (k *fairKey) retreat(p place) {
 	}
 }
 
-// touch must be called when a message of the key changes on disk other than by
-// its enqueue: a read under way may have seen it as it was.
+// touch must be called when a message of the key changes on disk other than by its enqueue: a
+// read under way may have seen its former state, and must leave it out.
 func (k *fairKey) touch(p place) {
 	r := k.read
 	if r == nil || !r.issued || r.stale || p.less(r.from) {
@@ -182,10 +201,10 @@ func (k *fairKey) touch(p place) {
 	r.changed[p.id] = struct{}{}
 }
 
-// changedMax bounds the changes that a read under way can be told of.
+// changedMax bounds the changed messages that a read records; beyond it, the read is stale.
 const changedMax = 10_000
 
-// at returns the message of the window at a place, or nil.
+// at returns the message of the window at a place, or nil if there is none.
 func (k *fairKey) at(p place) *message {
 	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
 	if i == len(k.window) || k.window[i].place != p {
@@ -194,7 +213,8 @@ func (k *fairKey) at(p place) *message {
 	return k.window[i]
 }
 
-// removeAt takes the message at a place out of the window, nil if there is none.
+// removeAt removes the message at a place from the window and returns it, or nil if there is
+// none.
 func (k *fairKey) removeAt(p place) *message {
 	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
 	if i == len(k.window) || k.window[i].place != p {
@@ -207,10 +227,10 @@ func (k *fairKey) removeAt(p place) *message {
 	return m
 }
 
-// pop takes the first message of the window.
+// pop removes the first message from the window, which has one, and returns it.
 func (k *fairKey) pop() *message {
 	m := k.window[0]
-	if n := len(k.window); n <= len(k.few) { // one that is in few stays where it is
+	if n := len(k.window); n <= len(k.few) { // keep its beginning, so that few is not used up
 		copy(k.window, k.window[1:])
 		k.window[n-1] = nil
 		k.window = k.window[:n-1]
@@ -221,12 +241,12 @@ func (k *fairKey) pop() *message {
 	return m
 }
 
-// keyOf returns a queue's fairness key, made if it is new.
+// keyOf returns a fairness key of a queue, which it creates if there is none.
 func (c *core) keyOf(q *queue, name string) *fairKey {
 	return c.keyWithHash(q, name, hashName(name))
 }
 
-// keyWithHash is keyOf for those who know the hash.
+// keyWithHash is keyOf for callers that have computed the hash.
 func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 	if k := q.keys.find(h, name); k != nil {
 		return k
@@ -234,15 +254,23 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 	return c.newFairKey(q, name, h)
 }
 
-// settle must follow every change of a key's window, edge, counts, weight or
-// pause. It keeps what depends on them: its place in the schedule, the wish for a
-// read, and the key's existence.
+// settle completes every transition of a key. It must follow each change of the window, the
+// edge, the counts, the weight or the pause, and updates what depends on them:
+//
+//  1. the class and the place of the key in the schedule (reschedule);
+//  2. the state awaiting read, and the queue's count of such keys: when a key leaves the
+//     state, consumers that waited for the read are served;
+//  3. the request for a window read (requestRead);
+//  4. the existence of the key: one that is idle and has no messages is forgotten.
+//
+// It must not be called for a detached key: that would change the schedule of the queue to
+// which it no longer belongs.
 func (c *core) settle(k *fairKey) {
 	q := k.queue
 	c.reschedule(k)
-	if starved := len(k.window) == 0 && k.hasBacklog && !k.paused; starved != k.awaitingRead {
-		k.awaitingRead = starved
-		if starved {
+	if awaiting := len(k.window) == 0 && k.hasBacklog && !k.paused; awaiting != k.awaitingRead {
+		k.awaitingRead = awaiting
+		if awaiting {
 			q.awaitingRead++
 		} else {
 			q.awaitingRead--
@@ -256,7 +284,8 @@ func (c *core) settle(k *fairKey) {
 	}
 }
 
-// offer has a queue looked at in serve if somebody waits for it.
+// offer makes serve deliver messages of a queue, if consumers wait for it. It must be called
+// whenever the queue may be able to deliver and could not before.
 func (c *core) offer(q *queue) {
 	if q.waiters.first != nil && !q.offered {
 		q.offered = true

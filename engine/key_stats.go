@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// keyStats count what became of a fairness key since the broker has started.
+// keyStats are the statistics of a fairness key since the start of the broker.
 type keyStats struct {
-	delivered         uint64
-	share             minuteSum
-	admitted, refused uint64
-	waited            int64 // nanoseconds
+	delivered         uint64    // deliveries
+	share             minuteSum // cost delivered in the last minute
+	admitted, refused uint64    // by throttles
+	waited            int64     // for throttles, in nanoseconds
 }
 
+// deliver counts a delivery of a cost.
 func (s *keyStats) deliver(now int64, cost uint32) {
 	s.delivered++
 	s.share.add(now, uint64(cost))
 }
 
+// add adds the totals of o; the share of the last minute is not summed.
 func (s *keyStats) add(o keyStats) {
 	s.delivered += o.delivered
 	s.admitted += o.admitted
@@ -28,15 +30,16 @@ func (s *keyStats) add(o keyStats) {
 	s.waited += o.waited
 }
 
-// minuteSum is a sum over about the last minute: that of the minute that runs,
-// plus the part of the one before that a sliding minute still covers.
+// minuteSum estimates a sum over the last minute without storing its parts: the sum of the
+// current minute, plus the fraction of the previous one that a sliding minute still covers.
 type minuteSum struct {
-	minute    int64
-	cur, prev uint64
+	minute    int64  // number of the current minute since 1970
+	cur, prev uint64 // sums of this minute and of the one before
 }
 
 const minute = int64(time.Minute)
 
+// roll moves to the minute of now.
 func (s *minuteSum) roll(now int64) {
 	switch m := now / minute; m {
 	case s.minute:
@@ -47,46 +50,58 @@ func (s *minuteSum) roll(now int64) {
 	}
 }
 
+// add adds n at the time now.
 func (s *minuteSum) add(now int64, n uint64) {
 	s.roll(now)
 	s.cur += n
 }
 
+// value returns the estimate at the time now.
 func (s *minuteSum) value(now int64) float64 {
 	s.roll(now)
 	return float64(s.cur) + float64(s.prev)*(1-float64(now%minute)/float64(minute))
 }
 
-// BusyKey is what became of one fairness key, or of several in a sum.
+// BusyKey holds the totals of a fairness key since the start of the broker, or the sum of
+// several keys, with an empty name.
 type BusyKey struct {
 	Key                          string
 	Delivered, Admitted, Refused uint64
 	Waited                       time.Duration // for throttles
 }
 
+// busy returns the totals under a name.
 func (s *keyStats) busy(key string) BusyKey {
 	return BusyKey{Key: key, Delivered: s.delivered, Admitted: s.admitted, Refused: s.refused, Waited: time.Duration(s.waited)}
 }
 
+// stats is the inverse of busy.
 func (b *BusyKey) stats() keyStats {
 	return keyStats{delivered: b.Delivered, admitted: b.Admitted, refused: b.Refused, waited: int64(b.Waited)}
 }
 
-// past keeps what became of fairness keys that have no messages: by name while they
-// are few, the least busy ones in one sum when they become too many.
+// idleStats keeps the statistics of a queue's fairness keys that have no messages, and so no
+// fairKey: of the busiest by name, of all others as one sum. States of the statistics of a key:
 //
-// With very many keys, most messages make a key and end it, so this is done for each
-// of them. They are listed in the order in which they were forgotten, and found by an
-// open table of places in the list. A key that comes back leaves a gap in the list, and
-// its slot of the table, which leads to the gap: both go when the table is full.
+//	live      in its fairKey, while the key has messages
+//	by name   in list: keep, when the key is forgotten
+//	summed    in rest: trim, when more than 2*idleStatsMax are by name
+//
+//	live → by name → live   the key is forgotten, and created again (take)
+//	by name → summed        for good: the name starts from zero if it comes back
+//
+// With very many keys most messages create a key and end it, so keep and take run for each
+// of these messages. The list is in the order in which the keys were forgotten, with an
+// open-addressing table of its indexes. A key that comes back leaves a gap in the list, and
+// its slot in the table refers to the gap: rebuild removes both when the table is full.
 type idleStats struct {
 	list  []idleKey
-	slots []idleSlot // a power of two, no more than half of them taken
-	n     int        // in the list without the gaps
-	rest  keyStats   // the sum of those that were too many
+	slots []idleSlot // a power of two, at most half of them in use
+	n     int        // keys in the list, without gaps
+	rest  keyStats   // sum of the keys that were trimmed
 
-	counting *busyCount // of all keys, under way or the last one; nil: none yet
-	counts   uint64     // that have begun
+	counting *busyCount // under way, or the last one; nil: none yet
+	counts   uint64     // number of counts that have begun
 }
 
 type idleKey struct {
@@ -95,23 +110,24 @@ type idleKey struct {
 	keyStats
 }
 
-// idleSlot is 0 where it is empty: else a place in the list plus one, and above that
-// some bits of the hash, so that other keys need not be looked at.
+// idleSlot is 0 if it is empty, else an index of the list plus 1 in the lower idleTagShift
+// bits, and bits of the hash above: most other keys are skipped without reading them.
 type idleSlot uint32
 
 const (
-	// idleStatsMax bounds how many keys without messages a queue keeps counts of: when they
-	// are twice as many, so many are left.
+	// idleStatsMax bounds the keys without messages that a queue has statistics of by name:
+	// when there are twice as many, the busiest idleStatsMax remain.
 	idleStatsMax = 1000
-	idleSlotsMin = 64
-	idleTagShift = 16 // the list is far shorter: half of the slots of 2*idleStatsMax keys
+	idleSlotsMin = 64 // slots of the first table
+	idleTagShift = 16 // the list has far fewer entries than 1<<16
 )
 
+// slotOf returns the slot of a hash and an index of the list.
 func slotOf(h nameHash, at int) idleSlot {
 	return idleSlot(h>>32)<<idleTagShift | idleSlot(at+1) //nolint:gosec // bounded by the slots
 }
 
-// find returns the place of a name in the list, -1 if it is not there.
+// find returns the index of a name in the list, or -1.
 func (p *idleStats) find(h nameHash, name string) int {
 	if p.n == 0 {
 		return -1
@@ -126,7 +142,7 @@ func (p *idleStats) find(h nameHash, name string) int {
 	return -1
 }
 
-// of returns what is kept of a name.
+// of returns the statistics of a name, zero if there are none.
 func (p *idleStats) of(name string) keyStats {
 	if at := p.find(hashName(name), name); at >= 0 {
 		return p.list[at].keyStats
@@ -134,7 +150,7 @@ func (p *idleStats) of(name string) keyStats {
 	return keyStats{}
 }
 
-// take is of for a key that comes back: its counts are its own again.
+// take removes the statistics of a name and returns them, for a key that is created again.
 func (p *idleStats) take(h nameHash, name string) keyStats {
 	at := p.find(h, name)
 	if at < 0 {
@@ -149,7 +165,7 @@ func (p *idleStats) take(h nameHash, name string) keyStats {
 	return s
 }
 
-// keep keeps the counts of a key that is forgotten.
+// keep adds the statistics of a key that is forgotten, unless it never delivered.
 func (p *idleStats) keep(k *fairKey) {
 	if k.stats.delivered == 0 && k.stats.refused == 0 {
 		return
@@ -167,6 +183,7 @@ func (p *idleStats) keep(k *fairKey) {
 	}
 }
 
+// put adds an index of the list to the table, which has room.
 func (p *idleStats) put(h nameHash, at int) {
 	mask := len(p.slots) - 1
 	i := int(h) & mask //nolint:gosec // the mask bounds it
@@ -176,8 +193,9 @@ func (p *idleStats) put(h nameHash, at int) {
 	p.slots[i] = slotOf(h, at)
 }
 
-// trim leaves the busiest keys in the list, of equally busy ones those that were
-// forgotten last.
+// trim leaves the busiest idleStatsMax keys in the list and adds the others to rest; of
+// equally busy keys those that were forgotten last remain. It takes O(n log n) once in
+// idleStatsMax keys.
 func (p *idleStats) trim() {
 	var buf [2 * idleStatsMax]uint64
 	counts := buf[:0]
@@ -190,7 +208,7 @@ func (p *idleStats) trim() {
 	counts, kept := counts[:len(counts)-idleStatsMax], counts[len(counts)-idleStatsMax:]
 	least := kept[0]
 	first, _ := slices.BinarySearch(counts, least)
-	equal := len(counts) - first // of those that go
+	equal := len(counts) - first // keys that have least deliveries and are trimmed
 	for i := range p.list {
 		s := &p.list[i]
 		if s.name == "" || s.delivered > least {
@@ -209,7 +227,7 @@ func (p *idleStats) trim() {
 	p.rebuild()
 }
 
-// rebuild closes the gaps and makes a table with room for as many keys more.
+// rebuild closes the gaps of the list and makes a table with room for as many keys again.
 func (p *idleStats) rebuild() {
 	kept := p.list[:0]
 	for i := range p.list {
@@ -233,7 +251,7 @@ func (p *idleStats) rebuild() {
 	}
 }
 
-// all goes through the names in the order in which they were forgotten.
+// all iterates over the names in the order in which they were forgotten.
 func (p *idleStats) all() iter.Seq2[string, *keyStats] {
 	return func(yield func(string, *keyStats) bool) {
 		for i := range p.list {
@@ -244,36 +262,38 @@ func (p *idleStats) all() iter.Seq2[string, *keyStats] {
 	}
 }
 
-// Busiest asks for the N keys of a queue with the most deliveries since the broker has
-// started, and for the sum of all others.
+// Busiest requests the N keys of a queue with the most deliveries since the start of the
+// broker, and the sum of all others.
 type Busiest struct {
 	Queue string
 	N     int
 
 	epoch uint64
-	need  uint64 // number of the count that is recent enough
+	need  uint64 // number of the first count that is recent enough; 0: the request begins
 }
 
-// busyCount counts the deliveries of all keys of a queue, in slices. Each key counts once,
-// with what it had at some time during the count: those without messages at first, the
-// others in the order of the roster. A key that ends before its turn counts then.
+// busyCount counts the deliveries of all keys of a queue, in slices. Each key is counted once,
+// with its statistics at some time during the count: the keys without messages first, the
+// others in the order of the roster. A key that is forgotten before the cursor reaches it is
+// counted then.
 //
-// All who ask meanwhile share the next count: what they have seen happen is in it.
+// A request needs a count that began after the request, so that it includes every earlier
+// delivery. All requests that arrive during a count share the next one.
 type busyCount struct {
-	no     uint64
-	n      int
-	cursor uint64
-	sum    keyStats // without the top
-	top    []BusyKey
-	// counted are names that came back after they were counted.
-	counted map[string]struct{}
+	no      uint64
+	n       int // length of top
+	cursor  uint64
+	sum     keyStats            // of the keys that are not in top
+	top     []BusyKey           // by deliveries, the most first
+	counted map[string]struct{} // names of keys that were counted and came back afterwards
 	done    bool
 }
 
-// busyPart is how many keys count for a unit of work.
+// busyPart is the number of keys that are counted for a unit of work.
 const busyPart = 8
 
-// BusiestKeys returns the keys and the sum.
+// BusiestKeys returns the keys, the busiest first, and the sum of all others. For a queue of
+// very many keys it takes several turns.
 func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -285,18 +305,18 @@ func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error)
 	if req.need == 0 || req.epoch != c.epoch {
 		req.need, req.epoch = p.counts+1, c.epoch
 		if tx.atomic {
-			p.counting = nil // in a transaction it is all one step
+			p.counting = nil // a transaction counts in one step
 		}
 	}
 	for {
 		b := p.counting
 		if b == nil || b.done && b.no < req.need || b.n < req.N {
-			if c.reclaiming(q) && !tx.atomic { // the sum is not known before
+			if c.reclaiming(q) && !tx.atomic { // the statistics of detached keys are incomplete
 				return nil, BusyKey{}, tx.yield()
 			}
 			b = c.startCount(q, req.N)
 		}
-		others := first && !tx.atomic && b.no < req.need // it is theirs to go on with, for this turn
+		others := first && !tx.atomic && b.no < req.need // earlier requests advance their count in this turn
 		if !b.done && (others || !b.advance(tx, q)) {
 			return nil, BusyKey{}, tx.yield()
 		}
@@ -312,11 +332,13 @@ func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error)
 	}
 }
 
-// sweeps says that a queue was emptied and its keys are not given back yet.
+// reclaiming reports whether a queue was purged and its detached keys are not reclaimed yet.
 func (c *core) reclaiming(q *queue) bool {
 	return slices.ContainsFunc(c.detached.queues, func(r *detachedQueue) bool { return r.queue == q })
 }
 
+// startCount begins a count with the keys that have no messages. In a transaction, which does
+// not wait for detached keys to be reclaimed, these are part of the sum.
 func (c *core) startCount(q *queue, n int) *busyCount {
 	p := &q.idle
 	p.counts++
@@ -324,7 +346,7 @@ func (c *core) startCount(q *queue, n int) *busyCount {
 	for name, s := range p.all() {
 		b.count(name, s)
 	}
-	for _, r := range c.detached.queues { // of a transaction, which does not wait for them
+	for _, r := range c.detached.queues {
 		if r.queue == q {
 			r.addTo(&b.sum)
 		}
@@ -334,7 +356,7 @@ func (c *core) startCount(q *queue, n int) *busyCount {
 	return b
 }
 
-// goOn counts as far as the turn goes, and reports whether that was all.
+// advance counts as far as the budget lasts, and reports whether the count is complete.
 func (b *busyCount) advance(tx *Tx, q *queue) bool {
 	n, yields := 0, false
 	b.cursor = q.roster.walkWhile(b.cursor, func(k *fairKey) bool {
@@ -351,21 +373,21 @@ func (b *busyCount) advance(tx *Tx, q *queue) bool {
 	return b.done
 }
 
-// countKey counts a key that has not been yet.
+// countKey counts a key unless it was counted before it came back.
 func (b *busyCount) countKey(k *fairKey) {
 	if _, ok := b.counted[k.name]; !ok {
 		b.count(k.name, &k.stats)
 	}
 }
 
-// ended counts a key that ends before its turn has come.
+// keyForgotten counts a key that is forgotten before the cursor has reached it.
 func (b *busyCount) keyForgotten(k *fairKey) {
 	if !b.done && k.seq > b.cursor {
 		b.countKey(k)
 	}
 }
 
-// back notes that a key comes back that was counted.
+// keyReturned records that a key comes back that was counted without messages.
 func (b *busyCount) keyReturned(name string) {
 	if b.done {
 		return
@@ -376,6 +398,7 @@ func (b *busyCount) keyReturned(name string) {
 	b.counted[name] = struct{}{}
 }
 
+// count adds a key to top, or to the sum if it is not among the n busiest so far.
 func (b *busyCount) count(name string, s *keyStats) {
 	k := s.busy(name)
 	if n := len(b.top); n == b.n && k.Delivered < b.top[n-1].Delivered {

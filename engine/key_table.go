@@ -2,68 +2,69 @@ package engine
 
 import "hash/maphash"
 
-// keyTable finds the fairness keys of a queue by their names, and by the hash of them
-// that ids hold. It does what a map does, and more than a map can be asked for: with a million keys, none of them in a
-// cache, it reads one line of memory to find a key and can be told before which one
-// (ahead.go).
+// keyTable finds the fairness keys of a queue by name, and by the hash of the name that
+// message ids contain. It is used in place of a Go map for three properties:
 //
-// It is a directory of pages, each an open table of its own (extendible hashing). A
-// page that is full becomes two, and the directory is copied when it has to double:
-// the most that one insertion moves is a page of pageSlots and eight bytes for each
-// few hundred keys. There is no moment at which everything is hashed anew, and
-// everybody waits.
+//   - With a million keys, none of them in a processor cache, it finds one with a single
+//     cache miss in the table, and that miss can be prefetched (head_cache.go).
+//   - It finds the keys of an id by its hash (withID).
+//   - No insertion rehashes the whole table, which would hold up the loop.
 //
-// The hash in ids is known to everybody, and names can be chosen that all have the same.
-// They stand in one page, which cannot be split: it grows. Within a page the names' own
-// hash counts, which nobody knows.
+// It uses extendible hashing: a directory of pages, each an open-addressing table with linear
+// probing. A full page is split in two, and the directory is copied when it has to double. So
+// an insertion moves at most a page of pageSlots, and eight bytes for each few hundred keys.
+//
+// The hash in ids is public, so clients can choose names that all have the same. Such names
+// are in one page, which cannot be split and grows instead. Within a page the slot follows
+// from a seeded hash, which clients cannot predict.
 type keyTable struct {
-	pages []*keyPage // by the upper bits of the hash; a page may stand in several places
-	bits  uint8      // of the hash that the directory takes, of foldBits: it has 1<<bits places
-	n     int
+	pages []*keyPage // directory, by the upper bits of the hash; a page may be in several places
+	bits  uint8      // bits of the hash that the directory uses, at most foldBits: 1<<bits places
+	n     int        // keys
 }
 
-// keyPage has a power of two of slots, of which no more than three of four are taken.
+// keyPage has a power of two of slots, of which at most three quarters are in use.
 type keyPage struct {
 	slots []keySlot
-	bits  uint8 // of the hash that all of its keys have in common
-	n     int
+	bits  uint8 // upper bits of the hash that all of its keys have in common
+	n     int   // keys
 }
 
-// keySlot is empty where it has no key.
+// keySlot is empty if it has no key.
 type keySlot struct {
 	hash nameHash
 	key  *fairKey
 }
 
 const (
-	pageSlots    = 1024
-	pageSlotsMin = 8
-	// The directory has as many places as it likes up to the first of these, and beyond
-	// it one for so many keys: pages have hundreds, but for those of chosen names.
+	pageSlots    = 1024 // of a page that is split when it is full
+	pageSlotsMin = 8    // of the first page of a queue
+	// The directory may have directoryFree places, or one for each placeKeys keys. A page
+	// usually has hundreds of keys; only chosen names could make the directory larger.
 	directoryFree = 4096
 	placeKeys     = 32
 )
 
-// nameHash is where a name stands in a table of keys: upper bits lead to the page,
-// lower ones to the slot. The upper foldBits are the hash in ids, multiplied so that all
-// of its bits are in the upper ones.
+// nameHash is the hash of a name in a keyTable: its upper bits select the page, its lower
+// bits the slot. The upper foldBits are the hash in ids, multiplied so that each of its bits
+// affects the uppermost ones.
 type nameHash uint64
 
 const (
 	foldMix   = 2592157
-	foldUnmix = 417973 // foldMix * foldUnmix is 1, of foldBits
+	foldUnmix = 417973 // the inverse of foldMix modulo 1<<foldBits
 )
 
-// homeOf is the part of a nameHash that follows from the hash in ids.
+// homeOf returns the part of a nameHash that follows from the hash in ids.
 func homeOf(idHash uint32) nameHash {
 	return nameHash(idHash*foldMix&(1<<foldBits-1)) << (64 - foldBits)
 }
 
-// idHash is keyHash of the name.
+// idHash returns the hash in ids, keyHash of the name.
 func (h nameHash) idHash() uint32 { return uint32(h>>(64-foldBits)) * foldUnmix & (1<<foldBits - 1) }
 
-// nameSeed makes the hashes this process's own: tenants choose the names of keys, and
-// must not be able to choose them so that they meet.
+// nameSeed is random for each process, so that tenants cannot choose names of keys that
+// collide.
 var nameSeed = maphash.MakeSeed() //nolint:gochecknoglobals // of the process, never changed
 
 // hashName returns the hash of a name.
@@ -71,12 +72,13 @@ func hashName(name string) nameHash {
 	return homeOf(keyHash(name)) | nameHash(maphash.String(nameSeed, name)>>foldBits)
 }
 
+// page returns the page of a hash. The table must not be empty.
 func (t *keyTable) page(h nameHash) *keyPage { return t.pages[h>>1>>(63-t.bits)] }
 
-// home is the slot of a page in which a hash is looked for first.
+// home returns the slot of a page at which probing for a hash begins.
 func (p *keyPage) home(h nameHash) int { return int(h) & (len(p.slots) - 1) } //nolint:gosec // the mask bounds it
 
-// get returns the key of a name, or nil.
+// get returns the key with a name, or nil if there is none.
 func (t *keyTable) get(name string) *fairKey {
 	if t.n == 0 {
 		return nil
@@ -84,7 +86,8 @@ func (t *keyTable) get(name string) *fairKey {
 	return t.find(hashName(name), name)
 }
 
-// peek is find without looking at the key: the first one with that hash, or nil.
+// peek returns the first key with a hash, or nil. Unlike find it does not read the key, for
+// prefetching.
 func (p *keyPage) peek(h nameHash) *fairKey {
 	for i := p.home(h); ; i = (i + 1) & (len(p.slots) - 1) {
 		if s := &p.slots[i]; s.key == nil || s.hash == h {
@@ -93,7 +96,7 @@ func (p *keyPage) peek(h nameHash) *fairKey {
 	}
 }
 
-// find is get for those who know the hash.
+// find is get for callers that have computed the hash.
 func (t *keyTable) find(h nameHash, name string) *fairKey {
 	if t.n == 0 {
 		return nil
@@ -110,8 +113,8 @@ func (t *keyTable) find(h nameHash, name string) *fairKey {
 	}
 }
 
-// withID returns the keys that ids with a hash may belong to, in no order. It looks at
-// all slots of their page and at no key.
+// withID returns the keys to which ids with a hash may belong, in no order. It reads all slots
+// of their page, but no key.
 func (t *keyTable) withID(idHash uint32) (keys []*fairKey) {
 	if t.n == 0 {
 		return nil
@@ -124,7 +127,7 @@ func (t *keyTable) withID(idHash uint32) (keys []*fairKey) {
 	return keys
 }
 
-// add puts a key in that is not in it.
+// add adds a key that is not in the table. It splits or grows the page first if it is full.
 func (t *keyTable) add(h nameHash, k *fairKey) {
 	if t.pages == nil {
 		t.pages = []*keyPage{newKeyPage(pageSlotsMin, 0)}
@@ -143,7 +146,8 @@ func (t *keyTable) add(h nameHash, k *fairKey) {
 	t.n++
 }
 
-// remove takes a key out and reports whether it was inside.
+// remove removes a key and reports whether it was in the table. Pages are neither merged nor
+// shrunk until the last key is removed.
 func (t *keyTable) remove(h nameHash, k *fairKey) bool {
 	if t.n == 0 {
 		return false
@@ -157,7 +161,7 @@ func (t *keyTable) remove(h nameHash, k *fairKey) bool {
 		}
 		i = (i + 1) & mask
 	}
-	// What follows moves up, unless it would then stand before its home.
+	// Close the gap: a following slot moves into it unless it would then precede its home.
 	for j := (i + 1) & mask; p.slots[j].key != nil; j = (j + 1) & mask {
 		if (j-p.home(p.slots[j].hash))&mask >= (j-i)&mask {
 			p.slots[i] = p.slots[j]
@@ -167,7 +171,7 @@ func (t *keyTable) remove(h nameHash, k *fairKey) bool {
 	p.slots[i] = keySlot{}
 	p.n--
 	if t.n--; t.n == 0 {
-		*t = keyTable{} // what a busy day has needed is not kept
+		*t = keyTable{} // release the pages of a peak
 	}
 	return true
 }
@@ -176,6 +180,7 @@ func newKeyPage(slots int, bits uint8) *keyPage {
 	return &keyPage{slots: make([]keySlot, slots), bits: bits}
 }
 
+// put stores a slot at the first free place from its home on. The page has one.
 func (p *keyPage) put(s keySlot) {
 	i := p.home(s.hash)
 	for p.slots[i].key != nil {
@@ -184,6 +189,7 @@ func (p *keyPage) put(s keySlot) {
 	p.slots[i] = s
 }
 
+// grow doubles the slots of a page.
 func (p *keyPage) grow() {
 	old := p.slots
 	p.slots = make([]keySlot, 2*len(old))
@@ -194,8 +200,8 @@ func (p *keyPage) grow() {
 	}
 }
 
-// maySplit says that a page may become two. One that has had to grow stays one: what
-// fills it are names that belong together.
+// maySplit reports whether a full page may be split. A page that has grown is not: its names
+// share a hash. Nor is one for which the directory would have to exceed its bound.
 func (t *keyTable) maySplit(p *keyPage) bool {
 	if len(p.slots) > pageSlots || p.bits == foldBits {
 		return false
@@ -203,7 +209,8 @@ func (t *keyTable) maySplit(p *keyPage) bool {
 	return p.bits < t.bits || 2*len(t.pages) <= max(directoryFree, t.n/placeKeys)
 }
 
-// split makes two pages of the full one in which a hash would be, by the next bit of the hashes.
+// split replaces the page of a hash by two, divided by the next bit of the hashes. It doubles
+// the directory if the page has only one place in it.
 func (t *keyTable) split(p *keyPage, h nameHash) {
 	if p.bits == t.bits {
 		wider := make([]*keyPage, 0, 2*len(t.pages))
@@ -221,7 +228,7 @@ func (t *keyTable) split(p *keyPage, h nameHash) {
 			half.n++
 		}
 	}
-	places := 1 << (t.bits - p.bits)                // of the page: they stand together
+	places := 1 << (t.bits - p.bits)                // of the page, which are adjacent
 	first := int(h>>1>>(63-t.bits)) &^ (places - 1) //nolint:gosec // an index of pages
 	for i := range places {
 		t.pages[first+i] = halves[i*2/places]

@@ -13,17 +13,17 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// place is where a message stands within its fairness key: by priority first,
-// then by enqueue time. It never changes, so a retried message keeps its place.
+// place is the position of a message within its fairness key: priority first, then the time
+// of enqueue. It never changes, so a retried message keeps its position.
 type place struct {
-	rank uint8
+	rank uint8 // 9 - priority
 	id   ID
 }
 
-// lastPlace is behind every message: as an edge it says that nothing of the key
-// is on disk only.
+// lastPlace is behind every message. As an edge it means that the key has no backlog on disk.
 var lastPlace = place{rank: 255} //nolint:gochecknoglobals // a constant; Go has none of struct type
 
+// less reports whether p precedes o.
 func (p place) less(o place) bool {
 	if p.rank != o.rank {
 		return p.rank < o.rank
@@ -31,7 +31,7 @@ func (p place) less(o place) bool {
 	return bytes.Compare(p.id[:], o.id[:]) < 0
 }
 
-// next is the smallest place after p.
+// next returns the smallest place after p.
 func (p place) next() place {
 	for i := len(p.id) - 1; i >= 0; i-- {
 		p.id[i]++
@@ -43,66 +43,86 @@ func (p place) next() place {
 	return p
 }
 
-// status says which structure of the engine's memory holds a message.
+// status is the structure of the engine's memory that holds a message; it holds each message
+// at most once. Memory and the records of the store change in the same turn:
+//
+//	transition         cause                                  records: + put, - delete
+//	new → ready        enqueue, tick, move between queues     +messages (+expiries)
+//	new → delayed      enqueue with a delay                   +messages +scheduled (+expiries)
+//	ready → leased     lease                                  (+leases, after Config.LeaseLag)
+//	delayed → ready    its time has come                      -scheduled
+//	leased → ready     release, or a retry without a delay    +attempts (-leases)
+//	leased → delayed   nack with a delay or backoff           +attempts +scheduled (-leases)
+//	ready ↔ delayed    reschedule                             +attempts, ±scheduled
+//	leased → gone      ack, dead, cancel                      -messages (-leases -attempts -expiries)
+//	ready → gone       TTL, cancel, redrive                   -messages (-attempts -expiries)
+//	delayed → gone     TTL, cancel, redrive                   the same, -scheduled
+//	any → gone         purge                                  ranges of all families of the queue
+//	ready, delayed → gone   eviction from memory              none: the store holds the message
+//
+// Records in parentheses are written or deleted only if the message has them. A message that
+// moves to another queue, dead or redriven, is gone from the one and new in the other, in one
+// batch. The records tell the status after a restart: leased if there is a lease record,
+// else delayed if there is a scheduled record, else ready.
 type status uint8
 
 const (
-	ready   status = iota // in its key's window
-	leased                // in core.leases and the lease timers
-	delayed               // in core.due
-	gone                  // acked, moved or dropped: nothing may hold it any more
+	ready   status = iota // in the window of its key
+	leased                // in core.leases
+	delayed               // in the head of core.delayed
+	gone                  // in no structure: removed from the queue, or only from memory
 )
 
-// message is a message that is in memory: near the head of its key, leased, or
-// about to fall due. All others are on disk only.
+// message is a message in memory: in a window, leased, or due soon. All others are on disk
+// only.
 type message struct {
 	place
 	status  status
-	retried bool // a record in storage.Attempts exists
+	retried bool // an attempts record exists
 
-	// Written once, facts of the record:
+	// Fields of the messages record, which is written once:
 	cost      uint32
 	key       *fairKey
-	throttles *throttleSet // nil: no throttle keys
-	expires   int64        // when its time to live is over; 0: never
+	throttles *throttleSet // throttle set; nil: none
+	expires   int64        // end of its time to live in Unix nanoseconds; 0: none
 
-	// attempt is the number of the next or current delivery among those that
-	// count: 1 plus the failures so far. deliveries counts every hand-out.
-	attempt    uint32
-	deliveries uint32
-	fence      uint64 // of the newest delivery; 0: none yet
+	attempt    uint32 // 1 plus the failures so far
+	deliveries uint32 // all deliveries so far, whatever their end
+	fence      uint64 // delivery number of the newest delivery; 0: none
 	failure    *failure
 
-	// body is the encoded record, or nil when it has to be read from the store.
-	// Only a message that is not leased may hold one, but for unborn ones.
+	// body is the encoded record, or nil if it must be read from the store. A message that is
+	// not ready retains it only until the batch that writes the record is committed.
 	body  []byte
-	batch uint64 // the batch that writes the record: readable once it is committed
+	batch uint64 // number of the batch that writes the record: readable once it is committed
 
 	lease
-	timer int // index in core.leaseEnd while leased
+	timer int // index in leaseTable.ends while leased, else -1
 }
 
-// lease is what is known of a delivery while it lasts.
+// lease is the state of a delivery; it is zero while the message is not leased. Its record is
+// deferred by Config.LeaseLag, so most leases are never written.
 type lease struct {
-	until    int64
-	since    int64
+	until    int64 // end in Unix nanoseconds
+	since    int64 // begin in Unix nanoseconds
 	consumer string
-	writes   uint8 // puts of the lease record: 0 while the lag elides it
-	restored bool  // read from disk at start, see core.bootTime
-	judged   bool  // it is over, and the on_failure hook decides what follows
+	writes   uint8 // puts of the lease record, up to 2: one put allows a single delete
+	restored bool  // read from the store by a recovery
+	judged   bool  // it has expired, and the on_failure hook is deciding
 }
 
-// failure is what is kept of a message that failed at least once.
+// failure describes the failures of a message that failed at least once.
 type failure struct {
-	text        string
-	first, last int64
+	text        string // error of the last one
+	first, last int64  // times in Unix nanoseconds
 }
 
+// storageKey returns the key of its records. It changes when the queue is purged.
 func (m *message) storageKey() storage.MessageKey {
 	return storage.MessageKey{Queue: m.key.queue.no, Key: m.key.name, Rank: m.rank, ID: m.id}
 }
 
-// fail notes a failed delivery.
+// fail counts a failed delivery.
 func (m *message) fail(now int64, text string) {
 	m.attempt++
 	if m.failure == nil {
@@ -111,8 +131,8 @@ func (m *message) fail(now int64, text string) {
 	m.failure.last, m.failure.text = now, text
 }
 
-// ID names a message for as long as Fila exists: a UUIDv7 whose free bits are
-// put to use, so that an id alone leads to its record without an index of ids.
+// ID is the id of a message: a UUIDv7 that is never reused. Its free bits hold the rank and a
+// hash of the fairness key, so that an id and a queue lead to the record without an index.
 //
 //	48 bits  Unix milliseconds of the enqueue        (RFC 9562)
 //	 4 bits  version 7
@@ -123,22 +143,21 @@ func (m *message) fail(now int64, text string) {
 //	 4 bits  rank (9 - priority)
 //	28 bits  random
 //
-// The nanoseconds are strictly increasing in an engine and across its restarts,
-// so ids sort by enqueue order and none is given out twice.
+// The nanoseconds increase strictly, also across restarts, so ids sort by time of enqueue and
+// no id is assigned twice.
 type ID = storage.ID
 
-// idSource makes ids. It is not safe for concurrent use: the loop owns it.
+// idSource assigns ids. The loop owns it.
 type idSource struct {
-	last  int64 // nanoseconds of the newest id
-	until int64 // bound of what may be used, on disk: a restart goes on from there
-	rng   *rand.Rand
-	// jitter is the chance that shortens pauses before retries.
-	jitter *rand.Rand
+	last   int64      // nanoseconds of the newest id
+	until  int64      // bound of last in the store: a restart continues from it
+	rng    *rand.Rand // random bits of ids
+	jitter *rand.Rand // shortens backoffs
 }
 
-// next returns the id of a message that is enqueued now, into a key with the hash, and never one that is
-// not larger than all before it: if the clock stands still or goes back, the
-// last time plus one nanosecond is used.
+// next returns the id of a message that is enqueued now into a key with the hash. It is
+// greater than all earlier ids: if the clock has not advanced, the last time plus one
+// nanosecond is used.
 func (s *idSource) next(now int64, hash uint32, rank uint8) ID {
 	ns := max(now, s.last+1)
 	s.last = ns
@@ -164,12 +183,13 @@ func idKeyHash(id ID) uint32 {
 // idRank returns the message's rank.
 func idRank(id ID) uint8 { return id[12] >> 4 }
 
+// idTime returns the time at which the message was enqueued.
 func idTime(id ID) time.Time { return time.Unix(0, idNanos(id)) }
 
-// foldBits is how many bits of an id are the hash of its key.
+// foldBits is the number of bits of an id that are the hash of the fairness key.
 const foldBits = 22
 
-// keyHash is FNV-1a folded to 22 bits. It is part of the format: ids on disk hold it.
+// keyHash is FNV-1a folded to foldBits. It is part of the disk format, since ids contain it.
 func keyHash(key string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(key) {
@@ -178,9 +198,10 @@ func keyHash(key string) uint32 {
 	return (h>>foldBits ^ h) & (1<<foldBits - 1)
 }
 
-// ParseID reads the text form of a message id; anything else is ErrBadReceipt.
+// ParseID parses the text form of a message id, 36 characters with dashes. Anything else is
+// ErrBadReceipt.
 func ParseID(b []byte) (ID, error) {
-	// uuid also takes braces, urn: and a form without dashes: one id, one text.
+	// uuid also accepts braces, urn: and a form without dashes. An id has one text form here.
 	if len(b) != 36 {
 		return ID{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
 	}
@@ -191,20 +212,20 @@ func ParseID(b []byte) (ID, error) {
 	return ID(u), nil
 }
 
-// Receipt stands for one delivery of a message. Once that delivery's lease is
-// over, the receipt changes nothing any more.
+// Receipt identifies one delivery of a message. Once the lease of that delivery is over, the
+// receipt is invalid for good.
 type Receipt struct {
 	ID ID
-	// Fence is the number of the delivery. It grows with each delivery of the
-	// message and jumps with each start of the broker, see core.fenceBase.
+	// Fence is the delivery number. It increases with each delivery of the message, and with
+	// each start of the broker, see core.fenceBase.
 	Fence uint64
-	// Bare says that only a message id was given: it means whoever holds the
-	// lease now and is meant for operators.
+	// Bare is true if only a message id was given. It then refers to the current lease of the
+	// message, which is meant for operators.
 	Bare bool
 }
 
-// ParseReceipt reads "<message id>:<delivery number>", or a bare message id.
-// Anything else is ErrBadReceipt.
+// ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else
+// is ErrBadReceipt.
 func ParseReceipt(b []byte) (Receipt, error) {
 	text, number, fenced := bytes.Cut(b, []byte{':'})
 	id, err := ParseID(text)
@@ -221,7 +242,7 @@ func ParseReceipt(b []byte) (Receipt, error) {
 	return Receipt{ID: id, Fence: fence}, nil
 }
 
-// parseFence takes what Append writes and nothing else: no sign, no leading zero.
+// parseFence accepts exactly what Append writes: no sign, no leading zero.
 func parseFence(b []byte) (uint64, bool) {
 	if len(b) == 0 || len(b) > 20 || b[0] == '0' || b[0] == '+' {
 		return 0, false
@@ -230,7 +251,7 @@ func parseFence(b []byte) (uint64, bool) {
 	return n, err == nil
 }
 
-// Append adds the text form to dst.
+// Append appends the text form to dst.
 func (r Receipt) Append(dst []byte) []byte {
 	dst = AppendID(dst, r.ID)
 	if r.Bare {
@@ -239,10 +260,11 @@ func (r Receipt) Append(dst []byte) []byte {
 	return strconv.AppendUint(append(dst, ':'), r.Fence, 10)
 }
 
+// String returns the text form, which ParseReceipt parses.
 func (r Receipt) String() string { return string(r.Append(nil)) }
 
-// AppendID adds the text form of a message id to dst.
+// AppendID appends the text form of a message id to dst.
 func AppendID(dst []byte, id ID) []byte {
-	dst, _ = id.AppendText(dst) // it has no way to fail
+	dst, _ = id.AppendText(dst) // it never fails
 	return dst
 }

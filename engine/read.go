@@ -8,60 +8,65 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// read brings a part of what is on disk only into memory: the next messages of
-// a fairness key, or the next entries of the due-time index. It is asked for in a
-// turn, done beside the loop after that turn's batch is committed, and merged in
-// a later turn.
+// read brings records that are on disk only into memory: the next messages of a fairness key
+// (a window read), or the next entries of a due-time index. States of a window read:
 //
-// What the turns between asking and merging have changed is known in memory: a
-// message that became ready behind the edge bounds the read (read.unseen), one that
-// changed there in another way is left out (read.changed), and who is leased is found
-// in core.leases. A read whose edge has moved is stale.
+//	requested   the key is in readQueue.prefetch, or in urgent if its window is empty
+//	issued      the job runs after the commit of its batch, and sees that batch
+//	backed off  the last read failed: the key is read again after Config.MendInterval
+//
+//	none → requested        requestRead: the window has run low
+//	requested → issued      issueReads: fewer than Config.ReadsMax are under way
+//	issued → none           Apply merges the result, or drops a stale one
+//	issued → backed off     Apply: the read failed
+//	backed off → none       retryBackedOff
+//
+// The result describes the store at one time and is merged in a later turn. What changes in
+// between is recorded in memory: a message that becomes ready behind the edge bounds the
+// result (unseen), one that changes there in another way is left out (changed), and leased
+// messages are found in core.leases. A read whose edge has moved is stale.
 type read struct {
-	epoch  uint64
-	issued bool // not only in line for it
-	urgent bool // in core.starving
-	stale  bool // of no use: ask again
+	epoch  uint64 // core.epoch when it was issued
+	issued bool
+	urgent bool // in readQueue.urgent, or backed off
+	stale  bool // the result cannot be merged: issue another read
 	err    error
 
-	// Of a key:
+	// Of a window read:
 	key   *fairKey
-	queue uint32
+	queue uint32 // its number, for use off the loop
 	name  string
-	from  place
-	// unseen is the first place at which a message became ready behind the edge
-	// since the read was asked for: the read may not have seen it, so it tells
-	// nothing from there on.
+	from  place // the edge
+	// unseen is the first place at which a message became ready behind the edge since the
+	// read was issued. The read may have missed it, so its result is valid up to there.
 	unseen place
-	// changed are messages behind the edge that have changed since then. What has
-	// become of them is known: they are gone, leased or delayed, or unseen is not
-	// behind them.
+	// changed are messages behind the edge that have changed since the read was issued. Their
+	// state is known in memory: gone, leased or delayed; if ready, unseen bounds the result.
 	changed map[ID]struct{}
-	limit   int // messages to look at
-	bytes   int
+	limit   int // messages to examine
+	bytes   int // of bodies, after which the read ends
 
-	found    []*message // in order, without those that are delayed
+	found    []*message // in order, without delayed ones
 	examined int
-	last     place // the last one that was looked at
-	end      bool  // there is nothing after it
+	last     place // of the last examined message
+	end      bool  // the key has no message after last
 
 	// Of a due-time index:
 	index   *dueIndex
 	family  storage.Family
 	dueFrom string
 	due     []*dueEntry
-	dueNext string // the first entry that was not taken, "": none
+	dueNext string // the first entry that was not read; "": the index has no more
 }
 
-// readQueue is which keys want a read, and how many reads are under way.
+// readQueue holds the keys that need a window read, and bounds the reads under way.
 type readQueue struct {
-	prefetch []*fairKey // their windows run low
-	urgent   []*fairKey // have nothing left to deliver: they go first
-	inFlight int
-	// pausedUntil is the time before which no read is asked for.
-	pausedUntil int64
-	failed      int         // reads of keys, in a row
-	backedOff   []backedOff // keys that are read again later, the first one first
+	prefetch    []*fairKey  // their windows run low
+	urgent      []*fairKey  // their windows are empty: they are read first
+	inFlight    int         // window reads, at most Config.ReadsMax
+	pausedUntil int64       // Unix nanoseconds before which no read is issued
+	failed      int         // consecutive window reads that failed
+	backedOff   []backedOff // in the order of their times
 
 	unchecked
 }
@@ -81,7 +86,8 @@ func (q *readQueue) next(c *core) int64 {
 
 func (q *readQueue) expire(c *core) { c.retryBackedOff() }
 
-// wantKey puts a key in line for a read when its window runs low.
+// requestRead queues a key for a window read when half of its window is empty, and makes the
+// request urgent when all of it is.
 func (c *core) requestRead(k *fairKey) {
 	if !k.hasBacklog {
 		return
@@ -99,8 +105,8 @@ func (c *core) requestRead(k *fairKey) {
 	}
 }
 
-// pump asks for as many reads as may be under way. Keys with nothing left to
-// deliver come first; the others have to wait while memory holds enough.
+// issueReads issues as many window reads as may be under way. Keys with an empty window come
+// first; prefetching waits while memory holds enough messages and bodies.
 func (c *core) issueReads() {
 	emptied := 0
 	for c.reads.inFlight < c.cfg.ReadsMax && c.mayRead() {
@@ -127,7 +133,7 @@ func (c *core) issueReads() {
 	}
 }
 
-// ask asks for the next messages of a key.
+// issueRead issues a window read.
 func (c *core) issueRead(k *fairKey) {
 	k.read = &read{
 		epoch: c.epoch, issued: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
@@ -137,31 +143,33 @@ func (c *core) issueRead(k *fairKey) {
 	c.out.jobs = append(c.out.jobs, k.read)
 }
 
-// readBytes is how many bytes a read may bring, but for its first message: a small part
-// of what is left for bodies, so that the windows of many keys become equally long.
+// readBytes is the number of bytes after which a window read ends: a small part of what
+// Config.BodyBytes has left, so that the windows of many keys become equally long. A read
+// brings at least one message of any size.
 func (c *core) readBytes() int {
 	const least, part = 4 << 10, 64
 	return int(max(min((c.cfg.BodyBytes-c.heads.bodyBytes)/part, int64(c.cfg.ReadBytes)), least))
 }
 
-// alive says that a key has not been forgotten meanwhile.
+// alive reports whether a key still exists: neither it nor its queue was removed meanwhile.
 func (c *core) alive(k *fairKey) bool {
 	return k.queue.keys.find(k.hash, k.name) == k && c.queues.byNumber[k.queue.no] == k.queue
 }
 
-// mayRead says that reads make sense now: not while the store is being mended,
-// nor right after one has failed, or a broken disk would keep the loop busy.
+// mayRead reports whether reads may be issued: not while the store is read-only and may be
+// reopened, nor for a while after a failure, since a broken disk would keep the loop busy.
 func (c *core) mayRead() bool { return c.health.failed == nil && c.now >= c.reads.pausedUntil }
 
-// resting is a key that is not read for some time, because that has failed.
+// backedOff is a key whose last read failed.
 type backedOff struct {
 	key   *fairKey
-	read  *read // that it has meanwhile
-	until int64
+	read  *read // placeholder in key.read, which prevents a request
+	until int64 // Unix nanoseconds
 }
 
-// readFailed answers those who wait for nothing but the disk, and makes the next
-// try wait: that of the key, whose records may be damaged, or of all if it is the disk.
+// readFailed delays the next read: of the key alone, whose records may be damaged, or of all
+// keys when Config.ReadsMax reads have failed in a row, since then it is the disk. It refuses
+// the tasks that wait only for the read.
 func (c *core) readFailed(r *read) {
 	c.cfg.Log.Error().Err(r.err).Msg("reading ahead failed, it is tried again")
 	c.reads.failed++
@@ -181,13 +189,13 @@ func (c *core) readFailed(r *read) {
 	}
 }
 
-// rest lets a key be read again only after some time.
+// backOff makes the next read of a key wait for Config.MendInterval.
 func (c *core) backOff(k *fairKey) {
-	k.read = &read{key: k, urgent: true} // so that it stands in no line
+	k.read = &read{key: k, urgent: true} // neither prefetched nor urgent: requestRead skips it
 	c.reads.backedOff = append(c.reads.backedOff, backedOff{k, k.read, c.now + int64(c.cfg.MendInterval)})
 }
 
-// retryBackedOff lets those keys be read again that have rested long enough.
+// retryBackedOff requests reads again for the keys whose time has come.
 func (c *core) retryBackedOff() {
 	for c.room() && len(c.reads.backedOff) > 0 && c.reads.backedOff[0].until <= c.now {
 		c.spend(1)
@@ -200,7 +208,7 @@ func (c *core) retryBackedOff() {
 	}
 }
 
-// do reads. It runs beside the loop and touches nothing of the engine.
+// do reads from the store. It runs off the loop and changes only the read itself.
 func (r *read) do(store Store) {
 	if r.key == nil {
 		r.err = r.readDue(store)
@@ -209,6 +217,7 @@ func (r *read) do(store Store) {
 	}
 }
 
+// readKey examines messages from the edge on, until the limit or the bytes are reached.
 func (r *read) readKey(store Store) error {
 	prefix := storage.AppendKeyPrefix(nil, r.queue, r.name)
 	from, to := append(slices.Clone(prefix), r.from.rank), storage.After(prefix)
@@ -227,23 +236,23 @@ func (r *read) readKey(store Store) error {
 	return err
 }
 
-// foundMessage is a message as the store has it.
+// foundMessage is a message as its records in the store describe it.
 type foundMessage struct {
-	m       *message // its key is to be set
+	m       *message // without its key, which the loop sets
 	key     string
-	readyAt int64 // that its records name; 0: none
-	delayed bool  // not due yet
+	readyAt int64 // due time in its records, past or to come; 0: none
+	delayed bool  // it waits for readyAt
 }
 
-// readMessages reads messages with what is known of their attempts, as long as
-// the function wants more. It reports whether there were more.
+// readMessages reads the messages in [from, to) with their attempts, in order, until each
+// returns false. more reports whether there are messages after the last one.
 func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (more bool, err error) {
 	messages := store.Scan(storage.Messages, from, to)
 	defer messages.Close()
 	attempts := store.Scan(storage.Attempts, from, to)
 	defer attempts.Close()
 	another := attempts.Seek(from)
-	var last *throttleSet // neighbours have mostly the same
+	var last *throttleSet // neighbours usually have the same throttle set
 	for ok := messages.Seek(from); ok; ok = messages.Next() {
 		if more {
 			return true, nil
@@ -276,8 +285,8 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 	return false, errJoin(messages.Err(), attempts.Err())
 }
 
-// scheduled says whether a message still waits for its time. The time alone does
-// not tell: a clock may have gone back since the message became ready.
+// scheduled reports whether a message is delayed, that is, has a scheduled record. The due
+// time alone does not tell: the clock may have gone back since the message became ready.
 func scheduled(store Store, at int64, mk storage.MessageKey) (bool, error) {
 	_, err := store.Get(storage.Scheduled, storage.AppendScheduledKey(nil, at, mk))
 	if errors.Is(err, storage.ErrNotFound) {
@@ -286,6 +295,7 @@ func scheduled(store Store, at int64, mk storage.MessageKey) (bool, error) {
 	return err == nil, err
 }
 
+// errJoin returns the first error that is not nil, without allocating.
 func errJoin(a, b error) error {
 	if a != nil {
 		return a
@@ -293,8 +303,8 @@ func errJoin(a, b error) error {
 	return b
 }
 
-// decodeMessage makes a message of a record. It shares the limits of another one if
-// it has the same; nil: there is none.
+// decodeMessage returns the message of a record, and its due time. Its throttle set is like
+// if that is the same, so that neighbours share one; like may be nil.
 func decodeMessage(mk storage.MessageKey, value []byte, like *throttleSet) (m *message, readyAt int64, err error) {
 	body := slices.Clone(value)
 	var rec storage.Message
@@ -310,7 +320,7 @@ func decodeMessage(mk storage.MessageKey, value []byte, like *throttleSet) (m *m
 	return m, rec.ReadyAt, nil
 }
 
-// decodeAttempt adds what is known of a message's failures.
+// decodeAttempt adds the attempts record of a message, and returns the due time in it.
 func (m *message) decodeAttempt(value []byte) (readyAt int64, err error) {
 	var rec storage.Attempt
 	if err := rec.Decode(value); err != nil {
@@ -323,8 +333,9 @@ func (m *message) decodeAttempt(value []byte) (readyAt int64, err error) {
 	return rec.ReadyAt, nil
 }
 
+// readDue reads the next entries of a due-time index.
 func (r *read) readDue(store Store) error {
-	const limit = 2048 // what it brings is merged in one turn
+	const limit = 2048 // the entries are merged in one turn
 	it := store.Scan(r.family, []byte(r.dueFrom), nil)
 	defer it.Close()
 	for ok := it.Seek([]byte(r.dueFrom)); ok; ok = it.Next() {
@@ -341,12 +352,11 @@ func (r *read) readDue(store Store) error {
 	return it.Err()
 }
 
-// Apply merges what was read into memory. As a call it goes through the inbox
-// like all that the loop is told.
+// Apply merges the result of a read into memory. A result from before a recovery is dropped.
 func (r *read) Apply(tx *Tx) error {
 	c := tx.core
 	if r.epoch != c.epoch {
-		return nil // asked for by a memory that was dropped
+		return nil
 	}
 	if r.key == nil {
 		if r.err != nil {
@@ -371,14 +381,14 @@ func (r *read) Apply(tx *Tx) error {
 		c.reads.failed = 0
 	}
 	if k.lastReadEmpty = len(k.window) == 0 && k.hasBacklog; k.lastReadEmpty {
-		c.offer(k.queue) // for the others
+		c.offer(k.queue) // other keys no longer wait for this one
 	}
 	c.settle(k)
 	return nil
 }
 
-// mergeKey puts the messages a read has found into the key's window, and moves
-// the edge behind them.
+// mergeKey appends the messages of a read to the window of its key and advances the edge
+// behind them, or to the first place that the read may have missed.
 func (c *core) mergeKey(k *fairKey, r *read) {
 	edge := lastPlace
 	if !r.end {

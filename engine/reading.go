@@ -9,21 +9,30 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// reading is what everything that is read under a watch has in common. It is done
-// beside the loop and then applied, as a call like any other.
+// loggedRead is the part that all reads of a queue's messages share whose result a change log
+// makes current: pages, lookups, TTL batches. Its steps:
+//
+//  1. A turn opens a change log of the queue (openLog) and adds the read to the jobs.
+//  2. After the commit of that turn's batch, the job reads the store, off the loop.
+//  3. Meanwhile turns record the deltas of the queue's messages.
+//  4. Apply calls then, which combines both with locate, and closes the log.
+//
+// In contrast to a window read (read.go) it never becomes stale by changes, so traffic cannot
+// keep it from completing; it pays for that with a delta for every change meanwhile.
 type loggedRead struct {
 	changeLog
-	done     bool
-	keepsLog bool // the task that asked ends the watch, not the reading
+	done     bool // the result has arrived
+	keepsLog bool // the task closes the log when it is concluded, not Apply
 	err      error
-	then     func(c *core) // goes on with what was read
+	then     func(c *core) // continues with the result, on the loop
 }
 
-// Apply lets the one go on who has asked.
+// Apply continues with the result. After a recovery it does nothing: the task that started the
+// read was queued again and starts another one.
 func (r *loggedRead) Apply(tx *Tx) error {
 	c := tx.core
 	if r.epoch != c.epoch {
-		return nil // who has asked has been asked to ask again
+		return nil
 	}
 	r.done = true
 	r.then(c)
@@ -33,28 +42,28 @@ func (r *loggedRead) Apply(tx *Tx) error {
 	return nil
 }
 
-// resume is how a reading goes on that a task waits for.
+// resume returns a continuation that runs a parked task again.
 func resume(t *Task) func(*core) {
 	return func(c *core) {
-		if t.wait != nil { // else its client has gone
+		if t.wait != nil { // else it was concluded meanwhile
 			c.run(t)
 		}
 	}
 }
 
-// page is a stretch of a queue as the store holds it: for those who go through
-// messages that need not be in memory.
+// page is a range of a queue's messages in the order of the store, of any status. Browsing,
+// purging a key and redriving read a queue page by page.
 type page struct {
 	loggedRead
 	from, to     []byte
-	limit, bytes int
+	limit, bytes int // messages and bytes after which the page ends
 
 	found []foundMessage
-	next  []byte // where the next page starts, nil: nowhere
+	next  []byte // key at which the next page starts; nil: there is none
 }
 
-// readPage asks for at most limit of the next messages of a queue, or with a key of
-// those of one fairness key. cursor is where to start, nil is the beginning.
+// readPage starts reading at most limit messages of a queue, or of one of its fairness keys if
+// key is not empty. cursor is the next of the previous page; nil starts at the beginning.
 func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then func(*core)) *page {
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	if key != "" {
@@ -69,19 +78,17 @@ func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then fun
 	return p
 }
 
-// pageBytes ends a page early that takes so many bytes; one message fits always.
+// pageBytes is the size after which a page ends. A page has at least one message of any size.
 const pageBytes = 4 << 20
 
-// viewBytes is what a message of a page takes beside its record, as it was found and as
-// it is shown. A test holds the types to it.
+// viewBytes is what a message of a page takes in memory in addition to its record, as it is
+// found and as it is shown. A test compares it with the types.
 const viewBytes = 1 << 10
 
-// PageBytes is what a page may take at most until it is shown, where a record has at
-// most so many bytes.
+// PageBytes returns the maximum memory of a page in bytes if no record is larger than record.
 func PageBytes(record int) int { return pageBytes + record + viewBytes }
 
-// do reads the page. It runs beside the loop, after the commit of the batch in
-// which it was asked for.
+// do reads the page, off the loop.
 func (p *page) do(store Store) {
 	if string(p.from) >= string(p.to) {
 		return
@@ -100,22 +107,23 @@ func (p *page) do(store Store) {
 	}
 }
 
-// lookup finds messages of a queue by their ids: an id holds its rank and a hash of
-// its key, so that only the keys with that hash have to be asked.
+// lookup finds messages of a queue by their ids. An id contains the rank and a hash of the
+// fairness key, so only the keys with that hash have to be tried.
 type lookup struct {
 	loggedRead
 	wanted []wanted
-	bodies bool            // the records are kept: for who shows them. Others need what they say, not what they hold
-	work   int             // messages to look for, at most
-	found  []*foundMessage // as wanted, nil: there is none
+	bodies bool            // retain the bodies, for commands that show them
+	work   int             // number of records to try, at most
+	found  []*foundMessage // parallel to wanted; nil: there is no such message
 }
 
+// wanted is an id that a lookup looks for.
 type wanted struct {
 	id   ID
-	keys []*fairKey // that it may belong to, in no order, shared by ids; beside the loop, only their names may be read
+	keys []*fairKey // candidates in no order, shared by ids. Off the loop, only their names may be read
 }
 
-// lookUp asks for messages of a queue.
+// lookUp starts a lookup.
 func (c *core) lookUp(q *queue, ids []ID, bodies bool, then func(*core)) *lookup {
 	l := c.newLookup(q, ids, then)
 	l.bodies = bodies
@@ -123,10 +131,11 @@ func (c *core) lookUp(q *queue, ids []ID, bodies bool, then func(*core)) *lookup
 	return l
 }
 
+// newLookup returns a lookup with the candidate keys of each id; the caller starts it.
 func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 	l := &lookup{wanted: make([]wanted, len(ids))}
 	l.changeLog, l.then = c.openLog(q), then
-	known := map[uint32][]*fairKey{} // names may be chosen so that very many keys have a hash
+	known := map[uint32][]*fairKey{} // clients may choose names so that very many keys share a hash
 	for i, id := range ids {
 		hash := idKeyHash(id)
 		keys, ok := known[hash]
@@ -140,12 +149,11 @@ func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 	return l
 }
 
-// lookupLong is from when on nobody else waits for a lookup: there may be very many ids,
-// and of each very many keys to be asked.
+// lookupLong is the work from which a lookup runs on a goroutine of its own, so that other
+// jobs do not wait for it.
 const lookupLong = 64
 
-// do looks the messages up. It runs beside the loop, after the commit of the batch
-// in which it was asked for.
+// do looks the messages up, off the loop.
 func (l *lookup) do(store Store) {
 	l.found = make([]*foundMessage, len(l.wanted))
 	for i := range l.wanted {
@@ -158,8 +166,10 @@ func (l *lookup) do(store Store) {
 	}
 }
 
-// lookedUp returns what was found of messages of a queue, or asks for it and
-// returns ErrWouldBlock: the task is run again when it is there.
+// lookedUp returns the finished lookup of a task in slot, if its change log is valid. Else it
+// starts one, parks the task until the result is there and returns ErrWouldBlock. In a
+// transaction only a lookup of the preflight can be used. The caller uses the result in the
+// same turn.
 func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID, bodies bool) (*lookup, error) {
 	c, l := tx.core, *slot
 	*slot = nil
@@ -167,7 +177,7 @@ func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID, bodies bool) (*lookup,
 	case l != nil && l.done && c.valid(&l.changeLog):
 		return l, l.err
 	case tx.atomic && l != nil && l.done:
-		// A call before it in the same transaction has emptied the queue.
+		// An earlier call of the transaction has purged the queue.
 		return &lookup{found: make([]*foundMessage, len(ids))}, nil
 	case tx.atomic:
 		return nil, errWaits
@@ -177,7 +187,7 @@ func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID, bodies bool) (*lookup,
 	return nil, ErrWouldBlock
 }
 
-// lookupError says what was attempted; ErrWouldBlock is a signal and stays as it is.
+// lookupError wraps an error with what was attempted. ErrWouldBlock is a signal and remains.
 func lookupError(err error, what string) error {
 	if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
 		return err
@@ -185,8 +195,9 @@ func lookupError(err error, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// preflightLookup looks messages up for a call of a transaction, and keeps the watch
-// until that is done: others of its calls may have to wait, too.
+// preflightLookup is the preflight of lookedUp: it returns nil once the lookup is done. The
+// change log stays open until the transaction is concluded, since other calls may have to
+// wait as well before the result is used.
 func (tx *Tx) preflightLookup(queue string, slot **lookup, ids []ID, bodies bool) error {
 	c, l := tx.core, *slot
 	q := c.queues.byName[queue]
@@ -202,6 +213,8 @@ func (tx *Tx) preflightLookup(queue string, slot **lookup, ids []ID, bodies bool
 	return ErrWouldBlock
 }
 
+// find reads the message under each candidate key, in the order of the names, until one has
+// it. It returns nil if none does.
 func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
 	slices.SortFunc(w.keys, func(a, b *fairKey) int { return strings.Compare(a.name, b.name) })
 	for _, k := range w.keys {
@@ -214,8 +227,8 @@ func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
 	return nil, nil //nolint:nilnil // there is no such message
 }
 
-// readMessage reads one message with what is known of its attempts; nil if there is
-// none. What changes while it reads is noted as a fact.
+// readMessage reads a message with its attempts, or returns nil if there is none. The reads
+// need not be of one state of the store: what changes in between is in the change log.
 func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
 	key := mk.Append(nil)
 	value, err := store.Get(storage.Messages, key)
@@ -245,40 +258,40 @@ func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
 	return f, nil
 }
 
-// A watch lets what is read beside the loop be used in a later turn, however much
-// has happened in between. While a queue is watched, every change of one of its
-// messages other than its enqueue is noted as a fact. What was found in the store
-// and the facts since it was asked for together say what is (core.locate): no
-// change makes a reading worthless, so no traffic keeps it from getting on.
+// changeLog is the view of one reader on the changes of a queue. While a queue has readers, it
+// records every change of one of its messages other than its enqueue as a delta. The records
+// found in the store, and the deltas since the log was opened, together tell the current state
+// of a message (locate).
 type changeLog struct {
 	queue *queue
-	no    uint32 // of the queue then: a purge gives it another
+	no    uint32 // number of the queue when it was opened: a purge gives it another one
 	epoch uint64
-	seq   uint64 // of the newest change when the reading was asked for
+	seq   uint64 // number of the newest change when it was opened
 }
 
-// fact is what is now known of a message that has changed while somebody watched.
+// delta is the current state of a message that has changed while its queue had readers.
 type delta struct {
-	gone uint64 // number of the change that took it out of the queue the last time; 0: none did
+	gone uint64 // number of the last change that removed the message from the queue; 0: none
 
-	// tried says that the message's record of attempts is known, as it follows.
+	// tried is true if the attempts record has changed to what follows.
 	tried               bool
 	attempt, deliveries uint32
 	fence               uint64
 	failure             *failure
 
-	// timed says that it is known whether the message is delayed.
+	// timed is true if the message has become delayed or has ceased to be.
 	timed   bool
 	delayed bool
 	readyAt int64
 }
 
-// deltasMax bounds the facts of a queue, but for those of one reading. When there are
-// more, they are dropped, and what else is being read then is read again.
+// deltasMax bounds the deltas of a queue. When there are more and another log is opened, they
+// are dropped, and the reads under way then have to be repeated. So it can be exceeded only
+// by the changes during one read.
 const deltasMax = 100_000
 
-// watch begins to note what changes in a queue. closeLog must follow, unless the
-// memory is dropped before.
+// openLog begins to record the changes of a queue. closeLog must follow, unless a recovery
+// drops the memory before.
 func (c *core) openLog(q *queue) changeLog {
 	q.logReaders++
 	if len(q.deltas) > deltasMax {
@@ -287,22 +300,24 @@ func (c *core) openLog(q *queue) changeLog {
 	return changeLog{queue: q, no: q.no, epoch: c.epoch, seq: q.changes}
 }
 
+// closeLog ends a log. With the last one, the queue drops its deltas.
 func (c *core) closeLog(w *changeLog) {
 	if w.epoch != c.epoch {
-		return // the queue that it knew is gone with its memory
+		return // a recovery has dropped that queue
 	}
 	if w.queue.logReaders--; w.queue.logReaders == 0 {
 		w.queue.deltas = nil
 	}
 }
 
-// holds says that what was read under the watch can be used: its queue is still
-// the one it was, and no fact was dropped.
+// valid reports whether the result of a read with this log can be used: its queue was neither
+// purged nor deleted, and no delta since the log was opened was dropped.
 func (c *core) valid(w *changeLog) bool {
 	return w.epoch == c.epoch && c.queues.byNumber[w.no] == w.queue && w.seq >= w.queue.deltasLost
 }
 
-// note returns the fact of a message that changes, or nil if nobody watches.
+// recordDelta returns the delta of a message that is changing, or nil if the queue has no
+// readers.
 func (q *queue) recordDelta(id ID) *delta {
 	if q.logReaders == 0 {
 		return nil
@@ -319,14 +334,14 @@ func (q *queue) recordDelta(id ID) *delta {
 	return f
 }
 
-// recordGone notes that a message has left the queue.
+// recordGone records that a message was removed from the queue.
 func (q *queue) recordGone(id ID) {
 	if f := q.recordDelta(id); f != nil {
 		*f = delta{gone: q.changes}
 	}
 }
 
-// recordAttempt notes what the message's record of attempts says now.
+// recordAttempt records the new content of a message's attempts record.
 func (q *queue) recordAttempt(m *message) {
 	f := q.recordDelta(m.id)
 	if f == nil {
@@ -334,27 +349,27 @@ func (q *queue) recordAttempt(m *message) {
 	}
 	f.tried, f.attempt, f.deliveries, f.fence, f.failure = true, m.attempt, m.deliveries, m.fence, nil
 	if m.failure != nil {
-		f.failure = new(*m.failure) // the message goes on changing its own
+		f.failure = new(*m.failure) // a copy: the message changes its own
 	}
 }
 
-// recordTime notes that a message waits for a time, or with 0 that it does not.
+// recordTime records that a message is delayed until a time, or with 0 that it is not.
 func (q *queue) recordTime(id ID, at int64) {
 	if f := q.recordDelta(id); f != nil {
 		f.timed, f.delayed, f.readyAt = true, at > 0, at
 	}
 }
 
-// locate brings a message that was found in the store up to date and says what is
-// with it now. If it is leased, what is known of it is in core.leases; the caller
-// has to know that the watch holds.
+// locate makes a message that was found in the store current and returns its status; gone
+// means that it is not in the queue. If it is leased, core.leases has its current state. The
+// log must be valid.
 func (c *core) locate(w *changeLog, f *foundMessage) status {
 	q := w.queue
-	if fact := q.deltas[f.m.id]; fact != nil {
-		if fact.gone > w.seq {
-			return gone // if it has come back since, it came after the reading
+	if d := q.deltas[f.m.id]; d != nil {
+		if d.gone > w.seq {
+			return gone // if it has come back since, it came after this read
 		}
-		fact.apply(f)
+		d.apply(f)
 	}
 	k := q.keys.get(f.key)
 	if k == nil {
@@ -371,7 +386,7 @@ func (c *core) locate(w *changeLog, f *foundMessage) status {
 	}
 }
 
-// apply brings a message as the store had it up to date.
+// apply applies a delta to a message that was found in the store.
 func (f *delta) apply(found *foundMessage) {
 	m := found.m
 	if f.tried {

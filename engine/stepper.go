@@ -6,25 +6,35 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// Stepper drives an engine by hand, without goroutines and clock: for tests,
-// here and in other packages. It is what the loop is, one step at a time.
+// Stepper drives a core as Engine does, but step by step, without goroutines and with a time
+// that the caller sets: it makes tests deterministic, here and in other packages. It takes a
+// batch through the same states as the loop (outbox):
+//
+//	turn      Do runs a turn and cuts the batch if none is in flight
+//	flight    the cut batch waits for its commit, until Lazy lets it happen
+//	reads     jobs of committed batches wait to be run
+//	late      results of jobs wait to become tasks of a turn
+//
+// It is not safe for concurrent use.
 type Stepper struct {
 	core  *core
 	store Store
 	start time.Time
 	now   time.Time
 
-	// Lazy, if set, is asked before each commit, each read and each result of a
-	// read whether it should come later, after further turns, as it may in the loop.
+	// Lazy, if set, is called before each commit, each job and each result. If it returns
+	// true, that step happens later, after further turns, as it may in the loop. A test
+	// explores the possible orders with it.
 	Lazy func() bool
 
-	flight *work  // cut, not committed yet
-	reads  []job  // their batch is committed
-	late   []Call // results of reads that are done
+	flight *work  // cut and not committed yet; nil: none
+	reads  []job  // of committed batches, not run yet
+	late   []Call // results of jobs and other tasks of the engine, in order: its inbox
 	listen func([]Event)
 }
 
-// NewStepper recovers an engine from the store at a time.
+// NewStepper returns a stepper with an engine that has recovered from the store, counted its
+// messages and run its first turns at the given time.
 func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -80,14 +90,15 @@ func (s *Stepper) Want(kinds EventKind) { s.core.out.events.wanted = kinds }
 // HookTurned is Engine.HookTurned.
 func (s *Stepper) HookTurned(h hook.Hook, state hook.BreakerState) { s.post(breakerChange{h, state}) }
 
-// Submit is Do for those who expect an Engine: the tasks that need not wait are
-// done when it returns.
+// Submit is Engine.Submit by means of Do: the tasks that need not wait are done when it
+// returns.
 func (s *Stepper) Submit(tasks []*Task) { s.Do(tasks...) }
 
 // Leave is Engine.Leave.
 func (s *Stepper) Leave(c *Client) { s.post(leave{c}) }
 
-// Advance moves the time on, stopping at every timer on the way.
+// Advance moves the time forward by a duration. It runs a turn at the time of every timer on
+// the way, and one at the end.
 func (s *Stepper) Advance(d time.Duration) {
 	end := s.now.Add(d)
 	for {
@@ -104,9 +115,9 @@ func (s *Stepper) Advance(d time.Duration) {
 	s.Do()
 }
 
-// Do runs a turn with the tasks and commits it, and goes on as long as there is
-// something to do without the time moving on. A failed commit fails over as the
-// loop does; Repair repairs it.
+// Do runs a turn with the tasks, commits it, runs its jobs, and continues as long as there is
+// something to do at the current time, or until Lazy defers a step. A failed commit recovers
+// in place as in the loop; writes are refused until Repair succeeds.
 func (s *Stepper) Do(tasks ...*Task) {
 	s.turn(tasks)
 	for {
@@ -124,15 +135,17 @@ func (s *Stepper) Do(tasks ...*Task) {
 	}
 }
 
+// turn runs a turn and releases its early replies.
 func (s *Stepper) turn(tasks []*Task) {
 	s.core.turn(s.now, tasks)
 	s.release(s.core.takeEarly(nil))
 }
 
+// later reports whether Lazy defers the next step.
 func (s *Stepper) later() bool { return s.Lazy != nil && s.Lazy() }
 
-// results does the reads whose time has come and returns the results whose time
-// has come.
+// results runs the jobs that Lazy does not defer and returns results as tasks, in order, up to
+// the first that Lazy defers.
 func (s *Stepper) results() []*Task {
 	reads := s.reads
 	s.reads = nil
@@ -145,14 +158,15 @@ func (s *Stepper) results() []*Task {
 		s.post(r)
 	}
 	var results []*Task
-	for len(s.late) > 0 && !s.later() { // the inbox keeps the order
+	for len(s.late) > 0 && !s.later() {
 		results = append(results, &Task{Call: s.late[0]})
 		s.late = s.late[1:]
 	}
 	return results
 }
 
-// commit is what the committer does with a work, and its reads at once.
+// commit commits a work and releases it, as Engine.commitWork does. After a failure it
+// refuses the work and the open batch and recovers, as Engine.failOver does.
 func (s *Stepper) commit(w *work) {
 	c := s.core
 	var err error
@@ -177,6 +191,8 @@ func (s *Stepper) commit(w *work) {
 	s.reads = append(s.reads, w.jobs...)
 }
 
+// recoverInPlace rebuilds the memory from the store, as Engine.recoverInPlace does. The
+// census is a job, so that Lazy can defer it.
 func (s *Stepper) recoverInPlace() {
 	s.core.ops.census.stop()
 	if err := s.core.recover(); err != nil {
@@ -186,7 +202,7 @@ func (s *Stepper) recoverInPlace() {
 	s.reads = append(s.reads, &counting{s.core.ops.census, s})
 }
 
-// counting is a census whose time has not come yet.
+// counting is the job that takes a census.
 type counting struct {
 	census *census
 	step   *Stepper
@@ -194,10 +210,11 @@ type counting struct {
 
 func (n *counting) do(Store) { n.census.take(func(p *censusPart) { n.step.post(p) }) }
 
-// Apply does nothing: the parts of the census are calls of their own.
+// Apply does nothing: the census posts its parts as tasks of their own.
 func (n *counting) Apply(*Tx) error { return nil }
 
-// Repair makes the store writable again, if it can be.
+// Repair reopens the store and recovers, as Engine does every Config.MendInterval. It returns
+// why the store is still read-only.
 func (s *Stepper) Repair() error {
 	if err := s.store.Reopen(); err != nil {
 		return err
@@ -212,6 +229,7 @@ func (s *Stepper) Repair() error {
 	return nil
 }
 
+// release makes results public and wakes clients, as Engine.release does.
 func (s *Stepper) release(tasks []*Task) {
 	for _, t := range tasks {
 		if undo := t.conclude(s.Elapsed()); undo != nil {
@@ -223,5 +241,5 @@ func (s *Stepper) release(tasks []*Task) {
 	}
 }
 
-// tell gives the core a task of the engine's own, in a turn that follows.
+// post queues a task of the engine for a later turn.
 func (s *Stepper) post(call Call) { s.late = append(s.late, call) }

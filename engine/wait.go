@@ -6,21 +6,36 @@ import (
 	"time"
 )
 
-// waitSet is the parked tasks, and what may let them go on.
+// waitSet holds the parked tasks and the events that let them continue. A task waits for one
+// of these:
+//
+//	messages       in the line of each of its queues, first come first served; with an end or
+//	               without. Ended by a message (serveQueue), its end (expire), Unblock, or leave.
+//	window read    in the same lines, with untilLoaded: a lease that does not block, but whose
+//	               messages are being read. Ended by serveQueue when there is a message or
+//	               nothing is being read, or by a failed read.
+//	off-loop job   in no line: for a lookup, a page, a hook's decision or the census. The
+//	               result runs the task again.
+//	its turn       in no line, in taskQueue.yielded: it continues in the next turn.
+//	preflight      of a transaction, atomic: any of the above but messages, one after another.
+//
+// Only the first kind ends without a result when the client leaves or the engine stops; all
+// others have begun (inProgress), and are completed, or refused as a whole. All kinds block
+// the later tasks of their client. For a running task that is parked again nothing changes:
+// it keeps its lines, its place in them and its end.
 type waitSet struct {
-	timed     timers[*wait]    // those with an end
-	parked    map[uint64]*Task // by client
+	timed     timers[*wait]    // waits with an end
+	parked    map[uint64]*Task // by id of the client
 	rotations rotations
 
-	offers    []*queue // have something to deliver, and waiters
-	resumed   []*queue // had too much to look at for one turn
+	offers    []*queue // may be able to deliver, and have waiters: serve looks at them
+	resumed   []*queue // to be offered in the next turn, since pick exceeded its budget
 	unblocked []*Task  // were queued behind a task that is no longer blocked
 
 	unchecked
 }
 
-// reset forgets which queues have something to deliver. Parked tasks are put in line again
-// by recover.
+// reset forgets which queues may deliver. recover queues the parked tasks again.
 func (s *waitSet) reset() { s.offers, s.resumed = nil, nil }
 
 func (s *waitSet) next(*core) int64 {
@@ -30,7 +45,7 @@ func (s *waitSet) next(*core) int64 {
 	return never
 }
 
-// expire ends the waits whose time is over, empty-handed.
+// expire ends the waits whose end has come, without a message and without an error.
 func (s *waitSet) expire(c *core) {
 	for c.room() {
 		w, ok := s.timed.next()
@@ -42,37 +57,36 @@ func (s *waitSet) expire(c *core) {
 	}
 }
 
-// wait is what is known of a parked task: where and until when it waits.
+// wait is the wait of a parked task. See waitSet for its kinds.
 type wait struct {
 	task  *Task
-	nodes []waiter // one for each queue
-	until int64    // 0: for ever
-	timer int
-	// onlyLoading says that the task does not block: it waits for messages that
-	// are on their way from the disk, and gives up when there are none.
+	nodes []waiter // its places in the lines of its queues; empty: it waits for no message
+	until int64    // end in Unix nanoseconds; 0: none
+	timer int      // index in waitSet.timed, or -1
+	// untilLoaded is true for a lease that does not block: it waits only while messages of
+	// its queues are being read.
 	untilLoaded bool
-	// atomic says that the task is several calls in one, see Exec.
+	// atomic is true if the task is a transaction, see Exec.
 	atomic bool
 }
 
-// begun says that the task does not wait for messages to lease but for something
-// to be read or decided, in the middle of what it does: it must not end as if it
-// had been done.
+// inProgress reports whether the command has begun and waits for a read, a decision or its
+// turn, not for messages to lease. It must then not end as if it had been completed.
 func (w *wait) inProgress() bool { return len(w.nodes) == 0 || w.atomic }
 
 func (w *wait) before(o *wait) bool { return w.until < o.until }
 func (w *wait) index() *int         { return &w.timer }
 
-// waiter is a wait's entry in the line of one queue.
+// waiter is the place of a wait in the line of one queue.
 type waiter struct {
 	wait       *wait
 	queue      *queue
 	prev, next *waiter
 }
 
-// waiters is the line of those who wait for a queue, first come first served.
-// It costs nothing to stand in: only the head is looked at, and only when the
-// queue has something.
+// waiters is the line of the waits for a queue, first come first served. A wait costs nothing
+// while it is in the line: serve looks only at the first, and only when the queue may deliver.
+// The list is linked through the waits, so leaving takes O(1) and no allocation.
 type waiters struct {
 	first, last *waiter
 	n           int
@@ -104,14 +118,15 @@ func (l *waiters) remove(w *waiter) {
 	l.n--
 }
 
-// park makes the task of tx wait for the queues until a time, 0: for ever. A
-// task that waits already keeps its place in each line and its end.
+// park makes the task of tx wait: for messages of queues until a time (0: without end), or
+// with no queues for an off-loop job or its turn. A task that is parked already keeps its
+// place in each line and its end.
 //
-// The calls of Exec wait one after the other, each for something of its own.
+// In a transaction the calls wait one after another, possibly in different lines.
 func (tx *Tx) park(queues []*queue, until int64, untilLoaded bool) {
 	c, t := tx.core, tx.task
 	if w := t.wait; w != nil {
-		if w.atomic && !w.waitsIn(queues) { // where it does, it keeps its place
+		if w.atomic && !w.waitsIn(queues) {
 			c.leaveLines(w)
 			c.joinLines(w, queues)
 			w.untilLoaded = untilLoaded
@@ -137,25 +152,25 @@ func (tx *Tx) park(queues []*queue, until int64, untilLoaded bool) {
 	}
 }
 
-// standInLine puts a wait into the lines of queues.
+// joinLines appends a wait to the lines of queues.
 func (c *core) joinLines(w *wait, queues []*queue) {
 	w.nodes = make([]waiter, 0, len(queues))
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
 		q.waiters.add(&w.nodes[len(w.nodes)-1])
 		if q.scheduler.loaded() {
-			c.offer(q) // a key has joined while another queue was asked
+			c.offer(q) // it may have become able to deliver while the other queues were tried
 		}
 	}
 }
 
-// standsIn says that the wait stands in the lines of just these queues.
+// waitsIn reports whether the wait is in the lines of exactly these queues, in this order.
 func (w *wait) waitsIn(queues []*queue) bool {
 	return slices.EqualFunc(w.nodes, queues, func(n waiter, q *queue) bool { return n.queue == q })
 }
 
-// leaveLines takes a wait out of the lines of its queues. A queue without a consumer
-// keeps no room in throttles.
+// leaveLines removes a wait from the lines of its queues. A queue without a waiting consumer
+// reserves no capacity of throttles.
 func (c *core) leaveLines(w *wait) {
 	for i := range w.nodes {
 		q := w.nodes[i].queue
@@ -167,7 +182,8 @@ func (c *core) leaveLines(w *wait) {
 	w.nodes = nil
 }
 
-// blockUntil is when a wait of a duration ends that begins now; 0 is for ever.
+// blockUntil returns the end of a wait of a duration that begins now, at most Config.MaxBlock
+// long. A duration of 0 has no end, and neither has the result 0.
 func (c *core) blockUntil(block time.Duration) int64 {
 	if most := c.cfg.MaxBlock; most > 0 && (block == 0 || block > most) {
 		block = most
@@ -178,7 +194,8 @@ func (c *core) blockUntil(block time.Duration) int64 {
 	return c.now + int64(block)
 }
 
-// unpark takes a task out of every line and lets those behind it go on.
+// unpark ends the wait of a task: it leaves every line, and the tasks of its client that were
+// queued behind it are unblocked.
 func (c *core) unpark(t *Task) {
 	w := t.wait
 	t.wait = nil
@@ -195,17 +212,17 @@ func (c *core) unpark(t *Task) {
 	}
 }
 
-// serve gives what became ready to those who wait. It runs after apply and
-// before the cut: what it leases is in the same batch as what made it ready, or
-// a crash could lose one and keep the other.
+// serve delivers what became ready to waiting consumers. It runs after apply and before the
+// cut: the lease of a message is in the same batch as what made the message ready, else a
+// crash could lose one of them.
 func (c *core) serve() {
 	if c.health.failed != nil {
-		c.throttles.notified = nil // nothing is delivered, and recovery makes all throttles anew
+		c.throttles.notified = nil // nothing is delivered, and recovery rebuilds all throttles
 	}
 	for c.room() {
 		switch {
 		case len(c.throttles.notified) > 0:
-			c.wakeAll() // before anything else could take the room
+			c.wakeAll() // before another queue could take the capacity
 		case len(c.waits.offers) > 0:
 			q := c.waits.offers[0]
 			c.waits.offers = c.waits.offers[1:]
@@ -220,9 +237,11 @@ func (c *core) serve() {
 	}
 }
 
-// serveQueue runs the tasks that wait for a queue for as long as it can deliver. A lease
-// that asks may wake throttles, and so come here while it is the first in line: then it
-// takes the next message itself, and the queue is served again after it.
+// serveQueue runs the tasks that wait for a queue, in the order of their arrival, as long as
+// the queue can deliver. A running lease may wake throttles and so call serveQueue while it is
+// the first in the line itself: it takes the next message then, and the queue is offered
+// again. When nothing is being read for the queue any more, tasks that wait for window reads
+// only are run as well: they end without a message, or take one of another queue.
 func (c *core) serveQueue(q *queue) {
 	for q.scheduler.hasOpen() && q.waiters.first != nil && c.health.failed == nil {
 		if !c.room() {
@@ -236,7 +255,7 @@ func (c *core) serveQueue(q *queue) {
 		}
 		c.run(first.wait.task)
 		if q.waiters.first == first {
-			break // it could take nothing after all
+			break // it could take no message
 		}
 	}
 	if q.awaitingRead > 0 {
@@ -246,12 +265,12 @@ func (c *core) serveQueue(q *queue) {
 		w := n.wait
 		n = n.next
 		if w.untilLoaded && w.task.wait == w && !w.task.running && !w.loading() {
-			c.run(w.task) // there is nothing to wait for: it ends, or goes on without
+			c.run(w.task)
 		}
 	}
 }
 
-// loading says that a queue of the wait may still get messages from the disk.
+// loading reports whether messages are being read for a queue of the wait.
 func (w *wait) loading() bool {
 	for i := range w.nodes {
 		if w.nodes[i].queue.awaitingRead > 0 {
@@ -261,8 +280,8 @@ func (w *wait) loading() bool {
 	return false
 }
 
-// Unblock ends the wait of another client's task: empty-handed, or with
-// ErrUnblocked. It reports whether that client was blocked.
+// Unblock ends the wait for messages of a client: without a message, or with ErrUnblocked. It
+// returns whether the client had such a wait; other waits are not ended.
 func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	t := tx.core.waits.parked[clientID]
 	if t == nil || t.wait.untilLoaded || t.wait.inProgress() {
@@ -276,12 +295,11 @@ func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	return true
 }
 
-// leave is the task that says that a client has gone.
+// leave is the task that reports that a client has disconnected.
 type leave struct{ client *Client }
 
-// Apply ends the client's wait for messages. What it had sent behind that is not
-// executed, as in Redis. A command that has begun is finished, and so is what
-// stands behind it.
+// Apply ends the client's wait for messages, and refuses the tasks queued behind it, as Redis
+// does. A command in progress is completed, and so are the tasks behind that.
 func (l leave) Apply(tx *Tx) error {
 	cl := l.client
 	cl.gone = true
@@ -297,27 +315,27 @@ func (l leave) Apply(tx *Tx) error {
 	return nil
 }
 
-// A lease of several queues takes messages from them in turns. The turn belongs to the
-// set of queues, not to a connection and not to the broker: it goes on where the last
-// lease of the same queues has ended, whichever client made it and whatever other calls
-// came between. Each set of queues has its own turn; two sets that have a queue in common
-// are served in the order in which their clients ask.
+// A lease of several queues takes messages from them in rotation. The rotation belongs to the
+// list of queues, not to a connection: a lease continues where the last lease of the same
+// list has ended, whichever client made it. Leases of different lists that share a queue do
+// not affect each other's rotation.
 
-// rotationsMax bounds the sets of queues whose turn is known. Beyond it, the set that
-// became known first starts again with its first queue.
+// rotationsMax bounds the rotations in memory. Beyond it, the oldest one is dropped: that list
+// of queues starts with its first queue again.
 const rotationsMax = 4096
 
-// rotations are the turns of the sets of queues that leases have asked for.
+// rotations holds the rotations of the lists of queues that leases have named.
 type rotations struct {
-	bySet map[string]*rotation
-	sets  []string // the one that became known first is first
-	key   []byte   // scratch
+	bySet map[string]*rotation // by the numbers of the queues
+	sets  []string             // keys of bySet, the oldest first
+	key   []byte               // scratch
 }
 
-// rotation is whose turn it is in a set of queues.
-type rotation struct{ last *queue } // that delivered last
+// rotation is the position in a list of queues.
+type rotation struct{ last *queue } // the queue that delivered last
 
-// of returns the turn of a set of queues; nil for a single one.
+// of returns the rotation of a list of queues, which it creates if there is none; nil for a
+// single queue.
 func (r *rotations) of(queues []*queue) *rotation {
 	if len(queues) < 2 {
 		return nil
@@ -341,7 +359,7 @@ func (r *rotations) of(queues []*queue) *rotation {
 	return turn
 }
 
-// start returns the index of the queue whose turn it is.
+// start returns the index of the queue to begin with, which may be the length of the list.
 func (r *rotation) start(queues []*queue) int {
 	if r == nil || r.last == nil {
 		return 0
@@ -349,7 +367,7 @@ func (r *rotation) start(queues []*queue) int {
 	return slices.Index(queues, r.last) + 1
 }
 
-// served notes that a queue has delivered.
+// served records that a queue has delivered.
 func (r *rotation) served(q *queue) {
 	if r != nil {
 		r.last = q
