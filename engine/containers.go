@@ -13,8 +13,8 @@ type timed[T any] interface {
 	comparable
 	// before reports whether the entry is due before another one.
 	before(o T) bool
-	// index returns where the entry stores its index in the heap, -1 while it is in none.
-	// The heap maintains it, so that an entry can be removed in O(log n).
+	// index returns where the entry stores its index in the heap, so that it can be removed in
+	// O(log n). The heap maintains it, and sets it to -1 on removal.
 	index() *int
 }
 

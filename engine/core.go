@@ -42,22 +42,22 @@ type core struct {
 	now   int64  // time of this turn in Unix nanoseconds; never decreases
 	epoch uint64 // number of this start or recovery: results of jobs from an earlier one are dropped
 
-	ids       idSource
-	queues    queueSet
-	heads     headCache
-	reads     readQueue
-	waits     waitSet
-	tasks     taskQueue
-	throttles throttleTable
-	leases    leaseTable
-	delayed   delayedMessages
-	ttl       ttlMessages
-	dedup     dedupIDs
-	cron      cronTable
-	detached  detachedKeys
-	ops       operations
-	out       outbox
-	health    health
+	ids       idSource        // message ids
+	queues    queueSet        // queues with their keys and schedulers
+	heads     headCache       // bounds of the messages and bodies in memory
+	reads     readQueue       // window reads that are requested and under way
+	waits     waitSet         // parked tasks
+	tasks     taskQueue       // tasks left over by a turn, and its budget
+	throttles throttleTable   // throttles and the classes that wait for them
+	leases    leaseTable      // live leases and their timers
+	delayed   delayedMessages // head of the index of due times
+	ttl       ttlMessages     // head of the index of message expiries
+	dedup     dedupIDs        // deduplication ids
+	cron      cronTable       // recurring messages
+	detached  detachedKeys    // what purged queues have left in memory
+	ops       operations      // census, redrives and backups
+	out       outbox          // the open batch and what follows its commit
+	health    health          // whether the store takes writes
 }
 
 // newCore returns a core with no state from the store. It takes no turn before recover and
@@ -85,7 +85,7 @@ func newCore(cfg Config, store Store) *core {
 //	continue   run tasks and operations that earlier turns have left unfinished
 //	apply      run unblocked tasks, then the backlog and the new tasks
 //	reclaim    release a portion of what purged queues have left in memory
-//	reclass    move a portion of the keys whose throttles have changed
+//	reclassify move a portion of the keys whose throttles have changed
 //	serve      deliver what became ready to waiting consumers
 //	read       start window reads for keys whose head cache runs low
 //	announce   emit the events of queues that became ready or empty

@@ -24,6 +24,48 @@ func (h *headCache) reset() {
 	*h = headCache{prefetchKeysMin: h.prefetchKeysMin}
 }
 
+// check recounts the keys (invariant 1), the messages in windows, detached keys included (6),
+// and the bytes of bodies (7).
+func (h *headCache) check(c *core, bad report) {
+	keys, messages, bodies := 0, 0, int64(0)
+	count := func(k *fairKey) {
+		messages += len(k.window)
+		for _, m := range k.window {
+			bodies += int64(len(m.body))
+		}
+	}
+	for _, q := range c.queues.byName {
+		keys += q.keys.n
+		for k := range q.roster.all() {
+			count(k)
+		}
+	}
+	for _, r := range c.detached.queues {
+		for k := range r.keys.all() {
+			count(k)
+		}
+	}
+	for _, m := range c.leases.byID {
+		bodies += int64(len(m.body))
+	}
+	counted := map[*message]bool{}
+	for _, m := range h.uncommitted {
+		if !counted[m] && (m.status == gone || m.status == delayed) {
+			bodies += int64(len(m.body))
+		}
+		counted[m] = true
+	}
+	if keys != h.keys {
+		bad(1, "%d keys, %d counted", keys, h.keys)
+	}
+	if messages != h.messages {
+		bad(6, "%d messages in windows, %d counted", messages, h.messages)
+	}
+	if bodies != h.bodyBytes {
+		bad(7, "%d bytes of bodies, %d counted", bodies, h.bodyBytes)
+	}
+}
+
 // dropCommittedBodies releases the bodies that waited only for their commit: of messages that
 // are no longer ready, and of any while the bodies exceed their bound.
 func (c *core) dropCommittedBodies() {

@@ -7,10 +7,16 @@ import (
 	"slices"
 )
 
-// Check compares what the memory says with itself; the numbers are those of the
-// package comment. It returns all that is broken. It is for tests.
+// The invariants of the memory, by the numbers of the package comment. Each component checks
+// its own; a count is verified by counting again. A check runs between turns, takes time in
+// proportion to the memory, and is for tests only: in production an invariant that does not
+// hold would be found by nothing, so the simulation checks them after every step.
+
+// Check verifies all invariants and returns those that do not hold, joined, or nil. It is for
+// tests.
 func (s *Stepper) Check() error { return s.core.check() }
 
+// check calls the check of every component.
 func (c *core) check() error {
 	var errs []error
 	bad := func(no int, format string, args ...any) {
@@ -22,6 +28,7 @@ func (c *core) check() error {
 	return errors.Join(errs...)
 }
 
+// check verifies that queues are found by name and by number (1), and their parts.
 func (s *queueSet) check(c *core, bad report) {
 	for name, q := range s.byName {
 		if q.name != name || s.byNumber[q.no] != q {
@@ -35,6 +42,9 @@ func (s *queueSet) check(c *core, bad report) {
 	}
 }
 
+// checkQueue verifies the keys of a queue, and that its counts are the sums of theirs: listed
+// keys (1), keys that await a read (2), leased messages (3), all messages (4). While the census
+// is not done, totals are differences and may be anything.
 func (c *core) checkQueue(q *queue, bad report) {
 	listed, awaiting, leased, delayed := 0, 0, int64(0), int64(0)
 	for k := range q.roster.all() {
@@ -58,53 +68,13 @@ func (c *core) checkQueue(q *queue, bad report) {
 	if q.counted && delayed != q.delayed {
 		bad(4, "queue %q: keys have %d delayed, it says %d", q.name, delayed, q.delayed)
 	}
+	// The ready messages are the difference; most of them are on disk and cannot be counted here.
 	if q.counted && q.total < q.leased+q.delayed {
 		bad(4, "queue %q: total %d, leased %d, delayed %d", q.name, q.total, q.leased, q.delayed)
 	}
 }
 
-// check counts what is in memory: the messages of all windows, also of purged keys, and
-// the bytes of bodies.
-func (h *headCache) check(c *core, bad report) {
-	keys, messages, bodies := 0, 0, int64(0)
-	count := func(k *fairKey) {
-		messages += len(k.window)
-		for _, m := range k.window {
-			bodies += int64(len(m.body))
-		}
-	}
-	for _, q := range c.queues.byName {
-		keys += q.keys.n
-		for k := range q.roster.all() {
-			count(k)
-		}
-	}
-	for _, r := range c.detached.queues {
-		for k := range r.keys.all() {
-			count(k)
-		}
-	}
-	for _, m := range c.leases.byID {
-		bodies += int64(len(m.body))
-	}
-	counted := map[*message]bool{}
-	for _, m := range h.uncommitted {
-		if !counted[m] && (m.status == gone || m.status == delayed) {
-			bodies += int64(len(m.body))
-		}
-		counted[m] = true
-	}
-	if keys != h.keys {
-		bad(1, "%d keys, %d counted", keys, h.keys)
-	}
-	if messages != h.messages {
-		bad(6, "%d messages in windows, %d counted", messages, h.messages)
-	}
-	if bodies != h.bodyBytes {
-		bad(7, "%d bytes of bodies, %d counted", bodies, h.bodyBytes)
-	}
-}
-
+// check verifies that the messages of the index are delayed (8).
 func (d *delayedMessages) check(_ *core, bad report) {
 	d.index.check(bad)
 	for i, e := range d.index.heap.h {
@@ -114,8 +84,11 @@ func (d *delayedMessages) check(_ *core, bad report) {
 	}
 }
 
+// check verifies the index (8). A message in it may be ready, delayed or on disk only.
 func (t *ttlMessages) check(_ *core, bad report) { t.index.check(bad) }
 
+// check verifies that the head of an index has only entries before the edge, and that heap,
+// map and the lists by queue have the same entries (8).
 func (x *dueIndex) check(bad report) {
 	listed := 0
 	for no, d := range x.byQueue {
@@ -135,30 +108,18 @@ func (x *dueIndex) check(bad report) {
 	}
 }
 
-// check looks at what is kept of keys that a queue has no more.
-func (p *idleStats) check(q *queue) error {
-	n := 0
-	for name := range p.all() {
-		n++
-		if at := p.find(hashName(name), name); at < 0 || p.list[at].name != name || q.keys.get(name) != nil {
-			return fmt.Errorf("counts of key %q are kept by mistake", name)
-		}
-	}
-	if n != p.n || n >= 2*idleStatsMax || len(p.list) > len(p.slots)/2 {
-		return fmt.Errorf("counts of %d keys are kept in %d places of %d, it says %d", n, len(p.list), len(p.slots), p.n)
-	}
-	return nil
-}
-
+// hashed reports whether the hashes of a key are those of its name, and ids lead to the key.
 func (q *queue) hashed(k *fairKey) bool {
 	return k.idHash == keyHash(k.name) && k.hash == hashName(k.name) && slices.Contains(q.keys.withID(k.idHash), k)
 }
 
+// check verifies that a recurring message has a timer, is in the current round, or waits for
+// the census, and only one of these; an entry without a next tick has none (21).
 func (t *cronTable) check(c *core, bad report) {
 	waiting := 0
 	for name, e := range t.entries {
 		inRound := e.job != nil && t.round != nil && slices.Contains(t.round.jobs, e.job)
-		if rests := e.schedule == nil || e.set.NextAt == 0; e.name != name || (e.timer >= 0) == (rests || inRound || e.uncounted) ||
+		if off := e.schedule == nil || e.set.NextAt == 0; e.name != name || (e.timer >= 0) == (off || inRound || e.uncounted) ||
 			e.job != nil && !inRound || e.uncounted && (inRound || c.ops.census == nil) {
 			bad(21, "recurring message %q waits for its tick %v, is in the round %v, waits for counts %v", name, e.timer >= 0, inRound, e.uncounted)
 		}
@@ -171,6 +132,10 @@ func (t *cronTable) check(c *core, bad report) {
 	}
 }
 
+// checkFairKey verifies the state of a key as its header draws it: the window is ordered, ready
+// and before the edge (9), bodies are readable (10), no message is in two structures (11), the
+// edge tells whether there is a backlog (12), the key is in a class if it can deliver (2), a key
+// that awaits a read has requested one (13), and an idle key does not exist (14).
 func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	name := k.name
 	if q.keys.get(name) != k || k.queue != q || !q.hashed(k) {
@@ -180,6 +145,7 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 		if m.status != ready || m.key != k || !m.place.less(k.edge) || i > 0 && !k.window[i-1].place.less(m.place) {
 			bad(9, "key %q of %q: message %s does not belong at %d of the window", name, q.name, m.id, i)
 		}
+		// Without the body and before the commit of its record, no copy could be delivered.
 		if m.body == nil && m.batch > c.out.committed {
 			bad(10, "message %s can be read nowhere", m.id)
 		}
@@ -191,16 +157,19 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 		bad(9, "key %q of %q: a message of its window has a greater rank than %d", name, q.name, k.rankMax)
 	}
 	if k.hasBacklog == (k.edge == lastPlace) {
-		bad(12, "key %q of %q: behind is %v and the edge %v", name, q.name, k.hasBacklog, k.edge)
+		bad(12, "key %q of %q: backlog is %v and the edge %v", name, q.name, k.hasBacklog, k.edge)
 	}
+	// A key that awaits a read is in a class, so that it keeps its turn, unless its last read
+	// was empty: then others do not wait for it.
 	if can := !k.paused && (len(k.window) > 0 || k.hasBacklog && !k.lastReadEmpty); can != (k.class != nil) {
-		bad(2, "key %q of %q: %d in window, behind %v, paused %v, in a class %v", name, q.name, len(k.window), k.hasBacklog, k.paused, k.class != nil)
+		bad(2, "key %q of %q: %d in window, backlog %v, paused %v, in a class %v", name, q.name, len(k.window), k.hasBacklog, k.paused, k.class != nil)
 	}
 	if k.credit < 0 {
 		bad(19, "key %q of %q has a credit of %d", name, q.name, k.credit)
 	}
+	// Without a read nothing would ever make these messages deliverable.
 	if len(k.window) == 0 && k.hasBacklog && k.read == nil {
-		bad(13, "key %q of %q starves", name, q.name)
+		bad(13, "key %q of %q awaits a read and has requested none", name, q.name)
 	}
 	if k.idle() {
 		bad(14, "key %q of %q is idle and not forgotten", name, q.name)
@@ -210,6 +179,8 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	}
 }
 
+// check verifies that every lease has one timer and the heap is in order (15), and that its key
+// exists or is detached and counted (16).
 func (t *leaseTable) check(c *core, bad report) {
 	detached := int64(0)
 	if len(t.byID) != t.ends.len() {
@@ -219,14 +190,14 @@ func (t *leaseTable) check(c *core, bad report) {
 		if m.id != id || m.status != leased || m.timer < 0 || m.timer >= t.ends.len() || t.ends.h[m.timer] != m {
 			bad(15, "lease of %s is broken", id)
 		}
-		if m.key.purged() {
+		if m.key.purged() { // its queue finds it no more, so it is only counted
 			detached++
 		} else if q := m.key.queue; c.queues.byNumber[q.no] != q || q.keys.get(m.key.name) != m.key {
 			bad(16, "message %s is leased from a key that does not exist", id)
 		}
 	}
 	if detached != c.detached.leases {
-		bad(16, "%d leases belong to emptied queues, %d are counted", detached, c.detached.leases)
+		bad(16, "%d leases belong to detached keys, %d are counted", detached, c.detached.leases)
 	}
 	for i := range t.ends.h {
 		if i > 0 && t.ends.h[i].before(t.ends.h[(i-1)/2]) {
@@ -236,11 +207,15 @@ func (t *leaseTable) check(c *core, bad report) {
 	}
 }
 
-// checkScheduler compares the order of delivery of a queue with its keys.
+// checkScheduler verifies the scheduler of a queue: every class and its members, the sums of
+// keys and weights and the heap of open classes (2), reservations (20), and that no task in the
+// line has its result (24). Then the purpose of it all: no consumer waits while a key in memory
+// can deliver (5). That does not hold while the queue is still to be served, the store is
+// read-only, or the key that is due first is being read.
 func (c *core) checkScheduler(q *queue, bad report) {
 	s := q.scheduler
 	if s.queue != q || s.detached {
-		bad(2, "queue %q has the scheduler of another time", q.name)
+		bad(2, "queue %q has the scheduler of another queue or a purge", q.name)
 	}
 	members := map[*class][]*fairKey{}
 	for k := range q.roster.all() {
@@ -258,8 +233,9 @@ func (c *core) checkScheduler(q *queue, bad report) {
 	if keys != s.keys || weight != s.weight || open != s.open.len() {
 		bad(2, "queue %q: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.name, keys, weight, open, s.keys, s.weight, s.open.len())
 	}
+	// Reserved capacity that no consumer is there to use would stop other queues for nothing.
 	if len(s.reserving) > 0 && !q.hasDemand() {
-		bad(20, "queue %q keeps room in throttles and has no consumer", q.name)
+		bad(20, "queue %q has reserved throttles and no consumer", q.name)
 	}
 	for n := q.waiters.first; n != nil; n = n.next {
 		if t := n.wait.task; t.wait != n.wait || t.Done() {
@@ -276,7 +252,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 	}
 }
 
-// ready returns the next message of a key if it is in memory and alive, else nil.
+// ready returns the next message of a key if it is in memory and has not expired, else nil.
 func (k *fairKey) ready(now int64) *message {
 	if len(k.window) == 0 || k.window[0].expires != 0 && k.window[0].expires <= now {
 		return nil
@@ -284,17 +260,20 @@ func (k *fairKey) ready(now int64) *message {
 	return k.window[0]
 }
 
-// waitsForRead says that a key which is due before another one is on its way from the disk.
+// waitsForRead reports whether a key waits for the messages of a key that is due before it.
 func (c *core) waitsForRead(k *fairKey) bool {
 	s := k.queue.scheduler
 	return s.hasOpen() && !s.loaded() || k.class.state == classOpen && len(k.class.head().window) == 0
 }
 
-// checkClass looks at one class and its calendar.
+// checkClass verifies one class: its members are due in the present round or later, none before
+// its head, and are in the calendar (23); its place follows from its state (2, 17); its claims
+// and reservations are known to their throttles (20).
 func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 	keys, weight, near := len(members), int64(0), cl.calendar.inLists()
 	for _, k := range members {
 		weight += int64(k.placedWeight)
+		// A key in its visit is due in the round of that visit, any other in a later one.
 		if k.due < cl.present() || k.base > k.due || k.visited && k.due != k.base {
 			bad(23, "key %q of %q is due in round %d, was visited in %d, it is round %d", k.name, q.name, k.due, k.base, cl.present())
 		}
@@ -321,13 +300,14 @@ func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 		if e == nil || cl.at >= e.waiting.len() || e.waiting.h[cl.at] != cl || e.scheduler != q.scheduler {
 			bad(17, "a waiting class of %q is not where it should be", q.name)
 		} else if e.at < 0 && e.eligible == 0 {
-			bad(20, "a class of %q waits for throttle %q, which does not know", q.name, e.throttle.name)
+			bad(20, "a class of %q waits for throttle %q, whose line does not have its entry", q.name, e.throttle.name)
 		}
 	}
+	// A reservation needs a claim, and each throttle of the class knows the claim.
 	for i := range cl.flows {
 		sl := &cl.flows[i]
 		if sl.reserved != (sl.throttle.reservedFor == cl) || sl.reserved && cl.claim == 0 {
-			bad(20, "throttle %q keeps room for a class of %q without a claim", sl.throttle.name, q.name)
+			bad(20, "throttle %q is reserved for a class of %q without a claim", sl.throttle.name, q.name)
 		}
 		if (cl.claim != 0) != slices.Contains(sl.throttle.claims, cl) {
 			bad(20, "throttle %q has lost a claim of %q", sl.throttle.name, q.name)
@@ -346,12 +326,13 @@ func (cl *calendar) inLists() map[*fairKey]bool {
 	return in
 }
 
-// inHeap says that a key is where it says in the heap of the calendar.
+// inHeap reports whether the heap of the calendar has a key at its slot.
 func (cl *calendar) inHeap(k *fairKey) bool {
 	return int(k.slot) < len(cl.far) && cl.far[k.slot].key == k && cl.far[k.slot].due == k.due
 }
 
-// classes goes through the classes of all queues, and of emptied ones that are not swept.
+// classes iterates over the classes of all queues, those of purged queues that are not
+// reclaimed included: throttles still count them.
 func (c *core) classes() iter.Seq[*class] {
 	return func(yield func(*class) bool) {
 		var all []*scheduler
@@ -371,12 +352,14 @@ func (c *core) classes() iter.Seq[*class] {
 	}
 }
 
-// checkThrottles compares throttles with the leases and classes that name them.
+// check verifies throttles against the leases and classes that name them: the slots in use (18),
+// the keys that name them and those that wait (17), and that no class waits in the line of a
+// throttle that has room, or whose next token has no timer (20).
 func (s *throttleTable) check(c *core, bad report) {
-	held, keys, waiting, eligible, ofQueue := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
+	inUse, keys, waiting, eligible, ofQueue := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
 	for _, m := range c.leases.byID {
 		for _, name := range m.throttleKeys() {
-			held[name]++
+			inUse[name]++
 		}
 	}
 	for cl := range c.classes() {
@@ -391,23 +374,26 @@ func (s *throttleTable) check(c *core, bad report) {
 			eligible[cl.entry]++
 		}
 	}
+	// Leases are counted for throttle keys without a setting as well, so that a setting takes
+	// effect on the leases that it finds.
 	for name, u := range c.throttles.unset {
-		if c.throttles.byName[name] != nil || u.inUse != held[name] {
-			bad(18, "throttle key %q without a setting: %d leases, it says %d", name, held[name], u.inUse)
+		if c.throttles.byName[name] != nil || u.inUse != inUse[name] {
+			bad(18, "throttle key %q without a setting: %d leases, it says %d", name, inUse[name], u.inUse)
 		}
 	}
-	for name, n := range held {
+	for name, n := range inUse {
 		if c.throttles.byName[name] == nil && c.throttles.unset[name] == nil {
 			bad(18, "throttle key %q without a setting: %d leases, and none is counted", name, n)
 		}
 	}
 	for name, t := range c.throttles.byName {
-		if t.inUse != held[name] {
-			bad(18, "throttle %q: %d leases, it says %d", name, held[name], t.inUse)
+		if t.inUse != inUse[name] {
+			bad(18, "throttle %q: %d leases, it says %d", name, inUse[name], t.inUse)
 		}
 		if t.keys != keys[t] || t.waiting != waiting[t] {
 			bad(17, "throttle %q: %d keys name it, %d wait; it says %d and %d", name, keys[t], waiting[t], t.keys, t.waiting)
 		}
+		// Entries of purged queues may still be in the line; they do not make it wait.
 		waits := false
 		for _, e := range t.line.h {
 			waits = waits || e.waiting.len() > 0 && !e.scheduler.detached
@@ -420,6 +406,8 @@ func (s *throttleTable) check(c *core, bad report) {
 		if !waits || t.notified || c.health.failed != nil {
 			continue
 		}
+		// Either the throttle has no room and something will free it: the end of a lease, or
+		// the timer of the next token.
 		if t.room(c.now) >= 1 {
 			bad(20, "throttle %q has room for %d, and classes wait in its line", name, t.room(c.now))
 		} else if t.set.Rate > 0 && t.timer < 0 && (t.set.Concurrency == 0 || t.inUse+t.reservedRoom() < int64(t.set.Concurrency)) { //nolint:gosec // bounded

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -63,7 +64,7 @@ func (s *minuteSum) value(now int64) float64 {
 }
 
 // BusyKey holds the totals of a fairness key since the start of the broker, or the sum of
-// several keys, with an empty name.
+// several keys, with an empty name. Admitted and Refused count decisions of throttles.
 type BusyKey struct {
 	Key                          string
 	Delivered, Admitted, Refused uint64
@@ -127,7 +128,8 @@ func slotOf(h nameHash, at int) idleSlot {
 	return idleSlot(h>>32)<<idleTagShift | idleSlot(at+1) //nolint:gosec // bounded by the slots
 }
 
-// find returns the index of a name in the list, or -1.
+// find returns the index of a name in the list, or -1. Probing ends at an empty slot; slots of
+// gaps are skipped because a gap has no name.
 func (p *idleStats) find(h nameHash, name string) int {
 	if p.n == 0 {
 		return -1
@@ -165,7 +167,9 @@ func (p *idleStats) take(h nameHash, name string) keyStats {
 	return s
 }
 
-// keep adds the statistics of a key that is forgotten, unless it never delivered.
+// keep adds the statistics of a key that is forgotten, unless they are zero. A count under way
+// counts the key first, if its cursor has not reached it. The cost of rebuild and trim is
+// spread over the keys that were added since the last one: O(1) for each, but for the sort.
 func (p *idleStats) keep(k *fairKey) {
 	if k.stats.delivered == 0 && k.stats.refused == 0 {
 		return
@@ -262,6 +266,21 @@ func (p *idleStats) all() iter.Seq2[string, *keyStats] {
 	}
 }
 
+// check verifies invariant 22: every name is found, has no fairKey, and the bounds hold.
+func (p *idleStats) check(q *queue) error {
+	n := 0
+	for name := range p.all() {
+		n++
+		if at := p.find(hashName(name), name); at < 0 || p.list[at].name != name || q.keys.get(name) != nil {
+			return fmt.Errorf("counts of key %q are kept by mistake", name)
+		}
+	}
+	if n != p.n || n >= 2*idleStatsMax || len(p.list) > len(p.slots)/2 {
+		return fmt.Errorf("counts of %d keys are kept in %d places of %d, it says %d", n, len(p.list), len(p.slots), p.n)
+	}
+	return nil
+}
+
 // Busiest requests the N keys of a queue with the most deliveries since the start of the
 // broker, and the sum of all others.
 type Busiest struct {
@@ -286,14 +305,20 @@ type busyCount struct {
 	sum     keyStats            // of the keys that are not in top
 	top     []BusyKey           // by deliveries, the most first
 	counted map[string]struct{} // names of keys that were counted and came back afterwards
-	done    bool
+	done    bool                // all keys are counted
 }
 
 // busyPart is the number of keys that are counted for a unit of work.
 const busyPart = 8
 
 // BusiestKeys returns the keys, the busiest first, and the sum of all others. For a queue of
-// very many keys it takes several turns.
+// very many keys it takes several turns, and returns ErrWouldBlock until then. The steps:
+//
+//  1. The request needs the next count, unless it has been waiting for one.
+//  2. If there is no count, or a complete one that is too old, it begins one, after detached
+//     keys are reclaimed. If the current one has a shorter top than N, it is replaced.
+//  3. It advances the count within the budget, and yields until the count is complete.
+//  4. If that count began before the request, it begins the next one, else it is the result.
 func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -380,14 +405,16 @@ func (b *busyCount) countKey(k *fairKey) {
 	}
 }
 
-// keyForgotten counts a key that is forgotten before the cursor has reached it.
+// keyForgotten counts a key that is forgotten before the cursor has reached it: the cursor
+// will not find it, and idleStats was counted at the beginning.
 func (b *busyCount) keyForgotten(k *fairKey) {
 	if !b.done && k.seq > b.cursor {
 		b.countKey(k)
 	}
 }
 
-// keyReturned records that a key comes back that was counted without messages.
+// keyReturned records that a key comes back from idleStats, where it was counted: it has a new
+// number in the roster, which the cursor will reach.
 func (b *busyCount) keyReturned(name string) {
 	if b.done {
 		return

@@ -87,7 +87,9 @@ func (q *readQueue) next(c *core) int64 {
 func (q *readQueue) expire(c *core) { c.retryBackedOff() }
 
 // requestRead queues a key for a window read when half of its window is empty, and makes the
-// request urgent when all of it is.
+// request urgent when all of it is. Half a window gives the read the time of a commit and a
+// few turns before the key would have to wait. A key is in each of the two lists at most once,
+// and remains in prefetch when it becomes urgent: issueReads skips it there.
 func (c *core) requestRead(k *fairKey) {
 	if !k.hasBacklog {
 		return
@@ -106,9 +108,11 @@ func (c *core) requestRead(k *fairKey) {
 }
 
 // issueReads issues as many window reads as may be under way. Keys with an empty window come
-// first; prefetching waits while memory holds enough messages and bodies.
+// first, whatever memory holds, since they could not deliver otherwise; prefetching waits
+// while memory holds enough messages and bodies. Entries of the lists may be outdated: a key
+// that was detached, forgotten or read meanwhile is skipped, a bounded number in a turn.
 func (c *core) issueReads() {
-	emptied := 0
+	skipped := 0
 	for c.reads.inFlight < c.cfg.ReadsMax && c.mayRead() {
 		var k *fairKey
 		switch {
@@ -121,7 +125,7 @@ func (c *core) issueReads() {
 			return
 		}
 		if k.purged() {
-			if emptied++; emptied >= c.detached.max {
+			if skipped++; skipped >= c.detached.max {
 				c.tasks.unfinished = true
 				return
 			}
@@ -133,7 +137,8 @@ func (c *core) issueReads() {
 	}
 }
 
-// issueRead issues a window read.
+// issueRead issues a window read: it starts at the edge and brings as many messages as the
+// window has room for.
 func (c *core) issueRead(k *fairKey) {
 	k.read = &read{
 		epoch: c.epoch, issued: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
@@ -245,7 +250,9 @@ type foundMessage struct {
 }
 
 // readMessages reads the messages in [from, to) with their attempts, in order, until each
-// returns false. more reports whether there are messages after the last one.
+// returns false. more reports whether there are messages after the last one, which it tries
+// to read for that. The families messages and attempts have the same keys, so two iterators
+// advance in step; a message that may be delayed takes a Get as well.
 func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (more bool, err error) {
 	messages := store.Scan(storage.Messages, from, to)
 	defer messages.Close()
@@ -254,7 +261,7 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 	another := attempts.Seek(from)
 	var last *throttleSet // neighbours usually have the same throttle set
 	for ok := messages.Seek(from); ok; ok = messages.Next() {
-		if more {
+		if more { // each has returned false for the message before
 			return true, nil
 		}
 		mk, err := storage.ParseMessageKey(messages.Key())
@@ -352,7 +359,9 @@ func (r *read) readDue(store Store) error {
 	return it.Err()
 }
 
-// Apply merges the result of a read into memory. A result from before a recovery is dropped.
+// Apply merges the result of a read into memory. It drops a result from before a recovery, of
+// a key that was forgotten or detached meanwhile, and a stale one. In every case settle
+// requests the next read if the key still needs one.
 func (r *read) Apply(tx *Tx) error {
 	c := tx.core
 	if r.epoch != c.epoch {
@@ -381,14 +390,21 @@ func (r *read) Apply(tx *Tx) error {
 		c.reads.failed = 0
 	}
 	if k.lastReadEmpty = len(k.window) == 0 && k.hasBacklog; k.lastReadEmpty {
-		c.offer(k.queue) // other keys no longer wait for this one
+		c.offer(k.queue) // the key leaves its class, and others no longer wait for it
 	}
 	c.settle(k)
 	return nil
 }
 
 // mergeKey appends the messages of a read to the window of its key and advances the edge
-// behind them, or to the first place that the read may have missed.
+// behind them. Together with what the turns have recorded since the read was issued, no ready
+// message is lost and none is in memory twice:
+//
+//   - A message that became ready behind the former edge meanwhile is behind the new one,
+//     since the edge stops at unseen. The next read finds it.
+//   - A message that was found, but has changed meanwhile, is skipped: it is gone, delayed,
+//     leased, or it is ready again and thus not before unseen.
+//   - Delayed messages were not found. When they are due, makeReady or addOnDisk adds them.
 func (c *core) mergeKey(k *fairKey, r *read) {
 	edge := lastPlace
 	if !r.end {
