@@ -359,7 +359,7 @@ func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 			snapshot: (&Snapshot{}).withHook("q", hook.OnEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
 		}
 		first, second := &page{}, &page{}
-		e.read(&work{jobs: []job{first, round, second}})
+		e.startJobs(&work{jobs: []job{first, round, second}})
 		synctest.Wait()
 		e.mu.Lock()
 		if len(e.inbox) != 2 || e.inbox[0].Call != first || e.inbox[1].Call != second {

@@ -189,7 +189,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stop()
 	e.background.Go(e.commit)
 	e.background.Go(e.dispatcher.run)
-	e.count()
+	e.startCensus()
 	e.snapshot.Store(c.out.snapshot)
 	close(e.ready)
 	e.loop(&linger{poll: poll})

@@ -73,7 +73,7 @@ func (e *Engine) commitWork(w *work) {
 	e.release(tasks)
 	if err == nil {
 		e.dispatcher.take(w.events)
-		e.read(w)
+		e.startJobs(w)
 	}
 }
 
@@ -115,15 +115,15 @@ func (e *Engine) release(tasks []*Task) {
 	}
 }
 
-// read starts the jobs of a committed work on goroutines of their own, grouped so that a slow
-// job delays only jobs of its kind:
+// startJobs starts the jobs of a committed work on goroutines of their own, grouped so that a
+// slow job delays only jobs of its kind:
 //
 //	ticks of recurring messages  one goroutine a round; there is one round at a time
 //	hook decisions               one goroutine for each queue, since scripts may be slow
 //	window reads                 one goroutine, since whole queues may wait for them
 //	long lookups                 one goroutine each
 //	others                       one goroutine
-func (e *Engine) read(w *work) {
+func (e *Engine) startJobs(w *work) {
 	var windows, others []job
 	var verdicts map[string][]job // by queue
 	for _, r := range w.jobs {
@@ -165,8 +165,8 @@ func (e *Engine) runJob(all ...job) {
 	}
 }
 
-// count starts the census of the recovered store (operations.go) on a goroutine of its own.
-func (e *Engine) count() {
+// startCensus starts the census of the recovered store (operations.go) on a goroutine of its own.
+func (e *Engine) startCensus() {
 	s := e.core.ops.census
 	e.background.Go(func() { s.take(func(p *censusPart) { e.post(p) }) })
 }
@@ -196,7 +196,7 @@ func (e *Engine) recoverInPlace() {
 		c.health.failed = err
 		return
 	}
-	e.count()
+	e.startCensus()
 }
 
 // reopen tries to make a read-only store writable again. A store that can probe the disk is

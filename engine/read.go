@@ -73,6 +73,8 @@ type readQueue struct {
 
 func (q *readQueue) reset() { *q = readQueue{} }
 
+// next returns when reads may be issued again, or the first key that has backed off may be
+// read again.
 func (q *readQueue) next(c *core) int64 {
 	at := int64(never)
 	if q.pausedUntil > c.now {

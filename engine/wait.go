@@ -19,10 +19,11 @@ import (
 //	its turn       in no line, in taskQueue.yielded: it continues in the next turn.
 //	preflight      of a transaction, atomic: any of the above but messages, one after another.
 //
-// Only the first kind ends without a result when the client leaves or the engine stops; all
-// others have begun (inProgress), and are completed, or refused as a whole. All kinds block
-// the later tasks of their client. For a running task that is parked again nothing changes:
-// it keeps its lines, its place in them and its end.
+// The first two kinds end without a message when the client leaves or the engine stops. The
+// other tasks are in progress (inProgress): they are completed when the client leaves, and
+// refused as a whole when the engine stops. All kinds block the later tasks of their client.
+// For a running task that is parked again nothing changes: it keeps its lines, its place in
+// them and its end.
 type waitSet struct {
 	timed     timers[*wait]    // waits with an end
 	parked    map[uint64]*Task // by id of the client
@@ -38,6 +39,7 @@ type waitSet struct {
 // reset forgets which queues may deliver. recover queues the parked tasks again.
 func (s *waitSet) reset() { s.offers, s.resumed = nil, nil }
 
+// next returns the end of the wait that ends first.
 func (s *waitSet) next(*core) int64 {
 	if w, ok := s.timed.next(); ok {
 		return w.until
