@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
 
@@ -163,12 +162,12 @@ func (e *Engine) wakeLoop() {
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	c := e.core
-	poll, err := yield.NewPoll()
+	company, err := newLinger()
 	if err != nil {
 		e.refuseAll()
 		return err
 	}
-	defer poll.Close()
+	defer company.close()
 	if err := c.recover(); err != nil {
 		e.refuseAll()
 		return err
@@ -192,7 +191,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.startCensus()
 	e.snapshot.Store(c.out.snapshot)
 	close(e.ready)
-	e.loop(&linger{poll: poll})
+	e.loop(company)
 	c.ops.census.stop()
 	close(e.work)
 	e.background.Wait()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/tuning"
 	"github.com/faisca/fila/internal/yield"
 )
 
@@ -277,10 +278,10 @@ func (e *Engine) refuseAll() {
 // these tasks, and all others wait for two commits instead of one. So the loop yields to
 // runnable clients until no new task arrives. It never waits for clients that are idle.
 type linger struct {
-	poll  *yield.Poll
-	since time.Time // when the committer was free and the batch had tasks; zero: not lingering
-	n     int       // tasks in the batch at the last yield
-	empty int       // consecutive yields after which no task had arrived
+	poll  *yield.Poll // nil: never linger
+	since time.Time   // when the committer was free and the batch had tasks; zero: not lingering
+	n     int         // tasks in the batch at the last yield
+	empty int         // consecutive yields after which no task had arrived
 }
 
 const (
@@ -292,11 +293,26 @@ const (
 	lingerMax = 300 * time.Microsecond
 )
 
+// newLinger returns the linger of a loop, which has to close it.
+func newLinger() (*linger, error) {
+	if !tuning.Enabled {
+		return &linger{}, nil
+	}
+	p, err := yield.NewPoll()
+	return &linger{poll: p}, err
+}
+
+func (c *linger) close() {
+	if c.poll != nil {
+		c.poll.Close()
+	}
+}
+
 // wait yields to runnable clients and returns true, or returns false when the batch should be
 // cut. n is the number of tasks in the batch, released that of the last commit: fewer than
 // two tell that there is no other client to wait for.
 func (c *linger) wait(now time.Time, n, released int) bool {
-	if n == 0 || released < 2 {
+	if c.poll == nil || n == 0 || released < 2 {
 		return false
 	}
 	if c.since.IsZero() {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/faisca/fila/internal/tuning"
 )
 
 // pollSink writes to a socket through the netpoller.
@@ -20,7 +22,7 @@ type pollSink struct {
 // newSink returns a sink for nc, or nil to use its own Write.
 func newSink(nc net.Conn) *pollSink {
 	tcp, ok := nc.(*net.TCPConn)
-	if !ok {
+	if !ok || !tuning.Enabled {
 		return nil
 	}
 	raw, err := tcp.SyscallConn()

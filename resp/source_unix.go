@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/faisca/fila/internal/tuning"
 )
 
 // pollSource reads from a socket and takes a buffer only when data is available:
@@ -23,7 +25,7 @@ type pollSource struct {
 // newSource returns the source for nc.
 func newSource(nc net.Conn) source {
 	tcp, ok := nc.(*net.TCPConn)
-	if !ok {
+	if !ok || !tuning.Enabled {
 		return newStreamSource(nc)
 	}
 	raw, err := tcp.SyscallConn()

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/faisca/fila/internal/tuning"
 	"github.com/faisca/fila/internal/yield"
 )
 
@@ -33,8 +34,11 @@ type slot struct {
 	yield func()
 }
 
-// newSlots creates the slots for the current GOMAXPROCS.
+// newSlots creates the slots for the current GOMAXPROCS, or none without tuning.
 func newSlots() (slots, error) {
+	if !tuning.Enabled {
+		return nil, nil
+	}
 	processors := runtime.GOMAXPROCS(0)
 	all := make(slots, max(1, processors-1))
 	for range cap(all) {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+
+	"github.com/faisca/fila/internal/tuning"
 )
 
 const (
@@ -28,7 +30,7 @@ type collector struct {
 // keepGarbageFloor sets the floor for the rest of the process, unless GOGC says
 // what the operator wants. A limit of memory goes before it.
 func keepGarbageFloor(floor uint64) {
-	if os.Getenv("GOGC") != "" {
+	if !tuning.Enabled || os.Getenv("GOGC") != "" {
 		return
 	}
 	c := &collector{floor: floor, percent: garbagePercent, alive: []metrics.Sample{

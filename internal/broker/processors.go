@@ -3,6 +3,8 @@ package broker
 import (
 	"os"
 	"runtime"
+
+	"github.com/faisca/fila/internal/tuning"
 )
 
 // leaveProcessor leaves one processor to the store, unless GOMAXPROCS says what the
@@ -11,7 +13,7 @@ import (
 // each other, and Go's wake and search for work in vain in between: with two
 // processors, a seventh of the broker's time.
 func leaveProcessor() {
-	if os.Getenv("GOMAXPROCS") == "" {
+	if tuning.Enabled && os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))
 	}
 }

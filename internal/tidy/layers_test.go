@@ -17,14 +17,14 @@ type layer struct {
 // one is a decision, not an accident.
 func layers() map[string]layer {
 	return map[string]layer{
-		"resp":              {},
+		"resp":              {may: []string{"internal/tuning"}},
 		"storage":           {tests: []string{"storage/storetest"}},
 		"storage/storetest": {may: []string{"storage"}},
-		"storage/rocks":     {may: []string{"storage", "storage/rocks/files"}, tests: []string{"storage/storetest"}},
+		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/hook", "internal/schedule", "internal/yield", "storage"}},
-		"scripting":           {may: []string{"internal/hook", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/hook", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
+		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/schedule", "internal/telemetry", "resp"},
 			tests: []string{"internal/compat", "scripting", "storage"},
@@ -49,8 +49,9 @@ func layers() map[string]layer {
 		"internal/certs":    {},
 		"internal/progress": {},
 		"internal/yield":    {},
+		"internal/tuning":   {},
 		"cli":               {may: []string{"internal/bench", "internal/progress"}},
-		"internal/broker":   {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/hook", "internal/telemetry", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker":   {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/hook", "internal/telemetry", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
 		"main":              {may: []string{"internal/broker"}},
 		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
 		// Each client library does the same; those in Go are a module of their own.

@@ -1,3 +1,5 @@
+//go:build !plain
+
 // Configuration of glibc malloc for RocksDB.
 //
 // glibc gives threads up to eight arenas per processor, and memory freed in one arena is not reused

@@ -1,3 +1,5 @@
+//go:build !plain
+
 package rocks
 
 // int fila_allocator_arenas();

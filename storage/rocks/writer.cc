@@ -1,3 +1,5 @@
+//go:build !plain
+
 #include "writer.h"
 
 #include <cerrno>
