@@ -32,8 +32,11 @@ type database struct {
 // Open opens the store in o.Path and creates it if the directory is new or empty; the parent
 // directory must exist. It returns storage.ErrLocked if another process has the store open,
 // storage.ErrFormat for an unknown format version and storage.ErrCorrupt for damaged files, wrapped
-// into one line that names the directory.
+// into one line that names the directory. It refuses a linked RocksDB that checkVersion refuses.
 func Open(o Options) (*Store, error) {
+	if err := checkVersion(Version(), headersVersion()); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	p, err := profileOf(o)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
