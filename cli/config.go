@@ -73,6 +73,7 @@ type Storage struct {
 	SyncInterval    time.Duration
 	Mode            string // low_space, balanced or high_throughput
 	LeaseLag        time.Duration
+	Memtable        string // default, lanes or skiplist
 	BlockCacheBytes int64
 	ReserveBytes    int64
 }

@@ -258,6 +258,12 @@ func storageSettings(c *Storage) []setting {
 				"compactions. Their block caches are 32, 64 (`balanced`) and 256 MiB.",
 		},
 		{
+			name:  "storage.memtable",
+			value: text{to: &c.Memtable, def: "default", choices: []string{"default", "lanes", "skiplist"}},
+			doc: "Where the store holds messages and leases before it writes tables. `lanes`: Fila's own, which sorts when it has to. `skiplist`: RocksDB's, " +
+				"slower. `default`: lanes, in a [plain build](../ARCHITECTURE.md#below-the-defaults) RocksDB's. The data on disk is the same.",
+		},
+		{
 			name:  "storage.lease_lag_ms",
 			value: millis(&c.LeaseLag, 5, 0, 60_000),
 			doc: "How long after its reply a lease is written, if it still lasts by then: a crash within that time " +

@@ -8,7 +8,10 @@ import (
 )
 
 func openRocks(cfg cli.Storage, openFiles int) (store, error) {
-	return rocks.Open(rocks.Options{Path: cfg.Path, Mode: rocks.Mode(cfg.Mode), BlockCacheBytes: cfg.BlockCacheBytes, OpenFiles: openFiles, ReserveBytes: cfg.ReserveBytes})
+	return rocks.Open(rocks.Options{
+		Path: cfg.Path, Mode: rocks.Mode(cfg.Mode), Memtable: rocks.Memtable(cfg.Memtable),
+		BlockCacheBytes: cfg.BlockCacheBytes, OpenFiles: openFiles, ReserveBytes: cfg.ReserveBytes,
+	})
 }
 
 // storeFilesWanted is how many files the store keeps open where it may.

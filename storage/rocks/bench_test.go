@@ -214,11 +214,12 @@ func BenchmarkRead(b *testing.B) {
 
 // BenchmarkCommitKeys puts and single deletes messages of so many fairness keys,
 // of which 1000 are in the store at a time, 250 a commit and without sync: what
-// a commit costs beside the disk. The figures are per message.
+// a commit costs beside the disk, with each memtable. The figures are per message.
 func BenchmarkCommitKeys(b *testing.B) {
-	for _, keys := range []int{1, 100, 100_000} {
-		b.Run(fmt.Sprint(keys), func(b *testing.B) {
-			s := benchStore(b, Options{})
+	for n, keys := range []int{1, 1, 100, 100, 100_000, 100_000} {
+		memtable := []Memtable{Lanes, SkipList}[n%2]
+		b.Run(fmt.Sprintf("%d/%s", keys, memtable), func(b *testing.B) {
+			s := benchStore(b, Options{Memtable: memtable})
 			const behind, size = 1000, 250
 			rng := rand.New(rand.NewPCG(1, 2))
 			var live [behind][]byte

@@ -13,12 +13,27 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/faisca/fila/internal/tuning"
 	"github.com/faisca/fila/storage"
 )
 
 func TestMessagesAndLeasesHaveLanes(t *testing.T) {
+	byDefault := 2
+	if !tuning.Enabled {
+		byDefault = 0
+	}
+	for memtable, families := range map[Memtable]int{"": byDefault, DefaultMemtable: byDefault, Lanes: 2, SkipList: 0} {
+		if n := countLanes(t, memtable); n != families {
+			t.Errorf("memtable %q: %d families have lanes, want %d", memtable, n, families)
+		}
+	}
+}
+
+// countLanes returns how many families of a new store have lanes.
+func countLanes(t *testing.T, memtable Memtable) int {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "store")
-	s, err := Open(Options{Path: path})
+	s, err := Open(Options{Path: path, Memtable: memtable})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +46,7 @@ func TestMessagesAndLeasesHaveLanes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(text, []byte("memtable_factory=fila.Lanes")); n != 2 {
-		t.Errorf("%d families have lanes, want two", n)
-	}
+	return bytes.Count(text, []byte("memtable_factory=fila.Lanes"))
 }
 
 // TestLanesAreInOrder writes messages of few and of very many keys, in
@@ -41,7 +54,7 @@ func TestMessagesAndLeasesHaveLanes(t *testing.T) {
 func TestLanesAreInOrder(t *testing.T) {
 	for _, keys := range []int{1, 7, 3000} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
-			s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+			s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace, Memtable: Lanes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +123,7 @@ func TestLanesAreInOrder(t *testing.T) {
 func TestLanesOfIrregularKeys(t *testing.T) {
 	for _, read := range []string{"never", "sometimes"} {
 		t.Run(read, func(t *testing.T) {
-			s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+			s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace, Memtable: Lanes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +176,7 @@ func TestLanesOfIrregularKeys(t *testing.T) {
 // Readers beside the writer see all that was committed before they began, in order,
 // through memtables that are being filled, are complete, and are flushed.
 func TestLanesBesideReaders(t *testing.T) {
-	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace, Memtable: Lanes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +261,7 @@ func TestLanesBesideReaders(t *testing.T) {
 // A scan within a fairness key reads only its lane of each memtable, and uses the filters of
 // tables: it returns the same records as a scan of everything, of the same snapshot.
 func TestReadingWithinAKey(t *testing.T) {
-	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace})
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace, Memtable: Lanes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +379,7 @@ func TestInHead(t *testing.T) {
 // Iterators of a memtable are its own memory until it is flushed, so it has a bounded
 // number of them: where a memtable is read and never replaced, later iterators are RocksDB's own.
 func TestVeryManyReadersOfAMemtable(t *testing.T) {
-	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store")})
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Memtable: Lanes})
 	if err != nil {
 		t.Fatal(err)
 	}

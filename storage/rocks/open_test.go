@@ -74,7 +74,7 @@ func wantRefusal(t *testing.T, dir string, is error, says ...string) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []rocks.Options{{Mode: "fast"}, {BlockCacheBytes: 8<<20 - 1}, {BlockCacheBytes: -1}} {
+	for _, o := range []rocks.Options{{Mode: "fast"}, {BlockCacheBytes: 8<<20 - 1}, {BlockCacheBytes: -1}, {Memtable: "hash"}} {
 		o.Path = newDir(t)
 		if s, err := rocks.Open(o); err == nil {
 			t.Errorf("%+v opens: %v", o, s.Close())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/linxGnu/grocksdb"
 
+	"github.com/faisca/fila/internal/tuning"
 	"github.com/faisca/fila/storage"
 )
 
@@ -19,17 +20,28 @@ const (
 	HighThroughput Mode = "high_throughput" // more memory and disk, slower start
 )
 
+// Memtable selects the memtables of the families of messages and leases.
+type Memtable string
+
+// The memtables. The format on disk is the same with both.
+const (
+	DefaultMemtable Memtable = "default"  // Lanes, or SkipList in a plain build (see package tuning)
+	Lanes           Memtable = "lanes"    // see lanes.go
+	SkipList        Memtable = "skiplist" // RocksDB's own
+)
+
 // blockCacheMin is the smallest block cache, in bytes, that holds the index and filter blocks of a
 // large store without constant eviction.
 const blockCacheMin = 8 << 20
 
 // Options configures Open.
 type Options struct {
-	Path            string // the directory; created if missing, its parent must exist
-	Mode            Mode   // empty: Balanced
-	BlockCacheBytes int64  // 0: the default of the mode (32, 64 or 256 MiB); otherwise at least 8 MiB
-	OpenFiles       int    // upper bound of open table files; 0, or above it: the bound of the mode
-	ReserveBytes    int64  // size of the reserve file for a full disk, see full.go; 0: no reserve
+	Path            string   // the directory; created if missing, its parent must exist
+	Mode            Mode     // empty: Balanced
+	Memtable        Memtable // empty: DefaultMemtable
+	BlockCacheBytes int64    // 0: the default of the mode (32, 64 or 256 MiB); otherwise at least 8 MiB
+	OpenFiles       int      // upper bound of open table files; 0, or above it: the bound of the mode
+	ReserveBytes    int64    // size of the reserve file for a full disk, see full.go; 0: no reserve
 }
 
 // OpenFiles returns how many table files a store of mode m keeps open, or 0 for an unknown mode,
@@ -51,6 +63,7 @@ func OpenFiles(m Mode) int {
 // times instead of twenty. A larger merge would reduce rewriting further, but costs memory, and a
 // read has to sort all memtables that are not flushed.
 type profile struct {
+	skipList      bool   // RocksDB's own memtable in every family
 	memtable      uint64 // bytes; small enough for the processor's cache
 	memtables     int    // per family; a burst may fill them before writes are delayed
 	merge         int    // memtables merged by a flush: a message acked before it never reaches a table
@@ -90,6 +103,15 @@ func profileOf(o Options) (profile, error) {
 		p.jobs, p.openFiles = 4, 4000
 	default:
 		return profile{}, fmt.Errorf("mode %q: want %s, %s or %s", o.Mode, LowSpace, Balanced, HighThroughput)
+	}
+	switch o.Memtable {
+	case DefaultMemtable, "":
+		p.skipList = !tuning.Enabled
+	case Lanes:
+	case SkipList:
+		p.skipList = true
+	default:
+		return profile{}, fmt.Errorf("memtable %q: want %s or %s", o.Memtable, Lanes, SkipList)
 	}
 	if o.BlockCacheBytes != 0 {
 		if o.BlockCacheBytes < blockCacheMin {
@@ -197,12 +219,12 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 		withKeyPrefix(o)
 	default:
 	}
-	switch f {
-	case storage.Messages:
+	switch {
+	case p.skipList:
+	case f == storage.Messages:
 		withLanes(o, messageTail)
-	case storage.Leases:
+	case f == storage.Leases:
 		withLanes(o, leaseTail)
-	default:
 	}
 	return o, nil
 }

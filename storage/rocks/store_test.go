@@ -13,22 +13,27 @@ import (
 )
 
 func TestRocksIsAStore(t *testing.T) {
-	storetest.Exercise(t, func(t *testing.T, dir string) storetest.Store {
-		t.Helper()
-		s, err := rocks.Open(rocks.Options{Path: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	})
+	for _, memtable := range []rocks.Memtable{rocks.Lanes, rocks.SkipList} {
+		t.Run(string(memtable), func(t *testing.T) {
+			storetest.Exercise(t, func(t *testing.T, dir string) storetest.Store {
+				t.Helper()
+				s, err := rocks.Open(rocks.Options{Path: dir, Memtable: memtable})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			})
+		})
+	}
 }
 
-// A store may be opened in another mode than it was made in.
+// A store may be opened in another mode, and with another memtable, than it was made with.
 func TestEveryModeReadsWhatAnotherWrote(t *testing.T) {
 	dir := newDir(t)
 	modes := []rocks.Mode{rocks.Balanced, rocks.LowSpace, rocks.HighThroughput, ""}
+	memtables := []rocks.Memtable{rocks.Lanes, rocks.SkipList}
 	for n, mode := range modes {
-		s, err := rocks.Open(rocks.Options{Path: dir, Mode: mode})
+		s, err := rocks.Open(rocks.Options{Path: dir, Mode: mode, Memtable: memtables[n%2]})
 		if err != nil {
 			t.Fatalf("%s: %v", mode, err)
 		}
