@@ -2,7 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-BIN      := bin/fila
+BIN      ?= bin/fila
+TAGS     ?=
 GO       := tools/env go
 LINT     := .cache/bin/golangci-lint
 SEEDS    ?= 200
@@ -25,7 +26,7 @@ RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/...
 # The packages that neither are RocksDB nor run the binary.
 PURE = $$($(GO) list ./... | grep -v -e /integration -e /storage/rocks)
 
-.PHONY: help setup setup-tests build run test quick race lint vuln fmt check clients docs golden rocks sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
+.PHONY: help setup setup-tests build plain run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +40,12 @@ setup-tests: ## install what all tests need beside that: Redis, and the language
 	@bash .ci/setup tests
 
 build: setup ## make bin/fila with RocksDB
-	CGO_ENABLED=1 $(GO) build -buildvcs=$(VCS) -trimpath -o $(BIN) .
+	CGO_ENABLED=1 $(GO) build -buildvcs=$(VCS) -trimpath -tags "$(TAGS)" -o $(BIN) .
+
+# Without the mechanisms of package tuning: see ARCHITECTURE.md, "Below the defaults".
+plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
+	$(MAKE) build TAGS=plain BIN=bin/fila-plain
+	CGO_ENABLED=0 $(GO) test -tags plain -short ./resp ./engine ./scripting ./commands
 
 run: build ## build and start the broker, data in ./data
 	exec $(BIN)
@@ -132,7 +138,8 @@ setup-peers: ## install what bench-peers compares with, if it is missing (Debian
 	@bash .ci/setup-peers
 
 # The peers' clients are in a module of their own: Fila is not built from them.
-bench-peers: build ## compare with Redis Streams, RabbitMQ, NATS, beanstalkd, BullMQ and asynq: make bench-peers ARGS=-quick
+bench-peers: build ## compare the broker and its plain build with Redis Streams, RabbitMQ, NATS, beanstalkd, BullMQ and asynq: make bench-peers ARGS=-quick
+	$(MAKE) build TAGS=plain BIN=bin/fila-plain
 	cd integration/peers && go build -buildvcs=false -o ../../bin/peers . && go build -buildvcs=false -o ../../bin/natsd ./natsd
 	bin/peers $(ARGS)
 

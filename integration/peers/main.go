@@ -25,6 +25,7 @@ import (
 // options is what the flags say.
 type options struct {
 	bin    string
+	plain  string
 	natsd  string
 	source string // directory of this program's source, for what is no Go
 	out    string
@@ -38,6 +39,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
+	flag.StringVar(&o.plain, "plain", "bin/fila-plain", "the `binary` of the broker's plain build")
 	flag.StringVar(&o.natsd, "natsd", "bin/natsd", "the `binary` of the NATS server")
 	flag.StringVar(&o.source, "source", "integration/peers", "`directory` of this program's source")
 	flag.StringVar(&o.out, "out", "", "`directory` for peers.json, peers.md and plots; empty: none are written")

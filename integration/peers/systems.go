@@ -46,6 +46,7 @@ func systems() []system {
 	cycles := []string{"cycle-64x16", "cycle-16x1"}
 	return []system{
 		{ID: "fila", Name: "Fila", Settings: "storage.sync always, 100 fairness keys", Batch: respBatch, Synced: true, start: startFila},
+		{ID: "fila-plain", Name: "Fila", Settings: "the same, built with the tag plain", Batch: "the same", Synced: true, start: startPlain},
 		{ID: "redis-always", Name: "Redis Streams", Settings: "appendfsync always", Batch: streams, Synced: true, start: redisStreams("always")},
 		{ID: "redis-everysec", Name: "Redis Streams", Settings: "appendfsync everysec", Batch: streams, start: redisStreams("everysec")},
 		{ID: "rabbitmq", Name: "RabbitMQ", Settings: "quorum queue, confirms, prefetch N", Batch: "N publishes, their confirms awaited together; one ack of N, not confirmed", Synced: true, start: startRabbit, only: cycles},
@@ -77,12 +78,22 @@ func (r *run) end() {
 	}
 }
 
-func startFila(ctx context.Context, r *run) (*running, error) {
-	dir := filepath.Join(r.root, "fila")
+func startFila(ctx context.Context, r *run) (*running, error) { return r.fila(ctx, "fila", r.bin) }
+
+func startPlain(ctx context.Context, r *run) (*running, error) {
+	if _, err := os.Stat(r.plain); err != nil {
+		return nil, missing{"fila-plain", "make bench-peers builds it"}
+	}
+	return r.fila(ctx, "fila-plain", r.plain)
+}
+
+// fila starts a broker with its data in a directory with that name.
+func (r *run) fila(ctx context.Context, name, bin string) (*running, error) {
+	dir := filepath.Join(r.root, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	b, err := broker.New(r.bin, dir, "--storage.sync", "always")
+	b, err := broker.New(bin, dir, "--storage.sync", "always")
 	if err != nil {
 		return nil, err
 	}
