@@ -29,6 +29,9 @@ __attribute__((constructor)) static void settle() {
 	}
 }
 
+// Bytes that the program has allocated and not freed.
+extern "C" size_t fila_allocator_used() { return mallinfo2().uordblks; }
+
 // Counts the arenas in the report of malloc_info.
 extern "C" int fila_allocator_arenas() {
 	char* text = nullptr;
@@ -50,5 +53,6 @@ extern "C" int fila_allocator_arenas() {
 #else
 
 extern "C" int fila_allocator_arenas() { return 1; }
+extern "C" size_t fila_allocator_used() { return 0; }
 
 #endif

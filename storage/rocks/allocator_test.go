@@ -44,3 +44,35 @@ func TestThreadsOfTheStoreShareTheirMemory(t *testing.T) {
 		t.Errorf("there are %d pools of memory", n)
 	}
 }
+
+// A Get leaves nothing allocated behind, in memtables as in tables.
+func TestAGetFreesWhatItAllocates(t *testing.T) {
+	for _, memtable := range []Memtable{Lanes, SkipList} {
+		s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Memtable: memtable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := storage.AppendMessageKey(nil, 1, "key", 5, storage.ID{1})
+		var b storage.Batch
+		b.Put(storage.Messages, key, []byte("payload"))
+		if err := s.Commit(&b, false); err != nil {
+			t.Fatal(err)
+		}
+		const rounds = 50_000
+		var before int
+		for n := range rounds + 1000 {
+			if n == 1000 {
+				before = used()
+			}
+			if _, err := s.Get(storage.Messages, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if more := used() - before; more > rounds*10 {
+			t.Errorf("memtable %s: %d bytes more after %d Gets", memtable, more, rounds)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

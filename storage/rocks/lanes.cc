@@ -92,7 +92,9 @@ class Lanes : public MemTableRep {
 		return list_->Contains(key);
 	}
 
-	// Get is inherited: it uses an iterator from GetDynamicPrefixIterator.
+	void Get(const rocksdb::LookupKey& key, void* args, bool (*callback)(void*, const char*)) override {
+		Lookup(*this).Get(key, args, callback);
+	}
 
 	uint64_t ApproximateNumEntries(const Slice& from, const Slice& to) override {
 		Drain();
@@ -260,6 +262,40 @@ class Lanes : public MemTableRep {
 	};
 	struct alignas(InLane) Lent {
 		char bytes[sizeof(InLane)];
+	};
+
+	// Lookup is the memtable of one Get. The Get that it inherits is the only code that can read a
+	// LookupKey, which has no public header. It takes an iterator from GetDynamicPrefixIterator and
+	// never deletes it; here the iterator is part of the Lookup, and destroyed with it unless a
+	// version of RocksDB has.
+	class Lookup final : public MemTableRep {
+	 public:
+		explicit Lookup(Lanes& of) : MemTableRep(nullptr), it_(new (&place_) Borrowed(of, *this)) {}
+		~Lookup() override {
+			if (it_ != nullptr) it_->~Borrowed();
+		}
+		Iterator* GetDynamicPrefixIterator(rocksdb::Arena*) override { return it_; }
+
+		// Get calls none of these.
+		Iterator* GetIterator(rocksdb::Arena*) override { return it_; }
+		void Insert(rocksdb::KeyHandle) override {}
+		bool Contains(const char*) const override { return false; }
+		size_t ApproximateMemoryUsage() override { return 0; }
+
+	 private:
+		class Borrowed final : public InLane {
+		 public:
+			Borrowed(Lanes& of, Lookup& by) : InLane(of), by_(by) {}
+			~Borrowed() override { by_.it_ = nullptr; }
+			static void operator delete(void*) {}
+
+		 private:
+			Lookup& by_;
+		};
+		struct alignas(Borrowed) {
+			char bytes[sizeof(Borrowed)];
+		} place_;
+		Borrowed* it_;
 	};
 
 	Stream& StreamAt(uint32_t number) const { return lanes_[number >> 1].streams[number & 1]; }
