@@ -8,7 +8,7 @@
 // to a native thread, not managed by the Go scheduler, which applies them with one rocksdb_write. A
 // step of an iterator is two cgo calls, plus one each for the key and the value when the caller
 // asks for them. At about 50 ns a call that is less than the work of RocksDB for the step itself. A
-// Get is two calls.
+// Get is two calls. In a plain build (see package tuning) a commit is a blocking cgo call.
 //
 // # Native extensions
 //
