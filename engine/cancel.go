@@ -42,10 +42,10 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	for p.at < len(req.IDs) {
 		l := req.look
 		if l == nil || l.epoch != c.epoch || l.done && !c.valid(&l.changeLog) {
-			tx.endLook(req)
+			tx.endLookup(req)
 			part := req.IDs[p.at:min(p.at+cancelPart, len(req.IDs))]
 			c.spend(len(part) / 8)
-			tx.keepLook(req, c.lookUp(q, part, false, resume(tx.task)))
+			tx.retainLookup(req, c.lookUp(q, part, false, resume(tx.task)))
 			return 0, tx.parkAt(p)
 		}
 		if !l.done {
@@ -64,21 +64,21 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 			}
 			p.at++
 		}
-		tx.endLook(req)
+		tx.endLookup(req)
 	}
 	return p.n, nil
 }
 
-// keepLook keeps what is known of messages that are looked up until they are done with,
+// retainLookup keeps what is known of messages that are looked up until they are done with,
 // which may be some turns after they were found.
-func (tx *Tx) keepLook(req *Cancel, l *lookup) {
+func (tx *Tx) retainLookup(req *Cancel, l *lookup) {
 	l.keepsLog = true
 	req.look, req.at = l, 0
 	tx.task.logs = append(tx.task.logs, &l.changeLog)
 }
 
-// endLook ends that.
-func (tx *Tx) endLook(req *Cancel) {
+// endLookup ends that.
+func (tx *Tx) endLookup(req *Cancel) {
 	if req.look == nil {
 		return
 	}
@@ -179,7 +179,7 @@ func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%w: %s in %q", ErrNoMessage, req.ID, req.Queue)
 	}
 	c.out.sync = true
-	return time.Unix(0, c.putOff(m, req.Delay)), nil
+	return time.Unix(0, c.makeReadyAfter(m, req.Delay)), nil
 }
 
 // PreflightReschedule looks up what Reschedule needs, see Preflighter.

@@ -114,7 +114,7 @@ func (t *cronTable) next(*core) int64 {
 	return never
 }
 
-func (t *cronTable) expire(c *core) { c.fallCron() }
+func (t *cronTable) expire(c *core) { c.startRound() }
 
 func (t *cronTable) add(name string, set storage.Cron, s *schedule.Schedule) *cronEntry {
 	e := &cronEntry{name: name, set: set, timer: -1}

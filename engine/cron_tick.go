@@ -28,9 +28,9 @@ const (
 	roundMax   = 64
 	roundBytes = 4 << 20
 	// countMax bounds how far missed ticks are counted that are passed over at
-	// once, and passMax what one turn does of that.
+	// once, and skipMax what one turn does of that.
 	countMax = 1000
-	passMax  = 512
+	skipMax  = 512
 	// What a message is told of the tick it is for.
 	headerCron   = "fila-cron"
 	headerCronAt = "fila-cron-at"
@@ -40,13 +40,13 @@ const (
 
 // cronJob is a tick that is due.
 type cronJob struct {
-	entry *cronEntry
-	name  string
-	tick  int64
-	set   storage.Cron // as it was when the tick was due
-	req   Enqueue
-	err   error
-	later bool // the round was full
+	entry    *cronEntry
+	name     string
+	tick     int64
+	set      storage.Cron // as it was when the tick was due
+	req      Enqueue
+	err      error
+	deferred bool // the round was full
 }
 
 // cronRound makes the messages of ticks, beside the loop.
@@ -57,19 +57,19 @@ type cronRound struct {
 	now      int64
 }
 
-// fallCron has the messages of due ticks made, a round at a time.
-func (c *core) fallCron() {
+// startRound has the messages of due ticks made, a round at a time.
+func (c *core) startRound() {
 	t := &c.cron
 	if t.round != nil {
 		return
 	}
 	var round *cronRound
-	for steps := 0; steps < passMax; {
+	for steps := 0; steps < skipMax; {
 		e, ok := t.due.next()
 		if !ok || e.set.NextAt > c.now {
 			break
 		}
-		if n := c.passOver(e); n > 0 {
+		if n := c.skipMissed(e); n > 0 {
 			steps += n
 			continue
 		}
@@ -89,9 +89,9 @@ func (c *core) fallCron() {
 	}
 }
 
-// passOver moves an entry past the missed ticks that its rule gives up, and
+// skipMissed moves an entry past the missed ticks that its rule gives up, and
 // returns the steps that took: 0 if its next tick is to make a message.
-func (c *core) passOver(e *cronEntry) int {
+func (c *core) skipMissed(e *cronEntry) int {
 	s := &e.set
 	limit := c.now - int64(cronGrace) // a tick before it is missed
 	if s.NextAt >= limit {
@@ -122,7 +122,7 @@ func (c *core) passOver(e *cronEntry) int {
 func (r *cronRound) do(store Store) {
 	bytes := 0
 	for _, j := range r.jobs {
-		if j.later = bytes > roundBytes; j.later {
+		if j.deferred = bytes > roundBytes; j.deferred {
 			continue
 		}
 		j.err = j.make(store, r)
@@ -169,7 +169,7 @@ func (r *cronRound) Apply(tx *Tx) error {
 
 // tick enqueues the message of a tick and moves its entry on.
 func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
-	if j.later || c.health.failed != nil {
+	if j.deferred || c.health.failed != nil {
 		return // tried again
 	}
 	if q := c.queues.byName[j.req.Queue]; q != nil && q.limited() && c.ops.census != nil {
@@ -202,8 +202,8 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	c.putCron(e)
 }
 
-// cronCounted has the ticks made that have waited for the end of the census.
-func (c *core) cronCounted() {
+// resumeUncounted has the ticks made that have waited for the end of the census.
+func (c *core) resumeUncounted() {
 	t := &c.cron
 	for _, e := range t.uncounted {
 		e.uncounted = false

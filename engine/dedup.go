@@ -218,7 +218,7 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	}
 	if req.dedup != "" {
 		if _, _, err := tx.core.duplicate(q, req); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-			tx.lookAgain(q, req)
+			tx.repeatLookup(q, req)
 			return err
 		}
 	}
@@ -228,8 +228,8 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	return nil
 }
 
-// lookAgain has the task wait for a look-up that sees everything until now.
-func (tx *Tx) lookAgain(q *queue, req *Enqueue) {
+// repeatLookup has the task wait for a look-up that sees everything until now.
+func (tx *Tx) repeatLookup(q *queue, req *Enqueue) {
 	c := tx.core
 	c.out.jobs = append(c.out.jobs, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.generations(), batch: c.out.batchNo})
 	tx.park(nil, 0, false)
@@ -259,8 +259,8 @@ func (l *dedupLook) Apply(tx *Tx) error {
 	return nil
 }
 
-// remember keeps the id of a message that was enqueued in this turn.
-func (c *core) remember(q *queue, id string, m ID) {
+// recordDedupID keeps the id of a message that was enqueued in this turn.
+func (c *core) recordDedupID(q *queue, id string, m ID) {
 	found := storage.DedupEntry{ID: m, At: c.now}
 	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, c.generation(q), id), found.Append(nil))
 	c.dedup.fresh.add(freshID{key: dedupKey{q.no, id}, batch: c.out.batchNo, found: found})

@@ -30,13 +30,13 @@ type detachedKeys struct {
 	leaseAt   int      // where reclaim goes on to look for those
 	reclaimed int      // keys, leases and messages in this turn, here and in queues whose throttles have changed
 	max       int      // as the constant; tests set any number
-	strays    []uint32 // numbers of no queue under which there are settings of keys
+	orphaned  []uint32 // numbers of no queue under which there are settings of keys
 
 	untimed
 	unchecked
 }
 
-func (d *detachedKeys) reset() { d.queues, d.leases, d.leaseAt, d.strays = nil, 0, 0, nil }
+func (d *detachedKeys) reset() { d.queues, d.leases, d.leaseAt, d.orphaned = nil, 0, 0, nil }
 
 // reclaimMax is how many keys, leases and messages are given back in one turn: as fast as
 // they came at least, however often queues are filled and emptied.

@@ -35,7 +35,7 @@ type dueIndex struct {
 	read   *read
 	unseen string // first entry added at or after the edge since the read was asked for, "": none
 	// lost are the entries that were taken off the disk since then.
-	lost map[string]struct{}
+	removed map[string]struct{}
 	// byID finds the entries of the head by message, byQueue the newest of each queue.
 	byID    map[ID]*dueEntry
 	byQueue map[uint32]*dueEntry
@@ -113,16 +113,16 @@ func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
 	c.spend(n / dueLooks)
 }
 
-// removeOnDisk takes note of an entry behind the edge that is taken off the disk: a
+// recordRemoval takes note of an entry behind the edge that is taken off the disk: a
 // read under way may have seen it.
-func (x *dueIndex) removeOnDisk(key string) {
+func (x *dueIndex) recordRemoval(key string) {
 	if x.read == nil {
 		return
 	}
-	if x.lost == nil {
-		x.lost = map[string]struct{}{}
+	if x.removed == nil {
+		x.removed = map[string]struct{}{}
 	}
-	x.lost[key] = struct{}{}
+	x.removed[key] = struct{}{}
 }
 
 // schedule makes a message that is in no structure delayed until a time.
@@ -149,7 +149,7 @@ func (c *core) index(x *dueIndex, d *dueEntry) bool {
 	}
 	x.add(d)
 	if x.heap.len() > 2*c.cfg.DueWindow {
-		c.cutDue(x)
+		c.trimDue(x)
 	}
 	return true
 }
@@ -166,12 +166,12 @@ func (c *core) unindex(x *dueIndex, at int64, mk storage.MessageKey) {
 	}
 	key := storage.AppendScheduledKey(nil, at, mk)
 	c.out.batch.SingleDelete(x.family, key)
-	x.removeOnDisk(string(key))
+	x.recordRemoval(string(key))
 }
 
-// cutDue leaves about the later half of an index's head to the disk. It sorts nothing: to
+// trimDue leaves about the later half of an index's head to the disk. It sorts nothing: to
 // divide the entries by one from their middle is enough.
-func (c *core) cutDue(x *dueIndex) {
+func (c *core) trimDue(x *dueIndex) {
 	all := x.heap.h
 	middle := middleOf(all)
 	n := 0
@@ -262,7 +262,7 @@ func (d *delayedMessages) expire(c *core) {
 // refill asks for the next entries of an index when its head runs low.
 func (c *core) refill(x *dueIndex) {
 	if x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
-		x.read, x.unseen, x.lost = &read{epoch: c.epoch, index: x, family: x.family, dueFrom: x.edge}, "", nil
+		x.read, x.unseen, x.removed = &read{epoch: c.epoch, index: x, family: x.family, dueFrom: x.edge}, "", nil
 		c.out.jobs = append(c.out.jobs, x.read)
 	}
 }
@@ -282,7 +282,7 @@ func (c *core) mergeDue(r *read) {
 		if edge != "" && d.key >= edge {
 			break
 		}
-		if _, lost := x.lost[d.key]; !lost {
+		if _, gone := x.removed[d.key]; !gone {
 			x.add(d)
 		}
 	}

@@ -70,7 +70,7 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	req.dedup = dedupID(req)
 	s.decide(req, now)
 	req.hash = hashName(req.Key)
-	req.Throttles = withoutRepeats(req.Throttles)
+	req.Throttles = distinct(req.Throttles)
 	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost}
 	req.record = m.Append(nil)
 	req.Payload, req.Headers = nil, nil
@@ -101,7 +101,7 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(len(req.Headers), "header"), l.Headers)
 	}
 	if n := len(req.Throttles); n > l.Throttles {
-		if n = different(req.Throttles); n > l.Throttles {
+		if n = countDistinct(req.Throttles); n > l.Throttles {
 			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different throttle key"), l.Throttles)
 		}
 	}
@@ -128,8 +128,8 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	return nil
 }
 
-// different counts the keys of a list, each once.
-func different(keys []string) int {
+// countDistinct counts the keys of a list, each once.
+func countDistinct(keys []string) int {
 	seen := make(map[string]struct{}, len(keys))
 	for _, key := range keys {
 		seen[key] = struct{}{}
@@ -137,9 +137,9 @@ func different(keys []string) int {
 	return len(seen)
 }
 
-// withoutRepeats leaves each throttle key in once: a message takes one token. The
+// distinct leaves each throttle key in once: a message takes one token. The
 // list itself may be shared, it is not changed.
-func withoutRepeats(keys []string) []string {
+func distinct(keys []string) []string {
 	for i := 1; i < len(keys); i++ {
 		if !slices.Contains(keys[:i], keys[i]) {
 			continue
@@ -169,7 +169,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		id, known, err := c.duplicate(q, req)
 		switch {
 		case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
-			tx.lookAgain(q, req)
+			tx.repeatLookup(q, req)
 			return ID{}, err
 		case err != nil:
 			return ID{}, err
@@ -206,7 +206,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	c.insert(m, req.record, readyAt)
 	req.record = nil // the reply, which may wait for long, does not need it
 	if req.dedup != "" {
-		c.remember(q, req.dedup, m.id)
+		c.recordDedupID(q, req.dedup, m.id)
 	}
 	c.emitMessage(EventEnqueued, m)
 	q.totals.enqueued++
@@ -243,7 +243,7 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 	}
 	if m.expires > 0 {
 		record = storage.AppendExpiresAt(record, m.expires)
-		c.index(&c.ttl.index, newEndEntry(m))
+		c.index(&c.ttl.index, newExpiryEntry(m))
 	}
 	c.out.batch.Put(storage.Messages, c.messageKey(m), record)
 	k.total++

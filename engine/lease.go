@@ -289,7 +289,7 @@ func (c *core) endLease(m *message) {
 		c.endUse(m)
 	}
 	if m.expires != 0 {
-		c.rearm(m)
+		c.restoreExpiry(m)
 	}
 	m.key.leased--
 	m.key.queue.leased--

@@ -54,7 +54,7 @@ func (c *core) expireLease(m *message) {
 	}
 	if m.restored && m.until <= c.health.bootTime {
 		// It ended while the broker was down: nobody could have acked it.
-		c.giveBack(m)
+		c.releaseLease(m)
 		return
 	}
 	if h := c.out.snapshot.Hook(q.name, hook.OnFailure); h != nil && !m.judged && !c.ttlExpired(m) {
@@ -62,7 +62,7 @@ func (c *core) expireLease(m *message) {
 		// where it is until the hook has decided, or a time after which nobody waits
 		// for that.
 		m.judged = true
-		m.until = c.now + verdictMax
+		m.until = c.now + hookDecisionMax
 		c.leases.ends.fix(m)
 		fence := m.fence
 		c.askFailure(h, m, m.attempt, "", func(c *core, d hook.FailureDecision) {
@@ -75,19 +75,19 @@ func (c *core) expireLease(m *message) {
 	c.endExpired(m, nil)
 }
 
-// verdictMax is how long an expired message waits for its hook: far longer than
+// hookDecisionMax is how long an expired message waits for its hook: far longer than
 // any hook may run, far shorter than anybody would notice.
-const verdictMax = int64(5 * time.Second)
+const hookDecisionMax = int64(5 * time.Second)
 
 // endExpired ends the lease of a message whose time is over.
 func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	q := m.key.queue
 	q.totals.leaseExpired++
-	dead, delay, reason := c.fate(q, m.attempt, d)
+	dead, delay, reason := c.failureOutcome(q, m.attempt, d)
 	if d == nil || d.Action == hook.FailureDefault && d.Delay == nil {
 		delay = 0 // without a word of the hook an expired message is ready at once
 	}
-	over := c.endsByTime(m, dead)
+	over := c.endsByTTL(m, dead)
 	if over && c.hasDLQ(q) || dead && !over { // it goes to another queue
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message cannot be read and stays leased")
@@ -144,12 +144,12 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	for len(p.got) < req.Count {
 		if !c.room() {
-			c.stopWaiting(tx.task)
+			c.leaveWait(tx.task)
 			return nil, tx.yield()
 		}
 		part := *req
 		part.Count = min(size, req.Count-len(p.got))
-		ds := c.deliver(c.queuesStill(req.Queues), &part)
+		ds := c.deliver(c.existingQueues(req.Queues), &part)
 		p.got = append(p.got, ds...)
 		if len(ds) < part.Count {
 			break
@@ -161,14 +161,14 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 		return q == nil || c.leaseOf(q, d.Receipt) == nil
 	})
 	if len(p.got) == 0 && req.Block >= 0 && (p.until == 0 || p.until > c.now) {
-		return nil, tx.waitAgain(c.queuesStill(req.Queues), p.until)
+		return nil, tx.parkAgain(c.existingQueues(req.Queues), p.until)
 	}
 	tx.stored = len(p.got) > 0 && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.stored })
 	return p.got, nil
 }
 
-// queuesStill returns those of the queues that have not been deleted meanwhile.
-func (c *core) queuesStill(names []string) []*queue {
+// existingQueues returns those of the queues that have not been deleted meanwhile.
+func (c *core) existingQueues(names []string) []*queue {
 	var queues []*queue
 	for _, name := range names {
 		if q := c.queues.byName[name]; q != nil {
@@ -178,8 +178,8 @@ func (c *core) queuesStill(names []string) []*queue {
 	return queues
 }
 
-// waitAgain makes a task wait for messages that has lost all it had got.
-func (tx *Tx) waitAgain(queues []*queue, until int64) error {
+// parkAgain makes a task wait for messages that has lost all it had got.
+func (tx *Tx) parkAgain(queues []*queue, until int64) error {
 	c, w := tx.core, tx.task.wait
 	if w == nil {
 		tx.park(queues, until, false)
@@ -196,8 +196,8 @@ func (tx *Tx) waitAgain(queues []*queue, until int64) error {
 	return ErrWouldBlock
 }
 
-// stopWaiting takes a task that has got something out of the lines that it stands in.
-func (c *core) stopWaiting(t *Task) {
+// leaveWait takes a task that has got something out of the lines that it stands in.
+func (c *core) leaveWait(t *Task) {
 	w := t.wait
 	if w == nil {
 		return
@@ -212,14 +212,14 @@ func (c *core) stopWaiting(t *Task) {
 	}
 }
 
-// eachHeld ends the leases that receipts stand for, in slices if there are many, and
+// endLeases ends the leases that receipts stand for, in slices if there are many, and
 // returns how many there were. A receipt whose lease is over is not counted and changes
 // nothing. The task is answered when all of its parts are committed; a crash before that
 // may have kept some of them, as if its client had named those alone.
-func (tx *Tx) eachHeld(queue string, receipts []Receipt, end func(c *core, m *message)) (int, error) {
+func (tx *Tx) endLeases(queue string, receipts []Receipt, end func(c *core, m *message)) (int, error) {
 	c := tx.core
 	if len(receipts) <= receiptsFew {
-		return tx.eachOfFew(queue, receipts, end)
+		return tx.endFewLeases(queue, receipts, end)
 	}
 	p, err := tx.progress()
 	if err != nil {
@@ -248,8 +248,8 @@ func (tx *Tx) eachHeld(queue string, receipts []Receipt, end func(c *core, m *me
 // receiptsFew is how many receipts are handled without asking for each of them.
 const receiptsFew = 64
 
-// eachOfFew is eachHeld for what is not worth dividing.
-func (tx *Tx) eachOfFew(queue string, receipts []Receipt, end func(c *core, m *message)) (n int, err error) {
+// endFewLeases is endLeases for what is not worth dividing.
+func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m *message)) (n int, err error) {
 	c := tx.core
 	q, err := c.queueToChange(queue)
 	if err != nil {
@@ -271,7 +271,7 @@ func (tx *Tx) eachOfFew(queue string, receipts []Receipt, end func(c *core, m *m
 // Ack removes messages whose leases the receipts stand for and returns how many
 // there were. A receipt whose lease is over is not counted and changes nothing.
 func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
-	return tx.eachHeld(queue, receipts, func(c *core, m *message) {
+	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.acked++
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
@@ -326,9 +326,9 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 // Release gives leased messages back, ready at once, without counting a failure.
 // It returns how many of the receipts still stood for a lease.
 func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
-	return tx.eachHeld(queue, receipts, func(c *core, m *message) {
+	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.released++
-		c.giveBack(m)
+		c.releaseLease(m)
 	})
 }
 
@@ -356,13 +356,13 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 		q.totals.delivered--
 		m.key.stats.delivered--
 		c.refund(m)
-		c.giveBack(m)
+		c.releaseLease(m)
 	}
 	return nil
 }
 
-// giveBack ends a lease and makes its message ready in its place.
-func (c *core) giveBack(m *message) {
+// releaseLease ends a lease and makes its message ready in its place.
+func (c *core) releaseLease(m *message) {
 	c.endLease(m)
 	c.writeAttempt(m, 0)
 	c.makeReady(m)

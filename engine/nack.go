@@ -56,18 +56,18 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if m == nil {
 		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
 	}
-	if !tx.atomic && tx.askVerdict(req, m, m.attempt) {
+	if !tx.atomic && tx.awaitFailureHook(req, m, m.attempt) {
 		return NackResult{}, ErrWouldBlock
 	}
 	failed := m.attempt
-	dead, delay, reason := c.fate(q, failed, req.decided)
+	dead, delay, reason := c.failureOutcome(q, failed, req.decided)
 	switch {
 	case req.Dead:
 		dead, reason = true, reasonNack
 	case req.Delay >= 0:
 		dead, delay = false, req.Delay
 	}
-	over := c.endsByTime(m, dead)
+	over := c.endsByTTL(m, dead)
 	if over && c.hasDLQ(q) || dead && !over { // it goes to another queue
 		if err := c.loadBody(m); err != nil {
 			return NackResult{}, err
@@ -86,16 +86,16 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
 }
 
-// endsByTime says that a message which has failed ends because its time to live is over: it
+// endsByTTL says that a message which has failed ends because its time to live is over: it
 // is neither retried, nor does it stay where dead messages stay.
-func (c *core) endsByTime(m *message, dead bool) bool {
+func (c *core) endsByTTL(m *message, dead bool) bool {
 	return c.ttlExpired(m) && (!dead || m.key.queue.isDLQ())
 }
 
-// askVerdict asks the hook of the queue what is to become of a message that has failed
+// awaitFailureHook asks the hook of the queue what is to become of a message that has failed
 // so many times, where there is one and it has a say, and reports whether the task waits
 // for that.
-func (tx *Tx) askVerdict(req *Nack, m *message, attempts uint32) bool {
+func (tx *Tx) awaitFailureHook(req *Nack, m *message, attempts uint32) bool {
 	h := tx.core.out.snapshot.Hook(req.Queue, hook.OnFailure)
 	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.ttlExpired(m) || req.decided != nil && req.attempts == attempts {
 		return false
@@ -143,22 +143,22 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 	}
 	attempts := m.attempt + tx.preflight.nacks[id]
 	tx.preflight.nack(id)
-	if tx.askVerdict(req, m, attempts) {
+	if tx.awaitFailureHook(req, m, attempts) {
 		return ErrWouldBlock
 	}
 	return nil
 }
 
-// fate is what becomes of a message that has failed for the nth time: what the hook
+// failureOutcome is what becomes of a message that has failed for the nth time: what the hook
 // has decided, else a retry until the attempts are used up.
-func (c *core) fate(q *queue, failed uint32, d *hook.FailureDecision) (dead bool, delay time.Duration, reason string) {
+func (c *core) failureOutcome(q *queue, failed uint32, d *hook.FailureDecision) (dead bool, delay time.Duration, reason string) {
 	if d == nil {
 		d = &hook.FailureDecision{}
 	}
 	if d.Delay != nil {
 		delay = min(*d.Delay, durationMax)
 	} else {
-		delay = c.pause(q, failed)
+		delay = c.retryDelay(q, failed)
 	}
 	switch d.Action {
 	case hook.FailureRetry:
@@ -166,12 +166,12 @@ func (c *core) fate(q *queue, failed uint32, d *hook.FailureDecision) (dead bool
 	case hook.FailureDead:
 		return true, 0, reasonHook
 	default:
-		return q.usedUp(failed), delay, reasonAttempts
+		return q.attemptsExhausted(failed), delay, reasonAttempts
 	}
 }
 
-// usedUp says whether a message that failed so many times gets no further try.
-func (q *queue) usedUp(failed uint32) bool {
+// attemptsExhausted says whether a message that failed so many times gets no further try.
+func (q *queue) attemptsExhausted(failed uint32) bool {
 	return q.set.MaxAttempts > 0 && failed >= q.set.MaxAttempts
 }
 
@@ -184,7 +184,7 @@ const jitterStream = 0x6a697474
 // pause is the backoff after the nth failure, less what the queue's jitter takes off:
 // messages that failed together come back one after another. It is drawn once for each
 // failure; the time that follows from it is in the message's record.
-func (c *core) pause(q *queue, failed uint32) time.Duration {
+func (c *core) retryDelay(q *queue, failed uint32) time.Duration {
 	full := q.backoff(failed)
 	most := int64(full/jitterMax) * int64(q.set.BackoffJitter)
 	if most <= 0 {
@@ -207,12 +207,12 @@ func (q *queue) backoff(failed uint32) time.Duration {
 // retry makes a message that has failed ready after a delay and returns when that is.
 func (c *core) retry(m *message, delay time.Duration) int64 {
 	c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now + int64(max(delay, 0)))})
-	return c.putOff(m, delay)
+	return c.makeReadyAfter(m, delay)
 }
 
-// putOff makes a message that is in no structure ready after a delay and returns when
+// makeReadyAfter makes a message that is in no structure ready after a delay and returns when
 // that is.
-func (c *core) putOff(m *message, delay time.Duration) int64 {
+func (c *core) makeReadyAfter(m *message, delay time.Duration) int64 {
 	if delay <= 0 {
 		c.writeAttempt(m, 0)
 		c.makeReady(m)

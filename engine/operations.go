@@ -30,7 +30,7 @@ func (o *operations) next(*core) int64 {
 			at = min(at, j.nextAt)
 		}
 		if j.task != nil {
-			at = min(at, j.began+redrivePatience)
+			at = min(at, j.began+redriveReplyAfter)
 		}
 	}
 	return at
@@ -42,7 +42,7 @@ func (o *operations) expire(c *core) {
 		if j.page == nil && j.nextAt <= c.now {
 			c.advance(j)
 		}
-		if t := j.task; t != nil && t.wait != nil && j.began+redrivePatience <= c.now {
+		if t := j.task; t != nil && t.wait != nil && j.began+redriveReplyAfter <= c.now {
 			c.run(t)
 		}
 	}
@@ -95,13 +95,13 @@ type keyCount struct {
 
 // take counts and hands the result on in parts. It closes what the census holds. A
 // key is counted as a whole: its messages, and those of them that are delayed.
-func (s *census) take(hand func(*censusPart)) {
+func (s *census) take(emit func(*censusPart)) {
 	defer s.close()
 	const keysMax = 1024
 	part := &censusPart{census: s}
 	delayed, err := s.delayed()
 	if err != nil {
-		hand(&censusPart{census: s, err: err})
+		emit(&censusPart{census: s, err: err})
 		return
 	}
 	var prefix []byte
@@ -113,11 +113,11 @@ func (s *census) take(hand func(*censusPart)) {
 		}
 		mk, err := storage.ParseMessageKey(k)
 		if err != nil {
-			hand(&censusPart{census: s, err: err})
+			emit(&censusPart{census: s, err: err})
 			return
 		}
 		if len(part.keys) == keysMax {
-			hand(part)
+			emit(part)
 			part = &censusPart{census: s}
 		}
 		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
@@ -125,7 +125,7 @@ func (s *census) take(hand func(*censusPart)) {
 	}
 	part.err = s.messages.Err()
 	part.last = true
-	hand(part)
+	emit(part)
 }
 
 // delayed counts the delayed messages of each key that has some.
@@ -194,7 +194,7 @@ func (c *core) endCensus() {
 	c.ops.census = nil
 	tasks := c.ops.uncounted
 	c.ops.uncounted = nil
-	c.cronCounted()
+	c.resumeUncounted()
 	c.tasks.yielded = append(c.tasks.yielded, tasks...) // there may be very many
 }
 
@@ -325,11 +325,11 @@ func (c *core) endBackup(r *backupRun) {
 }
 
 // lost is what was to be done after a commit that failed, as a call.
-type lost struct{ beside []job }
+type lost struct{ jobs []job }
 
 // Apply ends what somebody waits for. Reads are asked for anew by the recovery.
 func (l lost) Apply(tx *Tx) error {
-	tx.core.loseBackups(l.beside)
+	tx.core.loseBackups(l.jobs)
 	return nil
 }
 
@@ -337,8 +337,8 @@ var errBackupLost = errors.New("the store could not write what came before the b
 
 // loseBackups ends the backups that will not be made, as the batch before them was
 // not committed.
-func (c *core) loseBackups(beside []job) {
-	for _, b := range beside {
+func (c *core) loseBackups(jobs []job) {
+	for _, b := range jobs {
 		if run, ok := b.(*backupRun); ok {
 			run.err = errBackupLost
 			c.endBackup(run)

@@ -20,7 +20,7 @@ import (
 //
 // Tasks that wait are not the store's: they stay, and are put in line again.
 func (c *core) recover() error {
-	waiting := c.takeWaiting()
+	waiting := c.unparkAll()
 	buckets := c.throttles.byName
 	for _, j := range c.ops.redrives {
 		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("a redrive was interrupted, run it again")
@@ -70,19 +70,19 @@ func (c *core) recover() error {
 func (c *core) start() error {
 	var b storage.Batch
 	b.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(c.epoch))
-	for _, no := range c.detached.strays {
+	for _, no := range c.detached.orphaned {
 		c.deleteSettingsUnder(&b, no)
 	}
 	if err := c.store.Commit(&b, true); err != nil {
 		return fmt.Errorf("write the number of this start: %w", err)
 	}
-	c.detached.strays = nil
+	c.detached.orphaned = nil
 	return nil
 }
 
-// takeWaiting takes all parked tasks out of their lines, the oldest first, each
+// unparkAll takes all parked tasks out of their lines, the oldest first, each
 // followed by what its client has sent behind it.
-func (c *core) takeWaiting() []*Task {
+func (c *core) unparkAll() []*Task {
 	all := c.waitingTasks()
 	for _, t := range all {
 		t.resume = t.wait.until
@@ -191,8 +191,8 @@ func (c *core) recoverSettings() error {
 		no := binary.BigEndian.Uint32([]byte(parts[1]))
 		if q := c.queues.byNumber[no]; q != nil {
 			q.settings[parts[2]] = set
-		} else if n := len(c.detached.strays); n == 0 || c.detached.strays[n-1] != no {
-			c.detached.strays = append(c.detached.strays, no)
+		} else if n := len(c.detached.orphaned); n == 0 || c.detached.orphaned[n-1] != no {
+			c.detached.orphaned = append(c.detached.orphaned, no)
 		}
 		return nil
 	})

@@ -25,7 +25,7 @@ type Redrive struct {
 // in place, it has ended, and each message has moved or not.
 //
 // The task that has begun it waits for its end, but not for longer than
-// redrivePatience: then it is answered, and the redrive goes on in the background.
+// redriveReplyAfter: then it is answered, and the redrive goes on in the background.
 type redrive struct {
 	req   Redrive
 	dlq   *queue
@@ -44,15 +44,15 @@ const (
 	// redrivePage bounds how many messages one turn moves; others are served in
 	// between.
 	redrivePage = 256
-	// redriveFew is the same for one with a rate, which may not move them all.
-	redriveFew = 32
-	// redrivePatience is how long a redrive holds its client up.
-	redrivePatience = int64(time.Second)
-	// redriveLate is how far a redrive with a rate may catch up when it comes late.
+	// redriveRatedPage is the same for one with a rate, which may not move them all.
+	redriveRatedPage = 32
+	// redriveReplyAfter is how long a redrive holds its client up.
+	redriveReplyAfter = int64(time.Second)
+	// redriveCatchUp is how far a redrive with a rate may catch up when it comes late.
 	// What it could move too many in a second because of that is taken off its pace.
-	redriveLate = int64(50 * time.Millisecond)
-	redrivePace = 0.95
-	rateRedrive = 1_000_000
+	redriveCatchUp = int64(50 * time.Millisecond)
+	redrivePace    = 0.95
+	rateRedrive    = 1_000_000
 )
 
 // Redrive moves dead messages to where they came from, ready at once, and returns
@@ -145,7 +145,7 @@ func (c *core) advance(j *redrive) {
 	}
 	limit := redrivePage
 	if j.req.Rate > 0 {
-		limit = redriveFew
+		limit = redriveRatedPage
 	}
 	if j.req.Count > 0 {
 		limit = min(limit, j.req.Count-j.moved)
@@ -189,7 +189,7 @@ func (c *core) redrivePage(j *redrive) {
 // redriveFound moves the messages of a page, as far as the rate lets it, and
 // returns where to go on, nil at the end.
 func (c *core) redriveFound(j *redrive, p *page) []byte {
-	j.nextAt = max(j.nextAt, c.now-redriveLate)
+	j.nextAt = max(j.nextAt, c.now-redriveCatchUp)
 	c.spend(2 * len(p.found))
 	for i := range p.found {
 		if f := &p.found[i]; j.nextAt > c.now {

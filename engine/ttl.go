@@ -160,17 +160,17 @@ func (c *core) expireMessage(m *message) string {
 	return ""
 }
 
-// rearm puts the end of a message's life back that came while it was leased.
-func (c *core) rearm(m *message) {
+// restoreExpiry puts the end of a message's life back that came while it was leased.
+func (c *core) restoreExpiry(m *message) {
 	if c.ttl.index.byID[m.id] != nil || c.ttl.expiring[m.id] != nil {
 		return
 	}
-	if d := newEndEntry(m); !c.ttl.index.onDisk(d.key) {
+	if d := newExpiryEntry(m); !c.ttl.index.onDisk(d.key) {
 		c.ttl.index.add(d)
 	}
 }
 
-func newEndEntry(m *message) *dueEntry { return newDueEntry(m.expires, m.storageKey(), nil) }
+func newExpiryEntry(m *message) *dueEntry { return newDueEntry(m.expires, m.storageKey(), nil) }
 
 // ttlBatch is messages of a queue whose time to live is over and whose records are
 // read beside the loop.

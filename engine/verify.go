@@ -362,27 +362,27 @@ func (v *verifier) checkDedup(key, value []byte) error {
 	return new(storage.DedupEntry).Decode(value)
 }
 
-// mendRounds bounds how often a store is looked at: what is dropped may be what
+// repairRounds bounds how often a store is looked at: what is dropped may be what
 // another record refers to.
-const mendRounds = 4
+const repairRounds = 4
 
-// mendBytes is the size of a batch of what is dropped.
-const mendBytes = 4 << 20
+// repairBatchBytes is the size of a batch of what is dropped.
+const repairBatchBytes = 4 << 20
 
 // Repair puts a store in order that nobody uses. Records that are damaged, and those that
 // refer to what is not there, are dropped. Messages without a queue get one, of a name
 // that tells; where queuesWhole says that no record of a queue can be missing, their queue
 // was deleted or purged, and they are dropped. It says what it has done.
-func Repair(store Store, queuesWhole bool, say func(what string)) error {
-	for range mendRounds {
+func Repair(store Store, queuesWhole bool, log func(what string)) error {
+	for range repairRounds {
 		var b storage.Batch
 		var failed error
 		found := 0
 		_, err := Verify(store, func(f Finding) {
 			found++
 			queuesWhole = queuesWhole && f.Family != storage.Queues // which are verified first
-			say(f.repair(&b, queuesWhole))
-			if b.Size() >= mendBytes && failed == nil {
+			log(f.repair(&b, queuesWhole))
+			if b.Size() >= repairBatchBytes && failed == nil {
 				failed = store.Commit(&b, false)
 				b.Reset()
 			}
@@ -401,7 +401,7 @@ func Repair(store Store, queuesWhole bool, say func(what string)) error {
 func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 	switch {
 	case f.Unreadable || f.Key == nil:
-		return "could not mend: " + f.What
+		return "could not repair: " + f.What
 	case f.Orphans > 0 && queuesWhole:
 		b.DeleteRange(storage.Messages, f.Key, storage.After(f.Key))
 		return fmt.Sprintf("dropped %d messages of the queue with the number %d, which was deleted or purged", f.Orphans, f.Queue)
