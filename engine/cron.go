@@ -8,21 +8,33 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Recurring messages. An entry says what is enqueued and when; cron_tick.go says
-// what happens at a tick. Of each entry memory holds all but what its message
-// contains, which is read from the store for each tick.
+// Recurring messages. A cron entry is a schedule with the message that each tick enqueues.
+// The states of an entry:
+//
+//   armed      in cronTable.due until its next tick (NextAt)
+//   in a round job is set: an off-loop round makes the message of the tick, and its result
+//              enqueues the message and arms the entry for the following tick
+//   uncounted  the tick waits until the census knows whether its limited queue has room,
+//              then the entry is armed again for the same tick
+//   disabled   schedule is nil: the stored expression or zone is invalid now; SetCron
+//              repairs it
+//
+// An entry is in exactly one of these states (invariant 21). SetCron and DeleteCron are
+// possible in each of them: a round ignores the result of a job that is no longer the
+// entry's. Memory holds all of an entry but the content of its message, which is read from
+// the store for each tick. cron_tick.go is the round.
 
-// CatchUp is what becomes of ticks that were missed: see cronGrace.
+// CatchUp is what becomes of missed ticks: those that are more than cronGrace late.
 type CatchUp uint8
 
-// The rules. Their numbers are on disk.
+// The rules. Their numbers are part of the format.
 const (
-	CatchUpLast CatchUp = iota // the last one makes a message
-	CatchUpNone                // none does
-	CatchUpAll                 // each does, the oldest first
+	CatchUpLast CatchUp = iota // only the last missed tick enqueues a message
+	CatchUpNone                // no missed tick does
+	CatchUpAll                 // each missed tick does, the oldest first, see madeUpMax
 )
 
-// String is the word on the wire.
+// String returns the word of the protocol: last, none or all.
 func (u CatchUp) String() string {
 	switch u {
 	case CatchUpNone:
@@ -34,20 +46,22 @@ func (u CatchUp) String() string {
 	}
 }
 
-// Cron is a recurring message.
+// Cron is a request to set a recurring message. Engine.PrepareCron must be called before
+// Tx.SetCron.
 type Cron struct {
 	Name       string
-	Expression string // see ParseSchedule
-	Zone       string // "": UTC
+	Expression string // see schedule.Parse
+	Zone       string // a name of the IANA database; "": UTC
 	CatchUp    CatchUp
-	Message    Enqueue // what each tick enqueues; At is not used
+	Message    Enqueue // what each tick enqueues; At and Dedup are not used
 
 	schedule *schedule.Schedule
 	record   []byte
 }
 
-// PrepareCron checks a recurring message and encodes what it holds, on the
-// connection.
+// PrepareCron validates a recurring message and encodes its content. It runs on the
+// goroutine of the connection. Errors: ErrInvalid for an expression, zone or value,
+// ErrTooBig for a part over its limit.
 func (e *Engine) PrepareCron(cr *Cron) error { return prepareCron(cr, &e.cfg.Limits) }
 
 func prepareCron(cr *Cron, l *Limits) (err error) {
@@ -70,16 +84,16 @@ func prepareCron(cr *Cron, l *Limits) (err error) {
 	return nil
 }
 
-// cronEntry is a recurring message in memory.
+// cronEntry is a recurring message in memory. Its states are drawn at the head of the file.
 type cronEntry struct {
 	name     string
-	seq      uint64 // place in lists
+	seq      uint64 // position in the roster
 	set      storage.Cron
-	schedule *schedule.Schedule // nil: it cannot be read any more, and the entry rests
-	job      *cronJob           // the tick that is being made
-	// uncounted: its queue is limited, and how full it is must be known first.
+	schedule *schedule.Schedule // nil: invalid, the entry is disabled
+	job      *cronJob           // the tick in the round under way; nil: none
+	// uncounted says that the tick waits for the census, as its queue is limited.
 	uncounted bool
-	timer     int // index in cronTable.due, -1: not in it
+	timer     int // index in cronTable.due; -1: not in it
 }
 
 func (e *cronEntry) before(o *cronEntry) bool {
@@ -91,13 +105,13 @@ func (e *cronEntry) before(o *cronEntry) bool {
 
 func (e *cronEntry) index() *int { return &e.timer }
 
-// cronTable is all recurring messages.
+// cronTable is the component of recurring messages.
 type cronTable struct {
 	entries map[string]*cronEntry
 	list    roster[cronEntry]
-	due     timers[*cronEntry] // those with a next tick, but for those in the round
-	round   *cronRound         // under way beside the loop, or nil
-	// uncounted holds the entries that are, and perhaps some that are no more.
+	due     timers[*cronEntry] // the armed entries
+	round   *cronRound         // under way off the loop; nil: none
+	// uncounted lists the entries in that state, and perhaps some that have left it.
 	uncounted []*cronEntry
 	zones     map[string]*time.Location
 }
@@ -106,7 +120,8 @@ func (t *cronTable) reset() {
 	*t = cronTable{entries: map[string]*cronEntry{}, zones: map[string]*time.Location{}}
 }
 
-// next returns when an entry ticks. While a round is under way, its end comes by itself.
+// next returns when the next entry ticks. No timer is needed while a round is under way:
+// its result is a task.
 func (t *cronTable) next(*core) int64 {
 	if e, ok := t.due.next(); ok && t.round == nil {
 		return e.set.NextAt
@@ -116,6 +131,7 @@ func (t *cronTable) next(*core) int64 {
 
 func (t *cronTable) expire(c *core) { c.startRound() }
 
+// add creates an entry in memory and arms it.
 func (t *cronTable) add(name string, set storage.Cron, s *schedule.Schedule) *cronEntry {
 	e := &cronEntry{name: name, set: set, timer: -1}
 	t.entries[name] = e
@@ -124,9 +140,10 @@ func (t *cronTable) add(name string, set storage.Cron, s *schedule.Schedule) *cr
 	return e
 }
 
-// schedule gives an entry its schedule and sets its timer.
+// schedule sets the schedule of an entry and arms it. Entries of one zone share the zone's
+// tables.
 func (t *cronTable) schedule(e *cronEntry, s *schedule.Schedule) {
-	if s != nil { // hundreds of entries in one zone share what is known of it
+	if s != nil {
 		if zone := t.zones[e.set.Zone]; zone != nil {
 			s.Zone = zone
 		}
@@ -136,7 +153,7 @@ func (t *cronTable) schedule(e *cronEntry, s *schedule.Schedule) {
 	t.arm(e)
 }
 
-// arm puts an entry where its next tick belongs.
+// arm puts an entry into due at its next tick, or takes it out if it is in another state.
 func (t *cronTable) arm(e *cronEntry) {
 	switch wanted := e.schedule != nil && e.set.NextAt != 0 && e.job == nil && !e.uncounted; {
 	case wanted && e.timer >= 0:
@@ -148,10 +165,13 @@ func (t *cronTable) arm(e *cronEntry) {
 	}
 }
 
-// SetCron makes a recurring message, or replaces the one of that name. If its
-// times stay as they are, so does its next tick: setting it again, as often as
-// one likes, neither skips nor repeats any. The first tick of new times is the
-// first one after now.
+// SetCron creates a recurring message, or replaces the one with that name. If expression
+// and zone stay the same, so does the next tick: setting an entry again neither skips nor
+// repeats a tick. Otherwise the first tick is the first one after now. A tick in the round
+// under way is made again, with the new content.
+//
+// Errors: an unknown queue, ErrInvalid for a message that would expire before it is ready
+// or for an entry above the limit, ErrMisconf while the store takes no writes.
 func (tx *Tx) SetCron(cr *Cron) error {
 	c := tx.core
 	req := &cr.Message
@@ -160,7 +180,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 		return err
 	}
 	if _, err := c.lifetime(q, req.TTL, c.now+int64(req.Delay)); err != nil {
-		return err // as each tick would be
+		return err // every tick would be refused
 	}
 	if err := c.writableForNew(); err != nil {
 		return err
@@ -187,7 +207,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 			set.NextAt = cr.schedule.First(c.now)
 		}
 		set.LastAt, set.Fired, set.Missed = e.set.LastAt, e.set.Fired, e.set.Missed
-		e.set, e.job, e.uncounted = set, nil, false // a tick that is being made is made anew, as it is now
+		e.set, e.job, e.uncounted = set, nil, false // a round under way no longer counts for the entry
 		t.schedule(e, cr.schedule)
 	}
 	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateCronMessage, cr.Name), cr.record)
@@ -196,13 +216,14 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	return nil
 }
 
+// putCron writes the record of an entry, without the content of its message.
 func (c *core) putCron(e *cronEntry) {
 	c.out.key = storage.AppendStateKey(c.out.key[:0], stateCron, e.name)
 	c.out.batch.Put(storage.State, c.out.key, e.set.Append(nil))
 }
 
-// DeleteCron removes a recurring message and reports whether there was one. What
-// it has enqueued stays.
+// DeleteCron removes a recurring message and reports whether it existed. Messages that it
+// has enqueued stay; a tick in the round under way enqueues nothing.
 func (tx *Tx) DeleteCron(name string) (bool, error) {
 	c := tx.core
 	if err := c.writable(); err != nil {
@@ -223,17 +244,17 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 	return true, nil
 }
 
-// CronInfo describes a recurring message.
+// CronInfo describes a recurring message as FILA.CRON shows it.
 type CronInfo struct {
 	Name, Queue, Expression string
 	Zone                    string // "": UTC
 	CatchUp                 CatchUp
-	Key                     string    // fairness key as given; "": none was
-	NextAt                  time.Time // zero: it rests
-	LastAt                  time.Time // the newest tick that made a message; zero: none has
-	Fired                   uint64    // ticks that made a message
-	Missed                  uint64    // ticks that made none
-	LastError               string    // why the newest of those that were tried made none
+	Key                     string    // fairness key as given; "": none
+	NextAt                  time.Time // zero: the entry is disabled
+	LastAt                  time.Time // the last tick that enqueued a message; zero: none has
+	Fired                   uint64    // ticks that enqueued a message
+	Missed                  uint64    // ticks that enqueued none
+	LastError               string    // of the last tick that was refused
 	ErrorAt                 time.Time
 	Priority                *uint8
 	Delay, TTL              time.Duration
@@ -255,11 +276,13 @@ func (e *cronEntry) info() CronInfo {
 		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), //nolint:gosec // at most durationMax
 	}
 	if e.schedule == nil {
-		i.NextAt, i.LastError = time.Time{}, "its expression or zone cannot be read, set it again"
+		i.NextAt, i.LastError = time.Time{}, "invalid expression or zone; set the recurring message again"
 	}
 	return i
 }
 
+// priorityOf returns the priority of an entry's message; nil: the default. The record
+// stores the priority plus one.
 func priorityOf(s *storage.Cron) *uint8 {
 	if s.Priority == 0 {
 		return nil
@@ -268,7 +291,7 @@ func priorityOf(s *storage.Cron) *uint8 {
 	return &p
 }
 
-// Cron describes a recurring message; ok is false if there is none of that name.
+// Cron describes a recurring message; ok is false if there is none with that name.
 func (tx *Tx) Cron(name string) (info CronInfo, ok bool) {
 	e := tx.core.cron.entries[name]
 	if e == nil {
@@ -277,8 +300,8 @@ func (tx *Tx) Cron(name string) (info CronInfo, ok bool) {
 	return e.info(), true
 }
 
-// Crons lists recurring messages from a cursor on, at most count. The next
-// cursor is 0 at the end. One that exists throughout a listing is listed exactly
+// Crons lists up to count recurring messages from a cursor on, filtered by match. The next
+// cursor is 0 at the end. An entry that exists during the whole listing is listed exactly
 // once.
 func (tx *Tx) Crons(cursor uint64, count int, match func(string) bool) (next uint64, list []CronInfo) {
 	next = tx.core.cron.list.walk(cursor, count, func(e *cronEntry) {
@@ -289,7 +312,8 @@ func (tx *Tx) Crons(cursor uint64, count int, match func(string) bool) (next uin
 	return next, list
 }
 
-// recoverCron reads the recurring messages, but not what they hold.
+// recoverCron reads all entries, without the contents of their messages. An entry whose
+// expression or zone is no longer valid is kept, disabled, and logged.
 func (c *core) recoverCron() error {
 	return c.scan(storage.State, storage.AppendStateKey(nil, stateCron), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
@@ -302,7 +326,7 @@ func (c *core) recoverCron() error {
 		}
 		s, err := schedule.Parse(set.Expression, set.Zone)
 		if err != nil {
-			c.cfg.Log.Error().Err(err).Str("cron", parts[1]).Msg("a recurring message rests: its times cannot be read any more")
+			c.cfg.Log.Error().Err(err).Str("cron", parts[1]).Msg("cron entry disabled: invalid schedule, set it again")
 		}
 		c.cron.add(parts[1], set, s)
 		return nil

@@ -9,47 +9,54 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// What happens at a tick. The message is made beside the loop: what it holds is
-// read from the store, and the queue's on_enqueue hook is asked. It comes back as
-// a call, which enqueues it as any other and moves the entry on to its next tick:
-// one batch, so that a crash finds both or neither. The next tick is the only
-// thing that says which ticks are still to come; it never goes back, and so no
-// tick comes twice, whatever the clock does.
+// A tick, step by step:
+//
+//  1. startRound takes due entries into a round, after skipMissed has moved them past the
+//     missed ticks that their rule gives up.
+//  2. The round runs as an off-loop job: it reads the contents of the messages from the
+//     store and asks the on_enqueue hooks.
+//  3. Its result is a task. For each entry it enqueues the message like any other and moves
+//     NextAt to the following tick, in one batch: a crash finds both or neither.
+//
+// NextAt alone says which ticks are still to come, and it never goes back. So no tick
+// enqueues two messages, whatever the clock does.
 
 const (
-	// cronGrace is how late a tick may be and still be on time: through a
-	// restart or a slow disk each of them makes its message. Those later than
-	// that are missed, whatever kept them, and fall under the entry's CatchUp.
+	// cronGrace is how late a tick may be without being missed, so that a restart or a slow
+	// disk costs no tick. Later ticks fall under the entry's CatchUp rule, whatever the
+	// cause of the delay.
 	cronGrace = 10 * time.Second
-	// madeUpMax is how many missed ticks in a row CatchUpAll makes up for; of
-	// those that follow only the last is.
+	// madeUpMax is how many missed ticks in a row CatchUpAll enqueues; of the ticks that
+	// follow, it enqueues only the last.
 	madeUpMax = 10_000
-	// roundMax and roundBytes bound one round beside the loop.
+	// roundMax bounds the entries of a round, roundBytes the bytes of its messages.
 	roundMax   = 64
 	roundBytes = 4 << 20
-	// countMax bounds how far missed ticks are counted that are passed over at
-	// once, and skipMax what one turn does of that.
+	// countMax bounds how far skipped ticks are counted at a time, and skipMax the steps of
+	// skipping in one turn.
 	countMax = 1000
 	skipMax  = 512
-	// What a message is told of the tick it is for.
+	// The headers that tell a consumer the entry and the time of the tick, in Unix
+	// milliseconds.
 	headerCron   = "fila-cron"
 	headerCronAt = "fila-cron-at"
-	// cronErrorMax bounds the error kept with an entry.
+	// cronErrorMax bounds the error text kept with an entry, in bytes.
 	cronErrorMax = 512
 )
 
-// cronJob is a tick that is due.
+// cronJob is the tick of one entry in a round. The round fills req and err; the loop owns
+// everything else.
 type cronJob struct {
 	entry    *cronEntry
 	name     string
 	tick     int64
-	set      storage.Cron // as it was when the tick was due
+	set      storage.Cron // the settings of the entry when the tick was due
 	req      Enqueue
 	err      error
 	deferred bool // the round was full
 }
 
-// cronRound makes the messages of ticks, beside the loop.
+// cronRound is an off-loop job that makes the messages of due ticks.
 type cronRound struct {
 	jobs     []*cronJob
 	snapshot *Snapshot
@@ -57,7 +64,8 @@ type cronRound struct {
 	now      int64
 }
 
-// startRound has the messages of due ticks made, a round at a time.
+// startRound starts a round for the entries that are due, unless one is under way. Skipping
+// missed ticks is bounded by skipMax steps in a turn; what is left follows in the next one.
 func (c *core) startRound() {
 	t := &c.cron
 	if t.round != nil {
@@ -75,7 +83,7 @@ func (c *core) startRound() {
 		}
 		if round == nil {
 			round = &cronRound{snapshot: c.out.snapshot, limits: c.cfg.Limits, now: c.now}
-			round.limits.Headers += 2
+			round.limits.Headers += 2 // headerCron and headerCronAt
 		}
 		e.job = &cronJob{entry: e, name: e.name, tick: e.set.NextAt, set: e.set}
 		t.arm(e)
@@ -89,11 +97,11 @@ func (c *core) startRound() {
 	}
 }
 
-// skipMissed moves an entry past the missed ticks that its rule gives up, and
-// returns the steps that took: 0 if its next tick is to make a message.
+// skipMissed moves an entry past the missed ticks that its rule gives up, and returns the
+// steps that this took: 0 if the next tick is to enqueue a message.
 func (c *core) skipMissed(e *cronEntry) int {
 	s := &e.set
-	limit := c.now - int64(cronGrace) // a tick before it is missed
+	limit := c.now - int64(cronGrace) // earlier ticks are missed
 	if s.NextAt >= limit {
 		s.MadeUp = 0
 		return 0
@@ -106,7 +114,7 @@ func (c *core) skipMissed(e *cronEntry) int {
 		to = e.schedule.After(s.NextAt, limit-1)
 	default:
 		if to = e.schedule.Last(s.NextAt, limit-1); to <= s.NextAt {
-			return 0 // it is the last one
+			return 0 // the last missed tick
 		}
 	}
 	n := e.schedule.Count(s.NextAt, to, countMax)
@@ -114,11 +122,12 @@ func (c *core) skipMissed(e *cronEntry) int {
 	s.NextAt = to
 	c.putCron(e)
 	c.cron.arm(e)
-	const search = 64 // what finding the last one takes
+	const search = 64 // steps of the search for the last tick
 	return n + search
 }
 
-// do makes the messages. It touches nothing that the loop may touch.
+// do makes the messages, off the loop. It reads only what was copied into the round. Jobs
+// beyond roundBytes are deferred to the next round.
 func (r *cronRound) do(store Store) {
 	bytes := 0
 	for _, j := range r.jobs {
@@ -130,6 +139,7 @@ func (r *cronRound) do(store Store) {
 	}
 }
 
+// make prepares the enqueue of a tick from the stored content of the message.
 func (j *cronJob) make(store Store, r *cronRound) error {
 	body, err := store.Get(storage.State, storage.AppendStateKey(nil, stateCronMessage, j.name))
 	var m storage.Message
@@ -150,15 +160,16 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 	return prepare(&j.req, &r.limits, r.snapshot, func() int64 { return r.now })
 }
 
-// Apply enqueues what was made.
+// Apply enqueues the messages of the round. A round from before a recovery is ignored: its
+// entries are due again.
 func (r *cronRound) Apply(tx *Tx) error {
 	c := tx.core
 	if c.cron.round != r {
-		return nil // the memory was rebuilt since
+		return nil // started before a recovery
 	}
 	c.cron.round = nil
 	for _, j := range r.jobs {
-		if e := j.entry; e.job == j { // else it was changed or deleted since
+		if e := j.entry; e.job == j { // else the entry was changed or deleted since
 			e.job = nil
 			c.tick(tx, e, j)
 		}
@@ -167,14 +178,16 @@ func (r *cronRound) Apply(tx *Tx) error {
 	return nil
 }
 
-// tick enqueues the message of a tick and moves its entry on.
+// tick enqueues the message of a tick and moves its entry to the next one. A refused
+// message counts as a missed tick, with its error. A tick stays due if its job was
+// deferred, its limited queue is not counted yet, or the store takes no writes.
 func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	if j.deferred || c.health.failed != nil {
-		return // tried again
+		return // the tick stays due
 	}
 	if q := c.queues.byName[j.req.Queue]; q != nil && q.limited() && c.ops.census != nil {
-		// Whether there is room is not known yet. The others of the round need not
-		// wait for that, as they would if Enqueue did.
+		// Whether the queue has room is not known yet. Only this entry waits; if Enqueue
+		// waited for the counts, so would the rest of the round.
 		e.uncounted = true
 		c.cron.uncounted = append(c.cron.uncounted, e)
 		return
@@ -202,7 +215,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	c.putCron(e)
 }
 
-// resumeUncounted has the ticks made that have waited for the end of the census.
+// resumeUncounted arms the entries whose ticks have waited for the census.
 func (c *core) resumeUncounted() {
 	t := &c.cron
 	for _, e := range t.uncounted {

@@ -13,47 +13,57 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Deduplication: an enqueue may name an id, and another one with the same id
-// within the queue's window changes nothing and answers the first one's message.
+// Deduplication. An enqueue may name an id; a second enqueue with the same id within the
+// queue's deduplication window stores nothing and returns the id of the first message.
 //
-// The ids are on disk only, however many there are. Whoever prepares a message
-// looks its id up in the store, on the connection; what the store may not have
-// shown yet is in memory: the ids of the last moments (core.fresh). A look-up is
-// good as long as everything since is still there, which the numbers of batches
-// tell; else it is done once more, beside the loop.
+// The ids are on disk only, however many there are. A request is checked in three steps:
 //
-// Ids lie in generations, one after the other: a new one begins when the newest
-// is as old as the window, so that one or two are within it. A generation that no
-// window reaches any more is dropped by a single record.
+//  1. Prepare looks the id up in the store, on the goroutine of the connection, and notes
+//     the newest batch that this look-up has certainly seen.
+//  2. Enqueue consults freshIDs, the ids of recent batches, which the look-up may have
+//     missed.
+//  3. If freshIDs has already dropped a batch newer than the look-up, the answer is
+//     unknown: the look-up is repeated as an off-loop job, and the task waits.
+//
+// Ids are grouped by generation, so that they can be forgotten without reading them:
+//
+//   newest ──as old as the window──▶ older ──no window reaches it──▶ dropped
+//
+// The newest generation takes new ids. Once it is as old as the window, the next id begins
+// another one, so a window covers one or two generations. A generation is dropped by one
+// range deletion when its last id has left the window.
 
-// DedupContent in place of an id stands for the content of the message: a hash of
-// queue, fairness key, headers and payload, as the producer gave them.
+// DedupContent as an id stands for the content of the message: a hash of queue, fairness
+// key, headers and payload as the producer gave them.
 const DedupContent = "*"
 
-// generationMin is the shortest time that ids are collected for before they are
-// dropped together.
+// generationMin is the shortest time for which a generation takes ids. It bounds the number
+// of range deletions for very short windows.
 const generationMin = int64(time.Second)
 
-// Two kinds of ids, kept apart by their first byte.
+// The two kinds of ids. The first byte of a stored id separates them, so that no name
+// equals a hash. The values are part of the format.
 const (
 	dedupNamed   = 0
 	dedupContent = 1
 )
 
-// dedup is what a queue knows of its generations of ids: when they began, oldest
-// first. Connections read it, so it is changed by replacing the list.
+// dedup is the generations of a queue's ids. The loop changes gens by replacing the list;
+// connections read it concurrently.
 type dedup struct {
 	queue *queue
 	no    uint32
-	gens  atomic.Pointer[[]int64]
+	gens  atomic.Pointer[[]int64] // when each began, Unix nanoseconds, oldest first
 
-	dropAt int64 // when the oldest is of no use any more
+	dropAt int64 // when no window reaches the oldest generation
 	timer  int
 }
 
 func (d *dedup) before(o *dedup) bool { return d.dropAt < o.dropAt }
 func (d *dedup) index() *int          { return &d.timer }
 
+// generations returns the current list, which must not be changed. nil is a queue without
+// ids.
 func (d *dedup) generations() []int64 {
 	if d == nil {
 		return nil
@@ -61,7 +71,7 @@ func (d *dedup) generations() []int64 {
 	return *d.gens.Load()
 }
 
-// dedupID makes what a request names into an id of the store: "" if it names none.
+// dedupID returns the id under which the store keeps a request's Dedup; "" if it has none.
 func dedupID(req *Enqueue) string {
 	switch req.Dedup {
 	case "":
@@ -72,7 +82,7 @@ func dedupID(req *Enqueue) string {
 	}
 	h := blake3.New()
 	var size [8]byte
-	part := func(b []byte) { // each with its length, or "ab","c" would be "a","bc"
+	part := func(b []byte) { // with its length, so that "ab","c" differs from "a","bc"
 		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
 		_, _ = h.Write(size[:]) // a hash does not fail
 		_, _ = h.Write(b)
@@ -87,17 +97,17 @@ func dedupID(req *Enqueue) string {
 	return string(h.Sum([]byte{dedupContent}))
 }
 
-// dedupView is what the store said about an id, and when.
+// dedupView is the result of a look-up and the state of the store that it has seen.
 type dedupView struct {
-	queue uint32 // whose id it was looked up as
-	seen  uint64 // the newest batch that the store certainly held
-	found storage.DedupEntry
+	queue uint32 // the queue's number at the time; a purge changes it
+	seen  uint64 // all batches up to this one were in the store
+	found storage.DedupEntry // zero: not found
 	err   error
 	done  bool
 }
 
-// lookUp asks the store for an id in the generations of a queue. It may run
-// anywhere.
+// lookUp searches the generations of a queue for an id, the newest first. It is safe on any
+// goroutine.
 func lookUp(store Store, queue uint32, gens []int64, id string, seen uint64) dedupView {
 	l := dedupView{queue: queue, seen: seen, done: true}
 	for _, began := range slices.Backward(gens) {
@@ -114,8 +124,8 @@ func lookUp(store Store, queue uint32, gens []int64, id string, seen uint64) ded
 	return l
 }
 
-// prepareDedup looks the request's id up, on the connection. seen must have been
-// read before the snapshot.
+// prepareDedup looks up the deduplication id of a request. seen is the number of the last
+// durable batch, read before the snapshot was taken.
 func prepareDedup(req *Enqueue, store Store, s *Snapshot, seen uint64) {
 	if req.dedup == "" {
 		return
@@ -123,11 +133,11 @@ func prepareDedup(req *Enqueue, store Store, s *Snapshot, seen uint64) {
 	if d, ok := s.dedup.get(req.Queue); ok {
 		req.known = lookUp(store, d.no, d.generations(), req.dedup, seen)
 	} else {
-		req.known = dedupView{seen: seen, done: true} // the queue has had no ids until then
+		req.known = dedupView{seen: seen, done: true} // the queue had no ids
 	}
 }
 
-// freshID is an id of the last moments.
+// freshID is an id of a recent batch.
 type freshID struct {
 	key   dedupKey
 	batch uint64
@@ -139,22 +149,24 @@ type dedupKey struct {
 	id    string
 }
 
-// freshIDs are the ids that a look-up in the store may not have seen.
+// freshIDs are the ids of recent batches, which a look-up may not have seen. An id stays at
+// least until its batch is committed, and up to freshAge after that.
 type freshIDs struct {
 	byKey map[dedupKey]storage.DedupEntry
 	order []freshID
-	// dropped is the newest batch of which something is not here any more: a
-	// look-up that may not have seen it is of no use.
+	// dropped is the newest batch of which an id has been dropped. A look-up that may not
+	// have seen this batch proves nothing.
 	dropped uint64
 }
 
-// freshMax and freshAge bound what is kept of what is committed: enough for tasks
-// to get through the inbox.
+// freshMax and freshAge bound the committed ids that are kept. They allow a task the time
+// from its look-up to its turn; a later task repeats the look-up.
 const (
 	freshMax = 1 << 16
 	freshAge = int64(time.Second)
 )
 
+// add keeps an id. Ids must be added in the order of their batches.
 func (f *freshIDs) add(id freshID) {
 	if f.byKey == nil {
 		f.byKey = map[dedupKey]storage.DedupEntry{}
@@ -163,8 +175,8 @@ func (f *freshIDs) add(id freshID) {
 	f.order = append(f.order, id)
 }
 
-// prune drops what is committed and old, or too much, at most so many, and returns how
-// many those were.
+// prune drops committed ids that are too old or too many, at most most of them, and returns
+// how many it dropped.
 func (f *freshIDs) prune(now int64, committed uint64, most int) int {
 	n := 0
 	for n < min(len(f.order), most) {
@@ -186,8 +198,9 @@ func (f *freshIDs) prune(now int64, committed uint64, most int) int {
 	return n
 }
 
-// duplicate returns the message that an id stands for, if it was enqueued within
-// the queue's window. ErrWouldBlock says that the store has to be asked once more.
+// duplicate returns the message that was enqueued with the request's id, if that was within
+// the queue's window. ErrWouldBlock means that the look-up has to be repeated; ErrInvalid
+// that the queue has no deduplication window.
 func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
 	window := int64(q.set.DedupWindowMs) * int64(time.Millisecond) //nolint:gosec // bounded when it is set
 	if window == 0 {
@@ -203,18 +216,19 @@ func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
 	if l.err != nil {
 		return ID{}, false, fmt.Errorf("look DEDUP up: %w", l.err)
 	}
-	if l.queue != q.no || l.found.At == 0 { // the queue, as it is now, had no such id then
+	if l.queue != q.no || l.found.At == 0 { // not found, or of a queue that was purged or deleted since
 		return ID{}, false, nil
 	}
 	return l.found.ID, l.found.At+window > c.now, nil
 }
 
-// PreflightEnqueue waits for what Enqueue has to know: exact counts where the queue
-// is limited, and what the store says of an id if that was asked too long ago.
+// PreflightEnqueue waits for what Enqueue needs in a transaction: exact counts where the
+// queue is limited, and a current look-up of the deduplication id. Errors of the request
+// are left to Enqueue.
 func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	q := tx.core.queues.byName[req.Queue]
 	if q == nil {
-		return nil // which Enqueue will say
+		return nil // Enqueue reports the error
 	}
 	if req.dedup != "" {
 		if _, _, err := tx.core.duplicate(q, req); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
@@ -228,20 +242,20 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	return nil
 }
 
-// repeatLookup has the task wait for a look-up that sees everything until now.
+// repeatLookup parks the task for a look-up that sees all batches up to the open one.
 func (tx *Tx) repeatLookup(q *queue, req *Enqueue) {
 	c := tx.core
 	c.out.jobs = append(c.out.jobs, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.generations(), batch: c.out.batchNo})
 	tx.park(nil, 0, false)
 }
 
-// dedupLook is a look-up beside the loop.
+// dedupLook is the off-loop job of a repeated look-up.
 type dedupLook struct {
 	task  *Task
 	req   *Enqueue
 	queue uint32
 	gens  []int64
-	batch uint64 // the store holds it when the look-up begins
+	batch uint64 // committed when the look-up begins
 
 	result dedupView
 }
@@ -250,7 +264,7 @@ func (l *dedupLook) do(store Store) {
 	l.result = lookUp(store, l.queue, l.gens, l.req.dedup, l.batch)
 }
 
-// Apply lets the enqueue go on.
+// Apply resumes the task with the result.
 func (l *dedupLook) Apply(tx *Tx) error {
 	if l.task.wait != nil && !l.task.Done() {
 		l.req.known = l.result
@@ -259,14 +273,16 @@ func (l *dedupLook) Apply(tx *Tx) error {
 	return nil
 }
 
-// recordDedupID keeps the id of a message that was enqueued in this turn.
+// recordDedupID stores the id of a message that is enqueued in this turn, in the same batch
+// as the message.
 func (c *core) recordDedupID(q *queue, id string, m ID) {
 	found := storage.DedupEntry{ID: m, At: c.now}
 	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, c.generation(q), id), found.Append(nil))
 	c.dedup.fresh.add(freshID{key: dedupKey{q.no, id}, batch: c.out.batchNo, found: found})
 }
 
-// generation returns the generation that ids are added to now.
+// generation returns the generation that takes new ids, and begins one if the newest is as
+// old as the window.
 func (c *core) generation(q *queue) int64 {
 	gens := q.dedup.generations()
 	if n := len(gens); n > 0 && c.now < gens[n-1]+q.generationLength() {
@@ -274,18 +290,19 @@ func (c *core) generation(q *queue) int64 {
 	}
 	began := c.now
 	if n := len(gens); n > 0 {
-		began = max(began, gens[n-1]+1) // a clock that was set back
+		began = max(began, gens[n-1]+1) // generations are distinct even if the clock was set back
 	}
 	c.setGenerations(q, append(slices.Clip(gens), began))
 	return began
 }
 
-// generationLength is how long ids are added to one generation.
+// generationLength returns for how long a generation takes ids, in nanoseconds.
 func (q *queue) generationLength() int64 {
 	return max(int64(q.set.DedupWindowMs)*int64(time.Millisecond), generationMin) //nolint:gosec // bounded when it is set
 }
 
-// setGenerations replaces the list and the timer that drops the oldest.
+// setGenerations replaces the generations of a queue and sets the timer that drops the
+// oldest. The snapshot learns of the queue with its first generation.
 func (c *core) setGenerations(q *queue, gens []int64) {
 	d := q.dedup
 	if d == nil {
@@ -304,7 +321,7 @@ func (c *core) setGenerations(q *queue, gens []int64) {
 	if len(gens) == 0 {
 		return
 	}
-	// The newest id of the oldest generation was added before the next began.
+	// The last id of the oldest generation was added before the next generation began.
 	last := gens[0] + q.generationLength()
 	if len(gens) > 1 {
 		last = gens[1]
@@ -313,10 +330,11 @@ func (c *core) setGenerations(q *queue, gens []int64) {
 	c.dedup.ends.push(d)
 }
 
-// dedupIDs is the deduplication ids of the last moments, and the queues that have any.
+// dedupIDs is the component of deduplication: the ids of recent batches, and the timers of
+// the queues' generations.
 type dedupIDs struct {
 	fresh freshIDs
-	ends  timers[*dedup] // queues by when they can forget ids
+	ends  timers[*dedup] // by the time of the next drop
 
 	unchecked
 }
@@ -330,7 +348,8 @@ func (d *dedupIDs) next(*core) int64 {
 	return never
 }
 
-// expire drops the generations that no window reaches any more.
+// expire prunes recent ids and drops the generations that no window reaches, within the
+// budget.
 func (d *dedupIDs) expire(c *core) {
 	c.spend(d.fresh.prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
 	for c.atLeast(1); c.room(); {
@@ -346,9 +365,10 @@ func (d *dedupIDs) expire(c *core) {
 	}
 }
 
-// recoverDedup finds the generations by skipping from one to the next.
+// recoverDedup finds the generations of all queues. It seeks from one generation to the
+// next and reads no other ids.
 func (c *core) recoverDedup() error {
-	c.dedup.fresh = freshIDs{dropped: c.out.batchNo} // what was looked up before may not be all there is
+	c.dedup.fresh = freshIDs{dropped: c.out.batchNo} // look-ups from before the recovery are invalid
 	it := c.store.Scan(storage.Dedup, nil, nil)
 	defer it.Close()
 	for ok := it.Seek(nil); ok; {
@@ -368,8 +388,8 @@ func (c *core) recoverDedup() error {
 	return it.Err()
 }
 
-// forgetDedup forgets the ids of a queue whose records go with its number. A look-up
-// under the old number says nothing about the new one.
+// forgetDedup drops the ids of a queue from memory; their records go by range with the
+// queue's number. Look-ups under the old number are invalid, see duplicate.
 func (c *core) forgetDedup(q *queue) {
 	d := q.dedup
 	if d == nil {

@@ -10,12 +10,12 @@ import (
 // dueEntry is an entry of a due-time index that is in memory.
 type dueEntry struct {
 	at  int64
-	key string // of its record: entries are ordered by it
+	key string // of its record; entries are ordered by it
 	mk  storage.MessageKey
-	m   *message // that is delayed, if it is in memory, else nil
-	i   int
+	m   *message // the delayed message; nil if it is on disk only
+	i   int      // in the heap
 
-	prev, next *dueEntry // in the head, of the same queue
+	prev, next *dueEntry // entries of the same queue in memory
 }
 
 func newDueEntry(at int64, mk storage.MessageKey, m *message) *dueEntry {
@@ -25,26 +25,42 @@ func newDueEntry(at int64, mk storage.MessageKey, m *message) *dueEntry {
 func (d *dueEntry) before(o *dueEntry) bool { return d.key < o.key }
 func (d *dueEntry) index() *int             { return &d.i }
 
-// dueIndex is the head of a durable index by time: all entries before the edge.
-// Those at or after it are on disk only, and are read when the head shrinks. There
-// are two: of the messages that are delayed, and of those that have a time to live.
+// dueIndex is a durable index of messages by time. There are two: of delayed messages, and
+// of messages with a TTL. All entries are on disk; the head, which is all entries before
+// the edge, is also in memory.
+//
+//	entries by time:  [ head: memory and disk ) edge [ disk only )
+//
+// The head and its edge change as follows:
+//
+//   - The head has more than twice DueWindow entries: trimDue keeps the earlier half.
+//   - It has half of DueWindow or less: refill reads the next entries off the loop, and
+//     mergeDue adds them.
+//   - A read reaches the end of the index: the edge is "", and new entries join the head.
+//   - Recovery reads the first DueWindow entries.
+//
+// The index changes while a read is under way. unseen and removed record what the read may
+// have missed or may still show, and the read is stale once trimDue has moved the edge;
+// mergeDue corrects for all three.
 type dueIndex struct {
 	family storage.Family
 	heap   timers[*dueEntry]
-	edge   string // "": nothing is on disk only
-	read   *read
+	edge   string // key of the first entry that is on disk only; "": there is none
+	read   *read  // that fetches the next entries; nil: none is under way
 	unseen string // first entry added at or after the edge since the read was asked for, "": none
-	// lost are the entries that were taken off the disk since then.
+	// removed holds the keys of entries that were deleted from disk since the read was
+	// asked for.
 	removed map[string]struct{}
-	// byID finds the entries of the head by message, byQueue the newest of each queue.
+	// byID finds the entry of a message in the head, byQueue the newest entry of each
+	// queue.
 	byID    map[ID]*dueEntry
 	byQueue map[uint32]*dueEntry
 }
 
-// onDisk says that an entry is at or after the edge.
+// onDisk reports whether an entry with this key is on disk only.
 func (x *dueIndex) onDisk(key string) bool { return x.edge != "" && key >= x.edge }
 
-// first returns when the first entry is due.
+// first returns when the first entry of the head is due, in Unix nanoseconds.
 func (x *dueIndex) first() int64 {
 	if d, ok := x.heap.next(); ok {
 		return d.at
@@ -52,6 +68,7 @@ func (x *dueIndex) first() int64 {
 	return never
 }
 
+// add puts an entry into the head. Its key must be before the edge.
 func (x *dueIndex) add(d *dueEntry) {
 	x.heap.push(d)
 	if x.byID == nil {
@@ -64,13 +81,13 @@ func (x *dueIndex) add(d *dueEntry) {
 	x.byQueue[d.mk.Queue] = d
 }
 
-// remove takes an entry out of memory.
+// remove takes an entry out of the head. Its record on disk stays.
 func (x *dueIndex) remove(d *dueEntry) {
 	x.heap.remove(d)
 	x.unlist(d)
 }
 
-// unlist takes an entry out of what finds it.
+// unlist removes an entry from byID and byQueue.
 func (x *dueIndex) unlist(d *dueEntry) {
 	delete(x.byID, d.mk.ID)
 	switch {
@@ -87,12 +104,12 @@ func (x *dueIndex) unlist(d *dueEntry) {
 	d.prev, d.next = nil, nil
 }
 
-// dueLooks is how many entries of an index are looked at for a unit of work.
+// dueLooks is how many entries a unit of the budget pays for when they are only inspected.
 const dueLooks = 8
 
-// setFirstDue tells those of the keys of a queue that wait for the time of a message when
-// the first one falls due, as far as the head of the index knows. The head has at most
-// twice DueWindow entries: so that is done in one turn.
+// setFirstDue sets ReadyAt of those keys that are delayed to the time of their first delayed
+// message, as far as the head knows it. It inspects the entries of the queue in the head,
+// at most twice DueWindow, so one turn can afford it.
 func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
 	wanted := map[string]*KeyInfo{}
 	for _, i := range keys {
@@ -113,8 +130,8 @@ func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
 	c.spend(n / dueLooks)
 }
 
-// recordRemoval takes note of an entry behind the edge that is taken off the disk: a
-// read under way may have seen it.
+// recordRemoval records that an entry which is on disk only is deleted: a read under way
+// may still see it.
 func (x *dueIndex) recordRemoval(key string) {
 	if x.read == nil {
 		return
@@ -125,7 +142,8 @@ func (x *dueIndex) recordRemoval(key string) {
 	x.removed[key] = struct{}{}
 }
 
-// schedule makes a message that is in no structure delayed until a time.
+// schedule makes a message that is in no structure delayed until a time, in memory and in
+// the batch. The message stays in memory only if its entry is in the head.
 func (c *core) schedule(m *message, at int64) {
 	d := newDueEntry(at, m.storageKey(), m)
 	m.key.delayed++
@@ -134,11 +152,11 @@ func (c *core) schedule(m *message, at int64) {
 	c.releaseBody(m)
 	m.status = delayed
 	if !c.index(&c.delayed.index, d) {
-		m.status = gone // the disk has it
+		m.status = gone // on disk only
 	}
 }
 
-// index adds an entry to an index and reports whether memory holds it.
+// index writes an entry of an index and reports whether it is in the head, too.
 func (c *core) index(x *dueIndex, d *dueEntry) bool {
 	c.out.batch.Put(x.family, []byte(d.key), nil)
 	if x.onDisk(d.key) {
@@ -154,7 +172,7 @@ func (c *core) index(x *dueIndex, d *dueEntry) bool {
 	return true
 }
 
-// unindex takes the entry of a message off an index, wherever it is.
+// unindex deletes the entry of a message from an index, in memory and on disk.
 func (c *core) unindex(x *dueIndex, at int64, mk storage.MessageKey) {
 	if d := x.byID[mk.ID]; d != nil && d.mk.Queue == mk.Queue {
 		x.remove(d)
@@ -169,8 +187,8 @@ func (c *core) unindex(x *dueIndex, at int64, mk storage.MessageKey) {
 	x.recordRemoval(string(key))
 }
 
-// trimDue leaves about the later half of an index's head to the disk. It sorts nothing: to
-// divide the entries by one from their middle is enough.
+// trimDue leaves the later half of a head to the disk. It partitions the heap by a middle
+// entry instead of sorting it. A read under way becomes stale, as the edge moves back.
 func (c *core) trimDue(x *dueIndex) {
 	all := x.heap.h
 	middle := middleOf(all)
@@ -200,8 +218,8 @@ func (c *core) trimDue(x *dueIndex) {
 	x.heap.rebuild(all[:n])
 }
 
-// middleOf returns an entry that is neither among the first nor among the last ones by
-// time: the middle one of a sample.
+// middleOf returns an entry from the middle of the order: the median of a sample of up to
+// 64 entries. The same entries give the same result, as a turn must be deterministic.
 func middleOf(all []*dueEntry) *dueEntry {
 	const most = 64
 	var sample []*dueEntry
@@ -212,7 +230,8 @@ func middleOf(all []*dueEntry) *dueEntry {
 	return sample[len(sample)/2]
 }
 
-// unschedule takes an entry of the head out, in memory and on disk.
+// unschedule removes an entry of the delayed messages from the head and from disk. A
+// message of a purged queue is dropped with it.
 func (c *core) unschedule(d *dueEntry) {
 	c.delayed.index.remove(d)
 	c.out.batch.SingleDelete(storage.Scheduled, []byte(d.key))
@@ -229,14 +248,15 @@ func (c *core) unschedule(d *dueEntry) {
 	}
 }
 
-// delayedMessages is the messages that wait for a time.
+// delayedMessages is the component that makes delayed messages ready.
 type delayedMessages struct{ index dueIndex }
 
 func (d *delayedMessages) reset() { d.index = dueIndex{family: storage.Scheduled} }
 
 func (d *delayedMessages) next(*core) int64 { return d.index.first() }
 
-// expire makes ready what is due, in slices.
+// expire makes due messages ready, within the budget. A message that is not in memory joins
+// the backlog on disk of its key, and its entry is removed.
 func (d *delayedMessages) expire(c *core) {
 	for c.room() {
 		e, ok := d.index.heap.next()
@@ -247,10 +267,10 @@ func (d *delayedMessages) expire(c *core) {
 		c.unschedule(e)
 		q := c.queues.byNumber[e.mk.Queue]
 		switch {
-		case q == nil: // deleted since, with its messages
+		case q == nil: // the queue was deleted, with its messages
 		case e.m != nil:
 			c.makeReady(e.m)
-		default: // not in memory: leave it to the disk's side of its key
+		default:
 			k := c.keyOf(q, e.mk.Key)
 			c.shrink(k.addOnDisk(place{rank: e.mk.Rank, id: e.mk.ID}))
 			c.settle(k)
@@ -259,7 +279,7 @@ func (d *delayedMessages) expire(c *core) {
 	c.refill(&d.index)
 }
 
-// refill asks for the next entries of an index when its head runs low.
+// refill starts a read of the next entries when the head is below half of DueWindow.
 func (c *core) refill(x *dueIndex) {
 	if x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
 		x.read, x.unseen, x.removed = &read{epoch: c.epoch, index: x, family: x.family, dueFrom: x.edge}, "", nil
@@ -267,12 +287,14 @@ func (c *core) refill(x *dueIndex) {
 	}
 }
 
-// mergeDue takes what a read has found into the head of its index.
+// mergeDue adds the entries that a read has found to the head and moves the edge behind
+// them, but not beyond an entry that was added meanwhile and that the read may have missed.
+// A failed or stale read changes nothing; a later turn starts another.
 func (c *core) mergeDue(r *read) {
 	x := r.index
 	x.read = nil
 	if r.stale || r.err != nil {
-		return // asked for again in the next turn
+		return
 	}
 	edge := r.dueNext
 	if x.unseen != "" && (edge == "" || x.unseen < edge) {

@@ -10,47 +10,66 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
+// The path of an enqueue:
+//
+//  1. Prepare, on the goroutine of the connection: validate, run on_enqueue, encode the
+//     record, look the deduplication id up.
+//  2. Tx.Enqueue, in a turn: check against the state of the queue, then create the message
+//     and put its records into the open batch.
+//  3. After the commit the reply leaves, with the id. A crash before it may lose or keep the
+//     message; a crash after it keeps the message, as the sync mode promises.
+//
+// A new message is ready, or delayed by DELAY or AT. It is delivered from the head cache of
+// its fairness key, or read back from disk if it is behind the edge (key.go).
+
 // Header is a name and a value that travel with a message.
 type Header = storage.Header
 
-// DefaultKey is the fairness key of messages that name none.
+// DefaultKey is the fairness key of messages that are enqueued without KEY.
 const DefaultKey = hook.DefaultKey
 
-// defaultRank is that of priority 4.
+// A rank orders the messages of a fairness key: 9 - priority, so that lower ranks are
+// delivered first. defaultRank is the rank of priority 4, the default.
 const (
 	defaultRank = 5
 	priorityMax = 9
 )
 
-// Enqueue asks for a message to be stored. Its byte slices belong to the engine
-// from Prepare on and must not be changed.
+// Enqueue is a request to store a message. The caller fills the exported fields and calls
+// Engine.Prepare; from then on the byte slices belong to the engine and must not be
+// changed. A prepared request can be applied once.
 type Enqueue struct {
 	Queue     string
 	Key       string // "": DefaultKey
 	Weight    uint32 // of the key; 0: leave it as it is
-	Cost      uint32 // of one delivery, from the key's share; 0: 1
+	Cost      uint32 // credit that one delivery consumes; 0: 1
 	Throttles []string
 	Headers   []Header
 	Payload   []byte
 	Priority  *uint8        // 0 to 9, within the key; nil: 4
 	Delay     time.Duration // until it is ready; 0: at once
 	At        int64         // Unix nanoseconds at which it is ready, in place of Delay
-	TTL       time.Duration // from now until it dies undelivered; 0: the queue's
-	Dedup     string        // "": none; DedupContent: the content is the id
+	TTL       time.Duration // from enqueue until it expires; 0: the queue's
+	Dedup     string        // deduplication id; "": none; DedupContent: a hash of the content
 
-	hook      hook.Hook      // that has decided, nil: none has
-	hookDelay *time.Duration // its delay, in place of Delay and At; nil: not decided
+	hook      hook.Hook      // the script that has decided; nil: none has
+	hookDelay *time.Duration // the script's delay, instead of Delay and At; nil: not decided
 
-	hash   nameHash // of Key
-	record []byte
-	dedup  string // what Dedup is in the store
-	known  dedupView
+	hash   nameHash  // of Key
+	record []byte    // the encoded message; nil: not prepared, or stored already
+	dedup  string    // Dedup as the store keeps it, see dedupID
+	known  dedupView // the last look-up of the deduplication id
 }
 
-// Prepare asks the queue's on_enqueue hook, checks a request against the limits
-// and encodes the message's record. It runs on the connection: a slow script, or
-// a large or refused message, costs the loop nothing.
+// Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of
+// the message. It runs on the goroutine of the connection: a slow script and a large or
+// invalid message cost the loop nothing.
+//
+// Errors: ErrTooBig for a part over its limit, ErrInvalid for a value out of range. A
+// failure of the hook is no error, see hook.SafeEnqueue; a failed look-up of the
+// deduplication id is reported by Tx.Enqueue.
 func (e *Engine) Prepare(req *Enqueue) error {
+	// seen is read before the snapshot: the look-up then claims no more than it has seen.
 	seen := e.durable.Load()
 	s := e.Snapshot()
 	if err := prepare(req, &e.cfg.Limits, s, wallNanos); err != nil {
@@ -60,6 +79,8 @@ func (e *Engine) Prepare(req *Enqueue) error {
 	return nil
 }
 
+// prepare is Prepare without the look-up of the deduplication id. Recurring messages use it
+// from an off-loop job, with the time of the turn as now.
 func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	if req.Key == "" {
 		req.Key = DefaultKey
@@ -77,6 +98,8 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	return nil
 }
 
+// checkMessage validates a request before its hook runs. What the hook changes afterwards
+// is within its own limits.
 func checkMessage(req *Enqueue, l *Limits) error {
 	switch {
 	case len(req.Payload) > l.Payload:
@@ -128,7 +151,7 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	return nil
 }
 
-// countDistinct counts the keys of a list, each once.
+// countDistinct returns the number of different keys in a list.
 func countDistinct(keys []string) int {
 	seen := make(map[string]struct{}, len(keys))
 	for _, key := range keys {
@@ -137,8 +160,9 @@ func countDistinct(keys []string) int {
 	return len(seen)
 }
 
-// distinct leaves each throttle key in once: a message takes one token. The
-// list itself may be shared, it is not changed.
+// distinct returns the throttle keys without repetitions, in their order: a message takes
+// one token of each throttle. The argument may be shared and is not changed; without
+// repetitions it is returned as it is.
 func distinct(keys []string) []string {
 	for i := 1; i < len(keys); i++ {
 		if !slices.Contains(keys[:i], keys[i]) {
@@ -155,7 +179,14 @@ func distinct(keys []string) []string {
 	return keys
 }
 
-// Enqueue stores a prepared message and returns its id.
+// Enqueue stores a prepared message and returns its id. With a deduplication id that is
+// within its window it stores nothing and returns the id of the first message, even if the
+// queue is paused or full. All checks precede the first change, so a refused request leaves
+// no trace in memory or in the batch.
+//
+// It returns ErrWouldBlock and parks the task where the deduplication id must be looked up
+// again, or where the counts of a limited queue are not exact yet. In a transaction the
+// preflight has done both, and the task never parks.
 func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	c := tx.core
 	q, err := c.queueToChange(req.Queue)
@@ -173,7 +204,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 			return ID{}, err
 		case err != nil:
 			return ID{}, err
-		case known: // also where a first one would be refused now
+		case known:
 			q.totals.deduplicated++
 			return id, nil
 		}
@@ -204,7 +235,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		c.setWeight(k, req.Weight)
 	}
 	c.insert(m, req.record, readyAt)
-	req.record = nil // the reply, which may wait for long, does not need it
+	req.record = nil // free the memory: the reply may wait, and does not need the record
 	if req.dedup != "" {
 		c.recordDedupID(q, req.dedup, m.id)
 	}
@@ -214,7 +245,8 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	return m.id, nil
 }
 
-// newMessage makes a message that does not exist yet, with an id of its own.
+// newMessage makes a message with a new id. The caller stores it with insert. It renews the
+// reservation of ids when the new id has reached the reserved bound.
 func (c *core) newMessage(k *fairKey, rank uint8) *message {
 	m := &message{key: k, cost: 1, attempt: 1, timer: -1, batch: c.out.batchNo}
 	m.rank = rank
@@ -225,16 +257,19 @@ func (c *core) newMessage(k *fairKey, rank uint8) *message {
 	return m
 }
 
-// reserveIDs persists a bound that the next ids stay below, so that a restart
-// knows where to go on even if the clock went back meanwhile.
+// reserveIDs makes a bound durable that the next ids stay below. A restart continues from
+// the bound, so no id is given out twice even if the clock was set back meanwhile. The
+// bound moves in steps, because one record for each message would double the writes.
 func (c *core) reserveIDs() {
-	const ahead = int64(100e6) // 100 ms: after a crash, ids may run ahead of the clock by as much
+	const ahead = int64(100e6) // 100 ms: how far ids may run ahead of the clock after a crash
 	c.ids.until = c.ids.last + ahead
 	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.ids.until))) //nolint:gosec // after 1970
 }
 
-// insert puts the record of a new message into its queue, ready at a time that is
-// past or to come.
+// insert stores the record of a new message and enters the message into the structures of
+// its state: ready, or delayed if readyAt is later than now. A message with a TTL also gets
+// its entry in the index of expiries. All records are in the open batch, so that a crash
+// keeps all of them or none.
 func (c *core) insert(m *message, record []byte, readyAt int64) {
 	k := m.key
 	delayed := readyAt > c.now

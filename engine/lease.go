@@ -9,54 +9,70 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// LeaseRequest asks for messages of one queue or of several.
+// A lease and its states. A message is leased from take and lease until endLease; in
+// between it is in core.leases only, not in its key's head cache.
+//
+//   ready ──lease──▶ leased ──Ack────────────────▶ gone
+//                      │ ├────Nack, expiry───────▶ ready, delayed, dead or gone
+//                      │ ├────Release, Undeliver─▶ ready
+//                      │ └────Cancel─────────────▶ gone
+//                      └─Extend: leased, with a new end
+//
+// The record of a lease is deferred: it is written once the lease has lasted for
+// Config.LeaseLag. Most leases end before that and cost no write. A crash forgets unwritten
+// leases; their messages are delivered again, which at-least-once delivery allows, under
+// higher delivery numbers (fenceBase), so that old receipts stay invalid.
+
+// LeaseRequest asks for ready messages of one or more queues.
 type LeaseRequest struct {
 	Queues     []string
-	Count      int           // at most so many, never waiting to fill it; at least 1
-	Block      time.Duration // how long to wait for the first; negative: not at all, 0: for ever
-	Visibility time.Duration // of the leases; 0: each queue's own
-	Consumer   string
+	Count      int           // the most to deliver, at least 1; a lease never waits to reach it
+	Block      time.Duration // how long to wait for the first message; negative: not at all, 0: without limit
+	Visibility time.Duration // duration of the leases; 0: the setting of each queue
+	Consumer   string        // a name for FILA.GET and FILA.BROWSE; may be empty
 
-	parts *leaseParts // of a large one that goes on in a later turn
+	parts *leaseParts // progress of a large request that takes several turns
 }
 
-// Delivery is a message that was handed to a client. Load must be called before
-// Payload and Headers.
+// Delivery is a leased message on its way to a client. Receipt proves the lease to Ack,
+// Nack, Extend and Release. Payload and Headers are empty until Load has succeeded.
 type Delivery struct {
 	Receipt    Receipt
 	Queue, Key string
 	Attempt    uint32 // 1 plus the failures so far
-	Deliveries uint32 // hand-outs including this one
+	Deliveries uint32 // deliveries so far, this one included
 	EnqueuedAt time.Time
 	LeaseUntil time.Time
 
 	mk      storage.MessageKey
 	record  []byte
 	message storage.Message
-	stored  bool // the reply need not wait for a commit, see told.go
+	stored  bool // the reply may leave before the commit, see mayReplyEarly
 }
 
-// Payload returns the message's payload. It must not be changed.
+// Payload returns the payload. The caller must not change it.
 func (d *Delivery) Payload() []byte { return d.message.Payload }
 
-// Headers returns the message's headers. They must not be changed.
+// Headers returns the headers. The caller must not change them.
 func (d *Delivery) Headers() []Header { return d.message.Headers }
 
-// Held is how many bytes of memory the delivery keeps that could be read again.
+// Held returns how many bytes Release would free.
 func (d *Delivery) Held() int { return len(d.record) }
 
-// Release lets go of the message's record: until Load, Payload and Headers are empty.
+// Release frees the record to save memory while a reply waits. Payload and Headers are
+// empty until Load reads the record again.
 func (d *Delivery) Release() {
 	d.record = nil
 	d.message = storage.Message{Throttles: d.message.Throttles}
 }
 
-// Load makes payload and headers of a delivery available, reading them from the
-// store if they are not in memory. It runs on the connection. ErrNoMessage says
-// that the message was removed since it was leased (by its bare id, or with its
-// queue): it has to be left out of the reply.
+// Load makes payload and headers available, from memory or from the store. It runs on the
+// goroutine of the connection. It returns ErrNoMessage if the message was removed after its
+// delivery, for instance by Purge or by Ack with the bare id; the caller leaves such a
+// delivery out of the reply. Other errors are those of the store.
 func (e *Engine) Load(d *Delivery) error { return load(d, e.store) }
 
+// load is Load for any store; the simulation has its own.
 func load(d *Delivery, store Store) error {
 	if d.record == nil {
 		b, err := store.Get(storage.Messages, d.mk.Append(nil))
@@ -74,15 +90,23 @@ func load(d *Delivery, store Store) error {
 	return nil
 }
 
-// Lease hands out ready messages, in turns among the queues. If there are none
-// it returns ErrWouldBlock where the request blocks, else an empty slice.
+// Lease delivers ready messages, alternating between the queues. Consumers that wait for
+// these queues already are served before it. Without a ready message it returns
+// ErrWouldBlock and parks the task: where the request blocks, until its deadline, or
+// without a deadline while messages are being read from disk. Else it returns an empty
+// slice.
+//
+// Errors: ErrClientGone if the client has disconnected, an error of an unknown queue, and
+// ErrMisconf while the store takes no writes. A task that waits already stays parked then
+// and is not refused. In a transaction Lease never parks: PreflightLease has waited for the
+// reads.
 func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	c := tx.core
 	if !tx.atomic && req.Count > c.leasePart() {
 		return tx.leaseMany(req)
 	}
 	if cl := tx.task.Client; cl != nil && cl.gone {
-		return nil, ErrClientGone // nobody would take them, and it could wait for ever
+		return nil, ErrClientGone // no client would receive the messages, and the wait might never end
 	}
 	var few [4]*queue // the usual number of queues needs no allocation
 	queues := few[:0]
@@ -98,7 +122,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	if tx.task.wait == nil {
 		c.wakeAll()
-		for _, q := range queues { // those that wait already come first
+		for _, q := range queues { // earlier consumers come first
 			if q.offered && q.waiters.first != nil {
 				c.serveQueue(q)
 			}
@@ -125,7 +149,8 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	return nil, nil
 }
 
-// PreflightLease waits for what Lease could take once it has been read from disk.
+// PreflightLease parks a transaction until the messages that Lease could deliver are in
+// memory. An error of the request itself is left to Lease.
 func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 	tx.preflight.lease(req.Queues)
 	var queues []*queue
@@ -133,7 +158,7 @@ func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 	for _, name := range req.Queues {
 		q := tx.core.queues.byName[name]
 		if q == nil {
-			return nil // which Lease will say
+			return nil // Lease reports the error
 		}
 		if q.scheduler.loaded() && !q.set.PausedOut {
 			return nil
@@ -148,7 +173,9 @@ func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 	return ErrWouldBlock
 }
 
-// deliver leases up to req.Count messages, one of each queue in turn.
+// deliver leases up to req.Count messages, one of each queue in turn. The rotation of a set
+// of queues is remembered between requests, so that many small leases are as fair among
+// queues as one large lease. It delivers nothing while the store takes no writes.
 func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 	if c.health.failed != nil {
 		return nil
@@ -181,16 +208,19 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 	return ds
 }
 
-// take takes the queue's next message out of its window, or returns nil. The
-// caller must lease, move or put it back before the turn ends.
+// take removes the next message of the queue from its head cache, in the order of deficit
+// round robin and within the throttles; nil if none is deliverable. It has consumed the
+// credit of the key, and tokens and slots of the throttles. The caller must lease, move or
+// return the message in the same turn.
 func (c *core) take(q *queue) *message {
 	if q.set.PausedOut {
 		return nil
 	}
 	k := c.pick(q)
 	for k == nil && len(c.throttles.notified) > 0 && c.throttles.waking == nil && c.room() {
-		// What was taken last may have left the turn to another class, and so may each one
-		// that was woken and is stopped by another throttle.
+		// The last message may have passed the turn to another class, and each class that
+		// was woken may be stopped by another of its throttles: look again until nothing
+		// changes.
 		c.wakeAll()
 		k = c.pick(q)
 	}
@@ -201,13 +231,15 @@ func (c *core) take(q *queue) *message {
 	c.heads.messages--
 	k.stats.deliver(c.now, m.cost)
 	q.share.add(c.now, uint64(m.cost))
-	k.leased++ // keeps the key
+	k.leased++ // the key stays in memory while it has leases
 	q.leased++
 	c.settle(k)
 	return m
 }
 
-// lease starts the lease of a message that take has returned.
+// lease makes a message that take returned leased, and returns its delivery. The delivery
+// number exceeds all earlier ones of the message and those of all earlier starts. The lease
+// record is deferred if Config.LeaseLag is set.
 func (c *core) lease(m *message, visibility time.Duration, consumer string) *Delivery {
 	c.spend(1)
 	m.status = leased
@@ -231,28 +263,32 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), mk: m.storageKey(), record: m.body,
 		stored: c.mayReplyEarly(m),
 	}
-	d.message.Throttles = m.throttleKeys() // so that load need not make them
+	d.message.Throttles = m.throttleKeys() // load reuses them instead of allocating
 	c.releaseBody(m)
 	return d
 }
 
-// fenceBase is below every delivery number of this start and above those of all
-// starts before: a lease whose record was elided and lost in a crash cannot be
-// mistaken for a later one.
+// fenceBase is less than all delivery numbers of this start and greater than those of all
+// earlier starts. A crash can lose a deferred lease record; this base keeps the receipt of
+// the lost lease from matching a later lease of the same message.
 func (c *core) fenceBase() uint64 { return (c.epoch - 1) << 32 }
 
-// deferredLease is a lease whose record has to be written at a time, if it lasts.
+// deferredLease is a lease whose record has not been written. It is due Config.LeaseLag
+// after the delivery.
 type deferredLease struct {
 	m     *message
 	fence uint64
 	due   int64
 }
 
+// live reports whether the lease still exists: the message may have been leased anew since,
+// or its queue purged.
 func (l *deferredLease) live() bool {
 	return l.m.status == leased && l.m.fence == l.fence && !l.m.key.purged()
 }
 
-// writeDeferredLeases writes the records of leases that have lasted long enough.
+// writeDeferredLeases writes the records of leases that are due, within the budget. Entries
+// of ended leases are dropped without a write.
 func (c *core) writeDeferredLeases() {
 	for c.room() && len(c.leases.deferred) > 0 && (c.leases.deferred[0].due <= c.now || !c.leases.deferred[0].live()) {
 		c.spend(1)
@@ -264,8 +300,9 @@ func (c *core) writeDeferredLeases() {
 	}
 }
 
-// writeLease makes a lease survive a restart. Losing it to a power cut means an
-// early redelivery, which at-least-once allows: it needs no sync of its own.
+// writeLease writes the lease record, which makes the lease survive a restart. It asks for
+// no sync: a power failure that loses the record causes one early redelivery, which
+// at-least-once delivery allows.
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
 		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
@@ -280,8 +317,10 @@ func (c *core) writeLease(m *message) {
 	}
 }
 
-// endLease takes a message out of what holds leased ones, and its record off
-// the disk. The caller gives it its next status.
+// endLease removes a message from the lease table, returns its throttle slots and deletes
+// the lease record. Every end of a lease goes through it but that of a purged queue
+// (dropLease), whose records go by range. The caller gives the message its next state in
+// the same turn.
 func (c *core) endLease(m *message) {
 	delete(c.leases.byID, m.id)
 	c.leases.ends.remove(m)
@@ -294,8 +333,9 @@ func (c *core) endLease(m *message) {
 	m.key.leased--
 	m.key.queue.leased--
 	if m.writes > 0 {
-		c.out.sync = true // or a power loss could bring it back beside the lease that follows
+		c.out.sync = true // a power loss must not bring the record back beside a later lease
 		key := storage.AppendLeaseKey(nil, m.storageKey(), m.fence)
+		// SingleDelete is cheaper, and valid only for a key that was written once.
 		if m.writes == 1 {
 			c.out.batch.SingleDelete(storage.Leases, key)
 		} else {
@@ -305,8 +345,9 @@ func (c *core) endLease(m *message) {
 	m.lease = lease{}
 }
 
-// held finds the message whose lease a receipt stands for, or nil. A lease whose time is
-// over is worth nothing from then on, also where expire has yet to come to it.
+// leaseOf returns the message whose live lease a receipt names, or nil. A lease is invalid
+// from the moment it ends, even if expire has not processed it yet. A bare id matches any
+// live lease of its message.
 func (c *core) leaseOf(q *queue, r Receipt) *message {
 	m := c.leases.byID[r.ID]
 	if m == nil || m.key.queue != q || m.key.purged() || m.judged || m.until <= c.now || !r.Bare && m.fence != r.Fence {

@@ -9,15 +9,27 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// leaseTable is the leases that last.
+// leaseTable is the set of live leases, with their timers. A leased message is in byID and
+// in ends (invariant 15); its state transitions are drawn in lease.go.
+//
+// When a lease expires:
+//
+//	leased ──purged queue────────────────────▶ gone (dropLease)
+//	       ──ended while the broker was down─▶ ready, without a failure
+//	       ──on_failure hook─▶ judged ──decision, or hookDecisionMax─┐
+//	       ──no hook─────────────────────────────────────────────────┴─▶ endExpired
+//
+// A judged message stays in the table so that it keeps its throttle slots and its record,
+// but its receipt is invalid.
 type leaseTable struct {
 	byID     map[ID]*message
-	ends     timers[*message]
-	deferred []deferredLease // records that are not written yet, oldest first
+	ends     timers[*message] // by the end of the lease
+	deferred []deferredLease  // leases without a record so far, oldest first
 }
 
 func (t *leaseTable) reset() { *t = leaseTable{byID: map[ID]*message{}} }
 
+// next returns when the first lease expires, or the first deferred record is due.
 func (t *leaseTable) next(*core) int64 {
 	at := int64(never)
 	if m, ok := t.ends.next(); ok {
@@ -29,8 +41,9 @@ func (t *leaseTable) next(*core) int64 {
 	return at
 }
 
-// expire ends the leases whose time is over, and writes the records of those that have
-// lasted long enough.
+// expire ends the leases whose visibility timeout has passed and writes the deferred
+// records that are due. Both have a share of the budget of their own, so that many expiries
+// do not delay the records.
 func (t *leaseTable) expire(c *core) {
 	least := c.tasks.budget.part(32)
 	for c.room() {
@@ -45,7 +58,7 @@ func (t *leaseTable) expire(c *core) {
 	c.writeDeferredLeases()
 }
 
-// expireLease takes a message back whose consumer has not answered in time.
+// expireLease acts on a lease whose visibility timeout has passed; see leaseTable.
 func (c *core) expireLease(m *message) {
 	q := m.key.queue
 	if m.key.purged() {
@@ -53,14 +66,14 @@ func (c *core) expireLease(m *message) {
 		return
 	}
 	if m.restored && m.until <= c.health.bootTime {
-		// It ended while the broker was down: nobody could have acked it.
+		// The lease ended while the broker was down, when no ack was possible: that is no
+		// failure of the consumer.
 		c.releaseLease(m)
 		return
 	}
 	if h := c.out.snapshot.Hook(q.name, hook.OnFailure); h != nil && !m.judged && !c.ttlExpired(m) {
-		// The lease is over: its receipt is no good any more. But the message stays
-		// where it is until the hook has decided, or a time after which nobody waits
-		// for that.
+		// From here on the receipt is invalid. The message waits in place for the hook's
+		// decision; its timer is set to hookDecisionMax in case the decision never comes.
 		m.judged = true
 		m.until = c.now + hookDecisionMax
 		c.leases.ends.fix(m)
@@ -75,22 +88,24 @@ func (c *core) expireLease(m *message) {
 	c.endExpired(m, nil)
 }
 
-// hookDecisionMax is how long an expired message waits for its hook: far longer than
-// any hook may run, far shorter than anybody would notice.
+// hookDecisionMax bounds the wait of an expired message for its on_failure hook. It is much
+// longer than any hook may run, and short enough to go unnoticed.
 const hookDecisionMax = int64(5 * time.Second)
 
-// endExpired ends the lease of a message whose time is over.
+// endExpired ends an expired lease as a failure of its message. d is the decision of the
+// hook; nil if there is none, or if it has not come in time. A message that must move to
+// another queue but cannot be read stays leased, and the move is retried after its backoff.
 func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	q := m.key.queue
 	q.totals.leaseExpired++
 	dead, delay, reason := c.failureOutcome(q, m.attempt, d)
 	if d == nil || d.Action == hook.FailureDefault && d.Delay == nil {
-		delay = 0 // without a word of the hook an expired message is ready at once
+		delay = 0 // by default a message is ready at once: its lease was pause enough
 	}
 	over := c.endsByTTL(m, dead)
-	if over && c.hasDLQ(q) || dead && !over { // it goes to another queue
+	if over && c.hasDLQ(q) || dead && !over { // the message moves to another queue
 		if err := c.loadBody(m); err != nil {
-			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message cannot be read and stays leased")
+			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message with an expired lease cannot be read; it stays leased, retrying later")
 			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.MendInterval)
 			c.leases.ends.fix(m)
 			return
@@ -108,21 +123,24 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	}
 }
 
-// A lease of very many messages takes them in parts, and goes on in a later turn when
-// the step has used up its budget. The task has begun then: it waits for its turn and for
-// no message, so it takes what there is and never waits to fill what was asked for.
+// A large lease is divided into parts. When the budget of the step is used up, the task
+// yields and continues in a later turn. It has begun then, so it takes what is ready and
+// never waits to reach its count.
 
-// leasePart is how many messages are leased before the budget is looked at.
+// leasePart is how many messages a lease takes before it checks the budget.
 func (c *core) leasePart() int { return c.tasks.budget.part(16) }
 
-// leaseParts is what has been leased for a request so far.
+// leaseParts is the progress of a large lease between turns. epoch tells whether a recovery
+// has dropped the leases meanwhile; then the request restarts.
 type leaseParts struct {
 	epoch uint64
-	until int64 // when a request that blocks ends; 0: never
+	until int64 // deadline of a blocking request; 0: none
 	got   []*Delivery
 }
 
-// leaseMany is Lease for more than one part.
+// leaseMany is Lease for more messages than one part. A first part that comes short is the
+// whole answer. Leases that have ended while the task yielded are left out of the reply; if
+// none is left, a blocking request waits again until its deadline.
 func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	c, size := tx.core, tx.core.leasePart()
 	p := req.parts
@@ -156,7 +174,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 		}
 	}
 	req.parts = nil
-	p.got = slices.DeleteFunc(p.got, func(d *Delivery) bool { // those that have ended meanwhile
+	p.got = slices.DeleteFunc(p.got, func(d *Delivery) bool { // leases that have ended meanwhile
 		q := c.queues.byName[d.Queue]
 		return q == nil || c.leaseOf(q, d.Receipt) == nil
 	})
@@ -167,7 +185,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	return p.got, nil
 }
 
-// existingQueues returns those of the queues that have not been deleted meanwhile.
+// existingQueues returns the named queues that have not been deleted meanwhile.
 func (c *core) existingQueues(names []string) []*queue {
 	var queues []*queue
 	for _, name := range names {
@@ -178,7 +196,7 @@ func (c *core) existingQueues(names []string) []*queue {
 	return queues
 }
 
-// parkAgain makes a task wait for messages that has lost all it had got.
+// parkAgain parks a task that had left its wait with leaveWait, with the same deadline.
 func (tx *Tx) parkAgain(queues []*queue, until int64) error {
 	c, w := tx.core, tx.task.wait
 	if w == nil {
@@ -196,7 +214,8 @@ func (tx *Tx) parkAgain(queues []*queue, until int64) error {
 	return ErrWouldBlock
 }
 
-// leaveWait takes a task that has got something out of the lines that it stands in.
+// leaveWait takes a task out of the lines of queues once it has leased a first part: it
+// waits for its next turn, no longer for messages.
 func (c *core) leaveWait(t *Task) {
 	w := t.wait
 	if w == nil {
@@ -212,10 +231,14 @@ func (c *core) leaveWait(t *Task) {
 	}
 }
 
-// endLeases ends the leases that receipts stand for, in slices if there are many, and
-// returns how many there were. A receipt whose lease is over is not counted and changes
-// nothing. The task is answered when all of its parts are committed; a crash before that
-// may have kept some of them, as if its client had named those alone.
+// endLeases calls end for each live lease that the receipts name and returns how many there
+// were. Receipts without a live lease are skipped. It validates the queue before the first
+// change.
+//
+// More than receiptsFew receipts are processed in slices, in several batches; the task is
+// answered after the last commit. A crash in between may keep the first part, as if the
+// client had named those receipts alone. If the queue is deleted between slices, the rest
+// of the leases went with it: the count so far is the answer.
 func (tx *Tx) endLeases(queue string, receipts []Receipt, end func(c *core, m *message)) (int, error) {
 	c := tx.core
 	if len(receipts) <= receiptsFew {
@@ -227,7 +250,7 @@ func (tx *Tx) endLeases(queue string, receipts []Receipt, end func(c *core, m *m
 	}
 	q, err := c.queueToChange(queue)
 	if err != nil {
-		if p.at > 0 { // the queue was deleted meanwhile, and with it the other leases
+		if p.at > 0 { // the queue was deleted meanwhile, with its leases
 			return p.n, nil
 		}
 		return 0, err
@@ -245,10 +268,11 @@ func (tx *Tx) endLeases(queue string, receipts []Receipt, end func(c *core, m *m
 	return p.n, nil
 }
 
-// receiptsFew is how many receipts are handled without asking for each of them.
+// receiptsFew is how many receipts are processed in one turn, without checking the budget
+// for each.
 const receiptsFew = 64
 
-// endFewLeases is endLeases for what is not worth dividing.
+// endFewLeases is endLeases within one turn, so that the batch has all ends or none.
 func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m *message)) (n int, err error) {
 	c := tx.core
 	q, err := c.queueToChange(queue)
@@ -268,8 +292,10 @@ func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m
 	return n, nil
 }
 
-// Ack removes messages whose leases the receipts stand for and returns how many
-// there were. A receipt whose lease is over is not counted and changes nothing.
+// Ack deletes the messages whose live leases the receipts name, and returns how many there
+// were. Receipts without a live lease change nothing and are not counted, so a repeated Ack
+// is harmless. The error is that of an unknown queue, or ErrMisconf while the store takes
+// no writes.
 func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.acked++
@@ -279,8 +305,9 @@ func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 	})
 }
 
-// remove takes the records of a message off the disk. It must be in no structure
-// of the memory any more.
+// remove deletes the records of a message and updates the totals of its key and queue. The
+// message must be in no structure of the memory. Its key ends with its last message
+// (settle).
 func (c *core) remove(m *message) {
 	k := m.key
 	c.out.batch.SingleDelete(storage.Messages, c.messageKey(m))
@@ -300,7 +327,9 @@ func (c *core) remove(m *message) {
 	c.settle(k)
 }
 
-// Extend lets a lease end d from now, at least a millisecond, and returns when.
+// Extend sets the end of a lease to d from now and returns it. d is from 1 ms to
+// durationMax, else the error is ErrInvalid; ErrLeaseLost if the receipt has no live lease.
+// The new end may be earlier than the old one.
 func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error) {
 	c := tx.core
 	q, err := c.queueToChange(queue)
@@ -315,16 +344,16 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 		return time.Time{}, fmt.Errorf("extend %s: %w", r, ErrLeaseLost)
 	}
 	m.until = c.now + int64(d)
-	m.restored = false // it is held by someone who is there
+	m.restored = false // its consumer is alive: an expiry is a failure again
 	c.leases.ends.fix(m)
-	if m.writes > 0 { // otherwise the lag writes the new end, or never has to
+	if m.writes > 0 { // a deferred record will have the new end
 		c.writeLease(m)
 	}
 	return time.Unix(0, m.until), nil
 }
 
-// Release gives leased messages back, ready at once, without counting a failure.
-// It returns how many of the receipts still stood for a lease.
+// Release ends leases without a failure: the messages are ready at once, in their
+// positions, with the same attempt. It returns how many receipts had a live lease.
 func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.released++
@@ -332,13 +361,16 @@ func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	})
 }
 
-// Undeliver gives back deliveries that never reached their client: the message
-// is as if they had not been, but for their numbers, which are not used again.
-// Of many it returns ErrWouldBlock: those that are left follow in later turns.
+// Undeliver takes back deliveries whose reply never reached the client. The messages are
+// ready again as if they had not been delivered; only their delivery numbers stay used.
+// Tokens are refunded. It returns ErrWouldBlock when the budget is used up, and continues
+// in later turns.
+//
+// After a failed commit it does nothing: the leases were dropped with the memory.
 func (tx *Tx) Undeliver(ds []*Delivery) error {
 	c := tx.core
 	if c.health.failed != nil {
-		return nil //nolint:nilerr // the leases are gone with the memory that knew them
+		return nil //nolint:nilerr // the leases were dropped with the memory
 	}
 	for _, d := range ds {
 		q := c.queues.byName[d.Queue]
@@ -347,7 +379,7 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 		}
 		m := c.leaseOf(q, d.Receipt)
 		if m == nil {
-			continue // also where an earlier turn has given it back
+			continue // ended, or taken back by an earlier slice
 		}
 		if !tx.more() {
 			return tx.yield()
@@ -361,15 +393,17 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 	return nil
 }
 
-// releaseLease ends a lease and makes its message ready in its place.
+// releaseLease ends a lease without a failure and makes its message ready in its position.
+// The attempt record keeps the delivery number.
 func (c *core) releaseLease(m *message) {
 	c.endLease(m)
 	c.writeAttempt(m, 0)
 	c.makeReady(m)
 }
 
-// writeAttempt keeps what the message's own record, written once, cannot say:
-// how often it was handed out and failed, and when it is due again (0: now).
+// writeAttempt writes the attempt record of a message: what changes after its own record,
+// which is written once. These are attempts, deliveries, the last delivery number, the
+// failure, and the time at which the message is ready (0: now).
 func (c *core) writeAttempt(m *message, readyAt int64) {
 	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence}
 	if f := m.failure; f != nil {

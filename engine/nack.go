@@ -9,40 +9,55 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// Nack says that a delivery has failed.
+// Nack is a request to end a lease as failed.
 type Nack struct {
 	Queue   string
 	Receipt Receipt
-	Error   string        // kept with the message, cut at errorBytesMax
+	Error   string        // why the delivery failed; kept with the message, cut at errorBytesMax
 	Delay   time.Duration // until the retry; negative: the queue's backoff
-	Dead    bool          // no retry: to the dead-letter queue at once
+	Dead    bool          // no retry: dead-letter the message at once
 
-	decided  *hook.FailureDecision // what the on_failure hook has said
-	attempts uint32                // failures that it was told of, this one included
-	look     *lookup               // of a message that is leased only by its transaction
+	decided  *hook.FailureDecision // the decision of the on_failure hook; nil: none so far
+	attempts uint32                // failures that the hook was given, this one included
+	look     *lookup               // of a message that a call of the same transaction leases
 }
 
-// errorBytesMax bounds the error text kept with a message.
+// errorBytesMax bounds the error text that is kept with a message, in bytes.
 const errorBytesMax = 8 << 10
 
-// What becomes of a nacked message.
+// The values of NackResult.Action.
 const (
-	ActionRetry = "retry"
-	ActionDead  = "dlq"
+	ActionRetry = "retry" // ready again, at once or after a delay
+	ActionDead  = "dlq"   // dead-lettered, or dropped if there is no dead-letter queue
 )
 
-// NackResult says what became of the message.
+// NackResult describes what became of a nacked message.
 type NackResult struct {
 	Action  string
-	Attempt uint32    // number of the next delivery, or of the one that was the last
-	ReadyAt time.Time // zero for a dead message
-	DLQ     string    // where a dead message went; "": it was dropped
+	Attempt uint32    // of the next delivery; for a dead message, of the last one
+	ReadyAt time.Time // when the message is ready again; zero for a dead message
+	DLQ     string    // the queue of a dead message; "": it was dropped
 }
 
-// Nack ends a lease as failed. The message is retried after a delay, or dead if
-// its attempts are used up; an explicit Delay or Dead overrides that. After its time to
-// live nothing is retried. A delay may last longer than the message lives: then it dies
-// while it waits, as a message without a lease does.
+// A failed message goes one of four ways. In the order of precedence:
+//
+//   its TTL has passed ─────────────▶ expires: dead with the reason ttl
+//   Dead, or the hook's FailureDead,
+//   or all attempts used ───────────▶ dead-letter queue, or dropped without one
+//   a delay ────────────────────────▶ delayed
+//   no delay ───────────────────────▶ ready, in its position
+//
+// Dead and Delay of the request override the hook; the hook overrides the settings of the
+// queue. A dead-letter queue has no dead-letter queue: its messages are retried instead.
+
+// Nack ends a lease as failed, with the outcome described above. A delay may end after the
+// message's TTL; the message then expires while it is delayed.
+//
+// Where the queue has an on_failure hook, Nack parks the task until the hook has decided
+// (ErrWouldBlock). Errors: ErrLeaseLost if the receipt has no live lease, also when the
+// lease ended during the hook; ErrInvalid for a delay above durationMax; an error of the
+// store if a message that must change its queue cannot be read. After an error the lease is
+// as before.
 func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c := tx.core
 	q, err := c.queueToChange(req.Queue)
@@ -68,7 +83,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		dead, delay = false, req.Delay
 	}
 	over := c.endsByTTL(m, dead)
-	if over && c.hasDLQ(q) || dead && !over { // it goes to another queue
+	if over && c.hasDLQ(q) || dead && !over { // the message moves to another queue
 		if err := c.loadBody(m); err != nil {
 			return NackResult{}, err
 		}
@@ -86,15 +101,17 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
 }
 
-// endsByTTL says that a message which has failed ends because its time to live is over: it
-// is neither retried, nor does it stay where dead messages stay.
+// endsByTTL reports whether a failed message ends because its TTL has passed. A message
+// that is dead anyway keeps that reason, unless its queue is a dead-letter queue, which
+// would keep it.
 func (c *core) endsByTTL(m *message, dead bool) bool {
 	return c.ttlExpired(m) && (!dead || m.key.queue.isDLQ())
 }
 
-// awaitFailureHook asks the hook of the queue what is to become of a message that has failed
-// so many times, where there is one and it has a say, and reports whether the task waits
-// for that.
+// awaitFailureHook asks the on_failure hook about a message with a number of failures and
+// parks the task, and reports whether it did. It does not where there is no hook, where the
+// request or the TTL leaves nothing to decide, or where the hook has decided for that
+// number already: the same call may have waited for another reason and is repeated.
 func (tx *Tx) awaitFailureHook(req *Nack, m *message, attempts uint32) bool {
 	h := tx.core.out.snapshot.Hook(req.Queue, hook.OnFailure)
 	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.ttlExpired(m) || req.decided != nil && req.attempts == attempts {
@@ -102,7 +119,7 @@ func (tx *Tx) awaitFailureHook(req *Nack, m *message, attempts uint32) bool {
 	}
 	task := tx.task
 	tx.core.askFailure(h, m, attempts, req.Error, func(c *core, d hook.FailureDecision) {
-		if task.wait != nil { // else its client has gone
+		if task.wait != nil { // else the client has disconnected
 			req.decided, req.attempts = &d, attempts
 			c.run(task)
 		}
@@ -111,8 +128,10 @@ func (tx *Tx) awaitFailureHook(req *Nack, m *message, attempts uint32) bool {
 	return true
 }
 
-// PreflightNack waits for what the hook says of the failure, also of a message that is
-// leased by a call before it in the same transaction.
+// PreflightNack obtains the decision of the on_failure hook for a nack of a transaction,
+// also for a message that an earlier call of the same transaction will lease. Earlier nacks
+// of the message in the transaction count as failures. Errors of the request are left to
+// Nack.
 func (tx *Tx) PreflightNack(req *Nack) error {
 	c := tx.core
 	q := c.queues.byName[req.Queue]
@@ -124,7 +143,7 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 	switch {
 	case m != nil:
 	case !tx.preflight.leases[req.Queue] || c.out.snapshot.Hook(req.Queue, hook.OnFailure) == nil:
-		return nil // it will not be leased, or there is no hook to ask
+		return nil // no earlier call leases it, or there is no hook
 	default:
 		if m = c.leases.byID[id]; m != nil && m.key.queue == q {
 			break
@@ -134,12 +153,12 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 		}
 		f := req.look.found
 		if req.look.err != nil || f[0] == nil || c.locate(&req.look.changeLog, f[0]) == gone {
-			return nil //nolint:nilerr // the nack itself says that there is none, or that it cannot be read
+			return nil //nolint:nilerr // Nack reports that the message does not exist or cannot be read
 		}
 		m = f[0].m
 	}
 	if r := req.Receipt; m != c.leases.byID[id] && !r.Bare && r.Fence <= m.fence {
-		return nil // of a lease that is over
+		return nil // the receipt of an ended lease
 	}
 	attempts := m.attempt + tx.preflight.nacks[id]
 	tx.preflight.nack(id)
@@ -149,8 +168,8 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 	return nil
 }
 
-// failureOutcome is what becomes of a message that has failed for the nth time: what the hook
-// has decided, else a retry until the attempts are used up.
+// failureOutcome decides what becomes of a message that has failed for the nth time: by the
+// hook's decision where d has one, else by the queue's settings. reason is set if dead is.
 func (c *core) failureOutcome(q *queue, failed uint32, d *hook.FailureDecision) (dead bool, delay time.Duration, reason string) {
 	if d == nil {
 		d = &hook.FailureDecision{}
@@ -170,20 +189,22 @@ func (c *core) failureOutcome(q *queue, failed uint32, d *hook.FailureDecision) 
 	}
 }
 
-// attemptsExhausted says whether a message that failed so many times gets no further try.
+// attemptsExhausted reports whether a message with so many failures is not retried. With a
+// MaxAttempts of 0 a message is retried without limit.
 func (q *queue) attemptsExhausted(failed uint32) bool {
 	return q.set.MaxAttempts > 0 && failed >= q.set.MaxAttempts
 }
 
-// jitterMax is a whole pause, in percent.
+// jitterMax is the setting in percent that lets jitter shorten a delay down to 0.
 const jitterMax = 100
 
-// jitterStream parts the chance of pauses from that of ids.
+// jitterStream separates the random numbers of delays from those of ids: a change of one
+// leaves the other as it was for a seed.
 const jitterStream = 0x6a697474
 
-// pause is the backoff after the nth failure, less what the queue's jitter takes off:
-// messages that failed together come back one after another. It is drawn once for each
-// failure; the time that follows from it is in the message's record.
+// retryDelay returns the backoff after the nth failure, shortened by a random part of up to
+// BackoffJitter percent, so that messages that failed together do not return together. It
+// is drawn once for each failure and its result is stored: a restart does not draw again.
 func (c *core) retryDelay(q *queue, failed uint32) time.Duration {
 	full := q.backoff(failed)
 	most := int64(full/jitterMax) * int64(q.set.BackoffJitter)
@@ -193,7 +214,8 @@ func (c *core) retryDelay(q *queue, failed uint32) time.Duration {
 	return full - time.Duration(c.ids.jitter.Int64N(most+1))
 }
 
-// backoff is the longest pause after the nth failure: it doubles with each.
+// backoff returns the full delay after the nth failure: BackoffMs, doubled with each
+// further failure up to MaxBackoffMs.
 func (q *queue) backoff(failed uint32) time.Duration {
 	ms, most := q.set.BackoffMs, q.set.MaxBackoffMs
 	for ; failed > 1 && ms < most; failed-- {
@@ -204,14 +226,15 @@ func (q *queue) backoff(failed uint32) time.Duration {
 	return time.Duration(min(ms, most)) * time.Millisecond //nolint:gosec // bounded when it is set
 }
 
-// retry makes a message that has failed ready after a delay and returns when that is.
+// retry makes a failed message ready after a delay and returns the time, in Unix
+// nanoseconds.
 func (c *core) retry(m *message, delay time.Duration) int64 {
 	c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now + int64(max(delay, 0)))})
 	return c.makeReadyAfter(m, delay)
 }
 
-// makeReadyAfter makes a message that is in no structure ready after a delay and returns when
-// that is.
+// makeReadyAfter makes a message that is in no structure ready or, with a delay above 0,
+// delayed. It returns when the message is ready, in Unix nanoseconds.
 func (c *core) makeReadyAfter(m *message, delay time.Duration) int64 {
 	if delay <= 0 {
 		c.writeAttempt(m, 0)
@@ -225,16 +248,17 @@ func (c *core) makeReadyAfter(m *message, delay time.Duration) int64 {
 	return at
 }
 
-// Why a message is dead.
+// Reasons of a dead message; reasonTTL is in ttl.go. They are part of the protocol.
 const (
 	reasonAttempts = "attempts"
 	reasonNack     = "nack"
 	reasonHook     = "on_failure"
 )
 
-// loadBody makes sure that a message's record is in memory, and can be understood: a
-// lease that outlives a restart is known without it. It is needed only where a message
-// moves to another queue, never on its ordinary way.
+// loadBody makes sure that the record of a message is in memory and can be decoded. A lease
+// that was recovered from the store is known without the record. The read takes place in
+// the turn; it is needed only where a message moves to another queue, never for a delivery
+// or an ack.
 func (c *core) loadBody(m *message) error {
 	if m.body != nil {
 		return nil
@@ -251,9 +275,9 @@ func (c *core) loadBody(m *message) error {
 	return nil
 }
 
-// deadLetter moves a message whose body is loaded to the dead-letter queue and returns
-// that queue's name, or drops it where there is none. A message that is in a
-// dead-letter queue already stays there.
+// deadLetter moves a message whose body is loaded to the dead-letter queue and returns the
+// name of that queue; without one it drops the message and returns "". A message that is in
+// a dead-letter queue already is ready there again. The message must be in no structure.
 func (c *core) deadLetter(m *message, reason string) string {
 	q := m.key.queue
 	if q.isDLQ() {
@@ -273,7 +297,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
 	var rec storage.Message
 	if err := rec.Decode(m.body); err != nil {
-		// The record was checked when it came into memory.
+		// The record was decoded when it was loaded.
 		panic(fmt.Sprintf("engine: message %s: %v", m.id, err))
 	}
 	rec.Dead = &storage.Dead{
@@ -287,9 +311,11 @@ func (c *core) deadLetter(m *message, reason string) string {
 	return dlq.name
 }
 
-// move takes a message out of its queue and puts it into another as rec, ready
-// at once in the same place of the same key, with its attempts starting again. Its
-// time to live is that of the other queue, from now on.
+// move removes a message from its queue and inserts it into another with the record rec,
+// ready at once, with the same id, key name and position. Attempts restart at 1 and the TTL
+// is that of the new queue from now on; the delivery number is kept, so that old receipts
+// stay invalid. Removal and insertion are in one batch: a crash finds the message in
+// exactly one queue.
 func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	rec.ExpiresAt = 0
 	record := rec.Append(nil)
@@ -303,7 +329,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	c.remove(m)
 	c.insert(moved, record, 0)
 	if moved.fence > 0 {
-		c.writeAttempt(moved, 0) // keeps the fence if the message leaves memory
+		c.writeAttempt(moved, 0) // the delivery number must survive without the message in memory
 	}
 	c.out.sync = true
 }

@@ -7,18 +7,27 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Time to live: a message that has one is in a second index by time (core.ends) from
-// its enqueue until it is gone. When its time is over it dies, or vanishes where
-// there is no dead-letter queue: at once if it is in a window and its body at hand,
-// else after its record was read beside the loop. A leased message is its consumer's
-// for as long as the lease lasts. Whatever the index has not come to yet is not
-// delivered any more, see pick.
+// Time to live. The states of a message with a TTL:
+//
+//   indexed    Its entry is in core.ttl.index, from enqueue on. When the entry is due,
+//              a message in a head cache whose body is in memory, or not needed, is
+//              expired at once; a leased one is suspended; any other one is expiring.
+//   expiring   A ttlBatch reads its record. After the read it is expired, or suspended
+//              if it was leased meanwhile; after an error it is indexed again.
+//   suspended  A lease holds the message, and the index has no entry. At the end of the
+//              lease it is indexed again.
+//   expired    It is dead-lettered, or dropped if its queue has no dead-letter queue.
+//
+// A leased message belongs to its consumer until the lease ends, whatever its TTL. A
+// message whose TTL has passed is not delivered even if the index has not reached it: pick
+// checks the time of each message.
 
-// reasonTTL is why a message is dead whose time to live was over.
+// reasonTTL is the reason of a dead message whose TTL has passed.
 const reasonTTL = "ttl"
 
-// lifetime returns when a message that is enqueued now ends, 0: never. It refuses
-// one that would end before it is ready.
+// lifetime returns when a message that is enqueued now expires, in Unix nanoseconds; 0 if
+// it has no TTL. ttl 0 stands for the TTL of the queue. A message that would expire before
+// it is ready is refused with ErrInvalid.
 func (c *core) lifetime(q *queue, ttl time.Duration, readyAt int64) (int64, error) {
 	name := "TTL"
 	if ttl == 0 {
@@ -34,15 +43,16 @@ func (c *core) lifetime(q *queue, ttl time.Duration, readyAt int64) (int64, erro
 	return end, nil
 }
 
-// ttlExpired says that a message's time to live is over.
+// ttlExpired reports whether the TTL of a message has passed at the time of the turn.
 func (c *core) ttlExpired(m *message) bool { return m.expires != 0 && m.expires <= c.now }
 
-// ttlMessages is the messages that have a time to live.
+// ttlMessages is the component that expires messages. An entry is in the index or in
+// expiring, or in neither while its message is leased.
 type ttlMessages struct {
-	index       dueIndex         // by its end
-	batches     int              // reads under way, of messages whose time is over
-	expiring    map[ID]*dueEntry // entries that those are about
-	pausedUntil int64            // before it, no such read is asked for
+	index       dueIndex         // by the time of expiry
+	batches     int              // reads under way, at most ttlBatchesMax
+	expiring    map[ID]*dueEntry // entries whose records are being read
+	pausedUntil int64            // no read before this time: the last one failed
 
 	unchecked
 }
@@ -51,6 +61,8 @@ func (t *ttlMessages) reset() {
 	*t = ttlMessages{index: dueIndex{family: storage.Expiries}, expiring: map[ID]*dueEntry{}}
 }
 
+// next returns when the first entry is due. While all reads are in use their results come
+// as tasks, and no timer is needed.
 func (t *ttlMessages) next(c *core) int64 {
 	if t.batches >= ttlBatchesMax || t.index.heap.len() == 0 {
 		return never
@@ -58,7 +70,7 @@ func (t *ttlMessages) next(c *core) int64 {
 	return max(t.index.first(), c.reads.pausedUntil, t.pausedUntil)
 }
 
-// expire ends the messages whose time to live is over, in slices.
+// expire ends messages whose TTL has passed, within the budget.
 func (t *ttlMessages) expire(c *core) {
 	var unread map[*queue]*ttlBatch
 	for c.room() {
@@ -66,21 +78,21 @@ func (t *ttlMessages) expire(c *core) {
 		if !ok || d.at > c.now {
 			break
 		}
-		c.spend(2) // it may move to another queue
+		c.spend(2) // a move to another queue costs twice
 		q := c.queues.byNumber[d.mk.Queue]
-		if q == nil { // deleted since, with its messages
+		if q == nil { // the queue was deleted, with its messages
 			c.unindex(&t.index, d.at, d.mk)
 			continue
 		}
 		if m := c.leases.byID[d.mk.ID]; m != nil && m.key.queue == q {
-			t.index.remove(d) // endLease puts it back
+			t.index.remove(d) // endLease restores the entry
 			continue
 		}
 		if m := q.inWindow(d.mk); m != nil && c.endTTL(m) {
 			continue
 		}
-		// What follows is known only when the record was read. Until then the entry is
-		// on disk only.
+		// The message is not in memory, or its body is needed. The entry stays on disk
+		// until the record has been read.
 		o := unread[q]
 		if o == nil || len(o.entries) == ttlBatchMax {
 			if t.batches >= ttlBatchesMax || !c.mayRead() || c.now < t.pausedUntil {
@@ -99,9 +111,9 @@ func (t *ttlMessages) expire(c *core) {
 	c.refill(&t.index)
 }
 
-// endTTLAtHead ends a message at the head of its key that the index has not come to. If its
-// record cannot be read, the key's messages are left to the disk for some time: others
-// must not wait for that.
+// endTTLAtHead expires a message that pick found at the head of its key before the index
+// reached it. The record is read in the turn if need be. If it cannot be read, the key
+// backs off and its head cache is given up, so that the other keys go on.
 func (c *core) endTTLAtHead(m *message) {
 	if c.endTTL(m) {
 		return
@@ -111,7 +123,7 @@ func (c *core) endTTLAtHead(m *message) {
 		c.endTTL(m)
 		return
 	}
-	c.cfg.Log.Error().Err(err).Msg("a message whose time to live is over cannot be read, it is tried again")
+	c.cfg.Log.Error().Err(err).Msg("an expired message cannot be read, retrying later")
 	k := m.key
 	c.shrink(k.cut(0))
 	c.backOff(k)
@@ -119,7 +131,7 @@ func (c *core) endTTLAtHead(m *message) {
 	c.settle(k)
 }
 
-// inWindow returns a message if it is in its key's window, else nil.
+// inWindow returns a message from the head cache of its key, or nil.
 func (q *queue) inWindow(mk storage.MessageKey) *message {
 	k := q.keys.get(mk.Key)
 	if k == nil {
@@ -128,8 +140,8 @@ func (q *queue) inWindow(mk storage.MessageKey) *message {
 	return k.at(place{rank: mk.Rank, id: mk.ID})
 }
 
-// endTTL takes a message out of its window whose time to live is over, and reports
-// whether that could be done without reading its record.
+// endTTL expires a message of a head cache, and reports whether that was possible without
+// reading its record.
 func (c *core) endTTL(m *message) bool {
 	if m.body == nil && c.hasDLQ(m.key.queue) {
 		return false
@@ -142,11 +154,13 @@ func (c *core) endTTL(m *message) bool {
 	return true
 }
 
-// hasDLQ says that the messages of a queue go somewhere when their time is over.
+// hasDLQ reports whether dead messages of the queue move to another queue. A dead-letter
+// queue has none.
 func (c *core) hasDLQ(q *queue) bool { return !q.isDLQ() && c.queues.byName[q.set.DLQ] != nil }
 
-// expireMessage ends a message that is in no structure, and returns the queue that takes
-// it, "" if none does. Its body is there if it is hasDLQ.
+// expireMessage ends a message that is in no structure because its TTL has passed: it is
+// dead-lettered or dropped. It returns the queue that takes it, or "". Where hasDLQ holds,
+// the body must be loaded.
 func (c *core) expireMessage(m *message) string {
 	q := m.key.queue
 	q.totals.ttlExpired++
@@ -160,7 +174,7 @@ func (c *core) expireMessage(m *message) string {
 	return ""
 }
 
-// restoreExpiry puts the end of a message's life back that came while it was leased.
+// restoreExpiry puts an entry back into the index that expire took out during a lease.
 func (c *core) restoreExpiry(m *message) {
 	if c.ttl.index.byID[m.id] != nil || c.ttl.expiring[m.id] != nil {
 		return
@@ -172,21 +186,23 @@ func (c *core) restoreExpiry(m *message) {
 
 func newExpiryEntry(m *message) *dueEntry { return newDueEntry(m.expires, m.storageKey(), nil) }
 
-// ttlBatch is messages of a queue whose time to live is over and whose records are
-// read beside the loop.
+// ttlBatch is an off-loop job that reads the records of expired messages of one queue, so
+// that they can be dead-lettered.
 type ttlBatch struct {
 	loggedRead
 	entries []*dueEntry
 	found   []*foundMessage
 }
 
-// What is read at once, and how many of those at a time: a million that end in the same
-// second hold up nobody.
+// ttlBatchMax is how many records a batch reads, ttlBatchesMax how many batches are under
+// way at a time. A million messages that expire in one second are processed in many batches
+// between the work of other clients.
 const (
 	ttlBatchMax   = 256
 	ttlBatchesMax = 2
 )
 
+// readTTLBatch starts a batch for a queue. The caller adds the entries in the same turn.
 func (c *core) readTTLBatch(q *queue) *ttlBatch {
 	o := &ttlBatch{}
 	o.changeLog = c.openLog(q)
@@ -196,6 +212,7 @@ func (c *core) readTTLBatch(q *queue) *ttlBatch {
 	return o
 }
 
+// do reads the records, off the loop. Messages that are gone by then are left out.
 func (o *ttlBatch) do(store Store) {
 	for _, d := range o.entries {
 		var f *foundMessage
@@ -208,15 +225,17 @@ func (o *ttlBatch) do(store Store) {
 	}
 }
 
-// deadLetter ends the lives of those that are still there.
+// deadLetter expires the messages of a batch that still exist and are not leased. After an
+// error of the store, or a change log that could not follow, all entries return to the
+// index.
 func (o *ttlBatch) deadLetter(c *core) {
 	c.ttl.batches--
 	if o.err != nil || !c.valid(&o.changeLog) {
 		if o.err != nil {
-			c.cfg.Log.Error().Err(o.err).Msg("messages whose time to live is over cannot be read, it is tried again")
+			c.cfg.Log.Error().Err(o.err).Msg("expired messages cannot be read, retrying later")
 			c.ttl.pausedUntil = c.now + int64(c.cfg.MendInterval)
 		}
-		for _, d := range o.entries { // once more, those that are not gone meanwhile
+		for _, d := range o.entries { // retry those that are not gone meanwhile
 			if c.ttl.expiring[d.mk.ID] != d {
 				continue
 			}
@@ -235,7 +254,7 @@ func (o *ttlBatch) deadLetter(c *core) {
 			c.settle(k)
 		}
 	}
-	for _, d := range o.entries { // leased meanwhile: endLease puts it back
+	for _, d := range o.entries { // what is left is leased: endLease restores its entry
 		if c.ttl.expiring[d.mk.ID] == d {
 			delete(c.ttl.expiring, d.mk.ID)
 		}
