@@ -9,27 +9,30 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Browse asks for a page of a queue's messages.
+// Browse is a request for one page of a queue's messages.
 type Browse struct {
 	Queue  string
-	Status string // only those of this status; "": of all
-	Key    string // only those of this fairness key; "": of all
-	Cursor string // of the page before; "": from the beginning
-	Count  int    // messages to look at, matching or not
+	Status string // only messages with this status; "": all
+	Key    string // only messages of this fairness key; "": of all keys
+	Cursor string // as the page before returned it; "": the beginning
+	Count  int    // messages to inspect, whether they match or not
 
-	page *page
+	page *page // being read, or read; nil: not asked for
 }
 
-// Statuses are what a message may be.
+// Statuses returns the possible statuses of a message.
 func Statuses() []string { return []string{StatusReady, StatusDelayed, StatusLeased, StatusDead} }
 
-// Browse goes through the messages of a queue in the order of their keys, and in a
-// key in the order in which they are delivered. A page ends early when its messages
-// are large. The next cursor is "" at the end. Whatever happens meanwhile, a message
-// that is there during the whole walk is seen exactly once: the cursor is a place in
-// that order, and messages keep theirs.
+// Browse returns a page of messages, ordered by fairness key and within a key by position.
+// A page ends early when its messages are large. next is "" at the end.
 //
-// The page is read beside the loop; the task waits for that.
+// A message that exists during the whole walk is seen exactly once, whatever else changes:
+// the cursor is a place in an order in which messages do not move. All messages of a page
+// are shown as of one turn.
+//
+// The page is read off the loop, and the task parks meanwhile (ErrWouldBlock). A page whose
+// change log could not follow is read again. Errors: an unknown queue, ErrInvalid for a bad
+// cursor, errors of the store. In a transaction Browse is refused.
 func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -52,7 +55,7 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 	if p.err != nil {
 		return "", nil, fmt.Errorf("browse %q: %w", req.Queue, p.err)
 	}
-	c.spend(len(p.found)) // one moment is shown: it is not divided
+	c.spend(len(p.found)) // not divided: the page is a view of one moment
 	for i := range p.found {
 		if v := c.view(&p.changeLog, &p.found[i]); v != nil && (req.Status == "" || req.Status == v.Status) {
 			list = append(list, v)
@@ -61,9 +64,10 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 	return formatCursor(p.next), list, nil
 }
 
-// A cursor is the message key of the store at which to go on, without the number of
-// the queue, in a form that survives every client.
+// A cursor is the key of the next message in the store, without the queue's number, in a
+// text form that every client can keep.
 
+// formatCursor returns the cursor for a message key; "" for nil, the end.
 func formatCursor(key []byte) string {
 	if key == nil {
 		return ""
@@ -71,6 +75,8 @@ func formatCursor(key []byte) string {
 	return base64.RawURLEncoding.EncodeToString(key[len(storage.AppendQueuePrefix(nil, 0)):])
 }
 
+// parseCursor returns the message key of a cursor; nil for "", the beginning. Anything that
+// formatCursor cannot have returned is ErrInvalid.
 func parseCursor(queue uint32, cursor string) ([]byte, error) {
 	if cursor == "" {
 		return nil, nil
@@ -81,24 +87,24 @@ func parseCursor(queue uint32, cursor string) ([]byte, error) {
 		_, err = storage.ParseMessageKey(key)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: CURSOR %.80q is none that FILA.BROWSE has returned; 0 starts anew", ErrInvalid, cursor)
+		return nil, fmt.Errorf("%w: CURSOR %.80q is none that FILA.BROWSE has returned; start with 0", ErrInvalid, cursor)
 	}
 	return key, nil
 }
 
-// View is a message as FILA.GET and FILA.BROWSE show it. Open must be called before
-// Payload and Headers.
+// View is a message as FILA.GET and FILA.BROWSE show it. Payload, Headers and the fields
+// that come from the record are valid after Open.
 type View struct {
 	MessageInfo
 	Queue, Key string
 	Weight     uint32 // of the key
 	Priority   uint8
-	ExpiresAt  time.Time // zero: never
+	ExpiresAt  time.Time // zero: the message has no TTL
 
-	// Of a message that has failed, or that is dead:
+	// Set for a message that has failed or is dead.
 	Error                     string
 	FirstFailedAt, LastFailed time.Time
-	Dead                      *Death // nil: it is not in a dead-letter queue, or did not die
+	Dead                      *Death // nil: the message did not come from another queue as dead
 
 	record  []byte
 	message storage.Message
@@ -106,18 +112,19 @@ type View struct {
 
 // Death is how a message came into a dead-letter queue.
 type Death struct {
-	Reason, Origin       string // Origin is the queue where it died
+	Reason, Origin       string // why, and the queue in which it died
 	At                   time.Time
-	Attempts, Deliveries uint32 // that it had there
+	Attempts, Deliveries uint32 // in the queue in which it died
 }
 
-// Payload returns the message's payload. It must not be changed.
+// Payload returns the payload. The caller must not change it.
 func (v *View) Payload() []byte { return v.message.Payload }
 
-// Headers returns the message's headers. They must not be changed.
+// Headers returns the headers. The caller must not change them.
 func (v *View) Headers() []Header { return v.message.Headers }
 
-// Open makes the parts of the record available. It runs on the connection.
+// Open decodes the record. It runs on the goroutine of the connection. An error means that
+// the record is damaged.
 func (v *View) Open() error {
 	if err := v.message.Decode(v.record); err != nil {
 		return fmt.Errorf("message %s: %w", v.ID, err)
@@ -131,13 +138,13 @@ func (v *View) Open() error {
 		return nil
 	}
 	v.Dead = &Death{Reason: d.Reason, Origin: d.Queue, At: time.Unix(0, d.DiedAt), Attempts: d.Attempts, Deliveries: d.Deliveries}
-	if v.FirstFailedAt.IsZero() && d.FirstFailedAt > 0 { // it has not failed since it is here
+	if v.FirstFailedAt.IsZero() && d.FirstFailedAt > 0 { // no failure since the message is here
 		v.Error, v.FirstFailedAt, v.LastFailed = d.Error, time.Unix(0, d.FirstFailedAt), time.Unix(0, d.LastFailedAt)
 	}
 	return nil
 }
 
-// Get asks for a message.
+// Get is a request for one message.
 type Get struct {
 	Queue string
 	ID    ID
@@ -145,8 +152,8 @@ type Get struct {
 	look *lookup
 }
 
-// Get shows a message of whatever status, nil if the queue has none of that id. It
-// is read beside the loop; the task waits for that.
+// Get returns a message of any status; nil if the queue has none with that id. The message
+// is looked up off the loop, and the task parks meanwhile.
 func (tx *Tx) Get(req *Get) (*View, error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
@@ -163,8 +170,9 @@ func (tx *Tx) Get(req *Get) (*View, error) {
 	return c.view(&l.changeLog, l.found[0]), nil
 }
 
-// PreflightGet looks up what Get needs, see Preflighter. The messages of a transaction are all
-// in memory until it is answered, so that together they may have Config.ReplyBytes.
+// PreflightGet looks up the message for a transaction. All messages that a transaction
+// shows are in memory until its reply is written, so together they are bounded by
+// Config.ReplyBytes: beyond that the error is ErrTooBig.
 func (tx *Tx) PreflightGet(req *Get) error {
 	if err := tx.preflightLookup(req.Queue, &req.look, []ID{req.ID}, true); err != nil {
 		return err
@@ -178,7 +186,7 @@ func (tx *Tx) PreflightGet(req *Get) error {
 	return nil
 }
 
-// view shows a message that was found in the store, nil if it is gone.
+// view returns a message that was read from the store as it is now; nil if it is gone.
 func (c *core) view(w *changeLog, f *foundMessage) *View {
 	is := c.locate(w, f)
 	m, q := f.m, w.queue
@@ -203,11 +211,10 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	return v
 }
 
-// extract takes a message that was found in the store out of whatever holds it in
-// memory, and off the due-time index: the caller then removes it, moves it, or
-// makes it ready or delayed anew, within the same turn. It returns nil if the
-// message is leased or gone. The watch must hold, and each message may be
-// extracted once.
+// extract removes a message that was read from the store from all structures in memory and
+// from the index of due times. The caller removes it, moves it, or makes it ready or
+// delayed again in the same turn. It returns nil if the message is leased or gone. The
+// change log must be valid, and each message may be extracted once.
 func (c *core) extract(w *changeLog, f *foundMessage) *message {
 	var m *message
 	switch c.locate(w, f) {
@@ -229,8 +236,8 @@ func (c *core) extract(w *changeLog, f *foundMessage) *message {
 	return m
 }
 
-// extractReady takes a message out of its key's window, or from behind its edge,
-// where nothing in memory knows of it.
+// extractReady removes a message from its key's head cache. A message behind the edge is in
+// no structure.
 func (c *core) extractReady(f *foundMessage) *message {
 	k := f.m.key
 	if !k.inWindow(f.m.place) {
@@ -243,7 +250,7 @@ func (c *core) extractReady(f *foundMessage) *message {
 	return m
 }
 
-// extractDelayed takes a message off the due-time index.
+// extractDelayed removes a message from the index of due times.
 func (c *core) extractDelayed(f *foundMessage) *message {
 	k := f.m.key
 	if d := c.delayed.index.byID[f.m.id]; d != nil && d.mk.Queue == k.queue.no {
@@ -260,8 +267,8 @@ func (c *core) extractDelayed(f *foundMessage) *message {
 	return f.fresh()
 }
 
-// fresh returns the message for use in memory, as one whose body is not counted
-// there yet.
+// fresh returns a copy for use in memory, without the body: bodies are counted when setBody
+// adds them.
 func (f *foundMessage) fresh() *message {
 	m := *f.m
 	m.body = nil

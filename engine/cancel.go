@@ -7,22 +7,33 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Cancel asks to remove messages.
+// Cancel, Reschedule and Purge change messages in any state, most of which are on disk only.
+// They have three steps in common:
+//
+//  1. An off-loop job reads the messages: by id (lookup) or in pages (page).
+//  2. A change log records what happens to messages of the queue in the meantime.
+//  3. In a later turn, locate consults memory and change log for the state of each message
+//     now, extract or endLease takes it out of its structure, and the change follows.
+//
+// If the change log overflows, the read is repeated. So no change is based on an outdated
+// read, and no turn waits for the disk.
+
+// Cancel is a request to remove messages by their ids.
 type Cancel struct {
 	Queue string
 	IDs   []ID
 
 	look *lookup
-	at   int // in what was looked up
+	at   int // progress within the look-up
 }
 
-// cancelPart is how many messages are looked up at once.
+// cancelPart is how many messages are looked up at a time.
 const cancelPart = 4096
 
-// Cancel removes messages of whatever status and returns how many there were. The
-// receipts of leased ones are lost. The messages are looked up beside the loop, so many
-// at a time; the task waits for that. Each message is removed atomically, very many of
-// them in several writes.
+// Cancel removes messages of any status and returns how many existed. Receipts of leased
+// messages become invalid. The messages are looked up off the loop in parts of cancelPart,
+// and the task parks meanwhile. Each message is removed atomically, many of them in several
+// batches; the answer follows the last one. In a transaction all removals are in one batch.
 func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	c := tx.core
 	if tx.atomic {
@@ -34,7 +45,7 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	}
 	q, err := c.queueToChange(req.Queue)
 	if err != nil {
-		if p.at > 0 { // the queue was deleted meanwhile, and with it the other messages
+		if p.at > 0 { // the queue was deleted meanwhile, with its messages
 			return p.n, nil
 		}
 		return 0, err
@@ -69,15 +80,15 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 	return p.n, nil
 }
 
-// retainLookup keeps what is known of messages that are looked up until they are done with,
-// which may be some turns after they were found.
+// retainLookup keeps the change log of a look-up open until its messages are removed, which
+// may take several turns.
 func (tx *Tx) retainLookup(req *Cancel, l *lookup) {
 	l.keepsLog = true
 	req.look, req.at = l, 0
 	tx.task.logs = append(tx.task.logs, &l.changeLog)
 }
 
-// endLookup ends that.
+// endLookup closes the change log of the look-up.
 func (tx *Tx) endLookup(req *Cancel) {
 	if req.look == nil {
 		return
@@ -89,7 +100,7 @@ func (tx *Tx) endLookup(req *Cancel) {
 	tx.task.logs = nil
 }
 
-// cancelAll is Cancel as a part of a transaction, for which all of it was looked up.
+// cancelAll is Cancel in a transaction; PreflightCancel has looked all messages up.
 func (tx *Tx) cancelAll(req *Cancel) (int, error) {
 	c := tx.core
 	q, err := c.queueToChange(req.Queue)
@@ -115,8 +126,8 @@ func (tx *Tx) PreflightCancel(req *Cancel) error {
 	return tx.preflightLookup(req.Queue, &req.look, req.IDs, false)
 }
 
-// discard removes a message that was found in the store, whatever its status. It
-// reports whether it was still there.
+// discard removes a message that was read from the store, in any status, and reports
+// whether it still existed.
 func (c *core) discard(w *changeLog, f *foundMessage) bool {
 	var m *message
 	if c.locate(w, f) == leased {
@@ -133,21 +144,21 @@ func (c *core) discard(w *changeLog, f *foundMessage) bool {
 	return true
 }
 
-// Reschedule asks for another time at which a message is ready.
+// Reschedule is a request to change the time at which a message is ready.
 type Reschedule struct {
 	Queue string
 	ID    ID
-	Delay time.Duration // from now; 0: at once
+	Delay time.Duration // from now, at most durationMax; 0: at once
 
 	look *lookup
 }
 
-// Reschedule makes a message ready after a delay, whether it is ready now or waits
-// for another time, and returns when that is. It keeps its attempts and its place.
-// A dead message can be put off like any other of its queue. One that is leased
-// cannot: its consumer decides. Nor can it be put off for as long as it has to live, or
-// longer: it would die waiting. The message is looked up beside the loop; the task
-// waits for that.
+// Reschedule makes a ready or delayed message ready after a delay and returns when that is.
+// Attempts and position stay. The message is looked up off the loop, and the task parks
+// meanwhile.
+//
+// Errors: ErrNoMessage; ErrInvalid for a delay out of range, for a leased message, which
+// its consumer decides about, and for a delay that ends after the message's TTL.
 func (tx *Tx) Reschedule(req *Reschedule) (time.Time, error) {
 	c := tx.core
 	q, err := c.queueToChange(req.Queue)
@@ -187,26 +198,31 @@ func (tx *Tx) PreflightReschedule(req *Reschedule) error {
 	return tx.preflightLookup(req.Queue, &req.look, []ID{req.ID}, false)
 }
 
-// Purge asks to remove all messages of a queue, or of one of its fairness keys.
+// Purge is a request to remove all messages of a queue or of one fairness key.
 type Purge struct {
 	Queue string
-	Key   string // "": of all
+	Key   string // "": all keys
 
 	removed int
-	cursor  []byte
-	newest  int64 // nanoseconds of the newest id when it began: what comes later stays
+	cursor  []byte // start of the next page
+	newest  int64  // time of the newest id at the start, in nanoseconds; later messages stay
 	page    *page
 }
 
-// purgePage bounds how many messages of a key one turn removes.
+// purgePage is how many messages of a key one turn removes.
 const purgePage = 1024
 
-// Purge removes messages of whatever status and returns how many there were. The
-// receipts of leased ones are lost; the dead-letter queue is left alone.
+// Purge removes messages of any status and returns how many there were. Receipts of leased
+// messages become invalid. The dead-letter queue is not purged with its queue.
 //
-// A whole queue is emptied at once: it gets another number, and the store drops
-// what is under the old one as a range. A key is emptied page by page, each message
-// atomically; others are served in between.
+// A whole queue is purged at once, in one batch: it gets a new number, and range deletions
+// drop all records under the old one. It waits for the census, as it returns a count. A
+// fairness key is purged page by page, each message atomically; messages that are enqueued
+// after the start stay, so that a purge ends even under load.
+//
+// Errors: an unknown queue, ErrMisconf while the store takes no writes, errors of the store
+// with the number of messages removed until then. Purging a key is refused in a
+// transaction.
 func (tx *Tx) Purge(req *Purge) (int, error) {
 	c := tx.core
 	q, err := c.queueToChange(req.Queue)
@@ -228,6 +244,7 @@ func (tx *Tx) Purge(req *Purge) (int, error) {
 	return n, nil
 }
 
+// purgeKey removes a page of a key's messages and parks the task for the next page.
 func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 	c := tx.core
 	if err := c.checkKey(req.Key); err != nil {
@@ -268,24 +285,24 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 	return req.removed, ErrWouldBlock
 }
 
-// purge empties a queue. It keeps its name, its settings and those of its keys, its
-// scripts, its counters, and who waits for it.
+// purge empties a queue. Name, settings, settings of keys, scripts, counters and waiting
+// consumers stay.
 func (c *core) purge(q *queue, by *Task) {
 	c.detachAll(q)
 	c.renumber(q, by)
 	c.putQueue(q)
 	c.markShrunk(q)
-	c.offer(q) // for those who wait for nothing but a read
+	c.offer(q) // consumers that wait only for a read get their empty reply
 }
 
-// empty drops everything that is in a queue, in memory and on disk. Its number is no
-// queue's any more. The records go
-// by range: their number does not matter. Entries of the indexes by time that
-// are not in memory are left until their time comes, see fallDue and endTTLs: no queue has
-// their number any more.
+// detachAll drops everything in a queue, in memory and on disk, in time that does not
+// depend on how much there is. Afterwards no queue has the old number; the caller gives the
+// queue a new one or deletes it.
 //
-// No key and no lease is looked at, there may be a million: they stop being the queue's
-// at once, and what they hold is given back in portions, see detachedQueue.go.
+// Records go by range deletion. Entries of the indexes by time are ordered by time, not by
+// queue: those in memory are reclaimed, those on disk stay until they are due and are then
+// recognised by their number. Keys and leases become detached and are reclaimed in
+// portions, see detached.go.
 func (c *core) detachAll(q *queue) {
 	q.purgedUpTo, q.purgedAt = q.roster.last, c.now
 	c.unreserveQueue(q)
@@ -294,7 +311,7 @@ func (c *core) detachAll(q *queue) {
 	c.heads.keys -= q.keys.n
 	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
 	delete(c.queues.byNumber, q.no)
-	q.idle.counting = nil // it would go through keys that are not there
+	q.idle.counting = nil // the count would walk detached keys
 	c.detached.leases += q.leased
 	q.awaitingRead, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, true
 	q.deltas = nil

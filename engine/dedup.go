@@ -99,8 +99,8 @@ func dedupID(req *Enqueue) string {
 
 // dedupView is the result of a look-up and the state of the store that it has seen.
 type dedupView struct {
-	queue uint32 // the queue's number at the time; a purge changes it
-	seen  uint64 // all batches up to this one were in the store
+	queue uint32             // the queue's number at the time; a purge changes it
+	seen  uint64             // all batches up to this one were in the store
 	found storage.DedupEntry // zero: not found
 	err   error
 	done  bool

@@ -1,36 +1,38 @@
 package engine
 
-// detachedQueue are the fairness keys that a queue had when it was emptied. With the step that
-// empties it they are none of its keys any more: not in its table, schedule or roster, and
-// nobody finds them there. What is left of them is counted elsewhere: the messages of
-// their windows, the bodies of these, the places that keys and leases have in throttles.
-// To give that back is to go through all keys, and a turn that does so with a million of
-// them keeps everybody waiting: so it is done in portions, one a turn, and the turns
-// follow each other.
+// detachedQueue is the keys that a queue had when it was purged or deleted. The states of
+// such a key:
 //
-// Until it comes to them, emptied keys are met in these places: in the line of a
-// throttle, in line for a read, by a read that comes back (alive), and through a lease.
-// They are passed over there, so many in a turn and no more; their receipts are worth
-// nothing (held). None of them may be settled: it would change the schedule that the
-// queue has now.
+//	live ──detachAll──▶ detached ──reclaim──▶ reclaimed (unreferenced)
 //
-// All of it is in memory only. The records are gone with the batch of the emptying.
+// With detachAll the keys are in none of the queue's tables, so no command finds them. What
+// they hold is still counted elsewhere: the messages of head caches, their bodies, entries
+// in the lines of throttles, and concurrency slots of leases. Reclaiming visits all keys;
+// with a million of them that would stall a turn, so each turn reclaims a portion, and
+// turns follow each other until nothing is left.
+//
+// Until then, detached keys can be met in four places, each of which skips them at bounded
+// cost: the line of a throttle, the queue of reads, the result of a read, and a lease.
+// Their receipts are invalid (leaseOf). A detached key must not be settled: that would
+// change the scheduler that the queue has now.
+//
+// Detaching is in memory only; the records went with the batch of detachAll.
 type detachedQueue struct {
 	queue     *queue
-	no        uint32     // that the queue had
-	scheduler *scheduler // of that time
+	no        uint32     // the number that the queue had
+	scheduler *scheduler // the scheduler that the queue had
 	keys      roster[fairKey]
-	named     bool // the counts of the keys are kept by name
+	named     bool // statistics of the keys are kept by name, not only in sum
 }
 
-// detachedKeys is what emptied queues have left, until it is given back.
+// detachedKeys is the component that reclaims detached keys and leases.
 type detachedKeys struct {
 	queues    []*detachedQueue
-	leases    int64    // see leases.go
-	leaseAt   int      // where reclaim goes on to look for those
-	reclaimed int      // keys, leases and messages in this turn, here and in queues whose throttles have changed
-	max       int      // as the constant; tests set any number
-	orphaned  []uint32 // numbers of no queue under which there are settings of keys
+	leases    int64    // detached leases that are not reclaimed yet
+	leaseAt   int      // index in the lease timers where the search for them continues
+	reclaimed int      // keys, leases and messages visited in this turn; reclass counts here, too
+	max       int      // reclaimMax, unless a test sets another bound
+	orphaned  []uint32 // numbers without a queue under which the store has settings of keys
 
 	untimed
 	unchecked
@@ -38,15 +40,16 @@ type detachedKeys struct {
 
 func (d *detachedKeys) reset() { d.queues, d.leases, d.leaseAt, d.orphaned = nil, 0, 0, nil }
 
-// reclaimMax is how many keys, leases and messages are given back in one turn: as fast as
-// they came at least, however often queues are filled and emptied.
+// reclaimMax is how many keys, leases and messages a turn reclaims. It is at least as many
+// as a turn can enqueue, so that repeated purges do not accumulate detached keys.
 const reclaimMax = turnUnits
 
-// emptied says that the key was its queue's when that was emptied.
+// purged reports whether the key is detached. Keys are numbered in the order of their
+// creation, so one number per queue tells.
 func (k *fairKey) purged() bool { return k.seq <= k.queue.purgedUpTo }
 
-// detach leaves what a queue had to sweep. Few keys are mostly done with at once,
-// and their counts stay known by name.
+// detach hands the former keys of a queue to reclaim. A small number of keys is reclaimed
+// at once, and their statistics stay available by name.
 func (c *core) detach(r *detachedQueue) {
 	if r.named {
 		c.reclaimSome(r)
@@ -56,12 +59,13 @@ func (c *core) detach(r *detachedQueue) {
 	}
 }
 
-// left says that there is more to give back.
+// unfinished reports whether something of a detached queue is left to reclaim.
 func (c *core) unfinished(r *detachedQueue) bool {
 	return len(r.keys.blocks) > 0 || len(r.scheduler.classes) > 0 || c.delayed.index.byQueue[r.no] != nil || c.ttl.index.byQueue[r.no] != nil
 }
 
-// sweep gives back a portion of what emptied queues have left.
+// reclaim reclaims a portion of the detached leases and keys, the oldest queue first. It is
+// a step of each turn; the turn asks for another one as long as something is left.
 func (c *core) reclaim() {
 	c.reclaimLeases()
 	for len(c.detached.queues) > 0 && c.detached.reclaimed < c.detached.max {
@@ -76,6 +80,8 @@ func (c *core) reclaim() {
 	c.tasks.unfinished = c.tasks.unfinished || len(c.detached.queues) > 0 || c.detached.leases > 0
 }
 
+// reclaimSome reclaims a portion of one detached queue: entries of the indexes by time,
+// then classes, then keys.
 func (c *core) reclaimSome(r *detachedQueue) {
 	for ; c.detached.reclaimed < c.detached.max; c.detached.reclaimed++ {
 		if d := c.delayed.index.byQueue[r.no]; d != nil {
@@ -104,8 +110,8 @@ func (c *core) reclaimSome(r *detachedQueue) {
 	}
 }
 
-// keepStats keeps the counts of a key: by name, unless they were too many. Another key of
-// that name may be there already, or have been.
+// keepStats keeps the statistics of a reclaimed key: under its name, or in the sum if there
+// are too many keys. A new key with that name takes them over.
 func (r *detachedQueue) keepStats(k *fairKey) {
 	p := &r.queue.idle
 	switch now := r.queue.keys.find(k.hash, k.name); {
@@ -119,38 +125,39 @@ func (r *detachedQueue) keepStats(k *fairKey) {
 	}
 }
 
+// reclaimKey drops the messages of a key's head cache.
 func (c *core) reclaimKey(k *fairKey) {
 	for _, m := range k.window {
 		c.forget(m)
 	}
 	k.window = nil
-	k.class, k.prev, k.next = nil, nil, nil // or one that is still held would keep them all in memory
+	k.class, k.prev, k.next = nil, nil, nil // one referenced key must not keep all others in memory
 }
 
-// addTo adds the counts of those keys to a sum.
+// addTo adds the statistics of the keys that are not reclaimed to a sum.
 func (r *detachedQueue) addTo(sum *keyStats) {
 	for k := range r.keys.all() {
 		sum.add(k.stats)
 	}
 }
 
-// When a queue is emptied, its leases stay where they are, and are worth nothing from
-// then on (held). How many there are is counted, and sweep goes through all leases, a
-// portion a turn, until it has found as many: nothing else has to know which leases
-// belong to which queue. Leases move in their heap meanwhile, so some are found only when
-// it comes around again.
+// The leases of a purged queue stay in the lease table, invalid. The table has no index by
+// queue, as nothing else would use it. detachedKeys.leases counts them, and reclaimLeases
+// walks the whole table, a portion in each turn, until it has found that many. Leases move
+// within their heap meanwhile, so the walk may take more than one round.
 
-// looksPerUnit is how many leases are looked at for a unit of work.
+// looksPerUnit is how many leases a unit of the budget pays for when they are only
+// inspected.
 const looksPerUnit = 4
 
-// reclaimLeases drops leases of emptied queues.
+// reclaimLeases drops a portion of the detached leases.
 func (c *core) reclaimLeases() {
 	for n := 1; c.detached.leases > 0 && c.detached.reclaimed < c.detached.max; n++ {
 		if c.detached.leaseAt >= c.leases.ends.len() {
 			c.detached.leaseAt = 0
 		}
 		if m := c.leases.ends.h[c.detached.leaseAt]; m.key.purged() {
-			c.dropLease(m) // another one takes its place
+			c.dropLease(m) // another lease takes its index
 			c.detached.reclaimed++
 			continue
 		}
@@ -161,8 +168,8 @@ func (c *core) reclaimLeases() {
 	}
 }
 
-// dropLease forgets the lease of a message that is gone with what its queue held. Its
-// records went by range.
+// dropLease drops a detached lease and returns its throttle slots. Its records went by
+// range deletion.
 func (c *core) dropLease(m *message) {
 	delete(c.leases.byID, m.id)
 	c.leases.ends.remove(m)

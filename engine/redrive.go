@@ -8,60 +8,72 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Redrive asks to move messages of a dead-letter queue back.
+// Redrive is a request to move the messages of a dead-letter queue back to the queues in
+// which they died.
 type Redrive struct {
 	DLQ   string
-	Count int    // at most so many; 0: all
-	Key   string // only those of this fairness key; "": of all
-	To    string // where to; "": where each came from
-	Rate  int    // at most so many in any second; 0: as fast as it goes
+	Count int    // the most to move; 0: all
+	Key   string // only messages of this fairness key; "": of all keys
+	To    string // the queue that takes them; "": the queue in which each died
+	Rate  int    // the most to move in any second, up to rateRedrive; 0: no limit
 
-	job *redrive
+	job *redrive // under way; nil: not started
 }
 
-// redrive is a redrive under way: at most one of each queue. It goes through the
-// queue page by page; each page is read beside the loop, each message moves
-// atomically, the whole does not. It is not durable: after a restart, or a recovery
-// in place, it has ended, and each message has moved or not.
+// redrive is the redrive of one dead-letter queue; a queue has at most one. Its states:
 //
-// The task that has begun it waits for its end, but not for longer than
-// redriveReplyAfter: then it is answered, and the redrive goes on in the background.
+//	waiting ──nextAt──▶ reading ──page read──▶ moving ──more, rate allows──▶ reading
+//	   ▲                                         │ └────end, count, error──▶ over
+//	   └──────────────rate exhausted─────────────┘
+//
+//	waiting  page is nil; operations.next is the timer
+//	reading  page is under way as an off-loop job
+//	moving   redriveFound moves the messages of the page, in one turn
+//	over     the queue was read to its end, Count was reached, StopRedrive, a purge or
+//	         deletion of the queue, or err
+//
+// Each message moves atomically, the whole redrive does not. A redrive is not durable: a
+// restart or a recovery ends it, and each message has moved or not.
+//
+// The task that started the redrive is answered at its end or after redriveReplyAfter,
+// whichever comes first; then the redrive continues in the background.
 type redrive struct {
 	req   Redrive
 	dlq   *queue
-	task  *Task // who waits for its end; nil: it is in the background
-	began int64
+	task  *Task // the task that waits for the end; nil: none does
+	began int64 // Unix nanoseconds
 
 	moved, skipped int
-	cursor         []byte // where the next page starts; nil: at the beginning
-	page           *page
-	nextAt         int64 // when the next message may move
-	over           bool
-	err            error // why it ended early
+	cursor         []byte // start of the next page; nil: the beginning of the queue
+	page           *page  // being read; nil: none
+	nextAt         int64  // when the rate allows the next message
+	over           bool   // the final state
+	err            error  // why it ended early
 }
 
 const (
-	// redrivePage bounds how many messages one turn moves; others are served in
-	// between.
+	// redrivePage is how many messages a page has, and so the most that one turn moves.
 	redrivePage = 256
-	// redriveRatedPage is the same for one with a rate, which may not move them all.
+	// redriveRatedPage is the same with a rate, which may not allow more at once.
 	redriveRatedPage = 32
-	// redriveReplyAfter is how long a redrive holds its client up.
+	// redriveReplyAfter is how long a redrive delays the reply to its client.
 	redriveReplyAfter = int64(time.Second)
-	// redriveCatchUp is how far a redrive with a rate may catch up when it comes late.
-	// What it could move too many in a second because of that is taken off its pace.
+	// redriveCatchUp is how far a delayed redrive may catch up with its rate. To keep the
+	// rate in any second in spite of that, the redrive moves at redrivePace of the rate.
 	redriveCatchUp = int64(50 * time.Millisecond)
 	redrivePace    = 0.95
 	rateRedrive    = 1_000_000
 )
 
-// Redrive moves dead messages to where they came from, ready at once, and returns
-// how many it has moved when it is over or when it goes on in the background. Their
-// attempts start again; they keep their id and their place. Messages stay that are
-// leased or wait for their time, and those whose queue does not exist any more, is
-// full, or takes none because its intake is paused.
+// Redrive moves dead messages back, ready at once, and returns how many it has moved by the
+// time of the answer. Attempts restart; ids and positions stay. A message stays in the
+// dead-letter queue if it is leased or delayed, or if its target queue does not exist, is
+// full or has its intake paused: these are counted as skipped.
 //
-// One redrive of a queue runs at a time. A client that goes away stops nothing.
+// A client that disconnects stops nothing; StopRedrive does. Errors: ErrInvalid for a queue
+// that is no dead-letter queue or has a redrive running, for TO or RATE out of bounds,
+// ErrPaused for a paused TO, ErrMisconf if the store stops taking writes or a recovery
+// interrupts the redrive. In a transaction it is refused.
 func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	c := tx.core
 	if j := req.job; j != nil {
@@ -85,18 +97,21 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	return 0, ErrWouldBlock
 }
 
+// redriveResult returns the answer of a redrive that has ended or continues in the
+// background.
 func (c *core) redriveResult(j *redrive) (int, error) {
 	j.task = nil
 	switch {
 	case j.err != nil:
 		return j.moved, fmt.Errorf("redrive %q: %w", j.req.DLQ, j.err)
-	case c.queues.byName[j.req.DLQ] != j.dlq: // the memory that knew it was dropped
+	case c.queues.byName[j.req.DLQ] != j.dlq: // a recovery has replaced the queue
 		return j.moved, fmt.Errorf("%w: the redrive of %q was interrupted; what it has not moved is still there, run it again", ErrMisconf, j.req.DLQ)
 	default:
 		return j.moved, nil
 	}
 }
 
+// checkRedrive validates a redrive before it starts.
 func (c *core) checkRedrive(dlq *queue, req *Redrive) error {
 	if !dlq.isDLQ() {
 		return fmt.Errorf("%w: %q is not a dead-letter queue", ErrInvalid, req.DLQ)
@@ -122,8 +137,8 @@ func (c *core) checkRedrive(dlq *queue, req *Redrive) error {
 	return nil
 }
 
-// StopRedrive ends the redrive of a queue and returns how many messages it has
-// moved, 0 if none was running.
+// StopRedrive ends the redrive of a queue and returns how many messages it has moved; 0 if
+// none was running. A page under way is discarded.
 func (tx *Tx) StopRedrive(name string) (int, error) {
 	c := tx.core
 	dlq, err := c.queueNamed(name)
@@ -138,10 +153,10 @@ func (tx *Tx) StopRedrive(name string) (int, error) {
 	return j.moved, nil
 }
 
-// advance lets a redrive ask for its next page, or wait until it may.
+// advance reads the next page of a redrive, or leaves it waiting until nextAt.
 func (c *core) advance(j *redrive) {
 	if j.nextAt > c.now {
-		return // runRedrives comes back
+		return // operations.expire calls again
 	}
 	limit := redrivePage
 	if j.req.Rate > 0 {
@@ -153,12 +168,13 @@ func (c *core) advance(j *redrive) {
 	j.page = c.readPage(j.dlq, j.req.Key, j.cursor, limit, func(c *core) { c.redrivePage(j) })
 }
 
-// pace is the time from one message to the next, at least a nanosecond.
+// pace returns the time between two messages in nanoseconds, at least 1.
 func (j *redrive) pace() int64 {
 	return max(int64(float64(time.Second)/(redrivePace*float64(j.req.Rate))), 1)
 }
 
-// redrivePage moves the messages of a page that has come.
+// redrivePage processes a page that has been read. A page whose change log could not follow
+// is read again.
 func (c *core) redrivePage(j *redrive) {
 	p := j.page
 	j.page = nil
@@ -174,7 +190,7 @@ func (c *core) redrivePage(j *redrive) {
 		c.endRedrive(j)
 		return
 	case p.no != j.dlq.no:
-		c.endRedrive(j) // purged: nothing is left of what there was
+		c.endRedrive(j) // the queue was purged or deleted
 		return
 	case c.valid(&p.changeLog):
 		j.cursor = c.redriveFound(j, p)
@@ -186,8 +202,8 @@ func (c *core) redrivePage(j *redrive) {
 	c.advance(j)
 }
 
-// redriveFound moves the messages of a page, as far as the rate lets it, and
-// returns where to go on, nil at the end.
+// redriveFound moves the messages of a page as far as the rate allows, and returns where
+// the next page starts; nil at the end.
 func (c *core) redriveFound(j *redrive, p *page) []byte {
 	j.nextAt = max(j.nextAt, c.now-redriveCatchUp)
 	c.spend(2 * len(p.found))
@@ -200,14 +216,15 @@ func (c *core) redriveFound(j *redrive, p *page) []byte {
 	return p.next
 }
 
-// redriveMessage moves a message to where it belongs, or leaves it.
+// redriveMessage moves a message to its target queue, or skips it. The change log of the
+// page tells whether the message is still as it was read.
 func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 	if c.locate(&p.changeLog, f) == gone {
 		return
 	}
 	var rec storage.Message
 	to := (*queue)(nil)
-	if err := rec.Decode(f.m.body); err == nil { // else it is reported by whoever reads it for delivery
+	if err := rec.Decode(f.m.body); err == nil { // a damaged record is reported by its delivery
 		to = c.redriveTarget(j, &rec)
 	}
 	if to == nil || c.locate(&p.changeLog, f) != ready || to.full(f.key) != nil {
@@ -227,7 +244,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 	}
 }
 
-// redriveTarget returns the queue that a message goes back to, nil if it has to stay.
+// redriveTarget returns the queue that takes a message, or nil if the message has to stay.
 func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
 	name := j.req.To
 	if name == "" && rec.Dead != nil {
@@ -239,7 +256,7 @@ func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
 	return nil
 }
 
-// endRedrive ends a redrive and answers who waits for it.
+// endRedrive ends a redrive and resumes the task that waits for it.
 func (c *core) endRedrive(j *redrive) {
 	j.over, j.page = true, nil
 	c.ops.redrives = slices.DeleteFunc(c.ops.redrives, func(o *redrive) bool { return o == j })
@@ -248,16 +265,17 @@ func (c *core) endRedrive(j *redrive) {
 	}
 }
 
-// RedriveInfo describes the redrive of a queue that runs, or the last one.
+// RedriveInfo describes the running or the last redrive of a queue.
 type RedriveInfo struct {
 	Running        bool
 	Moved, Skipped int64
-	To             string // "": to where each came from
-	Rate           int    // 0: as fast as it goes
+	To             string // "": the queue in which each message died
+	Rate           int    // messages a second; 0: no limit
 	StartedAt      time.Time
 }
 
-// RedriveInfo describes the redrive of a queue, if there was one.
+// RedriveInfo describes the running or the last redrive of a queue since the last start or
+// recovery; the zero value if there was none.
 func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 	q, err := tx.core.queueNamed(name)
 	if err != nil || q.redrive == nil {
