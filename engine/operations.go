@@ -10,19 +10,22 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// operations is what runs for long beside the commands: the count after a start, redrives,
-// a backup.
+// operations is the component of long-running operations: the census after a start,
+// redrives, and backups.
 type operations struct {
-	census    *census    // counts what the store held at start; nil: done
-	uncounted []*Task    // wait for the end of the census
+	census    *census    // under way; nil: done, all counts are exact
+	uncounted []*Task    // parked until the end of the census
 	redrives  []*redrive // under way
 	backups   backups
 
 	unchecked
 }
 
+// reset forgets what a recovery interrupts. A backup continues: it reads the store, not the
+// memory.
 func (o *operations) reset() { o.census, o.uncounted, o.redrives = nil, nil, nil }
 
+// next returns when a redrive may continue or its client has to be answered.
 func (o *operations) next(*core) int64 {
 	at := int64(never)
 	for _, j := range o.redrives {
@@ -36,7 +39,8 @@ func (o *operations) next(*core) int64 {
 	return at
 }
 
-// expire lets redrives go on.
+// expire continues redrives whose rate allows it, and answers clients of those that take
+// long.
 func (o *operations) expire(c *core) {
 	for _, j := range slices.Clone(o.redrives) {
 		if j.page == nil && j.nextAt <= c.now {
@@ -48,8 +52,16 @@ func (o *operations) expire(c *core) {
 	}
 }
 
-// census counts the messages that the store held at start. It runs beside the
-// loop, which meanwhile counts differences: a total is exact when both are added.
+// census counts the messages in the store at a start or recovery, off the loop:
+//
+//	newCensus ──take──▶ counting ──parts──▶ done
+//	                      └─stop, error──▶ ended
+//
+// Recovery reads keys, not messages, so that it takes seconds, not minutes. Until the
+// census is done, counts in memory are differences to the state of the store at newCensus;
+// each part adds what the store held, which makes the counts of its keys exact. What needs
+// exact counts waits, see AwaitCounts. After an error counts stay estimates until the next
+// start.
 type census struct {
 	epoch    uint64
 	stopped  atomic.Bool
@@ -57,25 +69,27 @@ type census struct {
 	due      storage.Iterator
 }
 
-// newCensus fixes what is counted: the store as it is now, before the first turn.
+// newCensus opens iterators on the store as it is now. It must be called before the first
+// turn, and the census must be closed, by take or by close.
 func newCensus(epoch uint64, store Store) *census {
 	return &census{epoch: epoch, messages: store.Scan(storage.Messages, nil, nil), due: store.Scan(storage.Scheduled, nil, nil)}
 }
 
-// stop makes a running census end soon.
+// stop ends a census that is under way, at its next record. It may be called on any
+// goroutine; s may be nil.
 func (s *census) stop() {
 	if s != nil {
 		s.stopped.Store(true)
 	}
 }
 
-// close lets go of the store: of a census that is not taken, or was.
+// close closes the iterators.
 func (s *census) close() {
 	s.messages.Close()
 	s.due.Close()
 }
 
-// censusPart is a task with a piece of the result.
+// censusPart is a part of the result, applied as a task.
 type censusPart struct {
 	census *census
 	keys   []keyCount
@@ -93,8 +107,9 @@ type keyCount struct {
 	n, delayed int64 // messages, and those of them that are delayed
 }
 
-// take counts and hands the result on in parts. It closes what the census holds. A
-// key is counted as a whole: its messages, and those of them that are delayed.
+// take counts, calls emit with each part of the result, the last one marked, and closes the
+// census. The delayed messages are counted first, so that each key is emitted once,
+// complete.
 func (s *census) take(emit func(*censusPart)) {
 	defer s.close()
 	const keysMax = 1024
@@ -128,7 +143,7 @@ func (s *census) take(emit func(*censusPart)) {
 	emit(part)
 }
 
-// delayed counts the delayed messages of each key that has some.
+// delayed returns the number of delayed messages of each key that has any.
 func (s *census) delayed() (map[keyName]int64, error) {
 	counts := map[keyName]int64{}
 	for ok := s.due.Seek(nil); ok && !s.stopped.Load(); ok = s.due.Next() {
@@ -141,7 +156,8 @@ func (s *census) delayed() (map[keyName]int64, error) {
 	return counts, s.due.Err()
 }
 
-// Apply adds what was counted.
+// Apply adds the counts of a part to those in memory. A part of an earlier recovery's
+// census is ignored.
 func (p *censusPart) Apply(tx *Tx) error {
 	c := tx.core
 	if p.census != c.ops.census || p.census.stopped.Load() {
@@ -150,7 +166,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 	if p.err != nil {
 		c.cfg.Log.Error().Err(p.err).Msg("counting the messages failed, counts stay estimates until the next start")
 		c.endCensus()
-		return nil //nolint:nilerr // logged, and nobody waits for this task
+		return nil //nolint:nilerr // logged; no client waits for this task
 	}
 	c.spend(len(p.keys))
 	for _, n := range p.keys {
@@ -177,8 +193,9 @@ func (p *censusPart) Apply(tx *Tx) error {
 	return nil
 }
 
-// AwaitCounts waits until the counts are exact: right after a start or a recovery
-// they are not, for as long as it takes to read all keys of the store.
+// AwaitCounts parks the task until all counts are exact (ErrWouldBlock). That takes as long
+// as reading all message keys of the store, after a start or a recovery; afterwards it
+// returns nil at once.
 func (tx *Tx) AwaitCounts() error {
 	c := tx.core
 	if c.ops.census == nil {
@@ -189,63 +206,64 @@ func (tx *Tx) AwaitCounts() error {
 	return ErrWouldBlock
 }
 
-// endCensus lets those go on who wait for it.
+// endCensus resumes the tasks that wait for exact counts, a portion in each turn.
 func (c *core) endCensus() {
 	c.ops.census = nil
 	tasks := c.ops.uncounted
 	c.ops.uncounted = nil
 	c.resumeUncounted()
-	c.tasks.yielded = append(c.tasks.yielded, tasks...) // there may be very many
+	c.tasks.yielded = append(c.tasks.yielded, tasks...)
 }
 
-// Backups makes copies of the store, and says which names they may have.
+// Backups makes copies of the store. The engine calls Check in a turn and Take off the
+// loop, one at a time.
 type Backups interface {
-	// Check says what is wrong with the name of a new backup.
+	// Check returns what is wrong with the name of a new backup.
 	Check(name string) error
-	// Take makes a copy of the store as it is now and returns where it is, when it
-	// is on disk. It runs beside the loop, one at a time.
+	// Take copies the store as it is now, and returns the path of the copy once it is
+	// durable.
 	Take(name string) (path string, err error)
 }
 
-// Backup asks for a copy of the store: everything that was acknowledged before it
-// was asked for is in it, and of each batch all or nothing.
+// Backup is a request for a copy of the store. The copy contains everything that was
+// acknowledged before the request, and each batch as a whole or not at all.
 type Backup struct {
-	Name string // "": it is named after the time
-	Wait bool   // until it is on disk; else until it has begun
+	Name string // "": the time in UTC
+	Wait bool   // answer when the backup is durable, not when it has begun
 
-	run *backupRun
+	run *backupRun // that the task waits for
 }
 
-// BackupResult says what became of a backup that was waited for.
+// BackupResult describes a completed backup. Without Wait only Name is set.
 type BackupResult struct {
 	Name, Path string
 	Took       time.Duration
 }
 
-// BackupStatus is how it stands with the backups.
+// BackupStatus describes the running and the last backup.
 type BackupStatus struct {
 	Running bool
-	Since   time.Time // when the running one began
-	LastAt  time.Time // when the newest that succeeded was done; zero: none has
-	Took    time.Duration
-	Failed  bool // the newest has not succeeded
+	Since   time.Time     // start of the running backup
+	LastAt  time.Time     // end of the last successful backup; zero: none
+	Took    time.Duration // of the last successful backup
+	Failed  bool          // the last backup failed
 }
 
-// backups is what the core knows of them. It outlives a recovery in place.
+// backups is the state of backups. It survives a recovery.
 type backups struct {
-	run    *backupRun // nil: none is under way
-	lastAt int64
+	run    *backupRun // under way; nil: none
+	lastAt int64      // of the last successful backup, Unix nanoseconds; 0: none
 	took   time.Duration
-	err    error // of the newest
+	err    error // of the last backup
 }
 
-// backupRun is a backup under way. It is made after the commit of the batch that was
-// open when it was asked for: what was acknowledged by then is in the store.
+// backupRun is a backup under way, an off-loop job. It starts after the commit of the batch
+// that was open at the request: everything acknowledged by then is in the store.
 type backupRun struct {
 	name  string
 	since int64
 	take  func(name string) (string, error)
-	tasks []*Task // wait for it
+	tasks []*Task // that wait for the end
 
 	path string
 	took time.Duration
@@ -253,11 +271,13 @@ type backupRun struct {
 	err  error
 }
 
-// Backup begins a backup and, if that is wanted, waits for its end.
+// Backup starts a backup and, with Wait, parks the task until its end (ErrWouldBlock).
+// Errors: ErrBackupRunning, ErrInvalid for a bad name or a store in memory, ErrMisconf
+// while the store takes no writes, and, with Wait, the error of the backup itself.
 func (tx *Tx) Backup(req *Backup) (BackupResult, error) {
 	c := tx.core
 	if run := req.run; run != nil {
-		if !run.done { // a recovery has asked to ask again
+		if !run.done { // a recovery has resumed the task
 			return BackupResult{}, tx.awaitBackup(run)
 		}
 		return BackupResult{Name: run.name, Path: run.path, Took: run.took}, run.err
@@ -288,22 +308,25 @@ func (tx *Tx) Backup(req *Backup) (BackupResult, error) {
 	return BackupResult{}, tx.awaitBackup(run)
 }
 
+// awaitBackup parks the task until a backup has ended.
 func (tx *Tx) awaitBackup(run *backupRun) error {
 	run.tasks = append(run.tasks, tx.task)
 	tx.park(nil, 0, false)
 	return ErrWouldBlock
 }
 
-// do makes the backup.
+// do makes the backup, off the loop.
 func (r *backupRun) do(Store) { r.path, r.err = r.take(r.name) }
 
-// Apply tells those who wait what became of the backup.
+// Apply ends the backup and resumes the tasks that wait for it.
 func (r *backupRun) Apply(tx *Tx) error {
 	c := tx.core
 	c.endBackup(r)
 	return nil
 }
 
+// endBackup records and logs the outcome of a backup and resumes the tasks that wait for
+// it.
 func (c *core) endBackup(r *backupRun) {
 	r.done, r.took = true, time.Duration(c.now-r.since)
 	if c.ops.backups.run == r {
@@ -318,25 +341,26 @@ func (c *core) endBackup(r *backupRun) {
 	tasks := r.tasks
 	r.tasks = nil
 	for _, t := range tasks {
-		if t.wait != nil { // else its client has gone
+		if t.wait != nil { // else the client has disconnected
 			c.run(t)
 		}
 	}
 }
 
-// lost is what was to be done after a commit that failed, as a call.
+// lost is a task with the off-loop jobs of a batch whose commit failed.
 type lost struct{ jobs []job }
 
-// Apply ends what somebody waits for. Reads are asked for anew by the recovery.
+// Apply ends the backups among the jobs. Reads are repeated by the recovery.
 func (l lost) Apply(tx *Tx) error {
 	tx.core.loseBackups(l.jobs)
 	return nil
 }
 
-var errBackupLost = errors.New("the store could not write what came before the backup")
+// errBackupLost is why a backup was not made.
+var errBackupLost = errors.New("the store could not commit the writes before the backup; try again when it takes writes")
 
-// loseBackups ends the backups that will not be made, as the batch before them was
-// not committed.
+// loseBackups ends the backups among jobs that will not run, because the batch before them
+// was not committed.
 func (c *core) loseBackups(jobs []job) {
 	for _, b := range jobs {
 		if run, ok := b.(*backupRun); ok {
@@ -346,7 +370,7 @@ func (c *core) loseBackups(jobs []job) {
 	}
 }
 
-// Backups says how it stands with the backups.
+// Backups returns the state of backups.
 func (tx *Tx) Backups() BackupStatus {
 	b := &tx.core.ops.backups
 	s := BackupStatus{Running: b.run != nil, Took: b.took, Failed: b.err != nil}

@@ -12,21 +12,33 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// recover builds the memory anew from the store: at start, and in place after a
-// failed commit. It takes as long as there are queues, keys and leases, not
-// messages: the fairness keys are found by skipping from one to the next, their
-// windows are read when the turns begin, and what has to be counted is counted
-// beside the loop (census.go).
+// recover rebuilds the memory from the store: at a start, and in place after a failed
+// commit. The cost depends on the number of queues, keys and leases, not of messages. Its
+// phases, each of which needs those before it:
 //
-// Tasks that wait are not the store's: they stay, and are put in line again.
+//  1. Waiting tasks: they are no part of the store. They leave their lines and run again once
+//     the memory is rebuilt, also if the recovery fails.
+//  2. Reset all components.
+//  3. Engine state: the number of this start (epoch), the bound of ids, queue numbers.
+//  4. Throttles, then queues, scripts, configuration, recurring messages, generations of
+//     deduplication ids, settings of keys.
+//  5. Fairness keys: a seek from one to the next. All messages of a key are behind its
+//     edge; window reads fill the head caches once turns begin.
+//  6. Leases, with the throttle slots that they use.
+//  7. Heads of the indexes of due times and expiries.
+//  8. Open the census, which counts the messages off the loop.
+//
+// After an error the memory is incomplete: a start fails, and a recovery in place is
+// repeated before the engine takes writes again. At a start, start must succeed before the
+// first lease.
 func (c *core) recover() error {
 	waiting := c.unparkAll()
 	buckets := c.throttles.byName
 	for _, j := range c.ops.redrives {
-		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("a redrive was interrupted, run it again")
+		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("redrive interrupted by a recovery, run it again")
 	}
 	c.reset()
-	c.waits.unblocked = append(c.waits.unblocked, waiting...) // also if what follows fails: somebody waits for an answer
+	c.waits.unblocked = append(c.waits.unblocked, waiting...) // also if the recovery fails: their clients wait for an answer
 	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)
 	}
@@ -65,8 +77,8 @@ func (c *core) recover() error {
 	return nil
 }
 
-// start makes this start's number durable, so that no delivery number of it can
-// be given out by a later one.
+// start makes the number of this start durable, so that no later start gives out its
+// delivery numbers again. It also deletes settings of keys under numbers that no queue has.
 func (c *core) start() error {
 	var b storage.Batch
 	b.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(c.epoch))
@@ -80,8 +92,8 @@ func (c *core) start() error {
 	return nil
 }
 
-// unparkAll takes all parked tasks out of their lines, the oldest first, each
-// followed by what its client has sent behind it.
+// unparkAll takes all parked tasks out of their lines and returns them, the oldest first,
+// followed by the tasks that were queued behind them.
 func (c *core) unparkAll() []*Task {
 	all := c.waitingTasks()
 	for _, t := range all {
@@ -93,9 +105,9 @@ func (c *core) unparkAll() []*Task {
 	return all
 }
 
-// waitingTasks lists the parked tasks: those in the lines of queues, the oldest
-// first, then those that wait for something to be read or decided, and the engine's own
-// that go on in slices.
+// waitingTasks returns the parked tasks: first those in the lines of queues, the oldest
+// first in each, then those that wait for a read, a hook or a transaction, by client, then
+// the engine's own that have yielded. The order is the same for the same state.
 func (c *core) waitingTasks() []*Task {
 	var all []*Task
 	seen := map[*Task]bool{}
@@ -120,6 +132,7 @@ func (c *core) waitingTasks() []*Task {
 	return all
 }
 
+// number reads a number of the engine's state; 0 if it was never written.
 func (c *core) number(parts ...string) (uint64, error) {
 	b, err := c.store.Get(storage.State, storage.AppendStateKey(nil, parts...))
 	if errors.Is(err, storage.ErrNotFound) {
@@ -131,15 +144,15 @@ func (c *core) number(parts ...string) (uint64, error) {
 	return decodeUint(b)
 }
 
-// recoverState reads the engine's own numbers.
+// recoverState reads the engine's own numbers and derives the random sources of this start.
 func (c *core) recoverState() error {
 	epoch, err := c.number(stateEpoch)
 	if err != nil {
 		return err
 	}
 	c.epoch = max(c.epoch, epoch) + 1
-	// Where a power loss may take the bound of ids with it, and the clock has gone
-	// back, ids start again where an earlier start has begun. Their chance must not.
+	// A power loss may lose the bound of ids while the clock has gone back: ids may then
+	// have the times of an earlier start. A different random source keeps them distinct.
 	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch))
 	c.ids.jitter = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch^jitterStream))
 	ids, err := c.number(stateIDs)
@@ -156,8 +169,8 @@ func (c *core) recoverState() error {
 	return nil
 }
 
-// recoverThrottles reads the throttles. Their buckets start full, but for those
-// that the engine has known before a recovery in place.
+// recoverThrottles reads the throttles. Token buckets start full, but keep their level and
+// counters over a recovery in place: known are the throttles from before.
 func (c *core) recoverThrottles(known map[string]*throttle) error {
 	return c.scan(storage.State, storage.AppendStateKey(nil, stateThrottle), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
@@ -176,8 +189,8 @@ func (c *core) recoverThrottles(known map[string]*throttle) error {
 	})
 }
 
-// recoverSettings reads what was set for single fairness keys. Of a purge that a crash has
-// interrupted there may be some under the number of no queue: start removes those.
+// recoverSettings reads the settings of fairness keys. A crash during a purge may leave
+// some under a number that no queue has; start deletes them.
 func (c *core) recoverSettings() error {
 	return c.scan(storage.State, storage.AppendStateKey(nil, stateKey), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
@@ -198,7 +211,8 @@ func (c *core) recoverSettings() error {
 	})
 }
 
-// scan calls fn for every record of a family whose key has the prefix.
+// scan calls fn for each record of a family whose key has the prefix, in key order, until
+// fn returns an error.
 func (c *core) scan(f storage.Family, prefix []byte, fn func(k, v []byte) error) error {
 	it := c.store.Scan(f, prefix, storage.After(prefix))
 	defer it.Close()
@@ -210,6 +224,7 @@ func (c *core) scan(f storage.Family, prefix []byte, fn func(k, v []byte) error)
 	return it.Err()
 }
 
+// recoverQueues reads the queues, without their messages.
 func (c *core) recoverQueues() error {
 	return c.scan(storage.Queues, nil, func(k, v []byte) error {
 		var set storage.Queue
@@ -222,8 +237,9 @@ func (c *core) recoverQueues() error {
 	})
 }
 
-// recoverKeys finds the fairness keys that hold messages: after the first message
-// of one, it seeks past all others of it.
+// recoverKeys finds the fairness keys that have messages: from the first message of a key
+// it seeks past all others. Messages of an unknown queue are logged and left alone.
+// Settings of keys without messages are dropped unless they are pinned.
 func (c *core) recoverKeys() error {
 	it := c.store.Scan(storage.Messages, nil, nil)
 	defer it.Close()
@@ -249,14 +265,16 @@ func (c *core) recoverKeys() error {
 		} else {
 			c.cfg.Log.Error().Uint32("queue", mk.Queue).Msg("the store holds messages of a queue that does not exist, they are left alone")
 		}
-		ok = it.Next() // cheaper than a seek if the key has but one
+		ok = it.Next() // cheaper than a seek if the key has one message
 	}
-	for _, q := range c.queues.byName { // those of keys without messages have ended with them
+	for _, q := range c.queues.byName {
 		maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
 	}
 	return it.Err()
 }
 
+// recoverLeases reads the leases. restored marks them: an end while the broker was down is
+// no failure. The messages themselves are read when they are needed.
 func (c *core) recoverLeases() error {
 	return c.scan(storage.Leases, nil, func(key, v []byte) error {
 		mk, fence, err := storage.ParseLeaseKey(key)
@@ -289,7 +307,7 @@ func (c *core) recoverLeases() error {
 	})
 }
 
-// recoverDue reads the head of a due-time index.
+// recoverDue reads the head of an index by time.
 func (c *core) recoverDue(x *dueIndex) error {
 	it := c.store.Scan(x.family, nil, nil)
 	defer it.Close()
@@ -307,20 +325,21 @@ func (c *core) recoverDue(x *dueIndex) error {
 	return it.Err()
 }
 
-// What the engine keeps in storage.State, by the first part of the key.
+// The kinds of records in storage.State: the first part of the key.
 const (
-	stateEpoch     = "epoch"      // number of starts: no delivery number is given twice
-	stateIDs       = "ids"        // nanoseconds that no id has reached yet
+	stateEpoch     = "epoch"      // number of starts; makes delivery numbers unique
+	stateIDs       = "ids"        // time that no id has reached, in nanoseconds
 	stateNextQueue = "next_queue" // number of the next queue
 	stateKey       = "key"        // then queue number and fairness key: storage.Key
 	stateConfig    = "config"     // then name: a value of the runtime configuration
 	stateThrottle  = "throttle"   // then throttle key: storage.Throttle
 	stateCron      = "cron"       // then name: storage.Cron
-	// stateCronMessage is followed by a name: what a recurring message holds, a
-	// storage.Message.
+	// stateCronMessage is followed by the name of a recurring message; the value is its
+	// content, a storage.Message.
 	stateCronMessage = "cron_message"
 )
 
+// encodeUint and decodeUint are the format of numbers: 8 bytes, big-endian.
 func encodeUint(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func decodeUint(b []byte) (uint64, error) {
@@ -330,22 +349,24 @@ func decodeUint(b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// stateKeysUnder is what the keys of the key settings start with that are kept under the
-// number of a queue.
+// stateKeysUnder returns the common prefix of the settings of keys under a queue number.
 func stateKeysUnder(no uint32) []byte {
 	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)))
 }
 
+// stateKeyUnder returns the key of a fairness key's settings.
 func stateKeyUnder(no uint32, key string) []byte {
 	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
 }
 
-// drain prepares the end: waits for messages end empty-handed, those for anything
-// else are refused, and nothing is left to the lag.
+// drain is the last step before the engine stops. Tasks that wait for messages end without
+// any; tasks that wait for something else are refused with ErrStopped. Redrives end.
+// Deferred lease records are written, and the bound of ids is lowered to the last id, so
+// that the next start continues without a gap.
 func (c *core) drain() {
 	for _, t := range c.waitingTasks() {
 		if t.wait.inProgress() {
-			c.finish(t, ErrStopped) // it has not happened, or not as a whole
+			c.finish(t, ErrStopped) // not done, or in part
 		} else {
 			c.finish(t, nil)
 		}
@@ -353,7 +374,7 @@ func (c *core) drain() {
 	for len(c.ops.redrives) > 0 {
 		c.endRedrive(c.ops.redrives[0])
 	}
-	c.serve() // what their clients had sent behind them was submitted: it is done
+	c.serve() // tasks queued behind them were submitted, so they are done
 	if c.health.failed != nil {
 		return
 	}

@@ -11,45 +11,49 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// This file holds what is on disk to what the engine writes, offline: every key and
-// every value is read, and every reference is followed. What may dangle is said where
-// each family is verified.
+// Offline verification. Verify reads every record of a store, decodes key and value, and
+// follows every reference. A reference that may dangle is named where its family is
+// checked. Repair fixes the findings; Restored prepares a backup for use.
+//
+// References, by family: a lease and an attempt refer to their message; a due time to its
+// message, if the queue exists; a deduplication id to its queue. A message without a queue
+// is an orphan. Expiries, settings of keys and dead-letter queues may dangle.
 
-// VerifyStore is what there is to verify.
+// VerifyStore is what Verify needs of a store.
 type VerifyStore interface {
 	Get(f storage.Family, key []byte) ([]byte, error)
 	Scan(f storage.Family, from, to []byte) storage.Iterator
 }
 
-// Finding is something that should not be. Without it the store would be in order.
+// Finding is an error in a store. A consistent store has none.
 type Finding struct {
 	Family storage.Family
-	Key    []byte // empty: it is about the whole family
-	What   string // one line
-	// Unreadable says that what comes after Key in the family could not be read.
+	Key    []byte // of the record; empty: the whole family
+	What   string // the error, in one line
+	// Unreadable says that the family could not be read after Key.
 	Unreadable bool
-	// Orphans is not 0 in a finding about messages, so many, of a queue that is not
-	// there: Queue is its number.
+	// Orphans is the number of messages under Queue, a queue number without a queue; 0 in
+	// all other findings.
 	Orphans int64
 	Queue   uint32
 }
 
-// Verified is what a store holds.
+// Verified is the contents of a store.
 type Verified struct {
 	Records map[storage.Family]int64
 	Queues  []VerifiedQueue // by name
 }
 
-// VerifiedQueue is what a queue holds.
+// VerifiedQueue is the contents of a queue, in numbers of messages.
 type VerifiedQueue struct {
 	Name                               string
 	Number                             uint32
 	Messages, Leased, Delayed, Retried int64
 }
 
-// Verify reads a whole store, which nobody else may change meanwhile. It tells of
-// each record that it has read, and of whatever is wrong; it returns an error only if
-// the store has no format that this Fila knows.
+// Verify checks a whole store, which nothing may change meanwhile. It calls read for each
+// record and report for each finding. The error is storage.ErrFormat if the store has a
+// format that this version does not know; all other errors are findings.
 func Verify(store VerifyStore, report func(Finding), read func()) (Verified, error) {
 	v := &verifier{
 		store: store, report: report, read: read, queues: map[uint32]*VerifiedQueue{}, orphans: map[uint32]int64{},
@@ -85,22 +89,22 @@ type verifier struct {
 	read    func()
 	records map[storage.Family]int64
 	queues  map[uint32]*VerifiedQueue
-	orphans map[uint32]int64 // messages by the number of a queue that is not there
+	orphans map[uint32]int64 // messages by a queue number without a queue
 
-	messages storage.Iterator // to see whether a message exists
+	messages storage.Iterator // for exists
 	lease    leaseSeen
 }
 
-// leaseSeen is the lease record before the one that is looked at.
+// leaseSeen is the previous lease record.
 type leaseSeen struct {
 	message MessageKey
 	key     []byte
 }
 
-// MessageKey is storage's.
+// MessageKey is the key of a message in the store.
 type MessageKey = storage.MessageKey
 
-// order is that of the families: queues come before what refers to them.
+// order returns the families: queues first, as the others refer to them.
 func (v *verifier) order() []storage.Family {
 	all := []storage.Family{storage.Queues}
 	for _, f := range storage.Families() {
@@ -115,10 +119,10 @@ func (v *verifier) found(f storage.Family, key []byte, what string) {
 	v.report(Finding{Family: f, Key: bytes.Clone(key), What: what})
 }
 
-// family reads a family. It ends at the first place that cannot be read.
+// family checks the records of a family, up to the first place that cannot be read.
 func (v *verifier) family(f storage.Family) {
 	v.messages = v.store.Scan(storage.Messages, nil, nil)
-	defer func() { v.messages.Close() }() // exists may have made it anew
+	defer func() { v.messages.Close() }() // exists may have replaced it
 	it := v.store.Scan(f, nil, nil)
 	defer it.Close()
 	check := v.check(f)
@@ -161,7 +165,7 @@ func (v *verifier) check(f storage.Family) func(key, value []byte) error {
 	}
 }
 
-// checkDefault: there is the format, which CheckFormat has read.
+// checkDefault: the only record is the format, which CheckFormat has read.
 func (v *verifier) checkDefault(key, _ []byte) error {
 	if string(key) != "format" {
 		return errors.New("a record that no Fila writes")
@@ -169,7 +173,7 @@ func (v *verifier) checkDefault(key, _ []byte) error {
 	return nil
 }
 
-// checkMessage: nothing may dangle. An id says the rank and the key once more.
+// checkMessage: every reference must hold. An id repeats the rank and the hash of the key.
 func (v *verifier) checkMessage(key, value []byte) error {
 	mk, err := storage.ParseMessageKey(key)
 	if err != nil {
@@ -197,8 +201,8 @@ func checkMessageKey(mk MessageKey) error {
 	return nil
 }
 
-// exists tells whether there is a message. Where the store cannot tell it is taken to
-// be there: that it cannot is a finding of its own.
+// exists reports whether a message exists. If the store cannot be read, it is taken to
+// exist: the read error is a finding of its own.
 func (v *verifier) exists(mk MessageKey) bool {
 	key := mk.Append(nil)
 	if v.messages.Err() != nil {
@@ -218,7 +222,7 @@ func (v *verifier) mustExist(mk MessageKey, what string) error {
 	return nil
 }
 
-// checkLease: its message is there, and it is the message's only one.
+// checkLease: the message exists and has no other lease.
 func (v *verifier) checkLease(key, value []byte) error {
 	mk, _, err := storage.ParseLeaseKey(key)
 	if err != nil {
@@ -240,7 +244,7 @@ func (v *verifier) checkLease(key, value []byte) error {
 	return nil
 }
 
-// checkAttempt: its message is there.
+// checkAttempt: the message exists.
 func (v *verifier) checkAttempt(key, value []byte) error {
 	mk, err := storage.ParseMessageKey(key)
 	if err != nil {
@@ -259,8 +263,8 @@ func (v *verifier) checkAttempt(key, value []byte) error {
 	return nil
 }
 
-// checkScheduled: its message is there, unless its queue is not: the entries of a
-// queue number that was dropped stay until they are due.
+// checkScheduled: the message exists, if its queue does. Entries of a purged or deleted
+// queue stay until they are due.
 func (v *verifier) checkScheduled(key, value []byte) error {
 	_, mk, err := storage.ParseScheduledKey(key)
 	if err != nil {
@@ -280,14 +284,13 @@ func (v *verifier) checkScheduled(key, value []byte) error {
 	return nil
 }
 
-// checkExpiry: as with due times. That a message is gone before the end of its life
-// is as it should be.
+// checkExpiry: the message may be gone; its entry then stays until it is due.
 func (v *verifier) checkExpiry(key, _ []byte) error {
 	_, _, err := storage.ParseScheduledKey(key)
 	return err
 }
 
-// checkQueue: numbers are unique. A dead-letter queue may be missing.
+// checkQueue: numbers are unique. A dead-letter queue need not exist.
 func (v *verifier) checkQueue(key, value []byte) error {
 	var set storage.Queue
 	if err := set.Decode(value); err != nil {
@@ -303,9 +306,8 @@ func (v *verifier) checkQueue(key, value []byte) error {
 	return nil
 }
 
-// checkState: every record is of a kind that the engine writes. Settings of a fairness
-// key, values and throttles refer to nothing that has to be there, a recurring message
-// to what it holds.
+// checkState: every record has a known kind. A recurring message needs its content; other
+// kinds refer to nothing that must exist.
 func (v *verifier) checkState(key, value []byte) error {
 	parts, err := storage.ParseStateKey(key)
 	if err != nil {
@@ -326,15 +328,15 @@ func (v *verifier) checkState(key, value []byte) error {
 	}
 	if parts[0] == stateCron {
 		if _, err := v.store.Get(storage.State, storage.AppendStateKey(nil, stateCronMessage, parts[1])); errors.Is(err, storage.ErrNotFound) {
-			return fmt.Errorf("recurring message %.80q has nothing to send", parts[1])
+			return fmt.Errorf("recurring message %.80q has no content", parts[1])
 		}
 	}
 	return nil
 }
 
-// stateKind says what a piece of state looks like.
+// stateKind is the form of a kind of records in storage.State.
 type stateKind struct {
-	parts  int // of its key
+	parts  int // of the key
 	decode func(value []byte) error
 }
 
@@ -350,7 +352,7 @@ func stateKinds() map[string]stateKind {
 	}
 }
 
-// checkDedup: its queue is there. Its message need not be.
+// checkDedup: the queue exists. The message need not.
 func (v *verifier) checkDedup(key, value []byte) error {
 	no, _, _, err := storage.ParseDedupKey(key)
 	if err != nil {
@@ -362,17 +364,18 @@ func (v *verifier) checkDedup(key, value []byte) error {
 	return new(storage.DedupEntry).Decode(value)
 }
 
-// repairRounds bounds how often a store is looked at: what is dropped may be what
-// another record refers to.
+// repairRounds bounds the repetitions of Verify in Repair: a record that is dropped may be
+// one that another refers to.
 const repairRounds = 4
 
-// repairBatchBytes is the size of a batch of what is dropped.
+// repairBatchBytes is the size at which Repair commits a batch.
 const repairBatchBytes = 4 << 20
 
-// Repair puts a store in order that nobody uses. Records that are damaged, and those that
-// refer to what is not there, are dropped. Messages without a queue get one, of a name
-// that tells; where queuesWhole says that no record of a queue can be missing, their queue
-// was deleted or purged, and they are dropped. It says what it has done.
+// Repair makes a store consistent that is not in use. It drops damaged records and records
+// with dangling references. Messages without a queue get the queue recovered.<number>; with
+// queuesWhole, which says that no record of a queue can be missing, their queue was deleted
+// or purged, and they are dropped. log is called with each action. The error is that of the
+// store.
 func Repair(store Store, queuesWhole bool, log func(what string)) error {
 	for range repairRounds {
 		var b storage.Batch
@@ -380,7 +383,7 @@ func Repair(store Store, queuesWhole bool, log func(what string)) error {
 		found := 0
 		_, err := Verify(store, func(f Finding) {
 			found++
-			queuesWhole = queuesWhole && f.Family != storage.Queues // which are verified first
+			queuesWhole = queuesWhole && f.Family != storage.Queues // queues are verified first
 			log(f.repair(&b, queuesWhole))
 			if b.Size() >= repairBatchBytes && failed == nil {
 				failed = store.Commit(&b, false)
@@ -397,7 +400,7 @@ func Repair(store Store, queuesWhole bool, log func(what string)) error {
 	return nil
 }
 
-// mend adds to a batch what undoes a finding, and says what that is.
+// repair adds the fix of a finding to a batch and returns a description.
 func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 	switch {
 	case f.Unreadable || f.Key == nil:
@@ -411,20 +414,20 @@ func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 		set := storage.Queue{
 			Number: f.Queue, VisibilityMs: uint64(c.Visibility.Milliseconds()), BackoffMs: uint64(c.Backoff.Milliseconds()), //nolint:gosec // positive
 			MaxBackoffMs: uint64(c.MaxBackoff.Milliseconds()), //nolint:gosec // positive
-			MaxAttempts:  math.MaxUint32,                      // there is no dead-letter queue, so nothing may die
+			MaxAttempts:  math.MaxUint32,                      // without a dead-letter queue, dead messages would be dropped
 		}
 		b.Put(storage.Queues, []byte(name), set.Append(nil))
-		return fmt.Sprintf("made the queue %s for %d messages whose queue is lost", name, f.Orphans)
+		return fmt.Sprintf("created the queue %s for %d messages without a queue", name, f.Orphans)
 	default:
 		b.Delete(f.Family, f.Key)
 		return fmt.Sprintf("dropped a record of family %s, key %x: %s", f.Family, f.Key, f.What)
 	}
 }
 
-// Restored makes a store that was a backup one whose receipts nobody holds: the broker
-// that it was taken from has gone on, and has given out delivery numbers that this one
-// would give out again. Starts are counted on from the time in seconds, which is far
-// above any count of starts, and above all times of earlier restores.
+// Restored makes a store that was a backup ready for use. The broker it was taken from has
+// gone on and given out delivery numbers that the restored one must not repeat. So the
+// number of starts is raised to the time in seconds, which exceeds every count of starts
+// and every earlier restore.
 func Restored(store Store, seconds int64) error {
 	epoch := uint64(0)
 	b, err := store.Get(storage.State, storage.AppendStateKey(nil, stateEpoch))
