@@ -1,8 +1,8 @@
-// Package hook is the contract between the engine and scripts: plain values that go in and
-// come out, and the interface behind which they run. No hook runs in a turn of the engine:
-// on_enqueue is called on a connection, before its command reaches the inbox, and
-// on_failure on a goroutine of its own, so a slow script delays only the client it works
-// for.
+// Package hook is the contract between the engine and scripts: the values that go in and
+// come out, and the interface behind which scripts run. No hook runs in a turn of the
+// engine. on_enqueue runs on the goroutine of the connection, before the command reaches
+// the inbox; on_failure runs as an off-loop job. So a slow script delays only the client
+// that it works for.
 package hook
 
 import (
@@ -11,22 +11,22 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// DefaultKey is the fairness key of messages that name none.
+// DefaultKey is the fairness key of messages that are enqueued without KEY.
 const DefaultKey = "default"
 
-// Kind says which decision a script makes.
+// Kind is the decision that a script makes.
 type Kind uint8
 
 const (
 	// OnEnqueue decides how a message is scheduled, before it is stored.
 	OnEnqueue Kind = iota
-	// OnFailure decides what becomes of a message that was nacked or whose
-	// lease expired.
+	// OnFailure decides what becomes of a message that was nacked or whose lease has
+	// expired.
 	OnFailure
 )
 
-// String is the name of the function a script has to define, also used on the
-// wire.
+// String returns the name of the function that the script must define. It is also the name
+// in the protocol.
 func (k Kind) String() string {
 	if k == OnFailure {
 		return "on_failure"
@@ -34,8 +34,8 @@ func (k Kind) String() string {
 	return "on_enqueue"
 }
 
-// Message is what a script may see of a message. The payload is not part of
-// it. A hook keeps nothing of it, slices included, when it has returned.
+// Message is what a script sees of a message, which excludes the payload. A hook must not
+// keep any part of it after it has returned.
 type Message struct {
 	Queue       string
 	Headers     []storage.Header
@@ -44,15 +44,15 @@ type Message struct {
 	Weight      uint32   // as given, or 1
 	Throttles   []string // as given
 
-	// Only a failure has these.
+	// Set for OnFailure only.
 	ID       string // of the message
 	Attempts uint32 // failures so far, this one included
 	Error    string // as given to NACK; empty when the lease expired
 }
 
-// EnqueueDecision is what an on_enqueue script has decided. Its zero value
-// decides nothing: what the producer gave then holds. What is in it keeps to
-// Limits. What it points to is shared with other decisions: it must not be changed.
+// EnqueueDecision is the decision of an on_enqueue script. The zero value decides nothing:
+// the values of the producer hold. Its values are within Limits. Slices and pointers are
+// shared with other decisions and must not be changed.
 type EnqueueDecision struct {
 	Key       string         // "": not decided
 	Weight    uint32         // 0: not decided
@@ -62,98 +62,105 @@ type EnqueueDecision struct {
 	Delay     *time.Duration // not negative; whole milliseconds
 }
 
-// SafeEnqueue is the decision where a script should have made one but could
-// not: no rule of the script's is known to hold, so the message goes where
-// nothing is assumed of it.
+// SafeEnqueue returns the decision that stands in for a failed script. No rule of the
+// script can be assumed, so the message gets the default key, without weight and throttles.
 func SafeEnqueue() EnqueueDecision {
 	return EnqueueDecision{Key: DefaultKey, Weight: 1, Throttles: []string{}}
 }
 
-// Limits bound what a hook may decide, and its source.
+// Limits bound the decisions of a hook and the size of its source.
 type Limits struct {
 	Key       int // bytes of a fairness key
 	Throttle  int // bytes of a throttle key
-	Throttles int // throttle keys a message
+	Throttles int // throttle keys of a message
 	Weight    uint32
 	Cost      uint32
 	Script    int // bytes of a hook's source
 }
 
-// DefaultLimits returns the limits where the configuration sets none.
+// DefaultLimits returns the limits that hold without configuration.
 func DefaultLimits() Limits {
 	return Limits{Key: 512, Throttle: 512, Throttles: 16, Weight: 1_000_000, Cost: 1_000_000, Script: 64 << 10}
 }
 
-// FailureAction is what becomes of a message that failed.
+// FailureAction is what becomes of a failed message.
 type FailureAction uint8
 
 const (
-	// FailureDefault leaves it to the queue: retry until its attempts are used up.
+	// FailureDefault follows the settings of the queue: retry until the attempts are used
+	// up.
 	FailureDefault FailureAction = iota
 	// FailureRetry makes the message ready again after the delay.
 	FailureRetry
-	// FailureDead moves the message to the dead-letter queue at once.
+	// FailureDead dead-letters the message at once.
 	FailureDead
 )
 
-// FailureDecision is what an on_failure script has decided. Its zero value is
-// the safe one: the queue's own attempts and backoff.
+// FailureDecision is the decision of an on_failure script. The zero value is the safe one:
+// attempts and backoff of the queue.
 type FailureDecision struct {
 	Action FailureAction
 	Delay  *time.Duration // not negative, whole milliseconds; nil: the queue's backoff
 }
 
-// Settings looks up runtime configuration for fila.get. It is a snapshot: one
-// call of a hook sees one state of it, whatever is set meanwhile.
+// Settings looks up the runtime configuration for fila.get. It is a snapshot: one run of a
+// hook sees one state of the configuration.
 type Settings func(key string) (value string, ok bool)
 
-// Hook is a compiled script together with the record of how it has fared. It is
-// safe for concurrent use and never panics.
+// Hook is a compiled script with its statistics and its circuit breaker. It is safe for
+// concurrent use and never panics. The states of the breaker:
+//
+//	closed ──errors in a row──▶ open ──cooldown──▶ trial ──success──▶ closed
+//	                             ▲                   └─error─┐
+//	                             └───────────────────────────┘
+//
+// While the breaker is open the script is not run, and the safe decision is used.
 type Hook interface {
 	Kind() Kind
 	Source() string
 	Version() string // SHA-1 of the source, 40 hexadecimal digits
 
-	// OnEnqueue and OnFailure decide. With an error they return the safe decision,
-	// so the error is only for telling: it has been counted and kept already.
-	// Each belongs to its kind; calling the other is an error.
+	// OnEnqueue and OnFailure decide. With an error they return the safe decision; the
+	// error has already been counted and is only for display. Each is valid for hooks of
+	// its kind, and an error for the other kind.
 	OnEnqueue(now time.Time, msg *Message, get Settings) (EnqueueDecision, error)
 	OnFailure(now time.Time, msg *Message, get Settings) (FailureDecision, error)
 
-	// NotKept counts as an error that a decision of OnEnqueue, which keeps to Limits,
-	// could not be kept for its message. It says nothing of how the script runs, so the
-	// breaker takes no notice.
+	// NotKept counts an error: the decision of OnEnqueue was within Limits but could not be
+	// applied to its message. The breaker ignores it, as the script itself ran well.
 	NotKept(now time.Time, why string)
 
+	// Stats returns the statistics since the script was loaded.
 	Stats(now time.Time) Stats
-	// Try runs the script whatever the breaker says, and counts nothing.
+	// Try runs the script regardless of the breaker and counts nothing.
 	Try(msg *Message, get Settings) Trial
 }
 
-// Scripts compiles hooks. Package scripting implements it.
+// Loader compiles hooks. Package scripting implements it.
 type Loader interface {
-	// Load refuses a source that does not compile, does not run within the limits
-	// or lacks its function. The error is one line and names the script's line.
+	// Load compiles a source. It refuses a source that does not compile, that does not run
+	// within the limits, or that lacks the function of its kind. The error is one line and
+	// names the line of the script.
 	Load(kind Kind, source string) (Hook, error)
-	// Restore is Load of a source that was accepted before, for a start: it takes all
-	// processors it can get, since no client is served meanwhile.
+	// Restore is Load for a source that was accepted before, at a start. It may use all
+	// processors, since no client is served meanwhile.
 	Restore(kind Kind, source string) (Hook, error)
 }
 
-// BreakerState says whether a hook is being run.
+// BreakerState is the state of a circuit breaker, see Hook.
 type BreakerState uint8
 
 const (
-	// BreakerClosed is a hook at work.
+	// BreakerClosed: the hook runs.
 	BreakerClosed BreakerState = iota
-	// BreakerOpen is a hook that has failed too often in a row: it is not run.
+	// BreakerOpen: the hook has failed too often in a row and is skipped.
 	BreakerOpen
-	// BreakerTrial is a hook whose pause is over: the next call, or the one
-	// under way, decides.
+	// BreakerTrial: the cooldown is over, and the result of the next call, or of the one
+	// under way, closes or opens the breaker.
 	BreakerTrial
 )
 
-// String is the word shown in statistics.
+// String returns the word shown in statistics: closed, open or trial.
 func (s BreakerState) String() string {
 	switch s {
 	case BreakerOpen:
@@ -165,10 +172,10 @@ func (s BreakerState) String() string {
 	}
 }
 
-// Stats is how a hook has fared since it was loaded.
+// Stats are the statistics of a hook since it was loaded.
 type Stats struct {
-	Calls    uint64 // that got a decision of the script's, or its error
-	Recalled uint64 // of them, those whose decision was known without a run
+	Calls    uint64 // calls that the script answered, with a decision or an error
+	Recalled uint64 // of the calls, those answered from the decision cache
 	Errors   uint64 // of the calls, timeouts and wrong results included
 	Limits   uint64 // of the errors, those that hit the time or memory limit
 	Skipped  uint64 // calls answered with the safe decision while the breaker was open
@@ -176,14 +183,14 @@ type Stats struct {
 
 	State   BreakerState
 	Opened  uint64    // times the breaker has opened
-	TrialAt time.Time // when the next trial may run; zero while closed
+	TrialAt time.Time // earliest time of the next trial; zero while closed
 
-	LastError string    // one line, with the script's line; "" if there was none
-	LastLine  int       // of the script, 0 if it is not known
+	LastError string    // one line, with the line of the script; "": none
+	LastLine  int       // line of the script; 0: unknown
 	LastAt    time.Time // of the error
 
-	// Latency of the calls, recalled ones in bucket 0. Its bucket i counts those that took less than
-	// LatencyBound(i) and at least the bound before it.
+	// Latency counts calls by duration: bucket i has those below LatencyBound(i) and not
+	// below the bound before it. Calls answered from the decision cache are in bucket 0.
 	Latency      [LatencyBuckets]uint64
 	LatencyTotal time.Duration // of those that ran
 	LatencyMax   time.Duration
@@ -192,12 +199,12 @@ type Stats struct {
 // LatencyBuckets is the number of buckets in Stats.Latency.
 const LatencyBuckets = 20
 
-// LatencyBound is the upper bound of a bucket: 1 µs doubled i times. The last
-// bucket takes whatever is above and has none.
+// LatencyBound returns the upper bound of bucket i: 1 µs doubled i times. The last bucket
+// has no bound.
 func LatencyBound(i int) time.Duration { return time.Microsecond << i }
 
-// Percentile is the upper bound of the bucket below which the fraction p of the
-// calls (0 to 1) lies, or the slowest call where that is less. 0 without calls.
+// Percentile returns the upper bound of the bucket in which the fraction p (0 to 1) of the
+// calls is reached, but at most the longest duration; 0 without calls.
 func (s *Stats) Percentile(p float64) time.Duration {
 	var calls, seen uint64
 	for _, n := range s.Latency {
@@ -214,13 +221,13 @@ func (s *Stats) Percentile(p float64) time.Duration {
 	return 0
 }
 
-// Trial is the outcome of a dry run.
+// Trial is the outcome of a run that counts nothing, see Hook.Try.
 type Trial struct {
 	Enqueue EnqueueDecision // of an on_enqueue script
 	Failure FailureDecision // of an on_failure script
-	Err     error           // one line, with the script's line
+	Err     error           // one line, with the line of the script
 
 	Duration     time.Duration
-	Instructions int64 // of the Lua machine, and steps of its library
+	Instructions int64 // of the Lua machine and of its library
 	Memory       int64 // bytes allocated, as the limit counts them
 }

@@ -1,5 +1,5 @@
-// Package schedule reads cron expressions and says when they tick, in zones whose clocks
-// are put forward and back. It keeps no state and reads no clock.
+// Package schedule parses cron expressions and computes their ticks, also in time zones
+// with daylight saving time. It keeps no state and reads no clock.
 package schedule
 
 import (
@@ -9,53 +9,53 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // the zones, on machines that have none of their own
+	_ "time/tzdata" // for machines without a zone database
 
 	"github.com/netresearch/go-cron"
 )
 
-// Schedule says when a recurring message is due. Its ticks are instants, in whole
-// seconds, each later than the one before.
+// Schedule computes the ticks of a recurring message. Ticks are instants in whole seconds,
+// strictly increasing.
 //
-// The library reads expressions and finds the wall-clock times that match; it
-// is asked about a clock that never changes, and how those times become
-// instants in a zone whose clock is put forward and back is said here:
+// The cron library parses expressions and finds matching wall-clock times; it works in UTC,
+// where the clock never changes. This type maps those times to instants of a zone whose
+// clock is put forward and back:
 //
-//   - An expression that leaves the hour open ("*/15 * * * *", @hourly) goes
-//     by the time that passes. In the hour that comes twice its ticks come twice,
-//     in the one that is left out there are none.
-//   - Any other names times of the day, each of which comes once a day: of two
-//     that read the same the first, and in place of one that is left out the
-//     moment at which the clock is put forward.
-//   - "@every" knows no zone: it counts from when it was set.
+//   - An expression that leaves the hour open ("*/15 * * * *", @hourly) follows elapsed
+//     time. In the hour that occurs twice its ticks occur twice; in the hour that is
+//     skipped there are none.
+//   - Any other expression names times of the day, each of which ticks once a day: the
+//     first of two equal times, and the moment of the change for a time that is skipped.
+//   - "@every" ignores the zone and counts from the time at which it was set.
 type Schedule struct {
 	spec  *cron.SpecSchedule
 	every int64 // seconds; 0: spec says
 	Zone  *time.Location
-	open  bool
+	open  bool // the expression leaves the hour open
 }
 
-// DelayMax is the longest delay of @every that is accepted: 100 years.
+// DelayMax is the longest duration that @every accepts: 100 years.
 const DelayMax = 100 * 365 * 24 * time.Hour
 
-// searchYears is how far ahead a tick is looked for: a 29 February on a certain
-// weekday is never further off than this, a 30 February is.
+// searchYears is how far ahead a tick is searched. The 29th of February on a given weekday
+// is always found within it; a date that does not exist, such as the 30th of February, is
+// not.
 const searchYears = 40
 
-// ParseSchedule reads an expression of five fields (minute, hour, day of the
-// month, month, day of the week), of six with the seconds before them, or one of
-// @yearly, @monthly, @weekly, @daily, @hourly and @every with a duration. A day
-// may be written L, L-3, 15W or LW, a weekday FRI#2 or FRI#L. The zone is a name
-// of the IANA database; "" is UTC.
+// Parse parses an expression of five fields (minute, hour, day of the month, month, day of
+// the week), of six with the seconds first, or one of @yearly, @monthly, @weekly, @daily,
+// @hourly and @every with a duration. A day may be L, L-3, 15W or LW, a weekday FRI#2 or
+// FRI#L. The zone is a name of the IANA database; "" is UTC. An error is one line that
+// names the expression, the fault and the expected form.
 func Parse(expression, zone string) (*Schedule, error) {
-	if zone == "Local" { // what that means differs by machine
+	if zone == "Local" { // its meaning depends on the machine
 		return nil, errors.New("TZ Local, it must be a name such as Europe/Berlin")
 	}
 	loc, err := time.LoadLocation(zone)
 	if err != nil {
 		return nil, fmt.Errorf("TZ %.64q is not the name of a time zone, such as Europe/Berlin", zone)
 	}
-	lower := strings.ToLower(strings.TrimSpace(expression)) // names of days and months are read in any case
+	lower := strings.ToLower(strings.TrimSpace(expression)) // names of days and months ignore case
 	refused := func(why any) error {
 		form := "it has five fields: minute hour day month weekday, or six with the seconds first"
 		if strings.HasPrefix(lower, "@") {
@@ -84,7 +84,7 @@ func Parse(expression, zone string) (*Schedule, error) {
 		s.every = int64(p.Delay / time.Second)
 		return s, nil
 	case *cron.SpecSchedule:
-		const values = 1<<63 - 1 // the bit above says how a field was written
+		const values = 1<<63 - 1 // the highest bit is a flag of the library
 		p.Location = time.UTC
 		s.spec, s.open = p, bits.OnesCount64(p.Hour&values) == 24
 		days := p.Dom&values != 0 || len(p.DomConstraints) > 0
@@ -101,8 +101,7 @@ func Parse(expression, zone string) (*Schedule, error) {
 	}
 }
 
-// inWords says what is wrong with an expression without the words of the library and of
-// the functions that it calls.
+// inWords returns the fault of an expression without the library's own terms.
 func inWords(err error) string {
 	text := err.Error()
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
@@ -120,8 +119,8 @@ func inWords(err error) string {
 	return text
 }
 
-// after returns the first tick after a time, given that another is one; both are
-// Unix nanoseconds. 0: there is none, which no calendar in use has.
+// After returns the first tick after t, in Unix nanoseconds. tick is any tick of the
+// schedule, which @every counts from. 0 means that there is none.
 func (s *Schedule) After(tick, t int64) int64 {
 	if s.every > 0 {
 		step := s.every * int64(time.Second)
@@ -141,20 +140,20 @@ func (s *Schedule) After(tick, t int64) int64 {
 	}
 }
 
-// first returns the first tick of a schedule that begins at a time.
+// First returns the first tick of a schedule that is set at t.
 func (s *Schedule) First(t int64) int64 {
 	return s.After(t-t%int64(time.Second), t)
 }
 
-// last returns the last tick that is not after a time, given one that is not.
+// Last returns the last tick that is not after t, by bisection. tick is a tick that is not
+// after t.
 func (s *Schedule) Last(tick, t int64) int64 {
 	const second = int64(time.Second)
 	if s.every > 0 {
 		step := s.every * second
 		return tick + (t-tick)/step*step
 	}
-	// In seconds: after one of lo there is a tick in time, after one of hi there
-	// is none.
+	// Invariant, in seconds: there is a tick after lo and not after t, and none after hi.
 	lo, hi := tick/second-1, t/second
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
@@ -167,8 +166,7 @@ func (s *Schedule) Last(tick, t int64) int64 {
 	return s.After(tick, lo*second)
 }
 
-// count returns how many ticks there are from one on and before a time, at most
-// limit.
+// Count returns the number of ticks from tick on and before another time, at most limit.
 func (s *Schedule) Count(tick, before int64, limit int) int {
 	if s.every > 0 {
 		step := s.every * int64(time.Second)
@@ -181,15 +179,15 @@ func (s *Schedule) Count(tick, before int64, limit int) int {
 	return n
 }
 
-// wall returns what the zone's clock reads at an instant, as if it were UTC.
+// wall returns the wall-clock time of an instant in the zone, as if it were UTC.
 func (s *Schedule) wall(t int64) time.Time {
 	at := time.Unix(0, t).In(s.Zone)
 	_, offset := at.Zone()
 	return time.Unix(at.Unix()+int64(offset), 0).UTC()
 }
 
-// afterOpen returns the first instant after t at which the zone's clock reads
-// what the expression says.
+// afterOpen is After for an expression that leaves the hour open: the first instant at
+// which the wall clock matches.
 func (s *Schedule) afterOpen(t int64) int64 {
 	at := time.Unix(0, t).In(s.Zone)
 	for from := at.Unix(); ; {
@@ -202,12 +200,12 @@ func (s *Schedule) afterOpen(t int64) int64 {
 		if tick := wall.Unix() - int64(offset); change.IsZero() || tick < change.Unix() {
 			return tick * int64(time.Second)
 		}
-		at, from = change, change.Unix()-1 // the clock is changed before that
+		at, from = change, change.Unix()-1 // the clock changes before that tick
 	}
 }
 
-// instant returns when the zone's clock reads so for the first time, or is put
-// past it.
+// instant returns the first instant at which the wall clock shows a time, or the instant of
+// the change that skips it.
 func (s *Schedule) instant(wall int64) int64 {
 	const most = 15 * 60 * 60 // no zone is further from UTC
 	at := time.Unix(wall-most, 0).In(s.Zone)
@@ -222,13 +220,13 @@ func (s *Schedule) instant(wall int64) int64 {
 	}
 }
 
-// nextChange returns until when the clock of the instant's zone certainly stays
-// as it is, the zero time if for ever. It is after the instant.
+// nextChange returns an instant until which the offset of the zone certainly stays the
+// same; the zero time if it never changes again. It is after at.
 func nextChange(at time.Time) time.Time {
 	_, end := at.ZoneBounds()
 	if !end.IsZero() && !end.After(at) {
-		// For years beyond those of the database the bounds are worked out, and the
-		// last day of a leap year is not within them.
+		// Beyond the years of the database the bounds are computed, and for the last day of
+		// a leap year the computed end is in the past.
 		return at.Add(time.Hour)
 	}
 	return end

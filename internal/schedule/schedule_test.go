@@ -16,7 +16,7 @@ func schedule(t testing.TB, expression, zone string) *Schedule {
 	return s
 }
 
-// ticks are the ticks of a schedule after a time and up to another.
+// ticks returns the ticks of a schedule after a time and up to another.
 func ticks(s *Schedule, from, to time.Time) []int64 {
 	var all []int64
 	for at := s.First(from.UnixNano()); at != 0 && at <= to.UnixNano(); at = s.After(at, at) {
@@ -43,7 +43,7 @@ func TestTicksOfAnExpression(t *testing.T) {
 		{"*/20 * * * * *", "UTC", "2026-03-01 11:59:30", []string{"2026-03-01 11:59:40", "2026-03-01 12:00:00"}},
 		{"30 6 * * Mon-Fri", "Europe/Berlin", "2026-06-05 04:30:00", []string{"2026-06-08 04:30:00", "2026-06-09 04:30:00"}},
 		{"0 9 * JAN THU", "", "2026-01-01 09:00:00", []string{"2026-01-08 09:00:00"}},
-		// Where both kinds of day are named, either will do.
+		// If both a day of the month and a weekday are given, either matches.
 		{"0 0 13 * FRI", "", "2026-03-01 00:00:00", []string{"2026-03-06 00:00:00", "2026-03-13 00:00:00", "2026-03-20 00:00:00"}},
 		{"0 0 29 2 *", "", "2097-01-01 00:00:00", []string{"2104-02-29 00:00:00"}},
 		{"0 0 L * *", "", "2027-02-01 00:00:00", []string{"2027-02-28 00:00:00", "2027-03-31 00:00:00"}},
@@ -53,17 +53,17 @@ func TestTicksOfAnExpression(t *testing.T) {
 		{"@every 90m", "", "2026-03-01 00:00:07", []string{"2026-03-01 01:30:07", "2026-03-01 03:00:07"}},
 		{"@every 1s", "", "2026-03-01 00:00:07", []string{"2026-03-01 00:00:08"}},
 
-		// The clock is put forward from 2 to 3 at 1 UTC on 29 March in Berlin. A time
-		// of the day that is left out comes at that moment, and once.
+		// The clock is put forward from 2 to 3 at 1 UTC on 29 March in Berlin. A skipped
+		// time of the day ticks at that moment, once.
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28 01:00:00", []string{"2026-03-28 01:30:00", "2026-03-29 01:00:00", "2026-03-30 00:30:00"}},
 		{"0,15,30 2 * * *", "Europe/Berlin", "2026-03-29 00:00:00", []string{"2026-03-29 01:00:00", "2026-03-30 00:00:00"}},
 		{"0 3 * * *", "Europe/Berlin", "2026-03-29 00:00:00", []string{"2026-03-29 01:00:00", "2026-03-30 01:00:00"}},
 		{"*/30 2-3 * * *", "Europe/Berlin", "2026-03-29 00:00:00", []string{"2026-03-29 01:00:00", "2026-03-29 01:30:00", "2026-03-30 00:00:00"}},
-		// What leaves the hour open goes by the time that passes.
+		// An expression that leaves the hour open follows elapsed time.
 		{"*/30 * * * *", "Europe/Berlin", "2026-03-29 00:00:00", []string{"2026-03-29 00:30:00", "2026-03-29 01:00:00", "2026-03-29 01:30:00"}},
 
-		// It is put back from 3 to 2 at 1 UTC on 25 October: 2:30 comes at 0:30 UTC and at
-		// 1:30 UTC. A time of the day counts once, the first.
+		// The clock is put back from 3 to 2 at 1 UTC on 25 October: 2:30 occurs at 0:30 UTC
+		// and at 1:30 UTC. A time of the day ticks at the first.
 		{"30 2 * * *", "Europe/Berlin", "2026-10-24 12:00:00", []string{"2026-10-25 00:30:00", "2026-10-26 01:30:00"}},
 		{"30 2 * * *", "Europe/Berlin", "2026-10-25 00:40:00", []string{"2026-10-26 01:30:00"}},
 		{"30 2 * * *", "Europe/Berlin", "2026-10-25 01:20:00", []string{"2026-10-26 01:30:00"}},
@@ -71,11 +71,11 @@ func TestTicksOfAnExpression(t *testing.T) {
 		{"*/30 * * * *", "Europe/Berlin", "2026-10-24 23:40:00", []string{
 			"2026-10-25 00:00:00", "2026-10-25 00:30:00", "2026-10-25 01:00:00", "2026-10-25 01:30:00", "2026-10-25 02:00:00",
 		}},
-		// By half an hour, on 5 April at 15 UTC.
+		// A change of half an hour, on 5 April at 15 UTC.
 		{"45 1 * * *", "Australia/Lord_Howe", "2026-04-04 00:00:00", []string{"2026-04-04 14:45:00", "2026-04-05 15:15:00"}},
-		// At midnight, on 5 September at 4 UTC.
+		// A change at midnight, on 5 September at 4 UTC.
 		{"@daily", "America/Santiago", "2026-09-05 00:00:00", []string{"2026-09-05 04:00:00", "2026-09-06 04:00:00", "2026-09-07 03:00:00"}},
-		// A day that was left out altogether, 30 December.
+		// A day that was skipped altogether, 30 December.
 		{"0 9 * * *", "Pacific/Apia", "2011-12-29 00:00:00", []string{"2011-12-29 19:00:00", "2011-12-30 10:00:00", "2011-12-30 19:00:00"}},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", tt.expression, tt.zone, tt.from), func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestTicksOfAnExpression(t *testing.T) {
 	}
 }
 
-// Beyond the years that the database lists, changes are worked out.
+// Beyond the years of the database, changes are computed.
 func TestTicksGoOnForAsLongAsTimeDoes(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "America/Santiago", "Asia/Kolkata"} {
 		for _, expression := range []string{"30 2 31 * *", "30 * 31 12 *", "0 0 1 1 *"} {
@@ -111,8 +111,8 @@ func TestTicksGoOnForAsLongAsTimeDoes(t *testing.T) {
 	}
 }
 
-// Whatever the zone does: ticks grow, what comes after a time does not depend on
-// how one got there, and last and count agree with a walk.
+// In any zone ticks increase, the tick after a time does not depend on the tick before it,
+// and Last and Count agree with a walk.
 func TestTicksAgreeWithThemselves(t *testing.T) {
 	for _, zone := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca", "Pacific/Apia"} {
 		for _, expression := range []string{"*/7 * * * *", "13,40 * * * *", "*/10 0-4 * * *", "0 */2 * * *", "30 1 * * *", "0 0 * * *", "15 2,3 * * *", "@every 47m"} {
