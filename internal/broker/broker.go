@@ -1,5 +1,5 @@
-// Package broker wires the packages of Fila together into the program: it builds what each
-// subcommand needs and hands it in, starts the parts in order and stops them in order.
+// Package broker wires the packages of Fila into the program. It builds what each
+// subcommand needs, and starts and stops the parts in order.
 package broker
 
 import (
@@ -27,10 +27,11 @@ func Main() int {
 	})
 }
 
-// reference is what `fila commands` shows.
+// reference returns what `fila commands` shows: the reference of commands in Markdown.
 func reference() string { return compat.Markdown(commands.Describe(), commands.RedisVersion) }
 
-// hangups catches SIGHUP, unless the process was started to ignore it, as nohup does.
+// hangups returns a channel of SIGHUPs; nil if the process was started with SIGHUP ignored,
+// as nohup does.
 func hangups() <-chan os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return nil
@@ -40,7 +41,8 @@ func hangups() <-chan os.Signal {
 	return signals
 }
 
-// untilSignal is a context that ends with the first signal to stop.
+// untilSignal returns a context that ends with the first SIGTERM or SIGINT. A second one
+// ends the process.
 func untilSignal() context.Context {
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -53,13 +55,12 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// sameSignal is how long after a signal to stop another one is taken for the same: a
-// supervisor and the group of processes that it stops may each deliver one.
+// sameSignal is how long after a signal to stop another one counts as the same: a
+// supervisor and the process group that it stops may each deliver one.
 const sameSignal = time.Second
 
-// stopTwice calls stop at the first signal and returns at the second, that is at the
-// first one that comes sameSignal later: then the process ends there and then. That is
-// safe, as it is what a crash would be, and no more than that.
+// stopTwice calls stop at the first signal and returns at the second, the first one that
+// comes sameSignal later. Ending the process then is as safe as a crash.
 func stopTwice(signals <-chan os.Signal, stop func()) {
 	<-signals
 	first := time.Now()

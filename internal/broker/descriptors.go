@@ -8,26 +8,25 @@ import (
 	"github.com/faisca/fila/cli"
 )
 
-// The descriptors that the process may open are shared out at the start, because they
-// cannot be had later: a client that takes the last one would make the store fail, which
-// then refuses all writes. The order is that of need: what is always open, the
-// files of the store, the clients. Where not everything fits, the store keeps fewer files
-// open at the same time, down to storeFilesMin, and fewer clients are let in.
+// File descriptors are divided at the start. If clients could take the last one, the store
+// could not open its next file and would refuse all writes. So the order is: what is always
+// open, the files of the store, the clients. If not everything fits, the store keeps fewer
+// files open, down to storeFilesMin, and fewer clients are accepted.
 
 const (
-	// filesBeside is for all but clients and tables: the logs, the manifest and the
-	// directories of the store, what flushes, compactions and backups write, listeners,
+	// filesBeside is for everything but clients and tables: logs, manifest and directories
+	// of the store, files that flushes, compactions and backups write, listeners,
 	// connections that are being refused, profiles, certificates, the poller.
 	filesBeside   = 64
-	storeFilesMin = 64 // tables that are open at the same time; others are opened anew
+	storeFilesMin = 64 // tables kept open; others are reopened for each read
 	clientsMin    = 32
 )
 
-// shareDescriptors raises the limit of open files as far as it may be raised, and lowers
-// cfg's number of clients to what fits under it. It returns how many files the store may
-// keep open.
+// shareDescriptors raises the limit of open files to its maximum and lowers
+// cfg.Server.MaxClients to what fits. It returns how many files the store may keep open.
+// The error says that the limit is below the minimum.
 func shareDescriptors(cfg *cli.Config, log zerolog.Logger) (storeFiles int, err error) {
-	wanted := 0 // in memory
+	wanted := 0 // for a store in memory
 	if cfg.Storage.Engine != cli.EngineMemory {
 		wanted = storeFilesWanted(cfg.Storage)
 	}
@@ -47,8 +46,8 @@ func shareDescriptors(cfg *cli.Config, log zerolog.Logger) (storeFiles int, err 
 	return storeFiles, nil
 }
 
-// share says how many clients and files of the store there can be with so many
-// descriptors, at most as many as are wanted.
+// share divides limit descriptors: it returns the numbers of clients and of store files,
+// each at most what is wanted.
 func share(limit uint64, clientsWanted, storeWanted int) (clients, store int, err error) {
 	least := min(clientsWanted, clientsMin) + min(storeWanted, storeFilesMin) + filesBeside
 	if limit < uint64(least) { //nolint:gosec // positive

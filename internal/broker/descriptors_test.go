@@ -40,8 +40,8 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 	}
 }
 
-// Whatever is wanted of whatever there is, neither clients nor the store get more than they
-// want or less than the least, nor all together more than there is.
+// For any limit and any wishes, clients and store get at most what they want, at least
+// their minimum, and together at most what there is.
 func TestNoDescriptorIsSharedOutTwice(t *testing.T) {
 	for limit := uint64(0); limit < 3000; limit += 7 {
 		for _, wanted := range []int{1, 31, 32, 33, 500, 10_000} {
@@ -58,8 +58,7 @@ func TestNoDescriptorIsSharedOutTwice(t *testing.T) {
 	}
 }
 
-// Profiles are for finding a fault, so few connections suffice; the next one
-// is accepted when one of them ends.
+// A few connections for profiles suffice; the next one is accepted when one of them ends.
 func TestConnectionsForProfilesAreFew(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

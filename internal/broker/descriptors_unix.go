@@ -4,8 +4,8 @@ package broker
 
 import "syscall"
 
-// raiseFileLimit raises the soft limit of open files to the hard one and returns what
-// holds then.
+// raiseFileLimit raises the soft limit of open files to the hard limit and returns the
+// limit in force.
 func raiseFileLimit() (limit uint64, known bool) {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {

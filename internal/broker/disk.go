@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// diskInterval is how often the figures of the disk are looked up.
+// diskInterval is the time between two measurements of the disk.
 const diskInterval = 5 * time.Second
 
-// disk has the figures that INFO shows of the disk. They are looked up beside everything
-// else, so that nothing waits for a disk that does not answer: the figures are then old.
+// disk measures the disk for INFO. It has a goroutine of its own: if the disk does not
+// answer, INFO shows old figures and nothing waits.
 type disk struct {
 	path       string // of the store
 	size, free atomic.Uint64
 }
 
-// figures are the space that the store takes, and what is left beside it, in bytes.
+// figures returns the space that the store takes and the free space, in bytes.
 func (d *disk) figures() (size, free uint64) { return d.size.Load(), d.free.Load() }
 
-// follow looks the figures up until ctx ends.
+// follow measures until ctx ends.
 func (d *disk) follow(ctx context.Context) {
 	tick := time.NewTicker(diskInterval)
 	defer tick.Stop()
@@ -37,7 +37,7 @@ func (d *disk) follow(ctx context.Context) {
 
 func (d *disk) look() {
 	size := uint64(0)
-	// Files come and go meanwhile; what is gone takes no space.
+	// Files may vanish during the walk: a missing file takes no space.
 	_ = filepath.WalkDir(d.path, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil {
 			if info, err := e.Info(); err == nil {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// freeBytes is the space that is left to this user on the file system of path, 0 if that
-// is not known.
+// freeBytes returns the space available to this user on the file system of path; 0 if
+// unknown.
 func freeBytes(path string) uint64 {
 	var fs syscall.Statfs_t
 	if syscall.Statfs(path, &fs) != nil {
@@ -17,7 +17,7 @@ func freeBytes(path string) uint64 {
 	return uint64(fs.Bavail) * uint64(fs.Bsize) //nolint:gosec,unconvert,nolintlint // their types differ between systems
 }
 
-// occupied is what a file takes of the disk.
+// occupied returns the space that a file takes on the disk.
 func occupied(info fs.FileInfo) uint64 {
 	const block = 512
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {

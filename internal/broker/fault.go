@@ -12,8 +12,8 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// A broker built with the tag fault breaks one promise, named by PLANTED_FAULT, so
-// that the torture can be seen to find it. Nothing of this is in any other binary.
+// A broker built with the tag fault breaks one promise, named by PLANTED_FAULT. The torture
+// tests must detect each of these faults. No other binary contains this file.
 const (
 	replyBeforeCommit = "reply-before-commit"
 	unsyncedReply     = "unsynced-reply"
@@ -25,7 +25,7 @@ const (
 
 func planted() string { return os.Getenv("PLANTED_FAULT") }
 
-// faultyStore breaks what the engine relies on.
+// faultyStore wraps the store with the planted fault, if it is one of storage.
 func faultyStore(s store) store {
 	switch planted() {
 	case replyBeforeCommit:
@@ -38,7 +38,7 @@ func faultyStore(s store) store {
 	return s
 }
 
-// faulty changes what passes through it.
+// faulty is a store that drops or changes records.
 type faulty struct {
 	store
 	fault string
@@ -63,7 +63,7 @@ func (f *faulty) Commit(b *storage.Batch, sync bool) error {
 	return f.store.Commit(b, sync)
 }
 
-// Scan forgets who waits for a time.
+// Scan hides the index of due times with the fault lostTimer.
 func (f *faulty) Scan(family storage.Family, from, to []byte) storage.Iterator {
 	if f.fault == lostTimer && family == storage.Scheduled {
 		from = bytes.Repeat([]byte{0xff}, 64)
@@ -71,7 +71,7 @@ func (f *faulty) Scan(family storage.Family, from, to []byte) storage.Iterator {
 	return f.store.Scan(family, from, to)
 }
 
-// without is a batch less some records.
+// without returns a copy of a batch without the records that drop selects.
 func without(b *storage.Batch, drop func(r storage.Record) bool) *storage.Batch {
 	var out storage.Batch
 	_ = b.Each(func(r storage.Record) error {
@@ -91,8 +91,8 @@ func without(b *storage.Batch, drop func(r storage.Record) bool) *storage.Batch 
 	return &out
 }
 
-// lateStore says that a batch is written, and writes it when it is read or some time
-// has passed.
+// lateStore reports a commit before it writes the batch, which it does at the next read or
+// 100 ms later.
 type lateStore struct {
 	store
 	mu      sync.Mutex
@@ -137,8 +137,8 @@ func (l *lateStore) Sync() error {
 	return l.store.Sync()
 }
 
-// faultySession lets an ack end whatever lease there is: its delivery number is lost
-// on the way.
+// faultySession removes the delivery number from receipts of acks, so that an ack ends any
+// lease of its message.
 func faultySession(s resp.Session) resp.Session {
 	if planted() == unfencedReceipt {
 		return unfenced{s}

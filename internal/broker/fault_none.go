@@ -4,7 +4,7 @@ package broker
 
 import "github.com/faisca/fila/resp"
 
-// The faults of fault.go are in no binary but those that are built to be found out.
+// Without the tag fault, no binary contains the faults of fault.go.
 
 func faultyStore(s store) store { return s }
 

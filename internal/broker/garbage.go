@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// garbageFloor is how much garbage may gather before it is collected, however
-	// little is alive. A message lives for milliseconds, so that is often a few MiB:
-	// by Go's own rule, as much garbage as is alive, the collector would run many
-	// times a second, and take as much of the processor as storage does.
+	// garbageFloor is how much garbage may accumulate before a collection, in bytes.
+	// Messages live for milliseconds, so the live heap is often a few MiB. By Go's rule, as
+	// much garbage as live memory, the collector would run many times a second and use as
+	// much CPU as storage does.
 	garbageFloor         = 64 << 20
 	garbageFloorLowSpace = 8 << 20
-	garbagePercent       = 100 // Go's own: of what is alive, when that is more and much of it has to be looked at
+	garbagePercent       = 100 // Go's default, in percent of live memory
 )
 
-// collector adapts the collector's percentage after each of its cycles.
+// collector adapts the percentage of Go's garbage collector after each of its cycles.
 type collector struct {
 	floor   uint64
-	alive   []metrics.Sample // what the percentage is of
-	looked  []metrics.Sample // what the collector looks at of it
+	alive   []metrics.Sample // live memory, which the percentage refers to
+	looked  []metrics.Sample // the part of it that the collector scans
 	percent int
 }
 
-// keepGarbageFloor sets the floor for the rest of the process, unless GOGC says
-// what the operator wants. A limit of memory goes before it.
+// keepGarbageFloor sets the floor for the rest of the process, unless the operator has set
+// GOGC. A memory limit takes precedence over the floor.
 func keepGarbageFloor(floor uint64) {
 	if !tuning.Enabled || os.Getenv("GOGC") != "" {
 		return
@@ -39,14 +39,14 @@ func keepGarbageFloor(floor uint64) {
 	c.adapt()
 }
 
-// adapt is called after each cycle: the object that it leaves behind is garbage
-// at once, and its finalizer runs when the next cycle has found it.
+// adapt sets the percentage and arranges its own next call: it leaves an unreferenced
+// object, whose finalizer runs after the next cycle.
 func (c *collector) adapt() {
 	if p := percentFor(sum(c.alive), sum(c.looked), c.floor); p != c.percent {
 		debug.SetGCPercent(p)
 		c.percent = p
 	}
-	type cycle struct{ _ *int } // not tiny: those may share their fate with others
+	type cycle struct{ _ *int } // with a pointer: tiny objects share an allocation
 	runtime.SetFinalizer(new(cycle), func(*cycle) { c.adapt() })
 }
 
@@ -58,14 +58,13 @@ func sum(samples []metrics.Sample) (n uint64) {
 	return n
 }
 
-// percentFor returns the percentage with which floor bytes of garbage gather beside
-// so many that are alive, stacks and globals included, or as many as are alive, if that
-// is more: Go's own rule. But payloads are alive and cost the collector nothing, and a
-// broker that holds much of them would hold as much garbage beside. So it is no more
-// than twice what the collector has to look at.
+// percentFor returns the percentage at which floor bytes of garbage accumulate beside the
+// live memory, or as much as is alive if that is more. Payloads are live but are not
+// scanned, and a broker with many of them would keep as much garbage. So garbage is at most
+// twice what the collector scans, or floor.
 //
-// Go takes the percentage of 4 MiB where less is alive. It comes in steps: setting it
-// stops the world for a moment.
+// Go applies the percentage to at least 4 MiB. The result is rounded, as each change stops
+// the world for a moment.
 func percentFor(alive, looked, floor uint64) int {
 	const least, coarse, fine = 4 << 20, 50, 10
 	p := max(floor, min(alive, 2*looked)) * 100 / max(alive, least)

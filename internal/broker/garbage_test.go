@@ -17,8 +17,8 @@ func TestGarbageFloorOnlyMattersWhileLittleIsAlive(t *testing.T) {
 	}
 }
 
-// Payloads are alive and not looked at: beside them, no more garbage gathers than without
-// them, to a step.
+// Payloads are live but not scanned: with them no more garbage accumulates than without
+// them, up to a step.
 func TestPayloadsAllowNoMoreGarbage(t *testing.T) {
 	const mib, floor = 1 << 20, 64 << 20
 	for _, live := range []uint64{128 * mib, 256 * mib, 640 * mib, 4096 * mib} {

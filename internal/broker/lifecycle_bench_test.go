@@ -18,8 +18,8 @@ import (
 	"github.com/faisca/fila/storage/rocks"
 )
 
-// What happens to very many messages at once, seen from the loop: how long its
-// turns last meanwhile. Each benchmark is one run of its own: -benchtime 1x.
+// Operations on very many messages, seen from the loop: the duration of its turns. Each
+// benchmark is a single run: -benchtime 1x.
 
 var lifecycleN = flag.Int("lifecycle", 1_000_000, "messages of BenchmarkLifecycle") //nolint:gochecknoglobals // a flag
 
@@ -36,13 +36,13 @@ type lifecycle struct {
 	loop    loopThread
 }
 
-// commit is what a batch had, and what it took.
+// commit is the size and the duration of a commit.
 type commit struct {
 	records, bytes int
 	took           time.Duration
 }
 
-// meteredStore is a store whose commits are measured.
+// meteredStore measures the commits of a store.
 type meteredStore struct {
 	*rocks.Store
 	l *lifecycle
@@ -59,15 +59,14 @@ func (s meteredStore) Commit(b *storage.Batch, sync bool) error {
 	return err
 }
 
-// loopThread is the thread of the loop, which it has for itself from its first turn on:
-// so what it has used of a processor is what turns have cost, whatever else the machine
-// does.
+// loopThread is the thread of the loop, locked to it from its first turn on. So its CPU
+// time is the cost of turns, independent of other load.
 type loopThread struct {
 	locked bool
 	used   time.Duration
 }
 
-// turn returns what the loop has used since the turn before. It is called on the loop.
+// turn returns the CPU time of the loop since the turn before. It is called on the loop.
 func (t *loopThread) turn(b *testing.B) time.Duration {
 	b.Helper()
 	if !t.locked {
@@ -174,7 +173,7 @@ func (l *lifecycle) fillWith(n int, request func(i int) *engine.Enqueue) {
 	}
 }
 
-// measure runs what is measured and reports the turns meanwhile.
+// measure runs an operation and reports the turns during it.
 func (l *lifecycle) measure(run func()) {
 	l.b.Helper()
 	l.mu.Lock()
@@ -316,7 +315,7 @@ func BenchmarkLifecycle(b *testing.B) {
 	})
 }
 
-// heap returns the bytes that are in use.
+// heap returns the bytes in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	for range 3 {

@@ -18,8 +18,8 @@ import (
 	"github.com/faisca/fila/storage/rocks"
 )
 
-// check verifies a store: first that files are what was written, then that records are
-// what the engine writes.
+// check verifies a store: first the checksums of its files, then the consistency of its
+// records. It only reads.
 func check(dir string, progress cli.Progress) (cli.CheckReport, error) {
 	i, err := rocks.Inspect(dir)
 	if err != nil {
@@ -30,7 +30,7 @@ func check(dir string, progress cli.Progress) (cli.CheckReport, error) {
 	return report, err
 }
 
-// verify also returns the damaged tables.
+// verify is check for a store that is open, and also returns the damaged tables.
 func verify(dir string, i *rocks.Inspection, progress cli.Progress) (cli.CheckReport, []rocks.Damage, error) {
 	report := cli.CheckReport{Path: dir, Files: len(i.Tables), Records: map[string]int64{}, Queues: []cli.CheckedQueue{}, Problems: []cli.Problem{}}
 	for _, t := range i.Tables {
@@ -55,7 +55,7 @@ func verify(dir string, i *rocks.Inspection, progress cli.Progress) (cli.CheckRe
 	return report, damaged, err
 }
 
-// verifyRecords holds the records to what the engine writes.
+// verifyRecords adds the findings and totals of engine.Verify to a report.
 func verifyRecords(report *cli.CheckReport, store engine.VerifyStore, read func(int64)) error {
 	is, err := engine.Verify(store, func(f engine.Finding) {
 		report.Add(cli.Problem{Family: f.Family.String(), Key: hex.EncodeToString(f.Key), What: f.What})
@@ -80,17 +80,18 @@ func problemOf(d rocks.Damage) cli.Problem {
 	return cli.Problem{File: d.File, Family: d.Family, Key: hex.EncodeToString(d.First), Last: hex.EncodeToString(d.Last), What: what}
 }
 
-// repair puts a sound store in the place of a damaged one, which it keeps:
+// repair replaces a damaged store by a consistent copy and keeps the damaged one:
 //
-//  1. what can be read is copied to DIR-repairing, in which a file says that this is it
-//  2. records that contradict each other are put in order there
-//  3. it is made durable, and verified
-//  4. it and DIR change places
-//  5. the damaged one, now DIR-repairing, becomes DIR-damaged-<time>, and the file goes
+//  1. copy the readable records to DIR-repairing, marked by a file
+//  2. repair inconsistent records there
+//  3. make it durable and verify it
+//  4. exchange it with DIR
+//  5. rename the damaged store, now DIR-repairing, to DIR-damaged-<time>, and remove the
+//     mark
 //
-// It may be killed at any time and be run again: it begins with what was left. Where two
-// directories cannot change places at once, 4 is two steps, between which there is no
-// DIR; then the next run does the second.
+// It may be killed at any time and run again: it resumes from what it finds. On systems
+// that cannot exchange two directories atomically, step 4 is two renames, between which DIR
+// does not exist; the next run completes them.
 func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
 	swap := backup.NewSwap(filepath.Clean(dir), time.Now())
 	report := cli.RepairReport{Path: swap.Dir}
@@ -102,7 +103,7 @@ func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
 		return report, err
 	}
 	defer i.Close()
-	if err := swap.Discard(); err != nil { // no other repair can run: the store is locked
+	if err := swap.Discard(); err != nil { // the lock of the store excludes another repair
 		return report, err
 	}
 	var damaged []rocks.Damage
@@ -117,7 +118,7 @@ func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
 	}
 	report.After.Path = swap.Dir
 	if report.After.Count > 0 {
-		return report, fmt.Errorf("%s: what was saved is in %s, and not in order: %s; nothing was changed", swap.Dir, swap.Made, report.After.Problems[0].What)
+		return report, fmt.Errorf("%s: the repaired copy in %s is not consistent: %s; nothing was changed", swap.Dir, swap.Made, report.After.Problems[0].What)
 	}
 	if err := swap.Do(); err != nil {
 		return report, fmt.Errorf("%s: %w; run the repair again", swap.Dir, err)
@@ -126,7 +127,7 @@ func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
 	return report, nil
 }
 
-// rebuild copies a store and puts the copy in order.
+// rebuild copies the readable records of a store and repairs the copy.
 func rebuild(report *cli.RepairReport, i *rocks.Inspection, swap *backup.Swap, damaged []rocks.Damage, progress cli.Progress) error {
 	if err := swap.Begin(); err != nil {
 		return err
@@ -152,8 +153,8 @@ func total(records map[string]int64) int64 {
 	return n
 }
 
-// restore makes a data directory of a backup, which is verified before and whole when
-// the directory has its name.
+// restore makes a data directory from a backup. It verifies the backup first, and renames
+// the complete copy to the directory as the last step.
 func restore(from, dir string, progress cli.Progress) (cli.CheckReport, error) {
 	dir = filepath.Clean(dir)
 	if err := mustBeEmpty(dir); err != nil {
@@ -161,7 +162,7 @@ func restore(from, dir string, progress cli.Progress) (cli.CheckReport, error) {
 	}
 	i, err := rocks.Inspect(from)
 	if err != nil {
-		return cli.CheckReport{}, fmt.Errorf("%w: it is no backup that can be restored", err)
+		return cli.CheckReport{}, fmt.Errorf("%w: it is not a backup that can be restored", err)
 	}
 	defer i.Close()
 	report, _, err := verify(from, i, progress)
@@ -169,7 +170,7 @@ func restore(from, dir string, progress cli.Progress) (cli.CheckReport, error) {
 		return report, err
 	}
 	made := dir + "-restoring"
-	if err := os.RemoveAll(made); err != nil { // of a restore that was cut short
+	if err := os.RemoveAll(made); err != nil { // left by an interrupted restore
 		return report, err
 	}
 	if err := restoreTo(made, from, report.Bytes, progress); err != nil {

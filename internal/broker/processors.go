@@ -7,11 +7,10 @@ import (
 	"github.com/faisca/fila/internal/tuning"
 )
 
-// leaveProcessor leaves one processor to the store, unless GOMAXPROCS says what the
-// operator wants. The threads that write and sync batches, flush and compact are not
-// Go's; with as many of Go's beside them as there are processors, both kinds wait for
-// each other, and Go's wake and search for work in vain in between: with two
-// processors, a seventh of the broker's time.
+// leaveProcessor leaves one processor to the store, unless the operator has set GOMAXPROCS.
+// The threads that write batches, sync, flush and compact are not Go's. With as many Go
+// threads as processors both kinds wait for each other, and Go's scheduler spins in
+// between: with two processors that cost a seventh of the broker's time.
 func leaveProcessor() {
 	if tuning.Enabled && os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))

@@ -13,9 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// serveProfiles serves profiles of this process until ctx ends, when there is an
-// address to serve them at. Nothing waits for its end: a profile that is being made
-// is worth no delay.
+// serveProfiles serves Go profiles at addr until ctx ends; nowhere if addr is empty. The
+// stop of the broker does not wait for a profile under way.
 func serveProfiles(ctx context.Context, addr string, log zerolog.Logger) error {
 	if addr == "" {
 		return nil
@@ -30,21 +29,21 @@ func serveProfiles(ctx context.Context, addr string, log zerolog.Logger) error {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // it held nothing
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // nothing to lose
 	go func() {
 		if err := server.Serve(few{listener, make(chan struct{}, profilesMax)}); !errors.Is(err, http.ErrServerClosed) {
-			log.Error().Err(err).Msg("profiles are not served any more")
+			log.Error().Err(err).Msg("profile server failed")
 		}
 	}()
-	log.Info().Str("url", "http://"+listener.Addr().String()+"/debug/pprof/").Msg("profiles are served")
+	log.Info().Str("url", "http://"+listener.Addr().String()+"/debug/pprof/").Msg("serving profiles")
 	return nil
 }
 
-// profilesMax bounds the connections for profiles: their descriptors are among those of
-// filesBeside.
+// profilesMax bounds the connections for profiles, which are part of filesBeside.
 const profilesMax = 8
 
-// few is a listener with a bound on its connections; further ones wait to be accepted.
+// few is a listener with a bound on open connections. Further connections wait in the
+// listen queue of the system.
 type few struct {
 	net.Listener
 	room chan struct{}
@@ -60,7 +59,7 @@ func (f few) Accept() (net.Conn, error) {
 	return &fewConn{Conn: c, leave: sync.OnceFunc(func() { <-f.room })}, nil
 }
 
-// fewConn makes room when it is closed.
+// fewConn is a connection of few. Closing it admits another one.
 type fewConn struct {
 	net.Conn
 	leave func()

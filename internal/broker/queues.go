@@ -11,7 +11,8 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// applyQueues makes the queues match the configuration, all of it or nothing.
+// applyQueues makes the queues match the configuration, atomically. A failure of the store
+// is returned as it is; any other error is one of the configuration.
 func (b *broker) applyQueues() error {
 	if len(b.cfg.Queues) == 0 {
 		return nil
@@ -50,7 +51,8 @@ func (b *broker) applyQueues() error {
 	return nil
 }
 
-// applyQueuesLater tries until the store takes writes, or ctx ends.
+// applyQueuesLater repeats applyQueues every second until the store takes writes or ctx
+// ends.
 func (b *broker) applyQueuesLater(ctx context.Context) {
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
@@ -65,13 +67,13 @@ func (b *broker) applyQueuesLater(ctx context.Context) {
 			continue
 		}
 		if err != nil && !errors.Is(err, engine.ErrStopped) {
-			b.log.Error().Err(err).Msg("the queues of the configuration cannot be applied")
+			b.log.Error().Err(err).Msg("configured queues could not be applied")
 		}
 		return
 	}
 }
 
-// queueApplication is the start's own call to the engine.
+// queueApplication is the call that applies the configured queues.
 type queueApplication struct {
 	set     engine.QueueSet
 	changes []engine.QueueChange

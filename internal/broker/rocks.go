@@ -14,7 +14,7 @@ func openRocks(cfg cli.Storage, openFiles int) (store, error) {
 	})
 }
 
-// storeFilesWanted is how many files the store keeps open where it may.
+// storeFilesWanted returns how many files the store keeps open if descriptors allow.
 func storeFilesWanted(cfg cli.Storage) int { return rocks.OpenFiles(rocks.Mode(cfg.Mode)) }
 
 func rocksVersion() string { return rocks.Version() }

@@ -27,7 +27,7 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// broker is the running whole: one of each part.
+// broker is a running broker: one of each part.
 type broker struct {
 	cfg     cli.Config
 	log     zerolog.Logger
@@ -38,29 +38,29 @@ type broker struct {
 	latency *telemetry.Latency
 	disk    disk
 
-	storeFiles int // that the store may keep open
+	storeFiles int // files that the store may keep open
 	supervisor supervisor
 
-	running chan error // what engine.Run returned
-	serving chan error // what server.Serve returned
+	running chan error // the result of engine.Run
+	serving chan error // the result of server.Serve
 }
 
-// serve runs the broker until ctx ends. The order of the start:
+// serve runs the broker until ctx ends. The start has four steps:
 //
-//  1. listen, so that a port in use is said before anything is touched
+//  1. listen, so that a port in use is reported before anything is changed
 //  2. open the store
-//  3. recover; who connects meanwhile waits in the listener's queue
-//  4. accept
+//  3. recover; clients that connect meanwhile wait in the listen queue
+//  4. accept connections
 //
-// and of the stop:
+// The stop has three:
 //
-//  1. stop the engine: what waits for a message ends with none, what was
-//     submitted is committed, what comes now is refused
-//  2. accept and read no more; every command that was read gets its answer
-//  3. make it durable and close the store
+//  1. stop the engine: waiting leases end without a message, submitted commands are
+//     committed, later ones are refused
+//  2. stop accepting and reading; each command that was read gets its reply
+//  3. sync and close the store
 //
-// The engine is first because a connection that is no longer read counts as one
-// whose client left: its blocked lease would end with an error.
+// The engine stops first, because a connection that is no longer read counts as
+// disconnected, and its blocked lease would end with an error.
 func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-chan cli.Reload) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -109,7 +109,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	}
 	handler.set(h)
 
-	// The engine must outlive ctx: it ends in order, after the connections.
+	// The engine does not end with ctx: stop ends it, in order.
 	go func() { b.running <- b.engine.Run(context.WithoutCancel(ctx)) }()
 	select {
 	case <-b.engine.Ready():
@@ -140,8 +140,8 @@ func (b *broker) wait(ctx context.Context, h *commands.Handler, reloads <-chan c
 		case err := <-b.serving:
 			return b.stop(fmt.Errorf("server: %w", err))
 		case err := <-b.running:
-			// Not through stop: the engine is gone, and what it had not committed was
-			// never acknowledged.
+			// Without stop: the engine has ended, and what it had not committed was never
+			// acknowledged.
 			return errors.Join(fmt.Errorf("engine: %w", err), b.server.Shutdown(expired()), b.store.Close())
 		case r := <-reloads:
 			b.reload(h, &r)
@@ -149,38 +149,39 @@ func (b *broker) wait(ctx context.Context, h *commands.Handler, reloads <-chan c
 	}
 }
 
-// reload puts in force what can change while the broker runs, and logs what cannot.
+// reload applies a changed configuration as far as a running broker can, and logs the
+// settings that need a restart.
 func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
 	set, fixed := h.Reload(r.Config.Settings(), r.Changed)
 	if len(fixed) > 0 {
 		b.log.Warn().Strs("settings", fixed).Msg("these settings have changed and take a restart")
 	}
 	if err := h.ReloadUsers(); err != nil {
-		b.log.Error().Err(err).Msg("the users stay as they are")
+		b.log.Error().Err(err).Msg("users not reloaded; the earlier ones stay in force")
 	}
 	b.log.Info().Strs("settings", set).Msg("configuration in force")
 }
 
-// ready says that clients are served, where, and how long the start has taken.
+// ready logs the addresses and the duration of the start, and notifies the supervisor.
 func (b *broker) ready(plain, secure net.Addr, took time.Duration) {
 	b.log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", b.cfg.Storage.Engine).Str("path", b.where()).
 		Str("sync", b.cfg.Storage.Sync).Str("version", cli.Version()).Dur("start_ms", took).Msg("ready")
 	b.supervisor.say("READY=1\nSTATUS=serving " + text(cmp.Or(plain, secure)))
 }
 
-// applyQueuesAtStart makes the queues that the configuration lists. On a full disk that
-// waits until the store takes writes.
+// applyQueuesAtStart creates the configured queues. If the store takes no writes, it keeps
+// trying in the background and the broker starts without them.
 func (b *broker) applyQueuesAtStart(ctx context.Context) error {
 	err := b.applyQueues()
 	if errors.Is(err, engine.ErrMisconf) {
-		b.log.Error().Err(err).Msg("the queues of the configuration are applied when the store takes writes")
+		b.log.Error().Err(err).Msg("the store takes no writes; configured queues are applied when it does")
 		go b.applyQueuesLater(ctx)
 		return nil
 	}
 	return err
 }
 
-// setMemory tells the garbage collector how much memory there is to use.
+// setMemory configures Go's garbage collector.
 func setMemory(cfg cli.Config) {
 	if limit := cfg.Server.MemoryBytes; limit > 0 {
 		debug.SetMemoryLimit(limit)
@@ -192,14 +193,14 @@ func setMemory(cfg cli.Config) {
 	keepGarbageFloor(floor)
 }
 
-// open opens the store and makes the engine on it.
+// open opens the store and creates the engine on it.
 func (b *broker) open() error {
 	store, err := openStore(b.cfg.Storage, b.storeFiles, b.log)
 	if err != nil {
 		return b.damaged(err)
 	}
 	sandbox := scriptingConfig(b.cfg)
-	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { b.engine.HookTurned(h, s) } // no hook runs before there is an engine
+	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { b.engine.HookTurned(h, s) } // hooks run only after the engine is set
 	scripts, err := scripting.New(sandbox)
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
@@ -221,8 +222,8 @@ func (b *broker) open() error {
 	return nil
 }
 
-// stop ends everything in order. Its error is cause's, or what kept the end
-// from being orderly: then not all that was acknowledged may be on disk.
+// stop stops all parts in order. It returns cause, joined with what made the stop
+// incomplete: then some acknowledged writes may not be on disk.
 func (b *broker) stop(cause error) error {
 	b.log.Info().Msg("stopping")
 	b.supervisor.say("STOPPING=1\nSTATUS=stopping")
@@ -231,7 +232,7 @@ func (b *broker) stop(cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Server.ShutdownTimeout)
 	defer cancel()
 	if err := b.server.Shutdown(ctx); err != nil {
-		// Clients that do not read are no failure of ours.
+		// Clients that do not read their replies are no error of the broker.
 		b.log.Warn().Err(err).Msg("some replies did not reach their clients")
 	}
 	err = errors.Join(err, b.store.Sync(), b.store.Close())
@@ -241,7 +242,7 @@ func (b *broker) stop(cause error) error {
 	return err
 }
 
-// damaged adds to an error of a damaged store what can be done about it.
+// damaged adds the next steps of the operator to an error of a damaged store.
 func (b *broker) damaged(err error) error {
 	if !errors.Is(err, storage.ErrCorrupt) {
 		return err
@@ -250,11 +251,11 @@ func (b *broker) damaged(err error) error {
 	if absolute, unknown := filepath.Abs(dir); unknown == nil {
 		dir = absolute
 	}
-	return fmt.Errorf("%w; nothing was changed: `fila check %s` says what is damaged, `fila repair %s` saves what can be read, `fila restore` takes a backup",
+	return fmt.Errorf("%w; nothing was changed: `fila check %s` lists the damage, `fila repair %s` salvages what can be read, `fila restore` restores a backup",
 		err, dir, dir)
 }
 
-// where the store is; empty for one in memory.
+// where returns the path of the store; "" for a store in memory.
 func (b *broker) where() string {
 	if b.cfg.Storage.Engine == cli.EngineMemory {
 		return ""
@@ -262,8 +263,8 @@ func (b *broker) where() string {
 	return b.cfg.Storage.Path
 }
 
-// lateHandler lets the server listen before there is anything to serve with.
-// It is set before Serve is called.
+// lateHandler lets the server listen before there is a handler. set must be called before
+// Serve.
 type lateHandler struct {
 	h atomic.Pointer[commands.Handler]
 }
@@ -272,7 +273,7 @@ func (l *lateHandler) set(h *commands.Handler) { l.h.Store(h) }
 
 func (l *lateHandler) Open(c *resp.Conn) resp.Session { return faultySession(l.h.Load().Open(c)) }
 
-// text is an address to read, empty where there is none.
+// text returns an address for the log; "" for nil.
 func text(addr net.Addr) string {
 	if addr == nil {
 		return ""
@@ -280,7 +281,7 @@ func text(addr net.Addr) string {
 	return addr.String()
 }
 
-// listenError says in a sentence what the system says in a code.
+// listenError replaces error codes of the system by sentences that say what to do.
 func listenError(err error) error {
 	addr := "the address"
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
@@ -297,7 +298,7 @@ func listenError(err error) error {
 	return err
 }
 
-// expired is a context that has ended: what gets it does not wait.
+// expired returns a context that has ended, for calls that must not wait.
 func expired() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

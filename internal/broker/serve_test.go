@@ -46,7 +46,7 @@ func launch(t *testing.T, flags map[string]string) instance {
 	return i
 }
 
-// readyLine is a log from which the address of the ready line can be taken.
+// readyLine is a log writer that extracts the address of the ready line.
 type readyLine chan string
 
 func (r readyLine) Write(b []byte) (int, error) {
@@ -70,7 +70,7 @@ func (i instance) dial(t *testing.T) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// ask sends a command and wants an answer of one line.
+// ask sends a command and returns its reply of one line.
 func ask(t *testing.T, c net.Conn, r *bufio.Reader, command, want string) {
 	t.Helper()
 	if _, err := io.WriteString(c, command+"\r\n"); err != nil {
@@ -99,7 +99,7 @@ func TestAStopEndsWaitingLeasesEmptyHanded(t *testing.T) {
 	}
 }
 
-// waitForWaiter returns when a lease waits in queue jobs.
+// waitForWaiter returns once a lease waits in queue jobs.
 func waitForWaiter(t *testing.T, i instance) {
 	t.Helper()
 	c, r := i.dial(t)

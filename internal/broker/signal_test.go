@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Signals that come together, as from a supervisor and a terminal, are one.
+// Signals that come together, as from a supervisor and a terminal, count as one.
 func TestTwoSignalsTogetherStopInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals, stopped, ended := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})

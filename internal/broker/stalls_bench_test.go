@@ -15,9 +15,9 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// What other clients wait for while one command, or the time of very many messages, is
-// dealt with: the longest turn of the loop, and the longest wait of a client that asks
-// for nothing but an answer. It is one run: -benchtime 1x.
+// The delay of other clients while the loop processes one large command, or many timers
+// that fire together: the longest turn, and the longest wait of a client that only needs a
+// reply. It is a single run: -benchtime 1x.
 
 var (
 	stallKeys   = flag.Int("stall-keys", 1_000_000, "fairness keys of BenchmarkStalls") //nolint:gochecknoglobals // a flag
@@ -25,7 +25,7 @@ var (
 	stallValues = flag.Int("stall-values", 99_000, "values of BenchmarkStalls")         //nolint:gochecknoglobals // a flag
 )
 
-// stalls is an engine that holds very much.
+// stalls is an engine with very many keys, leases and values.
 type stalls struct {
 	*lifecycle
 	rows []stallRow
@@ -41,7 +41,7 @@ type stallRow struct {
 	bytes         int
 }
 
-// enqueueMany enqueues n messages into a queue, each as request says.
+// enqueueMany enqueues n messages into a queue, as request returns them.
 func (s *stalls) enqueueMany(queue string, n int, request func(i int, req *engine.Enqueue)) {
 	s.b.Helper()
 	const portion = 2000
@@ -59,7 +59,7 @@ func (s *stalls) enqueueMany(queue string, n int, request func(i int, req *engin
 	}
 }
 
-// keyed fills a queue that is new with a message for each of n keys.
+// keyed fills a new queue with a message for each of n keys.
 func (s *stalls) keyed(queue string, n int) {
 	s.b.Helper()
 	s.do(func(tx *engine.Tx) error { return tx.CreateQueue(queue, engine.QueueOptions{NoDLQ: true}) })
@@ -80,7 +80,7 @@ func (s *stalls) hold(queue string, n int, visibility time.Duration) (receipts [
 	return receipts
 }
 
-// measureAct does something while a client asks, and asks again until settle has passed.
+// measureAct runs act while a client sends requests, and until settle has passed.
 func (s *stalls) measureAct(name string, settle time.Duration, act func()) {
 	s.b.Helper()
 	<-time.After(300 * time.Millisecond) // what came before is done with
@@ -161,7 +161,7 @@ func BenchmarkStalls(b *testing.B) {
 	s.report()
 }
 
-// enqueuing is what a commit takes on this disk that has one message.
+// enqueuing measures a commit of one message on this disk.
 func (s *stalls) enqueuing() {
 	s.keyed("one", 1)
 	s.measureAct("one ENQUEUE after the other", 0, func() {
@@ -171,7 +171,7 @@ func (s *stalls) enqueuing() {
 	})
 }
 
-// looking is what shows something, and the settings.
+// looking measures commands that show something, and settings.
 func (s *stalls) looking() {
 	s.measureAct("1,000 x CONFIG SET", 0, func() {
 		calls := make([]func(tx *engine.Tx) error, 1000)
@@ -214,7 +214,7 @@ func (s *stalls) looking() {
 	s.once("EXPLAIN KEY", func(tx *engine.Tx) error { _, err := tx.ExplainKey(why); return err })
 }
 
-// receipts is what handles many messages by what names them.
+// receipts measures commands with many receipts or ids.
 func (s *stalls) receipts() {
 	s.keyed("held", *stallLeases)
 	all := s.hold("held", *stallLeases-20_000, time.Hour)
@@ -256,7 +256,7 @@ func (s *stalls) receipts() {
 	})
 }
 
-// throttles is what a throttle with very many keys and leases has to do.
+// throttles measures a throttle with very many keys and leases.
 func (s *stalls) throttles() {
 	const name = "full"
 	s.do(func(tx *engine.Tx) error { return tx.CreateQueue("shared", engine.QueueOptions{NoDLQ: true}) })
@@ -276,7 +276,7 @@ func (s *stalls) throttles() {
 	})
 }
 
-// settings is a purge of a queue whose keys have settings.
+// settings measures the purge of a queue whose keys have settings.
 func (s *stalls) settings() {
 	s.keyed("pinned", 1)
 	for from := 0; from < *stallLeases; from += 1000 {
@@ -292,7 +292,7 @@ func (s *stalls) settings() {
 	s.once("PURGE with settings of keys", func(tx *engine.Tx) error { _, err := tx.Purge(purge); return err })
 }
 
-// timers is what comes due by itself.
+// timers measures timers that fire together.
 func (s *stalls) timers() {
 	const n = 80_000
 	at := time.Now().Add(10 * time.Second)
@@ -323,7 +323,7 @@ func (s *stalls) timers() {
 	})
 }
 
-// await measures from just before a time on until it is over.
+// await measures from just before a time until its effects are complete.
 func (s *stalls) await(n int, what string, at time.Time, counts func() engine.Counts, over func(engine.Counts) bool) {
 	if time.Until(at) < 500*time.Millisecond {
 		s.b.Fatalf("%s: the load took too long", what)
@@ -341,7 +341,7 @@ func (s *stalls) counts(queue string) (c engine.Counts) {
 	return c
 }
 
-// emptying is what removes everything.
+// emptying measures commands that remove everything.
 func (s *stalls) emptying() {
 	s.hold("big", *stallLeases, time.Hour)
 	purge := &engine.Purge{Queue: "big"}
@@ -353,7 +353,7 @@ func (s *stalls) emptying() {
 	})
 }
 
-// report prints what others have waited, the worst first.
+// report prints the waits of other clients, the longest first.
 func (s *stalls) report() {
 	slices.SortFunc(s.rows, func(a, b stallRow) int { return cmp.Compare(max(b.turn, b.waiting), max(a.turn, a.waiting)) })
 	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -9,7 +9,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// store is what main itself does with a store, besides handing it to the engine.
+// store is what this package needs of a store.
 type store interface {
 	engine.Store
 	backup.Store
@@ -17,7 +17,7 @@ type store interface {
 	Close() error
 }
 
-// backups are nil where there is nothing on disk.
+// backups returns the maker of backups; nil for a store in memory.
 func backups(cfg cli.Storage, s store) engine.Backups {
 	if cfg.Engine == cli.EngineMemory {
 		return nil
@@ -25,7 +25,7 @@ func backups(cfg cli.Storage, s store) engine.Backups {
 	return backup.New(cfg.Backups(), s)
 }
 
-// openStore opens the store, which may keep so many files open.
+// openStore opens the store; it keeps at most files files open.
 func openStore(cfg cli.Storage, files int, log zerolog.Logger) (store, error) {
 	if cfg.Engine == cli.EngineMemory {
 		log.Warn().Msg("storage.engine is memory: nothing survives the end of this process")

@@ -13,16 +13,15 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// supervisor tells systemd how the broker is, by the protocol of sd_notify(3): a datagram
-// to the socket that NOTIFY_SOCKET names. Without one there is no supervisor, and nothing
-// is sent.
+// supervisor notifies systemd by the protocol of sd_notify(3): datagrams to the socket
+// named by NOTIFY_SOCKET. Without that variable it sends nothing.
 type supervisor struct {
 	socket   string        // empty: none
-	watchdog time.Duration // within which systemd wants a sign of life; zero: it does not
+	watchdog time.Duration // the watchdog timeout of systemd; 0: none
 	log      zerolog.Logger
 }
 
-// newSupervisor reads what systemd has put into the environment.
+// newSupervisor reads the environment that systemd sets.
 func newSupervisor(env func(string) string, log zerolog.Logger) supervisor {
 	s := supervisor{socket: env("NOTIFY_SOCKET"), log: log}
 	usec, err := strconv.ParseInt(env("WATCHDOG_USEC"), 10, 64)
@@ -33,13 +32,12 @@ func newSupervisor(env func(string) string, log zerolog.Logger) supervisor {
 	return s
 }
 
-// say sends a state. A supervisor that cannot be told is no reason to stop: it acts as if
-// nothing was said.
+// say sends a state. A failure is logged only: the broker works without a supervisor.
 func (s supervisor) say(state string) {
 	if s.socket == "" {
 		return
 	}
-	// A name that begins with @ is in the abstract namespace, for Go as for systemd.
+	// A name that begins with @ is in the abstract namespace, in Go as in systemd.
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.socket, Net: "unixgram"})
 	if err == nil {
 		_, err = c.Write([]byte(state))
@@ -50,15 +48,15 @@ func (s supervisor) say(state string) {
 	}
 }
 
-// feed keeps the watchdog quiet for as long as tasks go through the engine's loop, until ctx
-// ends. A loop that is stuck feeds nothing, and systemd ends the process. A commit that does
-// not end is no such case: read-only tasks are answered all the same, and a restart
-// would not repair the disk.
+// feed sends the watchdog's keep-alive as long as tasks pass through the engine's loop,
+// until ctx ends. If the loop is stuck, systemd restarts the process. A commit that hangs
+// does not stop the keep-alive: read-only tasks still pass, and a restart would not repair
+// the disk.
 func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
 	if s.watchdog == 0 {
 		return
 	}
-	again := time.NewTicker(s.watchdog / 3) // so that one that comes late is no harm
+	again := time.NewTicker(s.watchdog / 3) // tolerates one that is late
 	defer again.Stop()
 	for {
 		if !pass(ctx, e) {
@@ -73,7 +71,7 @@ func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
 	}
 }
 
-// pass returns true when a task has gone through the loop, false when ctx ends before.
+// pass sends a task through the loop. It returns false if ctx ends before.
 func pass(ctx context.Context, e *engine.Engine) bool {
 	done := make(chan struct{}, 1)
 	task := &engine.Task{Call: signOfLife{}, ReadOnly: true, Client: engine.NewClient(0, func() {
@@ -91,7 +89,7 @@ func pass(ctx context.Context, e *engine.Engine) bool {
 	}
 }
 
-// signOfLife is a call that does nothing.
+// signOfLife is a call without effect.
 type signOfLife struct{}
 
 // Apply implements engine.Call.

@@ -17,7 +17,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// notified is a socket as systemd has it.
+// notified is a notification socket like that of systemd.
 func notified(t *testing.T) *net.UnixConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -30,7 +30,8 @@ func notified(t *testing.T) *net.UnixConn {
 	return c
 }
 
-// next is the next datagram that is not a mere sign of life, and how many of those came before.
+// next returns the next datagram that is no keep-alive, and the number of keep-alives
+// before it.
 func next(t *testing.T, c *net.UnixConn) (state string, alive int) {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -84,7 +85,7 @@ func TestTheWatchdogIsFedAsLongAsTheLoopTurns(t *testing.T) {
 		wantAlive(t, c)
 	}
 
-	// The loop is stuck in a call. What was sent before comes to an end.
+	// The loop is stuck in a call. Keep-alives that were sent before are read first.
 	entered := make(chan struct{})
 	e.Submit([]*engine.Task{{Call: stuck{entered, gate}, Client: engine.NewClient(1, func() {})}})
 	<-entered
@@ -114,7 +115,7 @@ func TestTheWatchdogIsFedAsLongAsTheLoopTurns(t *testing.T) {
 	}
 }
 
-// stuck is a call that keeps the loop until it is let go.
+// stuck is a call that blocks the loop until it is released.
 type stuck struct{ entered, gate chan struct{} }
 
 func (s stuck) Apply(*engine.Tx) error {

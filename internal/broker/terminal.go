@@ -7,8 +7,8 @@ import (
 	"golang.org/x/term"
 )
 
-// askPassword asks on the terminal, without showing what is typed; nil where standard input
-// is no terminal.
+// askPassword returns a function that asks on the terminal without echo; nil if standard
+// input is not a terminal.
 func askPassword() func(question string) (string, error) {
 	in := int(os.Stdin.Fd())
 	if !term.IsTerminal(in) {

@@ -17,8 +17,8 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// This file turns the one configuration into that of each part. What a part
-// has and no setting names stays at the part's own default.
+// This file derives the configuration of each part from the settings. Options of a part
+// without a setting keep their defaults.
 
 func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	c := resp.DefaultConfig()
@@ -32,17 +32,17 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	c.WindowMax = cfg.Server.WindowMax
 	c.InputBytesMax = cfg.Server.InputBytesMax
 	c.OutputBytesMax = cfg.Server.OutputBytesMax
-	c.ReplyBytesMax = cfg.Server.ReplyBytesMax / 2 // the other half is the commands', see replyLimits
-	// One argument may be all that the command may hold; the command itself has
-	// room for a name and some options besides, so that a payload a bit too big
-	// gets its reply and does not cost the connection.
+	c.ReplyBytesMax = cfg.Server.ReplyBytesMax / 2 // commands have the other half, see replyLimits
+	// One argument may have the size of a whole command. The command itself may be larger
+	// by a margin for its name and options, so that a payload slightly above the limit gets
+	// an error reply instead of a closed connection.
 	c.Limits.BulkBytesMax = cfg.Limits.Command
 	c.Limits.CommandBytesMax = cfg.Limits.Command + 1<<20
 	c.Log = log
 	return c
 }
 
-// certificates reads the files of TLS; nil where it is not used.
+// certificates loads the files of TLS; nil if TLS is not configured.
 func certificates(cfg cli.TLS, log zerolog.Logger) (*tls.Config, error) {
 	if cfg.ListenAddr == "" {
 		return nil, nil
@@ -57,7 +57,7 @@ func certificates(cfg cli.TLS, log zerolog.Logger) (*tls.Config, error) {
 	return source.Config(), nil
 }
 
-// engineConfig is for the engine: scripts compiles the hooks of queues.
+// engineConfig returns the engine's configuration. scripts compiles the hooks of queues.
 func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engine.Config {
 	c := engine.DefaultConfig()
 	c.Visibility = cfg.Scheduler.Visibility
@@ -80,7 +80,7 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 	return c
 }
 
-// messageLimits hold for what clients send and for what scripts decide.
+// messageLimits returns the limits for requests of clients and decisions of scripts.
 func messageLimits(l cli.Limits) engine.Limits {
 	d := engine.DefaultConfig().Limits
 	return engine.Limits{
@@ -113,8 +113,8 @@ func syncMode(setting string) engine.SyncMode {
 	}
 }
 
-// commandsConfig is for commands: addr is where the server listens, stop what
-// SHUTDOWN does.
+// commandsConfig returns the configuration of commands: addr is the address of the server,
+// stop the effect of SHUTDOWN.
 func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 	return commands.Config{
 		Password: b.cfg.Auth.Password,
@@ -140,11 +140,10 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 	}
 }
 
-// replyLimits are what commands may take, and by which they know beforehand what they
-// may take.
+// replyLimits returns the bounds by which commands estimate and limit their replies.
 func replyLimits(cfg cli.Config) commands.Limits {
 	l := cfg.Limits
-	// A message is no larger than the command that it came with.
+	// A message is at most as large as the command that enqueued it.
 	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + l.Throttles*l.Key
 	return commands.Limits{
 		Count: l.Count, Consumer: l.Consumer, Weight: int(l.Weight), Cost: int(l.Cost), ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,

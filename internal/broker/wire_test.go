@@ -12,8 +12,7 @@ import (
 	"github.com/faisca/fila/scripting"
 )
 
-// The documented defaults are those of the packages: a change of one of the two fails here
-// until the other follows.
+// The documented defaults are those of the packages: this fails until both agree.
 func TestTheDefaultsOfTheSettingsAreThoseOfTheParts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	l, err := cli.Load(cli.Input{})
@@ -33,8 +32,8 @@ func TestTheDefaultsOfTheSettingsAreThoseOfTheParts(t *testing.T) {
 	}
 }
 
-// What the settings allow, the parts have to accept: a start must not fail with
-// a text that names no setting.
+// The parts must accept what the settings allow: otherwise a start would fail with an error
+// that names no setting.
 func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, ends := range []map[string]string{
