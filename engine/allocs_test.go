@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// What a message may cost, in counts: these hold on every machine, as times do not.
-// Who makes it cheaper lowers the budget; who needs more says why in the commit. The race
-// detector allocates on its own.
+// Budgets of allocations. Unlike times, counts are the same on every machine. A change that
+// saves allocations lowers the budget; one that needs more explains it in its commit. The
+// race detector allocates, so this file is excluded there.
 
-// cycleAllocations is the budget of a message's life, enqueued in turns of 64 and
-// leased and acked by 16, for the loop alone. What this test allocates for leases and
-// acks is in it, a third of one.
+// cycleAllocations is the budget for one message, enqueued in turns of 64 and leased and
+// acked by 16, in the loop alone. It includes what the test itself allocates for leases and
+// acks, a third of an allocation.
 const cycleAllocations = 5.5
 
 func TestACycleAllocatesWithinItsBudget(t *testing.T) {

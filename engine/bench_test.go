@@ -13,25 +13,25 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// What scheduling costs. Absolute times are the machine's; the promises are
-// ratios, so each benchmark here runs both sides in one process, in turns, and
-// reports the ratio of their medians: make bench-scheduler.
+// The cost of scheduling. Times depend on the machine; the promises are ratios. So each
+// benchmark runs both sides in one process, in turns, and reports the ratio of their
+// medians: make bench-scheduler.
 
-// noStore takes everything and keeps nothing: what is left is the engine.
+// noStore discards all writes, which leaves the cost of the engine.
 type noStore struct{ *storage.Memory }
 
 func (noStore) Commit(*storage.Batch, bool) error { return nil }
 
-// workload is an engine at work: messages come in, are leased and are acked, and as
-// many stay behind as there were.
+// workload is an engine under a steady load: messages are enqueued, leased and acked, and
+// the backlog stays constant.
 type workload struct {
 	*Stepper
 	b         testing.TB
 	names     []string
 	throttles []string
-	at        int           // key of the next message
-	pick      func() string // the key of the next message; nil: they take turns
-	costs     func() uint32 // of the next message; nil: all cost the same
+	at        int           // index of the next message's key
+	pick      func() string // key of the next message; nil: all keys in turn
+	costs     func() uint32 // cost of the next message; nil: the same for all
 
 	requests []*Enqueue
 	tasks    []*Task
@@ -39,7 +39,7 @@ type workload struct {
 	spent    cost
 }
 
-// cost is the time of the engine for a message.
+// cost is the engine's time for one message.
 type cost struct{ enqueue, lease, ack time.Duration }
 
 type leaseTask struct {
@@ -68,19 +68,19 @@ func (e *enqueueTask) Apply(tx *Tx) error {
 
 func (e *enqueueTask) Announce() *Enqueue { return e.req }
 
-// A turn of 64 tasks, and leases of 16 messages, are what a busy broker makes.
+// Sizes of turns and leases of a busy broker.
 const (
 	turnTasks = 64
 	batchSize = 16
 )
 
-// newLoad starts an engine with keys of so many messages each.
+// newLoad starts an engine with a number of keys and messages for each of them.
 func newLoad(b testing.TB, keys, backlog int, throttles ...string) *workload {
 	b.Helper()
 	return newLoadOf(b, keys, backlog, nil, throttles...)
 }
 
-// newLoadOf is newLoad with messages of the costs that a function returns.
+// newLoadOf is newLoad with a function that returns the costs of messages.
 func newLoadOf(b testing.TB, keys, backlog int, costs func() uint32, throttles ...string) *workload {
 	b.Helper()
 	cfg := DefaultConfig()
@@ -100,7 +100,7 @@ func newLoadOf(b testing.TB, keys, backlog int, costs func() uint32, throttles .
 		l.prepare()
 		l.enqueue()
 	}
-	l.at = keys / 2 // far from the key whose turn it is: nothing is warm
+	l.at = keys / 2 // far from the key whose turn it is, so that caches are cold
 	l.spent = cost{}
 	return l
 }
@@ -109,7 +109,7 @@ func (l *workload) set(key string, o ThrottleOptions) {
 	l.Do(&Task{Call: callFunc(func(tx *Tx) error { return tx.SetThrottle(key, o) })})
 }
 
-// prepare makes what connections make: it is not the loop's time.
+// prepare does the work of connections, which is not the loop's time.
 func (l *workload) prepare() {
 	l.requests, l.tasks, l.leases = l.requests[:0], nil, nil
 	payload := make([]byte, 100)
@@ -140,7 +140,7 @@ func (l *workload) enqueue() {
 	l.spent.enqueue += cpuTime() - start
 }
 
-// cycle enqueues, leases and acks the messages of a turn.
+// cycle enqueues, leases and acks the messages of one turn.
 func (l *workload) cycle() {
 	l.now = l.now.Add(50 * time.Microsecond)
 	l.prepare()
@@ -168,8 +168,8 @@ func (l *workload) cycle() {
 	l.spent.ack += cpuTime() - start
 }
 
-// cpuTime is the time that this thread has been running: what else runs on the
-// machine does not count, except for what it does to the caches.
+// cpuTime is the CPU time of this thread: other processes affect it only through the
+// caches.
 func cpuTime() time.Duration {
 	var ts linux.Timespec
 	if err := linux.ClockGettime(linux.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
@@ -178,7 +178,7 @@ func cpuTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// run makes cycles and returns what a message has cost, in nanoseconds.
+// run runs cycles and returns the cost of a message in nanoseconds.
 func (l *workload) run(cycles int) (enqueue, lease, all float64) {
 	l.spent = cost{}
 	for range cycles {
@@ -194,7 +194,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// compare lets both work in turns, so that what else the machine does hits both.
+// compare runs both workloads in turns, so that other load of the machine affects both.
 func compare(b *testing.B, base, other *workload) {
 	b.Helper()
 	const cycles = 100
@@ -217,24 +217,24 @@ func compare(b *testing.B, base, other *workload) {
 		b.ReportMetric(is, name+"-ns")
 		b.ReportMetric(100*(is/was-1), name+"-more-%")
 	}
-	b.ReportMetric(0, "ns/op") // of both together: says nothing
+	b.ReportMetric(0, "ns/op") // the sum of both is meaningless
 }
 
-// BenchmarkFairnessAgainstFIFO is a hundred keys against one, which is plain FIFO,
-// with the same backlog.
+// BenchmarkFairnessAgainstFIFO compares a hundred keys with one, which is plain FIFO, with
+// the same backlog.
 func BenchmarkFairnessAgainstFIFO(b *testing.B) {
 	compare(b, newLoad(b, 1, 192), newLoad(b, 96, 2))
 }
 
-// BenchmarkMillionKeysAgainstTen has ten keys against very many.
+// BenchmarkMillionKeysAgainstTen compares a million keys with ten.
 func BenchmarkMillionKeysAgainstTen(b *testing.B) {
 	for _, keys := range []int{1000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) { compare(b, newLoad(b, 10, 20), newLoad(b, keys, 2)) })
 	}
 }
 
-// BenchmarkRandomCostsAgainstEqual has messages of any cost up to the greatest, against
-// such that cost the same. A lease is to take at most three times as long.
+// BenchmarkRandomCostsAgainstEqual compares messages of random cost, up to the maximum,
+// with messages of equal cost. A lease may take at most three times as long.
 func BenchmarkRandomCostsAgainstEqual(b *testing.B) {
 	for _, keys := range []int{1000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {
@@ -245,8 +245,8 @@ func BenchmarkRandomCostsAgainstEqual(b *testing.B) {
 	}
 }
 
-// BenchmarkTwoThrottlesAgainstNone puts two throttles on each message, by rate and
-// by concurrency, neither of which ever holds anything back.
+// BenchmarkTwoThrottlesAgainstNone compares messages with two throttles, of rate and
+// concurrency, that admit everything, with messages without throttles.
 func BenchmarkTwoThrottlesAgainstNone(b *testing.B) {
 	throttled := newLoad(b, 96, 2, "provider:x", "tenant:y")
 	rate, many := 1e9, uint64(1_000_000)
@@ -255,7 +255,7 @@ func BenchmarkTwoThrottlesAgainstNone(b *testing.B) {
 	compare(b, newLoad(b, 96, 2), throttled)
 }
 
-// BenchmarkTokenBucket is one check of one throttle, and a token taken, among a
+// BenchmarkTokenBucket measures one check of a throttle, and one token consumed, among a
 // thousand throttles.
 func BenchmarkTokenBucket(b *testing.B) {
 	l := newLoad(b, 96, 2)

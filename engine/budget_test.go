@@ -8,12 +8,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// unitsMax is what a turn may spend at most: its steps, and one thing more for each that
-// cannot be divided.
+// unitsMax bounds the units that a turn may spend: its steps, and one indivisible operation
+// more for each.
 const unitsMax = 2 * turnUnits
 
 // untilDone runs turns until a task is done, each with the tasks of others, and returns
-// how many there were. No turn may do more than unitsMax.
+// their number. It fails if a turn exceeds unitsMax.
 func (w *world) untilDone(task *Task, others func(turn int) []*Task) (turns int) {
 	w.t.Helper()
 	tasks := []*Task{task}
@@ -33,7 +33,7 @@ func (w *world) untilDone(task *Task, others func(turn int) []*Task) (turns int)
 	return turns
 }
 
-// leaseAll leases everything there is in "q" and returns the receipts.
+// leaseAll leases all messages of "q" and returns the receipts.
 func (w *world) leaseAll() (receipts []Receipt) {
 	w.t.Helper()
 	for {
@@ -47,7 +47,7 @@ func (w *world) leaseAll() (receipts []Receipt) {
 	}
 }
 
-func TestManyReceiptsInOneCommandLetOthersGoOn(t *testing.T) {
+func TestManyReceiptsInOneCommandYieldToOtherClients(t *testing.T) {
 	const n = 5 * turnUnits
 	for name, call := range map[string]func(tx *Tx, rs []Receipt) (int, error){
 		"ack":     func(tx *Tx, rs []Receipt) (int, error) { return tx.Ack("q", rs) },
@@ -63,7 +63,7 @@ func TestManyReceiptsInOneCommandLetOthersGoOn(t *testing.T) {
 			task := &Task{Client: first, Call: callFunc(func(tx *Tx) (err error) { done, err = call(tx, receipts); return err })}
 			var asked []*Task
 			turns := w.untilDone(task, func(turn int) []*Task {
-				if len(asked) > 2 && !asked[len(asked)-3].Done() { // a commit takes a turn in this test
+				if len(asked) > 2 && !asked[len(asked)-3].Done() { // in this test a commit takes a turn
 					t.Fatalf("turn %d: another client has waited for three turns", turn)
 				}
 				asked = append(asked, &Task{Client: other, Call: callFunc(func(*Tx) error { return nil })})
@@ -98,7 +98,8 @@ func TestReceiptsInATransactionAreOneWrite(t *testing.T) {
 	}
 }
 
-// A part may be on disk and another is lost with the memory: how many is not known.
+// Some slices may be on disk while others were lost with the memory: their number is
+// unknown.
 func TestACommandInSlicesIsRefusedWhenTheStoreFailsInBetween(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
@@ -123,7 +124,7 @@ func TestACommandInSlicesIsRefusedWhenTheStoreFailsInBetween(t *testing.T) {
 	}
 }
 
-func TestALeaseWhoseTimeIsOverIsWorthNothingBeforeItsSliceComes(t *testing.T) {
+func TestAnExpiredLeaseIsInvalidBeforeItsTimerIsProcessed(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.fill("k", 100, nil)
@@ -151,8 +152,9 @@ func TestALeaseWhoseTimeIsOverIsWorthNothingBeforeItsSliceComes(t *testing.T) {
 	}
 }
 
-// One client that sends very much has its share of each turn, and others theirs.
-func TestOthersGoBeforeAClientThatHadItsShare(t *testing.T) {
+// A client that sends many commands has its share of each turn, and other clients have
+// theirs.
+func TestAClientThatHasUsedItsShareYieldsToOthers(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	c := w.core
@@ -183,7 +185,7 @@ func TestOthersGoBeforeAClientThatHadItsShare(t *testing.T) {
 	}
 }
 
-// What a batch takes to commit, everybody waits for.
+// All clients wait while a batch is committed.
 func TestSlicesAddLittleToABatch(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.LeaseLag = 0 })
 	w.queue("q", QueueOptions{})
@@ -192,7 +194,7 @@ func TestSlicesAddLittleToABatch(t *testing.T) {
 	w.leaseAll()
 	w.now = w.now.Add(time.Hour)
 	c := w.core
-	for range 1000 { // the disk is slow: nothing is cut
+	for range 1000 { // the disk is slow: no batch is cut
 		c.turn(w.now, nil)
 	}
 	if weight := c.out.batch.Size() + 200*c.out.batch.Len(); weight > sliceWeight+4096 || !c.mustCut() {
@@ -204,9 +206,9 @@ func TestSlicesAddLittleToABatch(t *testing.T) {
 	}
 }
 
-// A client that leaves while tasks of it wait for the next turn has them executed, as if
-// there had been more time; what stands behind its wait for messages is not.
-func TestTasksOfAClientThatLeavesWhileTheyWaitForATurn(t *testing.T) {
+// Tasks of a disconnected client that had yielded are executed, as they were submitted
+// before. Tasks queued behind its wait for messages are not.
+func TestYieldedTasksOfADisconnectedClientAreExecuted(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.core.tasks.budget.turn = 4
@@ -230,7 +232,7 @@ func TestTasksOfAClientThatLeavesWhileTheyWaitForATurn(t *testing.T) {
 	w.sound()
 }
 
-func TestALeaseOfVeryManyMessagesLetsOthersGoOn(t *testing.T) {
+func TestALeaseOfManyMessagesYieldsToOtherClients(t *testing.T) {
 	for name, block := range map[string]time.Duration{"a poll": -1, "one that waits": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			const n = 2 * turnUnits

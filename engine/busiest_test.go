@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The sum of what a count of the busiest keys returns is what was delivered at some time
-// between question and answer, however keys end and come back meanwhile.
+// The deliveries that a count returns add up to the deliveries at some time between request
+// and reply, however keys end and return meanwhile.
 func TestTheBusiestKeysAndTheRestAreAllDeliveries(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // reproducible on purpose
@@ -80,8 +80,8 @@ func TestTheBusiestKeysAndTheRestAreAllDeliveries(t *testing.T) {
 	}
 }
 
-// A million clients who ask are no more work than two.
-func TestThoseWhoAskForTheBusiestKeysShareTheCount(t *testing.T) {
+// A million requests cost no more than two: they share a count.
+func TestRequestsForTheBusiestKeysShareOneCount(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.fillKeys("q", 1000)

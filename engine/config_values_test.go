@@ -26,7 +26,7 @@ func manyValues(n int) map[string]string {
 	return values
 }
 
-// allocated returns how many bytes a function has allocated.
+// allocated returns the number of bytes that a function allocates.
 func allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -15,10 +15,9 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// cron sets a recurring message.
-// Each tick would miss whose message cannot be delivered before its time to live is over,
-// be that its own or the queue's.
-func TestARecurringMessageThatWouldDieWaitingIsRefused(t *testing.T) {
+// A message that would expire before it is ready would make every tick a missed one,
+// whether the TTL is its own or the queue's.
+func TestARecurringMessageThatWouldExpireBeforeItIsReadyIsRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("short", QueueOptions{TTL: new(time.Second)})
 	w.queue("long", QueueOptions{TTL: new(time.Hour)})
@@ -59,7 +58,7 @@ func (w *world) cronInfo(name string) CronInfo {
 	return i
 }
 
-// tickOf is the tick for which a message was made, as it says itself.
+// tickOf returns the tick of a message from its header.
 func tickOf(d *Delivery) time.Time {
 	for _, h := range d.Headers() {
 		if string(h.Name) == headerCronAt {
@@ -70,8 +69,8 @@ func tickOf(d *Delivery) time.Time {
 	return time.Time{}
 }
 
-// drained leases and acks all there is and returns the ticks, in seconds from the
-// worlds' start.
+// drained leases and acks all messages and returns their ticks, in seconds from the start
+// of the worlds.
 func (w *world) drained(queue string) []int64 {
 	w.t.Helper()
 	var all []int64
@@ -94,7 +93,7 @@ func wantTicks(t *testing.T, got []int64, want ...int64) {
 	}
 }
 
-// 1_700_000_000 is 22:13:20, so that each minute begins 40 seconds after a round one.
+// 1_700_000_000 is 22:13:20: each minute begins 40 seconds after a round number.
 func minutely(o CatchUp) Cron {
 	return Cron{Name: "m", Expression: "* * * * *", CatchUp: o, Message: Enqueue{Queue: "q", Payload: []byte("x")}}
 }
@@ -141,7 +140,7 @@ func TestATickIsAMessage(t *testing.T) {
 	}
 }
 
-// A restart or a slow disk of some seconds costs no tick, under any rule.
+// A delay of some seconds, by a restart or a slow disk, costs no tick under any rule.
 func TestALateTickIsOnTimeForTenSeconds(t *testing.T) {
 	for _, rule := range []CatchUp{CatchUpNone, CatchUpLast, CatchUpAll} {
 		store := storage.NewMemory()
@@ -181,8 +180,7 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
-// After years of absence the ticks are caught up with in portions, and no
-// further than is documented.
+// After years of absence missed ticks are enqueued in portions, up to the documented bound.
 func TestCatchingUpIsBounded(t *testing.T) {
 	const years = 3 * 365 * 24 * 3600
 	for rule, want := range map[CatchUp]int{CatchUpNone: 11, CatchUpLast: 12, CatchUpAll: madeUpMax + 1 + 11} {
@@ -205,8 +203,8 @@ func TestCatchingUpIsBounded(t *testing.T) {
 	}
 }
 
-// Ten thousand entries due at once, each with years behind it, do not hold up
-// the loop: a turn does a portion.
+// Ten thousand entries that are due together, each with years of missed ticks, do not stall
+// the loop: a turn processes a portion.
 func TestATurnDoesAPortionOfTheCatchingUp(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
@@ -264,14 +262,14 @@ func TestAClockThatIsSetForwardFallsUnderTheRule(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.cron(minutely(CatchUpLast))
-	w.now = w.now.Add(time.Hour) // at once, without the turns between
+	w.now = w.now.Add(time.Hour) // in one step, without turns in between
 	w.Do()
 	wantTicks(t, w.drained("q"), 3580)
 	w.Advance(time.Minute)
 	wantTicks(t, w.drained("q"), 3640)
 }
 
-func TestATickThatCannotBeIsMissed(t *testing.T) {
+func TestARefusedTickIsMissed(t *testing.T) {
 	w := newWorld(t, nil)
 	one := uint64(1)
 	w.queue("q", QueueOptions{MaxDepth: &one})
@@ -298,8 +296,8 @@ func TestATickThatCannotBeIsMissed(t *testing.T) {
 	wantTicks(t, w.drained("q"), 280)
 }
 
-// Right after a start it is not known whether a limited queue has room: its ticks
-// wait until it is, and are not taken for refused. Those of other queues go on.
+// After a start the counts of a limited queue are not exact yet. Its ticks wait instead of
+// being refused, and ticks of other queues go on.
 func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
@@ -343,7 +341,7 @@ func (slowEnqueue) OnEnqueue(time.Time, *hook.Message, hook.Settings) (hook.Enqu
 	return hook.EnqueueDecision{}, nil
 }
 
-// A round asks up to 64 hooks: what is read beside the loop does not wait for them.
+// A round runs up to 64 hooks; other off-loop reads do not wait for them.
 func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storage.NewMemory()
@@ -373,7 +371,7 @@ func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 	})
 }
 
-// While the store cannot write no tick is lost or repeated.
+// While the store takes no writes, no tick is lost or repeated.
 func TestTicksWaitForTheStore(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
@@ -422,11 +420,11 @@ func TestSettingAgainNeitherSkipsNorRepeats(t *testing.T) {
 	wantTicks(t, w.drained("q"), 40, 100, 160, 220, 280)
 	every := minutely(CatchUpLast)
 	every.Expression = "@every 25s"
-	w.cron(every) // other times: from now on
+	w.cron(every) // a new schedule starts now
 	w.Advance(time.Minute)
 	wantTicks(t, w.drained("q"), 325, 350)
 
-	// One that is set while its tick is under way is made as it is then.
+	// An entry that is set during a round: the tick is made again, with the new content.
 	w.Lazy = func() bool { return true }
 	w.now = time.Unix(1_700_000_375, 0)
 	w.Do()
@@ -481,7 +479,7 @@ func TestCronRefusals(t *testing.T) {
 	}
 }
 
-// batchStore keeps the records of all that is committed.
+// batchStore keeps all committed records.
 type batchStore struct {
 	*storage.Memory
 	wrote   []string
@@ -497,7 +495,7 @@ func (s *batchStore) Commit(b *storage.Batch, sync bool) error {
 	return s.Memory.Commit(b, sync)
 }
 
-// A tick writes its message and how far the entry is, durably, and no more.
+// A tick durably writes its message and the record of its entry, and nothing else.
 func TestATickWritesTwoRecords(t *testing.T) {
 	store := &batchStore{Memory: storage.NewMemory()}
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
@@ -505,7 +503,7 @@ func TestATickWritesTwoRecords(t *testing.T) {
 	cr := minutely(CatchUpLast)
 	cr.Message.Payload = make([]byte, 1<<20)
 	w.cron(cr)
-	w.core.ids.until = 1 << 62 // else the bound of ids is written now and then
+	w.core.ids.until = 1 << 62 // no renewal of the bound of ids
 	store.wrote = nil
 	w.Advance(time.Minute)
 	if got := fmt.Sprint(store.wrote); got != "[put messages large=true sync=true put state large=false sync=true]" {

@@ -9,7 +9,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// fillKeys enqueues a message for each of n fairness keys, in one turn.
+// fillKeys enqueues a message for each of n fairness keys in one turn.
 func (w *world) fillKeys(queue string, n int, throttles ...string) {
 	w.t.Helper()
 	tasks := make([]*Task, n)
@@ -38,8 +38,8 @@ func (w *world) sound() {
 	}
 }
 
-// A million keys in one turn would be a third of a second in which nobody is served.
-func TestEmptyingAQueueGoesThroughItsKeysInPortions(t *testing.T) {
+// A million keys in one turn would stall all clients for a third of a second.
+func TestAPurgeReclaimsKeysInPortions(t *testing.T) {
 	const keys = 5 * reclaimMax
 	for name, task := range map[string]*Task{"purge": purgeOf("q"), "delete": deletionOf("q")} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
 	if c := counts(); c.Ready != 5 {
 		t.Errorf("after five enqueues: %+v", c)
 	}
-	w.tick(purgeOf("q")) // once more, while the first one goes on
+	w.tick(purgeOf("q")) // a second purge, while the first one is being reclaimed
 	w.fillKeys("q", 7)
 	for w.core.tasks.unfinished {
 		w.sound()
@@ -133,11 +133,11 @@ func TestAPurgedQueueIsEmptyAtOnceAndTakesTheSameKeys(t *testing.T) {
 	}
 }
 
-// busiest returns the deliveries and refusals of all keys together.
+// busiest returns the deliveries and refusals of all keys.
 func (w *world) busiest(queue string) (delivered, refused uint64) {
 	w.t.Helper()
 	w.tick(&Task{Call: callFunc(func(tx *Tx) error {
-		tx.atomic = true // as they are in this turn
+		tx.atomic = true // the counts of this turn
 		top, rest, err := tx.BusiestKeys(&Busiest{Queue: queue, N: 2})
 		for _, b := range append(top, rest) {
 			delivered += b.Delivered
@@ -148,8 +148,9 @@ func (w *world) busiest(queue string) (delivered, refused uint64) {
 	return delivered, refused
 }
 
-// queueUp makes a throttle t that one message at a time may pass, and n keys of queue big
-// that wait for it, before one of queue other. It returns the delivery that holds the place.
+// queueUp sets the throttle t with a concurrency of one, leases a message of a queue that
+// uses it, and makes n keys of queue big wait for it before one key of queue other. It
+// returns the delivery.
 func (w *world) queueUp(n int) *Delivery {
 	w.t.Helper()
 	w.queue("big", QueueOptions{})
@@ -168,7 +169,7 @@ func (w *world) queueUp(n int) *Delivery {
 	return held[0]
 }
 
-func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
+func TestDetachedKeysLeaveTheLinesOfThrottles(t *testing.T) {
 	w := newWorld(t, nil)
 	held := w.queueUp(60)
 	w.core.detached.max = 4
@@ -197,7 +198,7 @@ func TestEmptiedKeysLeaveTheLinesTheyStandIn(t *testing.T) {
 		}
 		w.tick()
 	}
-	// The lease of the other queue's message has ended meanwhile: its key is there again.
+	// The lease of the other queue's message has ended meanwhile: its key exists again.
 	if th := w.core.throttles.byName["t"]; th.keys != 1 || th.waiting != 0 || len(th.entries) != 1 || th.waited > int64(62*2*time.Second) {
 		t.Errorf("%d keys of %d queues name it, %d wait, they have waited %v", th.keys, len(th.entries), th.waiting, time.Duration(th.waited))
 	}
@@ -231,12 +232,12 @@ func TestAClassWhoseTurnItIsLeavesWithItsQueue(t *testing.T) {
 	}
 }
 
-func TestEmptiedKeysLeaveTheLineForReads(t *testing.T) {
+func TestDetachedKeysLeaveTheQueueOfReads(t *testing.T) {
 	const keys = 30
 	w := newWorld(t, func(c *Config) { c.Window, c.ReadsMax = 2, 1 })
 	w.queue("big", QueueOptions{})
 	w.queue("other", QueueOptions{})
-	for range 3 { // one more than windows take
+	for range 3 { // one more than a head cache holds
 		w.fillKeys("big", keys)
 		w.fillKeys("other", 1)
 	}
@@ -260,7 +261,7 @@ func TestEmptiedKeysLeaveTheLineForReads(t *testing.T) {
 	}
 }
 
-func TestAFailedCommitForgetsWhatAnEmptiedQueueHasLeft(t *testing.T) {
+func TestAFailedCommitForgetsDetachedKeys(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.queue("q", QueueOptions{})
@@ -283,9 +284,9 @@ func TestAFailedCommitForgetsWhatAnEmptiedQueueHasLeft(t *testing.T) {
 	}
 }
 
-// What leases, delays and ends of life a queue had is given back in portions as well,
-// whatever other queues have, and none of it is worth anything before.
-func TestEmptyingAQueueEndsItsLeasesInPortions(t *testing.T) {
+// Leases, delayed messages and expiries of a purged queue are reclaimed in portions, too,
+// in spite of those of other queues, and its receipts are invalid at once.
+func TestAPurgeReclaimsLeasesInPortions(t *testing.T) {
 	const n = 2 * reclaimMax
 	for name, task := range map[string]*Task{"purge": purgeOf("q"), "delete": deletionOf("q")} {
 		t.Run(name, func(t *testing.T) {
@@ -346,9 +347,9 @@ func TestEmptyingAQueueEndsItsLeasesInPortions(t *testing.T) {
 	}
 }
 
-// The counts of few keys stay known by name, also where a key of that name comes back
-// before sweep has come to the one that was.
-func TestCountsOfAnEmptiedQueuesKeysGoToTheirNames(t *testing.T) {
+// The statistics of few keys stay available by name, also if a key of that name returns
+// before reclaim has reached the former one.
+func TestStatisticsOfDetachedKeysAreKeptByName(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		w := newWorld(t, nil)
 		w.queue("q", QueueOptions{})

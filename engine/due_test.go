@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// delay enqueues n messages into a queue, each with a key of its own, the last of them
+// delay enqueues n delayed messages into a queue, each with a key of its own, the last one
 // due first.
 func (w *world) delay(queue string, n int) {
 	w.t.Helper()
@@ -21,8 +21,8 @@ func (w *world) delay(queue string, n int) {
 	w.Do(tasks...)
 }
 
-// Whoever asks when a key goes on has the delayed messages of its queue looked at, in one
-// turn, and no others.
+// The next due time of a key is found among the delayed messages of its own queue, in one
+// turn.
 func TestTheTimeOfADelayedKeyCostsABoundedPartOfATurn(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("few", QueueOptions{})

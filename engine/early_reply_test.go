@@ -7,10 +7,10 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// stuck is a world whose commits do not end from now on.
+// stuck makes all further commits of a world hang.
 func stuck(w *world) { w.Lazy = func() bool { return true } }
 
-// submitLease leases without expecting an answer.
+// submitLease submits a lease and expects no reply.
 func (w *world) submitLease(count int) (*Task, *[]*Delivery) {
 	var ds []*Delivery
 	req := &LeaseRequest{Queues: []string{"q"}, Count: count, Block: -1}
@@ -30,7 +30,7 @@ func TestALeaseOfStoredMessagesWaitsForNoCommit(t *testing.T) {
 	}
 }
 
-func TestALeaseWaitsForTheCommitOfWhatItTells(t *testing.T) {
+func TestALeaseWaitsForTheCommitOfItsMessages(t *testing.T) {
 	enqueue := func(w *world, payload string) {
 		req := &Enqueue{Queue: "q", Key: "k", Payload: []byte(payload)}
 		if err := w.Prepare(req); err != nil {
@@ -72,18 +72,18 @@ func TestALeaseWaitsForTheCommitOfWhatItTells(t *testing.T) {
 				t.Fatalf("%d messages are handed out, want %d", len(*ds), c.count)
 			}
 			if task.Done() {
-				t.Fatal("it was told before the commit")
+				t.Fatal("answered before the commit")
 			}
 			w.Lazy = nil
 			w.Do()
 			if !task.Done() {
-				t.Error("it is not told after the commit")
+				t.Error("not answered after the commit")
 			}
 		})
 	}
 }
 
-func TestATransactionIsToldAsAWhole(t *testing.T) {
+func TestATransactionIsAnsweredAsAWhole(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.enqueue("q", "k", "m")
@@ -94,15 +94,15 @@ func TestATransactionIsToldAsAWhole(t *testing.T) {
 	task := &Task{Call: callFunc(func(tx *Tx) error { return tx.Exec([]Call{lease}, errs) })}
 	w.Do(task)
 	if task.Done() || errs[0] != nil {
-		t.Errorf("told before the commit: %v, %v", task.Done(), errs[0])
+		t.Errorf("answered before the commit: %v, %v", task.Done(), errs[0])
 	}
 	w.Lazy = nil
 	w.Do()
 }
 
-// A commit fails while a lease was told before it: the receipt is worth nothing
-// afterwards, and the message is handed out once more, with a greater number.
-func TestAToldLeaseEndsWithAFailedCommit(t *testing.T) {
+// A commit fails after the early reply of a lease: the receipt is invalid afterwards, and
+// the message is delivered again with a higher delivery number.
+func TestALeaseWithAnEarlyReplyEndsWithAFailedCommit(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.queue("q", QueueOptions{})
@@ -114,8 +114,8 @@ func TestAToldLeaseEndsWithAFailedCommit(t *testing.T) {
 	}
 	lost := &Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })}
 	w.Do(lost)
-	told, ds := w.submitLease(1)
-	if !told.Done() {
+	early, ds := w.submitLease(1)
+	if !early.Done() {
 		t.Fatal("the lease waits")
 	}
 	store.FailCommits(storage.ErrReopen)

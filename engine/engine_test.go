@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// world is a stepper with shorthands; every one is checked when its test ends.
+// world is a stepper with shorthands. Its invariants are checked when its test ends.
 type world struct {
 	*Stepper
 	t *testing.T
@@ -43,7 +43,7 @@ func openWorld(t *testing.T, store Store, now time.Time, change func(*Config)) *
 	return &world{Stepper: s, t: t}
 }
 
-// do runs one call to its end.
+// do runs a call until it is done.
 func (w *world) do(call func(tx *Tx) error) error {
 	w.t.Helper()
 	task := &Task{Call: callFunc(call)}
@@ -121,7 +121,7 @@ func TestKeysTakeTurnsByWeight(t *testing.T) {
 	}
 }
 
-func TestWeightOutlivesARestart(t *testing.T) {
+func TestWeightSurvivesARestart(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.queue("q", QueueOptions{})
@@ -168,9 +168,9 @@ func TestBacklogBeyondTheWindowStaysOnDisk(t *testing.T) {
 	}
 }
 
-// Where bodies of all windows are too many, windows are short: a message is read along
-// with its body and its neighbours, instead of once for its place and once more, alone,
-// when it is delivered.
+// If the bodies of all head caches exceed the bound, head caches are short: a message is
+// read once, with its body and its neighbours, not once for its position and again for its
+// delivery.
 func TestBodiesComeWithTheirPlaces(t *testing.T) {
 	const keys, each, budget = 20, 200, 100_000
 	w := newWorld(t, func(c *Config) { c.BodyBytes = budget })
@@ -256,7 +256,7 @@ func TestACrashIsNoFailureOfTheMessage(t *testing.T) {
 	w.queue("q", QueueOptions{Visibility: new(time.Minute)})
 	w.enqueue("q", "k", "m")
 	w.lease("q", 1)
-	w.Advance(time.Second) // the record of the lease is written
+	w.Advance(time.Second) // the deferred lease record is written
 	again := openWorld(t, store.Clone(), w.Now().Add(time.Hour), nil)
 	d := again.lease("q", 1)
 	if len(d) != 1 || d[0].Attempt != 1 || d[0].Deliveries != 2 {
@@ -302,7 +302,7 @@ func TestASoonAckedMessageWritesTwoRecords(t *testing.T) {
 			d := w.lease("q", 1)[0]
 			w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
 		}
-		cycle() // the first reserves ids
+		cycle() // the first cycle reserves ids
 		store.records = 0
 		cycle()
 		if store.records != 2 {
@@ -350,7 +350,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	}
 }
 
-func TestBehindABlockedTaskItsClientWaits(t *testing.T) {
+func TestTasksQueueBehindABlockedTaskOfTheirClient(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	cl := NewClient(1, func() {})
@@ -370,7 +370,7 @@ func TestBehindABlockedTaskItsClientWaits(t *testing.T) {
 	}
 }
 
-func TestAClientThatLeavesTakesNothing(t *testing.T) {
+func TestADisconnectedClientReceivesNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	cl := NewClient(1, func() {})
@@ -391,7 +391,7 @@ func TestAClientThatLeavesTakesNothing(t *testing.T) {
 	}
 }
 
-func TestQueuesRefuseWhatMakesNoSense(t *testing.T) {
+func TestInvalidQueueRequestsAreRefused(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.enqueue("q", "k", "p")
@@ -496,7 +496,7 @@ func TestReceiptsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// The loop, in a bubble: real goroutines, no real time.
+// The loop in a synctest bubble: real goroutines, simulated time.
 
 func bubble(t *testing.T, cfg Config, store Store, run func(e *Engine)) {
 	t.Helper()
@@ -516,7 +516,7 @@ func bubble(t *testing.T, cfg Config, store Store, run func(e *Engine)) {
 	})
 }
 
-// ask submits a call and waits until it is done.
+// ask submits a call and waits for its completion.
 func ask(e *Engine, call func(tx *Tx) error) error {
 	woken := make(chan struct{}, 1)
 	task := &Task{Call: callFunc(call), Client: NewClient(1, func() {
@@ -570,7 +570,7 @@ func TestALeaseThatWaitsEndsOnTime(t *testing.T) {
 	})
 }
 
-func TestAFullDiskRefusesWritesAndHealsByItself(t *testing.T) {
+func TestAFullDiskRefusesWritesUntilItHasSpace(t *testing.T) {
 	store := storage.NewMemory()
 	bubble(t, DefaultConfig(), store, func(e *Engine) {
 		_ = ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) })
@@ -607,7 +607,7 @@ func TestAFullDiskRefusesWritesAndHealsByItself(t *testing.T) {
 	})
 }
 
-func TestStopAnswersEverybody(t *testing.T) {
+func TestStopAnswersEveryClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := New(DefaultConfig(), storage.NewMemory())
 		if err != nil {
@@ -636,7 +636,7 @@ func TestStopAnswersEverybody(t *testing.T) {
 	})
 }
 
-func TestAFullInboxHoldsItsSendersBack(t *testing.T) {
+func TestAFullInboxBlocksItsSenders(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.InboxTasks = 4
 	gate := &gatedStore{Memory: storage.NewMemory(), open: make(chan struct{}, 1)}
@@ -655,7 +655,7 @@ func TestAFullInboxHoldsItsSendersBack(t *testing.T) {
 	})
 }
 
-// gatedStore commits one at a time.
+// gatedStore lets one commit through at a time.
 type gatedStore struct {
 	*storage.Memory
 	open chan struct{}
@@ -667,9 +667,9 @@ func (s *gatedStore) Commit(b *storage.Batch, sync bool) error {
 	return s.Memory.Commit(b, sync)
 }
 
-// Found by the simulation, seed 9423: a key that a throttle had woken gave its
-// place on while a lease of two queues was asking the second one, and the lease
-// waited beside the key of the first that got it.
+// Found by the simulation, seed 9423: a key that a throttle had woken passed its place on
+// while a lease of two queues was at the second one. The lease then waited although a key
+// of the first queue was admitted.
 func TestALeaseOfTwoQueuesMissesNoKeyThatIsWokenMeanwhile(t *testing.T) {
 	if err := simulate(9423, noMutant); err != nil {
 		t.Error(err)

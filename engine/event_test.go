@@ -12,7 +12,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// heard collects what a stepper tells, as "kind queue".
+// heard collects the events of a stepper, as "kind queue".
 func (w *world) heard(kinds EventKind) *[]string {
 	var all []string
 	w.Listen(func(events []Event) {
@@ -34,11 +34,11 @@ func wantHeard(t *testing.T, got *[]string, want ...string) {
 
 const everyEvent = EventLost<<1 - 1
 
-func TestNothingIsToldThatIsNotDurable(t *testing.T) {
+func TestEventsAreSentOnlyAfterADurableCommit(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.queue("q", QueueOptions{NoDLQ: true})
-	got := w.heard(everyEvent &^ EventReady) // a recovery tells anew what is ready
+	got := w.heard(everyEvent &^ EventReady) // a recovery repeats ready events
 	store.FailCommits(errors.New("no space left on device"))
 	for _, call := range []func(tx *Tx) error{
 		func(tx *Tx) error { return tx.CreateQueue("r", QueueOptions{}) },
@@ -58,7 +58,7 @@ func TestNothingIsToldThatIsNotDurable(t *testing.T) {
 	wantHeard(t, got, "enqueued q")
 }
 
-// A batch that is with the committer is not told of before that is done.
+// Events of a batch are not sent before the committer has finished it.
 func TestEventsWaitForTheirCommit(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
@@ -76,7 +76,7 @@ func TestEventsWaitForTheirCommit(t *testing.T) {
 	wantHeard(t, got, "created r")
 }
 
-func TestOnlyWhatIsWantedIsTold(t *testing.T) {
+func TestOnlySubscribedKindsOfEventsAreSent(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	for _, kind := range EventKinds() {
@@ -92,18 +92,18 @@ func TestOnlyWhatIsWantedIsTold(t *testing.T) {
 	}
 }
 
-// Whoever was sent away with nothing hears of the next message, also if it came
-// in the same turn; whoever waits gets it instead.
-func TestReadyIsToldToThoseWhoWereSentAway(t *testing.T) {
+// A consumer that got an empty reply is notified of the next message, also if it came in
+// the same turn. A waiting consumer gets the message instead of the event.
+func TestAReadyEventFollowsAnEmptyReply(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.queue("other", QueueOptions{})
 	got := w.heard(EventReady)
 	w.enqueue("q", "a", "1")
 	wantHeard(t, got, "ready q")
-	w.enqueue("q", "b", "2") // nobody was sent away
+	w.enqueue("q", "b", "2") // no empty reply since the last event
 	wantHeard(t, got)
-	// The two that are there, then nothing, then one more, all in one turn.
+	// In one turn: the two messages, an empty reply, and one more message.
 	req := &Enqueue{Queue: "q", Payload: []byte("3")}
 	if err := w.Prepare(req); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestReadyIsToldToThoseWhoWereSentAway(t *testing.T) {
 	}
 }
 
-func TestEmptyIsToldWhenTheLastOneHasGone(t *testing.T) {
+func TestAnEmptyEventFollowsTheLastMessage(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{NoDLQ: true})
 	got := w.heard(EventEmpty)
@@ -148,18 +148,18 @@ func TestEmptyIsToldWhenTheLastOneHasGone(t *testing.T) {
 		wantHeard(t, got, want...)
 	}
 	w.enqueue("q", "", "3")
-	w.must(func(tx *Tx) error { return tx.DeleteQueue("q", true) }) // it is gone, not empty
+	w.must(func(tx *Tx) error { return tx.DeleteQueue("q", true) }) // a deleted queue is not empty
 	wantHeard(t, got)
 }
 
-// TestAListenerThatIsTooSlowHoldsUpNobody tells of far more than is kept for it.
-func TestAListenerThatIsTooSlowHoldsUpNobody(t *testing.T) {
+// TestASlowSubscriberLosesEventsAndDelaysNoClient emits many more events than are kept.
+func TestASlowSubscriberLosesEventsAndDelaysNoClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := New(DefaultConfig(), storage.NewMemory())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told, lost uint64
+		var sent, lost uint64
 		hold := make(chan struct{})
 		e.Listen(func(events []Event) {
 			<-hold
@@ -167,7 +167,7 @@ func TestAListenerThatIsTooSlowHoldsUpNobody(t *testing.T) {
 				if ev.Kind == EventLost {
 					lost += ev.Count
 				} else {
-					told++
+					sent++
 				}
 			}
 		})
@@ -196,8 +196,8 @@ func TestAListenerThatIsTooSlowHoldsUpNobody(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if told+lost != turns*1000 || lost == 0 || told < eventsMax {
-			t.Errorf("%d were told, %d lost, of %d", told, lost, turns*1000)
+		if sent+lost != turns*1000 || lost == 0 || sent < eventsMax {
+			t.Errorf("%d were sent, %d lost, of %d", sent, lost, turns*1000)
 		}
 	})
 }

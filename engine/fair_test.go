@@ -9,26 +9,24 @@ import (
 	"time"
 )
 
-// The properties of scheduling: who gets how much, and how long a key waits that
-// wants little. Amounts are in cost, waits in deliveries: neither depends on the
-// machine.
+// The properties of scheduling: the share of each key, and the wait of a key with little
+// demand. Shares are in cost and waits in deliveries, which do not depend on the machine.
 
-// market is a queue whose deliveries are watched: what each key has got, and
-// what is left of it.
+// market is a queue with a record of its deliveries and its backlog by key.
 type market struct {
 	*world
 	keys  []*stall
-	order []string // keys of all deliveries
+	order []string // keys in the order of deliveries
 	costs map[string]*stall
 }
 
-// stall is a key as a client sees it.
+// stall is a key from the view of a client.
 type stall struct {
 	name    string
 	weight  uint32
-	visit   uint32   // weight that its running visit began with, if it changed since; else 0
-	backlog []uint32 // costs of the messages that are left, oldest first
-	since   []int    // for each, how many deliveries there had been when it came
+	visit   uint32   // weight at the start of the current visit if it has changed since; else 0
+	backlog []uint32 // costs of the messages in the queue, oldest first
+	since   []int    // number of deliveries before the enqueue of each
 	got     int64    // cost delivered
 	waited  []int    // deliveries of others between enqueue and delivery
 }
@@ -105,34 +103,33 @@ func (m *market) setWeight(s *stall, weight uint32) {
 	m.must(func(tx *Tx) error { return tx.SetKey("q", s.name, KeyOptions{Weight: &weight}) })
 }
 
-// pairs watches all pairs of keys that have work at the same time. In deficit
-// round robin the visits of two such keys differ by one at most, in any span of
-// time, and a visit is worth weight x quantum give or take one message. So the
-// normalized difference, what one got per weight less what the other got, moves
-// by at most a bound, from any moment to any later one, of which windows of 20
-// rounds are a case.
+// pairs observes all pairs of keys that have work at the same time. In deficit round robin
+// the visits of two such keys differ by at most one in any period, and a visit is worth
+// weight × quantum, give or take one message. So the normalized difference, cost per weight
+// of one key less that of the other, changes by at most a bound between any two moments.
+// Windows of 20 rounds are a special case.
 type pairs struct {
 	m       *market
 	quantum float64
 	costMax float64
 	spans   map[[2]*stall]*span
-	widest  float64 // of what was seen, as a part of the bound
+	widest  float64 // largest change seen, relative to the bound
 }
 
-// span is how far a pair's difference has moved while nothing about it changed.
+// span is the range of a pair's difference while nothing about the pair changed.
 type span struct{ now, least, most, slack float64 }
 
 func (p *pairs) bound(a, b *stall) float64 {
 	return p.quantum + p.costMax/float64(a.weight) + p.costMax/float64(b.weight)
 }
 
-// delivered notes that a key got something.
+// delivered records a delivery of a key.
 func (p *pairs) delivered(s *stall, cost uint32) error {
 	for _, o := range p.m.keys {
 		if o == s {
 			continue
 		}
-		o.visit = 0 // over: another key has its turn
+		o.visit = 0 // the visit is over: another key has its turn
 		if len(o.backlog) == 0 || len(s.backlog) == 0 {
 			p.drop(s, o)
 			continue
@@ -163,8 +160,8 @@ func (p *pairs) drop(s, o *stall) {
 	delete(p.spans, [2]*stall{o, s})
 }
 
-// reweighted notes that a key had another weight so far. The visit that runs is
-// still worth what it was when it began.
+// reweighted records the former weight of a key. The current visit keeps the worth that it
+// began with.
 func (p *pairs) reweighted(s *stall, old uint32) {
 	s.visit = max(s.visit, old)
 	for _, o := range p.m.keys {
@@ -172,8 +169,8 @@ func (p *pairs) reweighted(s *stall, old uint32) {
 	}
 }
 
-// TestSharesStayWithinABoundInEveryWindow is the property of fairness over random
-// keys, weights, costs, arrivals, churn and changes of weight.
+// TestSharesStayWithinABoundInEveryWindow checks fairness over random keys, weights, costs,
+// arrivals, churn and changes of weight.
 func TestSharesStayWithinABoundInEveryWindow(t *testing.T) {
 	widest, deliveries := 0.0, 0
 	for seed := range uint64(60) {
@@ -221,9 +218,8 @@ func watchRandomMarket(t *testing.T, seed uint64) *pairs {
 	return p
 }
 
-// TestTwentyRoundsGiveEachKeyItsWeight says the same in the words in which it is
-// promised: in any window of 20 rounds each key that has work is within one
-// greatest cost a round of its share.
+// TestTwentyRoundsGiveEachKeyItsWeight checks the documented form: in any window of 20
+// rounds each key with work is within one maximum cost per round of its share.
 func TestTwentyRoundsGiveEachKeyItsWeight(t *testing.T) {
 	const costMax, rounds = 4, 20
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -267,7 +263,7 @@ func TestTwentyRoundsGiveEachKeyItsWeight(t *testing.T) {
 	t.Logf("in any window of %d rounds a key is within %.1f of its share; %d are allowed", rounds, worst, rounds*costMax)
 }
 
-// jain is Jain's index of fairness of what keys got per weight: 1 is perfect.
+// jain returns Jain's fairness index of the cost per weight: 1 is perfect.
 func jain(keys []*stall) float64 {
 	sum, squares := 0.0, 0.0
 	for _, s := range keys {
@@ -277,8 +273,8 @@ func jain(keys []*stall) float64 {
 	return sum * sum / (float64(len(keys)) * squares)
 }
 
-// TestTenThousandDeliveriesAreSharedByWeight also draws from backlogs far beyond
-// the window in memory, in batches of a size that empties it.
+// TestTenThousandDeliveriesAreSharedByWeight also uses backlogs far beyond the head cache,
+// in batches that empty it.
 func TestTenThousandDeliveriesAreSharedByWeight(t *testing.T) {
 	weights := func(n int, of func(i int) uint32) []uint32 {
 		w := make([]uint32, n)
@@ -332,15 +328,15 @@ func TestTenThousandDeliveriesAreSharedByWeight(t *testing.T) {
 	}
 }
 
-// TestAKeyThatComesBackHasSavedNothing lets a heavy key run empty and come back
-// again and again: it gets its weight while it is there, and no more.
+// TestAKeyThatComesBackHasSavedNothing lets a heavy key run empty and return repeatedly: it
+// gets its weight while it has messages, and no more.
 func TestAKeyThatComesBackHasSavedNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	m := newMarket(t, nil)
 	steady, guest := m.key("steady", 1), m.key("guest", 10)
 	m.put(steady, 3000, rng, 1)
 	for range 200 {
-		m.put(guest, 3, rng, 1) // less than a visit is worth
+		m.put(guest, 3, rng, 1) // less than the credit of a visit
 		m.take(12, nil)
 		if len(guest.backlog) > 0 {
 			t.Fatal("the guest waits for more than its turn")
@@ -354,7 +350,7 @@ func TestAKeyThatComesBackHasSavedNothing(t *testing.T) {
 	}
 }
 
-// TestAQuietKeyWaitsOneRoundAtMost puts a message a second beside a backlog.
+// TestAQuietKeyWaitsOneRoundAtMost enqueues a message a second beside a backlog.
 func TestAQuietKeyWaitsOneRoundAtMost(t *testing.T) {
 	for _, x := range []struct {
 		name    string
@@ -397,17 +393,17 @@ func TestAQuietKeyWaitsOneRoundAtMost(t *testing.T) {
 	}
 }
 
-// A key whose credit is spent has had its turn, whether its next message is in memory
-// or not: the others need not wait until that has been read.
-func TestSpentKeyHoldsUpNobody(t *testing.T) {
+// A key without credit has had its turn, whether its next message is in memory or not:
+// other keys do not wait for its read.
+func TestAKeyWithoutCreditDelaysNoOtherKey(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Window, c.WindowTotal = 2, 2 })
 	w.queue("q", QueueOptions{})
 	for i := range 4 {
-		for _, key := range []string{"a", "b", "c", "d"} { // memory holds one of each
+		for _, key := range []string{"a", "b", "c", "d"} { // one of each is in memory
 			w.enqueue("q", key, fmt.Sprint(key, i))
 		}
 	}
-	// Within one turn nothing can be read. It ends at a, which would have its turn again.
+	// Nothing can be read within a turn. It ends at a, whose turn would be next.
 	if got, want := payloads(w.lease("q", 16)), "a0 b0 c0 d0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// fullStore is a store on a disk whose space a test decides about.
+// fullStore is a store on a disk with simulated space.
 type fullStore struct {
 	*storage.Memory
-	space    atomic.Bool  // for anything
-	reserve  atomic.Bool  // for what frees space
-	relieved atomic.Int64 // how often it was asked for space
+	space    atomic.Bool  // for all writes
+	reserve  atomic.Bool  // for writes that free space
+	relieved atomic.Int64 // requests to free the reserve
 }
 
 func (s *fullStore) Commit(b *storage.Batch, sync bool) error {
@@ -43,7 +43,7 @@ func (s *fullStore) Relieve() error {
 	return s.Full()
 }
 
-// enqueueTo asks for a message to be stored.
+// enqueueTo enqueues a message.
 func enqueueTo(t *testing.T, e *Engine, queue string) error {
 	t.Helper()
 	req := &Enqueue{Queue: queue, Payload: []byte("m")}
@@ -53,8 +53,8 @@ func enqueueTo(t *testing.T, e *Engine, queue string) error {
 	return ask(e, func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
 }
 
-// TestAFullStoreIsEmptied starts on a store that takes only what frees space, and later
-// on one that takes nothing at all.
+// TestAFullStoreIsEmptied starts on a store that accepts only writes that free space, and
+// then on one that accepts none.
 func TestAFullStoreIsEmptied(t *testing.T) {
 	store := &fullStore{Memory: storage.NewMemory()}
 	store.space.Store(true)

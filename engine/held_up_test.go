@@ -14,10 +14,9 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// What must not hold up others, and what must not be forgotten while it waits.
+// What must not delay other clients, and what must not be forgotten while it waits.
 
-// tick is a turn of the loop while the disk takes as long as a turn: what it wants read
-// is there two turns later.
+// tick runs a turn with a slow disk: a read takes two turns.
 func (w *world) tick(tasks ...*Task) {
 	s := w.Stepper
 	s.turn(append(tasks, s.results()...))
@@ -49,8 +48,8 @@ func (w *world) fill(key string, n int, ttl func(i int) time.Duration) (ids []ID
 	return ids
 }
 
-// deliveries counts what of each key a client gets that leases 10 messages at a time of
-// "q", while others do what they like in each turn.
+// deliveries counts the deliveries of each key of "q" to a client that leases 10 messages
+// at a time, while meanwhile runs in each turn.
 func (w *world) deliveries(turns int, others func() []*Task) map[string]int {
 	got, waits := map[string]int{}, false
 	for range turns {
@@ -72,10 +71,10 @@ func (w *world) deliveries(turns int, others func() []*Task) map[string]int {
 	return got
 }
 
-// Messages may go from behind the edge of a key as fast as it is read: that holds up
-// neither its other messages nor other keys.
-func TestMessagesThatGoHoldUpNoOthers(t *testing.T) {
-	const turns, enough = 200, 300 // a read takes two turns and brings 8 messages of a key
+// Messages behind the edge of a key may be removed as fast as they are read. That delays
+// neither the key's other messages nor other keys.
+func TestRemovedMessagesDelayNoOthers(t *testing.T) {
+	const turns, enough = 200, 300 // a read takes two turns and returns 8 messages of a key
 	for name, others := range map[string]func(w *world) (of string, each func() []*Task){
 		"cancelled": func(w *world) (string, func() []*Task) {
 			ids := w.fill("big", 3000, nil)
@@ -116,13 +115,13 @@ func TestMessagesThatGoHoldUpNoOthers(t *testing.T) {
 	}
 }
 
-// A read that cannot be told of all that changes is of no use, and is made again.
+// A read whose change log is full is invalid and is repeated.
 func TestAReadDuringVeryManyChangesIsMadeAgain(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Window = 8 })
 	w.queue("q", QueueOptions{})
 	ids := w.fill("k", changedMax+100, nil)
 	w.Lazy = func() bool { return true }
-	for len(w.core.leases.byID) < 8 { // the rest is on disk
+	for len(w.core.leases.byID) < 8 { // all others are on disk
 		w.tick(&Task{Call: callFunc(func(tx *Tx) error {
 			_, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 8, Block: -1})
 			return err
@@ -136,7 +135,7 @@ func TestAReadDuringVeryManyChangesIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A key stands in the lines for reads once, also while nobody may read ahead.
+// A key is in the queue of reads once, also while prefetching is paused.
 func TestAKeyStandsOnceInLineForReads(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"no room for bodies":   func(c *Config) { c.Window, c.BodyBytes = 8, 0 },
@@ -162,9 +161,9 @@ func TestAKeyStandsOnceInLineForReads(t *testing.T) {
 	}
 }
 
-// What a client has sent behind its wait goes before what it sends afterwards, also if
-// that is there when the wait ends, or when the memory is built anew.
-func TestWhatAWaitHeldBackGoesFirst(t *testing.T) {
+// Tasks queued behind a wait run before later tasks of the client, also if those are in the
+// inbox when the wait ends, or when the memory is rebuilt.
+func TestTasksQueuedBehindAWaitRunBeforeLaterOnes(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"its time is over": func(w *world) { w.now = w.now.Add(time.Second) },
 		"the store failed": func(w *world) { w.recoverInPlace() },
@@ -191,7 +190,7 @@ func TestWhatAWaitHeldBackGoesFirst(t *testing.T) {
 	}
 }
 
-// blind is a store that cannot be read while it is broken.
+// blind is a store whose reads fail while it is broken.
 type blind struct {
 	*storage.Memory
 	broken bool
@@ -213,8 +212,8 @@ func (s *blind) Reopen() error {
 	return s.Memory.Reopen()
 }
 
-// A store that can neither be written nor read takes nobody's answer away.
-func TestWhoWaitsIsAnsweredAfterAStoreThatCouldNotBeRead(t *testing.T) {
+// While a store can be neither written nor read, every task is still answered.
+func TestWaitingTasksAreAnsweredAfterTheStoreCouldNotBeRead(t *testing.T) {
 	store := &blind{Memory: storage.NewMemory()}
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.queue("q", QueueOptions{})
@@ -256,9 +255,9 @@ func TestWhoWaitsIsAnsweredAfterAStoreThatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-// A slow hook holds up nobody who does not ask it: here somebody who wants to see a
-// message, in the same batch.
-func TestASlowVerdictHoldsUpNoReads(t *testing.T) {
+// A slow hook delays no client that does not need it: here a read of a message in the same
+// batch.
+func TestASlowHookDelaysNoReads(t *testing.T) {
 	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
 		gate := make(chan struct{})
 		_ = ask(e, func(tx *Tx) error {
@@ -294,8 +293,8 @@ func TestASlowVerdictHoldsUpNoReads(t *testing.T) {
 	})
 }
 
-// counted is a store that counts the iterators that are open: as long as there is one, a
-// store cannot be closed.
+// counted is a store that counts open iterators: a store with an open iterator cannot be
+// closed.
 type counted struct {
 	*storage.Memory
 	open int
@@ -316,7 +315,7 @@ func (i *countedIterator) Close() {
 	i.Iterator.Close()
 }
 
-// An engine that cannot start leaves nothing open.
+// An engine that cannot start closes all iterators.
 func TestAStartThatFailsLeavesNoIteratorOpen(t *testing.T) {
 	store := &counted{Memory: storage.NewMemory()}
 	store.FailCommits(errors.New("no space left"))
@@ -332,8 +331,8 @@ func TestAStartThatFailsLeavesNoIteratorOpen(t *testing.T) {
 	}
 }
 
-// gated is a store in which nobody gets a message of the first queue until a gate is
-// opened. Windows are not got but scanned.
+// gated is a store whose Get of a message of the first queue waits until a gate is opened.
+// Windows are read by Scan, not by Get.
 type gated struct {
 	*storage.Memory
 	gate chan struct{}
@@ -346,16 +345,16 @@ func (s *gated) Get(f storage.Family, key []byte) ([]byte, error) {
 	return s.Memory.Get(f, key)
 }
 
-// Who looks for a message, or for very many, does not hold up those whose next messages
-// are read; who looks for very many, nobody.
-func TestLookupsHoldUpNoReads(t *testing.T) {
+// A look-up of one or of many messages does not delay window reads; a look-up of many
+// delays no other look-up.
+func TestLookupsDelayNoWindowReads(t *testing.T) {
 	for name, n := range map[string]int{"one": 1, "very many": lookupLong} {
 		t.Run(name, func(t *testing.T) {
 			cfg := DefaultConfig()
 			cfg.Window = 2
 			store := &gated{Memory: storage.NewMemory()}
 			bubble(t, cfg, store, func(e *Engine) {
-				store.gate = make(chan struct{}) // of the bubble
+				store.gate = make(chan struct{}) // inside the bubble
 				_ = ask(e, func(tx *Tx) error {
 					return errors.Join(tx.CreateQueue("slow", QueueOptions{NoDLQ: true}), tx.CreateQueue("q", QueueOptions{NoDLQ: true}))
 				})
@@ -402,8 +401,9 @@ func TestLookupsHoldUpNoReads(t *testing.T) {
 	}
 }
 
-// Ids that lead to the same keys share them: names can be chosen so that a great many do.
-func TestALookupKnowsOfManyIDsInOneKeyOnce(t *testing.T) {
+// Ids with the same hash share the list of keys: names can be chosen so that many keys have
+// one hash.
+func TestALookupSharesTheKeysOfManyIDs(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	ids := w.fill("k", 100, nil)
@@ -416,7 +416,7 @@ func TestALookupKnowsOfManyIDsInOneKeyOnce(t *testing.T) {
 	}
 }
 
-// damaged is a store of which some records cannot be read: those whose keys begin so.
+// damaged is a store that cannot read records whose keys begin with a prefix.
 type damaged struct {
 	*storage.Memory
 	prefix []byte
@@ -445,9 +445,9 @@ func (*damagedIterator) Seek([]byte) bool { return false }
 func (*damagedIterator) Next() bool       { return false }
 func (*damagedIterator) Err() error       { return storage.ErrCorrupt }
 
-// A key whose records cannot be read is tried again and again, and holds up no other:
-// neither in its turn, nor by making all reads wait.
-func TestADamagedKeyHoldsUpNoOthers(t *testing.T) {
+// A key whose records cannot be read is retried and delays no other key: neither in its
+// turn, nor by pausing all reads.
+func TestADamagedKeyDelaysNoOthers(t *testing.T) {
 	for name, ttl := range map[string]func(int) time.Duration{
 		"its window cannot be read":           nil,
 		"an old message of it cannot be read": func(int) time.Duration { return time.Minute },
@@ -482,7 +482,7 @@ func TestADamagedKeyHoldsUpNoOthers(t *testing.T) {
 			if got["good"] != 1000 {
 				t.Errorf("while nothing could be read of a key, %v were delivered", got)
 			}
-			store.prefix = nil // it was the cable
+			store.prefix = nil // the disk works again
 			w.Advance(2 * time.Second)
 			for range 20 {
 				take()
@@ -494,8 +494,8 @@ func TestADamagedKeyHoldsUpNoOthers(t *testing.T) {
 	}
 }
 
-// A disk that cannot be read at all is not asked by each key for itself.
-func TestADiskThatCannotBeReadIsLeftAlone(t *testing.T) {
+// A disk that cannot be read at all is not tried by each key separately.
+func TestAnUnreadableDiskIsNotTriedByEachKey(t *testing.T) {
 	store := &damaged{Memory: storage.NewMemory()}
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Window = 8 })
 	w.queue("q", QueueOptions{})
@@ -521,8 +521,8 @@ func TestADiskThatCannotBeReadIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A record that cannot be understood, of a message that is leased and has to move, is an
-// error to tell of, and not the end.
+// A damaged record of a leased message that must move to another queue is an error, and
+// does not stop the engine.
 func TestALeasedMessageWhoseRecordIsDamagedStaysLeased(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.LeaseLag = 0 })

@@ -8,7 +8,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// leaseFor leases n messages, the first of them for the longest time.
+// leaseFor leases n messages with decreasing durations.
 func (w *world) leaseFor(queue string, n int) (receipts []Receipt) {
 	w.t.Helper()
 	for i := range n {
@@ -55,7 +55,7 @@ func TestAnExplanationFindsItsHoldersAmongVeryManyLeasesInSlices(t *testing.T) {
 	if x.State != KeyConcurrency || x.HolderCount != 20 || len(x.Holders) < holdersMax-1 {
 		t.Fatalf("it is %s, and %d of %d holders are named", x.State, len(x.Holders), x.HolderCount)
 	}
-	want := 18 // the one that would have ended first has been acked meanwhile
+	want := 18 // the lease that would have ended first has been acked meanwhile
 	for i, h := range x.Holders {
 		if h.ID != receipts[want-i].ID || h.Key != fmt.Sprintf("k%d", want-i) {
 			t.Errorf("holder %d is of key %s, want k%d", i, h.Key, want-i)
@@ -99,7 +99,7 @@ func TestAMessageBehindVeryManyLeasedOnesIsExplainedInSlices(t *testing.T) {
 	}
 }
 
-// heldOf is how many leases count towards a throttle, which is set for that.
+// heldOf returns how many leases count towards a throttle, which it sets to find out.
 func (w *world) heldOf(name string) (n int64) {
 	w.t.Helper()
 	w.throttle(name, ThrottleOptions{Concurrency: new(uint64(100))})
@@ -121,7 +121,7 @@ func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 	w.sound()
 	w.must(func(tx *Tx) error {
 		all, heap := tx.core.leases.byID, tx.core.leases.ends
-		tx.core.leases.byID, tx.core.leases.ends = nil, timers[*message]{} // nobody may go through them
+		tx.core.leases.byID, tx.core.leases.ends = nil, timers[*message]{} // a scan of all leases would fail
 		err := tx.SetThrottle("b", ThrottleOptions{Concurrency: new(uint64(100))})
 		tx.core.leases.byID, tx.core.leases.ends = all, heap
 		return err

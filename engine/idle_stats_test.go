@@ -25,7 +25,7 @@ func TestCountsOfForgottenKeysAreKeptByNameOrInTheSum(t *testing.T) {
 			k.stats.delivered += n
 			all[i] += n
 			p.keep(k)
-			trimmed := p.n == idleStatsMax // and it may have been among the least busy
+			trimmed := p.n == idleStatsMax // the key may have been among the least busy
 			if got := p.of(name).delivered; got != k.stats.delivered && !trimmed {
 				t.Fatalf("%q is forgotten with %d deliveries, %d are kept", name, k.stats.delivered, got)
 			}
@@ -71,7 +71,7 @@ func TestTheBusiestForgottenKeysKeepTheirNames(t *testing.T) {
 	if p.n != 2*idleStatsMax-1 || p.rest != (keyStats{}) {
 		t.Fatalf("%d keys are kept, and a sum of %v", p.n, p.rest)
 	}
-	keep(2*idleStatsMax, 1) // one too many
+	keep(2*idleStatsMax, 1) // one above the bound
 	if p.n != idleStatsMax || p.rest.delivered != idleStatsMax {
 		t.Fatalf("%d keys are kept, and a sum of %d deliveries", p.n, p.rest.delivered)
 	}
@@ -90,7 +90,7 @@ func TestTheBusiestForgottenKeysKeepTheirNames(t *testing.T) {
 			t.Errorf("%q was forgotten after a key that is as busy, and its name is lost", name)
 		}
 	}
-	if ones+twos+1 != idleStatsMax { // and the last one
+	if ones+twos+1 != idleStatsMax { // 1 for the last one
 		t.Errorf("%d keys with one delivery and %d with two have kept their names", ones+1, twos)
 	}
 }

@@ -13,8 +13,7 @@ import (
 
 const jitterBackoff = time.Second
 
-// failTogether fails n messages of a queue at the same moment and returns the pause that
-// each got.
+// failTogether fails n messages of a queue in one turn and returns the delay of each.
 func (w *world) failTogether(n int, nack Nack) (pauses []time.Duration) {
 	w.t.Helper()
 	for range n {
@@ -55,7 +54,7 @@ func TestRetriesAreSpreadBelowTheBackoff(t *testing.T) {
 	}
 }
 
-func TestWithoutJitterAPauseIsTheBackoff(t *testing.T) {
+func TestWithoutJitterADelayIsTheBackoff(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", jittered(0))
 	for _, pause := range w.failTogether(20, Nack{Delay: -1}) {
@@ -65,7 +64,7 @@ func TestWithoutJitterAPauseIsTheBackoff(t *testing.T) {
 	}
 }
 
-func TestJitterLeavesGivenPausesAlone(t *testing.T) {
+func TestJitterLeavesExplicitDelaysAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", jittered(100))
 	for _, pause := range w.failTogether(20, Nack{Delay: 77 * time.Millisecond}) {
@@ -93,8 +92,8 @@ func TestJitterIsAFunctionOfTheSeed(t *testing.T) {
 	}
 }
 
-// The pause is part of the record: no start draws it anew.
-func TestAPauseSurvivesARestart(t *testing.T) {
+// The delay is part of the record: a start does not draw it again.
+func TestARetryDelaySurvivesARestart(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.queue("q", jittered(80))

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// With very many keys each of them is in no cache, and a message costs as many waits for
-// memory as its key has lines that it needs.
+// With very many keys none is in a CPU cache, and a message costs one wait for memory for
+// each cache line of its key that it needs.
 func TestHotFieldsOfAKeyAreTogether(t *testing.T) {
 	const line = 64
 	var k fairKey

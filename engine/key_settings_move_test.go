@@ -8,7 +8,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// pinKeys gives n keys of a queue a weight of their own.
+// pinKeys sets the weight of n keys of a queue.
 func (w *world) pinKeys(queue string, n int) {
 	w.t.Helper()
 	for i := range n {
@@ -18,7 +18,7 @@ func (w *world) pinKeys(queue string, n int) {
 	}
 }
 
-// settingsIn counts the settings of keys that a store has, by the number of their queue.
+// settingsIn counts the settings of keys in a store, by the number of their queue.
 func settingsIn(t *testing.T, store *storage.Memory) map[uint32]int {
 	t.Helper()
 	n := map[uint32]int{}
@@ -35,7 +35,7 @@ func settingsIn(t *testing.T, store *storage.Memory) map[uint32]int {
 	return n
 }
 
-// weights are those of the keys of a queue that have settings.
+// weights returns the weights of the keys of a queue that have settings.
 func (w *world) weights(queue string) map[string]uint32 {
 	all := map[string]uint32{}
 	for name, set := range w.core.queues.byName[queue].settings {
@@ -44,7 +44,8 @@ func (w *world) weights(queue string) map[string]uint32 {
 	return all
 }
 
-// purging has a queue of n keys with settings being purged, some turns after it has begun.
+// purging starts the purge of a queue with n keys that have settings, and runs some turns
+// of it.
 func purging(t *testing.T, n int) (*world, *storage.Memory, *Task) {
 	t.Helper()
 	store := storage.NewMemory()
@@ -126,12 +127,12 @@ func TestAQueueThatIsDeletedWhileItIsPurgedLeavesNoSettings(t *testing.T) {
 	}
 }
 
-func TestPurgesOfAQueueThatComeTogether(t *testing.T) {
+func TestConcurrentPurgesOfAQueue(t *testing.T) {
 	w, store, first := purging(t, 1000)
 	second := &Task{Client: NewClient(2, func() {}), Call: purgeOf("q").Call}
 	w.tick(second)
 	errs := make([]error, 1)
-	w.Do(&Task{Call: callFunc(func(tx *Tx) error { // one that may not wait
+	w.Do(&Task{Call: callFunc(func(tx *Tx) error { // a call that must not wait
 		return tx.Exec([]Call{purgeOf("q").Call}, errs)
 	})})
 	if !first.Done() || !second.Done() || first.Err() != nil || second.Err() != nil || errs[0] != nil {

@@ -60,8 +60,8 @@ func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
 	}
 }
 
-// Two pages are the most that one more key makes: nobody waits for a million of them
-// to be hashed anew.
+// One more key allocates at most two pages: no client waits while a million keys are
+// rehashed.
 func TestAKeyTableGrowsPageByPage(t *testing.T) {
 	var table keyTable
 	before := map[*keyPage]bool{}
@@ -85,8 +85,8 @@ func TestAKeyTableGrowsPageByPage(t *testing.T) {
 	}
 }
 
-// Few messages of a key are in the key itself, more are not, and what has left the
-// window is held by nobody.
+// Few messages of a key are stored in the key itself, more in a slice of their own, and a
+// message that has left the head cache is not referenced any more.
 func TestWindowsMoveOutOfTheirKeyAndBack(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
@@ -111,8 +111,8 @@ func TestWindowsMoveOutOfTheirKeyAndBack(t *testing.T) {
 	}
 }
 
-// Whoever knows how ids are made can choose names that have the same hash in them.
-func TestNamesWhoseHashesMeetCostOnlyThoseWhoLookThemUp(t *testing.T) {
+// A client that knows the format of ids can choose names with equal hashes.
+func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 	const others, chosen = 20_000, 5000
 	var table keyTable
 	const idHash = 4711
@@ -121,7 +121,7 @@ func TestNamesWhoseHashesMeetCostOnlyThoseWhoLookThemUp(t *testing.T) {
 		table.add(h, k)
 		return k
 	}
-	var meet []*fairKey
+	var colliding []*fairKey
 	for i := range others {
 		name := fmt.Sprint("tenant-", i)
 		if k := add(name, hashName(name)); k.idHash != keyHash(name) {
@@ -129,7 +129,7 @@ func TestNamesWhoseHashesMeetCostOnlyThoseWhoLookThemUp(t *testing.T) {
 		}
 		if i < chosen {
 			name = fmt.Sprint("chosen-", i)
-			meet = append(meet, add(name, homeOf(idHash)|hashName(name)&(1<<(64-foldBits)-1)))
+			colliding = append(colliding, add(name, homeOf(idHash)|hashName(name)&(1<<(64-foldBits)-1)))
 		}
 	}
 	grown := map[*keyPage]bool{}
@@ -149,8 +149,8 @@ func TestNamesWhoseHashesMeetCostOnlyThoseWhoLookThemUp(t *testing.T) {
 			t.Errorf("the page has %d keys, %d belong there", p.n, chosen)
 		}
 	}
-	far := 0 // slots behind the one where each is looked for first
-	for _, k := range meet {
+	far := 0 // distance of the keys from their first slot
+	for _, k := range colliding {
 		p := table.page(k.hash)
 		for i := p.home(k.hash); p.slots[i].key != k; i = (i + 1) & (len(p.slots) - 1) {
 			far++
@@ -159,7 +159,7 @@ func TestNamesWhoseHashesMeetCostOnlyThoseWhoLookThemUp(t *testing.T) {
 	if far > 10*chosen {
 		t.Errorf("%d keys stand %d slots from where they are looked for", chosen, far)
 	}
-	for _, k := range meet {
+	for _, k := range colliding {
 		if table.find(k.hash, k.name) != k || !table.remove(k.hash, k) {
 			t.Fatalf("%q cannot be found", k.name)
 		}

@@ -2,8 +2,8 @@ package engine
 
 import "testing"
 
-// A window takes whatever comes, wherever it belongs; also a place that is taken, as
-// when a message is moved where a store that lost something has it already.
+// A head cache accepts any message, also one at a position that is occupied: a message may
+// be moved to where a store that has lost something has it already.
 func TestWindowTakesAPlaceThatIsTaken(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 12, 13} {
 		k := &fairKey{edge: lastPlace}

@@ -7,8 +7,8 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Tasks that the loop has taken and not come to count as if they were in the inbox: what
-// a client sends must not pile up in memory because a turn has a budget.
+// Tasks that the loop has taken but not executed count as if they were in the inbox: a
+// turn's budget must not let the commands of a client accumulate in memory.
 func TestTheBacklogCountsForTheBoundOfTheInbox(t *testing.T) {
 	for name, c := range map[string]struct {
 		backlog int // tasks of 10 bytes

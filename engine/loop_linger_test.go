@@ -12,7 +12,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// slowStore takes a while for a commit, and counts them.
+// slowStore delays its commits and counts them.
 type slowStore struct {
 	*storage.Memory
 	commits atomic.Int64
@@ -24,9 +24,9 @@ func (s *slowStore) Commit(b *storage.Batch, sync bool) error {
 	return s.Memory.Commit(b, sync)
 }
 
-// Clients that were answered together and go on at once share the next commit, too,
-// instead of one that the first of them has begun.
-func TestThoseWhoAreReadyShareACommit(t *testing.T) {
+// Clients that were answered together and continue at once also share the next commit,
+// instead of waiting for one that the first of them has started.
+func TestClientsThatAreReadyShareACommit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const clients, rounds = 32, 50
 	cfg := DefaultConfig()

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Keys that come and go: of a million tenants few have a message at a time, so most
-// messages make their key and are the last one of it.
+// Keys that come and go. Of a million tenants few have a message at a time, so most
+// messages create their key and end it.
 
 // pending is how many messages are in flight: 64 connections with 16 each.
 const pending = 1024
 
-// newChurn starts an engine whose messages are for one of so many keys by chance.
+// newChurn starts an engine whose messages have random keys out of a number of them.
 func newChurn(b testing.TB, keys int) *workload {
 	b.Helper()
 	l := newLoad(b, 0, 0)
@@ -24,20 +24,20 @@ func newChurn(b testing.TB, keys int) *workload {
 		l.prepare()
 		l.enqueue()
 	}
-	for range 4 * idleStatsMax / turnTasks { // as many as are remembered have been there
+	for range 4 * idleStatsMax / turnTasks { // fills the statistics of idle keys
 		l.cycle()
 	}
 	l.spent = cost{}
 	return l
 }
 
-// BenchmarkKeysByChanceAgainstTen has each message enqueued, leased and acked while few
-// are there.
+// BenchmarkKeysByChanceAgainstTen compares random keys with ten keys; each message is
+// enqueued, leased and acked while few others are in flight.
 func BenchmarkKeysByChanceAgainstTen(b *testing.B) {
 	compare(b, newChurn(b, 10), newChurn(b, 1_000_000))
 }
 
-// BenchmarkKeysByChance is one side of it, for profiles.
+// BenchmarkKeysByChance is one side of it alone, for profiles.
 func BenchmarkKeysByChance(b *testing.B) {
 	for _, keys := range []int{10, 1_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {
@@ -54,7 +54,7 @@ func BenchmarkKeysByChance(b *testing.B) {
 	}
 }
 
-// BenchmarkNewKeys enqueues to ever new keys, up to 200,000 of them at a time.
+// BenchmarkNewKeys always enqueues to new keys, up to 200,000 at a time.
 func BenchmarkNewKeys(b *testing.B) {
 	const most = 200_000
 	for _, fresh := range []bool{false, true} {

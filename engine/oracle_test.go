@@ -8,54 +8,54 @@ import (
 	"time"
 )
 
-// oracle judges a simulation by what its clients were told and nothing else.
+// oracle judges a simulation only by the replies that its clients received.
 type oracle struct {
 	err      error
 	now      time.Time
-	attempts uint32 // that a queue allows, 0: no limit
+	attempts uint32 // the MaxAttempts of a queue; 0: no limit
 	tags     int
 
-	unknown map[string]bool       // enqueued, but nobody was told
-	stored  map[string]*oracleMsg // acknowledged, and not acknowledged to be gone
-	gone    map[string]bool       // an ack was answered
-	receipt map[string]bool       // every receipt that was ever handed out
+	unknown map[string]bool       // enqueued, but not answered
+	stored  map[string]*oracleMsg // enqueue answered, removal not answered
+	gone    map[string]bool       // ack answered
+	receipt map[string]bool       // all receipts so far
 	newest  map[string]ID         // of first deliveries, by queue and key
-	handed  map[ID]bool           // delivered at least once, told or not
+	handed  map[ID]bool           // delivered at least once, answered or not
 	byID    map[ID]*oracleMsg
-	ends    map[ID]time.Time      // of messages with a time to live
-	redrove int64                 // the newest id, by its time, when messages last came back from a dead-letter queue
+	ends    map[ID]time.Time      // expiry of messages with a TTL
+	redrove int64                 // time of the newest id at the last redrive
 	names   map[string]oracleName // of messages, by tag
 	known   map[string][]oracleName
 	window  time.Duration
-	lossy   bool               // names may have been lost
+	lossy   bool               // deduplication ids may have been lost
 	setBack time.Duration      // by how much restarts have set the clock back
 	follows map[string]*bundle // enqueued by a transaction
 	bundles map[ID]*bundle     // acked by a transaction
 	buckets map[string]*oracleBucket
-	// newSince is the time of the last crash in ids: what is older may have been
-	// leased without anybody being told.
+	// newSince is the time of the last crash, in terms of ids: an older message may have
+	// been leased without a reply.
 	newSince int64
 	look     lookOracle
-	unsynced []unsynced // what was answered since everything was last synced
+	unsynced []unsynced // answers since the last sync
 }
 
 type oracleMsg struct {
-	extending   bool // its lease was extended once, or may have been
+	extending   bool // its lease was extended, or may have been
 	tag         string
 	id          ID
-	leaseUntil  time.Time // of the delivery a client holds, zero: none
+	leaseUntil  time.Time // of the delivery that a client has; zero: none
 	receipt     Receipt
 	sure        bool // no crash since the delivery
 	leasedIn    int  // order of the engine's decision to deliver it
 	notBefore   time.Time
-	extra       uint32 // retries that were asked for whatever the attempts
-	asking      int    // acks that are not answered yet
-	perhapsGone bool   // an ack was not answered, or with an error
-	mayDie      bool   // it was asked for, whatever the attempts
-	purged      bool   // a purge may have taken it, or may still
-	disturbed   bool   // a cancel was asked for
+	extra       uint32 // explicit retries, which attempts do not limit
+	asking      int    // acks without a reply so far
+	perhapsGone bool   // an ack got no reply, or an error
+	mayDie      bool   // an explicit nack with DEAD was sent
+	purged      bool   // a purge may have removed it, or may still
+	disturbed   bool   // a cancel was sent
 	anyReceipt  bool   // a power loss may have brought back an older lease
-	moving      int    // changes of its time that are not answered yet: it may be due at any
+	moving      int    // reschedules without a reply: it may be due at any of their times
 }
 
 func newOracle() oracle {
@@ -83,7 +83,7 @@ func (o *oracle) enqueued(tag string, id ID, due time.Time) {
 	if m := o.byID[id]; m != nil && m.tag != "" && m.tag != tag {
 		o.fail("id %s was given twice", id)
 	}
-	m := o.byID[id] // it may have been delivered before its enqueue was answered
+	m := o.byID[id] // the delivery may precede the reply to the enqueue
 	if m == nil {
 		m = &oracleMsg{tag: tag, id: id, notBefore: due}
 		o.byID[id] = m
@@ -97,7 +97,7 @@ func (o *oracle) enqueued(tag string, id ID, due time.Time) {
 	o.seen(tag)
 }
 
-// delivered is a message in the hands of a client.
+// delivered records a delivery that a client has received.
 func (o *oracle) delivered(d *Delivery) {
 	tag := string(d.Payload())
 	r := d.Receipt.String()
@@ -119,9 +119,9 @@ func (o *oracle) delivered(d *Delivery) {
 		o.byID[d.Receipt.ID] = m
 	}
 	m.tag = tag
-	m.perhapsGone, m.anyReceipt = o.beingPurged(tag), false // here it is
+	m.perhapsGone, m.anyReceipt = o.beingPurged(tag), false
 	if d.Receipt.Fence < m.receipt.Fence && !o.now.Before(d.LeaseUntil) {
-		return // told late: it is over, and another has followed
+		return // a late reply: this delivery has ended, and another has followed
 	}
 	if o.now.Before(m.leaseUntil) {
 		o.fail("%s was delivered while another held it until %v, it is %v", tag, m.leaseUntil, o.now)
@@ -146,21 +146,21 @@ func (o *oracle) current(d *Delivery) *oracleMsg {
 	return nil
 }
 
-// maybeGone: an ack was sent.
+// maybeGone records that an ack was sent.
 func (o *oracle) maybeGone(id ID) {
 	if m := o.byID[id]; m != nil {
 		m.asking++
 	}
 }
 
-// mayEnd: the end of a lease was asked for, and the answer may get lost.
+// mayEnd records that the end of a lease was requested; the reply may get lost.
 func (o *oracle) mayEnd(d *Delivery) {
 	if m := o.current(d); m != nil {
 		m.leaseUntil = time.Time{}
 	}
 }
 
-// mayRetry: a retry was asked for explicitly, which the attempts do not limit.
+// mayRetry records an explicit retry, which attempts do not limit.
 func (o *oracle) mayRetry(id ID) {
 	if m := o.byID[id]; m != nil {
 		m.extra++
@@ -222,8 +222,8 @@ func (o *oracle) nacked(d *Delivery, res NackResult, err error) {
 	}
 }
 
-// retried is called when the engine decides on a nack, told or not: after its time to
-// live a message is not tried again. See decided for those that have come back.
+// retried is called when the engine decides on a nack, answered or not: a message whose TTL
+// has passed must not be retried. decided judges those that were redriven.
 func (o *oracle) retried(d *Delivery, res NackResult, err error, now time.Time) {
 	id := d.Receipt.ID
 	end, ends := o.ends[id]
@@ -241,7 +241,7 @@ func (o *oracle) extended(d *Delivery, until time.Time, err error) bool {
 		o.fail("%s was extended although its lease is over", d.Receipt)
 		return false
 	}
-	m.leaseUntil, m.receipt, m.anyReceipt = until, d.Receipt, false // this is the one that lives
+	m.leaseUntil, m.receipt, m.anyReceipt = until, d.Receipt, false // the live delivery
 	return true
 }
 
@@ -257,13 +257,12 @@ func (o *oracle) released(d *Delivery, n int, err error) {
 	m.leaseUntil = time.Time{}
 }
 
-// redriven: messages may have come back from a dead-letter queue, without a time to
-// live. Which ones may have is told by their ids and not by a clock: that is set
-// back, and ids run ahead of it.
+// redriven records that messages may have returned from a dead-letter queue, without a TTL.
+// Ids tell which: the clock may be set back, and ids run ahead of it.
 func (o *oracle) redriven(c *core) { o.redrove = max(o.redrove, c.ids.last) }
 
-// decided is called when the engine hands a message out, told or not: for the
-// first time, messages of a key leave in the order of their enqueue.
+// decided is called when the engine delivers a message, answered or not: the first
+// deliveries of a key must be in the order of enqueue.
 func (o *oracle) decided(d *Delivery, now time.Time) {
 	id := d.Receipt.ID
 	end, ends := o.ends[id]
@@ -272,7 +271,7 @@ func (o *oracle) decided(d *Delivery, now time.Time) {
 		o.fail("%s was delivered at %v, its time to live ended at %v", id, now, end)
 	}
 	if over {
-		return // it has died undelivered, and comes from the dead-letter queue or has come back from there
+		return // dead-lettered before its first delivery, or redriven since
 	}
 	if o.handed[id] || idNanos(id) <= o.newSince {
 		return
@@ -286,12 +285,12 @@ func (o *oracle) decided(d *Delivery, now time.Time) {
 	o.newest[line] = id
 }
 
-// oracleBucket is the most that a throttle may have let pass.
+// oracleBucket is the upper bound of what a throttle may have admitted.
 type oracleBucket struct {
 	tokens, rate, burst float64
 	concurrency         int64
 	at                  time.Time
-	lowered             bool // more may be held than is allowed since
+	lowered             bool // more slots may be in use than the limit since it was lowered
 }
 
 func (o *oracle) throttleSet(name string, t *throttle, now time.Time) {
@@ -305,7 +304,7 @@ func (o *oracle) throttleSet(name string, t *throttle, now time.Time) {
 	}
 }
 
-// passed: a message went out. Its throttles must have had room.
+// passed records a delivery: all throttles of the message must have admitted it.
 func (o *oracle) passed(throttles []string, now time.Time) {
 	for _, name := range throttles {
 		b := o.buckets[name]
@@ -330,7 +329,7 @@ func (o *oracle) refunded(throttles []string) {
 	}
 }
 
-// limits compares what is held with what may be held.
+// limits compares the leases of each throttle with its limit.
 func (o *oracle) limits(c *core) {
 	for name, b := range o.buckets {
 		t := c.throttles.byName[name]
@@ -341,24 +340,24 @@ func (o *oracle) limits(c *core) {
 		case t.inUse <= b.concurrency:
 			b.lowered = false
 		case c.health.failed != nil:
-			b.lowered = true // leases are back whose end could not be written
+			b.lowered = true // leases are live again whose ends were not written
 		case !b.lowered:
 			o.fail("%d leases are held of throttle %s, which allows %d", t.inUse, name, b.concurrency)
 		}
 	}
 }
 
-// crashed: leases may have been lost with the records that were still to come,
-// and the order of first deliveries starts anew with them.
+// crashed records a crash: leases without a record may be lost, and with them the order of
+// first deliveries so far.
 func (o *oracle) crashed(now time.Time, c *core) {
 	o.newSince = c.ids.last
-	clear(o.buckets) // full again, and a setting that was not answered may be there or not
+	clear(o.buckets) // full again; a setting without a reply may exist or not
 	for name, t := range c.throttles.byName {
 		o.throttleSet(name, t, now)
 	}
 	for _, m := range o.byID {
 		if !o.now.Before(m.notBefore) {
-			m.notBefore = time.Time{} // it was due, whatever the clock says now
+			m.notBefore = time.Time{} // it was due before the clock changed
 		}
 	}
 	o.now = now
@@ -367,19 +366,19 @@ func (o *oracle) crashed(now time.Time, c *core) {
 		o.purge(prefix)
 	}
 	o.look.purging, o.look.walks = nil, nil
-	o.unsynced = nil // a start syncs what it has found
+	o.unsynced = nil // a start syncs the store
 	clear(o.newest)
 	for _, m := range o.byID {
 		m.perhapsGone, m.asking, m.moving = m.perhapsGone || m.asking > 0, 0, 0
 		m.leaseUntil = time.Time{}
 		m.sure = false
 		if o.now.Before(m.notBefore) && now.Add(30*time.Minute).Before(m.notBefore) {
-			m.notBefore = time.Time{} // the clock went back
+			m.notBefore = time.Time{} // the clock was set back
 		}
 	}
 }
 
-// overdue finds leases that ended long ago and waiters beside ready messages.
+// overdue finds leases that expired long ago and consumers that wait beside ready messages.
 func (o *oracle) overdue(s *Stepper) {
 	c := s.core
 	for _, m := range c.leases.byID {
@@ -394,15 +393,15 @@ func (o *oracle) overdue(s *Stepper) {
 	}
 }
 
-// taken says that a message may have been removed from under its lease.
+// taken reports whether a message may have been removed during its lease.
 func (o *oracle) taken(m *oracleMsg) bool { return m.disturbed || m.purged || o.beingPurged(m.tag) }
 
-// beingPurged says that a purge is under way that may take a message.
+// beingPurged reports whether a purge under way may remove a message.
 func (o *oracle) beingPurged(tag string) bool {
 	return slices.ContainsFunc(o.look.purging, func(prefix string) bool { return strings.HasPrefix(tag, prefix) })
 }
 
-// atEnd: nothing that was acknowledged may be missing.
+// atEnd checks that no acknowledged message is missing.
 func (o *oracle) atEnd(s *Stepper) error {
 	for tag, m := range o.stored {
 		if o.beingPurged(tag) || m.perhapsGone || m.asking > 0 {
@@ -424,5 +423,5 @@ func (o *oracle) trace(format string, args ...any) {
 	}
 }
 
-// refusal says that an error is one the weather may cause.
+// refusal reports whether an error is one that injected faults may cause.
 func refusal(err error) bool { return errors.Is(err, ErrMisconf) || errors.Is(err, ErrStopped) }

@@ -12,7 +12,7 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// applyQueues applies a set and returns its plan, a line for each queue.
+// applyQueues applies a set and returns its plan, one line for each queue.
 func (w *world) applyQueues(s QueueSet) (string, error) {
 	w.t.Helper()
 	var changes []QueueChange
@@ -78,8 +78,9 @@ func TestQueuesAreMadeToMatchASet(t *testing.T) {
 		t.Errorf("after a restart: %s, %v", got, err)
 	}
 
-	// What the set does not say gets its default, but a script stays; what is not in
-	// it stays unless it is pruned, and not with messages inside.
+	// A setting that the set leaves out gets its default, but a script stays. A queue that
+	// the set leaves out stays unless it is pruned, and is never pruned with messages
+	// inside.
 	set.Queues = []QueueSpec{spec("orders"), spec("logs", noDLQ)}
 	step(set, "alter orders visibility_ms:60000>30000 max_attempts:3>10")
 	set.Prune = true
@@ -93,7 +94,7 @@ func TestQueuesAreMadeToMatchASet(t *testing.T) {
 	}
 }
 
-// All of a set is in one batch, so that no crash leaves a part of it.
+// A set is applied in one batch, so that a crash leaves no part of it.
 func TestASetOfQueuesIsOneWrite(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)

@@ -10,9 +10,9 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Whoever makes a queue to name it as DLQ gets what was meant; one that works, or
-// that was given a dead-letter queue by name, is not turned into another thing.
-func TestAQueueThatWasOnlyMadeMayTakeTheDead(t *testing.T) {
+// A queue that was created to be named as a DLQ becomes one. A queue that is in use, or
+// that was given a dead-letter queue by name, does not change.
+func TestAnUnusedQueueCanBecomeADLQ(t *testing.T) {
 	store := storage.NewMemory()
 	now := time.Unix(1_700_000_000, 0)
 	w := openWorld(t, store, now, nil)
@@ -64,8 +64,8 @@ func TestANameOfFullLengthHasADeadLetterQueue(t *testing.T) {
 	}
 }
 
-// However many replies wait with the names of the queues, there is one list of them, and
-// it is never an old one.
+// Any number of waiting replies share one list of the queues' names, and the list is always
+// current.
 func TestTheNamesOfTheQueuesAreSharedAndFresh(t *testing.T) {
 	w := newWorld(t, nil)
 	names := func() (list []string) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// bodiesOf counts the bytes of records that a look-up keeps.
+// bodiesOf returns the bytes of the records that a look-up retains.
 func bodiesOf(found []*foundMessage) (n int) {
 	for _, f := range found {
 		if f != nil {
@@ -18,8 +18,7 @@ func bodiesOf(found []*foundMessage) (n int) {
 	return n
 }
 
-// What looks messages up only to change them keeps none of their payloads, however many
-// it names.
+// A look-up that only changes messages retains no payloads, whatever their number.
 func TestLookingUpToChangeKeepsNoPayload(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
@@ -54,8 +53,8 @@ func TestLookingUpToChangeKeepsNoPayload(t *testing.T) {
 	}
 }
 
-// The messages that a transaction shows are in memory together: as many bytes of them as
-// ReplyBytes, and one more refuses the whole.
+// The messages that a transaction shows are in memory together: up to ReplyBytes are
+// allowed, and one byte more refuses the transaction.
 func TestATransactionShowsNoMoreThanReplyBytes(t *testing.T) {
 	for over, refused := range []bool{false, true} {
 		w := newWorld(t, nil)
@@ -94,7 +93,7 @@ func (c *getCall) Apply(tx *Tx) error {
 	return err
 }
 
-// What is counted for a message of a page beside its record is not less than what it takes.
+// The bytes counted for a message of a page, beside its record, are at least what it takes.
 func TestAViewTakesNoMoreThanIsCounted(t *testing.T) {
 	size := func(v any) int { return int(reflect.TypeOf(v).Size()) }
 	if n := size(foundMessage{}) + size(message{}) + size(View{}) + size(Death{}) + size(failure{}); n > viewBytes {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// kill makes the messages of a lease dead ones.
+// kill dead-letters the messages of a lease.
 func (w *world) kill(ds ...*Delivery) {
 	w.t.Helper()
 	for _, d := range ds {
@@ -16,7 +16,7 @@ func (w *world) kill(ds ...*Delivery) {
 	}
 }
 
-// start runs a call as far as it goes without its commit.
+// start runs a call up to its commit.
 func (w *world) start(call func(tx *Tx) error) *Task {
 	task := &Task{Call: callFunc(call)}
 	w.Lazy = func() bool { return true }
@@ -25,14 +25,14 @@ func (w *world) start(call func(tx *Tx) error) *Task {
 	return task
 }
 
-func TestAMessageAckedBesideARedriveStaysGone(t *testing.T) {
+func TestAMessageAckedDuringARedriveStaysGone(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Window = 2 })
 	w.queue("a", QueueOptions{})
 	for range 4 {
 		w.enqueue("a", "k", "x")
 	}
 	w.kill(w.lease("a", 4)...)
-	// The first message waits for its time, and only the disk knows which it is.
+	// The first message is delayed, and only the disk knows which one it is.
 	first := w.lease("a.dlq", 1)[0]
 	w.must(func(tx *Tx) error {
 		_, err := tx.Nack(&Nack{Queue: "a.dlq", Receipt: first.Receipt, Delay: time.Second})
@@ -40,8 +40,8 @@ func TestAMessageAckedBesideARedriveStaysGone(t *testing.T) {
 	})
 	w = openWorld(t, w.store, w.now, func(c *Config) { c.Window = 2 })
 
-	// A redrive has its page read; meanwhile a message of it is acked, and the edge
-	// goes back behind which the redrive takes messages as the page has them.
+	// While the page of a redrive is read, a message of it is acked, and the edge moves
+	// back behind the messages that the redrive moves as the page has them.
 	req := &Redrive{DLQ: "a.dlq"}
 	task := w.start(func(tx *Tx) error { _, err := tx.Redrive(req); return err })
 	var ds []*Delivery

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A roster is what a sorted list of numbers is, and neither a block nor the list of
-// blocks is longer than what is in it accounts for.
-func TestARosterListsWhatIsThereInBoundedBlocks(t *testing.T) {
+// A roster behaves like a sorted list of numbers; its blocks and its list of blocks are
+// bounded by its entries.
+func TestARosterListsItsEntriesInBoundedBlocks(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
 		var r roster[uint64]

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What the clients of the simulation do.
+// The clients of the simulation.
 
 func (s *sim) idleClient() *simClient {
 	for _, i := range s.rng.Perm(len(s.clients)) {
@@ -20,7 +20,7 @@ func (s *sim) idleClient() *simClient {
 
 func (s *sim) queue() string { return []string{"a", "b"}[s.rng.IntN(2)] }
 
-// act lets a client do something.
+// act lets a client run one random command.
 func (s *sim) act(cl *simClient) {
 	if s.rng.IntN(20) == 0 {
 		s.actCron(cl)
@@ -29,7 +29,7 @@ func (s *sim) act(cl *simClient) {
 	n := s.rng.IntN(100)
 	switch {
 	case s.rng.IntN(10) == 0:
-		s.mend(cl)
+		s.administer(cl)
 	case n < 40:
 		s.enqueue(cl)
 	case n < 65:
@@ -78,7 +78,7 @@ func (s *sim) enqueue(cl *simClient) {
 		s.oracle.fail("prepare: %v", err)
 	}
 	var id ID
-	s.oracle.unknown[tag] = true // until we are told
+	s.oracle.unknown[tag] = true // until the reply
 	var due time.Time
 	var at time.Time
 	known := false
@@ -97,7 +97,7 @@ func (s *sim) enqueue(cl *simClient) {
 			s.oracle.named(tag, req.Queue, req.Dedup, at)
 		}
 		if req.Delay > 0 {
-			s.oracle.handed[id] = true // it takes its place when it is due
+			s.oracle.handed[id] = true // it gets its position when it is due
 			due = tx.Now().Add(req.Delay)
 		}
 		return err
@@ -133,7 +133,7 @@ func (s *sim) lease(cl *simClient) {
 func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	var ds []*Delivery
 	began := s.step.now
-	order, known := 0, map[Receipt]bool{} // known: to the oracle, of a lease in parts
+	order, known := 0, map[Receipt]bool{} // known: receipts of a lease in parts that the oracle has seen
 	t := s.submit(cl, func(tx *Tx) (err error) {
 		order = s.decisions
 		ds, err = tx.Lease(req)
@@ -161,8 +161,8 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	if t.Done() || s.rng.IntN(10) > 0 {
 		return
 	}
-	// The connection breaks while the lease waits: what may still come for it
-	// must go back.
+	// The connection breaks while the lease waits: deliveries that come later must be taken
+	// back.
 	undo := callFunc(func(tx *Tx) error {
 		held := map[*Delivery]*message{}
 		for _, d := range ds {
@@ -170,7 +170,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 				held[d] = m
 			}
 		}
-		err := tx.Undeliver(ds) // in slices: it is applied again for what it has left
+		err := tx.Undeliver(ds) // in slices: it is applied again until nothing is left
 		for _, d := range ds {
 			if m := held[d]; m != nil && tx.core.leases.byID[m.id] != m {
 				s.oracle.refunded(m.throttleKeys())
@@ -182,8 +182,8 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	t.Abandon(undo)
 }
 
-// decided tells the oracle what the engine hands out, whether anybody will be told
-// or not.
+// decided reports the deliveries of the engine to the oracle, before and regardless of
+// their replies.
 func (s *sim) decided(tx *Tx, ds []*Delivery) {
 	for _, d := range ds {
 		s.oracle.decided(d, tx.Now())
@@ -191,12 +191,12 @@ func (s *sim) decided(tx *Tx, ds []*Delivery) {
 	}
 }
 
-// take gives a client what it was told it has.
+// take gives a client the deliveries of its reply.
 func (s *sim) take(ds []*Delivery, order int) {
 	for _, d := range ds {
 		if err := s.step.Load(d); err != nil {
 			if m := s.oracle.byID[d.Receipt.ID]; m != nil && s.oracle.taken(m) || s.oracle.beingPurged(d.Queue[:1]+"/"+d.Key+"/") {
-				continue // it was removed from under its lease
+				continue // removed during its lease
 			}
 			if !errors.Is(err, ErrNoMessage) || s.step.now.Before(d.LeaseUntil) {
 				s.oracle.fail("load: %v", err)
@@ -276,7 +276,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	}
 }
 
-// setThrottle changes a limit, or takes it away.
+// setThrottle changes or removes a throttle.
 func (s *sim) setThrottle(cl *simClient) {
 	name := fmt.Sprintf("t%d", s.rng.IntN(3))
 	var o ThrottleOptions
@@ -308,7 +308,7 @@ func (s *sim) setThrottle(cl *simClient) {
 	})
 }
 
-// setKey changes what holds for a fairness key.
+// setKey changes the settings of a fairness key.
 func (s *sim) setKey(cl *simClient) {
 	q, k, n := s.queue(), fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), s.rng.IntN(6)
 	s.submit(cl, func(tx *Tx) error {

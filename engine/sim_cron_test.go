@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Recurring messages in the simulation: an entry for each rule enqueues to a queue
-// of its own, whose messages clients lease and ack. Each message says for which
-// tick it is, so that a second one for the same tick shows.
+// Recurring messages in the simulation. An entry for each CatchUp rule enqueues to a queue
+// of its own, whose messages clients lease and ack. Each message names its tick, so that a
+// second message for a tick is detected.
 
 const (
 	simCronQueue = "c"
-	simCronEvery = time.Minute // in an hour fewer than are counted, see countMax
+	simCronEvery = time.Minute // fewer ticks in an hour than countMax
 )
 
-// cronOracle knows of each tick the message that came for it.
+// cronOracle records the message of each tick.
 type cronOracle struct {
 	began int64
-	until int64 // the latest time at which the clock was set back, 0: it never was
+	until int64 // last time at which the clock was set back; 0: never
 	seen  map[string]map[int64]ID
 	hand  []*Delivery
 	lossy bool // power was lost while not every write was synced
 }
 
-// powerLost forgets the messages that may be gone: their ticks come again.
+// powerLost forgets messages that may be lost: their ticks may repeat.
 func (o *cronOracle) powerLost() {
 	o.lossy = true
 	for _, seen := range o.seen {
@@ -43,7 +43,7 @@ func (s *sim) setUpCron() error {
 	s.cron = cronOracle{began: s.step.now.UnixNano(), seen: map[string]map[int64]ID{}}
 	var errs [4]error
 	none, visibility := uint32(0), 300*time.Millisecond
-	depth := uint64(s.rng.IntN(2)) << 20 // none, or one that is never reached but has to be counted
+	depth := uint64(s.rng.IntN(2)) << 20 // none, or a limit that is never reached but needs counts
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
 		errs[0] = tx.CreateQueue(simCronQueue, QueueOptions{NoDLQ: true, MaxAttempts: &none, Visibility: &visibility, MaxDepth: &depth})
 		return nil
@@ -59,8 +59,7 @@ func (s *sim) setUpCron() error {
 	return errors.Join(errs[:]...)
 }
 
-// actCron leases or acks messages of ticks, or sets an entry again, which changes
-// nothing.
+// actCron leases or acks messages of ticks, or sets an entry again without a change.
 func (s *sim) actCron(cl *simClient) {
 	switch n := s.rng.IntN(10); {
 	case n == 0:
@@ -97,11 +96,11 @@ func (s *sim) leaseCron(cl *simClient) {
 	}, func(err error) {
 		s.noRefusal("lease")(err)
 		if err != nil {
-			return // what was leased was never handed out, and its tick may come again
+			return // the deliveries reached no client, and their ticks may repeat
 		}
 		for _, d := range ds {
 			if err := s.step.Load(d); err != nil {
-				continue // its lease is over, and another has acked it
+				continue // its lease has ended, and another client has acked it
 			}
 			s.cronDelivered(d)
 			s.cron.hand = append(s.cron.hand, d)
@@ -124,10 +123,10 @@ func (s *sim) cronDelivered(d *Delivery) {
 	seen[tick] = id
 }
 
-// endCron ends the run for recurring messages, in calm weather: all that was due
-// has come, once, or was given up by the rule.
+// endCron ends the run for recurring messages, without faults: every due tick must have
+// enqueued one message, or have been given up by the rule.
 func (s *sim) endCron(cl *simClient) error {
-	for range 3 { // what was missed makes messages, and so does what is due
+	for range 3 { // missed and due ticks enqueue messages
 		s.pass(simCronEvery)
 	}
 	infos := map[string]CronInfo{}
@@ -144,9 +143,9 @@ func (s *sim) endCron(cl *simClient) error {
 		if turns > 10_000 {
 			return fmt.Errorf("the queue of ticks does not drain, %d left: %s", left, s.describe())
 		}
-		s.pass(time.Second) // leases of those who have gone end
+		s.pass(time.Second) // leases of vanished clients expire
 		if turns%100 == 99 {
-			s.pass(time.Hour) // also those that were given before the clock was set back, each time by an hour
+			s.pass(time.Hour) // also those from before the clock was set back, by an hour each time
 		}
 		s.leaseCron(cl)
 		for _, d := range s.cron.hand {
@@ -168,8 +167,8 @@ func (s *sim) endCron(cl *simClient) error {
 			s.oracle.fail("%s fired %d times, and %d ticks were seen", name, i.Fired, len(seen))
 		}
 		last := i.NextAt.Add(-simCronEvery).UnixNano()
-		// Of ticks from before the clock was set back nothing is said: one may have been
-		// passed over for another that was still to be made then and now lies ahead.
+		// Ticks from before the clock was set back are not checked: one may have been
+		// skipped for another that was due then and now is in the future.
 		if i.CatchUp != CatchUpNone && last > max(s.cron.began, s.cron.until) && !s.cron.lossy && seen[last] == (ID{}) {
 			s.oracle.fail("%s has not fired at %v, its last tick", name, time.Unix(0, last).UTC())
 		}
@@ -183,7 +182,7 @@ func (s *sim) endCron(cl *simClient) error {
 	return err
 }
 
-// pass lets time pass.
+// pass advances the time.
 func (s *sim) pass(d time.Duration) {
 	s.step.Advance(d)
 	s.oracle.now = s.step.now

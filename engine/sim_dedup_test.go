@@ -10,18 +10,18 @@ type oracleName struct {
 	name string // queue and id
 	tag  string
 	at   time.Time // by the engine's clock
-	// since is the time that has really passed: a clock that is set back undoes none.
+	// since is the real time that has passed, also when the clock was set back.
 	since time.Duration
 }
 
-// named: the engine has taken a message of a name for a new one, at a time. It may
-// get lost in a crash as long as nobody is told.
+// named records that the engine accepted a message as the first of its name. A crash may
+// lose it until the reply.
 func (o *oracle) named(tag, queue, name string, at time.Time) {
 	o.names[tag] = oracleName{queue + "/" + name, tag, at, at.Sub(time.Unix(0, 0)) + o.setBack}
 }
 
-// seen: the message of a tag certainly was enqueued. No other of its name may have
-// been within the window.
+// seen records that the message of a tag was certainly enqueued: no other message of its
+// name may have been accepted within the window.
 func (o *oracle) seen(tag string) {
 	n, ok := o.names[tag]
 	if !ok || slices.Contains(o.look.purging, tag[:2]) {
@@ -38,21 +38,22 @@ func (o *oracle) seen(tag string) {
 	o.known[n.name] = append(o.known[n.name], n)
 }
 
-// namesLost: a power cut has perhaps taken ids along that were not synced.
+// namesLost records that a power loss may have lost ids that were not synced.
 func (o *oracle) namesLost() {
 	clear(o.names)
 	clear(o.known)
 	o.lossy = true
 }
 
-// repeated: an enqueue was answered with the id of an earlier message of the name.
+// repeated checks an enqueue that was answered with the id of an earlier message of its
+// name.
 func (o *oracle) repeated(tag string, id ID, queue, name string, at time.Time) {
 	o.trace("%s is a repetition of %s", tag, id)
 	delete(o.unknown, tag)
 	delete(o.names, tag)
 	m := o.byID[id]
 	if m == nil || m.tag == "" {
-		return // of one whose enqueue was not answered
+		return // the enqueue of that message was not answered
 	}
 	first, ok := o.names[m.tag]
 	if !ok && o.lossy {

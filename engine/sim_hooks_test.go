@@ -6,7 +6,7 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// simHook is a script of the simulation: it decides what changes no promise.
+// simHook is a script of the simulation, whose decisions affect no promise.
 type simHook struct{ kind hook.Kind }
 
 func (h simHook) Kind() hook.Kind            { return h.kind }

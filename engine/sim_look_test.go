@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Looking and mending in the simulation: messages are cancelled, put off, purged and
-// looked at, one by one and page by page, and queues are paused.
+// Administrative commands in the simulation: messages are cancelled, rescheduled, purged
+// and shown, one by one and page by page, and queues are paused.
 
-// lookOracle is what the oracle knows beyond the messages.
+// lookOracle is the oracle's record of administrative commands.
 type lookOracle struct {
-	ids      []ID     // of all messages that were acknowledged, in that order
-	purging  []string // queue/key/ or queue/ of purges without an answer
-	redrives int      // that were asked for
+	ids      []ID     // of all acknowledged messages, in the order of their replies
+	purging  []string // queue/key/ or queue/ of purges without a reply
+	redrives int      // redrives sent
 	walks    []*walk
 }
 
-// walk is a client's way through a queue.
+// walk is a client's walk through a queue by FILA.BROWSE.
 type walk struct {
 	queue, cursor string
-	started       int         // how many messages were acknowledged then
-	seen          map[ID]bool // in it
+	started       int         // number of messages acknowledged at its start
+	seen          map[ID]bool // messages shown so far
 	busy          bool
 }
 
-func (s *sim) mend(cl *simClient) {
+func (s *sim) administer(cl *simClient) {
 	switch n := s.rng.IntN(100); {
 	case n < 20:
 		s.cancel(cl)
@@ -46,8 +46,8 @@ func (s *sim) mend(cl *simClient) {
 	}
 }
 
-// someone is a message that was acknowledged, the newer the likelier.
-func (s *sim) someone() *oracleMsg {
+// anyMessage returns a random acknowledged message, with a preference for new ones.
+func (s *sim) anyMessage() *oracleMsg {
 	ids := s.oracle.look.ids
 	if len(ids) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (s *sim) someone() *oracleMsg {
 
 func (m *oracleMsg) queue() string { return m.tag[:1] }
 
-// home is where a message is, or where it may be.
+// home returns a queue in which a message may be.
 func (s *sim) home(m *oracleMsg) string {
 	if s.rng.IntN(5) == 0 {
 		return m.queue() + ".dlq"
@@ -66,26 +66,27 @@ func (s *sim) home(m *oracleMsg) string {
 	return m.queue()
 }
 
-// atHome says that a message can be nowhere but in the queue it was enqueued to.
+// atHome reports whether a message can only be in the queue it was enqueued to.
 func (o *oracle) atHome(m *oracleMsg) bool {
 	_, mortal := o.ends[m.id]
 	return o.attempts == 0 && !mortal && !m.mayDie && !m.perhapsGone && !o.beingPurged(m.tag) && m.asking == 0 && o.stored[m.tag] == m
 }
 
-// mayBeRemoved: its end was asked for, whoever holds it.
+// mayBeRemoved records that the removal of a message was requested, by a client that need
+// not hold its lease.
 func (o *oracle) mayBeRemoved(m *oracleMsg) {
 	m.asking++
 	m.leaseUntil, m.sure, m.disturbed = time.Time{}, false, true
 }
 
 func (s *sim) cancel(cl *simClient) {
-	m := s.someone()
+	m := s.anyMessage()
 	if m == nil {
 		return
 	}
 	req, ms := &Cancel{Queue: s.home(m)}, []*oracleMsg{m}
 	for s.rng.IntN(3) == 0 {
-		if o := s.someone(); !slices.Contains(ms, o) {
+		if o := s.anyMessage(); !slices.Contains(ms, o) {
 			ms = append(ms, o)
 		}
 	}
@@ -126,7 +127,7 @@ func (o *oracle) goneNow(m *oracleMsg) {
 }
 
 func (s *sim) reschedule(cl *simClient) {
-	m := s.someone()
+	m := s.anyMessage()
 	if m == nil {
 		return
 	}
@@ -134,7 +135,7 @@ func (s *sim) reschedule(cl *simClient) {
 	if s.rng.IntN(3) > 0 {
 		req.Delay = time.Duration(s.rng.IntN(300)) * time.Millisecond
 	}
-	m.notBefore = time.Time{} // it may be ready at once, and nobody told
+	m.notBefore = time.Time{} // it may be ready at once, without a reply
 	m.moving++
 	s.oracle.handed[m.id] = true
 	s.oracle.trace("client %d reschedules %s in %s by %v", cl.client.ID, m.tag, req.Queue, req.Delay)
@@ -162,7 +163,7 @@ func (s *sim) reschedule(cl *simClient) {
 }
 
 func (s *sim) get(cl *simClient) {
-	m := s.someone()
+	m := s.anyMessage()
 	if m == nil {
 		return
 	}
@@ -187,8 +188,8 @@ func (s *sim) get(cl *simClient) {
 	})
 }
 
-// shown judges what a client is shown of a message, by a decision of the engine. A
-// lease that was decided later may have been told earlier: it waits for no commit.
+// shown checks a view of a message against the engine's decisions so far. A lease that was
+// decided later may have been answered earlier, as its reply waits for no commit.
 func (s *sim) shown(v *View, at time.Time, order int) {
 	o := &s.oracle
 	if err := v.Open(); err != nil {
@@ -198,7 +199,7 @@ func (s *sim) shown(v *View, at time.Time, order int) {
 	o.trace("shown %s of %s as %s", v.Payload(), v.Queue, v.Status)
 	m := o.byID[v.ID]
 	if m == nil || m.tag == "" {
-		return // nobody was told of it yet
+		return // not acknowledged yet
 	}
 	if string(v.Payload()) != m.tag {
 		o.fail("%s was shown as %s", m.tag, v.Payload())
@@ -207,20 +208,20 @@ func (s *sim) shown(v *View, at time.Time, order int) {
 		o.fail("%s was shown after it had gone", m.tag)
 	}
 	if s.failing {
-		return // leases are lost that were never written, and ends of others
+		return // deferred lease records may be lost, and ends of leases
 	}
 	if m.sure && m.leasedIn <= order && m.asking == 0 && at.Before(m.leaseUntil) && v.Status != StatusLeased {
 		o.fail("%s was shown as %s, and a client holds it until %v", m.tag, v.Status, m.leaseUntil)
 	}
 	if end, mortal := o.ends[v.ID]; mortal && !at.Before(end) {
-		m.notBefore = time.Time{} // it has died while it waited for that
+		m.notBefore = time.Time{} // dead-lettered while it was delayed
 	}
 	if at.Before(m.notBefore) && v.Status != StatusDelayed {
 		o.fail("%s was shown as %s, and waits until %v", m.tag, v.Status, m.notBefore)
 	}
 }
 
-// walk goes on with a walk through a queue, or begins one.
+// walk continues a walk through a queue, or starts one.
 func (s *sim) walk(cl *simClient) {
 	o := &s.oracle.look
 	var w *walk
@@ -267,7 +268,7 @@ func (s *sim) page(cl *simClient, w *walk, count int) {
 	})
 }
 
-// walked judges a walk at its end: what was there all the time was seen.
+// walked checks a complete walk: it must have shown every message that existed throughout.
 func (o *oracle) walked(w *walk) {
 	o.look.walks = slices.DeleteFunc(o.look.walks, func(other *walk) bool { return other == w })
 	for _, id := range o.look.ids[:w.started] {
@@ -291,7 +292,7 @@ func (s *sim) purge(cl *simClient) {
 	n := 0
 	s.submit(cl, func(tx *Tx) (err error) { n, err = tx.Purge(req); return err }, func(err error) {
 		s.oracle.trace("purged %d of %s: %v", n, prefix, err)
-		if i := slices.Index(s.oracle.look.purging, prefix); i >= 0 { // else there was a crash since
+		if i := slices.Index(s.oracle.look.purging, prefix); i >= 0 { // else a crash has cleared it
 			s.oracle.look.purging = slices.Delete(s.oracle.look.purging, i, i+1)
 		}
 		s.oracle.purge(prefix)
@@ -302,9 +303,9 @@ func (s *sim) purge(cl *simClient) {
 	})
 }
 
-// purge: all that is in a queue or key may be gone.
+// purge records that all messages of a queue or key may be removed.
 func (o *oracle) purge(prefix string) {
-	if strings.Count(prefix, "/") == 1 { // with a whole queue go its deduplication ids
+	if strings.Count(prefix, "/") == 1 { // a whole queue, with its deduplication ids
 		o.namesLost()
 	}
 	for _, m := range o.byID {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// bundle is a transaction of the simulation: deliveries that it acks and messages
+// bundle is a transaction of the simulation: the deliveries that it acks and the messages
 // that it enqueues. A crash keeps all of it or nothing.
 type bundle struct {
-	order     int  // of the engine's decisions
-	committed bool // one of its messages was seen
-	lost      bool // what it acked was seen again
+	order     int  // in the sequence of the engine's decisions
+	committed bool // one of its messages was delivered
+	lost      bool // a message that it acked was delivered again
 }
 
-// transact acks or nacks what a client holds, enqueues what follows from it and
-// leases more, in one transaction.
+// transact acks or nacks the leases of a client, enqueues further messages and leases more,
+// in one transaction.
 func (s *sim) transact(cl *simClient) {
 	b := &bundle{}
 	var calls []Call
@@ -118,7 +118,7 @@ func (s *sim) addLease(cl *simClient, add func(Call, func(error))) {
 	})
 }
 
-// simNack and simLease are calls that have to be foreseen.
+// simNack and simLease are calls that need a preflight.
 type simNack struct {
 	sim *sim
 	d   *Delivery
@@ -154,8 +154,8 @@ func (c *simLease) Apply(tx *Tx) (err error) {
 	return err
 }
 
-// together judges a delivery that a client was told of against the transactions:
-// what one has enqueued and what it has acked cannot both be there.
+// together checks a delivery against the transactions: a message that one has enqueued and
+// a message that the same one has acked cannot both exist.
 func (o *oracle) together(d *Delivery, order int) {
 	tag := string(d.Payload())
 	if b := o.follows[tag]; b != nil {

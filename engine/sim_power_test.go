@@ -2,10 +2,10 @@ package engine
 
 import "time"
 
-// With storage.sync at interval or never, a power loss may take what was answered
-// since the last sync, and nothing else. The oracle keeps a list of it.
+// With storage.sync at interval or never, a power loss may undo what was answered since the
+// last sync, and nothing else. The oracle keeps a list of it.
 
-// unsynced is an answer that a power loss may make untrue.
+// unsynced is a reply that a power loss may invalidate.
 type unsynced struct {
 	m        *oracleMsg
 	enqueued bool
@@ -27,8 +27,8 @@ func (s *sim) syncNow() {
 	s.oracle.unsynced = nil
 }
 
-// powerLost makes everything uncertain that was not synced. Older states of a
-// message may be back: its lease before, its time before.
+// powerLost makes everything that was not synced uncertain. An earlier state of a message
+// may be back, such as its previous lease or due time.
 func (o *oracle) powerLost() {
 	o.trace("the power is gone, and %d answers perhaps", len(o.unsynced))
 	for _, u := range o.unsynced {
@@ -47,6 +47,6 @@ func (o *oracle) powerLost() {
 		m.anyReceipt = true
 	}
 	for _, b := range o.follows {
-		b.committed = false // what was seen of a transaction may be gone, with the whole of it
+		b.committed = false // the whole transaction may be lost
 	}
 }

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// answerSeveral acks or releases several deliveries in one command. It is done in slices,
-// so the end of the engine may keep some of them.
+// answerSeveral acks or releases several deliveries in one command. It is executed in
+// slices, so the end of the engine may keep a part of them.
 func (s *sim) answerSeveral(cl *simClient) {
 	queue := s.inHand[s.rng.IntN(len(s.inHand))].Queue
 	var ds, kept []*Delivery
@@ -28,7 +28,7 @@ func (s *sim) answerSeveral(cl *simClient) {
 		}, func(err error) {
 			s.oracle.trace("released %d of %v in %d turns: %v", n, receipts, turns, err)
 			for _, d := range ds {
-				if n == len(ds) && turns == 1 { // else others may have got the first of them before the last was released
+				if n == len(ds) && turns == 1 { // else other clients may have leased the first ones before the last was released
 					s.oracle.released(d, 1, err)
 				}
 			}
@@ -45,7 +45,7 @@ func (s *sim) answerSeveral(cl *simClient) {
 				s.oracle.acked(d, 0, err)
 			case n == len(ds):
 				s.oracle.acked(d, 1, err)
-			default: // which of them is not said
+			default: // the reply does not say which
 				m := s.oracle.byID[d.Receipt.ID]
 				m.asking, m.perhapsGone = max(m.asking-1, 0), true
 			}
@@ -53,9 +53,9 @@ func (s *sim) answerSeveral(cl *simClient) {
 	})
 }
 
-// inTime is called when a message is acked: no lease is worth anything from its end on, also
-// where the engine has not come to its timer. An extension that was asked for may be in
-// force before it is answered.
+// inTime is called when a message is acked: its lease must not have ended, even if the
+// engine has not processed its timer. A requested extension may be in force before its
+// reply.
 func (o *oracle) inTime(d *Delivery, now time.Time) {
 	if m := o.current(d); m != nil && !m.extending && !m.leaseUntil.IsZero() && !now.Before(m.leaseUntil) {
 		o.fail("%s was acked at %v, and its lease has ended at %v", d.Receipt, now, m.leaseUntil)

@@ -15,10 +15,10 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// The simulation: clients do what they like, the weather changes from seed to
-// seed (crashes at any commit, power loss, a disk that fails, clocks that jump,
-// clients that vanish), and an oracle that knows only what was answered judges
-// what comes back. A seed is all that a run depends on.
+// The simulation. Clients run random commands under conditions that vary with the seed:
+// crashes at any commit, power loss, a failing disk, jumping clocks, vanishing clients. An
+// oracle that knows only the replies judges what the clients receive. A run depends on its
+// seed alone.
 
 var (
 	simSeeds = flag.Int("seeds", 2000, "seeds that the simulation runs")
@@ -28,7 +28,7 @@ var (
 
 func TestSimulation(t *testing.T) {
 	seeds := *simSeeds
-	if testing.Short() { // as under the race detector, which has nothing to find in one goroutine
+	if testing.Short() { // the race detector finds nothing in one goroutine
 		seeds = min(seeds, 100)
 	}
 	for seed := *simFirst; seed < *simFirst+uint64(seeds); seed++ { //nolint:gosec // positive
@@ -38,7 +38,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// mutant is a fault that a test plants: the simulation must find each.
+// mutant is a planted fault. The simulation must detect each.
 type mutant int
 
 const (
@@ -80,30 +80,30 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 					return
 				}
 			}
-			t.Error("60 seeds have not found it")
+			t.Error("60 seeds have not found the fault")
 		})
 	}
 }
 
-// weather is what varies between seeds.
-type weather struct {
+// conditions vary between seeds.
+type conditions struct {
 	crash, powerLoss, diskFails float64 // chances per step
-	lazy                        float64 // chance that a commit or read has to wait
+	lazy                        float64 // chance that a commit or read is delayed
 	sync                        SyncMode
 	clients, keys, steps        int
 	window                      int
-	sweep                       int // portions in which purges give back what queues held
-	units                       int // of work that a turn may do
-	lag                         time.Duration
+	reclaimMax                  int // of detached keys, leases and messages in a turn
+	units                       int // budget of a turn
+	leaseLag                    time.Duration
 	backoff                     time.Duration
 	dedupWindow                 time.Duration
 	attempts                    uint32
 }
 
-func newWeather(r *rand.Rand) weather {
-	w := weather{
+func newConditions(r *rand.Rand) conditions {
+	w := conditions{
 		clients: 1 + r.IntN(6), keys: 1 + r.IntN(5), steps: 150 + r.IntN(250), window: 2 + r.IntN(12),
-		lag: time.Duration(r.IntN(3)) * 5 * time.Millisecond, backoff: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
+		leaseLag: time.Duration(r.IntN(3)) * 5 * time.Millisecond, backoff: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
 		attempts: uint32(r.IntN(5)), dedupWindow: time.Duration(100+r.IntN(3000)) * time.Millisecond, //nolint:gosec // small
 	}
 	if r.IntN(3) > 0 {
@@ -118,18 +118,18 @@ func newWeather(r *rand.Rand) weather {
 	if r.IntN(2) == 0 {
 		w.lazy = 0.7
 	}
-	if w.powerLoss > 0 { // what is synced when makes no difference elsewhere
+	if w.powerLoss > 0 { // the sync mode matters only with power loss
 		w.sync = []SyncMode{SyncAlways, SyncAlways, SyncInterval, SyncNever}[r.IntN(4)]
 	}
-	w.sweep = []int{1, 4, reclaimMax}[r.IntN(3)]
+	w.reclaimMax = []int{1, 4, reclaimMax}[r.IntN(3)]
 	w.units = []int{1, 4, 64, turnUnits}[r.IntN(4)]
 	return w
 }
 
-// sim is one run.
+// sim is one run of the simulation.
 type sim struct {
 	rng      *rand.Rand
-	w        weather
+	w        conditions
 	mutant   mutant
 	store    *crashStore
 	step     *Stepper
@@ -137,14 +137,14 @@ type sim struct {
 	clients  []*simClient
 	oracle   oracle
 	cron     cronOracle
-	inHand   []*Delivery // what clients hold, as far as they know
+	inHand   []*Delivery // leases that clients believe to have
 	failing  bool
 	stopping bool
 	nextID   uint64
 	syncedAt time.Time // of SyncInterval
 
 	decisions int
-	announced *Enqueue // of the next task
+	announced *Enqueue // the enqueue of the next task
 }
 
 type simClient struct {
@@ -152,11 +152,11 @@ type simClient struct {
 	blocked *simTask
 }
 
-// simTask is a task together with what to do when it is done.
+// simTask is a task with what the client does when it is done.
 type simTask struct {
 	Task
 	apply func(tx *Tx) error
-	then  func(err error) // nil: nobody is told
+	then  func(err error) // nil: the reply reaches no client
 	sim   *sim
 	order int
 
@@ -169,7 +169,7 @@ func (t *simTask) Apply(tx *Tx) error {
 	return t.apply(tx)
 }
 
-// crashStore crashes the process at a commit: before it or right after it.
+// crashStore crashes the process at a commit, before or right after the write.
 type crashStore struct {
 	*storage.Memory
 	rng    *rand.Rand
@@ -194,7 +194,7 @@ func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
 	return err
 }
 
-// Scan forgets, for a broken engine, who waits for a time.
+// Scan hides the index of due times from a mutant.
 func (s *crashStore) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	if s.mutant == timerLost && f == storage.Scheduled {
 		from = []byte{0xff, 0xff}
@@ -202,7 +202,7 @@ func (s *crashStore) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	return s.Memory.Scan(f, from, to)
 }
 
-// lose drops records that a broken engine would not have written.
+// lose drops the records that a mutant does not write.
 func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 	var out storage.Batch
 	_ = b.Each(func(r storage.Record) error {
@@ -238,12 +238,12 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 
 func simulate(seed uint64, m mutant) (err error) {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
-	s := &sim{rng: rng, w: newWeather(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
+	s := &sim{rng: rng, w: newConditions(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
 	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng, mutant: m}
 	if m == changeNotNoted {
 		s.w.lazy = 0.7
 	} else if m != noMutant && m != dedupForgotten {
-		s.w.lazy = 0 // they are broken versions of the plain order of events
+		s.w.lazy = 0 // mutants break the order of events without delays
 		s.w.sync = SyncAlways
 	}
 	if m == replyNotSynced {
@@ -251,7 +251,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	}
 	s.cfg.Sync = s.w.sync
 	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
-	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseLag = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.lag
+	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseLag = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.leaseLag
 	s.cfg.Seed, s.cfg.Scripts = seed, simScripts{}
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err
@@ -274,13 +274,13 @@ func simulate(seed uint64, m mutant) (err error) {
 	return s.drainAll()
 }
 
-// tune gives a core that was started the weather's bounds.
+// tune applies the conditions' bounds to a core that has started.
 func (s *sim) tune() {
 	c := s.step.core
-	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn = s.lazy, 1, s.w.sweep, s.w.units
+	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn = s.lazy, 1, s.w.reclaimMax, s.w.units
 }
 
-// lazy lets commits and reads of a part of the seeds take their time.
+// lazy delays commits and reads, in a part of the seeds.
 func (s *sim) lazy() bool { return s.w.lazy > 0 && s.rng.Float64() < s.w.lazy }
 
 func (s *sim) setUp() error {
@@ -311,7 +311,7 @@ func (s *sim) newClient() *simClient {
 	return &simClient{client: NewClient(s.nextID, func() {})}
 }
 
-// guard runs a step, and the crash and restart that it may end in.
+// guard runs a step, and the restart if the step ends in a crash.
 func (s *sim) guard(step func()) {
 	crashed := func() (crashed bool) {
 		defer func() {
@@ -330,7 +330,7 @@ func (s *sim) guard(step func()) {
 	}
 }
 
-// restart is a crash of the process, or of the machine, and a new start.
+// restart simulates a crash of the process or of the machine, and a new start.
 func (s *sim) restart(powerLoss bool) {
 	old := s.store
 	memory := old.Memory.Clone()
@@ -369,7 +369,7 @@ func (s *sim) restart(powerLoss bool) {
 	}
 }
 
-// submit runs a task, under a mutant in a broken engine.
+// submit runs a task.
 func (s *sim) submit(cl *simClient, apply func(tx *Tx) error, then func(err error)) *simTask {
 	t := &simTask{apply: apply, then: then, sim: s}
 	t.Call, t.Client = t, cl.client
@@ -389,8 +389,8 @@ func (t *simTask) settle() {
 	}
 }
 
-// settleBlocked tells the clients of tasks that are done, in the order in which
-// the engine has decided them.
+// settleBlocked delivers the replies of blocked tasks that are done, in the order of the
+// engine's decisions.
 func (s *sim) settleBlocked() {
 	var done []*simTask
 	for _, c := range s.clients {
@@ -405,7 +405,7 @@ func (s *sim) settleBlocked() {
 	}
 }
 
-// run is Stepper.Do but for the mutants, each of which breaks one rule of it.
+// run is Stepper.Do, except for the mutants, each of which breaks one of its rules.
 func (s *sim) run(t *simTask) {
 	c := s.step.core
 	switch s.mutant {
@@ -443,7 +443,7 @@ func (s *sim) run(t *simTask) {
 	s.step.Do()
 }
 
-// once is one step of the world.
+// once runs one random step.
 func (s *sim) once() {
 	redriving := len(s.step.core.ops.redrives) > 0
 	switch n := s.rng.IntN(100); {
@@ -467,7 +467,7 @@ func (s *sim) once() {
 	if redriving || len(s.step.core.ops.redrives) > 0 {
 		s.oracle.redriven(s.step.core)
 	}
-	if s.mutant == endNotSeen { // as if the index and the messages had forgotten
+	if s.mutant == endNotSeen { // the index and the messages lose the expiry
 		for _, q := range s.step.core.queues.byName {
 			for k := range q.roster.all() {
 				for _, m := range k.window {
@@ -491,14 +491,14 @@ func (s *sim) advance() {
 		d = time.Hour
 	}
 	if s.mutant == expiryNotUnderLoad || s.w.units < turnUnits && s.rng.IntN(4) == 0 {
-		s.step.now = s.step.now.Add(d) // the load goes on meanwhile
+		s.step.now = s.step.now.Add(d) // without turns in between
 	} else {
 		s.step.Advance(d)
 	}
 	s.oracle.now = s.step.now
 }
 
-// vanish lets a client disappear, perhaps in the middle of a wait.
+// vanish disconnects a client, perhaps during a wait.
 func (s *sim) vanish() {
 	i := s.rng.IntN(len(s.clients))
 	s.oracle.trace("client %d vanishes", s.clients[i].client.ID)
@@ -507,13 +507,13 @@ func (s *sim) vanish() {
 	s.clients[i] = s.newClient()
 }
 
-// stop ends the engine in order and starts it again: everybody has an answer, and
-// what was answered is true.
+// stop stops the engine in order and starts it again: every client must get a reply, and
+// all replies must hold.
 func (s *sim) stop() {
 	s.oracle.trace("stop")
 	s.step.Lazy = nil
-	s.stopping = true // waits may end before their time
-	for range 3 {     // what stood behind a wait may wait itself
+	s.stopping = true // waits may end early
+	for range 3 {     // tasks queued behind a wait may wait, too
 		s.step.core.drain()
 		s.step.Do()
 		s.settleBlocked()
@@ -527,16 +527,16 @@ func (s *sim) stop() {
 	s.restart(false)
 }
 
-// disk lets the store fail, and work again.
+// disk makes the store fail, and repairs it.
 func (s *sim) disk() {
 	switch {
-	case s.failing && s.step.core.health.failed == nil: // nobody has noticed
+	case s.failing && s.step.core.health.failed == nil: // no commit has failed
 		s.store.FailCommits(nil)
 		s.failing = false
 	case s.failing:
 		s.store.FailCommits(nil)
 		if err := s.step.Repair(); err != nil {
-			s.oracle.fail("mend: %v", err)
+			s.oracle.fail("repair: %v", err)
 		}
 		s.failing = false
 		s.oracle.crashed(s.step.now, s.step.core)
@@ -552,8 +552,8 @@ func (s *sim) disk() {
 
 func (s *sim) verdict() error { return s.oracle.err }
 
-// drainAll ends the run: calm weather, all is leased and acked until nothing is
-// left, and what was acknowledged must have come.
+// drainAll ends the run without further faults: it leases and acks until nothing is left,
+// and all acknowledged messages must have come.
 func (s *sim) drainAll() error {
 	s.store.chance, s.w.crash, s.w.lazy = 0, 0, 0
 	s.mutantEnds()
@@ -564,7 +564,7 @@ func (s *sim) drainAll() error {
 	}
 	s.step.Do()
 	s.settleBlocked()
-	if len(s.step.core.ops.redrives) > 0 { // nothing mortal is enqueued any more
+	if len(s.step.core.ops.redrives) > 0 { // no more messages with a TTL are enqueued
 		s.oracle.redriven(s.step.core)
 	}
 	cl := s.newClient()
@@ -579,11 +579,11 @@ func (s *sim) drainAll() error {
 		s.step.Advance(100 * time.Millisecond)
 		s.oracle.now = s.step.now
 		if i%50 == 49 || empty > 0 {
-			s.step.Advance(2 * time.Hour) // everything delayed or leased comes back
+			s.step.Advance(2 * time.Hour) // delays and leases end
 			s.oracle.now = s.step.now
 		}
 		s.settleBlocked()
-		s.resumeAll(cl) // again: what stood behind a wait may have paused a key
+		s.resumeAll(cl) // again: a task queued behind a wait may have paused a key
 		before := len(s.inHand)
 		for _, q := range []string{"a", "b", "a.dlq", "b.dlq"} {
 			s.leaseAs(cl, &LeaseRequest{Queues: []string{q}, Count: 7, Block: -1, Visibility: time.Hour})
@@ -623,7 +623,7 @@ func (s *sim) resumeAll(cl *simClient) {
 	}
 }
 
-// mutantEnds lets those mutants rest that would keep the end from coming.
+// mutantEnds stops mutants that would prevent the end of the run.
 func (s *sim) mutantEnds() {
 	if s.mutant == expiryNotUnderLoad || s.mutant == waiterForgotten {
 		s.oracle.overdue(s.step)
@@ -631,7 +631,7 @@ func (s *sim) mutantEnds() {
 	}
 }
 
-// describe says what the engine waits for.
+// describe returns what the engine waits for.
 func (s *sim) describe() string {
 	c := s.step.core
 	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.health.failed, c.reads.inFlight, len(c.reads.prefetch), c.reads.pausedUntil)

@@ -9,10 +9,10 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// frozenStore is a store whose commits do not end while it is frozen.
+// frozenStore is a store whose commits hang while it is frozen.
 type frozenStore struct {
 	*storage.Memory
-	thaw chan struct{} // nil: it is not frozen
+	thaw chan struct{} // nil: not frozen
 }
 
 func (s *frozenStore) Commit(b *storage.Batch, sync bool) error {
@@ -22,9 +22,9 @@ func (s *frozenStore) Commit(b *storage.Batch, sync bool) error {
 	return s.Memory.Commit(b, sync)
 }
 
-// TestWhoOnlyLooksIsAnsweredWhileACommitDoesNotEnd freezes the store while clients write:
-// so much that the open batch and the inbox are full, and a little.
-func TestWhoOnlyLooksIsAnsweredWhileACommitDoesNotEnd(t *testing.T) {
+// TestReadOnlyCallsAreAnsweredWhileACommitHangs freezes the store while clients write: a
+// little, and so much that the open batch and the inbox are full.
+func TestReadOnlyCallsAreAnsweredWhileACommitHangs(t *testing.T) {
 	for name, writers := range map[string]int{"a little is written": 1, "more than there is room for": 200} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,10 +47,10 @@ func TestWhoOnlyLooksIsAnsweredWhileACommitDoesNotEnd(t *testing.T) {
 					go func() { written <- enqueueTo(t, e, "q") }()
 				}
 				looked := make(chan error)
-				go func() { looked <- look(e, 1) }() // in the same batch as the first, or behind it
+				go func() { looked <- look(e, 1) }() // in the batch of the first write, or after it
 				synctest.Wait()
 				<-time.After(2 * stallAfter)
-				go func() { looked <- look(e, 2) }() // while everything stands
+				go func() { looked <- look(e, 2) }() // while all writes wait
 				for range 2 {
 					select {
 					case err := <-looked:
@@ -79,7 +79,7 @@ func TestWhoOnlyLooksIsAnsweredWhileACommitDoesNotEnd(t *testing.T) {
 	}
 }
 
-// look asks for the figures of a queue.
+// look requests the statistics of a queue.
 func look(e *Engine, client uint64) error {
 	done := make(chan struct{}, 1)
 	task := &Task{

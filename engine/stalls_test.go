@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// What one command or very many timers may keep others waiting for is counted here, in
-// units of work and records written: no turn does more than its budget allows, however
-// much there is.
+// How long a command or many timers may delay other clients, in units of work and records
+// written: no turn exceeds its budget, whatever the amount of work.
 
-// stallN is how many keys, leases and values there are: several times what a turn does.
+// stallN is the number of keys, leases and values: several times what a turn processes.
 const stallN = 3 * turnUnits
 
 // stallWorld has stallN keys with a message each in "q", as many leases of "held", whose
@@ -29,14 +28,14 @@ func stallWorld(t *testing.T) *world {
 	return w
 }
 
-// act is a command, or a time that comes.
+// act is a command, or a time at which timers fire.
 type act struct {
 	call func(w *world) func(tx *Tx) error
-	// later is how far the time moves before the first turn.
+	// later is how far the time advances before the first turn.
 	later time.Duration
-	// over says when it is done with, for timers.
+	// over reports the end of an act of timers.
 	over func(c *core) bool
-	// turns is how many it takes at least: the test is about acts that are divided.
+	// turns is the minimum number of turns: the test is about work that is divided.
 	turns int
 }
 
@@ -92,7 +91,7 @@ func acts() map[string]act {
 	}
 }
 
-func TestNoActKeepsOthersWaiting(t *testing.T) {
+func TestNoOperationStallsTheLoop(t *testing.T) {
 	for name, a := range acts() {
 		t.Run(name, func(t *testing.T) {
 			w := stallWorld(t)
@@ -136,7 +135,7 @@ func TestNoActKeepsOthersWaiting(t *testing.T) {
 }
 
 // Clients whose waits end together are answered in portions, and none is forgotten.
-func TestWaitsThatEndTogetherLetOthersGoOn(t *testing.T) {
+func TestWaitsThatEndTogetherYieldToOtherClients(t *testing.T) {
 	const n = 3 * turnUnits
 	for name, end := range map[string]func(w *world) *Task{
 		"their time is over":    func(w *world) *Task { w.now = w.now.Add(time.Minute); return nil },
@@ -184,8 +183,8 @@ func TestWaitsThatEndTogetherLetOthersGoOn(t *testing.T) {
 	}
 }
 
-// Messages that fall due, or whose time to live is over, in the same second.
-func TestMessagesWhoseTimeComesTogetherAreHandledInPortions(t *testing.T) {
+// Messages that are due, or whose TTL passes, in the same second.
+func TestMessagesThatAreDueTogetherAreProcessedInPortions(t *testing.T) {
 	const n = 3 * turnUnits
 	for name, req := range map[string]Enqueue{"due": {Delay: time.Hour}, "outlived": {TTL: time.Hour}} {
 		t.Run(name, func(t *testing.T) {
@@ -225,8 +224,8 @@ func TestMessagesWhoseTimeComesTogetherAreHandledInPortions(t *testing.T) {
 	}
 }
 
-// An index by time that is cut keeps about its first half, in order.
-func TestACutIndexKeepsWhatComesFirst(t *testing.T) {
+// A trimmed index keeps about its earlier half, in order.
+func TestATrimmedIndexKeepsTheEarliestEntries(t *testing.T) {
 	const window = 1000
 	w := newWorld(t, func(c *Config) { c.DueWindow = window })
 	w.queue("q", QueueOptions{NoDLQ: true})

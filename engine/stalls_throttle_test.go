@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A throttle that gets room for very many at once lets them go on in portions, and a
-// client that asks later takes none of the room before those that stand in its line.
-func TestAThrottleThatGetsRoomForVeryManyLetsOthersGoOn(t *testing.T) {
+// A throttle that can admit many keys at once wakes them in portions, and a client that
+// asks later consumes nothing before the keys in the throttle's line.
+func TestAThrottleWakesManyKeysInPortions(t *testing.T) {
 	const n = 3 * turnUnits
 	w := newWorld(t, nil)
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(1))})

@@ -12,9 +12,9 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// What stands behind a blocked lease when the engine stops was submitted: it is
-// done before the end, and never answered as if it had been.
-func TestStopDoesWhatStandsBehindABlockedLease(t *testing.T) {
+// Tasks queued behind a blocked lease when the engine stops were submitted: they are
+// executed before the end, and never answered without being executed.
+func TestStopExecutesTasksQueuedBehindABlockedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storage.NewMemory()
 		e, err := New(DefaultConfig(), store)
@@ -57,7 +57,7 @@ func TestStopDoesWhatStandsBehindABlockedLease(t *testing.T) {
 	})
 }
 
-// slowVerdict is an on_failure hook that takes as long as the test likes.
+// slowVerdict is an on_failure hook that the test holds as long as it needs.
 type slowVerdict struct {
 	simHook
 	gate chan struct{}
@@ -68,9 +68,9 @@ func (h slowVerdict) OnFailure(time.Time, *hook.Message, hook.Settings) (hook.Fa
 	return hook.FailureDecision{Action: hook.FailureRetry, Delay: new(time.Hour)}, nil
 }
 
-// A nack that waits for its hook was begun: it is finished although its client
-// has gone, and so is what the client sent behind it.
-func TestANackIsFinishedWhenItsClientHasGone(t *testing.T) {
+// A nack that waits for its hook has begun: it is finished although its client has
+// disconnected, and so are the tasks queued behind it.
+func TestANackIsFinishedWhenItsClientHasDisconnected(t *testing.T) {
 	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
 		gate := make(chan struct{})
 		_ = ask(e, func(tx *Tx) error {
@@ -110,9 +110,9 @@ func TestANackIsFinishedWhenItsClientHasGone(t *testing.T) {
 	})
 }
 
-// A nack that waits for its hook when the engine stops has not happened, and its
-// client must not be told that it had.
-func TestStopRefusesANackWithoutVerdict(t *testing.T) {
+// A nack that waits for its hook when the engine stops has not happened, and must not be
+// answered as if it had.
+func TestStopRefusesANackWithoutAHookDecision(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.must(func(tx *Tx) error { return tx.LoadScript("q", simHook{hook.OnFailure}) })

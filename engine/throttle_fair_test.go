@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// The properties of throttles: they let pass what they should, neither more nor
-// less, and take nothing from those they do not concern.
+// The properties of throttles: they admit exactly what they should, and delay only the
+// messages that name them.
 
 func (w *world) throttle(key string, o ThrottleOptions) {
 	w.t.Helper()
 	w.must(func(tx *Tx) error { return tx.SetThrottle(key, o) })
 }
 
-// bucket is a throttle's rate as its definition has it, beside the engine's.
+// bucket is a token bucket by its definition, independent of the engine's.
 type bucket struct {
 	rate, burst, tokens float64
 	at                  time.Time
 }
 
-// pass takes a token at a time and reports whether there was one.
+// pass consumes a token at a given time and reports whether there was one.
 func (b *bucket) pass(now time.Time) bool {
 	b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
 	b.at = now
@@ -29,9 +29,9 @@ func (b *bucket) pass(now time.Time) bool {
 	return b.tokens > -1e-6
 }
 
-// TestARateIsKeptToTheMessage checks each delivery against the definition, and
-// the sum over a minute. Consumers either wait, or ask every millisecond.
-func TestARateIsKeptToTheMessage(t *testing.T) {
+// TestARateIsExactToTheMessage checks each delivery against the definition, and the sum
+// over a minute. Consumers either wait or poll every millisecond.
+func TestARateIsExactToTheMessage(t *testing.T) {
 	for _, x := range []rateTrial{
 		{rate: 0.5, burst: 1, over: time.Minute},
 		{rate: 3.3, burst: 1, over: time.Minute},
@@ -50,7 +50,7 @@ func TestARateIsKeptToTheMessage(t *testing.T) {
 	}
 }
 
-// rateTrial is a throttle, how it is used, and for how long.
+// rateTrial is a throttle with the way and the duration of its use.
 type rateTrial struct {
 	rate  float64
 	burst uint64
@@ -80,7 +80,7 @@ func (x *rateTrial) run(t *testing.T) {
 		for len(s.backlog) > 0 && m.take(1000, got) > 0 {
 		}
 		if len(s.backlog) == 0 {
-			continue // a burst may take more than there was
+			continue // a burst may exceed the backlog
 		}
 		if !m.Now().Before(end) {
 			break
@@ -98,7 +98,7 @@ func (x *rateTrial) run(t *testing.T) {
 	}
 }
 
-// step moves the time on to the next timer, but not beyond the end.
+// step advances the time to the next timer, but not beyond the end.
 func (w *world) step(end time.Time) {
 	at := end
 	if n := w.core.nextTimer(); n != 0 && time.Unix(0, n).Before(end) {
@@ -107,9 +107,9 @@ func (w *world) step(end time.Time) {
 	w.Advance(at.Sub(w.Now()))
 }
 
-// TestThrottledKeysTakeNothingFromTheOthers puts a thousand keys that may not go
-// on beside ten that may. Whoever asks gets something at once, the ten share it,
-// and no key is looked at again and again while it waits.
+// TestThrottledKeysTakeNothingFromTheOthers has a thousand keys without capacity beside ten
+// with it. Each lease gets a message at once, the ten share equally, and no key is
+// inspected repeatedly while it waits.
 func TestThrottledKeysTakeNothingFromTheOthers(t *testing.T) {
 	const throttled, free, rounds = 1000, 10, 2000
 	m := newMarket(t, nil)
@@ -158,8 +158,8 @@ func TestThrottledKeysTakeNothingFromTheOthers(t *testing.T) {
 	}
 }
 
-// TestKeysUnderOneThrottleShareItByWeight: what is scarce is shared like anything
-// else, whether it is tokens or leases.
+// TestKeysUnderOneThrottleShareItByWeight checks that tokens and concurrency slots are
+// shared by weight, too.
 func TestKeysUnderOneThrottleShareItByWeight(t *testing.T) {
 	rate, burst, few := 50.0, uint64(1), uint64(3)
 	for name, o := range map[string]ThrottleOptions{
@@ -183,8 +183,8 @@ func TestKeysUnderOneThrottleShareItByWeight(t *testing.T) {
 	}
 }
 
-// Messages of a key share what their throttle keys mean. That changes under them,
-// while some are leased and others wait, and each counts what is set now.
+// Messages of a key share its throttle set. Throttles are created and removed while some
+// messages are leased and others wait, and each counts what is in force now.
 func TestThrottlesComeAndGoUnderTheirMessages(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
@@ -217,13 +217,13 @@ func TestThrottlesComeAndGoUnderTheirMessages(t *testing.T) {
 	for range 4 {
 		enqueue("a", "b")
 	}
-	want(1, 1) // they are looked up, and there is none
+	want(1, 1) // both keys are looked up, and no throttle is set
 	w.throttle("a", ThrottleOptions{Concurrency: &one})
 	held("a", 1)
 	want(0, 9)
 	w.must(func(tx *Tx) error { _, err := tx.DeleteThrottle("a"); return err })
 	second := want(1, 1)
-	w.throttle("b", ThrottleOptions{Concurrency: &one}) // counts those that are leased
+	w.throttle("b", ThrottleOptions{Concurrency: &one}) // counts the leases
 	held("b", 2)
 	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{second[0].Receipt}); return err })
 	held("b", 1)

@@ -2,8 +2,8 @@ package engine
 
 import "testing"
 
-// What a throttle says of the keys that wait for it: those that could deliver if it had
-// room. A key that is paused and a key of a paused queue could not, also after a restart.
+// FILA.THROTTLE counts the keys that wait for a throttle: those that could deliver if it
+// had capacity. A paused key and a key of a paused queue could not, also after a restart.
 func TestAThrottleCountsTheKeysThatWaitForIt(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.LeaseLag = 0 })
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(1))})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// enqueueFor stores a message with a time to live.
+// enqueueFor enqueues a message with a TTL.
 func (w *world) enqueueFor(queue string, ttl time.Duration) ID {
 	w.t.Helper()
 	req := &Enqueue{Queue: queue, Payload: []byte("x"), TTL: ttl}
@@ -25,7 +25,7 @@ func (w *world) nack(req *Nack) (r NackResult) {
 	return r
 }
 
-// hear collects events with what they tell of a failure.
+// hear collects events with their details of failures.
 func (w *world) hear(kinds EventKind) *[]Event {
 	var all []Event
 	w.Listen(func(events []Event) { all = append(all, events...) })
@@ -33,9 +33,9 @@ func (w *world) hear(kinds EventKind) *[]Event {
 	return &all
 }
 
-// A nack is answered with what has become of the message. When its time to live is over,
-// that is no retry, whatever the nack asks for, on both sides of the moment.
-func TestANackAfterTheTimeToLiveSaysThatTheMessageIsDead(t *testing.T) {
+// The reply of a nack says what has become of the message. Once the TTL has passed that is
+// no retry, whatever the nack requests; both sides of the moment are tested.
+func TestANackAfterTheTTLReportsADeadMessage(t *testing.T) {
 	const ttl = time.Second
 	for name, nack := range map[string]Nack{
 		"plain": {Delay: -1}, "at once": {Delay: 0}, "later": {Delay: time.Hour},
@@ -84,9 +84,9 @@ func TestANackAfterTheTimeToLiveSaysThatTheMessageIsDead(t *testing.T) {
 	}
 }
 
-// The same where the lease ends by itself, and in a dead-letter queue, which nothing
-// leaves for another.
-func TestALeaseThatEndsAfterTheTimeToLiveIsNoRetry(t *testing.T) {
+// The same for a lease that expires, and in a dead-letter queue, which no message leaves
+// for another dead-letter queue.
+func TestALeaseThatExpiresAfterTheTTLIsNotRetried(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.enqueueFor("q", time.Second)
@@ -101,8 +101,8 @@ func TestALeaseThatEndsAfterTheTimeToLiveIsNoRetry(t *testing.T) {
 	}
 }
 
-// A message that fails in a dead-letter queue stays there, but not after its time.
-func TestAMessageThatFailsAmongTheDeadAfterItsTimeIsGone(t *testing.T) {
+// A message that fails in a dead-letter queue stays there until its TTL has passed.
+func TestAnExpiredMessageThatFailsInADLQIsGone(t *testing.T) {
 	for _, nack := range []Nack{{Delay: -1}, {Delay: -1, Dead: true}, {Delay: 0}} {
 		w := newWorld(t, nil)
 		w.queue("q", QueueOptions{})
@@ -125,8 +125,8 @@ func TestAMessageThatFailsAmongTheDeadAfterItsTimeIsGone(t *testing.T) {
 	}
 }
 
-// A message can be put off for less than it has to live, and not after that.
-func TestAMessageIsNotPutOffBeyondItsTimeToLive(t *testing.T) {
+// A message can be rescheduled within its TTL, and not beyond it.
+func TestAMessageIsNotRescheduledBeyondItsTTL(t *testing.T) {
 	for _, c := range []struct {
 		delay time.Duration
 		ok    bool
@@ -153,7 +153,7 @@ func TestAMessageIsNotPutOffBeyondItsTimeToLive(t *testing.T) {
 	}
 }
 
-// RESCHEDULE is no failure, of a delayed message and of a ready one.
+// RESCHEDULE counts no failure, neither for a delayed nor for a ready message.
 func TestRescheduleIsNoFailure(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})

@@ -9,7 +9,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// usage is a call that looks at queues.
+// usage is a call that reads the statistics of queues.
 type usage func(tx *Tx) error
 
 func (u usage) Apply(tx *Tx) error { return u(tx) }
@@ -59,7 +59,7 @@ func TestAPageOfQueuesPassesABoundedGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.core.queues.nextNumber += 10_000 // as if so many had been made and deleted
+	s.core.queues.nextNumber += 10_000 // as if 10,000 queues had been created and deleted
 	s.Do(&Task{Call: usage(func(tx *Tx) error { return tx.CreateQueue("last", QueueOptions{NoDLQ: true}) })})
 	pages := 0
 	var seen []string
