@@ -58,8 +58,7 @@ type Process struct {
 	Password func(question string) (string, error)
 }
 
-// UsageError is an error of whoever started the program: it was asked for
-// something that cannot be. Nothing was changed.
+// UsageError is an error in the arguments or the configuration. Nothing was changed.
 type UsageError struct{ Err error }
 
 // Error is one line, whatever was given.

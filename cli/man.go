@@ -25,7 +25,7 @@ Packages install them. Their date is SOURCE_DATE_EPOCH, if that is set, else tod
 		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // manual pages are for everyone
+		if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // manual pages are for all users
 			return err
 		}
 		root := cmd.Root()

@@ -153,8 +153,8 @@ func restoreCommand(p Program, proc Process) *cobra.Command {
 		Long: `Verifies a backup as fila check does, and copies it to DIR, which must be empty or
 not exist. Start the broker on it with --storage.path DIR.
 
-What was leased when the backup was made comes back when those leases end; what was
-acked since comes again. Receipts given out since are worth nothing.`,
+Messages that were leased when the backup was made come back when those leases end;
+messages acked since come again. Receipts given out since are invalid.`,
 		Example: `  fila restore ./data-backups/20260101-030000.000 ./data`,
 		Args:    arguments("BACKUP", "DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -110,7 +110,7 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) 
 		return err
 	}
 	if done := planText(reply); done != plan {
-		fmt.Fprint(w, "somebody else has changed queues meanwhile; this was done:\n", done)
+		fmt.Fprint(w, "queues were changed by another client meanwhile; applied instead:\n", done)
 	}
 	fmt.Fprintln(w, "applied")
 	return nil

@@ -447,8 +447,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// CheckOpen refuses to let everyone in from everywhere. It is for a broker whose
-// clients need not authenticate.
+// CheckOpen refuses an address that other machines can reach. It is called for a broker
+// whose clients need not authenticate.
 func (c *Config) CheckOpen() error {
 	name, addr := "server.listen_addr", c.Server.ListenAddr
 	if addr == "" || loopback(addr) {
@@ -457,7 +457,7 @@ func (c *Config) CheckOpen() error {
 			return nil
 		}
 	}
-	return UsageError{fmt.Errorf("%s %s can be reached from other machines, and nobody there has to authenticate: "+
+	return UsageError{fmt.Errorf("%s %s can be reached from other machines, and clients need not authenticate: "+
 		"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", name, addr)}
 }
 
@@ -466,7 +466,7 @@ func (c *Config) checkTLS() error {
 	t := &c.TLS
 	switch {
 	case t.ListenAddr == "" && c.Server.ListenAddr == "":
-		return errors.New("server.listen_addr and tls.listen_addr are both empty: nobody could connect")
+		return errors.New("server.listen_addr and tls.listen_addr are both empty: no client could connect")
 	case t.ListenAddr == "":
 		return nil
 	case t.CertFile == "" || t.KeyFile == "":
@@ -518,7 +518,7 @@ func checkPprofAddr(s string) error {
 
 // loopback tells whether only this machine can reach the address. A host name
 // other than localhost is not looked up: what it resolves to can change after
-// the check, and a wrong yes opens the broker to everyone.
+// the check, and a wrong yes opens the broker to all machines.
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -243,7 +243,7 @@ func aclGetUser() Spec {
 		Flags:   aclFlags("admin"), Quiet: true,
 		Args: []Arg{{Name: "username", Type: String}},
 		Examples: []Example{
-			{"ACL GETUSER nobody", "(nil)"},
+			{"ACL GETUSER unknown", "(nil)"},
 			{"ACL GETUSER default", "..."},
 		},
 		Room: usersRoom,
@@ -283,7 +283,7 @@ func aclDelUser() Spec {
 		Args:    []Arg{{Name: "username", Type: String, Multiple: true}},
 		Examples: []Example{
 			{"ACL SETUSER worker", "OK"},
-			{"ACL DELUSER worker nobody", "(integer) 1"},
+			{"ACL DELUSER worker unknown", "(integer) 1"},
 		},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var names []string

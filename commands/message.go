@@ -133,7 +133,7 @@ func parseBrowse(_ *Session, in *input) (call, error) {
 	if err := in.Filled("key", "KEY", "FILA.BROWSE without KEY shows the messages of all keys"); err != nil {
 		return nil, err
 	}
-	if err := in.Filled("cursor", "CURSOR", "0 starts anew"); err != nil {
+	if err := in.Filled("cursor", "CURSOR", "start with 0"); err != nil {
 		return nil, err
 	}
 	c := &browseCall{req: engine.Browse{

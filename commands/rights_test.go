@@ -83,7 +83,7 @@ func TestListingsShowWhatTheUserHasARightTo(t *testing.T) {
 	}
 }
 
-// A recurring message belongs to its queue, whoever knows its name.
+// A recurring message belongs to its queue: its name gives no access to it.
 func TestRecurringMessagesAreThoseOfTheirQueue(t *testing.T) {
 	s := restricted(t, "user writer on nopass %W~a +@all", "user reader on nopass %R~b +@all")
 	set := func(c *fakeConn, name, queue string) string {
@@ -116,13 +116,13 @@ func TestRecurringMessagesAreThoseOfTheirQueue(t *testing.T) {
 	}
 }
 
-// A message that comes when the right to it is gone goes to somebody else, even
-// where nobody could end the wait in time.
+// A message that comes after a client has lost the right to it goes to another client,
+// even if the wait could not be ended in time.
 func TestALeaseThatWaitedAsksForTheRightAgain(t *testing.T) {
 	s := restricted(t, "user worker on nopass ~a +@all")
 	c := s.connect("worker")
 	c.send([]string{"FILA.LEASE", "a", "BLOCK", "0"})
-	if _, err := s.handler.users.Set("worker", []string{"resetkeys"}); err != nil { // nobody tells the engine
+	if _, err := s.handler.users.Set("worker", []string{"resetkeys"}); err != nil { // without notifying the engine
 		t.Fatal(err)
 	}
 	s.do(t, "FILA.ENQUEUE", "a", "hello")

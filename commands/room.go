@@ -103,7 +103,7 @@ func (s *Session) answer(r resp.Reply, bytes int64) {
 func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
 
 // pageOf is the room of a command that returns COUNT values of a type, with texts of
-// at most so many names, and so many bytes beside.
+// at most names names, and more bytes for each value.
 func pageOf[T any](names, more int) func(s *Session, in *input) int {
 	each := sizeOf[T]() + more
 	return func(s *Session, in *input) int {
@@ -132,7 +132,7 @@ func pins(cmds []resp.Command) bool {
 	return n > len(cmds)*smallRoom
 }
 
-// words is the room of a command that keeps so many bytes for each of an argument's words.
+// words is the room of a command that keeps each bytes for each word of an argument.
 func words(slot string, each int) func(*Session, *input) int {
 	return func(_ *Session, in *input) int { return tinyRoom + len(in.List(slot))*each }
 }

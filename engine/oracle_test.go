@@ -110,7 +110,7 @@ func (o *oracle) delivered(d *Delivery) {
 		o.fail("%s was delivered after its ack was answered", tag)
 	}
 	if o.stored[tag] == nil && !o.unknown[tag] {
-		o.fail("%s was delivered, and nobody has enqueued it", tag)
+		o.fail("%s was delivered, and no client has enqueued it", tag)
 	}
 	o.seen(tag)
 	m := o.byID[d.Receipt.ID]

@@ -109,7 +109,7 @@ func busyProcesses(ctx context.Context, t *testing.T) *sync.WaitGroup {
 // TestHostileScriptsCostTheirOwnQueue: while scripts of one queue do what they can to
 // take all of the processor, another queue, with a script of its own, is served. What
 // the same clients cost it with a harmless script, and what a machine does that has
-// other work, is measured as well: with more than one queue nobody is alone. With -args
+// other work, is measured as well: with more than one queue each client has neighbours. With -args
 // -attacks='table_*,nesting*' classes of attacks are told apart.
 func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 	b := serve(t)
@@ -119,7 +119,7 @@ func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 	do(t, c, "FILA.SCRIPT", "LOAD", "quiet", "ON_ENQUEUE", tenants)
 	const length = 2 * time.Second
 	at := func(list []time.Duration, percent int) time.Duration { return list[len(list)*percent/100] }
-	beside := func(what string, work func(context.Context) *sync.WaitGroup) (p99 time.Duration) {
+	during := func(what string, work func(context.Context) *sync.WaitGroup) (p99 time.Duration) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		group := work(ctx)
@@ -129,13 +129,13 @@ func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 		t.Logf("enqueue, lease and ack %s: %d, p50 %v, p90 %v, p99 %v", what, len(all), at(all, 50), at(all, 90), at(all, 99))
 		return at(all, 99)
 	}
-	alone := beside("alone", func(context.Context) *sync.WaitGroup { return new(sync.WaitGroup) })
-	busy := beside("beside busy processes", func(ctx context.Context) *sync.WaitGroup { return busyProcesses(ctx, t) })
-	harmless := beside("beside harmless scripts", func(ctx context.Context) *sync.WaitGroup {
+	alone := during("alone", func(context.Context) *sync.WaitGroup { return new(sync.WaitGroup) })
+	busy := during("beside busy processes", func(ctx context.Context) *sync.WaitGroup { return busyProcesses(ctx, t) })
+	harmless := during("beside harmless scripts", func(ctx context.Context) *sync.WaitGroup {
 		return busyWith(ctx, t, b, "other", []string{tenants})
 	})
 	for i, class := range strings.Split(*attackClasses, ",") {
-		attacked := beside("beside attacks "+class, func(ctx context.Context) *sync.WaitGroup {
+		attacked := during("beside attacks "+class, func(ctx context.Context) *sync.WaitGroup {
 			return busyWith(ctx, t, b, "loud"+strconv.Itoa(i), attackScripts(t, class))
 		})
 		// A machine that is busy otherwise adds to all of them, and not the same.

@@ -19,8 +19,8 @@ import (
 )
 
 // TestABackupUnderLoadIsOneMoment takes backups while clients enqueue, lease, ack and
-// use transactions, restores each elsewhere, and holds it to what was acknowledged
-// before it was asked for and to what was asked for before it was done.
+// use transactions, restores each elsewhere, and checks it against what was acknowledged
+// before the backup was requested and what was requested before it was complete.
 func TestABackupUnderLoadIsOneMoment(t *testing.T) {
 	for _, mode := range []string{"always", "interval", "never"} {
 		t.Run(mode, func(t *testing.T) {

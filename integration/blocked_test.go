@@ -58,8 +58,8 @@ func (w *blocked) ended(t *testing.T, text string) {
 	}
 }
 
-// intact wants that nobody waits any more, and that what is enqueued now is
-// delivered as if nobody ever had.
+// intact checks that no client waits any more, and that messages enqueued now are
+// delivered as if no client ever had.
 func intact(t *testing.T, c *redis.Client, queue string) {
 	t.Helper()
 	wantStats(t, c, queue, map[string]int64{"waiters": 0, "leased": 0})
@@ -155,8 +155,8 @@ func block0(t *testing.T, b *broker.Broker) *blocked {
 	return &blocked{TCPConn: raw(t, b.Addr())}
 }
 
-// QUIT and RESET behind a waiting lease. QUIT ends the wait: whoever sends it
-// wants nothing any more. RESET waits for its turn, as all that stands behind a
+// QUIT and RESET behind a waiting lease. QUIT ends the wait: its client
+// wants no reply any more. RESET waits for its turn, as all that stands behind a
 // wait, and the messages are the client's.
 func TestQuitAndResetBehindAWaitingLease(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
@@ -234,8 +234,7 @@ func TestALeaseThatCannotBeWrittenGoesBackAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	// Those that fit into the system's buffers were delivered as far as anybody can
-	// tell; the last ones cannot have been.
+	// Those that fit into the system's buffers count as delivered; the last ones cannot have been.
 	gone := func() bool { return stats(t, c, "q")["leased"].(int64) <= n/2 }
 	for end := time.Now().Add(patience); !gone(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -249,7 +248,7 @@ func TestALeaseThatCannotBeWrittenGoesBackAtOnce(t *testing.T) {
 	}
 }
 
-// In RESP3 one connection may wait for a message and hear of events meanwhile.
+// In RESP3 one connection may wait for a message and receive events meanwhile.
 func TestEventsComeWhileALeaseWaits(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
@@ -272,7 +271,7 @@ func TestEventsComeWhileALeaseWaits(t *testing.T) {
 	wantStats(t, c, "q", map[string]int64{"waiters": 1})
 }
 
-// A subscriber that does not read is cut off; nobody else notices.
+// A subscriber that does not read is disconnected, and no other client is affected.
 func TestASubscriberThatDoesNotReadIsCutOff(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory", "--server.output_bytes_max", "65536")
 	c := connect(t, b.Addr(), 3)

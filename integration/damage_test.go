@@ -154,7 +154,7 @@ func left(t *testing.T, b *broker.Broker) map[int]bool {
 			for _, m := range messages {
 				payload, n := fmt.Sprint(mapped(t, m)["payload"]), 0
 				if _, err := fmt.Sscan(payload, &n); err != nil || payload != payloadOf(n) || held[n] {
-					t.Errorf("a message that nobody sent, or twice: %q", payload)
+					t.Errorf("a message that no client sent, or twice: %q", payload)
 				}
 				held[n] = true
 			}
@@ -237,7 +237,7 @@ func TestDamageIsRefusedReportedAndRepaired(t *testing.T) {
 	}
 }
 
-// What a crash leaves behind is no damage, and what nobody reads does no harm.
+// What a crash leaves behind is no damage, and what is never read does no harm.
 func TestWhatACrashLeavesIsNoDamage(t *testing.T) {
 	data := killedStore(t)
 	for _, x := range []struct {

@@ -4,22 +4,22 @@ package integration_test
 // and utterance, or the conversation alone where it cannot be taken apart.
 func differences() map[string]string {
 	const (
-		whole    = "a HELLO that is refused changes nothing"
-		stranger = "a stranger is not told which commands there are, nor how they are written"
-		arity    = "arity is computed from the arguments: too many are too many"
-		newer    = "newer clients send it, Redis has it since 7.2"
-		oneDB    = "there is one database"
-		own      = "the value is Fila's own"
-		harmless = "harmless here, and cluster clients send it to every server"
-		early    = "arguments are read when a command is queued: what cannot succeed is not queued, and the transaction is refused whole"
-		look     = "who may look at a queue may ask for it: the flags do not say that it needs access to what is in it"
-		category = "what it costs everybody is for administrators to cause"
+		whole           = "a HELLO that is refused changes nothing"
+		unauthenticated = "an unauthenticated client does not learn which commands exist, nor their syntax"
+		arity           = "arity is computed from the arguments: too many are too many"
+		newer           = "newer clients send it, Redis has it since 7.2"
+		oneDB           = "there is one database"
+		own             = "the value is Fila's own"
+		harmless        = "harmless here, and cluster clients send it to every server"
+		early           = "arguments are read when a command is queued: what cannot succeed is not queued, and the transaction is refused whole"
+		look            = "who may look at a queue may ask for it: the flags do not say that it needs access to what is in it"
+		category        = "what it costs everybody is for administrators to cause"
 	)
 	return map[string]string{
 		"hello: > CLIENT GETNAME": whole,
 
-		"password: strangers: > NOSUCH": stranger,
-		"password: strangers: > GET":    stranger,
+		"password: strangers: > NOSUCH": unauthenticated,
+		"password: strangers: > GET":    unauthenticated,
 
 		"auth without a password: > AUTH a b c": arity,
 		"slow log: > SLOWLOG GET 1 2":           arity,

@@ -47,7 +47,7 @@ func TestFilaAnswersLikeRedis(t *testing.T) {
 		}
 		for _, proto := range []int{2, 3} {
 			if proto == 3 && strings.HasPrefix(c.name, "password") {
-				continue // strangers cannot change it
+				continue // an unauthenticated client cannot change it
 			}
 			want, got := converse(t, redisAddr, proto, &c), converse(t, filaAddr, proto, &c)
 			for _, d := range compare(&c, want, got) {
@@ -351,7 +351,7 @@ func startRedis(t *testing.T, args ...string) string {
 	return ""
 }
 
-// listens waits until somebody listens at addr, or the process has ended.
+// listens waits until a process listens at addr, or the process has ended.
 func listens(t *testing.T, addr string, ended <-chan error) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -371,7 +371,7 @@ func listens(t *testing.T, addr string, ended <-chan error) bool {
 	return false
 }
 
-// freePort returns a port that nobody listened at a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -138,10 +138,10 @@ func TestWaitersCostNothing(t *testing.T) {
 		}
 	}
 	wantStats(t, c, "idle", map[string]int64{"waiters": int64(waiters)})
-	beside := work(t, b, c)
-	t.Logf("the same work takes %s of CPU alone, %s beside %d that wait", alone, beside, waiters)
-	if beside > 2*alone+200*time.Millisecond {
-		t.Errorf("the same work takes %s of CPU alone, and %s beside %d that wait", alone, beside, waiters)
+	loaded := work(t, b, c)
+	t.Logf("the same work takes %s of CPU alone, %s beside %d that wait", alone, loaded, waiters)
+	if loaded > 2*alone+200*time.Millisecond {
+		t.Errorf("the same work takes %s of CPU alone, and %s beside %d that wait", alone, loaded, waiters)
 	}
 	before := used(t, b)
 	const while = 500 * time.Millisecond

@@ -20,7 +20,7 @@ const (
 )
 
 // TestNothingIsLostWhenTheBrokerIsKilled kills the broker again and again while
-// many clients work, and holds it to everything it has told them.
+// many clients work, and checks it against all of its replies.
 func TestNothingIsLostWhenTheBrokerIsKilled(t *testing.T) {
 	b := serve(t)
 	admin := connect(t, b.Addr(), 3)
@@ -63,8 +63,8 @@ func TestNothingIsLostWhenTheBrokerIsKilled(t *testing.T) {
 	t.Logf("%d enqueues answered, %d deliveries, %d acks, %d kills", len(l.answered), len(l.receipts), len(l.acked), kills)
 }
 
-// wantDrained polls until consumers have emptied the queue, for which leases that
-// nobody ends have to expire.
+// wantDrained polls until consumers have emptied the queue, for which abandoned leases
+// have to expire.
 func wantDrained(t *testing.T, c *redis.Client, queue string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

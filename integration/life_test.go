@@ -87,7 +87,7 @@ func failAndDie(t *testing.T, c *redis.Client, queue string) {
 }
 
 // A waiting lease is answered when a message comes, not before and not much
-// later, and whoever waited first is first.
+// later, and the first consumer to wait is served first.
 func TestAWaitingLeaseIsAnswered(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)

@@ -11,8 +11,8 @@ import (
 	"github.com/faisca/fila/integration/broker"
 )
 
-// A message of a deduplication id is stored once, also across a kill, whoever sends
-// it again.
+// A message of a deduplication id is stored once, also across a kill, by any
+// client.
 func TestDedupWithGoRedisAcrossKills(t *testing.T) {
 	b := serve(t)
 	for _, protocol := range []int{2, 3} {

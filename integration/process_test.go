@@ -137,8 +137,8 @@ func TestASignalStopsInOrder(t *testing.T) {
 	}
 }
 
-// A client that does not read its replies keeps the stop from ending; whoever
-// sends a second signal does not want to wait for that.
+// A client that does not read its replies keeps the stop from ending; a second
+// signal ends it without waiting for that client.
 func TestASecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t, "--storage.engine", "memory", "--server.shutdown_timeout_ms", "3600000", "--server.write_timeout_ms", "3600000")
 	c, err := net.Dial("tcp", p.ready(t))

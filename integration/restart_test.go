@@ -24,7 +24,7 @@ func ends() map[string]func(b *broker.Broker) error {
 }
 
 // TestLeasesOutliveTheBroker: a lease that was answered holds after a restart,
-// its receipt is taken, and the message is with nobody else meanwhile.
+// its receipt is taken, and no other client has the message meanwhile.
 func TestLeasesOutliveTheBroker(t *testing.T) {
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTimersOutliveTheBroker(t *testing.T) {
 }
 
 // TestAStopAnswersWhatIsInFlight stops the broker in the middle of a pipeline and
-// while somebody waits. What was answered and what is stored are the same.
+// while a client waits. What was answered and what is stored are the same.
 func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -191,12 +191,12 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 	}
 	do(t, c, "FILA.ENQUEUE", "q", "x") // the first has not noticed
 
-	// Nobody may write here: root may everywhere, so the broker runs as somebody else.
+	// No user may write here but root, so the broker runs as another user.
 	closed := t.TempDir()
 	if err := os.Chmod(filepath.Dir(closed), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(closed, "fila") // a copy where somebody else can run it
+	program := filepath.Join(closed, "fila") // a copy that another user can run
 	copyFile(t, bin, program)
 	if err := os.Chmod(closed, 0o555); err != nil {
 		t.Fatal(err)

@@ -280,9 +280,9 @@ func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
 	if err := os.WriteFile(s.ca.file("server"), []byte("half a certi"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan struct{})
+	notified := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(notified)
 		for line := range s.lines {
 			if strings.Contains(line, "the old ones stay") {
 				return
@@ -294,12 +294,12 @@ func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
 			t.Fatalf("the certificate is another: %s", got)
 		}
 		select {
-		case <-told:
+		case <-notified:
 		case <-time.After(100 * time.Millisecond):
 			if time.Now().Before(deadline) {
 				continue
 			}
-			t.Fatal("nobody is told of the new files")
+			t.Fatal("the new files are not reported")
 		}
 		break
 	}
@@ -374,8 +374,8 @@ func TestHealthComesInByTLS(t *testing.T) {
 	}
 }
 
-// Protected mode: where others can connect, nobody comes in without saying who
-// it is.
+// Protected mode: where others can connect, no client gets in without
+// authentication.
 func TestAPublicAddressIsRefusedWhileItIsOpenToAll(t *testing.T) {
 	ca := newAuthority(t)
 	ca.issue(t, "server", "fila", time.Now().Add(-time.Hour), time.Now().Add(time.Hour))

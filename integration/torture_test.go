@@ -99,7 +99,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	wantKept(t, out, code)
 }
 
-// TestADiskThatFailsLosesNothing makes every write fail for want of space for a while,
+// TestADiskThatFailsLosesNothing makes every write fail for lack of space for a while,
 // also those with which the store is opened anew, or every sync.
 func TestADiskThatFailsLosesNothing(t *testing.T) {
 	for _, by := range []string{"no-space", "io-error"} {

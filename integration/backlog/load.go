@@ -28,7 +28,7 @@ type job struct {
 // what the broker had resident at the most meanwhile.
 func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(context.Context, job) error) (peak int64, err error) {
 	var done atomic.Int64
-	ended := make(chan error, t.conns) // nobody waits to be heard after a failure
+	ended := make(chan error, t.conns) // buffered: no receiver is left after a failure
 	wires, err := dialAll(t.broker.Addr(), t.conns)
 	if err != nil {
 		return 0, err

@@ -79,7 +79,7 @@ func run(ctx context.Context, o options) (err error) {
 	if _, err := l.measure(ctx); err != nil { // warms up
 		return err
 	}
-	var alone, beside []time.Duration
+	var alone, loaded []time.Duration
 	var bytes int64
 	for range o.rounds {
 		times, err := l.measure(ctx)
@@ -87,24 +87,24 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 		alone = append(alone, times...)
-		times, each, err := l.beside(ctx, b)
+		times, each, err := l.loaded(ctx, b)
 		if err != nil {
 			return err
 		}
-		beside = append(beside, times...)
+		loaded = append(loaded, times...)
 		bytes = max(bytes, each)
 	}
-	report(o, bytes, alone, beside)
+	report(o, bytes, alone, loaded)
 	return nil
 }
 
-func report(o options, bytes int64, alone, beside []time.Duration) {
+func report(o options, bytes int64, alone, loaded []time.Duration) {
 	fmt.Printf("%d connections, half of them in FILA.LEASE with BLOCK 0: at most %.1f KiB resident each\n", o.n, float64(bytes)/1024)
 	fmt.Printf("enqueue, lease and ack, %d a second over %d connections, storage.sync %s:\n", o.rate, workers, o.sync)
 	for _, r := range []struct {
 		name  string
 		times []time.Duration
-	}{{"alone", alone}, {"beside them", beside}} {
+	}{{"alone", alone}, {"beside them", loaded}} {
 		slices.Sort(r.times)
 		at := func(p float64) time.Duration {
 			return r.times[int(float64(len(r.times)-1)*p)].Round(10 * time.Microsecond)
@@ -172,9 +172,9 @@ func (l *load) cycle(ctx context.Context) error {
 	return nil
 }
 
-// beside measures while the connections are there, and what each of them has
+// loaded measures while the connections are there, and what each of them has
 // added to the memory of the broker.
-func (l *load) beside(ctx context.Context, b *broker.Broker) (times []time.Duration, each int64, err error) {
+func (l *load) loaded(ctx context.Context, b *broker.Broker) (times []time.Duration, each int64, err error) {
 	before, err := proc.UseOf(b.PID())
 	if err != nil {
 		return nil, 0, err

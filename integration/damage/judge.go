@@ -100,7 +100,7 @@ func (c *damagedCase) start(ctx context.Context, b *broker.Broker) error {
 			c.complain("the start serves %s, which was deleted", id)
 		}
 		if payload, ok := c.from.payload(id); !ok || payload != served[id] {
-			c.complain("the start serves %s, with bytes that nobody sent", id)
+			c.complain("the start serves %s, with bytes that no client sent", id)
 		}
 	}
 	switch {
@@ -232,7 +232,7 @@ func (c *damagedCase) compare(served map[string]string, mayReturn int) {
 	returned, lost := 0, 0
 	for id, payload := range served {
 		if sent, ok := c.from.payload(id); !ok || sent != payload {
-			c.complain("after the repair %s has bytes that nobody sent", id)
+			c.complain("after the repair %s has bytes that no client sent", id)
 		}
 		if !c.from.gone[id] {
 			continue

@@ -125,7 +125,7 @@ func (s *show) follow(ctx context.Context, all *sync.WaitGroup) (*report, error)
 		case x := <-s.results:
 			path := string(x.Path)
 			if !s.tree.has(path) {
-				return nil, fmt.Errorf("a worker was given %q, which nobody enqueued", path)
+				return nil, fmt.Errorf("a worker was given %q, which no client enqueued", path)
 			}
 			r.found[path] = append(r.found[path], x)
 			bar.Set(int64(len(r.found)))

@@ -43,7 +43,7 @@ func Check(h *History, r Rules) *Verdict {
 	c.index()
 	c.lost()
 	if h.Left != 0 {
-		c.breach(Stuck, "the broker holds %d messages that nobody can lease", h.Left)
+		c.breach(Stuck, "the broker holds %d messages that no client can lease", h.Left)
 	}
 	for _, m := range c.messages {
 		c.again(m)
@@ -122,7 +122,7 @@ func (c *check) indexHand(h hand) {
 	c.verdict.Deliveries++
 	m := c.byTag[h.Tag]
 	if m == nil {
-		c.breach(Corrupt, "%q was delivered as %s, and nobody has enqueued it", h.Tag, h.ID)
+		c.breach(Corrupt, "%q was delivered as %s, and no client has enqueued it", h.Tag, h.ID)
 		return
 	}
 	if m.enqueue.Outcome == Refused {
@@ -184,7 +184,7 @@ func (c *check) lost() {
 		if m.enqueue.Outcome != Done || slices.ContainsFunc(m.ends, func(e *End) bool { return e.Kind == Ack && e.Outcome != Refused }) {
 			continue
 		}
-		// What was handed out and never acked must have come again, until somebody did.
+		// What was handed out and never acked must have come again until it was acked.
 		if !c.forgotten(m.enqueue.Return, end) {
 			c.breach(Lost, "%s, acknowledged at %v as %s, was delivered %d times and never acked", m.enqueue.Tag, m.enqueue.Return, m.id, len(m.hands))
 			continue

@@ -134,8 +134,8 @@ type Rules struct {
 	DedupWindow time.Duration
 	// Skew is how far apart the broker's clock and ours may be.
 	Skew time.Duration
-	// Unordered are queues whose clients come and go, so that a message may be out
-	// for a moment with nobody knowing.
+	// Unordered are queues whose clients come and go, so that a message may be leased
+	// for a moment without a client knowing.
 	Unordered map[string]bool
 }
 

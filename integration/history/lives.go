@@ -9,7 +9,7 @@ func (c *check) lives(m *message) {
 		h := &m.hands[i]
 		switch {
 		case h.lease.Queue == e.Queue:
-			// Of an enqueue that was not answered nobody knows when it was.
+			// The time of an enqueue without a reply is unknown.
 			if end := e.Return + e.TTL; e.TTL > 0 && e.Outcome == Done && h.granted() > end+c.rules.Skew {
 				c.breach(Lives, "%s was to live until %v at most and was leased at %v", m.id, end, h.granted())
 			}

@@ -14,7 +14,7 @@ type line struct {
 	era        int
 }
 
-// first is the first delivery of a message that anybody knows of.
+// first is the first known delivery of a message.
 type first struct {
 	id           string // ids are in the order of enqueue
 	call, answer time.Duration

@@ -123,7 +123,7 @@ func (s *asynqSession) Lease(n int) error {
 	return nil
 }
 
-// Ack cannot wait: asynq tells nobody that a task is done.
+// Ack cannot wait: asynq does not report that a task is done.
 func (s *asynqSession) Ack() error {
 	for _, h := range s.taken {
 		close(h.done)

@@ -5,7 +5,7 @@
 // or its syncs fail.
 //
 // The broker's own few files are written past the library, which sees calls of libc
-// only; they carry nothing that anybody was promised.
+// only; they carry nothing that was acknowledged.
 package powerloss
 
 import (

@@ -108,7 +108,7 @@ func (j *journal) apply(c *change) {
 	}
 }
 
-// chooseEntries decides which changes that nobody synced the disk has kept: none,
+// chooseEntries decides which unsynced changes the disk has kept: none,
 // those up to a moment, or any. It returns how many are gone.
 func (j *journal) chooseEntries(chance *rand.Rand) (gone int) {
 	var open []*change

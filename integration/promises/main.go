@@ -147,8 +147,8 @@ func cycle(o *options, keys int) bench.Options {
 	}
 }
 
-// beside measures two sides in turns and says what the second is of the first.
-func beside(ctx context.Context, o *options, promised float64, names [2]string, loads [2]bench.Options) error {
+// compare measures two sides in turns and prints the ratio of the second to the first.
+func compare(ctx context.Context, o *options, promised float64, names [2]string, loads [2]bench.Options) error {
 	var sides []*side
 	defer func() {
 		for _, s := range sides {
@@ -195,17 +195,17 @@ func hook(ctx context.Context, o *options) error {
 	}
 	plain, hooked := cycle(o, 100), cycle(o, 100)
 	hooked.Shape.Hook = string(source)
-	return beside(ctx, o, 0.85, [2]string{"keys given", "with " + filepath.Base(o.hook)}, [2]bench.Options{plain, hooked})
+	return compare(ctx, o, 0.85, [2]string{"keys given", "with " + filepath.Base(o.hook)}, [2]bench.Options{plain, hooked})
 }
 
 func manyKeys(ctx context.Context, o *options) error {
-	return beside(ctx, o, 0.9, [2]string{"10 keys", fmt.Sprintf("%d keys", o.keys)}, [2]bench.Options{cycle(o, 10), cycle(o, o.keys)})
+	return compare(ctx, o, 0.9, [2]string{"10 keys", fmt.Sprintf("%d keys", o.keys)}, [2]bench.Options{cycle(o, 10), cycle(o, o.keys)})
 }
 
 func backlog(ctx context.Context, o *options) error {
 	empty, full := cycle(o, 100), cycle(o, 100)
 	full.Backlog = o.backlog
-	return beside(ctx, o, 0.9, [2]string{"nothing stored", fmt.Sprintf("%d messages stored", o.backlog)}, [2]bench.Options{empty, full})
+	return compare(ctx, o, 0.9, [2]string{"nothing stored", fmt.Sprintf("%d messages stored", o.backlog)}, [2]bench.Options{empty, full})
 }
 
 // wait measures one message at a time, and batches.
@@ -262,7 +262,7 @@ func long(ctx context.Context, o *options) error {
 	first, last := mean(r.PerSecond[:minute]), mean(r.PerSecond[len(r.PerSecond)-minute:])
 	l := r.Latency["cycle"]
 	say("%s at %.0f/s (70 %% of the most): %.0f/s in the first minute, %.0f/s in the last, %d messages unsent; cycle p50 %.1f, p99 %.1f, max %.1f ms; "+
-		"the longest time without a reply to anybody %.1f ms; %.1f µs of CPU a message, %d MiB",
+		"the longest time without any reply %.1f ms; %.1f µs of CPU a message, %d MiB",
 		o.long, r.Asked, first, last, r.Unsent, l.P50, l.P99, l.Max, r.Pause, r.CPU, r.Peak>>20)
 	say("rates within 5 %%: %s; no pause above 20 ms: %s", kept(last >= 0.95*first && r.Unsent == 0), kept(r.Pause <= 20))
 	return nil

@@ -93,7 +93,7 @@ func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 		}
 		switch {
 		case how < 2: // dropped: the lease runs out
-		case how < 5: // acked when the lease is over, and somebody else may have it
+		case how < 5: // acked when the lease is over, and another client may have it
 			tardy = append(tardy, late{queue, d, d.Until + time.Duration(c.chance.IntN(300))*time.Millisecond})
 		case how < 10:
 			e.Kind = history.Nack
@@ -101,7 +101,7 @@ func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 		case how < 13:
 			e.Kind = history.Release
 			c.end(queue, []history.End{e}, nil)
-			if c.one(2) { // a receipt that was given back is worth nothing
+			if c.one(2) { // the receipt of a released lease is invalid
 				e.Kind = history.Ack
 				c.end(queue, []history.End{e}, nil)
 			}

@@ -77,8 +77,8 @@ func (s *small) Heal() error {
 func (s *small) Close() error { return syscall.Unmount(s.dir, syscall.MNT_DETACH) }
 func (s *small) Reads() bool  { return true }
 
-// injected is a disk that fails to order: in its syncs, or in its writes for want of
-// space. The store cannot be opened anew then, so nothing can be read from it either.
+// injected is a disk that fails to order: in its syncs, or in its writes for lack of
+// space. The store cannot be reopened then, so nothing can be read from it either.
 type injected struct {
 	*powerloss.Disk
 	fail func() error
@@ -89,7 +89,7 @@ func (d *injected) Close() error { return nil }
 func (d *injected) Reads() bool  { return false }
 
 const (
-	noticeMax = 20 * time.Second // until somebody is told: what was reserved before is used up first
+	noticeMax = 20 * time.Second // until a write fails: space reserved before is used up first
 	healMax   = 30 * time.Second
 )
 
@@ -104,7 +104,7 @@ func (s *session) fail() error {
 		return err
 	}
 	if err := until(noticeMax, func() bool { return strings.HasPrefix(write(c.redis), "MISCONF ") }); err != nil {
-		return fmt.Errorf("the disk takes no writes, and nobody is told: %w", err)
+		return fmt.Errorf("the disk takes no writes, and no client is told: %w", err)
 	}
 	for end := time.Now().Add(time.Duration(s.chance.IntN(2000)) * time.Millisecond); time.Now().Before(end); pause(20 * time.Millisecond) {
 		if err := s.reads(c.redis); err != nil {

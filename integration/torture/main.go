@@ -29,7 +29,7 @@ type options struct {
 	by        string
 	sync      string
 	interval  time.Duration
-	lag       time.Duration
+	leaseLag  time.Duration
 	producers int
 	consumers int
 	rate      int
@@ -47,7 +47,7 @@ func main() {
 		"full, a disk without space, which needs the right to mount; no-space, writes that fail as if; io-error, syncs that fail")
 	flag.StringVar(&o.sync, "sync", "always", "the broker's storage.sync: always, interval or never")
 	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
-	flag.DurationVar(&o.lag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
+	flag.DurationVar(&o.leaseLag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
 	flag.IntVar(&o.producers, "producers", 6, "clients that enqueue")
 	flag.IntVar(&o.consumers, "consumers", 10, "clients that lease")
 	flag.IntVar(&o.rate, "rate", 2000, "messages enqueued per second, at most")

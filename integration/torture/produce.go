@@ -70,7 +70,7 @@ func (c *client) message(e *history.Enqueue, tag string) []any {
 		e.Queue, e.TTL = fickle, fickleTTL
 	}
 	args := []any{"FILA.ENQUEUE", e.Queue, payload(tag, size), "KEY", e.Key}
-	if c.one(10) { // at times so short that nobody can have it
+	if c.one(10) { // sometimes too short for any delivery
 		ms := 1 + c.chance.IntN(1+c.chance.IntN(2000))
 		e.TTL = time.Duration(ms) * time.Millisecond
 		return append(args, "TTL", ms)
@@ -130,7 +130,7 @@ func (c *client) noteEnqueues(span history.Span, batch []history.Enqueue, cmds [
 	}
 }
 
-// first tells whether nobody has been answered with an id before.
+// first reports whether an id is in no earlier reply.
 func (c *crowd) first(id string) bool {
 	_, known := c.named.LoadOrStore(id, true)
 	return !known

@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 		return false, err
 	}
 	v := history.Check(&s.history, history.Rules{
-		Sync: mode, Interval: o.interval, LeaseLag: o.lag, Late: 500 * time.Millisecond, Skew: 20 * time.Millisecond,
+		Sync: mode, Interval: o.interval, LeaseLag: o.leaseLag, Late: 500 * time.Millisecond, Skew: 20 * time.Millisecond,
 		DedupWindow: dedupWindow, Unordered: map[string]bool{fickle: true},
 	})
 	return s.report(v), nil
@@ -93,7 +93,7 @@ func (s *session) prepare(dir string) error {
 	}
 	var err error
 	s.broker, err = broker.New(s.bin, home, "--storage.sync", s.sync, "--storage.sync_interval_ms", fmt.Sprint(s.interval.Milliseconds()),
-		"--storage.lease_lag_ms", fmt.Sprint(s.lag.Milliseconds()), "--storage.mode", "low_space")
+		"--storage.lease_lag_ms", fmt.Sprint(s.leaseLag.Milliseconds()), "--storage.mode", "low_space")
 	if err != nil {
 		return err
 	}
