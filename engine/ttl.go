@@ -53,8 +53,6 @@ type ttlMessages struct {
 	batches     int              // reads under way, at most ttlBatchesMax
 	expiring    map[ID]*dueEntry // entries whose records are being read
 	pausedUntil int64            // no read before this time: the last one failed
-
-	unchecked
 }
 
 func (t *ttlMessages) reset() {
