@@ -170,6 +170,11 @@ func (s *schedSim) run(d time.Duration, enough func() bool) {
 func (s *schedSim) moveTo(at int64) {
 	s.account(at)
 	d := at - s.now
+	for _, q := range s.queues {
+		if q.waiting > 0 {
+			q.awaited += d
+		}
+	}
 	s.now = at
 	s.step.Advance(time.Duration(d))
 	s.settled()
@@ -217,7 +222,8 @@ type schedQueue struct {
 	name    string
 	keys    []*schedKey
 	classes []*schedClass
-	waiting int // workers that wait for it
+	waiting int   // workers that wait for it
+	awaited int64 // nanoseconds in which there was at least one
 	paused  bool
 	got     int // messages delivered
 }
