@@ -76,9 +76,9 @@ type Config struct {
 	// it. It must not block. Nil: not called.
 	Observe func(what Activity, took time.Duration)
 
-	MendInterval time.Duration  // time between two attempts to reopen a failed store
-	Seed         uint64         // of the engine's random numbers: equal seeds and tasks give equal decisions
-	Log          zerolog.Logger // state changes and failures; nothing per command
+	RetryInterval time.Duration  // time between two attempts to reopen a failed store
+	Seed          uint64         // of the engine's random numbers: equal seeds and tasks give equal decisions
+	Log           zerolog.Logger // state changes and failures; nothing per command
 }
 
 // Activity is something that the engine does and that may take long.
@@ -102,7 +102,7 @@ func DefaultConfig() Config {
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 4096, ReadsMax: 16, ReadBytes: 1 << 20,
-		MendInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
+		RetryInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
 	}
 }
 
@@ -118,7 +118,7 @@ func (c *Config) check() error {
 		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},
 		{"due window", c.DueWindow >= 2}, {"reads", c.ReadsMax > 0}, {"read bytes", c.ReadBytes > 0},
-		{"mend interval", c.MendInterval > 0},
+		{"retry interval", c.RetryInterval > 0},
 	}
 	for _, p := range checks {
 		if !p.ok {

@@ -102,12 +102,12 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		<-time.After(3 * cfg.MendInterval)
+		<-time.After(3 * cfg.RetryInterval)
 		if n := store.relieved.Load(); n < 2 || n > 5 {
 			t.Errorf("the store was asked for space %d times in 3 intervals", n)
 		}
 		store.space.Store(true)
-		<-time.After(2 * cfg.MendInterval)
+		<-time.After(2 * cfg.RetryInterval)
 		if err := enqueueTo(t, e, "q"); err != nil {
 			t.Errorf("with space: %v", err)
 		}
@@ -127,7 +127,7 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 			t.Errorf("ack without any space: %v", err)
 		}
 		store.space.Store(true)
-		<-time.After(2 * cfg.MendInterval)
+		<-time.After(2 * cfg.RetryInterval)
 		if err := enqueueTo(t, e, "q"); err != nil {
 			t.Errorf("with space: %v", err)
 		}

@@ -13,9 +13,9 @@ import (
 //	read-only  a commit failed: all writes are refused with ErrMisconf, reads continue
 //
 //	healthy → full         recovery or the store finds that the disk is full (refreshFull)
-//	full → healthy         relieve succeeds; it is tried every Config.MendInterval
+//	full → healthy         relieve succeeds; it is tried every Config.RetryInterval
 //	any → read-only        a commit fails: the memory is dropped and recovered (failOver)
-//	read-only → healthy    reopen succeeds; it is tried every Config.MendInterval
+//	read-only → healthy    reopen succeeds; it is tried every Config.RetryInterval
 //
 // A commit that neither fails nor returns is stalled; see stallAfter.
 type health struct {

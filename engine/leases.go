@@ -106,7 +106,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	if over && c.hasDLQ(q) || dead && !over { // the message moves to another queue
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message with an expired lease cannot be read; it stays leased, retrying later")
-			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.MendInterval)
+			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.RetryInterval)
 			c.leases.ends.fix(m)
 			return
 		}

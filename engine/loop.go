@@ -158,16 +158,16 @@ func (e *Engine) wakeLoop() {
 // Run recovers the state from the store and runs the loop until Stop is called or ctx ends.
 // It returns nil after a shutdown, or why the engine could not start. It must be called
 // once; it does not close the store. On a store that only reads, the engine starts, refuses
-// writes, and tries to reopen the store every Config.MendInterval.
+// writes, and tries to reopen the store every Config.RetryInterval.
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	c := e.core
-	company, err := newLinger()
+	batchLinger, err := newLinger()
 	if err != nil {
 		e.refuseAll()
 		return err
 	}
-	defer company.close()
+	defer batchLinger.close()
 	if err := c.recover(); err != nil {
 		e.refuseAll()
 		return err
@@ -191,7 +191,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.startCensus()
 	e.snapshot.Store(c.out.snapshot)
 	close(e.ready)
-	e.loop(company)
+	e.loop(batchLinger)
 	c.ops.census.stop()
 	close(e.work)
 	e.background.Wait()
@@ -203,7 +203,7 @@ func (e *Engine) Run(ctx context.Context) error {
 //
 //  1. collect takes the tasks and the committer's results.
 //  2. After a failed commit, failOver recovers. While the store is read-only or full,
-//     reopen or relieve tries to restore it every Config.MendInterval.
+//     reopen or relieve tries to restore it every Config.RetryInterval.
 //  3. The turn. A changed snapshot is published before the replies that depend on it leave.
 //  4. Early replies leave.
 //  5. If the committer is free, the open batch is cut and handed over, possibly after a
@@ -221,16 +221,16 @@ func (e *Engine) loop(batchLinger *linger) {
 		now := clock.now()
 		if state.failed != nil {
 			e.failOver(state.failed)
-			repairAt = now.Add(e.cfg.MendInterval)
+			repairAt = now.Add(e.cfg.RetryInterval)
 		} else {
 			c.out.committed = state.committed
 		}
 		if c.health.failed != nil && !now.Before(repairAt) {
 			e.reopen()
-			repairAt = now.Add(e.cfg.MendInterval)
+			repairAt = now.Add(e.cfg.RetryInterval)
 		} else if c.health.full != nil && !now.Before(repairAt) {
 			e.relieve()
-			repairAt = now.Add(e.cfg.MendInterval)
+			repairAt = now.Add(e.cfg.RetryInterval)
 		}
 		began := e.Elapsed()
 		c.turn(now, tasks)

@@ -13,7 +13,7 @@ import (
 //
 //	requested   the key is in readQueue.prefetch, or in urgent if its window is empty
 //	issued      the job runs after the commit of its batch, and sees that batch
-//	backed off  the last read failed: the key is read again after Config.MendInterval
+//	backed off  the last read failed: the key is read again after Config.RetryInterval
 //
 //	none → requested        requestRead: the window has run low
 //	requested → issued      issueReads: fewer than Config.ReadsMax are under way
@@ -181,7 +181,7 @@ func (c *core) readFailed(r *read) {
 	c.cfg.Log.Error().Err(r.err).Msg("reading ahead failed, it is tried again")
 	c.reads.failed++
 	if r.key == nil || c.reads.failed >= c.cfg.ReadsMax {
-		c.reads.pausedUntil = c.now + int64(c.cfg.MendInterval)
+		c.reads.pausedUntil = c.now + int64(c.cfg.RetryInterval)
 	}
 	if r.key == nil {
 		return
@@ -196,10 +196,10 @@ func (c *core) readFailed(r *read) {
 	}
 }
 
-// backOff makes the next read of a key wait for Config.MendInterval.
+// backOff makes the next read of a key wait for Config.RetryInterval.
 func (c *core) backOff(k *fairKey) {
 	k.read = &read{key: k, urgent: true} // neither prefetched nor urgent: requestRead skips it
-	c.reads.backedOff = append(c.reads.backedOff, backedOff{k, k.read, c.now + int64(c.cfg.MendInterval)})
+	c.reads.backedOff = append(c.reads.backedOff, backedOff{k, k.read, c.now + int64(c.cfg.RetryInterval)})
 }
 
 // retryBackedOff requests reads again for the keys whose time has come.

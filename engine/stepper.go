@@ -213,7 +213,7 @@ func (n *counting) do(Store) { n.census.take(func(p *censusPart) { n.step.post(p
 // Apply does nothing: the census posts its parts as tasks of their own.
 func (n *counting) Apply(*Tx) error { return nil }
 
-// Repair reopens the store and recovers, as Engine does every Config.MendInterval. It returns
+// Repair reopens the store and recovers, as Engine does every Config.RetryInterval. It returns
 // why the store is still read-only.
 func (s *Stepper) Repair() error {
 	if err := s.store.Reopen(); err != nil {

@@ -231,7 +231,7 @@ func (o *ttlBatch) deadLetter(c *core) {
 	if o.err != nil || !c.valid(&o.changeLog) {
 		if o.err != nil {
 			c.cfg.Log.Error().Err(o.err).Msg("expired messages cannot be read, retrying later")
-			c.ttl.pausedUntil = c.now + int64(c.cfg.MendInterval)
+			c.ttl.pausedUntil = c.now + int64(c.cfg.RetryInterval)
 		}
 		for _, d := range o.entries { // retry those that are not gone meanwhile
 			if c.ttl.expiring[d.mk.ID] != d {
