@@ -64,7 +64,7 @@ func mount(s *Sandbox, a attack) (o outcome) {
 	defer runtime.UnlockOSThread()
 	runtime.ReadMemStats(&before)
 	start := threadTime()
-	h, err := s.Load(hook.OnEnqueue, a.source)
+	h, err := s.Restore(hook.OnEnqueue, a.source)
 	took := threadTime() - start
 	runtime.ReadMemStats(&loaded)
 	if err != nil {

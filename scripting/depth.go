@@ -14,8 +14,8 @@ const pendingMax = 1000
 // checkDepth scans the tokens of a source before parsing and refuses one that exceeds
 // pendingMax. It overestimates rather than underestimates; malformed tokens are left to
 // the parser.
-func checkDepth(source string, pace *pacer) {
-	scanner := parse.NewScanner(paced{strings.NewReader(source), pace}, "")
+func checkDepth(source string) {
+	scanner := parse.NewScanner(strings.NewReader(source), "")
 	var lexer parse.Lexer
 	var outside []int // pending operators around each open bracket or block
 	waiting := 0      // pending operators of the current expression

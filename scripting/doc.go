@@ -5,8 +5,8 @@
 //  1. It terminates. Each instruction of the machine and each step of a library
 //     function is taken from one budget, and the clock is checked as the budget is
 //     spent. When instructions or time run out the script fails, and no pcall
-//     catches that. Slow scripts yield the CPU (slot.go), and so does loading
-//     one (pace.go).
+//     catches that. Slow scripts yield the CPU (slot.go); the time that loading
+//     takes is bounded (loading.go).
 //  2. Its memory is bounded. Allocations are charged before they are made,
 //     garbage included. Call depth and stack size are bounded as well.
 //  3. It is a pure function of message, settings and source: no file, network,

@@ -20,7 +20,7 @@ import (
 func harmless(t testing.TB, s *Sandbox, kind hook.Kind, source string, msg *hook.Message) {
 	t.Helper()
 	start := time.Now()
-	h, err := s.Load(kind, source)
+	h, err := s.Restore(kind, source)
 	if err != nil {
 		fit(t, err)
 		return

@@ -18,6 +18,7 @@ type Sandbox struct {
 	lib   *library
 	memo  *memo
 	slots slots
+	loads loadQueue
 	idle  chan *machine
 }
 
@@ -35,7 +36,9 @@ func New(cfg Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sandbox{cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), slots: slots, idle: make(chan *machine, machinesIdle)}, nil
+	return &Sandbox{
+		cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), slots: slots, loads: newLoadQueue(), idle: make(chan *machine, machinesIdle),
+	}, nil
 }
 
 // take returns an idle machine or a new one.
@@ -63,19 +66,23 @@ func (s *Sandbox) give(m *machine) {
 }
 
 // Load compiles a source and runs its top level once, so that errors are reported now and
-// not with the first message. It yields the CPU to other clients.
+// not with the first message. Loads queue up and are limited in their share of the CPU, see
+// loadQueue.
 func (s *Sandbox) Load(kind hook.Kind, source string) (hook.Hook, error) {
-	return s.load(kind, source, newPacer(s.slots))
+	var work effort
+	s.loads.enter()
+	sc, err := compile(s.lib, kind, source, s.cfg.Source, &work)
+	s.loads.leave(work)
+	return s.start(sc, err)
 }
 
-// Restore is Load without yielding: at startup no client is served until it returns.
+// Restore is Load without the queue: at startup no client is served until it returns.
 func (s *Sandbox) Restore(kind hook.Kind, source string) (hook.Hook, error) {
-	return s.load(kind, source, nil)
+	return s.start(compile(s.lib, kind, source, s.cfg.Source, &effort{}))
 }
 
-func (s *Sandbox) load(kind hook.Kind, source string, pace *pacer) (hook.Hook, error) {
-	sc, err := compile(s.lib, kind, source, s.cfg.Source, pace)
-	pace.leave()
+// start runs the top level of a script that has been compiled, if it has been.
+func (s *Sandbox) start(sc *script, err error) (hook.Hook, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // as text.
 func evaluate(t testing.TB, s *Sandbox, body string) (string, error) {
 	t.Helper()
-	h, err := s.Load(hook.OnEnqueue, "function on_enqueue(msg)\n"+body+"\nend")
+	h, err := s.Restore(hook.OnEnqueue, "function on_enqueue(msg)\n"+body+"\nend")
 	if err != nil {
 		return "", err
 	}

@@ -28,12 +28,14 @@ type script struct {
 	globals int            // number of globals that it assigns
 }
 
-// compile translates a source into a script without running it.
-func compile(lib *library, kind hook.Kind, source string, sizeMax int, pace *pacer) (*script, error) {
+// compile translates a source into a script without running it, and adds what that takes
+// to work.
+func compile(lib *library, kind hook.Kind, source string, sizeMax int, work *effort) (*script, error) {
 	if len(source) > sizeMax {
 		return nil, &Error{Text: fmt.Sprintf("%s: a script of %d bytes, at most %d", kind, len(source), sizeMax)}
 	}
-	proto, tree, bare, err := translate(lib, kind.String(), source, pace)
+	work.steps += effortByte * len(source)
+	proto, tree, bare, err := translate(lib, kind.String(), source, work)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +53,7 @@ func compile(lib *library, kind hook.Kind, source string, sizeMax int, pace *pac
 
 // translate parses, rewrites and compiles a source. gopher-lua reports errors by
 // panicking and also panics on unexpected trees; both become errors of the script.
-func translate(lib *library, name, source string, pace *pacer) (proto *lua.FunctionProto, tree rewritten, bare bool, err error) {
+func translate(lib *library, name, source string, work *effort) (proto *lua.FunctionProto, tree rewritten, bare bool, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -61,42 +63,42 @@ func translate(lib *library, name, source string, pace *pacer) (proto *lua.Funct
 			err = located(name, 0, fmt.Sprintf("cannot be compiled: %v", r))
 		}
 	}()
-	checkDepth(source, pace)
-	tree, err = prepare(name, source, plan{hook: name}, pace)
+	checkDepth(source)
+	tree, err = prepare(name, source, plan{hook: name}, work)
 	if err != nil {
 		return nil, tree, false, err
 	}
 	if p := planned(name, &tree.survey); len(p.locals) > 0 {
-		fast, err := prepare(name, source, p, pace)
+		fast, err := prepare(name, source, p, work)
 		if err != nil {
 			return nil, tree, false, err
 		}
 		// The optimised form may exceed the limit of locals; the plain form is
 		// equivalent.
-		if proto, err := build(lib, name, source, fast, true, pace); err == nil {
+		if proto, err := build(lib, name, source, fast, true); err == nil {
 			return proto, fast, true, nil
 		}
 	}
-	proto, err = build(lib, name, source, tree, false, pace)
+	proto, err = build(lib, name, source, tree, false)
 	return proto, tree, false, err
 }
 
 // prepare parses and rewrites a source according to a plan. Refusals propagate as panics.
-func prepare(name, source string, p plan, pace *pacer) (rewritten, error) {
-	chunk, err := parse.Parse(paced{strings.NewReader(source), pace}, name)
+func prepare(name, source string, p plan, work *effort) (rewritten, error) {
+	chunk, err := parse.Parse(strings.NewReader(source), name)
 	if err != nil {
 		return rewritten{}, syntax(name, source, err)
 	}
-	return rewrite(chunk, p, pace), nil
+	return rewrite(chunk, p, work), nil
 }
 
 // build compiles and links a tree. source is needed for error positions.
-func build(lib *library, name, source string, tree rewritten, bare bool, pace *pacer) (*lua.FunctionProto, error) {
+func build(lib *library, name, source string, tree rewritten, bare bool) (*lua.FunctionProto, error) {
 	proto, err := lua.Compile(tree.chunk, name)
 	if err != nil {
 		return nil, syntax(name, source, err)
 	}
-	l := linker{guards: lib.guards, bare: bare, pacer: pace}
+	l := linker{guards: lib.guards, bare: bare}
 	if err := l.link(proto); err != nil {
 		return nil, located(name, 0, err.Error())
 	}
@@ -133,7 +135,6 @@ func syntax(name, source string, err error) error {
 type linker struct {
 	guards map[string]*lua.LFunction
 	bare   bool
-	pacer  *pacer
 }
 
 // link processes a function and, recursively, the functions in it.
@@ -163,7 +164,6 @@ func (k *linker) link(proto *lua.FunctionProto) error {
 	}
 	proto.IsVarArg &^= lua.VarArgNeedsArg
 	proto.Code, proto.DbgSourcePositions = slices.Clone(proto.Code), slices.Clone(proto.DbgSourcePositions)
-	k.pacer.pause()
 	for _, p := range proto.FunctionPrototypes {
 		if err := k.link(p); err != nil {
 			return err

@@ -45,7 +45,7 @@ func TestAScriptDoesTheSameWithAndWithoutAnEnvironment(t *testing.T) {
 		"many locals":         {strings.ReplaceAll(manyGlobals(150), "g", "local g") + manyGlobals(60) + "h = 1 function on_enqueue() return { weight = 1 } end", true, "weight=1"},
 		"too many locals":     {strings.ReplaceAll(manyGlobals(180), "g", "local g") + strings.ReplaceAll(manyGlobals(50), "g", "h") + "function on_enqueue() return { weight = h49 } end", false, "weight=49"},
 	} {
-		h, err := s.Load(hook.OnEnqueue, c.source)
+		h, err := s.Restore(hook.OnEnqueue, c.source)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

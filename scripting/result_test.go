@@ -153,7 +153,7 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 		"x = '\xff\xfe' y = = '\x00'":            {1, "near '='"},
 		strings.Repeat("-", 70_000):              {0, "a script of 70000 bytes, at most 65536"},
 	} {
-		_, err := s.Load(hook.OnEnqueue, source)
+		_, err := s.Restore(hook.OnEnqueue, source)
 		var e *Error
 		if !errors.As(err, &e) || e.Line != want.line || !strings.Contains(e.Text, want.text) {
 			t.Errorf("%.60q: %v, want line %d and %q", source, err, want.line, want.text)

@@ -2,7 +2,6 @@ package scripting
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,8 +19,8 @@ import (
 type rewriter struct {
 	plan  plan
 	fn    *function
-	pacer *pacer
-	work  effort
+	work  *effort
+	end   int // steps of work at which the script is refused
 	depth int
 	folds int // enclosing arithmetic expressions
 	count int // functions so far
@@ -102,8 +101,8 @@ func refuse(line int, format string, args ...any) {
 	panic(refusal{line, fmt.Sprintf(format, args...)})
 }
 
-func rewrite(chunk []ast.Stmt, p plan, pace *pacer) rewritten {
-	r := &rewriter{plan: p, pacer: pace, fn: newFunction(nil), seen: survey{globals: map[string]bool{}}}
+func rewrite(chunk []ast.Stmt, p plan, work *effort) rewritten {
+	r := &rewriter{plan: p, work: work, end: work.steps + effortMax, fn: newFunction(nil), seen: survey{globals: map[string]bool{}}}
 	r.fn.scopes = []scope{{names: map[string]bool{}}}
 	sole := false
 	if len(chunk) == 1 {
@@ -233,19 +232,21 @@ func (r *rewriter) read(e *ast.IdentExpr) {
 	}
 }
 
-// statements rewrites a list in place, up to the point where the compiler must pause
-// before the next statement.
+// statements rewrites a list in place.
 func (r *rewriter) statements(stmts []ast.Stmt) []ast.Stmt {
-	for i := 0; i < len(stmts); i++ {
+	for i, s := range stmts {
 		r.work.steps += effortNode
-		if w := &r.work; w.steps-w.rested > effortRest {
-			stmts = slices.Insert(stmts, i, pausePoint(stmts[i].Line(), r.pacer, w.steps-w.rested))
-			w.rested = w.steps
-			i++
-		}
-		stmts[i] = r.statement(stmts[i])
+		r.checkEffort(s)
+		stmts[i] = r.statement(s)
 	}
 	return stmts
+}
+
+// checkEffort refuses a script that would take too long to compile.
+func (r *rewriter) checkEffort(at ast.PositionHolder) {
+	if r.work.steps > r.end {
+		refuse(at.Line(), "the script takes too long to compile: too many names, constants or functions")
+	}
 }
 
 func (r *rewriter) statement(s ast.Stmt) ast.Stmt {

@@ -74,14 +74,7 @@ func (r *rewriter) step(e ast.Expr, folds int) {
 			refuse(e.Line(), "arithmetic of more than %d operations in one expression", foldsMax)
 		}
 	}
-	w := &r.work
-	if w.steps-w.paced > effortPause {
-		w.paced = w.steps
-		r.pacer.pause()
-	}
-	if w.steps-w.rested > effortMax {
-		refuse(e.Line(), "a statement that takes too long to compile: too many names, constants or functions in one")
-	}
+	r.checkEffort(e)
 }
 
 // function rewrites a function body, charged on each call, and charges the enclosing

@@ -30,7 +30,7 @@ func patientSandbox(t testing.TB, timeout time.Duration) *Sandbox {
 
 func load(t testing.TB, s *Sandbox, kind hook.Kind, source string) *Hook {
 	t.Helper()
-	h, err := s.Load(kind, source)
+	h, err := s.Restore(kind, source)
 	if err != nil {
 		t.Fatal(err)
 	}
