@@ -190,15 +190,3 @@ func (h *keyHeap) set(i int, e keyDue) {
 	(*h)[i] = e
 	e.key.slot = int32(i) //nolint:gosec // memory is exhausted before 2^31 keys
 }
-
-// upcoming appends the keys that are due next to keys, until it has n. It considers only keys
-// in the lists, and is a hint for prefetching: a key in the heap may be due before some of
-// them.
-func (cl *class) upcoming(keys []*fairKey, n int) []*fairKey {
-	for round := cl.present(); round < cl.present()+nearRounds; round++ {
-		for k := cl.near[round&(nearRounds-1)].first; k != nil && len(keys) < n; k = k.next {
-			keys = append(keys, k)
-		}
-	}
-	return keys
-}

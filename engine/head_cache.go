@@ -174,15 +174,18 @@ func (c *core) shrink(rest []*message) {
 	}
 }
 
-// Prefetching of cache lines. A turn has many tasks and a lease many messages. With very many
-// fairness keys each of them refers to a key that is in no processor cache: the slot of the
-// table, the key, its name, its window and the message would be one cache miss after another.
-// But the misses of different tasks do not depend on each other. So before a group of tasks
-// is applied, or messages are delivered, short loops read the same field for all of them: the
-// processor then overlaps the misses.
+// Prefetching of cache lines. A turn has many tasks, and with very many fairness keys each of
+// them refers to a key that is in no processor cache: the slot of the table, the key and its
+// name would be one cache miss after another. But the misses of different tasks do not depend
+// on each other. So before a group of tasks is applied, short loops read the same field for
+// all of them: the processor then overlaps the misses.
 //
 // Prefetching decides nothing and keeps nothing: what it has read may have changed when the
 // task is applied.
+//
+// It makes an enqueue 18 % cheaper with 100,000 keys and 38 % with 1,000,000, a whole cycle 8
+// and 22 %; with 1,000 keys nothing changes (Go 1.26). Prefetching for the deliveries of a
+// lease as well made a lease 10 % dearer with 1,000,000 keys, and is not done.
 
 // Announcer is a call that may enqueue a message. Announce returns the prepared request, or
 // nil if the call will not enqueue one; it changes nothing.
@@ -260,28 +263,6 @@ func (c *core) announced(tasks []*Task) int {
 		n++
 	}
 	return n
-}
-
-// prefetchRound prefetches for the next n deliveries of a queue, prefetchMax at most.
-func (c *core) prefetchRound(q *queue, n int) {
-	s := q.scheduler
-	if s.keys < max(c.heads.prefetchKeysMin, 1) || !s.hasOpen() {
-		return
-	}
-	f := &c.heads.prefetch
-	keys := s.open.h[0].upcoming(f.keys[:0], min(n, prefetchMax))
-	sum := f.sum
-	for _, k := range keys {
-		sum += k.prefetchFields()
-	}
-	for _, k := range keys {
-		sum += k.prefetchName()
-		if len(k.window) > 0 {
-			m := k.window[0]
-			sum ^= int64(m.rank) + int64(m.fence) + int64(m.timer) //nolint:gosec // any bits will do
-		}
-	}
-	f.sum = sum
 }
 
 // prefetchFields reads a field of each of the cache lines that every message of a key needs;

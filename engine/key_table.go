@@ -8,7 +8,8 @@ import "hash/maphash"
 //   - With a million keys, none of them in a processor cache, it finds one with a single
 //     cache miss in the table, and that miss can be prefetched (head_cache.go).
 //   - It finds the keys of an id by its hash (withID).
-//   - No insertion rehashes the whole table, which would hold up the loop.
+//   - No insertion rehashes the whole table, which would hold up the loop. (Go's maps are
+//     split by pages, too, since Go 1.24.)
 //
 // It uses extendible hashing: a directory of pages, each an open-addressing table with linear
 // probing. A full page is split in two, and the directory is copied when it has to double. So
@@ -17,6 +18,12 @@ import "hash/maphash"
 // The hash in ids is public, so clients can choose names that all have the same. Such names
 // are in one page, which cannot be split and grows instead. Within a page the slot follows
 // from a seeded hash, which clients cannot predict.
+//
+// The alternative is two Go maps, by the hash and by the hash in ids. Beside them, with
+// prefetching by lookups, the table makes a cycle of a message 7 to 10 % cheaper where keys
+// come and go, 1,000,000 at random (an enqueue 15 %), since such a key changes one table
+// instead of two; 3 % with 1,000,000 keys that stay (an enqueue 7 %), 2 % with 100,000, and
+// nothing with 1,000 (Go 1.26).
 type keyTable struct {
 	pages []*keyPage // directory, by the upper bits of the hash; a page may be in several places
 	bits  uint8      // bits of the hash that the directory uses, at most foldBits: 1<<bits places

@@ -186,9 +186,6 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 	at := turn.start(queues)
 	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
 		q := queues[at%len(queues)]
-		if len(ds)%prefetchMax == 0 {
-			c.prefetchRound(q, most-len(ds))
-		}
 		m := c.take(q)
 		if m == nil {
 			empty++
