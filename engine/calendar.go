@@ -75,7 +75,7 @@ func (cl *calendar) remove(k *fairKey) {
 }
 
 // keyList is a doubly linked list of keys. The links are in the keys: a key is in one list at
-// most.
+// most. It is not a [list], which would be slower; see there.
 type keyList struct{ first, last *fairKey }
 
 func (l *keyList) pushBack(k *fairKey) {

@@ -107,6 +107,64 @@ func (t *timers[T]) swap(i, j int) {
 	*t.h[i].index(), *t.h[j].index() = i, j
 }
 
+// links are a list's fields in its elements. An element embeds them, so it is in one list
+// at a time, and to add or remove it allocates nothing.
+type links[T any] struct{ prev, next *T }
+
+func (l *links[T]) link() *links[T] { return l }
+
+// linked is a pointer to an element of a list.
+type linked[T any] interface {
+	*T
+	link() *links[T]
+}
+
+// list is a doubly linked list of elements that embed links.
+//
+// The calendar's keyList is one written out: through the methods of a type parameter, to
+// move a key costs 13 ns instead of 3 to 5, some 3 % of a delivery.
+type list[T any, P linked[T]] struct {
+	first, last *T
+	n           int
+}
+
+// head returns the first element, nil if there is none or no list.
+func (l *list[T, P]) head() *T {
+	if l == nil {
+		return nil
+	}
+	return l.first
+}
+
+func (l *list[T, P]) pushBack(e *T) {
+	in := P(e).link()
+	in.prev, in.next = l.last, nil
+	if l.last != nil {
+		P(l.last).link().next = e
+	} else {
+		l.first = e
+	}
+	l.last = e
+	l.n++
+}
+
+// remove takes an element out; it must be inside.
+func (l *list[T, P]) remove(e *T) {
+	in := P(e).link()
+	if in.prev != nil {
+		P(in.prev).link().next = in.next
+	} else {
+		l.first = in.next
+	}
+	if in.next != nil {
+		P(in.next).link().prev = in.prev
+	} else {
+		l.last = in.prev
+	}
+	in.prev, in.next = nil, nil
+	l.n--
+}
+
 // roster lists entries in the order of their addition, so that a cursor stays valid while
 // entries are added and removed: each entry has a number that increases and is never reused,
 // and a cursor is the number of the last entry visited. An entry that exists during a whole

@@ -84,9 +84,9 @@ func (c *core) reclaim() {
 // then classes, then keys.
 func (c *core) reclaimSome(r *detachedQueue) {
 	for ; c.detached.reclaimed < c.detached.max; c.detached.reclaimed++ {
-		if d := c.delayed.index.byQueue[r.no]; d != nil {
+		if d := c.delayed.index.byQueue[r.no].head(); d != nil {
 			c.unschedule(d)
-		} else if d := c.ttl.index.byQueue[r.no]; d != nil {
+		} else if d := c.ttl.index.byQueue[r.no].head(); d != nil {
 			c.unindex(&c.ttl.index, d.at, d.mk)
 		} else {
 			break

@@ -15,7 +15,7 @@ type dueEntry struct {
 	m   *message // the delayed message; nil if it is on disk only
 	i   int      // in the heap
 
-	prev, next *dueEntry // entries of the same queue in memory
+	links[dueEntry] // entries of the same queue in memory
 }
 
 func newDueEntry(at int64, mk storage.MessageKey, m *message) *dueEntry {
@@ -51,10 +51,10 @@ type dueIndex struct {
 	// removed holds the keys of entries that were deleted from disk since the read was
 	// asked for.
 	removed map[string]struct{}
-	// byID finds the entry of a message in the head, byQueue the newest entry of each
-	// queue.
+	// byID finds the entry of a message in the head, byQueue those of each queue that has
+	// any.
 	byID    map[ID]*dueEntry
-	byQueue map[uint32]*dueEntry
+	byQueue map[uint32]*list[dueEntry, *dueEntry]
 }
 
 // onDisk reports whether an entry with this key is on disk only.
@@ -72,13 +72,13 @@ func (x *dueIndex) first() int64 {
 func (x *dueIndex) add(d *dueEntry) {
 	x.heap.push(d)
 	if x.byID == nil {
-		x.byID, x.byQueue = map[ID]*dueEntry{}, map[uint32]*dueEntry{}
+		x.byID, x.byQueue = map[ID]*dueEntry{}, map[uint32]*list[dueEntry, *dueEntry]{}
 	}
 	x.byID[d.mk.ID] = d
-	if d.next = x.byQueue[d.mk.Queue]; d.next != nil {
-		d.next.prev = d
+	if x.byQueue[d.mk.Queue] == nil {
+		x.byQueue[d.mk.Queue] = &list[dueEntry, *dueEntry]{}
 	}
-	x.byQueue[d.mk.Queue] = d
+	x.byQueue[d.mk.Queue].pushBack(d)
 }
 
 // remove takes an entry out of the head. Its record on disk stays.
@@ -90,18 +90,10 @@ func (x *dueIndex) remove(d *dueEntry) {
 // unlist removes an entry from byID and byQueue.
 func (x *dueIndex) unlist(d *dueEntry) {
 	delete(x.byID, d.mk.ID)
-	switch {
-	case d.prev != nil:
-		d.prev.next = d.next
-	case d.next != nil:
-		x.byQueue[d.mk.Queue] = d.next
-	default:
+	of := x.byQueue[d.mk.Queue]
+	if of.remove(d); of.n == 0 {
 		delete(x.byQueue, d.mk.Queue)
 	}
-	if d.next != nil {
-		d.next.prev = d.prev
-	}
-	d.prev, d.next = nil, nil
 }
 
 // dueLooks is how many entries a unit of the budget pays for when they are only inspected.
@@ -121,7 +113,7 @@ func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
 		return
 	}
 	n := 0
-	for d := c.delayed.index.byQueue[q.no]; d != nil; d = d.next {
+	for d := c.delayed.index.byQueue[q.no].head(); d != nil; d = d.next {
 		n++
 		if i := wanted[d.mk.Key]; i != nil && (i.ReadyAt.IsZero() || d.at < i.ReadyAt.UnixNano()) {
 			i.ReadyAt = unix(d.at)

@@ -91,9 +91,9 @@ func (t *ttlMessages) check(_ *core, bad report) { t.index.check(bad) }
 // map and the lists by queue have the same entries (8).
 func (x *dueIndex) check(bad report) {
 	listed := 0
-	for no, d := range x.byQueue {
-		for ; d != nil; d = d.next {
-			if listed++; d.mk.Queue != no || x.byID[d.mk.ID] != d || d.next != nil && d.next.prev != d {
+	for no, of := range x.byQueue {
+		for d := of.first; d != nil; d = d.next {
+			if listed++; d.mk.Queue != no || x.byID[d.mk.ID] != d || d.next != nil && d.next.prev != d || of.n == 0 {
 				bad(8, "message %s is listed by mistake", d.mk.ID)
 			}
 		}

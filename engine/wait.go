@@ -81,44 +81,15 @@ func (w *wait) index() *int         { return &w.timer }
 
 // waiter is the place of a wait in the line of one queue.
 type waiter struct {
-	wait       *wait
-	queue      *queue
-	prev, next *waiter
+	wait  *wait
+	queue *queue
+	links[waiter]
 }
 
 // waiters is the line of the waits for a queue, first come first served. A wait costs nothing
 // while it is in the line: serve looks only at the first, and only when the queue may deliver.
 // The list is linked through the waits, so leaving takes O(1) and no allocation.
-type waiters struct {
-	first, last *waiter
-	n           int
-}
-
-func (l *waiters) add(w *waiter) {
-	w.prev = l.last
-	if l.last != nil {
-		l.last.next = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-	l.n++
-}
-
-func (l *waiters) remove(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.last = w.prev
-	}
-	w.prev, w.next = nil, nil
-	l.n--
-}
+type waiters struct{ list[waiter, *waiter] }
 
 // park makes the task of tx wait: for messages of queues until a time (0: without end), or
 // with no queues for an off-loop job or its turn. A task that is parked already keeps its
@@ -159,7 +130,7 @@ func (c *core) joinLines(w *wait, queues []*queue) {
 	w.nodes = make([]waiter, 0, len(queues))
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
-		q.waiters.add(&w.nodes[len(w.nodes)-1])
+		q.waiters.pushBack(&w.nodes[len(w.nodes)-1])
 		if q.scheduler.loaded() {
 			c.offer(q) // it may have become able to deliver while the other queues were tried
 		}
