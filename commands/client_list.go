@@ -139,15 +139,16 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 	b.WriteByte('\n')
 }
 
-// tracking is what CLIENT TRACKING has set; nil: it is off. No invalidations are sent, because no
-// reply is cacheable; what was set is kept for CLIENT TRACKINGINFO and CLIENT LIST.
+// tracking is what CLIENT TRACKING has set; nil: it is off. No invalidations are sent, because
+// no reply is cacheable, so it has no effect. Some clients need the OK, and the rest of what
+// Redis checks and shows of it.
 type tracking struct {
-	redirect                     int64 // 0: to the connection itself
-	bcast, optIn, optOut, noLoop bool
-	// caching is set by CLIENT CACHING for the next command that is none of CLIENT.
-	caching  bool
+	flags    []string // as CLIENT TRACKINGINFO shows them
+	redirect int64    // 0: to the connection itself
 	prefixes [][]byte
 }
+
+func (t *tracking) has(flag string) bool { return t != nil && slices.Contains(t.flags, flag) }
 
 func clientTracking() Spec {
 	return Spec{
@@ -166,26 +167,19 @@ func clientTracking() Spec {
 		},
 		Examples: []Example{{"CLIENT TRACKING ON OPTIN", "OK"}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			if in.Has("off") {
-				s.track(nil)
-				w.OK()
-				return nil
+			var t *tracking
+			if !in.Has("off") {
+				var err error
+				if t, err = s.readTracking(in); err != nil {
+					return err
+				}
 			}
-			t, err := s.readTracking(in)
-			if err != nil {
-				return err
-			}
-			s.track(t)
+			s.tracking = t
+			s.updateIdentity(func(i *identity) { i.redirect, i.bcast = t.target(), t.has("bcast") })
 			w.OK()
 			return nil
 		},
 	}
-}
-
-// track sets the mode, and publishes of it what CLIENT LIST shows.
-func (s *Session) track(t *tracking) {
-	s.tracking = t
-	s.updateIdentity(func(i *identity) { i.redirect, i.bcast = t.target(), t != nil && t.bcast })
 }
 
 // trackingFlags are those of the connection's line in CLIENT LIST.
@@ -202,35 +196,32 @@ func (i *identity) trackingFlags() string {
 
 // readTracking checks the options, which Redis lets not all go together.
 func (s *Session) readTracking(in *input) (*tracking, error) {
-	t := &tracking{
-		redirect: in.Integer("redirect", 0), bcast: in.Has("bcast"), optIn: in.Has("optin"), optOut: in.Has("optout"), noLoop: in.Has("noloop"),
+	t, old := &tracking{flags: []string{"on"}, redirect: in.Integer("redirect", 0)}, s.tracking
+	for _, f := range []string{"bcast", "optin", "optout", "noloop"} {
+		if in.Has(f) {
+			t.flags = append(t.flags, f)
+		}
 	}
 	in.Each("prefix", func(words [][]byte) { t.prefixes = append(t.prefixes, bytes.Clone(words[0])) })
-	old := s.tracking
 	switch {
 	case in.Has("redirect") && !s.handler.connected(t.redirect):
 		return nil, command.Refuse("ERR", "The client ID you want redirect to does not exist")
-	case len(t.prefixes) > 0 && !t.bcast:
+	case len(t.prefixes) > 0 && !t.has("bcast"):
 		return nil, command.Refuse("ERR", "PREFIX option requires BCAST mode to be enabled")
-	case old != nil && old.bcast != t.bcast:
+	case old != nil && old.has("bcast") != t.has("bcast"):
 		return nil, errSwitch("BCAST mode on/off")
-	case t.bcast && (t.optIn || t.optOut):
+	case t.has("bcast") && (t.has("optin") || t.has("optout")):
 		return nil, command.Refuse("ERR", "OPTIN and OPTOUT are not compatible with BCAST")
-	case t.optIn && t.optOut:
+	case t.has("optin") && t.has("optout"):
 		return nil, command.Refuse("ERR", "You can't specify both OPTIN mode and OPTOUT mode")
-	case old != nil && (t.optIn && old.optOut || t.optOut && old.optIn):
+	case t.has("optin") && old.has("optout") || t.has("optout") && old.has("optin"):
 		return nil, errSwitch("OPTIN/OPTOUT mode")
 	}
 	var before [][]byte
 	if old != nil {
 		before = old.prefixes
 	}
-	if err := checkPrefixes(t.prefixes, before); err != nil {
-		return nil, err
-	}
-	t.prefixes = append(t.prefixes, before...)
-	slices.SortFunc(t.prefixes, bytes.Compare)
-	return t, nil
+	return t, t.addPrefixes(before)
 }
 
 func errSwitch(what string) error {
@@ -240,29 +231,26 @@ func errSwitch(what string) error {
 // trackingPrefixesMax bounds what one connection makes Fila keep.
 const trackingPrefixesMax = 128
 
-// checkPrefixes refuses prefixes that overlap, with each other or with those of
-// before.
-func checkPrefixes(prefixes, before [][]byte) error {
-	if len(prefixes)+len(before) > trackingPrefixesMax {
+// addPrefixes adds those of before, and refuses prefixes that overlap.
+func (t *tracking) addPrefixes(before [][]byte) error {
+	if len(t.prefixes)+len(before) > trackingPrefixesMax {
 		return command.Refuse("ERR", "too many prefixes: nothing here may be cached, so there is no need for them")
 	}
-	for i, a := range prefixes {
-		for _, b := range before {
-			if bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) {
-				return errOverlap(a, "an existing", b)
+	for i, a := range t.prefixes {
+		for j, b := range slices.Concat(before, t.prefixes[i+1:]) {
+			if !bytes.HasPrefix(a, b) && !bytes.HasPrefix(b, a) {
+				continue
 			}
-		}
-		for _, b := range prefixes[i+1:] {
-			if bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) {
-				return errOverlap(a, "another provided", b)
+			which := "another provided"
+			if j < len(before) {
+				which = "an existing"
 			}
+			return command.Refuse("ERR", "Prefix '"+command.Clip(a)+"' overlaps with "+which+" prefix '"+command.Clip(b)+"'. Prefixes for a single client must not overlap.")
 		}
 	}
+	t.prefixes = append(t.prefixes, before...)
+	slices.SortFunc(t.prefixes, bytes.Compare)
 	return nil
-}
-
-func errOverlap(a []byte, which string, b []byte) error {
-	return command.Refuse("ERR", "Prefix '"+command.Clip(a)+"' overlaps with "+which+" prefix '"+command.Clip(b)+"'. Prefixes for a single client must not overlap.")
 }
 
 // connected reports whether there is a connection of that number.
@@ -276,7 +264,7 @@ func clientCaching() Spec {
 	return Spec{
 		Name: "CACHING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
 		Summary: "Says whether what the next command reads will be cached.",
-		Differs: "Without effect: nothing here may be cached.",
+		Differs: "Without effect: nothing here may be cached. CLIENT TRACKINGINFO shows it until CLIENT TRACKING is called again.",
 		Flags:   connectionFlags(),
 		Args: []Arg{{Name: "mode", Type: OneOf, Args: []Arg{
 			{Name: "yes", Type: PureToken, Token: "YES"}, {Name: "no", Type: PureToken, Token: "NO"},
@@ -286,16 +274,19 @@ func clientCaching() Spec {
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			t, yes, no := s.tracking, command.IsToken(in.Args[0], "YES"), command.IsToken(in.Args[0], "NO")
 			switch {
-			case t == nil || !t.optIn && !t.optOut && !t.bcast:
+			case !t.has("optin") && !t.has("optout") && !t.has("bcast"):
 				return command.Refuse("ERR", "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
-			case yes && !t.optIn:
+			case yes && !t.has("optin"):
 				return command.Refuse("ERR", "CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-			case no && !t.optOut:
+			case no && !t.has("optout"):
 				return command.Refuse("ERR", "CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
 			case !yes && !no:
 				return command.Refuse("ERR", "syntax error")
+			case yes && !t.has("caching-yes"):
+				t.flags = slices.Insert(t.flags, 2, "caching-yes") // after on and optin
+			case no && !t.has("caching-no"):
+				t.flags = slices.Insert(t.flags, 2, "caching-no")
 			}
-			t.caching = true
 			w.OK()
 			return nil
 		},
@@ -328,44 +319,24 @@ func clientTrackingInfo() Spec {
 		Flags:    connectionFlags(),
 		Examples: []Example{{"CLIENT TRACKINGINFO", "1) \"flags\"\n2) 1) \"off\"\n3) \"redirect\"\n4) (integer) -1\n5) \"prefixes\"\n6) (empty array)"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			flags := s.tracking.flags()
+			t := s.tracking
+			if t == nil {
+				t = &tracking{flags: []string{"off"}, redirect: -1}
+			}
 			w.Map(3)
 			w.BulkString("flags")
-			w.Set(len(flags))
-			for _, f := range flags {
+			w.Set(len(t.flags))
+			for _, f := range t.flags {
 				w.BulkString(f)
 			}
 			w.BulkString("redirect")
-			w.Int(s.tracking.target())
+			w.Int(t.redirect)
 			w.BulkString("prefixes")
-			var prefixes [][]byte
-			if s.tracking != nil {
-				prefixes = s.tracking.prefixes
-			}
-			w.Array(len(prefixes))
-			for _, p := range prefixes {
+			w.Array(len(t.prefixes))
+			for _, p := range t.prefixes {
 				w.Bulk(p)
 			}
 			return nil
 		},
 	}
-}
-
-func (t *tracking) flags() []string {
-	if t == nil {
-		return []string{"off"}
-	}
-	flags := []string{"on"}
-	for _, f := range []struct {
-		set  bool
-		name string
-	}{
-		{t.bcast, "bcast"}, {t.optIn, "optin"}, {t.optIn && t.caching, "caching-yes"},
-		{t.optOut, "optout"}, {t.optOut && t.caching, "caching-no"}, {t.noLoop, "noloop"},
-	} {
-		if f.set {
-			flags = append(flags, f.name)
-		}
-	}
-	return flags
 }

@@ -153,9 +153,6 @@ func (s *Session) handle(args [][]byte, left int) {
 	if s.mute == muteThis {
 		s.mute = muteNone
 	}
-	if t := s.tracking; t != nil && t.caching && s.current.Load().Parent != s.handler.table.Find([]byte("client")) {
-		t.caching = false
-	}
 	c, rest, err := s.handler.table.Lookup(args)
 	if denied := s.admit(c); denied != nil {
 		err = denied
