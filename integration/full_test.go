@@ -2,16 +2,14 @@ package integration_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/internal/smalldisk"
 )
 
 // TestAStartOnAFullDiskCanBeEmptied fills the disk, kills the broker, and starts it with
@@ -19,12 +17,12 @@ import (
 // leaves nothing behind.
 func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 	disk := t.TempDir()
-	if err := syscall.Mount("fila-full", disk, "tmpfs", 0, fmt.Sprint("size=", 64<<20)); err != nil {
-		t.Logf("no file system can be mounted here: TestAStartOnAFullDiskServesReads has to do: %v", err)
+	if err := smalldisk.Mount(disk, 64<<20); err != nil {
+		t.Logf("%v: TestAStartOnAFullDiskServesReads has the injected form", err)
 		return
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, 0); err != nil {
+		if err := smalldisk.Unmount(disk); err != nil {
 			t.Error(err)
 		}
 	})
@@ -48,20 +46,25 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 		do(t, c, "FILA.ENQUEUE", q, payload+fmt.Sprint(i))
 		stored[q]++
 	}
-	eatSpace(t, disk)
+	if err := smalldisk.Fill(disk); err != nil {
+		t.Fatal(err)
+	}
 	for range 3 { // starts that are killed, on a disk that is full to the last byte
 		if err := b.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		before := takenBy(t, b.Data())
+		before, err := smalldisk.Usage(b.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
 		restart(t, b)
 		c = connect(t, b.Addr(), 3)
 		refused(t, c, "MISCONF", "FILA.ENQUEUE", "acked", payload)
 		if n := depth(t, c, "kept"); n != stored["kept"] {
 			t.Fatalf("%d messages are kept, want %d", n, stored["kept"])
 		}
-		if now := takenBy(t, b.Data()); now > before+1<<20 {
-			t.Errorf("a start has left %d bytes", now-before)
+		if now, err := smalldisk.Usage(b.Data()); err != nil || now > before+1<<20 {
+			t.Errorf("a start has left %d bytes, %v", now-before, err)
 		}
 	}
 	for n := stored["acked"]; n > 0; {
@@ -95,35 +98,4 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 func depth(t *testing.T, c *redis.Client, queue string) int {
 	t.Helper()
 	return int(mapped(t, do(t, c, "FILA.STATS", queue))["ready"].(int64))
-}
-
-// eatSpace writes a file until there is no space left.
-func eatSpace(t *testing.T, dir string) {
-	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, "ballast"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, size := range []int{1 << 20, 4096, 1} {
-		for err = nil; err == nil; _, err = f.Write(make([]byte, size)) {
-			continue
-		}
-	}
-}
-
-// takenBy is what a directory takes of the disk.
-func takenBy(t *testing.T, dir string) (bytes int64) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		var s syscall.Stat_t
-		if err := syscall.Stat(filepath.Join(dir, e.Name()), &s); err == nil {
-			bytes += s.Blocks * 512
-		}
-	}
-	return bytes
 }

@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/history"
 	"github.com/faisca/fila/integration/powerloss"
+	"github.com/faisca/fila/internal/smalldisk"
 )
 
 // trouble is a disk that takes no writes for a while.
@@ -30,51 +28,19 @@ type trouble interface {
 // the right to mount.
 type small struct{ dir string }
 
-const (
-	smallBytes = 96 << 20
-	ballast    = "ballast"
-)
+const smallBytes = 96 << 20
 
 func newSmall(dir string) (*small, error) {
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		return nil, err
 	}
-	if err := syscall.Mount("fila-torture", dir, "tmpfs", 0, fmt.Sprint("size=", smallBytes)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoMount, err)
-	}
-	return &small{dir}, nil
+	return &small{dir}, smalldisk.Mount(dir, smallBytes)
 }
-
-var errNoMount = errors.New("no file system can be mounted here")
 
 func (s *small) Begin() error { return nil }
-
-// Fail writes a file until there is no space left, to the last byte.
-func (s *small) Fail() error {
-	f, err := os.Create(filepath.Join(s.dir, ballast))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for size := 1 << 20; size > 0; size /= 2 {
-		for err = nil; err == nil; _, err = f.Write(make([]byte, size)) {
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *small) Heal() error {
-	err := os.Remove(filepath.Join(s.dir, ballast))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func (s *small) Close() error { return syscall.Unmount(s.dir, syscall.MNT_DETACH) }
+func (s *small) Fail() error  { return smalldisk.Fill(s.dir) }
+func (s *small) Heal() error  { return smalldisk.Empty(s.dir) }
+func (s *small) Close() error { return smalldisk.Detach(s.dir) }
 func (s *small) Reads() bool  { return true }
 
 // injected is a disk that fails to order: in its syncs, or in its writes for lack of

@@ -20,7 +20,7 @@ func layers() map[string]layer {
 		"resp":              {may: []string{"internal/tuning"}},
 		"storage":           {tests: []string{"storage/storetest"}},
 		"storage/storetest": {may: []string{"storage"}},
-		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"storage/storetest"}},
+		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
 		"engine":              {may: []string{"internal/hook", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
@@ -48,12 +48,14 @@ func layers() map[string]layer {
 		"internal/backup":   {},
 		"internal/certs":    {},
 		"internal/progress": {},
-		"internal/yield":    {},
-		"internal/tuning":   {},
-		"cli":               {may: []string{"internal/bench", "internal/progress"}},
-		"internal/broker":   {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/hook", "internal/telemetry", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
-		"main":              {may: []string{"internal/broker"}},
-		"integration":       {tests: []string{"integration/broker", "internal/proc"}},
+		// Small file systems for tests.
+		"internal/smalldisk": {},
+		"internal/yield":     {},
+		"internal/tuning":    {},
+		"cli":                {may: []string{"internal/bench", "internal/progress"}},
+		"internal/broker":    {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/hook", "internal/telemetry", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
+		"main":               {may: []string{"internal/broker"}},
+		"integration":        {tests: []string{"integration/broker", "internal/proc", "internal/smalldisk"}},
 		// Each client library does the same; those in Go are a module of their own.
 		"integration/clients":    {tests: []string{"integration/broker"}},
 		"integration/clients/go": {},
@@ -74,7 +76,7 @@ func layers() map[string]layer {
 		// Judges what clients were told, and cuts the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},
-		"integration/torture":   {may: []string{"integration/broker", "integration/history", "integration/powerloss", "internal/progress"}},
+		"integration/torture":   {may: []string{"integration/broker", "integration/history", "integration/powerloss", "internal/progress", "internal/smalldisk"}},
 		// Damages stores, and looks where in them each deletion was.
 		"integration/damage": {may: []string{"integration/broker", "internal/progress", "storage", "storage/rocks/files"}},
 		"internal/tidy":      {},

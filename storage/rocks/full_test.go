@@ -3,7 +3,6 @@ package rocks_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"os/signal"
@@ -12,54 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/faisca/fila/internal/smalldisk"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
-
-// smallDisk is a directory with so little space that it can be filled, and what is the
-// matter with it otherwise. As root it is a file system of its own; else the size of
-// single files is limited, which RocksDB answers in the same way.
-func smallDisk(t *testing.T, bytes int64) (dir string, mounted bool) {
-	t.Helper()
-	dir = t.TempDir()
-	if err := syscall.Mount("fila-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
-		return dir, false
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir, true
-}
-
-// fillDisk takes all space but left bytes, with a file that it returns.
-func fillDisk(t *testing.T, dir string, left int64) (ballast string) {
-	t.Helper()
-	ballast = filepath.Join(dir, "ballast")
-	f, err := os.Create(ballast)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, n := range []int{1 << 20, 1 << 12} {
-		for chunk := make([]byte, n); free(t, dir) >= left+int64(n); {
-			if _, err := f.Write(chunk); err != nil {
-				return ballast
-			}
-		}
-	}
-	return ballast
-}
-
-func free(t *testing.T, dir string) int64 {
-	t.Helper()
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
-		t.Fatal(err)
-	}
-	return int64(fs.Bavail) * fs.Bsize
-}
 
 const reserved = 4 << 20
 
@@ -102,11 +57,16 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 		{"a purge, what is there is in tables", true, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			disk, mounted := smallDisk(t, 80<<20)
-			if !mounted {
-				t.Log("a small disk needs root; TestAStartOnAFullDiskServesReads has the injected form")
+			disk := t.TempDir()
+			if err := smalldisk.Mount(disk, 80<<20); err != nil {
+				t.Logf("%v: TestAStartOnAFullDiskServesReads has the injected form", err)
 				return
 			}
+			t.Cleanup(func() {
+				if err := smalldisk.Unmount(disk); err != nil {
+					t.Error(err)
+				}
+			})
 			dir := filepath.Join(disk, "store")
 			s := openWithReserve(t, dir)
 			if info, err := os.Stat(filepath.Join(dir, "fila-reserve")); err != nil || info.Size() != reserved {
@@ -122,7 +82,9 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			fillDisk(t, disk, 0)
+			if err := smalldisk.Fill(disk); err != nil {
+				t.Fatal(err)
+			}
 			s = openWithReserve(t, dir)
 			if got := count(t, s); got != len(keys) {
 				t.Fatalf("%d messages can be read, want %d", got, len(keys))
@@ -136,7 +98,7 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 			empty(t, s, keys, x.purging)
 			for n := 0; s.Full() != nil; n++ {
 				if err := s.Relieve(); err != nil && n > 10 {
-					t.Fatalf("nothing was freed, %d bytes: %v", free(t, disk), err)
+					t.Fatalf("nothing was freed: %v", err)
 				}
 			}
 			if _, err := os.Stat(filepath.Join(dir, "fila-reserve")); err != nil {
@@ -200,7 +162,10 @@ func TestAStartOnAFullDiskServesReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	limitFiles(t, 100)
-	before := usage(t, dir)
+	before, err := smalldisk.Usage(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 13 {
 		s, err := rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved})
 		if err != nil {
@@ -223,11 +188,11 @@ func TestAStartOnAFullDiskServesReads(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if now := usage(t, dir); now > before+64<<10 {
-			t.Fatalf("a start has left %d bytes", now-before)
+		if now, err := smalldisk.Usage(dir); err != nil || now > before+64<<10 {
+			t.Fatalf("a start has left %d bytes, %v", now-before, err)
 		}
 	}
-	s, err := rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved})
+	s, err = rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,21 +205,4 @@ func TestAStartOnAFullDiskServesReads(t *testing.T) {
 	if got := count(t, s); got != len(keys) {
 		t.Errorf("%d messages, want %d", got, len(keys))
 	}
-}
-
-// usage is what a directory takes of the disk.
-func usage(t *testing.T, dir string) (bytes int64) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		var s syscall.Stat_t
-		if err := syscall.Stat(filepath.Join(dir, e.Name()), &s); err != nil {
-			t.Fatal(err)
-		}
-		bytes += s.Blocks * 512
-	}
-	return bytes
 }

@@ -1,0 +1,75 @@
+// Package smalldisk makes file systems so small that tests can fill them.
+package smalldisk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrMount is why there is no small file system: to mount one takes the right to.
+var ErrMount = errors.New("no file system can be mounted here")
+
+// Mount mounts a file system of a size, in memory, on a directory that exists.
+func Mount(dir string, bytes int64) error {
+	if err := syscall.Mount("fila-small", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
+		return fmt.Errorf("%w: %w", ErrMount, err)
+	}
+	return nil
+}
+
+// Unmount takes it away, with what it holds. It fails while files are open.
+func Unmount(dir string) error { return syscall.Unmount(dir, 0) }
+
+// Detach is Unmount that does not wait for open files to be closed.
+func Detach(dir string) error { return syscall.Unmount(dir, syscall.MNT_DETACH) }
+
+func ballast(dir string) string { return filepath.Join(dir, "ballast") }
+
+// Fill writes a file until there is no space left, to the last byte. It may be called
+// again when there is space once more.
+func Fill(dir string) error {
+	f, err := os.OpenFile(ballast(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // the disk is full: that is the purpose
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Empty removes what Fill has written.
+func Empty(dir string) error {
+	if err := os.Remove(ballast(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Usage returns how much space the files of a directory take, without those below it.
+func Usage(dir string) (bytes int64, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		var s syscall.Stat_t
+		switch err := syscall.Stat(filepath.Join(dir, e.Name()), &s); {
+		case errors.Is(err, syscall.ENOENT): // removed since
+		case err != nil:
+			return 0, err
+		default:
+			bytes += s.Blocks * 512
+		}
+	}
+	return bytes, nil
+}
