@@ -13,11 +13,12 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/internal/compat"
+	"github.com/faisca/fila/storage/rocks"
 )
 
 // Main runs the program with the arguments of the process and returns its exit code.
 func Main() int {
-	return cli.Main(untilSignal(), cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, Commands: reference, RocksDB: rocksVersion()}, cli.Process{
+	return cli.Main(untilSignal(), program(), cli.Process{
 		Args:     os.Args[1:],
 		Environ:  os.Environ(),
 		Stdout:   os.Stdout,
@@ -29,6 +30,11 @@ func Main() int {
 
 // reference returns what `fila commands` shows: the reference of commands in Markdown.
 func reference() string { return compat.Markdown(commands.Describe(), commands.RedisVersion) }
+
+// program is what the subcommands of the binary run.
+func program() cli.Program {
+	return cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, Commands: reference, RocksDB: rocks.Version()}
+}
 
 // hangups returns a channel of SIGHUPs; nil if the process was started with SIGHUP ignored,
 // as nohup does.

@@ -26,10 +26,7 @@ const (
 // cfg.Server.MaxClients to what fits. It returns how many files the store may keep open.
 // The error says that the limit is below the minimum.
 func shareDescriptors(cfg *cli.Config, log zerolog.Logger) (storeFiles int, err error) {
-	wanted := 0 // for a store in memory
-	if cfg.Storage.Engine != cli.EngineMemory {
-		wanted = storeFilesWanted(cfg.Storage)
-	}
+	wanted := storeFilesWanted(cfg.Storage)
 	limit, known := raiseFileLimit()
 	if !known {
 		return wanted, nil

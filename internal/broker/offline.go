@@ -1,5 +1,3 @@
-//go:build cgo
-
 package broker
 
 import (
@@ -21,13 +19,22 @@ import (
 // check verifies a store: first the checksums of its files, then the consistency of its
 // records. It only reads.
 func check(dir string, progress cli.Progress) (cli.CheckReport, error) {
-	i, err := rocks.Inspect(dir)
+	i, err := inspect(dir)
 	if err != nil {
 		return cli.CheckReport{}, err
 	}
 	defer i.Close()
 	report, _, err := verify(dir, i, progress)
 	return report, err
+}
+
+// inspect opens a store that no broker has open, in whatever condition it is.
+func inspect(dir string) (*rocks.Inspection, error) {
+	i, err := rocks.Inspect(dir)
+	if errors.Is(err, rocks.ErrNoCgo) {
+		return nil, cli.UsageError{Err: err}
+	}
+	return i, err
 }
 
 // verify is check for a store that is open, and also returns the damaged tables.
@@ -98,7 +105,7 @@ func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
 	if err := swap.Resume(); err != nil {
 		return report, err
 	}
-	i, err := rocks.Inspect(swap.Dir)
+	i, err := inspect(swap.Dir)
 	if err != nil {
 		return report, err
 	}
@@ -160,7 +167,10 @@ func restore(from, dir string, progress cli.Progress) (cli.CheckReport, error) {
 	if err := mustBeEmpty(dir); err != nil {
 		return cli.CheckReport{}, err
 	}
-	i, err := rocks.Inspect(from)
+	i, err := inspect(from)
+	if errors.Is(err, rocks.ErrNoCgo) {
+		return cli.CheckReport{}, err
+	}
 	if err != nil {
 		return cli.CheckReport{}, fmt.Errorf("%w: it is not a backup that can be restored", err)
 	}

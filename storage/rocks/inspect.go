@@ -1,3 +1,5 @@
+//go:build cgo
+
 package rocks
 
 import (
@@ -33,25 +35,6 @@ type Inspection struct {
 	survey *survey
 	listed bool // MANIFEST, which lists the tables, is readable
 	unlock func()
-}
-
-// Table describes a table file.
-type Table struct {
-	File        string
-	Family      string
-	Bytes       int64
-	Entries     uint64
-	First, Last []byte // keys; nil where they are not known
-}
-
-// Damage is a file, or a part of one, with wrong contents.
-type Damage struct {
-	File        string
-	Family      string // of a table, where it is known
-	First, Last []byte // keys of a table, where they are known
-	Entries     uint64 // of a table, where it is known
-	What        string
-	missing     bool // the file does not exist
 }
 
 // Inspect opens a store for inspection and repair. It fails if path holds no store, if a broker has

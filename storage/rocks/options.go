@@ -1,3 +1,5 @@
+//go:build cgo
+
 package rocks
 
 import (
@@ -10,39 +12,9 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Mode selects the trade-off between memory, disk space and write throughput.
-type Mode string
-
-// The modes.
-const (
-	Balanced       Mode = "balanced"        // the default
-	LowSpace       Mode = "low_space"       // least memory and disk
-	HighThroughput Mode = "high_throughput" // more memory and disk, slower start
-)
-
-// Memtable selects the memtables of the families of messages and leases.
-type Memtable string
-
-// The memtables. The format on disk is the same with both.
-const (
-	DefaultMemtable Memtable = "default"  // Lanes, or SkipList in a plain build (see package tuning)
-	Lanes           Memtable = "lanes"    // see lanes.go
-	SkipList        Memtable = "skiplist" // RocksDB's own
-)
-
 // blockCacheMin is the smallest block cache, in bytes, that holds the index and filter blocks of a
 // large store without constant eviction.
 const blockCacheMin = 8 << 20
-
-// Options configures Open.
-type Options struct {
-	Path            string   // the directory; created if missing, its parent must exist
-	Mode            Mode     // empty: Balanced
-	Memtable        Memtable // empty: DefaultMemtable
-	BlockCacheBytes int64    // 0: the default of the mode (32, 64 or 256 MiB); otherwise at least 8 MiB
-	OpenFiles       int      // upper bound of open table files; 0, or above it: the bound of the mode
-	ReserveBytes    int64    // size of the reserve file for a full disk, see full.go; 0: no reserve
-}
 
 // OpenFiles returns how many table files a store of mode m keeps open, or 0 for an unknown mode,
 // which Open rejects.

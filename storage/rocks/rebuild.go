@@ -1,3 +1,5 @@
+//go:build cgo
+
 package rocks
 
 import (
@@ -19,16 +21,6 @@ import (
 // Unreadable parts may have contained deletions, so deleted messages may return. Their number is
 // bounded from both sides: by the number of missing deletions, which tables and sequence numbers
 // tell, and by the number of messages that those deletions could have referred to.
-
-// Rebuilt is the report of a rebuild.
-type Rebuilt struct {
-	Records int64    // copied records
-	Notes   []string // one line for each loss, or possible loss
-	// MayReturn bounds how many of the copied messages had been deleted.
-	MayReturn int64
-	// Whole holds true for the families without losses.
-	Whole map[storage.Family]bool
-}
 
 const copyBytes = 4 << 20 // size of a batch of copied records
 

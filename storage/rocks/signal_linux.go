@@ -1,4 +1,4 @@
-//go:build !plain
+//go:build cgo && !plain
 
 package rocks
 

@@ -1,4 +1,4 @@
-//go:build !linux && !plain
+//go:build cgo && !linux && !plain
 
 package rocks
 
