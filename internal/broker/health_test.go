@@ -11,8 +11,14 @@ import (
 // command runs a subcommand in this process.
 func command(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return run(t, cli.Program{}, environ, args...)
+}
+
+// run runs a program in this process.
+func run(t *testing.T, p cli.Program, environ []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	var out, errOut bytes.Buffer
-	code = cli.Main(t.Context(), cli.Program{}, cli.Process{Args: args, Environ: environ, Stdout: &out, Stderr: &errOut})
+	code = cli.Main(t.Context(), p, cli.Process{Args: args, Environ: environ, Stdout: &out, Stderr: &errOut})
 	return code, out.String(), errOut.String()
 }
 
