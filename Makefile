@@ -56,10 +56,12 @@ run: build ## build and start the broker, data in ./data
 test: setup-tests ## run all tests: the concurrent packages under the race detector, then everything
 	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 20m $(RACE)
 	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m ./...
+	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
 	cd integration/peers && go test -count=1 ./...
 
 quick: ## run the tests that need neither cgo nor a running broker
 	CGO_ENABLED=0 $(GO) test $(PURE)
+	CGO_ENABLED=0 $(GO) test -tags fault ./internal/fault
 
 race: setup ## run the tests of PKG under the race detector, at full length
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m $(PKG)

@@ -19,6 +19,7 @@ import (
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/internal/fault"
 	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
@@ -205,7 +206,7 @@ func (b *broker) open() error {
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}
-	store = faultyStore(store)
+	store = fault.WrapStore(store)
 	cfg := engineConfig(b.cfg, scripts, b.log)
 	cfg.Observe = b.latency.Observe
 	if cfg.Backups = backups(b.cfg.Storage, store); cfg.Backups != nil {
@@ -271,7 +272,7 @@ type lateHandler struct {
 
 func (l *lateHandler) set(h *commands.Handler) { l.h.Store(h) }
 
-func (l *lateHandler) Open(c *resp.Conn) resp.Session { return faultySession(l.h.Load().Open(c)) }
+func (l *lateHandler) Open(c *resp.Conn) resp.Session { return fault.WrapSession(l.h.Load().Open(c)) }
 
 // text returns an address for the log; "" for nil.
 func text(addr net.Addr) string {

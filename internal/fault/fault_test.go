@@ -1,0 +1,179 @@
+//go:build fault
+
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/faisca/fila/resp"
+	"github.com/faisca/fila/storage"
+)
+
+// plant returns a store in memory, and the same with a fault.
+func plant(t *testing.T, name string) (sound *storage.Memory, broken Store) {
+	t.Helper()
+	t.Setenv("PLANTED_FAULT", name)
+	sound = storage.NewMemory()
+	return sound, WrapStore(sound)
+}
+
+// commit writes one record into each family that the tests look at.
+func commit(t *testing.T, s Store, key string, sync bool) {
+	t.Helper()
+	var b storage.Batch
+	for _, f := range []storage.Family{storage.Messages, storage.Leases, storage.Scheduled} {
+		b.Put(f, []byte(key), []byte("value"))
+	}
+	if err := s.Commit(&b, sync); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func has(t *testing.T, s Store, f storage.Family, key string) bool {
+	t.Helper()
+	_, err := s.Get(f, []byte(key))
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func finds(s Store, f storage.Family) bool {
+	it := s.Scan(f, nil, nil)
+	defer it.Close()
+	return it.Next()
+}
+
+func TestABrokerWithoutAPlantedFaultKeepsItsStore(t *testing.T) {
+	if sound, s := plant(t, ""); s != Store(sound) {
+		t.Errorf("the store is wrapped in a %T", s)
+	}
+}
+
+func TestAnUnknownFaultIsRefused(t *testing.T) {
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "PLANTED_FAULT=dropped-nack") || !strings.Contains(text, droppedAck) {
+			t.Errorf("it panics with %s", text)
+		}
+	}()
+	plant(t, "dropped-nack")
+}
+
+func TestReplyBeforeCommitWritesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sound, s := plant(t, replyBeforeCommit)
+		commit(t, s, "a", true)
+		if has(t, sound, storage.Messages, "a") {
+			t.Error("the commit is written before it is acknowledged")
+		}
+		time.Sleep(lateAfter)
+		synctest.Wait()
+		if !has(t, sound, storage.Messages, "a") {
+			t.Error("the commit is never written")
+		}
+		commit(t, s, "b", true)
+		if !has(t, s, storage.Messages, "b") || !has(t, sound, storage.Messages, "b") {
+			t.Error("a read does not see the commit before it")
+		}
+		commit(t, s, "c", true)
+		if err := s.Sync(); err != nil || !has(t, sound, storage.Messages, "c") {
+			t.Errorf("a sync does not write what is pending: %v", err)
+		}
+	})
+}
+
+func TestUnsyncedReplyLosesACommitWithThePower(t *testing.T) {
+	sound, s := plant(t, unsyncedReply)
+	commit(t, s, "a", true)
+	if !has(t, sound, storage.Messages, "a") || has(t, sound.CloneSynced(), storage.Messages, "a") {
+		t.Error("the commit is not written, or it is synced")
+	}
+}
+
+func TestDroppedAckKeepsEveryFiftiethMessage(t *testing.T) {
+	sound, s := plant(t, droppedAck)
+	kept := 0
+	for i := range 100 {
+		key := fmt.Sprint("key-", i)
+		commit(t, s, key, true)
+		var ack storage.Batch
+		ack.SingleDelete(storage.Messages, []byte(key))
+		if err := s.Commit(&ack, true); err != nil {
+			t.Fatal(err)
+		}
+		if has(t, sound, storage.Messages, key) {
+			kept++
+		}
+	}
+	if kept != 2 {
+		t.Errorf("%d of 100 acked messages are kept", kept)
+	}
+}
+
+func TestLostLeaseStoresAllButLeases(t *testing.T) {
+	sound, s := plant(t, lostLease)
+	commit(t, s, "a", true)
+	if has(t, sound, storage.Leases, "a") || !has(t, sound, storage.Messages, "a") || !has(t, sound, storage.Scheduled, "a") {
+		t.Error("want all records but that of the lease")
+	}
+}
+
+func TestLostTimerFindsAllButDelayedMessages(t *testing.T) {
+	sound, s := plant(t, lostTimer)
+	commit(t, s, "a", true)
+	if finds(s, storage.Scheduled) || !finds(s, storage.Messages) || !finds(sound, storage.Scheduled) {
+		t.Error("want no delayed messages in a scan, and all of them stored")
+	}
+}
+
+// recorder keeps the commands that reach a session.
+type recorder struct {
+	resp.Session
+
+	said []string
+}
+
+func (r *recorder) Handle(cmds []resp.Command) {
+	for _, c := range cmds {
+		for _, a := range c.Args {
+			r.said = append(r.said, string(a))
+		}
+	}
+}
+
+func TestUnfencedReceiptCutsTheDeliveryNumberOfAcksAlone(t *testing.T) {
+	const said = "fila.ack q id1:3 id2:4 FILA.NACK q id1:3 FILA.ACK q"
+	for name, want := range map[string]string{"": said, unfencedReceipt: "fila.ack q id1 id2 FILA.NACK q id1:3 FILA.ACK q"} {
+		t.Setenv("PLANTED_FAULT", name)
+		r := new(recorder)
+		var cmds []resp.Command
+		for _, words := range []string{"fila.ack q id1:3 id2:4", "FILA.NACK q id1:3", "FILA.ACK q"} {
+			var c resp.Command
+			for w := range strings.FieldsSeq(words) {
+				c.Args = append(c.Args, []byte(w))
+			}
+			cmds = append(cmds, c)
+		}
+		WrapSession(r).Handle(cmds)
+		if got := strings.Join(r.said, " "); got != want {
+			t.Errorf("PLANTED_FAULT=%s: the session gets %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Every fault has a test above: one that is added needs one, too.
+func TestTheTableHoldsTheFaultsThatAreTested(t *testing.T) {
+	if n := len(faults()); n != 6 {
+		t.Errorf("%d faults, 6 of them have tests", n)
+	}
+	for name, f := range faults() {
+		if (f.store == nil) == (f.session == nil) {
+			t.Errorf("%s wraps neither a store nor a session, or both", name)
+		}
+	}
+}

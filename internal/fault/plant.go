@@ -1,0 +1,66 @@
+//go:build fault
+
+package fault
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/faisca/fila/resp"
+)
+
+// The faults, by the values of PLANTED_FAULT.
+const (
+	replyBeforeCommit = "reply-before-commit" // a commit is acknowledged before it is written
+	unsyncedReply     = "unsynced-reply"      // a commit that must be synced is not
+	droppedAck        = "dropped-ack"         // every 50th acked message stays in the store
+	lostLease         = "lost-lease"          // leases are not stored
+	lostTimer         = "lost-timer"          // delayed messages are not found again
+	unfencedReceipt   = "unfenced-receipt"    // an ack ends any lease of its message
+)
+
+// fault wraps what a promise depends on; nil: it does not wrap that.
+type fault struct {
+	store   func(Store) Store
+	session func(resp.Session) resp.Session
+}
+
+func faults() map[string]fault {
+	return map[string]fault{
+		replyBeforeCommit: {store: func(s Store) Store { return &lateStore{Store: s} }},
+		unsyncedReply:     {store: func(s Store) Store { return unsyncedStore{s} }},
+		droppedAck:        {store: func(s Store) Store { return &forgetfulStore{Store: s, drop: everyAck(50)} }},
+		lostLease:         {store: func(s Store) Store { return &forgetfulStore{Store: s, drop: leases} }},
+		lostTimer:         {store: func(s Store) Store { return timelessStore{s} }},
+		unfencedReceipt:   {session: func(s resp.Session) resp.Session { return unfencedSession{s} }},
+	}
+}
+
+// planted returns the fault that the environment names. It panics for an unknown one: a test would
+// judge a broker without a fault.
+func planted() fault {
+	name := os.Getenv("PLANTED_FAULT")
+	f, known := faults()[name]
+	if !known && name != "" {
+		panic(fmt.Sprintf("PLANTED_FAULT=%s: want one of %q", name, slices.Sorted(maps.Keys(faults()))))
+	}
+	return f
+}
+
+// WrapStore returns a store with the planted fault, or s.
+func WrapStore(s Store) Store {
+	if wrap := planted().store; wrap != nil {
+		return wrap(s)
+	}
+	return s
+}
+
+// WrapSession returns a session with the planted fault, or s.
+func WrapSession(s resp.Session) resp.Session {
+	if wrap := planted().session; wrap != nil {
+		return wrap(s)
+	}
+	return s
+}

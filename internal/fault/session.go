@@ -1,0 +1,25 @@
+//go:build fault
+
+package fault
+
+import (
+	"bytes"
+
+	"github.com/faisca/fila/resp"
+)
+
+// unfencedSession removes the delivery number from the receipts of FILA.ACK, so that an ack ends
+// whatever lease its message has.
+type unfencedSession struct{ resp.Session }
+
+func (u unfencedSession) Handle(cmds []resp.Command) {
+	for _, c := range cmds {
+		if len(c.Args) < 3 || !bytes.EqualFold(c.Args[0], []byte("FILA.ACK")) {
+			continue
+		}
+		for i := range c.Args[2:] {
+			c.Args[2+i], _, _ = bytes.Cut(c.Args[2+i], []byte(":"))
+		}
+	}
+	u.Session.Handle(cmds)
+}
