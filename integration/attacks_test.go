@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // latencies sends messages through a queue, one at a time, and returns how long each
@@ -63,7 +63,7 @@ func script(t *testing.T, file string) string {
 
 // busyWith keeps a queue busy until the context ends: a script after another is loaded,
 // so that no breaker stays open, while clients enqueue as fast as they can.
-func busyWith(ctx context.Context, t *testing.T, b *broker.Broker, queue string, sources []string) *sync.WaitGroup {
+func busyWith(ctx context.Context, t *testing.T, b *harness.Broker, queue string, sources []string) *sync.WaitGroup {
 	t.Helper()
 	const clients = 3
 	admin := connect(t, b.Addr(), 3)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // TestABackupUnderLoadIsOneMoment takes backups while clients enqueue, lease, ack and
@@ -151,7 +151,7 @@ func (l *traffic) consume(ctx context.Context, c *redis.Client) {
 func restored(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
-	b, err := broker.New(binary(t), dir)
+	b, err := harness.New(binary(t), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestReceiptsOfAnotherLifeAreWorthNothing(t *testing.T) {
 	restart(t, b) // its next deliveries are those of a start that the backup does not know
 	old := one(t, c, "q")
 
-	again, err := broker.New(binary(t), t.TempDir())
+	again, err := harness.New(binary(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

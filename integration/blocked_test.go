@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // blocked is a connection that waits in a lease without end.
@@ -24,7 +24,7 @@ type blocked struct {
 }
 
 // block makes one.
-func block(t *testing.T, c *redis.Client, b *broker.Broker, queue string) *blocked {
+func block(t *testing.T, c *redis.Client, b *harness.Broker, queue string) *blocked {
 	t.Helper()
 	conn := raw(t, b.Addr())
 	w := &blocked{TCPConn: conn, r: bufio.NewReader(conn)}
@@ -150,7 +150,7 @@ func TestClientKillOfABlockedClient(t *testing.T) {
 }
 
 // block0 is a connection that does nothing, for its addresses.
-func block0(t *testing.T, b *broker.Broker) *blocked {
+func block0(t *testing.T, b *harness.Broker) *blocked {
 	t.Helper()
 	return &blocked{TCPConn: raw(t, b.Addr())}
 }

@@ -13,15 +13,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // serve starts a broker that can be killed and started again at its address. In
 // the end it has to stop in order, and must never have panicked.
-func serve(t *testing.T, args ...string) *broker.Broker {
+func serve(t *testing.T, args ...string) *harness.Broker {
 	t.Helper()
 	dir := t.TempDir()
-	b, err := broker.New(binary(t), dir, args...)
+	b, err := harness.New(binary(t), dir, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func serve(t *testing.T, args ...string) *broker.Broker {
 }
 
 // restart starts a broker that does not run and waits until it serves.
-func restart(t *testing.T, b *broker.Broker) {
+func restart(t *testing.T, b *harness.Broker) {
 	t.Helper()
 	if err := b.Start(); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 const (
@@ -78,9 +78,9 @@ func numbers(from, to int) []int {
 }
 
 // copied copies a data directory for a broker of its own.
-func copied(t *testing.T, data string) *broker.Broker {
+func copied(t *testing.T, data string) *harness.Broker {
 	t.Helper()
-	b, err := broker.New(binary(t), t.TempDir())
+	b, err := harness.New(binary(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func zeroAt(where float64, n int) harm {
 }
 
 // left returns the numbers of the messages that a broker holds.
-func left(t *testing.T, b *broker.Broker) map[int]bool {
+func left(t *testing.T, b *harness.Broker) map[int]bool {
 	t.Helper()
 	restart(t, b)
 	c := connect(t, b.Addr(), 3)

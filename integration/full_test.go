@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/smalldisk"
 )
 
@@ -26,7 +26,7 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b, err := broker.New(binary(t), disk, "--log.level", "error")
+	b, err := harness.New(binary(t), disk, "--log.level", "error")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/proc"
 )
 
@@ -176,7 +176,7 @@ func openFiles(t *testing.T, want int) int {
 	return min(want, int(limit.Cur)-others)
 }
 
-func used(t *testing.T, b *broker.Broker) proc.Use {
+func used(t *testing.T, b *harness.Broker) proc.Use {
 	t.Helper()
 	u, err := proc.UseOf(b.PID())
 	if err != nil {
@@ -186,7 +186,7 @@ func used(t *testing.T, b *broker.Broker) proc.Use {
 }
 
 // work enqueues, leases and acks, and returns the CPU time it took the broker.
-func work(t *testing.T, b *broker.Broker, c *redis.Client) time.Duration {
+func work(t *testing.T, b *harness.Broker, c *redis.Client) time.Duration {
 	t.Helper()
 	before := used(t, b)
 	for range 1500 {

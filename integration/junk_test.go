@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // answers sends bytes, closes its own side, and returns all that comes back.
@@ -35,7 +35,7 @@ func answers(t *testing.T, addr, send string) string {
 
 // alive fails unless another connection is served at once, by the same process
 // as before, which does not spin.
-func alive(t *testing.T, b *broker.Broker, c *redis.Client, pid int) {
+func alive(t *testing.T, b *harness.Broker, c *redis.Client, pid int) {
 	t.Helper()
 	begun := time.Now()
 	if do(t, c, "PING") != "PONG" || time.Since(begun) > time.Second {

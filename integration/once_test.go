@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // A message of a deduplication id is stored once, also across a kill, by any
@@ -128,7 +128,7 @@ func TestTransactionsWithGoRedis(t *testing.T) {
 	}
 }
 
-func killAndRestart(t *testing.T, b *broker.Broker) {
+func killAndRestart(t *testing.T, b *harness.Broker) {
 	t.Helper()
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)

@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // ends are the ways in which a broker's process ends.
-func ends() map[string]func(b *broker.Broker) error {
-	return map[string]func(b *broker.Broker) error{"stop": (*broker.Broker).Stop, "kill -9": (*broker.Broker).Kill}
+func ends() map[string]func(b *harness.Broker) error {
+	return map[string]func(b *harness.Broker) error{"stop": (*harness.Broker).Stop, "kill -9": (*harness.Broker).Kill}
 }
 
 // TestLeasesOutliveTheBroker: a lease that was answered holds after a restart,

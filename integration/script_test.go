@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // unhurried gives scripts more time than they need on a machine that is busy
@@ -179,7 +179,7 @@ func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
 }
 
 // restarted ends the broker, if it is to end, and starts it again.
-func restarted(t *testing.T, b *broker.Broker, end func(b *broker.Broker) error) {
+func restarted(t *testing.T, b *harness.Broker, end func(b *harness.Broker) error) {
 	t.Helper()
 	if end == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/proc"
 )
 
@@ -26,7 +26,7 @@ const (
 // trial is a run: the broker and the report.
 type trial struct {
 	options
-	broker   *broker.Broker
+	broker   *harness.Broker
 	breaches []string // of the targets
 	before   int64    // messages of the rounds before, when it churns
 }
@@ -39,7 +39,7 @@ func run(ctx context.Context, o options) error {
 	defer os.RemoveAll(dir)
 	// A lease here lasts longer than the trial, so that what is drained is only what
 	// was leased once.
-	b, err := broker.New(o.bin, dir, "--storage.sync", o.sync, "--scheduler.visibility_timeout_ms", "3600000")
+	b, err := harness.New(o.bin, dir, "--storage.sync", o.sync, "--scheduler.visibility_timeout_ms", "3600000")
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // atATime is how many clients are tried at the same time. It is more than there
@@ -171,7 +171,7 @@ func (r *trial) wantProtocol(protocol int) {
 
 // reconnect kills the broker, first while the hand is idle and then while it
 // waits, and lets the hand go on when it is back.
-func reconnect(r *trial, b *broker.Broker) {
+func reconnect(r *trial, b *harness.Broker) {
 	r.want("OK", "FILA.QUEUE", "CREATE", r.queue)
 	r.do("FILA.ENQUEUE", r.queue, "before")
 	outage(r, b)
@@ -202,7 +202,7 @@ func reconnect(r *trial, b *broker.Broker) {
 }
 
 // outage kills the broker and starts it again, after a while without one.
-func outage(r *trial, b *broker.Broker) {
+func outage(r *trial, b *harness.Broker) {
 	r.Helper()
 	if err := b.Kill(); err != nil {
 		r.Fatal(err)
@@ -240,10 +240,10 @@ func run(t *testing.T, name string, args ...string) {
 }
 
 // serve starts a broker that keeps its data when it is killed.
-func serve(t *testing.T, bin string) *broker.Broker {
+func serve(t *testing.T, bin string) *harness.Broker {
 	t.Helper()
 	dir := t.TempDir()
-	b, err := broker.New(bin, dir)
+	b, err := harness.New(bin, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func serve(t *testing.T, bin string) *broker.Broker {
 }
 
 // start starts the broker and waits until it is ready.
-func start(t *testing.T, b *broker.Broker) {
+func start(t *testing.T, b *harness.Broker) {
 	t.Helper()
 	if err := b.Start(); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // example is a producer and a worker that are shown to people.
@@ -118,7 +118,7 @@ func copyScripts(t *testing.T) {
 	}
 }
 
-func demonstrate(t *testing.T, e example, b *broker.Broker) {
+func demonstrate(t *testing.T, e example, b *harness.Broker) {
 	t.Helper()
 	admin := redis.NewClient(&redis.Options{Addr: b.Addr()})
 	defer admin.Close()

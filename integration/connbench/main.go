@@ -18,7 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/proc"
 )
 
@@ -58,7 +58,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b, err := broker.New(o.bin, dir, "--storage.sync", o.sync, "--server.maxclients", fmt.Sprint(o.n+500))
+	b, err := harness.New(o.bin, dir, "--storage.sync", o.sync, "--server.maxclients", fmt.Sprint(o.n+500))
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (l *load) cycle(ctx context.Context) error {
 
 // loaded measures while the connections are there, and what each of them has
 // added to the memory of the broker.
-func (l *load) loaded(ctx context.Context, b *broker.Broker) (times []time.Duration, each int64, err error) {
+func (l *load) loaded(ctx context.Context, b *harness.Broker) (times []time.Duration, each int64, err error) {
 	before, err := proc.UseOf(b.PID())
 	if err != nil {
 		return nil, 0, err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // What a start on a damaged store comes to.
@@ -63,12 +63,12 @@ func (c *damagedCase) judge(ctx context.Context) error {
 }
 
 // copy makes a damaged copy, and a broker for it.
-func (c *damagedCase) copy(name string) (*broker.Broker, error) {
+func (c *damagedCase) copy(name string) (*harness.Broker, error) {
 	dir := filepath.Join(c.dir, name)
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		return nil, err
 	}
-	b, err := broker.New(c.bin, dir, "--storage.reserve_bytes", "0")
+	b, err := harness.New(c.bin, dir, "--storage.reserve_bytes", "0")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (c *damagedCase) copy(name string) (*broker.Broker, error) {
 }
 
 // start judges a start on the damaged store.
-func (c *damagedCase) start(ctx context.Context, b *broker.Broker) error {
+func (c *damagedCase) start(ctx context.Context, b *harness.Broker) error {
 	if err := startUp(ctx, b); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -176,7 +176,7 @@ func (o *original) was(served map[string]string) bool {
 }
 
 // repair judges fila check and fila repair.
-func (c *damagedCase) repair(ctx context.Context, b *broker.Broker) error {
+func (c *damagedCase) repair(ctx context.Context, b *harness.Broker) error {
 	text, code, err := c.fila(ctx, "check", b.Data())
 	if err != nil {
 		return err
@@ -306,7 +306,7 @@ func (c *damagedCase) fila(ctx context.Context, args ...string) (text string, co
 func firstLines(text string) string { return text[:min(len(text), 600)] }
 
 // drain reads all messages of a broker. whole is false where it has answered MISCONF.
-func drain(ctx context.Context, b *broker.Broker) (served map[string]string, whole bool, err error) {
+func drain(ctx context.Context, b *harness.Broker) (served map[string]string, whole bool, err error) {
 	c := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 3, ReadTimeout: patience, MaxRetries: -1})
 	defer c.Close()
 	names, err := c.Do(ctx, "FILA.QUEUE", "LIST").StringSlice()

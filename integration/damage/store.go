@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks/files"
 )
@@ -59,7 +59,7 @@ func makeStore(ctx context.Context, bin, dir string, rng *rand.Rand) (*original,
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		return nil, err
 	}
-	b, err := broker.New(bin, dir, "--storage.reserve_bytes", "0", "--storage.lease_lag_ms", "0")
+	b, err := harness.New(bin, dir, "--storage.reserve_bytes", "0", "--storage.lease_lag_ms", "0")
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func makeStore(ctx context.Context, bin, dir string, rng *rand.Rand) (*original,
 	return m.original, m.locate()
 }
 
-func startUp(ctx context.Context, b *broker.Broker) error {
+func startUp(ctx context.Context, b *harness.Broker) error {
 	if err := b.Start(); err != nil {
 		return err
 	}

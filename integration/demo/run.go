@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/progress"
 )
 
@@ -23,7 +23,7 @@ const enqueuers = 4
 type show struct {
 	options
 	tree    *tree
-	broker  *broker.Broker
+	broker  *harness.Broker
 	client  *redis.Client
 	answers chan answer
 	results chan result
@@ -50,7 +50,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b, err := broker.New(o.bin, dir)
+	b, err := harness.New(o.bin, dir)
 	if err != nil {
 		return err
 	}

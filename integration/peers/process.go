@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 )
 
 // process is a server that this program has started, in a process group of its own
@@ -88,7 +88,7 @@ type place struct {
 
 // newPlace makes a directory with that name below the run's.
 func newPlace(root, name string) (place, error) {
-	addr, err := broker.FreeAddr()
+	addr, err := harness.FreeAddr()
 	if err != nil {
 		return place{}, err
 	}

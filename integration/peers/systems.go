@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/bench"
 )
 
@@ -93,7 +93,7 @@ func (r *run) fila(ctx context.Context, name, bin string) (*running, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	b, err := broker.New(bin, dir, "--storage.sync", "always")
+	b, err := harness.New(bin, dir, "--storage.sync", "always")
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/bench"
 	"github.com/faisca/fila/internal/progress"
 )
@@ -83,7 +83,7 @@ func run(ctx context.Context, o *options) error {
 type side struct {
 	name   string
 	load   bench.Load
-	broker *broker.Broker
+	broker *harness.Broker
 	dir    string
 	rounds []bench.Round
 }
@@ -95,7 +95,7 @@ func newSide(ctx context.Context, bin, name string, o bench.Options) (*side, err
 		return nil, err
 	}
 	s := &side{name: name, dir: dir}
-	if s.broker, err = broker.New(bin, dir, "--storage.sync", "always"); err != nil {
+	if s.broker, err = harness.New(bin, dir, "--storage.sync", "always"); err != nil {
 		return s, err
 	}
 	if err := s.broker.Start(); err != nil {

@@ -24,7 +24,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/proc"
 )
 
@@ -65,7 +65,7 @@ func main() {
 
 // contender is a broker and what is enqueued into it.
 type contender struct {
-	broker    *broker.Broker
+	broker    *harness.Broker
 	side      string // in options.only
 	name      string
 	keys      int
@@ -159,17 +159,17 @@ func run(ctx context.Context, o options) error {
 	return verdicts(os.Stdout, o, all, alone)
 }
 
-func newBroker(name, dir string, o options) (*broker.Broker, error) {
+func newBroker(name, dir string, o options) (*harness.Broker, error) {
 	args := []string{"--storage.sync", o.sync}
 	if o.pprof {
-		addr, err := broker.FreeAddr()
+		addr, err := harness.FreeAddr()
 		if err != nil {
 			return nil, err
 		}
 		args = append(args, "--server.pprof_addr", addr)
 		fmt.Printf("%s: http://%s/debug/pprof/profile\n", name, addr)
 	}
-	return broker.New(o.bin, dir, args...)
+	return harness.New(o.bin, dir, args...)
 }
 
 // rest waits until the brokers have nothing left to do, compactions above all, but no

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/faisca/fila/integration/broker"
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/history"
 	"github.com/faisca/fila/integration/powerloss"
 	"github.com/faisca/fila/internal/progress"
@@ -26,7 +26,7 @@ const (
 type session struct {
 	options
 	crowd   *crowd
-	broker  *broker.Broker
+	broker  *harness.Broker
 	disk    *powerloss.Disk // of power cuts, else nil
 	trouble trouble         // nil: the process is ended
 	chance  *rand.Rand
@@ -92,7 +92,7 @@ func (s *session) prepare(dir string) error {
 		s.trouble = small
 	}
 	var err error
-	s.broker, err = broker.New(s.bin, home, "--storage.sync", s.sync, "--storage.sync_interval_ms", fmt.Sprint(s.interval.Milliseconds()),
+	s.broker, err = harness.New(s.bin, home, "--storage.sync", s.sync, "--storage.sync_interval_ms", fmt.Sprint(s.interval.Milliseconds()),
 		"--storage.lease_lag_ms", fmt.Sprint(s.leaseLag.Milliseconds()), "--storage.mode", "low_space")
 	if err != nil {
 		return err

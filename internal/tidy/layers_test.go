@@ -57,30 +57,30 @@ func layers() map[string]layer {
 		// Breaks one promise of a binary that is built to be found out.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
-		"integration":    {tests: []string{"integration/broker", "internal/proc", "internal/smalldisk"}},
+		"integration":    {tests: []string{"integration/harness", "internal/proc", "internal/smalldisk"}},
 		// Each client library does the same; those in Go are a module of their own.
-		"integration/clients":    {tests: []string{"integration/broker"}},
+		"integration/clients":    {tests: []string{"integration/harness"}},
 		"integration/clients/go": {},
 		"integration/systems":    {},
 		"examples/go/producer":   {},
 		"examples/go/worker":     {},
 		// Programs that show or measure a running broker, from outside as well; they
 		// share how it is started.
-		"integration/broker":  {},
-		"integration/demo":    {may: []string{"integration/broker", "internal/progress"}},
-		"integration/backlog": {may: []string{"integration/broker", "internal/proc", "internal/progress"}},
+		"integration/harness": {},
+		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
+		"integration/backlog": {may: []string{"integration/harness", "internal/proc", "internal/progress"}},
 		// A module of its own: what it compares with is nothing that Fila needs.
-		"integration/peers":       {may: []string{"integration/broker", "internal/bench", "internal/progress"}},
+		"integration/peers":       {may: []string{"integration/harness", "internal/bench", "internal/progress"}},
 		"integration/peers/natsd": {},
-		"integration/promises":    {may: []string{"integration/broker", "internal/bench", "internal/progress"}},
-		"integration/connbench":   {may: []string{"integration/broker", "internal/proc"}},
-		"integration/schedbench":  {may: []string{"integration/broker", "internal/proc"}},
+		"integration/promises":    {may: []string{"integration/harness", "internal/bench", "internal/progress"}},
+		"integration/connbench":   {may: []string{"integration/harness", "internal/proc"}},
+		"integration/schedbench":  {may: []string{"integration/harness", "internal/proc"}},
 		// Judges what clients were told, and cuts the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},
-		"integration/torture":   {may: []string{"integration/broker", "integration/history", "integration/powerloss", "internal/progress", "internal/smalldisk"}},
+		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/progress", "internal/smalldisk"}},
 		// Damages stores, and looks where in them each deletion was.
-		"integration/damage": {may: []string{"integration/broker", "internal/progress", "storage", "storage/rocks/files"}},
+		"integration/damage": {may: []string{"integration/harness", "internal/progress", "storage", "storage/rocks/files"}},
 		"internal/tidy":      {},
 	}
 }

@@ -1,6 +1,6 @@
-// Package broker starts Fila's binary for the programs and tests beside it, and
+// Package harness starts Fila's binary for the programs and tests beside it, and
 // says what its process uses. It knows no more of Fila than a user of the binary.
-package broker
+package harness
 
 import (
 	"bufio"
