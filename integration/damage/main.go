@@ -20,10 +20,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/faisca/fila/integration/harness"
 )
 
 // options is what the flags say.
@@ -43,16 +43,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what chance decides")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory, also when all was well")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := run(ctx, o)
-	stop()
-	switch {
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "damage: %v\n", err)
-		os.Exit(2)
-	case !ok:
-		os.Exit(1)
-	}
+	harness.Main("damage", func(ctx context.Context) (int, error) { return harness.Verdict(run(ctx, o)) })
 }
 
 func run(ctx context.Context, o options) (ok bool, err error) {

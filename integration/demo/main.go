@@ -11,11 +11,10 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/faisca/fila/integration/harness"
 )
 
 // options is what the flags say.
@@ -38,16 +37,10 @@ func main() {
 	addr := flag.String("addr", "", "internal: where the worker finds the broker")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	var err error
-	if *name != "" {
-		err = work(ctx, *addr, *name, os.Stdin, os.Stdout)
-	} else {
-		err = run(ctx, o)
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
-		os.Exit(1)
-	}
+	harness.Main("demo", func(ctx context.Context) (int, error) {
+		if *name != "" {
+			return harness.Done(work(ctx, *addr, *name, os.Stdin, os.Stdout))
+		}
+		return harness.Done(run(ctx, o))
+	})
 }

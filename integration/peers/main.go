@@ -10,14 +10,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/bench"
 	"github.com/faisca/fila/internal/progress"
 )
@@ -53,13 +52,7 @@ func main() {
 	if *quick {
 		o.rounds, o.time, o.warmup = 3, 2*time.Second, 500*time.Millisecond
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := measureAll(ctx, o)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "peers: %v\n", err)
-		os.Exit(1)
-	}
+	harness.Main("peers", func(ctx context.Context) (int, error) { return harness.Done(measureAll(ctx, o)) })
 }
 
 // testCase is a load that is made of every system.

@@ -11,13 +11,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/history"
 )
 
@@ -57,16 +55,7 @@ func main() {
 	flag.Parse()
 
 	redis.SetLogger(silence{}) // that the broker is away is what this is about
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := run(ctx, o)
-	stop()
-	switch {
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "torture: %v\n", err)
-		os.Exit(2)
-	case !ok:
-		os.Exit(1)
-	}
+	harness.Main("torture", func(ctx context.Context) (int, error) { return harness.Verdict(run(ctx, o)) })
 }
 
 // What happens to the broker.
