@@ -5,6 +5,7 @@ SHELL := /bin/bash
 BIN      ?= bin/fila
 TAGS     ?=
 GO       := tools/env go
+BENCH    := $(GO) run ./integration/bench
 LINT     := .cache/bin/golangci-lint
 SEEDS    ?= 200
 T        ?= 30s
@@ -21,12 +22,12 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 
 # The packages whose tests have something to race for. The others are run
 # without the detector, which costs them several times their time.
-RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... .
+RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... ./internal/broker
 
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
 PURE = $$($(GO) list ./... | grep -v /integration)
 
-.PHONY: help setup setup-tests build plain run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
+.PHONY: help setup setup-tests build plain run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,10 +143,10 @@ demo: build ## hash this machine's documentation with worker processes while the
 	$(GO) run ./integration/demo -bin $(BIN)
 
 bench-backlog: build ## fill a queue with N messages; report memory, restart and drain: make bench-backlog N=10000000
-	$(GO) run ./integration/backlog -bin $(BIN) -n $(N)
+	$(BENCH) backlog -bin $(BIN) -n $(N)
 
 bench-churn: build ## fill and drain for a while with ever new keys: does memory grow? make bench-churn T=1h
-	$(GO) run ./integration/backlog -bin $(BIN) -n 400000 -churn $(if $(filter command line environment,$(origin T)),$(T),10m) -target
+	$(BENCH) churn -bin $(BIN) -n 400000 -t $(if $(filter command line environment,$(origin T)),$(T),10m) -target
 
 setup-peers: ## install what bench-peers compares with, if it is missing (Debian, npm)
 	@bash .ci/setup-peers
@@ -157,13 +158,16 @@ bench-peers: build ## compare the broker and its plain build with Redis Streams,
 	bin/peers $(ARGS)
 
 bench-promises: build ## measure the cycle with a hook, a million keys and a backlog of ten, and the way to a waiting consumer
-	$(GO) run ./integration/promises -bin $(BIN) $(ARGS)
+	$(BENCH) promises -bin $(BIN) $(ARGS)
 
 bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how long is a pause?
-	$(GO) run ./integration/promises -bin $(BIN) -only long $(ARGS)
+	$(BENCH) promises -bin $(BIN) -only long $(ARGS)
+
+bench-cycle: build ## the rates of the binary, or beside another in turns: make bench-cycle ARGS="-against bin/before -only 64x16,16x1"
+	$(BENCH) cycle -bin $(BIN) $(ARGS)
 
 bench-connections: build ## what N connections cost that wait or idle: make bench-connections N=10000
-	$(GO) run ./integration/connbench -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
+	$(BENCH) connections -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
 
 bench-lifecycle: setup ## how long the loop's turns last while a million messages fall due, are browsed or purged
 	CGO_ENABLED=1 $(GO) test ./internal/broker -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
@@ -175,7 +179,7 @@ bench-stalls: setup ## what other clients wait for while a command or a timer ha
 bench-scheduler: build ## what fairness, many keys and throttles cost: in the engine alone, then in the broker (ARGS="-only 10,many")
 	set -o pipefail; CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m | tee bin/bench-scheduler.txt
 	CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'TokenBucket' -timeout 30m
-	$(GO) run ./integration/schedbench -bin $(BIN) -engine bin/bench-scheduler.txt $(ARGS)
+	$(BENCH) scheduler -bin $(BIN) -engine bin/bench-scheduler.txt $(ARGS)
 
 # Debian 12 and 13, Ubuntu 22.04 and 24.04, as root and as a user. It needs root, debootstrap,
 # and half an hour for each system.

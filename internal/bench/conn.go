@@ -51,7 +51,7 @@ func (c *Conn) Do(args ...string) (any, error) {
 	if err := c.Flush(); err != nil {
 		return nil, err
 	}
-	return c.reply()
+	return c.Reply()
 }
 
 // Append adds a command to what Flush sends.
@@ -239,8 +239,8 @@ func (c *Conn) skip() error {
 	return nil
 }
 
-// reply reads a value of any kind.
-func (c *Conn) reply() (any, error) {
+// Reply reads the reply to one command, of any kind: see Do.
+func (c *Conn) Reply() (any, error) {
 	line, err := c.Line()
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (c *Conn) reply() (any, error) {
 	}
 	list := make([]any, 0, min(n, 1024))
 	for range n {
-		v, err := c.reply()
+		v, err := c.Reply()
 		if err != nil {
 			return nil, err
 		}

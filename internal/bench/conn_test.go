@@ -32,7 +32,7 @@ func TestRepliesAreReadHoweverTheyArrive(t *testing.T) {
 		"*-1\r\n":                       nil,
 		"*2\r\n*1\r\n:1\r\n$1\r\nx\r\n": []any{[]any{int64(1)}, "x"},
 	} {
-		if got, err := reading(text).reply(); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := reading(text).Reply(); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: got %#v, %v", text, got, err)
 		}
 		c := reading(text + ":7\r\n")
@@ -47,7 +47,7 @@ func TestRepliesAreReadHoweverTheyArrive(t *testing.T) {
 
 func TestWhatIsNoReplyIsAnError(t *testing.T) {
 	for _, text := range []string{"", "\r\n", "$x\r\n", ":\r\n", "*99999999999999999999\r\n", "%1\r\n", "$5\r\nabc", "*2\r\n:1\r\n"} {
-		if got, err := reading(text).reply(); err == nil {
+		if got, err := reading(text).Reply(); err == nil {
 			t.Errorf("%q was read as %#v", text, got)
 		}
 		if err := reading(text).skip(); err == nil {

@@ -68,13 +68,10 @@ func layers() map[string]layer {
 		// share how it is started.
 		"integration/harness": {},
 		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
-		"integration/backlog": {may: []string{"integration/harness", "internal/proc", "internal/progress"}},
+		"integration/bench":   {may: []string{"integration/harness", "internal/bench", "internal/proc", "internal/progress"}},
 		// A module of its own: what it compares with is nothing that Fila needs.
 		"integration/peers":       {may: []string{"integration/harness", "internal/bench", "internal/progress"}},
 		"integration/peers/natsd": {},
-		"integration/promises":    {may: []string{"integration/harness", "internal/bench", "internal/progress"}},
-		"integration/connbench":   {may: []string{"integration/harness", "internal/proc"}},
-		"integration/schedbench":  {may: []string{"integration/harness", "internal/proc"}},
 		// Judges what clients were told, and cuts the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},

@@ -2,12 +2,26 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/faisca/fila/internal/proc"
 )
+
+// This file fills and drains a queue again and again, each message with a key of its own that was
+// never there before, and reports whether memory grows from round to round.
+
+func prepareChurn(flags *flag.FlagSet, c *common) func(context.Context) error {
+	t := newTrial(flags, c)
+	flags.DurationVar(&t.churn, "t", 10*time.Minute, "how `long` it fills and drains")
+	flags.BoolVar(&t.target, "target", false, "fail when a later round takes more than 1.3 times the memory of the first")
+	return func(ctx context.Context) error {
+		say("%d messages of %d bytes a round, each with a key of its own, storage.sync=%s", t.n, t.size, t.sync)
+		return t.run(ctx, t.rounds)
+	}
+}
 
 // growthMax is how many times the memory of the first round a later one may take.
 const growthMax = 1.3
@@ -17,12 +31,12 @@ type round struct{ peak, end int64 }
 
 // rounds fills and drains the queue until the time is over, and compares the memory of
 // each round with that of the first one.
-func (t *trial) rounds(ctx context.Context, _ string) error {
+func (t *trial) rounds(ctx context.Context) error {
 	w, err := t.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer w.conn.Close()
+	defer w.Close()
 	var all []round
 	for begun := time.Now(); len(all) < 2 || time.Since(begun) < t.churn; t.before += t.n {
 		r, err := t.round(ctx)
@@ -33,7 +47,7 @@ func (t *trial) rounds(ctx context.Context, _ string) error {
 		if err := t.counted(ctx, w, 0); err != nil {
 			return err
 		}
-		report(fmt.Sprintf("round %d, %s", len(all), time.Since(begun).Round(time.Second)), "%d MB resident at the most, %d MB in the end", r.peak>>20, r.end>>20)
+		note(fmt.Sprintf("round %d, %s", len(all), time.Since(begun).Round(time.Second)), "%d MB resident at the most, %d MB in the end", r.peak>>20, r.end>>20)
 	}
 	var peaks, ends []int64
 	for _, r := range all {
@@ -54,7 +68,7 @@ func (t *trial) round(ctx context.Context) (round, error) {
 	if err != nil {
 		return round{}, err
 	}
-	u, err := proc.UseOf(t.broker.PID())
+	u, err := proc.UseOf(t.PID())
 	return round{peak: max(filled, drained, u.Resident), end: u.Resident}, err
 }
 
@@ -65,7 +79,7 @@ func (t *trial) growth(when string, rounds []int64) {
 	later := slices.Sorted(slices.Values(rounds[len(rounds)/2:]))
 	ratio := func(bytes int64) float64 { return float64(bytes) / float64(max(rounds[0], 1)) }
 	usual, worst := ratio(later[len(later)/2]), ratio(later[len(later)-1])
-	report("resident "+when, "%d MB in the first round; later %.2f times that, %.2f in the worst", rounds[0]>>20, usual, worst)
+	note("resident "+when, "%d MB in the first round; later %.2f times that, %.2f in the worst", rounds[0]>>20, usual, worst)
 	if usual > growthMax {
 		t.breaches = append(t.breaches, fmt.Sprintf("resident memory %s: %.2f times that of the first round", when, usual))
 	}

@@ -1,6 +1,3 @@
-// Connbench measures what connections cost that have nothing to do: memory for
-// each, and how long the others wait. Half of them wait in a lease, half are idle.
-// The same load runs without them and beside them, in turns, at a fixed rate.
 package main
 
 import (
@@ -9,67 +6,55 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"os"
-	"os/signal"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/proc"
 )
 
-type options struct {
-	bin    string
-	sync   string
+// This file measures what connections cost that have nothing to do: memory for each, and how long
+// the others wait. Half of them wait in a lease, half are idle. The same load runs without them and
+// beside them, in turns, at a fixed rate.
+
+// crowd is the load, and the connections beside it.
+type crowd struct {
+	*common
+
 	n      int
 	rate   int
 	rounds int
-	for1   time.Duration
+	length time.Duration
+
+	client *redis.Client
 }
 
-func main() {
-	var o options
-	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
-	flag.StringVar(&o.sync, "sync", "always", "the broker's storage.sync")
-	flag.IntVar(&o.n, "n", 10_000, "`connections` besides those of the load")
-	flag.IntVar(&o.rate, "rate", 1000, "`messages` a second, each enqueued, leased and acked")
-	flag.IntVar(&o.rounds, "rounds", 3, "how `often` each is measured")
-	flag.DurationVar(&o.for1, "for", 5*time.Second, "how `long` a round takes")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "connbench: %v\n", err)
-		os.Exit(1)
-	}
+func prepareConnections(flags *flag.FlagSet, c *common) func(context.Context) error {
+	l := &crowd{common: c}
+	flags.IntVar(&l.n, "n", 10_000, "`connections` besides those of the load")
+	flags.IntVar(&l.rate, "rate", 1000, "`messages` a second, each enqueued, leased and acked")
+	flags.IntVar(&l.rounds, "rounds", 3, "how `often` each is measured")
+	flags.DurationVar(&l.length, "for", 5*time.Second, "how `long` a round takes")
+	return l.run
 }
 
-func run(ctx context.Context, o options) (err error) {
-	if err := openFiles(o.n + 500); err != nil {
+func (l *crowd) run(ctx context.Context) error {
+	if l.n < 1 || l.rounds < 1 {
+		return fmt.Errorf("-n %d -rounds %d: want at least one of each", l.n, l.rounds)
+	}
+	if err := openFiles(l.n + 500); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "fila-connbench-")
+	s, err := l.startServer(ctx, l.bin, "--server.maxclients", strconv.Itoa(l.n+500))
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	b, err := harness.New(o.bin, dir, "--storage.sync", o.sync, "--server.maxclients", fmt.Sprint(o.n+500))
-	if err != nil {
-		return err
-	}
-	if err := b.Start(); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.Stop()) }()
-	if err := b.Ready(ctx); err != nil {
-		return err
-	}
-	l := &load{client: redis.NewClient(&redis.Options{Addr: b.Addr(), PoolSize: workers, MinIdleConns: workers, MaxRetries: -1}), o: o}
+	defer s.end()
+	l.client = redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: workers, MinIdleConns: workers, MaxRetries: -1})
 	defer l.client.Close()
 	for _, queue := range []string{"busy", "idle"} {
 		if err := l.client.Do(ctx, "FILA.QUEUE", "CREATE", queue).Err(); err != nil {
@@ -81,26 +66,26 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	var alone, loaded []time.Duration
 	var bytes int64
-	for range o.rounds {
+	for range l.rounds {
 		times, err := l.measure(ctx)
 		if err != nil {
 			return err
 		}
 		alone = append(alone, times...)
-		times, each, err := l.loaded(ctx, b)
+		times, each, err := l.loaded(ctx, s)
 		if err != nil {
 			return err
 		}
 		loaded = append(loaded, times...)
 		bytes = max(bytes, each)
 	}
-	report(o, bytes, alone, loaded)
-	return nil
+	l.report(bytes, alone, loaded)
+	return s.Stop()
 }
 
-func report(o options, bytes int64, alone, loaded []time.Duration) {
-	fmt.Printf("%d connections, half of them in FILA.LEASE with BLOCK 0: at most %.1f KiB resident each\n", o.n, float64(bytes)/1024)
-	fmt.Printf("enqueue, lease and ack, %d a second over %d connections, storage.sync %s:\n", o.rate, workers, o.sync)
+func (l *crowd) report(bytes int64, alone, loaded []time.Duration) {
+	say("%d connections, half of them in FILA.LEASE with BLOCK 0: at most %.1f KiB resident each", l.n, float64(bytes)/1024)
+	say("enqueue, lease and ack, %d a second over %d connections, storage.sync %s:", l.rate, workers, l.sync)
 	for _, r := range []struct {
 		name  string
 		times []time.Duration
@@ -109,31 +94,26 @@ func report(o options, bytes int64, alone, loaded []time.Duration) {
 		at := func(p float64) time.Duration {
 			return r.times[int(float64(len(r.times)-1)*p)].Round(10 * time.Microsecond)
 		}
-		fmt.Printf("  %-12s median %8s  p99 %8s  most %8s  (%d)\n", r.name, at(0.5), at(0.99), at(1), len(r.times))
+		say("  %-12s median %8s  p99 %8s  most %8s  (%d)", r.name, at(0.5), at(0.99), at(1), len(r.times))
 	}
 }
 
 // workers is how many connections share the load.
 const workers = 32
 
-type load struct {
-	client *redis.Client
-	o      options
-}
-
 // measure puts the load on the broker and returns how long each message took,
 // from when it was due.
-func (l *load) measure(ctx context.Context) ([]time.Duration, error) {
+func (l *crowd) measure(ctx context.Context) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var times []time.Duration
 	var failed error
 	var all sync.WaitGroup
 	begun := time.Now()
-	every := time.Second * workers / time.Duration(l.o.rate)
+	every := time.Second * workers / time.Duration(l.rate)
 	for w := range workers {
 		all.Go(func() {
-			own := make([]time.Duration, 0, l.o.for1/every+1)
-			for due := begun.Add(every * time.Duration(w) / workers); due.Sub(begun) < l.o.for1; due = due.Add(every) {
+			own := make([]time.Duration, 0, l.length/every+1)
+			for due := begun.Add(every * time.Duration(w) / workers); due.Sub(begun) < l.length; due = due.Add(every) {
 				time.Sleep(time.Until(due))
 				if err := l.cycle(ctx); err != nil {
 					mu.Lock()
@@ -154,7 +134,7 @@ func (l *load) measure(ctx context.Context) ([]time.Duration, error) {
 
 // cycle sends a message through its life. It may lease another's message, which
 // is the same work.
-func (l *load) cycle(ctx context.Context) error {
+func (l *crowd) cycle(ctx context.Context) error {
 	if err := l.client.Do(ctx, "FILA.ENQUEUE", "busy", "hello").Err(); err != nil {
 		return err
 	}
@@ -174,14 +154,14 @@ func (l *load) cycle(ctx context.Context) error {
 
 // loaded measures while the connections are there, and what each of them has
 // added to the memory of the broker.
-func (l *load) loaded(ctx context.Context, b *harness.Broker) (times []time.Duration, each int64, err error) {
+func (l *crowd) loaded(ctx context.Context, b *server) (times []time.Duration, each int64, err error) {
 	before, err := proc.UseOf(b.PID())
 	if err != nil {
 		return nil, 0, err
 	}
-	conns, err := connectAll(ctx, b.Addr(), l.o.n)
+	conns, err := connectAll(ctx, b.Addr(), l.n)
 	if err == nil {
-		err = l.waiting(ctx, l.o.n/2)
+		err = l.waiting(ctx, l.n/2)
 	}
 	if err == nil {
 		times, err = l.measure(ctx)
@@ -193,11 +173,11 @@ func (l *load) loaded(ctx context.Context, b *harness.Broker) (times []time.Dura
 	if err = errors.Join(err, useErr); err == nil {
 		err = l.waiting(ctx, 0)
 	}
-	return times, (int64(after.Resident) - int64(before.Resident)) / int64(l.o.n), err
+	return times, (int64(after.Resident) - int64(before.Resident)) / int64(l.n), err
 }
 
 // waiting waits until so many connections wait for the idle queue.
-func (l *load) waiting(ctx context.Context, n int) error {
+func (l *crowd) waiting(ctx context.Context, n int) error {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		stats, err := l.client.Do(ctx, "FILA.STATS", "idle").Result()
 		if err != nil {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/internal/bench"
 	"github.com/faisca/fila/internal/proc"
 	"github.com/faisca/fila/internal/progress"
 )
@@ -18,7 +20,7 @@ const pipelined = 200
 // job is the part of the work of one connection: the numbers first, first+step,
 // ... below n. It adds to done what is done.
 type job struct {
-	w           *wire
+	w           *bench.Conn
 	first, step int64
 	n           int64
 	done        *atomic.Int64
@@ -29,12 +31,18 @@ type job struct {
 func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(context.Context, job) error) (peak int64, err error) {
 	var done atomic.Int64
 	ended := make(chan error, t.conns) // buffered: no receiver is left after a failure
-	wires, err := dialAll(t.broker.Addr(), t.conns)
-	if err != nil {
-		return 0, err
-	}
-	defer closeAll(wires)
-	for i, w := range wires {
+	var conns []*bench.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close() // every reply was read, or there is an error already
+		}
+	}()
+	for i := range t.conns {
+		w, err := bench.Dial(ctx, t.Addr())
+		if err != nil {
+			return 0, err
+		}
+		conns = append(conns, w)
 		go func() { ended <- part(ctx, job{w: w, first: int64(i), step: int64(t.conns), n: n, done: &done}) }()
 	}
 	bar := progress.New(os.Stderr, what, n)
@@ -45,12 +53,12 @@ func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(
 		select {
 		case err := <-ended:
 			if err != nil {
-				return 0, err // the connections that are left see theirs closed
+				return 0, err // the other connections are closed
 			}
 			left--
 		case <-tick.C:
 			bar.Set(done.Load())
-			u, err := proc.UseOf(t.broker.PID())
+			u, err := proc.UseOf(t.PID())
 			if err != nil {
 				return 0, err
 			}
@@ -61,23 +69,25 @@ func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(
 	return peak, ctx.Err()
 }
 
+// stampBytes is the head of a payload, which is its number.
+const stampBytes = 8
+
 // enqueue sends its messages in pipelines and counts the answers.
 func (t *trial) enqueue(ctx context.Context, j job) error {
-	source := newPayloads(t.size)
-	payload, packet := make([]byte, 0, t.size), make([]byte, 0, pipelined*(t.size+128))
+	payload := make([]byte, 0, t.size)
 	for next := j.first; next < j.n && ctx.Err() == nil; {
-		packet = packet[:0]
 		sent := 0
 		for ; sent < pipelined && next < j.n; sent++ {
-			payload = source.payload(next, payload)
-			packet = appendCommand(packet, "FILA.ENQUEUE", queue, string(payload), "KEY", t.key(next))
+			payload = append(payload[:0], t.noise.Payload(uint64(next), t.size)...)
+			binary.BigEndian.PutUint64(payload, uint64(next))
+			j.w.Append("FILA.ENQUEUE", longQueue, string(payload), "KEY", t.key(next))
 			next += j.step
 		}
-		if _, err := j.w.conn.Write(packet); err != nil {
+		if err := j.w.Flush(); err != nil {
 			return err
 		}
 		for range sent {
-			if _, err := j.w.reply(); err != nil {
+			if _, err := j.w.Reply(); err != nil {
 				return err
 			}
 		}
@@ -87,9 +97,9 @@ func (t *trial) enqueue(ctx context.Context, j job) error {
 }
 
 // empty leases and acks a part of the queue.
-func (t *trial) empty(ctx context.Context, _ string) error {
-	n := min(t.drain, t.n/2) // never all: who comes last would find it empty
-	before, err := proc.UseOf(t.broker.PID())
+func (t *trial) empty(ctx context.Context) error {
+	n := min(t.drain, t.n/2) // never all: the last connection would find it empty
+	before, err := proc.UseOf(t.PID())
 	if err != nil {
 		return err
 	}
@@ -99,25 +109,21 @@ func (t *trial) empty(ctx context.Context, _ string) error {
 		return err
 	}
 	took := time.Since(begun)
-	report("memory while drained", "%d MB resident at the most", peak>>20)
-	after, err := proc.UseOf(t.broker.PID())
+	note("memory while drained", "%d MB resident at the most", peak>>20)
+	after, err := proc.UseOf(t.PID())
 	if err != nil {
 		return err
 	}
 	cpu := float64((after.CPU - before.CPU).Microseconds()) / float64(n)
-	report("drained", "%d in %.1f s, %.0f/s, %.1f µs of the broker's CPU each", n, took.Seconds(), float64(n)/took.Seconds(), cpu)
+	note("drained", "%d in %.1f s, %.0f/s, %.1f µs of the broker's CPU each", n, took.Seconds(), float64(n)/took.Seconds(), cpu)
 	return t.memory("memory after draining")
 }
 
 // drainPart leases and acks batches until all connections together have done it n
 // times.
 func (t *trial) drainPart(ctx context.Context, j job) error {
-	lease := appendCommand(nil, "FILA.LEASE", queue, "COUNT", strconv.Itoa(pipelined))
 	for ctx.Err() == nil && j.done.Load() < j.n {
-		if _, err := j.w.conn.Write(lease); err != nil {
-			return err
-		}
-		reply, err := j.w.reply()
+		reply, err := j.w.Do("FILA.LEASE", longQueue, "COUNT", strconv.Itoa(pipelined))
 		if err != nil {
 			return err
 		}
@@ -129,7 +135,7 @@ func (t *trial) drainPart(ctx context.Context, j job) error {
 		if len(messages) == 0 {
 			return fmt.Errorf("the queue was empty after %d messages", j.done.Load())
 		}
-		ack := []string{"FILA.ACK", queue}
+		ack := []string{"FILA.ACK", longQueue}
 		for _, m := range messages {
 			fields, ok := m.([]any)
 			if !ok {
@@ -137,7 +143,7 @@ func (t *trial) drainPart(ctx context.Context, j job) error {
 			}
 			ack = append(ack, fmt.Sprint(fields[0]))
 		}
-		acked, err := j.w.do(ack...)
+		acked, err := j.w.Do(ack...)
 		if err != nil {
 			return err
 		}

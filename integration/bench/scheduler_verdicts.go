@@ -11,8 +11,8 @@ import (
 // What was promised of scheduling, and whether it was seen. The engine alone is
 // measured by its own benchmarks, whose output this reads.
 
-// promise is one line of the table at the end.
-type promise struct {
+// comparison is one line of the table at the end.
+type comparison struct {
 	what string
 	seen float64 // percent, above or below what it is compared with
 	most float64 // that it may cost
@@ -20,14 +20,14 @@ type promise struct {
 	ok   bool    // it was measured
 }
 
-func (p *promise) kept() bool {
+func (p *comparison) kept() bool {
 	if p.rate {
 		return p.seen > -p.most
 	}
 	return p.seen < p.most
 }
 
-func (p *promise) row() string {
+func (p *comparison) row() string {
 	seen, promised, kept := "not measured", fmt.Sprintf("< +%g %%", p.most), "?"
 	if p.rate {
 		promised = fmt.Sprintf("> -%g %%", p.most)
@@ -42,13 +42,13 @@ func (p *promise) row() string {
 }
 
 // verdicts prints the table of what was promised.
-func verdicts(w io.Writer, o options, all []*contender, alone map[string]float64) error {
-	var ps []promise
+func (o *schedule) verdicts(w io.Writer, all []*contender, alone map[string]float64) error {
+	var ps []comparison
 	rates := func(what, name string) {
-		enqueue, lease := promise{what: what + ", in the broker: enqueue rate", most: 10, rate: true}, promise{what: what + ", in the broker: lease rate", most: 10, rate: true}
-		if c := side(all, name); c != nil {
-			if base := side(all, c.base); base != nil {
-				enqueue.seen, lease.seen = more(&c.enqueue, &base.enqueue), more(&c.lease, &base.lease)
+		enqueue, lease := comparison{what: what + ", in the broker: enqueue rate", most: 10, rate: true}, comparison{what: what + ", in the broker: lease rate", most: 10, rate: true}
+		if c := contenderOf(all, name); c != nil {
+			if base := contenderOf(all, c.base); base != nil {
+				enqueue.seen, lease.seen = aboveBase(&c.enqueue, &base.enqueue), aboveBase(&c.lease, &base.lease)
 				enqueue.ok, lease.ok = true, true
 			}
 		}
@@ -56,7 +56,7 @@ func verdicts(w io.Writer, o options, all []*contender, alone map[string]float64
 	}
 	engine := func(what, metric string, most float64) {
 		seen, ok := alone[metric]
-		ps = append(ps, promise{what: what, seen: seen, most: most, ok: ok})
+		ps = append(ps, comparison{what: what, seen: seen, most: most, ok: ok})
 	}
 	rates(fmt.Sprintf("%d keys beside 10", o.keys), "many")
 	engine("the same, the engine alone: CPU of an enqueue", "MillionKeysAgainstTen/1000000 enqueue-more-%", 10)

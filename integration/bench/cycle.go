@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faisca/fila/internal/bench"
+)
+
+// This file measures a binary under the loads by which Fila is compared with itself and with other
+// brokers, and, with -against, another binary in turns with it: a change is judged by the ratios of
+// the rounds, because the machine is not the same all the time.
+
+// race is what the flags of the benchmark say.
+type race struct {
+	*common
+
+	against string
+	only    string
+	hook    string
+	rounds  int
+	time    time.Duration
+	keys    int
+}
+
+func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
+	o := &race{common: c}
+	flags.StringVar(&o.against, "against", "", "another `binary`, which is measured in turns with this one")
+	flags.StringVar(&o.only, "only", "", "`loads` to measure, separated by commas: 64x16, 16x1, enqueue, keys, hook; all of them if empty")
+	flags.StringVar(&o.hook, "hook", "integration/testdata/tenants.lua", "`file` with the on_enqueue hook")
+	flags.IntVar(&o.rounds, "rounds", 7, "how `often` each binary is measured")
+	flags.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a round")
+	flags.IntVar(&o.keys, "keys", 1_000_000, "`keys` of the load with very many")
+	return o.run
+}
+
+// raceLoad is a load of both binaries.
+type raceLoad struct {
+	name    string
+	options bench.Options
+}
+
+func (o *race) loads() ([]raceLoad, error) {
+	source, err := os.ReadFile(o.hook)
+	if err != nil {
+		return nil, err
+	}
+	enqueue, hooked := cycleOf(50, 16, o.time, 100), cycleOf(64, 16, o.time, 100)
+	enqueue.Workload = bench.Enqueue
+	hooked.Shape.Hook = string(source)
+	all := []raceLoad{
+		{"64x16", cycleOf(64, 16, o.time, 100)}, {"16x1", cycleOf(16, 1, o.time, 100)}, {"enqueue", enqueue},
+		{"keys", cycleOf(64, 16, o.time, o.keys)}, {"hook", hooked},
+	}
+	if o.only == "" {
+		return all, nil
+	}
+	var some []raceLoad
+	for name := range strings.SplitSeq(o.only, ",") {
+		i := slices.IndexFunc(all, func(l raceLoad) bool { return l.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no load is named %q", name)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
+func (o *race) run(ctx context.Context) error {
+	loads, err := o.loads()
+	if err != nil {
+		return err
+	}
+	say("| load, binary | messages | CPU each | memory |\n|---|---|---|---|")
+	for _, l := range loads {
+		if err := o.measure(ctx, l); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
+// measure puts one load on each binary in turns.
+func (o *race) measure(ctx context.Context, l raceLoad) error {
+	var sides []*side
+	defer func() { endAll(sides) }()
+	for _, bin := range []string{o.against, o.bin} {
+		if bin == "" {
+			continue
+		}
+		s, err := o.newSide(ctx, bin, l.name+", "+bin, l.options)
+		if err != nil {
+			return err
+		}
+		sides = append(sides, s)
+	}
+	if err := inTurns(o.rounds, sides, func(s *side) error { return s.freshRound(ctx) }); err != nil {
+		return err
+	}
+	for _, s := range sides {
+		s.report()
+	}
+	if len(sides) > 1 {
+		say("%s: rate %s, CPU %s (medians of the rounds' ratios)", l.name,
+			percent(changed(sides, func(r *bench.Round) float64 { return r.Rate })),
+			percent(changed(sides, func(r *bench.Round) float64 { return r.CPU })))
+	}
+	return nil
+}
+
+// changed is by how many percent a figure of the second side is above that of the first: the median
+// of the rounds, in each of which both were measured.
+func changed(sides []*side, figure func(*bench.Round) float64) float64 {
+	var ratios []float64
+	for i := range sides[0].rounds {
+		ratios = append(ratios, 100*(figure(&sides[1].rounds[i])/figure(&sides[0].rounds[i])-1))
+	}
+	return bench.Median(ratios)
+}

@@ -1,0 +1,86 @@
+// Bench measures a broker from outside, each benchmark by a name of its own:
+//
+//	go run ./integration/bench backlog -n 10000000
+//
+// It starts the binary itself, on loopback and in temporary directories. Sides that are compared take
+// turns, each with a broker of its own. `fila bench` is the load that it shares with users; what
+// other brokers do under the same load is integration/peers.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/faisca/fila/integration/harness"
+)
+
+// benchmark is a subcommand: prepare registers its flags and returns what runs it.
+type benchmark struct {
+	name, what string
+	sync       string // default of -sync
+	prepare    func(flags *flag.FlagSet, c *common) func(context.Context) error
+}
+
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"backlog", "fill a long queue, start the broker again after a kill and after a stop, drain a part", "never", prepareBacklog},
+		{"churn", "fill and drain again and again with keys that were never there before: does memory grow?", "never", prepareChurn},
+		{"connections", "memory of connections that wait or idle, and what others wait for beside them", "always", prepareConnections},
+		{"cycle", "the rates of a binary, or of two in turns", "always", prepareCycle},
+		{"promises", "the cycle with a hook, with very many keys and with a large backlog, each beside the same without; waiting consumers; minutes of load", "always", preparePromises},
+		{"scheduler", "enqueue and lease with one key, very many keys and throttles; needs redis-benchmark", "always", prepareScheduler},
+	}
+}
+
+func main() {
+	harness.Main("bench", func(ctx context.Context) (int, error) {
+		run, err := parse(os.Args[1:], os.Stderr)
+		if errors.Is(err, flag.ErrHelp) {
+			return harness.Kept, nil
+		}
+		if err != nil {
+			return harness.Failed, err
+		}
+		return harness.Done(run(ctx))
+	})
+}
+
+// parse returns what runs the benchmark that the arguments name. Help goes to help.
+func parse(args []string, help io.Writer) (func(context.Context) error, error) {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
+		usage(help)
+		return nil, flag.ErrHelp
+	}
+	i := slices.IndexFunc(benchmarks(), func(b benchmark) bool { return b.name == args[0] })
+	if i < 0 {
+		usage(help)
+		return nil, fmt.Errorf("there is no benchmark %q", args[0])
+	}
+	b := benchmarks()[i]
+	flags := flag.NewFlagSet(b.name, flag.ContinueOnError)
+	flags.SetOutput(help)
+	c := &common{}
+	flags.StringVar(&c.bin, "bin", "bin/fila", "the broker's `binary`")
+	flags.StringVar(&c.dir, "dir", "", "`directory` for the data, removed in the end (default a temporary one)")
+	flags.StringVar(&c.sync, "sync", b.sync, "storage.sync of the `broker`")
+	run := b.prepare(flags, c)
+	if err := flags.Parse(args[1:]); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("%s takes no argument %q", b.name, flags.Arg(0))
+	}
+	return run, nil
+}
+
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "usage: bench <benchmark> [flags]; bench <benchmark> -help lists its flags")
+	for _, b := range benchmarks() {
+		fmt.Fprintf(w, "  %-12s %s\n", b.name, b.what)
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/faisca/fila/integration/harness"
+)
+
+// common are the flags of every benchmark.
+type common struct{ bin, dir, sync string }
+
+// server is a broker with a directory of its own below common.dir. end removes both.
+type server struct {
+	*harness.Broker
+
+	root string
+}
+
+// prepareServer makes a server that does not run yet.
+func (c *common) prepareServer(bin string, args ...string) (*server, error) {
+	root, err := os.MkdirTemp(c.dir, "fila-bench-")
+	if err != nil {
+		return nil, err
+	}
+	b, err := harness.New(bin, root, append([]string{"--storage.sync", c.sync}, args...)...)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(root))
+	}
+	return &server{Broker: b, root: root}, nil
+}
+
+// startServer makes a server that serves.
+func (c *common) startServer(ctx context.Context, bin string, args ...string) (*server, error) {
+	s, err := c.prepareServer(bin, args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.serve(ctx); err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+// serve starts the process and waits until it serves.
+func (s *server) serve(ctx context.Context) error {
+	if err := s.Start(); err != nil {
+		return err
+	}
+	return s.Ready(ctx)
+}
+
+// end kills the process and removes its directory. Without a server it does nothing.
+func (s *server) end() {
+	if s == nil {
+		return
+	}
+	_ = s.Kill() // its directory goes anyway
+	_ = os.RemoveAll(s.root)
+}
+
+// endAll ends servers, and what embeds them.
+func endAll[S interface{ end() }](all []S) {
+	for _, s := range all {
+		s.end()
+	}
+}
+
+// inTurns measures every side in every round. The order is reversed from round to round, because
+// the machine is not the same all the time.
+func inTurns[S any](rounds int, sides []S, measure func(S) error) error {
+	if rounds < 1 {
+		return fmt.Errorf("-rounds %d: want at least one", rounds)
+	}
+	for round := range rounds {
+		order := slices.Clone(sides)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, s := range order {
+			if err := measure(s); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, rounds)
+	}
+	return nil
+}
+
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+func percent(x float64) string { return fmt.Sprintf("%+.1f %%", x) }
