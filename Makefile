@@ -27,10 +27,13 @@ RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/...
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
 PURE = $$($(GO) list ./... | grep -v /integration)
 
-.PHONY: help setup setup-tests build plain run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
+# The packages that put a broker under such load that no other test should run beside them.
+JUDGED := integration/torture integration/damage integration/demo
+
+.PHONY: help setup setup-tests build plain run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building needs, if it is missing (Debian, Ubuntu)
 	@CGO_ENABLED=0 tools/env true
@@ -56,7 +59,8 @@ run: build ## build and start the broker, data in ./data
 # keeps for the cache does not fit under the limit with which a full disk is tried.
 test: setup-tests ## run all tests: the concurrent packages under the race detector, then everything
 	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 20m $(RACE)
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m $$($(GO) list ./... | grep -v $(patsubst %,-e /%,$(JUDGED)))
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m -p 1 $(patsubst %,./%,$(JUDGED))
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
 	cd integration/peers && go test -count=1 ./...
 
@@ -132,6 +136,10 @@ torture: build ## kill the broker again and again under load, then judge it by i
 
 powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
 	$(GO) run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
+
+faults: setup ## plant each fault of internal/fault into a broker, and see that the torture finds it
+	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m ./integration/torture -run '^TestTortureFindsPlantedFaults$$'
 
 damage: build ## damage N stores, and judge each start, check and repair: make damage N=200
 	$(GO) run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)

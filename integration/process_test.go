@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/integration/harness"
 )
 
 // patience is how long anything here may take before it counts as never.
@@ -24,16 +26,12 @@ type process struct {
 	lines chan string // of its standard error, closed at its end
 }
 
-// binary builds the broker and returns where it is. It is always the same file,
-// which the Go tool leaves alone while it is up to date.
+// binary builds the broker and returns where it is.
 func binary(t *testing.T) string {
 	t.Helper()
-	bin, err := filepath.Abs(filepath.Join("..", ".cache", "test", "fila"))
+	bin, err := harness.Build(t.Context(), "fila", ".")
 	if err != nil {
 		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "..").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return bin
 }

@@ -24,8 +24,7 @@ const atATime = 5
 
 // TestClients tries Fila with each client.
 func TestClients(t *testing.T) {
-	bin := made("fila")
-	run(t, "go", "build", "-o", bin, "../..")
+	bin := binary(t)
 	all := clients()
 	for _, c := range all {
 		if c.make != nil && missing(t, c) == nil {
@@ -47,6 +46,16 @@ func TestClients(t *testing.T) {
 	}
 	running.Wait()
 	document(t, all, seen)
+}
+
+// binary builds the broker and returns where it is.
+func binary(t *testing.T) string {
+	t.Helper()
+	bin, err := harness.Build(t.Context(), "fila", ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }
 
 // missing tells what a client lacks to be run here, nil for nothing.

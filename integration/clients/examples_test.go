@@ -71,8 +71,7 @@ func examples() []example {
 // enqueues, kills the broker under it, and stops it twice: in the middle of a job, and
 // while it waits.
 func TestExamples(t *testing.T) {
-	bin := made("fila")
-	run(t, "go", "build", "-o", bin, "../..")
+	bin := binary(t)
 	copyScripts(t)
 	needs := map[string]client{}
 	for _, c := range clients() {

@@ -23,8 +23,7 @@ func TestSnippetsOfTheReadmeEnd(t *testing.T) {
 	for _, c := range clients() {
 		needs[c.name] = c
 	}
-	bin := made("fila")
-	run(t, "go", "build", "-o", bin, "../..")
+	bin := binary(t)
 	for _, s := range []struct{ language, client, first, file, command string }{
 		{"python", "redis-py", "import redis\n", made("snippet.py"), "/usr/bin/python3"},
 		{"js", "ioredis", "import Redis from 'ioredis'\n", filepath.Join("javascript", "snippet.mjs"), "node"},

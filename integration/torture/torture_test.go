@@ -1,36 +1,43 @@
-package integration_test
+package main
 
 import (
 	"bytes"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/integration/harness"
 )
 
 var tortureTime = flag.Duration("torture", 2*time.Minute, "how long the broker is tortured by kills")
 
+// built builds a program and returns its file.
+func built(t *testing.T, name, pkg string, flags ...string) string {
+	t.Helper()
+	file, err := harness.Build(t.Context(), name, pkg, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func binary(t *testing.T) string { t.Helper(); return built(t, "fila", ".") }
+
 // torture runs the program of that name and returns its output and exit code.
 func torture(t *testing.T, bin string, env []string, args ...string) (string, int) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "torture")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./torture").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), program, append([]string{"-bin", bin}, args...)...)
+	program := built(t, "torture", "./integration/torture")
 	// What a failed run leaves goes with the test.
-	cmd.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState == nil {
+	out, code, err := harness.Run(t.Context(), append(env, "TMPDIR="+t.TempDir()), program, append([]string{"-bin", bin}, args...)...)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return string(out), cmd.ProcessState.ExitCode()
+	return out, code
 }
 
 // crashes is how many crashes a run says it had.
@@ -123,13 +130,7 @@ func wantKept(t *testing.T, out string, code int) {
 
 // Test the tester: a broker that is built to break a promise is found out.
 func TestTortureFindsPlantedFaults(t *testing.T) {
-	bin, err := filepath.Abs(filepath.Join("..", ".cache", "test", "fila-fault"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "fault", "-o", bin, "..").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	bin := built(t, "fila-fault", ".", "-tags", "fault")
 	for fault, x := range map[string]struct {
 		rule string // "": any one, since what is lost may be an enqueue or an ack
 		args []string

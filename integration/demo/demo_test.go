@@ -1,30 +1,33 @@
-package integration_test
+package main
 
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/faisca/fila/integration/harness"
 )
 
 // demo runs the demo over a tree and returns its output and exit code.
 func demo(t *testing.T, tree string, env ...string) (string, int) {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "demo")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./demo").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), bin, "-tree", tree, "-bin", binary(t), "-workers", "3", "-timeout", patience.String())
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState == nil {
+	bin, err := harness.Build(t.Context(), "fila", ".")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return string(out), cmd.ProcessState.ExitCode()
+	program, err := harness.Build(t.Context(), "demo", "./integration/demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, code, err := harness.Run(t.Context(), env, program, "-tree", tree, "-bin", bin, "-workers", "3", "-timeout", "30s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, code
 }
 
 // library makes a small tree with all that a big one may hold.

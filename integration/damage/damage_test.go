@@ -1,0 +1,34 @@
+package main
+
+import (
+	"flag"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/faisca/fila/integration/harness"
+)
+
+var (
+	damagedStores = flag.Int("damaged", 8, "how many stores are damaged")
+	damageSeed    = flag.Uint64("damage-seed", 1, "what chance decides about the damage")
+)
+
+// TestDamagedStoresAreRefusedReportedOrServedRight damages stores in ways that chance
+// decides, a few here, and as many as one likes in make damage.
+func TestDamagedStoresAreRefusedReportedOrServedRight(t *testing.T) {
+	bin, err := harness.Build(t.Context(), "fila", ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := harness.Build(t.Context(), "damage", "./integration/damage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, code, err := harness.Run(t.Context(), []string{"TMPDIR=" + t.TempDir()},
+		program, "-bin", bin, "-n", strconv.Itoa(*damagedStores), "-seed", strconv.FormatUint(*damageSeed, 10))
+	if err != nil || code != 0 || !strings.Contains(out, "verdict: every damaged store") {
+		t.Fatalf("exit code %d (%v):\n%s", code, err, out)
+	}
+	t.Log(out)
+}
