@@ -24,68 +24,41 @@ type Cron struct {
 }
 
 // Append appends the encoded record.
-func (c *Cron) Append(dst []byte) []byte {
-	dst = appendBytes(dst, 1, c.Queue)
-	dst = appendBytes(dst, 2, c.Expression)
-	dst = appendBytes(dst, 3, c.Zone)
-	dst = appendUint(dst, 4, uint64(c.CatchUp))
-	dst = appendBytes(dst, 5, c.Key)
-	dst = appendUint(dst, 6, uint64(c.Priority))
-	dst = appendUint(dst, 7, c.DelayMs)
-	dst = appendUint(dst, 8, c.TTLMs)
-	dst = appendInt(dst, 9, c.NextAt)
-	dst = appendInt(dst, 10, c.LastAt)
-	dst = appendUint(dst, 11, c.Fired)
-	dst = appendUint(dst, 12, c.Missed)
-	dst = appendBytes(dst, 13, c.LastError)
-	dst = appendInt(dst, 14, c.ErrorAt)
-	dst = appendUint(dst, 15, c.MadeUp)
-	return appendInt(dst, 16, c.SetAt)
+func (r *Cron) Append(dst []byte) []byte {
+	c := codec{buf: dst}
+	r.fields(&c)
+	return c.buf
 }
 
 // Decode reads a record that Append made.
-func (c *Cron) Decode(b []byte) error {
-	*c = Cron{}
-	if err := eachField(b, c.set); err != nil {
-		*c = Cron{}
-		return fmt.Errorf("cron record: %w", err)
+func (r *Cron) Decode(b []byte) error {
+	*r = Cron{}
+	var c codec
+	for c.decode(b); c.pass(); {
+		r.fields(&c)
+	}
+	if c.err != nil {
+		*r = Cron{}
+		return fmt.Errorf("cron record: %w", c.err)
 	}
 	return nil
 }
 
-func (c *Cron) set(f *field) {
-	switch f.num {
-	case 1:
-		c.Queue = f.string()
-	case 2:
-		c.Expression = f.string()
-	case 3:
-		c.Zone = f.string()
-	case 4:
-		c.CatchUp = f.uint32()
-	case 5:
-		c.Key = f.string()
-	case 6:
-		c.Priority = f.uint32()
-	case 7:
-		c.DelayMs = f.uint64()
-	case 8:
-		c.TTLMs = f.uint64()
-	case 9:
-		c.NextAt = f.int64()
-	case 10:
-		c.LastAt = f.int64()
-	case 11:
-		c.Fired = f.uint64()
-	case 12:
-		c.Missed = f.uint64()
-	case 13:
-		c.LastError = f.string()
-	case 14:
-		c.ErrorAt = f.int64()
-	case 15:
-		c.MadeUp = f.uint64()
-	case 16:
-		c.SetAt = f.int64()
-	}
+func (r *Cron) fields(c *codec) {
+	c.string(1, &r.Queue)
+	c.string(2, &r.Expression)
+	c.string(3, &r.Zone)
+	c.uint32(4, &r.CatchUp)
+	c.string(5, &r.Key)
+	c.uint32(6, &r.Priority)
+	c.uint64(7, &r.DelayMs)
+	c.uint64(8, &r.TTLMs)
+	c.int64(9, &r.NextAt)
+	c.int64(10, &r.LastAt)
+	c.uint64(11, &r.Fired)
+	c.uint64(12, &r.Missed)
+	c.string(13, &r.LastError)
+	c.int64(14, &r.ErrorAt)
+	c.uint64(15, &r.MadeUp)
+	c.int64(16, &r.SetAt)
 }

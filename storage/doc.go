@@ -60,6 +60,11 @@
 // so a new field needs no new format version. A known field with an invalid value is
 // ErrCorrupt.
 //
+// A new field takes a field of the struct, a line of its method fields, from which encoding
+// and decoding follow (codec.go), a line of fila.proto, and a value in the complete record
+// of golden_test.go. The tests compare the four; a field of a message whose size depends on
+// its value is added to Message.sizeMax as well.
+//
 // # Batches
 //
 // A batch is RocksDB's WriteBatch:

@@ -6,7 +6,8 @@ import (
 )
 
 // This file defines the records: the values of the families, in the wire format of
-// protobuf, encoded by hand and described by fila.proto.
+// protobuf, encoded without generated code and described by fila.proto. A field of a
+// record is a field of its struct, a line of its method fields, and a line of fila.proto.
 //
 // Decode replaces the whole record. Its byte slices alias the input, strings are copies.
 // It returns ErrCorrupt for invalid input and leaves an empty record then. Times are
@@ -80,29 +81,13 @@ type Queue struct {
 
 // Append appends the encoded record.
 func (m *Message) Append(dst []byte) []byte {
-	dst = slices.Grow(dst, m.sizeMax())
-	dst = appendBytes(dst, 1, m.Payload)
-	for _, h := range m.Headers {
-		dst = appendLen(dst, 2, sizeBytes(1, h.Name)+sizeBytes(2, h.Value))
-		dst = appendBytes(dst, 1, h.Name)
-		dst = appendBytes(dst, 2, h.Value)
-	}
-	for _, t := range m.Throttles {
-		dst = appendItem(dst, 3, t)
-	}
-	dst = appendUint(dst, 4, uint64(m.Weight))
-	dst = appendUint(dst, 5, uint64(m.Cost))
-	dst = appendInt(dst, 6, m.ReadyAt)
-	dst = appendInt(dst, 7, m.ExpiresAt)
-	if m.Dead != nil {
-		dst = appendLen(dst, 8, m.Dead.size())
-		dst = m.Dead.append(dst)
-	}
-	return dst
+	c := codec{buf: slices.Grow(dst, m.sizeMax())}
+	m.fields(&c)
+	return c.buf
 }
 
 // sizeMax returns an upper bound of the bytes that Append appends, so that one allocation
-// suffices.
+// suffices. A field that it forgets costs another one and nothing else.
 func (m *Message) sizeMax() int {
 	const field, number = 6, 11 // tag and length; tag and number
 	n := field + len(m.Payload) + 4*number
@@ -112,8 +97,8 @@ func (m *Message) sizeMax() int {
 	for _, t := range m.Throttles {
 		n += field + len(t)
 	}
-	if m.Dead != nil {
-		n += field + m.Dead.size()
+	if d := m.Dead; d != nil {
+		n += 4*field + len(d.Queue) + len(d.Reason) + len(d.Error) + 5*number
 	}
 	return n
 }
@@ -125,258 +110,150 @@ func (m *Message) Decode(b []byte) error { return m.DecodeLike(b, nil) }
 // given are taken from there, and the slice itself if all do, without allocations.
 func (m *Message) DecodeLike(b []byte, throttles []string) error {
 	*m = Message{}
-	alike := 0
-	err := eachField(b, func(f *field) {
-		switch f.num {
-		case 1:
-			m.Payload = f.slice()
-		case 2:
-			m.Headers = append(m.Headers, decodeHeader(f))
-		case 3:
-			if n := len(m.Throttles); n == alike && n < len(throttles) && throttles[n] == string(f.slice()) {
-				alike++
-				m.Throttles = throttles[:alike:alike] // an append to it copies
-			} else {
-				m.Throttles = append(m.Throttles, f.string())
-			}
-		case 4:
-			m.Weight = f.uint32()
-		case 5:
-			m.Cost = f.uint32()
-		case 6:
-			m.ReadyAt = f.int64()
-		case 7:
-			m.ExpiresAt = f.int64()
-		case 8:
-			m.Dead = &Dead{}
-			m.Dead.decode(f)
-		}
-	})
-	if err != nil {
+	c := codec{like: throttles}
+	for c.decode(b); c.pass(); {
+		m.fields(&c)
+	}
+	if c.err != nil {
 		*m = Message{}
-		return fmt.Errorf("message record: %w", err)
+		return fmt.Errorf("message record: %w", c.err)
 	}
 	return nil
 }
 
-func decodeHeader(outer *field) Header {
-	var h Header
-	err := eachField(outer.slice(), func(f *field) {
-		switch f.num {
-		case 1:
-			h.Name = f.slice()
-		case 2:
-			h.Value = f.slice()
-		}
-	})
-	outer.bad = outer.bad || err != nil
-	return h
+func (m *Message) fields(c *codec) {
+	c.bytes(1, &m.Payload)
+	c.headers(2, &m.Headers)
+	c.strings(3, &m.Throttles)
+	c.uint32(4, &m.Weight)
+	c.uint32(5, &m.Cost)
+	c.int64(6, &m.ReadyAt)
+	c.int64(7, &m.ExpiresAt)
+	c.dead(8, &m.Dead)
 }
 
-func (d *Dead) size() int {
-	return sizeBytes(1, d.Queue) + sizeBytes(2, d.Reason) + sizeBytes(3, d.Error) + sizeInt(4, d.DiedAt) +
-		sizeUint(5, uint64(d.Attempts)) + sizeUint(6, uint64(d.Deliveries)) +
-		sizeInt(7, d.FirstFailedAt) + sizeInt(8, d.LastFailedAt)
+func (h *Header) fields(c *codec) {
+	c.bytes(1, &h.Name)
+	c.bytes(2, &h.Value)
 }
 
-func (d *Dead) append(dst []byte) []byte {
-	dst = appendBytes(dst, 1, d.Queue)
-	dst = appendBytes(dst, 2, d.Reason)
-	dst = appendBytes(dst, 3, d.Error)
-	dst = appendInt(dst, 4, d.DiedAt)
-	dst = appendUint(dst, 5, uint64(d.Attempts))
-	dst = appendUint(dst, 6, uint64(d.Deliveries))
-	dst = appendInt(dst, 7, d.FirstFailedAt)
-	return appendInt(dst, 8, d.LastFailedAt)
-}
-
-func (d *Dead) decode(outer *field) {
-	err := eachField(outer.slice(), func(f *field) {
-		switch f.num {
-		case 1:
-			d.Queue = f.string()
-		case 2:
-			d.Reason = f.string()
-		case 3:
-			d.Error = f.string()
-		case 4:
-			d.DiedAt = f.int64()
-		case 5:
-			d.Attempts = f.uint32()
-		case 6:
-			d.Deliveries = f.uint32()
-		case 7:
-			d.FirstFailedAt = f.int64()
-		case 8:
-			d.LastFailedAt = f.int64()
-		}
-	})
-	outer.bad = outer.bad || err != nil
+func (d *Dead) fields(c *codec) {
+	c.string(1, &d.Queue)
+	c.string(2, &d.Reason)
+	c.string(3, &d.Error)
+	c.int64(4, &d.DiedAt)
+	c.uint32(5, &d.Attempts)
+	c.uint32(6, &d.Deliveries)
+	c.int64(7, &d.FirstFailedAt)
+	c.int64(8, &d.LastFailedAt)
 }
 
 // Append appends the encoded record.
 func (a *Attempt) Append(dst []byte) []byte {
-	dst = appendUint(dst, 1, uint64(a.Attempt))
-	dst = appendUint(dst, 2, uint64(a.Deliveries))
-	dst = appendInt(dst, 3, a.ReadyAt)
-	dst = appendBytes(dst, 4, a.Error)
-	dst = appendInt(dst, 5, a.FirstFailedAt)
-	dst = appendInt(dst, 6, a.LastFailedAt)
-	return appendUint(dst, 7, a.Fence)
+	c := codec{buf: dst}
+	a.fields(&c)
+	return c.buf
 }
 
 // Decode reads a record that Append made.
 func (a *Attempt) Decode(b []byte) error {
 	*a = Attempt{}
-	err := eachField(b, func(f *field) {
-		switch f.num {
-		case 1:
-			a.Attempt = f.uint32()
-		case 2:
-			a.Deliveries = f.uint32()
-		case 3:
-			a.ReadyAt = f.int64()
-		case 4:
-			a.Error = f.string()
-		case 5:
-			a.FirstFailedAt = f.int64()
-		case 6:
-			a.LastFailedAt = f.int64()
-		case 7:
-			a.Fence = f.uint64()
-		}
-	})
-	if err != nil {
+	var c codec
+	for c.decode(b); c.pass(); {
+		a.fields(&c)
+	}
+	if c.err != nil {
 		*a = Attempt{}
-		return fmt.Errorf("attempt record: %w", err)
+		return fmt.Errorf("attempt record: %w", c.err)
 	}
 	return nil
 }
 
+func (a *Attempt) fields(c *codec) {
+	c.uint32(1, &a.Attempt)
+	c.uint32(2, &a.Deliveries)
+	c.int64(3, &a.ReadyAt)
+	c.string(4, &a.Error)
+	c.int64(5, &a.FirstFailedAt)
+	c.int64(6, &a.LastFailedAt)
+	c.uint64(7, &a.Fence)
+}
+
 // Append appends the encoded record.
 func (l *Lease) Append(dst []byte) []byte {
-	dst = appendInt(dst, 1, l.Until)
-	dst = appendBytes(dst, 2, l.Consumer)
-	dst = appendUint(dst, 3, uint64(l.Attempt))
-	dst = appendUint(dst, 4, uint64(l.Deliveries))
-	for _, t := range l.Throttles {
-		dst = appendItem(dst, 5, t)
-	}
-	dst = appendUint(dst, 6, uint64(l.Cost))
-	dst = appendInt(dst, 7, l.LeasedAt)
-	dst = appendInt(dst, 8, l.FirstFailedAt)
-	dst = appendInt(dst, 9, l.LastFailedAt)
-	dst = appendBytes(dst, 10, l.Error)
-	dst = appendBool(dst, 11, l.Retried)
-	return appendInt(dst, 12, l.ExpiresAt)
+	c := codec{buf: dst}
+	l.fields(&c)
+	return c.buf
 }
 
 // Decode reads a record that Append made.
 func (l *Lease) Decode(b []byte) error {
 	*l = Lease{}
-	err := eachField(b, func(f *field) {
-		switch f.num {
-		case 1:
-			l.Until = f.int64()
-		case 2:
-			l.Consumer = f.string()
-		case 3:
-			l.Attempt = f.uint32()
-		case 4:
-			l.Deliveries = f.uint32()
-		case 5:
-			l.Throttles = append(l.Throttles, f.string())
-		case 6:
-			l.Cost = f.uint32()
-		case 7:
-			l.LeasedAt = f.int64()
-		case 8:
-			l.FirstFailedAt = f.int64()
-		case 9:
-			l.LastFailedAt = f.int64()
-		case 10:
-			l.Error = f.string()
-		case 11:
-			l.Retried = f.bool()
-		case 12:
-			l.ExpiresAt = f.int64()
-		}
-	})
-	if err != nil {
+	var c codec
+	for c.decode(b); c.pass(); {
+		l.fields(&c)
+	}
+	if c.err != nil {
 		*l = Lease{}
-		return fmt.Errorf("lease record: %w", err)
+		return fmt.Errorf("lease record: %w", c.err)
 	}
 	return nil
 }
 
+func (l *Lease) fields(c *codec) {
+	c.int64(1, &l.Until)
+	c.string(2, &l.Consumer)
+	c.uint32(3, &l.Attempt)
+	c.uint32(4, &l.Deliveries)
+	c.strings(5, &l.Throttles)
+	c.uint32(6, &l.Cost)
+	c.int64(7, &l.LeasedAt)
+	c.int64(8, &l.FirstFailedAt)
+	c.int64(9, &l.LastFailedAt)
+	c.string(10, &l.Error)
+	c.bool(11, &l.Retried)
+	c.int64(12, &l.ExpiresAt)
+}
+
 // Append appends the encoded record.
 func (q *Queue) Append(dst []byte) []byte {
-	dst = appendUint(dst, 1, uint64(q.Number))
-	dst = appendUint(dst, 2, q.VisibilityMs)
-	dst = appendUint(dst, 3, q.BackoffMs)
-	dst = appendUint(dst, 4, q.MaxBackoffMs)
-	dst = appendUint(dst, 5, q.TTLMs)
-	dst = appendUint(dst, 6, q.DedupWindowMs)
-	dst = appendUint(dst, 7, uint64(q.MaxAttempts))
-	dst = appendUint(dst, 8, q.MaxDepth)
-	dst = appendUint(dst, 9, q.KeyMaxDepth)
-	dst = appendBytes(dst, 10, q.DLQ)
-	dst = appendBool(dst, 11, q.DeadLetter)
-	dst = appendBool(dst, 12, q.PausedIn)
-	dst = appendBool(dst, 13, q.PausedOut)
-	dst = appendInt(dst, 14, q.CreatedAt)
-	dst = appendBytes(dst, 15, q.OnEnqueue)
-	dst = appendBytes(dst, 16, q.OnFailure)
-	return appendUint(dst, 17, uint64(q.BackoffJitter))
+	c := codec{buf: dst}
+	q.fields(&c)
+	return c.buf
 }
 
 // Decode reads a record that Append made.
 func (q *Queue) Decode(b []byte) error {
 	*q = Queue{}
-	if err := eachField(b, q.set); err != nil {
+	var c codec
+	for c.decode(b); c.pass(); {
+		q.fields(&c)
+	}
+	if c.err != nil {
 		*q = Queue{}
-		return fmt.Errorf("queue record: %w", err)
+		return fmt.Errorf("queue record: %w", c.err)
 	}
 	return nil
 }
 
-func (q *Queue) set(f *field) {
-	switch f.num {
-	case 1:
-		q.Number = f.uint32()
-	case 2:
-		q.VisibilityMs = f.uint64()
-	case 3:
-		q.BackoffMs = f.uint64()
-	case 4:
-		q.MaxBackoffMs = f.uint64()
-	case 5:
-		q.TTLMs = f.uint64()
-	case 6:
-		q.DedupWindowMs = f.uint64()
-	case 7:
-		q.MaxAttempts = f.uint32()
-	case 8:
-		q.MaxDepth = f.uint64()
-	case 9:
-		q.KeyMaxDepth = f.uint64()
-	case 10:
-		q.DLQ = f.string()
-	case 11:
-		q.DeadLetter = f.bool()
-	case 12:
-		q.PausedIn = f.bool()
-	case 13:
-		q.PausedOut = f.bool()
-	case 14:
-		q.CreatedAt = f.int64()
-	case 15:
-		q.OnEnqueue = f.string()
-	case 16:
-		q.OnFailure = f.string()
-	case 17:
-		q.BackoffJitter = f.uint32()
-	}
+func (q *Queue) fields(c *codec) {
+	c.uint32(1, &q.Number)
+	c.uint64(2, &q.VisibilityMs)
+	c.uint64(3, &q.BackoffMs)
+	c.uint64(4, &q.MaxBackoffMs)
+	c.uint64(5, &q.TTLMs)
+	c.uint64(6, &q.DedupWindowMs)
+	c.uint32(7, &q.MaxAttempts)
+	c.uint64(8, &q.MaxDepth)
+	c.uint64(9, &q.KeyMaxDepth)
+	c.string(10, &q.DLQ)
+	c.bool(11, &q.DeadLetter)
+	c.bool(12, &q.PausedIn)
+	c.bool(13, &q.PausedOut)
+	c.int64(14, &q.CreatedAt)
+	c.string(15, &q.OnEnqueue)
+	c.string(16, &q.OnFailure)
+	c.uint32(17, &q.BackoffJitter)
 }
 
 // AppendExpiresAt returns a copy of an encoded Message without an expiry time with that

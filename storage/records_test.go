@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/faisca/fila/storage"
 )
@@ -54,6 +59,71 @@ func TestRecordsInTheTestsAreComplete(t *testing.T) {
 			if v.Field(i).IsZero() {
 				t.Errorf("%T has no %s", r, v.Type().Field(i).Name)
 			}
+		}
+	}
+}
+
+// fieldsOf splits a record into its encoded fields.
+func fieldsOf(tb testing.TB, record []byte) (nums []int, fields [][]byte) {
+	tb.Helper()
+	for len(record) > 0 {
+		num, _, n := protowire.ConsumeField(record)
+		if n < 0 {
+			tb.Fatal(protowire.ParseError(n))
+		}
+		nums, fields = append(nums, int(num)), append(fields, record[:n])
+		record = record[n:]
+	}
+	return nums, fields
+}
+
+func TestFieldsAreReadInAnyOrder(t *testing.T) {
+	unknown := []byte{0xa0, 0x06, 0x01}
+	for _, tt := range []struct{ full, got record }{
+		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}},
+	} {
+		_, fields := fieldsOf(t, tt.full.Append(nil))
+		slices.Reverse(fields)
+		enc := bytes.Join(fields, unknown)
+		if err := tt.got.Decode(enc); err != nil || !reflect.DeepEqual(tt.got, tt.full) {
+			t.Errorf("got  %+v, %v\nwant %+v", tt.got, err, tt.full)
+		}
+	}
+}
+
+func TestTheLastOfAFieldThatComesTwiceCounts(t *testing.T) {
+	enc := (&storage.Attempt{Attempt: 1, Error: "first"}).Append(nil)
+	enc = (&storage.Attempt{Attempt: 2, Error: "second"}).Append(enc)
+	var a storage.Attempt
+	if err := a.Decode(enc); err != nil || a.Attempt != 2 || a.Error != "second" {
+		t.Errorf("got %+v, %v", a, err)
+	}
+}
+
+// A field that is in a record and not in its description, or the other way round, would be
+// misread by other tools.
+func TestTheDescriptionListsEveryField(t *testing.T) {
+	text, err := os.ReadFile("fila.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string][]int{}
+	number := regexp.MustCompile(`(?m)^  [^/\n]* = (\d+);`)
+	for _, m := range regexp.MustCompile(`(?s)message (\w+) \{(.*?)\n\}`).FindAllStringSubmatch(string(text), -1) {
+		for _, f := range number.FindAllStringSubmatch(m[2], -1) {
+			n, _ := strconv.Atoi(f[1])
+			described[m[1]] = append(described[m[1]], n)
+		}
+	}
+	for name, r := range map[string]record{
+		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(),
+		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
+		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
+		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1},
+	} {
+		nums, _ := fieldsOf(t, r.Append(nil))
+		if nums = slices.Compact(nums); !slices.Equal(nums, described[name]) {
+			t.Errorf("%s: fields %v, but fila.proto describes %v", name, nums, described[name])
 		}
 	}
 }

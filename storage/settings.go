@@ -16,23 +16,19 @@ type DedupEntry struct {
 
 // Append appends the encoded record.
 func (d *DedupEntry) Append(dst []byte) []byte {
-	dst = appendBytes(dst, 1, d.ID[:])
-	return appendInt(dst, 2, d.At)
+	c := codec{buf: dst}
+	d.fields(&c)
+	return c.buf
 }
 
 // Decode reads a record that Append made.
 func (d *DedupEntry) Decode(b []byte) error {
 	*d = DedupEntry{}
-	err := eachField(b, func(f *field) {
-		switch f.num {
-		case 1:
-			id := f.slice()
-			copy(d.ID[:], id)
-			f.bad = f.bad || len(id) != len(d.ID)
-		case 2:
-			d.At = f.int64()
-		}
-	})
+	var in codec
+	for in.decode(b); in.pass(); {
+		d.fields(&in)
+	}
+	err := in.err
 	if err == nil && d.ID == (ID{}) {
 		err = ErrCorrupt
 	}
@@ -41,6 +37,11 @@ func (d *DedupEntry) Decode(b []byte) error {
 		return fmt.Errorf("dedup record: %w", err)
 	}
 	return nil
+}
+
+func (d *DedupEntry) fields(c *codec) {
+	c.id(1, &d.ID)
+	c.int64(2, &d.At)
 }
 
 // Key is the settings of a fairness key. Its key is ("key", queue number, fairness key).
@@ -54,29 +55,30 @@ type Key struct {
 
 // Append appends the encoded record.
 func (k *Key) Append(dst []byte) []byte {
-	dst = appendUint(dst, 1, uint64(k.Weight))
-	dst = appendBool(dst, 2, k.Paused)
-	return appendBool(dst, 3, k.Pinned)
+	c := codec{buf: dst}
+	k.fields(&c)
+	return c.buf
 }
 
 // Decode reads a record that Append made.
 func (k *Key) Decode(b []byte) error {
 	*k = Key{}
-	err := eachField(b, func(f *field) {
-		switch f.num {
-		case 1:
-			k.Weight = f.uint32()
-		case 2:
-			k.Paused = f.bool()
-		case 3:
-			k.Pinned = f.bool()
-		}
-	})
+	var in codec
+	for in.decode(b); in.pass(); {
+		k.fields(&in)
+	}
+	err := in.err
 	if err != nil {
 		*k = Key{}
 		return fmt.Errorf("key record: %w", err)
 	}
 	return nil
+}
+
+func (k *Key) fields(c *codec) {
+	c.uint32(1, &k.Weight)
+	c.bool(2, &k.Paused)
+	c.bool(3, &k.Pinned)
 }
 
 // Throttle is the setting of a throttle. Its key is ("throttle", throttle key).
@@ -88,24 +90,19 @@ type Throttle struct {
 
 // Append appends the encoded record.
 func (t *Throttle) Append(dst []byte) []byte {
-	dst = appendUint(dst, 1, math.Float64bits(t.Rate))
-	dst = appendUint(dst, 2, t.Burst)
-	return appendUint(dst, 3, t.Concurrency)
+	c := codec{buf: dst}
+	t.fields(&c)
+	return c.buf
 }
 
 // Decode reads a record that Append made. A rate that is no number is corrupt.
 func (t *Throttle) Decode(b []byte) error {
 	*t = Throttle{}
-	err := eachField(b, func(f *field) {
-		switch f.num {
-		case 1:
-			t.Rate = math.Float64frombits(f.uint64())
-		case 2:
-			t.Burst = f.uint64()
-		case 3:
-			t.Concurrency = f.uint64()
-		}
-	})
+	var in codec
+	for in.decode(b); in.pass(); {
+		t.fields(&in)
+	}
+	err := in.err
 	if err == nil && (math.IsNaN(t.Rate) || math.IsInf(t.Rate, 0) || t.Rate < 0) {
 		err = ErrCorrupt
 	}
@@ -114,4 +111,10 @@ func (t *Throttle) Decode(b []byte) error {
 		return fmt.Errorf("throttle record: %w", err)
 	}
 	return nil
+}
+
+func (t *Throttle) fields(c *codec) {
+	c.float64(1, &t.Rate)
+	c.uint64(2, &t.Burst)
+	c.uint64(3, &t.Concurrency)
 }

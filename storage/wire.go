@@ -1,16 +1,14 @@
 package storage
 
 import (
-	"fmt"
 	"math"
-	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// This file implements the subset of protobuf that the records need: fields are written
-// in the order of their numbers, zero values are omitted, unknown fields are skipped.
-// Anything else is ErrCorrupt, never a panic.
+// This file and codec.go implement the subset of protobuf that the records need: fields
+// are written in the order of their numbers, zero values are omitted, unknown fields are
+// skipped. Anything else is ErrCorrupt, never a panic.
 
 func appendUint(dst []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
@@ -22,17 +20,6 @@ func appendUint(dst []byte, num protowire.Number, v uint64) []byte {
 
 func appendInt(dst []byte, num protowire.Number, v int64) []byte {
 	return appendUint(dst, num, uint64(v)) //nolint:gosec // protobuf's int64 is two's complement
-}
-
-func appendBool(dst []byte, num protowire.Number, v bool) []byte {
-	return appendUint(dst, num, protowire.EncodeBool(v))
-}
-
-func appendBytes[T string | []byte](dst []byte, num protowire.Number, v T) []byte {
-	if len(v) == 0 {
-		return dst
-	}
-	return appendItem(dst, num, v)
 }
 
 // appendItem appends one value of a repeated field, which counts even when empty.
@@ -101,33 +88,3 @@ func (f *field) slice() []byte {
 }
 
 func (f *field) string() string { return string(f.slice()) }
-
-// eachField calls set with every field of a record. set ignores unknown numbers.
-func eachField(b []byte, set func(f *field)) error {
-	var f field
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
-		}
-		b = b[n:]
-		f = field{num: num, typ: typ}
-		switch typ {
-		case protowire.VarintType:
-			f.value, n = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(b)
-			f.bytes = slices.Clip(f.bytes)
-		default:
-			n = protowire.ConsumeFieldValue(num, typ, b)
-		}
-		if n < 0 {
-			return fmt.Errorf("field %d: %w: %w", num, ErrCorrupt, protowire.ParseError(n))
-		}
-		b = b[n:]
-		if set(&f); f.bad {
-			return fmt.Errorf("field %d has an impossible value: %w", num, ErrCorrupt)
-		}
-	}
-	return nil
-}
