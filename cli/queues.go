@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	gotoml "github.com/pelletier/go-toml/v2"
+
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // Queue is a queue as a file describes it: the fields that are there, by name.
@@ -37,21 +39,11 @@ type queueField struct {
 }
 
 func queueFields() []queueField {
-	return []queueField{
-		{"name", -1},
-		{"visibility_ms", 1},
-		{"max_attempts", 0},
-		{"backoff_ms", 0},
-		{"max_backoff_ms", 0},
-		{"backoff_jitter_percent", 0},
-		{"ttl_ms", 0},
-		{"max_depth", 0},
-		{"key_max_depth", 0},
-		{"dedup_window_ms", 0},
-		{"dlq", -1},
-		{"on_enqueue", -1},
-		{"on_failure", -1},
+	fields := []queueField{{"name", -1}}
+	for _, row := range queueset.All() {
+		fields = append(fields, queueField{row.Name, row.Min})
 	}
+	return append(fields, queueField{"dlq", -1}, queueField{"on_enqueue", -1}, queueField{"on_failure", -1})
 }
 
 // loadQueues reads a file that holds queues and nothing else.

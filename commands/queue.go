@@ -1,12 +1,12 @@
 package commands
 
 import (
-	"math"
-	"time"
+	"strings"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/glob"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/resp"
 )
 
@@ -18,28 +18,22 @@ func queue() Spec {
 	}
 }
 
+// queueOptions are the settings as arguments. Those that were added come last, as in INFO.
 func queueOptions() []Arg {
-	ms := func(token string, least int64) Arg {
-		return Arg{Name: "ms", Type: Integer, Token: token, Optional: true, Min: least, Max: millisMax}
+	var first, added []Arg
+	for _, row := range queueset.All() {
+		arg := Arg{Name: string(row.Unit), Type: Integer, Token: row.Token, Optional: true, Min: row.Min, Max: row.Max}
+		if row.Added() {
+			added = append(added, arg)
+		} else {
+			first = append(first, arg)
+		}
 	}
-	number := func(token string, most int64) Arg {
-		return Arg{Name: "n", Type: Integer, Token: token, Optional: true, Max: most}
-	}
-	return []Arg{
-		ms("VISIBILITY", 1),
-		number("MAXATTEMPTS", math.MaxUint32),
-		ms("BACKOFF", 0),
-		ms("MAXBACKOFF", 0),
-		ms("TTL", 0),
-		number("MAXDEPTH", 0),
-		number("KEYMAXDEPTH", 0),
-		ms("DEDUPWINDOW", 0),
-		{Name: "percent", Type: Integer, Token: "BACKOFFJITTER", Optional: true, Max: 100},
-		{Name: "dead-letter-queue", Type: OneOf, Optional: true, Args: []Arg{
+	return append(append(first, added...),
+		Arg{Name: "dead-letter-queue", Type: OneOf, Optional: true, Args: []Arg{
 			{Name: "name", Type: Key, Token: "DLQ", Access: Produce},
 			{Name: "nodlq", Type: PureToken, Token: "NODLQ"},
-		}},
-	}
+		}})
 }
 
 func queueCreate() Spec {
@@ -95,25 +89,11 @@ func queueAlter() Spec {
 }
 
 func parseQueueOptions(in *input) engine.QueueOptions {
-	duration := func(name string) *time.Duration {
-		if !in.Has(name) {
-			return nil
+	o := engine.QueueOptions{Given: queueset.Given{}, NoDLQ: in.Has("nodlq")}
+	for s, row := range queueset.All() {
+		if n := in.Natural(strings.ToLower(row.Token)); n != nil {
+			o.Given[s] = *n
 		}
-		d := in.Millis(name, 0)
-		return &d
-	}
-	o := engine.QueueOptions{
-		Visibility: duration("visibility"), Backoff: duration("backoff"), MaxBackoff: duration("maxbackoff"),
-		TTL: duration("ttl"), DedupWindow: duration("dedupwindow"),
-		MaxDepth: in.Natural("maxdepth"), KeyMaxDepth: in.Natural("keymaxdepth"), NoDLQ: in.Has("nodlq"),
-	}
-	if n := in.Natural("maxattempts"); n != nil {
-		attempts := uint32(*n) //nolint:gosec // the Spec bounds it
-		o.MaxAttempts = &attempts
-	}
-	if n := in.Natural("backoffjitter"); n != nil {
-		percent := uint32(*n) //nolint:gosec // the Spec bounds it
-		o.BackoffJitter = &percent
 	}
 	if in.Has("dlq") {
 		name := in.Text("dlq")
@@ -259,22 +239,25 @@ func (c *queueLook) fields() *fields {
 	q := &c.info
 	var f fields
 	f.text("name", q.Name)
-	f.millis("visibility_ms", q.Visibility)
-	f.number("max_attempts", int64(q.MaxAttempts))
-	f.millis("backoff_ms", q.Backoff)
-	f.millis("max_backoff_ms", q.MaxBackoff)
-	f.millis("ttl_ms", q.TTL)
-	f.count("max_depth", q.MaxDepth)
-	f.count("key_max_depth", q.KeyMaxDepth)
-	f.millis("dedup_window_ms", q.DedupWindow)
+	f.settings(&q.Values, false)
 	f.optional("dlq", q.DLQ)
 	f.flag("is_dlq", q.DeadLetter)
 	f.flag("paused_in", q.PausedIn)
 	f.flag("paused_out", q.PausedOut)
 	f.number("created_at", q.CreatedAt.UnixMilli())
 	f.counts(&q.Counts)
-	f.number("backoff_jitter_percent", int64(q.BackoffJitter))
+	f.settings(&q.Values, true)
 	return &f
+}
+
+// settings are the fields of the settings: those of the first release, or those that were
+// added.
+func (f *fields) settings(v *queueset.Values, added bool) {
+	for s, row := range queueset.All() {
+		if row.Added() == added {
+			f.count(row.Name, v[s])
+		}
+	}
 }
 
 func queuePause() Spec {

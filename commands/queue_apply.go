@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/resp"
 
 	"github.com/faisca/fila/internal/hook"
@@ -140,37 +139,62 @@ func compileQueues(e Engine, set *engine.QueueSet, sources [][2]string) error {
 	return nil
 }
 
-// queueDefinition is a queue in JSON. Numbers are pointers: 0 is a value.
+// queueDefinition is a queue in JSON.
 type queueDefinition struct {
-	Name          string `json:"name"`
-	VisibilityMs  *int64 `json:"visibility_ms"`
-	MaxAttempts   *int64 `json:"max_attempts"`
-	BackoffMs     *int64 `json:"backoff_ms"`
-	MaxBackoffMs  *int64 `json:"max_backoff_ms"`
-	TTLMs         *int64 `json:"ttl_ms"`
-	MaxDepth      *int64 `json:"max_depth"`
-	KeyMaxDepth   *int64 `json:"key_max_depth"`
-	DedupWindowMs *int64 `json:"dedup_window_ms"`
-	BackoffJitter *int64 `json:"backoff_jitter_percent"`
-	DLQ           any    `json:"dlq"`
-	OnEnqueue     string `json:"on_enqueue"`
-	OnFailure     string `json:"on_failure"`
+	Name      string `json:"name"`
+	DLQ       any    `json:"dlq"`
+	OnEnqueue string `json:"on_enqueue"`
+	OnFailure string `json:"on_failure"`
+
+	settings [len(queueset.Values{})]*int64 // nil: not given, as 0 is a value
+}
+
+// definitionType is queueDefinition with a field for each setting, and definitions is a
+// slice of it. The type is made from the table, so that the decoder itself knows the names:
+// it refuses an unknown field, and names the one with a wrong value.
+func definitionType() reflect.Type {
+	var fields []reflect.StructField
+	for f := range reflect.TypeFor[queueDefinition]().Fields() {
+		if f.IsExported() {
+			fields = append(fields, reflect.StructField{Name: f.Name, Type: f.Type, Tag: f.Tag})
+		}
+	}
+	for _, row := range queueset.All() {
+		fields = append(fields, reflect.StructField{
+			Name: row.Token, Type: reflect.TypeFor[*int64](), Tag: reflect.StructTag(fmt.Sprintf("json:%q", row.Name)),
+		})
+	}
+	queues := reflect.StructField{Name: "Queues", Type: reflect.SliceOf(reflect.StructOf(fields)), Tag: `json:"queues"`}
+	return reflect.StructOf([]reflect.StructField{queues})
+}
+
+// readDefinition takes a queue out of a value of the type that definitionType made.
+func readDefinition(v reflect.Value) (q queueDefinition) {
+	to := reflect.ValueOf(&q).Elem()
+	for f := range to.Type().Fields() {
+		if f.IsExported() {
+			to.FieldByIndex(f.Index).Set(v.FieldByName(f.Name))
+		}
+	}
+	for s, row := range queueset.All() {
+		q.settings[s], _ = reflect.TypeAssert[*int64](v.FieldByName(row.Token))
+	}
+	return q
 }
 
 func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, err error) {
-	var all struct {
-		Queues []queueDefinition `json:"queues"`
-	}
+	all := reflect.New(definitionType())
 	d := json.NewDecoder(bytes.NewReader(definition))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&all); err != nil {
+	if err := d.Decode(all.Interface()); err != nil {
 		return set, nil, command.Refuse("INVALID", "definition: "+definitionError(err))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return set, nil, command.Refuse("INVALID", "definition: something follows its end")
 	}
-	for i := range all.Queues {
-		q := &all.Queues[i]
+	queues := all.Elem().Field(0)
+	for i := range queues.Len() {
+		q := readDefinition(queues.Index(i))
 		o, err := q.options()
 		if err != nil {
 			return set, nil, command.Refuse("INVALID", fmt.Sprintf("queue %.255q: %s", q.Name, err))
@@ -198,36 +222,16 @@ func definitionError(err error) string {
 }
 
 func (q *queueDefinition) options() (engine.QueueOptions, error) {
-	var o engine.QueueOptions
-	for _, n := range []struct {
-		name        string
-		value       *int64
-		least, most int64
-		duration    **time.Duration
-		number      **uint64
-		small       **uint32
-	}{
-		{"visibility_ms", q.VisibilityMs, 1, engine.QueueMillisMax, &o.Visibility, nil, nil},
-		{"backoff_ms", q.BackoffMs, 0, engine.QueueMillisMax, &o.Backoff, nil, nil},
-		{"max_backoff_ms", q.MaxBackoffMs, 0, engine.QueueMillisMax, &o.MaxBackoff, nil, nil},
-		{"ttl_ms", q.TTLMs, 0, engine.QueueMillisMax, &o.TTL, nil, nil},
-		{"dedup_window_ms", q.DedupWindowMs, 0, engine.QueueMillisMax, &o.DedupWindow, nil, nil},
-		{"max_attempts", q.MaxAttempts, 0, math.MaxUint32, nil, nil, &o.MaxAttempts},
-		{"backoff_jitter_percent", q.BackoffJitter, 0, 100, nil, nil, &o.BackoffJitter},
-		{"max_depth", q.MaxDepth, 0, math.MaxInt64, nil, &o.MaxDepth, nil},
-		{"key_max_depth", q.KeyMaxDepth, 0, math.MaxInt64, nil, &o.KeyMaxDepth, nil},
-	} {
-		switch {
-		case n.value == nil:
-		case *n.value < n.least || *n.value > n.most:
-			return o, fmt.Errorf("%s must be from %d to %d, not %d", n.name, n.least, n.most, *n.value)
-		case n.duration != nil:
-			*n.duration = new(time.Duration(*n.value) * time.Millisecond)
-		case n.number != nil:
-			*n.number = new(uint64(*n.value)) //nolint:gosec // not negative
-		default:
-			*n.small = new(uint32(*n.value)) //nolint:gosec // bounded
+	o := engine.QueueOptions{Given: queueset.Given{}}
+	for s, row := range queueset.All() {
+		n := q.settings[s]
+		if n == nil {
+			continue
 		}
+		if *n < row.Min || *n > row.Max {
+			return o, fmt.Errorf("%s must be from %d to %d, not %d", row.Name, row.Min, row.Max, *n)
+		}
+		o.Given[s] = uint64(*n) //nolint:gosec // not negative
 	}
 	switch dlq := q.DLQ.(type) {
 	case nil:

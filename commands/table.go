@@ -1,6 +1,9 @@
 package commands
 
-import "github.com/faisca/fila/internal/command"
+import (
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/queueset"
+)
 
 // The words of a description are those of package command. Every file here uses
 // them, and reads better without the name of that package before each.
@@ -39,7 +42,7 @@ const (
 
 // millisMax bounds every time a client may give: about a hundred years, so that
 // no sum with the present time runs over.
-const millisMax = 100 * 365 * 24 * 3600 * 1000
+const millisMax = queueset.MillisMax
 
 // table is every command there is, by the file that it is in: from the name of a command to its code it
 // is two steps. A new command is a row here, and a file of its own or a place in the file of its family.

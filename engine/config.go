@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // SyncMode says when a commit becomes durable. In every mode a batch is atomic, and a reply
@@ -106,6 +107,21 @@ func DefaultConfig() Config {
 	}
 }
 
+// queueDefaults returns the settings of a queue that is created without options: those that
+// the configuration has, and the others' defaults in the table.
+func (c *Config) queueDefaults() queueset.Values {
+	var v queueset.Values
+	for s, row := range queueset.All() {
+		v[s] = row.Default
+	}
+	v.SetDuration(queueset.Visibility, c.Visibility)
+	v.SetDuration(queueset.Backoff, c.Backoff)
+	v.SetDuration(queueset.MaxBackoff, c.MaxBackoff)
+	v.SetDuration(queueset.DedupWindow, c.DedupWindow)
+	v[queueset.BackoffJitter], v[queueset.MaxAttempts] = uint64(c.Jitter), uint64(c.MaxAttempts)
+	return v
+}
+
 // check returns an error for values with which the engine could not keep its promises.
 func (c *Config) check() error {
 	checks := []struct {
@@ -113,7 +129,7 @@ func (c *Config) check() error {
 		ok   bool
 	}{
 		{"visibility", c.Visibility > 0}, {"backoff", c.Backoff >= 0}, {"max backoff", c.MaxBackoff >= c.Backoff},
-		{"jitter", c.Jitter <= jitterMax}, {"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
+		{"jitter", c.Jitter <= 100}, {"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
 		{"sync interval", c.Sync != SyncInterval || c.SyncInterval > 0},
 		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},

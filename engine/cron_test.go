@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -19,8 +20,8 @@ import (
 // whether the TTL is its own or the queue's.
 func TestARecurringMessageThatWouldExpireBeforeItIsReadyIsRefused(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("short", QueueOptions{TTL: new(time.Second)})
-	w.queue("long", QueueOptions{TTL: new(time.Hour)})
+	w.queue("short", QueueOptions{Given: queueset.Given{queueset.TTL: 1_000}})
+	w.queue("long", QueueOptions{Given: queueset.Given{queueset.TTL: 3_600_000}})
 	w.queue("none", QueueOptions{})
 	for _, c := range []struct {
 		queue      string
@@ -271,8 +272,7 @@ func TestAClockThatIsSetForwardFallsUnderTheRule(t *testing.T) {
 
 func TestARefusedTickIsMissed(t *testing.T) {
 	w := newWorld(t, nil)
-	one := uint64(1)
-	w.queue("q", QueueOptions{MaxDepth: &one})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.MaxDepth: 1}})
 	w.queue("other", QueueOptions{})
 	w.cron(minutely(CatchUpAll))
 	cr := minutely(CatchUpAll)
@@ -302,7 +302,7 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	limit := uint64(10)
-	w.queue("q", QueueOptions{MaxDepth: &limit})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.MaxDepth: limit}})
 	w.queue("other", QueueOptions{})
 	w.cron(minutely(CatchUpAll))
 	for name, queue := range map[string]string{"n": "other", "deleted": "q", "moved": "q"} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -202,7 +203,7 @@ func (f *freshIDs) prune(now int64, committed uint64, most int) int {
 // the queue's window. ErrWouldBlock means that the look-up has to be repeated; ErrInvalid
 // that the queue has no deduplication window.
 func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
-	window := int64(q.set.DedupWindowMs) * int64(time.Millisecond) //nolint:gosec // bounded when it is set
+	window := int64(q.set.Values.Duration(queueset.DedupWindow))
 	if window == 0 {
 		return ID{}, false, fmt.Errorf("%w: %q has no DEDUPWINDOW, set one with FILA.QUEUE ALTER", ErrInvalid, q.name)
 	}
@@ -298,7 +299,7 @@ func (c *core) generation(q *queue) int64 {
 
 // generationLength returns for how long a generation takes ids, in nanoseconds.
 func (q *queue) generationLength() int64 {
-	return max(int64(q.set.DedupWindowMs)*int64(time.Millisecond), generationMin) //nolint:gosec // bounded when it is set
+	return max(int64(q.set.Values.Duration(queueset.DedupWindow)), generationMin)
 }
 
 // setGenerations replaces the generations of a queue and sets the timer that drops the

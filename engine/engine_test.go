@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -60,6 +61,9 @@ func (w *world) must(call func(tx *Tx) error) {
 		w.t.Fatal(err)
 	}
 }
+
+// millis is a duration as the settings of a queue have it.
+func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) } //nolint:gosec // not negative
 
 func (w *world) queue(name string, o QueueOptions) {
 	w.t.Helper()
@@ -206,7 +210,7 @@ func TestBodiesComeWithTheirPlaces(t *testing.T) {
 
 func TestExpiredLeaseReturnsToItsPlace(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("q", QueueOptions{Visibility: new(time.Second)})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.Visibility: 1_000}})
 	w.enqueue("q", "k", "first")
 	w.enqueue("q", "k", "second")
 	first := w.lease("q", 1)[0]
@@ -224,7 +228,7 @@ func TestExpiredLeaseReturnsToItsPlace(t *testing.T) {
 
 func TestAttemptsUsedUpGoToTheDeadLetterQueue(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("q", QueueOptions{MaxAttempts: new(uint32(2)), Backoff: new(time.Duration(0)), MaxBackoff: new(time.Duration(0))})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 2, queueset.Backoff: 0, queueset.MaxBackoff: 0}})
 	id := w.enqueue("q", "k", "poison")
 	var res NackResult
 	for range 2 {
@@ -253,7 +257,7 @@ func TestAttemptsUsedUpGoToTheDeadLetterQueue(t *testing.T) {
 func TestACrashIsNoFailureOfTheMessage(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-	w.queue("q", QueueOptions{Visibility: new(time.Minute)})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.Visibility: 60_000}})
 	w.enqueue("q", "k", "m")
 	w.lease("q", 1)
 	w.Advance(time.Second) // the deferred lease record is written
@@ -267,7 +271,7 @@ func TestACrashIsNoFailureOfTheMessage(t *testing.T) {
 func TestALeaseSurvivesARestart(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-	w.queue("q", QueueOptions{Visibility: new(time.Minute)})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.Visibility: 60_000}})
 	w.enqueue("q", "k", "m")
 	d := w.lease("q", 1)[0]
 	w.Advance(time.Second)
@@ -409,7 +413,9 @@ func TestInvalidQueueRequestsAreRefused(t *testing.T) {
 		{"dlq that is missing", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("y")}) }, ErrNoQueue},
 		{"dlq with a dlq", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{DLQ: new("q")}) }, ErrInvalid},
 		{"dlq of a dlq", func(tx *Tx) error { return tx.AlterQueue("q.dlq", QueueOptions{DLQ: new("q")}) }, ErrInvalid},
-		{"visibility 0", func(tx *Tx) error { return tx.CreateQueue("x", QueueOptions{Visibility: new(time.Duration(0))}) }, ErrInvalid},
+		{"visibility 0", func(tx *Tx) error {
+			return tx.CreateQueue("x", QueueOptions{Given: queueset.Given{queueset.Visibility: 0}})
+		}, ErrInvalid},
 		{"dlq in use", func(tx *Tx) error { return tx.DeleteQueue("q.dlq", true) }, ErrInvalid},
 		{"missing", func(tx *Tx) error { return tx.DeleteQueue("x", true) }, ErrNoQueue},
 		{"lease of a missing one", func(tx *Tx) error {
@@ -431,7 +437,7 @@ func TestInvalidQueueRequestsAreRefused(t *testing.T) {
 func TestDeletingAQueueLeavesNothingBehind(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Window, c.WindowTotal = 4, 4 })
-	w.queue("q", QueueOptions{Backoff: new(time.Hour), MaxBackoff: new(time.Hour)})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.Backoff: 3_600_000, queueset.MaxBackoff: 3_600_000}})
 	for i := range 20 {
 		w.enqueue("q", fmt.Sprint("k", i%3), "m")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -526,7 +527,7 @@ func TestAnUnreadableDiskIsNotTriedByEachKey(t *testing.T) {
 func TestALeasedMessageWhoseRecordIsDamagedStaysLeased(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.LeaseLag = 0 })
-	w.queue("q", QueueOptions{MaxAttempts: new(uint32(1))})
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 1}})
 	w.enqueue("q", "k", "m")
 	d := w.lease("q", 1)[0]
 	var b storage.Batch

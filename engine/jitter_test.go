@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -30,7 +31,7 @@ func (w *world) failTogether(n int, nack Nack) (pauses []time.Duration) {
 }
 
 func jittered(percent uint32) QueueOptions {
-	return QueueOptions{Backoff: new(jitterBackoff), MaxBackoff: new(jitterBackoff), BackoffJitter: &percent}
+	return QueueOptions{Given: queueset.Given{queueset.Backoff: millis(jitterBackoff), queueset.MaxBackoff: millis(jitterBackoff), queueset.BackoffJitter: uint64(percent)}}
 }
 
 func TestRetriesAreSpreadBelowTheBackoff(t *testing.T) {
@@ -102,7 +103,7 @@ func TestARetryDelaySurvivesARestart(t *testing.T) {
 		t.Fatalf("the pause is %s", pause)
 	}
 	again := openWorld(t, store.Clone(), w.Now(), nil)
-	if got := again.core.queues.byName["q"].set.BackoffJitter; got != 80 {
+	if got := again.core.queues.byName["q"].set.Values[queueset.BackoffJitter]; got != 80 {
 		t.Errorf("the queue's jitter is %d after a restart", got)
 	}
 	again.Advance(pause - 1)
@@ -118,11 +119,15 @@ func TestARetryDelaySurvivesARestart(t *testing.T) {
 func TestJitterIsAPercentage(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", jittered(100))
-	if err := w.do(func(tx *Tx) error { return tx.AlterQueue("q", QueueOptions{BackoffJitter: new(uint32(101))}) }); !errors.Is(err, ErrInvalid) {
+	if err := w.do(func(tx *Tx) error {
+		return tx.AlterQueue("q", QueueOptions{Given: queueset.Given{queueset.BackoffJitter: 101}})
+	}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("101 %%: %v", err)
 	}
-	w.must(func(tx *Tx) error { return tx.AlterQueue("q", QueueOptions{BackoffJitter: new(uint32(0))}) })
-	if got := w.core.queues.byName["q"].set.BackoffJitter; got != 0 {
+	w.must(func(tx *Tx) error {
+		return tx.AlterQueue("q", QueueOptions{Given: queueset.Given{queueset.BackoffJitter: 0}})
+	})
+	if got := w.core.queues.byName["q"].set.Values[queueset.BackoffJitter]; got != 0 {
 		t.Errorf("it is %d", got)
 	}
 	cfg := DefaultConfig()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -198,7 +199,7 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
 		}
 		visibility := req.Visibility
 		if visibility <= 0 {
-			visibility = time.Duration(q.set.VisibilityMs) * time.Millisecond //nolint:gosec // bounded when it is set
+			visibility = q.set.Values.Duration(queueset.Visibility)
 		}
 		ds = append(ds, c.lease(m, visibility, req.Consumer))
 	}

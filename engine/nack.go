@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -192,11 +193,9 @@ func (c *core) failureOutcome(q *queue, failed uint32, d *hook.FailureDecision) 
 // attemptsExhausted reports whether a message with so many failures is not retried. With a
 // MaxAttempts of 0 a message is retried without limit.
 func (q *queue) attemptsExhausted(failed uint32) bool {
-	return q.set.MaxAttempts > 0 && failed >= q.set.MaxAttempts
+	most := q.set.Values[queueset.MaxAttempts]
+	return most > 0 && uint64(failed) >= most
 }
-
-// jitterMax is the setting in percent that lets jitter shorten a delay down to 0.
-const jitterMax = 100
 
 // jitterStream separates the random numbers of delays from those of ids: a change of one
 // leaves the other as it was for a seed.
@@ -207,17 +206,17 @@ const jitterStream = 0x6a697474
 // is drawn once for each failure and its result is stored: a restart does not draw again.
 func (c *core) retryDelay(q *queue, failed uint32) time.Duration {
 	full := q.backoff(failed)
-	most := int64(full/jitterMax) * int64(q.set.BackoffJitter)
+	most := int64(full/100) * int64(q.set.Values[queueset.BackoffJitter]) //nolint:gosec // at most 100
 	if most <= 0 {
 		return full
 	}
 	return full - time.Duration(c.ids.jitter.Int64N(most+1))
 }
 
-// backoff returns the full delay after the nth failure: BackoffMs, doubled with each
-// further failure up to MaxBackoffMs.
+// backoff returns the full delay after the nth failure: Backoff, doubled with each further
+// failure up to MaxBackoff.
 func (q *queue) backoff(failed uint32) time.Duration {
-	ms, most := q.set.BackoffMs, q.set.MaxBackoffMs
+	ms, most := q.set.Values[queueset.Backoff], q.set.Values[queueset.MaxBackoff]
 	for ; failed > 1 && ms < most; failed-- {
 		if ms = 2 * ms; ms == 0 {
 			break
@@ -323,8 +322,8 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	moved := &message{
 		place: m.place, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
 	}
-	if ttl := to.set.TTLMs; ttl > 0 {
-		moved.expires = c.now + int64(ttl)*int64(time.Millisecond) //nolint:gosec // bounded when it is set
+	if ttl := to.set.Values.Duration(queueset.TTL); ttl > 0 {
+		moved.expires = c.now + int64(ttl)
 	}
 	c.remove(m)
 	c.insert(moved, record, 0)

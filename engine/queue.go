@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -54,17 +55,19 @@ type totals struct {
 }
 
 // limited says that the queue takes only so many messages: they have to be counted.
-func (q *queue) limited() bool { return q.set.MaxDepth > 0 || q.set.KeyMaxDepth > 0 }
+func (q *queue) limited() bool {
+	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0
+}
 
 // isDLQ says that the queue's messages are dead ones.
 func (q *queue) isDLQ() bool { return q.set.DeadLetter }
 
 // full refuses a message more than the queue, or one of its keys, may hold.
 func (q *queue) full(key string) error {
-	if q.set.MaxDepth > 0 && q.total >= int64(q.set.MaxDepth) { //nolint:gosec // bounded when it is set
-		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.total, "message"), q.set.MaxDepth)
+	if most := int64(q.set.Values[queueset.MaxDepth]); most > 0 && q.total >= most { //nolint:gosec // bounded when it is set
+		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.total, "message"), most)
 	}
-	if most := int64(q.set.KeyMaxDepth); most > 0 { //nolint:gosec // bounded when it is set
+	if most := int64(q.set.Values[queueset.KeyMaxDepth]); most > 0 { //nolint:gosec // bounded when it is set
 		if k := q.keys.get(key); k != nil && k.total >= most {
 			return fmt.Errorf("%w: key %.512q of %q holds %s, its KEYMAXDEPTH is %d", ErrMaxDepth, key, q.name, amount(k.total, "message"), most)
 		}
@@ -72,20 +75,11 @@ func (q *queue) full(key string) error {
 	return nil
 }
 
-// QueueOptions are settings of a queue as a command gives them; nil: not given.
+// QueueOptions are the settings of a queue that a command gives.
 type QueueOptions struct {
-	Visibility  *time.Duration // at least 1 ms
-	Backoff     *time.Duration
-	MaxBackoff  *time.Duration
-	TTL         *time.Duration // 0: none
-	DedupWindow *time.Duration // 0: none
-	MaxAttempts *uint32        // 0: no limit
-	MaxDepth    *uint64        // 0: no limit
-	KeyMaxDepth *uint64        // 0: no limit
-	DLQ         *string        // the queue that takes dead messages
-	NoDLQ       bool           // dead messages are dropped
-	// BackoffJitter is the percentage of a pause that chance may take off.
-	BackoffJitter *uint32
+	Given queueset.Given
+	DLQ   *string // the queue that takes dead messages; nil: not given
+	NoDLQ bool    // dead messages are dropped
 }
 
 // queueNamed finds a queue or says which one is missing. While the store takes no
@@ -127,7 +121,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	if c.queues.byName[name] != nil {
 		return fmt.Errorf("%w: %q", ErrQueueExists, name)
 	}
-	set := c.defaultQueue()
+	set := storage.Queue{Values: c.cfg.queueDefaults(), CreatedAt: c.now}
 	if err := o.apply(name, &set); err != nil {
 		return err
 	}
@@ -139,10 +133,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 		return err
 	}
 	if automatic && c.queues.byName[set.DLQ] == nil {
-		c.addQueue(set.DLQ, storage.Queue{
-			VisibilityMs: set.VisibilityMs, BackoffMs: set.BackoffMs, MaxBackoffMs: set.MaxBackoffMs,
-			BackoffJitter: set.BackoffJitter, DedupWindowMs: set.DedupWindowMs, DeadLetter: true, CreatedAt: c.now,
-		})
+		c.addQueue(set.DLQ, storage.Queue{Values: set.Values.Inherited(), DeadLetter: true, CreatedAt: c.now})
 	}
 	c.addQueue(name, set)
 	c.markDLQ(set.DLQ)
@@ -177,12 +168,17 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 			return err
 		}
 	}
+	c.alterQueue(q, set)
+	c.markDLQ(set.DLQ)
+	return nil
+}
+
+// alterQueue gives a queue other settings, which have been checked.
+func (c *core) alterQueue(q *queue, set storage.Queue) {
 	q.set = set
 	c.putQueue(q)
 	c.setGenerations(q, q.dedup.generations()) // a longer window needs them longer
 	c.emitQueue(EventAltered, q)
-	c.markDLQ(set.DLQ)
-	return nil
 }
 
 // DeleteQueue removes a queue, with force also if messages are inside. Its
@@ -218,43 +214,23 @@ func (tx *Tx) Queues() []string {
 
 // apply writes the given options into set, or says which is impossible.
 func (o *QueueOptions) apply(name string, set *storage.Queue) error {
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		least time.Duration
-		to    *uint64
-	}{
-		{"VISIBILITY", o.Visibility, time.Millisecond, &set.VisibilityMs}, {"BACKOFF", o.Backoff, 0, &set.BackoffMs},
-		{"MAXBACKOFF", o.MaxBackoff, 0, &set.MaxBackoffMs}, {"TTL", o.TTL, 0, &set.TTLMs}, {"DEDUPWINDOW", o.DedupWindow, 0, &set.DedupWindowMs},
-	} {
-		if d.value == nil {
+	for s, row := range queueset.All() {
+		n, ok := o.Given[s]
+		if !ok {
 			continue
 		}
-		if *d.value < d.least || *d.value > durationMax {
-			return fmt.Errorf("%w: %s must be from %d to %d ms", ErrInvalid, d.name, d.least.Milliseconds(), durationMax.Milliseconds())
+		if n < uint64(row.Min) || n > uint64(row.Max) { //nolint:gosec // not negative
+			return fmt.Errorf("%w: %s must be from %d to %d %s, not %d", ErrInvalid, row.Token, row.Min, row.Max, row.Unit, n)
 		}
-		*d.to = uint64(d.value.Milliseconds()) //nolint:gosec // positive
+		set.Values[s] = n
 	}
-	if o.MaxBackoff == nil && o.Backoff != nil {
-		set.MaxBackoffMs = max(set.MaxBackoffMs, set.BackoffMs)
+	backoff, longest := set.Values[queueset.Backoff], &set.Values[queueset.MaxBackoff]
+	_, hasBackoff := o.Given[queueset.Backoff]
+	if _, hasLongest := o.Given[queueset.MaxBackoff]; hasBackoff && !hasLongest {
+		*longest = max(*longest, backoff)
 	}
-	if set.MaxBackoffMs < set.BackoffMs {
-		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, set.MaxBackoffMs, set.BackoffMs)
-	}
-	if o.BackoffJitter != nil {
-		if *o.BackoffJitter > jitterMax {
-			return fmt.Errorf("%w: BACKOFFJITTER must be from 0 to %d percent, not %d", ErrInvalid, jitterMax, *o.BackoffJitter)
-		}
-		set.BackoffJitter = *o.BackoffJitter
-	}
-	if o.MaxAttempts != nil {
-		set.MaxAttempts = *o.MaxAttempts
-	}
-	if o.MaxDepth != nil {
-		set.MaxDepth = *o.MaxDepth
-	}
-	if o.KeyMaxDepth != nil {
-		set.KeyMaxDepth = *o.KeyMaxDepth
+	if *longest < backoff {
+		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, *longest, backoff)
 	}
 	if o.DLQ != nil && o.NoDLQ {
 		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)
@@ -276,7 +252,7 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 
 // durationMax bounds every duration a client gives: a century keeps all sums of
 // times far from overflow.
-const durationMax = 100 * 365 * 24 * time.Hour
+const durationMax = queueset.MillisMax * time.Millisecond
 
 // checkDLQ refuses a dead-letter queue that is missing or would make a chain.
 func (c *core) checkDLQ(name, dlq string, automatic bool) error {
@@ -361,7 +337,7 @@ func (q *queue) canBecomeDLQ() error {
 // makeDLQ makes settings those of a dead-letter queue: its messages never die
 // again.
 func makeDLQ(set *storage.Queue) {
-	set.DeadLetter, set.MaxAttempts, set.DLQ = true, 0, ""
+	set.DeadLetter, set.Values[queueset.MaxAttempts], set.DLQ = true, 0, ""
 }
 
 // markDLQ notes that a queue takes dead messages.
@@ -411,15 +387,12 @@ func (c *core) closeDeleted() {
 
 // QueueInfo is what FILA.QUEUE INFO shows.
 type QueueInfo struct {
-	Name                            string
-	Visibility, Backoff, MaxBackoff time.Duration
-	TTL, DedupWindow                time.Duration
-	MaxAttempts, BackoffJitter      uint32
-	MaxDepth, KeyMaxDepth           uint64
-	DLQ                             string // "": none
-	DeadLetter                      bool   // its messages are dead ones
-	PausedIn, PausedOut             bool
-	CreatedAt                       time.Time
+	Name                string
+	Values              queueset.Values
+	DLQ                 string // "": none
+	DeadLetter          bool   // its messages are dead ones
+	PausedIn, PausedOut bool
+	CreatedAt           time.Time
 	Counts
 }
 
@@ -430,11 +403,8 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 		return QueueInfo{}, err
 	}
 	s := &q.set
-	ms := func(n uint64) time.Duration { return time.Duration(n) * time.Millisecond } //nolint:gosec // at most durationMax
 	return QueueInfo{
-		Name: name, Visibility: ms(s.VisibilityMs), Backoff: ms(s.BackoffMs), MaxBackoff: ms(s.MaxBackoffMs), BackoffJitter: s.BackoffJitter,
-		TTL: ms(s.TTLMs), DedupWindow: ms(s.DedupWindowMs), MaxAttempts: s.MaxAttempts, MaxDepth: s.MaxDepth, KeyMaxDepth: s.KeyMaxDepth,
-		DLQ: s.DLQ, DeadLetter: s.DeadLetter, PausedIn: s.PausedIn, PausedOut: s.PausedOut, CreatedAt: time.Unix(0, s.CreatedAt),
+		Name: name, Values: s.Values, DLQ: s.DLQ, DeadLetter: s.DeadLetter, PausedIn: s.PausedIn, PausedOut: s.PausedOut, CreatedAt: time.Unix(0, s.CreatedAt),
 		Counts: q.counts(),
 	}, nil
 }

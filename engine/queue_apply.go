@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -114,11 +114,12 @@ func (p *queuePlan) make() error {
 // plan works out the settings of a queue of the set.
 func (p *queuePlan) plan(spec *QueueSpec) error {
 	c, o := p.core, &spec.Options
-	set := c.defaultQueue()
+	set := storage.Queue{CreatedAt: c.now}
 	q := c.queues.byName[spec.Name]
 	if q != nil {
-		set = keepQueue(&q.set, set)
+		set = q.set
 	}
+	set.Values, set.DLQ = c.cfg.queueDefaults(), "" // what the set does not say is as by default
 	if err := o.apply(spec.Name, &set); err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (p *queuePlan) plan(spec *QueueSpec) error {
 			return fmt.Errorf("its dead-letter queue: %w", err)
 		}
 	}
-	if set.DLQ != "" && p.dead[set.DLQ].VisibilityMs == 0 {
+	if set.DLQ != "" && p.dead[set.DLQ].Values == (queueset.Values{}) {
 		p.dead[set.DLQ] = set
 	}
 	p.after[spec.Name], p.hooks[spec.Name] = set, spec.Hooks
@@ -148,7 +149,7 @@ func (p *queuePlan) planDead(name string) error {
 		return nil
 	}
 	parent := p.dead[name]
-	set := storage.Queue{VisibilityMs: parent.VisibilityMs, BackoffMs: parent.BackoffMs, MaxBackoffMs: parent.MaxBackoffMs, BackoffJitter: parent.BackoffJitter, DedupWindowMs: parent.DedupWindowMs, DeadLetter: true}
+	set := storage.Queue{Values: parent.Values.Inherited(), DeadLetter: true}
 	if q := p.core.queues.byName[name]; q != nil {
 		set = q.set
 		if err := q.canBecomeDLQ(); err != nil {
@@ -182,35 +183,17 @@ func (p *queuePlan) check() error {
 	return nil
 }
 
-// defaultQueue is what CREATE makes without options.
-func (c *core) defaultQueue() storage.Queue {
-	return storage.Queue{
-		VisibilityMs: uint64(c.cfg.Visibility.Milliseconds()), BackoffMs: uint64(c.cfg.Backoff.Milliseconds()), //nolint:gosec // checked positive
-		MaxBackoffMs: uint64(c.cfg.MaxBackoff.Milliseconds()), BackoffJitter: c.cfg.Jitter, MaxAttempts: c.cfg.MaxAttempts, //nolint:gosec // checked positive
-		DedupWindowMs: uint64(c.cfg.DedupWindow.Milliseconds()), CreatedAt: c.now, //nolint:gosec // checked positive
-	}
-}
-
-// keepQueue takes over what no file says of a queue.
-func keepQueue(old *storage.Queue, set storage.Queue) storage.Queue {
-	kept := *old
-	kept.VisibilityMs, kept.BackoffMs, kept.MaxBackoffMs, kept.MaxAttempts = set.VisibilityMs, set.BackoffMs, set.MaxBackoffMs, set.MaxAttempts
-	kept.BackoffJitter, kept.DedupWindowMs = set.BackoffJitter, set.DedupWindowMs
-	kept.TTLMs, kept.MaxDepth, kept.KeyMaxDepth, kept.DLQ = 0, 0, 0, ""
-	return kept
-}
-
 func (p *queuePlan) changes() []QueueChange {
 	var all []QueueChange
 	for _, name := range slices.Sorted(maps.Keys(p.after)) {
 		after := p.after[name]
 		q := p.core.queues.byName[name]
 		change := QueueChange{Action: QueueCreate, Queue: name}
-		before := p.core.defaultQueue()
+		before := storage.Queue{Values: p.core.cfg.queueDefaults()}
 		if q != nil {
 			change.Action, before = QueueAlter, q.set
 		} else if after.DeadLetter {
-			before.MaxAttempts = 0
+			before.Values[queueset.MaxAttempts] = 0
 		}
 		change.Fields = append(differing(&before, &after), p.hookFields(name)...)
 		if q == nil || len(change.Fields) > 0 {
@@ -230,7 +213,6 @@ func (p *queuePlan) changes() []QueueChange {
 // differing lists the settings in which two queues differ, by the names that
 // FILA.QUEUE INFO gives them.
 func differing(a, b *storage.Queue) []QueueField {
-	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	named := func(s string) string {
 		if s == "" {
 			return "none"
@@ -238,25 +220,12 @@ func differing(a, b *storage.Queue) []QueueField {
 		return s
 	}
 	flag := map[bool]string{false: "0", true: "1"}
-	var out []QueueField
-	for _, f := range []QueueField{
-		{"visibility_ms", number(a.VisibilityMs), number(b.VisibilityMs)},
-		{"max_attempts", number(uint64(a.MaxAttempts)), number(uint64(b.MaxAttempts))},
-		{"backoff_ms", number(a.BackoffMs), number(b.BackoffMs)},
-		{"max_backoff_ms", number(a.MaxBackoffMs), number(b.MaxBackoffMs)},
-		{"backoff_jitter_percent", number(uint64(a.BackoffJitter)), number(uint64(b.BackoffJitter))},
-		{"ttl_ms", number(a.TTLMs), number(b.TTLMs)},
-		{"max_depth", number(a.MaxDepth), number(b.MaxDepth)},
-		{"key_max_depth", number(a.KeyMaxDepth), number(b.KeyMaxDepth)},
-		{"dedup_window_ms", number(a.DedupWindowMs), number(b.DedupWindowMs)},
-		{"dlq", named(a.DLQ), named(b.DLQ)},
-		{"is_dlq", flag[a.DeadLetter], flag[b.DeadLetter]},
-	} {
-		if f.From != f.To {
-			out = append(out, f)
-		}
+	var all []QueueField
+	for s, row := range queueset.All() {
+		all = append(all, QueueField{row.Name, strconv.FormatUint(a.Values[s], 10), strconv.FormatUint(b.Values[s], 10)})
 	}
-	return out
+	all = append(all, QueueField{"dlq", named(a.DLQ), named(b.DLQ)}, QueueField{"is_dlq", flag[a.DeadLetter], flag[b.DeadLetter]})
+	return slices.DeleteFunc(all, func(f QueueField) bool { return f.From == f.To })
 }
 
 // hookFields lists the hooks of a queue that change, by their versions.
@@ -302,12 +271,6 @@ func (p *queuePlan) apply(changes []QueueChange) {
 			c.addQueue(name, set)
 			continue
 		}
-		q.set = set
-		c.putQueue(q)
-		c.setGenerations(q, q.dedup.generations()) // a longer window needs them longer
-		c.emitQueue(EventAltered, q)
+		c.alterQueue(q, set)
 	}
 }
-
-// QueueMillisMax bounds the durations of a queue, in milliseconds.
-const QueueMillisMax = int64(durationMax / time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -43,12 +44,11 @@ func dlq(name string) func(*QueueOptions) { return func(o *QueueOptions) { o.DLQ
 func TestQueuesAreMadeToMatchASet(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Scripts = simScripts{} })
-	minute, three := time.Minute, uint32(3)
 	script, err := w.CompileScript(hook.OnEnqueue, "-- on_enqueue")
 	if err != nil {
 		t.Fatal(err)
 	}
-	orders := spec("orders", func(o *QueueOptions) { o.Visibility, o.MaxAttempts = &minute, &three })
+	orders := spec("orders", func(o *QueueOptions) { o.Given = queueset.Given{queueset.Visibility: 60_000, queueset.MaxAttempts: 3} })
 	orders.Hooks[hook.OnEnqueue] = script
 	set := QueueSet{Queues: []QueueSpec{spec("mails", dlq("dead")), spec("logs", noDLQ), orders, spec("orders.dlq")}}
 	plan := strings.Join([]string{
@@ -124,7 +124,6 @@ func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("old", QueueOptions{})
 	w.enqueue("old", "k", "p")
-	zero := time.Duration(0)
 	for name, set := range map[string][]QueueSpec{
 		"no name":              {spec("good"), spec("")},
 		"a control character":  {spec("good"), spec("a\nb")},
@@ -135,7 +134,7 @@ func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
 		"a chain from outside": {spec("old.dlq", dlq("x")), spec("good")},
 		"a long dead one":      {spec("good", dlq(strings.Repeat("n", 256)))},
 		"no dead one":          {spec("good", dlq(""))},
-		"a value":              {spec("good", func(o *QueueOptions) { o.Visibility = &zero })},
+		"a value":              {spec("good", func(o *QueueOptions) { o.Given = queueset.Given{queueset.Visibility: 0} })},
 		"a long name":          {spec("good"), spec(strings.Repeat("n", 256))},
 	} {
 		if plan, err := w.applyQueues(QueueSet{Queues: set}); err == nil || plan != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -32,9 +33,9 @@ func TestAnUnusedQueueCanBecomeADLQ(t *testing.T) {
 			t.Errorf("%s as a dead-letter queue: %v", name, err)
 		}
 	}
-	w.queue("a", QueueOptions{DLQ: new("dead"), MaxAttempts: new(uint32(1))})
+	w.queue("a", QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 1}, DLQ: new("dead")})
 	w = openWorld(t, store, now, nil)
-	if q := w.core.queues.byName["dead"]; !q.isDLQ() || q.set.DLQ != "" || q.set.MaxAttempts != 0 {
+	if q := w.core.queues.byName["dead"]; !q.isDLQ() || q.set.DLQ != "" || q.set.Values[queueset.MaxAttempts] != 0 {
 		t.Errorf("after being named: %+v", q.set)
 	}
 	if q := w.core.queues.byName["other"]; !q.isDLQ() || q.set.DLQ != "" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -231,9 +232,8 @@ type schedQueue struct {
 func (s *schedSim) queue() *schedQueue {
 	q := &schedQueue{sim: s, name: fmt.Sprint("q", len(s.queues))}
 	s.queues = append(s.queues, q)
-	attempts, visibility := uint32(0), 1000*time.Hour
 	s.call(func(tx *Tx) error {
-		return tx.CreateQueue(q.name, QueueOptions{MaxAttempts: &attempts, Visibility: &visibility, NoDLQ: true})
+		return tx.CreateQueue(q.name, QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 0, queueset.Visibility: millis(1000 * time.Hour)}, NoDLQ: true})
 	})
 	return q
 }

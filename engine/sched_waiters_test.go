@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -51,7 +52,7 @@ func newWaitingRoom(t *testing.T, seed uint64) *waitingRoom {
 		c.Seed, c.Window, c.WindowTotal, c.ReadsMax, c.BodyBytes = seed, 2+r.IntN(4), 5+r.IntN(8), 1+r.IntN(3), int64(r.IntN(200))
 	})
 	for _, name := range []string{"a", "b"} {
-		h.queue(name, QueueOptions{MaxAttempts: new(uint32(0)), NoDLQ: true})
+		h.queue(name, QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 0}, NoDLQ: true})
 	}
 	h.core.tasks.budget.turn = h.units
 	if r.IntN(2) == 0 {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // Recurring messages in the simulation. An entry for each CatchUp rule enqueues to a queue
@@ -42,10 +44,9 @@ func (s *sim) simCron(rule CatchUp) *Cron {
 func (s *sim) setUpCron() error {
 	s.cron = cronOracle{began: s.step.now.UnixNano(), seen: map[string]map[int64]ID{}}
 	var errs [4]error
-	none, visibility := uint32(0), 300*time.Millisecond
 	depth := uint64(s.rng.IntN(2)) << 20 // none, or a limit that is never reached but needs counts
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
-		errs[0] = tx.CreateQueue(simCronQueue, QueueOptions{NoDLQ: true, MaxAttempts: &none, Visibility: &visibility, MaxDepth: &depth})
+		errs[0] = tx.CreateQueue(simCronQueue, QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 0, queueset.Visibility: 300, queueset.MaxDepth: depth}, NoDLQ: true})
 		return nil
 	})})
 	for rule := range CatchUpAll + 1 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -284,16 +285,18 @@ func (s *sim) tune() {
 func (s *sim) lazy() bool { return s.w.lazy > 0 && s.rng.Float64() < s.w.lazy }
 
 func (s *sim) setUp() error {
-	attempts, backoff, visibility, window := s.w.attempts, s.w.backoff, 300*time.Millisecond, s.w.dedupWindow
-	jitter := []uint32{0, 20, jitterMax}[s.w.steps%3]
-	o := QueueOptions{MaxAttempts: &attempts, Backoff: &backoff, BackoffJitter: &jitter, Visibility: &visibility, DedupWindow: &window}
+	jitter := []uint64{0, 20, 100}[s.w.steps%3]
+	o := QueueOptions{Given: queueset.Given{
+		queueset.MaxAttempts: uint64(s.w.attempts), queueset.Backoff: millis(s.w.backoff), queueset.BackoffJitter: jitter,
+		queueset.Visibility: 300, queueset.DedupWindow: millis(s.w.dedupWindow),
+	}}
 	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})
 	for i, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}); return nil })})
 	}
-	s.oracle.attempts, s.oracle.window = attempts, window
+	s.oracle.attempts, s.oracle.window = s.w.attempts, s.w.dedupWindow
 	errs[0] = errors.Join(errs[0], s.setUpCron())
 	for s.step.flight != nil || len(s.step.reads) > 0 || len(s.step.late) > 0 {
 		s.step.Do()

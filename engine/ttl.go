@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -31,7 +32,7 @@ const reasonTTL = "ttl"
 func (c *core) lifetime(q *queue, ttl time.Duration, readyAt int64) (int64, error) {
 	name := "TTL"
 	if ttl == 0 {
-		ttl, name = time.Duration(q.set.TTLMs)*time.Millisecond, "the queue's TTL" //nolint:gosec // bounded when it is set
+		ttl, name = q.set.Values.Duration(queueset.TTL), "the queue's TTL"
 	}
 	if ttl == 0 {
 		return 0, nil

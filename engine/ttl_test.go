@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // enqueueFor enqueues a message with a TTL.
@@ -106,7 +108,9 @@ func TestAnExpiredMessageThatFailsInADLQIsGone(t *testing.T) {
 	for _, nack := range []Nack{{Delay: -1}, {Delay: -1, Dead: true}, {Delay: 0}} {
 		w := newWorld(t, nil)
 		w.queue("q", QueueOptions{})
-		w.must(func(tx *Tx) error { return tx.AlterQueue("q.dlq", QueueOptions{TTL: new(2 * time.Second)}) })
+		w.must(func(tx *Tx) error {
+			return tx.AlterQueue("q.dlq", QueueOptions{Given: queueset.Given{queueset.TTL: 2_000}})
+		})
 		w.enqueue("q", "", "x")
 		w.nack(&Nack{Queue: "q", Receipt: w.lease("q", 1)[0].Receipt, Dead: true, Delay: -1})
 		d := w.lease("q.dlq", 1)

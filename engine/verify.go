@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -411,11 +412,11 @@ func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 	case f.Orphans > 0:
 		name := fmt.Sprintf("recovered.%d", f.Queue)
 		c := DefaultConfig()
-		set := storage.Queue{
-			Number: f.Queue, VisibilityMs: uint64(c.Visibility.Milliseconds()), BackoffMs: uint64(c.Backoff.Milliseconds()), //nolint:gosec // positive
-			MaxBackoffMs: uint64(c.MaxBackoff.Milliseconds()), //nolint:gosec // positive
-			MaxAttempts:  math.MaxUint32,                      // without a dead-letter queue, dead messages would be dropped
-		}
+		set := storage.Queue{Number: f.Queue}
+		set.Values.SetDuration(queueset.Visibility, c.Visibility)
+		set.Values.SetDuration(queueset.Backoff, c.Backoff)
+		set.Values.SetDuration(queueset.MaxBackoff, c.MaxBackoff)
+		set.Values[queueset.MaxAttempts] = math.MaxUint32 // without a dead-letter queue, dead messages would be dropped
 		b.Put(storage.Queues, []byte(name), set.Append(nil))
 		return fmt.Sprintf("created the queue %s for %d messages without a queue", name, f.Orphans)
 	default:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -60,10 +61,12 @@ func fullLease() *storage.Lease {
 
 func fullQueue() *storage.Queue {
 	return &storage.Queue{
-		Number: 42, VisibilityMs: 30_000, BackoffMs: 1_000, MaxBackoffMs: 60_000, TTLMs: 86_400_000, DedupWindowMs: 5_000,
-		MaxAttempts: 5, MaxDepth: 1_000_000, KeyMaxDepth: 1_000, DLQ: "orders.dead", DeadLetter: true,
+		Number: 42, DLQ: "orders.dead", DeadLetter: true,
+		Values: queueset.Values{
+			queueset.Visibility: 30_000, queueset.Backoff: 1_000, queueset.MaxBackoff: 60_000, queueset.BackoffJitter: 20,
+			queueset.TTL: 86_400_000, queueset.DedupWindow: 5_000, queueset.MaxAttempts: 5, queueset.MaxDepth: 1_000_000, queueset.KeyMaxDepth: 1_000,
+		},
 		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
-		BackoffJitter: 20,
 	}
 }
 

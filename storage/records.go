@@ -2,7 +2,12 @@ package storage
 
 import (
 	"fmt"
+	"math"
 	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // This file defines the records: the values of the families, in the wire format of
@@ -67,16 +72,13 @@ type Lease struct {
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
 // the number instead, which is never reused.
 type Queue struct {
-	Number                                                      uint32
-	VisibilityMs, BackoffMs, MaxBackoffMs, TTLMs, DedupWindowMs uint64
-	MaxAttempts                                                 uint32
-	MaxDepth, KeyMaxDepth                                       uint64 // 0: no limit
-	DLQ                                                         string
-	DeadLetter                                                  bool // it was created as a dead-letter queue
-	PausedIn, PausedOut                                         bool
-	CreatedAt                                                   int64
-	OnEnqueue, OnFailure                                        string // source of the hooks
-	BackoffJitter                                               uint32 // percent
+	Number               uint32
+	Values               queueset.Values // the numeric settings
+	DLQ                  string
+	DeadLetter           bool // it was created as a dead-letter queue
+	PausedIn, PausedOut  bool
+	CreatedAt            int64
+	OnEnqueue, OnFailure string // source of the hooks
 }
 
 // Append appends the encoded record.
@@ -238,14 +240,7 @@ func (q *Queue) Decode(b []byte) error {
 
 func (q *Queue) fields(c *codec) {
 	c.uint32(1, &q.Number)
-	c.uint64(2, &q.VisibilityMs)
-	c.uint64(3, &q.BackoffMs)
-	c.uint64(4, &q.MaxBackoffMs)
-	c.uint64(5, &q.TTLMs)
-	c.uint64(6, &q.DedupWindowMs)
-	c.uint32(7, &q.MaxAttempts)
-	c.uint64(8, &q.MaxDepth)
-	c.uint64(9, &q.KeyMaxDepth)
+	c.settings(&q.Values, false)
 	c.string(10, &q.DLQ)
 	c.bool(11, &q.DeadLetter)
 	c.bool(12, &q.PausedIn)
@@ -253,7 +248,25 @@ func (q *Queue) fields(c *codec) {
 	c.int64(14, &q.CreatedAt)
 	c.string(15, &q.OnEnqueue)
 	c.string(16, &q.OnFailure)
-	c.uint32(17, &q.BackoffJitter)
+	c.settings(&q.Values, true)
+}
+
+// settings is the fields of the settings, in the order of their numbers: those of the first
+// release, or those that were added.
+func (c *codec) settings(v *queueset.Values, added bool) {
+	rows := queueset.Rows()
+	for _, s := range queueset.ByRecord() {
+		row := &rows[s]
+		switch num := protowire.Number(row.Record); {
+		case row.Added() != added:
+		case row.Max > math.MaxUint32:
+			c.uint64(num, &v[s])
+		default: // a uint32 in fila.proto: more is refused
+			small := uint32(v[s]) //nolint:gosec // at most Max
+			c.uint32(num, &small)
+			v[s] = uint64(small)
+		}
+	}
 }
 
 // AppendExpiresAt returns a copy of an encoded Message without an expiry time with that

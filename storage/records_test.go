@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -34,7 +35,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
 		{&storage.Attempt{Attempt: math.MaxUint32, ReadyAt: math.MinInt64}, &storage.Attempt{}},
 		{&storage.Lease{Until: math.MaxInt64, Throttles: []string{""}}, &storage.Lease{}},
-		{&storage.Queue{MaxDepth: math.MaxUint64}, &storage.Queue{Number: 9}},
+		{&storage.Queue{Values: queueset.Values{queueset.MaxDepth: math.MaxUint64}}, &storage.Queue{Number: 9}},
 	} {
 		prefix := []byte("what was there")
 		enc := tt.full.Append(prefix)
@@ -59,6 +60,11 @@ func TestRecordsInTheTestsAreComplete(t *testing.T) {
 			if v.Field(i).IsZero() {
 				t.Errorf("%T has no %s", r, v.Type().Field(i).Name)
 			}
+		}
+	}
+	for s, n := range fullQueue().Values {
+		if n == 0 {
+			t.Errorf("the queue has no %s", queueset.Rows()[s].Name)
 		}
 	}
 }
@@ -171,6 +177,7 @@ func TestRecordsThatCannotBeAreRefused(t *testing.T) {
 		"weight past 32 bits":       {&storage.Message{}, []byte{0x20, 0x80, 0x80, 0x80, 0x80, 0x10}},
 		"header that is cut short":  {&storage.Message{}, []byte{0x12, 0x02, 0x0a, 0x05}},
 		"death that is cut short":   {&storage.Message{}, []byte{0x42, 0x02, 0x0a, 0x05}},
+		"attempts past 32 bits":     {&storage.Queue{}, []byte{0x38, 0x80, 0x80, 0x80, 0x80, 0x10}},
 		"flag that is not 0 or 1":   {&storage.Queue{}, []byte{0x58, 0x02}},
 		"payload past the end":      {&storage.Message{}, []byte{0x0a, 0x7f, 'a'}},
 		"varint without an end":     {&storage.Lease{}, []byte{0x08, 0xff}},

@@ -18,15 +18,15 @@ type layer struct {
 func layers() map[string]layer {
 	return map[string]layer{
 		"resp":              {may: []string{"internal/tuning"}},
-		"storage":           {tests: []string{"storage/storetest"}},
+		"storage":           {may: []string{"internal/queueset"}, tests: []string{"storage/storetest"}},
 		"storage/storetest": {may: []string{"storage"}},
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/hook", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/hook", "internal/queueset", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/schedule", "internal/telemetry", "resp"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/queueset", "internal/schedule", "internal/telemetry", "resp"},
 			tests: []string{"internal/compat", "scripting", "storage"},
 		},
 		// The machinery of the table: it does not know what a command does.
@@ -41,6 +41,8 @@ func layers() map[string]layer {
 		// interfaces without state.
 		"internal/hook":     {may: []string{"storage"}},
 		"internal/schedule": {},
+		// The table of a queue's settings, and nothing else: the client side reads it too.
+		"internal/queueset": {},
 		// The client side of a load: it knows a server only by its address.
 		"internal/bench":    {may: []string{"internal/proc"}},
 		"internal/proc":     {},
@@ -52,7 +54,7 @@ func layers() map[string]layer {
 		"internal/smalldisk": {},
 		"internal/yield":     {},
 		"internal/tuning":    {},
-		"cli":                {may: []string{"internal/bench", "internal/progress"}},
+		"cli":                {may: []string{"internal/bench", "internal/progress", "internal/queueset"}},
 		"internal/broker":    {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
 		// Breaks one promise of a binary that is built to be found out.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},

@@ -1,0 +1,137 @@
+// Package queueset is the table of the numeric settings of a queue. Everything that
+// handles such a setting walks the table and names none: the fields of the queue's record
+// (storage), the defaults, the checks, the plan of changes and what an automatic
+// dead-letter queue inherits (engine), the arguments of FILA.QUEUE CREATE and ALTER, the
+// fields of FILA.QUEUE INFO and the definition of FILA.QUEUE APPLY (commands), and the
+// check of the files that `fila queues apply` reads (cli).
+//
+// A new setting is a constant and a row of Rows. Its use, by
+// queue.set.Values[queueset.X], is the only place that knows what it means.
+// A test compares the rows with storage/fila.proto and docs/queues.md, the two documents
+// that list the settings.
+package queueset
+
+import (
+	"iter"
+	"math"
+	"slices"
+	"time"
+)
+
+// Setting is the index of a setting in Values and Rows. It exists in memory only: records
+// name a setting by Row.Record, everything else by Row.Name or Row.Token.
+type Setting uint8
+
+// The settings. Their order is that of plans and of the errors about files.
+const (
+	Visibility Setting = iota
+	MaxAttempts
+	Backoff
+	MaxBackoff
+	BackoffJitter
+	TTL
+	MaxDepth
+	KeyMaxDepth
+	DedupWindow
+
+	count
+)
+
+// Values are the settings of a queue, each in its unit. A limit of 0 is none.
+type Values [count]uint64
+
+// Given are the settings that a request names, and their values. The others stay as they
+// are, or get their defaults.
+type Given map[Setting]uint64
+
+// Unit is what a setting counts, as the arguments of commands and their errors name it.
+type Unit string
+
+// The units.
+const (
+	Millis  Unit = "ms"
+	Count   Unit = "n"
+	Percent Unit = "percent"
+)
+
+// MillisMax bounds every duration that a client gives: a century keeps all sums of times
+// far from overflow.
+const MillisMax = 100 * 365 * 24 * 3600 * 1000
+
+// Row describes a setting.
+type Row struct {
+	Name      string // in FILA.QUEUE INFO, plans, JSON and TOML
+	Token     string // of the argument; in lower case, the argument's name
+	Unit      Unit
+	Min, Max  int64
+	Default   uint64 // unless the configuration has one, see engine.Config
+	Record    int32  // field number in the record; never used again
+	Inherited bool   // an automatic dead-letter queue gets the value of its parent
+}
+
+// Rows returns the table.
+func Rows() [count]Row {
+	return [count]Row{
+		Visibility:    {Name: "visibility_ms", Token: "VISIBILITY", Unit: Millis, Min: 1, Max: MillisMax, Record: 2, Inherited: true},
+		MaxAttempts:   {Name: "max_attempts", Token: "MAXATTEMPTS", Unit: Count, Max: math.MaxUint32, Record: 7},
+		Backoff:       {Name: "backoff_ms", Token: "BACKOFF", Unit: Millis, Max: MillisMax, Record: 3, Inherited: true},
+		MaxBackoff:    {Name: "max_backoff_ms", Token: "MAXBACKOFF", Unit: Millis, Max: MillisMax, Record: 4, Inherited: true},
+		BackoffJitter: {Name: "backoff_jitter_percent", Token: "BACKOFFJITTER", Unit: Percent, Max: 100, Record: 17, Inherited: true},
+		TTL:           {Name: "ttl_ms", Token: "TTL", Unit: Millis, Max: MillisMax, Record: 5},
+		MaxDepth:      {Name: "max_depth", Token: "MAXDEPTH", Unit: Count, Max: math.MaxInt64, Record: 8},
+		KeyMaxDepth:   {Name: "key_max_depth", Token: "KEYMAXDEPTH", Unit: Count, Max: math.MaxInt64, Record: 9},
+		DedupWindow:   {Name: "dedup_window_ms", Token: "DEDUPWINDOW", Unit: Millis, Max: MillisMax, Record: 6, Inherited: true},
+	}
+}
+
+// All iterates over the table in the order of the settings.
+func All() iter.Seq2[Setting, Row] {
+	return func(yield func(Setting, Row) bool) {
+		for i, row := range Rows() {
+			if !yield(Setting(i), row) {
+				return
+			}
+		}
+	}
+}
+
+// firstRecord is the highest field number of the queue record in the first release.
+const firstRecord = 16
+
+// Added says that the setting is younger than the first release. The arguments and the
+// fields of INFO grow at their ends only, as clients may read both by position: such
+// settings come after the others there.
+func (r *Row) Added() bool { return r.Record > firstRecord }
+
+// ByRecord returns the settings in the order of their numbers in the record.
+func ByRecord() []Setting {
+	rows := Rows()
+	order := make([]Setting, 0, len(rows))
+	for s := range All() {
+		order = append(order, s)
+	}
+	slices.SortFunc(order, func(a, b Setting) int { return int(rows[a].Record - rows[b].Record) })
+	return order
+}
+
+// Duration returns a setting in milliseconds as a duration.
+func (v *Values) Duration(s Setting) time.Duration {
+	return time.Duration(v[s]) * time.Millisecond //nolint:gosec // at most MillisMax
+}
+
+// SetDuration sets a setting in milliseconds, to a duration that is not negative.
+func (v *Values) SetDuration(s Setting, d time.Duration) {
+	v[s] = uint64(d.Milliseconds()) //nolint:gosec // not negative
+}
+
+// Inherited returns the settings of a dead-letter queue that is created automatically for
+// a queue with the settings v.
+func (v *Values) Inherited() Values {
+	var dead Values
+	for s, row := range All() {
+		if row.Inherited {
+			dead[s] = v[s]
+		}
+	}
+	return dead
+}
