@@ -10,7 +10,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// queue is one queue: its settings, its keys, and who waits for it.
+// queue is one queue: its settings, its keys, and the consumers that wait for it.
 type queue struct {
 	name string
 	no   uint32 // names the queue in keys of the store; never used again
@@ -18,29 +18,29 @@ type queue struct {
 
 	keys         keyTable
 	scheduler    *scheduler
-	turns        map[*throttle]float64 // of entries that a purge has ended and no class has taken up again
+	turns        map[*throttle]float64 // tags at throttles that a purge has ended and no class has continued
 	waiters      waiters
-	offered      bool  // in core.offers
-	resumed      bool  // in core.resumed
-	becameReady  bool  // in events.joined
+	offered      bool  // in waitSet.offers
+	resumed      bool  // in waitSet.resumed
+	becameReady  bool  // in events.ready
 	shrunk       bool  // in events.shrunk
-	awaitingRead int   // keys that could have a message once a read is back
-	total        int64 // messages of any status; a difference while counting
+	awaitingRead int   // keys with a backlog on disk and no message in memory
+	total        int64 // messages of any status; a difference until counted is true
 	leased       int64
-	delayed      int64 // the same as total: a difference while counting
-	counted      bool
+	delayed      int64 // a difference until counted is true, like total
+	counted      bool  // the census has added what the store held at start
 	totals       totals
 
-	// For those who read messages beside the loop, see watch.go:
+	// The change log, which off-loop reads of messages need, see reading.go:
 	logReaders int
-	changes    uint64        // of messages while somebody watched, counted
-	deltas     map[ID]*delta // of messages that have changed while somebody watches
-	deltasLost uint64        // change at which the facts were too many
+	changes    uint64        // number of the newest change of a message while the log was open
+	deltas     map[ID]*delta // what has changed while the log is open
+	deltasLost uint64        // change at which deltas were dropped, because there were too many
 
 	redrive *redrive // under way, or the last one; nil: none yet
 
 	roster     roster[fairKey]
-	purgedUpTo uint64                 // the roster's number of the last key that an emptying took, see detachedQueue.go
+	purgedUpTo uint64                 // roster number of the newest key that a purge detached, see detached.go
 	purgedAt   int64                  // when that was
 	settings   map[string]storage.Key // of keys that have some of their own
 	moving     *settingsMove          // they are being written under the next number
@@ -54,7 +54,8 @@ type totals struct {
 	enqueued, deduplicated, ttlExpired, delivered, acked, nacked, leaseExpired, deadLettered, released, redriven, dropped, cancelled, purged uint64
 }
 
-// limited says that the queue takes only so many messages: they have to be counted.
+// limited reports whether the queue has a maximum depth, for which its messages must be
+// counted before an enqueue is admitted.
 func (q *queue) limited() bool {
 	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0
 }
@@ -82,8 +83,8 @@ type QueueOptions struct {
 	NoDLQ bool    // dead messages are dropped
 }
 
-// queueNamed finds a queue or says which one is missing. While the store takes no
-// writes nobody can say that: it may not be readable either.
+// queueNamed returns a queue, or ErrNoQueue with its name. While the store takes no writes it
+// returns ErrMisconf instead: the queue may exist on a disk that cannot be read.
 func (c *core) queueNamed(name string) (*queue, error) {
 	if q := c.queues.byName[name]; q != nil {
 		return q, nil
@@ -94,8 +95,8 @@ func (c *core) queueNamed(name string) (*queue, error) {
 	return nil, fmt.Errorf("%w: %.255q, create it with FILA.QUEUE CREATE", ErrNoQueue, name)
 }
 
-// queueToChange is queueNamed for those who change something: while the store
-// takes no writes there is none.
+// queueToChange is queueNamed for calls that change something: it returns ErrMisconf while the
+// store takes no writes.
 func (c *core) queueToChange(name string) (*queue, error) {
 	if err := c.writable(); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 )
 
 // slots bounds how many slow scripts run at once: GOMAXPROCS - 1, so that one processor
-// detachedQueue for clients, and at least 1. The channel holds the free slots. nil means no
+// remains for clients, and at least 1. The channel holds the free slots. nil means no
 // bound.
 //
 // States of a call: it starts without a slot, and most calls end that way. After slotTurn

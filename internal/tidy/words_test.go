@@ -27,6 +27,7 @@ func vocabularyFolders() []string {
 		"cli",
 		"commands",
 		"docs",
+		"engine",
 		"integration",
 		"internal",
 		"resp",
