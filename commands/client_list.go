@@ -221,7 +221,8 @@ func (s *Session) readTracking(in *input) (*tracking, error) {
 	if old != nil {
 		before = old.prefixes
 	}
-	return t, t.addPrefixes(before)
+	err := t.addPrefixes(before)
+	return t, err
 }
 
 func errSwitch(what string) error {

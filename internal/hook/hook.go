@@ -151,11 +151,11 @@ type Loader interface {
 type BreakerState uint8
 
 const (
-	// BreakerClosed: the hook runs.
+	// BreakerClosed means that the hook runs.
 	BreakerClosed BreakerState = iota
-	// BreakerOpen: the hook has failed too often in a row and is skipped.
+	// BreakerOpen means that the hook has failed too often in a row and is skipped.
 	BreakerOpen
-	// BreakerTrial: the cooldown is over, and the result of the next call, or of the one
+	// BreakerTrial means that the cooldown is over, and the result of the next call, or of the one
 	// under way, closes or opens the breaker.
 	BreakerTrial
 )
