@@ -2,6 +2,7 @@ package scripting
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/yuin/gopher-lua/ast"
 )
@@ -220,4 +221,67 @@ func valueCost(e ast.Expr) int {
 func isString(e ast.Expr) bool {
 	_, ok := e.(*ast.StringExpr)
 	return ok
+}
+
+// literal refuses strings with the prefix of guards.
+func (r *rewriter) literal(e ast.Expr) {
+	s, ok := e.(*ast.StringExpr)
+	if !ok {
+		return
+	}
+	if strings.HasPrefix(s.Value, guardPrefix) {
+		refuse(e.Line(), "this string is reserved")
+	}
+	r.constant(s.Value)
+}
+
+func first(exprs []ast.Expr) ast.Expr {
+	if len(exprs) != 1 {
+		return nil
+	}
+	return exprs[0]
+}
+
+// at sets the line of a generated node, so that errors in it refer to the original.
+func at[N ast.PositionHolder](n N, line int) N {
+	n.SetLine(line)
+	n.SetLastLine(line)
+	return n
+}
+
+func call(line int, guard string, args ...ast.Expr) *ast.FuncCallExpr {
+	return at(&ast.FuncCallExpr{Func: at(&ast.StringExpr{Value: guard}, line), Args: args}, line)
+}
+
+func callStmt(line int, guard string, args ...ast.Expr) ast.Stmt {
+	return at(&ast.FuncCallStmt{Expr: call(line, guard, args...)}, line)
+}
+
+// one makes each expression yield exactly one value, also a trailing call or `...`.
+func one(exprs []ast.Expr) []ast.Expr {
+	if n := len(exprs); n > 0 {
+		exprs[n-1] = single(exprs[n-1])
+	}
+	return exprs
+}
+
+func single(e ast.Expr) ast.Expr {
+	switch e := e.(type) {
+	case *ast.FuncCallExpr:
+		e.AdjustRet = true
+	case *ast.Comma3Expr:
+		e.AdjustRet = true
+	}
+	return e
+}
+
+// many reports whether a trailing expression yields any number of values.
+func many(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.FuncCallExpr:
+		return !e.AdjustRet
+	case *ast.Comma3Expr:
+		return !e.AdjustRet
+	}
+	return false
 }

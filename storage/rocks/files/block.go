@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 )
@@ -274,4 +275,104 @@ func zstdBlock(p []byte) int {
 		return -1
 	}
 	return used + n
+}
+
+// blockEntry is an entry of any kind of block.
+type blockEntry struct{ key, value []byte }
+
+// parseBlock returns the entries of a block. Values of an index block are handles without
+// a length: the first of a restart interval is complete, the others are deltas.
+func parseBlock(b []byte, index bool) ([]blockEntry, bool) {
+	if len(b) < 4 {
+		return nil, false
+	}
+	restarts := uint64(binary.LittleEndian.Uint32(b[len(b)-4:]) &^ (1 << 31))
+	tail := 4 + 4*restarts
+	if tail > uint64(len(b)) {
+		return nil, false
+	}
+	rest := b[:uint64(len(b))-tail]
+	var all []blockEntry
+	var key []byte
+	var last handle
+	for len(rest) > 0 {
+		var e blockEntry
+		var ok bool
+		if index {
+			e, rest, ok = indexEntry(rest, key, &last)
+		} else {
+			e, rest, ok = entry(rest, key)
+		}
+		if !ok {
+			return all, false
+		}
+		key = e.key
+		all = append(all, e)
+	}
+	return all, true
+}
+
+// entry parses the first entry of p. before is the previous key, whose prefix entries
+// share.
+func entry(p, before []byte) (e blockEntry, rest []byte, ok bool) {
+	var n [3]uint64 // lengths: shared prefix of the key, rest of the key, value
+	for i := range n {
+		v, used := binary.Uvarint(p)
+		if used <= 0 {
+			return e, nil, false
+		}
+		n[i], p = v, p[used:]
+	}
+	if n[0] > uint64(len(before)) || n[1] > uint64(len(p)) || n[2] > uint64(len(p))-n[1] {
+		return e, nil, false
+	}
+	e.key = slices.Concat(before[:n[0]], p[:n[1]])
+	e.value = p[n[1] : n[1]+n[2]]
+	return e, p[n[1]+n[2]:], true
+}
+
+// indexEntry parses an entry of an index block. last is the handle of the entry before,
+// which deltas refer to.
+func indexEntry(p, before []byte, last *handle) (e blockEntry, rest []byte, ok bool) {
+	shared, used := binary.Uvarint(p)
+	if used <= 0 || shared > uint64(len(before)) {
+		return e, nil, false
+	}
+	p = p[used:]
+	own, used := binary.Uvarint(p)
+	if used <= 0 || own > uint64(len(p)-used) { //nolint:gosec // used is at most len(p)
+		return e, nil, false
+	}
+	p = p[used:]
+	e.key = slices.Concat(before[:shared], p[:own])
+	p = p[own:]
+	h := handle{}
+	if shared == 0 {
+		if h, rest, ok = parseHandle(p); !ok {
+			return e, nil, false
+		}
+	} else {
+		delta, used := binary.Varint(p)
+		if used <= 0 {
+			return e, nil, false
+		}
+		h.offset = last.offset + last.size + trailerBytes
+		h.size, rest = last.size+uint64(delta), p[used:] //nolint:gosec // a difference may be negative
+	}
+	*last = h
+	e.value = binary.AppendUvarint(binary.AppendUvarint(nil, h.offset), h.size)
+	return e, rest, true
+}
+
+// parseHandle parses a handle of two varints and bounds it.
+func parseHandle(p []byte) (h handle, rest []byte, ok bool) {
+	var used int
+	if h.offset, used = binary.Uvarint(p); used <= 0 {
+		return h, nil, false
+	}
+	p = p[used:]
+	if h.size, used = binary.Uvarint(p); used <= 0 {
+		return h, nil, false
+	}
+	return h, p[used:], h.size < blockBytesMax && h.offset < 1<<48
 }

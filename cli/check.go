@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// check is what no setting can see alone.
+func (c *Config) check() error {
+	if c.Limits.Command < c.Limits.Payload+kib {
+		return fmt.Errorf("limits.command_bytes must be at least limits.payload_bytes and 1024, that is %d, not %d",
+			c.Limits.Payload+kib, c.Limits.Command)
+	}
+	if n := c.Storage.BlockCacheBytes; n != 0 && n < blockCacheMin {
+		return fmt.Errorf("storage.block_cache_bytes must be 0 or at least %d, not %d", blockCacheMin, n)
+	}
+	if c.Scheduler.MaxBackoff < c.Scheduler.Backoff {
+		return fmt.Errorf("scheduler.max_backoff_ms must be at least scheduler.backoff_ms, that is %d, not %d",
+			c.Scheduler.Backoff.Milliseconds(), c.Scheduler.MaxBackoff.Milliseconds())
+	}
+	if err := c.checkTLS(); err != nil {
+		return err
+	}
+	if len(c.Auth.Users) > 0 && c.Auth.ACLFile != "" {
+		return errors.New("auth.users and auth.acl_file exclude each other: put the users into the file")
+	}
+	if c.Auth.Password == "" && len(c.Auth.Users) == 0 && c.Auth.ACLFile == "" {
+		return c.CheckOpen()
+	}
+	return nil
+}
+
+// CheckOpen refuses an address that other machines can reach. It is called for a broker
+// whose clients need not authenticate.
+func (c *Config) CheckOpen() error {
+	name, addr := "server.listen_addr", c.Server.ListenAddr
+	if addr == "" || loopback(addr) {
+		name, addr = "tls.listen_addr", c.TLS.ListenAddr
+		if addr == "" || loopback(addr) || c.TLS.AuthClients == ClientsMust {
+			return nil
+		}
+	}
+	return UsageError{fmt.Errorf("%s %s can be reached from other machines, and clients need not authenticate: "+
+		"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", name, addr)}
+}
+
+// checkTLS is about the settings of TLS that need each other.
+func (c *Config) checkTLS() error {
+	t := &c.TLS
+	switch {
+	case t.ListenAddr == "" && c.Server.ListenAddr == "":
+		return errors.New("server.listen_addr and tls.listen_addr are both empty: no client could connect")
+	case t.ListenAddr == "":
+		return nil
+	case t.CertFile == "" || t.KeyFile == "":
+		return errors.New("tls.listen_addr needs tls.cert_file and tls.key_file")
+	case t.CAFile == "" && t.AuthClients != ClientsNeedNot:
+		return fmt.Errorf("tls.auth_clients is %s: set tls.ca_file, or tls.auth_clients to no", t.AuthClients)
+	}
+	return nil
+}
+
+func notEmpty(s string) error {
+	if s == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func checkOptionalAddr(s string) error {
+	if s == "" {
+		return nil
+	}
+	return checkAddr(s)
+}
+
+func checkAddr(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("must be host:port as in 127.0.0.1:5555, not %q", s)
+	}
+	// Service names ("redis") are refused: what they mean differs by machine.
+	if _, err := netip.ParseAddrPort("127.0.0.1:" + port); err != nil {
+		return fmt.Errorf("must end in a port from 0 to 65535, not %q", port)
+	}
+	return nil
+}
+
+func checkPprofAddr(s string) error {
+	if s == "" {
+		return nil
+	}
+	if err := checkAddr(s); err != nil {
+		return err
+	}
+	if !loopback(s) {
+		return fmt.Errorf("must be an address that only this machine can reach, as in 127.0.0.1:6060, not %q", s)
+	}
+	return nil
+}
+
+// loopback tells whether only this machine can reach the address. A host name
+// other than localhost is not looked up: what it resolves to can change after
+// the check, and a wrong yes opens the broker to all machines.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
