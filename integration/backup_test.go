@@ -263,7 +263,7 @@ func TestARestoreNeverTouchesWhatIsThere(t *testing.T) {
 	wantOutput(t, 1, "not empty", "restore", entries[0], full)
 	wantOutput(t, 1, "not empty", "restore", entries[0], b.Data())
 	wantOutput(t, 1, "no such", "restore", filepath.Join(backups, "nosuch"), filepath.Join(full, "new"))
-	wantOutput(t, 1, "no backup", "restore", full, filepath.Join(full, "new"))
+	wantOutput(t, 1, "not a backup", "restore", full, filepath.Join(full, "new"))
 	empty := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(empty, 0o750); err != nil {
 		t.Fatal(err)
