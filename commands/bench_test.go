@@ -10,7 +10,7 @@ import (
 )
 
 // What the hot commands may allocate on their connection, in counts: these hold on
-// every machine, as times do not. Who makes one cheaper lowers its budget; who needs
+// every machine, as times do not. A change that makes one cheaper lowers its budget; one that needs
 // more says why in the commit. The race detector allocates on its own.
 
 func TestParsingAllocatesWithinItsBudget(t *testing.T) {

@@ -422,7 +422,7 @@ func TestLeasedMessagesAreKeptWithinBounds(t *testing.T) {
 				t.Error("messages are missing")
 			}
 			if n := s.handler.retained.Used() + s.handler.loads.Used() + c.session.retained.Load(); n != 0 {
-				t.Errorf("%d bytes are counted that nobody has", n)
+				t.Errorf("%d bytes are counted that no reply holds", n)
 			}
 		})
 	}
@@ -488,7 +488,7 @@ func TestMessagesAreReadWithinWhatAllConnectionsMayHave(t *testing.T) {
 			t.Errorf("a reply has %d messages, there are 2 left", got)
 		}
 		if n := s.handler.loads.Used(); n != 0 {
-			t.Errorf("%d bytes are counted that nobody has", n)
+			t.Errorf("%d bytes are counted that no reply holds", n)
 		}
 	})
 }
@@ -529,6 +529,6 @@ func TestLongTransactionsOfAllClientsAreBounded(t *testing.T) {
 	}
 	s.connect("h").do("DISCARD")
 	if n := s.handler.queued.Used(); n != 0 {
-		t.Errorf("%d bytes are counted that nobody has", n)
+		t.Errorf("%d bytes are counted that no reply holds", n)
 	}
 }

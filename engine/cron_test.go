@@ -380,7 +380,7 @@ func TestTicksWaitForTheStore(t *testing.T) {
 	store.FailCommits(errors.New("no space left"))
 	w.Advance(3 * time.Minute)
 	if w.core.health.failed == nil {
-		t.Fatal("nobody has noticed")
+		t.Fatal("the loop has not noticed")
 	}
 	store.FailCommits(nil)
 	if err := w.Repair(); err != nil {

@@ -58,7 +58,7 @@ func TestReadOnlyCallsAreAnsweredWhileACommitHangs(t *testing.T) {
 							t.Error(err)
 						}
 					case <-time.After(time.Minute):
-						t.Fatal("nobody is answered")
+						t.Fatal("no task is answered")
 					}
 				}
 				if n := len(written); n > 0 {

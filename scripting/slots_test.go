@@ -59,7 +59,7 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 	close(end)
 	group.Wait()
 	if len(s.slots) != 1 {
-		t.Error("a slot is taken and nobody runs")
+		t.Error("a slot is taken and no script runs")
 	}
 }
 
