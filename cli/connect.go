@@ -11,11 +11,10 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/faisca/fila/internal/bench"
+	"github.com/faisca/fila/internal/client"
 )
 
 // Variables that say where a broker is. FILA_URL is none of the broker's settings, see
@@ -30,9 +29,6 @@ const (
 	defaultPort = "5555"
 	defaultUser = "default"
 )
-
-// dialTimeout is for connecting, the TLS handshake and authentication together.
-const dialTimeout = 5 * time.Second
 
 // connection is where a command finds the broker and as which user it goes there. The
 // parts are taken in this order: flags, then the URL of --url or FILA_URL, then defaults. There
@@ -173,64 +169,36 @@ func (c *connection) security(secure bool, addr string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// dial connects and authenticates, where there is something to authenticate with. The
-// connection ends at the deadline of ctx, if it has one.
-func (c *connection) dial(ctx context.Context) (*bench.Conn, error) {
+// dial connects and authenticates, where there is something to authenticate with. Where the
+// user needs a password that is not there, it asks for one on a terminal.
+func (c *connection) dial(ctx context.Context) (*client.Conn, error) {
 	t, err := c.target()
 	if err != nil {
 		return nil, err
 	}
-	nc, err := t.connect(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("no broker at %s: %w", t.addr, err)
+	conn, err := t.dial(ctx)
+	if t.password == "" && client.Refused(err, "WRONGPASS") {
+		if c.proc.Password == nil {
+			return nil, fmt.Errorf("the user %s needs a password: set %s, or put it into %s", t.user, passwordVariable, urlVariable)
+		}
+		if t.password, err = c.proc.Password("password of " + t.user + ": "); err != nil {
+			return nil, err
+		}
+		conn, err = t.dial(ctx)
 	}
-	conn := bench.NewConn(nc)
-	if t.password == "" && !t.named {
-		return conn, nil
-	}
-	if err := c.authenticate(conn, &t); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
+	return conn, err
 }
 
-func (t *target) connect(ctx context.Context) (net.Conn, error) {
-	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	nc, err := new(net.Dialer).DialContext(dialing, "tcp", t.addr)
-	if err != nil {
-		return nil, err
+func (t *target) dial(ctx context.Context) (*client.Conn, error) {
+	o := client.Options{TLS: t.tls, Password: t.password}
+	if t.named {
+		o.User = t.user
 	}
-	if t.tls != nil {
-		secure := tls.Client(nc, t.tls)
-		if err := secure.HandshakeContext(dialing); err != nil {
-			return nil, errors.Join(err, nc.Close())
-		}
-		nc = secure
+	conn, err := client.Dial(ctx, t.addr, o)
+	if err != nil && !client.Refused(err) {
+		err = fmt.Errorf("no broker at %s: %w", t.addr, err)
 	}
-	if end, ok := ctx.Deadline(); ok {
-		if err := nc.SetDeadline(end); err != nil {
-			return nil, errors.Join(err, nc.Close())
-		}
-	}
-	return nc, nil
-}
-
-// authenticate tries the password that there is, and asks for one on a terminal if there
-// was none and the user needs one.
-func (c *connection) authenticate(conn *bench.Conn, t *target) error {
-	_, err := conn.Do("AUTH", t.user, t.password)
-	if _, refused := errors.AsType[bench.RefusalError](err); !refused || t.password != "" {
-		return err
-	}
-	if c.proc.Password == nil {
-		return fmt.Errorf("the user %s needs a password: set %s, or put it into %s", t.user, passwordVariable, urlVariable)
-	}
-	if t.password, err = c.proc.Password("password of " + t.user + ": "); err != nil {
-		return err
-	}
-	_, err = conn.Do("AUTH", t.user, t.password)
-	return err
+	return conn, err
 }
 
 // variable is the value of an environment variable, "" if it is not there.

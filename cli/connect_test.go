@@ -121,7 +121,12 @@ func serveFake(c net.Conn, answers map[string]string) {
 			}
 			words[i] = string(text[:size])
 		}
-		if answer, ok := answers[strings.Join(words, " ")]; ok {
+		said := strings.Join(words, " ")
+		answer, ok := answers[said]
+		if !ok && said == "HELLO 3" {
+			answer, ok = "%1\r\n+proto\r\n:3\r\n", true
+		}
+		if ok {
 			if _, err := fmt.Fprint(c, answer); err != nil {
 				return
 			}
@@ -131,10 +136,10 @@ func serveFake(c net.Conn, answers map[string]string) {
 
 func TestThePasswordIsAskedForOnATerminalOnly(t *testing.T) {
 	addr := server(t, map[string]string{
-		"AUTH deploy ":          "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
-		"AUTH deploy s3cret":    "+OK\r\n",
-		"AUTH open ":            "+OK\r\n",
-		"INFO persistence fila": "$0\r\n\r\n",
+		"HELLO 3 AUTH deploy ":       "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+		"HELLO 3 AUTH deploy s3cret": "%0\r\n",
+		"HELLO 3 AUTH open ":         "%0\r\n",
+		"INFO persistence fila":      "$0\r\n\r\n",
 	})
 	for _, x := range []struct {
 		user     string

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faisca/fila/internal/bench"
+	"github.com/faisca/fila/internal/client"
 )
 
 // healthCommand is `fila health`: the check of containers and load balancers, over the
@@ -63,9 +63,10 @@ func (c *connection) health(ctx context.Context, ready bool) (string, error) {
 	var reply any
 	if err == nil {
 		defer conn.Close()
-		reply, err = conn.Do("INFO", "persistence", "fila")
+		reply, err = conn.Do(ctx, "INFO", "persistence", "fila")
 	}
-	if refusal, refused := errors.AsType[bench.RefusalError](err); refused && !ready && aliveBut(string(refusal)) {
+	// Only a broker that executes commands refuses with one of these.
+	if !ready && client.Refused(err, "NOAUTH", "NOPERM", "WRONGPASS", "LOADING") {
 		return "alive", nil
 	}
 	if err != nil {
@@ -82,16 +83,6 @@ func (c *connection) health(ctx context.Context, ready bool) (string, error) {
 		return "", errors.New("the broker is not ready: it takes no writes, its log says why")
 	}
 	return "ready", nil
-}
-
-// aliveBut recognizes errors that only a broker that executes commands can answer.
-func aliveBut(refusal string) bool {
-	code, _, _ := strings.Cut(refusal, " ")
-	switch code {
-	case "NOAUTH", "NOPERM", "WRONGPASS", "LOADING":
-		return true
-	}
-	return false
 }
 
 func isTimeout(err error) bool {

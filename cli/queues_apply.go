@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/faisca/fila/internal/client"
 )
 
 // errChanges ends a dry run that has found something to change. There is nothing
@@ -93,7 +95,7 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) 
 	if f.force {
 		command = append(command, "FORCE")
 	}
-	reply, err := conn.Do(append(command, "DRYRUN")...)
+	reply, err := conn.Do(ctx, append(command, "DRYRUN")...)
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) 
 	if f.dryRun {
 		return errChanges
 	}
-	if reply, err = conn.Do(command...); err != nil {
+	if reply, err = conn.Do(ctx, command...); err != nil {
 		return err
 	}
 	if done := planText(reply); done != plan {
@@ -119,23 +121,21 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) 
 // planText is a plan as a person reads it: a line for each queue.
 func planText(reply any) string {
 	var b strings.Builder
-	list, _ := reply.([]any)
-	for _, item := range list {
-		change := pairs(item)
-		name := change["queue"]
-		switch change["action"] {
+	for _, change := range client.Maps(reply) {
+		name := change.Text("queue")
+		switch change.Text("action") {
 		case "create":
-			fmt.Fprintf(&b, "+ create %v%s\n", name, fieldsText(change["fields"], false))
+			fmt.Fprintf(&b, "+ create %s%s\n", name, fieldsText(change.Get("fields"), false))
 		case "delete":
-			fmt.Fprintf(&b, "- delete %v", name)
-			if n, _ := change["messages"].(int64); n == 1 {
+			fmt.Fprintf(&b, "- delete %s", name)
+			if n := change.Int("messages"); n == 1 {
 				b.WriteString(" with 1 message")
 			} else if n > 1 {
 				fmt.Fprintf(&b, " with %d messages", n)
 			}
 			b.WriteByte('\n')
 		default:
-			fmt.Fprintf(&b, "~ alter %v%s\n", name, fieldsText(change["fields"], true))
+			fmt.Fprintf(&b, "~ alter %s%s\n", name, fieldsText(change.Get("fields"), true))
 		}
 	}
 	return b.String()
@@ -143,29 +143,17 @@ func planText(reply any) string {
 
 func fieldsText(reply any, before bool) string {
 	var b strings.Builder
-	list, _ := reply.([]any)
-	for i, item := range list {
-		field := pairs(item)
+	for i, field := range client.Maps(reply) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, " %v ", field["name"])
+		fmt.Fprintf(&b, " %s ", field.Text("name"))
 		if before {
-			fmt.Fprintf(&b, "%v → ", field["from"])
+			fmt.Fprintf(&b, "%s → ", field.Text("from"))
 		}
-		fmt.Fprint(&b, field["to"])
+		b.WriteString(field.Text("to"))
 	}
 	return b.String()
-}
-
-// pairs is a map as RESP2 has it.
-func pairs(reply any) map[string]any {
-	m := map[string]any{}
-	list, _ := reply.([]any)
-	for i := 0; i+1 < len(list); i += 2 {
-		m[fmt.Sprint(list[i])] = list[i+1]
-	}
-	return m
 }
 
 // queues collects those of the configuration file and of server.queues_file.

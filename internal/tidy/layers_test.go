@@ -45,6 +45,7 @@ func layers() map[string]layer {
 		"internal/queueset": {},
 		// The client side of a load: it knows a server only by its address.
 		"internal/bench":    {may: []string{"internal/proc"}},
+		"internal/client":   {},
 		"internal/proc":     {},
 		"internal/acl":      {},
 		"internal/backup":   {},
@@ -54,7 +55,7 @@ func layers() map[string]layer {
 		"internal/smalldisk": {},
 		"internal/yield":     {},
 		"internal/tuning":    {},
-		"cli":                {may: []string{"internal/bench", "internal/progress", "internal/queueset"}},
+		"cli":                {may: []string{"internal/bench", "internal/client", "internal/progress", "internal/queueset"}},
 		"internal/broker":    {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
 		// Breaks one promise of a binary that is built to be found out.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
