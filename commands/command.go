@@ -101,17 +101,17 @@ func commandList() Spec {
 // listed reports whether COMMAND LIST shows the command under its filter.
 func listed(c *entry, in *input) bool {
 	switch {
-	case in.Has("module"):
+	case in.Has("filterby.module"):
 		return false // no command comes from a module
-	case in.Has("aclcat"):
+	case in.Has("filterby.aclcat"):
 		for _, category := range c.Spec.Categories() {
-			if category == string(in.Bytes("aclcat")) {
+			if category == string(in.Bytes("filterby.aclcat")) {
 				return true
 			}
 		}
 		return false
-	case in.Has("pattern"):
-		return glob.Match(string(in.Bytes("pattern")), c.Name)
+	case in.Has("filterby.pattern"):
+		return glob.Match(string(in.Bytes("filterby.pattern")), c.Name)
 	default:
 		return true
 	}

@@ -62,9 +62,9 @@ func parseCron(s *Session, in *input) (call, error) {
 		return nil, err
 	}
 	switch {
-	case in.Has("none"):
+	case in.Has("catchup.none"):
 		c.cron.CatchUp = engine.CatchUpNone
-	case in.Has("all"):
+	case in.Has("catchup.all"):
 		c.cron.CatchUp = engine.CatchUpAll
 	default:
 		c.cron.CatchUp = engine.CatchUpLast

@@ -85,7 +85,7 @@ func (x *Syntax) checkRights() (mistakes []string) {
 			continue
 		}
 		if !slices.ContainsFunc(x.guarded, func(g guard) bool { return g.slot == e.slot }) {
-			mistakes = append(mistakes, a.slot()+" names a queue and needs no right to it")
+			mistakes = append(mistakes, x.slots[e.slot]+" names a queue and needs no right to it")
 		}
 		if a.Multiple && a.Token != "" {
 			mistakes = append(mistakes, "only the last "+a.Token+" would be looked at")

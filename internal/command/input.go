@@ -55,7 +55,8 @@ func (in *Input) slot(name string) int {
 func (in *Input) value(name string) *value { return &in.values[in.slot(name)] }
 
 // Has reports whether the argument was given. Arguments are asked for by their
-// token in lower case, else by their name.
+// token in lower case, else by their name; the members of a choice that has a token
+// by both, as in "group.error".
 func (in *Input) Has(name string) bool { return in.value(name).set }
 
 // Bytes returns a one-word argument, nil when it was not given.

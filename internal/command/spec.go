@@ -174,12 +174,17 @@ func AllCategories() []string {
 const CountLimit = -1
 
 // slot is the name by which Parse and Local ask for the argument: its token in
-// lower case, else its name.
-func (a *Arg) slot() string {
+// lower case, else its name. The members of a choice with a token are named behind
+// it, as in "group.error", so that a word of a choice may be used elsewhere, too.
+func (a *Arg) slot(choice *Arg) string {
+	name := a.Name
 	if a.Token != "" {
-		return strings.ToLower(a.Token)
+		name = strings.ToLower(a.Token)
 	}
-	return a.Name
+	if choice != nil && choice.Type == OneOf && choice.Token != "" {
+		return strings.ToLower(choice.Token) + "." + name
+	}
+	return name
 }
 
 // isOption reports whether the argument stands among the options.

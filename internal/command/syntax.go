@@ -89,29 +89,31 @@ func (x *Syntax) place(args []Arg) {
 		case a.isOption() && a.Type == OneOf && a.Token == "":
 			group := len(x.options) + 1
 			for j := range a.Args {
-				e := x.element(&a.Args[j])
+				e := x.element(&a.Args[j], nil)
 				e.group = group
 				x.options = append(x.options, e)
 			}
 		case a.isOption():
-			x.options = append(x.options, x.element(a))
+			x.options = append(x.options, x.element(a, nil))
 		default:
-			x.positional = append(x.positional, x.element(a))
+			x.positional = append(x.positional, x.element(a, nil))
 		}
 	}
 }
 
-func (x *Syntax) element(a *Arg) element {
+// element gives an argument a slot, and its members behind it. choice is the argument
+// that it is a member of, nil for one that stands by itself.
+func (x *Syntax) element(a, choice *Arg) element {
 	e := element{arg: a, slot: len(x.slots), counted: -1}
 	if a.CountedBy != "" {
 		e.counted = slices.Index(x.slots, a.CountedBy)
 	}
-	x.slots = append(x.slots, a.slot())
+	x.slots = append(x.slots, a.slot(choice))
 	if access := x.access(a); access != ByFlags {
 		x.guarded = append(x.guarded, guard{e.slot, access})
 	}
 	for i := range a.Args {
-		e.members = append(e.members, x.element(&a.Args[i]))
+		e.members = append(e.members, x.element(&a.Args[i], a))
 	}
 	return e
 }

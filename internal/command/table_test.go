@@ -119,6 +119,92 @@ func TestScanSortsWordsIntoArguments(t *testing.T) {
 	}
 }
 
+// choiceTable has two choices whose words are those of each other and of an option.
+func choiceTable() *Table[*session, call] {
+	choice := func(token string, members ...Arg) Arg {
+		return Arg{Name: strings.ToLower(token), Type: OneOf, Token: token, Optional: true, Args: members}
+	}
+	on, off := Arg{Name: "on", Type: PureToken, Token: "ON"}, Arg{Name: "off", Type: PureToken, Token: "OFF"}
+	return New([]spec{local("A",
+		Arg{Name: "queue", Type: Key},
+		Arg{Name: "pattern", Type: Pattern, Token: "ERROR", Optional: true},
+		choice("GROUP", Arg{Name: "error", Type: PureToken, Token: "ERROR"}),
+		choice("SIGNALS", on, off, Arg{Name: "n", Type: Integer, Token: "EVERY", Min: 1, Max: 9}), choice("TRACES", on, off))})
+}
+
+func TestTwoChoicesMayShareAWord(t *testing.T) {
+	table := choiceTable()
+	if mistakes := table.Check(); mistakes != nil {
+		t.Fatal(mistakes)
+	}
+	c := table.Find([]byte("a"))
+	const usage = "queue [ERROR pattern] [GROUP <ERROR>] [SIGNALS <ON | OFF | EVERY n>] [TRACES <ON | OFF>]"
+	if c.Usage() != usage {
+		t.Errorf("the usage is %s", c.Usage())
+	}
+	names := []string{"error", "group.error", "signals.on", "signals.off", "signals.every", "traces.on", "traces.off"}
+	var in Input
+	for line, want := range map[string]string{
+		"q": "", "q ERROR x": "error", "q GROUP ERROR": "group.error", "q group error error GROUP": "error group.error",
+		"q ERROR ERROR GROUP ERROR": "error group.error", "q SIGNALS ON": "signals.on", "q TRACES on SIGNALS off": "signals.off traces.on",
+		"q SIGNALS EVERY 5 TRACES OFF": "signals.every traces.off",
+
+		"q GROUP":                   "syntax error near 'GROUP', which needs a value, usage: A " + usage,
+		"q GROUP ON":                "syntax error near 'ON', usage: A " + usage,
+		"q TRACES EVERY 5":          "syntax error near 'EVERY', usage: A " + usage,
+		"q SIGNALS ON SIGNALS OFF":  "syntax error near 'SIGNALS', which is given twice, usage: A " + usage,
+		"q GROUP ERROR GROUP ERROR": "syntax error near 'GROUP', which is given twice, usage: A " + usage,
+		"q ON":                      "syntax error near 'ON', usage: A " + usage,
+		"q SIGNALS EVERY 10":        "EVERY must be an integer from 1 to 9, not '10'",
+	} {
+		var got []string
+		err := in.Scan(&c.Syntax, words(line))
+		for _, name := range names {
+			if err == nil && in.Has(name) {
+				got = append(got, name)
+			}
+		}
+		if text := strings.Join(got, " "); err == nil && text != want || err != nil && err.Error() != want {
+			t.Errorf("%s: got %q, %v, want %s", line, text, err, want)
+		}
+	}
+	if err := in.Scan(&c.Syntax, words("q ERROR timeout GROUP ERROR SIGNALS every 5")); err != nil ||
+		in.Text("error") != "timeout" || in.Integer("signals.every", 0) != 5 {
+		t.Errorf("error %q, signals.every %d, %v", in.Text("error"), in.Integer("signals.every", 0), err)
+	}
+}
+
+// FuzzScan: whatever a client sends is refused or sorted into arguments, each of which
+// is a word that was sent.
+func FuzzScan(f *testing.F) {
+	for _, line := range []string{"q", "q ERROR x GROUP ERROR", "q SIGNALS EVERY 5 TRACES ON", "q GROUP", "q SIGNALS EVERY", "ERROR ERROR ERROR"} {
+		f.Add(line)
+	}
+	c := choiceTable().Find([]byte("a"))
+	f.Fuzz(func(t *testing.T, line string) {
+		args := words(line)
+		var in Input
+		if in.Scan(&c.Syntax, args) != nil {
+			return
+		}
+		if !slices.Contains(strings.Fields(line), in.Text("queue")) || in.Has("error") && !slices.Contains(strings.Fields(line), in.Text("error")) {
+			t.Errorf("%q: queue %q, error %q", line, in.Text("queue"), in.Text("error"))
+		}
+		if in.Has("signals.on") && in.Has("signals.off") || in.Has("traces.on") && in.Has("traces.off") {
+			t.Errorf("%q: both of a choice", line)
+		}
+		words := 1
+		for name, n := range map[string]int{"error": 2, "group.error": 2, "signals.on": 2, "signals.off": 2, "signals.every": 3, "traces.on": 2, "traces.off": 2} {
+			if in.Has(name) {
+				words += n
+			}
+		}
+		if words != len(args) {
+			t.Errorf("%q: %d words are in arguments", line, words)
+		}
+	})
+}
+
 func TestLookupAndScanAllocateNothing(t *testing.T) {
 	table := New([]spec{local("A", Arg{Name: "queue", Type: Key}, Arg{Name: "n", Type: Integer, Token: "COUNT", Optional: true})})
 	line := words("A orders COUNT 7")
