@@ -302,7 +302,7 @@ func (h *Handler) infoCommands() fields {
 		if t.Calls+t.Rejected == 0 {
 			continue
 		}
-		us := t.Spent.Microseconds()
+		us := t.Took.Sum().Microseconds()
 		f.text("cmdstat_"+c.Name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
 			t.Calls, us, float64(us)/float64(max(t.Calls, 1)), t.Rejected, t.Failed))
 	}
@@ -327,7 +327,7 @@ func (h *Handler) infoLatency() fields {
 		if t.Calls == 0 {
 			continue
 		}
-		f.text("latency_percentiles_usec_"+c.Name, "p50="+usec(t.Percentile(0.5))+",p99="+usec(t.Percentile(0.99))+",p99.9="+usec(t.Percentile(0.999)))
+		f.text("latency_percentiles_usec_"+c.Name, "p50="+usec(t.Took.Quantile(0.5))+",p99="+usec(t.Took.Quantile(0.99))+",p99.9="+usec(t.Took.Quantile(0.999)))
 	}
 	return f
 }

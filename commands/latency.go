@@ -146,7 +146,7 @@ func writeHistogram(w *resp.Writer, t *telemetry.Totals) {
 	w.BulkString("calls")
 	w.Int(int64(t.Calls)) //nolint:gosec // a count of events does not get there
 	w.BulkString("histogram_usec")
-	steps := t.Histogram()
+	steps := t.Steps()
 	w.Map(len(steps))
 	for _, s := range steps {
 		w.Int(int64(s.Below)) //nolint:gosec // some powers of two
@@ -211,7 +211,7 @@ func latencyReset() Spec {
 }
 
 // usec shows a duration as INFO does.
-func usec(us uint64) string { return strconv.FormatUint(us, 10) + ".000" }
+func usec(d time.Duration) string { return strconv.FormatFloat(float64(d)/1e3, 'f', 3, 64) }
 
 func slowlogCommand() Spec {
 	flags := []string{"admin", "loading", "stale"}

@@ -465,7 +465,7 @@ func TestHistogramCountsByPowersOfTwo(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s", got)
 	}
-	if got := c.do("INFO", "latencystats"); !strings.Contains(got, "latency_percentiles_usec_ping:p50=8.000,p99=112.000,p99.9=112.000\r\n") {
+	if got := c.do("INFO", "latencystats"); !strings.Contains(got, "latency_percentiles_usec_ping:p50=7.629,p99=102.648,p99.9=102.648\r\n") {
 		t.Errorf("got %s", got)
 	}
 }

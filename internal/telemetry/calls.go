@@ -1,12 +1,13 @@
 package telemetry
 
 import (
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/faisca/fila/internal/histogram"
 )
 
 // Spread over a few shards, by connection, the counters of busy commands do not
@@ -28,8 +29,7 @@ type Calls struct {
 
 // counters are those of one command in one shard.
 type counters struct {
-	took     [bucketCount]atomic.Uint64
-	nanos    atomic.Uint64 // all calls together
+	took     histogram.Shared
 	failed   atomic.Uint64 // answered an error
 	rejected atomic.Uint64 // refused before they began; not among the calls
 }
@@ -56,8 +56,7 @@ func (m *Calls) of(conn uint64, command int) *counters {
 // Called counts a command that was executed; code is that of its error, or empty.
 func (m *Calls) Called(conn uint64, command int, took time.Duration, code string) {
 	f := m.of(conn, command)
-	f.took[bucketOf(took)].Add(1)
-	f.nanos.Add(uint64(took)) //nolint:gosec // not negative
+	f.took.Observe(took)
 	if code != "" {
 		f.failed.Add(1)
 		m.Refused(code)
@@ -92,9 +91,7 @@ func (m *Calls) Reset() {
 // Totals are one command's counters of all shards.
 type Totals struct {
 	Calls, Failed, Rejected uint64
-	Spent                   time.Duration // by all calls together
-
-	took [bucketCount]uint64
+	Took                    histogram.Histogram // of the calls, also of those that failed
 }
 
 // Totals adds up what was counted of a command.
@@ -104,15 +101,11 @@ func (m *Calls) Totals(command int) (t Totals) {
 		if f == nil {
 			continue
 		}
-		for b := range f.took {
-			n := f.took[b].Load()
-			t.took[b] += n
-			t.Calls += n
-		}
-		t.Spent += time.Duration(f.nanos.Load()) //nolint:gosec // a sum of durations
+		f.took.AddTo(&t.Took)
 		t.Failed += f.failed.Load()
 		t.Rejected += f.rejected.Load()
 	}
+	t.Calls = t.Took.Count()
 	return t
 }
 
@@ -129,63 +122,27 @@ func (m *Calls) Errors() (codes []string, counts map[string]uint64) {
 	return codes, counts
 }
 
-// The buckets of the histogram divide each power of two microseconds into four:
-// a figure read from them is at most a quarter too high. The last takes all that
-// is longer than half an hour.
-const bucketCount = 120
-
-func bucketOf(d time.Duration) int {
-	v := uint64(max(d.Microseconds(), 0))
-	if v < 4 {
-		return int(v)
-	}
-	e := bits.Len64(v) - 3
-	return min(4*(e+1)+int(v>>e&3), bucketCount-1)
-}
-
-// bucketEnd returns the first whole microsecond beyond the bucket.
-func bucketEnd(i int) uint64 {
-	if i < 4 {
-		return uint64(i) + 1 //nolint:gosec // small
-	}
-	return uint64(4+i%4+1) << (i/4 - 1)
-}
-
-// Percentile returns the microseconds that a share of the calls, 0 to 1, stayed
-// below.
-func (t *Totals) Percentile(share float64) uint64 {
-	rank, seen := share*float64(t.Calls), uint64(0)
-	for i, n := range &t.took {
-		if seen += n; n > 0 && float64(seen) >= rank {
-			return bucketEnd(i)
-		}
-	}
-	return 0
-}
-
 // Step is how many calls took less than so many microseconds.
 type Step struct{ Below, Calls uint64 }
 
 // StepsMax is how many steps a histogram has at most.
-const StepsMax = bucketCount / 4
+const StepsMax = 44
 
-// Histogram returns a step for each power of two microseconds, from the first that counts
-// any call to the one that counts all.
-func (t *Totals) Histogram() []Step {
+// Steps returns a step for each power of two microseconds, from the first that counts any call
+// to the one that counts all. The buckets are powers of two of a second, and so the greatest
+// bound below a power of two microseconds counts for that: it is 5 % less.
+func (t *Totals) Steps() []Step {
+	const micros = 20 // 2^-20 s is the bound for 1 µs
 	var steps []Step
-	seen, below := uint64(0), uint64(1)
-	for i, n := range &t.took {
-		seen += n
-		if bucketEnd(i) != below {
-			continue
-		}
+	below := uint64(0)
+	for exponent, seen := range t.Took.Powers() {
+		below = 1 << (exponent + micros)
 		if seen > 0 {
 			steps = append(steps, Step{below, seen})
 		}
 		if seen == t.Calls {
-			break
+			return steps
 		}
-		below *= 2
 	}
-	return steps
+	return append(steps, Step{2 * below, t.Calls})
 }

@@ -1,47 +1,58 @@
 package telemetry
 
 import (
+	"math"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/engine"
 )
 
-func TestEveryDurationIsBelowTheEndOfItsBucketAndOfNoneBefore(t *testing.T) {
-	for us := range int64(200_000) {
-		i := bucketOf(time.Duration(us) * time.Microsecond)
-		if end := bucketEnd(i); uint64(us) >= end {
-			t.Fatalf("%d us is in bucket %d, which ends at %d", us, i, end)
-		}
-		if i > 0 && uint64(us) < bucketEnd(i-1) {
-			t.Fatalf("%d us is in bucket %d but fits into the one before", us, i)
-		}
-		if end := bucketEnd(i); us > 3 && end > uint64(us)+uint64(us)/4+1 {
-			t.Fatalf("%d us is shown as %d", us, end)
-		}
-	}
-	if got := bucketOf(1<<62 - 1); got != bucketCount-1 {
-		t.Errorf("the longest duration is in bucket %d", got)
-	}
-	if got := bucketOf(-1); got != 0 {
-		t.Errorf("a negative duration is in bucket %d", got)
-	}
-}
-
-func TestPercentilesAreReadOffTheHistogram(t *testing.T) {
+func TestFiguresOfACommandAreReadOffItsHistogram(t *testing.T) {
 	m := NewCalls(1)
 	for range 99 {
 		m.Called(1, 0, 10*time.Microsecond, "")
 	}
 	m.Called(2, 0, 3*time.Millisecond, "ERR")
 	got := m.Totals(0)
-	if got.Calls != 100 || got.Failed != 1 || got.Spent != 99*10*time.Microsecond+3*time.Millisecond {
-		t.Errorf("%d calls, %d failed, %v", got.Calls, got.Failed, got.Spent)
+	if got.Calls != 100 || got.Failed != 1 || got.Took.Sum() != 99*10*time.Microsecond+3*time.Millisecond {
+		t.Errorf("%d calls, %d failed, %v", got.Calls, got.Failed, got.Took.Sum())
 	}
-	if p50, p99, p100 := got.Percentile(0.5), got.Percentile(0.99), got.Percentile(1); p50 != 12 || p99 != 12 || p100 != 3072 {
-		t.Errorf("p50 %d, p99 %d, p100 %d", p50, p99, p100)
+	for share, least := range map[float64]time.Duration{0.5: 10 * time.Microsecond, 0.99: 10 * time.Microsecond, 1: 3 * time.Millisecond} {
+		if q := got.Took.Quantile(share); q < least || q > least*6/5 {
+			t.Errorf("quantile %v is %v, want at least %v", share, q, least)
+		}
+	}
+	want := []Step{{16, 99}, {32, 99}, {64, 99}, {128, 99}, {256, 99}, {512, 99}, {1024, 99}, {2048, 99}, {4096, 100}}
+	if steps := got.Steps(); !slices.Equal(steps, want) {
+		t.Errorf("steps %v, want %v", steps, want)
 	}
 	m.Reset()
-	if got := m.Totals(0); got.Calls != 0 || got.Percentile(0.5) != 0 {
-		t.Errorf("after a reset: %d calls", got.Calls)
+	if got := m.Totals(0); got.Calls != 0 || got.Took.Quantile(0.5) != 0 || len(got.Steps()) != 0 {
+		t.Errorf("after a reset: %d calls, %v", got.Calls, got.Steps())
+	}
+}
+
+func TestStepsAreBoundedAndCountEveryCall(t *testing.T) {
+	m := NewCalls(1)
+	m.Called(1, 0, 0, "")
+	m.Called(1, 0, math.MaxInt64, "")
+	got := m.Totals(0)
+	steps := got.Steps()
+	if len(steps) != StepsMax || steps[0] != (Step{1, 1}) || steps[StepsMax-1].Calls != 2 {
+		t.Errorf("%d steps, at most %d: %v", len(steps), StepsMax, steps)
+	}
+}
+
+func TestTurnsAndCommitsAreCountedWhateverTheThreshold(t *testing.T) {
+	l := NewLatency(time.Now, 0)
+	l.Observe(engine.ActivityTurn, time.Millisecond)
+	l.Observe(engine.ActivityCommit, time.Second)
+	l.Observe(engine.ActivityCommit, time.Second)
+	turns, commits := l.Durations()
+	if turns.Count() != 1 || turns.Sum() != time.Millisecond || commits.Count() != 2 || commits.Sum() != 2*time.Second || len(l.Names()) != 0 {
+		t.Errorf("%d turns of %v, %d commits of %v, events %v", turns.Count(), turns.Sum(), commits.Count(), commits.Sum(), l.Names())
 	}
 }
 

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/histogram"
 )
 
-// Latency keeps what took long: the engine's turns and commits, and commands. It is
-// made before the engine, which reports to it.
+// Latency counts how long the engine's turns and commits take, and keeps which of them, and
+// which commands, took long. It is made before the engine, which reports to it.
 type Latency struct {
 	// Threshold is in milliseconds: what takes as long is kept; 0: nothing is.
 	Threshold atomic.Int64
 
-	now func() time.Time
+	now            func() time.Time
+	turns, commits histogram.Shared // all of them, since the start
 
 	mu     sync.Mutex
 	events map[string]*event
@@ -54,11 +56,19 @@ func NewLatency(now func() time.Time, after time.Duration) *Latency {
 
 // Observe takes note of how long a turn or a commit took: it is engine.Config.Observe.
 func (l *Latency) Observe(what engine.Activity, took time.Duration) {
-	name := EventTurn
+	name, all := EventTurn, &l.turns
 	if what == engine.ActivityCommit {
-		name = EventCommit
+		name, all = EventCommit, &l.commits
 	}
+	all.Observe(took)
 	l.observe(name, took)
+}
+
+// Durations returns how long all turns and all commits took since the start of the broker.
+func (l *Latency) Durations() (turns, commits histogram.Histogram) {
+	l.turns.AddTo(&turns)
+	l.commits.AddTo(&commits)
+	return turns, commits
 }
 
 // Command takes note of how long a command took.
