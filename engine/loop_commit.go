@@ -99,9 +99,7 @@ func (e *Engine) release(tasks []*Task) {
 	now := e.Elapsed()
 	for _, t := range tasks {
 		cl := t.Client
-		if undo := t.conclude(now); undo != nil {
-			e.post(undo)
-		}
+		t.publish(now)
 		// Tasks of one client are usually adjacent: one wake-up serves all of them.
 		if last != nil && last != cl {
 			last.wake()

@@ -9,13 +9,81 @@ import (
 
 // The clients of the simulation.
 
+// idleClient returns a client that may send a command: one without a pending command, or now
+// and then one that does not wait for its replies.
 func (s *sim) idleClient() *simClient {
 	for _, i := range s.rng.Perm(len(s.clients)) {
-		if s.clients[i].blocked == nil {
+		if n := len(s.clients[i].pending); n == 0 || n < pipelineMax && s.rng.IntN(10) == 0 {
 			return s.clients[i]
 		}
 	}
 	return nil
+}
+
+// disconnect ends the connection of a client as resp and commands do: the engine is told that
+// the client has left, and each pending reply is dropped once its task is done.
+func (s *sim) disconnect(cl *simClient) {
+	if cl.gone {
+		return
+	}
+	s.oracle.trace("client %d disconnects", cl.client.ID)
+	s.step.Leave(cl.client)
+	s.leaving = append(s.leaving, cl.pending...)
+	cl.gone, cl.pending = true, nil
+	if i := slices.Index(s.clients, cl); i >= 0 {
+		s.clients[i] = s.newClient()
+	}
+}
+
+// drop takes back the messages of a reply that no client got.
+func (s *sim) drop(t *simTask) {
+	if t.Err() == nil && t.deliveries != nil {
+		s.takeBack(t.deliveries())
+	}
+}
+
+// takeBack has a task without a client take deliveries back, as Handler.submitUndo does.
+func (s *sim) takeBack(ds []*Delivery) {
+	if len(ds) == 0 {
+		return
+	}
+	if s.mutant == unfencedUndo {
+		for i, d := range ds {
+			d := *d
+			d.Receipt.Bare = true
+			ds[i] = &d
+		}
+	}
+	s.undos = append(s.undos, &Task{Call: callFunc(func(tx *Tx) error {
+		live := map[*Delivery]*message{}
+		for _, d := range ds {
+			if m := tx.core.leases.byID[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
+				live[d] = m
+			}
+		}
+		err := tx.Undeliver(ds) // in slices: it is applied again until nothing is left
+		for _, d := range ds {
+			if m := live[d]; m != nil && tx.core.leases.byID[m.id] != m {
+				s.oracle.refunded(m.throttleKeys())
+			}
+		}
+		return err
+	})})
+}
+
+// receive gives a client the deliveries of its reply. The connection may break as the reply is
+// written, and a reply may have no room for all of its messages: those that do not reach the
+// client are taken back.
+func (s *sim) receive(cl *simClient, ds []*Delivery, order int) {
+	reached := ds
+	if len(ds) > 0 && s.rng.Float64() < s.w.lost {
+		reached = ds[:s.rng.IntN(len(ds))]
+		s.takeBack(ds[len(reached):])
+		if len(reached) == 0 {
+			s.disconnect(cl)
+		}
+	}
+	s.take(reached, order)
 }
 
 func (s *sim) queue() string { return []string{"a", "b"}[s.rng.IntN(2)] }
@@ -134,7 +202,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	var ds []*Delivery
 	began := s.step.now
 	order, known := 0, map[Receipt]bool{} // known: receipts of a lease in parts that the oracle has seen
-	t := s.submit(cl, func(tx *Tx) (err error) {
+	t := s.submitLease(cl, func(tx *Tx) (err error) {
 		order = s.decisions
 		ds, err = tx.Lease(req)
 		got := ds
@@ -153,33 +221,14 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 			}
 			return
 		}
-		s.take(ds, order)
+		s.receive(cl, ds, order)
 		if len(ds) == 0 && req.Block > 0 && !s.stopping && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
 			s.oracle.fail("a blocking lease came back empty too early")
 		}
-	})
-	if t.Done() || s.rng.IntN(10) > 0 {
-		return
+	}, func() []*Delivery { return ds })
+	if !t.Done() && s.rng.Float64() < s.w.lost {
+		s.disconnect(cl)
 	}
-	// The connection breaks while the lease waits: deliveries that come later must be taken
-	// back.
-	undo := callFunc(func(tx *Tx) error {
-		held := map[*Delivery]*message{}
-		for _, d := range ds {
-			if m := tx.core.leases.byID[d.Receipt.ID]; m != nil && m.fence == d.Receipt.Fence {
-				held[d] = m
-			}
-		}
-		err := tx.Undeliver(ds) // in slices: it is applied again until nothing is left
-		for _, d := range ds {
-			if m := held[d]; m != nil && tx.core.leases.byID[m.id] != m {
-				s.oracle.refunded(m.throttleKeys())
-			}
-		}
-		return err
-	})
-	t.then = nil
-	t.Abandon(undo)
 }
 
 // decided reports the deliveries of the engine to the oracle, before and regardless of

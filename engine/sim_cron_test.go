@@ -187,5 +187,5 @@ func (s *sim) endCron(cl *simClient) error {
 func (s *sim) pass(d time.Duration) {
 	s.step.Advance(d)
 	s.oracle.now = s.step.now
-	s.settleBlocked()
+	s.settleReplies()
 }

@@ -33,8 +33,9 @@ func (s *sim) transact(cl *simClient) {
 	for range s.rng.IntN(3) {
 		s.addEnqueue(b, add)
 	}
+	lease := &simLease{}
 	if s.rng.IntN(2) == 0 {
-		s.addLease(cl, add)
+		lease = s.addLease(cl, add)
 	}
 	if s.rng.IntN(4) == 0 {
 		add(callFunc(func(tx *Tx) error { return tx.CreateQueue("a", QueueOptions{}) }), func(err error) {
@@ -44,7 +45,7 @@ func (s *sim) transact(cl *simClient) {
 		})
 	}
 	errs := make([]error, len(calls))
-	s.submit(cl, func(tx *Tx) error {
+	s.submitLease(cl, func(tx *Tx) error {
 		b.order = s.decisions
 		if s.mutant == transactionInParts && len(calls) > 1 {
 			if err := tx.Exec(calls[:1], errs[:1]); err != nil {
@@ -64,7 +65,7 @@ func (s *sim) transact(cl *simClient) {
 				then(errs[i])
 			}
 		}
-	})
+	}, func() []*Delivery { return lease.ds })
 }
 
 func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
@@ -105,7 +106,7 @@ func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 	})
 }
 
-func (s *sim) addLease(cl *simClient, add func(Call, func(error))) {
+func (s *sim) addLease(cl *simClient, add func(Call, func(error))) *simLease {
 	c := &simLease{sim: s, client: cl, req: LeaseRequest{Queues: []string{"a", "b"}, Count: 3, Block: 0}}
 	add(c, func(err error) {
 		if err != nil {
@@ -114,8 +115,9 @@ func (s *sim) addLease(cl *simClient, add func(Call, func(error))) {
 			}
 			return
 		}
-		s.take(c.ds, c.order)
+		s.receive(cl, c.ds, c.order)
 	})
+	return c
 }
 
 // simNack and simLease are calls that need a preflight.

@@ -61,6 +61,7 @@ const (
 	timeNotForgotten
 	changeNotNoted
 	lateRetry
+	unfencedUndo
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -72,7 +73,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		tickNotWritten:  "tick not written with its message",
 		dedupNotWritten: "deduplication id not written", dedupForgotten: "deduplication id forgotten before it can be looked up",
 		timeNotForgotten: "a message leaves the index, and its record stays", changeNotNoted: "change beside a reading not noted",
-		lateRetry: "retry after the time to live",
+		lateRetry: "retry after the time to live", unfencedUndo: "a later delivery taken back",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -90,6 +91,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 type conditions struct {
 	crash, powerLoss, diskFails float64 // chances per step
 	lazy                        float64 // chance that a commit or read is delayed
+	lost                        float64 // chance that a connection breaks while a lease waits, or at its reply
 	sync                        SyncMode
 	clients, keys, steps        int
 	window                      int
@@ -103,7 +105,7 @@ type conditions struct {
 
 func newConditions(r *rand.Rand) conditions {
 	w := conditions{
-		clients: 1 + r.IntN(6), keys: 1 + r.IntN(5), steps: 150 + r.IntN(250), window: 2 + r.IntN(12),
+		lost: 0.1, clients: 1 + r.IntN(6), keys: 1 + r.IntN(5), steps: 150 + r.IntN(250), window: 2 + r.IntN(12),
 		leaseLag: time.Duration(r.IntN(3)) * 5 * time.Millisecond, backoff: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
 		attempts: uint32(r.IntN(5)), dedupWindow: time.Duration(100+r.IntN(3000)) * time.Millisecond, //nolint:gosec // small
 	}
@@ -136,6 +138,8 @@ type sim struct {
 	step     *Stepper
 	cfg      Config
 	clients  []*simClient
+	leaving  []*simTask // of clients that have disconnected, until they are done
+	undos    []*Task    // take deliveries back that reached no client; not submitted yet
 	oracle   oracle
 	cron     cronOracle
 	inHand   []*Delivery // leases that clients believe to have
@@ -148,18 +152,27 @@ type sim struct {
 	announced *Enqueue // the enqueue of the next task
 }
 
+// simClient is a client and its connection, which answers its commands in their order.
 type simClient struct {
 	client  *Client
-	blocked *simTask
+	pending []*simTask // without a reply
+	gone    bool       // it has disconnected: replies are dropped
 }
 
-// simTask is a task with what the client does when it is done.
+// pipelineMax is how many commands a client sends without waiting for replies.
+const pipelineMax = 3
+
+// simTask is a task with what the client does with its reply.
 type simTask struct {
 	Task
 	apply func(tx *Tx) error
-	then  func(err error) // nil: the reply reaches no client
-	sim   *sim
-	order int
+	then  func(err error)
+	// deliveries are the messages that the reply hands over. They are taken back if the reply
+	// does not reach the client. nil: it hands over none.
+	deliveries func() []*Delivery
+	sim        *sim
+	client     *simClient
+	order      int
 
 	announced *Enqueue
 }
@@ -241,11 +254,14 @@ func simulate(seed uint64, m mutant) (err error) {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
 	s := &sim{rng: rng, w: newConditions(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
 	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng, mutant: m}
-	if m == changeNotNoted {
+	if m == changeNotNoted || m == unfencedUndo {
 		s.w.lazy = 0.7
 	} else if m != noMutant && m != dedupForgotten {
 		s.w.lazy = 0 // mutants break the order of events without delays
 		s.w.sync = SyncAlways
+	}
+	if m == unfencedUndo {
+		s.w.lost = 0.5
 	}
 	if m == replyNotSynced {
 		s.w.crash, s.w.powerLoss = 0.02, 0.05
@@ -367,6 +383,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.tune()
 	s.store.chance = s.w.crash / 4
 	s.oracle.crashed(now, step.core)
+	s.leaving, s.undos = nil, nil
 	for _, c := range s.clients {
 		*c = *s.newClient()
 	}
@@ -374,38 +391,69 @@ func (s *sim) restart(powerLoss bool) {
 
 // submit runs a task.
 func (s *sim) submit(cl *simClient, apply func(tx *Tx) error, then func(err error)) *simTask {
-	t := &simTask{apply: apply, then: then, sim: s}
+	return s.submitLease(cl, apply, then, nil)
+}
+
+// submitLease runs a task whose reply hands over messages.
+func (s *sim) submitLease(cl *simClient, apply func(tx *Tx) error, then func(err error), deliveries func() []*Delivery) *simTask {
+	t := &simTask{apply: apply, then: then, deliveries: deliveries, sim: s, client: cl}
 	t.Call, t.Client = t, cl.client
 	t.announced, s.announced = s.announced, nil
-	cl.blocked = t
+	cl.pending = append(cl.pending, t)
 	s.run(t)
-	s.settleBlocked()
+	s.settleReplies()
 	return t
 }
 
 func (t *simTask) Announce() *Enqueue { return t.announced }
 
+// settle gives the reply of a task that is done to its client, once. As a connection does, it
+// drops the reply of a client that has disconnected.
 func (t *simTask) settle() {
-	if then := t.then; then != nil && t.Done() {
-		t.then = nil
+	then := t.then
+	t.then = nil
+	switch {
+	case then == nil || !t.Done():
+	case t.client.gone:
+		t.sim.drop(t)
+	default:
 		then(t.Err())
 	}
 }
 
-// settleBlocked delivers the replies of blocked tasks that are done, in the order of the
-// engine's decisions.
-func (s *sim) settleBlocked() {
+// settleReplies delivers the replies that are done, in the order of the engine's decisions:
+// those of a client in the order of its commands, and those of clients that have disconnected
+// to no client. Then it submits what takes deliveries back, now or in a later step.
+func (s *sim) settleReplies() {
+	for {
+		for _, t := range s.takeDone() {
+			t.settle()
+		}
+		undos := s.undos
+		if len(undos) == 0 || s.lazy() {
+			return
+		}
+		s.undos = nil
+		s.step.Submit(undos)
+	}
+}
+
+// takeDone removes the tasks whose replies are due and returns them.
+func (s *sim) takeDone() []*simTask {
 	var done []*simTask
 	for _, c := range s.clients {
-		if c.blocked != nil && (c.blocked.Done() || c.blocked.then == nil) {
-			done = append(done, c.blocked)
-			c.blocked = nil
+		for len(c.pending) > 0 && c.pending[0].Done() {
+			done, c.pending = append(done, c.pending[0]), c.pending[1:]
 		}
 	}
+	s.leaving = slices.DeleteFunc(s.leaving, func(t *simTask) bool {
+		if t.Done() {
+			done = append(done, t)
+		}
+		return t.Done()
+	})
 	slices.SortStableFunc(done, func(a, b *simTask) int { return a.order - b.order })
-	for _, t := range done {
-		t.settle()
-	}
+	return done
 }
 
 // run is Stepper.Do, except for the mutants, each of which breaks one of its rules.
@@ -465,7 +513,7 @@ func (s *sim) once() {
 			s.advance()
 		}
 	}
-	s.settleBlocked()
+	s.settleReplies()
 	s.tick()
 	if redriving || len(s.step.core.ops.redrives) > 0 {
 		s.oracle.redriven(s.step.core)
@@ -503,11 +551,8 @@ func (s *sim) advance() {
 
 // vanish disconnects a client, perhaps during a wait.
 func (s *sim) vanish() {
-	i := s.rng.IntN(len(s.clients))
-	s.oracle.trace("client %d vanishes", s.clients[i].client.ID)
-	s.step.Leave(s.clients[i].client)
+	s.disconnect(s.clients[s.rng.IntN(len(s.clients))])
 	s.step.Do()
-	s.clients[i] = s.newClient()
 }
 
 // stop stops the engine in order and starts it again: every client must get a reply, and
@@ -515,16 +560,19 @@ func (s *sim) vanish() {
 func (s *sim) stop() {
 	s.oracle.trace("stop")
 	s.step.Lazy = nil
-	s.stopping = true // waits may end early
-	for range 3 {     // tasks queued behind a wait may wait, too
+	s.stopping = true       // waits may end early
+	for range pipelineMax { // tasks queued behind a wait may wait, too
 		s.step.core.drain()
 		s.step.Do()
-		s.settleBlocked()
+		s.settleReplies()
 	}
 	for _, c := range s.clients {
-		if c.blocked != nil {
+		if len(c.pending) > 0 {
 			s.oracle.fail("the engine stopped, and client %d has no answer", c.client.ID)
 		}
+	}
+	if len(s.leaving) > 0 {
+		s.oracle.fail("the engine stopped, and %d tasks of clients that have left are not done", len(s.leaving))
 	}
 	s.stopping = false
 	s.restart(false)
@@ -558,15 +606,15 @@ func (s *sim) verdict() error { return s.oracle.err }
 // drainAll ends the run without further faults: it leases and acks until nothing is left,
 // and all acknowledged messages must have come.
 func (s *sim) drainAll() error {
-	s.store.chance, s.w.crash, s.w.lazy = 0, 0, 0
+	s.store.chance, s.w.crash, s.w.lazy, s.w.lost = 0, 0, 0, 0
 	s.mutantEnds()
 	s.step.Do()
-	s.settleBlocked()
+	s.settleReplies()
 	if s.failing {
 		s.disk()
 	}
 	s.step.Do()
-	s.settleBlocked()
+	s.settleReplies()
 	if len(s.step.core.ops.redrives) > 0 { // no more messages with a TTL are enqueued
 		s.oracle.redriven(s.step.core)
 	}
@@ -585,12 +633,12 @@ func (s *sim) drainAll() error {
 			s.step.Advance(2 * time.Hour) // delays and leases end
 			s.oracle.now = s.step.now
 		}
-		s.settleBlocked()
+		s.settleReplies()
 		s.resumeAll(cl) // again: a task queued behind a wait may have paused a key
 		before := len(s.inHand)
 		for _, q := range []string{"a", "b", "a.dlq", "b.dlq"} {
 			s.leaseAs(cl, &LeaseRequest{Queues: []string{q}, Count: 7, Block: -1, Visibility: time.Hour})
-			if cl.blocked != nil {
+			if len(cl.pending) > 0 {
 				return fmt.Errorf("a lease of %s that does not block has no answer: %s", q, s.describe())
 			}
 		}

@@ -232,9 +232,7 @@ func (s *Stepper) Repair() error {
 // release makes results public and wakes clients, as Engine.release does.
 func (s *Stepper) release(tasks []*Task) {
 	for _, t := range tasks {
-		if undo := t.conclude(s.Elapsed()); undo != nil {
-			s.post(undo)
-		}
+		t.publish(s.Elapsed())
 		if t.Client != nil {
 			t.Client.wake()
 		}

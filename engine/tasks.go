@@ -15,15 +15,14 @@ import (
 //	yielded    parked until its turn: its call continues in the next turn
 //	concluded  has its result, which waits for the commit of the batch (outbox.released),
 //	           or for the end of the turn where it is an early reply (outbox.early)
-//	done       the result is public
-//	abandoned  done, but the client no longer wants the result: its undo call is submitted
+//	done       the result is public; a connection that ended meanwhile drops it
 //
 //	queued → running      apply: a turn reaches it and no task of its client blocks it
 //	running → parked      Apply returns ErrWouldBlock
 //	parked → running      run: a message, a read, a decision or its turn has come
 //	running → concluded   Apply returns a result or an error
 //	parked → concluded    finish: its time is over, or its client is gone or unblocked
-//	concluded → done      conclude by the committer, or by the loop for an early reply
+//	concluded → done      publish by the committer, or by the loop for an early reply
 //
 // After a recovery, parked tasks are queued again and keep the end of their wait. Tasks that
 // were concluded in a failed batch are refused with ErrMisconf.
@@ -118,7 +117,7 @@ func (c *core) finish(t *Task, err error) {
 }
 
 // conclude sets the result of a task and removes the task from every structure in which it
-// waits. The result is not public before Task.conclude.
+// waits. The result is not public before Task.publish.
 func (c *core) conclude(t *Task, err error) {
 	t.err = err
 	if t.heldUpSince != 0 {
@@ -149,8 +148,7 @@ type Task struct {
 	Bytes    int     // bytes of the client's input that the task retains, for Config.InboxBytes
 	ReadOnly bool    // only reads memory: answered without a commit while the store stalls
 
-	err  error
-	undo Call
+	err error
 	// progress of a task that does its work in slices; nil: it has done none.
 	progress *progress
 	logs     []*changeLog // of reads of a transaction's preflight; open until the task is concluded
@@ -162,7 +160,7 @@ type Task struct {
 	running bool
 	// resume is the end of the wait that the task had before a recovery; 0: none.
 	resume int64
-	state  atomic.Uint32
+	done   atomic.Bool
 
 	heldUpSince int64         // start of its wait for messages, or of its place behind such a wait; 0: none
 	waited      time.Duration // from heldUpSince until it was concluded
@@ -174,36 +172,17 @@ type Task struct {
 // that did. It may be called once Done is true.
 func (t *Task) Took(since time.Duration) time.Duration { return max(t.ended-since-t.waited, 0) }
 
-const (
-	taskPending = iota
-	taskDone
-	taskAbandoned
-)
-
 // Done reports whether the result is public: the batch of the task is as durable as
 // Config.Sync promises, or the reply does not depend on it. Any goroutine may call it.
-func (t *Task) Done() bool { return t.state.Load() == taskDone }
+func (t *Task) Done() bool { return t.done.Load() }
 
 // Err returns why the task was refused, or nil. It may be called once Done is true.
 func (t *Task) Err() error { return t.err }
 
-// Abandon declares that the result will not be read because the connection is gone. If the
-// task is not done yet, it returns true and the engine submits undo as soon as the task is.
-// If the task is done, it returns false and the caller undoes it. At most one goroutine
-// calls it, once.
-func (t *Task) Abandon(undo Call) bool {
-	t.undo = undo
-	return t.state.CompareAndSwap(taskPending, taskAbandoned)
-}
-
-// conclude makes the result public at a reading of Elapsed. It returns the call that undoes
-// an abandoned task, else nil.
-func (t *Task) conclude(now time.Duration) Call {
+// publish makes the result public at a reading of Elapsed.
+func (t *Task) publish(now time.Duration) {
 	t.ended = now
-	if t.state.CompareAndSwap(taskPending, taskDone) {
-		return nil
-	}
-	return t.undo
+	t.done.Store(true)
 }
 
 // Client submits tasks, usually for one connection. Its tasks take effect in the order of
