@@ -48,9 +48,8 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		req.page = c.readPage(q, req.Key, cursor, max(req.Count, 1), resume(tx.task))
-		tx.park(nil, 0, false)
-		return "", nil, ErrWouldBlock
+		req.page = c.readPage(q, req.Key, cursor, max(req.Count, 1), tx.task.resume)
+		return "", nil, tx.await()
 	}
 	if p.err != nil {
 		return "", nil, fmt.Errorf("browse %q: %w", req.Queue, p.err)

@@ -113,7 +113,7 @@ func (c *core) mustCut() bool {
 
 // pending reports whether tasks or waiting consumers wait for a turn and for nothing else.
 func (c *core) pending() bool {
-	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || len(c.waits.resumed) > 0 || len(c.throttles.notified) > 0
+	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || len(c.waits.postponed) > 0 || len(c.throttles.notified) > 0
 }
 
 // hasUnfinished reports whether this turn has left work to the next one.
@@ -134,8 +134,7 @@ func (tx *Tx) more() bool {
 // yield parks the task until the next turn. Apply must return the result, ErrWouldBlock.
 func (tx *Tx) yield() error {
 	tx.core.tasks.yielded = append(tx.core.tasks.yielded, tx.task)
-	tx.park(nil, 0, false)
-	return ErrWouldBlock
+	return tx.park(waitTurn, nil, 0)
 }
 
 // resumeYielded continues tasks that have yielded, each at most once in a turn. A task that
@@ -145,9 +144,8 @@ func (c *core) resumeYielded() {
 	for n := len(c.tasks.yielded); n > 0 && c.room(); n-- {
 		t := c.tasks.yielded[0]
 		c.tasks.yielded[0] = nil
-		if c.tasks.yielded = c.tasks.yielded[1:]; t.wait != nil { // else it was concluded meanwhile
-			c.run(t)
-		}
+		c.tasks.yielded = c.tasks.yielded[1:]
+		t.resume(c)
 	}
 }
 
@@ -182,11 +180,10 @@ func (tx *Tx) yieldAt(p progress) error {
 	return tx.yield()
 }
 
-// parkAt parks a task with its position until an off-loop job or another event resumes it.
-func (tx *Tx) parkAt(p progress) error {
+// awaitAt is await for a task whose position the engine keeps.
+func (tx *Tx) awaitAt(p progress) error {
 	tx.task.progress = &p
-	tx.park(nil, 0, false)
-	return ErrWouldBlock
+	return tx.await()
 }
 
 // applyAll applies the backlog and then the new tasks, in order, as far as the budget lasts.

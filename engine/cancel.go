@@ -56,11 +56,11 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 			tx.endLookup(req)
 			part := req.IDs[p.at:min(p.at+cancelPart, len(req.IDs))]
 			c.spend(len(part) / 8)
-			tx.retainLookup(req, c.lookUp(q, part, false, resume(tx.task)))
-			return 0, tx.parkAt(p)
+			tx.retainLookup(req, c.lookUp(q, part, false, tx.task.resume))
+			return 0, tx.awaitAt(p)
 		}
 		if !l.done {
-			return 0, tx.parkAt(p)
+			return 0, tx.awaitAt(p)
 		}
 		if l.err != nil {
 			return 0, lookupError(l.err, "cancel")
@@ -280,9 +280,8 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 		}
 		req.cursor = p.next
 	}
-	req.page = c.readPage(q, req.Key, req.cursor, purgePage, resume(tx.task))
-	tx.park(nil, 0, false)
-	return req.removed, ErrWouldBlock
+	req.page = c.readPage(q, req.Key, req.cursor, purgePage, tx.task.resume)
+	return req.removed, tx.await()
 }
 
 // purge empties a queue. Name, settings, settings of keys, scripts, counters and waiting

@@ -123,11 +123,11 @@ func (c *core) begin(now time.Time) {
 	if c.health.bootTime == 0 {
 		c.health.bootTime = c.now
 	}
-	for _, q := range c.waits.resumed {
-		q.resumed = false
+	for _, q := range c.waits.postponed {
+		q.postponed = false
 		c.offer(q)
 	}
-	c.waits.resumed = c.waits.resumed[:0]
+	c.waits.postponed = c.waits.postponed[:0]
 	c.dropCommittedBodies()
 }
 

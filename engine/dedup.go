@@ -233,8 +233,7 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	}
 	if req.dedup != "" {
 		if _, _, err := tx.core.duplicate(q, req); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-			tx.repeatLookup(q, req)
-			return err
+			return tx.repeatLookup(q, req)
 		}
 	}
 	if q.limited() {
@@ -243,11 +242,12 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	return nil
 }
 
-// repeatLookup parks the task for a look-up that sees all batches up to the open one.
-func (tx *Tx) repeatLookup(q *queue, req *Enqueue) {
+// repeatLookup parks the task for a look-up that sees all batches up to the open one, and
+// returns ErrWouldBlock.
+func (tx *Tx) repeatLookup(q *queue, req *Enqueue) error {
 	c := tx.core
 	c.out.jobs = append(c.out.jobs, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.generations(), batch: c.out.batchNo})
-	tx.park(nil, 0, false)
+	return tx.await()
 }
 
 // dedupLook is the off-loop job of a repeated look-up.
@@ -267,9 +267,9 @@ func (l *dedupLook) do(store Store) {
 
 // Apply resumes the task with the result.
 func (l *dedupLook) Apply(tx *Tx) error {
-	if l.task.wait != nil && !l.task.Done() {
+	if l.task.wait != nil { // else it was concluded meanwhile, and the request is the client's
 		l.req.known = l.result
-		tx.core.run(l.task)
+		l.task.resume(tx.core)
 	}
 	return nil
 }

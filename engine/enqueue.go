@@ -200,8 +200,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		id, known, err := c.duplicate(q, req)
 		switch {
 		case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
-			tx.repeatLookup(q, req)
-			return ID{}, err
+			return ID{}, tx.repeatLookup(q, req)
 		case err != nil:
 			return ID{}, err
 		case known:

@@ -152,8 +152,7 @@ func (tx *Tx) explainMessage(q *queue, req *Explain) (*Explanation, error) {
 			return nil, err
 		}
 		req.search = c.searchPosition(q, req.ID, leasedIDs, tx.task)
-		tx.park(nil, 0, false)
-		return nil, ErrWouldBlock
+		return nil, tx.await()
 	}
 	if f.err != nil {
 		return nil, fmt.Errorf("explain %s: %w", req.ID, f.err)
@@ -239,7 +238,7 @@ type positionSearch struct {
 // searchPosition adds a positionSearch to the outbox. The task t is resumed with its result.
 func (c *core) searchPosition(q *queue, id ID, leased map[ID]struct{}, t *Task) *positionSearch {
 	f := &positionSearch{leased: leased}
-	f.lookup = *c.newLookup(q, []ID{id}, resume(t))
+	f.lookup = *c.newLookup(q, []ID{id}, t.resume)
 	c.out.jobs = append(c.out.jobs, f)
 	return f
 }

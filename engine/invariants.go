@@ -242,7 +242,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
-	if !q.hasDemand() || q.offered || q.resumed || c.throttles.deferred || c.health.failed != nil {
+	if !q.hasDemand() || q.offered || q.postponed || c.throttles.deferred || c.health.failed != nil {
 		return
 	}
 	for k := range q.roster.all() {

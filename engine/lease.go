@@ -138,13 +138,11 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		return nil, nil
 	}
 	if req.Block >= 0 {
-		tx.park(queues, c.blockUntil(req.Block), false)
-		return nil, ErrWouldBlock
+		return nil, tx.park(waitMessages, queues, tx.blockUntil(req.Block))
 	}
 	for _, q := range queues {
 		if q.awaitingRead > 0 {
-			tx.park(queues, 0, true)
-			return nil, ErrWouldBlock
+			return nil, tx.park(waitReads, queues, 0)
 		}
 	}
 	return nil, nil
@@ -170,8 +168,7 @@ func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 	if !loading {
 		return nil
 	}
-	tx.park(queues, 0, true)
-	return ErrWouldBlock
+	return tx.park(waitPreflight, queues, 0)
 }
 
 // deliver leases up to req.Count messages, one of each queue in turn. The rotation of a set

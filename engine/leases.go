@@ -146,7 +146,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	p := req.parts
 	if p == nil || p.epoch != c.epoch {
 		req.parts = nil
-		until := c.blockUntil(req.Block)
+		until := tx.blockUntil(req.Block)
 		if w := tx.task.wait; w != nil {
 			until = w.until
 		}
@@ -162,7 +162,6 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	for len(p.got) < req.Count {
 		if !c.room() {
-			c.leaveWait(tx.task)
 			return nil, tx.yield()
 		}
 		part := *req
@@ -179,7 +178,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 		return q == nil || c.leaseOf(q, d.Receipt) == nil
 	})
 	if len(p.got) == 0 && req.Block >= 0 && (p.until == 0 || p.until > c.now) {
-		return nil, tx.parkAgain(c.existingQueues(req.Queues), p.until)
+		return nil, tx.park(waitMessages, c.existingQueues(req.Queues), p.until)
 	}
 	tx.stored = len(p.got) > 0 && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.stored })
 	return p.got, nil
@@ -194,41 +193,6 @@ func (c *core) existingQueues(names []string) []*queue {
 		}
 	}
 	return queues
-}
-
-// parkAgain parks a task that had left its wait with leaveWait, with the same deadline.
-func (tx *Tx) parkAgain(queues []*queue, until int64) error {
-	c, w := tx.core, tx.task.wait
-	if w == nil {
-		tx.park(queues, until, false)
-		return ErrWouldBlock
-	}
-	c.joinLines(w, queues)
-	w.untilLoaded = false
-	if w.until = until; until > 0 {
-		c.waits.timed.push(w)
-	}
-	if tx.task.Client != nil {
-		tx.task.Client.waits.Store(true)
-	}
-	return ErrWouldBlock
-}
-
-// leaveWait takes a task out of the lines of queues once it has leased a first part: it
-// waits for its next turn, no longer for messages.
-func (c *core) leaveWait(t *Task) {
-	w := t.wait
-	if w == nil {
-		return
-	}
-	c.leaveLines(w)
-	if w.timer >= 0 {
-		c.waits.timed.remove(w)
-	}
-	w.until = 0
-	if t.Client != nil {
-		t.Client.waits.Store(false)
-	}
 }
 
 // endLeases calls end for each live lease that the receipts name and returns how many there

@@ -72,8 +72,10 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if m == nil {
 		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
 	}
-	if !tx.atomic && tx.awaitFailureHook(req, m, m.attempt) {
-		return NackResult{}, ErrWouldBlock
+	if !tx.atomic {
+		if err := tx.awaitFailureHook(req, m, m.attempt); err != nil {
+			return NackResult{}, err
+		}
 	}
 	failed := m.attempt
 	dead, delay, reason := c.failureOutcome(q, failed, req.decided)
@@ -109,24 +111,23 @@ func (c *core) endsByTTL(m *message, dead bool) bool {
 	return c.ttlExpired(m) && (!dead || m.key.queue.isDLQ())
 }
 
-// awaitFailureHook asks the on_failure hook about a message with a number of failures and
-// parks the task, and reports whether it did. It does not where there is no hook, where the
+// awaitFailureHook asks the on_failure hook about a message with a number of failures, parks
+// the task and returns ErrWouldBlock. It returns nil where there is no hook, where the
 // request or the TTL leaves nothing to decide, or where the hook has decided for that
 // number already: the same call may have waited for another reason and is repeated.
-func (tx *Tx) awaitFailureHook(req *Nack, m *message, attempts uint32) bool {
+func (tx *Tx) awaitFailureHook(req *Nack, m *message, attempts uint32) error {
 	h := tx.core.out.snapshot.Hook(req.Queue, hook.OnFailure)
 	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.ttlExpired(m) || req.decided != nil && req.attempts == attempts {
-		return false
+		return nil
 	}
 	task := tx.task
 	tx.core.askFailure(h, m, attempts, req.Error, func(c *core, d hook.FailureDecision) {
-		if task.wait != nil { // else the client has disconnected
+		if task.wait != nil { // else it was concluded meanwhile, and the request is the client's
 			req.decided, req.attempts = &d, attempts
-			c.run(task)
+			task.resume(c)
 		}
 	})
-	tx.park(nil, 0, false)
-	return true
+	return tx.await()
 }
 
 // PreflightNack obtains the decision of the on_failure hook for a nack of a transaction,
@@ -163,10 +164,7 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 	}
 	attempts := m.attempt + tx.preflight.nacks[id]
 	tx.preflight.nack(id)
-	if tx.awaitFailureHook(req, m, attempts) {
-		return ErrWouldBlock
-	}
-	return nil
+	return tx.awaitFailureHook(req, m, attempts)
 }
 
 // failureOutcome decides what becomes of a message that has failed for the nth time: by the

@@ -46,8 +46,8 @@ func (o *operations) expire(c *core) {
 		if j.page == nil && j.nextAt <= c.now {
 			c.advance(j)
 		}
-		if t := j.task; t != nil && t.wait != nil && j.began+redriveReplyAfter <= c.now {
-			c.run(t)
+		if t := j.task; t != nil && j.began+redriveReplyAfter <= c.now {
+			t.resume(c)
 		}
 	}
 }
@@ -202,8 +202,7 @@ func (tx *Tx) AwaitCounts() error {
 		return nil
 	}
 	c.ops.uncounted = append(c.ops.uncounted, tx.task)
-	tx.park(nil, 0, false)
-	return ErrWouldBlock
+	return tx.await()
 }
 
 // endCensus resumes the tasks that wait for exact counts, a portion in each turn.
@@ -311,8 +310,7 @@ func (tx *Tx) Backup(req *Backup) (BackupResult, error) {
 // awaitBackup parks the task until a backup has ended.
 func (tx *Tx) awaitBackup(run *backupRun) error {
 	run.tasks = append(run.tasks, tx.task)
-	tx.park(nil, 0, false)
-	return ErrWouldBlock
+	return tx.await()
 }
 
 // do makes the backup, off the loop.
@@ -341,9 +339,7 @@ func (c *core) endBackup(r *backupRun) {
 	tasks := r.tasks
 	r.tasks = nil
 	for _, t := range tasks {
-		if t.wait != nil { // else the client has disconnected
-			c.run(t)
-		}
+		t.resume(c)
 	}
 }
 

@@ -21,7 +21,7 @@ type queue struct {
 	turns        map[*throttle]float64 // tags at throttles that a purge has ended and no class has continued
 	waiters      waiters
 	offered      bool  // in waitSet.offers
-	resumed      bool  // in waitSet.resumed
+	postponed    bool  // in waitSet.postponed
 	becameReady  bool  // in events.ready
 	shrunk       bool  // in events.shrunk
 	awaitingRead int   // keys with a backlog on disk and no message in memory
@@ -377,9 +377,9 @@ func (c *core) closeDeleted() {
 			continue
 		}
 		c.spend(1)
-		if w.wait.atomic { // only one of its calls was for this queue
+		if w.wait.kind == waitPreflight { // only one of its calls was for this queue
 			c.leaveLines(w.wait)
-			c.run(w.wait.task)
+			w.wait.task.resume(c)
 			continue
 		}
 		c.finish(w.wait.task, fmt.Errorf("%w: %q was deleted", ErrNoQueue, w.queue.name))

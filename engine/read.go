@@ -190,7 +190,7 @@ func (c *core) readFailed(r *read) {
 	for n := r.key.queue.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
-		if w.untilLoaded {
+		if w.kind.forReads() {
 			c.finish(w.task, fmt.Errorf("%w: %w", ErrMisconf, r.err))
 		}
 	}

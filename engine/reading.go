@@ -42,15 +42,6 @@ func (r *loggedRead) Apply(tx *Tx) error {
 	return nil
 }
 
-// resume returns a continuation that runs a parked task again.
-func resume(t *Task) func(*core) {
-	return func(c *core) {
-		if t.wait != nil { // else it was concluded meanwhile
-			c.run(t)
-		}
-	}
-}
-
 // page is a range of a queue's messages in the order of the store, of any status. Browsing,
 // purging a key and redriving read a queue page by page.
 type page struct {
@@ -182,9 +173,8 @@ func (tx *Tx) lookedUp(q *queue, slot **lookup, ids []ID, bodies bool) (*lookup,
 	case tx.atomic:
 		return nil, errWaits
 	}
-	*slot = c.lookUp(q, ids, bodies, resume(tx.task))
-	tx.park(nil, 0, false)
-	return nil, ErrWouldBlock
+	*slot = c.lookUp(q, ids, bodies, tx.task.resume)
+	return nil, tx.await()
 }
 
 // lookupError wraps an error with what was attempted. ErrWouldBlock is a signal and remains.
@@ -205,12 +195,11 @@ func (tx *Tx) preflightLookup(queue string, slot **lookup, ids []ID, bodies bool
 		return nil
 	}
 	if l == nil || l.epoch != c.epoch || l.done {
-		l = c.lookUp(q, ids, bodies, resume(tx.task))
+		l = c.lookUp(q, ids, bodies, tx.task.resume)
 		l.keepsLog, *slot = true, l
 		tx.task.logs = append(tx.task.logs, &l.changeLog)
 	}
-	tx.park(nil, 0, false)
-	return ErrWouldBlock
+	return tx.await()
 }
 
 // find reads the message under each candidate key, in the order of the names, until one has

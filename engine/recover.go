@@ -97,7 +97,7 @@ func (c *core) start() error {
 func (c *core) unparkAll() []*Task {
 	all := c.waitingTasks()
 	for _, t := range all {
-		t.resume = t.wait.until
+		t.deadline = t.wait.until
 		c.unpark(t)
 	}
 	all = slices.Concat(all, c.tasks.later, c.waits.unblocked)
@@ -365,7 +365,7 @@ func stateKeyUnder(no uint32, key string) []byte {
 // that the next start continues without a gap.
 func (c *core) drain() {
 	for _, t := range c.waitingTasks() {
-		if t.wait.inProgress() {
+		if t.wait.kind.inProgress() {
 			c.finish(t, ErrStopped) // not done, or in part
 		} else {
 			c.finish(t, nil)

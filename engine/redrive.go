@@ -93,8 +93,7 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	req.job, dlq.redrive = j, j
 	c.ops.redrives = append(c.ops.redrives, j)
 	c.advance(j)
-	tx.park(nil, 0, false)
-	return 0, ErrWouldBlock
+	return 0, tx.await()
 }
 
 // redriveResult returns the answer of a redrive that has ended or continues in the
@@ -260,8 +259,8 @@ func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
 func (c *core) endRedrive(j *redrive) {
 	j.over, j.page = true, nil
 	c.ops.redrives = slices.DeleteFunc(c.ops.redrives, func(o *redrive) bool { return o == j })
-	if t := j.task; t != nil && t.wait != nil {
-		c.run(t)
+	if t := j.task; t != nil {
+		t.resume(c)
 	}
 }
 

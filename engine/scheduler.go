@@ -253,7 +253,7 @@ func (c *core) pick(q *queue) *fairKey {
 		m := k.window[0]
 		if c.ttlExpired(m) || m.throttles != nil && c.classOf(q, m) != cl {
 			if c.detached.reclaimed >= c.detached.max {
-				c.resume(q) // many messages have expired: other tasks continue first
+				c.postpone(q) // many messages have expired: other tasks continue first
 				return nil
 			}
 			c.detached.reclaimed++
@@ -281,11 +281,11 @@ func (c *core) pick(q *queue) *fairKey {
 	}
 }
 
-// resume has a queue served again in the next turn, which follows immediately.
-func (c *core) resume(q *queue) {
+// postpone has a queue served again in the next turn, which follows at once.
+func (c *core) postpone(q *queue) {
 	c.tasks.unfinished = true
-	if !q.resumed {
-		q.resumed = true
-		c.waits.resumed = append(c.waits.resumed, q)
+	if !q.postponed {
+		q.postponed = true
+		c.waits.postponed = append(c.waits.postponed, q)
 	}
 }

@@ -11,15 +11,14 @@ import (
 //
 //	queued     in the inbox, in the backlog, or behind a blocked task of its client
 //	running    its call is being applied
-//	parked     waits, see wait.go; the client's next tasks are queued behind it
-//	yielded    parked until its turn: its call continues in the next turn
+//	parked     waits, see waitSet for its kinds; the client's next tasks are queued behind it
 //	concluded  has its result, which waits for the commit of the batch (outbox.released),
 //	           or for the end of the turn where it is an early reply (outbox.early)
 //	done       the result is public; a connection that ended meanwhile drops it
 //
 //	queued → running      apply: a turn reaches it and no task of its client blocks it
 //	running → parked      Apply returns ErrWouldBlock
-//	parked → running      run: a message, a read, a decision or its turn has come
+//	parked → running      resume: a message, a read, a decision or its turn has come
 //	running → concluded   Apply returns a result or an error
 //	parked → concluded    finish: its time is over, or its client is gone or unblocked
 //	concluded → done      publish by the committer, or by the loop for an early reply
@@ -30,7 +29,7 @@ type taskQueue struct {
 	budget  budget
 	later   []*Task // unblocked, but their clients have used their share of this turn
 	backlog []*Task // taken from the inbox and not applied yet, oldest first
-	yielded []*Task // have done a part of their work, oldest first
+	yielded []*Task // parked until the next turn, oldest first
 	spare   []*Task // empty; its memory is reused for the next backlog
 	bytes   int     // of input that the tasks of the backlog hold, for Config.InboxBytes
 
@@ -158,9 +157,9 @@ type Task struct {
 	// running is true while Apply runs. A task that runs again keeps its place in the lines
 	// of queues meanwhile.
 	running bool
-	// resume is the end of the wait that the task had before a recovery; 0: none.
-	resume int64
-	done   atomic.Bool
+	// deadline is the end of the wait that the task had before a recovery; 0: none.
+	deadline int64
+	done     atomic.Bool
 
 	heldUpSince int64         // start of its wait for messages, or of its place behind such a wait; 0: none
 	waited      time.Duration // from heldUpSince until it was concluded

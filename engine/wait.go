@@ -6,38 +6,48 @@ import (
 	"time"
 )
 
-// waitSet holds the parked tasks and the events that let them continue. A task waits for one
-// of these:
+// waitSet holds the parked tasks. A call that cannot continue parks its task with the kind of
+// its wait and returns ErrWouldBlock. Every parked task continues by Task.resume, which applies
+// the call again, from its beginning:
 //
-//	messages       in the line of each of its queues, first come first served; with an end or
-//	               without. Ended by a message (serveQueue), its end (expire), Unblock, or leave.
-//	window read    in the same lines, with untilLoaded: a lease that does not block, but whose
-//	               messages are being read. Ended by serveQueue when there is a message or
-//	               nothing is being read, or by a failed read.
-//	off-loop job   in no line: for a lookup, a page, a hook's decision or the census. The
-//	               result runs the task again.
-//	its turn       in no line, in taskQueue.yielded: it continues in the next turn.
-//	preflight      of a transaction, atomic: any of the above but messages, one after another.
+//	running ──park──▶ parked ──resume──▶ running ──▶ concluded, or parked again
+//	                    │
+//	                    └─────end──────▶ concluded
 //
-// The first two kinds end without a message when the client leaves or the engine stops. The
-// other tasks are in progress (inProgress): they are completed when the client leaves, and
-// refused as a whole when the engine stops. All kinds block the later tasks of their client.
-// For a running task that is parked again nothing changes: it keeps its lines, its place in
-// them and its end.
+// What resumes a task, and what ends its wait without its call being applied again:
+//
+//	kind           in lines  resumed by                            ended by
+//	waitMessages   yes       serveQueue, for a message             its time, Unblock, leave, stop,
+//	                                                               a deleted queue
+//	waitReads      yes       serveQueue, for a message or when     a failed read, leave, stop,
+//	                         nothing is being read any more        a deleted queue
+//	waitPreflight  yes       as waitReads, and by a deleted queue  a failed read, stop
+//	waitResult     no        the result: an off-loop job, the      stop
+//	                         census, the end of a backup or of
+//	                         a redrive
+//	waitTurn       no        resumeYielded, in the next turn       stop
+//
+// The last three are waits of a command in progress: when its client leaves it is completed,
+// and a stop refuses it with ErrStopped. The first two end without a message.
+//
+// A task may be resumed although what it waits for has not happened, and then waits again:
+// Apply decides by what it finds. A task that is parked again for the same keeps its place in
+// the lines and its end; parked for something else it leaves them. A parked task blocks the
+// later tasks of its client. A recovery queues all of them again (unparkAll).
 type waitSet struct {
 	timed     timers[*wait]    // waits with an end
 	parked    map[uint64]*Task // by id of the client
 	rotations rotations
 
 	offers    []*queue // may be able to deliver, and have waiters: serve looks at them
-	resumed   []*queue // to be offered in the next turn, since pick exceeded its budget
+	postponed []*queue // to be offered in the next turn, since pick exceeded its budget
 	unblocked []*Task  // were queued behind a task that is no longer blocked
 
 	unchecked
 }
 
 // reset forgets which queues may deliver. recover queues the parked tasks again.
-func (s *waitSet) reset() { s.offers, s.resumed = nil, nil }
+func (s *waitSet) reset() { s.offers, s.postponed = nil, nil }
 
 // next returns the end of the wait that ends first.
 func (s *waitSet) next(*core) int64 {
@@ -59,22 +69,32 @@ func (s *waitSet) expire(c *core) {
 	}
 }
 
-// wait is the wait of a parked task. See waitSet for its kinds.
+// waitKind is what a parked task waits for. See waitSet.
+type waitKind uint8
+
+const (
+	waitMessages  waitKind = iota // a lease that blocks, for messages of its queues
+	waitReads                     // a lease that does not block, for the window reads of its queues
+	waitPreflight                 // a transaction, for the window reads of a lease in it
+	waitResult                    // a read, a decision or the end of an operation
+	waitTurn                      // the budget of a later turn
+)
+
+// inProgress reports whether the command has begun: it must not end as if it had been
+// completed without a message.
+func (k waitKind) inProgress() bool { return k >= waitPreflight }
+
+// forReads reports whether the wait is over once nothing is being read for its queues.
+func (k waitKind) forReads() bool { return k == waitReads || k == waitPreflight }
+
+// wait is the wait of a parked task.
 type wait struct {
 	task  *Task
-	nodes []waiter // its places in the lines of its queues; empty: it waits for no message
-	until int64    // end in Unix nanoseconds; 0: none
+	kind  waitKind
+	nodes []waiter // its places in the lines of its queues
+	until int64    // end in Unix nanoseconds, of waitMessages only; 0: none
 	timer int      // index in waitSet.timed, or -1
-	// untilLoaded is true for a lease that does not block: it waits only while messages of
-	// its queues are being read.
-	untilLoaded bool
-	// atomic is true if the task is a transaction, see Exec.
-	atomic bool
 }
-
-// inProgress reports whether the command has begun and waits for a read, a decision or its
-// turn, not for messages to lease. It must then not end as if it had been completed.
-func (w *wait) inProgress() bool { return len(w.nodes) == 0 || w.atomic }
 
 func (w *wait) before(o *wait) bool { return w.until < o.until }
 func (w *wait) index() *int         { return &w.timer }
@@ -91,37 +111,46 @@ type waiter struct {
 // The list is linked through the waits, so leaving takes O(1) and no allocation.
 type waiters struct{ list[waiter, *waiter] }
 
-// park makes the task of tx wait: for messages of queues until a time (0: without end), or
-// with no queues for an off-loop job or its turn. A task that is parked already keeps its
-// place in each line and its end.
-//
-// In a transaction the calls wait one after another, possibly in different lines.
-func (tx *Tx) park(queues []*queue, until int64, untilLoaded bool) {
+// park makes the task of tx wait, in the lines of queues if there are any, and returns
+// ErrWouldBlock. until is the end of a wait for messages, 0 for none.
+func (tx *Tx) park(kind waitKind, queues []*queue, until int64) error {
 	c, t := tx.core, tx.task
-	if w := t.wait; w != nil {
-		if w.atomic && !w.waitsIn(queues) {
-			c.leaveLines(w)
-			c.joinLines(w, queues)
-			w.untilLoaded = untilLoaded
+	w := t.wait
+	switch {
+	case w == nil:
+		w = &wait{task: t, kind: kind, timer: -1}
+		t.wait = w
+		if t.Client != nil {
+			t.Client.blocked = t
+			c.waits.parked[t.Client.ID] = t
 		}
-		return
+	case w.kind == kind && (kind != waitPreflight || w.waitsIn(queues)): // calls of a transaction wait for different queues
+		return ErrWouldBlock
+	default:
+		c.leaveLines(w)
+		w.kind = kind
 	}
-	w := &wait{task: t, until: until, untilLoaded: untilLoaded, atomic: tx.atomic, timer: -1}
 	c.joinLines(w, queues)
-	if t.resume > 0 {
-		w.until = t.resume
-	}
-	if w.until > 0 {
+	if w.until = until; until > 0 {
 		c.waits.timed.push(w)
 	}
-	t.wait = w
-	if !untilLoaded && !w.inProgress() {
+	if kind == waitMessages {
 		c.markHeldUp(t)
 	}
 	if t.Client != nil {
-		t.Client.blocked = t
-		t.Client.waits.Store(!untilLoaded && !w.inProgress())
-		c.waits.parked[t.Client.ID] = t
+		t.Client.waits.Store(kind == waitMessages)
+	}
+	return ErrWouldBlock
+}
+
+// await parks the task until the result that it waits for resumes it.
+func (tx *Tx) await() error { return tx.park(waitResult, nil, 0) }
+
+// resume applies the call of a parked task again. It does nothing if the wait has ended
+// meanwhile: see waitSet.
+func (t *Task) resume(c *core) {
+	if t.wait != nil {
+		c.run(t)
 	}
 }
 
@@ -142,8 +171,8 @@ func (w *wait) waitsIn(queues []*queue) bool {
 	return slices.EqualFunc(w.nodes, queues, func(n waiter, q *queue) bool { return n.queue == q })
 }
 
-// leaveLines removes a wait from the lines of its queues. A queue without a waiting consumer
-// reserves no capacity of throttles.
+// leaveLines removes a wait from the lines of its queues and from the timers. A queue without a
+// waiting consumer reserves no capacity of throttles.
 func (c *core) leaveLines(w *wait) {
 	for i := range w.nodes {
 		q := w.nodes[i].queue
@@ -153,11 +182,19 @@ func (c *core) leaveLines(w *wait) {
 		}
 	}
 	w.nodes = nil
+	if w.timer >= 0 {
+		c.waits.timed.remove(w)
+	}
 }
 
 // blockUntil returns the end of a wait of a duration that begins now, at most Config.MaxBlock
-// long. A duration of 0 has no end, and neither has the result 0.
-func (c *core) blockUntil(block time.Duration) int64 {
+// long. A duration of 0 has no end, and neither has the result 0. A task that had a wait
+// before a recovery keeps its end.
+func (tx *Tx) blockUntil(block time.Duration) int64 {
+	c := tx.core
+	if tx.task.deadline > 0 {
+		return tx.task.deadline
+	}
 	if most := c.cfg.MaxBlock; most > 0 && (block == 0 || block > most) {
 		block = most
 	}
@@ -173,9 +210,6 @@ func (c *core) unpark(t *Task) {
 	w := t.wait
 	t.wait = nil
 	c.leaveLines(w)
-	if w.timer >= 0 {
-		c.waits.timed.remove(w)
-	}
 	if cl := t.Client; cl != nil {
 		cl.blocked = nil
 		cl.waits.Store(false)
@@ -226,7 +260,7 @@ func (c *core) serveQueue(q *queue) {
 			c.offer(q)
 			return
 		}
-		c.run(first.wait.task)
+		first.wait.task.resume(c)
 		if q.waiters.first == first {
 			break // it could take no message
 		}
@@ -237,8 +271,8 @@ func (c *core) serveQueue(q *queue) {
 	for n := q.waiters.first; n != nil; {
 		w := n.wait
 		n = n.next
-		if w.untilLoaded && w.task.wait == w && !w.task.running && !w.loading() {
-			c.run(w.task)
+		if w.kind.forReads() && w.task.wait == w && !w.task.running && !w.loading() {
+			w.task.resume(c)
 		}
 	}
 }
@@ -257,8 +291,8 @@ func (w *wait) loading() bool {
 // returns whether the client had such a wait; other waits are not ended.
 func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	t := tx.core.waits.parked[clientID]
-	if t == nil || t.wait.untilLoaded || t.wait.inProgress() {
-		return false // it does not wait for messages
+	if t == nil || t.wait.kind != waitMessages {
+		return false
 	}
 	var err error
 	if withError {
@@ -276,7 +310,7 @@ type leave struct{ client *Client }
 func (l leave) Apply(tx *Tx) error {
 	cl := l.client
 	cl.gone = true
-	if cl.blocked == nil || cl.blocked.wait.inProgress() {
+	if cl.blocked == nil || cl.blocked.wait.kind.inProgress() {
 		return nil
 	}
 	behind := cl.queued
