@@ -13,8 +13,7 @@ import (
 	"github.com/faisca/fila/internal/client"
 )
 
-// errChanges ends a dry run that has found something to change. There is nothing
-// to say of it: the plan is printed.
+// errChanges ends a dry run that has found changes. It is not printed, because the plan is.
 var errChanges = errors.New("there is something to change")
 
 func queuesCommand(proc Process) *cobra.Command {
@@ -28,7 +27,7 @@ func queuesCommand(proc Process) *cobra.Command {
 	return cmd
 }
 
-// applyFlags are what `fila queues apply` is told.
+// applyFlags are the options of `fila queues apply`.
 type applyFlags struct {
 	prune, force, dryRun bool
 	broker               *connection
@@ -78,7 +77,7 @@ The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD
 	return cmd
 }
 
-// apply prints the plan and, unless it is a dry run, has the broker do it.
+// apply prints the plan and, unless it is a dry run, applies it.
 func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) error {
 	if f.force && !f.prune {
 		return UsageError{errors.New("--force only says something with --prune")}
@@ -118,7 +117,7 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) 
 	return nil
 }
 
-// planText is a plan as a person reads it: a line for each queue.
+// planText formats a plan for people, with a line for each queue.
 func planText(reply any) string {
 	var b strings.Builder
 	for _, change := range client.Maps(reply) {
@@ -156,7 +155,7 @@ func fieldsText(reply any, before bool) string {
 	return b.String()
 }
 
-// queues collects those of the configuration file and of server.queues_file.
+// queues adds the queues of server.queues_file to those of the configuration file.
 func (l *Loaded) queues() error {
 	if path := l.Config.Server.QueuesFile; path != "" {
 		more, err := loadQueues(path)
@@ -170,7 +169,7 @@ func (l *Loaded) queues() error {
 
 // ownQueues reads the [[queues]] of the configuration file.
 func (l *Loaded) ownQueues(path string, raw any) error {
-	text, err := os.ReadFile(path) //nolint:gosec // it is the file that was named
+	text, err := os.ReadFile(path) //nolint:gosec // the user has named this file
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}

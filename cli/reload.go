@@ -7,26 +7,26 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Reload is a configuration that was read again while the broker runs.
+// Reload is a configuration that has been reloaded while the broker runs.
 type Reload struct {
 	Config  Config
-	Changed []string // the settings that are other than when the configuration was read last
+	Changed []string // names of the settings that differ from the last load
 }
 
-// hangups handles SIGHUP while the broker runs. Where the log goes to a terminal, the
-// signal says that the terminal is gone: the broker stops in order. Elsewhere it asks for
-// the configuration to be read again; one that cannot be read changes nothing.
+// hangups handles SIGHUP while the broker runs. If the log goes to a terminal, the signal means
+// that the terminal was closed, and the broker shuts down. Otherwise the configuration is
+// reloaded; if it cannot be read, the broker logs an error and keeps the current one.
 type hangups struct {
 	signals  <-chan os.Signal
 	terminal bool
 	stop     func()
 	load     func() (*Loaded, error)
-	current  Config // as it was read last
+	current  Config // of the last successful load
 	log      zerolog.Logger
 	reloads  chan<- Reload
 }
 
-// run ends with ctx.
+// run handles signals until ctx is done.
 func (h *hangups) run(ctx context.Context) {
 	for {
 		select {
@@ -55,7 +55,7 @@ func (h *hangups) run(ctx context.Context) {
 	}
 }
 
-// changed names the settings in which two configurations differ.
+// changed returns the names of the settings in which two configurations differ.
 func changed(a, b *Config) (names []string) {
 	before := settings(a)
 	for i, s := range settings(b) {

@@ -1,7 +1,7 @@
 package commands
 
 import (
-	"crypto/sha1" //nolint:gosec // makes an identifier, hides nothing
+	"crypto/sha1" //nolint:gosec // an identifier, not a secret
 	"encoding/hex"
 	"fmt"
 	"net"
@@ -74,7 +74,7 @@ func (h *Handler) infoServer() fields {
 	return f
 }
 
-// port returns the number in the address the server listens on, 0 if it has none.
+// port returns the port of the address that the server listens on, or 0 if it has none.
 func (c *Config) port() int {
 	_, text, err := net.SplitHostPort(c.Addr)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Config) port() int {
 	return port
 }
 
-// counters are those since the start.
+// counters returns the totals since the start of the server.
 func (h *Handler) counters() Counters {
 	if h.cfg.Counters == nil {
 		return Counters{}
@@ -95,7 +95,7 @@ func (h *Handler) counters() Counters {
 	return h.cfg.Counters()
 }
 
-// countersSinceReset are those since CONFIG RESETSTAT, if it was used.
+// countersSinceReset returns the totals since the last CONFIG RESETSTAT, or since the start.
 func (h *Handler) countersSinceReset() Counters {
 	n := h.counters()
 	if z := h.zero.Load(); z != nil {
@@ -108,16 +108,16 @@ func (h *Handler) countersSinceReset() Counters {
 	return n
 }
 
-// rates are what happened per second of late.
+// rates are averages per second over the most recent interval.
 type rates struct {
-	at                time.Time // when it was looked at, which is the start of the next stretch
-	then              Counters
+	at                time.Time // end of the interval, and start of the next one
+	then              Counters  // totals at that time
 	commands          uint64
 	bytesIn, bytesOut float64 // kilobytes
 }
 
-// rates are measured from one INFO to the next, if that is a second later or
-// more: no timer runs for them.
+// rates returns the averages between two calls of INFO that are at least a second apart. They
+// are computed on request, so they need no timer.
 func (h *Handler) rates() rates {
 	now, counters := h.cfg.Now(), h.counters()
 	h.mu.Lock()
@@ -151,8 +151,8 @@ func (h *Handler) infoClients(s *engine.Stats) fields {
 	return f
 }
 
-// infoMemory shows as used what the Go runtime holds; the store's own memory is
-// only in the resident set, which the operating system knows.
+// infoMemory reports the memory of the Go runtime as used. RocksDB's memory is outside the
+// runtime and appears only in the resident set.
 func infoMemory() fields {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
@@ -181,7 +181,7 @@ func infoMemory() fields {
 	return f
 }
 
-// bytes is a size, for programs and for people.
+// bytes adds a size twice: as a number, and in a readable unit under name_human.
 func (f *fields) bytes(name string, n uint64) {
 	f.count(name, n)
 	f.text(name+"_human", humanBytes(n))
@@ -191,8 +191,8 @@ func percent(part, whole uint64) string {
 	return strconv.FormatFloat(100*float64(part)/float64(max(whole, 1)), 'f', 2, 64) + "%"
 }
 
-// residentBytes returns what the process occupies of the machine's memory, and
-// the most that it ever did; 0 where the system does not say.
+// residentBytes returns the resident set of the process and its peak, 0 where the operating
+// system does not report them.
 func residentBytes() (now, peak uint64) {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err == nil && used.Maxrss > 0 {
@@ -201,7 +201,7 @@ func residentBytes() (now, peak uint64) {
 			peak *= 1024
 		}
 	}
-	text, err := os.ReadFile("/proc/self/statm") // of Linux: pages in all, pages resident, ...
+	text, err := os.ReadFile("/proc/self/statm") // Linux: total pages, resident pages, ...
 	if words := strings.Fields(string(text)); err == nil && len(words) > 1 {
 		if pages, err := strconv.ParseUint(words[1], 10, 64); err == nil {
 			now = pages * uint64(os.Getpagesize()) //nolint:gosec // not negative
@@ -210,9 +210,9 @@ func residentBytes() (now, peak uint64) {
 	return now, max(peak, now)
 }
 
-// systemBytes returns the machine's memory, 0 where the system does not say.
+// systemBytes returns the memory of the machine, 0 where the operating system does not report it.
 func systemBytes() uint64 {
-	text, err := os.ReadFile("/proc/meminfo") // of Linux: its first line is "MemTotal: 1 kB"
+	text, err := os.ReadFile("/proc/meminfo") // Linux: the first line is "MemTotal: 1 kB"
 	words := strings.Fields(string(text))
 	if err != nil || len(words) < 2 {
 		return 0
@@ -248,7 +248,7 @@ func (c *infoCall) persistence(h *Handler) fields {
 	f.number("aof_enabled", 1)
 	f.number("aof_rewrite_in_progress", 0)
 	f.text("aof_last_write_status", status)
-	f.number("rdb_changes_since_last_save", 0) // every acknowledged change is saved
+	f.number("rdb_changes_since_last_save", 0) // an acknowledged change is durable
 	f.number("aof_rewrite_scheduled", 0)
 	f.number("aof_last_rewrite_time_sec", -1)
 	f.number("aof_current_rewrite_time_sec", -1)
@@ -294,7 +294,7 @@ func (h *Handler) infoStats(s *engine.Stats) fields {
 	return f
 }
 
-// infoCommands shows the commands that were called.
+// infoCommands reports each command that has been called or rejected.
 func (h *Handler) infoCommands() fields {
 	var f fields
 	for _, c := range h.table.All {
@@ -309,7 +309,7 @@ func (h *Handler) infoCommands() fields {
 	return f
 }
 
-// infoErrors shows the codes that were answered.
+// infoErrors reports how often each error code has been sent.
 func (h *Handler) infoErrors() fields {
 	var f fields
 	codes, counts := h.calls.Errors()
@@ -319,7 +319,7 @@ func (h *Handler) infoErrors() fields {
 	return f
 }
 
-// infoLatency shows what half, 99% and 99.9% of the calls stayed below.
+// infoLatency reports the median, the 99th and the 99.9th percentile of each command's latency.
 func (h *Handler) infoLatency() fields {
 	var f fields
 	for _, c := range h.table.All {
@@ -352,7 +352,7 @@ func infoCPU() fields {
 	var f fields
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return f // a system without the figure has no figure to show
+		return f // the operating system does not report it
 	}
 	seconds := func(t syscall.Timeval) string { return fmt.Sprintf("%d.%06d", t.Sec, t.Usec) }
 	f.text("used_cpu_sys", seconds(used.Stime))
@@ -369,8 +369,7 @@ func (c *infoCall) fila(h *Handler) fields {
 	return f
 }
 
-// runID makes the forty hexadecimal digits by which tools distinguish one start of a
-// server from the next.
+// runID returns forty hexadecimal digits that identify this start of the server.
 func runID(started time.Time) string {
 	sum := sha1.Sum([]byte(strconv.FormatInt(started.UnixNano(), 10) + "/" + strconv.Itoa(os.Getpid()))) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])

@@ -2,19 +2,18 @@ package commands
 
 import "slices"
 
-// Reload puts the values of a configuration that was read again in force, as far as they
-// can change while the server runs, and names those that were other. It also names those
-// of the changed settings that cannot.
+// Reload applies the settings of a reloaded configuration. It returns the names of those that
+// it has changed, and in fixed the names of changed settings that need a restart.
 func (h *Handler) Reload(settings map[string]string, changed []string) (set, fixed []string) {
-	var can []string
+	var tunable []string
 	for _, t := range h.tunables() {
-		can = append(can, t.own)
+		tunable = append(tunable, t.own)
 		value, known := settings[t.own]
 		if !known || value == t.get() {
 			continue
 		}
 		change, err := t.check(value)
-		if err != nil { // the configuration was checked, so its values are possible
+		if err != nil { // refused while the server runs: it needs a restart
 			fixed = append(fixed, t.own)
 			continue
 		}
@@ -22,14 +21,14 @@ func (h *Handler) Reload(settings map[string]string, changed []string) (set, fix
 		set = append(set, t.own)
 	}
 	for _, name := range changed {
-		if !slices.Contains(can, name) {
+		if !slices.Contains(tunable, name) {
 			fixed = append(fixed, name)
 		}
 	}
 	return set, fixed
 }
 
-// ReloadUsers reads auth.acl_file again, where there is one, as ACL LOAD does.
+// ReloadUsers reloads auth.acl_file as ACL LOAD does. Without such a file it does nothing.
 func (h *Handler) ReloadUsers() error {
 	if h.cfg.ACLFile == "" {
 		return nil

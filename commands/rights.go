@@ -12,17 +12,16 @@ import (
 	"github.com/faisca/fila/internal/events"
 )
 
-// This file is the one place where rights are asked for: every command passes
-// check between being found and being parsed, executed or queued.
+// All rights are checked in this file: each command passes check after its lookup in the table
+// and before it is parsed, executed or queued.
 
-// check reads the arguments of a command, and refuses what the user has no right
-// to. Whether the command is allowed at all is asked before its syntax is looked
-// at, what it may be used on after that.
+// check scans the arguments of a command and refuses it if the user lacks a right. The right to
+// run the command is checked before its syntax; rights to queues and channels after it.
 func (s *Session) check(c *entry, rest [][]byte) error {
 	in := &s.in
 	u := s.account.Load().User()
 	if u == nil {
-		s.closing = true // the command that deleted it closes the connection
+		s.closing = true // as ACL DELUSER does for idle connections
 		return command.Refuse("NOAUTH", "the user of this connection was deleted")
 	}
 	in.User = nil
@@ -43,18 +42,18 @@ func (s *Session) check(c *entry, rest [][]byte) error {
 		}
 		return errKeys()
 	}
-	if c.Audited && s.multi == nil { // else it is when EXEC checks it again
+	if c.Audited && s.multi == nil { // commands of a transaction are audited when EXEC checks them again
 		s.audit(c, u)
 	}
 	return nil
 }
 
-// errKeys refuses a command for a queue that the user has no right to.
+// errKeys is the error for a queue that the user has no right to.
 func errKeys() error {
 	return command.Refuse("NOPERM", "this user has no permissions to access one of the keys used as arguments")
 }
 
-// deny notes what was refused, for ACL LOG.
+// deny records a refusal for ACL LOG.
 func (s *Session) deny(reason, object, user string) {
 	var line strings.Builder
 	now := s.handler.cfg.Now()
@@ -69,8 +68,8 @@ func (s *Session) deny(reason, object, user string) {
 	})
 }
 
-// audit logs that a user has used an administrative command, and on which queue. Arguments besides the
-// queue stay out of the log: they may be passwords or payloads.
+// audit logs the use of an administrative command with its user and queue. Other arguments are
+// not logged, since they may contain passwords or payloads.
 func (s *Session) audit(c *entry, u *acl.User) {
 	e := s.handler.cfg.Log.Info().Str("command", c.Display).Str("user", u.Name()).
 		Str("addr", s.conn.RemoteAddr().String()).Uint64("conn", s.conn.ID())
@@ -80,11 +79,11 @@ func (s *Session) audit(c *entry, u *acl.User) {
 	e.Msg("audit")
 }
 
-// failures logs that clients fail to authenticate, now and then: the log must not
-// become the attack.
+// failures logs failed authentications at most once in failuresEvery, so that an attacker
+// cannot fill the log.
 type failures struct {
 	mu     sync.Mutex
-	since  int // not logged yet
+	since  int // failures that are not logged yet
 	logged time.Time
 }
 
@@ -105,11 +104,10 @@ func (f *failures) note(s *Session) {
 	}
 }
 
-// changed acts on the connections of users whose rules have changed. Leases that
-// wait end without messages, so that none goes to a user that has lost the right to
-// it. A connection with a subscription that its user has no right to any more is
-// closed, as there is no reply that could say so. The connections of a deleted user
-// are closed, but for by, whose last reply is on its way.
+// changed applies a change of users to their connections. Waiting leases end without messages,
+// so that no message is delivered to a user that has lost the right to it. A connection is closed
+// if its user was deleted or may no longer receive one of its subscriptions, since no reply could
+// tell. by, the connection of the command itself, is closed after its reply.
 func (h *Handler) changed(accounts []*acl.Account, by *Session) {
 	monitor := h.table.Find([]byte("monitor")).Index
 	for _, s := range h.list() {

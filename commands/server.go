@@ -73,7 +73,7 @@ func shutdown() Spec {
 			if s.handler.cfg.Shutdown == nil {
 				return command.Refuse("ERR", "Errors trying to SHUTDOWN. Check logs.")
 			}
-			s.closing = true // no reply: the end of the connection is the answer, as in Redis
+			s.closing = true // no reply: the connection is closed instead, as in Redis
 			s.handler.cfg.Log.Info().Uint64("conn", s.conn.ID()).Msg("shutdown asked for by a client")
 			s.handler.cfg.Shutdown()
 			return nil
@@ -154,7 +154,7 @@ func readonly() Spec {
 	}
 }
 
-// answerOK is a command that has nothing to do here.
+// answerOK replies OK: the command has no effect on this server.
 func answerOK(_ *Session, _ *input, w *resp.Writer) error {
 	w.OK()
 	return nil

@@ -15,31 +15,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// queue is where the files wait.
+// queue is the queue of file names.
 const queue = "docs"
 
-// result is what a worker says of one message it was given, a JSON line on its
-// standard output.
+// result is a worker's result for one message, written as a JSON line to standard output.
 type result struct {
-	Path  []byte `json:"path"` // in base64: not every path is UTF-8
+	Path  []byte `json:"path"` // base64 in JSON, since a path need not be UTF-8
 	Sum   string `json:"sum,omitempty"`
-	Error string `json:"error,omitempty"` // why there is no sum
+	Error string `json:"error,omitempty"` // reason why Sum is empty
 }
 
-// client connects to the broker. go-redis would send a command again when its
-// reply is lost; here that is decided where it is known what it would do.
+// client connects to the broker. Retries of go-redis are off: only the caller knows which
+// command may be sent a second time.
 func client(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: 10 * time.Second})
 }
 
-// work leases, hashes and acks until its input ends, which it does when the
-// parent wants it to, or is gone. The broker may go and come back meanwhile.
+// work leases, hashes and acks messages until its input ends: the parent closes it, or has
+// exited. The broker may restart in the meantime.
 func work(ctx context.Context, addr, name string, input io.Reader, output io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		defer cancel()
-		_, _ = io.Copy(io.Discard, input) // an error ends it as well
+		_, _ = io.Copy(io.Discard, input) // an error ends the work as well
 	}()
 	c := client(addr)
 	defer c.Close()
@@ -51,7 +50,7 @@ func work(ctx context.Context, addr, name string, input io.Reader, output io.Wri
 	return nil
 }
 
-// round is one lease and what follows from it.
+// round leases messages, hashes the files and acks.
 func round(ctx context.Context, c *redis.Client, name string, output *json.Encoder) error {
 	messages, err := c.Do(ctx, "FILA.LEASE", queue, "COUNT", 8, "BLOCK", 250, "CONSUMER", name).Slice()
 	if err != nil {
@@ -61,22 +60,22 @@ func round(ctx context.Context, c *redis.Client, name string, output *json.Encod
 	for _, m := range messages {
 		fields, ok := m.([]any)
 		if !ok || len(fields) < 2 {
-			return fmt.Errorf("a message that is no message: %v", m)
+			return fmt.Errorf("unexpected reply to FILA.LEASE: %v", m)
 		}
 		path := fmt.Sprint(fields[1])
 		r := result{Path: []byte(path)}
 		if r.Sum, err = sum(path); err != nil {
 			r.Error = err.Error()
 		}
-		// First the result, then the ack: the other way round, a message whose worker
-		// ends in between is gone without a trace.
+		// The result precedes the ack: otherwise a worker that is killed in between would
+		// lose the message.
 		if err := output.Encode(r); err != nil {
 			return err
 		}
 		ack = append(ack, fields[0])
 	}
-	// The receipts hold across a restart of the broker, so an ack that was not
-	// answered is sent again, not the work done again.
+	// Receipts survive a restart of the broker, so an ack without a reply is sent again
+	// instead of repeating the work.
 	for len(messages) > 0 && ctx.Err() == nil {
 		err := c.Do(ctx, ack...).Err()
 		if err == nil {
@@ -102,8 +101,7 @@ func sum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// pause waits a moment when the broker is away or still recovering, which passes.
-// It returns every other error.
+// pause waits a moment if the broker is down or recovering. It returns any other error.
 func pause(ctx context.Context, err error) error {
 	if answered := redis.Error(nil); errors.As(err, &answered) && !strings.HasPrefix(answered.Error(), "LOADING") {
 		return err
