@@ -91,7 +91,7 @@ func parseNack(_ *Session, in *input) (call, error) {
 	}}, nil
 }
 
-// Bytes is what waits for the loop.
+// Bytes implements weigher.
 func (c *nackCall) Bytes() int { return len(c.req.Error) }
 
 // Preflight implements engine.Preflighter.
@@ -103,8 +103,8 @@ func (c *nackCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// Render writes a map. ready_at is nil for a dead message; dlq is nil for a
-// retry, and for a dead message that no queue took.
+// Render writes a map. ready_at is nil for a dead message; dlq is nil for a retry, and for a dead
+// message that was dropped.
 func (c *nackCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Map(4)
 	w.BulkString("action")
@@ -118,7 +118,7 @@ func (c *nackCall) Render(_ *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// writeName writes a name, or nil where there is none.
+// writeName writes a name, or nil if it is empty.
 func writeName(w *resp.Writer, name string) {
 	if name == "" {
 		w.Null()
@@ -211,11 +211,11 @@ func receiptArgs() []Arg {
 	return []Arg{{Name: "queue", Type: Key}, {Name: "receipt", Type: String, Multiple: true}}
 }
 
-// receipts is what a command on several leases needs, and their number after it.
+// receipts are the leases that a command names, and the number of those that were live.
 type receipts struct {
 	queue string
 	list  []engine.Receipt
-	one   [1]engine.Receipt // most commands name one
+	one   [1]engine.Receipt // most commands name one receipt
 	n     int
 }
 
@@ -236,11 +236,11 @@ func (b *receipts) parse(in *input) error {
 	return nil
 }
 
-// Render writes how many leases held.
+// Render writes the number of live leases.
 func (b *receipts) Render(_ *Handler, w *resp.Writer) error {
 	w.Int(int64(b.n))
 	return nil
 }
 
-// Bytes is what waits for the loop.
+// Bytes implements weigher.
 func (b *receipts) Bytes() int { return 32 * len(b.list) }

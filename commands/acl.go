@@ -24,7 +24,7 @@ func aclCommands() Spec {
 	}
 }
 
-// aclFlags are those of every subcommand of ACL but HELP.
+// aclFlags are the flags of every subcommand of ACL except HELP.
 func aclFlags(more ...string) []string { return append(more, "noscript", "loading", "stale") }
 
 func aclCat() Spec {
@@ -165,7 +165,7 @@ func aclLog() Spec {
 			{Name: "reset", Type: PureToken, Token: "RESET"}, {Name: "count", Type: Integer, Min: math.MinInt64},
 		}}},
 		Examples: []Example{{"ACL LOG", "(empty array)"}, {"ACL LOG RESET", "OK"}},
-		Loose:    true, // what is no number is refused in Redis' words
+		Loose:    true, // a value that is not a number is refused with Redis' text
 		Room:     deniedRoom,
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			n := int64(10)

@@ -41,7 +41,7 @@ func (c *backupCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// Render writes what became of it.
+// Render writes the result of the backup.
 func (c *backupCall) Render(_ *Handler, w *resp.Writer) error {
 	backupFields(&c.result).write(w)
 	return nil
@@ -81,7 +81,7 @@ func (c *bgsaveCall) Apply(tx *engine.Tx) error {
 	return err
 }
 
-// Render says that it has begun.
+// Render confirms that the backup has begun.
 func (c *bgsaveCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Status("Background saving started")
 	return nil
@@ -115,7 +115,7 @@ func (c *lastsaveCall) Render(_ *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// unixSeconds is 0 for no time.
+// unixSeconds returns Unix seconds, 0 for the zero time.
 func unixSeconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -123,8 +123,7 @@ func unixSeconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// backups shows how it stands with the backups, under the names that Redis has for
-// its snapshots.
+// backups adds the state of backups under the names that Redis has for its snapshots.
 func (f *fields) backups(s *engine.Stats) {
 	b, status, last, current := &s.Backup, "ok", int64(-1), int64(-1)
 	if b.Failed {

@@ -19,7 +19,7 @@ func client() Spec {
 	}
 }
 
-// connectionFlags are those of every subcommand of CLIENT.
+// connectionFlags are the flags of every subcommand of CLIENT.
 func connectionFlags(more ...string) []string { return append(more, "noscript", "loading", "stale") }
 
 func onOff() Arg {
@@ -28,8 +28,8 @@ func onOff() Arg {
 	}}
 }
 
-// clientSwitch is a mode that has no effect here and is accepted so that clients
-// which set it when they connect go on.
+// clientSwitch describes a mode without effect, which is accepted because clients set it when they
+// connect.
 func clientSwitch(name, since, summary string, flags ...string) Spec {
 	return Spec{
 		Name: name, Group: "connection", Since: since, Complexity: "O(1)", Summary: summary,
@@ -38,8 +38,8 @@ func clientSwitch(name, since, summary string, flags ...string) Spec {
 	}
 }
 
-// clientCapa takes note of what libraries for Valkey can do. There is nothing that
-// would be answered another way for it.
+// clientCapa accepts the capabilities that libraries for Valkey declare. None of them changes a
+// reply.
 func clientCapa() Spec {
 	return Spec{
 		Name: "CAPA", Group: "connection", Since: "8.0.0", Complexity: "O(1)",
@@ -119,10 +119,10 @@ func clientSetInfo() Spec {
 	}
 }
 
-// nameBytesMax bounds what a client may have kept about itself.
+// nameBytesMax bounds the texts that a client declares about itself.
 const nameBytesMax = 1024
 
-// validName reports whether a name can stand in a line of CLIENT LIST.
+// validName reports whether a name is allowed in a line of CLIENT LIST.
 func validName(name []byte) bool {
 	for _, b := range name {
 		if b < '!' || b > '~' {
@@ -136,7 +136,7 @@ func errClientName() error {
 	return command.Refuse("ERR", "Client names cannot contain spaces, newlines or special characters.")
 }
 
-// updateIdentity changes what the client has said about itself.
+// updateIdentity replaces what the client has declared about itself.
 func (s *Session) updateIdentity(change func(*identity)) {
 	changed := *s.identity.Load()
 	change(&changed)
@@ -201,7 +201,7 @@ func (c *unblockCall) Apply(tx *engine.Tx) error {
 	return nil
 }
 
-// Render writes 1 if that client was blocked.
+// Render writes 1 if the client was blocked, else 0.
 func (c *unblockCall) Render(_ *Handler, w *resp.Writer) error {
 	if c.done {
 		w.Int(1)
@@ -227,12 +227,12 @@ func clientKill() Spec {
 			}},
 		}}},
 		Examples: []Example{{"CLIENT KILL ID 9999", "(integer) 0"}},
-		Loose:    true, // an address may look like a filter's name
+		Loose:    true, // an address may look like the name of a filter
 		Local:    runClientKill,
 	}
 }
 
-// killFilter is what a connection must agree with to be closed.
+// killFilter selects the connections to close.
 type killFilter struct {
 	id                uint64
 	addr, laddr, user string
@@ -292,8 +292,8 @@ func (f *killFilter) read(h *Handler, option, value []byte) error {
 	return nil
 }
 
-// kill closes the connections that f names and returns how many. The one that
-// asks is closed after its answer.
+// kill closes the connections that f selects and returns their number. The caller's own connection
+// is closed after its reply.
 func (h *Handler) kill(by *Session, f *killFilter) (n int) {
 	for _, s := range h.list() {
 		switch {

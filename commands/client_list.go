@@ -39,7 +39,7 @@ func clientList() Spec {
 			{Name: "client-id", Type: Integer, Multiple: true},
 		}}},
 		Examples: []Example{{"CLIENT LIST", "..."}},
-		Loose:    true, // ID takes all that follows
+		Loose:    true, // ID takes all arguments that follow
 		Room:     linesRoom,
 		Local:    runClientList,
 	}
@@ -52,7 +52,7 @@ func clientType() Arg {
 	}}
 }
 
-// isClientType reads a type of client.
+// isClientType reports whether a word is a type of client.
 func isClientType(word []byte) (name string, err error) {
 	for _, t := range []string{"normal", "pubsub", "master", "replica", "slave"} {
 		if command.IsToken(word, strings.ToUpper(t)) {
@@ -95,13 +95,13 @@ func runClientList(s *Session, in *input, w *resp.Writer) error {
 	return nil
 }
 
-// isOf reports whether the client is of a type.
+// isOf reports whether the client has a type.
 func (s *Session) isOf(clientType string) bool {
 	name, _ := s.subscriptionCounts().clientType()
 	return name == clientType
 }
 
-// describe writes a connection's line. It may be called for another's session.
+// describe writes the line of a connection. It may be called from other sessions.
 func (s *Session) describe(b *strings.Builder, now time.Time) {
 	id, cmd := s.identity.Load(), "NULL"
 	subs := s.subscriptionCounts()
@@ -139,9 +139,9 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 	b.WriteByte('\n')
 }
 
-// tracking is what CLIENT TRACKING has set; nil: it is off. No invalidations are sent, because
-// no reply is cacheable, so it has no effect. Some clients need the OK, and the rest of what
-// Redis checks and shows of it.
+// tracking is the state set by CLIENT TRACKING; nil if it is off. It has no effect: no reply is
+// cacheable, so no invalidations are sent. Some clients depend on the OK, and on the checks and
+// output of Redis.
 type tracking struct {
 	flags    []string // as CLIENT TRACKINGINFO shows them
 	redirect int64    // 0: to the connection itself
@@ -182,7 +182,7 @@ func clientTracking() Spec {
 	}
 }
 
-// trackingFlags are those of the connection's line in CLIENT LIST.
+// trackingFlags returns the flags of tracking in CLIENT LIST.
 func (i *identity) trackingFlags() string {
 	switch {
 	case i.bcast:
@@ -194,7 +194,7 @@ func (i *identity) trackingFlags() string {
 	}
 }
 
-// readTracking checks the options, which Redis lets not all go together.
+// readTracking parses the options and refuses the combinations that Redis refuses.
 func (s *Session) readTracking(in *input) (*tracking, error) {
 	t, old := &tracking{flags: []string{"on"}, redirect: in.Integer("redirect", 0)}, s.tracking
 	for _, f := range []string{"bcast", "optin", "optout", "noloop"} {
@@ -229,10 +229,10 @@ func errSwitch(what string) error {
 	return command.Refuse("ERR", "You can't switch "+what+" before disabling tracking for this client, and then re-enabling it with a different mode.")
 }
 
-// trackingPrefixesMax bounds what one connection makes Fila keep.
+// trackingPrefixesMax bounds the prefixes of a connection.
 const trackingPrefixesMax = 128
 
-// addPrefixes adds those of before, and refuses prefixes that overlap.
+// addPrefixes adds the prefixes of before and refuses overlapping ones.
 func (t *tracking) addPrefixes(before [][]byte) error {
 	if len(t.prefixes)+len(before) > trackingPrefixesMax {
 		return command.Refuse("ERR", "too many prefixes: nothing here may be cached, so there is no need for them")
@@ -254,7 +254,7 @@ func (t *tracking) addPrefixes(before [][]byte) error {
 	return nil
 }
 
-// connected reports whether there is a connection of that number.
+// connected reports whether a connection with this id exists.
 func (h *Handler) connected(id int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,7 +271,7 @@ func clientCaching() Spec {
 			{Name: "yes", Type: PureToken, Token: "YES"}, {Name: "no", Type: PureToken, Token: "NO"},
 		}}},
 		Examples: []Example{{"CLIENT TRACKING ON OPTIN", "OK"}, {"CLIENT CACHING YES", "OK"}},
-		Loose:    true, // the mode counts before the word
+		Loose:    true, // the mode is checked before the word
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			t, yes, no := s.tracking, command.IsToken(in.Args[0], "YES"), command.IsToken(in.Args[0], "NO")
 			switch {

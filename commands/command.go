@@ -25,8 +25,7 @@ func commandTable() Spec {
 	}
 }
 
-// aboutFlags are those of every subcommand of COMMAND, which lie in the group of
-// the server and the category of the connection.
+// aboutFlags are the flags of every subcommand of COMMAND.
 func aboutFlags() []string { return []string{"loading", "stale"} }
 
 func commandCount() Spec {
@@ -98,11 +97,11 @@ func commandList() Spec {
 	}
 }
 
-// listed reports whether COMMAND LIST shows the command under its filter.
+// listed reports whether the command passes the filter of COMMAND LIST.
 func listed(c *entry, in *input) bool {
 	switch {
 	case in.Has("filterby.module"):
-		return false // no command comes from a module
+		return false // there are no modules
 	case in.Has("filterby.aclcat"):
 		for _, category := range c.Spec.Categories() {
 			if category == string(in.Bytes("filterby.aclcat")) {
@@ -165,7 +164,7 @@ func commandGetKeysAndFlags() Spec {
 	return s
 }
 
-// keysOf finds the queues in the command line that in holds.
+// keysOf returns the queues named in the command line that in holds.
 func (s *Session) keysOf(in *input) ([]command.NamedKey, error) {
 	c, rest, err := s.handler.table.Lookup(in.Args)
 	if err != nil {
@@ -212,7 +211,7 @@ func commandDocs() Spec {
 	}
 }
 
-// help is the HELP of a container. What it says comes from the container's Spec.
+// help describes the HELP of a container, whose text follows from the container's Spec.
 func help(container string) Spec {
 	return Spec{
 		Name: "HELP", Group: groupOf(container), Since: sinceOf(container), Complexity: "O(1)",

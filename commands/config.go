@@ -31,8 +31,7 @@ func config() Spec {
 	}
 }
 
-// redisSettings names what tools ask of Redis and Fila has an answer to, beside
-// what can be changed.
+// redisSettings are settings of Redis that tools read and that Fila answers, besides the tunables.
 func redisSettings() []string {
 	return []string{
 		"appendfsync", "appendonly", "cluster-enabled", "databases", "dir", "maxclients", "maxmemory", "maxmemory-policy", "port",
@@ -46,14 +45,14 @@ func (c *Config) redisSetting(name string) string {
 	case "appendfsync":
 		switch c.Settings["storage.sync"] {
 		case "interval":
-			return "everysec" // the nearest that Redis has a word for
+			return "everysec" // the closest value of Redis
 		case "never":
 			return "no"
 		default:
 			return "always"
 		}
 	case "appendonly":
-		return "yes" // every acknowledged write is in a log before the reply
+		return "yes" // acknowledged writes are logged before the reply
 	case "cluster-enabled":
 		return "no"
 	case "dir":
@@ -89,8 +88,7 @@ func configGet(s *Session, in *input, w *resp.Writer) error {
 	return nil
 }
 
-// settings returns every setting by each of its names, with the value that counts
-// now.
+// settings returns the current values of all settings, under each of their names.
 func (h *Handler) settings() map[string]string {
 	all := make(map[string]string, len(h.cfg.Settings)+2*len(redisSettings()))
 	for _, name := range redisSettings() {
@@ -116,18 +114,18 @@ func matchesAny(patterns [][]byte, name string) bool {
 	return false
 }
 
-// tunable is a setting that CONFIG SET can change while the server runs. The
-// change lasts until it ends: the file stays as it is.
+// tunable is a setting that CONFIG SET can change. The change lasts until the server stops; the
+// configuration file is not written.
 type tunable struct {
 	redis string // its name in Redis
 	own   string // its full name in Fila
 	get   func() string
-	words map[string]string // how Redis says its values, where it does so otherwise
-	// check returns what sets the value, or why it cannot be.
+	words map[string]string // Redis' names of values, where they differ
+	// check returns a function that sets the value, or the reason why the value is invalid.
 	check func(value string) (set func(), err error)
 }
 
-// tunables are all of them, by their name in Redis.
+// tunables returns all tunables, sorted by their names in Redis.
 func (h *Handler) tunables() []tunable {
 	all := []tunable{
 		integerSetting("latency-monitor-threshold", "latency.threshold_ms", 0, math.MaxInt32, h.latency.Threshold.Load, h.latency.Threshold.Store),
@@ -140,7 +138,7 @@ func (h *Handler) tunables() []tunable {
 	return all
 }
 
-// SlowEntriesMax bounds the slow log, of which an entry may take 4 KiB.
+// SlowEntriesMax bounds the length of the slow log. An entry takes at most 4 KiB.
 const SlowEntriesMax = 10_000
 
 func integerSetting(redis, own string, least, most int64, get func() int64, set func(int64)) tunable {
@@ -160,14 +158,13 @@ func integerSetting(redis, own string, least, most int64, get func() int64, set 
 	}
 }
 
-// LogLevel is the level of the log, in Fila's words. It may be changed at any time
-// from any goroutine.
+// LogLevel is the level of the log. Any goroutine may change it at any time.
 type LogLevel interface {
 	Get() string
 	Set(level string)
 }
 
-// logLevel takes Redis' levels and Fila's: Redis' verbose and notice are both Fila's info.
+// logLevel accepts the levels of Fila and of Redis, whose verbose and notice both mean info.
 func logLevel(level LogLevel) tunable {
 	own := map[string]string{
 		"debug": "debug", "verbose": "info", "notice": "info", "info": "info", "warning": "warn", "warn": "warn", "error": "error",
@@ -230,8 +227,7 @@ func runConfigSet(s *Session, in *input, w *resp.Writer) error {
 	return nil
 }
 
-// tunable finds the setting of that name, in lower case, or says why it cannot
-// be set.
+// tunable returns the tunable of a name in lower case, or an error that says why it cannot be set.
 func (h *Handler) tunable(name string) (tunable, error) {
 	for _, t := range h.tunables() {
 		if t.redis == name || t.own == name {

@@ -47,7 +47,7 @@ type configValueSetCall struct {
 	size   int
 }
 
-// Bytes is what waits for the loop.
+// Bytes implements weigher.
 func (c *configValueSetCall) Bytes() int { return c.size }
 
 // Apply implements engine.Call.
@@ -122,7 +122,7 @@ func (c *configValueDelCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// Render writes how many there were.
+// Render writes the number of deleted values.
 func (c *configValueDelCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Int(int64(c.removed))
 	return nil
@@ -153,9 +153,8 @@ func configValueList() Spec {
 	}
 }
 
-// configValueListCall walks over the keys in their order. Its cursor is the last key that
-// was shown, in hexadecimal: that is never "0", and does not invite clients to
-// make up a cursor of a key.
+// configValueListCall lists the keys in order. Its cursor is the last key of the page in hexadecimal:
+// it is never "0", and does not suggest that clients can build one from a key.
 type configValueListCall struct {
 	prefix, after string
 	count, bytes  int      // at most
@@ -193,7 +192,7 @@ func (c *configValueListCall) Apply(tx *engine.Tx) error {
 	return nil
 }
 
-// Render writes the next cursor and what was found.
+// Render writes the next cursor and the pairs.
 func (c *configValueListCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Array(2)
 	if c.next == "" {

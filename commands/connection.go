@@ -8,9 +8,8 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// RedisVersion is what Fila says it is compatible with. It is the release whose
-// replies the tests compare with: clients read it to choose what to send, and
-// a newer one would promise commands that are not here.
+// RedisVersion is the version of Redis that Fila reports. Clients use it to choose commands. It is the
+// release that the tests compare replies with; a newer one would promise commands that Fila lacks.
 const RedisVersion = "7.0.15"
 
 func hello() Spec {
@@ -36,8 +35,7 @@ func hello() Spec {
 	}
 }
 
-// runHello checks everything before it changes anything, so that a refused HELLO
-// leaves the connection as it was.
+// runHello checks all arguments before it changes anything, so a refused HELLO has no effect.
 func runHello(s *Session, in *input, w *resp.Writer) error {
 	proto := int(in.Integer("protover", int64(s.proto)))
 	if proto != 2 && proto != 3 {
@@ -59,7 +57,7 @@ func runHello(s *Session, in *input, w *resp.Writer) error {
 		s.updateIdentity(func(i *identity) { i.name = string(in.Bytes("setname")) })
 	}
 	s.setProto(proto)
-	w.Proto = proto // the reply speaks the new one already
+	w.Proto = proto // the reply is in the new protocol
 	var f fields
 	f.text("server", "redis")
 	f.text("version", RedisVersion)
@@ -74,11 +72,11 @@ func runHello(s *Session, in *input, w *resp.Writer) error {
 	return nil
 }
 
-// defaultUser is the user of a connection that has not authenticated as another.
+// defaultUser is the user of connections that have not authenticated.
 const defaultUser = acl.DefaultUser
 
-// authFailuresMax is how often a connection may fail to authenticate before it is
-// closed, so that guessing passwords takes a new connection now and then.
+// authFailuresMax is the number of failed authentications after which a connection is closed, which
+// slows down the guessing of passwords.
 const authFailuresMax = 8
 
 func auth() Spec {
@@ -107,8 +105,7 @@ func auth() Spec {
 	}
 }
 
-// authenticate makes the session speak for the user. A failure leaves it as it
-// was.
+// authenticate makes user the user of the session. After a failure the session is unchanged.
 func (s *Session) authenticate(user, password []byte) error {
 	a := s.handler.users.Authenticate(string(user), password)
 	if a == nil {
@@ -123,14 +120,14 @@ func (s *Session) authenticate(user, password []byte) error {
 	return nil
 }
 
-// become makes the account's user the user of the session.
+// become makes the user of the account the user of the session.
 func (s *Session) become(a *acl.Account) {
 	s.account.Store(a)
 	s.setAuthed(true)
 }
 
-// arrive makes the session that of a client which has just connected: it speaks
-// for the user its certificate names, else for the default one.
+// arrive sets the user of a new connection: the user that its certificate names, or the default
+// user.
 func (s *Session) arrive() {
 	if s.handler.cfg.CertificateUsers {
 		if a := s.handler.users.Account(s.conn.CertificateName()); a != nil {
@@ -149,7 +146,7 @@ func (s *Session) setAuthed(ok bool) {
 	s.conn.SetAuthenticated(ok)
 }
 
-// userName returns the user of the session. It may be called for another's session.
+// userName returns the name of the session's user. It may be called from other sessions.
 func (s *Session) userName() string {
 	if u := s.account.Load().User(); u != nil {
 		return u.Name()
@@ -157,8 +154,8 @@ func (s *Session) userName() string {
 	return "(deleted)"
 }
 
-// OpenToAll reports whether a client need not authenticate: the default user is on
-// and has no password.
+// OpenToAll reports whether clients need not authenticate: the default user is enabled and has no
+// password.
 func (h *Handler) OpenToAll() bool { return h.defaultAccount.User().Open() }
 
 func ping() Spec {
@@ -170,7 +167,7 @@ func ping() Spec {
 		Args:     []Arg{{Name: "message", Type: String, Optional: true}},
 		Examples: []Example{{"PING", "PONG"}, {"PING hello", `"hello"`}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			if s.proto == 2 && len(s.subs.topics) > 0 { // such a client reads arrays only
+			if s.proto == 2 && len(s.subs.topics) > 0 { // such a client expects arrays only
 				w.Array(2)
 				w.BulkString("pong")
 				w.Bulk(in.Bytes("message"))
@@ -237,8 +234,8 @@ func reset() Spec {
 	}
 }
 
-// resetReply answers the RESET of a client with subscriptions: their end is in
-// force, and behind every event that was delivered, when it is rendered.
+// resetReply is the reply of RESET for a client with subscriptions. They end when it is rendered,
+// after all events delivered before.
 type resetReply struct{ session *Session }
 
 // Ready implements resp.Reply.
@@ -251,7 +248,7 @@ func (r resetReply) Append(w *resp.Writer) {
 	w.Status("RESET")
 }
 
-// Drop has nothing to take back: the session leaves the hub with its connection.
+// Drop does nothing: the session leaves the hub when its connection ends.
 func (resetReply) Drop() {}
 
 func quit() Spec {
@@ -261,7 +258,7 @@ func quit() Spec {
 		Flags:     []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Examples:  []Example{{"QUIT", "OK"}},
 		Immediate: true,
-		Loose:     true, // Redis takes any arguments here
+		Loose:     true, // Redis accepts any arguments here
 		Args:      []Arg{{Name: "ignored", Type: String, Optional: true, Multiple: true}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			s.closing = true

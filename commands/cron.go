@@ -82,10 +82,10 @@ type cronSetCall struct {
 	size    int
 }
 
-// Prepare reads the expression and encodes the message, on the connection.
+// Prepare parses the expression and encodes the message on the connection.
 func (c *cronSetCall) Prepare(e Engine) error { return e.PrepareCron(&c.cron) }
 
-// Bytes is what waits for the loop.
+// Bytes implements weigher.
 func (c *cronSetCall) Bytes() int { return c.size }
 
 // Apply implements engine.Call.
@@ -96,8 +96,8 @@ func (c *cronSetCall) Apply(tx *engine.Tx) error {
 	return tx.SetCron(&c.cron)
 }
 
-// mayChangeCron asks for the right to produce to the queue of what is there under
-// the name. Which queue that is, only the engine knows.
+// mayChangeCron checks the right to produce to the queue of the existing recurring message of this
+// name. Only the engine knows which queue that is.
 func mayChangeCron(tx *engine.Tx, a *acl.Account, name string) error {
 	if old, found := tx.Cron(name); found && !a.May(acl.Produce, old.Queue) {
 		return errKeys()
@@ -158,7 +158,7 @@ func cronGet() Spec {
 
 type cronGetCall struct {
 	name  string
-	user  *acl.User // that asks
+	user  *acl.User // of the caller
 	info  engine.CronInfo
 	found bool
 }
@@ -233,7 +233,7 @@ func cronList() Spec {
 
 type cronListCall struct {
 	page
-	user *acl.User // that asks
+	user *acl.User // of the caller
 	list []engine.CronInfo
 }
 

@@ -55,7 +55,7 @@ type enqueueCall struct {
 	req  engine.Enqueue
 	id   engine.ID
 	size int
-	text [36]byte // of the id, kept here so that rendering allocates nothing
+	text [36]byte // of the id; here, so that Render does not allocate
 }
 
 func parseEnqueue(s *Session, in *input) (call, error) {
@@ -73,7 +73,7 @@ func parseEnqueue(s *Session, in *input) (call, error) {
 	return c, nil
 }
 
-// parseMessage reads what a message is to be, but for when it is due by the clock.
+// parseMessage parses the options of a message, except for its time.
 func parseMessage(s *Session, in *input, req *engine.Enqueue) error {
 	req.Queue, req.Key, req.Payload = in.Text("queue"), in.Text("key"), in.Bytes("payload")
 	if in.Has("key") && req.Key == "" {
@@ -95,8 +95,8 @@ func parseMessage(s *Session, in *input, req *engine.Enqueue) error {
 	return nil
 }
 
-// atLeastOne returns an integer from 1 to a limit, 0 if the option is not given. Its Spec
-// takes any integer, so that all that are refused are refused in the same words.
+// atLeastOne returns an integer from 1 to a limit, or 0 if the option is absent. The Spec of the
+// option accepts any integer, so that all invalid ones are refused with the same text.
 func atLeastOne(in *input, token, slot string, most int) (uint32, error) {
 	if !in.Has(slot) {
 		return 0, nil
@@ -108,14 +108,14 @@ func atLeastOne(in *input, token, slot string, most int) (uint32, error) {
 	return uint32(n), nil //nolint:gosec // the limit is below
 }
 
-// headerOption is how a command takes headers.
+// headerOption is the option for headers.
 func headerOption() Arg {
 	return Arg{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
 		{Name: "name", Type: String}, {Name: "value", Type: String},
 	}}
 }
 
-// headers returns the uses of headerOption.
+// headers returns the values of headerOption.
 func headers(in *input) []engine.Header {
 	n := in.Uses("header")
 	if n == 0 {
@@ -126,10 +126,10 @@ func headers(in *input) []engine.Header {
 	return list
 }
 
-// Prepare asks the queue's hook and encodes the message, on the connection.
+// Prepare runs the queue's hook and encodes the message on the connection.
 func (c *enqueueCall) Prepare(e Engine) error { return e.Prepare(&c.req) }
 
-// Bytes is what waits for the loop.
+// Bytes implements weigher.
 func (c *enqueueCall) Bytes() int { return c.size }
 
 // Announce implements engine.Announcer.

@@ -8,14 +8,14 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// wireCode is a refusal of the engine and its code on the wire.
+// wireCode maps an error of the engine to its code on the wire.
 type wireCode struct {
 	err  error
 	code string
 }
 
-// wireCodes is the one place where the engine's refusals become codes. A code,
-// once released, keeps its meaning. The first that fits counts.
+// wireCodes maps the errors of the engine to codes. A released code keeps its meaning. The first
+// match applies.
 func wireCodes() []wireCode {
 	return []wireCode{
 		{engine.ErrNoQueue, "NOQUEUE"},
@@ -32,14 +32,14 @@ func wireCodes() []wireCode {
 		{engine.ErrMisconf, "MISCONF"},
 		{engine.ErrUnreadable, "MISCONF"},
 		{engine.ErrBackupRunning, "ERR"},
-		// Retried by clients when the broker is back, as when Redis restarts.
+		// Client libraries retry after LOADING, as when Redis restarts.
 		{engine.ErrStopped, "LOADING"},
 		{engine.ErrUnblocked, "UNBLOCKED"},
 		{engine.ErrClientGone, "UNBLOCKED"},
 	}
 }
 
-// wireError returns the code and the text with which an error is answered.
+// wireError returns the code and the text of an error reply.
 func wireError(err error) (code, text string) {
 	if r, isRefusal := errors.AsType[*command.Error](err); isRefusal {
 		return r.Code, r.Text
@@ -52,7 +52,7 @@ func wireError(err error) (code, text string) {
 	return "ERR", err.Error()
 }
 
-// writeError answers with the error and returns its code.
+// writeError writes an error reply and returns its code.
 func writeError(w *resp.Writer, err error) (code string) {
 	code, text := wireError(err)
 	w.Error(code, text)

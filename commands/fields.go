@@ -11,8 +11,8 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// fields is a map of figures in a fixed order: clients of RESP2 see it as
-// an array and may read it by position, so that new fields go to the end.
+// fields is a map with a fixed order of fields. In RESP2 it is a flat array that clients may read by
+// position, so new fields are appended.
 type fields []field
 
 type field struct {
@@ -47,12 +47,12 @@ func (f *fields) text(name, text string) {
 	*f = append(*f, field{name: name, text: text, kind: fieldText})
 }
 
-// blob is a text that may be large: it is not copied.
+// blob adds a text that may be large: it is not copied.
 func (f *fields) blob(name string, b []byte) {
 	*f = append(*f, field{name: name, raw: b, kind: fieldBytes})
 }
 
-// flag is 1 or 0: booleans of RESP3 become other things in every client.
+// flag adds 1 or 0: client libraries disagree on booleans of RESP3.
 func (f *fields) flag(name string, set bool) {
 	if set {
 		f.number(name, 1)
@@ -61,7 +61,7 @@ func (f *fields) flag(name string, set bool) {
 	f.number(name, 0)
 }
 
-// optional is a text that may be missing: nil then.
+// optional adds a text, or nil if it is empty.
 func (f *fields) optional(name, text string) {
 	if text == "" {
 		*f = append(*f, field{name: name, kind: fieldNil})
@@ -70,19 +70,19 @@ func (f *fields) optional(name, text string) {
 	f.text(name, text)
 }
 
-// double is a number that need not be whole. It is written as a string, which is
-// the same in RESP2 and RESP3 and loses nothing on the way.
+// double adds a floating-point number. It is written as a string, which is the same in RESP2 and
+// RESP3 and exact.
 func (f *fields) double(name string, v float64) {
 	f.text(name, strconv.FormatFloat(v, 'f', -1, 64))
 }
 
-// ratio is rounded to four digits: more say nothing.
+// ratio adds a ratio, rounded to four digits.
 func (f *fields) ratio(name string, v float64) {
 	const digits = 1e4
 	f.double(name, math.Round(v*digits)/digits)
 }
 
-// limit is a number that may be missing: nil then, as 0 would let nothing pass.
+// limit adds a number, or nil for 0: a limit that is not set.
 func (f *fields) limit(name string, n uint64) {
 	if n == 0 {
 		f.optional(name, "")
@@ -91,7 +91,7 @@ func (f *fields) limit(name string, n uint64) {
 	f.count(name, n)
 }
 
-// rate is a number a second that may be missing: nil then.
+// rate adds a number per second, or nil if it is not set.
 func (f *fields) rate(name string, perSecond float64) {
 	if perSecond == 0 {
 		f.optional(name, "")
@@ -100,7 +100,7 @@ func (f *fields) rate(name string, perSecond float64) {
 	f.double(name, perSecond)
 }
 
-// at is a time that may be missing: nil then.
+// at adds a time in Unix milliseconds, or nil for the zero time.
 func (f *fields) at(name string, t time.Time) {
 	if t.IsZero() {
 		f.optional(name, "")
@@ -109,8 +109,8 @@ func (f *fields) at(name string, t time.Time) {
 	f.number(name, t.UnixMilli())
 }
 
-// due is a time to wait for that may be missing: nil then. It is rounded up: a
-// client that comes a part of a millisecond too early finds nothing.
+// due adds a time to wait for, or nil for the zero time. It is rounded up to a millisecond, since a
+// client that comes earlier finds nothing.
 func (f *fields) due(name string, t time.Time) {
 	if !t.IsZero() {
 		t = t.Add(time.Millisecond - time.Nanosecond)
@@ -118,7 +118,7 @@ func (f *fields) due(name string, t time.Time) {
 	f.at(name, t)
 }
 
-// age is the time since t, nil where there is none.
+// age adds the time since t, or nil for the zero time.
 func (f *fields) age(name string, now, t time.Time) {
 	if t.IsZero() {
 		f.optional(name, "")
@@ -127,17 +127,17 @@ func (f *fields) age(name string, now, t time.Time) {
 	f.millis(name, max(now.Sub(t), 0))
 }
 
-// texts is an array of strings.
+// texts adds an array of strings.
 func (f *fields) texts(name string, list []string) {
 	*f = append(*f, field{name: name, list: list, kind: fieldTexts})
 }
 
-// group is a map within the map.
+// group adds a nested map.
 func (f *fields) group(name string, m fields) {
 	*f = append(*f, field{name: name, maps: []fields{m}, kind: fieldMap})
 }
 
-// groups is an array of maps.
+// groups adds an array of maps.
 func (f *fields) groups(name string, list []fields) {
 	*f = append(*f, field{name: name, maps: list, kind: fieldMaps})
 }
@@ -163,7 +163,7 @@ func (f *fields) counts(c *engine.Counts) {
 	f.count("ttl_expired", c.TTLExpired)
 }
 
-// removed counts what went without an ack.
+// removed adds the counters of messages that were removed without an ack.
 func (f *fields) removed(c *engine.Counts) {
 	f.count("cancelled", c.Cancelled)
 	f.count("purged", c.Purged)
@@ -183,7 +183,7 @@ func (f *fields) engine(s *engine.Stats) {
 	f.number("time", s.Now.UnixMilli())
 }
 
-// names lists the fields, for documents.
+// names returns the names of the fields, for documents.
 func (f *fields) names() string {
 	names := make([]string, len(*f))
 	for i := range *f {
@@ -197,7 +197,7 @@ func (f *fields) write(w *resp.Writer) {
 	f.writeEach(w)
 }
 
-// writeEach writes names and values without the map's head.
+// writeEach writes names and values without the header of the map.
 func (f *fields) writeEach(w *resp.Writer) {
 	for i := range *f {
 		v := &(*f)[i]
@@ -232,9 +232,8 @@ func writeMaps(w *resp.Writer, maps []fields) {
 	}
 }
 
-// page is what the commands that list something bit by bit have in common. A
-// walk begins with cursor 0 and is over when 0 comes back; what is there from
-// its beginning to its end is seen.
+// page is the common part of commands that list in pages. An iteration starts with cursor 0 and has
+// ended when the returned cursor is 0. What exists during the whole iteration is returned.
 type page struct {
 	cursor, next uint64
 	count        int
@@ -244,7 +243,7 @@ type page struct {
 
 const pageReply = "An array: the next cursor, 0 at the end, and an array. What is there during the whole walk is seen, what comes or goes meanwhile may be. "
 
-// pageCount is how many a page holds if COUNT does not say, as in Redis' SCAN.
+// pageCount is the default of COUNT, as in Redis' SCAN.
 const pageCount = 10
 
 func pageOptions() []Arg {
@@ -262,18 +261,18 @@ func parsePage(in *input) page {
 	}
 }
 
-// match reports whether a name is asked for.
+// match reports whether a name matches the pattern, if there is one.
 func (p *page) match(name string) bool { return p.all || glob.Match(p.pattern, name) }
 
-// write writes the next cursor and what was found, n maps.
+// write writes the next cursor and n maps.
 func (p *page) write(w *resp.Writer, n int, each func(i int) *fields) {
 	w.Array(2)
 	w.BulkString(strconv.FormatUint(p.next, 10))
 	writeEach(w, n, each)
 }
 
-// writeEach writes an array of n maps, each made when it is written: a page of ten
-// thousand is never there as such.
+// writeEach writes an array of n maps. Each map is made when it is written, so a large page is never
+// in memory as a whole.
 func writeEach(w *resp.Writer, n int, each func(i int) *fields) {
 	w.Array(n)
 	for i := range n {

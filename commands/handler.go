@@ -20,72 +20,70 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// Limits are what the commands themselves hold a client to; the engine has its
-// own for what it stores.
+// Limits are the limits that the commands enforce. The engine has its own for what it stores.
 type Limits struct {
-	Count    int // messages a lease may ask for
-	Consumer int // bytes of a consumer's name
-	// Weight and Cost are the greatest of a key and of a message, as the engine's are.
+	Count    int // greatest COUNT of a lease
+	Consumer int // greatest length of a consumer's name in bytes
+	// Weight and Cost are the greatest weight of a key and cost of a message, as in the engine.
 	Weight, Cost int
 	// ReplyBytes bounds the payloads and headers in one lease's reply. The first
-	// message always fits; those beyond go back as if never delivered.
+	// message always fits; those beyond the bound are returned as if never delivered.
 	ReplyBytes int
-	// Transaction and TransactionBytes are what a client may queue since MULTI, in
-	// commands and in bytes of their arguments.
+	// Transaction and TransactionBytes bound an open transaction: its commands, and the bytes of
+	// their arguments.
 	Transaction, TransactionBytes int
-	// QueuedTotal is what the long ones of all clients may hold, in bytes.
+	// QueuedTotal bounds the bytes of all open transactions beyond a small allowance for each.
 	QueuedTotal int64
-	// Name is the longest name of a queue, a key or a throttle, Message the largest
-	// record of a message, Script the longest source of a hook, in bytes.
+	// Name bounds the names of queues, keys and throttles, Message the record of a message and
+	// Script the source of a hook, in bytes.
 	Name, Message, Script int
-	// Retained bounds what one connection keeps of messages that were in memory when it
-	// leased them, RetainedTotal what all keep, LoadTotal what all have read again to
-	// answer leases.
+	// Retained bounds the bytes of messages that one connection retains between their lease and
+	// the writing of the reply, RetainedTotal those of all connections, and LoadTotal the bytes
+	// that all replies to leases have read from disk at the same time.
 	Retained, RetainedTotal, LoadTotal int64
 }
 
-// Counters are the figures of the server that INFO shows.
+// Counters are the totals of the server that INFO shows.
 type Counters struct {
-	Connected, Accepted, Rejected uint64 // connections: now, since the start, refused
+	Connected, Accepted, Rejected uint64 // connections: open now, accepted and refused since the start
 	Commands                      uint64 // read since the start
 	BytesIn, BytesOut             uint64
 }
 
-// Config is what the commands need to know of the process around them.
+// Config connects the commands with the process that they run in.
 type Config struct {
 	Password string // of the user "default"; empty: clients need not authenticate
-	// Users are lines that describe users, as ACL LIST writes them; ACLFile is a
-	// file of such lines in their place, which ACL SAVE and ACL LOAD use.
+	// Users are the rules of users, in the format of ACL LIST. ACLFile is a file of such rules
+	// that replaces Users; ACL SAVE and ACL LOAD use it.
 	Users   []string
 	ACLFile string
-	// CertificateUsers makes a client with a certificate the user of its name, if
-	// there is one and it is on.
+	// CertificateUsers authenticates a client as the user that its TLS certificate names, if
+	// that user exists and is enabled.
 	CertificateUsers bool
-	Version          string // Fila's own, for INFO
-	Addr             string // where the server listens, for INFO
-	Limits           Limits // zero fields mean their defaults
-	// Now is the clock. Required: nothing else here knows the time.
+	Version          string // version of Fila, for INFO
+	Addr             string // address that the server listens on, for INFO
+	Limits           Limits // zero fields take their defaults
+	// Now is the clock. Required: the package reads no other.
 	Now func() time.Time
-	// Shutdown is called by SHUTDOWN and must not block: it sets the end going.
-	// Nil refuses the command.
+	// Shutdown starts the shutdown without waiting for it. If it is nil, SHUTDOWN is refused.
 	Shutdown func()
 	// Counters may be nil: INFO then shows zeros.
 	Counters func() Counters
-	// Disk is what the store takes of the disk and what is free on it, in bytes; nil, or
-	// zeros: that is not known. It must not wait for the disk.
+	// Disk returns the size of the store and the free space of its disk in bytes, zeros if they
+	// are unknown. It must not wait for the disk. It may be nil.
 	Disk func() (size, free uint64)
-	// MaxClients and IdleTimeout are shown under the names Redis has for them.
+	// MaxClients and IdleTimeout are shown by CONFIG GET under their names in Redis.
 	MaxClients  int
 	IdleTimeout time.Duration
-	// Settings are shown by CONFIG GET beside those names: full name and value.
+	// Settings are all settings that CONFIG GET shows, by full name.
 	Settings map[string]string
-	// SlowAfter is what a command takes to be kept in the slow log, which holds the
-	// SlowMax newest; negative: none is. Both can be changed while it runs.
+	// SlowAfter is the duration from which on the slow log records a command; a negative one
+	// turns the log off. SlowMax is its length. CONFIG SET changes both.
 	SlowAfter time.Duration
 	SlowMax   int
-	// LogLevel can be changed while it runs; nil: it cannot.
+	// LogLevel lets CONFIG SET change the log level. It may be nil.
 	LogLevel LogLevel
-	// Latency is what the engine reports to; nil: nothing does.
+	// Latency receives the engine's measurements. It may be nil.
 	Latency *telemetry.Latency
 	Log     zerolog.Logger
 }
@@ -115,8 +113,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Engine is what the commands need of an engine. *engine.Engine is one; tests
-// drive an *engine.Stepper by hand.
+// Engine is the part of *engine.Engine that the commands use. Tests use an *engine.Stepper.
 type Engine interface {
 	Ready() <-chan struct{}
 	Elapsed() time.Duration
@@ -131,7 +128,7 @@ type Engine interface {
 	Want(kinds engine.EventKind)
 }
 
-// Handler opens a session for every connection. It implements resp.Handler.
+// Handler opens a session for each connection. It implements resp.Handler.
 type Handler struct {
 	cfg     Config
 	engine  Engine
@@ -143,17 +140,17 @@ type Handler struct {
 	calls   *telemetry.Calls
 	slow    telemetry.SlowLog
 	latency *telemetry.Latency
-	zero    atomic.Pointer[Counters] // what RESETSTAT has found; nil: it was not used
+	zero    atomic.Pointer[Counters] // totals at the last CONFIG RESETSTAT, or nil
 
 	users          *acl.Users
 	defaultAccount *acl.Account // of the default user
 	denied         acl.Log
 	failures       failures
-	// What leases retain of messages until they are written, and what is read again to be
-	// written now. They are two, as a reply of the first kind may wait behind one of the
-	// second: a command that waits for the second needs nothing that only the first gives back.
+	// Budgets of the messages that leases retain until their replies are written, and of those
+	// that replies read from disk. They are separate to exclude deadlock: a reply of the first
+	// kind may be queued behind one that waits for the second budget.
 	retained, loads *resp.Budget
-	queued          *resp.Budget // arguments of commands since MULTI
+	queued          *resp.Budget // arguments of open transactions
 
 	mu        sync.Mutex
 	sessions  map[uint64]*Session // by connection id
@@ -185,7 +182,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	return h, nil
 }
 
-// Open starts the session of a connection that was just accepted.
+// Open starts the session of a new connection.
 func (h *Handler) Open(c *resp.Conn) resp.Session { return h.open(c) }
 
 func (h *Handler) open(c connection) *Session {
@@ -207,7 +204,7 @@ func (h *Handler) leave(s *Session) {
 	h.hub.Leave(&s.subscriber)
 }
 
-// list returns the sessions there are, the oldest first.
+// list returns all sessions, the oldest first.
 func (h *Handler) list() []*Session {
 	h.mu.Lock()
 	all := make([]*Session, 0, len(h.sessions))
@@ -224,7 +221,7 @@ func (h *Handler) list() []*Session {
 	return all
 }
 
-// loading reports whether the engine has yet to finish its first recovery.
+// loading reports whether the engine's first recovery is still running.
 func (h *Handler) loading() bool {
 	if h.ready.Load() {
 		return false
@@ -238,6 +235,6 @@ func (h *Handler) loading() bool {
 	}
 }
 
-// submitUndo submits a call that has no reply. If the broker stops
-// before it is applied, the leases it would have ended end by themselves.
+// submitUndo submits a call without a reply. If the broker stops before it is applied, the leases
+// expire by themselves.
 func (h *Handler) submitUndo(c engine.Call) { h.engine.Submit([]*engine.Task{{Call: c}}) }

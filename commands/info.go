@@ -42,12 +42,12 @@ func infoSections() []string {
 	}
 }
 
-// infoOnRequest are the sections that are not shown unless asked for.
+// infoOnRequest are the sections that are shown only on request.
 func infoOnRequest() []string { return []string{"commandstats", "latencystats"} }
 
 type infoCall struct {
 	sections []string // empty: all
-	loading  bool     // the engine recovers: its figures are zeros
+	loading  bool     // the engine recovers, so its figures are zeros
 	stats    engine.Stats
 }
 
@@ -57,7 +57,7 @@ func (c *infoCall) Apply(tx *engine.Tx) error {
 	return nil
 }
 
-// Render writes the sections asked for, in their order here.
+// Render writes the requested sections in the order of infoSections.
 func (c *infoCall) Render(h *Handler, w *resp.Writer) error {
 	var b strings.Builder
 	for _, name := range infoSections() {
@@ -81,7 +81,7 @@ func (c *infoCall) Render(h *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// wants reports whether the section was asked for.
+// wants reports whether the section was requested.
 func (c *infoCall) wants(section string) bool {
 	asked := func(word string) bool { return slices.Contains(c.sections, word) }
 	if asked(section) || asked("all") || asked("everything") {

@@ -90,7 +90,7 @@ func keyResume() Spec {
 	}
 }
 
-// keyPauseCall pauses a key or lets it go on.
+// keyPauseCall pauses or resumes a key.
 type keyPauseCall struct {
 	plainOK
 	queue, key string

@@ -10,8 +10,8 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// This file shows queues as the keys of a database, for tools that browse one:
-// they may read, and change nothing. A queue is a key of the type queueType.
+// The commands of this file show queues as the keys of a Redis database, read-only, for tools that
+// browse one. A queue is a key of type queueType.
 
 const queueType = "fila-queue"
 
@@ -46,8 +46,8 @@ func scanQueues() Spec {
 	}
 }
 
-// refuseBelow is for counts: one that is too low is refused in other words than
-// one that is no number.
+// refuseBelow refuses a count that is too low with another text than one that is not a number, as
+// Redis does.
 func refuseBelow(near []byte, integer bool) error {
 	if _, ok := command.ParseInt(near); integer && ok {
 		return command.Refuse("ERR", "syntax error")
@@ -58,7 +58,7 @@ func refuseBelow(near []byte, integer bool) error {
 type scanQueuesCall struct {
 	page
 	user    *acl.User
-	nothing bool // keys of another type were asked for
+	nothing bool // keys of another type were requested
 	names   []string
 }
 
@@ -103,8 +103,8 @@ func (c *matchingQueuesCall) Apply(tx *engine.Tx) error {
 	return nil
 }
 
-// Render writes the names that match. They are looked for here and not in the turn,
-// which others wait for.
+// Render writes the names that match. Matching is done here and not in the turn, which delays other
+// clients.
 func (c *matchingQueuesCall) Render(_ *Handler, w *resp.Writer) error {
 	var names []string
 	for _, name := range c.names {
@@ -116,7 +116,7 @@ func (c *matchingQueuesCall) Render(_ *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// probeCall is a command that asks only whether queues are there.
+// probeCall is a command that depends only on which queues exist.
 type probeCall struct {
 	names  [][]byte
 	found  int
@@ -134,10 +134,10 @@ func (c *probeCall) Apply(tx *engine.Tx) error {
 	return nil
 }
 
-// Render writes what the command makes of it.
+// Render writes the reply of the command.
 func (c *probeCall) Render(_ *Handler, w *resp.Writer) error { return c.render(w, c.found) }
 
-// probe returns the Parse of a command about the queues it names.
+// probe returns the Parse function of such a command.
 func probe(render func(w *resp.Writer, found int) error) func(*Session, *input) (call, error) {
 	return func(_ *Session, in *input) (call, error) {
 		return &probeCall{names: cloneWords(in.List("key")), render: render}, nil
@@ -177,7 +177,7 @@ func exists() Spec {
 	}
 }
 
-// timeToLive is TTL or PTTL.
+// timeToLive describes TTL and PTTL.
 func timeToLive(name, since string) Spec {
 	return Spec{
 		Name: name, Group: "generic", Since: since, Complexity: "O(1)",

@@ -20,7 +20,7 @@ func latency() Spec {
 	}
 }
 
-// latencySpec is what the subcommands of LATENCY have in common.
+// latencySpec is the common part of the subcommands of LATENCY.
 func latencySpec(name, complexity, summary string, args ...Arg) Spec {
 	return Spec{
 		Name: name, Group: "server", Since: "2.8.13", Complexity: complexity, Summary: summary, Args: args,
@@ -40,7 +40,7 @@ func latencyDoctor() Spec {
 	return s
 }
 
-// latencyReport is a report for people.
+// latencyReport returns a report for people.
 func latencyReport(l *telemetry.Latency) string {
 	after := l.Threshold.Load()
 	if after <= 0 {
@@ -84,7 +84,7 @@ func latencyGraph() Spec {
 	return s
 }
 
-// drawLatency draws the newest samples as bars, a line each.
+// drawLatency draws the newest samples as bars, one per line.
 func drawLatency(event string, samples []telemetry.Sample, now time.Time) string {
 	const lines, width = 20, 50
 	samples = samples[max(len(samples)-lines, 0):]
@@ -126,8 +126,8 @@ func latencyHistogram() Spec {
 	return s
 }
 
-// histogramOf returns the commands of those names, with all subcommands of a
-// container; without names all there are.
+// histogramOf returns the commands with these names, including all subcommands of a container;
+// without names all commands.
 func (h *Handler) histogramOf(names [][]byte) []*entry {
 	if len(names) == 0 {
 		return h.table.All
@@ -185,7 +185,7 @@ func latencyLatest() Spec {
 		for _, name := range names {
 			samples, longest := l.History(name)
 			last := telemetry.Sample{}
-			if len(samples) > 0 { // or it was reset this very moment
+			if len(samples) > 0 { // none if it has been reset meanwhile
 				last = samples[len(samples)-1]
 			}
 			w.Array(4)
@@ -210,7 +210,7 @@ func latencyReset() Spec {
 	return s
 }
 
-// usec shows a duration as INFO does.
+// usec formats a duration as INFO does.
 func usec(d time.Duration) string { return strconv.FormatFloat(float64(d)/1e3, 'f', 3, 64) }
 
 func slowlogCommand() Spec {
@@ -260,14 +260,14 @@ func slowlogCommand() Spec {
 	}
 }
 
-// slowDefault is how many entries SLOWLOG GET returns without a count.
+// slowDefault is the default count of SLOWLOG GET.
 const slowDefault = 10
 
 func refuseSlowCount([]byte, bool) error {
 	return command.Refuse("ERR", "count should be greater than or equal to -1")
 }
 
-// What is kept of a command, as in Redis.
+// Bounds of an entry in the slow log, as in Redis.
 const (
 	slowArgsMax  = 32
 	slowBytesMax = 128
@@ -290,8 +290,8 @@ func writeSlow(w *resp.Writer, entries []telemetry.SlowCommand) {
 	}
 }
 
-// clipArgs returns what may be shown of a command: not all of what is long, and
-// nothing of what is secret. args has the name.
+// clipArgs returns the arguments as the slow log shows them: long ones are cut, secret ones hidden.
+// args includes the name of the command.
 func clipArgs(c *entry, args [][]byte) []string {
 	shown := make([]string, 0, min(len(args), slowArgsMax))
 	for i, a := range args {

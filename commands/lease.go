@@ -48,7 +48,7 @@ func lease() Spec {
 	}
 }
 
-// leaseRoom is what the deliveries take, but for the messages in them: see retain.
+// leaseRoom is the memory of the deliveries without their messages, for which see retain.
 func leaseRoom(_ *Session, in *input) int {
 	return tinyRoom + int(in.Integer("count", 1))*(sizeOf[engine.Delivery]()+sizeOf[*engine.Delivery]())
 }
@@ -64,12 +64,12 @@ func leaseOptions() []Arg {
 
 type leaseCall struct {
 	req        engine.LeaseRequest
-	session    *Session     // whose lease it is
-	account    *acl.Account // whose rights count when the messages come
+	session    *Session     // of the client that leases
+	account    *acl.Account // whose rights apply when the messages are delivered
 	deliveries []*engine.Delivery
-	retained   int64     // bytes of the messages that they keep, of what the session may
+	retained   int64     // bytes of the messages that the deliveries retain, out of Limits.Retained
 	text       [60]byte  // of a receipt: id, colon, 20 digits
-	one        [1]string // of the queues, where it is one: room that needs no allocation of its own
+	one        [1]string // the queues if there is one; here, to save an allocation
 }
 
 func (c *leaseCall) parse(s *Session, in *input, queues []string) error {
@@ -94,9 +94,9 @@ func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// retain lets the deliveries keep their messages until they are written, where these were
-// in memory and the connection and all connections have room for them. Else they are
-// read again. What is small is not counted, as of other replies.
+// retain lets the deliveries keep messages that were in memory until they are written, within the
+// budgets of the connection and of all connections. Otherwise they are read from disk again. Small
+// messages are not counted, as in other replies.
 func (c *leaseCall) retain() {
 	size := 0
 	for _, d := range c.deliveries {
@@ -116,7 +116,7 @@ func (c *leaseCall) retain() {
 	c.retained = n
 }
 
-// release forgets the messages that the deliveries keep, once they are written or not to be.
+// release drops the messages that the deliveries retain, after they are written or dropped.
 func (c *leaseCall) release() {
 	if c.retained == 0 {
 		return
@@ -129,12 +129,12 @@ func (c *leaseCall) release() {
 	c.retained = 0
 }
 
-// Render loads the messages and writes them. The array says beforehand how many
-// there are, so all are loaded first. One that was removed meanwhile is left
-// out; what would make the reply too large goes back.
+// Render loads the messages and writes them. The header of the array contains their number, so all
+// are loaded first. A message that was removed meanwhile is left out. Messages that would make the
+// reply too large are returned to their queues.
 //
-// One that cannot be read is left out too but stays leased: when the lease ends
-// it has failed once more, so that in the end it gets out of the others' way.
+// A message that cannot be read is left out but stays leased: the end of the lease counts as a failed
+// attempt, so the message ends in the dead-letter queue instead of blocking others for ever.
 func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	defer c.release()
 	if !c.allowed() {
@@ -185,8 +185,8 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// allowed asks for the right to the messages again: it may have been taken away
-// while the lease waited.
+// allowed checks the right to the messages again, since it may have been revoked while the lease
+// waited.
 func (c *leaseCall) allowed() bool {
 	for _, d := range c.deliveries {
 		if !c.account.May(acl.Consume, d.Queue) {
@@ -196,7 +196,7 @@ func (c *leaseCall) allowed() bool {
 	return true
 }
 
-// Undo gives the messages back.
+// Undo takes back the deliveries.
 func (c *leaseCall) Undo() engine.Call {
 	c.release()
 	if len(c.deliveries) == 0 {
@@ -205,7 +205,7 @@ func (c *leaseCall) Undo() engine.Call {
 	return &undeliverCall{c.deliveries}
 }
 
-// undeliverCall takes back deliveries that did not reach their client.
+// undeliverCall takes back deliveries that have not reached the client.
 type undeliverCall struct{ deliveries []*engine.Delivery }
 
 // Apply implements engine.Call.
@@ -213,8 +213,8 @@ func (u *undeliverCall) Apply(tx *engine.Tx) error {
 	return tx.Undeliver(u.deliveries)
 }
 
-// writeMessage writes the nine fields of a message. Clients take them by
-// position: a new one may only be added at the end.
+// writeMessage writes the nine fields of a message. Clients read them by position, so a new field may
+// only be appended.
 func (c *leaseCall) writeMessage(w *resp.Writer, d *engine.Delivery) {
 	w.Array(9)
 	w.Bulk(d.Receipt.Append(c.text[:0]))
@@ -265,7 +265,7 @@ func mlease() Spec {
 			words := in.List("queue")
 			queues := make([]string, 0, len(words))
 			for _, word := range words {
-				// A queue named twice has still one turn and one line to wait in.
+				// A queue that is named twice has one turn and one place in its line.
 				if name := in.Intern(word); !slices.Contains(queues, name) {
 					queues = append(queues, name)
 				}
@@ -277,6 +277,6 @@ func mlease() Spec {
 	}
 }
 
-// queuesMax bounds the queues of one MLEASE: each is a place in a line while it
-// blocks.
+// queuesMax bounds the queues of one FILA.MLEASE: while it blocks, it has a place in the line of
+// each.
 const queuesMax = 1024

@@ -38,7 +38,7 @@ func memorySpec(name, summary, differs string, do func(w *resp.Writer) error) Sp
 	}
 }
 
-// goMemory is what the Go runtime knows of memory.
+// goMemory holds the memory statistics of the Go runtime.
 type goMemory struct{ held, objects, free, stacks, other uint64 }
 
 func readGoMemory() goMemory {
@@ -170,7 +170,7 @@ func (c *memoryUsageCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// Render writes the bytes, nil if there is no such queue.
+// Render writes the bytes, or nil if there is no such queue.
 func (c *memoryUsageCall) Render(_ *Handler, w *resp.Writer) error {
 	if !c.found {
 		w.Null()

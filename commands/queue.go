@@ -18,7 +18,7 @@ func queue() Spec {
 	}
 }
 
-// queueOptions are the settings as arguments. Those that were added come last, as in INFO.
+// queueOptions returns the settings of a queue as arguments, in the order of INFO.
 func queueOptions() []Arg {
 	var first, added []Arg
 	for _, row := range queueset.All() {
@@ -62,8 +62,8 @@ func queueCreate() Spec {
 	}
 }
 
-// filledByCreate is the dead-letter queue that a new queue gets without its being
-// named: it may be there already, and another's.
+// filledByCreate returns the dead-letter queue that a new queue gets by default. It may exist already
+// and belong to another queue.
 func filledByCreate(in *input) []string {
 	if in.Has("dlq") || in.Has("nodlq") {
 		return nil
@@ -102,7 +102,7 @@ func parseQueueOptions(in *input) engine.QueueOptions {
 	return o
 }
 
-// queueSetCall makes or changes a queue.
+// queueSetCall creates or alters a queue.
 type queueSetCall struct {
 	plainOK
 	name    string
@@ -170,7 +170,7 @@ func queueList() Spec {
 type queueListCall struct {
 	pattern string
 	all     bool
-	user    *acl.User // that asks
+	user    *acl.User // of the caller
 	names   []string
 }
 
@@ -217,7 +217,7 @@ type queueLook struct {
 	info engine.QueueInfo
 }
 
-// Preflight implements engine.Preflighter: the counts that are shown are exact.
+// Preflight implements engine.Preflighter, so that the counts are exact.
 func (c *queueLook) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
 
 // Apply implements engine.Call.
@@ -250,8 +250,7 @@ func (c *queueLook) fields() *fields {
 	return &f
 }
 
-// settings are the fields of the settings: those of the first release, or those that were
-// added.
+// settings adds the settings of the first release, or those added since.
 func (f *fields) settings(v *queueset.Values, added bool) {
 	for s, row := range queueset.All() {
 		if row.Added() == added {

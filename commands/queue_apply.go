@@ -82,7 +82,7 @@ type queueApplyCall struct {
 // Prepare compiles the scripts on the connection.
 func (c *queueApplyCall) Prepare(e Engine) error { return compileQueues(e, &c.set, c.sources) }
 
-// Bytes is what waits for the loop.
+// Bytes implements weigher.
 func (c *queueApplyCall) Bytes() int { return len(c.definition) }
 
 // Apply implements engine.Call.
@@ -112,8 +112,8 @@ func changeFields(c *engine.QueueChange) *fields {
 	return &f
 }
 
-// Queues reads a definition of queues, as FILA.QUEUE APPLY takes it, and compiles
-// its scripts. Nothing is pruned.
+// Queues returns the call that applies a definition of queues, in the format of FILA.QUEUE APPLY,
+// without pruning. It compiles the scripts.
 func Queues(definition []byte, e Engine) (engine.QueueSet, error) {
 	set, sources, err := parseQueues(definition)
 	if err != nil {
@@ -146,12 +146,12 @@ type queueDefinition struct {
 	OnEnqueue string `json:"on_enqueue"`
 	OnFailure string `json:"on_failure"`
 
-	settings [len(queueset.Values{})]*int64 // nil: not given, as 0 is a value
+	settings [len(queueset.Values{})]*int64 // nil if absent, since 0 is a value
 }
 
-// definitionType is queueDefinition with a field for each setting, and definitions is a
-// slice of it. The type is made from the table, so that the decoder itself knows the names:
-// it refuses an unknown field, and names the one with a wrong value.
+// definitionType is queueDefinition with a field for each setting, made from the table of settings,
+// and definitions is a slice of it. So the JSON decoder knows all names: it refuses unknown fields and
+// names a field with a wrong value.
 func definitionType() reflect.Type {
 	var fields []reflect.StructField
 	for f := range reflect.TypeFor[queueDefinition]().Fields() {
@@ -168,7 +168,7 @@ func definitionType() reflect.Type {
 	return reflect.StructOf([]reflect.StructField{queues})
 }
 
-// readDefinition takes a queue out of a value of the type that definitionType made.
+// readDefinition returns the definition of a queue from a value of definitionType.
 func readDefinition(v reflect.Value) (q queueDefinition) {
 	to := reflect.ValueOf(&q).Elem()
 	for f := range to.Type().Fields() {
@@ -205,8 +205,7 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 	return set, sources, nil
 }
 
-// definitionError says what is wrong with a definition in the words of JSON, not in those
-// of the language in which it is read.
+// definitionError describes what is wrong with a definition in terms of JSON instead of Go types.
 func definitionError(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		want := map[reflect.Kind]string{reflect.Int64: "a whole number", reflect.String: "a string", reflect.Slice: "an array"}[wrong.Type.Kind()]

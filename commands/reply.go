@@ -7,59 +7,57 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// call is a command on its way through the engine: everything it needs to be
-// applied on the loop, and what came of it.
-//
-// Apply keeps the result in the call; Render writes it, on the connection, after
-// the turn is durable and only if it was not refused.
+// call is a parsed command that the engine applies. Apply runs on the loop and stores the result
+// in the call. Render writes the result on the connection once it is durable; it is not called if
+// Apply has returned an error.
 type call interface {
 	engine.Call
 	Render(h *Handler, w *resp.Writer) error
 }
 
-// preparer is a call with work that is done on the connection before it is
-// submitted, so that the loop does not have to.
+// preparer is a call with work that the connection does before it submits the call, to relieve
+// the loop.
 type preparer interface {
 	Prepare(e Engine) error
 }
 
-// undoer is a call whose result must be taken back if its reply never reached
-// the client. Undo returns the call that does it, nil if there is nothing to do.
+// undoer is a call whose effect must be undone if its reply has not reached the client. Undo
+// returns the call that undoes it, or nil if there is nothing to undo.
 type undoer interface {
 	Undo() engine.Call
 }
 
-// retainer is a call whose result keeps what is counted beside the room of its command.
+// retainer is a call whose result holds memory that is not part of the room of its command.
 type retainer interface {
 	release()
 }
 
-// weigher is a call that holds more of the client's bytes than a few words.
+// weigher is a call that holds many bytes of the client's input.
 type weigher interface {
 	Bytes() int
 }
 
-// pending is a reply of the engine's in the reply queue of a connection.
+// pending is a reply in the reply queue whose call is with the engine.
 type pending struct {
 	session *Session
 	cmd     *entry
-	args    [][]byte // of the command with its name, until it is answered
-	shown   []string // what of args the slow log shows, where they are too much to keep
+	args    [][]byte // of the command, including its name, until the reply is rendered
+	shown   []string // what the slow log shows, if args are too large to retain
 	call    call
 	task    engine.Task
 	began   time.Duration
-	proto   int  // of the connection when the command came
-	silent  bool // the client has switched replies off
+	proto   int  // protocol version when the command arrived
+	silent  bool // the client has turned replies off
 }
 
-// Ready reports whether the turn of the command is durable.
+// Ready reports whether the result may be sent: see engine.Task.Done.
 func (p *pending) Ready() bool { return p.task.Done() }
 
 // Append writes the reply. It runs on the writer's goroutine, after Ready.
 func (p *pending) Append(w *resp.Writer) {
 	if p.silent {
 		p.count("")
-		// The client does not learn of the leases, so it has none.
+		// A client that gets no reply does not know of its leases: take them back.
 		p.undo()
 		return
 	}
@@ -76,29 +74,29 @@ func (p *pending) Append(w *resp.Writer) {
 	}
 	p.count(code)
 	if !p.Perishable() {
-		p.call, p.task.Call = nil, nil // the message it held; the reply may stay in the queue for long
+		p.call, p.task.Call = nil, nil // release the message: the reply may remain in the queue
 	}
 }
 
-// count adds the command to the figures. One whose client has left is not in them.
+// count adds the command to the statistics, unless its client has disconnected.
 func (p *pending) count(code string) {
 	p.session.called(p.cmd, p.args, p.shown, p.task.Took(p.began), code)
 	p.args, p.shown = nil, nil
 }
 
-// Drop is called, after Ready, when the client did not get the reply: instead of
-// Append, or after it when the write failed.
+// Drop is called after Ready if the client does not get the reply: instead of Append, or after it
+// if the write has failed.
 func (p *pending) Drop() { p.undo() }
 
-// Perishable reports whether the reply delivers messages: where the client has
-// ended its side they go to another one.
+// Perishable reports whether the reply delivers messages, which go to another consumer if the
+// client has closed its side of the connection.
 func (p *pending) Perishable() bool {
 	_, ok := p.call.(undoer)
 	return ok
 }
 
-// undo takes back what the reply would have delivered. Taking back twice does
-// nothing: the leases are over by then.
+// undo takes back the deliveries of the reply. A second call has no effect, since the leases have
+// ended.
 func (p *pending) undo() {
 	u, ok := p.call.(undoer)
 	if !ok {
@@ -113,32 +111,30 @@ func (p *pending) undo() {
 	}
 }
 
-// release forgets a result that is not to be written: of a task that was applied, but
-// whose commit has failed.
+// release drops the result of a task that was applied but whose commit has failed.
 func (p *pending) release() {
 	if k, ok := p.call.(retainer); ok {
 		k.release()
 	}
 }
 
-// loading counts what one reply reads of messages into memory, of what all connections
-// may have there at the same time (Limits.LoadTotal). How large a message is shows when it
-// has been read, so room for the largest is taken first.
+// loading accounts for the messages that one reply reads from disk, out of the budget of all
+// connections (Limits.LoadTotal). The size of a message is known only after reading, so memory for
+// the largest possible message is reserved first.
 //
-// A reply waits for room only while it has next to nothing, and takes what it has anew
-// with it: two of them never wait for each other, and what a connection holds while it
-// waits for its client is bounded.
+// A reply waits for memory only while it holds at most loadFree, so two replies never wait for
+// each other.
 type loadBudget struct {
 	h    *Handler
-	took int64 // of the budget
-	has  int64 // bytes of what was read
+	took int64 // bytes reserved
+	has  int64 // bytes read
 }
 
-// loadFree is how much a reply may have and still wait for more; one that has more is
-// ended instead.
+// loadFree is the number of bytes up to which a reply may wait for more memory. A reply that holds
+// more ends early instead.
 const loadFree = 1 << 20
 
-// begin makes room for the next message. False: the reply is to end before it.
+// begin reserves memory for the next message. It returns false if the reply must end before it.
 func (l *loadBudget) begin() bool {
 	most := int64(l.h.cfg.Limits.Message)
 	if l.h.loads.Try(most) {
@@ -154,7 +150,7 @@ func (l *loadBudget) begin() bool {
 	return true
 }
 
-// loaded keeps of the room for a message what it needs.
+// loaded returns the part of a message's reservation that it does not need.
 func (l *loadBudget) loaded(d *engine.Delivery) {
 	if l.took <= l.has {
 		return // it was in memory
@@ -164,7 +160,7 @@ func (l *loadBudget) loaded(d *engine.Delivery) {
 	l.took = l.has
 }
 
-// end gives all of it back: the messages were written, or are not to be.
+// end returns all reservations: the messages have been written or dropped.
 func (l *loadBudget) end() {
 	if l.took > 0 {
 		l.h.loads.Give(l.took)

@@ -10,32 +10,31 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// This file says what memory a command takes from its execution until its reply is
-// written. A connection sets that aside before the command is executed (resp's Reserve),
-// so that a client which sends commands and reads no reply has as many of them executed
-// as there is room for.
+// This file bounds the memory that a command takes from its execution until its reply is written.
+// The connection reserves it before the command is executed (resp.Conn.Reserve), so a client that
+// pipelines commands without reading replies has only as many executed as fit.
 //
-// Most commands take little: smallRoom bounds them, and the reply queue bounds their number.
-// The others say so in their Spec (Room), as a bound that follows from the arguments
-// and from what is configured. Words that a client sends are counted for every command.
+// Most commands take little: smallRoom bounds each, and the reply queue bounds their number. The
+// others state a bound in their Spec (Room), which follows from the arguments and the
+// configuration. The bytes of arguments count for every command.
 
 const (
-	// smallRoom is what a command takes that says nothing, beside its arguments.
+	// smallRoom is the memory of a command without Room, in addition to its arguments.
 	smallRoom = 4 << 10
-	// tinyRoom is what a command takes whose result is a number, an id or less.
+	// tinyRoom is the memory of a command whose result is at most a number or an id.
 	tinyRoom = 512
-	// aloneRoom, as what a command takes, stands for a result whose size only its
-	// execution shows: it is executed when no reply is before it.
+	// aloneRoom stands for a result whose size is known only after the execution: the command
+	// is executed when no reply precedes it in the reply queue.
 	aloneRoom = -1
-	// perWord is what an argument takes beside its bytes: as a slice, and as what is
-	// made of it.
+	// perWord is the memory of an argument in addition to its bytes: its slice header, and the
+	// parsed value.
 	perWord = 64
-	// argumentCopies are the arguments as they came, and what is made of them: the
-	// record of a message, receipts, names.
+	// argumentCopies counts the arguments as received, and what is parsed from them: the record
+	// of a message, receipts, names.
 	argumentCopies = 2
 )
 
-// needs returns what the current command needs; a need of no bytes is none.
+// needs returns the reservation of the current command; zero bytes mean none.
 func (s *Session) needs(c *entry) resp.Need {
 	var need resp.Need
 	if size := argumentBytes(s.in.Args); size > smallRoom {
@@ -56,7 +55,7 @@ func (s *Session) needs(c *entry) resp.Need {
 	return need
 }
 
-// argumentBytes returns what arguments take.
+// argumentBytes returns the memory of arguments.
 func argumentBytes(args [][]byte) int {
 	n := 0
 	for _, a := range args {
@@ -65,8 +64,8 @@ func argumentBytes(args [][]byte) int {
 	return n
 }
 
-// makeRoom sets aside what the current command needs, and waits for it if it has to:
-// then what was executed before is flushed first, as its replies make the room. False:
+// makeRoom reserves the memory of the current command, and waits if there is not enough. It
+// flushes the commands before it first, since their replies return memory. It returns false if
 // the connection is ending.
 func (s *Session) makeRoom(c *entry) bool {
 	need := s.needs(c)
@@ -77,20 +76,20 @@ func (s *Session) makeRoom(c *entry) bool {
 		s.waiting = nil
 	}
 	if s.waiting != nil && !need.Own {
-		need.Alone = true // behind a lease that waits for messages it could be kept for ever
+		need.Alone = true // behind a waiting lease, the memory could be held without end
 	}
 	room, ok := s.conn.Reserve(need, false)
 	if !ok {
 		s.flush()
 		room, ok = s.conn.Reserve(need, true)
-		s.clock = s.handler.engine.Elapsed() // it was the client that took so long
+		s.clock = s.handler.engine.Elapsed() // the wait for the client does not count as latency
 	}
 	s.reserved, s.holds = room, ok
 	return ok
 }
 
-// answer puts a reply behind those that were not flushed yet. What is set aside for
-// it and it does not need, as it has bytes already, goes back.
+// answer appends a reply to those of this read. A rendered reply returns the part of its
+// reservation that it does not need.
 func (s *Session) answer(r resp.Reply, bytes int64) {
 	if s.holds {
 		s.holds = false
@@ -99,11 +98,11 @@ func (s *Session) answer(r resp.Reply, bytes int64) {
 	s.replies = append(s.replies, r)
 }
 
-// sizeOf is what a value of a type takes, without what it points at.
+// sizeOf returns the size of a value of a type, without what it points to.
 func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
 
-// pageOf is the room of a command that returns COUNT values of a type, with texts of
-// at most names names, and more bytes for each value.
+// pageOf is the room of a command that returns COUNT values of a type, each with at most names
+// names and more bytes of text.
 func pageOf[T any](names, more int) func(s *Session, in *input) int {
 	each := sizeOf[T]() + more
 	return func(s *Session, in *input) int {
@@ -111,17 +110,16 @@ func pageOf[T any](names, more int) func(s *Session, in *input) int {
 	}
 }
 
-// always is the room of a command that takes the same whatever its arguments are.
+// always is the room of a command that does not depend on its arguments.
 func always(n int) func(*Session, *input) int { return func(*Session, *input) int { return n } }
 
 // message is the room of a command that returns one message.
 func message(s *Session, in *input) int { return s.handler.cfg.Limits.Message + smallRoom }
 
-// pins reports whether commands of one read share memory of which a command that is
-// kept until it is answered would keep more than is small for each: a short one beside
-// one of many kilobytes.
+// pins reports whether the commands of one read share a buffer that is large compared to some of
+// them. A short command that is retained until its reply would keep all of the buffer alive.
 func pins(cmds []resp.Command) bool {
-	const few = 16 // what one read brings is no more than this many times smallRoom, or one command
+	const few = 16 // a read of at most this many times smallRoom, or of one command, does not count as large
 	if len(cmds) > few {
 		return false
 	}
@@ -132,18 +130,18 @@ func pins(cmds []resp.Command) bool {
 	return n > len(cmds)*smallRoom
 }
 
-// words is the room of a command that keeps each bytes for each word of an argument.
+// words is the room of a command that takes each bytes for each value of an argument.
 func words(slot string, each int) func(*Session, *input) int {
 	return func(_ *Session, in *input) int { return tinyRoom + len(in.List(slot))*each }
 }
 
-// sized is the room of a command whose text takes so many times what an argument has.
+// sized is the room of a command that takes a multiple of the size of an argument.
 func sized(slot string, times int) func(*Session, *input) int {
 	return func(_ *Session, in *input) int { return smallRoom + times*len(in.Bytes(slot)) }
 }
 
-// tableRoom is that of a command that shows what the table has of the commands named in
-// a slot, or of all: bytes says how much that is of one, with its subcommands.
+// tableRoom is the room of a command that describes the commands named in a slot, or all: bytes
+// returns the size for one command with its subcommands.
 func tableRoom(slot string, bytes func(*entry) int) func(*Session, *input) int {
 	return func(s *Session, in *input) int {
 		r := s.handler.table
@@ -165,7 +163,7 @@ func tableRoom(slot string, bytes func(*entry) int) func(*Session, *input) int {
 	}
 }
 
-// linesRoom is that of CLIENT LIST.
+// linesRoom is the room of CLIENT LIST.
 func linesRoom(s *Session, in *input) int {
 	h := s.handler
 	h.mu.Lock()
@@ -174,17 +172,17 @@ func linesRoom(s *Session, in *input) int {
 	for _, s := range h.sessions {
 		n += s.lineBytes()
 	}
-	return 2 * n // the text is put together before it is written
+	return 2 * n // the text is built before it is written
 }
 
-// lineBytes is what describe writes at most, where a client has said so much of itself.
+// lineBytes bounds a line of describe for a client with names and other texts of these lengths.
 func (s *Session) lineBytes() int {
-	const figures = 512 // those without a name of the client's choice
+	const figures = 512 // the fields that the client does not choose
 	id := s.identity.Load()
 	return figures + len(id.name) + len(id.libName) + len(id.libVersion) + len(s.userName())
 }
 
-// usersRoom is that of what shows users.
+// usersRoom is the room of a command that shows users.
 func usersRoom(s *Session, in *input) int {
 	n := tinyRoom
 	for _, u := range s.handler.users.List() {
@@ -193,7 +191,7 @@ func usersRoom(s *Session, in *input) int {
 	return n
 }
 
-// deniedRoom is that of ACL LOG.
+// deniedRoom is the room of ACL LOG.
 func deniedRoom(s *Session, in *input) int {
 	n := smallRoom
 	for _, e := range s.handler.denied.Newest(math.MaxInt) {
@@ -202,7 +200,7 @@ func deniedRoom(s *Session, in *input) int {
 	return n
 }
 
-// settingsRoom is that of CONFIG GET: each setting is shown once, whatever matches it.
+// settingsRoom is the room of CONFIG GET: each setting is shown at most once.
 func settingsRoom(s *Session, in *input) int {
 	n := tinyRoom
 	for name, value := range s.handler.settings() {
@@ -211,7 +209,7 @@ func settingsRoom(s *Session, in *input) int {
 	return n
 }
 
-// slowRoom is that of SLOWLOG GET.
+// slowRoom is the room of SLOWLOG GET.
 func slowRoom(s *Session, in *input) int {
 	const each = slowArgsMax*(slowBytesMax+perWord) + nameBytesMax + tinyRoom
 	entries := int64(s.handler.slow.Len())
@@ -221,7 +219,7 @@ func slowRoom(s *Session, in *input) int {
 	return tinyRoom + int(entries)*each
 }
 
-// channelsRoom is that of PUBSUB CHANNELS.
+// channelsRoom is the room of PUBSUB CHANNELS.
 func channelsRoom(s *Session, in *input) int {
 	n := tinyRoom
 	for _, c := range s.handler.hub.Channels() {
@@ -230,8 +228,8 @@ func channelsRoom(s *Session, in *input) int {
 	return n
 }
 
-// confirmRoom is that of the four commands that change subscriptions: ending without a
-// name ends all.
+// confirmRoom is the room of the four commands that change subscriptions. Without names, they
+// end all subscriptions.
 func confirmRoom(slot string) func(*Session, *input) int {
 	each := sizeOf[subscriptionChange]() + sizeOf[string]() + perWord
 	return func(s *Session, in *input) int {
@@ -243,7 +241,7 @@ func confirmRoom(slot string) func(*Session, *input) int {
 	}
 }
 
-// hooksRoom is that of a list of the hooks of all queues.
+// hooksRoom is the room of a list of the hooks of all queues.
 func hooksRoom(s *Session, in *input) int {
 	if in.Has("queue") {
 		return smallRoom
@@ -251,7 +249,7 @@ func hooksRoom(s *Session, in *input) int {
 	return tinyRoom + s.handler.engine.Snapshot().Hooks()*sizeOf[engine.ScriptInfo]()*2
 }
 
-// browseRoom is that of a page, which ends early where it would be larger.
+// browseRoom is the room of a page of FILA.BROWSE, which ends early if it would be larger.
 func browseRoom(s *Session, in *input) int {
 	most := engine.PageBytes(s.handler.cfg.Limits.Message)
 	if count := int(in.Integer("count", pageCount)); count < most/(s.handler.cfg.Limits.Message+smallRoom) {
@@ -260,7 +258,7 @@ func browseRoom(s *Session, in *input) int {
 	return most
 }
 
-// configRoom is that of a page of the runtime configuration, which ends early, too.
+// configRoom is the room of a page of the runtime configuration, which ends early as well.
 func configRoom(_ *Session, in *input) int {
 	return smallRoom + min(int(in.Integer("count", pageCount))*(configValueRoom+2*sizeOf[string]()), configPageBytes+configValueRoom)
 }
@@ -271,14 +269,14 @@ const (
 )
 
 const (
-	// cancelRoom is what FILA.CANCEL takes for an id: to look the message up, and what
-	// is found of it but for its record.
+	// cancelRoom is the memory that FILA.CANCEL takes for each id: for the lookup, and for the
+	// result without the record.
 	cancelRoom = 512
-	// scriptCopies is how many times its source a compiled script takes.
+	// scriptCopies is the size of a compiled script as a multiple of its source.
 	scriptCopies = 32
 )
 
-// nameBytes is what COMMAND LIST and ACL CAT show of a command, with its subcommands.
+// nameBytes returns what COMMAND LIST and ACL CAT show for a command with its subcommands.
 func nameBytes(c *entry) int {
 	n := len(c.Name) + perWord
 	for _, sub := range c.Subs {
@@ -287,7 +285,7 @@ func nameBytes(c *entry) int {
 	return n
 }
 
-// histogramBytes is what LATENCY HISTOGRAM shows of a command, with its subcommands.
+// histogramBytes returns what LATENCY HISTOGRAM shows for a command with its subcommands.
 func histogramBytes(c *entry) int {
 	const steps, each = telemetry.StepsMax, 48
 	return (1 + len(c.Subs)) * (command.NameMax*2 + perWord + steps*each)

@@ -47,12 +47,12 @@ func scriptTest() Spec {
 	}
 }
 
-// scriptTestCall runs a hook where its reply is written: by then the commands before
-// it have taken effect, and the time it takes is that of its own connection.
+// scriptTestCall runs a hook when its reply is rendered: earlier commands have taken effect by then,
+// and only its own connection is delayed.
 type scriptTestCall struct {
 	hookFind
-	given  bool   // a source, in place of the queue's hook
-	source string // the one given
+	given  bool   // a source is given, instead of the queue's hook
+	source string // the given source
 	own    hook.Hook
 	msg    hook.Message
 	size   int
@@ -81,7 +81,7 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 	return c, nil
 }
 
-// Prepare compiles a source that was given, on the connection.
+// Prepare compiles the given source on the connection.
 func (c *scriptTestCall) Prepare(e Engine) (err error) {
 	if c.given {
 		c.own, err = e.CompileScript(c.kind, c.source)
@@ -89,7 +89,7 @@ func (c *scriptTestCall) Prepare(e Engine) (err error) {
 	return err
 }
 
-// Bytes is what waits for the loop.
+// Bytes implements weigher.
 func (c *scriptTestCall) Bytes() int { return c.size }
 
 // Render runs the script and writes a map.
@@ -151,7 +151,7 @@ func (f *fields) failure(d *hook.FailureDecision) {
 	f.delay(d.Delay)
 }
 
-// delay is a time that a script may have left to the queue: nil then.
+// delay adds a duration, or nil if the script leaves it to the queue.
 func (f *fields) delay(d *time.Duration) {
 	if d == nil {
 		f.optional("delay_ms", "")

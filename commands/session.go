@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// connection is what a session needs of a connection. *resp.Conn is one.
+// connection is the part of *resp.Conn that a session uses.
 type connection interface {
 	ID() uint64
 	RemoteAddr() net.Addr
@@ -35,9 +35,8 @@ type connection interface {
 	Shrink(room resp.Room, n int64) resp.Room
 }
 
-// Session is the conversation with one client. Its state belongs to the
-// goroutine that reads the connection; what CLIENT LIST shows of it to others is
-// published through atomics.
+// Session is the state of one client's connection. Only the goroutine that reads the connection
+// accesses it, except for the atomics, which CLIENT LIST reads from other sessions.
 type Session struct {
 	handler *Handler
 	conn    connection
@@ -45,66 +44,63 @@ type Session struct {
 
 	proto        int
 	authed       bool
-	authFailures int                         // times that authenticating has failed
-	account      atomic.Pointer[acl.Account] // whose rights count; changed on the reading goroutine alone
+	authFailures int                         // failed attempts to authenticate
+	account      atomic.Pointer[acl.Account] // whose rights apply; set by the reading goroutine only
 	mute         muteMode
 	tracking     *tracking
 	subs         subscriptions
 	subscriber   events.Subscriber
-	later        resp.Reply // of the current local command, if it is to be rendered in its turn
-	closing      bool       // nothing more is handled, the connection ends after what was answered
+	later        resp.Reply // of the current local command, if it has to be rendered in order with earlier replies
+	closing      bool       // further commands are ignored; the connection is closed after the pending replies
 	in           input
-	multi        *transaction // since MULTI, else nil
-	// recovering says that the engine still recovers: what is parsed now is rendered at
-	// once, without having been applied.
+	multi        *transaction // the open transaction, or nil
+	// recovering is true while the engine recovers: calls are rendered without being applied.
 	recovering bool
-	// clock is a reading of the engine's stopwatch: of when the commands were read,
-	// then of when the last local one was done.
+	// clock is a reading of Engine.Elapsed: when the commands were read, then when the last
+	// local command was done.
 	clock time.Duration
 
-	reserved resp.Room // set aside for the current command, if holds
+	reserved resp.Room // memory reserved for the current command, if holds is set
 	holds    bool
-	retained atomic.Int64 // bytes of messages that leases keep until they are written
-	pins     bool         // the arguments of one read share more memory than is small for each
-	large    bool         // those of the current command are not to be kept
-	waiting  *pending     // the newest lease that may wait for messages; nil: none does
+	retained atomic.Int64 // bytes of messages that leases retain until their reply is written
+	pins     bool         // arguments of this read must be copied to be retained, see room.go
+	large    bool         // the arguments of the current command are too large to retain
+	waiting  *pending     // the newest lease that may be waiting for messages, or nil
 
-	replies []resp.Reply   // of one Handle, in order
-	tasks   []*engine.Task // of the same
-	slab    []pending      // room for the rest of the same
-	writer  resp.Writer    // of replies that are rendered at once
+	replies []resp.Reply   // of one call of Handle, in order
+	tasks   []*engine.Task // of the same call
+	slab    []pending      // preallocated for the rest of the same call
+	writer  resp.Writer    // for replies that are rendered immediately
 
 	identity  atomic.Pointer[identity]
-	current   atomic.Pointer[entry]              // the newest
-	subCounts atomic.Pointer[subscriptionCounts] // nil: it never has
-	queued    atomic.Int32                       // commands since MULTI, -1 without
+	current   atomic.Pointer[entry]              // the newest command
+	subCounts atomic.Pointer[subscriptionCounts] // nil: none so far
+	queued    atomic.Int32                       // commands queued since MULTI, -1 outside a transaction
 }
 
-// identity is what a client has said about itself. It is never changed, only
-// replaced.
+// identity is what a client has declared about itself. It is immutable and replaced as a whole.
 type identity struct {
 	name, libName, libVersion string
 	proto                     int
-	redirect                  int64 // of CLIENT TRACKING; -1: it is off
+	redirect                  int64 // of CLIENT TRACKING; -1 if it is off
 	bcast                     bool
 }
 
-// muteMode is what CLIENT REPLY has set.
+// muteMode is the mode set by CLIENT REPLY.
 type muteMode uint8
 
 const (
 	muteNone muteMode = iota
 	muteAll           // OFF
-	muteNext          // SKIP, while it is handled itself
+	muteNext          // CLIENT REPLY SKIP itself
 	muteThis          // the command after SKIP
 )
 
-// Handle executes the commands of one read. Local ones are done when it returns;
-// the rest are with the engine.
+// Handle executes the commands of one read. When it returns, local commands are done and the
+// others have been submitted to the engine.
 //
-// The replies go into the reply queue before the tasks are submitted: a task that is
-// done at once then finds its reply in its place, and a full queue holds back
-// work rather than replies.
+// Replies enter the reply queue before their tasks are submitted. A task that is done at once
+// finds its reply in place, and a full queue delays new work rather than replies.
 func (s *Session) Handle(cmds []resp.Command) {
 	s.clock = s.handler.engine.Elapsed()
 	s.pins = pins(cmds)
@@ -115,7 +111,7 @@ func (s *Session) Handle(cmds []resp.Command) {
 		s.large = s.pins
 		s.handle(cmds[i].Args, len(cmds)-i)
 		if s.large {
-			cmds[i].Args = nil // not to be kept while this waits for the engine's inbox
+			cmds[i].Args = nil // not retained while Submit waits for the inbox
 		}
 	}
 	s.slab = nil
@@ -126,8 +122,7 @@ func (s *Session) Handle(cmds []resp.Command) {
 	}
 }
 
-// flush gives the replies of what was executed to the connection, and their tasks to
-// the engine.
+// flush pushes the replies to the connection and submits their tasks.
 func (s *Session) flush() {
 	s.conn.Push(s.replies...)
 	clear(s.replies)
@@ -139,15 +134,15 @@ func (s *Session) flush() {
 	}
 }
 
-// Gone says that the connection has ended: its replies are dropped.
+// Gone is called when the connection has ended and its replies are dropped.
 func (s *Session) Gone() {
 	s.end()
 	s.handler.leave(s)
 	s.handler.engine.Leave(s.client)
 }
 
-// handle executes one command or submits it. left counts the commands that
-// may still come in this read, this one included.
+// handle executes or submits one command. left is the number of commands that remain in this
+// read, including this one.
 func (s *Session) handle(args [][]byte, left int) {
 	silent := s.mute == muteAll || s.mute == muteThis
 	if s.mute == muteThis {
@@ -215,8 +210,8 @@ func (s *Session) handle(args [][]byte, left int) {
 	p.task.ReadOnly = c.ReadOnly
 }
 
-// admit asks whether the command, nil if there is none of that name, may be used
-// now. An unauthenticated client learns nothing, not even which commands there are.
+// admit reports whether the command may be used now; c is nil for an unknown name. A client that
+// has not authenticated cannot find out which commands exist.
 func (s *Session) admit(c *entry) error {
 	if !s.authed && (c == nil || !c.NoAuth) {
 		return command.Refuse("NOAUTH", "Authentication required.")
@@ -227,7 +222,7 @@ func (s *Session) admit(c *entry) error {
 	return nil
 }
 
-// local executes a command that needs no engine and pushes its reply.
+// local executes a command that does not involve the engine and pushes its reply.
 func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	w := s.scratch()
 	before := s.mute
@@ -239,12 +234,12 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
 	s.called(c, args, nil, s.clock-began, code)
-	if s.later != nil { // a subscription is confirmed also with replies switched off
+	if s.later != nil { // subscriptions are confirmed even when replies are off
 		s.answer(s.later, math.MaxInt64)
 		s.later = nil
 		return
 	}
-	if s.mute != before { // CLIENT REPLY answers only ON
+	if s.mute != before { // CLIENT REPLY replies only to ON
 		silent = s.mute != muteNone
 	}
 	if s.mute == muteNext {
@@ -253,8 +248,8 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	s.keep(w, silent)
 }
 
-// unapplied answers a call that may be answered before the engine has anything
-// to say, from what is known without it.
+// unapplied renders a call without applying it, for commands that are allowed while the engine
+// recovers.
 func (s *Session) unapplied(c *entry, call call, silent bool) {
 	w := s.scratch()
 	code := ""
@@ -266,7 +261,7 @@ func (s *Session) unapplied(c *entry, call call, silent bool) {
 	s.keep(w, silent)
 }
 
-// reject answers a command, nil if it is none, that was not executed.
+// reject replies with the error of a command that is not executed; c is nil for an unknown name.
 func (s *Session) reject(c *entry, silent bool, err error) {
 	w := s.scratch()
 	if code := writeError(w, err); c == nil {
@@ -277,8 +272,8 @@ func (s *Session) reject(c *entry, silent bool, err error) {
 	s.keep(w, silent)
 }
 
-// called counts a command that was executed, and keeps it if it took long: as shown, if
-// that is known, else its arguments. It runs on the reader's goroutine or on the writer's.
+// called counts an executed command and records it in the slow log if it took long: as shown, or
+// its arguments if shown is nil. It runs on the reader's or the writer's goroutine.
 func (s *Session) called(c *entry, args [][]byte, shown []string, took time.Duration, code string) {
 	h := s.handler
 	h.calls.Called(s.conn.ID(), c.Index, took, code)
@@ -293,8 +288,7 @@ func (s *Session) called(c *entry, args [][]byte, shown []string, took time.Dura
 	}
 }
 
-// submit puts the reply of a call into the reply queue and its task with those that
-// go to the engine at the end of Handle.
+// submit adds the reply of a call and its task to those that flush passes on.
 func (s *Session) submit(c call, silent bool, left int) *pending {
 	p := s.room(c, left)
 	p.began = s.clock
@@ -311,9 +305,8 @@ func (s *Session) submit(c call, silent bool, left int) *pending {
 	return p
 }
 
-// room returns a place for a reply. Those of one read share their memory, but not
-// with one that keeps what it delivers until it is written: it would keep the
-// memory of all.
+// room returns memory for a pending reply. Replies of one read share one allocation, except for
+// replies that retain messages until they are written: these would keep all of it alive.
 func (s *Session) room(c call, left int) *pending {
 	if _, keeps := c.(undoer); keeps {
 		return new(pending)
@@ -326,15 +319,14 @@ func (s *Session) room(c call, left int) *pending {
 	return p
 }
 
-// scratch returns an empty writer for a reply that is rendered now.
+// scratch returns an empty writer for a reply that is rendered immediately.
 func (s *Session) scratch() *resp.Writer {
 	s.writer.Take()
 	s.writer.Proto = s.proto
 	return &s.writer
 }
 
-// keep puts what was rendered into the reply queue, or nothing where the client has
-// switched replies off.
+// keep adds the rendered reply to the reply queue, unless the client has turned replies off.
 func (s *Session) keep(w *resp.Writer, silent bool) {
 	b := w.Take()
 	if silent {
@@ -343,7 +335,7 @@ func (s *Session) keep(w *resp.Writer, silent bool) {
 	s.answer(resp.Bytes(b), int64(len(b)))
 }
 
-// reset makes the session one of a client that has just connected.
+// reset restores the state of a new connection.
 func (s *Session) reset() {
 	s.setProto(2)
 	s.mute = muteNone

@@ -46,10 +46,10 @@ type queueStatsCall struct {
 	moving engine.RedriveInfo
 }
 
-// busiest is how many keys are shown by name.
+// busiest is the number of keys that are shown by name.
 const busiest = 10
 
-// Preflight implements engine.Preflighter: the counts that are shown are exact.
+// Preflight implements engine.Preflighter, so that the counts are exact.
 func (c *queueStatsCall) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
 
 // Apply implements engine.Call.
@@ -58,7 +58,7 @@ func (c *queueStatsCall) Apply(tx *engine.Tx) (err error) {
 		return err
 	}
 	c.now, c.look.Queue = tx.Now(), c.name
-	if !c.looked { // else a later step has waited for its next turn
+	if !c.looked { // else only the later steps run again after a wait
 		if c.oldest, err = tx.Oldest(&c.look); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (c *queueStatsCall) fields() *fields {
 		top[i] = *busyFields(&c.top[i])
 	}
 	f.groups("busiest_keys", top)
-	f.group("other_keys", (*busyFields(&c.rest))[1:]) // a sum has no name
+	f.group("other_keys", (*busyFields(&c.rest))[1:]) // the sum has no name
 	f.removed(&c.counts)
 	f.flag("redrive_running", c.moving.Running)
 	f.number("redrive_moved", c.moving.Moved)
@@ -126,7 +126,7 @@ func (c *engineStatsCall) Render(_ *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// fields are the counts of all queues together, then the engine's own figures.
+// fields returns the counts of all queues together, then those of the engine.
 func (c *engineStatsCall) fields() *fields {
 	var f fields
 	f.engine(&c.stats)
@@ -176,7 +176,7 @@ func parseExplain(_ *Session, in *input) (call, error) {
 	return &explainMessageCall{req: engine.Explain{Queue: in.Text("queue"), ID: r.ID}}, nil
 }
 
-// explanation renders why something waits.
+// explanation is the common part of the calls that explain why something waits.
 type explanation struct {
 	now    time.Time
 	result engine.Explanation
@@ -212,8 +212,7 @@ func (c *explainMessageCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// explainFields are in the order in which one asks: what is it waiting for, how
-// is it with the message, how is it with its key.
+// explainFields returns the reason of the wait, then the state of the message, then that of its key.
 func explainFields(e *engine.Explanation, now time.Time) *fields {
 	var f fields
 	f.text("state", e.State)

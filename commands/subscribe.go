@@ -28,14 +28,14 @@ func punsubscribe() Spec {
 	return subscriptionSpec("PUNSUBSCRIBE", "pattern", true, false, "Stops listening to patterns, or to all of them.")
 }
 
-// subscriptionSpec describes one of the four: on begins to listen, else it ends.
+// subscriptionSpec describes one of the four commands; on is true for those that subscribe.
 func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 	kind, access := String, Listen
 	if pattern {
 		kind, access = Pattern, ListenPattern
 	}
 	if !on {
-		access = ByFlags // ending a subscription needs no right
+		access = ByFlags // unsubscribing needs no right
 	}
 	spec := Spec{
 		Name: name, Group: pubsubGroup, Since: "2.0.0", Complexity: "O(N) where N is the number of names",
@@ -54,13 +54,13 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 	return spec
 }
 
-// Bounds of what one client may make the server keep.
+// Bounds of the subscriptions of one client.
 const (
 	subscriptionsMax = 10_000
 	channelBytesMax  = 1 << 10
 )
 
-// receiver is a session as the hub knows it.
+// receiver implements events.Receiver for a session.
 type receiver Session
 
 // Proto implements events.Receiver.
@@ -69,11 +69,11 @@ func (r *receiver) Proto() int { return r.identity.Load().proto }
 // PushAsync implements events.Receiver.
 func (r *receiver) PushAsync(b []byte) bool { return r.conn.PushAsync(b) }
 
-// pubsubGroup is the group of commands that listen.
+// pubsubGroup is the group of the commands for subscriptions.
 const pubsubGroup = "pubsub"
 
-// subscriptions are those of a session as its own commands see them: in the order
-// of the commands, while the hub follows as the replies leave.
+// subscriptions is the state of a session's subscriptions as of its last command. The hub
+// follows when the replies are rendered.
 type subscriptions struct {
 	topics   map[events.Topic]struct{}
 	patterns int // among topics
@@ -112,8 +112,8 @@ func (u *subscriptions) change(t events.Topic, on bool) {
 	}
 }
 
-// changeSubscriptions begins or ends subscriptions. Ending without a name ends
-// all of their kind, and is answered also if there is none.
+// changeSubscriptions subscribes or unsubscribes. Unsubscribing without names ends all
+// subscriptions of that kind, and is confirmed even if there are none.
 func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 	if on && len(s.subs.topics)+len(args) > subscriptionsMax {
 		return command.Refuse("ERR", fmt.Sprintf("too many subscriptions, a client may have %d", subscriptionsMax))
@@ -143,18 +143,18 @@ func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 	return nil
 }
 
-// showSubscriptions makes the numbers known to CLIENT LIST.
+// showSubscriptions publishes the numbers for CLIENT LIST.
 func (s *Session) showSubscriptions() {
 	s.subCounts.Store(&subscriptionCounts{channels: len(s.subs.topics) - s.subs.patterns, patterns: s.subs.patterns, monitor: s.subs.monitor})
 }
 
-// subscriptionCounts is how much a session has subscribed to. It is never changed, only replaced.
+// subscriptionCounts is an immutable snapshot of a session's numbers of subscriptions.
 type subscriptionCounts struct {
 	channels, patterns int
 	monitor            bool
 }
 
-// subscriptionCounts may be called for another's session.
+// subscriptionCounts may be called from other sessions.
 func (s *Session) subscriptionCounts() subscriptionCounts {
 	if l := s.subCounts.Load(); l != nil {
 		return *l
@@ -162,8 +162,8 @@ func (s *Session) subscriptionCounts() subscriptionCounts {
 	return subscriptionCounts{}
 }
 
-// clientType is the type of client that CLIENT LIST and KILL know, flags what it
-// is marked with in the list.
+// clientType returns the type of the client for CLIENT LIST and CLIENT KILL, and its flags in the
+// list.
 func (l subscriptionCounts) clientType() (name, flags string) {
 	name, flags = "normal", "N"
 	if l.channels+l.patterns > 0 {
@@ -175,12 +175,12 @@ func (l subscriptionCounts) clientType() (name, flags string) {
 	return name, flags
 }
 
-// subscription is the reply of the four commands: a confirmation for each name.
-// What it confirms is in force from the moment it is rendered.
+// subscription is the reply of the four commands: a confirmation for each name. A change takes
+// effect in the hub when its confirmation is rendered.
 type subscription struct {
 	session *Session
 	on      bool
-	none    bool // nothing was there to end
+	none    bool // there was no subscription to end
 	proto   int
 	changes []subscriptionChange
 }
@@ -201,7 +201,7 @@ func (r *subscription) Append(w *resp.Writer) {
 		for _, c := range r.changes {
 			hub.Unsubscribe(&r.session.subscriber, c.topic)
 		}
-		w.Pushes() // what was on its way comes before the confirmation
+		w.Pushes() // earlier events precede the confirmation
 	}
 	w.Proto = r.proto
 	for _, c := range r.changes {
@@ -226,11 +226,11 @@ func (r *subscription) Append(w *resp.Writer) {
 	}
 }
 
-// Drop has nothing to take back: the session leaves the hub with its connection.
+// Drop does nothing: the session leaves the hub when its connection ends.
 func (r *subscription) Drop() {}
 
-// checkSubscribed refuses what a client with subscriptions must not send in RESP2,
-// where it could not distinguish an event from a reply.
+// checkSubscribed refuses most commands of a RESP2 client with subscriptions, since it could not
+// distinguish an event from a reply.
 func (s *Session) checkSubscribed(c *entry) error {
 	if s.proto != 2 || len(s.subs.topics) == 0 {
 		return nil
@@ -327,13 +327,13 @@ func monitor() Spec {
 	}
 }
 
-// monitorReply answers MONITOR; the lines follow it.
+// monitorReply is the reply of MONITOR. The lines follow it.
 type monitorReply struct{ session *Session }
 
 // Ready implements resp.Reply.
 func (monitorReply) Ready() bool { return true }
 
-// Append begins to show commands.
+// Append replies OK and adds the session to the monitors.
 func (r monitorReply) Append(w *resp.Writer) {
 	r.session.handler.hub.Monitor(&r.session.subscriber)
 	w.OK()
@@ -342,12 +342,11 @@ func (r monitorReply) Append(w *resp.Writer) {
 // Drop has nothing to take back: the session leaves the hub with its connection.
 func (monitorReply) Drop() {}
 
-// monitorBytesMax bounds what is shown of an argument: payloads may have
-// megabytes, and MONITOR is for seeing commands.
+// monitorBytesMax is the number of bytes of an argument that MONITOR shows.
 const monitorBytesMax = 1 << 10
 
-// monitored shows a command to the clients that monitor. As in Redis, those of
-// administrators are not shown, and never a password.
+// monitored sends a command to the clients that monitor. As in Redis, administrative commands
+// and passwords are not shown.
 func (s *Session) monitored(c *entry, args [][]byte) {
 	if c.Spec.Has("admin") {
 		return
@@ -371,8 +370,8 @@ func (s *Session) monitored(c *entry, args [][]byte) {
 	s.handler.hub.Feed(append(b, '\r', '\n'))
 }
 
-// secret reports whether the argument may be a password: any of a command that has
-// some, but of HELLO only what follows AUTH.
+// secret reports whether argument i may be a password: every argument of a command that takes
+// passwords, but for HELLO only those after AUTH.
 func secret(c *entry, args [][]byte, i int) bool {
 	if c.Spec.Name == "HELLO" {
 		return i >= 2 && command.IsToken(args[i-1], "AUTH") || i >= 3 && command.IsToken(args[i-2], "AUTH")

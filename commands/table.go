@@ -5,8 +5,7 @@ import (
 	"github.com/faisca/fila/internal/queueset"
 )
 
-// The words of a description are those of package command. Every file here uses
-// them, and reads better without the name of that package before each.
+// Aliases of the types of package command, which every description here uses.
 type (
 	// Spec describes a command.
 	Spec = command.Spec[*Session, call]
@@ -19,7 +18,7 @@ type (
 	input = command.Input
 )
 
-// The types of arguments, and what they need.
+// Types of arguments, and rights to queues.
 const (
 	Key       = command.Key
 	String    = command.String
@@ -40,15 +39,15 @@ const (
 	countLimit = command.CountLimit
 )
 
-// millisMax bounds every time a client may give: about a hundred years, so that
-// no sum with the present time runs over.
+// millisMax bounds every duration in milliseconds that a client may pass: about a hundred years,
+// so that its sum with the current time does not overflow.
 const millisMax = queueset.MillisMax
 
-// table is every command there is, by the file that it is in: from the name of a command to its code it
-// is two steps. A new command is a row here, and a file of its own or a place in the file of its family.
+// table lists all commands by the file that describes them. A new command is a row here, and code
+// in the file of its family or in a file of its own.
 func table() []Spec { return append(filaCommands(), redisCommands()...) }
 
-// filaCommands are Fila's own, and beside them the commands of Redis that do the same.
+// filaCommands are Fila's own commands, and those of Redis that are aliases of one.
 func filaCommands() []Spec {
 	return []Spec{
 		// enqueue.go
@@ -102,7 +101,7 @@ func filaCommands() []Spec {
 	}
 }
 
-// redisCommands are those that Fila has as Redis has them.
+// redisCommands are the commands that work as in Redis.
 func redisCommands() []Spec {
 	return []Spec{
 		// transaction.go
@@ -173,5 +172,5 @@ func redisCommands() []Spec {
 	}
 }
 
-// Describe describes the commands for documents.
+// Describe returns the descriptions of all commands, for documents.
 func Describe() []command.Description { return command.New(table()).Describe() }

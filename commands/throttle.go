@@ -73,7 +73,7 @@ func (c *throttleDelCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
-// removed renders whether there was something to remove.
+// removed renders whether something was removed.
 type removed struct{ found bool }
 
 // Render writes 1 or 0.

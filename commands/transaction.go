@@ -57,7 +57,7 @@ func exec() Spec {
 	}
 }
 
-// execRoom is what the replies of a transaction take, and its arguments.
+// execRoom is the memory of a transaction's arguments and replies.
 func execRoom(s *Session, in *input) int {
 	t := s.multi
 	if t == nil {
@@ -92,25 +92,24 @@ func discard() Spec {
 	}
 }
 
-// transaction is what a client has queued since MULTI.
+// transaction holds the commands that a client has queued since MULTI.
 type transaction struct {
 	queued []queued
 	bytes  int
-	held   int64 // of bytes, what counts among those of all connections
-	room   int   // that the replies take, but for messages that are shown
-	shows  bool  // messages
-	failed bool  // a command was refused: EXEC discards the rest
+	held   int64 // the part of bytes that is taken from Limits.QueuedTotal
+	room   int   // memory of the replies, without the messages they show
+	shows  bool  // a reply shows messages
+	failed bool  // a command was refused: EXEC discards the transaction
 }
 
-// queued is a command that waits for EXEC.
+// queued is a command of an open transaction.
 type queued struct {
 	command *entry
 	args    [][]byte
-	call    call // what the engine is to do; nil: the session executes it itself
+	call    call // nil for a local command
 }
 
-// cloneWords copies words out of what was read with them, which is not to be kept
-// until EXEC.
+// cloneWords copies arguments, so that a queued command does not retain the read buffer.
 func cloneWords(words [][]byte) [][]byte {
 	size := 0
 	for _, w := range words {
@@ -132,7 +131,7 @@ func (s *Session) begin() {
 	s.queued.Store(0)
 }
 
-// end forgets the transaction, if there is one.
+// end drops the open transaction, if there is one.
 func (s *Session) end() {
 	if t := s.multi; t != nil && t.held > 0 {
 		s.handler.queued.Give(t.held)
@@ -141,10 +140,10 @@ func (s *Session) end() {
 	s.queued.Store(-1)
 }
 
-// queuedFree is what a transaction may hold however much the others do.
+// queuedFree is the allowance of a transaction that does not count for Limits.QueuedTotal.
 const queuedFree = 256 << 10
 
-// failTransaction makes EXEC discard a transaction one of whose commands was refused.
+// failTransaction marks a transaction with a refused command, so that EXEC discards it.
 func (s *Session) failTransaction() {
 	if s.multi == nil {
 		return
@@ -153,11 +152,11 @@ func (s *Session) failTransaction() {
 	s.multi.queued = nil
 }
 
-// queue keeps a command that has been scanned for EXEC. An argument that cannot be
-// is refused here, before anything has happened.
+// queue adds a scanned command to the transaction. Wrong arguments are refused here, before
+// anything is applied.
 func (s *Session) queue(c *entry, args [][]byte) error {
 	t, l := s.multi, &s.handler.cfg.Limits
-	if c.Spec.Has("no_multi") || c.Spec.Group == pubsubGroup || c.Name == "monitor" { // the latter two answer later, and then go on
+	if c.Spec.Has("no_multi") || c.Spec.Group == pubsubGroup || c.Name == "monitor" { // these two send replies later on
 		return command.Refuse("ERR", "Command not allowed inside a transaction")
 	}
 	for _, a := range args {
@@ -192,7 +191,7 @@ func (s *Session) queue(c *entry, args [][]byte) error {
 	return nil
 }
 
-// add counts what the reply of a command takes.
+// add adds the memory that the reply of a command takes.
 func (t *transaction) add(s *Session, c *entry) {
 	t.room += tinyRoom
 	switch {
@@ -200,13 +199,13 @@ func (t *transaction) add(s *Session, c *entry) {
 	case c.Spec.Room == nil:
 		t.room += smallRoom
 	case c.Name == "fila.get":
-		t.shows = true // the engine counts them, when it has read them
+		t.shows = true // the engine bounds them when it has read them
 	default:
 		t.room += max(c.Spec.Room(s, &s.in), 0)
 	}
 }
 
-// exec ends the transaction and makes a call of it. What is local happens now.
+// exec ends the transaction and turns it into one call. Its local commands are executed now.
 func (s *Session) exec() (call, error) {
 	t := s.multi
 	if t == nil {
@@ -220,7 +219,7 @@ func (s *Session) exec() (call, error) {
 	delivers := false
 	for i := range t.queued {
 		q := &t.queued[i]
-		err := s.check(q.command, q.args) // rights may have changed since
+		err := s.check(q.command, q.args) // rights may have changed since it was queued
 		if q.call == nil || err != nil {
 			q.call = nil
 			c.local[i] = s.inTransaction(q, err)
@@ -251,17 +250,17 @@ func (s *Session) inTransaction(q *queued, err error) []byte {
 	return w.Take()
 }
 
-// execCall is a transaction on its way through the engine.
+// execCall is the call of a transaction.
 type execCall struct {
 	queued []queued
-	local  [][]byte // replies of the local ones, by their place in queued
+	local  [][]byte // replies of the local commands, by index in queued
 	calls  []engine.Call
 	errs   []error // of calls
 	bytes  int
 }
 
-// Prepare prepares all messages of the transaction. If one is refused, nothing
-// has happened yet, and nothing will.
+// Prepare prepares the calls of the transaction. If one is refused, the transaction is refused
+// as a whole and nothing is applied.
 func (c *execCall) Prepare(e Engine) error {
 	for _, call := range c.calls {
 		if p, ok := call.(preparer); ok {
@@ -301,10 +300,10 @@ func (c *execCall) Render(h *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// undoableExec is a transaction that delivers messages.
+// undoableExec is a transaction whose replies deliver messages.
 type undoableExec struct{ *execCall }
 
-// Undo takes back all that was delivered.
+// Undo takes back all deliveries.
 func (c *undoableExec) Undo() engine.Call {
 	var all undoAll
 	for i, call := range c.calls {
@@ -320,7 +319,7 @@ func (c *undoableExec) Undo() engine.Call {
 	return all
 }
 
-// release forgets what its calls keep.
+// release drops the results that the calls retain.
 func (c *undoableExec) release() {
 	for _, call := range c.calls {
 		if k, ok := call.(retainer); ok {
@@ -332,7 +331,7 @@ func (c *undoableExec) release() {
 // undoAll undoes several calls.
 type undoAll []engine.Call
 
-// Apply implements engine.Call. None of them waits or is refused.
+// Apply implements engine.Call. No undo waits or is refused.
 func (u undoAll) Apply(tx *engine.Tx) error {
 	for _, call := range u {
 		if err := call.Apply(tx); err != nil {
