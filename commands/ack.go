@@ -10,8 +10,8 @@ import (
 func ack() Spec {
 	return Spec{
 		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M that of leased messages, in slices",
-		Summary: "Acks messages: their work is done, and they are removed. Returns how many of the leases still held. " +
-			"Thousands of receipts are handled in slices: a crash before the reply may have kept a part of them. In a transaction they are one write.",
+		Summary: "Acknowledges messages, which removes them. Returns the number of leases that were still live. " +
+			"Thousands of receipts are handled in slices: after a crash before the reply, part of them may have been acknowledged. In a transaction they are one atomic write.",
 		Flags:  []string{"write", "fast"},
 		Access: Consume, ACL: []string{"consume"},
 		Args: receiptArgs(),
@@ -42,11 +42,11 @@ func (c *ackCall) Apply(tx *engine.Tx) (err error) {
 func nack() Spec {
 	return Spec{
 		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Reports that a delivery has failed: the message is retried after a pause, or dead once its attempts are used up. " +
-			"DELAY (a retry after so long) or DEAD decides; without them the queue's ON_FAILURE hook, which sees the ERROR, or else the queue's settings. " +
-			"When its TTL is over it is dead, whatever is asked for; a retry whose ready_at is not before that does not come: the message dies waiting.",
+		Summary: "Reports that a delivery has failed: the message is retried after a delay, or dead once its attempts are used up. " +
+			"DELAY (retry after that time) or DEAD decides; without them the queue's ON_FAILURE hook, which receives the ERROR, or else the settings of the queue. " +
+			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
-			"dlq (nil for a retry, and for a dead message that no queue took).",
+			"dlq (nil for a retry, and for a dead message that was dropped).",
 		Flags:  []string{"write", "fast"},
 		Access: Consume, ACL: []string{"consume"},
 		Args: []Arg{
@@ -130,7 +130,7 @@ func writeName(w *resp.Writer, name string) {
 func extend() Spec {
 	return Spec{
 		Name: "FILA.EXTEND", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of leased messages",
-		Summary: "Makes a lease end so many milliseconds from now, and returns when that is.",
+		Summary: "Sets the end of a lease to a number of milliseconds from now, and returns that time.",
 		Flags:   []string{"write", "fast"},
 		Access:  Consume, ACL: []string{"consume"},
 		Args: []Arg{
@@ -179,7 +179,7 @@ func (c *extendCall) Render(_ *Handler, w *resp.Writer) error {
 func release() Spec {
 	return Spec{
 		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M that of leased messages, in slices",
-		Summary: "Ends leases without work done: the messages are ready again at once, and no failure is counted. Returns how many of the leases still held. " +
+		Summary: "Returns leased messages: they are ready again at once, and no failure is counted. Returns the number of leases that were still live. " +
 			"Thousands of receipts are handled in slices, as with FILA.ACK.",
 		Flags:  []string{"write", "fast"},
 		Access: Consume, ACL: []string{"consume"},

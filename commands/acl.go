@@ -107,7 +107,7 @@ func aclGenPass() Spec {
 func aclDryRun() Spec {
 	return Spec{
 		Name: "DRYRUN", Secret: true, Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of arguments",
-		Summary: "Says whether a user may run a command, without running it.",
+		Summary: "Reports whether a user may run a command, without running it.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Args: []Arg{
 			{Name: "username", Type: String}, {Name: "command", Type: String}, {Name: "arg", Type: String, Optional: true, Multiple: true},
@@ -158,7 +158,7 @@ func runDryRun(s *Session, in *input, w *resp.Writer) error {
 func aclLog() Spec {
 	return Spec{
 		Name: "LOG", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of entries shown",
-		Summary: "Lists what was denied lately, at most ten entries unless COUNT says more, or forgets it.",
+		Summary: "Returns the most recent denials, ten unless COUNT is given, or clears them.",
 		Differs: "Keeps the newest 128 entries. A queue is a key.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Args: []Arg{{Name: "operation", Type: OneOf, Optional: true, Args: []Arg{
@@ -208,8 +208,8 @@ func writeDenied(w *resp.Writer, entries []acl.Entry, s *Session) {
 func aclSetUser() Spec {
 	return Spec{
 		Name: "SETUSER", Secret: true, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of rules and of connections",
-		Summary: "Makes a user, or changes one: by all of the rules or by none. Changes count at once, for existing connections too.",
-		Differs: "Patterns are of queues: %R~ is to consume, %W~ to produce. There are no selectors. Connections of the user that wait for messages " +
+		Summary: "Creates or changes a user, by all of the rules or none. Changes apply at once, also to existing connections.",
+		Differs: "Patterns match queues: %R~ allows to consume, %W~ to produce. There are no selectors. Connections of the user that wait for messages " +
 			"are answered that there are none.",
 		Flags: aclFlags("admin"),
 		Args:  []Arg{{Name: "username", Type: String}, {Name: "rule", Type: String, Optional: true, Multiple: true}},
@@ -278,7 +278,7 @@ func aclGetUser() Spec {
 func aclDelUser() Spec {
 	return Spec{
 		Name: "DELUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of connections",
-		Summary: "Removes users and closes their connections. Returns how many there were.",
+		Summary: "Deletes users and closes their connections. Returns the number of deleted users.",
 		Flags:   aclFlags("admin"),
 		Args:    []Arg{{Name: "username", Type: String, Multiple: true}},
 		Examples: []Example{
@@ -304,7 +304,7 @@ func aclDelUser() Spec {
 func aclList() Spec {
 	return Spec{
 		Name: "LIST", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
-		Summary: "Returns the users as lines from which they can be made again.",
+		Summary: "Returns the users as rules that recreate them.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Examples: []Example{{"ACL LIST", `1) "user default on nopass ~* &* +@all"`}},
 		Room:     usersRoom,
@@ -340,7 +340,7 @@ func aclUsers() Spec {
 func aclSave() Spec {
 	return Spec{
 		Name: "SAVE", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
-		Summary:  "Writes the users to the file of auth.acl_file, whole or not at all.",
+		Summary:  "Writes the users to auth.acl_file, atomically.",
 		Flags:    aclFlags("admin"),
 		Examples: []Example{{"ACL SAVE", "(error) ERR no file for users is set: see auth.acl_file"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -356,7 +356,7 @@ func aclSave() Spec {
 func aclLoad() Spec {
 	return Spec{
 		Name: "LOAD", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users and connections",
-		Summary:  "Replaces the users by those in the file of auth.acl_file, all or none. Connections of users that are not in it are closed.",
+		Summary:  "Replaces the users by those in auth.acl_file, all or none. Connections of users that are not in it are closed.",
 		Flags:    aclFlags("admin"),
 		Examples: []Example{{"ACL LOAD", "(error) ERR no file for users is set: see auth.acl_file"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {

@@ -12,8 +12,8 @@ import (
 func backup() Spec {
 	return Spec{
 		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of files of the store, or its size where it has to be copied",
-		Summary: "Makes a backup of the store while it serves, as a directory of that name below storage.backup_path, and answers when it is on disk. " +
-			"It is one moment of the store, with everything acknowledged before. `fila restore` makes a data directory of it, see docs/backup.md.",
+		Summary: "Makes an online backup of the store in a directory of that name below storage.backup_path, and replies when it is durable. " +
+			"It is a consistent snapshot with everything acknowledged before. `fila restore` turns it into a data directory, see docs/backup.md.",
 		Reply: "A map: " + backupFields(&engine.BackupResult{}).names() + ".",
 		Flags: []string{"admin", "noscript", "no_multi"},
 		Args:  []Arg{{Name: "name", Type: String}},
@@ -58,8 +58,8 @@ func backupFields(r *engine.BackupResult) *fields {
 func bgsave() Spec {
 	return Spec{
 		Name: "BGSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
-		Summary: "Begins a backup of the store, named after the time, below storage.backup_path.",
-		Differs: "Makes a backup, see FILA.BACKUP; nothing depends on it for what is acknowledged to be stored. SCHEDULE is accepted and changes nothing.",
+		Summary: "Starts a backup of the store, named after the time, below storage.backup_path.",
+		Differs: "Makes a backup, see FILA.BACKUP. Acknowledged changes are durable without it. SCHEDULE is accepted without effect.",
 		Flags:   []string{"admin", "noscript", "no_async_loading"},
 		Args:    []Arg{{Name: "schedule", Type: PureToken, Token: "SCHEDULE", Optional: true}},
 		Examples: []Example{
@@ -90,8 +90,8 @@ func (c *bgsaveCall) Render(_ *Handler, w *resp.Writer) error {
 func lastsave() Spec {
 	return Spec{
 		Name: "LASTSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
-		Summary:  "Returns the Unix time in seconds of the newest backup that is on disk.",
-		Differs:  "0 if there is none: a start is no backup.",
+		Summary:  "Returns the Unix time in seconds of the newest complete backup.",
+		Differs:  "0 if there is none; the start of the server does not count.",
 		Flags:    []string{"loading", "stale", "fast"},
 		ACL:      []string{"admin", "dangerous"},
 		Quiet:    true,

@@ -54,7 +54,7 @@ func clientCapa() Spec {
 func clientID() Spec {
 	return Spec{
 		Name: "ID", Group: "connection", Since: "5.0.0", Complexity: "O(1)",
-		Summary: "Returns the number of the connection, which no other ever has.",
+		Summary: "Returns the id of the connection, which is never reused.",
 		Flags:   connectionFlags(), Examples: []Example{{"CLIENT ID", "(integer) 1"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			w.Int(int64(s.conn.ID())) //nolint:gosec // counts connections
@@ -95,7 +95,7 @@ func clientSetName() Spec {
 func clientSetInfo() Spec {
 	return Spec{
 		Name: "SETINFO", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
-		Summary: "Notes the client library's name or version, for CLIENT LIST.",
+		Summary: "Sets the client library's name or version, for CLIENT LIST.",
 		Flags:   connectionFlags(),
 		Args: []Arg{{Name: "attr", Type: OneOf, Args: []Arg{
 			{Name: "lib-name", Type: PureToken, Token: "LIB-NAME"}, {Name: "lib-ver", Type: PureToken, Token: "LIB-VER"},
@@ -146,8 +146,8 @@ func (s *Session) updateIdentity(change func(*identity)) {
 func clientReply() Spec {
 	return Spec{
 		Name: "REPLY", Group: "connection", Since: "3.2.0", Complexity: "O(1)",
-		Summary: "Switches replies off, on, or off for the next command.",
-		Differs: "The messages of a lease whose reply is switched off are ready again at once.",
+		Summary: "Turns replies off, on, or off for the next command.",
+		Differs: "If the reply of a lease is turned off, its messages are ready again at once.",
 		Flags:   connectionFlags(),
 		Args: []Arg{{Name: "action", Type: OneOf, Args: []Arg{
 			{Name: "on", Type: PureToken, Token: "ON"}, {Name: "off", Type: PureToken, Token: "OFF"}, {Name: "skip", Type: PureToken, Token: "SKIP"},
@@ -171,7 +171,7 @@ func clientReply() Spec {
 func clientUnblock() Spec {
 	return Spec{
 		Name: "UNBLOCK", Group: "connection", Since: "5.0.0", Complexity: "O(1)",
-		Summary: "Ends the wait of another connection for messages: with none, or with an error.",
+		Summary: "Ends another connection's wait for messages: without messages, or with an error.",
 		Flags:   connectionFlags("admin"),
 		Args: []Arg{{Name: "client-id", Type: Integer, Min: 0}, {Name: "timeout_error", Type: OneOf, Optional: true, Args: []Arg{
 			{Name: "timeout", Type: PureToken, Token: "TIMEOUT"}, {Name: "error", Type: PureToken, Token: "ERROR"},
@@ -217,7 +217,7 @@ func clientKill() Spec {
 	kind.Optional = false
 	return Spec{
 		Name: "KILL", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections",
-		Summary: "Closes connections: one by its address, or all that pass the filters.",
+		Summary: "Closes connections: one by its address, or all that match the filters.",
 		Flags:   connectionFlags("admin"),
 		Args: []Arg{{Name: "filter", Type: OneOf, Args: []Arg{
 			{Name: "ip:port", Type: String},

@@ -14,7 +14,7 @@ import (
 func clientInfo() Spec {
 	return Spec{
 		Name: "INFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
-		Summary:  "Describes this connection in the form of CLIENT LIST.",
+		Summary:  "Returns the line of this connection in CLIENT LIST.",
 		Flags:    connectionFlags(),
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"CLIENT INFO", "..."}},
@@ -32,7 +32,7 @@ func clientList() Spec {
 	return Spec{
 		Name: "LIST", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections",
 		Summary: "Describes the connections, a line for each.",
-		Differs: "Shows of Redis' fields those that mean something here.",
+		Differs: "Has those of Redis' fields that apply to Fila.",
 		Flags:   connectionFlags("admin"), Quiet: true,
 		Tips: []string{"nondeterministic_output"},
 		Args: []Arg{clientType(), {Name: "id", Type: Block, Token: "ID", Optional: true, Args: []Arg{
@@ -153,8 +153,8 @@ func (t *tracking) has(flag string) bool { return t != nil && slices.Contains(t.
 func clientTracking() Spec {
 	return Spec{
 		Name: "TRACKING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
-		Summary: "Asks to be told when something cached is out of date. Nothing here may be cached, so no message ever comes.",
-		Differs: "Never sends an invalidation: none is ever owed.",
+		Summary: "Accepted without effect: no reply is cacheable, so no invalidation is ever sent.",
+		Differs: "Never sends an invalidation.",
 		Flags:   connectionFlags(),
 		Args: []Arg{
 			onOff(),
@@ -264,8 +264,8 @@ func (h *Handler) connected(id int64) bool {
 func clientCaching() Spec {
 	return Spec{
 		Name: "CACHING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
-		Summary: "Says whether what the next command reads will be cached.",
-		Differs: "Without effect: nothing here may be cached. CLIENT TRACKINGINFO shows it until CLIENT TRACKING is called again.",
+		Summary: "Accepted without effect: no reply is cacheable.",
+		Differs: "CLIENT TRACKINGINFO shows it until CLIENT TRACKING is called again.",
 		Flags:   connectionFlags(),
 		Args: []Arg{{Name: "mode", Type: OneOf, Args: []Arg{
 			{Name: "yes", Type: PureToken, Token: "YES"}, {Name: "no", Type: PureToken, Token: "NO"},
@@ -297,7 +297,7 @@ func clientCaching() Spec {
 func clientGetRedir() Spec {
 	return Spec{
 		Name: "GETREDIR", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
-		Summary: "Returns to which connection invalidations are sent, 0 for this one, -1 while tracking is off.",
+		Summary: "Returns the id of the connection that invalidations are redirected to, 0 for this one, -1 while tracking is off.",
 		Flags:   connectionFlags(), Examples: []Example{{"CLIENT GETREDIR", "(integer) -1"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			w.Int(s.tracking.target())

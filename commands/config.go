@@ -189,7 +189,7 @@ func cannotSet(name, why string) error {
 func configSet() Spec {
 	return Spec{
 		Name: "SET", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of settings",
-		Summary: "Changes settings of the running server, all of them or none, until it ends.",
+		Summary: "Changes settings of the running server, all or none, until it stops.",
 		Differs: "Changes loglevel, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len, also by Fila's names for them. " +
 			"All others are set in the file, the environment or by a flag, and take a restart.",
 		Flags: []string{"admin", "noscript", "loading", "stale"}, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
@@ -243,8 +243,8 @@ func (h *Handler) tunable(name string) (tunable, error) {
 func configResetStat() Spec {
 	return Spec{
 		Name: "RESETSTAT", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of commands",
-		Summary:  "Sets the figures of commands, errors and connections in INFO back to 0.",
-		Differs:  "The counts of queues and of the engine go on: FILA.STATS and the section Fila show them.",
+		Summary:  "Resets the counters of commands, errors and connections in INFO.",
+		Differs:  "The counters of queues and of the engine, in FILA.STATS and the section Fila, are not reset.",
 		Flags:    []string{"admin", "noscript", "loading", "stale"},
 		Examples: []Example{{"CONFIG RESETSTAT", "OK"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -262,7 +262,7 @@ func configRewrite() Spec {
 	return Spec{
 		Name: "REWRITE", Group: "server", Since: "2.8.0", Complexity: "O(1)",
 		Summary:  "Refused: Fila does not write its configuration.",
-		Differs:  "Always an error. What CONFIG SET has changed lasts until the server ends; put it into the file to keep it.",
+		Differs:  "Always an error. Changes by CONFIG SET last until the server stops; write them into the configuration file to keep them.",
 		Flags:    []string{"admin", "noscript", "loading", "stale"},
 		Examples: []Example{{"CONFIG REWRITE", "(error) ERR Fila does not write its configuration: put what is to last into its file, see CONFIG GET"}},
 		Local: func(*Session, *input, *resp.Writer) error {

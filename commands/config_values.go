@@ -19,7 +19,7 @@ func configValues() Spec {
 func configValueSet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of values given and M that of values there are",
-		Summary: "Sets values of the runtime configuration, all of them or none. What is enqueued after the reply sees them.",
+		Summary: "Sets values of the runtime configuration, all or none. Messages enqueued after the reply see them.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
 		Args: []Arg{{Name: "pair", Type: Block, Multiple: true, Args: []Arg{
@@ -93,7 +93,7 @@ func (c *configValueGetCall) Render(_ *Handler, w *resp.Writer) error {
 func configValueDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of keys given and M that of values there are",
-		Summary: "Removes values of the runtime configuration and returns how many there were.",
+		Summary: "Removes values of the runtime configuration and returns the number of removed values.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
 		Args:    []Arg{{Name: "key", Type: String, Multiple: true}},
@@ -133,7 +133,7 @@ func configValueList() Spec {
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(log(M)+N) where M is the number of values there are and N is COUNT",
 		Summary: "Returns the runtime configuration in the order of its keys, a page at a time.",
 		Reply: "An array: the next cursor, 0 at the end, and an array of keys, each followed by its value. " +
-			"A cursor is a text without meaning; what was there all the time is seen once.",
+			"The cursor is opaque. What exists during the whole iteration is returned exactly once.",
 		Flags: []string{"readonly"},
 		Args: []Arg{
 			{Name: "p", Type: String, Token: "PREFIX", Optional: true},

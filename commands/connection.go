@@ -218,7 +218,7 @@ func selectDB() Spec {
 func reset() Spec {
 	return Spec{
 		Name: "RESET", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
-		Summary:   "Makes the connection as new: RESP2, no name, not authenticated.",
+		Summary:   "Resets the connection: RESP2, no name, not authenticated.",
 		Flags:     []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Examples:  []Example{{"RESET", "RESET"}},
 		Immediate: true,
@@ -254,7 +254,7 @@ func (resetReply) Drop() {}
 func quit() Spec {
 	return Spec{
 		Name: "QUIT", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
-		Summary:   "Ends the connection after everything before it was answered.",
+		Summary:   "Closes the connection after the replies to all earlier commands.",
 		Flags:     []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Examples:  []Example{{"QUIT", "OK"}},
 		Immediate: true,

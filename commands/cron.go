@@ -19,10 +19,10 @@ func cron() Spec {
 func cronSet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
-		Summary: "Enqueues a message at each tick of a cron expression, or replaces what was set under the name. " +
-			"Five fields (minute hour day month weekday), six with the seconds first, or @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; by the clock of TZ (UTC). " +
-			"Each tick makes one message, also across restarts. CATCHUP says which of the ticks that were missed by more than ten seconds are made up for: " +
-			"NONE, the LAST (the default), or ALL. Set again with the same expression and zone, its ticks go on as they were. See docs/cron.md.",
+		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
+			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
+			"Each tick enqueues exactly one message, also across restarts. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
+			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. See docs/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "cron", Type: String},
@@ -108,7 +108,7 @@ func mayChangeCron(tx *engine.Tx, a *acl.Account, name string) error {
 func cronDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
-		Summary: "Ends a recurring message; what it has enqueued stays. Returns 1, or 0 if there was none.",
+		Summary: "Deletes a recurring message; messages that it has enqueued stay. Returns 1, or 0 if there was none.",
 		Flags:   []string{"write", "fast"}, ACL: []string{"admin"},
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
@@ -138,10 +138,10 @@ func (c *cronDelCall) Apply(tx *engine.Tx) (err error) {
 func cronGet() Spec {
 	return Spec{
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Returns what is known of a recurring message, nil if there is none of that name.",
+		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
-		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + ". key is nil where none was given; next_at is the next tick; last_at is the newest that made a message; " +
-			"fired counts the ticks that did, missed those that did not; last_error says why the newest of those that were tried did not, error_at when.",
+		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + ". key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
+			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.CRON GET morning", "(nil)"},

@@ -24,7 +24,7 @@ func keyArgs(more ...Arg) []Arg {
 func keySet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Sets the weight of a fairness key: it counts for the whole backlog from the next visit on, and stays when the key runs empty.",
+		Summary: "Sets the weight of a fairness key. It applies to the whole backlog from the key's next turn on, and is kept when the key is empty.",
 		Flags:   []string{"write", "denyoom", "fast"},
 		ACL:     []string{"admin"},
 		Args:    keyArgs(Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64}),
@@ -56,7 +56,7 @@ func (c *keySetCall) Apply(tx *engine.Tx) error { return tx.SetKey(c.queue, c.ke
 func keyPause() Spec {
 	return Spec{
 		Name: "PAUSE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Stops deliveries of a fairness key. It still takes messages; what is leased stays leased.",
+		Summary: "Pauses deliveries of a fairness key. It still accepts messages, and live leases continue.",
 		Flags:   []string{"write", "denyoom", "fast"},
 		ACL:     []string{"admin"},
 		Args:    keyArgs(),
@@ -75,7 +75,7 @@ func keyPause() Spec {
 func keyResume() Spec {
 	return Spec{
 		Name: "RESUME", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Lets a paused fairness key deliver again.",
+		Summary: "Resumes deliveries of a paused fairness key.",
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
 		Args:    keyArgs(),
@@ -103,7 +103,7 @@ func (c *keyPauseCall) Apply(tx *engine.Tx) error { return tx.PauseKey(c.queue, 
 func keyDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Removes a fairness key's settings, never its messages: weight 1, not paused. Returns 1, or 0 if it had none.",
+		Summary: "Resets the settings of a fairness key (weight 1, not paused), not its messages. Returns 1, or 0 if it had none.",
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
 		Args:    keyArgs(),
@@ -132,7 +132,7 @@ func (c *keyDelCall) Apply(tx *engine.Tx) (err error) {
 func keyGet() Spec {
 	return Spec{
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Returns the settings and figures of one fairness key, also of one that has no messages.",
+		Summary: "Returns the settings and figures of a fairness key, even if it has no messages.",
 		Reply:   "A map as in FILA.KEYS.",
 		Flags:   []string{"readonly", "fast"},
 		Access:  Look,

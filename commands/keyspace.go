@@ -19,7 +19,7 @@ func scanQueues() Spec {
 	return Spec{
 		Name: "SCAN", Group: "generic", Since: "2.8.0", Complexity: "O(N) where N is COUNT",
 		Summary: "Returns the names of queues, a page at a time.",
-		Differs: "The keys are the queues. Each that was there all the time is returned exactly once.",
+		Differs: "The keys are the queues. A queue that exists during the whole iteration is returned exactly once.",
 		Reply:   "An array: the next cursor, 0 at the end, and an array of names.",
 		Flags:   []string{"readonly"}, ACL: []string{"keyspace"},
 		Tips: []string{"nondeterministic_output", "request_policy:special"},
@@ -165,7 +165,7 @@ func keyType() Spec {
 func exists() Spec {
 	return Spec{
 		Name: "EXISTS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of names",
-		Summary: "Returns how many of the queues named there are; one that is named twice counts twice.",
+		Summary: "Returns how many of the named queues exist; a queue that is named twice counts twice.",
 		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
 		Tips:     []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 		Args:     []Arg{{Name: "key", Type: Key, Multiple: true}},
@@ -181,8 +181,8 @@ func exists() Spec {
 func timeToLive(name, since string) Spec {
 	return Spec{
 		Name: name, Group: "generic", Since: since, Complexity: "O(1)",
-		Summary: "Returns -1 for a queue, which never expires, and -2 if there is none of that name.",
-		Differs: "What expires are messages: FILA.QUEUE INFO shows after what time.",
+		Summary: "Returns -1 for a queue, which never expires, or -2 if there is none of that name.",
+		Differs: "Messages expire instead: FILA.QUEUE INFO shows the TTL.",
 		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
 		Tips:     []string{"nondeterministic_output"},
 		Args:     []Arg{{Name: "key", Type: Key}},
@@ -239,7 +239,7 @@ func dbsize() Spec {
 	return Spec{
 		Name: "DBSIZE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
 		Summary:  "Returns the number of queues.",
-		Differs:  "Counts queues, dead-letter queues among them: they are what a key is here.",
+		Differs:  "Counts queues, including dead-letter queues.",
 		Flags:    []string{"readonly", "fast"},
 		ACL:      []string{"keyspace"},
 		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},

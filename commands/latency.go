@@ -222,7 +222,7 @@ func slowlogCommand() Spec {
 			{
 				Name: "GET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
 				Summary: "Returns the newest entries of the slow log.",
-				Differs: "Time is from reading the command until its reply may leave, with the commit: what a client waits for. Waiting for messages does not count.",
+				Differs: "The time runs from reading the command until its reply may be sent, including the commit, without waiting for messages.",
 				Reply:   "An array of entries: number, Unix time, microseconds, arguments, client's address and name.",
 				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "nondeterministic_output"},
 				Args:     []Arg{{Name: "count", Type: Integer, Optional: true, Min: -1}},

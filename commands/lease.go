@@ -15,11 +15,11 @@ import (
 func lease() Spec {
 	return Spec{
 		Name: "FILA.LEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages returned, in slices",
-		Summary: "Leases the next messages of a queue: at most COUNT (1), for VISIBILITY or else the visibility timeout of the queue. " +
-			"Without BLOCK it answers at once; with it, it waits so long for the first message, with BLOCK 0 without end, unless server.max_block_ms caps it. " +
+		Summary: "Leases the next messages of a queue: at most COUNT (1), for VISIBILITY milliseconds or else the visibility timeout of the queue. " +
+			"Without BLOCK it replies at once. BLOCK is the time in milliseconds to wait for the first message, 0 without end; server.max_block_ms bounds it. " +
 			"CONSUMER is a name that FILA.GET and FILA.EXPLAIN show.",
 		Reply: "An array of messages, empty when there is none. A message is an array: receipt, payload, headers (name, value, ...), key, attempt, " +
-			"deliveries, enqueued_at, lease_until, queue. New fields are only added at its end. attempt is 1 plus the failures so far; deliveries counts every hand-out.",
+			"deliveries, enqueued_at, lease_until, queue. New fields are appended. attempt is 1 plus the failures so far; deliveries counts all deliveries.",
 		Flags: []string{"write", "blocking"},
 		ACL:   []string{"consume"},
 		Args:  append([]Arg{{Name: "queue", Type: Key, Access: Consume}}, leaseOptions()...),

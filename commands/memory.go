@@ -87,7 +87,7 @@ func memoryStats() Spec {
 	return Spec{
 		Name: "STATS", Group: "server", Since: "4.0.0", Complexity: "O(1)",
 		Summary: "Returns how the memory is used.",
-		Differs: "Has those of Redis' fields that mean something here, with the same meaning.",
+		Differs: "Has those of Redis' fields that apply to Fila, with the same meaning.",
 		Reply:   "A map: " + (&memoryStatsCall{}).fields().names() + ".",
 		Tips:    []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
 		Examples: []Example{
@@ -138,8 +138,8 @@ func (c *memoryStatsCall) fields() *fields {
 func memoryUsage() Spec {
 	return Spec{
 		Name: "USAGE", Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of fairness keys and, of SAMPLES keys, of their messages in memory; in slices",
-		Summary: "Estimates the memory that a queue takes, nil if there is none of that name.",
-		Differs: "What a queue has on disk only is not counted. SAMPLES (5) is of how many fairness keys the payloads are measured, 0 for all.",
+		Summary: "Estimates the memory of a queue; nil if there is none of that name.",
+		Differs: "What is only on disk is not counted. SAMPLES (5) is the number of fairness keys whose payloads are measured, 0 for all.",
 		Flags:   []string{"readonly"}, Access: Look,
 		Args: []Arg{
 			{Name: "key", Type: Key},

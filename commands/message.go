@@ -14,7 +14,7 @@ import (
 func get() Spec {
 	return Spec{
 		Name: "FILA.GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Shows a message, whatever its status, and changes nothing about it.",
+		Summary: "Returns a message in any status, without changing it.",
 		Reply: "A map, nil if the queue has no such message: " + viewFields(&engine.View{}).names() + ". status is ready, delayed, leased or dead; " +
 			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died; " +
 			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died.",
@@ -183,7 +183,7 @@ func (c *browseCall) Render(_ *Handler, w *resp.Writer) error {
 func cancel() Spec {
 	return Spec{
 		Name: "FILA.CANCEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of ids, in slices",
-		Summary: "Removes messages, whatever their status, and returns how many there were. The receipt of a leased one is lost. " +
+		Summary: "Removes messages in any status and returns the number of removed messages. The receipt of a leased one becomes invalid. " +
 			"Thousands of ids are handled in slices, as with FILA.ACK.",
 		Flags: []string{"write"},
 		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String, Multiple: true}},
@@ -237,8 +237,8 @@ func (c *counted) Render(_ *Handler, w *resp.Writer) error {
 func reschedule() Spec {
 	return Spec{
 		Name: "FILA.RESCHEDULE", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of delayed messages in memory",
-		Summary: "Makes a message ready so many milliseconds from now, 0 is at once, and returns when that is. It keeps its attempts and its place. " +
-			"A leased message is refused: its consumer decides. So is a time at which the message's TTL is over.",
+		Summary: "Makes a message ready in a number of milliseconds, 0 for at once, and returns that time. Its attempts and its place are kept. " +
+			"Refused for a leased message, which its consumer decides about, and for a time after the end of the message's TTL.",
 		Flags: []string{"write"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},

@@ -125,7 +125,7 @@ func (plainOK) Render(_ *Handler, w *resp.Writer) error {
 func queueDelete() Spec {
 	return Spec{
 		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues; what the queue held is given back in slices",
-		Summary: "Deletes a queue; one that holds messages only with FORCE. Its dead-letter queue stays.",
+		Summary: "Deletes a queue. A queue with messages needs FORCE. Its dead-letter queue is kept.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
 		Args: []Arg{

@@ -27,8 +27,8 @@ func role() Spec {
 func wait() Spec {
 	return Spec{
 		Name: "WAIT", Group: "generic", Since: "3.0.0", Complexity: "O(1)",
-		Summary: "Returns the number of replicas that have everything sent before: 0, there are none.",
-		Differs: "Answers at once: there never is a replica to wait for.",
+		Summary: "Returns the number of replicas that have received all earlier writes: 0, since there are none.",
+		Differs: "Replies at once: there are no replicas to wait for.",
 		Flags:   []string{"noscript"}, ACL: []string{"connection"},
 		Tips: []string{"request_policy:all_shards", "response_policy:agg_min"},
 		Args: []Arg{{Name: "numreplicas", Type: Integer, Min: 0}, {Name: "timeout", Type: Integer, Min: 0}},
@@ -49,9 +49,9 @@ func wait() Spec {
 func shutdown() Spec {
 	return Spec{
 		Name: "SHUTDOWN", Group: "server", Since: "1.0.0", Complexity: "O(1)",
-		Summary: "Stops the server: what was accepted is finished and stored first.",
-		Differs: "There is nothing to save or not to save: what was acknowledged is stored already. " +
-			"NOSAVE, SAVE, NOW and FORCE are accepted and change nothing.",
+		Summary: "Stops the server after accepted commands are completed and stored.",
+		Differs: "Acknowledged changes are already durable. " +
+			"NOSAVE, SAVE, NOW and FORCE are accepted without effect.",
 		Flags: []string{"admin", "noscript", "loading", "stale", "no_multi", "allow_busy"},
 		Args: []Arg{
 			{Name: "nosave_save", Type: OneOf, Optional: true, Args: []Arg{
@@ -84,7 +84,7 @@ func shutdown() Spec {
 func timeNow() Spec {
 	return Spec{
 		Name: "TIME", Group: "server", Since: "2.6.0", Complexity: "O(1)",
-		Summary:  "Returns the server's time: Unix seconds, and microseconds of the present one.",
+		Summary:  "Returns the server's time: Unix seconds, and the microseconds of the current second.",
 		Flags:    []string{"loading", "stale", "fast"},
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"TIME", "..."}},
@@ -121,7 +121,7 @@ func errNoCluster() error { return command.Refuse("ERR", "This instance has clus
 func asking() Spec {
 	return Spec{
 		Name: "ASKING", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
-		Summary: "Answers that this is no cluster, as a Redis without one does.",
+		Summary: "Replies with an error, as a Redis server without cluster mode does.",
 		Flags:   []string{"fast"}, ACL: []string{"connection"},
 		Examples: []Example{{"ASKING", "(error) ERR This instance has cluster support disabled"}},
 		Local:    func(*Session, *input, *resp.Writer) error { return errNoCluster() },
@@ -131,8 +131,8 @@ func asking() Spec {
 func cluster() Spec {
 	return Spec{
 		Name: "CLUSTER", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
-		Summary:  "Answers that this is no cluster, as a Redis without one does.",
-		Differs:  "Tools ask it to find out whether there is a cluster; an error is the right answer.",
+		Summary:  "Replies with an error, as a Redis server without cluster mode does.",
+		Differs:  "Tools use it to detect a cluster; the error tells them that there is none.",
 		Flags:    []string{"stale"},
 		Args:     []Arg{{Name: "subcommand", Type: String}, {Name: "argument", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{{"CLUSTER INFO", "(error) ERR This instance has cluster support disabled"}},
@@ -147,7 +147,7 @@ func readonly() Spec {
 	return Spec{
 		Name: "READONLY", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
 		Summary: "Does nothing: every connection may read.",
-		Differs: "Answers OK also without a cluster, where Redis refuses.",
+		Differs: "Replies OK without a cluster, where Redis refuses.",
 		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
 		Examples: []Example{{"READONLY", "OK"}},
 		Local:    answerOK,
@@ -164,7 +164,7 @@ func readwrite() Spec {
 	return Spec{
 		Name: "READWRITE", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
 		Summary: "Does nothing: every connection may write.",
-		Differs: "Answers OK also without a cluster, where Redis refuses.",
+		Differs: "Replies OK without a cluster, where Redis refuses.",
 		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
 		Examples: []Example{{"READWRITE", "OK"}},
 		Local:    answerOK,

@@ -137,7 +137,7 @@ func (c *engineStatsCall) fields() *fields {
 func explain() Spec {
 	return Spec{
 		Name: "FILA.EXPLAIN", Group: "fila", Since: "0.1.0", Complexity: "O(1), or O(L) where a throttle is full, with L leases; O(L+N) for a ready message, with N messages of its key before it",
-		Summary: "Says why a message, or the next one of a fairness key, is not with a consumer: what it waits for, until when, and which leases are in the way.",
+		Summary: "Explains why a message, or the next message of a fairness key, is not delivered: what it waits for, until when, and which leases block it.",
 		Flags:   []string{"readonly"},
 		Access:  Look,
 		Reply: "A map, of a key: " + explainFields(&engine.Explanation{}, time.Time{}).names() + "; of a message: " +

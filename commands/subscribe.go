@@ -299,7 +299,7 @@ func publish() Spec {
 	return Spec{
 		Name: "PUBLISH", Group: pubsubGroup, Since: "2.0.0", Complexity: "O(1)",
 		Summary: "Refused: channels carry Fila's own events.",
-		Differs: "Always an error: a message without subscribers would be lost, and a broker is there to keep messages.",
+		Differs: "Always an error: a published message without subscribers would be lost. Use FILA.ENQUEUE.",
 		Flags:   []string{"pubsub", "loading", "stale", "fast"},
 		Args:    []Arg{{Name: "channel", Type: String}, {Name: "message", Type: String}},
 		Examples: []Example{{"PUBLISH news hello",
@@ -313,8 +313,8 @@ func publish() Spec {
 func monitor() Spec {
 	return Spec{
 		Name: "MONITOR", Group: "server", Since: "1.0.0", Complexity: "O(1)",
-		Summary: "Shows every command that clients send, as it is read.",
-		Differs: fmt.Sprintf("An argument is cut after %d bytes; a command is shown when it is read, which for one behind a waiting lease is before it runs.",
+		Summary: "Streams each command that a client sends, when it is read.",
+		Differs: fmt.Sprintf("An argument is cut after %d bytes. A command is shown when it is read; behind a waiting lease, that is before it is executed.",
 			monitorBytesMax),
 		Flags:    []string{"admin", "noscript", "loading", "stale"},
 		Examples: []Example{{"MONITOR", "OK"}},

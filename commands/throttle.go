@@ -16,7 +16,7 @@ func throttle() Spec {
 func throttleSet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait",
-		Summary: "Limits the messages that name the throttle, in whatever queue: how many go out a second, and how many are leased " +
+		Summary: "Limits the messages of all queues that name the throttle: how many are delivered per second, and how many are leased " +
 			"at the same time. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given.",
 		Flags: []string{"write", "denyoom"},
 		ACL:   []string{"admin"},
@@ -50,7 +50,7 @@ func (c *throttleSetCall) Apply(tx *engine.Tx) error { return tx.SetThrottle(c.k
 func throttleDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys that wait for it",
-		Summary: "Removes a throttle's limits: it no longer holds back messages that name it. Returns 1, or 0 if there were none.",
+		Summary: "Removes the limits of a throttle. Returns 1, or 0 if there were none.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
 		Args:    []Arg{{Name: "key", Type: String}},
@@ -89,9 +89,9 @@ func (r *removed) Render(_ *Handler, w *resp.Writer) error {
 func throttleGet() Spec {
 	return Spec{
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
-		Summary: "Returns a throttle's limits and what it has done since the broker started, nil if it limits nothing.",
+		Summary: "Returns the limits and counters of a throttle; nil if it has no limits.",
 		Flags:   []string{"readonly", "fast"},
-		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil where there is no such limit; " +
+		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil if not set; " +
 			"tokens is what may go out at once; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
 			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the next token comes, nil if no key waits for one.",
 		Args: []Arg{{Name: "key", Type: String}},
@@ -150,7 +150,7 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 func throttleList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
-		Summary: "Returns the throttles that limit something, a page at a time.",
+		Summary: "Returns the throttles that have limits, a page at a time.",
 		Flags:   []string{"readonly"},
 		Reply:   pageReply + "A throttle is a map as in FILA.THROTTLE GET.",
 		Args:    append([]Arg{}, pageOptions()...),

@@ -11,8 +11,8 @@ import (
 func multi() Spec {
 	return Spec{
 		Name: "MULTI", Group: "transactions", Since: "1.2.0", Complexity: "O(1)",
-		Summary: "Begins a transaction: the commands that follow are kept and executed by EXEC as one atomic write, all or nothing across a crash.",
-		Differs: "An argument that cannot be is refused when its command is queued, and discards the transaction, as an unknown command does in Redis.",
+		Summary: "Starts a transaction: the following commands are queued, and EXEC executes them as one atomic write.",
+		Differs: "An invalid argument is refused when its command is queued, and makes EXEC discard the transaction, as an unknown command does in Redis.",
 		Flags:   []string{"noscript", "fast"},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -36,7 +36,7 @@ func multi() Spec {
 func exec() Spec {
 	return Spec{
 		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on commands in the transaction; they are one write and are not divided",
-		Summary: "Executes the commands since MULTI in one turn and one write: nothing happens between them, and a crash keeps all or none. " +
+		Summary: "Executes the commands queued since MULTI in one turn and one write: no other command runs in between, and a crash keeps all or none. " +
 			"One that is refused answers its own error and changes nothing, the others apply. A lease does not wait in it.",
 		Reply: "An array with the replies, in order.",
 		Differs: "A hook of a queue, and the limits of a message, are applied to all of its messages before the first command: " +
