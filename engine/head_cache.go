@@ -114,7 +114,7 @@ func (c *core) retainedBodyBytesMax() int64 { return c.cfg.BodyBytes / 4 * 3 }
 // written its records.
 func (c *core) makeReady(m *message) {
 	k := m.key
-	m.status = ready
+	m.status, m.since = ready, c.now
 	if k.add(m, idNanos(m.id) == c.ids.last, c.windowMax()) {
 		c.heads.messages++
 		if len(k.window) > 2*c.cfg.Window {

@@ -44,6 +44,10 @@ type Delivery struct {
 	Deliveries uint32 // deliveries so far, this one included
 	EnqueuedAt time.Time
 	LeaseUntil time.Time
+	Visibility time.Duration // the lease began so long before LeaseUntil
+	// Waited is how long the message was ready before the lease. For a message that was read
+	// from disk it is as exact as the records: they do not have the time of a release or a redrive.
+	Waited time.Duration
 
 	mk      storage.MessageKey
 	record  []byte
@@ -56,6 +60,9 @@ func (d *Delivery) Payload() []byte { return d.message.Payload }
 
 // Headers returns the headers. The caller must not change them.
 func (d *Delivery) Headers() []Header { return d.message.Headers }
+
+// Priority returns the priority of the message, 0 to 9.
+func (d *Delivery) Priority() uint8 { return priorityMax - d.mk.Rank }
 
 // Held returns how many bytes Release would free.
 func (d *Delivery) Held() int { return len(d.record) }
@@ -240,7 +247,9 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.status = leased
 	m.fence = max(m.fence, c.fenceBase()) + 1
 	m.deliveries++
-	m.lease = lease{until: c.now + int64(visibility), since: c.now, consumer: consumer}
+	m.lease = lease{until: c.now + int64(visibility), consumer: consumer}
+	waited := time.Duration(max(c.now-m.since, 0))
+	m.since = c.now
 	c.leases.byID[m.id] = m
 	c.leases.ends.push(m)
 	if m.throttles != nil {
@@ -255,7 +264,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	q.totals.delivered++
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
-		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), mk: m.storageKey(), record: m.body,
+		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
 		stored: c.mayReplyEarly(m),
 	}
 	d.message.Throttles = m.throttleKeys() // load reuses them instead of allocating

@@ -92,6 +92,9 @@ func (c *core) expireLease(m *message) {
 // longer than any hook may run, and short enough to go unnoticed.
 const hookDecisionMax = int64(5 * time.Second)
 
+// LeaseExpired is the error text of a delivery whose lease has expired.
+const LeaseExpired = "the lease expired"
+
 // endExpired ends an expired lease as a failure of its message. d is the decision of the
 // hook; nil if there is none, or if it has not come in time. A message that must move to
 // another queue but cannot be read stays leased, and the move is retried after its backoff.
@@ -111,7 +114,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 			return
 		}
 	}
-	m.fail(c.now, "the lease expired")
+	m.fail(c.now, LeaseExpired)
 	c.endLease(m)
 	switch {
 	case over:
@@ -223,13 +226,22 @@ func (tx *Tx) endLeases(queue string, receipts []Receipt, end func(c *core, m *m
 		if !tx.more() {
 			return 0, tx.yieldAt(p)
 		}
-		if m := c.leaseOf(q, receipts[p.at]); m != nil {
+		if m := c.hold(q, &receipts[p.at]); m != nil {
 			end(c, m)
 			p.n++
 			c.out.sync = true
 		}
 	}
 	return p.n, nil
+}
+
+// hold is leaseOf, and notes the result in the receipt.
+func (c *core) hold(q *queue, r *Receipt) *message {
+	m := c.leaseOf(q, *r)
+	if r.Held = m != nil; r.Held {
+		r.Fence = m.fence
+	}
+	return m
 }
 
 // receiptsFew is how many receipts are processed in one turn, without checking the budget
@@ -245,7 +257,7 @@ func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m
 	}
 	c.spend(len(receipts))
 	for i := range receipts {
-		if m := c.leaseOf(q, receipts[i]); m != nil {
+		if m := c.hold(q, &receipts[i]); m != nil {
 			end(c, m)
 			n++
 		}

@@ -90,6 +90,7 @@ type message struct {
 	deliveries uint32 // all deliveries so far, whatever their end
 	fence      uint64 // delivery number of the newest delivery; 0: none
 	failure    *failure
+	since      int64 // when it was leased or, while it is not, when it became ready; in Unix nanoseconds
 
 	// body is the encoded record, or nil if it must be read from the store. A message that is
 	// not ready retains it only until the batch that writes the record is committed.
@@ -104,7 +105,6 @@ type message struct {
 // deferred by Config.LeaseLag, so most leases are never written.
 type lease struct {
 	until    int64 // end in Unix nanoseconds
-	since    int64 // begin in Unix nanoseconds
 	consumer string
 	writes   uint8 // puts of the lease record, up to 2: one put allows a single delete
 	restored bool  // read from the store by a recovery
@@ -222,6 +222,9 @@ type Receipt struct {
 	// Bare is true if only a message id was given. It then refers to the current lease of the
 	// message, which is meant for operators.
 	Bare bool
+	// Held is set by Ack and Release: the receipt had a live lease. Fence is then its
+	// delivery number, also of a bare receipt.
+	Held bool
 }
 
 // ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else

@@ -201,6 +201,7 @@ type Event struct {
 	Queue string
 
 	ID      ID        // of the message
+	Fence   uint64    // number of the last delivery; 0: there was none
 	Key     string    // fairness key of the message
 	Attempt uint32    // number of the attempt that failed, from 1
 	Error   string    // error text of the failure
@@ -264,7 +265,7 @@ func (c *core) emitFailure(m *message, ev Event) {
 	if !c.subscribed(ev.Kind) {
 		return
 	}
-	ev.Queue, ev.ID, ev.Key, ev.Attempt = m.key.queue.name, m.id, m.key.name, m.attempt-1
+	ev.Queue, ev.ID, ev.Fence, ev.Key, ev.Attempt = m.key.queue.name, m.id, m.fence, m.key.name, m.attempt-1
 	if m.failure != nil {
 		ev.Error = m.failure.text
 	}

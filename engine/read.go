@@ -325,6 +325,10 @@ func decodeMessage(mk storage.MessageKey, value []byte, like *throttleSet) (m *m
 	}
 	m = &message{
 		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), throttles: like, expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
+		since: max(idNanos(mk.ID), rec.ReadyAt),
+	}
+	if rec.Dead != nil {
+		m.since = max(m.since, rec.Dead.DiedAt)
 	}
 	return m, rec.ReadyAt, nil
 }
@@ -336,6 +340,7 @@ func (m *message) decodeAttempt(value []byte) (readyAt int64, err error) {
 		return 0, fmt.Errorf("message %s: %w", m.id, err)
 	}
 	m.retried, m.attempt, m.deliveries, m.fence = true, max(rec.Attempt, 1), rec.Deliveries, rec.Fence
+	m.since = max(m.since, rec.ReadyAt, rec.LastFailedAt)
 	if rec.FirstFailedAt != 0 {
 		m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
 	}

@@ -292,8 +292,8 @@ func (c *core) recoverLeases() error {
 		k := c.keyOf(q, mk.Key)
 		m := &message{
 			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: k.throttleSet(rec.Throttles), expires: rec.ExpiresAt,
-			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried,
-			lease: lease{until: rec.Until, since: rec.LeasedAt, consumer: rec.Consumer, writes: 2, restored: true},
+			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
+			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, restored: true},
 		}
 		if rec.FirstFailedAt != 0 {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}

@@ -171,6 +171,10 @@ type Task struct {
 // that did. It may be called once Done is true.
 func (t *Task) Took(since time.Duration) time.Duration { return max(t.ended-since-t.waited, 0) }
 
+// Ended returns the reading of Elapsed at which the result became public. It may be called
+// once Done is true.
+func (t *Task) Ended() time.Duration { return t.ended }
+
 // Done reports whether the result is public: the batch of the task is as durable as
 // Config.Sync promises, or the reply does not depend on it. Any goroutine may call it.
 func (t *Task) Done() bool { return t.done.Load() }
