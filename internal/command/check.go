@@ -6,9 +6,7 @@ import (
 	"strings"
 )
 
-// Check returns the mistakes in a table, each as a sentence. It is for tests: a
-// table with a mistake would refuse what it should take, or take what it should
-// refuse.
+// Check returns the mistakes in a table, each as a sentence. It is for tests.
 func (t *Table[S, C]) Check() []string {
 	var mistakes []string
 	for _, c := range t.All {
@@ -19,7 +17,7 @@ func (t *Table[S, C]) Check() []string {
 	return mistakes
 }
 
-// checkSpec looks for what a description lacks.
+// checkSpec checks that a description is complete.
 func (c *Command[S, C]) checkSpec() (mistakes []string) {
 	s := c.Spec
 	wrong := func(is bool, format string, args ...any) {
@@ -41,8 +39,8 @@ func (c *Command[S, C]) checkSpec() (mistakes []string) {
 	return mistakes
 }
 
-// checkSyntax looks for arguments that could be taken for others. Positions can
-// only be worked out if nothing open stands before what follows.
+// checkSyntax checks that arguments are unambiguous: no argument of variable length precedes a
+// positional one.
 func (x *Syntax) checkSyntax() (mistakes []string) {
 	open := ""
 	for i := range x.positional {
@@ -71,8 +69,7 @@ func (x *Syntax) checkSyntax() (mistakes []string) {
 	return mistakes
 }
 
-// checkRights looks for queues that a command takes without asking for a right to
-// them: each would be a way around all rights.
+// checkRights checks that a command requires a right to each queue that it accepts.
 func (x *Syntax) checkRights() (mistakes []string) {
 	var named []element
 	for _, e := range append(slices.Clone(x.positional), x.options...) {

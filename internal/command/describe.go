@@ -1,10 +1,10 @@
 package command
 
-// Description is what a document says of a command.
+// Description describes a command for documents.
 type Description struct {
 	Name      string // lower case with its container: "fila.queue|create"
 	Display   string // as a user types it: "FILA.QUEUE CREATE"
-	Arguments string // as one line
+	Arguments string // on one line
 
 	Summary, Reply, Differs, Since, Complexity string
 
@@ -15,8 +15,8 @@ type Description struct {
 	Native     bool
 }
 
-// Describe describes what can be executed: each command, and behind it its
-// subcommands, in the order of their names.
+// Describe returns the descriptions of all commands and subcommands that can be executed, sorted by
+// name.
 func (t *Table[S, C]) Describe() []Description {
 	var all []Description
 	for _, container := range t.Commands {
@@ -32,7 +32,7 @@ func (t *Table[S, C]) Describe() []Description {
 	return all
 }
 
-// UsageLine returns how the whole command is written.
+// UsageLine returns the usage of the whole command on one line.
 func (d *Description) UsageLine() string {
 	if d.Arguments == "" {
 		return d.Display

@@ -1,24 +1,21 @@
-// Package command is the machinery of a table of commands. A command is
-// described once, by its Spec. What the description says is what happens: arity,
-// the syntax that Scan accepts, the usage line of a refusal, the rights that a
-// user needs, COMMAND, COMMAND DOCS, HELP and redis-compat.md are all computed
-// from it.
+// Package command compiles a table of commands. A command is described once, by its Spec. Arity, the
+// syntax that Scan accepts, usage lines in errors, the rights that a user needs, COMMAND,
+// COMMAND DOCS, HELP and redis-compat.md are derived from it.
 //
 //		[]Spec ── New ──> Table ── Lookup ──> Command ── Input.Scan ──> Input
 //
-//	  - spec.go has the words of a description, usage.go what follows from them:
-//	    arity and the usage line.
-//	  - table.go compiles descriptions into commands, and finds them by name.
-//	  - syntax.go places the arguments of a command, scan.go checks what a client
-//	    has sent against that, input.go gives the arguments to the command.
-//	  - rights.go says what a user needs, and refuses what it lacks.
-//	  - info.go and docs.go describe commands to clients, describe.go to documents,
+//	  - spec.go declares descriptions; usage.go derives arity and the usage line.
+//	  - table.go compiles descriptions into commands and looks them up by name.
+//	  - syntax.go compiles the arguments of a command, scan.go checks a command line
+//	    against them, input.go gives the command access to its arguments.
+//	  - rights.go determines and checks the required rights.
+//	  - info.go and docs.go describe commands to clients, describe.go to documents.
 //	    check.go finds mistakes in a table.
 //
-// The package does not know what a command does. Spec, Command and Table have
-// two type parameters for that: S is the session that executes a command, C the
-// call that a command becomes. Package commands has both.
+// The package does not know what a command does. Spec, Command and Table have two type parameters: S
+// is the session that executes a command, C the call that a command is parsed into. Package commands
+// declares both.
 //
-// Neither Lookup nor Scan allocates memory, but for the values of the first
-// command of a session, for options that repeat, and for refusals.
+// Lookup and Scan do not allocate, except for the values of a session's first command, repeated
+// options and errors.
 package command

@@ -7,8 +7,8 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// WriteDocs writes a command's name and the map that describes it, from which
-// redis-cli makes its hints and its HELP.
+// WriteDocs writes the name of a command and the map that describes it in COMMAND DOCS. redis-cli
+// shows it as hints and help.
 func (c *Command[S, C]) WriteDocs(w *resp.Writer) {
 	w.BulkString(c.Name)
 	n := 4

@@ -2,8 +2,7 @@ package command
 
 import "github.com/faisca/fila/resp"
 
-// keyFlags says what the command does to a queue that the argument names, in
-// Redis' words.
+// keyFlags returns Redis' flags for what the command does to a queue named by the argument.
 func (x *Syntax) keyFlags(a *Arg) []string {
 	switch x.access(a) {
 	case Look:
@@ -19,8 +18,7 @@ func (x *Syntax) keyFlags(a *Arg) []string {
 	return []string{"RW", "access", "update"}
 }
 
-// WriteInfo writes the ten elements with which COMMAND INFO describes a
-// command. Cluster clients route by them.
+// WriteInfo writes the ten elements of COMMAND INFO. Cluster clients route commands by them.
 func (c *Command[S, C]) WriteInfo(w *resp.Writer) {
 	keys := c.keySpecs()
 	w.Array(10)
@@ -68,12 +66,11 @@ func (x *Syntax) writeKeySpec(w *resp.Writer, keys *keySpec) {
 		writeSearch(w, "keynum", searchField{"keynumidx", 0}, searchField{"firstkey", 1}, searchField{"keystep", 1})
 		return
 	}
-	last := min(keys.last, 0) // counted from the first, or from the end when negative
+	last := min(keys.last, 0) // relative to the first, or to the end if negative
 	writeSearch(w, "range", searchField{"lastkey", last}, searchField{"keystep", 1}, searchField{"limit", 0})
 }
 
-// writeKeyword writes that a key stands behind a word, which is looked for from
-// first on.
+// writeKeyword writes the key specification of a key that follows a keyword, searched from first on.
 func writeKeyword(w *resp.Writer, keys *keySpec) {
 	w.Map(2)
 	w.BulkString("type")
@@ -103,7 +100,7 @@ func writeSearch(w *resp.Writer, kind string, spec ...searchField) {
 	}
 }
 
-// WriteStatusSet writes a set of words, each behind a prefix.
+// WriteStatusSet writes a set of words, each with a prefix.
 func WriteStatusSet(w *resp.Writer, prefix string, words []string) {
 	w.Set(len(words))
 	for _, word := range words {

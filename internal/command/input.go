@@ -7,42 +7,39 @@ import (
 	"github.com/faisca/fila/internal/acl"
 )
 
-// Input is what a command was called with, once it has been found to agree with
-// the command's Syntax. It belongs to one session and is used again for every
-// command: a call may keep the bytes of an argument, which are the command's own,
-// but not the Input.
+// Input gives access to the arguments of a command line that matches the command's Syntax. Each
+// session has one and reuses it: a call may retain the bytes of an argument, but not the Input.
 type Input struct {
 	Cmd  *Syntax
-	Args [][]byte // behind the name
-	// CountMax is the most that an argument with the bound CountLimit may ask for.
+	Args [][]byte // after the name
+	// CountMax is the maximum of arguments with the bound CountLimit.
 	CountMax int64
-	// User is what the user's rights were when the command was read; nil:
-	// unrestricted.
+	// User is a snapshot of the user's rights when the command was read; nil if unrestricted.
 	User *acl.User
 
 	values []value // by slot
 	uses   []use
 	names  nameCache
-	texts  []string // the last list that Texts has returned, if it was short
+	texts  []string // last result of Texts, if short
 }
 
-// value is what was given for one argument.
+// value is the value of one argument.
 type value struct {
 	set   bool
-	first int     // in Args; of an option the word behind the token
-	count int     // words
+	first int     // index in Args; of an option that of the word after the token
+	count int     // number of words
 	num   int64   // of an integer
-	float float64 // of a double; also not a number or infinite, which is for the engine to refuse
+	float float64 // of a double; may be NaN or infinite, which the engine refuses
 }
 
 // use is one use of an option that may be repeated.
 type use struct{ slot, first int }
 
-// Release drops the arguments, which may be large, until the next Scan.
+// Release drops the arguments, which may be large.
 func (in *Input) Release() { in.Cmd, in.Args, in.User = nil, nil, nil }
 
-// slot returns the place of the named argument among the values. A name that the
-// Spec does not have is a mistake in the code, which each test of the command meets.
+// slot returns the index of the named argument's value. An unknown name is a programming error that
+// every test of the command finds.
 func (in *Input) slot(name string) int {
 	for i, s := range in.Cmd.slots {
 		if s == name {
@@ -54,12 +51,11 @@ func (in *Input) slot(name string) int {
 
 func (in *Input) value(name string) *value { return &in.values[in.slot(name)] }
 
-// Has reports whether the argument was given. Arguments are asked for by their
-// token in lower case, else by their name; the members of a choice that has a token
-// by both, as in "group.error".
+// Has reports whether the argument is present. An argument is named by its token in lower case, or by
+// its name if it has none; a member of a choice with a token by both, as in "group.error".
 func (in *Input) Has(name string) bool { return in.value(name).set }
 
-// Bytes returns a one-word argument, nil when it was not given.
+// Bytes returns a one-word argument, or nil if it is absent.
 func (in *Input) Bytes(name string) []byte {
 	v := in.value(name)
 	if !v.set {
@@ -68,15 +64,13 @@ func (in *Input) Bytes(name string) []byte {
 	return in.Args[v.first]
 }
 
-// Text returns a one-word argument as a string of its own, which repeated names
-// share.
+// Text returns a one-word argument as a string. Repeated names share one string.
 func (in *Input) Text(name string) string { return in.names.get(in.Bytes(name)) }
 
-// Intern returns bytes as a string that repeated names share.
+// Intern returns bytes as a string. Repeated names share one string.
 func (in *Input) Intern(b []byte) string { return in.names.get(b) }
 
-// Filled refuses an option that is given with nothing in it, where that would pass
-// for one that is not given; without says what leaving it out means.
+// Filled refuses an option with an empty value. without explains what omitting the option means.
 func (in *Input) Filled(name, token, without string) error {
 	if in.Has(name) && len(in.Bytes(name)) == 0 {
 		return Refuse("INVALID", token+" must not be empty; "+without)
@@ -84,7 +78,7 @@ func (in *Input) Filled(name, token, without string) error {
 	return nil
 }
 
-// List returns the words of an argument that may stand for several.
+// List returns the words of an argument that may consist of several.
 func (in *Input) List(name string) [][]byte {
 	v := in.value(name)
 	if !v.set {
@@ -93,7 +87,7 @@ func (in *Input) List(name string) [][]byte {
 	return in.Args[v.first : v.first+v.count]
 }
 
-// Uses counts how often a repeatable option was given.
+// Uses returns how often a repeatable option is present.
 func (in *Input) Uses(name string) int {
 	slot, n := in.slot(name), 0
 	for _, u := range in.uses {
@@ -104,7 +98,7 @@ func (in *Input) Uses(name string) int {
 	return n
 }
 
-// Each calls fn for each use of a repeatable option, with the words from its value on.
+// Each calls fn for each use of a repeatable option, with the arguments from its value on.
 func (in *Input) Each(name string, fn func(words [][]byte)) {
 	slot := in.slot(name)
 	for _, u := range in.uses {
@@ -114,8 +108,8 @@ func (in *Input) Each(name string, fn func(words [][]byte)) {
 	}
 }
 
-// Texts returns the values of a repeatable option. Commands that give the same ones
-// in a row share the list: it must not be changed.
+// Texts returns the values of a repeatable option. Consecutive commands with the same values share
+// the list, which must not be modified.
 func (in *Input) Texts(name string) []string {
 	n := in.Uses(name)
 	if n == 0 {
@@ -129,7 +123,7 @@ func (in *Input) Texts(name string) []string {
 		}
 	}
 	if n > len(few) || slices.ContainsFunc(list, func(text string) bool { return len(text) > nameCacheMax }) {
-		return slices.Clone(list) // too much for a connection to keep
+		return slices.Clone(list) // too large to cache for a connection
 	}
 	if !slices.Equal(list, in.texts) {
 		in.texts = slices.Clone(list)
@@ -137,7 +131,7 @@ func (in *Input) Texts(name string) []string {
 	return in.texts
 }
 
-// Integer returns an integer argument, or otherwise when it was not given.
+// Integer returns an integer argument, or otherwise if it is absent.
 func (in *Input) Integer(name string, otherwise int64) int64 {
 	if v := in.value(name); v.set {
 		return v.num
@@ -145,18 +139,17 @@ func (in *Input) Integer(name string, otherwise int64) int64 {
 	return otherwise
 }
 
-// Double returns an argument that is a number, nil when it was not given.
+// Double returns a floating-point argument, or nil if it is absent.
 func (in *Input) Double(name string) *float64 {
 	v := in.value(name)
 	if !v.set {
 		return nil
 	}
-	f := v.float // a copy: the input is used again
+	f := v.float // a copy, since the input is reused
 	return &f
 }
 
-// Natural returns an integer argument that is not negative, nil when it was not
-// given.
+// Natural returns a non-negative integer argument, or nil if it is absent.
 func (in *Input) Natural(name string) *uint64 {
 	if !in.Has(name) {
 		return nil
@@ -165,7 +158,7 @@ func (in *Input) Natural(name string) *uint64 {
 	return &n
 }
 
-// Millis returns an argument in milliseconds, or otherwise when it was not given.
+// Millis returns an argument in milliseconds as a duration, or otherwise if it is absent.
 func (in *Input) Millis(name string, otherwise time.Duration) time.Duration {
 	if v := in.value(name); v.set {
 		return time.Duration(v.num) * time.Millisecond
@@ -173,14 +166,14 @@ func (in *Input) Millis(name string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// NamedKey is a queue in a command line, and what the command does to it, in the
-// words of COMMAND INFO.
+// NamedKey is a queue in a command line, with the flags of COMMAND INFO for what the command does to
+// it.
 type NamedKey struct {
 	Name  []byte
 	Flags []string
 }
 
-// Keys returns the queues that the command line names.
+// Keys returns the queues named in the command line.
 func (in *Input) Keys() []NamedKey {
 	var keys []NamedKey
 	for _, elements := range [][]element{in.Cmd.positional, in.Cmd.options} {

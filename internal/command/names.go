@@ -2,20 +2,18 @@ package command
 
 import "hash/maphash"
 
-// nameCache turns bytes into strings, and the same bytes into the same string:
-// a connection names the same few queues and keys over and over. It is a fixed
-// number of places, so it cannot grow; a name loses its place to the next one
-// that falls onto it. The zero value is ready.
+// nameCache converts bytes to strings without allocating for repeated names, since a connection uses
+// few queues and keys. It is a direct-mapped cache of fixed size. The zero value is ready.
 type nameCache struct {
 	places [namePlaces]string
-	marks  [namePlaces]uint16 // of the names: another one is mostly known for it without being read
+	marks  [namePlaces]uint16 // hashes of the names, compared first
 	seed   maphash.Seed
 	seeded bool
 }
 
 const namePlaces = 64
 
-// nameCacheMax is the longest name, in bytes, that a connection remembers.
+// nameCacheMax is the greatest length in bytes of a cached name.
 const nameCacheMax = 512
 
 func (c *nameCache) get(b []byte) string {

@@ -7,36 +7,35 @@ import (
 	"strings"
 )
 
-// Error is a refusal with its code on the wire: of syntax, or of a command that
-// never reaches the engine.
+// Error is an error reply with its code on the wire.
 type Error struct{ Code, Text string }
 
 func (r *Error) Error() string { return r.Text }
 
-// Refuse refuses with a code and a text.
+// Refuse returns an error with a code and a text.
 func Refuse(code, text string) error { return &Error{Code: code, Text: text} }
 
-// ClipMax bounds what a refusal repeats of a client's input, as in Redis.
+// ClipMax bounds the part of a client's input that an error repeats, as in Redis.
 const ClipMax = 128
 
-// Clip returns as much of an argument as a refusal may repeat.
+// Clip returns an argument, cut to ClipMax.
 func Clip(b []byte) string { return string(b[:min(len(b), ClipMax)]) }
 
 const wrongArityText = "wrong number of arguments for '"
 
-// WrongArity refuses a command with too few or too many words.
+// WrongArity returns the error for a wrong number of arguments.
 func WrongArity(c *Syntax) error {
 	return Refuse("ERR", wrongArityText+c.Name+"' command")
 }
 
-// IsWrongArity reports whether an error is a refusal for the number of words.
+// IsWrongArity reports whether err is a WrongArity.
 func IsWrongArity(err error) bool {
 	r, ok := errors.AsType[*Error](err)
 	return ok && strings.HasPrefix(r.Text, wrongArityText)
 }
 
-// Refuse is a syntax error at near. why continues the sentence; empty means that
-// near is no word of the command.
+// Refuse returns a syntax error at near. why completes the sentence; if it is empty, near is not
+// expected at all.
 func (in *Input) Refuse(near []byte, why string) error {
 	if r := in.Cmd.refuse; r != nil {
 		if err := r(near, false); err != nil {

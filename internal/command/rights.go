@@ -2,7 +2,7 @@ package command
 
 import "github.com/faisca/fila/internal/acl"
 
-// access returns what an argument of the command needs.
+// access returns the right that an argument of the command requires.
 func (x *Syntax) access(a *Arg) Access {
 	switch {
 	case a.Access != ByFlags || a.Type != Key:
@@ -16,13 +16,13 @@ func (x *Syntax) access(a *Arg) Access {
 	}
 }
 
-// Need is a right that the command needs to what an argument names.
+// Need is a right to the queue or channel that an argument names.
 type Need struct {
 	Arg    string
 	Access Access
 }
 
-// Needs returns the rights that the command needs.
+// Needs returns the rights that the command requires.
 func (x *Syntax) Needs() []Need {
 	needs := make([]Need, len(x.guarded))
 	for i, g := range x.guarded {
@@ -31,8 +31,8 @@ func (x *Syntax) Needs() []Need {
 	return needs
 }
 
-// Forbidden returns the first queue or channel among the arguments that the user
-// has no right to, and why; else nothing. It needs in.User.
+// Forbidden returns the first queue or channel among the arguments that the user has no right to, and
+// the reason, or empty strings. in.User must be set.
 func (in *Input) Forbidden(u *acl.User) (reason, object string) {
 	for _, g := range in.Cmd.guarded {
 		v, channel := in.values[g.slot], g.access == Listen || g.access == ListenPattern
@@ -62,7 +62,7 @@ func (in *Input) Forbidden(u *acl.User) (reason, object string) {
 	return "", ""
 }
 
-// String is the access as redis-compat.md says it, behind "to".
+// String returns the access as redis-compat.md shows it, after "to".
 func (a Access) String() string {
 	switch a {
 	case Consume:
@@ -78,7 +78,7 @@ func (a Access) String() string {
 	return "consume from and produce to"
 }
 
-// need is the access in the words of rules.
+// need returns the right of rules that grants the access.
 func (a Access) need() acl.Need {
 	switch a {
 	case Consume:

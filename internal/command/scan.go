@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// Scan checks the words behind a command's name against its syntax and sorts them
-// into values.
+// Scan checks the arguments of a command against its syntax and assigns them to values.
 func (in *Input) Scan(c *Syntax, args [][]byte) error {
 	in.Cmd, in.Args, in.uses = c, args, in.uses[:0]
 	if cap(in.values) < len(c.slots) {
@@ -57,7 +56,7 @@ func (in *Input) scanPositional() (at int, err error) {
 	return at, nil
 }
 
-// takeWords gives the next n words to a positional argument.
+// takeWords assigns the next n words to a positional argument.
 func (in *Input) takeWords(e *element, at, n int) (int, error) {
 	v := &in.values[e.slot]
 	v.set, v.first, v.count = true, at, n
@@ -67,8 +66,8 @@ func (in *Input) takeWords(e *element, at, n int) (int, error) {
 	return at + n, in.number(e.arg, v)
 }
 
-// takeOneOf gives the word at at to the member of a positional argument that
-// begins with it, or else to the one that has no token.
+// takeOneOf assigns the word at at to the member of a choice that has it as its token, or else to the
+// member without a token.
 func (in *Input) takeOneOf(e *element, at int) (int, error) {
 	for i := range e.members {
 		m := &e.members[i]
@@ -106,7 +105,7 @@ func (in *Input) scanOption(at int) (int, error) {
 	return at, in.Refuse(word, "")
 }
 
-// takeOption reads what follows the token at at.
+// takeOption scans the option whose token is at at.
 func (in *Input) takeOption(e *element, at int) (int, error) {
 	v := &in.values[e.slot]
 	v.set, v.first = true, at+1
@@ -137,7 +136,7 @@ func (in *Input) takeOption(e *element, at int) (int, error) {
 	if e.arg.Multiple {
 		in.uses = append(in.uses, use{e.slot, v.first})
 	}
-	for i := range e.members { // of a block; each is one word
+	for i := range e.members { // of a block, each of one word
 		m := &in.values[e.members[i].slot]
 		*m = value{set: true, first: v.first + i, count: 1}
 		if err := in.number(e.members[i].arg, m); err != nil {
@@ -147,8 +146,7 @@ func (in *Input) takeOption(e *element, at int) (int, error) {
 	return next, in.number(e.arg, v)
 }
 
-// number reads the number at v.first, if it is one by its type, and holds an
-// integer to the argument's bounds.
+// number parses the word at v.first if the argument is numeric, and checks the bounds of an integer.
 func (in *Input) number(a *Arg, v *value) error {
 	switch a.Type {
 	case Integer:
@@ -170,7 +168,7 @@ func (in *Input) number(a *Arg, v *value) error {
 	return nil
 }
 
-// most returns an integer argument's upper bound.
+// most returns the upper bound of an integer argument.
 func (in *Input) most(a *Arg) int64 {
 	switch a.Max {
 	case 0:
@@ -182,7 +180,7 @@ func (in *Input) most(a *Arg) int64 {
 	}
 }
 
-// IsToken compares without regard to case; token is in upper case.
+// IsToken reports whether a word equals token, which is in upper case, ignoring case.
 func IsToken(word []byte, token string) bool {
 	if len(word) != len(token) || len(token) == 0 {
 		return false
@@ -198,8 +196,8 @@ func IsToken(word []byte, token string) bool {
 	return true
 }
 
-// ParseInt reads a decimal integer as Redis does: no plus sign, no leading
-// zero, no blank, so that one number has one form.
+// ParseInt parses a decimal integer as Redis does, without plus sign, leading zeros and blanks, so that
+// a number has only one form.
 func ParseInt(b []byte) (int64, bool) {
 	digits := b
 	if len(b) > 0 && b[0] == '-' {
@@ -221,11 +219,11 @@ func ParseInt(b []byte) (int64, bool) {
 	return int64(n), n <= math.MaxInt64
 }
 
-// parseDouble reads a decimal number, with or without an exponent. What is not a
-// number or has no end comes back as such: it is well-formed, if not allowed.
+// parseDouble parses a decimal number with an optional exponent, NaN or infinity. The caller decides
+// whether it accepts the latter.
 func parseDouble(b []byte) (float64, bool) {
 	const longest = 64
-	if len(b) > longest || bytes.ContainsAny(b, "xXpP_") { // no other base than ten
+	if len(b) > longest || bytes.ContainsAny(b, "xXpP_") { // decimal only
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(string(b), 64)

@@ -7,10 +7,10 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// ArgType is the type of an argument, in the words of COMMAND DOCS.
+// ArgType is the type of an argument, as in COMMAND DOCS.
 type ArgType string
 
-// The types of arguments. A key is a queue: what a cluster routes by.
+// The types of arguments. A key is a queue.
 const (
 	Key       ArgType = "key"
 	String    ArgType = "string"
@@ -22,20 +22,19 @@ const (
 	Block     ArgType = "block"
 )
 
-// Access is what a command needs to be allowed on a queue or channel that an
-// argument names. ACL rules grant it: %R~pattern lets a user consume, %W~pattern
-// produce, ~pattern both, &pattern listen.
+// Access is the right that a command requires to a queue or channel named by an argument. ACL rules
+// grant it: %R~pattern to consume, %W~pattern to produce, ~pattern both, &pattern to listen.
 type Access uint8
 
-// What an argument may need.
+// The rights that an argument may require.
 const (
-	// ByFlags is for arguments that say nothing: a Key of a command that only
-	// reads needs Consume, of any other Manage; what is no Key needs nothing.
+	// ByFlags is the default: a Key requires Consume if the command is readonly, else Manage;
+	// other arguments require nothing.
 	ByFlags       Access = iota
-	Consume              // take messages, see what is in them
-	Produce              // put messages in
-	Manage               // both of these: change the queue, or messages that are not leased
-	Look                 // one of them: figures and settings, no message
+	Consume              // take and read messages
+	Produce              // enqueue messages
+	Manage               // both: change the queue, or messages that are not leased
+	Look                 // either of them: statistics and settings, but no messages
 	Listen               // subscribe to a channel
 	ListenPattern        // subscribe to a pattern of channels
 )
@@ -45,96 +44,93 @@ const (
 type Arg struct {
 	Name     string
 	Type     ArgType
-	Token    string // upper case; what an option starts with
+	Token    string // upper case; starts an option
 	Optional bool
-	Multiple bool // without a token: one or more of it; with one: the option may be repeated
-	// CountedBy names the integer argument that says how many of this one follow.
+	Multiple bool // without a token: one or more values; with a token: the option may be repeated
+	// CountedBy names the integer argument that states the number of values.
 	CountedBy string
-	// Access is what the queue or channel needs; an argument with one need not be a
-	// Key.
+	// Access is the required right to the queue or channel. The argument need not be a Key.
 	Access   Access
-	Min, Max int64 // of an integer; Max 0 stands for no bound but int64's, CountLimit for a setting
+	Min, Max int64 // of an integer; Max 0 means no bound, CountLimit the one of Input.CountMax
 	Args     []Arg // of a block or oneof
 }
 
-// Example is a command as a user would type it into redis-cli, and the reply it
-// prints. Words in angle brackets stand for what an earlier reply held.
+// Example is a command as typed into redis-cli, and the output. Words in angle brackets stand for parts
+// of an earlier reply.
 type Example [2]string
 
-// Command is what the user types.
+// Command returns the command.
 func (e Example) Command() string { return e[0] }
 
-// Reply is what redis-cli prints; "..." stands for any reply.
+// Reply returns the output of redis-cli; "..." stands for any output.
 func (e Example) Reply() string { return e[1] }
 
-// Spec describes a command. Exactly one of Local and Parse is set, or neither
-// for a container, which has Subcommands; COMMAND alone has both.
+// Spec describes a command. Exactly one of Local and Parse is set; a container has Subcommands and
+// neither, except for COMMAND, which has Subcommands and Local.
 //
-// S is the session that executes commands, C the call that a command becomes.
+// S is the session that executes commands, C the call that a command is parsed into.
 type Spec[S, C any] struct {
-	Name       string // upper case; of a subcommand only its own word
+	Name       string // upper case; of a subcommand without the container
 	Group      string
-	Since      string // the version that brought it: Fila's for FILA.*, else Redis'
+	Since      string // first version with the command: of Fila for FILA.*, else of Redis
 	Complexity string
 	Summary    string
-	// Reply says what it answers, where the summary does not; of a map, its fields
-	// in their order.
+	// Reply describes the reply if the summary does not; of a map, its fields in order.
 	Reply string
-	// Differs says what is not as in Redis; it goes into redis-compat.md.
+	// Differs describes differences from Redis, for redis-compat.md.
 	Differs string
 	Flags   []string // as in COMMAND INFO
-	ACL     []string // categories beyond those that follow from flags and group, without "@"
-	Tips    []string // for clients, as in COMMAND INFO
-	Secret  bool     // its arguments hold passwords: they are never shown
-	// Access is what its Keys need that do not say so themselves.
+	ACL     []string // categories in addition to those implied by flags and group, without "@"
+	Tips    []string // as in COMMAND INFO
+	Secret  bool     // the arguments contain passwords and are never shown
+	// Access is the default of the Access of Key arguments.
 	Access Access
-	// Quiet keeps an administrative command that changes nothing out of the audit
-	// log.
+	// Quiet excludes an administrative command without effect from the audit log.
 	Quiet bool
-	// Fills names the queues that the command may put messages into without its
-	// arguments saying so: they need Produce.
+	// Fills returns queues that the command may put messages into although no argument names
+	// them: they require Produce.
 	Fills       func(in *Input) []string
 	Args        []Arg
-	Examples    []Example // executed in order, on a server of their own
+	Examples    []Example // executed in order on a new server
 	Subcommands []Spec[S, C]
 
-	// Room returns how many bytes of memory the result takes at most, from the
-	// execution until the reply is written: of a Local command the reply, of another
-	// what its call keeps. Nil: few.
+	// Room returns an upper bound of the memory in bytes that the result takes from the execution
+	// until the reply is written: the reply of a Local command, or what the call retains. Nil
+	// means a small default.
 	Room func(s S, in *Input) int
-	// Tiny says that the result is a number, an id or less.
+	// Tiny means that the result is at most a number or an id.
 	Tiny bool
 
-	// Loose leaves all but the arity of the arguments to Local: for the few
-	// commands of Redis whose syntax no table can say.
+	// Loose leaves the check of all arguments except their number to Local, for commands of Redis
+	// whose syntax a Spec cannot express.
 	Loose bool
-	// Immediate commands are executed between MULTI and EXEC too, not queued.
+	// Immediate commands are executed even within a transaction, instead of being queued.
 	Immediate bool
-	// Refuse words the refusal of an argument, where Redis has words of its own
-	// for it. near is the argument; a nil result means the usual words.
+	// Refuse returns the error for an invalid argument near, if Redis has a special text for it; nil
+	// means the usual text.
 	Refuse func(near []byte, integer bool) error
-	// Local executes the command on the connection and writes its reply. After
-	// an error nothing it has written counts.
+	// Local executes the command on the connection and writes its reply, which is discarded if it
+	// returns an error.
 	Local func(s S, in *Input, w *resp.Writer) error
-	// Parse makes the call that goes to the engine.
+	// Parse returns the call for the engine.
 	Parse func(s S, in *Input) (C, error)
 }
 
 // NativeGroup is the group of Fila's own commands.
 const NativeGroup = "fila"
 
-// Native reports whether the command is Fila's own. Redis' commands refuse in
-// Redis' words, Fila's say what to do instead.
+// Native reports whether the command is Fila's own. Errors of Redis' commands have Redis' texts; those
+// of Fila's commands say what to do instead.
 func (s *Spec[S, C]) Native() bool { return s.Group == NativeGroup }
 
-// Executable reports whether the command does something itself: a container does not.
+// Executable reports whether the command can be executed itself; a container cannot.
 func (s *Spec[S, C]) Executable() bool { return s.Local != nil || s.Parse != nil }
 
 // Has reports whether the command has a flag.
 func (s *Spec[S, C]) Has(flag string) bool { return slices.Contains(s.Flags, flag) }
 
-// Categories returns the ACL categories of the command, without "@", in the
-// order in which Redis lists them; those it does not know come last.
+// Categories returns the ACL categories of the command, without "@", in Redis' order; Fila's own come
+// last.
 func (s *Spec[S, C]) Categories() []string {
 	set := map[string]bool{}
 	for flag, categories := range impliedCategories() {
@@ -158,24 +154,24 @@ func (s *Spec[S, C]) Categories() []string {
 	return out
 }
 
-// impliedCategories says which flags put a command into which categories.
+// impliedCategories maps flags to the categories that they imply.
 func impliedCategories() map[string][]string {
 	return map[string][]string{
 		"write": {"write"}, "readonly": {"read"}, "admin": {"admin", "dangerous"}, "fast": {"fast"}, "blocking": {"blocking"}, "pubsub": {"pubsub"},
 	}
 }
 
-// AllCategories returns the categories there are, in the order in which Redis lists them.
+// AllCategories returns all categories in Redis' order.
 func AllCategories() []string {
 	return []string{"keyspace", "read", "write", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", NativeGroup, "produce", "consume"}
 }
 
-// CountLimit as an argument's Max stands for the most that a command may ask for, see Input.
+// CountLimit as the Max of an argument stands for Input.CountMax.
 const CountLimit = -1
 
-// slot is the name by which Parse and Local ask for the argument: its token in
-// lower case, else its name. The members of a choice with a token are named behind
-// it, as in "group.error", so that a word of a choice may be used elsewhere, too.
+// slot returns the name of the argument for Parse and Local: its token in lower case, or else its name.
+// A member of a choice with a token is qualified by it, as in "group.error", so that two choices may
+// share a word.
 func (a *Arg) slot(choice *Arg) string {
 	name := a.Name
 	if a.Token != "" {
@@ -187,7 +183,7 @@ func (a *Arg) slot(choice *Arg) string {
 	return name
 }
 
-// isOption reports whether the argument stands among the options.
+// isOption reports whether the argument is an option.
 func (a *Arg) isOption() bool {
 	if a.Token != "" {
 		return true
@@ -203,6 +199,6 @@ func (a *Arg) isOption() bool {
 	return true
 }
 
-// splits reports whether the argument is only a bracket around others: an
-// optional block without a token, as in HELLO [protover [AUTH ...]].
+// splits reports whether the argument only groups others: an optional block without a token, as in
+// HELLO [protover [AUTH ...]].
 func (a *Arg) splits() bool { return a.Type == Block && a.Token == "" && !a.Multiple }

@@ -2,18 +2,18 @@ package command
 
 import "slices"
 
-// Syntax is how a command is written: what Scan goes by, worked out once.
+// Syntax is the compiled syntax of a command, which Scan checks against.
 type Syntax struct {
-	Name    string // lower case with its container: "fila.queue|create"
+	Name    string // lower case, with the container: "fila.queue|create"
 	Display string // as a user types it: "FILA.QUEUE CREATE"
-	Words   int    // that name it: 1, or 2 for a subcommand
-	Arity   int    // as Redis counts: with the name, negative when there may be more
+	Words   int    // words of the name: 1, or 2 for a subcommand
+	Arity   int    // as in Redis: with the name; negative if it is a minimum
 
-	most       int // words at most, -1: no bound
+	most       int // greatest number of words, -1 for no bound
 	positional []element
 	options    []element
-	slots      []string // names of the values, by their place in Input.values
-	guarded    []guard  // the values that need a right
+	slots      []string // names of the values, by index in Input.values
+	guarded    []guard  // the values that require a right
 
 	// Of the Spec.
 	usage  string
@@ -25,23 +25,23 @@ type Syntax struct {
 	needs  Access
 }
 
-// element is an argument with its place among the values.
+// element is a compiled argument.
 type element struct {
 	arg     *Arg
 	slot    int
-	counted int       // slot of the argument that counts this one, -1: none
-	group   int       // elements of one group exclude each other; 0: no group
-	after   int       // words that the arguments behind it require
+	counted int       // slot of the argument that counts this one, or -1
+	group   int       // elements of a group exclude each other; 0: no group
+	after   int       // words that later arguments require
 	members []element // of a block or oneof
 }
 
-// guard is a value that names queues or channels, and what it needs.
+// guard is a value that names queues or channels, with the required right.
 type guard struct {
 	slot   int
 	access Access
 }
 
-// UsageLine returns how the whole command is written, as refusals show it.
+// UsageLine returns the usage of the whole command, as shown in errors.
 func (x *Syntax) UsageLine() string {
 	if x.usage != "" {
 		return x.Display + " " + x.usage
@@ -49,11 +49,11 @@ func (x *Syntax) UsageLine() string {
 	return x.Display
 }
 
-// Usage returns the arguments as one line, such as
+// Usage returns the arguments on one line, such as
 // "queue receipt [ERROR text] [DELAY ms] [DEAD]".
 func (x *Syntax) Usage() string { return x.usage }
 
-// compile places the arguments of a command that is no container.
+// compile compiles the arguments of a command that is not a container.
 func (x *Syntax) compile(args []Arg) {
 	x.place(args)
 	x.most = x.Words
@@ -74,8 +74,7 @@ func (x *Syntax) compile(args []Arg) {
 	}
 }
 
-// place sorts the arguments into those that have a position and those that have
-// a token, and gives each value a slot.
+// place divides the arguments into positional ones and options, and assigns a slot to each value.
 func (x *Syntax) place(args []Arg) {
 	for i := range args {
 		a := &args[i]
@@ -101,8 +100,8 @@ func (x *Syntax) place(args []Arg) {
 	}
 }
 
-// element gives an argument a slot, and its members behind it. choice is the argument
-// that it is a member of, nil for one that stands by itself.
+// element assigns slots to an argument and its members. choice is the argument that it is a member of,
+// or nil.
 func (x *Syntax) element(a, choice *Arg) element {
 	e := element{arg: a, slot: len(x.slots), counted: -1}
 	if a.CountedBy != "" {
@@ -118,8 +117,8 @@ func (x *Syntax) element(a, choice *Arg) element {
 	return e
 }
 
-// keySpec says where a command names queues, counted from its own name: in the
-// words first to last, behind the number at first, or behind a word.
+// keySpec is a key specification of COMMAND INFO: the words first to last, relative to the name; those
+// after the number at first; or the word after a keyword.
 type keySpec struct {
 	arg         *Arg
 	first, last int
@@ -127,8 +126,7 @@ type keySpec struct {
 	keyword     string // "" for a position
 }
 
-// keySpecs works out where the keys of a command are, those with a position
-// first.
+// keySpecs returns the key specifications of a command, positional ones first.
 func (x *Syntax) keySpecs() []keySpec {
 	var specs []keySpec
 	at := x.Words

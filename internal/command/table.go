@@ -9,33 +9,32 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
-// Command is a Spec made ready for use: what a lookup needs to know, worked out
-// once.
+// Command is a compiled Spec.
 type Command[S, C any] struct {
 	Syntax
 
 	Spec     *Spec[S, C]
 	NoAuth   bool // may be used before AUTH
-	ReadOnly bool // changes nothing: it is answered also while a commit does not end
+	ReadOnly bool // answered even while a commit stalls
 	Audited  bool // its use is logged
 	Blocking bool // may wait for messages
 	Loading  bool // may be used while the engine recovers
-	Index    int  // its place among all commands and subcommands; their number in the rights of users
+	Index    int  // index among all commands and subcommands, which the rights of users refer to
 	Parent   *Command[S, C]
-	Subs     []*Command[S, C] // by name; empty unless a container
+	Subs     []*Command[S, C] // sorted by name; empty unless it is a container
 
 	subs map[string]*Command[S, C] // by lower case word
 	size func() shownBytes
 }
 
-// Table is the commands there are.
+// Table is a compiled table of commands.
 type Table[S, C any] struct {
-	Commands []*Command[S, C] // by name
-	All      []*Command[S, C] // by Index: with the subcommands, in the order of their names
+	Commands []*Command[S, C] // sorted by name
+	All      []*Command[S, C] // by Index: all commands and subcommands, sorted by name
 
 	byName map[string]*Command[S, C]
-	// What COMMAND and COMMAND DOCS answer about all, by protocol: made once, as some
-	// clients ask whenever they connect.
+	// Replies of COMMAND and COMMAND DOCS about all commands, by protocol. They are rendered once,
+	// because some clients request them on each connection.
 	infos, docs map[int]func() []byte
 }
 
@@ -93,7 +92,7 @@ func compile[S, C any](s *Spec[S, C], parent *Command[S, C]) *Command[S, C] {
 	return c
 }
 
-// Executable returns what can be executed: the command, or its subcommands, or both.
+// Executable returns the command, its subcommands, or both: those that can be executed.
 func (c *Command[S, C]) Executable() []*Command[S, C] {
 	if !c.Spec.Executable() {
 		return c.Subs
@@ -101,11 +100,10 @@ func (c *Command[S, C]) Executable() []*Command[S, C] {
 	return append([]*Command[S, C]{c}, c.Subs...)
 }
 
-// Find returns the command of that name in any case, or nil. It allocates nothing.
+// Find returns the command with a name, ignoring case, or nil. It does not allocate.
 func (t *Table[S, C]) Find(name []byte) *Command[S, C] { return find(t.byName, name) }
 
-// find finds a name in any case. No name is longer than the buffer, so what
-// does not fit into it is not there; a test holds the table to this.
+// find looks a name up, ignoring case. A test ensures that no name is longer than the buffer.
 func find[S, C any](table map[string]*Command[S, C], name []byte) *Command[S, C] {
 	var buf [NameMax]byte
 	if len(name) > len(buf) {
@@ -120,11 +118,11 @@ func find[S, C any](table map[string]*Command[S, C], name []byte) *Command[S, C]
 	return table[string(buf[:len(name)])]
 }
 
-// NameMax is how many bytes the name of a command or subcommand has at most.
+// NameMax is the greatest length in bytes of the name of a command or subcommand.
 const NameMax = 32
 
-// Resolve finds a command by the form in which COMMAND INFO and ACLs write it:
-// "client" or "client|id".
+// Resolve returns the command with a name in the form of COMMAND INFO and ACL rules: "client" or
+// "client|id".
 func (t *Table[S, C]) Resolve(name []byte) *Command[S, C] {
 	for i, b := range name {
 		if b != '|' {
@@ -138,8 +136,7 @@ func (t *Table[S, C]) Resolve(name []byte) *Command[S, C] {
 	return t.Find(name)
 }
 
-// Lookup finds the command, or the subcommand, with which a line of words begins, and
-// returns it with the words behind it.
+// Lookup returns the command or subcommand at the beginning of a command line, and its arguments.
 func (t *Table[S, C]) Lookup(words [][]byte) (*Command[S, C], [][]byte, error) {
 	c := t.Find(words[0])
 	if c == nil {
@@ -150,7 +147,7 @@ func (t *Table[S, C]) Lookup(words [][]byte) (*Command[S, C], [][]byte, error) {
 	}
 	if len(words) < 2 {
 		if c.Spec.Executable() {
-			return c, nil, nil // COMMAND on its own
+			return c, nil, nil // COMMAND without a subcommand
 		}
 		return nil, nil, WrongArity(&c.Syntax)
 	}
@@ -161,7 +158,7 @@ func (t *Table[S, C]) Lookup(words [][]byte) (*Command[S, C], [][]byte, error) {
 	return sub, words[2:], nil
 }
 
-// unknownCommand answers in Redis' own words: client libraries look for them.
+// unknownCommand returns Redis' error, whose text client libraries look for.
 func unknownCommand(words [][]byte) error {
 	text := []byte("unknown command '")
 	text = append(append(text, words[0][:min(len(words[0]), ClipMax)]...), "', with args beginning with: "...)
@@ -172,7 +169,7 @@ func unknownCommand(words [][]byte) error {
 	return Refuse("ERR", string(text))
 }
 
-// Catalog is the table as the rules of users see it.
+// Catalog returns the names and categories of commands that the rules of users refer to.
 func (t *Table[S, C]) Catalog(match func(pattern, name string) bool) *acl.Catalog {
 	commands := make([]acl.Command, len(t.All))
 	for i, c := range t.All {
@@ -181,13 +178,13 @@ func (t *Table[S, C]) Catalog(match func(pattern, name string) bool) *acl.Catalo
 	return acl.NewCatalog(commands, AllCategories(), match)
 }
 
-// Infos returns what COMMAND answers in a protocol, 2 or 3.
+// Infos returns the reply of COMMAND in protocol 2 or 3.
 func (t *Table[S, C]) Infos(proto int) []byte { return t.infos[proto]() }
 
-// Docs returns what COMMAND DOCS answers in a protocol, 2 or 3.
+// Docs returns the reply of COMMAND DOCS in protocol 2 or 3.
 func (t *Table[S, C]) Docs(proto int) []byte { return t.docs[proto]() }
 
-// render renders something about all commands.
+// render renders a reply about all commands.
 func (t *Table[S, C]) render(proto int, begin func(*resp.Writer, int), one func(*Command[S, C], *resp.Writer)) []byte {
 	w := resp.Writer{Proto: proto}
 	begin(&w, len(t.Commands))
@@ -197,16 +194,16 @@ func (t *Table[S, C]) render(proto int, begin func(*resp.Writer, int), one func(
 	return w.Take()
 }
 
-// shownBytes is how many bytes of replies describe a command, with its subcommands.
+// shownBytes are the sizes of the descriptions of a command with its subcommands.
 type shownBytes struct{ info, docs int }
 
-// InfoBytes is how many bytes COMMAND INFO takes of the command, with its subcommands.
+// InfoBytes returns the size of COMMAND INFO for the command with its subcommands.
 func (c *Command[S, C]) InfoBytes() int { return c.size().info }
 
-// DocsBytes is the same of COMMAND DOCS.
+// DocsBytes returns the same for COMMAND DOCS.
 func (c *Command[S, C]) DocsBytes() int { return c.size().docs }
 
-// measure renders what is shown of a command.
+// measure computes the sizes by rendering.
 func (c *Command[S, C]) measure() shownBytes {
 	size := func(write func(*Command[S, C], *resp.Writer)) int {
 		w := resp.Writer{Proto: 3}

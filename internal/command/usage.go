@@ -2,7 +2,7 @@ package command
 
 import "strings"
 
-// required returns how many words the argument needs at least.
+// required returns the least number of words of the argument.
 func (a *Arg) required() int {
 	if a.Optional {
 		return 0
@@ -28,8 +28,7 @@ func (a *Arg) required() int {
 	}
 }
 
-// longest returns how many words a positional argument that is not Multiple may
-// take.
+// longest returns the greatest number of words of a positional argument that is not Multiple.
 func (a *Arg) longest() int {
 	most := 1
 	for i := range a.Args { // of a oneof
@@ -40,7 +39,7 @@ func (a *Arg) longest() int {
 	return most
 }
 
-// open reports whether the argument may take more words than it requires.
+// open reports whether the number of words may exceed the required one.
 func (a *Arg) open() bool {
 	if a.Optional || a.Multiple {
 		return true
@@ -53,8 +52,8 @@ func (a *Arg) open() bool {
 	return a.Type == OneOf && a.longest() > a.required()
 }
 
-// arity returns Redis' number: the words of the command with its name, negative
-// when there may be more. words is 1 for a command, 2 for a subcommand.
+// arity returns Redis' arity: the number of words including the name, negative if it is a minimum.
+// words is 1 for a command, 2 for a subcommand.
 func (s *Spec[S, C]) arity(words int) int {
 	n, open := words, false
 	switch {
@@ -73,7 +72,7 @@ func (s *Spec[S, C]) arity(words int) int {
 	return n
 }
 
-// usage returns the arguments as one line, such as
+// usage returns the arguments on one line, such as
 // "queue receipt [ERROR text] [DELAY ms] [DEAD]".
 func (s *Spec[S, C]) usage() string {
 	words := make([]string, 0, len(s.Args))
