@@ -370,3 +370,16 @@ func aclLoad() Spec {
 		},
 	}
 }
+
+// ReloadUsers reloads auth.acl_file as ACL LOAD does. Without such a file it does nothing.
+func (h *Handler) ReloadUsers() error {
+	if h.cfg.ACLFile == "" {
+		return nil
+	}
+	changed, err := h.users.Load()
+	if err != nil {
+		return err
+	}
+	h.changed(changed, nil)
+	return nil
+}

@@ -270,3 +270,29 @@ func configRewrite() Spec {
 		},
 	}
 }
+
+// Reload applies the settings of a reloaded configuration. It returns the names of those that
+// it has changed, and in fixed the names of changed settings that need a restart.
+func (h *Handler) Reload(settings map[string]string, changed []string) (set, fixed []string) {
+	var tunable []string
+	for _, t := range h.tunables() {
+		tunable = append(tunable, t.own)
+		value, known := settings[t.own]
+		if !known || value == t.get() {
+			continue
+		}
+		change, err := t.check(value)
+		if err != nil { // refused while the server runs: it needs a restart
+			fixed = append(fixed, t.own)
+			continue
+		}
+		change()
+		set = append(set, t.own)
+	}
+	for _, name := range changed {
+		if !slices.Contains(tunable, name) {
+			fixed = append(fixed, name)
+		}
+	}
+	return set, fixed
+}

@@ -3,7 +3,6 @@ package commands
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -102,82 +101,6 @@ func viewFields(v *engine.View) *fields {
 	f.number("cost", int64(v.Cost))
 	f.at("expires_at", v.ExpiresAt)
 	return &f
-}
-
-func browse() Spec {
-	return Spec{
-		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
-		Summary: "Shows the messages of a queue, a page at a time: by fairness key, within a key in the order of delivery.",
-		Flags:   []string{"readonly"},
-		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page of one STATUS may be empty " +
-			"without being the last; one with large messages ends early. A message that is there during the whole walk is shown exactly once.",
-		Args: []Arg{
-			{Name: "queue", Type: Key},
-			{Name: "status", Type: String, Token: "STATUS", Optional: true},
-			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
-			{Name: "c", Type: String, Token: "CURSOR", Optional: true},
-			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
-		},
-		Examples: []Example{
-			{"FILA.QUEUE CREATE orders", "OK"},
-			{"FILA.BROWSE orders", "1) \"0\"\n2) (empty array)"},
-			{"FILA.ENQUEUE orders hello KEY tenant-1", `"<id>"`},
-			{"FILA.BROWSE orders STATUS ready KEY tenant-1 CURSOR 0 COUNT 100", "..."},
-		},
-		Room:  browseRoom,
-		Parse: parseBrowse,
-	}
-}
-
-func parseBrowse(_ *Session, in *input) (call, error) {
-	if err := in.Filled("key", "KEY", "FILA.BROWSE without KEY shows the messages of all keys"); err != nil {
-		return nil, err
-	}
-	if err := in.Filled("cursor", "CURSOR", "start with 0"); err != nil {
-		return nil, err
-	}
-	c := &browseCall{req: engine.Browse{
-		Queue: in.Text("queue"), Status: strings.ToLower(string(in.Bytes("status"))), Key: in.Text("key"), Cursor: string(in.Bytes("cursor")),
-		Count: int(in.Integer("count", pageCount)),
-	}}
-	if all := engine.Statuses(); in.Has("status") && !slices.Contains(all, c.req.Status) {
-		return nil, command.Refuse("ERR", "STATUS must be one of "+strings.Join(all, ", ")+", not '"+command.Clip(in.Bytes("status"))+"'")
-	}
-	if c.req.Cursor == "0" {
-		c.req.Cursor = ""
-	}
-	return c, nil
-}
-
-type browseCall struct {
-	req  engine.Browse
-	next string
-	list []*engine.View
-}
-
-// Apply implements engine.Call.
-func (c *browseCall) Apply(tx *engine.Tx) (err error) {
-	c.next, c.list, err = tx.Browse(&c.req)
-	return err
-}
-
-// Render writes the next cursor and the messages.
-func (c *browseCall) Render(_ *Handler, w *resp.Writer) error {
-	for _, v := range c.list {
-		if err := v.Open(); err != nil {
-			return err
-		}
-	}
-	if c.next == "" {
-		c.next = "0"
-	}
-	w.Array(2)
-	w.BulkString(c.next)
-	w.Array(len(c.list))
-	for _, v := range c.list {
-		viewFields(v).write(w)
-	}
-	return nil
 }
 
 func cancel() Spec {
@@ -283,10 +206,11 @@ func (c *rescheduleCall) Render(_ *Handler, w *resp.Writer) error {
 
 func redrive() Spec {
 	return Spec{
-		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved",
+		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved; those that ERROR and FROM leave are read off the loop",
 		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
 			"RATE limits how many are moved in any second. A redrive that takes longer than a second returns how many it has moved so far and goes on in the background; " +
-			"FILA.STATS of the queue shows its progress, and STOP ends it.",
+			"FILA.STATS of the queue shows its progress, and STOP ends it. ERROR moves only messages whose error matches, such as the error of a group of FILA.BROWSE GROUP ERROR, " +
+			"FROM only those that died in that queue.",
 		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
 			"and those whose queue is missing, full or paused, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
 		Flags:  []string{"write"},
@@ -297,14 +221,17 @@ func redrive() Spec {
 			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
 			{Name: "queue", Type: Key, Token: "TO", Optional: true, Access: Produce},
 			{Name: "n", Type: Integer, Token: "RATE", Optional: true, Min: 1, Max: 1_000_000},
+			{Name: "pattern", Type: Pattern, Token: "ERROR", Optional: true},
+			{Name: "origin", Type: String, Token: "FROM", Optional: true},
 			{Name: "stop", Type: PureToken, Token: "STOP", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.LEASE orders", "..."},
-			{"FILA.NACK orders <receipt> DEAD", "..."},
-			{"FILA.REDRIVE orders.dlq COUNT 100 RATE 50", "(integer) 1"},
+			{"FILA.NACK orders <receipt> DEAD ERROR \"timeout after 30 s\"", "..."},
+			{"FILA.REDRIVE orders.dlq ERROR \"disk full\"", "(integer) 0"},
+			{"FILA.REDRIVE orders.dlq ERROR \"timeout after # s\" FROM orders COUNT 100 RATE 50", "(integer) 1"},
 			{"FILA.REDRIVE orders.dlq STOP", "(integer) 0"},
 		},
 		Parse: parseRedrive,
@@ -318,12 +245,17 @@ func parseRedrive(_ *Session, in *input) (call, error) {
 	if err := in.Filled("to", "TO", "FILA.REDRIVE without TO moves messages back to where each came from"); err != nil {
 		return nil, err
 	}
-	if !in.Has("stop") {
-		return &redriveCall{req: engine.Redrive{
-			DLQ: in.Text("dlq"), Count: int(in.Integer("count", 0)), Key: in.Text("key"), To: in.Text("to"), Rate: int(in.Integer("rate", 0)),
-		}}, nil
+	if err := in.Filled("from", "FROM", "FILA.REDRIVE without FROM moves messages of all queues"); err != nil {
+		return nil, err
 	}
-	if slices.ContainsFunc([]string{"count", "key", "to", "rate"}, in.Has) {
+	if !in.Has("stop") {
+		req := engine.Redrive{DLQ: in.Text("dlq"), Count: int(in.Integer("count", 0)), Key: in.Text("key"), To: in.Text("to"), Rate: int(in.Integer("rate", 0))}
+		if in.Has("error") || in.Has("from") {
+			req.Filter = &engine.Filter{Error: pattern(in, "error"), Origin: string(in.Bytes("from"))}
+		}
+		return &redriveCall{req: req}, nil
+	}
+	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "from"}, in.Has) {
 		return nil, command.Refuse("ERR", "STOP stands alone, usage: "+in.Cmd.UsageLine())
 	}
 	return &redriveStopCall{dlq: in.Text("dlq")}, nil

@@ -28,6 +28,8 @@ func numberedCommands() map[string]string {
 		"CLIENT TRACKING REDIRECT":      "CLIENT TRACKING ON REDIRECT #",
 		"CLIENT UNBLOCK client-id":      "CLIENT UNBLOCK #",
 		"FILA.BROWSE COUNT":             "FILA.BROWSE q COUNT #",
+		"FILA.BROWSE SINCE":             "FILA.BROWSE q SINCE #",
+		"FILA.BROWSE UNTIL":             "FILA.BROWSE q UNTIL #",
 		"FILA.CONFIG LIST COUNT":        "FILA.CONFIG LIST COUNT #",
 		"FILA.CRON LIST CURSOR":         "FILA.CRON LIST CURSOR #",
 		"FILA.CRON LIST COUNT":          "FILA.CRON LIST COUNT #",

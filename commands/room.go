@@ -250,8 +250,12 @@ func hooksRoom(s *Session, in *input) int {
 }
 
 // browseRoom is the room of a page of FILA.BROWSE, which ends early if it would be larger.
+// Groups of errors take less than the largest page, whatever COUNT is.
 func browseRoom(s *Session, in *input) int {
 	most := engine.PageBytes(s.handler.cfg.Limits.Message)
+	if in.Has("group.error") {
+		return most
+	}
 	if count := int(in.Integer("count", pageCount)); count < most/(s.handler.cfg.Limits.Message+smallRoom) {
 		return count * (s.handler.cfg.Limits.Message + smallRoom)
 	}

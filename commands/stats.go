@@ -17,7 +17,7 @@ func stats() Spec {
 		Reply: "A map. Of a queue: " + (&queueStatsCall{}).fields().names() + ". Of all: " + (&engineStatsCall{}).fields().names() +
 			". What counts events starts at 0 with the broker. busiest_keys are at most ten fairness keys, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
-			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from.",
+			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -99,6 +99,13 @@ func (c *queueStatsCall) fields() *fields {
 	f.limit("redrive_rate", uint64(c.moving.Rate)) //nolint:gosec // the Spec bounds it
 	f.at("redrive_started_at", c.moving.StartedAt)
 	f.age("oldest_ms", c.now, c.oldest)
+	f.number("redrive_looked", c.moving.Looked)
+	if c.moving.Error == nil {
+		f.optional("redrive_error", "")
+	} else {
+		f.text("redrive_error", *c.moving.Error)
+	}
+	f.optional("redrive_from", c.moving.From)
 	return &f
 }
 

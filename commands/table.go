@@ -63,8 +63,10 @@ func filaCommands() []Spec {
 		nack(),
 		release(),
 
-		// message.go
+		// browse.go
 		browse(),
+
+		// message.go
 		cancel(),
 		get(),
 		redrive(),

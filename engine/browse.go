@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/faisca/fila/internal/errtext"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/storage"
 )
 
@@ -16,6 +21,7 @@ type Browse struct {
 	Key    string // only messages of this fairness key; "": of all keys
 	Cursor string // as the page before returned it; "": the beginning
 	Count  int    // messages to inspect, whether they match or not
+	Filter *Filter
 
 	page *page // being read, or read; nil: not asked for
 }
@@ -24,36 +30,22 @@ type Browse struct {
 func Statuses() []string { return []string{StatusReady, StatusDelayed, StatusLeased, StatusDead} }
 
 // Browse returns a page of messages, ordered by fairness key and within a key by position.
-// A page ends early when its messages are large. next is "" at the end.
+// A page ends early when its messages are large, or when its filter has much to look at. next
+// is "" at the end: a page without messages need not be the last.
 //
 // A message that exists during the whole walk is seen exactly once, whatever else changes:
 // the cursor is a place in an order in which messages do not move. All messages of a page
-// are shown as of one turn.
+// are shown as of one turn; the filter selects them by their records as they are read.
 //
 // The page is read off the loop, and the task parks meanwhile (ErrWouldBlock). A page whose
 // change log could not follow is read again. Errors: an unknown queue, ErrInvalid for a bad
-// cursor, errors of the store. In a transaction Browse is refused.
+// cursor or filter, errors of the store. In a transaction Browse is refused.
 func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
-	c := tx.core
-	q, err := c.queueNamed(req.Queue)
+	p, err := tx.browse(req, false)
 	if err != nil {
 		return "", nil, err
 	}
-	if tx.atomic {
-		return "", nil, errWaits
-	}
-	p := req.page
-	if req.page = nil; p == nil || !p.done || !c.valid(&p.changeLog) {
-		cursor, err := parseCursor(q.no, req.Cursor)
-		if err != nil {
-			return "", nil, err
-		}
-		req.page = c.readPage(q, req.Key, cursor, max(req.Count, 1), tx.task.resume)
-		return "", nil, tx.await()
-	}
-	if p.err != nil {
-		return "", nil, fmt.Errorf("browse %q: %w", req.Queue, p.err)
-	}
+	c := tx.core
 	c.spend(len(p.found)) // not divided: the page is a view of one moment
 	for i := range p.found {
 		if v := c.view(&p.changeLog, &p.found[i]); v != nil && (req.Status == "" || req.Status == v.Status) {
@@ -61,6 +53,49 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 		}
 	}
 	return formatCursor(p.next), list, nil
+}
+
+// BrowseErrors returns the errors of a page of messages by groups, see ErrorGroup. It is as
+// Browse is but for the status, which does not count. A page also ends early before the first
+// message that would be one group too many: the groups of several pages have to be merged.
+func (tx *Tx) BrowseErrors(req *Browse) (next string, groups []ErrorGroup, err error) {
+	p, err := tx.browse(req, true)
+	if err != nil {
+		return "", nil, err
+	}
+	return formatCursor(p.next), p.groups.list(), nil
+}
+
+// browse returns the page of a request once it is read, else it parks the task.
+func (tx *Tx) browse(req *Browse, grouped bool) (*page, error) {
+	c := tx.core
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return nil, err
+	}
+	if tx.atomic {
+		return nil, errWaits
+	}
+	p := req.page
+	if req.page = nil; p == nil || !p.done || !c.valid(&p.changeLog) {
+		cursor, err := parseCursor(q.no, req.Cursor)
+		if err == nil {
+			err = req.Filter.check()
+		}
+		if err != nil {
+			return nil, err
+		}
+		p = c.readPage(q, req.Key, cursor, max(req.Count, 1), tx.task.resume)
+		if p.filter = req.Filter; grouped {
+			p.groups = &errorGroups{queue: q.name}
+		}
+		req.page = p
+		return nil, tx.await()
+	}
+	if p.err != nil {
+		return nil, fmt.Errorf("browse %q: %w", req.Queue, p.err)
+	}
+	return p, nil
 }
 
 // A cursor is the key of the next message in the store, without the queue's number, in a
@@ -210,66 +245,196 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	return v
 }
 
-// extract removes a message that was read from the store from all structures in memory and
-// from the index of due times. The caller removes it, moves it, or makes it ready or
-// delayed again in the same turn. It returns nil if the message is leased or gone. The
-// change log must be valid, and each message may be extracted once.
-func (c *core) extract(w *changeLog, f *foundMessage) *message {
-	var m *message
-	switch c.locate(w, f) {
-	case ready:
-		m = c.extractReady(f)
-	case delayed:
-		m = c.extractDelayed(f)
-	case leased, gone:
-	}
-	if m == nil {
+// Filter selects messages by their records in the store; nil selects all. What is set must
+// all agree.
+type Filter struct {
+	Header  string  // name of a header that must have a value like Value; "": any headers
+	Value   string  // glob pattern
+	Payload []byte  // what the payload must contain; empty: anything
+	Error   *string // what the last error must be like, see matchError; nil: anything
+	Origin  string  // the queue in which the message must have died; "": any, or none
+	// The time at which the message came into its queue must be within these, both inclusive
+	// and in Unix milliseconds: a dead message when it died, another one when it was enqueued.
+	Since, Until int64 // 0: no bound
+}
+
+// filterBytesMax bounds each pattern or text of a filter, in bytes. The longest error has a
+// group whose pattern is not longer.
+const filterBytesMax = 2 * errorBytesMax
+
+// check returns what is wrong with a filter.
+func (f *Filter) check() error {
+	if f == nil {
 		return nil
 	}
-	m.status = gone // in no structure
-	if m.body == nil {
-		c.setBody(m, f.m.body)
+	texts := []struct{ name, pattern string }{{"HEADER", f.Value}, {"ERROR", ""}}
+	if f.Error != nil {
+		texts[1].pattern = *f.Error
 	}
-	m.key.touch(m.place)
-	c.settle(m.key)
-	return m
-}
-
-// extractReady removes a message from its key's head cache. A message behind the edge is in
-// no structure.
-func (c *core) extractReady(f *foundMessage) *message {
-	k := f.m.key
-	if !k.inWindow(f.m.place) {
-		return f.fresh()
-	}
-	m := k.removeAt(f.m.place)
-	if m != nil {
-		c.heads.messages--
-	}
-	return m
-}
-
-// extractDelayed removes a message from the index of due times.
-func (c *core) extractDelayed(f *foundMessage) *message {
-	k := f.m.key
-	if d := c.delayed.index.byID[f.m.id]; d != nil && d.mk.Queue == k.queue.no {
-		c.unschedule(d)
-		if d.m != nil {
-			return d.m
+	for _, t := range texts {
+		if len(t.pattern) > filterBytesMax {
+			return fmt.Errorf("%w: the pattern of %s has %d bytes, the limit is %d", ErrTooBig, t.name, len(t.pattern), filterBytesMax)
 		}
-		return f.fresh()
+		if err := glob.Check(t.pattern); err != nil {
+			return fmt.Errorf("%w: the pattern of %s, %.80q, %w", ErrInvalid, t.name, t.pattern, err)
+		}
 	}
-	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
-	k.delayed--
-	k.queue.delayed--
-	k.queue.recordTime(f.m.id, 0)
-	return f.fresh()
+	if len(f.Payload) > filterBytesMax {
+		return fmt.Errorf("%w: the text of PAYLOAD has %d bytes, the limit is %d", ErrTooBig, len(f.Payload), filterBytesMax)
+	}
+	if len(f.Origin) > filterBytesMax {
+		return fmt.Errorf("%w: the name of FROM has %d bytes, the limit is %d", ErrTooBig, len(f.Origin), filterBytesMax)
+	}
+	if f.Until > 0 && f.Since > f.Until {
+		return fmt.Errorf("%w: SINCE %d is after UNTIL %d", ErrInvalid, f.Since, f.Until)
+	}
+	return nil
 }
 
-// fresh returns a copy for use in memory, without the body: bodies are counted when setBody
-// adds them.
-func (f *foundMessage) fresh() *message {
-	m := *f.m
-	m.body = nil
-	return &m
+// match reports whether a message is selected, and the work beyond reading it, about one for
+// each byte that is compared. It runs off the loop.
+func (f *Filter) match(r *record) (ok bool, work int) {
+	if f == nil {
+		return true, 0
+	}
+	work = recordWork
+	if at := r.arrived() / int64(time.Millisecond); at < f.Since || f.Until > 0 && at > f.Until {
+		return false, work
+	}
+	if d := r.message.Dead; f.Origin != "" && (d == nil || d.Queue != f.Origin) {
+		return false, work
+	}
+	if f.Error != nil {
+		text, failed := r.failure()
+		work += matchWork(*f.Error, len(text))
+		if !failed || !matchError(*f.Error, text) {
+			return false, work
+		}
+	}
+	if f.Header != "" {
+		found := false
+		for _, h := range r.message.Headers {
+			if string(h.Name) == f.Header && !found {
+				work += matchWork(f.Value, len(h.Value))
+				found = glob.Match(f.Value, string(h.Value))
+			}
+		}
+		if !found {
+			return false, work
+		}
+	}
+	return bytes.Contains(r.message.Payload, f.Payload), work
+}
+
+// recordWork is the work of reading a message of few bytes, in the unit of Filter.match.
+const recordWork = 1 << 10
+
+// matchWork is the most that comparing a pattern with n bytes takes.
+func matchWork(pattern string, n int) int {
+	if strings.Contains(pattern, "*") {
+		return n * len(pattern)
+	}
+	return n
+}
+
+// matchError reports whether an error is like a glob pattern: itself, or the text of its group
+// (errtext). The pattern of a group (ErrorGroup.Error) matches the errors of that group and no
+// others: an error that equals the text of a group is of that group.
+func matchError(pattern, text string) bool {
+	return glob.Match(pattern, text) || glob.Match(pattern, errtext.Group(text))
+}
+
+// arrived returns when the message came into its queue, in Unix nanoseconds.
+func (r *record) arrived() int64 {
+	if d := r.message.Dead; d != nil {
+		return d.DiedAt
+	}
+	return idNanos(r.mk.ID)
+}
+
+// failure returns the error of a message that has failed or is dead, which may be empty.
+func (r *record) failure() (text string, failed bool) {
+	switch d := r.message.Dead; {
+	case r.attempt.FirstFailedAt != 0:
+		return r.attempt.Error, true
+	case d != nil:
+		return d.Error, true
+	default:
+		return "", false
+	}
+}
+
+// ErrorGroup is the errors of messages that differ only in numbers, ids and quoted strings. A
+// message has the error of its last failure; one that never failed and is not dead is in no
+// group.
+type ErrorGroup struct {
+	Error       string // the text of the group, as a glob pattern that matches nothing else
+	Count       int64  // messages
+	First, Last time.Time
+	Example     ID               // of the last one
+	Queues      map[string]int64 // messages by the queue in which they failed
+}
+
+// errorGroups collects the groups of a page.
+type errorGroups struct {
+	queue  string // that the page is of
+	byText map[string]*ErrorGroup
+	pairs  int // of a group and a queue
+}
+
+const (
+	groupsMax     = 100
+	groupPairsMax = 1000
+)
+
+// add adds a message, or returns false for one that is for the next page: the groups, or the
+// queues in them, would be too many.
+func (g *errorGroups) add(r *record) bool {
+	text, failed := r.failure()
+	if !failed {
+		return true
+	}
+	queue, at := g.queue, r.attempt.LastFailedAt
+	if d := r.message.Dead; d != nil {
+		if queue = d.Queue; at == 0 {
+			at = d.DiedAt
+		}
+	}
+	text = errtext.Group(text)
+	group := g.byText[text]
+	if group == nil && len(g.byText) == groupsMax || (group == nil || group.Queues[queue] == 0) && g.pairs == groupPairsMax {
+		return false
+	}
+	when := time.Unix(0, at)
+	if group == nil {
+		if g.byText == nil {
+			g.byText = map[string]*ErrorGroup{}
+		}
+		group = &ErrorGroup{Error: glob.Quote(text), First: when, Last: when, Example: r.mk.ID, Queues: map[string]int64{}}
+		g.byText[text] = group
+	}
+	if group.Queues[queue] == 0 {
+		g.pairs++
+	}
+	group.Count++
+	group.Queues[queue]++
+	if when.Before(group.First) {
+		group.First = when
+	}
+	if when.After(group.Last) {
+		group.Last, group.Example = when, r.mk.ID
+	}
+	return true
+}
+
+// list returns the groups, those of the most messages first.
+func (g *errorGroups) list() []ErrorGroup {
+	list := make([]ErrorGroup, 0, len(g.byText))
+	for _, group := range g.byText {
+		list = append(list, *group)
+	}
+	slices.SortFunc(list, func(a, b ErrorGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Error, b.Error))
+	})
+	return list
 }

@@ -252,11 +252,16 @@ func (f *positionSearch) do(store Store) {
 	}
 	found := f.found[0]
 	prefix := storage.AppendKeyPrefix(nil, f.no, found.key)
-	_, f.err = readMessages(store, prefix, storage.AppendMessageKey(nil, f.no, found.key, found.m.rank, found.m.id), func(m foundMessage) bool {
+	end := storage.AppendMessageKey(nil, f.no, found.key, found.m.rank, found.m.id)
+	_, f.err = readMessages(store, prefix, end, func(r *record) (bool, error) {
+		m, err := r.found(store)
+		if err != nil {
+			return false, err
+		}
 		if _, isLeased := f.leased[m.m.id]; !isLeased && !m.delayed {
 			f.before++
 		}
-		return f.before < positionMax
+		return f.before < positionMax, nil
 	})
 }
 

@@ -62,6 +62,7 @@ type Engine struct {
 
 	wake       chan struct{}  // capacity 1: the loop has something to do
 	work       chan *work     // to the committer; at most one is under way
+	searching  sync.Mutex     // held by the search that runs
 	background sync.WaitGroup // committer, dispatcher and off-loop jobs
 }
 

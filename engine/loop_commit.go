@@ -121,6 +121,7 @@ func (e *Engine) release(tasks []*Task) {
 //	hook decisions               one goroutine for each queue, since scripts may be slow
 //	window reads                 one goroutine, since whole queues may wait for them
 //	long lookups                 one goroutine each
+//	searches                     one goroutine each, of which one runs at a time
 //	others                       one goroutine
 func (e *Engine) startJobs(w *work) {
 	var windows, others []job
@@ -142,6 +143,12 @@ func (e *Engine) startJobs(w *work) {
 			} else {
 				others = append(others, r)
 			}
+		case *page:
+			if r.searches() {
+				e.background.Go(func() { e.search(r) })
+			} else {
+				others = append(others, r)
+			}
 		default:
 			others = append(others, r)
 		}
@@ -153,6 +160,20 @@ func (e *Engine) startJobs(w *work) {
 		if len(all) > 0 {
 			e.background.Go(func() { e.runJob(all...) })
 		}
+	}
+}
+
+// search runs a job that may read much for a small result. One runs at a time: several would
+// take the processors from the loop and from the connections. Those that wait when the engine
+// stops do not run, as their tasks have been refused.
+func (e *Engine) search(p *page) {
+	e.searching.Lock()
+	defer e.searching.Unlock()
+	e.mu.Lock()
+	stopping := e.stopping
+	e.mu.Unlock()
+	if !stopping {
+		e.runJob(p)
 	}
 }
 

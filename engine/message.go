@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -270,4 +271,124 @@ func (r Receipt) String() string { return string(r.Append(nil)) }
 func AppendID(dst []byte, id ID) []byte {
 	dst, _ = id.AppendText(dst) // it never fails
 	return dst
+}
+
+// extract removes a message that was read from the store from all structures in memory and
+// from the index of due times. The caller removes it, moves it, or makes it ready or
+// delayed again in the same turn. It returns nil if the message is leased or gone. The
+// change log must be valid, and each message may be extracted once.
+func (c *core) extract(w *changeLog, f *foundMessage) *message {
+	var m *message
+	switch c.locate(w, f) {
+	case ready:
+		m = c.extractReady(f)
+	case delayed:
+		m = c.extractDelayed(f)
+	case leased, gone:
+	}
+	if m == nil {
+		return nil
+	}
+	m.status = gone // in no structure
+	if m.body == nil {
+		c.setBody(m, f.m.body)
+	}
+	m.key.touch(m.place)
+	c.settle(m.key)
+	return m
+}
+
+// extractReady removes a message from its key's head cache. A message behind the edge is in
+// no structure.
+func (c *core) extractReady(f *foundMessage) *message {
+	k := f.m.key
+	if !k.inWindow(f.m.place) {
+		return f.fresh()
+	}
+	m := k.removeAt(f.m.place)
+	if m != nil {
+		c.heads.messages--
+	}
+	return m
+}
+
+// extractDelayed removes a message from the index of due times.
+func (c *core) extractDelayed(f *foundMessage) *message {
+	k := f.m.key
+	if d := c.delayed.index.byID[f.m.id]; d != nil && d.mk.Queue == k.queue.no {
+		c.unschedule(d)
+		if d.m != nil {
+			return d.m
+		}
+		return f.fresh()
+	}
+	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
+	k.delayed--
+	k.queue.delayed--
+	k.queue.recordTime(f.m.id, 0)
+	return f.fresh()
+}
+
+// fresh returns a copy for use in memory, without the body: bodies are counted when setBody
+// adds them.
+func (f *foundMessage) fresh() *message {
+	m := *f.m
+	m.body = nil
+	return &m
+}
+
+// record is what the store has of a message, before it is copied into memory. readMessages
+// uses one for all messages.
+type record struct {
+	mk        storage.MessageKey
+	value     []byte          // of the messages record
+	message   storage.Message // decoded from value, which it aliases
+	attempt   storage.Attempt
+	retried   bool         // there is an attempts record
+	throttles *throttleSet // of the message; neighbours usually share it
+}
+
+// decode begins with a message, which has no attempts record so far.
+func (r *record) decode(mk storage.MessageKey, value []byte) error {
+	r.mk, r.value, r.attempt, r.retried = mk, value, storage.Attempt{}, false
+	if err := r.message.DecodeLike(value, r.throttles.keys()); err != nil {
+		return fmt.Errorf("message %s: %w", mk.ID, err)
+	}
+	if t := r.throttles; t == nil || !slices.Equal(r.message.Throttles, t.names) {
+		r.throttles = newThrottleSet(r.message.Throttles)
+	}
+	return nil
+}
+
+// decodeAttempt adds the attempts record.
+func (r *record) decodeAttempt(value []byte) error {
+	if err := r.attempt.Decode(value); err != nil {
+		return fmt.Errorf("message %s: %w", r.mk.ID, err)
+	}
+	r.retried = true
+	return nil
+}
+
+// found copies the message, and finds out whether it is delayed.
+func (r *record) found(store Store) (f foundMessage, err error) {
+	m := &message{
+		place: place{rank: r.mk.Rank, id: r.mk.ID}, cost: max(r.message.Cost, 1), throttles: r.throttles, expires: r.message.ExpiresAt, attempt: 1,
+		body: slices.Clone(r.value), timer: -1, since: max(idNanos(r.mk.ID), r.message.ReadyAt),
+	}
+	if d := r.message.Dead; d != nil {
+		m.since = max(m.since, d.DiedAt)
+	}
+	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.message.ReadyAt}
+	if a := &r.attempt; r.retried {
+		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
+		m.since = max(m.since, a.ReadyAt, a.LastFailedAt)
+		if a.FirstFailedAt != 0 {
+			m.failure = &failure{text: a.Error, first: a.FirstFailedAt, last: a.LastFailedAt}
+		}
+		f.readyAt = a.ReadyAt
+	}
+	if f.readyAt > 0 {
+		f.delayed, err = scheduled(store, f.readyAt, r.mk)
+	}
+	return f, err
 }

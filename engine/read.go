@@ -230,14 +230,18 @@ func (r *read) readKey(store Store) error {
 	from, to := append(slices.Clone(prefix), r.from.rank), storage.After(prefix)
 	from = append(from, r.from.id[:]...)
 	size := 0
-	more, err := readMessages(store, from, to, func(f foundMessage) bool {
+	more, err := readMessages(store, from, to, func(rec *record) (bool, error) {
+		f, err := rec.found(store)
+		if err != nil {
+			return false, err
+		}
 		r.last = f.m.place
 		if !f.delayed {
 			r.found = append(r.found, f.m)
 		}
 		size += len(f.m.body)
 		r.examined++
-		return r.examined < r.limit && size < r.bytes
+		return r.examined < r.limit && size < r.bytes, nil
 	})
 	r.end = !more
 	return err
@@ -252,16 +256,16 @@ type foundMessage struct {
 }
 
 // readMessages reads the messages in [from, to) with their attempts, in order, until each
-// returns false. more reports whether there are messages after the last one, which it tries
-// to read for that. The families messages and attempts have the same keys, so two iterators
-// advance in step; a message that may be delayed takes a Get as well.
-func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (more bool, err error) {
+// returns false or an error. A record is valid until each returns. more reports whether there
+// are messages after the last one, which it tries to read for that. The families messages and
+// attempts have the same keys, so two iterators advance in step.
+func readMessages(store Store, from, to []byte, each func(*record) (bool, error)) (more bool, err error) {
 	messages := store.Scan(storage.Messages, from, to)
 	defer messages.Close()
 	attempts := store.Scan(storage.Attempts, from, to)
 	defer attempts.Close()
 	another := attempts.Seek(from)
-	var last *throttleSet // neighbours usually have the same throttle set
+	var r record
 	for ok := messages.Seek(from); ok; ok = messages.Next() {
 		if more { // each has returned false for the message before
 			return true, nil
@@ -270,26 +274,22 @@ func readMessages(store Store, from, to []byte, each func(foundMessage) bool) (m
 		if err != nil {
 			return false, err
 		}
-		m, readyAt, err := decodeMessage(mk, messages.Value(), last)
-		if err != nil {
+		if err := r.decode(mk, messages.Value()); err != nil {
 			return false, err
 		}
-		last = m.throttles
 		for another && string(attempts.Key()) < string(messages.Key()) {
 			another = attempts.Next()
 		}
 		if another && string(attempts.Key()) == string(messages.Key()) {
-			if readyAt, err = m.decodeAttempt(attempts.Value()); err != nil {
+			if err := r.decodeAttempt(attempts.Value()); err != nil {
 				return false, err
 			}
 		}
-		f := foundMessage{m: m, key: mk.Key, readyAt: readyAt}
-		if readyAt > 0 {
-			if f.delayed, err = scheduled(store, readyAt, mk); err != nil {
-				return false, err
-			}
+		goOn, err := each(&r)
+		if err != nil {
+			return false, err
 		}
-		more = !each(f)
+		more = !goOn
 	}
 	return false, errJoin(messages.Err(), attempts.Err())
 }
@@ -310,41 +310,6 @@ func errJoin(a, b error) error {
 		return a
 	}
 	return b
-}
-
-// decodeMessage returns the message of a record, and its due time. Its throttle set is like
-// if that is the same, so that neighbours share one; like may be nil.
-func decodeMessage(mk storage.MessageKey, value []byte, like *throttleSet) (m *message, readyAt int64, err error) {
-	body := slices.Clone(value)
-	var rec storage.Message
-	if err := rec.DecodeLike(body, like.keys()); err != nil {
-		return nil, 0, fmt.Errorf("message %s: %w", mk.ID, err)
-	}
-	if like == nil || !slices.Equal(rec.Throttles, like.names) {
-		like = newThrottleSet(rec.Throttles)
-	}
-	m = &message{
-		place: place{rank: mk.Rank, id: mk.ID}, cost: max(rec.Cost, 1), throttles: like, expires: rec.ExpiresAt, attempt: 1, body: body, timer: -1,
-		since: max(idNanos(mk.ID), rec.ReadyAt),
-	}
-	if rec.Dead != nil {
-		m.since = max(m.since, rec.Dead.DiedAt)
-	}
-	return m, rec.ReadyAt, nil
-}
-
-// decodeAttempt adds the attempts record of a message, and returns the due time in it.
-func (m *message) decodeAttempt(value []byte) (readyAt int64, err error) {
-	var rec storage.Attempt
-	if err := rec.Decode(value); err != nil {
-		return 0, fmt.Errorf("message %s: %w", m.id, err)
-	}
-	m.retried, m.attempt, m.deliveries, m.fence = true, max(rec.Attempt, 1), rec.Deliveries, rec.Fence
-	m.since = max(m.since, rec.ReadyAt, rec.LastFailedAt)
-	if rec.FirstFailedAt != 0 {
-		m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
-	}
-	return rec.ReadyAt, nil
 }
 
 // readDue reads the next entries of a due-time index.

@@ -46,11 +46,16 @@ func (r *loggedRead) Apply(tx *Tx) error {
 // purging a key and redriving read a queue page by page.
 type page struct {
 	loggedRead
-	from, to     []byte
-	limit, bytes int // messages and bytes after which the page ends
+	from, to []byte
+	filter   *Filter // selects messages; nil: all
+	// What ends the page: the messages that are looked at, the messages that are found, their
+	// bytes, and the work of the filter.
+	limit, most, bytes, work int
 
-	found []foundMessage
-	next  []byte // key at which the next page starts; nil: there is none
+	found  []foundMessage
+	groups *errorGroups // collects the errors of the messages instead of found; nil: found
+	looked int          // messages looked at
+	next   []byte       // key at which the next page starts; nil: there is none
 }
 
 // readPage starts reading at most limit messages of a queue, or of one of its fairness keys if
@@ -60,7 +65,7 @@ func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then fun
 	if key != "" {
 		prefix = storage.AppendKeyPrefix(nil, q.no, key)
 	}
-	p := &page{from: prefix, to: storage.After(prefix), limit: limit, bytes: pageBytes}
+	p := &page{from: prefix, to: storage.After(prefix), limit: limit, most: limit, bytes: pageBytes, work: searchWork}
 	p.changeLog, p.then = c.openLog(q), then
 	if string(cursor) > string(prefix) {
 		p.from = cursor
@@ -79,24 +84,53 @@ const viewBytes = 1 << 10
 // PageBytes returns the maximum memory of a page in bytes if no record is larger than record.
 func PageBytes(record int) int { return pageBytes + record + viewBytes }
 
+// searchWork bounds the work of one page, off the loop: the bytes of the records that are
+// looked at and what the filter does with them. Without a filter pageBytes ends a page before.
+const searchWork = 64 << 20
+
 // do reads the page, off the loop.
 func (p *page) do(store Store) {
 	if string(p.from) >= string(p.to) {
 		return
 	}
-	size := 0
-	more, err := readMessages(store, p.from, p.to, func(f foundMessage) bool {
-		p.found = append(p.found, f)
-		size += len(f.m.body) + len(f.key) + viewBytes
-		return len(p.found) < p.limit && size < p.bytes
+	size, work := 0, 0
+	var last storage.MessageKey
+	var refused []byte // key of a message that is for the next page
+	more, err := readMessages(store, p.from, p.to, func(r *record) (bool, error) {
+		matches, cost := p.filter.match(r)
+		switch {
+		case !matches:
+		case p.groups != nil:
+			if !p.groups.add(r) {
+				refused = r.mk.Append(nil)
+				return false, nil
+			}
+		default:
+			f, err := r.found(store)
+			if err != nil {
+				return false, err
+			}
+			p.found = append(p.found, f)
+			size += len(f.m.body) + len(f.key) + viewBytes
+		}
+		p.looked++
+		last = r.mk
+		work += len(r.value) + cost
+		return p.looked < p.limit && len(p.found) < p.most && size < p.bytes && work < p.work, nil
 	})
 	p.err = err
-	if n := len(p.found); more && n > 0 {
-		last := p.found[n-1]
-		after := last.m.place.next()
-		p.next = storage.AppendMessageKey(nil, p.no, last.key, after.rank, after.id)
+	switch {
+	case refused != nil:
+		p.next = refused
+	case more && p.looked > 0:
+		after := place{rank: last.Rank, id: last.ID}.next()
+		p.next = storage.AppendMessageKey(nil, p.no, last.Key, after.rank, after.id)
 	}
 }
+
+// searches reports whether the page may look at much more than it finds. The loop runs such
+// pages one at a time, so that they take no more than one processor.
+func (p *page) searches() bool { return p.filter != nil || p.groups != nil }
 
 // lookup finds messages of a queue by their ids. An id contains the rank and a hash of the
 // fairness key, so only the keys with that hash have to be tried.
@@ -227,24 +261,20 @@ func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &foundMessage{key: mk.Key}
-	if f.m, f.readyAt, err = decodeMessage(mk, value, nil); err != nil {
+	var r record
+	if err := r.decode(mk, value); err != nil {
 		return nil, err
 	}
 	switch value, err = store.Get(storage.Attempts, key); {
 	case err == nil:
-		if f.readyAt, err = f.m.decodeAttempt(value); err != nil {
+		if err := r.decodeAttempt(value); err != nil {
 			return nil, err
 		}
 	case !errors.Is(err, storage.ErrNotFound):
 		return nil, err
 	}
-	if f.readyAt > 0 {
-		if f.delayed, err = scheduled(store, f.readyAt, mk); err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
+	f, err := r.found(store)
+	return &f, err
 }
 
 // changeLog is the view of one reader on the changes of a queue. While a queue has readers, it

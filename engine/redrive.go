@@ -16,6 +16,8 @@ type Redrive struct {
 	Key   string // only messages of this fairness key; "": of all keys
 	To    string // the queue that takes them; "": the queue in which each died
 	Rate  int    // the most to move in any second, up to rateRedrive; 0: no limit
+	// Filter selects the messages to move, such as those of one group of errors; nil: all.
+	Filter *Filter
 
 	job *redrive // under way; nil: not started
 }
@@ -44,6 +46,7 @@ type redrive struct {
 	began int64 // Unix nanoseconds
 
 	moved, skipped int
+	looked         int    // messages looked at, whether the filter has selected them or not
 	cursor         []byte // start of the next page; nil: the beginning of the queue
 	page           *page  // being read; nil: none
 	nextAt         int64  // when the rate allows the next message
@@ -54,8 +57,10 @@ type redrive struct {
 const (
 	// redrivePage is how many messages a page has, and so the most that one turn moves.
 	redrivePage = 256
-	// redriveRatedPage is the same with a rate, which may not allow more at once.
+	// redriveRatedPage is the same with a rate.
 	redriveRatedPage = 32
+	// redriveLook is how many messages a page looks at for those that its filter selects.
+	redriveLook = 4096
 	// redriveReplyAfter is how long a redrive delays the reply to its client.
 	redriveReplyAfter = int64(time.Second)
 	// redriveCatchUp is how far a delayed redrive may catch up with its rate. To keep the
@@ -115,6 +120,9 @@ func (c *core) checkRedrive(dlq *queue, req *Redrive) error {
 	if !dlq.isDLQ() {
 		return fmt.Errorf("%w: %q is not a dead-letter queue", ErrInvalid, req.DLQ)
 	}
+	if err := req.Filter.check(); err != nil {
+		return err
+	}
 	if req.Rate < 0 || req.Rate > rateRedrive {
 		return fmt.Errorf("%w: RATE must be from 1 to %d", ErrInvalid, rateRedrive)
 	}
@@ -157,14 +165,25 @@ func (c *core) advance(j *redrive) {
 	if j.nextAt > c.now {
 		return // operations.expire calls again
 	}
-	limit := redrivePage
+	most := redrivePage
 	if j.req.Rate > 0 {
-		limit = redriveRatedPage
+		most = min(redriveRatedPage, j.allowed(c.now))
 	}
 	if j.req.Count > 0 {
-		limit = min(limit, j.req.Count-j.moved)
+		most = min(most, j.req.Count-j.moved)
+	}
+	limit := most
+	if j.req.Filter != nil {
+		limit = redriveLook
 	}
 	j.page = c.readPage(j.dlq, j.req.Key, j.cursor, limit, func(c *core) { c.redrivePage(j) })
+	j.page.filter, j.page.most = j.req.Filter, most
+}
+
+// allowed returns how many messages the rate allows at a time, at least one. A page reads no
+// more, so that what the filter passes over on the way to them is not read again.
+func (j *redrive) allowed(now int64) int {
+	return int((now-max(j.nextAt, now-redriveCatchUp))/j.pace()) + 1
 }
 
 // pace returns the time between two messages in nanoseconds, at least 1.
@@ -202,10 +221,12 @@ func (c *core) redrivePage(j *redrive) {
 }
 
 // redriveFound moves the messages of a page as far as the rate allows, and returns where
-// the next page starts; nil at the end.
+// the next page starts; nil at the end. The rate allows all of them, unless the clock has gone
+// back.
 func (c *core) redriveFound(j *redrive, p *page) []byte {
 	j.nextAt = max(j.nextAt, c.now-redriveCatchUp)
-	c.spend(2 * len(p.found))
+	j.looked += p.looked
+	c.spend(1 + 2*len(p.found))
 	for i := range p.found {
 		if f := &p.found[i]; j.nextAt > c.now {
 			return storage.AppendMessageKey(nil, p.no, f.key, f.m.rank, f.m.id)
@@ -216,9 +237,12 @@ func (c *core) redriveFound(j *redrive, p *page) []byte {
 }
 
 // redriveMessage moves a message to its target queue, or skips it. The change log of the
-// page tells whether the message is still as it was read.
+// page tells whether the message is still as it was read. One that has failed anew since may
+// have another error than the filter has selected.
 func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
-	if c.locate(&p.changeLog, f) == gone {
+	failed := f.m.failure
+	is := c.locate(&p.changeLog, f)
+	if is == gone {
 		return
 	}
 	var rec storage.Message
@@ -226,7 +250,8 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 	if err := rec.Decode(f.m.body); err == nil { // a damaged record is reported by its delivery
 		to = c.redriveTarget(j, &rec)
 	}
-	if to == nil || c.locate(&p.changeLog, f) != ready || to.full(f.key) != nil {
+	another := j.req.Filter != nil && j.req.Filter.Error != nil && !sameError(failed, f.m.failure)
+	if to == nil || is != ready || another || to.full(f.key) != nil {
 		j.skipped++
 		return
 	}
@@ -242,6 +267,9 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 		j.nextAt += j.pace()
 	}
 }
+
+// sameError reports whether a message has the same error in two states of it.
+func sameError(a, b *failure) bool { return a == b || a != nil && b != nil && a.text == b.text }
 
 // redriveTarget returns the queue that takes a message, or nil if the message has to stay.
 func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
@@ -264,13 +292,19 @@ func (c *core) endRedrive(j *redrive) {
 	}
 }
 
+// redriveShown is how much of a pattern or name RedriveInfo has, in bytes.
+const redriveShown = 512
+
 // RedriveInfo describes the running or the last redrive of a queue.
 type RedriveInfo struct {
 	Running        bool
 	Moved, Skipped int64
+	Looked         int64  // messages looked at so far
 	To             string // "": the queue in which each message died
 	Rate           int    // messages a second; 0: no limit
 	StartedAt      time.Time
+	Error          *string // only messages whose error is like this, cut at redriveShown; nil: any
+	From           string  // only messages that died in this queue, cut at redriveShown; "": any
 }
 
 // RedriveInfo describes the running or the last redrive of a queue since the last start or
@@ -281,7 +315,14 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 		return RedriveInfo{}, err
 	}
 	j := q.redrive
-	return RedriveInfo{
-		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began),
-	}, nil
+	info := RedriveInfo{
+		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began),
+	}
+	if f := j.req.Filter; f != nil {
+		info.From = f.Origin[:min(len(f.Origin), redriveShown)]
+		if f.Error != nil {
+			info.Error = new((*f.Error)[:min(len(*f.Error), redriveShown)])
+		}
+	}
+	return info, nil
 }

@@ -385,6 +385,12 @@ func (s *sim) redrive(cl *simClient) {
 	if s.rng.IntN(2) == 0 {
 		req.Rate = 1 + s.rng.IntN(20)
 	}
+	switch s.rng.IntN(4) {
+	case 0:
+		req.Filter = &Filter{Error: new("*")}
+	case 1:
+		req.Filter = &Filter{Error: new(""), Origin: "a"}
+	}
 	s.submit(cl, func(tx *Tx) error {
 		s.oracle.redriven(tx.core)
 		_, err := tx.Redrive(req)

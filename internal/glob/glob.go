@@ -1,6 +1,11 @@
 // Package glob matches names with patterns as Redis does.
 package glob
 
+import (
+	"errors"
+	"strings"
+)
+
 // Match reports whether s as a whole matches the pattern: * ? [abc] [a-z] [^a], and \ to take the next
 // byte as it is. A star that fails is retried one byte further, and only the last one: the work is at most
 // the product of the lengths, whatever the pattern.
@@ -70,4 +75,32 @@ func class(p string, b byte) (n int, ok bool) {
 		i++
 	}
 	return min(i+1, len(p)), found != not
+}
+
+// Check returns what is wrong with a pattern that a person has written. Match takes any,
+// but one that ends within a class or behind a backslash was meant otherwise.
+func Check(pattern string) error {
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '\\':
+			if i++; i == len(pattern) {
+				return errors.New("ends with a single \\, write \\\\ for the character itself")
+			}
+		case '[':
+			for i++; i < len(pattern) && pattern[i] != ']'; i++ {
+				if pattern[i] == '\\' {
+					i++
+				}
+			}
+			if i >= len(pattern) {
+				return errors.New("has a [ without its ], write \\[ for the character itself")
+			}
+		}
+	}
+	return nil
+}
+
+// Quote returns the pattern that matches s and nothing else.
+func Quote(s string) string {
+	return strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, `\`, `\\`).Replace(s)
 }

@@ -1,6 +1,7 @@
 package glob
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,4 +32,31 @@ func TestGlobIsBounded(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("took %v", took)
 	}
+}
+
+func TestAPatternWithAMistakeIsNamed(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"": "", "*": "", "a[b-c]d": "", `a\[`: "", `[\]]`: "", `\\`: "", "]": "", "[]": "", "[^]x]": "",
+		"[": "has a [ without its ]", "a[b": "has a [ without its ]", `[a\]`: "has a [ without its ]", `[a\`: "has a [ without its ]",
+		`\`: "ends with a single \\", `a\\\`: "ends with a single \\",
+	} {
+		err := Check(pattern)
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && !strings.HasPrefix(got, want) {
+			t.Errorf("Check(%q) = %v, want %q", pattern, err, want)
+		}
+	}
+}
+
+func FuzzQuote(f *testing.F) {
+	f.Add("a*b", "axb")
+	f.Add(`[a]\?`, "a")
+	f.Fuzz(func(t *testing.T, s, other string) {
+		p := Quote(s)
+		if err := Check(p); err != nil || !Match(p, s) {
+			t.Errorf("%q as the pattern %q: %v, it matches: %v", s, p, err, Match(p, s))
+		}
+		if Match(p, other) != (s == other) {
+			t.Errorf("%q matches %q: %v", p, other, Match(p, other))
+		}
+	})
 }

@@ -23,7 +23,7 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/histogram", "internal/hook", "internal/queueset", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/queueset", "internal/schedule", "internal/telemetry", "resp"},
@@ -35,6 +35,7 @@ func layers() map[string]layer {
 		"internal/compat": {may: []string{"internal/command"}},
 		// Services that commands use: they know neither sessions nor the table.
 		"internal/events":    {may: []string{"engine", "internal/glob", "resp"}},
+		"internal/errtext":   {},
 		"internal/glob":      {},
 		"internal/telemetry": {may: []string{"engine", "internal/histogram"}},
 		// The contract between engine and scripts, and what cron expressions mean: values and
