@@ -25,12 +25,13 @@ type Conn struct {
 	armed                bool          // a read deadline is set; used by the reader goroutine only
 
 	proto      atomic.Int32
-	lastActive atomic.Int64 // Unix nanoseconds of the last read or write
-	stop       atomic.Bool  // tells the reader to end
-	dead       atomic.Bool  // closed immediately: nothing can be read or written
-	peerGone   atomic.Bool  // the client has closed its sending side, or is lost
-	broken     atomic.Bool  // the session panicked: replies may never become ready
-	linger     atomic.Bool  // the client is still sending bytes that are discarded
+	lastActive atomic.Int64              // Unix nanoseconds of the last read or write
+	stop       atomic.Bool               // tells the reader to end
+	dead       atomic.Bool               // closed immediately: nothing can be read or written
+	peerGone   atomic.Bool               // the client has closed its sending side, or is lost
+	broken     atomic.Bool               // the session panicked: replies may never become ready
+	linger     atomic.Bool               // the client is still sending bytes that are discarded
+	lingerEnd  atomic.Pointer[time.Time] // until then at most, once all replies are written
 	commands   atomic.Uint64
 	bytesIn    atomic.Uint64
 	bytesOut   atomic.Uint64

@@ -10,7 +10,8 @@ import (
 
 const (
 	handleMax      = 1024             // commands per Session.Handle call
-	lingerTime     = time.Second      // time for a client to read the error before the close
+	lingerIdle     = time.Second      // the close after an error waits so long for the next bytes of a client that is still sending
+	lingerTime     = 30 * time.Second // and for all of them together
 	lingerBytesMax = 64 << 20         // bytes discarded from such a client
 	handshakeTime  = 10 * time.Second // TLS handshake
 )
@@ -153,7 +154,8 @@ func (c *Conn) armIdle() {
 }
 
 // discard drains the input so that the close does not reset the connection and destroy
-// the error on its way to a client that is still sending. The writer sets the deadline.
+// the error on its way to a client that is still sending. The writer sets the first deadline,
+// when the error is written; bytes that arrive move it, up to lingerEnd.
 func (c *Conn) discard() {
 	s := c.server.pools.getScratch()
 	defer c.server.pools.scratch.Put(s)
@@ -166,6 +168,15 @@ func (c *Conn) discard() {
 			return
 		}
 		n += got
+		if end := c.lingerEnd.Load(); end != nil {
+			at := time.Now().Add(lingerIdle)
+			if at.After(*end) {
+				at = *end
+			}
+			if c.nc.SetReadDeadline(at) != nil {
+				return
+			}
+		}
 	}
 }
 

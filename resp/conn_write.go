@@ -267,7 +267,10 @@ func (cw *connWriter) finish() {
 	c := cw.c
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if c.linger.Load() && ok {
-		if half.CloseWrite() == nil && c.nc.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		now := time.Now()
+		end := now.Add(lingerTime)
+		c.lingerEnd.Store(&end)
+		if half.CloseWrite() == nil && c.nc.SetReadDeadline(now.Add(lingerIdle)) == nil {
 			return
 		}
 	}

@@ -51,6 +51,50 @@ func TestIdleTimeoutSparesPendingReplies(t *testing.T) {
 	})
 }
 
+// halfPipe can be closed for writing, of which its other end sees nothing.
+type halfPipe struct{ net.Conn }
+
+func (halfPipe) CloseWrite() error { return nil }
+
+// However slow a client sends what it is cut off for, it gets to the end of it and to
+// the error; one that has stopped sending is not waited for.
+func TestTheCloseAfterAnErrorWaitsForAClientThatIsStillSending(t *testing.T) {
+	const slow, tooSlow, endless = lingerIdle * 9 / 10, lingerIdle * 11 / 10, 1000
+	for _, x := range []struct {
+		name  string
+		pause time.Duration // before each byte
+		bytes int
+		want  time.Duration // until the client sees the close: it writes, or has stopped
+	}{
+		{"stops at once", 0, 0, lingerIdle},
+		{"sends slowly, then stops", slow, 10, 10*slow + lingerIdle},
+		{"sends slowly without an end", slow, endless, 34 * slow}, // the first byte after lingerTime
+		{"pauses too long", tooSlow, endless, tooSlow},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newTestHandler()
+				ours, theirs := net.Pipe()
+				go newTestServer(t, h, nil).ServeConn(halfPipe{ours})
+				c, _ := newClient(t, theirs), <-h.sessions
+				c.send("*1\r\n$40000000\r\n")
+				c.want("-ERR Protocol error: invalid bulk length\r\n")
+				start := time.Now()
+				for range x.bytes {
+					time.Sleep(x.pause)
+					if _, err := io.WriteString(theirs, "x"); err != nil {
+						break
+					}
+				}
+				c.wantEnd("")
+				if d := time.Since(start); d != x.want {
+					t.Fatalf("closed after %s, want %s", d, x.want)
+				}
+			})
+		})
+	}
+}
+
 func TestQuietConnectionStaysWithoutIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := pipe(t, newTestHandler(), nil)
