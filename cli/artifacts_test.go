@@ -99,6 +99,18 @@ func TestTheVersionIsTheTagOfTheCommit(t *testing.T) {
 	}
 }
 
+// The binary and the changelog name the same release, the one that comes next.
+func TestTheChangelogBeginsWithTheNextRelease(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "CHANGELOG.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## ")
+	if version, _, _ := strings.Cut(section, "\n"); !found || version != next {
+		t.Errorf("the first section is of %q, cli/version.go says %s", version, next)
+	}
+}
+
 func TestVersionIsAFlagAsWell(t *testing.T) {
 	_, want, _ := run(t, never(t), "version")
 	for _, flag := range []string{"--version", "-v"} {

@@ -12,7 +12,10 @@ host=${2:-127.0.0.1}
 queue=example:fairness
 throttle=example:tenant:noisy
 
-fila() { redis-cli -h "$host" -p "$port" -e "$@"; }
+# Before 7.0, redis-cli prints errors as it does replies, and has no -e.
+options=(-h "$host" -p "$port")
+if redis-cli -e --version >/dev/null 2>&1; then options+=(-e); fi
+fila() { redis-cli "${options[@]}" "$@"; }
 
 # clean removes what an earlier run may have left, and what this one has made.
 clean() {

@@ -44,7 +44,7 @@ func clients() []client {
 	node := func(name, pkg string, protocol, other int) client {
 		return client{
 			name: name, language: "JavaScript", command: []string{"node", "javascript/hand.mjs", pkg},
-			has: []string{"node", "-e", "require('./javascript/node_modules/" + pkg + "')"}, install: "nodejs and npm, then " + npm,
+			has: []string{"node", "javascript/suits.cjs", pkg}, install: "nodejs and npm, then " + npm,
 			protocol: protocol, other: other,
 		}
 	}
@@ -55,11 +55,11 @@ func clients() []client {
 			protocol: protocol, other: other, dropsERR: dropsERR,
 		}
 	}
-	python := func(name string, args []string) client {
+	python := func(name, module string, args ...string) client {
 		const interpreter = "/usr/bin/python3" // Debian's, which has Debian's libraries
 		return client{
 			name: name, language: "Python", command: append([]string{interpreter, "python/hand.py"}, args...),
-			has: []string{interpreter, "-c", "import redis"}, install: debian + "python3-redis",
+			has: []string{interpreter, "-c", "import " + module}, install: debian + "python3-redis, 4.2 or newer for asyncio",
 			protocol: 2, dropsERR: true,
 		}
 	}
@@ -82,11 +82,11 @@ func clients() []client {
 	return []client{
 		{
 			name: "redis-cli", language: "shell", open: openRedisCLI,
-			has: []string{"redis-cli", "--version"}, install: debian + "redis-tools", protocol: 2, other: 3,
+			has: []string{"redis-cli", "--quoted-json", "--version"}, install: debian + "redis-tools, 7.0 or newer", protocol: 2, other: 3,
 		},
 		{
 			name: "redis-benchmark", language: "shell", benchmark: true,
-			has: []string{"redis-benchmark", "--version"}, install: debian + "redis-tools",
+			has: []string{"redis-benchmark", "-3", "--version"}, install: debian + "redis-tools, 7.0 or newer",
 		},
 		{
 			name: "hiredis", language: "C", command: []string{made("hand-c")},
@@ -104,8 +104,8 @@ func clients() []client {
 		node("node-redis 5", "redis-5", 2, 3),
 		node("node-redis 4", "redis-4", 2, 0),
 		glide,
-		python("redis-py", nil),
-		python("redis-py, asyncio", []string{"asyncio"}),
+		python("redis-py", "redis"),
+		python("redis-py, asyncio", "redis.asyncio", "asyncio"),
 		{
 			name: "redis-rb", language: "Ruby", command: []string{"ruby", "ruby/hand.rb"},
 			has: []string{"ruby", "-e", "require 'redis'"}, install: debian + "ruby ruby-redis", protocol: 2,

@@ -4,7 +4,9 @@ import os
 import sys
 
 import redis
-import redis.asyncio
+
+if sys.argv[1:] == ["asyncio"]:
+    import redis.asyncio  # from redis-py 4.2 on
 
 OPTIONS = {"host": os.environ["FILA_HOST"], "port": int(os.environ["FILA_PORT"])}
 if os.environ["FILA_RESP"]:
