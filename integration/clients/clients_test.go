@@ -62,7 +62,7 @@ func binary(t *testing.T) string {
 func missing(t *testing.T, c client) error {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), c.has[0], c.has[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s is missing; make setup-tests installs it (%s): %w\n%s", c.name, c.install, err, out)
+		return fmt.Errorf("%s cannot be tried; make setup-tests installs it, or says why it is left out (%s): %w\n%s", c.name, c.install, err, out)
 	}
 	return nil
 }
