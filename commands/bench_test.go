@@ -52,7 +52,7 @@ func parsing(t *testing.T, args []string) float64 {
 		}
 		call, err := cmd.Spec.Parse(c, &c.in)
 		if p, ok := call.(preparer); ok && err == nil {
-			err = p.Prepare(s)
+			err = p.Prepare(c)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func benchmarkParse(b *testing.B, args ...string) {
 		}
 		call, err := cmd.Spec.Parse(c, &c.in)
 		if p, ok := call.(preparer); ok && err == nil {
-			err = p.Prepare(s)
+			err = p.Prepare(c)
 		}
 		if err != nil {
 			b.Fatal(err)

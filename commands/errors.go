@@ -27,6 +27,7 @@ func wireCodes() []wireCode {
 		{engine.ErrInvalid, "INVALID"},
 		{engine.ErrTooBig, "TOOBIG"},
 		{engine.ErrScript, "LUA"},
+		{engine.ErrBusy, "ERR"},
 		{engine.ErrMaxDepth, "MAXDEPTH"},
 		{engine.ErrPaused, "PAUSED"},
 		{engine.ErrMisconf, "MISCONF"},

@@ -121,7 +121,7 @@ type Engine interface {
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
 	PrepareCron(cr *engine.Cron) error
-	CompileScript(kind hook.Kind, source string) (hook.Hook, error)
+	CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error)
 	Snapshot() *engine.Snapshot
 	Load(d *engine.Delivery) error
 	Listen(to func([]engine.Event))

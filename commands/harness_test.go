@@ -138,6 +138,7 @@ func (c *fakeConn) PushAsync(b []byte) bool                   { c.out.Write(b); 
 func (c *fakeConn) Close()                                    { c.gone() }
 func (c *fakeConn) Reserve(resp.Need, bool) (resp.Room, bool) { return resp.Room{}, true }
 func (c *fakeConn) Shrink(resp.Room, int64) resp.Room         { return resp.Room{} }
+func (c *fakeConn) Watch() (<-chan struct{}, func())          { return nil, func() {} }
 func (c *fakeConn) CloseAfterFlush()                          { c.last = true }
 
 // gone ends the connection: the session is told, then replies are dropped as

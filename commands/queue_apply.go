@@ -80,7 +80,11 @@ type queueApplyCall struct {
 }
 
 // Prepare compiles the scripts on the connection.
-func (c *queueApplyCall) Prepare(e Engine) error { return compileQueues(e, &c.set, c.sources) }
+func (c *queueApplyCall) Prepare(s *Session) error {
+	return compileQueues(&c.set, c.sources, func(kind hook.Kind, source string) (hook.Hook, error) {
+		return s.compile(false, kind, source)
+	})
+}
 
 // Bytes implements weigher.
 func (c *queueApplyCall) Bytes() int { return len(c.definition) }
@@ -119,17 +123,19 @@ func Queues(definition []byte, e Engine) (engine.QueueSet, error) {
 	if err != nil {
 		return set, err
 	}
-	err = compileQueues(e, &set, sources)
+	err = compileQueues(&set, sources, func(kind hook.Kind, source string) (hook.Hook, error) {
+		return e.CompileScript(hook.Caller{}, kind, source)
+	})
 	return set, err
 }
 
-func compileQueues(e Engine, set *engine.QueueSet, sources [][2]string) error {
+func compileQueues(set *engine.QueueSet, sources [][2]string, compile func(hook.Kind, string) (hook.Hook, error)) error {
 	for i := range set.Queues {
 		for kind, source := range sources[i] {
 			if source == "" {
 				continue
 			}
-			h, err := e.CompileScript(hook.Kind(kind), source)
+			h, err := compile(hook.Kind(kind), source)
 			if err != nil {
 				return fmt.Errorf("queue %q: %w", set.Queues[i].Name, err)
 			}

@@ -18,7 +18,7 @@ type call interface {
 // preparer is a call with work that the connection does before it submits the call, to relieve
 // the loop.
 type preparer interface {
-	Prepare(e Engine) error
+	Prepare(s *Session) error
 }
 
 // undoer is a call whose effect must be undone if its reply has not reached the client. Undo

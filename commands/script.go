@@ -65,9 +65,23 @@ type scriptLoadCall struct {
 }
 
 // Prepare compiles the source on the connection.
-func (c *scriptLoadCall) Prepare(e Engine) (err error) {
-	c.hook, err = e.CompileScript(c.kind, c.source)
+func (c *scriptLoadCall) Prepare(s *Session) (err error) {
+	c.hook, err = s.compile(false, c.kind, c.source)
 	return err
+}
+
+// compile compiles a script for a queue, or to be tried only. It may have to wait for scripts
+// of other clients: what this one has sent before is submitted first, and the wait ends when
+// the client is lost.
+func (s *Session) compile(trial bool, kind hook.Kind, source string) (hook.Hook, error) {
+	s.flush()
+	lost, end := s.conn.Watch()
+	defer end()
+	by := hook.Caller{Trial: trial, Gone: lost}
+	if u := s.account.Load().User(); u != nil {
+		by.Name = u.Name()
+	}
+	return s.handler.engine.CompileScript(by, kind, source)
 }
 
 // Bytes is what waits for the loop.

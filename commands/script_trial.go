@@ -82,9 +82,9 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 }
 
 // Prepare compiles the given source on the connection.
-func (c *scriptTestCall) Prepare(e Engine) (err error) {
+func (c *scriptTestCall) Prepare(s *Session) (err error) {
 	if c.given {
-		c.own, err = e.CompileScript(c.kind, c.source)
+		c.own, err = s.compile(true, c.kind, c.source)
 	}
 	return err
 }

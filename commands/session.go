@@ -33,6 +33,7 @@ type connection interface {
 	PushAsync(b []byte) bool
 	Reserve(need resp.Need, wait bool) (resp.Room, bool)
 	Shrink(room resp.Room, n int64) resp.Room
+	Watch() (lost <-chan struct{}, end func())
 }
 
 // Session is the state of one client's connection. Only the goroutine that reads the connection
@@ -190,7 +191,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	s.recovering = !s.handler.ready.Load() && s.handler.loading()
 	call, err := c.Spec.Parse(s, &s.in)
 	if p, ok := call.(preparer); ok && err == nil {
-		err = p.Prepare(s.handler.engine)
+		err = p.Prepare(s)
 	}
 	if err != nil {
 		s.reject(c, silent, err)

@@ -261,10 +261,10 @@ type execCall struct {
 
 // Prepare prepares the calls of the transaction. If one is refused, the transaction is refused
 // as a whole and nothing is applied.
-func (c *execCall) Prepare(e Engine) error {
+func (c *execCall) Prepare(s *Session) error {
 	for _, call := range c.calls {
 		if p, ok := call.(preparer); ok {
-			if err := p.Prepare(e); err != nil {
+			if err := p.Prepare(s); err != nil {
 				code, text := wireError(err)
 				return command.Refuse("EXECABORT", "Transaction discarded because of: "+code+" "+text)
 			}

@@ -393,7 +393,7 @@ func TestTicksWaitForTheStore(t *testing.T) {
 func TestTheHookOfTheQueueIsAsked(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Scripts = simScripts{} })
 	w.queue("q", QueueOptions{})
-	h, err := w.CompileScript(hook.OnEnqueue, "-- on_enqueue")
+	h, err := w.CompileScript(hook.Caller{}, hook.OnEnqueue, "-- on_enqueue")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
 
@@ -32,6 +33,8 @@ var (
 	ErrMaxDepth = errors.New("the queue is full")
 	// ErrScript refuses a script that does not compile or define its function.
 	ErrScript = errors.New("the script does not load")
+	// ErrBusy refuses a script because too many others wait to be loaded.
+	ErrBusy = hook.ErrBusy
 	// ErrPaused refuses an enqueue to a queue whose intake is paused.
 	ErrPaused = errors.New("the queue is paused")
 	// ErrUnreadable refuses what needs a record that the store cannot read.

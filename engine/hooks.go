@@ -84,24 +84,45 @@ func (s *Snapshot) withoutQueue(queue string) *Snapshot {
 var errNoScripts = errors.New("this broker was built without scripts")
 
 // CompileScript compiles a source to a hook, without loading it into a queue. It runs on the
-// caller's goroutine and costs the loop nothing. Safe for concurrent use.
+// caller's goroutine and costs the loop nothing. It may have to wait for other loads, see
+// hook.Loader. Safe for concurrent use.
 //
 // Errors: ErrTooBig above Limits.Script, ErrScript with the line if the source does not compile
-// or define its function.
-func (e *Engine) CompileScript(kind hook.Kind, source string) (hook.Hook, error) {
-	return compileScript(&e.cfg, hook.Loader.Load, kind, source)
+// or define its function; ErrBusy if too many scripts wait to be loaded, ErrClientGone if by.Gone
+// was closed meanwhile.
+func (e *Engine) CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
+	return loadScript(&e.cfg, by, kind, source)
 }
 
-// compileScript compiles a source with one of the methods of hook.Loader.
-func compileScript(cfg *Config, load func(hook.Loader, hook.Kind, string) (hook.Hook, error), kind hook.Kind, source string) (hook.Hook, error) {
+// loadScript is CompileScript.
+func loadScript(cfg *Config, by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
+	return compileScript(cfg, kind, source, func(kind hook.Kind, source string) (hook.Hook, error) {
+		return cfg.Scripts.Load(by, kind, source)
+	})
+}
+
+// restoreScript compiles a source that was accepted before, at a start.
+func restoreScript(cfg *Config, kind hook.Kind, source string) (hook.Hook, error) {
+	return compileScript(cfg, kind, source, func(kind hook.Kind, source string) (hook.Hook, error) {
+		return cfg.Scripts.Restore(kind, source)
+	})
+}
+
+// compileScript compiles a source by a method of hook.Loader.
+func compileScript(cfg *Config, kind hook.Kind, source string, load func(hook.Kind, string) (hook.Hook, error)) (hook.Hook, error) {
 	if cfg.Scripts == nil {
 		return nil, errNoScripts
 	}
 	if len(source) > cfg.Limits.Script {
 		return nil, fmt.Errorf("%w: script of %d bytes, the limit is %d", ErrTooBig, len(source), cfg.Limits.Script)
 	}
-	h, err := load(cfg.Scripts, kind, source)
-	if err != nil {
+	h, err := load(kind, source)
+	switch {
+	case errors.Is(err, hook.ErrGone):
+		return nil, ErrClientGone
+	case errors.Is(err, hook.ErrBusy):
+		return nil, ErrBusy
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrScript, err)
 	}
 	return h, nil
@@ -203,7 +224,7 @@ func (c *core) recoverScripts() {
 				all[kind] = before[kind]
 				continue
 			}
-			h, err := compileScript(&c.cfg, hook.Loader.Restore, kind, src)
+			h, err := restoreScript(&c.cfg, kind, src)
 			if err != nil {
 				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("script failed to load; using safe decisions")
 				h = brokenHook{kind: kind, source: src, err: err}

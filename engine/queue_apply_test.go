@@ -44,7 +44,7 @@ func dlq(name string) func(*QueueOptions) { return func(o *QueueOptions) { o.DLQ
 func TestQueuesAreMadeToMatchASet(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Scripts = simScripts{} })
-	script, err := w.CompileScript(hook.OnEnqueue, "-- on_enqueue")
+	script, err := w.CompileScript(hook.Caller{}, hook.OnEnqueue, "-- on_enqueue")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,5 +31,7 @@ func (h simHook) OnFailure(_ time.Time, msg *hook.Message, _ hook.Settings) (hoo
 
 type simScripts struct{}
 
-func (simScripts) Load(kind hook.Kind, _ string) (hook.Hook, error)    { return simHook{kind}, nil }
+func (simScripts) Load(_ hook.Caller, kind hook.Kind, _ string) (hook.Hook, error) {
+	return simHook{kind}, nil
+}
 func (simScripts) Restore(kind hook.Kind, _ string) (hook.Hook, error) { return simHook{kind}, nil }

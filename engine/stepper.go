@@ -71,8 +71,8 @@ func (s *Stepper) Prepare(req *Enqueue) error {
 func (s *Stepper) PrepareCron(cr *Cron) error { return prepareCron(cr, &s.core.cfg.Limits) }
 
 // CompileScript is Engine.CompileScript.
-func (s *Stepper) CompileScript(kind hook.Kind, source string) (hook.Hook, error) {
-	return compileScript(&s.core.cfg, hook.Loader.Load, kind, source)
+func (s *Stepper) CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
+	return loadScript(&s.core.cfg, by, kind, source)
 }
 
 // Snapshot is Engine.Snapshot.

@@ -18,7 +18,8 @@
 // once: Session.Gone is called as soon as the reader ends. The reader pauses only while
 // the reply queue is full, or while a command waits for the memory of its reply
 // (Conn.Reserve). These two bounds limit what a pipelining client can make the server
-// hold.
+// hold. A session that waits for something else in Session.Handle uses Conn.Watch to
+// notice the loss of its client.
 //
 // # Guarantees
 //

@@ -86,6 +86,14 @@ func (s *testSession) Handle(cmds []Command) {
 			replies = append(replies, r)
 			s.h.waits <- r
 			continue
+		case "WATCH": // waits in Handle for the loss of the client
+			r := &testReply{text: "+LOST\r\n", left: make(chan struct{})}
+			lost, end := s.c.Watch()
+			s.h.waits <- r
+			<-lost
+			end()
+			replies = append(replies, r)
+			continue
 		case "QUIT":
 			w.OK()
 			s.c.Push(append(replies, Bytes(w.Take()))...)

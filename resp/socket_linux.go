@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"net"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,4 +22,31 @@ func controlSocket(_, _ string, raw syscall.RawConn) error {
 		return fmt.Errorf("set TCP_USER_TIMEOUT: %w", err)
 	}
 	return nil
+}
+
+// hungUp reports whether the client has closed its sending side or the connection is lost,
+// whatever is still to be read.
+func (c *Conn) hungUp() bool {
+	nc := c.nc
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = t.NetConn()
+	}
+	socket, ok := nc.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	poll := []unix.PollFd{{Events: unix.POLLRDHUP}} // errors are always reported
+	if err := raw.Control(func(fd uintptr) {
+		poll[0].Fd = int32(fd) //nolint:gosec // a descriptor
+		if _, err := unix.Poll(poll, 0); err != nil {
+			poll[0].Revents = 0 // interrupted: it is examined again
+		}
+	}); err != nil {
+		return true
+	}
+	return poll[0].Revents != 0
 }

@@ -37,7 +37,7 @@ func New(cfg Config) (*Sandbox, error) {
 		return nil, err
 	}
 	return &Sandbox{
-		cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), slots: slots, loads: newLoadQueue(), idle: make(chan *machine, machinesIdle),
+		cfg: cfg, lib: newLibrary(), memo: newMemo(cfg.Memo), slots: slots, idle: make(chan *machine, machinesIdle),
 	}, nil
 }
 
@@ -68,11 +68,13 @@ func (s *Sandbox) give(m *machine) {
 // Load compiles a source and runs its top level once, so that errors are reported now and
 // not with the first message. Loads queue up and are limited in their share of the CPU, see
 // loadQueue.
-func (s *Sandbox) Load(kind hook.Kind, source string) (hook.Hook, error) {
+func (s *Sandbox) Load(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
+	if err := s.loads.enter(by); err != nil {
+		return nil, err
+	}
 	var work effort
-	s.loads.enter()
 	sc, err := compile(s.lib, kind, source, s.cfg.Source, &work)
-	s.loads.leave(work)
+	s.loads.leave(by, work)
 	return s.start(sc, err)
 }
 

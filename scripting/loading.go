@@ -1,45 +1,194 @@
 package scripting
 
-import "time"
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/faisca/fila/internal/hook"
+)
 
 // loadQueue lets one script be loaded at a time and bounds what loads take of the
-// processor. A load is not interrupted: its bounds (effortMax, pendingMax and others) keep
-// it to some 40 ms for the worst source of 64 KiB and to 0.2 ms for a usual one, and
-// afterwards it pays for that with time in which nothing is loaded. So however often
-// scripts are loaded, about one message in a hundred meets a load.
+// processor. States of a load:
+//
+//	waiting ──grant──▶ loading ──leave──▶ paid for
+//	   └──the caller is gone──▶ given up, without payment
+//
+// Hooks of queues and trials wait apart, in two classes that pay for themselves: however many
+// trials are requested, the hook of a queue waits at most for the load under way. Within a
+// class callers take turns, each with its own loads in order.
+//
+// A load is not interrupted: its bounds (effortMax, pendingMax and others) keep it to some
+// 40 ms for the worst source of 64 KiB and to 0.2 ms for a usual one, and afterwards its class
+// pays for that with time in which it loads nothing. So however often scripts are loaded,
+// about one message in a hundred meets a load.
 //
 // Yielding throughout a load is the alternative. It keeps the single delay shorter but
 // makes it so much more frequent that the p99 of other clients is 50 times as long, and it
 // needs a trick inside gopher-lua's compiler.
 type loadQueue struct {
-	turn chan struct{} // the right to load, capacity 1
-	paid time.Time     // when the loads so far are paid for, guarded by turn
+	mu      sync.Mutex
+	loading bool
+	classes [2]loadClass // of hooks for queues, and of trials
+	timer   *time.Timer  // grants when a class has paid; nil: none was needed yet
+}
+
+// loadClass holds the waiting loads of one class.
+type loadClass struct {
+	lines   []*loadLine // with waiting loads; the next load is of the first
+	waiting int         // loads in all lines, at most loadsMax
+	paid    time.Time   // when the loads so far are paid for
+}
+
+// loadLine holds the waiting loads of one caller, at most callerLoadsMax, the oldest first.
+type loadLine struct {
+	caller string
+	loads  []chan struct{} // each is closed when its load may begin
 }
 
 const (
-	// loadShare is how many times as long as a load the payment for it takes.
-	loadShare = 100
-	// loadCredit is how much payment may be owed before a load waits. It admits 100 ms of
-	// loading at once, some 400 usual scripts.
-	loadCredit = 10 * time.Second
+	// loadShare is how many times as long as a load the payment for it takes: each class has
+	// half a hundredth of a processor.
+	loadShare = 200
+	// loadCredit is how much payment a class may owe before its next load waits. It admits
+	// 100 ms of loading at once, some 400 usual scripts.
+	loadCredit = 20 * time.Second
+
+	callerLoadsMax = 100
+	loadsMax       = 1000
 )
 
-func newLoadQueue() loadQueue { return loadQueue{turn: make(chan struct{}, 1)} }
-
-// enter waits until the caller may load a script.
-func (q *loadQueue) enter() {
-	q.turn <- struct{}{}
-	time.Sleep(time.Until(q.paid.Add(-loadCredit))) //nolint:forbidigo // the payment
+// enter waits until the caller may load a script, and leave must follow. After an error it
+// must not: hook.ErrBusy if too many loads wait, hook.ErrGone if the caller has gone.
+func (q *loadQueue) enter(by hook.Caller) error {
+	q.mu.Lock()
+	class := q.class(by)
+	ready, ok := class.join(by.Name)
+	q.grant()
+	q.mu.Unlock()
+	if !ok {
+		return hook.ErrBusy
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-by.Gone:
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !class.giveUp(by.Name, ready) { // granted meanwhile
+		q.loading = false
+		q.grant()
+	}
+	return hook.ErrGone
 }
 
-// leave ends what enter began. It adds the payment by the effort counted: a clock would
-// also measure what else a busy machine does.
-func (q *loadQueue) leave(w effort) {
-	if now := time.Now(); q.paid.Before(now) {
-		q.paid = now
+// leave ends what enter began. The class pays by the effort counted: a clock would also
+// measure what else a busy machine does.
+func (q *loadQueue) leave(by hook.Caller, w effort) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	class := q.class(by)
+	if now := time.Now(); class.paid.Before(now) {
+		class.paid = now
 	}
-	q.paid = q.paid.Add(loadShare * w.duration())
-	<-q.turn
+	class.paid = class.paid.Add(loadShare * w.duration())
+	q.loading = false
+	q.grant()
+}
+
+func (q *loadQueue) class(by hook.Caller) *loadClass {
+	if by.Trial {
+		return &q.classes[1]
+	}
+	return &q.classes[0]
+}
+
+// grant begins the next load if none is under way: of a hook for a queue before a trial. If
+// the classes with waiting loads owe too much, it is called again when one has paid.
+func (q *loadQueue) grant() {
+	if q.loading {
+		return
+	}
+	now := time.Now()
+	var next time.Time
+	for i := range q.classes {
+		class := &q.classes[i]
+		if class.waiting == 0 {
+			continue
+		}
+		at := class.paid.Add(-loadCredit)
+		if !at.After(now) {
+			q.loading = true
+			close(class.take())
+			return
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if !next.IsZero() {
+		q.grantAt(next.Sub(now))
+	}
+}
+
+// grantAt calls grant after a while.
+func (q *loadQueue) grantAt(after time.Duration) {
+	if q.timer != nil {
+		q.timer.Reset(after)
+		return
+	}
+	q.timer = time.AfterFunc(after, func() {
+		q.mu.Lock()
+		q.grant()
+		q.mu.Unlock()
+	})
+}
+
+// join appends a load to the line of its caller. ok is false if too many loads wait.
+func (c *loadClass) join(caller string) (ready chan struct{}, ok bool) {
+	i := slices.IndexFunc(c.lines, func(l *loadLine) bool { return l.caller == caller })
+	if c.waiting >= loadsMax || i >= 0 && len(c.lines[i].loads) >= callerLoadsMax {
+		return nil, false
+	}
+	if i < 0 {
+		i, c.lines = len(c.lines), append(c.lines, &loadLine{caller: caller})
+	}
+	ready = make(chan struct{})
+	c.lines[i].loads = append(c.lines[i].loads, ready)
+	c.waiting++
+	return ready, true
+}
+
+// take removes the next load. The other loads of its caller are behind those of all others.
+func (c *loadClass) take() (ready chan struct{}) {
+	line := c.lines[0]
+	c.lines = c.lines[1:]
+	ready, line.loads = line.loads[0], line.loads[1:]
+	if len(line.loads) > 0 {
+		c.lines = append(c.lines, line)
+	}
+	c.waiting--
+	return ready
+}
+
+// giveUp removes a waiting load of a caller and reports whether it still waited.
+func (c *loadClass) giveUp(caller string, ready chan struct{}) bool {
+	i := slices.IndexFunc(c.lines, func(l *loadLine) bool { return l.caller == caller })
+	if i < 0 {
+		return false
+	}
+	line := c.lines[i]
+	n := slices.Index(line.loads, ready)
+	if n < 0 {
+		return false
+	}
+	line.loads = slices.Delete(line.loads, n, n+1)
+	if len(line.loads) == 0 {
+		c.lines = slices.Delete(c.lines, i, i+1)
+	}
+	c.waiting--
+	return true
 }
 
 // effort estimates the work of a load in steps of effortStep, the cost of comparing two

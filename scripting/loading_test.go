@@ -3,6 +3,7 @@ package scripting
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +37,7 @@ func TestLoadsTakeABoundedShareOfTheProcessor(t *testing.T) {
 				}
 				var all sync.WaitGroup
 				for range loads {
-					all.Go(func() { _, _ = s.Load(hook.OnEnqueue, source) })
+					all.Go(func() { _, _ = s.Load(hook.Caller{}, hook.OnEnqueue, source) })
 				}
 				all.Wait()
 				if took, want := time.Since(start), (loads-1)*each-loadCredit; took != want {
@@ -44,7 +45,7 @@ func TestLoadsTakeABoundedShareOfTheProcessor(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				start = time.Now()
-				_, _ = s.Load(hook.OnEnqueue, source)
+				_, _ = s.Load(hook.Caller{}, hook.OnEnqueue, source)
 				if took := time.Since(start); took > 0 {
 					t.Errorf("a load that is alone waits for %v", took)
 				}
@@ -149,5 +150,135 @@ func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
 	_, err := sandbox(t).Restore(hook.OnEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
 	if err == nil || !strings.Contains(err.Error(), "nested too deeply") {
 		t.Error(err)
+	}
+}
+
+// waitingLoads is a queue whose classes have both used up their credit.
+func waitingLoads() *loadQueue {
+	q := &loadQueue{}
+	for i := range q.classes {
+		q.classes[i].paid = time.Now().Add(loadCredit + time.Second)
+	}
+	return q
+}
+
+// loadAs has callers load and returns, when all of them are done, who loaded in which order.
+// Each load costs a second of payment.
+func loadAs(q *loadQueue, callers ...hook.Caller) (order []string) {
+	var all sync.WaitGroup
+	for _, by := range callers {
+		all.Go(func() {
+			if err := q.enter(by); err != nil {
+				order = append(order, err.Error())
+				return
+			}
+			name := by.Name // one load at a time: no lock is needed
+			if by.Trial {
+				name += "?"
+			}
+			order = append(order, name)
+			q.leave(by, effort{steps: int(time.Second / loadShare / effortStep)})
+		})
+		synctest.Wait() // they come in this order
+	}
+	all.Wait()
+	return order
+}
+
+// However many trials wait, the hook of a queue is loaded as soon as its own class has paid.
+func TestAHookForAQueueWaitsForNoTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := waitingLoads()
+		var callers []hook.Caller
+		for range 50 {
+			callers = append(callers, hook.Caller{Name: "a", Trial: true})
+		}
+		order := loadAs(q, append(callers, hook.Caller{Name: "a"}, hook.Caller{Name: "a"})...)
+		if first := slices.Index(order, "a"); first > 1 || slices.Index(order[first+1:], "a") > 1 {
+			t.Errorf("hooks were loaded after trials that came before: %v", order)
+		}
+	})
+}
+
+// A caller with many loads does not hold up one with few.
+func TestCallersTakeTurnsInLoading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by := func(name string) hook.Caller { return hook.Caller{Name: name} }
+		got := loadAs(waitingLoads(), by("a"), by("a"), by("a"), by("a"), by("b"), by("b"), by("c"))
+		if want := []string{"a", "b", "c", "a", "b", "a", "a"}; !slices.Equal(got, want) {
+			t.Errorf("the order is %v, want %v", got, want)
+		}
+	})
+}
+
+// A caller that goes waits no longer, and its load is not made and not paid for.
+func TestACallerThatGoesGivesUpItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := waitingLoads()
+		gone := make(chan struct{})
+		left := make(chan error, 2)
+		for range 2 {
+			go func() { left <- q.enter(hook.Caller{Name: "a", Gone: gone}) }()
+		}
+		synctest.Wait()
+		close(gone)
+		for range 2 {
+			if err := <-left; !errors.Is(err, hook.ErrGone) {
+				t.Errorf("a caller that has gone gets %v", err)
+			}
+		}
+		paid := q.classes[0].paid
+		if n := len(q.classes[0].lines) + q.classes[0].waiting; n != 0 || q.loading {
+			t.Errorf("%d places are left, loading %v", n, q.loading)
+		}
+		if got := loadAs(q, hook.Caller{Name: "b"}); !slices.Equal(got, []string{"b"}) || q.classes[0].paid.Sub(paid) != time.Second {
+			t.Errorf("then %v load, and %v is paid", got, q.classes[0].paid.Sub(paid))
+		}
+	})
+}
+
+// The right to load that a caller is given as it goes is passed on.
+func TestACallerThatGoesAtItsTurnPassesItOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 50 { // which of the two a goroutine notices first is chance
+			q := &loadQueue{loading: true}
+			gone, left := make(chan struct{}), make(chan error, 1)
+			go func() { left <- q.enter(hook.Caller{Name: "a", Gone: gone}) }()
+			synctest.Wait()
+			q.mu.Lock()
+			close(gone)
+			q.loading = false
+			q.grant()
+			q.mu.Unlock()
+			if err := <-left; err == nil {
+				q.leave(hook.Caller{Name: "a"}, effort{})
+			}
+			if got := loadAs(q, hook.Caller{Name: "b"}); !slices.Equal(got, []string{"b"}) {
+				t.Fatalf("the next load is of %v", got)
+			}
+		}
+	})
+}
+
+// A class bounds what waits, of one caller and of all.
+func TestTheQueueOfLoadsIsBounded(t *testing.T) {
+	c := loadClass{paid: time.Now().Add(loadCredit + time.Hour)} // nothing is loaded meanwhile
+	for n := range callerLoadsMax + 1 {
+		if _, ok := c.join("a"); ok != (n < callerLoadsMax) {
+			t.Errorf("load %d of a caller may wait: %v", n+1, ok)
+		}
+	}
+	for n := callerLoadsMax; n <= loadsMax; n++ {
+		if _, ok := c.join(fmt.Sprint("b", n/callerLoadsMax)); ok != (n < loadsMax) {
+			t.Errorf("load %d may wait: %v", n+1, ok)
+		}
+	}
+	s := sandbox(t)
+	s.loads.classes[1] = c
+	if _, err := s.Load(hook.Caller{Name: "a", Trial: true}, hook.OnEnqueue, "function on_enqueue() end"); !errors.Is(err, hook.ErrBusy) {
+		t.Errorf("beyond the bound: %v", err)
+	}
+	if _, err := s.Load(hook.Caller{Name: "a"}, hook.OnEnqueue, "function on_enqueue() end"); err != nil {
+		t.Errorf("of the other class: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func (c chance) settings() hook.Settings {
 // alike gives a hook that remembers and a dry run of it the same messages.
 func alike(t *testing.T, s *Sandbox, source string, c chance, n int) {
 	t.Helper()
-	loaded, err := s.Load(hook.OnEnqueue, source)
+	loaded, err := s.Load(hook.Caller{}, hook.OnEnqueue, source)
 	if err != nil {
 		return
 	}

@@ -6,6 +6,7 @@
 package hook
 
 import (
+	"errors"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -136,12 +137,27 @@ type Hook interface {
 	Try(msg *Message, get Settings) Trial
 }
 
+// Caller is the client for which a source is loaded.
+type Caller struct {
+	Name  string          // loads of callers with different names take turns
+	Trial bool            // the hook is tried and belongs to no queue: those of queues come first
+	Gone  <-chan struct{} // closed when the client is lost, which ends its wait; nil: never
+}
+
+var (
+	// ErrBusy refuses a load because too many others wait.
+	ErrBusy = errors.New("too many scripts wait to be loaded, try again later")
+	// ErrGone ends the wait of a load whose caller has gone.
+	ErrGone = errors.New("the caller of the load is gone")
+)
+
 // Loader compiles hooks. Package scripting implements it.
 type Loader interface {
 	// Load compiles a source. It refuses a source that does not compile, that does not run
 	// within the limits, or that lacks the function of its kind. The error is one line and
-	// names the line of the script.
-	Load(kind Kind, source string) (Hook, error)
+	// names the line of the script. Load may wait, for its turn and because loads are limited
+	// in their share of the processor; ErrBusy and ErrGone end that wait.
+	Load(by Caller, kind Kind, source string) (Hook, error)
 	// Restore is Load for a source that was accepted before, at a start. It may use all
 	// processors, since no client is served meanwhile.
 	Restore(kind Kind, source string) (Hook, error)
