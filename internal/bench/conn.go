@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// Conn is a connection that speaks RESP2: commands are appended and sent together,
-// replies are read one by one and looked at where they lie. It is not safe for
-// concurrent use.
+// Conn is a RESP2 connection for load generation. Commands are appended and sent together; replies are
+// read one by one and parsed in place. It is not safe for concurrent use.
 type Conn struct {
 	nc   net.Conn
 	out  []byte
 	in   []byte
-	r, w int // what is unread is in[r:w]
+	r, w int // in[r:w] is unread
 }
 
-// dialTimeout is for a connection, not for what is done with it.
+// dialTimeout bounds connecting, not the commands after it.
 const dialTimeout = 5 * time.Second
 
-// Dial connects.
+// Dial connects to an address.
 func Dial(ctx context.Context, addr string) (*Conn, error) {
 	nc, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -33,13 +32,13 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 	return NewConn(nc), nil
 }
 
-// NewConn speaks RESP2 on a connection that there is already.
+// NewConn returns a Conn on an open connection.
 func NewConn(nc net.Conn) *Conn { return &Conn{nc: nc, in: make([]byte, 16<<10)} }
 
-// Close closes it. A read that waits in another goroutine ends with an error.
+// Close closes the connection. A read that is blocked in another goroutine returns an error.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// RefusalError is an error that the server has answered.
+// RefusalError is an error reply.
 type RefusalError string
 
 func (e RefusalError) Error() string { return string(e) }
@@ -54,7 +53,7 @@ func (c *Conn) Do(args ...string) (any, error) {
 	return c.Reply()
 }
 
-// Append adds a command to what Flush sends.
+// Append adds a command to the output buffer.
 func (c *Conn) Append(args ...string) {
 	c.array(len(args))
 	for _, a := range args {
@@ -78,20 +77,20 @@ func (c *Conn) bulkBytes(b []byte) {
 	c.out = append(append(c.out, b...), '\r', '\n')
 }
 
-// Write adds bytes to what Flush sends, for protocols that are not RESP.
+// Write adds bytes to the output buffer, for protocols other than RESP.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.out = append(c.out, b...)
 	return len(b), nil
 }
 
-// Flush sends what was appended, in one write.
+// Flush sends the output buffer in one write.
 func (c *Conn) Flush() error {
 	_, err := c.nc.Write(c.out)
 	c.out = c.out[:0]
 	return err
 }
 
-// fill reads at least one more byte. What earlier reads have returned moves.
+// fill reads at least one more byte. It invalidates results of earlier reads.
 func (c *Conn) fill() error {
 	if c.r > 0 {
 		c.w = copy(c.in, c.in[c.r:c.w])
@@ -111,8 +110,7 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// Line reads up to a line's end, which it does not return. The line is good until
-// the next read.
+// Line reads a line and returns it without its end. It is valid until the next read.
 func (c *Conn) Line() ([]byte, error) {
 	for looked := 0; ; {
 		if i := bytes.IndexByte(c.in[c.r+looked:c.w], '\n'); i >= 0 {
@@ -127,8 +125,8 @@ func (c *Conn) Line() ([]byte, error) {
 	}
 }
 
-// Bytes reads n bytes and the line's end behind them, which it does not return.
-// They are good until the next read.
+// Bytes reads n bytes and the line end after them, which it does not return. They are valid until the
+// next read.
 func (c *Conn) Bytes(n int) ([]byte, error) {
 	for c.w-c.r < n+2 {
 		if err := c.fill(); err != nil {
@@ -140,8 +138,8 @@ func (c *Conn) Bytes(n int) ([]byte, error) {
 	return b, nil
 }
 
-// next reads the first line of a reply: what it is, and its number. The number is -1
-// for nil. An error reply is a RefusalError.
+// next reads the first line of a reply: its type and its number, which is -1 for nil. For an error reply
+// it returns a RefusalError.
 func (c *Conn) next() (kind byte, n int, err error) {
 	line, err := c.Line()
 	if err != nil {
@@ -166,7 +164,7 @@ func (c *Conn) next() (kind byte, n int, err error) {
 	}
 }
 
-// number is strconv.Atoi without a string.
+// number is strconv.Atoi for bytes.
 func number(b []byte) (int, bool) {
 	negative := len(b) > 0 && b[0] == '-'
 	if negative {
@@ -188,7 +186,7 @@ func number(b []byte) (int, bool) {
 	return n, true
 }
 
-// list reads the head of an array and returns how many values follow, 0 for nil.
+// list reads the header of an array and returns its length, 0 for nil.
 func (c *Conn) list() (int, error) {
 	kind, n, err := c.next()
 	if err != nil {
@@ -200,7 +198,7 @@ func (c *Conn) list() (int, error) {
 	return max(n, 0), nil
 }
 
-// text reads a bulk string. It is good until the next read.
+// text reads a bulk string, which is valid until the next read.
 func (c *Conn) text() ([]byte, error) {
 	kind, n, err := c.next()
 	if err != nil {
@@ -221,7 +219,7 @@ func (c *Conn) integer() (int, error) {
 	return n, err
 }
 
-// skip reads a value of any kind and forgets it.
+// skip reads and discards a value of any type.
 func (c *Conn) skip() error {
 	for left := 1; left > 0; left-- {
 		kind, n, err := c.next()
@@ -239,7 +237,7 @@ func (c *Conn) skip() error {
 	return nil
 }
 
-// Reply reads the reply to one command, of any kind: see Do.
+// Reply reads the reply to one command, of any type: see Do.
 func (c *Conn) Reply() (any, error) {
 	line, err := c.Line()
 	if err != nil {

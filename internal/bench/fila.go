@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// fila is a broker.
+// fila is a Fila broker.
 type fila struct{ client }
 
 func (*fila) Name() string { return "fila" }
 
-// visibility of a lease in ms: nothing is to expire while it is measured.
+// visibility of a lease in ms, so long that no lease expires during a round.
 const visibility = 3600_000
 
 func (f *fila) Prepare(ctx context.Context, s Shape) error {
@@ -47,7 +47,7 @@ func (f *fila) Connect(ctx context.Context) (Session, error) {
 	return newSession(conn, &f.client, f.words()), nil
 }
 
-// words are Fila's commands as bytes, for one session.
+// words are the encoded commands of one session.
 func (f *fila) words() *filaWords {
 	w := &filaWords{shape: f.shape, count: 3 + 2*f.shape.Throttles}
 	var c Conn
@@ -71,9 +71,9 @@ func (f *fila) words() *filaWords {
 
 type filaWords struct {
 	shape     Shape
-	count     int    // words of an enqueue
-	keyed     []byte // of an enqueue, what comes before the key; empty without one
-	throttled []byte // and what comes behind it
+	count     int    // arguments of an enqueue
+	keyed     []byte // part of an enqueue before the key; empty without keys
+	throttled []byte // part after the key
 	key       []byte
 }
 

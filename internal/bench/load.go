@@ -11,7 +11,7 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// Load puts one peer under load, round by round.
+// Load measures one peer in rounds.
 type Load struct {
 	Peer Peer
 	PID  int // process whose usage is reported; 0: none
@@ -20,27 +20,27 @@ type Load struct {
 	Watch func(stage string, done, total int64, timed bool)
 
 	Options Options
-	rate    float64 // of the open loop, once it is known
+	rate    float64 // of the open loop, once it has been determined
 }
 
-// Round is what was measured in one round.
+// Round is the result of one round.
 type Round struct {
 	Messages int64   `json:"messages"`
 	Seconds  float64 `json:"seconds"`
 	Rate     float64 `json:"rate"`            // messages a second
 	Asked    float64 `json:"asked,omitempty"` // the rate of an open loop
-	Unsent   int64   `json:"unsent"`          // what was due in an open loop and never sent: the server did not keep up
+	Unsent   int64   `json:"unsent"`          // messages due in an open loop but never sent, because the server did not keep up
 	// CPU is the server's CPU time per message in µs, including work after the end of the
 	// load.
 	CPU  float64 `json:"cpu_us,omitempty"`
-	Peak int64   `json:"peak_bytes,omitempty"` // of the server's memory, since it was started
+	Peak int64   `json:"peak_bytes,omitempty"` // of the server's memory since its start
 	// Pause is the longest time without a reply to any session, in ms.
 	Pause     float64            `json:"pause_ms"`
 	Latency   map[string]Latency `json:"latency"`
 	PerSecond []int64            `json:"per_second,omitempty"` // messages in each second
 }
 
-// Prepare makes the queue and its backlog.
+// Prepare creates the queue and its backlog.
 func (l *Load) Prepare(ctx context.Context) error {
 	if err := l.Peer.Prepare(ctx, l.Options.Shape); err != nil {
 		return err
@@ -54,13 +54,13 @@ func (l *Load) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Clean removes the queue, also when ctx has ended.
+// Clean removes the queue, even if ctx has ended.
 func (l *Load) Clean(ctx context.Context) error {
 	return l.Peer.Clean(context.WithoutCancel(ctx))
 }
 
-// Run prepares, measures every round and cleans up. What a round leaves behind is
-// removed before the next one, but for a backlog under a load that keeps its size.
+// Run prepares the queue, measures all rounds and cleans up. The queue is recreated between rounds,
+// unless the load keeps the size of its backlog.
 func (l *Load) Run(ctx context.Context) ([]Round, error) {
 	var rounds []Round
 	keeps := l.Options.Workload == Cycle || l.Options.Workload == Wait
@@ -87,7 +87,7 @@ func (l *Load) Run(ctx context.Context) ([]Round, error) {
 	return rounds, nil
 }
 
-// Round measures once. The queue has been prepared.
+// Round measures one round on the prepared queue.
 func (l *Load) Round(ctx context.Context, name string) (Round, error) {
 	if l.Options.Workload == Drain {
 		return l.drain(ctx, name)
@@ -105,10 +105,10 @@ func (l *Load) Round(ctx context.Context, name string) (Round, error) {
 	return l.timed(ctx, name, l.Options.Duration, l.rate)
 }
 
-// calibration is how long the greatest rate is looked for.
+// calibration is the duration of the measurement of the greatest rate.
 const calibration = 10 * time.Second
 
-// crew are the sessions of a stage, each with a goroutine.
+// crew is the set of sessions of a stage, each with a goroutine.
 type crew struct {
 	sessions []Session
 	group    sync.WaitGroup
@@ -116,7 +116,7 @@ type crew struct {
 	release  func() bool // of the context
 }
 
-// gather connects n sessions, or none. They are closed when ctx ends.
+// gather opens n sessions, or none after an error. They are closed when ctx ends.
 func (l *Load) gather(ctx context.Context, n int) (*crew, error) {
 	c := &crew{failed: make(chan error, n)}
 	c.release = func() bool { return true }
@@ -132,19 +132,19 @@ func (l *Load) gather(ctx context.Context, n int) (*crew, error) {
 	return c, nil
 }
 
-// work lets sessions work. The first error is failed's.
+// work runs f in the sessions' goroutines. The first error ends the stage.
 func (c *crew) work(sessions []Session, do func(Session) error) {
 	for _, s := range sessions {
 		c.group.Go(func() {
 			if err := do(s); err != nil {
 				c.failed <- err
 			}
-			_ = s.Close() // what it may have been given by then goes to those who go on
+			_ = s.Close() // its leased messages become available to the other sessions
 		})
 	}
 }
 
-// wait waits until all have ended, or one has failed.
+// wait waits until all sessions have ended or one has failed.
 func (c *crew) wait() error {
 	all := make(chan struct{})
 	go func() { c.group.Wait(); close(all) }()
@@ -165,7 +165,7 @@ func (c *crew) wait() error {
 
 func (c *crew) close() {
 	for _, s := range c.sessions {
-		_ = s.Close() // whatever it says, it is over
+		_ = s.Close() // the stage is over
 	}
 }
 
@@ -202,7 +202,7 @@ func (l *Load) fill(ctx context.Context) error {
 	return ended(ctx, c.wait())
 }
 
-// follow tells the watcher how far a stage is, until it is stopped.
+// follow reports the progress of a stage until it is stopped.
 func (l *Load) follow(stage string, total int64, done *atomic.Int64) (stop func()) {
 	if l.Watch == nil {
 		return func() {}
@@ -227,7 +227,7 @@ func (l *Load) follow(stage string, total int64, done *atomic.Int64) (stop func(
 
 const watchEach = 100 * time.Millisecond
 
-// ended prefers the reason why sessions were closed to what they say of it.
+// ended returns the reason why sessions were closed in preference to the errors that this causes.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -278,7 +278,7 @@ func (l *Load) drain(ctx context.Context, name string) (Round, error) {
 	return r, nil
 }
 
-// round is what the meter has seen.
+// round returns the results of the meter.
 func (m *meter) round(messages int64, took time.Duration) Round {
 	return Round{
 		Messages: messages, Seconds: took.Seconds(), Rate: float64(messages) / took.Seconds(),
@@ -286,38 +286,36 @@ func (m *meter) round(messages int64, took time.Duration) Round {
 	}
 }
 
-// Account is what a server had used when a round began.
+// Account is the resource usage of a server at the start of a round.
 type Account struct {
 	pid    int
 	before proc.Use
 }
 
-// Open begins an account of the process with that number and its descendants; 0 is no
-// process, and nothing will be charged.
+// Open starts an account of a process and its descendants; with pid 0, nothing is charged.
 func Open(pid int) Account { return Account{pid: pid, before: use(pid)} }
 
-// use is what the server uses, nothing when that is not known.
+// use returns the current usage, zero if it is unknown.
 func use(pid int) proc.Use {
 	if pid == 0 {
 		return proc.Use{}
 	}
 	u, err := proc.TreeOf(pid)
 	if err != nil {
-		return proc.Use{} // it is gone, or this system does not tell; the load says which
+		return proc.Use{} // the process has ended, which the load reports, or the usage is not available
 	}
 	return u
 }
 
-// A server has settled when it uses less than this; one that never does is not
-// waited for for ever.
+// A server has settled if it uses less CPU than this. The wait is bounded.
 const (
 	settledLook  = 200 * time.Millisecond
 	settledShare = 0.1
 	settledMax   = 5 * time.Second
 )
 
-// Charge waits until the server has done what the load has left it to do, and tells the
-// round what it used for so many messages.
+// Charge waits until the server has finished the work that the load has caused, and stores its usage per
+// message in the round.
 func (a Account) Charge(r *Round, messages int64) {
 	if a.pid == 0 || messages == 0 {
 		return

@@ -8,16 +8,15 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// meter is what the sessions of a round report to. Only what happens while it is
-// on counts.
+// meter collects the measurements of a round's sessions. It counts only while it is on.
 type meter struct {
 	epoch time.Time
 	on    atomic.Bool
-	ended atomic.Bool // sessions finish what they have begun, and stop
+	ended atomic.Bool // sessions complete their current batch and stop
 
-	done atomic.Int64 // messages, also while it is off
-	last atomic.Int64 // when a reply came last, in ns since epoch
-	gap  atomic.Int64 // the longest time without one
+	done atomic.Int64 // messages, including those while it is off
+	last atomic.Int64 // time of the last reply, in ns since epoch
+	gap  atomic.Int64 // longest time without a reply
 
 	mu   sync.Mutex
 	took map[string]*hdrhistogram.Histogram // in µs
@@ -30,13 +29,13 @@ func newMeter() *meter {
 // now is the time since the epoch, never 0.
 func (m *meter) now() time.Duration { return max(time.Since(m.epoch), 1) }
 
-// start begins to count.
+// start turns the meter on.
 func (m *meter) start() {
 	m.last.Store(int64(m.now()))
 	m.on.Store(true)
 }
 
-// answered tells how long something took that has just ended, and returns the time.
+// answered records the duration of an operation that has just ended, and returns the current time.
 func (m *meter) answered(what string, since time.Duration) time.Duration {
 	now := m.now()
 	if !m.on.Load() {
@@ -53,7 +52,7 @@ func (m *meter) answered(what string, since time.Duration) time.Duration {
 	return now
 }
 
-// histogramMax is the longest that is told apart.
+// histogramMax is the greatest duration that the histograms distinguish.
 const histogramMax = 10 * time.Minute
 
 func (m *meter) record(what string, took time.Duration) {
@@ -64,11 +63,11 @@ func (m *meter) record(what string, took time.Duration) {
 		h = hdrhistogram.New(1, histogramMax.Microseconds(), 3)
 		m.took[what] = h
 	}
-	// Too long is as long as can be told: no value is lost.
+	// Longer durations count as the greatest one, so that no value is lost.
 	_ = h.RecordValue(min(max(took, time.Microsecond), histogramMax).Microseconds())
 }
 
-// Latency is how long something took, in milliseconds.
+// Latency is a distribution of durations, in milliseconds.
 type Latency struct {
 	Count int64   `json:"count"`
 	Mean  float64 `json:"mean_ms"`

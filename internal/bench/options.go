@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// Workload is what is done to the server.
+// Workload is a kind of load.
 type Workload string
 
 // The workloads.
 const (
 	Enqueue Workload = "enqueue" // enqueue only
-	Cycle   Workload = "cycle"   // enqueue a batch, lease as many, ack them
-	Wait    Workload = "wait"    // enqueue to consumers that wait; the time until a message is there
-	Drain   Workload = "drain"   // lease and ack a backlog until it is gone
+	Cycle   Workload = "cycle"   // enqueue a batch, lease as many messages, ack them
+	Wait    Workload = "wait"    // enqueue to waiting consumers; measures the time until delivery
+	Drain   Workload = "drain"   // lease and ack a backlog until it is empty
 )
 
-// Workloads are all of them.
+// Workloads returns all workloads.
 func Workloads() []Workload { return []Workload{Cycle, Enqueue, Wait, Drain} }
 
-// Rate is what an open loop sends, zero for a closed loop.
+// Rate is the rate of an open loop; the zero value means a closed loop.
 type Rate struct {
 	PerSecond float64 // messages
-	Share     float64 // of the greatest rate, which is measured first
+	Share     float64 // fraction of the greatest rate, which is measured first
 }
 
-// ParseRate reads messages a second as in 50000, or a share of the greatest rate as
-// in 70%.
+// ParseRate parses messages per second, such as 50000, or a percentage of the greatest rate, such as
+// 70%.
 func ParseRate(s string) (Rate, error) {
 	percent, share := strings.CutSuffix(s, "%")
 	n, err := strconv.ParseFloat(percent, 64)
 	switch {
 	case s == "" || s == "0":
 		return Rate{}, nil
-	case err != nil || !(n > 0 && n <= 1e9) || share && n > 100: // NaN is no rate either
+	case err != nil || !(n > 0 && n <= 1e9) || share && n > 100: // also refuses NaN
 		return Rate{}, fmt.Errorf("a rate is messages a second as in 50000, or a share of the most as in 70%%, not %q", s)
 	case share:
 		return Rate{Share: n / 100}, nil
@@ -46,20 +46,20 @@ func ParseRate(s string) (Rate, error) {
 
 func (r Rate) open() bool { return r != Rate{} }
 
-// Options say what load to make.
+// Options describe a load.
 type Options struct {
 	Workload Workload
 	Shape    Shape
-	Conns    int // sessions; of Wait as many producers and as many consumers
-	Pipeline int // messages a session sends, leases and acks at once
+	Conns    int // sessions; for Wait this many producers and this many consumers
+	Pipeline int // messages that a session sends, leases and acks at a time
 	Rate     Rate
 	Warmup   time.Duration
-	Duration time.Duration // of a round; Drain lasts as long as it lasts
+	Duration time.Duration // of a round; Drain runs until the backlog is empty
 	Rounds   int
-	Backlog  int64 // messages that are in the queue before; of Drain all there are
+	Backlog  int64 // messages in the queue before the load; for Drain, all messages
 }
 
-// Check says what is wrong with options.
+// Check validates the options.
 func (o *Options) Check() error {
 	switch {
 	case o.Conns < 1 || o.Conns > 10_000:

@@ -9,7 +9,7 @@ import (
 // exactSleep disables timer slack for this thread, which delays the end of sleeps by up
 // to 50 µs.
 func exactSleep() {
-	// When it cannot be had, sleeps are a bit longer.
+	// If this fails, sleeps take slightly longer.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 }
 

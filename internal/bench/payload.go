@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// noiseBits is how much noise payloads are cut from, as a power of two.
+// noiseBits is the logarithm of the size of the noise that payloads are cut from.
 const noiseBits = 20
 
 // Noise is the source of payloads: incompressible and distinct, the worst case of a
@@ -28,15 +28,15 @@ func (s Noise) Payload(n uint64, size int) []byte {
 	return s[at : at+uint64(size)] //nolint:gosec // a size is not negative
 }
 
-// stampBytes is the head of a payload that says when it was due.
+// stampBytes is the size of the timestamp at the start of a payload.
 const stampBytes = 8
 
-// stamp writes a time into a payload's head.
+// stamp writes a timestamp into a payload.
 func stamp(payload []byte, at time.Duration) {
 	binary.BigEndian.PutUint64(payload, uint64(at)) //nolint:gosec // at is since the start, not negative
 }
 
-// stamped reads it.
+// stamped returns the timestamp of a payload.
 func stamped(payload []byte) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(payload)) //nolint:gosec // what stamp wrote
 }

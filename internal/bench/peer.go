@@ -2,35 +2,35 @@ package bench
 
 import "context"
 
-// Shape is what messages are like and where they go.
+// Shape describes the messages and the queue of a load.
 type Shape struct {
 	Queue     string
 	Payload   int    // bytes
-	Keys      int    // fairness keys, taken by chance; what knows none ignores them
-	Throttles int    // throttles of each message, which hold nothing back
-	Hook      string // source of an on_enqueue hook; messages then tell their key in a header
+	Keys      int    // fairness keys, chosen at random; peers without them ignore it
+	Throttles int    // throttles of each message, with limits that are never reached
+	Hook      string // source of an on_enqueue hook; messages then carry their key in a header
 }
 
-// Peer is a server under load.
+// Peer is a measured server.
 type Peer interface {
-	// Name says what it is, with its version.
+	// Name returns the name and version of the server.
 	Name() string
-	// Prepare makes the queue of the shape, empty. It fails if there is one already.
+	// Prepare creates an empty queue of the shape. It fails if the queue exists.
 	Prepare(ctx context.Context, s Shape) error
-	// Connect makes a session of its own.
+	// Connect opens a session.
 	Connect(ctx context.Context) (Session, error)
-	// Clean removes the queue and all that is in it.
+	// Clean removes the queue with its messages.
 	Clean(ctx context.Context) error
 }
 
-// Session is one connection of a load. Only one goroutine uses it, but Close may be
-// called at any time, and ends what waits.
+// Session is one connection of a load. A single goroutine uses it, except that Close may be called at
+// any time and ends a blocked call.
 type Session interface {
-	// Enqueue sends n messages at once and returns when all are acknowledged.
+	// Enqueue sends n messages together and returns when all are acknowledged.
 	Enqueue(n int) error
-	// Lease takes n messages, waiting for them if need be.
+	// Lease leases n messages and waits for them if necessary.
 	Lease(n int) error
-	// Ack acks all that Lease has taken, and waits for the answer.
+	// Ack acks all leased messages and waits for the reply.
 	Ack() error
 	Close() error
 }

@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what was measured, and how.
+// Report is the result of a load with its parameters.
 type Report struct {
 	Server    string  `json:"server"` // fila 0.1.0
 	Addr      string  `json:"addr"`
@@ -27,10 +27,10 @@ type Report struct {
 	Hook      bool    `json:"hook"`
 	Backlog   int64   `json:"backlog"`
 	Rounds    []Round `json:"rounds"`
-	Median    Round   `json:"median"` // each figure by itself
+	Median    Round   `json:"median"` // of each figure separately
 }
 
-// NewReport sums up rounds, of which there is at least one.
+// NewReport summarizes rounds, of which there must be at least one.
 func NewReport(server, addr string, o *Options, rounds []Round) Report {
 	return Report{
 		Server: server, Addr: addr, Workload: string(o.Workload), Conns: o.Conns, Pipeline: o.Pipeline, Payload: o.Shape.Payload,
@@ -39,7 +39,7 @@ func NewReport(server, addr string, o *Options, rounds []Round) Report {
 	}
 }
 
-// Median is the one in the middle, the upper one of two.
+// Median returns the median, for an even number of values the upper one.
 func Median[T cmp.Ordered](values []T) T {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
@@ -61,7 +61,7 @@ func medians(rounds []Round) Round {
 		Asked:    last.Asked,
 		Unsent:   int64(of(func(r *Round) float64 { return float64(r.Unsent) })),
 		CPU:      of(func(r *Round) float64 { return r.CPU }),
-		Peak:     last.Peak, // it only grows
+		Peak:     last.Peak, // it never decreases
 		Pause:    of(func(r *Round) float64 { return r.Pause }),
 		Latency:  map[string]Latency{},
 	}
@@ -82,14 +82,14 @@ func medians(rounds []Round) Round {
 	return m
 }
 
-// WriteJSON writes the report for programs.
+// WriteJSON writes the report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
 }
 
-// WriteTable writes the report for people.
+// WriteTable writes the report as a table.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s: %s\n", r.Server, r.Addr, r.what())
@@ -153,14 +153,14 @@ func row(w io.Writer, name string, r *Round) {
 	fmt.Fprintf(w, "%s\t%d\t%.0f\t%s\t%s\t%.1f ms\t\n", name, r.Messages, r.Rate, cpu, peak, r.Pause)
 }
 
-// Server is where a server that speaks RESP is, and who it is.
+// Server identifies a server that speaks RESP.
 type Server struct {
 	Addr     string
 	Password string
 }
 
-// Connect finds out what the server is: a Fila broker, or a Redis server whose streams
-// are used. It returns its name with its version, and its process when it is on this machine.
+// Connect detects whether the server is a Fila broker or a Redis server, whose streams are used. It
+// returns its name and version, and its process if it runs on this machine.
 func (s Server) Connect(ctx context.Context) (p Peer, name string, pid int, err error) {
 	c := client{addr: s.Addr, password: s.Password}
 	facts, err := c.server(ctx)
@@ -179,8 +179,7 @@ func (s Server) Connect(ctx context.Context) (p Peer, name string, pid int, err 
 	return nil, "", 0, errors.New("the server at " + s.Addr + " is neither Fila nor Redis")
 }
 
-// local tells whether the process with this number is the server's: only on this machine
-// may its number be looked up.
+// local reports whether the process is the server's, which is possible only on this machine.
 func local(pid int, addr string) bool {
 	if !strings.HasPrefix(addr, "127.") && !strings.HasPrefix(addr, "localhost:") && !strings.HasPrefix(addr, "[::1]:") {
 		return false

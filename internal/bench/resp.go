@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// client is what the RESP peers have in common: an address, and a shape once there is
-// a queue.
+// client is the common part of the RESP peers: an address, and the shape of the prepared queue.
 type client struct {
 	addr     string
 	password string
@@ -33,13 +32,13 @@ func (c *client) dial(ctx context.Context) (*Conn, error) {
 	return conn, nil
 }
 
-// do sends commands that have to succeed, one after the other.
+// do executes commands one after the other and fails at the first error.
 func (c *client) do(ctx context.Context, commands ...[]string) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // everything was answered
+	defer func() { _ = conn.Close() }() // all replies have been read
 	for _, words := range commands {
 		if _, err := conn.Do(words...); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(words[:min(3, len(words))], " "), err)
@@ -48,7 +47,7 @@ func (c *client) do(ctx context.Context, commands ...[]string) error {
 	return nil
 }
 
-// server is what INFO tells: its fields by name.
+// server returns the fields of INFO by name.
 func (c *client) server(ctx context.Context) (map[string]string, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -69,30 +68,31 @@ func (c *client) server(ctx context.Context) (map[string]string, error) {
 	return facts, nil
 }
 
-// blockMillis is how long a lease waits before it asks again: so long that it costs
-// nothing, and so short that an end is seen.
+// blockMillis is the BLOCK of a lease before it is repeated: long enough to cost little, and short
+// enough to notice the end of the load.
 const blockMillis = 1000
 
-// words are what a server of this protocol understands. A session has its own.
+// words encodes the commands of a server. Each session has its own.
 type words interface {
 	enqueue(c *Conn, payload []byte)
 	lease(c *Conn, n int) // waits for blockMillis
-	// deliveries reads the reply to a lease. What each is shown is good until it returns.
+	// deliveries reads the reply to a lease and calls each for every message. Arguments are valid
+	// during the call only.
 	deliveries(c *Conn, each func(receipt, payload []byte)) error
 	ack(c *Conn, receipts [][]byte)
 	acked(c *Conn, want int) error // reads the reply to ack
 }
 
-// session is a connection to a server of this protocol.
+// session is a connection to a RESP peer.
 type session struct {
 	*Conn
 	words words
 	size  int
 	noise Noise
-	at    uint64 // of the noise
-	buf   []byte // a payload that has a stamp
+	at    uint64 // number of the next payload
+	buf   []byte // for a payload with a timestamp
 
-	taken [][]byte // receipts to be acked; the memory of each is used again
+	taken [][]byte // receipts to be acked; their memory is reused
 }
 
 func newSession(conn *Conn, c *client, w words) *session {
@@ -101,7 +101,7 @@ func newSession(conn *Conn, c *client, w words) *session {
 
 func (s *session) Enqueue(n int) error { return s.enqueue(n, 0) }
 
-// enqueue sends n messages. A stamp, when not zero, is written into their heads.
+// enqueue sends n messages, with a timestamp in their payloads unless it is zero.
 func (s *session) enqueue(n int, at time.Duration) error {
 	for range n {
 		s.at++
@@ -146,7 +146,7 @@ func (s *session) deliveries(seen func(payload []byte)) error {
 	})
 }
 
-// take remembers what is to be acked.
+// take stores a receipt to be acked.
 func (s *session) take(receipt []byte) {
 	n := len(s.taken)
 	if n < cap(s.taken) {
@@ -167,8 +167,8 @@ func (s *session) Ack() error {
 	return s.words.acked(s.Conn, n)
 }
 
-// consume acks what it took before and, in the same write, asks for up to n messages
-// and waits for them. It returns how many came.
+// consume acks the messages it has leased before and, in the same write, leases up to n messages and
+// waits for them. It returns their number.
 func (s *session) consume(n int, seen func(payload []byte)) (int, error) {
 	acks := len(s.taken)
 	if acks > 0 {
@@ -188,7 +188,7 @@ func (s *session) consume(n int, seen func(payload []byte)) (int, error) {
 	return len(s.taken), err
 }
 
-// wantCount reads an integer that has to be this one.
+// wantCount reads an integer reply and checks its value.
 func wantCount(c *Conn, want int, what string) error {
 	n, err := c.integer()
 	if err == nil && n != want {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// streams is a Redis server whose streams are used as a queue: XADD, XREADGROUP, and
-// XACK with XDEL, so that what is done does not stay.
+// streams is a Redis server whose streams are used as a queue: XADD, XREADGROUP, and XACK with XDEL, so
+// that completed messages are removed.
 type streams struct{ client }
 
 func (*streams) Name() string { return "streams" }
@@ -22,7 +22,7 @@ func (r *streams) Prepare(ctx context.Context, s Shape) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // everything was answered
+	defer func() { _ = conn.Close() }() // all replies have been read
 	n, err := conn.Do("EXISTS", s.Queue)
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (s *streamWords) lease(c *Conn, n int) {
 	c.Append("XREADGROUP", "GROUP", group, s.consumer, "COUNT", strconv.Itoa(n), "BLOCK", strconv.Itoa(blockMillis), "STREAMS", s.queue, ">")
 }
 
-// deliveries reads an array of streams, here one, each of a name and entries; an entry
-// is an id and an array of fields and values, here one.
+// deliveries reads an array of one stream, which consists of a name and entries; an entry is an id and an
+// array of one field and its value.
 func (*streamWords) deliveries(c *Conn, each func(id, payload []byte)) error {
 	n, err := c.list()
 	if err != nil || n == 0 {
@@ -101,8 +101,7 @@ func (*streamWords) deliveries(c *Conn, each func(id, payload []byte)) error {
 	return nil
 }
 
-// ack takes the entries out of the group's list of what is under way, and out of the
-// stream.
+// ack removes the entries from the group's pending entries and from the stream.
 func (s *streamWords) ack(c *Conn, ids [][]byte) {
 	c.array(3 + len(ids))
 	c.bulk("XACK")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timed measures a round of so long, as an open loop when the rate is not 0.
+// timed measures a round of Options.Duration, as an open loop if the rate is not 0.
 func (l *Load) timed(ctx context.Context, name string, long time.Duration, rate float64) (Round, error) {
 	sessions := l.Options.Conns
 	if l.Options.Workload == Wait {
@@ -47,7 +47,7 @@ func (l *Load) timed(ctx context.Context, name string, long time.Duration, rate 
 	return r, nil
 }
 
-// batches is the work of a session: batch after batch, at once or when they are due.
+// batches is the work of a session: one batch after the other, immediately or when they are due.
 func (l *Load) batches(m *meter, due *pacer, one func(Session, time.Duration) error) func(Session) error {
 	return func(s Session) error {
 		for !m.ended.Load() {
@@ -79,7 +79,7 @@ func (l *Load) enqueueBatch(m *meter) func(Session, time.Duration) error {
 	}
 }
 
-// cycleBatch takes a batch that is due at a time through its life.
+// cycleBatch enqueues, leases and acks a batch that is due at a time.
 func (l *Load) cycleBatch(m *meter) func(Session, time.Duration) error {
 	n := l.Options.Pipeline
 	return func(s Session, at time.Duration) error {
@@ -101,15 +101,15 @@ func (l *Load) cycleBatch(m *meter) func(Session, time.Duration) error {
 	}
 }
 
-// waiter is a session that can say when a message was due, and wait for others'.
+// waiter is a session that puts timestamps into messages and waits for messages of others.
 type waiter interface {
 	Session
 	enqueue(n int, at time.Duration) error
 	consume(n int, seen func(payload []byte)) (int, error)
 }
 
-// startWaiting lets half of the sessions produce and half consume. In a closed loop as many
-// messages are under way as the producers can send at once.
+// startWaiting makes half of the sessions producers and half consumers. In a closed loop, the messages
+// in flight are as many as the producers can send at a time.
 func (l *Load) startWaiting(c *crew, m *meter, due *pacer) error {
 	for _, s := range c.sessions {
 		if _, ok := s.(waiter); !ok {
@@ -138,7 +138,7 @@ func (l *Load) startWaiting(c *crew, m *meter, due *pacer) error {
 	c.work(consumers, func(s Session) error {
 		w := s.(waiter)
 		if under != nil {
-			defer under.close() // producers must not wait for who has gone
+			defer under.close() // producers must not wait for a consumer that has stopped
 		}
 		for !m.ended.Load() {
 			got, err := w.consume(n, func(payload []byte) { m.answered("deliver", stamped(payload)) })
@@ -155,7 +155,7 @@ func (l *Load) startWaiting(c *crew, m *meter, due *pacer) error {
 	return nil
 }
 
-// observe lets the crew work for the warm-up and for so long, and tells what happened.
+// observe runs the crew for the warm-up and the duration of the round, and returns the results.
 func (l *Load) observe(ctx context.Context, c *crew, m *meter, name string, long time.Duration) (Round, error) {
 	var failure error
 	sleep := func(d time.Duration) bool {
@@ -208,10 +208,10 @@ func (l *Load) observe(ctx context.Context, c *crew, m *meter, name string, long
 	return r, nil
 }
 
-// dropped is for errors of sessions that were closed under their work.
+// dropped ignores the errors of sessions that were closed while they worked.
 func dropped(error) error { return nil }
 
-// credit bounds what is under way.
+// credit bounds the messages in flight.
 type credit struct {
 	mu     sync.Mutex
 	more   sync.Cond
@@ -225,7 +225,7 @@ func newCredit(n int) *credit {
 	return c
 }
 
-// take waits for n; false when it was closed.
+// take waits for n credits. It returns false if the credit was closed.
 func (c *credit) take(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
