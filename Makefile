@@ -30,7 +30,7 @@ PURE = $$($(GO) list ./... | grep -v /integration)
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo
 
-.PHONY: help setup setup-tests build plain run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
+.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ build: setup ## make bin/fila with RocksDB
 plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
 	CGO_ENABLED=0 $(GO) test -tags plain -short ./resp ./engine ./scripting ./commands
+
+plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
+	$(MAKE) build TAGS=plain BIN=bin/fila-plain
+	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout 20m ./integration
 
 run: build ## build and start the broker, data in ./data
 	exec $(BIN)

@@ -26,10 +26,10 @@ type process struct {
 	lines chan string // of its standard error, closed at its end
 }
 
-// binary builds the broker and returns where it is.
+// binary returns the broker to be tested.
 func binary(t *testing.T) string {
 	t.Helper()
-	bin, err := harness.Build(t.Context(), "fila", ".")
+	bin, err := harness.Binary(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,10 +48,10 @@ func TestClients(t *testing.T) {
 	document(t, all, seen)
 }
 
-// binary builds the broker and returns where it is.
+// binary returns the broker to be tested.
 func binary(t *testing.T) string {
 	t.Helper()
-	bin, err := harness.Build(t.Context(), "fila", ".")
+	bin, err := harness.Binary(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ var (
 // TestDamagedStoresAreRefusedReportedOrServedRight damages stores in ways that chance
 // decides, a few here, and as many as one likes in make damage.
 func TestDamagedStoresAreRefusedReportedOrServedRight(t *testing.T) {
-	bin, err := harness.Build(t.Context(), "fila", ".")
+	bin, err := harness.Binary(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

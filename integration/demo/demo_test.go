@@ -15,7 +15,7 @@ import (
 // demo runs the demo over a tree and returns its output and exit code.
 func demo(t *testing.T, tree string, env ...string) (string, int) {
 	t.Helper()
-	bin, err := harness.Build(t.Context(), "fila", ".")
+	bin, err := harness.Binary(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,15 @@ func built(t *testing.T, name, pkg string, flags ...string) string {
 	return file
 }
 
-func binary(t *testing.T) string { t.Helper(); return built(t, "fila", ".") }
+// binary returns the broker to be tested.
+func binary(t *testing.T) string {
+	t.Helper()
+	file, err := harness.Binary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
 
 // torture runs the program of that name and returns its output and exit code.
 func torture(t *testing.T, bin string, env []string, args ...string) (string, int) {
