@@ -22,12 +22,8 @@ func ack() Spec {
 			{"FILA.ACK orders <receipt>", "(integer) 1"},
 			{"FILA.ACK orders <receipt>", "(integer) 0"},
 		},
-		Tiny: true,
-		Parse: func(_ *Session, in *input) (call, error) {
-			c := &ackCall{}
-			err := c.parse(in)
-			return c, err
-		},
+		Tiny:  true,
+		Parse: receiptsOf[ackCall],
 	}
 }
 
@@ -190,12 +186,8 @@ func release() Spec {
 			{"FILA.LEASE orders", "..."},
 			{"FILA.RELEASE orders <receipt>", "(integer) 1"},
 		},
-		Tiny: true,
-		Parse: func(_ *Session, in *input) (call, error) {
-			c := &releaseCall{}
-			err := c.parse(in)
-			return c, err
-		},
+		Tiny:  true,
+		Parse: receiptsOf[releaseCall],
 	}
 }
 
@@ -216,7 +208,18 @@ type receipts struct {
 	queue string
 	list  []engine.Receipt
 	one   [1]engine.Receipt // most commands name one receipt
-	n     int
+	counted
+}
+
+// receiptsOf parses a command whose call T embeds receipts.
+func receiptsOf[T any, C interface {
+	*T
+	call
+	parse(in *input) error
+}](_ *Session, in *input) (call, error) {
+	c := C(new(T))
+	err := c.parse(in)
+	return c, err
 }
 
 func (b *receipts) parse(in *input) error {
@@ -233,12 +236,6 @@ func (b *receipts) parse(in *input) error {
 		}
 		b.list = append(b.list, r)
 	}
-	return nil
-}
-
-// Render writes the number of live leases.
-func (b *receipts) Render(_ *Handler, w *resp.Writer) error {
-	w.Int(int64(b.n))
 	return nil
 }
 
