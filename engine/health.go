@@ -41,7 +41,7 @@ func (h *health) reset() { h.bootTime = 0 }
 // something calls it before its first change.
 func (c *core) writable() error {
 	if c.health.failed != nil {
-		return fmt.Errorf("%w: %w; the broker goes on by itself when it can", ErrMisconf, c.health.failed)
+		return fmt.Errorf("%w: %w; the store is read-only, writes resume when the disk recovers", ErrMisconf, c.health.failed)
 	}
 	return nil
 }
