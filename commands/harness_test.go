@@ -124,22 +124,22 @@ func (c *fakeConn) ID() uint64 { return c.id }
 func (c *fakeConn) RemoteAddr() net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40_000 + int(c.id)}
 }
-func (c *fakeConn) LocalAddr() net.Addr                       { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5555} }
-func (c *fakeConn) CreatedAt() time.Time                      { return c.created }
-func (c *fakeConn) LastActive() time.Time                     { return c.created }
-func (c *fakeConn) SetProto(proto int)                        { c.proto = proto }
-func (c *fakeConn) SetAuthenticated(yes bool)                 { c.authed = yes }
-func (c *fakeConn) CertificateName() string                   { return c.certificate }
-func (c *fakeConn) Pending() int                              { return len(c.window) }
-func (c *fakeConn) QueuedBytes() int64                        { return 0 }
-func (c *fakeConn) Push(replies ...resp.Reply)                { c.window = append(c.window, replies...) }
-func (c *fakeConn) Wake()                                     {}
-func (c *fakeConn) PushAsync(b []byte) bool                   { c.out.Write(b); return !c.closed }
-func (c *fakeConn) Close()                                    { c.gone() }
-func (c *fakeConn) Reserve(resp.Need, bool) (resp.Room, bool) { return resp.Room{}, true }
-func (c *fakeConn) Shrink(resp.Room, int64) resp.Room         { return resp.Room{} }
-func (c *fakeConn) Watch() (<-chan struct{}, func())          { return nil, func() {} }
-func (c *fakeConn) CloseAfterFlush()                          { c.last = true }
+func (c *fakeConn) LocalAddr() net.Addr                              { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5555} }
+func (c *fakeConn) CreatedAt() time.Time                             { return c.created }
+func (c *fakeConn) LastActive() time.Time                            { return c.created }
+func (c *fakeConn) SetProto(proto int)                               { c.proto = proto }
+func (c *fakeConn) SetAuthenticated(yes bool)                        { c.authed = yes }
+func (c *fakeConn) CertificateName() string                          { return c.certificate }
+func (c *fakeConn) Pending() int                                     { return len(c.window) }
+func (c *fakeConn) QueuedBytes() int64                               { return 0 }
+func (c *fakeConn) Push(replies ...resp.Reply)                       { c.window = append(c.window, replies...) }
+func (c *fakeConn) Wake()                                            {}
+func (c *fakeConn) PushAsync(b []byte) bool                          { c.out.Write(b); return !c.closed }
+func (c *fakeConn) Close()                                           { c.gone() }
+func (c *fakeConn) Reserve(resp.Need, bool) (resp.Reservation, bool) { return resp.Reservation{}, true }
+func (c *fakeConn) Shrink(resp.Reservation, int64) resp.Reservation  { return resp.Reservation{} }
+func (c *fakeConn) Watch() (<-chan struct{}, func())                 { return nil, func() {} }
+func (c *fakeConn) CloseAfterFlush()                                 { c.last = true }
 
 // gone ends the connection: the session is told, then replies are dropped as
 // they become ready.

@@ -116,9 +116,9 @@ func always(n int) func(*Session, *input) int { return func(*Session, *input) in
 // message is the room of a command that returns one message.
 func message(s *Session, in *input) int { return s.handler.cfg.Limits.Message + smallRoom }
 
-// pins reports whether the commands of one read share a buffer that is large compared to some of
+// shareLargeBuffer reports whether the commands of one read share a buffer that is large compared to some of
 // them. A short command that is retained until its reply would keep all of the buffer alive.
-func pins(cmds []resp.Command) bool {
+func shareLargeBuffer(cmds []resp.Command) bool {
 	const few = 16 // a read of at most this many times smallRoom, or of one command, does not count as large
 	if len(cmds) > few {
 		return false

@@ -541,10 +541,10 @@ func leasedID(t *testing.T, wire string) string {
 	return id
 }
 
-// judged starts a server with a queue whose on_failure hook sends messages that carry
+// withFailureHook starts a server with a queue whose on_failure hook sends messages that carry
 // the header doomed, or have failed three times, to the dead-letter queue, and retries
 // the others after as many seconds as they have failed.
-func judged(t *testing.T) *server {
+func withFailureHook(t *testing.T) *server {
 	t.Helper()
 	s := newServer(t, nil)
 	s.do(t, "FILA.QUEUE", "CREATE", "orders")
@@ -598,7 +598,7 @@ func TestANackOfALeaseInTheSameTransactionAsksTheHook(t *testing.T) {
 	for _, c := range []struct {
 		header, text, action string
 	}{{"", "", "retry"}, {" HEADER doomed 1", "", "dlq"}, {"", " ERROR fatal", "dlq"}} {
-		s := judged(t)
+		s := withFailureHook(t)
 		id := strings.Split(s.do(t, strings.Fields("FILA.ENQUEUE orders x"+c.header)...), "\r\n")[1]
 		r := s.exec(t, "FILA.LEASE orders", "FILA.NACK orders "+id+c.text)
 		if got := r[1].field("action"); got != c.action {
@@ -612,7 +612,7 @@ func TestANackOfALeaseInTheSameTransactionAsksTheHook(t *testing.T) {
 // as of those that are leased in it.
 func TestSeveralNacksOfAMessageInATransactionAreSeveralFailures(t *testing.T) {
 	for _, leased := range []bool{false, true} {
-		s := judged(t)
+		s := withFailureHook(t)
 		id := strings.Split(s.do(t, "FILA.ENQUEUE", "orders", "x"), "\r\n")[1]
 		cmds := []string{"FILA.NACK orders " + id + " DELAY 0", "FILA.LEASE orders", "FILA.NACK orders " + id, "FILA.RESCHEDULE orders " + id + " 0",
 			"FILA.LEASE orders", "FILA.NACK orders " + id}
@@ -633,7 +633,7 @@ func TestSeveralNacksOfAMessageInATransactionAreSeveralFailures(t *testing.T) {
 // Nor does it matter where the message is before the transaction: in memory, on disk
 // only, or delayed. An explicit nack asks no hook, nor does one of a message that is not leased.
 func TestANackInATransactionFindsItsMessageWhereverItIs(t *testing.T) {
-	s := judged(t)
+	s := withFailureHook(t)
 	const many = 600 // more than a window
 	var last string
 	for range many {
@@ -641,7 +641,7 @@ func TestANackInATransactionFindsItsMessageWhereverItIs(t *testing.T) {
 	}
 	s.exec(t, "FILA.LEASE orders COUNT 600", "FILA.NACK orders "+last) // which may or may not be among those that are leased
 	calls(t, s, "1")
-	s = judged(t)
+	s = withFailureHook(t)
 	id := strings.Split(s.do(t, "FILA.ENQUEUE", "orders", "x", "DELAY", "60000"), "\r\n")[1]
 	r := s.exec(t, "FILA.RESCHEDULE orders "+id+" 0", "FILA.LEASE orders", "FILA.NACK orders "+id)
 	if got := r[2].field("ready_at"); got != printMillis(s, time.Second) {

@@ -31,8 +31,8 @@ type connection interface {
 	Close()
 	CloseAfterFlush()
 	PushAsync(b []byte) bool
-	Reserve(need resp.Need, wait bool) (resp.Room, bool)
-	Shrink(room resp.Room, n int64) resp.Room
+	Reserve(need resp.Need, wait bool) (resp.Reservation, bool)
+	Shrink(room resp.Reservation, n int64) resp.Reservation
 	Watch() (lost <-chan struct{}, end func())
 }
 
@@ -61,12 +61,12 @@ type Session struct {
 	// local command was done.
 	clock time.Duration
 
-	reserved resp.Room // memory reserved for the current command, if holds is set
-	holds    bool
-	retained atomic.Int64 // bytes of messages that leases retain until their reply is written
-	pins     bool         // arguments of this read must be copied to be retained, see room.go
-	large    bool         // the arguments of the current command are too large to retain
-	waiting  *pending     // the newest lease that may be waiting for messages, or nil
+	reserved     resp.Reservation // memory reserved for the current command, if holds is set
+	holds        bool
+	retained     atomic.Int64 // bytes of messages that leases retain until their reply is written
+	sharesBuffer bool         // arguments of this read must be copied to be retained, see room.go
+	large        bool         // the arguments of the current command are too large to retain
+	waiting      *pending     // the newest lease that may be waiting for messages, or nil
 
 	replies []resp.Reply   // of one call of Handle, in order
 	tasks   []*engine.Task // of the same call
@@ -104,12 +104,12 @@ const (
 // finds its reply in place, and a full queue delays new work rather than replies.
 func (s *Session) Handle(cmds []resp.Command) {
 	s.clock = s.handler.engine.Elapsed()
-	s.pins = pins(cmds)
+	s.sharesBuffer = shareLargeBuffer(cmds)
 	for i := range cmds {
 		if s.closing {
 			break
 		}
-		s.large = s.pins
+		s.large = s.sharesBuffer
 		s.handle(cmds[i].Args, len(cmds)-i)
 		if s.large {
 			cmds[i].Args = nil // not retained while Submit waits for the inbox

@@ -187,7 +187,7 @@ func TestAClientThatHasUsedItsShareYieldsToOthers(t *testing.T) {
 
 // All clients wait while a batch is committed.
 func TestSlicesAddLittleToABatch(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.LeaseLag = 0 })
+	w := newWorld(t, func(c *Config) { c.LeaseWriteDelay = 0 })
 	w.queue("q", QueueOptions{})
 	const n = 20_000
 	w.fill("k", n, nil)

@@ -45,21 +45,21 @@ type Limits struct {
 // Config are the parameters of an engine. The zero value is invalid: start from DefaultConfig.
 // New checks a Config and copies it.
 type Config struct {
-	Visibility   time.Duration // visibility timeout of a lease where neither command nor queue sets one
-	Backoff      time.Duration // delay of the first retry of a nacked message, doubled for each further retry
-	MaxBackoff   time.Duration // longest delay of a retry
-	Jitter       uint32        // percentage, 0 to 100, by which a delay may be shortened at random
-	MaxAttempts  uint32        // failures after which a message is dead
-	DedupWindow  time.Duration // deduplication window of a queue that is created without one; 0: none
-	Quantum      uint32        // credit per round and unit of weight, at least 1, see scheduler.go
-	MaxBlock     time.Duration // longest wait of a blocking command; 0: no bound
-	LeaseLag     time.Duration // delay of lease records: a lease that ends within it is never written
-	Sync         SyncMode      // when a commit becomes durable
-	SyncInterval time.Duration // time between syncs in mode SyncInterval
-	Limits       Limits        // bounds of messages and commands
-	Scripts      hook.Loader   // compiles hooks; nil: scripts are refused
-	Backups      Backups       // makes backups; nil: backups are refused
-	LastBackup   time.Time     // time of the newest backup made before this start; zero: none
+	Visibility      time.Duration // visibility timeout of a lease where neither command nor queue sets one
+	Backoff         time.Duration // delay of the first retry of a nacked message, doubled for each further retry
+	MaxBackoff      time.Duration // longest delay of a retry
+	Jitter          uint32        // percentage, 0 to 100, by which a delay may be shortened at random
+	MaxAttempts     uint32        // failures after which a message is dead
+	DedupWindow     time.Duration // deduplication window of a queue that is created without one; 0: none
+	Quantum         uint32        // credit per round and unit of weight, at least 1, see scheduler.go
+	MaxBlock        time.Duration // longest wait of a blocking command; 0: no bound
+	LeaseWriteDelay time.Duration // delay of lease records: a lease that ends within it is never written
+	Sync            SyncMode      // when a commit becomes durable
+	SyncInterval    time.Duration // time between syncs in mode SyncInterval
+	Limits          Limits        // bounds of messages and commands
+	Scripts         hook.Loader   // compiles hooks; nil: scripts are refused
+	Backups         Backups       // makes backups; nil: backups are refused
+	LastBackup      time.Time     // time of the newest backup made before this start; zero: none
 
 	BatchBytes int // bytes of the open batch above which it accepts no further tasks
 	InboxTasks int // tasks in the inbox; Submit waits while it is full
@@ -95,7 +95,7 @@ const (
 func DefaultConfig() Config {
 	return Config{
 		Visibility: 30 * time.Second, Backoff: time.Second, MaxBackoff: 5 * time.Minute, MaxAttempts: 10, DedupWindow: 5 * time.Minute,
-		Quantum: 1, LeaseLag: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
+		Quantum: 1, LeaseWriteDelay: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
 		Limits: Limits{
 			Limits:    hook.DefaultLimits(),
 			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20,
@@ -129,7 +129,7 @@ func (c *Config) check() error {
 		ok   bool
 	}{
 		{"visibility", c.Visibility > 0}, {"backoff", c.Backoff >= 0}, {"max backoff", c.MaxBackoff >= c.Backoff},
-		{"jitter", c.Jitter <= 100}, {"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseLag >= 0},
+		{"jitter", c.Jitter <= 100}, {"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseWriteDelay >= 0},
 		{"sync interval", c.Sync != SyncInterval || c.SyncInterval > 0},
 		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},

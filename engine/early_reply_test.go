@@ -58,7 +58,7 @@ func TestALeaseWaitsForTheCommitOfItsMessages(t *testing.T) {
 			stuck(w)
 			w.Do(&Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Nack(&Nack{Queue: "q", Receipt: r}); return err })})
 		}},
-		"no lag": {count: 1, change: func(c *Config) { c.LeaseLag = 0 }, before: func(w *world) {
+		"no lag": {count: 1, change: func(c *Config) { c.LeaseWriteDelay = 0 }, before: func(w *world) {
 			w.enqueue("q", "k", "m")
 			stuck(w)
 		}},

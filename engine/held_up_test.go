@@ -526,7 +526,7 @@ func TestAnUnreadableDiskIsNotTriedByEachKey(t *testing.T) {
 // does not stop the engine.
 func TestALeasedMessageWhoseRecordIsDamagedStaysLeased(t *testing.T) {
 	store := storage.NewMemory()
-	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.LeaseLag = 0 })
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.LeaseWriteDelay = 0 })
 	w.queue("q", QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 1}})
 	w.enqueue("q", "k", "m")
 	d := w.lease("q", 1)[0]

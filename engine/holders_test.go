@@ -110,7 +110,7 @@ func (w *world) heldOf(name string) (n int64) {
 
 func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 	store := storage.NewMemory()
-	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.LeaseLag = 0 })
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.LeaseWriteDelay = 0 })
 	w.queue("q", QueueOptions{})
 	w.fillKeys("q", 10, "a", "b")
 	w.fill("plain", 1, nil)
@@ -127,7 +127,7 @@ func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 		return err
 	})
 	w.sound()
-	w = openWorld(t, store, w.now, func(c *Config) { c.LeaseLag = 0 })
+	w = openWorld(t, store, w.now, func(c *Config) { c.LeaseWriteDelay = 0 })
 	w.sound()
 	var some []Receipt
 	for _, m := range w.core.leases.byID {

@@ -337,7 +337,7 @@ func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.Settings) (hook.Fai
 	return hook.FailureDecision{}, h.err
 }
 
-func (h brokenHook) NotKept(time.Time, string) {} // safe decisions have no delay to reject
+func (h brokenHook) Rejected(time.Time, string) {} // safe decisions have no delay to reject
 
 func (h brokenHook) Stats(time.Time) hook.Stats {
 	return hook.Stats{State: hook.BreakerOpen, LastError: h.err.Error()}
@@ -398,7 +398,7 @@ func (c *core) reportRejected(d rejectedDelay) {
 // do implements job.
 func (u *rejectedDelays) do(Store) {
 	for _, d := range u.all {
-		d.hook.NotKept(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
+		d.hook.Rejected(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
 			d.delay.Milliseconds(), d.ttl.Milliseconds()))
 	}
 }

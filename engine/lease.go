@@ -20,7 +20,7 @@ import (
 //                      └─Extend: leased, with a new end
 //
 // The record of a lease is deferred: it is written once the lease has lasted for
-// Config.LeaseLag. Most leases end before that and cost no write. A crash forgets unwritten
+// Config.LeaseWriteDelay. Most leases end before that and cost no write. A crash forgets unwritten
 // leases; their messages are delivered again, which at-least-once delivery allows, under
 // higher delivery numbers (fenceBase), so that old receipts stay invalid.
 
@@ -241,7 +241,7 @@ func (c *core) take(q *queue) *message {
 
 // lease makes a message that take returned leased, and returns its delivery. The delivery
 // number exceeds all earlier ones of the message and those of all earlier starts. The lease
-// record is deferred if Config.LeaseLag is set.
+// record is deferred if Config.LeaseWriteDelay is set.
 func (c *core) lease(m *message, visibility time.Duration, consumer string) *Delivery {
 	c.spend(1)
 	m.status = leased
@@ -255,8 +255,8 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	if m.throttles != nil {
 		c.useUnset(m)
 	}
-	if c.cfg.LeaseLag > 0 {
-		c.leases.deferred = append(c.leases.deferred, deferredLease{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseLag)})
+	if c.cfg.LeaseWriteDelay > 0 {
+		c.leases.deferred = append(c.leases.deferred, deferredLease{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseWriteDelay)})
 	} else {
 		c.writeLease(m)
 	}
@@ -277,7 +277,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 // the lost lease from matching a later lease of the same message.
 func (c *core) fenceBase() uint64 { return (c.epoch - 1) << 32 }
 
-// deferredLease is a lease whose record has not been written. It is due Config.LeaseLag
+// deferredLease is a lease whose record has not been written. It is due Config.LeaseWriteDelay
 // after the delivery.
 type deferredLease struct {
 	m     *message
@@ -354,7 +354,7 @@ func (c *core) endLease(m *message) {
 // live lease of its message.
 func (c *core) leaseOf(q *queue, r Receipt) *message {
 	m := c.leases.byID[r.ID]
-	if m == nil || m.key.queue != q || m.key.purged() || m.judged || m.until <= c.now || !r.Bare && m.fence != r.Fence {
+	if m == nil || m.key.queue != q || m.key.purged() || m.deciding || m.until <= c.now || !r.Bare && m.fence != r.Fence {
 		return nil
 	}
 	return m

@@ -16,11 +16,11 @@ import (
 //
 //	leased ──purged queue────────────────────▶ gone (dropLease)
 //	       ──ended while the broker was down─▶ ready, without a failure
-//	       ──on_failure hook─▶ judged ──decision, or hookDecisionMax─┐
-//	       ──no hook─────────────────────────────────────────────────┴─▶ endExpired
+//	       ──on_failure hook─▶ deciding ──decision, or hookDecisionMax─┐
+//	       ──no hook───────────────────────────────────────────────────┴─▶ endExpired
 //
-// A judged message stays in the table so that it keeps its throttle slots and its record,
-// but its receipt is invalid.
+// A message that a hook decides about stays in the table so that it keeps its throttle slots
+// and its record, but its receipt is invalid.
 type leaseTable struct {
 	byID     map[ID]*message
 	ends     timers[*message] // by the end of the lease
@@ -65,16 +65,16 @@ func (c *core) expireLease(m *message) {
 		c.dropLease(m)
 		return
 	}
-	if m.restored && m.until <= c.health.bootTime {
+	if m.recovered && m.until <= c.health.bootTime {
 		// The lease ended while the broker was down, when no ack was possible: that is no
 		// failure of the consumer.
 		c.releaseLease(m)
 		return
 	}
-	if h := c.out.snapshot.Hook(q.name, hook.OnFailure); h != nil && !m.judged && !c.ttlExpired(m) {
+	if h := c.out.snapshot.Hook(q.name, hook.OnFailure); h != nil && !m.deciding && !c.ttlExpired(m) {
 		// From here on the receipt is invalid. The message waits in place for the hook's
 		// decision; its timer is set to hookDecisionMax in case the decision never comes.
-		m.judged = true
+		m.deciding = true
 		m.until = c.now + hookDecisionMax
 		c.leases.ends.fix(m)
 		fence := m.fence
@@ -320,7 +320,7 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 		return time.Time{}, fmt.Errorf("extend %s: %w", r, ErrLeaseLost)
 	}
 	m.until = c.now + int64(d)
-	m.restored = false // its consumer is alive: an expiry is a failure again
+	m.recovered = false // its consumer is alive: an expiry is a failure again
 	c.leases.ends.fix(m)
 	if m.writes > 0 { // a deferred record will have the new end
 		c.writeLease(m)

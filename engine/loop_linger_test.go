@@ -30,7 +30,7 @@ func TestClientsThatAreReadyShareACommit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const clients, rounds = 32, 50
 	cfg := DefaultConfig()
-	cfg.LeaseLag = time.Hour
+	cfg.LeaseWriteDelay = time.Hour
 	store := &slowStore{Memory: storage.NewMemory()}
 	bubble(t, cfg, store, func(e *Engine) {
 		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {

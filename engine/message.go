@@ -50,7 +50,7 @@ func (p place) next() place {
 //	transition         cause                                  records: + put, - delete
 //	new → ready        enqueue, tick, move between queues     +messages (+expiries)
 //	new → delayed      enqueue with a delay                   +messages +scheduled (+expiries)
-//	ready → leased     lease                                  (+leases, after Config.LeaseLag)
+//	ready → leased     lease                                  (+leases, after Config.LeaseWriteDelay)
 //	delayed → ready    its time has come                      -scheduled
 //	leased → ready     release, or a retry without a delay    +attempts (-leases)
 //	leased → delayed   nack with a delay or backoff           +attempts +scheduled (-leases)
@@ -103,13 +103,13 @@ type message struct {
 }
 
 // lease is the state of a delivery; it is zero while the message is not leased. Its record is
-// deferred by Config.LeaseLag, so most leases are never written.
+// deferred by Config.LeaseWriteDelay, so most leases are never written.
 type lease struct {
-	until    int64 // end in Unix nanoseconds
-	consumer string
-	writes   uint8 // puts of the lease record, up to 2: one put allows a single delete
-	restored bool  // read from the store by a recovery
-	judged   bool  // it has expired, and the on_failure hook is deciding
+	until     int64 // end in Unix nanoseconds
+	consumer  string
+	writes    uint8 // puts of the lease record, up to 2: one put allows a single delete
+	recovered bool  // read from the store by a recovery
+	deciding  bool  // it has expired, and the on_failure hook is deciding
 }
 
 // failure describes the failures of a message that failed at least once.

@@ -120,7 +120,7 @@ func refuse(tasks []*Task, cause error) {
 // of the turn and waits for no commit. This breaks no guarantee:
 //
 //  1. The reply promises no write. The lease record is deferred: it is written when the
-//     lease has lasted Config.LeaseLag. A crash before that loses the lease, whether or not
+//     lease has lasted Config.LeaseWriteDelay. A crash before that loses the lease, whether or not
 //     the batch of its turn is committed.
 //  2. The message is in the store: the batch that wrote it is committed, as durably as
 //     Config.Sync promises. No crash and no failed commit can remove a message that a
@@ -131,14 +131,14 @@ func refuse(tasks []*Task, cause error) {
 //  4. The delivery number belongs to this start, whose number was committed before its first
 //     lease. A later start or recovery gives greater numbers.
 //  5. A failed commit in between drops the memory and the lease with it, like every lease
-//     that is younger than Config.LeaseLag. By 4, its receipt is then invalid.
+//     that is younger than Config.LeaseWriteDelay. By 4, its receipt is then invalid.
 //
 // The connection keeps the replies of one client in the order of its requests.
 
 // mayReplyEarly reports whether the reply with this delivery of a message may leave before
 // the commit of its batch.
 func (c *core) mayReplyEarly(m *message) bool {
-	return c.cfg.LeaseLag > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil
+	return c.cfg.LeaseWriteDelay > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil
 }
 
 // takeEarly returns the tasks of early replies and leaves spare, an empty slice, in their

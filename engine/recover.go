@@ -273,7 +273,7 @@ func (c *core) recoverKeys() error {
 	return it.Err()
 }
 
-// recoverLeases reads the leases. restored marks them: an end while the broker was down is
+// recoverLeases reads the leases. recovered marks them: an end while the broker was down is
 // no failure. The messages themselves are read when they are needed.
 func (c *core) recoverLeases() error {
 	return c.scan(storage.Leases, nil, func(key, v []byte) error {
@@ -293,7 +293,7 @@ func (c *core) recoverLeases() error {
 		m := &message{
 			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: k.throttleSet(rec.Throttles), expires: rec.ExpiresAt,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
-			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, restored: true},
+			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true},
 		}
 		if rec.FirstFailedAt != 0 {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}

@@ -234,7 +234,7 @@ func compareCrowds(t *testing.T, set func(w *crowd, n int)) {
 	}
 	crowds := make([]*crowd, len(sizes))
 	for i, n := range sizes {
-		crowds[i] = &crowd{newWorld(t, func(c *Config) { c.LeaseLag = time.Hour }), map[string]Enqueue{}, 1, nil, nil}
+		crowds[i] = &crowd{newWorld(t, func(c *Config) { c.LeaseWriteDelay = time.Hour }), map[string]Enqueue{}, 1, nil, nil}
 		crowds[i].queue("q", QueueOptions{})
 		set(crowds[i], n)
 	}

@@ -99,7 +99,7 @@ const schedStart = 1_700_000_000
 
 func newSchedSim(seed uint64, change func(*Config)) *schedSim {
 	cfg := DefaultConfig()
-	cfg.LeaseLag = 1000 * time.Hour // no lease record is written
+	cfg.LeaseWriteDelay = 1000 * time.Hour // no lease record is written
 	cfg.Seed = seed
 	if change != nil {
 		change(&cfg)

@@ -14,7 +14,7 @@ func (h simHook) Source() string             { return "-- " + h.kind.String() }
 func (h simHook) Version() string            { return "1" }
 func (h simHook) Stats(time.Time) hook.Stats { return hook.Stats{} }
 
-func (h simHook) NotKept(time.Time, string) {}
+func (h simHook) Rejected(time.Time, string) {}
 
 func (h simHook) Try(*hook.Message, hook.Settings) hook.Trial { return hook.Trial{} }
 

@@ -268,7 +268,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	}
 	s.cfg.Sync = s.w.sync
 	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
-	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseLag = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.leaseLag
+	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseWriteDelay = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.leaseLag
 	s.cfg.Seed, s.cfg.Scripts = seed, simScripts{}
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err

@@ -16,7 +16,7 @@ const stallN = 3 * turnUnits
 // keys have a throttle, and as many values.
 func stallWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, func(c *Config) { c.Limits.Count, c.LeaseLag = 1<<20, 0 })
+	w := newWorld(t, func(c *Config) { c.Limits.Count, c.LeaseWriteDelay = 1<<20, 0 })
 	w.queue("q", QueueOptions{})
 	w.queue("held", QueueOptions{})
 	w.queue("other", QueueOptions{})

@@ -5,7 +5,7 @@ import "testing"
 // FILA.THROTTLE counts the keys that wait for a throttle: those that could deliver if it
 // had capacity. A paused key and a key of a paused queue could not, also after a restart.
 func TestAThrottleCountsTheKeysThatWaitForIt(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.LeaseLag = 0 })
+	w := newWorld(t, func(c *Config) { c.LeaseWriteDelay = 0 })
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(1))})
 	for _, name := range []string{"a", "b"} {
 		w.queue(name, QueueOptions{NoDLQ: true})

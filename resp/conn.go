@@ -149,7 +149,7 @@ func (c *Conn) Push(replies ...Reply) {
 // until it is, and false means that the connection is ending. To be called from
 // Session.Handle only, and with wait only after all preceding replies were pushed and all
 // tasks submitted, or it may block forever.
-func (c *Conn) Reserve(need Need, wait bool) (Room, bool) {
+func (c *Conn) Reserve(need Need, wait bool) (Reservation, bool) {
 	most := c.server.cfg.OutputBytesMax
 	r, ok := c.replies.reserve(need, most)
 	if !ok && wait {
@@ -159,12 +159,12 @@ func (c *Conn) Reserve(need Need, wait bool) (Room, bool) {
 }
 
 // Shrink returns all but n bytes of a reservation, and the rest of it.
-func (c *Conn) Shrink(r Room, n int64) Room {
+func (c *Conn) Shrink(r Reservation, n int64) Reservation {
 	if n >= r.bytes {
 		return r
 	}
-	rest := Room{n, min(r.shared, n)}
-	c.replies.release(Room{r.bytes - rest.bytes, r.shared - rest.shared})
+	rest := Reservation{n, min(r.shared, n)}
+	c.replies.release(Reservation{r.bytes - rest.bytes, r.shared - rest.shared})
 	return rest
 }
 

@@ -70,11 +70,11 @@ func (b bytesReply) Append(w *Writer) { w.Raw(b) }
 func (bytesReply) Drop()              {}
 
 // Reserved returns a reply that holds the memory of a Conn.Reserve.
-func Reserved(r Reply, room Room) Reply { return &reservedReply{r, room} }
+func Reserved(r Reply, room Reservation) Reply { return &reservedReply{r, room} }
 
 type reservedReply struct {
 	Reply
-	room Room
+	room Reservation
 }
 
 // Unwrap returns the wrapped reply.

@@ -18,16 +18,16 @@ import (
 //     can reset it, so the send never blocks.
 type replyQueue struct {
 	mu       sync.Mutex
-	queue    *replyList // pushed and not taken by the writer
-	pending  int        // commands with replies in queue or at the writer
-	busy     int        // entries in queue or at the writer
-	pushes   [][]byte   // PushAsync bytes not taken by the writer
-	async    int64      // PushAsync bytes here or at the writer
-	held     int64      // bytes of finished replies among the entries
-	reserved Room       // reservations of replies, pushed or to be pushed
-	closing  bool       // a closeReply is queued: later replies are dropped
-	readDone bool       // the reader has ended
-	waiting  bool       // the reader waits for room
+	queue    *replyList  // pushed and not taken by the writer
+	pending  int         // commands with replies in queue or at the writer
+	busy     int         // entries in queue or at the writer
+	pushes   [][]byte    // PushAsync bytes not taken by the writer
+	async    int64       // PushAsync bytes here or at the writer
+	held     int64       // bytes of finished replies among the entries
+	reserved Reservation // reservations of replies, pushed or to be pushed
+	closing  bool        // a closeReply is queued: later replies are dropped
+	readDone bool        // the reader has ended
+	waiting  bool        // the reader waits for room
 
 	total *Budget // budget of all connections, from which reserved is taken
 
@@ -163,7 +163,7 @@ func (w *replyQueue) settled(entries []Reply) {
 	}
 	commands := len(entries)
 	var held int64
-	var reserved Room
+	var reserved Reservation
 	for _, r := range entries {
 		switch r := r.(type) {
 		case bytesReply:
@@ -179,7 +179,7 @@ func (w *replyQueue) settled(entries []Reply) {
 	w.busy -= len(entries)
 	w.pending -= commands
 	w.held -= held
-	w.add(Room{-reserved.bytes, -reserved.shared})
+	w.add(Reservation{-reserved.bytes, -reserved.shared})
 	wake := w.waiting
 	w.waiting = false
 	w.mu.Unlock()
@@ -208,8 +208,8 @@ func (w *replyQueue) awaitRoom(windowMax int, stop *atomic.Bool) int {
 	}
 }
 
-// Room is memory reserved for a reply.
-type Room struct {
+// Reservation is memory reserved for a reply.
+type Reservation struct {
 	bytes  int64
 	shared int64 // the part taken from the shared budget
 }
@@ -225,15 +225,15 @@ type Need struct {
 }
 
 // reserve reserves memory for a reply that is not pushed yet, if it is available.
-func (w *replyQueue) reserve(need Need, most int64) (Room, bool) {
+func (w *replyQueue) reserve(need Need, most int64) (Reservation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.fits(need, most) {
-		return Room{}, false
+		return Reservation{}, false
 	}
 	r := w.room(need)
 	if r.shared > 0 && !w.total.Try(r.shared) {
-		return Room{}, false
+		return Reservation{}, false
 	}
 	w.add(r)
 	return r, true
@@ -245,15 +245,15 @@ func (w *replyQueue) fits(need Need, most int64) bool {
 }
 
 // room returns the memory for a need. The caller holds mu.
-func (w *replyQueue) room(need Need) Room {
-	r := Room{bytes: need.Bytes}
+func (w *replyQueue) room(need Need) Reservation {
+	r := Reservation{bytes: need.Bytes}
 	if !need.Own {
 		r.shared = max(0, min(need.Bytes, w.reserved.bytes+need.Bytes-reservedFree))
 	}
 	return r
 }
 
-func (w *replyQueue) add(r Room) {
+func (w *replyQueue) add(r Reservation) {
 	w.reserved.bytes += r.bytes
 	w.reserved.shared += r.shared
 }
@@ -261,8 +261,8 @@ func (w *replyQueue) add(r Room) {
 // awaitReserve reserves memory and blocks until it is available; false: stop was set. The
 // connection's own limit comes first: while it queues for the shared budget, earlier
 // replies may still be written, and they need nothing that this call holds.
-func (w *replyQueue) awaitReserve(need Need, most int64, stop *atomic.Bool) (Room, bool) {
-	var r Room
+func (w *replyQueue) awaitReserve(need Need, most int64, stop *atomic.Bool) (Reservation, bool) {
+	var r Reservation
 	for {
 		w.mu.Lock()
 		if stop.Load() {
@@ -283,9 +283,9 @@ func (w *replyQueue) awaitReserve(need Need, most int64, stop *atomic.Bool) (Roo
 		return r, true
 	}
 	w.mu.Lock()
-	w.add(Room{-r.bytes, -r.shared})
+	w.add(Reservation{-r.bytes, -r.shared})
 	w.mu.Unlock()
-	return Room{}, false
+	return Reservation{}, false
 }
 
 // awaitTotal waits for a ticket; false: stop was set, and the ticket was returned.
@@ -315,9 +315,9 @@ func (w *replyQueue) awaitTotal(t *ticket, stop *atomic.Bool) bool {
 }
 
 // release returns reserved memory.
-func (w *replyQueue) release(r Room) {
+func (w *replyQueue) release(r Reservation) {
 	w.mu.Lock()
-	w.add(Room{-r.bytes, -r.shared})
+	w.add(Reservation{-r.bytes, -r.shared})
 	w.mu.Unlock()
 	if r.shared > 0 {
 		w.total.Give(r.shared)

@@ -219,9 +219,9 @@ func (h *Hook) count(now time.Time, t *hook.Trial) {
 	}
 }
 
-// NotKept counts a decision that the engine could not apply as an error of the script.
+// Rejected counts a decision that the engine could not apply as an error of the script.
 // The run itself succeeded, so the breaker is not affected.
-func (h *Hook) NotKept(now time.Time, why string) {
+func (h *Hook) Rejected(now time.Time, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stats.Errors++

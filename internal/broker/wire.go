@@ -68,7 +68,7 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 	c.MaxAttempts = cfg.Scheduler.MaxAttempts
 	c.Quantum = cfg.Scheduler.Quantum
 	c.MaxBlock = cfg.Server.MaxBlock
-	c.LeaseLag = cfg.Storage.LeaseLag
+	c.LeaseWriteDelay = cfg.Storage.LeaseLag
 	c.Sync = syncMode(cfg.Storage.Sync)
 	c.SyncInterval = cfg.Storage.SyncInterval
 	c.Limits = messageLimits(cfg.Limits)

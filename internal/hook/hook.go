@@ -127,9 +127,9 @@ type Hook interface {
 	OnEnqueue(now time.Time, msg *Message, get Settings) (EnqueueDecision, error)
 	OnFailure(now time.Time, msg *Message, get Settings) (FailureDecision, error)
 
-	// NotKept counts an error: the decision of OnEnqueue was within Limits but could not be
+	// Rejected counts an error: the decision of OnEnqueue was within Limits but could not be
 	// applied to its message. The breaker ignores it, as the script itself ran well.
-	NotKept(now time.Time, why string)
+	Rejected(now time.Time, why string)
 
 	// Stats returns the statistics since the script was loaded.
 	Stats(now time.Time) Stats
