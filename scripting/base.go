@@ -6,6 +6,18 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// The global functions as Lua 5.1 specifies them, with these differences:
+//
+//   - There is no collectgarbage, dofile, getfenv, load, loadfile, loadstring, module, newproxy,
+//     print, require or setfenv, and no coroutine, debug, io, os or package: a script could
+//     otherwise learn of its process, or run code that was not rewritten.
+//   - tostring writes no addresses.
+//   - pcall and xpcall do not catch an exceeded limit, and are nested four levels deep at most.
+//   - pairs also iterates over msg.headers.
+//
+// Iteration visits the list part of a table, then the other fields in the order of insertion, so
+// equal runs see equal orders.
+
 // baseLibrary is the global functions.
 func baseLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
@@ -16,6 +28,7 @@ func baseLibrary() map[string]lua.LGFunction {
 	}
 }
 
+// baseAssert is assert. Its message may be any value, as that of error.
 func baseAssert(l *lua.LState) int {
 	if !lua.LVAsBool(l.CheckAny(1)) {
 		if l.GetTop() < 2 {
@@ -26,6 +39,7 @@ func baseAssert(l *lua.LState) int {
 	return l.GetTop()
 }
 
+// baseError is error. gopher-lua copies a string several times on its way, which is charged.
 func baseError(l *lua.LState) int {
 	level := l.OptInt(2, 1)
 	if level < 0 || level > callDepthMax {
@@ -59,6 +73,7 @@ func baseType(l *lua.LState) int {
 	return 1
 }
 
+// baseTostring is tostring. __tostring must return a string.
 func baseTostring(l *lua.LState) int {
 	v := l.CheckAny(1)
 	if f := metamethod(v, "__tostring"); f.Type() == lua.LTFunction {
@@ -90,6 +105,7 @@ func (m *machine) text(l *lua.LState, v lua.LValue) lua.LString {
 	}
 }
 
+// baseTonumber is tonumber. With a base it reads digits without a sign.
 func baseTonumber(l *lua.LState) int {
 	if l.GetTop() >= 2 && l.Get(2) != lua.LNil {
 		if n, ok := parseBase(l.CheckString(1), l.CheckInt(2)); ok {
@@ -134,6 +150,7 @@ func parseBase(s string, base int) (lua.LNumber, bool) {
 	return lua.LNumber(n), true
 }
 
+// baseSelect is select. It returns the arguments that are on the stack already.
 func baseSelect(l *lua.LState) int {
 	n := l.GetTop()
 	if s, ok := l.Get(1).(lua.LString); ok && s == "#" {
@@ -150,6 +167,7 @@ func baseSelect(l *lua.LState) int {
 	return max(n-i, 0)
 }
 
+// baseUnpack is unpack. The number of results is bounded by the stack.
 func baseUnpack(l *lua.LState) int {
 	m, t := of(l), l.CheckTable(1)
 	from, to := l.OptInt(2, 1), l.OptInt(3, t.Len())
@@ -222,6 +240,7 @@ func baseRawget(l *lua.LState) int {
 	return 1
 }
 
+// baseRawset is rawset, which respects the limits of a write but no metatable.
 func baseRawset(l *lua.LState) int {
 	t := l.CheckTable(1)
 	of(l).rawSet(l, t, l.Get(2), l.Get(3))
@@ -244,6 +263,7 @@ func baseGetmetatable(l *lua.LState) int {
 	return 1
 }
 
+// baseSetmetatable is setmetatable. The library and tables with __metatable are protected.
 func baseSetmetatable(l *lua.LState) int {
 	t, meta := l.CheckTable(1), l.Get(2)
 	switch meta.(type) {

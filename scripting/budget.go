@@ -14,6 +14,13 @@ import (
 // counter. Once a limit is exceeded, Done returns a closed channel for the rest of the
 // call, so a script that catches the error fails again at its next instruction.
 //
+// States of a call with regard to slots (slot.go):
+//
+//	quick ──slotTurn has passed──▶ waiting ──a slot is free──▶ in a turn ──slotTurn──▶ waiting
+//	                                  └──the time limit has passed──▶ failed (errSlotWait)
+//
+// Most calls end while they are quick.
+//
 // The clock is read once per stride of instructions, and after every instruction where
 // single ones can be slow.
 type budget struct {

@@ -43,13 +43,17 @@ func stringFormat(l *lua.LState) int {
 	return 1
 }
 
-// spec is a parsed conversion specification.
+// spec is a parsed conversion specification: %[flags][width][.precision]letter. The flags are
+// those of C: `-` left-aligned, `+` and space a sign of positive numbers, `0` zeros instead of
+// spaces, `#` the alternative form.
 type spec struct {
 	flags     string
 	width     int
 	precision int // -1: none
 }
 
+// parseSpec parses what is between % and the letter. ok is false if a number has more than two
+// digits.
 func parseSpec(s string) (spec, bool) {
 	rest := strings.TrimLeft(s, "-+ #0")
 	sp := spec{flags: s[:len(s)-len(rest)], precision: -1}
@@ -110,6 +114,7 @@ func (b *builder) conversion(sp spec, letter byte, n int) {
 	}
 }
 
+// text appends an argument of %s, at most precision bytes of it.
 func (b *builder) text(sp spec, n int) {
 	l := b.l
 	v := l.CheckAny(n)
@@ -129,6 +134,8 @@ func (b *builder) text(sp spec, n int) {
 	b.pad(spec{flags: strings.ReplaceAll(sp.flags, "0", ""), width: sp.width}, s)
 }
 
+// integer formats an argument of d, i, u, o, x or X with its sign. Precision is the least number
+// of digits. Negative numbers are shown in two's complement where C does.
 func (sp spec) integer(v int64, letter byte) string {
 	base := 10
 	switch letter {
@@ -160,6 +167,7 @@ func (sp spec) integer(v int64, letter byte) string {
 	return sp.sign(negative, base == 10 && letter != 'u') + digits
 }
 
+// sign returns the sign of a number, which positive ones have only if a flag asks for it.
 func (sp spec) sign(negative, signed bool) string {
 	switch {
 	case negative:
@@ -172,6 +180,7 @@ func (sp spec) sign(negative, signed bool) string {
 	return ""
 }
 
+// float formats a finite argument of e, E, f, g or G with its sign. Without a precision it is 6.
 func (sp spec) float(v float64, letter byte) string {
 	precision := sp.precision
 	if precision < 0 {

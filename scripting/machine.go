@@ -10,7 +10,14 @@ import (
 )
 
 // machine is a Lua machine. One call uses it at a time, and it belongs to no script: each
-// run gets a fresh environment, so scripts cannot see each other's state.
+// run gets a fresh environment, so scripts cannot see each other's state. Its states:
+//
+//	idle ──take──▶ taken ──run──▶ running ──the script has ended──▶ taken ──give──▶ idle
+//	                                 └──an error, or a limit──▶ failed ──give──▶ discarded
+//
+// A failed machine may hold anything on its stacks, so it is left to the garbage collector
+// (Sandbox.give). Between runs a machine refers to no message and no settings; the last result
+// remains on its stack until the next run.
 type machine struct {
 	budget
 
@@ -55,7 +62,7 @@ func newMachine(c *Config, lib *library) *machine {
 	return m
 }
 
-// machineOf returns the machine that is calling a library function. newMachine has set it
+// of returns the machine that is calling a library function. newMachine has set it
 // as the context.
 func of(l *lua.LState) *machine { return l.Context().(*machine) }
 

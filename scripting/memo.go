@@ -14,6 +14,17 @@ import (
 // answers are a path in a tree; a message with the same answers along a path needs no
 // run.
 //
+// For a script that reads the header tier and, for one of its values, the setting gold:
+//
+//	root: header tier? ──"free"──▶ decision: weight 1
+//	                   ──"gold"──▶ setting gold? ──"3"──▶ decision: weight 3
+//
+// Nodes belong to the hook that made them and are reached from its root only. Edges are in one
+// table of fixed size for all hooks, keyed by node and answer, so the memory of the memo is
+// bounded and hooks that are called often take it from those that are not. An edge leads from
+// a node, by identity: an edge that was replaced makes its subtree unreachable, and the table
+// drops the edges in it like any others that are no longer used.
+//
 // Nothing has to be invalidated when a setting changes, because reading the setting is
 // one of the queries. Values that a script does not read, such as the payload size, do
 // not matter. Errors are not cached.
@@ -45,6 +56,7 @@ type answer struct {
 	is     bool // the header or setting exists
 }
 
+// answer returns the value of the query for a message and settings, zero if it has none.
 func (q *question) answer(msg *hook.Message, get hook.Settings) (a answer) {
 	switch q.kind {
 	case askHeader:
@@ -82,11 +94,14 @@ type trace struct {
 	asked [questionsMax]question
 }
 
+// start begins a run, whose queries are recorded if they are wanted.
 func (t *trace) start(wanted bool) {
 	clear(t.asked[:t.n]) // names may keep long strings alive
 	t.n, t.off = 0, !wanted
 }
 
+// ask records a query unless the run has made it before: the answer is the same. A run with
+// more than questionsMax different ones cannot be cached.
 func (t *trace) ask(kind questionKind, name string) {
 	if t.off {
 		return
@@ -116,6 +131,7 @@ const (
 	hitScoreGain = 4   // misses that one hit outweighs
 )
 
+// hit counts a decision that was found.
 func (l *hitScore) hit() { *l = min(*l+hitScoreGain, hitScoreMax) }
 
 // miss counts a miss and reports whether the decision should be stored.
@@ -148,6 +164,7 @@ type edge struct {
 	used     atomic.Bool // used since it was last considered for replacement
 }
 
+// leads reports whether the edge begins at a node and has this answer. e may be nil.
 func (e *edge) leads(from *node, a *answer) bool {
 	if e == nil || e.from != from || e.number != a.number || e.is != a.is {
 		return false
@@ -285,6 +302,8 @@ func (m *memo) room(n *node, a *answer) *atomic.Pointer[edge] {
 	return nil
 }
 
+// edge creates the edge of an answer, with the nodes of the remaining queries behind it. It
+// copies what would keep a message or the buffer of a connection alive.
 func (m *memo) edge(from *node, rest []question, a *answer, d *hook.EnqueueDecision) *edge {
 	text := strings.Clone(a.text)
 	if a.raw != nil {

@@ -9,6 +9,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
+// The message is no table but two values of type userdata whose fields are computed on access
+// (library.message, library.headers), the same in every run. So passing it to a hook allocates
+// nothing, a script cannot change it, and each access is recorded as a query for the memo. What
+// a script reads in a way that the memo does not model, such as all headers, ends the recording
+// (trace.off).
+
 func infinity() float64 { return math.Inf(1) }
 
 // messageIndex is msg.<field>. Values are created on access, since most scripts read two

@@ -6,6 +6,22 @@ import (
 
 // matcher implements Lua patterns by backtracking, as the reference implementation does.
 // Some patterns take exponential time, so each step is charged to the budget of the call.
+//
+// A pattern is a sequence of items, of which match consumes one at a time:
+//
+//	item      consumed by         matches
+//	x         single              a character of a class: x . %a [set]
+//	x* x+     longest             as many as possible, then fewer
+//	x-        shortest            as few as possible, then more
+//	x?        match               one, else none
+//	( )       open, close         the beginning and the end of a capture
+//	%1        back                the text of an earlier capture
+//	%bxy      balance             balanced x and y
+//	%f[set]   frontier            a transition into a set
+//	^ $       try, match          the beginning, only at first; the end, only at last
+//
+// Positions are offsets in bytes; -1 stands for no match. A method that fails leaves captures
+// and depth as they were, so that its caller can try the next alternative.
 type matcher struct {
 	l       *lua.LState
 	m       *machine
@@ -38,6 +54,7 @@ func (m *machine) pattern(l *lua.LState, p *matcher, subject, pattern string) {
 	p.l, p.m, p.subject, p.pattern = l, m, subject, pattern
 }
 
+// fail raises the error of a pattern that has no meaning.
 func (p *matcher) fail(text string) { p.l.RaiseError("malformed pattern (%s)", text) }
 
 // try matches the pattern at position s and discards earlier captures. It returns the end
@@ -51,6 +68,7 @@ func (p *matcher) try(s int) int {
 	return p.match(s, at)
 }
 
+// anchored reports whether the pattern matches at the beginning of the search only.
 func (p *matcher) anchored() bool { return p.pattern != "" && p.pattern[0] == '^' }
 
 // match matches the pattern from index i at index s of the subject and returns the end or
@@ -169,6 +187,8 @@ func (p *matcher) shortest(s, i, end int) int {
 	}
 }
 
+// open begins a capture at s and matches the rest of the pattern from i, without the capture if
+// that fails.
 func (p *matcher) open(s, i, size int) int {
 	if p.level >= capturesMax {
 		p.l.RaiseError("too many captures")
@@ -182,6 +202,8 @@ func (p *matcher) open(s, i, size int) int {
 	return r
 }
 
+// close ends the innermost open capture at s and matches the rest of the pattern from i. If that
+// fails the capture is open again.
 func (p *matcher) close(s, i int) int {
 	k := p.level - 1
 	for k >= 0 && p.captures[k].size != captureOpen {

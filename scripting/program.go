@@ -14,6 +14,17 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
+// A source becomes a script in these steps, each of which may refuse it:
+//
+//	source ──checkDepth──▶ bounded nesting (depth.go)
+//	       ──parse───────▶ syntax tree
+//	       ──rewrite─────▶ tree that charges its allocations (rewrite.go), and a survey of it
+//	       ──plan────────▶ tree that keeps globals in locals, if the survey allows (plan.go)
+//	       ──Compile─────▶ gopher-lua's program
+//	       ──link────────▶ program with the guards in place of their names
+//
+// For the plan, the source is parsed and rewritten a second time, since rewriting changes the tree.
+
 // script is a compiled source. It is immutable, so any number of machines may run it
 // concurrently.
 type script struct {

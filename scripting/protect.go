@@ -10,6 +10,17 @@ import (
 // and, on an error, closes the upvalues of all frames, including those below the call: a
 // local of a function that continues and the closure that shares it would silently
 // diverge. On its own thread all frames belong to the call.
+//
+// A call on nesting level n uses thread n, which is created on first use and reused by later
+// calls of the same level:
+//
+//	free ──protect──▶ in use ──return──▶ free
+//	                     ├──error of the script──▶ free; the error is the result
+//	                     ├──exceeded limit──▶ free; the error continues through all levels
+//	                     └──a panic of gopher-lua──▶ discarded; it becomes an error of the script
+//
+// depth counts the threads in use. An error that ends a call may skip the returns of the calls
+// inside of it, so attempt sets depth instead of decreasing it.
 
 const (
 	threadsMax      = 4 // nested protected calls
@@ -85,7 +96,9 @@ func (m *machine) caught(l *lua.LState, err *lua.ApiError) {
 	}
 }
 
-// thread returns the thread of the current nesting level.
+// thread returns the thread of the current nesting level, which a call has to pay for once,
+// whether or not it exists from an earlier call: what a call is charged must not depend on
+// others. It raises an error beyond threadsMax levels.
 func (m *machine) thread(l *lua.LState) *lua.LState {
 	t := &m.threads
 	if t.depth == threadsMax {

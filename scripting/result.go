@@ -12,6 +12,14 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
+// A hook returns nil, which decides nothing, or a table of fields. If every return of the hook
+// is a table constructor with constant names, the rewriter has replaced the table by the names
+// and values themselves, behind a mark (rewriter.direct): most hooks then allocate nothing for
+// their result. Both forms mean the same and are validated by the same functions.
+//
+// A result is accepted or rejected as a whole: half of a decision would be one that the script
+// has not made.
+
 // delayMax is the longest delay that a script may return, the same as for commands.
 const delayMax = 100 * 365 * 24 * time.Hour
 
@@ -118,6 +126,7 @@ func decode[T any](dst *T, v lua.LValue, name string, read func(lua.LValue) (T, 
 	return nil
 }
 
+// complain returns the error of a field, or nil if the text is empty.
 func complain(name, text string) error {
 	if text == "" {
 		return nil
@@ -125,6 +134,8 @@ func complain(name, text string) error {
 	return fmt.Errorf("result field '%s' %s", name, text)
 }
 
+// unknown is the error of a field that no hook of the kind has. It is an error, not ignored: a
+// misspelled field would otherwise decide nothing and never be noticed.
 func unknown(name string) error {
 	return fmt.Errorf("unknown result field '%s'", name)
 }
@@ -170,6 +181,7 @@ func keysOf(v lua.LValue, limits *hook.Limits) (values []string, complaint strin
 	return keys, ""
 }
 
+// hasFields reports whether a table has any element or field.
 func hasFields(t *lua.LTable) bool {
 	k, _ := t.Next(lua.LNil)
 	return k != lua.LNil

@@ -13,6 +13,18 @@ import (
 // of a guard (guards.go): `a .. b`, `t[k] = v`, and constructors with computed keys or a
 // multi-value tail.
 //
+// For example:
+//
+//	local t = { a = 1 }          charge(1080)  local t = { a = 1 }
+//	t.b = t.a .. "x"             set(t, "b", concat(t.a, "x"))
+//
+// A block is charged at its head and as a whole, also for statements that a break or return
+// leaves out: the charge is an upper bound, and the cost of charging is one call per block.
+// The body of a loop is charged in each iteration.
+//
+// The rewriter also counts what compiling will cost (effort), and refuses with a panic of type
+// refusal what exceeds a limit of the compiler or of that effort.
+//
 // Guards are referred to by string constants that no script may contain; the linker
 // replaces these by the functions.
 type rewriter struct {
@@ -100,6 +112,7 @@ func refuse(line int, format string, args ...any) {
 	panic(refusal{line, fmt.Sprintf(format, args...)})
 }
 
+// rewrite rewrites a whole source according to a plan, and adds the compiler's effort to work.
 func rewrite(chunk []ast.Stmt, p plan, work *effort) rewritten {
 	r := &rewriter{plan: p, work: work, end: work.steps + effortMax, fn: newFunction(nil), seen: survey{globals: map[string]bool{}}}
 	r.fn.scopes = []scope{{names: map[string]bool{}}}
@@ -164,6 +177,7 @@ func (r *rewriter) constant(c string) {
 	r.work.steps += place
 }
 
+// enter opens a scope with declarations.
 func (r *rewriter) enter(names ...string) {
 	if r.depth++; r.depth > nestingMax {
 		refuse(0, "nested too deeply, at most %d levels", nestingMax)
@@ -173,6 +187,7 @@ func (r *rewriter) enter(names ...string) {
 	r.work.steps += effortBlock
 }
 
+// leave closes the innermost scope.
 func (r *rewriter) leave() {
 	r.depth--
 	last := len(r.fn.scopes) - 1
@@ -180,6 +195,8 @@ func (r *rewriter) leave() {
 	r.fn.scopes = r.fn.scopes[:last]
 }
 
+// declare adds names to the innermost scope. A repeated name shadows the earlier one, and the
+// compiler searches both.
 func (r *rewriter) declare(names ...string) {
 	s := &r.fn.scopes[len(r.fn.scopes)-1]
 	for _, n := range names {
@@ -207,6 +224,7 @@ func (r *rewriter) resolve(name string) bool {
 	return false
 }
 
+// assigned records an assignment to a name.
 func (r *rewriter) assigned(e *ast.IdentExpr) {
 	if r.resolve(e.Value) {
 		return
@@ -248,6 +266,7 @@ func (r *rewriter) checkEffort(at ast.PositionHolder) {
 	}
 }
 
+// statement rewrites a statement and adds its allocations to the cost of the current block.
 func (r *rewriter) statement(s ast.Stmt) ast.Stmt {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
@@ -319,104 +338,6 @@ func (r *rewriter) repeat(s *ast.RepeatStmt) {
 	if cost > 0 {
 		s.Stmts = append([]ast.Stmt{r.charge(s.Line(), cost)}, s.Stmts...)
 	}
-}
-
-// assign replaces assignments to fields by setGuard. With several targets all values are
-// first evaluated into locals, one of the evaluation orders that Lua permits.
-func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
-	line := s.Line()
-	fields := false
-	for i, e := range s.Lhs {
-		switch e := e.(type) {
-		case *ast.AttrGetExpr:
-			fields = true
-			e.Object, e.Key = r.expression(e.Object), r.expression(e.Key)
-		case *ast.IdentExpr:
-			r.assigned(e)
-		default:
-			refuse(line, "cannot assign to this")
-		}
-		s.Lhs[i] = e
-	}
-	r.expressions(s.Rhs)
-	if !fields && !misplaced(s) {
-		return s
-	}
-	r.constant(guardSet)
-	if fields && len(s.Lhs) == 1 {
-		target := s.Lhs[0].(*ast.AttrGetExpr)
-		args := append([]ast.Expr{target.Object, target.Key}, s.Rhs...)
-		return callStmt(line, guardSet, one(args)...)
-	}
-	return r.assignMany(s)
-}
-
-// misplaced reports whether gopher-lua miscompiles an assignment to locals. It places a
-// call with a fixed number of results in the register of its target if that is the last
-// parameter, and the call's arguments then overwrite the registers behind it. Where a
-// last call yields one value for one target, the rewriter wraps it.
-func misplaced(s *ast.AssignStmt) bool {
-	if len(s.Lhs) == len(s.Rhs) {
-		if c, ok := s.Rhs[len(s.Rhs)-1].(*ast.FuncCallExpr); ok {
-			c.AdjustRet = false
-		}
-	}
-	for i, e := range s.Rhs {
-		c, ok := e.(*ast.FuncCallExpr)
-		if ok && i < len(s.Lhs) && (c.AdjustRet || i < len(s.Rhs)-1) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *rewriter) assignMany(s *ast.AssignStmt) ast.Stmt {
-	line := s.Line()
-	var targets, values local
-	var sets []ast.Stmt
-	for i, e := range s.Lhs {
-		value := values.name("value", i, line)
-		target, ok := e.(*ast.AttrGetExpr)
-		if !ok {
-			set := &ast.AssignStmt{Lhs: []ast.Expr{e}, Rhs: []ast.Expr{value}}
-			set.SetLine(line)
-			sets = append(sets, set)
-			continue
-		}
-		object, key := targets.name("object", i, line), targets.name("key", i, line)
-		targets.exprs = append(targets.exprs, target.Object, target.Key)
-		sets = append(sets, callStmt(line, guardSet, object, key, value))
-	}
-	values.exprs = s.Rhs
-	var stmts []ast.Stmt
-	if len(targets.names) > 0 {
-		stmts = append(stmts, targets.stmt(line))
-	}
-	do := &ast.DoBlockStmt{Stmts: append(append(stmts, values.stmt(line)), sets...)}
-	do.SetLine(line)
-	return do
-}
-
-// local is a declaration of generated names, which no script can contain.
-type local struct {
-	names []string
-	exprs []ast.Expr
-}
-
-func (l *local) name(word string, i, line int) *ast.IdentExpr {
-	name := "(" + word + " " + strconv.Itoa(i) + ")"
-	l.names = append(l.names, name)
-	return at(&ast.IdentExpr{Value: name}, line)
-}
-
-func (l *local) stmt(line int) ast.Stmt {
-	exprs := l.exprs
-	if len(l.names) == len(exprs) {
-		exprs = one(exprs)
-	}
-	s := &ast.LocalAssignStmt{Names: l.names, Exprs: exprs}
-	s.SetLine(line)
-	return s
 }
 
 // define rewrites `function a.b:c() end`: an assignment to a field unless the name is a

@@ -7,6 +7,7 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
+// expressions rewrites a list in place.
 func (r *rewriter) expressions(exprs []ast.Expr) {
 	for i, e := range exprs {
 		exprs[i] = r.expression(e)
@@ -125,6 +126,7 @@ func (r *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 	return join(e.Line(), operands)
 }
 
+// join returns the concatenation of operands, at most argumentsMax.
 func join(line int, operands []ast.Expr) ast.Expr {
 	c := call(line, guardConcat, operands...)
 	c.AdjustRet = true
@@ -218,6 +220,7 @@ func valueCost(e ast.Expr) int {
 	}
 }
 
+// isString reports whether an expression is a constant string.
 func isString(e ast.Expr) bool {
 	_, ok := e.(*ast.StringExpr)
 	return ok
@@ -235,6 +238,7 @@ func (r *rewriter) literal(e ast.Expr) {
 	r.constant(s.Value)
 }
 
+// first returns the only expression of a list, or nil.
 func first(exprs []ast.Expr) ast.Expr {
 	if len(exprs) != 1 {
 		return nil
@@ -249,10 +253,12 @@ func at[N ast.PositionHolder](n N, line int) N {
 	return n
 }
 
+// call returns the call of a guard, by the name that the linker replaces.
 func call(line int, guard string, args ...ast.Expr) *ast.FuncCallExpr {
 	return at(&ast.FuncCallExpr{Func: at(&ast.StringExpr{Value: guard}, line), Args: args}, line)
 }
 
+// callStmt returns the call of a guard as a statement.
 func callStmt(line int, guard string, args ...ast.Expr) ast.Stmt {
 	return at(&ast.FuncCallStmt{Expr: call(line, guard, args...)}, line)
 }
@@ -265,6 +271,7 @@ func one(exprs []ast.Expr) []ast.Expr {
 	return exprs
 }
 
+// single makes an expression yield exactly one value.
 func single(e ast.Expr) ast.Expr {
 	switch e := e.(type) {
 	case *ast.FuncCallExpr:

@@ -6,6 +6,12 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// The functions of `string` as Lua 5.1 specifies them, without dump. Each charges the string
+// that it creates before it allocates it, and steps for the work that grows with its arguments.
+// Strings are bytes; letters are those of ASCII, on every machine. Numbers are accepted as
+// strings, as in Lua.
+
+// stringLibrary is the table `string`.
 func stringLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"byte": stringByte, "char": stringChar, "find": stringFind, "format": stringFormat, "gmatch": stringGmatch,
@@ -49,6 +55,8 @@ func stringLen(l *lua.LState) int {
 	return 1
 }
 
+// stringSub is string.sub. The result shares the bytes of the subject, so it costs a header
+// only.
 func stringSub(l *lua.LState) int {
 	s := checkText(l, 1)
 	from, to := bounds(l.CheckInt(2), l.OptInt(3, -1), len(s))
@@ -57,6 +65,7 @@ func stringSub(l *lua.LState) int {
 	return 1
 }
 
+// stringByte is string.byte. The number of results is bounded by the stack.
 func stringByte(l *lua.LState) int {
 	s := checkText(l, 1)
 	first := l.OptInt(2, 1)
@@ -87,6 +96,7 @@ func stringChar(l *lua.LState) int {
 	return 1
 }
 
+// stringRep is string.rep. A result above the memory limit is refused before it exists.
 func stringRep(l *lua.LState) int {
 	s, n := checkText(l, 1), l.CheckInt(2)
 	if n <= 0 || s == "" {
@@ -178,6 +188,8 @@ func search(l *lua.LState, find bool) int {
 	return 1
 }
 
+// stringGmatch is string.gmatch. The iterator has a matcher of its own, as the loop's body may
+// search. An empty match advances by one byte.
 func stringGmatch(l *lua.LState) int {
 	m := of(l)
 	m.charge(l, costMatcher)
@@ -205,6 +217,8 @@ func stringGmatch(l *lua.LState) int {
 // costMatcher is the memory of a matcher in bytes.
 const costMatcher = 900
 
+// stringGsub is string.gsub. The replacement may be a function that searches as well, so the
+// matcher is not the shared one.
 func stringGsub(l *lua.LState) int {
 	m, s, pattern := of(l), checkText(l, 1), checkText(l, 2)
 	replacement := l.Get(3)

@@ -7,6 +7,18 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// Writing to tables is what can take memory without bound and what could change the library
+// that all machines share. Every write of a script therefore ends in rawSet: assignments by
+// the guards (setGuard, fillGuard), rawset, and the functions of `table`. It refuses frozen
+// tables, and charges an element before gopher-lua allocates for it:
+//
+//	key                        charged
+//	an index below arrayMax    costItem for each new position up to it, and costArray for the first
+//	any other                  costField, and costHash unless the table is among the last charged
+//	one that exists            nothing
+//
+// What is charged is never returned: garbage counts like live memory.
+
 // frozen is the metatable of read-only tables: those of the library, which all machines
 // share. It is never modified.
 var frozen = &lua.LTable{Metatable: lua.LNil} //nolint:gochecknoglobals // a mark, compared by address
@@ -120,6 +132,7 @@ func (m *machine) newList(l *lua.LState, n int) *lua.LTable {
 	return l.CreateTable(n, 0)
 }
 
+// tableLibrary is the table `table`.
 func tableLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"concat": tableConcat, "insert": tableInsert, "maxn": tableMaxn, "remove": tableRemove, "sort": tableSort,
@@ -135,6 +148,8 @@ func writable(l *lua.LState) *lua.LTable {
 	return t
 }
 
+// tableInsert is table.insert(t, [position,] value). Elements behind the position move, each for
+// a step.
 func tableInsert(l *lua.LState) int {
 	m, t := of(l), writable(l)
 	n := t.Len()
@@ -157,6 +172,8 @@ func tableInsert(l *lua.LState) int {
 	return 0
 }
 
+// tableRemove is table.remove(t [, position]). Outside of the list it returns nil and changes
+// nothing.
 func tableRemove(l *lua.LState) int {
 	m, t := of(l), writable(l)
 	n := t.Len()
@@ -175,6 +192,8 @@ func tableRemove(l *lua.LState) int {
 	return 1
 }
 
+// tableConcat is table.concat(t [, separator [, from [, to]]]). The elements are strings and
+// numbers.
 func tableConcat(l *lua.LState) int {
 	m, t, sep := of(l), l.CheckTable(1), l.OptString(2, "")
 	from, to := l.OptInt(3, 1), l.OptInt(4, t.Len())
@@ -200,6 +219,7 @@ func tableConcat(l *lua.LState) int {
 	return 1
 }
 
+// tableMaxn is table.maxn(t): the largest positive numeric key, for which it looks at all keys.
 func tableMaxn(l *lua.LState) int {
 	m, t := of(l), l.CheckTable(1)
 	var most lua.LNumber

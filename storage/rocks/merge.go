@@ -13,6 +13,17 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
+// The merge of a damaged store. Per family, tables and logs are read once, in the order of their
+// keys and side by side, so the memory of a repair does not grow with the tables:
+//
+//	tables ──Walker──▶ block ──▶ heap, by key ─┐
+//	                                           ├─ step: newest version of a key ──▶ emit, unless deleted
+//	logs, in memory ──▶ keys, sorted ──────────┘
+//
+// What cannot be read is remembered with the position of the merge: a stretch of a table, or a
+// loss in a log. A message that is emitted while one of them could contain its deletion may have
+// been removed before, and is counted as one that may return.
+
 // tableSource is the cursor of a merge over one table.
 type tableSource struct {
 	name    string

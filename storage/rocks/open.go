@@ -61,6 +61,18 @@ func open(path string, p profile) (*Store, error) {
 	return s, nil
 }
 
+// The steps of an open, each with an error of its own that names the directory:
+//
+//	checkVersion      the linked RocksDB is the one that the headers describe
+//	prepareDirectory  it exists and takes writes, or is created
+//	checkFiles        it holds a database or no data files at all
+//	checkSurvey       no file is missing or inconsistent (survey.go)
+//	checkFamilies     all column families are known
+//	openFamilies      RocksDB opens the store and replays its log
+//	check             the family ids and the format version are known
+//
+// On a full disk openBest tries again without writing tables, see full.go.
+
 // openDatabase opens or creates the database after all checks: the directory is writable, all files
 // are present and consistent, the families and the format version are known.
 func openDatabase(path string, p profile) (*database, error) {

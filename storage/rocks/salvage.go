@@ -24,6 +24,13 @@ import (
 //  2. Log records behind the last loss in the logs are complete: everything
 //     written since. They take precedence over tables.
 //  3. Everything else is compared by sequence number.
+//
+// The steps of a repair, of which each records what it could not read:
+//
+//	readLogs    all batches of the logs, in memory, with the losses between them
+//	openTables  a source for each table, also for those of which nothing can be read
+//	merge       family by family, into the new store (merge.go)
+//	report      notes for the operator, and the bound of messages that may return
 type salvage struct {
 	*rebuild
 	// listed means that MANIFEST lists the live tables. Otherwise all table files are read, except
@@ -58,6 +65,8 @@ type version struct {
 	value    []byte
 }
 
+// newSalvage begins a repair of the store that b reads. Tables are taken from MANIFEST only if it
+// is intact and surely the newest.
 func newSalvage(b *rebuild) *salvage {
 	s := &salvage{rebuild: b, logs: map[storage.Family]*logged{}, tables: map[storage.Family][]*tableSource{}}
 	for _, f := range storage.Families() {
@@ -311,6 +320,7 @@ func (s *salvage) report() {
 	s.done.MayReturn = min(s.done.MayReturn, int64(s.found)) //nolint:gosec // a count
 }
 
+// reportTable notes what is missing of a table.
 func (s *salvage) reportTable(t *tableSource) {
 	if !t.damaged() {
 		return

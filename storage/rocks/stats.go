@@ -8,7 +8,9 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Stats are gauges that RocksDB keeps. Reading them costs some microseconds and no I/O.
+// Stats are gauges that RocksDB keeps. Reading them costs some microseconds and no I/O. They are
+// read one after another while the store works, so they do not describe a single moment. Bytes and
+// counts are sums over the families unless stated otherwise.
 type Stats struct {
 	Keys                uint64 // estimated, pending deletions subtracted
 	TableBytes          uint64 // bytes on disk without the log

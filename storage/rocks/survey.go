@@ -33,6 +33,11 @@ import (
 // MANIFEST says from which number on they are needed: a truncated MANIFEST refers to a log or a
 // table that was deleted long ago.
 
+// The steps of a survey: readManifest, then checkTables for the files that MANIFEST lists, then
+// readLogs for all logs, and, if MANIFEST is whole, checkLogs for the gaps between them and
+// checkFamilies. No step changes a file, and each continues after damage, so that one survey names
+// all of it.
+
 // logsFile lists the logs. sealed.cc updates it whenever a log begins.
 const logsFile = "fila-logs"
 

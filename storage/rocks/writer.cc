@@ -9,6 +9,14 @@
 
 #include <rocksdb/c.h>
 
+// The thread alternates with the Go side, see writer.go:
+//
+//   Go                                    thread
+//   fills in fila_write
+//   request: one byte ─────────────────▶  reads it; fila_write and the batch are its own
+//                                         rocksdb_write, with or without a sync
+//   reads it; both are Go's again  ◀───── completed: one byte
+//   closes request  ───────────────────▶  end of file: frees its options and ends
 struct fila_writer {
 	std::thread thread;
 };
