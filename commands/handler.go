@@ -122,6 +122,7 @@ type Engine interface {
 	Prepare(req *engine.Enqueue) error
 	PrepareCron(cr *engine.Cron) error
 	CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error)
+	ScriptSource(queue string, kind hook.Kind, version string) (string, error)
 	Snapshot() *engine.Snapshot
 	Load(d *engine.Delivery) error
 	Listen(to func([]engine.Event))

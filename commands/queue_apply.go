@@ -44,12 +44,13 @@ func queueApply() Spec {
 	}
 }
 
-func parseQueueApply(_ *Session, in *input) (call, error) {
+func parseQueueApply(s *Session, in *input) (call, error) {
 	c := &queueApplyCall{definition: in.Bytes("definition")}
 	var err error
 	if c.set, c.sources, err = parseQueues(c.definition); err != nil {
 		return nil, err
 	}
+	c.set.User = s.userName()
 	c.set.Prune, c.set.Force, c.set.DryRun = in.Has("prune"), in.Has("force"), in.Has("dryrun")
 	if c.set.Prune && !in.User.Unrestricted() {
 		return nil, command.Refuse("NOPERM", "PRUNE deletes any queue, which takes a user without restrictions")

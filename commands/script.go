@@ -14,7 +14,7 @@ func script() Spec {
 	return Spec{
 		Name: "FILA.SCRIPT", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary:     "A container for the commands that manage the Lua hooks of queues.",
-		Subcommands: []Spec{scriptDel(), scriptGet(), help("FILA.SCRIPT"), scriptList(), scriptLoad(), scriptStats(), scriptTest()},
+		Subcommands: []Spec{scriptDel(), scriptGet(), help("FILA.SCRIPT"), scriptHistory(), scriptList(), scriptLoad(), scriptRollback(), scriptStats(), scriptTest()},
 	}
 }
 
@@ -51,8 +51,8 @@ func scriptLoad() Spec {
 			{"FILA.SCRIPT LOAD orders ON_ENQUEUE return", "(error) LUA the script does not load: on_enqueue: the script defines no function on_enqueue"},
 		},
 		Room: sized("source", scriptCopies),
-		Parse: func(_ *Session, in *input) (call, error) {
-			return &scriptLoadCall{queue: in.Text("queue"), kind: hookKind(in), source: string(in.Bytes("source"))}, nil
+		Parse: func(s *Session, in *input) (call, error) {
+			return &scriptLoadCall{queue: in.Text("queue"), kind: hookKind(in), source: string(in.Bytes("source")), user: s.userName()}, nil
 		},
 	}
 }
@@ -61,6 +61,7 @@ type scriptLoadCall struct {
 	queue  string
 	kind   hook.Kind
 	source string
+	user   string
 	hook   hook.Hook
 }
 
@@ -88,11 +89,109 @@ func (s *Session) compile(trial bool, kind hook.Kind, source string) (hook.Hook,
 func (c *scriptLoadCall) Bytes() int { return len(c.source) }
 
 // Apply implements engine.Call.
-func (c *scriptLoadCall) Apply(tx *engine.Tx) error { return tx.LoadScript(c.queue, c.hook) }
+func (c *scriptLoadCall) Apply(tx *engine.Tx) error { return tx.LoadScript(c.queue, c.hook, c.user) }
 
 // Render writes the version.
 func (c *scriptLoadCall) Render(_ *Handler, w *resp.Writer) error {
 	w.BulkString(c.hook.Version())
+	return nil
+}
+
+func scriptHistory() Spec {
+	return Spec{
+		Name: "HISTORY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the size of the sources, read off the loop",
+		Summary: "Returns the last ten sources of a hook, the newest first: when each was loaded last, and by which user. It outlives the hook and ends with the queue.",
+		Reply: "An array of maps: " + versionFields(&engine.ScriptVersion{}).names() + ". current is 1 for the source that the queue has now. " +
+			"loaded_at and user are nil for a source that was loaded before the broker kept histories.",
+		Flags:  []string{"readonly"},
+		Access: Look,
+		Args:   hookArgs(),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.SCRIPT HISTORY orders ON_FAILURE", "(empty array)"},
+			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
+			{"FILA.SCRIPT HISTORY orders ON_FAILURE", "..."},
+		},
+		Room: func(s *Session, in *input) int {
+			return engine.ScriptHistoryMax * (tinyRoom + s.handler.cfg.Limits.Script)
+		},
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &scriptHistoryCall{req: engine.ScriptHistory{Queue: in.Text("queue"), Kind: hookKind(in)}}, nil
+		},
+	}
+}
+
+type scriptHistoryCall struct {
+	req  engine.ScriptHistory
+	list []engine.ScriptVersion
+}
+
+// Apply implements engine.Call.
+func (c *scriptHistoryCall) Apply(tx *engine.Tx) (err error) {
+	c.list, err = tx.ScriptHistory(&c.req)
+	return err
+}
+
+// Render writes an array of maps.
+func (c *scriptHistoryCall) Render(_ *Handler, w *resp.Writer) error {
+	writeEach(w, len(c.list), func(i int) *fields { return versionFields(&c.list[i]) })
+	return nil
+}
+
+func versionFields(v *engine.ScriptVersion) *fields {
+	var f fields
+	f.text("version", v.Version)
+	f.at("loaded_at", v.LoadedAt)
+	f.optional("user", v.User)
+	f.flag("current", v.Current)
+	f.number("bytes", int64(len(v.Source)))
+	f.text("source", v.Source)
+	return &f
+}
+
+func scriptRollback() Spec {
+	return Spec{
+		Name: "ROLLBACK", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the size of the source",
+		Summary: "Loads a source of the history of a hook again, by its version as FILA.SCRIPT HISTORY shows it, and returns that version. It is the newest of the history then.",
+		Flags:   []string{"write", "denyoom"},
+		ACL:     []string{"admin"},
+		Args:    hookArgs(Arg{Name: "version", Type: String}),
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{`FILA.SCRIPT LOAD orders ON_ENQUEUE "function on_enqueue(msg) return { fairness_key = msg.headers.tenant } end"`, `"058c2acae7293250e3479e0e39a2557ed47cc710"`},
+			{`FILA.SCRIPT LOAD orders ON_ENQUEUE "function on_enqueue(msg) return {} end"`, "..."},
+			{"FILA.SCRIPT ROLLBACK orders ON_ENQUEUE 058c2acae7293250e3479e0e39a2557ed47cc710", `"058c2acae7293250e3479e0e39a2557ed47cc710"`},
+		},
+		Room: func(s *Session, in *input) int { return smallRoom + scriptCopies*s.handler.cfg.Limits.Script },
+		Parse: func(s *Session, in *input) (call, error) {
+			return &scriptRollbackCall{queue: in.Text("queue"), kind: hookKind(in), version: string(in.Bytes("version")), user: s.userName()}, nil
+		},
+	}
+}
+
+type scriptRollbackCall struct {
+	queue, version, user string
+	kind                 hook.Kind
+	hook                 hook.Hook // nil: the history does not have the version
+}
+
+// Prepare reads and compiles the source on the connection.
+func (c *scriptRollbackCall) Prepare(s *Session) error {
+	source, err := s.handler.engine.ScriptSource(c.queue, c.kind, c.version)
+	if err == nil && source != "" {
+		c.hook, err = s.compile(false, c.kind, source)
+	}
+	return err
+}
+
+// Apply implements engine.Call.
+func (c *scriptRollbackCall) Apply(tx *engine.Tx) error {
+	return tx.RollbackScript(c.queue, c.kind, c.version, c.hook, c.user)
+}
+
+// Render writes the version.
+func (c *scriptRollbackCall) Render(_ *Handler, w *resp.Writer) error {
+	w.BulkString(c.version)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func exec() Spec {
 			"One that is refused answers its own error and changes nothing, the others apply. A lease does not wait in it.",
 		Reply: "An array with the replies, in order.",
 		Differs: "A hook of a queue, and the limits of a message, are applied to all of its messages before the first command: " +
-			"what they refuse discards the transaction. FILA.BROWSE, FILA.REDRIVE, FILA.EXPLAIN of a message and FILA.PURGE of a key " +
+			"what they refuse discards the transaction. FILA.BROWSE, FILA.REDRIVE, FILA.SCRIPT HISTORY, FILA.EXPLAIN of a message and FILA.PURGE of a key " +
 			"read too much to be a part of one write: they answer an error in it.",
 		Flags: []string{"noscript", "write"},
 		Examples: []Example{

@@ -65,6 +65,9 @@ type Config struct {
 	InboxTasks int // tasks in the inbox; Submit waits while it is full
 	InboxBytes int // bytes that the tasks in the inbox announce; Submit waits above it
 	ReplyBytes int // bytes of the messages in the reply of one transaction
+	// HistoryBytes bounds the histories of all hooks together, in bytes of their records. The
+	// source that was loaded last is kept, whatever it has.
+	HistoryBytes int
 
 	Window      int   // messages in the head cache of one fairness key, at least 2, see key.go
 	WindowTotal int   // messages in all head caches; caches shrink as the total approaches it
@@ -101,7 +104,7 @@ func DefaultConfig() Config {
 			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20,
 			Count: 10_000, Crons: 10_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
-		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20,
+		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20, HistoryBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 4096, ReadsMax: 16, ReadBytes: 1 << 20,
 		RetryInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
 	}
@@ -131,7 +134,7 @@ func (c *Config) check() error {
 		{"visibility", c.Visibility > 0}, {"backoff", c.Backoff >= 0}, {"max backoff", c.MaxBackoff >= c.Backoff},
 		{"jitter", c.Jitter <= 100}, {"dedup window", c.DedupWindow >= 0}, {"quantum", c.Quantum > 0}, {"max block", c.MaxBlock >= 0}, {"lease lag", c.LeaseWriteDelay >= 0},
 		{"sync interval", c.Sync != SyncInterval || c.SyncInterval > 0},
-		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0},
+		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0}, {"history bytes", c.HistoryBytes >= 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},
 		{"due window", c.DueWindow >= 2}, {"reads", c.ReadsMax > 0}, {"read bytes", c.ReadBytes > 0},
 		{"retry interval", c.RetryInterval > 0},

@@ -397,7 +397,7 @@ func TestTheHookOfTheQueueIsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.must(func(tx *Tx) error { return tx.LoadScript("q", h) })
+	w.must(func(tx *Tx) error { return tx.LoadScript("q", h, "") })
 	w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{Queue: "q", Key: "k", Payload: []byte("xx")}})
 	w.Advance(time.Minute)
 	if len(w.lease("q", 1)) != 1 {

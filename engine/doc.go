@@ -79,6 +79,8 @@
 //  23. The head of a class is due before the other keys of the class, no key is due before the
 //     present round of its class, and a class counts its keys and their weights.
 //  24. A task that waits for messages has no reply yet.
+//  25. The history of a hook has a bounded number of sources, each once and in the order of
+//     their numbers. The bytes of all histories are counted.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

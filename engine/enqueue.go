@@ -290,3 +290,94 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 	}
 	c.makeReady(m)
 }
+
+// decide asks the on_enqueue hook of the request's queue, if there is one, and writes its
+// decision into the request. It runs on the connection. If the hook fails, its decision is the
+// safe one.
+func (s *Snapshot) decide(req *Enqueue, now func() int64) {
+	h := s.Hook(req.Queue, hook.OnEnqueue)
+	if h == nil {
+		return
+	}
+	msg := hook.Message{
+		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
+	}
+	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get) // the hook has counted an error, and the decision is safe
+	if d.Key != "" {
+		req.Key = d.Key
+	}
+	if d.Weight > 0 {
+		req.Weight = d.Weight
+	}
+	if d.Cost > 0 {
+		req.Cost = d.Cost
+	}
+	if d.Throttles != nil {
+		req.Throttles = d.Throttles
+	}
+	if d.Priority != nil {
+		req.Priority = d.Priority
+	}
+	req.hook, req.hookDelay = h, d.Delay // times checks it against the queue's time to live
+}
+
+// A hook decides on the connection, without knowing the settings of the queue at the time of
+// the enqueue. So a decision within Limits may still be impossible for the queue: a delay that
+// ends after the message's time to live. A hook must not fail a command. The engine therefore
+// ignores such a delay, applies the rest of the decision, and has the hook count an error.
+
+// times returns when a message that is enqueued now is ready, which may be in the past, and
+// when its time to live ends, 0 for never. A delay of the hook takes precedence over that of
+// the producer, unless it ends after the time to live.
+func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error) {
+	if d := req.hookDelay; d != nil {
+		readyAt = c.now + int64(*d)
+		if expires, err = c.lifetime(q, req.TTL, readyAt); err == nil {
+			return readyAt, expires, nil
+		}
+	}
+	own := req.At
+	if req.Delay > 0 {
+		own = c.now + int64(req.Delay)
+	}
+	if expires, err = c.lifetime(q, req.TTL, own); err != nil {
+		return 0, 0, err
+	}
+	if req.hookDelay != nil {
+		c.reportRejected(rejectedDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(expires - c.now)})
+	}
+	return own, expires, nil
+}
+
+// rejectedDelays is the job that reports rejected delays to their hooks. It runs off the loop
+// because a hook takes a lock to count.
+type rejectedDelays struct{ all []rejectedDelay }
+
+// rejectedDelay is a delay of a hook's decision that ended after the message's time to live.
+type rejectedDelay struct {
+	hook       hook.Hook
+	at         int64
+	delay, ttl time.Duration
+}
+
+// reportRejected has the hook count an error. The reports of one batch share a job.
+func (c *core) reportRejected(d rejectedDelay) {
+	if n := len(c.out.jobs); n > 0 {
+		if u, ok := c.out.jobs[n-1].(*rejectedDelays); ok {
+			u.all = append(u.all, d)
+			return
+		}
+	}
+	c.out.jobs = append(c.out.jobs, &rejectedDelays{[]rejectedDelay{d}})
+}
+
+// do implements job.
+func (u *rejectedDelays) do(Store) {
+	for _, d := range u.all {
+		d.hook.Rejected(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
+			d.delay.Milliseconds(), d.ttl.Milliseconds()))
+	}
+}
+
+// Apply implements Call. Nothing follows from the reports.
+func (u *rejectedDelays) Apply(*Tx) error { return nil }

@@ -262,7 +262,7 @@ func TestASlowHookDelaysNoReads(t *testing.T) {
 	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
 		gate := make(chan struct{})
 		_ = ask(e, func(tx *Tx) error {
-			return errors.Join(tx.CreateQueue("slow", QueueOptions{}), tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("slow", slowVerdict{simHook{hook.OnFailure}, gate}))
+			return errors.Join(tx.CreateQueue("slow", QueueOptions{}), tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("slow", slowVerdict{simHook{hook.OnFailure}, gate}, ""))
 		})
 		ids := map[string]ID{}
 		for _, queue := range []string{"slow", "q"} {

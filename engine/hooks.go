@@ -1,85 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
-
-// Snapshot is the state of the engine that connections read without a task: the hooks of the
-// queues, the runtime configuration and the deduplication ids. A Snapshot is immutable. Each
-// change makes a new one, which is in force before the reply to the change leaves. The maps
-// share their nodes with those of the previous Snapshot (ordered), so a change costs O(log n)
-// in the number of queues or values.
-type Snapshot struct {
-	hooks       ordered[queueHooks]
-	config      ordered[string]
-	configBytes int             // total size of the keys and values of config
-	dedup       ordered[*dedup] // by name, of queues with deduplication ids
-}
-
-type queueHooks [2]hook.Hook // by hook.Kind; nil: the queue has none
-
-// Hook returns the hook of a queue, or nil if there is none.
-func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
-	hooks, _ := s.hooks.get(queue)
-	return hooks[kind]
-}
-
-// Hooks is the number of queues with hooks.
-func (s *Snapshot) Hooks() int { return s.hooks.len() }
-
-// Get returns a value of the runtime configuration, and whether it exists.
-func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
-
-// withHook returns a snapshot with a hook replaced, or removed if h is nil.
-func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
-	next := *s
-	all, _ := s.hooks.get(queue)
-	all[kind] = h
-	if all == (queueHooks{}) {
-		next.hooks = s.hooks.without(queue)
-	} else {
-		next.hooks = s.hooks.with(queue, all)
-	}
-	return &next
-}
-
-// withConfig returns a snapshot with another runtime configuration.
-func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
-	next := *s
-	next.config, next.configBytes = config, bytes
-	return &next
-}
-
-// withDedup returns a snapshot with the deduplication ids of a queue replaced.
-func (s *Snapshot) withDedup(queue string, d *dedup) *Snapshot {
-	next := *s
-	next.dedup = s.dedup.with(queue, d)
-	return &next
-}
-
-// withoutDedup returns a snapshot without the deduplication ids of a queue.
-func (s *Snapshot) withoutDedup(queue string) *Snapshot {
-	next := *s
-	next.dedup = s.dedup.without(queue)
-	return &next
-}
-
-// withoutQueue returns a snapshot without a queue; s itself if it has nothing of the queue.
-func (s *Snapshot) withoutQueue(queue string) *Snapshot {
-	_, hooks := s.hooks.get(queue)
-	_, ids := s.dedup.get(queue)
-	if !hooks && !ids {
-		return s
-	}
-	next := *s
-	next.hooks, next.dedup = s.hooks.without(queue), s.dedup.without(queue)
-	return &next
-}
 
 var errNoScripts = errors.New("this broker was built without scripts")
 
@@ -130,22 +60,24 @@ func compileScript(cfg *Config, kind hook.Kind, source string, load func(hook.Ki
 
 // LoadScript gives a queue a compiled hook, in place of an earlier one of the same kind.
 // Messages that are enqueued or fail after its reply are decided by it. The source is stored
-// with the queue's settings.
+// with the queue's settings, and in the history of the hook with the user that it is from.
 //
 // Errors: ErrMisconf, ErrNoQueue.
-func (tx *Tx) LoadScript(queue string, h hook.Hook) error {
+func (tx *Tx) LoadScript(queue string, h hook.Hook, user string) error {
 	c := tx.core
 	q, err := c.queueToChange(queue)
 	if err != nil {
 		return err
 	}
+	c.keepVersions(q, h, user)
 	*q.source(h.Kind()) = h.Source()
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withHook(q.name, h.Kind(), h)
 	return nil
 }
 
-// DeleteScript removes a hook from a queue and reports whether there was one.
+// DeleteScript removes a hook from a queue and reports whether there was one. Its history
+// stays.
 func (tx *Tx) DeleteScript(queue string, kind hook.Kind) (bool, error) {
 	c := tx.core
 	q, err := c.queueToChange(queue)
@@ -171,40 +103,6 @@ func hookSource(set *storage.Queue, kind hook.Kind) *string {
 		return &set.OnFailure
 	}
 	return &set.OnEnqueue
-}
-
-// ScriptInfo describes a hook of a queue.
-type ScriptInfo struct {
-	Queue string
-	Kind  hook.Kind
-	// Hook runs the source. A source that was accepted once and does not compile after a
-	// restart, for instance because a limit is lower now, has a Hook that makes the safe
-	// decisions and has no version.
-	Hook   hook.Hook
-	Source string
-}
-
-// Scripts lists the hooks of a queue, or of all queues if the name is empty. The error is
-// ErrNoQueue for an unknown name.
-func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
-	c := tx.core
-	names := tx.Queues()
-	if queue != "" {
-		if _, err := c.queueNamed(queue); err != nil {
-			return nil, err
-		}
-		names = []string{queue}
-	}
-	var list []ScriptInfo
-	for _, name := range names {
-		q := c.queues.byName[name]
-		for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
-			if src := *q.source(kind); src != "" {
-				list = append(list, ScriptInfo{Queue: name, Kind: kind, Hook: c.out.snapshot.Hook(name, kind), Source: src})
-			}
-		}
-	}
-	return list, nil
 }
 
 // recoverScripts compiles the hooks of all queues. During a recovery in place it reuses hooks
@@ -239,84 +137,6 @@ func (c *core) recoverScripts() {
 	c.out.snapshot = fresh
 }
 
-// decide asks the on_enqueue hook of the request's queue, if there is one, and writes its
-// decision into the request. It runs on the connection. If the hook fails, its decision is the
-// safe one.
-func (s *Snapshot) decide(req *Enqueue, now func() int64) {
-	h := s.Hook(req.Queue, hook.OnEnqueue)
-	if h == nil {
-		return
-	}
-	msg := hook.Message{
-		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
-	}
-	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get) // the hook has counted an error, and the decision is safe
-	if d.Key != "" {
-		req.Key = d.Key
-	}
-	if d.Weight > 0 {
-		req.Weight = d.Weight
-	}
-	if d.Cost > 0 {
-		req.Cost = d.Cost
-	}
-	if d.Throttles != nil {
-		req.Throttles = d.Throttles
-	}
-	if d.Priority != nil {
-		req.Priority = d.Priority
-	}
-	req.hook, req.hookDelay = h, d.Delay // times checks it against the queue's time to live
-}
-
-// verdict is the job that asks an on_failure hook about a message that has failed. Hook and
-// store are called off the loop. The message stays leased until the decision arrives:
-//
-//  1. askFailure adds the job to the outbox.
-//  2. After the commit, do reads the headers from the store and calls the hook.
-//  3. Apply runs in a later turn and passes the decision to then, which must check that the
-//     lease still exists.
-type verdict struct {
-	hook     hook.Hook
-	snapshot *Snapshot
-	now      int64
-	msg      hook.Message
-	mk       storage.MessageKey
-	then     func(c *core, d hook.FailureDecision)
-
-	decision hook.FailureDecision
-}
-
-// askFailure asks an on_failure hook what to do with a message. attempts includes the failure,
-// and text is its error. then is called with the decision in a later turn.
-func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string, then func(c *core, d hook.FailureDecision)) {
-	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.now, mk: m.storageKey(), then: then}
-	v.msg = hook.Message{
-		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, ID: m.id.String(), Attempts: attempts, Error: text,
-	}
-	c.out.jobs = append(c.out.jobs, v)
-}
-
-// do implements job.
-func (v *verdict) do(store Store) {
-	var rec storage.Message
-	body, err := store.Get(storage.Messages, v.mk.Append(nil))
-	if err == nil {
-		err = rec.Decode(body)
-	}
-	if err != nil {
-		return // removed in the meantime, or unreadable: the zero decision is the safe one
-	}
-	v.msg.Headers, v.msg.PayloadSize, v.msg.Throttles = rec.Headers, len(rec.Payload), rec.Throttles
-	v.decision, _ = v.hook.OnFailure(unix(v.now), &v.msg, v.snapshot.Get) // see decide
-}
-
-// Apply implements Call: it passes the decision on.
-func (v *verdict) Apply(tx *Tx) error {
-	v.then(tx.core, v.decision)
-	return nil
-}
-
 // brokenHook replaces a hook whose script was accepted once and does not load any more. It
 // makes the safe decisions and reports why.
 type brokenHook struct {
@@ -345,63 +165,263 @@ func (h brokenHook) Stats(time.Time) hook.Stats {
 
 func (h brokenHook) Try(*hook.Message, hook.Settings) hook.Trial { return hook.Trial{Err: h.err} }
 
-// A hook decides on the connection, without knowing the settings of the queue at the time of
-// the enqueue. So a decision within Limits may still be impossible for the queue: a delay that
-// ends after the message's time to live. A hook must not fail a command. The engine therefore
-// ignores such a delay, applies the rest of the decision, and has the hook count an error.
+// The history of a hook is the last sources that were loaded, each once, in the order of their
+// last loading. The sources are in the store only; memory has what orders and names them. It
+// outlives the hook and ends with the queue.
 
-// times returns when a message that is enqueued now is ready, which may be in the past, and
-// when its time to live ends, 0 for never. A delay of the hook takes precedence over that of
-// the producer, unless it ends after the time to live.
-func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error) {
-	if d := req.hookDelay; d != nil {
-		readyAt = c.now + int64(*d)
-		if expires, err = c.lifetime(q, req.TTL, readyAt); err == nil {
-			return readyAt, expires, nil
-		}
-	}
-	own := req.At
-	if req.Delay > 0 {
-		own = c.now + int64(req.Delay)
-	}
-	if expires, err = c.lifetime(q, req.TTL, own); err != nil {
-		return 0, 0, err
-	}
-	if req.hookDelay != nil {
-		c.reportRejected(rejectedDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(expires - c.now)})
-	}
-	return own, expires, nil
+// ScriptHistoryMax is how many sources the history of a hook has. Config.HistoryBytes bounds
+// all histories together: beyond it the oldest sources of all queues are forgotten.
+const ScriptHistoryMax = 10
+
+// scriptVersion is a source in a history. It is not changed, so jobs may read it.
+type scriptVersion struct {
+	queue         *queue
+	kind          hook.Kind
+	no            uint64 // in queueSet.versions, which has those of all queues by age
+	version, user string
+	at            int64 // when it was loaded last, in Unix nanoseconds; 0: before there was a history
+	bytes         int   // of its record
 }
 
-// rejectedDelays is the job that reports rejected delays to their hooks. It runs off the loop
-// because a hook takes a lock to count.
-type rejectedDelays struct{ all []rejectedDelay }
-
-// rejectedDelay is a delay of a hook's decision that ended after the message's time to live.
-type rejectedDelay struct {
-	hook       hook.Hook
-	at         int64
-	delay, ttl time.Duration
+// key returns the key of its record.
+func (v *scriptVersion) key() []byte {
+	return storage.AppendStateKey(nil, stateScript, v.queue.name, v.kind.String(), string(encodeUint(v.no)))
 }
 
-// reportRejected has the hook count an error. The reports of one batch share a job.
-func (c *core) reportRejected(d rejectedDelay) {
-	if n := len(c.out.jobs); n > 0 {
-		if u, ok := c.out.jobs[n-1].(*rejectedDelays); ok {
-			u.all = append(u.all, d)
-			return
+// keepVersions adds a hook that is being loaded to its history, and before that the hook that
+// it replaces if there is no history yet: it is older than histories are.
+func (c *core) keepVersions(q *queue, h hook.Hook, user string) {
+	before := c.out.snapshot.Hook(q.name, h.Kind())
+	if before != nil && before.Version() != "" && len(q.history[h.Kind()]) == 0 {
+		c.keepVersion(q, before, "", 0)
+	}
+	c.keepVersion(q, h, user, c.now)
+}
+
+func (c *core) keepVersion(q *queue, h hook.Hook, user string, at int64) {
+	kind := h.Kind()
+	if old := q.version(kind, h.Version()); old != nil {
+		c.forgetVersion(old)
+	}
+	rec := storage.Script{Source: h.Source(), Version: h.Version(), LoadedAt: at, User: user}
+	value := rec.Append(nil)
+	v := &scriptVersion{queue: q, kind: kind, version: rec.Version, user: user, at: at, bytes: len(value)}
+	c.addVersion(v)
+	c.out.batch.Put(storage.State, v.key(), value)
+	for len(q.history[kind]) > ScriptHistoryMax {
+		c.forgetVersion(q.history[kind][0])
+	}
+	for oldest := c.queues.oldestVersion(); c.queues.versionBytes > c.cfg.HistoryBytes && oldest != v; oldest = c.queues.oldestVersion() {
+		c.forgetVersion(oldest)
+	}
+}
+
+// addVersion adds a version to memory as the newest.
+func (c *core) addVersion(v *scriptVersion) {
+	v.no = c.queues.versions.add(v)
+	c.queues.versionBytes += v.bytes
+	v.queue.history[v.kind] = append(v.queue.history[v.kind], v)
+}
+
+// forgetVersion removes a version from memory and from the store.
+func (c *core) forgetVersion(v *scriptVersion) {
+	c.queues.versions.remove(v.no)
+	c.queues.versionBytes -= v.bytes
+	list := &v.queue.history[v.kind]
+	*list = slices.DeleteFunc(slices.Clone(*list), func(o *scriptVersion) bool { return o == v })
+	c.out.batch.Delete(storage.State, v.key())
+}
+
+// forgetHistory forgets the histories of a queue.
+func (c *core) forgetHistory(q *queue) {
+	for kind := range q.history {
+		for len(q.history[kind]) > 0 {
+			c.forgetVersion(q.history[kind][0])
 		}
 	}
-	c.out.jobs = append(c.out.jobs, &rejectedDelays{[]rejectedDelay{d}})
+}
+
+// version returns a version of the history of a hook, nil if it is not there.
+func (q *queue) version(kind hook.Kind, version string) *scriptVersion {
+	for _, v := range q.history[kind] {
+		if v.version == version {
+			return v
+		}
+	}
+	return nil
+}
+
+// oldestVersion returns the version that was loaded before all others.
+func (s *queueSet) oldestVersion() (oldest *scriptVersion) {
+	s.versions.walk(0, 1, func(v *scriptVersion) { oldest = v })
+	return oldest
+}
+
+// recoverHistories reads the histories of all hooks. Those of queues that are gone, as an older
+// release leaves them, are deleted by start.
+func (c *core) recoverHistories() error {
+	var all []*scriptVersion
+	err := c.scan(storage.State, storage.AppendStateKey(nil, stateScript), func(k, value []byte) error {
+		parts, err := storage.ParseStateKey(k)
+		if err != nil || len(parts) != 4 {
+			return fmt.Errorf("script %q: %w", k, storage.ErrCorrupt)
+		}
+		kind, known := hook.ParseKind(parts[2])
+		no, err := decodeUint([]byte(parts[3]))
+		if err != nil || !known || no == 0 {
+			return fmt.Errorf("script %q: %w", k, storage.ErrCorrupt)
+		}
+		var rec storage.Script
+		if err := rec.Decode(value); err != nil {
+			return fmt.Errorf("script of %q: %w", parts[1], err)
+		}
+		q := c.queues.byName[parts[1]]
+		if q == nil {
+			c.detached.scripts = append(c.detached.scripts, slices.Clone(k))
+			return nil
+		}
+		all = append(all, &scriptVersion{queue: q, kind: kind, no: no, version: rec.Version, user: rec.User, at: rec.LoadedAt, bytes: len(value)})
+		return nil
+	})
+	slices.SortFunc(all, func(a, b *scriptVersion) int { return cmp.Compare(a.no, b.no) })
+	for _, v := range all {
+		if v.no <= c.queues.versions.last {
+			return fmt.Errorf("two scripts have the number %d: %w", v.no, storage.ErrCorrupt)
+		}
+		c.queues.versions.last = v.no - 1
+		c.addVersion(v)
+	}
+	return err
+}
+
+// ScriptHistory is a request for the history of a hook.
+type ScriptHistory struct {
+	Queue string
+	Kind  hook.Kind
+
+	read *scriptRead // under way or done; nil: not asked for
+}
+
+// ScriptVersion is a source in the history of a hook.
+type ScriptVersion struct {
+	Version  string    // that of the compiled hook
+	LoadedAt time.Time // zero: before the broker kept histories
+	User     string    // that loaded it; "": not known
+	Current  bool      // it is the hook of the queue now
+	Source   string
+}
+
+// ScriptHistory returns the history of a hook, the newest source first. The sources are read
+// off the loop, and the task parks meanwhile (ErrWouldBlock). Errors: an unknown queue, errors
+// of the store. In a transaction it is refused.
+func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
+	c := tx.core
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return nil, err
+	}
+	r := req.read
+	if tx.atomic {
+		return nil, errWaits
+	}
+	if r == nil || !r.done || r.epoch != c.epoch {
+		req.read = &scriptRead{epoch: c.epoch, versions: q.history[req.Kind], task: tx.task}
+		c.out.jobs = append(c.out.jobs, req.read)
+		return nil, tx.await()
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("history of %q: %w", req.Queue, r.err)
+	}
+	current := ""
+	if h := c.out.snapshot.Hook(req.Queue, req.Kind); h != nil {
+		current = h.Version()
+	}
+	var list []ScriptVersion
+	for i, v := range slices.Backward(r.versions) {
+		if r.sources[i] == "" {
+			continue // forgotten before it was read
+		}
+		s := ScriptVersion{Version: v.version, User: v.user, Current: v.version == current, Source: r.sources[i]}
+		if v.at != 0 {
+			s.LoadedAt = time.Unix(0, v.at)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// ScriptSource returns a source of the history of a hook; "": there is none of that version, or
+// no such queue. It reads the store on the caller's goroutine and costs the loop nothing. A
+// source that is being loaded need not be there yet. Safe for concurrent use.
+func (e *Engine) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
+	return scriptSource(e.store, queue, kind, version)
+}
+
+// scriptSource is ScriptSource.
+func scriptSource(store Store, queue string, kind hook.Kind, version string) (string, error) {
+	prefix := storage.AppendStateKey(nil, stateScript, queue, kind.String())
+	it := store.Scan(storage.State, prefix, storage.After(prefix))
+	defer it.Close()
+	for ok := it.Seek(prefix); ok; ok = it.Next() {
+		var rec storage.Script
+		if err := rec.Decode(it.Value()); err != nil {
+			return "", err
+		}
+		if rec.Version == version {
+			return rec.Source, nil
+		}
+	}
+	return "", it.Err()
+}
+
+// RollbackScript loads a source of the history of a hook again, as LoadScript does. h is the
+// compiled source, nil if ScriptSource has found none. Errors: those of LoadScript, ErrInvalid
+// for a version that the history does not have.
+func (tx *Tx) RollbackScript(queue string, kind hook.Kind, version string, h hook.Hook, user string) error {
+	q, err := tx.core.queueToChange(queue)
+	if err != nil {
+		return err
+	}
+	if h == nil || q.version(kind, version) == nil {
+		return fmt.Errorf("%w: the history of %s of %q has no version %.80q, FILA.SCRIPT HISTORY shows those it has", ErrInvalid, kind, queue, version)
+	}
+	return tx.LoadScript(queue, h, user)
+}
+
+// scriptRead is the job that reads the sources of a history.
+type scriptRead struct {
+	epoch    uint64
+	versions []*scriptVersion
+	task     *Task
+
+	done    bool
+	sources []string // by version; "": it is not in the store any more
+	err     error
 }
 
 // do implements job.
-func (u *rejectedDelays) do(Store) {
-	for _, d := range u.all {
-		d.hook.Rejected(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
-			d.delay.Milliseconds(), d.ttl.Milliseconds()))
+func (r *scriptRead) do(store Store) {
+	r.sources = make([]string, len(r.versions))
+	for i, v := range r.versions {
+		value, err := store.Get(storage.State, v.key())
+		if errors.Is(err, storage.ErrNotFound) {
+			continue
+		}
+		var rec storage.Script
+		if err == nil {
+			err = rec.Decode(value)
+		}
+		if err != nil {
+			r.err = err
+			return
+		}
+		r.sources[i] = rec.Source
 	}
 }
 
-// Apply implements Call. Nothing follows from the reports.
-func (u *rejectedDelays) Apply(*Tx) error { return nil }
+// Apply continues the task.
+func (r *scriptRead) Apply(tx *Tx) error {
+	r.done = true
+	r.task.resume(tx.core)
+	return nil
+}

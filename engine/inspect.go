@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
 
@@ -368,4 +369,38 @@ func (req *QueueMemory) add(k *fairKey) bool {
 		req.payload += int64(len(m.body))
 	}
 	return true
+}
+
+// ScriptInfo describes a hook of a queue.
+type ScriptInfo struct {
+	Queue string
+	Kind  hook.Kind
+	// Hook runs the source. A source that was accepted once and does not compile after a
+	// restart, for instance because a limit is lower now, has a Hook that makes the safe
+	// decisions and has no version.
+	Hook   hook.Hook
+	Source string
+}
+
+// Scripts lists the hooks of a queue, or of all queues if the name is empty. The error is
+// ErrNoQueue for an unknown name.
+func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
+	c := tx.core
+	names := tx.Queues()
+	if queue != "" {
+		if _, err := c.queueNamed(queue); err != nil {
+			return nil, err
+		}
+		names = []string{queue}
+	}
+	var list []ScriptInfo
+	for _, name := range names {
+		q := c.queues.byName[name]
+		for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
+			if src := *q.source(kind); src != "" {
+				list = append(list, ScriptInfo{Queue: name, Kind: kind, Hook: c.out.snapshot.Hook(name, kind), Source: src})
+			}
+		}
+	}
+	return list, nil
 }

@@ -40,6 +40,32 @@ func (s *queueSet) check(c *core, bad report) {
 			bad(22, "queue %q: %v", name, err)
 		}
 	}
+	s.checkHistories(bad)
+}
+
+func (s *queueSet) checkHistories(bad report) {
+	n, bytes := 0, 0
+	for name, q := range s.byName {
+		for _, list := range q.history {
+			versions, last := map[string]bool{}, uint64(0)
+			for _, v := range list {
+				n, bytes = n+1, bytes+v.bytes
+				if v.queue != q || v.no <= last || versions[v.version] {
+					bad(25, "queue %q: version %s of a hook is not where it should be", name, v.version)
+				}
+				versions[v.version], last = true, v.no
+			}
+			if len(list) > ScriptHistoryMax {
+				bad(25, "queue %q: %d versions of a hook", name, len(list))
+			}
+		}
+	}
+	for range s.versions.all() {
+		n--
+	}
+	if n != 0 || bytes != s.versionBytes {
+		bad(25, "%d versions of hooks are missing, their %d bytes are counted as %d", n, bytes, s.versionBytes)
+	}
 }
 
 // checkQueue verifies the keys of a queue, and that its counts are the sums of theirs: listed

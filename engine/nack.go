@@ -330,3 +330,51 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	}
 	c.out.sync = true
 }
+
+// verdict is the job that asks an on_failure hook about a message that has failed. Hook and
+// store are called off the loop. The message stays leased until the decision arrives:
+//
+//  1. askFailure adds the job to the outbox.
+//  2. After the commit, do reads the headers from the store and calls the hook.
+//  3. Apply runs in a later turn and passes the decision to then, which must check that the
+//     lease still exists.
+type verdict struct {
+	hook     hook.Hook
+	snapshot *Snapshot
+	now      int64
+	msg      hook.Message
+	mk       storage.MessageKey
+	then     func(c *core, d hook.FailureDecision)
+
+	decision hook.FailureDecision
+}
+
+// askFailure asks an on_failure hook what to do with a message. attempts includes the failure,
+// and text is its error. then is called with the decision in a later turn.
+func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string, then func(c *core, d hook.FailureDecision)) {
+	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.now, mk: m.storageKey(), then: then}
+	v.msg = hook.Message{
+		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, ID: m.id.String(), Attempts: attempts, Error: text,
+	}
+	c.out.jobs = append(c.out.jobs, v)
+}
+
+// do implements job.
+func (v *verdict) do(store Store) {
+	var rec storage.Message
+	body, err := store.Get(storage.Messages, v.mk.Append(nil))
+	if err == nil {
+		err = rec.Decode(body)
+	}
+	if err != nil {
+		return // removed in the meantime, or unreadable: the zero decision is the safe one
+	}
+	v.msg.Headers, v.msg.PayloadSize, v.msg.Throttles = rec.Headers, len(rec.Payload), rec.Throttles
+	v.decision, _ = v.hook.OnFailure(unix(v.now), &v.msg, v.snapshot.Get) // see decide
+}
+
+// Apply implements Call: it passes the decision on.
+func (v *verdict) Apply(tx *Tx) error {
+	v.then(tx.core, v.decision)
+	return nil
+}

@@ -333,3 +333,75 @@ func (t breakerChange) Apply(tx *Tx) error {
 	}
 	return nil
 }
+
+// Snapshot is the state of the engine that connections read without a task: the hooks of the
+// queues, the runtime configuration and the deduplication ids. A Snapshot is immutable. Each
+// change makes a new one, which is in force before the reply to the change leaves. The maps
+// share their nodes with those of the previous Snapshot (ordered), so a change costs O(log n)
+// in the number of queues or values.
+type Snapshot struct {
+	hooks       ordered[queueHooks]
+	config      ordered[string]
+	configBytes int             // total size of the keys and values of config
+	dedup       ordered[*dedup] // by name, of queues with deduplication ids
+}
+
+type queueHooks [2]hook.Hook // by hook.Kind; nil: the queue has none
+
+// Hook returns the hook of a queue, or nil if there is none.
+func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
+	hooks, _ := s.hooks.get(queue)
+	return hooks[kind]
+}
+
+// Hooks is the number of queues with hooks.
+func (s *Snapshot) Hooks() int { return s.hooks.len() }
+
+// Get returns a value of the runtime configuration, and whether it exists.
+func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
+
+// withHook returns a snapshot with a hook replaced, or removed if h is nil.
+func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
+	next := *s
+	all, _ := s.hooks.get(queue)
+	all[kind] = h
+	if all == (queueHooks{}) {
+		next.hooks = s.hooks.without(queue)
+	} else {
+		next.hooks = s.hooks.with(queue, all)
+	}
+	return &next
+}
+
+// withConfig returns a snapshot with another runtime configuration.
+func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
+	next := *s
+	next.config, next.configBytes = config, bytes
+	return &next
+}
+
+// withDedup returns a snapshot with the deduplication ids of a queue replaced.
+func (s *Snapshot) withDedup(queue string, d *dedup) *Snapshot {
+	next := *s
+	next.dedup = s.dedup.with(queue, d)
+	return &next
+}
+
+// withoutDedup returns a snapshot without the deduplication ids of a queue.
+func (s *Snapshot) withoutDedup(queue string) *Snapshot {
+	next := *s
+	next.dedup = s.dedup.without(queue)
+	return &next
+}
+
+// withoutQueue returns a snapshot without a queue; s itself if it has nothing of the queue.
+func (s *Snapshot) withoutQueue(queue string) *Snapshot {
+	_, hooks := s.hooks.get(queue)
+	_, ids := s.dedup.get(queue)
+	if !hooks && !ids {
+		return s
+	}
+	next := *s
+	next.hooks, next.dedup = s.hooks.without(queue), s.dedup.without(queue)
+	return &next
+}

@@ -37,7 +37,8 @@ type queue struct {
 	deltas     map[ID]*delta // what has changed while the log is open
 	deltasLost uint64        // change at which deltas were dropped, because there were too many
 
-	redrive *redrive // under way, or the last one; nil: none yet
+	redrive *redrive            // under way, or the last one; nil: none yet
+	history [2][]*scriptVersion // of the hooks by kind, the newest source last
 
 	roster     roster[fairKey]
 	purgedUpTo uint64                 // roster number of the newest key that a purge detached, see detached.go
@@ -357,6 +358,7 @@ func (c *core) removeQueue(q *queue) {
 	}
 	c.detachAll(q)
 	c.dropMove(q)
+	c.forgetHistory(q)
 	c.out.batch.Delete(storage.Queues, []byte(q.name))
 	c.out.snapshot = c.out.snapshot.withoutQueue(q.name)
 	delete(c.queues.byName, q.name)
@@ -418,6 +420,9 @@ type queueSet struct {
 	nextNumber uint32
 	deleted    []*queue            // waiters of theirs have to be answered
 	pausedOut  map[*queue]struct{} // those whose deliveries are paused
+
+	versions     roster[scriptVersion] // the histories of all hooks, by age
+	versionBytes int                   // of their records
 
 	untimed
 }

@@ -23,9 +23,10 @@ type QueueSpec struct {
 // QueueSet is what queues there are to be.
 type QueueSet struct {
 	Queues []QueueSpec
-	Prune  bool // delete those that are not in the set
-	Force  bool // also with messages inside
-	DryRun bool // only say what would be done
+	User   string // that asks, for the histories of hooks
+	Prune  bool   // delete those that are not in the set
+	Force  bool   // also with messages inside
+	DryRun bool   // only say what would be done
 }
 
 // What a QueueChange does.
@@ -260,17 +261,24 @@ func (p *queuePlan) apply(changes []QueueChange) {
 		}
 		set := p.after[name]
 		for kind, h := range p.hooks[name] {
-			if h == nil {
-				continue
+			if h != nil {
+				*hookSource(&set, hook.Kind(kind)) = h.Source()
 			}
-			*hookSource(&set, hook.Kind(kind)) = h.Source()
-			c.out.snapshot = c.out.snapshot.withHook(name, hook.Kind(kind), h)
 		}
 		if q == nil {
 			set.CreatedAt = c.now
 			c.addQueue(name, set)
-			continue
+			q = c.queues.byName[name]
+		} else {
+			c.alterQueue(q, set)
 		}
-		c.alterQueue(q, set)
+		for kind, h := range p.hooks[name] {
+			if h != nil {
+				if old := c.out.snapshot.Hook(name, hook.Kind(kind)); old == nil || old.Source() != h.Source() {
+					c.keepVersions(q, h, p.set.User)
+				}
+				c.out.snapshot = c.out.snapshot.withHook(name, hook.Kind(kind), h)
+			}
+		}
 	}
 }

@@ -49,6 +49,9 @@ func (c *core) recover() error {
 		return fmt.Errorf("recover queues: %w", err)
 	}
 	c.recoverScripts()
+	if err := c.recoverHistories(); err != nil {
+		return fmt.Errorf("recover histories of scripts: %w", err)
+	}
 	if err := c.recoverConfig(); err != nil {
 		return fmt.Errorf("recover configuration: %w", err)
 	}
@@ -85,10 +88,13 @@ func (c *core) start() error {
 	for _, no := range c.detached.orphaned {
 		c.deleteSettingsUnder(&b, no)
 	}
+	for _, key := range c.detached.scripts {
+		b.Delete(storage.State, key)
+	}
 	if err := c.store.Commit(&b, true); err != nil {
 		return fmt.Errorf("write the number of this start: %w", err)
 	}
-	c.detached.orphaned = nil
+	c.detached.orphaned, c.detached.scripts = nil, nil
 	return nil
 }
 
@@ -334,6 +340,8 @@ const (
 	stateConfig    = "config"     // then name: a value of the runtime configuration
 	stateThrottle  = "throttle"   // then throttle key: storage.Throttle
 	stateCron      = "cron"       // then name: storage.Cron
+	// stateScript is followed by a queue's name, a hook and a number: storage.Script.
+	stateScript = "script"
 	// stateCronMessage is followed by the name of a recurring message; the value is its
 	// content, a storage.Message.
 	stateCronMessage = "cron_message"

@@ -310,7 +310,7 @@ func (s *sim) setUp() error {
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})
 	for i, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
-		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}); return nil })})
+		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}, ""); return nil })})
 	}
 	s.oracle.attempts, s.oracle.window = s.w.attempts, s.w.dedupWindow
 	errs[0] = errors.Join(errs[0], s.setUpCron())

@@ -75,6 +75,11 @@ func (s *Stepper) CompileScript(by hook.Caller, kind hook.Kind, source string) (
 	return loadScript(&s.core.cfg, by, kind, source)
 }
 
+// ScriptSource is Engine.ScriptSource.
+func (s *Stepper) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
+	return scriptSource(s.store, queue, kind, version)
+}
+
 // Snapshot is Engine.Snapshot.
 func (s *Stepper) Snapshot() *Snapshot { return s.core.out.snapshot }
 

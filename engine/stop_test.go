@@ -74,7 +74,7 @@ func TestANackIsFinishedWhenItsClientHasDisconnected(t *testing.T) {
 	bubble(t, DefaultConfig(), storage.NewMemory(), func(e *Engine) {
 		gate := make(chan struct{})
 		_ = ask(e, func(tx *Tx) error {
-			return errors.Join(tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("q", slowVerdict{simHook{hook.OnFailure}, gate}))
+			return errors.Join(tx.CreateQueue("q", QueueOptions{}), tx.LoadScript("q", slowVerdict{simHook{hook.OnFailure}, gate}, ""))
 		})
 		for range 2 {
 			req := &Enqueue{Queue: "q", Payload: []byte("m")}
@@ -115,7 +115,7 @@ func TestANackIsFinishedWhenItsClientHasDisconnected(t *testing.T) {
 func TestStopRefusesANackWithoutAHookDecision(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
-	w.must(func(tx *Tx) error { return tx.LoadScript("q", simHook{hook.OnFailure}) })
+	w.must(func(tx *Tx) error { return tx.LoadScript("q", simHook{hook.OnFailure}, "") })
 	w.enqueue("q", "k", "m")
 	d := w.lease("q", 1)[0]
 	req := &Nack{Queue: "q", Receipt: d.Receipt, Delay: -1}

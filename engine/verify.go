@@ -349,6 +349,7 @@ func stateKinds() map[string]stateKind {
 		stateConfig:      {2, func([]byte) error { return nil }},
 		stateThrottle:    {2, func(b []byte) error { return new(storage.Throttle).Decode(b) }},
 		stateCron:        {2, func(b []byte) error { return new(storage.Cron).Decode(b) }},
+		stateScript:      {4, func(b []byte) error { return new(storage.Script).Decode(b) }},
 		stateCronMessage: {2, func(b []byte) error { return new(storage.Message).Decode(b) }},
 	}
 }

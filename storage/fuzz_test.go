@@ -111,6 +111,7 @@ func FuzzAttempt(f *testing.F) { fuzzRecord(f, fullAttempt()) }
 func FuzzLease(f *testing.F)   { fuzzRecord(f, fullLease()) }
 func FuzzQueue(f *testing.F)   { fuzzRecord(f, fullQueue()) }
 func FuzzCron(f *testing.F)    { fuzzRecord(f, fullCron()) }
+func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
 func FuzzKey(f *testing.F) {
 	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})
 }

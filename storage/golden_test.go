@@ -78,6 +78,13 @@ func fullCron() *storage.Cron {
 	}
 }
 
+func fullScript() *storage.Script {
+	return &storage.Script{
+		Source: "function on_failure(msg) return { action = 'dlq' } end", Version: "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3",
+		LoadedAt: 1_700_000_000_000_000_000, User: "anna",
+	}
+}
+
 func goldenBatch() *storage.Batch {
 	var b storage.Batch
 	storage.PutFormat(&b)
@@ -105,6 +112,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_key":           (&storage.Key{Weight: 7, Paused: true, Pinned: true}).Append(nil),
 		"record_throttle":      (&storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3}).Append(nil),
 		"record_cron":          fullCron().Append(nil),
+		"record_script":        fullScript().Append(nil),
 		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),
 		"record_dedup":         (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000}).Append(nil),
 		"batch":                goldenBatch().Bytes(),

@@ -24,6 +24,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		l storage.Lease
 		q storage.Queue
 		c storage.Cron
+		s storage.Script
 	)
 	for _, tt := range []struct{ full, got record }{
 		{fullMessage(), &m},
@@ -31,6 +32,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullLease(), &l},
 		{fullQueue(), &q},
 		{fullCron(), &c},
+		{fullScript(), &s},
 		{&storage.Message{}, &storage.Message{Cost: 9}},
 		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
 		{&storage.Attempt{Attempt: math.MaxUint32, ReadyAt: math.MinInt64}, &storage.Attempt{}},
@@ -54,7 +56,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron()} {
+	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -86,7 +88,7 @@ func fieldsOf(tb testing.TB, record []byte) (nums []int, fields [][]byte) {
 func TestFieldsAreReadInAnyOrder(t *testing.T) {
 	unknown := []byte{0xa0, 0x06, 0x01}
 	for _, tt := range []struct{ full, got record }{
-		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}},
+		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}}, {fullScript(), &storage.Script{}},
 	} {
 		_, fields := fieldsOf(t, tt.full.Append(nil))
 		slices.Reverse(fields)
@@ -122,7 +124,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		}
 	}
 	for name, r := range map[string]record{
-		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(),
+		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1},

@@ -81,6 +81,42 @@ func (k *Key) fields(c *codec) {
 	c.bool(3, &k.Pinned)
 }
 
+// Script is a source in the history of a hook. Its key is ("script", queue, hook, number): the
+// name of the queue and of the hook, and 8 bytes that order the sources of all hooks by age.
+type Script struct {
+	Source, Version string // Version: the SHA-1 of the source in hexadecimal digits
+	LoadedAt        int64  // nanoseconds since 1970; 0: before there were histories
+	User            string // that loaded it; "": not known
+}
+
+// Append appends the encoded record.
+func (s *Script) Append(dst []byte) []byte {
+	c := codec{buf: dst}
+	s.fields(&c)
+	return c.buf
+}
+
+// Decode reads a record that Append made.
+func (s *Script) Decode(b []byte) error {
+	*s = Script{}
+	var in codec
+	for in.decode(b); in.pass(); {
+		s.fields(&in)
+	}
+	if in.err != nil {
+		*s = Script{}
+		return fmt.Errorf("script record: %w", in.err)
+	}
+	return nil
+}
+
+func (s *Script) fields(c *codec) {
+	c.string(1, &s.Source)
+	c.string(2, &s.Version)
+	c.int64(3, &s.LoadedAt)
+	c.string(4, &s.User)
+}
+
 // Throttle is the setting of a throttle. Its key is ("throttle", throttle key).
 type Throttle struct {
 	Rate        float64 // messages a second; 0: not limited

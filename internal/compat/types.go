@@ -28,7 +28,7 @@ func ReplyTypes() map[string]string {
 		"fila.cron|get": "map or nil", "fila.cron|list": page, "fila.enqueue": "string", "fila.explain": "map", "fila.get": "map or nil",
 		"fila.keys": page, "fila.key|get": "map", "fila.lease": "array of " + message, "fila.mlease": "array of " + message,
 		"fila.nack": "map", "fila.queue|apply": "array of map", "fila.queue|info": "map", "fila.queue|list": "array of string",
-		"fila.script|get": "string or nil", "fila.script|list": "array of map", "fila.script|load": "string",
+		"fila.script|get": "string or nil", "fila.script|history": "array of map", "fila.script|rollback": "string", "fila.script|list": "array of map", "fila.script|load": "string",
 		"fila.script|stats": "array of map", "fila.script|test": "map", "fila.stats": "map", "fila.throttle|get": "map or nil",
 		"fila.throttle|list": page, "hello": "map", "info": "text", "keys": "array of string",
 		"latency|doctor": "text", "latency|graph": "text", "latency|histogram": "map", "latency|history": "array of array (integer, integer)",

@@ -35,6 +35,16 @@ func (k Kind) String() string {
 	return "on_enqueue"
 }
 
+// ParseKind returns the hook of a name, and whether there is one.
+func ParseKind(name string) (Kind, bool) {
+	for _, k := range []Kind{OnEnqueue, OnFailure} {
+		if k.String() == name {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
 // Message is what a script sees of a message, which excludes the payload. A hook must not
 // keep any part of it after it has returned.
 type Message struct {
