@@ -14,22 +14,21 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// This file measures what a long queue costs: it fills one, and reports how fast that went and how
-// much memory the broker has resident; it starts the broker again, after a kill and after a stop,
-// and reports how long it takes from exec until the first lease is answered; and it drains a part of
-// the queue. storage.sync is never by default: what is measured is the length of the queue, not the
-// disk's fsync.
+// This file measures the cost of a long queue. It fills one and reports the rate and the broker's
+// resident memory; it restarts the broker, after a kill and after a stop, and reports the time from
+// exec until the first lease is answered; finally it drains a part of the queue. storage.sync is
+// never by default, since the cost of the queue's length is measured, not the disk's fsync.
 
-// longQueue is the one that is filled.
+// longQueue is the name of the queue.
 const longQueue = "backlog"
 
-// What a long queue may cost at most.
+// Maximum costs of a long queue.
 const (
 	residentMax   = 512 << 20 // bytes
 	firstLeaseMax = time.Second
 )
 
-// trial is a run: the broker and the report.
+// trial is a run of backlog or churn.
 type trial struct {
 	*common
 	*server
@@ -43,38 +42,37 @@ type trial struct {
 	churn  time.Duration
 
 	noise    bench.Noise
-	breaches []string // of the targets
-	before   int64    // messages of the rounds before, when it churns
+	breaches []string // missed targets
+	before   int64    // messages of earlier rounds of churn
 }
 
-// newTrial registers the flags that backlog and churn share.
+// newTrial registers the flags common to backlog and churn.
 func newTrial(flags *flag.FlagSet, c *common) *trial {
 	t := &trial{common: c}
 	flags.Int64Var(&t.n, "n", 1_000_000, "`messages`")
 	flags.IntVar(&t.size, "size", 256, "`bytes` of a message, at least 8")
-	flags.IntVar(&t.conns, "conns", 4, "`connections` that fill and drain")
+	flags.IntVar(&t.conns, "conns", 4, "`connections` that fill and drain the queue")
 	return t
 }
 
 func prepareBacklog(flags *flag.FlagSet, c *common) func(context.Context) error {
 	t := newTrial(flags, c)
 	flags.IntVar(&t.keys, "keys", 100, "fairness `keys`")
-	flags.Int64Var(&t.drain, "drain", 200_000, "`messages` to lease and ack in the end")
-	flags.BoolVar(&t.target, "target", false, "fail when 512 MB resident or 1 s until the first lease are exceeded")
+	flags.Int64Var(&t.drain, "drain", 200_000, "`messages` to lease and ack at the end")
+	flags.BoolVar(&t.target, "target", false, "fail if resident memory exceeds 512 MB or the first lease takes longer than 1 s")
 	return func(ctx context.Context) error {
 		say("%d messages of %d bytes over %d keys, storage.sync=%s", t.n, t.size, t.keys, t.sync)
 		return t.run(ctx, t.fill, t.afterKill, t.afterStop, t.empty)
 	}
 }
 
-// run takes the steps with a broker, and compares what they saw with the targets.
+// run executes the steps with a broker and fails if a target was missed.
 func (t *trial) run(ctx context.Context, steps ...func(context.Context) error) error {
 	if t.size < stampBytes {
 		return fmt.Errorf("-size %d: want at least %d bytes", t.size, stampBytes)
 	}
 	t.noise = bench.NewNoise(t.size)
-	// A lease here lasts longer than the trial, so that what is drained is only what
-	// was leased once.
+	// Leases outlast the trial, so messages are leased only once.
 	var err error
 	if t.server, err = t.prepareServer(t.bin, "--scheduler.visibility_timeout_ms", "3600000"); err != nil {
 		return err
@@ -97,7 +95,7 @@ func (t *trial) run(ctx context.Context, steps ...func(context.Context) error) e
 	return nil
 }
 
-// begin starts the broker and makes the queue.
+// begin starts the broker and creates the queue.
 func (t *trial) begin(ctx context.Context) (*bench.Conn, error) {
 	if err := t.serve(ctx); err != nil {
 		return nil, err
@@ -113,7 +111,7 @@ func (t *trial) begin(ctx context.Context) (*bench.Conn, error) {
 	return w, nil
 }
 
-// fill enqueues all messages and watches the broker's memory meanwhile.
+// fill enqueues all messages and measures the broker's peak memory.
 func (t *trial) fill(ctx context.Context) error {
 	w, err := t.begin(ctx)
 	if err != nil {
@@ -130,7 +128,7 @@ func (t *trial) fill(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(begun)
-	note("memory while enqueued", "%d MB resident at the most", peak>>20)
+	note("memory while enqueued", "%d MB peak resident", peak>>20)
 	after, err := proc.UseOf(t.PID())
 	if err != nil {
 		return err
@@ -163,8 +161,8 @@ func (t *trial) afterStop(ctx context.Context) error {
 	return t.restart(ctx, "after a stop", t.n-2)
 }
 
-// restart starts the broker and measures the time until it answers a lease with a
-// message. ready is how many messages must be ready after that.
+// restart starts the broker and measures the time until a lease returns a message. ready is the
+// expected number of ready messages.
 func (t *trial) restart(ctx context.Context, when string, ready int64) error {
 	begun := time.Now()
 	if err := t.Start(); err != nil {
@@ -191,7 +189,7 @@ func (t *trial) restart(ctx context.Context, when string, ready int64) error {
 	return t.memory("memory after counting")
 }
 
-// firstLease tries until a lease is answered with a message.
+// firstLease retries until a lease returns a message.
 func (t *trial) firstLease(ctx context.Context) (*bench.Conn, error) {
 	for ctx.Err() == nil {
 		w, err := bench.Dial(ctx, t.Addr())
@@ -202,7 +200,7 @@ func (t *trial) firstLease(ctx context.Context) (*bench.Conn, error) {
 			}
 			w.Close()
 			if err == nil {
-				return nil, fmt.Errorf("the first lease was answered %v", reply)
+				return nil, fmt.Errorf("unexpected reply to the first lease: %v", reply)
 			}
 		}
 		time.Sleep(time.Millisecond)
@@ -210,7 +208,7 @@ func (t *trial) firstLease(ctx context.Context) (*bench.Conn, error) {
 	return nil, ctx.Err()
 }
 
-// counted waits until the broker's counts are exact and compares them.
+// counted waits until the broker's counts are exact and verifies them.
 func (t *trial) counted(ctx context.Context, w *bench.Conn, ready int64) error {
 	for ctx.Err() == nil {
 		reply, err := w.Do("FILA.STATS", longQueue)
@@ -224,7 +222,7 @@ func (t *trial) counted(ctx context.Context, w *bench.Conn, ready int64) error {
 		}
 		if stats["counting"] == int64(0) {
 			if stats["ready"] != ready {
-				return fmt.Errorf("%v messages are ready, %d should be", stats["ready"], ready)
+				return fmt.Errorf("%v messages are ready, want %d", stats["ready"], ready)
 			}
 			return nil
 		}
@@ -233,29 +231,29 @@ func (t *trial) counted(ctx context.Context, w *bench.Conn, ready int64) error {
 	return ctx.Err()
 }
 
-// memory reports what the broker has resident.
+// memory reports the broker's memory.
 func (t *trial) memory(when string) error {
 	u, err := proc.UseOf(t.PID())
 	if err != nil {
 		return err
 	}
-	note(when, "%d MB resident (%d MB anonymous), %d MB at the most so far", u.Resident>>20, u.Anon>>20, u.Peak>>20)
+	note(when, "%d MB resident (%d MB anonymous), peak %d MB", u.Resident>>20, u.Anon>>20, u.Peak>>20)
 	if u.Peak > residentMax {
-		t.breaches = append(t.breaches, fmt.Sprintf("%s: %d MB resident at the most", when, u.Peak>>20))
+		t.breaches = append(t.breaches, fmt.Sprintf("%s: peak of %d MB resident", when, u.Peak>>20))
 	}
 	return nil
 }
 
-// note reports a figure.
+// note prints a figure.
 func note(what, format string, args ...any) {
 	say("%-28s %s", what, fmt.Sprintf(format, args...))
 }
 
-// sizeOf is how much the files below dir hold together.
+// sizeOf returns the total size of the files below dir.
 func sizeOf(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // a file that was compacted away meanwhile
+			return nil //nolint:nilerr // a file that compaction has removed in the meantime
 		}
 		if info, err := e.Info(); err == nil && !e.IsDir() {
 			bytes += info.Size()

@@ -14,11 +14,11 @@ import (
 	"github.com/faisca/fila/internal/progress"
 )
 
-// pipelined is how many enqueues are sent at once, and how many messages leased.
+// pipelined is the number of enqueues in a pipeline, and of messages in a lease.
 const pipelined = 200
 
-// job is the part of the work of one connection: the numbers first, first+step,
-// ... below n. It adds to done what is done.
+// job is one connection's part of the work: the numbers first, first+step, ... below n. done counts
+// the completed ones of all connections.
 type job struct {
 	w           *bench.Conn
 	first, step int64
@@ -26,15 +26,15 @@ type job struct {
 	done        *atomic.Int64
 }
 
-// inParallel lets every connection do its part and shows how far they are. It returns
-// what the broker had resident at the most meanwhile.
+// inParallel runs one job per connection and shows their progress. It returns the broker's peak
+// resident memory meanwhile.
 func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(context.Context, job) error) (peak int64, err error) {
 	var done atomic.Int64
-	ended := make(chan error, t.conns) // buffered: no receiver is left after a failure
+	ended := make(chan error, t.conns) // buffered, so that goroutines end after a failure
 	var conns []*bench.Conn
 	defer func() {
 		for _, c := range conns {
-			_ = c.Close() // every reply was read, or there is an error already
+			_ = c.Close() // every reply was read, or an error is returned already
 		}
 	}()
 	for i := range t.conns {
@@ -53,7 +53,7 @@ func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(
 		select {
 		case err := <-ended:
 			if err != nil {
-				return 0, err // the other connections are closed
+				return 0, err // closes the other connections
 			}
 			left--
 		case <-tick.C:
@@ -69,10 +69,10 @@ func (t *trial) inParallel(ctx context.Context, what string, n int64, part func(
 	return peak, ctx.Err()
 }
 
-// stampBytes is the head of a payload, which is its number.
+// stampBytes is the size of the message number at the start of a payload.
 const stampBytes = 8
 
-// enqueue sends its messages in pipelines and counts the answers.
+// enqueue sends the job's messages in pipelines and counts the replies.
 func (t *trial) enqueue(ctx context.Context, j job) error {
 	payload := make([]byte, 0, t.size)
 	for next := j.first; next < j.n && ctx.Err() == nil; {
@@ -98,7 +98,7 @@ func (t *trial) enqueue(ctx context.Context, j job) error {
 
 // empty leases and acks a part of the queue.
 func (t *trial) empty(ctx context.Context) error {
-	n := min(t.drain, t.n/2) // never all: the last connection would find it empty
+	n := min(t.drain, t.n/2) // not all: the last connection would find the queue empty
 	before, err := proc.UseOf(t.PID())
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (t *trial) empty(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(begun)
-	note("memory while drained", "%d MB resident at the most", peak>>20)
+	note("memory while drained", "%d MB peak resident", peak>>20)
 	after, err := proc.UseOf(t.PID())
 	if err != nil {
 		return err
@@ -119,8 +119,7 @@ func (t *trial) empty(ctx context.Context) error {
 	return t.memory("memory after draining")
 }
 
-// drainPart leases and acks batches until all connections together have done it n
-// times.
+// drainPart leases and acks batches until all connections together have completed n messages.
 func (t *trial) drainPart(ctx context.Context, j job) error {
 	for ctx.Err() == nil && j.done.Load() < j.n {
 		reply, err := j.w.Do("FILA.LEASE", longQueue, "COUNT", strconv.Itoa(pipelined))
@@ -129,7 +128,7 @@ func (t *trial) drainPart(ctx context.Context, j job) error {
 		}
 		messages, _ := reply.([]any)
 		if len(messages) == 0 && t.churn > 0 {
-			time.Sleep(time.Millisecond) // the others hold what is left
+			time.Sleep(time.Millisecond) // other connections hold the remaining messages
 			continue
 		}
 		if len(messages) == 0 {
@@ -139,7 +138,7 @@ func (t *trial) drainPart(ctx context.Context, j job) error {
 		for _, m := range messages {
 			fields, ok := m.([]any)
 			if !ok {
-				return fmt.Errorf("a message that is no message: %v", m)
+				return fmt.Errorf("unexpected message in a reply: %v", m)
 			}
 			ack = append(ack, fmt.Sprint(fields[0]))
 		}

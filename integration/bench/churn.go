@@ -10,27 +10,27 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// This file fills and drains a queue again and again, each message with a key of its own that was
-// never there before, and reports whether memory grows from round to round.
+// This file repeatedly fills and drains a queue with keys that never occurred before, one per
+// message, and reports whether memory grows from round to round.
 
 func prepareChurn(flags *flag.FlagSet, c *common) func(context.Context) error {
 	t := newTrial(flags, c)
-	flags.DurationVar(&t.churn, "t", 10*time.Minute, "how `long` it fills and drains")
-	flags.BoolVar(&t.target, "target", false, "fail when a later round takes more than 1.3 times the memory of the first")
+	flags.DurationVar(&t.churn, "t", 10*time.Minute, "`duration` of the run")
+	flags.BoolVar(&t.target, "target", false, "fail if later rounds use more than 1.3 times the memory of the first")
 	return func(ctx context.Context) error {
-		say("%d messages of %d bytes a round, each with a key of its own, storage.sync=%s", t.n, t.size, t.sync)
+		say("%d messages of %d bytes per round, each with its own key, storage.sync=%s", t.n, t.size, t.sync)
 		return t.run(ctx, t.rounds)
 	}
 }
 
-// growthMax is how many times the memory of the first round a later one may take.
+// growthMax is the maximum memory of a later round relative to the first.
 const growthMax = 1.3
 
-// round is what the broker had resident in a round: at the most, and when it was over.
+// round is the broker's resident memory in a round: its peak, and its value at the end.
 type round struct{ peak, end int64 }
 
-// rounds fills and drains the queue until the time is over, and compares the memory of
-// each round with that of the first one.
+// rounds fills and drains the queue until the time is over, and compares the memory of the rounds
+// with that of the first.
 func (t *trial) rounds(ctx context.Context) error {
 	w, err := t.begin(ctx)
 	if err != nil {
@@ -47,18 +47,18 @@ func (t *trial) rounds(ctx context.Context) error {
 		if err := t.counted(ctx, w, 0); err != nil {
 			return err
 		}
-		note(fmt.Sprintf("round %d, %s", len(all), time.Since(begun).Round(time.Second)), "%d MB resident at the most, %d MB in the end", r.peak>>20, r.end>>20)
+		note(fmt.Sprintf("round %d, %s", len(all), time.Since(begun).Round(time.Second)), "peak %d MB resident, %d MB at the end", r.peak>>20, r.end>>20)
 	}
 	var peaks, ends []int64
 	for _, r := range all {
 		peaks, ends = append(peaks, r.peak), append(ends, r.end)
 	}
-	t.growth("at the most", peaks)
+	t.growth("at its peak", peaks)
 	t.growth("after a round", ends)
 	return nil
 }
 
-// round fills the queue with keys that were never there, and drains it.
+// round fills the queue with new keys and drains it.
 func (t *trial) round(ctx context.Context) (round, error) {
 	filled, err := t.inParallel(ctx, "enqueued", t.n, t.enqueue)
 	if err != nil {
@@ -72,14 +72,13 @@ func (t *trial) round(ctx context.Context) (round, error) {
 	return round{peak: max(filled, drained, u.Resident), end: u.Resident}, err
 }
 
-// growth compares the memory of the later half of the rounds with that of the first one.
-// What a single round takes depends on when the garbage collector has run: so it is the
-// median of them that counts.
+// growth compares the memory of the later half of the rounds with the first round. It uses their
+// median, since the memory of a single round depends on the timing of garbage collection.
 func (t *trial) growth(when string, rounds []int64) {
 	later := slices.Sorted(slices.Values(rounds[len(rounds)/2:]))
 	ratio := func(bytes int64) float64 { return float64(bytes) / float64(max(rounds[0], 1)) }
 	usual, worst := ratio(later[len(later)/2]), ratio(later[len(later)-1])
-	note("resident "+when, "%d MB in the first round; later %.2f times that, %.2f in the worst", rounds[0]>>20, usual, worst)
+	note("resident "+when, "%d MB in the first round; %.2f times as much later, %.2f at worst", rounds[0]>>20, usual, worst)
 	if usual > growthMax {
 		t.breaches = append(t.breaches, fmt.Sprintf("resident memory %s: %.2f times that of the first round", when, usual))
 	}

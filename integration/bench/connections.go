@@ -17,12 +17,12 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// This file measures what connections cost that have nothing to do: memory for each, and how long
-// the others wait. Half of them wait in a lease, half are idle. The same load runs without them and
-// beside them, in turns, at a fixed rate.
+// This file measures the cost of connections without traffic: the memory of each, and the latency
+// of other clients. Half of them block in a lease, half are idle. The same load at a fixed rate is
+// measured alternately without and with them.
 
-// crowd is the load, and the connections beside it.
-type crowd struct {
+// connectionBench holds the flags and the state of the benchmark.
+type connectionBench struct {
 	*common
 
 	n      int
@@ -34,15 +34,15 @@ type crowd struct {
 }
 
 func prepareConnections(flags *flag.FlagSet, c *common) func(context.Context) error {
-	l := &crowd{common: c}
-	flags.IntVar(&l.n, "n", 10_000, "`connections` besides those of the load")
-	flags.IntVar(&l.rate, "rate", 1000, "`messages` a second, each enqueued, leased and acked")
-	flags.IntVar(&l.rounds, "rounds", 3, "how `often` each is measured")
-	flags.DurationVar(&l.length, "for", 5*time.Second, "how `long` a round takes")
+	l := &connectionBench{common: c}
+	flags.IntVar(&l.n, "n", 10_000, "`connections` in addition to those of the load")
+	flags.IntVar(&l.rate, "rate", 1000, "`messages` per second, each enqueued, leased and acked")
+	flags.IntVar(&l.rounds, "rounds", 3, "`rounds` of each measurement")
+	flags.DurationVar(&l.length, "for", 5*time.Second, "`duration` of a round")
 	return l.run
 }
 
-func (l *crowd) run(ctx context.Context) error {
+func (l *connectionBench) run(ctx context.Context) error {
 	if l.n < 1 || l.rounds < 1 {
 		return fmt.Errorf("-n %d -rounds %d: want at least one of each", l.n, l.rounds)
 	}
@@ -61,7 +61,7 @@ func (l *crowd) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := l.measure(ctx); err != nil { // warms up
+	if _, err := l.measure(ctx); err != nil { // warm-up
 		return err
 	}
 	var alone, loaded []time.Duration
@@ -83,7 +83,7 @@ func (l *crowd) run(ctx context.Context) error {
 	return s.Stop()
 }
 
-func (l *crowd) report(bytes int64, alone, loaded []time.Duration) {
+func (l *connectionBench) report(bytes int64, alone, loaded []time.Duration) {
 	say("%d connections, half of them in FILA.LEASE with BLOCK 0: at most %.1f KiB resident each", l.n, float64(bytes)/1024)
 	say("enqueue, lease and ack, %d a second over %d connections, storage.sync %s:", l.rate, workers, l.sync)
 	for _, r := range []struct {
@@ -98,12 +98,12 @@ func (l *crowd) report(bytes int64, alone, loaded []time.Duration) {
 	}
 }
 
-// workers is how many connections share the load.
+// workers is the number of connections of the load.
 const workers = 32
 
-// measure puts the load on the broker and returns how long each message took,
-// from when it was due.
-func (l *crowd) measure(ctx context.Context) ([]time.Duration, error) {
+// measure runs the load and returns the latency of each message, counted from the time at which it
+// was due.
+func (l *connectionBench) measure(ctx context.Context) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var times []time.Duration
 	var failed error
@@ -132,9 +132,9 @@ func (l *crowd) measure(ctx context.Context) ([]time.Duration, error) {
 	return times, failed
 }
 
-// cycle sends a message through its life. It may lease another's message, which
-// is the same work.
-func (l *crowd) cycle(ctx context.Context) error {
+// cycle enqueues, leases and acks a message. It may lease a message of another worker, which is the
+// same work.
+func (l *connectionBench) cycle(ctx context.Context) error {
 	if err := l.client.Do(ctx, "FILA.ENQUEUE", "busy", "hello").Err(); err != nil {
 		return err
 	}
@@ -152,9 +152,9 @@ func (l *crowd) cycle(ctx context.Context) error {
 	return nil
 }
 
-// loaded measures while the connections are there, and what each of them has
-// added to the memory of the broker.
-func (l *crowd) loaded(ctx context.Context, b *server) (times []time.Duration, each int64, err error) {
+// loaded runs the load while the connections are open, and measures the memory that each of them
+// adds.
+func (l *connectionBench) loaded(ctx context.Context, b *server) (times []time.Duration, each int64, err error) {
 	before, err := proc.UseOf(b.PID())
 	if err != nil {
 		return nil, 0, err
@@ -168,7 +168,7 @@ func (l *crowd) loaded(ctx context.Context, b *server) (times []time.Duration, e
 	}
 	after, useErr := proc.UseOf(b.PID())
 	for _, c := range conns {
-		_ = c.Close() // nothing was to come on it
+		_ = c.Close() // no reply is outstanding
 	}
 	if err = errors.Join(err, useErr); err == nil {
 		err = l.waiting(ctx, 0)
@@ -176,8 +176,8 @@ func (l *crowd) loaded(ctx context.Context, b *server) (times []time.Duration, e
 	return times, (int64(after.Resident) - int64(before.Resident)) / int64(l.n), err
 }
 
-// waiting waits until so many connections wait for the idle queue.
-func (l *crowd) waiting(ctx context.Context, n int) error {
+// waiting waits until n connections block on the idle queue.
+func (l *connectionBench) waiting(ctx context.Context, n int) error {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		stats, err := l.client.Do(ctx, "FILA.STATS", "idle").Result()
 		if err != nil {
@@ -187,10 +187,10 @@ func (l *crowd) waiting(ctx context.Context, n int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("not %d connections wait", n)
+	return fmt.Errorf("fewer than %d connections block in a lease", n)
 }
 
-// connectAll opens connections; every other one waits in a lease.
+// connectAll opens connections; every other one blocks in a lease.
 func connectAll(ctx context.Context, addr string, n int) (conns []net.Conn, err error) {
 	var d net.Dialer
 	for i := range n {
@@ -201,7 +201,7 @@ func connectAll(ctx context.Context, addr string, n int) (conns []net.Conn, err 
 		conns = append(conns, c)
 		command := "FILA.LEASE idle BLOCK 0\r\n"
 		if i%2 == 1 {
-			command = "PING\r\n" // one that has been used
+			command = "PING\r\n" // a connection that has been used
 		}
 		if _, err := c.Write([]byte(command)); err != nil {
 			return conns, err

@@ -12,12 +12,12 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// This file measures a binary under the loads by which Fila is compared with itself and with other
-// brokers, and, with -against, another binary in turns with it: a change is judged by the ratios of
-// the rounds, because the machine is not the same all the time.
+// This file measures a binary under the loads by which Fila is compared with earlier versions and
+// other brokers. With -against, another binary is measured alternately. Changes are judged by the
+// ratio within a round, because the machine's speed varies over time.
 
-// race is what the flags of the benchmark say.
-type race struct {
+// cycleBench holds the flags of the benchmark.
+type cycleBench struct {
 	*common
 
 	against string
@@ -29,23 +29,23 @@ type race struct {
 }
 
 func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
-	o := &race{common: c}
-	flags.StringVar(&o.against, "against", "", "another `binary`, which is measured in turns with this one")
+	o := &cycleBench{common: c}
+	flags.StringVar(&o.against, "against", "", "another `binary` to measure alternately with this one")
 	flags.StringVar(&o.only, "only", "", "`loads` to measure, separated by commas: 64x16, 16x1, enqueue, keys, hook; all of them if empty")
 	flags.StringVar(&o.hook, "hook", "integration/testdata/tenants.lua", "`file` with the on_enqueue hook")
-	flags.IntVar(&o.rounds, "rounds", 7, "how `often` each binary is measured")
+	flags.IntVar(&o.rounds, "rounds", 7, "`rounds` of each binary")
 	flags.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a round")
-	flags.IntVar(&o.keys, "keys", 1_000_000, "`keys` of the load with very many")
+	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the load keys")
 	return o.run
 }
 
-// raceLoad is a load of both binaries.
-type raceLoad struct {
+// cycleLoad is a load of both binaries.
+type cycleLoad struct {
 	name    string
 	options bench.Options
 }
 
-func (o *race) loads() ([]raceLoad, error) {
+func (o *cycleBench) loads() ([]cycleLoad, error) {
 	source, err := os.ReadFile(o.hook)
 	if err != nil {
 		return nil, err
@@ -53,16 +53,16 @@ func (o *race) loads() ([]raceLoad, error) {
 	enqueue, hooked := cycleOf(50, 16, o.time, 100), cycleOf(64, 16, o.time, 100)
 	enqueue.Workload = bench.Enqueue
 	hooked.Shape.Hook = string(source)
-	all := []raceLoad{
+	all := []cycleLoad{
 		{"64x16", cycleOf(64, 16, o.time, 100)}, {"16x1", cycleOf(16, 1, o.time, 100)}, {"enqueue", enqueue},
 		{"keys", cycleOf(64, 16, o.time, o.keys)}, {"hook", hooked},
 	}
 	if o.only == "" {
 		return all, nil
 	}
-	var some []raceLoad
+	var some []cycleLoad
 	for name := range strings.SplitSeq(o.only, ",") {
-		i := slices.IndexFunc(all, func(l raceLoad) bool { return l.name == name })
+		i := slices.IndexFunc(all, func(l cycleLoad) bool { return l.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("no load is named %q", name)
 		}
@@ -71,7 +71,7 @@ func (o *race) loads() ([]raceLoad, error) {
 	return some, nil
 }
 
-func (o *race) run(ctx context.Context) error {
+func (o *cycleBench) run(ctx context.Context) error {
 	loads, err := o.loads()
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (o *race) run(ctx context.Context) error {
 	return nil
 }
 
-// measure puts one load on each binary in turns.
-func (o *race) measure(ctx context.Context, l raceLoad) error {
+// measure runs one load on each binary alternately.
+func (o *cycleBench) measure(ctx context.Context, l cycleLoad) error {
 	var sides []*side
 	defer func() { endAll(sides) }()
 	for _, bin := range []string{o.against, o.bin} {
@@ -113,8 +113,8 @@ func (o *race) measure(ctx context.Context, l raceLoad) error {
 	return nil
 }
 
-// changed is by how many percent a figure of the second side is above that of the first: the median
-// of the rounds, in each of which both were measured.
+// changed returns by how many percent a figure of the second side exceeds that of the first: the
+// median over the rounds, each of which measured both.
 func changed(sides []*side, figure func(*bench.Round) float64) float64 {
 	var ratios []float64
 	for i := range sides[0].rounds {

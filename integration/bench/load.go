@@ -8,7 +8,7 @@ import (
 	"github.com/faisca/fila/internal/progress"
 )
 
-// side is a broker of its own under a load: what it holds must not be in the other's memory.
+// side is a broker under one load. Each load has its own broker, so that loads do not share memory.
 type side struct {
 	*server
 
@@ -17,7 +17,7 @@ type side struct {
 	rounds []bench.Round
 }
 
-// newSide starts a broker for a load. end has to be called.
+// newSide starts a broker for a load. The caller must call end.
 func (c *common) newSide(ctx context.Context, bin, name string, o bench.Options) (*side, error) {
 	s := &side{name: name}
 	var err error
@@ -36,7 +36,7 @@ func (c *common) newSide(ctx context.Context, bin, name string, o bench.Options)
 	return s, nil
 }
 
-// preparedSide is newSide with the queue and the backlog of the load.
+// preparedSide is newSide followed by the creation of the load's queue and backlog.
 func (c *common) preparedSide(ctx context.Context, bin, name string, o bench.Options) (*side, error) {
 	s, err := c.newSide(ctx, bin, name, o)
 	if err != nil {
@@ -49,14 +49,14 @@ func (c *common) preparedSide(ctx context.Context, bin, name string, o bench.Opt
 	return s, nil
 }
 
-// round measures once. The queue has been prepared.
+// round measures once, on the prepared queue.
 func (s *side) round(ctx context.Context) error {
 	r, err := s.load.Round(ctx, s.name)
 	s.rounds = append(s.rounds, r)
 	return err
 }
 
-// freshRound measures once, with a queue that is made for the round.
+// freshRound measures once, on a queue created for the round.
 func (s *side) freshRound(ctx context.Context) error {
 	rounds, err := s.load.Run(ctx)
 	s.rounds = append(s.rounds, rounds...)
@@ -68,14 +68,14 @@ func (s *side) median() bench.Round {
 	return bench.NewReport(s.name, s.Addr(), &s.load.Options, s.rounds).Median
 }
 
-// report prints the medians of the rounds as a row, and returns them.
+// report prints the medians of the rounds as a table row and returns them.
 func (s *side) report() bench.Round {
 	m := s.median()
 	say("| %s | %.0f/s | %.1f µs | %d MiB |", s.name, m.Rate, m.CPU, m.Peak>>20)
 	return m
 }
 
-// watch shows how a backlog grows: it takes minutes.
+// watch shows the growth of a backlog, which takes minutes.
 func watch(name string) func(stage string, done, total int64, timed bool) {
 	var bar *progress.Bar
 	return func(stage string, done, total int64, timed bool) {

@@ -1,10 +1,10 @@
-// Bench measures a broker from outside, each benchmark by a name of its own:
+// Bench measures a broker from outside. Each benchmark has a name:
 //
 //	go run ./integration/bench backlog -n 10000000
 //
-// It starts the binary itself, on loopback and in temporary directories. Sides that are compared take
-// turns, each with a broker of its own. `fila bench` is the load that it shares with users; what
-// other brokers do under the same load is integration/peers.
+// It starts the binary itself, on loopback and in temporary directories. Alternatives are measured
+// alternately, each with its own broker. `fila bench` is the same load for users; integration/peers
+// puts it on other brokers.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// benchmark is a subcommand: prepare registers its flags and returns what runs it.
+// benchmark is a subcommand: prepare registers its flags and returns the function that runs it.
 type benchmark struct {
 	name, what string
 	sync       string // default of -sync
@@ -28,12 +28,12 @@ type benchmark struct {
 
 func benchmarks() []benchmark {
 	return []benchmark{
-		{"backlog", "fill a long queue, start the broker again after a kill and after a stop, drain a part", "never", prepareBacklog},
-		{"churn", "fill and drain again and again with keys that were never there before: does memory grow?", "never", prepareChurn},
-		{"connections", "memory of connections that wait or idle, and what others wait for beside them", "always", prepareConnections},
-		{"cycle", "the rates of a binary, or of two in turns", "always", prepareCycle},
-		{"promises", "the cycle with a hook, with very many keys and with a large backlog, each beside the same without; waiting consumers; minutes of load", "always", preparePromises},
-		{"scheduler", "enqueue and lease with one key, very many keys and throttles; needs redis-benchmark", "always", prepareScheduler},
+		{"backlog", "fill a long queue, restart the broker after a kill and after a stop, drain a part", "never", prepareBacklog},
+		{"churn", "fill and drain repeatedly with new keys, and check whether memory grows", "never", prepareChurn},
+		{"connections", "memory of blocked and idle connections, and their effect on the latency of others", "always", prepareConnections},
+		{"cycle", "rates of one binary, or of two measured alternately", "always", prepareCycle},
+		{"promises", "the cycle with a hook, many keys and a large backlog, each compared with the cycle without; latency to waiting consumers; sustained load", "always", preparePromises},
+		{"scheduler", "enqueue and lease with one key, many keys and throttles; needs redis-benchmark", "always", prepareScheduler},
 	}
 }
 
@@ -50,7 +50,8 @@ func main() {
 	})
 }
 
-// parse returns what runs the benchmark that the arguments name. Help goes to help.
+// parse returns the function that runs the benchmark named by the arguments. Help is written to
+// help.
 func parse(args []string, help io.Writer) (func(context.Context) error, error) {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		usage(help)
@@ -59,14 +60,14 @@ func parse(args []string, help io.Writer) (func(context.Context) error, error) {
 	i := slices.IndexFunc(benchmarks(), func(b benchmark) bool { return b.name == args[0] })
 	if i < 0 {
 		usage(help)
-		return nil, fmt.Errorf("there is no benchmark %q", args[0])
+		return nil, fmt.Errorf("unknown benchmark %q", args[0])
 	}
 	b := benchmarks()[i]
 	flags := flag.NewFlagSet(b.name, flag.ContinueOnError)
 	flags.SetOutput(help)
 	c := &common{}
 	flags.StringVar(&c.bin, "bin", "bin/fila", "the broker's `binary`")
-	flags.StringVar(&c.dir, "dir", "", "`directory` for the data, removed in the end (default a temporary one)")
+	flags.StringVar(&c.dir, "dir", "", "`directory` for the data, removed at the end (default: a temporary one)")
 	flags.StringVar(&c.sync, "sync", b.sync, "storage.sync of the `broker`")
 	run := b.prepare(flags, c)
 	if err := flags.Parse(args[1:]); err != nil {

@@ -13,13 +13,12 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// This file measures what Fila promises of its own speed, beside itself: the cycle with a hook, with
-// very many fairness keys and with a large backlog, each in turns with the same work without; how
-// long a message takes to a consumer that waits; and whether the rate holds for minutes and without
-// pauses.
+// This file measures Fila's performance targets: the cycle with a hook, with many fairness keys and
+// with a large backlog, each measured alternately with the plain cycle; the latency from a producer
+// to a waiting consumer; and whether the rate is sustained for minutes without pauses.
 
-// pledge is what the flags of the benchmark say.
-type pledge struct {
+// promiseBench holds the flags of the benchmark.
+type promiseBench struct {
 	*common
 
 	only    string
@@ -32,30 +31,30 @@ type pledge struct {
 }
 
 func preparePromises(flags *flag.FlagSet, c *common) func(context.Context) error {
-	o := &pledge{common: c}
-	flags.StringVar(&o.only, "only", "hook,keys,backlog,wait", "`promises` to measure, separated by commas; long is one more")
+	o := &promiseBench{common: c}
+	flags.StringVar(&o.only, "only", "hook,keys,backlog,wait", "`promises` to measure, separated by commas; long is not among the defaults")
 	flags.StringVar(&o.hook, "hook", "integration/testdata/tenants.lua", "`file` with the on_enqueue hook")
-	flags.IntVar(&o.rounds, "rounds", 5, "how `often` each side is measured")
+	flags.IntVar(&o.rounds, "rounds", 5, "`rounds` of each side")
 	flags.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a round")
-	flags.DurationVar(&o.long, "long", 10*time.Minute, "`duration` of long")
+	flags.DurationVar(&o.long, "long", 10*time.Minute, "`duration` of the promise long")
 	flags.Int64Var(&o.backlog, "backlog", 10_000_000, "`messages` of the large backlog")
-	flags.IntVar(&o.keys, "keys", 1_000_000, "`keys` when there are very many")
+	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the promise keys")
 	return o.run
 }
 
-// promise is one that can be measured.
+// promise is a measurable target.
 type promise struct {
 	name    string
 	measure func(context.Context) error
 }
 
-func (o *pledge) promises() []promise {
+func (o *promiseBench) promises() []promise {
 	return []promise{
 		{"hook", o.measureHook}, {"keys", o.measureKeys}, {"backlog", o.measureBacklog}, {"wait", o.measureWait}, {"long", o.measureLong},
 	}
 }
 
-func (o *pledge) run(ctx context.Context) error {
+func (o *promiseBench) run(ctx context.Context) error {
 	all := o.promises()
 	for name := range strings.SplitSeq(o.only, ",") {
 		i := slices.IndexFunc(all, func(p promise) bool { return p.name == name })
@@ -69,8 +68,8 @@ func (o *pledge) run(ctx context.Context) error {
 	return nil
 }
 
-// cycleOf is the cycle with messages of 256 bytes. Most is measured with 64 connections and 16
-// messages at once.
+// cycleOf is the cycle with messages of 256 bytes. Most measurements use 64 connections and
+// pipelines of 16 messages.
 func cycleOf(conns, pipeline int, length time.Duration, keys int) bench.Options {
 	return bench.Options{
 		Workload: bench.Cycle, Conns: conns, Pipeline: pipeline, Duration: length, Warmup: time.Second, Rounds: 1,
@@ -78,10 +77,10 @@ func cycleOf(conns, pipeline int, length time.Duration, keys int) bench.Options 
 	}
 }
 
-func (o *pledge) cycle(keys int) bench.Options { return cycleOf(64, 16, o.time, keys) }
+func (o *promiseBench) cycle(keys int) bench.Options { return cycleOf(64, 16, o.time, keys) }
 
-// compare measures two sides in turns and prints the ratio of the second to the first.
-func (o *pledge) compare(ctx context.Context, promised float64, names [2]string, loads [2]bench.Options) error {
+// compare measures two sides alternately and prints the ratio of the second to the first.
+func (o *promiseBench) compare(ctx context.Context, promised float64, names [2]string, loads [2]bench.Options) error {
 	var sides []*side
 	defer func() { endAll(sides) }()
 	for i, name := range names {
@@ -100,7 +99,7 @@ func (o *pledge) compare(ctx context.Context, promised float64, names [2]string,
 	return nil
 }
 
-func (o *pledge) measureHook(ctx context.Context) error {
+func (o *promiseBench) measureHook(ctx context.Context) error {
 	source, err := os.ReadFile(o.hook)
 	if err != nil {
 		return err
@@ -110,18 +109,18 @@ func (o *pledge) measureHook(ctx context.Context) error {
 	return o.compare(ctx, 0.85, [2]string{"keys given", "with " + filepath.Base(o.hook)}, [2]bench.Options{plain, hooked})
 }
 
-func (o *pledge) measureKeys(ctx context.Context) error {
+func (o *promiseBench) measureKeys(ctx context.Context) error {
 	return o.compare(ctx, 0.9, [2]string{"10 keys", fmt.Sprintf("%d keys", o.keys)}, [2]bench.Options{o.cycle(10), o.cycle(o.keys)})
 }
 
-func (o *pledge) measureBacklog(ctx context.Context) error {
+func (o *promiseBench) measureBacklog(ctx context.Context) error {
 	empty, full := o.cycle(100), o.cycle(100)
 	full.Backlog = o.backlog
 	return o.compare(ctx, 0.9, [2]string{"nothing stored", fmt.Sprintf("%d messages stored", o.backlog)}, [2]bench.Options{empty, full})
 }
 
-// measureWait measures one message at a time, and batches.
-func (o *pledge) measureWait(ctx context.Context) error {
+// measureWait measures single messages and batches.
+func (o *promiseBench) measureWait(ctx context.Context) error {
 	for _, pipeline := range []int{1, 16} {
 		if err := o.measureWaitWith(ctx, pipeline); err != nil {
 			return err
@@ -130,7 +129,7 @@ func (o *pledge) measureWait(ctx context.Context) error {
 	return nil
 }
 
-func (o *pledge) measureWaitWith(ctx context.Context, pipeline int) error {
+func (o *promiseBench) measureWaitWith(ctx context.Context, pipeline int) error {
 	s, err := o.preparedSide(ctx, o.bin, "wait", bench.Options{
 		Workload: bench.Wait, Conns: 16, Pipeline: pipeline, Rate: bench.Rate{Share: 0.5}, Duration: o.time, Warmup: time.Second, Rounds: 1,
 		Shape: bench.Shape{Payload: 256, Keys: 100},
@@ -144,13 +143,13 @@ func (o *pledge) measureWaitWith(ctx context.Context, pipeline int) error {
 	}
 	m := s.median()
 	l := m.Latency["deliver"]
-	say("to a waiting consumer, 16 producers × %d and 16 consumers, %.0f/s (half of the most): p50 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, max %.1f ms; "+
+	say("to a waiting consumer, 16 producers × %d and 16 consumers, %.0f/s (half of the maximum): p50 %.2f ms, p99 %.2f ms, p99.9 %.2f ms, max %.1f ms; "+
 		"promised below 0.5 and 2: %s\n", pipeline, m.Asked, l.P50, l.P99, l.P999, l.Max, kept(l.P50 < 0.5 && l.P99 < 2))
 	return nil
 }
 
-// measureLong measures whether the rate holds.
-func (o *pledge) measureLong(ctx context.Context) error {
+// measureLong measures whether the rate is sustained.
+func (o *promiseBench) measureLong(ctx context.Context) error {
 	load := o.cycle(100)
 	load.Rate, load.Duration = bench.Rate{Share: 0.7}, o.long
 	s, err := o.preparedSide(ctx, o.bin, "long", load)
@@ -165,8 +164,8 @@ func (o *pledge) measureLong(ctx context.Context) error {
 	minute := min(60, len(r.PerSecond))
 	first, last := mean(r.PerSecond[:minute]), mean(r.PerSecond[len(r.PerSecond)-minute:])
 	l := r.Latency["cycle"]
-	say("%s at %.0f/s (70 %% of the most): %.0f/s in the first minute, %.0f/s in the last, %d messages unsent; cycle p50 %.1f, p99 %.1f, max %.1f ms; "+
-		"the longest time without any reply %.1f ms; %.1f µs of CPU a message, %d MiB",
+	say("%s at %.0f/s (70 %% of the maximum): %.0f/s in the first minute, %.0f/s in the last, %d messages unsent; cycle p50 %.1f, p99 %.1f, max %.1f ms; "+
+		"longest time without a reply %.1f ms; %.1f µs of CPU a message, %d MiB",
 		o.long, r.Asked, first, last, r.Unsent, l.P50, l.P99, l.Max, r.Pause, r.CPU, r.Peak>>20)
 	say("rates within 5 %%: %s; no pause above 20 ms: %s", kept(last >= 0.95*first && r.Unsent == 0), kept(r.Pause <= 20))
 	return nil

@@ -21,12 +21,12 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// This file measures what scheduling costs from outside: enqueueing and leasing with one fairness
-// key and with very many, and with throttles on every message. Each has a broker of its own, for the
-// memory of a broker is shared by its queues; they are measured in turns, each when the machine has
-// come to rest.
+// This file measures the cost of scheduling from outside: enqueues and leases with one fairness
+// key, with many, and with throttles on every message. Each variant has its own broker, since the
+// queues of a broker share its memory. They are measured alternately, each when the machine is idle
+// again.
 
-// schedule is what the flags of the benchmark say.
+// schedule holds the flags of the benchmark.
 type schedule struct {
 	*common
 
@@ -42,32 +42,32 @@ type schedule struct {
 
 func prepareScheduler(flags *flag.FlagSet, c *common) func(context.Context) error {
 	o := &schedule{common: c}
-	flags.IntVar(&o.rounds, "rounds", 5, "how `often` each is measured")
-	flags.IntVar(&o.n, "n", 100_000, "`messages` a round")
-	flags.IntVar(&o.backlog, "backlog", 1_500_000, "`messages` that each queue holds before")
-	flags.IntVar(&o.warm, "warm", 300_000, "`messages` that are leased before: more than are in memory since they came")
-	flags.IntVar(&o.keys, "keys", 1_000_000, "the `keys` of the queue that has many")
+	flags.IntVar(&o.rounds, "rounds", 5, "`rounds` of each side")
+	flags.IntVar(&o.n, "n", 100_000, "`messages` per round")
+	flags.IntVar(&o.backlog, "backlog", 1_500_000, "`messages` in each queue before the first round")
+	flags.IntVar(&o.warm, "warm", 300_000, "`messages` to lease before the first round: more than remain in memory from their enqueue")
+	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the side many")
 	flags.StringVar(&o.only, "only", "", "the `sides` to measure, of 1, 10, 100, many and throttles, separated by commas; all of them if empty")
-	flags.StringVar(&o.engine, "engine", "", "a `file` with what the benchmarks of the engine alone have printed, for the table at the end")
-	flags.BoolVar(&o.pprof, "pprof", false, "let the brokers serve profiles, and print where")
+	flags.StringVar(&o.engine, "engine", "", "`file` with the output of the engine's own benchmarks, for the table at the end")
+	flags.BoolVar(&o.pprof, "pprof", false, "serve profiles from the brokers, and print their addresses")
 	return o.run
 }
 
-// contender is a broker and what is enqueued into it.
+// contender is a broker and its load.
 type contender struct {
 	*server
 
-	side      string // in schedule.only
+	side      string // name in schedule.only
 	name      string
 	keys      int
 	throttles []string
-	base      string // the side that it is compared with, if that is measured; "": none
+	base      string // the side to compare with if it is measured; "": none
 
 	enqueue, lease phase
 }
 
-// phase is what was measured, by round: messages a second, and the broker's CPU
-// for a message.
+// phase holds the measurements by round: messages per second, and the broker's CPU time per
+// message.
 type phase struct {
 	rates []float64
 	cpu   []time.Duration
@@ -88,7 +88,7 @@ func (o *schedule) contenders() ([]*contender, error) {
 	for side := range strings.SplitSeq(o.only, ",") {
 		i := slices.IndexFunc(all, func(c *contender) bool { return c.side == side })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no side %q, see -help", side)
+			return nil, fmt.Errorf("unknown side %q; see -help", side)
 		}
 		some = append(some, all[i])
 	}
@@ -129,7 +129,7 @@ func (o *schedule) run(ctx context.Context) error {
 	return o.verdicts(os.Stdout, all, alone)
 }
 
-// profile returns the arguments with which a broker serves profiles, if that is asked for.
+// profile returns the arguments with which a broker serves profiles, if requested.
 func (o *schedule) profile(name string) []string {
 	if !o.pprof {
 		return nil
@@ -143,12 +143,12 @@ func (o *schedule) profile(name string) []string {
 	return []string{"--server.pprof_addr", addr}
 }
 
-// rest waits until the brokers have nothing left to do, compactions above all, but no
-// longer than a while.
+// rest waits, for a limited time, until the brokers are idle, in particular until compactions have
+// finished.
 func rest(ctx context.Context, all []*contender) error {
 	const (
 		look  = 200 * time.Millisecond
-		idle  = 20 * time.Millisecond // of CPU in that time
+		idle  = 20 * time.Millisecond // CPU time within the interval
 		while = 15 * time.Second
 	)
 	used := func() (sum time.Duration, err error) {
@@ -177,11 +177,11 @@ func rest(ctx context.Context, all []*contender) error {
 	return err
 }
 
-// prepare makes the queue, its backlog, and throttles that hold nothing back.
+// prepare creates the queue, its backlog, and throttles that never reach their limits.
 func (c *contender) prepare(ctx context.Context, o *schedule) error {
 	client := redis.NewClient(&redis.Options{Addr: c.Addr(), ReadTimeout: time.Minute})
 	defer client.Close()
-	// Nothing is acked: leases outlast the run, so that nothing comes back.
+	// Nothing is acked: leases outlast the run, so messages are not delivered again.
 	if err := client.Do(ctx, "FILA.QUEUE", "CREATE", benchQueue, "VISIBILITY", 24*3600*1000, "NODLQ").Err(); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ const (
 
 func leasing() []string { return []string{"FILA.LEASE", benchQueue, "COUNT", strconv.Itoa(leaseCount)} }
 
-// enqueueing is the command; redis-benchmark puts a random number into the key.
+// enqueueing returns the command; redis-benchmark substitutes a random number into the key.
 func (c *contender) enqueueing() []string {
 	args := []string{"-r", strconv.Itoa(c.keys), "FILA.ENQUEUE", benchQueue, strings.Repeat("x", 256), "KEY", "tenant-__rand_int__"}
 	for _, t := range c.throttles {
@@ -249,7 +249,7 @@ func (c *contender) measure(ctx context.Context, n int) error {
 	return nil
 }
 
-// benchmark sends a command n times and returns how many a second were answered.
+// benchmark sends a command n times and returns the number of replies per second.
 func (c *contender) benchmark(ctx context.Context, n int, args []string) (float64, error) {
 	host, port, err := net.SplitHostPort(c.Addr())
 	if err != nil {
@@ -285,7 +285,7 @@ func (o *schedule) report(all []*contender) {
 	}
 }
 
-// contenderOf returns the side of that name that was measured, or nil.
+// contenderOf returns the measured side of that name, or nil.
 func contenderOf(all []*contender, name string) *contender {
 	i := slices.IndexFunc(all, func(c *contender) bool { return c.side == name })
 	if i < 0 {
@@ -294,8 +294,8 @@ func contenderOf(all []*contender, name string) *contender {
 	return all[i]
 }
 
-// aboveBase is how many percent the rates are above others: the median of the rounds, in
-// each of which both were measured.
+// aboveBase returns by how many percent the rates exceed the base: the median over the rounds, each
+// of which measured both.
 func aboveBase(p, base *phase) float64 {
 	ratios := make([]float64, 0, len(p.rates))
 	for i := range p.rates {

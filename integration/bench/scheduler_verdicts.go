@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// What was promised of scheduling, and whether it was seen. The engine alone is
-// measured by its own benchmarks, whose output this reads.
+// The targets for scheduling and whether they were met. The engine alone is measured by its own
+// benchmarks, whose output is read here.
 
-// comparison is one line of the table at the end.
+// comparison is a row of the table at the end.
 type comparison struct {
 	what string
-	seen float64 // percent, above or below what it is compared with
-	most float64 // that it may cost
-	rate bool    // seen is that of a rate: a cost is below zero
+	seen float64 // percent above or below the base
+	most float64 // maximum cost in percent
+	rate bool    // seen compares rates: a cost is negative
 	ok   bool    // it was measured
 }
 
@@ -41,7 +41,7 @@ func (p *comparison) row() string {
 	return fmt.Sprintf("| %s | %s | %s | %s |", p.what, seen, promised, kept)
 }
 
-// verdicts prints the table of what was promised.
+// verdicts prints the table of targets.
 func (o *schedule) verdicts(w io.Writer, all []*contender, alone map[string]float64) error {
 	var ps []comparison
 	rates := func(what, name string) {
@@ -72,8 +72,7 @@ func (o *schedule) verdicts(w io.Writer, all []*contender, alone map[string]floa
 	return err
 }
 
-// readEngine returns the figures of benchmarks by their names and units, none if
-// there is no file.
+// readEngine returns the figures of benchmarks by name and unit, or none if no file is given.
 func readEngine(file string) (map[string]float64, error) {
 	figures := map[string]float64{}
 	if file == "" {
@@ -89,7 +88,7 @@ func readEngine(file string) (map[string]float64, error) {
 			continue
 		}
 		name := strings.TrimPrefix(words[0], "Benchmark")
-		if i := strings.LastIndexByte(name, '-'); i > 0 { // the number of processors
+		if i := strings.LastIndexByte(name, '-'); i > 0 { // GOMAXPROCS
 			name = name[:i]
 		}
 		for i := 2; i+1 < len(words); i += 2 {

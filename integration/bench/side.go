@@ -13,14 +13,15 @@ import (
 // common are the flags of every benchmark.
 type common struct{ bin, dir, sync string }
 
-// server is a broker with a directory of its own below common.dir. end removes both.
+// server is a broker with its own directory below common.dir. end stops the broker and removes the
+// directory.
 type server struct {
 	*harness.Broker
 
 	root string
 }
 
-// prepareServer makes a server that does not run yet.
+// prepareServer creates a server without starting it.
 func (c *common) prepareServer(bin string, args ...string) (*server, error) {
 	root, err := os.MkdirTemp(c.dir, "fila-bench-")
 	if err != nil {
@@ -33,7 +34,7 @@ func (c *common) prepareServer(bin string, args ...string) (*server, error) {
 	return &server{Broker: b, root: root}, nil
 }
 
-// startServer makes a server that serves.
+// startServer creates a server and waits until it is ready.
 func (c *common) startServer(ctx context.Context, bin string, args ...string) (*server, error) {
 	s, err := c.prepareServer(bin, args...)
 	if err != nil {
@@ -46,7 +47,7 @@ func (c *common) startServer(ctx context.Context, bin string, args ...string) (*
 	return s, nil
 }
 
-// serve starts the process and waits until it serves.
+// serve starts the process and waits until it is ready.
 func (s *server) serve(ctx context.Context) error {
 	if err := s.Start(); err != nil {
 		return err
@@ -54,24 +55,24 @@ func (s *server) serve(ctx context.Context) error {
 	return s.Ready(ctx)
 }
 
-// end kills the process and removes its directory. Without a server it does nothing.
+// end kills the process and removes its directory. On nil it does nothing.
 func (s *server) end() {
 	if s == nil {
 		return
 	}
-	_ = s.Kill() // its directory goes anyway
+	_ = s.Kill() // its directory is removed anyway
 	_ = os.RemoveAll(s.root)
 }
 
-// endAll ends servers, and what embeds them.
+// endAll ends servers, or types that embed one.
 func endAll[S interface{ end() }](all []S) {
 	for _, s := range all {
 		s.end()
 	}
 }
 
-// inTurns measures every side in every round. The order is reversed from round to round, because
-// the machine is not the same all the time.
+// inTurns measures every side in every round. The order alternates between rounds, because the
+// machine's speed varies over time.
 func inTurns[S any](rounds int, sides []S, measure func(S) error) error {
 	if rounds < 1 {
 		return fmt.Errorf("-rounds %d: want at least one", rounds)

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// harm is one way to damage one file. What lies between from and to is not what was
-// written.
+// harm is one way to damage one file. The bytes in [from, to) differ from those written.
 type harm struct {
 	file     string
 	what     string
@@ -21,12 +20,12 @@ type harm struct {
 
 func (h *harm) String() string { return h.what + " of " + h.file }
 
-// hits tells whether a place cannot be read any more.
+// hits reports whether the damage affects a place.
 func (h *harm) hits(p place) bool {
 	return p.file == h.file && (h.removed || p.from < h.to && p.to > h.from)
 }
 
-// chooseHarm chooses a kind of file, then a file, then what happens to it.
+// chooseHarm chooses a kind of file, then a file, then the damage.
 func chooseHarm(o *original, rng *rand.Rand) (harm, error) {
 	kinds := []string{"*.sst", "*.sst", "*.sst", "*.log", "*.log", "*.log", "MANIFEST-*", "MANIFEST-*", "CURRENT", "OPTIONS-*", "IDENTITY", "fila-logs"}
 	for {
@@ -51,7 +50,7 @@ func chooseHarm(o *original, rng *rand.Rand) (harm, error) {
 
 func newHarm(file string, size int64, rng *rand.Rand) harm {
 	at := rng.Int64N(size)
-	if rng.IntN(4) == 0 { // the end, where there is more to it than chance would find
+	if rng.IntN(4) == 0 { // the end, which a uniform choice would rarely hit
 		at = max(size-1-rng.Int64N(min(size, 200)), 0)
 	}
 	switch rng.IntN(6) {
@@ -90,7 +89,7 @@ func (h *harm) apply(data string) error {
 	return os.WriteFile(path, h.do(b), 0o600)
 }
 
-// needless tells whether a store does without the file.
+// needless reports whether the store does not need the file.
 func (h *harm) needless() bool {
 	return strings.HasPrefix(h.file, "OPTIONS-") || h.file == "IDENTITY" || h.file == "fila-logs"
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// What a start on a damaged store comes to.
+// Outcomes of a start on a damaged store.
 const (
 	refusedAtStart      = "refused at start, with the name of the file"
 	servedRight         = "served right"
@@ -32,8 +32,8 @@ type damagedCase struct {
 	from   *original
 	dir    string
 	harm   harm
-	killed bool // a repair is killed, and run again
-	// killAfter is how long it has been making the new store then.
+	killed bool // the repair is killed and run again
+	// killAfter is the time from the start of the repair to its kill.
 	killAfter time.Duration
 	outcome   string
 	wrong     []string
@@ -62,7 +62,7 @@ func (c *damagedCase) judge(ctx context.Context) error {
 	return c.repair(ctx, repaired)
 }
 
-// copy makes a damaged copy, and a broker for it.
+// copy creates a damaged copy and a broker for it.
 func (c *damagedCase) copy(name string) (*harness.Broker, error) {
 	dir := filepath.Join(c.dir, name)
 	if err := os.Mkdir(dir, 0o750); err != nil {
@@ -86,9 +86,9 @@ func (c *damagedCase) start(ctx context.Context, b *harness.Broker) error {
 		}
 		c.outcome = refusedAtStart
 		if !strings.Contains(err.Error(), c.harm.file) {
-			c.complain("the start is refused without the name of the file: %s", err)
+			c.complain("the error at start does not name the file: %s", err)
 		}
-		_ = b.Stop() // it has ended, with an exit code
+		_ = b.Stop() // the process has exited already
 		return nil
 	}
 	served, whole, err := drain(ctx, b)
@@ -97,10 +97,10 @@ func (c *damagedCase) start(ctx context.Context, b *harness.Broker) error {
 	}
 	for id := range served {
 		if c.from.gone[id] && !c.crashed() {
-			c.complain("the start serves %s, which was deleted", id)
+			c.complain("the broker serves %s, which was deleted", id)
 		}
 		if payload, ok := c.from.payload(id); !ok || payload != served[id] {
-			c.complain("the start serves %s, with bytes that no client sent", id)
+			c.complain("the broker serves %s with a payload that was never sent", id)
 		}
 	}
 	switch {
@@ -111,13 +111,12 @@ func (c *damagedCase) start(ctx context.Context, b *harness.Broker) error {
 	case c.crashed() && c.from.was(served):
 		c.outcome = servedAsAfterACrash
 	default:
-		c.complain("the start serves %d messages of %d, and reports nothing", len(served), len(c.from.state))
+		c.complain("the broker serves %d of %d messages and reports no error", len(served), len(c.from.state))
 	}
 	return nil
 }
 
-// crashed tells whether the damage is what a crash could have left: the log that was
-// written last has lost its end.
+// crashed reports whether a crash could have left the same damage: the newest log has lost its end.
 func (c *damagedCase) crashed() bool {
 	logs, err := filepath.Glob(filepath.Join(c.from.data, "*.log"))
 	if err != nil || len(logs) == 0 || filepath.Base(logs[len(logs)-1]) != c.harm.file || c.harm.removed {
@@ -127,7 +126,7 @@ func (c *damagedCase) crashed() bool {
 	if err != nil {
 		return false
 	}
-	// Nothing sound is behind the damage, or it is in the header of the last record.
+	// No intact record follows the damage, or the damage is in the header of the last record.
 	last := int64(0)
 	for _, all := range []map[string][]place{c.from.where, c.from.deleted} {
 		for _, places := range all {
@@ -141,7 +140,7 @@ func (c *damagedCase) crashed() bool {
 	return c.harm.cut || last > 0 && c.harm.from >= last || c.harm.to == int64(len(data))
 }
 
-// payload is what was sent with a message.
+// payload returns the payload that was sent with a message.
 func (o *original) payload(id string) (string, bool) {
 	for _, h := range o.history {
 		if h.added == id {
@@ -151,7 +150,7 @@ func (o *original) payload(id string) (string, bool) {
 	return "", false
 }
 
-// was tells whether there was a moment with just these messages.
+// was reports whether these were exactly the messages of the store at some moment.
 func (o *original) was(served map[string]string) bool {
 	there := map[string]bool{}
 	same := 0
@@ -186,7 +185,7 @@ func (c *damagedCase) repair(ctx context.Context, b *harness.Broker) error {
 		c.complain("check does not name the file: %s", firstLines(text))
 	}
 	if !found && c.outcome != servedRight && c.outcome != servedAsAfterACrash {
-		c.complain("check finds nothing wrong where a start is %q", c.outcome)
+		c.complain("check finds nothing wrong, but the start was %q", c.outcome)
 	}
 	if c.killed {
 		if err := c.killRepair(ctx, b.Data()); err != nil {
@@ -198,22 +197,22 @@ func (c *damagedCase) repair(ctx context.Context, b *harness.Broker) error {
 		return err
 	}
 	var report struct {
-		MayReturn int `json:"may_return"` //nolint:tagliatelle // as the report has it
+		MayReturn int `json:"may_return"` //nolint:tagliatelle // the report's own name
 		Kept      string
 	}
 	if start := strings.Index(text, "{"); code != 0 || start < 0 || json.Unmarshal([]byte(text[start:]), &report) != nil {
-		c.complain("repair ends with %d: %s", code, firstLines(text))
-		return nil //nolint:nilerr // complained about
+		c.complain("repair exits with code %d: %s", code, firstLines(text))
+		return nil //nolint:nilerr // reported by complain
 	}
 	if text, code, err = c.fila(ctx, "check", b.Data()); err != nil || code != 0 {
-		c.complain("after the repair check ends with %d: %s", code, firstLines(text))
+		c.complain("after the repair check exits with code %d: %s", code, firstLines(text))
 	}
 	if _, err := os.Stat(b.Data() + "-repairing"); err == nil {
-		c.complain("the repair has left a directory behind")
+		c.complain("the repair left its working directory behind")
 	}
 	if err := startUp(ctx, b); err != nil {
 		c.complain("after the repair: %s", err)
-		_ = b.Stop() // it has ended, with an exit code
+		_ = b.Stop() // the process has exited already
 		return nil
 	}
 	served, whole, err := drain(ctx, b)
@@ -221,18 +220,18 @@ func (c *damagedCase) repair(ctx context.Context, b *harness.Broker) error {
 		return err
 	}
 	if !whole {
-		c.complain("after the repair not all can be read")
+		c.complain("after the repair not all messages can be read")
 	}
 	c.compare(served, report.MayReturn)
 	return nil
 }
 
-// compare holds what is served after a repair to what could be read before.
+// compare checks the messages served after a repair against those that were readable before.
 func (c *damagedCase) compare(served map[string]string, mayReturn int) {
 	returned, lost := 0, 0
 	for id, payload := range served {
 		if sent, ok := c.from.payload(id); !ok || sent != payload {
-			c.complain("after the repair %s has bytes that no client sent", id)
+			c.complain("after the repair %s has a payload that was never sent", id)
 		}
 		if !c.from.gone[id] {
 			continue
@@ -240,7 +239,7 @@ func (c *damagedCase) compare(served map[string]string, mayReturn int) {
 		returned++
 		for _, p := range c.from.deleted[id] {
 			if !c.harm.hits(p) {
-				c.complain("%s is back after the repair; its deletion is in %s from %d to %d, which is sound", id, p.file, p.from, p.to)
+				c.complain("%s is back after the repair; its deletion is in %s from %d to %d, which is intact", id, p.file, p.from, p.to)
 				break
 			}
 		}
@@ -252,20 +251,20 @@ func (c *damagedCase) compare(served map[string]string, mayReturn int) {
 		lost++
 		for _, p := range c.from.where[id] {
 			if !c.harm.hits(p) {
-				c.complain("%s is lost in the repair; it is in %s from %d to %d, which is sound", id, p.file, p.from, p.to)
+				c.complain("%s is lost in the repair; it is in %s from %d to %d, which is intact", id, p.file, p.from, p.to)
 				break
 			}
 		}
 	}
-	if returned > mayReturn && !c.crashed() && !c.killed { // one that was killed may have ended before, with its report
-		c.complain("%d messages are back after the repair, and the report says %d at most", returned, mayReturn)
+	if returned > mayReturn && !c.crashed() && !c.killed { // the report of a killed repair may be lost
+		c.complain("%d deleted messages are back after the repair, but the report says at most %d", returned, mayReturn)
 	}
 	if c.harm.needless() && returned+lost > 0 {
-		c.complain("%d messages are back and %d lost for a file that is not needed", returned, lost)
+		c.complain("damage to an unneeded file brought back %d messages and lost %d", returned, lost)
 	}
 }
 
-// killRepair kills a repair in the middle, if it is not too quick.
+// killRepair kills a repair before its end, unless it is too fast.
 func (c *damagedCase) killRepair(ctx context.Context, data string) error {
 	cmd := exec.CommandContext(ctx, c.bin, "repair", data)
 	if err := cmd.Start(); err != nil {
@@ -278,7 +277,7 @@ func (c *damagedCase) killRepair(ctx context.Context, data string) error {
 			wanted = time.Now().Add(c.killAfter)
 		}
 		select {
-		case <-ended: // with 0 or with an exit code, which the next run is judged by
+		case <-ended: // the next run checks the exit code
 			return nil
 		case <-time.After(time.Millisecond):
 		}
@@ -305,7 +304,7 @@ func (c *damagedCase) fila(ctx context.Context, args ...string) (text string, co
 
 func firstLines(text string) string { return text[:min(len(text), 600)] }
 
-// drain reads all messages of a broker. whole is false where it has answered MISCONF.
+// drain reads all messages of a broker. whole is false if a reply was MISCONF.
 func drain(ctx context.Context, b *harness.Broker) (served map[string]string, whole bool, err error) {
 	c := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 3, ReadTimeout: patience, MaxRetries: -1})
 	defer c.Close()
@@ -324,11 +323,11 @@ func drain(ctx context.Context, b *harness.Broker) (served map[string]string, wh
 			if err != nil {
 				return nil, false, err
 			}
-			for _, m := range page[1].([]any) { //nolint:forcetypeassert // the contract says so
-				message := m.(map[any]any) //nolint:forcetypeassert // the contract says so
+			for _, m := range page[1].([]any) { //nolint:forcetypeassert // the contract guarantees the type
+				message := m.(map[any]any) //nolint:forcetypeassert // the contract guarantees the type
 				id := fmt.Sprint(message["id"])
 				if _, twice := served[id]; twice {
-					return nil, false, fmt.Errorf("message %s is there twice", id)
+					return nil, false, fmt.Errorf("message %s is listed twice", id)
 				}
 				served[id] = fmt.Sprint(message["payload"])
 			}

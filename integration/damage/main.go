@@ -1,17 +1,18 @@
-// Damage makes stores with the broker, damages each in one way that chance decides, and
-// judges what becomes of it: at a start, in fila check and after fila repair.
+// Damage creates stores with the broker, damages each in one random way, and judges the effect on a
+// start, on fila check and on fila repair.
 //
-// A store is made with commands one by one, so it is known exactly what is in it when the
-// broker is killed. Where each message and each deletion lies in its files is looked up
-// before the damage. So is known, too, what can be read after it:
+// A store is written by one client with one command at a time, so its contents are known exactly
+// when the broker is killed. The places of all messages and deletions in its files are located
+// before the damage. Hence it is known, too, what remains readable:
 //
-//   - a start that is refused names the file; one that is not serves what there was, or
-//     answers MISCONF to what it cannot read
-//   - a check that finds nothing wrong is right about that
-//   - after a repair, every message is there that lies outside the damage, and none whose
-//     deletion does; and no more come back than the report has said
+//   - A start that fails names the file. One that succeeds serves all messages, or
+//     replies MISCONF for those that it cannot read.
+//   - A check reports no damage only if there is none.
+//   - A repair keeps every message stored outside the damage and no message whose
+//     deletion is stored outside it. It brings back no more deleted messages than
+//     its report states.
 //
-// The last line is the verdict; the exit code is 1 if something was wrong.
+// The last line is the verdict; the exit code is 1 if a rule was violated.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// options is what the flags say.
+// options are the values of the flags.
 type options struct {
 	bin  string
 	n    int
@@ -39,9 +40,9 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
 	flag.IntVar(&o.n, "n", 200, "damaged stores")
-	flag.IntVar(&o.each, "each", 25, "of them, how many are copies of the same")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what chance decides")
-	flag.BoolVar(&o.keep, "keep", false, "keep the directory, also when all was well")
+	flag.IntVar(&o.each, "each", 25, "number of damaged copies made of each store")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "random seed")
+	flag.BoolVar(&o.keep, "keep", false, "keep the directory even after a successful run")
 	flag.Parse()
 	harness.Main("damage", func(ctx context.Context) (int, error) { return harness.Verdict(run(ctx, o)) })
 }
@@ -86,10 +87,10 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 		fmt.Printf("%4d %s\n", tally[what], what)
 	}
 	if wrong > 0 {
-		fmt.Printf("verdict: %d things are wrong\n", wrong)
+		fmt.Printf("verdict: %d violations\n", wrong)
 		return false, nil
 	}
-	fmt.Println("verdict: every damaged store was refused, reported or served right, and nothing came back whose deletion was readable")
+	fmt.Println("verdict: every damaged store was refused, reported or served correctly, and no message with a readable deletion came back")
 	if o.keep {
 		return true, nil
 	}

@@ -18,34 +18,34 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
-// patience is how long anything may take that takes moments.
+// patience is the timeout of operations that normally take moments.
 const patience = 60 * time.Second
 
-// original is a store as it was before the damage.
+// original is a store before the damage.
 type original struct {
 	data  string
-	state map[string]string // messages that are there, by id, with their payloads
-	gone  map[string]bool   // messages that were deleted
-	// history is what was there after each command, for a store whose log lost its end.
+	state map[string]string // payloads of the existing messages, by id
+	gone  map[string]bool   // deleted messages
+	// history lists the changes of each command, for stores whose log loses its end.
 	history []change
-	where   map[string][]place // of messages: where their puts are
-	deleted map[string][]place // and their deletions
+	where   map[string][]place // places of the puts, by message
+	deleted map[string][]place // places of the deletions, by message
 }
 
-// change is one command's.
+// change is the effect of one command.
 type change struct {
 	added   string // id; empty: none
 	payload string
 	removed []string
 }
 
-// place is a part of a file.
+// place is a range of a file.
 type place struct {
 	file     string
 	from, to int64
 }
 
-// maker makes a store with one client.
+// maker creates a store with one client.
 type maker struct {
 	*original
 	c   *redis.Client
@@ -54,7 +54,7 @@ type maker struct {
 	in  map[string][]string // ids by queue
 }
 
-// makeStore runs a broker, and kills it.
+// makeStore runs a broker and kills it.
 func makeStore(ctx context.Context, bin, dir string, rng *rand.Rand) (*original, error) {
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func makeStore(ctx context.Context, bin, dir string, rng *rand.Rand) (*original,
 		return nil, err
 	}
 	m := &maker{original: &original{data: b.Data(), state: map[string]string{}, gone: map[string]bool{}}, rng: rng, in: map[string][]string{}}
-	for session := range 2 { // the second has a MANIFEST that was not the first
+	for session := range 2 { // the second session starts with an existing MANIFEST
 		if err := startUp(ctx, b); err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func startUp(ctx context.Context, b *harness.Broker) error {
 	return b.Ready(ctx)
 }
 
-// work does what clients do. A backup writes what is in memory to tables.
+// work executes random commands. Backups flush the memtables to tables.
 func (m *maker) work(ctx context.Context, session int) error {
 	if session == 0 {
 		for _, q := range []string{"a", "b", "c"} {
@@ -103,7 +103,7 @@ func (m *maker) work(ctx context.Context, session int) error {
 				return err
 			}
 		}
-		if m.rng.IntN(3) == 0 { // more than a memtable holds: another log
+		if m.rng.IntN(3) == 0 { // exceeds a memtable and so starts a new log
 			for range 50 {
 				if err := m.enqueue(ctx, 100_000); err != nil {
 					return err
@@ -165,7 +165,7 @@ func (m *maker) remove(ids ...string) {
 	m.history = append(m.history, change{removed: ids})
 }
 
-// ack takes a message and acks it, or cancels it, or lets it fail first.
+// ack acks a message, cancels it, or nacks it first.
 func (m *maker) ack(ctx context.Context) error {
 	q := []string{"a", "b", "c"}[m.rng.IntN(3)]
 	if len(m.in[q]) == 0 {
@@ -184,7 +184,7 @@ func (m *maker) ack(ctx context.Context) error {
 	if err != nil || len(got) == 0 {
 		return err
 	}
-	receipt := fmt.Sprint(got[0].([]any)[0]) //nolint:forcetypeassert // the contract says so
+	receipt := fmt.Sprint(got[0].([]any)[0]) //nolint:forcetypeassert // the contract guarantees the type
 	if m.rng.IntN(6) == 0 {
 		return m.c.Do(ctx, "FILA.NACK", q, receipt, "DELAY", 0).Err()
 	}
@@ -207,7 +207,7 @@ func (m *maker) purge(ctx context.Context) error {
 	return nil
 }
 
-// locate looks where in the files each message and each deletion is.
+// locate finds the places of all messages and deletions in the files.
 func (m *maker) locate() error {
 	l := locator{where: map[string][]place{}, deleted: map[string][]place{}, keys: map[string][]byte{}}
 	for _, x := range []struct {
@@ -242,7 +242,7 @@ type locator struct {
 	ranges         []rangeAt
 }
 
-// rangeAt is the deletion of a range of keys.
+// rangeAt is a range deletion.
 type rangeAt struct {
 	from, to []byte
 	at       place
@@ -263,12 +263,12 @@ func (l *locator) add(key []byte, put bool, at place) {
 }
 
 func (l *locator) table(path string) error {
-	r, err := files.OpenTable(path, func(_, _ []byte) error { return errors.New("no table has Zstandard here") })
+	r, err := files.OpenTable(path, func(_, _ []byte) error { return errors.New("unexpected Zstandard table") })
 	if err != nil || r.Name != storage.Messages.String() {
 		return err
 	}
 	name := filepath.Base(path)
-	for _, e := range r.Ranges { // in a block of their own, that any damage may lead past
+	for _, e := range r.Ranges { // stored in a block of their own, which damage elsewhere may make unreachable
 		l.ranges = append(l.ranges, rangeAt{e.Key, e.Value, place{file: name, to: math.MaxInt64}})
 	}
 	w := r.Blocks()
@@ -278,7 +278,7 @@ func (l *locator) table(path string) error {
 			return nil
 		}
 		if lost != nil {
-			return errors.New("a table that was not damaged cannot be read")
+			return errors.New("cannot read an undamaged table")
 		}
 		from, to := w.Place()
 		for _, e := range block {
@@ -298,7 +298,7 @@ func (l *locator) log(path string) error {
 	}
 	var all []batch
 	if _, err := files.ReadLog(path, func(at int64, rep []byte) error {
-		clear(rep[:8]) // the number of the first write
+		clear(rep[:8]) // the sequence number
 		b, err := storage.ParseBatch(rep)
 		all = append(all, batch{at, b})
 		return err

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// enqueue stores each file as a message of its package. A pipeline that a kill
-// cuts short leaves enqueues without an answer: those, and only those, are sent
-// again, and those among them that had been stored are then stored twice. For
-// each pipeline it says how many were answered and how many have to be sent again.
+// enqueue stores each file as a message with its package as fairness key. A kill may leave the last
+// enqueues of a pipeline without a reply: only those are sent again, and those that had been stored
+// are then stored twice. For each pipeline, said is called with the numbers of answered and of
+// repeated enqueues.
 func enqueue(ctx context.Context, c *redis.Client, dir string, files []string, said func(answer)) error {
 	const depth = 16
 	for len(files) > 0 && ctx.Err() == nil {
@@ -26,15 +26,14 @@ func enqueue(ctx context.Context, c *redis.Client, dir string, files []string, s
 	return nil
 }
 
-// pipeline sends the enqueues in one packet and returns the files whose enqueue
-// was not answered.
+// pipeline sends the enqueues together and returns the files whose enqueue was not answered.
 func pipeline(ctx context.Context, c *redis.Client, dir string, files []string) (unanswered []string, err error) {
 	p := c.Pipeline()
 	replies := make([]*redis.Cmd, len(files))
 	for i, path := range files {
 		replies[i] = p.Do(ctx, "FILA.ENQUEUE", queue, path, "KEY", pkg(dir, path))
 	}
-	_, whole := p.Exec(ctx) // is the error of the first reply that has one
+	_, whole := p.Exec(ctx) // the error of the first failed command
 	if whole == nil {
 		return nil, nil
 	}

@@ -1,11 +1,9 @@
-// Demo shows Fila at work on this machine's own documentation, and proves that
-// nothing was lost.
+// Demo runs Fila on the documentation files of this machine and proves that no message is lost.
 //
-// It starts a broker, enqueues every file below /usr/share/doc with its package
-// as fairness key, and lets several worker processes lease, hash and ack them
-// through go-redis. On the way it kills the broker twice with SIGKILL and starts
-// it again on the same data. In the end it compares what the workers found with
-// what sha256sum says: every file is accounted for, or the exit code is 1.
+// It starts a broker, enqueues every file below /usr/share/doc with its package as fairness key,
+// and runs several worker processes that lease, hash and ack the files through go-redis. Meanwhile
+// it kills the broker twice with SIGKILL and restarts it on the same data. Finally it compares the
+// workers' results with those of sha256sum: if a file is not accounted for, the exit code is 1.
 package main
 
 import (
@@ -17,7 +15,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// options is what the flags say.
+// options are the values of the flags.
 type options struct {
 	tree    string
 	bin     string
@@ -28,13 +26,13 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.tree, "tree", "/usr/share/doc", "`directory` whose files are the work; the first directory below it is the fairness key")
+	flag.StringVar(&o.tree, "tree", "/usr/share/doc", "`directory` of the files to hash; the first directory below it is the fairness key")
 	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
 	flag.IntVar(&o.workers, "workers", 4, "worker `processes`")
-	flag.IntVar(&o.kills, "kills", 2, "how `often` the broker is killed")
-	flag.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up after so `long`")
-	name := flag.String("worker", "", "internal: be the worker of this `name`")
-	addr := flag.String("addr", "", "internal: where the worker finds the broker")
+	flag.IntVar(&o.kills, "kills", 2, "`number` of times to kill the broker")
+	flag.DurationVar(&o.timeout, "timeout", 5*time.Minute, "give up after this `duration`")
+	name := flag.String("worker", "", "internal: run as the worker of this `name`")
+	addr := flag.String("addr", "", "internal: address of the broker")
 	flag.Parse()
 
 	harness.Main("demo", func(ctx context.Context) (int, error) {

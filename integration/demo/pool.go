@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// worker runs a worker process until the run is over, and passes on its results.
+// worker runs a worker process until the run is over and forwards its results.
 func (s *show) worker(ctx context.Context, name string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *show) worker(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// The end of its input tells it to go; it is given time to.
+	// Closing its input makes the worker exit; WaitDelay gives it time to do so.
 	cmd.Cancel, cmd.WaitDelay = input.Close, 5*time.Second
 	output, err := cmd.StdoutPipe()
 	if err != nil {
@@ -35,12 +35,12 @@ func (s *show) worker(ctx context.Context, name string) error {
 	for lines.Scan() {
 		var r result
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return fmt.Errorf("%s said %q: %w", name, lines.Text(), err)
+			return fmt.Errorf("%s printed %q: %w", name, lines.Text(), err)
 		}
 		send(ctx, s.results, r)
 	}
 	if err := cmd.Wait(); ctx.Err() == nil {
-		return fmt.Errorf("%s has ended early: %w", name, err)
+		return fmt.Errorf("%s exited early: %w", name, err)
 	}
 	return nil
 }

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// report is what came of a run.
+// report is the result of a run.
 type report struct {
 	tree    *tree
 	workers int
 	kills   int
-	again   int                 // enqueues sent again, as their answer was lost in a kill
-	found   map[string][]result // by path; more than one where a message was delivered again or stored twice
+	again   int                 // enqueues repeated because a kill prevented the reply
+	found   map[string][]result // by path; several if a message was delivered again or stored twice
 	took    time.Duration
 
-	same     int      // files that the workers and sha256sum agree about
-	changing int      // files that one of them could read and the other could not, or neither: gone, or closed to us
-	missing  []string // files without any result
-	wrong    []string // files that the workers and sha256sum do not agree about
+	same     int      // files with the same result from workers and sha256sum
+	changing int      // files unreadable to the workers, sha256sum or both: removed or without permission
+	missing  []string // files without a result
+	wrong    []string // files with different results
 }
 
-// repeats is how many results there are beyond one for each file.
+// repeats returns the number of results beyond one per file.
 func (r *report) repeats() int {
 	n := 0
 	for _, results := range r.found {
@@ -33,7 +33,7 @@ func (r *report) repeats() int {
 	return n
 }
 
-// compare holds every result of every file against sha256sum's.
+// compare compares every result with sha256sum.
 func (r *report) compare(sums map[string]string) {
 	for _, path := range r.tree.files {
 		results := r.found[path]
@@ -48,12 +48,12 @@ func (r *report) compare(sums map[string]string) {
 		case readable:
 			r.same++
 		default:
-			r.changing++ // accounted for, but there is nothing to compare with any more
+			r.changing++ // accounted for, but no sum to compare with
 		}
 	}
 }
 
-// verdict is an error unless every file is accounted for.
+// verdict returns an error unless every file is accounted for.
 func (r *report) verdict() error {
 	if len(r.missing)+len(r.wrong) == 0 {
 		return nil
@@ -61,15 +61,15 @@ func (r *report) verdict() error {
 	const shown = 10
 	var b strings.Builder
 	for _, path := range r.missing[:min(shown, len(r.missing))] {
-		fmt.Fprintf(&b, "\nno worker had %s", path)
+		fmt.Fprintf(&b, "\nno worker reported %s", path)
 	}
 	for _, path := range r.wrong[:min(shown, len(r.wrong))] {
-		fmt.Fprintf(&b, "\n%s: %+v is not what sha256sum says", path, r.found[path])
+		fmt.Fprintf(&b, "\n%s: %+v differs from sha256sum", path, r.found[path])
 	}
 	return errors.New("files were lost or differ" + b.String())
 }
 
-// write writes the table.
+// write prints the table.
 func (r *report) write(w io.Writer) {
 	row := func(name string, value any) { fmt.Fprintf(w, "%-26s %8v\n", name, value) }
 	row("files", len(r.tree.files))

@@ -14,12 +14,11 @@ import (
 	"github.com/faisca/fila/internal/progress"
 )
 
-// enqueuers is how many goroutines enqueue at the same time.
+// enqueuers is the number of goroutines that enqueue.
 const enqueuers = 4
 
-// show is one run: the broker and those who work with it. The enqueuers, the
-// workers and the killing go on at the same time and tell follow what they see;
-// it alone adds up.
+// show is one run: the broker and its clients. The enqueuers, the workers and the kills run
+// concurrently and report to follow, which alone keeps the counts.
 type show struct {
 	options
 	tree    *tree
@@ -27,14 +26,14 @@ type show struct {
 	client  *redis.Client
 	answers chan answer
 	results chan result
-	failed  chan error    // the first failure of any of them
-	back    chan struct{} // the broker was killed and is ready again
+	failed  chan error    // the first failure
+	back    chan struct{} // the broker is ready again after a kill
 }
 
-// answer is what came of a pipeline of enqueues.
+// answer is the result of a pipeline of enqueues.
 type answer struct {
-	enqueued int // were answered
-	again    int // were not, and are sent again
+	enqueued int // answered enqueues
+	again    int // unanswered enqueues, to be sent again
 }
 
 func run(ctx context.Context, o options) error {
@@ -54,7 +53,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = b.Kill() }() // only when something went wrong does it still run
+	defer func() { _ = b.Kill() }() // it only runs after a failure
 	s := &show{
 		options: o, tree: t, broker: b, client: client(b.Addr()),
 		answers: make(chan answer), results: make(chan result), failed: make(chan error, 1), back: make(chan struct{}),
@@ -74,7 +73,7 @@ func run(ctx context.Context, o options) error {
 	return report.verdict()
 }
 
-// play lets the enqueuers and the workers run until nothing is left to do.
+// play runs the enqueuers and the workers until all work is done.
 func (s *show) play(ctx context.Context) (*report, error) {
 	if err := s.broker.Start(); err != nil {
 		return nil, err
@@ -82,8 +81,8 @@ func (s *show) play(ctx context.Context) (*report, error) {
 	if err := s.broker.Ready(ctx); err != nil {
 		return nil, err
 	}
-	// What was leased when the broker was killed, and never reached a worker, is
-	// handed out again when its lease is over: a short one, or the end is a wait.
+	// Messages leased by a reply that a kill prevented are delivered again when the lease expires,
+	// so a short lease shortens the run.
 	err := s.client.Do(ctx, "FILA.QUEUE", "CREATE", queue, "VISIBILITY", 2000, "BACKOFF", 0, "NODLQ", "MAXATTEMPTS", 1000).Err()
 	if err != nil {
 		return nil, err
@@ -107,8 +106,8 @@ func (s *show) play(ctx context.Context) (*report, error) {
 	return r, s.broker.Stop()
 }
 
-// follow adds up what happens, has the broker killed in time, and returns when
-// every file is enqueued and has a result, and the queue is empty.
+// follow counts results, has the broker killed at the right moments, and returns when every file is
+// enqueued and has a result, and the queue is empty.
 func (s *show) follow(ctx context.Context, all *sync.WaitGroup) (*report, error) {
 	r := &report{tree: s.tree, workers: s.workers, found: map[string][]result{}}
 	total := len(s.tree.files)
@@ -125,7 +124,7 @@ func (s *show) follow(ctx context.Context, all *sync.WaitGroup) (*report, error)
 		case x := <-s.results:
 			path := string(x.Path)
 			if !s.tree.has(path) {
-				return nil, fmt.Errorf("a worker was given %q, which no client enqueued", path)
+				return nil, fmt.Errorf("a worker received %q, which was never enqueued", path)
 			}
 			r.found[path] = append(r.found[path], x)
 			bar.Set(int64(len(r.found)))
@@ -140,7 +139,7 @@ func (s *show) follow(ctx context.Context, all *sync.WaitGroup) (*report, error)
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%d of %d files were enqueued and %d hashed: %w", enqueued, total, len(r.found), ctx.Err())
 		}
-		// The kills are spread over the enqueueing and the hashing alike.
+		// The kills are spread evenly over enqueueing and hashing.
 		if up && r.kills < s.kills && (enqueued+len(r.found))*(s.kills+1) >= 2*total*(r.kills+1) {
 			r.kills++
 			up = false
@@ -150,7 +149,7 @@ func (s *show) follow(ctx context.Context, all *sync.WaitGroup) (*report, error)
 	}
 }
 
-// kill ends the broker without warning and starts it again on what it left.
+// kill kills the broker and restarts it on its data.
 func (s *show) kill(ctx context.Context) error {
 	if err := s.broker.Kill(); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (s *show) kill(ctx context.Context) error {
 	return nil
 }
 
-// empty tells whether the broker holds no message any more.
+// empty reports whether the broker holds no message.
 func (s *show) empty(ctx context.Context) bool {
 	stats, err := s.client.Do(ctx, "FILA.STATS", queue).Result()
 	if err != nil {
@@ -178,7 +177,7 @@ func (s *show) empty(ctx context.Context) bool {
 	return m["ready"] == int64(0) && m["delayed"] == int64(0) && m["leased"] == int64(0)
 }
 
-// fail keeps the first failure. Those that follow from it are of no interest.
+// fail keeps the first failure; later ones are consequences.
 func (s *show) fail(err error) {
 	if err == nil {
 		return
@@ -189,7 +188,7 @@ func (s *show) fail(err error) {
 	}
 }
 
-// send hands v over unless the run is over.
+// send sends v unless the run is over.
 func send[T any](ctx context.Context, to chan<- T, v T) {
 	select {
 	case to <- v:

@@ -1,5 +1,5 @@
-// Package harness starts Fila's binary for the programs and tests beside it, and
-// says what its process uses. It knows no more of Fila than a user of the binary.
+// Package harness runs Fila's binary for tests and programs, and measures its process. It uses only
+// what the binary offers to any user.
 package harness
 
 import (
@@ -17,20 +17,19 @@ import (
 	"time"
 )
 
-// Broker is the binary with a data directory and an address of its own. It can be
-// started, ended and started again, and is the same to its clients each time. It
-// is not safe for concurrent use.
+// Broker is the binary with its own data directory and address. It can be started, stopped and
+// started again; its address does not change. It is not safe for concurrent use.
 type Broker struct {
 	bin  string
 	dir  string
 	addr string
 	args []string
-	env  []string  // besides that of this process
-	cmd  *exec.Cmd // nil when it does not run
+	env  []string  // in addition to this process's environment
+	cmd  *exec.Cmd // nil while no process runs
 }
 
-// New prepares a broker that keeps its data and its log below dir and is started
-// with args. Nothing runs yet.
+// New prepares a broker with its data and log below dir, to be started with args. It starts no
+// process.
 func New(bin, dir string, args ...string) (*Broker, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
@@ -46,16 +45,17 @@ func New(bin, dir string, args ...string) (*Broker, error) {
 	return &Broker{bin: bin, dir: dir, addr: addr, args: args}, nil
 }
 
-// SetEnv sets variables of its environment, each as name=value, from the next start on.
+// SetEnv sets environment variables of the process, each as name=value. They apply from the next
+// start.
 func (b *Broker) SetEnv(env ...string) { b.env = env }
 
-// Data is the directory of its store.
+// Data returns the data directory.
 func (b *Broker) Data() string { return filepath.Join(b.dir, "data") }
 
-// Addr is where it listens, the same each time.
+// Addr returns the listen address, which stays the same across restarts.
 func (b *Broker) Addr() string { return b.addr }
 
-// Start starts the process and returns at once; see Ready.
+// Start starts the process without waiting until it serves; see Ready.
 func (b *Broker) Start() error {
 	log, err := os.OpenFile(filepath.Join(b.dir, "fila.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *Broker) Start() error {
 	return nil
 }
 
-// PID is the number of the running process, 0 when there is none.
+// PID returns the id of the running process, or 0 if none runs.
 func (b *Broker) PID() int {
 	if b.cmd == nil {
 		return 0
@@ -80,14 +80,14 @@ func (b *Broker) PID() int {
 	return b.cmd.Process.Pid
 }
 
-// Ready waits until it serves commands: it listens, and recovery is over.
+// Ready waits until the broker serves commands: it listens and recovery has finished.
 func (b *Broker) Ready(ctx context.Context) error {
 	for {
 		if serves(b.addr) {
 			return nil
 		}
-		// A process that has ended and was not waited for still takes signals, so
-		// the log is what tells that it will never be ready.
+		// A process that has exited but was not waited for still accepts signals, so only the log
+		// shows that it will never be ready.
 		if line := b.complaint(); line != "" {
 			return errors.New(line)
 		}
@@ -99,7 +99,7 @@ func (b *Broker) Ready(ctx context.Context) error {
 	}
 }
 
-// serves tells whether a command that needs the engine is answered.
+// serves reports whether the broker replies to a command that needs the engine.
 func serves(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -116,7 +116,7 @@ func serves(addr string) bool {
 	return err == nil && kind == '*'
 }
 
-// complaint is the line with which the binary refuses to start, if it did.
+// complaint returns the error with which the binary exited at start, or "".
 func (b *Broker) complaint() string {
 	text, err := os.ReadFile(filepath.Join(b.dir, "fila.log"))
 	if err != nil {
@@ -129,10 +129,10 @@ func (b *Broker) complaint() string {
 	return ""
 }
 
-// Kill ends it with SIGKILL, as a crash would, and waits for its end.
+// Kill ends the process with SIGKILL, as a crash would, and waits for its exit.
 func (b *Broker) Kill() error { return b.end(syscall.SIGKILL) }
 
-// Stop asks it to stop and waits for its end. Without a process it does nothing.
+// Stop sends SIGTERM and waits for the exit. Without a process it does nothing.
 func (b *Broker) Stop() error { return b.end(syscall.SIGTERM) }
 
 func (b *Broker) end(s syscall.Signal) error {
@@ -146,15 +146,14 @@ func (b *Broker) end(s syscall.Signal) error {
 	}
 	err := cmd.Wait()
 	if s == syscall.SIGKILL {
-		return nil // what it says of its end is that it was killed
+		return nil // the error only states that the process was killed
 	}
 	return err
 }
 
-// FreeAddr returns an address of this machine that nothing listens on, outside
-// the range that outgoing connections take theirs from. In that range a client
-// that tries to reach a broker which is down may be given the broker's own port,
-// connect to itself, and keep the broker from starting again.
+// FreeAddr returns a loopback address that nothing listens on, outside the range of ephemeral
+// ports. Within that range, a client that dials a stopped broker may be assigned the broker's own
+// port, connect to itself and so keep the broker from starting again.
 func FreeAddr() (string, error) {
 	const first, last, tries = 12000, 32000, 100
 	var err error

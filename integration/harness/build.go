@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// binaryVariable names a broker that the tests run instead of the one that they build, such as one
-// built with other tags. It is relative to the root of the module.
+// binaryVariable names the environment variable with the broker to test, such as one built with
+// other tags. The path is relative to the root of the module.
 const binaryVariable = "TEST_BROKER"
 
-// Binary returns the broker to be tested: the file that TEST_BROKER names, else one that it builds.
+// Binary returns the broker to test: the file named by TEST_BROKER, or one that it builds.
 func Binary(ctx context.Context) (string, error) {
 	file := os.Getenv(binaryVariable)
 	if file == "" {
@@ -32,10 +32,10 @@ func Binary(ctx context.Context) (string, error) {
 	return file, nil
 }
 
-// Build builds a program of the module for a test and returns its file. pkg is its package from the
-// root of the module, "." for the broker; flags are those of go build. The file is the same on each
-// call from one directory, so the Go tool leaves it alone while it is up to date; packages whose
-// tests run at the same time have files of their own.
+// Build builds a program of the module and returns its path. pkg is the package relative to the
+// root of the module, "." for the broker; flags are passed to go build. Repeated calls from one
+// directory return the same path, so the Go tool skips builds that are up to date. Packages tested
+// concurrently use different paths.
 func Build(ctx context.Context, name, pkg string, flags ...string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -54,7 +54,7 @@ func Build(ctx context.Context, name, pkg string, flags ...string) (string, erro
 	return file, nil
 }
 
-// moduleRoot returns the directory of Fila's go.mod, from one below it.
+// moduleRoot returns the directory of Fila's go.mod, given a directory below it.
 func moduleRoot(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -65,7 +65,7 @@ func moduleRoot(dir string) (string, error) {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", errors.New(dir + " is not within the module")
+			return "", errors.New(dir + " is not inside the module")
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Main runs a program until it returns, prints its error and ends the process with its exit code.
-// The context ends with the first SIGINT or SIGTERM.
+// Main runs a program until it returns, prints its error and exits with its code. The first SIGINT
+// or SIGTERM cancels the context.
 func Main(name string, run func(context.Context) (code int, err error)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code, err := run(ctx)
@@ -27,7 +27,7 @@ const (
 	Failed = 2 // there is no verdict
 )
 
-// Verdict returns the exit code of a judgement: err says why there is none.
+// Verdict returns the exit code of a judgement; a non-nil err means that there is no verdict.
 func Verdict(kept bool, err error) (int, error) {
 	switch {
 	case err != nil:
@@ -38,7 +38,7 @@ func Verdict(kept bool, err error) (int, error) {
 	return Kept, nil
 }
 
-// Done returns the exit code of a program whose only verdict is its error.
+// Done returns the exit code of a program that has no verdict but its error.
 func Done(err error) (int, error) {
 	if err != nil {
 		return Broken, err

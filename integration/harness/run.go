@@ -6,8 +6,8 @@ import (
 	"os/exec"
 )
 
-// Run runs a program with additional variables of the environment, and returns what it prints and its
-// exit code. err means that it did not run.
+// Run runs a program with additional environment variables and returns its output and exit code.
+// err means that it could not be run.
 func Run(ctx context.Context, env []string, program string, args ...string) (out string, code int, err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), env...)

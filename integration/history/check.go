@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// message is all that clients know of one message.
+// message is what clients know about one message.
 type message struct {
 	id       string
 	enqueue  *Enqueue
-	answers  []*Enqueue // that were answered with its id: more than one if it has a name
-	hands    []hand     // by fence
-	ends     []*End     // by time of call
-	tampered bool       // its history contradicts itself: said once
+	answers  []*Enqueue // Enqueues answered with this id: more than one if it has a dedup name
+	hands    []hand     // in order of delivery number
+	ends     []*End     // in order of call time
+	tampered bool       // its history contradicts itself; reported once
 }
 
-// hand is a delivery together with the lease it came with.
+// hand is a delivery and the lease call that returned it.
 type hand struct {
 	*Delivery
 	lease *Lease
 }
 
-// granted is when the broker began the lease, by its own clock.
+// granted returns when the lease began by the broker's clock.
 func (h *hand) granted() time.Duration { return h.Until - h.lease.Visibility }
 
-// check is one judgement.
+// check is the state of one call of Check.
 type check struct {
 	*History
 	rules    Rules
@@ -37,13 +37,13 @@ type check struct {
 	enqueued map[string]*Enqueue
 }
 
-// Check holds a history to the contract.
+// Check verifies a history against the contract.
 func Check(h *History, r Rules) *Verdict {
 	c := &check{History: h, rules: r, byTag: map[string]*message{}, byID: map[string]*message{}, enqueued: map[string]*Enqueue{}}
 	c.index()
 	c.lost()
 	if h.Left != 0 {
-		c.breach(Stuck, "the broker holds %d messages that no client can lease", h.Left)
+		c.breach(Stuck, "the broker holds %d messages that clients cannot lease", h.Left)
 	}
 	for _, m := range c.messages {
 		c.again(m)
@@ -62,7 +62,7 @@ func (c *check) breach(r Rule, format string, args ...any) {
 	c.verdict.breach(r, fmt.Sprintf(format, args...))
 }
 
-// index brings together what belongs to one message.
+// index groups the calls by message.
 func (c *check) index() {
 	slices.SortStableFunc(c.Enqueues, func(a, b Enqueue) int { return cmp.Compare(a.Call, b.Call) })
 	for i := range c.Enqueues {
@@ -112,7 +112,7 @@ func (c *check) index() {
 		slices.SortStableFunc(m.hands, func(a, b hand) int { return cmp.Compare(a.Fence, b.Fence) })
 		for i := 1; i < len(m.hands); i++ {
 			if m.hands[i].Fence == m.hands[i-1].Fence {
-				c.breach(Receipts, "%s:%d was handed out at %v and at %v", m.id, m.hands[i].Fence, m.hands[i-1].lease.Return, m.hands[i].lease.Return)
+				c.breach(Receipts, "%s:%d was delivered at %v and at %v", m.id, m.hands[i].Fence, m.hands[i-1].lease.Return, m.hands[i].lease.Return)
 			}
 		}
 	}
@@ -122,14 +122,14 @@ func (c *check) indexHand(h hand) {
 	c.verdict.Deliveries++
 	m := c.byTag[h.Tag]
 	if m == nil {
-		c.breach(Corrupt, "%q was delivered as %s, and no client has enqueued it", h.Tag, h.ID)
+		c.breach(Corrupt, "%q was delivered as %s, but no client has enqueued it", h.Tag, h.ID)
 		return
 	}
 	if m.enqueue.Outcome == Refused {
 		c.breach(Corrupt, "%s was delivered as %s although its enqueue was refused", h.Tag, h.ID)
 	}
 	if first := c.byID[h.ID]; m.id == "" && first.sameName(m.enqueue) {
-		m = first // its own enqueue was not answered, and others of the name were
+		m = first // the reply of its own enqueue was lost, but another enqueue of the name was answered
 		c.byTag[h.Tag] = m
 	}
 	if m.id == "" {
@@ -144,7 +144,7 @@ func (c *check) indexHand(h hand) {
 		return
 	}
 	if len(m.hands) > 0 && m.hands[0].Tag != h.Tag {
-		c.breach(Corrupt, "%s came with the payload of %s and of %s", m.id, m.hands[0].Tag, h.Tag)
+		c.breach(Corrupt, "%s was delivered with the payloads of %s and of %s", m.id, m.hands[0].Tag, h.Tag)
 	}
 	if h.Key != m.enqueue.Key {
 		c.breach(Corrupt, "%s was enqueued with key %q and delivered with %q", h.Tag, m.enqueue.Key, h.Key)
@@ -152,12 +152,13 @@ func (c *check) indexHand(h hand) {
 	m.hands = append(m.hands, h)
 }
 
-// sameName tells whether a message may be what an enqueue of a name was taken for.
+// sameName reports whether the message may be the one that an enqueue with a dedup name was taken
+// for.
 func (m *message) sameName(e *Enqueue) bool {
 	return m != nil && e.Dedup != "" && e.Dedup == m.enqueue.Dedup && e.Queue == m.enqueue.Queue
 }
 
-// forgets tells whether a power cut may have taken what was answered at a time.
+// forgets reports whether a power cut may have lost a write answered at the given time.
 func (c *check) forgets(cut *Crash, answered time.Duration) bool {
 	if !cut.Power || answered > cut.Back {
 		return false
@@ -172,19 +173,19 @@ func (c *check) forgets(cut *Crash, answered time.Duration) bool {
 	return false
 }
 
-// forgotten tells whether what was answered at one time may be gone at a later.
+// forgotten reports whether a write answered at one time may be lost at a later time.
 func (c *check) forgotten(answered, later time.Duration) bool {
 	return slices.ContainsFunc(c.Crashes, func(cut Crash) bool { return cut.At <= later && c.forgets(&cut, answered) })
 }
 
-// lost looks for acknowledged messages that are neither gone nor were had again.
+// lost finds acknowledged messages that were neither acked nor delivered again.
 func (c *check) lost() {
 	end := c.end()
 	for _, m := range c.messages {
 		if m.enqueue.Outcome != Done || slices.ContainsFunc(m.ends, func(e *End) bool { return e.Kind == Ack && e.Outcome != Refused }) {
 			continue
 		}
-		// What was handed out and never acked must have come again until it was acked.
+		// A message that was delivered but not acked must be delivered again until it is acked.
 		if !c.forgotten(m.enqueue.Return, end) {
 			c.breach(Lost, "%s, acknowledged at %v as %s, was delivered %d times and never acked", m.enqueue.Tag, m.enqueue.Return, m.id, len(m.hands))
 			continue
@@ -196,7 +197,7 @@ func (c *check) lost() {
 	}
 }
 
-// end is when the last thing happened.
+// end returns the time of the last event.
 func (c *check) end() time.Duration {
 	var end time.Duration
 	for i := range c.Leases {
@@ -208,8 +209,8 @@ func (c *check) end() time.Duration {
 	return end
 }
 
-// holes looks for a message that was enqueued after one that a power cut took, and
-// ttlExpired that cut: the log would have lost its middle and kept its end.
+// holes finds a message that was enqueued after one that a power cut took, and that survived the
+// cut: the log would have lost its middle and kept its end.
 func (c *check) holes(gone *message) {
 	i := slices.IndexFunc(c.Crashes, func(cut Crash) bool { return cut.Power && cut.Back > gone.enqueue.Return })
 	if i < 0 {
@@ -231,8 +232,8 @@ func (c *check) holes(gone *message) {
 	}
 }
 
-// again looks for deliveries after an ack that counted: those with a greater number
-// can only have been granted after it.
+// again finds deliveries after an honoured ack. Only deliveries with a greater number were granted
+// after it.
 func (c *check) again(m *message) {
 	for _, e := range m.ends {
 		if e.Kind != Ack || e.Outcome != Done {
@@ -240,14 +241,14 @@ func (c *check) again(m *message) {
 		}
 		for i := range m.hands {
 			if h := &m.hands[i]; h.Fence > e.Fence && !c.forgotten(e.Return, h.lease.Return) {
-				c.breach(Again, "%s was acked with number %d, answered at %v, and came again with number %d, answered at %v", m.id, e.Fence, e.Return, h.Fence, h.lease.Return)
+				c.breach(Again, "%s was acked with number %d, answered at %v, and was delivered again with number %d, answered at %v", m.id, e.Fence, e.Return, h.Fence, h.lease.Return)
 				return
 			}
 		}
 	}
 }
 
-// held looks for a lease that began while another lived.
+// held finds leases that began during another lease of the same message.
 func (c *check) held(m *message) {
 	for i := 1; i < len(m.hands); i++ {
 		first, second := &m.hands[i-1], &m.hands[i]
@@ -259,7 +260,7 @@ func (c *check) held(m *message) {
 	}
 }
 
-// until is when a lease ends by itself, with the extends answered by a time.
+// until returns when a lease expires, given the extends answered by a time.
 func (c *check) until(m *message, h *hand, by time.Duration) time.Duration {
 	until := h.Until
 	for _, e := range m.ends {
@@ -270,17 +271,17 @@ func (c *check) until(m *message, h *hand, by time.Duration) time.Duration {
 	return until
 }
 
-// givenUp tells whether the holder of a lease may have ended it before another was
-// answered: it asked for that, whatever it was told.
+// givenUp reports whether the holder may have ended a lease before the next one was answered: it
+// sent a command to do so, whatever the reply.
 func (c *check) givenUp(m *message, h, next *hand) bool {
 	return slices.ContainsFunc(m.ends, func(e *End) bool {
 		return e.Fence == h.Fence && e.Call <= next.lease.Return && (e.Kind != Extend || e.Outcome == Unknown)
 	})
 }
 
-// leaseForgotten tells whether a crash between two leases may have forgotten the
-// first. Its record is written when it is older than the lag, in the batch at the
-// latest in which something else is written that was asked for after that.
+// leaseForgotten reports whether a crash between two leases may have lost the first. Its record is
+// written once it is older than the lag, at the latest with the next write that was requested after
+// that.
 func (c *check) leaseForgotten(first, second *hand) bool {
 	due := first.granted() + c.rules.LeaseLag + c.rules.Skew
 	return slices.ContainsFunc(c.Crashes, func(cut Crash) bool {
@@ -291,7 +292,7 @@ func (c *check) leaseForgotten(first, second *hand) bool {
 	})
 }
 
-// writtenBetween tells whether a message was sent and acknowledged between two times.
+// writtenBetween reports whether a message was enqueued and acknowledged between two times.
 func (c *check) writtenBetween(from, to time.Duration) bool {
 	i, _ := slices.BinarySearchFunc(c.Enqueues, from, func(e Enqueue, t time.Duration) int { return cmp.Compare(e.Call, t) })
 	for ; i < len(c.Enqueues) && c.Enqueues[i].Call < to; i++ {
@@ -302,7 +303,7 @@ func (c *check) writtenBetween(from, to time.Duration) bool {
 	return false
 }
 
-// fenced looks for receipts that were honoured after their leases.
+// fenced finds receipts that were honoured after the end of their leases.
 func (c *check) fenced(m *message) {
 	for i, e := range m.ends {
 		if e.Outcome != Done {
@@ -325,8 +326,8 @@ func (c *check) fenced(m *message) {
 	}
 }
 
-// untilLatest is the latest time at which a lease may have ended: of an extend that
-// was not answered nothing is known.
+// untilLatest returns the latest possible end of a lease: an unanswered extend may have been
+// executed.
 func (c *check) untilLatest(m *message, h *hand) time.Duration {
 	until := h.Until
 	for _, e := range m.ends {
@@ -344,23 +345,23 @@ func (c *check) untilLatest(m *message, h *hand) time.Duration {
 	return until
 }
 
-// moved tells whether a message was handed out with a number from another queue than
-// later: it has died since, and waits for nothing any more.
+// moved reports whether a message had a delivery number in a queue other than the later delivery's:
+// it was dead-lettered in between.
 func (m *message) moved(fence uint64, later *hand) bool {
 	return slices.ContainsFunc(m.hands, func(h hand) bool { return h.Fence == fence && h.lease.Queue != later.lease.Queue })
 }
 
-// early looks for deliveries before the time that was asked for or answered.
+// early finds deliveries before the requested or answered time.
 func (c *check) early(m *message) {
 	for i := range m.hands {
 		h := &m.hands[i]
 		at := h.granted() + c.rules.Skew
 		if due := m.enqueue.Call + m.enqueue.Delay; m.enqueue.Delay > 0 && at < due {
-			c.breach(Early, "%s was to come at %v and came at %v", m.id, due, h.granted())
+			c.breach(Early, "%s was due at %v and delivered at %v", m.id, due, h.granted())
 		}
 		for _, e := range m.ends {
 			if e.Kind == Nack && e.Outcome == Done && h.Fence > e.Fence && at < e.ReadyAt && !m.moved(e.Fence, h) && !c.forgotten(e.Return, h.lease.Return) {
-				c.breach(Early, "%s was nacked until %v and came at %v", m.id, e.ReadyAt, h.granted())
+				c.breach(Early, "%s was nacked until %v and delivered at %v", m.id, e.ReadyAt, h.granted())
 			}
 		}
 	}

@@ -2,7 +2,7 @@ package history
 
 import "time"
 
-// lives looks for messages that lived longer than they were to, or died sooner.
+// lives finds messages that outlived their TTL or died early.
 func (c *check) lives(m *message) {
 	e := m.enqueue
 	for i := range m.hands {
@@ -15,14 +15,14 @@ func (c *check) lives(m *message) {
 			}
 		case m.nacked():
 		case e.TTL == 0:
-			c.breach(Lives, "%s came from %s at %v, and nothing has ended its life", m.id, h.lease.Queue, h.granted())
+			c.breach(Lives, "%s was delivered from %s at %v without a reason for its death", m.id, h.lease.Queue, h.granted())
 		case h.granted() < e.Call+e.TTL-c.rules.Skew:
-			c.breach(Lives, "%s was to live until %v at least and came from %s at %v", m.id, e.Call+e.TTL, h.lease.Queue, h.granted())
+			c.breach(Lives, "%s was to live until %v at least and was delivered from %s at %v", m.id, e.Call+e.TTL, h.lease.Queue, h.granted())
 		}
 	}
 }
 
-// nacked tells whether a client may have said that a message is dead.
+// nacked reports whether a client may have nacked the message as dead.
 func (m *message) nacked() bool {
 	for _, e := range m.ends {
 		if e.Kind == Nack && e.Outcome != Refused {
@@ -32,23 +32,23 @@ func (m *message) nacked() bool {
 	return false
 }
 
-// name is what producers named messages by.
+// name identifies deduplicated messages.
 type name struct{ queue, dedup string }
 
-// answered is what is known of when a message of a name was enqueued. Who enqueued it
-// is known from its payload; others were told its id.
+// answered bounds when a message with a dedup name was enqueued. The payload identifies its own
+// enqueue; further enqueues of the name were answered with its id.
 type answered struct {
 	*message
 	from, until time.Duration
 }
 
-// dedup looks for two messages of one name within the window, and for a message that
-// was taken for another one when the window was over.
+// dedup finds two messages with one name within the window, and enqueues that were taken for
+// another message after the window.
 func (c *check) dedup() {
 	byName := map[name][]answered{}
 	for _, m := range c.messages {
 		if m.enqueue.Dedup == "" || len(m.hands) == 0 {
-			continue // what never came has no origin, and is a loss
+			continue // its enqueue is unknown; reported as lost
 		}
 		a := answered{m, c.enqueued[m.hands[0].Tag].Call, 1 << 62}
 		for _, e := range m.answers {
@@ -77,8 +77,7 @@ func (c *check) dedup() {
 	}
 }
 
-// torn looks for transactions without an answer of which one half was done: the ack of
-// a message, or the enqueue of another one.
+// torn finds unanswered transactions that were executed in part: only the ack, or only the enqueue.
 func (c *check) torn(m *message) {
 	for _, e := range m.ends {
 		if e.With == "" || e.Outcome != Unknown || c.endedBesides(m, e) {
@@ -91,15 +90,15 @@ func (c *check) torn(m *message) {
 		case came && again:
 			first, last := follower.hands[0].lease.Return, m.hands[len(m.hands)-1].lease.Return
 			if c.inTime(m, e) && !c.forgotten(first, last) {
-				c.breach(Torn, "%s, enqueued with the ack of %s:%d, came, and %s came again", e.With, m.id, e.Fence, m.id)
+				c.breach(Torn, "%s, enqueued with the ack of %s:%d, was delivered, and %s was delivered again", e.With, m.id, e.Fence, m.id)
 			}
 		case !came && !again && !c.forgotten(e.Call, c.end()) && !c.forgotten(m.hands[0].lease.Return, c.end()):
-			c.breach(Torn, "%s, to be enqueued with the ack of %s:%d, never came, nor did %s again", e.With, m.id, e.Fence, m.id)
+			c.breach(Torn, "%s, to be enqueued with the ack of %s:%d, was never delivered, nor was %s again", e.With, m.id, e.Fence, m.id)
 		}
 	}
 }
 
-// endedBesides tells whether something else may have ended the lease of a transaction.
+// endedBesides reports whether another call may have ended the lease of a transaction.
 func (c *check) endedBesides(m *message, exec *End) bool {
 	for _, e := range m.ends {
 		if e != exec && e.Kind != Extend && e.Fence == exec.Fence {
@@ -109,8 +108,8 @@ func (c *check) endedBesides(m *message, exec *End) bool {
 	return len(m.hands) == 0
 }
 
-// inTime tells whether a transaction that was not answered was executed, if at all,
-// while its lease lived: the broker ended before.
+// inTime reports whether an unanswered transaction, if executed at all, was executed during its
+// lease: the broker ended before the lease did.
 func (c *check) inTime(m *message, exec *End) bool {
 	for i := range m.hands {
 		if h := &m.hands[i]; h.Fence == exec.Fence {

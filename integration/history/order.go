@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// line is where messages have an order: one priority of one fairness key, between
-// two crashes, since a crash may forget that a message was out.
+// line is a scope of ordering: one priority of one fairness key between two crashes, since a crash
+// may lose the fact that a message was delivered.
 type line struct {
 	queue, key string
 	priority   int
@@ -20,9 +20,9 @@ type first struct {
 	call, answer time.Duration
 }
 
-// order looks for messages that were handed out for the first time after a younger
-// one of their key. The broker says itself whether it is the first time: a message
-// may have been out before with an answer that was lost.
+// order finds messages whose first delivery came after that of a younger message of the same key.
+// The broker marks first deliveries itself: a message may have been delivered before in a reply
+// that was lost.
 func (c *check) order() {
 	lines := map[line][]first{}
 	for _, m := range c.messages {
@@ -43,7 +43,7 @@ func (c *check) order() {
 	c.orderInside()
 }
 
-// era is how many crashes began and ended before a time.
+// era returns the number of crashes that were over before a time.
 func (c *check) era(t time.Duration) int {
 	began, _ := slices.BinarySearchFunc(c.Crashes, t, func(cut Crash, t time.Duration) int { return cmp.Compare(cut.At, t) })
 	ended, _ := slices.BinarySearchFunc(c.Crashes, t, func(cut Crash, t time.Duration) int { return cmp.Compare(cut.Back, t) })
@@ -54,7 +54,7 @@ func (c *check) orderOf(l line, all []first) {
 	byCall := slices.Clone(all)
 	slices.SortFunc(byCall, func(a, b first) int { return cmp.Compare(a.call, b.call) })
 	slices.SortFunc(all, func(a, b first) int { return cmp.Compare(a.answer, b.answer) })
-	var newest first // of those answered before the call that is looked at
+	var newest first // of those answered before the current call
 	for _, f := range byCall {
 		for len(all) > 0 && all[0].answer < f.call {
 			if all[0].id > newest.id {
@@ -63,12 +63,12 @@ func (c *check) orderOf(l line, all []first) {
 			all = all[1:]
 		}
 		if f.id < newest.id {
-			c.breach(Order, "%s of %s/%s was answered at %v, before the older %s, asked for at %v", newest.id, l.queue, l.key, newest.answer, f.id, f.call)
+			c.breach(Order, "%s of %s/%s was answered at %v, before the older %s, leased by the call at %v", newest.id, l.queue, l.key, newest.answer, f.id, f.call)
 		}
 	}
 }
 
-// orderInside looks at the order within each answer.
+// orderInside checks the order within each reply.
 func (c *check) orderInside() {
 	for i := range c.Leases {
 		newest := map[line]string{}
@@ -79,7 +79,7 @@ func (c *check) orderInside() {
 			}
 			l := line{m.enqueue.Queue, m.enqueue.Key, m.enqueue.Priority, 0}
 			if d.ID < newest[l] {
-				c.breach(Order, "%s of %s/%s is behind the younger %s in one answer", d.ID, l.queue, l.key, newest[l])
+				c.breach(Order, "%s of %s/%s is behind the younger %s in one reply", d.ID, l.queue, l.key, newest[l])
 			}
 			newest[l] = max(newest[l], d.ID)
 		}

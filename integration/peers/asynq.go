@@ -11,12 +11,11 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// asynqs is asynq on a Redis. It enqueues and fetches one task at a time; a batch is
-// enqueued by as many goroutines. Its servers hand tasks to the sessions, whose ack is the
-// end of the handler.
+// asynqs is asynq on a Redis. It enqueues and fetches one task at a time; one goroutine per task
+// enqueues a batch. Its servers hand tasks to the sessions, whose ack ends the handler.
 type asynqs struct {
 	addr    string
-	workers int // tasks under way together
+	workers int // tasks in flight
 	shape   bench.Shape
 	noise   bench.Noise
 	servers []*asynq.Server
@@ -26,7 +25,7 @@ type asynqs struct {
 // handed is a task whose handler waits for done.
 type handed struct{ done chan struct{} }
 
-// asynqServers is how many fetch: one asks for one task after the other.
+// asynqServers is the number of servers, each of which fetches one task after the other.
 const asynqServers = 8
 
 func (*asynqs) Name() string { return "asynq" }
@@ -81,7 +80,7 @@ func (a *asynqs) Connect(ctx context.Context) (bench.Session, error) {
 }
 
 type asynqSession struct {
-	ctx    context.Context //nolint:containedctx // of the load: a session's calls wait no longer
+	ctx    context.Context //nolint:containedctx // ends the session's calls with the load
 	all    *asynqs
 	client *asynq.Client
 	at     uint64

@@ -9,8 +9,8 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// beanstalk is a beanstalkd: puts, reserves and deletes, each batch of them in one
-// write, for it has no commands that take many.
+// beanstalk is a beanstalkd. Its commands take one job each, so a batch of puts, reserves or
+// deletes is one write of several commands.
 type beanstalk struct {
 	addr  string
 	shape bench.Shape
@@ -24,7 +24,7 @@ func (b *beanstalk) Prepare(_ context.Context, s bench.Shape) error {
 	return nil
 }
 
-// Clean takes out what is left: beanstalkd cannot drop a tube.
+// Clean deletes the remaining jobs: beanstalkd cannot drop a tube.
 func (b *beanstalk) Clean(ctx context.Context) error {
 	s, err := b.Connect(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *stalk) Enqueue(n int) error {
 	return s.all(n, "INSERTED ")
 }
 
-// all sends what is in out and reads as many lines.
+// all sends the buffered commands and reads n lines.
 func (s *stalk) all(n int, want string) error {
 	if _, err := s.Write(s.out); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *stalk) all(n int, want string) error {
 			return err
 		}
 		if !bytes.HasPrefix(line, []byte(want)) {
-			return fmt.Errorf("beanstalkd answered %q", line)
+			return fmt.Errorf("unexpected reply of beanstalkd: %q", line)
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (s *stalk) Lease(n int) error {
 	return nil
 }
 
-// reserve takes up to n jobs, waiting so many seconds for each.
+// reserve takes up to n jobs and waits up to seconds for each.
 func (s *stalk) reserve(n, seconds int) (got int, err error) {
 	for range n {
 		fmt.Fprintf(s, "reserve-with-timeout %d\r\n", seconds)
@@ -127,7 +127,7 @@ func (s *stalk) reserve(n, seconds int) (got int, err error) {
 		}
 		fields := bytes.Fields(line)
 		if len(fields) != 3 || string(fields[0]) != "RESERVED" {
-			return got, fmt.Errorf("beanstalkd answered %q", line)
+			return got, fmt.Errorf("unexpected reply of beanstalkd: %q", line)
 		}
 		id, err := strconv.ParseUint(string(fields[1]), 10, 64)
 		if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// bullmq is BullMQ on a Redis. Its client is JavaScript, so the load is made by a
-// program of its own; only the server is measured from here.
+// bullmq is BullMQ on a Redis. Its client is JavaScript, so a separate program generates the load;
+// only the server is measured here.
 type bullmq struct {
 	port int
 	pid  int // of Redis
 	dir  string
 }
 
-// findBullMQ looks for what npm has installed beside its driver.
+// findBullMQ returns the directory in which npm has installed BullMQ with its driver.
 func findBullMQ(source string) (string, error) {
 	if _, err := need("node", "apt-get install nodejs npm"); err != nil {
 		return "", err
@@ -33,16 +33,15 @@ func findBullMQ(source string) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "bullmq")); err != nil {
-		return "", missing{"bullmq", "make setup-peers does that"}
+		return "", missing{"bullmq", "run make setup-peers"}
 	}
 	return dir, nil
 }
 
-// compiled is how long JavaScript takes until it is as fast as it will be: each round
-// is a process of its own.
+// compiled is the warm-up until JavaScript code is compiled: each round is a new process.
 const compiled = 3 * time.Second
 
-// round measures once, as bench.Load does for the others.
+// round measures once, as bench.Load does for the other systems.
 func (b *bullmq) round(ctx context.Context, c *testCase, o *options) (bench.Round, error) {
 	args := []string{filepath.Join(b.dir, "driver.mjs"), strconv.Itoa(b.port), "fila-peers"}
 	for _, n := range []int{c.conns, c.pipeline, payload, int(max(o.warmup, compiled).Milliseconds()), int(o.time.Milliseconds())} {
@@ -68,11 +67,11 @@ func (b *bullmq) round(ctx context.Context, c *testCase, o *options) (bench.Roun
 
 func (b *bullmq) read(lines *bufio.Scanner) (bench.Round, error) {
 	if !lines.Scan() || lines.Text() != "begin" {
-		return bench.Round{}, errors.New("it has not begun")
+		return bench.Round{}, errors.New("the load did not begin")
 	}
 	account := bench.Open(b.pid)
 	if !lines.Scan() || lines.Text() != "end" || !lines.Scan() {
-		return bench.Round{}, errors.New("it has not come to its end")
+		return bench.Round{}, errors.New("the load did not finish")
 	}
 	var counted struct {
 		Messages, All int64

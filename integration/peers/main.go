@@ -1,6 +1,6 @@
-// Peers puts Fila and other brokers under the same load on the same machine, in turns,
-// and says how they compare. It starts every server itself, on loopback and in a
-// temporary directory, and touches no other. What is not installed is named and left out.
+// Peers puts Fila and other brokers under the same load on the same machine, alternately, and
+// compares them. It starts every server itself, on loopback and in a temporary directory, and
+// touches no other. Systems that are not installed are listed and skipped.
 package main
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/faisca/fila/internal/progress"
 )
 
-// options is what the flags say.
+// options are the values of the flags.
 type options struct {
 	bin    string
 	plain  string
 	natsd  string
-	source string // directory of this program's source, for what is no Go
+	source string // directory of this program's source, for drivers in other languages
 	out    string
 	rounds int
 	time   time.Duration
@@ -41,13 +41,13 @@ func main() {
 	flag.StringVar(&o.plain, "plain", "bin/fila-plain", "the `binary` of the broker's plain build")
 	flag.StringVar(&o.natsd, "natsd", "bin/natsd", "the `binary` of the NATS server")
 	flag.StringVar(&o.source, "source", "integration/peers", "`directory` of this program's source")
-	flag.StringVar(&o.out, "out", "", "`directory` for peers.json, peers.md and plots; empty: none are written")
-	flag.IntVar(&o.rounds, "rounds", 5, "how `often` each is measured")
+	flag.StringVar(&o.out, "out", "", "`directory` for peers.json, peers.md and plots; nothing is written if empty")
+	flag.IntVar(&o.rounds, "rounds", 5, "`rounds` of each system")
 	flag.DurationVar(&o.time, "time", 5*time.Second, "`duration` of a round")
-	flag.DurationVar(&o.warmup, "warmup", time.Second, "`duration` of what comes before a round and does not count")
-	flag.StringVar(&o.only, "only", "", "`systems` to measure, separated by commas; empty: all")
-	flag.StringVar(&o.cases, "cases", "", "`cases` to measure, separated by commas; empty: all")
-	quick := flag.Bool("quick", false, "three rounds of two seconds: all of it within five minutes")
+	flag.DurationVar(&o.warmup, "warmup", time.Second, "`duration` of the warm-up before a round")
+	flag.StringVar(&o.only, "only", "", "`systems` to measure, separated by commas; all if empty")
+	flag.StringVar(&o.cases, "cases", "", "`cases` to measure, separated by commas; all if empty")
+	quick := flag.Bool("quick", false, "three rounds of two seconds, at most five minutes in total")
 	flag.Parse()
 	if *quick {
 		o.rounds, o.time, o.warmup = 3, 2*time.Second, 500*time.Millisecond
@@ -55,7 +55,7 @@ func main() {
 	harness.Main("peers", func(ctx context.Context) (int, error) { return harness.Done(measureAll(ctx, o)) })
 }
 
-// testCase is a load that is made of every system.
+// testCase is a load for all systems.
 type testCase struct {
 	Name     string `json:"name"`
 	What     string `json:"what"`
@@ -64,8 +64,8 @@ type testCase struct {
 	pipeline int
 }
 
-// payload is the size of a message in bytes, keys how many fairness keys Fila is
-// given. The others know none.
+// payload is the size of a message in bytes; keys is the number of fairness keys, which only Fila
+// has.
 const (
 	payload = 256
 	keys    = 100
@@ -80,7 +80,7 @@ func testCases() []testCase {
 	}
 }
 
-// chosen tells whether a comma-separated list names something; an empty one names all.
+// chosen reports whether a comma-separated list contains a name; an empty list contains all.
 func chosen(list, name string) bool {
 	return list == "" || slices.Contains(strings.Split(list, ","), name)
 }
@@ -107,7 +107,7 @@ func measureAll(ctx context.Context, o options) error {
 		}
 		taken := results.add(&c)
 		for round := range o.rounds {
-			// Who goes first changes: the disk is not the same all the time.
+			// The order varies, since the disk's speed varies over time.
 			order := slices.Clone(all)
 			slices.Reverse(order[:len(order)*(round%2)])
 			for _, s := range order {
@@ -149,7 +149,7 @@ func countRounds(all []*running, o *options) int {
 
 func (s *system) does(c *testCase) bool { return s.only == nil || slices.Contains(s.only, c.Name) }
 
-// startAll starts what is installed, and names what is not.
+// startAll starts the installed systems and lists the others.
 func (r *run) startAll(ctx context.Context) (all []*running, absent []string, err error) {
 	table := systems()
 	for i := range table {
@@ -170,12 +170,12 @@ func (r *run) startAll(ctx context.Context) (all []*running, absent []string, er
 		all = append(all, one)
 	}
 	if len(all) == 0 {
-		return nil, nil, errors.New("there is nothing to measure")
+		return nil, nil, errors.New("no system to measure; see -only")
 	}
 	return all, absent, nil
 }
 
-// measure is one round of one system.
+// measure runs one round of one system.
 func (s *running) measure(ctx context.Context, c *testCase, o *options) (bench.Round, error) {
 	if s.round != nil {
 		return s.round(ctx, c, o)
@@ -191,7 +191,7 @@ func (s *running) measure(ctx context.Context, c *testCase, o *options) (bench.R
 	return rounds[0], nil
 }
 
-// moduleVersion is the version of a module that this program is built with.
+// moduleVersion returns the version of a module built into this program.
 func moduleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -205,7 +205,7 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// packageVersion is the version of an installed package of npm.
+// packageVersion returns the version of an installed npm package.
 func packageVersion(dir string) string {
 	text, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// jet is a NATS server: a work queue stream in files, published to without waiting
-// for each acknowledgement, fetched from by one durable pull consumer.
+// jet is a NATS server with a work-queue stream in files. Publishes are asynchronous; one durable
+// pull consumer fetches.
 type jet struct {
 	addr  string
 	shape bench.Shape
@@ -27,7 +27,7 @@ const (
 	consumer = "workers"
 )
 
-// within is for commands that are not measured.
+// within is the timeout of commands that are not measured.
 const within = 30 * time.Second
 
 func (j *jet) connect() (*nats.Conn, jetstream.JetStream, error) {
@@ -87,7 +87,7 @@ func (j *jet) Connect(ctx context.Context) (bench.Session, error) {
 }
 
 type jetSession struct {
-	ctx      context.Context //nolint:containedctx // of the load: a session's calls wait no longer
+	ctx      context.Context //nolint:containedctx // ends the session's calls with the load
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	consumer jetstream.Consumer
@@ -137,8 +137,8 @@ func (s *jetSession) Lease(n int) error {
 	return s.ctx.Err()
 }
 
-// Ack waits for the answer to the last one: the server takes those of a connection in
-// their order.
+// Ack waits for the reply to the last ack only: the server processes those of a connection in
+// order.
 func (s *jetSession) Ack() error {
 	last := len(s.taken) - 1
 	for i, m := range s.taken {

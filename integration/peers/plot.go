@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// The measures of a plot, in its own units.
+// The dimensions of a plot, in its own units.
 const (
 	plotWidth  = 860
-	plotLabels = 330 // what the names take of it
+	plotLabels = 330 // width of the names
 	plotBar    = 18
 	plotRow    = 26
 	plotHead   = 34
 )
 
-// plot draws the rates of a case as bars: Fila's dark, those of systems that do not sync
-// before they acknowledge pale. A library that draws this would be larger than all else here.
+// plot draws the rates of a case as bars: Fila's dark, those of systems that acknowledge before the
+// sync pale. Any plotting library would be larger than this program.
 func (c *caseResult) plot() []byte {
 	var b strings.Builder
 	most := 0.0

@@ -15,8 +15,8 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// process is a server that this program has started, in a process group of its own
-// with all that it starts itself. It ends when this program does, however that ends.
+// process is a server in its own process group with all of its child processes. It ends with this
+// program, even if this program is killed.
 type process struct {
 	cmd *exec.Cmd
 	log string
@@ -46,7 +46,7 @@ func startProcess(ctx context.Context, dir string, env []string, ready func() er
 		select {
 		case <-ctx.Done():
 			p.stop()
-			said, _ := os.ReadFile(p.log) // what there is of it
+			said, _ := os.ReadFile(p.log) // best effort
 			return nil, fmt.Errorf("%s was not ready: %w\n%s", name, last, said)
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -55,8 +55,8 @@ func startProcess(ctx context.Context, dir string, env []string, ready func() er
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// stop ends the process and all of its group. Its data goes with its directory, so
-// nothing is lost by haste.
+// stop kills the process group. The data is removed with its directory, so a clean shutdown is
+// unnecessary.
 func (p *process) stop() {
 	_ = syscall.Kill(-p.pid(), syscall.SIGTERM)
 	gone := make(chan struct{})
@@ -65,11 +65,11 @@ func (p *process) stop() {
 	case <-gone:
 	case <-time.After(5 * time.Second):
 	}
-	_ = syscall.Kill(-p.pid(), syscall.SIGKILL) // also what has outlived its parent
+	_ = syscall.Kill(-p.pid(), syscall.SIGKILL) // including children of processes that have exited
 	<-gone
 }
 
-// listening is ready when something accepts connections.
+// listening returns a readiness check that succeeds when addr accepts connections.
 func listening(addr string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", addr, time.Second)
@@ -80,13 +80,13 @@ func listening(addr string) func() error {
 	}
 }
 
-// place is a free port on this machine and a directory.
+// place is a free local port and a directory.
 type place struct {
 	addr, dir string
 	port      int
 }
 
-// newPlace makes a directory with that name below the run's.
+// newPlace creates a directory of that name below the run's.
 func newPlace(root, name string) (place, error) {
 	addr, err := harness.FreeAddr()
 	if err != nil {
@@ -103,7 +103,7 @@ func newPlace(root, name string) (place, error) {
 	return p, os.MkdirAll(p.dir, 0o700)
 }
 
-// missing is what is told of a peer that is not installed.
+// missing is the error for a system that is not installed; how says how to install it.
 type missing struct{ what, how string }
 
 func (m missing) Error() string { return m.what + " is not installed: " + m.how }

@@ -11,11 +11,11 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// rabbit is a RabbitMQ with a quorum queue: publishes with confirms, deliveries pushed
-// to consumers up to a prefetch, acks for a batch with one frame.
+// rabbit is a RabbitMQ with a quorum queue: publishes with confirms, deliveries pushed up to a
+// prefetch count, one ack frame per batch.
 type rabbit struct {
 	addr    string
-	version string // once it is ready
+	version string // set once it is ready
 	shape   bench.Shape
 	noise   bench.Noise
 }
@@ -24,7 +24,7 @@ func (*rabbit) Name() string { return "RabbitMQ" }
 
 func (r *rabbit) url() string { return "amqp://guest:guest@" + r.addr + "/" }
 
-// ready is ready when a client can log in.
+// ready returns nil once a client can log in.
 func (r *rabbit) ready() error {
 	c, err := amqp.Dial(r.url())
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *rabbit) ready() error {
 	return c.Close()
 }
 
-// with does something on a channel of its own.
+// with calls do with a new channel.
 func (r *rabbit) with(do func(*amqp.Channel) error) error {
 	c, err := amqp.Dial(r.url())
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *rabbit) Connect(ctx context.Context) (bench.Session, error) {
 }
 
 type rabbitSession struct {
-	ctx   context.Context //nolint:containedctx // of the load: a session's calls wait no longer
+	ctx   context.Context //nolint:containedctx // ends the session's calls with the load
 	conn  *amqp.Connection
 	ch    *amqp.Channel
 	queue string
@@ -88,7 +88,7 @@ type rabbitSession struct {
 	at    uint64
 
 	confirms   []*amqp.DeferredConfirmation
-	deliveries <-chan amqp.Delivery // nil until the first lease, whose size is the prefetch
+	deliveries <-chan amqp.Delivery // nil until the first lease, whose size becomes the prefetch count
 	last       amqp.Delivery
 }
 
@@ -109,7 +109,7 @@ func (s *rabbitSession) Enqueue(n int) error {
 			return err
 		}
 		if !ok {
-			return errors.New("RabbitMQ did not take a message")
+			return errors.New("RabbitMQ did not confirm a message")
 		}
 	}
 	return nil
@@ -130,13 +130,13 @@ func (s *rabbitSession) Lease(n int) error {
 		select {
 		case d, ok := <-s.deliveries:
 			if !ok {
-				return errors.New("RabbitMQ has closed the channel")
+				return errors.New("RabbitMQ closed the channel")
 			}
 			s.last = d
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		case <-time.After(within):
-			return errors.New("no message has come")
+			return errors.New("no message was delivered")
 		}
 	}
 	return nil

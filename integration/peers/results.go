@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// results is what a run has found, as peers.json has it.
+// results are the results of a run, as stored in peers.json.
 type results struct {
 	Machine machine       `json:"machine"`
 	Rounds  int           `json:"rounds"`
@@ -37,16 +37,16 @@ type caseResult struct {
 	Systems []outcome `json:"systems"`
 }
 
-// outcome is one system in one case: medians.
+// outcome holds the medians of one system in one case.
 type outcome struct {
 	*system
 	Version string    `json:"version"`
 	Rate    float64   `json:"rate"`
 	Rates   []float64 `json:"rates"`  // by round
-	Ratio   float64   `json:"ratio"`  // Fila's rate is so many times this
-	CPU     float64   `json:"cpu_us"` // of the server for a message
+	Ratio   float64   `json:"ratio"`  // Fila's rate divided by this one
+	CPU     float64   `json:"cpu_us"` // of the server per message
 	Peak    int64     `json:"peak_bytes"`
-	P50     float64   `json:"p50_ms,omitempty"` // of a batch, where the client is this one
+	P50     float64   `json:"p50_ms,omitempty"` // of a batch, if this program is the client
 	P99     float64   `json:"p99_ms,omitempty"`
 }
 
@@ -74,13 +74,13 @@ func thisMachine() machine {
 	return m
 }
 
-// add begins a case. What is measured is collected by system.
+// add begins a case and returns where its measurements are collected, by system.
 func (r *results) add(c *testCase) map[string][]bench.Round {
 	r.Cases = append(r.Cases, &caseResult{testCase: *c})
 	return map[string][]bench.Round{}
 }
 
-// sum ends the case that was added last.
+// sum computes the outcomes of the latest case.
 func (r *results) sum(c *testCase, all []*running, taken map[string][]bench.Round) {
 	last := r.Cases[len(r.Cases)-1]
 	for _, s := range all {
@@ -106,7 +106,7 @@ func (r *results) sum(c *testCase, all []*running, taken map[string][]bench.Roun
 	}
 }
 
-// writeTable writes a table in Markdown for each case.
+// writeTable writes one Markdown table per case.
 func (r *results) writeTable(w io.Writer) error {
 	var b strings.Builder
 	for _, c := range r.Cases {
@@ -137,7 +137,7 @@ func (o *outcome) row(w io.Writer) {
 	fmt.Fprintf(w, "| %s %s | %s | %s | %.0f | %s | %.1f µs | %s | %d MiB |\n", o.Name, o.Version, o.Settings, synced, o.Rate, ratio, o.CPU, latency, o.Peak>>20)
 }
 
-// write leaves the results in a directory: for programs, for people, and to look at.
+// write stores the results in a directory as JSON, as a document and as plots.
 func (r *results) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (r *results) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "peers.md"), []byte(b.String()), 0o644)
 }
 
-// page is the results as a document.
+// page writes the document.
 func (r *results) page(b *strings.Builder) {
 	fmt.Fprintf(b, "# Fila beside others\n\nWritten by `make bench-peers`; the figures by round are in [peers.json](peers.json), what they mean in [benchmarks.md](../benchmarks.md).\n\n")
 	fmt.Fprintf(b, "%d cores of %s, %d GB, Linux %s, %s. Client and server share them. Messages of %d bytes; medians of %d rounds of %g s, all systems in turns. "+

@@ -14,18 +14,18 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// system is something that is measured: a server with settings, and how it is used.
+// system is a server with settings, and the way to use it.
 type system struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
 	Settings string `json:"settings"`
-	Batch    string `json:"batch"` // how a batch is sent, taken and acked
-	// Synced tells whether what is acknowledged is on disk.
+	Batch    string `json:"batch"` // how a batch is sent, leased and acked
+	// Synced reports whether acknowledged messages are on disk.
 	Synced bool `json:"synced"`
 
-	// start starts its server, below a directory, or uses one that runs.
+	// start starts the server below a directory, or uses a running one.
 	start func(ctx context.Context, run *run) (*running, error)
-	// only bounds it to cases with these names; nil: all.
+	// only restricts it to the named cases; nil: all cases.
 	only []string
 }
 
@@ -34,13 +34,13 @@ type running struct {
 	system  *system
 	Version string
 	pid     int
-	peer    bench.Peer // nil when round is not
+	peer    bench.Peer // nil if round is set
 	round   func(ctx context.Context, c *testCase, o *options) (bench.Round, error)
 }
 
 const respBatch = "one write of N commands; one lease and one ack of N"
 
-// systems are all that are compared. Fila is the first.
+// systems returns all systems to compare, Fila first.
 func systems() []system {
 	const streams, perTask = "XADD × N in one write; one XREADGROUP COUNT N; one XACK and one XDEL of N", "one command per task"
 	cycles := []string{"cycle-64x16", "cycle-16x1"}
@@ -61,7 +61,7 @@ func systems() []system {
 	}
 }
 
-// run is what all systems of one run share.
+// run is the state shared by all systems of a run.
 type run struct {
 	options
 	root  string
@@ -69,7 +69,7 @@ type run struct {
 	ends  []func()
 }
 
-// later has something done when the run ends, the last first.
+// later registers a function to call at the end of the run, in reverse order.
 func (r *run) later(end func()) { r.ends = append(r.ends, end) }
 
 func (r *run) end() {
@@ -82,12 +82,12 @@ func startFila(ctx context.Context, r *run) (*running, error) { return r.fila(ct
 
 func startPlain(ctx context.Context, r *run) (*running, error) {
 	if _, err := os.Stat(r.plain); err != nil {
-		return nil, missing{"fila-plain", "make bench-peers builds it"}
+		return nil, missing{"fila-plain", "run make bench-peers"}
 	}
 	return r.fila(ctx, "fila-plain", r.plain)
 }
 
-// fila starts a broker with its data in a directory with that name.
+// fila starts a broker with its data in a directory of that name.
 func (r *run) fila(ctx context.Context, name, bin string) (*running, error) {
 	dir := filepath.Join(r.root, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -100,14 +100,14 @@ func (r *run) fila(ctx context.Context, name, bin string) (*running, error) {
 	if err := b.Start(); err != nil {
 		return nil, err
 	}
-	r.later(func() { _ = b.Kill() }) // its directory goes anyway
+	r.later(func() { _ = b.Kill() }) // its directory is removed anyway
 	if err := b.Ready(ctx); err != nil {
 		return nil, err
 	}
 	return resp(ctx, b.Addr())
 }
 
-// resp is a system that bench's own sessions speak to.
+// resp returns a system for the sessions of package bench.
 func resp(ctx context.Context, addr string) (*running, error) {
 	peer, name, pid, err := bench.Server{Addr: addr}.Connect(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ type redisServer struct {
 	pid int
 }
 
-// redisWith starts a Redis that syncs like this, once for all that use it.
+// redisWith starts a Redis with this appendfsync setting, shared by all systems that use it.
 func (r *run) redisWith(ctx context.Context, fsync string) (*redisServer, error) {
 	if s := r.redis[fsync]; s != nil {
 		return s, nil
@@ -202,11 +202,11 @@ func startBeanstalkd(flush string) func(context.Context, *run) (*running, error)
 	}
 }
 
-// startNATS starts the server that make bench-peers has built beside this program.
+// startNATS starts the server built by make bench-peers beside this program.
 func startNATS(always bool) func(context.Context, *run) (*running, error) {
 	return func(ctx context.Context, r *run) (*running, error) {
 		if _, err := os.Stat(r.natsd); err != nil {
-			return nil, missing{"natsd", "make bench-peers builds it"}
+			return nil, missing{"natsd", "run make bench-peers"}
 		}
 		bin, err := filepath.Abs(r.natsd)
 		if err != nil {
@@ -229,11 +229,10 @@ func startNATS(always bool) func(context.Context, *run) (*running, error) {
 	}
 }
 
-// rabbitScript is where Debian has the server; the one in PATH changes its user.
+// rabbitScript is the server's script on Debian; the one in PATH switches to another user.
 const rabbitScript = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
-// startRabbit starts a node of its own, with a port mapper of its own, all on
-// loopback.
+// startRabbit starts a node with its own port mapper, all on loopback.
 func startRabbit(ctx context.Context, r *run) (*running, error) {
 	bin, err := need(rabbitScript, "apt-get install rabbitmq-server")
 	if err != nil {

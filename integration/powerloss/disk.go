@@ -1,11 +1,10 @@
-// Package powerloss cuts the power of a broker's data directory. A small library,
-// preloaded into the broker, notes what was synced (shim/shim.c says how); after the
-// process was killed, Cut rebuilds the directory as a disk might have kept it:
-// what was synced whole, of the rest a random part. It can also let the disk be full
-// or its syncs fail.
+// Package powerloss simulates power cuts on a broker's data directory. A small library, preloaded
+// into the broker, records which data was synced (see shim/shim.c). After the process was killed,
+// Cut rebuilds the directory as a disk might have kept it: all synced data, and a random part of
+// the rest. The library can also simulate a full disk or failing syncs.
 //
-// The broker's own few files are written past the library, which sees calls of libc
-// only; they carry nothing that was acknowledged.
+// The library intercepts calls of libc only, so it does not see the few files that the broker
+// writes from Go; they contain no acknowledged data.
 package powerloss
 
 import (
@@ -29,16 +28,16 @@ type Disk struct {
 	journal string
 	grave   string
 	fault   string
-	base    map[string]uint64 // what was there when the process began, all of it durable
+	base    map[string]uint64 // files at the start of the process, all durable
 	sizes   map[uint64]int64
 
-	// Scatter has Cut keep any pages of what was not synced, and zeros in place of the
-	// others: a disk that writes in an order of its own. Else it keeps a beginning.
+	// Scatter makes Cut keep arbitrary pages of unsynced data, and zeros in place of the others,
+	// like a disk that reorders writes. Otherwise Cut keeps a prefix.
 	Scatter bool
 }
 
-// New prepares a disk for a data directory, which need not exist. What it needs goes
-// below work, on the same file system. It needs gcc.
+// New prepares a disk for a data directory, which need not exist. Its files are below work, which
+// must be on the same file system. It requires gcc.
 func New(work, data string) (*Disk, error) {
 	at := func(name string) string { return filepath.Join(work, name) }
 	d := &Disk{data: data, library: at("shim.so"), journal: at("shim.journal"), grave: at("shim.grave"), fault: at("shim.fault")}
@@ -55,7 +54,7 @@ func New(work, data string) (*Disk, error) {
 	return d, nil
 }
 
-// Env is what the broker's environment needs in addition.
+// Env returns the environment variables that the broker needs in addition.
 func (d *Disk) Env() []string {
 	return []string{
 		"LD_PRELOAD=" + d.library, "POWERLOSS_DIR=" + d.data, "POWERLOSS_JOURNAL=" + d.journal, "POWERLOSS_GRAVE=" + d.grave,
@@ -63,7 +62,7 @@ func (d *Disk) Env() []string {
 	}
 }
 
-// Fill makes the disk refuse to be written to, as one without space does.
+// Fill makes writes fail for lack of space.
 func (d *Disk) Fill() error { return os.WriteFile(d.fault, []byte("f"), 0o600) }
 
 // Break makes syncs fail.
@@ -72,8 +71,7 @@ func (d *Disk) Break() error { return os.WriteFile(d.fault, []byte("e"), 0o600) 
 // Heal ends Fill and Break.
 func (d *Disk) Heal() error { return os.WriteFile(d.fault, nil, 0o600) }
 
-// Begin must be called before each start of the process: it takes all that is there
-// for durable.
+// Begin must be called before each start of the process: it considers all existing data durable.
 func (d *Disk) Begin() error {
 	for _, path := range []string{d.journal, d.grave} {
 		if err := os.RemoveAll(path); err != nil {
@@ -88,8 +86,8 @@ func (d *Disk) Begin() error {
 	return err
 }
 
-// list maps the names in a directory to inodes, and these to sizes. A directory that
-// does not exist is empty.
+// list returns the inodes of the names in a directory, and their sizes. A missing directory counts
+// as empty.
 func list(dir string) (map[string]uint64, map[uint64]int64, error) {
 	names, sizes := map[string]uint64{}, map[uint64]int64{}
 	entries, err := os.ReadDir(dir)
@@ -113,18 +111,18 @@ func list(dir string) (map[string]uint64, map[uint64]int64, error) {
 	return names, sizes, nil
 }
 
-// Loss says what a cut has taken.
+// Loss counts what a cut has taken.
 type Loss struct {
-	Bytes   int64 // written, not synced, and gone; with their file, too
-	Entries int   // changes of the directory, not synced and gone
-	Torn    int   // files that end somewhere in what was not synced
+	Bytes   int64 // unsynced bytes lost, including those of lost files
+	Entries int   // unsynced changes of the directory lost
+	Torn    int   // files that end within unsynced data
 }
 
-// Cut rebuilds the directory as it may be after a loss of power in the moment in
-// which the process ended. It must have ended.
+// Cut rebuilds the directory as a power cut at the end of the process may have left it. The process
+// must have ended.
 func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 	text, err := os.ReadFile(d.journal)
-	if err != nil && !os.IsNotExist(err) { // the process may have ended before its first note
+	if err != nil && !os.IsNotExist(err) { // the process may have ended before its first record
 		return Loss{}, err
 	}
 	j := newJournal(d.base, d.sizes)
@@ -144,14 +142,14 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 	for _, inode := range j.durable {
 		delete(sizes, inode)
 	}
-	for _, size := range sizes { // of files that nothing leads to any more
+	for _, size := range sizes { // of unlinked files
 		loss.Bytes += size
 	}
 	after := d.data + ".after"
 	if err := os.Mkdir(after, 0o750); err != nil {
 		return Loss{}, err
 	}
-	defer os.RemoveAll(after) // where something went wrong
+	defer os.RemoveAll(after) // after a failure
 	for name, inode := range j.durable {
 		from := where[inode]
 		if from == "" {
@@ -167,7 +165,7 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 	return loss, os.Rename(after, d.data)
 }
 
-// keep copies what was synced of a file, and of the rest nothing, all, or a part.
+// keep copies the synced data of a file, and none, all or a part of the rest.
 func keep(from, to string, synced int64, chance *rand.Rand, scatter bool, loss *Loss) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -181,7 +179,7 @@ func keep(from, to string, synced int64, chance *rand.Rand, scatter bool, loss *
 	size := info.Size()
 	synced = min(synced, size)
 	kept := synced
-	var holes []int64 // where pages begin that are gone
+	var holes []int64 // offsets of lost pages
 	if rest := size - synced; rest > 0 {
 		switch chance.IntN(4) {
 		case 0:
@@ -217,11 +215,11 @@ func keep(from, to string, synced int64, chance *rand.Rand, scatter bool, loss *
 	return out.Close()
 }
 
-// page is what a disk keeps or loses as a whole.
+// page is the unit that a disk keeps or loses.
 const page = 4096
 
-// scattered decides which pages of a part of a file are gone, and returns where each
-// begins, but for what is before the part.
+// scattered chooses the lost pages within a range of a file and returns the offset of the lost part
+// of each.
 func scattered(from, to int64, chance *rand.Rand) (gone []int64) {
 	for few := 1 + chance.IntN(9); from < to; from = from/page*page + page {
 		if chance.IntN(10) < few {

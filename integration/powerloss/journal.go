@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// journal is what the library has noted, read: which names and how much of each file
-// are durable, and which changes of the directory are not.
+// journal is the parsed record of the library: the durable names, the durable size of each file,
+// and the changes of the directory that are not durable.
 type journal struct {
 	durable map[string]uint64
-	sizes   map[uint64]int64 // durable bytes of an inode
-	changes []change         // all, in order; those that are durable are applied
+	sizes   map[uint64]int64 // durable bytes by inode
+	changes []change         // all, in order; the durable ones are applied
 	syncs   map[uint64]begun
 }
 
@@ -23,8 +23,8 @@ type change struct {
 	applied  bool
 }
 
-// begun is a sync that has begun: of a file with its size then, or of the directory
-// with the number of changes before it.
+// begun is a sync in progress: of a file with its size at the start, or of the directory with the
+// number of changes before it.
 type begun struct {
 	inode   uint64
 	size    int64
@@ -38,7 +38,7 @@ func newJournal(base map[string]uint64, sizes map[uint64]int64) *journal {
 func (j *journal) read(text string) error {
 	for line := range strings.Lines(text) {
 		if !strings.HasSuffix(line, "\n") {
-			break // the process was killed in the middle of it
+			break // the process was killed while writing the record
 		}
 		if err := j.line(strings.TrimSuffix(line, "\n")); err != nil {
 			return fmt.Errorf("journal: %q: %w", line, err)
@@ -73,7 +73,7 @@ func (j *journal) line(line string) error {
 		_, err = fmt.Sscanf(line[1:], "%d %d %d", &inode, &at, &size)
 		j.sizes[inode] = min(j.sizes[inode], at)
 	default:
-		err = fmt.Errorf("no such note")
+		err = fmt.Errorf("unknown record")
 	}
 	return err
 }
@@ -108,8 +108,8 @@ func (j *journal) apply(c *change) {
 	}
 }
 
-// chooseEntries decides which unsynced changes the disk has kept: none,
-// those up to a moment, or any. It returns how many are gone.
+// chooseEntries chooses the unsynced changes that the disk has kept: none, a prefix, or any subset.
+// It returns the number of lost ones.
 func (j *journal) chooseEntries(chance *rand.Rand) (gone int) {
 	var open []*change
 	for i := range j.changes {

@@ -16,49 +16,48 @@ import (
 	"github.com/faisca/fila/integration/history"
 )
 
-// clock is the one clock of a run: it never goes back, and it knows what the broker
-// means by a time.
+// clock is the monotonic clock of a run. It converts the broker's times.
 type clock struct{ start time.Time }
 
 func (c clock) now() time.Duration { return time.Since(c.start) }
 
-// of converts Unix milliseconds. The broker runs on this machine: its clock is ours.
+// of converts Unix milliseconds. The broker runs on the same machine and so uses the same clock.
 func (c clock) of(ms int64) time.Duration { return time.UnixMilli(ms).Sub(c.start.Round(0)) }
 
-// crowd is what all clients of a run share.
-type crowd struct {
+// shared is the state shared by all clients of a run.
+type shared struct {
 	clock
 	addr     string
 	options  options
-	backlog  atomic.Int64 // enqueues that were answered less acks that were
+	backlog  atomic.Int64 // answered enqueues minus answered acks
 	progress atomic.Int64 // deliveries
-	draining atomic.Bool  // all that is leased is acked
-	named    sync.Map     // ids that enqueues with DEDUP were answered with
+	draining atomic.Bool  // consumers ack everything they lease
+	named    sync.Map     // ids in replies to enqueues with DEDUP
 
 	mu      sync.Mutex
-	strange map[string]int // answers that no client should get
+	strange map[string]int // replies outside the contract, by text
 }
 
-// wonder takes note of an answer that the contract does not have.
-func (c *crowd) wonder(what string) {
+// unexpected records a reply outside the contract.
+func (c *shared) unexpected(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.strange[what]++
 }
 
-// client is one connection and what it notes.
+// client is one connection and its record.
 type client struct {
-	*crowd
+	*shared
 	history.Log
 	redis     *redis.Client
 	chance    *rand.Rand
 	number    int
-	followers int // what it has enqueued in transactions
+	followers int // number of messages enqueued in transactions
 }
 
-func (c *crowd) client(number int) *client {
+func (c *shared) client(number int) *client {
 	return &client{
-		crowd:  c,
+		shared: c,
 		number: number,
 		chance: rand.New(rand.NewPCG(c.options.seed, uint64(number)+1)),
 		redis: redis.NewClient(&redis.Options{
@@ -68,14 +67,14 @@ func (c *crowd) client(number int) *client {
 	}
 }
 
-// one in n.
+// one returns true with probability 1/n.
 func (c *client) one(n int) bool { return c.chance.IntN(n) == 0 }
 
-// pause waits for a moment: the broker is away, or there is too much to do.
+// pause waits for d: the broker is down, or the backlog is too large.
 func pause(d time.Duration) { <-time.After(d) }
 
-// outcome is what an error means. sent is false if the call never left.
-func (c *crowd) outcome(err error) (o history.Outcome, sent bool) {
+// outcome translates an error. sent is false if the command was not sent.
+func (c *shared) outcome(err error) (o history.Outcome, sent bool) {
 	var dial *net.OpError
 	var refusal redis.Error
 	switch {
@@ -92,23 +91,23 @@ func (c *crowd) outcome(err error) (o history.Outcome, sent bool) {
 		case "MISCONF", "LOADING":
 			return history.Unknown, true
 		}
-		c.wonder(err.Error())
+		c.unexpected(err.Error())
 		return history.Refused, true
 	}
 	return history.Unknown, true
 }
 
-// deliveries takes the answer to a lease apart.
+// deliveries parses the reply to a lease.
 func (c *client) deliveries(reply any) ([]history.Delivery, error) {
 	list, ok := reply.([]any)
 	if !ok {
-		return nil, fmt.Errorf("a lease was answered with %T", reply)
+		return nil, fmt.Errorf("unexpected reply to a lease: %T", reply)
 	}
 	all := make([]history.Delivery, 0, len(list))
 	for _, m := range list {
 		f, ok := m.([]any)
 		if !ok || len(f) < 9 {
-			return nil, fmt.Errorf("a message is %v", m)
+			return nil, fmt.Errorf("unexpected message in a reply: %v", m)
 		}
 		receipt, _ := f[0].(string)
 		payload, _ := f[1].(string)
@@ -118,7 +117,7 @@ func (c *client) deliveries(reply any) ([]history.Delivery, error) {
 		id, fence, _ := strings.Cut(receipt, ":")
 		number, err := strconv.ParseUint(fence, 10, 64)
 		if err != nil || until == 0 {
-			return nil, fmt.Errorf("a message is %v", f)
+			return nil, fmt.Errorf("unexpected message in a reply: %v", f)
 		}
 		tag, err := tagOf(payload)
 		if err != nil {
@@ -129,16 +128,16 @@ func (c *client) deliveries(reply any) ([]history.Delivery, error) {
 	return all, nil
 }
 
-// payload makes a body of a size that only this tag has.
+// payload returns a body of the given size that is unique to the tag.
 func payload(tag string, size int) string {
 	return tag + "|" + strings.Repeat(tag+".", size/(len(tag)+1)+1)
 }
 
-// tagOf checks a body and returns its tag.
+// tagOf verifies a body and returns its tag.
 func tagOf(body string) (string, error) {
 	tag, rest, _ := strings.Cut(body, "|")
 	if tag == "" || strings.ReplaceAll(rest, tag+".", "") != "" {
-		return "", fmt.Errorf("a payload is not what was enqueued: %.100q", body)
+		return "", fmt.Errorf("the payload differs from the one enqueued: %.100q", body)
 	}
 	return tag, nil
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/faisca/fila/integration/history"
 )
 
-// visibility is short: what a crash takes out of a client's hands comes back soon.
+// visibility is short so that messages leased before a crash are soon delivered again.
 const visibility = 1200 * time.Millisecond
 
-// late is a receipt that is used when its lease is over.
+// late is a receipt to be used after the end of its lease.
 type late struct {
 	queue string
 	d     history.Delivery
 	at    time.Duration
 }
 
-// consume leases, and ends leases in every way there is, until it is told to stop.
+// consume leases messages and ends leases in every possible way, until ctx is done.
 func (c *client) consume(ctx context.Context, number int) {
 	defer c.redis.Close()
 	leaves := number%4 == 3
@@ -50,7 +50,7 @@ func (c *client) consume(ctx context.Context, number int) {
 	}
 }
 
-// lease asks for messages. A client that leaves gives up in the middle of it.
+// lease requests messages. A client that leaves disconnects in the middle of the call.
 func (c *client) lease(queue string, leaves bool) (got []history.Delivery, ok bool) {
 	args := []any{"FILA.LEASE", queue, "COUNT", 1 + c.chance.IntN(24), "VISIBILITY", visibility.Milliseconds()}
 	if !c.one(4) {
@@ -72,7 +72,7 @@ func (c *client) lease(queue string, leaves bool) (got []history.Delivery, ok bo
 	}
 	if err == nil {
 		if l.Got, err = c.deliveries(reply); err != nil {
-			c.wonder(err.Error())
+			c.unexpected(err.Error())
 		}
 	}
 	if len(l.Got) > 0 {
@@ -82,7 +82,7 @@ func (c *client) lease(queue string, leaves bool) (got []history.Delivery, ok bo
 	return l.Got, err == nil || leaves
 }
 
-// work does something with each message, and returns what is to be done late.
+// work ends the lease of each message or leaves it open, and returns the receipts to use late.
 func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 	var acks []history.End
 	for _, d := range got {
@@ -92,8 +92,8 @@ func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 			how = 99
 		}
 		switch {
-		case how < 2: // dropped: the lease runs out
-		case how < 5: // acked when the lease is over, and another client may have it
+		case how < 2: // dropped: the lease expires
+		case how < 5: // acked after the lease has expired, when another client may hold the message
 			tardy = append(tardy, late{queue, d, d.Until + time.Duration(c.chance.IntN(300))*time.Millisecond})
 		case how < 10:
 			e.Kind = history.Nack
@@ -112,12 +112,12 @@ func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 				e.Kind = history.Ack
 				c.end(queue, []history.End{e}, nil)
 			}
-		case how < 19: // done, and another one follows from it
+		case how < 19: // acked in a transaction that enqueues a follow-up
 			c.exec(queue, e)
 		default:
 			acks = append(acks, e)
 			if c.one(40) {
-				acks = append(acks, e) // twice: the second must not count
+				acks = append(acks, e) // sent twice: the second ack must not be honoured
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 	return tardy
 }
 
-// nack is how a message is given up, for now or for good.
+// nack returns the arguments of a retry or of a final failure.
 func (c *client) nack() []any {
 	switch c.chance.IntN(5) {
 	case 0:
@@ -137,7 +137,7 @@ func (c *client) nack() []any {
 	}
 }
 
-// end sends ends of leases in one pipeline and notes what became of each.
+// end sends the commands in one pipeline and records the outcomes.
 func (c *client) end(queue string, ends []history.End, more []any) {
 	if len(ends) == 0 {
 		return
@@ -148,7 +148,7 @@ func (c *client) end(queue string, ends []history.End, more []any) {
 		p.Do(context.Background(), append([]any{name, queue, fmt.Sprintf("%s:%d", e.ID, e.Fence)}, more...)...)
 	}
 	span := history.Span{Call: c.now()}
-	cmds, _ := p.Exec(context.Background()) // each command has an error of its own
+	cmds, _ := p.Exec(context.Background()) // each command has its own error
 	span.Return = c.now()
 	c.noteEnds(span, ends, cmds)
 }
@@ -166,7 +166,7 @@ func (c *client) noteEnds(span history.Span, ends []history.End, cmds []redis.Cm
 	}
 }
 
-// exec acks a message and enqueues another one, in one transaction.
+// exec acks a message and enqueues another one in one transaction.
 func (c *client) exec(queue string, ack history.End) {
 	c.followers++
 	ack.With = fmt.Sprintf("%d+%d", c.number, c.followers)
@@ -181,7 +181,7 @@ func (c *client) exec(queue string, ack history.End) {
 	c.noteEnqueues(span, []history.Enqueue{e}, cmds[1:])
 }
 
-// note says what an answer means. It is false if there was no call.
+// note records the outcome of a reply. It returns false if the command was not sent.
 func (c *client) note(e *history.End, cmd *redis.Cmd) bool {
 	reply, err := cmd.Result()
 	var sent bool
@@ -210,7 +210,7 @@ func (c *client) note(e *history.End, cmd *redis.Cmd) bool {
 	return true
 }
 
-// field is a field of a map, which is an array in RESP2.
+// field returns a field of a map, which is an array in RESP2.
 func field(reply any, name string) any {
 	switch m := reply.(type) {
 	case map[any]any:

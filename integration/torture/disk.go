@@ -14,18 +14,18 @@ import (
 	"github.com/faisca/fila/internal/smalldisk"
 )
 
-// trouble is a disk that takes no writes for a while.
-type trouble interface {
+// diskFault makes the disk refuse writes for a while.
+type diskFault interface {
 	Begin() error // before the process starts
 	Fail() error
 	Heal() error
 	Close() error
-	// Reads tells whether reads have to go on meanwhile.
+	// Reads reports whether reads must work during the fault.
 	Reads() bool
 }
 
-// small is a file system of its own that is filled up and emptied again. It needs
-// the right to mount.
+// small is a separate file system that is filled up and emptied again. It requires the right to
+// mount.
 type small struct{ dir string }
 
 const smallBytes = 96 << 20
@@ -43,8 +43,8 @@ func (s *small) Heal() error  { return smalldisk.Empty(s.dir) }
 func (s *small) Close() error { return smalldisk.Detach(s.dir) }
 func (s *small) Reads() bool  { return true }
 
-// injected is a disk that fails to order: in its syncs, or in its writes for lack of
-// space. The store cannot be reopened then, so nothing can be read from it either.
+// injected is a disk that fails on command: in syncs, or in writes for lack of space. The store
+// cannot be reopened during the fault, so it cannot be read either.
 type injected struct {
 	*powerloss.Disk
 	fail func() error
@@ -55,40 +55,40 @@ func (d *injected) Close() error { return nil }
 func (d *injected) Reads() bool  { return false }
 
 const (
-	noticeMax = 20 * time.Second // until a write fails: space reserved before is used up first
+	noticeMax = 20 * time.Second // until a write fails: preallocated space is used up first
 	healMax   = 30 * time.Second
 )
 
-// fail lets the disk take no writes for a while, and sees that the broker says so,
-// and serves again by itself. For the history it is a crash: leases that were not
-// written yet are forgotten when the broker recovers in place.
+// fail makes the disk refuse writes for a while, and verifies that the broker reports it and then
+// recovers by itself. The history records a crash: a recovery in place forgets leases that were not
+// written yet.
 func (s *session) fail() error {
-	c := s.crowd.client(0)
+	c := s.shared.client(0)
 	defer c.redis.Close()
-	cut := history.Crash{At: s.crowd.now()}
-	if err := s.trouble.Fail(); err != nil {
+	cut := history.Crash{At: s.shared.now()}
+	if err := s.fault.Fail(); err != nil {
 		return err
 	}
 	if err := until(noticeMax, func() bool { return strings.HasPrefix(write(c.redis), "MISCONF ") }); err != nil {
-		return fmt.Errorf("the disk takes no writes, and no client is told: %w", err)
+		return fmt.Errorf("the disk refuses writes, but the broker reports no error: %w", err)
 	}
 	for end := time.Now().Add(time.Duration(s.chance.IntN(2000)) * time.Millisecond); time.Now().Before(end); pause(20 * time.Millisecond) {
 		if err := s.reads(c.redis); err != nil {
-			return fmt.Errorf("the disk takes no writes, and reads fail: %w", err)
+			return fmt.Errorf("the disk refuses writes, and reads fail: %w", err)
 		}
 	}
-	if err := s.trouble.Heal(); err != nil {
+	if err := s.fault.Heal(); err != nil {
 		return err
 	}
 	if err := until(healMax, func() bool { return write(c.redis) == "" }); err != nil {
-		return fmt.Errorf("the disk takes writes again, and the broker does not: %w", err)
+		return fmt.Errorf("the disk accepts writes again, but the broker does not: %w", err)
 	}
-	cut.Back = s.crowd.now()
+	cut.Back = s.shared.now()
 	s.history.Crashes = append(s.history.Crashes, cut)
 	return nil
 }
 
-// write changes something that no message depends on, and returns how it was refused.
+// write makes a change that no message depends on, and returns the error.
 func write(c *redis.Client) string {
 	if err := c.Do(context.Background(), "FILA.THROTTLE", "SET", "probe", "RATE", 1000).Err(); err != nil {
 		return err.Error()
@@ -96,10 +96,10 @@ func write(c *redis.Client) string {
 	return ""
 }
 
-// reads does what has to work without a disk that can be written to.
+// reads executes commands that must work while the disk refuses writes.
 func (s *session) reads(c *redis.Client) error {
 	commands := [][]any{{"PING"}, {"INFO"}}
-	if s.trouble.Reads() {
+	if s.fault.Reads() {
 		commands = append(commands, []any{"FILA.STATS"}, []any{"FILA.QUEUE", "LIST"}, []any{"FILA.KEYS", steady})
 	}
 	for _, args := range commands {
@@ -110,7 +110,7 @@ func (s *session) reads(c *redis.Client) error {
 	return nil
 }
 
-// until polls.
+// until polls until yes returns true, for at most limit.
 func until(limit time.Duration, yes func() bool) error {
 	for end := time.Now().Add(limit); !yes(); pause(10 * time.Millisecond) {
 		if time.Now().After(end) {

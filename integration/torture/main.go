@@ -1,10 +1,10 @@
-// Torture lets many clients work with a broker that is killed again and again, or
-// whose power is cut, and judges it by what it has told them.
+// Torture runs many clients against a broker that is repeatedly killed, or whose power is cut, and
+// verifies the broker by its replies.
 //
-// Producers and consumers note every call and its answer; at random moments the
-// broker ends without warning and is started again on what is left of its data. In
-// the end the queues are drained, and the history is held to the contract (package
-// history). The last line is the verdict; the exit code is 1 if a promise was broken.
+// Producers and consumers record every call and its reply. At random moments the broker ends
+// without warning and is started again on its remaining data. Finally the queues are drained and
+// the history is checked against the contract (package history). The last line is the verdict; the
+// exit code is 1 if a promise was broken.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/faisca/fila/integration/history"
 )
 
-// options is what the flags say.
+// options are the values of the flags.
 type options struct {
 	bin       string
 	length    time.Duration
@@ -39,26 +39,26 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
-	flag.DurationVar(&o.length, "t", 2*time.Minute, "how `long` the broker is tortured")
-	flag.DurationVar(&o.calm, "calm", 4*time.Second, "the mean `time` between two crashes")
-	flag.StringVar(&o.by, "by", byKill, "what `happens`: kill, of the process; power, cut, so that what was not synced is lost or torn; "+
-		"full, a disk without space, which needs the right to mount; no-space, writes that fail as if; io-error, syncs that fail")
-	flag.StringVar(&o.sync, "sync", "always", "the broker's storage.sync: always, interval or never")
+	flag.DurationVar(&o.length, "t", 2*time.Minute, "`duration` of the torture")
+	flag.DurationVar(&o.calm, "calm", 4*time.Second, "mean `time` between two crashes")
+	flag.StringVar(&o.by, "by", byKill, "the `fault`: kill, the process is killed; power, the power is cut, and unsynced data is lost or torn; "+
+		"full, a file system runs out of space (requires the right to mount); no-space, writes fail with ENOSPC; io-error, syncs fail")
+	flag.StringVar(&o.sync, "sync", "always", "storage.sync of the broker: always, interval or never")
 	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
 	flag.DurationVar(&o.leaseLag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
-	flag.IntVar(&o.producers, "producers", 6, "clients that enqueue")
-	flag.IntVar(&o.consumers, "consumers", 10, "clients that lease")
-	flag.IntVar(&o.rate, "rate", 2000, "messages enqueued per second, at most")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what chance decides; what the broker and the machine do is up to them")
-	flag.BoolVar(&o.scatter, "scatter", false, "power cuts keep any pages of what was not synced, not only a beginning; the broker may refuse to start then, which ends the run")
-	flag.BoolVar(&o.keep, "keep", false, "keep the broker's directory, also when all was well")
+	flag.IntVar(&o.producers, "producers", 6, "number of producers")
+	flag.IntVar(&o.consumers, "consumers", 10, "number of consumers")
+	flag.IntVar(&o.rate, "rate", 2000, "maximum of messages enqueued per second")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "random seed; scheduling and timing still vary")
+	flag.BoolVar(&o.scatter, "scatter", false, "power cuts keep arbitrary pages of unsynced data instead of a prefix; the broker may then refuse to start, which ends the run")
+	flag.BoolVar(&o.keep, "keep", false, "keep the broker's directory even after a successful run")
 	flag.Parse()
 
-	redis.SetLogger(silence{}) // that the broker is away is what this is about
+	redis.SetLogger(silence{}) // connection errors are expected
 	harness.Main("torture", func(ctx context.Context) (int, error) { return harness.Verdict(run(ctx, o)) })
 }
 
-// What happens to the broker.
+// The faults.
 const (
 	byKill    = "kill"
 	byPower   = "power"
@@ -72,7 +72,7 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// mode is the checker's word for storage.sync.
+// mode returns the checker's constant for storage.sync.
 func (o *options) mode() (history.Sync, error) {
 	switch o.sync {
 	case "always":

@@ -11,7 +11,7 @@ import (
 	"github.com/faisca/fila/integration/history"
 )
 
-// The queues: clients of the second come and go in the middle of their calls.
+// The queues. Clients of the second disconnect in the middle of calls.
 const (
 	steady = "steady"
 	fickle = "fickle"
@@ -19,18 +19,18 @@ const (
 
 const (
 	keys       = 20
-	backlogMax = 4000 // more and the end is a long drain
+	backlogMax = 4000 // more would make the final drain long
 	delayMax   = 1500 // ms
-	names      = 60   // for deduplication, over and over again
+	names      = 60   // deduplication ids, which are reused
 )
 
-// What the queues are told.
+// The settings of the queues.
 const (
 	fickleTTL   = 4 * time.Second
 	dedupWindow = 3 * time.Second
 )
 
-// produce enqueues until it is told to stop, each tag once, alone or in pipelines.
+// produce enqueues messages, alone or in pipelines, until ctx is done. Each tag is used once.
 func (c *client) produce(ctx context.Context, number int) {
 	defer c.redis.Close()
 	for n := 0; ctx.Err() == nil; {
@@ -53,7 +53,7 @@ func (c *client) produce(ctx context.Context, number int) {
 	}
 }
 
-// message makes up a message and returns the command that enqueues it.
+// message generates a message and returns the command that enqueues it.
 func (c *client) message(e *history.Enqueue, tag string) []any {
 	size := c.chance.IntN(600)
 	if c.one(300) {
@@ -84,7 +84,7 @@ func (c *client) message(e *history.Enqueue, tag string) []any {
 		e.Delay = time.Duration(ms) * time.Millisecond
 		if c.one(2) {
 			at := time.Now().UnixMilli() + int64(ms)
-			e.Delay = c.of(at) // the call, from which delays count, is still to come
+			e.Delay = c.of(at) // the call, from which delays count, has not been sent yet
 			return append(args, "AT", at)
 		}
 		args = append(args, "DELAY", ms)
@@ -92,15 +92,14 @@ func (c *client) message(e *history.Enqueue, tag string) []any {
 	return args
 }
 
-// enqueue sends a pipeline and notes what became of it. It tells whether all went
-// well.
+// enqueue sends a pipeline and records the outcomes. It reports whether all commands succeeded.
 func (c *client) enqueue(p redis.Pipeliner, batch []history.Enqueue) bool {
 	at := c.now()
 	cmds, failed := p.Exec(context.Background())
 	span := history.Span{Call: at, Return: c.now()}
 	for i := range batch {
 		if isAt(cmds[i]) {
-			batch[i].Delay = max(batch[i].Delay-at, 1) // it was a time: what matters is that it is not first come, first served
+			batch[i].Delay = max(batch[i].Delay-at, 1) // it was an absolute time; a positive delay marks the message as unordered
 		}
 	}
 	c.noteEnqueues(span, batch, cmds)
@@ -130,13 +129,13 @@ func (c *client) noteEnqueues(span history.Span, batch []history.Enqueue, cmds [
 	}
 }
 
-// first reports whether an id is in no earlier reply.
-func (c *crowd) first(id string) bool {
+// first reports whether no earlier reply contained the id.
+func (c *shared) first(id string) bool {
 	_, known := c.named.LoadOrStore(id, true)
 	return !known
 }
 
-// isAt tells whether a command names a time rather than a delay.
+// isAt reports whether a command has an absolute time instead of a delay.
 func isAt(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	return len(args) > 2 && args[len(args)-2] == "AT"

@@ -19,24 +19,24 @@ import (
 
 const (
 	patience   = 30 * time.Second // for a start
-	drainQuiet = 10 * time.Second // without a delivery, and nothing more is to be had
+	drainQuiet = 10 * time.Second // without a delivery the queues count as drained
 )
 
 // session is one run.
 type session struct {
 	options
-	crowd   *crowd
+	shared  *shared
 	broker  *harness.Broker
-	disk    *powerloss.Disk // of power cuts, else nil
-	trouble trouble         // nil: the process is ended
+	disk    *powerloss.Disk // if power cuts are requested, else nil
+	fault   diskFault       // nil if the process is ended instead
 	chance  *rand.Rand
 	history history.History
 	clients []*client
-	loss    powerloss.Loss // of all cuts together
+	loss    powerloss.Loss // sum of all cuts
 }
 
-// run tortures a broker and says whether it has kept its promises. An error says why
-// that is not known.
+// run tortures a broker and reports whether it kept its promises. An error means that there is no
+// verdict.
 func run(ctx context.Context, o options) (ok bool, err error) {
 	mode, err := o.mode()
 	if err != nil {
@@ -51,11 +51,11 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 			fmt.Printf("the broker's directory is kept: %s\n", dir)
 			return
 		}
-		_ = os.RemoveAll(dir) // in the system's place for temporary files
+		_ = os.RemoveAll(dir) // in the system's temporary directory
 	}()
 	fmt.Printf("seed %d: %v of torture by %s, storage.sync %s\n", o.seed, o.length, o.by, o.sync)
 	s := &session{options: o, chance: rand.New(rand.NewPCG(o.seed, 0))}
-	s.crowd = &crowd{clock: clock{time.Now()}, options: o, strange: map[string]int{}}
+	s.shared = &shared{clock: clock{time.Now()}, options: o, strange: map[string]int{}}
 	defer s.close()
 	if err := s.prepare(dir); err != nil {
 		return false, err
@@ -70,17 +70,17 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 	return s.report(v), nil
 }
 
-// close ends the broker, however it is, and its disk.
+// close ends the broker, in whatever state it is, and its disk.
 func (s *session) close() {
 	if s.broker != nil {
 		_ = s.broker.Kill()
 	}
-	if s.trouble != nil {
-		_ = s.trouble.Close()
+	if s.fault != nil {
+		_ = s.fault.Close()
 	}
 }
 
-// prepare makes the broker and its queues.
+// prepare creates the broker and its queues.
 func (s *session) prepare(dir string) error {
 	home := dir
 	if s.by == byFull {
@@ -89,7 +89,7 @@ func (s *session) prepare(dir string) error {
 		if err != nil {
 			return err
 		}
-		s.trouble = small
+		s.fault = small
 	}
 	var err error
 	s.broker, err = harness.New(s.bin, home, "--storage.sync", s.sync, "--storage.sync_interval_ms", fmt.Sprint(s.interval.Milliseconds()),
@@ -97,7 +97,7 @@ func (s *session) prepare(dir string) error {
 	if err != nil {
 		return err
 	}
-	s.crowd.addr = s.broker.Addr()
+	s.shared.addr = s.broker.Addr()
 	switch s.by {
 	case byKill, byFull:
 	case byPower, byIOError, byNoSpace:
@@ -110,17 +110,17 @@ func (s *session) prepare(dir string) error {
 		case byPower:
 			s.disk, disk.Scatter = disk, s.scatter
 		case byIOError:
-			s.trouble = &injected{disk, disk.Break}
+			s.fault = &injected{disk, disk.Break}
 		case byNoSpace:
-			s.trouble = &injected{disk, disk.Fill}
+			s.fault = &injected{disk, disk.Fill}
 		}
 	default:
-		return fmt.Errorf("-by %s: no such thing", s.by)
+		return fmt.Errorf("-by %s: unknown fault; see -help", s.by)
 	}
 	if err := s.start(); err != nil {
 		return err
 	}
-	c := s.crowd.client(0)
+	c := s.shared.client(0)
 	defer c.redis.Close()
 	for q, more := range map[string][]any{steady: {"DEDUPWINDOW", dedupWindow.Milliseconds()}, fickle: {"TTL", fickleTTL.Milliseconds()}} {
 		args := append([]any{"FILA.QUEUE", "CREATE", q, "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000}, more...)
@@ -128,7 +128,7 @@ func (s *session) prepare(dir string) error {
 			return err
 		}
 	}
-	// With a lazy disk the queues could be gone after the first cut.
+	// With lazy syncs the first power cut could take the queues.
 	if s.by == byPower && s.sync != "always" {
 		if err := s.broker.Stop(); err != nil {
 			return err
@@ -147,34 +147,34 @@ func (s *session) start() error {
 	return s.broker.Ready(ctx)
 }
 
-// launch starts the process and does not wait for it.
+// launch starts the process without waiting until it serves.
 func (s *session) launch() error {
 	if s.disk != nil {
 		if err := s.disk.Begin(); err != nil {
 			return err
 		}
 	}
-	if s.trouble != nil {
-		if err := s.trouble.Begin(); err != nil {
+	if s.fault != nil {
+		if err := s.fault.Begin(); err != nil {
 			return err
 		}
 	}
 	return s.broker.Start()
 }
 
-// play is the whole of the run but for its judgement.
+// play executes the run without judging it.
 func (s *session) play(ctx context.Context) error {
 	producing, stopProducing := context.WithCancel(ctx)
 	consuming, stopConsuming := context.WithCancel(context.Background())
 	var producers, consumers sync.WaitGroup
 	defer func() { stopProducing(); producers.Wait(); stopConsuming(); consumers.Wait() }()
 	for i := range s.producers {
-		c := s.crowd.client(1 + i)
+		c := s.shared.client(1 + i)
 		s.clients = append(s.clients, c)
 		producers.Go(func() { c.produce(producing, i) })
 	}
 	for i := range s.consumers {
-		c := s.crowd.client(1000 + i)
+		c := s.shared.client(1000 + i)
 		s.clients = append(s.clients, c)
 		consumers.Go(func() { c.consume(consuming, i) })
 	}
@@ -183,7 +183,7 @@ func (s *session) play(ctx context.Context) error {
 	}
 	stopProducing()
 	producers.Wait()
-	s.crowd.draining.Store(true)
+	s.shared.draining.Store(true)
 	if err := s.drain(); err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (s *session) torture(ctx context.Context) error {
 			bar.Set(int64(time.Since(begun).Seconds()))
 		}
 		happens := s.crash
-		if s.trouble != nil {
+		if s.fault != nil {
 			happens = s.fail
 		}
 		if err := happens(); err != nil {
@@ -217,9 +217,9 @@ func (s *session) torture(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// crash ends the broker, at times again while it recovers, and starts it.
+// crash ends the broker, sometimes again during recovery, and starts it.
 func (s *session) crash() error {
-	cut := history.Crash{At: s.crowd.now(), Power: s.by == byPower}
+	cut := history.Crash{At: s.shared.now(), Power: s.by == byPower}
 	for again := true; again; {
 		if err := s.end(); err != nil {
 			return err
@@ -234,7 +234,7 @@ func (s *session) crash() error {
 	if err := s.start(); err != nil {
 		return fmt.Errorf("after crash %d: %w", len(s.history.Crashes)+1, err)
 	}
-	cut.Back = s.crowd.now()
+	cut.Back = s.shared.now()
 	s.history.Crashes = append(s.history.Crashes, cut)
 	return nil
 }
@@ -250,12 +250,12 @@ func (s *session) end() error {
 	return err
 }
 
-// drain waits until the consumers have emptied the queues, and notes what is left
-// when nothing comes any more.
+// drain waits until the consumers have emptied the queues, and records what is left when deliveries
+// stop.
 func (s *session) drain() error {
-	c := s.crowd.client(0)
+	c := s.shared.client(0)
 	defer c.redis.Close()
-	for last, quiet := s.crowd.progress.Load(), time.Now(); ; pause(20 * time.Millisecond) {
+	for last, quiet := s.shared.progress.Load(), time.Now(); ; pause(20 * time.Millisecond) {
 		reply, err := c.redis.Do(context.Background(), "FILA.STATS").Result()
 		if err != nil {
 			return fmt.Errorf("stats: %w", err)
@@ -271,7 +271,7 @@ func (s *session) drain() error {
 		if s.history.Left == 0 && field(reply, "counting") == int64(0) {
 			return nil
 		}
-		if now := s.crowd.progress.Load(); now != last {
+		if now := s.shared.progress.Load(); now != last {
 			last, quiet = now, time.Now()
 		}
 		if time.Since(quiet) > drainQuiet {
@@ -280,15 +280,15 @@ func (s *session) drain() error {
 	}
 }
 
-// report writes what has happened and the verdict.
+// report prints the counts and the verdict.
 func (s *session) report(v *history.Verdict) bool {
-	fmt.Printf("%d crashes; %d enqueues answered, %d not, %d as one that was there; %d deliveries; %d acks and %d other ends honoured\n",
+	fmt.Printf("%d crashes; %d enqueues answered, %d not, %d deduplicated; %d deliveries; %d acks and %d other ends honoured\n",
 		len(s.history.Crashes), v.Enqueued, v.Unanswered, v.Deduplicated, v.Deliveries, v.Acked, v.Ended-v.Acked)
 	if s.disk != nil {
 		fmt.Printf("the cuts took %d bytes and %d changes of the directory, and tore %d files; %d acknowledged messages went with them, as storage.sync %s allows\n",
 			s.loss.Bytes, s.loss.Entries, s.loss.Torn, v.Excused, s.sync)
 	}
-	ok := v.OK() && len(s.crowd.strange) == 0
+	ok := v.OK() && len(s.shared.strange) == 0
 	for _, b := range v.Breaches {
 		fmt.Printf("BROKEN %s\n", b)
 	}
@@ -296,8 +296,8 @@ func (s *session) report(v *history.Verdict) bool {
 		fmt.Printf("broken %d times: %s\n", n, rule)
 	}
 	var strange []string
-	for what, n := range s.crowd.strange {
-		strange = append(strange, fmt.Sprintf("BROKEN an answer the contract does not have, %d times: %s", n, what))
+	for what, n := range s.shared.strange {
+		strange = append(strange, fmt.Sprintf("BROKEN unexpected reply, %d times: %s", n, what))
 	}
 	slices.Sort(strange)
 	for _, line := range strange {

@@ -14,9 +14,9 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-var tortureTime = flag.Duration("torture", 2*time.Minute, "how long the broker is tortured by kills")
+var tortureTime = flag.Duration("torture", 2*time.Minute, "duration of the torture by kills")
 
-// built builds a program and returns its file.
+// built builds a program and returns its path.
 func built(t *testing.T, name, pkg string, flags ...string) string {
 	t.Helper()
 	file, err := harness.Build(t.Context(), name, pkg, flags...)
@@ -26,7 +26,7 @@ func built(t *testing.T, name, pkg string, flags ...string) string {
 	return file
 }
 
-// binary returns the broker to be tested.
+// binary returns the broker to test.
 func binary(t *testing.T) string {
 	t.Helper()
 	file, err := harness.Binary(t.Context())
@@ -36,11 +36,11 @@ func binary(t *testing.T) string {
 	return file
 }
 
-// torture runs the program of that name and returns its output and exit code.
+// torture runs the torture program and returns its output and exit code.
 func torture(t *testing.T, bin string, env []string, args ...string) (string, int) {
 	t.Helper()
 	program := built(t, "torture", "./integration/torture")
-	// What a failed run leaves goes with the test.
+	// The directory of a failed run is removed with the test.
 	out, code, err := harness.Run(t.Context(), append(env, "TMPDIR="+t.TempDir()), program, append([]string{"-bin", bin}, args...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func torture(t *testing.T, bin string, env []string, args ...string) (string, in
 	return out, code
 }
 
-// crashes is how many crashes a run says it had.
+// crashes returns the number of crashes that a run reports.
 func crashes(t *testing.T, out string) int {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^(\d+) crashes;`).FindStringSubmatch(out)
@@ -62,8 +62,8 @@ func crashes(t *testing.T, out string) int {
 	return n
 }
 
-// TestTortureKeepsEveryPromise kills the broker at least twenty times in two minutes
-// while clients do all there is to do.
+// TestTortureKeepsEveryPromise kills the broker at least twenty times in two minutes while clients
+// use every feature.
 func TestTortureKeepsEveryPromise(t *testing.T) {
 	out, code := torture(t, binary(t), nil, "-t", tortureTime.String(), "-calm", "3500ms")
 	if code != 0 || !strings.Contains(out, "verdict: every promise was kept") {
@@ -76,12 +76,12 @@ func TestTortureKeepsEveryPromise(t *testing.T) {
 	t.Log(out)
 }
 
-// TestPowerLossTakesNoMoreThanItMay cuts the power of the real store in every mode.
+// TestPowerLossTakesNoMoreThanItMay cuts the power of the real store in every sync mode.
 func TestPowerLossTakesNoMoreThanItMay(t *testing.T) {
 	for _, mode := range []string{"always", "interval", "never"} {
 		t.Run(mode, func(t *testing.T) {
 			args := []string{"-t", "12s", "-calm", "1s", "-by", "power", "-sync", mode}
-			if mode == "never" { // enough is written between two cuts that there are several files of log
+			if mode == "never" { // writes enough between two cuts for several log files
 				args = append(args, "-t", "15s", "-calm", "4s", "-rate", "8000")
 			}
 			out, code := torture(t, binary(t), nil, args...)
@@ -90,9 +90,9 @@ func TestPowerLossTakesNoMoreThanItMay(t *testing.T) {
 			}
 			m := regexp.MustCompile(`took (\d+) bytes and (\d+) changes .* tore \d+ files; (\d+) acknowledged`).FindStringSubmatch(out)
 			if len(m) != 4 {
-				t.Fatalf("it does not say what was taken:\n%s", out)
+				t.Fatalf("the output does not state what was lost:\n%s", out)
 			}
-			if m[1] == "0" && m[2] == "0" { // there is little to take where all is synced
+			if m[1] == "0" && m[2] == "0" { // few bytes are unsynced at any time
 				t.Errorf("the power cuts took nothing:\n%s", out)
 			}
 			if (m[3] == "0") != (mode == "always") {
@@ -103,19 +103,19 @@ func TestPowerLossTakesNoMoreThanItMay(t *testing.T) {
 	}
 }
 
-// TestAFullDiskLosesNothing fills the broker's file system and makes room again:
-// writes are refused, reads go on, and it serves again by itself.
+// TestAFullDiskLosesNothing fills the broker's file system and frees space again: writes are
+// refused, reads continue, and writes resume without a restart.
 func TestAFullDiskLosesNothing(t *testing.T) {
 	out, code := torture(t, binary(t), nil, "-t", "12s", "-calm", "1s", "-by", "full")
 	if strings.Contains(out, "no file system can be mounted here") {
-		t.Logf("TestADiskThatFailsLosesNothing has to do: %s", out)
+		t.Logf("relying on TestADiskThatFailsLosesNothing: %s", out)
 		return
 	}
 	wantKept(t, out, code)
 }
 
-// TestADiskThatFailsLosesNothing makes every write fail for lack of space for a while,
-// also those with which the store is opened anew, or every sync.
+// TestADiskThatFailsLosesNothing makes every sync fail for a while, or every write for lack of
+// space, including those that reopen the store.
 func TestADiskThatFailsLosesNothing(t *testing.T) {
 	for _, by := range []string{"no-space", "io-error"} {
 		t.Run(by, func(t *testing.T) {
@@ -131,23 +131,23 @@ func wantKept(t *testing.T, out string, code int) {
 		t.Fatalf("exit code %d:\n%s", code, out)
 	}
 	if crashes(t, out) < 2 {
-		t.Errorf("little has happened:\n%s", out)
+		t.Errorf("too little activity:\n%s", out)
 	}
 	t.Log(out)
 }
 
-// Test the tester: a broker that is built to break a promise is found out.
+// TestTortureFindsPlantedFaults tests the test: brokers built to break a promise are found.
 func TestTortureFindsPlantedFaults(t *testing.T) {
 	bin := built(t, "fila-fault", ".", "-tags", "fault")
 	for fault, x := range map[string]struct {
-		rule string // "": any one, since what is lost may be an enqueue or an ack
+		rule string // "": any, since the lost record may be an enqueue or an ack
 		args []string
 	}{
 		"reply-before-commit": {"", nil},
 		"unsynced-reply":      {"an acknowledged message is delivered until it is acked", []string{"-by", "power"}},
-		"dropped-ack":         {"what was acked does not come again", nil},
+		"dropped-ack":         {"an acked message is not delivered again", nil},
 		"unfenced-receipt":    {"a receipt changes nothing after its lease", nil},
-		"lost-timer":          {"what is stored can be had", nil},
+		"lost-timer":          {"a stored message can be leased", nil},
 		"lost-lease":          {"a message has one live lease", nil},
 	} {
 		t.Run(fault, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestTortureFindsPlantedFaults(t *testing.T) {
 	}
 }
 
-// The faults must not be in the binary that people run.
+// TestNoFaultIsInTheBroker verifies that the regular binary contains none of the faults.
 func TestNoFaultIsInTheBroker(t *testing.T) {
 	text, err := os.ReadFile(binary(t))
 	if err != nil {
