@@ -63,8 +63,8 @@ func insidePath(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-/~}*", c) >= 0
 }
 
-// tracked are the files of the project: those that git has or would add, or the
-// sources when this is no checkout.
+// tracked are the files of the project: those that git has or would add, or, when this
+// is no checkout, the sources and documents.
 func tracked(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -74,8 +74,21 @@ func tracked(t *testing.T) []string {
 		return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	}
 	var names []string
-	for _, s := range sources(t) {
-		names = append(names, s.path)
+	err = filepath.WalkDir(root(t), func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root(t), p)
+		switch rel = filepath.ToSlash(rel); {
+		case d.IsDir() && skipped(rel):
+			return filepath.SkipDir
+		case !d.IsDir() && slices.Contains([]string{".go", ".md", ".cc", ".h", ".proto"}, path.Ext(rel)):
+			names = append(names, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return names
 }
