@@ -331,7 +331,7 @@ func TestRedisCLIComesInByTLS(t *testing.T) {
 	}{
 		{"certificate", append(cert(s.ca, "robot"), "ACL", "WHOAMI"), "robot"},
 		{"password", append(cert(s.ca, "stranger"), "--user", "producer", "--pass", "pr0ducer", "ACL", "WHOAMI"), "producer"},
-		{"wrong password", append(cert(s.ca, "stranger"), "--user", "producer", "--pass", "wrong", "ACL", "WHOAMI"), "WRONGPASS"},
+		{"wrong password", append(cert(s.ca, "stranger"), "--user", "producer", "--pass", "wrong", "ACL", "WHOAMI"), "AUTH failed"},
 		{"no password", append(cert(s.ca, "stranger"), "ACL", "WHOAMI"), "NOAUTH"},
 		{"not allowed", append(cert(s.ca, "robot"), "FILA.ENQUEUE", "orders", "x"), "NOPERM"},
 		{"no certificate", []string{"PING"}, "rror"},
