@@ -45,7 +45,7 @@
 //     of its family, or in a file of its own.
 //  2. A row in table.go, under the name of that file.
 //  3. A method of engine.Tx for its effect on queues. A new kind of refusal is an error in
-//     engine/errors.go and a row in errors.go here.
+//     engine/config.go and a row in errors.go here.
 //  4. Room in its Spec if the reply may exceed 4 KiB, its cost in docs/guarantees.md, and its worst case
 //     in room_test.go.
 //  5. testdata/<name>.txt: a session with its replies, including refusals.

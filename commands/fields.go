@@ -169,6 +169,15 @@ func (f *fields) removed(c *engine.Counts) {
 	f.count("purged", c.Purged)
 }
 
+// others are the counters that came last.
+func (f *fields) others(c *engine.Counts) {
+	f.count("undelivered", c.Undelivered)
+	f.count("rounds", c.Rounds)
+	for i, reason := range engine.DeadReasons() {
+		f.count("dead_"+reason, c.DeadBy[i])
+	}
+}
+
 func (f *fields) engine(s *engine.Stats) {
 	f.number("queues", s.Queues)
 	f.counts(&s.Counts)

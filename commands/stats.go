@@ -10,12 +10,13 @@ import (
 func stats() Spec {
 	return Spec{
 		Name: "FILA.STATS", Group: "fila", Since: "0.1.0",
-		Complexity: "O(N) where N is the number of the queue's fairness keys with messages, in slices; without a queue, that of queues",
+		Complexity: "O(1), but for oldest_ms O(N) where N is the number of the queue's fairness keys with messages, in slices; without a queue O(N) where N is the number of queues",
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
 		Access:     Look,
 		Reply: "A map. Of a queue: " + (&queueStatsCall{}).fields().names() + ". Of all: " + (&engineStatsCall{}).fields().names() +
-			". What counts events starts at 0 with the broker. busiest_keys are at most ten fairness keys, each a map: " + busyFields(&engine.BusyKey{}).names() +
+			". What counts events starts at 0 with the broker and never decreases; queues that were deleted stay counted in the sums of all. " +
+			"undelivered are those of delivered that never reached a client, rounds those of the scheduler; dead_... are the parts of dead_lettered. busiest_keys are at most ten fairness keys that have had deliveries, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
 			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
@@ -40,14 +41,10 @@ type queueStatsCall struct {
 	look   engine.Oldest
 	looked bool
 	oldest time.Time
-	busy   engine.Busiest
 	top    []engine.BusyKey
 	rest   engine.BusyKey
 	moving engine.RedriveInfo
 }
-
-// busiest is the number of keys that are shown by name.
-const busiest = 10
 
 // Preflight implements engine.Preflighter, so that the counts are exact.
 func (c *queueStatsCall) Preflight(tx *engine.Tx) error { return tx.AwaitCounts() }
@@ -64,8 +61,7 @@ func (c *queueStatsCall) Apply(tx *engine.Tx) (err error) {
 		}
 		c.looked = true
 	}
-	c.busy.Queue, c.busy.N = c.name, busiest
-	if c.top, c.rest, err = tx.BusiestKeys(&c.busy); err != nil {
+	if c.top, c.rest, err = tx.BusiestKeys(c.name); err != nil {
 		return err
 	}
 	if c.counts, err = tx.QueueStats(c.name); err != nil {
@@ -106,6 +102,7 @@ func (c *queueStatsCall) fields() *fields {
 		f.text("redrive_error", *c.moving.Error)
 	}
 	f.optional("redrive_from", c.moving.From)
+	f.others(&c.counts)
 	return &f
 }
 
@@ -138,6 +135,7 @@ func (c *engineStatsCall) fields() *fields {
 	var f fields
 	f.engine(&c.stats)
 	f.removed(&c.stats.Counts)
+	f.others(&c.stats.Counts)
 	return &f
 }
 

@@ -280,9 +280,10 @@ func (c *core) block(cl *class, full *flow) {
 	t, e := full.throttle, full.entry
 	t.refused++
 	cl.head().stats.refused++
+	s.queue.throttled.refused++
 	cl.state, cl.stopped, cl.since = classWaiting, s.round, c.now
-	t.countWaiting(c.now, int64(cl.keys))
 	cl.entry, cl.tag = e, max(full.tag, e.vtime-slackTurns*cl.share())
+	cl.countWaiting(c.now, int64(cl.keys))
 	e.waiting.push(cl)
 	c.join(e)
 	if !s.hasOpen() {
@@ -299,7 +300,7 @@ func (q *queue) hasDemand() bool { return q.waiters.first != nil && !q.set.Pause
 // open opens a waiting class for one turn of its entry.
 func (c *core) open(cl *class) {
 	s, e := cl.scheduler, cl.entry
-	e.throttle.countWaiting(c.now, -int64(cl.keys))
+	cl.countWaiting(c.now, -int64(cl.keys))
 	cl.waited = cl.waitedBy(c.now)
 	e.waiting.remove(cl)
 	cl.offset += s.round - cl.stopped
@@ -332,7 +333,7 @@ func (c *core) dropClass(cl *class) {
 		cl.flows[i].countKeys(-int64(cl.keys))
 	}
 	if e := cl.entry; cl.state == classWaiting {
-		e.throttle.countWaiting(c.now, -int64(cl.keys))
+		cl.countWaiting(c.now, -int64(cl.keys))
 		e.waiting.remove(cl)
 	} else if e != nil {
 		e.eligible--

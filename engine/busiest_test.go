@@ -1,110 +1,128 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
-	"time"
 )
 
-// The deliveries that a count returns add up to the deliveries at some time between request
-// and reply, however keys end and return meanwhile.
-func TestTheBusiestKeysAndTheRestAreAllDeliveries(t *testing.T) {
+// busiestOf returns the busiest keys of a queue, and the sum of the others.
+func (w *world) busiestOf(queue string) (top []BusyKey, rest BusyKey) {
+	w.t.Helper()
+	w.must(func(tx *Tx) (err error) {
+		top, rest, err = tx.BusiestKeys(queue)
+		return err
+	})
+	return top, rest
+}
+
+// Keys come and go, at random: those with messages, without, returned and purged. The list has
+// the ten busiest at any time, and with the rest all deliveries.
+func TestTheBusiestKeysAreKnownAtAnyTime(t *testing.T) {
+	purges, returned := 0, 0
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // reproducible on purpose
 		w := newWorld(t, nil)
 		w.queue("q", QueueOptions{NoDLQ: true})
-		delivered, asked, slices := uint64(0), 0, 0
-		turn := func(tasks ...*Task) { w.turn(append(tasks, w.results()...)) }
-		work := func() {
+		delivered := map[string]uint64{}
+		keys := 5 + rng.IntN(60)
+		for range 600 {
 			switch rng.IntN(12) {
 			case 0:
 				if rng.IntN(20) == 0 {
-					turn(purgeOf("q"))
+					w.tick(purgeOf("q"))
+					for w.core.tasks.unfinished {
+						w.tick()
+					}
+					purges++
 				}
 			case 1, 2, 3, 4:
-				w.enqueue("q", fmt.Sprintf("k%d", rng.IntN(200)), "m")
+				w.enqueue("q", fmt.Sprintf("k%d", rng.IntN(1+rng.IntN(keys))), "m")
 			default:
 				for _, d := range w.lease("q", 1+rng.IntN(2)) {
-					delivered++
+					if w.core.queues.byName["q"].keys.get(d.Key).stats.delivered > 1 {
+						returned++
+					}
+					delivered[d.Key]++
 					if rng.IntN(4) > 0 {
 						w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
 					}
 				}
 			}
 		}
-		for range 200 {
-			w.enqueue("q", fmt.Sprintf("k%d", rng.IntN(200)), "m")
+		top, rest := w.busiestOf("q")
+		var want []uint64
+		all := uint64(0)
+		for _, n := range delivered {
+			want = append(want, n)
+			all += n
 		}
-		for range 300 {
-			work()
-		}
-		w.core.tasks.budget.turn, w.core.detached.max = 8, 3
-		for asked < 10 {
-			asked++
-			before := delivered
-			req := &Busiest{Queue: "q", N: 3}
-			var top []BusyKey
-			var rest BusyKey
-			task := &Task{Client: NewClient(uint64(asked), func() {}), Call: callFunc(func(tx *Tx) (err error) {
-				top, rest, err = tx.BusiestKeys(req)
-				return err
-			})}
-			turn(task)
-			for !task.Done() {
-				slices++
-				work()
-				turn()
-				if f := w.core.cut(); f != nil {
-					w.commit(f)
-				}
-			}
-			if task.Err() != nil {
-				t.Fatal(task.Err())
-			}
-			sum := rest.Delivered
-			for i, k := range top {
-				sum += k.Delivered
-				if i > 0 && k.Delivered > top[i-1].Delivered {
-					t.Fatalf("seed %d: %v is not in order", seed, top)
-				}
-			}
-			if sum < before || sum > delivered {
-				t.Fatalf("seed %d: the keys sum up to %d deliveries, when it was asked for there were %d, now %d", seed, sum, before, delivered)
+		slices.SortFunc(want, func(a, b uint64) int { return cmp.Compare(b, a) })
+		sum := rest.Delivered
+		for i, k := range top {
+			sum += k.Delivered
+			if k.Delivered != delivered[k.Key] || k.Delivered != want[i] {
+				t.Errorf("seed %d: place %d has %+v, it has %d deliveries, and %d belong there", seed, i, k, delivered[k.Key], want[i])
 			}
 		}
-		if slices < asked {
-			t.Fatalf("seed %d: %d turns for %d counts: the test is about those in slices", seed, slices, asked)
+		if sum != all || len(top) != min(len(delivered), busiestMax) {
+			t.Errorf("seed %d: %d keys and the rest with %d deliveries, there are %d keys with %d", seed, len(top), sum, len(delivered), all)
 		}
-		w.Advance(time.Second)
+	}
+	if purges == 0 || returned == 0 {
+		t.Errorf("%d purges, %d deliveries of keys that were known", purges, returned)
 	}
 }
 
-// A million requests cost no more than two: they share a count.
-func TestRequestsForTheBusiestKeysShareOneCount(t *testing.T) {
+// After a purge of more keys than are known by name, the list has those that are.
+func TestAPurgeOfManyKeysLeavesTheBusiestThatAreKnownByName(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("q", QueueOptions{})
-	w.fillKeys("q", 1000)
-	w.lease("q", 500)
-	w.core.tasks.budget.turn = 64
-	var tasks []*Task
-	for i := range 40 {
-		req := &Busiest{Queue: "q", N: 10}
-		tasks = append(tasks, &Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error {
-			top, rest, err := tx.BusiestKeys(req)
-			if err == nil && (len(top) != 10 || rest.Delivered != 490) {
-				t.Errorf("%d keys and the rest with %d deliveries", len(top), rest.Delivered)
-			}
-			return err
-		})})
-	}
-	w.Do(tasks...)
-	for _, task := range tasks {
-		if !task.Done() || task.Err() != nil {
-			t.Fatalf("done %v: %v", task.Done(), task.Err())
+	w.queue("q", QueueOptions{NoDLQ: true})
+	for range 3 {
+		w.enqueue("q", "known", "m")
+		for _, d := range w.lease("q", 1) {
+			w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
 		}
 	}
-	if n := w.core.queues.byName["q"].idle.counts; n > 3 {
-		t.Errorf("%d counts for clients who asked at the same time", n)
+	w.fillKeys("q", 2*idleStatsMax)
+	w.lease("q", idleStatsMax)
+	w.tick(purgeOf("q"))
+	for w.core.tasks.unfinished {
+		w.tick()
+	}
+	top, rest := w.busiestOf("q")
+	if len(top) != 1 || top[0].Key != "known" || top[0].Delivered != 3 || rest.Delivered != idleStatsMax {
+		t.Errorf("%+v and the rest with %d deliveries", top, rest.Delivered)
+	}
+}
+
+func TestTheSumOfTheOtherKeysHasWhatThrottlesDid(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	one := uint64(1)
+	w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: &one}) })
+	w.fillKeys("q", 3*busiestMax, "t")
+	for range 2 * busiestMax {
+		for _, d := range w.lease("q", 1) {
+			w.lease("q", 1) // is refused
+			w.Advance(1e9)
+			w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
+		}
+	}
+	top, rest := w.busiestOf("q")
+	admitted, refused := rest.Admitted, rest.Refused
+	waited := rest.Waited
+	for _, k := range top {
+		admitted, refused, waited = admitted+k.Admitted, refused+k.Refused, waited+k.Waited
+		if !strings.HasPrefix(k.Key, "k") || k.Delivered != 1 || k.Admitted != 1 {
+			t.Errorf("a key: %+v", k)
+		}
+	}
+	th := w.core.throttles.byName["t"]
+	if admitted != 2*busiestMax || admitted != th.admitted || refused != th.refused || refused == 0 || int64(waited) != th.waited || waited == 0 {
+		t.Errorf("%d admitted, %d refused, waited %v; the throttle has %d, %d, %d", admitted, refused, waited, th.admitted, th.refused, th.waited)
 	}
 }

@@ -306,11 +306,14 @@ func (c *core) detachAll(q *queue) {
 	q.purgedUpTo, q.purgedAt = q.roster.last, c.now
 	c.unreserveQueue(q)
 	q.scheduler.detached = true
-	r := &detachedQueue{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: q.keys.n < min(idleStatsMax, c.detached.max)}
+	named := q.keys.n < min(idleStatsMax, c.detached.max)
+	r := &detachedQueue{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: named}
 	c.heads.keys -= q.keys.n
 	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
 	delete(c.queues.byNumber, q.no)
-	q.idle.counting = nil // the count would walk detached keys
+	q.idle.dropBusiest()
+	q.totals.rounds += uint64(r.scheduler.round) //nolint:gosec // not negative
+	q.figures = nil
 	c.detached.leases += q.leased
 	q.awaitingRead, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, true
 	q.deltas = nil

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/tidwall/btree"
 )
@@ -371,4 +372,36 @@ func (o ordered[V]) from(key string) iter.Seq2[string, V] {
 			o.tree.Ascend(key, yield)
 		}
 	}
+}
+
+// minuteSum estimates a sum over the last minute without storing its parts: the sum of the
+// current minute, plus the fraction of the previous one that a sliding minute still covers.
+type minuteSum struct {
+	minute    int64  // number of the current minute since 1970
+	cur, prev uint64 // sums of this minute and of the one before
+}
+
+const minute = int64(time.Minute)
+
+// roll moves to the minute of now.
+func (s *minuteSum) roll(now int64) {
+	switch m := now / minute; m {
+	case s.minute:
+	case s.minute + 1:
+		s.minute, s.prev, s.cur = m, s.cur, 0
+	default:
+		s.minute, s.prev, s.cur = m, 0, 0
+	}
+}
+
+// add adds n at the time now.
+func (s *minuteSum) add(now int64, n uint64) {
+	s.roll(now)
+	s.cur += n
+}
+
+// value returns the estimate at the time now.
+func (s *minuteSum) value(now int64) float64 {
+	s.roll(now)
+	return float64(s.cur) + float64(s.prev)*(1-float64(now%minute)/float64(minute))
 }

@@ -56,6 +56,7 @@ type core struct {
 	cron      cronTable       // recurring messages
 	detached  detachedKeys    // what purged queues have left in memory
 	ops       operations      // census, redrives and backups
+	sweep     sweep           // figures of all fairness keys
 	out       outbox          // the open batch and what follows its commit
 	health    health          // whether the store takes writes
 }
@@ -181,10 +182,10 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [15]component {
+func (c *core) components() [16]component {
 	return [...]component{
 		&c.waits, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup,
-		&c.queues, &c.heads, &c.tasks, &c.detached, &c.out, &c.health,
+		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.out, &c.health,
 	}
 }
 

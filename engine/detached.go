@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // detachedQueue is the keys that a queue had when it was purged or deleted. The states of
 // such a key:
 //
@@ -116,16 +118,26 @@ func (c *core) reclaimSome(r *detachedQueue) {
 // keepStats keeps the statistics of a reclaimed key: under its name, or in the sum if there
 // are too many keys. A new key with that name takes them over.
 func (r *detachedQueue) keepStats(k *fairKey) {
-	p := &r.queue.idle
+	p, busiest := &r.queue.idle, &r.queue.idle.busiest
 	switch now := r.queue.keys.find(k.hash, k.name); {
 	case !r.named:
 		p.rest.add(k.stats)
 	case now != nil:
 		now.stats.add(k.stats)
+		busiest.note(now)
 	default:
+		busiest.drop(func(b *busiestKey) bool { return b.name == k.name })
 		k.stats.add(p.take(k.hash, k.name))
 		p.keep(k)
+		if at := p.find(k.hash, k.name); at >= 0 { // else it was trimmed, or has no statistics
+			busiest.noteIdle(&p.list[at])
+		}
 	}
+}
+
+// reclaiming reports whether a queue was purged and its detached keys are not reclaimed yet.
+func (c *core) reclaiming(q *queue) bool {
+	return slices.ContainsFunc(c.detached.queues, func(r *detachedQueue) bool { return r.queue == q })
 }
 
 // reclaimKey drops the messages of a key's head cache.
@@ -135,13 +147,6 @@ func (c *core) reclaimKey(k *fairKey) {
 	}
 	k.window = nil
 	k.class, k.prev, k.next = nil, nil, nil // one referenced key must not keep all others in memory
-}
-
-// addTo adds the statistics of the keys that are not reclaimed to a sum.
-func (r *detachedQueue) addTo(sum *keyStats) {
-	for k := range r.keys.all() {
-		sum.add(k.stats)
-	}
 }
 
 // The leases of a purged queue stay in the lease table, invalid. The table has no index by

@@ -27,6 +27,8 @@
 //	key.go head_cache.go read.go     a fairness key, its head cache, and window reads
 //	wait.go tasks.go budget.go       parked tasks, the task queue, the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
+//	health.go key_stats.go           counters of the engine, of queues and of keys
+//	figures.go                       figures of all queues and keys, for operators
 //	recover.go                       rebuilding memory from the store
 //	invariants.go                    the checks of the invariants below
 //
@@ -81,6 +83,8 @@
 //  24. A task that waits for messages has no reply yet.
 //  25. The history of a hook has a bounded number of sources, each once and in the order of
 //     their numbers. The bytes of all histories are counted.
+//  26. The list of a queue's busiest keys has those with the most deliveries, except while keys
+//     of a purge are being reclaimed.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

@@ -109,9 +109,9 @@ func (c *core) readMax() int {
 // quarter of Config.BodyBytes is for bodies that are read, which are delivered sooner.
 func (c *core) retainedBodyBytesMax() int64 { return c.cfg.BodyBytes / 4 * 3 }
 
-// makeReady gives a message that is in no structure the status ready: it joins the window of
-// its key if it is before the edge and there is room, else it is on disk only. The caller has
-// written its records.
+// makeReady gives a message that is in no structure the status ready, from now on: it joins the
+// window of its key if it is before the edge and there is room, else it is on disk only. The
+// caller has written its records.
 func (c *core) makeReady(m *message) {
 	k := m.key
 	m.status, m.since = ready, c.now

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"github.com/faisca/fila/internal/histogram"
 )
 
 // health is the engine's view of the store, and the counters of the loop. The states:
@@ -195,9 +197,14 @@ type Counts struct {
 	Ready, Delayed, Leased, Dead int64 // messages by status
 	Keys, Waiters                int64 // fairness keys with messages, consumers that wait
 
-	// Events since the start of the broker. Expired counts leases, TTLExpired messages.
+	// Events since the start of the broker, none of which ever decreases. Expired counts leases,
+	// TTLExpired messages. Undelivered are those of Delivered whose reply never reached the
+	// client, and which were taken back.
 	Enqueued, Delivered, Acked, Nacked, Expired, DeadLettered, Dropped, Released, Redriven uint64
-	Cancelled, Purged, Deduplicated, TTLExpired                                            uint64
+	Cancelled, Purged, Deduplicated, TTLExpired, Undelivered                               uint64
+
+	DeadBy [deadReasons]uint64 // the parts of DeadLettered, by DeadReasons
+	Rounds uint64              // of the scheduler
 
 	// Counting reports that the messages in the store are still being counted after a start.
 	// Until then, Ready, Delayed and Dead are too low.
@@ -207,13 +214,9 @@ type Counts struct {
 // counts returns the counts of a queue in constant time. In a dead-letter queue, messages that
 // are neither delayed nor leased are dead, not ready.
 func (q *queue) counts() Counts {
-	t := &q.totals
-	n := Counts{
-		Delayed: q.delayed, Leased: q.leased, Keys: int64(q.keys.n), Waiters: int64(q.waiters.n), Counting: !q.counted,
-		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.leaseExpired,
-		DeadLettered: t.deadLettered, Dropped: t.dropped, Released: t.released, Redriven: t.redriven,
-		Cancelled: t.cancelled, Purged: t.purged, Deduplicated: t.deduplicated, TTLExpired: t.ttlExpired,
-	}
+	n := q.totals.counts()
+	n.Rounds += uint64(q.scheduler.round) //nolint:gosec // not negative
+	n.Delayed, n.Leased, n.Keys, n.Waiters, n.Counting = q.delayed, q.leased, int64(q.keys.n), int64(q.waiters.n), !q.counted
 	remainder := max(q.total-q.delayed-q.leased, 0)
 	if q.isDLQ() {
 		n.Dead = remainder
@@ -223,8 +226,21 @@ func (q *queue) counts() Counts {
 	return n
 }
 
-// add adds the counts of another queue.
-func (n *Counts) add(o Counts) {
+// counts returns the events.
+func (t *totals) counts() Counts {
+	n := Counts{
+		Enqueued: t.enqueued, Delivered: t.delivered, Acked: t.acked, Nacked: t.nacked, Expired: t.leaseExpired,
+		Dropped: t.dropped, Released: t.released, Redriven: t.redriven, Cancelled: t.cancelled, Purged: t.purged,
+		Deduplicated: t.deduplicated, TTLExpired: t.ttlExpired, Undelivered: t.undelivered, DeadBy: t.deadLettered, Rounds: t.rounds,
+	}
+	for _, died := range t.deadLettered {
+		n.DeadLettered += died
+	}
+	return n
+}
+
+// Add adds the counts of another queue.
+func (n *Counts) Add(o Counts) {
 	n.Ready += o.Ready
 	n.Delayed += o.Delayed
 	n.Leased += o.Leased
@@ -244,10 +260,97 @@ func (n *Counts) add(o Counts) {
 	n.Purged += o.Purged
 	n.Deduplicated += o.Deduplicated
 	n.TTLExpired += o.TTLExpired
+	n.Undelivered += o.Undelivered
+	for i, died := range o.DeadBy {
+		n.DeadBy[i] += died
+	}
+	n.Rounds += o.Rounds
 	n.Counting = n.Counting || o.Counting
 }
 
-// Stats describe the engine as a whole. The counters count since the start of the broker.
+// Outcome is how a lease has ended, where its consumer had the message until then.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OutcomeAcked    Outcome = iota
+	OutcomeNacked           // ended as failed by its consumer
+	OutcomeExpired          // the visibility timeout has passed
+	OutcomeReleased         // given back
+	Outcomes        = 4     // the number of outcomes
+)
+
+// String returns the word for the outcome.
+func (o Outcome) String() string {
+	return [...]string{OutcomeAcked: "acked", OutcomeNacked: "nacked", OutcomeExpired: "expired", OutcomeReleased: "released"}[o]
+}
+
+// Durations are how long the messages of a queue waited and how long they were leased, since the
+// start of the broker. A histogram is nil while it has no duration.
+type Durations struct {
+	Wait *histogram.Histogram           // from being ready until the delivery
+	Work [Outcomes]*histogram.Histogram // from the delivery until the end of the lease
+}
+
+// observe adds a duration to a histogram that is made when it is needed.
+func observe(h **histogram.Histogram, d time.Duration) {
+	if *h == nil {
+		*h = new(histogram.Histogram)
+	}
+	(*h).Observe(d)
+}
+
+// observeWait counts how long a message was ready.
+func (d *Durations) observeWait(waited time.Duration) { observe(&d.Wait, waited) }
+
+// observeWork counts the lease of a message, which ends.
+func (c *core) observeWork(m *message, o Outcome) {
+	observe(&m.key.queue.totals.durations.Work[o], time.Duration(c.now-m.since))
+}
+
+// Add adds the durations of another queue.
+func (d *Durations) Add(o *Durations) {
+	add := func(to **histogram.Histogram, from *histogram.Histogram) {
+		if from == nil {
+			return
+		}
+		if *to == nil {
+			*to = new(histogram.Histogram)
+		}
+		(*to).Add(from)
+	}
+	add(&d.Wait, o.Wait)
+	for i := range o.Work {
+		add(&d.Work[i], o.Work[i])
+	}
+}
+
+// Quantile summarizes a histogram.
+type Quantile struct {
+	Count    uint64
+	P50, P99 time.Duration // what half, and 99 %, of the durations do not exceed
+}
+
+func summary(h *histogram.Histogram) Quantile {
+	if h == nil {
+		return Quantile{}
+	}
+	return Quantile{Count: h.Count(), P50: h.Quantile(0.5), P99: h.Quantile(0.99)}
+}
+
+// summaries returns those of the waiting times, and of the leases of all outcomes together.
+func (d *Durations) summaries() (wait, work Quantile) {
+	var all histogram.Histogram
+	for _, h := range d.Work {
+		if h != nil {
+			all.Add(h)
+		}
+	}
+	return summary(d.Wait), summary(&all)
+}
+
+// Stats describe the engine as a whole. The counters count since the start of the broker, those
+// of deleted queues included.
 type Stats struct {
 	Counts
 	Queues     int64
@@ -270,8 +373,9 @@ func (tx *Tx) Stats() Stats {
 		Queues: int64(len(c.queues.byName)), Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil, Recoveries: c.health.counters.recoveries,
 		Turns: c.health.counters.turns, Tasks: c.health.counters.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes, Now: tx.Now(), Backup: tx.Backups(),
 	}
+	s.Add(c.queues.deletedTotals.counts())
 	for _, q := range c.queues.byName {
-		s.add(q.counts())
+		s.Add(q.counts())
 	}
 	return s
 }

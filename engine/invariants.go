@@ -39,6 +39,9 @@ func (s *queueSet) check(c *core, bad report) {
 		if err := q.idle.check(q); err != nil {
 			bad(22, "queue %q: %v", name, err)
 		}
+		if err := q.idle.busiest.check(q); err != nil && !c.reclaiming(q) {
+			bad(26, "queue %q: %v", name, err)
+		}
 	}
 	s.checkHistories(bad)
 }

@@ -58,6 +58,7 @@ type fairKey struct {
 	pinned      bool // an operator has set weight or pause: the settings outlive its messages
 	stored      bool // a record of its settings exists
 	prefetching bool // in readQueue.prefetch
+	busiest     bool // in busiest of its queue
 
 	// Its place in the calendar of its class, see scheduler.go. credit is the credit after the
 	// visit in round base, plus grants since then. While the key is in no class, base is the
@@ -88,7 +89,9 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
-	k.stats = q.idle.take(h, name)
+	if k.stats = q.idle.take(h, name); k.stats.delivered > 0 {
+		q.idle.busiest.resumed(k)
+	}
 	q.keys.add(h, k)
 	c.heads.keys++
 	k.seq = q.roster.add(k)

@@ -31,36 +31,13 @@ func (s *keyStats) add(o keyStats) {
 	s.waited += o.waited
 }
 
-// minuteSum estimates a sum over the last minute without storing its parts: the sum of the
-// current minute, plus the fraction of the previous one that a sliding minute still covers.
-type minuteSum struct {
-	minute    int64  // number of the current minute since 1970
-	cur, prev uint64 // sums of this minute and of the one before
-}
-
-const minute = int64(time.Minute)
-
-// roll moves to the minute of now.
-func (s *minuteSum) roll(now int64) {
-	switch m := now / minute; m {
-	case s.minute:
-	case s.minute + 1:
-		s.minute, s.prev, s.cur = m, s.cur, 0
-	default:
-		s.minute, s.prev, s.cur = m, 0, 0
-	}
-}
-
-// add adds n at the time now.
-func (s *minuteSum) add(now int64, n uint64) {
-	s.roll(now)
-	s.cur += n
-}
-
-// value returns the estimate at the time now.
-func (s *minuteSum) value(now int64) float64 {
-	s.roll(now)
-	return float64(s.cur) + float64(s.prev)*(1-float64(now%minute)/float64(minute))
+// subtract is the inverse of add. A sum of counts that were taken at different times may fall
+// short of one of them: it is 0 then.
+func (s *keyStats) subtract(o keyStats) {
+	s.delivered -= min(o.delivered, s.delivered)
+	s.admitted -= min(o.admitted, s.admitted)
+	s.refused -= min(o.refused, s.refused)
+	s.waited = max(s.waited-o.waited, 0)
 }
 
 // BusyKey holds the totals of a fairness key since the start of the broker, or the sum of
@@ -74,11 +51,6 @@ type BusyKey struct {
 // busy returns the totals under a name.
 func (s *keyStats) busy(key string) BusyKey {
 	return BusyKey{Key: key, Delivered: s.delivered, Admitted: s.admitted, Refused: s.refused, Waited: time.Duration(s.waited)}
-}
-
-// stats is the inverse of busy.
-func (b *BusyKey) stats() keyStats {
-	return keyStats{delivered: b.Delivered, admitted: b.Admitted, refused: b.Refused, waited: int64(b.Waited)}
 }
 
 // idleStats keeps the statistics of a queue's fairness keys that have no messages, and so no
@@ -101,8 +73,7 @@ type idleStats struct {
 	n     int        // keys in the list, without gaps
 	rest  keyStats   // sum of the keys that were trimmed
 
-	counting *busyCount // under way, or the last one; nil: none yet
-	counts   uint64     // number of counts that have begun
+	busiest busiestKeys // of all keys of the queue
 }
 
 type idleKey struct {
@@ -161,21 +132,15 @@ func (p *idleStats) take(h nameHash, name string) keyStats {
 	s := p.list[at].keyStats
 	p.list[at] = idleKey{}
 	p.n--
-	if p.counting != nil {
-		p.counting.keyReturned(name)
-	}
 	return s
 }
 
-// keep adds the statistics of a key that is forgotten, unless they are zero. A count under way
-// counts the key first, if its cursor has not reached it. The cost of rebuild and trim is
-// spread over the keys that were added since the last one: O(1) for each, but for the sort.
+// keep adds the statistics of a key that is forgotten, unless they are zero. The cost of rebuild
+// and trim is spread over the keys that were added since the last one: O(1) for each, but for
+// the sort.
 func (p *idleStats) keep(k *fairKey) {
 	if k.stats.delivered == 0 && k.stats.refused == 0 {
 		return
-	}
-	if p.counting != nil {
-		p.counting.keyForgotten(k)
 	}
 	if len(p.list) >= len(p.slots)/2 {
 		p.rebuild()
@@ -197,9 +162,9 @@ func (p *idleStats) put(h nameHash, at int) {
 	p.slots[i] = slotOf(h, at)
 }
 
-// trim leaves the busiest idleStatsMax keys in the list and adds the others to rest; of
-// equally busy keys those that were forgotten last remain. It takes O(n log n) once in
-// idleStatsMax keys.
+// trim leaves the busiest idleStatsMax keys in the list, and those in busiestKeys if they are no
+// busier than others. It adds the others to rest; of equally busy keys those that were forgotten
+// last remain. It takes O(n log n) once in idleStatsMax keys.
 func (p *idleStats) trim() {
 	var buf [2 * idleStatsMax]uint64
 	counts := buf[:0]
@@ -215,7 +180,7 @@ func (p *idleStats) trim() {
 	equal := len(counts) - first // keys that have least deliveries and are trimmed
 	for i := range p.list {
 		s := &p.list[i]
-		if s.name == "" || s.delivered > least {
+		if s.name == "" || s.delivered > least || p.busiest.has(s) {
 			continue
 		}
 		if s.delivered == least {
@@ -281,163 +246,186 @@ func (p *idleStats) check(q *queue) error {
 	return nil
 }
 
-// Busiest requests the N keys of a queue with the most deliveries since the start of the
-// broker, and the sum of all others.
-type Busiest struct {
-	Queue string
-	N     int
-
-	epoch uint64
-	need  uint64 // number of the first count that is recent enough; 0: the request begins
+// busiestKeys are the keys of a queue with the most deliveries, kept up to date: a delivery costs
+// one comparison, and the work of a change is bounded by busiestMax. A key is in the list with
+// its fairKey, or with its statistics if it has no messages and is known by name (idleStats).
+//
+//	delivery of a key above least     note: it replaces the least busy one
+//	the key is forgotten              forgotten: its statistics are kept here
+//	the key has messages again        resumed
+//	the queue is purged               dropBusiest; keepStats lists those again that keep their names
+//
+// Among keys with as many deliveries as the least busy of the list, any may be in it.
+type busiestKeys struct {
+	list  []busiestKey // in no order
+	least uint64       // deliveries up to which no other key belongs into the list
 }
 
-// busyCount counts the deliveries of all keys of a queue, in slices. Each key is counted once,
-// with its statistics at some time during the count: the keys without messages first, the
-// others in the order of the roster. A key that is forgotten before the cursor reaches it is
-// counted then.
-//
-// A request needs a count that began after the request, so that it includes every earlier
-// delivery. All requests that arrive during a count share the next one.
-type busyCount struct {
-	no      uint64
-	n       int // length of top
-	cursor  uint64
-	sum     keyStats            // of the keys that are not in top
-	top     []BusyKey           // by deliveries, the most first
-	counted map[string]struct{} // names of keys that were counted and came back afterwards
-	done    bool                // all keys are counted
+// busiestKey is a key of the list.
+type busiestKey struct {
+	key   *fairKey // nil: it has no messages
+	name  string
+	stats keyStats // while it has no messages
 }
 
-// busyPart is the number of keys that are counted for a unit of work.
-const busyPart = 8
+// busiestMax is the number of keys in the list.
+const busiestMax = 10
 
-// BusiestKeys returns the keys, the busiest first, and the sum of all others. For a queue of
-// very many keys it takes several turns, and returns ErrWouldBlock until then. The steps:
-//
-//  1. The request needs the next count, unless it has been waiting for one.
-//  2. If there is no count, or a complete one that is too old, it begins one, after detached
-//     keys are reclaimed. If the current one has a shorter top than N, it is replaced.
-//  3. It advances the count within the budget, and yields until the count is complete.
-//  4. If that count began before the request, it begins the next one, else it is the result.
-func (tx *Tx) BusiestKeys(req *Busiest) (top []BusyKey, rest BusyKey, err error) {
+// delivered returns the deliveries of a key of the list.
+func (b *busiestKey) delivered() uint64 {
+	if b.key != nil {
+		return b.key.stats.delivered
+	}
+	return b.stats.delivered
+}
+
+// note lists a key after a delivery if it belongs into the list.
+func (l *busiestKeys) note(k *fairKey) {
+	if !k.busiest && k.stats.delivered > l.least {
+		k.busiest = l.add(busiestKey{key: k, name: k.name})
+	}
+}
+
+// add adds a key that is not in the list if there is room, or if it is busier than the least
+// busy one, which leaves the list.
+func (l *busiestKeys) add(b busiestKey) bool {
+	if len(l.list) < busiestMax {
+		l.list = append(l.list, b)
+	} else {
+		at := 0
+		for i := range l.list {
+			if l.list[i].delivered() < l.list[at].delivered() {
+				at = i
+			}
+		}
+		if least := l.list[at].delivered(); b.delivered() <= least {
+			l.least = least // the keys of the list have deliveries meanwhile
+			return false
+		}
+		if k := l.list[at].key; k != nil {
+			k.busiest = false
+		}
+		l.list[at] = b
+	}
+	l.setLeast()
+	return true
+}
+
+func (l *busiestKeys) setLeast() {
+	l.least = 0
+	if len(l.list) < busiestMax {
+		return
+	}
+	l.least = l.list[0].delivered()
+	for i := range l.list {
+		l.least = min(l.least, l.list[i].delivered())
+	}
+}
+
+// forgotten keeps the statistics of a listed key that has no messages any more.
+func (l *busiestKeys) forgotten(k *fairKey) {
+	for i := range l.list {
+		if l.list[i].key == k {
+			l.list[i].key, l.list[i].stats = nil, k.stats
+		}
+	}
+}
+
+// resumed refers to the fairKey of a key that has messages again, if it is in the list.
+func (l *busiestKeys) resumed(k *fairKey) {
+	if k.stats.delivered < l.least {
+		return
+	}
+	for i := range l.list {
+		if b := &l.list[i]; b.key == nil && b.name == k.name {
+			*b, k.busiest = busiestKey{key: k, name: k.name}, true
+		}
+	}
+}
+
+// drop takes the keys out of the list for which gone returns true.
+func (l *busiestKeys) drop(gone func(b *busiestKey) bool) {
+	kept := l.list[:0]
+	for i := range l.list {
+		if b := &l.list[i]; !gone(b) {
+			kept = append(kept, *b)
+		} else if b.key != nil {
+			b.key.busiest = false
+		}
+	}
+	clear(l.list[len(kept):])
+	l.list = kept
+	l.setLeast()
+}
+
+// dropBusiest takes all keys with messages out of the list of the busiest, since a purge detaches
+// them, and fills their places from those without.
+func (p *idleStats) dropBusiest() {
+	p.busiest.drop(func(b *busiestKey) bool { return b.key != nil })
+	for i := range p.list {
+		p.busiest.noteIdle(&p.list[i])
+	}
+}
+
+// noteIdle lists a key without messages if it belongs into the list.
+func (l *busiestKeys) noteIdle(k *idleKey) {
+	if k.name != "" && k.delivered > l.least && !l.has(k) {
+		l.add(busiestKey{name: k.name, stats: k.keyStats})
+	}
+}
+
+// has reports whether a key without messages is in the list.
+func (l *busiestKeys) has(k *idleKey) bool {
+	return k.delivered >= l.least && slices.ContainsFunc(l.list, func(b busiestKey) bool { return b.name == k.name })
+}
+
+// BusiestKeys returns the keys of a queue with the most deliveries since the start of the broker,
+// at most ten and the busiest first, and the sum of all others. The error is ErrNoQueue.
+func (tx *Tx) BusiestKeys(queue string) (top []BusyKey, rest BusyKey, err error) {
 	c := tx.core
-	q, err := c.queueNamed(req.Queue)
+	q, err := c.queueNamed(queue)
 	if err != nil {
 		return nil, BusyKey{}, err
 	}
-	p := &q.idle
-	first := req.need == 0
-	if req.need == 0 || req.epoch != c.epoch {
-		req.need, req.epoch = p.counts+1, c.epoch
-		if tx.atomic {
-			p.counting = nil // a transaction counts in one step
-		}
-	}
-	for {
-		b := p.counting
-		if b == nil || b.done && b.no < req.need || b.n < req.N {
-			if c.reclaiming(q) && !tx.atomic { // the statistics of detached keys are incomplete
-				return nil, BusyKey{}, tx.yield()
+	t := &q.throttled
+	t.countWaiting(c.now, 0)
+	sum := keyStats{delivered: q.totals.delivered, admitted: t.admitted, refused: t.refused, waited: t.waited}
+	for _, b := range q.idle.busiest.list {
+		s := b.stats
+		if k := b.key; k != nil {
+			s = k.stats
+			if k.class != nil {
+				s.refused, s.waited = k.class.sharedBy(k, c.now)
 			}
-			b = c.startCount(q, req.N)
 		}
-		others := first && !tx.atomic && b.no < req.need // earlier requests advance their count in this turn
-		if !b.done && (others || !b.advance(tx, q)) {
-			return nil, BusyKey{}, tx.yield()
-		}
-		if b.no >= req.need {
-			req.need = 0
-			n := min(req.N, len(b.top))
-			sum := b.sum
-			for _, k := range b.top[n:] {
-				sum.add(k.stats())
-			}
-			return b.top[:n], sum.busy(""), nil
-		}
+		top = append(top, s.busy(b.name))
+		sum.subtract(s)
 	}
-}
-
-// reclaiming reports whether a queue was purged and its detached keys are not reclaimed yet.
-func (c *core) reclaiming(q *queue) bool {
-	return slices.ContainsFunc(c.detached.queues, func(r *detachedQueue) bool { return r.queue == q })
-}
-
-// startCount begins a count with the keys that have no messages. In a transaction, which does
-// not wait for detached keys to be reclaimed, these are part of the sum.
-func (c *core) startCount(q *queue, n int) *busyCount {
-	p := &q.idle
-	p.counts++
-	b := &busyCount{no: p.counts, n: n, sum: p.rest}
-	for name, s := range p.all() {
-		b.count(name, s)
-	}
-	for _, r := range c.detached.queues {
-		if r.queue == q {
-			r.addTo(&b.sum)
-		}
-	}
-	c.spend(p.n / busyPart)
-	p.counting = b
-	return b
-}
-
-// advance counts as far as the budget lasts, and reports whether the count is complete.
-func (b *busyCount) advance(tx *Tx, q *queue) bool {
-	n, yields := 0, false
-	b.cursor = q.roster.walkWhile(b.cursor, func(k *fairKey) bool {
-		if yields = n%busyPart == 0 && !tx.more(); yields {
-			return false
-		}
-		n++
-		b.countKey(k)
-		return true
-	})
-	if b.done = !yields; b.done {
-		b.counted = nil
-	}
-	return b.done
-}
-
-// countKey counts a key unless it was counted before it came back.
-func (b *busyCount) countKey(k *fairKey) {
-	if _, ok := b.counted[k.name]; !ok {
-		b.count(k.name, &k.stats)
-	}
-}
-
-// keyForgotten counts a key that is forgotten before the cursor has reached it: the cursor
-// will not find it, and idleStats was counted at the beginning.
-func (b *busyCount) keyForgotten(k *fairKey) {
-	if !b.done && k.seq > b.cursor {
-		b.countKey(k)
-	}
-}
-
-// keyReturned records that a key comes back from idleStats, where it was counted: it has a new
-// number in the roster, which the cursor will reach.
-func (b *busyCount) keyReturned(name string) {
-	if b.done {
-		return
-	}
-	if b.counted == nil {
-		b.counted = map[string]struct{}{}
-	}
-	b.counted[name] = struct{}{}
-}
-
-// count adds a key to top, or to the sum if it is not among the n busiest so far.
-func (b *busyCount) count(name string, s *keyStats) {
-	k := s.busy(name)
-	if n := len(b.top); n == b.n && k.Delivered < b.top[n-1].Delivered {
-		b.sum.add(*s)
-		return
-	}
-	i, _ := slices.BinarySearchFunc(b.top, k, func(a, b BusyKey) int {
+	slices.SortFunc(top, func(a, b BusyKey) int {
 		return cmp.Or(cmp.Compare(b.Delivered, a.Delivered), strings.Compare(a.Key, b.Key))
 	})
-	b.top = slices.Insert(b.top, i, k)
-	if len(b.top) > b.n {
-		b.sum.add(b.top[b.n].stats())
-		b.top = b.top[:b.n]
+	return top, sum.busy(""), nil
+}
+
+// check verifies that the list has the busiest keys. Keys that a purge has detached are in none.
+func (l *busiestKeys) check(q *queue) error {
+	listed := map[string]bool{}
+	for i := range l.list {
+		b := &l.list[i]
+		if k := b.key; listed[b.name] || k != nil && (!k.busiest || q.keys.get(b.name) != k) || k == nil && q.idle.of(b.name) != b.stats {
+			return fmt.Errorf("key %q is among the busiest by mistake", b.name)
+		}
+		listed[b.name] = true
 	}
+	for k := range q.roster.all() {
+		if k.busiest != listed[k.name] || !k.busiest && k.stats.delivered > l.least {
+			return fmt.Errorf("key %q with %d deliveries is not among the busiest, the least of which has %d", k.name, k.stats.delivered, l.least)
+		}
+	}
+	for name, s := range q.idle.all() {
+		if !listed[name] && s.delivered > l.least {
+			return fmt.Errorf("key %q with %d deliveries, without messages, is not among the busiest, the least of which has %d", name, s.delivered, l.least)
+		}
+	}
+	return nil
 }

@@ -82,19 +82,12 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 // describe describes a key with messages, except for the due time of a delayed one, which
 // setFirstDue adds.
 func (c *core) describe(k *fairKey) KeyInfo {
-	q := k.queue
 	i := KeyInfo{
 		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: max(k.delayed, 0), Weight: k.weight, Deficit: k.deficit(),
 		Delivered: k.stats.delivered, Admitted: k.stats.admitted,
 		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
-	// Both sums cover the same sliding minute, so their quotient is a share.
-	if all := q.share.value(c.now); all > 0 {
-		i.Share = k.stats.share.value(c.now) / all
-	}
-	if k.class != nil {
-		i.FairShare = float64(k.placedWeight) / float64(q.scheduler.weight)
-	}
+	i.Share, i.FairShare = c.shares(k)
 	refused, waited := k.stats.refused, k.stats.waited
 	if k.class != nil {
 		refused, waited = k.class.sharedBy(k, c.now)
@@ -105,6 +98,19 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	}
 	c.explainState(k, &i)
 	return i
+}
+
+// shares returns the part of the cost that the queue has delivered in about the last minute, and
+// the part of the weights of its active keys; see KeyInfo.
+func (c *core) shares(k *fairKey) (share, fair float64) {
+	// Both sums cover the same sliding minute, so their quotient is a share.
+	if all := k.queue.share.value(c.now); all > 0 {
+		share = k.stats.share.value(c.now) / all
+	}
+	if k.class != nil {
+		fair = float64(k.placedWeight) / float64(k.queue.scheduler.weight)
+	}
+	return share, fair
 }
 
 // Oldest asks for the enqueue time of the oldest of the first messages of a queue's keys.
@@ -168,24 +174,98 @@ type Blocker struct {
 	Reserved    bool      // it has room, which is reserved for messages that need several throttles
 }
 
+// blocker describes a throttle if it does not admit a message now. Room that is reserved for a
+// claim does not count.
+func (t *throttle) blocker(now int64) (b Blocker, blocks bool) {
+	if t.room(now) >= 1 {
+		return b, false
+	}
+	b = Blocker{Throttle: t.name, InUse: t.inUse, Reserved: t.roomWithReserved(now, 0) >= 1}
+	if n := t.set.Concurrency; n > 0 && t.inUse >= int64(n) { //nolint:gosec // bounded when it is set
+		b.Concurrency = n
+	}
+	if t.set.Rate > 0 && t.level(now)+tokenSlack < 1 {
+		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.nextToken(now))
+	}
+	return b, true
+}
+
+// lacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
+// token.
+func (b *Blocker) lacksOnlyTokens() bool { return b.Rate != 0 && b.Concurrency == 0 }
+
 // blockers returns the throttles that do not admit a message now, in the order of its throttle
-// keys. Room that is reserved for a claim does not count.
+// keys.
 func (c *core) blockers(m *message) []Blocker {
 	var all []Blocker
 	for _, t := range c.throttlesOf(m) {
-		if t.room(c.now) >= 1 {
-			continue
+		if b, blocks := t.blocker(c.now); blocks {
+			all = append(all, b)
 		}
-		b := Blocker{Throttle: t.name, InUse: t.inUse, Reserved: t.roomWithReserved(c.now, 0) >= 1}
-		if n := t.set.Concurrency; n > 0 && t.inUse >= int64(n) { //nolint:gosec // bounded when it is set
-			b.Concurrency = n
-		}
-		if t.set.Rate > 0 && t.level(c.now)+tokenSlack < 1 {
-			b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.nextToken(c.now))
-		}
-		all = append(all, b)
 	}
 	return all
+}
+
+// blockedState returns the state of a key whose next message throttles do not admit, stateReady if
+// they do.
+func (c *core) blockedState(m *message) keyState {
+	state := stateReady
+	for _, t := range c.throttlesOf(m) {
+		if b, blocks := t.blocker(c.now); blocks {
+			if !b.lacksOnlyTokens() {
+				return stateConcurrency
+			}
+			state = stateThrottled
+		}
+	}
+	return state
+}
+
+// keyState is the state of a key with messages, an index of KeyStates.
+type keyState uint8
+
+const (
+	stateReady keyState = iota
+	stateNoConsumer
+	stateThrottled
+	stateConcurrency
+	statePaused
+	stateLoading
+	stateLeased
+	stateDelayed
+	keyStates = 8 // the number of states
+)
+
+// KeyStates are the states of a key with messages, in the order of KeyFigures.States.
+func KeyStates() [keyStates]string {
+	return [...]string{KeyReady, KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLoading, KeyLeased, KeyDelayed}
+}
+
+// keyState returns the state of a key with messages.
+func (c *core) keyState(k *fairKey) keyState {
+	q := k.queue
+	if q.set.PausedOut || k.paused {
+		return statePaused
+	}
+	if len(k.window) > 0 {
+		if k.window[0].throttles != nil {
+			if state := c.blockedState(k.window[0]); state != stateReady {
+				return state
+			}
+		}
+		if q.waiters.n == 0 {
+			return stateNoConsumer
+		}
+		return stateReady
+	}
+	switch {
+	case k.hasBacklog:
+		return stateLoading
+	case k.leased > 0:
+		return stateLeased
+	default:
+		return stateDelayed
+	}
 }
 
 // reason says in half a sentence what the throttle lacks.
@@ -204,41 +284,40 @@ func (b *Blocker) reason() string {
 
 // explainState sets the state of a key with messages, and what it waits for.
 func (c *core) explainState(k *fairKey, i *KeyInfo) {
-	q := k.queue
 	if len(k.window) > 0 {
 		i.BlockedBy = c.blockers(k.window[0])
 	}
-	switch {
-	case q.set.PausedOut:
-		i.State, i.Reason = KeyPaused, "the deliveries of its queue are paused, FILA.QUEUE RESUME lets them go on"
-	case k.paused:
-		i.State, i.Reason = KeyPaused, "the key is paused, FILA.KEY RESUME lets it go on"
-	case len(i.BlockedBy) > 0:
+	state := c.keyState(k)
+	i.State = KeyStates()[state]
+	switch state {
+	case statePaused:
+		i.Reason = "the key is paused, FILA.KEY RESUME lets it go on"
+		if k.queue.set.PausedOut {
+			i.Reason = "the deliveries of its queue are paused, FILA.QUEUE RESUME lets them go on"
+		}
+	case stateThrottled, stateConcurrency:
 		c.explainBlocked(i)
-	case len(k.window) > 0 && q.waiters.n == 0:
-		i.State, i.Reason = KeyNoConsumer, "it could deliver, and no consumer waits"
-	case len(k.window) > 0:
-		i.State, i.Reason = KeyReady, "it delivers when its turn comes"
-	case k.hasBacklog:
-		i.State, i.Reason = KeyLoading, "its next messages are being read from disk"
-	case k.leased > 0:
-		i.State, i.Reason = KeyLeased, fmt.Sprintf("consumers hold %d of its messages, and there are no others to deliver", k.leased)
-	default:
-		i.State, i.Reason = KeyDelayed, "its messages wait for their time"
+	case stateNoConsumer:
+		i.Reason = "it could deliver, and no consumer waits"
+	case stateReady:
+		i.Reason = "it delivers when its turn comes"
+	case stateLoading:
+		i.Reason = "its next messages are being read from disk"
+	case stateLeased:
+		i.Reason = fmt.Sprintf("consumers hold %d of its messages, and there are no others to deliver", k.leased)
+	case stateDelayed:
+		i.Reason = "its messages wait for their time"
 	}
 }
 
 // explainBlocked describes a key that throttles do not admit. The key delivers again when the
 // last of them has room. That time is known only if all of them lack nothing but tokens.
 func (c *core) explainBlocked(i *KeyInfo) {
-	i.State, i.Throttle = KeyThrottled, i.BlockedBy[0].Throttle
+	i.Throttle = i.BlockedBy[0].Throttle
 	reasons := make([]string, len(i.BlockedBy))
 	for n := range i.BlockedBy {
 		b := &i.BlockedBy[n]
 		reasons[n] = b.reason()
-		if b.Rate == 0 || b.Concurrency > 0 {
-			i.State = KeyConcurrency
-		}
 		if b.NextAt.After(i.ReadyAt) {
 			i.ReadyAt = b.NextAt
 		}

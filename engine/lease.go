@@ -232,6 +232,7 @@ func (c *core) take(q *queue) *message {
 	m := k.pop()
 	c.heads.messages--
 	k.stats.deliver(c.now, m.cost)
+	q.idle.busiest.note(k)
 	q.share.add(c.now, uint64(m.cost))
 	k.leased++ // the key stays in memory while it has leases
 	q.leased++
@@ -248,7 +249,9 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.fence = max(m.fence, c.fenceBase()) + 1
 	m.deliveries++
 	m.lease = lease{until: c.now + int64(visibility), consumer: consumer}
+	q := m.key.queue
 	waited := time.Duration(max(c.now-m.since, 0))
+	q.totals.durations.observeWait(waited)
 	m.since = c.now
 	c.leases.byID[m.id] = m
 	c.leases.ends.push(m)
@@ -260,7 +263,6 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	} else {
 		c.writeLease(m)
 	}
-	q := m.key.queue
 	q.totals.delivered++
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,

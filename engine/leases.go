@@ -115,6 +115,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 		}
 	}
 	m.fail(c.now, LeaseExpired)
+	c.observeWork(m, OutcomeExpired)
 	c.endLease(m)
 	switch {
 	case over:
@@ -275,6 +276,7 @@ func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m
 func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.acked++
+		c.observeWork(m, OutcomeAcked)
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
 		c.remove(m)
@@ -333,13 +335,14 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.released++
+		c.observeWork(m, OutcomeReleased)
 		c.releaseLease(m)
 	})
 }
 
 // Undeliver takes back deliveries whose reply never reached the client. The messages are
-// ready again as if they had not been delivered; only their delivery numbers stay used.
-// Tokens are refunded. It returns ErrWouldBlock when the budget is used up, and continues
+// ready again as if they had not been delivered; only their delivery numbers stay used, and
+// they stay counted: no counter goes back. Tokens are refunded. It returns ErrWouldBlock when the budget is used up, and continues
 // in later turns.
 //
 // After a failed commit it does nothing: the leases were dropped with the memory.
@@ -361,8 +364,7 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 			return tx.yield()
 		}
 		m.deliveries--
-		q.totals.delivered--
-		m.key.stats.delivered--
+		q.totals.undelivered++
 		c.refund(m)
 		c.releaseLease(m)
 	}

@@ -94,6 +94,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	m.fail(c.now, req.Error[:min(len(req.Error), errorBytesMax)])
 	q.totals.nacked++
 	c.out.sync = true
+	c.observeWork(m, OutcomeNacked)
 	c.endLease(m)
 	switch {
 	case over:
@@ -252,6 +253,27 @@ const (
 	reasonHook     = "on_failure"
 )
 
+// DeadReasons are the reasons in the order of Counts.DeadBy.
+func DeadReasons() [deadReasons]string {
+	return [...]string{reasonAttempts, reasonNack, reasonHook, reasonTTL}
+}
+
+const deadReasons = 4
+
+// deadReason returns the index of a reason.
+func deadReason(reason string) int {
+	switch reason {
+	case reasonNack:
+		return 1
+	case reasonHook:
+		return 2
+	case reasonTTL:
+		return 3
+	default:
+		return 0
+	}
+}
+
 // loadBody makes sure that the record of a message is in memory and can be decoded. A lease
 // that was recovered from the store is known without the record. The read takes place in
 // the turn; it is needed only where a message moves to another queue, never for a delivery
@@ -290,7 +312,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 		c.remove(m)
 		return ""
 	}
-	q.totals.deadLettered++
+	q.totals.deadLettered[deadReason(reason)]++
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
 	var rec storage.Message
 	if err := rec.Decode(m.body); err != nil {

@@ -48,11 +48,53 @@ type queue struct {
 	idle       idleStats              // of keys without messages
 	dedup      *dedup                 // nil: it has no deduplication ids
 	share      minuteSum              // cost delivered
+	throttled  throttledKeys          // sums over its keys
+	figures    *KeyFigures            // of its keys, from the last sweep; nil: none, or it had no keys
 }
 
-// totals count since start, for FILA.STATS.
+// totals count since start, for FILA.STATS. They outlive recoveries in place, and those of a
+// deleted queue are kept in queueSet.deleted.
 type totals struct {
-	enqueued, deduplicated, ttlExpired, delivered, acked, nacked, leaseExpired, deadLettered, released, redriven, dropped, cancelled, purged uint64
+	enqueued, deduplicated, ttlExpired, delivered, undelivered, acked, nacked, leaseExpired, released, redriven, dropped, cancelled, purged uint64
+
+	deadLettered [deadReasons]uint64 // by DeadReasons
+	rounds       uint64              // of schedulers that a purge has replaced
+	durations    Durations
+}
+
+// sum returns the totals with the rounds of the present scheduler.
+func (q *queue) sum() totals {
+	t := q.totals
+	t.rounds += uint64(q.scheduler.round) //nolint:gosec // not negative
+	return t
+}
+
+// add adds the totals of a queue that is gone.
+func (t *totals) add(o *totals) {
+	t.enqueued += o.enqueued
+	t.deduplicated += o.deduplicated
+	t.ttlExpired += o.ttlExpired
+	t.delivered += o.delivered
+	t.undelivered += o.undelivered
+	t.acked += o.acked
+	t.nacked += o.nacked
+	t.leaseExpired += o.leaseExpired
+	t.released += o.released
+	t.redriven += o.redriven
+	t.dropped += o.dropped
+	t.cancelled += o.cancelled
+	t.purged += o.purged
+	for i, n := range o.deadLettered {
+		t.deadLettered[i] += n
+	}
+	t.rounds += o.rounds
+	t.durations.Add(&o.durations)
+}
+
+// throttledKeys are the sums of what throttles did to the keys of a queue since the start.
+type throttledKeys struct {
+	admitted, refused uint64
+	waitingKeys
 }
 
 // limited reports whether the queue has a maximum depth, for which its messages must be
@@ -214,48 +256,6 @@ func (tx *Tx) Queues() []string {
 	return c.queues.names
 }
 
-// apply writes the given options into set, or says which is impossible.
-func (o *QueueOptions) apply(name string, set *storage.Queue) error {
-	for s, row := range queueset.All() {
-		n, ok := o.Given[s]
-		if !ok {
-			continue
-		}
-		if n < uint64(row.Min) || n > uint64(row.Max) { //nolint:gosec // not negative
-			return fmt.Errorf("%w: %s must be from %d to %d %s, not %d", ErrInvalid, row.Token, row.Min, row.Max, row.Unit, n)
-		}
-		set.Values[s] = n
-	}
-	backoff, longest := set.Values[queueset.Backoff], &set.Values[queueset.MaxBackoff]
-	_, hasBackoff := o.Given[queueset.Backoff]
-	if _, hasLongest := o.Given[queueset.MaxBackoff]; hasBackoff && !hasLongest {
-		*longest = max(*longest, backoff)
-	}
-	if *longest < backoff {
-		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, *longest, backoff)
-	}
-	if o.DLQ != nil && o.NoDLQ {
-		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)
-	}
-	if o.DLQ != nil {
-		switch *o.DLQ {
-		case "":
-			return fmt.Errorf("%w: DLQ is a queue's name, which has at least one byte; for none there is NODLQ", ErrInvalid)
-		case name:
-			return fmt.Errorf("%w: DLQ %q is the queue itself", ErrInvalid, name)
-		}
-		set.DLQ = *o.DLQ
-	}
-	if o.NoDLQ {
-		set.DLQ = ""
-	}
-	return nil
-}
-
-// durationMax bounds every duration a client gives: a century keeps all sums of
-// times far from overflow.
-const durationMax = queueset.MillisMax * time.Millisecond
-
 // checkDLQ refuses a dead-letter queue that is missing or would make a chain.
 func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	if dlq == "" {
@@ -364,6 +364,7 @@ func (c *core) removeQueue(q *queue) {
 	delete(c.queues.byName, q.name)
 	delete(c.queues.pausedOut, q)
 	c.queues.names = nil
+	c.queues.deletedTotals.add(&q.totals)
 	if q.waiters.first != nil {
 		c.queues.deleted = append(c.queues.deleted, q)
 		c.closeDeleted()
@@ -418,8 +419,11 @@ type queueSet struct {
 	byNumber   map[uint32]*queue
 	names      []string // in order; nil: to be built anew. Shared with replies: never changed
 	nextNumber uint32
-	deleted    []*queue            // waiters of theirs have to be answered
-	pausedOut  map[*queue]struct{} // those whose deliveries are paused
+	deleted    []*queue // waiters of theirs have to be answered
+
+	deletedTotals totals              // of all queues that were deleted
+	totals        map[string]totals   // of the queues before a recovery, by name; nil: none is under way
+	pausedOut     map[*queue]struct{} // those whose deliveries are paused
 
 	versions     roster[scriptVersion] // the histories of all hooks, by age
 	versionBytes int                   // of their records
@@ -427,6 +431,18 @@ type queueSet struct {
 	untimed
 }
 
+// reset keeps the totals, which recoverQueues takes over: they count since the start of the
+// broker, whatever has failed since.
 func (s *queueSet) reset() {
-	*s = queueSet{byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber}
+	before := s.totals // else the last recovery has failed
+	if before == nil {
+		before = make(map[string]totals, len(s.byName))
+		for name, q := range s.byName {
+			before[name] = q.sum()
+		}
+	}
+	*s = queueSet{
+		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
+		deletedTotals: s.deletedTotals, totals: before,
+	}
 }

@@ -5,11 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-
-	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/storage"
+	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/storage"
 )
 
 // QueueSpec is a queue as a file describes it. What Options do not say is as
@@ -282,3 +282,45 @@ func (p *queuePlan) apply(changes []QueueChange) {
 		}
 	}
 }
+
+// apply writes the given options into set, or says which is impossible.
+func (o *QueueOptions) apply(name string, set *storage.Queue) error {
+	for s, row := range queueset.All() {
+		n, ok := o.Given[s]
+		if !ok {
+			continue
+		}
+		if n < uint64(row.Min) || n > uint64(row.Max) { //nolint:gosec // not negative
+			return fmt.Errorf("%w: %s must be from %d to %d %s, not %d", ErrInvalid, row.Token, row.Min, row.Max, row.Unit, n)
+		}
+		set.Values[s] = n
+	}
+	backoff, longest := set.Values[queueset.Backoff], &set.Values[queueset.MaxBackoff]
+	_, hasBackoff := o.Given[queueset.Backoff]
+	if _, hasLongest := o.Given[queueset.MaxBackoff]; hasBackoff && !hasLongest {
+		*longest = max(*longest, backoff)
+	}
+	if *longest < backoff {
+		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, *longest, backoff)
+	}
+	if o.DLQ != nil && o.NoDLQ {
+		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)
+	}
+	if o.DLQ != nil {
+		switch *o.DLQ {
+		case "":
+			return fmt.Errorf("%w: DLQ is a queue's name, which has at least one byte; for none there is NODLQ", ErrInvalid)
+		case name:
+			return fmt.Errorf("%w: DLQ %q is the queue itself", ErrInvalid, name)
+		}
+		set.DLQ = *o.DLQ
+	}
+	if o.NoDLQ {
+		set.DLQ = ""
+	}
+	return nil
+}
+
+// durationMax bounds every duration a client gives: a century keeps all sums of
+// times far from overflow.
+const durationMax = queueset.MillisMax * time.Millisecond

@@ -230,17 +230,28 @@ func (c *core) scan(f storage.Family, prefix []byte, fn func(k, v []byte) error)
 	return it.Err()
 }
 
-// recoverQueues reads the queues, without their messages.
+// recoverQueues reads the queues, without their messages. Those that were in memory before keep
+// their totals.
 func (c *core) recoverQueues() error {
-	return c.scan(storage.Queues, nil, func(k, v []byte) error {
+	err := c.scan(storage.Queues, nil, func(k, v []byte) error {
 		var set storage.Queue
 		if err := set.Decode(v); err != nil {
 			return fmt.Errorf("queue %q: %w", k, err)
 		}
-		c.newQueue(string(k), set)
+		q := c.newQueue(string(k), set)
+		q.totals = c.queues.totals[q.name]
+		delete(c.queues.totals, q.name)
 		c.queues.nextNumber = max(c.queues.nextNumber, set.Number+1)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for _, t := range c.queues.totals { // of queues that the failed batch has created
+		c.queues.deletedTotals.add(&t)
+	}
+	c.queues.totals = nil
+	return nil
 }
 
 // recoverKeys finds the fairness keys that have messages: from the first message of a key

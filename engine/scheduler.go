@@ -182,7 +182,7 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 		cl.state = classOpen
 		cl.offset += s.round - cl.stopped // its clock was stopped
 	} else if cl.state == classWaiting {
-		cl.entry.throttle.countWaiting(c.now, 1)
+		cl.countWaiting(c.now, 1)
 	}
 	k.class = cl
 	k.refusedBase, k.waitedBase = cl.refused, cl.waitedBy(c.now)
@@ -212,7 +212,7 @@ func (c *core) leaveClass(k *fairKey) {
 	cl := k.class
 	k.stats.refused, k.stats.waited = cl.sharedBy(k, c.now)
 	if cl.state == classWaiting {
-		cl.entry.throttle.countWaiting(c.now, -1)
+		cl.countWaiting(c.now, -1)
 	}
 	k.base = cl.present() - k.base
 	cl.remove(k)

@@ -254,6 +254,9 @@ func (c *core) forgetKey(k *fairKey) {
 	c.heads.keys--
 	c.dropKey(k)
 	q.roster.remove(k.seq)
+	if k.busiest {
+		q.idle.busiest.forgotten(k)
+	}
 	q.idle.keep(k)
 }
 

@@ -71,8 +71,12 @@ func acts() map[string]act {
 			return func(tx *Tx) error { _, _, err := tx.Keys(req); return err }
 		}},
 		"STATS": {turns: 2, call: func(*world) func(tx *Tx) error {
-			busiest := &Busiest{Queue: "q", N: 10}
-			return func(tx *Tx) error { _, _, err := tx.BusiestKeys(busiest); return err }
+			oldest := &Oldest{Queue: "q"}
+			return func(tx *Tx) error { _, err := tx.Oldest(oldest); return err }
+		}},
+		"FIGURES": {turns: 3, call: func(*world) func(tx *Tx) error {
+			req := &Figures{Count: 10}
+			return func(tx *Tx) error { _, err := tx.Figures(req); return err }
 		}},
 		"MEMORY USAGE": {turns: 2, call: func(*world) func(tx *Tx) error {
 			req := &QueueMemory{Queue: "q"}

@@ -49,10 +49,15 @@ type throttle struct {
 	gap     float64 // exponential moving average of the nanoseconds between two such ends
 
 	keys              int64  // keys whose next message names it
-	waiting           int64  // of these, those in classes that wait in its line
-	countedAt         int64  // the time up to which waited includes waiting
 	admitted, refused uint64 // deliveries; classes that it stopped
-	waited            int64  // sum over keys of the nanoseconds that they have waited
+	waitingKeys              // of keys, those in classes that wait in its line
+}
+
+// waitingKeys adds up how long keys wait for throttles.
+type waitingKeys struct {
+	waiting   int64 // keys that wait now
+	countedAt int64 // the time up to which waited includes waiting
+	waited    int64 // sum over keys of the nanoseconds that they have waited
 }
 
 func (t *throttle) before(o *throttle) bool { return t.wakeAt < o.wakeAt }
@@ -155,6 +160,7 @@ func (c *core) consume(m *message) {
 		}
 	}
 	m.key.stats.admitted += uint64(len(ts))
+	m.key.queue.throttled.admitted += uint64(len(ts))
 }
 
 // refund returns the tokens of a message that was not delivered after all. The end of its use
@@ -194,9 +200,15 @@ func (c *core) endUse(m *message) {
 
 // countWaiting changes the number of waiting keys. It first adds to waited what has passed with
 // the present number.
-func (t *throttle) countWaiting(now, change int64) {
-	t.waited += t.waiting * (now - t.countedAt)
-	t.waiting, t.countedAt = t.waiting+change, now
+func (w *waitingKeys) countWaiting(now, change int64) {
+	w.waited += w.waiting * (now - w.countedAt)
+	w.waiting, w.countedAt = w.waiting+change, now
+}
+
+// countWaiting counts keys of a waiting class at its throttle and for its queue.
+func (cl *class) countWaiting(now, change int64) {
+	cl.entry.throttle.countWaiting(now, change)
+	cl.scheduler.queue.throttled.countWaiting(now, change)
 }
 
 // ThrottleOptions are the settings of a throttle. At least one of Rate and Concurrency must be
@@ -290,7 +302,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 // addThrottle creates a throttle with a full bucket. The new version of the table makes all
 // throttle sets look up their throttles again.
 func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
-	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*queue]*entry{}, countedAt: c.now, freedAt: c.now, timer: -1}
+	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*queue]*entry{}, waitingKeys: waitingKeys{countedAt: c.now}, freedAt: c.now, timer: -1}
 	c.throttles.byName[key] = t
 	c.throttles.version++
 	t.seq = c.throttles.list.add(t)

@@ -194,7 +194,7 @@ func (s *stalls) looking() {
 		}
 		s.do(calls...)
 	})
-	oldest, busiest, known := &engine.Oldest{Queue: "big"}, &engine.Busiest{Queue: "big", N: 10}, false
+	oldest, known := &engine.Oldest{Queue: "big"}, false
 	s.once("STATS queue", func(tx *engine.Tx) error {
 		if !known {
 			if _, err := tx.Oldest(oldest); err != nil {
@@ -202,7 +202,7 @@ func (s *stalls) looking() {
 			}
 			known = true
 		}
-		_, _, err := tx.BusiestKeys(busiest)
+		_, _, err := tx.BusiestKeys("big")
 		return err
 	})
 	s.once("STATS", func(tx *engine.Tx) error { tx.Stats(); return nil })
