@@ -71,6 +71,7 @@ test: setup-tests ## run all tests: the concurrent packages under the race detec
 quick: ## run the tests that need neither cgo nor a running broker
 	CGO_ENABLED=0 $(GO) test $(PURE)
 	CGO_ENABLED=0 $(GO) test -tags fault ./internal/fault
+	CGO_ENABLED=0 $(GO) test -tags notrace ./internal/tracing
 
 race: setup ## run the tests of PKG under the race detector, at full length
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m $(PKG)
@@ -97,6 +98,7 @@ docs: ## write again the documents that are made from code
 	mv docs/configuration.md.new docs/configuration.md
 	CGO_ENABLED=0 $(GO) run . commands --format markdown > redis-compat.md.new
 	mv redis-compat.md.new redis-compat.md
+	CGO_ENABLED=0 $(GO) test ./internal/tracing -run '^TestTheDocumentHas' -count=1 -args -update
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
 	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite

@@ -18,6 +18,7 @@ type Config struct {
 	Log       Log
 	Slowlog   Slowlog
 	Latency   Latency
+	Tracing   Tracing
 	Queues    []Queue // of the file's [[queues]] and of Server.QueuesFile
 }
 
@@ -150,6 +151,13 @@ type Slowlog struct {
 // Latency is what is kept for LATENCY.
 type Latency struct {
 	Threshold time.Duration // zero: nothing
+}
+
+// Tracing is which messages have spans, and where these go.
+type Tracing struct {
+	Endpoint string  // of the collector; empty: no spans
+	Ratio    float64 // 0 to 1, of the sampled messages
+	Relation string  // RelationLink or RelationParent
 }
 
 // Settings are all settings by name and value, as text. Secrets are left out,

@@ -58,6 +58,7 @@ func settings(c *Config) []setting {
 	all = append(all, luaSettings(&c.Lua)...)
 	all = append(all, limitSettings(&c.Limits)...)
 	all = append(all, logSettings(&c.Log)...)
+	all = append(all, tracingSettings(&c.Tracing)...)
 	return append(all, watchSettings(c)...)
 }
 

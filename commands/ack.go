@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
 
@@ -33,6 +34,11 @@ type ackCall struct{ receipts }
 func (c *ackCall) Apply(tx *engine.Tx) (err error) {
 	c.n, err = tx.Ack(c.queue, c.list)
 	return err
+}
+
+// trace implements traced.
+func (c *ackCall) trace(t *tracing.Tracer, p *pending, err error) {
+	c.ended(t, p, tracing.Acked, err)
 }
 
 func nack() Spec {
@@ -166,6 +172,13 @@ func (c *extendCall) Apply(tx *engine.Tx) (err error) {
 	return err
 }
 
+// trace implements traced.
+func (c *extendCall) trace(t *tracing.Tracer, _ *pending, err error) {
+	if err == nil {
+		t.Extended(c.receipt, c.until)
+	}
+}
+
 // Render writes the new end of the lease.
 func (c *extendCall) Render(_ *Handler, w *resp.Writer) error {
 	writeTime(w, c.until)
@@ -197,6 +210,11 @@ type releaseCall struct{ receipts }
 func (c *releaseCall) Apply(tx *engine.Tx) (err error) {
 	c.n, err = tx.Release(c.queue, c.list)
 	return err
+}
+
+// trace implements traced.
+func (c *releaseCall) trace(t *tracing.Tracer, p *pending, err error) {
+	c.ended(t, p, tracing.Released, err)
 }
 
 func receiptArgs() []Arg {
@@ -237,6 +255,19 @@ func (b *receipts) parse(in *input) error {
 		b.list = append(b.list, r)
 	}
 	return nil
+}
+
+// ended makes the spans of the deliveries that have ended.
+func (b *receipts) ended(t *tracing.Tracer, p *pending, outcome string, err error) {
+	if err != nil {
+		return
+	}
+	for i := range b.list {
+		if d := t.Take(&b.list[i]); d != nil {
+			_, at := p.times()
+			t.Ended(d, outcome, at)
+		}
+	}
 }
 
 // Bytes implements weigher.

@@ -3,9 +3,16 @@
 package commands
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
 
@@ -235,4 +242,140 @@ func BenchmarkCheck(b *testing.B) {
 			}
 		}
 	})
+}
+
+// tracer returns a tracer whose spans are received and thrown away.
+func tracer(t testing.TB, now func() time.Time) *tracing.Tracer {
+	t.Helper()
+	discard := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })) //nolint:errcheck // the rest of a request that was cancelled
+	t.Cleanup(discard.Close)
+	on, err := tracing.New(tracing.Config{Endpoint: discard.URL, Ratio: 1, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return on
+}
+
+// cycler takes messages through a server: enqueued one by one, then leased and acked together.
+type cycler struct {
+	*server
+	session *fakeConn
+	words   [][][]byte // of the enqueues of a cycle
+}
+
+// newCycler returns one of n messages a cycle, with a header each; every sampledEach-th is
+// sampled, none if it is 0.
+func newCycler(t testing.TB, n, sampledEach int, on bool) *cycler {
+	t.Helper()
+	c := &cycler{server: newServer(t, func(c *Config) {
+		if on {
+			c.Tracer = tracer(t, c.Now)
+		}
+	})}
+	c.session = c.connect("")
+	c.session.do("FILA.QUEUE", "CREATE", "q")
+	for i := range n {
+		value := unsampled
+		if sampledEach > 0 && i%sampledEach == 0 {
+			value = sampled
+		}
+		c.words = append(c.words, wordsOf([]string{"FILA.ENQUEUE", "q", "hello", "KEY", fmt.Sprint("tenant-", i%8), "HEADER", "traceparent", value}))
+	}
+	return c
+}
+
+// cycle takes the messages through the server once.
+func (c *cycler) cycle(t testing.TB) {
+	t.Helper()
+	for _, words := range c.words {
+		c.session.session.Handle([]resp.Command{{Args: words}})
+	}
+	c.settle()
+	c.session.out.Reset()
+	v, _, err := decode(c.session.do("FILA.LEASE", "q", "COUNT", fmt.Sprint(len(c.words))))
+	if err != nil || len(v.items) != len(c.words) {
+		t.Fatalf("%d messages leased, want %d, %v", len(v.items), len(c.words), err)
+	}
+	ack := make([]string, 0, 2+len(v.items))
+	ack = append(ack, "FILA.ACK", "q")
+	for _, item := range v.items {
+		ack = append(ack, item.items[0].text)
+	}
+	if got := c.session.do(ack...); got != fmt.Sprintf(":%d\r\n", len(c.words)) {
+		t.Fatal(got)
+	}
+	c.Advance(time.Millisecond)
+}
+
+// Switched off, tracing allocates nothing for any command; switched on, nothing for messages
+// that are not sampled.
+func TestTracingAllocatesOnlyForSampledMessages(t *testing.T) {
+	const messages = 64
+	allocations := func(sampledEach int, on bool) float64 {
+		c := newCycler(t, messages, sampledEach, on)
+		for range 20 {
+			c.cycle(t)
+		}
+		return testing.AllocsPerRun(50, func() { c.cycle(t) }) / messages
+	}
+	off := allocations(1, false)
+	for name, n := range map[string]float64{"switched off, no message sampled": allocations(0, false), "switched on, no message sampled": allocations(0, true)} {
+		if n > off+0.5 { // one more for each enqueue would be 1
+			t.Errorf("%s: %.2f allocations a message, want %.2f", name, n, off)
+		}
+	}
+	if on := allocations(1, true); on < off+10 {
+		t.Errorf("all sampled: %.2f allocations a message beside %.2f: the test sees no spans", on, off)
+	}
+}
+
+// What a command pays for the question whether tracing is on.
+func TestACommandAsksOnceWhetherTracingIsOn(t *testing.T) {
+	s := newServer(t, nil)
+	p := &pending{session: s.connect("").session, call: &ackCall{}}
+	if n := testing.AllocsPerRun(100, p.trace); n != 0 || p.traced {
+		t.Errorf("%v allocations, traced: %v", n, p.traced)
+	}
+}
+
+// The processor time of the commands and the loop, without sockets and disk, so the shares are
+// larger than those of a broker. That of the collector is in it: it only reads.
+func BenchmarkTracingAgainstNone(b *testing.B) {
+	for _, x := range []struct {
+		name        string
+		sampledEach int
+	}{{"none-sampled", 0}, {"1-in-100", 100}, {"all-sampled", 1}} {
+		b.Run(x.name, func(b *testing.B) {
+			const messages, turns = 100, 8
+			off, on := newCycler(b, messages, x.sampledEach, false), newCycler(b, messages, x.sampledEach, true)
+			var took [2]time.Duration
+			for n := range turns {
+				for i, c := range []*cycler{off, on} {
+					began := processorTime(b)
+					for range b.N/turns + 1 {
+						c.cycle(b)
+					}
+					if t := c.handler.cfg.Tracer; t != nil && n == turns-1 {
+						if err := t.Close(b.Context()); err != nil {
+							b.Fatal(err)
+						}
+						b.ReportMetric(float64(t.Counts().Dropped), "dropped")
+					}
+					took[i] += processorTime(b) - began
+				}
+			}
+			b.ReportMetric(100*(float64(took[1])/float64(took[0])-1), "%more")
+			b.ReportMetric(float64(took[0].Nanoseconds())/float64(messages*turns*(b.N/turns+1)), "ns/message")
+		})
+	}
+}
+
+// processorTime returns what the process has used so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

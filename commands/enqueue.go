@@ -6,6 +6,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
 
@@ -55,7 +56,8 @@ type enqueueCall struct {
 	req  engine.Enqueue
 	id   engine.ID
 	size int
-	text [36]byte // of the id; here, so that Render does not allocate
+	span *tracing.Enqueue // nil: it has none
+	text [36]byte         // of the id; here, so that Render does not allocate
 }
 
 func parseEnqueue(s *Session, in *input) (call, error) {
@@ -65,6 +67,9 @@ func parseEnqueue(s *Session, in *input) (call, error) {
 	}
 	if c.req.Dedup = string(in.Bytes("dedup")); in.Has("dedup") && c.req.Dedup == "" {
 		return nil, command.Refuse("INVALID", "DEDUP has at least one byte")
+	}
+	if t := s.handler.cfg.Tracer; t != nil {
+		c.span = t.Enqueue(&c.req)
 	}
 	c.req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
 	for _, a := range in.Args {
@@ -142,6 +147,14 @@ func (c *enqueueCall) Preflight(tx *engine.Tx) error { return tx.PreflightEnqueu
 func (c *enqueueCall) Apply(tx *engine.Tx) (err error) {
 	c.id, err = tx.Enqueue(&c.req)
 	return err
+}
+
+// trace implements traced.
+func (c *enqueueCall) trace(t *tracing.Tracer, p *pending, err error) {
+	if c.span != nil {
+		began, ended := p.times()
+		t.Enqueued(c.span, &c.req, c.id, began, ended, err)
+	}
 }
 
 // Render writes the id.

@@ -17,6 +17,7 @@ import (
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/telemetry"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
 
@@ -85,7 +86,9 @@ type Config struct {
 	LogLevel LogLevel
 	// Latency receives the engine's measurements. It may be nil.
 	Latency *telemetry.Latency
-	Log     zerolog.Logger
+	// Tracer makes spans of messages; nil: tracing is off.
+	Tracer *tracing.Tracer
+	Log    zerolog.Logger
 }
 
 func (c *Config) check() error {
@@ -178,6 +181,9 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	h.slow.Max.Store(int64(cfg.SlowMax))
 	if h.latency = cfg.Latency; h.latency == nil {
 		h.latency = telemetry.NewLatency(cfg.Now, 0)
+	}
+	if cfg.Tracer != nil {
+		h.hub.Tap(tracing.Kinds, cfg.Tracer.Observe)
 	}
 	e.Listen(h.hub.Publish)
 	return h, nil

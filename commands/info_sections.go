@@ -291,6 +291,12 @@ func (h *Handler) infoStats(s *engine.Stats) fields {
 	f.number("sync_partial_ok", 0)
 	f.number("sync_partial_err", 0)
 	f.count("total_error_replies", refused)
+	if t := h.cfg.Tracer; t != nil {
+		n := t.Counts()
+		f.count("tracing_spans_exported", n.Exported)
+		f.count("tracing_spans_dropped", n.Dropped)
+		f.count("tracing_spans_failed", n.Failed)
+	}
 	return f
 }
 

@@ -180,6 +180,9 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	}
 	w.Array(len(loaded))
 	for _, d := range loaded {
+		if t := h.cfg.Tracer; t != nil {
+			t.Leased(d, c.req.Consumer)
+		}
 		c.writeMessage(w, d)
 	}
 	return nil
@@ -201,6 +204,9 @@ func (c *leaseCall) Undo() engine.Call {
 	c.release()
 	if len(c.deliveries) == 0 {
 		return nil
+	}
+	if t := c.session.handler.cfg.Tracer; t != nil {
+		t.Undelivered(c.deliveries)
 	}
 	return &undeliverCall{c.deliveries}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
 
@@ -37,6 +38,12 @@ type weigher interface {
 	Bytes() int
 }
 
+// traced is a call of which spans may be made. trace is called once the call is done, whether the
+// client gets its reply or not. err is the error of the call or of its task.
+type traced interface {
+	trace(t *tracing.Tracer, p *pending, err error)
+}
+
 // pending is a reply in the reply queue whose call is with the engine.
 type pending struct {
 	session *Session
@@ -48,6 +55,7 @@ type pending struct {
 	began   time.Duration
 	proto   int  // protocol version when the command arrived
 	silent  bool // the client has turned replies off
+	traced  bool // its spans are made
 }
 
 // Ready reports whether the result may be sent: see engine.Task.Done.
@@ -57,6 +65,7 @@ func (p *pending) Ready() bool { return p.task.Done() }
 func (p *pending) Append(w *resp.Writer) {
 	if p.silent {
 		p.count("")
+		p.trace()
 		// A client that gets no reply does not know of its leases: take them back.
 		p.undo()
 		return
@@ -73,6 +82,7 @@ func (p *pending) Append(w *resp.Writer) {
 		code = writeError(w, err)
 	}
 	p.count(code)
+	p.trace()
 	if !p.Perishable() {
 		p.call, p.task.Call = nil, nil // release the message: the reply may remain in the queue
 	}
@@ -86,7 +96,27 @@ func (p *pending) count(code string) {
 
 // Drop is called after Ready if the client does not get the reply: instead of Append, or after it
 // if the write has failed.
-func (p *pending) Drop() { p.undo() }
+func (p *pending) Drop() {
+	p.trace()
+	p.undo()
+}
+
+// trace makes the spans of the command, if tracing is on.
+func (p *pending) trace() {
+	if t := p.session.handler.cfg.Tracer; t != nil && !p.traced {
+		p.traced = true
+		if c, ok := p.call.(traced); ok {
+			c.trace(t, p, p.task.Err())
+		}
+	}
+}
+
+// times returns when the command was read and when its result became public.
+func (p *pending) times() (began, ended time.Time) {
+	h := p.session.handler
+	now, reading := h.cfg.Now(), h.engine.Elapsed()
+	return now.Add(p.began - reading), now.Add(p.task.Ended() - reading)
+}
 
 // Perishable reports whether the reply delivers messages, which go to another consumer if the
 // client has closed its side of the connection.

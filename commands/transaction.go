@@ -1,10 +1,12 @@
 package commands
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
 
@@ -298,6 +300,15 @@ func (c *execCall) Render(h *Handler, w *resp.Writer) error {
 		n++
 	}
 	return nil
+}
+
+// trace implements traced for those of its calls that do.
+func (c *execCall) trace(t *tracing.Tracer, p *pending, err error) {
+	for i, call := range c.calls {
+		if one, ok := call.(traced); ok {
+			one.trace(t, p, cmp.Or(err, c.errs[i]))
+		}
+	}
 }
 
 // undoableExec is a transaction whose replies deliver messages.

@@ -21,6 +21,7 @@ import (
 	"github.com/faisca/fila/internal/backup"
 	"github.com/faisca/fila/internal/fault"
 	"github.com/faisca/fila/internal/telemetry"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 	"github.com/faisca/fila/storage"
@@ -37,6 +38,7 @@ type broker struct {
 	engine  *engine.Engine
 	level   *logLevel
 	latency *telemetry.Latency
+	tracer  *tracing.Tracer // nil: tracing is off
 	disk    disk
 
 	storeFiles int // files that the store may keep open
@@ -74,6 +76,9 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	b := &broker{
 		cfg: cfg, storeFiles: files, log: log, level: level, supervisor: newSupervisor(os.Getenv, log),
 		latency: telemetry.NewLatency(time.Now, cfg.Latency.Threshold), running: make(chan error, 1), serving: make(chan error, 1),
+	}
+	if b.tracer, err = tracing.New(tracingConfig(cfg, log)); err != nil {
+		return cli.UsageError{Err: err}
 	}
 	leaveProcessor()
 	setMemory(cfg)
@@ -237,10 +242,27 @@ func (b *broker) stop(cause error) error {
 		b.log.Warn().Err(err).Msg("some replies did not reach their clients")
 	}
 	err = errors.Join(err, b.store.Sync(), b.store.Close())
+	b.flushSpans()
 	if err == nil {
 		b.log.Info().Msg("stopped")
 	}
 	return err
+}
+
+// flushTimeout bounds the time in which spans are sent at the stop, within that of replies.
+const flushTimeout = 3 * time.Second
+
+// flushSpans sends the spans that wait for the collector. The store is closed before, so a
+// collector that hangs delays nothing but the end of the process.
+func (b *broker) flushSpans() {
+	if b.tracer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(flushTimeout, b.cfg.Server.ShutdownTimeout))
+	defer cancel()
+	if err := b.tracer.Close(ctx); err != nil {
+		b.log.Warn().Err(err).Msg("some spans were not sent")
+	}
 }
 
 // damaged adds the next steps of the operator to an error of a damaged store.

@@ -11,6 +11,7 @@ import (
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/certs"
+	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 
@@ -136,7 +137,16 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		SlowMax:          b.cfg.Slowlog.MaxEntries,
 		LogLevel:         b.level,
 		Latency:          b.latency,
+		Tracer:           b.tracer,
 		Log:              b.log,
+	}
+}
+
+// tracingConfig returns the configuration of the tracer.
+func tracingConfig(cfg cli.Config, log zerolog.Logger) tracing.Config {
+	return tracing.Config{
+		Endpoint: cfg.Tracing.Endpoint, Ratio: cfg.Tracing.Ratio, Parent: cfg.Tracing.Relation == cli.RelationParent,
+		Version: cli.Version(), Now: time.Now, Log: log,
 	}
 }
 

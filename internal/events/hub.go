@@ -22,6 +22,7 @@ import (
 // end is: a client receives no event of a channel before the one or after the other.
 type Hub struct {
 	source Source
+	taps   []func([]engine.Event) // set before the source makes events
 
 	// monitoring is len(monitors): every command asks whether there is a monitor.
 	monitoring atomic.Int32
@@ -72,6 +73,20 @@ func New(source Source) *Hub {
 		source: source, channels: map[string]subscribers{}, patterns: map[string]subscribers{}, monitors: subscribers{},
 		interest: map[engine.EventKind]int{},
 	}
+}
+
+// Tap passes events of the kinds to a function of this process as well, beside others that have
+// subscribers. The function must not block. Tap must be called before the source makes events.
+func (h *Hub) Tap(kinds engine.EventKind, to func([]engine.Event)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taps = append(h.taps, to)
+	for _, kind := range engine.EventKinds() {
+		if kinds&kind != 0 {
+			h.interest[kind]++
+		}
+	}
+	h.want()
 }
 
 // Subscribe adds a subscription. A client that has left gets none.
@@ -219,6 +234,9 @@ func mayMatch(pattern, prefix, suffix string) bool {
 
 // Publish delivers events to their subscribers. It is the engine's listener.
 func (h *Hub) Publish(events []engine.Event) {
+	for _, to := range h.taps {
+		to(events)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var channel, payload []byte

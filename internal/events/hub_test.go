@@ -75,3 +75,24 @@ func TestOnlyMonitorsAreFed(t *testing.T) {
 		t.Error("the monitor has left")
 	}
 }
+
+func TestATapGetsEventsWithoutSubscribers(t *testing.T) {
+	var from source
+	h := New(&from)
+	tapped := 0
+	h.Tap(engine.EventDead|engine.EventFailed, func(events []engine.Event) { tapped += len(events) })
+	if from.kinds != engine.EventDead|engine.EventFailed {
+		t.Errorf("a tap wants %v", from.kinds)
+	}
+	c := &client{proto: 2}
+	s := NewSubscriber(c)
+	h.Subscribe(&s, Topic{Name: "fila:orders:dead"})
+	h.Publish([]engine.Event{{Kind: engine.EventFailed, Queue: "orders"}, {Kind: engine.EventDead, Queue: "mails"}})
+	h.Leave(&s)
+	if tapped != 2 || c.got.Len() > 0 {
+		t.Errorf("the tap got %d events, the subscriber %q", tapped, c.got.String())
+	}
+	if from.kinds != engine.EventDead|engine.EventFailed {
+		t.Errorf("after the subscriber has left, %v is wanted", from.kinds)
+	}
+}

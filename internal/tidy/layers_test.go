@@ -26,8 +26,8 @@ func layers() map[string]layer {
 		"engine":              {may: []string{"internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/queueset", "internal/schedule", "internal/telemetry", "resp"},
-			tests: []string{"internal/compat", "scripting", "storage"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
+			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
 		},
 		// The machinery of the table: it does not know what a command does.
 		"internal/command": {may: []string{"internal/acl", "resp"}},
@@ -37,6 +37,8 @@ func layers() map[string]layer {
 		"internal/events":    {may: []string{"engine", "internal/glob", "resp"}},
 		"internal/errtext":   {},
 		"internal/glob":      {},
+		"internal/tracing":   {may: []string{"engine"}, tests: []string{"internal/otlptest", "storage"}},
+		"internal/otlptest":  {},
 		"internal/telemetry": {may: []string{"engine", "internal/histogram"}},
 		// The contract between engine and scripts, and what cron expressions mean: values and
 		// interfaces without state.
@@ -59,11 +61,11 @@ func layers() map[string]layer {
 		"internal/yield":     {},
 		"internal/tuning":    {},
 		"cli":                {may: []string{"internal/bench", "internal/client", "internal/progress", "internal/queueset"}},
-		"internal/broker":    {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker":    {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tracing", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
 		// Breaks one promise of a binary that is built to be found out.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
-		"integration":    {tests: []string{"integration/harness", "internal/proc", "internal/smalldisk"}},
+		"integration":    {tests: []string{"integration/harness", "internal/otlptest", "internal/proc", "internal/smalldisk"}},
 		// Each client library does the same; those in Go are a module of their own.
 		"integration/clients":    {tests: []string{"integration/harness"}},
 		"integration/clients/go": {},
@@ -99,6 +101,8 @@ func owners() map[string]string {
 		"github.com/spf13/pflag":      "cli",
 		"github.com/knadh/koanf":      "cli",
 		"C":                           "storage/rocks",
+
+		"go.opentelemetry.io/otel": "internal/tracing",
 
 		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
 	}

@@ -1,0 +1,255 @@
+package integration_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/internal/otlptest"
+)
+
+const (
+	producerTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	producerSpan  = "00f067aa0ba902b7"
+)
+
+// traced is a broker whose spans go to a collector, and a client.
+type traced struct {
+	*testing.T
+	*redis.Client
+	collector *otlptest.Collector
+}
+
+func newTraced(t *testing.T, args ...string) *traced {
+	t.Helper()
+	c := otlptest.New(t)
+	addr := serve(t, append([]string{"--tracing.endpoint", c.URL, "--scheduler.backoff_ms", "0"}, args...)...).Addr()
+	r := &traced{T: t, Client: connect(t, addr, 3), collector: c}
+	r.do("FILA.QUEUE", "CREATE", "orders", "MAXATTEMPTS", "2")
+	return r
+}
+
+func (r *traced) do(args ...any) any {
+	r.Helper()
+	v, err := r.Client.Do(r.Context(), args...).Result()
+	if err != nil {
+		r.Fatalf("%v: %v", args, err)
+	}
+	return v
+}
+
+func (r *traced) enqueue() {
+	r.Helper()
+	r.do("FILA.ENQUEUE", "orders", "hello", "KEY", "tenant-1", "HEADER", "traceparent", "00-"+producerTrace+"-"+producerSpan+"-01")
+}
+
+// lease leases the next message and returns its receipt.
+func (r *traced) lease(visibility int) any {
+	r.Helper()
+	messages, _ := r.do("FILA.LEASE", "orders", "BLOCK", 10_000, "VISIBILITY", visibility, "CONSUMER", "worker-1").([]any)
+	if len(messages) != 1 {
+		r.Fatalf("leased %v", messages)
+	}
+	message, _ := messages[0].([]any)
+	return message[0]
+}
+
+// spans waits for the spans of as many deliveries, each with its wait and its lease, and of as
+// many enqueues.
+func (r *traced) spans(enqueues, deliveries int) (all map[string][]otlptest.Span) {
+	r.Helper()
+	eventually(r.T, func() bool {
+		all = map[string][]otlptest.Span{}
+		for _, s := range r.collector.Spans() {
+			name, queue, _ := strings.Cut(s.Name, " ")
+			if queue != "orders" || s.Attributes["messaging.system"] != "fila" {
+				r.Fatalf("span %+v", s)
+			}
+			all[name] = append(all[name], s)
+		}
+		return len(all["enqueue"]) == enqueues && len(all["deliver"]) == deliveries && len(all["wait"]) == deliveries && len(all["lease"]) == deliveries
+	})
+	return all
+}
+
+// Every way in which a delivery may end, one after the other, of one message.
+func TestAProducersTraceGoesOnInTheBroker(t *testing.T) {
+	r := newTraced(t)
+	before := time.Now()
+	r.enqueue()
+	durable := time.Now()
+	r.do("FILA.NACK", "orders", r.lease(60_000), "ERROR", "broken", "DELAY", 300)
+	retried := time.Now()
+	r.do("FILA.RELEASE", "orders", r.lease(60_000))
+	r.lease(200) // the second failure, which expires: the message is dead
+	eventually(t, func() bool { return r.do("FILA.REDRIVE", "orders.dlq") == int64(1) })
+	redriven := time.Now()
+	receipt := r.lease(1000)
+	r.do("FILA.EXTEND", "orders", receipt, 60_000)
+	r.do("FILA.ACK", "orders", receipt)
+	after := time.Now()
+
+	all := r.spans(1, 4)
+	if s := all["enqueue"][0]; !s.Server || s.Trace != producerTrace || s.Parent != producerSpan || s.Began.Before(before) || s.Ended.After(durable) || !s.Ended.After(s.Began) {
+		t.Errorf("enqueue: %+v, between %v and %v", s, before, durable)
+	}
+	for i, want := range []struct {
+		outcome, failure, dlq, attempt string
+	}{
+		{"nacked", "broken", "", "1"}, {"released", "", "", "2"}, {"expired", "the lease expired", "orders.dlq", "2"}, {"acked", "", "", "1"},
+	} {
+		deliver, wait, lease := all["deliver"][i], all["wait"][i], all["lease"][i]
+		got := deliver.Attributes
+		if got["fila.outcome"] != want.outcome || got["fila.dlq"] != want.dlq || got["fila.attempt"] != want.attempt || got["fila.key"] != "tenant-1" || got["messaging.message.body.size"] != "5" {
+			t.Errorf("delivery %d: %v, want %+v", i, got, want)
+		}
+		if deliver.Trace == producerTrace || deliver.Parent != "" || deliver.Link != producerTrace+"-"+producerSpan || deliver.Server {
+			t.Errorf("delivery %d is no trace of its own with a link: %+v", i, deliver)
+		}
+		if wait.Parent != deliver.ID || lease.Parent != deliver.ID || wait.Trace != deliver.Trace || lease.Trace != deliver.Trace {
+			t.Errorf("delivery %d: wait and lease are not within it", i)
+		}
+		if !wait.Began.Equal(deliver.Began) || !wait.Ended.Equal(lease.Began) || !lease.Ended.Equal(deliver.Ended) || lease.Ended.Before(lease.Began) || wait.Ended.Before(wait.Began) {
+			t.Errorf("delivery %d: %v to %v, wait %v to %v, lease %v to %v", i, deliver.Began, deliver.Ended, wait.Began, wait.Ended, lease.Began, lease.Ended)
+		}
+		if lease.Failed != (want.failure != "") || lease.Error != want.failure || lease.Attributes["messaging.client.id"] != "worker-1" {
+			t.Errorf("delivery %d: lease %+v", i, lease)
+		}
+	}
+	d := all["deliver"]
+	for i, x := range []struct{ at, from, to time.Time }{
+		{d[0].Began, before, durable},
+		{d[1].Began, d[0].Ended.Add(300 * time.Millisecond), retried.Add(time.Hour)}, // ready after its delay
+		{d[2].Began, d[1].Began, d[2].Ended},
+		{d[2].Ended, all["lease"][2].Began.Add(200 * time.Millisecond), redriven},
+		{d[3].Began, d[2].Ended, redriven},
+		{d[3].Ended, redriven, after},
+	} {
+		if x.at.Before(x.from) || x.at.After(x.to) {
+			t.Errorf("time %d is %v, want from %v to %v", i, x.at, x.from, x.to)
+		}
+	}
+}
+
+func TestADeliveryMayBeAChildOfTheProducersSpan(t *testing.T) {
+	r := newTraced(t, "--tracing.relation", "parent")
+	r.enqueue()
+	r.do("FILA.ACK", "orders", r.lease(60_000))
+	if s := r.spans(1, 1)["deliver"][0]; s.Trace != producerTrace || s.Parent != producerSpan || s.Link != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A collector that hangs holds up neither clients nor the stop, which serve checks.
+func TestACollectorThatHangsHoldsUpNoClient(t *testing.T) {
+	r := newTraced(t)
+	r.collector.Hang(true)
+	const messages = 3000 // four spans each: more than may wait
+	for range messages {
+		r.enqueue()
+	}
+	for range messages / 100 {
+		messages, _ := r.do("FILA.LEASE", "orders", "COUNT", 100).([]any)
+		ack := []any{"FILA.ACK", "orders"}
+		for _, m := range messages {
+			message, _ := m.([]any)
+			ack = append(ack, message[0])
+		}
+		if n := r.do(ack...); n != int64(100) {
+			t.Fatalf("%v acked", n)
+		}
+	}
+	info := fmt.Sprint(r.do("INFO", "stats"))
+	dropped := regexp.MustCompile(`tracing_spans_dropped:(\d+)`).FindStringSubmatch(info)
+	if dropped == nil || dropped[1] == "0" || !strings.Contains(info, "tracing_spans_exported:0\r\n") {
+		t.Errorf("counted: %q in %s", dropped, info)
+	}
+}
+
+func TestABrokerServesWithoutItsCollector(t *testing.T) {
+	r := newTraced(t)
+	r.collector.Answer(http.StatusServiceUnavailable)
+	r.enqueue()
+	r.do("FILA.ACK", "orders", r.lease(60_000))
+	eventually(t, func() bool { return r.collector.Requests() > 0 })
+	if got := r.do("PING"); got != "PONG" {
+		t.Errorf("PING answers %v", got)
+	}
+}
+
+// The recipes of docs/tracing.md are run as they are printed, but for the port: what their
+// workers find in the header is what their producers have sent, and what the broker's own
+// span belongs to.
+func TestTheRecipesForTracesAreTrue(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "tracing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	javascript := filepath.Join("clients", "javascript")
+	for _, x := range []struct {
+		language, file string
+		run            []string
+	}{
+		{"go", "main.go", []string{"go", "run", "-buildvcs=false"}},
+		{"python", "recipe.py", []string{"/usr/bin/python3"}},
+		{"js", "recipe.mjs", []string{"node"}},
+	} {
+		t.Run(x.language, func(t *testing.T) {
+			r := newTraced(t)
+			code := regexp.MustCompile("(?s)\n```"+x.language+"\n(.*?)```").FindAllSubmatch(text, -1)
+			if len(code) != 1 {
+				t.Fatalf("%d programs in docs/tracing.md", len(code))
+			}
+			dir := t.TempDir()
+			if x.language == "js" { // it finds its library there
+				dir = javascript
+			} else if x.language == "go" { // it is built with the libraries of this module
+				dir = tempDirHere(t)
+			}
+			file := filepath.Join(dir, x.file)
+			_, port, _ := strings.Cut(r.Options().Addr, ":")
+			if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(code[0][1]), "5555", port)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(file)
+			cmd := exec.CommandContext(t.Context(), x.run[0], append(x.run[1:], x.file)...)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v (make setup-tests installs what it needs)\n%s", err, out)
+			}
+			s := r.spans(1, 1)
+			span := strings.TrimSpace(strings.TrimPrefix(string(out), "from "))
+			if parent := s["enqueue"][0].Parent; span != parent {
+				t.Errorf("the worker says %q, the broker's span belongs to %q", out, parent)
+			}
+			if link := s["deliver"][0].Link; !strings.HasSuffix(link, "-"+span) || s["deliver"][0].Attributes["fila.outcome"] != "acked" {
+				t.Errorf("the delivery is linked to %q", link)
+			}
+		})
+	}
+}
+
+// tempDirHere makes a directory within this module.
+func tempDirHere(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("testdata", "recipe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

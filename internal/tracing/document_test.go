@@ -1,0 +1,34 @@
+package tracing
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/tracing.md") //nolint:gochecknoglobals // a flag of this test
+
+// The tables of the document are those of the code. `make docs` writes them.
+func TestTheDocumentHasTheTablesOfTheCode(t *testing.T) {
+	const file, begin, end = "../../docs/tracing.md", "from internal/tracing/document.go. -->\n", "<!-- End of the generated part. -->"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	tables, after, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		t.Fatal("docs/tracing.md has no generated part")
+	}
+	want := "\n" + Markdown() + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if tables != want {
+		t.Error("docs/tracing.md does not have the tables of internal/tracing/document.go: run `make docs`")
+	}
+}
