@@ -20,8 +20,8 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// latencies sends messages through a queue, one at a time, and returns how long each
-// took from its enqueue to its ack, in order.
+// latencies sends messages through a queue, one at a time, and returns the sorted times from
+// enqueue to ack.
 func latencies(t *testing.T, c *redis.Client, queue string, length time.Duration) []time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -38,7 +38,7 @@ func latencies(t *testing.T, c *redis.Client, queue string, length time.Duration
 
 var attackClasses = flag.String("attacks", "*", "`patterns` of file names in the corpus of attacks, separated by commas: each is a class of attacks that is measured by itself")
 
-// attackScripts are the hostile scripts of a class.
+// attackScripts returns the hostile scripts of a class.
 func attackScripts(t *testing.T, class string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "scripting", "testdata", "attacks", class+".lua"))
@@ -61,8 +61,8 @@ func script(t *testing.T, file string) string {
 	return string(text)
 }
 
-// busyWith keeps a queue busy until the context ends: a script after another is loaded,
-// so that no breaker stays open, while clients enqueue as fast as they can.
+// busyWith keeps a queue busy until the context ends: it keeps loading scripts, so that no breaker
+// stays open, while clients enqueue as fast as they can.
 func busyWith(ctx context.Context, t *testing.T, b *harness.Broker, queue string, sources []string) *sync.WaitGroup {
 	t.Helper()
 	const clients = 3
@@ -71,7 +71,7 @@ func busyWith(ctx context.Context, t *testing.T, b *harness.Broker, queue string
 	var group sync.WaitGroup
 	group.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			// Some are refused, as they have to be.
+			// Some scripts are refused, as they should be.
 			_ = admin.Do(ctx, "FILA.SCRIPT", "LOAD", queue, "ON_ENQUEUE", sources[i%len(sources)]).Err()
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -91,8 +91,8 @@ func busyWith(ctx context.Context, t *testing.T, b *harness.Broker, queue string
 	return &group
 }
 
-// busyProcesses starts as many processes that never rest as scripts may have
-// processors, until the context ends: what a busy machine costs a queue anyway.
+// busyProcesses runs as many busy processes as scripts may use processors, until the context ends.
+// They measure what any busy machine costs a queue.
 func busyProcesses(ctx context.Context, t *testing.T) *sync.WaitGroup {
 	t.Helper()
 	var group sync.WaitGroup
@@ -101,16 +101,16 @@ func busyProcesses(ctx context.Context, t *testing.T) *sync.WaitGroup {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		group.Go(func() { _ = cmd.Wait() }) // it was killed, it says
+		group.Go(func() { _ = cmd.Wait() }) // the error states that it was killed
 	}
 	return &group
 }
 
-// TestHostileScriptsCostTheirOwnQueue: while scripts of one queue do what they can to
-// take all of the processor, another queue, with a script of its own, is served. What
-// the same clients cost it with a harmless script, and what a machine does that has
-// other work, is measured as well: with more than one queue each client has neighbours. With -args
-// -attacks='table_*,nesting*' classes of attacks are told apart.
+// TestHostileScriptsCostTheirOwnQueue: while the scripts of one queue try to take all of the
+// processor, another queue with its own script is served. Its latency is compared with that under
+// the same clients with a harmless script, and on a machine busy with other processes, since with
+// more than one queue each client has neighbours. -args -attacks='table_*,nesting*' measures
+// classes of attacks separately.
 func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -138,7 +138,7 @@ func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 		attacked := during("beside attacks "+class, func(ctx context.Context) *sync.WaitGroup {
 			return busyWith(ctx, t, b, "loud"+strconv.Itoa(i), attackScripts(t, class))
 		})
-		// A machine that is busy otherwise adds to all of them, and not the same.
+		// Other load on the machine adds to all measurements, by different amounts.
 		if most := 20*max(alone, busy, harmless) + 100*time.Millisecond; attacked > most {
 			t.Errorf("p99 is %v while another queue's scripts attack, %v with harmless ones, %v alone", attacked, harmless, alone)
 		}

@@ -18,7 +18,7 @@ import (
 
 // authority signs certificates for one test.
 type authority struct {
-	dir  string // where its certificates are, as files
+	dir  string // directory of the certificate files
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
@@ -33,10 +33,10 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// file is where a certificate or, with "-key" behind its name, its key is.
+// file returns the path of a certificate, or of its key for a name ending in "-key".
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name+".pem") }
 
-// issue makes a certificate for this machine and for the user of that name.
+// issue creates a certificate for localhost and the named user.
 func (a *authority) issue(t *testing.T, name, user string, from, until time.Time) {
 	t.Helper()
 	a.make(t, name, &x509.Certificate{
@@ -80,8 +80,8 @@ func (a *authority) make(t *testing.T, name string, template *x509.Certificate) 
 	return cert, key
 }
 
-// client is how a client trusts the authority and shows one of its certificates;
-// an empty name: none.
+// client returns the TLS configuration of a client that trusts the authority and presents the named
+// certificate, or none if the name is empty.
 func (a *authority) client(t *testing.T, name string) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool()}
@@ -91,7 +91,7 @@ func (a *authority) client(t *testing.T, name string) *tls.Config {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Whatever the server says that it would accept: here it is to refuse.
+		// Sent regardless of what the server claims to accept: the server must refuse it.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return c

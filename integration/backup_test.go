@@ -54,15 +54,15 @@ func TestABackupUnderLoadIsOneMoment(t *testing.T) {
 	}
 }
 
-// traffic is what clients were told, and what they have asked for.
+// traffic records the commands of clients and their replies.
 type traffic struct {
 	clients sync.WaitGroup
 	mu      sync.Mutex
 	state   map[string]uint8 // by payload
-	n       int              // enqueues that were acknowledged
+	n       int              // acknowledged enqueues
 }
 
-// What is known of a message.
+// What is known about a message.
 const (
 	asked    = 1 << iota // its enqueue was sent
 	stored               // and acknowledged
@@ -87,7 +87,7 @@ func (l *traffic) look() map[string]uint8 {
 	return maps.Clone(l.state)
 }
 
-// await waits until so many messages were acknowledged.
+// await waits until n messages were acknowledged.
 func (l *traffic) await(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(patience); l.enqueued() < n; time.Sleep(time.Millisecond) {
@@ -103,7 +103,7 @@ func (l *traffic) enqueued() int {
 	return l.n
 }
 
-// produce puts single messages into one queue, and by transactions pairs into two.
+// produce enqueues single messages into one queue, and pairs into two queues in transactions.
 func (l *traffic) produce(ctx context.Context, c *redis.Client, who int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprintf("%d-%d", who, i)
@@ -128,7 +128,7 @@ func (l *traffic) produce(ctx context.Context, c *redis.Client, who int) {
 	}
 }
 
-// consume acks two thirds of what it leases, and leaves the rest leased.
+// consume acks two thirds of the messages that it leases and leaves the rest leased.
 func (l *traffic) consume(ctx context.Context, c *redis.Client) {
 	for i := 0; ctx.Err() == nil; i++ {
 		reply, err := c.Do(ctx, "FILA.LEASE", "work", "BLOCK", 100, "VISIBILITY", 3_600_000).Result()
@@ -147,7 +147,7 @@ func (l *traffic) consume(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// restored restores a backup, starts a broker on it and returns all it holds.
+// restored restores a backup, starts a broker on it and returns its messages.
 func restored(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -185,7 +185,7 @@ func restored(t *testing.T, path string) map[string]bool {
 	return held
 }
 
-// judge holds a backup to what was known before it was asked for and after it was done.
+// judge compares a backup with the state before it was requested and after it was complete.
 func judge(t *testing.T, held map[string]bool, before, after map[string]uint8) {
 	t.Helper()
 	missing, back, early := 0, 0, 0
@@ -214,7 +214,7 @@ func judge(t *testing.T, held map[string]bool, before, after map[string]uint8) {
 	t.Logf("%d messages restored, %d known before, %d after", len(held), len(before), len(after))
 }
 
-// ran runs the binary and returns what it said and its exit code.
+// ran runs the binary and returns its output and exit code.
 func ran(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -228,7 +228,7 @@ func ran(t *testing.T, args ...string) (out string, code int) {
 	return strings.TrimSpace(string(all)), cmd.ProcessState.ExitCode()
 }
 
-// wantOutput runs the binary and looks for a text in what it says.
+// wantOutput runs the binary and fails unless the output contains a text.
 func wantOutput(t *testing.T, code int, want string, args ...string) string {
 	t.Helper()
 	out, got := ran(t, args...)
@@ -294,8 +294,8 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-// The broker that a backup was taken from goes on, and so does the restored one. They
-// must not take each other's receipts.
+// The original broker and the restored one both continue. They must not accept each other's
+// receipts.
 func TestReceiptsOfAnotherLifeAreWorthNothing(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -305,7 +305,7 @@ func TestReceiptsOfAnotherLifeAreWorthNothing(t *testing.T) {
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	restart(t, b) // its next deliveries are those of a start that the backup does not know
+	restart(t, b) // its next delivery numbers are from a start after the backup
 	old := one(t, c, "q")
 
 	again, err := harness.New(binary(t), t.TempDir())

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every workload runs against the broker and leaves nothing behind.
+// Every workload runs against the broker and removes its data.
 func TestBenchMeasuresAndCleansUp(t *testing.T) {
 	b := serve(t)
 	for _, args := range [][]string{

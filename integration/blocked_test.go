@@ -16,14 +16,14 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// blocked is a connection that waits in a lease without end.
+// blocked is a connection that waits in a lease with BLOCK 0.
 type blocked struct {
 	*net.TCPConn
 	r  *bufio.Reader
 	id int64
 }
 
-// block makes one.
+// block returns one that is waiting.
 func block(t *testing.T, c *redis.Client, b *harness.Broker, queue string) *blocked {
 	t.Helper()
 	conn := raw(t, b.Addr())
@@ -49,7 +49,7 @@ func (w *blocked) want(t *testing.T, text string) {
 	}
 }
 
-// ended wants the connection to end with nothing more than this.
+// ended fails unless the connection ends after exactly this text.
 func (w *blocked) ended(t *testing.T, text string) {
 	t.Helper()
 	got, err := io.ReadAll(w.r)
@@ -58,8 +58,7 @@ func (w *blocked) ended(t *testing.T, text string) {
 	}
 }
 
-// intact checks that no client waits any more, and that messages enqueued now are
-// delivered as if no client ever had.
+// intact verifies that no client is waiting, and that new messages are delivered normally.
 func intact(t *testing.T, c *redis.Client, queue string) {
 	t.Helper()
 	wantStats(t, c, queue, map[string]int64{"waiters": 0, "leased": 0})
@@ -71,7 +70,7 @@ func intact(t *testing.T, c *redis.Client, queue string) {
 	do(t, c, "FILA.ACK", queue, d.receipt)
 }
 
-// The four ways to end another's wait, and what it then goes on with.
+// The four ways to end another client's wait, and what that client receives.
 func TestClientUnblock(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
@@ -97,7 +96,7 @@ func TestClientUnblock(t *testing.T) {
 			}
 		}
 		w.want(t, "$6\r\nbehind\r\n")
-		if n := do(t, c, args...); n != int64(0) { // it is not blocked now
+		if n := do(t, c, args...); n != int64(0) { // no longer blocked
 			t.Errorf("%s: %v unblocked twice", how.mode, n)
 		}
 		w.Close()
@@ -108,7 +107,7 @@ func TestClientUnblock(t *testing.T) {
 	}
 }
 
-// killing is every filter by which a blocked client can be named.
+// killing returns every filter that can select a blocked client.
 func killing(w *blocked) map[string][]any {
 	addr, laddr := w.LocalAddr().String(), w.RemoteAddr().String()
 	return map[string][]any{
@@ -130,7 +129,7 @@ func TestClientKillOfABlockedClient(t *testing.T) {
 	do(t, c, "FILA.QUEUE", "CREATE", "q")
 	for name := range killing(block0(t, b)) {
 		w := block(t, c, b, "q")
-		if _, err := fmt.Fprint(w, "FILA.ENQUEUE q never\r\n"); err != nil { // behind the wait: not executed
+		if _, err := fmt.Fprint(w, "FILA.ENQUEUE q never\r\n"); err != nil { // queued behind the wait: not executed
 			t.Fatal(err)
 		}
 		reply := do(t, c, killing(w)[name]...)
@@ -149,15 +148,15 @@ func TestClientKillOfABlockedClient(t *testing.T) {
 	}
 }
 
-// block0 is a connection that does nothing, for its addresses.
+// block0 is a connection without a command in progress, for its addresses.
 func block0(t *testing.T, b *harness.Broker) *blocked {
 	t.Helper()
 	return &blocked{TCPConn: raw(t, b.Addr())}
 }
 
-// QUIT and RESET behind a waiting lease. QUIT ends the wait: its client
-// wants no reply any more. RESET waits for its turn, as all that stands behind a
-// wait, and the messages are the client's.
+// QUIT and RESET are queued behind a waiting lease. QUIT ends the wait, since its client wants no
+// further reply. RESET waits for its turn like any queued command, and the messages are delivered
+// to the client.
 func TestQuitAndResetBehindAWaitingLease(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
@@ -190,9 +189,9 @@ func TestQuitAndResetBehindAWaitingLease(t *testing.T) {
 	wantStats(t, c, "q", map[string]int64{"leased": 1, "waiters": 0})
 }
 
-// A client library whose read timeout is shorter than BLOCK gives up, closes and
-// comes again, over and over. No message is lost or counted as failed, and the
-// waits it has left behind are gone.
+// A client library whose read timeout is shorter than BLOCK repeatedly gives up, closes the
+// connection and reconnects. No message is lost or counted as failed, and the abandoned waits are
+// removed.
 func TestAReadTimeoutShorterThanBlock(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
@@ -208,15 +207,14 @@ func TestAReadTimeoutShorterThanBlock(t *testing.T) {
 	intact(t, c, "q")
 }
 
-// A lease whose reply was never written, as its connection went in the same
-// moment, goes back at once: it is the next one's first attempt, long before the
-// lease would have ended.
+// A lease whose reply could not be written because the connection closed at that moment is returned
+// immediately: the next delivery is attempt one, long before the lease would have expired.
 func TestALeaseThatCannotBeWrittenGoesBackAtOnce(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
 	do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 600_000)
-	// More than sockets buffer: the client reads nothing and resets, so most of
-	// these replies fail in the middle or before.
+	// The payload exceeds the socket buffers: the client reads nothing and resets, so most of these
+	// replies fail before their end.
 	payload := strings.Repeat("x", 1<<20)
 	const n = 24
 	for range n {
@@ -234,7 +232,7 @@ func TestALeaseThatCannotBeWrittenGoesBackAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	// Those that fit into the system's buffers count as delivered; the last ones cannot have been.
+	// Replies that fit into the system's buffers count as delivered; the last ones cannot have fit.
 	gone := func() bool { return stats(t, c, "q")["leased"].(int64) <= n/2 }
 	for end := time.Now().Add(patience); !gone(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -248,7 +246,7 @@ func TestALeaseThatCannotBeWrittenGoesBackAtOnce(t *testing.T) {
 	}
 }
 
-// In RESP3 one connection may wait for a message and receive events meanwhile.
+// In RESP3 a connection may receive events while it waits for a message.
 func TestEventsComeWhileALeaseWaits(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)

@@ -16,8 +16,8 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// serve starts a broker that can be killed and started again at its address. In
-// the end it has to stop in order, and must never have panicked.
+// serve starts a broker that can be killed and restarted at its address. At the end of the test it
+// must stop cleanly, and it must never have panicked.
 func serve(t *testing.T, args ...string) *harness.Broker {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func serve(t *testing.T, args ...string) *harness.Broker {
 	return b
 }
 
-// restart starts a broker that does not run and waits until it serves.
+// restart starts a stopped broker and waits until it serves.
 func restart(t *testing.T, b *harness.Broker) {
 	t.Helper()
 	if err := b.Start(); err != nil {
@@ -54,8 +54,7 @@ func restart(t *testing.T, b *harness.Broker) {
 	}
 }
 
-// connect is a go-redis client that sends each command once and waits for blocked
-// ones.
+// connect returns a go-redis client that does not retry commands, and that waits for blocked ones.
 func connect(t *testing.T, addr string, protocol int) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol, MaxRetries: -1, ReadTimeout: patience})
@@ -63,7 +62,7 @@ func connect(t *testing.T, addr string, protocol int) *redis.Client {
 	return c
 }
 
-// do sends a command that must not be refused.
+// do sends a command that must succeed.
 func do(t *testing.T, c *redis.Client, args ...any) any {
 	t.Helper()
 	reply, err := c.Do(t.Context(), args...).Result()
@@ -73,7 +72,7 @@ func do(t *testing.T, c *redis.Client, args ...any) any {
 	return reply
 }
 
-// mapped is a reply that is a map in RESP3 and a flat array in RESP2.
+// mapped converts a reply that is a map in RESP3 and a flat array in RESP2.
 func mapped(t *testing.T, reply any) map[string]any {
 	t.Helper()
 	m := map[string]any{}
@@ -92,7 +91,7 @@ func mapped(t *testing.T, reply any) map[string]any {
 	return m
 }
 
-// delivery is a message as FILA.LEASE answers it.
+// delivery is a message in the reply to FILA.LEASE.
 type delivery struct {
 	receipt, payload, key string
 	headers               []any
@@ -107,7 +106,7 @@ func (d *delivery) id() string {
 	return id
 }
 
-// leased takes the reply of a lease apart; an error says how it is not one.
+// leased parses the reply to a lease.
 func leased(reply any) ([]delivery, error) {
 	list, ok := reply.([]any)
 	if !ok {
@@ -149,7 +148,7 @@ func leased(reply any) ([]delivery, error) {
 	return deliveries, nil
 }
 
-// lease leases with further arguments.
+// lease leases messages with additional arguments.
 func lease(t *testing.T, c *redis.Client, queue string, args ...any) []delivery {
 	t.Helper()
 	d, err := leased(do(t, c, append([]any{"FILA.LEASE", queue}, args...)...))
@@ -169,14 +168,13 @@ func one(t *testing.T, c *redis.Client, queue string, args ...any) delivery {
 	return d[0]
 }
 
-// stats are the figures of a queue.
+// stats returns the statistics of a queue.
 func stats(t *testing.T, c *redis.Client, queue string) map[string]any {
 	t.Helper()
 	return mapped(t, do(t, c, "FILA.STATS", queue))
 }
 
-// wantStats polls until a queue's figures are these, and fails when they do not
-// become so.
+// wantStats polls until a queue's statistics match, and fails if they do not in time.
 func wantStats(t *testing.T, c *redis.Client, queue string, want map[string]int64) {
 	t.Helper()
 	var got map[string]any

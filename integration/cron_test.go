@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tickOf is the tick for which a message was made, in Unix seconds.
+// tickOf returns the tick that created a message, in Unix seconds.
 func tickOf(t *testing.T, d *delivery) int64 {
 	t.Helper()
 	for i := 0; i+1 < len(d.headers); i += 2 {
@@ -24,9 +24,8 @@ func tickOf(t *testing.T, d *delivery) int64 {
 	return 0
 }
 
-// TestATickMakesOneMessageAcrossKills kills the broker between and, as chance
-// has it, in ticks. A message is acked in a second broker or a third: each tick
-// has come once, and none is missing.
+// TestATickMakesOneMessageAcrossKills kills the broker between ticks and, at random, during ticks.
+// Messages are acked by later processes: each tick has created exactly one message.
 func TestATickMakesOneMessageAcrossKills(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -41,7 +40,7 @@ func TestATickMakesOneMessageAcrossKills(t *testing.T) {
 			t.Fatalf("%d kills, ticks %v", kills, ticks)
 		}
 		if kills < 3 && len(ticks) >= 2*kills+1 {
-			// Around the next tick.
+			// Close to the next tick.
 			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + time.Duration(kills-1)*500*time.Microsecond)))
 			if err := b.Kill(); err != nil {
 				t.Fatal(err)

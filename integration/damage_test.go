@@ -18,13 +18,13 @@ import (
 const (
 	damagedKeys    = 4
 	inTables       = 2000 // messages in table files
-	inLog          = 200  // messages in the log alone
+	inLog          = 200  // messages only in the log
 	damagedAll     = inTables + inLog
 	damagedLeases  = 8
 	damagedPayload = 256
 )
 
-// payloadOf is a payload that does not compress and tells its number.
+// payloadOf returns an incompressible payload that contains its number.
 func payloadOf(n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d ", n)
@@ -34,8 +34,8 @@ func payloadOf(n int) string {
 	return b.String()[:damagedPayload]
 }
 
-// killedStore makes a data directory as kill -9 leaves it, with messages in tables and
-// in the log, leases, failures and delayed messages.
+// killedStore creates a data directory as kill -9 leaves it, with messages in tables and in the
+// log, leases, failures and delayed messages.
 func killedStore(t *testing.T) string {
 	t.Helper()
 	b := serve(t, "--storage.lease_lag_ms", "0")
@@ -59,8 +59,8 @@ func killedStore(t *testing.T) string {
 	for _, d := range held[:damagedLeases/2] {
 		do(t, c, "FILA.NACK", "q", d.receipt, "DELAY", 1000)
 	}
-	do(t, c, "FILA.BACKUP", "flushed")       // writes all there is to tables
-	for n := inTables; n < damagedAll; n++ { // each a batch of its own
+	do(t, c, "FILA.BACKUP", "flushed")       // flushes everything to tables
+	for n := inTables; n < damagedAll; n++ { // one batch each
 		enqueue(n, n+1)
 	}
 	if err := b.Kill(); err != nil {
@@ -77,7 +77,7 @@ func numbers(from, to int) []int {
 	return all
 }
 
-// copied copies a data directory for a broker of its own.
+// copied copies a data directory for another broker.
 func copied(t *testing.T, data string) *harness.Broker {
 	t.Helper()
 	b, err := harness.New(binary(t), t.TempDir())
@@ -95,7 +95,7 @@ func copied(t *testing.T, data string) *harness.Broker {
 	return b
 }
 
-// largestFile returns the largest that matches.
+// largestFile returns the largest file that matches.
 func largestFile(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -112,7 +112,7 @@ func largestFile(t *testing.T, dir, pattern string) string {
 	return slices.MaxFunc(files, func(a, b string) int { return int(size(a) - size(b)) })
 }
 
-// A kind of damage to the bytes of a file.
+// harm damages the bytes of a file.
 type harm func(b []byte) []byte
 
 func flipAt(where float64) harm {
@@ -131,7 +131,7 @@ func zeroAt(where float64, n int) harm {
 	}
 }
 
-// left returns the numbers of the messages that a broker holds.
+// left returns the numbers of the messages in a broker.
 func left(t *testing.T, b *harness.Broker) map[int]bool {
 	t.Helper()
 	restart(t, b)
@@ -169,15 +169,15 @@ func left(t *testing.T, b *harness.Broker) map[int]bool {
 	return held
 }
 
-// TestDamageIsRefusedReportedAndRepaired: the broker does not start over damage, fila
-// check names the file, and after fila repair it serves what is left.
+// TestDamageIsRefusedReportedAndRepaired: the broker does not start on damaged data, fila check
+// names the file, and after fila repair the broker serves the remaining messages.
 func TestDamageIsRefusedReportedAndRepaired(t *testing.T) {
 	data := killedStore(t)
 	for _, x := range []struct {
 		file, name string
 		harm       harm
-		least      int  // messages that repair must save
-		starts     bool // what is damaged is not read at start
+		least      int  // minimum of messages that repair must save
+		starts     bool // the damaged part is not read at start
 	}{
 		{"*.log", "a flipped bit in the middle", flipAt(0.5), damagedAll - 2, false},
 		{"*.log", "a flipped bit at the start", flipAt(0), damagedAll - inLog, false},
@@ -237,7 +237,7 @@ func TestDamageIsRefusedReportedAndRepaired(t *testing.T) {
 	}
 }
 
-// What a crash leaves behind is no damage, and what is never read does no harm.
+// The traces of a crash are not damage, and damage to unused data has no effect.
 func TestWhatACrashLeavesIsNoDamage(t *testing.T) {
 	data := killedStore(t)
 	// Not every version of RocksDB had something to warn of.

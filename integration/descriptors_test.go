@@ -17,9 +17,9 @@ import (
 	"testing"
 )
 
-// limited starts the broker in a shell that has set its limit of open files, hard and
-// soft, or with a word such as "-S 64" before the number only one of them. It returns
-// the broker, where it serves, and the lines it has logged until then.
+// limited starts the broker in a shell that has set its limit of open files, hard and soft, or only
+// one of them if the number follows a word such as "-S". It returns the broker, its address if it
+// serves, and the lines logged so far.
 func limited(t *testing.T, limit string, args ...string) (p *process, addr string, logged []map[string]any) {
 	t.Helper()
 	words := append([]string{"-c", "ulimit " + limit + ` && exec "$@"`, "sh", binary(t), "--server.listen_addr", "127.0.0.1:0", "--log.format", "json"}, args...)
@@ -38,7 +38,7 @@ func limited(t *testing.T, limit string, args ...string) (p *process, addr strin
 	return nil, "", nil
 }
 
-// lowered returns the line that tells of fewer connections than were asked for.
+// lowered returns the log line that reports a reduced connection limit.
 func lowered(t *testing.T, logged []map[string]any) map[string]any {
 	t.Helper()
 	var found []map[string]any
@@ -56,7 +56,7 @@ func lowered(t *testing.T, logged []map[string]any) map[string]any {
 	return found[0]
 }
 
-// descriptors counts what a process has open.
+// descriptors returns the number of open descriptors of a process.
 func descriptors(t *testing.T, pid int) int {
 	t.Helper()
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
@@ -66,15 +66,15 @@ func descriptors(t *testing.T, pid int) int {
 	return len(list)
 }
 
-// TestTheStoreKeepsItsDescriptors starts a broker that may open few files and connects
-// more clients than fit, over and over. Those that do not fit are told so, and what is
-// enqueued, flushed, compacted, backed up and leased meanwhile does not notice.
+// TestTheStoreKeepsItsDescriptors starts a broker with a low limit of open files and repeatedly
+// connects more clients than fit. The excess clients receive an error, and enqueues, flushes,
+// compactions, backups and leases meanwhile succeed.
 func TestTheStoreKeepsItsDescriptors(t *testing.T) {
 	const (
 		limit    = 300
 		messages = 200
 	)
-	// No password is asked for here: every client counts as one that has not authenticated.
+	// No password is set, so every client counts as unauthenticated.
 	p, addr, logged := limited(t, "-n "+strconv.Itoa(limit), "--storage.mode", "low_space")
 	line := lowered(t, logged)
 	if line == nil {
@@ -124,7 +124,7 @@ func TestTheStoreKeepsItsDescriptors(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if b, _ := io.ReadAll(c); string(b) == "-ERR max number of clients reached\r\n" { // a reset may come before it
+				if b, _ := io.ReadAll(c); string(b) == "-ERR max number of clients reached\r\n" { // a reset may arrive before it
 					refused.Add(1)
 				}
 				_ = c.Close()
@@ -157,7 +157,7 @@ func TestTheStoreKeepsItsDescriptors(t *testing.T) {
 	t.Logf("%d connections at most, %d were refused, %d of %d files were open at most", most, refused.Load(), highest, limit)
 }
 
-// The soft limit is raised to the hard one, and where that suffices nothing is lowered.
+// The soft limit is raised to the hard one; if that suffices, the connection limit is kept.
 func TestTheLimitOfOpenFilesIsRaised(t *testing.T) {
 	p, addr, logged := limited(t, "-S -n 64", "--server.maxclients", "100")
 	var own syscall.Rlimit
@@ -184,7 +184,8 @@ func TestTheLimitOfOpenFilesIsRaised(t *testing.T) {
 	}
 }
 
-// With too few for the store and a client the start is refused, with what to do.
+// If the limit is too low for the store and one client, the broker refuses to start and says what
+// to do.
 func TestTooFewDescriptorsAreRefusedAtStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

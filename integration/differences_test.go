@@ -1,7 +1,7 @@
 package integration_test
 
-// differences are where Fila answers otherwise than Redis, and why: conversation
-// and utterance, or the conversation alone where it cannot be taken apart.
+// differences lists where Fila's replies differ from Redis' and why, by conversation and utterance,
+// or by conversation alone where replies cannot be matched to commands.
 func differences() map[string]string {
 	const (
 		whole           = "a HELLO that is refused changes nothing"

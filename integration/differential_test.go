@@ -18,23 +18,22 @@ import (
 	"time"
 )
 
-// redisRelease is the release of redis-server that Fila is compared with.
+// redisRelease is the release of redis-server with which Fila is compared.
 const redisRelease = "7.0."
 
-// conversation is what one client says.
+// conversation is the commands of one client.
 type conversation struct {
 	name string
 	said []utterance
 }
 
 type utterance struct {
-	text  string // as it stands in the file
+	text  string // as written in the file
 	bytes []byte
 }
 
-// TestFilaAnswersLikeRedis holds the conversations of testdata/differential.txt
-// with both. A difference must be in the list of differences, and what is in the
-// list must differ.
+// TestFilaAnswersLikeRedis sends the conversations of testdata/differential.txt to both servers.
+// Every difference must be in the list of differences, and every entry of the list must occur.
 func TestFilaAnswersLikeRedis(t *testing.T) {
 	open, locked := startRedis(t), startRedis(t, "--requirepass", "secret")
 	fila := start(t, "--storage.engine", "memory").ready(t)
@@ -63,8 +62,8 @@ func TestFilaAnswersLikeRedis(t *testing.T) {
 	}
 }
 
-// What Fila says of Redis' commands, in redis-compat.md and in a test of package
-// commands, goes by a list. It is that of the real thing.
+// The list of Redis' commands, on which redis-compat.md and a test of package commands rely,
+// matches the real server.
 func TestTheListOfRedisCommandsIsItsOwn(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "internal", "compat", "redis-7.0.15-commands.txt"))
 	if err != nil {
@@ -78,7 +77,7 @@ func TestTheListOfRedisCommandsIsItsOwn(t *testing.T) {
 	}
 }
 
-// commandNames reads the answer to COMMAND LIST and sorts it.
+// commandNames parses and sorts the reply to COMMAND LIST.
 func commandNames(wire string) (names []string) {
 	for line := range strings.SplitSeq(wire, "\r\n") {
 		if line != "" && !strings.ContainsAny(line[:1], "*$") {
@@ -93,11 +92,11 @@ func without(all, some []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
 }
 
-// difference is one that was found; what is the conversation and the utterance.
+// difference is a difference found; what is the conversation and the utterance.
 type difference struct{ what, redis, fila string }
 
-// compare goes through the replies one by one if there are as many as there were
-// utterances, else it takes them as a whole.
+// compare compares reply by reply if there are as many replies as utterances, else it compares the
+// whole.
 func compare(c *conversation, redis, fila []byte) (out []difference) {
 	r, f := replies(redis), replies(fila)
 	if len(r) != len(c.said) || len(f) != len(c.said) {
@@ -114,7 +113,7 @@ func compare(c *conversation, redis, fila []byte) (out []difference) {
 	return out
 }
 
-// mask takes out what differs from one connection, or one moment, to the next.
+// mask replaces what varies between connections or runs.
 func mask(said, reply string) string {
 	reply = regexp.MustCompile(`(\$2\r\nid\r\n):\d+`).ReplaceAllString(reply, "$1:<id>")
 	switch {
@@ -123,7 +122,7 @@ func mask(said, reply string) string {
 	case said == "> CLIENT INFO":
 		reply = regexp.MustCompile(`^.[\d]+\r\n(txt:)?`).ReplaceAllString(reply, "")
 		return regexp.MustCompile(`=\S*`).ReplaceAllString(reply, "=")
-	case strings.HasPrefix(said, "> COMMAND INFO"), strings.HasPrefix(said, "> CONFIG GET"): // have no order
+	case strings.HasPrefix(said, "> COMMAND INFO"), strings.HasPrefix(said, "> CONFIG GET"): // unordered
 		lines := strings.Split(reply, "\r\n")
 		slices.Sort(lines)
 		return strings.Join(lines, "\r\n")
@@ -131,8 +130,7 @@ func mask(said, reply string) string {
 	return reply
 }
 
-// converse says everything at once and returns what came back until the end of
-// the conversation.
+// converse sends all commands of a conversation and returns the bytes received until its end.
 func converse(t *testing.T, addr string, proto int, c *conversation) []byte {
 	t.Helper()
 	var d net.Dialer
@@ -162,7 +160,7 @@ func converse(t *testing.T, addr string, proto int, c *conversation) []byte {
 		in = append(in, buf[:n]...)
 		if bytes.Contains(in, []byte(end)) {
 			in = in[:bytes.LastIndexAny(in[:bytes.Index(in, []byte(end))-2], "$")]
-			in = bytes.TrimSuffix(in, []byte("*2\r\n$4\r\npong\r\n")) // to a subscriber
+			in = bytes.TrimSuffix(in, []byte("*2\r\n$4\r\npong\r\n")) // reply to a subscriber
 			break
 		}
 		if err != nil {
@@ -196,7 +194,7 @@ func isReset(err error) bool {
 	return strings.Contains(err.Error(), "reset by peer") || strings.Contains(err.Error(), "broken pipe")
 }
 
-// framed is a command as clients send it.
+// framed returns a command in wire format.
 func framed(args ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -206,7 +204,7 @@ func framed(args ...string) []byte {
 	return b.Bytes()
 }
 
-// replies splits what a server sent into replies; nil if that is not possible.
+// replies splits received bytes into replies; nil if that is impossible.
 func replies(wire []byte) []string {
 	var out []string
 	for len(wire) > 0 {
@@ -219,8 +217,7 @@ func replies(wire []byte) []string {
 	return out
 }
 
-// replyLength returns how long the reply is that wire begins with, 0 if it does
-// not begin with a whole one.
+// replyLength returns the length of the first reply in wire, or 0 if it is incomplete.
 func replyLength(wire []byte) int {
 	end := bytes.Index(wire, []byte("\r\n"))
 	if end < 0 {
@@ -258,7 +255,7 @@ func replyLength(wire []byte) int {
 	return at
 }
 
-// conversations reads the file.
+// conversations parses the file.
 func conversations(t *testing.T) (all []conversation) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "differential.txt"))
@@ -291,7 +288,7 @@ func conversations(t *testing.T) (all []conversation) {
 	return all
 }
 
-// words splits a line at blanks; a word in quotes is a Go string.
+// words splits a line at blanks; quoted words are Go strings.
 func words(t *testing.T, line string) (out []string) {
 	t.Helper()
 	for line = strings.TrimLeft(line, " "); line != ""; line = strings.TrimLeft(line, " ") {
@@ -313,8 +310,7 @@ func words(t *testing.T, line string) (out []string) {
 	return out
 }
 
-// startRedis starts a redis-server of the release that Fila is compared with and
-// returns its address.
+// startRedis starts a redis-server of that release and returns its address.
 func startRedis(t *testing.T, args ...string) string {
 	t.Helper()
 	version, err := exec.CommandContext(t.Context(), "redis-server", "--version").Output()
@@ -336,7 +332,7 @@ func startRedis(t *testing.T, args ...string) string {
 		addr := "127.0.0.1:" + port
 		if listens(t, addr, ended) {
 			t.Cleanup(func() {
-				_ = cmd.Process.Kill() // it has nothing to lose
+				_ = cmd.Process.Kill() // it has no data to lose
 				<-ended
 			})
 			return addr
@@ -347,7 +343,7 @@ func startRedis(t *testing.T, args ...string) string {
 	return ""
 }
 
-// listens waits until a process listens at addr, or the process has ended.
+// listens waits until a process listens at addr. It returns false if the process exits before.
 func listens(t *testing.T, addr string, ended <-chan error) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -367,7 +363,7 @@ func listens(t *testing.T, addr string, ended <-chan error) bool {
 	return false
 }
 
-// freePort returns a port that was free a moment ago.
+// freePort returns a port that is currently free.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestExampleFairnessPrintsWhatTheReadmeShows runs the demonstration against the
-// broker. Its output is the README's, but for the time at which the noisy tenant
-// may go on.
+// TestExampleFairnessPrintsWhatTheReadmeShows runs the example against the broker. Its output is
+// that of the README, except for the time at which the noisy tenant is admitted again.
 func TestExampleFairnessPrintsWhatTheReadmeShows(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "README.md"))
 	if err != nil {
@@ -26,14 +25,14 @@ func TestExampleFairnessPrintsWhatTheReadmeShows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second run finds nothing of the first
+	for range 2 { // the second run finds no data of the first
 		out, err := exec.CommandContext(t.Context(), filepath.Join("..", "examples", "fairness", "run.sh"), port, host).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		got := string(out)
 		for _, line := range []string{
-			"noisy 1, quiet 1, noisy 2, quiet 2, noisy 3, quiet 3,", // in turns, a thousand are behind
+			"noisy 1, quiet 1, noisy 2, quiet 2, noisy 3, quiet 3,", // alternately, although a thousand of noisy are queued
 			"noisy 15, quiet 11, quiet 12, quiet 13, (nothing)",     // one of noisy, all of quiet
 			"state throttled", "throttle example:tenant:noisy", "ready_at 1",
 		} {

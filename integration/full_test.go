@@ -12,9 +12,9 @@ import (
 	"github.com/faisca/fila/internal/smalldisk"
 )
 
-// TestAStartOnAFullDiskCanBeEmptied fills the disk, kills the broker, and starts it with
-// not a byte to spare, again and again: each start serves reads and what frees space, and
-// leaves nothing behind.
+// TestAStartOnAFullDiskCanBeEmptied fills the disk, kills the broker, and repeatedly starts it
+// without a free byte: each start serves reads and commands that free space, and leaves no files
+// behind.
 func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 	disk := t.TempDir()
 	if err := smalldisk.Mount(disk, 64<<20); err != nil {
@@ -30,7 +30,7 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.Stop() }) // before the file system goes
+	t.Cleanup(func() { _ = b.Stop() }) // before the file system is unmounted
 	restart(t, b)
 	c := connect(t, b.Addr(), 3)
 	for _, q := range []string{"acked", "purged", "deleted", "kept"} {
@@ -49,7 +49,7 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 	if err := smalldisk.Fill(disk); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // starts that are killed, on a disk that is full to the last byte
+	for range 3 { // starts that are killed, on a completely full disk
 		if err := b.Kill(); err != nil {
 			t.Fatal(err)
 		}

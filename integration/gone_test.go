@@ -15,7 +15,7 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// leaving is the ways in which a client goes that waits in a lease.
+// leaving returns the ways in which a client waiting in a lease disconnects.
 func leaving() map[string]func(c *net.TCPConn) error {
 	return map[string]func(c *net.TCPConn) error{
 		"FIN": (*net.TCPConn).Close,
@@ -37,14 +37,14 @@ func leaving() map[string]func(c *net.TCPConn) error {
 			}
 			return c.Close()
 		},
-		// As `printf ... | nc` does: it would still read, but Redis takes it for gone
-		// as well.
+		// As `printf ... | nc` does: the client could still read, but Redis also considers it
+		// closed.
 		"only its own side closed": (*net.TCPConn).CloseWrite,
 	}
 }
 
-// TestAWaiterThatHasGoneSwallowsNoMessage lets a waiting client go and enqueues
-// once the broker has seen it, which must be soon: the message is the next one's.
+// TestAWaiterThatHasGoneSwallowsNoMessage disconnects a waiting client and enqueues once the broker
+// has noticed, which must be soon: the next client gets the message.
 func TestAWaiterThatHasGoneSwallowsNoMessage(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -71,7 +71,7 @@ func TestAWaiterThatHasGoneSwallowsNoMessage(t *testing.T) {
 	}
 }
 
-// waiter waits in a lease without end on a connection of its own.
+// waiter opens a connection that waits in a lease with BLOCK 0.
 func waiter(t *testing.T, c *redis.Client, addr, queue string) *net.TCPConn {
 	t.Helper()
 	conn := raw(t, addr)
@@ -82,9 +82,9 @@ func waiter(t *testing.T, c *redis.Client, addr, queue string) *net.TCPConn {
 	return conn
 }
 
-// Here the message comes in the moment the client goes. It may be handed out
-// before the broker can know; then it comes back when it learns it, or at the
-// latest when the lease is over, and nothing is lost.
+// The message arrives at the moment the client disconnects. It may be delivered before the broker
+// can notice; it is then returned when the broker notices, or at the latest when the lease expires,
+// and nothing is lost.
 func TestAWaiterThatGoesInTheMomentOfDeliveryLosesNothing(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -111,15 +111,15 @@ func TestAWaiterThatGoesInTheMomentOfDeliveryLosesNothing(t *testing.T) {
 	wantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "waiters": 0})
 }
 
-// TestWaitersCostNothing compares what the same work costs the broker alone and
-// beside thousands of connections that wait.
+// TestWaitersCostNothing compares the cost of the same work to the broker alone and with thousands
+// of waiting connections.
 func TestWaitersCostNothing(t *testing.T) {
 	waiters := openFiles(t, 10_000)
 	b := serve(t, "--storage.engine", "memory", "--server.maxclients", "20000")
 	c := connect(t, b.Addr(), 3)
 	do(t, c, "FILA.QUEUE", "CREATE", "idle")
 	do(t, c, "FILA.QUEUE", "CREATE", "busy")
-	work(t, b, c) // warms up
+	work(t, b, c) // warm-up
 	alone := work(t, b, c)
 	var conns []net.Conn
 	defer func() {
@@ -155,17 +155,17 @@ func TestWaitersCostNothing(t *testing.T) {
 	t.Logf("%d MB resident, %d KB for each that waits", after.Resident>>20, after.Resident>>10/int64(waiters))
 }
 
-// openFiles is how many connections this process can have, up to want. The broker
-// has its ends of them in a process of its own, under the same limit.
+// openFiles returns how many connections this process can open, up to want. The broker holds the
+// other ends in its own process, under the same limit.
 func openFiles(t *testing.T, want int) int {
 	t.Helper()
-	const others = 500 // that the test and the broker need besides
+	const others = 500 // needed by the test and the broker for other purposes
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
 	if need := uint64(want + others); limit.Cur < need {
-		// Beyond the hard limit only root may go.
+		// Only root may exceed the hard limit.
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: need, Max: max(need, limit.Max)}); err == nil {
 			limit.Cur = need
 		}
@@ -185,7 +185,7 @@ func used(t *testing.T, b *harness.Broker) proc.Use {
 	return u
 }
 
-// work enqueues, leases and acks, and returns the CPU time it took the broker.
+// work enqueues, leases and acks, and returns the CPU time that the broker used.
 func work(t *testing.T, b *harness.Broker, c *redis.Client) time.Duration {
 	t.Helper()
 	before := used(t, b)
@@ -208,8 +208,8 @@ func work(t *testing.T, b *harness.Broker, c *redis.Client) time.Duration {
 	return used(t, b).CPU - before.CPU
 }
 
-// A blocked lease holds back its own connection and no other, and what is behind
-// it on its connection is answered after it, in order.
+// A blocked lease blocks only its own connection; commands queued behind it are answered after it,
+// in order.
 func TestCommandsBehindAWaitingLeaseWaitTheirTurn(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)

@@ -29,8 +29,8 @@ func TestTwoSignalsTogetherAreOne(t *testing.T) {
 	}
 }
 
-// catchHangups makes the processes that a test starts end at SIGHUP by default, also where
-// the tests themselves were started to ignore it, as by nohup.
+// catchHangups restores the default action of SIGHUP for processes that a test starts, in case the
+// tests were started to ignore it, as by nohup.
 func catchHangups(t *testing.T) {
 	t.Helper()
 	caught := make(chan os.Signal, 1)
@@ -65,7 +65,7 @@ func TestAHangupReadsConfigurationAndUsersAgain(t *testing.T) {
 		t.Errorf("before: %s", got)
 	}
 	p.signal(t, syscall.SIGHUP)
-	if line := p.logged(t, "these settings have changed and take a restart"); !reflect.DeepEqual(line["settings"], []any{"server.window_max"}) {
+	if line := p.logged(t, "changed settings that require a restart"); !reflect.DeepEqual(line["settings"], []any{"server.window_max"}) {
 		t.Errorf("it logged %v", line)
 	}
 	if line := p.logged(t, "configuration in force"); !reflect.DeepEqual(line["settings"], []any{"log.level"}) {
@@ -88,7 +88,7 @@ func said(t *testing.T, addr, command string) string {
 	return strings.Join(typed(t, addr, command), " ")
 }
 
-// The terminal is the broker's own, so its end is what sends the signal.
+// The terminal is the broker's own, so closing it sends the signal.
 func TestTheEndOfTheTerminalStopsInOrder(t *testing.T) {
 	catchHangups(t)
 	outer, inner := terminal(t)
@@ -120,7 +120,7 @@ func TestTheEndOfTheTerminalStopsInOrder(t *testing.T) {
 	}
 }
 
-// terminal makes a pair of pseudo-terminals.
+// terminal opens a pair of pseudo-terminals.
 func terminal(t *testing.T) (outer, inner *os.File) {
 	t.Helper()
 	outer, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

@@ -17,13 +17,13 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// answers sends bytes, closes its own side, and returns all that comes back.
+// answers sends bytes, closes its side, and returns everything received.
 func answers(t *testing.T, addr, send string) string {
 	t.Helper()
 	c := raw(t, addr)
 	defer c.Close()
-	// A broker that has refused the first bytes may close before it has seen the
-	// last: what it has said is what counts.
+	// A broker that refuses the first bytes may close before it reads the last ones, so write
+	// errors are ignored.
 	_, _ = io.WriteString(c, send)
 	_ = c.CloseWrite()
 	reply, err := io.ReadAll(c)
@@ -33,8 +33,8 @@ func answers(t *testing.T, addr, send string) string {
 	return string(reply)
 }
 
-// alive fails unless another connection is served at once, by the same process
-// as before, which does not spin.
+// alive fails unless another connection is served promptly by the same process, which must not
+// spin.
 func alive(t *testing.T, b *harness.Broker, c *redis.Client, pid int) {
 	t.Helper()
 	begun := time.Now()
@@ -46,8 +46,8 @@ func alive(t *testing.T, b *harness.Broker, c *redis.Client, pid int) {
 	}
 }
 
-// TestFramesThatMustNotHarm sends what breaks readers that trust their input. A
-// protocol error is told and ends the connection; commands before it are answered.
+// TestFramesThatMustNotHarm sends frames that break parsers which trust their input. A protocol
+// error is reported and ends the connection; preceding commands are answered.
 func TestFramesThatMustNotHarm(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
@@ -75,7 +75,7 @@ func TestFramesThatMustNotHarm(t *testing.T) {
 		}
 		alive(t, b, c, pid)
 	}
-	// More than any command may hold is not taken in to be refused.
+	// Oversized commands are refused without being buffered.
 	got := answers(t, b.Addr(), "*2\r\n$4\r\nECHO\r\n$600000000\r\n"+strings.Repeat("x", 1<<20))
 	if !strings.HasPrefix(got, "-ERR Protocol error: invalid bulk length") {
 		t.Errorf("an argument of 600 MB: %.100q", got)
@@ -89,7 +89,7 @@ func TestFramesThatMustNotHarm(t *testing.T) {
 	}
 }
 
-// TestNoiseIsHarmless sends random bytes, some of which look like the protocol.
+// TestNoiseIsHarmless sends random bytes, some of which resemble the protocol.
 func TestNoiseIsHarmless(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
@@ -112,7 +112,7 @@ func TestNoiseIsHarmless(t *testing.T) {
 	alive(t, b, c, pid)
 }
 
-// TestOneByteAtATime types commands as slowly as can be, many packets long.
+// TestOneByteAtATime sends long commands one byte per packet.
 func TestOneByteAtATime(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := raw(t, b.Addr())
@@ -140,8 +140,8 @@ func TestOneByteAtATime(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedIsRefusedClearly stands on both sides of limits, where a value
-// can be sent at all.
+// TestWhatIsRefusedIsRefusedClearly tests both sides of each limit, where a value on both sides can
+// be sent.
 func TestWhatIsRefusedIsRefusedClearly(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	c := connect(t, b.Addr(), 3)
@@ -156,7 +156,7 @@ func TestWhatIsRefusedIsRefusedClearly(t *testing.T) {
 		return command
 	}
 	for _, x := range []struct {
-		code    string // "" where it is taken
+		code    string // "" if accepted
 		command []any
 	}{
 		{"ERR unknown command 'FILA.NOSUCH'", []any{"FILA.NOSUCH", "q"}},
@@ -174,7 +174,7 @@ func TestWhatIsRefusedIsRefusedClearly(t *testing.T) {
 		{"ERR BLOCK ", []any{"FILA.LEASE", "q", "BLOCK", -1}},
 		{"ERR BLOCK ", []any{"FILA.LEASE", "q", "BLOCK", "9223372036854775808"}},
 		{"ERR VISIBILITY ", []any{"FILA.LEASE", "q", "VISIBILITY", 0}},
-		{"", []any{"FILA.QUEUE", "CREATE", long(255)}}, // and its dead-letter queue with .dlq behind it
+		{"", []any{"FILA.QUEUE", "CREATE", long(255)}}, // the dead-letter queue's name adds .dlq
 		{"TOOBIG ", []any{"FILA.QUEUE", "CREATE", long(256)}},
 		{"INVALID ", []any{"FILA.QUEUE", "CREATE", "a\nb"}},
 		{"TOOBIG ", []any{"FILA.CONFIG", "SET", long(513), "x"}},
@@ -202,10 +202,10 @@ func TestWhatIsRefusedIsRefusedClearly(t *testing.T) {
 	wantStats(t, c, "q", map[string]int64{"enqueued": 4, "ready": 4})
 }
 
-// Connections beyond the limit are told so, and there is room again when one goes.
+// Connections over the limit receive an error, and a closed connection frees its place.
 func TestTooManyConnectionsAreTold(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory", "--server.maxclients", "3")
-	// The one that asked whether it is ready may still be there.
+	// The connection of the readiness check may still be open.
 	var taken []*net.TCPConn
 	for end := time.Now().Add(patience); len(taken) < 3 && time.Now().Before(end); {
 		c := raw(t, b.Addr())
@@ -228,10 +228,10 @@ func TestTooManyConnectionsAreTold(t *testing.T) {
 	}
 }
 
-// ping is what a connection answers to PING.
+// ping returns the reply to PING.
 func ping(c net.Conn) string {
-	_, _ = io.WriteString(c, "PING\r\n") // one that is refused may be closed by now
+	_, _ = io.WriteString(c, "PING\r\n") // a refused connection may be closed already
 	reply := make([]byte, 100)
-	n, _ := c.Read(reply) // and then this is empty
+	n, _ := c.Read(reply) // in that case this is empty
 	return string(reply[:n])
 }

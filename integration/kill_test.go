@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	visibility = 1500 * time.Millisecond // of leases in the test of kills: what is dropped comes back before it is over
-	backlogMax = 3000                    // enqueues ahead of the acks, or the end would be a long drain
+	visibility = 1500 * time.Millisecond // of leases: abandoned ones must expire within the test
+	backlogMax = 3000                    // maximum of enqueues ahead of the acks, to keep the final drain short
 	kills      = 5
 	producers  = 6
 	consumers  = 8
@@ -81,8 +81,8 @@ func wantDrained(t *testing.T, c *redis.Client, queue string) {
 	}
 }
 
-// load is what the clients do. Errors of theirs are the broker's being away: what
-// was not answered may or may not have happened.
+// load is the clients' work. Errors mean that the broker is down: an unanswered command may or may
+// not have been executed.
 type load struct {
 	ledger *ledger
 	addr   string
@@ -108,7 +108,7 @@ func (x *load) produce(ctx context.Context, producer int) {
 			payloads = append(payloads, payload)
 			replies = append(replies, p.Do(ctx, "FILA.ENQUEUE", "q", payload, "KEY", fmt.Sprint("key-", n%20)))
 		}
-		// The context is not the load's: a stop does not cut a pipeline short.
+		// Not the load's context, so that its end does not interrupt a pipeline.
 		_, failed := p.Exec(context.WithoutCancel(ctx))
 		for i, r := range replies {
 			if id, err := r.Text(); err == nil {
@@ -121,7 +121,7 @@ func (x *load) produce(ctx context.Context, producer int) {
 	}
 }
 
-// consume leases, and ends leases in every way there is.
+// consume leases messages, and ends leases in every possible way.
 func (x *load) consume(ctx context.Context, consumer int) {
 	c := x.client(2 + consumer%2)
 	defer c.Close()
@@ -153,7 +153,7 @@ func (x *load) consume(ctx context.Context, consumer int) {
 
 func (x *load) end(ctx context.Context, c *redis.Client, d delivery, how int) {
 	if how < 2 {
-		return // the lease runs out
+		return // the lease expires
 	}
 	x.ledger.givesUp(d)
 	ctx = context.WithoutCancel(ctx)

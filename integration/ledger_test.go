@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// ledger is what clients were told, and what may then not happen. It sees only
-// replies, never what the broker thinks.
+// ledger records replies and checks each against the earlier ones. It sees only replies, never the
+// broker's state.
 type ledger struct {
 	mu       sync.Mutex
-	era      int               // kills so far
-	answered map[string]string // payload → id, of enqueues that were answered
-	ids      map[string]string // payload → id it was delivered with
-	receipts map[string]bool   // all that were ever handed out
-	acked    map[string]uint64 // id → delivery number that was acked
-	held     map[string]hold   // id → the lease that was answered last and is not given up
+	era      int               // number of kills so far
+	answered map[string]string // payload → id of answered enqueues
+	ids      map[string]string // payload → id in deliveries
+	receipts map[string]bool   // all receipts ever issued
+	acked    map[string]uint64 // id → acked delivery number
+	held     map[string]hold   // id → the latest lease that the client has not ended
 	wrong    []string
 }
 
-// hold is a lease that a client knows of.
+// hold is a lease known to a client.
 type hold struct {
 	receipt string
 	era     int
@@ -39,8 +39,7 @@ func (l *ledger) breach(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// killed ends what can be said of leases: those of the last milliseconds may be
-// forgotten.
+// killed forgets the leases, since a kill may lose those of the last milliseconds.
 func (l *ledger) killed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,14 +52,14 @@ func (l *ledger) now() int {
 	return l.era
 }
 
-// answers is how many enqueues were answered.
+// answers returns the number of answered enqueues.
 func (l *ledger) answers() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.answered)
 }
 
-// backlog is how many of them were not acked.
+// backlog returns the number of answered enqueues without an ack.
 func (l *ledger) backlog() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +72,7 @@ func (l *ledger) enqueued(payload, id string) {
 	l.answered[payload] = id
 }
 
-// delivered takes note of a reply to a lease that was sent in that era.
+// delivered records a reply to a lease that was sent in the given era.
 func (l *ledger) delivered(d delivery, era int, visibility time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +85,8 @@ func (l *ledger) delivered(d delivery, era int, visibility time.Duration) {
 		l.breach("%s was enqueued once and has the ids %s and %s", d.payload, before, id)
 	}
 	l.ids[d.payload] = id
-	// A lease with a greater number than the acked one can only have been granted
-	// after the ack, whichever reply is seen first.
+	// A lease with a greater number than the acked one was granted after the ack, in whichever
+	// order the replies are seen.
 	if at, gone := l.acked[id]; gone && fence > at {
 		l.breach("%s was acked and came again as %s", id, d.receipt)
 	}
@@ -98,7 +97,7 @@ func (l *ledger) delivered(d delivery, era int, visibility time.Duration) {
 	l.held[id] = hold{receipt: d.receipt, era: era, until: d.until}
 }
 
-// givesUp is called before a lease is ended: from then on another may begin.
+// givesUp is called before a lease is ended, since another may begin from then on.
 func (l *ledger) givesUp(d delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,15 +106,15 @@ func (l *ledger) givesUp(d delivery) {
 	}
 }
 
-// ack takes note of an ack that counted.
+// ack records an honoured ack.
 func (l *ledger) ack(d delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acked[d.id()] = fenceOf(d.receipt)
 }
 
-// check is for the end, when the queue is empty: every enqueue that was answered
-// has been delivered, with the id that was answered.
+// check is called at the end, when the queue is empty: every answered enqueue was delivered under
+// the id in its reply.
 func (l *ledger) check(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
@@ -149,7 +148,7 @@ func fenceOf(receipt string) uint64 {
 	return n
 }
 
-// Test the tester: a ledger that sees nothing lets everything pass.
+// TestTheLedgerSeesBreaches tests the test: a ledger without checks would pass everything.
 func TestTheLedgerSeesBreaches(t *testing.T) {
 	const visibility = time.Minute
 	now := time.Now()

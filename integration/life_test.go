@@ -63,8 +63,8 @@ func TestTheLifeOfAMessageWithGoRedis(t *testing.T) {
 	}
 }
 
-// failAndDie nacks the queue's message until it is in the dead-letter queue, its
-// first delivery having been released.
+// failAndDie nacks the queue's message, whose first delivery was released, until it is in the
+// dead-letter queue.
 func failAndDie(t *testing.T, c *redis.Client, queue string) {
 	t.Helper()
 	d := one(t, c, queue)
@@ -88,8 +88,8 @@ func failAndDie(t *testing.T, c *redis.Client, queue string) {
 	wantStats(t, c, queue+".dlq", map[string]int64{"dead": 1, "ready": 0})
 }
 
-// A waiting lease is answered when a message comes, not before and not much
-// later, and the first consumer to wait is served first.
+// A waiting lease is answered when a message arrives, promptly, and consumers are served in the
+// order in which they began to wait.
 func TestAWaitingLeaseIsAnswered(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -129,9 +129,8 @@ func TestAWaitingLeaseIsAnswered(t *testing.T) {
 	}
 }
 
-// cli runs redis-cli with a standard input and returns what it prints and its
-// exit code. A test that uses options of a newer one than there is is left out,
-// as make setup-tests says.
+// cli runs redis-cli with a standard input and returns its output and exit code. A test whose options
+// the installed redis-cli lacks is skipped, as make setup-tests says.
 func cli(t *testing.T, addr, input string, args ...string) (string, int) {
 	t.Helper()
 	for _, option := range []string{"-e", "--json"} {

@@ -90,7 +90,8 @@ func TestPurgePauseAndRedriveWithGoRedis(t *testing.T) {
 			if ds := lease(t, c, queue, "COUNT", 10); len(ds) != 4 {
 				t.Errorf("%d leased", len(ds))
 			}
-			// At 5 a second the rest takes seconds: it goes on in the background.
+			// At 5 a second the remaining messages take seconds: the redrive continues in the
+			// background.
 			if n := do(t, c, "FILA.REDRIVE", dlq, "RATE", 5).(int64); n < 1 || n > 10 {
 				t.Errorf("%v redriven at first", n)
 			}
@@ -108,7 +109,7 @@ func TestPurgePauseAndRedriveWithGoRedis(t *testing.T) {
 	}
 }
 
-// browse walks through a queue in small pages and returns the status of each message.
+// browse reads a queue in small pages and returns the status of each message.
 func browse(t *testing.T, c *redis.Client, queue string) map[string]any {
 	t.Helper()
 	seen := map[string]any{}

@@ -11,8 +11,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// A message of a deduplication id is stored once, also across a kill, by any
-// client.
+// A message with a deduplication id is stored once, across kills and clients.
 func TestDedupWithGoRedisAcrossKills(t *testing.T) {
 	b := serve(t)
 	for _, protocol := range []int{2, 3} {
@@ -47,8 +46,8 @@ func TestDedupWithGoRedisAcrossKills(t *testing.T) {
 	}
 }
 
-// What was not delivered in its time is dead with the reason, also where its time
-// ended while the broker was down.
+// A message not delivered within its TTL is dead-lettered with that reason, even if the TTL ends
+// while the broker is down.
 func TestTimeToLiveWithGoRedis(t *testing.T) {
 	b := serve(t)
 	for _, protocol := range []int{2, 3} {
@@ -70,7 +69,7 @@ func TestTimeToLiveWithGoRedis(t *testing.T) {
 			if err := b.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			// Its time ends while the broker is down.
+			// The TTL ends while the broker is down.
 			eventually(t, func() bool { return time.Since(began) > 1500*time.Millisecond })
 			restart(t, b)
 			c = connect(t, b.Addr(), protocol)
@@ -83,7 +82,7 @@ func TestTimeToLiveWithGoRedis(t *testing.T) {
 	}
 }
 
-// An ack and what follows from it are one write: a kill keeps both or neither.
+// An ack and the enqueue that follows from it are one write: a kill keeps both or neither.
 func TestTransactionsWithGoRedis(t *testing.T) {
 	b := serve(t)
 	for _, protocol := range []int{2, 3} {
@@ -136,7 +135,7 @@ func killAndRestart(t *testing.T, b *harness.Broker) {
 	restart(t, b)
 }
 
-// eventually waits until something holds; only a hang fails.
+// eventually waits until a condition holds and fails only after a long timeout.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {

@@ -15,17 +15,16 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// TestOverloadIsBounded does all at the same time that a broker may be overwhelmed
-// with: ten thousand idle connections, clients that send commands of 32 MiB to the
-// last byte but one, clients that take no replies, a million commands in one pipeline,
-// and producers that outrun the disk. Its memory stays within a bound, and a client
-// that behaves is served all the while.
+// TestOverloadIsBounded combines all kinds of overload: ten thousand idle connections, clients that
+// send commands of 32 MiB except for the last byte, clients that read no replies, a million
+// commands in one pipeline, and producers that outrun the disk. The broker's memory stays within a
+// bound, and a well-behaved client is served throughout.
 func TestOverloadIsBounded(t *testing.T) {
 	const (
 		idle       = 10_000
 		memory     = 512 << 20
 		input      = 128 << 20
-		residentMB = 1000 // memory, what RocksDB has beside it, and what the limit is overrun by under load
+		residentMB = 1000 // server.memory_bytes, RocksDB's memory, and the overshoot under load
 	)
 	b := serve(t, "--server.maxclients", "10400", "--server.memory_bytes", fmt.Sprint(memory), "--server.input_bytes_max", fmt.Sprint(input),
 		"--storage.mode", "low_space")
@@ -88,7 +87,7 @@ type overload struct {
 	flooded atomic.Int64
 }
 
-// dial is a connection that ends with the context.
+// dial opens a connection that closes with the context.
 func (o *overload) dial(ctx context.Context) net.Conn {
 	c, err := net.Dial("tcp", o.addr)
 	if err != nil {
@@ -99,7 +98,7 @@ func (o *overload) dial(ctx context.Context) net.Conn {
 	return c
 }
 
-// hog sends all of a command of 32 MiB but its end.
+// hog sends a command of 32 MiB except for its end.
 func (o *overload) hog(ctx context.Context) {
 	c := o.dial(ctx)
 	if c == nil {
@@ -112,7 +111,7 @@ func (o *overload) hog(ctx context.Context) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = io.CopyN(c, zeros{}, size-1) // it may be cut off
+		_, _ = io.CopyN(c, zeros{}, size-1) // the broker may close the connection
 	}()
 	answer := make([]byte, 5)
 	if _, err := io.ReadFull(c, answer); err == nil && string(answer) == "-OOM " {
@@ -129,7 +128,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// deaf asks for long replies and takes none.
+// deaf requests long replies and does not read them.
 func (o *overload) deaf(ctx context.Context) {
 	c := o.dial(ctx)
 	if c == nil {
@@ -143,7 +142,7 @@ func (o *overload) deaf(ctx context.Context) {
 	}
 }
 
-// flood enqueues as fast as it can, taking the answers.
+// flood enqueues as fast as it can, reading the replies.
 func (o *overload) flood(ctx context.Context) {
 	c := o.dial(ctx)
 	if c == nil {
@@ -151,7 +150,7 @@ func (o *overload) flood(ctx context.Context) {
 	}
 	go func() {
 		n, _ := io.Copy(io.Discard, c)
-		o.flooded.Add(n / 42) // an id as a bulk string
+		o.flooded.Add(n / 42) // length of an id as a bulk string
 	}()
 	enqueue := strings.Repeat(fmt.Sprintf("*3\r\n$12\r\nFILA.ENQUEUE\r\n$5\r\nflood\r\n$16384\r\n%s\r\n", strings.Repeat("x", 16384)), 16)
 	for sent := 0; sent < 200<<20; sent += len(enqueue) {
@@ -161,8 +160,7 @@ func (o *overload) flood(ctx context.Context) {
 	}
 }
 
-// million sends a million commands without waiting for one of the answers, which it
-// takes meanwhile.
+// million sends a million commands without waiting for replies, which it reads concurrently.
 func (o *overload) million() error {
 	const commands = 1_000_000
 	c, err := net.Dial("tcp", o.addr)

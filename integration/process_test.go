@@ -17,16 +17,16 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// patience is how long anything here may take before it counts as never.
+// patience is the timeout of every wait.
 const patience = 30 * time.Second
 
-// process is a running broker: the binary, in a directory of its own.
+// process is a running broker with its own directory.
 type process struct {
 	cmd   *exec.Cmd
-	lines chan string // of its standard error, closed at its end
+	lines chan string // lines of standard error, closed at its end
 }
 
-// binary returns the broker to be tested.
+// binary returns the broker to test.
 func binary(t *testing.T) string {
 	t.Helper()
 	bin, err := harness.Binary(t.Context())
@@ -36,7 +36,7 @@ func binary(t *testing.T) string {
 	return bin
 }
 
-// start starts the broker on a free port, with further arguments.
+// start starts the broker on a free port, with additional arguments.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startIn(t, t.TempDir(), append([]string{"--server.listen_addr", "127.0.0.1:0"}, args...)...)
@@ -47,7 +47,7 @@ func startIn(t *testing.T, dir string, args ...string) *process {
 	return startCommand(t, dir, exec.Command(binary(t), args...))
 }
 
-// startCommand starts the broker by a command that becomes it.
+// startCommand starts the broker through a command that execs it.
 func startCommand(t *testing.T, dir string, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, lines: make(chan string, 1000)}
@@ -76,7 +76,7 @@ func startCommand(t *testing.T, dir string, cmd *exec.Cmd) *process {
 	return p
 }
 
-// logged waits for a line with that message and returns it.
+// logged waits for a log line with that message and returns it.
 func (p *process) logged(t *testing.T, message string) map[string]any {
 	t.Helper()
 	timeout := time.After(patience)
@@ -96,7 +96,7 @@ func (p *process) logged(t *testing.T, message string) map[string]any {
 	}
 }
 
-// ready waits until it serves and returns where.
+// ready waits until the broker serves and returns its address.
 func (p *process) ready(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprint(p.logged(t, "ready")["address"])
@@ -109,7 +109,7 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// wait waits for its end and returns the exit code and what it still said.
+// wait waits for the exit and returns the exit code and the remaining output.
 func (p *process) wait(t *testing.T) (code int, rest string) {
 	t.Helper()
 	timeout := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
@@ -135,8 +135,8 @@ func TestASignalStopsInOrder(t *testing.T) {
 	}
 }
 
-// A client that does not read its replies keeps the stop from ending; a second
-// signal ends it without waiting for that client.
+// A client that does not read its replies delays the stop; a second signal ends the broker without
+// waiting for that client.
 func TestASecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t, "--storage.engine", "memory", "--server.shutdown_timeout_ms", "3600000", "--server.write_timeout_ms", "3600000")
 	c, err := net.Dial("tcp", p.ready(t))
@@ -144,16 +144,16 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	const size = 30 << 20 // more than sockets hold
+	const size = 30 << 20 // exceeds the socket buffers
 	if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", size, strings.Repeat("x", size)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // the reply is on its way
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil { // the reply is being written
 		t.Fatal(err)
 	}
 	p.signal(t, syscall.SIGTERM)
 	p.logged(t, "stopping")
-	// What comes soon after the first is taken for the same one.
+	// A signal that follows within moments counts as the same one.
 	repeated := time.NewTicker(300 * time.Millisecond)
 	defer repeated.Stop()
 	ended := make(chan struct{})

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestQueuesAreAppliedFromAFile: the plan is printed, a dry run changes nothing,
-// what was applied is there for redis-cli, also after kill -9, and what is
-// refused has changed nothing.
+// TestQueuesAreAppliedFromAFile: the plan is printed, a dry run changes nothing, applied settings
+// are visible to redis-cli and survive kill -9, and a refused file changes nothing.
 func TestQueuesAreAppliedFromAFile(t *testing.T) {
 	b := serve(t)
 	file := filepath.Join(t.TempDir(), "queues.toml")
@@ -60,7 +59,7 @@ func TestQueuesAreAppliedFromAFile(t *testing.T) {
 	apply(alter+"- delete logs with 1 message\napplied\n", 0, "--prune", "--force")
 	names("new orders orders.dlq")
 
-	// At start, and no later: nothing is deleted there.
+	// Queues are applied at start only, without deletions.
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}

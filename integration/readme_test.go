@@ -10,10 +10,9 @@ import (
 	"testing"
 )
 
-// TestTheReadmeSessionsAreTrue types the README's redis-cli sessions into
-// redis-cli and compares what it prints. Ids and times differ each time: an id
-// stands for the one that was answered where it is first seen, a time for any
-// time.
+// TestTheReadmeSessionsAreTrue executes the README's redis-cli sessions and compares the output.
+// Ids and times vary: each id in the README stands for the id received at its first occurrence, and
+// times match any time.
 func TestTheReadmeSessionsAreTrue(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "README.md"))
 	if err != nil {
@@ -34,10 +33,10 @@ func TestTheReadmeSessionsAreTrue(t *testing.T) {
 	}
 }
 
-// play types the commands of a session and compares the replies.
+// play executes the commands of a session and compares the replies.
 func play(t *testing.T, addr string, steps []step) {
 	t.Helper()
-	ids := map[string]string{} // in the README → answered
+	ids := map[string]string{} // id in the README → id received
 	for _, s := range steps {
 		command := uuids().ReplaceAllStringFunc(s.command, func(id string) string {
 			if answered, ok := ids[id]; ok {
@@ -57,7 +56,7 @@ func play(t *testing.T, addr string, steps []step) {
 	}
 }
 
-// step is one command of a session and the lines that answer it.
+// step is one command of a session with the lines of its reply.
 type step struct {
 	command string
 	reply   []string
@@ -82,8 +81,8 @@ func uuids() *regexp.Regexp {
 	return regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 }
 
-// sameLine compares a line of the README with one that was answered, and learns
-// which real id the README's id stands for.
+// sameLine compares a line of the README with a received one, and records which real id the
+// README's id stands for.
 func sameLine(said, got string, ids map[string]string) bool {
 	answered := uuids().FindAllString(got, -1)
 	next := 0
@@ -101,7 +100,7 @@ func sameLine(said, got string, ids map[string]string) bool {
 	return times.ReplaceAllString(said, "<time>") == times.ReplaceAllString(got, "<time>")
 }
 
-// typed is what redis-cli prints for a command that is typed into it.
+// typed returns the output of redis-cli for a typed command.
 func typed(t *testing.T, addr, command string) []string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)

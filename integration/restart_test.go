@@ -18,17 +18,17 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// ends are the ways in which a broker's process ends.
+// ends lists the ways in which a broker's process ends.
 func ends() map[string]func(b *harness.Broker) error {
 	return map[string]func(b *harness.Broker) error{"stop": (*harness.Broker).Stop, "kill -9": (*harness.Broker).Kill}
 }
 
-// TestLeasesOutliveTheBroker: a lease that was answered holds after a restart,
-// its receipt is taken, and no other client has the message meanwhile.
+// TestLeasesOutliveTheBroker: an answered lease holds after a restart, its receipt is accepted, and
+// other clients do not get the message meanwhile.
 func TestLeasesOutliveTheBroker(t *testing.T) {
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			// Without lag: a kill may take what was written later than its reply.
+			// Without lag, since a kill may lose leases written after their reply.
 			b := serve(t, "--storage.lease_lag_ms", "0")
 			c := connect(t, b.Addr(), 3)
 			do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 60_000, "BACKOFF", 0)
@@ -63,8 +63,8 @@ func TestLeasesOutliveTheBroker(t *testing.T) {
 	}
 }
 
-// TestTimersOutliveTheBroker: what was to come later has the same time after a restart,
-// and comes then, not before.
+// TestTimersOutliveTheBroker: delayed messages keep their time across a restart and are not delivered
+// early.
 func TestTimersOutliveTheBroker(t *testing.T) {
 	const hour = 3_600_000
 	for name, end := range ends() {
@@ -124,8 +124,8 @@ func TestTimersOutliveTheBroker(t *testing.T) {
 	}
 }
 
-// TestAStopAnswersWhatIsInFlight stops the broker in the middle of a pipeline and
-// while a client waits. What was answered and what is stored are the same.
+// TestAStopAnswersWhatIsInFlight stops the broker during a pipeline and while a client waits. The
+// answered enqueues are exactly the stored ones.
 func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 3)
@@ -138,7 +138,7 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 		packet := []byte(strings.Repeat("FILA.ENQUEUE q "+strings.Repeat("x", 100)+"\r\n", 100))
 		for {
 			if _, err := conn.Write(packet); err != nil {
-				return // the broker does not read any more
+				return // the broker has stopped reading
 			}
 		}
 	})
@@ -155,8 +155,8 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 		}
 		line, err := r.ReadString('\n')
 		if err != nil {
-			// The end, or a reset as more was sent than it had read: no reply is lost by
-			// that, which the count shows.
+			// EOF, or a reset if unread commands were left. The count below shows that no reply is
+			// lost by the reset.
 			if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 				t.Error(err)
 			}
@@ -167,7 +167,7 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 				t.Fatal(err)
 			}
 			answered++
-		} else if !strings.HasPrefix(line, "-LOADING ") { // what came too late: refused, clients send it again
+		} else if !strings.HasPrefix(line, "-LOADING ") { // commands that came too late are refused; clients send them again
 			t.Fatalf("answered %q", line)
 		}
 	}
@@ -180,8 +180,7 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 	wantStats(t, c, "q", map[string]int64{"ready": int64(answered), "counting": 0})
 }
 
-// refusal is what the binary says when it cannot start on that path, if it runs
-// as that user.
+// refusal returns the error of a start on that path, as that user.
 func refusal(t *testing.T, bin, path string, as *syscall.SysProcAttr) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), bin, "--server.listen_addr", "127.0.0.1:0", "--storage.path", path)
@@ -211,19 +210,19 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 	if said := refusal(t, bin, path, nil); !strings.Contains(said, path) || !strings.Contains(said, "in use") {
 		t.Errorf("a second broker says %s", said)
 	}
-	do(t, c, "FILA.ENQUEUE", "q", "x") // the first has not noticed
+	do(t, c, "FILA.ENQUEUE", "q", "x") // the first broker is unaffected
 
-	// No user may write here but root, so the broker runs as another user.
+	// Only root may write here, so the broker runs as another user.
 	closed := t.TempDir()
 	if err := os.Chmod(filepath.Dir(closed), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(closed, "fila") // a copy that another user can run
+	program := filepath.Join(closed, "fila") // a copy that the other user can execute
 	copyFile(t, bin, program)
 	if err := os.Chmod(closed, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Chmod(closed, 0o755) }) // or only root could remove it
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o755) }) // otherwise only root could remove it
 	var somebody *syscall.SysProcAttr
 	if os.Getuid() == 0 {
 		somebody = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -247,7 +246,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// An address that is taken is refused, and the store is left as it was.
+// If the address is in use, the start fails and the store is unchanged.
 func TestABrokerThatCannotListenLeavesTheStoreAlone(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

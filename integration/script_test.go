@@ -14,11 +14,10 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// unhurried gives scripts more time than they need on a machine that is busy
-// with other tests.
+// unhurried raises the time limit of scripts for machines busy with other tests.
 func unhurried() []string { return []string{"--lua.timeout_ms", "2000"} }
 
-// shown is what redis-cli shows of a map, or of the one map in an array.
+// shown returns a map, or the only map of an array, as printed by redis-cli.
 func shown(t *testing.T, addr string, args ...string) map[string]any {
 	t.Helper()
 	out, _ := cli(t, addr, "", append([]string{"-3", "--json"}, args...)...)
@@ -33,7 +32,7 @@ func shown(t *testing.T, addr string, args ...string) map[string]any {
 	return m
 }
 
-// wantShown compares some of the fields.
+// wantShown compares the fields in want.
 func wantShown(t *testing.T, got map[string]any, want map[string]any) {
 	t.Helper()
 	for name, w := range want {
@@ -43,9 +42,8 @@ func wantShown(t *testing.T, got map[string]any, want map[string]any) {
 	}
 }
 
-// TestScriptsAreLoadedFromAFileAndOutliveTheBroker: policy that is changed while
-// the broker runs takes effect with the next message, and is still there after
-// the process has ended, in whatever way.
+// TestScriptsAreLoadedFromAFileAndOutliveTheBroker: a policy loaded at run time applies from the
+// next message, and persists however the process ends.
 func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "tenants.lua"))
 	if err != nil {
@@ -102,9 +100,9 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 	}
 }
 
-// TestTheBreakerOpensAndClosesAgain: a script that fails is put aside within
-// three errors; no client is told, and messages go where nothing is assumed of
-// them. When it does not fail any more, it is back after a while.
+// TestTheBreakerOpensAndClosesAgain: a failing script is disabled after at most three errors;
+// clients see no error, and messages get default decisions. Once it stops failing, it is enabled
+// again after a while.
 func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 	b := serve(t, append(unhurried(), "--lua.breaker_cooldown_ms", "2000")...)
 	c := connect(t, b.Addr(), 3)
@@ -138,8 +136,8 @@ func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 7})
 }
 
-// TestDelayedMessagesComeAtTheirTime: not before it and not much after, also if
-// the broker was ended meanwhile. Within a key, the higher priority is first.
+// TestDelayedMessagesComeAtTheirTime: not early and not much late, even across a restart. Within a
+// key, higher priorities are delivered first.
 func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
 	const slack = 800 * time.Millisecond
 	how := ends()
@@ -178,7 +176,7 @@ func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
 	}
 }
 
-// restarted ends the broker, if it is to end, and starts it again.
+// restarted ends the broker, if end is set, and starts it again.
 func restarted(t *testing.T, b *harness.Broker, end func(b *harness.Broker) error) {
 	t.Helper()
 	if end == nil {

@@ -19,8 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// secured is a broker with TLS, certificates of clients and users, and no port
-// without.
+// secured is a broker with TLS, users and client certificates, and without a plaintext port.
 type secured struct {
 	*process
 	ca, other *authority
@@ -61,8 +60,7 @@ users = [
 	return s
 }
 
-// as is a go-redis client of a user. With a certificate of a name it speaks for
-// that; an empty name shows none.
+// as returns a go-redis client of a user, presenting the certificate of secure if it has one.
 func (s *secured) as(t *testing.T, secure *tls.Config, user, password string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
@@ -72,7 +70,7 @@ func (s *secured) as(t *testing.T, secure *tls.Config, user, password string) *r
 	return c
 }
 
-// refused wants a command to fail with such an error.
+// refused fails unless a command returns this error.
 func refused(t *testing.T, c *redis.Client, want string, args ...any) {
 	t.Helper()
 	got, err := c.Do(t.Context(), args...).Result()
@@ -83,7 +81,7 @@ func refused(t *testing.T, c *redis.Client, want string, args ...any) {
 
 func TestEveryWayInThatIsClosed(t *testing.T) {
 	s := startSecured(t)
-	shown := s.ca.client(t, "stranger") // no user of that name: a password is needed
+	shown := s.ca.client(t, "stranger") // no user of that name: a password is required
 	admin := s.as(t, shown, "admin", "4dmin")
 	for _, args := range [][]any{{"FILA.QUEUE", "CREATE", "orders"}, {"FILA.QUEUE", "CREATE", "mails"}, {"FILA.ENQUEUE", "mails", "x"}} {
 		do(t, admin, args...)
@@ -130,12 +128,12 @@ func TestEveryWayInThatIsClosed(t *testing.T) {
 			t.Errorf("%q in a transaction: %v", inside, err)
 		}
 	}
-	// Introspection tells of commands, as in Redis, and runs none; it needs its
-	// right as well.
+	// As in Redis, introspection describes commands without executing them; it requires its own
+	// right.
 	do(t, worker, "COMMAND", "GETKEYS", "FILA.ENQUEUE", "mails", "x")
 	refused(t, s.as(t, s.ca.client(t, "robot"), "", ""), noRun, "COMMAND", "GETKEYS", "FILA.ENQUEUE", "mails", "x")
 	got := one(t, worker, "orders")
-	do(t, worker, "FILA.NACK", "orders", got.receipt, "DEAD") // the queue's owner said where it goes
+	do(t, worker, "FILA.NACK", "orders", got.receipt, "DEAD") // the dead-letter queue was chosen by the queue's owner
 	if n := do(t, admin, "DBSIZE"); n != int64(4) {
 		t.Errorf("%v queues", n)
 	}
@@ -188,7 +186,7 @@ func TestPlainTextOnThePortOfTLSIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// With TLS the end of a client is seen as soon as without.
+// With TLS a disconnect is noticed as promptly as without.
 func TestAWaiterThatGoesIsSeenBehindTLS(t *testing.T) {
 	s := startSecured(t)
 	admin := s.as(t, s.ca.client(t, "stranger"), "admin", "4dmin")
@@ -259,8 +257,8 @@ func within(t *testing.T, ended chan error) error {
 	}
 }
 
-// A new certificate counts for the next client, without a restart; those there
-// are stay connected. One that cannot be used changes nothing.
+// A new certificate applies to new clients without a restart; existing connections remain. An
+// invalid certificate changes nothing.
 func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
 	s := startSecured(t)
 	stays := s.as(t, s.ca.client(t, "stranger"), "admin", "4dmin").Conn()
@@ -284,7 +282,7 @@ func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
 	go func() {
 		defer close(notified)
 		for line := range s.lines {
-			if strings.Contains(line, "the old ones stay") {
+			if strings.Contains(line, "the previous ones stay in effect") {
 				return
 			}
 		}
@@ -356,7 +354,7 @@ func TestHealthComesInByTLS(t *testing.T) {
 	for _, x := range []struct {
 		name, url string
 		args      []string
-		want      string // beginning of what it says
+		want      string // beginning of the error
 	}{
 		{"user", "filas://admin:4dmin@" + s.addr, append(robot, "--ready"), "ready\n"},
 		{"certificate", "filas://" + s.addr, robot, "alive\n"},
@@ -374,8 +372,8 @@ func TestHealthComesInByTLS(t *testing.T) {
 	}
 }
 
-// Protected mode: where others can connect, no client gets in without
-// authentication.
+// Protected mode: a broker reachable from other machines does not start unless clients must
+// authenticate.
 func TestAPublicAddressIsRefusedWhileItIsOpenToAll(t *testing.T) {
 	ca := newAuthority(t)
 	ca.issue(t, "server", "fila", time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
@@ -387,7 +385,7 @@ func TestAPublicAddressIsRefusedWhileItIsOpenToAll(t *testing.T) {
 	for name, x := range map[string]struct {
 		args []string
 		env  string
-		want string // empty: it starts
+		want string // empty if it starts
 	}{
 		"plain":                        {[]string{"--server.listen_addr", "0.0.0.0:0"}, "", "server.listen_addr 0.0.0.0:0 can be reached"},
 		"password":                     {[]string{"--server.listen_addr", "0.0.0.0:0", "--auth.password", "x"}, "", ""},
@@ -415,7 +413,7 @@ func TestAPublicAddressIsRefusedWhileItIsOpenToAll(t *testing.T) {
 	}
 }
 
-// A client that does not say who it is may not stay, nor send much.
+// An unauthenticated client may neither stay nor send much.
 func TestStrangersAreLimited(t *testing.T) {
 	p := start(t, "--storage.engine", "memory", "--auth.password", "s3cret", "--server.auth_timeout_ms", "500", "--server.unauthenticated_max", "3")
 	addr := p.ready(t)
@@ -443,10 +441,10 @@ func TestStrangersAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.HasPrefix(line, "-NOAUTH") {
-			t.Fatalf("%q, %v", line, err) // by its answer it is there, one after the other
+			t.Fatalf("%q, %v", line, err) // its reply shows that it is connected, one after the other
 		}
 	}
-	known := connect(t, addr, 3) // made room for by the oldest of those
+	known := connect(t, addr, 3) // replaces the oldest of those
 	if err := known.Do(t.Context(), "AUTH", "s3cret").Err(); err != nil {
 		t.Error(err)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestRedisInsightConnects sends what RedisInsight does when it connects and
-// when its browser, its slow log and its workbench are opened. It takes an error
-// of CLUSTER and SENTINEL for an answer: there is neither.
+// TestRedisInsightConnects sends what RedisInsight sends when it connects and when its browser,
+// slow log and workbench are opened. Errors of CLUSTER and SENTINEL are accepted, since Fila has
+// neither.
 func TestRedisInsightConnects(t *testing.T) {
 	c := connect(t, serve(t).Addr(), 3)
 	do(t, c, "FILA.QUEUE", "CREATE", "orders")
@@ -48,8 +48,7 @@ func TestRedisInsightConnects(t *testing.T) {
 	}
 }
 
-// TestExportersRead sends what redis_exporter does at each scrape, and reads
-// INFO by the rules by which it does.
+// TestExportersRead sends what redis_exporter sends at each scrape, and parses INFO by its rules.
 func TestExportersRead(t *testing.T) {
 	b := serve(t)
 	c := connect(t, b.Addr(), 2)
@@ -93,7 +92,7 @@ func args(line string) (out []any) {
 	return out
 }
 
-// infoOf reads all of INFO.
+// infoOf parses the whole INFO.
 func infoOf(t *testing.T, c *redis.Client) map[string]string {
 	t.Helper()
 	text, err := c.Do(t.Context(), "INFO", "everything").Text()
@@ -109,7 +108,7 @@ func infoOf(t *testing.T, c *redis.Client) map[string]string {
 	return all
 }
 
-// TestModesOfRedisCli tries the modes in which redis-cli is a tool of its own.
+// TestModesOfRedisCli runs the modes in which redis-cli is a separate tool.
 func TestModesOfRedisCli(t *testing.T) {
 	addr := serve(t, "--storage.engine", "memory").Addr()
 	if out, _ := cli(t, addr, "", "FILA.QUEUE", "CREATE", "orders"); out != "OK" {
@@ -128,13 +127,13 @@ func TestModesOfRedisCli(t *testing.T) {
 	if out, code := cli(t, addr, in.String(), "--pipe"); code != 0 || !strings.Contains(out, fmt.Sprintf("errors: 0, replies: %d", many)) {
 		t.Errorf("--pipe: exit code %d: %s", code, out)
 	}
-	// These go on until they are stopped: what they print first is looked at.
+	// These run until they are stopped, so only their first output is checked.
 	watch(t, addr, "requests", "--stat", "-i", "0.01")
 	watch(t, addr, `"FILA.STATS" "orders"`, "MONITOR")
 }
 
-// watch runs redis-cli until it prints what is wanted; meanwhile commands are
-// sent for it to see.
+// watch runs redis-cli until it prints the wanted text, and meanwhile sends commands for it to
+// observe.
 func watch(t *testing.T, addr, want string, arguments ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -152,7 +151,7 @@ func watch(t *testing.T, addr, want string, arguments ...string) {
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		for ctx.Err() == nil {
-			_ = c.Do(ctx, "FILA.STATS", "orders").Err() // only to be seen
+			_ = c.Do(ctx, "FILA.STATS", "orders").Err() // to be observed
 			time.Sleep(10 * time.Millisecond)
 		}
 	})

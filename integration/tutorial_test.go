@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Who types the session copies receipts by hand. The lease has to outlast that.
+// Readers copy receipts by hand. The lease must outlast that.
 func TestTheLeasesOfTheReadmeOutlastTheirCopying(t *testing.T) {
 	const enough = 5 * time.Minute
 	text, err := os.ReadFile("../README.md")

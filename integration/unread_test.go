@@ -11,14 +11,14 @@ import (
 	"github.com/faisca/fila/internal/proc"
 )
 
-// TestRepliesThatNobodyReadFillNoMemory has clients send 64 KiB of the commands with the
-// largest replies, of messages of 16 MiB and of ten thousand keys, and read nothing. The
-// process stays below 512 MiB, and a client that behaves is served all the while. How fast
-// depends on the machine, and is only logged.
+// TestRepliesThatNobodyReadFillNoMemory has clients send 64 KiB of the commands with the largest
+// replies, for messages of 16 MiB and ten thousand keys, and read nothing. The process stays below
+// 512 MiB, and a well-behaved client is served throughout. Its latency depends on the machine and
+// is only logged.
 func TestRepliesThatNobodyReadFillNoMemory(t *testing.T) {
 	const (
 		residentMB = 512
-		served     = 50 // times that the other client is, for each of the commands
+		served     = 50 // commands of the other client per kind of command
 		keys       = 10_000
 	)
 	b := serve(t)
@@ -56,7 +56,7 @@ func TestRepliesThatNobodyReadFillNoMemory(t *testing.T) {
 			began := time.Now()
 			do(t, admin, "FILA.STATS")
 			times = append(times, time.Since(began))
-			time.Sleep(5 * time.Millisecond) // for what the flood makes the broker do
+			time.Sleep(5 * time.Millisecond) // time for the broker to process the flood
 		}
 		use, err := proc.UseOf(b.PID())
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// tryBenchmark uses redis-benchmark as people do who want a first figure. It
-// repeats one command and looks at no reply but errors, so most rows are not for it.
+// tryBenchmark runs redis-benchmark with its usual options. It repeats one command and checks
+// replies only for errors, so most rows do not apply to it.
 func tryBenchmark(t *testing.T, addr string, admin *redis.Client) *result {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)

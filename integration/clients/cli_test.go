@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// redisCLI is a hand that calls redis-cli for each command, as a script would.
+// redisCLI is a hand that runs redis-cli for each command, as a script would.
 type redisCLI struct{ options []string }
 
 func openRedisCLI(t *testing.T, addr string, protocol int) (hand, string) {
@@ -22,7 +22,7 @@ func openRedisCLI(t *testing.T, addr string, protocol int) (hand, string) {
 		t.Fatal(err)
 	}
 	if protocol == 0 {
-		protocol = 2 // what it takes, but with --json
+		protocol = 2 // the default without --json
 	}
 	out, err := exec.CommandContext(t.Context(), "redis-cli", "--version").Output()
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *redisCLI) do(_ string, args ...string) (reply, error) {
 	words := c.options
 	for _, a := range args {
 		var b strings.Builder
-		b.WriteByte('"') // what needs no quotes is not taken as it is: a backslash would begin an escape
+		b.WriteByte('"') // quote everything: an unquoted backslash would begin an escape
 		for i := range len(a) {
 			fmt.Fprintf(&b, `\x%02x`, a[i])
 		}
@@ -59,8 +59,8 @@ func (c *redisCLI) do(_ string, args ...string) (reply, error) {
 	return v, err
 }
 
-// parseCLI reads a value as --quoted-json of redis-cli 7.0 writes it. That is not
-// quite JSON: a quote within a text ends it for a JSON parser.
+// parseCLI parses a value as printed by --quoted-json of redis-cli 7.0. That is not quite JSON:
+// quotes within a text are not escaped for a JSON parser.
 func parseCLI(s string) (v reply, rest string, err error) {
 	switch {
 	case s == "":
@@ -92,8 +92,8 @@ func parseCLI(s string) (v reply, rest string, err error) {
 	return n, s, err
 }
 
-// parseCLIText reads a text up to its closing quote. Each escape begins with two
-// backslashes: one that is written for a byte, and one for JSON before it.
+// parseCLIText parses a text up to its closing quote. Escapes begin with two backslashes: one for
+// the byte and one for JSON.
 func parseCLIText(s string) (v reply, rest string, err error) {
 	var b strings.Builder
 	for s != "" && s[0] != '"' {

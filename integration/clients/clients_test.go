@@ -18,11 +18,11 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// atATime is how many clients are tried at the same time. It is more than there
-// are processors: most of their time is spent waiting, on purpose.
+// atATime is the number of clients tested concurrently. It exceeds the number of processors, since
+// clients mostly wait.
 const atATime = 5
 
-// TestClients tries Fila with each client.
+// TestClients tests Fila with each client.
 func TestClients(t *testing.T) {
 	bin := binary(t)
 	all := clients()
@@ -48,7 +48,7 @@ func TestClients(t *testing.T) {
 	document(t, all, seen)
 }
 
-// binary returns the broker to be tested.
+// binary returns the broker to test.
 func binary(t *testing.T) string {
 	t.Helper()
 	bin, err := harness.Binary(t.Context())
@@ -58,7 +58,7 @@ func binary(t *testing.T) string {
 	return bin
 }
 
-// missing tells what a client lacks to be run here, nil for nothing.
+// missing returns why a client cannot run here, or nil.
 func missing(t *testing.T, c client) error {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), c.has[0], c.has[1:]...).CombinedOutput(); err != nil {
@@ -67,7 +67,7 @@ func missing(t *testing.T, c client) error {
 	return nil
 }
 
-// installed fails in CI, and skips elsewhere, where a client cannot be run.
+// installed fails in CI, and skips elsewhere, if a client cannot run.
 func installed(t *testing.T, c client) {
 	t.Helper()
 	if err := missing(t, c); err != nil && os.Getenv("CI") != "" {
@@ -77,7 +77,7 @@ func installed(t *testing.T, c client) {
 	}
 }
 
-// result is what came of a client's rows.
+// result is the result of a client's rows.
 type result struct {
 	version string
 	cells   map[string]string // by column
@@ -111,15 +111,15 @@ func try(t *testing.T, bin string, c client) *result {
 	}
 	cell := func(name string, run func(*testing.T)) {
 		t.Run(name, func(t *testing.T) {
-			done.cells[name] = works // or the test has failed
+			done.cells[name] = works // otherwise the test has failed
 			run(t)
 		})
 	}
-	cell("connect", func(t *testing.T) { //nolint:thelper // it is the test
+	cell("connect", func(t *testing.T) { //nolint:thelper // the test itself
 		begin(t, 0).wantProtocol(c.protocol)
 	})
 	for _, each := range rows() {
-		cell(each.name, func(t *testing.T) { //nolint:thelper // it is the test
+		cell(each.name, func(t *testing.T) { //nolint:thelper // the test itself
 			r := begin(t, 0)
 			r.queue = "by default: " + each.name
 			each.run(r)
@@ -127,22 +127,22 @@ func try(t *testing.T, bin string, c client) *result {
 	}
 	done.cells["connect"] = "RESP" + strconv.Itoa(c.protocol)
 	done.cells["RESP2"], done.cells["RESP3"] = none, none
-	done.cells["RESP"+strconv.Itoa(c.protocol)] = works // what it takes by itself is tried above
+	done.cells["RESP"+strconv.Itoa(c.protocol)] = works // the default protocol is tested above
 	if c.other != 0 {
 		name := "RESP" + strconv.Itoa(c.other)
-		cell(name, func(t *testing.T) { //nolint:thelper // it is the test
+		cell(name, func(t *testing.T) { //nolint:thelper // the test itself
 			r := begin(t, c.other)
 			r.wantProtocol(c.other)
 			for _, each := range rows() {
 				if each.name == "blocking" {
-					continue // takes long, and answers what the others do
+					continue // slow, and covered by the other rows
 				}
 				r.queue = name + ": " + each.name
 				each.run(r)
 			}
 		})
 	}
-	cell("reconnect", func(t *testing.T) { //nolint:thelper // it is the test
+	cell("reconnect", func(t *testing.T) { //nolint:thelper // the test itself
 		r := begin(t, 0)
 		r.queue = "reconnect"
 		reconnect(r, b)
@@ -150,13 +150,13 @@ func try(t *testing.T, bin string, c client) *result {
 	return done
 }
 
-// adminName is how the connections that look at the broker call themselves.
+// adminName is the client name of the connections that inspect the broker.
 const adminName = "looks-from-beside"
 
-// wantProtocol checks what the broker says that the hand's connections speak.
+// wantProtocol verifies the protocol of the hand's connections as the broker reports it.
 func (r *trial) wantProtocol(protocol int) {
 	r.Helper()
-	// In a process of its own for each command there is no connection to be seen.
+	// With one process per command no connection can be observed.
 	if _, short := r.hand.(*redisCLI); short {
 		return
 	}
@@ -178,8 +178,8 @@ func (r *trial) wantProtocol(protocol int) {
 	}
 }
 
-// reconnect kills the broker, first while the hand is idle and then while it
-// waits, and lets the hand go on when it is back.
+// reconnect kills the broker, first while the hand is idle and then while it waits, and lets the
+// hand continue after the restart.
 func reconnect(r *trial, b *harness.Broker) {
 	r.want("OK", "FILA.QUEUE", "CREATE", r.queue)
 	r.do("FILA.ENQUEUE", r.queue, "before")
@@ -197,7 +197,7 @@ func reconnect(r *trial, b *harness.Broker) {
 	if err := r.admin.Do(r.Context(), "FILA.ENQUEUE", r.queue, "later").Err(); err != nil {
 		r.Fatal(err)
 	}
-	got := <-served // an error of the connection, or the library has asked again
+	got := <-served // a connection error, or the reply to a repeated request
 	lost := got.err != nil || got.v == nil && r.client.losesErrors
 	if _, refused := errors.AsType[replyError](got.err); refused || !lost && len(list(got.v)) != 1 {
 		r.Fatalf("killed while it waits, the lease answers %v, %v", got.v, got.err)
@@ -210,21 +210,21 @@ func reconnect(r *trial, b *harness.Broker) {
 	r.wantLeft(0)
 }
 
-// outage kills the broker and starts it again, after a while without one.
+// outage kills the broker and restarts it after a while.
 func outage(r *trial, b *harness.Broker) {
 	r.Helper()
 	if err := b.Kill(); err != nil {
 		r.Fatal(err)
 	}
-	// Clients that try again at once are to fail.
+	// Immediate retries of clients are meant to fail.
 	for back := time.Now().Add(200 * time.Millisecond); time.Now().Before(back); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	start(r.T, b)
 }
 
-// back waits until the hand's commands are answered again. A pool may hold
-// several connections that it does not know to be broken: each costs a command.
+// back waits until the hand's commands are answered again. A pool may hold several broken
+// connections: each costs a command.
 func (r *trial) back() {
 	r.Helper()
 	const enough = 20

@@ -16,12 +16,12 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// example is a producer and a worker that are shown to people.
+// example is a published producer and worker.
 type example struct {
 	name             string
-	client           string // whose runtime it needs
+	client           string // whose runtime it requires
 	producer, worker []string
-	make             [][]string // compiles them, in this directory
+	make             [][]string // builds them, in this directory
 }
 
 func examples() []example {
@@ -33,7 +33,7 @@ func examples() []example {
 		}
 	}
 	node := func(library, client string) example {
-		// Beside them are the packages, which are the hands' here.
+		// The packages are beside them; here they are the hands' packages.
 		file := func(what string) string { return filepath.Join(made("examples-javascript"), what+"-"+library+".js") }
 		return example{
 			name: "javascript " + library, client: client,
@@ -67,9 +67,8 @@ func examples() []example {
 	}
 }
 
-// TestExamples starts each worker before its queue exists, lets it do what its producer
-// enqueues, kills the broker under it, and stops it twice: in the middle of a job, and
-// while it waits.
+// TestExamples starts each worker before its queue exists, has it process its producer's jobs,
+// kills the broker meanwhile, and stops the worker twice: during a job and while it waits.
 func TestExamples(t *testing.T) {
 	bin := binary(t)
 	copyScripts(t)
@@ -95,7 +94,7 @@ func TestExamples(t *testing.T) {
 	running.Wait()
 }
 
-// copyScripts puts the examples in JavaScript beside the packages that they import.
+// copyScripts copies the JavaScript examples to the directory of the packages that they import.
 func copyScripts(t *testing.T) {
 	t.Helper()
 	dir := made("examples-javascript")
@@ -129,7 +128,7 @@ func demonstrate(t *testing.T, e example, b *harness.Broker) {
 	})
 	for _, command := range [][]any{
 		{"FILA.QUEUE", "CREATE", r.queue, "MAXATTEMPTS", 5},
-		// A job that failed is dead only if the reason arrives as it is.
+		// A failed job is dead only if the reason arrives unchanged.
 		{"FILA.SCRIPT", "LOAD", r.queue, "ON_FAILURE", `function on_failure(msg)
 			if msg.error == 'no such user' then return { action = 'dlq' } end
 			return { action = 'retry', delay_ms = 3600000 }
@@ -157,7 +156,7 @@ func demonstrate(t *testing.T, e example, b *harness.Broker) {
 
 	worker = r.startWorker(e)
 	r.until("the other job is done", func() bool { return r.figure("acked") == 2 && r.waiters() == 1 })
-	if e.name == "erlang" { // whose emulator keeps the other signal to itself
+	if e.name == "erlang" { // its emulator handles the other signal itself
 		worker.stop(t, syscall.SIGTERM)
 	} else {
 		worker.stop(t, syscall.SIGINT)
@@ -168,7 +167,7 @@ func demonstrate(t *testing.T, e example, b *harness.Broker) {
 	}
 }
 
-// produce runs the producer, which prints an id for each job.
+// produce runs the producer, which prints an id per job.
 func (r *trial) produce(e example, jobs ...string) {
 	r.Helper()
 	cmd := exec.CommandContext(r.Context(), e.producer[0], append(append(e.producer[1:len(e.producer):len(e.producer)], "acme"), jobs...)...)
@@ -183,7 +182,7 @@ func (r *trial) environment() []string {
 	return append(append(os.Environ(), environment(r.T, r.addr, 0)...), "FILA_QUEUE="+r.queue, "FILA_LEASE_MS=1500", "LC_ALL=C.UTF-8")
 }
 
-// figure is a count of the queue, -1 if there is none.
+// figure returns a statistic of the queue, or -1 if it is missing.
 func (r *trial) figure(name string) int64 {
 	v, _ := r.admin.Do(r.Context(), "FILA.QUEUE", "INFO", r.queue).Result()
 	fields, _ := v.(map[any]any)
@@ -205,10 +204,10 @@ func (r *trial) until(what string, is func() bool) {
 	}
 }
 
-// worker is one that runs.
+// worker is a running worker.
 type worker struct {
 	cmd      *exec.Cmd
-	out, err *bytes.Buffer // to be read when it has ended
+	out, err *bytes.Buffer // to be read after its exit
 }
 
 func (r *trial) startWorker(e example) *worker {
@@ -230,8 +229,7 @@ func (r *trial) startWorker(e example) *worker {
 	return w
 }
 
-// stop sends the signal, and fails the test unless the worker ends by itself and
-// in order.
+// stop sends the signal, and fails the test unless the worker exits cleanly.
 func (w *worker) stop(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	if err := w.cmd.Process.Signal(s); err != nil {

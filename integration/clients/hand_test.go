@@ -16,34 +16,33 @@ import (
 	"time"
 )
 
-// patience is how long anything here may take before it counts as never.
+// patience is the timeout of every wait.
 const patience = 30 * time.Second
 
-// How long a command may wait, for hand.do: not at all, or until it is served.
-// Else it is a number of milliseconds.
+// Special values of the blocking time for hand.do: not blocking, and unlimited. Other values are
+// milliseconds.
 const (
 	atOnce  = "-"
 	forever = "0"
 )
 
-// reply is what an application got: a string, an int64, nil, a []reply or a
-// mapping.
+// reply is what an application receives: a string, an int64, nil, a []reply or a mapping.
 type reply any
 
-// mapping is a map in the order in which it came: names and values in turns.
+// mapping is a map in the received order: alternating names and values.
 type mapping []reply
 
-// replyError is an error of the broker, as the library puts it.
+// replyError is an error of the broker, as the library reports it.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
-// hand does commands with a library. It is used by one goroutine at a time.
+// hand executes commands with a library. It is used by one goroutine at a time.
 type hand interface {
 	do(wait string, args ...string) (reply, error)
 }
 
-// program is a hand that is a process.
+// program is a hand in a separate process.
 type program struct {
 	version string // of the library
 	in      io.WriteCloser
@@ -51,7 +50,7 @@ type program struct {
 	stderr  *lockedBuffer
 }
 
-// lockedBuffer keeps what a process says on its standard error.
+// lockedBuffer collects the standard error of a process.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -69,7 +68,7 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// startProgram starts a hand. protocol is 2, 3 or 0 for what the library takes.
+// startProgram starts a hand. protocol is 2, 3, or 0 for the library's default.
 func startProgram(t *testing.T, command []string, addr string, protocol int) *program {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
@@ -88,8 +87,8 @@ func startProgram(t *testing.T, command []string, addr string, protocol int) *pr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = in.Close()         // asks it to end
-		_ = cmd.Process.Kill() // it may be in a call, or have ended
+		_ = in.Close()         // makes it exit
+		_ = cmd.Process.Kill() // it may be blocked in a call, or have exited
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 	})
@@ -113,7 +112,7 @@ func environment(t *testing.T, addr string, protocol int) []string {
 	return []string{"FILA_HOST=" + host, "FILA_PORT=" + port, "FILA_RESP=" + resp}
 }
 
-// line reads a line, for a limited time: a hand that hangs fails its row.
+// line reads a line, with a timeout: a hand that hangs fails its row.
 func (p *program) line(limit time.Duration) (string, error) {
 	type result struct {
 		text string
@@ -154,7 +153,7 @@ func (p *program) do(wait string, args ...string) (reply, error) {
 	return answer, err
 }
 
-// parseReply reads one value of an answer and returns the words after it.
+// parseReply parses one value of an answer and returns the remaining words.
 func parseReply(words []string) (v reply, rest []string, err error) {
 	if len(words) == 0 {
 		return nil, nil, errors.New("the answer ends early")
@@ -200,7 +199,7 @@ func parseReply(words []string) (v reply, rest []string, err error) {
 	return nil, nil, fmt.Errorf("an answer begins with %q", mark)
 }
 
-// text is a value as a text: some libraries make numbers of texts and others do not.
+// text converts a value to a text: some libraries convert texts to numbers.
 func text(v reply) string {
 	if v == nil {
 		return "(nil)"
@@ -208,7 +207,7 @@ func text(v reply) string {
 	return fmt.Sprint(v)
 }
 
-// number is a value as a number, -1 if it is none.
+// number converts a value to a number, -1 if it is none.
 func number(v reply) int64 {
 	n, err := strconv.ParseInt(text(v), 10, 64)
 	if err != nil {
@@ -217,13 +216,13 @@ func number(v reply) int64 {
 	return n
 }
 
-// list is an array, nil if it is none.
+// list returns an array, or nil if the value is none.
 func list(v reply) []reply {
 	all, _ := v.([]reply)
 	return all
 }
 
-// field is a value of a map, which in RESP2 is an array.
+// field returns a field of a map, which is an array in RESP2.
 func field(v reply, name string) reply {
 	pairs, is := v.(mapping)
 	if !is {

@@ -13,14 +13,13 @@ import (
 //nolint:gochecknoglobals // flags of the test binary are global
 var update = flag.Bool("update", false, "write the matrix into docs/clients.md")
 
-// What a cell of the matrix says: it does, or it cannot be, for a reason that the
-// document gives.
+// The values of a cell: it works, or it is impossible for a reason given in the document.
 const (
 	works = "✓"
 	none  = "–"
 )
 
-// columns are the names of the cells.
+// columns returns the names of the columns.
 func columns() []string {
 	names := []string{"connect"}
 	for _, each := range rows() {
@@ -29,7 +28,7 @@ func columns() []string {
 	return append(names, "reconnect", "RESP2", "RESP3")
 }
 
-// matrix is what was seen, as a table.
+// matrix returns the results as a table.
 func matrix(all []client, seen []*result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| client | version | language | %s |\n|---|---|---|%s\n", strings.Join(columns(), " | "), strings.Repeat("---|", len(columns())))
@@ -43,8 +42,8 @@ func matrix(all []client, seen []*result) string {
 	return b.String()
 }
 
-// document holds docs/clients.md to what was seen, if all clients were tried. The
-// versions in it are those it was written with.
+// document compares docs/clients.md with the results, if all clients were tested. The versions in
+// it are those of the last update.
 func document(t *testing.T, all []client, seen []*result) {
 	t.Helper()
 	for i, c := range all {

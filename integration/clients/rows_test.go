@@ -12,18 +12,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// trial is one client that is tried with a broker of its own.
+// trial is a client under test with its own broker.
 type trial struct {
 	*testing.T
 	client client
 	addr   string
 	hand   hand
-	admin  *redis.Client // looks at the broker from beside
+	admin  *redis.Client // inspects the broker
 	queue  string        // of the row
 }
 
-// row is something that every client is tried with: a column of the matrix, which
-// docs/clients.md explains.
+// row is a test of every client: a column of the matrix, explained in docs/clients.md.
 type row struct {
 	name string
 	run  func(*trial)
@@ -33,7 +32,7 @@ func rows() []row {
 	return []row{{"life cycle", lifeCycle}, {"batches", batches}, {"blocking", blocking}, {"errors", refusals}, {"binary", binaries}}
 }
 
-// do sends a command that has to be answered.
+// do sends a command that must succeed.
 func (r *trial) do(args ...string) reply {
 	r.Helper()
 	v, err := r.hand.do(atOnce, args...)
@@ -43,7 +42,7 @@ func (r *trial) do(args ...string) reply {
 	return v
 }
 
-// want sends a command whose answer is known.
+// want sends a command and compares the reply.
 func (r *trial) want(answer string, args ...string) {
 	r.Helper()
 	if v := r.do(args...); text(v) != answer {
@@ -51,7 +50,7 @@ func (r *trial) want(answer string, args ...string) {
 	}
 }
 
-// message is a leased message, as far as the rows look at it.
+// message is a leased message, with the fields that the rows check.
 type message struct {
 	receipt, payload string
 	headers          []reply
@@ -72,7 +71,7 @@ func messages(r *trial, v reply) []message {
 	return all
 }
 
-// lease leases what has to be the one message that is ready.
+// lease leases the one message that must be ready.
 func (r *trial) lease(queue string, options ...string) message {
 	r.Helper()
 	all := messages(r, r.do(append([]string{"FILA.LEASE", queue}, options...)...))
@@ -127,7 +126,7 @@ func lifeCycle(r *trial) {
 	r.wantLeft(0)
 }
 
-// wantLeft checks how many messages are in the row's queue.
+// wantLeft checks the number of messages in the row's queue.
 func (r *trial) wantLeft(n int64) {
 	r.Helper()
 	info := r.do("FILA.QUEUE", "INFO", r.queue)
@@ -157,7 +156,7 @@ func batches(r *trial) {
 	r.wantLeft(0)
 }
 
-// long is a wait longer than the read timeout of most libraries that have one.
+// long is a wait that exceeds the read timeout of most libraries with one.
 const long = 5500 * time.Millisecond
 
 func blocking(r *trial) {
@@ -184,13 +183,13 @@ func blocking(r *trial) {
 	}
 }
 
-// answer is what a hand returned.
+// answer is the result of a hand's call.
 type answer struct {
 	v   reply
 	err error
 }
 
-// waiting lets a hand wait for a message and returns when the broker knows of it.
+// waiting makes a hand wait for a message, and returns once the broker reports the wait.
 func (r *trial) waiting(h hand, wait string) <-chan answer {
 	r.Helper()
 	done := make(chan answer, 1)
@@ -207,8 +206,8 @@ func (r *trial) waiting(h hand, wait string) <-chan answer {
 	return done
 }
 
-// waiters is how many wait for a message of the row's queue, -1 if the broker does
-// not say.
+// waiters returns the number of clients waiting on the row's queue, or -1 if the broker does not
+// report it.
 func (r *trial) waiters() int64 {
 	v, _ := r.admin.Do(r.Context(), "FILA.STATS", r.queue).Result()
 	fields, _ := v.(map[any]any)

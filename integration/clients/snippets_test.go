@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestSnippetsOfTheReadmeEnd runs those in scripting languages as they are printed, but
-// for the port and what imports the library: each has its message acked, and ends.
+// TestSnippetsOfTheReadmeEnd runs the snippets in scripting languages as printed, except for the
+// port and the import of the library: each acks its message and ends.
 func TestSnippetsOfTheReadmeEnd(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {

@@ -5,41 +5,38 @@ import (
 	"testing"
 )
 
-// client is a library that Fila is tried with.
+// client is a library under test.
 type client struct {
 	name, language string
 
-	// What starts its hand, and what compiles it before if that is needed. In place
-	// of a program, open makes a hand and says the version.
+	// The command that starts its hand, and the one that builds it, if needed. Instead of a
+	// program, open may create a hand and return the version.
 	command   []string
 	make      []string
 	open      func(t *testing.T, addr string, protocol int) (hand, string)
-	benchmark bool // it is redis-benchmark, which has no hand
+	benchmark bool // redis-benchmark, which has no hand
 
-	// A command that succeeds where runtime and library are installed, and what to
-	// install if it does not.
+	// A command that succeeds if runtime and library are installed, and how to install them.
 	has     []string
 	install string
 
-	// The protocol that it takes by itself, and another that it can be told to
-	// take, 0 if there is none.
+	// The default protocol, and another that can be configured, or 0.
 	protocol, other int
 
-	// How it shows errors of the broker: what it puts before the code, in which
-	// COMMAND stands for the command; what follows the code, if that is no space; and
-	// whether it drops a code that is ERR.
+	// How it presents errors of the broker: the prefix of the code, in which COMMAND stands for the
+	// command; the suffix of the code, if not a space; and whether it drops the code ERR.
 	errorPrefix, errorMark string
 	dropsERR               bool
-	losesErrors            bool // a call whose connection breaks may return nil
+	losesErrors            bool // a call may return nil if its connection breaks
 }
 
-// Where the libraries come from.
+// The sources of the libraries.
 const (
 	npm    = "npm ci in integration/clients/javascript"
 	debian = "apt-get install "
 )
 
-// clients are the libraries, by language.
+// clients returns the libraries, by language.
 func clients() []client {
 	node := func(name, pkg string, protocol, other int) client {
 		return client{
@@ -56,7 +53,7 @@ func clients() []client {
 		}
 	}
 	python := func(name, module string, args ...string) client {
-		const interpreter = "/usr/bin/python3" // Debian's, which has Debian's libraries
+		const interpreter = "/usr/bin/python3" // Debian's interpreter, which has Debian's libraries
 		return client{
 			name: name, language: "Python", command: append([]string{interpreter, "python/hand.py"}, args...),
 			has: []string{interpreter, "-c", "import " + module}, install: debian + "python3-redis, 4.2 or newer for asyncio",
@@ -126,5 +123,5 @@ func clients() []client {
 	}
 }
 
-// made is where something that is built for these tests is put.
+// made returns the directory of a build artefact.
 func made(name string) string { return filepath.Join("..", "..", ".cache", "test", name) }

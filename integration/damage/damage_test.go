@@ -14,8 +14,8 @@ var (
 	damageSeed    = flag.Uint64("damage-seed", 1, "what chance decides about the damage")
 )
 
-// TestDamagedStoresAreRefusedReportedOrServedRight damages stores in ways that chance
-// decides, a few here, and as many as one likes in make damage.
+// TestDamagedStoresAreRefusedReportedOrServedRight damages a few stores at random. make damage does
+// so for any number.
 func TestDamagedStoresAreRefusedReportedOrServedRight(t *testing.T) {
 	bin, err := harness.Binary(t.Context())
 	if err != nil {

@@ -30,7 +30,7 @@ func demo(t *testing.T, tree string, env ...string) (string, int) {
 	return out, code
 }
 
-// library makes a small tree with all that a big one may hold.
+// library creates a small tree with every kind of entry.
 func library(t *testing.T) (dir string, files int) {
 	t.Helper()
 	dir = t.TempDir()
@@ -84,7 +84,8 @@ func TestDemoAccountsForEveryFile(t *testing.T) {
 	}
 }
 
-// Test the tester: with a broker that keeps nothing, the demo has to fail.
+// TestDemoSeesABrokerThatLosesMessages tests the test: with a broker that keeps nothing, the demo
+// must fail.
 func TestDemoSeesABrokerThatLosesMessages(t *testing.T) {
 	tree, _ := library(t)
 	if out, code := demo(t, tree, "FILA_STORAGE__ENGINE=memory"); code != 1 || strings.Contains(out, "every file is accounted for") {

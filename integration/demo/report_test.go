@@ -17,7 +17,7 @@ func TestTheVerdict(t *testing.T) {
 	failed := []result{{Path: []byte("f"), Error: "permission denied"}}
 	for name, x := range map[string]struct {
 		found []result
-		real  string // what sha256sum says, "" where it cannot read the file
+		real  string // output of sha256sum, "" if it cannot read the file
 		fails bool
 	}{
 		"the same":                            {hashed("a"), "a", false},

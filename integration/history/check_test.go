@@ -67,33 +67,33 @@ func lives(ms int) func(e *Enqueue) {
 	return func(e *Enqueue) { e.TTL = time.Duration(ms) * time.Millisecond }
 }
 
-// named is an enqueue of the name n that was answered with the id of a tag.
+// named makes an enqueue with the dedup name "n" return the id of another tag.
 func named(of string) func(e *Enqueue) {
 	return func(e *Enqueue) { e.Dedup, e.ID = "n", "id-"+of }
 }
 
 func unanswered(e *Enqueue) { e.Outcome, e.ID = Unknown, "" }
 
-// id is a delivery of a message that another enqueue was answered for.
+// id makes a delivery carry the id of another enqueue's message.
 func id(of string) func(d *Delivery) { return func(d *Delivery) { d.ID = "id-" + of } }
 
-// dead is a lease from the dead-letter queue.
+// dead adds a lease from the dead-letter queue.
 func (t *calls) dead(ms int, tag string, fence uint64) *calls {
 	t.lease(ms, tag, fence)
 	t.Leases[len(t.Leases)-1].Queue = "q.dlq"
 	return t
 }
 
-// exec is an ack without an answer, with the enqueue of another message.
+// exec adds an unanswered ack with the enqueue of another message.
 func (t *calls) exec(ms int, tag string, fence uint64, with string) *calls {
 	return t.end(ms, Ack, tag, fence, outcome(Unknown), func(e *End) { e.With = with }).enqueue(ms, with, unanswered)
 }
 
-// life is a message that comes and goes as it should.
+// life is the normal life of a message.
 func life() *calls { return new(calls).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1) }
 
-// Test the tester: each planted fault, as clients would see it, is found under the
-// promise it breaks.
+// TestPlantedFaultsAreFound tests the checker: each planted fault, as clients would see it, is
+// reported under the promise that it breaks.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	for name, x := range map[string]struct {
 		calls *calls
@@ -197,7 +197,7 @@ func TestWhatAPowerCutMayTake(t *testing.T) {
 	for _, x := range []struct {
 		calls *calls
 		mode  Rules
-		rule  Rule // empty: nothing is wrong
+		rule  Rule // empty: no breach
 	}{
 		{soon, rules(), Lost}, {soon, interval, ""}, {soon, never, ""},
 		{long, rules(), Lost}, {long, interval, Lost}, {long, never, ""},
@@ -215,7 +215,7 @@ func TestWhatAPowerCutMayTake(t *testing.T) {
 	}
 }
 
-// A fault that spoils everything must not drown the reader.
+// A fault that breaks everything must not flood the report.
 func TestBreachesAreCountedAndAFewShown(t *testing.T) {
 	tl := new(calls)
 	for i := range 100 {

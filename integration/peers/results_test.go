@@ -14,8 +14,8 @@ import (
 	"github.com/faisca/fila/internal/bench"
 )
 
-// found are results of two systems, one of which is not Fila and has a name that
-// wants to be quoted.
+// found returns results of two systems, one of which is not Fila and has a name that requires
+// quoting.
 func found() *results {
 	r := newResults(&options{rounds: 3, time: time.Second}, []string{"beanstalkd is not installed"})
 	fila := &running{system: &system{ID: "fila", Name: "Fila", Synced: true}, Version: "1"}
@@ -94,7 +94,7 @@ func TestWhatIsNotInstalledIsNamed(t *testing.T) {
 	}
 }
 
-// A server that is a script takes what it has started with it.
+// The children of a server that is a script end with it.
 func TestAProcessEndsWithAllThatItStarted(t *testing.T) {
 	p, err := startProcess(t.Context(), t.TempDir(), nil, func() error { return nil }, "sh", "-c", "sleep 600 & sleep 600")
 	if err != nil {

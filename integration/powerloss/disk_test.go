@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A program in C does what RocksDB does, with and without syncing: what was synced is
-// always there after a cut, and what was not is at times gone.
+// A C program performs the same calls as RocksDB, with and without syncs: synced data always
+// survives a cut, and unsynced data is sometimes lost.
 func TestWhatWasSyncedIsKept(t *testing.T) {
 	d, bin := prepare(t)
 	data := d.data
@@ -75,7 +75,7 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 	}
 }
 
-// prepare builds the writer and a disk for it.
+// prepare builds the writer and its disk.
 func prepare(t *testing.T) (d *Disk, bin string) {
 	t.Helper()
 	work := t.TempDir()
@@ -110,7 +110,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// The disk is full, or breaks, for as long as it is told to be.
+// The disk is full or failing until it is healed.
 func TestFaultsToOrder(t *testing.T) {
 	d, bin := prepare(t)
 	data := d.data
@@ -139,7 +139,7 @@ func TestFaultsToOrder(t *testing.T) {
 	}
 }
 
-// A line that was cut short is no line; any other that makes no sense is an error.
+// A truncated line is ignored; any other malformed line is an error.
 func TestTheJournalIsReadAsItIs(t *testing.T) {
 	j := newJournal(map[string]uint64{"a": 1}, map[uint64]int64{1: 10})
 	if err := j.read("C 2 b\nF 1 2 7\nD 2\nS 1\nR 2 b c\nS 2\nU 1 a\nO 1 4 10\nF 3 1 99\nS"); err != nil {

@@ -1,4 +1,4 @@
-// Package systems tries that Fila is built on other systems than the developers'.
+// Package systems tests that Fila can be built on systems other than the developers'.
 package systems
 
 import (
@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// machine is what tools/env finds on one.
+// machine is the environment that tools/env finds.
 type machine struct {
-	goVersion   string // empty: there is no Go
+	goVersion   string // empty: Go is missing
 	toolchain   string // GOTOOLCHAIN
-	rocks       string // version of the headers; empty: they are missing
+	rocks       string // version of the headers; empty: missing
 	flags       string // GOFLAGS
 	noCgo       bool
 	noTypeInfos bool // in the library
@@ -35,7 +35,7 @@ const compiler = `for arg; do case $arg in -print-file-name=*) echo "$LIBRARY"; 
 echo "$ROCKS" | sed 's/\./ . /'
 `
 
-// env runs tools/env on such a machine, in a copy of what it reads.
+// env runs tools/env in such an environment, in a copy of the files it reads.
 func (m machine) env(t *testing.T, args ...string) (out string, ok bool) {
 	t.Helper()
 	root := t.TempDir()
@@ -46,7 +46,7 @@ func (m machine) env(t *testing.T, args ...string) (out string, ok bool) {
 		}
 	}
 	for _, file := range []string{"go.mod", "go.sum", "tools/env", "tools/bindings"} {
-		b, err := os.ReadFile("../../" + file) //nolint:gosec // of the tree
+		b, err := os.ReadFile("../../" + file) //nolint:gosec // within the tree
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func (m machine) env(t *testing.T, args ...string) (out string, ok bool) {
 	if m.noCgo {
 		cgo = "0"
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "bash"), append([]string{root + "/tools/env"}, args...)...) //nolint:gosec // made above
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "bash"), append([]string{root + "/tools/env"}, args...)...) //nolint:gosec // created above
 	cmd.Env = []string{
 		"PATH=" + bin, "GO_VERSION=" + m.goVersion, "TOOLCHAIN=" + m.toolchain, "CGO=" + cgo, "FLAGS=" + m.flags,
 		"ROCKS=" + m.rocks, "LIBRARY=" + library,
@@ -87,7 +87,7 @@ func (m machine) env(t *testing.T, args ...string) (out string, ok bool) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // some are run
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // some are executed
 		t.Fatal(err)
 	}
 }
@@ -149,13 +149,13 @@ func TestALibraryWithoutTypesAtRunTimeIsSuited(t *testing.T) {
 			t.Errorf("lacks them %t: %q", lacks, out)
 		}
 	}
-	// That version of the binding has a RocksDB of its own in it.
+	// This version of the binding includes its own RocksDB.
 	if out, ok := (machine{goVersion: "1.26.0", rocks: "6.11"}).env(t, "go", "build"); !ok || !strings.Contains(out, "LD=-LROOT ") {
 		t.Errorf("RocksDB 6.11: %q", out)
 	}
 }
 
-// tools/bindings is read in its order, and go.mod has its place in it.
+// tools/bindings is read in order and includes the version in go.mod.
 func TestTheBindingsAreInOrder(t *testing.T) {
 	b, err := os.ReadFile("../../tools/bindings")
 	if err != nil {
@@ -197,7 +197,7 @@ func TestTheBindingsAreInOrder(t *testing.T) {
 	}
 }
 
-// older compares versions of two numbers.
+// older compares two-part versions.
 func older(a, b string) bool {
 	pad := func(v string) string {
 		major, minor, _ := strings.Cut(v, ".")
