@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	unfinished = ".unfinished-" // starts the name of what is no backup yet
+	unfinished = ".unfinished-" // prefix of the names of incomplete backups
 	lockFile   = ".lock"
 	nameMax    = 128
 )
@@ -45,7 +45,7 @@ func (b *Backups) Check(name string) error {
 		return err
 	}
 	if _, err := os.Lstat(filepath.Join(b.dir, name)); err == nil {
-		return fmt.Errorf("there is a backup %q already", name)
+		return fmt.Errorf("a backup %q exists already", name)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func checkName(name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if name == "" || len(name) > nameMax || strings.Trim(name, letters+"._-") != "" || !strings.Contains(letters, name[:1]) {
 		return fmt.Errorf("%.160q cannot be the name of a backup: want up to %d letters, digits and . _ -, the first a letter or digit; "+
-			"it is made in storage.backup_path", name, nameMax)
+			"backups are stored in storage.backup_path", name, nameMax)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (b *Backups) Take(name string) (path string, err error) {
 		return "", err
 	}
 	defer unlock()
-	if err := b.removeUnfinished(); err != nil { // of a broker that ended meanwhile
+	if err := b.removeUnfinished(); err != nil { // left by a broker that ended during a backup
 		return "", err
 	}
 	path, made := filepath.Join(b.dir, name), filepath.Join(b.dir, unfinished+name)
@@ -94,7 +94,7 @@ func Newest(dir string) time.Time {
 	var newest time.Time
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return newest // none that could be read
+		return newest // no readable backup
 	}
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && e.IsDir() && checkName(e.Name()) == nil && info.ModTime().After(newest) {
@@ -128,9 +128,9 @@ func lock(path string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close() // nothing was written
-		return nil, fmt.Errorf("%s: another broker makes a backup here: %w", filepath.Dir(path), err)
+		return nil, fmt.Errorf("%s: another broker is writing a backup here: %w", filepath.Dir(path), err)
 	}
-	return func() { _ = f.Close() }, nil // closing it is unlocking it
+	return func() { _ = f.Close() }, nil // closing the file releases the lock
 }
 
 // makeDirectory creates a directory unless it exists, but not its parents.
@@ -151,7 +151,7 @@ func SyncTree(dir string) error {
 		if err != nil {
 			return err
 		}
-		return syncDirectory(path) // or file: the system tells no difference
+		return syncDirectory(path) // or file: the system call is the same
 	})
 }
 
@@ -174,7 +174,7 @@ func Copy(to, from string, copied func(n int64)) error {
 	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
-			continue // a store has nothing else
+			continue // a store contains nothing else
 		}
 		n, err := copyFile(filepath.Join(to, e.Name()), filepath.Join(from, e.Name()))
 		if err != nil {
@@ -186,12 +186,12 @@ func Copy(to, from string, copied func(n int64)) error {
 }
 
 func copyFile(to, from string) (n int64, err error) {
-	in, err := os.Open(from) //nolint:gosec // what the operator has named
+	in, err := os.Open(from) //nolint:gosec // named by the operator
 	if err != nil {
 		return 0, err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640) //nolint:gosec // what the operator has named
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640) //nolint:gosec // named by the operator
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fakeStore writes a file, and fails after that if it is told to.
+// fakeStore writes a file, and then returns err.
 type fakeStore struct{ err error }
 
 func (s *fakeStore) Checkpoint(dir string) error {

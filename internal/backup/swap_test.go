@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// TestASwapThatWasKilledIsEndedByTheNext leaves the directories as each moment of a swap
-// leaves them, and runs it again.
+// TestASwapThatWasKilledIsEndedByTheNext creates the directories of each intermediate state of a
+// swap and runs the swap again.
 func TestASwapThatWasKilledIsEndedByTheNext(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, x := range []struct {
 		name   string
-		leave  func(s *Swap) error // what was done until the kill
+		leave  func(s *Swap) error // steps completed before the kill
 		ended  bool                // the new one is in place after Resume
-		exists string              // what DIR is after Resume
+		exists string              // contents of DIR after Resume
 	}{
 		{"nothing", func(*Swap) error { return nil }, false, "old"},
 		{"before the mark", func(s *Swap) error { return os.Mkdir(s.Made, 0o700) }, false, "old"},
@@ -91,7 +91,7 @@ func write(t *testing.T, dir, name string) {
 	}
 }
 
-// wantOnly wants one file in a directory.
+// wantOnly fails unless a directory contains exactly one file of that name.
 func wantOnly(t *testing.T, dir, name string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -55,7 +55,7 @@ func untilSignal() context.Context {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
 		stopTwice(signals, stop)
-		fmt.Fprintln(os.Stderr, "fila: second signal: ended at once")
+		fmt.Fprintln(os.Stderr, "fila: second signal: exiting immediately")
 		os.Exit(1)
 	}()
 	return ctx
@@ -65,8 +65,8 @@ func untilSignal() context.Context {
 // supervisor and the process group that it stops may each deliver one.
 const sameSignal = time.Second
 
-// stopTwice calls stop at the first signal and returns at the second, the first one that
-// comes sameSignal later. Ending the process then is as safe as a crash.
+// stopTwice calls stop at the first signal and returns at the second; signals within sameSignal of
+// the first are ignored. Exiting then is as safe as a crash.
 func stopTwice(signals <-chan os.Signal, stop func()) {
 	<-signals
 	first := time.Now()

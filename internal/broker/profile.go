@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// serveProfiles serves Go profiles at addr until ctx ends; nowhere if addr is empty. The
-// stop of the broker does not wait for a profile under way.
+// serveProfiles serves Go profiles at addr until ctx ends; nowhere if addr is empty. Stopping the
+// broker does not wait for a profile in progress.
 func serveProfiles(ctx context.Context, addr string, log zerolog.Logger) error {
 	if addr == "" {
 		return nil

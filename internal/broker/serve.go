@@ -160,7 +160,7 @@ func (b *broker) wait(ctx context.Context, h *commands.Handler, reloads <-chan c
 func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
 	set, fixed := h.Reload(r.Config.Settings(), r.Changed)
 	if len(fixed) > 0 {
-		b.log.Warn().Strs("settings", fixed).Msg("these settings have changed and take a restart")
+		b.log.Warn().Strs("settings", fixed).Msg("changed settings that require a restart")
 	}
 	if err := h.ReloadUsers(); err != nil {
 		b.log.Error().Err(err).Msg("users not reloaded; the earlier ones stay in force")
@@ -180,7 +180,7 @@ func (b *broker) ready(plain, secure net.Addr, took time.Duration) {
 func (b *broker) applyQueuesAtStart(ctx context.Context) error {
 	err := b.applyQueues()
 	if errors.Is(err, engine.ErrMisconf) {
-		b.log.Error().Err(err).Msg("the store takes no writes; configured queues are applied when it does")
+		b.log.Error().Err(err).Msg("the store refuses writes; configured queues will be applied when writes resume")
 		go b.applyQueuesLater(ctx)
 		return nil
 	}

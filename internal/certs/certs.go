@@ -23,9 +23,9 @@ const lookEvery = time.Second
 
 // Files are the paths of certificates in PEM.
 type Files struct {
-	Cert string // of the server, with those between it and the authority
-	Key  string // that belongs to it
-	CA   string // authorities whose clients are accepted; empty: none
+	Cert string // of the server, followed by intermediate certificates
+	Key  string // private key of Cert
+	CA   string // authorities of accepted client certificates; empty: none
 }
 
 // Source holds the newest valid configuration.
@@ -37,7 +37,7 @@ type Source struct {
 	mu      sync.Mutex
 	looked  time.Time
 	state   []os.FileInfo // of the files as last read, used or not
-	missing bool          // one of them was not there
+	missing bool          // a file was missing at the last check
 	now     *tls.Config
 }
 
@@ -85,14 +85,14 @@ func (s *Source) refresh() {
 		next, err = s.read()
 	}
 	if err != nil {
-		if state != nil || !s.missing { // else it was told
-			s.log.Error().Err(err).Msg("the new TLS certificates cannot be used: the old ones stay")
+		if state != nil || !s.missing { // otherwise it was logged already
+			s.log.Error().Err(err).Msg("new TLS certificates are unusable; the previous ones stay in effect")
 		}
 		s.state, s.missing = state, state == nil
 		return
 	}
 	s.now, s.state, s.missing = next, state, false
-	s.log.Info().Str("file", s.files.Cert).Time("expires", next.Certificates[0].Leaf.NotAfter).Msg("TLS certificates read anew")
+	s.log.Info().Str("file", s.files.Cert).Time("expires", next.Certificates[0].Leaf.NotAfter).Msg("TLS certificates reloaded")
 }
 
 // look returns a fingerprint of the files' state.
@@ -136,7 +136,7 @@ func (s *Source) read() (*tls.Config, error) {
 		}
 	}
 	if time.Now().After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("certificate %s has expired on %s", s.files.Cert, pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
+		return nil, fmt.Errorf("certificate %s expired on %s", s.files.Cert, pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
 	}
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: s.auth, SessionTicketsDisabled: true,
@@ -153,7 +153,7 @@ func (s *Source) read() (*tls.Config, error) {
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", s.files.CA)
+		return nil, fmt.Errorf("%s contains no PEM certificate", s.files.CA)
 	}
 	return c, nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// put writes a certificate of that serial number, which signs itself, and its key.
+// put writes a self-signed certificate with that serial number, and its key.
 func put(t *testing.T, f Files, serial int64, until time.Time) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,7 +52,7 @@ func files(t *testing.T) Files {
 	return Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 }
 
-// serial is that of the certificate which the next client is shown.
+// serial returns the serial number of the certificate presented to the next client.
 func serial(t *testing.T, c *tls.Config) int64 {
 	t.Helper()
 	next, err := c.GetConfigForClient(nil)
@@ -123,7 +123,7 @@ func TestFilesThatCannotBeUsedChangeNothing(t *testing.T) {
 					t.Errorf("certificate %d", got)
 				}
 			}
-			if n := strings.Count(log.String(), "the old ones stay"); n != 1 {
+			if n := strings.Count(log.String(), "the previous ones stay in effect"); n != 1 {
 				t.Errorf("told %d times:\n%s", n, log.String())
 			}
 			put(t, f, 4, time.Now().Add(100*time.Hour))
@@ -149,7 +149,7 @@ func TestNewSaysWhichFileIsWrong(t *testing.T) {
 		{Files{Cert: "nosuch.pem", Key: good.Key}, tls.NoClientCert, "nosuch.pem"},
 		{Files{Cert: good.Cert, Key: empty}, tls.NoClientCert, "empty.pem"},
 		{expired, tls.NoClientCert, "has expired"},
-		{Files{Cert: good.Cert, Key: good.Key, CA: empty}, tls.NoClientCert, "holds no certificate"},
+		{Files{Cert: good.Cert, Key: good.Key, CA: empty}, tls.NoClientCert, "contains no PEM certificate"},
 		{good, tls.RequireAndVerifyClientCert, "no CA file"},
 	} {
 		if _, err := New(x.files, x.auth, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), x.want) {

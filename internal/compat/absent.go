@@ -1,15 +1,14 @@
 package compat
 
-// Absence is why Fila does not have some of Redis' commands. They answer unknown
-// command, which is what client libraries look for.
+// Absence is the reason why Fila lacks some of Redis' commands. They return an unknown command
+// error, by which client libraries detect them.
 type Absence struct {
 	Commands []string // lower case; "client|pause" for a subcommand
-	Later    bool     // not yet: planned
+	Later    bool     // planned
 	Reason   string
 }
 
-// Absent is every command of Redis 7.0 that Fila does not have. A container
-// stands for its subcommands.
+// Absent lists every command of Redis 7.0 that Fila lacks. A container stands for its subcommands.
 func Absent() []Absence {
 	return append(absentForNow(), absentForGood()...)
 }
@@ -50,23 +49,23 @@ func absentForGood() []Absence {
 		{[]string{
 			"blmove", "blmpop", "blpop", "brpop", "brpoplpush", "lindex", "linsert", "llen", "lmove", "lmpop", "lpop", "lpos", "lpush", "lpushx",
 			"lrange", "lrem", "lset", "ltrim", "rpop", "rpoplpush", "rpush", "rpushx",
-		}, false, "A list used as a queue loses what its worker had in hand: use FILA.ENQUEUE, FILA.LEASE and FILA.ACK."},
+		}, false, "A list used as a queue loses the element that a failing worker has popped; use FILA.ENQUEUE, FILA.LEASE and FILA.ACK."},
 		{[]string{
 			"xack", "xadd", "xautoclaim", "xclaim", "xdel", "xgroup", "xinfo", "xlen", "xpending", "xrange", "xread", "xreadgroup", "xrevrange",
 			"xsetid", "xtrim",
-		}, false, "FILA.ENQUEUE, FILA.LEASE and FILA.ACK do what consumer groups are for; a message belongs to one queue and is gone when it is done."},
+		}, false, "FILA.ENQUEUE, FILA.LEASE and FILA.ACK serve the purpose of consumer groups; a message belongs to one queue and is deleted when it is acked."},
 		{[]string{
 			"copy", "del", "dump", "expire", "expireat", "expiretime", "migrate", "move", "persist", "pexpire", "pexpireat", "pexpiretime",
 			"randomkey", "rename", "renamenx", "restore", "sort", "sort_ro", "touch", "unlink",
-		}, false, "A queue is made, changed and deleted by FILA.QUEUE, never in passing."},
+		}, false, "Queues are created, changed and deleted only explicitly, by FILA.QUEUE."},
 		{[]string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "function", "script"}, false,
-			"Scripts would stop the loop for all clients; Fila's belong to a queue, are bounded and run off the loop."},
-		{[]string{"spublish", "ssubscribe", "sunsubscribe", "pubsub|shardchannels", "pubsub|shardnumsub"}, false, "There are no shards, so channels of one are channels of all."},
-		{[]string{"watch", "unwatch"}, false, "There are no values whose change could be watched for."},
+			"Such scripts would block the loop for all clients; Fila's scripts belong to a queue, are bounded and run off the loop."},
+		{[]string{"spublish", "ssubscribe", "sunsubscribe", "pubsub|shardchannels", "pubsub|shardnumsub"}, false, "Fila has no shards, hence no sharded channels."},
+		{[]string{"watch", "unwatch"}, false, "Fila has no values to watch."},
 		{[]string{"flushall", "flushdb", "swapdb"}, false, "No single command drops everything: FILA.QUEUE DELETE with FORCE deletes one queue."},
-		{[]string{"save", "bgrewriteaof"}, false, "Every acknowledged write is stored already, and the store tidies up by itself."},
-		{[]string{"client|pause", "client|unpause"}, false, "A queue is paused, not all connections: FILA.QUEUE PAUSE, for enqueues, deliveries or both."},
+		{[]string{"save", "bgrewriteaof"}, false, "Every acknowledged write is stored already, and the store compacts itself."},
+		{[]string{"client|pause", "client|unpause"}, false, "FILA.QUEUE PAUSE pauses a single queue: enqueues, deliveries or both."},
 		{[]string{"module|load", "module|loadex", "module|unload"}, false, "There are no modules."},
-		{[]string{"debug", "lolwut"}, false, "Not for a broker in use."},
+		{[]string{"debug", "lolwut"}, false, "Not useful in a broker."},
 	}
 }

@@ -1,6 +1,6 @@
-// Package compat writes redis-compat.md: what Fila understands, and what of
-// Redis it has and does not have. The page is made of the command table that
-// answers clients; what only the page needs is here.
+// Package compat writes redis-compat.md: Fila's commands, and a comparison with those of Redis. The
+// page is generated from the command table that serves clients; this package contains only what the
+// page needs in addition.
 package compat
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/faisca/fila/internal/command"
 )
 
-// redisCommands is what Redis 7.0.15 answers to COMMAND LIST, a name a line.
+// redisCommands is the reply of Redis 7.0.15 to COMMAND LIST, one name per line.
 //
 //go:embed redis-7.0.15-commands.txt
 var redisCommands string
 
-// RedisCommands are the commands and subcommands of Redis.
+// RedisCommands returns the commands and subcommands of Redis.
 func RedisCommands() []string { return strings.Fields(redisCommands) }
 
-// page is the page while it is written.
+// page is the page being written.
 type page struct {
 	strings.Builder
 
@@ -28,30 +28,29 @@ type page struct {
 	version  string // of Redis
 }
 
-// Markdown returns the page about commands, which are compared with those of a
-// version of Redis.
+// Markdown returns the page, which compares the commands with those of a version of Redis.
 func Markdown(commands []command.Description, redisVersion string) string {
 	p := &page{commands: commands, version: redisVersion}
 	p.WriteString("# Commands and Redis compatibility\n\n" +
 		"<!-- Generated from the command table by `make docs`. Do not edit. -->\n\n" +
-		"Fila speaks RESP2 and RESP3, so any Redis client can talk to it. It names itself Redis " + p.version +
-		" to them, the release its replies are compared with.\nCommand names and options are case-insensitive; " +
+		"Fila speaks RESP2 and RESP3, so any Redis client can talk to it. It presents itself as Redis " + p.version +
+		", the release with which its replies are compared.\nCommand names and options are case-insensitive; " +
 		"options follow the other arguments in any order; times are milliseconds.\n" +
-		"[docs/clients.md](docs/clients.md) shows the client libraries that it is tried with, in which versions, and what to know of each.\n\n" +
+		"[docs/clients.md](docs/clients.md) lists the tested client libraries with their versions and peculiarities.\n\n" +
 		"- [Fila's commands](#filas-commands)\n- [Redis commands that Fila has](#redis-commands-that-fila-has)\n" +
 		"- [Redis commands that Fila does not have](#redis-commands-that-fila-does-not-have)\n- [Errors](#errors)\n\n")
 	p.writeNative()
 	p.writeShared()
 	p.writeAbsent()
-	p.WriteString("\n## Errors\n\nThe first word of an error is its code: clients may go by it, and never by the text behind it. " +
-		"A code keeps its meaning.\n\n| code | when |\n|---|---|\n")
+	p.WriteString("\n## Errors\n\nThe first word of an error is its code. Clients may rely on the code, but not on the text after it. " +
+		"Codes keep their meaning.\n\n| code | when |\n|---|---|\n")
 	for _, e := range ErrorCodes() {
 		p.writeRow("`"+e.Code+"`", e.When)
 	}
 	return p.String()
 }
 
-// writeNative writes a section for each of Fila's own commands, behind an index.
+// writeNative writes a section for each of Fila's own commands, after an index.
 func (p *page) writeNative() {
 	p.WriteString("## Fila's commands\n")
 	var index []string
@@ -68,9 +67,9 @@ func (p *page) writeNative() {
 	}
 }
 
-// writeAbsent writes what Fila does not have of Redis' commands, with the reasons.
+// writeAbsent writes the commands of Redis that Fila lacks, with the reasons.
 func (p *page) writeAbsent() {
-	p.WriteString("\n## Redis commands that Fila does not have\n\nThey answer `ERR unknown command` or `ERR unknown subcommand`. " +
+	p.WriteString("\n## Redis commands that Fila does not have\n\nThey return `ERR unknown command` or `ERR unknown subcommand`. " +
 		"Those marked *not yet* are planned.\n\n| commands | reason |\n|---|---|\n")
 	for _, a := range Absent() {
 		names := slices.Clone(a.Commands)
@@ -85,7 +84,7 @@ func (p *page) writeAbsent() {
 	}
 }
 
-// writeShared writes what Fila has of Redis' commands, each with how it compares.
+// writeShared writes the commands that Fila shares with Redis, and their differences.
 func (p *page) writeShared() {
 	redis := RedisCommands()
 	var rows page
@@ -108,19 +107,19 @@ func (p *page) writeShared() {
 		rows.writeRow("`"+c.UsageLine()+"`", c.Summary, strings.TrimSpace(mark), shapeOf(ReplyType(c.Name)).String())
 	}
 	all := 0
-	for i, name := range redis { // a container is no command of its own, unless it can be called
+	for i, name := range redis { // a container counts only if it can be called itself
 		if i+1 == len(redis) || !strings.HasPrefix(redis[i+1], name+"|") {
 			all++
 		}
 	}
-	fmt.Fprintf(p, "\n## Redis commands that Fila has\n\nOf the %d commands and subcommands of Redis %s, %d are supported and %d are different in what the "+
-		"table says; the others are [below](#redis-commands-that-fila-does-not-have).\nWhat the two answer is compared byte for byte by a test, "+
-		"whose list of differences is `integration/differences_test.go`.\n\n"+
+	fmt.Fprintf(p, "\n## Redis commands that Fila has\n\nOf the %d commands and subcommands of Redis %s, %d are supported and %d differ as the "+
+		"table states; the others are [below](#redis-commands-that-fila-does-not-have).\nA test compares the replies of the two byte for byte; "+
+		"its list of differences is `integration/differences_test.go`.\n\n"+
 		"| command | what it does | compared with Redis | reply |\n|---|---|---|---|\n", all, p.version, same, different)
 	p.WriteString(rows.String())
 }
 
-// writeSection writes what there is to know of a command.
+// writeSection writes the reference of a command.
 func (p *page) writeSection(c *command.Description) {
 	p.WriteString("\n### " + c.Display + "\n\n```\n" + c.UsageLine() + "\n```\n\n" + c.Summary + "\n\n")
 	if c.Reply != "" {
@@ -139,7 +138,7 @@ func (p *page) writeSection(c *command.Description) {
 		for i, n := range c.Needs {
 			needs[i] = "to " + n.Access.String() + " `" + n.Arg + "`"
 		}
-		p.WriteString(" Needs the right " + strings.Join(needs, ", ") + ".")
+		p.WriteString(" Requires the right " + strings.Join(needs, ", ") + ".")
 	}
 	p.WriteString("\n")
 	if len(c.Examples) == 0 {

@@ -2,16 +2,15 @@ package compat
 
 import "strings"
 
-// ReplyTypes are the types of the replies of all commands, in RESP3, by their full names.
-// Each is one of these:
+// ReplyTypes returns the reply types of all commands in RESP3, by full name. Each has one of these
+// forms:
 //
 //	status integer string text nil error any     text is a string to be read by people
-//	map set push array                           with what is in it behind
-//	array of T, array (T, T), T or T             (T or T) where it is in another
+//	map set push array                           optionally with the types of the elements
+//	array of T, array (T, T), T or T             (T or T) if nested
 //
-// A map, and a set, is an array in RESP2, a text a string, and a push an array: see shapeOf.
-// What the examples of a command are answered has to fit, which a test of package
-// commands holds.
+// In RESP2 a map or set is an array, a text a string, and a push an array; see shapeOf. A test of
+// package commands verifies that the replies in the examples match.
 func ReplyTypes() map[string]string {
 	const page = "array (string, array of map)"
 	const message = "array (string, string, array of string, string, integer, integer, integer, integer, string)"
@@ -56,7 +55,7 @@ func ReplyTypes() map[string]string {
 	return all
 }
 
-// ReplyType is the type of the reply to a command, "" if none is known.
+// ReplyType returns the reply type of a command, or "" if it is unknown.
 func ReplyType(name string) string {
 	if strings.HasSuffix(name, "|help") {
 		return "array of status"
@@ -64,7 +63,7 @@ func ReplyType(name string) string {
 	return ReplyTypes()[name]
 }
 
-// shape is what the reply of a command looks like, in RESP2 and in RESP3.
+// shape describes a reply in RESP2 and in RESP3.
 type shape struct{ two, three string }
 
 func (s shape) String() string {
@@ -74,7 +73,7 @@ func (s shape) String() string {
 	return s.two + "; RESP3: " + s.three
 }
 
-// shapeOf is a type in both protocols.
+// shapeOf returns the shape of a type.
 func shapeOf(kind string) shape {
 	const pairs = "array of field, value, ..."
 	return shape{three: kind, two: strings.NewReplacer("map", pairs, "set", "array", "push", "array", "text", "string").Replace(kind)}

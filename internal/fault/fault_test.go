@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// plant returns a store in memory, and the same with a fault.
+// plant returns a store in memory, and the same store with a fault.
 func plant(t *testing.T, name string) (sound *storage.Memory, broken Store) {
 	t.Helper()
 	t.Setenv("PLANTED_FAULT", name)
@@ -22,7 +22,7 @@ func plant(t *testing.T, name string) (sound *storage.Memory, broken Store) {
 	return sound, WrapStore(sound)
 }
 
-// commit writes one record into each family that the tests look at.
+// commit writes one record into each family that the tests read.
 func commit(t *testing.T, s Store, key string, sync bool) {
 	t.Helper()
 	var b storage.Batch
@@ -131,7 +131,7 @@ func TestLostTimerFindsAllButDelayedMessages(t *testing.T) {
 	}
 }
 
-// recorder keeps the commands that reach a session.
+// recorder records the commands that reach a session.
 type recorder struct {
 	resp.Session
 
@@ -166,7 +166,7 @@ func TestUnfencedReceiptCutsTheDeliveryNumberOfAcksAlone(t *testing.T) {
 	}
 }
 
-// Every fault has a test above: one that is added needs one, too.
+// Every fault must have a test above.
 func TestTheTableHoldsTheFaultsThatAreTested(t *testing.T) {
 	if n := len(faults()); n != 6 {
 		t.Errorf("%d faults, 6 of them have tests", n)

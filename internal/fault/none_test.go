@@ -21,5 +21,5 @@ func TestWithoutTheTagNothingIsWrapped(t *testing.T) {
 	}
 }
 
-// silent is a session of which no method is called.
+// silent is a session without methods; none is called.
 type silent struct{ resp.Session }

@@ -21,7 +21,7 @@ const (
 	unfencedReceipt   = "unfenced-receipt"    // an ack ends any lease of its message
 )
 
-// fault wraps what a promise depends on; nil: it does not wrap that.
+// fault wraps the parts that a promise depends on; nil: the part is not wrapped.
 type fault struct {
 	store   func(Store) Store
 	session func(resp.Session) resp.Session
@@ -38,8 +38,8 @@ func faults() map[string]fault {
 	}
 }
 
-// planted returns the fault that the environment names. It panics for an unknown one: a test would
-// judge a broker without a fault.
+// planted returns the fault named by the environment. It panics for an unknown name, since a test
+// would otherwise judge a broker without a fault.
 func planted() fault {
 	name := os.Getenv("PLANTED_FAULT")
 	f, known := faults()[name]

@@ -9,7 +9,7 @@ import (
 )
 
 // unfencedSession removes the delivery number from the receipts of FILA.ACK, so that an ack ends
-// whatever lease its message has.
+// the current lease of its message, whichever it is.
 type unfencedSession struct{ resp.Session }
 
 func (u unfencedSession) Handle(cmds []resp.Command) {

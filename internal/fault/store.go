@@ -10,11 +10,11 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// lateAfter is how long a late store acknowledges commits that it has not written.
+// lateAfter is the maximum delay between the acknowledgement of a commit and its write.
 const lateAfter = 100 * time.Millisecond
 
-// lateStore acknowledges a commit at once and writes it before the next read or sync, or lateAfter
-// later. A crash in between loses it.
+// lateStore acknowledges a commit immediately and writes it before the next read or sync, or after
+// lateAfter. A crash in between loses it.
 type lateStore struct {
 	Store
 
@@ -28,7 +28,7 @@ func (l *lateStore) Commit(b *storage.Batch, _ bool) error {
 	if len(l.pending) == 0 {
 		time.AfterFunc(lateAfter, l.write)
 	}
-	l.pending = append(l.pending, without(b, func(storage.Record) bool { return false })) // b is reused
+	l.pending = append(l.pending, without(b, func(storage.Record) bool { return false })) // b is reused by the caller
 	return nil
 }
 
@@ -36,7 +36,7 @@ func (l *lateStore) write() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, b := range l.pending {
-		_ = l.Store.Commit(b, true) // its client has its reply already
+		_ = l.Store.Commit(b, true) // the client already has its reply
 	}
 	l.pending = nil
 }
@@ -100,7 +100,7 @@ func (t timelessStore) Scan(f storage.Family, from, to []byte) storage.Iterator 
 // without returns a copy of a batch without the records that drop selects.
 func without(b *storage.Batch, drop func(r storage.Record) bool) *storage.Batch {
 	var out storage.Batch
-	_ = b.Each(func(r storage.Record) error { // fails only where its function does
+	_ = b.Each(func(r storage.Record) error { // fails only if its function does
 		switch {
 		case drop(r):
 		case r.Op == storage.OpPut:

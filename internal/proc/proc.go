@@ -15,8 +15,8 @@ import (
 // Use is the resource usage of a process.
 type Use struct {
 	Resident int64 // bytes in memory now
-	Peak     int64 // the most bytes it ever had in memory
-	Anon     int64 // of Resident, what is no file's
+	Peak     int64 // maximum of Resident so far
+	Anon     int64 // the part of Resident that is not backed by files
 	// CPU is the time of all threads and of terminated, awaited children, with a
 	// resolution of 10 ms.
 	CPU time.Duration
@@ -60,7 +60,7 @@ func TreeOf(pid int) (Use, error) {
 	for _, child := range descendants(pid) {
 		u, err := UseOf(child)
 		if err != nil {
-			continue // it has ended since; its parent's time has its time
+			continue // it has exited; its parent's CPU time includes its own
 		}
 		sum.Resident += u.Resident
 		sum.Peak += u.Peak
@@ -105,9 +105,9 @@ func statOf(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	// The second field is the name in parentheses, which may contain anything. Of the
-	// fields behind it, ppid is the 4th of the line and utime, stime, cutime and cstime
-	// are the 14th to 17th.
+	// The second field is the name in parentheses, which may contain any character. Of the fields
+	// after it, ppid is the 4th of the line, and utime, stime, cutime and cstime are the 14th to
+	// 17th.
 	const behind, ppid, utime, cstime = 3, 4, 14, 17
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= cstime-behind {

@@ -64,6 +64,6 @@ func TestATreeHasTheChildrenOfChildren(t *testing.T) {
 		t.Error(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Log(err) // read says 1 at the end of its input
+		t.Log(err) // read exits with 1 at the end of its input
 	}
 }

@@ -17,8 +17,8 @@ type Bar struct {
 	what  string
 	total int64
 	begun time.Time
-	bar   *progressbar.ProgressBar // nil where there is no terminal
-	shown int64                    // tenths of the whole that a line was written for
+	bar   *progressbar.ProgressBar // nil without a terminal
+	shown int64                    // tenths of the total already reported by a line
 }
 
 // New starts a bar for total units of work.

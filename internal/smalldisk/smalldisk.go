@@ -1,4 +1,4 @@
-// Package smalldisk makes file systems so small that tests can fill them.
+// Package smalldisk mounts small file systems that tests can fill.
 package smalldisk
 
 import (
@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// ErrMount is why there is no small file system: to mount one takes the right to.
+// ErrMount means that the process may not mount file systems.
 var ErrMount = errors.New("no file system can be mounted here")
 
-// Mount mounts a file system of a size, in memory, on a directory that exists.
+// Mount mounts a file system of the given size, in memory, on an existing directory.
 func Mount(dir string, bytes int64) error {
 	if err := syscall.Mount("fila-small", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
 		return fmt.Errorf("%w: %w", ErrMount, err)
@@ -20,22 +20,22 @@ func Mount(dir string, bytes int64) error {
 	return nil
 }
 
-// Unmount takes it away, with what it holds. It fails while files are open.
+// Unmount unmounts it, which discards its contents. It fails while files are open.
 func Unmount(dir string) error { return syscall.Unmount(dir, 0) }
 
-// Detach is Unmount that does not wait for open files to be closed.
+// Detach is Unmount without waiting for open files to be closed.
 func Detach(dir string) error { return syscall.Unmount(dir, syscall.MNT_DETACH) }
 
 func ballast(dir string) string { return filepath.Join(dir, "ballast") }
 
-// Fill writes a file until there is no space left, to the last byte. It may be called
-// again when there is space once more.
+// Fill writes a file until no space is left, to the last byte. It may be called again when space
+// has been freed.
 func Fill(dir string) error {
 	f, err := os.OpenFile(ballast(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer f.Close() // its error is that the disk is full, which is the purpose
+	defer f.Close() // its error is that the disk is full, as intended
 	for size := 1 << 20; size > 0; size /= 2 {
 		for err = nil; err == nil; {
 			_, err = f.Write(make([]byte, size))
@@ -47,7 +47,7 @@ func Fill(dir string) error {
 	return nil
 }
 
-// Empty removes what Fill has written.
+// Empty removes the file written by Fill.
 func Empty(dir string) error {
 	if err := os.Remove(ballast(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -55,7 +55,7 @@ func Empty(dir string) error {
 	return nil
 }
 
-// Usage returns how much space the files of a directory take, without those below it.
+// Usage returns the space taken by the files of a directory, without subdirectories.
 func Usage(dir string) (bytes int64, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func Usage(dir string) (bytes int64, err error) {
 	for _, e := range entries {
 		var s syscall.Stat_t
 		switch err := syscall.Stat(filepath.Join(dir, e.Name()), &s); {
-		case errors.Is(err, syscall.ENOENT): // removed since
+		case errors.Is(err, syscall.ENOENT): // removed meanwhile
 		case err != nil:
 			return 0, err
 		default:

@@ -10,31 +10,31 @@ import (
 	"github.com/faisca/fila/internal/histogram"
 )
 
-// Spread over a few shards, by connection, the counters of busy commands do not
-// wander between processors.
+// shardCount is the number of shards, selected by connection, among which the counters are spread
+// so that processors do not contend for their cache lines.
 const shardCount = 8
 
-// Calls counts the calls of commands, and the errors that were answered. A
-// command is known by its number in the table.
+// Calls counts the calls of commands and the error replies. A command is identified by its index in
+// the table.
 //
-// What a command takes is the time from its bytes having been read until its
-// reply may leave: its turn, its commit, and standing in line for both. Waiting
-// for messages is not in it, nor is what the client takes to read the reply.
+// The duration of a call is the time from when its bytes were read until its reply may be sent: its
+// turn, its commit, and queueing for both. It excludes waiting for messages, and the time that the
+// client takes to read the reply.
 type Calls struct {
-	shards [shardCount][]atomic.Pointer[counters] // by command; nil: never called
+	shards [shardCount][]atomic.Pointer[counters] // by command; nil if never called
 
 	mu     sync.Mutex
-	errors map[string]uint64 // by code; there are as many as the code names
+	errors map[string]uint64 // by code; the number of codes is bounded
 }
 
 // counters are those of one command in one shard.
 type counters struct {
 	took     histogram.Shared
-	failed   atomic.Uint64 // answered an error
-	rejected atomic.Uint64 // refused before they began; not among the calls
+	failed   atomic.Uint64 // calls with an error reply
+	rejected atomic.Uint64 // refused before execution; not among the calls
 }
 
-// NewCalls returns counters for so many commands.
+// NewCalls returns counters for the given number of commands.
 func NewCalls(commands int) *Calls {
 	m := &Calls{errors: make(map[string]uint64)}
 	for i := range m.shards {
@@ -53,7 +53,7 @@ func (m *Calls) of(conn uint64, command int) *counters {
 	return p.Load()
 }
 
-// Called counts a command that was executed; code is that of its error, or empty.
+// Called counts an executed command; code is its error code, or empty.
 func (m *Calls) Called(conn uint64, command int, took time.Duration, code string) {
 	f := m.of(conn, command)
 	f.took.Observe(took)
@@ -69,14 +69,14 @@ func (m *Calls) Rejected(conn uint64, command int, code string) {
 	m.Refused(code)
 }
 
-// Refused counts an error that was answered, where no command is known to which it belongs.
+// Refused counts an error reply that belongs to no known command.
 func (m *Calls) Refused(code string) {
 	m.mu.Lock()
 	m.errors[code]++
 	m.mu.Unlock()
 }
 
-// Reset sets all counters to 0. A call that is counted at this moment may be lost.
+// Reset sets all counters to 0. Calls counted concurrently may be lost.
 func (m *Calls) Reset() {
 	for i := range m.shards {
 		for j := range m.shards[i] {
@@ -88,13 +88,13 @@ func (m *Calls) Reset() {
 	m.mu.Unlock()
 }
 
-// Totals are one command's counters of all shards.
+// Totals are the sums of one command's counters over all shards.
 type Totals struct {
 	Calls, Failed, Rejected uint64
-	Took                    histogram.Histogram // of the calls, also of those that failed
+	Took                    histogram.Histogram // of all calls, including failed ones
 }
 
-// Totals adds up what was counted of a command.
+// Totals returns the sums for a command.
 func (m *Calls) Totals(command int) (t Totals) {
 	for i := range m.shards {
 		f := m.shards[i][command].Load()
@@ -109,7 +109,7 @@ func (m *Calls) Totals(command int) (t Totals) {
 	return t
 }
 
-// Errors returns the codes that were answered, sorted, and how often.
+// Errors returns the error codes that occurred, sorted, and their counts.
 func (m *Calls) Errors() (codes []string, counts map[string]uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,15 +122,15 @@ func (m *Calls) Errors() (codes []string, counts map[string]uint64) {
 	return codes, counts
 }
 
-// Step is how many calls took less than so many microseconds.
+// Step is the number of calls that took less than Below microseconds.
 type Step struct{ Below, Calls uint64 }
 
-// StepsMax is how many steps a histogram has at most.
+// StepsMax is the maximum number of steps of a histogram.
 const StepsMax = 44
 
-// Steps returns a step for each power of two microseconds, from the first that counts any call
-// to the one that counts all. The buckets are powers of two of a second, and so the greatest
-// bound below a power of two microseconds counts for that: it is 5 % less.
+// Steps returns a step for each power of two microseconds, from the first that counts any call to
+// the first that counts all. The bounds of the buckets are powers of two of a second, so the
+// largest bound below a power of two microseconds stands for it; it is 5 % smaller.
 func (t *Totals) Steps() []Step {
 	const micros = 20 // 2^-20 s is the bound for 1 µs
 	var steps []Step

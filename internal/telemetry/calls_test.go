@@ -64,7 +64,7 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What every command pays for being counted.
+// The overhead of counting, which every command pays.
 func BenchmarkCounting(b *testing.B) {
 	m := NewCalls(1)
 	b.RunParallel(func(pb *testing.PB) {

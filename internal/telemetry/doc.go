@@ -1,7 +1,6 @@
-// Package telemetry keeps what INFO, LATENCY and SLOWLOG show of the commands that a server executes: how
-// often each was called and how long it took, which errors were answered, what took longer than a
-// threshold, and the newest slow commands.
+// Package telemetry maintains the statistics behind INFO, LATENCY and SLOWLOG: calls, durations and
+// errors by command, events above the latency threshold, and the newest slow commands.
 //
-// All of it is bounded, and may be used from any goroutine. Counting a command takes two atomic additions;
-// adding the figures up is the work of the command that shows them.
+// All of it is bounded and safe for concurrent use. Counting a command takes two atomic additions;
+// the command that shows the statistics sums them up.
 package telemetry

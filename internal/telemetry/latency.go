@@ -11,50 +11,50 @@ import (
 	"github.com/faisca/fila/internal/histogram"
 )
 
-// Latency counts how long the engine's turns and commits take, and keeps which of them, and
-// which commands, took long. It is made before the engine, which reports to it.
+// Latency counts the durations of the engine's turns and commits, and keeps the slow ones and the
+// slow commands. It is created before the engine, which reports to it.
 type Latency struct {
-	// Threshold is in milliseconds: what takes as long is kept; 0: nothing is.
+	// Threshold is the minimum duration of kept events in milliseconds; 0: none are kept.
 	Threshold atomic.Int64
 
 	now            func() time.Time
-	turns, commits histogram.Shared // all of them, since the start
+	turns, commits histogram.Shared // since the start
 
 	mu     sync.Mutex
 	events map[string]*event
 }
 
-// event is the history of one kind of event: the longest of each second
-// in which there was one, the newest last.
+// event is the history of one kind of event: the longest of each second in which it occurred, the
+// newest last.
 type event struct {
 	samples []Sample
-	longest time.Duration // of all time
+	longest time.Duration // since the start
 }
 
-// Sample is the longest of an event in one second.
+// Sample is the longest event of one kind in one second.
 type Sample struct {
 	At   int64 // Unix seconds
 	Took time.Duration
 }
 
-// SamplesMax is how many samples of one event are kept, as in Redis.
+// SamplesMax is the maximum number of samples of one event, as in Redis.
 const SamplesMax = 160
 
-// The events there are.
+// The events.
 const (
 	EventTurn    = "turn"
 	EventCommit  = "commit"
 	EventCommand = "command"
 )
 
-// NewLatency keeps what takes as long as after, 0 for nothing. now is the clock.
+// NewLatency returns a Latency that keeps events of at least after; 0: none. now is the clock.
 func NewLatency(now func() time.Time, after time.Duration) *Latency {
 	l := &Latency{now: now, events: make(map[string]*event)}
 	l.Threshold.Store(after.Milliseconds())
 	return l
 }
 
-// Observe takes note of how long a turn or a commit took: it is engine.Config.Observe.
+// Observe records the duration of a turn or a commit: it is engine.Config.Observe.
 func (l *Latency) Observe(what engine.Activity, took time.Duration) {
 	name, all := EventTurn, &l.turns
 	if what == engine.ActivityCommit {
@@ -64,18 +64,17 @@ func (l *Latency) Observe(what engine.Activity, took time.Duration) {
 	l.observe(name, took)
 }
 
-// Durations returns how long all turns and all commits took since the start of the broker.
+// Durations returns the durations of all turns and commits since the start of the broker.
 func (l *Latency) Durations() (turns, commits histogram.Histogram) {
 	l.turns.AddTo(&turns)
 	l.commits.AddTo(&commits)
 	return turns, commits
 }
 
-// Command takes note of how long a command took.
+// Command records the duration of a command.
 func (l *Latency) Command(took time.Duration) { l.observe(EventCommand, took) }
 
-// observe is on the path of every command: it costs a comparison unless the event
-// is to be kept.
+// observe runs for every command: unless the event is kept, it costs one comparison.
 func (l *Latency) observe(name string, took time.Duration) {
 	if after := l.Threshold.Load(); after <= 0 || took < time.Duration(after)*time.Millisecond {
 		return
@@ -99,7 +98,7 @@ func (l *Latency) observe(name string, took time.Duration) {
 	e.samples = append(e.samples, Sample{second, took})
 }
 
-// History returns the samples of an event, the oldest first, and its longest.
+// History returns the samples of an event, oldest first, and the longest duration.
 func (l *Latency) History(name string) ([]Sample, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +109,7 @@ func (l *Latency) History(name string) ([]Sample, time.Duration) {
 	return slices.Clone(e.samples), e.longest
 }
 
-// Names returns the events that have happened, in their order.
+// Names returns the events that have occurred, sorted.
 func (l *Latency) Names() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +121,7 @@ func (l *Latency) Names() []string {
 	return names
 }
 
-// Reset forgets the events of those names, or all, and returns how many there
-// were.
+// Reset removes the named events, or all, and returns how many it removed.
 func (l *Latency) Reset(names [][]byte) (n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// SlowLog keeps the newest commands that took long: at most Max of them. The caller
-// clips what it adds, so the memory of an entry is bounded.
+// SlowLog keeps the newest slow commands, at most Max. The caller truncates the entries that it
+// adds, which bounds their memory.
 type SlowLog struct {
-	Threshold atomic.Int64 // microseconds: a command that takes as long is kept; negative: none is
-	Max       atomic.Int64 // entries
+	Threshold atomic.Int64 // minimum duration in microseconds; negative: none are kept
+	Max       atomic.Int64 // maximum number of entries
 
 	mu      sync.Mutex
 	entries []SlowCommand // the newest last
-	next    int64         // number of the next one; numbers are not used twice
+	next    int64         // number of the next entry; numbers are not reused
 }
 
 // SlowCommand is an entry of the slow log.
 type SlowCommand struct {
-	ID         int64 // given by Add
+	ID         int64 // set by Add
 	At         time.Time
 	Took       time.Duration
-	Args       []string // with the name
+	Args       []string // including the name
 	Addr, Name string   // of the client
 }
 
-// IsSlow reports whether a command that took so long is to be kept.
+// IsSlow reports whether a command of that duration is to be kept.
 func (l *SlowLog) IsSlow(took time.Duration) bool {
 	threshold := l.Threshold.Load()
 	return threshold >= 0 && took.Microseconds() >= threshold
 }
 
-// Add keeps a command and numbers it.
+// Add adds a command and numbers it.
 func (l *SlowLog) Add(e *SlowCommand) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,8 +42,8 @@ func (l *SlowLog) Add(e *SlowCommand) {
 	l.trim()
 }
 
-// trim drops what is too old. It moves entries only when as many have been
-// dropped as are kept, so that adding takes the same time however long the log.
+// trim drops the oldest entries. It moves entries only when as many have been dropped as are kept,
+// so Add takes amortized constant time.
 func (l *SlowLog) trim() {
 	if over := len(l.entries) - int(l.Max.Load()); over > 0 {
 		clear(l.entries[:over])
@@ -51,7 +51,7 @@ func (l *SlowLog) trim() {
 	}
 }
 
-// Newest returns the n newest entries, all where n is negative, the newest first.
+// Newest returns the n newest entries, newest first; all of them if n is negative.
 func (l *SlowLog) Newest(n int64) []SlowCommand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *SlowLog) Newest(n int64) []SlowCommand {
 	return out
 }
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (l *SlowLog) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,6 +14,6 @@
 //     sources.
 //   - guarantees_test.go: each row of docs/guarantees.md names tests that exist.
 //
-// Every rule is a function from sources to complaints, with a test that shows it a
-// breach, so that a rule that sees nothing is not taken for a clean tree.
+// Every rule is a function from sources to complaints, with a test that shows it a breach, so that
+// a rule without effect is noticed.
 package tidy

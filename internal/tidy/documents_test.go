@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// described are the documents that describe the code: each file and identifier that they
-// name has to exist.
+// described returns the documents that describe the code: each file and identifier that they name
+// must exist.
 func described() []string {
 	return []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/versions.md"}
 }
 
-// foreign are identifiers in these documents that others declare: Go, RocksDB, the
+// foreign returns identifiers in these documents that are declared elsewhere: by Go, RocksDB or the
 // protocol.
 func foreign() []string {
 	return []string{"CGO_ENABLED", "GOMAXPROCS", "SipHash", "WriteBatch"}
@@ -93,8 +93,8 @@ func missingIdentifiers(name, text string, known map[string]bool, reference stri
 	return complaints
 }
 
-// The table of packages in ARCHITECTURE.md is that of layers: programs and tests outside the
-// broker are left out.
+// The package table in ARCHITECTURE.md matches the table of layers, without programs and tests
+// outside the broker.
 func TestTheLayersInTheDocumentAreThoseOfTheTable(t *testing.T) {
 	rows := packageRows(document(t, "ARCHITECTURE.md"))
 	if len(rows) == 0 {
@@ -110,7 +110,7 @@ func packageRows(text string) map[string][]string {
 	_, table, _ := strings.Cut(text, "\n| package |")
 	for i, line := range strings.Split(table, "\n") {
 		if i < 2 {
-			continue // the rest of the head, and the line below it
+			continue // the rest of the table's head
 		}
 		cells := strings.Split(line, "|")
 		if len(cells) != 5 {

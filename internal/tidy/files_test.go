@@ -32,7 +32,7 @@ func TestNoFileNamesAMachine(t *testing.T) {
 	for _, name := range tracked(t) {
 		text, err := os.ReadFile(filepath.Join(root(t), name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, and that is not committed yet
+			continue // deleted, but not yet committed
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -41,8 +41,8 @@ func TestNoFileNamesAMachine(t *testing.T) {
 	}
 }
 
-// machinePaths finds paths of a build machine. They are put together here so
-// that this file does not name them.
+// machinePaths finds paths of a build machine. The patterns are assembled here so that this file
+// does not match.
 func machinePaths(name string, text []byte) []string {
 	var complaints []string
 	for _, p := range []string{"/wor" + "k/", "/tmp/" + "fila", "/roo" + "t/", "/hom" + "e/"} {
@@ -57,14 +57,14 @@ func machinePaths(name string, text []byte) []string {
 	return complaints
 }
 
-// insidePath tells whether a slash after c goes on with a path: such a path is
-// relative to something, and may be of any machine.
+// insidePath reports whether a slash after c continues a path, which is then relative and so not a
+// path of a machine.
 func insidePath(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-/~}*", c) >= 0
 }
 
-// tracked are the files of the project: those that git has or would add, or, when this
-// is no checkout, the sources and documents.
+// tracked returns the files of the project: those that git tracks or would add, or, outside a
+// checkout, the sources and documents.
 func tracked(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -110,7 +110,7 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// links are the relative links of a document, without what follows a #.
+// links returns the relative links of a document, without fragments.
 func links(text string) []string {
 	var all []string
 	for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {

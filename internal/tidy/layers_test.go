@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// layer says what the files of a package may import of ours.
+// layer lists the packages of the module that a package may import.
 type layer struct {
 	may   []string
-	tests []string // what its tests may import as well
+	tests []string // additional imports of its tests
 }
 
-// layers is the import table. A package that is not here fails the test: adding
-// one is a decision, not an accident.
+// layers is the import table. A package that is missing here fails the test, so that adding one is
+// a decision.
 func layers() map[string]layer {
 	return map[string]layer{
 		"resp":              {may: []string{"internal/tuning"}},
@@ -29,9 +29,9 @@ func layers() map[string]layer {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
 		},
-		// The machinery of the table: it does not know what a command does.
+		// The command table: it does not know what a command does.
 		"internal/command": {may: []string{"internal/acl", "resp"}},
-		// What only the document about commands needs.
+		// Needed only by the reference of commands.
 		"internal/compat": {may: []string{"internal/command"}},
 		// Services that commands use: they know neither sessions nor the table.
 		"internal/events":    {may: []string{"engine", "internal/glob", "resp"}},
@@ -40,15 +40,15 @@ func layers() map[string]layer {
 		"internal/tracing":   {may: []string{"engine"}, tests: []string{"internal/otlptest", "storage"}},
 		"internal/otlptest":  {},
 		"internal/telemetry": {may: []string{"engine", "internal/histogram"}},
-		// The contract between engine and scripts, and what cron expressions mean: values and
+		// The contract between engine and scripts, and the meaning of cron expressions: values and
 		// interfaces without state.
 		"internal/hook":     {may: []string{"storage"}},
 		"internal/schedule": {},
-		// Counts of durations: the engine's, those of commands, and what exports them.
+		// Histograms of durations, for the engine, the commands and their exporters.
 		"internal/histogram": {},
-		// The table of a queue's settings, and nothing else: the client side reads it too.
+		// The table of a queue's settings, which the client side reads, too.
 		"internal/queueset": {},
-		// The client side of a load: it knows a server only by its address.
+		// The client side of a load: it identifies a server by address only.
 		"internal/bench":    {may: []string{"internal/proc"}},
 		"internal/client":   {},
 		"internal/proc":     {},
@@ -62,35 +62,34 @@ func layers() map[string]layer {
 		"internal/tuning":    {},
 		"cli":                {may: []string{"internal/bench", "internal/client", "internal/progress", "internal/queueset"}},
 		"internal/broker":    {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tracing", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
-		// Breaks one promise of a binary that is built to be found out.
+		// Breaks one promise of a binary built for tests.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
 		"integration":    {tests: []string{"integration/harness", "internal/otlptest", "internal/proc", "internal/smalldisk"}},
-		// Each client library does the same; those in Go are a module of their own.
+		// Each client library runs the same tests; those in Go are in a separate module.
 		"integration/clients":    {tests: []string{"integration/harness"}},
 		"integration/clients/go": {},
 		"integration/systems":    {},
 		"examples/go/producer":   {},
 		"examples/go/worker":     {},
-		// Programs that show or measure a running broker, from outside as well; they
-		// share how it is started.
+		// Programs that demonstrate or measure a running broker from outside; they share its start.
 		"integration/harness": {},
 		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
 		"integration/bench":   {may: []string{"integration/harness", "internal/bench", "internal/proc", "internal/progress"}},
-		// A module of its own: what it compares with is nothing that Fila needs.
+		// A separate module, so that Fila does not depend on the systems under comparison.
 		"integration/peers":       {may: []string{"integration/harness", "internal/bench", "internal/progress"}},
 		"integration/peers/natsd": {},
-		// Judges what clients were told, and cuts the power of a data directory.
+		// Judge the replies of clients, and cut the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},
 		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/progress", "internal/smalldisk"}},
-		// Damages stores, and looks where in them each deletion was.
+		// Damages stores, and locates the deletions in them.
 		"integration/damage": {may: []string{"integration/harness", "internal/progress", "storage", "storage/rocks/files"}},
 		"internal/tidy":      {},
 	}
 }
 
-// owners are the modules that one package alone may import.
+// owners maps modules to the only package that may import them.
 func owners() map[string]string {
 	return map[string]string{
 		"github.com/tidwall/redcon":   "resp",

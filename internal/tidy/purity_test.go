@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// loop tells whether the file is of the engine's only concurrent part.
+// loop reports whether a file belongs to the engine's only concurrent part.
 func loop(file string) bool {
 	ok, err := path.Match("engine/loop*.go", file)
 	return ok && err == nil
 }
 
-// clock are the functions of package time that read a clock or wait for one.
-// Types and constants are free: a time is a value like any other.
+// clock lists the functions of package time that read a clock or wait. Types and constants are
+// allowed: a time is a value.
 func clock() []string {
 	return []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"}
 }
 
-// commandPackages are commands and what is there for them alone: time is handed in
-// there, and what runs, runs on the goroutines of connections.
+// commandPackages are the commands and their support: they receive the time as a value, and run on
+// the goroutines of connections.
 func commandPackages() []string {
 	return []string{"commands", "internal/command", "internal/events", "internal/glob", "internal/telemetry"}
 }
@@ -44,8 +44,8 @@ func TestATurnHasNoGoroutineLockOrChannel(t *testing.T) {
 	}
 }
 
-// A session runs on its connection's goroutines and starts none: who would end
-// it, and what would its reply be in order with?
+// A session runs on the goroutines of its connection and starts none, which would have no defined
+// end and no place in the order of replies.
 func TestCommandsStartNoGoroutine(t *testing.T) {
 	for _, s := range sources(t) {
 		if in(s, commandPackages()...) {
@@ -60,21 +60,21 @@ func TestNothingHappensAtImport(t *testing.T) {
 	}
 }
 
-// A test that waits by sleeping is slow when it passes, and fails when the
-// machine is slower still. In a bubble Sleep advances time; in a loop it polls.
+// A test that waits by sleeping is slow when it passes, and fails on a slower machine. In a
+// synctest bubble Sleep advances the fake clock; in a loop it polls.
 func TestATestSleepsOnlyInABubbleOrToPoll(t *testing.T) {
 	for _, s := range sources(t) {
 		report(t, naps(s))
 	}
 }
 
-// in tells whether the source is of one of the packages and not a test: tests
-// have clocks and goroutines of their own.
+// in reports whether a source belongs to one of the packages and is not a test: tests have clocks
+// and goroutines of their own.
 func in(s source, pkgs ...string) bool {
 	return !s.test() && slices.Contains(pkgs, s.pkg())
 }
 
-// naps finds sleeping in tests.
+// naps finds sleeps in tests.
 func naps(s source) []string {
 	if _, bubble := s.imports()["testing/synctest"]; bubble || !s.test() {
 		return nil
@@ -123,8 +123,8 @@ func goroutines(s source) []string {
 func concurrency(s source) []string {
 	complaints := goroutines(s)
 	for p := range s.imports() {
-		// sync/atomic is free: counters that are read from outside neither wait nor
-		// order anything.
+		// sync/atomic is allowed: counters that are read from outside neither wait nor order
+		// anything.
 		if p == "sync" || p == "context" {
 			complaints = append(complaints, fmt.Sprintf("%s: imports %s: a turn waits for nothing; what does belongs into engine/loop*.go", s.path, p))
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The lines of a file, of one that is no test, and of a function; golangci-lint holds
+// Maximum lines of a test file, of any other file, and of a function; golangci-lint limits
 // functions to 70.
 const (
 	fileLinesMax     = 700
@@ -16,8 +16,8 @@ const (
 	functionLinesMax = 100
 )
 
-// folderFilesMax bounds the sources of a folder, and in the packages of commands the tests
-// as well: a reader finds the place of a thing by the name of its file.
+// folderFilesMax bounds the sources of a folder, and in the packages of commands the tests, too, so
+// that readers can find code by file name.
 const folderFilesMax = 50
 
 func counted(s source) bool {
@@ -42,7 +42,7 @@ func TestFoldersAndSourcesAreRooms(t *testing.T) {
 	}
 }
 
-// room holds a source to its lines.
+// room checks the length of a source.
 func room(s source) []string {
 	if n := s.set.Position(s.file.FileEnd).Line; n > sourceLinesMax && !s.test() {
 		return []string{fmt.Sprintf("%s: %d lines, at most %d", s.path, n, sourceLinesMax)}
@@ -56,8 +56,7 @@ func TestFilesAndFunctionsCanBeRead(t *testing.T) {
 	}
 }
 
-// size looks at the files of tests as well, but not at their functions: a table
-// of cases is long and easy to read.
+// size also checks test files, but not their functions: tables of cases are long and easy to read.
 func size(s source) []string {
 	var complaints []string
 	if n := s.set.Position(s.file.FileEnd).Line; n > fileLinesMax {

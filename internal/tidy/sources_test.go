@@ -17,7 +17,7 @@ const module = "github.com/faisca/fila"
 
 // source is one Go file of the module.
 type source struct {
-	path string // from the root of the module, with slashes
+	path string // relative to the root of the module, with slashes
 	set  *token.FileSet
 	file *ast.File
 }
@@ -36,7 +36,7 @@ func (s source) line(n ast.Node) string {
 	return s.path + ":" + strconv.Itoa(s.set.Position(n.Pos()).Line)
 }
 
-// imports maps each import path to the name it has in the file.
+// imports maps each import path to its name in the file.
 func (s source) imports() map[string]string {
 	all := map[string]string{}
 	for _, spec := range s.file.Imports {
@@ -53,7 +53,7 @@ func (s source) imports() map[string]string {
 	return all
 }
 
-// parse makes a source of a text.
+// parse parses a text as a source.
 func parse(t *testing.T, path, text string) source {
 	t.Helper()
 	set := token.NewFileSet()
@@ -64,8 +64,7 @@ func parse(t *testing.T, path, text string) source {
 	return source{path: path, set: set, file: file}
 }
 
-// sources are all Go files of the module. Build tags are not looked at: a rule
-// holds for every build.
+// sources returns all Go files of the module, regardless of build tags: rules hold for every build.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
@@ -101,14 +100,14 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// skipped are the directories that are no part of the module.
+// skipped reports whether a directory is not part of the module.
 func skipped(dir string) bool {
 	name := path.Base(dir)
 	return dir != "." && strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" ||
 		dir == "tools" || dir == "bin" || dir == "data"
 }
 
-// root is the directory of go.mod.
+// root returns the directory of go.mod.
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".."))
@@ -129,7 +128,7 @@ func report(t *testing.T, complaints []string) {
 	}
 }
 
-// wantBreach checks that a rule complains of a text, once.
+// wantBreach fails unless a rule has exactly one complaint about a text.
 func wantBreach(t *testing.T, complaints []string, about string) {
 	t.Helper()
 	if len(complaints) != 1 || !strings.Contains(complaints[0], about) {

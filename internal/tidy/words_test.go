@@ -110,7 +110,7 @@ func newVocabulary(table []retired) vocabulary {
 // of a phrase may be on different lines of a comment.
 func (v vocabulary) complain(name string, first int, text string) []string {
 	var complaints []string
-	var last []string // the words before
+	var last []string // the preceding words
 	for n, line := range strings.Split(strings.ToLower(text), "\n") {
 		for _, w := range strings.FieldsFunc(line, func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_'", r)
@@ -140,7 +140,7 @@ func wordsOf(s source) []string {
 	var complaints []string
 	line := func(p token.Pos) int { return s.set.Position(p).Line }
 	for _, group := range s.file.Comments {
-		var lines []string // of the group, which are adjacent
+		var lines []string // of the comment group, which are adjacent
 		for _, c := range group.List {
 			lines = append(lines, c.Text)
 		}
