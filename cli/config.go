@@ -19,6 +19,7 @@ type Config struct {
 	Slowlog   Slowlog
 	Latency   Latency
 	Tracing   Tracing
+	Admin     Admin
 	Queues    []Queue // of the file's [[queues]] and of Server.QueuesFile
 }
 
@@ -146,6 +147,11 @@ type Log struct {
 type Slowlog struct {
 	SlowerThan time.Duration // negative: none
 	MaxEntries int
+}
+
+// Admin is what operators see.
+type Admin struct {
+	FiguresAge time.Duration // of figures of fairness keys that are shown again
 }
 
 // Latency is what is kept for LATENCY.

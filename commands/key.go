@@ -168,26 +168,70 @@ func (c *keyGetCall) Render(_ *Handler, w *resp.Writer) error {
 
 func keys() Spec {
 	return Spec{
-		Name: "FILA.KEYS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, in slices",
-		Summary: "Returns the fairness keys of a queue with their figures, a page at a time.",
-		Flags:   []string{"readonly"},
-		Access:  Look,
+		Name: "FILA.KEYS", Group: "fila", Since: "0.1.0",
+		Complexity: "O(N) where N is COUNT, in slices; with BY, once in admin.figures_ms, O(K) where K is the number of fairness keys of all queues, in slices that all clients share",
+		Summary:    "Returns the fairness keys of a queue with their figures, a page at a time.",
+		Flags:      []string{"readonly"},
+		Access:     Look,
 		Reply: pageReply + "A key is a map: " + keyFields(&engine.KeyInfo{}, time.Time{}).names() + ". " +
 			"share and fair_share are parts of 1, over the last minute; state is one of ready, no_consumer, throttled, concurrency, paused, " +
 			"loading, leased, delayed, empty; ready_at says until when, where that is known; counting is 1 while the depth is still being counted; " +
-			"blocked_by lists the throttles that do not admit the next message now, of which throttle is the first.",
-		Args: append([]Arg{{Name: "queue", Type: Key}}, pageOptions()...),
+			"blocked_by lists the throttles that do not admit the next message now, of which throttle is the first. " +
+			"With BY these are the first keys of the queue in an order, at most 100, as they are now: by messages, by how long the first message is ready, " +
+			"by deliveries since the start of the broker, or by how far share is below fair_share, of keys that no throttle stops. The order is that of a sweep over all keys, " +
+			"at most admin.figures_ms old; MATCH selects among these keys, and the next cursor is always 0.",
+		Args: append(append([]Arg{{Name: "queue", Type: Key}}, pageOptions()...),
+			Arg{Name: "order", Type: OneOf, Token: "BY", Optional: true, Args: []Arg{
+				{Name: "depth", Type: PureToken, Token: "DEPTH"},
+				{Name: "age", Type: PureToken, Token: "AGE"},
+				{Name: "delivered", Type: PureToken, Token: "DELIVERED"},
+				{Name: "behind", Type: PureToken, Token: "BEHIND"},
+			}}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.KEYS orders", "1) \"0\"\n2) (empty array)"},
+			{"FILA.KEYS orders COUNT 3 BY DEPTH", "1) \"0\"\n2) (empty array)"},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3", `"<id>"`},
 			{"FILA.KEYS orders MATCH tenant-* COUNT 100", "..."},
 		},
-		Room: pageOf[engine.KeyInfo](2, tinyRoom),
-		Parse: func(_ *Session, in *input) (call, error) {
-			return &keysCall{page: parsePage(in), req: engine.Keys{Queue: in.Text("queue")}}, nil
-		},
+		Room:  pageOf[engine.KeyInfo](2, tinyRoom),
+		Parse: parseKeys,
 	}
+}
+
+func parseKeys(_ *Session, in *input) (call, error) {
+	p := parsePage(in)
+	for by, slot := range [engine.Orders]string{
+		engine.ByDepth: "by.depth", engine.ByAge: "by.age", engine.ByDelivered: "by.delivered", engine.ByBehind: "by.behind",
+	} {
+		if in.Has(slot) {
+			if p.cursor != 0 {
+				return nil, command.Refuse("ERR", "BY shows the first keys in that order, it does not go with CURSOR")
+			}
+			return &topKeysCall{page: p, req: engine.TopKeys{Queue: in.Text("queue"), By: engine.Order(by)}}, nil //nolint:gosec // few
+		}
+	}
+	return &keysCall{page: p, req: engine.Keys{Queue: in.Text("queue")}}, nil
+}
+
+type topKeysCall struct {
+	page
+	req  engine.TopKeys
+	now  time.Time
+	list []*engine.KeyInfo
+}
+
+// Apply implements engine.Call.
+func (c *topKeysCall) Apply(tx *engine.Tx) (err error) {
+	c.now, c.req.Count, c.req.Match = tx.Now(), c.count, c.match
+	c.list, err = tx.TopKeys(&c.req)
+	return err
+}
+
+// Render writes the cursor, which is always 0, and the keys.
+func (c *topKeysCall) Render(_ *Handler, w *resp.Writer) error {
+	c.write(w, len(c.list), func(i int) *fields { return keyFields(c.list[i], c.now) })
+	return nil
 }
 
 type keysCall struct {

@@ -34,6 +34,8 @@ func numberedCommands() map[string]string {
 		"FILA.CRON LIST CURSOR":         "FILA.CRON LIST CURSOR #",
 		"FILA.CRON LIST COUNT":          "FILA.CRON LIST COUNT #",
 		"FILA.EXTEND ms":                "FILA.EXTEND q $lease #",
+		"FILA.FIGURES CURSOR":           "FILA.FIGURES CURSOR #",
+		"FILA.FIGURES COUNT":            "FILA.FIGURES COUNT #",
 		"FILA.KEY SET WEIGHT":           "FILA.KEY SET q k WEIGHT #",
 		"FILA.KEYS CURSOR":              "FILA.KEYS q CURSOR #",
 		"FILA.KEYS COUNT":               "FILA.KEYS q COUNT #",

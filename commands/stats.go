@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/resp"
 )
 
@@ -113,6 +114,75 @@ func busyFields(k *engine.BusyKey) *fields {
 	f.count("passed", k.Admitted)
 	f.count("refused", k.Refused)
 	f.millis("waited_ms", k.Waited)
+	return &f
+}
+
+func figures() Spec {
+	return Spec{
+		Name: "FILA.FIGURES", Group: "fila", Since: "0.2.0",
+		Complexity: "O(N) where N is COUNT, in slices; once in admin.figures_ms O(K) where K is the number of fairness keys of all queues, in slices that all clients share",
+		Summary:    "Returns queues with all their figures, a page at a time: only those that the user has a right to.",
+		Flags:      []string{"readonly"},
+		Reply: pageReply + "A queue is a map: " + figuresFields(&engine.QueueFigures{}, time.Time{}).names() + ". " +
+			"Counts are as in FILA.STATS. keys_... are the fairness keys in each state of FILA.KEYS, oldest_ready_ms is for how long the message waits that is ready longest; " +
+			"they are of a sweep over all keys, swept_ms ago, which is nil for a queue without keys. " +
+			"wait_... are the times from being ready until the delivery, work_... those from the delivery until the end of the lease, since the start of the broker: " +
+			"half and 99 % of them are not longer.",
+		Args: pageOptions(),
+		Examples: []Example{
+			{"FILA.FIGURES", "1) \"0\"\n2) (empty array)"},
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.FIGURES MATCH ord* COUNT 100", "..."},
+		},
+		Room: pageOf[engine.QueueFigures](2, tinyRoom),
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &figuresCall{page: parsePage(in), user: in.User}, nil
+		},
+	}
+}
+
+type figuresCall struct {
+	page
+	user *acl.User
+	req  engine.Figures
+	got  engine.FiguresPage
+}
+
+// Apply implements engine.Call.
+func (c *figuresCall) Apply(tx *engine.Tx) (err error) {
+	c.req.Cursor, c.req.Count = c.cursor, c.count
+	c.req.Match = func(name string) bool { return c.match(name) && c.user.May(acl.Look, name) }
+	c.got, err = tx.Figures(&c.req)
+	c.next = c.got.Next
+	return err
+}
+
+// Render writes the next cursor and the queues.
+func (c *figuresCall) Render(_ *Handler, w *resp.Writer) error {
+	c.write(w, len(c.got.Queues), func(i int) *fields { return figuresFields(c.got.Queues[i], c.got.Now) })
+	return nil
+}
+
+func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
+	var f fields
+	f.text("name", q.Name)
+	f.optional("dlq", q.DLQ)
+	f.flag("dead_letter", q.DeadLetter)
+	f.flag("paused_in", q.PausedIn)
+	f.flag("paused_out", q.PausedOut)
+	f.flag("redrive_running", q.Redriving)
+	f.counts(&q.Counts)
+	f.removed(&q.Counts)
+	f.others(&q.Counts)
+	for i, state := range engine.KeyStates() {
+		f.number("keys_"+state, q.States[i])
+	}
+	f.age("oldest_ready_ms", now, q.OldestReady)
+	f.age("swept_ms", now, q.SweptAt)
+	f.micros("wait_p50_us", q.Wait.P50)
+	f.micros("wait_p99_us", q.Wait.P99)
+	f.micros("work_p50_us", q.Work.P50)
+	f.micros("work_p99_us", q.Work.P99)
 	return &f
 }
 

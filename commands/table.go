@@ -82,6 +82,7 @@ func filaCommands() []Spec {
 
 		// stats.go
 		explain(),
+		figures(),
 		stats(),
 
 		// throttle.go

@@ -77,6 +77,7 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 	c.Window = cfg.Scheduler.Window
 	c.BodyBytes = cfg.Scheduler.BodyBytes
 	c.ReplyBytes = cfg.Limits.Reply
+	c.FiguresAge = cfg.Admin.FiguresAge
 	c.Log = log
 	return c
 }
