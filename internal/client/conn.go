@@ -120,6 +120,9 @@ func New(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 		}
 		err = errors.New("the server does not speak RESP3: HELLO 3 was not answered with a map")
 	}
+	if Refused(err, "NOAUTH") { // HELLO's own text explains HELLO AUTH, which callers do not see
+		err = RefusalError{Code: "NOAUTH", Text: "Authentication required."}
+	}
 	return nil, errors.Join(err, nc.Close())
 }
 
