@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Config is the whole configuration, checked: what [Load] returns can be used
-// as it is. Each field's meaning, default and bounds are in settings.go.
+// Config is a complete, validated configuration, as returned by [Load]. The meanings, defaults and
+// bounds of its fields are in settings.go.
 type Config struct {
 	Server    Server
 	Auth      Auth
@@ -20,18 +20,18 @@ type Config struct {
 	Latency   Latency
 	Tracing   Tracing
 	Admin     Admin
-	Queues    []Queue // of the file's [[queues]] and of Server.QueuesFile
+	Queues    []Queue // from the file's [[queues]] and from Server.QueuesFile
 }
 
-// Server is how connections are taken and kept.
+// Server configures connections.
 type Server struct {
-	ListenAddr         string        // empty: nowhere without TLS
-	AuthTimeout        time.Duration // zero: a client may take for ever to authenticate
-	UnauthenticatedMax int           // connections that have not authenticated
+	ListenAddr         string        // empty: no plaintext connections
+	AuthTimeout        time.Duration // zero: unlimited
+	UnauthenticatedMax int           // maximum of unauthenticated connections
 	MaxClients         int
-	IdleTimeout        time.Duration // zero: a connection may be silent for ever
+	IdleTimeout        time.Duration // zero: unlimited
 	WriteTimeout       time.Duration
-	MaxBlock           time.Duration // zero: BLOCK 0 waits for ever
+	MaxBlock           time.Duration // zero: BLOCK 0 is unlimited
 	InputBytesMax      int64
 	MemoryBytes        int64
 	OutputBytesMax     int64
@@ -42,16 +42,16 @@ type Server struct {
 	PprofAddr          string // empty: no profiles
 }
 
-// Auth is who may use the broker.
+// Auth configures authentication and rights.
 type Auth struct {
 	Password string   // empty: no password
 	Users    []string // lines of ACL rules
 	ACLFile  string   // empty: none
 }
 
-// TLS is how connections are made private.
+// TLS configures encrypted connections.
 type TLS struct {
-	ListenAddr      string // empty: nowhere
+	ListenAddr      string // empty: no TLS connections
 	CertFile        string
 	KeyFile         string
 	CAFile          string // empty: none
@@ -59,18 +59,18 @@ type TLS struct {
 	AuthClientsUser string // off or cn
 }
 
-// What tls.auth_clients may be.
+// The values of tls.auth_clients.
 const (
 	ClientsMust    = "yes"
 	ClientsMay     = "optional"
 	ClientsNeedNot = "no"
 )
 
-// Storage is where messages are kept and how hard each write is.
+// Storage configures the store and the durability of writes.
 type Storage struct {
 	Engine          string // EngineRocksDB or EngineMemory
 	Path            string // expanded
-	BackupPath      string // expanded; empty: beside Path, see Backups
+	BackupPath      string // expanded; empty: derived from Path, see Backups
 	Sync            string // SyncAlways, SyncInterval or SyncNever
 	SyncInterval    time.Duration
 	Mode            string // low_space, balanced or high_throughput
@@ -80,7 +80,7 @@ type Storage struct {
 	ReserveBytes    int64
 }
 
-// Backups is the directory that backups are in.
+// Backups returns the directory of backups.
 func (s *Storage) Backups() string {
 	if s.BackupPath != "" {
 		return s.BackupPath
@@ -88,7 +88,7 @@ func (s *Storage) Backups() string {
 	return filepath.Clean(s.Path) + "-backups"
 }
 
-// What storage.engine and storage.sync may be.
+// The values of storage.engine and storage.sync.
 const (
 	EngineRocksDB = "rocksdb"
 	EngineMemory  = "memory"
@@ -98,27 +98,27 @@ const (
 	SyncNever    = "never"
 )
 
-// Scheduler is what decides who gets which message when.
+// Scheduler configures the delivery of messages.
 type Scheduler struct {
 	Quantum     uint32
 	Visibility  time.Duration
 	MaxAttempts uint32
 	Backoff     time.Duration
 	MaxBackoff  time.Duration
-	Jitter      uint32 // percentage of such a pause that chance may take off
+	Jitter      uint32 // maximum random reduction of a backoff, in percent
 	DedupWindow time.Duration
 	Window      int
 	BodyBytes   int64
 }
 
-// Lua is what the scripts of queues may use.
+// Lua bounds the scripts of queues.
 type Lua struct {
 	Timeout         time.Duration // of one call
-	MemoryBytes     int           // that one call may allocate
+	MemoryBytes     int           // allocations of one call
 	BreakerCooldown time.Duration
 }
 
-// Limits are the greatest sizes and counts a client may send.
+// Limits are the maximum sizes and counts of what clients send.
 type Limits struct {
 	QueueName   int // bytes
 	Key         int // bytes
@@ -137,26 +137,26 @@ type Limits struct {
 	Crons       int
 }
 
-// Log is what the log says and how.
+// Log configures the log.
 type Log struct {
 	Level  string
 	Format string // auto, json or console
 }
 
-// Slowlog is which commands are kept for SLOWLOG.
+// Slowlog configures SLOWLOG.
 type Slowlog struct {
 	SlowerThan time.Duration // negative: none
 	MaxEntries int
 }
 
-// Admin is what operators see.
+// Admin configures commands for operators.
 type Admin struct {
-	FiguresAge time.Duration // of figures of fairness keys that are shown again
+	FiguresAge time.Duration // maximum age of cached figures of fairness keys
 }
 
-// Latency is what is kept for LATENCY.
+// Latency configures LATENCY.
 type Latency struct {
-	Threshold time.Duration // zero: nothing
+	Threshold time.Duration // zero: none
 }
 
 // Tracing is which messages have spans, and where these go.

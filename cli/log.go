@@ -7,8 +7,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// newLogger makes the one logger of the process. The level is one that the
-// settings allow, so it parses.
+// newLogger creates the logger of the process. The level has been validated, so it parses.
 func newLogger(cfg Log, w io.Writer, terminal bool) zerolog.Logger {
 	if cfg.Format == "console" || cfg.Format == "auto" && terminal {
 		w = zerolog.ConsoleWriter{Out: w, NoColor: !terminal, TimeFormat: "15:04:05.000", TimeLocation: time.Local}
@@ -20,9 +19,8 @@ func newLogger(cfg Log, w io.Writer, terminal bool) zerolog.Logger {
 	return zerolog.New(w).Level(level).Hook(stamp{})
 }
 
-// stamp puts the time on every line, to the millisecond and in UTC: lines of
-// several machines are read together. It is a hook because the library's own
-// time format is a variable of the whole process.
+// stamp adds the time to every line, in milliseconds and UTC, so that lines of several machines can
+// be merged. It is a hook because the library's time format is a global variable.
 type stamp struct{}
 
 func (stamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {

@@ -15,14 +15,14 @@ import (
 	"github.com/faisca/fila/internal/queueset"
 )
 
-// Queue is a queue as a file describes it: the fields that are there, by name.
-// Scripts are their sources.
+// Queue is a queue as described by a file: the fields present, by name, with scripts replaced by
+// their sources.
 type Queue struct {
 	Fields map[string]any
 	at     string // file and line
 }
 
-// Definition is the queues as FILA.QUEUE APPLY takes them.
+// Definition returns the queues as an argument of FILA.QUEUE APPLY.
 func Definition(queues []Queue) ([]byte, error) {
 	list := make([]map[string]any, len(queues))
 	for i, q := range queues {
@@ -31,10 +31,10 @@ func Definition(queues []Queue) ([]byte, error) {
 	return json.Marshal(map[string]any{"queues": list})
 }
 
-// queueField says what a field of a queue may be.
+// queueField describes the valid values of a field.
 type queueField struct {
 	name string
-	// least of a number; -1: it is a text.
+	// least is the minimum of a number; -1: the field is a text.
 	least int64
 }
 
@@ -46,7 +46,7 @@ func queueFields() []queueField {
 	return append(fields, queueField{"dlq", -1}, queueField{"on_enqueue", -1}, queueField{"on_failure", -1})
 }
 
-// loadQueues reads a file that holds queues and nothing else.
+// loadQueues reads a file that contains only queues.
 func loadQueues(path string) ([]Queue, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // it is the file that was named
 	if err != nil {
@@ -58,13 +58,13 @@ func loadQueues(path string) ([]Queue, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		if name != "queues" {
-			return nil, fmt.Errorf("%s: it holds [[queues]] only, not %s", path, name)
+			return nil, fmt.Errorf("%s: only [[queues]] are allowed here, not %s", path, name)
 		}
 	}
 	return queuesIn(path, text, tree["queues"])
 }
 
-// queuesIn checks the queues of a file. raw is what stands under their name.
+// queuesIn validates the queues of a file. raw is the value of its key queues.
 func queuesIn(path string, text []byte, raw any) ([]Queue, error) {
 	list, ok := raw.([]any)
 	if raw != nil && !ok {
@@ -86,8 +86,8 @@ func queuesIn(path string, text []byte, raw any) ([]Queue, error) {
 	return all, nil
 }
 
-// check refuses what a queue cannot be, and reads its scripts, whose paths are
-// relative to dir. at says where a field is.
+// check validates the queue and reads its scripts, whose paths are relative to dir. at returns the
+// place of a field.
 func (q *Queue) check(at func(field string) string, dir string) error {
 	known := queueFields()
 	names := make([]string, len(known))
@@ -97,7 +97,7 @@ func (q *Queue) check(at func(field string) string, dir string) error {
 	for _, name := range slices.Sorted(maps.Keys(q.Fields)) {
 		i := slices.Index(names, name)
 		if i < 0 {
-			hint := "; they are " + strings.Join(names, " ")
+			hint := "; its fields are " + strings.Join(names, " ")
 			if near := nearest(name, names); near >= 0 {
 				hint = "; did you mean " + names[near] + "?"
 			}
@@ -162,23 +162,23 @@ func shownRaw(raw any) string {
 	return text[:min(len(text), most)]
 }
 
-// distinct refuses a queue that is there twice.
+// distinct returns an error if two queues have the same name.
 func distinct(queues []Queue) error {
 	seen := map[any]string{}
 	for _, q := range queues {
 		name := q.Fields["name"]
 		if first, twice := seen[name]; twice {
-			return fmt.Errorf("%s: queue %q is there already, at %s", q.at, name, first)
+			return fmt.Errorf("%s: queue %q is defined already at %s", q.at, name, first)
 		}
 		seen[name] = q.at
 	}
 	return nil
 }
 
-// queueLines finds the lines of queues, as far as each has a header of its own.
+// queueLines finds the lines of queues that have their own headers.
 type queueLines struct {
 	lines   []string
-	headers []int // of the nth queue
+	headers []int // by index of the queue
 }
 
 func newQueueLines(text []byte) queueLines {
@@ -192,8 +192,8 @@ func newQueueLines(text []byte) queueLines {
 	return l
 }
 
-// of returns a colon and the line of a field of the nth queue, or of its header;
-// "" if that is not known.
+// of returns a colon and the line of a field of the nth queue, or of its header; "" if it is
+// unknown.
 func (l queueLines) of(n int, field string) string {
 	if n >= len(l.headers) {
 		return ""

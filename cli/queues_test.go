@@ -51,7 +51,7 @@ func TestWhatIsWrongWithAQueueIsSaidInOneLine(t *testing.T) {
 		{"[[queues]]\nname = \"a\"\ndlq = \"a\"\n", `:3: dlq of "a" is the queue itself`},
 		{"[[queues]]\nmax_attempts = 1\n", ":1: a queue needs a name"},
 		{"[[queues]]\nname = 7\n", ":2: name must be text in quotes, not 7"},
-		{"[[queues]]\nname = \"a\"\n[[queues]]\nname = \"a\"\n", `:3: queue "a" is there already, at `},
+		{"[[queues]]\nname = \"a\"\n[[queues]]\nname = \"a\"\n", `:3: queue "a" is defined already at `},
 		{"[[queues]]\nname = \"a\"\non_failure = \"nowhere.lua\"\n", ":3: on_failure: open "},
 		{"queues = 3\n", ": queues must be written as [[queues]], once for each"},
 		{"queues = [1]\n", ": queues must be written as [[queues]], once for each"},
@@ -66,7 +66,7 @@ func TestWhatIsWrongWithAQueueIsSaidInOneLine(t *testing.T) {
 		}
 	}
 	path := queuesFile(t, "[log]\nlevel = \"debug\"\n")
-	if code, _, stderr := run(t, never(t), "queues", "apply", path); code != 2 || !strings.Contains(stderr, "it holds [[queues]] only, not log") {
+	if code, _, stderr := run(t, never(t), "queues", "apply", path); code != 2 || !strings.Contains(stderr, "only [[queues]] are allowed here, not log") {
 		t.Errorf("exit %d, said %q", code, stderr)
 	}
 	for _, args := range [][]string{{"queues", "apply"}, {"queues", "apply", "a", "b"}, {"queues", "apply", "nowhere.toml"}, {"queues", "apply", queuesFile(t, ""), "--force"}, {"queues", "drop"}} {

@@ -41,10 +41,10 @@ func (h *hangups) run(ctx context.Context) {
 		}
 		loaded, err := h.load()
 		if err != nil {
-			h.log.Error().Err(err).Msg("SIGHUP: the configuration cannot be read, nothing has changed")
+			h.log.Error().Err(err).Msg("SIGHUP: invalid configuration, the current one stays in effect")
 			continue
 		}
-		h.log.Info().Str("file", loaded.File).Msg("SIGHUP: configuration read again")
+		h.log.Info().Str("file", loaded.File).Msg("SIGHUP: configuration reloaded")
 		next := Reload{Config: loaded.Config, Changed: changed(&h.current, &loaded.Config)}
 		select {
 		case h.reloads <- next:

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// value is one setting's place in a Config. It refuses what the setting cannot
-// be, with a text that reads on after the setting's name: "must be ...".
+// value is the place of a setting in a Config. Its errors continue a sentence that begins with the
+// setting's name: "must be ...".
 type value interface {
-	reset()               // puts the default
-	set(raw any) error    // from a file: the type has to be right
-	parse(s string) error // from the environment or a flag, where all is text
-	String() string       // as parse would take it
-	kind() string         // one word for the help: ms, bytes, a|b
-	bounds() string       // what it may be, as a phrase
-	literal() string      // as a file would say it
+	reset()               // sets the default
+	set(raw any) error    // from a file: the type must match
+	parse(s string) error // from the environment or a flag
+	String() string       // in the format of parse
+	kind() string         // for the help: ms, bytes, a|b
+	bounds() string       // the valid values, as a phrase
+	literal() string      // in the syntax of a file
 }
 
-// text is a setting that is a string.
+// text is a string setting.
 type text struct {
 	to      *string
 	def     string
-	choices []string           // when not nil, nothing else is allowed
-	check   func(string) error // when not nil, the last word
+	choices []string           // if not nil, the only valid values
+	check   func(string) error // if not nil, validates the value
 	of      string             // kind
-	says    string             // bounds, when there are no choices
+	says    string             // bounds, if there are no choices
 }
 
 func (t text) reset() { *t.to = t.def }
@@ -75,7 +75,7 @@ func (t text) bounds() string {
 	return t.says
 }
 
-// lines is a setting that is a list of lines.
+// lines is a setting that consists of a list of lines.
 type lines struct{ to *[]string }
 
 func (l lines) reset() { *l.to = nil }
@@ -109,7 +109,7 @@ func (l lines) parse(s string) error {
 
 func (l lines) String() string { return strings.Join(*l.to, "\n") }
 func (l lines) kind() string   { return "lines" }
-func (l lines) bounds() string { return "a list of lines; as text, one below the other" }
+func (l lines) bounds() string { return "a list of lines, separated by newlines in text form" }
 
 func (l lines) literal() string {
 	quoted := make([]string, len(*l.to))
@@ -119,32 +119,32 @@ func (l lines) literal() string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// whole is what a number setting may be stored as.
+// whole is the type of a number's field.
 type whole interface {
 	~int | ~int64 | ~uint32
 }
 
-// number is a setting that is a whole number. A time.Duration is one as well:
-// its scale turns the milliseconds outside into the nanoseconds inside.
+// number is an integer setting. For a time.Duration, scale converts the external milliseconds to
+// nanoseconds.
 type number[T whole] struct {
 	to       *T
 	def      int64
 	min, max int64
 	unit     string // ms, us, bytes or empty for a plain count
-	scale    int64  // what one unit is inside
+	scale    int64  // value of one unit in the field
 }
 
-// count is a number without a unit.
+// count returns a number without a unit.
 func count[T whole](to *T, def, least, most int64) number[T] {
 	return number[T]{to: to, def: def, min: least, max: most, scale: 1}
 }
 
-// sized is a number of bytes.
+// sized returns a number of bytes.
 func sized[T whole](to *T, def, least, most int64) number[T] {
 	return number[T]{to: to, def: def, min: least, max: most, unit: "bytes", scale: 1}
 }
 
-// millis is a time in milliseconds.
+// millis returns a time in milliseconds.
 func millis(to *time.Duration, def, least, most int64) number[time.Duration] {
 	return number[time.Duration]{to: to, def: def, min: least, max: most, unit: "ms", scale: int64(time.Millisecond)}
 }
