@@ -99,6 +99,8 @@ docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 $(GO) run . commands --format markdown > redis-compat.md.new
 	mv redis-compat.md.new redis-compat.md
 	CGO_ENABLED=0 $(GO) test ./internal/tracing -run '^TestTheDocumentHas' -count=1 -args -update
+	CGO_ENABLED=0 $(GO) run . help --markdown > docs/cli.md.new
+	mv docs/cli.md.new docs/cli.md
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
 	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faisca/fila/cli/remote"
 	"github.com/faisca/fila/internal/bench"
 	"github.com/faisca/fila/internal/progress"
 )
@@ -97,13 +98,13 @@ func (f *benchFlags) setWorkload(args []string) error {
 			return nil
 		}
 	}
-	return UsageError{fmt.Errorf("bench measures one of %s, not %q", strings.Join(names, ", "), strings.Join(args, " "))}
+	return UsageError{Err: fmt.Errorf("bench measures one of %s, not %q", strings.Join(names, ", "), strings.Join(args, " "))}
 }
 
 // check makes the options of what the flags say.
 func (f *benchFlags) check() error {
 	var err error
-	if err = checkAddr(f.addr); err != nil {
+	if err = remote.CheckAddr(f.addr); err != nil {
 		return fmt.Errorf("--addr %w", err)
 	}
 	if f.Rate, err = bench.ParseRate(f.rate); err != nil {
@@ -125,7 +126,7 @@ func (f *benchFlags) check() error {
 
 func (f *benchFlags) run(ctx context.Context, proc Process) error {
 	if err := f.check(); err != nil {
-		return UsageError{err}
+		return UsageError{Err: err}
 	}
 	server := bench.Server{Addr: f.addr, Password: envOf(proc.Environ, envPrefix+"AUTH__PASSWORD")}
 	peer, name, pid, err := server.Connect(ctx)

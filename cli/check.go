@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
+	"github.com/faisca/fila/cli/remote"
 )
 
 // check is what no setting can see alone.
@@ -42,7 +44,7 @@ func (c *Config) CheckOpen() error {
 			return nil
 		}
 	}
-	return UsageError{fmt.Errorf("%s %s can be reached from other machines, and clients need not authenticate: "+
+	return UsageError{Err: fmt.Errorf("%s %s can be reached from other machines, and clients need not authenticate: "+
 		"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", name, addr)}
 }
 
@@ -73,26 +75,14 @@ func checkOptionalAddr(s string) error {
 	if s == "" {
 		return nil
 	}
-	return checkAddr(s)
-}
-
-func checkAddr(s string) error {
-	_, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return fmt.Errorf("must be host:port as in 127.0.0.1:5555, not %q", s)
-	}
-	// Service names ("redis") are refused: what they mean differs by machine.
-	if _, err := netip.ParseAddrPort("127.0.0.1:" + port); err != nil {
-		return fmt.Errorf("must end in a port from 0 to 65535, not %q", port)
-	}
-	return nil
+	return remote.CheckAddr(s)
 }
 
 func checkPprofAddr(s string) error {
 	if s == "" {
 		return nil
 	}
-	if err := checkAddr(s); err != nil {
+	if err := remote.CheckAddr(s); err != nil {
 		return err
 	}
 	if !loopback(s) {

@@ -9,11 +9,15 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/faisca/fila/cli/output"
+	"github.com/faisca/fila/cli/remote"
 )
 
 // Exit codes of the binary.
@@ -21,8 +25,9 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
-	// exitChanges is of `fila queues apply --dry-run` that would change something.
-	exitChanges = 3
+	// exitFound: something that was named is not there, `fila queues apply --dry-run` would
+	// change something, or `fila doctor` has findings.
+	exitFound = 3
 )
 
 // Program is what the subcommands act on. Package main fills it in; the fields
@@ -53,18 +58,25 @@ type Process struct {
 	Stderr  io.Writer
 	// Hangups begins to catch SIGHUP; nil, or a channel that is nil: it is not caught.
 	Hangups func() <-chan os.Signal
+	// Stdin is what `fila enqueue` and others read.
+	Stdin io.Reader
+	// Confirm asks the person at the terminal; nil where there is no terminal.
+	Confirm func(question string) (bool, error)
 	// Password asks the person at the terminal, and does not show the answer; nil where
 	// there is no terminal.
 	Password func(question string) (string, error)
 }
 
 // UsageError is an error in the arguments or the configuration. Nothing was changed.
-type UsageError struct{ Err error }
+type UsageError = remote.UsageError
 
-// Error is one line, whatever was given.
-func (e UsageError) Error() string { return oneLine(e.Err.Error()) }
-
-func (e UsageError) Unwrap() error { return e.Err }
+// env is what the commands that work with a broker see of the process.
+func (p *Process) env() *remote.Env {
+	return &remote.Env{
+		Environ: p.Environ, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Terminal: onTerminal(p.Stdout), Zone: time.Local,
+		Password: p.Password, Confirm: p.Confirm,
+	}
+}
 
 // Main runs what the arguments ask for and returns the exit code. An error is
 // one line on standard error, whatever it contains.
@@ -77,12 +89,15 @@ func Main(ctx context.Context, p Program, proc Process) int {
 	if err == nil {
 		return exitOK
 	}
-	if errors.Is(err, errChanges) {
-		return exitChanges
+	if errors.Is(err, errChanges) || errors.Is(err, remote.ErrFindings) {
+		return exitFound
 	}
-	fmt.Fprintln(proc.Stderr, "fila: "+oneLine(err.Error()))
+	fmt.Fprintln(proc.Stderr, "fila: "+output.Line(err.Error()))
 	if _, ok := errors.AsType[UsageError](err); ok {
 		return exitUsage
+	}
+	if remote.Missing(err) {
+		return exitFound
 	}
 	return exitFailed
 }
@@ -115,8 +130,15 @@ terminal:
 	root.SetUsageFunc(usage)
 	versionFlag(root, p)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), commandsCommand(p), queuesCommand(proc), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc),
-		healthCommand(proc), completionCommand(), manCommand(), versionCommand(p))
+	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), commandsCommand(p), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc),
+		completionCommand(), manCommand(), versionCommand(p))
+	env := proc.env()
+	for _, cmd := range remote.Commands(env) {
+		if cmd.Name() == "queues" {
+			cmd.AddCommand(queuesApplyCommand(env))
+		}
+		root.AddCommand(cmd)
+	}
 	return root
 }
 
@@ -233,7 +255,7 @@ func noCommand(root *cobra.Command) cobra.PositionalArgs {
 		if i := nearest(args[0], names); i >= 0 {
 			hint = fmt.Sprintf("; did you mean %s?", names[i])
 		}
-		return UsageError{fmt.Errorf("no command is named %q%s", args[0], hint)}
+		return UsageError{Err: fmt.Errorf("no command is named %q%s", args[0], hint)}
 	}
 }
 
@@ -241,7 +263,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return UsageError{fmt.Errorf("%s takes no arguments, and %q is one; settings are flags, as in --storage.path ./data",
+	return UsageError{Err: fmt.Errorf("%s takes no arguments, and %q is one; settings are flags, as in --storage.path ./data",
 		cmd.CommandPath(), args[0])}
 }
 
@@ -254,11 +276,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := wrong.GetFlag()
 		want := map[string]string{"int": "a whole number", "int64": "a whole number", "duration": "a duration such as 90s or 1h30m", "bool": "true or false"}[f.Value.Type()]
-		return UsageError{fmt.Errorf("--%s must be %s, not %q", f.Name, cmp.Or(want, "a "+f.Value.Type()), wrong.GetValue())}
+		return UsageError{Err: fmt.Errorf("--%s must be %s, not %q", f.Name, cmp.Or(want, "a "+f.Value.Type()), wrong.GetValue())}
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
-		return UsageError{err}
+		return UsageError{Err: err}
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -270,7 +292,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if unknown.GetSpecifiedShortnames() != "" {
 		name = name[1:]
 	}
-	return UsageError{fmt.Errorf("no flag is named %s%s", name, hint)}
+	return UsageError{Err: fmt.Errorf("no flag is named %s%s", name, hint)}
 }
 
 func onTerminal(w io.Writer) bool {

@@ -180,6 +180,17 @@ func TestTheReferenceIsFresh(t *testing.T) {
 	}
 }
 
+func TestTheReferenceOfTheCommandLineIsFresh(t *testing.T) {
+	kept, err := os.ReadFile("../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, _ := run(t, never(t), "help", "--markdown")
+	if code != 0 || stdout != string(kept) {
+		t.Error("docs/cli.md is not what the commands say: run `make docs`")
+	}
+}
+
 func TestTheReferenceOfCommandsIsMarkdown(t *testing.T) {
 	for _, args := range [][]string{{"commands"}, {"commands", "--format", "markdown"}} {
 		if code, stdout, _ := run(t, never(t), args...); code != 0 || stdout != "# Commands\n" {

@@ -17,13 +17,14 @@ rights and examples, how it compares with Redis, and the errors. A running broke
 answers the same questions by COMMAND DOCS and FILA.QUEUE HELP.
 
 The only format is markdown: it is the file redis-compat.md of this version.`,
-		Example: `  fila commands --format markdown > commands.md`,
-		Args:    noArguments,
+		Example: `  fila commands --format markdown > commands.md
+  fila commands | grep -A 4 '^### FILA.ACK'`,
+		Args: noArguments,
 	}
 	cmd.Flags().StringVar(&format, "format", format, "`markdown`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if format != "markdown" {
-			return UsageError{fmt.Errorf("--format must be markdown, not %q", format)}
+			return UsageError{Err: fmt.Errorf("--format must be markdown, not %q", format)}
 		}
 		_, err := fmt.Fprint(cmd.OutOrStdout(), p.Commands())
 		return err

@@ -43,7 +43,7 @@ Packages install those of bash, zsh and fish.`,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || shellNamed(args[0]) == nil {
-			return UsageError{fmt.Errorf("%s takes one of %s", cmd.CommandPath(), strings.Join(shellNames(), ", "))}
+			return UsageError{Err: fmt.Errorf("%s takes one of %s", cmd.CommandPath(), strings.Join(shellNames(), ", "))}
 		}
 		return nil
 	}

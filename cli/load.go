@@ -49,21 +49,21 @@ func Load(in Input) (*Loaded, error) {
 	}
 	for _, layer := range []func(Input) error{l.file, l.environ, l.flags} {
 		if err := layer(in); err != nil {
-			return nil, UsageError{err}
+			return nil, UsageError{Err: err}
 		}
 	}
 	for _, path := range []*string{&l.Config.Storage.Path, &l.Config.Storage.BackupPath} {
 		expanded, err := expand(*path)
 		if err != nil {
-			return nil, UsageError{err}
+			return nil, UsageError{Err: err}
 		}
 		*path = expanded
 	}
 	if err := l.Config.check(); err != nil {
-		return nil, UsageError{err}
+		return nil, UsageError{Err: err}
 	}
 	if err := l.queues(); err != nil {
-		return nil, UsageError{err}
+		return nil, UsageError{Err: err}
 	}
 	return l, nil
 }

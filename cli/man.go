@@ -20,7 +20,7 @@ Packages install them. Their date is SOURCE_DATE_EPOCH, if that is set, else tod
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return UsageError{fmt.Errorf("%s takes one directory, as in `%s man1`", cmd.CommandPath(), cmd.CommandPath())}
+			return UsageError{Err: fmt.Errorf("%s takes one directory, as in `%s man1`", cmd.CommandPath(), cmd.CommandPath())}
 		}
 		return nil
 	}

@@ -178,7 +178,7 @@ messages acked since come again. Receipts given out since are invalid.`,
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return UsageError{fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), strings.Join(names, " and "), len(args))}
+			return UsageError{Err: fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), strings.Join(names, " and "), len(args))}
 		}
 		return nil
 	}

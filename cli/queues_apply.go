@@ -10,30 +10,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faisca/fila/cli/remote"
 	"github.com/faisca/fila/internal/client"
 )
 
 // errChanges ends a dry run that has found changes. It is not printed, because the plan is.
 var errChanges = errors.New("there is something to change")
 
-func queuesCommand(proc Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "queues",
-		Short: "Make the queues of a running broker match a file",
-		Args:  noArguments,
-	}
-	cmd.AddCommand(queuesApplyCommand(proc))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	return cmd
-}
-
 // applyFlags are the options of `fila queues apply`.
 type applyFlags struct {
 	prune, force, dryRun bool
-	broker               *connection
+	broker               *remote.Connection
 }
 
-func queuesApplyCommand(proc Process) *cobra.Command {
+func queuesApplyCommand(env *remote.Env) *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
@@ -51,12 +41,13 @@ The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD
   fila queues apply queues.toml --url fila://deploy@10.0.0.7:5555 --prune`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return UsageError{fmt.Errorf("%s takes one file, as in `%s queues.toml`", cmd.CommandPath(), cmd.CommandPath())}
+				return UsageError{Err: fmt.Errorf("%s takes one file, as in `%s queues.toml`", cmd.CommandPath(), cmd.CommandPath())}
 			}
 			return nil
 		},
 	}
-	f.broker = connecting(cmd, proc)
+	f.broker = remote.Connecting(cmd, env)
+	f.broker.NamedKey(cmd)
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file")
 	cmd.Flags().BoolVar(&f.force, "force", false, "with --prune: also those with messages inside")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
@@ -66,7 +57,7 @@ The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD
 			err = distinct(queues)
 		}
 		if err != nil {
-			return UsageError{err}
+			return UsageError{Err: err}
 		}
 		definition, err := Definition(queues)
 		if err != nil {
@@ -80,9 +71,9 @@ The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD
 // apply prints the plan and, unless it is a dry run, applies it.
 func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) error {
 	if f.force && !f.prune {
-		return UsageError{errors.New("--force only says something with --prune")}
+		return UsageError{Err: errors.New("--force only says something with --prune")}
 	}
-	conn, err := f.broker.dial(ctx)
+	conn, err := f.broker.Dial(ctx)
 	if err != nil {
 		return err
 	}

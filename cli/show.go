@@ -40,7 +40,7 @@ Formats: list; toml, a file to start from; markdown, the reference.`,
 		case "markdown":
 			return writeMarkdown(cmd.OutOrStdout())
 		default:
-			return UsageError{fmt.Errorf("--format must be list, toml or markdown, not %q", format)}
+			return UsageError{Err: fmt.Errorf("--format must be list, toml or markdown, not %q", format)}
 		}
 	}
 	return cmd

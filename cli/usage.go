@@ -71,15 +71,23 @@ func flags(b *strings.Builder, all *pflag.FlagSet) {
 
 // helpCommand is `fila help [command]`.
 func helpCommand() *cobra.Command {
-	return &cobra.Command{
+	markdown := false
+	cmd := &cobra.Command{
 		Use:   "help [command]",
-		Short: "Tell about a command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			target, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return noCommand(cmd.Root())(cmd, args)
-			}
-			return target.Help()
-		},
+		Short: "Help about any command",
+		Example: `  fila help queues apply
+  fila help --markdown > cli.md`,
 	}
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "write the reference of all commands, docs/cli.md of this version")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if markdown {
+			return reference(cmd.OutOrStdout(), cmd.Root())
+		}
+		target, rest, err := cmd.Root().Find(args)
+		if err != nil || len(rest) > 0 {
+			return noCommand(cmd.Root())(cmd, args)
+		}
+		return target.Help()
+	}
+	return cmd
 }

@@ -37,7 +37,7 @@ func versionCommand(p Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Say which Fila, RocksDB and Go this is",
-		Example: "  fila version",
+		Example: "  fila version\n  fila --version | head -n 1",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), versions(p))

@@ -21,10 +21,12 @@ func Main() int {
 	return cli.Main(untilSignal(), program(), cli.Process{
 		Args:     os.Args[1:],
 		Environ:  os.Environ(),
+		Stdin:    os.Stdin,
 		Stdout:   os.Stdout,
 		Stderr:   os.Stderr,
 		Hangups:  hangups,
 		Password: askPassword(),
+		Confirm:  askConfirmation(),
 	})
 }
 

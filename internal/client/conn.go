@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -128,6 +129,14 @@ func New(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 
 // Hello returns the broker's reply to HELLO: server, version, id and so on.
 func (c *Conn) Hello() Map { return c.hello }
+
+// Certificates are those that the broker has shown, its own first; none without TLS.
+func (c *Conn) Certificates() []*x509.Certificate {
+	if secure, ok := c.nc.(*tls.Conn); ok {
+		return secure.ConnectionState().PeerCertificates
+	}
+	return nil
+}
 
 // Close ends the connection. A call that waits in another goroutine returns an error.
 func (c *Conn) Close() error { return c.nc.Close() }

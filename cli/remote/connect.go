@@ -1,4 +1,4 @@
-package cli
+package remote
 
 import (
 	"cmp"
@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/faisca/fila/internal/client"
 )
@@ -30,21 +32,21 @@ const (
 	defaultUser = "default"
 )
 
-// connection is where a command finds the broker and as which user it goes there. The
+// Connection is where a command finds the broker and as which user it goes there. The
 // parts are taken in this order: flags, then the URL of --url or FILA_URL, then defaults. There
 // is no flag for the password: other users of the machine can read a command's arguments.
-type connection struct {
+type Connection struct {
 	url, addr, user       string
 	tls                   bool
 	caFile, cert, keyFile string
 
-	proc  Process
+	env   *Env
 	given func(flag string) bool
 }
 
-// connecting gives a command the flags of a connection.
-func connecting(cmd *cobra.Command, proc Process) *connection {
-	c := &connection{proc: proc}
+// Connecting gives a command the flags of a connection.
+func Connecting(cmd *cobra.Command, env *Env) *Connection {
+	c := &Connection{env: env}
 	fs := cmd.Flags()
 	c.given = fs.Changed
 	fs.StringVarP(&c.url, "url", "u", "", "the broker's `URL`, fila://user:password@host:port, or filas:// with TLS; else FILA_URL")
@@ -53,8 +55,20 @@ func connecting(cmd *cobra.Command, proc Process) *connection {
 	fs.BoolVar(&c.tls, "tls", false, "connect with TLS")
 	fs.StringVar(&c.caFile, "cacert", "", "`file` with the certificates that the broker's is checked against; else the system's")
 	fs.StringVar(&c.cert, "cert", "", "`file` with a certificate to show to the broker")
-	fs.StringVar(&c.keyFile, "key", "", "`file` with that certificate's private key")
+	fs.StringVar(&c.keyFile, "tls-key", "", "`file` with that certificate's private key")
 	return c
+}
+
+// NamedKey lets --key stand for --tls-key, as it does in the commands that have no fairness key
+// of that name.
+func (c *Connection) NamedKey(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "key" {
+			name = "tls-key"
+		}
+		return pflag.NormalizedName(name)
+	})
 }
 
 // target is what flags and URL come to.
@@ -66,12 +80,12 @@ type target struct {
 
 // target resolves the flags, the URL and the environment. Its error is a UsageError, and
 // never has a password in it.
-func (c *connection) target() (target, error) {
+func (c *Connection) target() (target, error) {
 	t := target{addr: defaultAddr, user: defaultUser}
 	secure := c.tls
 	where, text := "--url", c.url
 	if !c.given("url") {
-		where, text = urlVariable, variable(c.proc.Environ, urlVariable)
+		where, text = urlVariable, variable(c.env.Environ, urlVariable)
 	}
 	if c.given("url") && c.given("addr") {
 		return t, UsageError{errors.New("--url and --addr both say where the broker is: give one of them")}
@@ -92,15 +106,21 @@ func (c *connection) target() (target, error) {
 		t.named = true
 		t.user = c.user
 	}
-	if err := checkAddr(t.addr); err != nil {
+	if err := CheckAddr(t.addr); err != nil {
 		return t, UsageError{fmt.Errorf("the broker's address %w", err)}
 	}
-	t.password = cmp.Or(t.password, variable(c.proc.Environ, passwordVariable))
+	t.password = cmp.Or(t.password, variable(c.env.Environ, passwordVariable))
 	var err error
 	if t.tls, err = c.security(secure, t.addr); err != nil {
 		return t, UsageError{err}
 	}
 	return t, nil
+}
+
+// Addr is where the broker is.
+func (c *Connection) Addr() (string, error) {
+	t, err := c.target()
+	return t.addr, err
 }
 
 // parse takes address, user and password from a URL, and says whether it asks for TLS.
@@ -132,8 +152,8 @@ func (t *target) parse(text string) (secure bool, err error) {
 }
 
 // security is the configuration of TLS, nil where it is not used.
-func (c *connection) security(secure bool, addr string) (*tls.Config, error) {
-	for _, name := range []string{"cacert", "cert", "key"} {
+func (c *Connection) security(secure bool, addr string) (*tls.Config, error) {
+	for _, name := range []string{"cacert", "cert", "tls-key"} {
 		if c.given(name) && !secure {
 			return nil, fmt.Errorf("--%s is for TLS: give --tls as well, or a URL that starts with filas://", name)
 		}
@@ -157,31 +177,31 @@ func (c *connection) security(secure bool, addr string) (*tls.Config, error) {
 		}
 	}
 	if (c.cert == "") != (c.keyFile == "") {
-		return nil, errors.New("--cert and --key need each other")
+		return nil, errors.New("--cert and --tls-key need each other")
 	}
 	if c.cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.cert, c.keyFile)
 		if err != nil {
-			return nil, fmt.Errorf("--cert and --key: %w", err)
+			return nil, fmt.Errorf("--cert and --tls-key: %w", err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return cfg, nil
 }
 
-// dial connects and authenticates, where there is something to authenticate with. Where the
+// Dial connects and authenticates, where there is something to authenticate with. Where the
 // user needs a password that is not there, it asks for one on a terminal.
-func (c *connection) dial(ctx context.Context) (*client.Conn, error) {
+func (c *Connection) Dial(ctx context.Context) (*client.Conn, error) {
 	t, err := c.target()
 	if err != nil {
 		return nil, err
 	}
 	conn, err := t.dial(ctx)
 	if t.password == "" && client.Refused(err, "WRONGPASS") {
-		if c.proc.Password == nil {
+		if c.env.Password == nil {
 			return nil, fmt.Errorf("the user %s needs a password: set %s, or put it into %s", t.user, passwordVariable, urlVariable)
 		}
-		if t.password, err = c.proc.Password("password of " + t.user + ": "); err != nil {
+		if t.password, err = c.env.Password("password of " + t.user + ": "); err != nil {
 			return nil, err
 		}
 		conn, err = t.dial(ctx)
@@ -209,4 +229,17 @@ func variable(environ []string, name string) string {
 		}
 	}
 	return ""
+}
+
+// CheckAddr refuses what is not host:port.
+func CheckAddr(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("must be host:port as in 127.0.0.1:5555, not %q", s)
+	}
+	// Service names ("redis") are refused: what they mean differs by machine.
+	if _, err := netip.ParseAddrPort("127.0.0.1:" + port); err != nil {
+		return fmt.Errorf("must end in a port from 0 to 65535, not %q", port)
+	}
+	return nil
 }

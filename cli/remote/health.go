@@ -1,4 +1,4 @@
-package cli
+package remote
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // healthCommand is `fila health`: the check of containers and load balancers, over the
 // port that clients use.
-func healthCommand(proc Process) *cobra.Command {
+func healthCommand(env *Env) *cobra.Command {
 	var ready bool
 	timeout := 2 * time.Second
 	cmd := &cobra.Command{
@@ -32,9 +32,10 @@ It runs INFO. A broker that refuses that because it wants a password counts as
 alive; whether it is ready is known only to users with the right to INFO.`,
 		Example: `  fila health
   fila health --ready --url fila://monitor@10.0.0.7:5555`,
-		Args: noArguments,
+		Args: none,
 	}
-	c := connecting(cmd, proc)
+	c := Connecting(cmd, env)
+	c.NamedKey(cmd)
 	cmd.Flags().BoolVar(&ready, "ready", false, "also check that the broker takes writes")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "`duration` after which a broker that has not answered is not alive")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -58,8 +59,8 @@ alive; whether it is ready is known only to users with the right to INFO.`,
 
 // health says how the broker is. Its error says why it is not alive, or with ready not
 // ready.
-func (c *connection) health(ctx context.Context, ready bool) (string, error) {
-	conn, err := c.dial(ctx)
+func (c *Connection) health(ctx context.Context, ready bool) (string, error) {
+	conn, err := c.Dial(ctx)
 	var reply any
 	if err == nil {
 		defer conn.Close()

@@ -1,0 +1,363 @@
+// Package output writes replies of the broker in the four forms of the command line:
+//
+//	table  for people: aligned columns with a heading, times and durations in words
+//	plain  for cut and awk: the same columns, separated by tabs, without a heading, values as on the wire
+//	json   one document
+//	jsonl  a document on each line, as it comes
+//
+// The fields have the names of the wire in all of them. JSON has all fields, a table those that
+// the command chose. Text in tables and in plain is escaped: what a tenant calls itself does not
+// reach the terminal as control characters.
+package output
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rivo/uniseg"
+
+	"github.com/faisca/fila/internal/client"
+)
+
+// Form is one of the forms.
+type Form string
+
+// The forms.
+const (
+	Table Form = "table"
+	Plain Form = "plain"
+	JSON  Form = "json"
+	JSONL Form = "jsonl"
+)
+
+// Forms are all of them.
+func Forms() []string { return []string{string(Table), string(Plain), string(JSON), string(JSONL)} }
+
+// Options say how a printer writes.
+type Options struct {
+	Form  Form
+	Color bool           // headings of tables are bold
+	Zone  *time.Location // of times in tables; nil: UTC
+}
+
+// Printer writes replies. Its methods do not return errors of writing: Flush does.
+type Printer struct {
+	w *bufio.Writer
+	Options
+}
+
+// New returns a printer.
+func New(w io.Writer, o Options) *Printer {
+	if o.Zone == nil {
+		o.Zone = time.UTC
+	}
+	return &Printer{w: bufio.NewWriter(w), Options: o}
+}
+
+// Flush writes what is pending, and returns the first error of all writes.
+func (p *Printer) Flush() error { return p.w.Flush() }
+
+// People says whether the form is for people: they are told what was done.
+func (p *Printer) People() bool { return p.Form == Table }
+
+// Say tells people something, in a table only.
+func (p *Printer) Say(format string, args ...any) {
+	if p.People() {
+		fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+// Raw writes a text as it is, with a line's end if it has none; in JSON as a string.
+func (p *Printer) Raw(text string) {
+	if p.Form == JSON || p.Form == JSONL {
+		p.document(text)
+		return
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	fmt.Fprint(p.w, text)
+}
+
+// Value writes any reply: text, number, or what it contains, indented.
+func (p *Printer) Value(v any) {
+	switch p.Form {
+	case JSON, JSONL:
+		p.document(v)
+	case Plain, Table:
+		p.tree(v, "")
+	}
+}
+
+// tree writes a reply as lines; what is nested is indented.
+func (p *Printer) tree(v any, indent string) {
+	switch v := v.(type) {
+	case client.Map:
+		for _, f := range v {
+			p.branch(indent+Escape(f.Name)+":", f.Value, indent)
+		}
+	case []any:
+		for _, item := range v {
+			if !nested(item) {
+				p.tree(item, indent)
+				continue
+			}
+			p.branch(indent+"-", item, indent)
+		}
+	default:
+		fmt.Fprintf(p.w, "%s%s\n", indent, Escape(client.Text(v)))
+	}
+}
+
+func (p *Printer) branch(head string, v any, indent string) {
+	if nested(v) {
+		fmt.Fprintln(p.w, head)
+		p.tree(v, indent+"  ")
+		return
+	}
+	fmt.Fprintf(p.w, "%s %s\n", head, Escape(client.Text(v)))
+}
+
+// nested says whether a value has lines of its own.
+func nested(v any) bool {
+	switch v := v.(type) {
+	case client.Map:
+		return len(v) > 0
+	case []any:
+		return len(v) > 0
+	}
+	return false
+}
+
+// Fields writes a map, one field on each line.
+func (p *Printer) Fields(m client.Map) {
+	switch p.Form {
+	case JSON, JSONL:
+		p.document(m)
+	case Plain:
+		for _, f := range m {
+			fmt.Fprintf(p.w, "%s\t%s\n", Escape(f.Name), p.cell(f.Name, f.Value))
+		}
+	case Table:
+		width := 0
+		for _, f := range m {
+			width = max(width, uniseg.StringWidth(Escape(f.Name)))
+		}
+		for _, f := range m {
+			fmt.Fprintf(p.w, "%s  %s\n", p.bold(pad(Escape(f.Name), width)), p.cell(f.Name, f.Value))
+		}
+	}
+}
+
+// document writes a value as JSON: indented, or on one line.
+func (p *Printer) document(v any) {
+	text := client.AppendJSON(nil, v)
+	if p.Form == JSON {
+		text = indented(text, "")
+	}
+	p.w.Write(append(text, '\n')) //nolint:errcheck // Flush returns it
+}
+
+func indented(text []byte, prefix string) []byte {
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, prefix, "  "); err != nil {
+		return text // AppendJSON writes JSON
+	}
+	return b.Bytes()
+}
+
+// Rows writes maps as the rows of a table. All printers but that of a table write each at once.
+type Rows struct {
+	p       *Printer
+	columns []string
+	widths  []int
+	pending [][]string // of a table, until their widths are known
+	written int
+	headed  bool
+}
+
+// pendingMax is how many rows of a table are measured together. Later ones get wider columns
+// where they need them.
+const pendingMax = 1000
+
+// cellMax is how wide a cell of a table may be.
+const cellMax = 60
+
+// Rows begins a list whose tables have these columns. Close ends it.
+func (p *Printer) Rows(columns ...string) *Rows {
+	return &Rows{p: p, columns: columns, widths: make([]int, len(columns))}
+}
+
+// Add writes a row.
+func (r *Rows) Add(m client.Map) {
+	p := r.p
+	switch p.Form {
+	case JSON:
+		before := ","
+		if r.written == 0 {
+			before = "["
+		}
+		fmt.Fprintf(p.w, "%s\n  %s", before, indented(client.AppendJSON(nil, m), "  "))
+	case JSONL:
+		p.document(m)
+	case Plain, Table:
+		cells := make([]string, len(r.columns))
+		for i, name := range r.columns {
+			cells[i] = p.cell(name, m.Get(name))
+		}
+		if p.Form == Plain {
+			fmt.Fprintln(p.w, strings.Join(cells, "\t"))
+		} else {
+			r.pending = append(r.pending, cells)
+		}
+	}
+	r.written++
+	if len(r.pending) == pendingMax {
+		r.Show()
+	}
+}
+
+// Show writes the rows of a table that are pending.
+func (r *Rows) Show() {
+	if len(r.pending) == 0 {
+		return
+	}
+	head := make([]string, len(r.columns))
+	for i, name := range r.columns {
+		head[i] = strings.ToUpper(heading(name))
+	}
+	for _, cells := range append([][]string{head}, r.pending...) {
+		for i, c := range cells {
+			r.widths[i] = max(r.widths[i], min(uniseg.StringWidth(c), cellMax))
+		}
+	}
+	if !r.headed {
+		r.headed = true
+		fmt.Fprintln(r.p.w, r.p.bold(r.line(head)))
+	}
+	for _, cells := range r.pending {
+		fmt.Fprintln(r.p.w, r.line(cells))
+	}
+	r.pending = r.pending[:0]
+}
+
+func (r *Rows) line(cells []string) string {
+	padded := make([]string, len(cells))
+	for i, c := range cells {
+		padded[i] = pad(clip(c, cellMax), r.widths[i])
+	}
+	return strings.TrimRight(strings.Join(padded, "  "), " ")
+}
+
+// Written is how many rows there were.
+func (r *Rows) Written() int { return r.written }
+
+// Close ends the list. none is what people are told of an empty one.
+func (r *Rows) Close(none string) {
+	r.Show()
+	switch {
+	case r.p.Form == JSON && r.written > 0:
+		fmt.Fprintln(r.p.w, "\n]")
+	case r.p.Form == JSON:
+		fmt.Fprintln(r.p.w, "[]")
+	case r.written == 0:
+		r.p.Say("%s", none)
+	}
+}
+
+func (p *Printer) bold(s string) string {
+	if !p.Color {
+		return s
+	}
+	return "\x1b[1m" + s + "\x1b[0m"
+}
+
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-uniseg.StringWidth(s)))
+}
+
+// clip shortens a cell to a width, with a sign that something is missing.
+func clip(s string, width int) string {
+	if uniseg.StringWidth(s) <= width {
+		return s
+	}
+	var b strings.Builder
+	used := 0
+	for g := uniseg.NewGraphemes(s); g.Next() && used+g.Width() < width; used += g.Width() {
+		b.WriteString(g.Str())
+	}
+	return b.String() + "…"
+}
+
+// cell is a value in a table or in plain.
+func (p *Printer) cell(name string, v any) string {
+	if p.Form == Table {
+		return p.Human(name, v)
+	}
+	return Escape(client.Text(v))
+}
+
+// Human is a value as people read it, by the name of its field: *_at and lease_until are times,
+// *_ms durations, shares are percentages, and nil is a dash.
+func (p *Printer) Human(name string, v any) string {
+	n, number := v.(int64)
+	switch {
+	case v == nil, v == "":
+		return "-"
+	case number && isTime(name):
+		if n == 0 {
+			return "-"
+		}
+		return time.UnixMilli(n).In(p.Zone).Format("2006-01-02 15:04:05")
+	case number && strings.HasSuffix(name, "_ms"):
+		return Duration(time.Duration(n) * time.Millisecond)
+	case name == "share" || name == "fair_share":
+		return fmt.Sprintf("%.1f%%", 100*client.Float(v))
+	}
+	if list, ok := v.([]any); ok && !slices.ContainsFunc(list, nested) {
+		if len(list) == 0 {
+			return "-"
+		}
+		return Escape(strings.Join(client.Texts(v), ", "))
+	}
+	return Escape(client.Text(v))
+}
+
+func isTime(name string) bool {
+	return strings.HasSuffix(name, "_at") || name == "lease_until" || name == "at"
+}
+
+// heading is the name of a column whose durations have their units.
+func heading(name string) string { return strings.TrimSuffix(name, "_ms") }
+
+// Duration is a duration in its two largest units: 350ms, 4.2s, 3m20s, 5h10m, 12d3h.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "-" + Duration(-d)
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + "s"
+	case d < time.Hour:
+		return two(d, time.Minute, "m", time.Second, "s")
+	case d < day:
+		return two(d, time.Hour, "h", time.Minute, "m")
+	}
+	return two(d, day, "d", time.Hour, "h")
+}
+
+func two(d, large time.Duration, l string, small time.Duration, s string) string {
+	text := fmt.Sprintf("%d%s", d/large, l)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf("%d%s", rest, s)
+	}
+	return text
+}

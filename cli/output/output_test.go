@@ -1,0 +1,142 @@
+package output
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/internal/client"
+)
+
+var rewrite = flag.Bool("rewrite", false, "regenerate golden files")
+
+func queue(name string, ready int64) client.Map {
+	return client.Map{
+		{Name: "name", Value: name},
+		{Name: "ready", Value: ready},
+		{Name: "oldest_ms", Value: ready * 61_000},
+		{Name: "created_at", Value: int64(1_767_225_600_000)},
+		{Name: "dlq", Value: nil},
+		{Name: "share", Value: 0.125},
+		{Name: "throttle", Value: []any{"a", "b"}},
+		{Name: "headers", Value: client.Map{{Name: "x", Value: "1"}}},
+	}
+}
+
+func TestEachFormHasItsGoldenFile(t *testing.T) {
+	for _, form := range Forms() {
+		var b strings.Builder
+		p := New(&b, Options{Form: Form(form), Zone: time.UTC})
+		rows := p.Rows("name", "ready", "oldest_ms", "created_at", "dlq", "share")
+		rows.Add(queue("orders", 12))
+		rows.Add(queue("caf\u00e9 \x1b[31mred\x1b[0m\tand\n"+strings.Repeat("long", 20), 0))
+		rows.Close("no queues")
+		p.Say("an empty list")
+		p.Rows("name").Close("no queues")
+		p.Fields(queue("orders", 1))
+		p.Value(client.Map{{Name: "a", Value: []any{int64(1), client.Map{{Name: "b", Value: "c"}}}}, {Name: "\xff", Value: nil}})
+		p.Raw("raw text\nof lines")
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join("testdata", form+".txt")
+		if *rewrite {
+			if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || string(want) != b.String() {
+			t.Errorf("%s is\n%s\nand not what %s says (%v); -args -rewrite writes it again", form, b.String(), file, err)
+		}
+	}
+}
+
+func TestHeadingsAreBoldInColourOnly(t *testing.T) {
+	for color, want := range map[bool]string{true: "\x1b[1mNAME\x1b[0m\na\n", false: "NAME\na\n"} {
+		var b strings.Builder
+		p := New(&b, Options{Form: Table, Color: color})
+		rows := p.Rows("name")
+		rows.Add(client.Map{{Name: "name", Value: "a"}})
+		rows.Close("")
+		if err := p.Flush(); err != nil || b.String() != want {
+			t.Errorf("%t: %q, %v", color, b.String(), err)
+		}
+	}
+}
+
+func TestATableIsWrittenInPortions(t *testing.T) {
+	var b strings.Builder
+	p := New(&b, Options{Form: Table})
+	rows := p.Rows("name")
+	for range 2*pendingMax + 1 {
+		rows.Add(client.Map{{Name: "name", Value: "a"}})
+		if len(rows.pending) >= pendingMax {
+			t.Fatalf("%d rows are pending", len(rows.pending))
+		}
+	}
+	rows.Close("")
+	if err := p.Flush(); err != nil || strings.Count(b.String(), "\n") != 2*pendingMax+2 || strings.Count(b.String(), "NAME") != 1 || rows.Written() != 2*pendingMax+1 {
+		t.Errorf("%d lines, %v", strings.Count(b.String(), "\n"), err)
+	}
+}
+
+func TestNothingReachesATerminalUnescaped(t *testing.T) {
+	for text, want := range map[string]string{
+		"tenant-7":      "tenant-7",
+		"grün":          "grün",
+		"\x1b[2J":       `\x1b[2J`,
+		"\u009b2J":      `\u{9b}2J`,
+		"a\xffb":        `a\xffb`,
+		"a\u202eb":      `a\u{202e}b`,
+		"\ufffd":        "\ufffd",
+		`a\b`:           `a\\b`,
+		"a\r\n\tb\x7f":  `a\r\n\tb\x7f`,
+		"line\u2028sep": `line\u{2028}sep`,
+	} {
+		if got := Escape(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAnErrorIsOnePrintableLine(t *testing.T) {
+	if got, want := Line("two\nlines \x1b[2J of \"\\x\""), `two lines \x1b[2J of "\x"`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0ms", 350 * time.Millisecond: "350ms", time.Second: "1s", 4200 * time.Millisecond: "4.2s", 200 * time.Second: "3m20s", time.Minute: "1m",
+		5*time.Hour + 10*time.Minute: "5h10m", 75 * time.Hour: "3d3h", -time.Second: "-1s",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestAClippedCellIsAsWideAsItMayBe(t *testing.T) {
+	for text, want := range map[string]string{"abcd": "abcd", "abcde": "abc…", "日本語": "日…", "日本": "日本"} {
+		if got := clip(text, 4); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestAnErrorOfWritingIsReturned(t *testing.T) {
+	p := New(full{}, Options{Form: JSON})
+	p.Fields(queue("orders", 1))
+	if err := p.Flush(); err == nil {
+		t.Error("it was silently lost")
+	}
+}

@@ -1,0 +1,79 @@
+package remote
+
+const keyColumns = "key depth leased delayed weight share fair_share state oldest_ms delivered"
+
+func keyRows() []row {
+	return []row{
+		{
+			name: "keys list", args: "QUEUE", short: "List the fairness keys of a queue with their shares",
+			wire: "FILA.KEYS $QUEUE", shape: pages, columns: keyColumns, none: "no fairness key of $QUEUE has messages",
+			options:  []option{{"match", "MATCH", text, "only keys that match a `pattern`"}, limit()},
+			examples: []string{"fila keys list orders", "fila keys list orders --match 'tenant-*' --limit 20"},
+		},
+		{
+			name: "keys show", args: "QUEUE KEY", short: "Show the settings and figures of a fairness key",
+			wire: "FILA.KEY GET $QUEUE $KEY", shape: fields,
+			examples: []string{"fila keys show orders tenant-7", "fila keys show orders tenant-7 -o json"},
+		},
+		{
+			name: "keys set", args: "QUEUE KEY", short: "Set the weight of a fairness key",
+			wire: "FILA.KEY SET $QUEUE $KEY", done: "set $KEY of $QUEUE",
+			options:  []option{{"weight", "WEIGHT", number, "its `weight`, 1 to 1000000"}},
+			examples: []string{"fila keys set orders tenant-7 --weight 3", "fila keys set orders tenant-7 --weight 1"},
+		},
+		{
+			name: "keys reset", args: "QUEUE KEY", short: "Remove the settings of a fairness key, never its messages",
+			wire: "FILA.KEY DEL $QUEUE $KEY", shape: count, done: "reset $KEY of $QUEUE", missing: "$KEY of $QUEUE has no settings",
+			examples: []string{"fila keys reset orders gold", "fila keys reset orders gold -o json"},
+		},
+		{
+			name: "keys pause", args: "QUEUE KEY", short: "Stop the deliveries of a fairness key",
+			wire: "FILA.KEY PAUSE $QUEUE $KEY", done: "paused $KEY of $QUEUE",
+			examples: []string{"fila keys pause orders tenant-7", "fila keys pause orders default"},
+		},
+		{
+			name: "keys resume", args: "QUEUE KEY", short: "Let a paused fairness key deliver again",
+			wire: "FILA.KEY RESUME $QUEUE $KEY", done: "resumed $KEY of $QUEUE",
+			examples: []string{"fila keys resume orders tenant-7", "fila keys resume orders default"},
+		},
+		{
+			name: "keys purge", args: "QUEUE KEY", short: "Remove all messages of a fairness key, leased ones too",
+			wire: "FILA.PURGE $QUEUE KEY $KEY", shape: count, done: "removed %d messages of $KEY of $QUEUE",
+			ask:      "Remove all messages of $KEY of $QUEUE?",
+			examples: []string{"fila keys purge orders tenant-7 --yes", "fila keys purge orders tenant-7 -y -o json"},
+		},
+	}
+}
+
+func throttleRows() []row {
+	const columns = "key rate burst concurrency tokens held waiting passed refused waited_ms"
+	return []row{
+		{
+			name: "throttles list", short: "List throttles with their limits and what they hold back",
+			wire: "FILA.THROTTLE LIST", shape: pages, columns: columns, none: "no throttles",
+			options:  []option{{"match", "MATCH", text, "only throttles that match a `pattern`"}, limit()},
+			examples: []string{"fila throttles list", "fila throttles list --match 'provider:*' -o jsonl"},
+		},
+		{
+			name: "throttles show", args: "THROTTLE", short: "Show the limits of a throttle and what it holds back",
+			wire: "FILA.THROTTLE GET $THROTTLE", shape: fields, missing: "no throttle is named $THROTTLE",
+			examples: []string{"fila throttles show provider:x", "fila throttles show provider:x -o json"},
+		},
+		{
+			name: "throttles set", args: "THROTTLE", short: "Set the limits of a throttle, in place of those that it had",
+			wire: "FILA.THROTTLE SET $THROTTLE", done: "set $THROTTLE",
+			options: []option{
+				{"rate", "RATE", text, "deliveries a `second`, such as 2.5"},
+				{"burst", "BURST", number, "`n` deliveries that may go out at once after a pause; the rate, rounded up"},
+				{"concurrency", "CONCURRENCY", number, "`n` messages that may be leased at the same time"},
+			},
+			examples: []string{"fila throttles set provider:x --rate 2.5 --burst 10", "fila throttles set tenant:1 --concurrency 4"},
+		},
+		{
+			name: "throttles delete", args: "THROTTLE", short: "Remove the limits of a throttle",
+			wire: "FILA.THROTTLE DEL $THROTTLE", shape: count, done: "deleted $THROTTLE", missing: "no throttle is named $THROTTLE",
+			ask:      "Remove the limits of $THROTTLE?",
+			examples: []string{"fila throttles delete provider:x --yes", "fila throttles delete provider:x -y -o json"},
+		},
+	}
+}

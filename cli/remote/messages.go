@@ -1,0 +1,243 @@
+package remote
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/faisca/fila/internal/client"
+)
+
+const messageColumns = "id status key attempt enqueued_at ready_at error payload"
+
+func messageRows() []row {
+	return []row{
+		{
+			name: "enqueue", args: "QUEUE [PAYLOAD]", short: "Enqueue a message, or one for each line of standard input",
+			long: `Prints the id of each message. PAYLOAD - is read from standard input, whole; with
+--lines each line of it is a message. If it ends early, the messages whose ids were
+printed are stored.`,
+			wire: "FILA.ENQUEUE $QUEUE", run: (*call).enqueue,
+			options: []option{
+				{"lines", "", yes, "each line of standard input is a message"},
+				{"key", "KEY", text, "its fairness `key`"},
+				{"weight", "WEIGHT", number, "the `weight` of that key, for its whole backlog"},
+				{"cost", "COST", number, "`n` that its delivery takes of the key's share"},
+				{"throttle", "THROTTLE", texts, "a `throttle` that it is subject to; may be repeated"},
+				{"header", "HEADER", pairs, "a header, `name=value`; may be repeated"},
+				{"priority", "PRIORITY", number, "`n` from 0 to 9; 9 comes first"},
+				{"delay", "DELAY", millis, "deliver it after a `duration`"},
+				{"at", "AT", when, "deliver it from a `time` on"},
+				{"ttl", "TTL", millis, "it is dead if not delivered within a `duration`"},
+				{"dedup", "DEDUP", text, "deduplication `id`; * takes the content"},
+				{"trace", "", yes, "add a traceparent header, and print its trace id on standard error"},
+			},
+			examples: []string{"fila enqueue orders '{\"order\": 17}' --key tenant-7 --header kind=new", "seq 3 | fila enqueue orders --lines --delay 10s"},
+		},
+		{
+			name: "browse", args: "QUEUE", short: "Look through the messages of a queue; nothing changes",
+			wire: "FILA.BROWSE $QUEUE", shape: pages, columns: messageColumns, none: "no such messages in $QUEUE",
+			options: []option{
+				{"status", "STATUS", text, "only those with a `status`: ready, delayed, leased or dead"},
+				{"key", "KEY", text, "only those of a fairness `key`"},
+				{"header", "HEADER", pairs, "only those with a header, `name=pattern`"},
+				{"payload", "PAYLOAD", text, "only those whose payload contains a `text`"},
+				{"error", "ERROR", text, "only those whose error matches a `pattern`"},
+				{"since", "SINCE", when, "only those enqueued since a `time`, or an age such as 90m"},
+				{"until", "UNTIL", when, "only those enqueued until a `time`, or an age"},
+				limit(),
+			},
+			examples: []string{"fila browse orders --status ready --limit 10", "fila browse orders.dlq --error '*customer*' --since 24h -o jsonl"},
+		},
+		{
+			name: "peek", args: "QUEUE", short: "Look at the next messages of a queue; nothing changes",
+			long: "Shows ready messages by fairness key, within a key in the order of delivery.",
+			wire: "FILA.BROWSE $QUEUE STATUS ready", columns: messageColumns, none: "no ready messages in $QUEUE", run: (*call).peek,
+			options: []option{
+				{"key", "KEY", text, "only those of a fairness `key`"},
+				{"count", "", number, "`n` messages, 10 unless it is given"},
+			},
+			examples: []string{"fila peek orders", "fila peek orders --key tenant-7 --count 1 -o json"},
+		},
+		{
+			name: "get", args: "QUEUE ID", short: "Show a message, whatever its status",
+			wire: "FILA.GET $QUEUE $ID", missing: "$QUEUE has no message $ID", run: (*call).get,
+			options:  []option{{"payload", "", yes, "write the payload alone, as it is"}},
+			examples: []string{"fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1 --payload > payload.json"},
+		},
+		{
+			name: "cancel", args: "QUEUE ID...", short: "Remove messages, whatever their status",
+			wire: "FILA.CANCEL $QUEUE $ID", shape: count, done: "removed %d messages of $QUEUE", missing: "$QUEUE has no message $ID",
+			examples: []string{"fila cancel orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila browse orders --key tenant-7 | cut -f 1 | xargs fila cancel orders"},
+		},
+		{
+			name: "reschedule", args: "QUEUE ID DELAY", short: "Make a message ready after a delay; 0s is at once",
+			wire: "FILA.RESCHEDULE $QUEUE $ID $DELAY", shape: moment, done: "ready at", run: (*call).reschedule,
+			examples: []string{"fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 0s", "fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 15m"},
+		},
+		{
+			name: "explain", args: "QUEUE [ID]", short: "Say why a message, or the next of a fairness key, is not with a consumer",
+			wire: "FILA.EXPLAIN $QUEUE $ID", shape: fields, run: (*call).explain,
+			options:  []option{{"key", "KEY", text, "a fairness `key` in place of an id"}},
+			examples: []string{"fila explain orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila explain orders --key tenant-7"},
+		},
+	}
+}
+
+// enqueue sends what the arguments or standard input have.
+func (c *call) enqueue() error {
+	words, err := c.command()
+	if err != nil {
+		return err
+	}
+	payload, given := c.arg("PAYLOAD"), len(c.args["PAYLOAD"]) > 0
+	switch {
+	case c.is("lines") && given:
+		return usagef("--lines takes the payloads from standard input, and %q is one", payload)
+	case c.is("trace"):
+		trace, header := traceparent()
+		words = append(words, "HEADER", "traceparent", header)
+		fmt.Fprintln(c.env.Stderr, "trace "+trace)
+	}
+	if c.is("lines") {
+		return c.enqueueLines(words)
+	}
+	if !given {
+		return usagef("give the payload, - to read it from standard input, or --lines")
+	}
+	if payload == "-" {
+		body, err := io.ReadAll(io.LimitReader(c.env.Stdin, payloadMax+1))
+		if err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
+		if len(body) > payloadMax {
+			return usagef("standard input has more than %d bytes", payloadMax)
+		}
+		payload = string(body)
+	}
+	reply, err := c.do(slices.Insert(words, 2, payload)...)
+	if err == nil {
+		c.out.Value(reply)
+	}
+	return err
+}
+
+// payloadMax bounds what is read into memory; the broker's limit is lower.
+const payloadMax = 256 << 20
+
+// enqueueLines sends the lines of standard input. A hundred are on their way at a time, or less
+// where they are long or come slowly.
+func (c *call) enqueueLines(words []string) error {
+	if err := c.dial(); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(c.env.Stdin, 64<<10)
+	stored := 0
+	for ended := false; !ended; {
+		var batch [][]string
+		for size := 0; len(batch) < 100 && size < 1<<20 && (len(batch) == 0 || in.Buffered() > 0); {
+			line, err := in.ReadString('\n')
+			if ended = errors.Is(err, io.EOF); err != nil && !ended {
+				return fmt.Errorf("standard input: %w", err)
+			}
+			if ended && line == "" {
+				break
+			}
+			size += len(line)
+			batch = append(batch, slices.Insert(slices.Clone(words), 2, strings.TrimSuffix(line, "\n")))
+		}
+		replies, err := c.conn.Pipeline(c.ctx, batch...)
+		if err == nil {
+			stored, err = c.showIDs(replies, stored)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", stored+1, err)
+		}
+	}
+	return nil
+}
+
+// showIDs prints the ids of what was stored, up to the first refusal.
+func (c *call) showIDs(replies []any, stored int) (int, error) {
+	for _, v := range replies {
+		if refusal, refused := v.(client.RefusalError); refused {
+			return stored, errors.Join(refusal, c.out.Flush())
+		}
+		c.out.Value(v)
+		stored++
+	}
+	return stored, c.out.Flush()
+}
+
+// traceparent makes the header of a new trace, sampled.
+func traceparent() (trace, header string) {
+	var b [24]byte
+	rand.Read(b[:])
+	trace = hex.EncodeToString(b[:16])
+	return trace, "00-" + trace + "-" + hex.EncodeToString(b[16:]) + "-01"
+}
+
+// peek shows the first ready messages, one page after the other until there are enough.
+func (c *call) peek() error {
+	words, err := c.command()
+	if err != nil {
+		return err
+	}
+	most := c.number("count")
+	if !c.given("count") {
+		most = 10
+	}
+	if most < 1 {
+		return usagef("--count must be at least 1, not %d", most)
+	}
+	rows := c.rows()
+	err = c.pages(words, func(m client.Map) bool {
+		rows.Add(m)
+		return int64(rows.Written()) < most
+	})
+	if err == nil || rows.Written() > 0 {
+		rows.Close(c.filled(c.none))
+	}
+	return err
+}
+
+func (c *call) get() error {
+	reply, err := c.do(must(c.command())...)
+	if err != nil {
+		return err
+	}
+	m, ok := reply.(client.Map)
+	if !ok {
+		return MissingError{c.filled(c.missing)}
+	}
+	if !c.is("payload") {
+		c.out.Fields(m)
+		return nil
+	}
+	if err := c.out.Flush(); err != nil {
+		return err
+	}
+	_, err = io.WriteString(c.env.Stdout, m.Text("payload"))
+	return err
+}
+
+func (c *call) reschedule() error {
+	ms, err := asMillis(c.arg("DELAY"))
+	if err != nil {
+		return usagef("DELAY %w", err)
+	}
+	c.args["DELAY"] = []string{ms}
+	return c.sendRow()
+}
+
+func (c *call) explain() error {
+	if (c.arg("ID") == "") == !c.given("key") {
+		return usagef("fila explain takes an id or --key, one of them")
+	}
+	return c.sendRow()
+}

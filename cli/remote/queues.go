@@ -1,0 +1,146 @@
+package remote
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/queueset"
+)
+
+func queueRows() []row {
+	return []row{
+		{
+			name: "queues list", short: "List queues with what they hold",
+			run:     (*call).listQueues,
+			columns: "name ready delayed leased dead keys waiters paused_in paused_out dlq", none: "no queues",
+			options:  []option{{"match", "", text, "only names that match a `pattern`, such as 'ord*'"}},
+			examples: []string{"fila queues list", "fila queues list --match 'ord*' -o json"},
+		},
+		{
+			name: "queues show", args: "QUEUE", short: "Show the settings of a queue, and what it holds and has done",
+			wire: "FILA.QUEUE INFO $QUEUE", shape: fields,
+			examples: []string{"fila queues show orders", "fila queues show orders -o json"},
+		},
+		{
+			name: "queues create", args: "QUEUE", short: "Create a queue",
+			long: "It gets a dead-letter queue of its own, QUEUE.dlq, unless --dlq or --no-dlq is given.",
+			wire: "FILA.QUEUE CREATE $QUEUE", done: "created $QUEUE",
+			options: append(queueOptions(),
+				option{"if-not-exists", "IFNOTEXISTS", yes, "leave a queue of that name as it is"}),
+			examples: []string{"fila queues create jobs --visibility 60s --max-attempts 5", "fila queues create logs --no-dlq --max-depth 100000"},
+		},
+		{
+			name: "queues alter", args: "QUEUE", short: "Change settings of a queue, and leave the others",
+			wire: "FILA.QUEUE ALTER $QUEUE", done: "altered $QUEUE",
+			options:  queueOptions(),
+			examples: []string{"fila queues alter orders --max-attempts 3", "fila queues alter orders --backoff 500ms --max-backoff 1m"},
+		},
+		{
+			name: "queues pause", args: "QUEUE", short: "Stop what goes into a queue, out of it, or both",
+			wire: "FILA.QUEUE PAUSE $QUEUE", done: "paused $QUEUE",
+			options:  sideOptions(),
+			examples: []string{"fila queues pause orders --out", "fila queues pause orders"},
+		},
+		{
+			name: "queues resume", args: "QUEUE", short: "Let a paused queue go on",
+			wire: "FILA.QUEUE RESUME $QUEUE", done: "resumed $QUEUE",
+			options:  sideOptions(),
+			examples: []string{"fila queues resume orders --out", "fila queues resume orders"},
+		},
+		{
+			name: "queues purge", args: "QUEUE", short: "Remove all messages of a queue, leased ones too",
+			wire: "FILA.PURGE $QUEUE", shape: count, done: "removed %d messages of $QUEUE",
+			ask:      "Remove all messages of $QUEUE?",
+			examples: []string{"fila queues purge orders --yes", "fila queues purge orders -y -o json"},
+		},
+		{
+			name: "queues delete", args: "QUEUE", short: "Delete a queue; its dead-letter queue stays",
+			wire: "FILA.QUEUE DELETE $QUEUE", done: "deleted $QUEUE",
+			ask:      "Delete the queue $QUEUE?",
+			options:  []option{{"force", "FORCE", yes, "also with messages inside"}},
+			examples: []string{"fila queues delete mails --yes", "fila queues delete orders --force --yes"},
+		},
+		{
+			name: "queues export", args: "[QUEUE...]", short: "Write queues as the file that fila queues apply reads",
+			long: `Writes the queues that are named, or all, in TOML with all of their settings. With
+--scripts the hooks are written into a directory, and the file names them; without it
+they are left out, and applying the file leaves them as they are.`,
+			run:      (*call).export,
+			options:  []option{{"scripts", "", text, "write the hooks into this `directory`"}},
+			examples: []string{"fila queues export > queues.toml", "fila queues export orders --scripts hooks"},
+		},
+	}
+}
+
+// queueOptions are the settings of a queue, from their table.
+func queueOptions() []option {
+	var all []option
+	for _, r := range queueset.All() {
+		o := option{name: strings.ReplaceAll(strings.TrimSuffix(r.Name, "_ms"), "_", "-"), token: r.Token, kind: number, usage: "`" + string(r.Unit) + "` of " + r.Name}
+		if r.Unit == queueset.Millis {
+			o.kind, o.usage = millis, "`duration` of "+r.Name
+		}
+		all = append(all, o)
+	}
+	return append(all,
+		option{"dlq", "DLQ", text, "the `queue` for messages that have used up their attempts"},
+		option{"no-dlq", "NODLQ", yes, "drop such messages"})
+}
+
+func sideOptions() []option {
+	return []option{{"in", "IN", yes, "only what goes in"}, {"out", "OUT", yes, "only what goes out"}}
+}
+
+// listQueues shows all queues. Their figures are asked for some at a time.
+func (c *call) listQueues() error {
+	words := []string{"FILA.QUEUE", "LIST"}
+	if c.given("match") {
+		words = append(words, "MATCH", c.text("match"))
+	}
+	reply, err := c.do(words...)
+	if err != nil {
+		return err
+	}
+	rows := c.rows()
+	err = c.each(client.Texts(reply), func(name string) []string { return []string{"FILA.QUEUE", "INFO", name} }, func(_ string, v any) error {
+		if m, ok := v.(client.Map); ok {
+			rows.Add(m)
+		}
+		return nil
+	})
+	rows.Close(c.none)
+	return err
+}
+
+// each sends a command for each name, a hundred at a time, and hands on the replies. What was
+// deleted meanwhile is left out.
+func (c *call) each(names []string, command func(name string) []string, use func(name string, reply any) error) error {
+	if err := c.dial(); err != nil {
+		return err
+	}
+	const atOnce = 100
+	for some := range slices.Chunk(names, atOnce) {
+		commands := make([][]string, len(some))
+		for i, name := range some {
+			commands[i] = command(name)
+		}
+		replies, err := c.conn.Pipeline(c.ctx, commands...)
+		if err != nil {
+			return err
+		}
+		for i, v := range replies {
+			refusal, refused := v.(client.RefusalError)
+			if refused && refusal.Code == "NOQUEUE" {
+				continue
+			}
+			if refused {
+				return refusal
+			}
+			if err := use(some[i], v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+// Package cmdline tests the commands of the binary as they are typed, against a real broker.
+package cmdline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/internal/client"
+)
+
+// patience is how long anything here may take before it counts as never.
+const patience = 30 * time.Second
+
+// built returns where the binary is.
+func built(t *testing.T) string {
+	t.Helper()
+	bin, err := harness.Build(t.Context(), "fila", ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+// broker is a running broker, and a connection to it.
+type broker struct {
+	*harness.Broker
+	t    *testing.T
+	bin  string
+	dir  string // where commands are typed
+	conn *client.Conn
+}
+
+func serve(t *testing.T, args ...string) *broker {
+	t.Helper()
+	b := &broker{t: t, bin: built(t), dir: t.TempDir()}
+	var err error
+	if b.Broker, err = harness.New(b.bin, t.TempDir(), args...); err != nil {
+		t.Fatal(err)
+	}
+	b.begin()
+	t.Cleanup(func() {
+		b.conn.Close()
+		if err := b.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// begin starts the broker and connects.
+func (b *broker) begin() {
+	b.t.Helper()
+	if err := b.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := b.Ready(ctx)
+	if err == nil {
+		b.conn, err = client.Dial(ctx, b.Addr(), client.Options{})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// restart kills the broker and starts it again.
+func (b *broker) restart() {
+	b.t.Helper()
+	if err := b.Kill(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.conn.Close()
+	b.begin()
+}
+
+// do sends a command that must not be refused.
+func (b *broker) do(words ...string) any {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	reply, err := b.conn.Do(ctx, words...)
+	if err != nil {
+		b.t.Fatalf("%.200q: %v", words, err)
+	}
+	return reply
+}
+
+// shell is a line as it is typed, with fila in the path and FILA_URL set.
+func (b *broker) shell(line string) *exec.Cmd {
+	cmd := exec.CommandContext(b.t.Context(), "bash", "-c", line)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(b.bin)+":"+os.Getenv("PATH"), "FILA_URL=fila://"+b.Addr())
+	return cmd
+}
+
+// typed runs a line and returns what it prints and its exit code.
+func (b *broker) typed(line string) (stdout, stderr string, code int) {
+	b.t.Helper()
+	cmd := b.shell(line)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.WaitDelay = patience
+	if err := cmd.Run(); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			b.t.Fatal(err)
+		}
+		code = exit.ExitCode()
+	}
+	return out.String(), errOut.String(), code
+}
+
+// want runs a line that must exit with the code, print what is wanted, and say no more than one
+// line on standard error.
+func (b *broker) want(code int, stdout, stderr, line string) string {
+	b.t.Helper()
+	out, errOut, got := b.typed(line)
+	if got != code || !strings.Contains(out, stdout) || !strings.Contains(errOut, stderr) || stderr == "" && errOut != "" || strings.Count(errOut, "\n") > 1 {
+		b.t.Errorf("%s: exit code %d, want %d\nstdout, want %q: %s\nstderr, want %q: %s", line, got, code, stdout, out, stderr, errOut)
+	}
+	return out
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > patience {
+			t.Fatalf("it never came that %s", what)
+		}
+	}
+}
+
+// interrupt sends a signal to a started command and returns its exit code.
+func interrupt(t *testing.T, cmd *exec.Cmd, s syscall.Signal) int {
+	t.Helper()
+	if err := cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	err := cmd.Wait()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode()
+}

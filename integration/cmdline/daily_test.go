@@ -1,0 +1,185 @@
+package cmdline_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/faisca/fila/internal/client"
+)
+
+func TestEachFormHasTheSameFields(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	b.do("FILA.ENQUEUE", "orders", "hello", "KEY", "tenant-7")
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(b.want(0, "", "", "fila queues list -o json")), &list); err != nil || len(list) != 2 || list[0]["name"] != "orders" || list[0]["ready"] != 1.0 {
+		t.Errorf("%v, %v", list, err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.want(0, "", "", "fila queues list -o jsonl")), "\n")
+	var first map[string]any
+	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || len(lines) != 2 || len(first) != len(list[0]) {
+		t.Errorf("%q, %v", lines, err)
+	}
+	b.want(0, "orders\t1\t0\t0\t0\t1\t0\t0\t0\torders.dlq\n", "", "fila queues list")
+	b.want(0, "NAME        READY", "", "fila queues list -o table")
+	b.want(0, "no queues", "", "fila queues list --match nosuch -o table")
+	b.want(0, "", "", "fila queues list --match nosuch")
+	b.want(0, "[]\n", "", "fila queues list --match nosuch -o json")
+	b.want(2, "", "--output must be one of table, plain, json, jsonl", "fila queues list -o xml")
+}
+
+func TestExitCodesTellWhatIsMissing(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	for line, stderr := range map[string]string{
+		"fila queues show nosuch":                                        "NOQUEUE",
+		"fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1":           "orders has no message 019b7748",
+		"fila cancel orders 019b7748-d600-7000-8000-02d1a3a5b0c1":        "orders has no message",
+		"fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 0s": "NOMSG",
+		"fila throttles show nosuch":                                     "no throttle is named nosuch",
+		"fila crons delete nosuch --yes":                                 "no recurring message is named nosuch",
+		"fila users show nosuch":                                         "no user is named nosuch",
+		"fila vars get nosuch":                                           "no value is named nosuch",
+		"fila scripts show orders on_enqueue":                            "orders has no on_enqueue",
+		"fila clients kill 99999":                                        "no client has the id 99999",
+		"fila peek nosuch -o json":                                       "NOQUEUE",
+	} {
+		b.want(3, "", stderr, line)
+	}
+	b.want(1, "", "QUEUEEXISTS", "fila queues create orders")
+	b.want(2, "", "this cannot be undone: give --yes", "fila queues purge orders")
+	b.want(2, "", "takes QUEUE, as in", "fila queues show")
+	b.want(2, "", "takes QUEUE, as in", "fila queues show a b")
+	b.want(2, "", `has no command "frobnicate"`, "fila queues frobnicate")
+	b.want(2, "", "--delay must be a duration such as 90s", "fila enqueue orders x --delay 90")
+	b.want(2, "", "--header must be name=value", "fila enqueue orders x --header oops")
+	b.want(2, "", "give the payload", "fila enqueue orders")
+	b.want(2, "", "takes an id or --key", "fila explain orders")
+	b.want(2, "", "does not end", "fila call monitor")
+}
+
+func TestPayloadsComeFromArgumentsAndStandardInput(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.do("FILA.QUEUE", "CREATE", "q")
+	b.want(0, "", "", "fila enqueue q one; printf 'two\\nlines' | fila enqueue q -; printf 'a\\n\\nb' | fila enqueue q --lines --key k --priority 9")
+	for key, want := range map[string]string{"default": "one|two\nlines", "k": "a||b"} {
+		var got []string
+		for _, item := range b.do("FILA.BROWSE", "q", "KEY", key).([]any)[1].([]any) {
+			got = append(got, item.(client.Map).Text("payload"))
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%s: %q, want %q", key, strings.Join(got, "|"), want)
+		}
+	}
+	id := strings.TrimSpace(b.want(0, "", "", `printf '\xff\x00\n' | fila enqueue q -`))
+	if out := b.want(0, "", "", "fila get q "+id+" --payload"); out != "\xff\x00\n" {
+		t.Errorf("%q", out)
+	}
+	b.want(0, `"payload":{"base64":"/wAK"}`, "", "fila get q "+id+" -o jsonl")
+	b.do("FILA.QUEUE", "ALTER", "q", "MAXDEPTH", "8")
+	out, stderr, code := b.typed("seq 10 | fila enqueue q --lines")
+	if code != 1 || strings.Count(out, "\n") != 2 || !strings.Contains(stderr, "line 3: MAXDEPTH") {
+		t.Errorf("exit code %d: %q, %q", code, out, stderr)
+	}
+}
+
+func TestExportedQueuesAreAppliedAsTheyAre(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.furnish()
+	b.do("FILA.QUEUE", "CREATE", `odd "name" \ é`, "VISIBILITY", "1234", "NODLQ", "DEDUPWINDOW", "7", "BACKOFFJITTER", "20")
+	b.do("FILA.QUEUE", "CREATE", "shared", "DLQ", "orders.dlq")
+	b.want(0, "", "", "fila queues export --scripts hooks > queues.toml")
+	b.want(0, "nothing to do", "", "fila queues apply queues.toml --dry-run")
+	if source, err := os.ReadFile(filepath.Join(b.dir, "hooks", "orders.on_enqueue.lua")); err != nil || string(source) != hookSource {
+		t.Errorf("%q, %v", source, err)
+	}
+	b.clear()
+	b.want(0, "applied", "", "fila queues apply queues.toml")
+	b.want(0, "", "", "fila queues export --scripts hooks > again.toml; cmp queues.toml again.toml")
+}
+
+func TestScriptsArePushedTriedAndWatched(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.furnish()
+	b.files()
+	b.do("FILA.SCRIPT", "DEL", "orders", "ON_ENQUEUE")
+	b.want(0, "orders\ton_enqueue\t", "", "fila scripts push hooks")
+	b.want(0, "gold\tok\n", "", "fila scripts test orders on_enqueue --samples hooks/orders.on_enqueue.samples")
+	b.want(1, "weight is 5, not 6", "1 of 2 samples differ", `printf '{"name":"a","headers":{"tier":"gold"},"expect":{"weight":6}}\n{"expect":{"weight":1.0}}\n' > s; fila scripts test orders on_enqueue --samples s`)
+	b.want(2, "", "s:1: json: unknown field", `echo '{"colour":"a"}' > s; fila scripts test orders on_enqueue --samples s`)
+	b.want(1, "", "the script does not load", "echo 'return 1' > hooks/mails.on_failure.lua; fila scripts push hooks")
+	b.want(2, "", "a hook's file is named", "echo x > hooks/wrong.lua; fila scripts push hooks/wrong.lua")
+	b.want(0, "on_failure", "", "echo 'function on_failure(m) return {} end' > hooks/mails.on_failure.lua; rm hooks/wrong.lua; fila scripts push hooks")
+}
+
+func TestDeadMessagesAreGroupedAndOneGroupIsRedriven(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.do("FILA.QUEUE", "CREATE", "orders", "MAXATTEMPTS", "1")
+	b.want(0, "", "", "seq 6 | fila enqueue orders --lines > ids")
+	b.want(0, "", "", "fila work orders --once -- sh -c 'read n; [ $n -gt 4 ] && echo timeout of host $n >&2 && exit 1; echo no such customer $n >&2; exit 1' 2> log")
+	groups := strings.Split(strings.TrimSpace(b.want(0, "", "", "fila errors orders.dlq")), "\n")
+	if len(groups) != 2 || !strings.HasPrefix(groups[0], "4\tno such customer") || !strings.HasPrefix(groups[1], "2\ttimeout of host") {
+		t.Fatalf("%q", groups)
+	}
+	pattern := strings.Split(groups[1], "\t")[1]
+	b.want(0, "2\n", "", "fila redrive orders.dlq --follow --error '"+pattern+"'")
+	if b.info("orders", "ready") != 2 || b.info("orders.dlq", "dead") != 4 {
+		t.Errorf("%d moved, %d stayed", b.info("orders", "ready"), b.info("orders.dlq", "dead"))
+	}
+	if out := b.want(0, "", "", "fila browse orders.dlq --error '*customer*' --limit 0"); strings.Count(out, "\n") != 4 {
+		t.Errorf("%q", out)
+	}
+	b.want(0, "\t3\n", "fila: only the first 1 are shown", "fila browse orders.dlq --payload 3 --limit 0; fila browse orders.dlq --limit 1 > first")
+}
+
+func TestTheDoctorFindsWhatIsWrong(t *testing.T) {
+	b := serve(t)
+	b.want(3, "there was no backup", "", "fila doctor")
+	b.want(0, "monday", "", "fila backup monday")
+	b.want(0, "", "", "fila doctor")
+	b.want(0, "checks, and nothing found", "", "fila doctor -o table")
+	b.furnish()
+	b.do("FILA.ENQUEUE", "mails", "hello")
+	b.do("FILA.QUEUE", "PAUSE", "thumbnails", "OUT")
+	b.do("FILA.QUEUE", "ALTER", "mails", "MAXDEPTH", "1")
+	out := b.want(3, "", "", "fila doctor")
+	for _, want := range []string{
+		"consumers\tmails has 1 ready messages and no consumer", "dead\torders.dlq holds 1 dead messages", "paused\tthumbnails is paused (out)", "full\tmails holds 1 of at most 1",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not find %q:\n%s", want, out)
+		}
+	}
+	_, stderr, code := b.typed("fila doctor --url fila://monitor@" + b.Addr())
+	if code != 0 && code != 3 || !strings.Contains(stderr, "the user has no right to it: TIME") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+func TestNamesAreCompletedFromTheBroker(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.furnish()
+	for line, want := range map[string]string{
+		"fila __complete queues show ''":            "orders\n",
+		"fila __complete browse o":                  "orders.dlq\n",
+		"fila __complete keys show orders ''":       "tenant-7\n",
+		"fila __complete throttles show ''":         "provider:x\n",
+		"fila __complete crons show ''":             "morning\n",
+		"fila __complete users show ''":             "deploy\n",
+		"fila __complete scripts show orders ''":    "on_enqueue\n",
+		"fila __complete queues list -o ''":         "jsonl\n",
+		"fila __complete browse orders --status ''": "delayed\n",
+	} {
+		out, _, code := b.typed(line)
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d: %s", line, code, out)
+		}
+	}
+	out, _, code := b.typed("FILA_URL=fila://127.0.0.1:1 fila __complete queues show ''")
+	if code != 0 || !strings.HasPrefix(out, ":4") {
+		t.Errorf("without a broker: exit code %d: %s", code, out)
+	}
+}
