@@ -126,19 +126,23 @@ func (s *Session) become(a *acl.Account) {
 	s.setAuthed(true)
 }
 
-// arrive sets the user of a new connection: the user that its certificate names, or the default
-// user.
+// arrive sets the user of a new connection: the user of a local connection, or the user that
+// its certificate names, or the default user. A local user that is gone or off is not replaced
+// by the default user, which may need no password: the connection has to authenticate.
 func (s *Session) arrive() {
-	if s.handler.cfg.CertificateUsers {
-		if a := s.handler.users.Account(s.conn.CertificateName()); a != nil {
-			if u := a.User(); u != nil && u.Enabled() {
-				s.become(a)
-				return
-			}
+	local := s.conn.LocalUser()
+	name := local
+	if name == "" && s.handler.cfg.CertificateUsers {
+		name = s.conn.CertificateName()
+	}
+	if a := s.handler.users.Account(name); a != nil {
+		if u := a.User(); u != nil && u.Enabled() {
+			s.become(a)
+			return
 		}
 	}
 	s.account.Store(s.handler.defaultAccount)
-	s.setAuthed(s.handler.OpenToAll())
+	s.setAuthed(local == "" && s.handler.OpenToAll())
 }
 
 func (s *Session) setAuthed(ok bool) {

@@ -118,6 +118,7 @@ type fakeConn struct {
 	closed  bool
 
 	certificate string // name in what it shows
+	localUser   string // that its maker has authenticated
 }
 
 func (c *fakeConn) ID() uint64 { return c.id }
@@ -130,6 +131,7 @@ func (c *fakeConn) LastActive() time.Time                            { return c.
 func (c *fakeConn) SetProto(proto int)                               { c.proto = proto }
 func (c *fakeConn) SetAuthenticated(yes bool)                        { c.authed = yes }
 func (c *fakeConn) CertificateName() string                          { return c.certificate }
+func (c *fakeConn) LocalUser() string                                { return c.localUser }
 func (c *fakeConn) Pending() int                                     { return len(c.window) }
 func (c *fakeConn) QueuedBytes() int64                               { return 0 }
 func (c *fakeConn) Push(replies ...resp.Reply)                       { c.window = append(c.window, replies...) }

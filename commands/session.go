@@ -24,6 +24,7 @@ type connection interface {
 	SetProto(proto int)
 	SetAuthenticated(ok bool)
 	CertificateName() string
+	LocalUser() string
 	Pending() int
 	QueuedBytes() int64
 	Push(replies ...resp.Reply)

@@ -16,7 +16,10 @@ type Conn struct {
 	server  *Server
 	session Session
 	created time.Time
-	opened  atomic.Bool // session is set
+	local   bool // of ServeLocal
+
+	localUser string
+	opened    atomic.Bool // session is set
 
 	reader               *reader
 	replies              replyQueue
@@ -101,6 +104,10 @@ func (c *Conn) CertificateName() string {
 	}
 	return chains[0][0].Subject.CommonName
 }
+
+// LocalUser returns the user that the maker of a connection within this process has
+// authenticated, see Server.ServeLocal; "" for any other connection.
+func (c *Conn) LocalUser() string { return c.localUser }
 
 // Pending returns the number of commands whose replies are not written yet.
 func (c *Conn) Pending() int {

@@ -114,7 +114,7 @@ func (c *Conn) idle() bool {
 		c.Push(Bytes(w.Take()))
 		return true
 	}
-	limit := c.server.cfg.IdleTimeout
+	limit := c.idleTimeout()
 	quiet := time.Since(c.LastActive())
 	if pending, bytes := c.replies.length(); limit > 0 && quiet >= limit && pending == 0 && bytes == 0 {
 		c.Close()
@@ -124,12 +124,20 @@ func (c *Conn) idle() bool {
 	return c.stop.Load()
 }
 
+// idleTimeout returns after how long an idle connection is closed; 0: never.
+func (c *Conn) idleTimeout() time.Duration {
+	if c.local {
+		return 0
+	}
+	return c.server.cfg.IdleTimeout
+}
+
 // armIdle sets the deadline of the next idle check. Reads do not move it: idle itself
 // checks how long the connection has been quiet.
 func (c *Conn) armIdle() {
 	var at time.Time // none
 	now := time.Now()
-	if limit := c.server.cfg.IdleTimeout; limit > 0 {
+	if limit := c.idleTimeout(); limit > 0 {
 		next := limit - now.Sub(c.LastActive())
 		if next <= 0 { // a reply is pending
 			next = limit

@@ -44,6 +44,7 @@ type Server struct {
 	plain    net.Listener     // nil without Config.Addr
 	tls      net.Listener     // nil without Config.TLSAddr
 	conns    map[uint64]*Conn // including those whose session is not open yet
+	local    int              // of conns, those of ServeLocal
 	lastID   uint64
 	stopping chan struct{} // closed by Shutdown, or at the end of Serve's context
 	empty    chan struct{} // closed when stopping and the last connection has ended
@@ -195,6 +196,22 @@ func (s *Server) ServeConn(nc net.Conn) {
 	s.serve(c)
 }
 
+// ServeLocal serves a connection that another part of this process has made, as ServeConn
+// does: with the same handler, register and shutdown. The caller bounds the number and the
+// lifetime of such connections, so neither MaxClients nor IdleTimeout applies to them: an
+// operator gets in when clients have taken every place.
+//
+// user is the user that the caller has authenticated, see Conn.LocalUser; empty: the
+// client of the connection authenticates as any other does.
+func (s *Server) ServeLocal(nc net.Conn, user string) {
+	c := s.admitLocal(nc, user)
+	if c == nil {
+		_ = nc.Close() // nothing was written
+		return
+	}
+	s.serve(c)
+}
+
 // serve serves an admitted connection.
 func (s *Server) serve(c *Conn) {
 	defer s.remove(c)
@@ -228,9 +245,27 @@ func (c *Conn) shakeHands(t *tls.Conn) bool {
 func (s *Server) admit(nc net.Conn) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isStopping() || len(s.conns) >= s.cfg.MaxClients {
+	if s.isStopping() || len(s.conns)-s.local >= s.cfg.MaxClients {
 		return nil
 	}
+	return s.register(nc)
+}
+
+// admitLocal registers a connection of ServeLocal unless the server stops.
+func (s *Server) admitLocal(nc net.Conn, user string) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isStopping() {
+		return nil
+	}
+	c := s.register(nc)
+	c.local, c.localUser = true, user
+	s.local++
+	return c
+}
+
+// register adds a connection to the register. The caller holds mu.
+func (s *Server) register(nc net.Conn) *Conn {
 	s.lastID++
 	c := newConn(s.lastID, nc, s)
 	s.conns[c.id] = c
@@ -255,6 +290,9 @@ func (s *Server) remove(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c.id)
+	if c.local {
+		s.local--
+	}
 	s.checkEmpty()
 }
 
