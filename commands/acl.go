@@ -79,6 +79,40 @@ func aclWhoAmI() Spec {
 	}
 }
 
+func whoAmI() Spec {
+	return Spec{
+		Name: "FILA.WHOAMI", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of commands",
+		Summary: "Returns the connection's user and its rights. Every user may run it.",
+		Reply: "A map: user, commands (a map of each command and subcommand: 1 if the user may run it, else 0), " +
+			"queues and channels (patterns, as in ACL GETUSER).",
+		Flags: []string{"loading", "stale", "fast"}, Unasked: true,
+		Examples: []Example{{"FILA.WHOAMI", "..."}},
+		Room: func(s *Session, in *input) int {
+			n := tableRoom("", nameBytes)(s, in)
+			if u := s.account.Load().User(); u != nil {
+				n += len(u.Queues()) + len(u.Channels())
+			}
+			return n
+		},
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			u := s.account.Load().User()
+			if u == nil {
+				return command.Refuse("NOAUTH", "the user of this connection was deleted")
+			}
+			var may, f fields
+			for _, c := range s.handler.table.All {
+				may.flag(c.Name, u.MayRun(c.Index))
+			}
+			f.text("user", u.Name())
+			f.group("commands", may)
+			f.text("queues", u.Queues())
+			f.text("channels", u.Channels())
+			f.write(w)
+			return nil
+		},
+	}
+}
+
 func aclGenPass() Spec {
 	return Spec{
 		Name: "GENPASS", Group: "server", Since: "6.0.0", Complexity: "O(1)",

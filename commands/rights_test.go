@@ -423,6 +423,58 @@ func TestACertificateMakesTheUser(t *testing.T) {
 	}
 }
 
+// What another part of the process vouches for counts without a password, and where the user
+// is gone or off nothing takes its place, not even a default user that needs none.
+func TestALocalConnectionSpeaksForItsUserOrForNone(t *testing.T) {
+	for _, password := range []string{"", "s3cret"} {
+		s := newServer(t, func(c *Config) {
+			c.Password = password
+			c.Users = []string{"user ops on >0ps ~* +@all", "user retired off ~* +@all"}
+		})
+		for name, want := range map[string]string{"ops": "$3\r\nops\r\n", "default": "$7\r\ndefault\r\n", "retired": "-NOAUTH", "stranger": "-NOAUTH"} {
+			c := &fakeConn{server: s, id: uint64(len(s.conns) + 1), created: s.Now(), localUser: name}
+			c.session = s.handler.open(c)
+			s.conns["local "+name] = c
+			for range 2 {
+				if got := c.do("ACL", "WHOAMI"); !strings.HasPrefix(got, want) {
+					t.Errorf("with the password %q, %q is %q, want %q", password, name, got, want)
+				}
+				if got := c.do("RESET"); got != "+RESET\r\n" {
+					t.Error(got)
+				}
+			}
+			if got := c.do("AUTH", "ops", "0ps"); got != "+OK\r\n" {
+				t.Errorf("%q cannot authenticate: %q", name, got)
+			}
+		}
+	}
+}
+
+func TestEveryUserMaySeeItsOwnRights(t *testing.T) {
+	s := newServer(t, func(c *Config) {
+		c.Users = []string{"user bob on >b0b %R~jobs* &fila:jobs:*", "user ann on >4nn ~* +fila.lease +acl|whoami"}
+	})
+	c := s.connect("bob")
+	c.do("AUTH", "bob", "b0b")
+	if got := c.do("ACL", "WHOAMI"); !strings.HasPrefix(got, "-NOPERM") {
+		t.Errorf("bob may run more than expected: %q", got)
+	}
+	got := c.do("FILA.WHOAMI")
+	for _, want := range []string{"user\r\n$3\r\nbob", "fila.lease\r\n:0\r\n", "fila.whoami\r\n:1\r\n", "acl|whoami\r\n:0\r\n", "%R~jobs*", "&fila:jobs:*"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in %q", want, got)
+		}
+	}
+	c = s.connect("ann")
+	c.do("AUTH", "ann", "4nn")
+	got = c.do("FILA.WHOAMI")
+	for _, want := range []string{"fila.lease\r\n:1\r\n", "fila.ack\r\n:0\r\n", "acl|whoami\r\n:1\r\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in %q", want, got)
+		}
+	}
+}
+
 func TestUsersThatCannotBeStopTheStart(t *testing.T) {
 	_, err := New(Config{Now: time.Now, Users: []string{"user x +nosuch"}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "auth.users, line 1: user x: rule '+nosuch'") {

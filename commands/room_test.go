@@ -285,7 +285,7 @@ func worstForms(f *flooded) map[string][][]string {
 		"ACL CAT": one("ACL CAT fila"), "ACL DELUSER": one("ACL DELUSER", many(100, "nobody")...), "ACL DRYRUN": one("ACL DRYRUN default FILA.ACK", many(50, name)...),
 		"ACL GENPASS": one("ACL GENPASS 4096"), "ACL GETUSER": one("ACL GETUSER user-1"), "ACL LIST": one("ACL LIST"), "ACL LOAD": one("ACL LOAD"),
 		"ACL LOG": one("ACL LOG 1000"), "ACL SAVE": one("ACL SAVE"), "ACL SETUSER": one("ACL SETUSER user-1 ~" + name), "ACL USERS": one("ACL USERS"),
-		"ACL WHOAMI": one("ACL WHOAMI"), "ASKING": one("ASKING"), "AUTH": one("AUTH nobody secret"), "BGSAVE": one("BGSAVE"),
+		"ACL WHOAMI": one("ACL WHOAMI"), "FILA.WHOAMI": one("FILA.WHOAMI"), "ASKING": one("ASKING"), "AUTH": one("AUTH nobody secret"), "BGSAVE": one("BGSAVE"),
 		"CLIENT CACHING": one("CLIENT CACHING YES"), "CLIENT CAPA": one("CLIENT CAPA", many(100, "redirect")...), "CLIENT GETNAME": one("CLIENT GETNAME"),
 		"CLIENT GETREDIR": one("CLIENT GETREDIR"), "CLIENT ID": one("CLIENT ID"), "CLIENT INFO": one("CLIENT INFO"),
 		"CLIENT KILL": one("CLIENT KILL ID 999999"), "CLIENT LIST": one("CLIENT LIST"), "CLIENT NO-EVICT": one("CLIENT NO-EVICT ON"),

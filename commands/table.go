@@ -97,6 +97,9 @@ func filaCommands() []Spec {
 		// config_values.go
 		configValues(), // FILA.CONFIG
 
+		// acl.go
+		whoAmI(),
+
 		// backup.go
 		bgsave(),
 		backup(),

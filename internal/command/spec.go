@@ -87,6 +87,8 @@ type Spec[S, C any] struct {
 	Access Access
 	// Quiet excludes an administrative command without effect from the audit log.
 	Quiet bool
+	// Unasked lets every user run the command: no right is checked.
+	Unasked bool
 	// Fills returns queues that the command may put messages into although no argument names
 	// them: they require Produce.
 	Fills       func(in *Input) []string

@@ -173,7 +173,7 @@ func unknownCommand(words [][]byte) error {
 func (t *Table[S, C]) Catalog(match func(pattern, name string) bool) *acl.Catalog {
 	commands := make([]acl.Command, len(t.All))
 	for i, c := range t.All {
-		commands[i] = acl.Command{Name: c.Name, Categories: c.Spec.Categories(), Always: c.NoAuth}
+		commands[i] = acl.Command{Name: c.Name, Categories: c.Spec.Categories(), Always: c.NoAuth || c.Spec.Unasked}
 	}
 	return acl.NewCatalog(commands, AllCategories(), match)
 }

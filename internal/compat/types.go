@@ -29,7 +29,7 @@ func ReplyTypes() map[string]string {
 		"fila.nack": "map", "fila.queue|apply": "array of map", "fila.queue|info": "map", "fila.queue|list": "array of string",
 		"fila.script|get": "string or nil", "fila.script|history": "array of map", "fila.script|rollback": "string", "fila.script|list": "array of map", "fila.script|load": "string",
 		"fila.script|stats": "array of map", "fila.script|test": "map", "fila.stats": "map", "fila.throttle|get": "map or nil",
-		"fila.throttle|list": page, "hello": "map", "info": "text", "keys": "array of string",
+		"fila.throttle|list": page, "fila.whoami": "map", "hello": "map", "info": "text", "keys": "array of string",
 		"latency|doctor": "text", "latency|graph": "text", "latency|histogram": "map", "latency|history": "array of array (integer, integer)",
 		"latency|latest": "array of array (string, integer, integer, integer)", "memory|doctor": "text", "memory|malloc-stats": "text",
 		"memory|stats": "map", "memory|usage": "integer or nil", "module|list": "array of map", "object|encoding": "string or nil",
