@@ -7,6 +7,8 @@
 //
 // To add a fault: a name and a row in plant.go, a test beside it, and a row in
 // TestTortureFindsPlantedFaults with the promise that the torture must report as broken.
+// Three faults break no promise but hold the broker in a state, for
+// TestHealthTellsTheStatesApart.
 package fault
 
 import "github.com/faisca/fila/engine"

@@ -166,10 +166,49 @@ func TestUnfencedReceiptCutsTheDeliveryNumberOfAcksAlone(t *testing.T) {
 	}
 }
 
+func TestSlowRecoveryTakesLongOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := plant(t, slowRecovery)
+		for _, want := range []time.Duration{slowFor, 0} {
+			began := time.Now()
+			if finds(s, storage.Messages); time.Since(began) != want {
+				t.Errorf("a scan takes %s, want %s", time.Since(began), want)
+			}
+		}
+	})
+}
+
+func TestAFailingStoreFailsFromItsMarkOn(t *testing.T) {
+	for _, name := range []string{readOnly, stuckLoop} {
+		synctest.Test(t, func(t *testing.T) {
+			sound, s := plant(t, name)
+			commit(t, s, "a", true)
+			if err := s.Reopen(); err != nil {
+				t.Error(err)
+			}
+			for _, key := range []string{markedQueue, "b"} {
+				var b storage.Batch
+				b.Put(storage.Messages, []byte(key), nil)
+				if err := s.Commit(&b, true); err == nil || has(t, sound, storage.Messages, key) {
+					t.Errorf("%s: the commit of %s gives %v", name, key, err)
+				}
+			}
+			if s.Reopen() == nil {
+				t.Errorf("%s: it can be reopened", name)
+			}
+			want := map[string]time.Duration{readOnly: 0, stuckLoop: stuckFor}[name]
+			began := time.Now()
+			if !finds(s, storage.Messages) || time.Since(began) != want {
+				t.Errorf("%s: a scan takes %s, want %s", name, time.Since(began), want)
+			}
+		})
+	}
+}
+
 // Every fault must have a test above.
 func TestTheTableHoldsTheFaultsThatAreTested(t *testing.T) {
-	if n := len(faults()); n != 6 {
-		t.Errorf("%d faults, 6 of them have tests", n)
+	if n := len(faults()); n != 9 {
+		t.Errorf("%d faults, 9 of them have tests", n)
 	}
 	for name, f := range faults() {
 		if (f.store == nil) == (f.session == nil) {

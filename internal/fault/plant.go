@@ -19,6 +19,11 @@ const (
 	lostLease         = "lost-lease"          // leases are not stored
 	lostTimer         = "lost-timer"          // delayed messages are not found again
 	unfencedReceipt   = "unfenced-receipt"    // an ack ends any lease of its message
+
+	// These break no promise: they hold a broker in a state that its health must show.
+	slowRecovery = "slow-recovery" // the first look into the store takes slowFor
+	readOnly     = "read-only"     // the store takes no more commits after that of markedQueue
+	stuckLoop    = "stuck-loop"    // after that commit the recovery in the loop never ends
 )
 
 // fault wraps the parts that a promise depends on; nil: the part is not wrapped.
@@ -35,6 +40,9 @@ func faults() map[string]fault {
 		lostLease:         {store: func(s Store) Store { return &forgetfulStore{Store: s, drop: leases} }},
 		lostTimer:         {store: func(s Store) Store { return timelessStore{s} }},
 		unfencedReceipt:   {session: func(s resp.Session) resp.Session { return unfencedSession{s} }},
+		slowRecovery:      {store: func(s Store) Store { return &slowStore{Store: s} }},
+		readOnly:          {store: func(s Store) Store { return &failingStore{Store: s} }},
+		stuckLoop:         {store: func(s Store) Store { return &failingStore{Store: s, hangs: true} }},
 	}
 }
 
