@@ -5,6 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . deploy/test/lib.sh
 
 port=$(free_port)
+admin=$(free_port)
 store=$work/podman
 export TMPDIR=$work/tmp
 mkdir -p "$TMPDIR"
@@ -19,7 +20,7 @@ started() {
 	shift 2
 	pod run -d --name "$name" --read-only --cap-drop all --security-opt no-new-privileges --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 \
 		--network host -v fila-test:/data -e FILA_AUTH__PASSWORD=$password -e "FILA_SERVER__LISTEN_ADDR=127.0.0.1:$port" \
-		-e "FILA_URL=fila://127.0.0.1:$port" "$image" "$@" >/dev/null
+		-e "FILA_ADMIN__LISTEN_ADDR=127.0.0.1:$admin" -e "FILA_URL=fila://127.0.0.1:$port" "$image" "$@" >/dev/null
 }
 
 clean() {
@@ -39,6 +40,7 @@ the_image_runs_read_only_as_a_user_of_its_own() {
 	want "65532 65532" "$(stat -c '%u %g' "/proc/$pid")" "user and group"
 	want 0000000000000000 "$(sed -n 's/^CapEff:\t//p' "/proc/$pid/status")" "capabilities"
 	want true "$(pod inspect -f '{{.HostConfig.ReadonlyRootfs}}' one)" "read-only"
+	want running "$(curl -s "127.0.0.1:$admin/readyz")" "the admin listener"
 	fill 1000
 }
 
