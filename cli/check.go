@@ -25,6 +25,9 @@ func (c *Config) check() error {
 	if err := c.checkTLS(); err != nil {
 		return err
 	}
+	if err := c.checkAdmin(); err != nil {
+		return err
+	}
 	if len(c.Auth.Users) > 0 && c.Auth.ACLFile != "" {
 		return errors.New("auth.users and auth.acl_file exclude each other: put the users into the file")
 	}
@@ -37,15 +40,21 @@ func (c *Config) check() error {
 // CheckOpen refuses an address that other machines can reach. It is called for a broker
 // whose clients need not authenticate.
 func (c *Config) CheckOpen() error {
-	name, addr := "server.listen_addr", c.Server.ListenAddr
-	if addr == "" || loopback(addr) {
-		name, addr = "tls.listen_addr", c.TLS.ListenAddr
-		if addr == "" || loopback(addr) || c.TLS.AuthClients == ClientsMust {
-			return nil
+	certified := c.TLS.AuthClients == ClientsMust
+	for _, l := range []struct {
+		name, addr string
+		certified  bool // each client has shown a certificate
+	}{
+		{"server.listen_addr", c.Server.ListenAddr, false},
+		{"tls.listen_addr", c.TLS.ListenAddr, certified},
+		{"admin.listen_addr", c.Admin.ListenAddr, certified && c.Admin.TLS},
+	} {
+		if l.addr != "" && !loopback(l.addr) && !l.certified {
+			return UsageError{Err: fmt.Errorf("%s %s can be reached from other machines, and clients need not authenticate: "+
+				"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", l.name, l.addr)}
 		}
 	}
-	return UsageError{Err: fmt.Errorf("%s %s can be reached from other machines, and clients need not authenticate: "+
-		"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", name, addr)}
+	return nil
 }
 
 // checkTLS is about the settings of TLS that need each other.

@@ -149,11 +149,6 @@ type Slowlog struct {
 	MaxEntries int
 }
 
-// Admin configures commands for operators.
-type Admin struct {
-	FiguresAge time.Duration // maximum age of cached figures of fairness keys
-}
-
 // Latency configures LATENCY.
 type Latency struct {
 	Threshold time.Duration // zero: none
@@ -164,6 +159,16 @@ type Tracing struct {
 	Endpoint string  // of the collector; empty: no spans
 	Ratio    float64 // 0 to 1, of the sampled messages
 	Relation string  // RelationLink or RelationParent
+}
+
+// Admin configures what operators see, and how they reach the broker over HTTP.
+type Admin struct {
+	ListenAddr string // empty: nowhere
+	TLS        bool   // with the files of TLS
+	Plain      bool   // an address that other machines can reach may be without TLS
+	Hosts      []string
+	Prefix     string        // of all paths; begins and ends with a slash
+	FiguresAge time.Duration // maximum age of cached figures of fairness keys
 }
 
 // Settings are all settings by name and value, as text. Secrets are left out,

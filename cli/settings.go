@@ -60,19 +60,7 @@ func settings(c *Config) []setting {
 	all = append(all, logSettings(&c.Log)...)
 	all = append(all, tracingSettings(&c.Tracing)...)
 	all = append(all, watchSettings(c)...)
-	return append(all, figuresSettings(&c.Admin)...)
-}
-
-// figuresSettings are about what operators see of queues and fairness keys.
-func figuresSettings(c *Admin) []setting {
-	return []setting{
-		{
-			name:  "admin.figures_ms",
-			value: millis(&c.FiguresAge, 5000, 100, 60*60*1000),
-			doc: "Age up to which the figures of fairness keys in `FILA.FIGURES` and `FILA.KEYS` with `BY` are shown again. Older ones are found by a look at all keys, " +
-				"0.1 s of the broker's time for a million in slices of less than a millisecond, for all clients together and only when one asks.",
-		},
-	}
+	return append(all, adminSettings(&c.Admin)...)
 }
 
 func serverSettings(c *Server) []setting {

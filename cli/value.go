@@ -76,7 +76,10 @@ func (t text) bounds() string {
 }
 
 // lines is a setting that consists of a list of lines.
-type lines struct{ to *[]string }
+type lines struct {
+	to    *[]string
+	check func(string) error // of each line; nil: any will do
+}
 
 func (l lines) reset() { *l.to = nil }
 
@@ -93,18 +96,30 @@ func (l lines) set(raw any) error {
 		}
 		all = append(all, line)
 	}
+	return l.take(all)
+}
+
+func (l lines) take(all []string) error {
+	for _, line := range all {
+		if l.check == nil {
+			break
+		}
+		if err := l.check(line); err != nil {
+			return err
+		}
+	}
 	*l.to = all
 	return nil
 }
 
 func (l lines) parse(s string) error {
-	*l.to = nil
+	var all []string
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {
-			*l.to = append(*l.to, line)
+			all = append(all, line)
 		}
 	}
-	return nil
+	return l.take(all)
 }
 
 func (l lines) String() string { return strings.Join(*l.to, "\n") }
@@ -118,6 +133,33 @@ func (l lines) literal() string {
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
+
+// boolean is a setting that is true or false; false is the default.
+type boolean struct{ to *bool }
+
+func (b boolean) reset() { *b.to = false }
+
+func (b boolean) set(raw any) error {
+	v, ok := raw.(bool)
+	if !ok {
+		return fmt.Errorf("must be true or false, not %#v", raw)
+	}
+	*b.to = v
+	return nil
+}
+
+func (b boolean) parse(s string) error {
+	if s != "true" && s != "false" {
+		return fmt.Errorf("must be true or false, not %q", s)
+	}
+	*b.to = s == "true"
+	return nil
+}
+
+func (b boolean) String() string  { return strconv.FormatBool(*b.to) }
+func (b boolean) kind() string    { return "true|false" }
+func (b boolean) bounds() string  { return "true or false" }
+func (b boolean) literal() string { return b.String() }
 
 // whole is the type of a number's field.
 type whole interface {

@@ -81,6 +81,9 @@ func (c *core) writableForNew() error {
 	return nil
 }
 
+// Writable reports whether the store takes new messages.
+func (tx *Tx) Writable() bool { return tx.core.writableForNew() == nil }
+
 // refreshFull reads from the store whether it is full.
 func (c *core) refreshFull() {
 	c.health.full = nil

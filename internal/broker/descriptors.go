@@ -6,6 +6,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/internal/admin"
 )
 
 // File descriptors are divided at the start. If clients could take the last one, the store
@@ -31,7 +32,11 @@ func shareDescriptors(cfg *cli.Config, log zerolog.Logger) (storeFiles int, err 
 	if !known {
 		return wanted, nil
 	}
-	clients, storeFiles, err := share(limit, cfg.Server.MaxClients, wanted)
+	other := filesBeside
+	if cfg.Admin.ListenAddr != "" {
+		other += admin.ConnectionsMax
+	}
+	clients, storeFiles, err := share(limit, other, cfg.Server.MaxClients, wanted)
 	if err != nil {
 		return 0, err
 	}
@@ -43,14 +48,14 @@ func shareDescriptors(cfg *cli.Config, log zerolog.Logger) (storeFiles int, err 
 	return storeFiles, nil
 }
 
-// share divides limit descriptors: it returns the numbers of clients and of store files,
-// each at most what is wanted.
-func share(limit uint64, clientsWanted, storeWanted int) (clients, store int, err error) {
-	least := min(clientsWanted, clientsMin) + min(storeWanted, storeFilesMin) + filesBeside
+// share divides limit descriptors, of which other are for other uses: it returns the
+// numbers of clients and of store files, each at most what is wanted.
+func share(limit uint64, other, clientsWanted, storeWanted int) (clients, store int, err error) {
+	least := min(clientsWanted, clientsMin) + min(storeWanted, storeFilesMin) + other
 	if limit < uint64(least) { //nolint:gosec // positive
 		return 0, 0, fmt.Errorf("this process may open %d files, it needs at least %d: raise the limit with ulimit -n, or LimitNOFILE of the service", limit, least)
 	}
-	rest := int(min(limit, 1<<30)) - filesBeside
+	rest := int(min(limit, 1<<30)) - other
 	if rest >= clientsWanted+storeWanted {
 		return clientsWanted, storeWanted, nil
 	}

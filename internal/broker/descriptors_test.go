@@ -24,7 +24,7 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 		{160, 10_000, 1000, 32, 64},
 		{65, 1, 0, 1, 0},
 	} {
-		clients, store, err := share(c.limit, c.wanted, c.tables)
+		clients, store, err := share(c.limit, filesBeside, c.wanted, c.tables)
 		if err != nil || clients != c.clients || store != c.store {
 			t.Errorf("of %d for %d clients and %d tables: %d and %d, %v; want %d and %d", c.limit, c.wanted, c.tables, clients, store, err, c.clients, c.store)
 		}
@@ -34,7 +34,7 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 		wanted, tables int
 		least          string
 	}{{159, 10_000, 1000, "160"}, {0, 10_000, 1000, "160"}, {95, 10_000, 0, "96"}, {64, 1, 0, "65"}} {
-		if _, _, err := share(c.limit, c.wanted, c.tables); err == nil || !strings.Contains(err.Error(), "at least "+c.least+":") {
+		if _, _, err := share(c.limit, filesBeside, c.wanted, c.tables); err == nil || !strings.Contains(err.Error(), "at least "+c.least+":") {
 			t.Errorf("of %d for %d clients and %d tables: %v", c.limit, c.wanted, c.tables, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestNoDescriptorIsSharedOutTwice(t *testing.T) {
 	for limit := uint64(0); limit < 3000; limit += 7 {
 		for _, wanted := range []int{1, 31, 32, 33, 500, 10_000} {
 			for _, tables := range []int{0, 63, 64, 256, 1000, 4000} {
-				clients, store, err := share(limit, wanted, tables)
+				clients, store, err := share(limit, filesBeside, wanted, tables)
 				if err != nil {
 					continue
 				}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/admin"
 	"github.com/faisca/fila/internal/backup"
 	"github.com/faisca/fila/internal/fault"
 	"github.com/faisca/fila/internal/telemetry"
@@ -34,8 +36,12 @@ type broker struct {
 	cfg     cli.Config
 	log     zerolog.Logger
 	server  *resp.Server
+	handler lateHandler
 	store   store
 	engine  *engine.Engine
+	phase   atomic.Int32
+	pulse   pulse
+	admin   *admin.Server // nil: off
 	level   *logLevel
 	latency *telemetry.Latency
 	tracer  *tracing.Tracer // nil: tracing is off
@@ -50,7 +56,8 @@ type broker struct {
 
 // serve runs the broker until ctx ends. The start has four steps:
 //
-//  1. listen, so that a port in use is reported before anything is changed
+//  1. listen, so that a port in use is reported before anything is changed; the admin
+//     listener serves from here on, to say that the broker recovers
 //  2. open the store
 //  3. recover; clients that connect meanwhile wait in the listen queue
 //  4. accept connections
@@ -83,21 +90,24 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	leaveProcessor()
 	setMemory(cfg)
 	started := time.Now()
-	handler := new(lateHandler)
 	connections := respConfig(cfg, log)
-	if connections.TLS, err = certificates(cfg.TLS, log); err != nil {
+	if connections.TLS, err = certificates(cfg, log); err != nil {
 		return err
 	}
-	server, err := resp.NewServer(connections, handler)
+	server, err := resp.NewServer(connections, &b.handler)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
 	b.server = server
 	plain, secure, err := server.Listen(ctx)
 	if err != nil {
-		return listenError(err)
+		return listenError(err, "server.listen_addr")
 	}
 	addr := cmp.Or(plain, secure)
+	if err := b.serveAdmin(ctx, connections.TLS); err != nil {
+		return errors.Join(err, server.Shutdown(ctx))
+	}
+	defer b.closeAdmin()
 	if err := serveProfiles(ctx, cfg.Server.PprofAddr, log); err != nil {
 		return errors.Join(err, server.Shutdown(ctx))
 	}
@@ -113,7 +123,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 			return errors.Join(err, server.Shutdown(ctx), b.store.Close())
 		}
 	}
-	handler.set(h)
+	b.handler.set(h)
 
 	// The engine does not end with ctx: stop ends it, in order.
 	go func() { b.running <- b.engine.Run(context.WithoutCancel(ctx)) }()
@@ -158,7 +168,15 @@ func (b *broker) wait(ctx context.Context, h *commands.Handler, reloads <-chan c
 // reload applies a changed configuration as far as a running broker can, and logs the
 // settings that need a restart.
 func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
-	set, fixed := h.Reload(r.Config.Settings(), r.Changed)
+	changed := slices.Clone(r.Changed)
+	if b.admin != nil {
+		b.admin.SetHosts(r.Config.Admin.Hosts)
+		changed = slices.DeleteFunc(changed, func(name string) bool { return name == "admin.hosts" })
+	}
+	set, fixed := h.Reload(r.Config.Settings(), changed)
+	if len(changed) < len(r.Changed) {
+		set = append(set, "admin.hosts")
+	}
 	if len(fixed) > 0 {
 		b.log.Warn().Strs("settings", fixed).Msg("changed settings that require a restart")
 	}
@@ -170,6 +188,8 @@ func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
 
 // ready logs the addresses and the duration of the start, and notifies the supervisor.
 func (b *broker) ready(plain, secure net.Addr, took time.Duration) {
+	b.pulse.engine = b.engine
+	b.phase.Store(phaseRunning)
 	b.log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", b.cfg.Storage.Engine).Str("path", b.where()).
 		Str("sync", b.cfg.Storage.Sync).Str("version", cli.Version()).Dur("start_ms", took).Msg("ready")
 	b.supervisor.say("READY=1\nSTATUS=serving " + text(cmp.Or(plain, secure)))
@@ -232,6 +252,7 @@ func (b *broker) open() error {
 // incomplete: then some acknowledged writes may not be on disk.
 func (b *broker) stop(cause error) error {
 	b.log.Info().Msg("stopping")
+	b.phase.Store(phaseStopping)
 	b.supervisor.say("STOPPING=1\nSTATUS=stopping")
 	b.engine.Stop()
 	err := errors.Join(cause, <-b.running)
@@ -294,6 +315,8 @@ type lateHandler struct {
 
 func (l *lateHandler) set(h *commands.Handler) { l.h.Store(h) }
 
+func (l *lateHandler) isSet() bool { return l.h.Load() != nil }
+
 func (l *lateHandler) Open(c *resp.Conn) resp.Session { return fault.WrapSession(l.h.Load().Open(c)) }
 
 // text returns an address for the log; "" for nil.
@@ -304,19 +327,20 @@ func text(addr net.Addr) string {
 	return addr.String()
 }
 
-// listenError replaces error codes of the system by sentences that say what to do.
-func listenError(err error) error {
+// listenError replaces error codes of the system by sentences that say what to do. setting is
+// that of the address.
+func listenError(err error, setting string) error {
 	addr := "the address"
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
 		addr = op.Addr.String()
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s is in use by another process: is Fila running already? choose another with --server.listen_addr", addr)
+		return fmt.Errorf("%s is in use by another process: is Fila running already? choose another with --%s", addr, setting)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("%s may not be listened on by this user: choose a port above 1023 with --server.listen_addr", addr)
+		return fmt.Errorf("%s may not be listened on by this user: choose a port above 1023 with --%s", addr, setting)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this machine: choose another with --server.listen_addr", addr)
+		return fmt.Errorf("%s is not an address of this machine: choose another with --%s", addr, setting)
 	}
 	return err
 }

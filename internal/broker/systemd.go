@@ -59,7 +59,7 @@ func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
 	again := time.NewTicker(s.watchdog / 3) // tolerates one that is late
 	defer again.Stop()
 	for {
-		if !pass(ctx, e) {
+		if !pass(ctx, e, signOfLife{}) {
 			return
 		}
 		s.say("WATCHDOG=1")
@@ -72,9 +72,9 @@ func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
 }
 
 // pass sends a task through the loop. It returns false if ctx ends before.
-func pass(ctx context.Context, e *engine.Engine) bool {
+func pass(ctx context.Context, e *engine.Engine, call engine.Call) bool {
 	done := make(chan struct{}, 1)
-	task := &engine.Task{Call: signOfLife{}, ReadOnly: true, Client: engine.NewClient(0, func() {
+	task := &engine.Task{Call: call, ReadOnly: true, Client: engine.NewClient(0, func() {
 		select {
 		case done <- struct{}{}:
 		default:

@@ -43,9 +43,10 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	return c
 }
 
-// certificates loads the files of TLS; nil if TLS is not configured.
-func certificates(cfg cli.TLS, log zerolog.Logger) (*tls.Config, error) {
-	if cfg.ListenAddr == "" {
+// certificates loads the files of TLS; nil if no listener is configured to use it.
+func certificates(all cli.Config, log zerolog.Logger) (*tls.Config, error) {
+	cfg := all.TLS
+	if cfg.ListenAddr == "" && (all.Admin.ListenAddr == "" || !all.Admin.TLS) {
 		return nil, nil
 	}
 	clients := map[string]tls.ClientAuthType{

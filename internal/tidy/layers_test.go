@@ -66,7 +66,9 @@ func layers() map[string]layer {
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tracing", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tracing", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
+		// HTTP for operators. It knows the broker as a client does.
+		"internal/admin": {may: []string{"internal/client"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
 		// Breaks one promise of a binary built for tests.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
