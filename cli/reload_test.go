@@ -44,7 +44,7 @@ func TestAHangupReadsTheConfigurationAgain(t *testing.T) {
 			return nil
 		},
 	}, Process{Args: []string{"--server.maxclients", "7"}, Stdout: &log, Stderr: &log, Hangups: func() <-chan os.Signal { return signals }})
-	if code != 0 || strings.Count(log.String(), "cannot be read") != 1 || !strings.Contains(log.String(), "log.level") || strings.Contains(log.String(), "s3cr3t") {
+	if code != 0 || strings.Count(log.String(), "invalid configuration") != 1 || !strings.Contains(log.String(), "log.level") || strings.Contains(log.String(), "s3cr3t") {
 		t.Errorf("exit code %d, log: %s", code, log.String())
 	}
 }
@@ -56,7 +56,7 @@ type refusalLog struct {
 }
 
 func (l *refusalLog) Write(line []byte) (int, error) {
-	if bytes.Contains(line, []byte("cannot be read")) {
+	if bytes.Contains(line, []byte("invalid configuration")) {
 		defer func() { l.refused <- struct{}{} }()
 	}
 	return l.Buffer.Write(line)
