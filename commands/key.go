@@ -208,7 +208,7 @@ func parseKeys(_ *Session, in *input) (call, error) {
 			if p.cursor != 0 {
 				return nil, command.Refuse("ERR", "BY shows the first keys in that order, it does not go with CURSOR")
 			}
-			return &topKeysCall{page: p, req: engine.TopKeys{Queue: in.Text("queue"), By: engine.Order(by)}}, nil //nolint:gosec // few
+			return &topKeysCall{page: p, req: engine.TopKeys{Queue: in.Text("queue"), By: engine.Order(by)}}, nil
 		}
 	}
 	return &keysCall{page: p, req: engine.Keys{Queue: in.Text("queue")}}, nil

@@ -42,10 +42,10 @@ func failing(t *testing.T, c *redis.Client, n int) {
 	do(t, c, "FILA.QUEUE", "CREATE", "mails", "DLQ", "orders.dlq")
 	for i := range n {
 		queue, text := "orders", fmt.Sprintf("timeout after %d ms", 1000+i)
-		switch {
-		case i%10 == 3:
+		switch i % 10 {
+		case 3:
 			text = fmt.Sprintf("no customer 'c%d'", i)
-		case i%10 == 7:
+		case 7:
 			queue, text = "mails", "disk [full]"
 		}
 		do(t, c, "FILA.ENQUEUE", queue, fmt.Sprintf("order %d", i), "KEY", fmt.Sprintf("k%d", i%3), "HEADER", "customer", fmt.Sprintf("c%d", i))

@@ -82,7 +82,7 @@ func newSink(cfg *Config, n *counters) (sink, error) {
 	}
 	o.service = &about.Resource{}
 	for _, a := range service.Attributes() {
-		o.service.Attributes = append(o.service.Attributes, textValue(string(a.Key), a.Value.Emit()))
+		o.service.Attributes = append(o.service.Attributes, textValue(string(a.Key), a.Value.String()))
 	}
 	go o.run(ctx)
 	return o, nil
@@ -182,7 +182,7 @@ const (
 func appendSpan(list []*trace.Span, s *span, in, parent []byte) []*trace.Span {
 	out := &trace.Span{
 		SpanId: binary.BigEndian.AppendUint64(nil, rand.Uint64()), Name: s.name(), Kind: trace.Span_SPAN_KIND_INTERNAL, Flags: flags,
-		StartTimeUnixNano: uint64(s.began.UnixNano()), EndTimeUnixNano: uint64(s.ended.UnixNano()), //nolint:gosec // after 1970
+		StartTimeUnixNano: uint64(s.began.UnixNano()), EndTimeUnixNano: uint64(s.ended.UnixNano()),
 		Attributes: make([]*common.KeyValue, 0, len(s.attributes)),
 	}
 	if s.server {
