@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -30,7 +31,11 @@ func TestAHangupReadsTheConfigurationAgain(t *testing.T) {
 			}
 			write("[log]\nlevel = \"sideways\"\n")
 			signals <- syscall.SIGHUP // it is refused, and changes nothing
-			<-log.refused             // the file has been read
+			select {                  // the file has been read
+			case <-log.refused:
+			case <-time.After(30 * time.Second):
+				t.Fatal("no line of the log says that the configuration is invalid")
+			}
 			write("[log]\nlevel = \"debug\"\n[auth]\npassword = \"s3cr3t\"\n")
 			signals <- syscall.SIGHUP
 			r := <-reloads

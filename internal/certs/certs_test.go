@@ -148,7 +148,7 @@ func TestNewSaysWhichFileIsWrong(t *testing.T) {
 	}{
 		{Files{Cert: "nosuch.pem", Key: good.Key}, tls.NoClientCert, "nosuch.pem"},
 		{Files{Cert: good.Cert, Key: empty}, tls.NoClientCert, "empty.pem"},
-		{expired, tls.NoClientCert, "has expired"},
+		{expired, tls.NoClientCert, " expired on "},
 		{Files{Cert: good.Cert, Key: good.Key, CA: empty}, tls.NoClientCert, "contains no PEM certificate"},
 		{good, tls.RequireAndVerifyClientCert, "no CA file"},
 	} {
