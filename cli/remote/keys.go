@@ -7,8 +7,8 @@ func keyRows() []row {
 		{
 			name: "keys list", args: "QUEUE", short: "List the fairness keys of a queue with their shares",
 			wire: "FILA.KEYS $QUEUE", shape: pages, columns: keyColumns, none: "no fairness key of $QUEUE has messages",
-			options:  []option{{"match", "MATCH", text, "only keys that match a `pattern`"}, limit()},
-			examples: []string{"fila keys list orders", "fila keys list orders --match 'tenant-*' --limit 20"},
+			options:  []option{{"match", "MATCH", text, "only keys that match a `pattern`"}, {"by", "BY", text, "the first hundred in an `order`: depth, age, delivered, or behind their fair share"}, limit()},
+			examples: []string{"fila keys list orders --by age", "fila keys list orders --match 'tenant-*' --limit 20"},
 		},
 		{
 			name: "keys show", args: "QUEUE KEY", short: "Show the settings and figures of a fairness key",

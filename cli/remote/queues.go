@@ -12,9 +12,9 @@ func queueRows() []row {
 	return []row{
 		{
 			name: "queues list", short: "List queues with what they hold",
-			run:     (*call).listQueues,
+			wire: "FILA.FIGURES", run: (*call).listQueues,
 			columns: "name ready delayed leased dead keys waiters paused_in paused_out dlq", none: "no queues",
-			options:  []option{{"match", "", text, "only names that match a `pattern`, such as 'ord*'"}},
+			options:  []option{{"match", "MATCH", text, "only names that match a `pattern`, such as 'ord*'"}},
 			examples: []string{"fila queues list", "fila queues list --match 'ord*' -o json"},
 		},
 		{
@@ -92,25 +92,27 @@ func sideOptions() []option {
 	return []option{{"in", "IN", yes, "only what goes in"}, {"out", "OUT", yes, "only what goes out"}}
 }
 
-// listQueues shows all queues. Their figures are asked for some at a time.
+// listQueues shows all queues by name: the broker's pages are in no order.
 func (c *call) listQueues() error {
-	words := []string{"FILA.QUEUE", "LIST"}
-	if c.given("match") {
-		words = append(words, "MATCH", c.text("match"))
-	}
-	reply, err := c.do(words...)
+	words, err := c.command()
 	if err != nil {
 		return err
 	}
-	rows := c.rows()
-	err = c.each(client.Texts(reply), func(name string) []string { return []string{"FILA.QUEUE", "INFO", name} }, func(_ string, v any) error {
-		if m, ok := v.(client.Map); ok {
-			rows.Add(m)
-		}
-		return nil
+	var all []client.Map
+	err = c.pages(words, func(m client.Map) bool {
+		all = append(all, m)
+		return true
 	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b client.Map) int { return strings.Compare(a.Text("name"), b.Text("name")) })
+	rows := c.rows()
+	for _, m := range all {
+		rows.Add(m)
+	}
 	rows.Close(c.none)
-	return err
+	return nil
 }
 
 // each sends a command for each name, a hundred at a time, and hands on the replies. What was

@@ -53,8 +53,10 @@ type Sampler struct {
 }
 
 const (
-	// itemsMax is how many queues or keys are asked for.
+	// itemsMax is how many queues are asked for.
 	itemsMax = 1000
+	// keysMax is how many keys are asked for, the deepest: as many as the broker has in an order.
+	keysMax = 100
 	// answerTime is how long the broker has for one sample.
 	answerTime = 10 * time.Second
 )
@@ -145,7 +147,7 @@ func (s *Sampler) keys(ctx context.Context, f *Figures) error {
 		return err
 	}
 	f.Totals, _ = totals.(client.Map)
-	reply, err := s.conn.Do(ctx, "FILA.KEYS", f.Queue, "COUNT", strconv.Itoa(itemsMax))
+	reply, err := s.conn.Do(ctx, "FILA.KEYS", f.Queue, "COUNT", strconv.Itoa(keysMax), "BY", "DEPTH")
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (s *Sampler) keys(ctx context.Context, f *Figures) error {
 	if len(page) != 2 {
 		return errors.New("the broker answered FILA.KEYS with something else than a page")
 	}
-	f.More = client.Text(page[0]) != "0"
+	f.More = f.Totals.Int("keys") > int64(len(client.Maps(page[1])))
 	for _, m := range client.Maps(page[1]) {
 		f.Items = append(f.Items, Item{Map: m})
 	}
