@@ -22,6 +22,14 @@ const (
 // adminCloseTime is how long requests under way may take to end after everything else has.
 const adminCloseTime = time.Second
 
+// serveOperators opens the admin listener and that of profiles.
+func (b *broker) serveOperators(ctx context.Context, secure *tls.Config) error {
+	if err := b.serveAdmin(ctx, secure); err != nil {
+		return err
+	}
+	return serveProfiles(ctx, b.cfg.Server.PprofAddr, b.log)
+}
+
 // serveAdmin opens the admin listener and serves it until closeAdmin; without an address it
 // does nothing. secure is the configuration of TLS, if there is one.
 func (b *broker) serveAdmin(ctx context.Context, secure *tls.Config) error {

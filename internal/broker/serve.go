@@ -104,11 +104,8 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 		return listenError(err, "server.listen_addr")
 	}
 	addr := cmp.Or(plain, secure)
-	if err := b.serveAdmin(ctx, connections.TLS); err != nil {
-		return errors.Join(err, server.Shutdown(ctx))
-	}
 	defer b.closeAdmin()
-	if err := serveProfiles(ctx, cfg.Server.PprofAddr, log); err != nil {
+	if err := b.serveOperators(ctx, connections.TLS); err != nil {
 		return errors.Join(err, server.Shutdown(ctx))
 	}
 	if err := b.open(); err != nil {
