@@ -75,14 +75,17 @@ func recoveries(p *patient) []finding {
 	return nil
 }
 
-// disk judges the space of the data directory, where INFO tells it.
+// disk judges the free space of the store's disk. A compaction needs room beside the tables that
+// it replaces: a tenth of the store is little, and so is less than 1 GiB.
 func disk(p *patient) []finding {
-	free, total := client.Float(p.info["disk_free_bytes"]), client.Float(p.info["disk_total_bytes"])
-	const low = 0.1
-	if total > 0 && free/total < low {
-		return one(fmt.Sprintf("%.0f %% of the disk is free", 100*free/total), "make room, or move storage.path to a larger one")
+	const gib = 1 << 30
+	size, known := p.info["store_bytes"]
+	free := client.Float(p.info["store_free_bytes"])
+	if !known || free >= max(gib, client.Float(size)/10) {
+		return nil
 	}
-	return nil
+	return one(fmt.Sprintf("%.1f GiB of the disk are free, and the store has %.1f GiB", free/gib, client.Float(size)/gib),
+		"free space, or move storage.path to a larger disk")
 }
 
 func power(p *patient) []finding {
