@@ -284,6 +284,7 @@ func (s *Session) called(c *entry, args [][]byte, shown []string, took time.Dura
 		if shown == nil {
 			shown = clipArgs(c, args)
 		}
+		h.calls.Slow(s.conn.ID(), c.Index)
 		h.slow.Add(&telemetry.SlowCommand{
 			At: h.cfg.Now(), Took: took, Args: shown, Addr: s.conn.RemoteAddr().String(), Name: s.identity.Load().name,
 		})

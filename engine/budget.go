@@ -137,6 +137,20 @@ func (tx *Tx) yield() error {
 	return tx.park(waitTurn, nil, 0)
 }
 
+// Each calls step for the numbers from *at up to n, as work of some units each, and leaves in *at
+// where it is: calls of other packages do their work in slices with it. It returns
+// ErrWouldBlock if it continues in a later turn.
+func (tx *Tx) Each(at *int, n, units int, step func(i int)) error {
+	for ; *at < n; *at++ {
+		if !tx.more() {
+			return tx.yield()
+		}
+		tx.core.spend(units - 1)
+		step(*at)
+	}
+	return nil
+}
+
 // resumeYielded continues tasks that have yielded, each at most once in a turn. A task that
 // yields again joins the end of the list, so long tasks alternate.
 func (c *core) resumeYielded() {

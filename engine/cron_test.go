@@ -177,6 +177,11 @@ func TestCatchUp(t *testing.T) {
 			if i := again.cronInfo("m"); i.Fired+i.Missed != 5 || i.Fired != uint64(len(want))+1 {
 				t.Errorf("fired %d, missed %d", i.Fired, i.Missed)
 			}
+			var s Stats
+			again.must(func(tx *Tx) error { s = tx.EngineStats(); return nil })
+			if i := again.cronInfo("m"); s.Crons != 1 || s.Ticked != uint64(len(want)) || s.Missed != i.Missed {
+				t.Errorf("since the start: %d entries, %d ticks, %d missed; the entry has missed %d", s.Crons, s.Ticked, s.Missed, i.Missed)
+			}
 		})
 	}
 }

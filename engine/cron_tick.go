@@ -118,7 +118,8 @@ func (c *core) skipMissed(e *cronEntry) int {
 		}
 	}
 	n := e.schedule.Count(s.NextAt, to, countMax)
-	s.Missed += uint64(n) //nolint:gosec // not negative
+	s.Missed += uint64(n)                 //nolint:gosec // not negative
+	c.health.counters.missed += uint64(n) //nolint:gosec // not negative
 	s.NextAt = to
 	c.putCron(e)
 	c.cron.arm(e)
@@ -203,9 +204,11 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	if err != nil {
 		text := err.Error()
 		s.Missed++
+		c.health.counters.missed++
 		s.LastError, s.ErrorAt = text[:min(len(text), cronErrorMax)], c.now
 	} else {
 		s.Fired++
+		c.health.counters.ticked++
 		s.LastAt = j.tick
 	}
 	if j.tick < c.now-int64(cronGrace) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,8 @@ import (
 // QueueFigures are the figures of a queue at one moment, and of its fairness keys at the time of
 // the last sweep.
 type QueueFigures struct {
-	Name string
+	Name      string
+	CreatedAt time.Time // with the name it identifies a queue; a purge does not change it
 	Counts
 	DLQ                 string // "": none
 	DeadLetter          bool   // its messages are dead ones
@@ -86,7 +88,7 @@ type Figures struct {
 
 	page    FiguresPage
 	left    int
-	at      uint64
+	at, end uint64 // the next number, and that of the first queue which is too new
 	epoch   uint64
 	started bool
 }
@@ -97,8 +99,8 @@ type FiguresPage struct {
 	Queues []*QueueFigures
 	Summed int          // queues in Sum
 	Sum    QueueFigures // of the queues for which Figures.Sum returns true
-	// Deleted are the events and durations of all queues that have been deleted, on the last
-	// page.
+	// Deleted are the events and durations of all queues that had been deleted when the first
+	// page began, on that page: no queue is in them and in the listing.
 	Deleted QueueFigures
 	Now     time.Time // of the turn
 }
@@ -110,9 +112,12 @@ const (
 	gapsPerUnit = 16
 )
 
+// FiguresAll is a Count for all queues: the page is the whole listing.
+const FiguresAll = math.MaxInt
+
 // Figures returns a page of queues in the order of their creation. A queue that exists
-// throughout a listing, and is not purged meanwhile, is listed exactly once. It returns
-// ErrWouldBlock until the figures of keys are recent enough and the page is complete; the queues
+// throughout a listing, and is not purged meanwhile, is listed exactly once; a page lists no
+// queue twice and none that was created or purged after its beginning. It returns ErrWouldBlock until the figures of keys are recent enough and the page is complete; the queues
 // of a large page are read in different turns. It is refused in a transaction.
 func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 	c := tx.core
@@ -124,10 +129,15 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 	}
 	if !req.started || req.epoch != c.epoch {
 		req.started, req.epoch, req.at, req.left, req.page = true, c.epoch, max(req.Cursor, 1), req.Count, FiguresPage{}
+		req.end = uint64(c.queues.nextNumber)
+		if req.Cursor == 0 {
+			req.page.Deleted.Counts = c.queues.deletedTotals.counts()
+			req.page.Deleted.Durations.Add(&c.queues.deletedTotals.durations)
+		}
 	}
 	p := &req.page
 	for gaps := 0; req.left > 0; req.at++ {
-		if req.at >= uint64(c.queues.nextNumber) {
+		if req.at >= req.end {
 			req.at = 0
 			break
 		}
@@ -162,17 +172,13 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 	}
 	req.started = false
 	p.Next, p.Now = req.at, tx.Now()
-	if p.Next == 0 {
-		p.Deleted.Counts = c.queues.deletedTotals.counts()
-		p.Deleted.Durations.Add(&c.queues.deletedTotals.durations)
-	}
 	return *p, nil
 }
 
 // queueFigures returns the figures of a queue, without its durations.
 func (c *core) queueFigures(q *queue) QueueFigures {
 	f := QueueFigures{
-		Name: q.name, Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
+		Name: q.name, CreatedAt: unix(q.set.CreatedAt), Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
 		Redriving: q.redrive != nil && !q.redrive.over,
 	}
 	f.Hooks, _ = c.out.snapshot.hooks.get(q.name)

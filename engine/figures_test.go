@@ -469,6 +469,47 @@ func TestAWaitBeginsWhenTheMessageIsReady(t *testing.T) {
 }
 
 // No counter goes back, whatever fails and whatever is deleted.
+// What comes, goes or is purged while queues are listed must not be counted twice: not in two
+// places of the listing, and not in it and among the deleted.
+func TestAListingIsOfTheQueuesThatThereWereAtItsBeginning(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range 40 {
+		w.queue(fmt.Sprintf("q%02d", i), QueueOptions{NoDLQ: true})
+		w.enqueue(fmt.Sprintf("q%02d", i), "k", "m")
+	}
+	w.allFigures() // the sweep is recent
+	w.core.tasks.budget.turn = 24
+	task, page := figures(&Figures{Count: FiguresAll, Durations: true})
+	meanwhile := []func(tx *Tx) error{
+		func(tx *Tx) error { return tx.CreateQueue("new", QueueOptions{NoDLQ: true}) },
+		func(tx *Tx) error { return tx.DeleteQueue("q00", true) },
+		func(tx *Tx) error { return tx.DeleteQueue("q38", true) },
+		func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q01"}); return err },
+		func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q39"}); return err },
+	}
+	tasks := []*Task{task}
+	for _, f := range meanwhile {
+		tasks = append(tasks, &Task{Call: callFunc(f)})
+	}
+	w.Do(tasks...)
+	for i, task := range tasks {
+		if !task.Done() || task.Err() != nil {
+			t.Fatalf("task %d: done %v, %v", i, task.Done(), task.Err())
+		}
+	}
+	names := make([]string, len(page.Queues))
+	for i, f := range page.Queues {
+		names[i] = f.Name
+	}
+	if len(names) != 38 || names[0] != "q00" || names[1] != "q01" || names[37] != "q37" || page.Deleted.Enqueued != 0 {
+		t.Errorf("%d queues, %v; %d events of deleted ones", len(names), names, page.Deleted.Enqueued)
+	}
+	created := page.Queues[1].CreatedAt
+	if f := w.allFigures()["q01"]; created.IsZero() || !f.CreatedAt.Equal(created) || f.Enqueued != 1 {
+		t.Errorf("after a purge: created at %v instead of %v, %d enqueued", f.CreatedAt, created, f.Enqueued)
+	}
+}
+
 func TestCountersOutliveARecoveryInPlace(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})

@@ -34,6 +34,8 @@ type health struct {
 // counters count since the start of the process, for FILA.STATS.
 type counters struct {
 	turns, tasks, recoveries uint64
+	ticked, missed           uint64 // ticks of recurring messages that enqueued a message, that did not
+	backedUp, failedToBackUp uint64
 }
 
 // reset keeps the store's state: recovery does not repair it.
@@ -357,6 +359,7 @@ func (d *Durations) summaries() (wait, work Quantile) {
 type Stats struct {
 	Counts
 	Queues     int64
+	Crons      int64     // recurring messages
 	Blocked    int64     // clients with a parked task
 	Writable   bool      // the store takes writes
 	Recoveries uint64    // in place, after failed commits
@@ -367,18 +370,30 @@ type Stats struct {
 	BodyBytes  int64     // payloads and headers in memory outside the store
 	Now        time.Time // of the turn
 	Backup     BackupStatus
+	// Ticks of recurring messages that enqueued a message, and that did not.
+	Ticked, Missed uint64
+	// Backups that have ended well, and that have not.
+	BackedUp, FailedToBackUp uint64
 }
 
 // Stats describes the engine, in time proportional to the number of queues.
 func (tx *Tx) Stats() Stats {
 	c := tx.core
-	s := Stats{
-		Queues: int64(len(c.queues.byName)), Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil, Recoveries: c.health.counters.recoveries,
-		Turns: c.health.counters.turns, Tasks: c.health.counters.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes, Now: tx.Now(), Backup: tx.Backups(),
-	}
+	s := tx.EngineStats()
 	s.Add(c.queues.deletedTotals.counts())
 	for _, q := range c.queues.byName {
 		s.Add(q.counts())
 	}
 	return s
+}
+
+// EngineStats is Stats without the counts of queues, in constant time.
+func (tx *Tx) EngineStats() Stats {
+	c := tx.core
+	n := &c.health.counters
+	return Stats{
+		Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
+		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
+		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/internal/histogram"
 	"github.com/faisca/fila/storage"
 )
 
@@ -59,6 +60,7 @@ type Engine struct {
 	snapshot   atomic.Pointer[Snapshot] // what Prepare reads on connections
 	durable    atomic.Uint64            // number of the last committed batch, for Prepare
 	dispatcher eventDispatcher
+	batches    histogram.Shared // tasks of each commit, a second for each
 
 	wake       chan struct{}  // capacity 1: the loop has something to do
 	work       chan *work     // to the committer; at most one is under way
@@ -91,6 +93,25 @@ func (e *Engine) Elapsed() time.Duration { return time.Since(e.start) }
 
 // Snapshot returns the hooks and the runtime configuration in force. Any goroutine may call it.
 func (e *Engine) Snapshot() *Snapshot { return e.snapshot.Load() }
+
+// LoopFigures are what waits for the loop, and what its goroutines have counted since the start.
+type LoopFigures struct {
+	InboxTasks, InboxBytes int
+	EventsLost             uint64
+	BatchTasks             histogram.Histogram // tasks of each commit: n of them count as n seconds
+}
+
+// LoopFigures returns figures that no turn is needed for. Any goroutine may call it.
+func (e *Engine) LoopFigures() (l LoopFigures) {
+	e.mu.Lock()
+	l.InboxTasks, l.InboxBytes = len(e.inbox)+e.backlog, e.bytes
+	e.mu.Unlock()
+	e.dispatcher.mu.Lock()
+	l.EventsLost = e.dispatcher.all
+	e.dispatcher.mu.Unlock()
+	e.batches.AddTo(&l.BatchTasks)
+	return l
+}
 
 // Submit appends tasks to the inbox. Tasks of one client are applied in the order of its
 // calls. It blocks while the inbox is full (Config.InboxTasks, Config.InboxBytes), except for

@@ -49,6 +49,9 @@ func (e *Engine) commitWork(w *work) {
 		e.observe(ActivityCommit, began)
 	}
 	e.mu.Lock()
+	if err == nil && w.batch != nil {
+		e.batches.Observe(time.Duration(len(w.tasks)) * time.Second)
+	}
 	tasks := w.tasks // without read-only tasks that answerReadOnly has released
 	w.tasks = nil
 	e.mu.Unlock()
@@ -359,6 +362,7 @@ type eventDispatcher struct {
 	news  sync.Cond // signalled when queue or ended changes
 	queue []Event   // not sent yet, at most eventsMax
 	lost  uint64    // events dropped since the last call of listen
+	all   uint64    // events dropped since the start
 	ended bool
 }
 
@@ -381,7 +385,9 @@ func (t *eventDispatcher) take(events []Event) {
 	}
 	t.mu.Lock()
 	room := eventsMax - len(t.queue)
-	t.lost += uint64(max(len(events)-room, 0))
+	lost := uint64(max(len(events)-room, 0))
+	t.lost += lost
+	t.all += lost
 	t.queue = append(t.queue, events[:min(len(events), room)]...)
 	t.mu.Unlock()
 	t.news.Signal()

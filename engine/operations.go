@@ -332,8 +332,10 @@ func (c *core) endBackup(r *backupRun) {
 	}
 	if c.ops.backups.err = r.err; r.err == nil {
 		c.ops.backups.lastAt, c.ops.backups.took = c.now, r.took
+		c.health.counters.backedUp++
 		c.cfg.Log.Info().Str("name", r.name).Str("path", r.path).Dur("took_ms", r.took).Msg("backup is on disk")
 	} else {
+		c.health.counters.failedToBackUp++
 		c.cfg.Log.Error().Err(r.err).Str("name", r.name).Msg("backup failed")
 	}
 	tasks := r.tasks

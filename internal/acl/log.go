@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,12 +36,17 @@ type Entry struct {
 type Log struct {
 	mu      sync.Mutex
 	entries []Entry // the newest first
+	counts  map[string]uint64
 }
 
 // Add records a denial.
 func (l *Log) Add(e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.counts == nil {
+		l.counts = map[string]uint64{}
+	}
+	l.counts[e.Reason]++
 	e.Count = 1
 	i := slices.IndexFunc(l.entries, func(o Entry) bool {
 		return o.Reason == e.Reason && o.Context == e.Context && o.Object == e.Object && o.User == e.User && e.At.Sub(o.At) <= logSame
@@ -58,6 +64,15 @@ func (l *Log) Newest(n int) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.entries[:min(len(l.entries), n)])
+}
+
+// Counts returns how many denials there were by reason, also those that the log has dropped.
+func (l *Log) Counts() map[string]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counts := map[string]uint64{}
+	maps.Copy(counts, l.counts)
+	return counts
 }
 
 // Reset removes all entries.

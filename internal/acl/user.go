@@ -129,6 +129,9 @@ func (u *User) MayListen(channel string, pattern bool) bool {
 	})
 }
 
+// EveryQueue reports whether the user has all rights to all queues, also to those that will be created.
+func (u *User) EveryQueue() bool { return u == nil || u.allQueues }
+
 // verify reports whether d is the digest of one of the passwords, in constant time.
 func (u *User) verify(d digest) bool {
 	found := 0

@@ -85,6 +85,15 @@ func (h *Histogram) Sub(o *Histogram) {
 	h.sum -= o.sum
 }
 
+// Grow raises each count to what all has and parts has not. It takes none back: a count that
+// would be lower stays.
+func (h *Histogram) Grow(all, parts *Histogram) {
+	for i, n := range &all.counts {
+		h.counts[i] = max(h.counts[i], n-min(parts.counts[i], n))
+	}
+	h.sum = max(h.sum, all.sum-min(parts.sum, all.sum))
+}
+
 // Count returns the number of durations.
 func (h *Histogram) Count() uint64 {
 	all := uint64(0)

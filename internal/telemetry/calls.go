@@ -1,8 +1,8 @@
 package telemetry
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,14 +24,22 @@ type Calls struct {
 	shards [shardCount][]atomic.Pointer[counters] // by command; nil if never called
 
 	mu     sync.Mutex
-	errors map[string]uint64 // by code; the number of codes is bounded
+	errors map[string]uint64 // by code; there are as many as the code names
+	reset  *reset            // nil: Reset was not called
+}
+
+// reset is what had been counted at the last Reset. It is never changed.
+type reset struct {
+	totals []*Totals // by command; nil: it had not been called
+	errors map[string]uint64
 }
 
 // counters are those of one command in one shard.
 type counters struct {
 	took     histogram.Shared
-	failed   atomic.Uint64 // calls with an error reply
-	rejected atomic.Uint64 // refused before execution; not among the calls
+	failed   atomic.Uint64 // answered an error
+	rejected atomic.Uint64 // refused before they began; not among the calls
+	slow     atomic.Uint64 // of the calls
 }
 
 // NewCalls returns counters for the given number of commands.
@@ -63,6 +71,9 @@ func (m *Calls) Called(conn uint64, command int, took time.Duration, code string
 	}
 }
 
+// Slow counts a command that was executed as one that took long.
+func (m *Calls) Slow(conn uint64, command int) { m.of(conn, command).slow.Add(1) }
+
 // Rejected counts a command that was not executed.
 func (m *Calls) Rejected(conn uint64, command int, code string) {
 	m.of(conn, command).rejected.Add(1)
@@ -76,26 +87,35 @@ func (m *Calls) Refused(code string) {
 	m.mu.Unlock()
 }
 
-// Reset sets all counters to 0. Calls counted concurrently may be lost.
+// Reset makes Totals and Errors begin at 0. All and AllErrors go on.
 func (m *Calls) Reset() {
-	for i := range m.shards {
-		for j := range m.shards[i] {
-			m.shards[i][j].Store(nil)
+	r := &reset{totals: make([]*Totals, len(m.shards[0]))}
+	for command := range r.totals {
+		if t := m.All(command); t.Calls+t.Rejected > 0 {
+			r.totals[command] = &t
 		}
 	}
 	m.mu.Lock()
-	clear(m.errors)
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	r.errors = maps.Clone(m.errors)
+	m.reset = r
+}
+
+// sinceReset returns what had been counted at the last Reset, nil if there was none.
+func (m *Calls) sinceReset() *reset {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reset
 }
 
 // Totals are the sums of one command's counters over all shards.
 type Totals struct {
-	Calls, Failed, Rejected uint64
-	Took                    histogram.Histogram // of all calls, including failed ones
+	Calls, Failed, Rejected, Slow uint64
+	Took                          histogram.Histogram // of the calls, also of those that failed
 }
 
-// Totals returns the sums for a command.
-func (m *Calls) Totals(command int) (t Totals) {
+// All adds up what was counted of a command since the start.
+func (m *Calls) All(command int) (t Totals) {
 	for i := range m.shards {
 		f := m.shards[i][command].Load()
 		if f == nil {
@@ -104,22 +124,43 @@ func (m *Calls) Totals(command int) (t Totals) {
 		f.took.AddTo(&t.Took)
 		t.Failed += f.failed.Load()
 		t.Rejected += f.rejected.Load()
+		t.Slow += f.slow.Load()
 	}
 	t.Calls = t.Took.Count()
 	return t
 }
 
-// Errors returns the error codes that occurred, sorted, and their counts.
-func (m *Calls) Errors() (codes []string, counts map[string]uint64) {
+// Totals adds up what was counted of a command since the last Reset.
+func (m *Calls) Totals(command int) Totals {
+	r := m.sinceReset()
+	t := m.All(command)
+	if r == nil || r.totals[command] == nil {
+		return t
+	}
+	z := r.totals[command]
+	t.Took.Sub(&z.Took)
+	t.Calls, t.Failed, t.Rejected, t.Slow = t.Calls-z.Calls, t.Failed-z.Failed, t.Rejected-z.Rejected, t.Slow-z.Slow
+	return t
+}
+
+// AllErrors returns the codes that were answered since the start, and how often.
+func (m *Calls) AllErrors() map[string]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	counts = make(map[string]uint64, len(m.errors))
-	for code, n := range m.errors {
-		codes = append(codes, code)
-		counts[code] = n
+	return maps.Clone(m.errors)
+}
+
+// Errors returns the codes that were answered since the last Reset, sorted, and how often.
+func (m *Calls) Errors() (codes []string, counts map[string]uint64) {
+	counts = m.AllErrors()
+	if r := m.sinceReset(); r != nil {
+		for code, n := range r.errors {
+			if counts[code] -= n; counts[code] == 0 {
+				delete(counts, code)
+			}
+		}
 	}
-	slices.SortFunc(codes, strings.Compare)
-	return codes, counts
+	return slices.Sorted(maps.Keys(counts)), counts
 }
 
 // Step is the number of calls that took less than Below microseconds.

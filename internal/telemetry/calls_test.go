@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -72,4 +73,33 @@ func BenchmarkCounting(b *testing.B) {
 			m.Called(1, 0, 70*time.Microsecond, "")
 		}
 	})
+}
+
+func TestAResetHidesWhatWasBeforeAndNoCounterGoesBack(t *testing.T) {
+	m := NewCalls(2)
+	m.Called(1, 0, time.Millisecond, "ERR")
+	m.Slow(1, 0)
+	m.Rejected(2, 1, "NOPERM")
+	m.Reset()
+	for command := range 2 {
+		if got := m.Totals(command); got.Calls+got.Failed+got.Rejected+got.Slow != 0 || got.Took.Sum() != 0 {
+			t.Errorf("command %d after a reset: %+v", command, got)
+		}
+	}
+	if codes, _ := m.Errors(); len(codes) != 0 {
+		t.Errorf("codes after a reset: %v", codes)
+	}
+	m.Called(3, 0, time.Second, "ERR")
+	if got := m.Totals(0); got.Calls != 1 || got.Failed != 1 || got.Slow != 0 || got.Took.Sum() != time.Second {
+		t.Errorf("since the reset: %d calls, %d failed, %d slow, %v", got.Calls, got.Failed, got.Slow, got.Took.Sum())
+	}
+	if _, counts := m.Errors(); !maps.Equal(counts, map[string]uint64{"ERR": 1}) {
+		t.Errorf("codes since the reset: %v", counts)
+	}
+	if got := m.All(0); got.Calls != 2 || got.Failed != 2 || got.Slow != 1 || got.Took.Sum() != time.Second+time.Millisecond {
+		t.Errorf("since the start: %d calls, %d failed, %d slow, %v", got.Calls, got.Failed, got.Slow, got.Took.Sum())
+	}
+	if all := m.AllErrors(); m.All(1).Rejected != 1 || !maps.Equal(all, map[string]uint64{"ERR": 2, "NOPERM": 1}) {
+		t.Errorf("codes since the start: %v, %d rejected", all, m.All(1).Rejected)
+	}
 }

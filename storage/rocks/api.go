@@ -2,6 +2,7 @@ package rocks
 
 import (
 	"errors"
+	"time"
 
 	"github.com/faisca/fila/storage"
 )
@@ -41,6 +42,33 @@ type Options struct {
 	BlockCacheBytes int64    // 0: the default of the mode (32, 64 or 256 MiB); otherwise at least 8 MiB
 	OpenFiles       int      // upper bound of open table files; 0, or above it: the bound of the mode
 	ReserveBytes    int64    // size of the reserve file for a full disk, see full.go; 0: no reserve
+}
+
+// Levels is the number of levels of a family.
+const Levels = 7
+
+// Stats are figures that RocksDB keeps. They are read one after another while the store works, so
+// they do not describe a single moment. Bytes and counts are sums over the families unless stated
+// otherwise.
+type Stats struct {
+	Keys                uint64 // estimated, pending deletions subtracted
+	TableBytes          uint64 // bytes on disk without the log
+	MemtableBytes       uint64 // bytes in memory that are not flushed
+	CacheBytes          uint64 // used bytes of the block cache
+	CacheMaxBytes       uint64
+	TableReaderBytes    uint64         // bytes of open tables outside of the block cache
+	PendingCompactBytes uint64         // estimated bytes that compaction has yet to rewrite
+	Level0Files         uint64         // the maximum over the families
+	Compactions         uint64         // running now
+	Flushes             uint64         // running now
+	BackgroundErrors    uint64         // since the store was opened
+	WriteStopped        bool           // commits wait for flushes or compactions
+	WriteDelayedRate    uint64         // bytes per second to which commits are throttled; 0: not throttled
+	LogBytes            uint64         // bytes of the logs
+	LevelFiles          [Levels]uint64 // table files of all families
+	CacheHits           uint64         // blocks found in the block cache since the database was opened
+	CacheMisses         uint64         // blocks read from disk since then
+	Stalled             time.Duration  // for which RocksDB has held up commits since then
 }
 
 // Table describes a table file.

@@ -10,6 +10,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/metadata.h>
 #include <rocksdb/options.h>
+#include <rocksdb/statistics.h>
 #include <rocksdb/utilities/table_properties_collectors.h>
 
 namespace {
@@ -27,6 +28,21 @@ extern "C" void fila_background_work(void* options) {
 	auto o = static_cast<rocksdb::Options*>(options);
 	o->avoid_unnecessary_blocking_io = true;
 	o->stats_persist_period_sec = 0;
+}
+
+// Only tickers: a counter of the processor is added to, no clock is read.
+extern "C" void fila_count_events(void* options) {
+	auto o = static_cast<rocksdb::Options*>(options);
+	o->statistics = rocksdb::CreateDBStatistics();
+	o->statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
+}
+
+extern "C" void fila_events(void* db, uint64_t* hits, uint64_t* misses, uint64_t* stalled_micros) {
+	const auto statistics = database(db)->GetDBOptions().statistics;
+	if (statistics == nullptr) return;
+	*hits = statistics->getTickerCount(rocksdb::BLOCK_CACHE_HIT);
+	*misses = statistics->getTickerCount(rocksdb::BLOCK_CACHE_MISS);
+	*stalled_micros = statistics->getTickerCount(rocksdb::STALL_MICROS);
 }
 
 extern "C" void fila_compact_deletions(void* options, size_t window, size_t most) {

@@ -6,6 +6,8 @@ package rocks
 // #include <stdlib.h>
 // void fila_cache_in_pieces(void* cache, size_t bytes, int bits);
 // void fila_background_work(void* options);
+// void fila_count_events(void* options);
+// void fila_events(void* db, uint64_t* hits, uint64_t* misses, uint64_t* stalled_micros);
 // void fila_compact_deletions(void* options, size_t window, size_t most);
 // uint32_t fila_family_id(void* family);
 // char* fila_sync_log(void* db);
@@ -16,6 +18,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/linxGnu/grocksdb"
@@ -44,6 +47,17 @@ func newCache(bytes uint64) *grocksdb.Cache {
 // workInBackground has files deleted by background threads, not by the caller that
 // closes an iterator, and keeps no history of statistics.
 func workInBackground(o *grocksdb.Options) { C.fila_background_work(native(o)) }
+
+// countEvents has the database count what events returns.
+func countEvents(o *grocksdb.Options) { C.fila_count_events(native(o)) }
+
+// events returns how many blocks were found in the block cache and how many were not, and how
+// long RocksDB has held up commits, since the database was opened.
+func (d *database) events() (hits, misses uint64, stalled time.Duration) {
+	var h, m, s C.uint64_t
+	C.fila_events(native(d.db), &h, &m, &s)
+	return uint64(h), uint64(m), time.Duration(s) * time.Microsecond
+}
 
 // compactDeletions has table files compacted in which so many of the entries of any
 // window are deletions.

@@ -16,6 +16,7 @@ type operations interface {
 	Sync() error
 	Get(f storage.Family, key []byte) ([]byte, error)
 	Scan(f storage.Family, from, to []byte) storage.Iterator
+	Stats() (Stats, error)
 	Checkpoint(dir string) error
 	Reopen() error
 	Close() error

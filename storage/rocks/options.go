@@ -126,6 +126,7 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	// a whole table.
 	o.SetBytesPerSync(1 << 20)
 	workInBackground(o)
+	countEvents(o)
 	o.SetSkipStatsUpdateOnDBOpen(true)
 	o.SetMaxManifestFileSize(16 << 20)
 	o.SetStatsDumpPeriodSec(0)
@@ -135,8 +136,7 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 // compression returns the algorithm of each level. Records in level 0 are soon compacted or
 // deleted, so it is uncompressed unless compress0 is set.
 func (p *profile) compression() []grocksdb.CompressionType {
-	const levels = 7 // RocksDB's own number
-	by := slices.Repeat([]grocksdb.CompressionType{grocksdb.LZ4Compression}, levels)
+	by := slices.Repeat([]grocksdb.CompressionType{grocksdb.LZ4Compression}, Levels) // RocksDB's own number
 	if !p.compress0 {
 		by[0] = grocksdb.NoCompression
 	}

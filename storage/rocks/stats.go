@@ -4,30 +4,15 @@ package rocks
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 
 	"github.com/faisca/fila/storage"
 )
 
-// Stats are gauges that RocksDB keeps. Reading them costs some microseconds and no I/O. They are
-// read one after another while the store works, so they do not describe a single moment. Bytes and
-// counts are sums over the families unless stated otherwise.
-type Stats struct {
-	Keys                uint64 // estimated, pending deletions subtracted
-	TableBytes          uint64 // bytes on disk without the log
-	MemtableBytes       uint64 // bytes in memory that are not flushed
-	CacheBytes          uint64 // used bytes of the block cache
-	CacheMaxBytes       uint64
-	TableReaderBytes    uint64 // bytes of open tables outside of the block cache
-	PendingCompactBytes uint64 // estimated bytes that compaction has yet to rewrite
-	Level0Files         uint64 // the maximum over the families
-	Compactions         uint64 // running now
-	Flushes             uint64 // running now
-	BackgroundErrors    uint64 // since the store was opened
-	WriteStopped        bool   // commits wait for flushes or compactions
-	WriteDelayedRate    uint64 // bytes per second to which commits are throttled; 0: not throttled
-}
-
-// Stats returns the current gauges, or an error if the store is closed.
+// Stats returns the current figures, or an error if the store is closed. It waits while the store
+// is being reopened. It costs some hundred microseconds and reads the directory of the store.
 func (s *Store) Stats() (Stats, error) {
 	d, err := s.acquire()
 	if err != nil {
@@ -54,13 +39,35 @@ func (s *Store) Stats() (Stats, error) {
 		if h == nil {
 			continue
 		}
-		var files uint64
-		// A textual property; anything but a number counts as 0.
-		if _, err := fmt.Sscan(d.db.GetPropertyCF("rocksdb.num-files-at-level0", h), &files); err == nil {
-			st.Level0Files = max(st.Level0Files, files)
+		for level := range st.LevelFiles {
+			// A textual property; anything but a number counts as 0.
+			files, _ := strconv.ParseUint(d.db.GetPropertyCF("rocksdb.num-files-at-level"+strconv.Itoa(level), h), 10, 64)
+			st.LevelFiles[level] += files
+			if level == 0 {
+				st.Level0Files = max(st.Level0Files, files)
+			}
 		}
 	}
+	st.CacheHits, st.CacheMisses, st.Stalled = d.events()
+	st.LogBytes = logBytes(s.path)
 	return st, nil
+}
+
+// logBytes returns the size of the logs of a store. A log that vanishes meanwhile counts as 0.
+func logBytes(path string) (n uint64) {
+	files, err := os.ReadDir(path)
+	if err != nil {
+		return 0
+	}
+	for _, file := range files {
+		if filepath.Ext(file.Name()) != ".log" {
+			continue
+		}
+		if info, err := file.Info(); err == nil {
+			n += uint64(info.Size()) //nolint:gosec // not negative
+		}
+	}
+	return n
 }
 
 // sum adds up a property of all families. Unknown properties count as 0.

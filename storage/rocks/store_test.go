@@ -60,7 +60,8 @@ func TestStatsSayWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Keys != 3 || st.TableBytes != 0 || st.MemtableBytes == 0 || st.CacheMaxBytes != 64<<20 || st.WriteStopped || st.BackgroundErrors != 0 {
+	if st.Keys != 3 || st.TableBytes != 0 || st.MemtableBytes == 0 || st.CacheMaxBytes != 64<<20 || st.WriteStopped || st.BackgroundErrors != 0 ||
+		st.LogBytes == 0 || st.LevelFiles != [rocks.Levels]uint64{} || st.CacheHits+st.CacheMisses != 0 {
 		t.Errorf("before a flush: %+v", st) // the third key is the format
 	}
 	if err := s.Checkpoint(filepath.Join(t.TempDir(), "copy")); err != nil {
@@ -68,6 +69,16 @@ func TestStatsSayWhatIsThere(t *testing.T) {
 	}
 	if st, err = s.Stats(); err != nil || st.Keys != 3 || st.TableBytes == 0 || st.Level0Files != 1 {
 		t.Errorf("after a flush: %+v, %v", st, err)
+	}
+	files := st.LevelFiles
+	for range 2 {
+		if _, err := s.Get(storage.Messages, []byte("a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err = s.Stats()
+	if err != nil || files[0] == 0 || st.LevelFiles != files || st.CacheMisses == 0 || st.CacheHits == 0 {
+		t.Errorf("after reading twice: %+v, %v", st, err)
 	}
 }
 
