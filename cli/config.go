@@ -20,6 +20,7 @@ type Config struct {
 	Latency   Latency
 	Tracing   Tracing
 	Admin     Admin
+	Metrics   Metrics
 	Queues    []Queue // from the file's [[queues]] and from Server.QueuesFile
 }
 
@@ -148,6 +149,9 @@ type Slowlog struct {
 	SlowerThan time.Duration // negative: none
 	MaxEntries int
 }
+
+// Metrics is how much metrics show by name.
+type Metrics struct{ Queues, Keys, Throttles int }
 
 // Latency configures LATENCY.
 type Latency struct {

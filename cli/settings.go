@@ -60,7 +60,8 @@ func settings(c *Config) []setting {
 	all = append(all, logSettings(&c.Log)...)
 	all = append(all, tracingSettings(&c.Tracing)...)
 	all = append(all, watchSettings(c)...)
-	return append(all, adminSettings(&c.Admin)...)
+	all = append(all, adminSettings(&c.Admin)...)
+	return append(all, metricsSettings(&c.Metrics)...)
 }
 
 func serverSettings(c *Server) []setting {

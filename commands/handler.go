@@ -16,6 +16,7 @@ import (
 	"github.com/faisca/fila/internal/events"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/metrics"
 	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
@@ -84,6 +85,8 @@ type Config struct {
 	SlowMax   int
 	// LogLevel lets CONFIG SET change the log level. It may be nil.
 	LogLevel LogLevel
+	// Metrics makes the reply of FILA.METRICS; nil: one with the default bounds.
+	Metrics *metrics.Collector
 	// Latency receives the engine's measurements. It may be nil.
 	Latency *telemetry.Latency
 	// Tracer makes spans of messages; nil: tracing is off.
@@ -108,6 +111,9 @@ func (c *Config) check() error {
 		if *d.limit == 0 {
 			*d.limit = d.value
 		}
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.New(metrics.Config{Queues: 1000, Keys: 10, Throttles: 100, Now: c.Now})
 	}
 	c.Limits.LoadTotal = cmp.Or(c.Limits.LoadTotal, 96<<20)
 	c.Limits.QueuedTotal = cmp.Or(c.Limits.QueuedTotal, 1<<30)

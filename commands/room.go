@@ -249,6 +249,13 @@ func hooksRoom(s *Session, in *input) int {
 	return tinyRoom + s.handler.engine.Snapshot().Hooks()*sizeOf[engine.ScriptInfo]()*2
 }
 
+// metricsRoom is that of FILA.METRICS: the text, and what it is made of. How much that is shows
+// the last answer; a first one is within the constant for some hundred queues.
+func metricsRoom(s *Session, _ *input) int {
+	const first = 2 << 20
+	return first + 2*s.handler.cfg.Metrics.Bytes()
+}
+
 // browseRoom is the room of a page of FILA.BROWSE, which ends early if it would be larger.
 // Groups of errors take less than the largest page, whatever COUNT is.
 func browseRoom(s *Session, in *input) int {

@@ -1,10 +1,12 @@
 package commands
 
 import (
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/metrics"
 	"github.com/faisca/fila/resp"
 )
 
@@ -207,6 +209,90 @@ func (c *engineStatsCall) fields() *fields {
 	f.removed(&c.stats.Counts)
 	f.others(&c.stats.Counts)
 	return &f
+}
+
+func metricsCommand() Spec {
+	return Spec{
+		Name: "FILA.METRICS", Group: "fila", Since: "0.1.0",
+		Complexity: "O(N+K+T) where N is the number of queues, K that of fairness keys with messages and T that of throttles, in slices",
+		Summary: "Returns the figures of the broker for Prometheus: what /metrics of the admin listener answers, and with the same right. TEXT is for people, too; " +
+			"OPENMETRICS and PROTOBUF are what other scrapers ask for, the latter with native histograms. docs/metrics.md lists the metrics.",
+		Flags: []string{"readonly", "no_multi"},
+		Reply: "A string in the format. A user sees the queues that it has a right to, and the sum of the others (queue=\"\") if it has a right to all.",
+		Args: []Arg{{Name: "format", Type: OneOf, Optional: true, Args: []Arg{
+			{Name: "text", Type: PureToken, Token: string(metrics.Text)},
+			{Name: "openmetrics", Type: PureToken, Token: string(metrics.OpenMetrics)},
+			{Name: "protobuf", Type: PureToken, Token: string(metrics.Protobuf)},
+		}}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.METRICS", "..."},
+		},
+		Room:  metricsRoom,
+		Parse: parseMetrics,
+	}
+}
+
+func parseMetrics(s *Session, in *input) (call, error) {
+	c := &metricsCall{Scrape: s.handler.cfg.Metrics.Scrape(), format: metrics.Text, user: in.User}
+	for _, f := range []metrics.Format{metrics.OpenMetrics, metrics.Protobuf} {
+		if in.Has(strings.ToLower(string(f))) {
+			c.format = f
+		}
+	}
+	return c, nil
+}
+
+type metricsCall struct {
+	*metrics.Scrape
+	format metrics.Format
+	user   *acl.User // that asks; nil: it has every right
+}
+
+// Render writes the text.
+func (c *metricsCall) Render(h *Handler, w *resp.Writer) error {
+	var may func(string) bool
+	if !c.user.EveryQueue() {
+		may = func(queue string) bool { return c.user.May(acl.Look, queue) }
+	}
+	text, err := c.Write(c.format, h.figures(), may)
+	if err != nil {
+		return err
+	}
+	w.Bulk(text)
+	return nil
+}
+
+// figures returns what commands and connections show in metrics.
+func (h *Handler) figures() *metrics.Server {
+	n := h.counters()
+	channels, patterns := h.hub.Size()
+	f := &metrics.Server{
+		Errors: h.calls.AllErrors(), Connections: int64(n.Connected), ConnectionsLimit: int64(h.cfg.MaxClients), //nolint:gosec // a number of connections
+		Subscriptions: int64(channels) + int64(patterns), Accepted: n.Accepted, Rejected: n.Rejected, BytesIn: n.BytesIn, BytesOut: n.BytesOut,
+		Denials: h.denied.Counts(),
+	}
+	for _, c := range h.table.All {
+		t := h.calls.All(c.Index)
+		if t.Calls+t.Rejected > 0 {
+			f.Commands = append(f.Commands, metrics.Command{Name: c.Name, Took: &t.Took, Failed: t.Failed, Rejected: t.Rejected, Slow: t.Slow})
+		}
+	}
+	// What alerts and dashboards look at is there before it happens: a counter that appears with
+	// its first event shows no increase.
+	for _, reason := range []string{acl.DeniedCommand, acl.DeniedQueue, acl.DeniedChannel} {
+		f.Denials[reason] += 0
+	}
+	for _, c := range wireCodes() {
+		f.Errors[c.code] += 0
+	}
+	f.AuthFailures = f.Denials[acl.DeniedAuth]
+	delete(f.Denials, acl.DeniedAuth)
+	f.Turns, f.Commits = h.latency.Durations()
+	if h.cfg.Disk != nil {
+		f.StoreBytes, f.StoreFree = h.cfg.Disk()
+	}
+	return f
 }
 
 func explain() Spec {

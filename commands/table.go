@@ -83,6 +83,7 @@ func filaCommands() []Spec {
 		// stats.go
 		explain(),
 		figures(),
+		metricsCommand(),
 		stats(),
 
 		// throttle.go

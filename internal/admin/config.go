@@ -75,9 +75,9 @@ type Config struct {
 	// CertificateUsers makes a client with a certificate the user of its common name, if
 	// there is one and it is on.
 	CertificateUsers bool
-	// Metrics answers /metrics for a user that may run FILA.METRICS, with what that user may
-	// see; nil: there are none.
-	Metrics func(w http.ResponseWriter, r *http.Request, user string)
+	// Metrics returns the format in which the scraper of a request wants the metrics, as
+	// FILA.METRICS calls it, and its content type; nil: there are none.
+	Metrics func(h http.Header) (format, contentType string)
 	Log     zerolog.Logger
 }
 

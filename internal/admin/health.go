@@ -1,6 +1,11 @@
 package admin
 
-import "net/http"
+import (
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"strings"
+)
 
 // healthz answers whether the broker is alive: 503 if no task goes through its loop. A
 // broker that recovers or stops is on its way, and to kill it would begin that anew.
@@ -37,35 +42,38 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.requests.leave()
-	user, err := s.mayReadMetrics(r)
+	format, contentType := s.cfg.Metrics(r.Header)
+	text, err := s.readMetrics(r, format)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	s.cfg.Metrics(w, r, user)
+	w.Header().Set("Content-Type", contentType)
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		_, _ = w.Write(text) // an error is the client's
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z := gzip.NewWriter(w)
+	_, _ = z.Write(text)
+	_ = z.Close()
 }
 
-// metricsCommand is the command whose right is that of the metrics.
-const metricsCommand = "fila.metrics"
-
-// mayReadMetrics returns the user of a request. The error says that it may not run
-// FILA.METRICS.
-func (s *Server) mayReadMetrics(r *http.Request) (user string, err error) {
+// readMetrics returns the reply of FILA.METRICS to the user of a request: the right to it is the
+// right to the metrics.
+func (s *Server) readMetrics(r *http.Request, format string) ([]byte, error) {
 	c, err := s.open(r)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer c.Close()
-	me, err := c.whoAmI(r.Context())
+	reply, err := c.Do(r.Context(), "FILA.METRICS", format)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if me.may(metricsCommand) {
-		return me.user, nil
+	text, ok := reply.(string)
+	if !ok {
+		return nil, fmt.Errorf("FILA.METRICS: %T instead of a string", reply)
 	}
-	// The refusal comes from the command itself, so that ACL LOG shows it.
-	if _, err = c.Do(r.Context(), metricsCommand); err == nil {
-		err = failed(http.StatusForbidden, "NOPERM", "this user has no permissions to run the '"+metricsCommand+"' command")
-	}
-	return "", err
+	return []byte(text), nil
 }

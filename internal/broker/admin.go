@@ -39,7 +39,7 @@ func (b *broker) serveAdmin(ctx context.Context, secure *tls.Config) error {
 	}
 	server, err := admin.New(admin.Config{
 		Broker: (*inside)(b), Version: cli.Version(), Prefix: cfg.Prefix, Hosts: cfg.Hosts,
-		CertificateUsers: b.cfg.TLS.AuthClientsUser == "cn", Log: b.log,
+		CertificateUsers: b.cfg.TLS.AuthClientsUser == "cn", Metrics: metricsFormat, Log: b.log,
 	})
 	if err != nil {
 		return cli.UsageError{Err: err}

@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -46,6 +47,10 @@ type broker struct {
 	latency *telemetry.Latency
 	tracer  *tracing.Tracer // nil: tracing is off
 	disk    disk
+	// measured is the store, if it has figures of its own; else nil.
+	measured measured
+	// certificates are those of the listeners with TLS, by the name in metrics.
+	certificates map[string]*tls.Config
 
 	storeFiles int // files that the store may keep open
 	supervisor supervisor
@@ -93,6 +98,13 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	connections := respConfig(cfg, log)
 	if connections.TLS, err = certificates(cfg, log); err != nil {
 		return err
+	}
+	b.certificates = map[string]*tls.Config{}
+	if cfg.TLS.ListenAddr != "" {
+		b.certificates["tls"] = connections.TLS
+	}
+	if cfg.Admin.ListenAddr != "" && cfg.Admin.TLS {
+		b.certificates["admin"] = connections.TLS
 	}
 	server, err := resp.NewServer(connections, &b.handler)
 	if err != nil {
@@ -228,6 +240,7 @@ func (b *broker) open() error {
 	if err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}
+	b.measured, _ = store.(measured)
 	store = fault.WrapStore(store)
 	cfg := engineConfig(b.cfg, scripts, b.log)
 	cfg.Observe = b.latency.Observe

@@ -21,6 +21,9 @@ type store interface {
 	Close() error
 }
 
+// measured is a store that has figures of its own. The one in memory has none.
+type measured interface{ Stats() (rocks.Stats, error) }
+
 // backups returns the maker of backups; nil for a store in memory.
 func backups(cfg cli.Storage, s store) engine.Backups {
 	if cfg.Engine == cli.EngineMemory {

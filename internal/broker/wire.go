@@ -140,6 +140,7 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		LogLevel:         b.level,
 		Latency:          b.latency,
 		Tracer:           b.tracer,
+		Metrics:          b.metrics(),
 		Log:              b.log,
 	}
 }

@@ -25,7 +25,7 @@ func ReplyTypes() map[string]string {
 		"command|list": "array of string", "config|get": "map", "config|rewrite": "error", "echo": "string", "exec": "array of any",
 		"fila.backup": "map", "fila.browse": page, "fila.config|get": "string or nil", "fila.config|list": "array (string, array of string)",
 		"fila.cron|get": "map or nil", "fila.cron|list": page, "fila.enqueue": "string", "fila.explain": "map", "fila.get": "map or nil",
-		"fila.figures": page, "fila.keys": page, "fila.key|get": "map", "fila.lease": "array of " + message, "fila.mlease": "array of " + message,
+		"fila.figures": page, "fila.metrics": "string", "fila.keys": page, "fila.key|get": "map", "fila.lease": "array of " + message, "fila.mlease": "array of " + message,
 		"fila.nack": "map", "fila.queue|apply": "array of map", "fila.queue|info": "map", "fila.queue|list": "array of string",
 		"fila.script|get": "string or nil", "fila.script|history": "array of map", "fila.script|rollback": "string", "fila.script|list": "array of map", "fila.script|load": "string",
 		"fila.script|stats": "array of map", "fila.script|test": "map", "fila.stats": "map", "fila.throttle|get": "map or nil",

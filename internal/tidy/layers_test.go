@@ -26,7 +26,7 @@ func layers() map[string]layer {
 		"engine":              {may: []string{"internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
 		},
 		// The command table: it does not know what a command does.
@@ -41,6 +41,7 @@ func layers() map[string]layer {
 		"internal/otlptest":  {},
 		"internal/telemetry": {may: []string{"engine", "internal/histogram"}},
 		// The contract between engine and scripts, and the meaning of cron expressions: values and
+		"internal/metrics": {may: []string{"engine", "internal/histogram", "internal/hook"}, tests: []string{"storage"}},
 		// interfaces without state.
 		"internal/hook":     {may: []string{"storage"}},
 		"internal/schedule": {},
@@ -66,7 +67,7 @@ func layers() map[string]layer {
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/telemetry", "internal/tracing", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/telemetry", "internal/tracing", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
 		"internal/admin": {may: []string{"internal/client"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
 		// Breaks one promise of a binary built for tests.
@@ -81,6 +82,7 @@ func layers() map[string]layer {
 		"integration/cmdline":  {tests: []string{"integration/harness", "internal/client"}},
 		"examples/go/producer": {},
 		"examples/go/worker":   {},
+		"integration/metrics":  {tests: []string{"integration/harness"}},
 		// Programs that demonstrate or measure a running broker from outside; they share its start.
 		"integration/harness": {},
 		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
@@ -112,6 +114,7 @@ func owners() map[string]string {
 		"C":                           "storage/rocks",
 
 		"go.opentelemetry.io/otel": "internal/tracing",
+		"github.com/prometheus":    "internal/metrics",
 
 		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
 	}

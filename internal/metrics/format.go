@@ -1,0 +1,67 @@
+package metrics
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+)
+
+// Format is a form in which metrics are written. Its text is what FILA.METRICS calls it.
+type Format string
+
+// The formats there are.
+const (
+	Text        Format = "TEXT"        // Prometheus' own text, for people as well
+	OpenMetrics Format = "OPENMETRICS" // text that ends in # EOF
+	Protobuf    Format = "PROTOBUF"    // delimited messages with native histograms
+)
+
+// Negotiate returns the format that a scraper prefers by the Accept header of its request, Text
+// if it names none of them, and the content type of the answer.
+func Negotiate(h http.Header) (f Format, contentType string) {
+	chosen := expfmt.NegotiateAccept(h, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtProtoDelim, expfmt.FmtText)
+	switch chosen.FormatType() {
+	case expfmt.TypeOpenMetrics:
+		f = OpenMetrics
+	case expfmt.TypeProtoDelim:
+		f = Protobuf
+	default:
+		f = Text
+	}
+	return f, f.ContentType()
+}
+
+// ContentType is that of a text in the format.
+func (f Format) ContentType() string { return string(f.expfmt()) }
+
+func (f Format) expfmt() expfmt.Format {
+	switch f {
+	case OpenMetrics:
+		return expfmt.FmtOpenMetrics_1_0_0
+	case Protobuf:
+		return expfmt.FmtProtoDelim
+	default:
+		return expfmt.FmtText
+	}
+}
+
+// encode writes metrics in a format.
+func encode(all []*dto.MetricFamily, f Format) ([]byte, error) {
+	var b bytes.Buffer
+	e := expfmt.NewEncoder(&b, f.expfmt())
+	for _, of := range all {
+		if err := e.Encode(of); err != nil {
+			return nil, fmt.Errorf("metric %s: %w", of.GetName(), err)
+		}
+	}
+	if c, ok := e.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			return nil, fmt.Errorf("end of the metrics: %w", err)
+		}
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,252 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/faisca/fila/engine"
+)
+
+// abandonedAfter is the time after which a reading that no scrape has advanced is given up: all
+// of its clients have left.
+const abandonedAfter = time.Second
+
+// reading is the engine's figures at about one moment. It is collected by the scrapes that
+// share it, in slices of turns, and does not change once it is done:
+//
+//  1. all queues, those without a name as a sum
+//  2. what is shown of each queue, and which of its keys have places
+//  3. queues that are gone lose their names
+//  4. the keys with places
+//  5. the throttles
+//  6. the engine itself
+type reading struct {
+	collector *Collector
+	request   engine.Figures
+	advanced  time.Time
+	step, at  int
+	cursor    uint64
+	missing   []string
+	top       topThrottles
+	done      bool
+
+	page      engine.FiguresPage
+	queues    []queueSample
+	keys      []keyOf
+	others    tally
+	throttles []throttleSample
+	engine    engine.Stats // without the sums over queues
+	leftOut   struct{ queues, keys, throttles int64 }
+}
+
+// queueSample is a named queue at one moment.
+type queueSample struct {
+	*engine.QueueFigures
+	shown tally
+	keys  []keySample
+}
+
+// keyOf is a key that is to be described.
+type keyOf struct {
+	queue int // index
+	key   string
+	place *place
+}
+
+// Work of a step in units of about a microsecond.
+const (
+	queueUnits    = 6
+	keyUnits      = 4
+	throttleUnits = 16
+	throttlePage  = 32
+)
+
+// advance collects as far as the budget of the turn lasts. It returns engine.ErrWouldBlock if
+// it continues in a later turn.
+func (r *reading) advance(tx *engine.Tx) error {
+	r.advanced = tx.Now()
+	steps := [...]func(*engine.Tx) error{r.readQueues, r.seeQueues, r.missQueues, r.readKeys, r.readThrottles, r.readEngine}
+	for ; r.step < len(steps); r.step, r.at = r.step+1, 0 {
+		if err := steps[r.step](tx); err != nil {
+			return err
+		}
+	}
+	r.done = true
+	return nil
+}
+
+func (r *reading) readQueues(tx *engine.Tx) (err error) {
+	if r.page, err = tx.Figures(&r.request); err != nil {
+		return err
+	}
+	r.request = engine.Figures{}
+	r.queues = make([]queueSample, 0, len(r.page.Queues))
+	return nil
+}
+
+// seeQueues takes over the queues with names.
+func (r *reading) seeQueues(tx *engine.Tx) error {
+	c := r.collector
+	return tx.Each(&r.at, len(r.page.Queues), queueUnits, func(i int) {
+		f := r.page.Queues[i]
+		q := c.queues.see(f)
+		c.chooseKeys(r.page.Now, q, f)
+		r.queues = append(r.queues, queueSample{QueueFigures: f, shown: q.shown()})
+	})
+}
+
+// missQueues frees the names of queues that are gone, and adds the others up.
+func (r *reading) missQueues(tx *engine.Tx) error {
+	s := &r.collector.queues
+	if r.missing == nil {
+		r.missing = s.missing()
+	}
+	err := tx.Each(&r.at, len(r.missing), queueUnits, func(i int) {
+		created := time.Time{}
+		if q, err := tx.QueueInfo(r.missing[i]); err == nil {
+			created = q.CreatedAt
+		}
+		s.miss(r.missing[i], created)
+	})
+	if err != nil {
+		return err
+	}
+	r.others = s.others(&r.page)
+	s.read = r.page.Now
+	r.leftOut.queues = int64(r.page.Summed)
+	return nil
+}
+
+func (r *reading) readKeys(tx *engine.Tx) error {
+	if r.keys == nil {
+		r.keys = []keyOf{}
+		for i := range r.queues {
+			by := r.collector.queues.named[r.queues[i].Name].keys.by
+			for _, key := range slices.Sorted(maps.Keys(by)) {
+				r.keys = append(r.keys, keyOf{i, key, by[key]})
+			}
+			r.leftOut.keys += r.queues[i].Counts.Keys
+		}
+		r.leftOut.keys += r.page.Sum.Counts.Keys
+	}
+	return tx.Each(&r.at, len(r.keys), keyUnits, func(i int) {
+		k := &r.keys[i]
+		q := &r.queues[k.queue]
+		info, err := tx.Key(q.Name, k.key)
+		if err != nil {
+			return // the queue was deleted in this moment
+		}
+		if info.Depth > 0 {
+			r.leftOut.keys--
+		}
+		q.keys = append(q.keys, keySample{key: k.key, info: info, delivered: k.place.counters[0].see(info.Delivered)})
+	})
+}
+
+func (r *reading) readThrottles(tx *engine.Tx) error {
+	c := r.collector
+	if c.cfg.Throttles == 0 {
+		return nil
+	}
+	if r.top.held == nil {
+		r.top = topThrottles{most: c.cfg.Throttles, places: &c.throttles, held: map[string]*engine.ThrottleInfo{}}
+	}
+	every := func(string) bool { return true }
+	for more := true; more; {
+		err := tx.Each(&r.at, r.at+1, throttleUnits, func(int) {
+			var list []engine.ThrottleInfo
+			r.cursor, list = tx.Throttles(r.cursor, throttlePage, every)
+			for i := range list {
+				r.top.offer(&list[i])
+			}
+		})
+		if err != nil {
+			return err
+		}
+		more = r.cursor != 0
+	}
+	r.throttles = r.top.choose(r.page.Now)
+	r.leftOut.throttles = int64(max(r.top.all-len(r.throttles), 0))
+	return nil
+}
+
+func (r *reading) readEngine(tx *engine.Tx) error {
+	r.engine = tx.EngineStats()
+	return nil
+}
+
+// write writes the series of queues that the user may see, of throttles and of the engine.
+func (r *reading) write(f *families, may func(queue string) bool) {
+	now := r.page.Now
+	for i := range r.queues {
+		q := &r.queues[i]
+		if may != nil && !may(q.Name) {
+			continue
+		}
+		l := label(labelQueue, escape(q.Name))
+		writeQueue(f, q.QueueFigures, now, l)
+		q.shown.write(f, l, q.DeadLetter)
+		for k := range q.keys {
+			q.keys[k].write(f, l, now)
+		}
+	}
+	if may == nil {
+		l := label(labelQueue, "")
+		writeQueue(f, &r.page.Sum, now, l)
+		r.others.write(f, l, true)
+	}
+	for i := range r.throttles {
+		r.throttles[i].write(f)
+	}
+	r.collector.scripts.write(f, r.queues, may, now)
+	f.number(leftOut, r.leftOut.queues, label(labelKind, "queue"))
+	f.number(leftOut, r.leftOut.keys, label(labelKind, "key"))
+	f.number(leftOut, r.leftOut.throttles, label(labelKind, "throttle"))
+	writeEngine(f, &r.engine)
+}
+
+// writeQueue writes the gauges of a queue.
+func writeQueue(f *families, q *engine.QueueFigures, now time.Time, l labels) {
+	c := &q.Counts
+	for _, s := range [...]struct {
+		state string
+		n     int64
+	}{{engine.StatusReady, c.Ready}, {engine.StatusDelayed, c.Delayed}, {engine.StatusLeased, c.Leased}, {engine.StatusDead, c.Dead}} {
+		f.number(queueMessages, s.n, l.with(labelState, s.state))
+	}
+	for i, state := range engine.KeyStates() {
+		if n := q.States[i]; n > 0 {
+			f.number(queueKeys, n, l.with(labelState, state))
+		}
+	}
+	f.number(queueWaiters, c.Waiters, l)
+	f.value(queueOldestReady, age(now, q.OldestReady), l)
+	if q.Name == "" {
+		return
+	}
+	f.flag(queuePaused, q.PausedIn, l.with(labelSide, "in"))
+	f.flag(queuePaused, q.PausedOut, l.with(labelSide, "out"))
+	if q.DeadLetter {
+		f.flag(queueRedriveRunning, q.Redriving, l)
+	}
+}
+
+func writeEngine(f *families, s *engine.Stats) {
+	f.number(blockedClients, s.Blocked, nil)
+	f.flag(storeWritable, s.Writable, nil)
+	f.count(engineTurns, s.Turns, nil)
+	f.count(engineTasks, s.Tasks, nil)
+	f.count(engineCommits, s.Commits, nil)
+	f.count(engineRecoveries, s.Recoveries, nil)
+	f.number(engineWindow, s.InMemory, nil)
+	f.number(engineBodies, s.BodyBytes, nil)
+	f.number(crons, s.Crons, nil)
+	f.count(cronTicks, s.Ticked, label(labelOutcome, "enqueued"))
+	f.count(cronTicks, s.Missed, label(labelOutcome, "missed"))
+	if at := s.Backup.LastAt; !at.IsZero() {
+		f.value(backupLast, float64(at.UnixMilli())/1e3, nil)
+	}
+	f.count(backups, s.BackedUp, label(labelOutcome, "ok"))
+	f.count(backups, s.FailedToBackUp, label(labelOutcome, "failed"))
+}
