@@ -30,7 +30,7 @@ PURE = $$($(GO) list ./... | grep -v /integration)
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo
 
-.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems clean
+.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,7 @@ docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 $(GO) test ./internal/tracing -run '^TestTheDocumentHas' -count=1 -args -update
 	CGO_ENABLED=0 $(GO) run . help --markdown > docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
+	CGO_ENABLED=0 $(GO) test ./internal/metrics -count=1 -run '^TestTheDocumentIs' -args -update
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
 	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite
@@ -181,6 +182,12 @@ bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how
 
 bench-cycle: build ## the rates of the binary, or beside another in turns: make bench-cycle ARGS="-against bin/before -only 64x16,16x1"
 	$(BENCH) cycle -bin $(BIN) $(ARGS)
+
+test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus: every alert, every expression of rules and dashboard
+	CGO_ENABLED=1 $(GO) test -count=1 -v ./integration/metrics ./internal/metrics
+
+bench-metrics: build ## what a scrape costs: the cycle with the admin listener on and scraped every 5 s, beside the same without, ten pairs
+	$(BENCH) cycle -bin $(BIN) -only 64x16,16x1 -rounds 10 -scrape 5s $(ARGS)
 
 bench-connections: build ## what N connections cost that wait or idle: make bench-connections N=10000
 	$(BENCH) connections -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -26,6 +27,7 @@ type cycleBench struct {
 	rounds  int
 	time    time.Duration
 	keys    int
+	scrape  time.Duration
 }
 
 func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
@@ -36,6 +38,7 @@ func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
 	flags.IntVar(&o.rounds, "rounds", 7, "`rounds` of each binary")
 	flags.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a round")
 	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the load keys")
+	flags.DurationVar(&o.scrape, "scrape", 0, "have the admin listener of -bin on, scraped so `often`, beside the same binary, or -against, without it; 0: not")
 	return o.run
 }
 
@@ -86,24 +89,44 @@ func (o *cycleBench) run(ctx context.Context) error {
 }
 
 // measure runs one load on each binary alternately.
-func (o *cycleBench) measure(ctx context.Context, l cycleLoad) error {
+func (o *cycleBench) measure(ctx context.Context, l cycleLoad) (err error) {
 	var sides []*side
 	defer func() { endAll(sides) }()
-	for _, bin := range []string{o.against, o.bin} {
-		if bin == "" {
-			continue
-		}
+	if o.against != "" || o.scrape > 0 {
+		bin := cmp.Or(o.against, o.bin)
 		s, err := o.newSide(ctx, bin, l.name+", "+bin, l.options)
 		if err != nil {
 			return err
 		}
 		sides = append(sides, s)
 	}
-	if err := inTurns(o.rounds, sides, func(s *side) error { return s.freshRound(ctx) }); err != nil {
+	name, addr, args := l.name+", "+o.bin, "", []string(nil)
+	if o.scrape > 0 {
+		name += ", scraped"
+		if addr, args, err = scrapeArgs(); err != nil {
+			return err
+		}
+	}
+	s, err := o.newSide(ctx, o.bin, name, l.options, args...)
+	if err != nil {
+		return err
+	}
+	sides = append(sides, s)
+	scraped := &scraper{addr: addr, every: o.scrape}
+	err = inTurns(o.rounds, sides, func(s *side) error {
+		if o.scrape > 0 && s == sides[1] {
+			return scraped.during(ctx, s.freshRound)
+		}
+		return s.freshRound(ctx)
+	})
+	if err != nil {
 		return err
 	}
 	for _, s := range sides {
 		s.report()
+	}
+	if o.scrape > 0 {
+		scraped.report()
 	}
 	if len(sides) > 1 {
 		say("%s: rate %s, CPU %s (medians of the rounds' ratios)", l.name,

@@ -18,10 +18,10 @@ type side struct {
 }
 
 // newSide starts a broker for a load. The caller must call end.
-func (c *common) newSide(ctx context.Context, bin, name string, o bench.Options) (*side, error) {
+func (c *common) newSide(ctx context.Context, bin, name string, o bench.Options, args ...string) (*side, error) {
 	s := &side{name: name}
 	var err error
-	if s.server, err = c.startServer(ctx, bin); err != nil {
+	if s.server, err = c.startServer(ctx, bin, args...); err != nil {
 		return nil, err
 	}
 	peer, _, pid, err := bench.Server{Addr: s.Addr()}.Connect(ctx)

@@ -1,0 +1,333 @@
+package metrics_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/harness"
+)
+
+const (
+	rules     = "../../deploy/prometheus/fila.rules.yaml"
+	rulesTest = "../../deploy/prometheus/fila.rules_test.yaml"
+	dashboard = "../../deploy/grafana/fila.json"
+	handbook  = "../../docs/operations.md"
+)
+
+// tool returns a program of Debian's package prometheus. Without it the test fails in CI and is
+// skipped elsewhere.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skipf("%v: apt-get install prometheus", err)
+	}
+	return path
+}
+
+func TestPromtoolFindsNothingWrongWithTheMetrics(t *testing.T) {
+	promtool := tool(t, "promtool")
+	b := serve(t)
+	c := connect(t, b.Addr())
+	busy(t, c)
+	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	cmd.Stdin = strings.NewReader(fmt.Sprint(do(t, c, "FILA.METRICS")))
+	if out, err := cmd.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// alertNames returns the alerts of the rules.
+func alertNames(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read(t, rules), -1) {
+		names = append(names, m[1])
+	}
+	if len(names) < 15 {
+		t.Fatalf("%d alerts", len(names))
+	}
+	return names
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItIsQuiet(t *testing.T) {
+	promtool := tool(t, "promtool")
+	cases, help := read(t, rulesTest), read(t, handbook)
+	for _, name := range alertNames(t) {
+		for _, title := range []string{name + " fires", name + " is quiet"} {
+			if !strings.Contains(cases, "name: "+title+"\n") {
+				t.Errorf("there is no case %q", title)
+			}
+		}
+		if !strings.Contains(help, "\n### "+name+"\n") || !strings.Contains(read(t, rules), "operations.md#"+strings.ToLower(name)+"\n") {
+			t.Errorf("docs/operations.md does not say what to do about %s", name)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", rulesTest).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// busy makes every metric that the dashboard shows move.
+func busy(t *testing.T, c *redis.Client) {
+	t.Helper()
+	for _, q := range []string{"orders", "emails"} {
+		do(t, c, "FILA.QUEUE", "CREATE", q, "MAXATTEMPTS", 1)
+	}
+	do(t, c, "FILA.QUEUE", "CREATE", "paused", "NODLQ", "MAXATTEMPTS", 1)
+	do(t, c, "FILA.QUEUE", "PAUSE", "paused")
+	do(t, c, "FILA.QUEUE", "CREATE", "full", "MAXDEPTH", 1)
+	do(t, c, "FILA.SCRIPT", "LOAD", "orders", "ON_ENQUEUE", "function on_enqueue(msg) return { throttle_keys = { 'provider' } } end")
+	do(t, c, "FILA.THROTTLE", "SET", "provider", "RATE", 1000, "CONCURRENCY", 100)
+	do(t, c, "FILA.CRON", "SET", "each second", "emails", "* * * * * *", "payload")
+	work(t, c)
+}
+
+// work is a part of the load that is repeated while Prometheus scrapes.
+func work(t *testing.T, c *redis.Client) {
+	t.Helper()
+	for i := range 10 {
+		for _, q := range []string{"orders", "emails"} {
+			do(t, c, "FILA.ENQUEUE", q, "payload", "KEY", fmt.Sprint("tenant-", i%3), "DEDUP", fmt.Sprint(time.Now().UnixNano()/3))
+		}
+	}
+	r := lease(t, c, "orders", "COUNT", 3)
+	if len(r) == 3 {
+		do(t, c, "FILA.ACK", "orders", r[0])
+		do(t, c, "FILA.NACK", "orders", r[1], "ERROR", "refused", "DEAD")
+		do(t, c, "FILA.RELEASE", "orders", r[2])
+	}
+	lease(t, c, "emails", "VISIBILITY", 1) // it expires, and dies of that
+	for range 2 {
+		try(t, c, "FILA.ENQUEUE", "full", "x")
+	}
+	try(t, c, "FILA.ENQUEUE", "nosuch", "x") // fails
+	try(t, c, "FILA.ENQUEUE")                // is rejected
+	try(t, c, "FILA.REDRIVE", "orders.dlq")
+}
+
+// prometheus runs a Prometheus that scrapes the broker each second, and returns its address.
+func prometheus(t *testing.T, target string) string {
+	t.Helper()
+	bin := tool(t, "prometheus")
+	dir := t.TempDir()
+	absolute, err := filepath.Abs(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "prometheus.yaml")
+	text := fmt.Sprintf("global: { scrape_interval: 1s, evaluation_interval: 1s }\nrule_files: [%s]\nscrape_configs:\n  - job_name: fila\n    static_configs: [{ targets: [%q] }]\n", absolute, target)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr, err := harness.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bin, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+addr, "--enable-feature=native-histograms")
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("Prometheus' log:\n%s", log.String())
+		}
+	})
+	return addr
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come true")
+		}
+	}
+}
+
+// ask queries a Prometheus and returns the number of series and their kind.
+func ask(t *testing.T, addr, expression string) (series int, native bool, err error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expression), http.NoBody)
+	if err != nil {
+		return 0, false, err
+	}
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, false, err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return 0, false, err
+	}
+	var answer struct {
+		Status, Error string
+		Data          struct {
+			Result []struct{ Histogram any }
+		}
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return 0, false, fmt.Errorf("%w: %.200s", err, text)
+	}
+	if answer.Status != "success" {
+		return 0, false, fmt.Errorf("%s: %s", answer.Status, answer.Error)
+	}
+	result := answer.Data.Result
+	return len(result), len(result) > 0 && result[0].Histogram != nil, nil
+}
+
+// expressions returns those of the dashboard, with values in place of its variables.
+func expressions(t *testing.T) []string {
+	t.Helper()
+	var d struct {
+		Panels []struct {
+			Title, Description string
+			Type               string
+			Targets            []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, dashboard)), &d); err != nil {
+		t.Fatal(err)
+	}
+	variables := strings.NewReplacer("$instance", ".*", "$queue", ".*", "$__rate_interval", "10s")
+	var all []string
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			all = append(all, variables.Replace(target.Expr))
+		}
+	}
+	if len(all) < 50 {
+		t.Fatalf("%d expressions", len(all))
+	}
+	return all
+}
+
+// selectors returns the metrics that an expression reads, with their labels.
+func selectors(expression string) []string {
+	return regexp.MustCompile(`\b(?:fila_\w+|up)\b(?:\{[^}]*\})?`).FindAllString(expression, -1)
+}
+
+// ruleExpressions returns the expressions of the alerts.
+func ruleExpressions(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, m := range regexp.MustCompile(`(?s)expr: (.*?)\n +(?:for|labels):`).FindAllStringSubmatch(read(t, rules), -1) {
+		all = append(all, strings.TrimPrefix(m[1], "|-\n"))
+	}
+	if len(all) != len(alertNames(t)) {
+		t.Fatalf("%d expressions", len(all))
+	}
+	return all
+}
+
+func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
+	tool(t, "prometheus")
+	certificate, key := selfSigned(t)
+	secure, err := harness.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := harness.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := serve(t, "--admin.listen_addr", addr, "--slowlog.slower_than_us", "0", "--tls.listen_addr", secure, "--tls.cert_file", certificate,
+		"--tls.key_file", key, "--tls.auth_clients", "no")
+	c := connect(t, b.Addr())
+	busy(t, c)
+	do(t, c, "FILA.BACKUP", "backup")
+	eventually(t, func() bool { return metrics(t, c)[`fila_backups_total{outcome="ok"}`] == 1 })
+	at := prometheus(t, addr)
+
+	missing := map[string]error{}
+	for _, e := range expressions(t) {
+		missing[e] = nil
+	}
+	for _, e := range ruleExpressions(t) {
+		if _, _, err := ask(t, at, e); err != nil && !strings.Contains(err.Error(), "refused") {
+			t.Errorf("%s: %v", e, err)
+		}
+		for _, s := range selectors(e) {
+			// With native histograms there are no series of buckets.
+			if !strings.Contains(s, "_bucket") {
+				missing[s] = nil
+			}
+		}
+	}
+	deadline := time.Now().Add(90 * time.Second)
+	for len(missing) > 0 && time.Now().Before(deadline) {
+		work(t, c)
+		time.Sleep(time.Second)
+		for e := range missing {
+			var n int
+			if n, _, missing[e] = ask(t, at, e); n > 0 {
+				delete(missing, e)
+			}
+		}
+	}
+	for e, err := range missing {
+		t.Errorf("no series (%v): %s", err, e)
+	}
+	if _, native, err := ask(t, at, "fila_queue_wait_seconds"); !native || err != nil {
+		t.Errorf("the histograms are not native (%v)", err)
+	}
+	for _, e := range ruleExpressions(t) { // now that there is data, none may fail
+		if _, _, err := ask(t, at, e); err != nil {
+			t.Errorf("%s: %v", e, err)
+		}
+	}
+	if n, _, err := ask(t, at, `up{job="fila"} == 1`); n != 1 || err != nil {
+		t.Errorf("%d brokers are up (%v)", n, err)
+	}
+}
+
+func TestEveryMetricOfDashboardAndRulesIsDocumented(t *testing.T) {
+	documented := read(t, "../../docs/metrics.md")
+	var used []string
+	for _, e := range slices.Concat(expressions(t), ruleExpressions(t)) {
+		used = append(used, regexp.MustCompile(`fila_\w+`).FindAllString(e, -1)...)
+	}
+	for _, name := range used {
+		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+			name = strings.TrimSuffix(name, suffix)
+		}
+		if !strings.Contains(documented, "`"+name+"`") {
+			t.Errorf("%s is not in docs/metrics.md", name)
+		}
+	}
+}
