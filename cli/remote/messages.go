@@ -80,12 +80,16 @@ printed are stored.`,
 			wire: "FILA.RESCHEDULE $QUEUE $ID $DELAY", shape: moment, done: "ready at", run: (*call).reschedule,
 			examples: []string{"fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 0s", "fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 15m"},
 		},
-		{
-			name: "explain", args: "QUEUE [ID]", short: "Say why a message, or the next of a fairness key, is not with a consumer",
-			wire: "FILA.EXPLAIN $QUEUE $ID", shape: fields, run: (*call).explain,
-			options:  []option{{"key", "KEY", text, "a fairness `key` in place of an id"}},
-			examples: []string{"fila explain orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila explain orders --key tenant-7"},
-		},
+		explainRow(),
+	}
+}
+
+func explainRow() row {
+	return row{
+		name: "explain", args: "QUEUE [ID]", short: "Say why a message, or the next of a fairness key, is not with a consumer",
+		wire: "FILA.EXPLAIN $QUEUE $ID", shape: fields, run: (*call).explain,
+		options:  []option{{"key", "KEY", text, "a fairness `key` in place of an id"}},
+		examples: []string{"fila explain orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila explain orders --key tenant-7"},
 	}
 }
 

@@ -99,22 +99,11 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	if connections.TLS, err = certificates(cfg, log); err != nil {
 		return err
 	}
-	b.certificates = map[string]*tls.Config{}
-	if cfg.TLS.ListenAddr != "" {
-		b.certificates["tls"] = connections.TLS
-	}
-	if cfg.Admin.ListenAddr != "" && cfg.Admin.TLS {
-		b.certificates["admin"] = connections.TLS
-	}
-	server, err := resp.NewServer(connections, &b.handler)
+	plain, secure, err := b.listen(ctx, connections)
 	if err != nil {
-		return cli.UsageError{Err: err}
+		return err
 	}
-	b.server = server
-	plain, secure, err := server.Listen(ctx)
-	if err != nil {
-		return listenError(err, "server.listen_addr")
-	}
+	server := b.server
 	addr := cmp.Or(plain, secure)
 	defer b.closeAdmin()
 	if err := b.serveOperators(ctx, connections.TLS); err != nil {
@@ -151,6 +140,25 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	go b.supervisor.feed(ctx, b.engine)
 
 	return b.wait(ctx, h, reloads)
+}
+
+// listen opens the ports for clients, which wait there until the server serves. It returns their
+// addresses, nil for a port that is not configured.
+func (b *broker) listen(ctx context.Context, connections resp.Config) (plain, secure net.Addr, err error) {
+	b.certificates = map[string]*tls.Config{}
+	if b.cfg.TLS.ListenAddr != "" {
+		b.certificates["tls"] = connections.TLS
+	}
+	if b.cfg.Admin.ListenAddr != "" && b.cfg.Admin.TLS {
+		b.certificates["admin"] = connections.TLS
+	}
+	if b.server, err = resp.NewServer(connections, &b.handler); err != nil {
+		return nil, nil, cli.UsageError{Err: err}
+	}
+	if plain, secure, err = b.server.Listen(ctx); err != nil {
+		return nil, nil, listenError(err, "server.listen_addr")
+	}
+	return plain, secure, nil
 }
 
 // wait serves until ctx or a part of the broker ends.
