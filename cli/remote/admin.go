@@ -143,6 +143,12 @@ a NAME it is the time. fila restore makes a data directory of it.`,
 			examples: []string{"fila slowlog", "fila slowlog --count 5 -o json"},
 		},
 		{
+			name: "metrics", short: "Write the metrics, in Prometheus' text format",
+			long: "Writes what the path /metrics of the admin listener answers. docs/metrics.md describes them.",
+			wire: "FILA.METRICS", shape: raw,
+			examples: []string{"fila metrics", "fila metrics | grep ^fila_queue_messages"},
+		},
+		{
 			name: "call", args: "COMMAND [ARG...]", short: "Send any command, and show the reply",
 			long: "Flags come before COMMAND; what follows it is sent as it is.",
 			run:  (*call).any, shape: value, bare: true,
