@@ -117,8 +117,9 @@ const FiguresAll = math.MaxInt
 
 // Figures returns a page of queues in the order of their creation. A queue that exists
 // throughout a listing, and is not purged meanwhile, is listed exactly once; a page lists no
-// queue twice and none that was created or purged after its beginning. It returns ErrWouldBlock until the figures of keys are recent enough and the page is complete; the queues
-// of a large page are read in different turns. It is refused in a transaction.
+// queue twice and none that was created or purged after its beginning. It returns
+// ErrWouldBlock until the figures of keys are recent enough and the page is complete; the
+// queues of a large page are read in different turns. It is refused in a transaction.
 func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 	c := tx.core
 	if tx.atomic {

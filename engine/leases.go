@@ -342,8 +342,8 @@ func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 
 // Undeliver takes back deliveries whose reply never reached the client. The messages are
 // ready again as if they had not been delivered; only their delivery numbers stay used, and
-// they stay counted: no counter goes back. Tokens are refunded. It returns ErrWouldBlock when the budget is used up, and continues
-// in later turns.
+// they stay counted: no counter goes back. Tokens are refunded. It returns ErrWouldBlock when
+// the budget is used up, and continues in later turns.
 //
 // After a failed commit it does nothing: the leases were dropped with the memory.
 func (tx *Tx) Undeliver(ds []*Delivery) error {

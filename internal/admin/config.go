@@ -60,7 +60,8 @@ type Broker interface {
 	// Connect opens a connection that speaks RESP. from and to are the addresses of the HTTP
 	// connection that it is for. The broker takes the user for authenticated; if it is empty,
 	// the connection has to authenticate as that of any client. over is closed when the
-	// broker ends the connection, before the reply to a command that ends it. The error is ErrUnavailable if it takes none now.
+	// broker ends the connection, before the reply to a command that ends it. The error is
+	// ErrUnavailable if the broker takes no connections now.
 	Connect(user string, from, to net.Addr) (nc net.Conn, over <-chan struct{}, err error)
 	// State returns the condition of the broker, within some two seconds.
 	State(ctx context.Context) State
