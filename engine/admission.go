@@ -1,14 +1,12 @@
 package engine
 
-import "math"
-
 // This file decides which class delivers next when a throttle has room.
 //
 // # Room
 //
-// The room of a throttle is the number of messages that it admits now: the tokens in its bucket
-// and its free concurrency slots, whichever is less, without what is reserved for a claim
-// (claims.go). Room appears and is used like this:
+// A throttle has room for a message if its bucket holds the tokens that the message takes and a
+// concurrency slot is free, without what is reserved for a claim (claims.go). Room appears and
+// is used like this:
 //
 //   1. Room appears: a token is due (arm), a lease ends, the setting changes, or a claim
 //      ends. notify lists the throttle.
@@ -17,7 +15,7 @@ import "math"
 //   3. wake takes the first entry of the throttle's line, opens the class in it whose turn it
 //      is, and has the waiting consumers of its queue served in the same step. It repeats this
 //      for as long as there is room.
-//   4. pick admits the message (admit): it consumes a token and a slot of each throttle,
+//   4. pick admits the message (admit): it consumes tokens and a slot of each throttle,
 //      atomically with the delivery. If another throttle of the class has no room, the class
 //      waits there instead (block).
 //   5. What is left waits for the next event. arm sets the timer for the next token.
@@ -76,8 +74,9 @@ func (e *entry) index() *int { return &e.at }
 type flow struct {
 	throttle *throttle
 	entry    *entry
+	need     int64   // tokens that a delivery takes of the throttle; the same for all keys of the class
 	tag      float64 // start tag of the next message of the class in entry; below 0: never set
-	reserved bool    // a slot and a token of the throttle are reserved for the claim of the class
+	reserved bool    // a slot and the needed tokens of the throttle are reserved for the claim of the class
 }
 
 // countKeys adds n, which may be negative, to the number of keys that name the throttle.
@@ -184,7 +183,7 @@ func (cl *class) enter(cost uint32) {
 // have. It does not count room that is reserved for other classes.
 func (cl *class) full(now int64) *flow {
 	for i := range cl.flows {
-		if s := &cl.flows[i]; s.room(now) < 1 {
+		if s := &cl.flows[i]; !s.admits(now) {
 			return s
 		}
 	}
@@ -227,16 +226,25 @@ func (c *core) yieldsTo(cl *class) *flow {
 // share is by how much the delivery of its next message advances the start tags of the class.
 func (cl *class) share() float64 { return float64(cl.head().placedCost) / float64(cl.weight) }
 
-// room is the number of messages of the class that the throttle admits now. What is reserved
-// for the class itself counts as room.
-func (s *flow) room(now int64) int64 {
+// admits reports whether the throttle admits a message of the class now. What is reserved for
+// the class itself counts as room.
+func (s *flow) admits(now int64) bool {
 	if s.reserved {
-		return s.throttle.roomWithReserved(now, 0)
+		return s.throttle.admitsReserved(now, s.need)
 	}
-	return s.throttle.room(now)
+	return s.throttle.admits(now, s.need)
 }
 
-// admit consumes a token and a concurrency slot of each throttle of the class for a message,
+// flowAt returns the flow of the class at one of its throttles.
+func (cl *class) flowAt(t *throttle) *flow {
+	i := 0
+	for cl.flows[i].throttle != t {
+		i++
+	}
+	return &cl.flows[i]
+}
+
+// admit consumes tokens and a concurrency slot of each throttle of the class for a message,
 // advances the start tags, and ends the claim of the class. The caller delivers the message.
 // Where a throttle has no other class, there is no order to keep, and the tags stay as they
 // are.
@@ -382,13 +390,16 @@ func (c *core) wake(t *throttle) {
 	}
 	for c.room() && c.advanceClaim(t) {
 	}
-	for c.room() && t.room(c.now) >= 1 {
+	for c.room() {
 		e, ok := t.line.next()
 		if !ok {
 			break
 		}
 		q := e.scheduler.queue
-		demand := q.hasDemand()
+		need, demand := e.need(), q.hasDemand()
+		if !t.admits(c.now, need) && (demand || need == 1) {
+			break // a queue without demand must not hold up those that need less
+		}
 		if e.scheduler.detached || e.waiting.len() == 0 || !demand && e.eligible > 0 {
 			t.line.remove(e)
 			continue
@@ -408,36 +419,4 @@ func (c *core) wake(t *throttle) {
 		c.notify(t) // continued in the next step
 	}
 	c.arm(t)
-}
-
-// arm sets the timer of a throttle: for the next token if a class waits for one, and for the
-// end of a reservation. A class that waits for a concurrency slot needs no timer, since the end
-// of a lease wakes the throttle.
-func (c *core) arm(t *throttle) {
-	at := int64(math.MaxInt64)
-	waits := t.line.len() > 0 || len(t.claims) > 0
-	free := t.set.Concurrency == 0 || t.inUse+t.reservedRoom() < int64(t.set.Concurrency) //nolint:gosec // bounded
-	if waits && free && t.set.Rate > 0 && t.room(c.now) < 1 {
-		at = t.nextToken(c.now)
-	}
-	if t.reservedFor != nil {
-		at = min(at, t.reservedUntil(c.now))
-	}
-	if at == math.MaxInt64 {
-		c.disarm(t)
-		return
-	}
-	t.wakeAt = max(at, c.now+1)
-	if t.timer < 0 {
-		c.throttles.timers.push(t)
-	} else {
-		c.throttles.timers.fix(t)
-	}
-}
-
-// disarm stops the timer of a throttle.
-func (c *core) disarm(t *throttle) {
-	if t.timer >= 0 {
-		c.throttles.timers.remove(t)
-	}
 }

@@ -22,7 +22,7 @@ import (
 //   1. Claims have numbers, in the order of their creation.
 //   2. A claim is first at a throttle if it has the lowest number among the claims whose queues
 //      have demand. A claim that is first at all of its throttles reserves the room that
-//      appears at them, at most one token and one slot of each, and takes over what a later
+//      appears at them, at most the tokens and the slot of one delivery at each, and takes over what a later
 //      claim has reserved.
 //   3. When all of its throttles have room, including what is reserved, the class delivers and
 //      the claim ends. The class needs no claim for the turns that it has missed before: its
@@ -43,7 +43,7 @@ func (c *core) passedOver(cl *class) bool {
 		s := &cl.flows[i]
 		if s.passedOver(cl) {
 			passed = true
-		} else if s.throttle == c.throttles.waking || s.room(c.now) < 1 {
+		} else if s.throttle == c.throttles.waking || !s.admits(c.now) {
 			return false
 		}
 	}
@@ -111,7 +111,7 @@ func (c *core) unreserveAll(cl *class) {
 // unreserve ends the reservation at one throttle.
 func (c *core) unreserve(s *flow) {
 	t := s.throttle
-	s.reserved, t.reservedFor = false, nil
+	s.reserved, t.reservedFor, t.reserved = false, nil, 0
 	c.notify(t)
 }
 
@@ -134,6 +134,19 @@ func (t *throttle) firstClaim() *class {
 	return nil
 }
 
+// claimNeed is how many tokens the first claim at the throttle takes, or the oldest one while no
+// queue can use the room. ok is false if there is no claim.
+func (t *throttle) claimNeed() (need int64, ok bool) {
+	if len(t.claims) == 0 {
+		return 0, false
+	}
+	cl := t.firstClaim()
+	if cl == nil {
+		cl = t.claims[0]
+	}
+	return cl.flowAt(t).need, true
+}
+
 // advanceClaim advances the first claim at a throttle if it is the first one at all of its
 // throttles: it reserves their room or, once all of them have room, lets the class deliver. It
 // reports whether the class has delivered.
@@ -148,7 +161,7 @@ func (c *core) advanceClaim(t *throttle) bool {
 		if s.throttle.firstClaim() != cl {
 			return false
 		}
-		room = room && s.throttle.roomWithReserved(c.now, 0) >= 1
+		room = room && s.throttle.admitsReserved(c.now, s.need)
 	}
 	for i := range cl.flows {
 		switch s := &cl.flows[i]; {
@@ -176,19 +189,19 @@ func (c *core) advanceClaim(t *throttle) bool {
 // much longer than the time to this throttle's next room: other classes can use the room in the
 // meantime.
 func (c *core) mayReserve(cl *class, s *flow) bool {
-	if s.throttle.roomWithReserved(c.now, 0) < 1 {
+	if !s.throttle.admitsReserved(c.now, s.need) {
 		return false
 	}
 	for i := range cl.flows {
-		if o := &cl.flows[i]; o != s && !o.reserved && o.room(c.now) < 1 && o.throttle.wait(c.now) > s.throttle.reserveFor() {
+		if o := &cl.flows[i]; o != s && !o.reserved && !o.admits(c.now) && o.throttle.wait(c.now, o.need) > s.throttle.reserveFor(s.need) {
 			return false
 		}
 	}
 	return true
 }
 
-// reserve reserves a token and a concurrency slot of a throttle for a class, unless it has none
-// to give. It takes over the reservation of another class.
+// reserve reserves the tokens and a concurrency slot of a throttle for a delivery of a class,
+// unless it has none to give. It takes over the reservation of another class.
 func (c *core) reserve(cl *class, s *flow) {
 	t := s.throttle
 	if s.reserved {
@@ -201,10 +214,10 @@ func (c *core) reserve(cl *class, s *flow) {
 			}
 		}
 	}
-	if t.room(c.now) < 1 {
+	if !t.admits(c.now, s.need) {
 		return
 	}
-	t.reservedFor, s.reserved = cl, true
+	t.reservedFor, t.reserved, s.reserved = cl, s.need, true
 	if !slices.Contains(cl.scheduler.reserving, cl) {
 		cl.scheduler.reserving = append(cl.scheduler.reserving, cl)
 	}
@@ -217,8 +230,8 @@ func (t *throttle) reservedUntil(now int64) int64 {
 	until := int64(math.MaxInt64)
 	for i := range t.reservedFor.flows {
 		o := &t.reservedFor.flows[i]
-		if o.throttle != t && !o.reserved && o.room(now) < 1 && o.throttle.slotsFull() {
-			until = min(until, o.throttle.freedAt+int64(min(t.reserveFor(), float64(durationMax)))+1)
+		if o.throttle != t && !o.reserved && !o.admits(now) && !o.throttle.slotsBeside(0) {
+			until = min(until, o.throttle.freedAt+int64(min(t.reserveFor(t.reserved), float64(durationMax)))+1)
 		}
 	}
 	return until

@@ -27,8 +27,8 @@ const (
 	classWaiting
 )
 
-// class is the set of keys of a queue whose next messages name the same throttles. Keys move
-// between classes as their first messages change. The plain class has no throttles, is never
+// class is the set of keys of a queue whose next messages name the same throttles and take as
+// many tokens of each. Keys move between classes as their first messages change. The plain class has no throttles, is never
 // waiting, and exists as long as its scheduler.
 type class struct {
 	scheduler *scheduler
@@ -161,9 +161,9 @@ func (cl *class) fix() {
 // throttle set of the message remembers the result until a throttle is set or deleted, so
 // neighbouring messages with the same throttles cost one lookup.
 //
-// The signature of a class is the numbers of its throttles in ascending order: the order in
-// which a message names its throttle keys makes no difference, and neither do throttle keys
-// without a setting.
+// The signature of a class is the numbers of its throttles in ascending order, each with its
+// need where that is not 1: the order in which a message names its throttle keys makes no
+// difference, and neither do throttle keys without a setting.
 func (c *core) classOf(q *queue, m *message) *class {
 	s, l := q.scheduler, m.throttles
 	if l == nil {
@@ -177,22 +177,36 @@ func (c *core) classOf(q *queue, m *message) *class {
 		l.class = &s.plain
 		return l.class
 	}
-	ts = slices.Clone(ts)
-	slices.SortFunc(ts, func(a, b *throttle) int { return int(a.seq) - int(b.seq) }) //nolint:gosec // counted up from 1
-	sig := make([]byte, 0, 8*len(ts))
-	for _, t := range ts {
-		sig = binary.BigEndian.AppendUint64(sig, t.seq)
+	flows := make([]flow, len(ts))
+	for i, t := range ts {
+		flows[i] = flow{throttle: t, need: l.need(i), tag: -1}
+	}
+	slices.SortFunc(flows, func(a, b flow) int { return cmp.Compare(a.throttle.seq, b.throttle.seq) })
+	sig := make([]byte, 0, 8*len(flows))
+	for i := range flows {
+		sig = flows[i].appendSignature(sig)
 	}
 	cl := s.classes[string(sig)]
 	if cl == nil {
-		cl = &class{scheduler: s, sig: string(sig), at: -1, stopped: s.round, visits: newVisits()}
-		for _, t := range ts {
-			cl.flows = append(cl.flows, flow{throttle: t, entry: t.entryOf(s, len(ts) > 1), tag: -1})
+		cl = &class{scheduler: s, sig: string(sig), flows: flows, at: -1, stopped: s.round, visits: newVisits()}
+		for i := range flows {
+			flows[i].entry = flows[i].throttle.entryOf(s, len(flows) > 1)
 		}
 		s.classes[cl.sig] = cl
 	}
 	l.class = cl
 	return cl
+}
+
+// appendSignature appends what distinguishes classes at the throttle. No two flows have the
+// same: numbers of throttles are counted up from 1 and never have the first bit, which says that
+// a need follows.
+func (s *flow) appendSignature(dst []byte) []byte {
+	const withNeed = 1 << 63
+	if s.need == 1 {
+		return binary.BigEndian.AppendUint64(dst, s.throttle.seq)
+	}
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.throttle.seq|withNeed), uint64(s.need)) //nolint:gosec // not negative
 }
 
 // reclassifyAll starts to move keys to other classes after a throttle has been set for the

@@ -423,23 +423,25 @@ func (s *throttleTable) check(c *core, bad report) {
 			bad(17, "throttle %q: %d keys name it, %d wait; it says %d and %d", name, keys[t], waiting[t], t.keys, t.waiting)
 		}
 		// Entries of purged queues may still be in the line; they do not make it wait.
-		waits := false
+		var first *entry
 		for _, e := range t.line.h {
-			waits = waits || e.waiting.len() > 0 && !e.scheduler.detached
+			if e.waiting.len() > 0 && !e.scheduler.detached && (first == nil || e.before(first)) {
+				first = e
+			}
 		}
 		for q, e := range t.entries {
 			if e.scheduler.queue != q || e.eligible != eligible[e] || e.keys != ofQueue[e] {
 				bad(17, "throttle %q: %d classes of %q were opened, %d keys name it; it says %d and %d", name, eligible[e], q.name, ofQueue[e], e.eligible, e.keys)
 			}
 		}
-		if !waits || t.notified || c.health.failed != nil {
+		if first == nil || t.notified || c.health.failed != nil {
 			continue
 		}
 		// Either the throttle has no room and something will free it: the end of a lease, or
 		// the timer of the next token.
-		if t.room(c.now) >= 1 {
-			bad(20, "throttle %q has room for %d, and classes wait in its line", name, t.room(c.now))
-		} else if t.set.Rate > 0 && t.timer < 0 && (t.set.Concurrency == 0 || t.inUse+t.reservedRoom() < int64(t.set.Concurrency)) { //nolint:gosec // bounded
+		if t.admits(c.now, first.need()) {
+			bad(20, "throttle %q has room, and classes wait in its line", name)
+		} else if t.set.Rate > 0 && t.timer < 0 && t.slotsBeside(t.reservedSlots()) {
 			bad(20, "throttle %q: classes wait for a timer that is not set", name)
 		}
 	}

@@ -174,18 +174,18 @@ type Blocker struct {
 	Reserved    bool      // it has room, which is reserved for messages that need several throttles
 }
 
-// blocker describes a throttle if it does not admit a message now. Room that is reserved for a
-// claim does not count.
-func (t *throttle) blocker(now int64) (b Blocker, blocks bool) {
-	if t.room(now) >= 1 {
+// blocker describes a throttle if it does not admit a message now that takes need tokens. Room
+// that is reserved for a claim does not count.
+func (t *throttle) blocker(now, need int64) (b Blocker, blocks bool) {
+	if t.admits(now, need) {
 		return b, false
 	}
-	b = Blocker{Throttle: t.name, InUse: t.inUse, Reserved: t.roomWithReserved(now, 0) >= 1}
-	if n := t.set.Concurrency; n > 0 && t.inUse >= int64(n) { //nolint:gosec // bounded when it is set
-		b.Concurrency = n
+	b = Blocker{Throttle: t.name, InUse: t.inUse, Reserved: t.admitsReserved(now, need)}
+	if !t.slotsBeside(0) {
+		b.Concurrency = t.set.Concurrency
 	}
-	if t.set.Rate > 0 && t.level(now)+tokenSlack < 1 {
-		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.nextToken(now))
+	if !t.tokensBeside(now, need, 0) {
+		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.nextToken(now, need))
 	}
 	return b, true
 }
@@ -198,8 +198,8 @@ func (b *Blocker) lacksOnlyTokens() bool { return b.Rate != 0 && b.Concurrency =
 // keys.
 func (c *core) blockers(m *message) []Blocker {
 	var all []Blocker
-	for _, t := range c.throttlesOf(m) {
-		if b, blocks := t.blocker(c.now); blocks {
+	for i, t := range c.throttlesOf(m) {
+		if b, blocks := t.blocker(c.now, m.throttles.need(i)); blocks {
 			all = append(all, b)
 		}
 	}
@@ -210,8 +210,8 @@ func (c *core) blockers(m *message) []Blocker {
 // they do.
 func (c *core) blockedState(m *message) keyState {
 	state := stateReady
-	for _, t := range c.throttlesOf(m) {
-		if b, blocks := t.blocker(c.now); blocks {
+	for i, t := range c.throttlesOf(m) {
+		if b, blocks := t.blocker(c.now, m.throttles.need(i)); blocks {
 			if !b.lacksOnlyTokens() {
 				return stateConcurrency
 			}

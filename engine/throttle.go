@@ -17,10 +17,11 @@ import (
 //
 // admission.go describes which class of messages a throttle with room admits next.
 //
-// Room of a throttle:
+// A delivery takes a slot and an amount of tokens, which is its need: see flow.need. Room of a
+// throttle for a delivery:
 //
-//	full      tokens < 1, or inUse at Concurrency
-//	room      a token and a slot are free, and wake gives them away
+//	full      tokens < need, or inUse at Concurrency
+//	room      the tokens and a slot are free, and wake gives them away
 //	reserved  the last room is reserved for a claim
 //
 //	full → room       a token is due, endUse, refund, SetThrottle, DeleteThrottle
@@ -40,7 +41,8 @@ type throttle struct {
 	line        timers[*entry]    // entries that take part in its room, by turn
 	vtime       float64           // virtual time: the start tag of the last turn, see admission.go
 	claims      []*class          // classes with a claim on it, by the number of the claim
-	reservedFor *class            // the class for which a token and a slot are reserved; nil: none
+	reservedFor *class            // the class for which a slot and its need of tokens are reserved; nil: none
+	reserved    int64             // tokens that are reserved for it
 	notified    bool              // it is in throttleTable.notified
 	wakeAt      int64             // time of its timer, Unix nanoseconds
 	timer       int               // index in throttleTable.timers; -1: no timer
@@ -76,87 +78,87 @@ func (t *throttle) level(now int64) float64 {
 	return min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
 }
 
-// reservedRoom is the number of tokens and slots that are reserved for a claim: 1 or 0 of each.
-func (t *throttle) reservedRoom() int64 {
+// admits reports whether a delivery that takes need tokens may happen now without using what is
+// reserved for a claim.
+func (t *throttle) admits(now, need int64) bool {
+	return t.slotsBeside(t.reservedSlots()) && t.tokensBeside(now, need, t.reserved)
+}
+
+// admitsReserved reports the same of the delivery for which room is reserved.
+func (t *throttle) admitsReserved(now, need int64) bool {
+	return t.slotsBeside(0) && t.tokensBeside(now, need, 0)
+}
+
+// reservedSlots is the number of slots that are reserved for a claim: 1 or 0.
+func (t *throttle) reservedSlots() int64 {
 	if t.reservedFor != nil {
 		return 1
 	}
 	return 0
 }
 
-// room is the number of messages that may be delivered now without using what is reserved for a
-// claim. It may be negative.
-func (t *throttle) room(now int64) int64 { return t.roomWithReserved(now, t.reservedRoom()) }
-
-// roomWithReserved is the number of messages that may be delivered now if the given number of
-// tokens and slots stays reserved.
-func (t *throttle) roomWithReserved(now, kept int64) int64 {
-	n := int64(math.MaxInt64)
-	if t.set.Rate > 0 {
-		n = int64(t.level(now)+tokenSlack) - kept
-	}
-	if t.set.Concurrency > 0 {
-		n = min(n, int64(t.set.Concurrency)-t.inUse-kept) //nolint:gosec // bounded when it is set
-	}
-	return n
+// slotsBeside reports whether a slot is free beside those that are kept.
+func (t *throttle) slotsBeside(kept int64) bool {
+	return t.set.Concurrency == 0 || t.inUse+kept < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
 }
 
-// interval is the expected time between two moments at which the throttle gets room, in
-// nanoseconds.
-func (t *throttle) interval() float64 {
+// tokensBeside reports whether the bucket holds the needed tokens beside those that are kept.
+func (t *throttle) tokensBeside(now, need, kept int64) bool {
+	return t.set.Rate == 0 || t.level(now)+tokenSlack >= float64(need+kept)
+}
+
+// interval is the expected time between two moments at which the throttle gets room for a
+// delivery of that need, in nanoseconds.
+func (t *throttle) interval(need int64) float64 {
 	if t.set.Rate > 0 {
-		return max(1e9/t.set.Rate, t.gap*float64(min(t.set.Concurrency, 1)))
+		return max(float64(need)*1e9/t.set.Rate, t.gap*float64(min(t.set.Concurrency, 1)))
 	}
 	return t.gap
 }
 
-// reserveFor is how long room of the throttle may stay reserved, in nanoseconds. Under a rate
-// it is less than the time to the next token, because a bucket of burst 1 with a reserved token
-// loses the next one. Without a rate nothing is lost but the use of one slot, so a reservation
-// may last several intervals.
-func (t *throttle) reserveFor() float64 {
+// reserveFor is how long room of the throttle for that need may stay reserved, in nanoseconds.
+// Under a rate it is less than the time until as many tokens again, because a bucket that is
+// full with the reserved ones loses those. Without a rate nothing is lost but the use of one
+// slot, so a reservation may last several intervals.
+func (t *throttle) reserveFor(need int64) float64 {
 	if t.set.Rate > 0 {
-		return 0.8 * t.interval()
+		return 0.8 * t.interval(need)
 	}
-	return 4 * t.interval()
+	return 4 * t.interval(need)
 }
 
-// nextToken is the time at which the bucket will hold a token that is not reserved, in Unix
-// nanoseconds, later than now. At very low rates it is capped at durationMax from now.
-func (t *throttle) nextToken(now int64) int64 {
-	missing := max(float64(1+t.reservedRoom())-tokenSlack-t.level(now), 0)
+// nextToken is the time at which the bucket will hold the needed tokens beside those that are
+// reserved, in Unix nanoseconds, later than now. At very low rates it is capped at durationMax
+// from now.
+func (t *throttle) nextToken(now, need int64) int64 {
+	missing := max(float64(need+t.reserved)-tokenSlack-t.level(now), 0)
 	wait := math.Ceil(missing * 1e9 / t.set.Rate)
 	return now + int64(min(max(wait, 1), float64(durationMax)))
 }
 
-// slotsFull reports whether the throttle cannot have room before a lease ends.
-func (t *throttle) slotsFull() bool {
-	return t.set.Concurrency > 0 && t.inUse >= int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
-}
-
-// wait is the expected time until the throttle has room, in nanoseconds. Where a lease must
-// end, it is the mean interval or the time since the last end, whichever is longer: the longer
-// none has ended, the longer the next end is likely to take.
-func (t *throttle) wait(now int64) float64 {
+// wait is the expected time until the throttle has room for a delivery of that need, in
+// nanoseconds. Where a lease must end, it is the mean interval or the time since the last end,
+// whichever is longer: the longer none has ended, the longer the next end is likely to take.
+func (t *throttle) wait(now, need int64) float64 {
 	switch {
-	case t.slotsFull():
+	case !t.slotsBeside(0):
 		return max(t.gap, float64(now-t.freedAt))
 	case t.set.Rate > 0:
-		return float64(t.nextToken(now) - now)
+		return float64(t.nextToken(now, need) - now)
 	default:
 		return 0
 	}
 }
 
-// consume takes a token and a concurrency slot of each throttle of a message. The throttles
-// must have admitted the message in this turn, and the caller delivers it.
+// consume takes the needed tokens and a concurrency slot of each throttle of a message. The
+// throttles must have admitted the message in this turn, and the caller delivers it.
 func (c *core) consume(m *message) {
 	ts := c.throttlesOf(m)
-	for _, t := range ts {
+	for i, t := range ts {
 		t.admitted++
 		t.inUse++
 		if t.set.Rate > 0 {
-			t.tokens, t.at = t.level(c.now)-1, c.now
+			t.tokens, t.at = t.level(c.now)-float64(m.throttles.need(i)), c.now
 		}
 	}
 	m.key.stats.admitted += uint64(len(ts))
@@ -166,9 +168,9 @@ func (c *core) consume(m *message) {
 // refund returns the tokens of a message that was not delivered after all. The end of its use
 // returns the slots.
 func (c *core) refund(m *message) {
-	for _, t := range c.throttlesOf(m) {
+	for i, t := range c.throttlesOf(m) {
 		if t.set.Rate > 0 {
-			t.tokens, t.at = min(t.level(c.now)+1, float64(t.set.Burst)), c.now
+			t.tokens, t.at = min(t.level(c.now)+float64(m.throttles.need(i)), float64(t.set.Burst)), c.now
 			c.notify(t)
 		}
 	}
@@ -367,7 +369,7 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, Tokens: max(t.level(now), 0), InUse: t.inUse,
 		Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
 	}
-	if t.room(now) < 1 {
+	if !t.admits(now, 1) {
 		i.Waiting = t.keys
 		for q := range c.queues.pausedOut { // paused keys are in no class and not counted anyway
 			if e := t.entries[q]; e != nil {
@@ -376,7 +378,7 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 		}
 	}
 	if i.Waiting > 0 && t.set.Rate > 0 && t.level(now)+tokenSlack < 1 {
-		i.NextAt = time.Unix(0, t.nextToken(now))
+		i.NextAt = time.Unix(0, t.nextToken(now, 1))
 	}
 	return i
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"reflect"
 	"slices"
 	"time"
@@ -55,12 +56,56 @@ func (s *throttleTable) expire(c *core) {
 	c.wakeAll()
 }
 
+// need is how many tokens the class takes whose turn is next in the entry, 1 if none waits.
+func (e *entry) need() int64 {
+	if cl, ok := e.waiting.next(); ok {
+		return cl.flowAt(e.throttle).need
+	}
+	return 1
+}
+
+// arm sets the timer of a throttle: for the tokens of the class that is next if it waits for some, and for the
+// end of a reservation. A class that waits for a concurrency slot needs no timer, since the end
+// of a lease wakes the throttle.
+func (c *core) arm(t *throttle) {
+	at := int64(math.MaxInt64)
+	if t.set.Rate > 0 && t.slotsBeside(t.reservedSlots()) {
+		if e, ok := t.line.next(); ok && !t.admits(c.now, e.need()) {
+			at = t.nextToken(c.now, e.need())
+		}
+		if need, ok := t.claimNeed(); ok && !t.admits(c.now, need) {
+			at = min(at, t.nextToken(c.now, need))
+		}
+	}
+	if t.reservedFor != nil {
+		at = min(at, t.reservedUntil(c.now))
+	}
+	if at == math.MaxInt64 {
+		c.disarm(t)
+		return
+	}
+	t.wakeAt = max(at, c.now+1)
+	if t.timer < 0 {
+		c.throttles.timers.push(t)
+	} else {
+		c.throttles.timers.fix(t)
+	}
+}
+
+// disarm stops the timer of a throttle.
+func (c *core) disarm(t *throttle) {
+	if t.timer >= 0 {
+		c.throttles.timers.remove(t)
+	}
+}
+
 // throttleSet is the throttle set of a message: its throttle keys, with the throttles looked
 // up. Consecutive messages of a fairness key with the same throttle keys share one throttleSet,
 // so that throttles and class need not be looked up for each message.
 type throttleSet struct {
 	names   []string    // throttle keys, as the message names them; not empty
 	set     []*throttle // of the keys that have a setting, in the order of names
+	needs   []int64     // tokens that a delivery takes of each of set; nil: one of each
 	unset   []*unsetKey // the other keys
 	version uint64      // of the throttleTable for which set, unset and class hold
 	class   *class      // of messages with this set; nil: not looked up
@@ -98,6 +143,14 @@ func (l *throttleSet) keys() []string {
 	return l.names
 }
 
+// need is how many tokens a delivery takes of the throttle with that index in set.
+func (l *throttleSet) need(i int) int64 {
+	if l.needs == nil {
+		return 1
+	}
+	return l.needs[i]
+}
+
 // throttlesOf returns the throttles that limit a message, in the order of its throttle keys. It
 // looks them up again if a throttle has been added or removed since.
 func (c *core) throttlesOf(m *message) []*throttle {
@@ -106,7 +159,7 @@ func (c *core) throttlesOf(m *message) []*throttle {
 		return nil
 	}
 	if l.version != c.throttles.version {
-		l.version, l.set, l.unset, l.class = c.throttles.version, nil, nil, nil
+		l.version, l.set, l.needs, l.unset, l.class = c.throttles.version, nil, nil, nil, nil
 		for _, name := range l.names {
 			if t := c.throttles.byName[name]; t != nil {
 				l.set = append(l.set, t)
