@@ -101,6 +101,7 @@ docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 $(GO) test ./internal/tracing -run '^TestTheDocumentHas' -count=1 -args -update
 	CGO_ENABLED=0 $(GO) run . help --markdown > docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
+	CGO_ENABLED=0 $(GO) test ./commands -count=1 -run '^TestTheTableOfCosts' -args -rewrite
 	CGO_ENABLED=0 $(GO) test ./internal/metrics -count=1 -run '^TestTheDocumentIs' -args -update
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it

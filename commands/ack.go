@@ -10,7 +10,8 @@ import (
 
 func ack() Spec {
 	return Spec{
-		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M that of leased messages, in slices",
+		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M the number of leased messages, in slices",
+		Returns: "integer",
 		Summary: "Acknowledges messages, which removes them. Returns the number of leases that were still live. " +
 			"Thousands of receipts are handled in slices: after a crash before the reply, part of them may have been acknowledged. In a transaction they are one atomic write.",
 		Flags:  []string{"write", "fast"},
@@ -43,7 +44,7 @@ func (c *ackCall) trace(t *tracing.Tracer, p *pending, err error) {
 
 func nack() Spec {
 	return Spec{
-		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1); the hook runs off-loop", Returns: "map",
 		Summary: "Reports that a delivery has failed: the message is retried after a delay, or dead once its attempts are used up. " +
 			"DELAY (retry after that time) or DEAD decides; without them the queue's ON_FAILURE hook, which receives the ERROR, or else the settings of the queue. " +
 			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL.",
@@ -131,7 +132,7 @@ func writeName(w *resp.Writer, name string) {
 
 func extend() Spec {
 	return Spec{
-		Name: "FILA.EXTEND", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of leased messages",
+		Name: "FILA.EXTEND", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of leased messages", Returns: "integer",
 		Summary: "Sets the end of a lease to a number of milliseconds from now, and returns that time.",
 		Flags:   []string{"write", "fast"},
 		Access:  Consume, ACL: []string{"consume"},
@@ -187,7 +188,8 @@ func (c *extendCall) Render(_ *Handler, w *resp.Writer) error {
 
 func release() Spec {
 	return Spec{
-		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M that of leased messages, in slices",
+		Name: "FILA.RELEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M the number of leased messages, in slices",
+		Returns: "integer",
 		Summary: "Returns leased messages: they are ready again at once, and no failure is counted. Returns the number of leases that were still live. " +
 			"Thousands of receipts are handled in slices, as with FILA.ACK.",
 		Flags:  []string{"write", "fast"},

@@ -29,7 +29,7 @@ func aclFlags(more ...string) []string { return append(more, "noscript", "loadin
 
 func aclCat() Spec {
 	return Spec{
-		Name: "CAT", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of commands",
+		Name: "CAT", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of commands", Returns: "array of string",
 		Summary: "Lists the categories of commands, or the commands of one.",
 		Differs: "Has the categories " + strings.Join(command.AllCategories(), ", ") + "; the last three are Fila's own.",
 		Flags:   aclFlags(),
@@ -38,7 +38,8 @@ func aclCat() Spec {
 			{"ACL CAT produce", `1) "fila.enqueue"`},
 			{"ACL CAT nosuch", "(error) ERR Unknown category 'nosuch'"},
 		},
-		Room: tableRoom("", nameBytes),
+		Room:   tableRoom("", nameBytes),
+		Memory: "the names of all commands",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			names := command.AllCategories()
 			if in.Has("category") {
@@ -69,7 +70,7 @@ func writeTexts(w *resp.Writer, texts []string) {
 
 func aclWhoAmI() Spec {
 	return Spec{
-		Name: "WHOAMI", Group: "server", Since: "6.0.0", Complexity: "O(1)",
+		Name: "WHOAMI", Group: "server", Since: "6.0.0", Complexity: "O(1)", Returns: "string",
 		Summary: "Returns the name of the connection's user.",
 		Flags:   aclFlags(), Examples: []Example{{"ACL WHOAMI", `"default"`}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -81,12 +82,13 @@ func aclWhoAmI() Spec {
 
 func whoAmI() Spec {
 	return Spec{
-		Name: "FILA.WHOAMI", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of commands",
+		Name: "FILA.WHOAMI", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of commands", Returns: "map",
 		Summary: "Returns the connection's user and its rights. Every user may run it.",
 		Reply: "A map: user, commands (a map of each command and subcommand: 1 if the user may run it, else 0), " +
 			"queues and channels (patterns, as in ACL GETUSER).",
 		Flags: []string{"loading", "stale", "fast"}, Unasked: true,
 		Examples: []Example{{"FILA.WHOAMI", "..."}},
+		Memory:   "the names of all commands and the rules of the user",
 		Room: func(s *Session, in *input) int {
 			n := tableRoom("", nameBytes)(s, in)
 			if u := s.account.Load().User(); u != nil {
@@ -115,7 +117,7 @@ func whoAmI() Spec {
 
 func aclGenPass() Spec {
 	return Spec{
-		Name: "GENPASS", Group: "server", Since: "6.0.0", Complexity: "O(1)",
+		Name: "GENPASS", Group: "server", Since: "6.0.0", Complexity: "O(1)", Returns: "string",
 		Summary: "Returns a password of 256 random bits, or of as many as asked for, in hexadecimal.",
 		Flags:   aclFlags(),
 		Args:    []Arg{{Name: "bits", Type: Integer, Optional: true, Min: math.MinInt64}},
@@ -140,7 +142,7 @@ func aclGenPass() Spec {
 
 func aclDryRun() Spec {
 	return Spec{
-		Name: "DRYRUN", Secret: true, Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of arguments",
+		Name: "DRYRUN", Secret: true, Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of arguments", Returns: "status or string",
 		Summary: "Reports whether a user may run a command, without running it.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Args: []Arg{
@@ -191,7 +193,7 @@ func runDryRun(s *Session, in *input, w *resp.Writer) error {
 
 func aclLog() Spec {
 	return Spec{
-		Name: "LOG", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of entries shown",
+		Name: "LOG", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of entries shown", Returns: "array of map or status",
 		Summary: "Returns the most recent denials, ten unless COUNT is given, or clears them.",
 		Differs: "Keeps the newest 128 entries. A queue is a key.",
 		Flags:   aclFlags("admin"), Quiet: true,
@@ -201,6 +203,7 @@ func aclLog() Spec {
 		Examples: []Example{{"ACL LOG", "(empty array)"}, {"ACL LOG RESET", "OK"}},
 		Loose:    true, // a value that is not a number is refused with Redis' text
 		Room:     deniedRoom,
+		Memory:   "what the log has: at most 128 entries",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			n := int64(10)
 			if len(in.Args) > 1 {
@@ -241,7 +244,7 @@ func writeDenied(w *resp.Writer, entries []acl.Entry, s *Session) {
 
 func aclSetUser() Spec {
 	return Spec{
-		Name: "SETUSER", Secret: true, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of rules and of connections",
+		Name: "SETUSER", Secret: true, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of rules and connections", Returns: "status",
 		Summary: "Creates or changes a user, by all of the rules or none. Changes apply at once, also to existing connections.",
 		Differs: "Patterns match queues: %R~ allows to consume, %W~ to produce. There are no selectors. Connections of the user that wait for messages " +
 			"are answered that there are none.",
@@ -272,7 +275,7 @@ func aclSetUser() Spec {
 
 func aclGetUser() Spec {
 	return Spec{
-		Name: "GETUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of the user's rules",
+		Name: "GETUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of the user's rules", Returns: "map or nil",
 		Summary: "Returns a user's rights, and the digests of its passwords; nil if there is no such user.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Args: []Arg{{Name: "username", Type: String}},
@@ -280,7 +283,8 @@ func aclGetUser() Spec {
 			{"ACL GETUSER unknown", "(nil)"},
 			{"ACL GETUSER default", "..."},
 		},
-		Room: usersRoom,
+		Room:   usersRoom,
+		Memory: "the rules of all users",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var u *acl.User
 			if a := s.handler.users.Account(string(in.Bytes("username"))); a != nil {
@@ -311,7 +315,7 @@ func aclGetUser() Spec {
 
 func aclDelUser() Spec {
 	return Spec{
-		Name: "DELUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of connections",
+		Name: "DELUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of connections", Returns: "integer",
 		Summary: "Deletes users and closes their connections. Returns the number of deleted users.",
 		Flags:   aclFlags("admin"),
 		Args:    []Arg{{Name: "username", Type: String, Multiple: true}},
@@ -337,11 +341,12 @@ func aclDelUser() Spec {
 
 func aclList() Spec {
 	return Spec{
-		Name: "LIST", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
+		Name: "LIST", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "array of string",
 		Summary: "Returns the users as rules that recreate them.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Examples: []Example{{"ACL LIST", `1) "user default on nopass ~* &* +@all"`}},
 		Room:     usersRoom,
+		Memory:   "the rules of all users",
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			users := s.handler.users.List()
 			w.Array(len(users))
@@ -355,11 +360,12 @@ func aclList() Spec {
 
 func aclUsers() Spec {
 	return Spec{
-		Name: "USERS", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
+		Name: "USERS", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "array of string",
 		Summary: "Returns the names of the users.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Examples: []Example{{"ACL USERS", `1) "default"`}},
 		Room:     usersRoom,
+		Memory:   "the rules of all users",
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			users := s.handler.users.List()
 			w.Array(len(users))
@@ -373,7 +379,7 @@ func aclUsers() Spec {
 
 func aclSave() Spec {
 	return Spec{
-		Name: "SAVE", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users",
+		Name: "SAVE", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "status",
 		Summary:  "Writes the users to auth.acl_file, atomically.",
 		Flags:    aclFlags("admin"),
 		Examples: []Example{{"ACL SAVE", "(error) ERR no file for users is set: see auth.acl_file"}},
@@ -389,7 +395,7 @@ func aclSave() Spec {
 
 func aclLoad() Spec {
 	return Spec{
-		Name: "LOAD", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users and connections",
+		Name: "LOAD", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users and connections", Returns: "status",
 		Summary:  "Replaces the users by those in auth.acl_file, all or none. Connections of users that are not in it are closed.",
 		Flags:    aclFlags("admin"),
 		Examples: []Example{{"ACL LOAD", "(error) ERR no file for users is set: see auth.acl_file"}},

@@ -11,7 +11,8 @@ import (
 
 func backup() Spec {
 	return Spec{
-		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of files of the store, or its size where it has to be copied",
+		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(1); off-loop O(N) where N is the number of files of the store, or their size if they have to be copied",
+		Returns: "map",
 		Summary: "Makes an online backup of the store in a directory of that name below storage.backup_path, and replies when it is durable. " +
 			"It is a consistent snapshot with everything acknowledged before. `fila restore` turns it into a data directory, see docs/backup.md.",
 		Reply: "A map: " + backupFields(&engine.BackupResult{}).names() + ".",
@@ -57,7 +58,7 @@ func backupFields(r *engine.BackupResult) *fields {
 
 func bgsave() Spec {
 	return Spec{
-		Name: "BGSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Name: "BGSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Starts a backup of the store, named after the time, below storage.backup_path.",
 		Differs: "Makes a backup, see FILA.BACKUP. Acknowledged changes are durable without it. SCHEDULE is accepted without effect.",
 		Flags:   []string{"admin", "noscript", "no_async_loading"},
@@ -89,7 +90,7 @@ func (c *bgsaveCall) Render(_ *Handler, w *resp.Writer) error {
 
 func lastsave() Spec {
 	return Spec{
-		Name: "LASTSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Name: "LASTSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "integer",
 		Summary:  "Returns the Unix time in seconds of the newest complete backup.",
 		Differs:  "0 if there is none; the start of the server does not count.",
 		Flags:    []string{"loading", "stale", "fast"},

@@ -12,12 +12,12 @@ import (
 
 func browse() Spec {
 	return Spec{
-		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, off the loop but for what is shown",
+		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, read off-loop; in the loop the messages of the page, at most 4,000: of a search those found, of GROUP ERROR none", Returns: pageOfMaps,
 		Summary: "Shows the messages of a queue, a page at a time: by fairness key, within a key in the order of delivery. " +
 			"HEADER, PAYLOAD, ERROR, SINCE and UNTIL search: they select messages by what they contain, see docs/messages.md. GROUP ERROR shows the errors of messages instead.",
 		Flags: []string{"readonly"},
 		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page that selects may be empty " +
-			"without being the last; one with large messages, or with much to look at, ends early. A message that is there during the whole walk is shown exactly once. " +
+			"without being the last; one with large messages, or with much to look at, ends early. A message that exists during the whole iteration is shown exactly once. " +
 			"With GROUP ERROR a map is a group of errors that differ only in numbers, ids and quoted strings: " + errorFields(&engine.ErrorGroup{}).names() + ". " +
 			"error is the pattern of the group for ERROR of FILA.BROWSE and FILA.REDRIVE, id a message of the last failure, queues a map of how many messages failed where. " +
 			"A page has at most 100 groups: the same group of several pages is to be added up.",
@@ -43,8 +43,9 @@ func browse() Spec {
 			{"FILA.BROWSE orders.dlq ERROR *timeout* SINCE 1767225600000 COUNT 1000", "1) \"0\"\n2) (empty array)"},
 			{"FILA.BROWSE orders.dlq COUNT 1000 GROUP ERROR", "1) \"0\"\n2) (empty array)"},
 		},
-		Room:  browseRoom,
-		Parse: parseBrowse,
+		Room:   browseRoom,
+		Memory: "4 MiB and one message: the page ends early. A search looks at COUNT messages, and at no more than 64 MiB of records and comparisons in one page; one search runs at a time",
+		Parse:  parseBrowse,
 	}
 }
 

@@ -32,7 +32,7 @@ func onOff() Arg {
 // connect.
 func clientSwitch(name, since, summary string, flags ...string) Spec {
 	return Spec{
-		Name: name, Group: "connection", Since: since, Complexity: "O(1)", Summary: summary,
+		Name: name, Group: "connection", Since: since, Complexity: "O(1)", Returns: "status", Summary: summary,
 		Flags: connectionFlags(flags...), Quiet: true, Args: []Arg{onOff()},
 		Examples: []Example{{"CLIENT " + name + " ON", "OK"}}, Local: answerOK,
 	}
@@ -42,7 +42,7 @@ func clientSwitch(name, since, summary string, flags ...string) Spec {
 // reply.
 func clientCapa() Spec {
 	return Spec{
-		Name: "CAPA", Group: "connection", Since: "8.0.0", Complexity: "O(1)",
+		Name: "CAPA", Group: "connection", Since: "8.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Accepted: no capability of a client changes what Fila answers.",
 		Differs: "It is Valkey's, whose libraries send it.",
 		Flags:   connectionFlags(), Quiet: true,
@@ -53,7 +53,7 @@ func clientCapa() Spec {
 
 func clientID() Spec {
 	return Spec{
-		Name: "ID", Group: "connection", Since: "5.0.0", Complexity: "O(1)",
+		Name: "ID", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Returns: "integer",
 		Summary: "Returns the id of the connection, which is never reused.",
 		Flags:   connectionFlags(), Examples: []Example{{"CLIENT ID", "(integer) 1"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -65,7 +65,7 @@ func clientID() Spec {
 
 func clientGetName() Spec {
 	return Spec{
-		Name: "GETNAME", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
+		Name: "GETNAME", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Returns: "string or nil",
 		Summary: "Returns the name of the connection.",
 		Flags:   connectionFlags(), Examples: []Example{{"CLIENT GETNAME", "(nil)"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -77,7 +77,7 @@ func clientGetName() Spec {
 
 func clientSetName() Spec {
 	return Spec{
-		Name: "SETNAME", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
+		Name: "SETNAME", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Returns: "status",
 		Summary: "Names the connection; an empty name removes it.",
 		Flags:   connectionFlags(), Args: []Arg{{Name: "connection-name", Type: String}},
 		Examples: []Example{{"CLIENT SETNAME worker-7", "OK"}, {"CLIENT GETNAME", `"worker-7"`}},
@@ -94,7 +94,7 @@ func clientSetName() Spec {
 
 func clientSetInfo() Spec {
 	return Spec{
-		Name: "SETINFO", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
+		Name: "SETINFO", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Sets the client library's name or version, for CLIENT LIST.",
 		Flags:   connectionFlags(),
 		Args: []Arg{{Name: "attr", Type: OneOf, Args: []Arg{
@@ -145,7 +145,7 @@ func (s *Session) updateIdentity(change func(*identity)) {
 
 func clientReply() Spec {
 	return Spec{
-		Name: "REPLY", Group: "connection", Since: "3.2.0", Complexity: "O(1)",
+		Name: "REPLY", Group: "connection", Since: "3.2.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Turns replies off, on, or off for the next command.",
 		Differs: "If the reply of a lease is turned off, its messages are ready again at once.",
 		Flags:   connectionFlags(),
@@ -170,7 +170,7 @@ func clientReply() Spec {
 
 func clientUnblock() Spec {
 	return Spec{
-		Name: "UNBLOCK", Group: "connection", Since: "5.0.0", Complexity: "O(1)",
+		Name: "UNBLOCK", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Returns: "integer",
 		Summary: "Ends another connection's wait for messages: without messages, or with an error.",
 		Flags:   connectionFlags("admin"),
 		Args: []Arg{{Name: "client-id", Type: Integer, Min: 0}, {Name: "timeout_error", Type: OneOf, Optional: true, Args: []Arg{
@@ -216,7 +216,7 @@ func clientKill() Spec {
 	kind := clientType()
 	kind.Optional = false
 	return Spec{
-		Name: "KILL", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections",
+		Name: "KILL", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections", Returns: "status or integer",
 		Summary: "Closes connections: one by its address, or all that match the filters.",
 		Flags:   connectionFlags("admin"),
 		Args: []Arg{{Name: "filter", Type: OneOf, Args: []Arg{

@@ -13,12 +13,13 @@ import (
 
 func clientInfo() Spec {
 	return Spec{
-		Name: "INFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+		Name: "INFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Returns: "text",
 		Summary:  "Returns the line of this connection in CLIENT LIST.",
 		Flags:    connectionFlags(),
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"CLIENT INFO", "..."}},
 		Room:     func(s *Session, in *input) int { return 2 * s.lineBytes() },
+		Memory:   "1 KiB for each connection shown, and the names that clients have set",
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			var b strings.Builder
 			s.describe(&b, s.handler.cfg.Now())
@@ -30,7 +31,7 @@ func clientInfo() Spec {
 
 func clientList() Spec {
 	return Spec{
-		Name: "LIST", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections",
+		Name: "LIST", Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of connections", Returns: "text",
 		Summary: "Describes the connections, a line for each.",
 		Differs: "Has those of Redis' fields that apply to Fila.",
 		Flags:   connectionFlags("admin"), Quiet: true,
@@ -41,6 +42,7 @@ func clientList() Spec {
 		Examples: []Example{{"CLIENT LIST", "..."}},
 		Loose:    true, // ID takes all arguments that follow
 		Room:     linesRoom,
+		Memory:   "1 KiB for each connection shown, and the names that clients have set",
 		Local:    runClientList,
 	}
 }
@@ -152,7 +154,7 @@ func (t *tracking) has(flag string) bool { return t != nil && slices.Contains(t.
 
 func clientTracking() Spec {
 	return Spec{
-		Name: "TRACKING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Name: "TRACKING", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Accepted without effect: no reply is cacheable, so no invalidation is ever sent.",
 		Differs: "Never sends an invalidation.",
 		Flags:   connectionFlags(),
@@ -263,7 +265,7 @@ func (h *Handler) connected(id int64) bool {
 
 func clientCaching() Spec {
 	return Spec{
-		Name: "CACHING", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Name: "CACHING", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Accepted without effect: no reply is cacheable.",
 		Differs: "CLIENT TRACKINGINFO shows it until CLIENT TRACKING is called again.",
 		Flags:   connectionFlags(),
@@ -296,7 +298,7 @@ func clientCaching() Spec {
 
 func clientGetRedir() Spec {
 	return Spec{
-		Name: "GETREDIR", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Name: "GETREDIR", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Returns: "integer",
 		Summary: "Returns the id of the connection that invalidations are redirected to, 0 for this one, -1 while tracking is off.",
 		Flags:   connectionFlags(), Examples: []Example{{"CLIENT GETREDIR", "(integer) -1"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -315,7 +317,7 @@ func (t *tracking) target() int64 {
 
 func clientTrackingInfo() Spec {
 	return Spec{
-		Name: "TRACKINGINFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+		Name: "TRACKINGINFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Returns: "map",
 		Summary:  "Returns what CLIENT TRACKING has set.",
 		Flags:    connectionFlags(),
 		Examples: []Example{{"CLIENT TRACKINGINFO", "1) \"flags\"\n2) 1) \"off\"\n3) \"redirect\"\n4) (integer) -1\n5) \"prefixes\"\n6) (empty array)"}},

@@ -8,9 +8,12 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
+// commandReply is the type of the description of a command in COMMAND and COMMAND INFO.
+const commandReply = "array (string, integer, set of status, integer, integer, integer, set of status, set of string, set of map, (array of array or set))"
+
 func commandTable() Spec {
 	return Spec{
-		Name: "COMMAND", Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of commands",
+		Name: "COMMAND", Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of commands", Returns: "array of " + commandReply,
 		Summary:     "Describes all commands.",
 		Flags:       []string{"loading", "stale"},
 		ACL:         []string{"connection"},
@@ -18,6 +21,7 @@ func commandTable() Spec {
 		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), commandGetKeysAndFlags(), help("COMMAND"), commandInfo(), commandList()},
 		Examples:    []Example{{"COMMAND", "..."}},
 		Room:        tableRoom("", (*entry).InfoBytes),
+		Memory:      "the description of each command named, or of all",
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			w.Raw(s.handler.table.Infos(s.proto))
 			return nil
@@ -30,7 +34,7 @@ func aboutFlags() []string { return []string{"loading", "stale"} }
 
 func commandCount() Spec {
 	return Spec{
-		Name: "COUNT", Group: "server", Since: "2.8.13", Complexity: "O(1)",
+		Name: "COUNT", Group: "server", Since: "2.8.13", Complexity: "O(1)", Returns: "integer",
 		Summary: "Returns the number of commands, containers counting once.",
 		Flags:   aboutFlags(), ACL: []string{"connection"},
 		Examples: []Example{{"COMMAND COUNT", "..."}},
@@ -44,11 +48,13 @@ func commandCount() Spec {
 func commandInfo() Spec {
 	return Spec{
 		Name: "INFO", Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of commands asked for",
+		Returns: "array of (" + commandReply + " or nil)",
 		Summary: "Describes the commands named, or all: arity, flags, keys, categories.",
 		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
 		Args:     []Arg{{Name: "command-name", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{{"COMMAND INFO nosuch", "1) (nil)"}, {"COMMAND INFO fila.lease", "..."}},
 		Room:     tableRoom("command-name", (*entry).InfoBytes),
+		Memory:   "the description of each command named, or of all",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			names := in.List("command-name")
 			if len(names) == 0 {
@@ -69,7 +75,7 @@ func commandInfo() Spec {
 
 func commandList() Spec {
 	return Spec{
-		Name: "LIST", Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of commands",
+		Name: "LIST", Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of commands", Returns: "array of string",
 		Summary: "Returns the names of the commands and subcommands.",
 		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
 		Args: []Arg{{Name: "filterby", Type: OneOf, Token: "FILTERBY", Optional: true, Args: []Arg{
@@ -79,6 +85,7 @@ func commandList() Spec {
 		}}},
 		Examples: []Example{{"COMMAND LIST FILTERBY PATTERN pin*", `1) "ping"`}},
 		Room:     tableRoom("", nameBytes),
+		Memory:   "the names of all commands",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var names []string
 			for _, c := range s.handler.table.Commands {
@@ -118,7 +125,7 @@ func listed(c *entry, in *input) bool {
 
 func commandGetKeys() Spec {
 	return Spec{
-		Name: "GETKEYS", Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of arguments",
+		Name: "GETKEYS", Group: "server", Since: "2.8.13", Complexity: "O(N) where N is the number of arguments", Returns: "array of string",
 		Summary: "Returns the queues that a command names.",
 		Flags:   aboutFlags(), ACL: []string{"connection"},
 		Args: []Arg{
@@ -128,6 +135,7 @@ func commandGetKeys() Spec {
 		},
 		Examples: []Example{{"COMMAND GETKEYS FILA.ENQUEUE orders hello", `1) "orders"`}},
 		Room:     words("more", 2*perWord),
+		Memory:   "128 bytes for each argument",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			keys, err := s.keysOf(in)
 			if err != nil {
@@ -144,7 +152,7 @@ func commandGetKeys() Spec {
 
 func commandGetKeysAndFlags() Spec {
 	s := commandGetKeys()
-	s.Name, s.Since = "GETKEYSANDFLAGS", "7.0.0"
+	s.Name, s.Since, s.Returns = "GETKEYSANDFLAGS", "7.0.0", "array of array (string, set of status)"
 	s.Summary = "Returns the queues that a command names, each with what the command does to it."
 	s.Reply = "An array of pairs: name, array of flags as in COMMAND INFO."
 	s.Examples = []Example{{"COMMAND GETKEYSANDFLAGS FILA.STATS orders", "1) 1) \"orders\"\n   2) 1) RO"}}
@@ -185,12 +193,13 @@ func (s *Session) keysOf(in *input) ([]command.NamedKey, error) {
 
 func commandDocs() Spec {
 	return Spec{
-		Name: "DOCS", Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of commands asked for",
+		Name: "DOCS", Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of commands asked for", Returns: "map",
 		Summary: "Returns the documentation of the commands named, or of all.",
 		Flags:   aboutFlags(), ACL: []string{"connection"}, Tips: []string{"nondeterministic_output_order"},
 		Args:     []Arg{{Name: "command-name", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{{"COMMAND DOCS nosuch", "(empty array)"}, {"COMMAND DOCS fila.lease", "..."}},
 		Room:     tableRoom("command-name", (*entry).DocsBytes),
+		Memory:   "the description of each command named, or of all",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			if !in.Has("command-name") {
 				w.Raw(s.handler.table.Docs(s.proto))
@@ -214,7 +223,7 @@ func commandDocs() Spec {
 // help describes the HELP of a container, whose text follows from the container's Spec.
 func help(container string) Spec {
 	return Spec{
-		Name: "HELP", Group: groupOf(container), Since: sinceOf(container), Complexity: "O(1)",
+		Name: "HELP", Group: groupOf(container), Since: sinceOf(container), Complexity: "O(1)", Returns: "array of status",
 		Summary: "Lists the subcommands.",
 		Flags:   []string{"loading", "stale"},
 		ACL:     map[string][]string{"COMMAND": {"connection"}, "OBJECT": {"keyspace"}}[container],

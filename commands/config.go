@@ -18,7 +18,7 @@ func config() Spec {
 		Name: "CONFIG", Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for server configuration commands.",
 		Subcommands: []Spec{{
-			Name: "GET", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of settings",
+			Name: "GET", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Returns: "map",
 			Summary: "Returns the settings whose names match one of the patterns.",
 			Differs: "Shows Fila's settings under their own names, and of Redis' those that tools ask for: " +
 				strings.Join(redisSettings(), ", ") + ".",
@@ -26,6 +26,7 @@ func config() Spec {
 			Args:     []Arg{{Name: "parameter", Type: Pattern, Multiple: true}},
 			Examples: []Example{{"CONFIG GET appendonly", "1) \"appendonly\"\n2) \"yes\""}, {"CONFIG GET nosuch", "(empty array)"}},
 			Room:     settingsRoom,
+			Memory:   "all settings",
 			Local:    configGet,
 		}, help("CONFIG"), configResetStat(), configRewrite(), configSet()},
 	}
@@ -188,7 +189,7 @@ func cannotSet(name, why string) error {
 
 func configSet() Spec {
 	return Spec{
-		Name: "SET", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of settings",
+		Name: "SET", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Returns: "status",
 		Summary: "Changes settings of the running server, all or none, until it stops.",
 		Differs: "Changes loglevel, latency-monitor-threshold, slowlog-log-slower-than and slowlog-max-len, also by Fila's names for them. " +
 			"All others are set in the file, the environment or by a flag, and take a restart.",
@@ -242,7 +243,7 @@ func (h *Handler) tunable(name string) (tunable, error) {
 
 func configResetStat() Spec {
 	return Spec{
-		Name: "RESETSTAT", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of commands",
+		Name: "RESETSTAT", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of commands", Returns: "status",
 		Summary:  "Resets the counters of commands, errors and connections in INFO.",
 		Differs:  "The counters of queues and of the engine, in FILA.STATS and the section Fila, are not reset.",
 		Flags:    []string{"admin", "noscript", "loading", "stale"},
@@ -260,7 +261,7 @@ func configResetStat() Spec {
 
 func configRewrite() Spec {
 	return Spec{
-		Name: "REWRITE", Group: "server", Since: "2.8.0", Complexity: "O(1)",
+		Name: "REWRITE", Group: "server", Since: "2.8.0", Complexity: "O(1)", Returns: "error",
 		Summary:  "Refused: Fila does not write its configuration.",
 		Differs:  "Always an error. Changes by CONFIG SET last until the server stops; write them into the configuration file to keep them.",
 		Flags:    []string{"admin", "noscript", "loading", "stale"},

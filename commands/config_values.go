@@ -18,7 +18,8 @@ func configValues() Spec {
 
 func configValueSet() Spec {
 	return Spec{
-		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of values given and M that of values there are",
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of values and M the number of stored values",
+		Returns: "status",
 		Summary: "Sets values of the runtime configuration, all or none. Messages enqueued after the reply see them.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
@@ -55,7 +56,7 @@ func (c *configValueSetCall) Apply(tx *engine.Tx) error { return tx.SetConfig(c.
 
 func configValueGet() Spec {
 	return Spec{
-		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of values there are",
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of stored values", Returns: "string or nil",
 		Summary: "Returns a value of the runtime configuration, nil if there is none.",
 		Flags:   []string{"readonly", "fast"},
 		Args:    []Arg{{Name: "key", Type: String}},
@@ -64,8 +65,9 @@ func configValueGet() Spec {
 			{"FILA.CONFIG GET weight:gold", `"5"`},
 			{"FILA.CONFIG GET weight:silver", "(nil)"},
 		},
-		Room:  always(configValueRoom),
-		Parse: func(_ *Session, in *input) (call, error) { return &configValueGetCall{key: in.Text("key")}, nil },
+		Room:   always(configValueRoom),
+		Memory: "10 KiB, the largest value",
+		Parse:  func(_ *Session, in *input) (call, error) { return &configValueGetCall{key: in.Text("key")}, nil },
 	}
 }
 
@@ -92,7 +94,8 @@ func (c *configValueGetCall) Render(_ *Handler, w *resp.Writer) error {
 
 func configValueDel() Spec {
 	return Spec{
-		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of keys given and M that of values there are",
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of keys and M the number of stored values",
+		Returns: "integer",
 		Summary: "Removes values of the runtime configuration and returns the number of removed values.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
@@ -130,7 +133,8 @@ func (c *configValueDelCall) Render(_ *Handler, w *resp.Writer) error {
 
 func configValueList() Spec {
 	return Spec{
-		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(log(M)+N) where M is the number of values there are and N is COUNT",
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(log(M)+N) where M is the number of stored values and N is COUNT",
+		Returns: "array (string, array of string)",
 		Summary: "Returns the runtime configuration in the order of its keys, a page at a time.",
 		Reply: "An array: the next cursor, 0 at the end, and an array of keys, each followed by its value. " +
 			"The cursor is opaque. What exists during the whole iteration is returned exactly once.",
@@ -148,8 +152,9 @@ func configValueList() Spec {
    3) "weight:silver"
    4) "2"`},
 		},
-		Room:  configRoom,
-		Parse: parseConfigList,
+		Room:   configRoom,
+		Memory: "4 MiB: the page ends early",
+		Parse:  parseConfigList,
 	}
 }
 

@@ -14,7 +14,7 @@ const RedisVersion = "7.0.15"
 
 func hello() Spec {
 	return Spec{
-		Name: "HELLO", Secret: true, Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Name: "HELLO", Secret: true, Group: "connection", Since: "6.0.0", Complexity: "O(1)", Returns: "map",
 		Summary: "Greets the server, choosing a protocol version and optionally authenticating.",
 		Flags:   []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Args: []Arg{{Name: "arguments", Type: Block, Optional: true, Args: []Arg{
@@ -81,7 +81,7 @@ const authFailuresMax = 8
 
 func auth() Spec {
 	return Spec{
-		Name: "AUTH", Secret: true, Group: "connection", Since: "1.0.0", Complexity: "O(N) where N is the number of the user's passwords",
+		Name: "AUTH", Secret: true, Group: "connection", Since: "1.0.0", Complexity: "O(N) where N is the number of the user's passwords", Returns: "status",
 		Summary:  "Authenticates the connection.",
 		Differs:  "The eighth failure on one connection closes it.",
 		Flags:    []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
@@ -164,7 +164,7 @@ func (h *Handler) OpenToAll() bool { return h.defaultAccount.User().Open() }
 
 func ping() Spec {
 	return Spec{
-		Name: "PING", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+		Name: "PING", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Returns: "status or string",
 		Summary:  "Answers PONG, or the message given.",
 		Flags:    []string{"fast"},
 		Tips:     []string{"request_policy:all_shards", "response_policy:all_succeeded"},
@@ -189,7 +189,7 @@ func ping() Spec {
 
 func echo() Spec {
 	return Spec{
-		Name: "ECHO", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+		Name: "ECHO", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Returns: "string",
 		Summary:  "Returns the message, byte for byte.",
 		Flags:    []string{"loading", "stale", "fast"},
 		Args:     []Arg{{Name: "message", Type: String}},
@@ -203,7 +203,7 @@ func echo() Spec {
 
 func selectDB() Spec {
 	return Spec{
-		Name: "SELECT", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+		Name: "SELECT", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
 		Summary:  "Accepts database 0.",
 		Differs:  "There is one database, 0; any other is out of range.",
 		Flags:    []string{"loading", "stale", "fast"},
@@ -221,7 +221,7 @@ func selectDB() Spec {
 
 func reset() Spec {
 	return Spec{
-		Name: "RESET", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+		Name: "RESET", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Returns: "status",
 		Summary:   "Resets the connection: RESP2, no name, not authenticated.",
 		Flags:     []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Examples:  []Example{{"RESET", "RESET"}},
@@ -257,7 +257,7 @@ func (resetReply) Drop() {}
 
 func quit() Spec {
 	return Spec{
-		Name: "QUIT", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+		Name: "QUIT", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
 		Summary:   "Closes the connection after the replies to all earlier commands.",
 		Flags:     []string{"noscript", "loading", "stale", "fast", "no_auth", "allow_busy"},
 		Examples:  []Example{{"QUIT", "OK"}},

@@ -18,7 +18,7 @@ func cron() Spec {
 
 func cronSet() Spec {
 	return Spec{
-		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages, at most limits.crons", Returns: "status",
 		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
 			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
 			"Each tick enqueues exactly one message, also across restarts. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
@@ -107,7 +107,7 @@ func mayChangeCron(tx *engine.Tx, a *acl.Account, name string) error {
 
 func cronDel() Spec {
 	return Spec{
-		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages",
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages, at most limits.crons", Returns: "integer",
 		Summary: "Deletes a recurring message; messages that it has enqueued stay. Returns 1, or 0 if there was none.",
 		Flags:   []string{"write", "fast"}, ACL: []string{"admin"},
 		Args: []Arg{{Name: "name", Type: String}},
@@ -137,7 +137,7 @@ func (c *cronDelCall) Apply(tx *engine.Tx) (err error) {
 
 func cronGet() Spec {
 	return Spec{
-		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + ". key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
@@ -149,7 +149,8 @@ func cronGet() Spec {
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
 			{"FILA.CRON GET morning", "..."},
 		},
-		Room: always(2 * smallRoom),
+		Room:   always(2 * smallRoom),
+		Memory: "8 KiB",
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &cronGetCall{name: in.Text("name"), user: in.User}, nil
 		},
@@ -213,7 +214,7 @@ func cronFields(i *engine.CronInfo) *fields {
 
 func cronList() Spec {
 	return Spec{
-		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
 		Summary: "Returns the recurring messages of queues that the user has a right to, a page at a time.",
 		Flags:   []string{"readonly"},
 		Reply:   pageReply + "A recurring message is a map as in FILA.CRON GET.",
@@ -224,7 +225,8 @@ func cronList() Spec {
 			{`FILA.CRON SET sync reports "@every 5m" poll`, "OK"},
 			{"FILA.CRON LIST MATCH s* COUNT 100", "..."},
 		},
-		Room: pageOf[engine.CronInfo](3, tinyRoom),
+		Room:   pageOf[engine.CronInfo](3, tinyRoom),
+		Memory: "2,400 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &cronListCall{page: parsePage(in), user: in.User}, nil
 		},

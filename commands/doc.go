@@ -2,7 +2,8 @@
 // the commands of a connection.
 //
 // A command is described once, by its Spec. Package internal/command derives arity, syntax, rights,
-// COMMAND, HELP and redis-compat.md from it. In this package:
+// COMMAND, HELP and redis-compat.md from it, package internal/compat the table of costs in
+// docs/guarantees.md. In this package:
 //
 //   - table.go lists the commands, by the file that holds them.
 //   - handler.go opens a Session for each connection, session.go takes a command
@@ -46,8 +47,7 @@
 //  2. A row in table.go, under the name of that file.
 //  3. A method of engine.Tx for its effect on queues. A new kind of refusal is an error in
 //     engine/config.go and a row in errors.go here.
-//  4. Room in its Spec if the reply may exceed 4 KiB, its cost in docs/guarantees.md, and its worst case
-//     in room_test.go.
+//  4. Room and Memory in its Spec if the reply may exceed 4 KiB.
 //  5. testdata/<name>.txt: a session with its replies, including refusals.
 //  6. make docs, make quick.
 package commands

@@ -12,7 +12,7 @@ import (
 
 func enqueue() Spec {
 	return Spec{
-		Name: "FILA.ENQUEUE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "FILA.ENQUEUE", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "string",
 		Summary: "Stores a message in a queue and returns its id. KEY is its fairness key (default). WEIGHT sets the weight of that key, for its whole backlog; " +
 			"COST is what the delivery takes of the key's share (1). THROTTLE names a throttle that the message is subject to, see FILA.THROTTLE. " +
 			"PRIORITY orders messages within their key, 9 before 0 (4). The message is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +

@@ -250,7 +250,7 @@ type page struct {
 	all          bool
 }
 
-const pageReply = "An array: the next cursor, 0 at the end, and an array. What is there during the whole walk is seen, what comes or goes meanwhile may be. "
+const pageReply = "An array: the next cursor, 0 at the end, and an array. Entries that exist during the whole iteration are returned; those created or deleted meanwhile may be. "
 
 // pageCount is the default of COUNT, as in Redis' SCAN.
 const pageCount = 10

@@ -23,7 +23,7 @@ func keyArgs(more ...Arg) []Arg {
 
 func keySet() Spec {
 	return Spec{
-		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Sets the weight of a fairness key. It applies to the whole backlog from the key's next turn on, and is kept when the key is empty.",
 		Flags:   []string{"write", "denyoom", "fast"},
 		ACL:     []string{"admin"},
@@ -55,7 +55,7 @@ func (c *keySetCall) Apply(tx *engine.Tx) error { return tx.SetKey(c.queue, c.ke
 
 func keyPause() Spec {
 	return Spec{
-		Name: "PAUSE", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "PAUSE", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Pauses deliveries of a fairness key. It still accepts messages, and live leases continue.",
 		Flags:   []string{"write", "denyoom", "fast"},
 		ACL:     []string{"admin"},
@@ -74,7 +74,7 @@ func keyPause() Spec {
 
 func keyResume() Spec {
 	return Spec{
-		Name: "RESUME", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "RESUME", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Resumes deliveries of a paused fairness key.",
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
@@ -102,7 +102,7 @@ func (c *keyPauseCall) Apply(tx *engine.Tx) error { return tx.PauseKey(c.queue, 
 
 func keyDel() Spec {
 	return Spec{
-		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "integer",
 		Summary: "Resets the settings of a fairness key (weight 1, not paused), not its messages. Returns 1, or 0 if it had none.",
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
@@ -131,7 +131,7 @@ func (c *keyDelCall) Apply(tx *engine.Tx) (err error) {
 
 func keyGet() Spec {
 	return Spec{
-		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map",
 		Summary: "Returns the settings and figures of a fairness key, even if it has no messages.",
 		Reply:   "A map as in FILA.KEYS.",
 		Flags:   []string{"readonly", "fast"},
@@ -169,7 +169,8 @@ func (c *keyGetCall) Render(_ *Handler, w *resp.Writer) error {
 func keys() Spec {
 	return Spec{
 		Name: "FILA.KEYS", Group: "fila", Since: "0.1.0",
-		Complexity: "O(N) where N is COUNT, in slices; with BY, once in admin.figures_ms, O(K) where K is the number of fairness keys of all queues, in slices that all clients share",
+		Complexity: "O(N) where N is COUNT, in slices; with BY also the sweep of FILA.FIGURES",
+		Returns:    pageOfMaps,
 		Summary:    "Returns the fairness keys of a queue with their figures, a page at a time.",
 		Flags:      []string{"readonly"},
 		Access:     Look,
@@ -194,8 +195,9 @@ func keys() Spec {
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3", `"<id>"`},
 			{"FILA.KEYS orders MATCH tenant-* COUNT 100", "..."},
 		},
-		Room:  pageOf[engine.KeyInfo](2, tinyRoom),
-		Parse: parseKeys,
+		Room:   pageOf[engine.KeyInfo](2, tinyRoom),
+		Memory: "1,750 bytes for each key of COUNT (17 MiB at 10,000)",
+		Parse:  parseKeys,
 	}
 }
 

@@ -17,7 +17,7 @@ const queueType = "fila-queue"
 
 func scanQueues() Spec {
 	return Spec{
-		Name: "SCAN", Group: "generic", Since: "2.8.0", Complexity: "O(N) where N is COUNT",
+		Name: "SCAN", Group: "generic", Since: "2.8.0", Complexity: "O(N) where N is COUNT", Returns: "array (string, array of string)",
 		Summary: "Returns the names of queues, a page at a time.",
 		Differs: "The keys are the queues. A queue that exists during the whole iteration is returned exactly once.",
 		Reply:   "An array: the next cursor, 0 at the end, and an array of names.",
@@ -32,6 +32,7 @@ func scanQueues() Spec {
 		Examples: []Example{{"FILA.QUEUE CREATE orders NODLQ", "OK"}, {"SCAN 0 MATCH o*", "1) \"0\"\n2) 1) \"orders\""}},
 		Refuse:   refuseBelow,
 		Room:     pageOf[string](1, 0),
+		Memory:   "600 bytes for each of COUNT",
 		Parse: func(s *Session, in *input) (call, error) {
 			cursor, err := strconv.ParseUint(string(in.Bytes("cursor")), 10, 64)
 			if err != nil {
@@ -78,7 +79,7 @@ func (c *scanQueuesCall) Render(_ *Handler, w *resp.Writer) error {
 
 func matchingQueues() Spec {
 	return Spec{
-		Name: "KEYS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of queues",
+		Name: "KEYS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of queues; in the loop only after a queue was created or deleted", Returns: "array of string",
 		Summary: "Returns the names of all queues that match a pattern.",
 		Differs: "The keys are the queues. FILA.QUEUE LIST does the same, FILA.KEYS lists the fairness keys of a queue.",
 		Flags:   []string{"readonly"}, ACL: []string{"keyspace", "dangerous"},
@@ -146,7 +147,7 @@ func probe(render func(w *resp.Writer, found int) error) func(*Session, *input) 
 
 func keyType() Spec {
 	return Spec{
-		Name: "TYPE", Group: "generic", Since: "1.0.0", Complexity: "O(1)",
+		Name: "TYPE", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Returns the type of a key: " + queueType + ", or none if there is no such queue.",
 		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
 		Args:     []Arg{{Name: "key", Type: Key}},
@@ -164,7 +165,7 @@ func keyType() Spec {
 
 func exists() Spec {
 	return Spec{
-		Name: "EXISTS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of names",
+		Name: "EXISTS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of names", Returns: "integer",
 		Summary: "Returns how many of the named queues exist; a queue that is named twice counts twice.",
 		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
 		Tips:     []string{"request_policy:multi_shard", "response_policy:agg_sum"},
@@ -180,7 +181,7 @@ func exists() Spec {
 // timeToLive describes TTL and PTTL.
 func timeToLive(name, since string) Spec {
 	return Spec{
-		Name: name, Group: "generic", Since: since, Complexity: "O(1)",
+		Name: name, Group: "generic", Since: since, Complexity: "O(1)", Returns: "integer",
 		Summary: "Returns -1 for a queue, which never expires, or -2 if there is none of that name.",
 		Differs: "Messages expire instead: FILA.QUEUE INFO shows the TTL.",
 		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
@@ -195,9 +196,9 @@ func timeToLive(name, since string) Spec {
 }
 
 func object() Spec {
-	one := func(name, since, summary, example string, render func(w *resp.Writer) error) Spec {
+	one := func(name, since, returns, summary, example string, render func(w *resp.Writer) error) Spec {
 		return Spec{
-			Name: name, Group: "generic", Since: since, Complexity: "O(1)", Summary: summary,
+			Name: name, Group: "generic", Since: since, Complexity: "O(1)", Returns: returns, Summary: summary,
 			Flags: []string{"readonly"}, Access: Look, ACL: []string{"keyspace"}, Tips: []string{"nondeterministic_output"},
 			Args:     []Arg{{Name: "key", Type: Key}},
 			Examples: []Example{{"OBJECT " + name + " orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"OBJECT " + name + " orders", example}},
@@ -222,22 +223,22 @@ func object() Spec {
 		Name: "OBJECT", Group: "generic", Since: "2.2.3", Complexity: "Depends on subcommand.",
 		Summary: "A container for object introspection commands.",
 		Subcommands: []Spec{
-			one("ENCODING", "2.2.3", "Returns the encoding of a queue, of which there is one.", `"`+queueType+`"`, func(w *resp.Writer) error {
+			one("ENCODING", "2.2.3", "string or nil", "Returns the encoding of a queue, of which there is one.", `"`+queueType+`"`, func(w *resp.Writer) error {
 				w.BulkString(queueType)
 				return nil
 			}),
-			one("FREQ", "4.0.0", "Refused: nothing is evicted, so the uses of a queue are not counted.", "(error) ERR "+noFrequency,
+			one("FREQ", "4.0.0", "nil", "Refused: nothing is evicted, so the uses of a queue are not counted.", "(error) ERR "+noFrequency,
 				func(*resp.Writer) error { return command.Refuse("ERR", noFrequency) }),
 			help("OBJECT"),
-			one("IDLETIME", "2.2.3", "Returns 0: nothing is evicted, so the last use of a queue is not kept.", "(integer) 0", number(0)),
-			one("REFCOUNT", "2.2.3", "Returns 1 for a queue.", "(integer) 1", number(1)),
+			one("IDLETIME", "2.2.3", "integer or nil", "Returns 0: nothing is evicted, so the last use of a queue is not kept.", "(integer) 0", number(0)),
+			one("REFCOUNT", "2.2.3", "integer or nil", "Returns 1 for a queue.", "(integer) 1", number(1)),
 		},
 	}
 }
 
 func dbsize() Spec {
 	return Spec{
-		Name: "DBSIZE", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Name: "DBSIZE", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "integer",
 		Summary:  "Returns the number of queues.",
 		Differs:  "Counts queues, including dead-letter queues.",
 		Flags:    []string{"readonly", "fast"},

@@ -21,16 +21,16 @@ func latency() Spec {
 }
 
 // latencySpec is the common part of the subcommands of LATENCY.
-func latencySpec(name, complexity, summary string, args ...Arg) Spec {
+func latencySpec(name, complexity, returns, summary string, args ...Arg) Spec {
 	return Spec{
-		Name: name, Group: "server", Since: "2.8.13", Complexity: complexity, Summary: summary, Args: args,
+		Name: name, Group: "server", Since: "2.8.13", Complexity: complexity, Returns: returns, Summary: summary, Args: args,
 		Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
 		Tips: []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
 	}
 }
 
 func latencyDoctor() Spec {
-	s := latencySpec("DOCTOR", "O(1)", "Says what was slow and where to look.")
+	s := latencySpec("DOCTOR", "O(1)", "text", "Says what was slow and where to look.")
 	s.Differs = "The advice is about Fila's events: turn, commit and command."
 	s.Examples = []Example{{"LATENCY DOCTOR", "..."}}
 	s.Local = func(s *Session, _ *input, w *resp.Writer) error {
@@ -70,7 +70,7 @@ func latencyEventArg(optional bool) Arg {
 }
 
 func latencyGraph() Spec {
-	s := latencySpec("GRAPH", "O(1)", "Draws the history of an event.", latencyEventArg(false))
+	s := latencySpec("GRAPH", "O(1)", "text", "Draws the history of an event.", latencyEventArg(false))
 	s.Differs = "The events are turn, commit and command; the drawing is Fila's own."
 	s.Examples = []Example{{"LATENCY GRAPH commit", "(error) ERR No samples available for event 'commit'"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
@@ -100,13 +100,13 @@ func drawLatency(event string, samples []telemetry.Sample, now time.Time) string
 }
 
 func latencyHistogram() Spec {
-	s := latencySpec("HISTOGRAM", "O(N) where N is the number of commands", "Returns how the time that commands took is distributed.",
+	s := latencySpec("HISTOGRAM", "O(N) where N is the number of commands", "map", "Returns how the time that commands took is distributed.",
 		Arg{Name: "command", Type: String, Optional: true, Multiple: true})
 	s.Since = "7.0.0"
 	s.Differs = "Time is measured as for SLOWLOG. A count is of the calls that took less than the power of two microseconds before it."
 	s.Reply = "A map from commands to maps: calls, histogram_usec (a map from microseconds to calls)."
 	s.Examples = []Example{{"LATENCY HISTOGRAM fila.lease", "(empty array)"}}
-	s.Room = tableRoom("command", histogramBytes)
+	s.Room, s.Memory = tableRoom("command", histogramBytes), "the histogram of each command named, or of all"
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
 		var found []*entry
 		h := s.handler
@@ -155,11 +155,11 @@ func writeHistogram(w *resp.Writer, t *telemetry.Totals) {
 }
 
 func latencyHistory() Spec {
-	s := latencySpec("HISTORY", "O(1)", "Returns the history of an event: the longest of each second in which it took long.", latencyEventArg(false))
+	s := latencySpec("HISTORY", "O(1)", "array of array (integer, integer)", "Returns the history of an event: the longest of each second in which it took long.", latencyEventArg(false))
 	s.Differs = "The events are turn, commit and command."
 	s.Reply = "An array of pairs: Unix time, milliseconds."
 	s.Examples = []Example{{"LATENCY HISTORY commit", "(empty array)"}}
-	s.Room = always(telemetry.SamplesMax * perWord)
+	s.Room, s.Memory = always(telemetry.SamplesMax*perWord), "10 KiB, all samples of an event"
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
 		samples, _ := s.handler.latency.History(string(in.Bytes("event")))
 		w.Array(len(samples))
@@ -174,7 +174,7 @@ func latencyHistory() Spec {
 }
 
 func latencyLatest() Spec {
-	s := latencySpec("LATEST", "O(1)", "Returns the newest of each event that took long.")
+	s := latencySpec("LATEST", "O(1)", "array of array (string, integer, integer, integer)", "Returns the newest of each event that took long.")
 	s.Differs = "The events are turn (one pass of the engine), commit (one write to disk) and command."
 	s.Reply = "An array of events: name, Unix time, milliseconds, milliseconds of the longest ever."
 	s.Examples = []Example{{"LATENCY LATEST", "(empty array)"}}
@@ -200,7 +200,7 @@ func latencyLatest() Spec {
 }
 
 func latencyReset() Spec {
-	s := latencySpec("RESET", "O(1)", "Forgets the events named, or all, and returns how many there were.", latencyEventArg(true))
+	s := latencySpec("RESET", "O(1)", "integer", "Forgets the events named, or all, and returns how many there were.", latencyEventArg(true))
 	s.Tips = []string{"request_policy:all_nodes", "response_policy:all_succeeded"}
 	s.Examples = []Example{{"LATENCY RESET", "(integer) 0"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
@@ -221,6 +221,7 @@ func slowlogCommand() Spec {
 		Subcommands: []Spec{
 			{
 				Name: "GET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
+				Returns: "array of array (integer, integer, integer, array of string, string, string)",
 				Summary: "Returns the newest entries of the slow log.",
 				Differs: "The time runs from reading the command until its reply may be sent, including the commit, without waiting for messages.",
 				Reply:   "An array of entries: number, Unix time, microseconds, arguments, client's address and name.",
@@ -229,6 +230,7 @@ func slowlogCommand() Spec {
 				Refuse:   refuseSlowCount,
 				Examples: []Example{{"SLOWLOG GET 2", "(empty array)"}},
 				Room:     slowRoom,
+				Memory:   "6 KiB for each entry",
 				Local: func(s *Session, in *input, w *resp.Writer) error {
 					writeSlow(w, s.handler.slow.Newest(in.Integer("count", slowDefault)))
 					return nil
@@ -236,7 +238,7 @@ func slowlogCommand() Spec {
 			},
 			help("SLOWLOG"),
 			{
-				Name: "LEN", Group: "server", Since: "2.2.12", Complexity: "O(1)",
+				Name: "LEN", Group: "server", Since: "2.2.12", Complexity: "O(1)", Returns: "integer",
 				Summary: "Returns the number of entries in the slow log.",
 				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
 				Examples: []Example{{"SLOWLOG LEN", "(integer) 0"}},
@@ -246,7 +248,7 @@ func slowlogCommand() Spec {
 				},
 			},
 			{
-				Name: "RESET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries",
+				Name: "RESET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries", Returns: "status",
 				Summary: "Empties the slow log.",
 				Flags:   flags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 				Examples: []Example{{"SLOWLOG RESET", "OK"}},

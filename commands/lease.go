@@ -12,9 +12,17 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
+// messageReply is the type of a leased message.
+const messageReply = "array (string, string, array of string, string, integer, integer, integer, integer, string)"
+
+// leaseMemory describes leaseRoom.
+const leaseMemory = "350 bytes for each message of COUNT, of the connection's own. Messages that are in memory are kept within `server.output_bytes_max`; " +
+	"others are read while the reply is written, at most `limits.reply_bytes` and one message at a time, and the rest goes back to its queue"
+
 func lease() Spec {
 	return Spec{
 		Name: "FILA.LEASE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages returned, in slices",
+		Returns: "array of " + messageReply,
 		Summary: "Leases the next messages of a queue: at most COUNT (1), for VISIBILITY milliseconds or else the visibility timeout of the queue. " +
 			"Without BLOCK it replies at once. BLOCK is the time in milliseconds to wait for the first message, 0 without end; server.max_block_ms bounds it. " +
 			"CONSUMER is a name that FILA.GET and FILA.EXPLAIN show.",
@@ -38,7 +46,7 @@ func lease() Spec {
    8) (integer) <time>
    9) "orders"`},
 		},
-		Room: leaseRoom,
+		Room: leaseRoom, Memory: leaseMemory,
 		Parse: func(s *Session, in *input) (call, error) {
 			c := &leaseCall{}
 			c.one[0] = in.Text("queue")
@@ -250,11 +258,11 @@ func writeTime(w *resp.Writer, t time.Time) {
 func mlease() Spec {
 	return Spec{
 		Name: "FILA.MLEASE", Group: "fila", Since: "0.1.0",
-		Complexity: "O(N+M) where N is the number of messages returned and M the number of queues",
-		Summary:    "Leases the next messages of several queues, which take turns.",
-		Reply:      "As FILA.LEASE.",
-		Flags:      []string{"write", "blocking", "movablekeys"},
-		Access:     Consume, ACL: []string{"consume"},
+		Complexity: "O(N+M) where N is the number of messages returned and M the number of queues", Returns: "array of " + messageReply,
+		Summary: "Leases the next messages of several queues, which take turns.",
+		Reply:   "As FILA.LEASE.",
+		Flags:   []string{"write", "blocking", "movablekeys"},
+		Access:  Consume, ACL: []string{"consume"},
 		Args: append([]Arg{
 			{Name: "numqueues", Type: Integer, Min: 1, Max: queuesMax},
 			{Name: "queue", Type: Key, Multiple: true, CountedBy: "numqueues"},
@@ -266,7 +274,7 @@ func mlease() Spec {
 			{"FILA.ENQUEUE mails hello", `"<id>"`},
 			{"FILA.MLEASE 2 orders mails COUNT 5", "..."},
 		},
-		Room: leaseRoom,
+		Room: leaseRoom, Memory: leaseMemory,
 		Parse: func(s *Session, in *input) (call, error) {
 			words := in.List("queue")
 			queues := make([]string, 0, len(words))

@@ -31,7 +31,7 @@ func memory() Spec {
 
 func memorySpec(name, summary, differs string, do func(w *resp.Writer) error) Spec {
 	return Spec{
-		Name: name, Group: "server", Since: "4.0.0", Complexity: "O(1)", Summary: summary, Differs: differs,
+		Name: name, Group: "server", Since: "4.0.0", Complexity: "O(1)", Returns: "text", Summary: summary, Differs: differs,
 		Tips:     []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
 		Examples: []Example{{"MEMORY " + name, "..."}},
 		Local:    func(_ *Session, _ *input, w *resp.Writer) error { return do(w) },
@@ -76,7 +76,7 @@ func memoryPurge() Spec {
 		w.OK()
 		return nil
 	})
-	s.Tips = []string{"request_policy:all_shards", "response_policy:all_succeeded"}
+	s.Returns, s.Tips = "status", []string{"request_policy:all_shards", "response_policy:all_succeeded"}
 	s.ACL = []string{"admin", "dangerous"}
 	s.Differs = "Collects garbage before, which takes processor time from all clients; hence among the admin commands."
 	s.Examples = []Example{{"MEMORY PURGE", "OK"}}
@@ -85,7 +85,7 @@ func memoryPurge() Spec {
 
 func memoryStats() Spec {
 	return Spec{
-		Name: "STATS", Group: "server", Since: "4.0.0", Complexity: "O(1)",
+		Name: "STATS", Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of queues", Returns: "map",
 		Summary: "Returns how the memory is used.",
 		Differs: "Has those of Redis' fields that apply to Fila, with the same meaning.",
 		Reply:   "A map: " + (&memoryStatsCall{}).fields().names() + ".",
@@ -137,7 +137,8 @@ func (c *memoryStatsCall) fields() *fields {
 
 func memoryUsage() Spec {
 	return Spec{
-		Name: "USAGE", Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of fairness keys and, of SAMPLES keys, of their messages in memory; in slices",
+		Name: "USAGE", Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of fairness keys, plus the messages in memory of SAMPLES of them, in slices",
+		Returns: "integer or nil",
 		Summary: "Estimates the memory of a queue; nil if there is none of that name.",
 		Differs: "What is only on disk is not counted. SAMPLES (5) is the number of fairness keys whose payloads are measured, 0 for all.",
 		Flags:   []string{"readonly"}, Access: Look,

@@ -12,7 +12,7 @@ import (
 
 func get() Spec {
 	return Spec{
-		Name: "FILA.GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "FILA.GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns a message in any status, without changing it.",
 		Reply: "A map, nil if the queue has no such message: " + viewFields(&engine.View{}).names() + ". status is ready, delayed, leased or dead; " +
 			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died; " +
@@ -26,7 +26,8 @@ func get() Spec {
 			{"FILA.CANCEL orders <id>", "(integer) 1"},
 			{"FILA.GET orders <id>", "(nil)"},
 		},
-		Room: message,
+		Room:   message,
+		Memory: "one message, read off-loop",
 		Parse: func(_ *Session, in *input) (call, error) {
 			r, err := engine.ParseReceipt(in.Bytes("id"))
 			if err != nil {
@@ -105,7 +106,7 @@ func viewFields(v *engine.View) *fields {
 
 func cancel() Spec {
 	return Spec{
-		Name: "FILA.CANCEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of ids, in slices",
+		Name: "FILA.CANCEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of ids, in slices; the messages are read off-loop", Returns: "integer",
 		Summary: "Removes messages in any status and returns the number of removed messages. The receipt of a leased one becomes invalid. " +
 			"Thousands of ids are handled in slices, as with FILA.ACK.",
 		Flags: []string{"write"},
@@ -116,7 +117,8 @@ func cancel() Spec {
 			{"FILA.CANCEL orders <id>", "(integer) 1"},
 			{"FILA.CANCEL orders <id>", "(integer) 0"},
 		},
-		Room: words("id", cancelRoom),
+		Room:   words("id", cancelRoom),
+		Memory: "512 bytes for each id, no payloads",
 		Parse: func(_ *Session, in *input) (call, error) {
 			c := &cancelCall{req: engine.Cancel{Queue: in.Text("queue")}}
 			for _, word := range in.List("id") {
@@ -159,7 +161,8 @@ func (c *counted) Render(_ *Handler, w *resp.Writer) error {
 
 func reschedule() Spec {
 	return Spec{
-		Name: "FILA.RESCHEDULE", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of delayed messages in memory",
+		Name: "FILA.RESCHEDULE", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of delayed messages in memory; the message is read off-loop",
+		Returns: "integer",
 		Summary: "Makes a message ready in a number of milliseconds, 0 for at once, and returns that time. Its attempts and its place are kept. " +
 			"Refused for a leased message, which its consumer decides about, and for a time after the end of the message's TTL.",
 		Flags: []string{"write"},
@@ -206,7 +209,8 @@ func (c *rescheduleCall) Render(_ *Handler, w *resp.Writer) error {
 
 func redrive() Spec {
 	return Spec{
-		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved; those that ERROR and FROM leave are read off the loop",
+		Name: "FILA.REDRIVE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of messages moved, in slices; pages of 4 MiB are read off-loop, one after the other, each message once",
+		Returns: "integer",
 		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
 			"RATE limits how many are moved in any second. A redrive that takes longer than a second returns how many it has moved so far and goes on in the background; " +
 			"FILA.STATS of the queue shows its progress, and STOP ends it. ERROR moves only messages whose error matches, such as the error of a group of FILA.BROWSE GROUP ERROR, " +

@@ -38,7 +38,7 @@ func queueOptions() []Arg {
 
 func queueCreate() Spec {
 	return Spec{
-		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with DLQ where N is the number of queues",
+		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with DLQ where N is the number of queues", Returns: "status",
 		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise. A queue that DLQ names gives up the <name>.dlq that it got itself, unless it has been used: then it is refused. " +
 			"With IFNOTEXISTS an existing queue is left as it is, whatever the other options say, and the reply is OK.",
 		Flags: []string{"write", "denyoom"},
@@ -73,7 +73,7 @@ func filledByCreate(in *input) []string {
 
 func queueAlter() Spec {
 	return Spec{
-		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with another DLQ where N is the number of queues",
+		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with another DLQ where N is the number of queues", Returns: "status",
 		Summary: "Changes the settings of a queue that are given and leaves the others.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
@@ -124,7 +124,8 @@ func (plainOK) Render(_ *Handler, w *resp.Writer) error {
 
 func queueDelete() Spec {
 	return Spec{
-		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues; what the queue held is given back in slices",
+		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues; fairness keys, leases and messages in memory are reclaimed in slices",
+		Returns: "status",
 		Summary: "Deletes a queue. A queue with messages needs FORCE. Its dead-letter queue is kept.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
@@ -153,7 +154,7 @@ func (c *queueDeleteCall) Apply(tx *engine.Tx) error { return tx.DeleteQueue(c.n
 
 func queueList() Spec {
 	return Spec{
-		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues; in the loop only after a queue was created or deleted", Returns: "array of string",
 		Summary: "Returns the names of the queues that the user has a right to, sorted.",
 		Flags:   []string{"readonly"},
 		Args:    []Arg{{Name: "pattern", Type: Pattern, Token: "MATCH", Optional: true}},
@@ -197,7 +198,7 @@ func (c *queueListCall) Render(_ *Handler, w *resp.Writer) error {
 
 func queueInfo() Spec {
 	return Spec{
-		Name: "INFO", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "INFO", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map",
 		Summary: "Returns a queue's settings, what it holds, and what it has done since the broker started.",
 		Flags:   []string{"readonly", "fast"},
 		Access:  Look,
@@ -270,7 +271,7 @@ func queueResume() Spec {
 
 func pausing(name string, paused bool, summary string) Spec {
 	return Spec{
-		Name: name, Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: name, Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
 		Summary: summary,
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
@@ -303,7 +304,8 @@ func (c *queuePauseCall) Apply(tx *engine.Tx) error { return tx.Pause(c.name, c.
 
 func purge() Spec {
 	return Spec{
-		Name: "FILA.PURGE", Group: "fila", Since: "0.1.0", Complexity: "O(K) where K is the number of fairness keys with settings of their own, and what the queue held is given back in slices; O(N) of a key where N is its messages, in slices",
+		Name: "FILA.PURGE", Group: "fila", Since: "0.1.0", Complexity: "O(K) where K is the number of fairness keys with settings of their own, in slices; fairness keys, leases and messages in memory are reclaimed in slices. With KEY O(N) where N is the number of its messages, in slices; pages of 4 MiB are read off-loop, one after the other",
+		Returns: "integer",
 		Summary: "Removes all messages of a queue, or of one of its fairness keys, and returns how many there were. The receipts of leased ones are lost; " +
 			"settings stay, and so does the dead-letter queue. With the whole queue, its deduplication ids are forgotten.",
 		Flags: []string{"write"},

@@ -21,7 +21,7 @@ import (
 
 func queueApply() Spec {
 	return Spec{
-		Name: "APPLY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
+		Name: "APPLY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues, named or existing", Returns: "array of map",
 		Summary: "Creates and alters queues to match a definition, in one atomic write. With PRUNE it deletes queues that are not in the definition, " +
 			"but none that holds messages unless FORCE is given. DRYRUN only says what would be done. It is what `fila queues apply` sends, see docs/queues.md. " +
 			"The definition is JSON: an object with queues, an array of objects with name and the settings in the words of FILA.QUEUE INFO; " +
@@ -39,8 +39,9 @@ func queueApply() Spec {
 			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"max_attempts\":3,\"dlq\":false}]}" DRYRUN`, "..."},
 			{`FILA.QUEUE APPLY "{\"queues\":[{\"name\":\"orders\",\"colour\":\"red\"}]}"`, `(error) INVALID definition: unknown field "colour"`},
 		},
-		Room:  always(aloneRoom),
-		Parse: parseQueueApply,
+		Room:   always(aloneRoom),
+		Memory: "known only when it is executed, which is when no reply precedes it",
+		Parse:  parseQueueApply,
 	}
 }
 

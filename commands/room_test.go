@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"runtime"
 	"slices"
@@ -40,11 +41,8 @@ func TestNoCommandTakesMoreThanItsRoom(t *testing.T) {
 				continue // a container
 			}
 			form, there := forms[c.Display]
-			if delete(forms, c.Display); !there && c.Spec.Name != "HELP" {
-				t.Errorf("%s: its worst form is missing", c.Display)
-			}
-			if !there {
-				form = [][]string{strings.Fields(c.Display)}
+			if delete(forms, c.Display); !there {
+				form = f.fromExamples(c)
 			}
 			f.flood(c.Display, form)
 		}
@@ -254,6 +252,85 @@ func (f *flooded) flood(name string, form [][]string) {
 	synctest.Wait()
 }
 
+// fromExamples returns the form of a command that is not in worstForms: its examples, with ids and
+// receipts of the flooded broker. Those of a command that only reads are about a queue with many
+// messages, and ask for as much as the syntax allows. Of a command with Room only its own lines are
+// the form: the others are sent once, before.
+func (f *flooded) fromExamples(c *entry) [][]string {
+	f.t.Helper()
+	if c.Spec.Name == "HELP" {
+		return [][]string{strings.Fields(c.Display)}
+	}
+	var form [][]string
+	known := strings.NewReplacer("<id>", f.small[0], "<receipt>", f.small[0]+":1")
+	for _, e := range c.Spec.Examples {
+		args, err := splitLine(known.Replace(e.Command()))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if c.ReadOnly && calledBy(c, args) {
+			args = enlarged(c, args)
+		}
+		form = append(form, args)
+	}
+	if c.Spec.Room == nil {
+		return form
+	}
+	if !f.answered(c, form) {
+		f.t.Errorf("%s: its examples are refused by the flooded broker; add the form that takes most memory to worstForms", c.Display)
+	}
+	return slices.DeleteFunc(form, func(args []string) bool { return !calledBy(c, args) })
+}
+
+// calledBy reports whether a command line is of the command.
+func calledBy(c *entry, args []string) bool {
+	return strings.EqualFold(strings.Join(args[:min(c.Words, len(args))], " "), c.Display)
+}
+
+// enlarged returns a command line about the queue small, with the largest COUNT and with many of
+// the last argument, where the syntax has these.
+func enlarged(c *entry, args []string) []string {
+	in, words := input{CountMax: math.MaxInt64}, make([][]byte, len(args))
+	for i, a := range args {
+		words[i] = []byte(a)
+	}
+	if in.Scan(&c.Syntax, words[c.Words:]) != nil {
+		return args
+	}
+	for _, k := range in.Keys() {
+		args[slices.Index(args, string(k.Name))] = "small"
+	}
+	for i := range c.Spec.Args {
+		switch a := &c.Spec.Args[i]; {
+		case a.Token == "COUNT" && !slices.Contains(args, "COUNT"):
+			args = append(args, "COUNT", "10000")
+		case a.Token == "COUNT":
+			args[slices.Index(args, "COUNT")+1] = "10000"
+		case a.Multiple && a.Token == "" && a.CountedBy == "" && i == len(c.Spec.Args)-1 && len(args) > c.Words:
+			args = append(args, slices.Repeat(args[len(args)-1:], 100)...)
+		}
+	}
+	return args
+}
+
+// answered sends a form once, and reports whether the command itself has a reply that is no error.
+func (f *flooded) answered(c *entry, form [][]string) bool {
+	client := &liveClient{conn: f.connect()}
+	client.in = bufio.NewReader(client.conn)
+	defer client.conn.Close() //nolint:errcheck // nothing is sent any more
+	found := false
+	for _, args := range form {
+		go client.send(args...)
+		r, err := client.read()
+		if err != nil {
+			f.t.Errorf("%s: %v", c.Display, err)
+			return false
+		}
+		found = found || calledBy(c, args) && r.kind != '-'
+	}
+	return found
+}
+
 // heap is what is in use.
 func heap() int64 {
 	var m runtime.MemStats
@@ -263,8 +340,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // memory
 }
 
-// worstForms are the forms of each command that take most, of what a broker may be made
-// to tell.
+// worstForms are the forms of commands that take most memory on the flooded broker, where that is
+// more than their examples do.
 func worstForms(f *flooded) map[string][][]string {
 	many := func(n int, words ...string) []string { return slices.Repeat(words, n) }
 	one := func(line string, more ...string) [][]string { return [][]string{append(strings.Fields(line), more...)} }
@@ -281,59 +358,79 @@ func worstForms(f *flooded) map[string][][]string {
 	for range 50 {
 		transaction = append(transaction, []string{"COMMAND", "INFO"}, []string{"FILA.GET", "small", f.small[0]}, []string{"FILA.KEYS", "small", "COUNT", "10"})
 	}
-	forms := map[string][][]string{
-		"ACL CAT": one("ACL CAT fila"), "ACL DELUSER": one("ACL DELUSER", many(100, "nobody")...), "ACL DRYRUN": one("ACL DRYRUN default FILA.ACK", many(50, name)...),
-		"ACL GENPASS": one("ACL GENPASS 4096"), "ACL GETUSER": one("ACL GETUSER user-1"), "ACL LIST": one("ACL LIST"), "ACL LOAD": one("ACL LOAD"),
-		"ACL LOG": one("ACL LOG 1000"), "ACL SAVE": one("ACL SAVE"), "ACL SETUSER": one("ACL SETUSER user-1 ~" + name), "ACL USERS": one("ACL USERS"),
-		"ACL WHOAMI": one("ACL WHOAMI"), "FILA.WHOAMI": one("FILA.WHOAMI"), "ASKING": one("ASKING"), "AUTH": one("AUTH nobody secret"), "BGSAVE": one("BGSAVE"),
-		"CLIENT CACHING": one("CLIENT CACHING YES"), "CLIENT CAPA": one("CLIENT CAPA", many(100, "redirect")...), "CLIENT GETNAME": one("CLIENT GETNAME"),
-		"CLIENT GETREDIR": one("CLIENT GETREDIR"), "CLIENT ID": one("CLIENT ID"), "CLIENT INFO": one("CLIENT INFO"),
-		"CLIENT KILL": one("CLIENT KILL ID 999999"), "CLIENT LIST": one("CLIENT LIST"), "CLIENT NO-EVICT": one("CLIENT NO-EVICT ON"),
-		"CLIENT NO-TOUCH": one("CLIENT NO-TOUCH ON"), "CLIENT REPLY": one("CLIENT REPLY ON"), "CLIENT SETINFO": one("CLIENT SETINFO LIB-NAME " + name),
-		"CLIENT SETNAME": one("CLIENT SETNAME " + name), "CLIENT TRACKING": one("CLIENT TRACKING ON BCAST PREFIX " + name), "CLIENT TRACKINGINFO": one("CLIENT TRACKINGINFO"),
-		"CLIENT UNBLOCK": one("CLIENT UNBLOCK 99999"), "CLUSTER": one("CLUSTER INFO"), "COMMAND": one("COMMAND"), "COMMAND COUNT": one("COMMAND COUNT"),
-		"COMMAND DOCS": one("COMMAND DOCS", many(100, "fila.enqueue", "client")...), "COMMAND GETKEYS": one("COMMAND GETKEYS FILA.MLEASE 100", many(100, "q")...),
-		"COMMAND GETKEYSANDFLAGS": one("COMMAND GETKEYSANDFLAGS FILA.MLEASE 100", many(100, "q")...), "COMMAND INFO": one("COMMAND INFO", many(100, "fila.queue")...),
-		"COMMAND LIST": one("COMMAND LIST"), "CONFIG GET": one("CONFIG GET * *"), "CONFIG RESETSTAT": one("CONFIG RESETSTAT"), "CONFIG REWRITE": one("CONFIG REWRITE"),
-		"CONFIG SET": one("CONFIG SET slowlog-max-len 200"), "DBSIZE": one("DBSIZE"), "DISCARD": one("DISCARD"), "ECHO": one("ECHO", value),
-		"EXEC": append(transaction, []string{"EXEC"}), "EXISTS": one("EXISTS", many(500, name)...),
-		"FILA.ACK": one("FILA.ACK small", receipts...), "FILA.BACKUP": one("FILA.BACKUP backup"), "FILA.BROWSE": append(one("FILA.BROWSE big COUNT 10000 PAYLOAD x"), strings.Fields("FILA.BROWSE big COUNT 10000 GROUP ERROR")),
-		"FILA.CANCEL": one("FILA.CANCEL small", f.small[1000:1500]...), "FILA.CONFIG DEL": one("FILA.CONFIG DEL", many(100, "nothing")...),
-		"FILA.CONFIG GET": one("FILA.CONFIG GET " + longName("config", 1)), "FILA.CONFIG LIST": one("FILA.CONFIG LIST COUNT 10000"),
-		"FILA.CONFIG SET": one("FILA.CONFIG SET another", value), "FILA.CRON DEL": one("FILA.CRON DEL nothing"), "FILA.CRON GET": one("FILA.CRON GET " + longName("cron", 1)),
-		"FILA.CRON LIST": one("FILA.CRON LIST COUNT 10000"), "FILA.CRON SET": one("FILA.CRON SET another small @yearly", value),
-		"FILA.ENQUEUE": one("FILA.ENQUEUE small", value), "FILA.EXPLAIN": one("FILA.EXPLAIN small " + f.small[2000]),
-		"FILA.EXTEND": one("FILA.EXTEND small " + receipts[0] + " 1000"), "FILA.GET": one("FILA.GET big " + id),
-		"FILA.KEY DEL": one("FILA.KEY DEL small " + name), "FILA.KEY GET": one("FILA.KEY GET small " + name), "FILA.KEY PAUSE": one("FILA.KEY PAUSE small " + name),
-		"FILA.KEY RESUME": one("FILA.KEY RESUME small " + name), "FILA.KEY SET": one("FILA.KEY SET small " + name + " WEIGHT 2"), "FILA.KEYS": append(one("FILA.KEYS small COUNT 10000"), strings.Fields("FILA.KEYS small COUNT 10000 BY DEPTH")),
-		"FILA.FIGURES": one("FILA.FIGURES COUNT 10000"), "FILA.METRICS": one("FILA.METRICS"),
-		"FILA.LEASE": one("FILA.LEASE big COUNT 10000"), "FILA.MLEASE": one("FILA.MLEASE 2 big big.dlq COUNT 10000"), "FILA.NACK": one("FILA.NACK small "+receipts[0]+" ERROR", value),
-		"FILA.PURGE": one("FILA.PURGE small KEY nothing"), "FILA.QUEUE ALTER": one("FILA.QUEUE ALTER small VISIBILITY 1000"),
-		"FILA.QUEUE APPLY":  one("FILA.QUEUE APPLY", `{"queues":[`+strings.Repeat(`{"name":"small"},`, 200)+`{"name":"big"}]}`, "DRYRUN"),
-		"FILA.QUEUE CREATE": one("FILA.QUEUE CREATE small"), "FILA.QUEUE DELETE": one("FILA.QUEUE DELETE small"), "FILA.QUEUE INFO": one("FILA.QUEUE INFO small"),
-		"FILA.QUEUE LIST": one("FILA.QUEUE LIST"), "FILA.QUEUE PAUSE": one("FILA.QUEUE PAUSE big.dlq"), "FILA.QUEUE RESUME": one("FILA.QUEUE RESUME big.dlq"),
-		"FILA.REDRIVE": one("FILA.REDRIVE big.dlq ERROR", value), "FILA.RELEASE": one("FILA.RELEASE small", receipts...), "FILA.RESCHEDULE": one("FILA.RESCHEDULE big " + f.big[1] + " 1"),
-		"FILA.SCRIPT DEL": one("FILA.SCRIPT DEL small ON_FAILURE"), "FILA.SCRIPT GET": one("FILA.SCRIPT GET queue-1-" + strings.Repeat("q", 200) + " ON_FAILURE"),
-		"FILA.SCRIPT HISTORY":  one("FILA.SCRIPT HISTORY queue-1-" + strings.Repeat("q", 200) + " ON_FAILURE"),
-		"FILA.SCRIPT ROLLBACK": one("FILA.SCRIPT ROLLBACK queue-1-" + strings.Repeat("q", 200) + " ON_FAILURE " + version),
-		"FILA.SCRIPT LIST":     one("FILA.SCRIPT LIST"), "FILA.SCRIPT LOAD": one("FILA.SCRIPT LOAD small ON_FAILURE", source),
-		"FILA.SCRIPT STATS": one("FILA.SCRIPT STATS queue-1-" + strings.Repeat("q", 200)), "FILA.SCRIPT TEST": one("FILA.SCRIPT TEST small ON_FAILURE SOURCE", source),
-		"FILA.STATS": one("FILA.STATS small"), "FILA.THROTTLE DEL": one("FILA.THROTTLE DEL nothing"), "FILA.THROTTLE GET": one("FILA.THROTTLE GET " + longName("throttle", 1)),
-		"FILA.THROTTLE LIST": one("FILA.THROTTLE LIST COUNT 10000"), "FILA.THROTTLE SET": one("FILA.THROTTLE SET another RATE 5"),
-		"HELLO": one("HELLO 3"), "INFO": one("INFO everything"), "KEYS": one("KEYS *"), "LASTSAVE": one("LASTSAVE"), "LATENCY DOCTOR": one("LATENCY DOCTOR"),
-		"LATENCY GRAPH": one("LATENCY GRAPH turn"), "LATENCY HISTOGRAM": one("LATENCY HISTOGRAM", many(50, "fila.enqueue", "client")...), "LATENCY HISTORY": one("LATENCY HISTORY turn"),
-		"LATENCY LATEST": one("LATENCY LATEST"), "LATENCY RESET": one("LATENCY RESET"), "MEMORY DOCTOR": one("MEMORY DOCTOR"), "MEMORY MALLOC-STATS": one("MEMORY MALLOC-STATS"),
-		"MEMORY PURGE": one("MEMORY PURGE " + value), "MEMORY STATS": one("MEMORY STATS"), "MEMORY USAGE": one("MEMORY USAGE small"), "MODULE LIST": one("MODULE LIST"),
-		"MONITOR": one("MONITOR"), "MULTI": one("MULTI"), "OBJECT ENCODING": one("OBJECT ENCODING small"), "OBJECT FREQ": one("OBJECT FREQ small"),
-		"OBJECT IDLETIME": one("OBJECT IDLETIME small"), "OBJECT REFCOUNT": one("OBJECT REFCOUNT small"), "PING": one("PING", value),
-		"PSUBSCRIBE": {append([]string{"HELLO"}, "3"), append([]string{"PSUBSCRIBE"}, many(100, name)...)}, "PTTL": one("PTTL small"), "PUBLISH": one("PUBLISH channel", value),
-		"PUBSUB CHANNELS": one("PUBSUB CHANNELS"), "PUBSUB NUMPAT": one("PUBSUB NUMPAT"), "PUBSUB NUMSUB": one("PUBSUB NUMSUB", many(200, "a")...),
-		"PUNSUBSCRIBE": one("PUNSUBSCRIBE", many(200, "a")...), "QUIT": one("QUIT"), "READONLY": one("READONLY"), "READWRITE": one("READWRITE"), "RESET": one("RESET"),
-		"ROLE": one("ROLE"), "SCAN": one("SCAN 0 COUNT 10000"), "SELECT": one("SELECT 0"), "SHUTDOWN": one("SHUTDOWN ABORT"), "SLOWLOG GET": one("SLOWLOG GET -1"),
-		"SLOWLOG LEN": one("SLOWLOG LEN"), "SLOWLOG RESET": one("SLOWLOG LEN"), "SUBSCRIBE": {{"HELLO", "3"}, append([]string{"SUBSCRIBE"}, many(100, name)...)},
-		"TIME": one("TIME"), "TTL": one("TTL small"), "TYPE": one("TYPE small"), "UNSUBSCRIBE": one("UNSUBSCRIBE", many(200, "a")...), "WAIT": one("WAIT 0 0"),
+	return map[string][][]string{
+		"ACL CAT":                 one("ACL CAT fila"),
+		"ACL DELUSER":             one("ACL DELUSER", many(100, "nobody")...),
+		"ACL DRYRUN":              one("ACL DRYRUN default FILA.ACK", many(50, name)...),
+		"ACL GENPASS":             one("ACL GENPASS 4096"),
+		"ACL GETUSER":             one("ACL GETUSER user-1"),
+		"ACL LOG":                 one("ACL LOG 1000"),
+		"ACL SETUSER":             one("ACL SETUSER user-1 ~" + name),
+		"AUTH":                    one("AUTH nobody secret"),
+		"CLIENT CAPA":             one("CLIENT CAPA", many(100, "redirect")...),
+		"CLIENT KILL":             one("CLIENT KILL ID 999999"),
+		"CLIENT REPLY":            one("CLIENT REPLY ON"),
+		"CLIENT SETINFO":          one("CLIENT SETINFO LIB-NAME " + name),
+		"CLIENT SETNAME":          one("CLIENT SETNAME " + name),
+		"CLIENT TRACKING":         one("CLIENT TRACKING ON BCAST PREFIX " + name),
+		"COMMAND DOCS":            one("COMMAND DOCS", many(100, "fila.enqueue", "client")...),
+		"COMMAND GETKEYS":         one("COMMAND GETKEYS FILA.MLEASE 100", many(100, "q")...),
+		"COMMAND GETKEYSANDFLAGS": one("COMMAND GETKEYSANDFLAGS FILA.MLEASE 100", many(100, "q")...),
+		"COMMAND INFO":            one("COMMAND INFO", many(100, "fila.queue")...),
+		"CONFIG GET":              one("CONFIG GET * *"),
+		"CONFIG SET":              one("CONFIG SET slowlog-max-len 200"),
+		"ECHO":                    one("ECHO", value),
+		"EXEC":                    append(transaction, []string{"EXEC"}),
+		"EXISTS":                  one("EXISTS", many(500, name)...),
+		"FILA.ACK":                one("FILA.ACK small", receipts...),
+		"FILA.BACKUP":             one("FILA.BACKUP backup"),
+		"FILA.BROWSE":             append(one("FILA.BROWSE big COUNT 10000 PAYLOAD x"), strings.Fields("FILA.BROWSE big COUNT 10000 GROUP ERROR")),
+		"FILA.CANCEL":             one("FILA.CANCEL small", f.small[1000:1500]...),
+		"FILA.CONFIG DEL":         one("FILA.CONFIG DEL", many(100, "nothing")...),
+		"FILA.CONFIG GET":         one("FILA.CONFIG GET " + longName("config", 1)),
+		"FILA.CONFIG SET":         one("FILA.CONFIG SET another", value),
+		"FILA.CRON GET":           one("FILA.CRON GET " + longName("cron", 1)),
+		"FILA.CRON SET":           one("FILA.CRON SET another small @yearly", value),
+		"FILA.ENQUEUE":            one("FILA.ENQUEUE small", value),
+		"FILA.EXPLAIN":            one("FILA.EXPLAIN small " + f.small[2000]),
+		"FILA.EXTEND":             one("FILA.EXTEND small " + receipts[0] + " 1000"),
+		"FILA.GET":                one("FILA.GET big " + id),
+		"FILA.KEY DEL":            one("FILA.KEY DEL small " + name),
+		"FILA.KEY GET":            one("FILA.KEY GET small " + name),
+		"FILA.KEY PAUSE":          one("FILA.KEY PAUSE small " + name),
+		"FILA.KEY RESUME":         one("FILA.KEY RESUME small " + name),
+		"FILA.KEY SET":            one("FILA.KEY SET small " + name + " WEIGHT 2"),
+		"FILA.KEYS":               append(one("FILA.KEYS small COUNT 10000"), strings.Fields("FILA.KEYS small COUNT 10000 BY DEPTH")),
+		"FILA.LEASE":              one("FILA.LEASE big COUNT 10000"),
+		"FILA.MLEASE":             one("FILA.MLEASE 2 big big.dlq COUNT 10000"),
+		"FILA.NACK":               one("FILA.NACK small "+receipts[0]+" ERROR", value),
+		"FILA.PURGE":              one("FILA.PURGE small KEY nothing"),
+		"FILA.QUEUE APPLY":        one("FILA.QUEUE APPLY", `{"queues":[`+strings.Repeat(`{"name":"small"},`, 200)+`{"name":"big"}]}`, "DRYRUN"),
+		"FILA.REDRIVE":            one("FILA.REDRIVE big.dlq ERROR", value),
+		"FILA.RELEASE":            one("FILA.RELEASE small", receipts...),
+		"FILA.RESCHEDULE":         one("FILA.RESCHEDULE big " + f.big[1] + " 1"),
+		"FILA.SCRIPT GET":         one("FILA.SCRIPT GET queue-1-" + strings.Repeat("q", 200) + " ON_FAILURE"),
+		"FILA.SCRIPT HISTORY":     one("FILA.SCRIPT HISTORY queue-1-" + strings.Repeat("q", 200) + " ON_FAILURE"),
+		"FILA.SCRIPT LOAD":        one("FILA.SCRIPT LOAD small ON_FAILURE", source),
+		"FILA.SCRIPT ROLLBACK":    one("FILA.SCRIPT ROLLBACK queue-1-" + strings.Repeat("q", 200) + " ON_FAILURE " + version),
+		"FILA.SCRIPT STATS":       one("FILA.SCRIPT STATS queue-1-" + strings.Repeat("q", 200)),
+		"FILA.SCRIPT TEST":        one("FILA.SCRIPT TEST small ON_FAILURE SOURCE", source),
+		"FILA.THROTTLE GET":       one("FILA.THROTTLE GET " + longName("throttle", 1)),
+		"INFO":                    one("INFO everything"),
+		"LATENCY HISTOGRAM":       one("LATENCY HISTOGRAM", many(50, "fila.enqueue", "client")...),
+		"LATENCY HISTORY":         one("LATENCY HISTORY turn"),
+		"MEMORY PURGE":            one("MEMORY PURGE " + value),
+		"PING":                    one("PING", value),
+		"PSUBSCRIBE":              {append([]string{"HELLO"}, "3"), append([]string{"PSUBSCRIBE"}, many(100, name)...)},
+		"PUBLISH":                 one("PUBLISH channel", value),
+		"PUBSUB CHANNELS":         one("PUBSUB CHANNELS"),
+		"PUBSUB NUMSUB":           one("PUBSUB NUMSUB", many(200, "a")...),
+		"PUNSUBSCRIBE":            one("PUNSUBSCRIBE", many(200, "a")...),
+		"SHUTDOWN":                one("SHUTDOWN ABORT"),
+		"SLOWLOG GET":             one("SLOWLOG GET -1"),
+		"SUBSCRIBE":               {{"HELLO", "3"}, append([]string{"SUBSCRIBE"}, many(100, name)...)},
+		"UNSUBSCRIBE":             one("UNSUBSCRIBE", many(200, "a")...),
 	}
-	return forms
 }
 
 // A transaction whose replies would be too large together is refused when the command

@@ -35,7 +35,7 @@ func hookKind(in *input) hook.Kind {
 
 func scriptLoad() Spec {
 	return Spec{
-		Name: "LOAD", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the size of the source",
+		Name: "LOAD", Group: "fila", Since: "0.1.0", Complexity: "O(1); on the connection, which compiles and tries the source, O(N) where N is its size", Returns: "string",
 		Summary: "Gives a queue a Lua hook in place of the one it had, and returns the SHA-1 of the source, which is its version. " +
 			"ON_ENQUEUE decides how a message is scheduled, ON_FAILURE what becomes of one that failed; the source defines the function of that name. " +
 			"What does not compile is refused with its line, and the old hook stays. What is enqueued after the reply meets the new one.",
@@ -50,7 +50,8 @@ func scriptLoad() Spec {
 			},
 			{"FILA.SCRIPT LOAD orders ON_ENQUEUE return", "(error) LUA the script does not load: on_enqueue: the script defines no function on_enqueue"},
 		},
-		Room: sized("source", scriptCopies),
+		Room:   sized("source", scriptCopies),
+		Memory: "32 times the source, of at most `limits.script_bytes`",
 		Parse: func(s *Session, in *input) (call, error) {
 			return &scriptLoadCall{queue: in.Text("queue"), kind: hookKind(in), source: string(in.Bytes("source")), user: s.userName()}, nil
 		},
@@ -99,7 +100,8 @@ func (c *scriptLoadCall) Render(_ *Handler, w *resp.Writer) error {
 
 func scriptHistory() Spec {
 	return Spec{
-		Name: "HISTORY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the size of the sources, read off the loop",
+		Name: "HISTORY", Group: "fila", Since: "0.1.0", Complexity: "O(1); off-loop O(N) where N is the size of the sources",
+		Returns: "array of map",
 		Summary: "Returns the last ten sources of a hook, the newest first: when each was loaded last, and by which user. It outlives the hook and ends with the queue.",
 		Reply: "An array of maps: " + versionFields(&engine.ScriptVersion{}).names() + ". current is 1 for the source that the queue has now. " +
 			"loaded_at and user are nil for a source that was loaded before the broker kept histories.",
@@ -112,6 +114,7 @@ func scriptHistory() Spec {
 			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
 			{"FILA.SCRIPT HISTORY orders ON_FAILURE", "..."},
 		},
+		Memory: "ten times `limits.script_bytes`, and half a KiB for each",
 		Room: func(s *Session, in *input) int {
 			return engine.ScriptHistoryMax * (tinyRoom + s.handler.cfg.Limits.Script)
 		},
@@ -151,7 +154,7 @@ func versionFields(v *engine.ScriptVersion) *fields {
 
 func scriptRollback() Spec {
 	return Spec{
-		Name: "ROLLBACK", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the size of the source",
+		Name: "ROLLBACK", Group: "fila", Since: "0.1.0", Complexity: "O(1); on the connection, which reads and compiles the source, O(N) where N is its size", Returns: "string",
 		Summary: "Loads a source of the history of a hook again, by its version as FILA.SCRIPT HISTORY shows it, and returns that version. It is the newest of the history then.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
@@ -162,7 +165,8 @@ func scriptRollback() Spec {
 			{`FILA.SCRIPT LOAD orders ON_ENQUEUE "function on_enqueue(msg) return {} end"`, "..."},
 			{"FILA.SCRIPT ROLLBACK orders ON_ENQUEUE 058c2acae7293250e3479e0e39a2557ed47cc710", `"058c2acae7293250e3479e0e39a2557ed47cc710"`},
 		},
-		Room: func(s *Session, in *input) int { return smallRoom + scriptCopies*s.handler.cfg.Limits.Script },
+		Room:   func(s *Session, in *input) int { return smallRoom + scriptCopies*s.handler.cfg.Limits.Script },
+		Memory: "32 times `limits.script_bytes`",
 		Parse: func(s *Session, in *input) (call, error) {
 			return &scriptRollbackCall{queue: in.Text("queue"), kind: hookKind(in), version: string(in.Bytes("version")), user: s.userName()}, nil
 		},
@@ -197,7 +201,7 @@ func (c *scriptRollbackCall) Render(_ *Handler, w *resp.Writer) error {
 
 func scriptDel() Spec {
 	return Spec{
-		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "integer",
 		Summary: "Removes a hook from a queue: what clients ask for counts again. Returns 1, or 0 if there was none.",
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
@@ -226,7 +230,7 @@ func (c *scriptDelCall) Apply(tx *engine.Tx) (err error) {
 
 func scriptGet() Spec {
 	return Spec{
-		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the size of the source",
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1); on the connection O(N) where N is the size of the source", Returns: "string or nil",
 		Summary: "Returns the source of a hook as it was loaded, nil if the queue has none.",
 		Flags:   []string{"readonly"},
 		Access:  Look,
@@ -237,7 +241,8 @@ func scriptGet() Spec {
 			{"FILA.SCRIPT GET orders ON_FAILURE", `"function on_failure(msg) return { action = 'dlq' } end"`},
 			{"FILA.SCRIPT GET orders ON_ENQUEUE", "(nil)"},
 		},
-		Room: func(s *Session, in *input) int { return tinyRoom + s.handler.cfg.Limits.Script },
+		Room:   func(s *Session, in *input) int { return tinyRoom + s.handler.cfg.Limits.Script },
+		Memory: "`limits.script_bytes`",
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &scriptGetCall{hookFind: hookFind{queue: in.Text("queue"), kind: hookKind(in)}}, nil
 		},
@@ -277,7 +282,7 @@ func (c *scriptGetCall) Render(_ *Handler, w *resp.Writer) error {
 
 func scriptList() Spec {
 	return Spec{
-		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues",
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues", Returns: "array of map",
 		Summary: "Returns the hooks of a queue, or of all queues that the user has a right to.",
 		Reply:   "An array of maps: " + hookFields(&engine.ScriptInfo{}).names() + ". version is nil for a script that no longer compiles since the limits were changed.",
 		Flags:   []string{"readonly"},
@@ -289,7 +294,8 @@ func scriptList() Spec {
 			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
 			{"FILA.SCRIPT LIST orders", "..."},
 		},
-		Room: hooksRoom,
+		Room:   hooksRoom,
+		Memory: "200 bytes for each hook",
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &scriptListCall{queue: in.Text("queue"), all: !in.Has("queue"), user: in.User}, nil
 		},
@@ -342,7 +348,7 @@ func (f *fields) hook(s *engine.ScriptInfo) {
 
 func scriptStats() Spec {
 	return Spec{
-		Name: "STATS", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "STATS", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "array of map",
 		Summary: "Returns how the hooks of a queue have fared since they were loaded or the broker started.",
 		Reply: "An array of maps, one for each hook: " + hookStatsFields(&engine.ScriptInfo{}, &hook.Stats{}).names() + ". " +
 			"state is closed while the hook is run, open while it is not as it has failed too often in a row, trial when the next call decides. " +

@@ -12,7 +12,7 @@ import (
 
 func scriptTest() Spec {
 	return Spec{
-		Name: "TEST", Group: "fila", Since: "0.1.0", Complexity: "Depends on the script; its limits hold.",
+		Name: "TEST", Group: "fila", Since: "0.1.0", Complexity: "O(1); the connection runs the script within its limits", Returns: "map",
 		Summary: "Runs a hook of a queue, or SOURCE in its place, with a message made of the options, and changes nothing: no message, no statistics. " +
 			"A script that fails is refused with its line.",
 		Reply: "A map. ON_ENQUEUE: " + (&scriptTestCall{}).fields(&hook.Trial{}).names() + ". ON_FAILURE: " +
@@ -42,8 +42,9 @@ func scriptTest() Spec {
 10) (integer) <n>`},
 			{`FILA.SCRIPT TEST orders ON_ENQUEUE SOURCE "function on_enqueue(msg) return msg.headers.tier.name end"`, "..."},
 		},
-		Room:  sized("source", scriptCopies),
-		Parse: parseScriptTest,
+		Room:   sized("source", scriptCopies),
+		Memory: "32 times the source, of at most `limits.script_bytes`",
+		Parse:  parseScriptTest,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 func role() Spec {
 	return Spec{
-		Name: "ROLE", Group: "server", Since: "2.8.12", Complexity: "O(1)",
+		Name: "ROLE", Group: "server", Since: "2.8.12", Complexity: "O(1)", Returns: "array (string, integer, array)",
 		Summary: "Returns the role of the server in replication: a master without replicas.",
 		Reply:   "An array: master, 0 and an empty array.",
 		Flags:   []string{"noscript", "loading", "stale", "fast"}, ACL: []string{"admin", "dangerous"}, Quiet: true,
@@ -26,7 +26,7 @@ func role() Spec {
 
 func wait() Spec {
 	return Spec{
-		Name: "WAIT", Group: "generic", Since: "3.0.0", Complexity: "O(1)",
+		Name: "WAIT", Group: "generic", Since: "3.0.0", Complexity: "O(1)", Returns: "integer",
 		Summary: "Returns the number of replicas that have received all earlier writes: 0, since there are none.",
 		Differs: "Replies at once: there are no replicas to wait for.",
 		Flags:   []string{"noscript"}, ACL: []string{"connection"},
@@ -48,7 +48,7 @@ func wait() Spec {
 
 func shutdown() Spec {
 	return Spec{
-		Name: "SHUTDOWN", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Name: "SHUTDOWN", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "error",
 		Summary: "Stops the server after accepted commands are completed and stored.",
 		Differs: "Acknowledged changes are already durable. " +
 			"NOSAVE, SAVE, NOW and FORCE are accepted without effect.",
@@ -83,7 +83,7 @@ func shutdown() Spec {
 
 func timeNow() Spec {
 	return Spec{
-		Name: "TIME", Group: "server", Since: "2.6.0", Complexity: "O(1)",
+		Name: "TIME", Group: "server", Since: "2.6.0", Complexity: "O(1)", Returns: "array (string, string)",
 		Summary:  "Returns the server's time: Unix seconds, and the microseconds of the current second.",
 		Flags:    []string{"loading", "stale", "fast"},
 		Tips:     []string{"nondeterministic_output"},
@@ -103,7 +103,7 @@ func module() Spec {
 		Name: "MODULE", Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for module commands.",
 		Subcommands: []Spec{help("MODULE"), {
-			Name: "LIST", Group: "server", Since: "4.0.0", Complexity: "O(1)",
+			Name: "LIST", Group: "server", Since: "4.0.0", Complexity: "O(1)", Returns: "array of map",
 			Summary:  "Returns the loaded modules: none.",
 			Flags:    []string{"admin", "noscript"},
 			Tips:     []string{"nondeterministic_output_order"},
@@ -120,7 +120,7 @@ func errNoCluster() error { return command.Refuse("ERR", "This instance has clus
 
 func asking() Spec {
 	return Spec{
-		Name: "ASKING", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Name: "ASKING", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "error",
 		Summary: "Replies with an error, as a Redis server without cluster mode does.",
 		Flags:   []string{"fast"}, ACL: []string{"connection"},
 		Examples: []Example{{"ASKING", "(error) ERR This instance has cluster support disabled"}},
@@ -130,7 +130,7 @@ func asking() Spec {
 
 func cluster() Spec {
 	return Spec{
-		Name: "CLUSTER", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Name: "CLUSTER", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "error",
 		Summary:  "Replies with an error, as a Redis server without cluster mode does.",
 		Differs:  "Tools use it to detect a cluster; the error tells them that there is none.",
 		Flags:    []string{"stale"},
@@ -145,7 +145,7 @@ func cluster() Spec {
 
 func readonly() Spec {
 	return Spec{
-		Name: "READONLY", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Name: "READONLY", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Does nothing: every connection may read.",
 		Differs: "Replies OK without a cluster, where Redis refuses.",
 		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
@@ -162,7 +162,7 @@ func answerOK(_ *Session, _ *input, w *resp.Writer) error {
 
 func readwrite() Spec {
 	return Spec{
-		Name: "READWRITE", Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
+		Name: "READWRITE", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Does nothing: every connection may write.",
 		Differs: "Replies OK without a cluster, where Redis refuses.",
 		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},

@@ -13,7 +13,8 @@ import (
 func stats() Spec {
 	return Spec{
 		Name: "FILA.STATS", Group: "fila", Since: "0.1.0",
-		Complexity: "O(1), but for oldest_ms O(N) where N is the number of the queue's fairness keys with messages, in slices; without a queue O(N) where N is the number of queues",
+		Complexity: "O(N) where N is the number of the queue's fairness keys with messages, for oldest_ms, in slices; without a queue O(N) where N is the number of queues",
+		Returns:    "map",
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
 		Access:     Look,
@@ -122,7 +123,8 @@ func busyFields(k *engine.BusyKey) *fields {
 func figures() Spec {
 	return Spec{
 		Name: "FILA.FIGURES", Group: "fila", Since: "0.2.0",
-		Complexity: "O(N) where N is COUNT, in slices; once in admin.figures_ms O(K) where K is the number of fairness keys of all queues, in slices that all clients share",
+		Complexity: "O(N) where N is COUNT, in slices; in addition a sweep of all fairness keys once per admin.figures_ms, which all clients share, of at most 2,048 keys a turn",
+		Returns:    pageOfMaps,
 		Summary:    "Returns queues with all their figures, a page at a time: only those that the user has a right to.",
 		Flags:      []string{"readonly"},
 		Reply: pageReply + "A queue is a map: " + figuresFields(&engine.QueueFigures{}, time.Time{}).names() + ". " +
@@ -136,7 +138,8 @@ func figures() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.FIGURES MATCH ord* COUNT 100", "..."},
 		},
-		Room: pageOf[engine.QueueFigures](2, tinyRoom),
+		Room:   pageOf[engine.QueueFigures](2, tinyRoom),
+		Memory: "2,400 bytes for each queue of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &figuresCall{page: parsePage(in), user: in.User}, nil
 		},
@@ -214,7 +217,8 @@ func (c *engineStatsCall) fields() *fields {
 func metricsCommand() Spec {
 	return Spec{
 		Name: "FILA.METRICS", Group: "fila", Since: "0.1.0",
-		Complexity: "O(N+K+T) where N is the number of queues, K that of fairness keys with messages and T that of throttles, in slices",
+		Complexity: "O(N+K+T) where N is the number of queues, K of fairness keys with messages and T of throttles, in slices",
+		Returns:    "string",
 		Summary: "Returns the figures of the broker for Prometheus: what /metrics of the admin listener answers, and with the same right. TEXT is for people, too; " +
 			"OPENMETRICS and PROTOBUF are what other scrapers ask for, the latter with native histograms. docs/metrics.md lists the metrics.",
 		Flags: []string{"readonly", "no_multi"},
@@ -228,8 +232,9 @@ func metricsCommand() Spec {
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.METRICS", "..."},
 		},
-		Room:  metricsRoom,
-		Parse: parseMetrics,
+		Room:   metricsRoom,
+		Memory: "2 MiB, and twice the last answer",
+		Parse:  parseMetrics,
 	}
 }
 
@@ -297,7 +302,8 @@ func (h *Handler) figures() *metrics.Server {
 
 func explain() Spec {
 	return Spec{
-		Name: "FILA.EXPLAIN", Group: "fila", Since: "0.1.0", Complexity: "O(1), or O(L) where a throttle is full, with L leases; O(L+N) for a ready message, with N messages of its key before it",
+		Name: "FILA.EXPLAIN", Group: "fila", Since: "0.1.0", Complexity: "O(1); if a throttle is full or the message is ready, O(L) where L is the number of leases, in slices; the N messages before it are counted off-loop in O(N)",
+		Returns: "map",
 		Summary: "Explains why a message, or the next message of a fairness key, is not delivered: what it waits for, until when, and which leases block it.",
 		Flags:   []string{"readonly"},
 		Access:  Look,
@@ -321,8 +327,9 @@ func explain() Spec {
 			{"FILA.LEASE orders", "..."},
 			{"FILA.EXPLAIN orders <receipt>", "..."},
 		},
-		Room:  always(aloneRoom),
-		Parse: parseExplain,
+		Room:   always(aloneRoom),
+		Memory: "known only when it is executed, which is when no reply precedes it",
+		Parse:  parseExplain,
 	}
 }
 

@@ -38,16 +38,18 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 		access = ByFlags // unsubscribing needs no right
 	}
 	spec := Spec{
-		Name: name, Group: pubsubGroup, Since: "2.0.0", Complexity: "O(N) where N is the number of names",
+		Name: name, Group: pubsubGroup, Since: "2.0.0", Complexity: "O(N) where N is the number of names", Returns: "push (string, (string or nil), integer)",
 		Summary: summary, Flags: []string{"pubsub", "noscript", "loading", "stale"},
 		Args:     []Arg{{Name: arg, Type: kind, Access: access, Optional: !on, Multiple: true}},
 		Examples: []Example{{name + " fila:orders:dead", "..."}},
 		Room:     confirmRoom(arg),
+		Memory:   "120 bytes and the name for each channel or pattern",
 		Local: func(s *Session, in *input, _ *resp.Writer) error {
 			return s.changeSubscriptions(in.List(arg), pattern, on)
 		},
 	}
 	if on {
+		spec.Returns = "push (string, string, integer)"
 		spec.Differs = fmt.Sprintf("Channels carry Fila's own events alone. A name has at most %d bytes, a client at most %d subscriptions.",
 			channelBytesMax, subscriptionsMax)
 	}
@@ -243,10 +245,10 @@ func (s *Session) checkSubscribed(c *entry) error {
 }
 
 func pubsub() Spec {
-	leaf := func(name, summary string, args []Arg, example Example, room func(*Session, *input) int, local func(h *events.Hub, in *input, w *resp.Writer)) Spec {
+	leaf := func(name, returns, memory, summary string, args []Arg, example Example, room func(*Session, *input) int, local func(h *events.Hub, in *input, w *resp.Writer)) Spec {
 		return Spec{
-			Name: name, Group: pubsubGroup, Since: "2.8.0", Complexity: "O(N) where N is the number of channels",
-			Summary: summary, Flags: []string{"pubsub", "loading", "stale"}, Args: args, Examples: []Example{example}, Room: room,
+			Name: name, Group: pubsubGroup, Since: "2.8.0", Complexity: "O(N) where N is the number of channels", Returns: returns,
+			Summary: summary, Flags: []string{"pubsub", "loading", "stale"}, Args: args, Examples: []Example{example}, Room: room, Memory: memory,
 			Local: func(s *Session, in *input, w *resp.Writer) error {
 				local(s.handler.hub, in, w)
 				return nil
@@ -257,15 +259,15 @@ func pubsub() Spec {
 		Name: "PUBSUB", Group: pubsubGroup, Since: "2.8.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for commands that show subscriptions.",
 		Subcommands: []Spec{
-			leaf("CHANNELS", "Lists the channels that have subscribers by name.",
+			leaf("CHANNELS", "array of string", "64 bytes and the name for each channel", "Lists the channels that have subscribers by name.",
 				[]Arg{{Name: "pattern", Type: Pattern, Optional: true}}, Example{"PUBSUB CHANNELS fila:*", "(empty array)"}, channelsRoom, pubsubChannels),
 			help("PUBSUB"),
-			leaf("NUMPAT", "Counts the patterns that are subscribed to.", nil, Example{"PUBSUB NUMPAT", "(integer) 0"}, nil,
+			leaf("NUMPAT", "integer", "", "Counts the patterns that are subscribed to.", nil, Example{"PUBSUB NUMPAT", "(integer) 0"}, nil,
 				func(h *events.Hub, _ *input, w *resp.Writer) {
 					_, n := h.Size()
 					w.Int(int64(n))
 				}),
-			leaf("NUMSUB", "Counts the subscribers of each channel by name.",
+			leaf("NUMSUB", "array of (string or integer)", "64 bytes for each channel named", "Counts the subscribers of each channel by name.",
 				[]Arg{{Name: "channel", Type: String, Optional: true, Multiple: true}},
 				Example{"PUBSUB NUMSUB fila:orders:dead", "1) \"fila:orders:dead\"\n2) (integer) 0"}, words("channel", perWord),
 				func(h *events.Hub, in *input, w *resp.Writer) {
@@ -297,7 +299,7 @@ func pubsubChannels(h *events.Hub, in *input, w *resp.Writer) {
 
 func publish() Spec {
 	return Spec{
-		Name: "PUBLISH", Group: pubsubGroup, Since: "2.0.0", Complexity: "O(1)",
+		Name: "PUBLISH", Group: pubsubGroup, Since: "2.0.0", Complexity: "O(1)", Returns: "error",
 		Summary: "Refused: channels carry Fila's own events.",
 		Differs: "Always an error: a published message without subscribers would be lost. Use FILA.ENQUEUE.",
 		Flags:   []string{"pubsub", "loading", "stale", "fast"},
@@ -312,7 +314,7 @@ func publish() Spec {
 
 func monitor() Spec {
 	return Spec{
-		Name: "MONITOR", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Name: "MONITOR", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Streams each command that a client sends, when it is read.",
 		Differs: fmt.Sprintf("An argument is cut after %d bytes. A command is shown when it is read; behind a waiting lease, that is before it is executed.",
 			monitorBytesMax),

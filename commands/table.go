@@ -39,6 +39,9 @@ const (
 	countLimit = command.CountLimit
 )
 
+// pageOfMaps is the type of a page of maps, with the cursor of the next one before it.
+const pageOfMaps = "array (string, array of map)"
+
 // millisMax bounds every duration in milliseconds that a client may pass: about a hundred years,
 // so that its sum with the current time does not overflow.
 const millisMax = queueset.MillisMax

@@ -15,7 +15,7 @@ func throttle() Spec {
 
 func throttleSet() Spec {
 	return Spec{
-		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait",
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait for it; for a new throttle O(M) where M is the number of queues, and all fairness keys in slices", Returns: "status",
 		Summary: "Limits the messages of all queues that name the throttle: how many are delivered per second, and how many are leased " +
 			"at the same time. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given.",
 		Flags: []string{"write", "denyoom"},
@@ -49,7 +49,7 @@ func (c *throttleSetCall) Apply(tx *engine.Tx) error { return tx.SetThrottle(c.k
 
 func throttleDel() Spec {
 	return Spec{
-		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of fairness keys that wait for it",
+		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N+M) where N is the number of fairness keys that wait for it and M the number of queues; all fairness keys in slices", Returns: "integer",
 		Summary: "Removes the limits of a throttle. Returns 1, or 0 if there were none.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
@@ -88,7 +88,7 @@ func (r *removed) Render(_ *Handler, w *resp.Writer) error {
 
 func throttleGet() Spec {
 	return Spec{
-		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)",
+		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns the limits and counters of a throttle; nil if it has no limits.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil if not set; " +
@@ -149,7 +149,7 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 
 func throttleList() Spec {
 	return Spec{
-		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT",
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
 		Summary: "Returns the throttles that have limits, a page at a time.",
 		Flags:   []string{"readonly"},
 		Reply:   pageReply + "A throttle is a map as in FILA.THROTTLE GET.",
@@ -159,8 +159,9 @@ func throttleList() Spec {
 			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
 			{"FILA.THROTTLE LIST MATCH provider:* COUNT 100", "..."},
 		},
-		Room:  pageOf[engine.ThrottleInfo](1, 0),
-		Parse: func(_ *Session, in *input) (call, error) { return &throttleListCall{page: parsePage(in)}, nil },
+		Room:   pageOf[engine.ThrottleInfo](1, 0),
+		Memory: "700 bytes for each of COUNT",
+		Parse:  func(_ *Session, in *input) (call, error) { return &throttleListCall{page: parsePage(in)}, nil },
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 func multi() Spec {
 	return Spec{
-		Name: "MULTI", Group: "transactions", Since: "1.2.0", Complexity: "O(1)",
+		Name: "MULTI", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Starts a transaction: the following commands are queued, and EXEC executes them as one atomic write.",
 		Differs: "An invalid argument is refused when its command is queued, and makes EXEC discard the transaction, as an unknown command does in Redis.",
 		Flags:   []string{"noscript", "fast"},
@@ -37,7 +37,8 @@ func multi() Spec {
 
 func exec() Spec {
 	return Spec{
-		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on commands in the transaction; they are one write and are not divided",
+		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands of the transaction, at most 100,000; they are one write, without slices",
+		Returns: "array of any",
 		Summary: "Executes the commands queued since MULTI in one turn and one write: no other command runs in between, and a crash keeps all or none. " +
 			"One that is refused answers its own error and changes nothing, the others apply. A lease does not wait in it.",
 		Reply: "An array with the replies, in order.",
@@ -55,6 +56,7 @@ func exec() Spec {
 		},
 		Immediate: true,
 		Room:      execRoom,
+		Memory:    "that of its commands together, at most `limits.reply_bytes`, and the messages that `FILA.GET` returns; more is refused",
 		Parse:     func(s *Session, in *input) (call, error) { return s.exec() },
 	}
 }
@@ -74,7 +76,7 @@ func execRoom(s *Session, in *input) int {
 
 func discard() Spec {
 	return Spec{
-		Name: "DISCARD", Group: "transactions", Since: "2.0.0", Complexity: "O(N), when N is the number of queued commands",
+		Name: "DISCARD", Group: "transactions", Since: "2.0.0", Complexity: "O(N) where N is the number of queued commands", Returns: "status",
 		Summary: "Forgets the commands since MULTI.",
 		Flags:   []string{"noscript", "loading", "stale", "fast"},
 		Examples: []Example{

@@ -99,7 +99,7 @@ func TestCommandsThatNeedAConnectionAreRefused(t *testing.T) {
 	s.run(200, "FILA.QUEUE CREATE jobs")
 	var connection []string
 	for _, c := range commands.Describe() {
-		pushes := strings.HasPrefix(compat.ReplyType(c.Name), "push") || c.Name == "monitor"
+		pushes := strings.HasPrefix(c.Returns, "push") || c.Name == "monitor"
 		if pushes || slices.Contains(c.Flags, "no_auth") || slices.Contains(c.Categories, "transaction") || c.Name == "client|reply" {
 			connection = append(connection, c.Name)
 		}

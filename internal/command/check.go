@@ -29,6 +29,8 @@ func (c *Command[S, C]) checkSpec() (mistakes []string) {
 	wrong(s.Summary == "" || s.Since == "" || s.Complexity == "" || s.Group == "", "summary, since, complexity and group are needed")
 	wrong(s.Name != strings.ToUpper(s.Name) || len(s.Name) > NameMax, "the name must be in upper case and at most %d long", NameMax)
 	wrong(s.Local != nil && s.Parse != nil || !s.Executable() && !container, "exactly one of Local and Parse does the work")
+	wrong(s.Executable() && s.Returns == "", "the type of its reply is missing: Returns")
+	wrong(s.Room != nil && s.Memory == "", "it has Room, and Memory does not describe it")
 	wrong(s.Executable() && len(s.Examples) == 0 && s.Name != "HELP", "an example is missing")
 	wrong(s.Has("write") && s.Has("readonly"), "both writes and does not")
 	var names []string

@@ -6,7 +6,10 @@ type Description struct {
 	Display   string // as a user types it: "FILA.QUEUE CREATE"
 	Arguments string // on one line
 
-	Summary, Reply, Differs, Since, Complexity string
+	Summary, Returns, Reply, Differs, Since, Complexity string
+
+	Memory string // "" means the default bound
+	Local  bool   // answered by the connection; the loop has no work
 
 	Flags      []string
 	Categories []string
@@ -24,7 +27,8 @@ func (t *Table[S, C]) Describe() []Description {
 			s := c.Spec
 			all = append(all, Description{
 				Name: c.Name, Display: c.Display, Arguments: c.usage,
-				Summary: s.Summary, Reply: s.Reply, Differs: s.Differs, Since: s.Since, Complexity: s.Complexity,
+				Summary: s.Summary, Returns: s.Returns, Reply: s.Reply, Differs: s.Differs, Since: s.Since,
+				Complexity: s.Complexity, Memory: s.Memory, Local: s.Local != nil,
 				Flags: s.Flags, Categories: s.Categories(), Needs: c.Needs(), Examples: s.Examples, Native: container.Spec.Native(),
 			})
 		}

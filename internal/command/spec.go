@@ -70,11 +70,22 @@ func (e Example) Reply() string { return e[1] }
 //
 // S is the session that executes commands, C the call that a command is parsed into.
 type Spec[S, C any] struct {
-	Name       string // upper case; of a subcommand without the container
-	Group      string
-	Since      string // first version with the command: of Fila for FILA.*, else of Redis
+	Name  string // upper case; of a subcommand without the container
+	Group string
+	Since string // first version with the command: of Fila for FILA.*, else of Redis
+	// Complexity is the work of the command, in the notation of Redis. Of a command with Parse it is the
+	// work in the loop; what is done elsewhere is marked as such ("read off-loop").
 	Complexity string
 	Summary    string
+	// Returns is the type of the reply in RESP3. It has one of these forms:
+	//
+	//	status integer string text nil error any     text is a string to be read by people
+	//	map set push array                           optionally with the types of the elements
+	//	array of T, array (T, T), T or T             (T or T) if nested
+	//
+	// In RESP2 a map or set is an array, a text a string, and a push an array. A test of package commands
+	// verifies that the replies in the examples match.
+	Returns string
 	// Reply describes the reply if the summary does not; of a map, its fields in order.
 	Reply string
 	// Differs describes differences from Redis, for redis-compat.md.
@@ -100,6 +111,8 @@ type Spec[S, C any] struct {
 	// until the reply is written: the reply of a Local command, or what the call retains. Nil
 	// means a small default.
 	Room func(s S, in *Input) int
+	// Memory describes Room, for docs/guarantees.md: "350 bytes for each message of COUNT".
+	Memory string
 	// Tiny means that the result is at most a number or an id.
 	Tiny bool
 

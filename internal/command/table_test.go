@@ -19,7 +19,7 @@ type (
 // local is a description without a mistake.
 func local(name string, args ...Arg) spec {
 	return spec{
-		Name: name, Group: NativeGroup, Since: "1", Complexity: "O(1)", Summary: "Does it.", Flags: []string{"write"}, Args: args,
+		Name: name, Group: NativeGroup, Since: "1", Complexity: "O(1)", Returns: "status", Summary: "Does it.", Flags: []string{"write"}, Args: args,
 		Examples: []Example{{name, "OK"}}, Local: func(*session, *Input, *resp.Writer) error { return nil },
 	}
 }

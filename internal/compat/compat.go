@@ -104,7 +104,7 @@ func (p *page) writeShared() {
 		default:
 			same++
 		}
-		rows.writeRow("`"+c.UsageLine()+"`", c.Summary, strings.TrimSpace(mark), shapeOf(ReplyType(c.Name)).String())
+		rows.writeRow("`"+c.UsageLine()+"`", c.Summary, strings.TrimSpace(mark), shapeOf(c.Returns).String())
 	}
 	all := 0
 	for i, name := range redis { // a container counts only if it can be called itself
@@ -125,7 +125,7 @@ func (p *page) writeSection(c *command.Description) {
 	if c.Reply != "" {
 		p.WriteString(c.Reply + "\n\n")
 	}
-	if reply := shapeOf(ReplyType(c.Name)); reply.two != "" {
+	if reply := shapeOf(c.Returns); reply.two != "" {
 		p.WriteString("Reply: " + reply.String() + ".\n\n")
 	}
 	p.WriteString("Since " + c.Since + ". " + strings.TrimSuffix(c.Complexity, ".") + ".")
@@ -157,4 +157,20 @@ func (p *page) writeRow(cells ...string) {
 		cells[i] = strings.ReplaceAll(c, "|", "\\|")
 	}
 	p.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+// shape describes a reply in RESP2 and in RESP3.
+type shape struct{ two, three string }
+
+func (s shape) String() string {
+	if s.two == s.three {
+		return s.two
+	}
+	return s.two + "; RESP3: " + s.three
+}
+
+// shapeOf returns the shape of a type, which is written as Returns of command.Spec.
+func shapeOf(kind string) shape {
+	const pairs = "array of field, value, ..."
+	return shape{three: kind, two: strings.NewReplacer("map", pairs, "set", "array", "push", "array", "text", "string").Replace(kind)}
 }
