@@ -68,6 +68,7 @@ func baseXpcall(l *lua.LState) int {
 	return of(l).protect(l, handler)
 }
 
+// baseType is type. It returns userdata for the message, as its fields are computed.
 func baseType(l *lua.LState) int {
 	l.Push(lua.LString(kindOf(l.CheckAny(1))))
 	return 1
@@ -198,6 +199,7 @@ func basePairs(l *lua.LState) int {
 	return 3
 }
 
+// baseNext is next. It takes a step because gopher-lua looks for the key.
 func baseNext(l *lua.LState) int {
 	t, key := l.CheckTable(1), l.Get(2)
 	of(l).steps(l, 1)
@@ -210,6 +212,7 @@ func baseNext(l *lua.LState) int {
 	return 2
 }
 
+// baseIpairs is ipairs. The iterator is shared by all machines, so it allocates nothing.
 func baseIpairs(l *lua.LState) int {
 	t := l.CheckTable(1)
 	l.Push(of(l).lib.step)
@@ -218,6 +221,7 @@ func baseIpairs(l *lua.LState) int {
 	return 3
 }
 
+// ipairsStep is the iterator of ipairs. It ends at the first nil.
 func ipairsStep(l *lua.LState) int {
 	i := l.CheckInt(2) + 1
 	v := l.CheckTable(1).RawGetInt(i)
@@ -230,11 +234,13 @@ func ipairsStep(l *lua.LState) int {
 	return 2
 }
 
+// baseRawequal is rawequal: it ignores __eq.
 func baseRawequal(l *lua.LState) int {
 	l.Push(lua.LBool(l.RawEqual(l.CheckAny(1), l.CheckAny(2))))
 	return 1
 }
 
+// baseRawget is rawget: it ignores __index.
 func baseRawget(l *lua.LState) int {
 	l.Push(l.CheckTable(1).RawGet(l.CheckAny(2)))
 	return 1

@@ -14,6 +14,17 @@ const pendingMax = 1000
 // checkDepth scans the tokens of a source before parsing and refuses one that exceeds
 // pendingMax. It overestimates rather than underestimates; malformed tokens are left to
 // the parser.
+//
+// It counts what the parser's stack would hold, by three kinds of tokens:
+//
+//   - an opening bracket or block stays until it is closed; what was pending outside of it is set
+//     aside meanwhile;
+//   - an operator that is right-associative or unary (`..`, `^`, not, `#`, a sign) stays until its
+//     expression ends, because its operand is incomplete until then;
+//   - other operators are reduced at once, and separators end the expression.
+//
+// Lua has no separator between statements: two operands in a row are the end of one and the
+// beginning of another.
 func checkDepth(source string) {
 	scanner := parse.NewScanner(strings.NewReader(source), "")
 	var lexer parse.Lexer

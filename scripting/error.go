@@ -6,6 +6,11 @@ import (
 	"unicode/utf8"
 )
 
+// The text of an error reaches operators (FILA.SCRIPT STATS, the log, the reply of a load) and the
+// script itself, by pcall. So it has a bounded size, no control characters, and nothing that differs
+// between runs or tells of the process. It begins with the hook and, if known, the line: a source
+// has one hook only, whose name stands for the file.
+
 // Error is a failure of a script.
 type Error struct {
 	Text  string // one line of at most 256 bytes, with hook and line if known

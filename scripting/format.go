@@ -11,6 +11,17 @@ import (
 
 // stringFormat implements string.format with C's conversions; width and precision have at
 // most two digits, as in Lua.
+//
+//	letter       argument                 flags          precision
+//	d i          whole part, signed       - + space 0    least number of digits
+//	u o x X      whole part, unsigned     - 0 #          least number of digits
+//	c            a byte                   -              ignored
+//	e E f g G    a number                 - + space 0 #  digits, 6 if missing
+//	s            any value, by tostring   -              most bytes
+//	q            a string, as a literal   ignored        ignored
+//
+// Width and precision bound what a conversion adds to its argument to 99 bytes and 99 digits, so
+// the result is charged by the builder alone.
 func stringFormat(l *lua.LState) int {
 	m, format := of(l), checkText(l, 1)
 	b := m.builder(l)
@@ -80,7 +91,9 @@ func parseSpec(s string) (spec, bool) {
 
 func (sp spec) has(flag byte) bool { return strings.IndexByte(sp.flags, flag) >= 0 }
 
-// conversion formats argument n by a conversion letter.
+// conversion formats argument n by a conversion letter. Whole numbers are truncated as in C. A number
+// that no int64 holds is an error: C leaves its result undefined, and it would differ between
+// processors. Numbers that are not finite are written as text, without zeros before them.
 func (b *builder) conversion(sp spec, letter byte, n int) {
 	l := b.l
 	switch letter {
@@ -227,7 +240,8 @@ func (b *builder) pad(sp spec, s string) {
 	}
 }
 
-// quote appends a string as a Lua literal.
+// quote appends a string as a Lua literal, which Lua reads back as the same bytes. Only what would
+// end or change the literal is escaped.
 func (b *builder) quote(s string) {
 	b.addByte('"')
 	for i := range len(s) {

@@ -7,6 +7,19 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// A guard is a function that the rewriter has put in place of an operation whose allocation depends
+// on values, or before a block. It charges, then does what the operation would have done:
+//
+//	guard          arguments               result
+//	chargeGuard    bytes                   none
+//	concatGuard    operands, two or more   the concatenation
+//	setGuard       table, key, value       none
+//	fillGuard      table, key, value, ...  the table
+//	valuesGuard    values                  the same values
+//
+// A guard must behave as the operation does in all else: metamethods, the text of errors, and the
+// line, which the rewriter gives to the call.
+
 // guards returns the guard functions by the names in the constants of rewritten programs.
 // A script may obtain one, for example in a traceback, but calling it has no useful
 // effect.
@@ -125,6 +138,7 @@ func (m *machine) join(l *lua.LState, first, last int) (lua.LValue, bool) {
 	return lua.LString(b.String()), true
 }
 
+// textual reports whether `..` joins a value without a metamethod.
 func textual(v lua.LValue) bool { return lua.LVCanConvToString(v) }
 
 // callOne calls a Lua value and returns its first result.

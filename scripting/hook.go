@@ -10,6 +10,16 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
+// The path of a call (OnEnqueue; OnFailure is the same without the memo):
+//
+//	OnEnqueue ──recall, a hit──────────────────────────────▶ decision
+//	    └─no hit──▶ breaker ──open──▶ safe defaults, ErrBreakerOpen
+//	                   └─closed, or a trial──▶ machine.run ──error──▶ safe defaults, the error
+//	                                              └──▶ result ──validated──▶ decision, remembered
+//
+// The breaker sees every run and no hit. A hit counts as a success, and only while the breaker is
+// closed: a hook that is paused stays paused for messages whose decision is known.
+
 // Sandbox compiles hooks and owns the machines that run them. Machines are shared by all
 // hooks: their number follows the concurrent calls, not the queues with scripts. It is
 // safe for concurrent use.

@@ -15,6 +15,7 @@ import (
 // a script reads in a way that the memo does not model, such as all headers, ends the recording
 // (trace.off).
 
+// infinity is math.huge.
 func infinity() float64 { return math.Inf(1) }
 
 // messageIndex is msg.<field>. Values are created on access, since most scripts read two

@@ -8,6 +8,11 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
+// Numbers as text. Go's formats and parsers differ from C's in ways that a script could see, so
+// that the same script would decide otherwise than in another Lua: the exponent of %g, the
+// precision of %.14g, underscores and "inf" in literals. What is written here is read back as the
+// same number, up to 14 digits, or 16 for whole numbers.
+
 // numberBytesMax is the length of the longest number as text.
 const numberBytesMax = 24
 
@@ -50,6 +55,7 @@ func appendGeneral(dst []byte, f float64, precision int) []byte {
 	return append(dst, trimZeros(strconv.FormatFloat(f, 'f', precision-1-x, 64))...)
 }
 
+// trimZeros removes zeros behind the point, and the point if nothing follows it.
 func trimZeros(s string) string {
 	if !strings.Contains(s, ".") {
 		return s
@@ -57,8 +63,9 @@ func trimZeros(s string) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// parseNumber parses a Lua number with surrounding white space. Go's extensions
-// (underscores, "inf", binary) are rejected.
+// parseNumber parses a Lua number with surrounding white space: decimal with an exponent, or
+// hexadecimal without a fraction. Go's extensions (underscores, "inf", binary) are rejected. ok is
+// false for any other text, which tonumber turns into nil.
 func parseNumber(s string) (lua.LNumber, bool) {
 	s = strings.Trim(s, " \t\n\v\f\r")
 	digits := strings.TrimLeft(s, "+-")
@@ -87,6 +94,7 @@ func parseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
+// prefix returns the first n bytes of s, or all of them.
 func prefix(s string, n int) string { return s[:min(n, len(s))] }
 
 // whole converts a number without a fraction and of at most 53 bits.

@@ -20,6 +20,12 @@ import (
 //	%f[set]   frontier            a transition into a set
 //	^ $       try, match          the beginning, only at first; the end, only at last
 //
+// Three bounds hold for any pattern and subject:
+//
+//   - time: each item, each character compared and each eighth of a set is a step of the call;
+//   - the stack of Go: match recurses for groups, captures and repetitions, patternDepthMax deep;
+//   - memory: captures are in the matcher, capturesMax of them; their text shares the subject.
+//
 // Positions are offsets in bytes; -1 stands for no match. A method that fails leaves captures
 // and depth as they were, so that its caller can try the next alternative.
 type matcher struct {

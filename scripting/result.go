@@ -18,7 +18,9 @@ import (
 // their result. Both forms mean the same and are validated by the same functions.
 //
 // A result is accepted or rejected as a whole: half of a decision would be one that the script
-// has not made.
+// has not made. Values are not converted: what looks like a number in a text is most often a
+// header that was forgotten to be converted, and "" or "0x10" would be accepted with it. Texts are
+// copied, because a part of a long string would keep all of it in memory with the message.
 
 // delayMax is the longest delay that a script may return, the same as for commands.
 const delayMax = 100 * 365 * 24 * time.Hour

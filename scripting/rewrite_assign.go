@@ -6,6 +6,18 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
+// What becomes of assignments:
+//
+//	statement              becomes
+//	x = v                  itself
+//	t[k] = v               set(t, k, v)
+//	t[k], x = v, w         do local o, k, v, w = t, k, v, w; set(o, k, v); x = w end
+//	x, y = f(), 1          the same, where gopher-lua would miscompile it (misplaced)
+//
+// A local is assigned without a guard: it is a register, and its value has been charged where it
+// was created. A global is a field of the environment, and charged once for the run by its name
+// (costGlobal).
+
 // assign replaces assignments to fields by setGuard. With several targets all values are
 // first evaluated into locals, one of the evaluation orders that Lua permits.
 func (r *rewriter) assign(s *ast.AssignStmt) ast.Stmt {

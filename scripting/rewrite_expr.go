@@ -7,6 +7,20 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
+// What becomes of expressions, and what their block is charged for one evaluation:
+//
+//	expression                    becomes                                charged
+//	{ 1, a = 2 }                  itself                                 the table, its elements and fields
+//	{ f() }, { ... }              { values(f()) }                        as above; at run time each value
+//	{ [k] = v }                   fill({}, k, v)                         the table; at run time the field
+//	a .. b .. c                   concat(a, b, c)                        at run time the result
+//	function () end               itself, its body with its own charge   the closure and its upvalues
+//	any other                     itself                                 nothing
+//
+// An expression is evaluated once, in the same order, and yields the same number of values as
+// before. The rewriter keeps to the limits of gopher-lua's compiler, which panics or miscompiles
+// beyond them: registers, upvalues, constants and the depth of its recursion.
+
 // expressions rewrites a list in place.
 func (r *rewriter) expressions(exprs []ast.Expr) {
 	for i, e := range exprs {
@@ -183,7 +197,8 @@ func (r *rewriter) constructor(e *ast.TableExpr) ast.Expr {
 	return result
 }
 
-// plainFields reports whether all fields have constant names.
+// plainFields reports whether all fields have constant names, and are few enough to be returned
+// as values: a name and a value take a register each.
 func plainFields(e *ast.TableExpr) bool {
 	for _, f := range e.Fields {
 		if f.Key == nil || !isString(f.Key) {

@@ -10,6 +10,17 @@ import (
 // that it creates before it allocates it, and steps for the work that grows with its arguments.
 // Strings are bytes; letters are those of ASCII, on every machine. Numbers are accepted as
 // strings, as in Lua.
+//
+//	function               memory charged                    steps charged
+//	len                    none                              none
+//	byte                   none                              one for each result
+//	sub                    a header; the bytes are shared    none
+//	char, rep              the result                        those of a string
+//	lower, upper, reverse  twice the result: it is copied    those of a string
+//	find, match            a header for each capture         one for each start, and the matcher's
+//	gmatch                 a matcher, and as match           as match
+//	gsub                   a matcher, and the builder's      as match, one for each call of a function
+//	format                 the builder's                     those of its strings
 
 // stringLibrary is the table `string`.
 func stringLibrary() map[string]lua.LGFunction {
@@ -50,6 +61,7 @@ func bounds(from, to, size int) (int, int) {
 	return from - 1, to
 }
 
+// stringLen is string.len, in bytes.
 func stringLen(l *lua.LState) int {
 	l.Push(lua.LNumber(len(checkText(l, 1))))
 	return 1
@@ -80,6 +92,7 @@ func stringByte(l *lua.LState) int {
 	return to - from
 }
 
+// stringChar is string.char. A number outside of a byte is an error.
 func stringChar(l *lua.LState) int {
 	n := l.GetTop()
 	of(l).chargeString(l, n)
@@ -112,6 +125,7 @@ func stringRep(l *lua.LState) int {
 	return 1
 }
 
+// stringReverse is string.reverse, of bytes: text in UTF-8 does not survive it, as in Lua.
 func stringReverse(l *lua.LState) int {
 	s := checkText(l, 1)
 	of(l).chargeString(l, 2*len(s))
@@ -123,8 +137,10 @@ func stringReverse(l *lua.LState) int {
 	return 1
 }
 
+// stringLower is string.lower, of ASCII.
 func stringLower(l *lua.LState) int { return mapped(l, 'A', 'Z') }
 
+// stringUpper is string.upper, of ASCII.
 func stringUpper(l *lua.LState) int { return mapped(l, 'a', 'z') }
 
 // mapped maps letters between cases, ASCII only as in Lua's C locale, so length and other
@@ -142,11 +158,15 @@ func mapped(l *lua.LState, from, to byte) int {
 	return 1
 }
 
+// stringFind is string.find: the positions of the first match, and its captures. A pattern without
+// special characters, or the argument plain, is searched for as text.
 func stringFind(l *lua.LState) int { return search(l, true) }
 
+// stringMatch is string.match: the captures of the first match, or the match.
 func stringMatch(l *lua.LState) int { return search(l, false) }
 
-// search implements find and match: the first position where the pattern matches.
+// search implements find and match: the first position where the pattern matches. Each position
+// that it tries takes a step, so a pattern that nowhere matches is charged for the whole subject.
 func search(l *lua.LState, find bool) int {
 	m, s, pattern := of(l), checkText(l, 1), checkText(l, 2)
 	from := l.OptInt(3, 1)

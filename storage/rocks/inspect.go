@@ -20,6 +20,16 @@ import (
 
 // Inspection is read-only access to a store in any condition. It holds the lock of the store, so no
 // broker can open it meanwhile. It is not safe for concurrent use.
+//
+// How much of the store it can use depends on what is damaged, from the least to the most:
+//
+//	condition                                   Store       Tables from
+//	intact                                      complete    RocksDB
+//	the broker would refuse it                  readable    RocksDB, if necessary without paranoid checks
+//	a table on which RocksDB would terminate    nil         MANIFEST, as the survey read it
+//	the lists of files are damaged              nil         the directory
+//
+// Fatal tells the first from the others.
 type Inspection struct {
 	// Store reads the intact records. It is nil if the lists of files, or the metadata of a table,
 	// cannot be read.

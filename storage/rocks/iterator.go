@@ -16,8 +16,14 @@ import (
 // reused buffers: RocksDB's memory is invalid after the next step, and a caller must not be able to
 // modify it.
 //
-// States: before (no Seek or Next yet) → on (a key) → after (past the end, after an error, or
-// closed). Seek leaves after for on again, unless the iterator has failed or is closed.
+// States, with the steps that lead from one to another:
+//
+//	before ──Seek, Next──▶ on ──Next, Seek──▶ on
+//	   │                    │
+//	   └─────no key─────────┴──▶ after ──Seek──▶ on, unless it has failed or is closed
+//
+// It sees the store as it was when it was opened, whatever is written meanwhile, and keeps what it
+// sees from being freed: files that a compaction has replaced stay on disk until Close.
 type iterator struct {
 	store    *Store
 	it       *grocksdb.Iterator // nil if the range is empty, and after Close

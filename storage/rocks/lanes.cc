@@ -57,6 +57,24 @@ constexpr size_t kLentMost = 1 << 16;    // single-lane iterators in the memtabl
 //
 // A reader sees every record that it must: a record is appended before the sequence number at which
 // it becomes visible is published.
+//
+// How records are found, for two lanes a and b and the records 0 to 4 in order of arrival:
+//
+//   slots_  ──hash of the prefix──▶  lanes_[a].streams[puts]   first 0, last 3
+//                                             .streams[others] first 4, last 4
+//                                    lanes_[b].streams[puts]   first 1, last 2
+//   notes_  0 ──next──▶ 3    1 ──next──▶ 2    4
+//
+// A note is a pointer to the record, which lies in RocksDB's arena (Allocate), and the number of the
+// next note of its stream, so appending takes no allocation but the growth of notes_. An insert
+// hashes the prefix and probes slots_, and compares no keys.
+//
+// Threads. One writer inserts; any number of readers and one flush run beside it. mu_ guards all
+// containers, and is held for a bounded time: an append, kDrainAtOnce inserts into the skip list, or
+// the records of one lane that are new since its last read. Order holds it for all records, but only
+// after MarkReadOnly, when there is no writer. What a reader takes from under the lock stays valid
+// without it: Records are shared and only grow behind the length that it saw, and ordered_ does not
+// change once it is filled.
 class Lanes : public MemTableRep {
  public:
 	Lanes(const KeyComparator& compare, rocksdb::Allocator* allocator, MemTableRep* list, const SliceTransform* head, size_t tail)
@@ -300,6 +318,9 @@ class Lanes : public MemTableRep {
 
 	Stream& StreamAt(uint32_t number) const { return lanes_[number >> 1].streams[number & 1]; }
 
+	// StreamOf returns the number of the stream of a key: puts of lane n are 2n, all else 2n + 1. They
+	// are apart because each is in order by itself: new messages are put at the end of a key while
+	// old ones are deleted at its beginning.
 	uint32_t StreamOf(const Slice& key) {
 		return LaneOf(PrefixHash(key)) * 2 + (key[key.size() - kTagBytes] == kPut ? 0 : 1);
 	}
@@ -330,8 +351,11 @@ class Lanes : public MemTableRep {
 		}
 	}
 
+	// Slot is where the probing for a hash begins.
 	size_t Slot(uint64_t hash) const { return (hash ^ hash >> 32) & (slots_.size() - 1); }
 
+	// GrowSlots makes the hash table four times as large. At most half of its slots are in use, so
+	// probing ends.
 	void GrowSlots() {
 		slots_.assign(slots_.size() * 4, kNone);
 		for (uint32_t n = 0; n < lanes_.size(); n++) {
@@ -357,7 +381,10 @@ class Lanes : public MemTableRep {
 		return true;
 	}
 
-	// Add extends the sorted part of a stream by the records that arrived since the last read.
+	// Add extends the sorted part of a stream by the records that arrived since the last read. Records
+	// that follow all others, which is the usual case, are appended to the array; others are merged
+	// into a new array, since readers may be using the old one. Arrays double, so the work is linear
+	// in the records of the lane as long as they arrive in order.
 	void Add(const Stream& s, Records& r) {
 		fresh_.clear();
 		for (uint32_t at = r.upto == kNone ? s.first : notes_[r.upto].next; at != kNone; at = notes_[at].next) {

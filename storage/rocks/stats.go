@@ -70,6 +70,10 @@ func logBytes(path string) (n uint64) {
 	return n
 }
 
+// The figures come from three sources. Properties of RocksDB are of the moment, most of them of one
+// family, and are added up; events are counters since the store was opened; the size of the logs is
+// that of their files.
+
 // sum adds up a property of all families. Unknown properties count as 0.
 func (d *database) sum(name string) (n uint64) {
 	for f := range d.families {
