@@ -178,6 +178,30 @@ func (f *fields) others(c *engine.Counts) {
 	}
 }
 
+// figuresFields are those of a queue of FILA.FIGURES.
+func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
+	var f fields
+	f.text("name", q.Name)
+	f.optional("dlq", q.DLQ)
+	f.flag("dead_letter", q.DeadLetter)
+	f.flag("paused_in", q.PausedIn)
+	f.flag("paused_out", q.PausedOut)
+	f.flag("redrive_running", q.Redriving)
+	f.counts(&q.Counts)
+	f.removed(&q.Counts)
+	f.others(&q.Counts)
+	for i, state := range engine.KeyStates() {
+		f.number("keys_"+state, q.States[i])
+	}
+	f.age("oldest_ready_ms", now, q.OldestReady)
+	f.age("swept_ms", now, q.SweptAt)
+	f.micros("wait_p50_us", q.Wait.P50)
+	f.micros("wait_p99_us", q.Wait.P99)
+	f.micros("work_p50_us", q.Work.P50)
+	f.micros("work_p99_us", q.Work.P99)
+	return &f
+}
+
 func (f *fields) engine(s *engine.Stats) {
 	f.number("queues", s.Queues)
 	f.counts(&s.Counts)

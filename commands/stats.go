@@ -6,6 +6,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/metrics"
 	"github.com/faisca/fila/resp"
 )
@@ -123,25 +124,31 @@ func busyFields(k *engine.BusyKey) *fields {
 func figures() Spec {
 	return Spec{
 		Name: "FILA.FIGURES", Group: "fila", Since: "0.2.0",
-		Complexity: "O(N) where N is COUNT, in slices; in addition a sweep of all fairness keys once per admin.figures_ms, which all clients share, of at most 2,048 keys a turn",
+		Complexity: "O(N) where N is COUNT, in slices, or O(1) with QUEUE; in addition a sweep of all fairness keys once per admin.figures_ms, which all clients share, of at most 2,048 keys a turn",
 		Returns:    pageOfMaps,
 		Summary:    "Returns queues with all their figures, a page at a time: only those that the user has a right to.",
 		Flags:      []string{"readonly"},
-		Reply: pageReply + "A queue is a map: " + figuresFields(&engine.QueueFigures{}, time.Time{}).names() + ". " +
+		Access:     Look,
+		Reply: pageReply + "With QUEUE it is the page of that queue alone. A queue is a map: " + figuresFields(&engine.QueueFigures{}, time.Time{}).names() + ". " +
 			"Counts are as in FILA.STATS. keys_... are the fairness keys in each state of FILA.KEYS, oldest_ready_ms is for how long the message waits that is ready longest; " +
 			"they are of a sweep over all keys, swept_ms ago, which is nil for a queue without keys. " +
 			"wait_... are the times from being ready until the delivery, work_... those from the delivery until the end of the lease, since the start of the broker: " +
 			"half and 99 % of them are not longer.",
-		Args: pageOptions(),
+		Args: append([]Arg{{Name: "name", Type: Key, Token: "QUEUE", Optional: true}}, pageOptions()...),
 		Examples: []Example{
 			{"FILA.FIGURES", "1) \"0\"\n2) (empty array)"},
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.FIGURES MATCH ord* COUNT 100", "..."},
+			{"FILA.FIGURES QUEUE orders", "..."},
 		},
 		Room:   pageOf[engine.QueueFigures](2, tinyRoom),
 		Memory: "2,400 bytes for each queue of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &figuresCall{page: parsePage(in), user: in.User}, nil
+			if in.Has("queue") && (in.Has("match") || in.Has("cursor") || in.Has("count")) {
+				return nil, command.Refuse("ERR", "QUEUE is a page of one queue, it does not go with MATCH, CURSOR and COUNT")
+			}
+			c := &figuresCall{page: parsePage(in), user: in.User, req: engine.Figures{Queue: in.Text("queue")}}
+			return c, in.Filled("queue", "QUEUE", "without it all queues are listed")
 		},
 	}
 }
@@ -166,29 +173,6 @@ func (c *figuresCall) Apply(tx *engine.Tx) (err error) {
 func (c *figuresCall) Render(_ *Handler, w *resp.Writer) error {
 	c.write(w, len(c.got.Queues), func(i int) *fields { return figuresFields(c.got.Queues[i], c.got.Now) })
 	return nil
-}
-
-func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
-	var f fields
-	f.text("name", q.Name)
-	f.optional("dlq", q.DLQ)
-	f.flag("dead_letter", q.DeadLetter)
-	f.flag("paused_in", q.PausedIn)
-	f.flag("paused_out", q.PausedOut)
-	f.flag("redrive_running", q.Redriving)
-	f.counts(&q.Counts)
-	f.removed(&q.Counts)
-	f.others(&q.Counts)
-	for i, state := range engine.KeyStates() {
-		f.number("keys_"+state, q.States[i])
-	}
-	f.age("oldest_ready_ms", now, q.OldestReady)
-	f.age("swept_ms", now, q.SweptAt)
-	f.micros("wait_p50_us", q.Wait.P50)
-	f.micros("wait_p99_us", q.Wait.P99)
-	f.micros("work_p50_us", q.Work.P50)
-	f.micros("work_p99_us", q.Work.P99)
-	return &f
 }
 
 type engineStatsCall struct{ stats engine.Stats }

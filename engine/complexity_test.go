@@ -88,6 +88,10 @@ func TestTheWorkOfFiguresIsAsTheirComplexitySays(t *testing.T) {
 			req := &Figures{Count: count, Durations: true}
 			return func(tx *Tx) error { _, err := tx.Figures(req); return err }
 		}},
+		"FILA.FIGURES QUEUE": {units: 2 * (figuresUnits + 1), call: func() func(tx *Tx) error {
+			req := &Figures{Queue: "q"}
+			return func(tx *Tx) error { _, err := tx.Figures(req); return err }
+		}},
 		"FILA.KEYS BY": {units: count * (describeUnits + 1), call: func() func(tx *Tx) error {
 			req := &TopKeys{Queue: "q", By: ByDepth, Count: count}
 			return func(tx *Tx) error { _, err := tx.TopKeys(req); return err }

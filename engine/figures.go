@@ -76,6 +76,9 @@ func (f *QueueFigures) add(o *QueueFigures) {
 // Figures asks for a page of queues with their figures. The unexported fields are the progress
 // of the call.
 type Figures struct {
+	// Queue is the only queue to list, in constant time beside the sweep; empty: as the other
+	// fields say, of which it ignores all but Durations.
+	Queue  string
 	Cursor uint64            // next cursor of the previous page; 0: the first page
 	Count  int               // queues to look at, whether they match or not
 	Match  func(string) bool // selects queues by name; nil: all
@@ -119,11 +122,15 @@ const FiguresAll = math.MaxInt
 // throughout a listing, and is not purged meanwhile, is listed exactly once; a page lists no
 // queue twice and none that was created or purged after its beginning. It returns
 // ErrWouldBlock until the figures of keys are recent enough and the page is complete; the
-// queues of a large page are read in different turns. It is refused in a transaction.
+// queues of a large page are read in different turns. It is refused in a transaction; ErrNoQueue
+// is its only other refusal.
 func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 	c := tx.core
 	if tx.atomic {
 		return FiguresPage{}, errWaits
+	}
+	if req.Queue != "" {
+		return tx.figuresOfOne(req)
 	}
 	if err := tx.awaitSweep(); err != nil {
 		return FiguresPage{}, err
@@ -162,18 +169,36 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 			p.Sum.add(&f)
 			p.Summed++
 		default:
-			c.spend(figuresUnits - 1)
-			f := c.queueFigures(q)
-			f.Wait, f.Work = q.totals.durations.summaries()
-			if req.Durations {
-				f.Durations.Add(&q.totals.durations)
-			}
-			p.Queues = append(p.Queues, &f)
+			p.Queues = append(p.Queues, c.listedFigures(q, req))
 		}
 	}
 	req.started = false
 	p.Next, p.Now = req.at, tx.Now()
 	return *p, nil
+}
+
+// figuresOfOne is Figures of req.Queue.
+func (tx *Tx) figuresOfOne(req *Figures) (FiguresPage, error) {
+	q, err := tx.core.queueNamed(req.Queue)
+	if err == nil {
+		err = tx.awaitSweep()
+	}
+	if err != nil {
+		return FiguresPage{}, err
+	}
+	return FiguresPage{Queues: []*QueueFigures{tx.core.listedFigures(q, req)}, Now: tx.Now()}, nil
+}
+
+// listedFigures returns the figures of a queue as a page lists them, with those durations that
+// are asked for.
+func (c *core) listedFigures(q *queue, req *Figures) *QueueFigures {
+	c.spend(figuresUnits - 1)
+	f := c.queueFigures(q)
+	f.Wait, f.Work = q.totals.durations.summaries()
+	if req.Durations {
+		f.Durations.Add(&q.totals.durations)
+	}
+	return &f
 }
 
 // queueFigures returns the figures of a queue, without its durations.
@@ -187,58 +212,6 @@ func (c *core) queueFigures(q *queue) QueueFigures {
 		f.KeyFigures = *q.figures
 	}
 	return f
-}
-
-// TopKeys asks for the first fairness keys of a queue in an order. The unexported fields are the
-// progress of the call.
-type TopKeys struct {
-	Queue string
-	By    Order
-	Count int               // at most TopKeysMax are known
-	Match func(string) bool // selects keys by name; nil: all
-
-	list  []*KeyInfo
-	at    int
-	epoch uint64
-}
-
-// TopKeys describes the keys, as they are now, in the order that the last sweep has found; keys
-// that have no messages any more are left out. It returns ErrWouldBlock until a sweep is recent
-// enough. It is refused in a transaction. ErrNoQueue is its only other refusal.
-func (tx *Tx) TopKeys(req *TopKeys) ([]*KeyInfo, error) {
-	c := tx.core
-	if tx.atomic {
-		return nil, errWaits
-	}
-	q, err := c.queueNamed(req.Queue)
-	if err != nil {
-		return nil, err
-	}
-	if err := tx.awaitSweep(); err != nil {
-		return nil, err
-	}
-	if q.figures == nil {
-		return nil, nil
-	}
-	if req.epoch != c.epoch {
-		req.list, req.at, req.epoch = nil, 0, c.epoch
-	}
-	for top := q.figures.Top[req.By]; req.at < len(top) && len(req.list) < req.Count; req.at++ {
-		if !tx.more() {
-			return nil, tx.yield()
-		}
-		if req.Match != nil && !req.Match(top[req.at]) {
-			continue
-		}
-		if k := q.keys.get(top[req.at]); k != nil {
-			c.spend(describeUnits - 1)
-			req.list = append(req.list, new(c.describe(k)))
-		}
-	}
-	list := req.list
-	req.list, req.at, req.epoch = nil, 0, 0
-	c.setFirstDue(q, list...)
-	return list, nil
 }
 
 // sweep is the component that looks at all fairness keys of all queues, in slices. The requests

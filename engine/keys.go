@@ -382,3 +382,55 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 	c.setFirstDue(q, req.list...)
 	return req.cursor, req.list, nil
 }
+
+// TopKeys asks for the first fairness keys of a queue in an order. The unexported fields are the
+// progress of the call.
+type TopKeys struct {
+	Queue string
+	By    Order
+	Count int               // at most TopKeysMax are known
+	Match func(string) bool // selects keys by name; nil: all
+
+	list  []*KeyInfo
+	at    int
+	epoch uint64
+}
+
+// TopKeys describes the keys, as they are now, in the order that the last sweep has found; keys
+// that have no messages any more are left out. It returns ErrWouldBlock until a sweep is recent
+// enough. It is refused in a transaction. ErrNoQueue is its only other refusal.
+func (tx *Tx) TopKeys(req *TopKeys) ([]*KeyInfo, error) {
+	c := tx.core
+	if tx.atomic {
+		return nil, errWaits
+	}
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.awaitSweep(); err != nil {
+		return nil, err
+	}
+	if q.figures == nil {
+		return nil, nil
+	}
+	if req.epoch != c.epoch {
+		req.list, req.at, req.epoch = nil, 0, c.epoch
+	}
+	for top := q.figures.Top[req.By]; req.at < len(top) && len(req.list) < req.Count; req.at++ {
+		if !tx.more() {
+			return nil, tx.yield()
+		}
+		if req.Match != nil && !req.Match(top[req.at]) {
+			continue
+		}
+		if k := q.keys.get(top[req.at]); k != nil {
+			c.spend(describeUnits - 1)
+			req.list = append(req.list, new(c.describe(k)))
+		}
+	}
+	list := req.list
+	req.list, req.at, req.epoch = nil, 0, 0
+	c.setFirstDue(q, list...)
+	return list, nil
+}

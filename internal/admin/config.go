@@ -29,6 +29,8 @@ const (
 	smallBytes     = 1 << 20  // of a reply that needs no place among the large ones
 	largeMax       = 4        // larger replies at once
 	channelsMax    = 64       // of one stream
+	liveQueues     = 100      // in figures of the broker
+	liveKeys       = 20       // in figures of a queue
 
 	headerTime  = 10 * time.Second // to send a header
 	bodyTime    = 10 * time.Second // to send a body

@@ -67,8 +67,10 @@ func users() []string {
 func newBroker(t testing.TB, users ...string) *broker {
 	t.Helper()
 	b := &broker{state: Running}
+	cfg := engine.DefaultConfig()
+	cfg.FiguresAge = 100 * time.Millisecond
 	var err error
-	if b.engine, err = engine.New(engine.DefaultConfig(), storage.NewMemory()); err != nil {
+	if b.engine, err = engine.New(cfg, storage.NewMemory()); err != nil {
 		t.Fatal(err)
 	}
 	h, err := commands.New(commands.Config{Now: time.Now, Users: users, Log: zerolog.New(&b.log), Shutdown: func() {}}, b.engine)

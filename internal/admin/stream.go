@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/internal/client"
@@ -173,31 +176,94 @@ func (s *Server) relay(ctx context.Context, e *stream, pushes <-chan string, end
 	}
 }
 
-// live streams the figures of a queue, or of the broker, each second.
+// live streams the figures of a queue and of its first fairness keys, or of the broker and of a
+// page of queues, each second.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
-	command := []string{"FILA.STATS"}
-	if query := r.URL.Query(); query.Has("queue") {
-		command = append(command, query.Get("queue"))
+	query := r.URL.Query()
+	view := brokerView(query)
+	if query.Has("queue") {
+		view = queueView(query)
 	}
-	var first any
+	var first client.Map
 	start := func(ctx context.Context, c *conn) (err error) {
-		first, err = c.Do(ctx, command...)
+		first, err = view.look(ctx, c)
 		return err
 	}
 	s.begin(w, r, start, func(ctx context.Context, e *stream) error {
-		if err := e.figures(first); err != nil {
+		if err := e.send("figures", client.AppendJSON(nil, first)); err != nil {
 			return err
 		}
-		return s.figures(ctx, e, command)
+		return s.figures(ctx, e, view)
 	})
 }
 
-func (e *stream) figures(reply any) error {
-	return e.send("figures", client.AppendJSON(nil, client.Map{{Name: "at", Value: time.Now().UnixMilli()}, {Name: "stats", Value: reply}}))
+// liveView is what a stream of figures shows: the replies of commands.
+type liveView struct {
+	commands [][]string
+	// fields makes the fields of an event from the replies.
+	fields func(replies []any) client.Map
 }
 
-// figures sends the reply of a command each second.
-func (s *Server) figures(ctx context.Context, e *stream, command []string) error {
+// options returns the parameters of a query that have one of the names, as the options of a
+// command. What they may be is for the command to say.
+func options(query url.Values, names ...string) (words []string) {
+	for _, name := range names {
+		if query.Has(name) {
+			words = append(words, strings.ToUpper(name), query.Get(name))
+		}
+	}
+	return words
+}
+
+// brokerView shows the sums of all queues, and a page of those that the user may look at.
+func brokerView(query url.Values) liveView {
+	page := append([]string{"FILA.FIGURES", "COUNT", strconv.Itoa(liveQueues)}, options(query, "match", "cursor")...)
+	return liveView{[][]string{{"FILA.STATS"}, page}, func(replies []any) client.Map {
+		next, queues := pageOf(replies[1])
+		return client.Map{{Name: "stats", Value: replies[0]}, {Name: "next", Value: next}, {Name: "queues", Value: queues}}
+	}}
+}
+
+// queueView shows a queue, and its first fairness keys in an order.
+func queueView(query url.Values) liveView {
+	queue, order := query.Get("queue"), options(query, "by")
+	if len(order) == 0 {
+		order = []string{"BY", "DEPTH"}
+	}
+	keys := append([]string{"FILA.KEYS", queue, "COUNT", strconv.Itoa(liveKeys)}, order...)
+	return liveView{[][]string{{"FILA.FIGURES", "QUEUE", queue}, keys}, func(replies []any) client.Map {
+		var figures any
+		if _, queues := pageOf(replies[0]); len(queues) == 1 {
+			figures = queues[0]
+		}
+		_, first := pageOf(replies[1])
+		return client.Map{{Name: "queue", Value: figures}, {Name: "keys", Value: first}}
+	}}
+}
+
+// pageOf returns the cursor and the items of a page.
+func pageOf(reply any) (next any, items []any) {
+	if page, _ := reply.([]any); len(page) == 2 {
+		next = page[0]
+		items, _ = page[1].([]any)
+	}
+	return next, items
+}
+
+// look asks for the figures, and returns them with their time.
+func (v *liveView) look(ctx context.Context, c *conn) (client.Map, error) {
+	replies := make([]any, len(v.commands))
+	for i, command := range v.commands {
+		var err error
+		if replies[i], err = c.Do(ctx, command...); err != nil {
+			return nil, err
+		}
+	}
+	return append(client.Map{{Name: "at", Value: time.Now().UnixMilli()}}, v.fields(replies)...), nil
+}
+
+// figures sends the figures of a view each second.
+func (s *Server) figures(ctx context.Context, e *stream, view liveView) error {
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
 	over, session := e.ended()
@@ -212,9 +278,9 @@ func (s *Server) figures(ctx context.Context, e *stream, command []string) error
 			return ctx.Err()
 		}
 		s.alive(e)
-		reply, err := e.c.Do(ctx, command...)
+		figures, err := view.look(ctx, e.c)
 		if err == nil {
-			err = e.figures(reply)
+			err = e.send("figures", client.AppendJSON(nil, figures))
 		}
 		if err != nil {
 			return err

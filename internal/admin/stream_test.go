@@ -3,7 +3,9 @@ package admin
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,6 +75,16 @@ func (f *follower) json(name string) map[string]any {
 	return m
 }
 
+// until reads figures until they are as wanted.
+func (f *follower) until(what string, is func(figures map[string]any) bool) {
+	f.t.Helper()
+	for end := time.Now().Add(patience); !is(f.json("figures")); {
+		if time.Now().After(end) {
+			f.t.Fatal("not seen: ", what)
+		}
+	}
+}
+
 // ends reads to the end of the stream, and returns how long that took and what came last.
 func (f *follower) ends() (took time.Duration, last event) {
 	f.t.Helper()
@@ -127,25 +139,84 @@ func TestAStreamThatMayNotBeIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestFiguresComeEachSecond(t *testing.T) {
+// figuresOf returns what a stream shows of a queue, and the names of the first keys.
+func figuresOf(figures map[string]any) (queue map[string]any, keys []any) {
+	for _, key := range figures["keys"].([]any) {
+		keys = append(keys, key.(map[string]any)["key"])
+	}
+	return figures["queue"].(map[string]any), keys
+}
+
+func TestFiguresOfAQueueComeEachSecond(t *testing.T) {
 	s := serve(t, newBroker(t), nil)
 	s.run(200, "FILA.QUEUE CREATE jobs")
-	f := s.follow("/v1/live?queue=jobs")
+	f, old := s.follow("/v1/live?queue=jobs"), s.follow("/v1/live?queue=jobs&by=age")
 	first := f.json("figures")
-	if stats := first["stats"].(map[string]any); stats["name"] != "jobs" || stats["ready"] != 0.0 {
-		t.Errorf("first %v", stats)
+	if queue, keys := figuresOf(first); queue["name"] != "jobs" || queue["ready"] != 0.0 || queue["keys_no_consumer"] != 0.0 || len(keys) != 0 {
+		t.Errorf("first %v", first)
 	}
-	s.run(200, "FILA.ENQUEUE jobs x")
+	s.run(200, "FILA.ENQUEUE jobs x KEY old")
+	s.run(200, "FILA.ENQUEUE jobs x KEY deep")
+	s.run(200, "FILA.ENQUEUE jobs x KEY deep")
 	second := f.json("figures")
-	if stats := second["stats"].(map[string]any); stats["ready"] != 1.0 || second["at"].(float64) <= first["at"].(float64) {
+	if queue, _ := figuresOf(second); queue["ready"] != 3.0 || second["at"].(float64) <= first["at"].(float64) {
 		t.Errorf("then %v", second)
 	}
-	if f := s.follow("/v1/live"); f.json("figures")["stats"].(map[string]any)["queues"] != 2.0 {
-		t.Error("of the broker it does not count queues")
+	f.until("the sweep finds the keys", func(e map[string]any) bool {
+		queue, keys := figuresOf(e)
+		return queue["keys_no_consumer"] == 2.0 && slices.Equal(keys, []any{"deep", "old"})
+	})
+	old.until("the oldest is first", func(e map[string]any) bool {
+		_, keys := figuresOf(e)
+		return slices.Equal(keys, []any{"old", "deep"})
+	})
+	for query, status := range map[string]int{"queue=nosuch": 404, "queue=": 400, "queue=jobs&by=size": 400, "cursor=x": 400, "queue=jobs&by=": 400} {
+		if got := s.do("GET", "/v1/live?"+query, ""); got.status != status {
+			t.Errorf("%s: %d %s", query, got.status, got.body)
+		}
 	}
 	s.run(200, "FILA.QUEUE DELETE jobs FORCE")
 	if _, last := f.ends(); last.name != "end" || !strings.Contains(last.data, "NOQUEUE") {
 		t.Errorf("without its queue it ends with %+v", last)
+	}
+}
+
+// However many queues there are, an event has one page of them.
+func TestFiguresOfTheBrokerAreSumsAndAPageOfQueues(t *testing.T) {
+	s := serve(t, newBroker(t, users()...), nil)
+	admin, bob := as("admin", "nimda"), as("bob", "bob")
+	for i := range liveQueues + 10 {
+		s.run(200, fmt.Sprintf("FILA.QUEUE CREATE mails%03d NODLQ", i), admin)
+	}
+	s.run(200, "FILA.QUEUE CREATE jobs NODLQ", admin)
+	s.run(200, "FILA.ENQUEUE jobs x", admin)
+	seen := map[string]bool{}
+	for cursor, pages := "0", 0; pages == 0 || cursor != "0"; pages++ {
+		f := s.follow("/v1/live?cursor="+cursor, admin)
+		figures := f.json("figures")
+		_ = f.resp.Body.Close()
+		if stats := figures["stats"].(map[string]any); stats["queues"] != float64(liveQueues+11) || stats["ready"] != 1.0 {
+			t.Fatalf("the sums are %v", stats)
+		}
+		queues := figures["queues"].([]any)
+		if len(queues) > liveQueues || pages > 2 {
+			t.Fatalf("page %d has %d queues", pages, len(queues))
+		}
+		for _, q := range queues {
+			seen[q.(map[string]any)["name"].(string)] = true
+		}
+		cursor = figures["next"].(string)
+	}
+	if len(seen) != liveQueues+11 {
+		t.Errorf("the pages show %d queues", len(seen))
+	}
+	for _, path := range []string{"/v1/live?match=jobs*&cursor=100", "/v1/live?match=job%5Bs%5D&cursor=100"} {
+		if queues := s.follow(path, bob).json("figures")["queues"].([]any); len(queues) != 1 || queues[0].(map[string]any)["ready"] != 1.0 {
+			t.Errorf("%s shows %v", path, queues)
+		}
+	}
+	if queues := s.follow("/v1/live", bob).json("figures")["queues"].([]any); len(queues) != 0 {
+		t.Errorf("without a right to them it shows %v", queues)
 	}
 }
 
