@@ -9,7 +9,6 @@ package top
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -53,8 +52,8 @@ type Sampler struct {
 }
 
 const (
-	// itemsMax is how many queues are asked for.
-	itemsMax = 1000
+	// queuesMax is how many queues are asked for, those that were created first.
+	queuesMax = 1000
 	// keysMax is how many keys are asked for, the deepest: as many as the broker has in an order.
 	keysMax = 100
 	// answerTime is how long the broker has for one sample.
@@ -116,29 +115,25 @@ func (s *Sampler) queues(ctx context.Context, f *Figures) error {
 		return err
 	}
 	f.Totals, _ = totals.(client.Map)
-	reply, err := s.conn.Do(ctx, "FILA.QUEUE", "LIST")
+	next, err := s.page(ctx, f, "FILA.FIGURES", "COUNT", strconv.Itoa(queuesMax))
+	f.More = next != "0"
+	return err
+}
+
+// page adds the items of a page, and returns the cursor of the next one.
+func (s *Sampler) page(ctx context.Context, f *Figures, command ...string) (next string, err error) {
+	reply, err := s.conn.Do(ctx, command...)
 	if err != nil {
-		return err
+		return "", err
 	}
-	names := client.Texts(reply)
-	if f.More = len(names) > itemsMax; f.More {
-		names = names[:itemsMax]
+	page, _ := reply.([]any)
+	if len(page) != 2 {
+		return "", errors.New("the broker answered " + command[0] + " with something else than a page")
 	}
-	const atOnce = 100
-	for some := range slices.Chunk(names, atOnce) {
-		commands := make([][]string, len(some))
-		for i, name := range some {
-			commands[i] = []string{"FILA.QUEUE", "INFO", name}
-		}
-		replies, err := s.conn.Pipeline(ctx, commands...)
-		if err != nil {
-			return err
-		}
-		for _, m := range client.Maps(replies) {
-			f.Items = append(f.Items, Item{Map: m})
-		}
+	for _, m := range client.Maps(page[1]) {
+		f.Items = append(f.Items, Item{Map: m})
 	}
-	return nil
+	return client.Text(page[0]), nil
 }
 
 func (s *Sampler) keys(ctx context.Context, f *Figures) error {
@@ -147,19 +142,9 @@ func (s *Sampler) keys(ctx context.Context, f *Figures) error {
 		return err
 	}
 	f.Totals, _ = totals.(client.Map)
-	reply, err := s.conn.Do(ctx, "FILA.KEYS", f.Queue, "COUNT", strconv.Itoa(keysMax), "BY", "DEPTH")
-	if err != nil {
-		return err
-	}
-	page, _ := reply.([]any)
-	if len(page) != 2 {
-		return errors.New("the broker answered FILA.KEYS with something else than a page")
-	}
-	f.More = f.Totals.Int("keys") > int64(len(client.Maps(page[1])))
-	for _, m := range client.Maps(page[1]) {
-		f.Items = append(f.Items, Item{Map: m})
-	}
-	return nil
+	_, err = s.page(ctx, f, "FILA.KEYS", f.Queue, "COUNT", strconv.Itoa(keysMax), "BY", "DEPTH")
+	f.More = f.Totals.Int("keys") > int64(len(f.Items))
+	return err
 }
 
 // Counters are the fields whose growth is shown.

@@ -64,8 +64,8 @@ func named(title string) column {
 	return column{title, 0, func(i *Item) string { return output.Escape(i.Name()) }, func(a, b *Item) int { return strings.Compare(a.Name(), b.Name()) }}
 }
 
-func age(title string) column {
-	return numbered(title, 7, func(i *Item) float64 { return i.Float("oldest_ms") }, func(v float64) string {
+func age(title, name string) column {
+	return numbered(title, 7, func(i *Item) float64 { return i.Float(name) }, func(v float64) string {
 		if v == 0 {
 			return "-"
 		}
@@ -73,10 +73,11 @@ func age(title string) column {
 	})
 }
 
+// queueColumns end with the one that a terminal of 80 columns has no room for in the live view.
 func queueColumns() []column {
 	return []column{
-		named("QUEUE"), field("READY", 6, "ready"), field("DELAYED", 7, "delayed"), field("LEASED", 6, "leased"), field("DEAD", 5, "dead"),
-		field("KEYS", 5, "keys"), field("WAIT", 4, "waiters"), rate("IN/S", "enqueued"), rate("OUT/S", "delivered"), rate("FAIL/S", "nacked", "expired"),
+		named("QUEUE"), field("READY", 6, "ready"), age("OLDEST", "oldest_ready_ms"), field("LEASED", 6, "leased"), field("DELAYED", 7, "delayed"), field("DEAD", 5, "dead"),
+		field("WAIT", 4, "waiters"), rate("IN/S", "enqueued"), rate("OUT/S", "delivered"), rate("FAIL/S", "nacked", "expired"), field("KEYS", 5, "keys"),
 	}
 }
 
@@ -85,7 +86,7 @@ const barWidth = 14
 
 func keyColumns() []column {
 	return []column{
-		named("KEY"), field("DEPTH", 6, "depth"), field("LEASED", 6, "leased"), rate("OUT/S", "delivered"), age("OLDEST"),
+		named("KEY"), field("DEPTH", 6, "depth"), field("LEASED", 6, "leased"), rate("OUT/S", "delivered"), age("OLDEST", "oldest_ms"),
 		{"STATE", 11, func(i *Item) string { return i.Text("state") }, func(a, b *Item) int { return strings.Compare(a.Text("state"), b.Text("state")) }},
 		numbered("SHARE", 6, func(i *Item) float64 { return i.Float("share") }, percent),
 		{"SHARE, FAIR │", barWidth, func(i *Item) string { return bar(i.Float("share"), i.Float("fair_share")) }, behind},
