@@ -127,6 +127,7 @@ type Engine interface {
 	Ready() <-chan struct{}
 	Elapsed() time.Duration
 	Submit(tasks []*engine.Task)
+	Settle(c *engine.Client, gone <-chan struct{}) error
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
 	PrepareCron(cr *engine.Cron) error

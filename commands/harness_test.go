@@ -87,6 +87,9 @@ func newServerOf(t testing.TB, cfg engine.Config, change func(*Config)) *server 
 	return s
 }
 
+// Settle implements Engine: tasks that need not wait are done when they have been submitted.
+func (s *server) Settle(*engine.Client, <-chan struct{}) error { return nil }
+
 // connect returns the named connection, opening it at first use.
 func (s *server) connect(name string) *fakeConn {
 	if c := s.conns[name]; c != nil {

@@ -179,9 +179,15 @@ type scriptRollbackCall struct {
 	hook                 hook.Hook // nil: the history does not have the version
 }
 
-// Prepare reads and compiles the source on the connection.
+// Prepare reads and compiles the source on the connection. A source that is not there may be in a
+// command that the client has sent before.
 func (c *scriptRollbackCall) Prepare(s *Session) error {
 	source, err := s.handler.engine.ScriptSource(c.queue, c.kind, c.version)
+	if err == nil && source == "" {
+		if err = s.settle(); err == nil {
+			source, err = s.handler.engine.ScriptSource(c.queue, c.kind, c.version)
+		}
+	}
 	if err == nil && source != "" {
 		c.hook, err = s.compile(false, c.kind, source)
 	}

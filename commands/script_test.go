@@ -302,6 +302,23 @@ func TestATestInTheSameReadMeetsTheScriptBeforeIt(t *testing.T) {
 	wantFields(t, got, map[string]string{"fairness_key": `"new"`})
 }
 
+// So does a rollback, which reads its source from the store: the source may be in a command of
+// the same read.
+func TestARollbackInTheSameReadMeetsTheScriptBeforeIt(t *testing.T) {
+	c := newServer(t, nil).connect("")
+	c.do("FILA.QUEUE", "CREATE", "orders")
+	c.do("FILA.QUEUE", "CREATE", "others")
+	source := "function on_enqueue() return { weight = 3 } end"
+	version := strings.Split(c.do("FILA.SCRIPT", "LOAD", "others", "ON_ENQUEUE", source), "\r\n")[1]
+	c.send(
+		[]string{"FILA.SCRIPT", "LOAD", "orders", "ON_ENQUEUE", source},
+		[]string{"FILA.SCRIPT", "ROLLBACK", "orders", "ON_ENQUEUE", version},
+	)
+	if got, want := c.received(), strings.Repeat("$40\r\n"+version+"\r\n", 2); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A script that loaded once and does not any more is shown, does no harm and can
 // be replaced or removed.
 func TestAScriptThatDoesNotLoadAnyMoreIsShown(t *testing.T) {

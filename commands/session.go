@@ -136,6 +136,14 @@ func (s *Session) flush() {
 	}
 }
 
+// settle waits until what the client has sent before is done, or the client is lost.
+func (s *Session) settle() error {
+	s.flush()
+	lost, end := s.conn.Watch()
+	defer end()
+	return s.handler.engine.Settle(s.client, lost)
+}
+
 // Gone is called when the connection has ended and its replies are dropped.
 func (s *Session) Gone() {
 	s.end()

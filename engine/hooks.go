@@ -352,7 +352,7 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 
 // ScriptSource returns a source of the history of a hook; "": there is none of that version, or
 // no such queue. It reads the store on the caller's goroutine and costs the loop nothing. A
-// source that is being loaded need not be there yet. Safe for concurrent use.
+// source that is being loaded need not be there yet, see Settle. Safe for concurrent use.
 func (e *Engine) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
 	return scriptSource(e.store, queue, kind, version)
 }

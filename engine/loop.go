@@ -141,6 +141,19 @@ func (e *Engine) Submit(tasks []*Task) {
 	e.wakeLoop()
 }
 
+// Settle waits until the results of all tasks that a client has submitted are public: the store
+// has what they have written. It returns ErrClientGone if gone is closed before.
+func (e *Engine) Settle(cl *Client, gone <-chan struct{}) error {
+	public := make(chan struct{})
+	e.Submit([]*Task{{Client: cl, Call: settled{}, published: func() { close(public) }}})
+	select {
+	case <-public:
+		return nil
+	case <-gone:
+		return ErrClientGone
+	}
+}
+
 // Leave reports that a client has disconnected. Its wait for messages ends, and its tasks
 // queued behind that wait are not executed, as in Redis. A command that has begun is
 // finished. It does not block.

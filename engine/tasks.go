@@ -160,6 +160,8 @@ type Task struct {
 	// deadline is the end of the wait that the task had before a recovery; 0: none.
 	deadline int64
 	done     atomic.Bool
+	// published is called when the result becomes public, and must not block; nil: nothing is.
+	published func()
 
 	heldUpSince int64         // start of its wait for messages, or of its place behind such a wait; 0: none
 	waited      time.Duration // from heldUpSince until it was concluded
@@ -186,7 +188,16 @@ func (t *Task) Err() error { return t.err }
 func (t *Task) publish(now time.Duration) {
 	t.ended = now
 	t.done.Store(true)
+	if t.published != nil {
+		t.published()
+	}
 }
+
+// settled is a call without effect: its task is done once the tasks before it are.
+type settled struct{}
+
+// Apply implements Call.
+func (settled) Apply(*Tx) error { return nil }
 
 // Client submits tasks, usually for one connection. Its tasks take effect in the order of
 // Submit; those after a blocked task are queued behind it in the engine.
