@@ -132,6 +132,7 @@ type Limits struct {
 	Consumer    int // bytes
 	Reply       int // bytes
 	Script      int // bytes
+	History     int // bytes, of the sources of all scripts that were loaded before
 	Weight      uint32
 	Cost        uint32
 	Count       int

@@ -372,6 +372,12 @@ func limitSettings(c *Limits) []setting {
 		},
 		{name: "limits.throttles", value: count(&c.Throttles, 16, 0, 1024), doc: "Maximum number of throttle keys of a message."},
 		{name: "limits.script_bytes", value: sized(&c.Script, 64*kib, 1, mib), doc: "Largest script source."},
+		{
+			name:  "limits.script_history_bytes",
+			value: sized(&c.History, 64*mib, 0, gib),
+			doc: "Maximum total size of the sources in the [histories](lua.md#history) of all scripts. Beyond it the oldest are forgotten; the one that was loaded " +
+				"last is kept.",
+		},
 		{name: "limits.weight", value: count(&c.Weight, 1_000_000, 1, 1_000_000), doc: "Maximum weight of a fairness key."},
 		{name: "limits.cost", value: count(&c.Cost, 1_000_000, 1, 1_000_000), doc: "Maximum cost of a delivery."},
 		{name: "limits.consumer_bytes", value: sized(&c.Consumer, 512, 1, nameMax), doc: "Longest consumer name."},

@@ -78,6 +78,7 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 	c.Window = cfg.Scheduler.Window
 	c.BodyBytes = cfg.Scheduler.BodyBytes
 	c.ReplyBytes = cfg.Limits.Reply
+	c.HistoryBytes = cfg.Limits.History
 	c.FiguresAge = cfg.Admin.FiguresAge
 	c.Log = log
 	return c

@@ -45,6 +45,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 			"scheduler.quantum": "1", "scheduler.window": "2", "scheduler.body_bytes": "0", "scheduler.backoff_ms": "0", "scheduler.backoff_jitter_percent": "0",
 			"scheduler.max_backoff_ms": "0", "scheduler.visibility_timeout_ms": "1", "storage.lease_lag_ms": "0", "storage.sync_interval_ms": "1",
 			"lua.timeout_ms": "1", "lua.memory_bytes": "262144", "lua.breaker_cooldown_ms": "1", "admin.figures_ms": "100", "limits.script_bytes": "1", "limits.cost": "1",
+			"limits.script_history_bytes": "0",
 		},
 		{
 			"server.maxclients": "1000000", "server.idle_timeout_ms": "31536000000", "server.write_timeout_ms": "86400000",
@@ -56,7 +57,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 			"scheduler.max_backoff_ms": "31536000000", "scheduler.visibility_timeout_ms": "31536000000",
 			"storage.lease_lag_ms": "60000", "storage.sync": "interval",
 			"lua.timeout_ms": "60000", "lua.memory_bytes": "1073741824", "lua.breaker_cooldown_ms": "86400000", "admin.figures_ms": "3600000", "limits.script_bytes": "1048576",
-			"limits.cost": "1000000",
+			"limits.cost": "1000000", "limits.script_history_bytes": "1073741824",
 		},
 	} {
 		l, err := cli.Load(cli.Input{Flags: ends})
