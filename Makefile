@@ -30,7 +30,7 @@ PURE = $$($(GO) list ./... | grep -v /integration)
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo
 
-.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics clean
+.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -189,6 +189,9 @@ test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus
 
 bench-metrics: build ## what a scrape costs: the cycle with the admin listener on and scraped every 5 s, beside the same without, ten pairs
 	$(BENCH) cycle -bin $(BIN) -only 64x16,16x1 -rounds 10 -scrape 5s $(ARGS)
+
+bench-operators: build ## what other clients wait for at a million keys and 10,000 queues: scrapes, dashboards, fila top, searches, redrives
+	$(BENCH) operators -bin $(BIN) $(ARGS)
 
 bench-connections: build ## what N connections cost that wait or idle: make bench-connections N=10000
 	$(BENCH) connections -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
