@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/faisca/fila/internal/histogram"
+	"github.com/faisca/fila/internal/nametext"
 )
 
 // families are the series of one answer, by metric. They are made of the messages that the
@@ -22,6 +23,9 @@ type families struct {
 type labels []*dto.LabelPair
 
 func label(name, value string) labels { return labels{{Name: &name, Value: &value}} }
+
+// text returns the text of a name in a label.
+func text(name string) string { return nametext.Of(name, math.MaxInt) }
 
 // with returns the labels and one more.
 func (l labels) with(name, value string) labels {

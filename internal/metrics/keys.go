@@ -29,7 +29,7 @@ type keySample struct {
 
 // write writes the series of a key.
 func (k *keySample) write(f *families, queue labels, now time.Time) {
-	l := queue.with(labelKey, escape(k.key))
+	l := queue.with(labelKey, text(k.key))
 	f.number(keyMessages, k.info.Depth, l)
 	f.value(keyOldestReady, age(now, k.info.OldestAt), l)
 	f.value(keyShare, k.info.Share, l)

@@ -223,7 +223,7 @@ func TestNamesThatAreNotTextFailNoScrape(t *testing.T) {
 	}
 	_, gauges := series(b.families(nil))
 	for _, q := range names {
-		if v := gauges["fila_queue_messages{queue="+escape(q)+",state=ready}"]; v != 2 {
+		if v := gauges["fila_queue_messages{queue="+text(q)+",state=ready}"]; v != 2 {
 			t.Errorf("%q has %v messages", q, v)
 		}
 	}

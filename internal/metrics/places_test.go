@@ -5,10 +5,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -78,32 +76,6 @@ func TestACounterGoesOnWhenItsSourceBeginsAgain(t *testing.T) {
 	for i, step := range []struct{ see, want uint64 }{{5, 5}, {5, 5}, {7, 7}, {2, 9}, {3, 10}, {0, 10}, {1, 11}} {
 		if got := c.see(step.see); got != step.want {
 			t.Errorf("step %d: %d, want %d", i, got, step.want)
-		}
-	}
-}
-
-func TestDifferentNamesStayDifferentInLabels(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
-	parts := []string{"a", `\`, "x", "f", "\xff", "5", "c", "é", "\xc3", "\uFFFD", `\x`, `\x5c`, "\n"}
-	names := map[string]string{}
-	for range 200_000 {
-		var b strings.Builder
-		for range rng.IntN(5) {
-			b.WriteString(parts[rng.IntN(len(parts))])
-		}
-		name := b.String()
-		text := escape(name)
-		if !utf8.ValidString(text) {
-			t.Fatalf("%q is written %q", name, text)
-		}
-		if other, known := names[text]; known && other != name {
-			t.Fatalf("%q and %q are both written %q", name, other, text)
-		}
-		names[text] = name
-	}
-	for name, want := range map[string]string{"orders": "orders", "bad\xff": `bad\xff`, `bad\xff`: `bad\x5cxff`, `a\b`: `a\b`} {
-		if got := escape(name); got != want {
-			t.Errorf("%q is written %q, want %q", name, got, want)
 		}
 	}
 }

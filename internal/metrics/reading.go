@@ -184,7 +184,7 @@ func (r *reading) write(f *families, may func(queue string) bool) {
 		if may != nil && !may(q.Name) {
 			continue
 		}
-		l := label(labelQueue, escape(q.Name))
+		l := label(labelQueue, text(q.Name))
 		writeQueue(f, q.QueueFigures, now, l)
 		q.shown.write(f, l, q.DeadLetter)
 		for k := range q.keys {

@@ -43,7 +43,7 @@ func (s *scripts) write(f *families, queues []queueSample, may func(queue string
 			}
 			n := s.see(hookOf{q.Name, hook.Kind(kind)}, h, now)
 			if may == nil || may(q.Name) {
-				writeScript(f, label(labelQueue, escape(q.Name)).with(labelHook, hook.Kind(kind).String()), &n)
+				writeScript(f, label(labelQueue, text(q.Name)).with(labelHook, hook.Kind(kind).String()), &n)
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (t *topThrottles) choose(now time.Time) []throttleSample {
 
 // write writes the series of a throttle.
 func (t *throttleSample) write(f *families) {
-	l := label(labelThrottle, escape(t.Key))
+	l := label(labelThrottle, text(t.Key))
 	f.value(throttleTokens, t.Tokens, l)
 	f.count(throttleBurst, t.Burst, l)
 	f.value(throttleRate, t.Rate, l)

@@ -36,12 +36,13 @@ func layers() map[string]layer {
 		// Services that commands use: they know neither sessions nor the table.
 		"internal/events":    {may: []string{"engine", "internal/glob", "resp"}},
 		"internal/errtext":   {},
+		"internal/nametext":  {},
 		"internal/glob":      {},
-		"internal/tracing":   {may: []string{"engine"}, tests: []string{"internal/otlptest", "storage"}},
+		"internal/tracing":   {may: []string{"engine", "internal/nametext"}, tests: []string{"internal/otlptest", "storage"}},
 		"internal/otlptest":  {},
 		"internal/telemetry": {may: []string{"engine", "internal/histogram"}},
 		// The contract between engine and scripts, and the meaning of cron expressions: values and
-		"internal/metrics": {may: []string{"engine", "internal/histogram", "internal/hook"}, tests: []string{"storage"}},
+		"internal/metrics": {may: []string{"engine", "internal/histogram", "internal/hook", "internal/nametext"}, tests: []string{"storage"}},
 		// interfaces without state.
 		"internal/hook":     {may: []string{"storage"}},
 		"internal/schedule": {},

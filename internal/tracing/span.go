@@ -1,9 +1,9 @@
 package tracing
 
 import (
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/faisca/fila/internal/nametext"
 )
 
 // span is one span, and those within it. Those of the protocol are in otlp.go.
@@ -104,26 +104,5 @@ func attributesOf(operation, queue, message string) []pair {
 // textMax bounds a text in a span, in bytes.
 const textMax = 1 << 10
 
-// text returns what a span may carry of a name or an error text: spans are UTF-8, names are
-// not. A byte that is not UTF-8 is written \xNN, and so is the backslash of a text that has
-// \x itself, so that different names stay different. What is longer than textMax is cut.
-func text(s string) string {
-	if len(s) <= textMax && utf8.ValidString(s) && !strings.Contains(s, `\x`) {
-		return s
-	}
-	const digits = "0123456789abcdef"
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		out := s[i : i+size]
-		if c := s[i]; r == utf8.RuneError && size == 1 || c == '\\' && strings.HasPrefix(s[i+1:], "x") {
-			out = `\x` + digits[c>>4:c>>4+1] + digits[c&15:c&15+1]
-		}
-		if b.Len()+len(out) > textMax {
-			break
-		}
-		b.WriteString(out)
-		i += size
-	}
-	return b.String()
-}
+// text returns what a span may carry of a name or an error text.
+func text(s string) string { return nametext.Of(s, textMax) }
