@@ -30,7 +30,7 @@ PURE = $$($(GO) list ./... | grep -v /integration)
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo
 
-.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics clean
+.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics test-collector clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -186,6 +186,11 @@ bench-cycle: build ## the rates of the binary, or beside another in turns: make 
 
 test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus: every alert, every expression of rules and dashboard
 	CGO_ENABLED=1 $(GO) test -count=1 -v ./integration/metrics ./internal/metrics
+
+# Not for CI: the collector has two hundred modules, and is built once.
+test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests
+	integration/collector/build .cache/collector
+	TEST_COLLECTOR=$(CURDIR)/.cache/collector/otelcol CGO_ENABLED=1 $(GO) test -count=1 -v ./integration -run 'Trace|OfTheProducersSpan|Collector'
 
 bench-metrics: build ## what a scrape costs: the cycle with the admin listener on and scraped every 5 s, beside the same without, ten pairs
 	$(BENCH) cycle -bin $(BIN) -only 64x16,16x1 -rounds 10 -scrape 5s $(ARGS)

@@ -2,12 +2,14 @@ package integration_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,15 +28,65 @@ type traced struct {
 	*testing.T
 	*redis.Client
 	collector *otlptest.Collector
+	hang      func() // makes the collector hang that the broker sends to
 }
 
+// newTraced starts a broker that sends its spans to a collector of this process; with
+// TEST_COLLECTOR, to the OpenTelemetry collector of that path, which sends them on to the former.
 func newTraced(t *testing.T, args ...string) *traced {
 	t.Helper()
 	c := otlptest.New(t)
-	addr := serve(t, append([]string{"--tracing.endpoint", c.URL, "--scheduler.backoff_ms", "0"}, args...)...).Addr()
-	r := &traced{T: t, Client: connect(t, addr, 3), collector: c}
+	url, hang := c.URL, func() { c.Hang(true) }
+	if path := os.Getenv("TEST_COLLECTOR"); path != "" {
+		url, hang = relay(t, path, c.URL)
+	}
+	addr := serve(t, append([]string{"--tracing.endpoint", url, "--scheduler.backoff_ms", "0"}, args...)...).Addr()
+	r := &traced{T: t, Client: connect(t, addr, 3), collector: c, hang: hang}
 	r.do("FILA.QUEUE", "CREATE", "orders", "MAXATTEMPTS", "2")
 	return r
+}
+
+// relay starts an OpenTelemetry collector that sends on what it receives at url, without
+// gathering or trying again. hang stops its process.
+func relay(t *testing.T, path, to string) (url string, hang func()) {
+	t.Helper()
+	addr := net.JoinHostPort("127.0.0.1", freePort(t))
+	config := filepath.Join(t.TempDir(), "collector.yaml")
+	text := fmt.Sprintf(`
+receivers: {otlp: {protocols: {http: {endpoint: %s}}}}
+exporters: {otlp_http: {endpoint: %s, compression: none, sending_queue: {enabled: false}, retry_on_failure: {enabled: false}}}
+service:
+  telemetry: {metrics: {level: none}}
+  pipelines: {traces: {receivers: [otlp], exporters: [otlp_http]}}
+`, addr, to)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	cmd := exec.CommandContext(t.Context(), path, "--config", config)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v (make test-collector builds it)", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may hang
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("the collector said\n%s", log.String())
+		}
+	})
+	eventually(t, func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			err = c.Close()
+		}
+		return err == nil
+	})
+	return "http://" + addr, func() {
+		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func (r *traced) do(args ...any) any {
@@ -151,7 +203,7 @@ func TestADeliveryMayBeAChildOfTheProducersSpan(t *testing.T) {
 // A collector that hangs holds up neither clients nor the stop, which serve checks.
 func TestACollectorThatHangsHoldsUpNoClient(t *testing.T) {
 	r := newTraced(t)
-	r.collector.Hang(true)
+	r.hang()
 	const messages = 3000 // four spans each: more than may wait
 	for range messages {
 		r.enqueue()
