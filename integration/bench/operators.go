@@ -255,7 +255,7 @@ func (o *operatorBench) search(ctx context.Context, name, queue string, filter .
 func (o *operatorBench) killed(ctx context.Context) error {
 	n := 0
 	for n < o.keys {
-		reply, err := o.conn.Do("FILA.LEASE", manyQueue, "COUNT", "10000")
+		reply, err := o.conn.Do("FILA.LEASE", manyQueue, "COUNT", "10000", "VISIBILITY", "3600000")
 		if err != nil {
 			return err
 		}
