@@ -87,10 +87,11 @@ func (c *core) markHeldUp(t *Task) {
 // run applies a task for the first time or again after a wait, and charges its work to the
 // budget of the turn and to the share of its client.
 func (c *core) run(t *Task) {
-	tx := Tx{core: c, task: t}
+	tx := &t.tx
+	*tx = Tx{core: c, task: t}
 	before := c.tasks.budget.spent
 	t.running = true
-	err := t.Call.Apply(&tx)
+	err := t.Call.Apply(tx)
 	t.running = false
 	if c.tasks.budget.spent == before || t.Bytes >= unitBytes { // every task costs at least one unit
 		c.spend(1 + t.Bytes/unitBytes)
@@ -147,6 +148,7 @@ type Task struct {
 	Bytes    int     // bytes of the client's input that the task retains, for Config.InboxBytes
 	ReadOnly bool    // only reads memory: answered without a commit while the store stalls
 
+	tx  Tx // of the Apply that runs or was the last; here, to save an allocation for each
 	err error
 	// progress of a task that does its work in slices; nil: it has done none.
 	progress *progress

@@ -91,9 +91,10 @@ func (k waitKind) forReads() bool { return k == waitReads || k == waitPreflight 
 type wait struct {
 	task  *Task
 	kind  waitKind
-	nodes []waiter // its places in the lines of its queues
-	until int64    // end in Unix nanoseconds, of waitMessages only; 0: none
-	timer int      // index in waitSet.timed, or -1
+	nodes []waiter  // its places in the lines of its queues
+	one   [1]waiter // memory of nodes for a single queue, which so needs no allocation
+	until int64     // end in Unix nanoseconds, of waitMessages only; 0: none
+	timer int       // index in waitSet.timed, or -1
 }
 
 func (w *wait) before(o *wait) bool { return w.until < o.until }
@@ -156,7 +157,9 @@ func (t *Task) resume(c *core) {
 
 // joinLines appends a wait to the lines of queues.
 func (c *core) joinLines(w *wait, queues []*queue) {
-	w.nodes = make([]waiter, 0, len(queues))
+	if w.nodes = w.one[:0]; len(queues) > len(w.one) {
+		w.nodes = make([]waiter, 0, len(queues)) // the lines point to nodes: they must not move
+	}
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
 		q.waiters.pushBack(&w.nodes[len(w.nodes)-1])
