@@ -2,11 +2,15 @@ package harness
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
 )
 
 // binaryVariable names the environment variable with the broker to test, such as one built with
@@ -30,6 +34,17 @@ func Binary(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s: %w; build it first", binaryVariable, err)
 	}
 	return file, nil
+}
+
+// Plain reports whether a broker was built with the tag plain, see internal/tuning.
+func Plain(binary string) (bool, error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "-tags" && slices.Contains(strings.Split(s.Value, ","), "plain")
+	}), nil
 }
 
 // Build builds a program of the module and returns its path. pkg is the package relative to the
