@@ -84,12 +84,11 @@ func Parse(expression, zone string) (*Schedule, error) {
 		s.every = int64(p.Delay / time.Second)
 		return s, nil
 	case *cron.SpecSchedule:
-		const values = 1<<63 - 1 // the highest bit is a flag of the library
 		p.Location = time.UTC
-		s.spec, s.open = p, bits.OnesCount64(p.Hour&values) == 24
-		days := p.Dom&values != 0 || len(p.DomConstraints) > 0
-		weekdays := p.Dow&values != 0 || len(p.DowConstraints) > 0
-		if p.Second&values == 0 || p.Minute&values == 0 || p.Hour&values == 0 || p.Month&values == 0 || !days || !weekdays {
+		s.spec, s.open = p, ones(p.Hour) == 24
+		days := ones(p.Dom) > 0 || len(p.DomConstraints) > 0
+		weekdays := ones(p.Dow) > 0 || len(p.DowConstraints) > 0
+		if ones(p.Second) == 0 || ones(p.Minute) == 0 || ones(p.Hour) == 0 || ones(p.Month) == 0 || !days || !weekdays {
 			return nil, refused("a field is empty")
 		}
 		if p.Next(time.Unix(0, 0).UTC()).IsZero() {
@@ -167,16 +166,69 @@ func (s *Schedule) Last(tick, t int64) int64 {
 }
 
 // Count returns the number of ticks from tick on and before another time, at most limit.
+// tick is a tick. The work depends on the days in between that have ticks, not on the
+// ticks: whole days, hours and minutes are counted by the fields of the expression.
 func (s *Schedule) Count(tick, before int64, limit int) int {
 	if s.every > 0 {
 		step := s.every * int64(time.Second)
 		return int(min((before-tick+step-1)/step, int64(limit)))
 	}
-	n := 0
-	for ; n < limit && tick != 0 && tick < before; n++ {
-		tick = s.After(tick, tick)
+	n, pos := 0, tick-1 // the ticks up to pos are counted
+	for n < limit && tick != 0 && tick < before {
+		if ticks, end := s.unit(tick, pos, before); ticks > 0 {
+			n, pos = n+ticks, end
+		} else {
+			n, pos = n+1, tick
+		}
+		tick = s.After(tick, pos)
 	}
-	return n
+	return min(n, limit)
+}
+
+// unit returns the number of ticks of the longest calendar unit (day, hour or minute) that
+// contains tick, begins after pos, ends before another time and has the same ticks as the
+// expression has in any such unit; and its last nanosecond. 0 means that there is none: the
+// clock is changed in the unit, or shows its times for the second time.
+func (s *Schedule) unit(tick, pos, before int64) (ticks int, end int64) {
+	const second = int64(time.Second)
+	at := time.Unix(0, tick).In(s.Zone)
+	_, offset := at.Zone()
+	start, change := at.ZoneBounds()
+	wall := at.Unix() + int64(offset)
+	for _, u := range [3]struct {
+		seconds int64
+		ticks   int
+	}{
+		{24 * 60 * 60, ones(s.spec.Hour) * ones(s.spec.Minute) * ones(s.spec.Second)},
+		{60 * 60, ones(s.spec.Minute) * ones(s.spec.Second)},
+		{60, ones(s.spec.Second)},
+	} {
+		first := wall - wall%u.seconds - int64(offset)
+		last := (first + u.seconds) * second // not in the unit
+		if first*second <= pos || last > before || !change.IsZero() && !time.Unix(0, last).Before(change) {
+			continue
+		}
+		if !start.IsZero() {
+			_, earlier := start.Add(-time.Second).Zone()
+			// At a change the skipped times tick, and then the earlier times are repeated,
+			// for which only an expression that leaves the hour open ticks.
+			settled := start.Unix() + 1
+			if !s.open {
+				settled += max(int64(earlier-offset), 0)
+			}
+			if first < settled {
+				continue
+			}
+		}
+		return u.ticks, last - 1
+	}
+	return 0, 0
+}
+
+// ones returns the number of values that a field of an expression has.
+func ones(field uint64) int {
+	const values = 1<<63 - 1 // the highest bit is a flag of the library
+	return bits.OnesCount64(field & values)
 }
 
 // wall returns the wall-clock time of an instant in the zone, as if it were UTC.

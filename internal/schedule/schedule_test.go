@@ -2,7 +2,9 @@ package schedule
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -196,5 +198,56 @@ func BenchmarkNextTick(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestCountsAreThoseOfTheTicks counts over spans with and without a change of the clock, for
+// expressions that leave the hour open and for ones that do not.
+func TestCountsAreThoseOfTheTicks(t *testing.T) {
+	zones := []string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Cairo", "Pacific/Apia"}
+	fields := [][]string{
+		{"0", "*/20", "7,58"}, {"*", "0", "*/15", "59", "3-20"}, {"*", "*", "0", "2", "0-3", "1,2,23", "*/6"}, {"*", "*", "L", "29-31"}, {"*", "3,10", "*"}, {"*", "*", "SUN", "fri#L"},
+	}
+	starts := []time.Time{ // before changes of the clock, and a leap day
+		utc(t, "2026-03-28 20:00:00"), utc(t, "2026-10-24 20:00:00"), utc(t, "2026-11-01 03:00:00"), utc(t, "2026-04-04 10:00:00"),
+		utc(t, "2026-10-03 10:00:00"), utc(t, "2011-12-29 00:00:00"), utc(t, "2028-02-27 00:00:00"), utc(t, "2096-12-30 00:00:00"),
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	counted := 0
+	for range 3_000 {
+		var parts []string
+		for _, f := range fields {
+			parts = append(parts, f[r.IntN(len(f))])
+		}
+		expression, zone := strings.Join(parts, " "), zones[r.IntN(len(zones))]
+		s, err := Parse(expression, zone)
+		if err != nil {
+			continue
+		}
+		from := starts[r.IntN(len(starts))].Add(time.Duration(r.Int64N(int64(30 * time.Hour))))
+		to := from.Add(time.Duration(r.Int64N(int64(100 * time.Hour)))).UnixNano()
+		first := s.First(from.UnixNano())
+		want := 0
+		for at := first; at != 0 && at < to; at = s.After(at, at) {
+			want++
+		}
+		counted += want
+		for _, limit := range []int{1, max(want, 1), 1 << 40} {
+			if got := s.Count(first, to, limit); got != min(want, limit) {
+				t.Fatalf("%q in %q: %d ticks from %v to %v, want %d", expression, zone, got, from, time.Unix(0, to).UTC(), min(want, limit))
+			}
+		}
+	}
+	if counted < 100_000 {
+		t.Errorf("only %d ticks were counted", counted)
+	}
+}
+
+func TestTicksOfADecadeAreCountedByDays(t *testing.T) {
+	from := utc(t, "2026-01-01 00:00:00")
+	to := from.AddDate(10, 0, 0)
+	s := schedule(t, "* * * * * *", "Europe/Berlin")
+	if got, want := s.Count(from.UnixNano(), to.UnixNano(), 1<<60), int(to.Sub(from)/time.Second); got != want {
+		t.Errorf("%d ticks, want %d", got, want)
 	}
 }
