@@ -141,7 +141,7 @@ func TestBatchesThatNobodyBuiltAreRefused(t *testing.T) {
 		"more records than said":   head(0, 0x04, 0, 0),
 		"operation without family": head(1, 0x01, 0, 0, 0),
 		"unknown operation":        head(1, 0x06, 0, 0, 0),
-		"unknown family":           head(1, 0x04, 9, 0),
+		"unknown family":           head(1, 0x04, 200, 1, 0),
 		"key past the end":         head(1, 0x04, 0, 2, 'a'),
 		"put without a value":      head(1, 0x05, 0, 1, 'a'),
 		"length without an end":    head(1, 0x04, 0, 0x80),

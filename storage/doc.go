@@ -30,6 +30,8 @@
 //	                                  other state
 //	7 dedup      dedup key            DedupEntry     deduplication ids, until their window ends
 //	8 expiries   expiry time, message key  empty   messages with a time to live
+//	9 budgets    the budget's name    Budget    settings and sums
+//	10 ledger    ledger key           LedgerEntry   what has moved budgets, and the ids of it
 //
 // # Keys
 //
@@ -44,11 +46,15 @@
 //	state key    ( length 2 | part )...
 //	dedup key    queue 4 | generation 8 | id
 //	expiry key   as scheduled
+//	ledger key   day 4 | 0 | length 2 | budget | inverted time 8, or
+//	             day 4 | 1 | length 2 | budget | id
 //
 // The queue is its number (see Queue). The rank is 9 - priority. The id is a UUIDv7. The
 // fence is the delivery number. Due is unsigned nanoseconds since 1970. A generation of
 // deduplication ids is named by its start time and deleted as a range. Its ids are
-// derived from the clients' ids: see engine/dedup.go.
+// derived from the clients' ids: see engine/dedup.go. A day of the ledger is days since
+// 1970; it is dropped as a range. An inverted time is 2^64-1 less the nanoseconds since
+// 1970, so the newest entry sorts first.
 //
 //	0000002a 0004 61636d65 04 018f5e8a7c007abc8def0123456789ab
 //	queue 42 |    "acme"   |  |  id

@@ -18,6 +18,8 @@ const (
 	State
 	Dedup
 	Expiries
+	Budgets
+	Ledger
 	familyCount
 )
 
@@ -51,6 +53,10 @@ func (f Family) String() string {
 		return "dedup"
 	case Expiries:
 		return "expiries"
+	case Budgets:
+		return "budgets"
+	case Ledger:
+		return "ledger"
 	case familyCount:
 	}
 	return "family " + strconv.Itoa(int(f))

@@ -111,6 +111,8 @@ func FuzzAttempt(f *testing.F) { fuzzRecord(f, fullAttempt()) }
 func FuzzLease(f *testing.F)   { fuzzRecord(f, fullLease()) }
 func FuzzQueue(f *testing.F)   { fuzzRecord(f, fullQueue()) }
 func FuzzCron(f *testing.F)    { fuzzRecord(f, fullCron()) }
+func FuzzBudget(f *testing.F)  { fuzzRecord(f, fullBudget()) }
+func FuzzLedger(f *testing.F)  { fuzzRecord(f, fullLedgerEntry()) }
 func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
 func FuzzKey(f *testing.F) {
 	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})
@@ -124,7 +126,8 @@ func FuzzDedupEntry(f *testing.F) {
 
 func FuzzKeys(f *testing.F) {
 	mk := storage.MessageKey{Queue: 42, Key: "acme", Rank: 4, ID: storage.ID{1, 2, 3}}
-	seed(f, storage.AppendLeaseKey(nil, mk, 7), storage.AppendScheduledKey(nil, 7, mk), storage.AppendStateKey(nil, "a", "", "b"))
+	seed(f, storage.AppendLeaseKey(nil, mk, 7), storage.AppendScheduledKey(nil, 7, mk), storage.AppendStateKey(nil, "a", "", "b"),
+		storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000), storage.AppendLedgerIDKey(nil, 7, "acme", "id"))
 	f.Fuzz(func(t *testing.T, k []byte) {
 		if mk, err := storage.ParseMessageKey(k); err == nil && !bytes.Equal(mk.Append(nil), k) {
 			t.Errorf("message key %x became %+v", k, mk)
@@ -140,6 +143,15 @@ func FuzzKeys(f *testing.F) {
 		}
 		if queue, gen, id, err := storage.ParseDedupKey(k); err == nil && !bytes.Equal(storage.AppendDedupKey(nil, queue, gen, id), k) {
 			t.Errorf("dedup key %x became %d %d %q", k, queue, gen, id)
+		}
+		if lk, err := storage.ParseLedgerKey(k); err == nil {
+			again := storage.AppendLedgerKey(nil, lk.Name, lk.At)
+			if lk.ID != "" {
+				again = storage.AppendLedgerIDKey(nil, lk.Day, lk.Name, lk.ID)
+			}
+			if !bytes.Equal(again, k) {
+				t.Errorf("ledger key %x became %+v", k, lk)
+			}
 		}
 		if after := storage.After(k); after != nil && bytes.Compare(after, k) <= 0 {
 			t.Errorf("after %x is %x", k, after)

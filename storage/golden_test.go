@@ -78,6 +78,18 @@ func fullCron() *storage.Cron {
 	}
 }
 
+func fullBudget() *storage.Budget {
+	return &storage.Budget{
+		Made: 1<<40 + 1, CreatedAt: 1_690_000_000_000_000_000, Credited: 1_000, Spent: 150, Debt: 50, Low: 201,
+		Refill: 100_000, RefillMax: 300_000, Expression: "@monthly", Zone: "Europe/Berlin",
+		NextAt: 1_701_385_200_000_000_000, LastAt: 1_700_000_000_000_000_000,
+	}
+}
+
+func fullLedgerEntry() *storage.LedgerEntry {
+	return &storage.LedgerEntry{Made: 1<<40 + 1, Kind: 2, Amount: -150, Balance: 850, ID: "invoice-17", Note: "a page"}
+}
+
 func fullScript() *storage.Script {
 	return &storage.Script{
 		Source: "function on_failure(msg) return { action = 'dlq' } end", Version: "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3",
@@ -115,6 +127,10 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_script":        fullScript().Append(nil),
 		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),
 		"record_dedup":         (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000}).Append(nil),
+		"key_ledger":           storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000),
+		"key_ledger_id":        storage.AppendLedgerIDKey(nil, 19_675, "acme", "invoice-17"),
+		"record_budget":        fullBudget().Append(nil),
+		"record_ledger":        fullLedgerEntry().Append(nil),
 		"batch":                goldenBatch().Bytes(),
 	} {
 		path := filepath.Join("testdata", "golden", name+".hex")

@@ -99,6 +99,35 @@ func TestKeysAreReadBackAsWritten(t *testing.T) {
 		if err != nil || !slices.Equal(got, state) {
 			t.Fatalf("state key %q is read as %q, %v", state, got, err)
 		}
+		name, at := "b"+state[0], p.due
+		lk, err := storage.ParseLedgerKey(storage.AppendLedgerKey(nil, name, at))
+		if want := (storage.LedgerKey{Day: storage.LedgerDay(at), Name: name, At: at}); err != nil || lk != want {
+			t.Fatalf("ledger key %+v is read as %+v, %v", want, lk, err)
+		}
+		lk, err = storage.ParseLedgerKey(storage.AppendLedgerIDKey(nil, 7, name, "i"+state[1]))
+		if want := (storage.LedgerKey{Day: 7, Name: name, ID: "i" + state[1]}); err != nil || lk != want {
+			t.Fatalf("ledger key %+v is read as %+v, %v", want, lk, err)
+		}
+	}
+}
+
+// TestTheNewestEntryOfADaySortsFirst also requires that the entries and the ids of a day are in
+// the range of the day.
+func TestTheNewestEntryOfADaySortsFirst(t *testing.T) {
+	day := storage.LedgerDay(1_700_000_000_000_000_000)
+	older, newer := storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000), storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_001)
+	if bytes.Compare(newer, older) >= 0 {
+		t.Errorf("%x is not before %x", newer, older)
+	}
+	prefix := storage.AppendLedgerPrefix(nil, day, "acme")
+	if !bytes.HasPrefix(older, prefix) || bytes.HasPrefix(storage.AppendLedgerKey(nil, "acme2", 1_700_000_000_000_000_000), prefix) {
+		t.Error("the entries of a budget are not those with its prefix")
+	}
+	from, to := storage.AppendLedgerDay(nil, day), storage.AppendLedgerDay(nil, day+1)
+	for _, k := range [][]byte{older, newer, storage.AppendLedgerIDKey(nil, day, "\xff\xff", "\xff")} {
+		if bytes.Compare(k, from) < 0 || bytes.Compare(k, to) >= 0 {
+			t.Errorf("%x is not in the range of its day", k)
+		}
 	}
 }
 
@@ -157,12 +186,18 @@ func TestKeysThatAreNoneAreRefused(t *testing.T) {
 		"lease":     func(k []byte) error { _, _, err := storage.ParseLeaseKey(k); return err },
 		"scheduled": func(k []byte) error { _, _, err := storage.ParseScheduledKey(k); return err },
 		"state":     func(k []byte) error { _, err := storage.ParseStateKey(k); return err },
+		"ledger":    func(k []byte) error { _, err := storage.ParseLedgerKey(k); return err },
 	}
+	entry := storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000)
+	otherDay := slices.Clone(entry)
+	otherDay[3]++
+	unnamed := []byte{0, 0, 0, 1, 1, 0, 0, 'x'}
 	for kind, bad := range map[string][][]byte{
 		"message":   {nil, message[:len(message)-1], append(slices.Clone(message), 0), lease, scheduled},
 		"lease":     {nil, message, lease[:len(lease)-1], append(slices.Clone(lease), 0)},
 		"scheduled": {nil, scheduled[:7], scheduled[:len(scheduled)-1], append(slices.Clone(scheduled), 0), negative},
 		"state":     {{0}, {0, 1}, {0, 1, 'a', 0}},
+		"ledger":    {nil, entry[:len(entry)-1], append(slices.Clone(entry), 0), otherDay, unnamed, entry[:4], {0, 0, 0, 1, 2, 0, 1, 'a', 'x'}},
 	} {
 		for _, k := range bad {
 			if err := parsers[kind](k); !errors.Is(err, storage.ErrCorrupt) {

@@ -33,6 +33,8 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullQueue(), &q},
 		{fullCron(), &c},
 		{fullScript(), &s},
+		{fullBudget(), &storage.Budget{Made: 9}},
+		{fullLedgerEntry(), &storage.LedgerEntry{Made: 9}},
 		{&storage.Message{}, &storage.Message{Cost: 9}},
 		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
 		{&storage.Attempt{Attempt: math.MaxUint32, ReadyAt: math.MinInt64}, &storage.Attempt{}},
@@ -56,7 +58,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript()} {
+	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -89,12 +91,21 @@ func TestFieldsAreReadInAnyOrder(t *testing.T) {
 	unknown := []byte{0xa0, 0x06, 0x01}
 	for _, tt := range []struct{ full, got record }{
 		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}}, {fullScript(), &storage.Script{}},
+		{fullBudget(), &storage.Budget{}}, {fullLedgerEntry(), &storage.LedgerEntry{}},
 	} {
 		_, fields := fieldsOf(t, tt.full.Append(nil))
 		slices.Reverse(fields)
 		enc := bytes.Join(fields, unknown)
 		if err := tt.got.Decode(enc); err != nil || !reflect.DeepEqual(tt.got, tt.full) {
 			t.Errorf("got  %+v, %v\nwant %+v", tt.got, err, tt.full)
+		}
+	}
+}
+
+func TestABudgetWithoutANumberOrWithANegativeSumIsCorrupt(t *testing.T) {
+	for _, b := range []storage.Budget{{Credited: 1}, {Made: 1, Spent: -1}, {Made: 1, Credited: -1}, {Made: 1, Refill: -1}} {
+		if err := new(storage.Budget).Decode(b.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%+v: %v", b, err)
 		}
 	}
 }
@@ -125,6 +136,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 	}
 	for name, r := range map[string]record{
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
+		"Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1},
