@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -93,7 +95,7 @@ func newCore(cfg Config, store Store) *core {
 //
 // Unblocked tasks precede new ones because their clients sent them earlier. Serve follows
 // apply so that a message can be stored and leased in one batch. Each step has its part of
-// the budget (budget.go); a step that exceeds it leaves the remainder to the next turn.
+// the budget (tasks.go); a step that exceeds it leaves the remainder to the next turn.
 func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
 	c.slice(c.tasks.budget.part(4))
@@ -147,6 +149,138 @@ func unix(nanos int64) time.Time { return time.Unix(0, nanos) }
 
 // Now returns the time of the turn, the same for all of its calls.
 func (tx *Tx) Now() time.Time { return time.Unix(0, tx.core.now) }
+
+// more takes a unit and reports whether the call may handle its next message in this turn.
+// A call of a transaction always may: its writes must be in one batch.
+func (tx *Tx) more() bool {
+	if !tx.atomic && !tx.core.room() {
+		return false
+	}
+	tx.core.spend(1)
+	return true
+}
+
+// yield parks the task until the next turn. Apply must return the result, ErrWouldBlock.
+func (tx *Tx) yield() error {
+	tx.core.tasks.yielded = append(tx.core.tasks.yielded, tx.task)
+	return tx.park(waitTurn, nil, 0)
+}
+
+// Each calls step for the numbers from *at up to n, as work of some units each, and leaves in *at
+// where it is: calls of other packages do their work in slices with it. It returns
+// ErrWouldBlock if it continues in a later turn.
+func (tx *Tx) Each(at *int, n, units int, step func(i int)) error {
+	for ; *at < n; *at++ {
+		if !tx.more() {
+			return tx.yield()
+		}
+		tx.core.spend(units - 1)
+		step(*at)
+	}
+	return nil
+}
+
+// errInterrupted ends a task that had done a part of its work before a recovery. The client
+// must find out which part: some of its batches may be committed.
+var errInterrupted = fmt.Errorf("%w: this was interrupted, and a part of it may be done; look, and send it again", ErrMisconf)
+
+// progress is the position of a task that does its work in slices.
+type progress struct {
+	epoch uint64 // core.epoch when it began
+	at    int    // parts that are done
+	n     int    // what they contribute to the result
+}
+
+// progress returns the position of the task, zero if it begins. errInterrupted refuses to
+// continue after a recovery: whether the earlier parts are on disk is unknown.
+func (tx *Tx) progress() (progress, error) {
+	p := tx.task.progress
+	switch {
+	case p == nil || tx.atomic || p.epoch != tx.core.epoch && p.at == 0:
+		return progress{epoch: tx.core.epoch}, nil
+	case p.epoch != tx.core.epoch:
+		return progress{}, errInterrupted
+	default:
+		return *p, nil
+	}
+}
+
+// yieldAt is yield for a task whose position the engine keeps.
+func (tx *Tx) yieldAt(p progress) error {
+	tx.task.progress = &p
+	return tx.yield()
+}
+
+// awaitAt is await for a task whose position the engine keeps.
+func (tx *Tx) awaitAt(p progress) error {
+	tx.task.progress = &p
+	return tx.await()
+}
+
+// Preflighter is a call that may need a read or a hook's decision before it can be applied.
+// In a transaction, Preflight obtains these before any call is applied: it returns
+// ErrWouldBlock while the call would have to wait, and is called again when the wait is
+// over. It changes nothing. After nil, Apply does not wait in the same turn. errTransaction
+// refuses the whole transaction; any other error is ignored, since Apply returns it.
+type Preflighter interface {
+	Preflight(tx *Tx) error
+}
+
+// Exec applies calls as a transaction: in one turn, with no other task between them and all
+// writes in one batch, which survives a crash entirely or not at all. errs[i] is the error
+// of calls[i]; a refused call changes nothing and does not stop the others. The error that
+// Exec returns refuses the transaction as a whole, or is ErrWouldBlock.
+//
+// No call waits for messages: a lease that would block returns none. Reads and decisions
+// are obtained by preflight, before the first call is applied.
+func (tx *Tx) Exec(calls []Call, errs []error) error {
+	tx.atomic = true
+	tx.task.shown = 0
+	for _, call := range calls {
+		if f, ok := call.(Preflighter); ok && tx.core.health.failed == nil {
+			if err := f.Preflight(tx); err == ErrWouldBlock || errors.Is(err, errTransaction) { //nolint:errorlint // a signal, never wrapped
+				return err
+			}
+		}
+	}
+	for i, call := range calls {
+		err := call.Apply(tx)
+		if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+			err = errWaits
+		}
+		errs[i] = err
+	}
+	return nil
+}
+
+// preflight is the effect of the earlier calls of a transaction on the call whose preflight
+// is under way: a nack may refer to a message that an earlier call of the transaction leases.
+type preflight struct {
+	leases map[string]bool // queues that earlier calls lease from
+	nacks  map[ID]uint32   // number of earlier nacks by message
+}
+
+func (b *preflight) lease(queues []string) {
+	if b.leases == nil {
+		b.leases = map[string]bool{}
+	}
+	for _, name := range queues {
+		b.leases[name] = true
+	}
+}
+
+func (b *preflight) nack(id ID) {
+	if b.nacks == nil {
+		b.nacks = map[ID]uint32{}
+	}
+	b.nacks[id]++
+}
+
+// errTransaction is wrapped by errors that refuse a transaction as a whole.
+var errTransaction = errors.New("make it several transactions")
+
+// errWaits refuses a call of a transaction that would have to wait.
+var errWaits = errors.New("this cannot be done as a part of a transaction, do it on its own")
 
 // component is a part of the engine's state.
 type component interface {

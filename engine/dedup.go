@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/storage"
 )
 
@@ -21,9 +22,9 @@ import (
 //
 //  1. Prepare looks the id up in the store, on the goroutine of the connection, and notes
 //     the newest batch that this look-up has certainly seen.
-//  2. Enqueue consults freshIDs, the ids of recent batches, which the look-up may have
+//  2. Enqueue consults dedupIDs.fresh, the ids of recent batches, which the look-up may have
 //     missed.
-//  3. If freshIDs has already dropped a batch newer than the look-up, the answer is
+//  3. If it has already dropped a batch newer than the look-up, the answer is
 //     unknown: the look-up is repeated as an off-loop job, and the task waits.
 //
 // Ids are grouped by generation, so that they can be forgotten without reading them:
@@ -138,65 +139,9 @@ func prepareDedup(req *Enqueue, store Store, s *Snapshot, seen uint64) {
 	}
 }
 
-// freshID is an id of a recent batch.
-type freshID struct {
-	key   dedupKey
-	batch uint64
-	found storage.DedupEntry
-}
-
 type dedupKey struct {
 	queue uint32
 	id    string
-}
-
-// freshIDs are the ids of recent batches, which a look-up may not have seen. An id stays at
-// least until its batch is committed, and up to freshAge after that.
-type freshIDs struct {
-	byKey map[dedupKey]storage.DedupEntry
-	order []freshID
-	// dropped is the newest batch of which an id has been dropped. A look-up that may not
-	// have seen this batch proves nothing.
-	dropped uint64
-}
-
-// freshMax and freshAge bound the committed ids that are kept. They allow a task the time
-// from its look-up to its turn; a later task repeats the look-up.
-const (
-	freshMax = 1 << 16
-	freshAge = int64(time.Second)
-)
-
-// add keeps an id. Ids must be added in the order of their batches.
-func (f *freshIDs) add(id freshID) {
-	if f.byKey == nil {
-		f.byKey = map[dedupKey]storage.DedupEntry{}
-	}
-	f.byKey[id.key] = id.found
-	f.order = append(f.order, id)
-}
-
-// prune drops committed ids that are too old or too many, at most most of them, and returns
-// how many it dropped.
-func (f *freshIDs) prune(now int64, committed uint64, most int) int {
-	n := 0
-	for n < min(len(f.order), most) {
-		o := &f.order[n]
-		if o.batch > committed || o.found.At > now-freshAge && len(f.order)-n <= freshMax {
-			break
-		}
-		if f.byKey[o.key] == o.found {
-			delete(f.byKey, o.key)
-		}
-		f.dropped = max(f.dropped, o.batch)
-		n++
-	}
-	clear(f.order[:n])
-	f.order = f.order[n:]
-	if len(f.order) == 0 {
-		f.order = nil
-	}
-	return n
 }
 
 // duplicate returns the message that was enqueued with the request's id, if that was within
@@ -207,11 +152,11 @@ func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
 	if window == 0 {
 		return ID{}, false, fmt.Errorf("%w: %q has no DEDUPWINDOW, set one with FILA.QUEUE ALTER", ErrInvalid, q.name)
 	}
-	if found, ok := c.dedup.fresh.byKey[dedupKey{q.no, req.dedup}]; ok {
+	if found, ok := c.dedup.fresh.Get(dedupKey{q.no, req.dedup}); ok {
 		return found.ID, found.At+window > c.now, nil
 	}
 	l := &req.known
-	if !l.done || l.seen < c.dedup.fresh.dropped {
+	if !l.done || l.seen < c.dedup.fresh.Dropped {
 		return ID{}, false, ErrWouldBlock
 	}
 	if l.err != nil {
@@ -279,7 +224,7 @@ func (l *dedupLook) Apply(tx *Tx) error {
 func (c *core) recordDedupID(q *queue, id string, m ID) {
 	found := storage.DedupEntry{ID: m, At: c.now}
 	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, c.generation(q), id), found.Append(nil))
-	c.dedup.fresh.add(freshID{key: dedupKey{q.no, id}, batch: c.out.batchNo, found: found})
+	c.dedup.fresh.Add(dedupKey{q.no, id}, found, c.out.batchNo, c.now)
 }
 
 // generation returns the generation that takes new ids, and begins one if the newest is as
@@ -334,7 +279,7 @@ func (c *core) setGenerations(q *queue, gens []int64) {
 // dedupIDs is the component of deduplication: the ids of recent batches, and the timers of
 // the queues' generations.
 type dedupIDs struct {
-	fresh freshIDs
+	fresh recent.Table[dedupKey, storage.DedupEntry]
 	ends  timers[*dedup] // by the time of the next drop
 
 	unchecked
@@ -352,7 +297,7 @@ func (d *dedupIDs) next(*core) int64 {
 // expire prunes recent ids and drops the generations that no window reaches, within the
 // budget.
 func (d *dedupIDs) expire(c *core) {
-	c.spend(d.fresh.prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
+	c.spend(d.fresh.Prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
 	for c.atLeast(1); c.room(); {
 		q, ok := d.ends.next()
 		if !ok || q.dropAt > c.now {
@@ -369,7 +314,7 @@ func (d *dedupIDs) expire(c *core) {
 // recoverDedup finds the generations of all queues. It seeks from one generation to the
 // next and reads no other ids.
 func (c *core) recoverDedup() error {
-	c.dedup.fresh = freshIDs{dropped: c.out.batchNo} // look-ups from before the recovery are invalid
+	c.dedup.fresh.Dropped = c.out.batchNo // look-ups from before the recovery are invalid
 	it := c.store.Scan(storage.Dedup, nil, nil)
 	defer it.Close()
 	for ok := it.Seek(nil); ok; {

@@ -25,7 +25,7 @@
 //	throttle.go throttle_set.go      rate and concurrency limits
 //	admission.go claims.go           which class is next when a throttle has room
 //	key.go head_cache.go read.go     a fairness key, its head cache, and window reads
-//	wait.go tasks.go budget.go       parked tasks, the task queue, the work of a turn
+//	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
 //	health.go key_stats.go           counters of the engine, of queues and of keys
 //	figures.go                       figures of all queues and keys, for operators

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
@@ -528,7 +529,7 @@ func (s *sim) once() {
 		}
 	}
 	if s.mutant == dedupForgotten {
-		s.step.core.dedup.fresh = freshIDs{}
+		s.step.core.dedup.fresh = recent.Table[dedupKey, storage.DedupEntry]{}
 	}
 	s.oracle.limits(s.step.core)
 	if err := s.step.Check(); err != nil {

@@ -23,7 +23,7 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/credit", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/credit", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/recent", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
@@ -46,6 +46,8 @@ func layers() map[string]layer {
 		// interfaces without state.
 		"internal/hook":     {may: []string{"storage"}},
 		"internal/schedule": {},
+		// Ids that a look-up in the store may have missed.
+		"internal/recent": {},
 		// The arithmetic of budgets.
 		"internal/credit": {tests: []string{"internal/schedule"}},
 		// Histograms of durations, for the engine, the commands and their exporters.
