@@ -116,6 +116,7 @@ type Scheduler struct {
 type Lua struct {
 	Timeout         time.Duration // of one call
 	MemoryBytes     int           // allocations of one call
+	BreakerErrors   uint32        // in a row, that open the breaker
 	BreakerCooldown time.Duration
 }
 

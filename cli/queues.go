@@ -41,7 +41,7 @@ type queueField struct {
 func queueFields() []queueField {
 	fields := []queueField{{"name", -1}}
 	for _, row := range queueset.All() {
-		fields = append(fields, queueField{row.Name, row.Min})
+		fields = append(fields, queueField{row.Name, row.Least()})
 	}
 	return append(fields, queueField{"dlq", -1}, queueField{"on_enqueue", -1}, queueField{"on_failure", -1})
 }

@@ -341,17 +341,22 @@ func luaSettings(c *Lua) []setting {
 		{
 			name:  "lua.timeout_ms",
 			value: millis(&c.Timeout, 10, 1, 60_000),
-			doc:   "Maximum duration of one call of a script; a longer call fails. The client that enqueues waits for it.",
+			doc:   "Maximum duration of one call of a script, unless its queue has `LUATIMEOUT`; a longer call fails. The client that enqueues waits for it.",
 		},
 		{
 			name:  "lua.memory_bytes",
 			value: sized(&c.MemoryBytes, mib, 256*kib, gib),
-			doc:   "Maximum memory that one call of a script may allocate, garbage included; a call that allocates more fails.",
+			doc:   "Maximum memory that one call of a script may allocate, garbage included, unless its queue has `LUAMEMORY`; a call that allocates more fails.",
+		},
+		{
+			name:  "lua.breaker_errors",
+			value: count(&c.BreakerErrors, 3, 1, 1_000_000),
+			doc:   "Number of consecutive errors after which a script is disabled for a while, unless its queue has `BREAKERERRORS`.",
 		},
 		{
 			name:  "lua.breaker_cooldown_ms",
 			value: millis(&c.BreakerCooldown, 10_000, 1, day),
-			doc: "How long a script that has failed three times in a row is disabled, with default decisions in effect; then one call determines whether " +
+			doc: "How long a script that has failed too often in a row is disabled, with default decisions in effect; then one call determines whether " +
 				"it is enabled again.",
 		},
 	}

@@ -82,7 +82,7 @@ func numberedCommands() map[string]string {
 		"a receipt":                     "FILA.ACK q 018f5e8a-7c00-7abc-8def-0123456789ab:#",
 		"a setting that a hook reads":   "FILA.CONFIG SET delay #",
 	}
-	for _, option := range []string{"VISIBILITY", "MAXATTEMPTS", "BACKOFF", "MAXBACKOFF", "BACKOFFJITTER", "TTL", "MAXDEPTH", "KEYMAXDEPTH", "DEDUPWINDOW"} {
+	for _, option := range []string{"VISIBILITY", "MAXATTEMPTS", "BACKOFF", "MAXBACKOFF", "BACKOFFJITTER", "TTL", "MAXDEPTH", "KEYMAXDEPTH", "DEDUPWINDOW", "LUATIMEOUT", "LUAMEMORY", "BREAKERERRORS"} {
 		all["FILA.QUEUE CREATE "+option] = "FILA.QUEUE CREATE other " + option + " #"
 		all["FILA.QUEUE ALTER "+option] = "FILA.QUEUE ALTER q " + option + " #"
 	}

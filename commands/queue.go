@@ -22,7 +22,7 @@ func queue() Spec {
 func queueOptions() []Arg {
 	var first, added []Arg
 	for _, row := range queueset.All() {
-		arg := Arg{Name: string(row.Unit), Type: Integer, Token: row.Token, Optional: true, Min: row.Min, Max: row.Max}
+		arg := Arg{Name: string(row.Unit), Type: Integer, Token: row.Token, Optional: true, Min: row.Least(), Max: row.Max}
 		if row.Added() {
 			added = append(added, arg)
 		} else {
@@ -203,7 +203,7 @@ func queueInfo() Spec {
 		Flags:   []string{"readonly", "fast"},
 		Access:  Look,
 		Reply: "A map, always with the same fields in the same order: " + (&queueLook{}).fields().names() +
-			". A limit of 0 is none; dlq is nil where dead messages are dropped; counting is 1 while what the store held at start is still being counted.",
+			". A limit of 0 is none, but lua_timeout_ms, lua_memory_bytes and breaker_errors are then those of the configuration (lua.timeout_ms and so on); dlq is nil where dead messages are dropped; counting is 1 while what the store held at start is still being counted.",
 		Args: []Arg{{Name: "name", Type: Key}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},

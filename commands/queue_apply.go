@@ -83,8 +83,8 @@ type queueApplyCall struct {
 
 // Prepare compiles the scripts on the connection.
 func (c *queueApplyCall) Prepare(s *Session) error {
-	return compileQueues(&c.set, c.sources, func(kind hook.Kind, source string) (hook.Hook, error) {
-		return s.compile(false, kind, source)
+	return compileQueues(&c.set, c.sources, func(within hook.Bounds, kind hook.Kind, source string) (hook.Hook, error) {
+		return s.compile(hook.Caller{Queue: within}, kind, source)
 	})
 }
 
@@ -125,19 +125,19 @@ func Queues(definition []byte, e Engine) (engine.QueueSet, error) {
 	if err != nil {
 		return set, err
 	}
-	err = compileQueues(&set, sources, func(kind hook.Kind, source string) (hook.Hook, error) {
-		return e.CompileScript(hook.Caller{}, kind, source)
+	err = compileQueues(&set, sources, func(within hook.Bounds, kind hook.Kind, source string) (hook.Hook, error) {
+		return e.CompileScript(hook.Caller{Queue: within}, kind, source)
 	})
 	return set, err
 }
 
-func compileQueues(set *engine.QueueSet, sources [][2]string, compile func(hook.Kind, string) (hook.Hook, error)) error {
+func compileQueues(set *engine.QueueSet, sources [][2]string, compile func(hook.Bounds, hook.Kind, string) (hook.Hook, error)) error {
 	for i := range set.Queues {
 		for kind, source := range sources[i] {
 			if source == "" {
 				continue
 			}
-			h, err := compile(hook.Kind(kind), source)
+			h, err := compile(set.Queues[i].Options.HookBounds(), hook.Kind(kind), source)
 			if err != nil {
 				return fmt.Errorf("queue %q: %w", set.Queues[i].Name, err)
 			}
@@ -235,10 +235,10 @@ func (q *queueDefinition) options() (engine.QueueOptions, error) {
 		if n == nil {
 			continue
 		}
-		if *n < row.Min || *n > row.Max {
-			return o, fmt.Errorf("%s must be from %d to %d, not %d", row.Name, row.Min, row.Max, *n)
+		if *n < 0 || !row.Allows(uint64(*n)) {
+			return o, fmt.Errorf("%s must be %s, not %d", row.Name, row.Range(), *n)
 		}
-		o.Given[s] = uint64(*n) //nolint:gosec // not negative
+		o.Given[s] = uint64(*n)
 	}
 	switch dlq := q.DLQ.(type) {
 	case nil:

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"math"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -68,18 +69,23 @@ type scriptLoadCall struct {
 
 // Prepare compiles the source on the connection.
 func (c *scriptLoadCall) Prepare(s *Session) (err error) {
-	c.hook, err = s.compile(false, c.kind, c.source)
+	c.hook, err = s.compile(s.loadsInto(c.queue), c.kind, c.source)
 	return err
 }
 
-// compile compiles a script for a queue, or to be tried only. It may have to wait for scripts
-// of other clients: what this one has sent before is submitted first, and the wait ends when
-// the client is lost.
-func (s *Session) compile(trial bool, kind hook.Kind, source string) (hook.Hook, error) {
+// loadsInto says that a script is compiled for a queue, as the queue is now.
+func (s *Session) loadsInto(queue string) hook.Caller {
+	return hook.Caller{Queue: s.handler.engine.Snapshot().Bounds(queue)}
+}
+
+// compile compiles a script for this session's user. It may have to wait for scripts of other
+// clients: what this one has sent before is submitted first, and the wait ends when the client
+// is lost.
+func (s *Session) compile(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
 	s.flush()
 	lost, end := s.conn.Watch()
 	defer end()
-	by := hook.Caller{Trial: trial, Gone: lost}
+	by.Gone = lost
 	if u := s.account.Load().User(); u != nil {
 		by.Name = u.Name()
 	}
@@ -189,7 +195,7 @@ func (c *scriptRollbackCall) Prepare(s *Session) error {
 		}
 	}
 	if err == nil && source != "" {
-		c.hook, err = s.compile(false, c.kind, source)
+		c.hook, err = s.compile(s.loadsInto(c.queue), c.kind, source)
 	}
 	return err
 }
@@ -358,9 +364,10 @@ func scriptStats() Spec {
 		Summary: "Returns how the hooks of a queue have fared since they were loaded or the broker started.",
 		Reply: "An array of maps, one for each hook: " + hookStatsFields(&engine.ScriptInfo{}, &hook.Stats{}).names() + ". " +
 			"state is closed while the hook is run, open while it is not as it has failed too often in a row, trial when the next call decides. " +
-			"calls got a decision of the script's or its error, recalled of them without running it, as its decision was known; errors failed, limits of those for time or memory; skipped were answered by the safe decision without running it. " +
+			"calls got a decision of the script's or its error, recalled of them without running it, as its decision was known; errors failed, limits of those for time or memory, " +
+			"rejected of those after the call, as the decision could not be applied to its message; skipped were answered by the safe decision without running it. " +
 			"row counts errors since the last success, opened how often the state became open, trial_at says when it may be tried again. " +
-			"latency is an array of maps, the buckets that are not empty: below_us (nil in the last) and calls; p50_us and p99_us are bounds of such buckets.",
+			"latency is an array of maps, the buckets that are not empty: below_us and calls, each bound about twice the one before. p50_us and p99_us are within 19 %.",
 		Flags:  []string{"readonly"},
 		Access: Look,
 		Args:   []Arg{{Name: "queue", Type: Key}},
@@ -407,30 +414,33 @@ func hookStatsFields(info *engine.ScriptInfo, s *hook.Stats) *fields {
 	f.optional("last_error", s.LastError)
 	f.limit("last_line", uint64(max(s.LastLine, 0)))
 	f.at("last_at", s.LastAt)
-	f.micros("p50_us", s.Percentile(0.5))
-	f.micros("p99_us", s.Percentile(0.99))
-	f.micros("max_us", s.LatencyMax)
-	f.micros("total_us", s.LatencyTotal)
+	f.bound("p50_us", s.Percentile(0.5))
+	f.bound("p99_us", s.Percentile(0.99))
+	f.bound("max_us", s.LatencyMax)
+	f.micros("total_us", s.Latency.Sum())
 	f.groups("latency", latencyBuckets(s))
+	f.count("rejected", s.Rejected)
 	return &f
 }
 
 func (f *fields) micros(name string, d time.Duration) { f.number(name, d.Microseconds()) }
 
+// bound adds an upper bound of durations in microseconds, rounded up.
+func (f *fields) bound(name string, d time.Duration) {
+	f.micros(name, d+time.Microsecond-1)
+}
+
 func latencyBuckets(s *hook.Stats) []fields {
 	var list []fields
-	for i, n := range s.Latency {
-		if n == 0 {
+	before := uint64(0)
+	for exponent, within := range s.Latency.Powers() {
+		if within == before {
 			continue
 		}
 		var f fields
-		if i == hook.LatencyBuckets-1 {
-			f.optional("below_us", "")
-		} else {
-			f.micros("below_us", hook.LatencyBound(i))
-		}
-		f.count("calls", n)
-		list = append(list, f)
+		f.bound("below_us", time.Duration(math.Ldexp(1e9, exponent)))
+		f.count("calls", within-before)
+		list, before = append(list, f), within
 	}
 	return list
 }

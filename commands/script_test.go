@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -275,13 +276,20 @@ func TestTheBreakerOpensHoldsAndClosesInSightOfStats(t *testing.T) {
 	wantFields(t, do("FILA.KEY", "GET", "orders", "healed"), map[string]string{"depth": "(integer) 1"})
 }
 
-// The histogram names the bound of each bucket, and of the last one none.
+// A bound in whole microseconds is above every duration of its bucket.
 func TestLatencyIsShownByBucket(t *testing.T) {
 	var s hook.Stats
-	s.Latency[0], s.Latency[3], s.Latency[hook.LatencyBuckets-1] = 1, 2, 3
-	list := latencyBuckets(&s)
-	if len(list) != 3 || list[0][0].num != 1 || list[1][0].num != 8 || list[1][1].num != 2 || list[2][0].kind != fieldNil || list[2][1].num != 3 {
-		t.Errorf("shown as %+v", list)
+	for _, d := range []time.Duration{0, 5 * time.Microsecond, 7 * time.Microsecond, time.Minute} {
+		s.Latency.Observe(d)
+		s.LatencyMax = d
+	}
+	var got []string
+	for _, f := range latencyBuckets(&s) {
+		got = append(got, fmt.Sprintf("%s %d, %s %d", f[0].name, f[0].num, f[1].name, f[1].num))
+	}
+	want := []string{"below_us 1, calls 1", "below_us 8, calls 2", "below_us 64000000, calls 1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("shown as %q, want %q", got, want)
 	}
 }
 

@@ -85,7 +85,9 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 // Prepare compiles the given source on the connection.
 func (c *scriptTestCall) Prepare(s *Session) (err error) {
 	if c.given {
-		c.own, err = s.compile(true, c.kind, c.source)
+		by := s.loadsInto(c.queue)
+		by.Trial = true
+		c.own, err = s.compile(by, c.kind, c.source)
 	}
 	return err
 }
@@ -102,7 +104,8 @@ func (c *scriptTestCall) Render(h *Handler, w *resp.Writer) error {
 	if hook == nil {
 		return command.Refuse("INVALID", "the queue has no "+c.kind.String()+" hook, load one with FILA.SCRIPT LOAD or give a SOURCE")
 	}
-	t := hook.Try(&c.msg, h.engine.Snapshot().Get)
+	now := h.engine.Snapshot()
+	t := hook.Try(&c.msg, now.Get, now.Bounds(c.queue))
 	if t.Err != nil {
 		return command.Refuse("LUA", t.Err.Error())
 	}

@@ -295,14 +295,15 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 // decision into the request. It runs on the connection. If the hook fails, its decision is the
 // safe one.
 func (s *Snapshot) decide(req *Enqueue, now func() int64) {
-	h := s.Hook(req.Queue, hook.OnEnqueue)
+	hooks, _ := s.hooks.get(req.Queue)
+	h := hooks.by[hook.OnEnqueue]
 	if h == nil {
 		return
 	}
 	msg := hook.Message{
 		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
 	}
-	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get) // the hook has counted an error, and the decision is safe
+	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get, hooks.bounds) // the hook has counted an error, and the decision is safe
 	if d.Key != "" {
 		req.Key = d.Key
 	}

@@ -207,7 +207,8 @@ func (c *core) queueFigures(q *queue) QueueFigures {
 		Name: q.name, CreatedAt: unix(q.set.CreatedAt), Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
 		Redriving: q.redrive != nil && !q.redrive.over,
 	}
-	f.Hooks, _ = c.out.snapshot.hooks.get(q.name)
+	hooks, _ := c.out.snapshot.hooks.get(q.name)
+	f.Hooks = hooks.by
 	if q.figures != nil {
 		f.KeyFigures = *q.figures
 	}

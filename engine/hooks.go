@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -56,6 +57,25 @@ func compileScript(cfg *Config, kind hook.Kind, source string, load func(hook.Ki
 		return nil, fmt.Errorf("%w: %w", ErrScript, err)
 	}
 	return h, nil
+}
+
+// hookBounds returns the bounds of a queue's hooks.
+func hookBounds(v *queueset.Values) hook.Bounds {
+	return hook.Bounds{
+		Timeout: v.Duration(queueset.LuaTimeout),
+		Memory:  int(v[queueset.LuaMemory]),        //nolint:gosec // the table bounds it
+		Errors:  uint32(v[queueset.BreakerErrors]), //nolint:gosec // the table bounds it
+	}
+}
+
+// HookBounds returns the bounds of the hooks of a queue that a definition describes with these
+// options: what is not given is the configuration's.
+func (o *QueueOptions) HookBounds() hook.Bounds {
+	var v queueset.Values
+	for s, n := range o.Given {
+		v[s] = n
+	}
+	return hookBounds(&v)
 }
 
 // LoadScript gives a queue a compiled hook, in place of an earlier one of the same kind.
@@ -112,14 +132,14 @@ func (c *core) recoverScripts() {
 	fresh := &Snapshot{config: c.out.snapshot.config, configBytes: c.out.snapshot.configBytes}
 	hooks := fresh.hooks.edit()
 	for name, q := range c.queues.byName {
-		var all queueHooks
+		all := queueHooks{bounds: hookBounds(&q.set.Values)}
 		for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 			src := *q.source(kind)
 			if src == "" {
 				continue
 			}
-			if before, _ := known.get(name); before[kind] != nil && before[kind].Source() == src {
-				all[kind] = before[kind]
+			if before, _ := known.get(name); before.by[kind] != nil && before.by[kind].Source() == src {
+				all.by[kind] = before.by[kind]
 				continue
 			}
 			h, err := restoreScript(&c.cfg, kind, src)
@@ -127,7 +147,7 @@ func (c *core) recoverScripts() {
 				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("script failed to load; using safe decisions")
 				h = brokenHook{kind: kind, source: src, err: err}
 			}
-			all[kind] = h
+			all.by[kind] = h
 		}
 		if all != (queueHooks{}) {
 			hooks.tree.Set(name, all)
@@ -149,11 +169,11 @@ func (h brokenHook) Kind() hook.Kind { return h.kind }
 func (h brokenHook) Source() string  { return h.source }
 func (h brokenHook) Version() string { return "" }
 
-func (h brokenHook) OnEnqueue(time.Time, *hook.Message, hook.Settings) (hook.EnqueueDecision, error) {
+func (h brokenHook) OnEnqueue(time.Time, *hook.Message, hook.Settings, hook.Bounds) (hook.EnqueueDecision, error) {
 	return hook.SafeEnqueue(), h.err
 }
 
-func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.Settings) (hook.FailureDecision, error) {
+func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.Settings, hook.Bounds) (hook.FailureDecision, error) {
 	return hook.FailureDecision{}, h.err
 }
 
@@ -163,7 +183,9 @@ func (h brokenHook) Stats(time.Time) hook.Stats {
 	return hook.Stats{State: hook.BreakerOpen, LastError: h.err.Error()}
 }
 
-func (h brokenHook) Try(*hook.Message, hook.Settings) hook.Trial { return hook.Trial{Err: h.err} }
+func (h brokenHook) Try(*hook.Message, hook.Settings, hook.Bounds) hook.Trial {
+	return hook.Trial{Err: h.err}
+}
 
 // The history of a hook is the last sources that were loaded, each once, in the order of their
 // last loading. The sources are in the store only; memory has what orders and names them. It

@@ -327,7 +327,7 @@ func (t breakerChange) Apply(tx *Tx) error {
 		return nil
 	}
 	for name, hooks := range c.out.snapshot.hooks.from("") {
-		if hooks[t.hook.Kind()] == t.hook { // each queue has compiled its own
+		if hooks.by[t.hook.Kind()] == t.hook { // each queue has compiled its own
 			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.hook.Kind(), State: t.state})
 		}
 	}
@@ -335,7 +335,7 @@ func (t breakerChange) Apply(tx *Tx) error {
 }
 
 // Snapshot is the state of the engine that connections read without a task: the hooks of the
-// queues, the runtime configuration and the deduplication ids. A Snapshot is immutable. Each
+// queues and their bounds, the runtime configuration and the deduplication ids. A Snapshot is immutable. Each
 // change makes a new one, which is in force before the reply to the change leaves. The maps
 // share their nodes with those of the previous Snapshot (ordered), so a change costs O(log n)
 // in the number of queues or values.
@@ -346,15 +346,25 @@ type Snapshot struct {
 	dedup       ordered[*dedup] // by name, of queues with deduplication ids
 }
 
-type queueHooks [2]hook.Hook // by hook.Kind; nil: the queue has none
+// queueHooks are the hooks of a queue and the bounds of their calls.
+type queueHooks struct {
+	by     [2]hook.Hook // by hook.Kind; nil: the queue has none
+	bounds hook.Bounds
+}
 
 // Hook returns the hook of a queue, or nil if there is none.
 func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
 	hooks, _ := s.hooks.get(queue)
-	return hooks[kind]
+	return hooks.by[kind]
 }
 
-// Hooks is the number of queues with hooks.
+// Bounds returns the bounds of the hooks of a queue. It may have no hooks.
+func (s *Snapshot) Bounds(queue string) hook.Bounds {
+	hooks, _ := s.hooks.get(queue)
+	return hooks.bounds
+}
+
+// Hooks is the number of queues with hooks, or with bounds of their own for hooks.
 func (s *Snapshot) Hooks() int { return s.hooks.len() }
 
 // Get returns a value of the runtime configuration, and whether it exists.
@@ -362,9 +372,24 @@ func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
 
 // withHook returns a snapshot with a hook replaced, or removed if h is nil.
 func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
-	next := *s
 	all, _ := s.hooks.get(queue)
-	all[kind] = h
+	all.by[kind] = h
+	return s.withHooks(queue, all)
+}
+
+// withBounds returns a snapshot with the bounds of a queue's hooks replaced; s itself if they
+// are the same.
+func (s *Snapshot) withBounds(queue string, b hook.Bounds) *Snapshot {
+	all, _ := s.hooks.get(queue)
+	if all.bounds == b {
+		return s
+	}
+	all.bounds = b
+	return s.withHooks(queue, all)
+}
+
+func (s *Snapshot) withHooks(queue string, all queueHooks) *Snapshot {
+	next := *s
 	if all == (queueHooks{}) {
 		next.hooks = s.hooks.without(queue)
 	} else {

@@ -221,6 +221,7 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 func (c *core) alterQueue(q *queue, set storage.Queue) {
 	q.set = set
 	c.putQueue(q)
+	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
 	c.setGenerations(q, q.dedup.generations()) // a longer window needs them longer
 	c.emitQueue(EventAltered, q)
 }
@@ -299,6 +300,7 @@ func (c *core) addQueue(name string, set storage.Queue) {
 	q := c.newQueue(name, set)
 	q.counted = true
 	c.putQueue(q)
+	c.out.snapshot = c.out.snapshot.withBounds(name, hookBounds(&q.set.Values))
 	c.emitQueue(EventCreated, q)
 }
 

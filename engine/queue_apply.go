@@ -290,8 +290,8 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 		if !ok {
 			continue
 		}
-		if n < uint64(row.Min) || n > uint64(row.Max) { //nolint:gosec // not negative
-			return fmt.Errorf("%w: %s must be from %d to %d %s, not %d", ErrInvalid, row.Token, row.Min, row.Max, row.Unit, n)
+		if !row.Allows(n) {
+			return fmt.Errorf("%w: %s must be %s %s, not %d", ErrInvalid, row.Token, row.Range(), row.Unit, n)
 		}
 		set.Values[s] = n
 	}

@@ -64,14 +64,14 @@ func mount(s *Sandbox, a attack) (o outcome) {
 	defer runtime.UnlockOSThread()
 	runtime.ReadMemStats(&before)
 	start := threadTime()
-	h, err := s.Restore(hook.OnEnqueue, a.source)
+	h, err := accept(s, hook.OnEnqueue, a.source)
 	took := threadTime() - start
 	runtime.ReadMemStats(&loaded)
 	if err != nil {
 		return outcome{err: err, refused: true, duration: took, allocated: allocated(&before, &loaded)}
 	}
 	start = threadTime()
-	trial := h.Try(benchMessage(), benchSettings)
+	trial := h.Try(benchMessage(), benchSettings, hook.Bounds{})
 	took = threadTime() - start
 	runtime.ReadMemStats(&after)
 	return outcome{
@@ -141,7 +141,7 @@ func TestAttacksEndWithinTheirLimits(t *testing.T) {
 			if n := runtime.NumGoroutine(); n > goroutines {
 				t.Errorf("%d goroutines, %d before", n, goroutines)
 			}
-			if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchSettings); err != nil || d.Key != "acme" || d.Weight != 3 {
+			if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchSettings, hook.Bounds{}); err != nil || d.Key != "acme" || d.Weight != 3 {
 				t.Errorf("afterwards the next script gives %+v, %v", d, err)
 			}
 		})

@@ -30,17 +30,47 @@ func benchSettings(key string) (string, bool) {
 	return "", false
 }
 
-// BenchmarkTenantHook runs a hook as an enqueue does, with both budgets on and
-// the breaker and the counts around it.
-func BenchmarkTenantHook(b *testing.B) {
-	hook := load(b, sandbox(b), hook.OnEnqueue, tenantScript(b))
-	msg := benchMessage()
+// BenchmarkHooks runs hooks as the engine does, with both budgets on and the breaker and the
+// counts around them: the two kinds beside each other, and a decision that is recalled.
+func BenchmarkHooks(b *testing.B) {
+	failed, get := given(b, "attempts 3; error timeout")
+	for _, c := range []struct {
+		name, source string
+		kind         hook.Kind
+		memo         int
+		msg          *hook.Message
+		get          hook.Settings
+	}{
+		{"on_enqueue", tenantScript(b), hook.OnEnqueue, 0, benchMessage(), benchSettings},
+		{"on_enqueue-recalled", tenantScript(b), hook.OnEnqueue, DefaultConfig().Memo, benchMessage(), benchSettings},
+		{"on_failure", failureScript(b), hook.OnFailure, 0, failed, get},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			cfg := DefaultConfig()
+			cfg.Memo = c.memo
+			s, err := New(cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			benchmarkHook(b, load(b, s, c.kind, c.source), c.msg, c.get)
+		})
+	}
+}
+
+// benchmarkHook reports the p50 and p99 of calls, as measured here and as the statistics of the
+// hook have them.
+func benchmarkHook(b *testing.B, h *Hook, msg *hook.Message, get hook.Settings) {
+	b.Helper()
 	now := time.Now()
+	call := func() error { _, err := h.OnEnqueue(now, msg, get, hook.Bounds{}); return err }
+	if h.Kind() == hook.OnFailure {
+		call = func() error { _, err := h.OnFailure(now, msg, get, hook.Bounds{}); return err }
+	}
 	times := make([]time.Duration, 0, 1<<20)
 	b.ReportAllocs()
 	for b.Loop() {
 		start := time.Now()
-		if _, err := hook.OnEnqueue(now, msg, benchSettings); err != nil {
+		if err := call(); err != nil {
 			b.Fatal(err)
 		}
 		if len(times) < cap(times) {
@@ -48,8 +78,22 @@ func BenchmarkTenantHook(b *testing.B) {
 		}
 	}
 	slices.Sort(times)
+	st := h.Stats(now)
 	b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "p50-ns")
 	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "p99-ns")
+	b.ReportMetric(float64(st.Percentile(0.99).Nanoseconds()), "stats-p99-ns")
+}
+
+// failureScript is the first of the cookbook that decides about failures.
+func failureScript(t testing.TB) string {
+	t.Helper()
+	for _, r := range cookbook(t) {
+		if strings.Contains(r.source, "function on_failure") {
+			return r.source
+		}
+	}
+	t.Fatal("the cookbook has no on_failure script")
+	return ""
 }
 
 // tenantScript is the first of the cookbook.
@@ -72,7 +116,7 @@ func BenchmarkCookbook(b *testing.B) {
 			msg, get := given(b, left)
 			b.ReportAllocs()
 			for b.Loop() {
-				h.Try(msg, get)
+				h.Try(msg, get, hook.Bounds{})
 			}
 		})
 	}
@@ -101,18 +145,18 @@ func BenchmarkRecall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			hook := load(b, s, hook.OnEnqueue, tenantScript(b))
+			h := load(b, s, hook.OnEnqueue, tenantScript(b))
 			msg := benchMessage()
 			now := time.Now()
 			rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // nothing is secret
 			b.ReportAllocs()
 			for b.Loop() {
 				msg.Headers[1].Value = strconv.AppendInt(msg.Headers[1].Value[:0], int64(rng.IntN(max(tenants, 1))), 10)
-				if _, err := hook.OnEnqueue(now, msg, benchSettings); err != nil {
+				if _, err := h.OnEnqueue(now, msg, benchSettings, hook.Bounds{}); err != nil {
 					b.Fatal(err)
 				}
 			}
-			st := hook.Stats(now)
+			st := h.Stats(now)
 			b.ReportMetric(float64(st.Recalled)/float64(st.Calls), "recalled")
 		})
 	}
@@ -136,13 +180,13 @@ func BenchmarkLongestPiece(b *testing.B) {
 			var load, call time.Duration
 			for b.Loop() {
 				last = time.Now()
-				h, err := s.Restore(hook.OnEnqueue, a.source)
+				h, err := accept(s, hook.OnEnqueue, a.source)
 				load = max(load, time.Since(last))
 				if err != nil {
 					continue
 				}
 				longest, last = 0, time.Now()
-				h.(*Hook).Try(benchMessage(), benchSettings)
+				h.Try(benchMessage(), benchSettings, hook.Bounds{})
 				call = max(call, longest, time.Since(last))
 			}
 			b.ReportMetric(float64(load.Nanoseconds())/1e3, "µs-load")

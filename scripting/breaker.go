@@ -8,14 +8,13 @@ import (
 
 // breaker skips a hook that keeps failing.
 //
-//	closed ──failures in a row──► open ──cooldown──► trial ──success──► closed
+//	closed ──errors in a row───► open ──cooldown──► trial ──success──► closed
 //	                                ▲                  │
 //	                                └─────failure──────┘
 //
 // In the state trial one call runs and all others are skipped. It is not safe for
 // concurrent use: its owner holds a lock around each method.
 type breaker struct {
-	failures uint32 // consecutive failures that open it
 	cooldown time.Duration
 
 	row      uint32    // failures since the last success
@@ -38,9 +37,9 @@ func (b *breaker) enter(now time.Time) (trial, ok bool) {
 	}
 }
 
-// leave reports the outcome of a call. Calls that started before the breaker opened no
-// longer count.
-func (b *breaker) leave(now time.Time, trial, failed bool) {
+// leave reports the outcome of a call, and how many consecutive failures open the breaker now.
+// Calls that started before the breaker opened no longer count.
+func (b *breaker) leave(now time.Time, trial, failed bool, failures uint32) {
 	if trial {
 		b.trial = false
 	} else if !b.openedAt.IsZero() {
@@ -51,7 +50,7 @@ func (b *breaker) leave(now time.Time, trial, failed bool) {
 		return
 	}
 	b.row++
-	if trial || b.row >= b.failures {
+	if trial || b.row >= failures {
 		b.openedAt = now
 		b.opened++
 	}

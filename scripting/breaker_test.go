@@ -29,7 +29,7 @@ func (s *breakerSession) send(fail bool, wantKey string, wantErr error) {
 	if fail {
 		msg.Headers = append(msg.Headers, storage.Header{Name: []byte("fail"), Value: []byte("1")})
 	}
-	d, err := s.hook.OnEnqueue(s.now, msg, nil)
+	d, err := s.hook.OnEnqueue(s.now, msg, nil, hook.Bounds{})
 	if d.Key != wantKey {
 		s.t.Errorf("decided %q, want %q", d.Key, wantKey)
 	}
@@ -85,14 +85,14 @@ func TestOneTrialDecidesAfterTheCooldown(t *testing.T) {
 }
 
 func TestOnlyOneCallTries(t *testing.T) {
-	b := breaker{failures: 1, cooldown: time.Second}
+	b := breaker{cooldown: time.Second}
 	now := time.Unix(1_000_000, 0)
 	early, ok := b.enter(now)
 	if early || !ok {
 		t.Fatal("closed, and does not let a call through")
 	}
 	_, _ = b.enter(now)
-	b.leave(now, false, true)
+	b.leave(now, false, true, 1)
 	later := now.Add(time.Second)
 	trial, ok := b.enter(later)
 	if !trial || !ok {
@@ -102,11 +102,11 @@ func TestOnlyOneCallTries(t *testing.T) {
 		t.Error("two trials at the same time")
 	}
 	// A call from before the breaker opened comes back late: it decides nothing.
-	b.leave(later, early, false)
+	b.leave(later, early, false, 1)
 	if _, ok := b.enter(later); ok || b.state(later) != hook.BreakerTrial {
 		t.Error("an old call has ended the trial")
 	}
-	b.leave(later, trial, false)
+	b.leave(later, trial, false, 1)
 	if trial, ok := b.enter(later); trial || !ok || b.state(later) != hook.BreakerClosed {
 		t.Error("not closed after a trial that went well")
 	}
@@ -124,15 +124,12 @@ func TestStatsTellHowAHookFares(t *testing.T) {
 	if st.LastError != "on_enqueue:3: told to" || st.LastLine != 3 || !st.LastAt.Equal(s.now) {
 		t.Errorf("%q at line %d, %v", st.LastError, st.LastLine, st.LastAt)
 	}
-	var n uint64
-	for _, c := range st.Latency {
-		n += c
-	}
-	if n != 3 || st.LatencyMax <= 0 || st.LatencyTotal < st.LatencyMax || st.Percentile(0.5) <= 0 || st.Percentile(1) > st.LatencyMax {
+	n := st.Latency.Count()
+	if n != 3 || st.LatencyMax <= 0 || st.Latency.Sum() < st.LatencyMax || st.Percentile(0.5) <= 0 || st.Percentile(1) > st.LatencyMax {
 		t.Errorf("%d counted, %+v", n, st)
 	}
 	endless := load(t, sandbox(t), hook.OnEnqueue, "function on_enqueue() while true do end end")
-	if _, err := endless.OnEnqueue(s.now, benchMessage(), nil); err == nil || endless.Stats(s.now).Limits != 1 {
+	if _, err := endless.OnEnqueue(s.now, benchMessage(), nil, hook.Bounds{}); err == nil || endless.Stats(s.now).Limits != 1 {
 		t.Errorf("%v, %+v", err, endless.Stats(s.now))
 	}
 }
@@ -143,11 +140,11 @@ func TestATrialRunCountsNothing(t *testing.T) {
 	for range 3 {
 		s.send(true, "default", nil)
 	}
-	got := s.hook.Try(msg, nil)
+	got := s.hook.Try(msg, nil, hook.Bounds{})
 	if got.Err != nil || got.Enqueue.Key != "good" || got.Duration <= 0 || got.Instructions < 5 || got.Memory < 100 {
 		t.Errorf("%+v", got)
 	}
-	again := s.hook.Try(msg, nil)
+	again := s.hook.Try(msg, nil, hook.Bounds{})
 	if again.Instructions != got.Instructions || again.Memory != got.Memory {
 		t.Errorf("the same message took %d, %d and %d, %d", got.Instructions, got.Memory, again.Instructions, again.Memory)
 	}
@@ -159,21 +156,10 @@ func TestATrialRunCountsNothing(t *testing.T) {
 
 func TestAHookAnswersForItsOwnKindOnly(t *testing.T) {
 	h := load(t, sandbox(t), hook.OnEnqueue, breakerScript)
-	if _, err := h.OnFailure(time.Now(), benchMessage(), nil); err == nil {
+	if _, err := h.OnFailure(time.Now(), benchMessage(), nil, hook.Bounds{}); err == nil {
 		t.Error("an on_enqueue script has decided a failure")
 	}
 	if h.Kind() != hook.OnEnqueue || h.Source() != breakerScript || h.Version() != "709895b225016a6a482c5e81afa0c09a14c11e7b" {
 		t.Errorf("%v %s", h.Kind(), h.Version())
-	}
-}
-
-func TestLatenciesFallIntoTheirBuckets(t *testing.T) {
-	for d, want := range map[time.Duration]int{
-		-1: 0, 0: 0, 999: 0, time.Microsecond: 1, 1999: 1, 2 * time.Microsecond: 2, 3 * time.Microsecond: 2,
-		time.Millisecond: 10, time.Hour: hook.LatencyBuckets - 1,
-	} {
-		if got := bucket(d); got != want || want < hook.LatencyBuckets-1 && d >= hook.LatencyBound(got) || want > 1 && d < hook.LatencyBound(got-1) {
-			t.Errorf("%v falls into %d, want %d", d, got, want)
-		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // budget holds the remaining resources of one call. It is the machine's context:
@@ -24,6 +26,7 @@ import (
 // The clock is read once per stride of instructions, and after every instruction where
 // single ones can be slow.
 type budget struct {
+	limit    int64 // instructions of the call
 	left     int64 // instructions until the next check
 	stride   int64 // instructions between two checks
 	reserved int64 // instructions beyond left
@@ -58,14 +61,21 @@ const (
 	stringLong = 8 << 10
 )
 
-func newBudget(c *Config) budget {
+func newBudget() budget {
 	closed := make(chan struct{})
 	close(closed)
-	return budget{closed: closed, memoryMax: int64(c.Memory), timeout: c.Timeout}
+	return budget{closed: closed}
 }
 
-// reset starts a call with so many instructions.
-func (b *budget) reset(instructions int64) {
+// reset starts a call within bounds, none of which is 0.
+func (b *budget) reset(within *hook.Bounds) {
+	b.timeout, b.memoryMax = within.Timeout, int64(within.Memory)
+	b.restart(instructionsIn(within.Timeout))
+}
+
+// restart starts a call with so many instructions, and the bounds of the one before.
+func (b *budget) restart(instructions int64) {
+	b.limit = instructions
 	b.stride, b.left, b.reserved = strideMax, strideMax, instructions-strideMax
 	b.memory, b.spent = 0, nil
 	b.start, b.checkedAt, b.forgiven = time.Now(), 0, 0
@@ -120,8 +130,8 @@ var errSlotWait = errors.New("the time limit passed while waiting for other slow
 
 var errInstructions = errors.New("the instruction limit is exceeded")
 
-// used returns how many of the instructions given to reset were consumed.
-func (b *budget) used(instructions int64) int64 { return instructions - b.reserved - max(b.left, 0) }
+// used returns how many instructions the call has consumed.
+func (b *budget) used() int64 { return b.limit - b.reserved - max(b.left, 0) }
 
 // Done implements context.Context. A nil channel means that the script may go on.
 func (b *budget) Done() <-chan struct{} {
@@ -160,7 +170,7 @@ func (b *budget) check() <-chan struct{} {
 
 // overTime reads the clock and reports whether the time limit is exceeded. A stride takes
 // microseconds; if it took much longer, the process or thread was suspended. That time is
-// forgiven, as three such pauses in a row would open the breaker. With long strings
+// forgiven, as a few such pauses in a row would open the breaker. With long strings
 // instructions can really be slow, so nothing is forgiven then.
 func (b *budget) overTime() bool {
 	const strideTime = 500 * time.Microsecond

@@ -4,15 +4,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/hook"
 )
 
 // In a bubble time advances only with sleeps, which makes the clock adjustable.
 func TestThePausesOfTheMachineAreForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig() // 10 ms
-		b := newBudget(&cfg)
+		within := cfg.bounds(hook.Bounds{})
+		b := newBudget()
 		run := func(pauses ...time.Duration) bool {
-			b.reset(cfg.instructions())
+			b.reset(&within)
 			for _, p := range pauses {
 				time.Sleep(p)
 				for range strideMax {
@@ -40,7 +43,7 @@ func TestThePausesOfTheMachineAreForgiven(t *testing.T) {
 		if run(small...) {
 			t.Error("what is no pause was forgiven")
 		}
-		b.reset(cfg.instructions())
+		b.reset(&within)
 		b.noteLongString()
 		time.Sleep(11 * ms)
 		if b.Done() == nil {
@@ -67,7 +70,9 @@ func TestAScriptInASlotYields(t *testing.T) {
 		{name: "without slots", ran: 10_000 * us},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBudget(&cfg)
+			within := cfg.bounds(hook.Bounds{})
+			b := newBudget()
+			b.reset(&within)
 			var times int
 			if c.slots {
 				b.slots = make(slots, 1)
@@ -76,7 +81,7 @@ func TestAScriptInASlotYields(t *testing.T) {
 					time.Sleep(c.away)
 				}}
 			}
-			b.reset(1 << 40)
+			b.restart(1 << 40)
 			start := time.Now()
 			var ran time.Duration
 			for b.Done() == nil {
@@ -101,12 +106,14 @@ func TestAScriptInASlotYields(t *testing.T) {
 
 func TestTheInstructionsAreCounted(t *testing.T) {
 	cfg := DefaultConfig()
-	b := newBudget(&cfg)
+	within := cfg.bounds(hook.Bounds{})
+	b := newBudget()
+	b.reset(&within)
 	for _, most := range []int64{64, 65, 127, 128, 1000, 10_000} {
-		b.reset(most)
+		b.restart(most)
 		var n int64
 		for b.Done() == nil {
-			if got := b.used(most); got != n+1 {
+			if got := b.used(); got != n+1 {
 				t.Fatalf("%d used after %d", got, n+1)
 			}
 			n++

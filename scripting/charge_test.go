@@ -50,10 +50,10 @@ func TestChargesCoverWhatIsAllocated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+body+" end")
-			h.Try(benchMessage(), benchSettings) // so that a machine and its threads are there
+			h.Try(benchMessage(), benchSettings, hook.Bounds{}) // so that a machine and its threads are there
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			trial := h.Try(benchMessage(), benchSettings)
+			trial := h.Try(benchMessage(), benchSettings, hook.Bounds{})
 			runtime.ReadMemStats(&after)
 			if trial.Err != nil {
 				t.Fatal(trial.Err)

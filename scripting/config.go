@@ -1,13 +1,15 @@
 package scripting
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
 )
 
-// Config bounds the resources of scripts. Start from DefaultConfig.
+// Config bounds the resources of scripts. Start from DefaultConfig. Timeout, Memory and Failures
+// hold where the bounds of a queue have none of their own, see hook.Bounds.
 type Config struct {
 	Timeout time.Duration // wall-clock time of one call, 1 ms to 1 minute
 	Memory  int           // bytes that one call may allocate, garbage included; 256 KiB to 1 GiB
@@ -57,10 +59,17 @@ func (c *Config) check() error {
 	return nil
 }
 
-// instructions is the instruction limit of a call. Normally the time limit ends a script
-// first; this one also holds if the clock does not advance.
-func (c *Config) instructions() int64 {
-	return int64(c.Timeout/time.Millisecond) * instructionsPerMilli
+// bounds returns the bounds of a queue with those of the configuration where it has none.
+func (c *Config) bounds(of hook.Bounds) hook.Bounds {
+	return hook.Bounds{
+		Timeout: cmp.Or(of.Timeout, c.Timeout), Memory: cmp.Or(of.Memory, c.Memory), Errors: cmp.Or(of.Errors, c.Failures),
+	}
+}
+
+// instructionsIn is the instruction limit of a call with a time limit. Normally the time limit
+// ends a script first; this one also holds if the clock does not advance.
+func instructionsIn(timeout time.Duration) int64 {
+	return int64(timeout/time.Millisecond) * instructionsPerMilli
 }
 
 const (

@@ -150,7 +150,7 @@ func TestTheCookbookDoesWhatItSays(t *testing.T) {
 					t.Fatalf("no arrow in %q", c)
 				}
 				msg, get := given(t, left)
-				trial := h.Try(msg, get)
+				trial := h.Try(msg, get, hook.Bounds{})
 				if got := decided(&trial, kind); trial.Err != nil || got != strings.TrimSpace(right) {
 					t.Errorf("%s: %s, %v", c, got, trial.Err)
 				}

@@ -20,12 +20,12 @@ import (
 func harmless(t testing.TB, s *Sandbox, kind hook.Kind, source string, msg *hook.Message) {
 	t.Helper()
 	start := time.Now()
-	h, err := s.Restore(kind, source)
+	h, err := accept(s, kind, source)
 	if err != nil {
 		fit(t, err)
 		return
 	}
-	trial := h.Try(msg, benchSettings)
+	trial := h.Try(msg, benchSettings, hook.Bounds{})
 	// A hundred times what is allowed: only an endless loop somewhere takes that.
 	if took := time.Since(start); took > 200*s.cfg.Timeout {
 		t.Errorf("took %v", took)
@@ -249,7 +249,7 @@ func TestHooksRunAtTheSameTime(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range 50 {
-				if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchSettings); err != nil || d.Key != "acme" || d.Weight != 3 || len(d.Throttles) != 1 {
+				if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchSettings, hook.Bounds{}); err != nil || d.Key != "acme" || d.Weight != 3 || len(d.Throttles) != 1 {
 					t.Errorf("%+v, %v", d, err)
 				}
 			}
@@ -257,7 +257,7 @@ func TestHooksRunAtTheSameTime(t *testing.T) {
 		group.Go(func() {
 			for range 5 {
 				var e *Error
-				if err := bad.Try(benchMessage(), nil).Err; !errors.As(err, &e) || !e.Limit {
+				if err := bad.Try(benchMessage(), nil, hook.Bounds{}).Err; !errors.As(err, &e) || !e.Limit {
 					t.Error(err)
 				}
 			}

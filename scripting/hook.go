@@ -2,7 +2,6 @@ package scripting
 
 import (
 	"errors"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +56,7 @@ func (s *Sandbox) take() *machine {
 	case m := <-s.idle:
 		return m
 	default:
-		m := newMachine(&s.cfg, s.lib)
+		m := newMachine(s.lib)
 		m.slots = s.slots
 		return m
 	}
@@ -85,29 +84,37 @@ func (s *Sandbox) Load(by hook.Caller, kind hook.Kind, source string) (hook.Hook
 	var work effort
 	sc, err := compile(s.lib, kind, source, s.cfg.Source, &work)
 	s.loads.leave(by, work)
-	return s.start(sc, err)
+	if err == nil {
+		err = s.start(sc, by.Queue)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.newHook(sc), nil
 }
 
-// Restore is Load without the queue: at startup no client is served until it returns.
+// Restore compiles a source without waiting for others: at startup no client is served until
+// it returns.
 func (s *Sandbox) Restore(kind hook.Kind, source string) (hook.Hook, error) {
-	return s.start(compile(s.lib, kind, source, s.cfg.Source, &effort{}))
+	sc, err := compile(s.lib, kind, source, s.cfg.Source, &effort{})
+	if err != nil {
+		return nil, err
+	}
+	return s.newHook(sc), nil
 }
 
-// start runs the top level of a script that has been compiled, if it has been.
-func (s *Sandbox) start(sc *script, err error) (hook.Hook, error) {
-	if err != nil {
-		return nil, err
-	}
+// start runs the top level of a script.
+func (s *Sandbox) start(sc *script, within hook.Bounds) error {
+	within = s.cfg.bounds(within)
 	m := s.take()
-	_, err = m.run(sc, s.cfg.instructions(), nil, nil)
+	_, err := m.run(sc, &within, nil, nil)
 	s.give(m)
-	if err != nil {
-		return nil, err
-	}
-	return &Hook{
-		sandbox: s, script: sc,
-		breaker: breaker{failures: s.cfg.Failures, cooldown: s.cfg.Cooldown}, hitScore: hitScoreMax,
-	}, nil
+	return err
+}
+
+// newHook returns a hook that runs a script.
+func (s *Sandbox) newHook(sc *script) *Hook {
+	return &Hook{sandbox: s, script: sc, breaker: breaker{cooldown: s.cfg.Cooldown}, hitScore: hitScoreMax}
 }
 
 // Hook is a loaded script with its breaker and statistics. It is safe for concurrent use.
@@ -141,26 +148,26 @@ func (h *Hook) Version() string { return h.script.version }
 // OnEnqueue returns the decision for a message, from the memo if an earlier run has made
 // the same queries with the same answers. On any error it returns safe defaults together
 // with the error.
-func (h *Hook) OnEnqueue(now time.Time, msg *hook.Message, get hook.Settings) (hook.EnqueueDecision, error) {
+func (h *Hook) OnEnqueue(now time.Time, msg *hook.Message, get hook.Settings, within hook.Bounds) (hook.EnqueueDecision, error) {
 	if root := h.root.Load(); root != nil && msg.ID == "" {
 		if d, ok := h.sandbox.memo.recall(root, msg, get); ok && h.recalled() {
 			return d, nil
 		}
 	}
-	trial := h.runGuarded(now, hook.OnEnqueue, msg, get)
+	trial := h.runGuarded(now, hook.OnEnqueue, msg, get, within)
 	return trial.Enqueue, trial.Err
 }
 
 // OnFailure returns the decision for a failed message. On an error the decision is to be
 // ignored.
-func (h *Hook) OnFailure(now time.Time, msg *hook.Message, get hook.Settings) (hook.FailureDecision, error) {
-	trial := h.runGuarded(now, hook.OnFailure, msg, get)
+func (h *Hook) OnFailure(now time.Time, msg *hook.Message, get hook.Settings, within hook.Bounds) (hook.FailureDecision, error) {
+	trial := h.runGuarded(now, hook.OnFailure, msg, get, within)
 	return trial.Failure, trial.Err
 }
 
 // runGuarded runs the script if the breaker admits it, and updates breaker and
 // statistics.
-func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, get hook.Settings) hook.Trial {
+func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, get hook.Settings, within hook.Bounds) hook.Trial {
 	if kind != h.script.kind {
 		return hook.Trial{Enqueue: hook.SafeEnqueue(), Err: errKind}
 	}
@@ -175,10 +182,11 @@ func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, get 
 	if !ok {
 		return hook.Trial{Enqueue: hook.SafeEnqueue(), Err: ErrBreakerOpen}
 	}
-	t := h.run(msg, get, remember)
+	within = h.sandbox.cfg.bounds(within)
+	t := h.run(msg, get, &within, remember)
 	h.mu.Lock()
 	before := h.breaker.openedAt.IsZero()
-	h.breaker.leave(now.Add(t.Duration), trial, t.Err != nil)
+	h.breaker.leave(now.Add(t.Duration), trial, t.Err != nil, within.Errors)
 	closed := h.breaker.openedAt.IsZero()
 	h.count(now, &t)
 	h.mu.Unlock()
@@ -204,7 +212,7 @@ func (h *Hook) recalled() bool {
 	h.breaker.row = 0
 	h.stats.Calls++
 	h.stats.Recalled++
-	h.stats.Latency[0]++
+	h.stats.Latency.Observe(0)
 	h.hitScore.hit()
 	return true
 }
@@ -213,9 +221,8 @@ func (h *Hook) recalled() bool {
 func (h *Hook) count(now time.Time, t *hook.Trial) {
 	s := &h.stats
 	s.Calls++
-	s.LatencyTotal += t.Duration
 	s.LatencyMax = max(s.LatencyMax, t.Duration)
-	s.Latency[bucket(t.Duration)]++
+	s.Latency.Observe(t.Duration)
 	if t.Err == nil {
 		return
 	}
@@ -235,16 +242,8 @@ func (h *Hook) Rejected(now time.Time, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stats.Errors++
+	h.stats.Rejected++
 	h.stats.LastError, h.stats.LastAt, h.stats.LastLine = located(h.script.kind.String(), 0, why).Text, now, 0
-}
-
-// bucket returns the index of a duration in Stats.Latency: buckets are powers of two
-// of microseconds.
-func bucket(d time.Duration) int {
-	if d < 0 {
-		return 0
-	}
-	return min(bits.Len64(uint64(d/time.Microsecond)), hook.LatencyBuckets-1)
 }
 
 // Stats returns the statistics. now determines whether an open breaker would admit a
@@ -261,17 +260,17 @@ func (h *Hook) Stats(now time.Time) hook.Stats {
 }
 
 // Try runs the script regardless of the breaker and without counting.
-func (h *Hook) Try(msg *hook.Message, get hook.Settings) hook.Trial {
-	return h.run(msg, get, false)
+func (h *Hook) Try(msg *hook.Message, get hook.Settings, within hook.Bounds) hook.Trial {
+	within = h.sandbox.cfg.bounds(within)
+	return h.run(msg, get, &within, false)
 }
 
 // run executes the script once and, if remember is set, adds the decision to the memo.
-func (h *Hook) run(msg *hook.Message, get hook.Settings, remember bool) hook.Trial {
+func (h *Hook) run(msg *hook.Message, get hook.Settings, within *hook.Bounds, remember bool) hook.Trial {
 	t := hook.Trial{Enqueue: hook.SafeEnqueue()}
 	m := h.sandbox.take()
-	instructions := h.sandbox.cfg.instructions()
 	m.trace.start(remember)
-	result, err := m.run(h.script, instructions, msg, get)
+	result, err := m.run(h.script, within, msg, get)
 	if err == nil {
 		if h.script.kind == hook.OnFailure {
 			t.Failure, err = failureDecision(result)
@@ -283,7 +282,7 @@ func (h *Hook) run(msg *hook.Message, get hook.Settings, remember bool) hook.Tri
 		}
 	}
 	t.Err = err
-	t.Duration, t.Instructions, t.Memory = time.Since(m.start), m.used(instructions), m.memory
+	t.Duration, t.Instructions, t.Memory = time.Since(m.start), m.used(), m.memory
 	if err == nil && !m.trace.off {
 		h.sandbox.memo.remember(&h.root, m.trace.asked[:m.trace.n], msg, get, &t.Enqueue)
 	}

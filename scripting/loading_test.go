@@ -30,7 +30,7 @@ func TestLoadsTakeABoundedShareOfTheProcessor(t *testing.T) {
 				const loads = 40
 				start := time.Now()
 				for range loads {
-					_, _ = s.Restore(hook.OnEnqueue, source)
+					_, _ = accept(s, hook.OnEnqueue, source)
 				}
 				if took := time.Since(start); took > 0 {
 					t.Errorf("%d restored scripts wait for %v", loads, took)
@@ -78,7 +78,7 @@ func TestTheCompilationOfAScriptIsBounded(t *testing.T) {
 		"too many in sight":    {list("local a%d\n", 0, 150) + strings.Repeat("x=y\n", 15000), 11000},
 		"statements by itself": {strings.Repeat("do end\n", 9000), 0},
 	} {
-		_, err := s.Restore(hook.OnEnqueue, c.source+" function on_enqueue(msg) end")
+		_, err := accept(s, hook.OnEnqueue, c.source+" function on_enqueue(msg) end")
 		var e *Error
 		tooLong := errors.As(err, &e) && strings.Contains(e.Text, "too long to compile")
 		switch {
@@ -99,10 +99,10 @@ func TestLimitsOfASource(t *testing.T) {
 		"251 arguments, at most 250":  func(n int) string { return "local f function g(...) f(" + strings.Repeat("1,", 249+n) + "...) end" },
 		"nested too deeply, at most ": func(n int) string { return strings.Repeat("do ", 390+20*n) + strings.Repeat("end ", 390+20*n) },
 	} {
-		if _, err := s.Restore(hook.OnEnqueue, source(0)+" function on_enqueue(msg) end"); err != nil && strings.Contains(err.Error(), text) {
+		if _, err := accept(s, hook.OnEnqueue, source(0)+" function on_enqueue(msg) end"); err != nil && strings.Contains(err.Error(), text) {
 			t.Errorf("below: %v", err)
 		}
-		if _, err := s.Restore(hook.OnEnqueue, source(1)+" function on_enqueue(msg) end"); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := accept(s, hook.OnEnqueue, source(1)+" function on_enqueue(msg) end"); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("want %q, got %v", text, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestWhatIsPendingIsBounded(t *testing.T) {
 		"lengths":     "local a =" + strings.Repeat(" #", 2000) + " b",
 		"never ends":  strings.Repeat("(", 2000),
 	} {
-		if _, err := s.Restore(hook.OnEnqueue, source+function); err == nil || !strings.Contains(err.Error(), "on_enqueue:1: nested too deeply, or too many operators") {
+		if _, err := accept(s, hook.OnEnqueue, source+function); err == nil || !strings.Contains(err.Error(), "on_enqueue:1: nested too deeply, or too many operators") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestWhatIsPendingIsBounded(t *testing.T) {
 		"sums":           "local a " + strings.Repeat("a = a - a * a - a ", 1000),
 		"comments, text": "local a " + strings.Repeat("--((((\n a = '((((' --[[((((]] a = [[((((]] ", 800),
 	} {
-		if _, err := s.Restore(hook.OnEnqueue, source+function); err != nil && strings.Contains(err.Error(), "operators") {
+		if _, err := accept(s, hook.OnEnqueue, source+function); err != nil && strings.Contains(err.Error(), "operators") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestWhatIsPendingIsBounded(t *testing.T) {
 
 // What is nested too deeply is told so, wherever it stands.
 func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
-	_, err := sandbox(t).Restore(hook.OnEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
+	_, err := accept(sandbox(t), hook.OnEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
 	if err == nil || !strings.Contains(err.Error(), "nested too deeply") {
 		t.Error(err)
 	}

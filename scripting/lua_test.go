@@ -13,13 +13,14 @@ import (
 // as text.
 func evaluate(t testing.TB, s *Sandbox, body string) (string, error) {
 	t.Helper()
-	h, err := s.Restore(hook.OnEnqueue, "function on_enqueue(msg)\n"+body+"\nend")
+	h, err := accept(s, hook.OnEnqueue, "function on_enqueue(msg)\n"+body+"\nend")
 	if err != nil {
 		return "", err
 	}
 	m := s.take()
 	defer s.give(m)
-	v, err := m.run(h.(*Hook).script, s.cfg.instructions(), benchMessage(), benchSettings)
+	within := s.cfg.bounds(hook.Bounds{})
+	v, err := m.run(h.script, &within, benchMessage(), benchSettings)
 	if err != nil {
 		return "", err
 	}

@@ -45,8 +45,8 @@ type machine struct {
 }
 
 // newMachine creates a machine with an empty stack; the library is shared.
-func newMachine(c *Config, lib *library) *machine {
-	m := &machine{budget: newBudget(c), lib: lib}
+func newMachine(lib *library) *machine {
+	m := &machine{budget: newBudget(), lib: lib}
 	m.l = lua.NewState(lua.Options{
 		CallStackSize: callDepthMax, RegistrySize: registryStart, RegistryGrowStep: registryStep,
 		RegistryMaxSize: registryMax, SkipOpenLibs: true,
@@ -87,11 +87,12 @@ type result struct {
 // value returns the returned value, unless direct is set.
 func (r result) value() lua.LValue { return r.l.Get(1) }
 
-// run executes the script's top level and, if msg is not nil, its hook. Any panic of
-// gopher-lua becomes an *Error, and the machine is then marked as failed.
-func (m *machine) run(s *script, instructions int64, msg *hook.Message, get hook.Settings) (res result, err error) {
+// run executes the script's top level and, if msg is not nil, its hook, within bounds none of
+// which is 0. Any panic of gopher-lua becomes an *Error, and the machine is then marked as
+// failed.
+func (m *machine) run(s *script, within *hook.Bounds, msg *hook.Message, get hook.Settings) (res result, err error) {
 	m.name, m.msg, m.settings = s.kind.String(), msg, get
-	m.reset(instructions)
+	m.reset(within)
 	m.threads.paid, m.threads.depth = 0, 0
 	defer func() {
 		if r := recover(); r != nil {

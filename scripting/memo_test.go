@@ -49,15 +49,15 @@ func alike(t *testing.T, s *Sandbox, source string, c chance, n int) {
 		return
 	}
 	h := loaded.(*Hook)
-	h.breaker.failures = ^uint32(0)
+	within := hook.Bounds{Errors: ^uint32(0)}
 	get := c.settings()
 	for range n {
 		if c.IntN(8) == 0 {
 			get = c.settings()
 		}
 		msg := c.message()
-		want := h.Try(msg, get)
-		got, err := h.OnEnqueue(time.Now(), msg, get)
+		want := h.Try(msg, get, within)
+		got, err := h.OnEnqueue(time.Now(), msg, get, within)
 		if said(err) != said(want.Err) && !limited(err) && !limited(want.Err) {
 			t.Fatalf("%v, without remembering %v, of\n%s", err, want.Err, source)
 		}
@@ -124,7 +124,7 @@ func remembering(t *testing.T, source string) (*Hook, func(msg *hook.Message, ge
 	t.Helper()
 	h := load(t, sandbox(t), hook.OnEnqueue, source)
 	return h, func(msg *hook.Message, get hook.Settings) string {
-		d, err := h.OnEnqueue(time.Now(), msg, get)
+		d, err := h.OnEnqueue(time.Now(), msg, get, hook.Bounds{})
 		if err != nil {
 			return err.Error()
 		}
@@ -147,12 +147,8 @@ func TestOnlyWhatTheScriptReadsMatters(t *testing.T) {
 		if st.Recalled != recalled {
 			t.Errorf("%d recalled, want %d", st.Recalled, recalled)
 		}
-		var latency uint64
-		for _, n := range st.Latency {
-			latency += n
-		}
-		if latency != st.Calls {
-			t.Errorf("%d calls, of %d the time is known", st.Calls, latency)
+		if n := st.Latency.Count(); n != st.Calls {
+			t.Errorf("%d calls, of %d the time is known", st.Calls, n)
 		}
 	}
 	want(0, "1")
@@ -204,7 +200,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		msg := &hook.Message{Headers: []storage.Header{{Name: []byte("x"), Value: fmt.Append(nil, i)}, {Name: []byte("y"), Value: []byte(long)}}}
 		for _, h := range []*Hook{echo, loop} {
 			h.hitScore = hitScoreMax
-			if _, err := h.OnEnqueue(time.Now(), msg, nil); err != nil {
+			if _, err := h.OnEnqueue(time.Now(), msg, nil, hook.Bounds{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -270,7 +266,7 @@ func TestMemoriesAreSharedWithoutHarm(t *testing.T) {
 				tenant, weight := c.of("a", "b", "c", "d", "e", "f", "g", "h"), 1+c.IntN(3)
 				msg := &hook.Message{Headers: []storage.Header{{Name: []byte("tenant"), Value: []byte(tenant)}}}
 				get := func(key string) (string, bool) { return fmt.Sprint(weight), key == "weight."+tenant }
-				d, err := h.OnEnqueue(time.Now(), msg, get)
+				d, err := h.OnEnqueue(time.Now(), msg, get, hook.Bounds{})
 				if err != nil || d.Key != tenant || int(d.Weight) != weight || len(d.Throttles) != 1 || d.Throttles[0] != "tenant:"+tenant {
 					t.Errorf("%+v, %v of %s with %d", d, err, tenant, weight)
 					return

@@ -45,18 +45,18 @@ func TestAScriptDoesTheSameWithAndWithoutAnEnvironment(t *testing.T) {
 		"many locals":         {strings.ReplaceAll(manyGlobals(150), "g", "local g") + manyGlobals(60) + "h = 1 function on_enqueue() return { weight = 1 } end", true, "weight=1"},
 		"too many locals":     {strings.ReplaceAll(manyGlobals(180), "g", "local g") + strings.ReplaceAll(manyGlobals(50), "g", "h") + "function on_enqueue() return { weight = h49 } end", false, "weight=49"},
 	} {
-		h, err := s.Restore(hook.OnEnqueue, c.source)
+		h, err := accept(s, hook.OnEnqueue, c.source)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		for range 2 { // and nothing is kept
-			trial := h.Try(benchMessage(), nil)
+			trial := h.Try(benchMessage(), nil, hook.Bounds{})
 			if got := decided(&trial, hook.OnEnqueue); trial.Err != nil || got != c.want {
 				t.Errorf("%s: %s, %v, want %s", name, got, trial.Err, c.want)
 			}
 		}
-		if bare := h.(*Hook).script.bare; bare != c.bare {
+		if bare := h.script.bare; bare != c.bare {
 			t.Errorf("%s: bare is %v", name, bare)
 		}
 	}

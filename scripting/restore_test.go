@@ -28,7 +28,7 @@ func TestRestoringDoesNotYield(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := h.OnEnqueue(time.Now(), benchMessage(), nil); err != nil || d.Weight != 400 {
+	if d, err := h.OnEnqueue(time.Now(), benchMessage(), nil, hook.Bounds{}); err != nil || d.Weight != 400 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -31,7 +31,7 @@ func TestResultsAreTakenAsTheyAre(t *testing.T) {
 		`{ throttle_keys = fila.split("1,2", ",") }`: {Throttles: []string{"1", "2"}},
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
-		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil)
+		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil, hook.Bounds{})
 		if err != nil || !same(&got, &want) {
 			t.Errorf("%s: %+v, %v", result, got, err)
 		}
@@ -84,7 +84,7 @@ func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
 		`{ throttle_keys = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17" } }`: "has 17 keys, at most 16",
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
-		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil)
+		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil, hook.Bounds{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", result, err, want)
 			continue
@@ -118,7 +118,7 @@ func TestFailureResults(t *testing.T) {
 		`"dlq"`:                                 {hook.FailureDefault, -1, "must return a table"},
 	} {
 		h := load(t, s, hook.OnFailure, "function on_failure(msg) return "+result+" end")
-		got, err := h.OnFailure(time.Now(), msg, nil)
+		got, err := h.OnFailure(time.Now(), msg, nil, hook.Bounds{})
 		if (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
 			t.Errorf("%s: %v, want %q", result, err, want.err)
 		}
@@ -153,7 +153,7 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 		"x = '\xff\xfe' y = = '\x00'":            {1, "near '='"},
 		strings.Repeat("-", 70_000):              {0, "a script of 70000 bytes, at most 65536"},
 	} {
-		_, err := s.Restore(hook.OnEnqueue, source)
+		_, err := accept(s, hook.OnEnqueue, source)
 		var e *Error
 		if !errors.As(err, &e) || e.Line != want.line || !strings.Contains(e.Text, want.text) {
 			t.Errorf("%.60q: %v, want line %d and %q", source, err, want.line, want.text)
@@ -185,14 +185,16 @@ return s`
 		headers: "2255nilnil3;149,2255,150,",
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+source+" end")
-		v, err := m.run(h.script, s.cfg.instructions(), msg, nil)
+		within := s.cfg.bounds(hook.Bounds{})
+		v, err := m.run(h.script, &within, msg, nil)
 		if err != nil || v.value().String() != want {
 			t.Errorf("got %v, %v\nwant %s", v, err, want)
 		}
 	}
 	msg.ID, msg.Attempts, msg.Error = "id", 3, ""
 	h := load(t, s, hook.OnFailure, `function on_failure(msg) return msg.id .. msg.attempts .. "<" .. msg.error .. ">" end`)
-	if v, err := m.run(h.script, s.cfg.instructions(), msg, nil); err != nil || v.value().String() != "id3<>" {
+	within := s.cfg.bounds(hook.Bounds{})
+	if v, err := m.run(h.script, &within, msg, nil); err != nil || v.value().String() != "id3<>" {
 		t.Errorf("%v, %v", v, err)
 	}
 }
@@ -248,7 +250,7 @@ func TestEachFieldHasItsOwnLimit(t *testing.T) {
 		`{ cost = 8 }`:              "between 1 and 7",
 		`{ throttle_keys = {"a"} }`: "has 1 keys, at most 0",
 	} {
-		_, err := load(t, s, hook.OnEnqueue, "function on_enqueue() return "+result+" end").OnEnqueue(time.Now(), &hook.Message{}, nil)
+		_, err := load(t, s, hook.OnEnqueue, "function on_enqueue() return "+result+" end").OnEnqueue(time.Now(), &hook.Message{}, nil, hook.Bounds{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", result, err, want)
 		}

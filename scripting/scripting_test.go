@@ -30,9 +30,18 @@ func patientSandbox(t testing.TB, timeout time.Duration) *Sandbox {
 
 func load(t testing.TB, s *Sandbox, kind hook.Kind, source string) *Hook {
 	t.Helper()
-	h, err := s.Restore(kind, source)
+	h, err := accept(s, kind, source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.(*Hook)
+	return h
+}
+
+// accept is Load without its queue, so that tests need not wait for each other.
+func accept(s *Sandbox, kind hook.Kind, source string) (*Hook, error) {
+	h, err := s.Restore(kind, source)
+	if err != nil {
+		return nil, err
+	}
+	return h.(*Hook), s.start(h.(*Hook).script, hook.Bounds{})
 }

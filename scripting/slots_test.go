@@ -37,7 +37,7 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 				default:
 				}
 				start := time.Now()
-				trial := endless.Try(benchMessage(), nil)
+				trial := endless.Try(benchMessage(), nil, hook.Bounds{})
 				var e *Error
 				if !errors.As(trial.Err, &e) || !e.Limit {
 					t.Errorf("an endless script: %v", trial.Err)
@@ -49,10 +49,10 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 		})
 	}
 	for range 5 {
-		if trial := longer.Try(benchMessage(), nil); trial.Err != nil || trial.Enqueue.Weight != 7 {
+		if trial := longer.Try(benchMessage(), nil, hook.Bounds{}); trial.Err != nil || trial.Enqueue.Weight != 7 {
 			t.Errorf("a script that takes a little: %+v", trial)
 		}
-		if trial := tenant.Try(benchMessage(), nil); trial.Err != nil {
+		if trial := tenant.Try(benchMessage(), nil, hook.Bounds{}); trial.Err != nil {
 			t.Error(trial.Err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestWaitingForASlotEnds(t *testing.T) {
 	for len(s.idle) > 0 {
 		<-s.idle // a machine that knows the slots there were
 	}
-	trial := endless.Try(benchMessage(), nil)
+	trial := endless.Try(benchMessage(), nil, hook.Bounds{})
 	var e *Error
 	if !errors.As(trial.Err, &e) || !e.Limit || e.Text != "on_enqueue:1: "+errSlotWait.Error() && e.Text != "on_enqueue: "+errSlotWait.Error() {
 		t.Errorf("%v", trial.Err)

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"math"
 	"os"
@@ -258,5 +259,24 @@ func TestDecodingLikeAnotherReadsTheSame(t *testing.T) {
 				t.Errorf("%q like %q: that has changed to %q", throttles, kept, like)
 			}
 		}
+	}
+}
+
+// A queue that was stored before its hooks could have limits of their own has none.
+func TestAQueueOfAnOlderFilaHasTheLimitsOfTheConfiguration(t *testing.T) {
+	older, err := hex.DecodeString("082a10b0ea0118e80720e0d4032880b89929308827380540c0843d48e807520b" +
+		"6f72646572732e64656164580160016801708080a8b1e39fe7cb177a0a726574" +
+		"75726e206d736782010a72657475726e206e696c880114")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *fullQueue()
+	want.Values[queueset.LuaTimeout], want.Values[queueset.LuaMemory], want.Values[queueset.BreakerErrors] = 0, 0, 0
+	var got storage.Queue
+	if err := got.Decode(older); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if again := got.Append(nil); !bytes.Equal(again, older) {
+		t.Errorf("written as %x", again)
 	}
 }

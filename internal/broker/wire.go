@@ -100,6 +100,7 @@ func scriptingConfig(cfg cli.Config) scripting.Config {
 	c := scripting.DefaultConfig()
 	c.Timeout = cfg.Lua.Timeout
 	c.Memory = cfg.Lua.MemoryBytes
+	c.Failures = cfg.Lua.BreakerErrors
 	c.Cooldown = cfg.Lua.BreakerCooldown
 	c.Source = cfg.Limits.Script
 	c.Limits = messageLimits(cfg.Limits).Limits

@@ -44,7 +44,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 			"limits.queue_name_bytes": "1", "limits.key_bytes": "1", "limits.header_name_bytes": "1",
 			"scheduler.quantum": "1", "scheduler.window": "2", "scheduler.body_bytes": "0", "scheduler.backoff_ms": "0", "scheduler.backoff_jitter_percent": "0",
 			"scheduler.max_backoff_ms": "0", "scheduler.visibility_timeout_ms": "1", "storage.lease_lag_ms": "0", "storage.sync_interval_ms": "1",
-			"lua.timeout_ms": "1", "lua.memory_bytes": "262144", "lua.breaker_cooldown_ms": "1", "admin.figures_ms": "100", "limits.script_bytes": "1", "limits.cost": "1",
+			"lua.timeout_ms": "1", "lua.memory_bytes": "262144", "lua.breaker_errors": "1", "lua.breaker_cooldown_ms": "1", "admin.figures_ms": "100", "limits.script_bytes": "1", "limits.cost": "1",
 			"limits.script_history_bytes": "0",
 		},
 		{
@@ -56,7 +56,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 			"scheduler.window": "100000", "scheduler.body_bytes": "1099511627776", "scheduler.backoff_ms": "31536000000", "scheduler.backoff_jitter_percent": "100",
 			"scheduler.max_backoff_ms": "31536000000", "scheduler.visibility_timeout_ms": "31536000000",
 			"storage.lease_lag_ms": "60000", "storage.sync": "interval",
-			"lua.timeout_ms": "60000", "lua.memory_bytes": "1073741824", "lua.breaker_cooldown_ms": "86400000", "admin.figures_ms": "3600000", "limits.script_bytes": "1048576",
+			"lua.timeout_ms": "60000", "lua.memory_bytes": "1073741824", "lua.breaker_errors": "1000000", "lua.breaker_cooldown_ms": "86400000", "admin.figures_ms": "3600000", "limits.script_bytes": "1048576",
 			"limits.cost": "1000000", "limits.script_history_bytes": "1073741824",
 		},
 	} {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/faisca/fila/internal/histogram"
 	"github.com/faisca/fila/storage"
 )
 
@@ -131,11 +132,11 @@ type Hook interface {
 	Source() string
 	Version() string // SHA-1 of the source, 40 hexadecimal digits
 
-	// OnEnqueue and OnFailure decide. With an error they return the safe decision; the
-	// error has already been counted and is only for display. Each is valid for hooks of
-	// its kind, and an error for the other kind.
-	OnEnqueue(now time.Time, msg *Message, get Settings) (EnqueueDecision, error)
-	OnFailure(now time.Time, msg *Message, get Settings) (FailureDecision, error)
+	// OnEnqueue and OnFailure decide, within the bounds of the queue. With an error they
+	// return the safe decision; the error has already been counted and is only for display.
+	// Each is valid for hooks of its kind, and an error for the other kind.
+	OnEnqueue(now time.Time, msg *Message, get Settings, within Bounds) (EnqueueDecision, error)
+	OnFailure(now time.Time, msg *Message, get Settings, within Bounds) (FailureDecision, error)
 
 	// Rejected counts an error: the decision of OnEnqueue was within Limits but could not be
 	// applied to its message. The breaker ignores it, as the script itself ran well.
@@ -144,13 +145,23 @@ type Hook interface {
 	// Stats returns the statistics since the script was loaded.
 	Stats(now time.Time) Stats
 	// Try runs the script regardless of the breaker and counts nothing.
-	Try(msg *Message, get Settings) Trial
+	Try(msg *Message, get Settings, within Bounds) Trial
+}
+
+// Bounds limit the calls of a queue's hooks. A field that is 0 stands for the limit of the
+// configuration. They belong to the queue and not to the hook, so that a change of them
+// applies to the next call.
+type Bounds struct {
+	Timeout time.Duration // of one call, by the clock; whole milliseconds
+	Memory  int           // bytes that one call may allocate, garbage included
+	Errors  uint32        // consecutive errors that open the breaker
 }
 
 // Caller is the client for which a source is loaded.
 type Caller struct {
 	Name  string          // loads of callers with different names take turns
 	Trial bool            // the hook is tried and belongs to no queue: those of queues come first
+	Queue Bounds          // of the queue that the hook is for: the source has to run within them
 	Gone  <-chan struct{} // closed when the client is lost, which ends its wait; nil: never
 }
 
@@ -168,8 +179,9 @@ type Loader interface {
 	// names the line of the script. Load may wait, for its turn and because loads are limited
 	// in their share of the processor; ErrBusy and ErrGone end that wait.
 	Load(by Caller, kind Kind, source string) (Hook, error)
-	// Restore is Load for a source that was accepted before, at a start. It may use all
-	// processors, since no client is served meanwhile.
+	// Restore compiles a source that was accepted before, at a start. It may use all
+	// processors, since no client is served meanwhile. It does not run the source: if the
+	// limits have become too low for that since, calls fail until they are raised.
 	Restore(kind Kind, source string) (Hook, error)
 }
 
@@ -202,8 +214,9 @@ func (s BreakerState) String() string {
 type Stats struct {
 	Calls    uint64 // calls that the script answered, with a decision or an error
 	Recalled uint64 // of the calls, those answered from the decision cache
-	Errors   uint64 // of the calls, timeouts and wrong results included
+	Errors   uint64 // failed calls, timeouts and wrong results included, and the Rejected
 	Limits   uint64 // of the errors, those that hit the time or memory limit
+	Rejected uint64 // of the errors, decisions that could not be applied; their calls succeeded
 	Skipped  uint64 // calls answered with the safe decision while the breaker was open
 	Row      uint32 // errors since the last success
 
@@ -215,36 +228,30 @@ type Stats struct {
 	LastLine  int       // line of the script; 0: unknown
 	LastAt    time.Time // of the error
 
-	// Latency counts calls by duration: bucket i has those below LatencyBound(i) and not
-	// below the bound before it. Calls answered from the decision cache are in bucket 0.
-	Latency      [LatencyBuckets]uint64
-	LatencyTotal time.Duration // of those that ran
-	LatencyMax   time.Duration
+	// Latency counts calls by duration, those answered from the decision cache as 0. Its sum
+	// is therefore that of the runs.
+	Latency    histogram.Histogram
+	LatencyMax time.Duration
 }
 
-// LatencyBuckets is the number of buckets in Stats.Latency.
-const LatencyBuckets = 20
+// Percentile returns a duration that the share p (0 to 1) of the calls does not exceed, as
+// Histogram.Quantile does, but at most the longest; 0 without calls.
+func (s *Stats) Percentile(p float64) time.Duration { return min(s.Latency.Quantile(p), s.LatencyMax) }
 
-// LatencyBound returns the upper bound of bucket i: 1 µs doubled i times. The last bucket
-// has no bound.
-func LatencyBound(i int) time.Duration { return time.Microsecond << i }
+// Outcomes are the calls of a hook by what became of them. No number decreases while the hook
+// is loaded, and each call is in one of them.
+type Outcomes struct {
+	OK       uint64 // the script ran and decided
+	Error    uint64 // it failed, or returned what is no decision
+	Limit    uint64 // it reached the limit of time or memory
+	Recalled uint64 // answered from the decision cache
+	Skipped  uint64 // not run, as the breaker was open
+}
 
-// Percentile returns the upper bound of the bucket in which the fraction p (0 to 1) of the
-// calls is reached, but at most the longest duration; 0 without calls.
-func (s *Stats) Percentile(p float64) time.Duration {
-	var calls, seen uint64
-	for _, n := range s.Latency {
-		calls += n
-	}
-	for i, n := range s.Latency {
-		if seen += n; n > 0 && float64(seen) >= p*float64(calls) {
-			if i == LatencyBuckets-1 {
-				return s.LatencyMax
-			}
-			return min(LatencyBound(i), s.LatencyMax)
-		}
-	}
-	return 0
+// Outcomes returns the calls by their outcomes.
+func (s *Stats) Outcomes() Outcomes {
+	failed := s.Errors - s.Rejected
+	return Outcomes{OK: s.Calls - s.Recalled - failed, Error: failed - s.Limits, Limit: s.Limits, Recalled: s.Recalled, Skipped: s.Skipped}
 }
 
 // Trial is the outcome of a run that counts nothing, see Hook.Try.

@@ -74,24 +74,27 @@ func (s *scripts) see(of hookOf, h hook.Hook, now time.Time) hook.Stats {
 
 // addScript adds what only grows.
 func addScript(to, n *hook.Stats) {
+	to.Rejected += n.Rejected
 	to.Calls += n.Calls
 	to.Recalled += n.Recalled
 	to.Errors += n.Errors
 	to.Limits += n.Limits
 	to.Skipped += n.Skipped
-	to.LatencyTotal += n.LatencyTotal
+	to.Latency.Add(&n.Latency)
 }
 
 func writeScript(f *families, l labels, n *hook.Stats) {
+	calls := n.Outcomes()
 	for _, o := range [...]struct {
 		outcome string
 		n       uint64
 	}{
-		{"ok", n.Calls - min(n.Errors+n.Recalled, n.Calls)}, {"error", n.Errors - min(n.Limits, n.Errors)}, {"limit", n.Limits},
-		{"recalled", n.Recalled}, {"skipped", n.Skipped},
+		{"ok", calls.OK}, {"error", calls.Error}, {"limit", calls.Limit}, {"recalled", calls.Recalled}, {"skipped", calls.Skipped},
 	} {
 		f.count(scriptCalls, o.n, l.with(labelOutcome, o.outcome))
 	}
-	f.value(scriptSeconds, n.LatencyTotal.Seconds(), l)
+	f.count(scriptRejected, n.Rejected, l)
+	f.value(scriptSeconds, n.Latency.Seconds(), l)
+	f.observed(scriptDuration, &n.Latency, l)
 	f.flag(scriptBreakerOpen, n.State == hook.BreakerOpen, l)
 }

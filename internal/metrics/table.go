@@ -129,7 +129,9 @@ const (
 	throttleWaited
 
 	scriptCalls
+	scriptRejected
 	scriptSeconds
+	scriptDuration
 	scriptBreakerOpen
 	crons
 	cronTicks

@@ -102,7 +102,12 @@ func scriptRows() []row {
 			"script_calls_total", Counter, []string{labelQueue, labelHook, labelOutcome},
 			"Decisions of a hook by outcome: ok, error, limit (an error for time or memory), recalled (known without a run) or skipped (the breaker was open).", "`FILA.SCRIPT STATS`",
 		}},
+		{scriptRejected, Metric{
+			"script_decisions_rejected_total", Counter, s,
+			"Decisions of calls that went well (ok or recalled) that could not be applied: a delay beyond the time to live of the message.", "`FILA.SCRIPT STATS`: `rejected`",
+		}},
 		{scriptSeconds, Metric{"script_seconds_total", Counter, s, "Time in runs of a hook.", "`FILA.SCRIPT STATS`: `total_us`"}},
+		{scriptDuration, Metric{"script_duration_seconds", Histogram, s, "Time until a hook has decided, 0 for decisions that were recalled.", "`FILA.SCRIPT STATS`: `latency`, `p99_us`"}},
 		{scriptBreakerOpen, Metric{"script_breaker_open", Gauge, s, "Whether the hook is not run as it has failed too often in a row: 1 or 0.", "`FILA.SCRIPT STATS`: `state`"}},
 		{crons, Metric{"crons", Gauge, nil, "Recurring messages that are set.", "`FILA.CRON LIST`"}},
 		{cronTicks, Metric{

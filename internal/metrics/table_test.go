@@ -198,6 +198,10 @@ func TestTheFormatIsTheOneThatTheScraperPrefers(t *testing.T) {
 func TestAScriptThatIsReplacedGoesOnCounting(t *testing.T) {
 	b := start(t, Config{Queues: 10})
 	b.create("orders")
+	took := func(stats hook.Stats) hook.Stats {
+		stats.Latency.Observe(time.Millisecond)
+		return stats
+	}
 	load := func(stats hook.Stats) {
 		h, err := b.CompileScript(hook.Caller{}, hook.OnFailure, "source")
 		if err != nil {
@@ -215,8 +219,13 @@ func TestAScriptThatIsReplacedGoesOnCounting(t *testing.T) {
 			`fila_script_calls_total{hook=on_failure,outcome=limit,queue=orders}`: limit,
 		})
 	}
-	load(hook.Stats{Calls: 10, Recalled: 2, Errors: 3, Limits: 1})
+	load(took(hook.Stats{Calls: 10, Recalled: 2, Errors: 4, Limits: 1, Rejected: 1}))
 	want(5, 2, 1)
-	load(hook.Stats{Calls: 1, Limits: 1, Errors: 1})
+	load(took(hook.Stats{Calls: 1, Limits: 1, Errors: 1}))
 	want(5, 2, 2)
+	counters, _ := series(b.families(nil))
+	wantSeries(t, counters, map[string]float64{
+		`fila_script_decisions_rejected_total{hook=on_failure,queue=orders}`: 1,
+		`fila_script_duration_seconds{hook=on_failure,queue=orders}_count`:   2,
+	})
 }

@@ -12,6 +12,7 @@
 package queueset
 
 import (
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -33,11 +34,15 @@ const (
 	MaxDepth
 	KeyMaxDepth
 	DedupWindow
+	LuaTimeout    // of one call of a hook; 0: lua.timeout_ms
+	LuaMemory     // that one call of a hook may allocate; 0: lua.memory_bytes
+	BreakerErrors // consecutive errors that open the breaker of a hook; 0: lua.breaker_errors
 
 	count
 )
 
-// Values are the settings of a queue, each in its unit. A limit of 0 is none.
+// Values are the settings of a queue, each in its unit. A limit of 0 is none; a setting that has
+// Row.Configured is 0 while the configuration decides.
 type Values [count]uint64
 
 // Given are the settings that a request names, and their values. The others stay as they
@@ -50,6 +55,7 @@ type Unit string
 // The units.
 const (
 	Millis  Unit = "ms"
+	Bytes   Unit = "bytes"
 	Count   Unit = "n"
 	Percent Unit = "percent"
 )
@@ -60,13 +66,16 @@ const MillisMax = 100 * 365 * 24 * 3600 * 1000
 
 // Row describes a setting.
 type Row struct {
-	Name      string // in FILA.QUEUE INFO, plans, JSON and TOML
-	Token     string // of the argument; in lower case, the argument's name
-	Unit      Unit
-	Min, Max  int64
-	Default   uint64 // unless the configuration has one, see engine.Config
-	Record    int32  // field number in the record; never used again
-	Inherited bool   // an automatic dead-letter queue gets the value of its parent
+	Name     string // in FILA.QUEUE INFO, plans, JSON and TOML
+	Token    string // of the argument; in lower case, the argument's name
+	Unit     Unit
+	Min, Max int64
+	// Configured says that 0 is allowed as well, and stands for the setting of the configuration:
+	// a change of that applies to existing queues.
+	Configured bool
+	Default    uint64 // unless the configuration has one, see engine.Config
+	Record     int32  // field number in the record; never used again
+	Inherited  bool   // an automatic dead-letter queue gets the value of its parent
 }
 
 // Rows returns the table.
@@ -81,7 +90,32 @@ func Rows() [count]Row {
 		MaxDepth:      {Name: "max_depth", Token: "MAXDEPTH", Unit: Count, Max: math.MaxInt64, Record: 8},
 		KeyMaxDepth:   {Name: "key_max_depth", Token: "KEYMAXDEPTH", Unit: Count, Max: math.MaxInt64, Record: 9},
 		DedupWindow:   {Name: "dedup_window_ms", Token: "DEDUPWINDOW", Unit: Millis, Max: MillisMax, Record: 6, Inherited: true},
+		LuaTimeout:    {Name: "lua_timeout_ms", Token: "LUATIMEOUT", Unit: Millis, Min: 1, Max: 60_000, Configured: true, Record: 18},
+		LuaMemory:     {Name: "lua_memory_bytes", Token: "LUAMEMORY", Unit: Bytes, Min: 256 << 10, Max: 1 << 30, Configured: true, Record: 19},
+		BreakerErrors: {Name: "breaker_errors", Token: "BREAKERERRORS", Unit: Count, Min: 1, Max: 1_000_000, Configured: true, Record: 20},
 	}
+}
+
+// Allows reports whether the setting may have a value.
+func (r *Row) Allows(n uint64) bool {
+	return n == 0 && r.Configured || n >= uint64(r.Min) && n <= uint64(r.Max) //nolint:gosec // not negative
+}
+
+// Least returns the lowest value that the setting may have.
+func (r *Row) Least() int64 {
+	if r.Configured {
+		return 0
+	}
+	return r.Min
+}
+
+// Range says in words what Allows accepts.
+func (r *Row) Range() string {
+	words := fmt.Sprintf("from %d to %d", r.Min, r.Max)
+	if r.Configured {
+		return "0 or " + words
+	}
+	return words
 }
 
 // All iterates over the table in the order of the settings.
