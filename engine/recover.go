@@ -382,6 +382,10 @@ func stateKeyUnder(no uint32, key string) []byte {
 // any; tasks that wait for something else are refused with ErrStopped. Redrives end.
 // Deferred lease records are written, and the bound of ids is lowered to the last id, so
 // that the next start continues without a gap.
+//
+// Off-loop jobs that have not started are dropped, except for backups: the tasks that wait for
+// their results are refused. Else each task queued behind a refused one would start a read of
+// its own, all at the same time, and each may read a message of the largest size.
 func (c *core) drain() {
 	for _, t := range c.waitingTasks() {
 		if t.wait.kind.inProgress() {
@@ -394,6 +398,7 @@ func (c *core) drain() {
 		c.endRedrive(c.ops.redrives[0])
 	}
 	c.serve() // tasks queued behind them were submitted, so they are done
+	c.out.jobs = slices.DeleteFunc(c.out.jobs, func(j job) bool { _, backup := j.(*backupRun); return !backup })
 	if c.health.failed != nil {
 		return
 	}
