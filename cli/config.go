@@ -15,6 +15,7 @@ type Config struct {
 	Scheduler Scheduler
 	Lua       Lua
 	Limits    Limits
+	Signals   Signals
 	Log       Log
 	Slowlog   Slowlog
 	Latency   Latency
@@ -138,6 +139,13 @@ type Limits struct {
 	Cost        uint32
 	Count       int
 	Crons       int
+	Signals     int // pairs of subject and name
+}
+
+// Signals configures sums that fade with time.
+type Signals struct {
+	Windows    []time.Duration // rising
+	Checkpoint time.Duration
 }
 
 // Log configures the log.

@@ -34,16 +34,25 @@ func Definition(queues []Queue) ([]byte, error) {
 // queueField describes the valid values of a field.
 type queueField struct {
 	name string
-	// least is the minimum of a number; -1: the field is a text.
+	// least is the minimum of a number; isText or isSwitch for other kinds of fields.
 	least int64
 }
 
+const (
+	isText   = -1
+	isSwitch = -2 // true or false
+)
+
 func queueFields() []queueField {
-	fields := []queueField{{"name", -1}}
+	fields := []queueField{{"name", isText}}
 	for _, row := range queueset.All() {
-		fields = append(fields, queueField{row.Name, row.Least()})
+		f := queueField{row.Name, row.Least()}
+		if row.Unit == queueset.Switch {
+			f.least = isSwitch
+		}
+		fields = append(fields, f)
 	}
-	return append(fields, queueField{"dlq", -1}, queueField{"on_enqueue", -1}, queueField{"on_failure", -1})
+	return append(fields, queueField{"dlq", isText}, queueField{"on_enqueue", isText}, queueField{"on_failure", isText})
 }
 
 // loadQueues reads a file that contains only queues.
@@ -138,6 +147,12 @@ func (f queueField) check(raw any) error {
 	if f.least >= 0 {
 		if n, ok := raw.(int64); !ok || n < f.least {
 			return fmt.Errorf("must be a whole number of at least %d, not %v", f.least, shownRaw(raw))
+		}
+		return nil
+	}
+	if f.least == isSwitch {
+		if _, ok := raw.(bool); !ok {
+			return fmt.Errorf("must be true or false, not %v", shownRaw(raw))
 		}
 		return nil
 	}

@@ -57,6 +57,7 @@ func settings(c *Config) []setting {
 	all = append(all, schedulerSettings(&c.Scheduler)...)
 	all = append(all, luaSettings(&c.Lua)...)
 	all = append(all, limitSettings(&c.Limits)...)
+	all = append(all, signalSettings(&c.Signals)...)
 	all = append(all, logSettings(&c.Log)...)
 	all = append(all, tracingSettings(&c.Tracing)...)
 	all = append(all, watchSettings(c)...)
@@ -393,6 +394,12 @@ func limitSettings(c *Limits) []setting {
 				"queue as if they had not been delivered.",
 		},
 		{name: "limits.count", value: count(&c.Count, 10_000, 1, 1_000_000), doc: "Maximum `COUNT`."},
+		{
+			name:  "limits.signals",
+			value: count(&c.Signals, 100_000, 1, 1_000_000),
+			doc: "Maximum number of [signals](signals.md), pairs of subject and name. Each takes at most 256 bytes of memory, besides its names; one more takes the " +
+				"place of the one that was added to longest ago.",
+		},
 		{name: "limits.crons", value: count(&c.Crons, 10_000, 1, 1_000_000), doc: "Maximum number of recurring messages, see [cron](cron.md)."},
 	}
 }

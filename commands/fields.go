@@ -76,6 +76,25 @@ func (f *fields) double(name string, v float64) {
 	f.text(name, strconv.FormatFloat(v, 'f', -1, 64))
 }
 
+// sum adds a sum that was rounded many times: its last digits would only show that, so it has twelve.
+func (f *fields) sum(name string, v float64) {
+	const digits = 12
+	if short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', digits-1, 64), 64); err == nil {
+		v = short
+	}
+	f.decimal(name, v)
+}
+
+// decimal adds a floating-point number of any size, as double does. What is very small or large has an
+// exponent, so that it takes few digits.
+func (f *fields) decimal(name string, v float64) {
+	if size := math.Abs(v); v != 0 && (size < 1e-6 || size >= 1e21) {
+		f.text(name, strconv.FormatFloat(v, 'e', -1, 64))
+		return
+	}
+	f.double(name, v)
+}
+
 // ratio adds a ratio, rounded to four digits.
 func (f *fields) ratio(name string, v float64) {
 	const digits = 1e4

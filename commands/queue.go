@@ -23,6 +23,12 @@ func queueOptions() []Arg {
 	var first, added []Arg
 	for _, row := range queueset.All() {
 		arg := Arg{Name: string(row.Unit), Type: Integer, Token: row.Token, Optional: true, Min: row.Least(), Max: row.Max}
+		if row.Unit == queueset.Switch {
+			arg = Arg{Name: row.Name, Type: OneOf, Token: row.Token, Optional: true, Args: []Arg{
+				{Name: "on", Type: PureToken, Token: "ON"},
+				{Name: "off", Type: PureToken, Token: "OFF"},
+			}}
+		}
 		if row.Added() {
 			added = append(added, arg)
 		} else {
@@ -91,8 +97,16 @@ func queueAlter() Spec {
 func parseQueueOptions(in *input) engine.QueueOptions {
 	o := engine.QueueOptions{Given: queueset.Given{}, NoDLQ: in.Has("nodlq")}
 	for s, row := range queueset.All() {
-		if n := in.Natural(strings.ToLower(row.Token)); n != nil {
-			o.Given[s] = *n
+		slot := strings.ToLower(row.Token)
+		switch {
+		case row.Unit != queueset.Switch:
+			if n := in.Natural(slot); n != nil {
+				o.Given[s] = *n
+			}
+		case in.Has(slot + ".on"):
+			o.Given[s] = 1
+		case in.Has(slot + ".off"):
+			o.Given[s] = 0
 		}
 	}
 	if in.Has("dlq") {

@@ -168,8 +168,12 @@ func definitionType() reflect.Type {
 		}
 	}
 	for _, row := range queueset.All() {
+		kind := reflect.TypeFor[*int64]()
+		if row.Unit == queueset.Switch {
+			kind = reflect.TypeFor[*bool]()
+		}
 		fields = append(fields, reflect.StructField{
-			Name: row.Token, Type: reflect.TypeFor[*int64](), Tag: reflect.StructTag(fmt.Sprintf("json:%q", row.Name)),
+			Name: row.Token, Type: kind, Tag: reflect.StructTag(fmt.Sprintf("json:%q", row.Name)),
 		})
 	}
 	queues := reflect.StructField{Name: "Queues", Type: reflect.SliceOf(reflect.StructOf(fields)), Tag: `json:"queues"`}
@@ -185,9 +189,25 @@ func readDefinition(v reflect.Value) (q queueDefinition) {
 		}
 	}
 	for s, row := range queueset.All() {
+		if on, ok := reflect.TypeAssert[*bool](v.FieldByName(row.Token)); ok {
+			q.settings[s] = switched(on)
+			continue
+		}
 		q.settings[s], _ = reflect.TypeAssert[*int64](v.FieldByName(row.Token))
 	}
 	return q
+}
+
+// switched returns a switch as a number; nil if it is absent.
+func switched(on *bool) *int64 {
+	if on == nil {
+		return nil
+	}
+	var n int64
+	if *on {
+		n = 1
+	}
+	return &n
 }
 
 func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, err error) {
@@ -216,7 +236,7 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 // definitionError describes what is wrong with a definition in terms of JSON instead of Go types.
 func definitionError(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		want := map[reflect.Kind]string{reflect.Int64: "a whole number", reflect.String: "a string", reflect.Slice: "an array"}[wrong.Type.Kind()]
+		want := map[reflect.Kind]string{reflect.Int64: "a whole number", reflect.String: "a string", reflect.Bool: "true or false", reflect.Slice: "an array"}[wrong.Type.Kind()]
 		return fmt.Sprintf("%s must be %s, not %.64s", cmp.Or(wrong.Field, "it"), cmp.Or(want, "an object"), strings.TrimPrefix(wrong.Value, "number "))
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {

@@ -155,6 +155,8 @@ func (f *flooded) fill() {
 	for i := range 300 {
 		add("FILA.THROTTLE", "SET", longName("throttle", i), "RATE", "1000")
 		add("FILA.CONFIG", "SET", longName("config", i), strings.Repeat("v", 8<<10))
+		add("FILA.SIGNAL", "ADD", longName("signal", i), strings.Repeat("n", 64))
+		add("FILA.SIGNAL", "ADD", "one", fmt.Sprint("name-", i))
 	}
 	payload := strings.Repeat("x", floodedPayload)
 	for i := range 24 {
@@ -415,6 +417,7 @@ func worstForms(f *flooded) map[string][][]string {
 		"FILA.SCRIPT ROLLBACK":    one("FILA.SCRIPT ROLLBACK queue-1-" + strings.Repeat("q", 200) + " ON_FAILURE " + version),
 		"FILA.SCRIPT STATS":       one("FILA.SCRIPT STATS queue-1-" + strings.Repeat("q", 200)),
 		"FILA.SCRIPT TEST":        one("FILA.SCRIPT TEST small ON_FAILURE SOURCE", source),
+		"FILA.SIGNAL GET":         one("FILA.SIGNAL GET one"),
 		"FILA.THROTTLE GET":       one("FILA.THROTTLE GET " + longName("throttle", 1)),
 		"INFO":                    one("INFO everything"),
 		"LATENCY HISTOGRAM":       one("LATENCY HISTOGRAM", many(50, "fila.enqueue", "client")...),

@@ -23,6 +23,7 @@ func stats() Spec {
 			". What counts events starts at 0 with the broker and never decreases; queues that were deleted stay counted in the sums of all. " +
 			"undelivered are those of delivered that never reached a client, rounds those of the scheduler; dead_... are the parts of dead_lettered. busiest_keys are at most ten fairness keys that have had deliveries, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
+			"signals are pairs of subject and name, signals_evicted those that made room for others at limits.signals. " +
 			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
@@ -195,6 +196,8 @@ func (c *engineStatsCall) fields() *fields {
 	f.engine(&c.stats)
 	f.removed(&c.stats.Counts)
 	f.others(&c.stats.Counts)
+	f.number("signals", c.stats.Signals)
+	f.count("signals_evicted", c.stats.SignalsEvicted)
 	return &f
 }
 

@@ -92,6 +92,9 @@ func filaCommands() []Spec {
 		// throttle.go
 		throttle(),
 
+		// signal.go
+		signal(),
+
 		// cron.go
 		cron(),
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faisca/fila/internal/decay"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -39,6 +40,7 @@ type Limits struct {
 	Payload     int // bytes of a payload
 	Count       int // messages of one lease command
 	Crons       int // recurring messages in total
+	Signals     int // pairs of subject and name; one more takes the place of another
 	Values      int // entries of the runtime configuration
 	ValueBytes  int // bytes of these entries, keys included
 }
@@ -79,6 +81,9 @@ type Config struct {
 
 	FiguresAge time.Duration // age up to which figures of all fairness keys are shown without another sweep, see figures.go
 
+	SignalWindows    []time.Duration // windows of the sums of signals, rising, see decay.NewWindows
+	SignalCheckpoint time.Duration   // how long additions of the engine to signals may be unwritten
+
 	// Observe is called with the duration of each turn and commit, on the goroutine that ran
 	// it. It must not block. Nil: not called.
 	Observe func(what Activity, took time.Duration)
@@ -105,10 +110,11 @@ func DefaultConfig() Config {
 		Limits: Limits{
 			Limits:    hook.DefaultLimits(),
 			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20,
-			Count: 10_000, Crons: 10_000, Values: 100_000, ValueBytes: 64 << 20,
+			Count: 10_000, Crons: 10_000, Signals: 100_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20, HistoryBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 4096, ReadsMax: 16, ReadBytes: 1 << 20, FiguresAge: 5 * time.Second,
+		SignalWindows: []time.Duration{time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour}, SignalCheckpoint: 10 * time.Second,
 		RetryInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
 	}
 }
@@ -140,15 +146,18 @@ func (c *Config) check() error {
 		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0}, {"history bytes", c.HistoryBytes >= 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},
 		{"due window", c.DueWindow >= 2}, {"reads", c.ReadsMax > 0}, {"read bytes", c.ReadBytes > 0},
-		{"figures age", c.FiguresAge > 0}, {"retry interval", c.RetryInterval > 0},
+		{"figures age", c.FiguresAge > 0}, {"signal checkpoint", c.SignalCheckpoint > 0}, {"retry interval", c.RetryInterval > 0},
 	}
 	for _, p := range checks {
 		if !p.ok {
 			return fmt.Errorf("engine: %s is out of range", p.name)
 		}
 	}
+	if _, err := decay.NewWindows(c.SignalWindows); err != nil {
+		return fmt.Errorf("engine: signal windows: %w", err)
+	}
 	l := c.Limits
-	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Script, l.Crons, l.Values, l.ValueBytes) <= 0 || l.Weight == 0 || l.Cost == 0 {
+	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Script, l.Crons, l.Signals, l.Values, l.ValueBytes) <= 0 || l.Weight == 0 || l.Cost == 0 {
 		return errors.New("engine: a limit of 0 would refuse everything")
 	}
 	if max(l.QueueName, l.Key, l.Throttle, l.HeaderName) > 1<<15 {

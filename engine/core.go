@@ -59,6 +59,7 @@ type core struct {
 	detached  detachedKeys    // what purged queues have left in memory
 	ops       operations      // census, redrives and backups
 	sweep     sweep           // figures of all fairness keys
+	signals   signalTable     // sums that fade with time
 	out       outbox          // the open batch and what follows its commit
 	health    health          // whether the store takes writes
 }
@@ -66,7 +67,7 @@ type core struct {
 // newCore returns a core with no state from the store. It takes no turn before recover and
 // start have succeeded.
 func newCore(cfg Config, store Store) *core {
-	c := &core{cfg: cfg, store: store}
+	c := &core{cfg: cfg, store: store, signals: newSignalTable(&cfg)}
 	c.out.batch, c.out.batchNo, c.out.snapshot = &storage.Batch{}, 1, &Snapshot{}
 	c.waits.parked = map[uint64]*Task{}
 	c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn = prefetchKeysMin, reclaimMax, turnUnits
@@ -92,6 +93,7 @@ func newCore(cfg Config, store Store) *core {
 //	serve      deliver what became ready to waiting consumers
 //	read       start window reads for keys whose head cache runs low
 //	announce   emit the events of queues that became ready or empty
+//	publish    show connections the signals that have come or gone
 //
 // Unblocked tasks precede new ones because their clients sent them earlier. Serve follows
 // apply so that a message can be stored and leased in one batch. Each step has its part of
@@ -112,6 +114,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.tasks.budget.spent += c.detached.reclaimed
 	c.issueReads()
 	c.emitQueueStates()
+	c.publishSignals()
 	c.tasks.unfinished = c.tasks.unfinished || c.hasUnfinished()
 	c.health.counters.turns++
 	c.health.counters.tasks += uint64(len(tasks))
@@ -316,10 +319,10 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [16]component {
+func (c *core) components() [17]component {
 	return [...]component{
 		&c.waits, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup,
-		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.out, &c.health,
+		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health,
 	}
 }
 

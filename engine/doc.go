@@ -29,6 +29,7 @@
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
 //	health.go key_stats.go           counters of the engine, of queues and of keys
 //	figures.go                       figures of all queues and keys, for operators
+//	signals.go                       sums that fade with time
 //	recover.go                       rebuilding memory from the store
 //	invariants.go                    the checks of the invariants below
 //
@@ -85,6 +86,8 @@
 //     their numbers. The bytes of all histories are counted.
 //  26. The list of a queue's busiest keys has those with the most deliveries, except while keys
 //     of a purge are being reclaimed.
+//  27. Signals are found by subject and name, and each of them is listed once. If one has
+//     additions that no record has, a checkpoint is due or under way.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -128,6 +131,8 @@
 //	redrive               move dead messages back to the queues in which they died
 //	purge                 remove all messages of a queue or of a fairness key
 //	deduplication window  the period in which enqueues with the same id give one message
+//	signal                a sum that fades with time, for a pair of subject and name
+//	subject               what a signal is about, such as a fairness key
 //	recurring message     a cron expression that enqueues one message per tick
 //	tick                  a time at which a recurring message is due
 //

@@ -240,6 +240,9 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	}
 	c.emitMessage(EventEnqueued, m)
 	q.totals.enqueued++
+	if q.recordsSignals() {
+		c.recordSignal(m, signalEnqueued, 1)
+	}
 	c.out.sync = true
 	return m.id, nil
 }

@@ -310,7 +310,11 @@ func (d *Durations) observeWait(waited time.Duration) { observe(&d.Wait, waited)
 
 // observeWork counts the lease of a message, which ends.
 func (c *core) observeWork(m *message, o Outcome) {
-	observe(&m.key.queue.totals.durations.Work[o], time.Duration(c.now-m.since))
+	q, held := m.key.queue, time.Duration(c.now-m.since)
+	observe(&q.totals.durations.Work[o], held)
+	if q.recordsSignals() {
+		c.recordWork(m, o, held)
+	}
 }
 
 // Add adds the durations of another queue.
@@ -374,6 +378,8 @@ type Stats struct {
 	Ticked, Missed uint64
 	// Backups that have ended well, and that have not.
 	BackedUp, FailedToBackUp uint64
+	Signals                  int64  // pairs of subject and name
+	SignalsEvicted           uint64 // those that made room for others
 }
 
 // Stats describes the engine, in time proportional to the number of queues.
@@ -395,5 +401,6 @@ func (tx *Tx) EngineStats() Stats {
 		Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
+		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
 	}
 }

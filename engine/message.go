@@ -199,6 +199,18 @@ func keyHash(key string) uint32 {
 	return (h>>foldBits ^ h) & (1<<foldBits - 1)
 }
 
+// CheckMessageKey returns an error if an id does not belong to its key: an id repeats the rank and the
+// hash of the fairness key.
+func CheckMessageKey(mk storage.MessageKey) error {
+	switch {
+	case mk.Rank > priorityMax:
+		return fmt.Errorf("message %s has the rank %d", mk.ID, mk.Rank)
+	case idRank(mk.ID) != mk.Rank || idKeyHash(mk.ID) != keyHash(mk.Key):
+		return fmt.Errorf("message %s has an id that does not belong to its key %.80q", mk.ID, mk.Key)
+	}
+	return nil
+}
+
 // ParseID parses the text form of a message id, 36 characters with dashes. Anything else is
 // ErrBadReceipt.
 func ParseID(b []byte) (ID, error) {

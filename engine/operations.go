@@ -380,3 +380,62 @@ func (tx *Tx) Backups() BackupStatus {
 	}
 	return s
 }
+
+// Restored makes a store that was a backup ready for use. The broker it was taken from has
+// gone on and given out delivery numbers that the restored one must not repeat. So the
+// number of starts is raised to the time in seconds, which exceeds every count of starts
+// and every earlier restore.
+func Restored(store Store, seconds int64) error {
+	epoch := uint64(0)
+	b, err := store.Get(storage.State, storage.AppendStateKey(nil, stateEpoch))
+	if err == nil {
+		epoch, err = decodeUint(b)
+	}
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return fmt.Errorf("read the number of starts: %w", err)
+	}
+	var batch storage.Batch
+	batch.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(max(epoch+1, uint64(seconds)))) //nolint:gosec // after 1970
+	if err := store.Commit(&batch, true); err != nil {
+		return fmt.Errorf("write the number of starts: %w", err)
+	}
+	return nil
+}
+
+// drain is the last step before the engine stops. Tasks that wait for messages end without
+// any; tasks that wait for something else are refused with ErrStopped. Redrives end.
+// Deferred lease records are written, and the bound of ids is lowered to the last id, so
+// that the next start continues without a gap.
+//
+// Off-loop jobs that have not started are dropped, except for backups: the tasks that wait for
+// their results are refused. Else each task queued behind a refused one would start a read of
+// its own, all at the same time, and each may read a message of the largest size.
+func (c *core) drain() {
+	for _, t := range c.waitingTasks() {
+		if t.wait.kind.inProgress() {
+			c.finish(t, ErrStopped) // not done, or in part
+		} else {
+			c.finish(t, nil)
+		}
+	}
+	for len(c.ops.redrives) > 0 {
+		c.endRedrive(c.ops.redrives[0])
+	}
+	c.serve() // tasks queued behind them were submitted, so they are done
+	c.out.jobs = slices.DeleteFunc(c.out.jobs, func(j job) bool { _, backup := j.(*backupRun); return !backup })
+	if c.health.failed != nil {
+		return
+	}
+	for i := range c.leases.deferred {
+		if c.leases.deferred[i].live() {
+			c.writeLease(c.leases.deferred[i].m)
+		}
+	}
+	c.leases.deferred = nil
+	c.drainSignals()
+	if c.ids.until > c.ids.last+1 {
+		c.ids.until = c.ids.last + 1
+		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.ids.until))) //nolint:gosec // after 1970
+		c.out.sync = true
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/signals"
 	"github.com/faisca/fila/storage"
 )
 
@@ -344,6 +345,7 @@ type Snapshot struct {
 	config      ordered[string]
 	configBytes int             // total size of the keys and values of config
 	dedup       ordered[*dedup] // by name, of queues with deduplication ids
+	signals     *signals.View   // nil before the first recovery
 }
 
 // queueHooks are the hooks of a queue and the bounds of their calls.

@@ -26,7 +26,8 @@ import (
 //     edge; window reads fill the head caches once turns begin.
 //  6. Leases, with the throttle slots that they use.
 //  7. Heads of the indexes of due times and expiries.
-//  8. Open the census, which counts the messages off the loop.
+//  8. Signals.
+//  9. Open the census, which counts the messages off the loop.
 //
 // After an error the memory is incomplete: a start fails, and a recovery in place is
 // repeated before the engine takes writes again. At a start, start must succeed before the
@@ -75,6 +76,9 @@ func (c *core) recover() error {
 	}
 	if err := c.recoverDue(&c.ttl.index); err != nil {
 		return fmt.Errorf("recover messages with a time to live: %w", err)
+	}
+	if err := c.recoverSignals(); err != nil {
+		return fmt.Errorf("recover signals: %w", err)
 	}
 	c.ops.census = newCensus(c.epoch, c.store)
 	return nil
@@ -378,39 +382,47 @@ func stateKeyUnder(no uint32, key string) []byte {
 	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
 }
 
-// drain is the last step before the engine stops. Tasks that wait for messages end without
-// any; tasks that wait for something else are refused with ErrStopped. Redrives end.
-// Deferred lease records are written, and the bound of ids is lowered to the last id, so
-// that the next start continues without a gap.
-//
-// Off-loop jobs that have not started are dropped, except for backups: the tasks that wait for
-// their results are refused. Else each task queued behind a refused one would start a read of
-// its own, all at the same time, and each may read a message of the largest size.
-func (c *core) drain() {
-	for _, t := range c.waitingTasks() {
-		if t.wait.kind.inProgress() {
-			c.finish(t, ErrStopped) // not done, or in part
-		} else {
-			c.finish(t, nil)
-		}
+// CheckState verifies a record of storage.State: it is of a known kind, and key and value can be
+// decoded. needs is the key of a record that has to be there with it; nil: none.
+func CheckState(key, value []byte) (needs []byte, err error) {
+	parts, err := storage.ParseStateKey(key)
+	if err != nil {
+		return nil, err
 	}
-	for len(c.ops.redrives) > 0 {
-		c.endRedrive(c.ops.redrives[0])
+	if len(parts) == 0 {
+		return nil, errors.New("a piece of state without a name")
 	}
-	c.serve() // tasks queued behind them were submitted, so they are done
-	c.out.jobs = slices.DeleteFunc(c.out.jobs, func(j job) bool { _, backup := j.(*backupRun); return !backup })
-	if c.health.failed != nil {
-		return
+	kind, ok := stateKinds()[parts[0]]
+	if !ok {
+		return nil, fmt.Errorf("a piece of state of an unknown kind %.40q", parts[0])
 	}
-	for i := range c.leases.deferred {
-		if c.leases.deferred[i].live() {
-			c.writeLease(c.leases.deferred[i].m)
-		}
+	if len(parts) != kind.parts || parts[0] == stateKey && len(parts[1]) != 4 {
+		return nil, fmt.Errorf("the key of a %s: %w", parts[0], storage.ErrCorrupt)
 	}
-	c.leases.deferred = nil
-	if c.ids.until > c.ids.last+1 {
-		c.ids.until = c.ids.last + 1
-		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateIDs), encodeUint(uint64(c.ids.until))) //nolint:gosec // after 1970
-		c.out.sync = true
+	if err := kind.decode(value); err != nil {
+		return nil, err
+	}
+	if parts[0] == stateCron {
+		return storage.AppendStateKey(nil, stateCronMessage, parts[1]), nil
+	}
+	return nil, nil
+}
+
+// stateKind is the form of a kind of records in storage.State.
+type stateKind struct {
+	parts  int // of the key
+	decode func(value []byte) error
+}
+
+func stateKinds() map[string]stateKind {
+	number := stateKind{1, func(b []byte) error { _, err := decodeUint(b); return err }}
+	return map[string]stateKind{
+		stateEpoch: number, stateIDs: number, stateNextQueue: number,
+		stateKey:         {3, func(b []byte) error { return new(storage.Key).Decode(b) }},
+		stateConfig:      {2, func([]byte) error { return nil }},
+		stateThrottle:    {2, func(b []byte) error { return new(storage.Throttle).Decode(b) }},
+		stateCron:        {2, func(b []byte) error { return new(storage.Cron).Decode(b) }},
+		stateScript:      {4, func(b []byte) error { return new(storage.Script).Decode(b) }},
+		stateCronMessage: {2, func(b []byte) error { return new(storage.Message).Decode(b) }},
 	}
 }

@@ -32,6 +32,7 @@
 //	8 expiries   expiry time, message key  empty   messages with a time to live
 //	9 budgets    the budget's name    Budget    settings and sums
 //	10 ledger    ledger key           LedgerEntry   what has moved budgets, and the ids of it
+//	11 signals   signal key           Signal    sums that fade with time
 //
 // # Keys
 //
@@ -46,6 +47,7 @@
 //	state key    ( length 2 | part )...
 //	dedup key    queue 4 | generation 8 | id
 //	expiry key   as scheduled
+//	signal key   length 2 | subject | name
 //	ledger key   day 4 | 0 | length 2 | budget | inverted time 8, or
 //	             day 4 | 1 | length 2 | budget | id
 //

@@ -20,6 +20,7 @@ const (
 	Expiries
 	Budgets
 	Ledger
+	Signals
 	familyCount
 )
 
@@ -57,6 +58,8 @@ func (f Family) String() string {
 		return "budgets"
 	case Ledger:
 		return "ledger"
+	case Signals:
+		return "signals"
 	case familyCount:
 	}
 	return "family " + strconv.Itoa(int(f))

@@ -112,6 +112,7 @@ func FuzzLease(f *testing.F)   { fuzzRecord(f, fullLease()) }
 func FuzzQueue(f *testing.F)   { fuzzRecord(f, fullQueue()) }
 func FuzzCron(f *testing.F)    { fuzzRecord(f, fullCron()) }
 func FuzzBudget(f *testing.F)  { fuzzRecord(f, fullBudget()) }
+func FuzzSignal(f *testing.F)  { fuzzRecord(f, fullSignal()) }
 func FuzzLedger(f *testing.F)  { fuzzRecord(f, fullLedgerEntry()) }
 func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
 func FuzzKey(f *testing.F) {
@@ -152,6 +153,9 @@ func FuzzKeys(f *testing.F) {
 			if !bytes.Equal(again, k) {
 				t.Errorf("ledger key %x became %+v", k, lk)
 			}
+		}
+		if subject, name, err := storage.ParseSignalKey(k); err == nil && !bytes.Equal(storage.AppendSignalKey(nil, subject, name), k) {
+			t.Errorf("signal key %x became %q %q", k, subject, name)
 		}
 		if after := storage.After(k); after != nil && bytes.Compare(after, k) <= 0 {
 			t.Errorf("after %x is %x", k, after)

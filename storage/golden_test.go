@@ -65,7 +65,7 @@ func fullQueue() *storage.Queue {
 		Values: queueset.Values{
 			queueset.Visibility: 30_000, queueset.Backoff: 1_000, queueset.MaxBackoff: 60_000, queueset.BackoffJitter: 20,
 			queueset.TTL: 86_400_000, queueset.DedupWindow: 5_000, queueset.MaxAttempts: 5, queueset.MaxDepth: 1_000_000, queueset.KeyMaxDepth: 1_000,
-			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5,
+			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1,
 		},
 		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
 	}
@@ -95,6 +95,13 @@ func fullScript() *storage.Script {
 	return &storage.Script{
 		Source: "function on_failure(msg) return { action = 'dlq' } end", Version: "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3",
 		LoadedAt: 1_700_000_000_000_000_000, User: "anna",
+	}
+}
+
+func fullSignal() *storage.Signal {
+	return &storage.Signal{
+		At: 1_700_000_000_000_000_000, All: -12.5,
+		Windows: [storage.SignalWindows]storage.SignalWindow{{60_000, 1.25}, {300_000, 2.5}, {3_600_000, 1e300}, {86_400_000, -1e-300}},
 	}
 }
 
@@ -131,6 +138,8 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"key_ledger":           storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000),
 		"key_ledger_id":        storage.AppendLedgerIDKey(nil, 19_675, "acme", "invoice-17"),
 		"record_budget":        fullBudget().Append(nil),
+		"key_signal":           storage.AppendSignalKey(nil, "acme", "failed"),
+		"record_signal":        fullSignal().Append(nil),
 		"record_ledger":        fullLedgerEntry().Append(nil),
 		"batch":                goldenBatch().Bytes(),
 	} {

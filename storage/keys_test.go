@@ -99,6 +99,11 @@ func TestKeysAreReadBackAsWritten(t *testing.T) {
 		if err != nil || !slices.Equal(got, state) {
 			t.Fatalf("state key %q is read as %q, %v", state, got, err)
 		}
+		pair := [2]string{"s" + state[0], "n" + state[1]}
+		subject, name, err := storage.ParseSignalKey(storage.AppendSignalKey(nil, pair[0], pair[1]))
+		if err != nil || subject != pair[0] || name != pair[1] {
+			t.Fatalf("signal key %q is read as %q %q, %v", pair, subject, name, err)
+		}
 		name, at := "b"+state[0], p.due
 		lk, err := storage.ParseLedgerKey(storage.AppendLedgerKey(nil, name, at))
 		if want := (storage.LedgerKey{Day: storage.LedgerDay(at), Name: name, At: at}); err != nil || lk != want {
@@ -186,6 +191,7 @@ func TestKeysThatAreNoneAreRefused(t *testing.T) {
 		"lease":     func(k []byte) error { _, _, err := storage.ParseLeaseKey(k); return err },
 		"scheduled": func(k []byte) error { _, _, err := storage.ParseScheduledKey(k); return err },
 		"state":     func(k []byte) error { _, err := storage.ParseStateKey(k); return err },
+		"signal":    func(k []byte) error { _, _, err := storage.ParseSignalKey(k); return err },
 		"ledger":    func(k []byte) error { _, err := storage.ParseLedgerKey(k); return err },
 	}
 	entry := storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000)
@@ -197,6 +203,7 @@ func TestKeysThatAreNoneAreRefused(t *testing.T) {
 		"lease":     {nil, message, lease[:len(lease)-1], append(slices.Clone(lease), 0)},
 		"scheduled": {nil, scheduled[:7], scheduled[:len(scheduled)-1], append(slices.Clone(scheduled), 0), negative},
 		"state":     {{0}, {0, 1}, {0, 1, 'a', 0}},
+		"signal":    {nil, {0}, {0, 1}, {0, 1, 'a'}, {0, 0, 'a'}, {0, 2, 'a'}},
 		"ledger":    {nil, entry[:len(entry)-1], append(slices.Clone(entry), 0), otherDay, unnamed, entry[:4], {0, 0, 0, 1, 2, 0, 1, 'a', 'x'}},
 	} {
 		for _, k := range bad {

@@ -34,6 +34,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullQueue(), &q},
 		{fullCron(), &c},
 		{fullScript(), &s},
+		{fullSignal(), &storage.Signal{At: 9}},
 		{fullBudget(), &storage.Budget{Made: 9}},
 		{fullLedgerEntry(), &storage.LedgerEntry{Made: 9}},
 		{&storage.Message{}, &storage.Message{Cost: 9}},
@@ -59,7 +60,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry()} {
+	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry(), *fullSignal()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -92,7 +93,7 @@ func TestFieldsAreReadInAnyOrder(t *testing.T) {
 	unknown := []byte{0xa0, 0x06, 0x01}
 	for _, tt := range []struct{ full, got record }{
 		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}}, {fullScript(), &storage.Script{}},
-		{fullBudget(), &storage.Budget{}}, {fullLedgerEntry(), &storage.LedgerEntry{}},
+		{fullSignal(), &storage.Signal{}}, {fullBudget(), &storage.Budget{}}, {fullLedgerEntry(), &storage.LedgerEntry{}},
 	} {
 		_, fields := fieldsOf(t, tt.full.Append(nil))
 		slices.Reverse(fields)
@@ -137,7 +138,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 	}
 	for name, r := range map[string]record{
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
-		"Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
+		"Signal": fullSignal(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1},
@@ -272,6 +273,7 @@ func TestAQueueOfAnOlderFilaHasTheLimitsOfTheConfiguration(t *testing.T) {
 	}
 	want := *fullQueue()
 	want.Values[queueset.LuaTimeout], want.Values[queueset.LuaMemory], want.Values[queueset.BreakerErrors] = 0, 0, 0
+	want.Values[queueset.Signals] = 0
 	var got storage.Queue
 	if err := got.Decode(older); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)

@@ -50,7 +50,11 @@ func (c *call) export() error {
 func queueTOML(m client.Map) []string {
 	lines := []string{"[[queues]]", "name = " + quoted(m.Text("name"))}
 	for _, r := range queueset.All() {
-		if m.Has(r.Name) {
+		switch {
+		case !m.Has(r.Name):
+		case r.Unit == queueset.Switch:
+			lines = append(lines, fmt.Sprintf("%s = %t", r.Name, m.Int(r.Name) != 0))
+		default:
 			lines = append(lines, fmt.Sprintf("%s = %d", r.Name, m.Int(r.Name)))
 		}
 	}

@@ -77,3 +77,32 @@ func throttleRows() []row {
 		},
 	}
 }
+
+func signalRows() []row {
+	const columns = "subject name 1m 5m 1h 24h all velocity updated_at"
+	return []row{
+		{
+			name: "signals list", short: "List signals, sums that fade with time",
+			wire: "FILA.SIGNAL LIST", shape: pages, columns: columns, none: "no signals",
+			options:  []option{{"match", "MATCH", text, "only subjects that match a `pattern`"}, limit()},
+			examples: []string{"fila signals list", "fila signals list --match 'provider:*' -o jsonl"},
+		},
+		{
+			name: "signals show", args: "SUBJECT", short: "Show the signals of a subject",
+			wire: "FILA.SIGNAL GET $SUBJECT", shape: list, columns: columns, none: "$SUBJECT has no signals",
+			examples: []string{"fila signals show provider:x", "fila signals show tenant-1 -o json"},
+		},
+		{
+			name: "signals add", args: "SUBJECT NAME VALUE", short: "Add a value to a signal",
+			wire: "FILA.SIGNAL ADD $SUBJECT $NAME $VALUE", done: "added $VALUE to $NAME of $SUBJECT",
+			options:  []option{{"at", "AT", when, "the `time` of the value, which is past"}},
+			examples: []string{"fila signals add provider:x refused 1", "fila signals add tenant-1 pages 12.5 --at 1h"},
+		},
+		{
+			name: "signals delete", args: "SUBJECT", short: "Delete all signals of a subject",
+			wire: "FILA.SIGNAL DEL $SUBJECT", shape: count, done: "deleted %d signals of $SUBJECT", missing: "$SUBJECT has no signals",
+			ask:      "Delete all signals of $SUBJECT?",
+			examples: []string{"fila signals delete provider:x --yes", "fila signals delete tenant-1 -y -o json"},
+		},
+	}
+}

@@ -78,8 +78,12 @@ func queueOptions() []option {
 	var all []option
 	for _, r := range queueset.All() {
 		o := option{name: strings.ReplaceAll(strings.TrimSuffix(r.Name, "_ms"), "_", "-"), token: r.Token, kind: number, usage: "`" + string(r.Unit) + "` of " + r.Name}
-		if r.Unit == queueset.Millis {
+		switch r.Unit {
+		case queueset.Millis:
 			o.kind, o.usage = millis, "`duration` of "+r.Name
+		case queueset.Switch:
+			o.kind, o.usage = text, "`on|off`: "+r.Name
+		default:
 		}
 		all = append(all, o)
 	}

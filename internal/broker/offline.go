@@ -12,6 +12,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/internal/verify"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
@@ -24,7 +25,7 @@ func check(dir string, progress cli.Progress) (cli.CheckReport, error) {
 		return cli.CheckReport{}, err
 	}
 	defer i.Close()
-	report, _, err := verify(dir, i, progress)
+	report, _, err := verifyStore(dir, i, progress)
 	return report, err
 }
 
@@ -37,8 +38,8 @@ func inspect(dir string) (*rocks.Inspection, error) {
 	return i, err
 }
 
-// verify is check for a store that is open, and also returns the damaged tables.
-func verify(dir string, i *rocks.Inspection, progress cli.Progress) (cli.CheckReport, []rocks.Damage, error) {
+// verifyStore is check for a store that is open, and also returns the damaged tables.
+func verifyStore(dir string, i *rocks.Inspection, progress cli.Progress) (cli.CheckReport, []rocks.Damage, error) {
 	report := cli.CheckReport{Path: dir, Files: len(i.Tables), Records: map[string]int64{}, Queues: []cli.CheckedQueue{}, Problems: []cli.Problem{}}
 	for _, t := range i.Tables {
 		report.Bytes += t.Bytes
@@ -62,9 +63,9 @@ func verify(dir string, i *rocks.Inspection, progress cli.Progress) (cli.CheckRe
 	return report, damaged, err
 }
 
-// verifyRecords adds the findings and totals of engine.Verify to a report.
-func verifyRecords(report *cli.CheckReport, store engine.VerifyStore, read func(int64)) error {
-	is, err := engine.Verify(store, func(f engine.Finding) {
+// verifyRecords adds the findings and totals of verify.Records to a report.
+func verifyRecords(report *cli.CheckReport, store verify.Source, read func(int64)) error {
+	is, err := verify.Records(store, func(f verify.Finding) {
 		report.Add(cli.Problem{Family: f.Family.String(), Key: hex.EncodeToString(f.Key), What: f.What})
 	}, func() { read(1) })
 	if err != nil {
@@ -114,7 +115,7 @@ func repair(dir string, progress cli.Progress) (cli.RepairReport, error) {
 		return report, err
 	}
 	var damaged []rocks.Damage
-	if report.Before, damaged, err = verify(swap.Dir, i, progress); err != nil || report.Before.Count == 0 {
+	if report.Before, damaged, err = verifyStore(swap.Dir, i, progress); err != nil || report.Before.Count == 0 {
 		return report, err
 	}
 	if err := rebuild(&report, i, swap, damaged, progress); err != nil {
@@ -148,7 +149,7 @@ func rebuild(report *cli.RepairReport, i *rocks.Inspection, swap *backup.Swap, d
 	for _, n := range done.Notes {
 		report.Note(n)
 	}
-	err = engine.Repair(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
+	err = verify.Repair(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
 	return errors.Join(err, store.Sync(), store.Close(), backup.SyncTree(swap.Made))
 }
 
@@ -175,7 +176,7 @@ func restore(from, dir string, progress cli.Progress) (cli.CheckReport, error) {
 		return cli.CheckReport{}, fmt.Errorf("%w: it is not a backup that can be restored", err)
 	}
 	defer i.Close()
-	report, _, err := verify(from, i, progress)
+	report, _, err := verifyStore(from, i, progress)
 	if err != nil || report.Count > 0 {
 		return report, err
 	}

@@ -80,6 +80,8 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 	c.ReplyBytes = cfg.Limits.Reply
 	c.HistoryBytes = cfg.Limits.History
 	c.FiguresAge = cfg.Admin.FiguresAge
+	c.SignalWindows = cfg.Signals.Windows
+	c.SignalCheckpoint = cfg.Signals.Checkpoint
 	c.Log = log
 	return c
 }
@@ -92,7 +94,7 @@ func messageLimits(l cli.Limits) engine.Limits {
 			Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, Weight: l.Weight, Cost: l.Cost, Script: l.Script,
 		},
 		QueueName: l.QueueName, Dedup: l.Key, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue, Headers: l.Headers,
-		Payload: l.Payload, Count: l.Count, Crons: l.Crons, Values: d.Values, ValueBytes: d.ValueBytes,
+		Payload: l.Payload, Count: l.Count, Crons: l.Crons, Signals: l.Signals, Values: d.Values, ValueBytes: d.ValueBytes,
 	}
 }
 

@@ -33,7 +33,7 @@ func (in *Input) scanPositional() (at int, err error) {
 	for i := range in.Cmd.positional {
 		e := &in.Cmd.positional[i]
 		left := len(in.Args) - at
-		if e.arg.Optional && left <= e.after {
+		if e.arg.Optional && (left <= e.after || e.arg.numeric() && in.isOption(in.Args[at])) {
 			continue
 		}
 		if left <= 0 {
@@ -54,6 +54,16 @@ func (in *Input) scanPositional() (at int, err error) {
 		}
 	}
 	return at, nil
+}
+
+// isOption reports whether a word is the token of an option. A number never is.
+func (in *Input) isOption(word []byte) bool {
+	for i := range in.Cmd.options {
+		if IsToken(word, in.Cmd.options[i].arg.Token) {
+			return true
+		}
+	}
+	return false
 }
 
 // takeWords assigns the next n words to a positional argument.

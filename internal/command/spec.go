@@ -198,6 +198,9 @@ func (a *Arg) slot(choice *Arg) string {
 	return name
 }
 
+// numeric reports whether the argument is a number.
+func (a *Arg) numeric() bool { return a.Type == Integer || a.Type == Double }
+
 // isOption reports whether the argument is an option.
 func (a *Arg) isOption() bool {
 	if a.Token != "" {

@@ -244,6 +244,8 @@ func writeEngine(f *families, s *engine.Stats) {
 	f.number(crons, s.Crons, nil)
 	f.count(cronTicks, s.Ticked, label(labelOutcome, "enqueued"))
 	f.count(cronTicks, s.Missed, label(labelOutcome, "missed"))
+	f.number(signals, s.Signals, nil)
+	f.count(signalsEvicted, s.SignalsEvicted, nil)
 	if at := s.Backup.LastAt; !at.IsZero() {
 		f.value(backupLast, float64(at.UnixMilli())/1e3, nil)
 	}

@@ -135,6 +135,8 @@ const (
 	scriptBreakerOpen
 	crons
 	cronTicks
+	signals
+	signalsEvicted
 
 	commandDuration
 	commandFailures

@@ -114,5 +114,7 @@ func scriptRows() []row {
 			"cron_ticks_total", Counter, []string{labelOutcome},
 			"Ticks of recurring messages: enqueued, missed (passed while the broker was down or busy) or failed.", "`FILA.CRON LIST`",
 		}},
+		{signals, Metric{"signals", Gauge, nil, "Signals: pairs of subject and name.", "`FILA.STATS`: `signals`"}},
+		{signalsEvicted, Metric{"signals_evicted_total", Counter, nil, "Signals that made room for others at `limits.signals`.", "`FILA.STATS`: `signals_evicted`"}},
 	}
 }

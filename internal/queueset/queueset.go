@@ -37,6 +37,7 @@ const (
 	LuaTimeout    // of one call of a hook; 0: lua.timeout_ms
 	LuaMemory     // that one call of a hook may allocate; 0: lua.memory_bytes
 	BreakerErrors // consecutive errors that open the breaker of a hook; 0: lua.breaker_errors
+	Signals       // 1: the messages are recorded as signals
 
 	count
 )
@@ -58,6 +59,7 @@ const (
 	Bytes   Unit = "bytes"
 	Count   Unit = "n"
 	Percent Unit = "percent"
+	Switch  Unit = "switch" // 1 or 0: ON or OFF as an argument, true or false in JSON and TOML
 )
 
 // MillisMax bounds every duration that a client gives: a century keeps all sums of times
@@ -93,6 +95,7 @@ func Rows() [count]Row {
 		LuaTimeout:    {Name: "lua_timeout_ms", Token: "LUATIMEOUT", Unit: Millis, Min: 1, Max: 60_000, Configured: true, Record: 18},
 		LuaMemory:     {Name: "lua_memory_bytes", Token: "LUAMEMORY", Unit: Bytes, Min: 256 << 10, Max: 1 << 30, Configured: true, Record: 19},
 		BreakerErrors: {Name: "breaker_errors", Token: "BREAKERERRORS", Unit: Count, Min: 1, Max: 1_000_000, Configured: true, Record: 20},
+		Signals:       {Name: "signals", Token: "SIGNALS", Unit: Switch, Max: 1, Record: 21},
 	}
 }
 

@@ -23,7 +23,7 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/credit", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/recent", "internal/schedule", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/credit", "internal/decay", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
@@ -49,7 +49,10 @@ func layers() map[string]layer {
 		// Ids that a look-up in the store may have missed.
 		"internal/recent": {},
 		// The arithmetic of budgets.
-		"internal/credit": {tests: []string{"internal/schedule"}},
+		"internal/decay":   {},
+		"internal/signals": {may: []string{"internal/decay", "storage"}},
+		"internal/verify":  {may: []string{"engine", "internal/queueset", "storage"}},
+		"internal/credit":  {tests: []string{"internal/schedule"}},
 		// Histograms of durations, for the engine, the commands and their exporters.
 		"internal/histogram": {},
 		// The table of a queue's settings, which the client side reads, too.
@@ -72,7 +75,7 @@ func layers() map[string]layer {
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/telemetry", "internal/tracing", "internal/tuning", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
 		"internal/admin": {may: []string{"internal/client"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
 		// Breaks one promise of a binary built for tests.

@@ -1,4 +1,11 @@
-package engine
+// Package verify checks the records of a store that no broker uses, and repairs them. What a record
+// means, the engine says (engine.CheckState and others).
+//
+// Records reads every record, decodes key and value, and follows every reference. Repair fixes the
+// findings. References, by family: a lease and an attempt refer to their message; a due time to its
+// message, if the queue exists; a deduplication id to its queue. A message without a queue is an
+// orphan. Expiries, settings of keys and dead-letter queues may dangle.
+package verify
 
 import (
 	"bytes"
@@ -8,20 +15,13 @@ import (
 	"math"
 	"slices"
 
+	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
-// Offline verification. Verify reads every record of a store, decodes key and value, and
-// follows every reference. A reference that may dangle is named where its family is
-// checked. Repair fixes the findings; Restored prepares a backup for use.
-//
-// References, by family: a lease and an attempt refer to their message; a due time to its
-// message, if the queue exists; a deduplication id to its queue. A message without a queue
-// is an orphan. Expiries, settings of keys and dead-letter queues may dangle.
-
-// VerifyStore is what Verify needs of a store.
-type VerifyStore interface {
+// Source is what Records needs of a store.
+type Source interface {
 	Get(f storage.Family, key []byte) ([]byte, error)
 	Scan(f storage.Family, from, to []byte) storage.Iterator
 }
@@ -39,31 +39,31 @@ type Finding struct {
 	Queue   uint32
 }
 
-// Verified is the contents of a store.
-type Verified struct {
+// Contents is the contents of a store.
+type Contents struct {
 	Records map[storage.Family]int64
-	Queues  []VerifiedQueue // by name
+	Queues  []Queue // by name
 }
 
-// VerifiedQueue is the contents of a queue, in numbers of messages.
-type VerifiedQueue struct {
+// Queue is the contents of a queue, in numbers of messages.
+type Queue struct {
 	Name                               string
 	Number                             uint32
 	Messages, Leased, Delayed, Retried int64
 }
 
-// Verify checks a whole store, which nothing may change meanwhile. It calls read for each
+// Records checks a whole store, which nothing may change meanwhile. It calls read for each
 // record and report for each finding. The error is storage.ErrFormat if the store has a
 // format that this version does not know; all other errors are findings.
-func Verify(store VerifyStore, report func(Finding), read func()) (Verified, error) {
+func Records(store Source, report func(Finding), read func()) (Contents, error) {
 	v := &verifier{
-		store: store, report: report, read: read, queues: map[uint32]*VerifiedQueue{}, orphans: map[uint32]int64{},
+		store: store, report: report, read: read, queues: map[uint32]*Queue{}, orphans: map[uint32]int64{},
 		records: map[storage.Family]int64{},
 	}
 	err := storage.CheckFormat(store.Get)
 	switch {
 	case errors.Is(err, storage.ErrFormat):
-		return Verified{}, err
+		return Contents{}, err
 	case err != nil:
 		v.found(storage.Default, nil, "the format version cannot be read: "+err.Error())
 	}
@@ -76,20 +76,20 @@ func Verify(store VerifyStore, report func(Finding), read func()) (Verified, err
 			What: fmt.Sprintf("%d messages are of the queue with the number %d, which does not exist", v.orphans[no], no),
 		})
 	}
-	out := Verified{Records: v.records}
+	out := Contents{Records: v.records}
 	for _, q := range v.queues {
 		out.Queues = append(out.Queues, *q)
 	}
-	slices.SortFunc(out.Queues, func(a, b VerifiedQueue) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(out.Queues, func(a, b Queue) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return out, nil
 }
 
 type verifier struct {
-	store   VerifyStore
+	store   Source
 	report  func(Finding)
 	read    func()
 	records map[storage.Family]int64
-	queues  map[uint32]*VerifiedQueue
+	queues  map[uint32]*Queue
 	orphans map[uint32]int64 // messages by a queue number without a queue
 
 	messages storage.Iterator // for exists
@@ -98,12 +98,9 @@ type verifier struct {
 
 // leaseSeen is the previous lease record.
 type leaseSeen struct {
-	message MessageKey
+	message storage.MessageKey
 	key     []byte
 }
-
-// MessageKey is the key of a message in the store.
-type MessageKey = storage.MessageKey
 
 // order returns the families: queues first, as the others refer to them.
 func (v *verifier) order() []storage.Family {
@@ -161,6 +158,8 @@ func (v *verifier) check(f storage.Family) func(key, value []byte) error {
 		return v.checkDedup
 	case storage.Expiries:
 		return v.checkExpiry
+	case storage.Signals:
+		return engine.CheckSignal
 	default:
 		return func(_, _ []byte) error { return fmt.Errorf("family %s is not known", f) }
 	}
@@ -174,13 +173,13 @@ func (v *verifier) checkDefault(key, _ []byte) error {
 	return nil
 }
 
-// checkMessage: every reference must hold. An id repeats the rank and the hash of the key.
+// checkMessage: every reference must hold, and the id must belong to the key.
 func (v *verifier) checkMessage(key, value []byte) error {
 	mk, err := storage.ParseMessageKey(key)
 	if err != nil {
 		return err
 	}
-	if err := checkMessageKey(mk); err != nil {
+	if err := engine.CheckMessageKey(mk); err != nil {
 		return err
 	}
 	if q := v.queues[mk.Queue]; q != nil {
@@ -192,19 +191,9 @@ func (v *verifier) checkMessage(key, value []byte) error {
 	return m.Decode(value)
 }
 
-func checkMessageKey(mk MessageKey) error {
-	switch {
-	case mk.Rank > priorityMax:
-		return fmt.Errorf("message %s has the rank %d", mk.ID, mk.Rank)
-	case idRank(mk.ID) != mk.Rank || idKeyHash(mk.ID) != keyHash(mk.Key):
-		return fmt.Errorf("message %s has an id that does not belong to its key %.80q", mk.ID, mk.Key)
-	}
-	return nil
-}
-
 // exists reports whether a message exists. If the store cannot be read, it is taken to
 // exist: the read error is a finding of its own.
-func (v *verifier) exists(mk MessageKey) bool {
+func (v *verifier) exists(mk storage.MessageKey) bool {
 	key := mk.Append(nil)
 	if v.messages.Err() != nil {
 		v.messages.Close()
@@ -216,7 +205,7 @@ func (v *verifier) exists(mk MessageKey) bool {
 	return bytes.Equal(v.messages.Key(), key)
 }
 
-func (v *verifier) mustExist(mk MessageKey, what string) error {
+func (v *verifier) mustExist(mk storage.MessageKey, what string) error {
 	if !v.exists(mk) {
 		return fmt.Errorf("%s of message %s, which does not exist", what, mk.ID)
 	}
@@ -303,55 +292,22 @@ func (v *verifier) checkQueue(key, value []byte) error {
 	case v.queues[set.Number] != nil:
 		return fmt.Errorf("queue %.80q has the number %d of queue %.80q", key, set.Number, v.queues[set.Number].Name)
 	}
-	v.queues[set.Number] = &VerifiedQueue{Name: string(key), Number: set.Number}
+	v.queues[set.Number] = &Queue{Name: string(key), Number: set.Number}
 	return nil
 }
 
 // checkState: every record has a known kind. A recurring message needs its content; other
 // kinds refer to nothing that must exist.
 func (v *verifier) checkState(key, value []byte) error {
-	parts, err := storage.ParseStateKey(key)
-	if err != nil {
+	needs, err := engine.CheckState(key, value)
+	if err != nil || needs == nil {
 		return err
 	}
-	if len(parts) == 0 {
-		return errors.New("a piece of state without a name")
-	}
-	kind, ok := stateKinds()[parts[0]]
-	if !ok {
-		return fmt.Errorf("a piece of state of an unknown kind %.40q", parts[0])
-	}
-	if len(parts) != kind.parts || parts[0] == stateKey && len(parts[1]) != 4 {
-		return fmt.Errorf("the key of a %s: %w", parts[0], storage.ErrCorrupt)
-	}
-	if err := kind.decode(value); err != nil {
-		return err
-	}
-	if parts[0] == stateCron {
-		if _, err := v.store.Get(storage.State, storage.AppendStateKey(nil, stateCronMessage, parts[1])); errors.Is(err, storage.ErrNotFound) {
-			return fmt.Errorf("recurring message %.80q has no content", parts[1])
-		}
+	if _, err := v.store.Get(storage.State, needs); errors.Is(err, storage.ErrNotFound) {
+		parts, _ := storage.ParseStateKey(key)
+		return fmt.Errorf("recurring message %.80q has no content", parts[1])
 	}
 	return nil
-}
-
-// stateKind is the form of a kind of records in storage.State.
-type stateKind struct {
-	parts  int // of the key
-	decode func(value []byte) error
-}
-
-func stateKinds() map[string]stateKind {
-	number := stateKind{1, func(b []byte) error { _, err := decodeUint(b); return err }}
-	return map[string]stateKind{
-		stateEpoch: number, stateIDs: number, stateNextQueue: number,
-		stateKey:         {3, func(b []byte) error { return new(storage.Key).Decode(b) }},
-		stateConfig:      {2, func([]byte) error { return nil }},
-		stateThrottle:    {2, func(b []byte) error { return new(storage.Throttle).Decode(b) }},
-		stateCron:        {2, func(b []byte) error { return new(storage.Cron).Decode(b) }},
-		stateScript:      {4, func(b []byte) error { return new(storage.Script).Decode(b) }},
-		stateCronMessage: {2, func(b []byte) error { return new(storage.Message).Decode(b) }},
-	}
 }
 
 // checkDedup: the queue exists. The message need not.
@@ -366,7 +322,7 @@ func (v *verifier) checkDedup(key, value []byte) error {
 	return new(storage.DedupEntry).Decode(value)
 }
 
-// repairRounds bounds the repetitions of Verify in Repair: a record that is dropped may be
+// repairRounds bounds the repetitions of Records in Repair: a record that is dropped may be
 // one that another refers to.
 const repairRounds = 4
 
@@ -378,12 +334,12 @@ const repairBatchBytes = 4 << 20
 // queuesWhole, which says that no record of a queue can be missing, their queue was deleted
 // or purged, and they are dropped. log is called with each action. The error is that of the
 // store.
-func Repair(store Store, queuesWhole bool, log func(what string)) error {
+func Repair(store engine.Store, queuesWhole bool, log func(what string)) error {
 	for range repairRounds {
 		var b storage.Batch
 		var failed error
 		found := 0
-		_, err := Verify(store, func(f Finding) {
+		_, err := Records(store, func(f Finding) {
 			found++
 			queuesWhole = queuesWhole && f.Family != storage.Queues // queues are verified first
 			log(f.repair(&b, queuesWhole))
@@ -395,7 +351,7 @@ func Repair(store Store, queuesWhole bool, log func(what string)) error {
 		if err == nil && failed == nil {
 			failed = store.Commit(&b, true)
 		}
-		if err = errJoin(err, failed); err != nil || found == 0 {
+		if err = errors.Join(err, failed); err != nil || found == 0 {
 			return err
 		}
 	}
@@ -412,7 +368,7 @@ func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 		return fmt.Sprintf("dropped %d messages of the queue with the number %d, which was deleted or purged", f.Orphans, f.Queue)
 	case f.Orphans > 0:
 		name := fmt.Sprintf("recovered.%d", f.Queue)
-		c := DefaultConfig()
+		c := engine.DefaultConfig()
 		set := storage.Queue{Number: f.Queue}
 		set.Values.SetDuration(queueset.Visibility, c.Visibility)
 		set.Values.SetDuration(queueset.Backoff, c.Backoff)
@@ -424,25 +380,4 @@ func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 		b.Delete(f.Family, f.Key)
 		return fmt.Sprintf("dropped a record of family %s, key %x: %s", f.Family, f.Key, f.What)
 	}
-}
-
-// Restored makes a store that was a backup ready for use. The broker it was taken from has
-// gone on and given out delivery numbers that the restored one must not repeat. So the
-// number of starts is raised to the time in seconds, which exceeds every count of starts
-// and every earlier restore.
-func Restored(store Store, seconds int64) error {
-	epoch := uint64(0)
-	b, err := store.Get(storage.State, storage.AppendStateKey(nil, stateEpoch))
-	if err == nil {
-		epoch, err = decodeUint(b)
-	}
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return fmt.Errorf("read the number of starts: %w", err)
-	}
-	var batch storage.Batch
-	batch.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(max(epoch+1, uint64(seconds)))) //nolint:gosec // after 1970
-	if err := store.Commit(&batch, true); err != nil {
-		return fmt.Errorf("write the number of starts: %w", err)
-	}
-	return nil
 }

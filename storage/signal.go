@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// SignalWindows is how many windows a Signal has room for.
+const SignalWindows = 4
+
+// Signal is the faded sums of a pair of subject and name, as internal/decay defines them. Its
+// key is AppendSignalKey.
+type Signal struct {
+	At      int64   // of the newest value
+	All     float64 // the sum that never fades
+	Windows [SignalWindows]SignalWindow
+}
+
+// SignalWindow is the sum of one window, relative to the last multiple of 64 lengths that is
+// not after Signal.At.
+type SignalWindow struct {
+	LengthMs uint64 // 0: there is no such window
+	Sum      float64
+}
+
+// AppendSignalPrefix appends the common prefix of the keys of all signals of a subject.
+func AppendSignalPrefix(dst []byte, subject string) []byte { return appendString(dst, subject) }
+
+// AppendSignalKey appends the key of a signal.
+func AppendSignalKey(dst []byte, subject, name string) []byte {
+	return append(appendString(dst, subject), name...)
+}
+
+// ParseSignalKey decodes the key of a signal, or returns ErrCorrupt.
+func ParseSignalKey(k []byte) (subject, name string, err error) {
+	subject, rest, ok := nextString(k)
+	if !ok || subject == "" || len(rest) == 0 {
+		return "", "", badKey("signal", k)
+	}
+	return subject, string(rest), nil
+}
+
+// Append appends the encoded record.
+func (s *Signal) Append(dst []byte) []byte {
+	c := codec{buf: dst}
+	s.fields(&c)
+	return c.buf
+}
+
+// Decode reads a record that Append made.
+func (s *Signal) Decode(b []byte) error {
+	*s = Signal{}
+	var c codec
+	for c.decode(b); c.pass(); {
+		s.fields(&c)
+	}
+	if c.err != nil {
+		*s = Signal{}
+		return fmt.Errorf("signal record: %w", c.err)
+	}
+	return nil
+}
+
+func (s *Signal) fields(c *codec) {
+	c.int64(1, &s.At)
+	c.float64(2, &s.All)
+	for i := range s.Windows {
+		w, num := &s.Windows[i], protowire.Number(3+2*i) //nolint:gosec // of few windows
+		c.uint64(num, &w.LengthMs)
+		c.float64(num+1, &w.Sum)
+	}
+}
