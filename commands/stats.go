@@ -299,7 +299,7 @@ func explain() Spec {
 			". state is as in FILA.KEYS, reason says it in a sentence. holders are leases that fill a throttle, at most ten of holder_count, " +
 			"each a map: " + holderFields(&engine.Holder{}).names() + ". blocked_by are the throttles that do not admit the next message of the key " +
 			"now, each a map: " + blockerFields(&engine.Blocker{}).names() + "; concurrency is nil where places are free, rate and next_token_at are nil " +
-			"where there is a token, kept is 1 where what is free is kept for a message that needs several throttles. position counts the ready messages of the key that come first, -1 where that is not known.",
+			"where the tokens are there, kept is 1 where what is free is kept for a message that needs several throttles, need is what the message takes of a throttle by cost, else nil, saved is 1 where the tokens are there and accumulate for a message that comes before. position counts the ready messages of the key that come first, -1 where that is not known.",
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "what", Type: OneOf, Args: []Arg{
@@ -412,17 +412,6 @@ func explainFields(e *engine.Explanation, now time.Time) *fields {
 	if m != nil {
 		f.at("expires_at", m.ExpiresAt)
 	}
-	return &f
-}
-
-func blockerFields(b *engine.Blocker) *fields {
-	var f fields
-	f.text("throttle", b.Throttle)
-	f.number("in_use", b.InUse)
-	f.limit("concurrency", b.Concurrency)
-	f.rate("rate", b.Rate)
-	f.due("next_token_at", b.NextAt)
-	f.flag("kept", b.Reserved)
 	return &f
 }
 

@@ -17,22 +17,26 @@ func throttleSet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait for it; for a new throttle O(M) where M is the number of queues, and all fairness keys in slices", Returns: "status",
 		Summary: "Limits the messages of all queues that name the throttle: how many are delivered per second, and how many are leased " +
-			"at the same time. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given.",
+			"at the same time. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given. " +
+			"A message takes one token, with BY COST as many as it costs.",
 		Flags: []string{"write", "denyoom"},
 		ACL:   []string{"admin"},
 		Args: []Arg{
 			{Name: "key", Type: String},
 			{Name: "per-second", Type: Double, Token: "RATE", Optional: true},
 			{Name: "n", Type: Integer, Token: "BURST", Optional: true},
+			{Name: "by", Type: OneOf, Token: "BY", Optional: true, Args: []Arg{{Name: "cost", Type: PureToken, Token: "COST"}}},
 			{Name: "n", Type: Integer, Token: "CONCURRENCY", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
 			{"FILA.THROTTLE SET tenant:1 CONCURRENCY 4", "OK"},
+			{"FILA.THROTTLE SET tokens:x RATE 1500 BURST 90000 BY COST", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &throttleSetCall{key: in.Text("key"), options: engine.ThrottleOptions{
 				Rate: in.Double("rate"), Burst: in.Natural("burst"), Concurrency: in.Natural("concurrency"),
+				ByCost: in.Has("by.cost"),
 			}}, nil
 		},
 	}
@@ -92,8 +96,8 @@ func throttleGet() Spec {
 		Summary: "Returns the limits and counters of a throttle; nil if it has no limits.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil if not set; " +
-			"tokens is what may go out at once; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
-			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the next token comes, nil if no key waits for one.",
+			"tokens is what may go out at once, below 0 after a message that took more than the burst; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
+			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the tokens for the next message come, nil if no key waits for tokens; by_cost is 1 if a message takes its cost in tokens.",
 		Args: []Arg{{Name: "key", Type: String}},
 		Examples: []Example{
 			{"FILA.THROTTLE GET provider:x", "(nil)"},
@@ -144,6 +148,21 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 	f.count("refused", t.Refused)
 	f.millis("waited_ms", t.Waited)
 	f.due("next_at", t.NextAt)
+	f.flag("by_cost", t.ByCost)
+	return &f
+}
+
+// blockerFields describes a throttle that does not admit a message.
+func blockerFields(b *engine.Blocker) *fields {
+	var f fields
+	f.text("throttle", b.Throttle)
+	f.number("in_use", b.InUse)
+	f.limit("concurrency", b.Concurrency)
+	f.rate("rate", b.Rate)
+	f.due("next_token_at", b.NextAt)
+	f.flag("kept", b.Reserved)
+	f.limit("need", uint64(b.Need)) //nolint:gosec // not negative
+	f.flag("saved", b.Saved)
 	return &f
 }
 

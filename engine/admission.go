@@ -35,11 +35,12 @@ package engine
 // time in which it had nothing to deliver.
 //
 //	level     flows                 length            weight
-//	throttle  queues                1 for a delivery  1
+//	throttle  queues                1 for a delivery, 1
+//	                                by cost its cost
 //	entry     classes of one queue  cost              that of the keys of the class
 //
-// Queues thus take turns at a throttle, one delivery each, however many keys they have, and the
-// classes of a queue share its turns by weight and cost. While two flows wait for nothing but
+// Queues thus take turns at a throttle, one delivery each or as many tokens, however many keys
+// they have, and the classes of a queue share its turns by weight and cost. While two flows wait for nothing but
 // this throttle, what they get per unit of weight differs by at most the largest message of
 // each.
 
@@ -61,6 +62,7 @@ type entry struct {
 
 	vtime float64 // virtual time among the classes: the start tag of the last delivery
 	turn  float64 // start tag of the queue's next turn at the throttle
+	step  float64 // length of its last turn
 	at    int     // index in throttle.line; -1: not in it
 	order uint64  // of joining the line; decides between equal turns
 }
@@ -69,21 +71,6 @@ func (e *entry) before(o *entry) bool {
 	return e.turn < o.turn || e.turn == o.turn && e.order < o.order
 }
 func (e *entry) index() *int { return &e.at }
-
-// flow is a class at one of its throttles: a flow of start-time fair queueing.
-type flow struct {
-	throttle *throttle
-	entry    *entry
-	need     int64   // tokens that a delivery takes of the throttle; the same for all keys of the class
-	tag      float64 // start tag of the next message of the class in entry; below 0: never set
-	reserved bool    // a slot and the needed tokens of the throttle are reserved for the claim of the class
-}
-
-// countKeys adds n, which may be negative, to the number of keys that name the throttle.
-func (s *flow) countKeys(n int64) {
-	s.throttle.keys += n
-	s.entry.keys += n
-}
 
 // slackTurns is the number of turns that a class with several throttles may be behind the
 // virtual time of one of them without losing any. Such a class often misses its turn at one
@@ -95,9 +82,17 @@ const slackTurns = 4
 // slackTurns if a class of the queue needs other throttles as well, else none.
 func (e *entry) slack() float64 {
 	if e.several > 0 {
-		return slackTurns
+		return slackTurns * e.step
 	}
 	return 0
+}
+
+// length is the length of a turn in which a message of that need is delivered.
+func (t *throttle) length(need int64) float64 {
+	if t.set.ByCost {
+		return float64(need)
+	}
+	return 1
 }
 
 // join adds the entry to the line of its throttle unless it is there. Its turn is at the
@@ -111,10 +106,11 @@ func (c *core) join(e *entry) {
 	e.throttle.line.push(e)
 }
 
-// entryOf returns the entry of a queue at the throttle, for one more class. several says that
-// the class names other throttles as well. A new entry comes one turn after the virtual time,
-// as if the queue had just delivered, or takes over the turn that the queue had before a purge.
-func (t *throttle) entryOf(s *scheduler, several bool) *entry {
+// entryOf returns the entry of a queue at the throttle, for one more class, which is that of a
+// message. several says that the class names other throttles as well. A new entry comes one turn
+// after the virtual time, as if the queue had just delivered the message, or takes over the turn
+// that the queue had before a purge.
+func (t *throttle) entryOf(s *scheduler, several bool, m *message) *entry {
 	q := s.queue
 	e := t.entries[q]
 	if e != nil && e.scheduler != s {
@@ -122,9 +118,10 @@ func (t *throttle) entryOf(s *scheduler, several bool) *entry {
 		e = nil
 	}
 	if e == nil {
-		e = &entry{throttle: t, scheduler: s, at: -1, turn: t.vtime + 1}
+		step := t.length(int64(m.cost))
+		e = &entry{throttle: t, scheduler: s, at: -1, turn: t.vtime + step, step: step}
 		if turn, ok := q.turns[t]; ok {
-			e.turn = turn
+			e.turn = min(turn, e.turn) // a turn may have had another length
 			delete(q.turns, t)
 		}
 		t.entries[q] = e
@@ -180,14 +177,21 @@ func (cl *class) enter(cost uint32) {
 }
 
 // full returns the flow at a throttle that has no room for the class, or nil if all of them
-// have. It does not count room that is reserved for other classes.
-func (cl *class) full(now int64) *flow {
+// have. It does not count room that is reserved for other classes, or saved for them. Of
+// throttles by cost that lack tokens it returns the one for which the class waits longest.
+func (c *core) full(cl *class) *flow {
+	var longest *flow
 	for i := range cl.flows {
-		if s := &cl.flows[i]; !s.admits(now) {
+		s := &cl.flows[i]
+		switch {
+		case cl.admits(s, c.now) && (!s.throttle.set.ByCost || !c.saved(cl, s)):
+		case !s.throttle.set.ByCost || len(cl.flows) == 1:
 			return s
+		case longest == nil || c.roomAt(cl, s) > c.roomAt(cl, longest):
+			longest = s
 		}
 	}
-	return nil
+	return longest
 }
 
 // yieldsTo returns the flow at a throttle whose room belongs to the turn of another class, or
@@ -209,11 +213,11 @@ func (c *core) yieldsTo(cl *class) *flow {
 		if !t.notified && (t != c.throttles.waking || cl.claim != 0) {
 			continue
 		}
-		first, ok := t.line.next()
-		if !ok || first.waiting.len() == 0 || first.scheduler.detached || !first.scheduler.queue.hasDemand() {
+		first := t.turnOf()
+		if first == nil {
 			continue
 		}
-		if first != e && first.turn+1 <= max(e.turn, t.vtime-e.slack()) {
+		if first != e && first.turn+t.length(first.need()) <= max(e.turn, t.vtime-e.slack()) {
 			return s
 		}
 		if o, _ := first.waiting.next(); first == e && o.tag+cl.share() <= max(s.tag, e.vtime-slackTurns*cl.share()) {
@@ -225,24 +229,6 @@ func (c *core) yieldsTo(cl *class) *flow {
 
 // share is by how much the delivery of its next message advances the start tags of the class.
 func (cl *class) share() float64 { return float64(cl.head().placedCost) / float64(cl.weight) }
-
-// admits reports whether the throttle admits a message of the class now. What is reserved for
-// the class itself counts as room.
-func (s *flow) admits(now int64) bool {
-	if s.reserved {
-		return s.throttle.admitsReserved(now, s.need)
-	}
-	return s.throttle.admits(now, s.need)
-}
-
-// flowAt returns the flow of the class at one of its throttles.
-func (cl *class) flowAt(t *throttle) *flow {
-	i := 0
-	for cl.flows[i].throttle != t {
-		i++
-	}
-	return &cl.flows[i]
-}
 
 // admit consumes tokens and a concurrency slot of each throttle of the class for a message,
 // advances the start tags, and ends the claim of the class. The caller delivers the message.
@@ -265,15 +251,20 @@ func (c *core) admit(cl *class, m *message) {
 		s.tag = start + share
 		turn := max(e.turn, t.vtime-e.slack())
 		t.vtime = max(t.vtime, turn)
-		e.turn = turn + 1
+		e.step = t.length(int64(m.cost))
+		e.turn = turn + e.step
 		if e.at >= 0 {
 			t.line.fix(e)
 		}
 	}
 	c.consume(m)
 	for i := range cl.flows {
-		if t := cl.flows[i].throttle; len(t.claims) > 0 {
+		t := cl.flows[i].throttle
+		if len(t.claims) > 0 {
 			c.arm(t) // a class with a claim waits for the next token here, while in the line of another throttle
+		}
+		if t.set.ByCost || len(t.savers) > 0 {
+			c.usedRoom(t)
 		}
 	}
 	c.resolve(cl)
@@ -285,20 +276,44 @@ func (c *core) block(cl *class, full *flow) {
 	s := cl.scheduler
 	s.open.remove(cl)
 	c.resolve(cl)
-	t, e := full.throttle, full.entry
-	t.refused++
-	cl.head().stats.refused++
-	s.queue.throttled.refused++
-	cl.state, cl.stopped, cl.since = classWaiting, s.round, c.now
-	cl.entry, cl.tag = e, max(full.tag, e.vtime-slackTurns*cl.share())
-	cl.countWaiting(c.now, int64(cl.keys))
-	e.waiting.push(cl)
-	c.join(e)
+	cl.state, cl.stopped = classWaiting, s.round
+	c.waitAt(cl, full)
 	if !s.hasOpen() {
 		s.announced = false
 	}
+}
+
+// waitAt puts a class that is in no heap into the line of a throttle.
+func (c *core) waitAt(cl *class, full *flow) {
+	t, e := full.throttle, full.entry
+	t.refused++
+	cl.head().stats.refused++
+	cl.scheduler.queue.throttled.refused++
+	cl.since, cl.entry, cl.tag = c.now, e, cl.tagAt(full)
+	cl.countWaiting(c.now, int64(cl.keys))
+	e.waiting.push(cl)
+	c.join(e)
 	c.mayClaim(cl)
 	c.arm(t)
+}
+
+// tagAt is the start tag of the class at a throttle where it waits.
+func (cl *class) tagAt(s *flow) float64 { return max(s.tag, s.entry.vtime-slackTurns*cl.share()) }
+
+// leaveLine takes a waiting class out of the line that it is in.
+func (c *core) leaveLine(cl *class) {
+	cl.countWaiting(c.now, -int64(cl.keys))
+	cl.waited = cl.waitedBy(c.now)
+	cl.entry.waiting.remove(cl)
+}
+
+// turnOf returns the entry that is first in the line and whose queue can use room now, or nil.
+func (t *throttle) turnOf() *entry {
+	e, ok := t.line.next()
+	if !ok || e.waiting.len() == 0 || e.scheduler.detached || !e.scheduler.queue.hasDemand() {
+		return nil
+	}
+	return e
 }
 
 // hasDemand reports whether the queue could deliver if its throttles had room: a consumer waits
@@ -308,9 +323,7 @@ func (q *queue) hasDemand() bool { return q.waiters.first != nil && !q.set.Pause
 // open opens a waiting class for one turn of its entry.
 func (c *core) open(cl *class) {
 	s, e := cl.scheduler, cl.entry
-	cl.countWaiting(c.now, -int64(cl.keys))
-	cl.waited = cl.waitedBy(c.now)
-	e.waiting.remove(cl)
+	c.leaveLine(cl)
 	cl.offset += s.round - cl.stopped
 	cl.state = classOpen
 	s.open.push(cl)
@@ -396,15 +409,21 @@ func (c *core) wake(t *throttle) {
 			break
 		}
 		q := e.scheduler.queue
-		need, demand := e.need(), q.hasDemand()
-		if !t.admits(c.now, need) && (demand || need == 1) {
-			break // a queue without demand must not hold up those that need less
+		room, demand := t.admits(c.now, e.need()), q.hasDemand()
+		if !room && !t.set.ByCost {
+			break
 		}
 		if e.scheduler.detached || e.waiting.len() == 0 || !demand && e.eligible > 0 {
 			t.line.remove(e)
 			continue
 		}
 		cl, _ := e.waiting.next()
+		if !room && demand {
+			if c.standAside(cl) {
+				continue
+			}
+			break // the tokens are saved for the class
+		}
 		c.open(cl)
 		if demand {
 			c.serveQueue(q)

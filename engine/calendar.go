@@ -1,6 +1,10 @@
 package engine
 
-import "cmp"
+import (
+	"cmp"
+	"math"
+	"math/bits"
+)
 
 // calendar holds the keys of a class, ordered by the round in which they are due and within a
 // round by their positions. Keys that are due in the present round or the next are in lists,
@@ -189,4 +193,149 @@ func (h *keyHeap) down(i int) {
 func (h *keyHeap) set(i int, e keyDue) {
 	(*h)[i] = e
 	e.key.slot = int32(i) //nolint:gosec // memory is exhausted before 2^31 keys
+}
+
+// position is the place of a key in the circle of its class. Positions are ordered by major,
+// then by minor. A key that joins behind all others gets a new major. A key that joins between
+// two others gets a minor from the gap between theirs.
+type position struct{ major, minor uint64 }
+
+func (p position) before(o position) bool {
+	return p.major < o.major || p.major == o.major && p.minor < o.minor
+}
+
+// between returns a position behind p and before o, or p itself if no gap is left between them.
+// It takes a small part of the gap, from its beginning: the keys that join next get positions
+// behind the new one, so the larger part of the gap stays available. The salt makes the result
+// differ from the positions of other keys in the gap, which are not due in this round and thus
+// unknown here.
+func (p position) between(o position, salt uint64) position {
+	const parts, golden = 64, 0x9e3779b97f4a7c15
+	end := uint64(math.MaxUint64)
+	if o.major == p.major {
+		end = o.minor
+	}
+	step := (end - p.minor) / parts
+	more, _ := bits.Mul64(step, salt*golden)
+	p.minor += step/2 + more/2
+	return p
+}
+
+// ahead returns a position directly before p, for a key that is visited before the key at p.
+func (p position) ahead(salt uint64) position {
+	from := position{major: p.major}
+	if p.minor == 0 {
+		from = position{major: p.major - 1, minor: math.MaxUint64 / 2}
+	}
+	return from.between(p, salt)
+}
+
+// takePosition gives a key a position in a class that it joins, directly before the key that is
+// next. The key joins with its credit and the rounds since its last visit in another class.
+//
+//	every key has had its visit of this round    behind all others
+//	no key has had its visit of this round       behind all others, as if it had
+//	                                             been visited in the last round
+//	some have                                    behind the last visited key and those
+//	                                             that joined since, before the next key
+//	the joining key is in the middle of a visit  before the key that is next
+func (k *fairKey) takePosition(cl *class) {
+	h, present := cl.head(), cl.present()
+	k.base = present - k.base
+	last := cl.visits.last()
+	if h != nil && h.visited {
+		last = cl.visits.before() // the next key's own visit is the last one, and is not over
+	}
+	switch s := cl.scheduler; {
+	case h == nil || h.due > present: // every key has had its visit of this round
+		s.last++
+		k.pos = position{major: s.last}
+	case last.round < present: // no key has: the last position is the one before the first
+		s.last++
+		k.pos = position{major: s.last}
+		k.base = min(k.base, present-1)
+	default:
+		k.pos = last.at
+		if k.pos.before(last.joined) && last.joined.before(h.pos) {
+			k.pos = last.joined
+		}
+		k.pos = k.pos.between(h.pos, k.seq)
+		last.joined = k.pos
+	}
+	if k.visited { // its visit continues in this class
+		k.base = present
+		if h != nil && h.due == present && h.pos.before(k.pos) {
+			k.pos = h.pos.ahead(k.seq)
+		}
+	}
+}
+
+// schedule inserts a key into the calendar of its class, given the cost of its next message. A
+// key in the middle of a visit whose credit covers the cost remains first. The visit of any
+// other key is over, and the key is due in the round in which its credit will cover the cost:
+//
+//	rounds = 1 + ceil((cost - credit - grant) / grant), at least 1, where grant = weight x quantum
+//
+// It requires 1 <= weight and 1 <= quantum, which keep grant positive.
+func (k *fairKey) schedule(cost uint32) {
+	cl := k.class
+	k.placedCost, k.placedWeight = cost, k.weight
+	if k.visited && k.credit >= int64(cost) {
+		k.due = k.base
+		cl.insert(k)
+		return
+	}
+	k.visited = false
+	grant := int64(k.weight) * cl.scheduler.quantum
+	rounds := int64(1)
+	if missing := int64(cost) - k.credit - grant; missing > 0 {
+		rounds += (missing + grant - 1) / grant
+	}
+	k.due = max(k.base+rounds, cl.present())
+	cl.insert(k)
+}
+
+// accrue adds the grants of the rounds that have passed the key while its credit did not
+// suffice. It must precede every change of the key's cost or weight, so that the change affects
+// future rounds only.
+func (k *fairKey) accrue() {
+	if k.visited {
+		return
+	}
+	passed := k.roundsPassed()
+	k.credit += passed * int64(k.placedWeight) * k.class.scheduler.quantum
+	k.base += passed
+}
+
+// roundsPassed is the number of rounds since the key's last visit that have come to its
+// position without visiting it, because its credit would not have sufficed.
+func (k *fairKey) roundsPassed() int64 {
+	round := k.class.present()
+	if last := k.class.visits.last(); last.round < round || last.at.before(k.pos) {
+		round-- // the present round has not come to the key's position
+	}
+	return max(min(round-k.base, k.due-k.base-1), 0)
+}
+
+// visit begins the visit of a key, with the grants of all rounds since its last one, or
+// continues it. It advances the queue's round, which never decreases.
+func (k *fairKey) visit() {
+	cl := k.class
+	s := cl.scheduler
+	if !k.visited {
+		k.credit += (k.due - k.base) * int64(k.placedWeight) * s.quantum
+		k.base, k.visited = k.due, true
+		cl.visits.begin(k)
+	}
+	s.round = max(s.round, k.due+cl.offset)
+}
+
+// deficit is the credit of the key, in units of cost, including the grants that accrue would
+// add. It is what FILA.KEY reports.
+func (k *fairKey) deficit() int64 {
+	credit := k.credit
+	if k.class != nil && !k.visited {
+		credit += k.roundsPassed() * int64(k.placedWeight) * k.class.scheduler.quantum
+	}
+	return credit
 }

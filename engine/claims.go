@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -43,7 +44,7 @@ func (c *core) passedOver(cl *class) bool {
 		s := &cl.flows[i]
 		if s.passedOver(cl) {
 			passed = true
-		} else if s.throttle == c.throttles.waking || !s.admits(c.now) {
+		} else if s.throttle == c.throttles.waking || !cl.admits(s, c.now) {
 			return false
 		}
 	}
@@ -59,7 +60,7 @@ func (s *flow) passedOver(cl *class) bool {
 		return true
 	}
 	next, ok := s.entry.waiting.next()
-	return s.throttle.vtime-s.entry.turn >= 1-rounding && (!ok || next == cl || s.tag <= next.tag)
+	return s.throttle.vtime-s.entry.turn >= s.throttle.length(cl.need(s))-rounding && (!ok || next == cl || s.tag <= next.tag)
 }
 
 // mayClaim gives a waiting class a claim if it needs several throttles, has none yet, and has
@@ -121,6 +122,7 @@ func (c *core) unreserveQueue(q *queue) {
 	for len(q.scheduler.reserving) > 0 {
 		c.unreserveAll(q.scheduler.reserving[0])
 	}
+	c.demandChanged(q)
 }
 
 // firstClaim returns the class with the lowest claim at the throttle whose queue can use the
@@ -134,17 +136,16 @@ func (t *throttle) firstClaim() *class {
 	return nil
 }
 
-// claimNeed is how many tokens the first claim at the throttle takes, or the oldest one while no
-// queue can use the room. ok is false if there is no claim.
-func (t *throttle) claimNeed() (need int64, ok bool) {
-	if len(t.claims) == 0 {
-		return 0, false
-	}
+// nextClaim returns the class with the lowest claim at the throttle that waits for room, or nil.
+func (t *throttle) nextClaim() *class {
 	cl := t.firstClaim()
-	if cl == nil {
-		cl = t.claims[0]
+	if cl == nil && len(t.claims) > 0 {
+		cl = t.claims[0] // its queue may get demand
 	}
-	return cl.flowAt(t).need, true
+	if cl == nil || !cl.flowAt(t).hasSlot() {
+		return nil
+	}
+	return cl
 }
 
 // advanceClaim advances the first claim at a throttle if it is the first one at all of its
@@ -161,7 +162,7 @@ func (c *core) advanceClaim(t *throttle) bool {
 		if s.throttle.firstClaim() != cl {
 			return false
 		}
-		room = room && s.throttle.admitsReserved(c.now, s.need)
+		room = room && s.throttle.admitsReserved(c.now, cl.need(s))
 	}
 	for i := range cl.flows {
 		switch s := &cl.flows[i]; {
@@ -185,15 +186,17 @@ func (c *core) advanceClaim(t *throttle) bool {
 }
 
 // mayReserve reports whether the room of a throttle may be reserved for a class that waits for
-// another one of its throttles. It may not if the wait for the other throttle is expected to be
+// another one of its throttles. Under a throttle by cost, this is where tokens accumulate for the
+// class: they may be reserved before they are all there. Room may not be reserved if the wait for the other throttle is expected to be
 // much longer than the time to this throttle's next room: other classes can use the room in the
 // meantime.
 func (c *core) mayReserve(cl *class, s *flow) bool {
-	if !s.throttle.admitsReserved(c.now, s.need) {
+	t := s.throttle
+	if !t.slotsBeside(0) || !t.set.ByCost && !t.holds(c.now, t.required(cl.need(s))) {
 		return false
 	}
 	for i := range cl.flows {
-		if o := &cl.flows[i]; o != s && !o.reserved && !o.admits(c.now) && o.throttle.wait(c.now, o.need) > s.throttle.reserveFor(s.need) {
+		if o := &cl.flows[i]; o != s && (!o.reserved || o.throttle.set.ByCost) && !cl.admits(o, c.now) && o.throttle.wait(c.now, cl.wanted(o)) > t.reserveFor(cl.need(s)) {
 			return false
 		}
 	}
@@ -205,6 +208,7 @@ func (c *core) mayReserve(cl *class, s *flow) bool {
 func (c *core) reserve(cl *class, s *flow) {
 	t := s.throttle
 	if s.reserved {
+		t.reserved = t.required(cl.need(s)) // the next message of the class may be another one now
 		return
 	}
 	if o := t.reservedFor; o != nil {
@@ -214,10 +218,11 @@ func (c *core) reserve(cl *class, s *flow) {
 			}
 		}
 	}
-	if !t.admits(c.now, s.need) {
+	need := cl.need(s)
+	if !t.slotsBeside(0) || !t.set.ByCost && !t.holds(c.now, t.required(need)) {
 		return
 	}
-	t.reservedFor, t.reserved, s.reserved = cl, s.need, true
+	t.reservedFor, t.reserved, s.reserved = cl, t.required(need), true
 	if !slices.Contains(cl.scheduler.reserving, cl) {
 		cl.scheduler.reserving = append(cl.scheduler.reserving, cl)
 	}
@@ -227,12 +232,135 @@ func (c *core) reserve(cl *class, s *flow) {
 // reservedUntil is the time at which the reservation at the throttle ends at the latest, as far
 // as is known now; math.MaxInt64 if no limit is known. The throttle must have a reservation.
 func (t *throttle) reservedUntil(now int64) int64 {
-	until := int64(math.MaxInt64)
-	for i := range t.reservedFor.flows {
-		o := &t.reservedFor.flows[i]
-		if o.throttle != t && !o.reserved && !o.admits(now) && !o.throttle.slotsBeside(0) {
-			until = min(until, o.throttle.freedAt+int64(min(t.reserveFor(t.reserved), float64(durationMax)))+1)
+	cl, until := t.reservedFor, int64(math.MaxInt64)
+	most := int64(min(t.reserveFor(cl.need(cl.flowAt(t))), float64(durationMax))) // as in mayReserve
+	for i := range cl.flows {
+		o := &cl.flows[i]
+		if o.throttle != t && !o.reserved && !cl.admits(o, now) && !o.throttle.slotsBeside(0) {
+			until = min(until, o.throttle.freedAt+most+1)
 		}
 	}
 	return until
+}
+
+// # Saving tokens
+//
+// Under a throttle by cost, the tokens for a dear message take long to accumulate, and cheap
+// messages could take them away for ever. So they are saved for the class that is next in the
+// line of the throttle:
+//
+//   1. No class may take them that comes after it in the order of admission.go: one that asks
+//      waits in the line (saved), and wake gives the room away from the front of the line only.
+//   2. Nothing is saved for a queue without demand. wake passes over its entry, and looks again
+//      when a queue gets or loses demand (demandChanged).
+//   3. Nothing is saved for a class that another of its throttles stops for longer. The class
+//      waits there instead (standAside), also when that throttle is used up later (usedRoom).
+//      Such a class gets its tokens by a claim, if others pass it over.
+
+// save records the class that is next at a throttle by cost, and returns when the throttle must
+// look again for another reason than tokens, in Unix nanoseconds: at once if that class cannot
+// use them.
+func (c *core) save(t *throttle) int64 {
+	var first *class
+	if e, ok := t.line.next(); ok && t.set.ByCost {
+		first, _ = e.waiting.next()
+	}
+	if old := t.first; old != first {
+		if old != nil {
+			old.scheduler.saving = without(old.scheduler.saving, t)
+			for i := range old.flows {
+				old.flows[i].throttle.savers = without(old.flows[i].throttle.savers, t)
+			}
+		}
+		if t.first = first; first != nil {
+			first.scheduler.saving = append(first.scheduler.saving, t)
+			for i := range first.flows {
+				if o := first.flows[i].throttle; o != t {
+					o.savers = append(o.savers, t)
+				}
+			}
+		}
+	}
+	if t.line.len() > 0 && t.set.ByCost && t.turnOf() == nil {
+		return c.now + 1
+	}
+	return math.MaxInt64
+}
+
+// without returns the list without one throttle.
+func without(list []*throttle, t *throttle) []*throttle {
+	if i := slices.Index(list, t); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// saved reports whether the tokens of a throttle by cost are saved for a class that comes before
+// this one. While the throttle gives its room away, only the class that it has opened may take it.
+func (c *core) saved(cl *class, s *flow) bool {
+	t := s.throttle
+	if s.reserved {
+		return false
+	}
+	if t == c.throttles.waking {
+		return cl.entry == nil || cl.entry.throttle != t
+	}
+	first := t.turnOf()
+	if first == nil {
+		return false
+	}
+	if first != s.entry {
+		return s.entry.at >= 0 || first.turn <= max(s.entry.turn, t.vtime-s.entry.slack())
+	}
+	o, _ := first.waiting.next()
+	return cmp.Or(cmp.Compare(o.tag, cl.tagAt(s)), o.head().compare(cl.head())) < 0
+}
+
+// roomAt is when a throttle that does not admit the class will have the tokens for it, or for the
+// class before it; math.MaxInt64 if it waits for a lease to end.
+func (c *core) roomAt(cl *class, s *flow) int64 {
+	t := s.throttle
+	switch {
+	case !s.hasSlot():
+		return math.MaxInt64
+	case !cl.holds(s, c.now):
+		return t.holdsAt(c.now, cl.wanted(s))
+	default:
+		return t.holdsAt(c.now, t.required(t.nextNeed())+t.reserved)
+	}
+}
+
+// standAside moves a class that waits for the tokens of a throttle by cost to the line of another
+// of its throttles, if it waits for that one longer. It reports whether it has moved the class.
+func (c *core) standAside(cl *class) bool {
+	at := c.roomAt(cl, cl.flowAt(cl.entry.throttle))
+	for i := range cl.flows {
+		s := &cl.flows[i]
+		if s.entry == cl.entry || cl.admits(s, c.now) && (!s.throttle.set.ByCost || !c.saved(cl, s)) || c.roomAt(cl, s) <= at {
+			continue
+		}
+		c.leaveLine(cl)
+		c.waitAt(cl, s)
+		return true
+	}
+	return false
+}
+
+// usedRoom has a throttle by cost, and those that save tokens for a class that needs this
+// throttle, too, look again after a delivery: another class may be next, or its class stopped.
+func (c *core) usedRoom(t *throttle) {
+	if t.set.ByCost && t != c.throttles.waking {
+		c.notify(t)
+	}
+	for _, saver := range t.savers {
+		c.notify(saver)
+	}
+}
+
+// demandChanged has throttles look again that save tokens for a queue, or do not, when its first
+// consumer begins to wait, its last one no longer waits, or it is paused.
+func (c *core) demandChanged(q *queue) {
+	for _, t := range q.scheduler.saving {
+		c.notify(t)
+	}
 }

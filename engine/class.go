@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"encoding/binary"
-	"math"
-	"math/bits"
 	"slices"
 )
 
@@ -87,41 +85,6 @@ func (v *visits) begin(k *fairKey) {
 	n.joined.major, n.joined.minor = 0, 0
 }
 
-// position is the place of a key in the circle of its class. Positions are ordered by major,
-// then by minor. A key that joins behind all others gets a new major. A key that joins between
-// two others gets a minor from the gap between theirs.
-type position struct{ major, minor uint64 }
-
-func (p position) before(o position) bool {
-	return p.major < o.major || p.major == o.major && p.minor < o.minor
-}
-
-// between returns a position behind p and before o, or p itself if no gap is left between them.
-// It takes a small part of the gap, from its beginning: the keys that join next get positions
-// behind the new one, so the larger part of the gap stays available. The salt makes the result
-// differ from the positions of other keys in the gap, which are not due in this round and thus
-// unknown here.
-func (p position) between(o position, salt uint64) position {
-	const parts, golden = 64, 0x9e3779b97f4a7c15
-	end := uint64(math.MaxUint64)
-	if o.major == p.major {
-		end = o.minor
-	}
-	step := (end - p.minor) / parts
-	more, _ := bits.Mul64(step, salt*golden)
-	p.minor += step/2 + more/2
-	return p
-}
-
-// ahead returns a position directly before p, for a key that is visited before the key at p.
-func (p position) ahead(salt uint64) position {
-	from := position{major: p.major}
-	if p.minor == 0 {
-		from = position{major: p.major - 1, minor: math.MaxUint64 / 2}
-	}
-	return from.between(p, salt)
-}
-
 // present is the present round of the class. It does not advance while the class is not open.
 func (cl *class) present() int64 {
 	if cl.state == classOpen {
@@ -143,6 +106,64 @@ func (cl *class) before(o *class) bool {
 // index is where a heap stores the index of the class.
 func (cl *class) index() *int { return &cl.at }
 
+// flow is a class at one of its throttles: a flow of start-time fair queueing.
+type flow struct {
+	throttle *throttle
+	entry    *entry
+	need     int64   // tokens that a delivery takes of the throttle, the same for all keys of the class; by cost, see class.need
+	tag      float64 // start tag of the next message of the class in entry; below 0: never set
+	reserved bool    // a slot and the needed tokens of the throttle are reserved for the claim of the class
+}
+
+// countKeys adds n, which may be negative, to the number of keys that name the throttle.
+func (s *flow) countKeys(n int64) {
+	s.throttle.keys += n
+	s.entry.keys += n
+}
+
+// need is how many tokens the next delivery of the class takes at one of its throttles: by cost,
+// that of the class's next message.
+func (cl *class) need(s *flow) int64 {
+	if s.throttle.set.ByCost {
+		return int64(cl.head().placedCost)
+	}
+	return s.need
+}
+
+// wanted is how many tokens the bucket must hold for the class: what it requires, beside what is
+// reserved for others.
+func (cl *class) wanted(s *flow) int64 {
+	tokens := s.throttle.required(cl.need(s))
+	if !s.reserved {
+		tokens += s.throttle.reserved
+	}
+	return tokens
+}
+
+// holds reports whether the bucket holds the tokens that the class wants.
+func (cl *class) holds(s *flow, now int64) bool { return s.throttle.holds(now, cl.wanted(s)) }
+
+// hasSlot reports whether the throttle has a slot for the class.
+func (s *flow) hasSlot() bool {
+	if s.reserved {
+		return s.throttle.slotsBeside(0)
+	}
+	return s.throttle.slotsBeside(s.throttle.reservedSlots())
+}
+
+// admits reports whether the throttle admits a message of the class now. What is reserved for
+// the class itself counts as room.
+func (cl *class) admits(s *flow, now int64) bool { return s.hasSlot() && cl.holds(s, now) }
+
+// flowAt returns the flow of the class at one of its throttles.
+func (cl *class) flowAt(t *throttle) *flow {
+	i := 0
+	for cl.flows[i].throttle != t {
+		i++
+	}
+	return &cl.flows[i]
+}
+
 // addWeight changes the weight of the class and of its scheduler.
 func (cl *class) addWeight(w int64) {
 	cl.weight += w
@@ -150,10 +171,21 @@ func (cl *class) addWeight(w int64) {
 }
 
 // fix restores the order of the heap of open classes. It must follow every change of the head
-// of an open class. A waiting class is ordered by its tag first, which its keys do not change.
-func (cl *class) fix() {
-	if cl.state == classOpen && cl.scheduler.open.len() > 1 {
-		cl.scheduler.open.fix(cl)
+// of an open class. A waiting class is ordered by its tag first, which its keys do not change,
+// but its next message may take another amount of tokens: throttles by cost look again.
+func (c *core) fix(cl *class) {
+	switch cl.state {
+	case classOpen:
+		if cl.scheduler.open.len() > 1 {
+			cl.scheduler.open.fix(cl)
+		}
+	case classWaiting:
+		for i := range cl.flows {
+			if t := cl.flows[i].throttle; t.set.ByCost {
+				c.notify(t)
+			}
+		}
+	case classIdle:
 	}
 }
 
@@ -179,7 +211,10 @@ func (c *core) classOf(q *queue, m *message) *class {
 	}
 	flows := make([]flow, len(ts))
 	for i, t := range ts {
-		flows[i] = flow{throttle: t, need: l.need(i), tag: -1}
+		flows[i] = flow{throttle: t, need: 1, tag: -1}
+		if l.needs != nil {
+			flows[i].need = l.needs[i]
+		}
 	}
 	slices.SortFunc(flows, func(a, b flow) int { return cmp.Compare(a.throttle.seq, b.throttle.seq) })
 	sig := make([]byte, 0, 8*len(flows))
@@ -190,7 +225,7 @@ func (c *core) classOf(q *queue, m *message) *class {
 	if cl == nil {
 		cl = &class{scheduler: s, sig: string(sig), flows: flows, at: -1, stopped: s.round, visits: newVisits()}
 		for i := range flows {
-			flows[i].entry = flows[i].throttle.entryOf(s, len(flows) > 1)
+			flows[i].entry = flows[i].throttle.entryOf(s, len(flows) > 1, m)
 		}
 		s.classes[cl.sig] = cl
 	}
@@ -248,6 +283,9 @@ func (c *core) idleClass(cl *class) {
 	case classWaiting:
 		cl.waited = cl.waitedBy(c.now)
 		cl.entry.waiting.remove(cl)
+		if t := cl.entry.throttle; t.set.ByCost {
+			c.notify(t) // tokens may have been saved for the class
+		}
 		cl.entry = nil
 	case classIdle:
 	}
@@ -292,112 +330,22 @@ func (cl *class) waitedBy(now int64) int64 {
 	return cl.waited
 }
 
-// takePosition gives a key a position in a class that it joins, directly before the key that is
-// next. The key joins with its credit and the rounds since its last visit in another class.
-//
-//	every key has had its visit of this round    behind all others
-//	no key has had its visit of this round       behind all others, as if it had
-//	                                             been visited in the last round
-//	some have                                    behind the last visited key and those
-//	                                             that joined since, before the next key
-//	the joining key is in the middle of a visit  before the key that is next
-func (k *fairKey) takePosition(cl *class) {
-	h, present := cl.head(), cl.present()
-	k.base = present - k.base
-	last := cl.visits.last()
-	if h != nil && h.visited {
-		last = cl.visits.before() // the next key's own visit is the last one, and is not over
-	}
-	switch s := cl.scheduler; {
-	case h == nil || h.due > present: // every key has had its visit of this round
-		s.last++
-		k.pos = position{major: s.last}
-	case last.round < present: // no key has: the last position is the one before the first
-		s.last++
-		k.pos = position{major: s.last}
-		k.base = min(k.base, present-1)
-	default:
-		k.pos = last.at
-		if k.pos.before(last.joined) && last.joined.before(h.pos) {
-			k.pos = last.joined
-		}
-		k.pos = k.pos.between(h.pos, k.seq)
-		last.joined = k.pos
-	}
-	if k.visited { // its visit continues in this class
-		k.base = present
-		if h != nil && h.due == present && h.pos.before(k.pos) {
-			k.pos = h.pos.ahead(k.seq)
-		}
-	}
+// waitingKeys adds up how long keys wait for throttles.
+type waitingKeys struct {
+	waiting   int64 // keys that wait now
+	countedAt int64 // the time up to which waited includes waiting
+	waited    int64 // sum over keys of the nanoseconds that they have waited
 }
 
-// schedule inserts a key into the calendar of its class, given the cost of its next message. A
-// key in the middle of a visit whose credit covers the cost remains first. The visit of any
-// other key is over, and the key is due in the round in which its credit will cover the cost:
-//
-//	rounds = 1 + ceil((cost - credit - grant) / grant), at least 1, where grant = weight x quantum
-//
-// It requires 1 <= weight and 1 <= quantum, which keep grant positive.
-func (k *fairKey) schedule(cost uint32) {
-	cl := k.class
-	k.placedCost, k.placedWeight = cost, k.weight
-	if k.visited && k.credit >= int64(cost) {
-		k.due = k.base
-		cl.insert(k)
-		return
-	}
-	k.visited = false
-	grant := int64(k.weight) * cl.scheduler.quantum
-	rounds := int64(1)
-	if missing := int64(cost) - k.credit - grant; missing > 0 {
-		rounds += (missing + grant - 1) / grant
-	}
-	k.due = max(k.base+rounds, cl.present())
-	cl.insert(k)
+// countWaiting changes the number of waiting keys. It first adds to waited what has passed with
+// the present number.
+func (w *waitingKeys) countWaiting(now, change int64) {
+	w.waited += w.waiting * (now - w.countedAt)
+	w.waiting, w.countedAt = w.waiting+change, now
 }
 
-// accrue adds the grants of the rounds that have passed the key while its credit did not
-// suffice. It must precede every change of the key's cost or weight, so that the change affects
-// future rounds only.
-func (k *fairKey) accrue() {
-	if k.visited {
-		return
-	}
-	passed := k.roundsPassed()
-	k.credit += passed * int64(k.placedWeight) * k.class.scheduler.quantum
-	k.base += passed
-}
-
-// roundsPassed is the number of rounds since the key's last visit that have come to its
-// position without visiting it, because its credit would not have sufficed.
-func (k *fairKey) roundsPassed() int64 {
-	round := k.class.present()
-	if last := k.class.visits.last(); last.round < round || last.at.before(k.pos) {
-		round-- // the present round has not come to the key's position
-	}
-	return max(min(round-k.base, k.due-k.base-1), 0)
-}
-
-// visit begins the visit of a key, with the grants of all rounds since its last one, or
-// continues it. It advances the queue's round, which never decreases.
-func (k *fairKey) visit() {
-	cl := k.class
-	s := cl.scheduler
-	if !k.visited {
-		k.credit += (k.due - k.base) * int64(k.placedWeight) * s.quantum
-		k.base, k.visited = k.due, true
-		cl.visits.begin(k)
-	}
-	s.round = max(s.round, k.due+cl.offset)
-}
-
-// deficit is the credit of the key, in units of cost, including the grants that accrue would
-// add. It is what FILA.KEY reports.
-func (k *fairKey) deficit() int64 {
-	credit := k.credit
-	if k.class != nil && !k.visited {
-		credit += k.roundsPassed() * int64(k.placedWeight) * k.class.scheduler.quantum
-	}
-	return credit
+// countWaiting counts keys of a waiting class at its throttle and for its queue.
+func (cl *class) countWaiting(now, change int64) {
+	cl.entry.throttle.countWaiting(now, change)
+	cl.scheduler.queue.throttled.countWaiting(now, change)
 }

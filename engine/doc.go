@@ -72,8 +72,9 @@
 //  18. A throttle counts the leases that name it. The leases that name a throttle key without a
 //     setting are counted as well.
 //  19. The credit of a key is never negative.
-//  20. Where a throttle has room, no class waits in its line, except classes of a queue that has
-//     another class open there. Room is reserved only for a claim, and only while the queue of
+//  20. Where a throttle has room for the class that is next, no class waits in its line, except
+//     classes of a queue that has another class open there, or that has no waiting consumer
+//     under a throttle by cost. Room is reserved only for a claim, and only while the queue of
 //     the claim has a waiting consumer.
 //  21. A recurring message is in exactly one state: waiting for its next tick, making a message
 //     in the round in progress, or waiting for its bounded queue to be counted.
@@ -151,15 +152,17 @@
 //	paused                excluded from intake or delivery by an operator
 //	throttle              a limit of rate, of concurrency, or both
 //	throttle set          the throttles that one message names
-//	token, burst          the right to one delivery; the capacity of the token bucket
+//	token, burst          what a delivery takes from a token bucket; the capacity of the bucket
+//	debt                  tokens below zero, after a delivery that took more than the burst
 //	concurrency slot      the right to one live lease under a throttle
 //	in use                the number of live leases that a throttle counts
-//	admit                 have a token and a slot free for a message
-//	consume               take a token and a slot of each throttle of a message
+//	admit                 have the tokens and a slot free for a message
+//	consume               take tokens and a slot of each throttle of a message
 //	class                 the keys of a queue whose next messages name the same throttle set
 //	entry                 the place of a queue in the line of a throttle
 //	claim                 the right of a class with several throttles to capacity that appears
 //	reserved              capacity of a throttle that is kept for a claim
+//	saved                 tokens by cost that accumulate for the class that is next
 //
 // The engine, memory and disk:
 //

@@ -439,7 +439,7 @@ func (s *throttleTable) check(c *core, bad report) {
 		}
 		// Either the throttle has no room and something will free it: the end of a lease, or
 		// the timer of the next token.
-		if t.admits(c.now, first.need()) {
+		if t.admits(c.now, first.need()) && (!t.set.ByCost || first.scheduler.queue.hasDemand()) {
 			bad(20, "throttle %q has room, and classes wait in its line", name)
 		} else if t.set.Rate > 0 && t.timer < 0 && t.slotsBeside(t.reservedSlots()) {
 			bad(20, "throttle %q: classes wait for a timer that is not set", name)

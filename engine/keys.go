@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -164,63 +165,6 @@ func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 	return unix(req.at), nil
 }
 
-// Blocker is a throttle that does not admit the next message of a key now.
-type Blocker struct {
-	Throttle    string
-	InUse       int64     // live leases that name the throttle
-	Concurrency uint64    // its limit of live leases if they are all in use; else 0
-	Rate        float64   // its tokens per second if its bucket is empty; else 0
-	NextAt      time.Time // when the bucket will have a token; zero if it has one
-	Reserved    bool      // it has room, which is reserved for messages that need several throttles
-}
-
-// blocker describes a throttle if it does not admit a message now that takes need tokens. Room
-// that is reserved for a claim does not count.
-func (t *throttle) blocker(now, need int64) (b Blocker, blocks bool) {
-	if t.admits(now, need) {
-		return b, false
-	}
-	b = Blocker{Throttle: t.name, InUse: t.inUse, Reserved: t.admitsReserved(now, need)}
-	if !t.slotsBeside(0) {
-		b.Concurrency = t.set.Concurrency
-	}
-	if !t.tokensBeside(now, need, 0) {
-		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.nextToken(now, need))
-	}
-	return b, true
-}
-
-// lacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
-// token.
-func (b *Blocker) lacksOnlyTokens() bool { return b.Rate != 0 && b.Concurrency == 0 }
-
-// blockers returns the throttles that do not admit a message now, in the order of its throttle
-// keys.
-func (c *core) blockers(m *message) []Blocker {
-	var all []Blocker
-	for i, t := range c.throttlesOf(m) {
-		if b, blocks := t.blocker(c.now, m.throttles.need(i)); blocks {
-			all = append(all, b)
-		}
-	}
-	return all
-}
-
-// blockedState returns the state of a key whose next message throttles do not admit, stateReady if
-// they do.
-func (c *core) blockedState(m *message) keyState {
-	state := stateReady
-	for i, t := range c.throttlesOf(m) {
-		if b, blocks := t.blocker(c.now, m.throttles.need(i)); blocks {
-			if !b.lacksOnlyTokens() {
-				return stateConcurrency
-			}
-			state = stateThrottled
-		}
-	}
-	return state
-}
-
 // keyState is the state of a key with messages, an index of KeyStates.
 type keyState uint8
 
@@ -268,15 +212,27 @@ func (c *core) keyState(k *fairKey) keyState {
 	}
 }
 
+// whole formats the whole tokens of a bucket.
+func whole(tokens float64) string { return plain(math.Floor(tokens + tokenSlack)) }
+
 // reason says in half a sentence what the throttle lacks.
 func (b *Blocker) reason() string {
 	switch {
 	case b.Reserved:
 		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
+	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
+		return fmt.Sprintf("throttle %q has %d of %d leases in use, and %s tokens, the message takes %d", b.Throttle, b.InUse, b.Concurrency, whole(b.Tokens), b.Need)
 	case b.Concurrency > 0 && b.Rate > 0:
 		return fmt.Sprintf("throttle %q has %d of %d leases in use, and no token", b.Throttle, b.InUse, b.Concurrency)
 	case b.Concurrency > 0:
 		return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
+	case b.Saved:
+		return fmt.Sprintf("throttle %q saves its tokens for a message that comes before", b.Throttle)
+	case b.Need > int64(b.Burst): //nolint:gosec // bounded when it is set
+		return fmt.Sprintf("throttle %q has %s tokens, the message takes %d and goes out when the bucket of %d is full, it gets %s a second",
+			b.Throttle, whole(b.Tokens), b.Need, b.Burst, plain(b.Rate))
+	case b.Need > 0:
+		return fmt.Sprintf("throttle %q has %s tokens, the message takes %d, it gets %s a second", b.Throttle, whole(b.Tokens), b.Need, plain(b.Rate))
 	default:
 		return fmt.Sprintf("throttle %q has no token, it gets %s a second", b.Throttle, plain(b.Rate))
 	}

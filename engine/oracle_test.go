@@ -288,6 +288,7 @@ func (o *oracle) decided(d *Delivery, now time.Time) {
 // oracleBucket is the upper bound of what a throttle may have admitted.
 type oracleBucket struct {
 	tokens, rate, burst float64
+	byCost              bool
 	concurrency         int64
 	at                  time.Time
 	lowered             bool // more slots may be in use than the limit since it was lowered
@@ -300,12 +301,20 @@ func (o *oracle) throttleSet(name string, t *throttle, now time.Time) {
 	}
 	burst := float64(t.set.Burst)
 	o.buckets[name] = &oracleBucket{
-		tokens: burst, rate: t.set.Rate, burst: burst, concurrency: int64(t.set.Concurrency), at: now, lowered: true, //nolint:gosec // small
+		tokens: burst, rate: t.set.Rate, burst: burst, byCost: t.set.ByCost, concurrency: int64(t.set.Concurrency), at: now, lowered: true, //nolint:gosec // small
 	}
 }
 
+// need is how many tokens a message of that cost takes.
+func (b *oracleBucket) need(cost uint32) float64 {
+	if b.byCost {
+		return float64(cost)
+	}
+	return 1
+}
+
 // passed records a delivery: all throttles of the message must have admitted it.
-func (o *oracle) passed(throttles []string, now time.Time) {
+func (o *oracle) passed(throttles []string, cost uint32, now time.Time) {
 	for _, name := range throttles {
 		b := o.buckets[name]
 		if b == nil || b.rate == 0 {
@@ -315,16 +324,17 @@ func (o *oracle) passed(throttles []string, now time.Time) {
 			b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
 			b.at = now
 		}
-		if b.tokens--; b.tokens < -1e-6 {
-			o.fail("throttle %s let pass %f more than it may", name, -b.tokens)
+		if more := min(b.need(cost), b.burst) - b.tokens; more > 1e-6 {
+			o.fail("throttle %s let pass %f more than it may", name, more)
 		}
+		b.tokens -= b.need(cost)
 	}
 }
 
-func (o *oracle) refunded(throttles []string) {
+func (o *oracle) refunded(throttles []string, cost uint32) {
 	for _, name := range throttles {
 		if b := o.buckets[name]; b != nil {
-			b.tokens = min(b.burst, b.tokens+1)
+			b.tokens = min(b.burst, b.tokens+b.need(cost))
 		}
 	}
 }

@@ -193,7 +193,10 @@ func (c *core) recoverThrottles(known map[string]*throttle) error {
 		}
 		t := c.addThrottle(parts[1], set)
 		if old := known[parts[1]]; old != nil {
-			t.tokens, t.admitted, t.refused, t.waited = min(old.level(c.now), float64(set.Burst)), old.admitted, old.refused, old.waited
+			t.admitted, t.refused, t.waited = old.admitted, old.refused, old.waited
+			if old.set.Rate > 0 && old.set.ByCost == set.ByCost {
+				t.tokens = min(old.level(c.now), float64(set.Burst))
+			}
 		}
 		return nil
 	})

@@ -34,16 +34,54 @@ func (t *schedThrottle) room(now int64) int {
 	return max(n, 0)
 }
 
+// need is how many tokens a message takes.
+func (t *schedThrottle) need(m *schedMessage) int {
+	if t.byCost {
+		return int(m.cost)
+	}
+	return 1
+}
+
+// required is how many tokens the bucket must hold for a message. A full bucket admits any.
+func (t *schedThrottle) required(m *schedMessage) float64 { return min(float64(t.need(m)), t.burst) }
+
+// admits reports whether the throttle certainly admits a message.
+func (t *schedThrottle) admits(m *schedMessage) bool {
+	s := t.sim
+	return (t.conc == 0 || t.held < t.conc) && t.holds(t.required(m), s.now)
+}
+
+// holds reports whether the bucket certainly holds so many tokens.
+func (t *schedThrottle) holds(tokens float64, now int64) bool {
+	return t.rate == 0 || t.inBucket(now-tokenLate)+rounding/1000 >= tokens
+}
+
+// heldAt is the next time at which the bucket certainly holds so many tokens.
+func (t *schedThrottle) heldAt(tokens float64) int64 {
+	return max(t.at+int64(math.Ceil((tokens-t.tokens)*1e9/t.rate))+tokenLate, t.sim.now+1)
+}
+
 // nextToken is the next time at which a message is certainly admitted that is not admitted now.
 // If a message waits for it, the engine must have a timer for it, which the simulation
 // verifies.
 func (s *schedSim) nextToken() int64 {
 	at := int64(math.MaxInt64)
+	byCost := false
 	for _, t := range s.throttles {
-		if t.rate == 0 || math.Floor(t.inBucket(s.now-tokenLate)+rounding/1000) >= 1 {
-			continue
+		byCost = byCost || t.byCost
+		if t.rate > 0 && !t.byCost && !t.holds(1, s.now) {
+			at = min(at, t.heldAt(1))
 		}
-		at = min(at, max(t.at+int64(math.Ceil((1-t.tokens)*1e9/t.rate))+tokenLate, s.now+1))
+	}
+	if byCost {
+		s.heads(func(m *schedMessage) bool {
+			for _, t := range m.class.throttles {
+				if tokens := t.required(m); t.rate > 0 && t.byCost && !t.holds(tokens, s.now) {
+					at = min(at, t.heldAt(tokens))
+				}
+			}
+			return true
+		})
 	}
 	return at
 }
@@ -303,17 +341,17 @@ func (t *schedThrottle) take(m *schedMessage) {
 		s.fault("throttle %s allows %d leases, and one more goes out", t.name, t.conc)
 	}
 	t.held++
-	t.passed++
+	t.passed += t.need(m)
 	if t.rate > 0 {
-		least := 1.0
+		least := t.required(m)
 		if t.shared {
-			least = 1 - tokensKept
+			least -= tokensKept
 		}
 		t.tokens, t.at = t.inBucket(s.now), s.now
 		if t.tokens < least-rounding {
 			s.fault("throttle %s has %.6f tokens, and a message goes out", t.name, t.tokens)
 		}
-		t.tokens--
+		t.tokens -= float64(t.need(m))
 	}
 	if len(m.class.throttles) > 1 {
 		t.idleAt = s.now
@@ -344,7 +382,7 @@ func (s *schedSim) credit(m *schedMessage) {
 			}
 			for _, c := range q.classes {
 				if i := slices.Index(c.throttles, t); i >= 0 {
-					c.expect[i] += c.weight / sum / float64(queues)
+					c.expect[i] += float64(t.need(m)) * c.weightAt(t) / sum / float64(queues)
 				}
 			}
 		}
@@ -356,16 +394,26 @@ func (s *schedSim) credit(m *schedMessage) {
 // message stays next for long, so over time each key counts with the costs of its messages.
 func (q *schedQueue) weigh() {
 	for _, c := range q.classes {
-		c.weight = 0
+		c.weight, c.tokens = 0, 0
 	}
 	if q.paused || q.waiting == 0 {
 		return
 	}
 	for _, k := range q.keys {
 		if len(k.ready) > 0 && !k.paused {
-			k.ready[0].class.weight += float64(k.weight) / float64(k.ready[0].cost)
+			c := k.ready[0].class
+			c.weight += float64(k.weight) / float64(k.ready[0].cost)
+			c.tokens += float64(k.weight)
 		}
 	}
+}
+
+// weightAt is the weight of the class at a throttle.
+func (c *schedClass) weightAt(t *schedThrottle) float64 {
+	if t.byCost {
+		return c.tokens
+	}
+	return c.weight
 }
 
 // weightAt is the weight of the queue's classes that name a throttle.
@@ -373,7 +421,7 @@ func (q *schedQueue) weightAt(t *schedThrottle) float64 {
 	sum := 0.0
 	for _, c := range q.classes {
 		if slices.Contains(c.throttles, t) {
-			sum += c.weight
+			sum += c.weightAt(t)
 		}
 	}
 	return sum
@@ -383,7 +431,10 @@ func (q *schedQueue) weightAt(t *schedThrottle) float64 {
 // least.
 func (c *schedClass) share() (part, expected float64) {
 	expected = math.Inf(1)
-	for _, e := range c.expect {
+	for i, e := range c.expect {
+		if c.throttles[i].byCost { // as many messages as it may deliver with these tokens
+			e *= float64(max(c.got, 1)) / float64(max(c.cost, 1))
+		}
 		expected = min(expected, e)
 	}
 	return float64(c.got) / expected, expected

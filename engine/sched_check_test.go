@@ -10,7 +10,8 @@ import (
 // After every event, no message waits that could be delivered: no slot and no token is free for
 // the first message of a key while a worker waits for its queue. The one exception is room that
 // is reserved for a message with several throttles until it has the others, which is bounded in
-// number per throttle and in time.
+// number per throttle and in time. Tokens under a throttle by cost may also be saved for a message
+// that no other throttle stops and that takes more of them.
 const (
 	placesKept = 1
 	tokensKept = 0
@@ -63,8 +64,7 @@ func (s *schedSim) heads(each func(m *schedMessage) bool) {
 }
 
 func (m *schedMessage) canGo() bool {
-	s := m.key.queue.sim
-	return !slices.ContainsFunc(m.class.throttles, func(t *schedThrottle) bool { return t.room(s.now) < 1 })
+	return !slices.ContainsFunc(m.class.throttles, func(t *schedThrottle) bool { return !t.admits(m) })
 }
 
 func (s *schedSim) anyCanGo() bool {
@@ -78,29 +78,33 @@ func (s *schedSim) anyCanGo() bool {
 // because its own room is reserved.
 func (s *schedSim) judge() {
 	kept := map[*schedThrottle]bool{}
-	full := func(t *schedThrottle) bool { return t.room(s.now) < 1 || kept[t] }
+	tokens := map[*schedThrottle]float64{} // kept, by cost: they may be kept before they are all there
 	for again := true; again; {
 		again = false
 		s.heads(func(m *schedMessage) bool {
+			full := func(t *schedThrottle) bool { return !t.admits(m) || kept[t] }
 			if ts := m.class.throttles; len(ts) > 1 && slices.ContainsFunc(ts, full) {
 				for _, t := range ts {
-					if n := t.room(s.now); !kept[t] && n >= 1 && n <= placesKept {
+					if n := t.room(s.now); !kept[t] && (t.byCost || n >= 1 && n <= placesKept) {
 						kept[t], again = true, true
 					}
+					tokens[t] = max(tokens[t], t.required(m))
 				}
 			}
 			return true
 		})
 	}
+	saved := s.saved(tokens)
 	s.heads(func(m *schedMessage) bool {
 		if !m.canGo() {
 			return true
 		}
 		tolerated := false
 		for _, t := range m.class.throttles {
-			if kept[t] {
+			if kept[t] && (!t.byCost || t.conc > 0 && t.conc-t.held <= placesKept || !t.holds(tokens[t]+t.required(m), s.now)) {
 				t.idle, tolerated = 1, true
 			}
+			tolerated = tolerated || saved[t]
 		}
 		if tolerated {
 			return true
@@ -111,6 +115,24 @@ func (s *schedSim) judge() {
 		s.unfair(&s.broken, "key %s of %s has a message that could go, and %d workers wait", m.key.name, m.class, m.key.queue.waiting)
 		return true
 	})
+}
+
+// saved returns the throttles by cost whose tokens may be saved for a message: one that no other
+// throttle stops but those that lack tokens as well. It cannot use those that are kept.
+func (s *schedSim) saved(kept map[*schedThrottle]float64) map[*schedThrottle]bool {
+	saved := map[*schedThrottle]bool{}
+	s.heads(func(m *schedMessage) bool {
+		stopped := slices.ContainsFunc(m.class.throttles, func(t *schedThrottle) bool {
+			return !t.admits(m) && (!t.byCost || t.conc > 0 && t.held >= t.conc)
+		})
+		for _, t := range m.class.throttles {
+			if !stopped && t.byCost && !t.holds(t.required(m)+kept[t], s.now) {
+				saved[t] = true
+			}
+		}
+		return true
+	})
+	return saved
 }
 
 // TestTheCheckDetectsFalsifiedRecords falsifies the records of a correct run.

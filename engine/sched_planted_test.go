@@ -137,7 +137,7 @@ func (s *schedSim) misexplained() bool {
 				blocked[x.BlockedBy[i].Throttle] = true
 			}
 			for _, t := range k.ready[0].class.throttles {
-				if t.room(s.now) < 1 && !blocked[t.name] {
+				if !t.admits(k.ready[0]) && !blocked[t.name] {
 					return true
 				}
 			}
@@ -168,6 +168,6 @@ func (k *fairKey) moveTo(round int64) {
 	if cl.state == classWaiting {
 		cl.entry.waiting.fix(cl)
 	} else {
-		cl.fix()
+		cl.scheduler.open.fix(cl)
 	}
 }

@@ -84,9 +84,14 @@ func newSetUp(seed uint64) *setUp {
 func (u *setUp) randomThrottle() {
 	r := u.rng
 	rate, burst, conc := 1+9*r.Float64(), float64(1+r.IntN(5)), 1+r.IntN(3)
-	switch r.IntN(8) {
+	cost := (1 + float64(u.costMax)) / 2 // of a message, in the mean
+	switch r.IntN(10) {
 	case 0, 1:
 		u.throttle(rate, burst, 0)
+	case 8: // the dearest messages may take more than the bucket holds
+		u.throttleByCost(rate*cost, math.Ceil(burst*cost/2), 0)
+	case 9:
+		u.throttleByCost(rate*cost, math.Ceil(burst*cost/2), conc+3)
 	case 2:
 		u.throttle(rate, burst, conc+3)
 	default:
@@ -238,7 +243,7 @@ func (u *setUp) disturb(shared []*schedThrottle) {
 		t := shared[r.IntN(len(shared))]
 		u.again(every, func() {
 			if t.rate > 0 {
-				t.set(1+9*r.Float64(), t.burst, t.conc)
+				t.set(t.rate*(0.5+r.Float64()), t.burst, t.conc)
 			} else {
 				t.set(0, 0, 1+r.IntN(3))
 			}

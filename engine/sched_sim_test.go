@@ -251,12 +251,13 @@ type schedThrottle struct {
 	name        string
 	rate, burst float64 // 0: no limit
 	conc        int     // 0: no limit
+	byCost      bool    // a message takes its cost in tokens
 	tokens      float64
 	at          int64
 	held        int
 	shared      bool // messages with several throttles name it
 
-	passed   int
+	passed   int     // messages, or the tokens that they took
 	used     float64 // slots x seconds, or tokens
 	lost     float64 // the same, of capacity that a message could have used
 	idle     int     // slots or tokens being lost now
@@ -265,7 +266,15 @@ type schedThrottle struct {
 }
 
 func (s *schedSim) throttle(rate, burst float64, conc int) *schedThrottle {
-	t := &schedThrottle{sim: s, name: string(rune('A' + len(s.throttles))), at: s.now}
+	return s.throttleOf(rate, burst, conc, false)
+}
+
+func (s *schedSim) throttleByCost(rate, burst float64, conc int) *schedThrottle {
+	return s.throttleOf(rate, burst, conc, true)
+}
+
+func (s *schedSim) throttleOf(rate, burst float64, conc int, byCost bool) *schedThrottle {
+	t := &schedThrottle{sim: s, name: string(rune('A' + len(s.throttles))), at: s.now, byCost: byCost}
 	if len(s.throttles) >= 26 {
 		t.name = fmt.Sprint("T", len(s.throttles))
 	}
@@ -278,7 +287,7 @@ func (s *schedSim) throttle(rate, burst float64, conc int) *schedThrottle {
 func (t *schedThrottle) set(rate, burst float64, conc int) {
 	var o ThrottleOptions
 	if rate > 0 {
-		o.Rate, o.Burst = new(rate), new(uint64(burst))
+		o.Rate, o.Burst, o.ByCost = new(rate), new(uint64(burst)), t.byCost
 	}
 	if conc > 0 {
 		o.Concurrency = new(uint64(conc)) //nolint:gosec // positive
@@ -401,8 +410,9 @@ type schedClass struct {
 	costMax   float64
 	got       int
 	cost      int64     // delivered
-	weight    float64   // set by weigh
-	expect    []float64 // for each throttle, the messages of a fair division
+	weight    float64   // set by weigh: messages
+	tokens    float64   // the same of cost
+	expect    []float64 // for each throttle, the messages of a fair division, or the tokens
 }
 
 func (q *schedQueue) class(ts []*schedThrottle) *schedClass {

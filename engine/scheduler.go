@@ -2,6 +2,7 @@ package engine
 
 import (
 	"iter"
+	"time"
 )
 
 // This file is the order of delivery within a queue: weighted deficit round robin over the
@@ -59,6 +60,7 @@ type scheduler struct {
 	idle      []*class          // classes without keys, oldest first; may list some that are in use again
 	open      timers[*class]    // open classes, by the round of their head
 	reserving []*class          // have capacity reserved, see claims.go
+	saving    []*throttle       // throttles by cost at which a class of the queue is next
 
 	round     int64  // of the last visit
 	last      uint64 // the greatest major of all positions
@@ -152,13 +154,14 @@ func (c *core) reschedule(k *fairKey) {
 	}
 	if k.visited && k.credit >= int64(cost) && k.weight == k.placedWeight {
 		k.placedCost = cost // the visit continues at the key's place
+		c.fix(cl)
 		return
 	}
 	k.accrue()
 	cl.remove(k)
 	cl.addWeight(int64(k.weight) - int64(k.placedWeight))
 	k.schedule(cost)
-	cl.fix()
+	c.fix(cl)
 	c.offerLoaded(k.queue)
 }
 
@@ -198,7 +201,7 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 		cl.enter(cost)
 		s.open.push(cl)
 	} else {
-		cl.fix()
+		c.fix(cl)
 	}
 	if cl.state == classOpen {
 		c.offer(s.queue)
@@ -224,7 +227,7 @@ func (c *core) leaveClass(k *fairKey) {
 		cl.flows[i].countKeys(-1)
 	}
 	if cl.keys > 0 {
-		cl.fix()
+		c.fix(cl)
 		return
 	}
 	c.idleClass(cl)
@@ -265,7 +268,7 @@ func (c *core) pick(q *queue) *fairKey {
 			continue
 		}
 		if len(cl.flows) > 0 {
-			if full := cl.full(c.now); full != nil {
+			if full := c.full(cl); full != nil {
 				c.block(cl, full)
 				continue
 			}
@@ -288,4 +291,89 @@ func (c *core) postpone(q *queue) {
 		q.postponed = true
 		c.waits.postponed = append(c.waits.postponed, q)
 	}
+}
+
+// Blocker is a throttle that does not admit the next message of a key now.
+type Blocker struct {
+	Throttle    string
+	InUse       int64     // live leases that name the throttle
+	Concurrency uint64    // its limit of live leases if they are all in use; else 0
+	Rate        float64   // its tokens per second if the key waits for tokens; else 0
+	NextAt      time.Time // when the bucket will have the tokens; zero if it has them
+	Reserved    bool      // it has room, which is reserved for messages that need several throttles
+	Saved       bool      // it has the tokens, and saves them for a message that comes before
+	Need        int64     // tokens that the message takes, under a throttle by cost; else 0
+	Tokens      float64   // in the bucket now
+	Burst       uint64    // capacity of the bucket
+}
+
+// blocker describes the throttle with an index in the throttle set of a message, if it does not
+// admit the message now. Room that is reserved for a claim does not count.
+func (c *core) blocker(m *message, i int) (b Blocker, blocks bool) {
+	t, need := m.throttles.set[i], m.need(i)
+	admits, saved := t.admits(c.now, need), t.set.ByCost && c.savedBefore(m, t)
+	if admits && !saved {
+		return b, false
+	}
+	b = Blocker{Throttle: t.name, InUse: t.inUse, Reserved: !admits && t.admitsReserved(c.now, need), Tokens: t.level(c.now), Burst: t.set.Burst}
+	if t.set.ByCost {
+		b.Need = need
+	}
+	if !t.slotsBeside(0) {
+		b.Concurrency = t.set.Concurrency
+	}
+	switch tokens := t.required(need); {
+	case !t.holds(c.now, tokens):
+		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.holdsAt(c.now, tokens+t.reserved))
+	case saved:
+		b.Saved = true
+		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.holdsAt(c.now, t.required(t.nextNeed())+t.reserved))
+	}
+	return b, true
+}
+
+// savedBefore reports whether the tokens of a throttle by cost are saved for a message that comes
+// before the first message of a key.
+func (c *core) savedBefore(m *message, t *throttle) bool {
+	cl := m.key.class
+	if cl == nil {
+		return false
+	}
+	for i := range cl.flows {
+		if s := &cl.flows[i]; s.throttle == t {
+			return cl.state == classWaiting && cl.entry == s.entry || cl.state == classOpen && c.saved(cl, s)
+		}
+	}
+	return false
+}
+
+// lacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
+// tokens.
+func (b *Blocker) lacksOnlyTokens() bool { return b.Rate != 0 && b.Concurrency == 0 }
+
+// blockers returns the throttles that do not admit a message now, in the order of its throttle
+// keys.
+func (c *core) blockers(m *message) []Blocker {
+	var all []Blocker
+	for i := range c.throttlesOf(m) {
+		if b, blocks := c.blocker(m, i); blocks {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// blockedState returns the state of a key whose next message throttles do not admit, stateReady if
+// they do.
+func (c *core) blockedState(m *message) keyState {
+	state := stateReady
+	for i := range c.throttlesOf(m) {
+		if b, blocks := c.blocker(m, i); blocks {
+			if !b.lacksOnlyTokens() {
+				return stateConcurrency
+			}
+			state = stateThrottled
+		}
+	}
+	return state
 }

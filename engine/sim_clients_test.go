@@ -64,7 +64,7 @@ func (s *sim) takeBack(ds []*Delivery) {
 		err := tx.Undeliver(ds) // in slices: it is applied again until nothing is left
 		for _, d := range ds {
 			if m := live[d]; m != nil && tx.core.leases.byID[m.id] != m {
-				s.oracle.refunded(m.throttleKeys())
+				s.oracle.refunded(m.throttleKeys(), m.cost)
 			}
 		}
 		return err
@@ -236,7 +236,8 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 func (s *sim) decided(tx *Tx, ds []*Delivery) {
 	for _, d := range ds {
 		s.oracle.decided(d, tx.Now())
-		s.oracle.passed(tx.core.leases.byID[d.Receipt.ID].throttleKeys(), s.step.now)
+		m := tx.core.leases.byID[d.Receipt.ID]
+		s.oracle.passed(m.throttleKeys(), m.cost, s.step.now)
 	}
 }
 
@@ -330,7 +331,7 @@ func (s *sim) setThrottle(cl *simClient) {
 	name := fmt.Sprintf("t%d", s.rng.IntN(3))
 	var o ThrottleOptions
 	if s.rng.IntN(3) > 0 {
-		o.Rate = new(0.5 + 20*s.rng.Float64())
+		o.Rate, o.ByCost = new(0.5+20*s.rng.Float64()), s.rng.IntN(2) == 0
 		if s.rng.IntN(2) == 0 {
 			o.Burst = new(uint64(1 + s.rng.IntN(5))) //nolint:gosec // small
 		}

@@ -17,10 +17,13 @@ import (
 //
 // admission.go describes which class of messages a throttle with room admits next.
 //
-// A delivery takes a slot and an amount of tokens, which is its need: see flow.need. Room of a
+// A delivery takes a slot and an amount of tokens, which is its need: one, or the cost of its
+// message under a throttle by cost. A bucket that is full admits any need: a delivery that takes
+// more leaves it in debt, with tokens below zero, and the next one waits until the rate has paid
+// for both. So nothing is stuck for ever, and the rate is exact in the long run. Room of a
 // throttle for a delivery:
 //
-//	full      tokens < need, or inUse at Concurrency
+//	full      tokens < min(need, Burst), or inUse at Concurrency
 //	room      the tokens and a slot are free, and wake gives them away
 //	reserved  the last room is reserved for a claim
 //
@@ -33,7 +36,7 @@ type throttle struct {
 	seq  uint64 // its number in the roster: the order of creation
 	set  storage.Throttle
 
-	tokens float64 // in the bucket at time at; see level
+	tokens float64 // in the bucket at time at, below 0 in debt; see level
 	at     int64   // of the last change of tokens, Unix nanoseconds
 	inUse  int64   // leases of messages that name it
 
@@ -43,6 +46,8 @@ type throttle struct {
 	claims      []*class          // classes with a claim on it, by the number of the claim
 	reservedFor *class            // the class for which a slot and its need of tokens are reserved; nil: none
 	reserved    int64             // tokens that are reserved for it
+	first       *class            // by cost: the class whose turn is next, for which tokens are saved, see claims.go
+	savers      []*throttle       // throttles by cost that save tokens for a class that needs this one, too
 	notified    bool              // it is in throttleTable.notified
 	wakeAt      int64             // time of its timer, Unix nanoseconds
 	timer       int               // index in throttleTable.timers; -1: no timer
@@ -53,13 +58,6 @@ type throttle struct {
 	keys              int64  // keys whose next message names it
 	admitted, refused uint64 // deliveries; classes that it stopped
 	waitingKeys              // of keys, those in classes that wait in its line
-}
-
-// waitingKeys adds up how long keys wait for throttles.
-type waitingKeys struct {
-	waiting   int64 // keys that wait now
-	countedAt int64 // the time up to which waited includes waiting
-	waited    int64 // sum over keys of the nanoseconds that they have waited
 }
 
 func (t *throttle) before(o *throttle) bool { return t.wakeAt < o.wakeAt }
@@ -78,15 +76,31 @@ func (t *throttle) level(now int64) float64 {
 	return min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
 }
 
-// admits reports whether a delivery that takes need tokens may happen now without using what is
-// reserved for a claim.
+// need is how many tokens a delivery of the message takes of the throttle with that index in its
+// throttle set.
+func (m *message) need(i int) int64 {
+	switch l := m.throttles; {
+	case l.set[i].set.ByCost:
+		return int64(m.cost)
+	case l.needs != nil:
+		return l.needs[i]
+	default:
+		return 1
+	}
+}
+
+// required is how many tokens the bucket must hold for a delivery of that need.
+func (t *throttle) required(need int64) int64 { return min(need, int64(t.set.Burst)) } //nolint:gosec // bounded when it is set
+
+// admits reports whether a delivery of that need may happen now without using what is reserved
+// for a claim.
 func (t *throttle) admits(now, need int64) bool {
-	return t.slotsBeside(t.reservedSlots()) && t.tokensBeside(now, need, t.reserved)
+	return t.slotsBeside(t.reservedSlots()) && t.holds(now, t.required(need)+t.reserved)
 }
 
 // admitsReserved reports the same of the delivery for which room is reserved.
 func (t *throttle) admitsReserved(now, need int64) bool {
-	return t.slotsBeside(0) && t.tokensBeside(now, need, 0)
+	return t.slotsBeside(0) && t.holds(now, t.required(need))
 }
 
 // reservedSlots is the number of slots that are reserved for a claim: 1 or 0.
@@ -102,9 +116,9 @@ func (t *throttle) slotsBeside(kept int64) bool {
 	return t.set.Concurrency == 0 || t.inUse+kept < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
 }
 
-// tokensBeside reports whether the bucket holds the needed tokens beside those that are kept.
-func (t *throttle) tokensBeside(now, need, kept int64) bool {
-	return t.set.Rate == 0 || t.level(now)+tokenSlack >= float64(need+kept)
+// holds reports whether the bucket holds so many tokens.
+func (t *throttle) holds(now, tokens int64) bool {
+	return t.set.Rate == 0 || t.level(now)+tokenSlack >= float64(tokens)
 }
 
 // interval is the expected time between two moments at which the throttle gets room for a
@@ -127,24 +141,22 @@ func (t *throttle) reserveFor(need int64) float64 {
 	return 4 * t.interval(need)
 }
 
-// nextToken is the time at which the bucket will hold the needed tokens beside those that are
-// reserved, in Unix nanoseconds, later than now. At very low rates it is capped at durationMax
-// from now.
-func (t *throttle) nextToken(now, need int64) int64 {
-	missing := max(float64(need+t.reserved)-tokenSlack-t.level(now), 0)
+// holdsAt is the time at which the bucket will hold so many tokens, in Unix nanoseconds, later
+// than now. At very low rates it is capped at durationMax from now.
+func (t *throttle) holdsAt(now, tokens int64) int64 {
+	missing := max(float64(tokens)-tokenSlack-t.level(now), 0)
 	wait := math.Ceil(missing * 1e9 / t.set.Rate)
 	return now + int64(min(max(wait, 1), float64(durationMax)))
 }
 
-// wait is the expected time until the throttle has room for a delivery of that need, in
-// nanoseconds. Where a lease must end, it is the mean interval or the time since the last end,
+// wait is the expected time until the throttle has a slot and so many tokens, in nanoseconds. Where a lease must end, it is the mean interval or the time since the last end,
 // whichever is longer: the longer none has ended, the longer the next end is likely to take.
-func (t *throttle) wait(now, need int64) float64 {
+func (t *throttle) wait(now, tokens int64) float64 {
 	switch {
 	case !t.slotsBeside(0):
 		return max(t.gap, float64(now-t.freedAt))
 	case t.set.Rate > 0:
-		return float64(t.nextToken(now, need) - now)
+		return float64(t.holdsAt(now, tokens) - now)
 	default:
 		return 0
 	}
@@ -158,7 +170,7 @@ func (c *core) consume(m *message) {
 		t.admitted++
 		t.inUse++
 		if t.set.Rate > 0 {
-			t.tokens, t.at = t.level(c.now)-float64(m.throttles.need(i)), c.now
+			t.tokens, t.at = t.level(c.now)-float64(m.need(i)), c.now
 		}
 	}
 	m.key.stats.admitted += uint64(len(ts))
@@ -170,7 +182,7 @@ func (c *core) consume(m *message) {
 func (c *core) refund(m *message) {
 	for i, t := range c.throttlesOf(m) {
 		if t.set.Rate > 0 {
-			t.tokens, t.at = min(t.level(c.now)+float64(m.throttles.need(i)), float64(t.set.Burst)), c.now
+			t.tokens, t.at = min(t.level(c.now)+float64(m.need(i)), float64(t.set.Burst)), c.now
 			c.notify(t)
 		}
 	}
@@ -200,25 +212,13 @@ func (c *core) endUse(m *message) {
 	c.endUnset(m)
 }
 
-// countWaiting changes the number of waiting keys. It first adds to waited what has passed with
-// the present number.
-func (w *waitingKeys) countWaiting(now, change int64) {
-	w.waited += w.waiting * (now - w.countedAt)
-	w.waiting, w.countedAt = w.waiting+change, now
-}
-
-// countWaiting counts keys of a waiting class at its throttle and for its queue.
-func (cl *class) countWaiting(now, change int64) {
-	cl.entry.throttle.countWaiting(now, change)
-	cl.scheduler.queue.throttled.countWaiting(now, change)
-}
-
 // ThrottleOptions are the settings of a throttle. At least one of Rate and Concurrency must be
 // set; nil means not limited by it.
 type ThrottleOptions struct {
-	Rate        *float64 // deliveries per second, from 1e-9 to 1e9
+	Rate        *float64 // tokens per second, from 1e-9 to 1e9
 	Burst       *uint64  // capacity of the bucket in tokens, from 1 to 1e9; needs Rate; nil: Rate, rounded up, at least 1
 	Concurrency *uint64  // live leases at a time, from 1 to 1e9
+	ByCost      bool     // a delivery takes the cost of its message in tokens, else one; needs Rate
 }
 
 const (
@@ -254,6 +254,9 @@ func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 		}
 		set.Burst = *b
 	}
+	if set.ByCost = o.ByCost; set.ByCost && o.Rate == nil {
+		return set, fmt.Errorf("%w: BY COST needs RATE", ErrInvalid)
+	}
 	if n := o.Concurrency; n != nil {
 		if *n < 1 || *n > concurrencyMax {
 			return set, fmt.Errorf("%w: CONCURRENCY must be from 1 to %d", ErrInvalid, uint64(concurrencyMax))
@@ -264,8 +267,9 @@ func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 }
 
 // SetThrottle sets what a throttle key allows. It replaces an earlier setting as a whole and
-// takes effect immediately, for the backlog and for waiting consumers. A new bucket is full; an
-// existing one retains its tokens up to the new Burst. Leases that name the key already count
+// takes effect immediately, for the backlog and for waiting consumers. A new bucket is full, and
+// so is one for which a token means something else, since ByCost has changed; another one
+// retains its tokens up to the new Burst, or its debt. Leases that name the key already count
 // toward Concurrency, and may exceed it until they end. The setting is durable when the reply
 // leaves.
 //
@@ -292,13 +296,24 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 		return nil
 	}
 	tokens := t.level(c.now)
-	if t.set.Rate == 0 {
+	if t.set.Rate == 0 || t.set.ByCost != set.ByCost {
 		tokens = float64(set.Burst)
+	}
+	if t.set.ByCost != set.ByCost {
+		t.restartTurns()
 	}
 	t.set = set
 	t.tokens, t.at = min(tokens, float64(set.Burst)), c.now
 	c.notify(t)
 	return nil
+}
+
+// restartTurns makes it the turn of all queues, because a turn has another length from now on.
+func (t *throttle) restartTurns() {
+	for _, e := range t.entries {
+		e.turn, e.step = t.vtime, 1
+	}
+	t.line.rebuild(t.line.h)
 }
 
 // addThrottle creates a throttle with a full bucket. The new version of the table makes all
@@ -353,12 +368,13 @@ type ThrottleInfo struct {
 	Key                string
 	Rate               float64       // tokens per second; 0: not limited
 	Burst, Concurrency uint64        // capacity of the bucket, live leases; 0: not limited
-	Tokens             float64       // in the bucket now
+	ByCost             bool          // a delivery takes the cost of its message in tokens, else one
+	Tokens             float64       // in the bucket now; below 0: the debt of a message that took more than Burst
 	InUse              int64         // live leases that name the key
 	Waiting            int64         // fairness keys, not paused, whose next message it does not admit now
 	Admitted, Refused  uint64        // deliveries that it admitted; times that it stopped a class of keys
 	Waited             time.Duration // sum over keys
-	NextAt             time.Time     // of the next token if keys wait for one; else zero
+	NextAt             time.Time     // when the bucket will suffice for the message that is next, if keys wait for tokens; else zero
 }
 
 // throttleInfo describes a throttle in time proportional to the number of paused queues.
@@ -366,10 +382,14 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 	now := c.now
 	t.countWaiting(now, 0)
 	i := ThrottleInfo{
-		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, Tokens: max(t.level(now), 0), InUse: t.inUse,
-		Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
+		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, ByCost: t.set.ByCost,
+		Tokens: t.level(now), InUse: t.inUse, Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
 	}
-	if !t.admits(now, 1) {
+	if i.Tokens > -tokenSlack {
+		i.Tokens = max(i.Tokens, 0)
+	}
+	next := t.nextNeed()
+	if !t.admits(now, next) {
 		i.Waiting = t.keys
 		for q := range c.queues.pausedOut { // paused keys are in no class and not counted anyway
 			if e := t.entries[q]; e != nil {
@@ -377,8 +397,8 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 			}
 		}
 	}
-	if i.Waiting > 0 && t.set.Rate > 0 && t.level(now)+tokenSlack < 1 {
-		i.NextAt = time.Unix(0, t.nextToken(now, 1))
+	if i.Waiting > 0 && !t.holds(now, t.required(next)) {
+		i.NextAt = time.Unix(0, t.holdsAt(now, t.required(next)+t.reserved))
 	}
 	return i
 }

@@ -59,22 +59,34 @@ func (s *throttleTable) expire(c *core) {
 // need is how many tokens the class takes whose turn is next in the entry, 1 if none waits.
 func (e *entry) need() int64 {
 	if cl, ok := e.waiting.next(); ok {
-		return cl.flowAt(e.throttle).need
+		return cl.need(cl.flowAt(e.throttle))
 	}
 	return 1
 }
 
-// arm sets the timer of a throttle: for the tokens of the class that is next if it waits for some, and for the
-// end of a reservation. A class that waits for a concurrency slot needs no timer, since the end
-// of a lease wakes the throttle.
+// nextNeed is how many tokens the class takes that is next in the line of the throttle, 1 if
+// none waits.
+func (t *throttle) nextNeed() int64 {
+	if e, ok := t.line.next(); ok {
+		return e.need()
+	}
+	return 1
+}
+
+// arm sets the timer of a throttle: for the tokens of the class that is next in the line or has
+// the first claim, and for the end of a reservation. A class that waits for a concurrency slot
+// needs no timer, since the end of a lease wakes the throttle.
 func (c *core) arm(t *throttle) {
 	at := int64(math.MaxInt64)
-	if t.set.Rate > 0 && t.slotsBeside(t.reservedSlots()) {
-		if e, ok := t.line.next(); ok && !t.admits(c.now, e.need()) {
-			at = t.nextToken(c.now, e.need())
+	if t.set.ByCost || t.first != nil {
+		at = c.save(t)
+	}
+	if t.set.Rate > 0 {
+		if tokens := t.required(t.nextNeed()) + t.reserved; t.line.len() > 0 && t.slotsBeside(t.reservedSlots()) && !t.holds(c.now, tokens) {
+			at = min(at, t.holdsAt(c.now, tokens))
 		}
-		if need, ok := t.claimNeed(); ok && !t.admits(c.now, need) {
-			at = min(at, t.nextToken(c.now, need))
+		if cl := t.nextClaim(); cl != nil && !cl.holds(cl.flowAt(t), c.now) {
+			at = min(at, t.holdsAt(c.now, cl.wanted(cl.flowAt(t))))
 		}
 	}
 	if t.reservedFor != nil {
@@ -105,7 +117,7 @@ func (c *core) disarm(t *throttle) {
 type throttleSet struct {
 	names   []string    // throttle keys, as the message names them; not empty
 	set     []*throttle // of the keys that have a setting, in the order of names
-	needs   []int64     // tokens that a delivery takes of each of set; nil: one of each
+	needs   []int64     // tokens that a delivery takes of each of set unless its throttle is by cost; nil: one of each
 	unset   []*unsetKey // the other keys
 	version uint64      // of the throttleTable for which set, unset and class hold
 	class   *class      // of messages with this set; nil: not looked up
@@ -141,14 +153,6 @@ func (l *throttleSet) keys() []string {
 		return nil
 	}
 	return l.names
-}
-
-// need is how many tokens a delivery takes of the throttle with that index in set.
-func (l *throttleSet) need(i int) int64 {
-	if l.needs == nil {
-		return 1
-	}
-	return l.needs[i]
 }
 
 // throttlesOf returns the throttles that limit a message, in the order of its throttle keys. It

@@ -141,7 +141,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		"Signal": fullSignal(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
-		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1},
+		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true},
 	} {
 		nums, _ := fieldsOf(t, r.Append(nil))
 		if nums = slices.Compact(nums); !slices.Equal(nums, described[name]) {

@@ -119,9 +119,10 @@ func (s *Script) fields(c *codec) {
 
 // Throttle is the setting of a throttle. Its key is ("throttle", throttle key).
 type Throttle struct {
-	Rate        float64 // messages a second; 0: not limited
+	Rate        float64 // tokens a second; 0: not limited
 	Burst       uint64
 	Concurrency uint64 // leases at a time; 0: not limited
+	ByCost      bool   // a message takes its cost in tokens, else one
 }
 
 // Append appends the encoded record.
@@ -153,4 +154,5 @@ func (t *Throttle) fields(c *codec) {
 	c.float64(1, &t.Rate)
 	c.uint64(2, &t.Burst)
 	c.uint64(3, &t.Concurrency)
+	c.bool(4, &t.ByCost)
 }

@@ -65,6 +65,7 @@ func throttleRows() []row {
 			options: []option{
 				{"rate", "RATE", text, "deliveries a `second`, such as 2.5"},
 				{"burst", "BURST", number, "`n` deliveries that may go out at once after a pause; the rate, rounded up"},
+				{"by", "BY", text, "`what` a delivery takes in tokens: cost, that of its message; else one"},
 				{"concurrency", "CONCURRENCY", number, "`n` messages that may be leased at the same time"},
 			},
 			examples: []string{"fila throttles set provider:x --rate 2.5 --burst 10", "fila throttles set tenant:1 --concurrency 4"},

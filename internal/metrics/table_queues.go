@@ -81,7 +81,7 @@ const textThrottles = "`admin.metrics_throttles` throttles have figures: those w
 func throttleRows() []row {
 	t := []string{labelThrottle}
 	return []row{
-		{throttleTokens, Metric{"throttle_tokens", Gauge, t, "Tokens in the bucket: deliveries that may happen at once.", "`FILA.THROTTLE GET`: `tokens`"}},
+		{throttleTokens, Metric{"throttle_tokens", Gauge, t, "Tokens in the bucket: deliveries that may happen at once, or their cost; below 0 in debt.", "`FILA.THROTTLE GET`: `tokens`"}},
 		{throttleBurst, Metric{"throttle_burst_tokens", Gauge, t, "Capacity of the bucket.", "`FILA.THROTTLE GET`: `burst`"}},
 		{throttleRate, Metric{"throttle_rate", Gauge, t, "Tokens a second, 0 if the rate is not limited.", "`FILA.THROTTLE GET`: `rate`"}},
 		{throttleHeld, Metric{"throttle_held_leases", Gauge, t, "Live leases that name the throttle.", "`FILA.THROTTLE GET`: `held`"}},
