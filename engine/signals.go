@@ -295,7 +295,8 @@ func (c *core) checkSignalName(subject, name string) error {
 		return fmt.Errorf("%w: the subject of a signal has from 1 to %d bytes, this one has %d", ErrInvalid, most, len(subject))
 	}
 	for _, b := range []byte(name) {
-		if !(b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '.') {
+		letter, digit := b >= 'a' && b <= 'z', b >= '0' && b <= '9'
+		if !letter && !digit && b != '_' && b != '-' && b != '.' {
 			return fmt.Errorf("%w: the name of a signal consists of a-z 0-9 _ - . only, this is %.80q", ErrInvalid, name)
 		}
 	}

@@ -193,7 +193,7 @@ func TestMoreSignalsThanTheLimitPushOutTheOldest(t *testing.T) {
 	store := storage.NewMemory()
 	limited := func(n int) func(*Config) { return func(c *Config) { c.Limits.Signals = n } }
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), limited(3))
-	for _, name := range strings.Fields("a b c a d") {
+	for name := range strings.FieldsSeq("a b c a d") {
 		w.Advance(time.Second)
 		w.signal("s", name, 1)
 	}

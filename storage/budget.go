@@ -115,7 +115,7 @@ const (
 
 // LedgerDay returns the day of a time in Unix nanoseconds. Times before 1970 count as 0.
 func LedgerDay(at int64) uint32 {
-	return uint32(min(max(at, 0)/ledgerDay, math.MaxUint32)) //nolint:gosec // bounded
+	return uint32(min(max(at, 0)/ledgerDay, math.MaxUint32))
 }
 
 // AppendLedgerDay appends the common prefix of a day.

@@ -66,7 +66,7 @@ func (s *Signal) fields(c *codec) {
 	c.int64(1, &s.At)
 	c.float64(2, &s.All)
 	for i := range s.Windows {
-		w, num := &s.Windows[i], protowire.Number(3+2*i) //nolint:gosec // of few windows
+		w, num := &s.Windows[i], protowire.Number(3+2*i)
 		c.uint64(num, &w.LengthMs)
 		c.float64(num+1, &w.Sum)
 	}

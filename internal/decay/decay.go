@@ -40,8 +40,10 @@ import (
 const (
 	// WindowsMax is the largest number of windows.
 	WindowsMax = 4
-	// LengthMin and LengthMax bound the length of a window.
-	LengthMin, LengthMax = time.Second, 365 * 24 * time.Hour
+	// LengthMin is the least length of a window.
+	LengthMin = time.Second
+	// LengthMax is the greatest length of a window.
+	LengthMax = 365 * 24 * time.Hour
 	// All is the name of the sum that never fades.
 	All = "all"
 	// landmarkLengths is the distance of two landmarks, in lengths of the window.

@@ -95,7 +95,7 @@ func TestVelocityIsTheDifferenceOfTheFirstTwoRates(t *testing.T) {
 
 func TestThePairTouchedLongestAgoGoesFirst(t *testing.T) {
 	tab := table(t, 3)
-	for _, name := range strings.Fields("a b c a d e b f") {
+	for name := range strings.FieldsSeq("a b c a d e b f") {
 		tab.Add("s", name, start, 1)
 		for p := tab.Surplus(); p != nil; p = tab.Surplus() {
 			if p.Stored() {
