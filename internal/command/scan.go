@@ -33,7 +33,7 @@ func (in *Input) scanPositional() (at int, err error) {
 	for i := range in.Cmd.positional {
 		e := &in.Cmd.positional[i]
 		left := len(in.Args) - at
-		if e.arg.Optional && (left <= e.after || e.arg.numeric() && in.isOption(in.Args[at])) {
+		if e.arg.Optional && (left <= e.after || e.arg.numeric() && !e.arg.leads && in.isOption(in.Args[at])) {
 			continue
 		}
 		if left <= 0 {

@@ -46,6 +46,7 @@ type Arg struct {
 	Type     ArgType
 	Token    string // upper case; starts an option
 	Optional bool
+	leads    bool // of an optional block: its options must follow this argument
 	Multiple bool // without a token: one or more values; with a token: the option may be repeated
 	// CountedBy names the integer argument that states the number of values.
 	CountedBy string

@@ -82,6 +82,7 @@ func (x *Syntax) place(args []Arg) {
 		case a.splits():
 			inner := slices.Clone(a.Args)
 			for j := range inner {
+				inner[j].leads = !inner[j].Optional && a.Optional
 				inner[j].Optional = inner[j].Optional || a.Optional
 			}
 			x.place(inner)
