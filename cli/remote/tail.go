@@ -40,7 +40,7 @@ func (c *call) tail() error {
 		defer cancel()
 	}
 	if err := c.dial(); err != nil {
-		return err
+		return ended(err)
 	}
 	var kinds []string
 	if c.given("kind") {
