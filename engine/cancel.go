@@ -301,7 +301,7 @@ func (c *core) purge(q *queue, by *Task) {
 // Records go by range deletion. Entries of the indexes by time are ordered by time, not by
 // queue: those in memory are reclaimed, those on disk stay until they are due and are then
 // recognised by their number. Keys and leases become detached and are reclaimed in
-// portions, see detached.go.
+// portions, see removal.go.
 func (c *core) detachAll(q *queue) {
 	q.purgedUpTo, q.purgedAt = q.roster.last, c.now
 	c.unreserveQueue(q)

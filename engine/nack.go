@@ -246,7 +246,7 @@ func (c *core) makeReadyAfter(m *message, delay time.Duration) int64 {
 	return at
 }
 
-// Reasons of a dead message; reasonTTL is in ttl.go. They are part of the protocol.
+// Reasons of a dead message; reasonTTL is in removal.go. They are part of the protocol.
 const (
 	reasonAttempts = "attempts"
 	reasonNack     = "nack"

@@ -41,7 +41,7 @@ type queue struct {
 	history [2][]*scriptVersion // of the hooks by kind, the newest source last
 
 	roster     roster[fairKey]
-	purgedUpTo uint64                 // roster number of the newest key that a purge detached, see detached.go
+	purgedUpTo uint64                 // roster number of the newest key that a purge detached, see removal.go
 	purgedAt   int64                  // when that was
 	settings   map[string]storage.Key // of keys that have some of their own
 	moving     *settingsMove          // they are being written under the next number
