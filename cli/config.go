@@ -16,6 +16,7 @@ type Config struct {
 	Lua       Lua
 	Limits    Limits
 	Signals   Signals
+	Budgets   Budgets
 	Log       Log
 	Slowlog   Slowlog
 	Latency   Latency
@@ -139,6 +140,7 @@ type Limits struct {
 	Cost        uint32
 	Count       int
 	Crons       int
+	Budgets     int
 	Signals     int // pairs of subject and name
 }
 
@@ -147,6 +149,9 @@ type Signals struct {
 	Windows    []time.Duration // rising
 	Checkpoint time.Duration
 }
+
+// Budgets configures budgets.
+type Budgets struct{ HistoryDays int }
 
 // Log configures the log.
 type Log struct {

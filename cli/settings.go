@@ -58,6 +58,7 @@ func settings(c *Config) []setting {
 	all = append(all, luaSettings(&c.Lua)...)
 	all = append(all, limitSettings(&c.Limits)...)
 	all = append(all, signalSettings(&c.Signals)...)
+	all = append(all, budgetSettings(&c.Budgets)...)
 	all = append(all, logSettings(&c.Log)...)
 	all = append(all, tracingSettings(&c.Tracing)...)
 	all = append(all, watchSettings(c)...)
@@ -401,6 +402,7 @@ func limitSettings(c *Limits) []setting {
 				"place of the one that was added to longest ago.",
 		},
 		{name: "limits.crons", value: count(&c.Crons, 10_000, 1, 1_000_000), doc: "Maximum number of recurring messages, see [cron](cron.md)."},
+		{name: "limits.budgets", value: count(&c.Budgets, 100_000, 1, 1_000_000), doc: "Maximum number of budgets, see [budgets](budgets.md)."},
 	}
 }
 

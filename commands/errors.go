@@ -30,6 +30,8 @@ func wireCodes() []wireCode {
 		{engine.ErrBusy, "ERR"},
 		{engine.ErrMaxDepth, "MAXDEPTH"},
 		{engine.ErrPaused, "PAUSED"},
+		{engine.ErrNoBudget, "NOBUDGET"},
+		{engine.ErrCredit, "CREDIT"},
 		{engine.ErrMisconf, "MISCONF"},
 		{engine.ErrUnreadable, "MISCONF"},
 		{engine.ErrBackupRunning, "ERR"},

@@ -131,6 +131,7 @@ type Engine interface {
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
 	PrepareCron(cr *engine.Cron) error
+	PrepareMove(req *engine.BudgetMove) error
 	CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error)
 	ScriptSource(queue string, kind hook.Kind, version string) (string, error)
 	Snapshot() *engine.Snapshot

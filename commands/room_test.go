@@ -154,6 +154,7 @@ func (f *flooded) fill() {
 	}
 	for i := range 300 {
 		add("FILA.THROTTLE", "SET", longName("throttle", i), "RATE", "1000")
+		add("FILA.BUDGET", "SET", longName("budget", i), "REFILL", "1000", "EVERY", "@yearly")
 		add("FILA.CONFIG", "SET", longName("config", i), strings.Repeat("v", 8<<10))
 		add("FILA.SIGNAL", "ADD", longName("signal", i), strings.Repeat("n", 64))
 		add("FILA.SIGNAL", "ADD", "one", fmt.Sprint("name-", i))
@@ -168,7 +169,7 @@ func (f *flooded) fill() {
 	nc := f.connect()
 	go func() { _, _ = nc.Write(all.Bytes()) }()
 	c := &liveClient{conn: nc, in: bufio.NewReader(nc)}
-	for range 2 + 50*4 + 600 + 24 + 3000 {
+	for range 2 + 50*4 + 900 + 24 + 3000 {
 		r, err := c.read()
 		if err != nil || r.kind == '-' {
 			f.t.Fatalf("the scene is not set: %v %v", r, err)
@@ -418,6 +419,9 @@ func worstForms(f *flooded) map[string][][]string {
 		"FILA.SCRIPT STATS":       one("FILA.SCRIPT STATS queue-1-" + strings.Repeat("q", 200)),
 		"FILA.SCRIPT TEST":        one("FILA.SCRIPT TEST small ON_FAILURE SOURCE", source),
 		"FILA.SIGNAL GET":         one("FILA.SIGNAL GET one"),
+		"FILA.BUDGET CHARGE":      one("FILA.BUDGET CHARGE "+longName("budget", 1)+" 1 FORCE NOTE", value[:500]),
+		"FILA.BUDGET GET":         one("FILA.BUDGET GET " + longName("budget", 1)),
+		"FILA.BUDGET HISTORY":     one("FILA.BUDGET HISTORY " + longName("budget", 1) + " COUNT 10000"),
 		"FILA.THROTTLE GET":       one("FILA.THROTTLE GET " + longName("throttle", 1)),
 		"INFO":                    one("INFO everything"),
 		"LATENCY HISTOGRAM":       one("LATENCY HISTOGRAM", many(50, "fila.enqueue", "client")...),

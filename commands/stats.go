@@ -198,6 +198,7 @@ func (c *engineStatsCall) fields() *fields {
 	f.others(&c.stats.Counts)
 	f.number("signals", c.stats.Signals)
 	f.count("signals_evicted", c.stats.SignalsEvicted)
+	f.number("budgets", c.stats.Budgets)
 	return &f
 }
 

@@ -94,6 +94,8 @@ func filaCommands() []Spec {
 
 		// signal.go
 		signal(),
+		// budget.go
+		budget(),
 
 		// cron.go
 		cron(),

@@ -55,6 +55,7 @@ type core struct {
 	delayed   delayedMessages // head of the index of due times
 	ttl       ttlMessages     // head of the index of message expiries
 	dedup     dedupIDs        // deduplication ids
+	accounts  accountTable    // budgets
 	cron      cronTable       // recurring messages
 	detached  detachedKeys    // what purged queues have left in memory
 	ops       operations      // census, redrives and backups
@@ -319,9 +320,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [17]component {
+func (c *core) components() [18]component {
 	return [...]component{
-		&c.waits, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup,
+		&c.waits, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup, &c.accounts,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health,
 	}
 }

@@ -25,6 +25,7 @@
 //	throttle.go throttle_set.go      rate and concurrency limits
 //	admission.go claims.go           which class is next when a throttle has room
 //	key.go head_cache.go read.go     a fairness key, its head cache, and window reads
+//	accounts.go account_views.go     budgets: prepaid credits, their movements and what is shown
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
 //	health.go key_stats.go           counters of the engine, of queues and of keys
@@ -53,7 +54,7 @@
 //  4. A total counts the ready, leased and delayed messages, each of them once.
 //  5. After a turn, no consumer waits for a queue with a message in memory that all of its
 //     throttles admit, unless a key that comes first is being read from disk.
-//  6. The messages in head caches are counted. Those of a purged queue (detached.go) count
+//  6. The messages in head caches are counted. Those of a purged queue (removal.go) count
 //     until they are reclaimed.
 //  7. The bytes of bodies in memory are counted, by the same rule.
 //  8. The heads of the due-time indexes (delays, times to live) contain the entries before their
@@ -89,6 +90,9 @@
 //     of a purge are being reclaimed.
 //  27. Signals are found by subject and name, and each of them is listed once. If one has
 //     additions that no record has, a checkpoint is due or under way.
+//  28. Budgets are found under their names. Those that have changed since the last cut are
+//     listed, and no other. A budget has a calendar if and only if it has a refill. The days
+//     of the ledger contain its newest entry.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -164,12 +168,21 @@
 //	reserved              capacity of a throttle that is kept for a claim
 //	saved                 tokens by cost that accumulate for the class that is next
 //
+// Budgets:
+//
+//	account               a budget in memory: the credits that a client has paid in advance
+//	balance               what has come in less what has gone out
+//	available             what a charge may take, without the debt that is allowed
+//	movement              what changes the balance: a credit, a charge or a refill
+//	refill                what an account gets at each tick of an expression
+//	ledger                the entries of all movements
+//
 // The engine, memory and disk:
 //
 //	task                  the calls of one client in one submission, or an off-loop result
 //	inbox                 the bounded queue of tasks for the loop
 //	turn                  one iteration of the loop
-//	budget                the work that a turn may do, in units of about a microsecond
+//	turn budget           the work that a turn may do, in units of about a microsecond
 //	slice                 the part of a long operation that runs in one turn
 //	batch, commit         writes that become durable together; the atomic write of them
 //	batch linger          the short wait of an open batch for clients that are ready to send

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/internal/signals"
 	"github.com/faisca/fila/storage"
 )
@@ -76,6 +77,7 @@ type job interface {
 // cut closes the open batch, opens the next one and returns the closed one as a work, or nil
 // if there is nothing to commit, reply, send or start.
 func (c *core) cut() *work {
+	c.writeAccounts()
 	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && len(c.out.events.open) == 0 {
 		return nil
 	}
@@ -153,25 +155,26 @@ func (c *core) takeEarly(spare []*Task) []*Task {
 // EventKind is the kind of an event, or a set of kinds.
 type EventKind uint32
 
-// The kinds of events. All but the last refer to a queue.
+// The kinds of events. All but the last two refer to a queue.
 const (
-	EventEnqueued EventKind = 1 << iota // a message was stored
-	EventReady                          // a queue that could deliver nothing has a message that no waiting consumer took
-	EventEmpty                          // the last message of a queue is gone
-	EventAcked                          // a message was acked
-	EventFailed                         // a delivery failed, and the message will be delivered again
-	EventDead                           // a message was moved to the dead-letter queue, or dropped if there is none
-	EventCreated                        // a queue was created
-	EventAltered                        // the settings of a queue were changed
-	EventDeleted                        // a queue was deleted
-	EventBreaker                        // the breaker of a hook changed its state
-	EventLost                           // events were dropped because the listener was too slow
+	EventEnqueued  EventKind = 1 << iota // a message was stored
+	EventReady                           // a queue that could deliver nothing has a message that no waiting consumer took
+	EventEmpty                           // the last message of a queue is gone
+	EventAcked                           // a message was acked
+	EventFailed                          // a delivery failed, and the message will be delivered again
+	EventDead                            // a message was moved to the dead-letter queue, or dropped if there is none
+	EventCreated                         // a queue was created
+	EventAltered                         // the settings of a queue were changed
+	EventDeleted                         // a queue was deleted
+	EventBreaker                         // the breaker of a hook changed its state
+	EventBudgetLow                       // the balance of a budget has fallen below its LOW
+	EventLost                            // events were dropped because the listener was too slow
 )
 
 // EventKinds lists all kinds in the order of their bits.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBreaker, EventLost,
+		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBreaker, EventBudgetLow, EventLost,
 	}
 }
 
@@ -179,7 +182,7 @@ func EventKinds() []EventKind {
 func (k EventKind) String() string {
 	names := map[EventKind]string{
 		EventEnqueued: "enqueued", EventReady: "ready", EventEmpty: "empty", EventAcked: "acked", EventFailed: "failed", EventDead: "dead",
-		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBreaker: "breaker", EventLost: "lost",
+		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBreaker: "breaker", EventBudgetLow: "budget_low", EventLost: "lost",
 	}
 	if name, one := names[k]; one {
 		return name
@@ -214,6 +217,9 @@ type Event struct {
 	State hook.BreakerState
 
 	Count uint64 // number of dropped events
+
+	Budget             string
+	Balance, Available int64 // of the budget
 }
 
 // eventsMax bounds the events that the listener has not taken yet; further events are
@@ -346,6 +352,7 @@ type Snapshot struct {
 	configBytes int             // total size of the keys and values of config
 	dedup       ordered[*dedup] // by name, of queues with deduplication ids
 	signals     *signals.View   // nil before the first recovery
+	ledgerDays  ledger.Days     // that may have ids of movements of budgets
 }
 
 // queueHooks are the hooks of a queue and the bounds of their calls.

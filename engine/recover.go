@@ -21,7 +21,7 @@ import (
 //  2. Reset all components.
 //  3. Engine state: the number of this start (epoch), the bound of ids, queue numbers.
 //  4. Throttles, then queues, scripts, configuration, recurring messages, generations of
-//     deduplication ids, settings of keys.
+//     deduplication ids, budgets, settings of keys.
 //  5. Fairness keys: a seek from one to the next. All messages of a key are behind its
 //     edge; window reads fill the head caches once turns begin.
 //  6. Leases, with the throttle slots that they use.
@@ -61,6 +61,9 @@ func (c *core) recover() error {
 	}
 	if err := c.recoverDedup(); err != nil {
 		return fmt.Errorf("recover deduplication ids: %w", err)
+	}
+	if err := c.recoverAccounts(); err != nil {
+		return fmt.Errorf("recover budgets: %w", err)
 	}
 	if err := c.recoverSettings(); err != nil {
 		return fmt.Errorf("recover settings of keys: %w", err)

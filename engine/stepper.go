@@ -67,6 +67,11 @@ func (s *Stepper) Prepare(req *Enqueue) error {
 	return nil
 }
 
+// PrepareMove is Engine.PrepareMove.
+func (s *Stepper) PrepareMove(req *BudgetMove) error {
+	return prepareMove(req, s.store, s.core.out.snapshot, s.core.out.committed)
+}
+
 // PrepareCron is Engine.PrepareCron.
 func (s *Stepper) PrepareCron(cr *Cron) error { return prepareCron(cr, &s.core.cfg.Limits) }
 

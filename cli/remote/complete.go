@@ -29,6 +29,8 @@ func (r *row) complete(broker *Connection, args []string) ([]string, cobra.Shell
 		return names(broker, "FILA.QUEUE", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "THROTTLE":
 		return names(broker, "FILA.THROTTLE", "LIST"), cobra.ShellCompDirectiveNoFileComp
+	case "BUDGET":
+		return names(broker, "FILA.BUDGET", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "CRON":
 		return names(broker, "FILA.CRON", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "KEY":

@@ -79,6 +79,7 @@ func groups() map[string]string {
 		"queues":    "Show, create, change and delete queues",
 		"keys":      "Show and steer the fairness keys of a queue",
 		"throttles": "Show and set throttles",
+		"budgets":   "Show, set, credit and charge budgets",
 		"signals":   "Show, add to and delete signals, sums that fade with time",
 		"scripts":   "Show, try and load the Lua hooks of queues",
 		"crons":     "Show and set recurring messages",
@@ -90,7 +91,7 @@ func groups() map[string]string {
 
 // table is all commands, in the order of the help.
 func table() []row {
-	return slices.Concat(queueRows(), keyRows(), throttleRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), scriptRows(), adminRows(), checkRows())
+	return slices.Concat(queueRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), scriptRows(), adminRows(), checkRows())
 }
 
 // argument is one of a row's args.

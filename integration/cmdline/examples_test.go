@@ -69,6 +69,8 @@ func (b *broker) furnish() string {
 		{"FILA.ENQUEUE", "orders", "dies", "KEY", "tenant-9"},
 		{"FILA.KEY", "SET", "orders", "gold", "WEIGHT", "5"},
 		{"FILA.THROTTLE", "SET", "provider:x", "RATE", "2.5"},
+		{"FILA.BUDGET", "SET", "acme"},
+		{"FILA.BUDGET", "CREDIT", "acme", "1000"},
 		{"FILA.CRON", "SET", "morning", "mails", "30 6 * * *", "daily"},
 		{"FILA.CONFIG", "SET", "weight:gold", "5", "maintenance", "off"},
 		{"ACL", "SETUSER", "deploy", "on", "nopass", "~*", "&*", "+@all"},

@@ -43,6 +43,8 @@ func statuses() map[string]int {
 		"NOPERM":      http.StatusForbidden,
 		"NOMSG":       http.StatusNotFound,
 		"NOQUEUE":     http.StatusNotFound,
+		"NOBUDGET":    http.StatusNotFound,
+		"CREDIT":      http.StatusPaymentRequired,
 		"LEASELOST":   http.StatusConflict,
 		"PAUSED":      http.StatusConflict,
 		"QUEUEEXISTS": http.StatusConflict,

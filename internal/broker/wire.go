@@ -82,6 +82,7 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 	c.FiguresAge = cfg.Admin.FiguresAge
 	c.SignalWindows = cfg.Signals.Windows
 	c.SignalCheckpoint = cfg.Signals.Checkpoint
+	c.HistoryDays = cfg.Budgets.HistoryDays
 	c.Log = log
 	return c
 }
@@ -94,7 +95,7 @@ func messageLimits(l cli.Limits) engine.Limits {
 			Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, Weight: l.Weight, Cost: l.Cost, Script: l.Script,
 		},
 		QueueName: l.QueueName, Dedup: l.Key, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue, Headers: l.Headers,
-		Payload: l.Payload, Count: l.Count, Crons: l.Crons, Signals: l.Signals, Values: d.Values, ValueBytes: d.ValueBytes,
+		Payload: l.Payload, Count: l.Count, Crons: l.Crons, Budgets: l.Budgets, Signals: l.Signals, Values: d.Values, ValueBytes: d.ValueBytes,
 	}
 }
 

@@ -8,6 +8,7 @@ type ErrorCode struct{ Code, When string }
 func ErrorCodes() []ErrorCode {
 	return []ErrorCode{
 		{"BADRECEIPT", "An argument is not a valid receipt or message id."},
+		{"CREDIT", "The budget does not cover the charge."},
 		{"ERR", "The command is unknown or its arguments are invalid. Nothing was executed."},
 		{"EXECABORT", "A command was refused while it was queued; the transaction was not executed."},
 		{"INVALID", "An argument is well-formed, but not allowed: a weight of 0, a queue that is its own dead-letter queue."},
@@ -17,6 +18,7 @@ func ErrorCodes() []ErrorCode {
 		{"MAXDEPTH", "The queue, or the fairness key, is full."},
 		{"MISCONF", "The store cannot write. Reads continue, and writes resume when the store recovers."},
 		{"NOAUTH", "The connection must authenticate first."},
+		{"NOBUDGET", "The budget does not exist."},
 		{"NOMSG", "The message does not exist."},
 		{"NOPERM", "The user has no right to the command, the queue or the channel."},
 		{"NOPROTO", "HELLO requested a protocol other than 2 and 3."},

@@ -29,6 +29,11 @@ func appendPayload(b []byte, ev *engine.Event) []byte {
 		b = appendNumber(b, "count", int64(ev.Count)) //nolint:gosec // a count
 		return append(b, '}')
 	}
+	if ev.Kind == engine.EventBudgetLow {
+		b = appendText(b, "budget", ev.Budget)
+		b = appendNumber(b, "balance", ev.Balance)
+		return append(appendNumber(b, "available", ev.Available), '}')
+	}
 	b = appendText(b, "queue", ev.Queue)
 	switch ev.Kind {
 	case engine.EventEnqueued, engine.EventAcked:

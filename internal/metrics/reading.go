@@ -242,6 +242,7 @@ func writeEngine(f *families, s *engine.Stats) {
 	f.number(engineWindow, s.InMemory, nil)
 	f.number(engineBodies, s.BodyBytes, nil)
 	f.number(crons, s.Crons, nil)
+	f.number(budgets, s.Budgets, nil)
 	f.count(cronTicks, s.Ticked, label(labelOutcome, "enqueued"))
 	f.count(cronTicks, s.Missed, label(labelOutcome, "missed"))
 	f.number(signals, s.Signals, nil)

@@ -137,6 +137,7 @@ const (
 	cronTicks
 	signals
 	signalsEvicted
+	budgets
 
 	commandDuration
 	commandFailures

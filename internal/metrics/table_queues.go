@@ -110,6 +110,7 @@ func scriptRows() []row {
 		{scriptDuration, Metric{"script_duration_seconds", Histogram, s, "Time until a hook has decided, 0 for decisions that were recalled.", "`FILA.SCRIPT STATS`: `latency`, `p99_us`"}},
 		{scriptBreakerOpen, Metric{"script_breaker_open", Gauge, s, "Whether the hook is not run as it has failed too often in a row: 1 or 0.", "`FILA.SCRIPT STATS`: `state`"}},
 		{crons, Metric{"crons", Gauge, nil, "Recurring messages that are set.", "`FILA.CRON LIST`"}},
+		{budgets, Metric{"budgets", Gauge, nil, "Budgets.", "`FILA.STATS`: `budgets`"}},
 		{cronTicks, Metric{
 			"cron_ticks_total", Counter, []string{labelOutcome},
 			"Ticks of recurring messages: enqueued, missed (passed while the broker was down or busy) or failed.", "`FILA.CRON LIST`",

@@ -23,10 +23,10 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/credit", "internal/decay", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/credit", "internal/decay", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/events", "internal/glob", "internal/hook", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
 		},
 		// The command table: it does not know what a command does.
@@ -52,7 +52,9 @@ func layers() map[string]layer {
 		"internal/decay":   {},
 		"internal/signals": {may: []string{"internal/decay", "storage"}},
 		"internal/verify":  {may: []string{"engine", "internal/queueset", "storage"}},
-		"internal/credit":  {tests: []string{"internal/schedule"}},
+		"internal/credit":  {may: []string{"internal/schedule"}},
+		// Reads what has moved budgets.
+		"internal/ledger": {may: []string{"storage"}},
 		// Histograms of durations, for the engine, the commands and their exporters.
 		"internal/histogram": {},
 		// The table of a queue's settings, which the client side reads, too.

@@ -160,6 +160,10 @@ func (v *verifier) check(f storage.Family) func(key, value []byte) error {
 		return v.checkExpiry
 	case storage.Signals:
 		return engine.CheckSignal
+	case storage.Budgets:
+		return engine.CheckBudget
+	case storage.Ledger:
+		return engine.CheckLedger
 	default:
 		return func(_, _ []byte) error { return fmt.Errorf("family %s is not known", f) }
 	}
