@@ -8,8 +8,8 @@
 //   - table.go lists the commands, by the file that holds them.
 //   - handler.go opens a Session for each connection, session.go takes a command
 //     through the steps below, rights.go refuses it, transaction.go queues it.
-//   - room.go sets memory aside, reply.go renders, fields.go writes maps,
-//     errors.go turns the errors of the engine into codes.
+//   - room.go sets memory aside, fields.go writes maps, reply.go renders and turns the
+//     errors of the engine into codes.
 //
 // Subscriptions, statistics of calls, the slow log and patterns are in internal/events,
 // internal/telemetry and internal/glob.
@@ -46,7 +46,7 @@
 //     of its family, or in a file of its own.
 //  2. A row in table.go, under the name of that file.
 //  3. A method of engine.Tx for its effect on queues. A new kind of refusal is an error in
-//     engine/config.go and a row in errors.go here.
+//     engine/config.go and a row in reply.go here.
 //  4. Room and Memory in its Spec if the reply may exceed 4 KiB.
 //  5. testdata/<name>.txt: a session with its replies, including refusals.
 //  6. make docs, make quick.

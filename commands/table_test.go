@@ -148,7 +148,7 @@ func TestEveryEngineErrorHasACode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("errors.go")
+	source, err := os.ReadFile("reply.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestEveryEngineErrorHasACode(t *testing.T) {
 			}
 			found++
 			if name.Name != "ErrWouldBlock" && !bytes.Contains(source, []byte("engine."+name.Name+",")) {
-				t.Errorf("engine.%s has no code in errors.go", name.Name)
+				t.Errorf("engine.%s has no code in reply.go", name.Name)
 			}
 		}
 		return true
