@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,10 +52,8 @@ func parseBudgetSet(_ *Session, in *input) (call, error) {
 		c.options.Low = &low
 	}
 	if !in.Has("refill") {
-		for _, o := range []string{"every", "tz", "max"} {
-			if in.Has(o) {
-				return nil, command.Refuse("ERR", "EVERY, TZ and MAX go with REFILL, usage: "+in.Cmd.UsageLine())
-			}
+		if slices.ContainsFunc([]string{"every", "tz", "max"}, in.Has) {
+			return nil, command.Refuse("ERR", "EVERY, TZ and MAX go with REFILL, usage: "+in.Cmd.UsageLine())
 		}
 		return c, nil
 	}
