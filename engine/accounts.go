@@ -167,9 +167,9 @@ func (a *account) record() storage.Budget {
 }
 
 // catchUp adds to an account what the ticks of its refill up to now have brought. While the
-// store takes no writes, it stays as it was.
+// store takes no writes, or is full, the account stays as it was.
 func (c *core) catchUp(a *account) {
-	if a.calendar == nil || a.calendar.Schedule == nil || a.sums.NextAt == 0 || c.now < a.sums.NextAt || c.health.failed != nil {
+	if a.calendar == nil || a.calendar.Schedule == nil || a.sums.NextAt == 0 || c.now < a.sums.NextAt || c.health.failed != nil || c.health.full != nil {
 		return
 	}
 	if added := a.sums.CatchUp(c.now, a.calendar); added > 0 {

@@ -133,3 +133,73 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 		}
 	})
 }
+
+// TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills works on a full store with what needs no
+// space, and then has space again. What the engine writes by itself waits for that.
+func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
+	store := &fullStore{Memory: storage.NewMemory()}
+	store.space.Store(true)
+	cfg := DefaultConfig()
+	refill, err := NewRefill(100, "@hourly", "", 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	balance := func(e *Engine) (n int64) {
+		_ = ask(e, func(tx *Tx) error { i, _ := tx.Budget("acme"); n = i.Balance; return nil })
+		return n
+	}
+	bubble(t, cfg, store, func(e *Engine) {
+		if err := ask(e, func(tx *Tx) error {
+			return errors.Join(tx.CreateQueue("q", recording()), tx.SetBudget("acme", &BudgetOptions{Refill: refill}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := enqueueTo(t, e, "q"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	const before, after = "default/enqueued", "default/acked default/enqueued default/work_ms"
+	if got := stored(t, store.Memory); got != before {
+		t.Fatalf("a stop wrote the signals %q, want %q", got, before)
+	}
+	store.space.Store(false)
+	store.reserve.Store(true)
+	ackOne := func(e *Engine) {
+		if err := ask(e, func(tx *Tx) error {
+			ds, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
+			if err == nil && len(ds) == 1 {
+				_, err = tx.Ack("q", []Receipt{ds[0].Receipt})
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	bubble(t, cfg, store, func(e *Engine) {
+		was := balance(e)
+		ackOne(e)
+		<-time.After(2*cfg.SignalCheckpoint + 2*time.Hour)
+		if got := stored(t, store.Memory); got != before {
+			t.Errorf("a full store got the signals %q", got)
+		}
+		if n := balance(e); n != was {
+			t.Errorf("on a full store the balance went from %d to %d", was, n)
+		}
+		store.space.Store(true)
+		<-time.After(2*cfg.RetryInterval + 2*cfg.SignalCheckpoint)
+		if got := stored(t, store.Memory); got != after {
+			t.Errorf("with space the store has the signals %q, want %q", got, after)
+		}
+		if n := balance(e); n != 300 {
+			t.Errorf("with space the balance is %d, want 300", n)
+		}
+	})
+	store.space.Store(true)
+	bubble(t, cfg, store, func(e *Engine) {
+		if err := enqueueTo(t, e, "q"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	store.space.Store(false)
+	bubble(t, cfg, store, ackOne) // a stop of a full store ends although signals are unwritten
+}

@@ -14,7 +14,7 @@ import (
 )
 
 // Signals are sums that fade with time, for pairs of a subject and a name. Clients add to them,
-// and the engine itself for messages of queues with the setting SIGNALS. Hooks read them.
+// and the engine itself for messages of queues with the setting SIGNALS.
 //
 // What a client adds is in the batch of its reply. What the engine adds is written later, by a
 // checkpoint, so no message has another record:
@@ -27,8 +27,8 @@ import (
 // began. Its last batch is synced. A crash therefore takes at most what was added by the engine
 // since the last checkpoint, and nothing that a client has added.
 //
-// Limits.Signals bounds the pairs: one more takes the place of the one touched longest ago. Hooks
-// read a view of the table in the Snapshot.
+// Limits.Signals bounds the pairs: one more takes the place of the one touched longest ago.
+// Other goroutines read a view of the table in the Snapshot.
 
 // The names of the signals that the engine adds to.
 const (
@@ -75,6 +75,9 @@ func (t *signalTable) reset() {
 
 // next implements component.
 func (t *signalTable) next(c *core) int64 {
+	if c.health.full != nil {
+		return never
+	}
 	if t.left > 0 || t.pairs.Len() > t.max {
 		return c.now
 	}
@@ -82,8 +85,11 @@ func (t *signalTable) next(c *core) int64 {
 }
 
 // expire writes a part of the checkpoint that is due. After a start with a lower limit it also
-// removes what exceeds it.
+// removes what exceeds it. A full store gets no checkpoint: its last space is for what frees some.
 func (t *signalTable) expire(c *core) {
+	if c.health.full != nil {
+		return
+	}
 	if t.writeAt <= c.now {
 		t.left, t.writeAt = t.pairs.Unwritten(), never
 	}
@@ -180,7 +186,7 @@ func (c *core) drainSignals() {
 
 // unfinishedDrain reports whether that checkpoint has to continue.
 func (c *core) unfinishedDrain() bool {
-	return c.signals.draining && c.signals.pairs.Unwritten() > 0 && c.health.failed == nil
+	return c.signals.draining && c.signals.pairs.Unwritten() > 0 && c.health.failed == nil && c.health.full == nil
 }
 
 // recoverSignals reads all pairs.

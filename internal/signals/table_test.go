@@ -208,7 +208,7 @@ func TestAViewIsReadWhileTheTableChanges(t *testing.T) {
 	}
 }
 
-// Against a model: which pairs are to be written, what a store would have, and who is touched last.
+// Against a model: which pairs are to be written, what a store would have, and which pair is touched last.
 func TestATableKnowsWhatIsToBeWritten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	tab := table(t, 20)
