@@ -128,7 +128,7 @@ These are environment variables only, without a setting of Fila's.
 
 | variable | meaning | when it is not set |
 |---|---|---|
-| ` + "`GOMAXPROCS`" + ` | Processors on which Go code runs at the same time. Threads of the store come on top. | one less than the machine, or the container's CPU limit, has, and at least one: the store's threads need one |
+| ` + "`GOMAXPROCS`" + ` | Processors on which Go code runs at the same time. Threads of the store come on top. | one less than the machine, or the container's CPU limit, has, and at least one: the store's threads need one. All of them while the broker writes long replies, searches or is scraped |
 | ` + "`GOGC`" + ` | How much garbage may gather before it is collected, as a percentage of the memory in use; ` + "`off`" + `: any. | as much as is in use, payloads hardly counting, but at least 64 MiB, or 8 MiB with ` + "`storage.mode`" + ` at ` + "`low_space`" + ` |
 | ` + "`GOMEMLIMIT`" + ` | As ` + "`server.memory_bytes`" + `, which overrides it, with a unit: ` + "`GOMEMLIMIT=1GiB`" + `. | no limit |
 `

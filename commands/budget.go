@@ -218,7 +218,7 @@ func (c *budgetGetCall) Render(_ *Handler, w *resp.Writer) error {
 }
 
 func budgetFields(b *engine.BudgetInfo) *fields {
-	var f fields
+	f := newFields()
 	f.text("name", b.Name)
 	f.number("balance", b.Balance)
 	f.number("available", b.Available)
@@ -240,7 +240,7 @@ func budgetFields(b *engine.BudgetInfo) *fields {
 	f.limit("max", uint64(b.Max)) //nolint:gosec // not negative
 	f.at("next_at", b.NextAt)
 	f.at("created_at", b.CreatedAt)
-	return &f
+	return f
 }
 
 func budgetList() Spec {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -19,9 +20,7 @@ type field struct {
 	name string
 	num  int64
 	text string
-	raw  []byte   // of fieldBytes
-	list []string // of fieldTexts
-	maps []fields // of fieldMaps, or the one of fieldMap
+	more any // the value of other kinds
 	kind fieldKind
 }
 
@@ -31,10 +30,10 @@ const (
 	fieldNumber fieldKind = iota
 	fieldText
 	fieldNil
-	fieldTexts
-	fieldMap
-	fieldMaps
-	fieldBytes
+	fieldTexts // more is a []string
+	fieldMap   // a fields
+	fieldMaps  // a []fields
+	fieldBytes // a []byte
 )
 
 func (f *fields) number(name string, n int64) { *f = append(*f, field{name: name, num: n}) }
@@ -49,7 +48,7 @@ func (f *fields) text(name, text string) {
 
 // blob adds a text that may be large: it is not copied.
 func (f *fields) blob(name string, b []byte) {
-	*f = append(*f, field{name: name, raw: b, kind: fieldBytes})
+	*f = append(*f, field{name: name, more: b, kind: fieldBytes})
 }
 
 // flag adds 1 or 0: client libraries disagree on booleans of RESP3.
@@ -148,17 +147,17 @@ func (f *fields) age(name string, now, t time.Time) {
 
 // texts adds an array of strings.
 func (f *fields) texts(name string, list []string) {
-	*f = append(*f, field{name: name, list: list, kind: fieldTexts})
+	*f = append(*f, field{name: name, more: list, kind: fieldTexts})
 }
 
 // group adds a nested map.
 func (f *fields) group(name string, m fields) {
-	*f = append(*f, field{name: name, maps: []fields{m}, kind: fieldMap})
+	*f = append(*f, field{name: name, more: m, kind: fieldMap})
 }
 
 // groups adds an array of maps.
 func (f *fields) groups(name string, list []fields) {
-	*f = append(*f, field{name: name, maps: list, kind: fieldMaps})
+	*f = append(*f, field{name: name, more: list, kind: fieldMaps})
 }
 
 func (f *fields) counts(c *engine.Counts) {
@@ -199,7 +198,7 @@ func (f *fields) others(c *engine.Counts) {
 
 // figuresFields are those of a queue of FILA.FIGURES.
 func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
-	var f fields
+	f := newFields()
 	f.text("name", q.Name)
 	f.optional("dlq", q.DLQ)
 	f.flag("dead_letter", q.DeadLetter)
@@ -218,7 +217,7 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.micros("wait_p99_us", q.Wait.P99)
 	f.micros("work_p50_us", q.Work.P50)
 	f.micros("work_p99_us", q.Work.P99)
-	return &f
+	return f
 }
 
 func (f *fields) engine(s *engine.Stats) {
@@ -261,18 +260,25 @@ func (f *fields) writeEach(w *resp.Writer) {
 			w.BulkString(v.text)
 		case fieldNil:
 			w.Null()
-		case fieldTexts:
-			w.Array(len(v.list))
-			for _, text := range v.list {
-				w.BulkString(text)
-			}
-		case fieldMap:
-			v.maps[0].write(w)
-		case fieldBytes:
-			w.Bulk(v.raw)
-		case fieldMaps:
-			writeMaps(w, v.maps)
+		default:
+			v.writeMore(w)
 		}
+	}
+}
+
+func (v *field) writeMore(w *resp.Writer) {
+	switch more := v.more.(type) {
+	case []string:
+		w.Array(len(more))
+		for _, text := range more {
+			w.BulkString(text)
+		}
+	case []byte:
+		w.Bulk(more)
+	case fields:
+		more.write(w)
+	case []fields:
+		writeMaps(w, more)
 	}
 }
 
@@ -328,6 +334,27 @@ func (p *page) write(w *resp.Writer, n int, each func(i int) *fields) {
 func writeEach(w *resp.Writer, n int, each func(i int) *fields) {
 	w.Array(n)
 	for i := range n {
-		each(i).write(w)
+		f := each(i)
+		f.write(w)
+		f.recycle()
 	}
+}
+
+// fieldsPool has fields for the maps of long lists.
+var fieldsPool sync.Pool //nolint:gochecknoglobals // spare memory has no state
+
+// newFields returns empty fields, of which there may be many in one reply.
+func newFields() *fields {
+	if f, ok := fieldsPool.Get().(*fields); ok {
+		return f
+	}
+	f := make(fields, 0, 64)
+	return &f
+}
+
+// recycle makes written fields available to newFields.
+func (f *fields) recycle() {
+	clear(*f)
+	*f = (*f)[:0]
+	fieldsPool.Put(f)
 }

@@ -257,7 +257,7 @@ func (c *keysCall) Render(_ *Handler, w *resp.Writer) error {
 }
 
 func keyFields(k *engine.KeyInfo, now time.Time) *fields {
-	var f fields
+	f := newFields()
 	f.text("key", k.Key)
 	f.keyFigures(k)
 	f.text("state", k.State)
@@ -271,7 +271,7 @@ func keyFields(k *engine.KeyInfo, now time.Time) *fields {
 		names[i] = k.BlockedBy[i].Throttle
 	}
 	f.texts("blocked_by", names)
-	return &f
+	return f
 }
 
 func (f *fields) keyFigures(k *engine.KeyInfo) {

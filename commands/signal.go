@@ -105,7 +105,7 @@ func (c *signalGetCall) Render(_ *Handler, w *resp.Writer) error {
 }
 
 func signalFields(s *engine.SignalInfo) *fields {
-	var f fields
+	f := newFields()
 	f.text("subject", s.Subject)
 	f.text("name", s.Name)
 	for name, v := range s.Sums() {
@@ -119,7 +119,7 @@ func signalFields(s *engine.SignalInfo) *fields {
 		f.sum("velocity", v)
 	}
 	f.at("updated_at", s.UpdatedAt)
-	return &f
+	return f
 }
 
 func signalList() Spec {

@@ -132,7 +132,7 @@ func (c *throttleGetCall) Render(_ *Handler, w *resp.Writer) error {
 }
 
 func throttleFields(t *engine.ThrottleInfo) *fields {
-	var f fields
+	f := newFields()
 	f.text("key", t.Key)
 	if t.Rate > 0 {
 		f.double("rate", t.Rate)
@@ -149,7 +149,7 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 	f.millis("waited_ms", t.Waited)
 	f.due("next_at", t.NextAt)
 	f.flag("by_cost", t.ByCost)
-	return &f
+	return f
 }
 
 // blockerFields describes a throttle that does not admit a message.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
 
@@ -93,10 +94,17 @@ func (p *page) do(store Store) {
 	if string(p.from) >= string(p.to) {
 		return
 	}
+	pause := func() {}
+	if p.searches() {
+		var b yield.Breaks
+		defer b.End()
+		pause = b.Take
+	}
 	size, work := 0, 0
 	var last storage.MessageKey
 	var refused []byte // key of a message that is for the next page
 	more, err := readMessages(store, p.from, p.to, func(r *record) (bool, error) {
+		pause()
 		matches, cost := p.filter.match(r)
 		switch {
 		case !matches:
@@ -129,7 +137,8 @@ func (p *page) do(store Store) {
 }
 
 // searches reports whether the page may look at much more than it finds. The loop runs such
-// pages one at a time, so that they take no more than one processor.
+// pages one at a time, so that they take no more than one processor, and they let others run
+// meanwhile.
 func (p *page) searches() bool { return p.filter != nil || p.groups != nil }
 
 // lookup finds messages of a queue by their ids. An id contains the rank and a hash of the

@@ -4,6 +4,8 @@ import (
 	"math"
 	"net"
 	"time"
+
+	"github.com/faisca/fila/internal/yield"
 )
 
 // writeBytesMax is the number of bytes written under one deadline: a slow client of a
@@ -27,11 +29,12 @@ type connWriter struct {
 	list     *replyList
 	settled  int
 	done     int
-	sent     int64    // bytes of the stream that the socket accepted
-	pushes   [][]byte // spare slice for takePushes
-	pushed   int64    // PushAsync bytes that are rendered and not settled
-	failed   bool     // the connection failed: nothing more can be written
-	finished bool     // the closeReply was reached
+	sent     int64        // bytes of the stream that the socket accepted
+	pushes   [][]byte     // spare slice for takePushes
+	pushed   int64        // PushAsync bytes that are rendered and not settled
+	breaks   yield.Breaks // of long replies
+	failed   bool         // the connection failed: nothing more can be written
+	finished bool         // the closeReply was reached
 	deadline time.Time
 	socket   *pollSink // nil: write through the connection
 	parts    [2][]byte
@@ -41,12 +44,13 @@ type connWriter struct {
 // write is the writer goroutine.
 func (c *Conn) write() {
 	cw := &connWriter{c: c, socket: newSink(c.nc)}
-	cw.w.sink, cw.w.pushes = cw.flushWith, cw.takePushes
+	cw.w.sink, cw.w.pushes = cw.flushLong, cw.takePushes
 	if !c.guard("reply", cw.loop) {
 		cw.failed = true
 		c.Close()
 		cw.settle()
 	}
+	cw.breaks.End()
 	cw.dropAll()
 }
 
@@ -100,6 +104,7 @@ func (cw *connWriter) render() {
 		}
 		l.ends = append(l.ends, end)
 	}
+	cw.breaks.End()
 	if cw.flush(); !cw.failed {
 		cw.putList()
 	}
@@ -195,7 +200,7 @@ func (cw *connWriter) settle() {
 	cw.settled = upto
 }
 
-// flushWith writes the rendered bytes and tail. It is the Writer's sink.
+// flushWith writes the rendered bytes and tail.
 func (cw *connWriter) flushWith(w *Writer, tail []byte) {
 	if cw.c.dead.Load() {
 		cw.failed = true
@@ -209,6 +214,12 @@ func (cw *connWriter) flushWith(w *Writer, tail []byte) {
 		}
 	}
 	w.buf = w.buf[:0]
+}
+
+// flushLong writes what there is of a long reply, and lets others run. It is the Writer's sink.
+func (cw *connWriter) flushLong(w *Writer, tail []byte) {
+	cw.flushWith(w, tail)
+	cw.breaks.Take()
 }
 
 // send writes two pieces, in one system call if possible.

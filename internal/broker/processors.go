@@ -2,9 +2,9 @@ package broker
 
 import (
 	"os"
-	"runtime"
 
 	"github.com/faisca/fila/internal/tuning"
+	"github.com/faisca/fila/internal/yield"
 )
 
 // leaveProcessor leaves one processor to the store, unless the operator has set GOMAXPROCS.
@@ -13,6 +13,6 @@ import (
 // between: with two processors that cost a seventh of the broker's time.
 func leaveProcessor() {
 	if tuning.Enabled && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))
+		yield.ReserveProcessor()
 	}
 }

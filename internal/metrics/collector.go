@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/yield"
 )
 
 // Config is the bounds of a Collector and what it has to show beside the engine's figures.
@@ -81,7 +82,9 @@ func (c *Collector) join(now time.Time) *reading {
 // returned nil before.
 func (s *Scrape) Write(format Format, server *Server, may func(queue string) bool) ([]byte, error) {
 	c := s.collector
-	f := &families{table: &c.table, native: format == Protobuf}
+	var breaks yield.Breaks
+	defer breaks.End()
+	f := &families{table: &c.table, native: format == Protobuf, breaks: &breaks}
 	s.reading.write(f, may)
 	server.write(f)
 	c.cfg.Process.write(f)
@@ -91,7 +94,7 @@ func (s *Scrape) Write(format Format, server *Server, may func(queue string) boo
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the process: %w", err)
 	}
-	text, err := encode(append(f.all(), others...), format)
+	text, err := encode(append(f.all(), others...), format, &breaks)
 	c.bytes.Store(int64(len(text)))
 	return text, err
 }

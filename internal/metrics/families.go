@@ -9,6 +9,7 @@ import (
 
 	"github.com/faisca/fila/internal/histogram"
 	"github.com/faisca/fila/internal/nametext"
+	"github.com/faisca/fila/internal/yield"
 )
 
 // families are the series of one answer, by metric. They are made of the messages that the
@@ -16,6 +17,7 @@ import (
 type families struct {
 	table  *[idCount]*Metric
 	native bool // histograms as native ones
+	breaks *yield.Breaks
 	byID   [idCount]*dto.MetricFamily
 }
 
@@ -34,6 +36,7 @@ func (l labels) with(name, value string) labels {
 
 // add adds a series to a metric.
 func (f *families) add(id id, m *dto.Metric) {
+	f.breaks.Take()
 	of := f.byID[id]
 	if of == nil {
 		row := f.table[id]

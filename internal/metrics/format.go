@@ -8,6 +8,8 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/faisca/fila/internal/yield"
 )
 
 // Format is a form in which metrics are written. Its text is what FILA.METRICS calls it.
@@ -49,9 +51,38 @@ func (f Format) expfmt() expfmt.Format {
 	}
 }
 
+// buffer is a buffer for a long text, which lets others run as it grows.
+type buffer struct {
+	bytes.Buffer
+	breaks *yield.Breaks
+	paused int // length at the last break
+}
+
+// bufferBreak is how many bytes a buffer takes without reading the clock.
+const bufferBreak = 4 << 10
+
+func (b *buffer) pause() {
+	if b.Len() >= b.paused+bufferBreak {
+		b.paused = b.Len()
+		b.breaks.Take()
+	}
+}
+
+// Write implements io.Writer.
+func (b *buffer) Write(p []byte) (int, error) {
+	b.pause()
+	return b.Buffer.Write(p)
+}
+
+// WriteString implements io.StringWriter.
+func (b *buffer) WriteString(s string) (int, error) {
+	b.pause()
+	return b.Buffer.WriteString(s)
+}
+
 // encode writes metrics in a format.
-func encode(all []*dto.MetricFamily, f Format) ([]byte, error) {
-	var b bytes.Buffer
+func encode(all []*dto.MetricFamily, f Format, breaks *yield.Breaks) ([]byte, error) {
+	b := buffer{breaks: breaks}
 	e := expfmt.NewEncoder(&b, f.expfmt())
 	for _, of := range all {
 		if err := e.Encode(of); err != nil {

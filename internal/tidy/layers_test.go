@@ -17,7 +17,7 @@ type layer struct {
 // a decision.
 func layers() map[string]layer {
 	return map[string]layer{
-		"resp":              {may: []string{"internal/tuning"}},
+		"resp":              {may: []string{"internal/tuning", "internal/yield"}},
 		"storage":           {may: []string{"internal/queueset"}, tests: []string{"storage/storetest"}},
 		"storage/storetest": {may: []string{"storage"}},
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
@@ -42,7 +42,7 @@ func layers() map[string]layer {
 		"internal/otlptest":  {},
 		"internal/telemetry": {may: []string{"engine", "internal/histogram"}},
 		// The contract between engine and scripts, and the meaning of cron expressions: values and
-		"internal/metrics": {may: []string{"engine", "internal/histogram", "internal/hook", "internal/nametext"}, tests: []string{"storage"}},
+		"internal/metrics": {may: []string{"engine", "internal/histogram", "internal/hook", "internal/nametext", "internal/yield"}, tests: []string{"storage"}},
 		// interfaces without state.
 		"internal/hook":     {may: []string{"internal/histogram", "storage"}},
 		"internal/schedule": {},
@@ -77,9 +77,9 @@ func layers() map[string]layer {
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
-		"internal/admin": {may: []string{"internal/client"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
+		"internal/admin": {may: []string{"internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
 		// Breaks one promise of a binary built for tests.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
