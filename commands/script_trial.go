@@ -105,7 +105,7 @@ func (c *scriptTestCall) Render(h *Handler, w *resp.Writer) error {
 		return command.Refuse("INVALID", "the queue has no "+c.kind.String()+" hook, load one with FILA.SCRIPT LOAD or give a SOURCE")
 	}
 	now := h.engine.Snapshot()
-	t := hook.Try(&c.msg, now.Get, now.Bounds(c.queue))
+	t := hook.Try(&c.msg, now.View(h.cfg.Now()), now.Bounds(c.queue))
 	if t.Err != nil {
 		return command.Refuse("LUA", t.Err.Error())
 	}

@@ -341,7 +341,7 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 // slowEnqueue is an on_enqueue hook that takes a minute.
 type slowEnqueue struct{ simHook }
 
-func (slowEnqueue) OnEnqueue(time.Time, *hook.Message, hook.Settings, hook.Bounds) (hook.EnqueueDecision, error) {
+func (slowEnqueue) OnEnqueue(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.EnqueueDecision, error) {
 	time.Sleep(time.Minute)
 	return hook.EnqueueDecision{}, nil
 }

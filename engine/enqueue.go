@@ -306,7 +306,8 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	msg := hook.Message{
 		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
 	}
-	d, _ := h.OnEnqueue(unix(now()), &msg, s.Get, hooks.bounds) // the hook has counted an error, and the decision is safe
+	at := unix(now())
+	d, _ := h.OnEnqueue(at, &msg, s.View(at), hooks.bounds) // the hook has counted an error, and the decision is safe
 	if d.Key != "" {
 		req.Key = d.Key
 	}

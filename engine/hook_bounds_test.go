@@ -16,12 +16,12 @@ type boundHook struct {
 	calls *[]hook.Bounds
 }
 
-func (h boundHook) OnEnqueue(_ time.Time, _ *hook.Message, _ hook.Settings, within hook.Bounds) (hook.EnqueueDecision, error) {
+func (h boundHook) OnEnqueue(_ time.Time, _ *hook.Message, _ hook.View, within hook.Bounds) (hook.EnqueueDecision, error) {
 	*h.calls = append(*h.calls, within)
 	return hook.EnqueueDecision{}, nil
 }
 
-func (h boundHook) OnFailure(_ time.Time, _ *hook.Message, _ hook.Settings, within hook.Bounds) (hook.FailureDecision, error) {
+func (h boundHook) OnFailure(_ time.Time, _ *hook.Message, _ hook.View, within hook.Bounds) (hook.FailureDecision, error) {
 	*h.calls = append(*h.calls, within)
 	return hook.FailureDecision{}, nil
 }

@@ -169,11 +169,11 @@ func (h brokenHook) Kind() hook.Kind { return h.kind }
 func (h brokenHook) Source() string  { return h.source }
 func (h brokenHook) Version() string { return "" }
 
-func (h brokenHook) OnEnqueue(time.Time, *hook.Message, hook.Settings, hook.Bounds) (hook.EnqueueDecision, error) {
+func (h brokenHook) OnEnqueue(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.EnqueueDecision, error) {
 	return hook.SafeEnqueue(), h.err
 }
 
-func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.Settings, hook.Bounds) (hook.FailureDecision, error) {
+func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.FailureDecision, error) {
 	return hook.FailureDecision{}, h.err
 }
 
@@ -183,7 +183,7 @@ func (h brokenHook) Stats(time.Time) hook.Stats {
 	return hook.Stats{State: hook.BreakerOpen, LastError: h.err.Error()}
 }
 
-func (h brokenHook) Try(*hook.Message, hook.Settings, hook.Bounds) hook.Trial {
+func (h brokenHook) Try(*hook.Message, hook.View, hook.Bounds) hook.Trial {
 	return hook.Trial{Err: h.err}
 }
 

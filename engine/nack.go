@@ -392,7 +392,8 @@ func (v *verdict) do(store Store) {
 		return // removed in the meantime, or unreadable: the zero decision is the safe one
 	}
 	v.msg.Headers, v.msg.PayloadSize, v.msg.Throttles = rec.Headers, len(rec.Payload), rec.Throttles
-	v.decision, _ = v.hook.OnFailure(unix(v.now), &v.msg, v.snapshot.Get, v.snapshot.Bounds(v.msg.Queue)) // see decide
+	now := unix(v.now)
+	v.decision, _ = v.hook.OnFailure(now, &v.msg, v.snapshot.View(now), v.snapshot.Bounds(v.msg.Queue)) // see decide
 }
 
 // Apply implements Call: it passes the decision on.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/decay"
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/internal/signals"
 	"github.com/faisca/fila/storage"
@@ -395,13 +396,24 @@ func (tx *Tx) DeleteSignals(subject, name string) (int, error) {
 	return done.n, nil
 }
 
-// Signal returns the sum of a signal in the window of a name, the first window if it is empty, at
-// a time; 0 if there is no such signal. The error names the windows that there are.
-func (s *Snapshot) Signal(subject, name, window string, now time.Time) (float64, error) {
-	if s.signals == nil {
+// View returns what hooks see at a time. The sums of signals are those of the moment of each look-up
+// and not of the Snapshot, except that pairs are missing that have come since. An addition counts
+// from the turn that makes it, before its commit: a hook chooses by signals and promises nothing
+// about them, so one that a crash takes back does no harm.
+func (s *Snapshot) View(now time.Time) hook.View { return hookView{s, now} }
+
+// hookView implements hook.View.
+type hookView struct {
+	*Snapshot
+	now time.Time
+}
+
+// Signal implements hook.View.
+func (v hookView) Signal(subject, name, window string) (float64, error) {
+	if v.signals == nil {
 		return 0, nil
 	}
-	return s.signals.Value(subject, name, window, now.UnixNano())
+	return v.signals.Value(subject, name, window, v.now.UnixNano())
 }
 
 // SignalsOf returns how many signals a subject has, counted up to a number.

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -131,7 +133,7 @@ func TestSignalsFadeWhileTheBrokerIsDown(t *testing.T) {
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
 	w.signal("acme", "pages", 1000)
 	first := func(w *world) (v float64) {
-		v, err := w.Snapshot().Signal("acme", "pages", "1m", w.Now())
+		v, err := w.Snapshot().View(w.Now()).Signal("acme", "pages", "1m")
 		if err != nil {
 			t.Error(err)
 		}
@@ -312,4 +314,72 @@ func TestImpossibleRecordsOfSignalsAreRefused(t *testing.T) {
 	if err := CheckSignal([]byte{0}, good.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
 		t.Error(err)
 	}
+}
+
+// signalHook notes what each of its calls sees of a signal.
+type signalHook struct {
+	simHook
+	window string
+	seen   *[]float64
+}
+
+func (h signalHook) OnEnqueue(_ time.Time, msg *hook.Message, view hook.View, _ hook.Bounds) (hook.EnqueueDecision, error) {
+	v, err := view.Signal(msg.Key, "failed", h.window)
+	*h.seen = append(*h.seen, v)
+	return hook.EnqueueDecision{}, err
+}
+
+func (h signalHook) OnFailure(_ time.Time, msg *hook.Message, view hook.View, _ hook.Bounds) (hook.FailureDecision, error) {
+	v, err := view.Signal(msg.Key, "failed", h.window)
+	*h.seen = append(*h.seen, v)
+	return hook.FailureDecision{Action: hook.FailureRetry, Delay: new(time.Duration(0))}, err
+}
+
+// signalScripts loads such hooks; the source is the window.
+type signalScripts struct{ seen *[]float64 }
+
+func (s signalScripts) Load(_ hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
+	return signalHook{simHook{kind}, source, s.seen}, nil
+}
+
+func (s signalScripts) Restore(kind hook.Kind, source string) (hook.Hook, error) {
+	return s.Load(hook.Caller{}, kind, source)
+}
+
+// Hooks see all that was recorded before, in on_failure without the failure at hand, whether or not
+// a checkpoint has written it.
+func TestHooksSeeSignals(t *testing.T) {
+	var seen []float64
+	w := openWorld(t, storage.NewMemory(), time.Unix(1_700_000_000, 0), func(c *Config) { c.Scripts = signalScripts{&seen} })
+	w.queue("q", recording())
+	for kind, window := range map[hook.Kind]string{hook.OnEnqueue: "1m", hook.OnFailure: "all"} {
+		h, err := loadScript(&w.core.cfg, hook.Caller{}, kind, window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.must(func(tx *Tx) error { return tx.LoadScript("q", h, "") })
+	}
+	want := func(values ...float64) {
+		t.Helper()
+		if !slices.EqualFunc(seen, values, func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 }) {
+			t.Errorf("hooks have seen %v, want %v", seen, values)
+		}
+		seen = nil
+	}
+	w.enqueue("q", "acme", "a")
+	want(0)
+	for i := range 3 {
+		w.nack(&Nack{Queue: "q", Receipt: w.lease("q", 1)[0].Receipt, Delay: -1})
+		want(float64(i))
+	}
+	w.enqueue("q", "acme", "b")
+	want(3)
+	w.enqueue("q", "bolt", "c")
+	want(0)
+	w.Advance(time.Minute)
+	w.enqueue("q", "acme", "d")
+	want(3 / math.E)
+	w.signal("acme", "failed", 10)
+	w.enqueue("q", "acme", "e")
+	want(10 + 3/math.E)
 }

@@ -16,13 +16,13 @@ func (h simHook) Stats(time.Time) hook.Stats { return hook.Stats{} }
 
 func (h simHook) Rejected(time.Time, string) {}
 
-func (h simHook) Try(*hook.Message, hook.Settings, hook.Bounds) hook.Trial { return hook.Trial{} }
+func (h simHook) Try(*hook.Message, hook.View, hook.Bounds) hook.Trial { return hook.Trial{} }
 
-func (h simHook) OnEnqueue(_ time.Time, msg *hook.Message, _ hook.Settings, _ hook.Bounds) (hook.EnqueueDecision, error) {
+func (h simHook) OnEnqueue(_ time.Time, msg *hook.Message, _ hook.View, _ hook.Bounds) (hook.EnqueueDecision, error) {
 	return hook.EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2}, nil //nolint:gosec // small
 }
 
-func (h simHook) OnFailure(_ time.Time, msg *hook.Message, _ hook.Settings, _ hook.Bounds) (hook.FailureDecision, error) {
+func (h simHook) OnFailure(_ time.Time, msg *hook.Message, _ hook.View, _ hook.Bounds) (hook.FailureDecision, error) {
 	if msg.Headers == nil && msg.Attempts%2 == 0 {
 		return hook.FailureDecision{Delay: new(30 * time.Millisecond)}, nil
 	}

@@ -63,7 +63,7 @@ type slowVerdict struct {
 	gate chan struct{}
 }
 
-func (h slowVerdict) OnFailure(time.Time, *hook.Message, hook.Settings, hook.Bounds) (hook.FailureDecision, error) {
+func (h slowVerdict) OnFailure(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.FailureDecision, error) {
 	<-h.gate
 	return hook.FailureDecision{Action: hook.FailureRetry, Delay: new(time.Hour)}, nil
 }

@@ -73,7 +73,7 @@ end`
 	for _, deed := range deeds(s) {
 		for _, pair := range [][2]string{{"0", "4"}, {"1", "5"}, {"2", "6"}, {"5", "7"}, {"6", "8"}} {
 			h := load(t, s, hook.OnEnqueue, strings.NewReplacer("DEED", deed, "A]", pair[0]+"]", "B]", pair[1]+"]").Replace(source))
-			if trial := h.Try(benchMessage(), benchSettings, hook.Bounds{}); trial.Err != nil && (strings.Contains(trial.Err.Error(), "0x") || strings.Contains(trial.Err.Error(), "assertion failed!")) {
+			if trial := h.Try(benchMessage(), benchView(), hook.Bounds{}); trial.Err != nil && (strings.Contains(trial.Err.Error(), "0x") || strings.Contains(trial.Err.Error(), "assertion failed!")) {
 				t.Errorf("%s: %v", deed, trial.Err)
 				break
 			}

@@ -71,7 +71,7 @@ func mount(s *Sandbox, a attack) (o outcome) {
 		return outcome{err: err, refused: true, duration: took, allocated: allocated(&before, &loaded)}
 	}
 	start = threadTime()
-	trial := h.Try(benchMessage(), benchSettings, hook.Bounds{})
+	trial := h.Try(benchMessage(), benchView(), hook.Bounds{})
 	took = threadTime() - start
 	runtime.ReadMemStats(&after)
 	return outcome{
@@ -141,7 +141,7 @@ func TestAttacksEndWithinTheirLimits(t *testing.T) {
 			if n := runtime.NumGoroutine(); n > goroutines {
 				t.Errorf("%d goroutines, %d before", n, goroutines)
 			}
-			if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchSettings, hook.Bounds{}); err != nil || d.Key != "acme" || d.Weight != 3 {
+			if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchView(), hook.Bounds{}); err != nil || d.Key != "acme" || d.Weight != 3 {
 				t.Errorf("afterwards the next script gives %+v, %v", d, err)
 			}
 		})

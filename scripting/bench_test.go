@@ -1,6 +1,8 @@
 package scripting
 
 import (
+	"cmp"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -23,27 +25,42 @@ func benchMessage() *hook.Message {
 	}
 }
 
-func benchSettings(key string) (string, bool) {
-	if key == "weight.acme" {
-		return "3", true
+// fake is a view of settings and signals. Signals are by subject, name and window, with a blank
+// between them.
+type fake struct {
+	settings map[string]string
+	signals  map[string]float64
+}
+
+// Get implements hook.View.
+func (f fake) Get(key string) (string, bool) { v, ok := f.settings[key]; return v, ok }
+
+// Signal implements hook.View.
+func (f fake) Signal(subject, name, window string) (float64, error) {
+	if window == "2m" {
+		return 0, errors.New(`no window "2m", there are 1m 5m all`)
 	}
-	return "", false
+	return f.signals[subject+" "+name+" "+cmp.Or(window, "1m")], nil
+}
+
+func benchView() hook.View {
+	return fake{settings: map[string]string{"weight.acme": "3"}, signals: map[string]float64{"acme failed 1m": 0.5, "7 failed all": 9}}
 }
 
 // BenchmarkHooks runs hooks as the engine does, with both budgets on and the breaker and the
 // counts around them: the two kinds beside each other, and a decision that is recalled.
 func BenchmarkHooks(b *testing.B) {
-	failed, get := given(b, "attempts 3; error timeout")
+	failed, view := given(b, "attempts 3; error timeout")
 	for _, c := range []struct {
 		name, source string
 		kind         hook.Kind
 		memo         int
 		msg          *hook.Message
-		get          hook.Settings
+		view         hook.View
 	}{
-		{"on_enqueue", tenantScript(b), hook.OnEnqueue, 0, benchMessage(), benchSettings},
-		{"on_enqueue-recalled", tenantScript(b), hook.OnEnqueue, DefaultConfig().Memo, benchMessage(), benchSettings},
-		{"on_failure", failureScript(b), hook.OnFailure, 0, failed, get},
+		{"on_enqueue", tenantScript(b), hook.OnEnqueue, 0, benchMessage(), benchView()},
+		{"on_enqueue-recalled", tenantScript(b), hook.OnEnqueue, DefaultConfig().Memo, benchMessage(), benchView()},
+		{"on_failure", failureScript(b), hook.OnFailure, 0, failed, view},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			cfg := DefaultConfig()
@@ -52,19 +69,19 @@ func BenchmarkHooks(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			benchmarkHook(b, load(b, s, c.kind, c.source), c.msg, c.get)
+			benchmarkHook(b, load(b, s, c.kind, c.source), c.msg, c.view)
 		})
 	}
 }
 
 // benchmarkHook reports the p50 and p99 of calls, as measured here and as the statistics of the
 // hook have them.
-func benchmarkHook(b *testing.B, h *Hook, msg *hook.Message, get hook.Settings) {
+func benchmarkHook(b *testing.B, h *Hook, msg *hook.Message, view hook.View) {
 	b.Helper()
 	now := time.Now()
-	call := func() error { _, err := h.OnEnqueue(now, msg, get, hook.Bounds{}); return err }
+	call := func() error { _, err := h.OnEnqueue(now, msg, view, hook.Bounds{}); return err }
 	if h.Kind() == hook.OnFailure {
-		call = func() error { _, err := h.OnFailure(now, msg, get, hook.Bounds{}); return err }
+		call = func() error { _, err := h.OnFailure(now, msg, view, hook.Bounds{}); return err }
 	}
 	times := make([]time.Duration, 0, 1<<20)
 	b.ReportAllocs()
@@ -113,10 +130,10 @@ func BenchmarkCookbook(b *testing.B) {
 			}
 			h := load(b, s, kind, r.source)
 			left, _, _ := strings.Cut(r.cases[0], "→")
-			msg, get := given(b, left)
+			msg, view := given(b, left)
 			b.ReportAllocs()
 			for b.Loop() {
-				h.Try(msg, get, hook.Bounds{})
+				h.Try(msg, view, hook.Bounds{})
 			}
 		})
 	}
@@ -152,7 +169,7 @@ func BenchmarkRecall(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				msg.Headers[1].Value = strconv.AppendInt(msg.Headers[1].Value[:0], int64(rng.IntN(max(tenants, 1))), 10)
-				if _, err := h.OnEnqueue(now, msg, benchSettings, hook.Bounds{}); err != nil {
+				if _, err := h.OnEnqueue(now, msg, benchView(), hook.Bounds{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -186,7 +203,7 @@ func BenchmarkLongestPiece(b *testing.B) {
 					continue
 				}
 				longest, last = 0, time.Now()
-				h.Try(benchMessage(), benchSettings, hook.Bounds{})
+				h.Try(benchMessage(), benchView(), hook.Bounds{})
 				call = max(call, longest, time.Since(last))
 			}
 			b.ReportMetric(float64(load.Nanoseconds())/1e3, "µs-load")

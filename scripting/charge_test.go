@@ -38,6 +38,7 @@ func TestChargesCoverWhatIsAllocated(t *testing.T) {
 		"find":              `for i = 1, 2000 do local a, b = ("key=value"):find("(%a+)=(%a+)") end`,
 		"concat":            `local t = { "a", "b", "c" } for i = 1, 1500 do local s = table.concat(t, ",") end`,
 		"sort":              `local t = { 3, 1, 2, 9, 8, 7 } for i = 1, 500 do table.sort(t) end`,
+		"signals":           `for i = 1, 2000 do local v = fila.signal("acme", "failed", "1m") end`,
 		"split":             `for i = 1, 300 do local t = fila.split("a,b,c,d", ",") end`,
 		"headers":           `for i = 1, 2000 do local s = msg.headers.tenant end`,
 		"pairs":             `for i = 1, 500 do for k, v in pairs(msg.headers) do end end`,
@@ -50,10 +51,10 @@ func TestChargesCoverWhatIsAllocated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+body+" end")
-			h.Try(benchMessage(), benchSettings, hook.Bounds{}) // so that a machine and its threads are there
+			h.Try(benchMessage(), benchView(), hook.Bounds{}) // so that a machine and its threads are there
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			trial := h.Try(benchMessage(), benchSettings, hook.Bounds{})
+			trial := h.Try(benchMessage(), benchView(), hook.Bounds{})
 			runtime.ReadMemStats(&after)
 			if trial.Err != nil {
 				t.Fatal(trial.Err)

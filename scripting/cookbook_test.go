@@ -49,11 +49,11 @@ func fenced(t testing.TB, s, language string) string {
 	return block
 }
 
-// given builds the message and settings that the left side of a line describes.
-func given(t testing.TB, s string) (*hook.Message, hook.Settings) {
+// given builds the message, settings and signals that the left side of a line describes.
+func given(t testing.TB, s string) (*hook.Message, hook.View) {
 	t.Helper()
 	msg := &hook.Message{Queue: "orders", Key: hook.DefaultKey, Weight: 1, ID: "0190c0de"}
-	settings := map[string]string{}
+	see := fake{settings: map[string]string{}, signals: map[string]float64{}}
 	for part := range strings.SplitSeq(s, ";") {
 		kind, value, _ := strings.Cut(strings.TrimSpace(part), " ")
 		name, text, _ := strings.Cut(value, "=")
@@ -63,7 +63,9 @@ func given(t testing.TB, s string) (*hook.Message, hook.Settings) {
 		case "header":
 			msg.Headers = append(msg.Headers, storage.Header{Name: []byte(name), Value: []byte(text)})
 		case "setting":
-			settings[name] = text
+			see.settings[name] = text
+		case "signal": // subject, name, window
+			see.signals[name], err = strconv.ParseFloat(text, 64)
 		case "key":
 			msg.Key = value
 		case "id":
@@ -77,11 +79,11 @@ func given(t testing.TB, s string) (*hook.Message, hook.Settings) {
 		default:
 			err = errors.New("unknown word")
 		}
-		if err != nil && (kind == "payload_size" || kind == "attempts" || err.Error() == "unknown word") {
+		if err != nil && (kind == "payload_size" || kind == "signal" || kind == "attempts" || err.Error() == "unknown word") {
 			t.Fatalf("%q: %v", part, err)
 		}
 	}
-	return msg, func(key string) (string, bool) { v, ok := settings[key]; return v, ok }
+	return msg, see
 }
 
 // decided writes a decision like the right side of a line.
@@ -149,8 +151,8 @@ func TestTheCookbookDoesWhatItSays(t *testing.T) {
 				if !ok {
 					t.Fatalf("no arrow in %q", c)
 				}
-				msg, get := given(t, left)
-				trial := h.Try(msg, get, hook.Bounds{})
+				msg, view := given(t, left)
+				trial := h.Try(msg, view, hook.Bounds{})
 				if got := decided(&trial, kind); trial.Err != nil || got != strings.TrimSpace(right) {
 					t.Errorf("%s: %s, %v", c, got, trial.Err)
 				}

@@ -9,9 +9,9 @@
 //     takes is bounded (loading.go).
 //  2. Its memory is bounded. Allocations are charged before they are made,
 //     garbage included. Call depth and stack size are bounded as well.
-//  3. It is a pure function of message, settings and source: no file, network,
-//     clock, random number, goroutine or other message. Equal inputs lead to equal
-//     decisions.
+//  3. It is a pure function of message, settings, source and the signals that it
+//     reads: no file, network, clock, random number, goroutine or other message.
+//     Equal inputs lead to equal decisions.
 //  4. It keeps no state. Each call runs the whole script in an environment of its
 //     own, and a machine that has seen an error is discarded.
 //  5. Its result is validated completely before it is used.

@@ -9,20 +9,46 @@ import (
 
 // filaLibrary is the table `fila`.
 func filaLibrary() map[string]lua.LGFunction {
-	return map[string]lua.LGFunction{"backoff": filaBackoff, "get": filaGet, "hash": filaHash, "split": filaSplit}
+	return map[string]lua.LGFunction{"backoff": filaBackoff, "get": filaGet, "hash": filaHash, "signal": filaSignal, "split": filaSplit}
 }
 
 // filaGet is fila.get(key [, default]): a setting as text, or the default.
 func filaGet(l *lua.LState) int {
 	m, key := of(l), l.CheckString(1)
 	m.trace.ask(askSetting, key)
-	if m.settings != nil {
-		if v, ok := m.settings(key); ok {
+	if m.view != nil {
+		if v, ok := m.view.Get(key); ok {
 			l.Push(m.string(l, v))
 			return 1
 		}
 	}
 	l.Push(l.Get(2))
+	return 1
+}
+
+// signalSteps is what a look-up of a signal costs in instructions: some 16 comparisons, each of
+// which may miss the processor's caches.
+const signalSteps = 32
+
+// filaSignal is fila.signal(subject, name [, window]): the sum of a signal in a window, the first
+// one unless it is given; 0 where nothing is known, and while the script is loaded. The decision
+// of the run is not remembered.
+func filaSignal(l *lua.LState) int {
+	m, subject, name, window := of(l), checkText(l, 1), checkText(l, 2), ""
+	if l.Get(3) != lua.LNil {
+		window = checkText(l, 3)
+	}
+	m.trace.off = true
+	m.steps(l, signalSteps+int64(len(subject)+len(name))>>2)
+	m.charge(l, 2*(costString+len(subject)+len(name))) // the key, and the buffer that it is made in
+	v := 0.0
+	if m.view != nil {
+		var err error
+		if v, err = m.view.Signal(subject, name, window); err != nil {
+			l.RaiseError("bad argument #3 to 'signal' (%s)", err.Error())
+		}
+	}
+	l.Push(lua.LNumber(v))
 	return 1
 }
 

@@ -25,7 +25,7 @@ func harmless(t testing.TB, s *Sandbox, kind hook.Kind, source string, msg *hook
 		fit(t, err)
 		return
 	}
-	trial := h.Try(msg, benchSettings, hook.Bounds{})
+	trial := h.Try(msg, benchView(), hook.Bounds{})
 	// A hundred times what is allowed: only an endless loop somewhere takes that.
 	if took := time.Since(start); took > 200*s.cfg.Timeout {
 		t.Errorf("took %v", took)
@@ -249,7 +249,7 @@ func TestHooksRunAtTheSameTime(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range 50 {
-				if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchSettings, hook.Bounds{}); err != nil || d.Key != "acme" || d.Weight != 3 || len(d.Throttles) != 1 {
+				if d, err := tenant.OnEnqueue(time.Now(), benchMessage(), benchView(), hook.Bounds{}); err != nil || d.Key != "acme" || d.Weight != 3 || len(d.Throttles) != 1 {
 					t.Errorf("%+v, %v", d, err)
 				}
 			}

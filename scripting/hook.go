@@ -148,26 +148,26 @@ func (h *Hook) Version() string { return h.script.version }
 // OnEnqueue returns the decision for a message, from the memo if an earlier run has made
 // the same queries with the same answers. On any error it returns safe defaults together
 // with the error.
-func (h *Hook) OnEnqueue(now time.Time, msg *hook.Message, get hook.Settings, within hook.Bounds) (hook.EnqueueDecision, error) {
+func (h *Hook) OnEnqueue(now time.Time, msg *hook.Message, view hook.View, within hook.Bounds) (hook.EnqueueDecision, error) {
 	if root := h.root.Load(); root != nil && msg.ID == "" {
-		if d, ok := h.sandbox.memo.recall(root, msg, get); ok && h.recalled() {
+		if d, ok := h.sandbox.memo.recall(root, msg, view); ok && h.recalled() {
 			return d, nil
 		}
 	}
-	trial := h.runGuarded(now, hook.OnEnqueue, msg, get, within)
+	trial := h.runGuarded(now, hook.OnEnqueue, msg, view, within)
 	return trial.Enqueue, trial.Err
 }
 
 // OnFailure returns the decision for a failed message. On an error the decision is to be
 // ignored.
-func (h *Hook) OnFailure(now time.Time, msg *hook.Message, get hook.Settings, within hook.Bounds) (hook.FailureDecision, error) {
-	trial := h.runGuarded(now, hook.OnFailure, msg, get, within)
+func (h *Hook) OnFailure(now time.Time, msg *hook.Message, view hook.View, within hook.Bounds) (hook.FailureDecision, error) {
+	trial := h.runGuarded(now, hook.OnFailure, msg, view, within)
 	return trial.Failure, trial.Err
 }
 
 // runGuarded runs the script if the breaker admits it, and updates breaker and
 // statistics.
-func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, get hook.Settings, within hook.Bounds) hook.Trial {
+func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, view hook.View, within hook.Bounds) hook.Trial {
 	if kind != h.script.kind {
 		return hook.Trial{Enqueue: hook.SafeEnqueue(), Err: errKind}
 	}
@@ -183,7 +183,7 @@ func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, get 
 		return hook.Trial{Enqueue: hook.SafeEnqueue(), Err: ErrBreakerOpen}
 	}
 	within = h.sandbox.cfg.bounds(within)
-	t := h.run(msg, get, &within, remember)
+	t := h.run(msg, view, &within, remember)
 	h.mu.Lock()
 	before := h.breaker.openedAt.IsZero()
 	h.breaker.leave(now.Add(t.Duration), trial, t.Err != nil, within.Errors)
@@ -260,17 +260,17 @@ func (h *Hook) Stats(now time.Time) hook.Stats {
 }
 
 // Try runs the script regardless of the breaker and without counting.
-func (h *Hook) Try(msg *hook.Message, get hook.Settings, within hook.Bounds) hook.Trial {
+func (h *Hook) Try(msg *hook.Message, view hook.View, within hook.Bounds) hook.Trial {
 	within = h.sandbox.cfg.bounds(within)
-	return h.run(msg, get, &within, false)
+	return h.run(msg, view, &within, false)
 }
 
 // run executes the script once and, if remember is set, adds the decision to the memo.
-func (h *Hook) run(msg *hook.Message, get hook.Settings, within *hook.Bounds, remember bool) hook.Trial {
+func (h *Hook) run(msg *hook.Message, view hook.View, within *hook.Bounds, remember bool) hook.Trial {
 	t := hook.Trial{Enqueue: hook.SafeEnqueue()}
 	m := h.sandbox.take()
 	m.trace.start(remember)
-	result, err := m.run(h.script, within, msg, get)
+	result, err := m.run(h.script, within, msg, view)
 	if err == nil {
 		if h.script.kind == hook.OnFailure {
 			t.Failure, err = failureDecision(result)
@@ -284,7 +284,7 @@ func (h *Hook) run(msg *hook.Message, get hook.Settings, within *hook.Bounds, re
 	t.Err = err
 	t.Duration, t.Instructions, t.Memory = time.Since(m.start), m.used(), m.memory
 	if err == nil && !m.trace.off {
-		h.sandbox.memo.remember(&h.root, m.trace.asked[:m.trace.n], msg, get, &t.Enqueue)
+		h.sandbox.memo.remember(&h.root, m.trace.asked[:m.trace.n], msg, view, &t.Enqueue)
 	}
 	h.sandbox.give(m)
 	return t

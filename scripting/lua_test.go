@@ -20,7 +20,7 @@ func evaluate(t testing.TB, s *Sandbox, body string) (string, error) {
 	m := s.take()
 	defer s.give(m)
 	within := s.cfg.bounds(hook.Bounds{})
-	v, err := m.run(h.script, &within, benchMessage(), benchSettings)
+	v, err := m.run(h.script, &within, benchMessage(), benchView())
 	if err != nil {
 		return "", err
 	}
@@ -315,5 +315,34 @@ return table.concat({ tostring(select("#", f(3))), tostring((select(2, f(2)))) }
 		if got, err := evaluate(t, s, body); err != nil || got != want {
 			t.Errorf("%s\n got %q, %v\nwant %q", body, got, err, want)
 		}
+	}
+}
+
+// fila.signal reads what the view says, and takes subjects and names as text like other functions.
+func TestASignalIsANumber(t *testing.T) {
+	s := sandbox(t)
+	for body, want := range map[string]string{
+		`return fila.signal("acme", "failed")`:                                             "0.5",
+		`return fila.signal("acme", "failed", nil)`:                                        "0.5",
+		`return fila.signal("acme", "failed", "1m") * 2`:                                   "1",
+		`return fila.signal(7, "failed", "all")`:                                           "9",
+		`return fila.signal("acme", "failed", "5m")`:                                       "0",
+		`return fila.signal("bolt", "failed")`:                                             "0",
+		`return fila.signal("", "")`:                                                       "0",
+		`return fila.signal(("x"):rep(100000), "failed")`:                                  "0",
+		`return select(2, pcall(fila.signal, "acme", "failed", "2m"))`:                     `bad argument #3 to 'signal' (no window "2m", there are 1m 5m all)`,
+		`return select(2, pcall(fila.signal, "acme"))`:                                     "bad argument #2 to main chunk (string expected, got nil)",
+		`return select(2, pcall(fila.signal, {}, "failed"))`:                               "bad argument #1 to main chunk (string expected, got table)",
+		`return select(2, pcall(fila.signal, "acme", "failed", {}))`:                       "bad argument #3 to main chunk (string expected, got table)",
+		`local n = 0 for i = 1, 100 do n = n + fila.signal("acme", "failed") end return n`: "50",
+	} {
+		got, err := evaluate(t, s, body)
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, %v, want %q", body, got, err, want)
+		}
+	}
+	// There is no view while a script is loaded.
+	if _, err := s.Load(hook.Caller{}, hook.OnEnqueue, `local n = fila.signal("acme", "failed", "2m") assert(n == 0) function on_enqueue() end`); err != nil {
+		t.Error(err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 //	                                 └──an error, or a limit──▶ failed ──give──▶ discarded
 //
 // A failed machine may hold anything on its stacks, so it is left to the garbage collector
-// (Sandbox.give). Between runs a machine refers to no message and no settings; the last result
+// (Sandbox.give). Between runs a machine refers to no message and no view; the last result
 // remains on its stack until the next run.
 type machine struct {
 	budget
@@ -27,9 +27,9 @@ type machine struct {
 	failed bool   // an error was raised: do not reuse the machine
 	place  string // position of the last error, for values without one
 
-	msg      *hook.Message
-	settings hook.Settings
-	trace    trace // queries of the script to both, for the memo
+	msg   *hook.Message
+	view  hook.View // nil while the script is loaded
+	trace trace     // queries of the script to both, for the memo
 
 	// msg and msg.headers as the script sees them: constant values that read through to
 	// the fields above.
@@ -90,8 +90,8 @@ func (r result) value() lua.LValue { return r.l.Get(1) }
 // run executes the script's top level and, if msg is not nil, its hook, within bounds none of
 // which is 0. Any panic of gopher-lua becomes an *Error, and the machine is then marked as
 // failed.
-func (m *machine) run(s *script, within *hook.Bounds, msg *hook.Message, get hook.Settings) (res result, err error) {
-	m.name, m.msg, m.settings = s.kind.String(), msg, get
+func (m *machine) run(s *script, within *hook.Bounds, msg *hook.Message, view hook.View) (res result, err error) {
+	m.name, m.msg, m.view = s.kind.String(), msg, view
 	m.reset(within)
 	m.threads.paid, m.threads.depth = 0, 0
 	defer func() {
@@ -100,7 +100,7 @@ func (m *machine) run(s *script, within *hook.Bounds, msg *hook.Message, get hoo
 			err = m.explain(r)
 		}
 		m.releaseSlot()
-		m.msg, m.settings, m.place = nil, nil, ""
+		m.msg, m.view, m.place = nil, nil, ""
 		m.hashed, m.fields = [len(m.hashed)]*lua.LTable{}, 0
 		m.finder.subject, m.finder.pattern = "", ""
 	}()

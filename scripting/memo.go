@@ -27,7 +27,8 @@ import (
 //
 // Nothing has to be invalidated when a setting changes, because reading the setting is
 // one of the queries. Values that a script does not read, such as the payload size, do
-// not matter. Errors are not cached.
+// not matter. Errors are not cached, nor is the decision of a run that has read a signal:
+// the next run would hardly find the same sum.
 
 // question is one query of a script to its message or settings.
 type question struct {
@@ -57,15 +58,15 @@ type answer struct {
 }
 
 // answer returns the value of the query for a message and settings, zero if it has none.
-func (q *question) answer(msg *hook.Message, get hook.Settings) (a answer) {
+func (q *question) answer(msg *hook.Message, view hook.View) (a answer) {
 	switch q.kind {
 	case askHeader:
 		if h := header(msg, q.name); h != nil {
 			a.raw, a.is = h.Value, true
 		}
 	case askSetting:
-		if get != nil {
-			a.text, a.is = get(q.name)
+		if view != nil {
+			a.text, a.is = view.Get(q.name)
 		}
 	case askHeaders:
 		a.number = len(msg.Headers)
@@ -229,13 +230,13 @@ func (m *memo) find(from *node, a *answer) *edge {
 }
 
 // recall looks up the decision for a message; ok is false if it is not cached.
-func (m *memo) recall(root *node, msg *hook.Message, get hook.Settings) (d hook.EnqueueDecision, ok bool) {
+func (m *memo) recall(root *node, msg *hook.Message, view hook.View) (d hook.EnqueueDecision, ok bool) {
 	n := root
 	for n != nil {
 		if n.decision != nil {
 			return *n.decision, true
 		}
-		a := n.ask.answer(msg, get)
+		a := n.ask.answer(msg, view)
 		e := m.find(n, &a)
 		if e == nil {
 			break
@@ -247,13 +248,13 @@ func (m *memo) recall(root *node, msg *hook.Message, get hook.Settings) (d hook.
 
 // remember stores the decision of a run with these queries, unless it exceeds pathBytes
 // or recently used edges occupy its slots.
-func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *hook.Message, get hook.Settings, d *hook.EnqueueDecision) {
+func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *hook.Message, view hook.View, d *hook.EnqueueDecision) {
 	size := len(d.Key)
 	for _, t := range d.Throttles {
 		size += len(t)
 	}
 	for i := range asked {
-		a := asked[i].answer(msg, get)
+		a := asked[i].answer(msg, view)
 		size += len(asked[i].name) + len(a.raw) + len(a.text)
 	}
 	if size > pathBytes {
@@ -268,7 +269,7 @@ func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *hook.
 		if n.ask != asked[i] {
 			return // impossible for a deterministic script; storing nothing is safe
 		}
-		a := n.ask.answer(msg, get)
+		a := n.ask.answer(msg, view)
 		if e := m.find(n, &a); e != nil {
 			n = e.to
 			continue

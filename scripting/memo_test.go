@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// chance makes messages and settings that are often alike, and never quite.
+// chance makes messages, settings and signals that are often alike, and never quite.
 type chance struct{ *rand.Rand }
 
 func (c chance) of(options ...string) string { return options[c.IntN(len(options))] }
@@ -33,12 +33,12 @@ func (c chance) message() *hook.Message {
 	return msg
 }
 
-func (c chance) settings() hook.Settings {
+func (c chance) view() hook.View {
 	set := map[string]string{}
 	for range c.IntN(4) {
 		set[c.of("weight.acme", "vip.acme", "canary.percent", "maintenance", "x", "1")] = c.of("1", "50", "yes", "")
 	}
-	return func(key string) (string, bool) { v, ok := set[key]; return v, ok }
+	return fake{set, map[string]float64{"acme failed 1m": float64(c.IntN(3)), "acme acked 5m": float64(c.IntN(3))}}
 }
 
 // alike gives a hook that remembers and a dry run of it the same messages.
@@ -50,14 +50,14 @@ func alike(t *testing.T, s *Sandbox, source string, c chance, n int) {
 	}
 	h := loaded.(*Hook)
 	within := hook.Bounds{Errors: ^uint32(0)}
-	get := c.settings()
+	view := c.view()
 	for range n {
 		if c.IntN(8) == 0 {
-			get = c.settings()
+			view = c.view()
 		}
 		msg := c.message()
-		want := h.Try(msg, get, within)
-		got, err := h.OnEnqueue(time.Now(), msg, get, within)
+		want := h.Try(msg, view, within)
+		got, err := h.OnEnqueue(time.Now(), msg, view, within)
 		if said(err) != said(want.Err) && !limited(err) && !limited(want.Err) {
 			t.Fatalf("%v, without remembering %v, of\n%s", err, want.Err, source)
 		}
@@ -99,7 +99,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 	}
 	sees := []string{
 		"msg.queue", "msg.payload_size", "msg.fairness_key", "msg.weight", "#msg.throttle_keys", "msg.throttle_keys[1]", "#msg.headers", "msg.id", "msg.attempts",
-		"msg.headers.tenant", "msg.headers['tier']", "msg.headers[msg.fairness_key]", "fila.get('weight.acme')", "fila.get(tostring(msg.headers.tenant), 'd')",
+		"msg.headers.tenant", "msg.headers['tier']", "msg.headers[msg.fairness_key]", "fila.get('weight.acme')", "fila.get(tostring(msg.headers.tenant), 'd')", "fila.signal(tostring(msg.headers.tenant), 'failed')",
 		"(function() local s = '' for n, v in pairs(msg.headers) do s = s .. n .. v end return s end)()",
 	}
 	for range 300 {
@@ -120,11 +120,11 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 	}
 }
 
-func remembering(t *testing.T, source string) (*Hook, func(msg *hook.Message, get hook.Settings) string) {
+func remembering(t *testing.T, source string) (*Hook, func(msg *hook.Message, view hook.View) string) {
 	t.Helper()
 	h := load(t, sandbox(t), hook.OnEnqueue, source)
-	return h, func(msg *hook.Message, get hook.Settings) string {
-		d, err := h.OnEnqueue(time.Now(), msg, get, hook.Bounds{})
+	return h, func(msg *hook.Message, view hook.View) string {
+		d, err := h.OnEnqueue(time.Now(), msg, view, hook.Bounds{})
 		if err != nil {
 			return err.Error()
 		}
@@ -135,12 +135,12 @@ func remembering(t *testing.T, source string) (*Hook, func(msg *hook.Message, ge
 func TestOnlyWhatTheScriptReadsMatters(t *testing.T) {
 	h, decide := remembering(t, tenantScript(t))
 	settings := map[string]string{}
-	get := func(key string) (string, bool) { v, ok := settings[key]; return v, ok }
+	view := fake{settings: settings}
 	want := func(recalled uint64, weight string) {
 		t.Helper()
 		msg := benchMessage()
 		msg.PayloadSize = int(recalled)
-		if got := decide(msg, get); got != "fairness_key=acme weight="+weight+" throttle_keys=tenant:acme" {
+		if got := decide(msg, view); got != "fairness_key=acme weight="+weight+" throttle_keys=tenant:acme" {
 			t.Error(got)
 		}
 		st := h.Stats(time.Now())
@@ -160,6 +160,33 @@ func TestOnlyWhatTheScriptReadsMatters(t *testing.T) {
 	want(3, "9")
 	delete(settings, "weight.acme")
 	want(3, "1")
+}
+
+// A signal changes without a change of the settings, so a run that has read one says nothing about
+// the next message. Runs of the same script that have read none do.
+func TestDecisionsBySignalsAreNotRemembered(t *testing.T) {
+	h, decide := remembering(t, `function on_enqueue(msg)
+  if msg.headers.tenant == "trusted" then
+    return { weight = 9 }
+  end
+  return { weight = 1 + fila.signal(msg.headers.tenant, "failed") }
+end`)
+	view := fake{signals: map[string]float64{}}
+	for i := range 5 {
+		view.signals["acme failed 1m"] = float64(i)
+		if got, want := decide(benchMessage(), view), fmt.Sprint("weight=", 1+i); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	trusted := &hook.Message{Headers: []storage.Header{{Name: []byte("tenant"), Value: []byte("trusted")}}}
+	for range 3 {
+		if got := decide(trusted, view); got != "weight=9" {
+			t.Error(got)
+		}
+	}
+	if st := h.Stats(time.Now()); st.Calls != 8 || st.Recalled != 2 {
+		t.Errorf("%d of %d calls are recalled", st.Recalled, st.Calls)
+	}
 }
 
 // An error is made and counted each time, and opens the breaker as ever; a decision
@@ -265,8 +292,8 @@ func TestMemoriesAreSharedWithoutHarm(t *testing.T) {
 			for range 3000 {
 				tenant, weight := c.of("a", "b", "c", "d", "e", "f", "g", "h"), 1+c.IntN(3)
 				msg := &hook.Message{Headers: []storage.Header{{Name: []byte("tenant"), Value: []byte(tenant)}}}
-				get := func(key string) (string, bool) { return fmt.Sprint(weight), key == "weight."+tenant }
-				d, err := h.OnEnqueue(time.Now(), msg, get, hook.Bounds{})
+				view := fake{settings: map[string]string{"weight." + tenant: fmt.Sprint(weight)}}
+				d, err := h.OnEnqueue(time.Now(), msg, view, hook.Bounds{})
 				if err != nil || d.Key != tenant || int(d.Weight) != weight || len(d.Throttles) != 1 || d.Throttles[0] != "tenant:"+tenant {
 					t.Errorf("%+v, %v of %s with %d", d, err, tenant, weight)
 					return

@@ -115,9 +115,16 @@ type FailureDecision struct {
 	Delay  *time.Duration // not negative, whole milliseconds; nil: the queue's backoff
 }
 
-// Settings looks up the runtime configuration for fila.get. It is a snapshot: one run of a
-// hook sees one state of the configuration.
-type Settings func(key string) (value string, ok bool)
+// View is what a script may look up besides its message. It is safe for concurrent use.
+type View interface {
+	// Get looks up the runtime configuration, for fila.get. One run of a hook sees one state
+	// of it.
+	Get(key string) (value string, ok bool)
+	// Signal returns the sum of a signal in the window of a name, the first window if it is
+	// empty, for fila.signal; 0 if there is no such signal. The error names the windows that
+	// there are. Signals go on while a hook runs: equal calls may return different sums.
+	Signal(subject, name, window string) (float64, error)
+}
 
 // Hook is a compiled script with its statistics and its circuit breaker. It is safe for
 // concurrent use and never panics. The states of the breaker:
@@ -135,8 +142,8 @@ type Hook interface {
 	// OnEnqueue and OnFailure decide, within the bounds of the queue. With an error they
 	// return the safe decision; the error has already been counted and is only for display.
 	// Each is valid for hooks of its kind, and an error for the other kind.
-	OnEnqueue(now time.Time, msg *Message, get Settings, within Bounds) (EnqueueDecision, error)
-	OnFailure(now time.Time, msg *Message, get Settings, within Bounds) (FailureDecision, error)
+	OnEnqueue(now time.Time, msg *Message, view View, within Bounds) (EnqueueDecision, error)
+	OnFailure(now time.Time, msg *Message, view View, within Bounds) (FailureDecision, error)
 
 	// Rejected counts an error: the decision of OnEnqueue was within Limits but could not be
 	// applied to its message. The breaker ignores it, as the script itself ran well.
@@ -145,7 +152,7 @@ type Hook interface {
 	// Stats returns the statistics since the script was loaded.
 	Stats(now time.Time) Stats
 	// Try runs the script regardless of the breaker and counts nothing.
-	Try(msg *Message, get Settings, within Bounds) Trial
+	Try(msg *Message, view View, within Bounds) Trial
 }
 
 // Bounds limit the calls of a queue's hooks. A field that is 0 stands for the limit of the
