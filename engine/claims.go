@@ -76,6 +76,7 @@ func (c *core) mayClaim(cl *class) {
 		t.claims = append(t.claims, cl)
 		c.notify(t)
 	}
+	cl.scheduler.claiming = append(cl.scheduler.claiming, cl)
 }
 
 // endClaim ends the claim of a class, if it has one, and wakes the throttles for what it has
@@ -86,6 +87,9 @@ func (c *core) endClaim(cl *class) {
 	}
 	c.unreserveAll(cl)
 	cl.claim = 0
+	s := cl.scheduler
+	at := slices.Index(s.claiming, cl)
+	s.claiming = slices.Delete(s.claiming, at, at+1)
 	for i := range cl.flows {
 		t := cl.flows[i].throttle
 		at := slices.Index(t.claims, cl)
@@ -325,6 +329,8 @@ func (c *core) roomAt(cl *class, s *flow) int64 {
 		return math.MaxInt64
 	case !cl.holds(s, c.now):
 		return t.holdsAt(c.now, cl.wanted(s))
+	case s.reserved:
+		return c.now
 	default:
 		return t.holdsAt(c.now, t.required(t.nextNeed())+t.reserved)
 	}
@@ -357,10 +363,18 @@ func (c *core) usedRoom(t *throttle) {
 	}
 }
 
-// demandChanged has throttles look again that save tokens for a queue, or do not, when its first
-// consumer begins to wait, its last one no longer waits, or it is paused.
+// demandChanged has throttles look again when the first consumer of a queue begins to wait, its
+// last one no longer waits, or it is paused or resumed: those that save tokens for the queue, or
+// do not, and those at which another claim is first now.
 func (c *core) demandChanged(q *queue) {
 	for _, t := range q.scheduler.saving {
 		c.notify(t)
+	}
+	for _, cl := range q.scheduler.claiming {
+		for i := range cl.flows {
+			if t := cl.flows[i].throttle; len(t.claims) > 1 {
+				c.notify(t)
+			}
+		}
 	}
 }

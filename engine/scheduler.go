@@ -59,7 +59,8 @@ type scheduler struct {
 	classes   map[string]*class // all other classes, by the signature of their throttles
 	idle      []*class          // classes without keys, oldest first; may list some that are in use again
 	open      timers[*class]    // open classes, by the round of their head
-	reserving []*class          // have capacity reserved, see claims.go
+	claiming  []*class          // have a claim, see claims.go
+	reserving []*class          // of these, with capacity reserved
 	saving    []*throttle       // throttles by cost at which a class of the queue is next
 
 	round     int64  // of the last visit

@@ -286,6 +286,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	if paused {
 		c.unreserveQueue(q)
 	} else {
+		c.demandChanged(q)
 		c.offer(q)
 	}
 	return nil

@@ -163,7 +163,7 @@ func (c *core) joinLines(w *wait, queues []*queue) {
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
 		q.waiters.pushBack(&w.nodes[len(w.nodes)-1])
-		if q.waiters.n == 1 && len(q.scheduler.saving) > 0 {
+		if q.waiters.n == 1 {
 			c.demandChanged(q)
 		}
 		if q.scheduler.loaded() {
