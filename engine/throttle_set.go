@@ -85,8 +85,10 @@ func (c *core) arm(t *throttle) {
 		if tokens := t.required(t.nextNeed()) + t.reserved; t.line.len() > 0 && t.slotsBeside(t.reservedSlots()) && !t.holds(c.now, tokens) {
 			at = min(at, t.holdsAt(c.now, tokens))
 		}
-		if cl := t.nextClaim(); cl != nil && !cl.holds(cl.flowAt(t), c.now) {
-			at = min(at, t.holdsAt(c.now, cl.wanted(cl.flowAt(t))))
+		if cl := t.nextClaim(); cl != nil { // it takes over what is reserved for a later one
+			if tokens := t.required(cl.need(cl.flowAt(t))); !t.holds(c.now, tokens) {
+				at = min(at, t.holdsAt(c.now, tokens))
+			}
 		}
 	}
 	if t.reservedFor != nil {
