@@ -112,9 +112,14 @@ func (t *signalTable) expire(c *core) {
 	}
 }
 
-// arm sets the time of the next checkpoint if there is something to write.
+// arm sets the time of the next checkpoint if there is something to write. A stop does not wait
+// for it, also not for additions that are made while the engine stops.
 func (t *signalTable) arm(c *core) {
-	if t.writeAt == never && t.left == 0 && t.pairs.Unwritten() > 0 {
+	switch {
+	case t.writeAt != never || t.left > 0 || t.pairs.Unwritten() == 0:
+	case t.draining:
+		t.writeAt = c.now
+	default:
 		t.writeAt = c.now + t.interval
 	}
 }

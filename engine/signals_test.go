@@ -128,6 +128,22 @@ func TestAnOrderlyStopLosesNothing(t *testing.T) {
 	}
 }
 
+// A lease may expire while the engine stops.
+func TestAnAdditionDuringAStopIsWrittenAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.core
+	c.drain()
+	c.signals.pairs.Add("acme", "failed", c.now, 1)
+	c.addedSignal()
+	if !c.hasUnfinished() || c.signals.next(c) > c.now {
+		t.Errorf("the stop waits %v for a checkpoint", time.Duration(c.signals.next(c)-c.now))
+	}
+	w.Do()
+	if c.hasUnfinished() {
+		t.Error("the stop does not end")
+	}
+}
+
 func TestSignalsFadeWhileTheBrokerIsDown(t *testing.T) {
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
