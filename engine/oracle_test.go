@@ -36,6 +36,7 @@ type oracle struct {
 	// been leased without a reply.
 	newSince int64
 	look     lookOracle
+	signals  signalOracle
 	unsynced []unsynced // answers since the last sync
 }
 
@@ -74,12 +75,15 @@ func (o *oracle) fail(format string, args ...any) {
 
 func (o *oracle) newTag(queue, key string) string {
 	o.tags++
-	return fmt.Sprintf("%s/%s/%d", queue, key, o.tags)
+	tag := fmt.Sprintf("%s/%s/%d", queue, key, o.tags)
+	o.signals.asked(tag, signalEnqueued)
+	return tag
 }
 
 func (o *oracle) enqueued(tag string, id ID, due time.Time) {
 	o.trace("enqueued %s as %s", tag, id)
 	delete(o.unknown, tag)
+	o.signals.resolved(tag, signalEnqueued, true, o.now)
 	if m := o.byID[id]; m != nil && m.tag != "" && m.tag != tag {
 		o.fail("id %s was given twice", id)
 	}
@@ -150,6 +154,7 @@ func (o *oracle) current(d *Delivery) *oracleMsg {
 func (o *oracle) maybeGone(id ID) {
 	if m := o.byID[id]; m != nil {
 		m.asking++
+		o.signals.asked(m.tag, signalAcked)
 	}
 }
 
@@ -179,6 +184,7 @@ func (o *oracle) acked(d *Delivery, n int, err error) {
 		m.perhapsGone = true
 		return
 	}
+	o.signals.resolved(tag, signalAcked, n == 1 && d.Queue == "b", o.now)
 	switch n {
 	case 1:
 		if o.current(d) == nil {
@@ -372,6 +378,7 @@ func (o *oracle) crashed(now time.Time, c *core) {
 	}
 	o.now = now
 	o.trace("crashed or mended")
+	o.signals.crashed()
 	for _, prefix := range o.look.purging {
 		o.purge(prefix)
 	}

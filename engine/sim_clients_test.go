@@ -94,6 +94,10 @@ func (s *sim) act(cl *simClient) {
 		s.actCron(cl)
 		return
 	}
+	if s.rng.IntN(12) == 0 {
+		s.actSignals(cl)
+		return
+	}
 	n := s.rng.IntN(100)
 	switch {
 	case s.rng.IntN(10) == 0:

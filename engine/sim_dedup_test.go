@@ -50,6 +50,7 @@ func (o *oracle) namesLost() {
 func (o *oracle) repeated(tag string, id ID, queue, name string, at time.Time) {
 	o.trace("%s is a repetition of %s", tag, id)
 	delete(o.unknown, tag)
+	o.signals.resolved(tag, signalEnqueued, false, o.now)
 	delete(o.names, tag)
 	m := o.byID[id]
 	if m == nil || m.tag == "" {

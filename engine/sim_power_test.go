@@ -1,6 +1,90 @@
 package engine
 
-import "time"
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// crashStore crashes the process at a commit, before or right after the write.
+type crashStore struct {
+	*storage.Memory
+	rng    *rand.Rand
+	chance float64
+	mutant mutant
+}
+
+var errCrash = errors.New("crash")
+
+func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
+	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, additionNotWritten, removalNotWritten, signalTimeWrong}, s.mutant) {
+		b = s.lose(b)
+	}
+	at := s.rng.Float64()
+	if at < s.chance/2 {
+		panic(errCrash)
+	}
+	err := s.Memory.Commit(b, sync && s.mutant != replyNotSynced)
+	if at < s.chance {
+		panic(errCrash)
+	}
+	return err
+}
+
+// Scan hides the index of due times from a mutant.
+func (s *crashStore) Scan(f storage.Family, from, to []byte) storage.Iterator {
+	if s.mutant == timerLost && f == storage.Scheduled {
+		from = []byte{0xff, 0xff}
+	}
+	return s.Memory.Scan(f, from, to)
+}
+
+// lose drops the records that a mutant does not write.
+func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
+	var out storage.Batch
+	_ = b.Each(func(r storage.Record) error {
+		switch r.Op {
+		case storage.OpPut:
+			if s.mutant == enqueueNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
+				return nil
+			}
+			if s.mutant == tickNotWritten && b.Len() > 1 && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, stateCron)) && s.rng.IntN(3) == 0 {
+				return nil
+			}
+			if s.mutant == dedupNotWritten && r.Family == storage.Dedup && s.rng.IntN(4) == 0 {
+				return nil
+			}
+			if s.mutant == additionNotWritten && r.Family == storage.Signals && s.rng.IntN(4) == 0 {
+				return nil
+			}
+			if s.mutant == signalTimeWrong && r.Family == storage.Signals {
+				r.Value = minuteEarlier(r.Value)
+			}
+			out.Put(r.Family, r.Key, r.Value)
+		case storage.OpDelete:
+			if s.mutant == removalNotWritten && r.Family == storage.Signals && s.rng.IntN(2) == 0 {
+				return nil
+			}
+			out.Delete(r.Family, r.Key)
+		case storage.OpSingleDelete:
+			if s.mutant == ackNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
+				return nil
+			}
+			if s.mutant == timeNotForgotten && r.Family == storage.Scheduled && s.rng.IntN(3) == 0 {
+				return nil
+			}
+			out.SingleDelete(r.Family, r.Key)
+		case storage.OpDeleteRange:
+			out.DeleteRange(r.Family, r.Key, r.Value)
+		}
+		return nil
+	})
+	return &out
+}
 
 // With storage.sync at interval or never, a power loss may undo what was answered since the
 // last sync, and nothing else. The oracle keeps a list of it.
@@ -25,6 +109,7 @@ func (s *sim) syncNow() {
 	}
 	s.syncedAt = s.step.now
 	s.oracle.unsynced = nil
+	s.oracle.signals.synced()
 }
 
 // powerLost makes everything that was not synced uncertain. An earlier state of a message
@@ -43,6 +128,7 @@ func (o *oracle) powerLost() {
 		}
 		m.notBefore = time.Time{}
 	}
+	o.signals.powerLost()
 	for _, m := range o.byID {
 		m.anyReceipt = true
 	}

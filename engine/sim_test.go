@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -63,6 +62,10 @@ const (
 	changeNotNoted
 	lateRetry
 	unfencedUndo
+	additionNotWritten
+	removalNotWritten
+	signalTimeWrong
+	checkpointLate
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -75,6 +78,8 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		dedupNotWritten: "deduplication id not written", dedupForgotten: "deduplication id forgotten before it can be looked up",
 		timeNotForgotten: "a message leaves the index, and its record stays", changeNotNoted: "change beside a reading not noted",
 		lateRetry: "retry after the time to live", unfencedUndo: "a later delivery taken back",
+		additionNotWritten: "addition to a signal not written", removalNotWritten: "removal of a signal not written",
+		signalTimeWrong: "signal written with another time", checkpointLate: "checkpoint of signals after its time",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -184,73 +189,6 @@ func (t *simTask) Apply(tx *Tx) error {
 	return t.apply(tx)
 }
 
-// crashStore crashes the process at a commit, before or right after the write.
-type crashStore struct {
-	*storage.Memory
-	rng    *rand.Rand
-	chance float64
-	mutant mutant
-}
-
-var errCrash = errors.New("crash")
-
-func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten}, s.mutant) {
-		b = s.lose(b)
-	}
-	at := s.rng.Float64()
-	if at < s.chance/2 {
-		panic(errCrash)
-	}
-	err := s.Memory.Commit(b, sync && s.mutant != replyNotSynced)
-	if at < s.chance {
-		panic(errCrash)
-	}
-	return err
-}
-
-// Scan hides the index of due times from a mutant.
-func (s *crashStore) Scan(f storage.Family, from, to []byte) storage.Iterator {
-	if s.mutant == timerLost && f == storage.Scheduled {
-		from = []byte{0xff, 0xff}
-	}
-	return s.Memory.Scan(f, from, to)
-}
-
-// lose drops the records that a mutant does not write.
-func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
-	var out storage.Batch
-	_ = b.Each(func(r storage.Record) error {
-		switch r.Op {
-		case storage.OpPut:
-			if s.mutant == enqueueNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
-				return nil
-			}
-			if s.mutant == tickNotWritten && b.Len() > 1 && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, stateCron)) && s.rng.IntN(3) == 0 {
-				return nil
-			}
-			if s.mutant == dedupNotWritten && r.Family == storage.Dedup && s.rng.IntN(4) == 0 {
-				return nil
-			}
-			out.Put(r.Family, r.Key, r.Value)
-		case storage.OpDelete:
-			out.Delete(r.Family, r.Key)
-		case storage.OpSingleDelete:
-			if s.mutant == ackNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
-				return nil
-			}
-			if s.mutant == timeNotForgotten && r.Family == storage.Scheduled && s.rng.IntN(3) == 0 {
-				return nil
-			}
-			out.SingleDelete(r.Family, r.Key)
-		case storage.OpDeleteRange:
-			out.DeleteRange(r.Family, r.Key, r.Value)
-		}
-		return nil
-	})
-	return &out
-}
-
 func simulate(seed uint64, m mutant) (err error) {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
 	s := &sim{rng: rng, w: newConditions(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
@@ -271,6 +209,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
 	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseWriteDelay = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.leaseLag
 	s.cfg.Seed, s.cfg.Scripts = seed, simScripts{}
+	s.setUpSignals()
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err
 	}
@@ -296,6 +235,9 @@ func simulate(seed uint64, m mutant) (err error) {
 func (s *sim) tune() {
 	c := s.step.core
 	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn = s.lazy, 1, s.w.reclaimMax, s.w.units
+	if s.mutant == checkpointLate {
+		c.signals.interval *= 100
+	}
 }
 
 // lazy delays commits and reads, in a part of the seeds.
@@ -309,7 +251,7 @@ func (s *sim) setUp() error {
 	}}
 	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", o); return nil })})
-	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", o); return nil })})
+	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[1] = tx.CreateQueue("b", withSignals(o)); return nil })})
 	for i, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}, ""); return nil })})
 	}
@@ -516,6 +458,7 @@ func (s *sim) once() {
 	}
 	s.settleReplies()
 	s.tick()
+	s.checkpointed()
 	if redriving || len(s.step.core.ops.redrives) > 0 {
 		s.oracle.redriven(s.step.core)
 	}
@@ -576,6 +519,8 @@ func (s *sim) stop() {
 		s.oracle.fail("the engine stopped, and %d tasks of clients that have left are not done", len(s.leaving))
 	}
 	s.stopping = false
+	s.oracle.signals.follow(s.step.core)
+	s.oracle.signals.keep(s.step.now, false)
 	s.restart(false)
 }
 
@@ -663,6 +608,7 @@ func (s *sim) drainAll() error {
 			return err
 		}
 	}
+	s.endSignals(cl)
 	return s.oracle.atEnd(s.step)
 }
 
