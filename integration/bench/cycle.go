@@ -28,6 +28,7 @@ type cycleBench struct {
 	time    time.Duration
 	keys    int
 	scrape  time.Duration
+	signals bool
 }
 
 func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
@@ -39,6 +40,7 @@ func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
 	flags.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a round")
 	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the load keys")
 	flags.DurationVar(&o.scrape, "scrape", 0, "have the admin listener of -bin on, scraped so `often`, beside the same binary, or -against, without it; 0: not")
+	flags.BoolVar(&o.signals, "signals", false, "have the queue of -bin record signals, beside the same binary, or -against, without")
 	return o.run
 }
 
@@ -92,7 +94,7 @@ func (o *cycleBench) run(ctx context.Context) error {
 func (o *cycleBench) measure(ctx context.Context, l cycleLoad) (err error) {
 	var sides []*side
 	defer func() { endAll(sides) }()
-	if o.against != "" || o.scrape > 0 {
+	if o.against != "" || o.scrape > 0 || o.signals {
 		bin := cmp.Or(o.against, o.bin)
 		s, err := o.newSide(ctx, bin, l.name+", "+bin, l.options)
 		if err != nil {
@@ -106,6 +108,10 @@ func (o *cycleBench) measure(ctx context.Context, l cycleLoad) (err error) {
 		if addr, args, err = scrapeArgs(); err != nil {
 			return err
 		}
+	}
+	if o.signals {
+		name += ", signals"
+		l.options.Shape.Signals = true
 	}
 	s, err := o.newSide(ctx, o.bin, name, l.options, args...)
 	if err != nil {

@@ -16,7 +16,11 @@ const visibility = 3600_000
 
 func (f *fila) Prepare(ctx context.Context, s Shape) error {
 	f.shape, f.noise = s, NewNoise(s.Payload)
-	if err := f.do(ctx, []string{"FILA.QUEUE", "CREATE", s.Queue, "VISIBILITY", strconv.Itoa(visibility), "NODLQ"}); err != nil {
+	create := []string{"FILA.QUEUE", "CREATE", s.Queue, "VISIBILITY", strconv.Itoa(visibility), "NODLQ"}
+	if s.Signals {
+		create = append(create, "SIGNALS", "ON")
+	}
+	if err := f.do(ctx, create); err != nil {
 		return err
 	}
 	var more [][]string

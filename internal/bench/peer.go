@@ -9,6 +9,7 @@ type Shape struct {
 	Keys      int    // fairness keys, chosen at random; peers without them ignore it
 	Throttles int    // throttles of each message, with limits that are never reached
 	Hook      string // source of an on_enqueue hook; messages then carry their key in a header
+	Signals   bool   // the queue records signals of its messages
 }
 
 // Peer is a measured server.
