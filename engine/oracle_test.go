@@ -363,9 +363,22 @@ func (o *oracle) limits(c *core) {
 	}
 }
 
-// crashed records a crash: leases without a record may be lost, and with them the order of
-// first deliveries so far.
+// crashed records a crash: tasks that have no reply will not go on.
 func (o *oracle) crashed(now time.Time, c *core) {
+	o.recovered(now, c)
+	for _, prefix := range o.look.purging {
+		o.purge(prefix)
+	}
+	o.look.purging = nil
+	for _, m := range o.byID {
+		m.perhapsGone, m.asking = m.perhapsGone || m.asking > 0, 0
+	}
+}
+
+// recovered records a crash or a recovery in place: leases without a record may be lost, and with
+// them the order of first deliveries so far. Tasks that read the store at a recovery in place go
+// on afterwards: purges, acks and cancels without a reply may still remove messages.
+func (o *oracle) recovered(now time.Time, c *core) {
 	o.newSince = c.ids.last
 	clear(o.buckets) // full again; a setting without a reply may exist or not
 	for name, t := range c.throttles.byName {
@@ -379,14 +392,11 @@ func (o *oracle) crashed(now time.Time, c *core) {
 	o.now = now
 	o.trace("crashed or mended")
 	o.signals.crashed()
-	for _, prefix := range o.look.purging {
-		o.purge(prefix)
-	}
-	o.look.purging, o.look.walks = nil, nil
+	o.look.walks = nil
 	o.unsynced = nil // a start syncs the store
 	clear(o.newest)
 	for _, m := range o.byID {
-		m.perhapsGone, m.asking, m.moving = m.perhapsGone || m.asking > 0, 0, 0
+		m.moving = 0
 		m.leaseUntil = time.Time{}
 		m.sure = false
 		if o.now.Before(m.notBefore) && now.Add(30*time.Minute).Before(m.notBefore) {

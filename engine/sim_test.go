@@ -536,9 +536,7 @@ func (s *sim) disk() {
 			s.oracle.fail("repair: %v", err)
 		}
 		s.failing = false
-		purging := s.oracle.look.purging
-		s.oracle.crashed(s.step.now, s.step.core)
-		s.oracle.look.purging = purging // a purge that reads goes on after a recovery in place
+		s.oracle.recovered(s.step.now, s.step.core)
 	case s.rng.Float64() < s.w.diskFails*20:
 		if s.rng.IntN(2) == 0 {
 			s.store.FailCommits(errors.New("no space left"))
