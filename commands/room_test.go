@@ -153,7 +153,7 @@ func (f *flooded) fill() {
 		add("ACL", "SETUSER", fmt.Sprintf("user-%d", i), "on", ">secret", "~"+longName("pattern", i), "+@all")
 	}
 	for i := range 300 {
-		add("FILA.THROTTLE", "SET", longName("throttle", i), "RATE", "1000")
+		add("FILA.THROTTLE", "SET", longName("throttle", i), "RATE", "1000", "CONCURRENCY", "1000000000", "ADAPTIVE", "MIN", "1000000000")
 		add("FILA.BUDGET", "SET", longName("budget", i), "REFILL", "1000", "EVERY", "@yearly")
 		add("FILA.CONFIG", "SET", longName("config", i), strings.Repeat("v", 8<<10))
 		add("FILA.SIGNAL", "ADD", longName("signal", i), strings.Repeat("n", 64))

@@ -300,7 +300,7 @@ func explain() Spec {
 			". state is as in FILA.KEYS, reason says it in a sentence. holders are leases that fill a throttle, at most ten of holder_count, " +
 			"each a map: " + holderFields(&engine.Holder{}).names() + ". blocked_by are the throttles that do not admit the next message of the key " +
 			"now, each a map: " + blockerFields(&engine.Blocker{}).names() + "; concurrency is nil where places are free, rate and next_token_at are nil " +
-			"where the tokens are there, kept is 1 where what is free is kept for a message that needs several throttles, need is what the message takes of a throttle by cost, else nil, saved is 1 where the tokens are there and accumulate for a message that comes before. position counts the ready messages of the key that come first, -1 where that is not known.",
+			"where the tokens are there, kept is 1 where what is free is kept for a message that needs several throttles, need is what the message takes of a throttle by cost, else nil, saved is 1 where the tokens are there and accumulate for a message that comes before, limit is how many leases an adaptive throttle allows now where no place is free, else nil. position counts the ready messages of the key that come first, -1 where that is not known.",
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "what", Type: OneOf, Args: []Arg{

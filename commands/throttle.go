@@ -18,7 +18,8 @@ func throttleSet() Spec {
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait for it; for a new throttle O(M) where M is the number of queues, and all fairness keys in slices", Returns: "status",
 		Summary: "Limits the messages of all queues that name the throttle: how many are delivered per second, and how many are leased " +
 			"at the same time. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given. " +
-			"A message takes one token, with BY COST as many as it costs.",
+			"A message takes one token, with BY COST as many as it costs. With ADAPTIVE fewer leases than CONCURRENCY are allowed while work fails, at least MIN, which is 1 if it is not given: " +
+			"a lease that expires or is nacked cuts the limit to 0.7 of it unless it began before the last cut, and acks let it grow again. A throttle that is adaptive already keeps its limit.",
 		Flags: []string{"write", "denyoom"},
 		ACL:   []string{"admin"},
 		Args: []Arg{
@@ -27,16 +28,19 @@ func throttleSet() Spec {
 			{Name: "n", Type: Integer, Token: "BURST", Optional: true},
 			{Name: "by", Type: OneOf, Token: "BY", Optional: true, Args: []Arg{{Name: "cost", Type: PureToken, Token: "COST"}}},
 			{Name: "n", Type: Integer, Token: "CONCURRENCY", Optional: true},
+			{Name: "adaptive", Type: PureToken, Token: "ADAPTIVE", Optional: true},
+			{Name: "m", Type: Integer, Token: "MIN", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
 			{"FILA.THROTTLE SET tenant:1 CONCURRENCY 4", "OK"},
 			{"FILA.THROTTLE SET tokens:x RATE 1500 BURST 90000 BY COST", "OK"},
+			{"FILA.THROTTLE SET provider:x CONCURRENCY 50 ADAPTIVE MIN 2", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &throttleSetCall{key: in.Text("key"), options: engine.ThrottleOptions{
 				Rate: in.Double("rate"), Burst: in.Natural("burst"), Concurrency: in.Natural("concurrency"),
-				ByCost: in.Has("by.cost"),
+				ByCost: in.Has("by.cost"), Adaptive: in.Has("adaptive"), Min: in.Natural("min"),
 			}}, nil
 		},
 	}
@@ -97,7 +101,8 @@ func throttleGet() Spec {
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil if not set; " +
 			"tokens is what may go out at once, below 0 after a message that took more than the burst; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
-			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the tokens for the next message come, nil if no key waits for tokens; by_cost is 1 if a message takes its cost in tokens.",
+			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the tokens for the next message come, nil if no key waits for tokens; by_cost is 1 if a message takes its cost in tokens; " +
+			"min, limit and cuts are nil unless it is adaptive: limit is what it allows now, of which the whole part counts, from min to concurrency, and cuts how many failures have cut it since it was set or the broker has started.",
 		Args: []Arg{{Name: "key", Type: String}},
 		Examples: []Example{
 			{"FILA.THROTTLE GET provider:x", "(nil)"},
@@ -149,6 +154,13 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 	f.millis("waited_ms", t.Waited)
 	f.due("next_at", t.NextAt)
 	f.flag("by_cost", t.ByCost)
+	f.limit("min", t.Min)
+	f.rate("limit", t.Limit)
+	if t.Min == 0 {
+		f.optional("cuts", "")
+	} else {
+		f.count("cuts", t.Cuts)
+	}
 	return f
 }
 
@@ -163,6 +175,7 @@ func blockerFields(b *engine.Blocker) *fields {
 	f.flag("kept", b.Reserved)
 	f.limit("need", uint64(b.Need)) //nolint:gosec // not negative
 	f.flag("saved", b.Saved)
+	f.limit("limit", uint64(b.Limit)) //nolint:gosec // not negative
 	return &f
 }
 

@@ -160,6 +160,8 @@
 //	debt                  tokens below zero, after a delivery that took more than the burst
 //	concurrency slot      the right to one live lease under a throttle
 //	in use                the number of live leases that a throttle counts
+//	adaptive throttle     one whose limit of live leases follows how work goes
+//	cut                   the reduction of that limit by a failure
 //	admit                 have the tokens and a slot free for a message
 //	consume               take tokens and a slot of each throttle of a message
 //	class                 the keys of a queue whose next messages name the same throttle set

@@ -310,7 +310,7 @@ func (d *Durations) observeWait(waited time.Duration) { observe(&d.Wait, waited)
 
 // observeWork counts the lease of a message, which ends.
 func (c *core) observeWork(m *message, o Outcome) {
-	q, held := m.key.queue, time.Duration(c.now-m.since)
+	q, held := m.key.queue, time.Duration(max(c.now-m.since, 0))
 	observe(&q.totals.durations.Work[o], held)
 	if q.recordsSignals() {
 		c.recordWork(m, o, held)

@@ -215,17 +215,25 @@ func (c *core) keyState(k *fairKey) keyState {
 // whole formats the whole tokens of a bucket.
 func whole(tokens float64) string { return plain(math.Floor(tokens + tokenSlack)) }
 
+// slots says how many leases a throttle allows that has no free slot.
+func (b *Blocker) slots() string {
+	if b.Limit > 0 && uint64(b.Limit) < b.Concurrency {
+		return fmt.Sprintf("throttle %q allows %d of %d leases at a time now", b.Throttle, b.Limit, b.Concurrency)
+	}
+	return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
+}
+
 // reason says in half a sentence what the throttle lacks.
 func (b *Blocker) reason() string {
 	switch {
 	case b.Reserved:
 		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
 	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
-		return fmt.Sprintf("throttle %q has %d of %d leases in use, and %s tokens, the message takes %d", b.Throttle, b.InUse, b.Concurrency, whole(b.Tokens), b.Need)
+		return fmt.Sprintf("%s, and has %s tokens, the message takes %d", b.slots(), whole(b.Tokens), b.Need)
 	case b.Concurrency > 0 && b.Rate > 0:
-		return fmt.Sprintf("throttle %q has %d of %d leases in use, and no token", b.Throttle, b.InUse, b.Concurrency)
+		return b.slots() + ", and has no token"
 	case b.Concurrency > 0:
-		return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
+		return b.slots()
 	case b.Saved:
 		return fmt.Sprintf("throttle %q saves its tokens for a message that comes before", b.Throttle)
 	case b.Need > int64(b.Burst): //nolint:gosec // bounded when it is set

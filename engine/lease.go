@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -252,7 +253,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	q := m.key.queue
 	waited := time.Duration(max(c.now-m.since, 0))
 	q.totals.durations.observeWait(waited)
-	m.since = c.now
+	m.since = c.leaseTime()
 	c.leases.byID[m.id] = m
 	c.leases.ends.push(m)
 	if m.throttles != nil {
@@ -360,6 +361,38 @@ func (c *core) leaseOf(q *queue, r Receipt) *message {
 		return nil
 	}
 	return m
+}
+
+// leaseWalk iterates over the live leases in several turns. It visits a lease that lasts
+// throughout exactly once, which Go guarantees for a map that changes during a range. The order
+// is that of the map, and the results of a walk must not depend on it. A walk is invalid after
+// a recovery, which increases the epoch.
+type leaseWalk struct {
+	epoch uint64
+	it    *reflect.MapIter
+}
+
+// leasesPerUnit is the number of leases per unit of work. Each visit is a likely cache miss.
+const leasesPerUnit = 2
+
+// walkLeases starts a walk.
+func (c *core) walkLeases() *leaseWalk {
+	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases.byID).MapRange()}
+}
+
+// each calls fn with the leases until fn returns false or the step has no budget left. It
+// reports whether the walk is over; if it is not, the task must yield and continue in a later
+// turn.
+func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
+	for n := 0; n%leasesPerUnit != 0 || tx.more(); n++ {
+		if !w.it.Next() {
+			return true
+		}
+		if m, ok := reflect.TypeAssert[*message](w.it.Value()); !ok || !fn(m) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *message) before(o *message) bool { return m.until < o.until }

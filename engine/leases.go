@@ -115,6 +115,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 		}
 	}
 	m.fail(c.now, LeaseExpired)
+	c.failed(m, dead, reason)
 	c.observeWork(m, OutcomeExpired)
 	c.endLease(m)
 	switch {
@@ -277,6 +278,7 @@ func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.acked++
 		c.observeWork(m, OutcomeAcked)
+		c.succeeded(m)
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
 		c.remove(m)

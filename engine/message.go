@@ -91,7 +91,7 @@ type message struct {
 	deliveries uint32 // all deliveries so far, whatever their end
 	fence      uint64 // delivery number of the newest delivery; 0: none
 	failure    *failure
-	since      int64 // when it was leased or, while it is not, when it became ready; in Unix nanoseconds
+	since      int64 // when it was leased (leaseTime) or, while it is not, when it became ready; in Unix nanoseconds
 
 	// body is the encoded record, or nil if it must be read from the store. A message that is
 	// not ready retains it only until the batch that writes the record is committed.

@@ -95,6 +95,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	q.totals.nacked++
 	c.out.sync = true
 	c.observeWork(m, OutcomeNacked)
+	c.failed(m, dead, reason)
 	c.endLease(m)
 	switch {
 	case over:

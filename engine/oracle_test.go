@@ -15,23 +15,24 @@ type oracle struct {
 	attempts uint32 // the MaxAttempts of a queue; 0: no limit
 	tags     int
 
-	unknown map[string]bool       // enqueued, but not answered
-	stored  map[string]*oracleMsg // enqueue answered, removal not answered
-	gone    map[string]bool       // ack answered
-	receipt map[string]bool       // all receipts so far
-	newest  map[string]ID         // of first deliveries, by queue and key
-	handed  map[ID]bool           // delivered at least once, answered or not
-	byID    map[ID]*oracleMsg
-	ends    map[ID]time.Time      // expiry of messages with a TTL
-	redrove int64                 // time of the newest id at the last redrive
-	names   map[string]oracleName // of messages, by tag
-	known   map[string][]oracleName
-	window  time.Duration
-	lossy   bool               // deduplication ids may have been lost
-	setBack time.Duration      // by how much restarts have set the clock back
-	follows map[string]*bundle // enqueued by a transaction
-	bundles map[ID]*bundle     // acked by a transaction
-	buckets map[string]*oracleBucket
+	unknown  map[string]bool       // enqueued, but not answered
+	stored   map[string]*oracleMsg // enqueue answered, removal not answered
+	gone     map[string]bool       // ack answered
+	receipt  map[string]bool       // all receipts so far
+	newest   map[string]ID         // of first deliveries, by queue and key
+	handed   map[ID]bool           // delivered at least once, answered or not
+	byID     map[ID]*oracleMsg
+	ends     map[ID]time.Time      // expiry of messages with a TTL
+	redrove  int64                 // time of the newest id at the last redrive
+	names    map[string]oracleName // of messages, by tag
+	known    map[string][]oracleName
+	window   time.Duration
+	lossy    bool               // deduplication ids may have been lost
+	setBack  time.Duration      // by how much restarts have set the clock back
+	follows  map[string]*bundle // enqueued by a transaction
+	bundles  map[ID]*bundle     // acked by a transaction
+	buckets  map[string]*oracleBucket
+	adaptive limitOracle
 	// newSince is the time of the last crash, in terms of ids: an older message may have
 	// been leased without a reply.
 	newSince int64
@@ -64,6 +65,7 @@ func newOracle() oracle {
 		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
+		adaptive: newLimitOracle(),
 	}
 }
 

@@ -182,8 +182,8 @@ func (c *core) recoverState() error {
 	return nil
 }
 
-// recoverThrottles reads the throttles. Token buckets start full, but keep their level and
-// counters over a recovery in place: known are the throttles from before.
+// recoverThrottles reads the throttles. Token buckets start full and adaptive limits at their most,
+// but keep their level and counters over a recovery in place: known are the throttles from before.
 func (c *core) recoverThrottles(known map[string]*throttle) error {
 	return c.scan(storage.State, storage.AppendStateKey(nil, stateThrottle), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
@@ -197,6 +197,7 @@ func (c *core) recoverThrottles(known map[string]*throttle) error {
 		t := c.addThrottle(parts[1], set)
 		if old := known[parts[1]]; old != nil {
 			t.admitted, t.refused, t.waited = old.admitted, old.refused, old.waited
+			t.adapt(old.adaptive)
 			if old.set.Rate > 0 && old.set.ByCost == set.ByCost {
 				t.tokens = min(old.level(c.now), float64(set.Burst))
 			}

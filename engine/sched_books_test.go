@@ -29,7 +29,7 @@ func (t *schedThrottle) room(now int64) int {
 		n = int(math.Floor(t.inBucket(now-tokenLate) + rounding/1000))
 	}
 	if t.conc > 0 {
-		n = min(n, t.conc-t.held)
+		n = min(n, t.slots()-t.held)
 	}
 	return max(n, 0)
 }
@@ -48,7 +48,7 @@ func (t *schedThrottle) required(m *schedMessage) float64 { return min(float64(t
 // admits reports whether the throttle certainly admits a message.
 func (t *schedThrottle) admits(m *schedMessage) bool {
 	s := t.sim
-	return (t.conc == 0 || t.held < t.conc) && t.holds(t.required(m), s.now)
+	return (t.conc == 0 || t.held < t.slots()) && t.holds(t.required(m), s.now)
 }
 
 // holds reports whether the bucket certainly holds so many tokens.
@@ -92,7 +92,7 @@ func (s *schedSim) account(at int64) {
 	for _, t := range s.throttles {
 		switch {
 		case t.rate == 0:
-			t.used += d * float64(min(t.held, t.conc))
+			t.used += d * float64(min(t.held, t.slots()))
 			t.lost += d * float64(t.idle)
 		case t.idle > 0: // tokens beyond the capacity of the bucket are lost
 			t.lost += max(t.inBucket(s.now)+d*t.rate-t.burst, 0)
@@ -142,6 +142,7 @@ func (s *schedSim) promote() {
 			continue
 		}
 		if m.state == schedLeased {
+			s.failedWork(m)
 			s.unhold(m)
 		}
 		s.ready(m)
@@ -196,13 +197,14 @@ func (s *schedSim) enqueued(m *schedMessage, delay time.Duration) {
 	s.ready(m)
 }
 
-// over records the end of a lease by a receipt. was reports whether the engine accepted the
-// receipt.
-func (s *schedSim) over(m *schedMessage, r Receipt, was bool) {
+// over records the end of a lease by a receipt, which work tells to the throttles of the message.
+// was reports whether the engine accepted the receipt.
+func (s *schedSim) over(m *schedMessage, r Receipt, was bool, work func(m *schedMessage)) {
 	s.promote()
 	if is := m.state == schedLeased && m.receipt == r; is != was {
 		s.fault("the engine takes a receipt %v, by the books %v", was, is)
 	} else if is {
+		work(m)
 		s.unhold(m)
 	}
 }
@@ -318,6 +320,8 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 		t.take(m)
 	}
 	s.spans(m)
+	s.moment++
+	m.began = s.moment
 	m.state, m.receipt = schedLeased, d.Receipt
 	s.timeFor(m, d.LeaseUntil.UnixNano())
 	w.got = append(w.got, m)
@@ -337,8 +341,8 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 // messages may be one token ahead of the record.
 func (t *schedThrottle) take(m *schedMessage) {
 	s := t.sim
-	if t.conc > 0 && t.held >= t.conc {
-		s.fault("throttle %s allows %d leases, and one more goes out", t.name, t.conc)
+	if t.conc > 0 && t.held >= t.slots() {
+		s.fault("throttle %s allows %d leases, and one more goes out", t.name, t.slots())
 	}
 	t.held++
 	t.passed += t.need(m)

@@ -101,7 +101,7 @@ func (s *schedSim) judge() {
 		}
 		tolerated := false
 		for _, t := range m.class.throttles {
-			if kept[t] && (!t.byCost || t.conc > 0 && t.conc-t.held <= placesKept || !t.holds(tokens[t]+t.required(m), s.now)) {
+			if kept[t] && (!t.byCost || t.conc > 0 && t.slots()-t.held <= placesKept || !t.holds(tokens[t]+t.required(m), s.now)) {
 				t.idle, tolerated = 1, true
 			}
 			tolerated = tolerated || saved[t]
@@ -123,7 +123,7 @@ func (s *schedSim) saved(kept map[*schedThrottle]float64) map[*schedThrottle]boo
 	saved := map[*schedThrottle]bool{}
 	s.heads(func(m *schedMessage) bool {
 		stopped := slices.ContainsFunc(m.class.throttles, func(t *schedThrottle) bool {
-			return !t.admits(m) && (!t.byCost || t.conc > 0 && t.held >= t.conc)
+			return !t.admits(m) && (!t.byCost || t.conc > 0 && t.held >= t.slots())
 		})
 		for _, t := range m.class.throttles {
 			if !stopped && t.byCost && !t.holds(t.required(m)+kept[t], s.now) {

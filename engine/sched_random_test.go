@@ -94,6 +94,8 @@ func (u *setUp) randomThrottle() {
 		u.throttleByCost(rate*cost, math.Ceil(burst*cost/2), conc+3)
 	case 2:
 		u.throttle(rate, burst, conc+3)
+	case 4:
+		u.adaptiveThrottle(1+conc/3, conc+3)
 	default:
 		u.throttle(0, 0, conc)
 	}
@@ -245,7 +247,7 @@ func (u *setUp) disturb(shared []*schedThrottle) {
 			if t.rate > 0 {
 				t.set(t.rate*(0.5+r.Float64()), t.burst, t.conc)
 			} else {
-				t.set(0, 0, 1+r.IntN(3))
+				t.set(0, 0, 1+r.IntN(max(3, t.conc)))
 			}
 		})
 	case 4: // keys join and leave
@@ -302,6 +304,7 @@ func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 		if err := u.step.Check(); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
+		u.sameLimits(t)
 		j.add(seed, u)
 	}
 	j.report(t, n)

@@ -383,7 +383,7 @@ func TestCreditIsNotLostWhenACheapMessageComesFirst(t *testing.T) {
 				if m.key == k && m.cost == 1 {
 					s.after(0, func() {
 						s.call(func(tx *Tx) error {
-							s.over(m, m.receipt, true)
+							s.over(m, m.receipt, true, s.failedWork)
 							s.comesBack(m, every*time.Millisecond)
 							_, err := tx.Nack(&Nack{Queue: k.queue.name, Receipt: m.receipt, Delay: every * time.Millisecond})
 							return err

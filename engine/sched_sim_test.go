@@ -35,9 +35,11 @@ type schedSim struct {
 	asked     []*schedWorker // workers whose leases in this Do got fewer messages than they asked for
 	now       int64
 	seq       uint64 // of messages, in the order of their ids
+	moment    int    // the last delivery or cut, in their order
 	quantum   float64
 	slack     float64              // added to the bound of all pairs of keys
 	work      func() time.Duration // duration of the work on the next message
+	provider  *schedProvider       // does the work instead, if there is one
 
 	deliveries int
 	dos        int
@@ -62,6 +64,8 @@ type schedMessage struct {
 	state   schedState
 	at      int64 // due time, or the end of its lease
 	since   int64 // ready since
+	began   int   // moment of its delivery
+	refused bool  // by the provider
 	receipt Receipt
 }
 
@@ -251,7 +255,8 @@ type schedThrottle struct {
 	name        string
 	rate, burst float64 // 0: no limit
 	conc        int     // 0: no limit
-	byCost      bool    // a message takes its cost in tokens
+	adaptive    *schedLimit
+	byCost      bool // a message takes its cost in tokens
 	tokens      float64
 	at          int64
 	held        int
@@ -274,13 +279,19 @@ func (s *schedSim) throttleByCost(rate, burst float64, conc int) *schedThrottle 
 }
 
 func (s *schedSim) throttleOf(rate, burst float64, conc int, byCost bool) *schedThrottle {
-	t := &schedThrottle{sim: s, name: string(rune('A' + len(s.throttles))), at: s.now, byCost: byCost}
+	t := s.newThrottle()
+	t.byCost, t.tokens, t.burst = byCost, burst, burst
+	t.set(rate, burst, conc)
+	return t
+}
+
+// newThrottle returns a throttle without a setting.
+func (s *schedSim) newThrottle() *schedThrottle {
+	t := &schedThrottle{sim: s, name: string(rune('A' + len(s.throttles))), at: s.now}
 	if len(s.throttles) >= 26 {
 		t.name = fmt.Sprint("T", len(s.throttles))
 	}
 	s.throttles = append(s.throttles, t)
-	t.tokens, t.burst = burst, burst
-	t.set(rate, burst, conc)
 	return t
 }
 
@@ -292,6 +303,9 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 	if conc > 0 {
 		o.Concurrency = new(uint64(conc)) //nolint:gosec // positive
 	}
+	if t.adaptive != nil && conc > 0 {
+		o.Adaptive, o.Min = true, new(uint64(min(t.adaptive.least, conc))) //nolint:gosec // positive
+	}
 	t.sim.call(func(tx *Tx) error {
 		t.tokens, t.at = min(t.inBucket(t.sim.now), burst), t.sim.now
 		if t.rate == 0 {
@@ -301,6 +315,7 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 			t.moves()
 		}
 		t.rate, t.burst, t.conc = rate, burst, conc
+		t.adaptive.set(conc)
 		return tx.SetThrottle(t.name, o)
 	})
 }
@@ -310,6 +325,7 @@ func (t *schedThrottle) remove() {
 	t.sim.call(func(tx *Tx) error {
 		t.moves()
 		t.rate, t.conc = 0, 0
+		t.adaptive.set(0)
 		_, err := tx.DeleteThrottle(t.name)
 		return err
 	})
@@ -558,6 +574,9 @@ func (w *schedWorker) answered() {
 		if m.key.slow > 0 {
 			work *= m.key.slow
 		}
+		if s.provider != nil {
+			work, m.refused = s.provider.begin(s)
+		}
 		s.after(time.Duration(work), func() {
 			if w.life == life {
 				w.finish(m, receipt)
@@ -579,24 +598,24 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 	s := w.sim
 	q := m.key.queue
 	var task *Task
-	if w.fail > 0 && s.rng.Float64() < w.fail {
+	if m.refused || w.fail > 0 && s.rng.Float64() < w.fail {
 		delay := time.Duration(0)
 		if s.rng.IntN(2) == 0 {
 			delay = time.Duration(s.rng.Float64() * 3e9)
 		}
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
 			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay}); err != nil {
-				s.over(m, r, false)
+				s.over(m, r, false, s.failedWork)
 				return nil //nolint:nilerr // the lease has ended
 			}
-			s.over(m, r, true)
+			s.over(m, r, true, s.failedWork)
 			s.comesBack(m, delay)
 			return nil
 		})}
 	} else {
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
 			n, err := tx.Ack(q.name, []Receipt{r})
-			s.over(m, r, n == 1)
+			s.over(m, r, n == 1, s.wentWell)
 			if n == 1 {
 				s.gone(m)
 			}

@@ -298,7 +298,8 @@ func (c *core) postpone(q *queue) {
 type Blocker struct {
 	Throttle    string
 	InUse       int64     // live leases that name the throttle
-	Concurrency uint64    // its limit of live leases if they are all in use; else 0
+	Concurrency uint64    // its limit of live leases if no slot is free; else 0
+	Limit       int64     // of these, the ones that an adaptive throttle allows now; 0: it is not adaptive, or a slot is free
 	Rate        float64   // its tokens per second if the key waits for tokens; else 0
 	NextAt      time.Time // when the bucket will have the tokens; zero if it has them
 	Reserved    bool      // it has room, which is reserved for messages that need several throttles
@@ -322,6 +323,9 @@ func (c *core) blocker(m *message, i int) (b Blocker, blocks bool) {
 	}
 	if !t.slotsBeside(0) {
 		b.Concurrency = t.set.Concurrency
+		if t.adaptive != nil {
+			b.Limit = t.slots()
+		}
 	}
 	switch tokens := t.required(need); {
 	case !t.holds(c.now, tokens):

@@ -208,7 +208,12 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	order, known := 0, map[Receipt]bool{} // known: receipts of a lease in parts that the oracle has seen
 	t := s.submitLease(cl, func(tx *Tx) (err error) {
 		order = s.decisions
+		back := func() {}
+		if s.mutant == leaseAboveLimit {
+			back = s.unlimited(tx.core)
+		}
 		ds, err = tx.Lease(req)
+		back()
 		got := ds
 		if err != nil && req.parts != nil {
 			got = req.parts.got
@@ -242,6 +247,7 @@ func (s *sim) decided(tx *Tx, ds []*Delivery) {
 		s.oracle.decided(d, tx.Now())
 		m := tx.core.leases.byID[d.Receipt.ID]
 		s.oracle.passed(m.throttleKeys(), m.cost, s.step.now)
+		s.oracle.leased(tx.core, d.Receipt, m.throttleKeys())
 	}
 }
 
@@ -277,9 +283,11 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		var acked int
 		s.oracle.maybeGone(id)
 		s.submit(cl, func(tx *Tx) (err error) {
+			limits := s.oracle.limitsOf(tx.core, r)
 			if acked, err = tx.Ack(d.Queue, []Receipt{r}); acked > 0 {
 				s.oracle.inTime(d, tx.Now())
 			}
+			s.oracle.limitsAfter(limits, outcomeOf(acked > 0, limitGrows))
 			return err
 		}, func(err error) {
 			s.oracle.acked(d, acked, err)
@@ -302,7 +310,14 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 			if m := tx.core.leases.byID[id]; m != nil && s.mutant == lateRetry {
 				m.expires = 0
 			}
+			limits := s.oracle.limitsOf(tx.core, r)
 			res, err = tx.Nack(req)
+			for i := range limits {
+				if s.mutant == limitNotCut {
+					*limits[i].t.adaptive = limits[i].was
+				}
+			}
+			s.oracle.limitsAfter(limits, outcomeOf(err == nil && !req.Dead, limitIsCut))
 			s.oracle.retried(d, res, err, tx.Now())
 			return err
 		}, func(err error) {
@@ -324,7 +339,12 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	case n < 93:
 		s.oracle.mayEnd(d)
 		var count int
-		s.submit(cl, func(tx *Tx) (err error) { count, err = tx.Release(d.Queue, []Receipt{r}); return err }, func(err error) {
+		s.submit(cl, func(tx *Tx) (err error) {
+			limits := s.oracle.limitsOf(tx.core, r)
+			count, err = tx.Release(d.Queue, []Receipt{r})
+			s.oracle.limitsAfter(limits, limitStays)
+			return err
+		}, func(err error) {
 			s.oracle.released(d, count, err)
 		})
 	}
@@ -341,7 +361,12 @@ func (s *sim) setThrottle(cl *simClient) {
 		}
 	}
 	if o.Rate == nil || s.rng.IntN(2) == 0 {
-		o.Concurrency = new(uint64(1 + s.rng.IntN(4))) //nolint:gosec // small
+		n := uint64(1 + s.rng.IntN(4)) //nolint:gosec // small
+		o.Concurrency = &n
+		if o.Adaptive = n > 2; o.Adaptive {
+			o.Min = new(n - 2)
+			n++
+		}
 	}
 	take := s.rng.IntN(4) == 0
 	s.submit(cl, func(tx *Tx) error {

@@ -66,6 +66,8 @@ const (
 	removalNotWritten
 	signalTimeWrong
 	checkpointLate
+	limitNotCut
+	leaseAboveLimit
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -80,6 +82,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		lateRetry: "retry after the time to live", unfencedUndo: "a later delivery taken back",
 		additionNotWritten: "addition to a signal not written", removalNotWritten: "removal of a signal not written",
 		signalTimeWrong: "signal written with another time", checkpointLate: "checkpoint of signals after its time",
+		limitNotCut: "a limit that is not cut", leaseAboveLimit: "a lease above the limit",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/faisca/fila/internal/adaptive"
 	"github.com/faisca/fila/storage"
 )
 
@@ -23,7 +24,7 @@ import (
 // for both. So nothing is stuck for ever, and the rate is exact in the long run. Room of a
 // throttle for a delivery:
 //
-//	full      tokens < min(need, Burst), or inUse at Concurrency
+//	full      tokens < min(need, Burst), or inUse at the slots: Concurrency, or what adaptive allows
 //	room      the tokens and a slot are free, and wake gives them away
 //	reserved  the last room is reserved for a claim
 //
@@ -39,6 +40,8 @@ type throttle struct {
 	tokens float64 // in the bucket at time at, below 0 in debt; see level
 	at     int64   // of the last change of tokens, Unix nanoseconds
 	inUse  int64   // leases of messages that name it
+
+	adaptive *adaptive.Limit // the slots now, at most Concurrency; nil: always Concurrency
 
 	entries     map[*queue]*entry // by queue, of queues with classes that name it
 	line        timers[*entry]    // entries that take part in its room, by turn
@@ -113,7 +116,15 @@ func (t *throttle) reservedSlots() int64 {
 
 // slotsBeside reports whether a slot is free beside those that are kept.
 func (t *throttle) slotsBeside(kept int64) bool {
-	return t.set.Concurrency == 0 || t.inUse+kept < int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
+	return t.set.Concurrency == 0 || t.inUse+kept < t.slots()
+}
+
+// slots is how many leases a throttle with a concurrency allows at a time now.
+func (t *throttle) slots() int64 {
+	if t.adaptive != nil {
+		return t.adaptive.Slots()
+	}
+	return int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
 }
 
 // holds reports whether the bucket holds so many tokens.
@@ -219,6 +230,8 @@ type ThrottleOptions struct {
 	Burst       *uint64  // capacity of the bucket in tokens, from 1 to 1e9; needs Rate; nil: Rate, rounded up, at least 1
 	Concurrency *uint64  // live leases at a time, from 1 to 1e9
 	ByCost      bool     // a delivery takes the cost of its message in tokens, else one; needs Rate
+	Adaptive    bool     // the live leases that are allowed shrink while work fails; needs Concurrency
+	Min         *uint64  // the fewest that Adaptive leaves, from 1 to Concurrency; nil: 1
 }
 
 const (
@@ -263,15 +276,35 @@ func (o *ThrottleOptions) setting() (storage.Throttle, error) {
 		}
 		set.Concurrency = *n
 	}
+	if err := o.adapt(&set); err != nil {
+		return storage.Throttle{}, err
+	}
 	return set, nil
+}
+
+// adapt checks the options of an adaptive throttle.
+func (o *ThrottleOptions) adapt(set *storage.Throttle) error {
+	switch {
+	case o.Adaptive && o.Concurrency == nil:
+		return fmt.Errorf("%w: ADAPTIVE needs CONCURRENCY", ErrInvalid)
+	case o.Adaptive && o.Min == nil:
+		set.AdaptiveMin = 1
+	case o.Adaptive:
+		if set.AdaptiveMin = *o.Min; set.AdaptiveMin < 1 || set.AdaptiveMin > set.Concurrency {
+			return fmt.Errorf("%w: MIN must be from 1 to CONCURRENCY, %d", ErrInvalid, set.Concurrency)
+		}
+	case o.Min != nil:
+		return fmt.Errorf("%w: MIN needs ADAPTIVE", ErrInvalid)
+	}
+	return nil
 }
 
 // SetThrottle sets what a throttle key allows. It replaces an earlier setting as a whole and
 // takes effect immediately, for the backlog and for waiting consumers. A new bucket is full, and
 // so is one for which a token means something else, since ByCost has changed; another one
 // retains its tokens up to the new Burst, or its debt. Leases that name the key already count
-// toward Concurrency, and may exceed it until they end. The setting is durable when the reply
-// leaves.
+// toward Concurrency, and may exceed it until they end. A throttle that was adaptive and still is
+// keeps its limit, within the new bounds. The setting is durable when the reply leaves.
 //
 // Errors: ErrMisconf, ErrInvalid, ErrTooBig.
 func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
@@ -303,6 +336,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 		t.restartTurns()
 	}
 	t.set = set
+	t.adapt(t.adaptive)
 	t.tokens, t.at = min(tokens, float64(set.Burst)), c.now
 	c.notify(t)
 	return nil
@@ -314,28 +348,6 @@ func (t *throttle) restartTurns() {
 		e.turn, e.step = t.vtime, 1
 	}
 	t.line.rebuild(t.line.h)
-}
-
-// addThrottle creates a throttle with a full bucket. The new version of the table makes all
-// throttle sets look up their throttles again.
-func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
-	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*queue]*entry{}, waitingKeys: waitingKeys{countedAt: c.now}, freedAt: c.now, timer: -1}
-	c.throttles.byName[key] = t
-	c.throttles.version++
-	t.seq = c.throttles.list.add(t)
-	return t
-}
-
-// checkThrottleKey returns ErrInvalid for an empty key and ErrTooBig for one above
-// Limits.Throttle.
-func (c *core) checkThrottleKey(key string) error {
-	if key == "" {
-		return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
-	}
-	if len(key) > c.cfg.Limits.Throttle {
-		return fmt.Errorf("%w: throttle key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Throttle)
-	}
-	return nil
 }
 
 // DeleteThrottle deletes the setting of a throttle key, which then limits nothing, and reports
@@ -355,7 +367,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c.throttles.version++
 	c.throttles.list.remove(t.seq)
 	c.leaveUnset(t)
-	t.set = storage.Throttle{} // without limits, it has room for all classes in its line
+	t.set, t.adaptive = storage.Throttle{}, nil // without limits, it has room for all classes in its line
 	c.disarm(t)
 	c.notify(t)
 	c.reclassifyAll()
@@ -375,6 +387,9 @@ type ThrottleInfo struct {
 	Admitted, Refused  uint64        // deliveries that it admitted; times that it stopped a class of keys
 	Waited             time.Duration // sum over keys
 	NextAt             time.Time     // when the bucket will suffice for the message that is next, if keys wait for tokens; else zero
+	Min                uint64        // the least that an adaptive throttle allows; 0: it is not adaptive
+	Limit              float64       // what it allows now: the whole part is live leases; 0: it is not adaptive
+	Cuts               uint64        // failures that have cut Limit
 }
 
 // throttleInfo describes a throttle in time proportional to the number of paused queues.
@@ -384,6 +399,9 @@ func (c *core) throttleInfo(t *throttle) ThrottleInfo {
 	i := ThrottleInfo{
 		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, ByCost: t.set.ByCost,
 		Tokens: t.level(now), InUse: t.inUse, Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
+	}
+	if l := t.adaptive; l != nil {
+		i.Min, i.Limit, i.Cuts = t.set.AdaptiveMin, l.Value(), l.Cuts()
 	}
 	if i.Tokens > -tokenSlack {
 		i.Tokens = max(i.Tokens, 0)

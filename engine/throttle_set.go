@@ -2,10 +2,13 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"time"
+
+	"github.com/faisca/fila/internal/adaptive"
+	"github.com/faisca/fila/storage"
 )
 
 // throttleTable is the component of all throttles. It also records which of them may have room
@@ -20,6 +23,7 @@ type throttleTable struct {
 	waking   *throttle         // the one whose room wakeAll is giving away
 	deferred bool              // wakeAll has left some of notified for the next step
 	order    uint64            // last number given to an entry in a line or a claim
+	afterCut int64             // later than all cuts of adaptive throttles, see leaseTime
 
 	unset map[string]*unsetKey // throttle keys without a setting that live leases name
 
@@ -30,7 +34,7 @@ type throttleTable struct {
 // reset forgets all throttles. The version and the order keep growing, so nothing that refers
 // to the old throttles is taken for current.
 func (s *throttleTable) reset() {
-	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, version: s.version + 1, waking: s.waking, order: s.order, staleFrom: s.staleFrom}
+	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, version: s.version + 1, waking: s.waking, order: s.order, afterCut: s.afterCut, staleFrom: s.staleFrom}
 }
 
 // next is the time of the first timer of a throttle.
@@ -54,6 +58,29 @@ func (s *throttleTable) expire(c *core) {
 	}
 	c.atLeast(c.tasks.budget.part(32))
 	c.wakeAll()
+}
+
+// addThrottle creates a throttle with a full bucket. The new version of the table makes all
+// throttle sets look up their throttles again.
+func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
+	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: c.now, entries: map[*queue]*entry{}, waitingKeys: waitingKeys{countedAt: c.now}, freedAt: c.now, timer: -1}
+	t.adapt(nil)
+	c.throttles.byName[key] = t
+	c.throttles.version++
+	t.seq = c.throttles.list.add(t)
+	return t
+}
+
+// checkThrottleKey returns ErrInvalid for an empty key and ErrTooBig for one above
+// Limits.Throttle.
+func (c *core) checkThrottleKey(key string) error {
+	if key == "" {
+		return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
+	}
+	if len(key) > c.cfg.Limits.Throttle {
+		return fmt.Errorf("%w: throttle key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Throttle)
+	}
+	return nil
 }
 
 // need is how many tokens the class takes whose turn is next in the entry, 1 if none waits.
@@ -244,40 +271,60 @@ func (c *core) leaveUnset(t *throttle) {
 	}
 }
 
-// Explanations find leases by walking over all of them, in slices if there are many.
-// Explanations are rare, and an index of leases by throttle would add work to every delivery.
+// An adaptive throttle allows as many leases as its limit (internal/adaptive), which is in memory
+// only: a start begins with Concurrency. A lease that ends with an ack tells its throttles of a
+// success, one that ends with a nack or expires of a failure, both before it returns its slots, so
+// that endUse wakes a throttle whose limit has grown. Other ends tell nothing: release, cancel and
+// purge, and a message that is dead by its own fault. A limit is only ever behind what commits:
+// after a failed one it may have heard of an end that did not take place.
+//
+// The failures of leases that began before a cut belong to that cut. Times tell which these are,
+// and leases and cuts have different ones also within a turn: leaseTime goes on with each cut.
 
-// leaseWalk iterates over the live leases in several turns. It visits a lease that lasts
-// throughout exactly once, which Go guarantees for a map that changes during a range. The order
-// is that of the map, and the results of a walk must not depend on it. A walk is invalid after
-// a recovery, which increases the epoch.
-type leaseWalk struct {
-	epoch uint64
-	it    *reflect.MapIter
+// leaseTime is when a lease begins that begins now, in Unix nanoseconds: after all cuts.
+func (c *core) leaseTime() int64 { return max(c.now, c.throttles.afterCut) }
+
+// adapt gives the throttle the limit of its setting: old within the new bounds, or a new one where
+// that is nil; none if the throttle is not adaptive.
+func (t *throttle) adapt(old *adaptive.Limit) {
+	switch t.adaptive = old; {
+	case t.set.AdaptiveMin == 0:
+		t.adaptive = nil
+	case old == nil:
+		t.adaptive = adaptive.New(t.set.AdaptiveMin, t.set.Concurrency)
+	default:
+		old.Set(t.set.AdaptiveMin, t.set.Concurrency)
+	}
 }
 
-// leasesPerUnit is the number of leases per unit of work. Each visit is a likely cache miss.
-const leasesPerUnit = 2
-
-// walkLeases starts a walk.
-func (c *core) walkLeases() *leaseWalk {
-	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases.byID).MapRange()}
-}
-
-// each calls fn with the leases until fn returns false or the step has no budget left. It
-// reports whether the walk is over; if it is not, the task must yield and continue in a later
-// turn.
-func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
-	for n := 0; n%leasesPerUnit != 0 || tx.more(); n++ {
-		if !w.it.Next() {
-			return true
-		}
-		if m, ok := reflect.TypeAssert[*message](w.it.Value()); !ok || !fn(m) {
-			return true
+// succeeded tells the adaptive throttles of a leased message that its work has succeeded.
+func (c *core) succeeded(m *message) {
+	for _, t := range c.throttlesOf(m) {
+		if t.adaptive != nil {
+			t.adaptive.Success(t.inUse)
 		}
 	}
-	return false
 }
+
+// failed tells the adaptive throttles of a leased message that its work has failed. A message that
+// is dead for another reason than its attempts was wrong itself, which says nothing about them.
+func (c *core) failed(m *message, dead bool, reason string) {
+	if dead && reason != reasonAttempts {
+		return
+	}
+	now, began := c.leaseTime(), m.since
+	if began > now { // before this start, by a clock that has been set back since
+		began = c.health.bootTime
+	}
+	for _, t := range c.throttlesOf(m) {
+		if t.adaptive != nil && t.adaptive.Failure(began, now) {
+			c.throttles.afterCut = now + 1
+		}
+	}
+}
+
+// Explanations find leases by walking over all of them, in slices if there are many.
+// Explanations are rare, and an index of leases by throttle would add work to every delivery.
 
 // holderSearch looks for the leases that keep throttles full, for an explanation.
 type holderSearch struct {

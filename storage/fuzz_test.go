@@ -119,7 +119,7 @@ func FuzzKey(f *testing.F) {
 	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})
 }
 func FuzzThrottle(f *testing.F) {
-	fuzzRecord(f, &storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3, ByCost: true})
+	fuzzRecord(f, &storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3, ByCost: true, AdaptiveMin: 2})
 }
 func FuzzDedupEntry(f *testing.F) {
 	fuzzRecord(f, &storage.DedupEntry{ID: storage.ID{1, 2, 3}, At: 7})

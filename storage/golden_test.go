@@ -130,7 +130,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_lease":         fullLease().Append(nil),
 		"record_queue":         fullQueue().Append(nil),
 		"record_key":           (&storage.Key{Weight: 7, Paused: true, Pinned: true}).Append(nil),
-		"record_throttle":      (&storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3, ByCost: true}).Append(nil),
+		"record_throttle":      (&storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3, ByCost: true, AdaptiveMin: 2}).Append(nil),
 		"record_cron":          fullCron().Append(nil),
 		"record_script":        fullScript().Append(nil),
 		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),

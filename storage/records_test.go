@@ -112,6 +112,21 @@ func TestABudgetWithoutANumberOrWithANegativeSumIsCorrupt(t *testing.T) {
 	}
 }
 
+func TestAThrottleWithAMinimumAboveItsConcurrencyIsCorrupt(t *testing.T) {
+	for _, x := range []struct {
+		set     storage.Throttle
+		corrupt bool
+	}{
+		{storage.Throttle{Concurrency: 3, AdaptiveMin: 3}, false},
+		{storage.Throttle{Concurrency: 3, AdaptiveMin: 4}, true},
+		{storage.Throttle{Rate: 1, Burst: 1, AdaptiveMin: 1}, true},
+	} {
+		if err := new(storage.Throttle).Decode(x.set.Append(nil)); errors.Is(err, storage.ErrCorrupt) != x.corrupt {
+			t.Errorf("%+v: %v", x.set, err)
+		}
+	}
+}
+
 func TestTheLastOfAFieldThatComesTwiceCounts(t *testing.T) {
 	enc := (&storage.Attempt{Attempt: 1, Error: "first"}).Append(nil)
 	enc = (&storage.Attempt{Attempt: 2, Error: "second"}).Append(enc)
@@ -141,7 +156,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		"Signal": fullSignal(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
-		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true},
+		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true, AdaptiveMin: 1},
 	} {
 		nums, _ := fieldsOf(t, r.Append(nil))
 		if nums = slices.Compact(nums); !slices.Equal(nums, described[name]) {

@@ -123,6 +123,7 @@ type Throttle struct {
 	Burst       uint64
 	Concurrency uint64 // leases at a time; 0: not limited
 	ByCost      bool   // a message takes its cost in tokens, else one
+	AdaptiveMin uint64 // the fewest leases at a time that failures leave, up to Concurrency; 0: the throttle is not adaptive
 }
 
 // Append appends the encoded record.
@@ -132,7 +133,8 @@ func (t *Throttle) Append(dst []byte) []byte {
 	return c.buf
 }
 
-// Decode reads a record that Append made. A rate that is no number is corrupt.
+// Decode reads a record that Append made. A rate that is no number is corrupt, and so is a minimum
+// above the concurrency.
 func (t *Throttle) Decode(b []byte) error {
 	*t = Throttle{}
 	var in codec
@@ -140,7 +142,7 @@ func (t *Throttle) Decode(b []byte) error {
 		t.fields(&in)
 	}
 	err := in.err
-	if err == nil && (math.IsNaN(t.Rate) || math.IsInf(t.Rate, 0) || t.Rate < 0) {
+	if err == nil && (math.IsNaN(t.Rate) || math.IsInf(t.Rate, 0) || t.Rate < 0 || t.AdaptiveMin > t.Concurrency) {
 		err = ErrCorrupt
 	}
 	if err != nil {
@@ -155,4 +157,5 @@ func (t *Throttle) fields(c *codec) {
 	c.uint64(2, &t.Burst)
 	c.uint64(3, &t.Concurrency)
 	c.bool(4, &t.ByCost)
+	c.uint64(5, &t.AdaptiveMin)
 }

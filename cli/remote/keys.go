@@ -46,7 +46,7 @@ func keyRows() []row {
 }
 
 func throttleRows() []row {
-	const columns = "key rate burst concurrency tokens held waiting passed refused waited_ms"
+	const columns = "key rate burst concurrency limit tokens held waiting passed refused waited_ms"
 	return []row{
 		{
 			name: "throttles list", short: "List throttles with their limits and what they hold back",
@@ -67,8 +67,10 @@ func throttleRows() []row {
 				{"burst", "BURST", number, "`n` deliveries that may go out at once after a pause; the rate, rounded up"},
 				{"by", "BY", text, "`what` a delivery takes in tokens: cost, that of its message; else one"},
 				{"concurrency", "CONCURRENCY", number, "`n` messages that may be leased at the same time"},
+				{"adaptive", "ADAPTIVE", yes, "allow fewer of them while work fails"},
+				{"min", "MIN", number, "the fewest that --adaptive leaves, `m`; 1"},
 			},
-			examples: []string{"fila throttles set provider:x --rate 2.5 --burst 10", "fila throttles set tenant:1 --concurrency 4"},
+			examples: []string{"fila throttles set provider:x --rate 2.5 --burst 10", "fila throttles set tenant:1 --concurrency 4", "fila throttles set provider:x --concurrency 50 --adaptive --min 2"},
 		},
 		{
 			name: "throttles delete", args: "THROTTLE", short: "Remove the limits of a throttle",

@@ -17,7 +17,7 @@ type places struct {
 type place struct {
 	since    time.Time
 	wanted   uint64 // round in which it was last among those that want a place
-	counters [3]counter
+	counters [4]counter
 }
 
 // counter is a count that never goes back, whatever happens to what it counts: if that begins

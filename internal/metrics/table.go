@@ -127,6 +127,8 @@ const (
 	throttlePassed
 	throttleRefused
 	throttleWaited
+	throttleAdaptive
+	throttleCuts
 
 	scriptCalls
 	scriptRejected

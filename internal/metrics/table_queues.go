@@ -90,6 +90,8 @@ func throttleRows() []row {
 		{throttlePassed, Metric{"throttle_passed_total", Counter, t, "Deliveries that the throttle admitted.", "`FILA.THROTTLE GET`: `passed`"}},
 		{throttleRefused, Metric{"throttle_refused_total", Counter, t, "Times that the throttle stopped keys.", "`FILA.THROTTLE GET`: `refused`"}},
 		{throttleWaited, Metric{"throttle_wait_seconds_total", Counter, t, "Time that keys have waited for the throttle, all together.", "`FILA.THROTTLE GET`: `waited_ms`"}},
+		{throttleAdaptive, Metric{"throttle_adaptive_limit", Gauge, t, "Live leases that an adaptive throttle allows now, of which the whole part counts.", "`FILA.THROTTLE GET`: `limit`"}},
+		{throttleCuts, Metric{"throttle_cuts_total", Counter, t, "Failures that have cut the limit of an adaptive throttle.", "`FILA.THROTTLE GET`: `cuts`"}},
 	}
 }
 

@@ -41,7 +41,7 @@ func (t *topThrottles) cut() {
 // throttleSample is a throttle at one moment, and its counters as shown.
 type throttleSample struct {
 	*engine.ThrottleInfo
-	passed, refused, waited uint64 // waited in nanoseconds
+	passed, refused, waited, cuts uint64 // waited in nanoseconds
 }
 
 // choose gives places to throttles and returns those that have one.
@@ -70,7 +70,7 @@ func (t *topThrottles) choose(now time.Time) []throttleSample {
 		i := t.held[name]
 		samples = append(samples, throttleSample{
 			ThrottleInfo: i, passed: at.counters[0].see(i.Admitted), refused: at.counters[1].see(i.Refused),
-			waited: at.counters[2].see(uint64(max(i.Waited, 0))),
+			waited: at.counters[2].see(uint64(max(i.Waited, 0))), cuts: at.counters[3].see(i.Cuts),
 		})
 	}
 	slices.SortFunc(samples, func(a, b throttleSample) int { return cmp.Compare(a.Key, b.Key) })
@@ -89,4 +89,8 @@ func (t *throttleSample) write(f *families) {
 	f.count(throttlePassed, t.passed, l)
 	f.count(throttleRefused, t.refused, l)
 	f.value(throttleWaited, time.Duration(t.waited).Seconds(), l) //nolint:gosec // a sum of durations
+	if t.Min > 0 {
+		f.value(throttleAdaptive, t.Limit, l)
+		f.count(throttleCuts, t.cuts, l)
+	}
 }
