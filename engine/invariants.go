@@ -271,7 +271,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
-	if !q.hasDemand() || q.offered || q.postponed || c.throttles.deferred || c.health.failed != nil {
+	if !q.hasDemand() || q.offered || q.postponed || c.throttles.behind(c) || c.health.failed != nil {
 		return
 	}
 	for k := range q.roster.all() {
@@ -434,7 +434,7 @@ func (s *throttleTable) check(c *core, bad report) {
 				bad(17, "throttle %q: %d classes of %q were opened, %d keys name it; it says %d and %d", name, eligible[e], q.name, ofQueue[e], e.eligible, e.keys)
 			}
 		}
-		if first == nil || t.notified || c.health.failed != nil {
+		if first == nil || t.notified || s.behind(c) || c.health.failed != nil {
 			continue
 		}
 		// Either the throttle has no room and something will free it: the end of a lease, or

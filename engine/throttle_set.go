@@ -45,6 +45,9 @@ func (s *throttleTable) next(*core) int64 {
 	return never
 }
 
+// behind reports whether a throttle may have room that the next turn gives away, which follows at once.
+func (s *throttleTable) behind(c *core) bool { return s.deferred || s.next(c) <= c.now }
+
 // expire wakes the throttles whose timers are due and gives their room away.
 func (s *throttleTable) expire(c *core) {
 	for c.room() {
