@@ -106,7 +106,7 @@ func busy(t *testing.T, c *redis.Client) {
 	do(t, c, "FILA.QUEUE", "PAUSE", "paused")
 	do(t, c, "FILA.QUEUE", "CREATE", "full", "MAXDEPTH", 1)
 	do(t, c, "FILA.SCRIPT", "LOAD", "orders", "ON_ENQUEUE", "function on_enqueue(msg) return { throttle_keys = { 'provider' } } end")
-	do(t, c, "FILA.THROTTLE", "SET", "provider", "RATE", 1000, "CONCURRENCY", 100)
+	do(t, c, "FILA.THROTTLE", "SET", "provider", "RATE", 1000, "CONCURRENCY", 100, "ADAPTIVE")
 	do(t, c, "FILA.CRON", "SET", "each second", "emails", "* * * * * *", "payload")
 	work(t, c)
 }
