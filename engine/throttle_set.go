@@ -316,8 +316,8 @@ func (c *core) failed(m *message, dead bool, reason string) {
 		return
 	}
 	now, began := c.leaseTime(), m.since
-	if began > now { // before this start, by a clock that has been set back since
-		began = c.health.bootTime
+	if m.recovered { // before this start, since when the clock may have been set back
+		began = min(began, c.health.bootTime)
 	}
 	for _, t := range c.throttlesOf(m) {
 		if t.adaptive != nil && t.adaptive.Failure(began, now) {
