@@ -307,6 +307,15 @@ func (c *core) remove(m *message) {
 	c.settle(k)
 }
 
+// leasedAt is when a lease began, in Unix nanoseconds. One that was recovered began before this
+// start, though the clock may have been set back since.
+func (c *core) leasedAt(m *message) int64 {
+	if m.recovered {
+		return min(m.since, c.health.bootTime)
+	}
+	return m.since
+}
+
 // Extend sets the end of a lease to d from now and returns it. d is from 1 ms to
 // durationMax, else the error is ErrInvalid; ErrLeaseLost if the receipt has no live lease.
 // The new end may be earlier than the old one.
@@ -324,7 +333,7 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 		return time.Time{}, fmt.Errorf("extend %s: %w", r, ErrLeaseLost)
 	}
 	m.until = c.now + int64(d)
-	m.recovered = false // its consumer is alive: an expiry is a failure again
+	m.since, m.recovered = c.leasedAt(m), false // its consumer is alive: an expiry is a failure again
 	c.leases.ends.fix(m)
 	if m.writes > 0 { // a deferred record will have the new end
 		c.writeLease(m)

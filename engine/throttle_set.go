@@ -315,10 +315,7 @@ func (c *core) failed(m *message, dead bool, reason string) {
 	if dead && reason != reasonAttempts {
 		return
 	}
-	now, began := c.leaseTime(), m.since
-	if m.recovered { // before this start, since when the clock may have been set back
-		began = min(began, c.health.bootTime)
-	}
+	now, began := c.leaseTime(), c.leasedAt(m)
 	for _, t := range c.throttlesOf(m) {
 		if t.adaptive != nil && t.adaptive.Failure(began, now) {
 			c.throttles.afterCut = now + 1
