@@ -370,6 +370,7 @@ func (c *core) demandChanged(q *queue) {
 	for _, t := range q.scheduler.saving {
 		c.notify(t)
 	}
+	c.spend(len(q.scheduler.claiming))
 	for _, cl := range q.scheduler.claiming {
 		for i := range cl.flows {
 			if t := cl.flows[i].throttle; len(t.claims) > 1 {
