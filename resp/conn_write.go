@@ -163,6 +163,7 @@ func (cw *connWriter) putList() {
 // are queued, or the connection is closed. It holds no buffer meanwhile.
 func (cw *connWriter) sleep(head Reply) {
 	c := cw.c
+	cw.breaks.End() // what it has borrowed is not needed meanwhile
 	cw.returnBuffer()
 	c.replies.sleep(func() bool {
 		if c.dead.Load() || c.replies.pushed.Load() {
