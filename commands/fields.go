@@ -20,7 +20,7 @@ type field struct {
 	name string
 	num  int64
 	text string
-	more any // the value of other kinds
+	more any // of fieldMore: a []string, a []byte, a fields or a []fields
 	kind fieldKind
 }
 
@@ -30,10 +30,7 @@ const (
 	fieldNumber fieldKind = iota
 	fieldText
 	fieldNil
-	fieldTexts // more is a []string
-	fieldMap   // a fields
-	fieldMaps  // a []fields
-	fieldBytes // a []byte
+	fieldMore
 )
 
 func (f *fields) number(name string, n int64) { *f = append(*f, field{name: name, num: n}) }
@@ -48,7 +45,7 @@ func (f *fields) text(name, text string) {
 
 // blob adds a text that may be large: it is not copied.
 func (f *fields) blob(name string, b []byte) {
-	*f = append(*f, field{name: name, more: b, kind: fieldBytes})
+	*f = append(*f, field{name: name, more: b, kind: fieldMore})
 }
 
 // flag adds 1 or 0: client libraries disagree on booleans of RESP3.
@@ -147,17 +144,17 @@ func (f *fields) age(name string, now, t time.Time) {
 
 // texts adds an array of strings.
 func (f *fields) texts(name string, list []string) {
-	*f = append(*f, field{name: name, more: list, kind: fieldTexts})
+	*f = append(*f, field{name: name, more: list, kind: fieldMore})
 }
 
 // group adds a nested map.
 func (f *fields) group(name string, m fields) {
-	*f = append(*f, field{name: name, more: m, kind: fieldMap})
+	*f = append(*f, field{name: name, more: m, kind: fieldMore})
 }
 
 // groups adds an array of maps.
 func (f *fields) groups(name string, list []fields) {
-	*f = append(*f, field{name: name, more: list, kind: fieldMaps})
+	*f = append(*f, field{name: name, more: list, kind: fieldMore})
 }
 
 func (f *fields) counts(c *engine.Counts) {
@@ -260,7 +257,7 @@ func (f *fields) writeEach(w *resp.Writer) {
 			w.BulkString(v.text)
 		case fieldNil:
 			w.Null()
-		default:
+		case fieldMore:
 			v.writeMore(w)
 		}
 	}
