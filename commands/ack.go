@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
@@ -13,27 +15,56 @@ func ack() Spec {
 		Name: "FILA.ACK", Group: "fila", Since: "0.1.0", Complexity: "O(N*log(M)) where N is the number of receipts and M the number of leased messages, in slices",
 		Returns: "integer",
 		Summary: "Acknowledges messages, which removes them. Returns the number of leases that were still live. " +
-			"Thousands of receipts are handled in slices: after a crash before the reply, part of them may have been acknowledged. In a transaction they are one atomic write.",
+			"Thousands of receipts are handled in slices: after a crash before the reply, part of them may have been acknowledged. In a transaction they are one atomic write. " +
+			"The budgets of a message are settled with its charge, or with what USED says, which goes with one receipt.",
 		Flags:  []string{"write", "fast"},
 		Access: Consume, ACL: []string{"consume"},
-		Args: receiptArgs(),
+		Args: append(receiptArgs(), usedOption()),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.LEASE orders", "..."},
-			{"FILA.ACK orders <receipt>", "(integer) 1"},
+			{"FILA.ACK orders <receipt> USED 150", "(integer) 1"},
 			{"FILA.ACK orders <receipt>", "(integer) 0"},
 		},
 		Tiny:  true,
-		Parse: receiptsOf[ackCall],
+		Parse: parseAck,
 	}
 }
 
-type ackCall struct{ receipts }
+// usedOption is what the budgets of a message are settled with.
+func usedOption() Arg {
+	return Arg{Name: "n", Type: Integer, Token: "USED", Optional: true, Max: credit.ChargeMax}
+}
+
+// used returns the value of usedOption, nil if it is absent.
+func used(in *input) *int64 {
+	if !in.Has("used") {
+		return nil
+	}
+	n := in.Integer("used", 0)
+	return &n
+}
+
+type ackCall struct {
+	receipts
+	used *int64
+}
+
+func parseAck(_ *Session, in *input) (call, error) {
+	c := &ackCall{used: used(in)}
+	if err := c.parse(in); err != nil {
+		return nil, err
+	}
+	if c.used != nil && len(c.list) != 1 {
+		return nil, command.Refuse("INVALID", "USED goes with exactly one receipt; send a FILA.ACK for each")
+	}
+	return c, nil
+}
 
 // Apply implements engine.Call.
 func (c *ackCall) Apply(tx *engine.Tx) (err error) {
-	c.n, err = tx.Ack(c.queue, c.list)
+	c.n, err = tx.AckUsed(c.queue, c.list, c.used)
 	return err
 }
 
@@ -47,7 +78,8 @@ func nack() Spec {
 		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1); the hook runs off-loop", Returns: "map",
 		Summary: "Reports that a delivery has failed: the message is retried after a delay, or dead once its attempts are used up. " +
 			"DELAY (retry after that time) or DEAD decides; without them the queue's ON_FAILURE hook, which receives the ERROR, or else the settings of the queue. " +
-			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL.",
+			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL. " +
+			"USED settles the budgets of the message all the same; without it a nack costs nothing.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that was dropped).",
 		Flags:  []string{"write", "fast"},
@@ -60,6 +92,7 @@ func nack() Spec {
 				{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
 				{Name: "dead", Type: PureToken, Token: "DEAD"},
 			}},
+			usedOption(),
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -90,7 +123,7 @@ func parseNack(_ *Session, in *input) (call, error) {
 		return nil, err
 	}
 	return &nackCall{req: engine.Nack{
-		Queue: in.Text("queue"), Receipt: r, Error: string(in.Bytes("error")), Delay: in.Millis("delay", -1), Dead: in.Has("dead"),
+		Queue: in.Text("queue"), Receipt: r, Error: string(in.Bytes("error")), Delay: in.Millis("delay", -1), Dead: in.Has("dead"), Used: used(in),
 	}}, nil
 }
 
@@ -220,7 +253,7 @@ func (c *releaseCall) trace(t *tracing.Tracer, p *pending, err error) {
 }
 
 func receiptArgs() []Arg {
-	return []Arg{{Name: "queue", Type: Key}, {Name: "receipt", Type: String, Multiple: true}}
+	return []Arg{{Name: "queue", Type: Key}, {Name: "receipt", Type: String, Multiple: true, NeverToken: true}}
 }
 
 // receipts are the leases that a command names, and the number of those that were live.

@@ -25,6 +25,7 @@ func budgetSet() Spec {
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Creates a budget, or replaces the settings of one; those that are not given get their defaults. The sums stay, so a deployment may repeat it. " +
 			"DEBT is how far below zero a charge may take what is available (0). LOW emits the event budget_low when the balance falls below it. " +
+			"REFUSE refuses with CREDIT an enqueue that is not covered now, which is held otherwise. DETAIL gives each settlement of a message an entry of its own in the history. " +
 			"REFILL adds n at each tick of EVERY, a cron expression in the time zone TZ (UTC), as far as the balance stays within MAX (n); a budget that had none is filled at once. See docs/budgets.md.",
 		Flags: []string{"write", "denyoom"},
 		ACL:   []string{"admin"},
@@ -32,6 +33,8 @@ func budgetSet() Spec {
 			{Name: "name", Type: String},
 			{Name: "n", Type: Integer, Token: "DEBT", Optional: true, Max: credit.Max},
 			{Name: "n", Type: Integer, Token: "LOW", Optional: true, Max: credit.Max},
+			{Name: "refuse", Type: PureToken, Token: "REFUSE", Optional: true},
+			{Name: "detail", Type: PureToken, Token: "DETAIL", Optional: true},
 			{Name: "n", Type: Integer, Token: "REFILL", Optional: true, Min: 1, Max: credit.Max},
 			{Name: "expression", Type: String, Token: "EVERY", Optional: true},
 			{Name: "zone", Type: String, Token: "TZ", Optional: true},
@@ -46,7 +49,7 @@ func budgetSet() Spec {
 }
 
 func parseBudgetSet(_ *Session, in *input) (call, error) {
-	c := &budgetSetCall{name: in.Text("name"), options: engine.BudgetOptions{Debt: in.Integer("debt", 0)}}
+	c := &budgetSetCall{name: in.Text("name"), options: engine.BudgetOptions{Debt: in.Integer("debt", 0), Refuse: in.Has("refuse"), Detail: in.Has("detail")}}
 	if in.Has("low") {
 		low := in.Integer("low", 0)
 		c.options.Low = &low
@@ -240,6 +243,10 @@ func budgetFields(b *engine.BudgetInfo) *fields {
 	f.limit("max", uint64(b.Max)) //nolint:gosec // not negative
 	f.at("next_at", b.NextAt)
 	f.at("created_at", b.CreatedAt)
+	f.number("reserved", b.Reserved)
+	f.flag("refuse", b.Refuse)
+	f.flag("detail", b.Detail)
+	f.number("waiting", b.Waiting)
 	return f
 }
 
@@ -288,8 +295,8 @@ func budgetHistory() Spec {
 		Name: "HISTORY", Group: "fila", Since: "0.1.0", Complexity: "O(N+M) off-loop where N is COUNT and M budgets.history_days", Returns: pageOfMaps,
 		Summary: "Returns what has moved a budget, the newest first, a page at a time. Entries are kept for budgets.history_days, then dropped with their whole day. It is refused in a transaction.",
 		Flags:   []string{"readonly"},
-		Reply: "An array: the next cursor, 0 at the end, and an array of maps: " + entryFields(&ledger.Entry{}).names() + ". kind is credit, charge or refill; amount is negative for what went out; " +
-			"balance is that after it; id and note are nil if not given. The cursor holds while new entries come.",
+		Reply: "An array: the next cursor, 0 at the end, and an array of maps: " + entryFields(&ledger.Entry{}).names() + ". kind is credit, charge, refill or use, of which count is the number of messages; amount is negative for what went out; " +
+			"balance is that after it; id and note are nil if not given; queue, message and key are those of a settlement with DETAIL. The cursor holds while new entries come.",
 		Args: []Arg{
 			{Name: "name", Type: String},
 			{Name: "c", Type: Integer, Token: "CURSOR", Optional: true},
@@ -339,5 +346,13 @@ func entryFields(e *ledger.Entry) *fields {
 	f.number("balance", e.Balance)
 	f.optional("id", e.ID)
 	f.optional("note", e.Note)
+	f.number("count", e.Count)
+	f.optional("queue", e.Queue)
+	if len(e.Message) == len(engine.ID{}) {
+		f.text("message", engine.ID([]byte(e.Message)).String())
+	} else {
+		f.optional("message", "")
+	}
+	f.optional("key", e.Key)
 	return &f
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 )
@@ -15,6 +16,7 @@ func enqueue() Spec {
 		Name: "FILA.ENQUEUE", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "string",
 		Summary: "Stores a message in a queue and returns its id. KEY is its fairness key (default). WEIGHT sets the weight of that key, for its whole backlog; " +
 			"COST is what the delivery takes of the key's share (1). THROTTLE names a throttle that the message is subject to, see FILA.THROTTLE. " +
+			"BUDGET names a budget that pays for the message, which goes out when each budget covers CHARGE (COST); see FILA.BUDGET. " +
 			"PRIORITY orders messages within their key, 9 before 0 (4). The message is delivered after DELAY or, by the broker's clock, from AT on, which may be past. " +
 			"After TTL an undelivered message is dead, or dropped where there is no dead-letter queue; a lease that has begun lasts. " +
 			"DEDUP gives the message a deduplication id: a second one with it within the queue's DEDUPWINDOW changes nothing and answers the id of the first; " +
@@ -29,6 +31,8 @@ func enqueue() Spec {
 			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
 			{Name: "n", Type: Integer, Token: "COST", Optional: true, Min: math.MinInt64},
 			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
+			{Name: "name", Type: String, Token: "BUDGET", Optional: true, Multiple: true},
+			{Name: "n", Type: Integer, Token: "CHARGE", Optional: true, Max: credit.ChargeMax},
 			headerOption(),
 			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
 			{Name: "due", Type: OneOf, Optional: true, Args: []Arg{
@@ -43,6 +47,8 @@ func enqueue() Spec {
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 WEIGHT 3 HEADER trace 7f3a", `"<id>"`},
 			{"FILA.ENQUEUE orders hello KEY tenant-1 COST 10 THROTTLE provider:x THROTTLE tenant:1", `"<id>"`},
+			{"FILA.BUDGET SET acme", "OK"},
+			{"FILA.ENQUEUE orders hello KEY acme BUDGET acme CHARGE 800", `"<id>"`},
 			{"FILA.ENQUEUE orders hello PRIORITY 9 DELAY 60000", `"<id>"`},
 			{"FILA.ENQUEUE orders hello TTL 60000", `"<id>"`},
 			{"FILA.ENQUEUE orders hello DEDUP order-17", `"<id>"`},
@@ -70,6 +76,11 @@ func parseEnqueue(s *Session, in *input) (call, error) {
 	}
 	if t := s.handler.cfg.Tracer; t != nil {
 		c.span = t.Enqueue(&c.req)
+	}
+	c.req.Budgets = in.Texts("budget")
+	if in.Has("charge") {
+		n := in.Integer("charge", 0)
+		c.req.Charge = &n
 	}
 	c.req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
 	for _, a := range in.Args {

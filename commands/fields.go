@@ -355,3 +355,16 @@ func (f *fields) recycle() {
 	*f = (*f)[:0]
 	fieldsPool.Put(f)
 }
+
+// lack is the budget that does not cover the next message of a key, or nil.
+func (f *fields) lack(l *engine.Lack) {
+	if l == nil {
+		f.optional("budget", "")
+		f.optional("charge", "")
+		f.optional("available", "")
+		return
+	}
+	f.text("budget", l.Budget)
+	f.number("charge", l.Charge)
+	f.number("available", l.Available)
+}

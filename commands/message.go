@@ -101,6 +101,8 @@ func viewFields(v *engine.View) *fields {
 	f.limit("dead_deliveries", uint64(d.Deliveries))
 	f.number("cost", int64(v.Cost))
 	f.at("expires_at", v.ExpiresAt)
+	f.texts("budgets", v.Budgets)
+	f.number("charge", v.Charge)
 	return &f
 }
 

@@ -412,7 +412,9 @@ func explainFields(e *engine.Explanation, now time.Time) *fields {
 	f.groups("blocked_by", blockers)
 	if m != nil {
 		f.at("expires_at", m.ExpiresAt)
+		f.texts("budgets", m.Budgets)
 	}
+	f.lack(e.Lacks)
 	return &f
 }
 

@@ -33,9 +33,14 @@ type account struct {
 	low       int64          // one more than the balance below which it is low; 0: none is set
 	calendar  *credit.Shared // ticks of the refill; nil: there is none
 	createdAt int64
-	lastAt    int64 // of its newest entry in the ledger, Unix nanoseconds; 0: there is none
-	dirty     bool  // it is in accountTable.dirty
-	gone      bool  // it was deleted
+	lastAt    int64       // of its newest entry in the ledger, Unix nanoseconds; 0: there is none
+	use       *use        // settlements without an entry; nil: there are none
+	line      *budgetLine // what waits for it; nil: no class names it
+	freedIn   uint64      // number of the batch in which it has last got more available
+	refuse    bool        // an enqueue that is not covered is refused
+	detail    bool        // each settlement has an entry of its own
+	dirty     bool        // it is in accountTable.dirty
+	gone      bool        // it was deleted
 }
 
 // accountTable is the component of budgets.
@@ -47,34 +52,36 @@ type accountTable struct {
 	made      uint64     // budgets made since the start or recovery
 	recent    recent.Table[movementKey, movement]
 	days      ledger.Days // of which the store may have entries
-}
 
-// movementKey is an id under which an account was moved.
-type movementKey struct {
-	made uint64
-	id   string
-}
-
-// movement is what was done under an id.
-type movement struct {
-	kind            ledger.Kind
-	amount, balance int64
+	// What waits for budgets, see key.go.
+	lines    map[string]*budgetLine // by name, of budgets that a class names
+	lineNo   uint64                 // number of the last line
+	notified []*budgetLine          // may cover keys that wait; wakeAll looks at each
+	waking   *budgetLine            // the one that wakeLine is working on
+	timers   timers[*budgetLine]    // of lines that wait for a refill
+	held     int64                  // keys that wait
 }
 
 func (s *accountTable) reset() {
-	*s = accountTable{byName: map[string]*account{}}
+	*s = accountTable{byName: map[string]*account{}, lines: map[string]*budgetLine{}, waking: s.waking}
 }
 
-// next returns when the first day of the ledger is dropped.
+// next returns when the first day of the ledger is dropped, or a refill is due that keys wait for.
 func (s *accountTable) next(c *core) int64 {
-	if s.days.Empty() {
-		return never
+	at := int64(never)
+	if !s.days.Empty() {
+		at = s.days.DropAt(c.cfg.HistoryDays)
 	}
-	return s.days.DropAt(c.cfg.HistoryDays)
+	if l, ok := s.timers.next(); ok {
+		at = min(at, l.wakeAt)
+	}
+	return at
 }
 
-// expire drops ids of recent batches, and the days of the ledger that are no longer kept.
+// expire drops ids of recent batches, and the days of the ledger that are no longer kept, and
+// refills the budgets that keys wait for.
 func (s *accountTable) expire(c *core) {
+	c.expireRefills()
 	c.spend(s.recent.Prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
 	kept := s.days.Kept(c.now, c.cfg.HistoryDays)
 	if kept == s.days {
@@ -125,6 +132,73 @@ func (s *accountTable) check(c *core, bad report) {
 	if accounts, _ := s.calendars.Taken(); accounts != refilled {
 		bad(28, "%d budgets have a calendar, %d a refill", accounts, refilled)
 	}
+	s.checkReserved(c, bad)
+	s.checkLines(c, bad)
+}
+
+// checkReserved verifies that a budget has reserved the charges of the leases that name it (29).
+func (s *accountTable) checkReserved(c *core, bad report) {
+	reserved := map[string]int64{}
+	for _, m := range c.leases.byID {
+		names, charge := m.budgets()
+		for i, name := range names {
+			if m.reserved&(1<<i) != 0 {
+				reserved[name] += charge
+			} else if !m.key.queue.isDLQ() && !m.recovered {
+				bad(29, "the lease of %s has reserved nothing of budget %q", m.id, name)
+			}
+		}
+	}
+	for name, a := range s.byName {
+		if a.sums.Reserved != reserved[name] {
+			bad(29, "budget %q has reserved %d, its leases %d", name, a.sums.Reserved, reserved[name])
+		}
+	}
+}
+
+// checkLines verifies the keys that wait for budgets (30).
+func (s *accountTable) checkLines(c *core, bad report) {
+	draws, keys, waiting, held := map[*budgetLine]int{}, map[*budgetLine]int64{}, map[*budgetLine]int{}, int64(0)
+	for cl := range c.classes() {
+		n, weight := 0, int64(0)
+		for i, d := range cl.draws {
+			if d.class != cl || s.lines[d.line.name] != d.line {
+				bad(30, "a class of %q draws on budget %q, whose line does not have it", cl.scheduler.queue.name, d.line.name)
+			}
+			d.held.All(func(k *fairKey, charge int64) {
+				if n++; k.class != cl || int(k.held) != i+1 || len(k.window) > 0 && k.window[0].throttles.charge != charge {
+					bad(30, "key %q waits for budget %q, and is not where it should be", k.name, d.line.name)
+				}
+				weight += int64(k.placedWeight)
+			})
+			draws[d.line]++
+			keys[d.line] += int64(d.held.Len())
+			if d.lined != (d.held.Len() > 0 && d.loose == nil) {
+				bad(30, "a class of %q is in the line of budget %q: %v", cl.scheduler.queue.name, d.line.name, d.lined)
+			}
+			if d.loose != nil && (d.loose.class != cl || d.loose.held != 0) {
+				bad(30, "key %q is no longer in the ring, and budget %q waits for it", d.loose.name, d.line.name)
+			}
+			if d.lined {
+				waiting[d.line]++
+			}
+		}
+		if n != cl.held || weight != cl.heldWeight {
+			bad(30, "%d keys of a class of %q wait for budgets, it says %d", n, cl.scheduler.queue.name, cl.held)
+		}
+		held += int64(n)
+	}
+	for name, l := range s.lines {
+		if l.draws != draws[l] || l.keys != keys[l] || l.waiting.Len() != waiting[l] || l.account != s.byName[name] || l.account != nil && l.account.line != l {
+			bad(30, "the line of budget %q: %d classes, %d keys, it says %d, %d", name, draws[l], keys[l], l.draws, l.keys)
+		}
+		if d := c.firstCovered(l); d != nil && !l.notified && c.health.failed == nil {
+			bad(30, "budget %q covers a key that waits for it", name)
+		}
+	}
+	if held != s.held {
+		bad(30, "%d keys wait for budgets, %d are counted", held, s.held)
+	}
 }
 
 // add adds an account.
@@ -158,7 +232,10 @@ func (a *account) record() storage.Budget {
 	s := &a.sums
 	rec := storage.Budget{
 		Made: a.made, CreatedAt: a.createdAt, Credited: s.Credited, Spent: s.Spent, Debt: s.Debt, Low: a.low,
-		Refill: s.Refill.Amount, RefillMax: s.Refill.Max, NextAt: s.NextAt, LastAt: a.lastAt,
+		Refill: s.Refill.Amount, RefillMax: s.Refill.Max, NextAt: s.NextAt, LastAt: a.lastAt, Refuse: a.refuse, Detail: a.detail,
+	}
+	if u := a.use; u != nil {
+		rec.UseAt, rec.UseAmount, rec.UseCount = u.at, u.amount, u.count
 	}
 	if a.calendar != nil {
 		rec.Expression, rec.Zone = a.calendar.Expression, a.calendar.TimeZone
@@ -178,26 +255,6 @@ func (c *core) catchUp(a *account) {
 	c.touch(a)
 }
 
-// enter adds an entry to the ledger for a movement that the sums have made, and has the record
-// of the account written.
-func (c *core) enter(a *account, kind ledger.Kind, amount int64, id, note string) {
-	a.lastAt = max(c.now, a.lastAt+1)
-	e := storage.LedgerEntry{Made: a.made, Kind: uint32(kind), Amount: amount, Balance: a.sums.Balance(), ID: id, Note: note}
-	c.out.batch.Put(storage.Ledger, storage.AppendLedgerKey(nil, a.name, a.lastAt), e.Append(nil))
-	if id != "" {
-		e.ID, e.Note = "", ""
-		c.out.batch.Put(storage.Ledger, storage.AppendLedgerIDKey(nil, storage.LedgerDay(a.lastAt), a.name, id), e.Append(nil))
-		c.accounts.recent.Add(movementKey{a.made, id}, movement{kind, amount, e.Balance}, c.out.batchNo, c.now)
-	}
-	if days := c.accounts.days.With(a.lastAt); days != c.accounts.days {
-		c.setLedgerDays(days)
-	}
-	c.touch(a)
-	if before := a.sums.Balance() - amount; a.low > 0 && before >= a.low-1 && a.sums.Balance() < a.low-1 {
-		c.emit(Event{Kind: EventBudgetLow, Budget: a.name, Balance: a.sums.Balance(), Available: a.sums.Available()})
-	}
-}
-
 // accountNamed returns the account of a name, up to date with its refill, or ErrNoBudget.
 func (c *core) accountNamed(name string) (*account, error) {
 	a := c.accounts.byName[name]
@@ -213,6 +270,8 @@ type BudgetOptions struct {
 	Debt   int64  // how far below zero it may be taken, 0 to credit.Max
 	Low    *int64 // the balance below which it is low, 0 to credit.Max; nil: none
 	Refill *Refill
+	Refuse bool // an enqueue that is not covered is refused
+	Detail bool // each settlement has an entry of its own in the history
 }
 
 // Refill is the allowance of a budget: NewRefill makes one.
@@ -255,15 +314,25 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 		s.made++
 		a = &account{name: name, made: c.fenceBase() + s.made, createdAt: c.now}
 		s.add(a)
+		if l := s.lines[name]; l != nil { // messages have named it before
+			a.line, l.account = l, a
+		}
+		c.freed(a)
 	default:
 		c.catchUp(a)
 	}
-	a.sums.Debt, a.low = o.Debt, 0
+	if o.Debt > a.sums.Debt {
+		c.freed(a)
+	}
+	a.sums.Debt, a.low, a.refuse, a.detail = o.Debt, 0, o.Refuse, o.Detail
 	if o.Low != nil {
 		a.low = *o.Low + 1
 	}
 	c.setRefill(a, o.Refill)
 	c.touch(a)
+	if a.line != nil {
+		c.armRefill(a.line)
+	}
 	return nil
 }
 
@@ -292,7 +361,9 @@ func (c *core) setRefill(a *account, r *Refill) {
 }
 
 // DeleteBudget removes a budget and reports whether it existed. Its history and ids do not
-// count for a later budget of that name.
+// count for a later budget of that name. Messages that name it are held until there is one again.
+//
+// Errors: ErrMisconf, ErrInvalid while leases have reserved credits of it.
 func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	c := tx.core
 	if err := c.writable(); err != nil {
@@ -301,6 +372,13 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	a := c.accounts.byName[name]
 	if a == nil {
 		return false, nil
+	}
+	if r := a.sums.Reserved; r > 0 {
+		return false, fmt.Errorf("%w: leases have reserved %s of budget %.80q; delete it when they have ended", ErrInvalid, amount(r, "credit"), name)
+	}
+	if l := a.line; l != nil {
+		l.account = nil
+		c.armRefill(l)
 	}
 	delete(c.accounts.byName, name)
 	c.accounts.list.remove(a.seq)
@@ -311,72 +389,53 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	return true, nil
 }
 
-// BudgetMove is a request to credit or to charge a budget. Engine.PrepareMove comes before
-// Tx.MoveBudget.
-type BudgetMove struct {
-	Name   string
-	Amount int64  // 1 to credit.Max
-	Charge bool   // take the amount instead of adding it
-	Force  bool   // of a charge: also if it is not covered
-	ID     string // does it once; "": none
-	Note   string
-
-	known movementView
+// CheckBudget verifies a record of storage.Budgets.
+func CheckBudget(key, value []byte) error {
+	if len(key) == 0 {
+		return errors.New("a budget without a name")
+	}
+	return new(storage.Budget).Decode(value)
 }
 
-// Bounds of the texts of a movement, in bytes.
-const (
-	MoveIDMax   = 512
-	MoveNoteMax = 512
-)
-
-func (r *BudgetMove) kind() (ledger.Kind, int64) {
-	if r.Charge {
-		return ledger.Charge, -r.Amount
+// CheckLedger verifies a record of storage.Ledger, whose budget need not exist.
+func CheckLedger(key, value []byte) error {
+	if _, err := storage.ParseLedgerKey(key); err != nil {
+		return err
 	}
-	return ledger.Credit, r.Amount
+	return new(storage.LedgerEntry).Decode(value)
 }
 
-// MoveBudget credits or charges a budget and returns its balance. A movement whose id is known
-// changes nothing and returns the balance of the first time. It is durable when the reply
-// leaves.
-//
-// Errors: ErrMisconf, ErrNoBudget, ErrCredit for a charge that is not covered, ErrInvalid for a
-// balance out of bounds, or for an id that is known for something else.
-func (tx *Tx) MoveBudget(req *BudgetMove) (balance int64, err error) {
-	c := tx.core
-	if err := c.writableForNew(); err != nil {
-		return 0, err
-	}
-	a, err := c.accountNamed(req.Name)
-	if err != nil {
-		return 0, err
-	}
-	kind, change := req.kind()
-	if req.ID != "" {
-		was, found, err := c.movedUnder(a, req)
-		switch {
-		case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
-			return 0, tx.lookAgain(req)
-		case err != nil:
-			return 0, err
-		case found && (was.kind != kind || was.amount != change):
-			return 0, fmt.Errorf("%w: ID %.80q is that of a %s of %d of budget %q; use another id", ErrInvalid, req.ID, was.kind, max(was.amount, -was.amount), req.Name)
-		case found:
-			return was.balance, nil
+// recoverAccounts reads the budgets, and finds the days of their ledger. Refills up to now are
+// added when a command looks at them.
+func (c *core) recoverAccounts() error {
+	s := &c.accounts
+	s.recent.Dropped = c.out.batchNo // look-ups from before the recovery are invalid
+	err := c.scan(storage.Budgets, nil, func(k, v []byte) error {
+		var rec storage.Budget
+		if err := rec.Decode(v); err != nil {
+			return fmt.Errorf("budget %q: %w", k, err)
 		}
+		a := &account{name: string(k), made: rec.Made, low: rec.Low, createdAt: rec.CreatedAt, lastAt: rec.LastAt, refuse: rec.Refuse, detail: rec.Detail}
+		if rec.UseCount > 0 {
+			a.use = &use{at: rec.UseAt, amount: rec.UseAmount, count: rec.UseCount}
+		}
+		a.sums = credit.Account{Credited: rec.Credited, Spent: rec.Spent, Debt: rec.Debt, Refill: credit.Refill{Amount: rec.Refill, Max: rec.RefillMax}, NextAt: rec.NextAt}
+		if rec.Refill > 0 {
+			a.calendar = s.calendars.Take(credit.Ticks{Expression: rec.Expression, TimeZone: rec.Zone}, func() *schedule.Schedule {
+				ticks, err := schedule.Parse(rec.Expression, rec.Zone)
+				if err != nil {
+					c.cfg.Log.Error().Err(err).Str("budget", a.name).Msg("refill disabled: invalid schedule, set the budget again")
+				}
+				return ticks
+			})
+		}
+		s.add(a)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	if req.Charge {
-		err = a.sums.Charge(req.Amount, req.Force)
-	} else {
-		err = a.sums.Credit(req.Amount)
-	}
-	switch {
-	case errors.Is(err, credit.ErrNotCovered):
-		return 0, fmt.Errorf("%w: budget %q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, a.name, a.sums.Available(), a.sums.Debt, req.Amount)
-	case err != nil:
-		return 0, fmt.Errorf("%w: the balance of budget %q is %d, with %s %d it would be out of bounds", ErrInvalid, a.name, a.sums.Balance(), kind, req.Amount)
-	}
-	c.enter(a, kind, change, req.ID, req.Note)
-	return a.sums.Balance(), nil
+	days, err := ledger.Recorded(c.store)
+	c.setLedgerDays(days)
+	return err
 }

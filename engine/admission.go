@@ -359,8 +359,8 @@ func (c *core) dropClass(cl *class) {
 	} else if e != nil {
 		e.eligible--
 	}
-	cl.entry, cl.state, cl.keys, cl.calendar = nil, classIdle, 0, calendar{}
-	cl.retire()
+	cl.entry, cl.state, cl.keys, cl.held, cl.calendar = nil, classIdle, 0, 0, calendar{}
+	c.retire(cl)
 }
 
 // notify lists a throttle that may have room for wakeAll, unless nothing waits for it.
@@ -375,10 +375,16 @@ func (c *core) notify(t *throttle) {
 // before anything else that could use the room. Throttles for which the step has no budget left
 // are deferred to the next step; until then, yieldsTo protects their room.
 func (c *core) wakeAll() {
-	if c.throttles.waking != nil || c.health.failed != nil {
+	if c.throttles.waking != nil || c.accounts.waking != nil || c.health.failed != nil {
 		return
 	}
 	c.throttles.deferred = false
+	for c.room() && len(c.accounts.notified) > 0 {
+		l := c.accounts.notified[0]
+		c.accounts.notified = c.accounts.notified[1:]
+		l.notified = false
+		c.wakeLine(l)
+	}
 	for len(c.throttles.notified) > 0 && c.room() {
 		c.throttles.waking, c.throttles.notified = c.throttles.notified[0], c.throttles.notified[1:]
 		c.throttles.waking.notified = false

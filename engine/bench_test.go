@@ -264,7 +264,7 @@ func BenchmarkTokenBucket(b *testing.B) {
 	for i := range messages {
 		name := fmt.Sprint("throttle-", i)
 		l.set(name, ThrottleOptions{Rate: &rate})
-		messages[i] = &message{throttles: newThrottleSet([]string{name}), key: &fairKey{queue: &queue{}}}
+		messages[i] = &message{throttles: newThrottleSet([]string{name}, nil, 0), key: &fairKey{queue: &queue{}}}
 	}
 	c := l.core
 	i := 0

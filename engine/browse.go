@@ -163,7 +163,7 @@ func (v *View) Open() error {
 	if err := v.message.Decode(v.record); err != nil {
 		return fmt.Errorf("message %s: %w", v.ID, err)
 	}
-	v.Throttles = v.message.Throttles
+	v.Throttles, v.Budgets, v.Charge = v.message.Throttles, v.message.Budgets, v.message.Charge
 	if at := v.message.ExpiresAt; at > 0 {
 		v.ExpiresAt = time.Unix(0, at)
 	}

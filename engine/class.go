@@ -14,7 +14,8 @@ import (
 //	open     scheduler.open    round of the head key, in rounds of the queue
 //	waiting  entry.waiting     start tag at the throttle that stopped the class
 //
-// In every state but idle the class has at least one key.
+// In every state but idle the class has at least one key in its calendar. Keys that wait for a
+// budget are in the class and not in its calendar (key.go).
 
 // classState is the state of a class.
 type classState uint8
@@ -25,20 +26,25 @@ const (
 	classWaiting
 )
 
-// class is the set of keys of a queue whose next messages name the same throttles and take as
-// many tokens of each. Keys move between classes as their first messages change. The plain class has no throttles, is never
-// waiting, and exists as long as its scheduler.
+// class is the set of keys of a queue whose next messages name the same throttles, take as many
+// tokens of each, and name the same budgets. Keys move between classes as their first messages
+// change. The plain class has no throttles and no budgets, is never waiting, and exists as long as
+// its scheduler.
 type class struct {
 	scheduler *scheduler
-	sig       string // signature: its key in scheduler.classes; "": the plain class
-	flows     []flow // one for each of its throttles, in the order of their numbers
+	sig       string  // signature: its key in scheduler.classes; "": the plain class
+	flows     []flow  // one for each of its throttles, in the order of their numbers
+	draws     []*draw // one for each of its budgets, in the order of their lines
 	state     classState
 	retired   bool // dropped from scheduler.classes: throttle sets must not use it again
 
 	calendar
-	keys   int
-	weight int64 // sum of the weights of its keys
+	keys   int   // in its calendar
+	weight int64 // sum of the weights of these keys
 	visits visits
+
+	held       int   // keys that wait for budgets
+	heldWeight int64 // sum of their weights
 
 	// The clock of the class: its present round is the queue's round less offset. While the
 	// class is not open, the clock is stopped at the queue's round stopped. See present.
@@ -194,8 +200,9 @@ func (c *core) fix(cl *class) {
 // neighbouring messages with the same throttles cost one lookup.
 //
 // The signature of a class is the numbers of its throttles in ascending order, each with its
-// need where that is not 1: the order in which a message names its throttle keys makes no
-// difference, and neither do throttle keys without a setting.
+// need where that is not 1, and those of the lines of its budgets: the order in which a message
+// names its throttle keys makes no difference, and neither do throttle keys without a setting. In
+// a dead-letter queue nothing is charged.
 func (c *core) classOf(q *queue, m *message) *class {
 	s, l := q.scheduler, m.throttles
 	if l == nil {
@@ -205,7 +212,11 @@ func (c *core) classOf(q *queue, m *message) *class {
 		return cl
 	}
 	ts := c.throttlesOf(m)
-	if len(ts) == 0 {
+	budgets := l.budgets
+	if q.isDLQ() {
+		budgets = nil
+	}
+	if len(ts)+len(budgets) == 0 {
 		l.class = &s.plain
 		return l.class
 	}
@@ -217,9 +228,13 @@ func (c *core) classOf(q *queue, m *message) *class {
 		}
 	}
 	slices.SortFunc(flows, func(a, b flow) int { return cmp.Compare(a.throttle.seq, b.throttle.seq) })
-	sig := make([]byte, 0, 8*len(flows))
+	sig := make([]byte, 0, 8*(len(flows)+len(budgets)))
 	for i := range flows {
 		sig = flows[i].appendSignature(sig)
+	}
+	draws := c.drawsOn(budgets)
+	for _, d := range draws {
+		sig = d.line.appendSignature(sig)
 	}
 	cl := s.classes[string(sig)]
 	if cl == nil {
@@ -227,6 +242,11 @@ func (c *core) classOf(q *queue, m *message) *class {
 		for i := range flows {
 			flows[i].entry = flows[i].throttle.entryOf(s, len(flows) > 1, m)
 		}
+		for _, d := range draws {
+			d.class = cl
+			d.line.draws++
+		}
+		cl.draws = draws
 		s.classes[cl.sig] = cl
 	}
 	l.class = cl
@@ -234,8 +254,8 @@ func (c *core) classOf(q *queue, m *message) *class {
 }
 
 // appendSignature appends what distinguishes classes at the throttle. No two flows have the
-// same: numbers of throttles are counted up from 1 and never have the first bit, which says that
-// a need follows.
+// same: numbers of throttles are counted up from 1 and never have the first two bits, of which
+// the first says that a need follows, and the second that the number is that of a budget's line.
 func (s *flow) appendSignature(dst []byte) []byte {
 	const withNeed = 1 << 63
 	if s.need == 1 {
@@ -293,24 +313,33 @@ func (c *core) idleClass(cl *class) {
 	if !s.hasOpen() {
 		s.announced = false
 	}
-	if cl == &s.plain {
+	c.retain(cl)
+}
+
+// retain lists a class without keys as one of those that its scheduler may drop.
+func (c *core) retain(cl *class) {
+	s := cl.scheduler
+	if cl == &s.plain || cl.held > 0 {
 		return
 	}
 	s.idle = append(s.idle, cl)
 	for len(s.idle) > idleClassesMax {
 		old := s.idle[0]
 		s.idle = s.idle[1:]
-		if old.state == classIdle && !old.retired {
-			old.retire()
+		if old.state == classIdle && old.held == 0 && !old.retired {
+			c.retire(old)
 		}
 	}
 }
 
-// retire drops an idle class from its scheduler and releases its entries. A throttle set that
-// still refers to the class looks for another one.
-func (cl *class) retire() {
+// retire drops an idle class from its scheduler and releases its entries and lines. A throttle
+// set that still refers to the class looks for another one.
+func (c *core) retire(cl *class) {
 	cl.retired = true
 	delete(cl.scheduler.classes, cl.sig)
+	for _, d := range cl.draws {
+		c.leaveBudget(d)
+	}
 	for i := range cl.flows {
 		cl.flows[i].entry.release(len(cl.flows) > 1)
 	}

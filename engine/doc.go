@@ -24,8 +24,9 @@
 //	calendar.go
 //	throttle.go throttle_set.go      rate and concurrency limits
 //	admission.go claims.go           which class is next when a throttle has room
-//	key.go head_cache.go read.go     a fairness key, its head cache, and window reads
-//	accounts.go account_views.go     budgets: prepaid credits, their movements and what is shown
+//	key.go read.go                   a fairness key, its head cache, and window reads
+//	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
+//	budget_line.go                   keys that wait for credits
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
 //	health.go key_stats.go           counters of the engine, of queues and of keys
@@ -93,6 +94,10 @@
 //  28. Budgets are found under their names. Those that have changed since the last cut are
 //     listed, and no other. A budget has a calendar if and only if it has a refill. The days
 //     of the ledger contain its newest entry.
+//  29. A budget has reserved the charges of the leases that name it, each of them once.
+//  30. A key that waits for a budget is in draw.held of its class and not in the calendar, with
+//     the charge of its next message. A draw with such keys is in the line of its budget unless
+//     it has a loose key. No draw is in a line whose budget covers one of its keys.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -173,6 +178,11 @@
 // Budgets:
 //
 //	account               a budget in memory: the credits that a client has paid in advance
+//	charge                what a message costs each of its budgets
+//	covered               at most what is available, with the debt that is allowed
+//	held                  waiting for a budget to cover the next message of a key
+//	settle                spend what a message has used, when its lease ends
+//	draw                  a class at one of the budgets of its messages
 //	balance               what has come in less what has gone out
 //	available             what a charge may take, without the debt that is allowed
 //	movement              what changes the balance: a credit, a charge or a refill

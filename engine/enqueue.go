@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faisca/fila/storage"
-
+	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 // The path of an enqueue:
@@ -44,6 +44,8 @@ type Enqueue struct {
 	Weight    uint32 // of the key; 0: leave it as it is
 	Cost      uint32 // credit that one delivery consumes; 0: 1
 	Throttles []string
+	Budgets   []string // that pay for it, at most BudgetsMax
+	Charge    *int64   // to each of Budgets, 0 to credit.ChargeMax; nil: Cost
 	Headers   []Header
 	Payload   []byte
 	Priority  *uint8        // 0 to 9, within the key; nil: 4
@@ -91,10 +93,48 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	req.dedup = dedupID(req)
 	s.decide(req, now)
 	req.hash = hashName(req.Key)
-	req.Throttles = distinct(req.Throttles)
-	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost}
+	req.Throttles, req.Budgets = distinct(req.Throttles), distinct(req.Budgets)
+	m := storage.Message{
+		Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost, Budgets: req.Budgets, Charge: req.charge(),
+	}
 	req.record = m.Append(nil)
 	req.Payload, req.Headers = nil, nil
+	return nil
+}
+
+// charge is what the message costs each of its budgets, 0 without any.
+func (req *Enqueue) charge() int64 {
+	switch {
+	case len(req.Budgets) == 0:
+		return 0
+	case req.Charge == nil:
+		return int64(max(req.Cost, 1))
+	default:
+		return *req.Charge
+	}
+}
+
+// BudgetsMax bounds the budgets of a message.
+const BudgetsMax = 4
+
+// checkBudgets validates the budgets of a request and its charge.
+func checkBudgets(req *Enqueue, l *Limits) error {
+	if n := len(req.Budgets); n > BudgetsMax {
+		if n = countDistinct(req.Budgets); n > BudgetsMax {
+			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different budget"), BudgetsMax)
+		}
+	}
+	for _, name := range req.Budgets {
+		if name == "" {
+			return fmt.Errorf("%w: the name of a budget has at least one byte", ErrInvalid)
+		}
+		if len(name) > l.Key {
+			return fmt.Errorf("%w: BUDGET of %d bytes, the limit is %d", ErrTooBig, len(name), l.Key)
+		}
+	}
+	if n := req.Charge; n != nil && (*n < 0 || *n > credit.ChargeMax) {
+		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", ErrInvalid, *n, int64(credit.ChargeMax))
+	}
 	return nil
 }
 
@@ -136,6 +176,14 @@ func checkMessage(req *Enqueue, l *Limits) error {
 			return fmt.Errorf("%w: THROTTLE of %d bytes, the limit is %d", ErrTooBig, len(t), l.Throttle)
 		}
 	}
+	if err := checkBudgets(req, l); err != nil {
+		return err
+	}
+	return checkHeaders(req, l)
+}
+
+// checkHeaders validates the headers of a request.
+func checkHeaders(req *Enqueue, l *Limits) error {
 	for i := range req.Headers {
 		h := &req.Headers[i]
 		if len(h.Name) == 0 {
@@ -219,6 +267,9 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err := q.full(req.Key); err != nil {
 		return ID{}, err
 	}
+	if err := c.checkPaid(req); err != nil {
+		return ID{}, err
+	}
 	readyAt, expires, err := c.times(q, req)
 	if err != nil {
 		return ID{}, err
@@ -229,7 +280,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		rank = priorityMax - *req.Priority
 	}
 	m := c.newMessage(k, rank)
-	m.throttles, m.cost, m.expires = k.throttleSet(req.Throttles), max(req.Cost, 1), expires
+	m.throttles, m.cost, m.expires = k.throttleSet(req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), expires
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}

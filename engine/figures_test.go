@@ -58,15 +58,18 @@ func (w *world) messUp(rng *rand.Rand, keys int) {
 	slow := 0.001
 	w.must(func(tx *Tx) error { return tx.SetThrottle("slots", ThrottleOptions{Concurrency: &one}) })
 	w.must(func(tx *Tx) error { return tx.SetThrottle("rate", ThrottleOptions{Rate: &slow}) })
+	w.setBudget("empty", BudgetOptions{})
 	for range 3 * keys {
 		req := &Enqueue{Queue: "q", Key: fmt.Sprintf("k%04d", rng.IntN(keys)), Payload: []byte("m")}
-		switch rng.IntN(8) {
+		switch rng.IntN(9) {
 		case 0:
 			req.Throttles = []string{"slots"}
 		case 1:
 			req.Throttles = []string{"rate"}
 		case 2:
 			req.Delay = time.Hour
+		case 3:
+			req.Budgets = []string{"empty"}
 		}
 		if err := w.Prepare(req); err != nil {
 			w.t.Fatal(err)

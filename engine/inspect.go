@@ -51,6 +51,8 @@ type MessageInfo struct {
 	Throttles []string // throttle keys
 	Cost      uint32
 	ExpiresAt time.Time // end of its time to live; zero: none
+	Budgets   []string  // that pay for it
+	Charge    int64     // to each of them
 }
 
 // positionMax bounds the messages that are counted for a position.
@@ -219,6 +221,7 @@ func (m *message) info(status string) *MessageInfo {
 		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.consumer,
 		Position: -1, Throttles: m.throttleKeys(), Cost: m.cost,
 	}
+	i.Budgets, i.Charge = m.budgets()
 	if status == StatusLeased {
 		i.LeaseUntil = time.Unix(0, m.until)
 	}

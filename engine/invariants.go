@@ -248,7 +248,9 @@ func (c *core) checkScheduler(q *queue, bad report) {
 	}
 	members := map[*class][]*fairKey{}
 	for k := range q.roster.all() {
-		members[k.class] = append(members[k.class], k)
+		if k.held == 0 {
+			members[k.class] = append(members[k.class], k)
+		}
 	}
 	keys, weight, open := 0, int64(0), 0
 	for cl := range s.all() {
@@ -271,11 +273,11 @@ func (c *core) checkScheduler(q *queue, bad report) {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
-	if !q.hasDemand() || q.offered || q.postponed || c.throttles.behind(c) || c.health.failed != nil {
+	if !q.hasDemand() || q.offered || q.postponed || c.throttles.behind(c) || len(c.accounts.notified) > 0 || c.health.failed != nil {
 		return
 	}
 	for k := range q.roster.all() {
-		if m := k.ready(c.now); m != nil && k.class != nil && len(c.blockers(m)) == 0 && !c.waitsForRead(k) {
+		if m := k.ready(c.now); m != nil && k.class != nil && len(c.blockers(m)) == 0 && c.lacks(m) == nil && !c.waitsForRead(k) {
 			bad(5, "queue %q: key %q can deliver and %d consumers wait (class state %d, claim %d)", q.name, k.name, q.waiters.n, k.class.state, k.class.claim)
 		}
 	}

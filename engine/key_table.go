@@ -6,7 +6,7 @@ import "hash/maphash"
 // message ids contain. It is used in place of a Go map for three properties:
 //
 //   - With a million keys, none of them in a processor cache, it finds one with a single
-//     cache miss in the table, and that miss can be prefetched (head_cache.go).
+//     cache miss in the table, and that miss can be prefetched (prefetchTasks).
 //   - It finds the keys of an id by its hash (withID).
 //   - No insertion rehashes the whole table, which would hold up the loop. (Go's maps are
 //     split by pages, too, since Go 1.24.)
@@ -240,4 +240,94 @@ func (t *keyTable) split(p *keyPage, h nameHash) {
 	for i := range places {
 		t.pages[first+i] = halves[i*2/places]
 	}
+}
+
+// Announcer is a call that may enqueue a message. Announce returns the prepared request, or
+// nil if the call will not enqueue one; it changes nothing.
+type Announcer interface {
+	Announce() *Enqueue
+}
+
+const (
+	// prefetchMax is the size of a group: large enough to overlap many misses, small enough
+	// that the lines are still in the cache when they are used.
+	prefetchMax = 32
+	// prefetchKeysMin is the number of keys from which prefetching pays: fewer keys are
+	// usually in a cache.
+	prefetchKeysMin = 2000
+)
+
+// prefetchBuffer holds the intermediate results of prefetching a group.
+type prefetchBuffer struct {
+	pages  [prefetchMax]*keyPage
+	hashes [prefetchMax]nameHash
+	keys   [prefetchMax]*fairKey
+	sum    int64 // depends on all that was read, so that the compiler keeps the reads
+}
+
+// prefetchTasks prefetches for the first tasks, prefetchMax at most, and returns their number.
+func (c *core) prefetchTasks(tasks []*Task) int {
+	if c.heads.keys < c.heads.prefetchKeysMin {
+		return len(tasks)
+	}
+	f := &c.heads.prefetch
+	n := min(len(tasks), prefetchMax)
+	found := c.announced(tasks[:n])
+	sum := f.sum
+	for i, p := range f.pages[:found] {
+		sum ^= int64(p.slots[p.home(f.hashes[i])].hash) //nolint:gosec // any bits will do
+	}
+	known := 0
+	for i, p := range f.pages[:found] {
+		if k := p.peek(f.hashes[i]); k != nil {
+			f.keys[known] = k
+			known++
+		}
+	}
+	for _, k := range f.keys[:known] {
+		sum += k.prefetchFields()
+	}
+	for _, k := range f.keys[:known] {
+		sum += k.prefetchName()
+	}
+	f.sum = sum
+	return n
+}
+
+// announced stores the pages and hashes of the keys into which the tasks will enqueue, and
+// returns their number.
+func (c *core) announced(tasks []*Task) int {
+	f, n := &c.heads.prefetch, 0
+	var q *queue
+	for _, t := range tasks {
+		a, ok := t.Call.(Announcer)
+		if !ok {
+			continue
+		}
+		req := a.Announce()
+		if req == nil {
+			continue
+		}
+		if q == nil || q.name != req.Queue {
+			q = c.queues.byName[req.Queue]
+		}
+		if q == nil || q.keys.n == 0 {
+			continue
+		}
+		f.pages[n], f.hashes[n] = q.keys.page(req.hash), req.hash
+		n++
+	}
+	return n
+}
+
+// prefetchFields reads a field of each of the cache lines that every message of a key needs;
+// see the layout of fairKey.
+func (k *fairKey) prefetchFields() int64 { return k.total + int64(k.weight) }
+
+// prefetchName reads the name of a key, which a lookup compares.
+func (k *fairKey) prefetchName() int64 {
+	if k.name == "" {
+		return 0
+	}
+	return int64(k.name[0])
 }

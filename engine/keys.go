@@ -9,7 +9,7 @@ import (
 
 // States of a fairness key, as FILA.KEY and FILA.EXPLAIN report them. They are computed on
 // request from what holds now; explainState tests for them in this order: paused, throttled or
-// concurrency, no_consumer, ready, loading, leased, delayed. A key without messages is empty.
+// no_credit, concurrency, no_consumer, ready, loading, leased, delayed. A key without messages is empty.
 //
 // A state describes the first ready message of the key: a key whose other messages are leased
 // or delayed is ready if it has a ready one.
@@ -18,6 +18,7 @@ const (
 	KeyNoConsumer  = "no_consumer" // could deliver, and no consumer waits
 	KeyThrottled   = "throttled"   // waits for tokens only, until ReadyAt
 	KeyConcurrency = "concurrency" // waits for a lease to end, perhaps also for tokens
+	KeyNoCredit    = "no_credit"   // a budget does not cover its next message
 	KeyPaused      = "paused"      // its deliveries or those of its queue are paused
 	KeyLoading     = "loading"     // its next messages are being read from the store
 	KeyLeased      = "leased"      // all of its messages are leased, or leased and delayed
@@ -44,6 +45,7 @@ type KeyInfo struct {
 	BlockedBy         []Blocker     // throttles that do not admit its next message now
 	Admitted, Refused uint64        // admissions by throttles; times that a throttle stopped its class
 	Waited            time.Duration // for throttles
+	Lacks             *Lack         // the first budget that does not cover its next message; nil: all do
 	Paused, Pinned    bool          // Pinned: it has settings of its own, which last until they are reset
 	Counting          bool          // the messages are still being counted after a start: Depth and Delayed are too low
 }
@@ -108,7 +110,7 @@ func (c *core) shares(k *fairKey) (share, fair float64) {
 	if all := k.queue.share.value(c.now); all > 0 {
 		share = k.stats.share.value(c.now) / all
 	}
-	if k.class != nil {
+	if k.class != nil && k.held == 0 {
 		fair = float64(k.placedWeight) / float64(k.queue.scheduler.weight)
 	}
 	return share, fair
@@ -177,12 +179,13 @@ const (
 	stateLoading
 	stateLeased
 	stateDelayed
-	keyStates = 8 // the number of states
+	stateNoCredit
+	keyStates = 9 // the number of states
 )
 
 // KeyStates are the states of a key with messages, in the order of KeyFigures.States.
 func KeyStates() [keyStates]string {
-	return [...]string{KeyReady, KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLoading, KeyLeased, KeyDelayed}
+	return [...]string{KeyReady, KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLoading, KeyLeased, KeyDelayed, KeyNoCredit}
 }
 
 // keyState returns the state of a key with messages.
@@ -193,6 +196,9 @@ func (c *core) keyState(k *fairKey) keyState {
 	}
 	if len(k.window) > 0 {
 		if k.window[0].throttles != nil {
+			if c.lacks(k.window[0]) != nil {
+				return stateNoCredit
+			}
 			if state := c.blockedState(k.window[0]); state != stateReady {
 				return state
 			}
@@ -249,7 +255,7 @@ func (b *Blocker) reason() string {
 // explainState sets the state of a key with messages, and what it waits for.
 func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	if len(k.window) > 0 {
-		i.BlockedBy = c.blockers(k.window[0])
+		i.BlockedBy, i.Lacks = c.blockers(k.window[0]), c.lack(k.window[0])
 	}
 	state := c.keyState(k)
 	i.State = KeyStates()[state]
@@ -261,6 +267,8 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 		}
 	case stateThrottled, stateConcurrency:
 		c.explainBlocked(i)
+	case stateNoCredit:
+		i.Reason, i.ReadyAt = i.Lacks.reason(), i.Lacks.ReadyAt
 	case stateNoConsumer:
 		i.Reason = "it could deliver, and no consumer waits"
 	case stateReady:

@@ -72,7 +72,7 @@ func (d *Delivery) Held() int { return len(d.record) }
 // empty until Load reads the record again.
 func (d *Delivery) Release() {
 	d.record = nil
-	d.message = storage.Message{Throttles: d.message.Throttles}
+	d.message = storage.Message{Throttles: d.message.Throttles, Budgets: d.message.Budgets}
 }
 
 // Load makes payload and headers available, from memory or from the store. It runs on the
@@ -93,7 +93,7 @@ func load(d *Delivery, store Store) error {
 		}
 		d.record = b
 	}
-	if err := d.message.DecodeLike(d.record, d.message.Throttles); err != nil {
+	if err := d.message.DecodeLike(d.record, d.message.Throttles, d.message.Budgets); err != nil {
 		return fmt.Errorf("load message %s: %w", d.mk.ID, err)
 	}
 	return nil
@@ -219,12 +219,14 @@ func (c *core) take(q *queue) *message {
 	if q.set.PausedOut {
 		return nil
 	}
+	if len(c.accounts.notified) > 0 {
+		c.wakeAll() // keys that have waited for credits may come before those in the ring
+	}
 	k := c.pick(q)
-	for k == nil && len(c.throttles.notified) > 0 && c.throttles.waking == nil && c.room() {
+	for k == nil && c.wakeMore(q) {
 		// The last message may have passed the turn to another class, and each class that
 		// was woken may be stopped by another of its throttles: look again until nothing
 		// changes.
-		c.wakeAll()
 		k = c.pick(q)
 	}
 	if k == nil {
@@ -270,7 +272,9 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
 		stored: c.mayReplyEarly(m),
 	}
-	d.message.Throttles = m.throttleKeys() // load reuses them instead of allocating
+	if l := m.throttles; l != nil {
+		d.message.Throttles, d.message.Budgets = l.names, l.budgets // load reuses them instead of allocating
+	}
 	c.releaseBody(m)
 	return d
 }
@@ -315,6 +319,7 @@ func (c *core) writeLease(m *message) {
 		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
 		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires,
 	}
+	rec.Budgets, rec.Charge = m.budgets()
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
 	}
@@ -331,9 +336,7 @@ func (c *core) writeLease(m *message) {
 func (c *core) endLease(m *message) {
 	delete(c.leases.byID, m.id)
 	c.leases.ends.remove(m)
-	if m.throttles != nil {
-		c.endUse(m)
-	}
+	c.returnShares(m)
 	if m.expires != 0 {
 		c.restoreExpiry(m)
 	}
@@ -350,6 +353,16 @@ func (c *core) endLease(m *message) {
 		}
 	}
 	m.lease = lease{}
+}
+
+// returnShares returns what a lease holds of throttles and budgets.
+func (c *core) returnShares(m *message) {
+	if m.throttles != nil {
+		c.endUse(m)
+	}
+	if m.reserved != 0 {
+		c.returnCharge(m)
+	}
 }
 
 // leaseOf returns the message whose live lease a receipt names, or nil. A lease is invalid

@@ -275,10 +275,19 @@ func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m
 // is harmless. The error is that of an unknown queue, or ErrMisconf while the store takes
 // no writes.
 func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
+	return tx.AckUsed(queue, receipts, nil)
+}
+
+// AckUsed is Ack, and settles the budgets of each message with what the work has used, 0 to
+// credit.ChargeMax; nil: with its charge. An ack is never refused for lack of credits.
+func (tx *Tx) AckUsed(queue string, receipts []Receipt, used *int64) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.totals.acked++
 		c.observeWork(m, OutcomeAcked)
 		c.succeeded(m)
+		if m.reserved != 0 {
+			c.settleCharge(m, used)
+		}
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
 		c.remove(m)
@@ -402,4 +411,40 @@ func (c *core) writeAttempt(m *message, readyAt int64) {
 	m.key.queue.recordAttempt(m)
 	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
 	m.key.touch(m.place)
+}
+
+// leasedSearch looks for the leased messages of the keys that an id may belong to.
+type leasedSearch struct {
+	walk   *leaseWalk
+	leased map[ID]struct{}
+}
+
+// searchLeased returns the ids of the leased messages of those keys of a queue that an id may
+// belong to: ids carry a hash of the fairness key. It returns ErrWouldBlock if it continues in
+// a later turn; *search then holds the search. The walk ends as soon as it has found as many as
+// the keys have leased.
+func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
+	c, hash := tx.core, idKeyHash(id)
+	left := int64(0)
+	for _, k := range q.keys.withID(hash) {
+		left += k.leased
+	}
+	s := *search
+	if s == nil || s.walk.epoch != c.epoch {
+		s = &leasedSearch{walk: c.walkLeases(), leased: map[ID]struct{}{}}
+		*search = s
+	}
+	left -= int64(len(s.leased))
+	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
+		if m.key.queue == q && m.key.idHash == hash && !m.key.purged() {
+			s.leased[m.id] = struct{}{}
+			left--
+		}
+		return left > 0
+	})
+	if !over {
+		return nil, tx.yield()
+	}
+	*search = nil
+	return s.leased, nil
 }

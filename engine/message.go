@@ -78,8 +78,9 @@ const (
 // only.
 type message struct {
 	place
-	status  status
-	retried bool // an attempts record exists
+	status   status
+	retried  bool  // an attempts record exists
+	reserved uint8 // a bit for each of its budgets in which its lease has reserved the charge
 
 	// Fields of the messages record, which is written once:
 	cost      uint32
@@ -363,11 +364,15 @@ type record struct {
 // decode begins with a message, which has no attempts record so far.
 func (r *record) decode(mk storage.MessageKey, value []byte) error {
 	r.mk, r.value, r.attempt, r.retried = mk, value, storage.Attempt{}, false
-	if err := r.message.DecodeLike(value, r.throttles.keys()); err != nil {
+	var throttles, budgets []string
+	if t := r.throttles; t != nil {
+		throttles, budgets = t.names, t.budgets
+	}
+	if err := r.message.DecodeLike(value, throttles, budgets); err != nil {
 		return fmt.Errorf("message %s: %w", mk.ID, err)
 	}
-	if t := r.throttles; t == nil || !slices.Equal(r.message.Throttles, t.names) {
-		r.throttles = newThrottleSet(r.message.Throttles)
+	if t, m := r.throttles, &r.message; !t.has(m.Throttles, m.Budgets) || t.charge != m.Charge {
+		r.throttles = newThrottleSet(m.Throttles, m.Budgets, m.Charge)
 	}
 	return nil
 }
@@ -403,4 +408,43 @@ func (r *record) found(store Store) (f foundMessage, err error) {
 		f.delayed, err = scheduled(store, f.readyAt, r.mk)
 	}
 	return f, err
+}
+
+// retainBody retains the body of a ready message if the bound allows it, and otherwise only
+// until the store has it.
+func (c *core) retainBody(m *message) {
+	if m.body != nil && c.heads.bodyBytes > c.retainedBodyBytesMax() {
+		c.releaseBody(m)
+	}
+}
+
+// releaseBody drops the body of a message as soon as the store has it.
+func (c *core) releaseBody(m *message) {
+	if m.body == nil {
+		return
+	}
+	if m.batch <= c.out.committed {
+		c.dropBody(m)
+	} else {
+		c.heads.uncommitted = append(c.heads.uncommitted, m)
+	}
+}
+
+// setBody gives a message its body, which must not be changed afterwards.
+func (c *core) setBody(m *message, body []byte) {
+	m.body = body
+	c.heads.bodyBytes += int64(len(body))
+}
+
+// dropBody drops the body of a message at once.
+func (c *core) dropBody(m *message) {
+	c.heads.bodyBytes -= int64(len(m.body))
+	m.body = nil
+}
+
+// forget drops a ready message that has left its window from memory; its records remain.
+func (c *core) forget(m *message) {
+	c.heads.messages--
+	c.dropBody(m)
+	m.status = gone
 }

@@ -17,6 +17,7 @@ type Nack struct {
 	Error   string        // why the delivery failed; kept with the message, cut at errorBytesMax
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: dead-letter the message at once
+	Used    *int64        // what the budgets of the message are settled with, 0 to credit.ChargeMax; nil: nothing
 
 	decided  *hook.FailureDecision // the decision of the on_failure hook; nil: none so far
 	attempts uint32                // failures that the hook was given, this one included
@@ -96,6 +97,9 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c.out.sync = true
 	c.observeWork(m, OutcomeNacked)
 	c.failed(m, dead, reason)
+	if req.Used != nil && m.reserved != 0 {
+		c.settleCharge(m, req.Used)
+	}
 	c.endLease(m)
 	switch {
 	case over:

@@ -9,7 +9,7 @@ import (
 func (w *world) needs(k *fairKey, need int64) {
 	c, m := w.core, k.window[0]
 	names := m.throttles.names
-	m.throttles = newThrottleSet(names)
+	m.throttles = newThrottleSet(names, nil, 0)
 	c.throttlesOf(m)
 	m.throttles.needs = []int64{need}
 	c.settle(k)

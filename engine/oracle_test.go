@@ -372,6 +372,7 @@ func (o *oracle) crashed(now time.Time, c *core) {
 		o.purge(prefix)
 	}
 	o.look.purging = nil
+	o.signals.crashed()
 	for _, m := range o.byID {
 		m.perhapsGone, m.asking = m.perhapsGone || m.asking > 0, 0
 	}
@@ -393,7 +394,7 @@ func (o *oracle) recovered(now time.Time, c *core) {
 	}
 	o.now = now
 	o.trace("crashed or mended")
-	o.signals.crashed()
+	o.signals.recovered()
 	o.look.walks = nil
 	o.unsynced = nil // a start syncs the store
 	clear(o.newest)

@@ -133,7 +133,9 @@ func refuse(tasks []*Task, cause error) {
 //     leases wait for the commit of the batch that ends the previous one.
 //  4. The delivery number belongs to this start, whose number was committed before its first
 //     lease. A later start or recovery gives greater numbers.
-//  5. A failed commit in between drops the memory and the lease with it, like every lease
+//  5. Credits that it was delivered on have been committed, so no crash takes back what the
+//     budget had when the consumer got the message.
+//  6. A failed commit in between drops the memory and the lease with it, like every lease
 //     that is younger than Config.LeaseWriteDelay. By 4, its receipt is then invalid.
 //
 // The connection keeps the replies of one client in the order of its requests.
@@ -141,7 +143,7 @@ func refuse(tasks []*Task, cause error) {
 // mayReplyEarly reports whether the reply with this delivery of a message may leave before
 // the commit of its batch.
 func (c *core) mayReplyEarly(m *message) bool {
-	return c.cfg.LeaseWriteDelay > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil
+	return c.cfg.LeaseWriteDelay > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil && (m.reserved == 0 || c.creditsCommitted(m))
 }
 
 // takeEarly returns the tasks of early replies and leaves spare, an empty slice, in their

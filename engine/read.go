@@ -394,7 +394,9 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 			continue
 		}
 		m.key = k
-		m.throttles = k.throttleSet(m.throttleKeys())
+		if l := m.throttles; l != nil {
+			m.throttles = k.throttleSet(l.names, l.budgets, l.charge)
+		}
 		m.status = ready
 		k.push(m)
 		c.heads.messages++

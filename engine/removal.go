@@ -442,8 +442,6 @@ func (c *core) dropLease(m *message) {
 	c.leases.ends.remove(m)
 	c.detached.leases--
 	m.key.leased--
-	if m.throttles != nil {
-		c.endUse(m)
-	}
+	c.returnShares(m)
 	m.lease, m.status = lease{}, gone
 }

@@ -132,6 +132,9 @@ func (c *core) reschedule(k *fairKey) {
 		}
 		return
 	case len(k.window) == 0:
+		if k.held != 0 {
+			return
+		}
 		if cl == nil {
 			cl = &k.queue.scheduler.plain
 		}
@@ -141,6 +144,12 @@ func (c *core) reschedule(k *fairKey) {
 			cl = c.classOf(k.queue, m)
 		} else {
 			cl = &k.queue.scheduler.plain
+		}
+		if k.held != 0 && cl == k.class {
+			if c.holdsFor(k, m) {
+				return
+			}
+			c.returnToRing(k)
 		}
 	}
 	if cl != k.class {
@@ -180,26 +189,41 @@ const costMin = 1
 // joinClass adds a key that is in no class to a class. The credit of the key and the number of
 // rounds since its last visit are those with which it left its class before.
 func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
-	s := cl.scheduler
-	first := cl.keys == 0
-	if first {
-		cl.state = classOpen
-		cl.offset += s.round - cl.stopped // its clock was stopped
-	} else if cl.state == classWaiting {
-		cl.countWaiting(c.now, 1)
-	}
+	first := c.openRing(cl)
 	k.class = cl
 	k.refusedBase, k.waitedBase = cl.refused, cl.waitedBy(c.now)
 	k.takePosition(cl)
+	k.schedule(cost)
+	c.joinRing(k, first)
+}
+
+// openRing prepares a class for one more key in its calendar, and reports whether it had none:
+// then the class is open, and its clock goes on.
+func (c *core) openRing(cl *class) (first bool) {
+	if cl.keys > 0 {
+		return false
+	}
+	cl.state = classOpen
+	cl.offset += cl.scheduler.round - cl.stopped // its clock was stopped
+	return true
+}
+
+// joinRing counts a key that has entered the calendar of its class. first is what openRing has
+// returned.
+func (c *core) joinRing(k *fairKey, first bool) {
+	cl := k.class
+	s := cl.scheduler
+	if cl.state == classWaiting {
+		cl.countWaiting(c.now, 1)
+	}
 	cl.keys++
 	s.keys++
-	cl.addWeight(int64(k.weight))
+	cl.addWeight(int64(k.placedWeight))
 	for i := range cl.flows {
 		cl.flows[i].countKeys(1)
 	}
-	k.schedule(cost)
 	if first {
-		cl.enter(cost)
+		cl.enter(k.placedCost)
 		s.open.push(cl)
 	} else {
 		c.fix(cl)
@@ -210,17 +234,13 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	}
 }
 
-// leaveClass takes a key out of its class. Afterwards, base is the number of rounds since the
-// key's last visit: round numbers mean nothing outside the class.
-func (c *core) leaveClass(k *fairKey) {
+// leaveRing takes a key out of the calendar of its class.
+func (c *core) leaveRing(k *fairKey) {
 	cl := k.class
-	k.stats.refused, k.stats.waited = cl.sharedBy(k, c.now)
 	if cl.state == classWaiting {
 		cl.countWaiting(c.now, -1)
 	}
-	k.base = cl.present() - k.base
 	cl.remove(k)
-	k.class = nil
 	cl.keys--
 	cl.scheduler.keys--
 	cl.addWeight(-int64(k.placedWeight))
@@ -232,6 +252,24 @@ func (c *core) leaveClass(k *fairKey) {
 		return
 	}
 	c.idleClass(cl)
+}
+
+// leaveClass takes a key out of its class. Afterwards, base is the number of rounds since the
+// key's last visit: round numbers mean nothing outside the class.
+func (c *core) leaveClass(k *fairKey) {
+	cl := k.class
+	k.stats.refused, k.stats.waited = cl.sharedBy(k, c.now)
+	c.unloose(k)
+	base := cl.present() - k.base
+	if k.held != 0 {
+		c.unhold(k)
+		if cl.keys == 0 {
+			c.retain(cl)
+		}
+	} else {
+		c.leaveRing(k)
+	}
+	k.class, k.base = nil, base
 }
 
 // pick returns the key that delivers next, or nil if no key of the queue can deliver now. The
@@ -268,6 +306,17 @@ func (c *core) pick(q *queue) *fairKey {
 			}
 			continue
 		}
+		if len(cl.draws) > 0 {
+			if lacking := c.lacking(k, m); lacking >= 0 {
+				if c.detached.reclaimed >= c.detached.max {
+					c.postpone(q)
+					return nil
+				}
+				c.detached.reclaimed++
+				c.holdKey(k, lacking)
+				continue
+			}
+		}
 		if len(cl.flows) > 0 {
 			if full := c.full(cl); full != nil {
 				c.block(cl, full)
@@ -278,6 +327,9 @@ func (c *core) pick(q *queue) *fairKey {
 				continue
 			}
 			c.admit(cl, m)
+		}
+		if len(cl.draws) > 0 {
+			c.reserveCharge(m)
 		}
 		k.visit()
 		k.credit -= int64(m.cost)

@@ -98,6 +98,10 @@ func (s *sim) act(cl *simClient) {
 		s.actSignals(cl)
 		return
 	}
+	if s.rng.IntN(12) == 0 {
+		s.actBudget(cl)
+		return
+	}
 	n := s.rng.IntN(100)
 	switch {
 	case s.rng.IntN(10) == 0:
@@ -144,6 +148,7 @@ func (s *sim) enqueue(cl *simClient) {
 			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
 		}
 	}
+	paid := s.payFor(req)
 	tag := s.oracle.newTag(req.Queue, req.Key)
 	req.Payload = []byte(tag)
 	if err := s.step.Prepare(req); err != nil {
@@ -161,6 +166,9 @@ func (s *sim) enqueue(cl *simClient) {
 		at, known = tx.Now(), tx.core.ids.last == before
 		if known && err == nil {
 			return nil
+		}
+		if err == nil {
+			s.money.paid[id] = paid
 		}
 		if req.TTL > 0 && err == nil {
 			s.oracle.ends[id] = tx.Now().Add(req.TTL)
@@ -264,6 +272,7 @@ func (s *sim) take(ds []*Delivery, order int) {
 			continue
 		}
 		s.oracle.delivered(d)
+		s.money.handed(d)
 		s.oracle.byID[d.Receipt.ID].leasedIn = order
 		s.oracle.together(d, order)
 		s.inHand = append(s.inHand, d)
@@ -282,17 +291,23 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	case n < 80:
 		var acked int
 		s.oracle.maybeGone(id)
+		used := s.useOf(id)
+		p := s.money.mayUse(id, used)
 		s.submit(cl, func(tx *Tx) (err error) {
 			limits := s.oracle.limitsOf(tx.core, r)
-			if acked, err = tx.Ack(d.Queue, []Receipt{r}); acked > 0 {
+			if acked, err = tx.AckUsed(d.Queue, []Receipt{r}, used); acked > 0 {
 				s.oracle.inTime(d, tx.Now())
 			}
 			s.oracle.limitsAfter(limits, outcomeOf(acked > 0, limitGrows))
 			return err
 		}, func(err error) {
 			s.oracle.acked(d, acked, err)
+			if err == nil {
+				s.money.used(d, acked, p)
+			}
 		})
 	case n < 88:
+		s.money.mayEnd(id)
 		s.oracle.mayEnd(d)
 		req := &Nack{Queue: d.Queue, Receipt: r, Error: "no luck", Delay: -1, Dead: s.rng.IntN(5) == 0}
 		if m := s.oracle.byID[id]; m != nil && req.Dead {
@@ -327,6 +342,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 			s.oracle.nacked(d, res, err)
 		})
 	case n < 91:
+		s.money.mayEnd(id)
 		var until time.Time
 		if m := s.oracle.byID[id]; m != nil {
 			m.extending = true
@@ -338,6 +354,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		})
 	case n < 93:
 		s.oracle.mayEnd(d)
+		s.money.mayEnd(id)
 		var count int
 		s.submit(cl, func(tx *Tx) (err error) {
 			limits := s.oracle.limitsOf(tx.core, r)
@@ -430,4 +447,21 @@ func (s *sim) redrive(cl *simClient) {
 			s.oracle.fail("redrive: %v", err)
 		}
 	})
+}
+
+func (s *sim) resumeAll(cl *simClient) {
+	for _, q := range []string{"a", "b"} {
+		s.submit(cl, func(tx *Tx) error { return tx.Pause(q, true, true, false) }, func(error) {})
+		for k := range s.w.keys {
+			s.submit(cl, func(tx *Tx) error { return tx.PauseKey(q, fmt.Sprintf("k%d", k), false) }, func(error) {})
+		}
+	}
+}
+
+// mutantEnds stops mutants that would prevent the end of the run.
+func (s *sim) mutantEnds() {
+	if s.mutant == expiryNotUnderLoad || s.mutant == waiterForgotten {
+		s.oracle.overdue(s.step)
+		s.mutant = noMutant
+	}
 }

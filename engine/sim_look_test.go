@@ -90,6 +90,7 @@ func (s *sim) cancel(cl *simClient) {
 			ms = append(ms, o)
 		}
 	}
+	clear(s.money.held)
 	sure := req.Queue == m.queue()
 	for _, m := range ms {
 		req.IDs = append(req.IDs, m.id)
@@ -285,6 +286,7 @@ func (s *sim) purge(cl *simClient) {
 		req.Key = fmt.Sprintf("k%d", s.rng.IntN(s.w.keys))
 		prefix += req.Key + "/"
 	}
+	clear(s.money.held)
 	s.oracle.look.purging = append(s.oracle.look.purging, prefix)
 	s.oracle.purge(prefix)
 	s.oracle.trace("client %d purges %s", cl.client.ID, prefix)

@@ -72,12 +72,14 @@ func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
 	id := d.Receipt.ID
 	if s.rng.IntN(3) == 0 {
 		s.oracle.mayEnd(d)
+		s.money.mayEnd(id)
 		c := &simNack{sim: s, d: d, req: Nack{Queue: d.Queue, Receipt: d.Receipt, Error: "no luck", Delay: -1}}
 		add(c, func(err error) { s.oracle.nacked(d, c.res, err) })
 		return
 	}
 	var acked int
 	s.oracle.maybeGone(id)
+	s.money.mayUse(id, nil)
 	add(callFunc(func(tx *Tx) (err error) {
 		if acked, err = tx.Ack(d.Queue, []Receipt{d.Receipt}); acked == 1 {
 			s.oracle.bundles[id] = b

@@ -21,7 +21,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, additionNotWritten, removalNotWritten, signalTimeWrong}, s.mutant) {
+	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, additionNotWritten, removalNotWritten, signalTimeWrong}, s.mutant) {
 		b = s.lose(b)
 	}
 	at := s.rng.Float64()
@@ -63,6 +63,9 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			}
 			if s.mutant == signalTimeWrong && r.Family == storage.Signals {
 				r.Value = minuteEarlier(r.Value)
+			}
+			if s.loseBudget(r) {
+				return nil
 			}
 			out.Put(r.Family, r.Key, r.Value)
 		case storage.OpDelete:

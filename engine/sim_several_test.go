@@ -20,6 +20,7 @@ func (s *sim) answerSeveral(cl *simClient) {
 	if s.rng.IntN(3) == 0 {
 		for _, d := range ds {
 			s.oracle.mayEnd(d)
+			s.money.mayEnd(d.Receipt.ID)
 		}
 		s.submit(cl, func(tx *Tx) (err error) {
 			turns++
@@ -37,6 +38,7 @@ func (s *sim) answerSeveral(cl *simClient) {
 	}
 	for _, d := range ds {
 		s.oracle.maybeGone(d.Receipt.ID)
+		s.money.mayUse(d.Receipt.ID, nil)
 	}
 	s.submit(cl, func(tx *Tx) (err error) { n, err = tx.Ack(queue, receipts); return err }, func(err error) {
 		for _, d := range ds {

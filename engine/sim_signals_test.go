@@ -120,10 +120,13 @@ func (o *signalOracle) follow(c *core) {
 	}
 }
 
-// crashed notes a restart: what was not answered will not be.
-func (o *signalOracle) crashed() {
-	o.each(func(a *simAdd) { a.ended, a.maybe = true, a.maybe || !a.kept })
+// recovered notes a crash or a recovery in place: what was not kept may be lost.
+func (o *signalOracle) recovered() {
+	o.each(func(a *simAdd) { a.maybe = a.maybe || !a.kept })
 }
+
+// crashed notes a crash: what was not answered will not be.
+func (o *signalOracle) crashed() { o.each(func(a *simAdd) { a.ended = true }) }
 
 // synced notes a sync of the store.
 func (o *signalOracle) synced() {

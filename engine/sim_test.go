@@ -68,6 +68,10 @@ const (
 	checkpointLate
 	limitNotCut
 	leaseAboveLimit
+	reservationKept
+	returnedTwice
+	creditNotSeen
+	settlementNotWritten
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -83,6 +87,9 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		additionNotWritten: "addition to a signal not written", removalNotWritten: "removal of a signal not written",
 		signalTimeWrong: "signal written with another time", checkpointLate: "checkpoint of signals after its time",
 		limitNotCut: "a limit that is not cut", leaseAboveLimit: "a lease above the limit",
+		reservationKept: "a reservation kept after its lease", returnedTwice: "a reservation given back twice",
+		creditNotSeen:        "a credit that wakes no key",
+		settlementNotWritten: "a settlement in another write than its ack",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -151,6 +158,7 @@ type sim struct {
 	undos    []*Task    // take deliveries back that reached no client; not submitted yet
 	oracle   oracle
 	cron     cronOracle
+	money    moneyOracle
 	inHand   []*Delivery // leases that clients believe to have
 	failing  bool
 	stopping bool
@@ -204,6 +212,9 @@ func simulate(seed uint64, m mutant) (err error) {
 	}
 	if m == unfencedUndo {
 		s.w.lost = 0.5
+	}
+	if m == settlementNotWritten {
+		s.w.crash, s.w.powerLoss = 0.05, 0
 	}
 	if m == replyNotSynced {
 		s.w.crash, s.w.powerLoss = 0.02, 0.05
@@ -259,7 +270,7 @@ func (s *sim) setUp() error {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}, ""); return nil })})
 	}
 	s.oracle.attempts, s.oracle.window = s.w.attempts, s.w.dedupWindow
-	errs[0] = errors.Join(errs[0], s.setUpCron())
+	errs[0] = errors.Join(errs[0], s.setUpCron(), s.setUpBudgets())
 	for s.step.flight != nil || len(s.step.reads) > 0 || len(s.step.late) > 0 {
 		s.step.Do()
 	}
@@ -297,6 +308,7 @@ func (s *sim) guard(step func()) {
 
 // restart simulates a crash of the process or of the machine, and a new start.
 func (s *sim) restart(powerLoss bool) {
+	s.money.prune(s.step.now) // the clock may be set back
 	old := s.store
 	memory := old.Memory.Clone()
 	if powerLoss {
@@ -327,6 +339,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.oracle.now = s.step.now
 	s.step = step
 	s.tune()
+	s.money.crashed(s, powerLoss && s.w.sync != SyncAlways)
 	s.store.chance = s.w.crash / 4
 	s.oracle.crashed(now, step.core)
 	s.leaving, s.undos = nil, nil
@@ -474,6 +487,7 @@ func (s *sim) once() {
 			}
 		}
 	}
+	s.breakBudgets()
 	if s.mutant == dedupForgotten {
 		s.step.core.dedup.fresh = recent.Table[dedupKey, storage.DedupEntry]{}
 	}
@@ -540,6 +554,7 @@ func (s *sim) disk() {
 		}
 		s.failing = false
 		s.oracle.recovered(s.step.now, s.step.core)
+		s.money.crashed(s, false)
 	case s.rng.Float64() < s.w.diskFails*20:
 		if s.rng.IntN(2) == 0 {
 			s.store.FailCommits(errors.New("no space left"))
@@ -572,6 +587,7 @@ func (s *sim) drainAll() error {
 	if err := s.endCron(cl); err != nil {
 		return err
 	}
+	s.endBudgets(cl)
 	for i, empty := 0, 0; empty < 4; i++ {
 		if i > 5000 {
 			return errors.New("the queues do not drain")
@@ -599,6 +615,7 @@ func (s *sim) drainAll() error {
 		for _, d := range s.inHand {
 			var acked int
 			s.oracle.maybeGone(d.Receipt.ID)
+			s.money.mayUse(d.Receipt.ID, nil)
 			s.submit(cl, func(tx *Tx) (err error) { acked, err = tx.Ack(d.Queue, []Receipt{d.Receipt}); return err }, func(err error) {
 				s.oracle.acked(d, acked, err)
 			})
@@ -612,24 +629,8 @@ func (s *sim) drainAll() error {
 		}
 	}
 	s.endSignals(cl)
+	s.budgetsAtEnd()
 	return s.oracle.atEnd(s.step)
-}
-
-func (s *sim) resumeAll(cl *simClient) {
-	for _, q := range []string{"a", "b"} {
-		s.submit(cl, func(tx *Tx) error { return tx.Pause(q, true, true, false) }, func(error) {})
-		for k := range s.w.keys {
-			s.submit(cl, func(tx *Tx) error { return tx.PauseKey(q, fmt.Sprintf("k%d", k), false) }, func(error) {})
-		}
-	}
-}
-
-// mutantEnds stops mutants that would prevent the end of the run.
-func (s *sim) mutantEnds() {
-	if s.mutant == expiryNotUnderLoad || s.mutant == waiterForgotten {
-		s.oracle.overdue(s.step)
-		s.mutant = noMutant
-	}
 }
 
 // describe returns what the engine waits for.

@@ -336,7 +336,7 @@ func (c *core) mustCut() bool {
 
 // pending reports whether tasks or waiting consumers wait for a turn and for nothing else.
 func (c *core) pending() bool {
-	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || len(c.waits.postponed) > 0 || len(c.throttles.notified) > 0
+	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || len(c.waits.postponed) > 0 || len(c.throttles.notified)+len(c.accounts.notified) > 0
 }
 
 // hasUnfinished reports whether this turn has left work to the next one.

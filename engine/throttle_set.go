@@ -144,10 +144,13 @@ func (c *core) disarm(t *throttle) {
 }
 
 // throttleSet is the throttle set of a message: its throttle keys, with the throttles looked
-// up. Consecutive messages of a fairness key with the same throttle keys share one throttleSet,
-// so that throttles and class need not be looked up for each message.
+// up, and the budgets that pay for it. Consecutive messages of a fairness key with the same names
+// and charge share one throttleSet, so that throttles and class need not be looked up for each
+// message. Names or budgets are not empty.
 type throttleSet struct {
-	names   []string    // throttle keys, as the message names them; not empty
+	names   []string    // throttle keys, as the message names them
+	budgets []string    // names of budgets, as the message names them
+	charge  int64       // to each of them
 	set     []*throttle // of the keys that have a setting, in the order of names
 	needs   []int64     // tokens that a delivery takes of each of set unless its throttle is by cost; nil: one of each
 	unset   []*unsetKey // the other keys
@@ -155,24 +158,44 @@ type throttleSet struct {
 	class   *class      // of messages with this set; nil: not looked up
 }
 
-// newThrottleSet returns the set of these throttle keys, nil if there are none.
-func newThrottleSet(names []string) *throttleSet {
-	if len(names) == 0 {
+// newThrottleSet returns the set of these throttle keys and budgets, nil if there are none.
+func newThrottleSet(names, budgets []string, charge int64) *throttleSet {
+	if len(names)+len(budgets) == 0 {
 		return nil
 	}
-	return &throttleSet{names: names}
+	return &throttleSet{names: names, budgets: budgets, charge: charge}
 }
 
-// throttleSet returns the set of these throttle keys, nil if there are none. It returns the
-// key's present set if that has the same keys.
-func (k *fairKey) throttleSet(names []string) *throttleSet {
-	if len(names) == 0 {
+// has reports whether the set, which may be nil, has these throttle keys and budgets.
+func (l *throttleSet) has(names, budgets []string) bool {
+	return l != nil && slices.Equal(l.names, names) && slices.Equal(l.budgets, budgets)
+}
+
+// throttleSet returns the set of these throttle keys and budgets, nil if there are none. It
+// returns the key's present set if that is the same. A set that differs by its charge alone
+// shares what has been looked up: the class does not depend on the charge.
+func (k *fairKey) throttleSet(names, budgets []string, charge int64) *throttleSet {
+	if len(names)+len(budgets) == 0 {
 		return nil
 	}
-	if k.throttles == nil || !slices.Equal(k.throttles.names, names) {
-		k.throttles = newThrottleSet(names)
+	switch l := k.throttles; {
+	case !l.has(names, budgets):
+		k.throttles = newThrottleSet(names, budgets, charge)
+	case l.charge != charge:
+		same := *l
+		same.charge = charge
+		k.throttles = &same
 	}
 	return k.throttles
+}
+
+// budgets returns the budgets that pay for the message, which the caller must not change, and
+// the charge to each of them.
+func (m *message) budgets() (names []string, charge int64) {
+	if m.throttles == nil {
+		return nil, 0
+	}
+	return m.throttles.budgets, m.throttles.charge
 }
 
 // throttleKeys returns the throttle keys of the message, which the caller must not change.
@@ -403,40 +426,4 @@ func (s *holderSearch) look(m *message) bool {
 	s.found = slices.Insert(s.found, at, h)
 	s.found = s.found[:min(len(s.found), holdersMax)]
 	return true
-}
-
-// leasedSearch looks for the leased messages of the keys that an id may belong to.
-type leasedSearch struct {
-	walk   *leaseWalk
-	leased map[ID]struct{}
-}
-
-// searchLeased returns the ids of the leased messages of those keys of a queue that an id may
-// belong to: ids carry a hash of the fairness key. It returns ErrWouldBlock if it continues in
-// a later turn; *search then holds the search. The walk ends as soon as it has found as many as
-// the keys have leased.
-func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
-	c, hash := tx.core, idKeyHash(id)
-	left := int64(0)
-	for _, k := range q.keys.withID(hash) {
-		left += k.leased
-	}
-	s := *search
-	if s == nil || s.walk.epoch != c.epoch {
-		s = &leasedSearch{walk: c.walkLeases(), leased: map[ID]struct{}{}}
-		*search = s
-	}
-	left -= int64(len(s.leased))
-	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
-		if m.key.queue == q && m.key.idHash == hash && !m.key.purged() {
-			s.leased[m.id] = struct{}{}
-			left--
-		}
-		return left > 0
-	})
-	if !over {
-		return nil, tx.yield()
-	}
-	*search = nil
-	return s.leased, nil
 }

@@ -230,11 +230,11 @@ func (c *core) unpark(t *Task) {
 // crash could lose one of them.
 func (c *core) serve() {
 	if c.health.failed != nil {
-		c.throttles.notified = nil // nothing is delivered, and recovery rebuilds all throttles
+		c.throttles.notified, c.accounts.notified = nil, nil // nothing is delivered, and recovery rebuilds all of them
 	}
 	for c.room() {
 		switch {
-		case len(c.throttles.notified) > 0:
+		case len(c.throttles.notified)+len(c.accounts.notified) > 0:
 			c.wakeAll() // before another queue could take the capacity
 		case len(c.waits.offers) > 0:
 			q := c.waits.offers[0]

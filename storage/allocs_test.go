@@ -22,7 +22,7 @@ func TestDecodingLikeAnotherAllocatesNoThrottles(t *testing.T) {
 	decode := func(throttles []string) float64 {
 		enc := (&storage.Message{Payload: []byte("x"), Throttles: throttles}).Append(nil)
 		var m storage.Message
-		return testing.AllocsPerRun(100, func() { _ = m.DecodeLike(enc, like) })
+		return testing.AllocsPerRun(100, func() { _ = m.DecodeLike(enc, like, nil) })
 	}
 	if without, with := decode(nil), decode(like); with > without {
 		t.Errorf("%v allocations with throttles, %v without", with, without)

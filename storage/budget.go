@@ -23,6 +23,11 @@ type Budget struct {
 	Zone       string // name of the time zone of the expression
 	NextAt     int64  // the next tick; 0: there is none
 	LastAt     int64  // time of the newest entry of the ledger; 0: there is none
+	UseAt      int64  // of the newest settlement that has no entry yet
+	UseAmount  int64  // of these settlements, not negative
+	UseCount   int64  // of their messages; 0: there are none
+	Refuse     bool   // an enqueue that is not covered is refused
+	Detail     bool   // each settlement has an entry of its own
 }
 
 // Append appends the encoded record.
@@ -40,7 +45,7 @@ func (b *Budget) Decode(rec []byte) error {
 		b.fields(&in)
 	}
 	err := in.err
-	if err == nil && (b.Made == 0 || min(b.Credited, b.Spent, b.Debt, b.Low, b.Refill, b.RefillMax) < 0) {
+	if err == nil && (b.Made == 0 || min(b.Credited, b.Spent, b.Debt, b.Low, b.Refill, b.RefillMax, b.UseAmount, b.UseCount) < 0) {
 		err = ErrCorrupt
 	}
 	if err != nil {
@@ -63,6 +68,11 @@ func (b *Budget) fields(c *codec) {
 	c.string(10, &b.Zone)
 	c.int64(11, &b.NextAt)
 	c.int64(12, &b.LastAt)
+	c.int64(13, &b.UseAt)
+	c.int64(14, &b.UseAmount)
+	c.int64(15, &b.UseCount)
+	c.bool(16, &b.Refuse)
+	c.bool(17, &b.Detail)
 }
 
 // LedgerEntry is what has moved the sums of a budget. Its key is AppendLedgerKey.
@@ -73,6 +83,10 @@ type LedgerEntry struct {
 	Balance int64  // after it
 	ID      string // given by the client; "": none
 	Note    string
+	Count   int64  // of a use: how many messages were settled
+	Queue   string // of a use of one message: its queue, id and fairness key
+	Message string
+	Key     string
 }
 
 // Append appends the encoded record.
@@ -103,6 +117,10 @@ func (e *LedgerEntry) fields(c *codec) {
 	c.int64(4, &e.Balance)
 	c.string(5, &e.ID)
 	c.string(6, &e.Note)
+	c.int64(7, &e.Count)
+	c.string(8, &e.Queue)
+	c.string(9, &e.Message)
+	c.string(10, &e.Key)
 }
 
 // A key of the ledger begins with its day, the days since 1970, so that a day is dropped as a

@@ -26,12 +26,12 @@ type codec struct {
 	decoding bool
 	buf      []byte // the record so far, or when decoding, the input behind next
 
-	next  field    // decoding: the next field; its number is 0 at the end and after an error
-	read  int      // fields that were read
-	seen  int      // the value of read when the pass began
-	err   error    // of the first field that is corrupt
-	like  []string // see Message.DecodeLike
-	alike int      // how many of like have been taken
+	next field // decoding: the next field; its number is 0 at the end and after an error
+	read int   // fields that were read
+	seen int   // the value of read when the pass began
+	err  error // of the first field that is corrupt
+
+	throttles, budgets []string // see Message.DecodeLike
 }
 
 // decode begins decoding. It is followed by a loop in which each pass goes over the list.
@@ -210,13 +210,13 @@ func (c *codec) id(num protowire.Number, v *ID) {
 
 // strings is a repeated field; an empty item counts. Decoding takes the items, and the
 // slice itself, from like as long as they are equal.
-func (c *codec) strings(num protowire.Number, v *[]string) {
+func (c *codec) strings(num protowire.Number, v *[]string, like []string) {
 	if len(*v) != 0 || c.next.num == num {
-		c.passStrings(num, v)
+		c.passStrings(num, v, like)
 	}
 }
 
-func (c *codec) passStrings(num protowire.Number, v *[]string) {
+func (c *codec) passStrings(num protowire.Number, v *[]string, like []string) {
 	if !c.decoding {
 		for _, item := range *v {
 			c.buf = appendItem(c.buf, num, item)
@@ -224,9 +224,8 @@ func (c *codec) passStrings(num protowire.Number, v *[]string) {
 		return
 	}
 	for ; c.next.num == num; c.taken() {
-		if n := len(*v); n == c.alike && n < len(c.like) && c.like[n] == string(c.next.slice()) {
-			c.alike++
-			*v = c.like[:c.alike:c.alike] // an append to it copies
+		if n := len(*v); n < len(like) && (n == 0 || &(*v)[0] == &like[0]) && like[n] == string(c.next.slice()) {
+			*v = like[: n+1 : n+1] // an append to it copies
 		} else {
 			*v = append(*v, c.next.string())
 		}

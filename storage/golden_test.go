@@ -40,6 +40,7 @@ func fullMessage() *storage.Message {
 			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
 			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
 		},
+		Budgets: []string{"acme", "everyone"}, Charge: 800,
 	}
 }
 
@@ -55,7 +56,7 @@ func fullLease() *storage.Lease {
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Throttles: []string{"api"},
 		Cost: 4, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true,
-		ExpiresAt: 1_700_000_060_000_000_000,
+		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800,
 	}
 }
 
@@ -84,11 +85,15 @@ func fullBudget() *storage.Budget {
 		Made: 1<<40 + 1, CreatedAt: 1_690_000_000_000_000_000, Credited: 1_000, Spent: 150, Debt: 50, Low: 201,
 		Refill: 100_000, RefillMax: 300_000, Expression: "@monthly", Zone: "Europe/Berlin",
 		NextAt: 1_701_385_200_000_000_000, LastAt: 1_700_000_000_000_000_000,
+		UseAt: 1_700_000_000_000_000_001, UseAmount: 30, UseCount: 2, Refuse: true, Detail: true,
 	}
 }
 
 func fullLedgerEntry() *storage.LedgerEntry {
-	return &storage.LedgerEntry{Made: 1<<40 + 1, Kind: 2, Amount: -150, Balance: 850, ID: "invoice-17", Note: "a page"}
+	return &storage.LedgerEntry{
+		Made: 1<<40 + 1, Kind: 2, Amount: -150, Balance: 850, ID: "invoice-17", Note: "a page",
+		Count: 1, Queue: "llm", Message: "0123456789abcdef", Key: "acme",
+	}
 }
 
 func fullScript() *storage.Script {

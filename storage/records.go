@@ -29,11 +29,13 @@ type Message struct {
 	Payload   []byte
 	Headers   []Header
 	Throttles []string
-	Weight    uint32 // as given at enqueue; 0: not given
-	Cost      uint32 // 0: 1
-	ReadyAt   int64  // 0: immediately
-	ExpiresAt int64  // 0: never
-	Dead      *Dead  // of a message in a dead-letter queue, else nil
+	Weight    uint32   // as given at enqueue; 0: not given
+	Cost      uint32   // 0: 1
+	ReadyAt   int64    // 0: immediately
+	ExpiresAt int64    // 0: never
+	Dead      *Dead    // of a message in a dead-letter queue, else nil
+	Budgets   []string // that pay for it
+	Charge    int64    // to each of them
 }
 
 // Dead records where and why a message died.
@@ -67,6 +69,8 @@ type Lease struct {
 	Error                       string // of the previous attempt
 	Retried                     bool   // an Attempt record of the message exists
 	ExpiresAt                   int64  // of the message; 0: never
+	Budgets                     []string
+	Charge                      int64 // to each of them
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -92,12 +96,14 @@ func (m *Message) Append(dst []byte) []byte {
 // suffices. A field that it forgets costs another one and nothing else.
 func (m *Message) sizeMax() int {
 	const field, number = 6, 11 // tag and length; tag and number
-	n := field + len(m.Payload) + 4*number
+	n := field + len(m.Payload) + 5*number
 	for _, h := range m.Headers {
 		n += 3*field + len(h.Name) + len(h.Value)
 	}
-	for _, t := range m.Throttles {
-		n += field + len(t)
+	for _, names := range [][]string{m.Throttles, m.Budgets} {
+		for _, name := range names {
+			n += field + len(name)
+		}
 	}
 	if d := m.Dead; d != nil {
 		n += 4*field + len(d.Queue) + len(d.Reason) + len(d.Error) + 5*number
@@ -106,13 +112,13 @@ func (m *Message) sizeMax() int {
 }
 
 // Decode reads a record that Append made.
-func (m *Message) Decode(b []byte) error { return m.DecodeLike(b, nil) }
+func (m *Message) Decode(b []byte) error { return m.DecodeLike(b, nil, nil) }
 
-// DecodeLike is Decode for one of many similar messages: throttle keys that equal those
-// given are taken from there, and the slice itself if all do, without allocations.
-func (m *Message) DecodeLike(b []byte, throttles []string) error {
+// DecodeLike is Decode for one of many similar messages: throttle keys and budgets that equal
+// those given are taken from there, and the slices themselves if all do, without allocations.
+func (m *Message) DecodeLike(b []byte, throttles, budgets []string) error {
 	*m = Message{}
-	c := codec{like: throttles}
+	c := codec{throttles: throttles, budgets: budgets}
 	for c.decode(b); c.pass(); {
 		m.fields(&c)
 	}
@@ -126,12 +132,14 @@ func (m *Message) DecodeLike(b []byte, throttles []string) error {
 func (m *Message) fields(c *codec) {
 	c.bytes(1, &m.Payload)
 	c.headers(2, &m.Headers)
-	c.strings(3, &m.Throttles)
+	c.strings(3, &m.Throttles, c.throttles)
 	c.uint32(4, &m.Weight)
 	c.uint32(5, &m.Cost)
 	c.int64(6, &m.ReadyAt)
 	c.int64(7, &m.ExpiresAt)
 	c.dead(8, &m.Dead)
+	c.strings(9, &m.Budgets, c.budgets)
+	c.int64(10, &m.Charge)
 }
 
 func (h *Header) fields(c *codec) {
@@ -207,7 +215,7 @@ func (l *Lease) fields(c *codec) {
 	c.string(2, &l.Consumer)
 	c.uint32(3, &l.Attempt)
 	c.uint32(4, &l.Deliveries)
-	c.strings(5, &l.Throttles)
+	c.strings(5, &l.Throttles, nil)
 	c.uint32(6, &l.Cost)
 	c.int64(7, &l.LeasedAt)
 	c.int64(8, &l.FirstFailedAt)
@@ -215,6 +223,8 @@ func (l *Lease) fields(c *codec) {
 	c.string(10, &l.Error)
 	c.bool(11, &l.Retried)
 	c.int64(12, &l.ExpiresAt)
+	c.strings(13, &l.Budgets, nil)
+	c.int64(14, &l.Charge)
 }
 
 // Append appends the encoded record.

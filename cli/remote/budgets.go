@@ -19,6 +19,8 @@ func budgetRows() []row {
 			options: []option{
 				{"debt", "DEBT", number, "`n` credits that a charge may take the balance below zero; 0"},
 				{"low", "LOW", number, "tell when the balance falls below `n`"},
+				{"refuse", "REFUSE", yes, "refuse an enqueue that is not covered, which is held otherwise"},
+				{"detail", "DETAIL", yes, "an entry in the history for each settlement of a message"},
 				{"refill", "REFILL", number, "add `n` credits at each tick of --every"},
 				{"every", "EVERY", text, "a cron `expression`, such as @monthly"},
 				{"tz", "TZ", text, "by the clock of a `zone`, such as Europe/Berlin; UTC"},

@@ -162,7 +162,7 @@ func tracingConfig(cfg cli.Config, log zerolog.Logger) tracing.Config {
 func replyLimits(cfg cli.Config) commands.Limits {
 	l := cfg.Limits
 	// A message is at most as large as the command that enqueued it.
-	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + l.Throttles*l.Key
+	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + (l.Throttles+engine.BudgetsMax)*l.Key
 	return commands.Limits{
 		Count: l.Count, Consumer: l.Consumer, Weight: int(l.Weight), Cost: int(l.Cost), ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
 		Retained: cfg.Server.OutputBytesMax, QueuedTotal: cfg.Server.InputBytesMax, RetainedTotal: cfg.Server.ReplyBytesMax / 8, LoadTotal: cfg.Server.ReplyBytesMax * 3 / 8,

@@ -57,7 +57,7 @@ func (x *Syntax) checkSyntax() (mistakes []string) {
 			mistakes = append(mistakes, e.arg.Name+" is counted by "+e.arg.CountedBy+", which is not there")
 		}
 	}
-	if open != "" && len(x.options) > 0 && !x.loose {
+	if last := len(x.positional) - 1; open != "" && len(x.options) > 0 && !x.loose && !x.positional[last].arg.NeverToken {
 		mistakes = append(mistakes, "options behind "+open+" would be taken for it")
 	}
 	if names := slices.Sorted(slices.Values(x.slots)); !x.loose && len(slices.Compact(slices.Clone(names))) != len(names) {

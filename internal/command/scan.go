@@ -47,13 +47,26 @@ func (in *Input) scanPositional() (at int, err error) {
 			}
 			n = int(in.values[e.counted].num)
 		case e.arg.Multiple:
-			n = left - e.after
+			n = in.wordsBeforeOption(at, left-e.after)
 		}
 		if at, err = in.takeWords(e, at, n); err != nil {
 			return at, err
 		}
 	}
 	return at, nil
+}
+
+// wordsBeforeOption returns how many of the next words, at most n and at least one, belong to an
+// argument with one or more values: it ends at the first word that is the token of an option.
+func (in *Input) wordsBeforeOption(at, n int) int {
+	if len(in.Cmd.options) > 0 {
+		for i := 1; i < n; i++ {
+			if in.isOption(in.Args[at+i]) {
+				return i
+			}
+		}
+	}
+	return n
 }
 
 // isOption reports whether a word is the token of an option. A number never is.

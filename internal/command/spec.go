@@ -47,7 +47,9 @@ type Arg struct {
 	Token    string // upper case; starts an option
 	Optional bool
 	leads    bool // of an optional block: its options must follow this argument
-	Multiple bool // without a token: one or more values; with a token: the option may be repeated
+	Multiple bool // without a token: one or more values, up to the first word that is the token of an option; with a token: the option may be repeated
+	// NeverToken promises of a Multiple argument that none of its values is the token of an option.
+	NeverToken bool
 	// CountedBy names the integer argument that states the number of values.
 	CountedBy string
 	// Access is the required right to the queue or channel. The argument need not be a Key.

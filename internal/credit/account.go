@@ -75,6 +75,22 @@ func (a *Account) Charge(n int64, force bool) error {
 	return nil
 }
 
+// Cover is the largest charge that may be taken.
+func (a *Account) Cover() int64 { return max(a.Available()+a.Debt, 0) }
+
+// Reserve keeps a charge that is covered for a lease; Return gives it back, Settle ends it.
+func (a *Account) Reserve(charge int64) { a.Reserved += charge }
+
+// Return gives back what a lease has kept.
+func (a *Account) Return(charge int64) { a.Reserved -= charge }
+
+// Settle ends what a lease has kept, and takes what was used, which may be more or less. It is
+// never refused: the work is done.
+func (a *Account) Settle(charge, used int64) {
+	a.Reserved -= charge
+	a.Spent += min(used, math.MaxInt64-a.Spent)
+}
+
 // fill returns what k ticks without a movement between them add: each adds Refill.Amount, or
 // what the balance lacks to Refill.Max if that is less.
 func (a *Account) fill(k int64) int64 {

@@ -17,6 +17,7 @@ const (
 	Credit Kind = iota + 1 // FILA.BUDGET CREDIT
 	Charge                 // FILA.BUDGET CHARGE
 	Refill                 // what ticks of the refill have added
+	Use                    // settlements of messages
 )
 
 // String returns the name of the kind on the wire.
@@ -28,6 +29,8 @@ func (k Kind) String() string {
 		return "charge"
 	case Refill:
 		return "refill"
+	case Use:
+		return "use"
 	default:
 		return "unknown"
 	}
