@@ -35,10 +35,11 @@ type oracle struct {
 	adaptive limitOracle
 	// newSince is the time of the last crash, in terms of ids: an older message may have
 	// been leased without a reply.
-	newSince int64
-	look     lookOracle
-	signals  signalOracle
-	unsynced []unsynced // answers since the last sync
+	newSince  int64
+	fenceBase uint64 // of the last start or recovery: leases since have greater delivery numbers
+	look      lookOracle
+	signals   signalOracle
+	unsynced  []unsynced // answers since the last sync
 }
 
 type oracleMsg struct {
@@ -126,8 +127,9 @@ func (o *oracle) delivered(d *Delivery) {
 	}
 	m.tag = tag
 	m.perhapsGone, m.anyReceipt = o.beingPurged(tag), false
-	if d.Receipt.Fence < m.receipt.Fence && !o.now.Before(d.LeaseUntil) {
-		return // a late reply: this delivery has ended, and another has followed
+	before := d.Receipt.Fence <= o.fenceBase // a late reply: the lease began before the last recovery, and may be lost
+	if d.Receipt.Fence < m.receipt.Fence && (before || !o.now.Before(d.LeaseUntil)) {
+		return // this delivery has ended, and another has followed
 	}
 	if o.now.Before(m.leaseUntil) {
 		o.fail("%s was delivered while another held it until %v, it is %v", tag, m.leaseUntil, o.now)
@@ -141,7 +143,9 @@ func (o *oracle) delivered(d *Delivery) {
 	if o.attempts > 0 && d.Attempt > o.attempts+m.extra && (d.Queue == "a" || d.Queue == "b") {
 		o.fail("%s was delivered as attempt %d of %d", tag, d.Attempt, o.attempts)
 	}
-	m.leaseUntil, m.receipt, m.sure = d.LeaseUntil, d.Receipt, true
+	if m.leaseUntil, m.receipt, m.sure = d.LeaseUntil, d.Receipt, !before; before {
+		m.leaseUntil = time.Time{}
+	}
 	m.notBefore = time.Time{}
 }
 
@@ -382,7 +386,7 @@ func (o *oracle) crashed(now time.Time, c *core) {
 // them the order of first deliveries so far. Tasks that read the store at a recovery in place go
 // on afterwards: purges, acks and cancels without a reply may still remove messages.
 func (o *oracle) recovered(now time.Time, c *core) {
-	o.newSince = c.ids.last
+	o.newSince, o.fenceBase = c.ids.last, c.fenceBase()
 	clear(o.buckets) // full again; a setting without a reply may exist or not
 	for name, t := range c.throttles.byName {
 		o.throttleSet(name, t, now)
