@@ -263,6 +263,11 @@ func TestTheRecipesForTracesAreTrue(t *testing.T) {
 			switch x.language {
 			case "js":
 				dir = javascript // has the libraries
+				suits := exec.CommandContext(t.Context(), "node", "suits.cjs", "ioredis")
+				suits.Dir = dir
+				if out, err := suits.CombinedOutput(); err != nil {
+					leftOut(t, fmt.Sprintf("the recipe for Node.js cannot be tried; make setup-tests installs ioredis, or says why not (%v)\n%s", err, out))
+				}
 			case "go":
 				dir = tempDirHere(t) // within this module, for its libraries
 			}
