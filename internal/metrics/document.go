@@ -48,10 +48,11 @@ const documentHead = "# Metrics\n\n" +
 	"ACL SETUSER prometheus on >PASSWORD resetkeys ~* -@all +fila.metrics\n" +
 	"```\n\n" +
 	"[deploy/compose](../deploy/compose) has Prometheus and Grafana with everything set up, [deploy/prometheus](../deploy/prometheus) the alert rules and " +
-	"[deploy/grafana](../deploy/grafana) the dashboard. What to do about an alert is in [operations](operations.md#alerts).\n\n" +
+	"[deploy/grafana](../deploy/grafana) the dashboard. What to do about an alert is in [operations](operations.md#alerts). " +
+	"They are for Prometheus 2.40 and newer. Older versions, such as 2.31 of Ubuntu 22.04, have no native histograms; the alert rules and all panels but \"Commands\" work with them too.\n\n" +
 	"## Reading them\n\n" +
 	"- Counters begin at 0 with the broker and never go back while queues, keys and throttles come and go: use `rate` and `increase`.\n" +
-	"- Histograms are [native ones](https://prometheus.io/docs/specs/native_histograms/) when the scraper asks for protobuf, as Prometheus does with " +
+	"- Histograms are [native ones](https://prometheus.io/docs/specs/native_histograms/) when the scraper asks for protobuf, as Prometheus 2.40 and newer do with " +
 	"`--enable-feature=native-histograms`: four buckets for each power of two, from a microsecond to 48 days. Else they have 13 bounds, powers of four from 61 µs to 17 minutes. " +
 	"`histogram_quantile(0.99, rate(fila_queue_wait_seconds[5m]))` reads the first kind, " +
 	"`histogram_quantile(0.99, sum by (queue, le) (rate(fila_queue_wait_seconds_bucket[5m])))` the second.\n" +
