@@ -24,7 +24,7 @@ func budgetSet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Creates a budget, or replaces the settings of one; those that are not given get their defaults. The sums stay, so a deployment may repeat it. " +
-			"DEBT is how far below zero a charge may take what is available (0). LOW emits the event budget_low when the balance falls below it. " +
+			"DEBT is how far below zero a charge may take what is available (0). LOW emits the event budget_low when the balance falls below it, see docs/events.md. " +
 			"REFUSE refuses with CREDIT an enqueue that is not covered now, which is held otherwise. DETAIL gives each settlement of a message an entry of its own in the history. " +
 			"REFILL adds n at each tick of EVERY, a cron expression in the time zone TZ (UTC), as far as the balance stays within MAX (n); a budget that had none is filled at once. See docs/budgets.md.",
 		Flags: []string{"write", "denyoom"},
@@ -186,8 +186,8 @@ func budgetGet() Spec {
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1); after a long time O(N) where N is the number of days with ticks of the refill", Returns: "map or nil",
 		Summary: "Returns the settings and sums of a budget; nil if there is none.",
 		Flags:   []string{"readonly"},
-		Reply: "A map: " + budgetFields(&engine.BudgetInfo{}).names() + ". balance is credited less spent, available what a charge may take without debt. " +
-			"low, refill, every, zone, max and next_at are nil if not set; next_at is the next tick of the refill.",
+		Reply: "A map: " + budgetFields(&engine.BudgetInfo{}).names() + ". balance is credited less spent, reserved what live leases hold, available the balance less that. " +
+			"waiting are fairness keys that have come up and that it did not cover, see docs/budgets.md. low, refill, every, zone, max and next_at are nil if not set; next_at is the next tick of the refill.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.BUDGET GET acme", "(nil)"},
@@ -224,6 +224,7 @@ func budgetFields(b *engine.BudgetInfo) *fields {
 	f := newFields()
 	f.text("name", b.Name)
 	f.number("balance", b.Balance)
+	f.number("reserved", b.Reserved)
 	f.number("available", b.Available)
 	f.number("credited", b.Credited)
 	f.number("spent", b.Spent)
@@ -233,6 +234,8 @@ func budgetFields(b *engine.BudgetInfo) *fields {
 	} else {
 		f.optional("low", "")
 	}
+	f.flag("refuse", b.Refuse)
+	f.flag("detail", b.Detail)
 	f.limit("refill", uint64(b.Refill)) //nolint:gosec // not negative
 	f.optional("every", b.Expression)
 	if zone := b.Zone; zone == "" && b.Refill > 0 {
@@ -242,11 +245,8 @@ func budgetFields(b *engine.BudgetInfo) *fields {
 	}
 	f.limit("max", uint64(b.Max)) //nolint:gosec // not negative
 	f.at("next_at", b.NextAt)
-	f.at("created_at", b.CreatedAt)
-	f.number("reserved", b.Reserved)
-	f.flag("refuse", b.Refuse)
-	f.flag("detail", b.Detail)
 	f.number("waiting", b.Waiting)
+	f.at("created_at", b.CreatedAt)
 	return f
 }
 

@@ -24,6 +24,7 @@ func stats() Spec {
 			"undelivered are those of delivered that never reached a client, rounds those of the scheduler; dead_... are the parts of dead_lettered. busiest_keys are at most ten fairness keys that have had deliveries, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
 			"signals are pairs of subject and name, signals_evicted those that made room for others at limits.signals. " +
+			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/budgets.md. " +
 			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
@@ -199,6 +200,7 @@ func (c *engineStatsCall) fields() *fields {
 	f.number("signals", c.stats.Signals)
 	f.count("signals_evicted", c.stats.SignalsEvicted)
 	f.number("budgets", c.stats.Budgets)
+	f.number("keys_without_credit", c.stats.Held)
 	return &f
 }
 

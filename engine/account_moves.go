@@ -53,10 +53,11 @@ func (c *core) putEntry(a *account, at int64, e *storage.LedgerEntry) {
 func (c *core) moved(a *account, amount int64) {
 	c.touch(a)
 	if amount > 0 {
+		a.dry = false
 		c.freed(a)
 	}
 	if before := a.sums.Balance() - amount; a.low > 0 && before >= a.low-1 && a.sums.Balance() < a.low-1 {
-		c.emit(Event{Kind: EventBudgetLow, Budget: a.name, Balance: a.sums.Balance(), Available: a.sums.Available()})
+		c.emitBudget(EventBudgetLow, a)
 	}
 }
 
@@ -289,7 +290,7 @@ type BudgetInfo struct {
 	Refill, Max        int64 // 0: there is no refill
 	Expression, Zone   string
 	NextAt             time.Time // of the refill; zero: there is none
-	Waiting            int64     // fairness keys that have come up and wait for it
+	Waiting            int64     // fairness keys that have come up and were not covered
 	CreatedAt          time.Time
 }
 

@@ -40,6 +40,7 @@ type account struct {
 	refuse    bool        // an enqueue that is not covered is refused
 	detail    bool        // each settlement has an entry of its own
 	dirty     bool        // it is in accountTable.dirty
+	dry       bool        // EventBudgetEmpty was emitted, and no credits have come in since
 	gone      bool        // it was deleted
 }
 

@@ -3,9 +3,8 @@ package engine
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
+	"iter"
 	"slices"
-	"time"
 
 	"github.com/faisca/fila/internal/firstfit"
 )
@@ -98,6 +97,9 @@ func (c *core) holdKey(k *fairKey, i int) {
 	d.line.keys++
 	c.accounts.held++
 	c.armRefill(d.line)
+	if a := d.line.account; a != nil && !a.sums.Covers(charge) {
+		c.ranDry(a)
+	}
 }
 
 // unhold takes a key out of draw.held.
@@ -190,9 +192,27 @@ func (c *core) wakeLine(l *budgetLine) {
 		}
 	}
 	c.accounts.waking = nil
-	if !c.room() {
+	switch {
+	case !c.room():
 		c.notifyLine(l) // continued in the next step
+	case l.account != nil && l.waiting.Len() > 0:
+		c.ranDry(l.account)
 	}
+}
+
+// ranDry emits, once until credits have come in, that a key waits for a budget. Credits that do
+// not suffice for all keys that wait emit it again, so a subscriber that adds credits is told when
+// they were too few. The state is in memory only: a start begins without it.
+func (c *core) ranDry(a *account) {
+	if !a.dry {
+		a.dry = true
+		c.emitBudget(EventBudgetEmpty, a)
+	}
+}
+
+// emitBudget emits an event of a budget.
+func (c *core) emitBudget(kind EventKind, a *account) {
+	c.emit(Event{Kind: kind, Budget: a.name, Balance: a.sums.Balance(), Available: a.sums.Available()})
 }
 
 // draw is a class at one of the budgets of its messages: a flow of start-time fair queueing, as
@@ -368,59 +388,60 @@ func (c *core) expireRefills() {
 	}
 }
 
-// lacks returns the name of the first budget that does not cover a message now, nil if all do.
-func (c *core) lacks(m *message) *string {
-	names, charge := m.budgets()
-	if m.key.queue.isDLQ() {
-		return nil
-	}
-	for i, name := range names {
-		if a := c.accounts.byName[name]; a == nil || !a.sums.Covers(charge) {
-			return &names[i]
+// lacks iterates over the budgets that do not cover a message, by name.
+func (c *core) lacks(m *message) iter.Seq2[string, *account] {
+	return func(yield func(string, *account) bool) {
+		names, charge := m.budgets()
+		if m.key.queue.isDLQ() {
+			return
+		}
+		for _, name := range names {
+			if a := c.accounts.byName[name]; (a == nil || !a.sums.Covers(charge)) && !yield(name, a) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
-// Lack is a budget that does not cover the next message of a key.
-type Lack struct {
-	Budget            string
-	Charge, Available int64     // of the message, of the budget; 0 if there is none of that name
-	ReadyAt           time.Time // of the next refill, if that suffices; else zero
-	missing           bool      // there is no budget of that name
-	most              int64     // the balance up to which refills fill it; 0: it has no refill
+// covered reports whether its budgets cover a message.
+func (c *core) covered(m *message) bool {
+	for range c.lacks(m) {
+		return false
+	}
+	return true
+}
+
+// refillFor adds to the budgets of a message what the ticks up to now have brought.
+func (c *core) refillFor(m *message) {
+	names, _ := m.budgets()
+	for _, name := range names {
+		if a := c.accounts.byName[name]; a != nil {
+			c.catchUp(a)
+		}
+	}
 }
 
 // lack describes the first budget that does not cover a message now, nil if all do.
-func (c *core) lack(m *message) *Lack {
-	name := c.lacks(m)
-	if name == nil {
-		return nil
+func (c *core) lack(m *message) (first *Lack) {
+	c.refillFor(m)
+	for name, a := range c.lacks(m) {
+		l := &Lack{Budget: name, Charge: m.throttles.charge, missing: a == nil}
+		if a != nil {
+			s := a.sums // a copy, which is refilled
+			l.Available = s.Available()
+			if s.Fill() > 0 && s.Covers(l.Charge) && s.NextAt != 0 {
+				l.ReadyAt = unix(s.NextAt)
+			}
+			if most := s.Refill.Max; most > 0 && most+s.Debt < l.Charge {
+				l.never = most
+			}
+		}
+		switch {
+		case first == nil:
+			first = l
+		case l.ReadyAt.IsZero() || !first.ReadyAt.IsZero() && l.ReadyAt.After(first.ReadyAt):
+			first.ReadyAt = l.ReadyAt
+		}
 	}
-	l := &Lack{Budget: *name, Charge: m.throttles.charge}
-	a := c.accounts.byName[*name]
-	if l.missing = a == nil; l.missing {
-		return l
-	}
-	if c.catchUp(a); c.lacks(m) == nil {
-		return nil
-	}
-	s := a.sums
-	l.Available, l.most = s.Available(), s.Refill.Max
-	if s.Fill() > 0 && s.Covers(l.Charge) && s.NextAt != 0 {
-		l.ReadyAt = unix(s.NextAt)
-	}
-	return l
-}
-
-// reason says in half a sentence what the budget lacks.
-func (l *Lack) reason() string {
-	switch {
-	case l.missing:
-		return fmt.Sprintf("budget %.80q does not exist, FILA.BUDGET SET makes it", l.Budget)
-	case l.most > 0 && l.most < l.Charge:
-		return fmt.Sprintf("budget %.80q has %d credits available, the next message takes %d, and refills end at %d", l.Budget, l.Available, l.Charge, l.most)
-	default:
-		return fmt.Sprintf("budget %.80q has %d credits available, the next message takes %d", l.Budget, l.Available, l.Charge)
-	}
+	return first
 }

@@ -440,3 +440,177 @@ func TestBudgetsOfMessagesAreTheSumOfWhatWasAnswered(t *testing.T) {
 		t.Errorf("only %d messages went out", out)
 	}
 }
+
+// emptied collects the balances at which events say that a key waits for a budget.
+func (w *world) emptied() *[]string {
+	all := []string{}
+	w.Listen(func(events []Event) {
+		for _, ev := range events {
+			all = append(all, fmt.Sprint(ev.Budget, " ", ev.Balance, " ", ev.Available))
+		}
+	})
+	w.Want(EventBudgetEmpty)
+	return &all
+}
+
+func TestABudgetIsEmptyOnceUntilCreditsHaveComeIn(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.setBudget("b", BudgetOptions{})
+	w.credit("b", 10)
+	got := w.emptied()
+	said := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(*got, want) {
+			t.Errorf("emptied %q, want %q", *got, want)
+		}
+		*got = nil
+	}
+	for range 3 {
+		w.pay("q", "k1", 8, "b")
+		w.pay("q", "k2", 8, "b")
+	}
+	said() // nothing has come up
+	first := w.lease("q", 9)
+	said("b 10 2")
+	w.lease("q", 9)
+	used := int64(1)
+	w.ackUsed("q", first[0], &used) // what comes back are no credits that come in
+	first = w.lease("q", 9)
+	if len(first) != 1 {
+		t.Fatalf("%d went out on what was given back", len(first))
+	}
+	said()
+	w.credit("b", 7) // too few for both keys
+	if n := len(w.lease("q", 9)); n != 1 {
+		t.Fatalf("%d went out, want 1", n)
+	}
+	said("b 16 0")
+	w.credit("b", 5) // too few for one
+	said("b 21 5")
+	w.credit("b", 100)
+	w.lease("q", 9)
+	said()
+}
+
+func TestABudgetIsEmptyAgainAfterARestart(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.setBudget("b", BudgetOptions{})
+	w.pay("q", "k", 3, "b")
+	got := w.emptied()
+	w.lease("q", 1)
+	w.lease("q", 1)
+	if len(*got) != 1 {
+		t.Errorf("emptied %q, want it once", *got)
+	}
+	w.restart()
+	got = w.emptied()
+	if len(*got) != 0 {
+		t.Errorf("emptied %q before a key has come up", *got)
+	}
+	w.lease("q", 1)
+	w.lease("q", 1)
+	if !slices.Equal(*got, []string{"b 0 0"}) {
+		t.Errorf("emptied %q after a restart, want it once", *got)
+	}
+}
+
+func TestAMessageOfABudgetThatDoesNotExistEmptiesNone(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.setBudget("b", BudgetOptions{})
+	w.pay("q", "k", 3, "b")
+	w.must(func(tx *Tx) error { _, err := tx.DeleteBudget("b"); return err })
+	got := w.emptied()
+	w.lease("q", 1)
+	if len(*got) != 0 {
+		t.Errorf("emptied %q", *got)
+	}
+	w.setBudget("b", BudgetOptions{}) // the key waits for it from now on
+	if !slices.Equal(*got, []string{"b 0 0"}) {
+		t.Errorf("emptied %q, want it once", *got)
+	}
+}
+
+// key describes a key.
+func (w *world) key(queue, name string) (i KeyInfo) {
+	w.t.Helper()
+	w.must(func(tx *Tx) (err error) { i, err = tx.Key(queue, name); return err })
+	return i
+}
+
+// TestALackSaysWhenRefillsCoverTheMessage has a key wait for two budgets.
+func TestALackSaysWhenRefillsCoverTheMessage(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	refilled := func(name string, n int64, every string, debt int64) {
+		t.Helper()
+		r, err := NewRefill(n, every, "", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.must(func(tx *Tx) error { return tx.SetBudget(name, &BudgetOptions{Refill: r, Debt: debt}) })
+		if _, err := w.move(BudgetMove{Name: name, Amount: n, Charge: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refilled("hourly", 10, "@hourly", 0)
+	refilled("daily", 10, "@daily", 0)
+	refilled("small", 9, "@hourly", 0)
+	refilled("owing", 8, "@hourly", 1)
+	w.setBudget("bought", BudgetOptions{})
+	at := func(name string) time.Time { return w.budget(name).NextAt }
+	for _, c := range []struct {
+		budgets []string
+		readyAt time.Time
+		never   string
+	}{
+		{[]string{"hourly"}, at("hourly"), ""},
+		{[]string{"hourly", "daily"}, at("daily"), ""},
+		{[]string{"daily", "hourly"}, at("daily"), ""},
+		{[]string{"hourly", "bought"}, time.Time{}, ""},
+		{[]string{"bought", "hourly"}, time.Time{}, ""},
+		{[]string{"small"}, time.Time{}, ", and refills never bring more than 9 (MAX)"},
+		{[]string{"owing"}, time.Time{}, ", and refills never bring more than 8 (MAX)"},
+	} {
+		key := fmt.Sprint(c.budgets)
+		w.pay("q", key, 10, c.budgets...)
+		w.lease("q", 10)
+		i := w.key("q", key)
+		want := fmt.Sprintf("budget %q has 0 credits available, the next message takes 10%s", c.budgets[0], c.never)
+		if i.State != KeyNoCredit || !i.ReadyAt.Equal(c.readyAt) || i.Reason != want {
+			t.Errorf("%s: %s, %s, ready at %v, want %s at %v", key, i.State, i.Reason, i.ReadyAt, want, c.readyAt)
+		}
+	}
+	w.pay("q", "in debt", 9, "owing")
+	if i := w.key("q", "in debt"); !i.ReadyAt.Equal(at("owing")) {
+		t.Errorf("with the debt that is allowed it is ready at %v, want %v", i.ReadyAt, at("owing"))
+	}
+}
+
+// TestStatesCountRefillsThatNothingHasLookedAt looks at keys after a tick, without a consumer.
+func TestStatesCountRefillsThatNothingHasLookedAt(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	r, err := NewRefill(10, "@hourly", "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.must(func(tx *Tx) error { return tx.SetBudget("b", &BudgetOptions{Refill: r}) })
+	if _, err := w.move(BudgetMove{Name: "b", Amount: 10, Charge: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.pay("q", "k", 10, "b")
+	if i := w.key("q", "k"); i.State != KeyNoCredit {
+		t.Errorf("the state is %s", i.State)
+	}
+	w.Advance(time.Hour)
+	states := func() (page FiguresPage) {
+		w.must(func(tx *Tx) (err error) { page, err = tx.Figures(&Figures{Queue: "q"}); return err })
+		return page
+	}
+	if n := states().Queues[0].States; n[stateNoConsumer] != 1 {
+		t.Errorf("states after a refill: %v", n)
+	}
+}

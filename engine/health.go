@@ -365,6 +365,7 @@ type Stats struct {
 	Queues     int64
 	Crons      int64 // recurring messages
 	Budgets    int64
+	Held       int64     // fairness keys that have come up and that a budget did not cover
 	Blocked    int64     // clients with a parked task
 	Writable   bool      // the store takes writes
 	Recoveries uint64    // in place, after failed commits
@@ -399,7 +400,7 @@ func (tx *Tx) EngineStats() Stats {
 	c := tx.core
 	n := &c.health.counters
 	return Stats{
-		Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Budgets: int64(len(c.accounts.byName)), Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
+		Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Budgets: int64(len(c.accounts.byName)), Held: c.accounts.held, Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,

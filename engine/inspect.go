@@ -407,3 +407,24 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	}
 	return list, nil
 }
+
+// Lack is a budget that does not cover the next message of a key.
+type Lack struct {
+	Budget            string
+	Charge, Available int64     // of the message, of the budget; 0 if there is none of that name
+	ReadyAt           time.Time // when refills cover the message, if the next one of each budget suffices; else zero
+	missing           bool      // there is no budget of that name
+	never             int64     // the balance above which refills do not bring it, if that is too low; else 0
+}
+
+// reason says in half a sentence what the budget lacks.
+func (l *Lack) reason() string {
+	switch {
+	case l.missing:
+		return fmt.Sprintf("budget %.80q does not exist, FILA.BUDGET SET makes it", l.Budget)
+	case l.never > 0:
+		return fmt.Sprintf("budget %.80q has %d credits available, the next message takes %d, and refills never bring more than %d (MAX)", l.Budget, l.Available, l.Charge, l.never)
+	default:
+		return fmt.Sprintf("budget %.80q has %d credits available, the next message takes %d", l.Budget, l.Available, l.Charge)
+	}
+}

@@ -277,7 +277,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 		return
 	}
 	for k := range q.roster.all() {
-		if m := k.ready(c.now); m != nil && k.class != nil && len(c.blockers(m)) == 0 && c.lacks(m) == nil && !c.waitsForRead(k) {
+		if m := k.ready(c.now); m != nil && k.class != nil && len(c.blockers(m)) == 0 && c.covered(m) && !c.waitsForRead(k) {
 			bad(5, "queue %q: key %q can deliver and %d consumers wait (class state %d, claim %d)", q.name, k.name, q.waiters.n, k.class.state, k.class.claim)
 		}
 	}

@@ -196,7 +196,7 @@ func (c *core) keyState(k *fairKey) keyState {
 	}
 	if len(k.window) > 0 {
 		if k.window[0].throttles != nil {
-			if c.lacks(k.window[0]) != nil {
+			if c.refillFor(k.window[0]); !c.covered(k.window[0]) {
 				return stateNoCredit
 			}
 			if state := c.blockedState(k.window[0]); state != stateReady {

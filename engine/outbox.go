@@ -157,26 +157,27 @@ func (c *core) takeEarly(spare []*Task) []*Task {
 // EventKind is the kind of an event, or a set of kinds.
 type EventKind uint32
 
-// The kinds of events. All but the last two refer to a queue.
+// The kinds of events. All but the last three refer to a queue.
 const (
-	EventEnqueued  EventKind = 1 << iota // a message was stored
-	EventReady                           // a queue that could deliver nothing has a message that no waiting consumer took
-	EventEmpty                           // the last message of a queue is gone
-	EventAcked                           // a message was acked
-	EventFailed                          // a delivery failed, and the message will be delivered again
-	EventDead                            // a message was moved to the dead-letter queue, or dropped if there is none
-	EventCreated                         // a queue was created
-	EventAltered                         // the settings of a queue were changed
-	EventDeleted                         // a queue was deleted
-	EventBreaker                         // the breaker of a hook changed its state
-	EventBudgetLow                       // the balance of a budget has fallen below its LOW
-	EventLost                            // events were dropped because the listener was too slow
+	EventEnqueued    EventKind = 1 << iota // a message was stored
+	EventReady                             // a queue that could deliver nothing has a message that no waiting consumer took
+	EventEmpty                             // the last message of a queue is gone
+	EventAcked                             // a message was acked
+	EventFailed                            // a delivery failed, and the message will be delivered again
+	EventDead                              // a message was moved to the dead-letter queue, or dropped if there is none
+	EventCreated                           // a queue was created
+	EventAltered                           // the settings of a queue were changed
+	EventDeleted                           // a queue was deleted
+	EventBreaker                           // the breaker of a hook changed its state
+	EventBudgetLow                         // the balance of a budget has fallen below its LOW
+	EventBudgetEmpty                       // a key waits for a budget that does not cover its next message
+	EventLost                              // events were dropped because the listener was too slow
 )
 
 // EventKinds lists all kinds in the order of their bits.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBreaker, EventBudgetLow, EventLost,
+		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBreaker, EventBudgetLow, EventBudgetEmpty, EventLost,
 	}
 }
 
@@ -184,7 +185,7 @@ func EventKinds() []EventKind {
 func (k EventKind) String() string {
 	names := map[EventKind]string{
 		EventEnqueued: "enqueued", EventReady: "ready", EventEmpty: "empty", EventAcked: "acked", EventFailed: "failed", EventDead: "dead",
-		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBreaker: "breaker", EventBudgetLow: "budget_low", EventLost: "lost",
+		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBreaker: "breaker", EventBudgetLow: "budget_low", EventBudgetEmpty: "budget_empty", EventLost: "lost",
 	}
 	if name, one := names[k]; one {
 		return name

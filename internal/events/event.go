@@ -29,7 +29,7 @@ func appendPayload(b []byte, ev *engine.Event) []byte {
 		b = appendNumber(b, "count", int64(ev.Count)) //nolint:gosec // a count
 		return append(b, '}')
 	}
-	if ev.Kind == engine.EventBudgetLow {
+	if ev.Kind&(engine.EventBudgetLow|engine.EventBudgetEmpty) != 0 {
 		b = appendText(b, "budget", ev.Budget)
 		b = appendNumber(b, "balance", ev.Balance)
 		return append(appendNumber(b, "available", ev.Available), '}')
