@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCompletionsAreThereForEachShell(t *testing.T) {
@@ -106,8 +107,13 @@ func TestTheChangelogBeginsWithTheNextRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, found := strings.Cut(string(text), "\n## ")
-	if version, _, _ := strings.Cut(section, "\n"); !found || version != next {
-		t.Errorf("the first section is of %q, cli/version.go says %s", version, next)
+	heading, _, _ := strings.Cut(section, "\n")
+	version, date, dated := strings.Cut(heading, " ")
+	if !found || version != next {
+		t.Errorf("the first section is of %q, cli/version.go says %s", heading, next)
+	}
+	if _, err := time.Parse("(2006-01-02)", date); dated && err != nil {
+		t.Errorf("the date of the first section: %v", err)
 	}
 }
 
