@@ -30,6 +30,9 @@ PURE = $$($(GO) list ./... | grep -v /integration)
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo
 
+# When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
+HANGS := 1h
+
 .PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics test-collector clean
 
 help: ## list the targets
@@ -53,7 +56,7 @@ plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their 
 
 plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
-	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout 20m ./integration
+	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) ./integration
 
 run: build ## build and start the broker, data in ./data, HTTP for operators on 127.0.0.1:5557
 	exec $(BIN) --admin.listen_addr 127.0.0.1:5557
@@ -62,9 +65,9 @@ run: build ## build and start the broker, data in ./data, HTTP for operators on 
 # sources the Go tool does not see them depend on, and the list of files that it
 # keeps for the cache does not fit under the limit with which a full disk is tried.
 test: setup-tests ## run all tests: the concurrent packages under the race detector, then everything
-	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout 20m $(RACE)
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m $$($(GO) list ./... | grep -v $(patsubst %,-e /%,$(JUDGED)))
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m -p 1 $(patsubst %,./%,$(JUDGED))
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout $(HANGS) $(RACE)
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) $$($(GO) list ./... | grep -v $(patsubst %,-e /%,$(JUDGED)))
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) -p 1 $(patsubst %,./%,$(JUDGED))
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
 	cd integration/peers && go test -count=1 ./...
 
@@ -149,7 +152,7 @@ powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=int
 
 faults: setup ## plant each fault of internal/fault into a broker, and see that the torture finds it
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout 20m ./integration/torture -run '^TestTortureFindsPlantedFaults$$'
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) ./integration/torture -run '^TestTortureFindsPlantedFaults$$'
 
 damage: build ## damage N stores, and judge each start, check and repair: make damage N=200
 	$(GO) run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)

@@ -187,7 +187,7 @@ func wantStats(t *testing.T, c *redis.Client, queue string, want map[string]int6
 		}
 		return true
 	}
-	for end := time.Now().Add(5 * time.Second); !same(); {
+	for end := time.Now().Add(patience); !same(); {
 		if time.Now().After(end) {
 			t.Fatalf("%s: want %v, got %v", queue, want, got)
 		}
