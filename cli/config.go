@@ -166,7 +166,7 @@ type Slowlog struct {
 }
 
 // Metrics is how much metrics show by name.
-type Metrics struct{ Queues, Keys, Throttles int }
+type Metrics struct{ Queues, Keys, Throttles, Budgets int }
 
 // Latency configures LATENCY.
 type Latency struct {

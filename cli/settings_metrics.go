@@ -20,5 +20,11 @@ func metricsSettings(c *Metrics) []setting {
 			value: count(&c.Throttles, 100, 0, most),
 			doc:   "Throttles that have metrics by name: those with most keys waiting. 0: none.",
 		},
+		{
+			name:  "admin.metrics_budgets",
+			value: count(&c.Budgets, 100, 0, most),
+			doc: "Budgets that have metrics by name: those with most keys waiting, and the oldest. " +
+				"A budget often has the name of a customer, which may be personal data in what stores the metrics. 0: none.",
+		},
 	}
 }

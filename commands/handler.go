@@ -113,7 +113,7 @@ func (c *Config) check() error {
 		}
 	}
 	if c.Metrics == nil {
-		c.Metrics = metrics.New(metrics.Config{Queues: 1000, Keys: 10, Throttles: 100, Now: c.Now})
+		c.Metrics = metrics.New(metrics.Config{Queues: 1000, Keys: 10, Throttles: 100, Budgets: 100, Now: c.Now})
 	}
 	c.Limits.LoadTotal = cmp.Or(c.Limits.LoadTotal, 96<<20)
 	c.Limits.QueuedTotal = cmp.Or(c.Limits.QueuedTotal, 1<<30)

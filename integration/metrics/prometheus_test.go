@@ -109,6 +109,9 @@ func busy(t *testing.T, c *redis.Client) {
 	do(t, c, "FILA.SCRIPT", "LOAD", "orders", "ON_ENQUEUE", "function on_enqueue(msg) return { throttle_keys = { 'provider' } } end")
 	do(t, c, "FILA.THROTTLE", "SET", "provider", "RATE", 1000, "CONCURRENCY", 100, "ADAPTIVE")
 	do(t, c, "FILA.CRON", "SET", "each second", "emails", "* * * * * *", "payload")
+	do(t, c, "FILA.BUDGET", "SET", "acme", "LOW", 100)
+	do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100)
+	do(t, c, "FILA.ENQUEUE", "emails", "dear", "KEY", "acme", "BUDGET", "acme", "CHARGE", 800)
 	work(t, c)
 }
 

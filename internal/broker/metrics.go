@@ -27,7 +27,7 @@ func (b *broker) metrics() *metrics.Collector {
 	if b.measured != nil {
 		process.Store = (&storeFigures{store: b.measured}).read
 	}
-	return metrics.New(metrics.Config{Queues: m.Queues, Keys: m.Keys, Throttles: m.Throttles, Now: time.Now, Process: process})
+	return metrics.New(metrics.Config{Queues: m.Queues, Keys: m.Keys, Throttles: m.Throttles, Budgets: m.Budgets, Now: time.Now, Process: process})
 }
 
 // metricsFormat returns the format that a scraper asks for, as FILA.METRICS calls it, and its

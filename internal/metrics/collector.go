@@ -17,6 +17,7 @@ type Config struct {
 	Queues    int // queues with series by name; 0: none
 	Keys      int // fairness keys with series, of each queue; 0: none
 	Throttles int // throttles with series; 0: none
+	Budgets   int // budgets with series; 0: none
 
 	Now     func() time.Time // the clock by which a scrape is timed
 	Process Process
@@ -32,6 +33,7 @@ type Collector struct {
 	// Of the loop:
 	queues    queues
 	throttles places
+	budgets   places
 	current   *reading // under way or the last one; nil: there was none
 
 	scripts scripts

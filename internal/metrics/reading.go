@@ -20,7 +20,8 @@ const abandonedAfter = time.Second
 //  3. queues that are gone lose their names
 //  4. the keys with places
 //  5. the throttles
-//  6. the engine itself
+//  6. the budgets
+//  7. the engine itself
 type reading struct {
 	collector *Collector
 	request   engine.Figures
@@ -28,7 +29,8 @@ type reading struct {
 	step, at  int
 	cursor    uint64
 	missing   []string
-	top       topThrottles
+	top       *top     // nil: the collection of these names has not begun
+	names     []string // that top has chosen
 	done      bool
 
 	page      engine.FiguresPage
@@ -36,8 +38,9 @@ type reading struct {
 	keys      []keyOf
 	others    tally
 	throttles []throttleSample
+	budgets   []budgetSample
 	engine    engine.Stats // without the sums over queues
-	leftOut   struct{ queues, keys, throttles int64 }
+	leftOut   struct{ queues, keys, throttles, budgets int64 }
 }
 
 // queueSample is a named queue at one moment.
@@ -58,15 +61,16 @@ type keyOf struct {
 const (
 	queueUnits    = 6
 	keyUnits      = 4
-	throttleUnits = 16
-	throttlePage  = 32
+	throttleUnits = 16 // of a page
+	budgetUnits   = 2  // of a page
+	namesPage     = 32
 )
 
 // advance collects as far as the budget of the turn lasts. It returns engine.ErrWouldBlock if
 // it continues in a later turn.
 func (r *reading) advance(tx *engine.Tx) error {
 	r.advanced = tx.Now()
-	steps := [...]func(*engine.Tx) error{r.readQueues, r.seeQueues, r.missQueues, r.readKeys, r.readThrottles, r.readEngine}
+	steps := [...]func(*engine.Tx) error{r.readQueues, r.seeQueues, r.missQueues, r.readKeys, r.readThrottles, r.readBudgets, r.readEngine}
 	for ; r.step < len(steps); r.step, r.at = r.step+1, 0 {
 		if err := steps[r.step](tx); err != nil {
 			return err
@@ -144,31 +148,71 @@ func (r *reading) readKeys(tx *engine.Tx) error {
 	})
 }
 
+// walk has all throttles or budgets offered to top, a page at a time, and chooses those that have
+// series. page offers a page, and returns the next cursor.
+func (r *reading) walk(tx *engine.Tx, most int, p *places, units int, page func(cursor uint64) uint64) error {
+	if r.names != nil {
+		return nil
+	}
+	if r.top == nil {
+		r.top = newTop(most, p)
+	}
+	for more := true; more; more = r.cursor != 0 {
+		if err := tx.Each(&r.at, r.at+1, units, func(int) { r.cursor = page(r.cursor) }); err != nil {
+			return err
+		}
+	}
+	r.names, r.at = r.top.choose(r.page.Now), 0
+	return nil
+}
+
 func (r *reading) readThrottles(tx *engine.Tx) error {
 	c := r.collector
 	if c.cfg.Throttles == 0 {
 		return nil
 	}
-	if r.top.held == nil {
-		r.top = topThrottles{most: c.cfg.Throttles, places: &c.throttles, held: map[string]*engine.ThrottleInfo{}}
-	}
 	every := func(string) bool { return true }
-	for more := true; more; {
-		err := tx.Each(&r.at, r.at+1, throttleUnits, func(int) {
-			var list []engine.ThrottleInfo
-			r.cursor, list = tx.Throttles(r.cursor, throttlePage, every)
-			for i := range list {
-				r.top.offer(&list[i])
-			}
-		})
-		if err != nil {
-			return err
+	err := r.walk(tx, c.cfg.Throttles, &c.throttles, throttleUnits, func(cursor uint64) uint64 {
+		next, list := tx.Throttles(cursor, namesPage, every)
+		for i := range list {
+			r.top.offer(list[i].Key, list[i].Waiting)
 		}
-		more = r.cursor != 0
+		return next
+	})
+	if err != nil {
+		return err
 	}
-	r.throttles = r.top.choose(r.page.Now)
-	r.leftOut.throttles = int64(max(r.top.all-len(r.throttles), 0))
-	return nil
+	err = tx.Each(&r.at, len(r.names), 1, func(i int) {
+		if info, ok := tx.Throttle(r.names[i]); ok {
+			r.throttles = append(r.throttles, c.throttles.by[info.Key].seeThrottle(&info))
+		}
+	})
+	if err == nil {
+		r.leftOut.throttles, r.top, r.names = r.top.leftOut(), nil, nil
+	}
+	return err
+}
+
+func (r *reading) readBudgets(tx *engine.Tx) error {
+	c := r.collector
+	if c.cfg.Budgets == 0 {
+		return nil
+	}
+	err := r.walk(tx, c.cfg.Budgets, &c.budgets, budgetUnits, func(cursor uint64) uint64 {
+		return tx.BudgetNames(cursor, namesPage, r.top.offer)
+	})
+	if err != nil {
+		return err
+	}
+	err = tx.Each(&r.at, len(r.names), 1, func(i int) {
+		if info, ok := tx.Budget(r.names[i]); ok {
+			r.budgets = append(r.budgets, c.budgets.by[info.Name].seeBudget(&info))
+		}
+	})
+	if err == nil {
+		r.leftOut.budgets, r.top, r.names = r.top.leftOut(), nil, nil
+	}
+	return err
 }
 
 func (r *reading) readEngine(tx *engine.Tx) error {
@@ -176,7 +220,7 @@ func (r *reading) readEngine(tx *engine.Tx) error {
 	return nil
 }
 
-// write writes the series of queues that the user may see, of throttles and of the engine.
+// write writes the series of queues that the user may see, of throttles, of budgets and of the engine.
 func (r *reading) write(f *families, may func(queue string) bool) {
 	now := r.page.Now
 	for i := range r.queues {
@@ -199,10 +243,14 @@ func (r *reading) write(f *families, may func(queue string) bool) {
 	for i := range r.throttles {
 		r.throttles[i].write(f)
 	}
+	for i := range r.budgets {
+		r.budgets[i].write(f)
+	}
 	r.collector.scripts.write(f, r.queues, may, now)
 	f.number(leftOut, r.leftOut.queues, label(labelKind, "queue"))
 	f.number(leftOut, r.leftOut.keys, label(labelKind, "key"))
 	f.number(leftOut, r.leftOut.throttles, label(labelKind, "throttle"))
+	f.number(leftOut, r.leftOut.budgets, label(labelKind, "budget"))
 	writeEngine(f, &r.engine)
 }
 
@@ -243,6 +291,7 @@ func writeEngine(f *families, s *engine.Stats) {
 	f.number(engineBodies, s.BodyBytes, nil)
 	f.number(crons, s.Crons, nil)
 	f.number(budgets, s.Budgets, nil)
+	f.number(keysWithoutCredit, s.Held, nil)
 	f.count(cronTicks, s.Ticked, label(labelOutcome, "enqueued"))
 	f.count(cronTicks, s.Missed, label(labelOutcome, "missed"))
 	f.number(signals, s.Signals, nil)

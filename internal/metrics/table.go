@@ -45,6 +45,7 @@ func groups() []Group {
 		{"Queues", textQueues, append(queueRows(), queueCounterRows()...)},
 		{"Fairness keys", textKeys, keyRows()},
 		{"Throttles", textThrottles, throttleRows()},
+		{"Budgets", textBudgets, budgetRows()},
 		{"Scripts and recurring messages", textScripts, scriptRows()},
 		{"Commands", textCommands, commandRows()},
 		{"Connections", "", connectionRows()},
@@ -74,6 +75,7 @@ const (
 	labelReason   = "reason"
 	labelOutcome  = "outcome"
 	labelThrottle = "throttle"
+	labelBudget   = "budget"
 	labelHook     = "hook"
 	labelCommand  = "command"
 	labelCode     = "code"
@@ -130,6 +132,16 @@ const (
 	throttleAdaptive
 	throttleCuts
 
+	budgets
+	keysWithoutCredit
+	budgetBalance
+	budgetReserved
+	budgetAvailable
+	budgetLow
+	budgetWaiting
+	budgetCredited
+	budgetSpent
+
 	scriptCalls
 	scriptRejected
 	scriptSeconds
@@ -139,7 +151,6 @@ const (
 	cronTicks
 	signals
 	signalsEvicted
-	budgets
 
 	commandDuration
 	commandFailures

@@ -95,6 +95,28 @@ func throttleRows() []row {
 	}
 }
 
+const textBudgets = "`admin.metrics_budgets` budgets have figures: those with most keys waiting, and the oldest. A budget stays for at least ten minutes. " +
+	"A scrape computes the refills of these alone. A budget often has the name of a customer, which may be personal data in what stores the metrics: " +
+	"`admin.metrics_budgets = 0` shows none."
+
+func budgetRows() []row {
+	b := []string{labelBudget}
+	return []row{
+		{budgets, Metric{"budgets", Gauge, nil, "Budgets.", "`FILA.STATS`: `budgets`"}},
+		{keysWithoutCredit, Metric{
+			"keys_without_credit", Gauge, nil,
+			"Fairness keys that have come up and that a budget did not cover, of all queues.", "`FILA.STATS`: `keys_without_credit`",
+		}},
+		{budgetBalance, Metric{"budget_balance_credits", Gauge, b, "What came in less what went out; below 0 in debt.", "`FILA.BUDGET GET`: `balance`"}},
+		{budgetReserved, Metric{"budget_reserved_credits", Gauge, b, "What live leases hold.", "`FILA.BUDGET GET`: `reserved`"}},
+		{budgetAvailable, Metric{"budget_available_credits", Gauge, b, "The balance less what is reserved: what the next delivery may take.", "`FILA.BUDGET GET`: `available`"}},
+		{budgetLow, Metric{"budget_low_credits", Gauge, b, "The balance below which it is low. Absent: none is set.", "`FILA.BUDGET GET`: `low`"}},
+		{budgetWaiting, Metric{"budget_waiting_keys", Gauge, b, "Fairness keys that have come up and that the budget did not cover.", "`FILA.BUDGET GET`: `waiting`"}},
+		{budgetCredited, Metric{"budget_credited_total", Counter, b, "Credits that came in, also those before the start of the broker.", "`FILA.BUDGET GET`: `credited`"}},
+		{budgetSpent, Metric{"budget_spent_total", Counter, b, "Credits that went out, also those before the start of the broker.", "`FILA.BUDGET GET`: `spent`"}},
+	}
+}
+
 const textScripts = "Of the hooks of queues that have a name here, and of all recurring messages together."
 
 func scriptRows() []row {
@@ -112,7 +134,6 @@ func scriptRows() []row {
 		{scriptDuration, Metric{"script_duration_seconds", Histogram, s, "Time until a hook has decided, 0 for decisions that were recalled.", "`FILA.SCRIPT STATS`: `latency`, `p99_us`"}},
 		{scriptBreakerOpen, Metric{"script_breaker_open", Gauge, s, "Whether the hook is not run as it has failed too often in a row: 1 or 0.", "`FILA.SCRIPT STATS`: `state`"}},
 		{crons, Metric{"crons", Gauge, nil, "Recurring messages that are set.", "`FILA.CRON LIST`"}},
-		{budgets, Metric{"budgets", Gauge, nil, "Budgets.", "`FILA.STATS`: `budgets`"}},
 		{cronTicks, Metric{
 			"cron_ticks_total", Counter, []string{labelOutcome},
 			"Ticks of recurring messages: enqueued, missed (passed while the broker was down or busy) or failed.", "`FILA.CRON LIST`",

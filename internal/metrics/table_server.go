@@ -75,7 +75,7 @@ func brokerRows() []row {
 	return []row{
 		{buildInfo, Metric{"build_info", Gauge, []string{"version", "revision", "rocksdb", "goversion"}, "Always 1: the labels say what was built of what.", "`INFO server`"}},
 		{certificateExpiry, Metric{"certificate_expiry_timestamp_seconds", Gauge, []string{labelListener}, "When the certificate of a listener (tls or admin) ends, Unix time.", ""}},
-		{leftOut, Metric{"metrics_left_out", Gauge, []string{labelKind}, "Queues, throttles and keys that have no figures by name: kind is queue, throttle or key.", ""}},
+		{leftOut, Metric{"metrics_left_out", Gauge, []string{labelKind}, "Queues, throttles, budgets and keys that have no figures by name: kind is queue, throttle, budget or key.", ""}},
 		{scrapeSeconds, Metric{"metrics_scrape_seconds", Gauge, nil, "Time that the figures of this answer took.", ""}},
 		{tracingSpans, Metric{"tracing_spans_total", Counter, []string{labelOutcome}, "Spans by outcome: exported, failed (the collector refused them) or dropped (there was no room). There are none while tracing is off.", ""}},
 	}

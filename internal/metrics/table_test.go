@@ -76,7 +76,7 @@ func full(t *testing.T) (*broker, *Server) {
 	t.Helper()
 	took := &histogram.Histogram{}
 	took.Observe(time.Millisecond)
-	b := start(t, Config{Queues: 10, Keys: 10, Throttles: 10, Process: Process{
+	b := start(t, Config{Queues: 10, Keys: 10, Throttles: 10, Budgets: 10, Process: Process{
 		Version: "1.0.0", Revision: "abc", RocksDB: "7.8", Go: "go1.26",
 		Loop: func() engine.LoopFigures { return engine.LoopFigures{EventsLost: 3, BatchTasks: *took} },
 		Store: func() (Store, bool) {
@@ -97,6 +97,7 @@ func full(t *testing.T) (*broker, *Server) {
 	b.do(func(tx *engine.Tx) error {
 		return tx.SetThrottle("provider", engine.ThrottleOptions{Rate: new(2.0), Concurrency: new(uint64(5)), Adaptive: true})
 	})
+	b.setBudget("acme", false)
 	server := &Server{
 		Commands: []Command{{Name: "fila.lease", Took: took, Failed: 1}}, Errors: map[string]uint64{"ERR": 1}, Denials: map[string]uint64{"command": 1},
 		Connections: 1, ConnectionsLimit: 2, StoreBytes: 1, StoreFree: 2, Turns: *took, Commits: *took,
