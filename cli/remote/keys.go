@@ -86,26 +86,30 @@ func signalRows() []row {
 	return []row{
 		{
 			name: "signals list", short: "List signals, sums that fade with time",
+			long: `1M is about what the last minute brought, ALL the sum that never fades. VELOCITY is the rate
+a second of the first window less that of the second: above 0 it rises.`,
 			wire: "FILA.SIGNAL LIST", shape: pages, columns: columns, none: "no signals",
 			options:  []option{{"match", "MATCH", text, "only subjects that match a `pattern`"}, limit()},
 			examples: []string{"fila signals list", "fila signals list --match 'provider:*' -o jsonl"},
 		},
 		{
-			name: "signals show", args: "SUBJECT", short: "Show the signals of a subject",
-			wire: "FILA.SIGNAL GET $SUBJECT", shape: list, columns: columns, none: "$SUBJECT has no signals",
-			examples: []string{"fila signals show provider:x", "fila signals show tenant-1 -o json"},
+			name: "signals show", args: "SUBJECT [NAME]", short: "Show the signals of a subject, or one of them",
+			wire: "FILA.SIGNAL GET $SUBJECT $NAME", shape: list, columns: columns, none: "$SUBJECT has no such signals",
+			examples: []string{"fila signals show provider:x", "fila signals show tenant-1 pages -o json"},
 		},
 		{
-			name: "signals add", args: "SUBJECT NAME VALUE", short: "Add a value to a signal",
-			wire: "FILA.SIGNAL ADD $SUBJECT $NAME $VALUE", done: "added $VALUE to $NAME of $SUBJECT",
+			name: "signals add", args: "SUBJECT NAME [VALUE]", short: "Add a value to a signal; 1 unless it is given",
+			long: `There is nothing to define before: the first value makes the signal. Hooks read it with
+fila.signal.`,
+			wire: "FILA.SIGNAL ADD $SUBJECT $NAME $VALUE", done: "added to $NAME of $SUBJECT",
 			options:  []option{{"at", "AT", when, "the `time` of the value, which is past"}},
-			examples: []string{"fila signals add provider:x refused 1", "fila signals add tenant-1 pages 12.5 --at 1h"},
+			examples: []string{"fila signals add provider:x refused", "fila signals add tenant-1 pages 12.5 --at 1h"},
 		},
 		{
-			name: "signals delete", args: "SUBJECT", short: "Delete all signals of a subject",
-			wire: "FILA.SIGNAL DEL $SUBJECT", shape: count, done: "deleted %d signals of $SUBJECT", missing: "$SUBJECT has no signals",
-			ask:      "Delete all signals of $SUBJECT?",
-			examples: []string{"fila signals delete provider:x --yes", "fila signals delete tenant-1 -y -o json"},
+			name: "signals delete", args: "SUBJECT [NAME]", short: "Delete all signals of a subject, or one of them",
+			wire: "FILA.SIGNAL DEL $SUBJECT $NAME", shape: count, done: "deleted %d signals of $SUBJECT", missing: "$SUBJECT has no such signals",
+			ask:      "Delete signals of $SUBJECT?",
+			examples: []string{"fila signals delete provider:x refused --yes", "fila signals delete tenant-1 -y -o json"},
 		},
 	}
 }

@@ -198,6 +198,9 @@ func totals(f *Figures) string {
 	for _, name := range []string{"ready", "delayed", "leased", "dead", "keys"} {
 		parts = append(parts, name+" "+Short(t.Float(name)))
 	}
+	if n := t.Float("keys_without_credit"); n > 0 {
+		parts = append(parts, "without credit "+Short(n))
+	}
 	if w := t.Get("writable"); w != nil && t.Int("writable") != 1 {
 		parts = append(parts, "NOT WRITABLE")
 	}

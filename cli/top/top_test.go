@@ -46,6 +46,13 @@ func queues() *Figures {
 	return f
 }
 
+// broke are figures of a broker with keys that wait for budgets.
+func broke() *Figures {
+	f := queues()
+	f.Totals = append(f.Totals, client.Field{Name: "keys_without_credit", Value: int64(1200)})
+	return f
+}
+
 func keys() *Figures {
 	f := &Figures{At: time.UnixMilli(1_767_225_600_000), Broker: "127.0.0.1:5555", Queue: "orders", Totals: fieldsOf("ready", 1200, "delayed", 0, "leased", 8, "dead", 0, "keys", 3)}
 	add := func(name string, depth, oldest int, share, fair float64, state string) {
@@ -70,6 +77,7 @@ func TestPicturesAreWhatTheirGoldenFilesShow(t *testing.T) {
 		"keys":        {View: View{Width: 80, Height: 24, Live: true, Sort: 1, Selected: 1}, Figures: keys(), Queue: "orders"},
 		"keys-behind": {View: View{Width: 80, Height: 9, Live: true, Sort: 7}, Figures: keys(), Queue: "orders"},
 		"explain":     explaining,
+		"no-credit":   {View: View{Width: 100, Height: 6, Live: true}, Figures: broke()},
 		"begin":       {View: View{Width: 80, Height: 4, Live: true}},
 	} {
 		got := m.Render()
