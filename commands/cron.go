@@ -22,7 +22,7 @@ func cronSet() Spec {
 		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
 			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
 			"Each tick enqueues exactly one message, also across restarts. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
-			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. See docs/cron.md.",
+			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. See docs/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "cron", Type: String},
@@ -39,6 +39,8 @@ func cronSet() Spec {
 			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
 			{Name: "n", Type: Integer, Token: "COST", Optional: true, Min: math.MinInt64},
 			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
+			budgetOption(),
+			chargeOption(),
 			headerOption(),
 			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
 			{Name: "ms", Type: Integer, Token: "DELAY", Optional: true, Max: millisMax},
@@ -48,6 +50,8 @@ func cronSet() Spec {
 			{"FILA.QUEUE CREATE reports", "OK"},
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
 			{`FILA.CRON SET sync reports "@every 5m" poll CATCHUP NONE KEY tenant-1 HEADER kind sync`, "OK"},
+			{"FILA.BUDGET SET acme", "OK"},
+			{"FILA.CRON SET digest reports @daily digest BUDGET acme CHARGE 800", "OK"},
 		},
 		Parse: parseCron,
 	}
@@ -141,7 +145,7 @@ func cronGet() Spec {
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + ". key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
-			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt.",
+			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt; charge is nil if none was given.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.CRON GET morning", "(nil)"},
@@ -149,8 +153,8 @@ func cronGet() Spec {
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
 			{"FILA.CRON GET morning", "..."},
 		},
-		Room:   always(2 * smallRoom),
-		Memory: "8 KiB",
+		Room:   always(3 * smallRoom),
+		Memory: "12 KiB",
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &cronGetCall{name: in.Text("name"), user: in.User}, nil
 		},
@@ -209,6 +213,8 @@ func cronFields(i *engine.CronInfo) *fields {
 	f.millis("delay_ms", i.Delay)
 	f.millis("ttl_ms", i.TTL)
 	f.at("set_at", i.SetAt)
+	f.texts("budgets", i.Budgets)
+	f.amount("charge", i.Charge)
 	return &f
 }
 
@@ -225,8 +231,8 @@ func cronList() Spec {
 			{`FILA.CRON SET sync reports "@every 5m" poll`, "OK"},
 			{"FILA.CRON LIST MATCH s* COUNT 100", "..."},
 		},
-		Room:   pageOf[engine.CronInfo](3, tinyRoom),
-		Memory: "2,400 bytes for each of COUNT",
+		Room:   pageOf[engine.CronInfo](3+engine.BudgetsMax, tinyRoom),
+		Memory: "4,500 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
 			return &cronListCall{page: parsePage(in), user: in.User}, nil
 		},

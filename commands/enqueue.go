@@ -31,8 +31,8 @@ func enqueue() Spec {
 			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
 			{Name: "n", Type: Integer, Token: "COST", Optional: true, Min: math.MinInt64},
 			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
-			{Name: "name", Type: String, Token: "BUDGET", Optional: true, Multiple: true},
-			{Name: "n", Type: Integer, Token: "CHARGE", Optional: true, Max: credit.ChargeMax},
+			budgetOption(),
+			chargeOption(),
 			headerOption(),
 			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
 			{Name: "due", Type: OneOf, Optional: true, Args: []Arg{
@@ -77,11 +77,6 @@ func parseEnqueue(s *Session, in *input) (call, error) {
 	if t := s.handler.cfg.Tracer; t != nil {
 		c.span = t.Enqueue(&c.req)
 	}
-	c.req.Budgets = in.Texts("budget")
-	if in.Has("charge") {
-		n := in.Integer("charge", 0)
-		c.req.Charge = &n
-	}
 	c.req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
 	for _, a := range in.Args {
 		c.size += len(a)
@@ -108,6 +103,7 @@ func parseMessage(s *Session, in *input, req *engine.Enqueue) error {
 	}
 	req.Delay, req.TTL = in.Millis("delay", 0), in.Millis("ttl", 0)
 	req.Throttles, req.Headers = in.Texts("throttle"), headers(in)
+	req.Budgets, req.Charge = in.Texts("budget"), charge(in)
 	return nil
 }
 
@@ -122,6 +118,24 @@ func atLeastOne(in *input, token, slot string, most int) (uint32, error) {
 		return 0, command.Refuse("INVALID", "not allowed: "+token+" "+strconv.FormatInt(n, 10)+", it must be from 1 to "+strconv.Itoa(most))
 	}
 	return uint32(n), nil //nolint:gosec // the limit is below
+}
+
+// budgetOption and chargeOption are the options for what pays for a message.
+func budgetOption() Arg {
+	return Arg{Name: "name", Type: String, Token: "BUDGET", Optional: true, Multiple: true}
+}
+
+func chargeOption() Arg {
+	return Arg{Name: "n", Type: Integer, Token: "CHARGE", Optional: true, Max: credit.ChargeMax}
+}
+
+// charge returns the value of chargeOption, nil if it is not given.
+func charge(in *input) *int64 {
+	if !in.Has("charge") {
+		return nil
+	}
+	n := in.Integer("charge", 0)
+	return &n
 }
 
 // headerOption is the option for headers.

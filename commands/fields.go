@@ -106,6 +106,15 @@ func (f *fields) limit(name string, n uint64) {
 	f.count(name, n)
 }
 
+// amount adds a number, or nil.
+func (f *fields) amount(name string, n *int64) {
+	if n == nil {
+		f.optional(name, "")
+		return
+	}
+	f.number(name, *n)
+}
+
 // rate adds a number per second, or nil if it is not set.
 func (f *fields) rate(name string, perSecond float64) {
 	if perSecond == 0 {

@@ -145,11 +145,16 @@ func (f *flooded) fill() {
 	add := func(args ...string) { all.Write(wire(args...)) }
 	add("FILA.QUEUE", "CREATE", "big", "MAXATTEMPTS", "0")
 	add("FILA.QUEUE", "CREATE", "small", "MAXATTEMPTS", "0")
+	ticks := []string{"KEY", longName("key", 0)}
+	for i := range engine.BudgetsMax {
+		add("FILA.BUDGET", "SET", longName("budget", i))
+		ticks = append(ticks, "BUDGET", longName("budget", i))
+	}
 	for i := range 50 {
 		name := fmt.Sprintf("queue-%d-%s", i, strings.Repeat("q", 200))
 		add("FILA.QUEUE", "CREATE", name, "NODLQ")
 		add("FILA.SCRIPT", "LOAD", name, "ON_FAILURE", scriptOfQueues())
-		add("FILA.CRON", "SET", longName("cron", i), "small", "@yearly", "payload", "KEY", longName("key", i))
+		add(append([]string{"FILA.CRON", "SET", longName("cron", i), "small", "@yearly", "payload"}, ticks...)...)
 		add("ACL", "SETUSER", fmt.Sprintf("user-%d", i), "on", ">secret", "~"+longName("pattern", i), "+@all")
 	}
 	for i := range 300 {

@@ -23,6 +23,8 @@ func scriptTest() Spec {
 			Arg{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
 			Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: 1, Max: math.MaxUint32},
 			Arg{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
+			budgetOption(),
+			chargeOption(),
 			headerOption(),
 			Arg{Name: "n", Type: Integer, Token: "PAYLOADSIZE", Optional: true, Max: math.MaxInt32},
 			Arg{Name: "n", Type: Integer, Token: "ATTEMPT", Optional: true, Min: 1, Max: math.MaxUint32},
@@ -64,12 +66,15 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 	c.queue, c.kind = in.Text("queue"), hookKind(in)
 	c.msg = hook.Message{
 		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.Integer("payloadsize", 0)),
-		Weight: uint32(in.Integer("weight", 1)), //nolint:gosec // the Spec bounds it
+		Weight: uint32(in.Integer("weight", 1)), Charge: 1, //nolint:gosec // the Spec bounds it
 	}
 	if in.Has("key") {
 		c.msg.Key = in.Text("key")
 	}
-	c.msg.Throttles, c.msg.Headers = in.Texts("throttle"), headers(in)
+	c.msg.Throttles, c.msg.Headers, c.msg.Budgets = in.Texts("throttle"), headers(in), in.Texts("budget")
+	if n := charge(in); n != nil {
+		c.msg.Charge = *n
+	}
 	if c.kind == hook.OnFailure {
 		c.msg.ID, c.msg.Error = engine.ID{}.String(), string(in.Bytes("error"))
 		c.msg.Attempts = uint32(in.Integer("attempt", 1)) //nolint:gosec // the Spec bounds it
@@ -123,17 +128,17 @@ func (c *scriptTestCall) fields(t *hook.Trial) *fields {
 	f.micros("time_us", t.Duration)
 	f.number("instructions", t.Instructions)
 	f.number("memory_bytes", t.Memory)
+	if c.kind == hook.OnEnqueue {
+		f.list("budgets", t.Enqueue.Budgets)
+		f.amount("charge", t.Enqueue.Charge)
+	}
 	return &f
 }
 
 func (f *fields) enqueue(d *hook.EnqueueDecision) {
 	f.optional("fairness_key", d.Key)
 	f.limit("weight", uint64(d.Weight))
-	if d.Throttles == nil {
-		f.optional("throttle_keys", "")
-	} else {
-		f.texts("throttle_keys", d.Throttles)
-	}
+	f.list("throttle_keys", d.Throttles)
 	f.limit("cost", uint64(d.Cost))
 	if d.Priority == nil {
 		f.optional("priority", "")
@@ -141,6 +146,15 @@ func (f *fields) enqueue(d *hook.EnqueueDecision) {
 		f.number("priority", int64(*d.Priority))
 	}
 	f.delay(d.Delay)
+}
+
+// list adds an array of strings, or nil if the script leaves it to the producer.
+func (f *fields) list(name string, texts []string) {
+	if texts == nil {
+		f.optional(name, "")
+		return
+	}
+	f.texts(name, texts)
 }
 
 func (f *fields) failure(d *hook.FailureDecision) {

@@ -109,8 +109,8 @@ func (c *core) reserveAgain(m *message) {
 func (c *core) reservedBy(m *message, fn func(a *account, charge int64)) {
 	names, charge := m.budgets()
 	for i, name := range names {
-		if m.reserved&(1<<i) != 0 {
-			fn(c.accounts.byName[name], charge)
+		if a := c.accounts.byName[name]; m.reserved&(1<<i) != 0 && a != nil { // a charge of 0 reserves nothing, so the budget may be gone
+			fn(a, charge)
 		}
 	}
 	m.reserved = 0
@@ -193,12 +193,15 @@ func (c *core) creditsCommitted(m *message) bool {
 	return true
 }
 
-// checkPaid returns an error if a budget that a producer has named does not exist, or if one that
-// refuses does not cover the charge now.
+// checkPaid returns an error if a budget does not exist, unless that holds the message, or if one
+// that refuses does not cover the charge now.
 func (c *core) checkPaid(req *Enqueue) error {
 	for _, name := range req.Budgets {
 		a, err := c.accountNamed(name)
-		if err != nil {
+		switch {
+		case err != nil && req.lenient:
+			continue
+		case err != nil:
 			return err
 		}
 		if charge := req.charge(); a.refuse && !a.sums.Covers(charge) {

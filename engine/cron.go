@@ -171,7 +171,8 @@ func (t *cronTable) arm(e *cronEntry) {
 // under way is made again, with the new content.
 //
 // Errors: an unknown queue, ErrInvalid for a message that would expire before it is ready
-// or for an entry above the limit, ErrMisconf while the store takes no writes.
+// or for an entry above the limit, ErrNoBudget for a budget that does not exist, ErrMisconf while
+// the store takes no writes.
 func (tx *Tx) SetCron(cr *Cron) error {
 	c := tx.core
 	req := &cr.Message
@@ -185,6 +186,11 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	if err := c.writableForNew(); err != nil {
 		return err
 	}
+	for _, name := range req.Budgets {
+		if _, err := c.accountNamed(name); err != nil {
+			return err
+		}
+	}
 	t := &c.cron
 	e := t.entries[cr.Name]
 	if e == nil && len(t.entries) >= c.cfg.Limits.Crons {
@@ -193,6 +199,10 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,
 		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.now, //nolint:gosec // not negative
+		Budgets: distinct(req.Budgets),
+	}
+	if req.Charge != nil {
+		set.Charge = *req.Charge + 1
 	}
 	if req.Priority != nil {
 		set.Priority = uint32(*req.Priority) + 1
@@ -259,6 +269,8 @@ type CronInfo struct {
 	Priority                *uint8
 	Delay, TTL              time.Duration
 	SetAt                   time.Time
+	Budgets                 []string // that pay for each message
+	Charge                  *int64   // to each of them, as given
 }
 
 func (e *cronEntry) info() CronInfo {
@@ -273,7 +285,7 @@ func (e *cronEntry) info() CronInfo {
 		Name: e.name, Queue: s.Queue, Expression: s.Expression, Zone: s.Zone, CatchUp: CatchUp(s.CatchUp), Key: s.Key, //nolint:gosec // three values
 		NextAt: at(s.NextAt), LastAt: at(s.LastAt), Fired: s.Fired, Missed: s.Missed, LastError: s.LastError, ErrorAt: at(s.ErrorAt),
 		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
-		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), //nolint:gosec // at most durationMax
+		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Budgets: s.Budgets, Charge: chargeOf(s), //nolint:gosec // at most durationMax
 	}
 	if e.schedule == nil {
 		i.NextAt, i.LastError = time.Time{}, "invalid expression or zone; set the recurring message again"
@@ -289,6 +301,15 @@ func priorityOf(s *storage.Cron) *uint8 {
 	}
 	p := uint8(min(s.Priority-1, priorityMax))
 	return &p
+}
+
+// chargeOf returns the charge of an entry's message; nil: its cost. The record stores the charge
+// plus one.
+func chargeOf(s *storage.Cron) *int64 {
+	if s.Charge == 0 {
+		return nil
+	}
+	return new(s.Charge - 1)
 }
 
 // Cron describes a recurring message; ok is false if there is none with that name.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -55,6 +54,7 @@ type Enqueue struct {
 	Dedup     string        // deduplication id; "": none; DedupContent: a hash of the content
 
 	hook      hook.Hook      // the script that has decided; nil: none has
+	lenient   bool           // a budget that does not exist holds the message; false: it refuses it
 	hookDelay *time.Duration // the script's delay, instead of Delay and At; nil: not decided
 
 	hash   nameHash  // of Key
@@ -104,38 +104,18 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 
 // charge is what the message costs each of its budgets, 0 without any.
 func (req *Enqueue) charge() int64 {
-	switch {
-	case len(req.Budgets) == 0:
+	if len(req.Budgets) == 0 {
 		return 0
-	case req.Charge == nil:
-		return int64(max(req.Cost, 1))
-	default:
-		return *req.Charge
 	}
+	return req.chargeEach()
 }
 
-// BudgetsMax bounds the budgets of a message.
-const BudgetsMax = 4
-
-// checkBudgets validates the budgets of a request and its charge.
-func checkBudgets(req *Enqueue, l *Limits) error {
-	if n := len(req.Budgets); n > BudgetsMax {
-		if n = countDistinct(req.Budgets); n > BudgetsMax {
-			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different budget"), BudgetsMax)
-		}
+// chargeEach is what it costs each budget that it may have.
+func (req *Enqueue) chargeEach() int64 {
+	if req.Charge == nil {
+		return int64(max(req.Cost, 1))
 	}
-	for _, name := range req.Budgets {
-		if name == "" {
-			return fmt.Errorf("%w: the name of a budget has at least one byte", ErrInvalid)
-		}
-		if len(name) > l.Key {
-			return fmt.Errorf("%w: BUDGET of %d bytes, the limit is %d", ErrTooBig, len(name), l.Key)
-		}
-	}
-	if n := req.Charge; n != nil && (*n < 0 || *n > credit.ChargeMax) {
-		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", ErrInvalid, *n, int64(credit.ChargeMax))
-	}
-	return nil
+	return *req.Charge
 }
 
 // checkMessage validates a request before its hook runs. What the hook changes afterwards
@@ -356,6 +336,7 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	}
 	msg := hook.Message{
 		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
+		Budgets: req.Budgets, Charge: req.chargeEach(),
 	}
 	at := unix(now())
 	d, _ := h.OnEnqueue(at, &msg, s.View(at), hooks.bounds) // the hook has counted an error, and the decision is safe
@@ -373,6 +354,12 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	}
 	if d.Priority != nil {
 		req.Priority = d.Priority
+	}
+	if d.Budgets != nil {
+		req.Budgets, req.lenient = d.Budgets, true
+	}
+	if d.Charge != nil {
+		req.Charge = d.Charge
 	}
 	req.hook, req.hookDelay = h, d.Delay // times checks it against the queue's time to live
 }

@@ -397,6 +397,7 @@ func (v *verdict) do(store Store) {
 		return // removed in the meantime, or unreadable: the zero decision is the safe one
 	}
 	v.msg.Headers, v.msg.PayloadSize, v.msg.Throttles = rec.Headers, len(rec.Payload), rec.Throttles
+	v.msg.Budgets, v.msg.Charge = rec.Budgets, rec.Charge
 	now := unix(v.now)
 	v.decision, _ = v.hook.OnFailure(now, &v.msg, v.snapshot.View(now), v.snapshot.Bounds(v.msg.Queue)) // see decide
 }

@@ -47,13 +47,14 @@ const (
 	askKey
 	askWeight
 	askSize
+	askCharge
 )
 
 // answer is the value of a query. A query uses one or two of the fields.
 type answer struct {
 	text   string
 	raw    []byte // text in a buffer that must be copied to be kept
-	number int
+	number int64
 	is     bool // the header or setting exists
 }
 
@@ -69,15 +70,17 @@ func (q *question) answer(msg *hook.Message, view hook.View) (a answer) {
 			a.text, a.is = view.Get(q.name)
 		}
 	case askHeaders:
-		a.number = len(msg.Headers)
+		a.number = int64(len(msg.Headers))
 	case askQueue:
 		a.text = msg.Queue
 	case askKey:
 		a.text = msg.Key
 	case askWeight:
-		a.number = int(msg.Weight)
+		a.number = int64(msg.Weight)
 	case askSize:
-		a.number = msg.PayloadSize
+		a.number = int64(msg.PayloadSize)
+	case askCharge:
+		a.number = msg.Charge
 	case askNothing:
 	}
 	return a
@@ -160,7 +163,7 @@ type node struct {
 type edge struct {
 	from, to *node
 	text     string
-	number   int
+	number   int64
 	is       bool
 	used     atomic.Bool // used since it was last considered for replacement
 }
@@ -250,8 +253,10 @@ func (m *memo) recall(root *node, msg *hook.Message, view hook.View) (d hook.Enq
 // or recently used edges occupy its slots.
 func (m *memo) remember(root *atomic.Pointer[node], asked []question, msg *hook.Message, view hook.View, d *hook.EnqueueDecision) {
 	size := len(d.Key)
-	for _, t := range d.Throttles {
-		size += len(t)
+	for _, names := range [][]string{d.Throttles, d.Budgets} {
+		for _, name := range names {
+			size += len(name)
+		}
 	}
 	for i := range asked {
 		a := asked[i].answer(msg, view)

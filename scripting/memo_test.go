@@ -22,7 +22,7 @@ func (c chance) of(options ...string) string { return options[c.IntN(len(options
 func (c chance) message() *hook.Message {
 	msg := &hook.Message{
 		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(hook.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)), //nolint:gosec // small
-		Throttles: []string{"a", "b", "c"}[:c.IntN(4)],
+		Throttles: []string{"a", "b", "c"}[:c.IntN(4)], Budgets: []string{"m", "n"}[:c.IntN(3)], Charge: int64(c.IntN(3)) << 32,
 	}
 	for range c.IntN(4) {
 		msg.Headers = append(msg.Headers, storage.Header{
@@ -98,7 +98,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 		}
 	}
 	sees := []string{
-		"msg.queue", "msg.payload_size", "msg.fairness_key", "msg.weight", "#msg.throttle_keys", "msg.throttle_keys[1]", "#msg.headers", "msg.id", "msg.attempts",
+		"msg.queue", "msg.payload_size", "msg.fairness_key", "msg.weight", "#msg.throttle_keys", "msg.throttle_keys[1]", "#msg.headers", "msg.id", "msg.attempts", "msg.charge", "msg.budgets[1]",
 		"msg.headers.tenant", "msg.headers['tier']", "msg.headers[msg.fairness_key]", "fila.get('weight.acme')", "fila.get(tostring(msg.headers.tenant), 'd')", "fila.signal(tostring(msg.headers.tenant), 'failed')",
 		"(function() local s = '' for n, v in pairs(msg.headers) do s = s .. n .. v end return s end)()",
 	}
@@ -109,7 +109,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 			see := sees[c.IntN(len(sees))]
 			fmt.Fprintf(&b, "if tostring(%s) %s '%s' then s = s .. tostring(%s) end\n", see, c.of("==", "~=", "<"), c.of("acme", "nil", "1", "m"), sees[c.IntN(len(sees))])
 		}
-		b.WriteString("return { fairness_key = 'k' .. fila.hash(s, 1000), throttle_keys = { s ~= '' and s:sub(1, 99) or nil }, delay_ms = #s, priority = #s % 10 } end")
+		b.WriteString("return { fairness_key = 'k' .. fila.hash(s, 1000), throttle_keys = { s ~= '' and s:sub(1, 99) or nil }, delay_ms = #s, priority = #s % 10, budgets = { s:sub(1, 3) .. 'm' }, charge = #s } end")
 		alike(t, s, b.String(), c, 100)
 	}
 	for i := range uint64(200) {

@@ -45,12 +45,12 @@ func messageIndex(l *lua.LState) int {
 		m.trace.ask(askWeight, "")
 		v = lua.LNumber(msg.Weight)
 	case "throttle_keys":
-		m.trace.off = true
-		list := m.newList(l, len(msg.Throttles))
-		for i, t := range msg.Throttles {
-			list.RawSetInt(i+1, m.string(l, t))
-		}
-		v = list
+		v = m.list(l, msg.Throttles)
+	case "budgets":
+		v = m.list(l, msg.Budgets)
+	case "charge":
+		m.trace.ask(askCharge, "")
+		v = lua.LNumber(msg.Charge)
 	case "id":
 		if msg.ID != "" {
 			v = m.string(l, msg.ID)
@@ -66,6 +66,16 @@ func messageIndex(l *lua.LState) int {
 	}
 	l.Push(v)
 	return 1
+}
+
+// list returns a new list of texts, which the memo does not model.
+func (m *machine) list(l *lua.LState, texts []string) *lua.LTable {
+	m.trace.off = true
+	list := m.newList(l, len(texts))
+	for i, text := range texts {
+		list.RawSetInt(i+1, m.string(l, text))
+	}
+	return list
 }
 
 // string converts an existing text to a Lua value, truncated to the length that a

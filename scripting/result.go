@@ -9,6 +9,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -38,12 +39,17 @@ func enqueueDecision(res result, limits *hook.Limits) (hook.EnqueueDecision, err
 		case "cost":
 			return decode(&d.Cost, v, name, wholeUpTo(1, limits.Cost))
 		case "throttle_keys":
-			return decode(&d.Throttles, v, name, func(v lua.LValue) ([]string, string) { return keysOf(v, limits) })
+			return decode(&d.Throttles, v, name, func(v lua.LValue) ([]string, string) {
+				return keysOf(v, "key", limits.Throttle, limits.Throttles)
+			})
+		case "budgets":
+			return decode(&d.Budgets, v, name, func(v lua.LValue) ([]string, string) {
+				return keysOf(v, "budget", limits.Key, credit.BudgetsMax)
+			})
+		case "charge":
+			return decode(&d.Charge, v, name, pointer(wholeUpTo[int64](0, credit.ChargeMax)))
 		case "priority":
-			p, bad := wholeUpTo(0, 9)(v)
-			priority := uint8(p) //nolint:gosec // at most 9
-			d.Priority = &priority
-			return complain(name, bad)
+			return decode(&d.Priority, v, name, pointer(wholeUpTo[uint8](0, 9)))
 		case "delay_ms":
 			return decode(&d.Delay, v, name, delayOf)
 		default:
@@ -157,22 +163,22 @@ func keyOf(v lua.LValue, bytesMax int) (value, complaint string) {
 	return strings.Clone(string(s)), ""
 }
 
-// keysOf reads a list of throttle keys without duplicates.
-func keysOf(v lua.LValue, limits *hook.Limits) (values []string, complaint string) {
+// keysOf reads a list of at most most different keys of at most bytesMax bytes, without duplicates.
+func keysOf(v lua.LValue, what string, bytesMax, most int) (values []string, complaint string) {
 	t, ok := v.(*lua.LTable)
 	if !ok {
 		return nil, "must be a list, not a " + kindOf(v)
 	}
 	n := t.MaxN()
-	keys := make([]string, 0, min(n, limits.Throttles))
+	keys := make([]string, 0, min(n, most))
 	for i := 1; i <= n; i++ {
-		key, bad := keyOf(t.RawGetInt(i), limits.Throttle)
+		key, bad := keyOf(t.RawGetInt(i), bytesMax)
 		switch {
 		case bad != "":
 			return nil, fmt.Sprintf("[%d] %s", i, bad)
 		case slices.Contains(keys, key):
-		case len(keys) == limits.Throttles:
-			return nil, fmt.Sprintf("has %d keys, at most %d different ones", n, limits.Throttles)
+		case len(keys) == most:
+			return nil, fmt.Sprintf("has %d %ss, at most %d different ones", n, what, most)
 		default:
 			keys = append(keys, key)
 		}
@@ -190,8 +196,8 @@ func hasFields(t *lua.LTable) bool {
 }
 
 // wholeUpTo returns a reader of whole numbers in [least, most].
-func wholeUpTo(least, most uint32) func(lua.LValue) (uint32, string) {
-	return func(v lua.LValue) (uint32, string) {
+func wholeUpTo[T uint8 | uint32 | int64](least, most T) func(lua.LValue) (T, string) {
+	return func(v lua.LValue) (T, string) {
 		n, ok := v.(lua.LNumber)
 		if !ok {
 			return 0, "must be a number, not a " + kindOf(v)
@@ -200,10 +206,18 @@ func wholeUpTo(least, most uint32) func(lua.LValue) (uint32, string) {
 		if !ok {
 			return 0, "must be a whole number"
 		}
-		if i < int(least) || i > int(most) {
+		if int64(i) < int64(least) || int64(i) > int64(most) {
 			return 0, fmt.Sprintf("is %d, it must be between %d and %d", i, least, most)
 		}
-		return uint32(i), "" //nolint:gosec // bounded above
+		return T(i), ""
+	}
+}
+
+// pointer has a reader return a pointer to its value.
+func pointer[T any](read func(lua.LValue) (T, string)) func(lua.LValue) (*T, string) {
+	return func(v lua.LValue) (*T, string) {
+		value, bad := read(v)
+		return &value, bad
 	}
 }
 

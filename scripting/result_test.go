@@ -29,6 +29,10 @@ func TestResultsAreTakenAsTheyAre(t *testing.T) {
 		`{ throttle_keys = {} }`:                     {Throttles: []string{}},
 		`{ throttle_keys = { "a", "b" } }`:           {Throttles: []string{"a", "b"}},
 		`{ throttle_keys = fila.split("1,2", ",") }`: {Throttles: []string{"1", "2"}},
+		`{ budgets = {}, charge = 0 }`:               {Budgets: []string{}, Charge: new(int64(0))},
+		`{ budgets = { "a", "b", "c", "a", "d" } }`:  {Budgets: []string{"a", "b", "c", "d"}},
+		`{ budgets = { ("b"):rep(512) } }`:           {Budgets: []string{strings.Repeat("b", 512)}},
+		`{ charge = 1e12 }`:                          {Charge: new(int64(1e12))},
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
 		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil, hook.Bounds{})
@@ -41,7 +45,8 @@ func TestResultsAreTakenAsTheyAre(t *testing.T) {
 func same(a, b *hook.EnqueueDecision) bool {
 	return a.Key == b.Key && a.Weight == b.Weight && a.Cost == b.Cost &&
 		(a.Throttles == nil) == (b.Throttles == nil) && strings.Join(a.Throttles, "|") == strings.Join(b.Throttles, "|") &&
-		equal(a.Priority, b.Priority) && equal(a.Delay, b.Delay)
+		(a.Budgets == nil) == (b.Budgets == nil) && strings.Join(a.Budgets, "|") == strings.Join(b.Budgets, "|") &&
+		equal(a.Charge, b.Charge) && equal(a.Priority, b.Priority) && equal(a.Delay, b.Delay)
 }
 
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -49,38 +54,47 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
 	s := sandbox(t)
 	for result, want := range map[string]string{
-		`1`:                                      "must return a table or nil, not a number",
-		`"acme"`:                                 "not a string",
-		`msg`:                                    "not a userdata",
-		`true`:                                   "not a boolean",
-		`{ "acme" }`:                             "a key of type number",
-		`{ fairness_key = 7 }`:                   "'fairness_key' must be a string, not a number",
-		`{ fairness_key = "" }`:                  "'fairness_key' must not be empty",
-		`{ fairness_key = ("k"):rep(513) }`:      "'fairness_key' has 513 bytes, at most 512",
-		`{ fairnes_key = "a" }`:                  "unknown result field 'fairnes_key'",
-		`{ weight = 0 }`:                         "'weight' is 0, it must be between 1 and 1000000",
-		`{ weight = -1 }`:                        "'weight' is -1",
-		`{ weight = 1000001 }`:                   "'weight' is 1000001",
-		`{ weight = 1.5 }`:                       "'weight' must be a whole number",
-		`{ weight = 0 / 0 }`:                     "'weight' must be a whole number",
-		`{ weight = 1 / 0 }`:                     "'weight' must be a whole number",
-		`{ weight = "3" }`:                       "'weight' must be a number, not a string",
-		`{ cost = 0 }`:                           "'cost' is 0",
-		`{ cost = 2 ^ 40 }`:                      "'cost' is 1099511627776",
-		`{ priority = 10 }`:                      "'priority' is 10, it must be between 0 and 9",
-		`{ priority = -1 }`:                      "'priority' is -1",
-		`{ delay_ms = -1 }`:                      "'delay_ms' must be between",
-		`{ delay_ms = 0 / 0 }`:                   "'delay_ms' must be between",
-		`{ delay_ms = 1 / 0 }`:                   "'delay_ms' must be between",
-		`{ delay_ms = 3153600000001 }`:           "'delay_ms' must be between",
-		`{ delay_ms = "5" }`:                     "'delay_ms' must be a number of milliseconds, not a string",
-		`{ throttle_keys = "a" }`:                "'throttle_keys' must be a list, not a string",
-		`{ throttle_keys = { "a", 7 } }`:         "'throttle_keys' [2] must be a string",
-		`{ throttle_keys = { "a", nil, "c" } }`:  "'throttle_keys' [2] must be a string, not a nil",
-		`{ throttle_keys = { "" } }`:             "'throttle_keys' [1] must not be empty",
-		`{ throttle_keys = { ("k"):rep(513) } }`: "[1] has 513 bytes",
-		`{ throttle_keys = { a = "b" } }`:        "not in its sequence",
-		`{ throttle_keys = { "a", x = "b" } }`:   "not in its sequence",
+		`1`:                                 "must return a table or nil, not a number",
+		`"acme"`:                            "not a string",
+		`msg`:                               "not a userdata",
+		`true`:                              "not a boolean",
+		`{ "acme" }`:                        "a key of type number",
+		`{ fairness_key = 7 }`:              "'fairness_key' must be a string, not a number",
+		`{ fairness_key = "" }`:             "'fairness_key' must not be empty",
+		`{ fairness_key = ("k"):rep(513) }`: "'fairness_key' has 513 bytes, at most 512",
+		`{ fairnes_key = "a" }`:             "unknown result field 'fairnes_key'",
+		`{ weight = 0 }`:                    "'weight' is 0, it must be between 1 and 1000000",
+		`{ weight = -1 }`:                   "'weight' is -1",
+		`{ weight = 1000001 }`:              "'weight' is 1000001",
+		`{ weight = 1.5 }`:                  "'weight' must be a whole number",
+		`{ weight = 0 / 0 }`:                "'weight' must be a whole number",
+		`{ weight = 1 / 0 }`:                "'weight' must be a whole number",
+		`{ weight = "3" }`:                  "'weight' must be a number, not a string",
+		`{ cost = 0 }`:                      "'cost' is 0",
+		`{ cost = 2 ^ 40 }`:                 "'cost' is 1099511627776",
+		`{ priority = 10 }`:                 "'priority' is 10, it must be between 0 and 9",
+		`{ priority = -1 }`:                 "'priority' is -1",
+		`{ delay_ms = -1 }`:                 "'delay_ms' must be between",
+		`{ delay_ms = 0 / 0 }`:              "'delay_ms' must be between",
+		`{ delay_ms = 1 / 0 }`:              "'delay_ms' must be between",
+		`{ delay_ms = 3153600000001 }`:      "'delay_ms' must be between",
+		`{ delay_ms = "5" }`:                "'delay_ms' must be a number of milliseconds, not a string",
+		`{ budgets = "a" }`:                 "'budgets' must be a list, not a string",
+		`{ budgets = { "" } }`:              "'budgets' [1] must not be empty",
+		`{ budgets = { ("b"):rep(513) } }`:  "'budgets' [1] has 513 bytes, at most 512",
+		`{ budgets = { "a", "b", "c", "d", "e" } }`: "'budgets' has 5 budgets, at most 4",
+		`{ charge = "3" }`:                          "'charge' must be a number, not a string",
+		`{ charge = 0.5 }`:                          "'charge' must be a whole number",
+		`{ charge = -1 }`:                           "'charge' is -1, it must be between 0 and 1000000000000",
+		`{ charge = 1e12 + 1 }`:                     "'charge' is 1000000000001, it must be between 0 and 1000000000000",
+		`{ charge = 1 / 0 }`:                        "'charge' must be a whole number",
+		`{ throttle_keys = "a" }`:                   "'throttle_keys' must be a list, not a string",
+		`{ throttle_keys = { "a", 7 } }`:            "'throttle_keys' [2] must be a string",
+		`{ throttle_keys = { "a", nil, "c" } }`:     "'throttle_keys' [2] must be a string, not a nil",
+		`{ throttle_keys = { "" } }`:                "'throttle_keys' [1] must not be empty",
+		`{ throttle_keys = { ("k"):rep(513) } }`:    "[1] has 513 bytes",
+		`{ throttle_keys = { a = "b" } }`:           "not in its sequence",
+		`{ throttle_keys = { "a", x = "b" } }`:      "not in its sequence",
 		`{ throttle_keys = { "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17" } }`: "has 17 keys, at most 16",
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
@@ -167,21 +181,21 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 func TestTheMessageIsSeenAsItIs(t *testing.T) {
 	s := sandbox(t)
 	msg := &hook.Message{
-		Queue: "q", PayloadSize: 1234, Key: "k", Weight: 7, Throttles: []string{"t1", "t2"},
+		Queue: "q", PayloadSize: 1234, Key: "k", Weight: 7, Throttles: []string{"t1", "t2"}, Budgets: []string{"b1"}, Charge: 1e12,
 		Headers: []storage.Header{
 			{Name: []byte("a"), Value: []byte("1")}, {Name: []byte("b\x00"), Value: []byte("\xff\x00")}, {Name: []byte("a"), Value: []byte("2")},
 		},
 	}
 	const fields = `
 return table.concat({ msg.queue, msg.payload_size, msg.fairness_key, msg.weight, #msg.throttle_keys, msg.throttle_keys[2],
-  tostring(msg.id), tostring(msg.attempts), tostring(msg.error), tostring(msg.payload), tostring(msg[1]), type(msg) }, "|")`
+  #msg.budgets, msg.budgets[1], msg.charge, tostring(msg.id), tostring(msg.attempts), tostring(msg.error), tostring(msg.payload), tostring(msg[1]), type(msg) }, "|")`
 	const headers = `
 local s = msg.headers.a .. msg.headers["b\0"]:byte(1) .. tostring(msg.headers.c) .. tostring(msg.headers[1]) .. #msg.headers .. ";"
 for name, value in pairs(msg.headers) do s = s .. #name .. value:sub(1, 1):byte() .. "," end
 return s`
 	m := s.take()
 	for source, want := range map[string]string{
-		fields:  "q|1234|k|7|2|t2|nil|nil|nil|nil|nil|userdata",
+		fields:  "q|1234|k|7|2|t2|1|b1|1000000000000|nil|nil|nil|nil|nil|userdata",
 		headers: "2255nilnil3;149,2255,150,",
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+source+" end")

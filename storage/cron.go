@@ -21,6 +21,8 @@ type Cron struct {
 	ErrorAt    int64
 	MadeUp     uint64 // late ticks made up for in a row
 	SetAt      int64
+	Budgets    []string // that pay for each message
+	Charge     int64    // one more than the charge to each of them; 0: not given
 }
 
 // Append appends the encoded record.
@@ -61,4 +63,6 @@ func (r *Cron) fields(c *codec) {
 	c.int64(14, &r.ErrorAt)
 	c.uint64(15, &r.MadeUp)
 	c.int64(16, &r.SetAt)
+	c.strings(17, &r.Budgets, nil)
+	c.int64(18, &r.Charge)
 }

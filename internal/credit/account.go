@@ -10,6 +10,8 @@ const (
 	Max = 1<<53 - 1
 	// ChargeMax is the largest charge of a message, and the largest amount it is settled with.
 	ChargeMax = 1_000_000_000_000
+	// BudgetsMax is how many budgets may pay for a message.
+	BudgetsMax = 4
 )
 
 // The refusals of an account.

@@ -55,6 +55,8 @@ type Message struct {
 	Key         string   // fairness key, as given by the producer or DefaultKey
 	Weight      uint32   // as given, or 1
 	Throttles   []string // as given
+	Budgets     []string // that pay for it, as given
+	Charge      int64    // to each of Budgets: as given, or the cost; of a stored message without budgets 0
 
 	// Set for OnFailure only.
 	ID       string // of the message
@@ -72,17 +74,20 @@ type EnqueueDecision struct {
 	Throttles []string       // nil: not decided; empty: none
 	Priority  *uint8         // 0 to 9
 	Delay     *time.Duration // not negative; whole milliseconds
+	Budgets   []string       // nil: not decided; empty: none
+	Charge    *int64         // 0 to credit.ChargeMax; nil: the producer's, else the cost
 }
 
 // SafeEnqueue returns the decision that stands in for a failed script. No rule of the
-// script can be assumed, so the message gets the default key, without weight and throttles.
+// script can be assumed, so the message gets the default key, without weight and throttles. What
+// pays for it is left to the producer: a script that fails makes no work free.
 func SafeEnqueue() EnqueueDecision {
 	return EnqueueDecision{Key: DefaultKey, Weight: 1, Throttles: []string{}}
 }
 
 // Limits bound the decisions of a hook and the size of its source.
 type Limits struct {
-	Key       int // bytes of a fairness key
+	Key       int // bytes of a fairness key, and of the name of a budget
 	Throttle  int // bytes of a throttle key
 	Throttles int // throttle keys of a message
 	Weight    uint32

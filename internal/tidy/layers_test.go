@@ -24,7 +24,7 @@ func layers() map[string]layer {
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
 		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}},
-		"scripting":           {may: []string{"internal/hook", "internal/tuning", "internal/yield", "storage"}},
+		"scripting":           {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
