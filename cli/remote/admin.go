@@ -37,6 +37,8 @@ func cronRows() []row {
 				{"catchup", "CATCHUP", text, "`which` ticks that were missed are made up for: none, last or all"},
 				{"key", "KEY", text, "the fairness `key`"},
 				{"throttle", "THROTTLE", texts, "a `throttle`; may be repeated"},
+				{"budget", "BUDGET", texts, "a `budget` that pays for each message; may be repeated"},
+				{"charge", "CHARGE", number, "`n` credits that each message takes of each budget; its cost"},
 				{"header", "HEADER", pairs, "a header, `name=value`; may be repeated"},
 				{"priority", "PRIORITY", number, "`n` from 0 to 9; 9 comes first"},
 				{"ttl", "TTL", millis, "a message is dead if not delivered within a `duration`"},

@@ -25,6 +25,8 @@ type sample struct {
 	Key         string            `json:"key"`
 	Weight      int64             `json:"weight"`
 	Throttles   []string          `json:"throttles"`
+	Budgets     []string          `json:"budgets"`
+	Charge      *int64            `json:"charge"`
 	Headers     map[string]string `json:"headers"`
 	PayloadSize int64             `json:"payload_size"`
 	Attempt     int64             `json:"attempt"`
@@ -76,6 +78,12 @@ func (s *sample) words() []string {
 	}
 	for _, t := range s.Throttles {
 		words = append(words, "THROTTLE", t)
+	}
+	for _, b := range s.Budgets {
+		words = append(words, "BUDGET", b)
+	}
+	if s.Charge != nil {
+		words = append(words, "CHARGE", strconv.FormatInt(*s.Charge, 10))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		words = append(words, "HEADER", name, s.Headers[name])

@@ -19,6 +19,8 @@ func scriptRows() []row {
 		{"key", "KEY", text, "the fairness `key` of the message"},
 		{"weight", "WEIGHT", number, "the `weight` that the client asks for"},
 		{"throttle", "THROTTLE", texts, "a `throttle` that the client names; may be repeated"},
+		{"budget", "BUDGET", texts, "a `budget` that the client names; may be repeated"},
+		{"charge", "CHARGE", number, "the `credits` that the client names"},
 		{"header", "HEADER", pairs, "a header, `name=value`; may be repeated"},
 		{"payload-size", "PAYLOADSIZE", number, "the `bytes` of the payload"},
 		{"attempt", "ATTEMPT", number, "the failed `attempts`, for on_failure"},
@@ -50,9 +52,9 @@ written as %XX.`,
 
   {"name": "gold", "headers": {"tier": "gold"}, "expect": {"weight": 5}}
 
-Fields are key, weight, throttles, headers, payload_size, attempt and error, of which all
-may be missing. Those of expect are compared with what the hook decides. The exit code
-is 1 if one differs.`,
+Fields are key, weight, throttles, budgets, charge, headers, payload_size, attempt and
+error, of which all may be missing. Those of expect are compared with what the hook
+decides. The exit code is 1 if one differs.`,
 			wire: "FILA.SCRIPT TEST $QUEUE $HOOK", run: (*call).testScript, shape: fields, columns: "sample result",
 			options:  message,
 			examples: []string{"fila scripts test orders on_enqueue --source hooks/orders.on_enqueue.lua --header tier=gold", "fila scripts test orders on_enqueue --source hooks/orders.on_enqueue.lua --samples hooks/orders.on_enqueue.samples"},

@@ -109,6 +109,7 @@ func TestScriptsArePushedTriedAndWatched(t *testing.T) {
 	b.want(0, "orders\ton_enqueue\t", "", "fila scripts push hooks")
 	b.want(0, "gold\tok\n", "", "fila scripts test orders on_enqueue --samples hooks/orders.on_enqueue.samples")
 	b.want(1, "weight is 5, not 6", "1 of 2 samples differ", `printf '{"name":"a","headers":{"tier":"gold"},"expect":{"weight":6}}\n{"expect":{"weight":1.0}}\n' > s; fila scripts test orders on_enqueue --samples s`)
+	b.want(0, "line 1\tok\n", "", `printf '{"budgets":["a"],"charge":0,"expect":{"budgets":null,"charge":null}}\n' > s; fila scripts test orders on_enqueue --samples s`)
 	b.want(2, "", "s:1: json: unknown field", `echo '{"colour":"a"}' > s; fila scripts test orders on_enqueue --samples s`)
 	b.want(1, "", "the script does not load", "echo 'return 1' > hooks/mails.on_failure.lua; fila scripts push hooks")
 	b.want(2, "", "a hook's file is named", "echo x > hooks/wrong.lua; fila scripts push hooks/wrong.lua")
