@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics test-collector clean
+.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics test-collector clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ fuzz: ## run the fuzz targets that match F, each for a while: make fuzz T=30s F=
 
 torture: build ## kill the broker again and again under load, then judge it by its answers: make torture T=10m
 	$(GO) run ./integration/torture -bin $(BIN) -t $(T)
+
+credits: build ## kill the broker 20 times while 100 workers share a budget, then judge its sums by the answers
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestCreditsAddUpWhenTheBrokerIsKilled$$' -args -budget-workers 100 -budget-kills 20
 
 powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
 	$(GO) run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)

@@ -352,13 +352,15 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 				s.inHand = append(s.inHand, d)
 			}
 		})
-	case n < 93:
+	case n < 93 || s.mutant == releaseNotSeen:
 		s.oracle.mayEnd(d)
 		s.money.mayEnd(id)
 		var count int
 		s.submit(cl, func(tx *Tx) (err error) {
 			limits := s.oracle.limitsOf(tx.core, r)
+			end := s.deaf(tx.core)
 			count, err = tx.Release(d.Queue, []Receipt{r})
+			end()
 			s.oracle.limitsAfter(limits, limitStays)
 			return err
 		}, func(err error) {

@@ -33,6 +33,9 @@ func (s *sim) transact(cl *simClient) {
 	for range s.rng.IntN(3) {
 		s.addEnqueue(b, add)
 	}
+	if s.rng.IntN(2) == 0 {
+		s.addCharge(1+s.rng.IntN(simBudgets-1), 1+s.rng.Int64N(5), add)
+	}
 	lease := &simLease{}
 	if s.rng.IntN(2) == 0 {
 		lease = s.addLease(cl, add)
@@ -79,13 +82,35 @@ func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
 	}
 	var acked int
 	s.oracle.maybeGone(id)
-	s.money.mayUse(id, nil)
+	used := s.useOf(id)
+	p := s.money.mayUse(id, used)
 	add(callFunc(func(tx *Tx) (err error) {
-		if acked, err = tx.Ack(d.Queue, []Receipt{d.Receipt}); acked == 1 {
+		if acked, err = tx.AckUsed(d.Queue, []Receipt{d.Receipt}, used); acked == 1 {
 			s.oracle.bundles[id] = b
 		}
 		return err
-	}), func(err error) { s.oracle.acked(d, acked, err) })
+	}), func(err error) {
+		s.oracle.acked(d, acked, err)
+		if err == nil {
+			s.money.used(d, acked, p)
+		}
+	})
+}
+
+// addCharge charges a budget whatever it has.
+func (s *sim) addCharge(i int, n int64, add func(Call, func(error))) {
+	b := &s.money.budgets[i]
+	b.spent[1] += n
+	add(callFunc(func(tx *Tx) error {
+		_, err := tx.MoveBudget(&BudgetMove{Name: budgetName(i), Amount: n, Charge: true, Force: true})
+		return err
+	}), func(err error) {
+		if err == nil {
+			b.spent[0] += n
+		} else if !refusal(err) {
+			s.oracle.fail("charge: %v", err)
+		}
+	})
 }
 
 func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {

@@ -21,7 +21,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, additionNotWritten, removalNotWritten, signalTimeWrong}, s.mutant) {
+	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong}, s.mutant) {
 		b = s.lose(b)
 	}
 	at := s.rng.Float64()

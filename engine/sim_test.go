@@ -72,6 +72,10 @@ const (
 	returnedTwice
 	creditNotSeen
 	settlementNotWritten
+	refillRepeated
+	idForgotten
+	creditNotWritten
+	releaseNotSeen
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -87,9 +91,11 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		additionNotWritten: "addition to a signal not written", removalNotWritten: "removal of a signal not written",
 		signalTimeWrong: "signal written with another time", checkpointLate: "checkpoint of signals after its time",
 		limitNotCut: "a limit that is not cut", leaseAboveLimit: "a lease above the limit",
-		reservationKept: "a reservation kept after its lease", returnedTwice: "a reservation given back twice",
+		reservationKept: "a reservation kept after expiry", returnedTwice: "a reservation given back twice",
 		creditNotSeen:        "a credit that wakes no key",
 		settlementNotWritten: "a settlement in another write than its ack",
+		refillRepeated:       "a refill twice after the clock went back", idForgotten: "an id forgotten in a crash",
+		creditNotWritten: "a message handed out on a credit that was not written", releaseNotSeen: "a wake-up missed on release",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 60; seed++ {
@@ -204,7 +210,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
 	s := &sim{rng: rng, w: newConditions(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
 	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng, mutant: m}
-	if m == changeNotNoted || m == unfencedUndo {
+	if m == changeNotNoted || m == unfencedUndo || m == creditNotWritten {
 		s.w.lazy = 0.7
 	} else if m != noMutant && m != dedupForgotten {
 		s.w.lazy = 0 // mutants break the order of events without delays
@@ -213,8 +219,11 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == unfencedUndo {
 		s.w.lost = 0.5
 	}
-	if m == settlementNotWritten {
+	if m == settlementNotWritten || m == refillRepeated || m == idForgotten || m == creditNotWritten {
 		s.w.crash, s.w.powerLoss = 0.05, 0
+	}
+	if m == creditNotWritten {
+		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
 	}
 	if m == replyNotSynced {
 		s.w.crash, s.w.powerLoss = 0.02, 0.05
@@ -289,6 +298,7 @@ func (s *sim) newClient() *simClient {
 
 // guard runs a step, and the restart if the step ends in a crash.
 func (s *sim) guard(step func()) {
+	s.money.handedOut = false
 	crashed := func() (crashed bool) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -301,7 +311,7 @@ func (s *sim) guard(step func()) {
 		step()
 		return false
 	}()
-	if crashed || s.rng.Float64() < s.w.crash/4 {
+	if crashed || s.rng.Float64() < s.w.crash/4 || s.justHanded() {
 		s.restart(s.rng.Float64() < s.w.powerLoss*10)
 	}
 }
@@ -339,6 +349,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.oracle.now = s.step.now
 	s.step = step
 	s.tune()
+	s.repeatRefills()
 	s.money.crashed(s, powerLoss && s.w.sync != SyncAlways)
 	s.store.chance = s.w.crash / 4
 	s.oracle.crashed(now, step.core)
@@ -502,6 +513,7 @@ func (s *sim) advance() {
 	if s.rng.IntN(40) == 0 {
 		d = time.Hour
 	}
+	s.keepReservations(s.step.now.Add(d))
 	if s.mutant == expiryNotUnderLoad || s.w.units < turnUnits && s.rng.IntN(4) == 0 {
 		s.step.now = s.step.now.Add(d) // without turns in between
 	} else {
@@ -553,6 +565,7 @@ func (s *sim) disk() {
 			s.oracle.fail("repair: %v", err)
 		}
 		s.failing = false
+		s.decisions++ // what was seen before is not the newest
 		s.oracle.recovered(s.step.now, s.step.core)
 		s.money.crashed(s, false)
 	case s.rng.Float64() < s.w.diskFails*20:
@@ -595,7 +608,7 @@ func (s *sim) drainAll() error {
 		s.step.Advance(100 * time.Millisecond)
 		s.oracle.now = s.step.now
 		if i%50 == 49 || empty > 0 {
-			s.step.Advance(2 * time.Hour) // delays and leases end
+			s.step.Advance(2*time.Hour + s.oracle.setBack) // delays and leases end
 			s.oracle.now = s.step.now
 		}
 		s.settleReplies()

@@ -29,6 +29,7 @@ type cycleBench struct {
 	keys    int
 	scrape  time.Duration
 	signals bool
+	budgets int
 }
 
 func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
@@ -41,6 +42,7 @@ func prepareCycle(flags *flag.FlagSet, c *common) func(context.Context) error {
 	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the load keys")
 	flags.DurationVar(&o.scrape, "scrape", 0, "have the admin listener of -bin on, scraped so `often`, beside the same binary, or -against, without it; 0: not")
 	flags.BoolVar(&o.signals, "signals", false, "have the queue of -bin record signals, beside the same binary, or -against, without")
+	flags.IntVar(&o.budgets, "budgets", 0, "have one of so many `budgets` pay for each message of -bin, that of its key, beside the same binary, or -against, without; the loads have as many keys")
 	return o.run
 }
 
@@ -61,6 +63,11 @@ func (o *cycleBench) loads() ([]cycleLoad, error) {
 	all := []cycleLoad{
 		{"64x16", cycleOf(64, 16, o.time, 100)}, {"16x1", cycleOf(16, 1, o.time, 100)}, {"enqueue", enqueue},
 		{"keys", cycleOf(64, 16, o.time, o.keys)}, {"hook", hooked},
+	}
+	if o.budgets > 0 {
+		for i := range all {
+			all[i].options.Shape.Keys = o.budgets
+		}
 	}
 	if o.only == "" {
 		return all, nil
@@ -94,7 +101,7 @@ func (o *cycleBench) run(ctx context.Context) error {
 func (o *cycleBench) measure(ctx context.Context, l cycleLoad) (err error) {
 	var sides []*side
 	defer func() { endAll(sides) }()
-	if o.against != "" || o.scrape > 0 || o.signals {
+	if o.against != "" || o.scrape > 0 || o.signals || o.budgets > 0 {
 		bin := cmp.Or(o.against, o.bin)
 		s, err := o.newSide(ctx, bin, l.name+", "+bin, l.options)
 		if err != nil {
@@ -112,6 +119,10 @@ func (o *cycleBench) measure(ctx context.Context, l cycleLoad) (err error) {
 	if o.signals {
 		name += ", signals"
 		l.options.Shape.Signals = true
+	}
+	if o.budgets > 0 {
+		name += fmt.Sprintf(", %d budgets", o.budgets)
+		l.options.Shape.Budgets = o.budgets
 	}
 	s, err := o.newSide(ctx, o.bin, name, l.options, args...)
 	if err != nil {

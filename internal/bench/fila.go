@@ -30,6 +30,9 @@ func (f *fila) Prepare(ctx context.Context, s Shape) error {
 	if s.Hook != "" {
 		more = append(more, []string{"FILA.SCRIPT", "LOAD", s.Queue, "ON_ENQUEUE", s.Hook})
 	}
+	for i := range s.Budgets {
+		more = append(more, []string{"FILA.BUDGET", "SET", f.budget(int64(i))}, []string{"FILA.BUDGET", "CREDIT", f.budget(int64(i)), "1000000000000"})
+	}
 	return f.do(ctx, more...)
 }
 
@@ -38,8 +41,13 @@ func (f *fila) Clean(ctx context.Context) error {
 	for i := range f.shape.Throttles {
 		commands = append(commands, []string{"FILA.THROTTLE", "DEL", f.throttle(i)})
 	}
+	for i := range f.shape.Budgets {
+		commands = append(commands, []string{"FILA.BUDGET", "DEL", f.budget(int64(i))})
+	}
 	return f.do(ctx, commands...)
 }
+
+func (f *fila) budget(i int64) string { return f.shape.Queue + ":" + strconv.FormatInt(i, 10) }
 
 func (f *fila) throttle(i int) string { return f.shape.Queue + ":" + strconv.Itoa(i) }
 
@@ -70,6 +78,9 @@ func (f *fila) words() *filaWords {
 		c.bulk(f.throttle(i))
 	}
 	w.throttled = c.out
+	if f.shape.Budgets > 0 {
+		w.count += 2
+	}
 	return w
 }
 
@@ -79,6 +90,7 @@ type filaWords struct {
 	keyed     []byte // part of an enqueue before the key; empty without keys
 	throttled []byte // part after the key
 	key       []byte
+	budget    []byte
 }
 
 func (f *filaWords) enqueue(c *Conn, payload []byte) {
@@ -86,13 +98,22 @@ func (f *filaWords) enqueue(c *Conn, payload []byte) {
 	c.bulk("FILA.ENQUEUE")
 	c.bulk(f.shape.Queue)
 	c.bulkBytes(payload)
+	no := int64(0)
 	if len(f.keyed) > 0 {
+		no = rand.Int64N(int64(max(f.shape.Keys, 1)))
 		f.key = append(f.key[:0], "tenant-"...)
-		f.key = strconv.AppendInt(f.key, rand.Int64N(int64(max(f.shape.Keys, 1))), 10)
+		f.key = strconv.AppendInt(f.key, no, 10)
 		c.out = append(c.out, f.keyed...)
 		c.bulkBytes(f.key)
 	}
 	c.out = append(c.out, f.throttled...)
+	if n := f.shape.Budgets; n > 0 {
+		f.budget = append(f.budget[:0], f.shape.Queue...)
+		f.budget = append(f.budget, ':')
+		f.budget = strconv.AppendInt(f.budget, no%int64(n), 10)
+		c.bulk("BUDGET")
+		c.bulkBytes(f.budget)
+	}
 }
 
 func (f *filaWords) lease(c *Conn, n int) {
