@@ -481,3 +481,35 @@ func TestUsersThatCannotBeStopTheStart(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestWhatBudgetsAndSignalsNeed is what docs/security.md says about categories and subcommands.
+func TestWhatBudgetsAndSignalsNeed(t *testing.T) {
+	s := restricted(t,
+		"user reader on nopass +@read", "user worker on nopass ~a +@consume", "user producer on nopass ~a +@produce", "user safe on nopass ~a +@all -@dangerous",
+		"user admin on nopass +@admin", "user operator on nopass ~a +@fila", "user billing on nopass +fila.budget|credit +fila.budget|get +fila.budget|history",
+		"user seller on nopass +@fila -fila.budget|charge")
+	const reads, changes, sells = "reader safe operator seller", "admin operator", "seller"
+	for _, c := range []struct{ command, allowed string }{
+		{"FILA.BUDGET SET acme", changes + " " + sells},
+		{"FILA.BUDGET CREDIT acme 10", changes + " billing " + sells},
+		{"FILA.BUDGET CHARGE acme 1", changes},
+		{"FILA.BUDGET GET acme", reads + " billing"},
+		{"FILA.BUDGET LIST", reads},
+		{"FILA.BUDGET HISTORY acme", reads + " billing"},
+		{"FILA.ENQUEUE a x BUDGET acme CHARGE 1", "producer safe operator"},
+		{"FILA.ACK a 0198f5b0-6b1a-7000-8000-000000000000:1 USED 1", "worker safe operator"},
+		{"FILA.SIGNAL ADD acme pages", "worker safe operator seller"},
+		{"FILA.SIGNAL GET acme", reads},
+		{"FILA.SIGNAL LIST", reads},
+		{"FILA.SIGNAL DEL acme", changes + " " + sells},
+		{"FILA.BUDGET DEL nosuch", changes + " " + sells},
+	} {
+		for _, user := range []string{"reader", "worker", "producer", "safe", "admin", "operator", "billing", "seller"} {
+			got := s.connect(user).do(strings.Fields(c.command)...)
+			allowed, want := !strings.HasPrefix(got, "-NOPERM"), slices.Contains(strings.Fields(c.allowed), user)
+			if allowed != want || allowed && strings.HasPrefix(got, "-") {
+				t.Errorf("%s: %s: allowed is %v, want %v: %q", user, c.command, allowed, want, got)
+			}
+		}
+	}
+}
