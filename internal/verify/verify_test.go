@@ -1,0 +1,136 @@
+package verify_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/verify"
+	"github.com/faisca/fila/storage"
+)
+
+type call func(tx *engine.Tx) error
+
+// Apply implements engine.Call.
+func (c call) Apply(tx *engine.Tx) error { return c(tx) }
+
+// broker is an engine on a store whose records a test changes between its starts.
+type broker struct {
+	*engine.Stepper
+	t *testing.T
+}
+
+func start(t *testing.T, store engine.Store) *broker {
+	t.Helper()
+	s, err := engine.NewStepper(engine.DefaultConfig(), store, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &broker{s, t}
+}
+
+func (b *broker) do(f func(tx *engine.Tx) error) {
+	b.t.Helper()
+	task := &engine.Task{Call: call(f), Client: engine.NewClient(1, func() {})}
+	b.Do(task)
+	if !task.Done() || task.Err() != nil {
+		b.t.Fatalf("done %v, %v", task.Done(), task.Err())
+	}
+}
+
+func (b *broker) budget(name string) (i engine.BudgetInfo, ok bool) {
+	b.t.Helper()
+	b.do(func(tx *engine.Tx) error { i, ok = tx.Budget(name); return nil })
+	return i, ok
+}
+
+// spend moves a budget in each way: a credit under an id, a charge, a settlement and a lease that lives.
+func (b *broker) spend(name string) {
+	b.t.Helper()
+	b.do(func(tx *engine.Tx) error { return tx.SetBudget(name, &engine.BudgetOptions{Detail: true}) })
+	for _, move := range []engine.BudgetMove{{Name: name, Amount: 100, ID: "invoice-17", Note: "paid"}, {Name: name, Amount: 10, Charge: true}} {
+		if err := b.PrepareMove(&move); err != nil {
+			b.t.Fatal(err)
+		}
+		b.do(func(tx *engine.Tx) error { _, err := tx.MoveBudget(&move); return err })
+	}
+	for range 2 {
+		req := &engine.Enqueue{Queue: "q", Key: name, Payload: []byte("x"), Budgets: []string{name}, Charge: new(int64(20))}
+		if err := b.Prepare(req); err != nil {
+			b.t.Fatal(err)
+		}
+		b.do(func(tx *engine.Tx) error { _, err := tx.Enqueue(req); return err })
+	}
+	b.do(func(tx *engine.Tx) error {
+		ds, err := tx.Lease(&engine.LeaseRequest{Queues: []string{"q"}, Count: 2, Block: -1})
+		if err == nil {
+			_, err = tx.Ack("q", []engine.Receipt{ds[0].Receipt})
+		}
+		return err
+	})
+	b.Advance(time.Second) // the record of the lease is written
+}
+
+func findings(t *testing.T, store verify.Source) (all []string, records map[storage.Family]int64) {
+	t.Helper()
+	is, err := verify.Records(store, func(f verify.Finding) { all = append(all, fmt.Sprint(f.Family, ": ", f.What)) }, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, is.Records
+}
+
+// TestBudgetsAndTheirLedgerAreVerifiedAndRepaired damages records of both families. What is dropped
+// with a budget are its sums alone: its messages are held, and those of others go on.
+func TestBudgetsAndTheirLedgerAreVerifiedAndRepaired(t *testing.T) {
+	store := storage.NewMemory()
+	b := start(t, store)
+	b.do(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{NoDLQ: true}) })
+	b.spend("acme")
+	b.spend("other")
+	all, records := findings(t, store)
+	if len(all) != 0 || records[storage.Budgets] != 2 || records[storage.Ledger] != 8 || records[storage.Leases] != 2 {
+		t.Fatalf("%q in %v", all, records)
+	}
+	before, _ := b.budget("other")
+
+	var harm storage.Batch
+	harm.Put(storage.Budgets, []byte("acme"), []byte{0xff})
+	harm.Put(storage.Budgets, []byte("unnumbered"), (&storage.Budget{Credited: 5}).Append(nil))
+	harm.Put(storage.Budgets, []byte("negative"), (&storage.Budget{Made: 7, Spent: -5}).Append(nil))
+	harm.Put(storage.Ledger, []byte{1, 2, 3}, nil)
+	entry := storage.AppendLedgerKey(nil, "other", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()+1)
+	harm.Put(storage.Ledger, entry, []byte{0xff})
+	if err := store.Commit(&harm, true); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ = findings(t, store); len(all) != 5 {
+		t.Errorf("%d findings, want 5: %q", len(all), all)
+	}
+	if _, err := engine.NewStepper(engine.DefaultConfig(), store, time.Now()); err == nil || !strings.Contains(err.Error(), "budget") {
+		t.Errorf("a start with a damaged budget: %v", err)
+	}
+	var log []string
+	if err := verify.Repair(store, true, func(what string) { log = append(log, what) }); err != nil || len(log) != 5 {
+		t.Errorf("%v: %q", err, log)
+	}
+	all, left := findings(t, store)
+	if len(all) != 0 {
+		t.Errorf("after the repair: %q", all)
+	}
+	if left[storage.Budgets] != 1 || left[storage.Leases] != 2 || left[storage.Messages] != records[storage.Messages] {
+		t.Errorf("%v are left of %v", left, records)
+	}
+	b = start(t, store)
+	if after, ok := b.budget("other"); !ok || after != before || after.Reserved != 20 || after.Spent != 30 {
+		t.Errorf("%+v, want %+v", after, before)
+	}
+	if _, ok := b.budget("acme"); ok {
+		t.Error("a budget without a record is there")
+	}
+	if err := b.Check(); err != nil {
+		t.Error(err)
+	}
+}
