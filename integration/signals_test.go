@@ -169,10 +169,12 @@ func TestAKillTakesAtMostOneCheckpointOfSignals(t *testing.T) {
 }
 
 // wire runs commands in one protocol with one client, and returns replies as redis-cli and go-redis
-// show them: maps are maps or flat arrays.
+// show them: maps are maps or flat arrays. tx runs commands as one transaction, and returns their
+// replies.
 type wire struct {
 	name string
 	do   func(t *testing.T, args ...string) any
+	tx   func(t *testing.T, commands ...[]string) any
 }
 
 func wires(t *testing.T, addr string) (all []wire) {
@@ -181,15 +183,25 @@ func wires(t *testing.T, addr string) (all []wire) {
 		c := connect(t, addr, protocol)
 		all = append(all, wire{fmt.Sprint("go-redis, RESP", protocol), func(t *testing.T, args ...string) any {
 			t.Helper()
-			words := make([]any, len(args))
-			for i, a := range args {
-				words[i] = a
-			}
-			reply, err := c.Do(t.Context(), words...).Result()
+			reply, err := c.Do(t.Context(), anys(args)...).Result()
 			if err != nil {
 				return err.Error()
 			}
 			return reply
+		}, func(t *testing.T, commands ...[]string) any {
+			t.Helper()
+			p := c.TxPipeline()
+			for _, args := range commands {
+				p.Do(t.Context(), anys(args)...)
+			}
+			cmds, _ := p.Exec(t.Context())
+			replies := make([]any, len(cmds))
+			for i, cmd := range cmds {
+				if replies[i] = cmd.(*redis.Cmd).Val(); cmd.Err() != nil { //nolint:forcetypeassert // from Do
+					replies[i] = cmd.Err().Error()
+				}
+			}
+			return replies
 		}}, wire{fmt.Sprint("redis-cli, RESP", protocol), func(t *testing.T, args ...string) any {
 			t.Helper()
 			out, _ := cli(t, addr, "", append([]string{fmt.Sprint("-", protocol), "--json"}, args...)...)
@@ -198,7 +210,33 @@ func wires(t *testing.T, addr string) (all []wire) {
 				return strings.TrimPrefix(out, "error:")
 			}
 			return reply
+		}, func(t *testing.T, commands ...[]string) any {
+			t.Helper()
+			var in strings.Builder
+			in.WriteString("MULTI\n")
+			for _, args := range commands {
+				for _, a := range args {
+					fmt.Fprintf(&in, "%q ", a)
+				}
+				in.WriteString("\n")
+			}
+			out, _ := cli(t, addr, in.String()+"EXEC\n", fmt.Sprint("-", protocol), "--json")
+			lines := strings.Split(out, "\n")
+			var reply any
+			last := strings.ReplaceAll(lines[len(lines)-1], `error:"`, `"`) // which is no JSON
+			if err := json.Unmarshal([]byte(last), &reply); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			return reply
 		}})
+	}
+	return all
+}
+
+func anys(words []string) []any {
+	all := make([]any, len(words))
+	for i, w := range words {
+		all[i] = w
 	}
 	return all
 }
