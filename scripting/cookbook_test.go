@@ -1,6 +1,7 @@
 package scripting
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"os"
@@ -104,11 +105,13 @@ func decided(trial *hook.Trial, kind hook.Kind) string {
 			add("cost", strconv.Itoa(int(d.Cost)))
 		}
 		if d.Throttles != nil {
-			keys := strings.Join(d.Throttles, ",")
-			if keys == "" {
-				keys = "none"
-			}
-			add("throttle_keys", keys)
+			add("throttle_keys", cmp.Or(strings.Join(d.Throttles, ","), "none"))
+		}
+		if d.Budgets != nil {
+			add("budgets", cmp.Or(strings.Join(d.Budgets, ","), "none"))
+		}
+		if d.Charge != nil {
+			add("charge", strconv.FormatInt(*d.Charge, 10))
 		}
 		if d.Priority != nil {
 			add("priority", strconv.Itoa(int(*d.Priority)))
