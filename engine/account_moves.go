@@ -98,7 +98,7 @@ func (c *core) reserveAgain(m *message) {
 		return
 	}
 	for i, name := range names {
-		if a := c.accounts.byName[name]; a != nil {
+		if a := c.accounts.byName.Get(name); a != nil {
 			a.sums.Reserve(charge)
 			m.reserved |= 1 << i
 		}
@@ -109,7 +109,7 @@ func (c *core) reserveAgain(m *message) {
 func (c *core) reservedBy(m *message, fn func(a *account, charge int64)) {
 	names, charge := m.budgets()
 	for i, name := range names {
-		if a := c.accounts.byName[name]; m.reserved&(1<<i) != 0 && a != nil { // a charge of 0 reserves nothing, so the budget may be gone
+		if a := c.accounts.byName.Get(name); m.reserved&(1<<i) != 0 && a != nil { // a charge of 0 reserves nothing, so the budget may be gone
 			fn(a, charge)
 		}
 	}
@@ -125,9 +125,10 @@ func (c *core) returnCharge(m *message) {
 	})
 }
 
-// settleCharge spends what the work on a message has used, in each of its budgets; nil: its
-// charge. The caller ends the lease in the same turn.
+// settleCharge spends what the work on a message has used, in each of the budgets that have reserved
+// its charge; nil: the charge. The caller ends the lease in the same turn.
 func (c *core) settleCharge(m *message, used *int64) {
+	c.recordUsed(m, used)
 	c.reservedBy(m, func(a *account, charge int64) {
 		c.catchUp(a) // the ticks up to now find the balance as it was
 		n := charge
@@ -186,7 +187,7 @@ func (u *use) entry(made uint64, balance int64) storage.LedgerEntry {
 func (c *core) creditsCommitted(m *message) bool {
 	names, _ := m.budgets()
 	for _, name := range names {
-		if a := c.accounts.byName[name]; a == nil || a.freedIn > c.out.committed {
+		if a := c.accounts.byName.Get(name); a == nil || a.freedIn > c.out.committed {
 			return false
 		}
 	}
@@ -309,8 +310,8 @@ func (a *account) info() BudgetInfo {
 	if a.line != nil {
 		i.Waiting = a.line.keys
 	}
-	if a.calendar != nil {
-		i.Expression, i.Zone = a.calendar.Expression, a.calendar.TimeZone
+	if t := a.calendar.Load(); t != nil {
+		i.Expression, i.Zone = t.Expression, t.TimeZone
 	}
 	if s.NextAt != 0 {
 		i.NextAt = unix(s.NextAt)

@@ -3,8 +3,10 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/faisca/fila/internal/credit"
+	"github.com/faisca/fila/internal/directory"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/internal/schedule"
@@ -17,7 +19,8 @@ import (
 // All accounts are in memory. What moves one changes its sums and adds an entry to the ledger
 // in the same batch; its record follows once, when the batch is cut, however often it has moved
 // (writeAccounts). Refills have no timer: an account catches up with its ticks when a command
-// looks at it, so a million budgets cost nothing when their month begins.
+// looks at it, so a million budgets cost nothing when their month begins. Hooks look at accounts
+// from other goroutines (hookView.Budget), and compute the refills that are due by themselves.
 //
 // A movement with an id is done once, as an enqueue with a deduplication id (dedup.go): the
 // connection looks the id up in the store, accountTable.recent has the ids that this may have
@@ -30,8 +33,8 @@ type account struct {
 	made      uint64 // its number, never reused: it tells two budgets of one name apart
 	seq       uint64 // its number in the roster
 	sums      credit.Account
-	low       int64          // one more than the balance below which it is low; 0: none is set
-	calendar  *credit.Shared // ticks of the refill; nil: there is none
+	low       int64                         // one more than the balance below which it is low; 0: none is set
+	calendar  atomic.Pointer[credit.Shared] // ticks of the refill; nil: there is none
 	createdAt int64
 	lastAt    int64       // of its newest entry in the ledger, Unix nanoseconds; 0: there is none
 	use       *use        // settlements without an entry; nil: there are none
@@ -46,7 +49,7 @@ type account struct {
 
 // accountTable is the component of budgets.
 type accountTable struct {
-	byName    map[string]*account
+	byName    *directory.Directory[account] // connections and jobs look budgets up as well
 	list      roster[account]
 	calendars credit.Calendars
 	dirty     []*account // have changed since the last cut
@@ -64,7 +67,7 @@ type accountTable struct {
 }
 
 func (s *accountTable) reset() {
-	*s = accountTable{byName: map[string]*account{}, lines: map[string]*budgetLine{}, waking: s.waking}
+	*s = accountTable{byName: directory.New(func(a *account) string { return a.name }), lines: map[string]*budgetLine{}, waking: s.waking}
 }
 
 // next returns when the first day of the ledger is dropped, or a refill is due that keys wait for.
@@ -92,11 +95,12 @@ func (s *accountTable) expire(c *core) {
 	c.setLedgerDays(kept)
 }
 
-// setLedgerDays publishes the days of the ledger to connections that look ids up.
+// setLedgerDays publishes the days of the ledger to connections that look ids up, and after a
+// recovery the budgets.
 func (c *core) setLedgerDays(days ledger.Days) {
 	c.accounts.days = days
 	next := *c.out.snapshot
-	next.ledgerDays = days
+	next.ledgerDays, next.budgets = days, c.accounts.byName
 	c.out.snapshot = &next
 }
 
@@ -105,17 +109,17 @@ func (s *accountTable) check(c *core, bad report) {
 	listed, dirty, refilled := 0, 0, 0
 	for a := range s.list.all() {
 		listed++
-		if s.byName[a.name] != a || a.gone {
+		if s.byName.Get(a.name) != a || a.gone {
 			bad(28, "budget %q is listed and not found under its name", a.name)
 		}
 		if a.dirty {
 			dirty++
 		}
-		if a.calendar != nil {
+		if a.calendar.Load() != nil {
 			refilled++
 		}
-		if a.sums.Refill.Amount > 0 != (a.calendar != nil) {
-			bad(28, "budget %q has a refill of %d, and a calendar: %v", a.name, a.sums.Refill.Amount, a.calendar != nil)
+		if a.sums.Refill.Amount > 0 != (a.calendar.Load() != nil) {
+			bad(28, "budget %q has a refill of %d, and a calendar: %v", a.name, a.sums.Refill.Amount, a.calendar.Load() != nil)
 		}
 		if !s.days.Empty() && a.lastAt > 0 && storage.LedgerDay(a.lastAt) >= s.days.End {
 			bad(28, "budget %q has an entry after the days of the ledger", a.name)
@@ -127,8 +131,8 @@ func (s *accountTable) check(c *core, bad report) {
 			marked++
 		}
 	}
-	if listed != len(s.byName) || dirty != marked {
-		bad(28, "%d budgets are listed, %d found; %d are dirty, %d to be written", listed, len(s.byName), dirty, marked)
+	if listed != s.byName.Len() || dirty != marked {
+		bad(28, "%d budgets are listed, %d found; %d are dirty, %d to be written", listed, s.byName.Len(), dirty, marked)
 	}
 	if accounts, _ := s.calendars.Taken(); accounts != refilled {
 		bad(28, "%d budgets have a calendar, %d a refill", accounts, refilled)
@@ -150,9 +154,9 @@ func (s *accountTable) checkReserved(c *core, bad report) {
 			}
 		}
 	}
-	for name, a := range s.byName {
-		if a.sums.Reserved != reserved[name] {
-			bad(29, "budget %q has reserved %d, its leases %d", name, a.sums.Reserved, reserved[name])
+	for a := range s.list.all() {
+		if a.sums.Reserved != reserved[a.name] {
+			bad(29, "budget %q has reserved %d, its leases %d", a.name, a.sums.Reserved, reserved[a.name])
 		}
 	}
 }
@@ -190,7 +194,7 @@ func (s *accountTable) checkLines(c *core, bad report) {
 		held += int64(n)
 	}
 	for name, l := range s.lines {
-		if l.draws != draws[l] || l.keys != keys[l] || l.waiting.Len() != waiting[l] || l.account != s.byName[name] || l.account != nil && l.account.line != l {
+		if l.draws != draws[l] || l.keys != keys[l] || l.waiting.Len() != waiting[l] || l.account != s.byName.Get(name) || l.account != nil && l.account.line != l {
 			bad(30, "the line of budget %q: %d classes, %d keys, it says %d, %d", name, draws[l], keys[l], l.draws, l.keys)
 		}
 		if d := c.firstCovered(l); d != nil && !l.notified && c.health.failed == nil {
@@ -204,7 +208,7 @@ func (s *accountTable) checkLines(c *core, bad report) {
 
 // add adds an account.
 func (s *accountTable) add(a *account) {
-	s.byName[a.name] = a
+	s.byName.Add(a)
 	a.seq = s.list.add(a)
 }
 
@@ -238,8 +242,8 @@ func (a *account) record() storage.Budget {
 	if u := a.use; u != nil {
 		rec.UseAt, rec.UseAmount, rec.UseCount = u.at, u.amount, u.count
 	}
-	if a.calendar != nil {
-		rec.Expression, rec.Zone = a.calendar.Expression, a.calendar.TimeZone
+	if t := a.calendar.Load(); t != nil {
+		rec.Expression, rec.Zone = t.Expression, t.TimeZone
 	}
 	return rec
 }
@@ -247,10 +251,11 @@ func (a *account) record() storage.Budget {
 // catchUp adds to an account what the ticks of its refill up to now have brought. While the
 // store takes no writes, or is full, the account stays as it was.
 func (c *core) catchUp(a *account) {
-	if a.calendar == nil || a.calendar.Schedule == nil || a.sums.NextAt == 0 || c.now < a.sums.NextAt || c.health.failed != nil || c.health.full != nil {
+	ticks := a.calendar.Load().Schedule()
+	if ticks == nil || a.sums.NextAt == 0 || c.now < a.sums.NextAt || c.health.failed != nil || c.health.full != nil {
 		return
 	}
-	if added := a.sums.CatchUp(c.now, a.calendar); added > 0 {
+	if added := a.sums.CatchUp(c.now, ticks); added > 0 {
 		c.enter(a, ledger.Refill, added, "", "")
 	}
 	c.touch(a)
@@ -258,7 +263,7 @@ func (c *core) catchUp(a *account) {
 
 // accountNamed returns the account of a name, up to date with its refill, or ErrNoBudget.
 func (c *core) accountNamed(name string) (*account, error) {
-	a := c.accounts.byName[name]
+	a := c.accounts.byName.Get(name)
 	if a == nil {
 		return nil, fmt.Errorf("%w %.80q; create it with FILA.BUDGET SET", ErrNoBudget, name)
 	}
@@ -303,13 +308,13 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 		return err
 	}
 	s := &c.accounts
-	a := s.byName[name]
+	a := s.byName.Get(name)
 	switch {
 	case name == "":
 		return fmt.Errorf("%w: the name of a budget has at least one byte", ErrInvalid)
 	case len(name) > c.cfg.Limits.Key:
 		return fmt.Errorf("%w: name of %d bytes, the limit is %d", ErrTooBig, len(name), c.cfg.Limits.Key)
-	case a == nil && len(s.byName) >= c.cfg.Limits.Budgets:
+	case a == nil && s.byName.Len() >= c.cfg.Limits.Budgets:
 		return fmt.Errorf("%w: the limit is %s, set limits.budgets to allow more", ErrInvalid, amount(c.cfg.Limits.Budgets, "budget"))
 	case a == nil:
 		s.made++
@@ -339,21 +344,24 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 
 // setRefill replaces the refill of an account.
 func (c *core) setRefill(a *account, r *Refill) {
-	old := a.calendar
+	old := a.calendar.Load()
 	if r == nil {
 		c.accounts.calendars.Return(old)
-		a.calendar, a.sums.Refill, a.sums.NextAt = nil, credit.Refill{}, 0
+		a.sums.SetRefill(credit.Refill{}, 0)
+		a.calendar.Store(nil)
 		return
 	}
-	if a.sums.Refill = r.Refill; old != nil && old.Ticks == r.ticks && old.Schedule != nil {
+	if old.Schedule() != nil && old.Ticks == r.ticks {
+		a.sums.SetRefill(r.Refill, a.sums.NextAt)
 		return
 	}
-	a.calendar = c.accounts.calendars.Take(r.ticks, func() *schedule.Schedule { return r.schedule })
+	ticks := c.accounts.calendars.Take(r.ticks, func() *schedule.Schedule { return r.schedule })
 	c.accounts.calendars.Return(old)
-	if a.calendar.Schedule == nil { // another account has it from a store of another version
-		a.calendar.Schedule = r.schedule
+	if ticks.Schedule() == nil { // another account has it from a store of another version
+		ticks.Repair(r.schedule)
 	}
-	a.sums.NextAt = a.calendar.First(c.now)
+	a.sums.SetRefill(r.Refill, ticks.Schedule().First(c.now))
+	a.calendar.Store(ticks)
 	if old == nil {
 		if added := a.sums.Fill(); added > 0 {
 			c.enter(a, ledger.Refill, added, "", "")
@@ -370,7 +378,7 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	if err := c.writable(); err != nil {
 		return false, err
 	}
-	a := c.accounts.byName[name]
+	a := c.accounts.byName.Get(name)
 	if a == nil {
 		return false, nil
 	}
@@ -381,9 +389,9 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 		l.account = nil
 		c.armRefill(l)
 	}
-	delete(c.accounts.byName, name)
+	c.accounts.byName.Remove(name)
 	c.accounts.list.remove(a.seq)
-	c.accounts.calendars.Return(a.calendar)
+	c.accounts.calendars.Return(a.calendar.Load())
 	a.gone = true
 	c.out.batch.Delete(storage.Budgets, []byte(name))
 	c.out.sync = true
@@ -422,13 +430,13 @@ func (c *core) recoverAccounts() error {
 		}
 		a.sums = credit.Account{Credited: rec.Credited, Spent: rec.Spent, Debt: rec.Debt, Refill: credit.Refill{Amount: rec.Refill, Max: rec.RefillMax}, NextAt: rec.NextAt}
 		if rec.Refill > 0 {
-			a.calendar = s.calendars.Take(credit.Ticks{Expression: rec.Expression, TimeZone: rec.Zone}, func() *schedule.Schedule {
+			a.calendar.Store(s.calendars.Take(credit.Ticks{Expression: rec.Expression, TimeZone: rec.Zone}, func() *schedule.Schedule {
 				ticks, err := schedule.Parse(rec.Expression, rec.Zone)
 				if err != nil {
 					c.cfg.Log.Error().Err(err).Str("budget", a.name).Msg("refill disabled: invalid schedule, set the budget again")
 				}
 				return ticks
-			})
+			}))
 		}
 		s.add(a)
 		return nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -314,4 +315,200 @@ func TestALeaseOfAnythingFreeOutlivesItsBudget(t *testing.T) {
 	if ds := w.lease("q", 3); len(ds) != 0 {
 		t.Errorf("%d deliveries without a budget", len(ds))
 	}
+}
+
+// balances is a hook that keeps what it sees of "acme", -1 if there is no such budget.
+func (w *world) balances(kind hook.Kind, seen *[]int64) {
+	w.t.Helper()
+	w.must(func(tx *Tx) error { return tx.LoadScript("q", balanceHook{simHook{kind}, seen}, "") })
+}
+
+type balanceHook struct {
+	simHook
+	seen *[]int64
+}
+
+func (h balanceHook) look(view hook.View) {
+	n, ok := view.Budget("acme")
+	if !ok {
+		n = -1
+	}
+	*h.seen = append(*h.seen, n)
+}
+
+func (h balanceHook) OnEnqueue(_ time.Time, _ *hook.Message, view hook.View, _ hook.Bounds) (hook.EnqueueDecision, error) {
+	h.look(view)
+	return hook.EnqueueDecision{}, nil
+}
+
+func (h balanceHook) OnFailure(_ time.Time, _ *hook.Message, view hook.View, _ hook.Bounds) (hook.FailureDecision, error) {
+	h.look(view)
+	return hook.FailureDecision{}, nil
+}
+
+func TestHooksSeeWhatIsAvailable(t *testing.T) {
+	var seen []int64
+	w := newWorld(t, func(c *Config) { c.Scripts = balanceScripts{&seen} })
+	w.queue("q", patient())
+	for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
+		w.balances(kind, &seen)
+	}
+	want := func(n int64) {
+		t.Helper()
+		if seen = nil; w.trySend(Enqueue{Queue: "q", Key: "look"}) != nil || len(seen) != 1 || seen[0] != n {
+			t.Errorf("the hook sees %v, want %d", seen, n)
+		}
+	}
+	want(-1)
+	w.setBudget("acme", BudgetOptions{Debt: 5})
+	want(0)
+	w.credit("acme", 10)
+	want(10)
+	w.pay("q", "k", 4, "acme")
+	want(10)
+	d := w.leaseOf("q", "k")
+	want(6)
+	seen = nil
+	w.nack(&Nack{Queue: "q", Receipt: d.Receipt, Delay: -1})
+	if len(seen) != 1 || seen[0] != 6 {
+		t.Errorf("on_failure sees %v, want 6", seen)
+	}
+	w.Advance(time.Minute) // the backoff
+	want(10)
+	w.ackUsed("q", w.leaseOf("q", "k"), new(int64(12)))
+	want(-2)
+	w.restart()
+	want(-2)
+	w.must(func(tx *Tx) error { _, err := tx.DeleteBudget("acme"); return err })
+	want(-1)
+	w.setBudget("acme", BudgetOptions{})
+	want(0)
+}
+
+// balanceScripts loads such hooks.
+type balanceScripts struct{ seen *[]int64 }
+
+func (s balanceScripts) Load(_ hook.Caller, kind hook.Kind, _ string) (hook.Hook, error) {
+	return balanceHook{simHook{kind}, s.seen}, nil
+}
+
+func (s balanceScripts) Restore(kind hook.Kind, source string) (hook.Hook, error) {
+	return s.Load(hook.Caller{}, kind, source)
+}
+
+// leaseOf leases messages until one of a key comes.
+func (w *world) leaseOf(queue, key string) *Delivery {
+	w.t.Helper()
+	for {
+		ds := w.lease(queue, 1)
+		if len(ds) == 0 {
+			w.t.Fatalf("no message of %q", key)
+		}
+		if ds[0].Key == key {
+			return ds[0]
+		}
+	}
+}
+
+// Nothing looks at the budget but the hook, and no timer fills it.
+func TestHooksSeeARefillThatNothingElseHasLookedAt(t *testing.T) {
+	var seen []int64
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.balances(hook.OnEnqueue, &seen)
+	refill, err := NewRefill(100, "@every 60s", "", 250)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.setBudget("acme", BudgetOptions{Refill: refill})
+	if _, err := w.move(BudgetMove{Name: "acme", Amount: 130, Charge: true, Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	a := w.core.accounts.byName.Get("acme")
+	for i, want := range []int64{-30, 70, 170, 250, 250} {
+		w.enqueue("q", "k", "x")
+		if got := seen[len(seen)-1]; got != want {
+			t.Errorf("after %d minutes the hook sees %d, want %d", i, got, want)
+		}
+		if a.sums.Balance() != -30 {
+			t.Fatalf("after %d minutes the balance is %d: something else has looked", i, a.sums.Balance())
+		}
+		w.Advance(time.Minute)
+	}
+	if i := w.budget("acme"); i.Available != 250 {
+		t.Errorf("%+v", i)
+	}
+	w.setBudget("acme", BudgetOptions{})
+	w.Advance(time.Hour)
+	w.enqueue("q", "k", "x")
+	if got := seen[len(seen)-1]; got != 250 {
+		t.Errorf("without a refill the hook sees %d, want 250", got)
+	}
+}
+
+// TestASnapshotDoesNotCopyBudgets counts what a turn that makes and moves some leaves, beside a
+// hundred thousand others.
+func TestASnapshotDoesNotCopyBudgets(t *testing.T) {
+	w := newWorld(t, nil)
+	turn := func() float64 {
+		n := 0
+		return testing.AllocsPerRun(5, func() {
+			n++
+			w.must(func(tx *Tx) error {
+				if err := tx.SetBudget("new", &BudgetOptions{Debt: int64(n)}); err != nil {
+					return err
+				}
+				_, err := tx.MoveBudget(&BudgetMove{Name: "new", Amount: 1})
+				return err
+			})
+		})
+	}
+	few := turn()
+	for i := range 100_000 {
+		w.core.accounts.add(&account{name: fmt.Sprint("b", i), made: uint64(i) + 1000}) //nolint:gosec // small
+	}
+	if many := turn(); many > few+10 {
+		t.Errorf("%v allocations beside 100,000 budgets, %v alone", many, few)
+	}
+}
+
+func TestWhatIsSettledIsASignal(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", recording())
+	w.setBudget("acme", BudgetOptions{})
+	w.credit("acme", 1000)
+	total := 0.0
+	want := func(what string, n float64) {
+		t.Helper()
+		if total += n; w.all("k", "used") != total || w.all("p", "used") != total {
+			t.Errorf("%s: used is %v of the key and %v of the throttle, want %v", what, w.all("k", "used"), w.all("p", "used"), total)
+		}
+	}
+	deliver := func(budgets ...string) *Delivery {
+		t.Helper()
+		w.send(Enqueue{Queue: "q", Key: "k", Throttles: []string{"p", "k"}, Budgets: budgets, Charge: new(int64(40))})
+		return w.lease("q", 1)[0]
+	}
+	w.ackUsed("q", deliver("acme"), nil)
+	want("the ack of a message with a budget", 40)
+	w.ackUsed("q", deliver("acme"), new(int64(7)))
+	want("an ack with USED", 7)
+	w.ackUsed("q", deliver("acme"), new(int64(0)))
+	want("an ack with USED 0", 0)
+	w.ackUsed("q", deliver(), nil)
+	want("the ack of a message without a budget", 0)
+	w.ackUsed("q", deliver(), new(int64(5)))
+	want("an ack with USED of a message without a budget", 5)
+	w.nack(&Nack{Queue: "q", Receipt: deliver("acme").Receipt, Used: new(int64(3))})
+	want("a nack with USED", 3)
+	w.nack(&Nack{Queue: "q", Receipt: w.lease("q", 1)[0].Receipt, Dead: true})
+	want("a nack without USED", 0)
+	late := deliver("acme")
+	w.Advance(time.Hour)
+	w.must(func(tx *Tx) error { _, err := tx.AckUsed("q", []Receipt{late.Receipt}, new(int64(9))); return err })
+	want("an expiry, and an ack that comes too late", 0)
+	w.queue("silent", QueueOptions{})
+	w.send(Enqueue{Queue: "silent", Key: "k", Budgets: []string{"acme"}})
+	w.ackUsed("silent", w.lease("silent", 1)[0], nil)
+	want("a queue without SIGNALS", 0)
 }

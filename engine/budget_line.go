@@ -283,7 +283,7 @@ func (c *core) drawsOn(budgets []string) []*draw {
 		l := s.lines[name]
 		if l == nil {
 			s.lineNo++
-			l = &budgetLine{name: name, seq: s.lineNo, account: s.byName[name], timer: -1}
+			l = &budgetLine{name: name, seq: s.lineNo, account: s.byName.Get(name), timer: -1}
 			if s.lines[name] = l; l.account != nil {
 				l.account.line = l
 			}
@@ -396,7 +396,7 @@ func (c *core) lacks(m *message) iter.Seq2[string, *account] {
 			return
 		}
 		for _, name := range names {
-			if a := c.accounts.byName[name]; (a == nil || !a.sums.Covers(charge)) && !yield(name, a) {
+			if a := c.accounts.byName.Get(name); (a == nil || !a.sums.Covers(charge)) && !yield(name, a) {
 				return
 			}
 		}
@@ -415,7 +415,7 @@ func (c *core) covered(m *message) bool {
 func (c *core) refillFor(m *message) {
 	names, _ := m.budgets()
 	for _, name := range names {
-		if a := c.accounts.byName[name]; a != nil {
+		if a := c.accounts.byName.Get(name); a != nil {
 			c.catchUp(a)
 		}
 	}

@@ -317,6 +317,37 @@ func (c *core) observeWork(m *message, o Outcome) {
 	}
 }
 
+// recordWork adds the end of a lease to the signals.
+func (c *core) recordWork(m *message, o Outcome, held time.Duration) {
+	switch o {
+	case OutcomeAcked:
+		c.recordSignal(m, signalAcked, 1)
+	case OutcomeNacked, OutcomeExpired:
+		c.recordSignal(m, signalFailed, 1)
+	case OutcomeReleased:
+		return
+	}
+	c.recordSignal(m, signalWork, float64(held)/float64(time.Millisecond))
+}
+
+// recordUsed adds what an ack or a nack settles to the signals: what it says, or the charge that
+// budgets have reserved. used is nil where it says nothing.
+func (c *core) recordUsed(m *message, used *int64) {
+	if !m.key.queue.recordsSignals() {
+		return
+	}
+	n := int64(0)
+	switch {
+	case used != nil:
+		n = *used
+	case m.reserved != 0:
+		_, n = m.budgets()
+	}
+	if n > 0 {
+		c.recordSignal(m, signalUsed, float64(n))
+	}
+}
+
 // Add adds the durations of another queue.
 func (d *Durations) Add(o *Durations) {
 	add := func(to **histogram.Histogram, from *histogram.Histogram) {
@@ -400,7 +431,7 @@ func (tx *Tx) EngineStats() Stats {
 	c := tx.core
 	n := &c.health.counters
 	return Stats{
-		Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Budgets: int64(len(c.accounts.byName)), Held: c.accounts.held, Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
+		Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Budgets: int64(c.accounts.byName.Len()), Held: c.accounts.held, Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,

@@ -285,9 +285,7 @@ func (tx *Tx) AckUsed(queue string, receipts []Receipt, used *int64) (int, error
 		m.key.queue.totals.acked++
 		c.observeWork(m, OutcomeAcked)
 		c.succeeded(m)
-		if m.reserved != 0 {
-			c.settleCharge(m, used)
-		}
+		c.settleCharge(m, used)
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
 		c.remove(m)

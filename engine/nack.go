@@ -97,7 +97,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c.out.sync = true
 	c.observeWork(m, OutcomeNacked)
 	c.failed(m, dead, reason)
-	if req.Used != nil && m.reserved != 0 {
+	if req.Used != nil {
 		c.settleCharge(m, req.Used)
 	}
 	c.endLease(m)

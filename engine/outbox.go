@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faisca/fila/internal/directory"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/internal/signals"
@@ -352,10 +353,11 @@ func (t breakerChange) Apply(tx *Tx) error {
 type Snapshot struct {
 	hooks       ordered[queueHooks]
 	config      ordered[string]
-	configBytes int             // total size of the keys and values of config
-	dedup       ordered[*dedup] // by name, of queues with deduplication ids
-	signals     *signals.View   // nil before the first recovery
-	ledgerDays  ledger.Days     // that may have ids of movements of budgets
+	configBytes int                           // total size of the keys and values of config
+	dedup       ordered[*dedup]               // by name, of queues with deduplication ids
+	signals     *signals.View                 // nil before the first recovery
+	budgets     *directory.Directory[account] // the same
+	ledgerDays  ledger.Days                   // that may have ids of movements of budgets
 }
 
 // queueHooks are the hooks of a queue and the bounds of their calls.

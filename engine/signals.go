@@ -37,6 +37,7 @@ const (
 	signalAcked    = "acked"    // messages acked
 	signalFailed   = "failed"   // leases that ended as failures
 	signalWork     = "work_ms"  // how long the leases of both were held
+	signalUsed     = "used"     // what acks and nacks have settled
 )
 
 // Bounds of what clients give.
@@ -251,19 +252,6 @@ func (c *core) recordSignal(m *message, name string, v float64) {
 	}
 }
 
-// recordWork adds the end of a lease to the signals.
-func (c *core) recordWork(m *message, o Outcome, held time.Duration) {
-	switch o {
-	case OutcomeAcked:
-		c.recordSignal(m, signalAcked, 1)
-	case OutcomeNacked, OutcomeExpired:
-		c.recordSignal(m, signalFailed, 1)
-	case OutcomeReleased:
-		return
-	}
-	c.recordSignal(m, signalWork, float64(held)/float64(time.Millisecond))
-}
-
 // SignalAdd is a request to add to a signal.
 type SignalAdd struct {
 	Subject string // 1 to 512 bytes
@@ -419,6 +407,22 @@ func (v hookView) Signal(subject, name, window string) (float64, error) {
 		return 0, nil
 	}
 	return v.signals.Value(subject, name, window, v.now.UnixNano())
+}
+
+// Budget implements hook.View. What is available is as of the last turns, as signals are.
+func (v hookView) Budget(name string) (available int64, ok bool) {
+	if v.budgets == nil {
+		return 0, false
+	}
+	a := v.budgets.Get(name)
+	if a == nil {
+		return 0, false
+	}
+	now := v.now.UnixNano()
+	if ticks := a.calendar.Load().Schedule(); ticks != nil {
+		return a.sums.AvailableAt(now, ticks), true
+	}
+	return a.sums.AvailableAt(now, nil), true
 }
 
 // SignalsOf returns how many signals a subject has, counted up to a number.

@@ -419,7 +419,7 @@ func (s *sim) breakBudgets() {
 			l.notified = true
 		}
 	case creditNotWritten:
-		for _, a := range c.accounts.byName {
+		for a := range c.accounts.list.all() {
 			a.freedIn = 0
 		}
 	default:
@@ -462,9 +462,9 @@ func (s *sim) repeatRefills() {
 	if s.mutant != refillRepeated {
 		return
 	}
-	for _, a := range c.accounts.byName {
-		if a.calendar != nil {
-			a.sums.NextAt = a.calendar.First(s.step.now.UnixNano())
+	for a := range c.accounts.list.all() {
+		if ticks := a.calendar.Load().Schedule(); ticks != nil {
+			a.sums.NextAt = ticks.First(s.step.now.UnixNano())
 		}
 	}
 }

@@ -25,11 +25,12 @@ func benchMessage() *hook.Message {
 	}
 }
 
-// fake is a view of settings and signals. Signals are by subject, name and window, with a blank
-// between them.
+// fake is a view of settings, signals and budgets. Signals are by subject, name and window, with a
+// blank between them.
 type fake struct {
 	settings map[string]string
 	signals  map[string]float64
+	budgets  map[string]int64
 }
 
 // Get implements hook.View.
@@ -43,8 +44,11 @@ func (f fake) Signal(subject, name, window string) (float64, error) {
 	return f.signals[subject+" "+name+" "+cmp.Or(window, "1m")], nil
 }
 
+// Budget implements hook.View.
+func (f fake) Budget(name string) (int64, bool) { n, ok := f.budgets[name]; return n, ok }
+
 func benchView() hook.View {
-	return fake{settings: map[string]string{"weight.acme": "3"}, signals: map[string]float64{"acme failed 1m": 0.5, "7 failed all": 9}}
+	return fake{settings: map[string]string{"weight.acme": "3"}, budgets: map[string]int64{"acme": 750, "bolt": -3}, signals: map[string]float64{"acme failed 1m": 0.5, "7 failed all": 9}}
 }
 
 // BenchmarkHooks runs hooks as the engine does, with both budgets on and the breaker and the

@@ -50,11 +50,11 @@ func fenced(t testing.TB, s, language string) string {
 	return block
 }
 
-// given builds the message, settings and signals that the left side of a line describes.
+// given builds the message, settings, signals and budgets that the left side of a line describes.
 func given(t testing.TB, s string) (*hook.Message, hook.View) {
 	t.Helper()
 	msg := &hook.Message{Queue: "orders", Key: hook.DefaultKey, Weight: 1, ID: "0190c0de"}
-	see := fake{settings: map[string]string{}, signals: map[string]float64{}}
+	see := fake{settings: map[string]string{}, signals: map[string]float64{}, budgets: map[string]int64{}}
 	for part := range strings.SplitSeq(s, ";") {
 		kind, value, _ := strings.Cut(strings.TrimSpace(part), " ")
 		name, text, _ := strings.Cut(value, "=")
@@ -67,6 +67,8 @@ func given(t testing.TB, s string) (*hook.Message, hook.View) {
 			see.settings[name] = text
 		case "signal": // subject, name, window
 			see.signals[name], err = strconv.ParseFloat(text, 64)
+		case "budget": // what is available
+			see.budgets[name], err = strconv.ParseInt(text, 10, 64)
 		case "key":
 			msg.Key = value
 		case "id":
@@ -80,7 +82,7 @@ func given(t testing.TB, s string) (*hook.Message, hook.View) {
 		default:
 			err = errors.New("unknown word")
 		}
-		if err != nil && (kind == "payload_size" || kind == "signal" || kind == "attempts" || err.Error() == "unknown word") {
+		if err != nil && (kind == "payload_size" || kind == "signal" || kind == "budget" || kind == "attempts" || err.Error() == "unknown word") {
 			t.Fatalf("%q: %v", part, err)
 		}
 	}
@@ -106,6 +108,12 @@ func decided(trial *hook.Trial, kind hook.Kind) string {
 		}
 		if d.Throttles != nil {
 			add("throttle_keys", cmp.Or(strings.Join(d.Throttles, ","), "none"))
+		}
+		if d.Budgets != nil {
+			add("budgets", cmp.Or(strings.Join(d.Budgets, ","), "none"))
+		}
+		if d.Charge != nil {
+			add("charge", strconv.FormatInt(*d.Charge, 10))
 		}
 		if d.Budgets != nil {
 			add("budgets", cmp.Or(strings.Join(d.Budgets, ","), "none"))

@@ -9,7 +9,7 @@ import (
 
 // filaLibrary is the table `fila`.
 func filaLibrary() map[string]lua.LGFunction {
-	return map[string]lua.LGFunction{"backoff": filaBackoff, "get": filaGet, "hash": filaHash, "signal": filaSignal, "split": filaSplit}
+	return map[string]lua.LGFunction{"backoff": filaBackoff, "budget": filaBudget, "get": filaGet, "hash": filaHash, "signal": filaSignal, "split": filaSplit}
 }
 
 // filaGet is fila.get(key [, default]): a setting as text, or the default.
@@ -49,6 +49,26 @@ func filaSignal(l *lua.LState) int {
 		}
 	}
 	l.Push(lua.LNumber(v))
+	return 1
+}
+
+// budgetSteps is what a look-up of a budget costs in instructions: a few reads that miss the
+// processor's caches, or the ticks of its refill that nothing has looked at yet.
+const budgetSteps = 32
+
+// filaBudget is fila.budget(name): what is available, nil if there is no budget of that name, and
+// while the script is loaded. The decision of the run is not remembered.
+func filaBudget(l *lua.LState) int {
+	m, name := of(l), checkText(l, 1)
+	m.trace.off = true
+	m.steps(l, budgetSteps+int64(len(name))>>3)
+	v := lua.LNil
+	if m.view != nil {
+		if available, ok := m.view.Budget(name); ok {
+			v = lua.LNumber(available)
+		}
+	}
+	l.Push(v)
 	return 1
 }
 

@@ -27,8 +27,8 @@ import (
 //
 // Nothing has to be invalidated when a setting changes, because reading the setting is
 // one of the queries. Values that a script does not read, such as the payload size, do
-// not matter. Errors are not cached, nor is the decision of a run that has read a signal:
-// the next run would hardly find the same sum.
+// not matter. Errors are not cached, nor is the decision of a run that has read a signal
+// or a budget: the next run would hardly find the same sum.
 
 // question is one query of a script to its message or settings.
 type question struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// chance makes messages, settings and signals that are often alike, and never quite.
+// chance makes messages, settings, signals and budgets that are often alike, and never quite.
 type chance struct{ *rand.Rand }
 
 func (c chance) of(options ...string) string { return options[c.IntN(len(options))] }
@@ -38,7 +38,10 @@ func (c chance) view() hook.View {
 	for range c.IntN(4) {
 		set[c.of("weight.acme", "vip.acme", "canary.percent", "maintenance", "x", "1")] = c.of("1", "50", "yes", "")
 	}
-	return fake{set, map[string]float64{"acme failed 1m": float64(c.IntN(3)), "acme acked 5m": float64(c.IntN(3))}}
+	return fake{
+		set, map[string]float64{"acme failed 1m": float64(c.IntN(3)), "acme acked 5m": float64(c.IntN(3))},
+		map[string]int64{c.of("acme", "bolt"): int64(c.IntN(3) * 500)},
+	}
 }
 
 // alike gives a hook that remembers and a dry run of it the same messages.
@@ -100,6 +103,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 	sees := []string{
 		"msg.queue", "msg.payload_size", "msg.fairness_key", "msg.weight", "#msg.throttle_keys", "msg.throttle_keys[1]", "#msg.headers", "msg.id", "msg.attempts", "msg.charge", "msg.budgets[1]",
 		"msg.headers.tenant", "msg.headers['tier']", "msg.headers[msg.fairness_key]", "fila.get('weight.acme')", "fila.get(tostring(msg.headers.tenant), 'd')", "fila.signal(tostring(msg.headers.tenant), 'failed')",
+		"fila.budget(tostring(msg.headers.tenant))",
 		"(function() local s = '' for n, v in pairs(msg.headers) do s = s .. n .. v end return s end)()",
 	}
 	for range 300 {

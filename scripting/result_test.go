@@ -218,6 +218,7 @@ func TestHelpers(t *testing.T) {
 	for body, want := range map[string]string{
 		`return fila.get("weight.acme") .. tostring(fila.get("none")) .. fila.get("none", "d")`:                                                                                                             "3nild",
 		`return table.concat({ fila.backoff(0, 100, 1000), fila.backoff(1, 100, 1000), fila.backoff(2, 100, 1000), fila.backoff(5, 100, 1000), fila.backoff(1e9, 100, 1000), fila.backoff(3, 0, 5) }, ",")`: "100,100,200,1000,1000,0",
+		`return fila.budget("acme") + fila.budget("bolt") .. tostring(fila.budget("none"))`:                                                                                                                 "747nil",
 		`return fila.backoff(1e300, 1, math.huge) == math.huge and "huge" or "bounded"`:                                                                                                                     "huge",
 		`return table.concat(fila.split("a,b,,c", ","), "|") .. #fila.split("", ",") .. #fila.split("abc", "abc") .. table.concat(fila.split("a::b::c", "::"), "|")`:                                        "a|b||c12a|b|c",
 		// These are for ever: scripts that split traffic by them must not change sides.
@@ -228,7 +229,7 @@ func TestHelpers(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		`fila.get()`, `fila.get({})`, `fila.backoff(1, 2)`, `fila.backoff(-1, 2, 3)`, `fila.backoff(0 / 0, 2, 3)`, `fila.backoff(1, 1 / 0, 3)`,
+		`fila.budget()`, `fila.budget({})`, `fila.budget(nil)`, `fila.get()`, `fila.get({})`, `fila.backoff(1, 2)`, `fila.backoff(-1, 2, 3)`, `fila.backoff(0 / 0, 2, 3)`, `fila.backoff(1, 1 / 0, 3)`,
 		`fila.split("a", "")`, `fila.split(nil, ",")`, `fila.hash("a")`, `fila.hash("a", 0)`, `fila.hash("a", 1.5)`, `fila.hash("a", 2 ^ 33)`, `fila.hash({}, 2)`,
 	} {
 		if got, err := evaluate(t, s, "return "+body); err == nil {

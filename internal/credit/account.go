@@ -3,6 +3,8 @@ package credit
 import (
 	"errors"
 	"math"
+	"runtime"
+	"sync/atomic"
 )
 
 const (
@@ -22,7 +24,9 @@ var (
 	ErrBounds = errors.New("the balance would be out of bounds")
 )
 
-// Account is the sums of a budget, with the settings that its arithmetic depends on.
+// Account is the sums of a budget, with the settings that its arithmetic depends on. One goroutine
+// has it; any other may call AvailableAt alone. Methods store what that reads; before others know
+// the account, its fields may be set as well. Debt may be set at any time.
 type Account struct {
 	Credited int64 // all that came in
 	Spent    int64 // all that went out
@@ -30,6 +34,10 @@ type Account struct {
 	Debt     int64 // how far below zero Available may be taken
 	Refill   Refill
 	NextAt   int64 // the next tick of the refill, Unix nanoseconds; 0: there is none
+
+	// version is odd while more than one field changes. AvailableAt reads again if it has seen two
+	// different versions, or an odd one.
+	version uint32
 }
 
 // Refill is what an account gets at each tick: Amount, or less if the balance would exceed Max.
@@ -60,7 +68,7 @@ func (a *Account) Credit(n int64) error {
 	if a.Balance() > Max-n || a.Credited > math.MaxInt64-n {
 		return ErrBounds
 	}
-	a.Credited += n
+	add(&a.Credited, n)
 	return nil
 }
 
@@ -73,7 +81,7 @@ func (a *Account) Charge(n int64, force bool) error {
 	if a.Balance() < n-Max || a.Spent > math.MaxInt64-n {
 		return ErrBounds
 	}
-	a.Spent += n
+	add(&a.Spent, n)
 	return nil
 }
 
@@ -81,16 +89,18 @@ func (a *Account) Charge(n int64, force bool) error {
 func (a *Account) Cover() int64 { return max(a.Available()+a.Debt, 0) }
 
 // Reserve keeps a charge that is covered for a lease; Return gives it back, Settle ends it.
-func (a *Account) Reserve(charge int64) { a.Reserved += charge }
+func (a *Account) Reserve(charge int64) { add(&a.Reserved, charge) }
 
 // Return gives back what a lease has kept.
-func (a *Account) Return(charge int64) { a.Reserved -= charge }
+func (a *Account) Return(charge int64) { add(&a.Reserved, -charge) }
 
 // Settle ends what a lease has kept, and takes what was used, which may be more or less. It is
 // never refused: the work is done.
 func (a *Account) Settle(charge, used int64) {
-	a.Reserved -= charge
-	a.Spent += min(used, math.MaxInt64-a.Spent)
+	a.begin()
+	add(&a.Reserved, -charge)
+	add(&a.Spent, min(used, math.MaxInt64-a.Spent))
+	a.end()
 }
 
 // fill returns what k ticks without a movement between them add: each adds Refill.Amount, or
@@ -114,7 +124,7 @@ func (a *Account) room() int64 {
 // Fill adds the refill of one tick and returns what it added, which may be 0.
 func (a *Account) Fill() int64 {
 	n := a.fill(1)
-	a.Credited += n
+	add(&a.Credited, n)
 	return n
 }
 
@@ -126,12 +136,55 @@ func (a *Account) CatchUp(now int64, ticks Calendar) int64 {
 	if a.NextAt == 0 || now < a.NextAt {
 		return 0
 	}
-	added := int64(0)
-	if room := a.room(); room > 0 {
-		lacking := (room + a.Refill.Amount - 1) / a.Refill.Amount
-		added = a.fill(int64(ticks.Count(a.NextAt, now+1, int(lacking))))
-	}
-	a.Credited += added
-	a.NextAt = ticks.After(a.NextAt, now)
+	added, next := a.due(now, ticks), ticks.After(a.NextAt, now)
+	a.begin()
+	add(&a.Credited, added)
+	atomic.StoreInt64(&a.NextAt, next)
+	a.end()
 	return added
 }
+
+// due is what the ticks up to now bring.
+func (a *Account) due(now int64, ticks Calendar) int64 {
+	room := a.room()
+	if room == 0 {
+		return 0
+	}
+	lacking := (room + a.Refill.Amount - 1) / a.Refill.Amount
+	return a.fill(int64(ticks.Count(a.NextAt, now+1, int(lacking))))
+}
+
+// SetRefill replaces the refill, and its next tick.
+func (a *Account) SetRefill(r Refill, next int64) {
+	a.begin()
+	atomic.StoreInt64(&a.Refill.Amount, r.Amount)
+	atomic.StoreInt64(&a.Refill.Max, r.Max)
+	atomic.StoreInt64(&a.NextAt, next)
+	a.end()
+}
+
+// AvailableAt is what is available at a time, with what the ticks up to then bring. ticks is nil if
+// there are none. It sees the account between two changes and changes nothing.
+func (a *Account) AvailableAt(now int64, ticks Calendar) int64 {
+	for {
+		version := atomic.LoadUint32(&a.version)
+		seen := Account{
+			Credited: atomic.LoadInt64(&a.Credited), Spent: atomic.LoadInt64(&a.Spent), Reserved: atomic.LoadInt64(&a.Reserved), NextAt: atomic.LoadInt64(&a.NextAt),
+			Refill: Refill{Amount: atomic.LoadInt64(&a.Refill.Amount), Max: atomic.LoadInt64(&a.Refill.Max)},
+		}
+		if version%2 == 1 || atomic.LoadUint32(&a.version) != version {
+			runtime.Gosched()
+			continue
+		}
+		if ticks != nil && seen.NextAt != 0 && now >= seen.NextAt {
+			seen.Credited += seen.due(now, ticks)
+		}
+		return seen.Available()
+	}
+}
+
+// begin and end enclose a change of several fields, add stores a sum.
+func (a *Account) begin() { atomic.AddUint32(&a.version, 1) }
+func (a *Account) end()   { atomic.AddUint32(&a.version, 1) }
+
+func add(to *int64, n int64) { atomic.StoreInt64(to, *to+n) }

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,5 +191,118 @@ func TestADebtIsPaidFromTheRefill(t *testing.T) {
 	}
 	if added := a.Fill(); added != 30 || a.Balance() != 100 {
 		t.Errorf("added %d, balance %d", added, a.Balance())
+	}
+}
+
+// TestWhatIsAvailableIsThatOfTheRefilledAccount compares what others see, who change nothing, with
+// an account that has been refilled.
+func TestWhatIsAvailableIsThatOfTheRefilledAccount(t *testing.T) {
+	start := time.Date(2026, 3, 20, 0, 0, 0, 0, time.UTC).UnixNano()
+	r := rand.New(rand.NewPCG(17, 2))
+	refilled := 0
+	for i := range 2000 {
+		s, err := schedule.Parse(expressions()[r.IntN(len(expressions()))], "Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := Account{Credited: r.Int64N(1000), Spent: r.Int64N(2000), Reserved: r.Int64N(100)}
+		a.SetRefill(Refill{Amount: 1 + r.Int64N(500), Max: 1 + r.Int64N(5000)}, s.First(start))
+		now := start + r.Int64N(int64(60*24*time.Hour))
+		before := a
+		got, alone := a.AvailableAt(now, s), a.AvailableAt(now, nil)
+		if a != before || alone != a.Available() {
+			t.Fatalf("account %d: a look has changed %+v to %+v, or sees %d without ticks", i, before, a, alone)
+		}
+		if a.CatchUp(now, s) > 0 {
+			refilled++
+		}
+		if got != a.Available() {
+			t.Fatalf("account %d: %d is seen to be available, %d is", i, got, a.Available())
+		}
+	}
+	if refilled < 500 {
+		t.Errorf("only %d accounts had a refill", refilled)
+	}
+}
+
+// Others never see a settlement whose charge is returned and whose use is not yet spent, nor count
+// a tick that the account has caught up with.
+func TestOthersSeeAnAccountBetweenTwoChanges(t *testing.T) {
+	const changes, minute = 50_000, int64(time.Minute)
+	s, err := schedule.Parse("* * * * *", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := Account{Credited: 1000}
+	a.SetRefill(Refill{Amount: 5, Max: Max}, minute)
+	a.Reserve(100)
+	var reader sync.WaitGroup
+	var now atomic.Int64
+	now.Store(minute)
+	done := make(chan struct{})
+	reader.Go(func() {
+		for looks := 0; ; looks++ {
+			select {
+			case <-done:
+				if looks == 0 {
+					t.Error("nothing was looked at")
+				}
+				return
+			default:
+				if n := a.AvailableAt(now.Load(), s); n != 905 && n != 1000 && n != 900 {
+					t.Errorf("%d is seen to be available", n)
+					return
+				}
+			}
+		}
+	})
+	for range changes {
+		a.CatchUp(now.Load(), s) // 905 are available, as before
+		a.Settle(100, 5)         // 1000
+		a.Reserve(100)           // 900
+		now.Add(minute)          // 905
+	}
+	close(done)
+	reader.Wait()
+	if a.Balance() != 1000 || a.Reserved != 100 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestALookWaitsForTheEndOfAChange(t *testing.T) {
+	s, err := schedule.Parse("* * * * *", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := Account{Credited: 1000}
+	for _, x := range []struct {
+		name   string
+		change func()
+	}{
+		{"a refill", func() { a.SetRefill(Refill{Amount: 5, Max: Max}, int64(time.Minute)) }},
+		{"a tick", func() { a.CatchUp(a.NextAt, s) }},
+		{"a settlement", func() { a.Settle(0, 1) }},
+	} {
+		before := a.version
+		if x.change(); a.version != before+2 {
+			t.Errorf("%s is not one change for others", x.name)
+		}
+	}
+	balance := a.Balance()
+	a.begin()
+	add(&a.Reserved, 100)
+	started, seen := make(chan struct{}), make(chan int64)
+	go func() {
+		close(started)
+		seen <- a.AvailableAt(0, nil)
+	}()
+	<-started
+	for range 1000 {
+		runtime.Gosched()
+	}
+	add(&a.Reserved, -40)
+	a.end()
+	if n := <-seen; n != balance-60 {
+		t.Errorf("%d is seen to be available, want %d", n, balance-60)
 	}
 }

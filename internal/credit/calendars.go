@@ -1,6 +1,10 @@
 package credit
 
-import "github.com/faisca/fila/internal/schedule"
+import (
+	"sync/atomic"
+
+	"github.com/faisca/fila/internal/schedule"
+)
 
 // Ticks name the ticks of a refill: an expression in a time zone.
 type Ticks struct{ Expression, TimeZone string }
@@ -8,9 +12,21 @@ type Ticks struct{ Expression, TimeZone string }
 // Shared is the calendar of all accounts whose refill has the same ticks.
 type Shared struct {
 	Ticks
-	*schedule.Schedule // nil: the expression or zone cannot be read any more, and nothing ticks
-	accounts           int
+	schedule atomic.Pointer[schedule.Schedule]
+	accounts int
 }
+
+// Schedule returns the ticks. nil: there is no calendar, or the expression or zone cannot be read any
+// more, and nothing ticks. Any goroutine may call it.
+func (s *Shared) Schedule() *schedule.Schedule {
+	if s == nil {
+		return nil
+	}
+	return s.schedule.Load()
+}
+
+// Repair gives a calendar that could not be read its ticks.
+func (s *Shared) Repair(ticks *schedule.Schedule) { s.schedule.Store(ticks) }
 
 // Calendars shares calendars between accounts, so that a million of them take little memory and
 // few expressions are parsed. A calendar exists while an account has it. The zero value is empty.
@@ -24,7 +40,8 @@ func (c *Calendars) Take(t Ticks, parse func() *schedule.Schedule) *Shared {
 		if c.byTicks == nil {
 			c.byTicks = map[Ticks]*Shared{}
 		}
-		s = &Shared{Ticks: t, Schedule: parse()}
+		s = &Shared{Ticks: t}
+		s.schedule.Store(parse())
 		c.byTicks[t] = s
 	}
 	s.accounts++

@@ -129,6 +129,9 @@ type View interface {
 	// empty, for fila.signal; 0 if there is no such signal. The error names the windows that
 	// there are. Signals go on while a hook runs: equal calls may return different sums.
 	Signal(subject, name, window string) (float64, error)
+	// Budget returns what is available of a budget, for fila.budget, and whether there is one of
+	// that name. Budgets go on while a hook runs, as signals do.
+	Budget(name string) (available int64, ok bool)
 }
 
 // Hook is a compiled script with its statistics and its circuit breaker. It is safe for

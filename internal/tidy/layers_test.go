@@ -23,7 +23,7 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}},
 		"scripting":           {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
@@ -47,7 +47,8 @@ func layers() map[string]layer {
 		"internal/hook":     {may: []string{"internal/histogram", "storage"}},
 		"internal/schedule": {},
 		// Ids that a look-up in the store may have missed.
-		"internal/recent": {},
+		"internal/directory": {},
+		"internal/recent":    {},
 		// The arithmetic of limits, sums and budgets.
 		"internal/adaptive": {},
 		"internal/decay":    {},
