@@ -55,6 +55,8 @@ func (c *core) moved(a *account, amount int64) {
 	if amount > 0 {
 		a.dry = false
 		c.freed(a)
+	} else {
+		c.drained(a.line)
 	}
 	if before := a.sums.Balance() - amount; a.low > 0 && before >= a.low-1 && a.sums.Balance() < a.low-1 {
 		c.emitBudget(EventBudgetLow, a)
@@ -83,6 +85,7 @@ func (c *core) reserveCharge(m *message) {
 	k, charge := m.key, m.throttles.charge
 	for i, d := range k.class.draws {
 		d.line.account.sums.Reserve(charge)
+		c.drained(d.line)
 		m.reserved |= 1 << i
 		if d.line.draws > 1 {
 			d.deliver(charge)

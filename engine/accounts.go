@@ -329,6 +329,8 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 	}
 	if o.Debt > a.sums.Debt {
 		c.freed(a)
+	} else if o.Debt < a.sums.Debt {
+		c.drained(a.line)
 	}
 	a.sums.Debt, a.low, a.refuse, a.detail = o.Debt, 0, o.Refuse, o.Detail
 	if o.Low != nil {
@@ -387,6 +389,7 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	}
 	if l := a.line; l != nil {
 		l.account = nil
+		c.drained(l)
 		c.armRefill(l)
 	}
 	c.accounts.byName.Remove(name)

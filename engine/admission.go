@@ -414,6 +414,9 @@ func (c *core) wake(t *throttle) {
 		if !ok {
 			break
 		}
+		if cl, waits := e.waiting.next(); waits && c.holdUncovered(cl) {
+			continue
+		}
 		q := e.scheduler.queue
 		room, demand := t.admits(c.now, e.need()), q.hasDemand()
 		if !room && !t.set.ByCost {

@@ -243,6 +243,7 @@ type budgetLine struct {
 	vtime    float64              // virtual time: the start tag of the last delivery
 	order    uint64               // last number given to a draw
 	notified bool                 // it is in accountTable.notified
+	watched  []*throttle          // keep room, or tokens, for classes that name it
 	wakeAt   int64                // of its timer: the next refill, Unix nanoseconds
 	timer    int                  // index in accountTable.timers; -1: no timer
 }

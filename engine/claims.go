@@ -74,6 +74,7 @@ func (c *core) mayClaim(cl *class) {
 	for i := range cl.flows {
 		t := cl.flows[i].throttle
 		t.claims = append(t.claims, cl)
+		cl.watchBudgets(t)
 		c.notify(t)
 	}
 	cl.scheduler.claiming = append(cl.scheduler.claiming, cl)
@@ -94,6 +95,7 @@ func (c *core) endClaim(cl *class) {
 		t := cl.flows[i].throttle
 		at := slices.Index(t.claims, cl)
 		t.claims = slices.Delete(t.claims, at, at+1)
+		cl.unwatchBudgets(t)
 		if !cl.scheduler.detached {
 			c.notify(t)
 		}
@@ -157,7 +159,7 @@ func (t *throttle) nextClaim() *class {
 // reports whether the class has delivered.
 func (c *core) advanceClaim(t *throttle) bool {
 	cl := t.firstClaim()
-	if cl == nil || cl.state != classWaiting {
+	if cl == nil || cl.state != classWaiting || c.holdUncovered(cl) {
 		return false
 	}
 	room := true
@@ -272,12 +274,14 @@ func (c *core) save(t *throttle) int64 {
 	if old := t.first; old != first {
 		if old != nil {
 			old.scheduler.saving = without(old.scheduler.saving, t)
+			old.unwatchBudgets(t)
 			for i := range old.flows {
 				old.flows[i].throttle.savers = without(old.flows[i].throttle.savers, t)
 			}
 		}
 		if t.first = first; first != nil {
 			first.scheduler.saving = append(first.scheduler.saving, t)
+			first.watchBudgets(t)
 			for i := range first.flows {
 				if o := first.flows[i].throttle; o != t {
 					o.savers = append(o.savers, t)
@@ -289,6 +293,57 @@ func (c *core) save(t *throttle) int64 {
 		return c.now + 1
 	}
 	return math.MaxInt64
+}
+
+// # Budgets
+//
+// Nothing is kept for a class whose next message is not paid for, neither room nor tokens: before a
+// throttle opens a class, saves for it or advances its claim, holdUncovered takes the keys out of
+// the ring whose budgets do not cover them. When credits go, the throttles look again that keep
+// something for a class that names the budget (drained).
+
+// holdUncovered takes the first keys of a waiting class out of the ring for as long as a budget does
+// not cover their next messages. It reports whether none is left, and the class is idle.
+func (c *core) holdUncovered(cl *class) bool {
+	for len(cl.draws) > 0 && c.room() && cl.keys > 0 && len(cl.head().window) > 0 {
+		k := cl.head()
+		i := slices.IndexFunc(cl.draws, func(d *draw) bool {
+			a := d.line.account
+			return a == nil || !a.sums.Covers(k.window[0].throttles.charge)
+		})
+		if i < 0 {
+			return false
+		}
+		c.spend(1)
+		c.holdKey(k, i)
+	}
+	return cl.keys == 0
+}
+
+// drained has the throttles look again that keep something for a class that names a budget, whose
+// credits have become fewer.
+func (c *core) drained(l *budgetLine) {
+	if l == nil {
+		return
+	}
+	for _, t := range l.watched {
+		c.notify(t)
+	}
+	c.spend(len(l.watched) / 8) // most of them are listed already
+}
+
+// watchBudgets lists a throttle, which keeps something for the class, with each of its budgets.
+func (cl *class) watchBudgets(t *throttle) {
+	for _, d := range cl.draws {
+		d.line.watched = append(d.line.watched, t)
+	}
+}
+
+// unwatchBudgets is the reverse of watchBudgets.
+func (cl *class) unwatchBudgets(t *throttle) {
+	for _, d := range cl.draws {
+		d.line.watched = without(d.line.watched, t)
+	}
 }
 
 // without returns the list without one throttle.

@@ -182,6 +182,9 @@ func (s *schedSim) unhold(m *schedMessage) {
 	for _, t := range m.class.throttles {
 		t.held--
 	}
+	for _, b := range m.budgets {
+		b.reserved -= m.charge
+	}
 }
 
 func (s *schedSim) enqueued(m *schedMessage, delay time.Duration) {
@@ -319,6 +322,7 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 	for _, t := range c.throttles {
 		t.take(m)
 	}
+	m.reserve()
 	s.spans(m)
 	s.moment++
 	m.began = s.moment
@@ -404,7 +408,7 @@ func (q *schedQueue) weigh() {
 		return
 	}
 	for _, k := range q.keys {
-		if len(k.ready) > 0 && !k.paused {
+		if len(k.ready) > 0 && !k.paused && k.ready[0].covered() {
 			c := k.ready[0].class
 			c.weight += float64(k.weight) / float64(k.ready[0].cost)
 			c.tokens += float64(k.weight)

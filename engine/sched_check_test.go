@@ -49,14 +49,14 @@ func (s *schedSim) check() {
 }
 
 // heads calls each with the first message of every key that could deliver if its throttles had
-// room, until each returns false.
+// room, until each returns false. Its budgets cover it.
 func (s *schedSim) heads(each func(m *schedMessage) bool) {
 	for _, q := range s.queues {
 		if q.waiting == 0 || q.paused {
 			continue
 		}
 		for _, k := range q.keys {
-			if len(k.ready) > 0 && !k.paused && !each(k.ready[0]) {
+			if len(k.ready) > 0 && !k.paused && k.ready[0].covered() && !each(k.ready[0]) {
 				return
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ const (
 type setUp struct {
 	*schedSim
 	several   bool
+	paid      *rand.Rand // budgets pay for messages; nil: for none
 	onDisk    bool // all but two messages of each key are on disk only
 	batches   bool // workers lease several messages at a time
 	contended bool // every message names a throttle, and there are always workers
@@ -63,6 +65,7 @@ func newSetUp(seed uint64) *setUp {
 	for range 1 + r.IntN(4) {
 		u.randomThrottle()
 	}
+	u.randomBudgets(seed)
 	shared := slices.Clone(u.throttles)
 	for range 1 + r.IntN(4) {
 		q := u.queue()
@@ -136,6 +139,7 @@ func (u *setUp) randomKey(q *schedQueue, shared []*schedThrottle) {
 		k.sets = append(k.sets, u.randomSet(shared))
 		q.class(k.sets[1])
 	}
+	u.payFor(k)
 	switch r.IntN(5) {
 	case 0: // messages are enqueued at intervals
 		u.again(time.Duration(r.ExpFloat64()*20e9), func() {
@@ -355,6 +359,7 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 			}
 			is := seen{part, fmt.Sprintf("seed %d, %s, %d of %.1f", seed, c, c.got, of)}
 			switch {
+			case c.budgets: // the credits decide
 			case len(c.throttles) > 1 && q.busy():
 				// Nothing may be reserved for a queue whose workers are all busy: its classes get
 				// what happens to be free at the moment in which one of them asks.

@@ -26,6 +26,7 @@ type schedSim struct {
 	rng       *rand.Rand
 	queues    []*schedQueue
 	throttles []*schedThrottle
+	budgets   []*schedBudget
 	workers   []*schedWorker
 	messages  map[ID]*schedMessage
 	events    timers[*schedEvent]
@@ -61,6 +62,8 @@ type schedMessage struct {
 	seq     uint64
 	rank    uint8
 	cost    uint32
+	charge  int64
+	budgets []*schedBudget
 	state   schedState
 	at      int64 // due time, or the end of its lease
 	since   int64 // ready since
@@ -367,6 +370,9 @@ type schedKey struct {
 	slow  float64       // factor by which work takes longer; 0: 1
 	keep  int           // number of ready messages to maintain; 0: none are enqueued
 	sets  [][]*schedThrottle
+
+	budgets []*schedBudget // pay for its messages
+	charges func() int64   // charge of the next message
 }
 
 func (q *schedQueue) key(weight uint32, ts ...*schedThrottle) *schedKey {
@@ -394,7 +400,13 @@ func (k *schedKey) put(cost uint32, priority uint8, delay time.Duration) *schedM
 		ts = k.sets[s.rng.IntN(len(k.sets))]
 	}
 	m := &schedMessage{key: k, class: q.class(ts), rank: priorityMax - priority, cost: cost}
+	if len(k.budgets) > 0 {
+		m.budgets, m.charge = k.budgets, k.charges()
+	}
 	req := &Enqueue{Queue: q.name, Key: k.name, Weight: k.weight, Cost: cost, Priority: &priority, Delay: delay, Payload: []byte("x"), Throttles: m.class.names}
+	for _, b := range m.budgets {
+		req.Budgets, req.Charge = append(req.Budgets, b.name), &m.charge
+	}
 	if err := s.step.Prepare(req); err != nil {
 		s.fault("prepare: %v", err)
 		return m
@@ -424,6 +436,7 @@ type schedClass struct {
 	keys      []*schedKey
 	spans     map[[2]*schedKey]*span
 	costMax   float64
+	budgets   bool // pay for messages of some keys
 	got       int
 	cost      int64     // delivered
 	weight    float64   // set by weigh: messages
@@ -538,7 +551,8 @@ func (w *schedWorker) leaseWith(before []*Task) {
 			s.delivered(w, d)
 		}
 		w.park(false)
-		if len(ds) < w.count {
+		// One that has got some, as a throttle had room, ends without a look at the lines of budgets.
+		if len(ds) < w.count && (len(ds) == 0 || len(s.budgets) == 0) {
 			s.asked = append(s.asked, w)
 		}
 		return nil
@@ -614,9 +628,11 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 		})}
 	} else {
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
-			n, err := tx.Ack(q.name, []Receipt{r})
+			used := m.uses()
+			n, err := tx.AckUsed(q.name, []Receipt{r}, used)
 			s.over(m, r, n == 1, s.wentWell)
 			if n == 1 {
+				m.settle(used)
 				s.gone(m)
 			}
 			return err
