@@ -180,6 +180,29 @@ func TestAPollTakesAnyAdmittedMessage(t *testing.T) {
 	atLeast(t, "polls", s.deliveries, 1000)
 }
 
+// TestALeaseThatWaitsTakesAllTheRoomOfAThrottle: three slots become free at once, and a lease of
+// up to three messages waits.
+func TestALeaseThatWaitsTakesAllTheRoomOfAThrottle(t *testing.T) {
+	s := newRuleSim(t)
+	a := s.throttle(0, 0, 3)
+	q := s.queue()
+	for range 3 {
+		q.endless(2, 1, 1, a)
+	}
+	first := s.worker(q)
+	first.count, first.lapse = 3, time.Second
+	s.after(0, first.lease)
+	s.after(time.Millisecond, func() { first.leave(true) })
+	second := s.worker(q)
+	second.count = 3
+	s.after(2*time.Millisecond, second.lease)
+	s.constant(time.Hour)
+	s.run(2*time.Second, nil)
+	if second.left != 3 {
+		t.Errorf("it got %d messages", second.left)
+	}
+}
+
 // TestQueuesTakeTurnsAtAThrottle, however many keys each of them has.
 func TestQueuesTakeTurnsAtAThrottle(t *testing.T) {
 	for name, throttle := range map[string]func(*schedSim) *schedThrottle{

@@ -33,7 +33,7 @@ type schedSim struct {
 	timed     timers[*schedEvent] // ends of delays and leases
 	ordered   uint64
 	woken     []*schedWorker
-	asked     []*schedWorker // workers whose leases in this Do got fewer messages than they asked for
+	asked     []*schedWorker // workers whose leases in this Do got fewer messages than they asked for, at once
 	now       int64
 	seq       uint64 // of messages, in the order of their ids
 	moment    int    // the last delivery or cut, in their order
@@ -550,11 +550,11 @@ func (w *schedWorker) leaseWith(before []*Task) {
 		for _, d := range ds {
 			s.delivered(w, d)
 		}
-		w.park(false)
-		// One that has got some, as a throttle had room, ends without a look at the lines of budgets.
-		if len(ds) < w.count && (len(ds) == 0 || len(s.budgets) == 0) {
+		// One that has waited comes back with what the first room gives it, of a throttle or a budget.
+		if len(ds) < w.count && !w.parked && (len(ds) == 0 || len(s.budgets) == 0) {
 			s.asked = append(s.asked, w)
 		}
+		w.park(false)
 		return nil
 	})
 	s.do(append(before, w.task)...)
