@@ -118,15 +118,20 @@ func (s *schedSim) judge() {
 }
 
 // saved returns the throttles by cost whose tokens may be saved for a message: one that no other
-// throttle stops but those that lack tokens as well. It cannot use those that are kept.
+// throttle stops for longer. It cannot use those that are kept.
 func (s *schedSim) saved(kept map[*schedThrottle]float64) map[*schedThrottle]bool {
 	saved := map[*schedThrottle]bool{}
 	s.heads(func(m *schedMessage) bool {
-		stopped := slices.ContainsFunc(m.class.throttles, func(t *schedThrottle) bool {
-			return !t.admits(m) && (!t.byCost || t.conc > 0 && t.held >= t.slots())
-		})
 		for _, t := range m.class.throttles {
-			if !stopped && t.byCost && !t.holds(t.required(m)+kept[t], s.now) {
+			tokens := t.required(m) + kept[t]
+			if !t.byCost || t.holds(tokens, s.now) {
+				continue
+			}
+			at := t.heldAt(tokens) // also where those that are kept leave less room than it needs: it comes next when they are used
+			longer := func(o *schedThrottle) bool {
+				return o.conc > 0 && o.held >= o.slots() || !o.byCost && !o.admits(m) && o.heldAt(o.required(m)) > at
+			}
+			if !slices.ContainsFunc(m.class.throttles, longer) {
 				saved[t] = true
 			}
 		}

@@ -55,8 +55,9 @@ type throttle struct {
 	wakeAt      int64             // time of its timer, Unix nanoseconds
 	timer       int               // index in throttleTable.timers; -1: no timer
 
-	freedAt int64   // when a lease that it counts ended last, Unix nanoseconds
-	gap     float64 // exponential moving average of the nanoseconds between two such ends
+	freedAt   int64   // when a lease that it counts ended last, Unix nanoseconds
+	gap       float64 // exponential moving average of the nanoseconds between two such ends
+	gapSquare float64 // the same of the squares
 
 	keys              int64  // keys whose next message names it
 	admitted, refused uint64 // deliveries; classes that it stopped
@@ -132,13 +133,13 @@ func (t *throttle) holds(now, tokens int64) bool {
 	return t.set.Rate == 0 || t.level(now)+tokenSlack >= float64(tokens)
 }
 
-// interval is the expected time between two moments at which the throttle gets room for a
-// delivery of that need, in nanoseconds.
+// interval is the expected time until the throttle gets room for a delivery of that need, seen
+// from any moment, in nanoseconds.
 func (t *throttle) interval(need int64) float64 {
 	if t.set.Rate > 0 {
-		return max(float64(need)*1e9/t.set.Rate, t.gap*float64(min(t.set.Concurrency, 1)))
+		return max(float64(need)*1e9/t.set.Rate, t.nextEnd()*float64(min(t.set.Concurrency, 1)))
 	}
-	return t.gap
+	return t.nextEnd()
 }
 
 // reserveFor is how long room of the throttle for that need may stay reserved, in nanoseconds.
@@ -160,12 +161,16 @@ func (t *throttle) holdsAt(now, tokens int64) int64 {
 	return now + int64(min(max(wait, 1), float64(durationMax)))
 }
 
-// wait is the expected time until the throttle has a slot and so many tokens, in nanoseconds. Where a lease must end, it is the mean interval or the time since the last end,
-// whichever is longer: the longer none has ended, the longer the next end is likely to take.
+// nextEnd is the expected time until the next end of a lease, in nanoseconds: half of the mean pause
+// in which a moment lies. Leases that end together do not make it shorter.
+func (t *throttle) nextEnd() float64 { return t.gapSquare / max(2*t.gap, 1) }
+
+// wait is the expected time until the throttle has a slot and so many tokens, in nanoseconds. The
+// longer no lease has ended, the longer the next end is likely to take.
 func (t *throttle) wait(now, tokens int64) float64 {
 	switch {
 	case !t.slotsBeside(0):
-		return max(t.gap, float64(now-t.freedAt))
+		return max(t.nextEnd(), float64(now-t.freedAt))
 	case t.set.Rate > 0:
 		return float64(t.holdsAt(now, tokens) - now)
 	default:
@@ -211,10 +216,12 @@ func (c *core) countInUse(m *message) {
 // endUse returns the concurrency slots of a lease that has ended, and wakes the throttles for
 // them.
 func (c *core) endUse(m *message) {
-	const newest = 0.1 // weight of the newest value in the moving average
+	const newest = 0.05 // weight of the newest value in the moving average
 	for _, t := range c.throttlesOf(m) {
 		t.inUse--
-		t.gap += newest * (float64(c.now-t.freedAt) - t.gap)
+		gap := float64(c.now - t.freedAt)
+		t.gap += newest * (gap - t.gap)
+		t.gapSquare += newest * (gap*gap - t.gapSquare)
 		t.freedAt = c.now
 		if t.set.Concurrency > 0 {
 			c.notify(t)
