@@ -117,10 +117,10 @@ func (t *signalTable) expire(c *core) {
 // for it, also not for additions that are made while the engine stops.
 func (t *signalTable) arm(c *core) {
 	switch {
-	case t.writeAt != never || t.left > 0 || t.pairs.Unwritten() == 0:
+	case t.left > 0 || t.pairs.Unwritten() == 0:
 	case t.draining:
-		t.writeAt = c.now
-	default:
+		t.writeAt = min(t.writeAt, c.now)
+	case t.writeAt == never:
 		t.writeAt = c.now + t.interval
 	}
 }
@@ -186,9 +186,7 @@ func (c *core) publishSignals() {
 // drainSignals makes a checkpoint due, so that an orderly stop loses nothing.
 func (c *core) drainSignals() {
 	c.signals.draining = true
-	if c.signals.left == 0 && c.signals.pairs.Unwritten() > 0 {
-		c.signals.writeAt = c.now
-	}
+	c.signals.arm(c)
 }
 
 // unfinishedDrain reports whether that checkpoint has to continue.

@@ -128,10 +128,14 @@ func TestAnOrderlyStopLosesNothing(t *testing.T) {
 	}
 }
 
-// A lease may expire while the engine stops.
+// A lease may expire while the engine stops. A checkpoint may be due later, for signals that have
+// been removed since.
 func TestAnAdditionDuringAStopIsWrittenAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.core
+	c.signals.pairs.Add("acme", "gone", c.now, 1)
+	c.addedSignal()
+	c.signals.pairs.Remove(c.signals.pairs.Get("acme", "gone"))
 	c.drain()
 	c.signals.pairs.Add("acme", "failed", c.now, 1)
 	c.addedSignal()
