@@ -296,7 +296,11 @@ func budgetCommands(s *speaker) {
 }
 
 func budgetSettings(s *speaker) {
-	c := connect(s.T, s.broker.Addr(), 3)
+	protocol := 3
+	if strings.HasSuffix(s.name, "RESP2") {
+		protocol = 2
+	}
+	c := connect(s.T, s.broker.Addr(), protocol)
 	events := c.PSubscribe(s.Context(), "fila::*")
 	defer events.Close()
 	if _, err := events.Receive(s.Context()); err != nil {
@@ -659,7 +663,7 @@ func budgetsOfHooks(s *speaker) {
 	s.do(s.T, "FILA.SCRIPT", "LOAD", "hq", "ON_ENQUEUE", script)
 	s.says("7", "FILA.BUDGET CREDIT hooked 7")
 	s.id("hq x KEY hk BUDGET hooked CHARGE 4") // a hook fails no command
-	s.says("1", "FILA.BUDGET DEL company") // of the part before
+	s.says("1", "FILA.BUDGET DEL company")     // of the part before
 	s.out("hq")
 	s.has(`state no_credit budget company charge 5`, "FILA.KEY GET hq hk")
 	s.says("OK", "FILA.BUDGET SET company")

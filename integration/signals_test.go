@@ -293,7 +293,13 @@ func TestSignalsAreTheSameForAllClients(t *testing.T) {
 			said("OK", "FILA.SIGNAL", "ADD", "tenant-1", "pages", "12.5")
 			said("OK", "FILA.SIGNAL", "ADD", "tenant-1", "pages", "3", "AT", "1700000000000")
 			said("INVALID", "FILA.SIGNAL", "ADD", "tenant-1", "Pages")
+			said("INVALID", "FILA.SIGNAL", "ADD", "tenant-1", "pages", "1.1e15")
+			said("INVALID", "FILA.SIGNAL", "ADD", "tenant-1", "pages", "1", "AT", "99999999999999")
 			shows("tenant-1/pages=15.5", "FILA.SIGNAL", "GET", "tenant-1")
+			if err := b.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			restart(t, b)
 			shows("tenant-1/pages=15.5", "FILA.SIGNAL", "GET", "tenant-1", "pages")
 			shows("", "FILA.SIGNAL", "GET", "tenant-2")
 			page, ok := w.do(t, "FILA.SIGNAL", "LIST", "MATCH", "provider:*", "COUNT", "100").([]any)
