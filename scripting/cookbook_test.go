@@ -115,12 +115,6 @@ func decided(trial *hook.Trial, kind hook.Kind) string {
 		if d.Charge != nil {
 			add("charge", strconv.FormatInt(*d.Charge, 10))
 		}
-		if d.Budgets != nil {
-			add("budgets", cmp.Or(strings.Join(d.Budgets, ","), "none"))
-		}
-		if d.Charge != nil {
-			add("charge", strconv.FormatInt(*d.Charge, 10))
-		}
 		if d.Priority != nil {
 			add("priority", strconv.Itoa(int(*d.Priority)))
 		}
