@@ -155,7 +155,7 @@ func TestBudgetsAreTheSameForAllClients(t *testing.T) {
 		}{
 			{"the first example", firstExample}, {"what moves a sum", whatMovesASum}, {"how a lease ends", howALeaseEnds}, {"commands", budgetCommands}, {"settings", budgetSettings},
 			{"amounts", budgetAmounts}, {"a message and its budgets", messageAndBudgets}, {"dead letters", deadLetters}, {"waiting", whatKeysWaitFor}, {"refills", refillTable},
-			{"ids", idsOfMovements}, {"history", historyOfABudget}, {"transactions", budgetTransactions}, {"adaptive throttles", adaptiveForms}, {"hooks", budgetsOfHooks},
+			{"ids", idsOfMovements}, {"history", historyOfABudget}, {"transactions", budgetTransactions}, {"adaptive throttles", adaptiveForms}, {"hooks", budgetsOfHooks}, {"signals of hooks", signalsOfHooks},
 		} {
 			t.Run(w.name+"/"+part.name, func(t *testing.T) { part.run(&speaker{t, w, b}) })
 		}

@@ -1,6 +1,9 @@
 package integration_test
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestAStoreWithBudgetsIsInOrder has fila check and fila repair read what budgets leave in a store,
 // after each end of a broker: settings, entries, ids and the charges of leases.
@@ -36,5 +39,52 @@ func TestAStoreWithBudgetsIsInOrder(t *testing.T) {
 				t.Errorf("credited %v, want 100", m["credited"])
 			}
 		})
+	}
+}
+
+// tenantsByExperience is the script that the pages about signals and budgets describe: a tenant whose
+// work keeps failing waits, and costs what its work has cost.
+const tenantsByExperience = `function on_enqueue(msg)
+  local tenant = msg.headers["tenant"] or "unknown"
+  local done, failed = fila.signal(tenant, "acked", "5m"), fila.signal(tenant, "failed", "5m")
+  local mean = fila.signal(tenant, "used", "1h") / math.max(1, fila.signal(tenant, "acked", "1h"))
+  return { fairness_key = tenant, cost = math.max(1, math.min(1000000, math.ceil(mean))), delay_ms = failed > 20 and failed > done and 30000 or 0 }
+end`
+
+// signalsOfHooks has a script read what settlements and failures have recorded.
+func signalsOfHooks(s *speaker) {
+	s.says("OK", "FILA.QUEUE CREATE sq SIGNALS ON MAXATTEMPTS 0")
+	s.says("OK", "FILA.BUDGET SET paid")
+	s.do(s.T, "FILA.SCRIPT", "LOAD", "sq", "ON_ENQUEUE", tenantsByExperience)
+	const line = "sq x BUDGET paid CHARGE 0 HEADER tenant bolt"
+	s.has("cost 1 status ready", "FILA.GET sq "+s.id(line))
+	s.says("1", "FILA.ACK sq "+s.out("sq", "x")[0]+" USED 500")
+	if got := signalsIn(s.T, s.run("FILA.SIGNAL GET bolt used")); got != "bolt/used=500" {
+		s.Errorf("recorded %s", got)
+	}
+	id := s.id(line)
+	if cost, _ := mapped(s.T, s.run("FILA.GET sq "+id))["cost"].(int64); cost != 500 && cost != 501 { // of quotients that are rounded up
+		s.Errorf("after a use of 500 the cost is %d", cost)
+	}
+	for range 21 {
+		s.id("sq x BUDGET paid CHARGE 0 HEADER tenant bolt DELAY 0")
+	}
+	for failed := 0; failed < 22; {
+		ds, err := leased(s.run("FILA.LEASE sq COUNT 10"))
+		if err != nil || len(ds) == 0 {
+			s.Fatal(failed, err)
+		}
+		for i := range ds {
+			s.has("action retry", "FILA.NACK sq "+ds[i].receipt+" DELAY 3600000")
+			failed++
+		}
+	}
+	s.has("status delayed", "FILA.GET sq "+s.id(line))
+	s.says("9", "FILA.BUDGET CREDIT paid 509")
+	for name, want := range map[string]string{"paid": "9", "none": "nil"} {
+		m := mapped(s.T, plain(s.do(s.T, "FILA.SCRIPT", "TEST", "sq", "ON_ENQUEUE", "SOURCE", "function on_enqueue(msg) return { fairness_key = tostring(fila.budget('"+name+"')) } end")))
+		if fmt.Sprint(m["fairness_key"]) != want {
+			s.Errorf("fila.budget of %s is %v, want %s", name, m["fairness_key"], want)
+		}
 	}
 }
