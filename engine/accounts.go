@@ -409,14 +409,6 @@ func CheckBudget(key, value []byte) error {
 	return new(storage.Budget).Decode(value)
 }
 
-// CheckLedger verifies a record of storage.Ledger, whose budget need not exist.
-func CheckLedger(key, value []byte) error {
-	if _, err := storage.ParseLedgerKey(key); err != nil {
-		return err
-	}
-	return new(storage.LedgerEntry).Decode(value)
-}
-
 // recoverAccounts reads the budgets, and finds the days of their ledger. Refills up to now are
 // added when a command looks at them.
 func (c *core) recoverAccounts() error {

@@ -434,3 +434,11 @@ func stateKinds() map[string]stateKind {
 		stateCronMessage: {2, func(b []byte) error { return new(storage.Message).Decode(b) }},
 	}
 }
+
+// CheckLedger verifies a record of storage.Ledger, whose budget need not exist.
+func CheckLedger(key, value []byte) error {
+	if _, err := storage.ParseLedgerKey(key); err != nil {
+		return err
+	}
+	return new(storage.LedgerEntry).Decode(value)
+}
