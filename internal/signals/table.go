@@ -22,6 +22,7 @@ import (
 // for each, besides subject and name.
 type Pair struct {
 	before, after *Pair // in the order of their last additions
+	older, newer  *Pair // of the changed ones, in the order in which they have changed
 	sum           decay.Sum
 	key           string // as in the store: the subject with its length, then the name
 	number        uint64 // by age, for cursors
@@ -50,16 +51,16 @@ type Table struct {
 	windows *decay.Windows
 	max     int
 
-	byKey     map[string]*Pair         // finds a pair for each addition
-	byName    btree.Map[string, *Pair] // lists the names of a subject; readers have copies
-	byNumber  *btree.BTreeG[*Pair]     // lists pages
-	last      uint64                   // number of the newest pair
-	view      *View                    // nil: pairs have come or gone since the last one
-	order     struct{ old, new *Pair } // the pair touched longest ago, and the last one
-	dirty     int                      // changed pairs
-	unwritten *Pair                    // no pair before it, in their order, is changed; nil: none is
-	moment    decay.Weights            // of the last additions
-	scratch   []byte                   // for keys
+	byKey    map[string]*Pair         // finds a pair for each addition
+	byName   btree.Map[string, *Pair] // lists the names of a subject; readers have copies
+	byNumber *btree.BTreeG[*Pair]     // lists pages
+	last     uint64                   // number of the newest pair
+	view     *View                    // nil: pairs have come or gone since the last one
+	order    struct{ old, new *Pair } // the pair touched longest ago, and the last one
+	dirty    int                      // changed pairs
+	changed  struct{ old, new *Pair } // of these, the one that changed first and the one that changed last
+	moment   decay.Weights            // of the last additions
+	scratch  []byte                   // for keys
 }
 
 // treeDegree is small, since a view lets each change copy the nodes on a path.
@@ -121,9 +122,12 @@ func (t *Table) touch(subject, name string) *Pair {
 	if !p.changed {
 		p.changed = true
 		t.dirty++
-	}
-	if t.unwritten == nil {
-		t.unwritten = p
+		if p.older = t.changed.new; p.older != nil {
+			p.older.newer = p
+		} else {
+			t.changed.old = p
+		}
+		t.changed.new = p
 	}
 	return p
 }
@@ -198,9 +202,6 @@ func (t *Table) link(p *Pair) {
 }
 
 func (t *Table) unlink(p *Pair) {
-	if t.unwritten == p {
-		t.unwritten = p.after
-	}
 	if p.before != nil {
 		p.before.after = p.after
 	} else {
@@ -217,14 +218,10 @@ func (t *Table) unlink(p *Pair) {
 // Unwritten returns the number of pairs whose records lack additions.
 func (t *Table) Unwritten() int { return t.dirty }
 
-// NextUnwritten returns the pair touched longest ago of those whose records lack additions, nil if there
-// is none. Record makes it the next one's turn.
-func (t *Table) NextUnwritten() *Pair {
-	for t.unwritten != nil && !t.unwritten.changed {
-		t.unwritten = t.unwritten.after
-	}
-	return t.unwritten
-}
+// NextUnwritten returns the pair whose record has lacked additions for longest, nil if there is none.
+// Record makes it the next one's turn. Further additions leave a pair where it is, so one that is
+// added to all the time is written as soon as any other.
+func (t *Table) NextUnwritten() *Pair { return t.changed.old }
 
 // Record returns the record of a pair, which the caller stores.
 func (t *Table) Record(p *Pair) storage.Signal {
@@ -242,6 +239,17 @@ func (t *Table) clean(p *Pair) {
 	if p.changed {
 		p.changed = false
 		t.dirty--
+		if p.older != nil {
+			p.older.newer = p.newer
+		} else {
+			t.changed.old = p.newer
+		}
+		if p.newer != nil {
+			p.newer.older = p.older
+		} else {
+			t.changed.new = p.older
+		}
+		p.older, p.newer = nil, nil
 	}
 }
 

@@ -213,23 +213,27 @@ func TestATableKnowsWhatIsToBeWritten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	tab := table(t, 20)
 	store := map[string]storage.Signal{}
-	unwritten := map[string]bool{}
+	var unwritten []string // in the order of their first changes
 	var order []string
+	without := func(list []string, key string) []string {
+		return slices.DeleteFunc(list, func(k string) bool { return k == key })
+	}
 	forget := func(p *signals.Pair) {
 		if _, ok := store[p.Key()]; ok && !p.Stored() {
 			t.Fatalf("%s is in the store", p.Name())
 		}
 		delete(store, p.Key())
-		delete(unwritten, p.Key())
-		order = slices.DeleteFunc(order, func(k string) bool { return k == p.Key() })
+		unwritten, order = without(unwritten, p.Key()), without(order, p.Key())
 	}
 	for step := range 20_000 {
 		name := fmt.Sprint(rng.IntN(30))
 		switch n := rng.IntN(10); {
 		case n < 6:
 			p := tab.Add("s", name, start+int64(step), 1)
-			unwritten[p.Key()] = true
-			order = append(slices.DeleteFunc(order, func(k string) bool { return k == p.Key() }), p.Key())
+			if !slices.Contains(unwritten, p.Key()) {
+				unwritten = append(unwritten, p.Key())
+			}
+			order = append(without(order, p.Key()), p.Key())
 			if p := tab.Surplus(); p != nil {
 				if p.Key() != order[0] {
 					t.Fatalf("step %d: %q went, the oldest is %q", step, p.Key(), order[0])
@@ -244,7 +248,7 @@ func TestATableKnowsWhatIsToBeWritten(t *testing.T) {
 		case n == 7: // by a command
 			if p := tab.Get("s", name); p != nil {
 				store[p.Key()] = tab.Record(p)
-				delete(unwritten, p.Key())
+				unwritten = without(unwritten, p.Key())
 			}
 		default:
 			p := tab.NextUnwritten()
@@ -252,11 +256,11 @@ func TestATableKnowsWhatIsToBeWritten(t *testing.T) {
 				t.Fatalf("step %d: next is %v of %d", step, p, len(unwritten))
 			}
 			if p != nil {
-				if first := order[slices.IndexFunc(order, func(k string) bool { return unwritten[k] })]; p.Key() != first {
-					t.Fatalf("step %d: next is %q, not %q", step, p.Key(), first)
+				if p.Key() != unwritten[0] {
+					t.Fatalf("step %d: next is %q, not %q", step, p.Key(), unwritten[0])
 				}
 				store[p.Key()] = tab.Record(p)
-				delete(unwritten, p.Key())
+				unwritten = unwritten[1:]
 			}
 		}
 		if tab.Unwritten() != len(unwritten) || tab.Len() != len(order) {
@@ -287,6 +291,29 @@ func TestATableKnowsWhatIsToBeWritten(t *testing.T) {
 	if p := again.Surplus(); p.Key() != order[0] || !p.Stored() || again.Unwritten() != 21-len(order) {
 		t.Errorf("%q goes first after a restart, before it was %q", p.Key(), order[0])
 	}
+}
+
+// A pair that is touched before each write is the one touched last, and its turn comes nevertheless.
+func TestAPairThatIsAddedToAllTheTimeIsWrittenInItsTurn(t *testing.T) {
+	tab := table(t, 100)
+	tab.Add("s", "busy", start, 1)
+	for i := range 10 {
+		tab.Add("s", fmt.Sprint(i), start, 1)
+	}
+	tab.Add("s", "busy", start, 1)
+	for i := range 100 { // each write is followed by another pair to write
+		p := tab.NextUnwritten()
+		tab.Record(p)
+		if p.Name() == "busy" {
+			if i > 0 {
+				t.Errorf("%d others, which changed later, were written before", i)
+			}
+			return
+		}
+		tab.Add("s", fmt.Sprint("new-", i), start, 1)
+		tab.Add("s", "busy", start, 1)
+	}
+	t.Error("it is never written")
 }
 
 // The bound of the documents: 256 bytes a pair, besides subject and name.
