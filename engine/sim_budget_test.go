@@ -47,6 +47,7 @@ type moneyOracle struct {
 type simCharge struct {
 	charge, used int64
 	budgets      [simBudgets]bool
+	gated        bool // simGate as well
 }
 
 // simMove is a credit or a charge with an id, which clients send again and again.
@@ -197,6 +198,10 @@ func (s *sim) justHanded() bool {
 
 // actBudget lets a client run a command for a budget.
 func (s *sim) actBudget(cl *simClient) {
+	if s.rng.IntN(6) == 0 {
+		s.actGate(cl)
+		return
+	}
 	i, n := s.rng.IntN(simBudgets), 1+s.rng.Int64N(12)
 	if s.poor() {
 		i, n = 0, 4
@@ -395,12 +400,17 @@ func (s *sim) budgetsAtEnd() {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
 			i := lookAt(tx, n)
 			s.money.compare(s, n, &i, true)
-			if i.Reserved != 0 || i.Waiting != 0 {
-				s.oracle.fail("budget %s: nothing is leased, %d is reserved; %d keys wait", i.Name, i.Reserved, i.Waiting)
-			}
 			return nil
 		})})
 	}
+	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
+		for a := range tx.core.accounts.list.all() {
+			if i := a.info(); i.Reserved != 0 || i.Waiting != 0 {
+				s.oracle.fail("budget %s: nothing is leased, %d is reserved; %d keys wait", i.Name, i.Reserved, i.Waiting)
+			}
+		}
+		return nil
+	})})
 }
 
 // breakBudgets plants the faults of budgets that are not in the store.

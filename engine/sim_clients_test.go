@@ -148,7 +148,7 @@ func (s *sim) enqueue(cl *simClient) {
 			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
 		}
 	}
-	paid := s.payFor(req)
+	paid := s.tellHook(req, s.payFor(req))
 	tag := s.oracle.newTag(req.Queue, req.Key)
 	req.Payload = []byte(tag)
 	if err := s.step.Prepare(req); err != nil {
@@ -187,7 +187,7 @@ func (s *sim) enqueue(cl *simClient) {
 			s.oracle.repeated(tag, id, req.Queue, req.Dedup, at)
 		case err == nil:
 			s.oracle.enqueued(tag, id, due)
-		case !refusal(err) && !errors.Is(err, ErrPaused):
+		case !notNow(err):
 			s.oracle.fail("enqueue: %v", err)
 		}
 	})
@@ -221,6 +221,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 			back = s.unlimited(tx.core)
 		}
 		ds, err = tx.Lease(req)
+		s.gatesOpen(tx, ds)
 		back()
 		got := ds
 		if err != nil && req.parts != nil {

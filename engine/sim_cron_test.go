@@ -35,10 +35,14 @@ func (o *cronOracle) powerLost() {
 }
 
 func (s *sim) simCron(rule CatchUp) *Cron {
-	return &Cron{
+	cr := &Cron{
 		Name: rule.String(), Expression: "@every " + simCronEvery.String(), CatchUp: rule,
 		Message: Enqueue{Queue: simCronQueue, Key: rule.String(), Payload: []byte("cron")},
 	}
+	if rule == CatchUpAll && s.mutant != tickFree {
+		cr.Message.Budgets = []string{simTicks}
+	}
+	return cr
 }
 
 func (s *sim) setUpCron() error {
@@ -46,6 +50,9 @@ func (s *sim) setUpCron() error {
 	var errs [4]error
 	depth := uint64(s.rng.IntN(2)) << 20 // none, or a limit that is never reached but needs counts
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
+		if err := openGate(tx, simTicks, false, 100); err != nil {
+			return err
+		}
 		errs[0] = tx.CreateQueue(simCronQueue, QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 0, queueset.Visibility: 300, queueset.MaxDepth: depth}, NoDLQ: true})
 		return nil
 	})})
@@ -68,7 +75,11 @@ func (s *sim) actCron(cl *simClient) {
 		if err := s.step.PrepareCron(cr); err != nil {
 			s.oracle.fail("prepare: %v", err)
 		}
-		s.submit(cl, func(tx *Tx) error { return tx.SetCron(cr) }, s.noRefusal("cron"))
+		s.submit(cl, func(tx *Tx) error { return tx.SetCron(cr) }, func(err error) {
+			if !errors.Is(err, ErrNoBudget) {
+				s.noRefusal("cron")(err)
+			}
+		})
 	case n == 1 && s.mutant != expiryNotUnderLoad:
 		s.pass(time.Duration(s.rng.IntN(90)) * time.Second)
 	case n < 6 && len(s.cron.hand) > 0:
@@ -93,6 +104,7 @@ func (s *sim) leaseCron(cl *simClient) {
 	req := &LeaseRequest{Queues: []string{simCronQueue}, Count: 20, Block: -1}
 	s.submit(cl, func(tx *Tx) (err error) {
 		ds, err = tx.Lease(req)
+		s.gatesOpen(tx, ds)
 		return err
 	}, func(err error) {
 		s.noRefusal("lease")(err)
@@ -146,6 +158,7 @@ func (s *sim) endCron(cl *simClient) error {
 		}
 		s.pass(time.Second) // leases of vanished clients expire
 		if turns%100 == 99 {
+			s.openGates(cl) // again: a task queued behind a wait may have removed a budget
 			s.pass(time.Hour) // also those from before the clock was set back, by an hour each time
 		}
 		s.leaseCron(cl)

@@ -19,7 +19,9 @@ func (h simHook) Rejected(time.Time, string) {}
 func (h simHook) Try(*hook.Message, hook.View, hook.Bounds) hook.Trial { return hook.Trial{} }
 
 func (h simHook) OnEnqueue(_ time.Time, msg *hook.Message, _ hook.View, _ hook.Bounds) (hook.EnqueueDecision, error) {
-	return hook.EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2}, nil //nolint:gosec // small
+	d := hook.EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2} //nolint:gosec // small
+	hookPays(msg, &d)
+	return d, nil
 }
 
 func (h simHook) OnFailure(_ time.Time, msg *hook.Message, _ hook.View, _ hook.Bounds) (hook.FailureDecision, error) {

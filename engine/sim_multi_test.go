@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -115,6 +114,7 @@ func (s *sim) addCharge(i int, n int64, add func(Call, func(error))) {
 
 func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys))}
+	paid := s.tellHook(req, s.payFor(req))
 	tag := s.oracle.newTag(req.Queue, req.Key)
 	req.Payload = []byte(tag)
 	if err := s.step.Prepare(req); err != nil {
@@ -123,11 +123,16 @@ func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 	var id ID
 	s.oracle.unknown[tag] = true
 	s.oracle.follows[tag] = b
-	add(callFunc(func(tx *Tx) (err error) { id, err = tx.Enqueue(req); return err }), func(err error) {
+	add(callFunc(func(tx *Tx) (err error) {
+		if id, err = tx.Enqueue(req); err == nil {
+			s.money.paid[id] = paid
+		}
+		return err
+	}), func(err error) {
 		switch {
 		case err == nil:
 			s.oracle.enqueued(tag, id, time.Time{})
-		case !refusal(err) && !errors.Is(err, ErrPaused):
+		case !notNow(err):
 			s.oracle.fail("enqueue: %v", err)
 		}
 	})

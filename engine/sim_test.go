@@ -76,6 +76,8 @@ const (
 	idForgotten
 	creditNotWritten
 	releaseNotSeen
+	hookFree
+	tickFree
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -96,15 +98,16 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		settlementNotWritten: "a settlement in another write than its ack",
 		refillRepeated:       "a refill twice after the clock went back", idForgotten: "an id forgotten in a crash",
 		creditNotWritten: "a message handed out on a credit that was not written", releaseNotSeen: "a wake-up missed on release",
+		hookFree: "budgets that a hook names are ignored", tickFree: "a tick without its budgets",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := uint64(1); seed <= 60; seed++ {
+			for seed := uint64(1); seed <= 200; seed++ {
 				if err := simulate(seed, m); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}
 			}
-			t.Error("60 seeds have not found the fault")
+			t.Error("200 seeds have not found the fault")
 		})
 	}
 }
@@ -597,6 +600,7 @@ func (s *sim) drainAll() error {
 	}
 	cl := s.newClient()
 	s.clients = append(s.clients, cl)
+	s.openGates(cl)
 	if err := s.endCron(cl); err != nil {
 		return err
 	}
@@ -608,6 +612,7 @@ func (s *sim) drainAll() error {
 		s.step.Advance(100 * time.Millisecond)
 		s.oracle.now = s.step.now
 		if i%50 == 49 || empty > 0 {
+			s.openGates(cl)
 			s.step.Advance(2*time.Hour + s.oracle.setBack) // delays and leases end
 			s.oracle.now = s.step.now
 		}
