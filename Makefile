@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics test-collector clean
+.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics test-collector clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -168,6 +168,11 @@ demo: build ## hash this machine's documentation with worker processes while the
 
 bench-backlog: build ## fill a queue with N messages; report memory, restart and drain: make bench-backlog N=10000000
 	$(BENCH) backlog -bin $(BIN) -n $(N)
+
+# The engine's part: how long the loop's turns last when the month of a million budgets begins.
+bench-budgets: build ## what a million budgets cost: memory, start, waking, turns when their month begins: make bench-budgets ARGS="-n 100000"
+	$(BENCH) budgets -bin $(BIN) $(ARGS)
+	CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench MonthOfManyBudgets -benchtime 1x -timeout 30m
 
 bench-churn: build ## fill and drain for a while with ever new keys: does memory grow? make bench-churn T=1h
 	$(BENCH) churn -bin $(BIN) -n 400000 -t $(if $(filter command line environment,$(origin T)),$(T),10m) -target

@@ -255,6 +255,7 @@ func (c *core) catchUp(a *account) {
 	if ticks == nil || a.sums.NextAt == 0 || c.now < a.sums.NextAt || c.health.failed != nil || c.health.full != nil {
 		return
 	}
+	c.spend(4) // the calendar and two records
 	if added := a.sums.CatchUp(c.now, ticks); added > 0 {
 		c.enter(a, ledger.Refill, added, "", "")
 	}
@@ -327,9 +328,8 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 	default:
 		c.catchUp(a)
 	}
-	if o.Debt > a.sums.Debt {
+	if o.Debt != a.sums.Debt {
 		c.freed(a)
-	} else if o.Debt < a.sums.Debt {
 		c.drained(a.line)
 	}
 	a.sums.Debt, a.low, a.refuse, a.detail = o.Debt, 0, o.Refuse, o.Detail

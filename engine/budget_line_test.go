@@ -614,3 +614,85 @@ func TestStatesCountRefillsThatNothingHasLookedAt(t *testing.T) {
 		t.Errorf("states after a refill: %v", n)
 	}
 }
+
+// TestClassesOfBudgetsAreRetainedUpToATotal has one budget pay for each message, in two queues: the
+// classes of many budgets are used again and again, those of very many do not grow without end.
+func TestClassesOfBudgetsAreRetainedUpToATotal(t *testing.T) {
+	w := newWorld(t, nil)
+	cycle := func(queue string, i int) *class {
+		name := fmt.Sprint("b", i)
+		w.setBudget(name, BudgetOptions{})
+		w.pay(queue, name, 0, name)
+		cl := w.core.queues.byName[queue].keys.find(hashName(name), name).class
+		for _, d := range w.lease(queue, 1) {
+			w.ackUsed(queue, d, nil)
+		}
+		return cl
+	}
+	for _, q := range []string{"q", "r"} {
+		w.queue(q, QueueOptions{})
+	}
+	first := map[int]*class{}
+	for i := range 1000 {
+		first[i] = cycle("q", i)
+	}
+	for i := range 1000 {
+		if cycle("q", i) != first[i] {
+			t.Fatalf("class %d was dropped", i)
+		}
+	}
+	for i := range 2 * idleClassesTotal {
+		cycle([]string{"q", "r"}[i%2], i)
+	}
+	retained := len(w.core.queues.byName["q"].scheduler.classes) + len(w.core.queues.byName["r"].scheduler.classes)
+	if retained > idleClassesTotal+2*idleClassesMax || retained < idleClassesTotal || w.core.throttles.idle != retained {
+		t.Errorf("%d classes are retained, %d are counted; want about %d", retained, w.core.throttles.idle, idleClassesTotal)
+	}
+	w.must(func(tx *Tx) error { return tx.DeleteQueue("r", true) })
+	w.Advance(time.Second)
+	if left := len(w.core.queues.byName["q"].scheduler.classes); w.core.throttles.idle != left {
+		t.Errorf("%d classes are left, %d are counted", left, w.core.throttles.idle)
+	}
+}
+
+// TestWeightsHoldForWaitingConsumersUnderABudgetThatTrickles has consumers wait for messages, each of
+// which costs two credits.
+func TestWeightsHoldForWaitingConsumersUnderABudgetThatTrickles(t *testing.T) {
+	w := newWorld(t, nil)
+	w.setBudget("b", BudgetOptions{})
+	w.queue("q", QueueOptions{})
+	for range 1200 {
+		charge := int64(2)
+		w.send(Enqueue{Queue: "q", Key: "one", Budgets: []string{"b"}, Charge: &charge})
+		w.send(Enqueue{Queue: "q", Key: "three", Weight: 3, Budgets: []string{"b"}, Charge: &charge})
+	}
+	got, out := map[string]int{}, 0
+	tasks := make([]*Task, 4)
+	wait := func(i int) {
+		req := &LeaseRequest{Queues: []string{"q"}, Count: 1}
+		tasks[i] = &Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error { //nolint:gosec // small
+			ds, err := tx.Lease(req)
+			for _, d := range ds {
+				got[d.Key]++
+				out++
+				_, err = tx.Ack("q", []Receipt{d.Receipt})
+			}
+			return err
+		})}
+		w.Do(tasks[i])
+	}
+	for i := range tasks {
+		wait(i)
+	}
+	for range 1600 {
+		w.credit("b", 1)
+		for i, task := range tasks {
+			if task.Done() {
+				wait(i)
+			}
+		}
+	}
+	if part := float64(got["one"]) / float64(out); part < 0.25*0.95 || part > 0.25*1.05 || out < 750 {
+		t.Errorf("%v went out, want 1 to 3", got)
+	}
+}

@@ -309,6 +309,9 @@ func (c *core) holdUncovered(cl *class) bool {
 		k := cl.head()
 		i := slices.IndexFunc(cl.draws, func(d *draw) bool {
 			a := d.line.account
+			if a != nil {
+				c.catchUp(a)
+			}
 			return a == nil || !a.sums.Covers(k.window[0].throttles.charge)
 		})
 		if i < 0 {

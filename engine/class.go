@@ -37,6 +37,8 @@ type class struct {
 	draws     []*draw // one for each of its budgets, in the order of their lines
 	state     classState
 	retired   bool // dropped from scheduler.classes: throttle sets must not use it again
+	listed    bool // in scheduler.idle
+	used      bool // since it was listed there
 
 	calendar
 	keys   int   // in its calendar
@@ -322,20 +324,40 @@ func (c *core) retain(cl *class) {
 	if cl == &s.plain || cl.held > 0 {
 		return
 	}
-	s.idle = append(s.idle, cl)
-	for len(s.idle) > idleClassesMax {
+	if cl.used = cl.listed; !cl.listed {
+		c.listIdle(cl)
+	}
+	for len(s.idle) > idleClassesMax && c.throttles.idle > idleClassesTotal {
 		old := s.idle[0]
 		s.idle = s.idle[1:]
-		if old.state == classIdle && old.held == 0 && !old.retired {
+		old.listed = false
+		c.throttles.idle--
+		switch {
+		case old.state != classIdle || old.held > 0 || old.retired:
+		case old.used:
+			old.used = false
+			c.listIdle(old)
+		default:
 			c.retire(old)
 		}
 	}
+}
+
+// listIdle adds a class to those that its scheduler may drop.
+func (c *core) listIdle(cl *class) {
+	cl.listed = true
+	c.throttles.idle++
+	cl.scheduler.idle = append(cl.scheduler.idle, cl)
 }
 
 // retire drops an idle class from its scheduler and releases its entries and lines. A throttle
 // set that still refers to the class looks for another one.
 func (c *core) retire(cl *class) {
 	cl.retired = true
+	if cl.listed { // of a purged queue
+		cl.listed = false
+		c.throttles.idle--
+	}
 	delete(cl.scheduler.classes, cl.sig)
 	for _, d := range cl.draws {
 		c.leaveBudget(d)

@@ -31,9 +31,9 @@ type setUp struct {
 	*schedSim
 	several   bool
 	paid      *rand.Rand // budgets pay for messages; nil: for none
-	onDisk    bool // all but two messages of each key are on disk only
-	batches   bool // workers lease several messages at a time
-	contended bool // every message names a throttle, and there are always workers
+	onDisk    bool       // all but two messages of each key are on disk only
+	batches   bool       // workers lease several messages at a time
+	contended bool       // every message names a throttle, and there are always workers
 	costMax   uint32
 	weightMax uint32
 	own       []*schedThrottle // throttles of one key each

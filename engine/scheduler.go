@@ -57,7 +57,7 @@ type scheduler struct {
 
 	plain     class             // of keys whose next message no throttle limits
 	classes   map[string]*class // all other classes, by the signature of their throttles
-	idle      []*class          // classes without keys, oldest first; may list some that are in use again
+	idle      []*class          // classes without keys, each once, oldest first; may list some that are in use again
 	open      timers[*class]    // open classes, by the round of their head
 	claiming  []*class          // have a claim, see claims.go
 	reserving []*class          // of these, with capacity reserved
@@ -70,9 +70,14 @@ type scheduler struct {
 	announced bool   // an event has announced ready messages, and no lease has found none since
 }
 
-// idleClassesMax bounds the idle classes that a scheduler retains. The oldest ones are dropped:
-// a queue whose messages name ever new throttle keys must not grow.
-const idleClassesMax = 64
+// A scheduler retains up to idleClassesMax idle classes, and more while those of all queues are at
+// most idleClassesTotal: a queue may have a budget for each tenant, and a class for each budget.
+// Those not used for longest are dropped: a queue whose messages name ever new throttle keys must
+// not grow.
+const (
+	idleClassesMax   = 64
+	idleClassesTotal = 4096
+)
 
 // newScheduler returns a scheduler without keys. quantum is the credit per round and unit of
 // weight, at least 1.

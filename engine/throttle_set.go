@@ -21,6 +21,7 @@ type throttleTable struct {
 	timers   timers[*throttle] // armed timers: next tokens and ends of reservations
 	notified []*throttle       // may have room; wakeAll looks at each
 	waking   *throttle         // the one whose room wakeAll is giving away
+	idle     int               // classes in scheduler.idle of all queues
 	deferred bool              // wakeAll has left some of notified for the next step
 	order    uint64            // last number given to an entry in a line or a claim
 	afterCut int64             // later than all cuts of adaptive throttles, see leaseTime

@@ -197,6 +197,8 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 		withLanes(o, messageTail)
 	case f == storage.Leases:
 		withLanes(o, leaseTail)
+	case f == storage.Budgets: // a record is written for each batch that moves it, and read at a start
+		withLanes(o, 0)
 	}
 	return o, nil
 }
