@@ -181,11 +181,12 @@ func (s *sim) setUpSignals() {
 }
 
 // checkpointed notes what a checkpoint must have written by now: all that is older than its
-// interval, if the engine has had its turns and its commits.
+// interval, if the engine has had its turns and its commits. A turn with a small budget leaves a part
+// of it to the next one.
 func (s *sim) checkpointed() {
 	c := s.step.core
 	s.oracle.signals.follow(c)
-	if s.w.lazy == 0 && !s.failing && c.health.failed == nil && c.now == s.step.now.UnixNano() {
+	if s.w.lazy == 0 && !s.failing && c.health.failed == nil && c.now == s.step.now.UnixNano() && c.signals.next(c) > c.now {
 		s.oracle.signals.keep(s.step.now.Add(-s.cfg.SignalCheckpoint), s.w.sync == SyncAlways)
 	}
 }
