@@ -58,8 +58,9 @@ plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tes
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
 	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) ./integration
 
+ADMIN := 127.0.0.1:5557
 run: build ## build and start the broker, data in ./data, HTTP for operators on 127.0.0.1:5557
-	exec $(BIN) --admin.listen_addr 127.0.0.1:5557
+	exec $(BIN) --admin.listen_addr $(ADMIN)
 
 # Nothing is taken from the cache: the tests of integration run a binary whose
 # sources the Go tool does not see them depend on, and the list of files that it

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Boots a Debian 12 in systemd-nspawn, installs the package before this one, and goes through what
 # happens to a broker under its unit: kills, a stuck loop, a wrong setting, an upgrade, removal. The
-# system shares the network of this machine, on a port of its own.
+# system shares the network of this machine, on ports of its own.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . deploy/test/lib.sh
 
 root=$work/system
 port=$(free_port)
+admin=$(free_port)
 
 # inside COMMAND... runs it in the booted system.
 inside() { nsenter -a -t "$(cat "$work/leader")" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
@@ -26,7 +27,7 @@ boot() {
 	cp -a "$work/base" "$root"
 	cp "$before"/fila_*_"$arch".deb "$root/before.deb"
 	cp "$dist"/fila_*_"$arch".deb "$root/new.deb"
-	printf 'FILA_SERVER__LISTEN_ADDR=127.0.0.1:%s\nFILA_AUTH__PASSWORD=%s\n' "$port" "$password" >"$root/etc/default/fila"
+	printf 'FILA_SERVER__LISTEN_ADDR=127.0.0.1:%s\nFILA_ADMIN__LISTEN_ADDR=127.0.0.1:%s\nFILA_AUTH__PASSWORD=%s\n' "$port" "$admin" "$password" >"$root/etc/default/fila"
 	chmod 600 "$root/etc/default/fila"
 	systemd-nspawn --quiet --register=no --keep-unit --boot --directory="$root" --machine=fila-test --console=pipe \
 		>"$work/boot.log" 2>&1 </dev/null &

@@ -48,11 +48,14 @@ root_gets_binary_unit_manual_and_user() {
 a_newer_version_replaces_it_and_keeps_the_configuration() {
 	echo '# mine' >>"$root/etc/fila/fila.toml"
 	served "$dist"
-	# The binary is in use meanwhile.
-	within fila --storage.engine memory --server.listen_addr 127.0.0.1:0 --config /etc/fila/fila.toml 2>"$work/bare.log" &
+	# The binary is in use meanwhile. Without a function in between, $! is the broker itself.
+	chroot "$root" /usr/local/bin/fila --storage.engine memory --server.listen_addr 127.0.0.1:0 --admin.listen_addr 127.0.0.1:0 \
+		--config /etc/fila/fila.toml 2>"$work/bare.log" &
 	local broker=$!
+	eventually grep '"ready"' "$work/bare.log"
 	within sh /install.sh --from "http://127.0.0.1:$port" 0.1.0
 	kill $broker
+	wait $broker
 	want "fila 0.1.0" "$(within fila version | head -n 1)" "version"
 	want "# mine" "$(tail -n 1 "$root/etc/fila/fila.toml")" "configuration"
 }
