@@ -158,7 +158,7 @@ func (s *sim) endCron(cl *simClient) error {
 		}
 		s.pass(time.Second) // leases of vanished clients expire
 		if turns%100 == 99 {
-			s.openGates(cl) // again: a task queued behind a wait may have removed a budget
+			s.openGates(cl)   // again: a task queued behind a wait may have removed a budget
 			s.pass(time.Hour) // also those from before the clock was set back, by an hour each time
 		}
 		s.leaseCron(cl)

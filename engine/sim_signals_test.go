@@ -262,7 +262,7 @@ func (s *sim) removeSignals(cl *simClient, subject, name string) {
 			if most == 0 && n > 0 && !sig.loose && len(all) == 1 {
 				s.oracle.fail("%d signals were removed, and there was none", n)
 			}
-			sig.loose = false
+			sig.loose, sig.removed = false, true // a sync before this was perhaps one before the commit
 			sig.adds = slices.DeleteFunc(sig.adds, func(a *simAdd) bool { return a.order > 0 && a.order < order })
 		}
 	})
