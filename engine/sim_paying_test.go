@@ -48,7 +48,7 @@ func (s *sim) tellHook(req *Enqueue, p simCharge) simCharge {
 	switch {
 	case req.Queue != "b":
 	case value == "gate":
-		p.gated = true
+		p.gated = req.Charge == nil || *req.Charge > 0 // where it reserves nothing, DEL may come between two parts of a lease
 	case value == "none":
 		p = simCharge{}
 	default:
