@@ -20,12 +20,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-func TestMessagesAndLeasesHaveLanes(t *testing.T) {
-	byDefault := 2
+func TestMessagesLeasesAndBudgetsHaveLanes(t *testing.T) {
+	byDefault := 3
 	if !tuning.Enabled {
 		byDefault = 0
 	}
-	for memtable, families := range map[Memtable]int{"": byDefault, DefaultMemtable: byDefault, Lanes: 2, SkipList: 0} {
+	for memtable, families := range map[Memtable]int{"": byDefault, DefaultMemtable: byDefault, Lanes: 3, SkipList: 0} {
 		if n := countLanes(t, memtable); n != families {
 			t.Errorf("memtable %q: %d families have lanes, want %d", memtable, n, families)
 		}
