@@ -13,8 +13,9 @@ import (
 	"github.com/faisca/fila/internal/client"
 )
 
-func scriptRows() []row {
-	message := []option{
+// trialOptions describe the message with which a hook is tried.
+func trialOptions() []option {
+	return []option{
 		{"source", "", text, "try this `file` in place of what is loaded"},
 		{"key", "KEY", text, "the fairness `key` of the message"},
 		{"weight", "WEIGHT", number, "the `weight` that the client asks for"},
@@ -27,6 +28,9 @@ func scriptRows() []row {
 		{"error", "ERROR", text, "the `error` of the worker, for on_failure"},
 		{"samples", "", text, "try each sample of this `file`, and compare what is decided"},
 	}
+}
+
+func scriptRows() []row {
 	return []row{
 		{
 			name: "scripts list", args: "[QUEUE]", short: "List the hooks of queues with how they fare",
@@ -56,7 +60,7 @@ Fields are key, weight, throttles, budgets, charge, headers, payload_size, attem
 error, of which all may be missing. Those of expect are compared with what the hook
 decides. The exit code is 1 if one differs.`,
 			wire: "FILA.SCRIPT TEST $QUEUE $HOOK", run: (*call).testScript, shape: fields, columns: "sample result",
-			options:  message,
+			options:  trialOptions(),
 			examples: []string{"fila scripts test orders on_enqueue --source hooks/orders.on_enqueue.lua --header tier=gold", "fila scripts test orders on_enqueue --source hooks/orders.on_enqueue.lua --samples hooks/orders.on_enqueue.samples"},
 		},
 		{

@@ -13,7 +13,7 @@
 // # Native extensions
 //
 // RocksDB provides tables, the write-ahead log and compaction (options.go). This package adds, in
-// C++: memtables for messages and leases that sort when they are flushed or read (lanes.cc), a
+// C++: memtables for messages, leases and budgets that sort when they are flushed or read (lanes.cc), a
 // collector that marks tables of mostly deletions for compaction (drained.cc), a listener that
 // syncs each log before the next one begins (sealed.cc) and an info logger that survives a full
 // disk (warnings.cc).
