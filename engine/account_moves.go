@@ -67,7 +67,7 @@ func (c *core) moved(a *account, amount int64) {
 // when it is leased; the lease ends with one of
 //
 //	settleCharge  its ack or nack: the charge is returned, and what was used is spent
-//	returnCharge      any other end: the charge is returned
+//	returnCharge  any other end: the charge is returned
 //
 // message.reserved says which of the two is still to come, so each happens once. What is reserved
 // is not stored: it is the sum over the leases, also after a recovery (reserveAgain).

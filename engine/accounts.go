@@ -57,7 +57,7 @@ type accountTable struct {
 	recent    recent.Table[movementKey, movement]
 	days      ledger.Days // of which the store may have entries
 
-	// What waits for budgets, see key.go.
+	// What waits for budgets, see budget_line.go.
 	lines    map[string]*budgetLine // by name, of budgets that a class names
 	lineNo   uint64                 // number of the last line
 	notified []*budgetLine          // may cover keys that wait; wakeAll looks at each

@@ -15,7 +15,7 @@ import (
 //	waiting  entry.waiting     start tag at the throttle that stopped the class
 //
 // In every state but idle the class has at least one key in its calendar. Keys that wait for a
-// budget are in the class and not in its calendar (key.go).
+// budget are in the class and not in its calendar (budget_line.go).
 
 // classState is the state of a class.
 type classState uint8
