@@ -87,8 +87,9 @@ func checkCommand(p Program, proc Process) *cobra.Command {
 		Use:   "check DIR",
 		Short: "Verify a data directory or a backup, and change nothing",
 		Long: `Reads everything in a data directory, or in a backup, and says what is wrong: the
-checksums of all files, every key and every value, and every reference of one record
-to another. It changes nothing. No broker may have the directory open.
+checksums of all files and, if no table is damaged, every key and every value, and
+every reference of one record to another. It changes nothing. No broker may have the
+directory open.
 
 Exit code 0: everything is in order. 1: it is not, or it could not be looked at.`,
 		Example: `  fila check ./data
