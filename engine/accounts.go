@@ -53,6 +53,7 @@ type accountTable struct {
 	list      roster[account]
 	calendars credit.Calendars
 	dirty     []*account // have changed since the last cut
+	scratch   []byte     // for their records
 	made      uint64     // budgets made since the start or recovery
 	recent    recent.Table[movementKey, movement]
 	days      ledger.Days // of which the store may have entries
@@ -227,7 +228,9 @@ func (c *core) writeAccounts() {
 		c.accounts.dirty[i] = nil
 		if a.dirty = false; !a.gone {
 			rec := a.record()
-			c.out.batch.Put(storage.Budgets, []byte(a.name), rec.Append(nil))
+			c.out.key = append(c.out.key[:0], a.name...)
+			c.accounts.scratch = rec.Append(c.accounts.scratch[:0])
+			c.out.batch.Put(storage.Budgets, c.out.key, c.accounts.scratch)
 		}
 	}
 	c.accounts.dirty = c.accounts.dirty[:0]
