@@ -58,9 +58,9 @@ func writeList(w io.Writer, l *Loaded) error {
 	return table.Flush()
 }
 
-// writeTOML writes a file that says what is in force: settings that are at
-// their default are comments, so that a newer version may have a better one. A
-// secret is left out even when it is set, as the output may be shown around.
+// writeTOML writes a file with the settings in force. Those at their default are comments, so that
+// they follow the defaults of newer versions. The value of a secret is left out, because the output
+// may be shown to others.
 func writeTOML(w io.Writer, l *Loaded) error {
 	var b strings.Builder
 	b.WriteString("# Fila's configuration. A line that is a comment shows the default.\n")
@@ -119,8 +119,8 @@ func writeMarkdown(w io.Writer) error {
 	return err
 }
 
-// runtimeVariables are those that the broker leaves to Go's runtime when they are
-// set: see processors.go, garbage.go and serve.go of package main.
+// runtimeVariables describes the environment variables that, if they are set, the broker leaves to
+// Go's runtime: see garbage.go, processors.go and serve.go of internal/broker.
 const runtimeVariables = `
 ## Variables of Go's runtime
 

@@ -64,10 +64,10 @@ func (c *call) tail() error {
 		}
 		event, err := decodeMap(client.Text(push[3]))
 		if err != nil {
-			return fmt.Errorf("an event that is no JSON: %w", err)
+			return fmt.Errorf("an event that is not JSON: %w", err)
 		}
 		if queue := c.arg("QUEUE"); queue != "" && event.Text("queue") != queue {
-			continue // its name is that of the queue with a colon and more behind it
+			continue // the pattern of a queue also matches names that continue with a colon
 		}
 		rows.Add(event)
 		rows.Show()
@@ -115,7 +115,7 @@ func decodeMap(text string) (client.Map, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.Join(err, errors.New("an object is awaited"))
+		return nil, errors.Join(err, errors.New("want a JSON object"))
 	}
 	var m client.Map
 	for d.More() {

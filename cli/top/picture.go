@@ -144,7 +144,7 @@ func Picture(f *Figures, v *View) []string {
 		return v.fit(lines, foot)
 	}
 	margin := ""
-	if v.Live { // the selected line has a sign in it: colour is not the only one
+	if v.Live { // a sign marks the selected line as well as the colour
 		margin = "  "
 	}
 	widths := widthsOf(columns, v.Width-len(margin))
