@@ -267,8 +267,9 @@ func (s *flow) appendSignature(dst []byte) []byte {
 }
 
 // reclassifyAll starts to move keys to other classes after a throttle has been set for the
-// first time or deleted. reclassifySlice does the work.
+// first time or deleted, or a queue has become a dead-letter queue. reclassifySlice does the work.
 func (c *core) reclassifyAll() {
+	c.throttles.version++
 	c.throttles.stale, c.throttles.staleFrom = c.throttles.stale[:0], 0
 	for _, name := range (&Tx{core: c}).Queues() {
 		c.throttles.stale = append(c.throttles.stale, c.queues.byName[name])

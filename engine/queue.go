@@ -219,6 +219,9 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 
 // alterQueue gives a queue other settings, which have been checked.
 func (c *core) alterQueue(q *queue, set storage.Queue) {
+	if set.DeadLetter != q.set.DeadLetter {
+		c.reclassifyAll()
+	}
 	q.set = set
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
@@ -325,31 +328,6 @@ func (c *core) newQueue(name string, set storage.Queue) *queue {
 func (c *core) putQueue(q *queue) {
 	c.out.batch.Put(storage.Queues, []byte(q.name), q.set.Append(nil))
 	c.out.sync = true
-}
-
-// canBecomeDLQ refuses to make a dead-letter queue of one that has such a queue
-// itself. A queue that was only made gives up the one that it got by being made:
-// who makes a queue to name it as DLQ need not think of NODLQ.
-func (q *queue) canBecomeDLQ() error {
-	unused := q.counted && q.total == 0 && q.totals == totals{}
-	if q.set.DLQ == "" || unused && q.set.DLQ == q.name+DLQSuffix {
-		return nil
-	}
-	return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own; FILA.QUEUE ALTER it with NODLQ first", ErrInvalid, q.name)
-}
-
-// makeDLQ makes settings those of a dead-letter queue: its messages never die
-// again.
-func makeDLQ(set *storage.Queue) {
-	set.DeadLetter, set.Values[queueset.MaxAttempts], set.DLQ = true, 0, ""
-}
-
-// markDLQ notes that a queue takes dead messages.
-func (c *core) markDLQ(dlq string) {
-	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
-		makeDLQ(&q.set)
-		c.putQueue(q)
-	}
 }
 
 // removeQueue forgets a queue and everything in it, in memory and on disk.

@@ -174,3 +174,23 @@ func TestNoTokensAreSavedForAMessageThatIsNotPaidFor(t *testing.T) {
 		t.Errorf("%d and %d messages went out, want the first, the cheap one and that of the other queue; %q", q.got, other.got, s.faults)
 	}
 }
+
+// TestAQueueThatBecomesADLQChargesNothing: keys that wait for credits go on, and nothing is reserved.
+func TestAQueueThatBecomesADLQChargesNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("w", QueueOptions{NoDLQ: true})
+	w.setBudget("acme", BudgetOptions{})
+	w.pay("w", "k", 10, "acme")
+	w.send(Enqueue{Queue: "w", Key: "k"})
+	if ds := w.lease("w", 10); len(ds) != 0 {
+		t.Fatalf("%d messages are handed out without credits", len(ds))
+	}
+	w.queue("src", QueueOptions{DLQ: new("w")})
+	if ds := w.lease("w", 10); len(ds) != 2 {
+		t.Errorf("%d messages are handed out", len(ds))
+	}
+	w.sums("acme", 0, 0, 0)
+	if i := w.budget("acme"); i.Waiting != 0 {
+		t.Errorf("%d keys wait", i.Waiting)
+	}
+}

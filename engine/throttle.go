@@ -371,7 +371,6 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateThrottle, key))
 	c.out.sync = true
 	delete(c.throttles.byName, key)
-	c.throttles.version++
 	c.throttles.list.remove(t.seq)
 	c.leaveUnset(t)
 	t.set, t.adaptive = storage.Throttle{}, nil // without limits, it has room for all classes in its line
