@@ -21,14 +21,13 @@ import (
 // Pair is the sums of one subject and name. A table with 1,000,000 of them takes at most 256 bytes
 // for each, besides subject and name.
 type Pair struct {
-	before, after *Pair // in the order of their last additions
-	older, newer  *Pair // of the changed ones, in the order in which they have changed
-	sum           decay.Sum
-	key           string // as in the store: the subject with its length, then the name
-	number        uint64 // by age, for cursors
-	split         uint16 // where the name begins
-	changed       bool   // the record lacks additions
-	stored        bool   // there may be a record
+	links   [2]links // in Table.order and Table.changed
+	sum     decay.Sum
+	key     string // as in the store: the subject with its length, then the name
+	number  uint64 // by age, for cursors
+	split   uint16 // where the name begins
+	changed bool   // the record lacks additions
+	stored  bool   // there may be a record
 }
 
 // Subject returns the subject.
@@ -56,9 +55,9 @@ type Table struct {
 	byNumber *btree.BTreeG[*Pair]     // lists pages
 	last     uint64                   // number of the newest pair
 	view     *View                    // nil: pairs have come or gone since the last one
-	order    struct{ old, new *Pair } // the pair touched longest ago, and the last one
+	order    chain                    // all pairs: the old one was touched longest ago
 	dirty    int                      // changed pairs
-	changed  struct{ old, new *Pair } // of these, the one that changed first and the one that changed last
+	changed  chain                    // the changed ones, in the order in which they became so
 	moment   decay.Weights            // of the last additions
 	scratch  []byte                   // for keys
 }
@@ -71,7 +70,7 @@ func New(windows *decay.Windows, most int) *Table {
 	return &Table{
 		windows: windows, max: most, byKey: map[string]*Pair{},
 		byName: *btree.NewMap[string, *Pair](treeDegree), byNumber: btree.NewBTreeGOptions(func(a, b *Pair) bool { return a.number < b.number }, btree.Options{NoLocks: true}),
-		moment: windows.At(0),
+		moment: windows.At(0), changed: chain{of: 1},
 	}
 }
 
@@ -116,18 +115,13 @@ func (t *Table) touch(subject, name string) *Pair {
 	case p == nil:
 		p = t.insert(newPair(string(t.scratch)))
 	case p != t.order.new:
-		t.unlink(p)
-		t.link(p)
+		t.order.remove(p)
+		t.order.add(p)
 	}
 	if !p.changed {
 		p.changed = true
 		t.dirty++
-		if p.older = t.changed.new; p.older != nil {
-			p.older.newer = p
-		} else {
-			t.changed.old = p
-		}
-		t.changed.new = p
+		t.changed.add(p)
 	}
 	return p
 }
@@ -165,7 +159,7 @@ func (t *Table) insert(p *Pair) *Pair {
 	t.byKey[p.key] = p
 	t.byName.Set(p.key, p)
 	t.byNumber.Set(p)
-	t.link(p)
+	t.order.add(p)
 	t.view = nil
 	return p
 }
@@ -175,7 +169,7 @@ func (t *Table) Remove(p *Pair) {
 	delete(t.byKey, p.key)
 	t.byName.Delete(p.key)
 	t.byNumber.Delete(p)
-	t.unlink(p)
+	t.order.remove(p)
 	t.clean(p)
 	t.view = nil
 }
@@ -191,28 +185,38 @@ func (t *Table) Surplus() *Pair {
 	return p
 }
 
-func (t *Table) link(p *Pair) {
-	p.before, p.after = t.order.new, nil
-	if p.before != nil {
-		p.before.after = p
-	} else {
-		t.order.old = p
-	}
-	t.order.new = p
+// links are the neighbours of a pair in a chain.
+type links struct{ before, after *Pair }
+
+// chain is a list of pairs in the order in which they were added.
+type chain struct {
+	old, new *Pair
+	of       int // index in Pair.links
 }
 
-func (t *Table) unlink(p *Pair) {
-	if p.before != nil {
-		p.before.after = p.after
+func (c *chain) add(p *Pair) {
+	p.links[c.of] = links{before: c.new}
+	if c.new != nil {
+		c.new.links[c.of].after = p
 	} else {
-		t.order.old = p.after
+		c.old = p
 	}
-	if p.after != nil {
-		p.after.before = p.before
+	c.new = p
+}
+
+func (c *chain) remove(p *Pair) {
+	l := &p.links[c.of]
+	if l.before != nil {
+		l.before.links[c.of].after = l.after
 	} else {
-		t.order.new = p.before
+		c.old = l.after
 	}
-	p.before, p.after = nil, nil
+	if l.after != nil {
+		l.after.links[c.of].before = l.before
+	} else {
+		c.new = l.before
+	}
+	*l = links{}
 }
 
 // Unwritten returns the number of pairs whose records lack additions.
@@ -239,17 +243,7 @@ func (t *Table) clean(p *Pair) {
 	if p.changed {
 		p.changed = false
 		t.dirty--
-		if p.older != nil {
-			p.older.newer = p.newer
-		} else {
-			t.changed.old = p.newer
-		}
-		if p.newer != nil {
-			p.newer.older = p.older
-		} else {
-			t.changed.new = p.older
-		}
-		p.older, p.newer = nil, nil
+		t.changed.remove(p)
 	}
 }
 
