@@ -65,6 +65,7 @@ type Config struct {
 	Scripts         hook.Loader   // compiles hooks; nil: scripts are refused
 	Backups         Backups       // makes backups; nil: backups are refused
 	LastBackup      time.Time     // time of the newest backup made before this start; zero: none
+	Start           time.Time     // origin of Engine.Elapsed, with a monotonic reading; zero: the time of New
 
 	BatchBytes int // bytes of the open batch above which it accepts no further tasks
 	InboxTasks int // tasks in the inbox; Submit waits while it is full

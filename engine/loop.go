@@ -78,6 +78,9 @@ func New(cfg Config, store Store) (*Engine, error) {
 		cfg: cfg, store: store, core: newCore(cfg, store), start: time.Now(),
 		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *work, 1),
 	}
+	if !cfg.Start.IsZero() {
+		e.start = cfg.Start
+	}
 	e.room.L = &e.mu
 	e.dispatcher.news.L = &e.dispatcher.mu
 	e.snapshot.Store(e.core.out.snapshot)
@@ -88,7 +91,7 @@ func New(cfg Config, store Store) (*Engine, error) {
 // inbox. It stays open if Run fails.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
-// Elapsed returns the time since New, from the monotonic clock.
+// Elapsed returns the time since Config.Start, from the monotonic clock.
 func (e *Engine) Elapsed() time.Duration { return time.Since(e.start) }
 
 // Snapshot returns the hooks and the runtime configuration in force. Any goroutine may call it.

@@ -194,6 +194,17 @@ func (t *Task) publish(now time.Duration) {
 	}
 }
 
+// Refuse ends tasks that no engine has taken, and wakes their clients. now is a reading of Elapsed.
+func Refuse(tasks []*Task, err error, now time.Duration) {
+	for _, t := range tasks {
+		t.err = err
+		t.publish(now)
+		if t.Client != nil {
+			t.Client.wake()
+		}
+	}
+}
+
 // settled is a call without effect: its task is done once the tasks before it are.
 type settled struct{}
 

@@ -8,8 +8,8 @@ import (
 	"github.com/faisca/fila/cli"
 )
 
-// command runs a subcommand in this process.
-func command(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
+// subcommand runs a subcommand in this process.
+func subcommand(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	return run(t, cli.Program{}, environ, args...)
 }
@@ -36,7 +36,7 @@ func TestHealthAsksTheBrokerAsTheUserThatItIsGiven(t *testing.T) {
 	} {
 		args := []string{"health", "--addr", i.addr}
 		for want, args := range map[string][]string{x.alive: args, x.ready: append(args, "--ready")} {
-			code, stdout, stderr := command(t, x.environ, args...)
+			code, stdout, stderr := subcommand(t, x.environ, args...)
 			if said := stdout + stderr; !strings.HasPrefix(said, want) || (code == 0) != (stderr == "") || code > 1 {
 				t.Errorf("%q with %q: exit %d, said %q, want %q", args, x.environ, code, said, want)
 			}
@@ -46,14 +46,14 @@ func TestHealthAsksTheBrokerAsTheUserThatItIsGiven(t *testing.T) {
 
 func TestABrokerThatHasStoppedIsNotAlive(t *testing.T) {
 	i := launch(t, nil)
-	if code, _, stderr := command(t, nil, "health", "--ready", "--addr", i.addr); code != 0 {
+	if code, _, stderr := subcommand(t, nil, "health", "--ready", "--addr", i.addr); code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	i.stop()
 	if err := <-i.ended; err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := command(t, nil, "health", "--addr", i.addr); code != 1 || !strings.Contains(stderr, "no broker at "+i.addr) {
+	if code, _, stderr := subcommand(t, nil, "health", "--addr", i.addr); code != 1 || !strings.Contains(stderr, "no broker at "+i.addr) {
 		t.Errorf("exit %d, said %q", code, stderr)
 	}
 }
