@@ -365,6 +365,8 @@ const (
 	stateCron      = "cron"       // then name: storage.Cron
 	// stateScript is followed by a queue's name, a hook and a number: storage.Script.
 	stateScript = "script"
+	// stateReplica is storage.ReplicaKey: written by the machine of a node, never by the engine.
+	stateReplica = "replica"
 	// stateCronMessage is followed by the name of a recurring message; the value is its
 	// content, a storage.Message.
 	stateCronMessage = "cron_message"
@@ -430,6 +432,7 @@ func stateKinds() map[string]stateKind {
 		stateConfig:      {2, func([]byte) error { return nil }},
 		stateThrottle:    {2, func(b []byte) error { return new(storage.Throttle).Decode(b) }},
 		stateCron:        {2, func(b []byte) error { return new(storage.Cron).Decode(b) }},
+		stateReplica:     {1, func(b []byte) error { return new(storage.Replica).Decode(b) }},
 		stateScript:      {4, func(b []byte) error { return new(storage.Script).Decode(b) }},
 		stateCronMessage: {2, func(b []byte) error { return new(storage.Message).Decode(b) }},
 	}

@@ -152,7 +152,11 @@ func (b *Batch) Each(fn func(Record) error) error {
 
 // ParseBatch validates a representation and returns a batch with a copy of it. It returns
 // ErrCorrupt for anything that Batch cannot build.
-func ParseBatch(rep []byte) (*Batch, error) {
+func ParseBatch(rep []byte) (*Batch, error) { return AdoptBatch(bytes.Clone(rep)) }
+
+// AdoptBatch is ParseBatch without the copy: rep belongs to the batch afterwards, which changes
+// and extends it. After an error nothing of rep has changed.
+func AdoptBatch(rep []byte) (*Batch, error) {
 	if len(rep) < batchHeader {
 		return nil, fmt.Errorf("batch of %d bytes: %w", len(rep), ErrCorrupt)
 	}
@@ -170,7 +174,7 @@ func ParseBatch(rep []byte) (*Batch, error) {
 	if seen != uint64(count) {
 		return nil, fmt.Errorf("batch of %d records says it has %d: %w", seen, count, ErrCorrupt)
 	}
-	return &Batch{buf: bytes.Clone(rep), count: count}, nil
+	return &Batch{buf: rep, count: count}, nil
 }
 
 func (b *Batch) header() {

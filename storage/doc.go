@@ -74,6 +74,11 @@
 // of golden_test.go. The tests compare the four; a field of a message whose size depends on
 // its value is added to Message.sizeMax as well.
 //
+// # Stores of nodes
+//
+// The store of a node of a cluster has one record more, "replica" in state: the position in the
+// replicated log up to which it has applied it. It changes with every batch, in the same write.
+//
 // # Batches
 //
 // A batch is RocksDB's WriteBatch:

@@ -114,6 +114,7 @@ func FuzzCron(f *testing.F)    { fuzzRecord(f, fullCron()) }
 func FuzzBudget(f *testing.F)  { fuzzRecord(f, fullBudget()) }
 func FuzzSignal(f *testing.F)  { fuzzRecord(f, fullSignal()) }
 func FuzzLedger(f *testing.F)  { fuzzRecord(f, fullLedgerEntry()) }
+func FuzzReplica(f *testing.F) { fuzzRecord(f, fullReplica()) }
 func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
 func FuzzKey(f *testing.F) {
 	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})

@@ -104,6 +104,10 @@ func fullScript() *storage.Script {
 	}
 }
 
+func fullReplica() *storage.Replica {
+	return &storage.Replica{Cluster: "0f8fad5b-d9cb-469f-a165-70867728950e", Index: 1 << 33, Term: 7, Number: 300}
+}
+
 func fullSignal() *storage.Signal {
 	return &storage.Signal{
 		At: 1_700_000_000_000_000_000, All: -12.5,
@@ -147,6 +151,8 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"key_signal":           storage.AppendSignalKey(nil, "acme", "failed"),
 		"record_signal":        fullSignal().Append(nil),
 		"record_ledger":        fullLedgerEntry().Append(nil),
+		"key_replica":          storage.ReplicaKey(),
+		"record_replica":       fullReplica().Append(nil),
 		"batch":                goldenBatch().Bytes(),
 	} {
 		path := filepath.Join("testdata", "golden", name+".hex")

@@ -60,7 +60,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry(), *fullSignal()} {
+	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -93,7 +93,7 @@ func TestFieldsAreReadInAnyOrder(t *testing.T) {
 	unknown := []byte{0xa0, 0x06, 0x01}
 	for _, tt := range []struct{ full, got record }{
 		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}}, {fullScript(), &storage.Script{}},
-		{fullSignal(), &storage.Signal{}}, {fullBudget(), &storage.Budget{}}, {fullLedgerEntry(), &storage.LedgerEntry{}},
+		{fullSignal(), &storage.Signal{}}, {fullBudget(), &storage.Budget{}}, {fullLedgerEntry(), &storage.LedgerEntry{}}, {fullReplica(), &storage.Replica{}},
 	} {
 		_, fields := fieldsOf(t, tt.full.Append(nil))
 		slices.Reverse(fields)
@@ -153,7 +153,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 	}
 	for name, r := range map[string]record{
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
-		"Signal": fullSignal(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
+		"Signal": fullSignal(), "Replica": fullReplica(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true, AdaptiveMin: 1},
@@ -295,5 +295,24 @@ func TestAQueueOfAnOlderFilaHasTheLimitsOfTheConfiguration(t *testing.T) {
 	}
 	if again := got.Append(nil); !bytes.Equal(again, older) {
 		t.Errorf("written as %x", again)
+	}
+}
+
+func TestAReplicaRecordIsWholeOrHasNotBegun(t *testing.T) {
+	for _, x := range []struct {
+		r       storage.Replica
+		corrupt bool
+	}{
+		{storage.Replica{Cluster: "c"}, false},
+		{storage.Replica{Cluster: "c", Index: 9, Term: 2, Number: 1}, false},
+		{storage.Replica{}, true},
+		{storage.Replica{Index: 9, Term: 2, Number: 1}, true},
+		{storage.Replica{Cluster: "c", Index: 9}, true},
+		{storage.Replica{Cluster: "c", Index: 9, Number: 1}, true},
+		{storage.Replica{Cluster: "c", Term: 2, Number: 1}, true},
+	} {
+		if err := new(storage.Replica).Decode(x.r.Append(nil)); errors.Is(err, storage.ErrCorrupt) != x.corrupt {
+			t.Errorf("%+v: %v", x.r, err)
+		}
 	}
 }

@@ -21,6 +21,9 @@ var (
 	ErrUnreadable = errors.New("the store cannot read")
 	// ErrFull means that the disk has no free space.
 	ErrFull = errors.New("the disk is full")
+	// ErrDeposed means that another node of the cluster leads, or may lead: this one writes
+	// nothing any more.
+	ErrDeposed = errors.New("this node no longer leads")
 	// ErrSingleDelete means that a batch violates the contract of Batch.SingleDelete.
 	ErrSingleDelete = errors.New("single delete of a key not written exactly once")
 )

@@ -55,6 +55,8 @@ func layers() map[string]layer {
 		"internal/signals":  {may: []string{"internal/decay", "storage"}},
 		"internal/verify":   {may: []string{"engine", "internal/queueset", "storage"}},
 		"internal/firstfit": {},
+		// What several nodes make equal; the log is behind an interface.
+		"internal/replica": {may: []string{"storage"}},
 		"internal/credit":   {may: []string{"internal/schedule"}},
 		// Reads what has moved budgets.
 		"internal/ledger": {may: []string{"storage"}},
