@@ -79,6 +79,26 @@ type use struct {
 	amount, count int64
 }
 
+func noBudget(name string) error {
+	return fmt.Errorf("%w %.80q; create it with FILA.BUDGET SET", ErrNoBudget, name)
+}
+
+// accountsOf returns the budgets of a throttle set, which may be nil, in the order of their names;
+// nil for one that does not exist. It looks them up again if a budget has been added or removed
+// since.
+func (c *core) accountsOf(l *throttleSet) []*account {
+	if l == nil || len(l.budgets) == 0 {
+		return nil
+	}
+	if l.accountsIn != c.accounts.version {
+		l.accounts, l.accountsIn = make([]*account, len(l.budgets)), c.accounts.version
+		for i, name := range l.budgets {
+			l.accounts[i] = c.accounts.byName.Get(name)
+		}
+	}
+	return l.accounts
+}
+
 // reserveCharge keeps the charge of a message in each budget of its class, which must cover it,
 // and advances the start tags. The caller delivers the message.
 func (c *core) reserveCharge(m *message) {
@@ -96,13 +116,12 @@ func (c *core) reserveCharge(m *message) {
 
 // reserveAgain keeps the charge of a lease that exists already, after a restart.
 func (c *core) reserveAgain(m *message) {
-	names, charge := m.budgets()
 	if m.key.queue.isDLQ() {
 		return
 	}
-	for i, name := range names {
-		if a := c.accounts.byName.Get(name); a != nil {
-			a.sums.Reserve(charge)
+	for i, a := range c.accountsOf(m.throttles) {
+		if a != nil {
+			a.sums.Reserve(m.throttles.charge)
 			m.reserved |= 1 << i
 		}
 	}
@@ -110,10 +129,12 @@ func (c *core) reserveAgain(m *message) {
 
 // reservedBy calls fn for each account that has reserved the charge of a message, and ends that.
 func (c *core) reservedBy(m *message, fn func(a *account, charge int64)) {
-	names, charge := m.budgets()
-	for i, name := range names {
-		if a := c.accounts.byName.Get(name); m.reserved&(1<<i) != 0 && a != nil { // a charge of 0 reserves nothing, so the budget may be gone
-			fn(a, charge)
+	if m.reserved == 0 {
+		return
+	}
+	for i, a := range c.accountsOf(m.throttles) {
+		if m.reserved&(1<<i) != 0 && a != nil { // a charge of 0 reserves nothing, so the budget may be gone
+			fn(a, m.throttles.charge)
 		}
 	}
 	m.reserved = 0
@@ -188,31 +209,12 @@ func (u *use) entry(made uint64, balance int64) storage.LedgerEntry {
 // creditsCommitted reports whether the credits that a message was delivered on are in the store:
 // no budget of it has got more available in the open batch, or in one that is being written.
 func (c *core) creditsCommitted(m *message) bool {
-	names, _ := m.budgets()
-	for _, name := range names {
-		if a := c.accounts.byName.Get(name); a == nil || a.freedIn > c.out.committed {
+	for _, a := range c.accountsOf(m.throttles) {
+		if a == nil || a.freedIn > c.out.committed {
 			return false
 		}
 	}
 	return true
-}
-
-// checkPaid returns an error if a budget does not exist, unless that holds the message, or if one
-// that refuses does not cover the charge now.
-func (c *core) checkPaid(req *Enqueue) error {
-	for _, name := range req.Budgets {
-		a, err := c.accountNamed(name)
-		switch {
-		case err != nil && req.lenient:
-			continue
-		case err != nil:
-			return err
-		}
-		if charge := req.charge(); a.refuse && !a.sums.Covers(charge) {
-			return fmt.Errorf("%w: budget %.80q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, name, a.sums.Available(), a.sums.Debt, charge)
-		}
-	}
-	return nil
 }
 
 // BudgetMove is a request to credit or to charge a budget. Engine.PrepareMove comes before

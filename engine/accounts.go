@@ -51,6 +51,7 @@ type account struct {
 type accountTable struct {
 	byName    *directory.Directory[account] // connections and jobs look budgets up as well
 	list      roster[account]
+	version   uint64 // incremented when a budget is added or removed: see accountsOf
 	calendars credit.Calendars
 	dirty     []*account // have changed since the last cut
 	scratch   []byte     // for their records
@@ -68,7 +69,7 @@ type accountTable struct {
 }
 
 func (s *accountTable) reset() {
-	*s = accountTable{byName: directory.New(func(a *account) string { return a.name }), lines: map[string]*budgetLine{}, waking: s.waking}
+	*s = accountTable{version: s.version + 1, byName: directory.New(func(a *account) string { return a.name }), lines: map[string]*budgetLine{}, waking: s.waking}
 }
 
 // next returns when the first day of the ledger is dropped, or a refill is due that keys wait for.
@@ -207,8 +208,8 @@ func (s *accountTable) checkLines(c *core, bad report) {
 	}
 }
 
-// add adds an account.
 func (s *accountTable) add(a *account) {
+	s.version++
 	s.byName.Add(a)
 	a.seq = s.list.add(a)
 }
@@ -269,7 +270,7 @@ func (c *core) catchUp(a *account) {
 func (c *core) accountNamed(name string) (*account, error) {
 	a := c.accounts.byName.Get(name)
 	if a == nil {
-		return nil, fmt.Errorf("%w %.80q; create it with FILA.BUDGET SET", ErrNoBudget, name)
+		return nil, noBudget(name)
 	}
 	c.catchUp(a)
 	return a, nil
@@ -395,6 +396,7 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 		c.drained(l)
 		c.armRefill(l)
 	}
+	c.accounts.version++
 	c.accounts.byName.Remove(name)
 	c.accounts.list.remove(a.seq)
 	c.accounts.calendars.Return(a.calendar.Load())

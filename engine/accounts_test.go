@@ -364,3 +364,45 @@ func TestAStoredRefillThatCannotBeReadIsRepairedBySet(t *testing.T) {
 		t.Errorf("a day later: %+v, want a balance of 15", i)
 	}
 }
+
+// TestAKeyThatComesBackFindsItsThrottleSet forgets a key with its last message: what the next one
+// names was looked up before. Changes of budgets, throttles and queues in between count.
+func TestAKeyThatComesBackFindsItsThrottleSet(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{NoDLQ: true})
+	w.setBudget("acme", BudgetOptions{})
+	w.credit("acme", 100)
+	cycle := func() *throttleSet {
+		t.Helper()
+		w.pay("q", "k", 1, "acme")
+		set := w.core.queues.byName["q"].keys.get("k").throttles
+		d := w.lease("q", 1)
+		if len(d) != 1 {
+			t.Fatal("nothing goes out")
+		}
+		w.ackUsed("q", d[0], nil)
+		if w.core.queues.byName["q"].keys.get("k") != nil {
+			t.Fatal("the key is still there: the test shows nothing")
+		}
+		w.sound()
+		return set
+	}
+	first := cycle()
+	if again := cycle(); again != first {
+		t.Error("the set is a new one")
+	}
+	w.must(func(tx *Tx) error { _, err := tx.DeleteBudget("acme"); return err })
+	w.setBudget("acme", BudgetOptions{})
+	w.credit("acme", 100)
+	cycle()
+	w.sums("acme", 100, 1, 0)
+
+	w.must(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q"}); return err })
+	for _, l := range w.core.throttles.recent {
+		if l != nil && l.class != nil && l.class.scheduler.detached {
+			t.Error("a set keeps the purged keys in memory")
+		}
+	}
+	cycle()
+	w.sums("acme", 100, 2, 0)
+}

@@ -392,12 +392,11 @@ func (c *core) expireRefills() {
 // lacks iterates over the budgets that do not cover a message, by name.
 func (c *core) lacks(m *message) iter.Seq2[string, *account] {
 	return func(yield func(string, *account) bool) {
-		names, charge := m.budgets()
 		if m.key.queue.isDLQ() {
 			return
 		}
-		for _, name := range names {
-			if a := c.accounts.byName.Get(name); (a == nil || !a.sums.Covers(charge)) && !yield(name, a) {
+		for i, a := range c.accountsOf(m.throttles) {
+			if (a == nil || !a.sums.Covers(m.throttles.charge)) && !yield(m.throttles.budgets[i], a) {
 				return
 			}
 		}
@@ -414,9 +413,8 @@ func (c *core) covered(m *message) bool {
 
 // refillFor adds to the budgets of a message what the ticks up to now have brought.
 func (c *core) refillFor(m *message) {
-	names, _ := m.budgets()
-	for _, name := range names {
-		if a := c.accounts.byName.Get(name); a != nil {
+	for _, a := range c.accountsOf(m.throttles) {
+		if a != nil {
 			c.catchUp(a)
 		}
 	}

@@ -309,6 +309,7 @@ func (c *core) detachAll(q *queue) {
 	named := q.keys.n < min(idleStatsMax, c.detached.max)
 	r := &detachedQueue{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: named}
 	c.heads.keys -= q.keys.n
+	clear(c.throttles.recent) // their classes would keep the old scheduler in memory, with all of its keys
 	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
 	delete(c.queues.byNumber, q.no)
 	q.idle.dropBusiest()

@@ -101,17 +101,12 @@ func (cl *class) present() int64 {
 	return cl.stopped - cl.offset
 }
 
-// before orders two classes that are in the same heap. The state, which they have in common,
-// says in which one.
+// before orders two classes that wait in an entry.
 func (cl *class) before(o *class) bool {
-	a, b := cl.head(), o.head()
-	if cl.state == classWaiting {
-		return cmp.Or(cmp.Compare(cl.tag, o.tag), a.compare(b)) < 0
-	}
-	return cmp.Or(cmp.Compare(a.due+cl.offset, b.due+o.offset), a.compare(b)) < 0
+	return cmp.Or(cmp.Compare(cl.tag, o.tag), cl.head().compare(o.head())) < 0
 }
 
-// index is where a heap stores the index of the class.
+// index is where entry.waiting stores the index of the class.
 func (cl *class) index() *int { return &cl.at }
 
 // flow is a class at one of its throttles: a flow of start-time fair queueing.
@@ -184,9 +179,7 @@ func (cl *class) addWeight(w int64) {
 func (c *core) fix(cl *class) {
 	switch cl.state {
 	case classOpen:
-		if cl.scheduler.open.len() > 1 {
-			cl.scheduler.open.fix(cl)
-		}
+		cl.scheduler.open.fix(cl)
 	case classWaiting:
 		for i := range cl.flows {
 			if t := cl.flows[i].throttle; t.set.ByCost {

@@ -247,7 +247,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err := q.full(req.Key); err != nil {
 		return ID{}, err
 	}
-	if err := c.checkPaid(req); err != nil {
+	if err := c.checkPaid(q, req); err != nil {
 		return ID{}, err
 	}
 	readyAt, expires, err := c.times(q, req)
@@ -260,7 +260,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		rank = priorityMax - *req.Priority
 	}
 	m := c.newMessage(k, rank)
-	m.throttles, m.cost, m.expires = k.throttleSet(req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), expires
+	m.throttles, m.cost, m.expires = c.throttleSet(k, req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), expires
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}
@@ -276,6 +276,27 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	}
 	c.out.sync = true
 	return m.id, nil
+}
+
+// checkPaid returns an error if a budget does not exist, unless that holds the message, or if one
+// that refuses does not cover the charge now.
+func (c *core) checkPaid(q *queue, req *Enqueue) error {
+	if len(req.Budgets) == 0 {
+		return nil
+	}
+	charge := req.charge()
+	for i, a := range c.accountsOf(c.recentSet(q, req.hash, req.Throttles, req.Budgets, charge)) {
+		switch {
+		case a == nil && req.lenient:
+			continue
+		case a == nil:
+			return noBudget(req.Budgets[i])
+		}
+		if c.catchUp(a); a.refuse && !a.sums.Covers(charge) {
+			return fmt.Errorf("%w: budget %.80q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, a.name, a.sums.Available(), a.sums.Debt, charge)
+		}
+	}
+	return nil
 }
 
 // newMessage makes a message with a new id. The caller stores it with insert. It renews the

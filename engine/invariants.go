@@ -261,8 +261,8 @@ func (c *core) checkScheduler(q *queue, bad report) {
 		}
 		c.checkClass(q, cl, members[cl], bad)
 	}
-	if keys != s.keys || weight != s.weight || open != s.open.len() {
-		bad(2, "queue %q: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.name, keys, weight, open, s.keys, s.weight, s.open.len())
+	if keys != s.keys || weight != s.weight || open != len(s.open) {
+		bad(2, "queue %q: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.name, keys, weight, open, s.keys, s.weight, len(s.open))
 	}
 	// Reserved capacity that no consumer is there to use would stop other queues for nothing.
 	if len(s.reserving) > 0 && !q.hasDemand() {
@@ -324,7 +324,7 @@ func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 			bad(17, "an idle class of %q waits for a throttle", q.name)
 		}
 	case classOpen:
-		if cl.at >= q.scheduler.open.len() || q.scheduler.open.h[cl.at] != cl {
+		if cl.at >= len(q.scheduler.open) || q.scheduler.open[cl.at] != cl.classDue() {
 			bad(2, "an open class of %q is not where it should be", q.name)
 		}
 	case classWaiting:

@@ -395,7 +395,7 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 		}
 		m.key = k
 		if l := m.throttles; l != nil {
-			m.throttles = k.throttleSet(l.names, l.budgets, l.charge)
+			m.throttles = c.throttleSet(k, l.names, l.budgets, l.charge)
 		}
 		m.status = ready
 		k.push(m)

@@ -319,7 +319,7 @@ func (c *core) recoverLeases() error {
 		}
 		k := c.keyOf(q, mk.Key)
 		m := &message{
-			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: k.throttleSet(rec.Throttles, rec.Budgets, rec.Charge), expires: rec.ExpiresAt,
+			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: c.throttleSet(k, rec.Throttles, rec.Budgets, rec.Charge), expires: rec.ExpiresAt,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
 			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true},
 		}

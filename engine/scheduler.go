@@ -58,7 +58,7 @@ type scheduler struct {
 	plain     class             // of keys whose next message no throttle limits
 	classes   map[string]*class // all other classes, by the signature of their throttles
 	idle      []*class          // classes without keys, each once, oldest first; may list some that are in use again
-	open      timers[*class]    // open classes, by the round of their head
+	open      classHeap         // open classes
 	claiming  []*class          // have a claim, see claims.go
 	reserving []*class          // of these, with capacity reserved
 	saving    []*throttle       // throttles by cost at which a class of the queue is next
@@ -88,13 +88,13 @@ func newScheduler(q *queue, quantum uint32) *scheduler {
 }
 
 // hasOpen reports whether a class is open, so that a consumer may find a message.
-func (s *scheduler) hasOpen() bool { return s.open.len() > 0 }
+func (s *scheduler) hasOpen() bool { return len(s.open) > 0 }
 
 // loaded reports whether the key that is due first has its next message in memory. If it does
 // not, the queue delivers nothing until the read of that key is done.
 func (s *scheduler) loaded() bool {
-	cl, ok := s.open.next()
-	return ok && len(cl.head().window) > 0
+	cl := s.open.next()
+	return cl != nil && len(cl.head().window) > 0
 }
 
 // all iterates over the classes, idle ones included, in no particular order.
@@ -287,8 +287,8 @@ func (c *core) leaveClass(k *fairKey) {
 func (c *core) pick(q *queue) *fairKey {
 	s := q.scheduler
 	for {
-		cl, ok := s.open.next()
-		if !ok {
+		cl := s.open.next()
+		if cl == nil {
 			return nil
 		}
 		k := cl.head()

@@ -28,14 +28,19 @@ type throttleTable struct {
 
 	unset map[string]*unsetKey // throttle keys without a setting that live leases name
 
+	recent []*throttleSet // of keys that came not long ago, recentSets slots by the hash of the key
+
 	stale     []*queue // queues whose keys may be in classes of an older version, see reclassifySlice
 	staleFrom uint64   // cursor in the keys of the first stale queue
 }
 
+// recentSets is how many throttle sets are remembered of keys that may have been forgotten.
+const recentSets = 4096
+
 // reset forgets all throttles. The version and the order keep growing, so nothing that refers
 // to the old throttles is taken for current.
 func (s *throttleTable) reset() {
-	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, version: s.version + 1, waking: s.waking, order: s.order, afterCut: s.afterCut, staleFrom: s.staleFrom}
+	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, recent: make([]*throttleSet, recentSets), version: s.version + 1, waking: s.waking, order: s.order, afterCut: s.afterCut, staleFrom: s.staleFrom}
 }
 
 // next is the time of the first timer of a throttle.
@@ -157,6 +162,9 @@ type throttleSet struct {
 	unset   []*unsetKey // the other keys
 	version uint64      // of the throttleTable for which set, unset and class hold
 	class   *class      // of messages with this set; nil: not looked up
+
+	accounts   []*account // the budgets, in the order of their names; nil for one that does not exist
+	accountsIn uint64     // version of the accountTable for which accounts hold
 }
 
 // newThrottleSet returns the set of these throttle keys and budgets, nil if there are none.
@@ -172,22 +180,34 @@ func (l *throttleSet) has(names, budgets []string) bool {
 	return l != nil && slices.Equal(l.names, names) && slices.Equal(l.budgets, budgets)
 }
 
-// throttleSet returns the set of these throttle keys and budgets, nil if there are none. It
-// returns the key's present set if that is the same. A set that differs by its charge alone
-// shares what has been looked up: the class does not depend on the charge.
-func (k *fairKey) throttleSet(names, budgets []string, charge int64) *throttleSet {
+// throttleSet returns the set of these throttle keys and budgets for a message of a fairness key,
+// nil if there are none. It returns the key's present set if that is the same, or the one that the
+// key had when its last message left: a key without messages is forgotten, and when it comes back
+// its messages mostly name what they named before. A set that differs by its charge alone shares
+// what has been looked up: the class does not depend on the charge.
+func (c *core) throttleSet(k *fairKey, names, budgets []string, charge int64) *throttleSet {
 	if len(names)+len(budgets) == 0 {
 		return nil
 	}
-	switch l := k.throttles; {
-	case !l.has(names, budgets):
-		k.throttles = newThrottleSet(names, budgets, charge)
-	case l.charge != charge:
+	if !k.throttles.has(names, budgets) {
+		k.throttles = c.recentSet(k.queue, k.hash, names, budgets, charge)
+	}
+	if l := k.throttles; l.charge != charge {
 		same := *l
 		same.charge = charge
 		k.throttles = &same
 	}
 	return k.throttles
+}
+
+// recentSet returns the set of these throttle keys and budgets that the fairness key with a hash has
+// had last, or a new one. Its charge may be another one.
+func (c *core) recentSet(q *queue, hash nameHash, names, budgets []string, charge int64) *throttleSet {
+	slot := &c.throttles.recent[(uint64(hash)+uint64(q.no))%recentSets]
+	if !(*slot).has(names, budgets) {
+		*slot = newThrottleSet(names, budgets, charge)
+	}
+	return *slot
 }
 
 // budgets returns the budgets that pay for the message, which the caller must not change, and
