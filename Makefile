@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems test-metrics test-collector clean
+.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,11 +71,13 @@ test: setup-tests ## run all tests: the concurrent packages under the race detec
 	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) -p 1 $(patsubst %,./%,$(JUDGED))
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
 	cd integration/peers && go test -count=1 ./...
+	cd internal/admin/ui/build && go test -count=1 ./...
 
 quick: ## run the tests that need neither cgo nor a running broker
 	CGO_ENABLED=0 $(GO) test $(PURE)
 	CGO_ENABLED=0 $(GO) test -tags fault ./internal/fault
 	CGO_ENABLED=0 $(GO) test -tags notrace ./internal/tracing
+	cd internal/admin/ui/build && CGO_ENABLED=0 go test ./...
 
 race: setup ## run the tests of PKG under the race detector, at full length
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m $(PKG)
@@ -83,6 +85,9 @@ race: setup ## run the tests of PKG under the race detector, at full length
 lint: $(LINT) ## check format and lint
 	tools/env $(LINT) run ./...
 	cd integration/peers && ../../$(LINT) run ./...
+	cd integration/dashboard && ../../$(LINT) run ./...
+	cd internal/admin/ui/build && ../../../../$(LINT) run ./...
+	@if [ -e $(TSC) ]; then echo $(TSC) && $(TSC) -p internal/admin/ui; else echo "lint: the types of the dashboard are not checked, make setup-dashboard fetches tsc"; fi
 
 # Pinned, so that a new release of the tool is a decision. It asks vuln.go.dev.
 vuln: ## look for known vulnerabilities in what the broker is built from
@@ -91,6 +96,8 @@ vuln: ## look for known vulnerabilities in what the broker is built from
 fmt: $(LINT) ## format
 	$(LINT) fmt
 	cd integration/peers && ../../$(LINT) fmt
+	cd integration/dashboard && ../../$(LINT) fmt
+	cd internal/admin/ui/build && ../../../../$(LINT) fmt
 
 check: lint test ## what CI runs: lint, then all tests
 
@@ -203,6 +210,18 @@ test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus
 test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests
 	integration/collector/build .cache/collector
 	TEST_COLLECTOR=$(CURDIR)/.cache/collector/otelcol CGO_ENABLED=1 $(GO) test -count=1 -v ./integration -run 'Trace|OfTheProducersSpan|Collector'
+
+# The bundler is a Go library: Node.js is needed neither for this nor for the broker.
+ui: ## make internal/admin/ui/dist, the dashboard, from its sources; commit what it makes
+	cd internal/admin/ui/build && CGO_ENABLED=0 go run .
+
+TSC := integration/dashboard/node_modules/.bin/tsc
+
+setup-dashboard: ## install what test-dashboard and the check of the dashboard's types need, if it is missing: Chromium, axe, tsc
+	@bash .ci/setup-dashboard
+
+test-dashboard: setup-dashboard build ## drive the dashboard in Chromium: make test-dashboard ARGS="-run BadDay", or -args -pictures for those of the documents
+	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) . $(ARGS)
 
 bench-metrics: build ## what a scrape costs: the cycle with the admin listener on and scraped every 5 s, beside the same without, ten pairs
 	$(BENCH) cycle -bin $(BIN) -only 64x16,16x1 -rounds 10 -scrape 5s $(ARGS)

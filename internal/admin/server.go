@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/faisca/fila/internal/admin/ui"
 )
 
 // Server serves HTTP. Its methods are safe for concurrent use.
@@ -95,6 +97,9 @@ func (s *Server) Handler() http.Handler {
 	} {
 		mux.HandleFunc(pattern, h)
 	}
+	dashboard := ui.Handler()
+	mux.Handle("GET /{$}", dashboard)
+	mux.Handle("GET /assets/", dashboard)
 	paths := http.StripPrefix(s.cfg.Prefix[:len(s.cfg.Prefix)-1], mux)
 	return guardBody(strictHeaders(s.guardHost(s.guardOrigin(paths))))
 }

@@ -84,7 +84,10 @@ func layers() map[string]layer {
 		"cli/worker":      {may: []string{"internal/client"}},
 		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
-		"internal/admin": {may: []string{"internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
+		"internal/admin": {may: []string{"internal/admin/ui", "internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
+		// The dashboard: what a browser gets. What makes it is a separate module.
+		"internal/admin/ui":       {},
+		"internal/admin/ui/build": {},
 		// Breaks one promise of a binary built for tests.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
@@ -97,6 +100,8 @@ func layers() map[string]layer {
 		"integration/cmdline":  {tests: []string{"integration/harness", "internal/client"}},
 		"examples/go/producer": {},
 		"examples/go/worker":   {},
+		// Drives the dashboard in a browser, from a separate module.
+		"integration/dashboard": {tests: []string{"integration/harness", "internal/client"}},
 		"integration/metrics":  {tests: []string{"integration/harness"}},
 		// Programs that demonstrate or measure a running broker from outside; they share its start.
 		"integration/harness": {},
@@ -130,6 +135,8 @@ func owners() map[string]string {
 
 		"go.opentelemetry.io/otel": "internal/tracing",
 		"github.com/prometheus":    "internal/metrics",
+		"github.com/evanw/esbuild": "internal/admin/ui/build",
+		"github.com/go-rod":        "integration/dashboard",
 
 		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
 	}

@@ -1,0 +1,183 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/internal/client"
+)
+
+// patience is how long a test waits for what must happen soon, on a busy machine.
+const patience = 30 * time.Second
+
+// broker is a running broker with its admin listener.
+type broker struct {
+	*harness.Broker
+
+	t    *testing.T
+	url  string // of the dashboard
+	conn *client.Conn
+}
+
+// binary builds the broker, or returns that of TEST_BROKER.
+func binary(t *testing.T) string {
+	t.Helper()
+	if file := os.Getenv("TEST_BROKER"); file != "" {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join("..", "..", file)
+		}
+		return file
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(root, ".cache", "test", "dashboard", "fila")
+	out, code, err := harness.Run(t.Context(), nil, "go", "build", "-C", root, "-buildvcs=false", "-o", file, ".")
+	if err != nil || code != 0 {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return file
+}
+
+// start starts a broker with its store in memory. login is the user and password of the test's own
+// connection, where there are users.
+func start(t *testing.T, login [2]string, args ...string) *broker {
+	t.Helper()
+	addr, err := harness.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := harness.New(binary(t), t.TempDir(), append([]string{
+		"--storage.engine", "memory", "--admin.listen_addr", addr, "--admin.figures_ms", "500", "--log.level", "warn",
+	}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	x := &broker{Broker: b, t: t, url: "http://" + addr + "/"}
+	eventually(t, "the broker is ready", func() bool {
+		r, err := http.Get(x.url + "readyz")
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		word, _ := io.ReadAll(r.Body)
+		return strings.TrimSpace(string(word)) == "running"
+	})
+	x.conn = x.dial(login[0], login[1])
+	return x
+}
+
+// dial opens a connection of a user.
+func (b *broker) dial(user, password string) *client.Conn {
+	b.t.Helper()
+	c, err := client.Dial(b.t.Context(), b.Addr(), client.Options{User: user, Password: password, ReplyBytesMax: 64 << 20})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// do runs a command that must not be refused.
+func (b *broker) do(words ...string) any {
+	b.t.Helper()
+	reply, err := b.conn.Do(b.t.Context(), words...)
+	if err != nil {
+		b.t.Fatalf("%q: %v", words, err)
+	}
+	return reply
+}
+
+// enqueue enqueues n messages with the same options.
+func (b *broker) enqueue(n int, queue, payload string, options ...string) {
+	b.t.Helper()
+	for n > 0 {
+		batch := make([][]string, min(n, 500))
+		for i := range batch {
+			batch[i] = append([]string{"FILA.ENQUEUE", queue, payload}, options...)
+		}
+		replies, err := b.conn.Pipeline(b.t.Context(), batch...)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, r := range replies {
+			if refusal, refused := r.(client.RefusalError); refused {
+				b.t.Fatal(refusal)
+			}
+		}
+		n -= len(batch)
+	}
+}
+
+// die makes n messages of a queue dead, with an error each.
+func (b *broker) die(n int, queue string, text func(i int) string, options ...string) {
+	b.t.Helper()
+	for i := range n {
+		b.enqueue(1, queue, `{"order": `+string(rune('0'+i%10))+`, "amount": 99}`, options...)
+		leased, _ := b.do("FILA.LEASE", queue).([]any)
+		if len(leased) != 1 {
+			b.t.Fatalf("leased %v", leased)
+		}
+		message, _ := leased[0].([]any)
+		b.do("FILA.NACK", queue, client.Text(message[0]), "DEAD", "ERROR", text(i))
+	}
+}
+
+// work leases and acks messages of queues with a pause between them, until the test ends.
+func (b *broker) work(user, password string, every time.Duration, queues ...string) {
+	b.t.Helper()
+	c := b.dial(user, password)
+	ctx, cancel := context.WithCancel(b.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			lease := append([]string{"FILA.MLEASE", itoa(len(queues))}, queues...)
+			reply, err := c.Do(ctx, append(lease, "BLOCK", "500", "CONSUMER", "worker-1")...)
+			if err != nil && !errors.As(err, new(client.RefusalError)) {
+				return
+			}
+			messages, _ := reply.([]any)
+			for _, m := range messages {
+				fields, _ := m.([]any)
+				select {
+				case <-time.After(every):
+				case <-ctx.Done():
+					return
+				}
+				_, _ = c.Do(ctx, "FILA.ACK", client.Text(fields[8]), client.Text(fields[0]))
+			}
+		}
+	}()
+	b.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+// eventually polls what another process is about to do.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never happens: %s", what)
+		}
+	}
+}

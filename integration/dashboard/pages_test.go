@@ -1,0 +1,96 @@
+package dashboard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/internal/client"
+)
+
+// shop fills a broker with what a shop would have: tenants, a flood, failures, throttles.
+func shop(b *broker) {
+	b.t.Helper()
+	b.do("FILA.QUEUE", "CREATE", "orders", "MAXATTEMPTS", "3")
+	b.do("FILA.QUEUE", "CREATE", "mails")
+	b.do("FILA.QUEUE", "CREATE", "reports", "NODLQ")
+	b.do("FILA.QUEUE", "CREATE", "thumbnails")
+	b.do("FILA.SCRIPT", "LOAD", "mails", "ON_ENQUEUE", "function on_enqueue(msg)\n  return { fairness_key = msg.headers.tenant, throttle_keys = { \"tenant:\" .. msg.headers.tenant } }\nend\n")
+	b.do("FILA.SCRIPT", "LOAD", "mails", "ON_FAILURE", "function on_failure(msg)\n  if msg.error:find('^550') then return { action = 'dlq' } end\n  return { delay_ms = fila.backoff(msg.attempts, 1000, 60000) }\nend\n")
+	b.do("FILA.THROTTLE", "SET", "tenant:globex", "RATE", "2", "BURST", "4")
+	b.do("FILA.THROTTLE", "SET", "provider:mail", "CONCURRENCY", "8", "RATE", "50")
+	b.do("FILA.THROTTLE", "SET", "provider:llm", "CONCURRENCY", "20", "ADAPTIVE", "MIN", "2")
+	b.do("FILA.BUDGET", "SET", "acme", "LOW", "200")
+	b.do("FILA.BUDGET", "CREDIT", "acme", "1000", "ID", "invoice-17", "NOTE", "invoice 17")
+	b.do("FILA.BUDGET", "CHARGE", "acme", "150", "NOTE", "search")
+	b.do("FILA.BUDGET", "SET", "daily", "REFILL", "1000", "EVERY", "@daily", "TZ", "Europe/Berlin", "MAX", "3000")
+	b.do("FILA.BUDGET", "SET", "empty")
+	b.do("FILA.CRON", "SET", "morning", "reports", "30 6 * * mon-fri", "daily", "TZ", "Europe/Berlin", "KEY", "acme")
+	b.do("FILA.CRON", "SET", "sync", "reports", "@every 5m", "poll", "CATCHUP", "NONE")
+	b.do("FILA.SIGNAL", "ADD", "provider:mail", "refused", "4")
+	b.do("FILA.SIGNAL", "ADD", "acme", "pages", "12.5")
+	b.do("FILA.CONFIG", "SET", "weight:acme", "5", "maintenance", "off")
+	b.die(14, "orders", func(i int) string {
+		if i%3 == 0 {
+			return fmt.Sprintf("order %d: card was declined", 4711+i)
+		}
+		return fmt.Sprintf("dial tcp 10.0.0.%d:5432: connection refused", i)
+	}, "KEY", "initech", "HEADER", "tenant", "initech")
+	b.die(5, "mails", func(int) string { return "550 no such user" }, "HEADER", "tenant", "acme")
+	b.enqueue(4000, "orders", `{"order": 1, "lines": [{"sku": "A-17", "count": 2}]}`, "KEY", "acme", "WEIGHT", "3", "HEADER", "tenant", "acme", "HEADER", "trace", "7f3a")
+	b.enqueue(800, "orders", `{"order": 2}`, "KEY", "globex", "THROTTLE", "tenant:globex")
+	b.enqueue(300, "orders", `{"order": 3}`, "KEY", "initech")
+	b.enqueue(60, "orders", `{"order": 4}`, "KEY", "umbrella")
+	b.do("FILA.KEY", "PAUSE", "orders", "umbrella")
+	b.enqueue(25, "orders", `{"order": 5}`, "KEY", "hooli", "BUDGET", "empty")
+	b.enqueue(40, "orders", "later", "KEY", "initech", "DELAY", "3600000")
+	b.enqueue(120, "mails", "Dear Ms Doe", "HEADER", "tenant", "acme")
+	b.enqueue(30, "thumbnails", "resize 17.png")
+	b.do("FILA.QUEUE", "PAUSE", "reports", "OUT")
+}
+
+// everyPage are the addresses of all pages, once a broker is a shop.
+func everyPage(b *broker) map[string]string {
+	b.t.Helper()
+	return map[string]string{
+		"overview": "#/", "keys": "#/queues/orders", "key": "#/queues/orders/keys/globex", "messages": "#/queues/orders/messages",
+		"message": "#/queues/orders.dlq/messages/" + firstID(b, "orders.dlq"), "dead": "#/queues/orders.dlq/dead",
+		"scripts": "#/queues/mails/scripts", "settings": "#/queues/orders/settings",
+		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/acme", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",
+		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users",
+	}
+}
+
+// firstID returns the id of a message of a queue.
+func firstID(b *broker, queue string) string {
+	b.t.Helper()
+	page, _ := b.do("FILA.BROWSE", queue, "COUNT", "1").([]any)
+	for _, m := range client.Maps(page[1]) {
+		return m.Text("id")
+	}
+	b.t.Fatalf("%s is empty", queue)
+	return ""
+}
+
+func TestEveryPageIsAccessible(t *testing.T) {
+	b := start(t, [2]string{}, "--slowlog.slower_than_us", "300", "--latency.threshold_ms", "1")
+	shop(b)
+	b.work("", "", 15*time.Millisecond, "orders", "mails")
+	source := axe(t)
+	x := open(t, browse(t), b.url, "#/")
+	for name, hash := range everyPage(b) {
+		for _, scheme := range []string{"light", "dark"} {
+			x.theme(scheme)
+			x.size(1280, 900)
+			x.visit(hash)
+			x.drawn()
+			x.accessible(source, name+" "+scheme)
+			x.shoot(name + "-" + scheme)
+			x.wantQuiet()
+		}
+		x.size(320, 800)
+		x.drawn()
+		x.narrow(name)
+		x.shoot(name + "-320")
+	}
+}

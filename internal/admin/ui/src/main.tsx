@@ -1,0 +1,238 @@
+// The shell: session, navigation, theme, and the page that the address names.
+
+import { render } from "preact";
+import type { ComponentChildren } from "preact";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ActionDialog } from "./action";
+import { logout, onExpired, whoAmI } from "./api";
+import type { Session } from "./api";
+import { AppContext, mayOf, useApp } from "./app";
+import type { Action, App } from "./app";
+import { forget } from "./history";
+import { Login } from "./pages/login";
+import { pageOf } from "./pages";
+import { useRoute } from "./route";
+
+/** places are the pages of the navigation, with the word that the address begins with. */
+const places: [name: string, path: string, group?: string][] = [
+	["Queues", "queues"],
+	["Throttles", "throttles"],
+	["Budgets", "budgets"],
+	["Signals", "signals"],
+	["Schedules", "crons"],
+	["Events", "events"],
+	["Clients", "clients", "Broker"],
+	["Slow log", "slowlog"],
+	["Latency", "latency"],
+	["Configuration", "config"],
+	["Users", "users"],
+];
+
+type Phase = { session: Session } | "asking" | "login" | "away";
+
+function Root() {
+	const [phase, set] = useState<Phase>("asking");
+	const ask = useCallback(async () => {
+		try {
+			const session = await whoAmI();
+			set(session ? { session } : "login");
+		} catch {
+			set("away");
+		}
+	}, []);
+	useEffect(() => {
+		onExpired(() => {
+			forget();
+			set("login");
+		});
+		void ask();
+	}, []);
+	useEffect(() => {
+		if (phase !== "away") {
+			return;
+		}
+		const timer = setTimeout(() => void ask(), 2000);
+		return () => clearTimeout(timer);
+	});
+	if (phase === "asking") {
+		return <main class="alone"><p role="status">Loading…</p></main>;
+	}
+	if (phase === "away") {
+		return <main class="alone"><h1>Fila</h1><p role="status">The broker cannot be reached. Trying again…</p></main>;
+	}
+	if (phase === "login") {
+		return <Login onDone={() => void ask()} />;
+	}
+	return <Shell session={phase.session} onLogout={() => void logout().finally(() => {
+		forget();
+		set("login");
+	})} />;
+}
+
+function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
+	const route = useRoute();
+	const [action, act] = useState<Action>();
+	const [said, say] = useState("");
+	const [menu, open] = useState(false);
+	const main = useRef<HTMLElement>(null);
+	const place = route.path[0] ?? "queues";
+	const app = useMemo<App>(() => ({ session, may: mayOf(session), act, say: (text) => say(text) }), [session]);
+	useEffect(() => {
+		if (said !== "") {
+			const timer = setTimeout(() => say(""), 6000);
+			return () => clearTimeout(timer);
+		}
+		return;
+	}, [said]);
+	const address = route.path.join("/");
+	const before = useRef(address);
+	useEffect(() => {
+		open(false);
+		if (before.current !== address) {
+			before.current = address;
+			scrollTo(0, 0);
+			main.current?.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
+		}
+	}, [address]);
+	return (
+		<AppContext.Provider value={app}>
+			<a class="skip" href="#main" onClick={(e) => {
+				e.preventDefault();
+				main.current?.querySelector<HTMLElement>("h1")?.focus();
+			}}>Skip to the page</a>
+			<div class="shell">
+				<header class="side">
+					<div class="top">
+						<a class="brand" href="#/"><Logo />Fila</a>
+						<button type="button" class="menu" aria-expanded={menu} aria-controls="navigation" onClick={() => open(!menu)}>Menu</button>
+					</div>
+					<div class={`drawer ${menu ? "open" : ""}`} id="navigation">
+						<nav aria-label="Pages">
+							<ul>
+								{places.map(([name, path, group]) => (
+									<>
+										{group && <li class="group" key={group}>{group}</li>}
+										<li key={path}><a href={`#/${path}`} aria-current={path === place ? "page" : undefined}>{name}</a></li>
+									</>
+								))}
+							</ul>
+						</nav>
+						<div class="who">
+							<Health />
+							<span class="user" title={`User ${session.user}`}>{session.user}</span>
+							<span class="version">Fila {session.version}</span>
+							<Theme />
+							{session.session && <button type="button" class="small" onClick={onLogout}>Log out</button>}
+						</div>
+					</div>
+				</header>
+				<main id="main" ref={main}>
+					<Open session={session} />
+					{pageOf(route)}
+				</main>
+			</div>
+			<div class="said" role="status" aria-live="polite">{said !== "" && <span>{said}</span>}</div>
+			{action && <ActionDialog key={action.label} action={action} onClose={() => act(undefined)} />}
+		</AppContext.Provider>
+	);
+}
+
+function Logo() {
+	return (
+		<svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true" class="logo">
+			<rect width="32" height="32" rx="7" />
+			<g><rect x="7" y="7" width="18" height="4" rx="2" /><rect x="7" y="14" width="13" height="4" rx="2" /><rect x="7" y="21" width="7" height="4" rx="2" /></g>
+		</svg>
+	);
+}
+
+/** Open says that there are no passwords. */
+function Open({ session }: { session: Session }): ComponentChildren {
+	if (session.session || session.user !== "default") {
+		return null;
+	}
+	return <p class="banner" role="note">This broker needs no password: any browser that reaches this page may do all that it offers.</p>;
+}
+
+/** Health is the condition of the broker in a word. */
+function Health() {
+	const [state, set] = useState("…");
+	const app = useApp();
+	const before = useRef("");
+	useEffect(() => {
+		let timer: number | undefined;
+		let over = false;
+		const ask = async () => {
+			let word: string;
+			try {
+				const response = await fetch("readyz", { cache: "no-store" });
+				word = (await response.text()).trim().slice(0, 20);
+			} catch {
+				word = "unreachable";
+			}
+			if (over) {
+				return;
+			}
+			if (before.current !== "" && before.current !== word) {
+				app.say(`The broker is ${word}.`);
+			}
+			before.current = word;
+			set(word);
+			timer = window.setTimeout(() => (document.hidden ? wait() : void ask()), 5000);
+		};
+		const wait = () => {
+			timer = window.setTimeout(() => (document.hidden ? wait() : void ask()), 1000);
+		};
+		void ask();
+		return () => {
+			over = true;
+			clearTimeout(timer);
+		};
+	}, []);
+	return <span class={`health ${state === "running" ? "good" : state === "…" ? "" : "bad"}`}><span class="dot" aria-hidden="true" />{state}</span>;
+}
+
+const themes: [string, string][] = [["", "System"], ["light", "Light"], ["dark", "Dark"]];
+
+function stored(): string {
+	try {
+		return localStorage.getItem("fila-theme") ?? "";
+	} catch {
+		return "";
+	}
+}
+
+function applyTheme(theme: string) {
+	if (theme === "") {
+		delete document.documentElement.dataset.theme;
+	} else {
+		document.documentElement.dataset.theme = theme;
+	}
+}
+
+function Theme() {
+	const [theme, set] = useState(stored);
+	const choose = (value: string) => {
+		set(value);
+		applyTheme(value);
+		try {
+			localStorage.setItem("fila-theme", value);
+		} catch {
+			// it lasts as long as the page
+		}
+	};
+	return (
+		<label class="theme">
+			<span class="hidden">Theme</span>
+			<select value={theme} onChange={(e) => choose(e.currentTarget.value)}>
+				{themes.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
+			</select>
+		</label>
+	);
+}
+
+applyTheme(stored());
+const root = document.getElementById("app");
+if (root) {
+	render(<Root />, root);
+}

@@ -1,0 +1,261 @@
+// Dead letters: grouped by their error, redriven at a rate, with progress and a stop.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { run } from "../api";
+import type { Bytes, Fields, Refusal, Value } from "../api";
+import { refusalOf, useApp, useReply } from "../app";
+import type { Action } from "../app";
+import { ago, count, plural, rate } from "../format";
+import { to } from "../route";
+import type { Route } from "../route";
+import { ActionButton, Card, Empty, Failure, Level, Loading, Num, Table, Time } from "../ui";
+import { bytes, key, maybe, num, page, pairs, text } from "../value";
+import { Found, messageColumns, useHunt } from "./messages";
+
+interface Group {
+	error: Bytes;
+	count: number;
+	first: number;
+	last: number;
+	id: Bytes;
+	queues: [Bytes, number][];
+}
+
+const pageSize = 10_000;
+const pagesAtOnce = 20;
+
+/** countsOf reads names with numbers: a map, or names and numbers in turns. */
+function countsOf(v: Value | undefined): [Bytes, number][] {
+	if (Array.isArray(v) && v.length > 0 && !Array.isArray(v[0])) {
+		const all: [Bytes, number][] = [];
+		for (let i = 0; i + 1 < v.length; i += 2) {
+			all.push([bytes(v[i]), num(v[i + 1])]);
+		}
+		return all;
+	}
+	return pairs(v).map(([name, n]) => [name, num(n)]);
+}
+
+function merge(groups: Map<string, Group>, items: Fields[]): Map<string, Group> {
+	const all = new Map(groups);
+	for (const g of items) {
+		const error = bytes(g.error ?? "");
+		const id = key(error);
+		const old = all.get(id);
+		const queues = new Map((old?.queues ?? []).map(([n, c]) => [key(n), [n, c] as [Bytes, number]]));
+		for (const [n, c] of countsOf(g.queues)) {
+			queues.set(key(n), [n, (queues.get(key(n))?.[1] ?? 0) + c]);
+		}
+		const first = num(g.first_at);
+		const last = num(g.last_at);
+		all.set(id, {
+			error, count: (old?.count ?? 0) + num(g.count), first: old ? Math.min(old.first, first) : first, last: Math.max(old?.last ?? 0, last),
+			id: last >= (old?.last ?? 0) ? bytes(g.id) : old!.id, queues: [...queues.values()],
+		});
+	}
+	return all;
+}
+
+interface Grouping {
+	groups: Map<string, Group>;
+	looked: number;
+	cursor: Bytes;
+	running: boolean;
+	done: boolean;
+	error?: Refusal;
+}
+
+/** useGroups goes through a queue and groups its errors. */
+function useGroups(queue: Bytes, may: boolean) {
+	const [g, set] = useState<Grouping>();
+	const cancel = useRef<AbortController | null>(null);
+	const go = async (from?: Grouping) => {
+		cancel.current?.abort();
+		const signal = (cancel.current = new AbortController()).signal;
+		let now: Grouping = from ? { ...from, running: true, error: undefined } : { groups: new Map(), looked: 0, cursor: "0", running: true, done: false };
+		if (from) {
+			set(now);
+		} else {
+			set((old) => old ?? now);
+		}
+		for (let i = 0; i < pagesAtOnce && !now.done; i++) {
+			try {
+				const { next, items } = page(await run(["FILA.BROWSE", queue, "CURSOR", now.cursor, "COUNT", String(pageSize), "GROUP", "ERROR"], signal));
+				now = { ...now, groups: merge(now.groups, items), looked: now.looked + pageSize, cursor: next, done: text(next) === "0" };
+			} catch (e) {
+				if (!signal.aborted) {
+					set({ ...now, running: false, error: refusalOf(e) });
+				}
+				return;
+			}
+			if (signal.aborted) {
+				return;
+			}
+			if (from || now.done) {
+				set(now);
+			}
+		}
+		set({ ...now, running: false });
+	};
+	useEffect(() => {
+		if (may) {
+			void go();
+		}
+		return () => cancel.current?.abort();
+	}, [may]);
+	return { g, go, stop: () => {
+		cancel.current?.abort();
+		set((old) => (old ? { ...old, running: false } : old));
+	} };
+}
+
+/** redriveWords is the command that moves messages back; what is not given is not limited. */
+export function redriveWords(dlq: Bytes, o: { error?: Bytes | null; from?: Bytes | null; target?: Bytes | null; rate?: string }): Bytes[] {
+	return [
+		"FILA.REDRIVE", dlq,
+		...(o.target !== undefined && o.target !== null && text(o.target) !== "" ? ["TO", o.target] : []),
+		...(o.rate && o.rate !== "0" ? ["RATE", o.rate] : []),
+		...(o.error !== undefined && o.error !== null ? ["ERROR", o.error] : []),
+		...(o.from !== undefined && o.from !== null && text(o.from) !== "" ? ["FROM", o.from] : []),
+	];
+}
+
+function redrive(dlq: Bytes, n: number, group: Group | null, after: () => void): Action {
+	return {
+		label: group ? "Redrive" : "Redrive all", title: group ? "Redrive this group" : `Redrive ${text(dlq)}`,
+		need: { command: "FILA.REDRIVE", queue: dlq, access: "consume" }, submit: "Redrive",
+		text: `${plural(n, "message")} go back to the queues that they came from, and their attempts start again.`,
+		fields: [
+			{ name: "rate", label: "Messages per second", kind: "number", min: 1, value: "50", hint: "Empty: as fast as it goes." },
+			{
+				name: "from", label: "Only those that died in", kind: "select",
+				options: [["", "any queue"], ...(group?.queues ?? []).filter(([q]) => typeof q === "string").map(([q, c]) => [text(q), `${text(q)} (${count(c)})`] as [string, string])],
+			},
+			{ name: "target", label: "To another queue", placeholder: "where each came from" },
+		],
+		words: (v) => redriveWords(dlq, { rate: v.rate, from: v.from, target: v.target, error: group?.error }),
+		done: (moved) => `Redrive: ${plural(num(moved), "message")} moved so far.`, after,
+	};
+}
+
+export function Dead({ dlq, route, total }: { dlq: Bytes; route: Route; total: number }) {
+	const app = useApp();
+	const why = app.may({ command: "FILA.BROWSE", queue: dlq, access: "consume" });
+	const { g, go, stop } = useGroups(dlq, why === "");
+	const stats = useReply(app.may({ command: "FILA.STATS", queue: dlq, access: "either" }) === "" ? ["FILA.STATS", dlq] : null, 1000);
+	const s = (stats.data ?? {}) as Fields;
+	const running = num(s.redrive_running) === 1;
+	// The groups are counted again when messages have come or gone.
+	const held = stats.data ? num(s.ready) + num(s.delayed) + num(s.leased) + num(s.dead) : total;
+	const seen = useRef(held);
+	useEffect(() => {
+		if (why === "" && g && !g.running && seen.current !== held) {
+			const timer = setTimeout(() => {
+				seen.current = held;
+				void go();
+			}, running ? 1500 : 300);
+			return () => clearTimeout(timer);
+		}
+		return;
+	}, [held, g?.running, running]);
+	if (why !== "") {
+		return <Empty title="You may not look at messages here.">This {why}.</Empty>;
+	}
+	const groups = [...(g?.groups.values() ?? [])].sort((a, b) => b.count - a.count);
+	const error = route.query.get("error");
+	const open = error === null ? undefined : groups.find((x) => text(x.error) === error);
+	const most = groups[0]?.count ?? 1;
+	return (
+		<>
+			<Progress dlq={dlq} s={s} total={held} />
+			<Card title={groups.length === 0 ? "Errors" : plural(groups.length, "group of errors", "groups of errors")} actions={<ActionButton action={redrive(dlq, held, null, stats.reload)} />}>
+				<Failure error={g?.error} />
+				{!g && <Loading />}
+				{g && !g.done && <Found hunt={{ ...g, rows: [] }} total={held} onStop={stop} onMore={() => void go(g)} />}
+				{g && (
+					<Table caption="Groups of errors" rows={groups} id={(x) => key(x.error)} empty={!g.running && <Empty title="There are no dead letters." />} columns={[
+						{ name: "Error", head: true, wide: true, sort: (x) => text(x.error), cell: (x) => (
+							<a href={to(["queues", dlq, "dead"], { error: text(x.error) })} aria-current={x === open ? "true" : undefined}>{text(x.error) || "(without a text)"}</a>
+						) },
+						{ name: "Messages", right: true, sort: (x) => x.count, cell: (x) => <Num n={x.count} /> },
+						{ name: "Part", cell: (x) => <Level value={x.count} max={most} tone="bad" label={`${count(x.count)} of ${count(held)}`} /> },
+						{ name: "Died in", wide: true, cell: (x) => x.queues.map(([q, n]) => `${text(q)} (${count(n)})`).join(", ") },
+						{ name: "First", sort: (x) => x.first, cell: (x) => <Time at={x.first} /> },
+						{ name: "Last", sort: (x) => x.last, cell: (x) => <span title={text(x.id)}>{ago(x.last)}</span> },
+						{ name: "Actions", cell: (x) => <ActionButton small action={redrive(dlq, x.count, x, stats.reload)} /> },
+					]} />
+				)}
+			</Card>
+			{open && <OneGroup key={key(open.error)} dlq={dlq} group={open} total={held} />}
+		</>
+	);
+}
+
+/** Progress shows the redrive that runs, or was the last. */
+function Progress({ dlq, s, total }: { dlq: Bytes; s: Fields; total: number }) {
+	const running = num(s.redrive_running) === 1;
+	if (!s.redrive_started_at) {
+		return null;
+	}
+	const moved = num(s.redrive_moved);
+	const need = { command: "FILA.REDRIVE", queue: dlq, access: "consume" as const };
+	const error = s.redrive_error === null || s.redrive_error === undefined ? null : bytes(s.redrive_error);
+	const from = s.redrive_from === null || s.redrive_from === undefined ? null : bytes(s.redrive_from);
+	const target = s.redrive_to === null || s.redrive_to === undefined ? null : bytes(s.redrive_to);
+	const what = [error !== null && `error ${text(error)}`, from !== null && `from ${text(from)}`, target !== null && `to ${text(target)}`].filter(Boolean).join(", ");
+	return (
+		<Card title={running ? "Redriving" : "Last redrive"} note={what || "all messages"} actions={running
+			? <ActionButton action={{ label: "Stop", title: "Stop the redrive", need, text: "What was moved stays moved. The same redrive can be resumed.", words: () => ["FILA.REDRIVE", dlq, "STOP"], done: () => "The redrive is stopped." }} />
+			: total > 0 && <ActionButton action={{
+				label: "Resume", title: "Resume the redrive", need, text: "Messages that were moved are no longer here, so it goes on with the others.",
+				words: () => redriveWords(dlq, { error, from, target, rate: text(s.redrive_rate) }), done: (n) => `Redrive: ${plural(num(n), "message")} moved so far.`,
+			}} />}>
+			<div class="progress">
+				<Level value={moved} max={Math.max(1, moved + (running || error === null ? total : 0))} label={`${count(moved)} moved`} />
+				<span>
+					{plural(moved, "message")} moved, {count(num(s.redrive_skipped))} could not be, {count(num(s.redrive_looked))} looked at
+					{num(s.redrive_rate) > 0 && <>, at most {rate(num(s.redrive_rate))} a second</>}, started <Time at={maybe(s.redrive_started_at)} />
+				</span>
+			</div>
+		</Card>
+	);
+}
+
+/** OneGroup lists the messages of a group, and how they are spread over time. */
+function OneGroup({ dlq, group, total }: { dlq: Bytes; group: Group; total: number }) {
+	const { hunt, go, stop } = useHunt();
+	const words: Bytes[] = ["FILA.BROWSE", dlq, "ERROR", group.error];
+	useEffect(() => void go(words, true), []);
+	return (
+		<Card title={text(group.error) || "(without a text)"} note={plural(group.count, "message")}>
+			{hunt && <Spread times={hunt.rows.map((m) => num(m.died_at) || num(m.last_failed_at))} first={group.first} last={group.last} all={hunt.rows.length >= group.count} />}
+			{hunt && <Found hunt={hunt} total={total} onStop={stop} onMore={() => void go(words, true, hunt)} />}
+			<Failure error={hunt?.error} />
+			{hunt && <Table caption="Messages of the group" columns={messageColumns(dlq, hunt.rows).filter((c) => c.name !== "Status")} rows={hunt.rows} id={(m) => text(m.id)} />}
+		</Card>
+	);
+}
+
+const bins = 48;
+
+/** Spread draws when messages died. */
+function Spread({ times, first, last, all }: { times: number[]; first: number; last: number; all: boolean }) {
+	if (last <= first || times.length < 2) {
+		return null;
+	}
+	const counts = new Array<number>(bins).fill(0);
+	for (const t of times) {
+		const at = Math.min(bins - 1, Math.max(0, Math.floor(((t - first) / (last - first)) * bins)));
+		counts[at] = (counts[at] ?? 0) + 1;
+	}
+	const most = Math.max(...counts, 1);
+	return (
+		<figure class="spread">
+			<svg viewBox={`0 0 ${bins * 10} 40`} preserveAspectRatio="none" role="img" aria-label={`${times.length} messages between ${new Date(first).toISOString()} and ${new Date(last).toISOString()}, at most ${most} in a part of ${bins}`}>
+				{counts.map((n, i) => <rect key={i} x={i * 10} width="8" y={40 - (n / most) * 40} height={(n / most) * 40} />)}
+			</svg>
+			<figcaption><Time at={first} /><span>{all ? "when they died" : `when the first ${count(times.length)} of them died`}</span><Time at={last} /></figcaption>
+		</figure>
+	);
+}
+

@@ -1,0 +1,50 @@
+// Which page an address names.
+
+import type { ComponentChildren } from "preact";
+import type { Route } from "../route";
+import { Empty, Page } from "../ui";
+import { key } from "../value";
+import { Budgets } from "./budgets";
+import { Clients } from "./clients";
+import { Configuration } from "./config";
+import { Crons } from "./crons";
+import { Events } from "./events";
+import { Latency } from "./latency";
+import { Overview } from "./overview";
+import { Queue } from "./queue";
+import { Signals } from "./signals";
+import { SlowLog } from "./slowlog";
+import { Throttles } from "./throttles";
+import { Users } from "./users";
+
+export function pageOf(route: Route): ComponentChildren {
+	const [place = "", , part = ""] = route.path;
+	const name = route.names[1];
+	switch (place) {
+		case "":
+			return <Overview route={route} />;
+		case "queues":
+			return name === undefined ? <Overview route={route} /> : <Queue key={key(name)} queue={name} route={route} part={part} />;
+		case "throttles":
+			return <Throttles route={route} />;
+		case "budgets":
+			return <Budgets route={route} />;
+		case "signals":
+			return <Signals route={route} />;
+		case "crons":
+			return <Crons route={route} />;
+		case "events":
+			return <Events route={route} />;
+		case "clients":
+			return <Clients route={route} />;
+		case "slowlog":
+			return <SlowLog />;
+		case "latency":
+			return <Latency />;
+		case "config":
+			return <Configuration route={route} />;
+		case "users":
+			return <Users route={route} />;
+	}
+	return <Page title="Not found"><Empty title="There is no such page.">Choose one in the menu.</Empty></Page>;
+}

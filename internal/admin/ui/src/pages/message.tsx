@@ -1,0 +1,182 @@
+// One message: what is in it, and why it is where it is.
+
+import type { ComponentChildren } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import type { Bytes, Fields } from "../api";
+import { useApp, useReply } from "../app";
+import type { Action } from "../app";
+import { ago, count, plural, size } from "../format";
+import { to } from "../route";
+import { ActionButton, Actions, Badge, Card, Choice, Copy, Empty, Facts, Failure, Loading, Table, Time } from "../ui";
+import { bytes, list, maybe, num, pairs, raw, text } from "../value";
+import { KeyTables, State } from "./keys";
+import { statusTone } from "./messages";
+
+const shownMax = 64 << 10; // bytes of a payload that are shown
+
+export function copyWords(queue: Bytes, m: Fields): Bytes[] {
+	const words: Bytes[] = ["FILA.ENQUEUE", queue, bytes(m.payload), "KEY", bytes(m.key)];
+	const add = (...more: Bytes[]) => words.push(...more);
+	for (const [name, value] of pairs(m.headers)) {
+		add("HEADER", name, bytes(value));
+	}
+	for (const t of list(m.throttle)) {
+		add("THROTTLE", bytes(t));
+	}
+	for (const b of list(m.budgets)) {
+		add("BUDGET", bytes(b));
+	}
+	if (num(m.cost) !== 1 && m.cost !== null && m.cost !== undefined) {
+		add("COST", text(m.cost));
+	}
+	if (list(m.budgets).length > 0 && m.charge !== null && m.charge !== undefined) {
+		add("CHARGE", text(m.charge));
+	}
+	add("PRIORITY", text(m.priority));
+	return words;
+}
+
+export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
+	const app = useApp();
+	const why = app.may({ command: "FILA.GET", queue, access: "consume" });
+	const asked = useReply(why === "" ? ["FILA.GET", queue, id] : null, 3000);
+	const mayExplain = app.may({ command: "FILA.EXPLAIN", queue, access: "either" }) === "";
+	const reasons = useReply(why === "" && mayExplain && asked.data ? ["FILA.EXPLAIN", queue, id] : null, 3000);
+	if (why !== "") {
+		return <Empty title="You may not look at messages here.">This {why}.</Empty>;
+	}
+	if (asked.data === undefined) {
+		return <Card>{asked.error ? <Failure error={asked.error} /> : <Loading />}</Card>;
+	}
+	if (asked.data === null) {
+		return <Card title={text(id)}><Empty title="There is no such message here any more.">It was acked, cancelled, purged or moved to another queue.</Empty></Card>;
+	}
+	const m = asked.data as Fields;
+	const e = (reasons.data ?? null) as Fields | null;
+	return (
+		<Card title={<span class="mono">{text(id)}</span>} actions={<Actions><Copy text={text(id)} label="Copy the id" />{messageActions(queue, id, m, asked.reload).map((a) => <ActionButton key={a.label} action={a} />)}</Actions>}>
+			<p class="explain">
+				<Badge tone={statusTone[text(m.status)] ?? "quiet"}>{text(m.status)}</Badge>{" "}
+				{text(m.status) === "dead" ? "It stays here until it is redriven, cancelled or purged." : e && <><State state={text(e.state)} /> {text(e.reason)}{maybe(e.position) !== null && num(e.position) > 0 && ` · ${plural(num(e.position), "message")} of its key before it`}</>}
+			</p>
+			{m.error !== null && m.error !== undefined && <p class="failure"><strong>{text(m.reason) ? `Died: ${text(m.reason)}.` : "Last error."}</strong> {text(m.error)}</p>}
+			<Facts facts={facts(queue, m)} />
+			<KeyTables k={e ?? {}} />
+			{pairs(m.headers).length > 0 && (
+				<>
+					<h3>Headers</h3>
+					<Table caption="Headers" rows={pairs(m.headers)} id={([n]) => text(n)} columns={[
+						{ name: "Name", head: true, cell: ([n]) => <span class="mono">{text(n)}</span> },
+						{ name: "Value", wide: true, cell: ([, v]) => <span class="mono">{text(v)}</span> },
+					]} />
+				</>
+			)}
+			<Payload payload={bytes(m.payload)} name={text(id)} />
+		</Card>
+	);
+}
+
+function messageActions(queue: Bytes, id: Bytes, m: Fields, reload: () => void): Action[] {
+	const name = text(queue);
+	const both = (command: string) => ({ command, queue, access: "both" as const });
+	return [
+		{
+			label: "Reschedule", need: both("FILA.RESCHEDULE"), text: "Its attempts and its place stay. A leased message cannot be rescheduled.",
+			fields: [{ name: "ms", label: "Ready in, ms", kind: "number", min: 0, value: "0", required: true, hint: "0: at once" }],
+			words: (v) => ["FILA.RESCHEDULE", queue, id, v.ms ?? "0"], done: () => "The message is rescheduled.", after: reload,
+		},
+		{
+			label: "Enqueue a copy", need: { command: "FILA.ENQUEUE", queue, access: "produce" },
+			text: "The copy has the payload, headers, key, throttles, budgets and priority of this one; the original stays.",
+			words: () => copyWords(queue, m), done: (copy) => `Enqueued as ${text(copy)}.`,
+		},
+		{
+			label: "Cancel", title: "Cancel this message", need: both("FILA.CANCEL"), submit: "Cancel the message",
+			danger: { what: `This removes 1 message of ${name}.`, name }, words: () => ["FILA.CANCEL", queue, id],
+			done: (n) => (num(n) === 1 ? "The message is removed." : "It was gone already."), after: reload,
+		},
+	];
+}
+
+function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][] {
+	const all: [ComponentChildren, ComponentChildren][] = [
+		["Fairness key", <a href={to(["queues", queue, "keys", bytes(m.key)])}>{text(m.key)}</a>],
+		["Priority", text(m.priority)], ["Weight of the key", text(m.weight)], ["Cost", text(m.cost)],
+		["Attempt", count(num(m.attempt))], ["Deliveries", count(num(m.deliveries))],
+		["Enqueued", <><Time at={maybe(m.enqueued_at)} /> ({ago(maybe(m.enqueued_at))})</>],
+	];
+	const time = (name: string, at: Fields[string] | undefined) => {
+		if (maybe(at) !== null) {
+			all.push([name, <><Time at={maybe(at)} /> ({ago(maybe(at))})</>]);
+		}
+	};
+	time("Ready at", m.ready_at);
+	time("Leased until", m.lease_until);
+	time("Expires", m.expires_at);
+	time("First failed", m.first_failed_at);
+	time("Last failed", m.last_failed_at);
+	time("Died", m.died_at);
+	const some = (name: string, v: string) => v !== "" && all.push([name, v]);
+	some("Consumer", text(m.consumer));
+	some("Throttles", list(m.throttle).map(text).join(", "));
+	some("Budgets", list(m.budgets).map(text).join(", "));
+	if (list(m.budgets).length > 0) {
+		some("Charge", text(m.charge));
+	}
+	some("Died in", text(m.origin));
+	some("Attempts before it died", text(m.dead_attempts));
+	return all;
+}
+
+function Payload({ payload, name }: { payload: Bytes; name: string }) {
+	const data = useMemo(() => raw(payload), [JSON.stringify(payload)]);
+	const json = useMemo(() => pretty(payload, data.length), [data]);
+	const [form, set] = useState(json !== null ? "json" : typeof payload === "string" ? "text" : "hex");
+	const cut = data.length > shownMax;
+	const download = () => {
+		const url = URL.createObjectURL(new Blob([data as BlobPart]));
+		const a = document.createElement("a");
+		a.href = url;
+		a.download = name;
+		a.click();
+		setTimeout(() => URL.revokeObjectURL(url), 10_000);
+	};
+	const options: [string, string][] = [["text", "Text"], ["hex", "Hex"]];
+	if (json !== null) {
+		options.unshift(["json", "JSON"]);
+	}
+	return (
+		<>
+			<div class="payloadbar">
+				<h3>Payload <small>{size(data.length)}</small></h3>
+				<Choice label="Form of the payload" value={form} options={options} onChange={set} />
+				<button type="button" onClick={download}>Download</button>
+			</div>
+			<pre class="payload" tabIndex={0} aria-label="Payload">
+				{form === "json" ? json : form === "hex" ? hex(data.subarray(0, shownMax / 4)) : text(payload).slice(0, shownMax)}
+			</pre>
+			{(cut || (form === "hex" && data.length > shownMax / 4)) && <p class="caption">Only the beginning is shown: download it for the rest.</p>}
+		</>
+	);
+}
+
+function pretty(payload: Bytes, length: number): string | null {
+	if (typeof payload !== "string" || length > shownMax || !/^\s*[[{"]/.test(payload)) {
+		return null;
+	}
+	try {
+		return JSON.stringify(JSON.parse(payload), null, 2);
+	} catch {
+		return null;
+	}
+}
+
+function hex(data: Uint8Array): string {
+	const lines: string[] = [];
+	for (let i = 0; i < data.length; i += 16) {
+		const row = Array.from(data.subarray(i, i + 16));
+		const codes = row.map((b) => b.toString(16).padStart(2, "0")).join(" ").padEnd(48);
+		lines.push(`${i.toString(16).padStart(8, "0")}  ${codes} ${row.map((b) => (b > 31 && b < 127 ? String.fromCharCode(b) : ".")).join("")}`);
+	}
+	return lines.join("\n");
+}

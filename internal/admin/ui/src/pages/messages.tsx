@@ -1,0 +1,188 @@
+// Messages: a search that goes through the queue a page at a time, and can be stopped.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { run } from "../api";
+import type { Bytes, Fields, Refusal } from "../api";
+import { initial, Input, CommandLine } from "../action";
+import { refusalOf, useApp } from "../app";
+import type { Field, Values } from "../app";
+import { ago, count, plural, size } from "../format";
+import { refine, to } from "../route";
+import type { Route } from "../route";
+import { Badge, Card, Code, Empty, Failure, Level, Table } from "../ui";
+import type { Column, Tone } from "../ui";
+import { bytes, maybe, num, page, pairs, raw, text } from "../value";
+
+const filters: Field[] = [
+	{ name: "status", label: "Status", kind: "select", options: [["", "any"], ["ready", "ready"], ["delayed", "delayed"], ["leased", "leased"], ["dead", "dead"]] },
+	{ name: "key", label: "Fairness key" },
+	{ name: "payload", label: "Payload contains" },
+	{ name: "header", label: "Header name" },
+	{ name: "value", label: "Header value", placeholder: "*" },
+	{ name: "error", label: "Error matches", placeholder: "*timeout*" },
+	{ name: "since", label: "Since", placeholder: "2026-01-31 14:00" },
+	{ name: "until", label: "Until", placeholder: "2026-01-31 15:00" },
+];
+
+/** moment reads a time as it is typed; NaN if it is none. */
+function moment(typed: string): number {
+	return /^\d{10,}$/.test(typed) ? Number(typed) : Date.parse(typed);
+}
+
+export function searchWords(queue: Bytes, v: Values): Bytes[] {
+	const words: Bytes[] = ["FILA.BROWSE", queue];
+	const add = (option: string, ...values: string[]) => words.push(option, ...values);
+	if (v.status) {
+		add("STATUS", v.status);
+	}
+	if (v.key) {
+		add("KEY", v.key);
+	}
+	if (v.header) {
+		add("HEADER", v.header, v.value || "*");
+	}
+	if (v.payload) {
+		add("PAYLOAD", v.payload);
+	}
+	if (v.error) {
+		add("ERROR", v.error);
+	}
+	for (const side of ["since", "until"]) {
+		const typed = v[side];
+		if (typed) {
+			add(side.toUpperCase(), String(moment(typed)));
+		}
+	}
+	return words;
+}
+
+const enough = 50; // messages that a search shows before it asks whether to go on
+const stepMin = 200;
+const stepMax = 10_000;
+
+interface Hunt {
+	rows: Fields[];
+	looked: number;
+	cursor: Bytes;
+	running: boolean;
+	done: boolean;
+	error?: Refusal;
+}
+
+export const statusTone: Record<string, Tone> = { ready: "ready", delayed: "quiet", leased: "busy", dead: "bad" };
+
+export function messageColumns(queue: Bytes, rows: Fields[]): Column<Fields>[] {
+	const all: Column<Fields>[] = [
+		{ name: "Message", head: true, cell: (m) => <a href={to(["queues", queue, "messages", bytes(m.id)])}><Code>{text(m.id)}</Code></a> },
+		{ name: "Status", sort: (m) => text(m.status), cell: (m) => <Badge tone={statusTone[text(m.status)] ?? "quiet"}>{text(m.status)}</Badge> },
+		{ name: "Key", sort: (m) => text(m.key), cell: (m) => <span class="clip" title={text(m.key)}>{text(m.key)}</span> },
+		{ name: "Payload", cell: (m) => <span class="clip mono" title={size(raw(bytes(m.payload)).length)}>{text(m.payload).slice(0, 200)}</span> },
+		{ name: "Headers", cell: (m) => <span class="clip mono">{pairs(m.headers).map(([n, v]) => `${text(n)}: ${text(v)}`).join(", ").slice(0, 200)}</span> },
+		{ name: "Attempt", right: true, sort: (m) => num(m.attempt), cell: (m) => count(num(m.dead_attempts) || num(m.attempt)) },
+		{ name: "Enqueued", sort: (m) => num(m.enqueued_at), cell: (m) => ago(maybe(m.enqueued_at)) },
+		{ name: "Error", cell: (m) => <span class="clip bad" title={text(m.error)}>{text(m.error)}</span> },
+	];
+	return all.filter((c) => c.name !== "Error" || rows.some((m) => text(m.error) !== ""));
+}
+
+/** useHunt searches, step by step, until it has found enough or is stopped. */
+export function useHunt() {
+	const [hunt, set] = useState<Hunt>();
+	const cancel = useRef<AbortController | null>(null);
+	useEffect(() => () => cancel.current?.abort(), []);
+	const go = async (words: Bytes[], selective: boolean, from?: Hunt) => {
+		cancel.current?.abort();
+		const signal = (cancel.current = new AbortController()).signal;
+		let h: Hunt = from ? { ...from, running: true, error: undefined } : { rows: [], looked: 0, cursor: "0", running: true, done: false };
+		const goal = h.rows.length + enough;
+		let step = selective ? stepMin : enough;
+		set(h);
+		while (h.rows.length < goal && !h.done) {
+			try {
+				const { next, items } = page(await run([...words, "CURSOR", h.cursor, "COUNT", String(step)], signal));
+				h = { ...h, rows: [...h.rows, ...items], looked: h.looked + step, cursor: next, done: text(next) === "0" };
+				// What is rare takes large steps; what is common would make large replies.
+				step = !selective ? enough : items.length < enough / 4 ? Math.min(stepMax, step * 4) : Math.max(stepMin, Math.floor(step / 4));
+			} catch (e) {
+				if (!signal.aborted) {
+					set({ ...h, running: false, error: refusalOf(e) });
+				}
+				return;
+			}
+			if (signal.aborted) {
+				return;
+			}
+			set(h);
+		}
+		set({ ...h, running: false });
+	};
+	const stop = () => {
+		cancel.current?.abort();
+		set((h) => (h ? { ...h, running: false } : h));
+	};
+	return { hunt, go, stop };
+}
+
+/** Found says how far a search is. */
+export function Found({ hunt, total, onStop, onMore }: { hunt: Hunt; total: number; onStop(): void; onMore(): void }) {
+	const looked = hunt.done ? total : Math.min(hunt.looked, total);
+	return (
+		<div class="progress">
+			<Level value={looked} max={Math.max(1, total)} label={`looked at ${count(looked)} of ${count(total)}`} />
+			<span role="status">{hunt.running ? "Looking: " : ""}looked at {hunt.done ? "all" : "about"} {plural(looked, "message")}{!hunt.done && ` of ${count(total)}`}, found {count(hunt.rows.length)}</span>
+			{hunt.running && <button type="button" onClick={onStop}>Stop</button>}
+			{!hunt.running && !hunt.done && <button type="button" onClick={onMore}>Go on</button>}
+		</div>
+	);
+}
+
+export function Messages({ queue, route, total }: { queue: Bytes; route: Route; total: number }) {
+	const app = useApp();
+	const why = app.may({ command: "FILA.BROWSE", queue, access: "consume" });
+	const asked = Object.fromEntries(filters.map((f) => [f.name, route.query.get(f.name) ?? ""]));
+	const [values, set] = useState<Values>({ ...initial(filters), ...asked });
+	const { hunt, go, stop } = useHunt();
+	const words = searchWords(queue, values);
+	const wrongTime = ["since", "until"].find((side) => values[side] && Number.isNaN(moment(values[side])));
+	const start = (from?: Hunt) => {
+		if (wrongTime) {
+			return;
+		}
+		refine(route, values);
+		void go(words, words.length > 2, from);
+	};
+	useEffect(() => {
+		if (why === "") {
+			start();
+		}
+	}, []);
+	if (why !== "") {
+		return <Empty title="You may not look at messages here.">This {why}.</Empty>;
+	}
+	return (
+		<Card title="Messages">
+			<form class="searchform" onSubmit={(e) => {
+				e.preventDefault();
+				start();
+			}}>
+				<div class="fields across">
+					{filters.map((f) => <Input key={f.name} field={f} value={values[f.name] ?? ""} onChange={(v) => set((all) => ({ ...all, [f.name]: v }))} />)}
+				</div>
+				{wrongTime && <p class="failure" role="alert">“{values[wrongTime]}” is no time: write 2026-01-31 14:00, or Unix milliseconds.</p>}
+				<div class="actions">
+					<button type="submit" class="primary" disabled={!!wrongTime}>Search</button>
+					<button type="button" onClick={() => set(initial(filters))}>Clear</button>
+					<details class="inline"><summary>Command line</summary><CommandLine words={[...words, "COUNT", String(stepMin)]} /></details>
+				</div>
+			</form>
+			{hunt && (
+				<>
+					<Found hunt={hunt} total={total} onStop={stop} onMore={() => start(hunt)} />
+					<Failure error={hunt.error} />
+					<Table caption="Messages" columns={messageColumns(queue, hunt.rows)} rows={hunt.rows} id={(m) => text(m.id)}
+						empty={hunt.running ? undefined : <Empty title={words.length === 2 ? "The queue is empty." : hunt.done ? "No message is like that." : "Nothing found so far."} />} />
+				</>
+			)}
+		</Card>
+	);
+}

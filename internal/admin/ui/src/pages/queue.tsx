@@ -1,0 +1,186 @@
+// A queue: its figures, and its parts.
+
+import type { ComponentChildren } from "preact";
+import type { Bytes, Fields } from "../api";
+import { useApp, useLive, useTitle } from "../app";
+import type { Action } from "../app";
+import { Chart } from "../chart";
+import { count, duration, micros, plural, rate, short } from "../format";
+import { rateOf, rates, record, recorded } from "../history";
+import { to } from "../route";
+import type { Route } from "../route";
+import { ActionButton, Badge, Empty, Failure, Figure, Figures, Loading, Page, Tabs } from "../ui";
+import { bytes, key, list, maybe, num, percent, text } from "../value";
+import { Dead } from "./dead";
+import { KeyPage, Keys } from "./keys";
+import { Message } from "./message";
+import { Messages } from "./messages";
+import { Connection, troubles } from "./overview";
+import { Scripts } from "./scripts";
+import { Settings } from "./settings";
+
+export function queueActions(queue: Bytes, q: Fields): Action[] {
+	const need = (command: string) => ({ command, queue, access: "both" as const });
+	const name = text(queue);
+	const messages = num(q.ready) + num(q.delayed) + num(q.leased) + num(q.dead);
+	const side = { name: "side", label: "What", kind: "select" as const, options: [["OUT", "Deliveries: hand out no messages"], ["IN", "Enqueues: take no messages"], ["", "Both"]] as [string, string][] };
+	const paused = num(q.paused_in) || num(q.paused_out);
+	const all: Action[] = [enqueue(queue)];
+	if (!(num(q.paused_in) && num(q.paused_out))) {
+		all.push({
+			label: "Pause", title: `Pause ${name}`, need: need("FILA.QUEUE PAUSE"), text: "What is leased stays leased, and consumers that wait go on waiting.", fields: [side],
+			words: (v) => ["FILA.QUEUE", "PAUSE", queue, ...(v.side ? [v.side] : [])], done: () => `${name} is paused.`,
+		});
+	}
+	if (paused) {
+		all.push({
+			label: "Resume", title: `Resume ${name}`, need: need("FILA.QUEUE RESUME"), text: "Consumers that wait are served at once.",
+			fields: [{ ...side, value: "", options: [["", "Both"], ["OUT", "Deliveries"], ["IN", "Enqueues"]] }],
+			words: (v) => ["FILA.QUEUE", "RESUME", queue, ...(v.side ? [v.side] : [])], done: () => `${name} goes on.`,
+		});
+	}
+	all.push({
+		label: "Purge", title: `Purge ${name}`, need: need("FILA.PURGE"),
+		danger: { what: `This removes ${plural(messages, "message")} of ${name}. Receipts of leased ones are lost.`, name },
+		words: () => ["FILA.PURGE", queue], done: (n) => `${plural(num(n), "message")} removed.`,
+	}, {
+		label: "Delete", title: `Delete ${name}`, need: need("FILA.QUEUE DELETE"),
+		danger: { what: `This deletes the queue ${name} with ${plural(messages, "message")}, its scripts and its settings.`, name },
+		words: () => ["FILA.QUEUE", "DELETE", queue, ...(messages > 0 ? ["FORCE"] : [])], done: () => `${name} is deleted.`, after: () => (location.hash = "#/"),
+	});
+	return all;
+}
+
+/** enqueue is the action that makes a message. */
+export function enqueue(queue: Bytes, start: Record<string, string> = {}, label = "Enqueue"): Action {
+	return {
+		label, title: `${label} in ${text(queue)}`, need: { command: "FILA.ENQUEUE", queue, access: "produce" },
+		fields: [
+			{ name: "payload", label: "Payload", kind: "area", value: start.payload },
+			{ name: "key", label: "Fairness key", value: start.key, placeholder: "default" },
+			{ name: "headers", label: "Headers", kind: "area", value: start.headers, placeholder: "name: value", hint: "One on a line." },
+			{ name: "priority", label: "Priority", kind: "number", min: 0, value: start.priority, placeholder: "4" },
+			{ name: "throttle", label: "Throttles", value: start.throttle, hint: "Separated by spaces." },
+			{ name: "delay", label: "Delay, ms", kind: "number", min: 0 },
+		],
+		words: (v) => [
+			"FILA.ENQUEUE", queue, v.payload ?? "",
+			...(v.key ? ["KEY", v.key] : []),
+			...headerWords(v.headers ?? ""),
+			...(v.throttle ?? "").split(/\s+/).filter(Boolean).flatMap((t) => ["THROTTLE", t]),
+			...(v.priority ? ["PRIORITY", v.priority] : []), ...(v.delay ? ["DELAY", v.delay] : []),
+		],
+		done: (id) => `Enqueued as ${text(id)}.`,
+	};
+}
+
+/** headerWords are the options for headers, one on a line. */
+export function headerWords(lines: string): string[] {
+	return lines.split("\n").filter((l) => l.includes(":")).flatMap((l) => {
+		const at = l.indexOf(":");
+		return ["HEADER", l.slice(0, at).trim(), l.slice(at + 1).trim()];
+	});
+}
+
+export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part: string }) {
+	const name = text(queue);
+	useTitle(name);
+	const app = useApp();
+	const by = route.query.get("by") ?? "depth";
+	const need = { command: "FILA.FIGURES", queue, access: "either" as const };
+	const why = app.may(need) || app.may({ ...need, command: "FILA.KEYS" });
+	const source = "q" + key(queue);
+	const path = why === "" ? `v1/live?queue=${percent(queue)}&by=${encodeURIComponent(by)}` : null;
+	const live = useLive(path, (f) => {
+		if (f.queue) {
+			record(source, num(f.at), f.queue as Fields);
+		}
+	});
+	const crumbs: [string, string][] = [["Queues", "#/queues"]];
+	if (why !== "") {
+		return <Page title={name} crumbs={crumbs}><Empty title="You may not see this queue.">It {why}.</Empty></Page>;
+	}
+	const figures = live.figures;
+	const q = figures?.queue as Fields | null | undefined;
+	if (!q) {
+		return <Page title={name} crumbs={crumbs}>{live.why ? <Failure error={live.why} /> : <Loading />}</Page>;
+	}
+	const samples = recorded(source);
+	const dlq = num(q.dead_letter) === 1;
+	const wrong = troubles(q, rateOf(samples, "delivered"));
+	const held = num(q.ready) + num(q.delayed) + num(q.leased) + num(q.dead);
+	const inPart = route.names[3];
+	const other = q.dlq !== null && q.dlq !== undefined ? bytes(q.dlq) : undefined;
+	const tabs: [string, string, ComponentChildren?][] = [
+		["Keys", to(["queues", queue])],
+		["Messages", to(["queues", queue, "messages"])],
+		...(dlq || other !== undefined ? [["Dead letters", to(["queues", dlq ? queue : (other ?? ""), "dead"])] as [string, string]] : []),
+		["Scripts", to(["queues", queue, "scripts"])],
+		["Settings", to(["queues", queue, "settings"])],
+	];
+	return (
+		<Page title={name} crumbs={crumbs} sub={
+			<>
+				<Connection state={live.state} />
+				{dlq && <Badge tone="quiet">dead-letter queue</Badge>}
+				{wrong.filter((t) => t.word !== "dead").map((t) => <Badge key={t.word} tone={t.tone} title={t.why}>{t.word}</Badge>)}
+				{q.dlq !== null && !dlq && <>Dead letters go to <a href={to(["queues", bytes(q.dlq)])}>{text(q.dlq)}</a></>}
+			</>
+		} actions={queueActions(queue, q).map((a) => <ActionButton key={a.label} action={a} />)}>
+			<QueueFigures q={q} dlq={dlq} />
+			{(part === "" || part === "keys") && <Charts source={source} />}
+			<Tabs current={titleOf(part)} tabs={tabs} />
+			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} />)
+				: part === "dead" ? <Dead dlq={queue} route={route} total={held} />
+				: part === "scripts" ? <Scripts queue={queue} route={route} />
+				: part === "settings" ? <Settings queue={queue} />
+				: part === "keys" && inPart !== undefined ? <KeyPage key={text(inPart)} queue={queue} fairKey={inPart} />
+				: <Keys queue={queue} live={list(figures?.keys) as Fields[]} by={by} route={route} total={num(q.keys)} />}
+		</Page>
+	);
+}
+
+function titleOf(part: string): string {
+	return { "": "Keys", keys: "Keys", messages: "Messages", dead: "Dead letters", scripts: "Scripts", settings: "Settings" }[part] ?? "";
+}
+
+function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
+	const samples = recorded("q" + key(bytes(q.name)));
+	const now = (name: string) => rate(rateOf(samples, name));
+	const some = num(q.delivered) > 0;
+	return (
+			<Figures>
+				<Figure name="Ready" value={short(num(q.ready))} hint={count(num(q.ready))} />
+				<Figure name="Leased" value={short(num(q.leased))} />
+				{(dlq || num(q.dead) > 0) && <Figure name="Dead" value={short(num(q.dead))} tone={num(q.dead) > 0 ? "bad" : undefined} />}
+				<Figure name="Delayed" value={short(num(q.delayed))} />
+				<Figure name="Keys" value={short(num(q.keys))} hint="Fairness keys with messages" />
+				<Figure name="In" value={now("enqueued")} unit="/s" />
+				<Figure name="Out" value={now("delivered")} unit="/s" />
+				<Figure name="Oldest ready" value={num(q.ready) ? duration(maybe(q.oldest_ready_ms)) : "–"} />
+				<Figure name="Wait p50, p99" value={some ? `${micros(num(q.wait_p50_us))}, ${micros(num(q.wait_p99_us))}` : "–"} hint="From being ready until the delivery, since the broker started" />
+				<Figure name="Work p50, p99" value={some ? `${micros(num(q.work_p50_us))}, ${micros(num(q.work_p99_us))}` : "–"} hint="From the delivery until the end of the lease, since the broker started" />
+				<Figure name="Consumers" value={short(num(q.waiters))} />
+			</Figures>
+	);
+}
+
+function Charts({ source }: { source: string }) {
+	const samples = recorded(source);
+	const times = samples.map((s) => s.at);
+	const level = (name: string) => samples.map((s) => num(s.figures[name]));
+	return (
+			<div class="charts">
+				<Chart title="Messages per second" unit="per second" times={times} series={[
+					{ name: "enqueued", color: "--c1", values: rates(samples, "enqueued") },
+					{ name: "acked", color: "--c2", values: rates(samples, "acked") },
+					{ name: "failed", color: "--c3", values: rates(samples, "nacked", "expired") },
+				]} />
+				<Chart title="Backlog" unit="messages" times={times} series={[
+					{ name: "ready", color: "--c1", values: level("ready") },
+					{ name: "leased", color: "--c2", values: level("leased") },
+					{ name: "delayed", color: "--c4", values: level("delayed") },
+				]} />
+			</div>
+	);
+}

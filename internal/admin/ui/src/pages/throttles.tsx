@@ -1,0 +1,77 @@
+import type { Bytes, Fields } from "../api";
+import type { Action, Values } from "../app";
+import { ago, count, duration, percent } from "../format";
+import type { Route } from "../route";
+import { ActionButton, Badge, Empty, Level, Num } from "../ui";
+import { bytes, key, maybe, num, text } from "../value";
+import { List } from "./listing";
+
+function set(t?: Fields): Action {
+	const had = (name: string) => (t && t[name] !== null && t[name] !== undefined ? text(t[name]) : "");
+	const name = t ? bytes(t.key) : undefined;
+	return {
+		label: t ? "Change" : "New throttle", title: t ? `Throttle ${text(name)}` : "New throttle", need: { command: "FILA.THROTTLE SET" }, submit: "Set",
+		text: "It limits the messages of all queues that name it, at once, also those that wait.",
+		fields: [
+			...(t ? [] : [{ name: "key", label: "Name", required: true, placeholder: "tenant:acme" }]),
+			{ name: "rate", label: "Messages per second", value: had("rate"), placeholder: "no limit" },
+			{ name: "burst", label: "Burst: the most that go out at once after a pause", kind: "number" as const, min: 1, value: had("burst"), placeholder: "the rate" },
+			{ name: "cost", label: "A message takes its cost in tokens", kind: "check" as const, value: num(t?.by_cost) ? "on" : "" },
+			{ name: "concurrency", label: "Leases at the same time", kind: "number" as const, min: 1, value: had("concurrency"), placeholder: "no limit" },
+			{ name: "adaptive", label: "Fewer while work fails", kind: "check" as const, value: t && t.min !== null && t.min !== undefined ? "on" : "" },
+			{ name: "min", label: "At least", kind: "number" as const, min: 1, value: had("min"), placeholder: "1", hint: "Only for one that follows failures." },
+		],
+		words: (v: Values) => [
+			"FILA.THROTTLE", "SET", name ?? v.key ?? "",
+			...(v.rate ? ["RATE", v.rate] : []), ...(v.burst ? ["BURST", v.burst] : []), ...(v.cost ? ["BY", "COST"] : []),
+			...(v.concurrency ? ["CONCURRENCY", v.concurrency] : []), ...(v.adaptive ? ["ADAPTIVE"] : []), ...(v.adaptive && v.min ? ["MIN", v.min] : []),
+		],
+		done: () => "The throttle is set.",
+	};
+}
+
+function remove(name: Bytes, waiting: number, after: () => void): Action {
+	return {
+		label: "Remove", title: `Remove the throttle ${text(name)}`, need: { command: "FILA.THROTTLE DEL" },
+		danger: { what: `The limits of ${text(name)} go; ${count(waiting)} keys that wait for it go on at once.`, name: text(name) },
+		words: () => ["FILA.THROTTLE", "DEL", name], done: () => "The throttle is removed.", after,
+	};
+}
+
+export function Throttles({ route }: { route: Route }) {
+	return (
+		<List route={route} of={{
+			title: "Throttles", what: "throttles", filter: "Filter by name", words: ["FILA.THROTTLE", "LIST"], command: "FILA.THROTTLE LIST", create: set(),
+			sub: "Limits of rate and of leases that messages name, across queues.", id: (t) => key(bytes(t.key)),
+			empty: <Empty title="There is no throttle yet.">Messages name throttles, such as the one of a tenant or of a provider; a name without limits does nothing.</Empty>,
+			columns: (reload) => [
+				{ name: "Throttle", head: true, wide: true, sort: (t) => text(t.key), cell: (t) => <>{text(t.key)}{num(t.by_cost) === 1 && <> <small>by cost</small></>}</> },
+				{ name: "Tokens", sort: (t) => num(t.tokens), cell: (t) => (t.rate === null ? <span class="zero">–</span> : (
+					<span class="gauge"><Level value={num(t.tokens)} max={num(t.burst)} tone={num(t.tokens) < 1 ? "wait" : undefined} label={`${text(t.tokens)} of ${text(t.burst)} tokens`} />
+						<span>{count(Math.floor(num(t.tokens)))} of {text(t.burst)}</span></span>
+				)) },
+				{ name: "Rate", right: true, sort: (t) => num(t.rate), cell: (t) => (t.rate === null ? <span class="zero">–</span> : `${text(t.rate)}/s`) },
+				{ name: "Next token", right: true, cell: (t) => (t.next_at === null ? <span class="zero">–</span> : ago(maybe(t.next_at))) },
+				{ name: "Leases", sort: (t) => num(t.held), cell: (t) => <Leases t={t} /> },
+				{ name: "Keys waiting", right: true, sort: (t) => num(t.waiting), cell: (t) => (num(t.waiting) > 0 ? <Badge tone="wait">{count(num(t.waiting))}</Badge> : <Num n={0} />) },
+				{ name: "Passed", right: true, sort: (t) => num(t.passed), cell: (t) => <Num n={num(t.passed)} /> },
+				{ name: "Waited", right: true, hint: "By all keys together", sort: (t) => num(t.waited_ms), cell: (t) => duration(num(t.waited_ms)) },
+				{ name: "Actions", cell: (t) => <span class="rowactions"><ActionButton small action={{ ...set(t), after: reload }} /><ActionButton small action={remove(bytes(t.key), num(t.waiting), reload)} /></span> },
+			],
+		}} />
+	);
+}
+
+function Leases({ t }: { t: Fields }) {
+	if (t.concurrency === null) {
+		return <span class="zero">{count(num(t.held))}</span>;
+	}
+	const limit = t.limit === null || t.limit === undefined ? num(t.concurrency) : Math.floor(num(t.limit));
+	const adaptive = t.min !== null && t.min !== undefined;
+	return (
+		<span class="gauge">
+			<Level value={num(t.held)} max={num(t.concurrency)} tone={num(t.held) >= limit ? "wait" : undefined} label={`${count(num(t.held))} of ${text(t.concurrency)} leases, ${percent(num(t.held) / Math.max(1, limit))} of what is allowed now`} />
+			<span>{count(num(t.held))} of {count(limit)}{adaptive && <small title={`Follows failures between ${text(t.min)} and ${text(t.concurrency)}; ${text(t.cuts)} cuts`}> adaptive, {text(t.cuts)} cuts</small>}</span>
+		</span>
+	);
+}
