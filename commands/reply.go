@@ -226,9 +226,11 @@ func wireCodes() []wireCode {
 		{engine.ErrCredit, "CREDIT"},
 		{engine.ErrMisconf, "MISCONF"},
 		{engine.ErrUnreadable, "MISCONF"},
+		{engine.ErrDeposed, "MISCONF"},
 		{engine.ErrBackupRunning, "ERR"},
 		// Client libraries retry after LOADING, as when Redis restarts.
 		{engine.ErrStopped, "LOADING"},
+		{engine.ErrTakeover, "LOADING"},
 		{engine.ErrUnblocked, "UNBLOCKED"},
 		{engine.ErrClientGone, "UNBLOCKED"},
 	}

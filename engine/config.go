@@ -93,6 +93,17 @@ type Config struct {
 	// it. It must not block. Nil: not called.
 	Observe func(what Activity, took time.Duration)
 
+	// Confirm is what a leader asks before it answers what no commit of its own has confirmed;
+	// nil: the engine has the store to itself. It returns nil if no other node could have led
+	// when it was called: then a majority, asked after the call, was still in the term of this
+	// engine's store. An answer that may have been under way for long does not count, as after a
+	// process that was stopped. While it cannot know, it blocks. An error says that another node leads or may
+	// lead, and halts the engine. It is called on a goroutine of its own, once at a time.
+	Confirm func() error
+	// KeepTime writes the time of the turn with each batch, and starts the clock no earlier than
+	// what was written last: the time does not go back where another node takes over.
+	KeepTime bool
+
 	RetryInterval time.Duration  // time between two attempts to reopen a failed store
 	Seed          uint64         // of the engine's random numbers: equal seeds and tasks give equal decisions
 	Log           zerolog.Logger // state changes and failures; nothing per command
@@ -211,6 +222,10 @@ var (
 	ErrMisconf = errors.New("the store cannot write")
 	// ErrBackupRunning refuses a second backup at a time.
 	ErrBackupRunning = errors.New("a backup is under way already")
+	// ErrTakeover refuses tasks when another node leads, or may lead. Nothing has happened.
+	ErrTakeover = errors.New("another node is taking over, try again")
+	// ErrDeposed ends tasks whose batch was with the replicated log when the node ceased to lead.
+	ErrDeposed = storage.ErrDeposed
 	// ErrStopped ends tasks that are submitted after Stop.
 	ErrStopped = errors.New("the broker is shutting down")
 	// ErrUnblocked ends a wait on behalf of an operator.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -147,6 +148,7 @@ type Tx struct {
 	atomic    bool // the call is part of a transaction and must not wait, see Exec
 	preflight preflight
 	stored    bool // the result depends on committed records only: it may be an early reply
+	leased    bool // the result hands out messages
 }
 
 func unix(nanos int64) time.Time { return time.Unix(0, nanos) }
@@ -367,4 +369,68 @@ func (c *core) nextTimer() int64 {
 		return 0
 	}
 	return at
+}
+
+// Ceasing. Where several nodes are one broker, another node may lead at any time, and this one
+// may learn of it late. What a leader answers is therefore of two kinds:
+//
+//   - What a commit has made so is true: an enqueue, an ack. It is answered after the commit.
+//   - What the leader only knows may be over: that no other client has a message, or what a
+//     read has found. It is answered after Config.Confirm has returned: early replies, works
+//     without a batch, and leases also after the commit of their batch, since a leader that was
+//     stopped may learn of an old commit when its leases are long forgotten.
+//
+// A node that ceases to lead answers everything that it has:
+//
+//	its batch was handed to the store              ErrDeposed: it may have happened or not
+//	in a batch that was not; told, not confirmed;  ErrTakeover: nothing has happened
+//	in the inbox, or behind a blocked task
+//	waits for messages                             none
+//	waits for something else                       ErrTakeover
+//	has done a part of its work in earlier turns   ErrDeposed
+
+// errCeased is ErrDeposed as clients see it.
+var errCeased = fmt.Errorf("%w; the command may have happened or not", ErrDeposed)
+
+// cease gives tasks the error of a node that has ceased to lead. handed says that their batch was
+// handed to the store. A refusal is replaced as well: another leader may have decided otherwise.
+func cease(tasks []*Task, handed bool) {
+	for _, t := range tasks {
+		if handed && t.err == nil || t.progress != nil && t.progress.at > 0 {
+			t.err = errCeased
+		} else {
+			t.err = ErrTakeover
+		}
+	}
+}
+
+// halt ends all tasks that the core has, and new ones, and returns them. The core takes no further
+// turn.
+func (c *core) halt(tasks []*Task) []*Task {
+	var all []*Task
+	for _, t := range c.waitingTasks() {
+		idle := t.wait.kind == waitMessages
+		if c.conclude(t, nil); !idle {
+			cease([]*Task{t}, false)
+		}
+		all = append(all, t)
+	}
+	rest := slices.Concat(c.takeEarly(nil), c.out.released, c.waits.unblocked, c.tasks.later, c.tasks.backlog, tasks)
+	c.out.released, c.waits.unblocked, c.tasks.later, c.tasks.backlog = nil, nil, nil, nil
+	cease(rest, false)
+	return append(all, rest...)
+}
+
+// splitUnconfirmed returns the tasks of a committed work that may be answered, and those that wait
+// for a confirmation: leases, what settles all that is before it, and without a batch everything
+// that is answered to a client.
+func splitUnconfirmed(tasks []*Task, batch bool) (committed, unconfirmed []*Task) {
+	for _, t := range tasks {
+		if t.tx.leased || t.published != nil || !batch && t.Client != nil {
+			unconfirmed = append(unconfirmed, t)
+		} else {
+			committed = append(committed, t)
+		}
+	}
+	return committed, unconfirmed
 }

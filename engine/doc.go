@@ -8,7 +8,8 @@
 // never change order: expire timers, apply tasks, serve waiting consumers. A turn adds its
 // writes to the open batch of the outbox, and its replies, events and off-loop jobs with them.
 // cut takes them out together. Replies leave after the commit of their batch, except early
-// replies (outbox.go), which promise nothing that the commit could lose.
+// replies (outbox.go), which promise nothing that the commit could lose. Where another node may
+// take over, some wait for a confirmation as well (core.go).
 //
 // A turn never waits, reads no clock and starts no goroutine, and its only source of randomness
 // is the seed. The same sequence of turns therefore always has the same results. [Engine]

@@ -139,7 +139,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	ds := c.deliver(queues, req)
 	if len(ds) > 0 {
-		tx.stored = !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
+		tx.leased, tx.stored = true, !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
 		return ds, nil
 	}
 	if tx.atomic {

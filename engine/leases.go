@@ -185,7 +185,8 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	if len(p.got) == 0 && req.Block >= 0 && (p.until == 0 || p.until > c.now) {
 		return nil, tx.park(waitMessages, c.existingQueues(req.Queues), p.until)
 	}
-	tx.stored = len(p.got) > 0 && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.stored })
+	tx.leased = len(p.got) > 0
+	tx.stored = tx.leased && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.stored })
 	return p.got, nil
 }
 

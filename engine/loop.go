@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/histogram"
+	"github.com/faisca/fila/internal/mailbox"
+	"github.com/faisca/fila/internal/tuning"
+	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
 
@@ -43,6 +46,7 @@ type Engine struct {
 	bytes    int       // input of the tasks in the inbox and in the backlog
 	backlog  int       // number of tasks that the core has taken and not applied yet
 	stopping bool      // Stop was called: Submit refuses tasks
+	halted   error     // why Halt was called; nil: it was not
 	stopped  bool      // the loop has ended: nothing takes tasks out of the inbox
 
 	// Results of the committer for the loop, guarded by mu:
@@ -57,15 +61,17 @@ type Engine struct {
 	commitBegan time.Duration // reading of Elapsed when it was handed over
 	flight      *work         // with the committer; mu guards its tasks
 
-	snapshot   atomic.Pointer[Snapshot] // what Prepare reads on connections
-	durable    atomic.Uint64            // number of the last committed batch, for Prepare
-	dispatcher eventDispatcher
-	batches    histogram.Shared // tasks of each commit, a second for each
+	snapshot    atomic.Pointer[Snapshot] // what Prepare reads on connections
+	durable     atomic.Uint64            // number of the last committed batch, for Prepare
+	listen      func([]Event)            // set before Run
+	events      *mailbox.Box[Event]      // of committed batches, for the listener
+	unconfirmed *mailbox.Box[*Task]      // concluded, waiting for Config.Confirm; bounded by what connections have unanswered
+	batches     histogram.Shared         // tasks of each commit, a second for each
 
 	wake       chan struct{}  // capacity 1: the loop has something to do
 	work       chan *work     // to the committer; at most one is under way
 	searching  sync.Mutex     // held by the search that runs
-	background sync.WaitGroup // committer, dispatcher and off-loop jobs
+	background sync.WaitGroup // committer, confirmer, dispatcher and off-loop jobs
 }
 
 // New returns an engine over a store that it must have for itself. It checks the
@@ -76,13 +82,13 @@ func New(cfg Config, store Store) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, store: store, core: newCore(cfg, store), start: time.Now(),
+		events: mailbox.New[Event](eventsMax), unconfirmed: mailbox.New[*Task](0),
 		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *work, 1),
 	}
 	if !cfg.Start.IsZero() {
 		e.start = cfg.Start
 	}
 	e.room.L = &e.mu
-	e.dispatcher.news.L = &e.dispatcher.mu
 	e.snapshot.Store(e.core.out.snapshot)
 	return e, nil
 }
@@ -109,9 +115,7 @@ func (e *Engine) LoopFigures() (l LoopFigures) {
 	e.mu.Lock()
 	l.InboxTasks, l.InboxBytes = len(e.inbox)+e.backlog, e.bytes
 	e.mu.Unlock()
-	e.dispatcher.mu.Lock()
-	l.EventsLost = e.dispatcher.all
-	e.dispatcher.mu.Unlock()
+	l.EventsLost = e.events.Dropped()
 	e.batches.AddTo(&l.BatchTasks)
 	return l
 }
@@ -132,10 +136,7 @@ func (e *Engine) Submit(tasks []*Task) {
 	}
 	if e.stopping {
 		e.mu.Unlock()
-		for _, t := range tasks {
-			t.err = ErrStopped
-		}
-		e.release(tasks)
+		e.refuseNew(tasks)
 		return
 	}
 	e.inbox = append(e.inbox, tasks...)
@@ -194,25 +195,27 @@ func (e *Engine) wakeLoop() {
 }
 
 // Run recovers the state from the store and runs the loop until Stop is called or ctx ends.
-// It returns nil after a shutdown, or why the engine could not start. It must be called
+// It returns nil after a shutdown, the cause after Halt, or why the engine could not start. It must be called
 // once; it does not close the store. On a store that only reads, the engine starts, refuses
 // writes, and tries to reopen the store every Config.RetryInterval.
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	c := e.core
-	batchLinger, err := newLinger()
+	batchLinger, err := yield.NewLinger(tuning.Enabled)
 	if err != nil {
 		e.refuseAll()
 		return err
 	}
-	defer batchLinger.close()
+	defer batchLinger.Close()
 	if err := c.recover(); err != nil {
 		e.refuseAll()
 		return err
 	}
 	if err := c.start(); err != nil {
 		if !errors.Is(err, storage.ErrReopen) {
-			c.ops.census.close()
+			if c.ops.census.close(); errors.Is(err, storage.ErrDeposed) {
+				e.Halt(err)
+			}
 			e.refuseAll()
 			return err
 		}
@@ -225,7 +228,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, e.Stop)
 	defer stop()
 	e.background.Go(e.commit)
-	e.background.Go(e.dispatcher.run)
+	e.background.Go(e.dispatch)
+	if e.cfg.Confirm != nil {
+		e.background.Go(e.confirm)
+	}
 	e.startCensus()
 	e.snapshot.Store(c.out.snapshot)
 	close(e.ready)
@@ -234,12 +240,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.work)
 	e.background.Wait()
 	e.refuseAll()
-	return nil
+	return e.haltedBy()
 }
 
 // loop runs turns until the engine has stopped. One iteration:
 //
-//  1. collect takes the tasks and the committer's results.
+//  1. collect takes the tasks and the committer's results. After Halt, that is all.
 //  2. After a failed commit, failOver recovers. While the store is read-only or full,
 //     reopen or relieve tries to restore it every Config.RetryInterval.
 //  3. The turn. A changed snapshot is published before the replies that depend on it leave.
@@ -247,15 +253,19 @@ func (e *Engine) Run(ctx context.Context) error {
 //  5. If the committer is free, the open batch is cut and handed over, possibly after a
 //     linger.
 //  6. sleep waits for the next task, timer or result.
-func (e *Engine) loop(batchLinger *linger) {
+func (e *Engine) loop(batchLinger *yield.Linger) {
 	c := e.core
-	clock := newClock()
+	clock := newClock(c.now)
 	alarm := &alarm{Timer: time.NewTimer(time.Hour)}
 	defer alarm.Stop()
 	var spare, early []*Task
 	repairAt := time.Time{}
 	for {
 		tasks, state := e.collect(spare)
+		if state.halted {
+			e.cease(tasks)
+			return
+		}
 		now := clock.now()
 		if state.failed != nil {
 			e.failOver(state.failed)
@@ -281,18 +291,18 @@ func (e *Engine) loop(batchLinger *linger) {
 			e.answerReadOnly(e.flight)
 			early = append(early, c.takeEarly(nil)...)
 		}
-		e.release(early)
+		e.answerEarly(early)
 		clear(early)
 		clear(tasks)
 		spare = tasks[:0]
 		if state.stopping {
 			c.drain()
 		}
-		if !state.busy && !state.stopping && c.out.sync && e.cfg.Sync == SyncAlways && c.out.batch.Size() < e.cfg.BatchBytes && batchLinger.wait(now, len(c.out.released), state.released) {
+		if !state.busy && !state.stopping && c.out.sync && e.cfg.Sync == SyncAlways && c.out.batch.Size() < e.cfg.BatchBytes && batchLinger.Wait(now, len(c.out.released), state.released) {
 			continue
 		}
 		if !state.busy {
-			batchLinger.over()
+			batchLinger.Over()
 			if w := c.cut(); w != nil {
 				e.startCommit(w)
 				state.busy = true
@@ -315,6 +325,7 @@ type state struct {
 	busy      bool
 	released  int
 	stopping  bool
+	halted    bool
 }
 
 // collect takes the tasks of the inbox and leaves spare, an empty slice, in its place. While
@@ -324,7 +335,7 @@ type state struct {
 func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := state{committed: e.committed, failed: e.failed, busy: e.busy, released: e.released, stopping: e.stopping}
+	s := state{committed: e.committed, failed: e.failed, busy: e.busy, released: e.released, stopping: e.stopping, halted: e.halted != nil}
 	if s.busy {
 		s.failed = nil // recover only once the committer has no batch: the spare one belongs to it
 	}
@@ -396,7 +407,8 @@ func (e *Engine) startCommit(w *work) {
 // is read on connections, outside of turns.
 func wallNanos() int64 { return time.Now().UnixNano() }
 
-// clock is the time of turns: the system clock at the start, advanced by the monotonic clock.
+// clock is the time of turns: the system clock at the start, or the time that an earlier leader
+// has reached (Config.KeepTime), advanced by the monotonic clock.
 // It follows the system clock forward by steps of more than a second (a suspended machine, a
 // late NTP step), but never backward, so no lease that has expired becomes valid again.
 type clock struct {
@@ -404,10 +416,14 @@ type clock struct {
 	offset time.Duration // sum of the steps of the system clock that were followed
 }
 
-func newClock() *clock { return &clock{start: time.Now()} }
+// newClock returns a clock that begins at the system clock's time or at least, in Unix
+// nanoseconds, whichever is greater.
+func newClock(least int64) *clock {
+	now := time.Now()
+	return &clock{start: now, offset: max(time.Duration(least-now.UnixNano()), 0)}
+}
 
 // now returns the current time for a turn.
-
 func (c *clock) now() time.Time {
 	const step = time.Second
 	t := time.Now()

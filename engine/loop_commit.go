@@ -1,19 +1,19 @@
 package engine
 
 import (
-	"sync"
+	"errors"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/tuning"
-	"github.com/faisca/fila/internal/yield"
+	"github.com/faisca/fila/storage"
 )
 
 // commit is the committer's goroutine: it writes batches in order and releases their tasks.
 // After a failed commit it refuses every work until the loop has recovered. With
 // SyncInterval it also syncs the store periodically; a failed sync counts as a failed commit.
 func (e *Engine) commit() {
-	defer e.dispatcher.end()
+	defer e.events.End()
+	defer e.unconfirmed.End()
 	var tick <-chan time.Time
 	if e.cfg.Sync == SyncInterval {
 		t := time.NewTicker(e.cfg.SyncInterval)
@@ -38,12 +38,13 @@ func (e *Engine) commit() {
 
 // commitWork takes a work through the states of outbox: committed and released, or refused.
 // The loop learns the result before the clients are woken, so that it cuts the next batch
-// meanwhile. Events and jobs follow the replies.
+// meanwhile. Events and jobs follow the replies, except those that wait for a confirmation: an
+// event of a work without a batch promises nothing, and what a job finds is confirmed later.
 func (e *Engine) commitWork(w *work) {
 	e.mu.Lock()
-	err := e.failed
+	err, ceased := e.failed, e.halted != nil
 	e.mu.Unlock()
-	if err == nil && w.batch != nil {
+	if err == nil && w.batch != nil && !ceased {
 		began := e.Elapsed()
 		err = e.store.Commit(w.batch, w.sync && e.cfg.Sync == SyncAlways)
 		e.observe(ActivityCommit, began)
@@ -55,12 +56,21 @@ func (e *Engine) commitWork(w *work) {
 	tasks := w.tasks // without read-only tasks that answerReadOnly has released
 	w.tasks = nil
 	e.mu.Unlock()
-	if err != nil {
+	var unconfirmed []*Task
+	switch {
+	case ceased:
+		cease(tasks, false)
+	case errors.Is(err, storage.ErrDeposed):
+		cease(tasks, true)
+		e.Halt(err)
+	case err != nil:
 		// The writes of these tasks are not on disk, and later turns may depend on them:
 		// the loop drops its memory and recovers from the store.
 		refuse(tasks, err)
 		e.post(lost{w.jobs})
 		e.postFailure(err)
+	case e.cfg.Confirm != nil:
+		tasks, unconfirmed = splitUnconfirmed(tasks, w.batch != nil)
 	}
 	e.mu.Lock()
 	e.busy, e.released = false, len(tasks)
@@ -74,9 +84,10 @@ func (e *Engine) commitWork(w *work) {
 	}
 	e.mu.Unlock()
 	e.wakeLoop()
+	e.unconfirmed.Put(unconfirmed)
 	e.release(tasks)
-	if err == nil {
-		e.dispatcher.take(w.events)
+	if err == nil && !ceased {
+		e.events.Put(w.events)
 		e.startJobs(w)
 	}
 }
@@ -244,7 +255,9 @@ func (e *Engine) reopen() {
 	// The failed batch may be on disk after all, so memory is rebuilt again.
 	e.recoverInPlace()
 	if err := c.start(); err != nil {
-		c.health.failed = err
+		if c.health.failed = err; errors.Is(err, storage.ErrDeposed) {
+			e.Halt(err)
+		}
 		return
 	}
 	c.health.failed = nil
@@ -286,89 +299,89 @@ func (e *Engine) refuseAll() {
 	e.inbox = nil
 	e.room.Broadcast()
 	e.mu.Unlock()
+	e.refuseNew(tasks)
+}
+
+// refuseNew answers tasks that the engine does not take any more.
+func (e *Engine) refuseNew(tasks []*Task) {
+	e.mu.Lock()
+	why := ErrStopped
+	if e.halted != nil {
+		why = ErrTakeover
+	}
+	e.mu.Unlock()
 	for _, t := range tasks {
-		t.err = ErrStopped
+		t.err = why
 	}
 	e.release(tasks)
 }
 
-// linger decides whether the open batch waits for more tasks although the committer is free
-// (adaptive group commit).
-//
-// The clients whose tasks the last commit has released are about to submit their next ones,
-// but need the processor for it. A batch that is cut at once contains only the first few of
-// these tasks, and all others wait for two commits instead of one. So the loop yields to
-// runnable clients until no new task arrives. It never waits for clients that are idle.
-type linger struct {
-	poll  *yield.Poll // nil: never linger
-	since time.Time   // when the committer was free and the batch had tasks; zero: not lingering
-	n     int         // tasks in the batch at the last yield
-	empty int         // consecutive yields after which no task had arrived
+// Halt ends the engine at once because another node leads, or may lead; see "Ceasing" in
+// core.go. Unlike Stop it hands nothing more to the store, and it answers everything without
+// waiting for anything but the commit that is under way. Run then returns the cause. It does not
+// block, and may be called by any goroutine, several times.
+func (e *Engine) Halt(cause error) {
+	e.mu.Lock()
+	if e.halted == nil {
+		e.halted = cause
+	}
+	e.stopping = true
+	e.room.Broadcast()
+	e.mu.Unlock()
+	e.wakeLoop()
 }
 
-const (
-	// lingerEmptyMax is how many consecutive yields may bring no task: a client on another
-	// processor may have just read its reply.
-	lingerEmptyMax = 2
-	// lingerMax bounds the wait of a batch. It is about the duration of a commit on a fast
-	// disk.
-	lingerMax = 300 * time.Microsecond
-)
-
-// newLinger returns the linger of a loop, which has to close it.
-func newLinger() (*linger, error) {
-	if !tuning.Enabled {
-		return &linger{}, nil
-	}
-	p, err := yield.NewPoll()
-	return &linger{poll: p}, err
+// haltedBy returns the cause that Halt was called with first, nil if it was not called.
+func (e *Engine) haltedBy() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.halted
 }
 
-func (c *linger) close() {
-	if c.poll != nil {
-		c.poll.Close()
+// cease answers the tasks that the loop has when the engine is halted.
+func (e *Engine) cease(tasks []*Task) {
+	e.release(e.core.halt(tasks))
+	e.mu.Lock()
+	e.stopped = true
+	e.mu.Unlock()
+}
+
+// confirm is the confirmer's goroutine: it holds answers back until Config.Confirm has returned. One
+// question serves all that wait when it is asked, beside the commits. An answer that is not
+// confirmed ends the engine.
+func (e *Engine) confirm() {
+	var spare []*Task
+	for {
+		tasks, _ := e.unconfirmed.Wait(spare[:0])
+		if len(tasks) == 0 {
+			return
+		}
+		err := e.haltedBy()
+		if err == nil {
+			err = e.cfg.Confirm()
+		}
+		if err != nil {
+			cease(tasks, false)
+			e.Halt(err)
+		}
+		e.release(tasks)
+		clear(tasks)
+		spare = tasks
 	}
 }
 
-// wait yields to runnable clients and returns true, or returns false when the batch should be
-// cut. n is the number of tasks in the batch, released that of the last commit: fewer than
-// two tell that there is no other client to wait for.
-func (c *linger) wait(now time.Time, n, released int) bool {
-	if c.poll == nil || n == 0 || released < 2 {
-		return false
+// answerEarly releases early replies, at once or when they are confirmed.
+func (e *Engine) answerEarly(tasks []*Task) {
+	if e.cfg.Confirm == nil {
+		e.release(tasks)
+	} else {
+		e.unconfirmed.Put(tasks)
 	}
-	if c.since.IsZero() {
-		c.since, c.n, c.empty = now, n, -1
-	}
-	if c.empty++; n > c.n {
-		c.n, c.empty = n, 0
-	}
-	if c.empty >= lingerEmptyMax || now.Sub(c.since) >= lingerMax {
-		return false
-	}
-	c.poll.Wait()
-	return true
-}
-
-// over ends the linger when a batch is cut.
-func (c *linger) over() { c.since = time.Time{} }
-
-// eventDispatcher sends events to the listener on a goroutine of its own, so that a slow
-// listener delays neither the committer nor the loop.
-type eventDispatcher struct {
-	listen func([]Event) // set before run
-
-	mu    sync.Mutex
-	news  sync.Cond // signalled when queue or ended changes
-	queue []Event   // not sent yet, at most eventsMax
-	lost  uint64    // events dropped since the last call of listen
-	all   uint64    // events dropped since the start
-	ended bool
 }
 
 // Listen sets the listener, which is called on one goroutine with events in the order in
 // which they became durable. The slice is valid during the call. It must be called before Run.
-func (e *Engine) Listen(to func([]Event)) { e.dispatcher.listen = to }
+func (e *Engine) Listen(to func([]Event)) { e.listen = to }
 
 // Want sets the kinds of events that the listener receives, in place of earlier ones. It
 // applies to everything that is submitted after it. It does not block.
@@ -377,53 +390,25 @@ func (e *Engine) Want(kinds EventKind) { e.post(listenFor{kinds}) }
 // HookTurned reports that the breaker of a hook has a new state. It does not block.
 func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) { e.post(breakerChange{h, s}) }
 
-// take appends the events of a committed batch. It does not block: events beyond eventsMax are
-// dropped and counted, and reported as EventLost.
-func (t *eventDispatcher) take(events []Event) {
-	if len(events) == 0 {
-		return
-	}
-	t.mu.Lock()
-	room := eventsMax - len(t.queue)
-	lost := uint64(max(len(events)-room, 0))
-	t.lost += lost
-	t.all += lost
-	t.queue = append(t.queue, events[:min(len(events), room)]...)
-	t.mu.Unlock()
-	t.news.Signal()
-}
-
-// run sends events until end is called and all of them are sent.
-func (t *eventDispatcher) run() {
+// dispatch sends events to the listener on a goroutine of its own, so that a slow listener delays
+// neither the committer nor the loop. Events that the listener does not take in time are dropped
+// and reported as EventLost.
+func (e *Engine) dispatch() {
 	var spare []Event
 	for {
-		t.mu.Lock()
-		for len(t.queue) == 0 && !t.ended {
-			t.news.Wait()
-		}
-		events, lost := t.queue, t.lost
-		t.queue, t.lost = spare[:0], 0
-		t.mu.Unlock()
+		events, lost := e.events.Wait(spare[:0])
 		if len(events) == 0 {
 			return
 		}
 		if lost > 0 {
 			events = append(events, Event{Kind: EventLost, Time: events[len(events)-1].Time, Count: lost})
 		}
-		if t.listen != nil {
-			t.listen(events)
+		if e.listen != nil {
+			e.listen(events)
 		}
 		clear(events)
 		if spare = events; cap(spare) > 1024 {
 			spare = nil
 		}
 	}
-}
-
-// end makes run return when it has sent the remaining events.
-func (t *eventDispatcher) end() {
-	t.mu.Lock()
-	t.ended = true
-	t.mu.Unlock()
-	t.news.Signal()
 }

@@ -179,6 +179,11 @@ func (c *core) recoverState() error {
 		return err
 	}
 	c.queues.nextNumber = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
+	if c.cfg.KeepTime {
+		now, err := c.number(stateNow)
+		c.now = max(c.now, int64(now)) //nolint:gosec // a time
+		return err
+	}
 	return nil
 }
 
@@ -359,6 +364,7 @@ const (
 	stateEpoch     = "epoch"      // number of starts; makes delivery numbers unique
 	stateIDs       = "ids"        // time that no id has reached, in nanoseconds
 	stateNextQueue = "next_queue" // number of the next queue
+	stateNow       = "now"        // time of the newest batch, see Config.KeepTime
 	stateKey       = "key"        // then queue number and fairness key: storage.Key
 	stateConfig    = "config"     // then name: a value of the runtime configuration
 	stateThrottle  = "throttle"   // then throttle key: storage.Throttle
@@ -380,16 +386,6 @@ func decodeUint(b []byte) (uint64, error) {
 		return 0, fmt.Errorf("a number of %d bytes: %w", len(b), storage.ErrCorrupt)
 	}
 	return binary.BigEndian.Uint64(b), nil
-}
-
-// stateKeysUnder returns the common prefix of the settings of keys under a queue number.
-func stateKeysUnder(no uint32) []byte {
-	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)))
-}
-
-// stateKeyUnder returns the key of a fairness key's settings.
-func stateKeyUnder(no uint32, key string) []byte {
-	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
 }
 
 // CheckState verifies a record of storage.State: it is of a known kind, and key and value can be
@@ -427,7 +423,7 @@ type stateKind struct {
 func stateKinds() map[string]stateKind {
 	number := stateKind{1, func(b []byte) error { _, err := decodeUint(b); return err }}
 	return map[string]stateKind{
-		stateEpoch: number, stateIDs: number, stateNextQueue: number,
+		stateEpoch: number, stateIDs: number, stateNextQueue: number, stateNow: number,
 		stateKey:         {3, func(b []byte) error { return new(storage.Key).Decode(b) }},
 		stateConfig:      {2, func([]byte) error { return nil }},
 		stateThrottle:    {2, func(b []byte) error { return new(storage.Throttle).Decode(b) }},

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"reflect"
@@ -392,4 +393,14 @@ func (c *core) dropMove(q *queue) {
 func (c *core) deleteSettingsUnder(b *storage.Batch, no uint32) {
 	prefix := stateKeysUnder(no)
 	b.DeleteRange(storage.State, prefix, storage.After(prefix))
+}
+
+// stateKeysUnder returns the common prefix of the settings of keys under a queue number.
+func stateKeysUnder(no uint32) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)))
+}
+
+// stateKeyUnder returns the key of a fairness key's settings.
+func stateKeyUnder(no uint32, key string) []byte {
+	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
 }

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 // Stepper drives a core as Engine does, but step by step, without goroutines and with a time
@@ -14,6 +16,10 @@ import (
 //	flight    the cut batch waits for its commit, until Lazy lets it happen
 //	reads     jobs of committed batches wait to be run
 //	late      results of jobs wait to become tasks of a turn
+//	confirm   answers wait for Config.Confirm
+//
+// A store of a test, and Config.Confirm, may return ErrWouldBlock where those of an Engine would
+// block: Do then goes on without it and asks again.
 //
 // It is not safe for concurrent use.
 type Stepper struct {
@@ -31,6 +37,10 @@ type Stepper struct {
 	reads  []job  // of committed batches, not run yet
 	late   []Call // results of jobs and other tasks of the engine, in order: its inbox
 	listen func([]Event)
+
+	unconfirmed []*Task // concluded, waiting for Config.Confirm
+	handed      bool    // the batch of flight was handed to the store, which has not answered
+	halted      error   // why Halt was called; nil: it was not
 }
 
 // NewStepper returns a stepper with an engine that has recovered from the store, counted its
@@ -45,6 +55,9 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 	}
 	if err := s.core.start(); err != nil {
 		return nil, err
+	}
+	if reached := time.Unix(0, s.core.now); reached.After(now) { // see Config.KeepTime
+		s.now = reached
 	}
 	s.core.ops.census.take(func(p *censusPart) { s.post(p) })
 	s.Do()
@@ -128,27 +141,86 @@ func (s *Stepper) Advance(d time.Duration) {
 // Do runs a turn with the tasks, commits it, runs its jobs, and continues as long as there is
 // something to do at the current time, or until Lazy defers a step. A failed commit recovers
 // in place as in the loop; writes are refused until Repair succeeds.
+//
+// After Halt it refuses the tasks, and waits for nothing but the batch that the store has.
 func (s *Stepper) Do(tasks ...*Task) {
+	if s.halted != nil {
+		cease(tasks, false)
+		s.release(tasks)
+		if s.flight != nil {
+			s.commit(s.flight)
+		}
+		return
+	}
 	s.turn(tasks)
 	for {
 		if s.flight == nil {
 			s.flight = s.core.cut()
 		}
-		if s.flight == nil && len(s.reads) == 0 && len(s.late) == 0 && !s.core.hasUnfinished() || s.later() {
+		if s.flight == nil && len(s.reads)+len(s.late)+len(s.unconfirmed) == 0 && !s.core.hasUnfinished() || s.later() {
 			return
 		}
-		if w := s.flight; w != nil {
-			s.flight = nil
-			s.commit(w)
+		if s.flight != nil {
+			s.commit(s.flight)
+		}
+		s.confirm()
+		if s.halted != nil {
+			return
 		}
 		s.turn(s.results())
+		if s.handed || len(s.unconfirmed) > 0 {
+			return // the store or Confirm has no answer yet
+		}
 	}
 }
 
 // turn runs a turn and releases its early replies.
 func (s *Stepper) turn(tasks []*Task) {
 	s.core.turn(s.now, tasks)
-	s.release(s.core.takeEarly(nil))
+	if early := s.core.takeEarly(nil); s.core.cfg.Confirm == nil {
+		s.release(early)
+	} else {
+		s.unconfirmed = append(s.unconfirmed, early...)
+	}
+}
+
+// confirm answers what waits for a confirmation, as Engine.confirm does.
+func (s *Stepper) confirm() {
+	if s.halted != nil || len(s.unconfirmed) == 0 || s.later() {
+		return
+	}
+	tasks := s.unconfirmed
+	switch err := s.core.cfg.Confirm(); {
+	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
+	case err != nil:
+		s.Halt(err)
+	default:
+		s.unconfirmed = nil
+		s.release(tasks)
+	}
+}
+
+// Halt is Engine.Halt.
+func (s *Stepper) Halt(cause error) {
+	if s.halted != nil {
+		return
+	}
+	s.halted = cause
+	s.release(s.core.halt(nil))
+	if w := s.flight; w != nil && !s.handed {
+		cease(w.tasks, false)
+		s.release(w.tasks)
+		s.flight = nil
+	}
+	s.reads, s.late = nil, nil
+	s.endUnconfirmed()
+}
+
+// endUnconfirmed refuses what waits for a confirmation that will not come.
+func (s *Stepper) endUnconfirmed() {
+	cease(s.unconfirmed, false)
+	s.release(s.unconfirmed)
+	s.unconfirmed = nil
 }
 
 // later reports whether Lazy defers the next step.
@@ -175,13 +247,22 @@ func (s *Stepper) results() []*Task {
 	return results
 }
 
-// commit commits a work and releases it, as Engine.commitWork does. After a failure it
-// refuses the work and the open batch and recovers, as Engine.failOver does.
+// commit commits the work in flight and releases it, as Engine.commitWork does. After a failure
+// it refuses the work and the open batch and recovers, as Engine.failOver does.
 func (s *Stepper) commit(w *work) {
 	c := s.core
 	var err error
 	if w.batch != nil {
 		err = s.store.Commit(w.batch, w.sync && c.cfg.Sync == SyncAlways)
+	}
+	if s.handed = err == ErrWouldBlock; s.handed { //nolint:errorlint // a signal, never wrapped
+		return
+	}
+	if s.flight = nil; errors.Is(err, storage.ErrDeposed) {
+		cease(w.tasks, true)
+		s.release(w.tasks)
+		s.Halt(err)
+		return
 	}
 	if err != nil {
 		c.out.released = append(w.tasks, c.out.released...)
@@ -194,7 +275,17 @@ func (s *Stepper) commit(w *work) {
 		return
 	}
 	c.out.committed = w.no
-	s.release(w.tasks)
+	tasks := w.tasks
+	if c.cfg.Confirm != nil {
+		var unconfirmed []*Task
+		tasks, unconfirmed = splitUnconfirmed(tasks, w.batch != nil)
+		s.unconfirmed = append(s.unconfirmed, unconfirmed...)
+	}
+	s.release(tasks)
+	if s.halted != nil {
+		s.endUnconfirmed()
+		return
+	}
 	if s.listen != nil && len(w.events) > 0 {
 		s.listen(w.events)
 	}

@@ -89,7 +89,7 @@ func divide(term, number uint64, batch []byte, partBytes int) ([][]byte, error) 
 	}
 	entries := make([][]byte, parts)
 	for n := range entries {
-		e := Entry{Term: term, Number: number, Part: uint32(n), Parts: uint32(parts), Bytes: batch[n*partBytes : min((n+1)*partBytes, len(batch))]} //nolint:gosec // at most PartsMax
+		e := Entry{Term: term, Number: number, Part: uint32(n), Parts: uint32(parts), Bytes: batch[n*partBytes : min((n+1)*partBytes, len(batch))]}
 		entries[n] = e.Append(make([]byte, 0, headerBytes+len(e.Bytes)))
 	}
 	return entries, nil

@@ -23,7 +23,7 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/replica"}},
 		"scripting":           {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
@@ -57,7 +57,7 @@ func layers() map[string]layer {
 		"internal/firstfit": {},
 		// What several nodes make equal; the log is behind an interface.
 		"internal/replica": {may: []string{"storage"}},
-		"internal/credit":   {may: []string{"internal/schedule"}},
+		"internal/credit":  {may: []string{"internal/schedule"}},
 		// Reads what has moved budgets.
 		"internal/ledger": {may: []string{"storage"}},
 		// Histograms of durations, for the engine, the commands and their exporters.
@@ -75,6 +75,7 @@ func layers() map[string]layer {
 		// Small file systems for tests.
 		"internal/smalldisk": {},
 		"internal/yield":     {},
+		"internal/mailbox":   {},
 		"internal/tuning":    {},
 		// The command line: what starts the broker, and what works with one that runs.
 		"cli":             {may: []string{"cli/output", "cli/remote", "internal/bench", "internal/client", "internal/progress", "internal/queueset"}},

@@ -1,0 +1,438 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
+)
+
+// heldStore is the store of a leader whose log a test may hold up.
+type heldStore struct {
+	*storage.Memory
+	holds    atomic.Bool
+	verdicts chan error // of the commits that are held up: nil lets one happen
+	commits  atomic.Int64
+}
+
+func (s *heldStore) Commit(b *storage.Batch, sync bool) error {
+	s.commits.Add(1)
+	if s.holds.Load() {
+		if err := <-s.verdicts; err != nil {
+			return err
+		}
+	}
+	return s.Memory.Commit(b, sync)
+}
+
+// leader is an engine in a bubble with Config.Confirm, both of whose questions a test answers.
+type leader struct {
+	*Engine
+	t     *testing.T
+	store *heldStore
+	asks  atomic.Bool // Confirm waits for an answer
+	asked atomic.Int64
+	says  chan error // the answers of Confirm
+	ended chan error // the result of Run
+	last  uint64     // id of a client
+}
+
+// leading runs an engine until the test function returns, which has to halt or to stop it.
+func leading(t *testing.T, change func(*Config), run func(l *leader)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{
+			t: t, store: &heldStore{Memory: storage.NewMemory(), verdicts: make(chan error)},
+			says: make(chan error), ended: make(chan error, 1),
+		}
+		cfg := DefaultConfig()
+		cfg.LeaseWriteDelay = time.Hour
+		cfg.Confirm = func() error {
+			if l.asked.Add(1); l.asks.Load() {
+				return <-l.says
+			}
+			return nil
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		var err error
+		if l.Engine, err = New(cfg, l.store); err != nil {
+			t.Fatal(err)
+		}
+		go func() { l.ended <- l.Run(context.Background()) }()
+		<-l.Ready()
+		l.must(func(tx *Tx) error {
+			return errors.Join(tx.CreateQueue("q", QueueOptions{}), tx.CreateQueue("other", QueueOptions{}))
+		})
+		run(l)
+	})
+}
+
+func (l *leader) must(call func(tx *Tx) error) {
+	l.t.Helper()
+	if err := ask(l.Engine, call); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// submit submits a call of a client of its own, and lets the engine do what it can.
+func (l *leader) submit(call func(tx *Tx) error) *Task {
+	l.last++
+	task := &Task{Call: callFunc(call), Client: NewClient(1000+l.last, func() {})}
+	l.Submit([]*Task{task})
+	synctest.Wait()
+	return task
+}
+
+func (l *leader) enqueue(queue string) *Task {
+	l.t.Helper()
+	req := &Enqueue{Queue: queue, Payload: []byte("m")}
+	if err := l.Prepare(req); err != nil {
+		l.t.Fatal(err)
+	}
+	return l.submit(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+}
+
+func (l *leader) lease(queue string, block time.Duration) (*Task, *[]*Delivery) {
+	var ds []*Delivery
+	req := &LeaseRequest{Queues: []string{queue}, Count: 1, Block: block}
+	return l.submit(func(tx *Tx) (err error) { ds, err = tx.Lease(req); return err }), &ds
+}
+
+// halt halts the engine and waits for its end.
+func (l *leader) halt() {
+	l.t.Helper()
+	cause := errors.New("term 2 has begun")
+	l.Halt(cause)
+	l.Halt(errors.New("a second cause"))
+	synctest.Wait()
+	if l.store.holds.Load() {
+		l.store.holds.Store(false)
+		l.store.verdicts <- storage.ErrDeposed
+	}
+	if l.asks.Load() {
+		l.asks.Store(false)
+		l.says <- storage.ErrDeposed
+	}
+	if err := <-l.ended; !errors.Is(err, cause) {
+		l.t.Errorf("Run returns %v", err)
+	}
+}
+
+func (l *leader) stop() {
+	l.t.Helper()
+	l.Stop()
+	if err := <-l.ended; err != nil {
+		l.t.Error(err)
+	}
+}
+
+func (l *leader) want(task *Task, want error, text string) {
+	l.t.Helper()
+	if !task.Done() || !errors.Is(task.Err(), want) || want == nil && task.Err() != nil || want != nil && !strings.Contains(task.Err().Error(), text) {
+		l.t.Errorf("done: %v, answered with %v; want %v", task.Done(), task.Err(), want)
+	}
+}
+
+func TestHaltAnswersEachTaskByWhereItIs(t *testing.T) {
+	const nothing, unknown = "another node is taking over, try again", "the command may have happened or not"
+	t.Run("a batch with the log, and one behind it", func(t *testing.T) {
+		leading(t, nil, func(l *leader) {
+			l.store.holds.Store(true)
+			handed, behind := l.enqueue("q"), l.enqueue("q")
+			refused := l.submit(func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) })
+			l.halt()
+			l.want(handed, ErrDeposed, unknown)
+			l.want(behind, ErrTakeover, nothing)
+			l.want(refused, ErrTakeover, nothing)
+		})
+	})
+	t.Run("leases that were told and not confirmed", func(t *testing.T) {
+		leading(t, nil, func(l *leader) {
+			l.want(l.enqueue("q"), nil, "")
+			l.asks.Store(true)
+			lease, _ := l.lease("q", -1)
+			read := l.submit(func(tx *Tx) error { tx.Stats(); return nil })
+			if lease.Done() || read.Done() {
+				t.Error("answered without a confirmation")
+			}
+			l.halt()
+			l.want(lease, ErrTakeover, nothing)
+			l.want(read, ErrTakeover, nothing)
+		})
+	})
+	t.Run("a wait for messages, and what is behind it", func(t *testing.T) {
+		leading(t, nil, func(l *leader) {
+			var ds []*Delivery
+			cl := NewClient(7, func() {})
+			wait := &Task{Client: cl, Call: callFunc(func(tx *Tx) (err error) {
+				ds, err = tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: 0})
+				return err
+			})}
+			behind := &Task{Client: cl, Call: callFunc(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q"}); return err })}
+			l.Submit([]*Task{wait, behind})
+			synctest.Wait()
+			l.halt()
+			l.want(wait, nil, "")
+			l.want(behind, ErrTakeover, nothing)
+			if len(ds) != 0 {
+				t.Errorf("%d messages", len(ds))
+			}
+		})
+	})
+	t.Run("a wait for a verdict", func(t *testing.T) {
+		leading(t, nil, func(l *leader) {
+			gate := make(chan struct{})
+			l.must(func(tx *Tx) error { return tx.LoadScript("q", slowVerdict{simHook{hook.OnFailure}, gate}, "") })
+			l.enqueue("q")
+			_, ds := l.lease("q", -1)
+			req := &Nack{Queue: "q", Receipt: (*ds)[0].Receipt, Delay: -1}
+			nack := l.submit(func(tx *Tx) error { _, err := tx.Nack(req); return err })
+			if nack.Done() {
+				t.Fatal("the nack should wait for its hook")
+			}
+			time.AfterFunc(time.Second, func() { close(gate) })
+			l.halt()
+			l.want(nack, ErrTakeover, nothing)
+		})
+	})
+	t.Run("commands that come later", func(t *testing.T) {
+		leading(t, nil, func(l *leader) {
+			l.halt()
+			l.want(l.submit(func(*Tx) error { return nil }), ErrTakeover, nothing)
+		})
+	})
+}
+
+// A task that yields has done a part of its work in batches that are committed.
+func TestHaltSaysThatATaskMayBeDoneInPart(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	for range 100 {
+		w.enqueue("q", "k", "m")
+	}
+	var receipts []Receipt
+	for _, d := range w.lease("q", 100) {
+		receipts = append(receipts, d.Receipt)
+	}
+	w.core.tasks.budget.turn = 16
+	ack := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })}
+	w.core.turn(w.Now(), []*Task{ack})
+	if ack.progress == nil || ack.progress.at == 0 {
+		t.Fatal("the ack has not yielded")
+	}
+	w.Halt(storage.ErrDeposed)
+	if !ack.Done() || !errors.Is(ack.Err(), ErrDeposed) {
+		t.Errorf("answered with %v", ack.Err())
+	}
+}
+
+// The commit that is under way may end well: its tasks are answered so, except for leases, which a
+// later leader does not know.
+func TestWhatIsCommittedWhileTheEngineIsHaltedHasHappened(t *testing.T) {
+	leading(t, nil, func(l *leader) {
+		l.store.holds.Store(true)
+		filler := l.enqueue("other") // the next two tasks share a batch behind this one
+		enqueue := l.enqueue("q")
+		lease, ds := l.lease("q", -1)
+		if len(*ds) != 1 {
+			t.Fatal("nothing is leased")
+		}
+		l.store.verdicts <- nil
+		synctest.Wait()
+		l.want(filler, nil, "")
+		l.Halt(errors.New("term 2 has begun"))
+		synctest.Wait()
+		l.store.verdicts <- nil
+		if err := <-l.ended; err == nil {
+			t.Error("Run returns nil")
+		}
+		l.want(enqueue, nil, "")
+		l.want(lease, ErrTakeover, "")
+	})
+}
+
+func TestADeposedCommitHaltsTheEngine(t *testing.T) {
+	leading(t, nil, func(l *leader) {
+		l.store.holds.Store(true)
+		task := l.enqueue("q")
+		l.store.holds.Store(false)
+		l.store.verdicts <- storage.ErrDeposed
+		if err := <-l.ended; !errors.Is(err, storage.ErrDeposed) {
+			t.Errorf("Run returns %v", err)
+		}
+		l.want(task, ErrDeposed, "")
+		if n := l.store.commits.Load(); n != 3 { // the start, the queues, the enqueue
+			t.Errorf("%d commits: something follows the one that failed", n)
+		}
+	})
+}
+
+func TestAnEngineThatIsDeposedAtItsStartAnswersWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &heldStore{Memory: storage.NewMemory(), verdicts: make(chan error, 1)}
+		store.holds.Store(true)
+		e, err := New(DefaultConfig(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := &Task{Call: callFunc(func(*Tx) error { return nil })}
+		e.Submit([]*Task{task})
+		store.verdicts <- storage.ErrDeposed
+		if err := e.Run(context.Background()); !errors.Is(err, storage.ErrDeposed) {
+			t.Errorf("Run returns %v", err)
+		}
+		if !task.Done() || !errors.Is(task.Err(), ErrTakeover) {
+			t.Errorf("answered with %v", task.Err())
+		}
+	})
+}
+
+func TestAConfirmationThatFailsHaltsTheEngine(t *testing.T) {
+	leading(t, nil, func(l *leader) {
+		l.enqueue("q")
+		l.asks.Store(true)
+		lease, _ := l.lease("q", -1)
+		l.says <- storage.ErrDeposed
+		if err := <-l.ended; !errors.Is(err, storage.ErrDeposed) {
+			t.Errorf("Run returns %v", err)
+		}
+		l.want(lease, ErrTakeover, "")
+	})
+}
+
+// The answer to a question confirms what was decided before the question was asked, and nothing
+// that came later.
+func TestAConfirmationServesWhatWaitedBeforeIt(t *testing.T) {
+	leading(t, nil, func(l *leader) {
+		for range 5 {
+			l.want(l.enqueue("q"), nil, "")
+		}
+		l.asks.Store(true)
+		before := l.asked.Load()
+		first, _ := l.lease("q", -1)
+		second, _ := l.lease("q", -1)
+		third, _ := l.lease("q", -1)
+		l.says <- nil
+		synctest.Wait()
+		if !first.Done() || second.Done() || third.Done() {
+			t.Errorf("after one answer: %v, %v, %v", first.Done(), second.Done(), third.Done())
+		}
+		l.says <- nil
+		synctest.Wait()
+		if !second.Done() || !third.Done() || l.asked.Load()-before != 2 {
+			t.Errorf("after %d questions: %v, %v", l.asked.Load()-before, second.Done(), third.Done())
+		}
+		l.asks.Store(false)
+		l.stop()
+	})
+}
+
+func TestACommitConfirmsWhatItHasMadeSoAndNoLease(t *testing.T) {
+	leading(t, nil, func(l *leader) {
+		l.store.holds.Store(true)
+		l.asks.Store(true)
+		filler := l.enqueue("other")
+		enqueue := l.enqueue("q")
+		lease, ds := l.lease("q", -1)
+		l.store.verdicts <- nil
+		l.store.verdicts <- nil
+		synctest.Wait()
+		l.want(filler, nil, "")
+		l.want(enqueue, nil, "")
+		if lease.Done() || len(*ds) != 1 {
+			t.Errorf("the lease of %d messages is answered: %v", len(*ds), lease.Done())
+		}
+		l.says <- nil
+		synctest.Wait()
+		l.want(lease, nil, "")
+		l.asks.Store(false)
+		l.store.holds.Store(false)
+		l.stop()
+	})
+}
+
+// Settle promises that everything before it is public, also what waits for a confirmation.
+func TestWhatSettlesComesAfterWhatIsConfirmed(t *testing.T) {
+	leading(t, nil, func(l *leader) {
+		l.enqueue("q")
+		l.asks.Store(true)
+		cl := NewClient(7, func() {})
+		lease := &Task{Client: cl, Call: callFunc(func(tx *Tx) error {
+			_, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
+			return err
+		})}
+		l.Submit([]*Task{lease})
+		settled := make(chan bool, 1)
+		go func() { _ = l.Settle(cl, nil); settled <- lease.Done() }()
+		synctest.Wait()
+		l.enqueue("q") // a batch that is committed meanwhile
+		select {
+		case <-settled:
+			t.Error("settled without a confirmation")
+		default:
+		}
+		l.asks.Store(false)
+		l.says <- nil
+		if !<-settled {
+			t.Error("settled before the lease was answered")
+		}
+		l.stop()
+	})
+}
+
+// With a store for itself an engine asks nothing and writes no time.
+func TestTheTimeIsKeptWhereAnotherNodeMayTakeOver(t *testing.T) {
+	now := storage.AppendStateKey(nil, stateNow)
+	plain := newWorld(t, nil)
+	plain.queue("q", QueueOptions{})
+	if _, err := plain.store.Get(storage.State, now); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a plain store has the time: %v", err)
+	}
+	keeps := func(c *Config) { c.KeepTime = true }
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), keeps)
+	w.queue("q", QueueOptions{})
+	w.Advance(time.Hour)
+	w.enqueue("q", "k", "m")
+	reached := w.Now()
+	if v, err := store.Get(storage.State, now); err != nil || string(v) != string(encodeUint(uint64(reached.UnixNano()))) { //nolint:gosec // after 1970
+		t.Errorf("the time is %x, %v", v, err)
+	}
+	w.Advance(time.Hour)
+	if v, _ := store.Get(storage.State, now); string(v) != string(encodeUint(uint64(reached.UnixNano()))) { //nolint:gosec // after 1970
+		t.Error("a batch that is empty is written for the time")
+	}
+	behind := openWorld(t, store, time.Unix(1_600_000_000, 0), keeps)
+	if !behind.Now().Equal(reached) {
+		t.Errorf("a clock that is behind begins at %v, want %v", behind.Now(), reached)
+	}
+	ahead := openWorld(t, store, time.Unix(1_800_000_000, 0), keeps)
+	if got := ahead.Now(); got.Before(time.Unix(1_800_000_000, 0)) {
+		t.Errorf("a clock that is ahead begins at %v", got)
+	}
+}
+
+func TestAClockBeginsAtTheTimeThatWasReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c := newClock(start.Add(time.Minute).UnixNano())
+		if got := c.now().Sub(start); got != time.Minute {
+			t.Errorf("it begins %v ahead", got)
+		}
+		time.Sleep(time.Second)
+		if got := c.now().Sub(start); got != time.Minute+time.Second {
+			t.Errorf("after a second it is %v ahead", got)
+		}
+		if got := newClock(start.Add(-time.Minute).UnixNano()).now(); got.Before(start) {
+			t.Errorf("it begins at %v, before the system's clock", got)
+		}
+	})
+}
