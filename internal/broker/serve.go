@@ -127,6 +127,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	go func() { b.running <- b.engine.Run(context.WithoutCancel(ctx)) }()
 	select {
 	case <-b.engine.Ready():
+		returnGarbage()
 	case err := <-b.running:
 		return errors.Join(b.damaged(fmt.Errorf("recovery: %w", err)), server.Shutdown(ctx), b.store.Close())
 	case <-ctx.Done():

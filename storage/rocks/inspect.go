@@ -250,7 +250,8 @@ func openReadOnly(path string, careful bool, logs grocksdb.WALRecoveryMode) (*da
 	if err != nil {
 		return nil, openError(err)
 	}
-	d := &database{db: db, families: make([]*grocksdb.ColumnFamilyHandle, len(known)), read: grocksdb.NewDefaultReadOptions()}
+	d := &database{db: db, families: make([]*grocksdb.ColumnFamilyHandle, len(known))}
+	d.read, d.readAll = readOptions()
 	for n, name := range names {
 		d.families[known[name]] = handles[n]
 	}

@@ -60,7 +60,7 @@ func (s *Store) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	}
 	i := &iterator{store: s, family: f, from: bytes.Clone(from), to: bytes.Clone(to)}
 	if to == nil {
-		i.it = d.db.NewIteratorCF(d.read, d.families[f])
+		i.it = d.db.NewIteratorCF(d.readAll, d.families[f])
 		return i
 	}
 	i.pinner.Pin(&i.to[0]) // to is greater than from, so it is not empty

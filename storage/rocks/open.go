@@ -28,7 +28,8 @@ type database struct {
 	cache    *grocksdb.Cache
 	cacheMax uint64
 	read     *grocksdb.ReadOptions
-	writer   *writer // nil: read-only
+	readAll  *grocksdb.ReadOptions // of a scan without an end, whose blocks are read once: they stay out of the cache
+	writer   *writer               // nil: read-only
 }
 
 // Open opens the store in o.Path and creates it if the directory is new or empty; the parent
@@ -288,7 +289,8 @@ func checkFormatOnly(path string) error {
 	if err != nil {
 		return openError(err)
 	}
-	d := &database{db: db, families: handles, read: grocksdb.NewDefaultReadOptions()}
+	d := &database{db: db, families: handles}
+	d.read, d.readAll = readOptions()
 	defer d.close()
 	err = storage.CheckFormat(d.get)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -327,13 +329,22 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 		d.cache.Destroy()
 		return nil, openError(err)
 	}
-	d.read = grocksdb.NewDefaultReadOptions()
-	d.read.SetTotalOrderSeek(true)
+	d.read, d.readAll = readOptions()
 	if d.writer, err = newWriter(d.db); err != nil {
 		d.close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// readOptions returns the options of database.read and database.readAll.
+func readOptions() (read, readAll *grocksdb.ReadOptions) {
+	read, readAll = grocksdb.NewDefaultReadOptions(), grocksdb.NewDefaultReadOptions()
+	for _, o := range []*grocksdb.ReadOptions{read, readAll} {
+		o.SetTotalOrderSeek(true)
+	}
+	readAll.SetFillCache(false)
+	return read, readAll
 }
 
 // check verifies family ids and format version before anything else is read or written, and writes
@@ -398,6 +409,7 @@ func (d *database) close() {
 	}
 	d.db.Close()
 	d.read.Destroy()
+	d.readAll.Destroy()
 	if d.cache != nil {
 		d.cache.Destroy()
 	}
