@@ -26,7 +26,7 @@ func layers() map[string]layer {
 		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/replica"}},
 		"scripting":           {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/relay", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
 		},
 		// The command table: it does not know what a command does.
@@ -34,8 +34,10 @@ func layers() map[string]layer {
 		// Needed only by the reference of commands.
 		"internal/compat": {may: []string{"internal/command"}},
 		// Services that commands use: they know neither sessions nor the table.
-		"internal/events":    {may: []string{"engine", "internal/glob", "resp"}},
-		"internal/errtext":   {},
+		"internal/events":  {may: []string{"engine", "internal/glob", "resp"}},
+		"internal/errtext": {},
+		// Links between nodes: it knows bytes and frames.
+		"internal/relay":     {},
 		"internal/nametext":  {},
 		"internal/glob":      {},
 		"internal/tracing":   {may: []string{"engine", "internal/nametext"}, tests: []string{"internal/otlptest", "storage"}},
@@ -83,7 +85,7 @@ func layers() map[string]layer {
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/relay", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
 		"internal/admin": {may: []string{"internal/admin/ui", "internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
 		// The dashboard: what a browser gets. What makes it is a separate module.
@@ -140,6 +142,8 @@ func owners() map[string]string {
 		"github.com/go-rod":        "integration/dashboard",
 
 		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
+
+		"github.com/hashicorp/yamux": "internal/relay",
 	}
 }
 
