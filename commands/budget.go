@@ -141,7 +141,7 @@ type moveCall struct {
 }
 
 // Prepare looks the id up on the connection.
-func (c *moveCall) Prepare(s *Session) error { return s.handler.engine.PrepareMove(&c.req) }
+func (c *moveCall) Prepare(s *Session) error { return s.engine().PrepareMove(&c.req) }
 
 // Preflight implements engine.Preflighter.
 func (c *moveCall) Preflight(tx *engine.Tx) error { return tx.PreflightMove(&c.req) }

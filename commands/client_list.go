@@ -109,7 +109,7 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 	subs := s.subscriptionCounts()
 	_, flags := subs.clientType()
 	state := id.trackingFlags()
-	if s.client.Waits() {
+	if remote := s.remote.Load(); s.client.Waits() || remote != nil && remote.Waits() {
 		state = "b" + state
 	}
 	if s.queued.Load() >= 0 {

@@ -2,7 +2,9 @@ package commands
 
 import (
 	"math"
+	"strings"
 
+	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
@@ -270,4 +272,62 @@ func quit() Spec {
 			return nil
 		},
 	}
+}
+
+// Commands that only nodes send, to each other. They are in no table, since no client may send them.
+const (
+	relayAs      = "RELAY.AS"      // user, name, library, its version, protocol, kinds of events: who sends what follows
+	relayReturn  = "RELAY.RETURN"  // queue, receipts: these deliveries did not reach their client
+	relayUnblock = "RELAY.UNBLOCK" // id of a connection: its wait for messages ends
+)
+
+// fromNode executes a command that only nodes send. It returns false for any other.
+func (s *Session) fromNode(args [][]byte) bool {
+	w := s.scratch()
+	switch {
+	case string(args[0]) == relayAs && len(args) >= 6:
+		s.takeIdentity(args[1:], w)
+	case string(args[0]) == relayReturn && len(args) >= 2 && s.authed:
+		u := &undeliverCall{}
+		for _, word := range args[2:] {
+			if r, err := engine.ParseReceipt(word); err == nil {
+				u.deliveries = append(u.deliveries, &engine.Delivery{Queue: string(args[1]), Receipt: r})
+			}
+		}
+		s.handler.submitUndo(u)
+		w.OK()
+	case string(args[0]) == relayUnblock && len(args) == 2 && s.authed:
+		id, _ := command.ParseInt(args[1])
+		s.handler.submitUndo(&unblockCall{client: uint64(id)}) //nolint:gosec // it was one
+		w.OK()
+	default:
+		return false
+	}
+	s.keep(w, false)
+	return true
+}
+
+// takeIdentity makes the session one of a user of another node, or of that node itself.
+func (s *Session) takeIdentity(words [][]byte, w *resp.Writer) {
+	if user := string(words[0]); user != "" {
+		a := s.handler.users.Account(user)
+		if a == nil || a.User() == nil || !a.User().Enabled() {
+			w.Error("NOAUTH", "the leader does not know the user of this connection, or the user is off")
+			s.closing = true
+			return
+		}
+		s.become(a)
+	} else {
+		s.setAuthed(true)
+	}
+	proto, _ := command.ParseInt(words[4])
+	s.setProto(int(proto))
+	s.updateIdentity(func(i *identity) {
+		i.name, i.libName, i.libVersion = strings.Clone(string(words[1])), string(words[2]), string(words[3])
+	})
+	if len(words) > 5 {
+		kinds, _ := command.ParseInt(words[5])
+		s.handler.hub.Forward(&s.subscriber, engine.EventKind(kinds)) //nolint:gosec // it was one
+	}
+	w.Int(int64(s.conn.ID())) //nolint:gosec // counts connections
 }

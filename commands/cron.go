@@ -87,7 +87,7 @@ type cronSetCall struct {
 }
 
 // Prepare parses the expression and encodes the message on the connection.
-func (c *cronSetCall) Prepare(s *Session) error { return s.handler.engine.PrepareCron(&c.cron) }
+func (c *cronSetCall) Prepare(s *Session) error { return s.engine().PrepareCron(&c.cron) }
 
 // Bytes implements weigher.
 func (c *cronSetCall) Bytes() int { return c.size }

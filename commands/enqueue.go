@@ -157,7 +157,7 @@ func headers(in *input) []engine.Header {
 }
 
 // Prepare runs the queue's hook and encodes the message on the connection.
-func (c *enqueueCall) Prepare(s *Session) error { return s.handler.engine.Prepare(&c.req) }
+func (c *enqueueCall) Prepare(s *Session) error { return s.engine().Prepare(&c.req) }
 
 // Bytes implements weigher.
 func (c *enqueueCall) Bytes() int { return c.size }

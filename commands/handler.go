@@ -17,6 +17,7 @@ import (
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/metrics"
+	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
@@ -91,7 +92,11 @@ type Config struct {
 	Latency *telemetry.Latency
 	// Tracer makes spans of messages; nil: tracing is off.
 	Tracer *tracing.Tracer
-	Log    zerolog.Logger
+	// Cluster is the node that this process is, and Relay its way to the leader; nil: there is no
+	// replication.
+	Cluster Cluster
+	Relay   *relay.Router
+	Log     zerolog.Logger
 }
 
 func (c *Config) check() error {
@@ -154,6 +159,7 @@ type Handler struct {
 	latency *telemetry.Latency
 	zero    atomic.Pointer[Counters] // totals at the last CONFIG RESETSTAT, or nil
 
+	nodes          nodes
 	users          *acl.Users
 	defaultAccount *acl.Account // of the default user
 	denied         acl.Log
@@ -174,7 +180,9 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	h := &Handler{cfg: cfg, engine: e, table: command.New(table()), hub: events.New(e), sessions: make(map[uint64]*Session)}
+	h := &Handler{cfg: cfg, engine: e, table: command.New(table()), sessions: make(map[uint64]*Session)}
+	h.hub = events.New(h)
+	h.joinCluster()
 	var err error
 	if h.users, err = acl.New(h.table.Catalog(glob.Match), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile}); err != nil {
 		return nil, err
@@ -201,7 +209,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 func (h *Handler) Open(c *resp.Conn) resp.Session { return h.open(c) }
 
 func (h *Handler) open(c connection) *Session {
-	s := &Session{handler: h, conn: c, proto: 2}
+	s := &Session{handler: h, conn: c, proto: 2, relayed: c.Relayed()}
 	s.subscriber = events.NewSubscriber((*receiver)(s))
 	s.client = engine.NewClient(c.ID(), c.Wake)
 	s.in.CountMax = int64(h.cfg.Limits.Count)

@@ -135,6 +135,7 @@ func (c *fakeConn) SetProto(proto int)                               { c.proto =
 func (c *fakeConn) SetAuthenticated(yes bool)                        { c.authed = yes }
 func (c *fakeConn) CertificateName() string                          { return c.certificate }
 func (c *fakeConn) LocalUser() string                                { return c.localUser }
+func (c *fakeConn) Relayed() bool                                    { return false }
 func (c *fakeConn) Pending() int                                     { return len(c.window) }
 func (c *fakeConn) QueuedBytes() int64                               { return 0 }
 func (c *fakeConn) Push(replies ...resp.Reply)                       { c.window = append(c.window, replies...) }
@@ -319,4 +320,31 @@ func printed(t testing.TB, wire string) string {
 		out, wire = append(out, v.show("")), rest
 	}
 	return strings.Join(out, "\n")
+}
+
+// scripted is what a script is played to.
+type scripted interface {
+	talk(name string) talker // over the named connection
+	settle()
+	pass(d time.Duration)
+	fail(err error) // commits; nil: they succeed again
+}
+
+// talker is a connection of a script.
+type talker interface {
+	send(cmds ...[]string)
+	received() string
+	gone()
+	ended() bool
+}
+
+func (s *server) talk(name string) talker { return s.connect(name) }
+func (s *server) pass(d time.Duration)    { s.Advance(d) }
+func (c *fakeConn) ended() bool           { return c.closed }
+
+func (s *server) fail(err error) {
+	s.store.FailCommits(err)
+	if err == nil {
+		_ = s.Repair() // the script shows whether it has succeeded
+	}
 }

@@ -26,7 +26,7 @@ func info() Spec {
 			{"INFO server", "..."},
 		},
 		Parse: func(s *Session, in *input) (call, error) {
-			c := &infoCall{loading: s.recovering}
+			c := &infoCall{blank: s.recovering, loading: s.recovering && s.handler.nodes.cluster == nil}
 			for _, s := range in.List("section") {
 				c.sections = append(c.sections, strings.ToLower(command.Clip(s)))
 			}
@@ -47,7 +47,8 @@ func infoOnRequest() []string { return []string{"commandstats", "latencystats"} 
 
 type infoCall struct {
 	sections []string // empty: all
-	loading  bool     // the engine recovers, so its figures are zeros
+	blank    bool     // there is no engine, or it recovers: its figures are zeros
+	loading  bool     // it recovers
 	stats    engine.Stats
 }
 

@@ -238,7 +238,7 @@ func humanBytes(n uint64) string {
 
 func (c *infoCall) persistence(h *Handler) fields {
 	status := "ok"
-	if !c.stats.Writable && !c.loading {
+	if !c.stats.Writable && !c.blank {
 		status = "err"
 	}
 	var f fields

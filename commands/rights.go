@@ -118,6 +118,7 @@ func (h *Handler) changed(accounts []*acl.Account, by *Session) {
 		u := a.User()
 		if u != nil {
 			h.engine.Submit([]*engine.Task{{Call: &unblockCall{client: s.conn.ID()}}})
+			h.unblockAtLeader(s)
 		}
 		switch {
 		case u != nil && h.mayListen(s, u, monitor):

@@ -72,7 +72,7 @@ func (s *Session) makeRoom(c *entry) bool {
 	if need.Bytes == 0 {
 		return true
 	}
-	if s.waiting != nil && s.waiting.task.Done() {
+	if s.waiting != nil && s.waiting.Ready() {
 		s.waiting = nil
 	}
 	if s.waiting != nil && !need.Own {

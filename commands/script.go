@@ -89,7 +89,7 @@ func (s *Session) compile(by hook.Caller, kind hook.Kind, source string) (hook.H
 	if u := s.account.Load().User(); u != nil {
 		by.Name = u.Name()
 	}
-	return s.handler.engine.CompileScript(by, kind, source)
+	return s.engine().CompileScript(by, kind, source)
 }
 
 // Bytes is what waits for the loop.
@@ -188,10 +188,10 @@ type scriptRollbackCall struct {
 // Prepare reads and compiles the source on the connection. A source that is not there may be in a
 // command that the client has sent before.
 func (c *scriptRollbackCall) Prepare(s *Session) error {
-	source, err := s.handler.engine.ScriptSource(c.queue, c.kind, c.version)
+	source, err := s.engine().ScriptSource(c.queue, c.kind, c.version)
 	if err == nil && source == "" {
 		if err = s.settle(); err == nil {
-			source, err = s.handler.engine.ScriptSource(c.queue, c.kind, c.version)
+			source, err = s.engine().ScriptSource(c.queue, c.kind, c.version)
 		}
 	}
 	if err == nil && source != "" {

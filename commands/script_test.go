@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := playScript(t, string(text))
+			got := playScript(t, string(text), func(change func(*Config)) scripted { return newServer(t, change) })
 			if got == string(text) {
 				return
 			}
@@ -56,12 +56,12 @@ func TestScripts(t *testing.T) {
 // player plays one script.
 type player struct {
 	t      *testing.T
-	server *server
+	server scripted
 	ids    []string
 	out    strings.Builder
 }
 
-func playScript(t *testing.T, text string) string {
+func playScript(t *testing.T, text string, start func(change func(*Config)) scripted) string {
 	t.Helper()
 	p := &player{t: t}
 	password := ""
@@ -71,7 +71,7 @@ func playScript(t *testing.T, text string) string {
 		p.out.WriteString(lines[0] + "\n")
 		lines = lines[1:]
 	}
-	p.server = newServer(t, func(c *Config) {
+	p.server = start(func(c *Config) {
 		c.Password, c.SlowAfter, c.SlowMax, c.LogLevel = password, time.Minute, 128, &testLevel{"info"}
 	})
 	for _, line := range lines {
@@ -98,13 +98,13 @@ func (p *player) play(line string) {
 		if err != nil {
 			p.t.Fatalf("%s: %v", line, err)
 		}
-		c := p.server.connect(m[1])
+		c := p.server.talk(m[1])
 		c.send(args)
 		p.show(c, "(waiting)")
 	case m != nil:
 		p.out.WriteString(line + "\n")
 		p.server.settle()
-		p.show(p.server.connect(m[1]), "(nothing)")
+		p.show(p.server.talk(m[1]), "(nothing)")
 	case line == "" || line[0] == '#':
 		p.out.WriteString(line + "\n")
 	case word == "advance":
@@ -113,34 +113,31 @@ func (p *player) play(line string) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		p.server.Advance(d)
+		p.server.pass(d)
 		p.server.settle()
 	case word == "close":
 		p.out.WriteString(line + "\n")
-		p.server.connect(rest).gone()
+		p.server.talk(rest).gone()
 		p.server.settle()
 	case line == "the store fails":
 		p.out.WriteString(line + "\n")
-		p.server.store.FailCommits(errors.New("no space left on device"))
+		p.server.fail(errors.New("no space left on device"))
 	case line == "the store works":
 		p.out.WriteString(line + "\n")
-		p.server.store.FailCommits(nil)
-		if err := p.server.Repair(); err != nil {
-			p.t.Fatal(err)
-		}
+		p.server.fail(nil)
 		// anything else was a reply: it is written anew
 	}
 }
 
-func (p *player) show(c *fakeConn, nothing string) {
+func (p *player) show(c talker, nothing string) {
 	wire := c.received()
 	switch {
 	case wire != "":
 		p.out.WriteString(p.mask(printed(p.t, wire)) + "\n")
-	case !c.closed:
+	case !c.ended():
 		p.out.WriteString(nothing + "\n")
 	}
-	if c.closed {
+	if c.ended() {
 		p.out.WriteString("(closed)\n")
 	}
 }

@@ -1,8 +1,11 @@
 package commands
 
 import (
+	"errors"
 	"strconv"
+	"time"
 
+	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
 )
@@ -169,4 +172,138 @@ func readwrite() Spec {
 		Examples: []Example{{"READWRITE", "OK"}},
 		Local:    answerOK,
 	}
+}
+
+func backup() Spec {
+	return Spec{
+		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(1); off-loop O(N) where N is the number of files of the store, or their size if they have to be copied",
+		Returns: "map",
+		Summary: "Makes an online backup of the store in a directory of that name below storage.backup_path, and replies when it is durable. " +
+			"It is a consistent snapshot with everything acknowledged before. `fila restore` turns it into a data directory, see docs/backup.md.",
+		Reply: "A map: " + backupFields(&engine.BackupResult{}).names() + ".",
+		Flags: []string{"admin", "noscript", "no_multi"},
+		Args:  []Arg{{Name: "name", Type: String}},
+		Examples: []Example{
+			{"FILA.BACKUP monday", "..."},
+		},
+		Parse: func(_ *Session, in *input) (call, error) {
+			name := in.Text("name")
+			if name == "" {
+				return nil, command.Refuse("INVALID", "the name of a backup must not be empty; BGSAVE makes one that is named after the time")
+			}
+			return &backupCall{req: engine.Backup{Name: name, Wait: true}}, nil
+		},
+	}
+}
+
+type backupCall struct {
+	req    engine.Backup
+	result engine.BackupResult
+}
+
+// Apply implements engine.Call.
+func (c *backupCall) Apply(tx *engine.Tx) (err error) {
+	c.result, err = tx.Backup(&c.req)
+	return err
+}
+
+// Render writes the result of the backup.
+func (c *backupCall) Render(_ *Handler, w *resp.Writer) error {
+	backupFields(&c.result).write(w)
+	return nil
+}
+
+func backupFields(r *engine.BackupResult) *fields {
+	var f fields
+	f.text("name", r.Name)
+	f.text("path", r.Path)
+	f.millis("took_ms", r.Took)
+	return &f
+}
+
+func bgsave() Spec {
+	return Spec{
+		Name: "BGSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
+		Summary: "Starts a backup of the store, named after the time, below storage.backup_path.",
+		Differs: "Makes a backup, see FILA.BACKUP. Acknowledged changes are durable without it. SCHEDULE is accepted without effect.",
+		Flags:   []string{"admin", "noscript", "no_async_loading"},
+		Args:    []Arg{{Name: "schedule", Type: PureToken, Token: "SCHEDULE", Optional: true}},
+		Examples: []Example{
+			{"BGSAVE", "..."},
+			{"BGSAVE SCHEDULE NOW", "(error) ERR syntax error"},
+		},
+		Parse: func(*Session, *input) (call, error) { return &bgsaveCall{}, nil },
+	}
+}
+
+type bgsaveCall struct{}
+
+// Apply implements engine.Call.
+func (c *bgsaveCall) Apply(tx *engine.Tx) error {
+	_, err := tx.Backup(&engine.Backup{})
+	if errors.Is(err, engine.ErrBackupRunning) {
+		return command.Refuse("ERR", "Background save already in progress")
+	}
+	return err
+}
+
+// Render confirms that the backup has begun.
+func (c *bgsaveCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Status("Background saving started")
+	return nil
+}
+
+func lastsave() Spec {
+	return Spec{
+		Name: "LASTSAVE", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "integer",
+		Summary:  "Returns the Unix time in seconds of the newest complete backup.",
+		Differs:  "0 if there is none; the start of the server does not count.",
+		Flags:    []string{"loading", "stale", "fast"},
+		ACL:      []string{"admin", "dangerous"},
+		Quiet:    true,
+		Tips:     []string{"nondeterministic_output"},
+		Examples: []Example{{"LASTSAVE", "(integer) 0"}},
+		Parse:    func(*Session, *input) (call, error) { return &lastsaveCall{}, nil },
+	}
+}
+
+type lastsaveCall struct{ at time.Time }
+
+// Apply implements engine.Call.
+func (c *lastsaveCall) Apply(tx *engine.Tx) error {
+	c.at = tx.Backups().LastAt
+	return nil
+}
+
+// Render writes the seconds.
+func (c *lastsaveCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Int(unixSeconds(c.at))
+	return nil
+}
+
+// unixSeconds returns Unix seconds, 0 for the zero time.
+func unixSeconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// backups adds the state of backups under the names that Redis has for its snapshots.
+func (f *fields) backups(s *engine.Stats) {
+	b, status, last, current := &s.Backup, "ok", int64(-1), int64(-1)
+	if b.Failed {
+		status = "err"
+	}
+	if b.Took > 0 {
+		last = int64(b.Took / time.Second)
+	}
+	if b.Running {
+		current = int64(max(s.Now.Sub(b.Since), 0) / time.Second)
+	}
+	f.flag("rdb_bgsave_in_progress", b.Running)
+	f.number("rdb_last_save_time", unixSeconds(b.LastAt))
+	f.text("rdb_last_bgsave_status", status)
+	f.number("rdb_last_bgsave_time_sec", last)
+	f.number("rdb_current_bgsave_time_sec", current)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/events"
+	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/internal/telemetry"
 	"github.com/faisca/fila/resp"
 )
@@ -25,6 +26,7 @@ type connection interface {
 	SetAuthenticated(ok bool)
 	CertificateName() string
 	LocalUser() string
+	Relayed() bool
 	Pending() int
 	QueuedBytes() int64
 	Push(replies ...resp.Reply)
@@ -67,12 +69,24 @@ type Session struct {
 	retained     atomic.Int64 // bytes of messages that leases retain until their reply is written
 	sharesBuffer bool         // arguments of this read must be copied to be retained, see room.go
 	large        bool         // the arguments of the current command are too large to retain
-	waiting      *pending     // the newest lease that may be waiting for messages, or nil
+	waiting      resp.Reply   // of the newest lease that may be waiting for messages, or nil
 
 	replies []resp.Reply   // of one call of Handle, in order
 	tasks   []*engine.Task // of the same call
 	slab    []pending      // preallocated for the rest of the same call
 	writer  resp.Writer    // for replies that are rendered immediately
+
+	// With a cluster, see relay.go:
+	relayed    bool                       // serves a client of another node
+	inside     Engine                     // that of this node, kept in force; nil: it is not
+	leadership uint64                     // of the last inside
+	remote     atomic.Pointer[relay.Conn] // to the leader; nil: nothing was passed on yet
+	forwards   []*relay.Command           // of one call of Handle, for the leader
+	wire       []byte                     // of forwards
+	wired      int                        // bytes of it that belong to forwards
+	who        *relay.Identity            // made of whoIs and whoUses; nil: not yet
+	whoIs      *identity
+	whoUses    *acl.Account
 
 	identity  atomic.Pointer[identity]
 	current   atomic.Pointer[entry]              // the newest command
@@ -130,10 +144,12 @@ func (s *Session) flush() {
 	clear(s.replies)
 	s.replies = s.replies[:0]
 	if len(s.tasks) > 0 {
-		s.handler.engine.Submit(s.tasks)
+		s.engine().Submit(s.tasks)
 		clear(s.tasks)
 		s.tasks = s.tasks[:0]
 	}
+	s.exit()
+	s.sendForwards()
 }
 
 // settle waits until what the client has sent before is done, or the client is lost.
@@ -146,7 +162,11 @@ func (s *Session) settle() error {
 
 // Gone is called when the connection has ended and its replies are dropped.
 func (s *Session) Gone() {
+	s.exit() // after a panic
 	s.end()
+	if remote := s.remote.Load(); remote != nil {
+		remote.Close()
+	}
 	s.handler.leave(s)
 	s.handler.engine.Leave(s.client)
 }
@@ -157,6 +177,9 @@ func (s *Session) handle(args [][]byte, left int) {
 	silent := s.mute == muteAll || s.mute == muteThis
 	if s.mute == muteThis {
 		s.mute = muteNone
+	}
+	if s.relayed && s.fromNode(args) {
+		return
 	}
 	c, rest, err := s.handler.table.Lookup(args)
 	if denied := s.admit(c); denied != nil {
@@ -197,7 +220,11 @@ func (s *Session) handle(args [][]byte, left int) {
 		s.local(c, args, silent)
 		return
 	}
-	s.recovering = !s.handler.ready.Load() && s.handler.loading()
+	if s.handler.nodes.cluster == nil {
+		s.recovering = !s.handler.ready.Load() && s.handler.loading()
+	} else if s.place(c, args, silent) {
+		return
+	}
 	call, err := c.Spec.Parse(s, &s.in)
 	if p, ok := call.(preparer); ok && err == nil {
 		err = p.Prepare(s)

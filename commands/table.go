@@ -109,7 +109,7 @@ func filaCommands() []Spec {
 		// acl.go
 		whoAmI(),
 
-		// backup.go
+		// server.go
 		bgsave(),
 		backup(),
 		lastsave(),

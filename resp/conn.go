@@ -17,6 +17,7 @@ type Conn struct {
 	session Session
 	created time.Time
 	local   bool // of ServeLocal
+	relayed bool // of ServeRelayed
 
 	localUser string
 	opened    atomic.Bool // session is set
@@ -108,6 +109,10 @@ func (c *Conn) CertificateName() string {
 // LocalUser returns the user that the maker of a connection within this process has
 // authenticated, see Server.ServeLocal; "" for any other connection.
 func (c *Conn) LocalUser() string { return c.localUser }
+
+// Relayed reports whether another node passes on the commands of a client on this connection, see
+// Server.ServeRelayed.
+func (c *Conn) Relayed() bool { return c.relayed }
 
 // Pending returns the number of commands whose replies are not written yet.
 func (c *Conn) Pending() int {

@@ -126,7 +126,7 @@ func (c *Conn) idle() bool {
 
 // idleTimeout returns after how long an idle connection is closed; 0: never.
 func (c *Conn) idleTimeout() time.Duration {
-	if c.local {
+	if c.local || c.relayed {
 		return 0
 	}
 	return c.server.cfg.IdleTimeout

@@ -79,3 +79,23 @@ func TestAShutdownEndsLocalConnectionsAndTakesNoMore(t *testing.T) {
 		newClient(t, theirs).wantEnd("")
 	})
 }
+
+// A client of another node takes a place like any client, but only that node knows whether it is idle.
+func TestARelayedConnectionMayBeIdleAndTakesAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHandler()
+		s := newTestServer(t, h, func(c *Config) { c.IdleTimeout, c.MaxClients = time.Minute, 1 })
+		ours, theirs := net.Pipe()
+		go s.ServeRelayed(ours)
+		c, session := newClient(t, theirs), <-h.sessions
+		if !session.c.Relayed() {
+			t.Error("it does not know that it is relayed")
+		}
+		time.Sleep(time.Hour)
+		late, end := net.Pipe()
+		go s.ServeRelayed(late)
+		newClient(t, end).wantEnd(tooManyClients)
+		c.send("QUIT\r\n")
+		c.wantEnd("+OK\r\n")
+	})
+}

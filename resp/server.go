@@ -212,6 +212,18 @@ func (s *Server) ServeLocal(nc net.Conn, user string) {
 	s.serve(c)
 }
 
+// ServeRelayed serves a connection on which another node passes on the commands of a client, as
+// ServeConn does. The other node applies IdleTimeout to its client, so it does not apply here.
+func (s *Server) ServeRelayed(nc net.Conn) {
+	c := s.admit(nc)
+	if c == nil {
+		s.reject(nc)
+		return
+	}
+	c.relayed = true
+	s.serve(c)
+}
+
 // serve serves an admitted connection.
 func (s *Server) serve(c *Conn) {
 	defer s.remove(c)

@@ -10,37 +10,44 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/relay"
 )
 
 // seat is the engine of a node as its commands see it. A node has an engine only while it leads, so
 // the engine changes during the life of its connections; the seat passes each call to the one in
-// force. Without replication the commands have the engine itself, and there is no seat.
+// force, and tells the relay where the commands go that find none. Without replication the commands
+// have the engine itself, and there is no seat.
 //
 //	            Seat(e), Run(e)               Hold
 //	vacant ─────────────────────► seated ───────────────► held
 //	  ▲                             │                       │ │
 //	  └──────── Vacate(cause) ──────┴───────────────────────┘ └──► seated again: Seat(another)
 //
-// A call that finds no engine, or one that has not recovered, or a seat that is held, waits for the
-// next state, for at most wait together; then it is refused with LOADING, and has had no effect. A
-// call that has entered goes to the engine that it found, also while the seat is held: Hold returns
-// when all of these have been submitted. So nothing is refused by a hand-over:
+// A session enters before it parses commands for the engine, and exits when it has submitted them. Hold
+// returns when all that have entered have exited, and nothing enters after it; what a session cannot
+// enter with goes to the relay, which waits for the next leader, whichever node that is. So a hand-over
+// refuses nothing:
 //
 //	taking over   e := engine.New; seat.Seat(e); go e.Run. The commands enter when e.Ready is closed.
 //	              If Run fails: seat.Vacate(why).
 //	handing over  seat.Hold; e.Stop; wait for Run; transfer the leadership; seat.Vacate(nil).
 //	              If the transfer fails: seat.Seat(another engine).
 //	ceasing       e.Halt; wait for Run; seat.Vacate(why). Calls in between are answered by the engine.
+//	following     seat.Follow(node), as soon as another node is known to lead.
 //
-// Seat, Hold and Vacate are called by one goroutine, and an engine has ended before the next is
+// Other calls than those of sessions (Submit and the like) wait for an engine, for at most wait
+// together; then they are refused with LOADING, and have had no effect.
+//
+// Seat, Hold, Vacate and Follow are called by one goroutine, and an engine has ended before the next is
 // seated: its clients are those of the next one.
 type seat struct {
 	start time.Time     // origin of Elapsed, for the seat and every engine (engine.Config.Start)
 	wait  time.Duration // cluster.wait_ms
 	ready chan struct{} // closed: a node takes connections as soon as it has started
+	relay *relay.Router // nil: commands do not go to other nodes
 
 	state   atomic.Pointer[seating]
-	inside  atomic.Int64  // calls that have entered and are not submitted yet
+	inside  atomic.Int64  // sessions that have entered, and calls that are not submitted yet
 	drained chan struct{} // capacity 1: inside may be 0 while the seat is held
 
 	mu     sync.Mutex // guards what the next engine is told
@@ -51,17 +58,21 @@ type seat struct {
 // seating is a state of a seat. It is immutable but for over.
 type seating struct {
 	engine *engine.Engine // nil: vacant
+	number uint64         // of the last engine that was seated, from 1
 	held   bool           // no call enters
 	cause  error          // why it is vacant; nil: unknown
 	latest *engine.Engine // the last one that was seated, for what needs only its store; nil: none
 	over   chan struct{}  // closed when another state is in force
 }
 
-var _ commands.Engine = (*seat)(nil)
+var (
+	_ commands.Engine  = (*seat)(nil)
+	_ commands.Cluster = (*seat)(nil)
+)
 
 // newSeat returns a vacant seat. Calls wait for an engine for at most wait.
-func newSeat(wait time.Duration) *seat {
-	s := &seat{start: time.Now(), wait: wait, ready: make(chan struct{}), drained: make(chan struct{}, 1)}
+func newSeat(wait time.Duration, router *relay.Router) *seat {
+	s := &seat{start: time.Now(), wait: wait, ready: make(chan struct{}), relay: router, drained: make(chan struct{}, 1)}
 	close(s.ready)
 	s.state.Store(&seating{over: make(chan struct{})})
 	return s
@@ -79,15 +90,46 @@ func (s *seat) Seat(e *engine.Engine) {
 		e.Listen(s.listen)
 	}
 	e.Want(s.wanted)
-	s.change(&seating{engine: e, latest: e})
+	now := &seating{engine: e, latest: e, number: s.state.Load().number + 1}
+	s.change(now)
+	go s.lead(now, s.listen)
+}
+
+// lead serves the commands that wait for a leader, once the engine has recovered. Subscribers are told
+// that they may have missed events since another engine made them.
+func (s *seat) lead(now *seating, listen func([]engine.Event)) {
+	select {
+	case <-now.engine.Ready():
+	case <-now.over:
+		return
+	}
+	if listen != nil {
+		listen([]engine.Event{{Kind: engine.EventLost, Time: time.Now()}})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.relay != nil && s.state.Load() == now {
+		s.relay.Lead()
+	}
+}
+
+// Follow says that another node leads. The seat is vacant.
+func (s *seat) Follow(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.relay != nil {
+		s.relay.Follow(node)
+	}
 }
 
 // Hold keeps back calls from the engine in force, and returns when those before have been submitted
 // to it. Calls wait until Seat, or until they are refused.
 func (s *seat) Hold() {
+	s.mu.Lock()
 	now := *s.state.Load()
 	now.held = true
-	s.change(&now)
+	s.leave(&now)
+	s.mu.Unlock()
 	for s.inside.Load() > 0 {
 		<-s.drained
 	}
@@ -96,7 +138,18 @@ func (s *seat) Hold() {
 // Vacate takes the engine out of force, which has ended. cause is told to clients that wait in vain;
 // nil if there is nothing to tell.
 func (s *seat) Vacate(cause error) {
-	s.change(&seating{cause: cause, latest: s.state.Load().latest})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.state.Load()
+	s.leave(&seating{cause: cause, latest: old.latest, number: old.number})
+}
+
+// leave ends the leadership of this node: commands go to the relay. The caller holds mu.
+func (s *seat) leave(to *seating) {
+	s.change(to)
+	if s.relay != nil {
+		s.relay.Lose()
+	}
 }
 
 func (s *seat) change(to *seating) {
@@ -116,6 +169,17 @@ func (s *seat) enter() (*engine.Engine, *seating) {
 	s.exit()
 	return nil, now
 }
+
+// Enter implements commands.Cluster.
+func (s *seat) Enter() (e commands.Engine, leadership uint64) {
+	if engine, now := s.enter(); engine != nil {
+		return engine, now.number
+	}
+	return nil, 0
+}
+
+// Exit implements commands.Cluster.
+func (s *seat) Exit() { s.exit() }
 
 // exit ends enter, whose call has been submitted.
 func (s *seat) exit() {

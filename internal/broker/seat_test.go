@@ -29,7 +29,9 @@ type seatTest struct {
 
 func newSeatTest(t *testing.T) *seatTest {
 	t.Helper()
-	return &seatTest{t: t, seat: newSeat(2 * time.Second), store: storage.NewMemory(), client: engine.NewClient(1, func() {})}
+	s := &seatTest{t: t, seat: newSeat(2*time.Second, nil), store: storage.NewMemory(), client: engine.NewClient(1, func() {})}
+	t.Cleanup(func() { s.Vacate(nil) })
+	return s
 }
 
 // takeOver seats an engine and runs it.
@@ -37,6 +39,7 @@ func (s *seatTest) takeOver() {
 	s.t.Helper()
 	s.seatNext()
 	s.run()
+	synctest.Wait()
 }
 
 // seatNext seats an engine that does not run yet.
@@ -240,6 +243,9 @@ func TestEachEngineHasTheListenerAndTheWantedKinds(t *testing.T) {
 		var heard []string
 		s.Listen(func(events []engine.Event) {
 			for i := range events {
+				if events[i].Kind == engine.EventLost {
+					events[i].Queue = "(lost)"
+				}
 				heard = append(heard, events[i].Queue)
 			}
 		})
@@ -258,14 +264,14 @@ func TestEachEngineHasTheListenerAndTheWantedKinds(t *testing.T) {
 		s.Want(engine.EventDeleted)
 		create("c")
 		s.end()
-		if got := strings.Join(heard, " "); got != "a.dlq a b.dlq b" {
-			t.Errorf("heard of %q, want a and b with their dead-letter queues", got)
+		if got := strings.Join(heard, " "); got != "(lost) a.dlq a (lost) b.dlq b" {
+			t.Errorf("heard of %q, want a and b with their dead-letter queues, and that events were lost before each", got)
 		}
 	})
 }
 
 func TestASeatWithoutAnEngineAnswersWhatNeedsNone(t *testing.T) {
-	s := newSeat(time.Minute)
+	s := newSeat(time.Minute, nil)
 	if _, ok := s.Snapshot().Get("key"); ok || s.Snapshot().Hooks() != 0 {
 		t.Error("an empty snapshot has entries")
 	}

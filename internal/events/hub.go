@@ -31,16 +31,19 @@ type Hub struct {
 	channels map[string]subscribers
 	patterns map[string]subscribers
 	monitors subscribers
+	nodes    map[*Subscriber]engine.EventKind // other nodes, with what their clients have subscribed to
 	// interest counts, for each kind of event, the channels and patterns with subscribers that may carry
-	// it; wanted is what the source was asked for.
-	interest map[engine.EventKind]int
-	wanted   engine.EventKind
+	// it; wanted and subscribed are what the source was asked for.
+	interest           map[engine.EventKind]int
+	tapped             engine.EventKind
+	wanted, subscribed engine.EventKind
 }
 
-// Source makes the events. *engine.Engine is one.
+// Source makes the events.
 type Source interface {
-	// Want says which kinds of events have subscribers.
-	Want(kinds engine.EventKind)
+	// Want says which kinds of events are wanted, and which of these have subscribers here: others
+	// are for taps, or for other nodes.
+	Want(kinds, subscribed engine.EventKind)
 }
 
 // Receiver is the connection of a subscriber. Its methods may be called from any goroutine.
@@ -71,7 +74,7 @@ type Topic struct {
 func New(source Source) *Hub {
 	return &Hub{
 		source: source, channels: map[string]subscribers{}, patterns: map[string]subscribers{}, monitors: subscribers{},
-		interest: map[engine.EventKind]int{},
+		nodes: map[*Subscriber]engine.EventKind{}, interest: map[engine.EventKind]int{},
 	}
 }
 
@@ -81,11 +84,7 @@ func (h *Hub) Tap(kinds engine.EventKind, to func([]engine.Event)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.taps = append(h.taps, to)
-	for _, kind := range engine.EventKinds() {
-		if kinds&kind != 0 {
-			h.interest[kind]++
-		}
-	}
+	h.tapped |= kinds
 	h.want()
 }
 
@@ -190,6 +189,7 @@ func (h *Hub) end(s *Subscriber) {
 	for t := range s.topics {
 		h.remove(s, t)
 	}
+	delete(h.nodes, s)
 	h.want()
 	delete(h.monitors, s)
 	h.monitoring.Store(int32(len(h.monitors))) //nolint:gosec // at most as many as there are connections
@@ -208,16 +208,34 @@ func (h *Hub) count(t Topic, change int) {
 
 // want asks the source for the kinds of events that may have subscribers.
 func (h *Hub) want() {
-	var kinds engine.EventKind
+	var subscribed engine.EventKind
 	for kind, n := range h.interest {
 		if n > 0 {
-			kinds |= kind
+			subscribed |= kind
 		}
 	}
-	if kinds != h.wanted {
-		h.wanted = kinds
-		h.source.Want(kinds)
+	wanted := subscribed | h.tapped
+	for _, kinds := range h.nodes {
+		wanted |= kinds
 	}
+	if wanted != h.wanted || subscribed != h.subscribed {
+		h.wanted, h.subscribed = wanted, subscribed
+		h.source.Want(wanted, subscribed)
+	}
+}
+
+// Forward passes events of the kinds on to another node, in place of earlier kinds. That node delivers
+// them to its subscribers (Deliver). A client that has left gets none.
+func (h *Hub) Forward(s *Subscriber, kinds engine.EventKind) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.left {
+		return
+	}
+	if h.nodes[s] = kinds; kinds == 0 {
+		delete(h.nodes, s)
+	}
+	h.want()
 }
 
 // mayMatch reports whether a pattern might match a text that begins and ends as
@@ -246,19 +264,36 @@ func (h *Hub) Publish(events []engine.Event) {
 		}
 		channel = appendChannel(channel[:0], &events[i])
 		payload = payload[:0]
-		to := func(subscribed subscribers, pattern string) {
+		rendered := func() []byte {
 			if len(payload) == 0 {
 				payload = appendPayload(payload, &events[i])
 			}
-			deliver(subscribed, pattern, channel, payload)
+			return payload
 		}
-		if subscribed := h.channels[string(channel)]; len(subscribed) > 0 {
-			to(subscribed, "")
-		}
-		for pattern, subscribed := range h.patterns {
-			if glob.Match(pattern, string(channel)) {
-				to(subscribed, pattern)
+		h.deliver(channel, rendered)
+		for node, kinds := range h.nodes {
+			if events[i].Kind&kinds != 0 || events[i].Kind == engine.EventLost {
+				deliver(subscribers{node: {}}, "", channel, rendered())
 			}
+		}
+	}
+}
+
+// Deliver delivers an event that another node has passed on.
+func (h *Hub) Deliver(channel, payload []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deliver(channel, func() []byte { return payload })
+}
+
+// deliver delivers an event to the subscribers here. payload is called if there are any.
+func (h *Hub) deliver(channel []byte, payload func() []byte) {
+	if subscribed := h.channels[string(channel)]; len(subscribed) > 0 {
+		deliver(subscribed, "", channel, payload())
+	}
+	for pattern, subscribed := range h.patterns {
+		if glob.Match(pattern, string(channel)) {
+			deliver(subscribed, pattern, channel, payload())
 		}
 	}
 }

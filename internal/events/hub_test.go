@@ -22,9 +22,9 @@ func (c *client) PushAsync(b []byte) bool {
 }
 
 // source keeps what the hub wants.
-type source struct{ kinds engine.EventKind }
+type source struct{ kinds, subscribed engine.EventKind }
 
-func (s *source) Want(kinds engine.EventKind) { s.kinds = kinds }
+func (s *source) Want(kinds, subscribed engine.EventKind) { s.kinds, s.subscribed = kinds, subscribed }
 
 func TestEventsReachTheirSubscribersInTheirProtocol(t *testing.T) {
 	var from source
@@ -94,5 +94,46 @@ func TestATapGetsEventsWithoutSubscribers(t *testing.T) {
 	}
 	if from.kinds != engine.EventDead|engine.EventFailed {
 		t.Errorf("after the subscriber has left, %v is wanted", from.kinds)
+	}
+}
+
+// A node gets the events of the kinds that it has asked for, once, and delivers them to its own
+// subscribers with the same bytes.
+func TestANodePassesEventsOnToAnother(t *testing.T) {
+	var from, none source
+	leader, other := New(&from), New(&none)
+	link, named, pattern, here := &client{proto: 3}, &client{proto: 2}, &client{proto: 2}, &client{proto: 2}
+	node, a, b, c := NewSubscriber(link), NewSubscriber(named), NewSubscriber(pattern), NewSubscriber(here)
+	other.Subscribe(&a, Topic{Name: "fila:orders:dead"})
+	other.Subscribe(&b, Topic{Name: "fila:*:dead", Pattern: true})
+	leader.Subscribe(&c, Topic{Name: "fila:orders:dead"})
+	leader.Tap(engine.EventFailed, func([]engine.Event) {})
+	leader.Forward(&node, engine.EventDead|engine.EventAcked)
+	if from.kinds != engine.EventDead|engine.EventAcked|engine.EventFailed || from.subscribed != engine.EventDead || none.subscribed != engine.EventDead {
+		t.Errorf("wanted %v, of these %v for subscribers here; the other node wants %v", from.kinds, from.subscribed, none.subscribed)
+	}
+	if channels, patterns := leader.Size(); channels != 1 || patterns != 0 {
+		t.Errorf("%d channels and %d patterns: another node is no subscriber", channels, patterns)
+	}
+	leader.Publish([]engine.Event{{Kind: engine.EventDead, Queue: "orders", Time: time.UnixMilli(7)}, {Kind: engine.EventFailed, Queue: "orders"}})
+	const head = ">3\r\n$7\r\nmessage\r\n$16\r\nfila:orders:dead\r\n"
+	got := link.got.String()
+	if !strings.HasPrefix(got, head) || strings.Count(got, ">3") != 1 {
+		t.Fatalf("the other node got %q", got)
+	}
+	_, payload, _ := strings.Cut(got[len(head):], "\r\n")
+	other.Deliver([]byte("fila:orders:dead"), []byte(strings.TrimSuffix(payload, "\r\n")))
+	if named.got.String() != here.got.String() || !strings.Contains(pattern.got.String(), payload) {
+		t.Errorf("delivered as %q and %q, by the leader as %q", named.got.String(), pattern.got.String(), here.got.String())
+	}
+	link.got.Reset()
+	leader.Publish([]engine.Event{{Kind: engine.EventLost}})
+	if !strings.Contains(link.got.String(), `"event":"lost"`) {
+		t.Errorf("that events were lost is told as %q", link.got.String())
+	}
+	leader.Leave(&node)
+	leader.Forward(&node, engine.EventAcked)
+	if from.kinds != engine.EventDead|engine.EventFailed {
+		t.Errorf("after the node has left, %v is wanted", from.kinds)
 	}
 }
