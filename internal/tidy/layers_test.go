@@ -105,7 +105,7 @@ func layers() map[string]layer {
 		"examples/go/worker":   {},
 		// Drives the dashboard in a browser, from a separate module.
 		"integration/dashboard": {tests: []string{"integration/harness", "internal/client"}},
-		"integration/metrics":  {tests: []string{"integration/harness"}},
+		"integration/metrics":   {tests: []string{"integration/harness"}},
 		// Programs that demonstrate or measure a running broker from outside; they share its start.
 		"integration/harness": {},
 		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
