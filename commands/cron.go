@@ -12,7 +12,7 @@ func cron() Spec {
 	return Spec{
 		Name: "FILA.CRON", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary:     "A container for the commands that manage recurring messages.",
-		Subcommands: []Spec{cronDel(), cronGet(), help("FILA.CRON"), cronList(), cronSet()},
+		Subcommands: []Spec{cronDel(), cronGet(), help("FILA.CRON"), cronList(), cronRun(), cronSet()},
 	}
 }
 
@@ -144,8 +144,8 @@ func cronGet() Spec {
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
-		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + ". key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
-			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt; charge is nil if none was given.",
+		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming. key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
+			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt; charge is nil if none was given; upcoming are the next five ticks, next_at is the first of them.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.CRON GET morning", "(nil)"},
@@ -183,9 +183,14 @@ func (c *cronGetCall) Render(_ *Handler, w *resp.Writer) error {
 		w.Null()
 		return nil
 	}
-	cronFields(&c.info).write(w)
+	f := cronFields(&c.info)
+	f.times("upcoming", c.info.Upcoming(upcomingTicks))
+	f.write(w)
 	return nil
 }
+
+// upcomingTicks is how many ticks FILA.CRON GET shows.
+const upcomingTicks = 5
 
 func cronFields(i *engine.CronInfo) *fields {
 	zone := i.Zone
@@ -223,7 +228,7 @@ func cronList() Spec {
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
 		Summary: "Returns the recurring messages of queues that the user has a right to, a page at a time.",
 		Flags:   []string{"readonly"},
-		Reply:   pageReply + "A recurring message is a map as in FILA.CRON GET.",
+		Reply:   pageReply + "A recurring message is a map as in FILA.CRON GET, without upcoming.",
 		Args:    append([]Arg{}, pageOptions()...),
 		Examples: []Example{
 			{"FILA.CRON LIST", "1) \"0\"\n2) (empty array)"},
@@ -260,5 +265,45 @@ func (c *cronListCall) Apply(tx *engine.Tx) error {
 // Render writes the next cursor and the recurring messages.
 func (c *cronListCall) Render(_ *Handler, w *resp.Writer) error {
 	c.write(w, len(c.list), func(i int) *fields { return cronFields(&c.list[i]) })
+	return nil
+}
+
+func cronRun() Spec {
+	return Spec{
+		Name: "RUN", Group: "fila", Since: "0.2.0", Complexity: "O(1); off-loop O(N) where N is the size of the message", Returns: "string",
+		Summary: "Enqueues the message of a recurring message now, in addition to its ticks, which stay as they are, and returns the id. " +
+			"Its headers are those of a tick, and the ON_ENQUEUE hook and the limits of the queue apply.",
+		Flags: []string{"write", "denyoom", "no_multi"}, ACL: []string{"admin"},
+		Args: []Arg{{Name: "name", Type: String}},
+		Examples: []Example{
+			{"FILA.CRON RUN morning", "(error) INVALID not allowed: there is no recurring message \"morning\", FILA.CRON LIST shows those that are set"},
+			{"FILA.QUEUE CREATE reports", "OK"},
+			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
+			{"FILA.CRON RUN morning", `"<id>"`},
+		},
+		Parse: func(s *Session, in *input) (call, error) {
+			return &cronRunCall{req: engine.CronRun{Name: in.Text("name")}, account: s.account.Load()}, nil
+		},
+	}
+}
+
+type cronRunCall struct {
+	req     engine.CronRun
+	account *acl.Account
+	id      engine.ID
+}
+
+// Apply implements engine.Call.
+func (c *cronRunCall) Apply(tx *engine.Tx) (err error) {
+	if err := mayChangeCron(tx, c.account, c.req.Name); err != nil {
+		return err
+	}
+	c.id, err = tx.RunCron(&c.req)
+	return err
+}
+
+// Render writes the id.
+func (c *cronRunCall) Render(_ *Handler, w *resp.Writer) error {
+	w.BulkString(c.id.String())
 	return nil
 }

@@ -20,7 +20,7 @@ type field struct {
 	name string
 	num  int64
 	text string
-	more any // of fieldMore: a []string, a []byte, a fields or a []fields
+	more any // of fieldMore: a []string, a []time.Time, a []byte, a fields or a []fields
 	kind fieldKind
 }
 
@@ -156,6 +156,11 @@ func (f *fields) texts(name string, list []string) {
 	*f = append(*f, field{name: name, more: list, kind: fieldMore})
 }
 
+// times adds an array of times in Unix milliseconds.
+func (f *fields) times(name string, list []time.Time) {
+	*f = append(*f, field{name: name, more: list, kind: fieldMore})
+}
+
 // group adds a nested map.
 func (f *fields) group(name string, m fields) {
 	*f = append(*f, field{name: name, more: m, kind: fieldMore})
@@ -278,6 +283,11 @@ func (v *field) writeMore(w *resp.Writer) {
 		w.Array(len(more))
 		for _, text := range more {
 			w.BulkString(text)
+		}
+	case []time.Time:
+		w.Array(len(more))
+		for _, t := range more {
+			w.Int(t.UnixMilli())
 		}
 	case []byte:
 		w.Bulk(more)

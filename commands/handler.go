@@ -96,9 +96,7 @@ type Config struct {
 	// replication.
 	Cluster Cluster
 	Relay   *relay.Router
-	// Replication tells what the node knows of its cluster; nil: there is none.
-	Replication Replication
-	Log         zerolog.Logger
+	Log     zerolog.Logger
 }
 
 func (c *Config) check() error {

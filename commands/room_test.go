@@ -398,6 +398,7 @@ func worstForms(f *flooded) map[string][][]string {
 		"FILA.CONFIG GET":         one("FILA.CONFIG GET " + longName("config", 1)),
 		"FILA.CONFIG SET":         one("FILA.CONFIG SET another", value),
 		"FILA.CRON GET":           one("FILA.CRON GET " + longName("cron", 1)),
+		"FILA.CRON RUN":           one("FILA.CRON RUN " + longName("cron", 1)),
 		"FILA.CRON SET":           one("FILA.CRON SET another small @yearly", value),
 		"FILA.ENQUEUE":            one("FILA.ENQUEUE small", value),
 		"FILA.EXPLAIN":            one("FILA.EXPLAIN small " + f.small[2000]),

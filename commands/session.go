@@ -77,8 +77,6 @@ type Session struct {
 	writer  resp.Writer    // for replies that are rendered immediately
 
 	// With a cluster, see relay.go:
-	awaits     atomic.Pointer[waitReply]  // the last WAIT that has begun
-	left       atomic.Bool                // Gone was called
 	relayed    bool                       // serves a client of another node
 	inside     Engine                     // that of this node, kept in force; nil: it is not
 	leadership uint64                     // of the last inside
@@ -166,7 +164,6 @@ func (s *Session) settle() error {
 func (s *Session) Gone() {
 	s.exit() // after a panic
 	s.end()
-	s.stopAwaiting()
 	if remote := s.remote.Load(); remote != nil {
 		remote.Close()
 	}
@@ -220,9 +217,7 @@ func (s *Session) handle(args [][]byte, left int) {
 		s.monitored(c, args)
 	}
 	if c.Spec.Local != nil {
-		if c != s.handler.nodes.wait || !s.place(c, args, silent) {
-			s.local(c, args, silent)
-		}
+		s.local(c, args, silent)
 		return
 	}
 	if s.handler.nodes.cluster == nil {
@@ -276,9 +271,6 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
 	s.called(c, args, nil, s.clock-began, code)
-	if r, waits := s.later.(*waitReply); waits {
-		r.silent = silent
-	}
 	if s.later != nil { // subscriptions are confirmed even when replies are off
 		s.answer(s.later, math.MaxInt64)
 		s.later = nil

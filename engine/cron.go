@@ -271,6 +271,20 @@ type CronInfo struct {
 	SetAt                   time.Time
 	Budgets                 []string // that pay for each message
 	Charge                  *int64   // to each of them, as given
+
+	schedule *schedule.Schedule // nil: invalid
+}
+
+// Upcoming returns the next ticks, at most n of them, and none after the year 2262, which no time
+// of the engine comes to. It searches them on the goroutine of the caller.
+func (i *CronInfo) Upcoming(n int) (ticks []time.Time) {
+	if i.schedule == nil || i.NextAt.IsZero() {
+		return nil
+	}
+	for at, last := i.NextAt.UnixNano(), int64(0); at > last && len(ticks) < n; at, last = i.schedule.After(at, at), at {
+		ticks = append(ticks, unix(at))
+	}
+	return ticks
 }
 
 func (e *cronEntry) info() CronInfo {
@@ -286,6 +300,7 @@ func (e *cronEntry) info() CronInfo {
 		NextAt: at(s.NextAt), LastAt: at(s.LastAt), Fired: s.Fired, Missed: s.Missed, LastError: s.LastError, ErrorAt: at(s.ErrorAt),
 		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
 		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Budgets: s.Budgets, Charge: chargeOf(s), //nolint:gosec // at most durationMax
+		schedule: e.schedule,
 	}
 	if e.schedule == nil {
 		i.NextAt, i.LastError = time.Time{}, "invalid expression or zone; set the recurring message again"

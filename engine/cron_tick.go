@@ -228,3 +228,57 @@ func (c *core) resumeUncounted() {
 	}
 	t.uncounted = nil
 }
+
+// CronRun is a request to enqueue the message of a recurring message now.
+type CronRun struct {
+	Name string
+
+	run *cronRun // under way or done; nil: not asked for
+}
+
+// cronRun is an off-loop job that makes one message, as a round makes those of ticks.
+type cronRun struct {
+	cronRound
+	epoch uint64
+	task  *Task
+	done  bool
+}
+
+// Apply continues the task.
+func (r *cronRun) Apply(tx *Tx) error {
+	r.done = true
+	r.task.resume(tx.core)
+	return nil
+}
+
+// RunCron enqueues the message of a recurring message now, and returns its id; its ticks and
+// their counts stay as they are. The message is made off the loop, and the task parks meanwhile
+// (ErrWouldBlock). One that is set anew meanwhile is made again. Errors: ErrInvalid if there is no
+// recurring message of that name, those of Enqueue, errors of the store. In a transaction it is
+// refused.
+func (tx *Tx) RunCron(req *CronRun) (ID, error) {
+	c := tx.core
+	e := c.cron.entries[req.Name]
+	if e == nil {
+		return ID{}, fmt.Errorf("%w: there is no recurring message %.80q, FILA.CRON LIST shows those that are set", ErrInvalid, req.Name)
+	}
+	if tx.atomic {
+		return ID{}, errWaits
+	}
+	if err := c.writableForNew(); err != nil {
+		return ID{}, err
+	}
+	r := req.run
+	if r == nil || !r.done || r.epoch != c.epoch || r.jobs[0].entry != e || r.jobs[0].set.SetAt != e.set.SetAt {
+		job := &cronJob{entry: e, name: e.name, tick: c.now, set: e.set}
+		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, limits: c.cfg.Limits, now: c.now}, epoch: c.epoch, task: tx.task}
+		r.limits.Headers += 2 // headerCron and headerCronAt
+		req.run = r
+		c.out.jobs = append(c.out.jobs, r)
+		return ID{}, tx.await()
+	}
+	if err := r.jobs[0].err; err != nil {
+		return ID{}, err
+	}
+	return tx.Enqueue(&r.jobs[0].req)
+}

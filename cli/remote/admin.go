@@ -46,6 +46,11 @@ func cronRows() []row {
 			examples: []string{"fila crons set daily orders '30 6 * * mon-fri' report --tz Europe/Berlin", "fila crons set sync orders '@every 5m' poll --catchup none"},
 		},
 		{
+			name: "crons run", args: "CRON", short: "Enqueue the message of a recurring message now; its ticks stay",
+			wire: "FILA.CRON RUN $CRON", shape: value,
+			examples: []string{"fila crons run morning", "fila crons run morning -o json"},
+		},
+		{
 			name: "crons delete", args: "CRON", short: "End a recurring message; what it has enqueued stays",
 			wire: "FILA.CRON DEL $CRON", shape: count, done: "deleted $CRON", missing: "no recurring message is named $CRON",
 			ask:      "End the recurring message $CRON?",
