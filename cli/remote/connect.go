@@ -192,21 +192,27 @@ func (c *Connection) security(secure bool, addr string) (*tls.Config, error) {
 // Dial connects and authenticates, where there is something to authenticate with. Where the
 // user needs a password that is not there, it asks for one on a terminal.
 func (c *Connection) Dial(ctx context.Context) (*client.Conn, error) {
+	conn, _, err := c.dial(ctx)
+	return conn, err
+}
+
+// dial is Dial, and returns what more connections are made from.
+func (c *Connection) dial(ctx context.Context) (*client.Conn, target, error) {
 	t, err := c.target()
 	if err != nil {
-		return nil, err
+		return nil, t, err
 	}
 	conn, err := t.dial(ctx)
 	if t.password == "" && client.Refused(err, "WRONGPASS") {
 		if c.env.Password == nil {
-			return nil, fmt.Errorf("the user %s needs a password: set %s, or put it into %s", t.user, passwordVariable, urlVariable)
+			return nil, t, fmt.Errorf("the user %s needs a password: set %s, or put it into %s", t.user, passwordVariable, urlVariable)
 		}
 		if t.password, err = c.env.Password("password of " + t.user + ": "); err != nil {
-			return nil, err
+			return nil, t, err
 		}
 		conn, err = t.dial(ctx)
 	}
-	return conn, err
+	return conn, t, err
 }
 
 func (t *target) dial(ctx context.Context) (*client.Conn, error) {

@@ -91,7 +91,7 @@ func groups() map[string]string {
 
 // table is all commands, in the order of the help.
 func table() []row {
-	return slices.Concat(queueRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), scriptRows(), adminRows(), checkRows())
+	return slices.Concat(queueRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), checkRows())
 }
 
 // argument is one of a row's args.

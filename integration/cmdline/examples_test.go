@@ -32,7 +32,7 @@ func notRun() map[string]bool {
 
 // endless are commands that run until they are interrupted.
 func endless(example string) bool {
-	return regexp.MustCompile(`^fila (tail|scripts watch)\b`).MatchString(example)
+	return regexp.MustCompile(`^fila (tail|web|scripts watch)\b`).MatchString(example)
 }
 
 // examples are the lines of docs/cli.md that are typed, by command.

@@ -52,6 +52,8 @@ const (
 	ReadOnly   State = "read-only" // the store takes no writes, or none that need space
 	Stopping   State = "stopping"
 	Stuck      State = "stuck" // no task goes through its loop
+	// Unreachable is a broker elsewhere that takes no connections.
+	Unreachable State = "unreachable"
 )
 
 // ErrUnavailable says that a broker takes no connections yet, or any more.
@@ -78,6 +80,9 @@ type Config struct {
 	// CertificateUsers makes a client with a certificate the user of its common name, if
 	// there is one and it is on.
 	CertificateUsers bool
+	// OneUser says that Connect with no user gives connections of a user already. There is no login
+	// then, and cookies are ignored: they may be those of another broker on the same host.
+	OneUser bool
 	// Metrics returns the format in which the scraper of a request wants the metrics, as
 	// FILA.METRICS calls it, and its content type; nil: there are none.
 	Metrics func(h http.Header) (format, contentType string)

@@ -48,7 +48,7 @@ func (s *Server) credentialsOf(r *http.Request) credentials {
 		}
 		return c
 	}
-	if cookie, err := r.Cookie(cookieName(r)); err == nil {
+	if cookie, err := r.Cookie(cookieName(r)); err == nil && !s.cfg.OneUser {
 		c.token = cookie.Value
 	}
 	if s.cfg.CertificateUsers && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {

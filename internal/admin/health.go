@@ -15,7 +15,7 @@ import (
 // broker that recovers or stops is on its way, and to kill it would begin that anew.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	state := s.cfg.Broker.State(r.Context())
-	say(w, state, state != Stuck)
+	say(w, state, state != Stuck && state != Unreachable)
 }
 
 // readyz answers whether the broker takes all commands.

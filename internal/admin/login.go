@@ -59,6 +59,10 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 
 // login begins a session for the user and password of a form.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.OneUser {
+		fail(w, http.StatusForbidden, "FORBIDDEN", "this dashboard speaks for the user that it was started with")
+		return
+	}
 	if !s.logins.take() {
 		refuse(w, r, busy("logins"))
 		return
