@@ -197,8 +197,8 @@ func (x *tab) gone(text string) {
 
 var errNone = errors.New("there is none")
 
-// look finds an element by its role and its name, as assistive technology does. Of several it is
-// the first; within an open dialog only that is seen.
+// look finds an element by its role and its name, as assistive technology does: what is behind an
+// open dialog is not to be found. Of several it is the first.
 func (x *tab) look(role, name string) (*rod.Element, error) {
 	root, err := proto.DOMGetDocument{}.Call(x)
 	if err != nil {
@@ -214,7 +214,7 @@ func (x *tab) look(role, name string) (*rod.Element, error) {
 		}
 		object, err := proto.DOMResolveNode{BackendNodeID: node.BackendDOMNodeID}.Call(x)
 		if err != nil {
-			continue
+			continue // it has gone since
 		}
 		return x.ElementFromObject(object.Object)
 	}

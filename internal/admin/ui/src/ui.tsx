@@ -21,7 +21,7 @@ export function Code({ children, title }: Children & { title?: string }) {
 	return <code title={title}>{children}</code>;
 }
 
-/** ActionButton opens the dialog of an action; without the right to it, it says which one is missing. */
+/** ActionButton opens the dialog of an action; without the right to it, it says which one is missing. A small one is in a row, and is named after what it concerns. */
 export function ActionButton({ action, primary, small }: { action: Action; primary?: boolean; small?: boolean }) {
 	const app = useApp();
 	const why = app.may(action.need);
@@ -29,7 +29,7 @@ export function ActionButton({ action, primary, small }: { action: Action; prima
 	const kind = action.danger ? "danger" : primary ? "primary" : "";
 	return (
 		<span class="tipped">
-			<button type="button" class={`${kind} ${small ? "small" : ""}`} aria-disabled={why !== ""} aria-describedby={why === "" ? undefined : id}
+			<button type="button" class={`${kind} ${small ? "small" : ""}`} aria-disabled={why !== ""} aria-describedby={why === "" ? undefined : id} aria-label={small ? (action.title ?? action.label) : undefined}
 				onClick={() => (why === "" ? app.act(action) : app.say(`${action.label}: ${why}`))}>
 				{action.label}
 			</button>

@@ -13,7 +13,7 @@ function set(b?: Fields): Action {
 	const had = (name: string) => (b && b[name] !== null && b[name] !== undefined ? text(b[name]) : "");
 	const name = b ? bytes(b.name) : undefined;
 	return {
-		label: b ? "Change settings" : "New budget", title: b ? `Budget ${text(name)}` : "New budget", need: { command: "FILA.BUDGET SET" }, submit: "Set", text: b ? "Settings that are left out get their defaults; the sums stay." : undefined,
+		label: b ? "Change settings" : "New budget", title: b ? `Change settings of ${text(name)}` : "New budget", need: { command: "FILA.BUDGET SET" }, submit: "Set", text: b ? "Settings that are left out get their defaults; the sums stay." : undefined,
 		fields: [
 			...(b ? [] : [{ name: "name", label: "Name", required: true, placeholder: "acme" }]),
 			{ name: "debt", label: "How far below zero a charge may go", kind: "number" as const, min: 0, value: had("debt") },

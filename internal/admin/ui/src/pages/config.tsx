@@ -22,7 +22,7 @@ export function Configuration({ route }: { route: Route }) {
 
 function setValue(name?: Bytes, value?: string, after?: () => void): Action {
 	return {
-		label: name === undefined ? "New value" : "Change", title: name === undefined ? "New value" : text(name), need: { command: "FILA.CONFIG SET" }, submit: "Set",
+		label: name === undefined ? "New value" : "Change", title: name === undefined ? "New value" : `Change ${text(name)}`, need: { command: "FILA.CONFIG SET" }, submit: "Set",
 		fields: [...(name === undefined ? [{ name: "key", label: "Name", required: true, placeholder: "weight:acme" }] : []), { name: "value", label: "Value", value }],
 		words: (v) => ["FILA.CONFIG", "SET", name ?? v.key ?? "", v.value ?? ""], done: () => "The value is set.", after,
 	};
@@ -87,7 +87,7 @@ function Server({ route }: { route: Route }) {
 					{ name: "Value", wide: true, cell: (r) => (r.value === "" ? <span class="zero">empty</span> : <Code>{r.value}</Code>) },
 					{ name: "Actions", cell: (r) => changeable.includes(r.name) && (
 						<ActionButton small action={{
-							label: "Change", title: r.name, need: { command: "CONFIG SET" }, fields: [{ name: "value", label: "Value", value: r.value }], submit: "Set", text: "It lasts until the broker stops; the configuration file keeps it for good.",
+							label: "Change", title: `Change ${r.name}`, need: { command: "CONFIG SET" }, fields: [{ name: "value", label: "Value", value: r.value }], submit: "Set", text: "It lasts until the broker stops; the configuration file keeps it for good.",
 							words: (v) => ["CONFIG", "SET", r.name, v.value ?? ""], done: () => "The setting is changed.", after: asked.reload,
 						}} />
 					) },

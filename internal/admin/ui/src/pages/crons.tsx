@@ -1,4 +1,6 @@
+import { useState } from "preact/hooks";
 import type { Fields } from "../api";
+import { useReply } from "../app";
 import type { Action, Values } from "../app";
 import { ago, count, duration, exactTime } from "../format";
 import { to } from "../route";
@@ -63,13 +65,15 @@ export function Crons({ route }: { route: Route }) {
 }
 
 function Next({ c }: { c: Fields }) {
-	const ticks = list(c.next).map(num);
+	const [open, set] = useState(false);
+	const asked = useReply(open ? ["FILA.CRON", "GET", bytes(c.name)] : null);
+	const ticks = list((asked.data as Fields | undefined)?.upcoming).map(num);
 	const first = maybe(c.next_at);
 	if (!first) {
 		return <Badge tone="bad">never</Badge>;
 	}
 	return (
-		<details class="ticks">
+		<details class="ticks" onToggle={(e) => set(e.currentTarget.open)}>
 			<summary>{ago(first)}</summary>
 			<ol>{(ticks.length > 0 ? ticks : [first]).map((t) => <li key={t}>{exactTime(t)}</li>)}</ol>
 		</details>

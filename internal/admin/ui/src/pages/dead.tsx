@@ -122,7 +122,7 @@ export function redriveWords(dlq: Bytes, o: { error?: Bytes | null; from?: Bytes
 
 function redrive(dlq: Bytes, n: number, group: Group | null, after: () => void): Action {
 	return {
-		label: group ? "Redrive" : "Redrive all", title: group ? "Redrive this group" : `Redrive ${text(dlq)}`,
+		label: group ? "Redrive" : "Redrive all", title: group ? `Redrive ${text(group.error) || "(without a text)"}` : `Redrive ${text(dlq)}`,
 		need: { command: "FILA.REDRIVE", queue: dlq, access: "consume" }, submit: "Redrive",
 		text: `${plural(n, "message")} go back to the queues that they came from, and their attempts start again.`,
 		fields: [

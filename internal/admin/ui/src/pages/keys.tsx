@@ -128,7 +128,7 @@ export function KeyPage({ queue, fairKey }: { queue: Bytes; fairKey: Bytes }) {
 		},
 	];
 	return (
-		<Card title={`Key ${name}`} actions={<Actions>{[...keyActions(queue, { ...k, key: fairKey as never }), ...more].map((a) => <ActionButton key={a.label} action={a} />)}</Actions>}>
+		<Card title={`Key ${name}`} actions={<Actions>{[...keyActions(queue, { ...k, key: fairKey as never }), ...more].map((a) => <ActionButton key={a.label} action={/^(Pause|Resume|Purge)$/.test(a.label) ? { ...a, label: a.label + " key" } : a} />)}</Actions>}>
 			<p class="explain"><State state={text(k.state)} /> {text(k.reason)}{k.ready_at !== null && <> · until <Time at={maybe(k.ready_at)} /> ({ago(maybe(k.ready_at))})</>}</p>
 			<Facts facts={[
 				["Share", <Share share={num(k.share)} fair={num(k.fair_share)} />],

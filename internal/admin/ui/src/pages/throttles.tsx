@@ -10,7 +10,7 @@ function set(t?: Fields): Action {
 	const had = (name: string) => (t && t[name] !== null && t[name] !== undefined ? text(t[name]) : "");
 	const name = t ? bytes(t.key) : undefined;
 	return {
-		label: t ? "Change" : "New throttle", title: t ? `Throttle ${text(name)}` : "New throttle", need: { command: "FILA.THROTTLE SET" }, submit: "Set",
+		label: t ? "Change" : "New throttle", title: t ? `Change ${text(name)}` : "New throttle", need: { command: "FILA.THROTTLE SET" }, submit: "Set",
 		text: "It limits the messages of all queues that name it, at once, also those that wait.",
 		fields: [
 			...(t ? [] : [{ name: "key", label: "Name", required: true, placeholder: "tenant:acme" }]),
