@@ -92,7 +92,8 @@
 // # Versions
 //
 // The version is increased when an older Fila would misread the data. A store with a
-// version above FormatVersion is not opened.
+// version above ReplicaFormatVersion is not opened.
 //
 //	1  the first
+//	2  the store of a node of a cluster; nothing else differs
 package storage

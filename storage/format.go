@@ -10,12 +10,21 @@ import (
 // version would misread the data; new fields in records do not count.
 const FormatVersion = 1
 
+// ReplicaFormatVersion is the format of the store of a node of a cluster. What an older version, or
+// a broker without replication, wrote into it would not be in the stores of the other nodes.
+const ReplicaFormatVersion = 2
+
 // formatKey is the key of the version in the family Default.
 const formatKey = "format"
 
 // PutFormat adds the format record to a batch. A store commits it, synced, first of all.
 func PutFormat(b *Batch) {
 	b.Put(Default, []byte(formatKey), strconv.AppendInt(nil, FormatVersion, 10))
+}
+
+// PutReplicaFormat adds the format record of the store of a node to a batch.
+func PutReplicaFormat(b *Batch) {
+	b.Put(Default, []byte(formatKey), strconv.AppendInt(nil, ReplicaFormatVersion, 10))
 }
 
 // CheckFormat reads the format record through a store's Get. It returns ErrNotFound if
@@ -32,9 +41,9 @@ func CheckFormat(get func(f Family, key []byte) ([]byte, error)) error {
 	if err != nil || version == 0 {
 		return fmt.Errorf("format version %.40q: %w", value, ErrCorrupt)
 	}
-	if version > FormatVersion {
+	if version > ReplicaFormatVersion {
 		return fmt.Errorf("%w: the data is in format %d, this fila knows formats up to %d; run a newer fila",
-			ErrFormat, version, FormatVersion)
+			ErrFormat, version, ReplicaFormatVersion)
 	}
 	return nil
 }

@@ -230,7 +230,8 @@ func TestFormatVersionDecidesWhetherAStoreIsOpened(t *testing.T) {
 		want  error
 	}{
 		{"1", nil, nil},
-		{"2", nil, storage.ErrFormat},
+		{"2", nil, nil},
+		{"3", nil, storage.ErrFormat},
 		{"4000000000", nil, storage.ErrFormat},
 		{"0", nil, storage.ErrCorrupt},
 		{"", nil, storage.ErrCorrupt},

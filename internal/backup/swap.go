@@ -79,6 +79,21 @@ func (s *Swap) Do() error {
 	return s.keep()
 }
 
+// Exchange durably swaps two directories beside each other. Where the file system cannot do that in
+// one step it takes three, and a crash between them leaves a missing.
+func Exchange(a, b string) error {
+	if err := exchange(a, b); err == nil {
+		return syncDirectory(filepath.Dir(a))
+	}
+	aside := b + "-aside"
+	for _, names := range [][2]string{{a, aside}, {b, a}, {aside, b}} {
+		if err := Rename(names[0], names[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // keep renames the old directory and removes the mark.
 func (s *Swap) keep() error {
 	if _, err := os.Stat(s.Made); err == nil {

@@ -64,6 +64,16 @@ func (s *Source) Config() *tls.Config {
 	}
 }
 
+// Dial returns a configuration to connect with: the other side must show a certificate of Files.CA,
+// valid for the host that is dialled, and is shown Files.Cert. It holds for one connection, so
+// that the next one follows the files.
+func (s *Source) Dial() *tls.Config {
+	now := s.current()
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: now.Certificates, RootCAs: now.ClientCAs, SessionTicketsDisabled: true,
+	}
+}
+
 // current returns the configuration in effect, after a check of the files if it is due.
 func (s *Source) current() *tls.Config {
 	s.mu.Lock()

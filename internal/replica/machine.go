@@ -227,7 +227,8 @@ func ReadRecord(store Local) (*storage.Replica, error) {
 	return &r, nil
 }
 
-// Claim makes a store that of a node of a cluster, with what it holds. It does nothing if it is
+// Claim makes a store that of a node of a cluster, with what it holds, and gives it a format version
+// that older versions refuse. It does nothing if it is
 // one already, and refuses one of another cluster.
 func Claim(local Local, cluster string) error {
 	r, err := ReadRecord(local)
@@ -243,6 +244,7 @@ func Claim(local Local, cluster string) error {
 	r = &storage.Replica{Cluster: cluster}
 	var b storage.Batch
 	b.Put(storage.State, storage.ReplicaKey(), r.Append(nil))
+	storage.PutReplicaFormat(&b)
 	if err := local.Commit(&b, true); err != nil {
 		return fmt.Errorf("claim the store for cluster %s: %w", cluster, err)
 	}

@@ -19,6 +19,7 @@ type operations interface {
 	Stats() (Stats, error)
 	Checkpoint(dir string) error
 	Reopen() error
+	Replace(change func() error) error
 	Close() error
 }
 

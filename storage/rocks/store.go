@@ -169,6 +169,20 @@ func (s *Store) Reopen() error {
 	})
 }
 
+// Replace closes the database, runs change, which may exchange the files of the store for those of a
+// Checkpoint, and opens it again. It waits for running operations and open iterators. After an error
+// the store is closed.
+func (s *Store) Replace(change func() error) error {
+	s.takeExclusive()
+	defer s.endExclusive()
+	return s.replace(func() (opening, error) {
+		if err := change(); err != nil {
+			return opening{}, err
+		}
+		return openBest(s.path, s.p)
+	})
+}
+
 // replace closes the database and opens it with open. The caller has exclusive access.
 func (s *Store) replace(open func() (opening, error)) error {
 	if s.d == nil && errors.Is(s.closedErr, errClosed) {
