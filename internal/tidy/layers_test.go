@@ -59,6 +59,7 @@ func layers() map[string]layer {
 		"internal/firstfit": {},
 		// What several nodes make equal; the log is behind an interface.
 		"internal/replica": {may: []string{"storage"}},
+		"internal/cluster": {may: []string{"internal/certs", "internal/replica", "storage"}},
 		"internal/credit":  {may: []string{"internal/schedule"}},
 		// Reads what has moved budgets.
 		"internal/ledger": {may: []string{"storage"}},
@@ -85,7 +86,7 @@ func layers() map[string]layer {
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/relay", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/cluster", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/relay", "internal/replica", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
 		"internal/admin": {may: []string{"internal/admin/ui", "internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
 		// The dashboard: what a browser gets. What makes it is a separate module.
@@ -143,7 +144,9 @@ func owners() map[string]string {
 
 		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
 
-		"github.com/hashicorp/yamux": "internal/relay",
+		"github.com/hashicorp/yamux":    "internal/relay",
+		"github.com/hashicorp/raft":     "internal/cluster",
+		"github.com/hashicorp/raft-wal": "internal/cluster",
 	}
 }
 

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// fakeVoters answers questions about terms over pipes.
+type fakeVoters struct {
+	mu    sync.Mutex
+	terms map[string]uint64
+	gates map[string]chan struct{} // an answer leaves when it can receive
+	asked int
+	over  <-chan struct{}
+}
+
+func (f *fakeVoters) set(id string, term uint64) {
+	f.mu.Lock()
+	f.terms[id] = term
+	f.mu.Unlock()
+}
+
+func (f *fakeVoters) questions() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+func (f *fakeVoters) dial(_ context.Context, addr string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go answerQuestions(theirs, "leader", func(string, question, []byte) ([]byte, error) {
+		f.mu.Lock()
+		f.asked++
+		answer, gate := termAnswer{term: f.terms[addr]}, f.gates[addr]
+		f.mu.Unlock()
+		if gate != nil {
+			select {
+			case gate <- struct{}{}:
+			case <-f.over:
+			}
+		}
+		return answer.append(nil), nil
+	})
+	return ours, nil
+}
+
+// leaderOf returns the confirmer of node a in term 5, with voters a, b and c.
+func leaderOf(t *testing.T, f *fakeVoters) *confirmer {
+	t.Helper()
+	c := &confirmer{
+		term: 5, self: "a", wait: time.Minute, dial: f.dial,
+		own:    func() uint64 { f.mu.Lock(); defer f.mu.Unlock(); return f.terms["a"] },
+		voters: func() []Peer { return []Peer{{"a", "a"}, {"b", "b"}, {"c", "c"}} },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.over = ctx.Done()
+	c.start(ctx)
+	t.Cleanup(func() {
+		cancel()
+		c.stop()
+	})
+	return c
+}
+
+func TestAMajorityInTheTermConfirms(t *testing.T) {
+	for name, x := range map[string]struct {
+		a, b, c uint64
+		want    error
+	}{
+		"all":                 {5, 5, 5, nil},
+		"one is behind":       {5, 5, 4, nil},
+		"one is ahead":        {5, 6, 5, storage.ErrDeposed},
+		"both are ahead":      {5, 6, 6, storage.ErrDeposed},
+		"this node is ahead":  {6, 5, 5, storage.ErrDeposed},
+		"behind, and a later": {5, 4, 6, storage.ErrDeposed},
+	} {
+		f := &fakeVoters{terms: map[string]uint64{"a": x.a, "b": x.b, "c": x.c}, gates: map[string]chan struct{}{}}
+		c := leaderOf(t, f)
+		if x.b != x.c && x.want != nil { // either answer may come first: the one that is in the term alone confirms
+			f.set("b", max(x.b, x.c))
+			f.set("c", max(x.b, x.c))
+		}
+		if err := c.confirm(context.Background()); !errors.Is(err, x.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWithoutAMajorityAConfirmationWaits(t *testing.T) {
+	f := &fakeVoters{terms: map[string]uint64{"a": 5, "b": 4, "c": 4}}
+	c := leaderOf(t, f)
+	done := make(chan error)
+	go func() { done <- c.confirm(context.Background()) }()
+	until(t, "questions asked again", func() bool { return f.questions() > 6 })
+	select {
+	case err := <-done:
+		t.Fatalf("confirmed by voters that may still vote for another: %v", err)
+	default:
+	}
+	f.set("c", 5)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.set("c", 4)
+	go func() { done <- c.confirm(ctx) }()
+	cancel()
+	if err := <-done; !errors.Is(err, storage.ErrDeposed) {
+		t.Fatalf("after the leadership: %v", err)
+	}
+}
+
+// What was answered to an earlier question says nothing about now.
+func TestAnAnswerServesOnlyTheCallsBeforeItsQuestion(t *testing.T) {
+	gate := make(chan struct{})
+	f := &fakeVoters{terms: map[string]uint64{"a": 5, "b": 5, "c": 4}, gates: map[string]chan struct{}{"b": gate}}
+	c := leaderOf(t, f)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- c.confirm(context.Background()) }()
+	until(t, "the first question", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.asked > 0 })
+	until(t, "the answer of b is ready", func() bool {
+		select {
+		case <-gate:
+			return true
+		default:
+			return false
+		}
+	})
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	go func() { second <- c.confirm(context.Background()) }()
+	until(t, "the second round", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.round == 2 })
+	select {
+	case err := <-second:
+		t.Fatalf("confirmed by the answer to an earlier question: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	<-gate
+	if err := <-second; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneQuestionServesAllThatWait(t *testing.T) {
+	gate := make(chan struct{})
+	f := &fakeVoters{terms: map[string]uint64{"a": 5, "b": 5, "c": 5}, gates: map[string]chan struct{}{"b": gate, "c": gate}}
+	c := leaderOf(t, f)
+	const calls = 500
+	done := make(chan error, calls)
+	go func() { done <- c.confirm(context.Background()) }()
+	until(t, "both voters were asked", func() bool { return f.questions() == 2 })
+	for range calls - 1 {
+		go func() { done <- c.confirm(context.Background()) }()
+	}
+	until(t, "all calls", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.round == calls })
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-gate:
+			case <-over:
+				return
+			}
+		}
+	}()
+	for range calls {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := f.questions(); n > 6 {
+		t.Errorf("%d calls needed %d questions", calls, n)
+	}
+}

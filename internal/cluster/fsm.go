@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/storage"
+)
+
+// LocalStore is the store of a node.
+type LocalStore interface {
+	replica.Local
+	replica.Reader
+
+	Sync() error
+	Reopen() error
+	// Checkpoint writes a consistent copy of the store into a new directory.
+	Checkpoint(dir string) error
+	// Adopt replaces the contents by those of a checkpoint, and removes it. If the process ends
+	// meanwhile, the store is either as before or as the checkpoint. After an error the store is
+	// not usable.
+	Adopt(dir string) error
+}
+
+// fsm applies the committed entries of Raft's log to the local store. It is Raft's FSM.
+//
+// A local store that refuses a write (a full disk, an error) stops it: the store is reopened at
+// intervals, and then it goes on at the same entry. Entries wait meanwhile.
+type fsm struct {
+	store   LocalStore
+	cluster string
+	snaps   *snapshots
+	retry   time.Duration // between two attempts to reopen the local store
+	// failed is called when the local store refuses a write, healed when it takes writes again,
+	// fatal with an error after which the process has to end.
+	failed func(error)
+	healed func()
+	fatal  func(error)
+	log    zerolog.Logger
+
+	machine atomic.Pointer[replica.Machine] // nil: the store has not got its data yet; called under mu, but for Applied and LastOf
+	refuses atomic.Bool                     // the local store refuses writes
+
+	mu    sync.Mutex
+	cond  *sync.Cond
+	ended bool // by close or fatal
+}
+
+func newFSM(f *fsm) *fsm {
+	f.cond = sync.NewCond(&f.mu)
+	return f
+}
+
+// applied returns the index of the newest batch in the store, false before the store has its data.
+func (f *fsm) applied() (uint64, bool) {
+	m := f.machine.Load()
+	if m == nil {
+		return 0, false
+	}
+	return m.Applied(), true
+}
+
+// writable reports whether the local store takes writes.
+func (f *fsm) writable() bool { return !f.refuses.Load() }
+
+// close lets go of an entry that waits for the local store.
+func (f *fsm) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	f.cond.Broadcast()
+}
+
+// Apply implements raft.FSM. It returns the error of an entry that has no effect, for its proposer.
+func (f *fsm) Apply(l *raft.Log) any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.await()
+	m := f.machine.Load()
+	switch {
+	case f.ended:
+		return raft.ErrRaftShutdown
+	case m == nil:
+		return f.end(fmt.Errorf("entry %d of the replicated log came before the data that it belongs to", l.Index))
+	}
+	err := m.Apply(l.Index, l.Term, l.Data)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, storage.ErrDeposed):
+	case m.Failed():
+		f.refuses.Store(true)
+		f.failed(err)
+		go f.heal()
+	default:
+		return f.end(err)
+	}
+	return err
+}
+
+// await waits while the local store refuses writes. The caller holds mu.
+func (f *fsm) await() {
+	for f.refuses.Load() && !f.ended {
+		f.cond.Wait()
+	}
+}
+
+// end stops everything after an error that cannot be healed. The caller holds mu.
+func (f *fsm) end(err error) error {
+	f.ended = true
+	f.cond.Broadcast()
+	f.fatal(err)
+	return err
+}
+
+// heal reopens the local store at intervals until it takes writes.
+func (f *fsm) heal() {
+	again := time.NewTicker(f.retry)
+	defer again.Stop()
+	for range again.C {
+		if f.tryToHeal() {
+			return
+		}
+	}
+}
+
+func (f *fsm) tryToHeal() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return true
+	}
+	if f.store.Reopen() != nil {
+		return false
+	}
+	m := f.machine.Load()
+	err := m.Retry()
+	switch {
+	case m.Failed():
+		return false
+	case err != nil:
+		_ = f.end(err)
+		return true
+	}
+	f.refuses.Store(false)
+	f.healed()
+	f.cond.Broadcast()
+	return true
+}
+
+// StoreConfiguration implements raft.ConfigurationStore: with it, Raft counts changes of the members
+// as applied, and takes snapshots behind them.
+func (f *fsm) StoreConfiguration(uint64, raft.Configuration) {}
+
+// Snapshot implements raft.FSM: it copies nothing, the local store is the state.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.machine.Load()
+	if f.ended || m == nil {
+		return nil, errors.New("there is no data yet")
+	}
+	if f.snaps.busy() {
+		return nil, errors.New("a copy of the data is being sent, which needs the log")
+	}
+	applied, err := m.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return &snapshot{store: f.store, applied: applied}, nil
+}
+
+// Restore implements raft.FSM: the local store is replaced by the copy that has arrived. The reader
+// has nothing to read, see snapshots.Open.
+func (f *fsm) Restore(io.ReadCloser) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.await() // the store is being reopened
+	if f.ended {
+		return raft.ErrRaftShutdown
+	}
+	a, err := f.snaps.takeArrival()
+	if err != nil {
+		return err
+	}
+	if err := f.store.Adopt(a.dir); err != nil {
+		return f.end(fmt.Errorf("the copy of the data of another node: %w", err))
+	}
+	m, err := replica.NewMachine(f.store, f.cluster)
+	if err != nil {
+		return f.end(fmt.Errorf("the copy of the data of another node: %w", err))
+	}
+	// The store comes first: with the metadata of a snapshot that the store does not have, the node
+	// would not start any more. The other way round it starts with a log that ends before its store
+	// does, and skips what it has.
+	a.meta.Applied = m.Applied()
+	if err := f.snaps.write(&a.meta); err != nil {
+		return f.end(err)
+	}
+	f.machine.Store(m)
+	f.log.Info().Uint64("entry", m.Applied()).Msg("the data of the cluster has arrived")
+	return nil
+}
+
+// snapshot is a snapshot that is being taken.
+type snapshot struct {
+	store   LocalStore
+	applied uint64
+}
+
+// Persist implements raft.FSMSnapshot: once the local store is synced, the log may be cut off.
+func (s *snapshot) Persist(to raft.SnapshotSink) error {
+	if err := s.store.Sync(); err != nil {
+		return err
+	}
+	to.(*sink).meta.Applied = s.applied //nolint:forcetypeassert // made by snapshots.Create
+	return nil
+}
+
+// Release implements raft.FSMSnapshot.
+func (s *snapshot) Release() {}

@@ -1,0 +1,343 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/internal/replica"
+)
+
+// Config configures a node.
+type Config struct {
+	ID       string
+	Name     string // of the cluster
+	Peers    []Peer // all nodes, this one too
+	Dir      string // of Raft's log and the identity; created if missing, its parent must exist
+	Version  string // of this program, for Status
+	Election time.Duration
+	LogBytes int64
+	Store    LocalStore
+	Path     string // of the store; copies are made beside it
+	// Lead leads for as long as it runs. It begins when everything that was committed before is
+	// in the store, and has to return soon after its context has ended, which means that another
+	// node leads or may lead. When l.Yield is closed it should complete what has been asked for
+	// and return nil; leadership is then handed over. It may return storage.ErrDeposed when it has
+	// found out by itself that another node leads. After any other error the node ends.
+	Lead func(ctx context.Context, l *Leadership) error
+	// Leader is called with the node that leads, each time it changes; zero: none is known.
+	Leader func(Peer)
+	Log    zerolog.Logger
+
+	Pace Pace
+}
+
+// Pace are the times between attempts. Zero values are the defaults; tests set shorter ones.
+type Pace struct {
+	Retry time.Duration // to reopen a full log or a failed store; 1 s
+	Ask   time.Duration // to ask other nodes while this one has no identity; 500 ms
+	Watch time.Duration // to look after members and the size of the log; 1 s
+	Leave time.Duration // for handing over and for the end of Raft; 5 s
+}
+
+func (p *Pace) defaults() {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&p.Retry, time.Second)
+	set(&p.Ask, 500*time.Millisecond)
+	set(&p.Watch, time.Second)
+	set(&p.Leave, 5*time.Second)
+}
+
+// Node is a node of a cluster, from New until Run returns.
+//
+//	New ──► entering ──forms or joins──► member ──leads now and then──► ended
+//	          no identity: answers         Raft runs
+//	          questions only
+type Node struct {
+	cfg  Config
+	port *Port
+
+	failed  chan error    // the reason to end, capacity 1
+	changed chan struct{} // leadership has changed, capacity 1
+
+	mu        sync.Mutex
+	identity  *identity               // nil: entering
+	raft      *raft.Raft              // nil: not a member yet
+	fsm       *fsm                    // with raft
+	snaps     *snapshots              // with raft
+	log       *raftLog                // with raft
+	transport *transport              // with raft
+	cease     context.CancelCauseFunc // ends the leadership under way; nil: none is
+	yield     func()                  // asks the leadership under way to hand over; nil: none is
+	leader    Peer                    // as Config.Leader was told
+	trouble   string                  // why the node does not become a member; empty: nothing
+}
+
+// New prepares a node and answers questions of other nodes on its port, which it does not close.
+func New(cfg Config, port *Port) (*Node, error) {
+	cfg.Pace.defaults()
+	if err := makeDirectory(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("cluster.path: %w", err)
+	}
+	id, err := readIdentity(cfg.Dir, cfg.Name, cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, port: port, identity: id, failed: make(chan error, 1), changed: make(chan struct{}, 1)}
+	if id != nil {
+		// Before anything else: a store of another cluster must not be written.
+		r, err := replica.ReadRecord(cfg.Store)
+		if err == nil && r != nil && r.Cluster != id.Cluster {
+			err = fmt.Errorf("storage.path belongs to the cluster with the id %s, cluster.path to %s", r.Cluster, id.Cluster)
+		}
+		if err != nil {
+			return nil, err
+		}
+		port.join(id.Cluster)
+	}
+	port.serve(n.answer)
+	return n, nil
+}
+
+func makeDirectory(dir string) error {
+	err := os.Mkdir(dir, 0o750)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(filepath.Clean(dir)))
+}
+
+// Run is the life of the node, until ctx ends: then a leader hands over, and Run returns nil. Any
+// error means that the process has to end.
+func (n *Node) Run(ctx context.Context) error {
+	n.mu.Lock()
+	id := n.identity
+	n.mu.Unlock()
+	if id == nil {
+		var err error
+		if id, err = n.enter(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // stopped while it was waiting for the others
+			}
+			return err
+		}
+	}
+	if err := n.start(id); err != nil {
+		return err
+	}
+	err := n.serve(ctx)
+	n.stop()
+	return err
+}
+
+// raftDir holds what Raft writes.
+func (n *Node) raftDir() string { return filepath.Join(n.cfg.Dir, "raft") }
+
+// fatal ends the node with the first error that it is called with.
+func (n *Node) fatal(err error) {
+	select {
+	case n.failed <- err:
+	default:
+	}
+}
+
+// start starts Raft.
+func (n *Node) start(id *identity) error {
+	log, err := openLog(logOptions{
+		Dir: filepath.Join(n.raftDir(), "log"), SegmentBytes: segmentBytes(n.cfg.LogBytes), Retry: n.cfg.Pace.Retry, Fatal: n.fatal, Log: n.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	f, snaps, err := n.openState(id, log)
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	lines := hashicorpLog(n.cfg.Log)
+	own := n.own()
+	t := newTransport(n.port, own.Addr, lines, n.leadsWith)
+	notify := make(chan bool, 1)
+	n.mu.Lock()
+	n.identity, n.log, n.fsm, n.snaps, n.transport = id, log, f, snaps, t
+	n.mu.Unlock()
+	n.port.join(id.Cluster)
+	cache, err := raft.NewLogCache(logCache, log)
+	if err != nil {
+		return errors.Join(err, t.Close(), log.Close())
+	}
+	r, err := raft.NewRaft(n.raftConfig(lines, notify), f, cache, log, snaps, t)
+	if err != nil {
+		return errors.Join(fmt.Errorf("replicated log: %w", err), t.Close(), log.Close())
+	}
+	n.mu.Lock()
+	n.raft = r
+	n.mu.Unlock()
+	go n.followLeadership(notify)
+	return nil
+}
+
+const (
+	logCache         = 64 // entries in memory, for nodes that lag a little
+	maxAppendEntries = 16 // entries in a request
+	never            = 1 << 62
+	entryVersion     = 1 // newest version of entries that internal/replica reads
+)
+
+func (n *Node) raftConfig(lines hclog.Logger, notify chan<- bool) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(n.cfg.ID)
+	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Election, n.cfg.Election
+	c.LeaderLeaseTimeout = n.cfg.Election * 4 / 5
+	c.CommitTimeout = n.cfg.Election / 4
+	c.MaxAppendEntries = maxAppendEntries
+	c.ShutdownOnRemove = false
+	c.NoSnapshotRestoreOnStart = true // the local store is what a snapshot stands for
+	c.SnapshotThreshold = never       // by the size of the log, see boundLog
+	c.SnapshotInterval = 24 * time.Hour
+	c.NoLegacyTelemetry = true
+	c.NotifyCh = notify
+	c.Logger = lines
+	return c
+}
+
+// segmentBytes returns the size of the log's files: it is cut off by files.
+func segmentBytes(logBytes int64) int {
+	return int(min(64<<20, max(1<<20, logBytes/16)))
+}
+
+// openState checks that the local store has what it must have, and completes what a crash has left
+// between the steps of Restore.
+func (n *Node) openState(id *identity, log *raftLog) (*fsm, *snapshots, error) {
+	snaps, err := openSnapshots(n.raftDir(), n.cfg.Path, n.cfg.Store, n.cfg.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := newFSM(&fsm{
+		store: n.cfg.Store, cluster: id.Cluster, snaps: snaps, retry: n.cfg.Pace.Retry, fatal: n.fatal, log: n.cfg.Log,
+		failed: func(err error) {
+			n.cfg.Log.Error().Err(err).Msg("the store refuses writes; this node goes on when it takes them again")
+			n.ceaseLeading(err)
+			go n.transfer() // Raft's main goroutine may wait for this one
+		},
+		healed: func() { n.cfg.Log.Info().Msg("the store takes writes again") },
+	})
+	meta := snaps.newest()
+	if meta == nil {
+		return f, snaps, nil // the data has not arrived yet
+	}
+	m, err := replica.NewMachine(n.cfg.Store, id.Cluster)
+	if err == nil {
+		err = m.Has(meta.Applied)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f.machine.Store(m)
+	last, err := log.LastIndex()
+	if err == nil && last > 0 && last < meta.Index {
+		// A snapshot had arrived, and the log behind which it lies was not removed. There may be
+		// no hole between the two.
+		err = log.DeleteRange(1, last)
+	}
+	return f, snaps, err
+}
+
+// own returns this node's entry of Config.Peers.
+func (n *Node) own() Peer {
+	for _, p := range n.cfg.Peers {
+		if p.ID == n.cfg.ID {
+			return p
+		}
+	}
+	return Peer{ID: n.cfg.ID}
+}
+
+// stop ends Raft.
+func (n *Node) stop() {
+	n.ceaseLeading(errors.New("the node stops"))
+	n.fsm.close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := n.raft.Shutdown().Error(); err != nil {
+			n.cfg.Log.Warn().Err(err).Msg("the end of Raft")
+		}
+		if err := n.log.Close(); err != nil {
+			n.cfg.Log.Warn().Err(err).Msg("the replicated log was not closed")
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(n.cfg.Pace.Leave): // a disk that does not answer
+		n.cfg.Log.Warn().Msg("the replicated log does not answer; the process ends without closing it")
+	}
+}
+
+// members returns the members as Raft has them, those that do not vote too.
+func (n *Node) members() []raft.Server {
+	n.mu.Lock()
+	r := n.raft
+	n.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	f := r.GetConfiguration()
+	if f.Error() != nil {
+		return nil
+	}
+	return f.Configuration().Servers
+}
+
+// Dial opens a connection for commands to another node.
+func (n *Node) Dial(ctx context.Context, node string) (net.Conn, error) {
+	for _, s := range n.members() {
+		if string(s.ID) == node {
+			return n.port.Dial(ctx, string(s.Address))
+		}
+	}
+	return nil, fmt.Errorf("no member of the cluster is named %s", node)
+}
+
+// voters returns the members that vote.
+func (n *Node) voters() []Peer {
+	var all []Peer
+	for _, s := range n.members() {
+		if s.Suffrage == raft.Voter {
+			all = append(all, Peer{ID: string(s.ID), Addr: string(s.Address)})
+		}
+	}
+	return all
+}
+
+// leadsWith implements transport.leads.
+func (n *Node) leadsWith(term uint64, id raft.ServerID) bool {
+	n.mu.Lock()
+	r := n.raft
+	n.mu.Unlock()
+	if r == nil || r.State() != raft.Leader || r.CurrentTerm() != term {
+		return false
+	}
+	for _, s := range n.members() {
+		if s.ID == id {
+			return true
+		}
+	}
+	return false
+}

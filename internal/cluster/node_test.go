@@ -1,0 +1,538 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/storage"
+)
+
+// memory is a local store in memory.
+type memory struct {
+	mu sync.RWMutex
+	m  *storage.Memory
+
+	refuse error // of Commit and Reopen; nil: none
+}
+
+func newMemory() *memory { return &memory{m: storage.NewMemory()} }
+
+func (s *memory) now() *storage.Memory {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.m
+}
+
+func (s *memory) setRefuse(err error) {
+	s.mu.Lock()
+	s.refuse = err
+	s.mu.Unlock()
+}
+
+func (s *memory) refused() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.refuse
+}
+
+func (s *memory) Commit(b *storage.Batch, sync bool) error {
+	if err := s.refused(); err != nil {
+		return err
+	}
+	return s.now().Commit(b, sync)
+}
+
+func (s *memory) Get(f storage.Family, key []byte) ([]byte, error) { return s.now().Get(f, key) }
+
+func (s *memory) Scan(f storage.Family, from, to []byte) storage.Iterator {
+	return s.now().Scan(f, from, to)
+}
+
+func (s *memory) Sync() error                 { return s.now().Sync() }
+func (s *memory) Reopen() error               { return s.refused() }
+func (s *memory) Checkpoint(dir string) error { return s.now().Checkpoint(dir) }
+
+func (s *memory) Adopt(dir string) error {
+	m, err := storage.OpenCheckpoint(dir)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.m = m
+	s.mu.Unlock()
+	return os.RemoveAll(dir)
+}
+
+// contents returns all records as text.
+func (s *memory) contents(t *testing.T) string {
+	t.Helper()
+	text := ""
+	for _, f := range storage.Families() {
+		it := s.now().Scan(f, nil, nil)
+		for it.Next() {
+			text += fmt.Sprintf("%s %x=%x\n", f, it.Key(), it.Value())
+		}
+		it.Close()
+	}
+	return text
+}
+
+// network connects nodes by proxies, which may be cut. A node is reached at the address of its proxy.
+type network struct {
+	t *testing.T
+
+	mu    sync.Mutex
+	cut   map[[2]string]bool // from, to
+	conns map[net.Conn][2]string
+	to    map[string]string // by node: where it listens
+}
+
+func newNetwork(t *testing.T, nodes ...string) (*network, []Peer) {
+	t.Helper()
+	n := &network{t: t, cut: map[[2]string]bool{}, conns: map[net.Conn][2]string{}, to: map[string]string{}}
+	var peers []Peer
+	for _, node := range nodes {
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go n.proxy(node, l)
+		peers = append(peers, Peer{ID: node, Addr: l.Addr().String()})
+	}
+	return n, peers
+}
+
+// listens tells where a node listens from now on.
+func (n *network) listens(node, addr string) {
+	n.mu.Lock()
+	n.to[node] = addr
+	n.mu.Unlock()
+}
+
+// isolate cuts a node off from all others, or connects it again.
+func (n *network) isolate(node string, off bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other := range n.to {
+		n.cut[[2]string{node, other}], n.cut[[2]string{other, node}] = off, off
+	}
+	for c, ends := range n.conns {
+		if n.cut[ends] {
+			_ = c.Close()
+		}
+	}
+}
+
+func (n *network) proxy(node string, l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go n.pass(node, c)
+	}
+}
+
+// pass reads the greeting of a connection to know where it comes from, and passes it on.
+func (n *network) pass(node string, from net.Conn) {
+	defer from.Close()
+	head := make([]byte, 3)
+	if _, err := io.ReadFull(from, head); err != nil {
+		return
+	}
+	body := make([]byte, binary.BigEndian.Uint16(head[1:]))
+	if _, err := io.ReadFull(from, body); err != nil {
+		return
+	}
+	var g greeting
+	if json.Unmarshal(body, &g) != nil {
+		return
+	}
+	ends := [2]string{g.Node, node}
+	n.mu.Lock()
+	addr, off := n.to[node], n.cut[ends]
+	n.mu.Unlock()
+	if off || addr == "" {
+		return
+	}
+	to, err := new(net.Dialer).DialContext(context.Background(), "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	n.mu.Lock()
+	n.conns[from], n.conns[to] = ends, ends
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		delete(n.conns, from)
+		delete(n.conns, to)
+		n.mu.Unlock()
+	}()
+	if _, err := to.Write(slices.Concat(head, body)); err != nil {
+		return
+	}
+	done := make(chan struct{}, 2)
+	go func() { _, _ = io.Copy(to, from); done <- struct{}{} }()
+	go func() { _, _ = io.Copy(from, to); done <- struct{}{} }()
+	<-done
+}
+
+// trial is a cluster under test.
+type trial struct {
+	t     *testing.T
+	net   *network
+	peers []Peer
+	nodes map[string]*running
+
+	mu   sync.Mutex
+	work func(ctx context.Context, node string, l *Leadership) error // what a leader does
+}
+
+// running is a node of a trial, and its disk.
+type running struct {
+	dir   string
+	store *memory
+
+	node *Node // nil: it is down
+	port *Port
+	stop context.CancelFunc
+	done chan error
+}
+
+func newTrial(t *testing.T, nodes ...string) *trial {
+	t.Helper()
+	c := &trial{t: t, nodes: map[string]*running{}}
+	c.net, c.peers = newNetwork(t, nodes...)
+	for _, id := range nodes {
+		c.nodes[id] = &running{dir: t.TempDir(), store: newMemory()}
+	}
+	t.Cleanup(func() {
+		for id := range c.nodes {
+			c.kill(id)
+		}
+	})
+	return c
+}
+
+const testElection = 100 * time.Millisecond
+
+// start starts a node with what is on its disk.
+func (c *trial) start(id string) {
+	c.t.Helper()
+	r := c.nodes[id]
+	port, err := OpenPort(context.Background(), PortConfig{Listen: "127.0.0.1:0", Node: id, Cluster: "test", Log: zerolog.Nop()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	log := zerolog.Nop()
+	if testing.Verbose() {
+		log = zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, NoColor: true}).Level(zerolog.InfoLevel).With().Str("node", id).Logger()
+	}
+	c.net.listens(id, port.Addr().String())
+	r.node, err = New(Config{
+		ID: id, Name: "test", Peers: c.peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: testElection, LogBytes: 4 << 20,
+		Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log,
+		Lead: func(ctx context.Context, l *Leadership) error {
+			c.mu.Lock()
+			work := c.work
+			c.mu.Unlock()
+			if work != nil {
+				return work(ctx, id, l)
+			}
+			select {
+			case <-ctx.Done():
+			case <-l.Yield:
+			}
+			return nil
+		},
+		Pace: Pace{Retry: 5 * time.Millisecond, Ask: 10 * time.Millisecond, Watch: 20 * time.Millisecond, Leave: time.Second},
+	}, port)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.port, r.stop, r.done = port, cancel, make(chan error, 1)
+	go func() { r.done <- r.node.Run(ctx) }()
+}
+
+func (c *trial) startAll() {
+	c.t.Helper()
+	for _, p := range c.peers {
+		c.start(p.ID)
+	}
+}
+
+// kill ends a node without letting it hand over.
+func (c *trial) kill(id string) {
+	c.t.Helper()
+	c.net.isolate(id, true)
+	c.end(id)
+	c.net.isolate(id, false)
+}
+
+// end stops a node.
+func (c *trial) end(id string) {
+	c.t.Helper()
+	r := c.nodes[id]
+	if r.node == nil {
+		return
+	}
+	r.stop()
+	if err := <-r.done; err != nil {
+		c.t.Errorf("node %s: %v", id, err)
+	}
+	c.net.listens(id, "")
+	if err := r.port.Close(); err != nil {
+		c.t.Errorf("port of %s: %v", id, err)
+	}
+	r.node = nil
+}
+
+// wipe removes the disk of a node that is down.
+func (c *trial) wipe(id string) {
+	c.nodes[id].dir, c.nodes[id].store = c.t.TempDir(), newMemory()
+}
+
+// leads returns the node that leads, "" unless all nodes that run know all voters.
+func (c *trial) leads() string {
+	leader := ""
+	for id, r := range c.nodes {
+		if r.node == nil {
+			continue
+		}
+		if len(r.node.voters()) < len(c.peers) {
+			return ""
+		}
+		if r.node.Status().State == "leader" {
+			leader = id
+		}
+	}
+	return leader
+}
+
+// formed waits until all nodes vote.
+func (c *trial) formed() {
+	c.t.Helper()
+	until(c.t, "a leader with all voters", func() bool { return c.leads() != "" })
+}
+
+// equal waits until all stores have the same entries, and fails unless they are equal.
+func (c *trial) equal() {
+	c.t.Helper()
+	leader := c.nodes[c.leads()].node
+	before := leader.raft.LastIndex()
+	until(c.t, "an entry under way", func() bool { return leader.raft.AppliedIndex() >= before })
+	var applied uint64
+	until(c.t, "equal indexes", func() bool {
+		var at []uint64
+		for _, r := range c.nodes {
+			s := r.node.Status()
+			at = append(at, s.Applied)
+		}
+		applied = at[0]
+		for _, a := range at {
+			if a != at[0] {
+				return false
+			}
+		}
+		return true
+	})
+	want := c.nodes[c.peers[0].ID].store.contents(c.t)
+	for id, r := range c.nodes {
+		if got := r.store.contents(c.t); got != want {
+			c.t.Errorf("at entry %d %s has\n%s\nand %s\n%s", applied, id, got, c.peers[0].ID, want)
+		}
+	}
+}
+
+// put commits a record.
+func put(l *Leadership, key string) error {
+	var b storage.Batch
+	b.Put(storage.State, []byte(key), []byte(key))
+	return l.Store.Commit(&b, true)
+}
+
+func has(s *memory, key string) bool {
+	_, err := s.Get(storage.State, []byte(key))
+	return err == nil
+}
+
+func TestThreeEmptyNodesFormACluster(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.mu.Lock()
+	c.work = func(ctx context.Context, node string, l *Leadership) error {
+		if err := put(l, fmt.Sprintf("first of %s in %d", node, l.Term)); err != nil {
+			return err
+		}
+		if err := l.Confirm(); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}
+	c.mu.Unlock()
+	c.startAll()
+	c.formed()
+	until(t, "a batch", func() bool { return c.nodes[c.leads()].node.Status().Applied > 0 })
+	c.equal()
+}
+
+// What a leader has acknowledged is never lost, and all stores are equal in the end: under restarts,
+// nodes that are cut off and disks that are wiped, one at a time.
+func TestNothingAcknowledgedIsLost(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	var mu sync.Mutex
+	acknowledged := map[string]bool{}
+	next := 0
+	var quiet atomic.Bool
+	c.work = func(ctx context.Context, node string, l *Leadership) error {
+		rng := rand.New(rand.NewPCG(l.Term, 1))
+		l.Store.PartBytes = 64 // batches of several entries
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.Yield:
+				return nil
+			case <-time.After(time.Millisecond):
+			}
+			if quiet.Load() {
+				continue
+			}
+			var b storage.Batch
+			var keys []string
+			for range 1 + rng.IntN(8) {
+				mu.Lock()
+				next++
+				key := fmt.Sprintf("%s-%d-%06d", node, l.Term, next)
+				mu.Unlock()
+				b.Put(storage.State, []byte(key), []byte(key))
+				keys = append(keys, key)
+			}
+			if err := l.Store.Commit(&b, true); err != nil {
+				if ctx.Err() == nil {
+					t.Logf("%s in term %d: %v", node, l.Term, err)
+				}
+				return err
+			}
+			mu.Lock()
+			for _, key := range keys {
+				acknowledged[key] = true
+			}
+			mu.Unlock()
+		}
+	}
+	defer func() {
+		if t.Failed() {
+			for id, r := range c.nodes {
+				if r.node != nil {
+					t.Logf("%s: %+v", id, r.node.Status())
+				}
+			}
+		}
+	}()
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(acknowledged) }
+	c.startAll()
+	c.formed()
+	rng := rand.New(rand.NewPCG(2, 2))
+	for round := range 12 {
+		id := c.peers[rng.IntN(3)].ID
+		if rng.IntN(2) == 0 {
+			id = c.leads()
+		}
+		switch round % 4 {
+		case 0:
+			c.kill(id)
+			c.start(id)
+		case 1:
+			c.net.isolate(id, true)
+			before := count()
+			until(t, "progress of the others", func() bool { return count() > before+20 })
+			c.net.isolate(id, false)
+		case 2:
+			c.end(id)
+			c.wipe(id)
+			c.start(id)
+		case 3:
+			c.end(id)
+			before := count()
+			until(t, "progress of the others", func() bool { return count() > before+20 })
+			c.start(id)
+		}
+		before := count()
+		until(t, "progress", func() bool { return count() > before+20 })
+		c.formed()
+	}
+	mu.Lock()
+	if len(acknowledged) < 500 {
+		t.Errorf("only %d were acknowledged", len(acknowledged))
+	}
+	mu.Unlock()
+	quiet.Store(true)
+	c.equal()
+	mu.Lock()
+	defer mu.Unlock()
+	for key := range acknowledged {
+		if !has(c.nodes["a"].store, key) {
+			t.Fatalf("%s is lost", key)
+		}
+	}
+}
+
+// A leader that cannot write its store hands over, and catches up when it can.
+func TestALeaderWhoseStoreRefusesWritesHandsOver(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	var done atomic.Int64
+	c.work = func(ctx context.Context, node string, l *Leadership) error {
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.Yield:
+				return nil
+			case <-time.After(time.Millisecond):
+			}
+			if err := put(l, fmt.Sprintf("%s-%d-%06d", node, l.Term, i)); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+	}
+	c.startAll()
+	c.formed()
+	progress := func() {
+		t.Helper()
+		before := done.Load()
+		until(t, "progress", func() bool { return done.Load() > before+20 })
+	}
+	progress()
+	full := c.leads()
+	c.nodes[full].store.setRefuse(storage.ErrFull)
+	until(t, "another leader", func() bool { l := c.leads(); return l != "" && l != full })
+	progress()
+	if s := c.nodes[full].node.Status(); s.Writable {
+		t.Errorf("it says that it is writable: %+v", s)
+	}
+	c.nodes[full].store.setRefuse(nil)
+	until(t, "the store to catch up", func() bool {
+		s, l := c.nodes[full].node.Status(), c.leads()
+		return l != "" && s.Writable && s.Applied+50 > c.nodes[l].node.Status().Applied
+	})
+	progress()
+}

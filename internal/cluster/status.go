@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/storage"
+)
+
+// Status is what a node says of itself.
+type Status struct {
+	Node     string   `json:"node"`
+	Addr     string   `json:"addr"`
+	Cluster  string   `json:"cluster"` // id; empty: it is in none
+	Version  string   `json:"version"`
+	Peers    []string `json:"peers"`   // ids of Config.Peers, sorted
+	Records  bool     `json:"records"` // the store holds data
+	Of       string   `json:"of"`      // id of the cluster that the store was a part of; empty: none
+	Trouble  string   `json:"trouble"` // why it does not become a member; empty: nothing
+	State    string   `json:"state"`   // entering, follower, candidate or leader
+	Term     uint64   `json:"term"`
+	Leader   Peer     `json:"leader"` // zero: unknown
+	Applied  uint64   `json:"applied"`
+	Commit   uint64   `json:"commit"`
+	Last     uint64   `json:"last"` // index of the newest entry of its log
+	Writable bool     `json:"writable"`
+	Clock    int64    `json:"clock"` // nanoseconds since 1970
+}
+
+// Status returns the state of this node.
+func (n *Node) Status() Status {
+	own := n.own()
+	s := Status{Node: n.cfg.ID, Addr: own.Addr, Version: n.cfg.Version, State: "entering", Peers: ids(n.cfg.Peers), Clock: time.Now().UnixNano(), Writable: true}
+	n.mu.Lock()
+	r, f, l, id := n.raft, n.fsm, n.log, n.identity
+	s.Trouble, s.Leader = n.trouble, n.leader
+	n.mu.Unlock()
+	if id != nil {
+		s.Cluster = id.Cluster
+	}
+	if r == nil {
+		return s
+	}
+	s.State, s.Term, s.Commit, s.Last = stateName(r.State()), r.CurrentTerm(), r.CommitIndex(), r.LastIndex()
+	s.Applied, _ = f.applied()
+	s.Writable = f.writable() && !l.Full()
+	return s
+}
+
+func stateName(s raft.RaftState) string {
+	switch s {
+	case raft.Leader:
+		return "leader"
+	case raft.Candidate:
+		return "candidate"
+	default:
+		return "follower"
+	}
+}
+
+// answer answers a question of another node.
+func (n *Node) answer(from string, q question, body []byte) ([]byte, error) {
+	switch q {
+	case askTerm:
+		return n.answerTerm()
+	case askStatus:
+		s := n.Status()
+		if s.Cluster == "" {
+			var err error
+			if s.Records, s.Of, err = holds(n.cfg.Store); err != nil {
+				return nil, err
+			}
+		}
+		return json.Marshal(s)
+	case askJoin:
+		var j joining
+		if err := json.Unmarshal(body, &j); err != nil {
+			return nil, err
+		}
+		return n.admit(from, &j)
+	default:
+		return nil, fmt.Errorf("node %s does not know the question %q: upgrade it", n.cfg.ID, q)
+	}
+}
+
+func (n *Node) answerTerm() ([]byte, error) {
+	n.mu.Lock()
+	r, f := n.raft, n.fsm
+	n.mu.Unlock()
+	if r == nil {
+		return nil, fmt.Errorf("node %s has not joined the cluster yet", n.cfg.ID)
+	}
+	applied, has := f.applied()
+	if !has {
+		return nil, fmt.Errorf("node %s has not got the data yet", n.cfg.ID)
+	}
+	return termAnswer{term: r.CurrentTerm(), last: r.LastIndex(), applied: applied, clock: time.Now().UnixNano(), entries: entryVersion}.append(nil), nil
+}
+
+// holds reports whether a store holds data, and which cluster it was a part of.
+func holds(store LocalStore) (records bool, of string, err error) {
+	r, err := replica.ReadRecord(store)
+	if err != nil {
+		return false, "", err
+	}
+	if r != nil {
+		of, records = r.Cluster, r.Index > 0
+	}
+	for _, f := range storage.Families() {
+		if records {
+			break
+		}
+		if records, err = holdsAny(store, f); err != nil {
+			return false, "", err
+		}
+	}
+	return records, of, nil
+}
+
+// holdsAny reports whether a family has a record besides those of the store itself.
+func holdsAny(store LocalStore, f storage.Family) (bool, error) {
+	if f == storage.Default {
+		return false, nil // the format
+	}
+	it := store.Scan(f, nil, nil)
+	defer it.Close()
+	for it.Next() {
+		if f != storage.State || string(it.Key()) != string(storage.ReplicaKey()) {
+			return true, nil
+		}
+	}
+	return false, it.Err()
+}

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// stream is the StreamLayer of Raft on the node port.
+type stream struct {
+	port *Port
+	addr raftAddr
+	done chan struct{}
+}
+
+// raftAddr is the address at which other nodes reach this one.
+type raftAddr string
+
+func (raftAddr) Network() string  { return "tcp" }
+func (a raftAddr) String() string { return string(a) }
+
+// Accept implements net.Listener.
+func (s *stream) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.port.raft:
+		return c, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener. The port stays open.
+func (s *stream) Close() error {
+	close(s.done)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (s *stream) Addr() net.Addr { return s.addr }
+
+// Dial implements raft.StreamLayer.
+func (s *stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return s.port.dial(ctx, kindRaft, string(address))
+}
+
+const (
+	raftTimeout = 10 * time.Second // for a request and its answer
+	raftPool    = 3                // idle connections to a node
+	retryAfter  = 50 * time.Millisecond
+)
+
+// transport is Raft's transport, but for entries to a node that does not answer: it tries again at
+// short intervals. Raft itself doubles the intervals up to 10 s, and a node that comes back would
+// get nothing for as long, while its vote may be the one that a commit lacks.
+type transport struct {
+	*raft.NetworkTransport
+
+	// leads reports whether this node leads in a term with another one as a member.
+	leads func(term uint64, id raft.ServerID) bool
+}
+
+func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID) bool) *transport {
+	return &transport{leads: leads, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
+	})}
+}
+
+// AppendEntries implements raft.Transport.
+func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for {
+		err := t.NetworkTransport.AppendEntries(id, to, req, resp)
+		if err == nil || heartbeat(req) || errors.Is(err, raft.ErrTransportShutdown) || t.IsShutdown() {
+			return err
+		}
+		time.Sleep(retryAfter) //nolint:forbidigo // Raft's own goroutine for this node, which has nothing else to do
+		if !t.leads(req.Term, id) {
+			return err
+		}
+	}
+}
+
+// heartbeat reports whether a request is one, as Raft's transport tells it.
+func heartbeat(req *raft.AppendEntriesRequest) bool {
+	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
+}

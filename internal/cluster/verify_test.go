@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/storage"
+)
+
+// heldBack passes the requests of a node on, and may keep the answers to its heartbeats, as the
+// socket of a process that is stopped.
+type heldBack struct {
+	*raft.InmemTransport
+
+	mu    sync.Mutex
+	held  chan struct{} // answers wait until it is closed; nil: they do not
+	kept  int
+	sends bool // false: nothing new is sent
+}
+
+func (h *heldBack) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	h.mu.Lock()
+	sends := h.sends
+	h.mu.Unlock()
+	if !sends {
+		return errors.New("stopped")
+	}
+	err := h.InmemTransport.AppendEntries(id, to, req, resp)
+	if !heartbeat(req) {
+		return err
+	}
+	h.mu.Lock()
+	held := h.held
+	if held != nil {
+		h.kept++
+	}
+	h.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	return err
+}
+
+func (h *heldBack) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+// noFSM applies nothing.
+type noFSM struct{}
+
+func (noFSM) Apply(*raft.Log) any                 { return nil }
+func (noFSM) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
+func (noFSM) Restore(io.ReadCloser) error         { return errors.New("none") }
+
+// A leader that was stopped finds in its sockets answers to the heartbeats that it had sent before.
+// Raft's VerifyLeader takes them for a confirmation, while another node leads and has committed
+// entries. What is used in its place must not.
+func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
+	var nodes [3]*raft.Raft
+	var transports [3]*heldBack
+	var servers []raft.Server
+	for i := range transports {
+		addr, inner := raft.NewInmemTransport("")
+		transports[i] = &heldBack{InmemTransport: inner, sends: true}
+		servers = append(servers, raft.Server{ID: raft.ServerID("abc"[i : i+1]), Address: addr})
+	}
+	for i, from := range transports {
+		for j, to := range transports {
+			if i != j {
+				from.Connect(servers[j].Address, to.InmemTransport)
+			}
+		}
+	}
+	for i := range nodes {
+		c := raft.DefaultConfig()
+		c.LocalID, c.Logger = servers[i].ID, hashicorpLog(zerolog.Nop())
+		c.HeartbeatTimeout, c.ElectionTimeout, c.CommitTimeout = 300*time.Millisecond, 300*time.Millisecond, 5*time.Millisecond
+		c.LeaderLeaseTimeout = 300 * time.Millisecond
+		if i == 0 { // its clock stands still while it is stopped: it does not step down
+			c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 2*time.Minute, 2*time.Minute, time.Minute
+		}
+		logs := raft.NewInmemStore()
+		if err := raft.BootstrapCluster(c, logs, logs, raft.NewInmemSnapshotStore(), transports[i], raft.Configuration{Servers: servers}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := raft.NewRaft(c, noFSM{}, logs, logs, raft.NewInmemSnapshotStore(), transports[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[i] = r
+		t.Cleanup(func() { _ = r.Shutdown().Error() })
+	}
+	leader := func() int {
+		for i, r := range nodes {
+			if r.State() == raft.Leader {
+				return i
+			}
+		}
+		return -1
+	}
+	until(t, "a leader", func() bool { return leader() >= 0 })
+	if i := leader(); i != 0 {
+		until(t, "the node with the long times leads", func() bool {
+			return nodes[0].State() == raft.Leader || nodes[i].LeadershipTransferToServer(servers[0].ID, servers[0].Address).Error() == nil && nodes[0].State() == raft.Leader
+		})
+	}
+	old := nodes[0]
+	if err := old.Barrier(0).Error(); err != nil {
+		t.Fatal(err)
+	}
+	term := old.CurrentTerm()
+
+	held := make(chan struct{})
+	h := transports[0]
+	h.mu.Lock()
+	h.held = held
+	h.mu.Unlock()
+	once := sync.OnceFunc(func() { close(held) })
+	t.Cleanup(once)
+	config := old.ReloadableConfig()
+	config.HeartbeatTimeout, config.ElectionTimeout = time.Minute, time.Minute // has heartbeats sent at once
+	if err := old.ReloadConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "answers in the socket", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.kept >= 2 })
+	h.mu.Lock()
+	h.sends = false // stopped
+	h.mu.Unlock()
+	transports[1].Disconnect(servers[0].Address) // it does not read what comes
+	transports[2].Disconnect(servers[0].Address)
+	other := -1
+	until(t, "another leader", func() bool {
+		for i := 1; i < 3; i++ {
+			if nodes[i].State() == raft.Leader && nodes[i].CurrentTerm() > term {
+				other = i
+			}
+		}
+		return other > 0
+	})
+	if err := nodes[other].Apply([]byte("acknowledged"), time.Second).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if old.State() != raft.Leader {
+		t.Fatal("the stopped leader knows of the other one: this shows nothing")
+	}
+	c := &confirmer{
+		term: term, self: "a", own: old.CurrentTerm, wait: time.Second,
+		voters: func() []Peer { return []Peer{{"a", "a"}, {"b", "b"}, {"c", "c"}} },
+		dial: func(_ context.Context, addr string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go answerQuestions(theirs, "a", func(string, question, []byte) ([]byte, error) {
+				return termAnswer{term: nodes[addr[0]-'a'].CurrentTerm()}.append(nil), nil
+			})
+			return ours, nil
+		},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.start(ctx)
+	defer c.stop()
+	defer cancel()
+
+	verified := old.VerifyLeader()
+	once() // it goes on, and reads its sockets
+	if err := verified.Error(); err != nil {
+		t.Logf("VerifyLeader of this version sees it: %v", err)
+	} else {
+		t.Log("VerifyLeader confirms a leader that another one has replaced")
+	}
+	if err := c.confirm(context.Background()); !errors.Is(err, storage.ErrDeposed) {
+		t.Errorf("a leader that another one has replaced is confirmed: %v", err)
+	}
+}
