@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tes
 ADMIN := 127.0.0.1:5557
 run: build ## build and start the broker, data in ./data, HTTP for operators on 127.0.0.1:5557
 	exec $(BIN) --admin.listen_addr $(ADMIN)
+
+cluster: build ## run a cluster of three nodes on this machine, data in ./data, and say how to kill one and watch
+	exec tools/cluster
 
 # Nothing is taken from the cache: the tests of integration run a binary whose
 # sources the Go tool does not see them depend on, and the list of files that it

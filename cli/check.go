@@ -28,6 +28,9 @@ func (c *Config) check() error {
 	if err := c.checkAdmin(); err != nil {
 		return err
 	}
+	if err := c.checkCluster(); err != nil {
+		return err
+	}
 	if len(c.Auth.Users) > 0 && c.Auth.ACLFile != "" {
 		return errors.New("auth.users and auth.acl_file exclude each other: put the users into the file")
 	}

@@ -12,6 +12,7 @@ type Config struct {
 	Auth      Auth
 	TLS       TLS
 	Storage   Storage
+	Cluster   Cluster
 	Scheduler Scheduler
 	Lua       Lua
 	Limits    Limits

@@ -52,7 +52,7 @@ func Load(in Input) (*Loaded, error) {
 			return nil, UsageError{Err: err}
 		}
 	}
-	for _, path := range []*string{&l.Config.Storage.Path, &l.Config.Storage.BackupPath} {
+	for _, path := range []*string{&l.Config.Storage.Path, &l.Config.Storage.BackupPath, &l.Config.Cluster.Path} {
 		expanded, err := expand(*path)
 		if err != nil {
 			return nil, UsageError{Err: err}

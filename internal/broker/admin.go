@@ -134,7 +134,7 @@ const pulseTime = 2 * time.Second
 // pulse finds out whether tasks go through the engine's loop. However many ask, one task is
 // under way: a loop that is stuck gathers none.
 type pulse struct {
-	engine *engine.Engine
+	tasks submitter
 
 	mu   sync.Mutex
 	beat *beat // under way, or nil
@@ -177,7 +177,7 @@ func (p *pulse) feel(ctx context.Context) (alive, writable bool) {
 
 // run sends the task of a beat and waits for it, which may never end.
 func (p *pulse) run(ctx context.Context, b *beat) {
-	pass(ctx, p.engine, b)
+	pass(ctx, p.tasks, b)
 	p.mu.Lock()
 	p.beat = nil
 	p.mu.Unlock()

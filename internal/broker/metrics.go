@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/metrics"
 	"github.com/faisca/fila/storage/rocks"
 )
@@ -16,7 +17,7 @@ func (b *broker) metrics() *metrics.Collector {
 	m := b.cfg.Metrics
 	process := metrics.Process{
 		Version: cli.Version(), Revision: cli.Commit(), RocksDB: rocks.Version(), Go: runtime.Version(),
-		Loop: b.engine.LoopFigures, Certificates: b.certificateEnds,
+		Loop: b.loopFigures, Certificates: b.certificateEnds,
 	}
 	if b.tracer != nil {
 		process.Spans = func() map[string]uint64 {
@@ -28,6 +29,18 @@ func (b *broker) metrics() *metrics.Collector {
 		process.Store = (&storeFigures{store: b.measured}).read
 	}
 	return metrics.New(metrics.Config{Queues: m.Queues, Keys: m.Keys, Throttles: m.Throttles, Budgets: m.Budgets, Now: time.Now, Process: process})
+}
+
+// loopFigures returns the figures of the engine; zero if a node has not led yet.
+func (b *broker) loopFigures() (l engine.LoopFigures) {
+	e := b.engine
+	if b.member != nil {
+		e = b.member.seat.newest()
+	}
+	if e != nil {
+		l = e.LoopFigures()
+	}
+	return l
 }
 
 // metricsFormat returns the format that a scraper asks for, as FILA.METRICS calls it, and its

@@ -152,6 +152,9 @@ func (s *seat) leave(to *seating) {
 	}
 }
 
+// newest returns the engine in force, or else the last one; nil: there was none.
+func (s *seat) newest() *engine.Engine { return s.state.Load().latest }
+
 func (s *seat) change(to *seating) {
 	to.over = make(chan struct{})
 	close(s.state.Swap(to).over)

@@ -39,7 +39,8 @@ type broker struct {
 	server  *resp.Server
 	handler lateHandler
 	store   store
-	engine  *engine.Engine
+	engine  *engine.Engine // nil: the engines of member
+	member  *member        // nil: no replication
 	phase   atomic.Int32
 	pulse   pulse
 	admin   *admin.Server // nil: off
@@ -109,19 +110,21 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	if err := b.serveOperators(ctx, connections.TLS); err != nil {
 		return errors.Join(err, server.Shutdown(ctx))
 	}
-	if err := b.open(); err != nil {
+	if err := b.open(ctx); err != nil {
 		return errors.Join(err, server.Shutdown(ctx))
 	}
-	h, err := commands.New(b.commandsConfig(addr.String(), stop), b.engine)
+	h, err := b.commands(addr, stop)
 	if err != nil {
-		return errors.Join(cli.UsageError{Err: err}, server.Shutdown(ctx), b.store.Close())
-	}
-	if h.OpenToAll() {
-		if err := cfg.CheckOpen(); err != nil {
-			return errors.Join(err, server.Shutdown(ctx), b.store.Close())
-		}
+		return errors.Join(err, server.Shutdown(ctx), b.store.Close())
 	}
 	b.handler.set(h)
+	if b.member != nil {
+		b.member.start(ctx)
+		go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
+		b.ready(plain, secure, time.Since(started))
+		go b.supervisor.feed(ctx, b.member.seat)
+		return b.wait(ctx, h, reloads)
+	}
 
 	// The engine does not end with ctx: stop ends it, in order.
 	go func() { b.running <- b.engine.Run(context.WithoutCancel(ctx)) }()
@@ -141,6 +144,24 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	go b.supervisor.feed(ctx, b.engine)
 
 	return b.wait(ctx, h, reloads)
+}
+
+// commands returns the handler of the commands.
+func (b *broker) commands(addr net.Addr, stop func()) (*commands.Handler, error) {
+	var e commands.Engine = b.engine
+	if b.member != nil {
+		e = b.member.seat
+	}
+	h, err := commands.New(b.commandsConfig(addr.String(), stop), e)
+	if err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	if h.OpenToAll() {
+		if err := b.cfg.CheckOpen(); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
 }
 
 // listen opens the ports for clients, which wait there until the server serves. It returns their
@@ -167,16 +188,20 @@ func (b *broker) wait(ctx context.Context, h *commands.Handler, reloads <-chan c
 	if b.disk.path != "" {
 		go b.disk.follow(ctx)
 	}
+	ended, what := b.running, "engine"
+	if b.member != nil {
+		ended, what = b.member.running, "node "+b.cfg.Cluster.NodeID
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return b.stop(nil)
 		case err := <-b.serving:
 			return b.stop(fmt.Errorf("server: %w", err))
-		case err := <-b.running:
+		case err := <-ended:
 			// Without stop: the engine has ended, and what it had not committed was never
 			// acknowledged.
-			return errors.Join(fmt.Errorf("engine: %w", err), b.server.Shutdown(expired()), b.store.Close())
+			return errors.Join(fmt.Errorf("%s: %w", what, err), b.server.Shutdown(expired()), b.store.Close())
 		case r := <-reloads:
 			b.reload(h, &r)
 		}
@@ -206,7 +231,10 @@ func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
 
 // ready logs the addresses and the duration of the start, and notifies the supervisor.
 func (b *broker) ready(plain, secure net.Addr, took time.Duration) {
-	b.pulse.engine = b.engine
+	b.pulse.tasks = b.engine
+	if b.member != nil {
+		b.pulse.tasks = b.member.seat
+	}
 	b.phase.Store(phaseRunning)
 	b.log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", b.cfg.Storage.Engine).Str("path", b.where()).
 		Str("sync", b.cfg.Storage.Sync).Str("version", cli.Version()).Dur("start_ms", took).Msg("ready")
@@ -237,34 +265,46 @@ func setMemory(cfg cli.Config) {
 	keepGarbageFloor(floor)
 }
 
-// open opens the store and creates the engine on it.
-func (b *broker) open() error {
-	store, err := openStore(b.cfg.Storage, b.storeFiles, b.log)
+// open opens the store, and creates the engine on it or makes it that of a node.
+func (b *broker) open(ctx context.Context) error {
+	store, err := openStore(b.cfg.Storage, b.cfg.Cluster.NodeID != "", b.storeFiles, b.log)
 	if err != nil {
 		return b.damaged(err)
 	}
-	sandbox := scriptingConfig(b.cfg)
-	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { b.engine.HookTurned(h, s) } // hooks run only after the engine is set
-	scripts, err := scripting.New(sandbox)
-	if err != nil {
-		return errors.Join(cli.UsageError{Err: err}, store.Close())
-	}
 	b.measured, _ = store.(measured)
-	store = fault.WrapStore(store)
-	cfg := engineConfig(b.cfg, scripts, b.log)
-	cfg.Observe = b.latency.Observe
-	if cfg.Backups = backups(b.cfg.Storage, store); cfg.Backups != nil {
-		cfg.LastBackup = backup.Newest(b.cfg.Storage.Backups())
+	b.store = fault.WrapStore(store)
+	if b.cfg.Cluster.NodeID == "" {
+		b.engine, err = b.newEngine(b.store, func(*engine.Config) {})
+	} else {
+		err = b.openMember(ctx, store)
 	}
-	e, err := engine.New(cfg, store)
 	if err != nil {
-		return errors.Join(cli.UsageError{Err: err}, store.Close())
+		return errors.Join(err, store.Close())
 	}
-	b.store, b.engine = store, e
 	if b.disk.path = b.where(); b.disk.path != "" {
 		b.disk.look()
 	}
 	return nil
+}
+
+// newEngine returns an engine on a store; alter changes its configuration.
+func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (e *engine.Engine, err error) {
+	sandbox := scriptingConfig(b.cfg)
+	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { e.HookTurned(h, s) } // hooks run only after the engine is set
+	scripts, err := scripting.New(sandbox)
+	if err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	cfg := engineConfig(b.cfg, scripts, b.log)
+	cfg.Observe = b.latency.Observe
+	if cfg.Backups = backups(b.cfg.Storage, b.store); cfg.Backups != nil {
+		cfg.LastBackup = backup.Newest(b.cfg.Storage.Backups())
+	}
+	alter(&cfg)
+	if e, err = engine.New(cfg, store); err != nil {
+		return nil, cli.UsageError{Err: err}
+	}
+	return e, nil
 }
 
 // stop stops all parts in order. It returns cause, joined with what made the stop
@@ -273,13 +313,15 @@ func (b *broker) stop(cause error) error {
 	b.log.Info().Msg("stopping")
 	b.phase.Store(phaseStopping)
 	b.supervisor.say("STOPPING=1\nSTATUS=stopping")
-	b.engine.Stop()
-	err := errors.Join(cause, <-b.running)
+	err := errors.Join(cause, b.stopDeciding())
 	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Server.ShutdownTimeout)
 	defer cancel()
 	if err := b.server.Shutdown(ctx); err != nil {
 		// Clients that do not read their replies are no error of the broker.
 		b.log.Warn().Err(err).Msg("some replies did not reach their clients")
+	}
+	if b.member != nil {
+		err = errors.Join(err, b.member.close())
 	}
 	err = errors.Join(err, b.store.Sync(), b.store.Close())
 	b.flushSpans()
@@ -287,6 +329,15 @@ func (b *broker) stop(cause error) error {
 		b.log.Info().Msg("stopped")
 	}
 	return err
+}
+
+// stopDeciding stops the engine, or the node.
+func (b *broker) stopDeciding() error {
+	if b.member != nil {
+		return b.member.end()
+	}
+	b.engine.Stop()
+	return <-b.running
 }
 
 // flushTimeout bounds the time in which spans are sent at the stop, within that of replies.

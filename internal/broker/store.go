@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/internal/replica"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
@@ -32,20 +33,31 @@ func backups(cfg cli.Storage, s store) engine.Backups {
 	return backup.New(cfg.Backups(), s)
 }
 
-// openStore opens the store; it keeps at most files files open.
-func openStore(cfg cli.Storage, files int, log zerolog.Logger) (store, error) {
+// openStore opens the store; it keeps at most files files open. Without node it refuses the store of
+// a node of a cluster: what it wrote there the other nodes would not have.
+func openStore(cfg cli.Storage, node bool, files int, log zerolog.Logger) (store, error) {
 	if cfg.Engine == cli.EngineMemory {
 		log.Warn().Msg("storage.engine is memory: nothing survives the end of this process")
 		return memoryStore(), nil
 	}
 	s, err := rocks.Open(rocks.Options{
 		Path: cfg.Path, Mode: rocks.Mode(cfg.Mode), Memtable: rocks.Memtable(cfg.Memtable),
-		BlockCacheBytes: cfg.BlockCacheBytes, OpenFiles: files, ReserveBytes: cfg.ReserveBytes,
+		BlockCacheBytes: cfg.BlockCacheBytes, OpenFiles: files, ReserveBytes: cfg.ReserveBytes, Replica: node,
 	})
 	if errors.Is(err, rocks.ErrNoCgo) {
 		return nil, cli.UsageError{Err: fmt.Errorf("storage.engine rocksdb: %w, or start with --storage.engine memory", err)}
 	}
-	return s, err
+	if err != nil || node {
+		return s, err
+	}
+	of, err := replica.ReadRecord(s)
+	if err == nil && of != nil {
+		err = fmt.Errorf("the store %s belongs to a node of a cluster, with the id %s: start it with cluster.node_id", cfg.Path, of.Cluster)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // storeFilesWanted returns how many files the store keeps open if descriptors allow.

@@ -52,7 +52,7 @@ func (s supervisor) say(state string) {
 // until ctx ends. If the loop is stuck, systemd restarts the process. A commit that hangs
 // does not stop the keep-alive: read-only tasks still pass, and a restart would not repair
 // the disk.
-func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
+func (s supervisor) feed(ctx context.Context, e submitter) {
 	if s.watchdog == 0 {
 		return
 	}
@@ -71,8 +71,11 @@ func (s supervisor) feed(ctx context.Context, e *engine.Engine) {
 	}
 }
 
+// submitter takes tasks: an engine or a seat.
+type submitter interface{ Submit(tasks []*engine.Task) }
+
 // pass sends a task through the loop. It returns false if ctx ends before.
-func pass(ctx context.Context, e *engine.Engine, call engine.Call) bool {
+func pass(ctx context.Context, e submitter, call engine.Call) bool {
 	done := make(chan struct{}, 1)
 	task := &engine.Task{Call: call, ReadOnly: true, Client: engine.NewClient(0, func() {
 		select {

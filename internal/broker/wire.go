@@ -124,7 +124,7 @@ func syncMode(setting string) engine.SyncMode {
 // commandsConfig returns the configuration of commands: addr is the address of the server,
 // stop the effect of SHUTDOWN.
 func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
-	return commands.Config{
+	c := commands.Config{
 		Password: b.cfg.Auth.Password,
 		Users:    b.cfg.Auth.Users,
 		ACLFile:  b.cfg.Auth.ACLFile,
@@ -148,6 +148,10 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		Metrics:          b.metrics(),
 		Log:              b.log,
 	}
+	if b.member != nil {
+		c.Cluster, c.Relay = b.member.seat, b.member.router
+	}
+	return c
 }
 
 // tracingConfig returns the configuration of the tracer.

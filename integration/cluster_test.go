@@ -1,0 +1,240 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/integration/harness"
+)
+
+// nodes are the brokers of a cluster, by id.
+type nodes struct {
+	t   *testing.T
+	all map[string]*harness.Broker
+}
+
+// cluster starts three nodes and waits until they serve.
+func cluster(t *testing.T, args ...string) *nodes {
+	t.Helper()
+	n := &nodes{t: t, all: map[string]*harness.Broker{}}
+	var peers []string
+	for _, id := range []string{"a", "b", "c"} {
+		addr, err := harness.FreeAddr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers = append(peers, id+"="+addr)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		dir := t.TempDir()
+		b, err := harness.New(binary(t), dir, append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.all[id] = b
+		t.Cleanup(func() {
+			if err := b.Stop(); err != nil {
+				t.Errorf("node %s did not stop in order: %v", id, err)
+			}
+			if log := n.log(id); t.Failed() || strings.Contains(log, "panic") {
+				t.Errorf("the log of node %s:\n%s", id, log[max(0, len(log)-6000):])
+			}
+		})
+		if err := b.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range n.all {
+		n.ready(id)
+	}
+	return n
+}
+
+// ready waits until a node serves commands, itself or by way of the leader.
+func (n *nodes) ready(id string) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	defer cancel()
+	if err := n.all[id].Ready(ctx); err != nil {
+		n.t.Fatalf("node %s: %v", id, err)
+	}
+}
+
+func (n *nodes) log(id string) string {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(n.all[id].Data()), "fila.log"))
+	if err != nil {
+		n.t.Error(err)
+	}
+	return string(text)
+}
+
+// leader returns the node that has taken over last, by what the nodes log.
+func (n *nodes) leader() string {
+	n.t.Helper()
+	leads := regexp.MustCompile(`"term":(\d+)[^\n]*"this node leads the cluster"`)
+	leader, newest := "", 0
+	for id := range n.all {
+		for _, m := range leads.FindAllStringSubmatch(n.log(id), -1) {
+			if term, err := strconv.Atoi(m[1]); err == nil && term > newest {
+				leader, newest = id, term
+			}
+		}
+	}
+	if leader == "" {
+		n.t.Fatal("no node leads")
+	}
+	return leader
+}
+
+// Clients of a node that stays see a pause when the leader is killed, and nothing that was acknowledged
+// is lost. The judge is that of a single broker that is killed.
+func TestNothingIsLostWhenLeadersAreKilled(t *testing.T) {
+	n := cluster(t)
+	first := n.leader()
+	admin := connect(t, n.all[first].Addr(), 3)
+	do(t, admin, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000)
+	l := newLedger()
+	producing, stopProducing := context.WithCancel(t.Context())
+	consuming, stopConsuming := context.WithCancel(t.Context())
+	var producer, consumer sync.WaitGroup
+	defer func() { stopProducing(); producer.Wait(); stopConsuming(); consumer.Wait() }()
+	for i, id := range []string{"a", "b", "c", "a", "b", "c"} {
+		load := &load{ledger: l, addr: n.all[id].Addr()}
+		producer.Go(func() { load.produce(producing, i) })
+		consumer.Go(func() { load.consume(consuming, i) })
+	}
+	seed := rand.Uint64()
+	t.Logf("the moments of the kills are from seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+	progress := func(least int, what string) {
+		t.Helper()
+		for end, before := time.Now().Add(patience), l.answers(); l.answers() < before+least; {
+			if time.Now().After(end) {
+				t.Fatalf("no progress %s", what)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for round := range kills {
+		progress(50+chance.IntN(300), "with all nodes")
+		id := n.leader()
+		if round%3 == 2 { // one that does not lead
+			id = map[string]string{"a": "b", "b": "c", "c": "a"}[id]
+		}
+		if err := n.all[id].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		l.killed()
+		progress(100, "without node "+id)
+		if err := n.all[id].Start(); err != nil {
+			t.Fatal(err)
+		}
+		n.ready(id)
+	}
+	stopProducing()
+	producer.Wait()
+	admin = connect(t, n.all[n.leader()].Addr(), 3)
+	wantDrained(t, admin, "q")
+	stopConsuming()
+	consumer.Wait()
+	l.check(t)
+	wantStats(t, admin, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "dead": 0, "waiters": 0})
+	t.Logf("%d enqueues answered, %d deliveries, %d acks, %d kills", len(l.answered), len(l.receipts), len(l.acked), kills)
+}
+
+// A node that is stopped in order hands over: its clients' commands are executed, and those of clients
+// of other nodes see no error.
+func TestALeaderThatIsStoppedHandsOver(t *testing.T) {
+	n := cluster(t)
+	stopped := n.leader()
+	other := map[string]string{"a": "b", "b": "c", "c": "a"}[stopped]
+	c := connect(t, n.all[other].Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := 0
+	go func() {
+		for ctx.Err() == nil {
+			if err := c.Do(context.WithoutCancel(ctx), "FILA.ENQUEUE", "q", strconv.Itoa(sent)).Err(); err != nil {
+				done <- err
+				return
+			}
+			sent++
+		}
+		done <- nil
+	}()
+	if err := n.all[stopped].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("after %d messages: %v", sent, err)
+	}
+	if now := n.leader(); now == stopped {
+		t.Errorf("%s still leads", now)
+	}
+	wantStats(t, c, "q", map[string]int64{"ready": int64(sent)})
+}
+
+// A node that has lost its disk comes back by itself, and then another one may be lost.
+func TestANodeWithAnEmptyDiskJoinsAgain(t *testing.T) {
+	n := cluster(t)
+	c := connect(t, n.all["a"].Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	for i := range 200 {
+		do(t, c, "FILA.ENQUEUE", "q", strings.Repeat("x", 10_000), "KEY", i)
+	}
+	wiped, leader := "b", n.leader()
+	if leader == wiped {
+		wiped = "c"
+	}
+	if err := n.all[wiped].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{n.all[wiped].Data(), n.all[wiped].Data() + "-cluster"} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.all[wiped].Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); !strings.Contains(n.log(leader)[strings.Index(n.log(leader), "a node joins the cluster"):], fmt.Sprintf(`"node":%q`, wiped)) || strings.Count(n.log(leader), "votes from now on") < 3; {
+		if time.Now().After(end) {
+			t.Fatalf("node %s does not vote again", wiped)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := n.all[leader].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(wiped)
+	wantStats(t, connect(t, n.all[wiped].Addr(), 3), "q", map[string]int64{"ready": 200})
+	if err := n.all[leader].Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(leader)
+}
+
+func TestABrokerWithoutReplicationRefusesTheStoreOfANode(t *testing.T) {
+	n := cluster(t)
+	if err := n.all["a"].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	out, code, err := harness.Run(t.Context(), nil, binary(t), "--storage.path", n.all["a"].Data(), "--server.listen_addr", "127.0.0.1:0")
+	if err != nil || code != 1 || !strings.Contains(out, "belongs to a node of a cluster") {
+		t.Errorf("exit code %d, %v: %s", code, err, out)
+	}
+}

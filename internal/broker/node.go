@@ -1,0 +1,182 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/internal/certs"
+	"github.com/faisca/fila/internal/cluster"
+	"github.com/faisca/fila/internal/relay"
+)
+
+// member is a broker as a node of a cluster. It has an engine only while it leads, which the seat
+// shows to the commands; those that find none go to the leader.
+type member struct {
+	b      *broker
+	seat   *seat
+	router *relay.Router
+	port   *cluster.Port
+	node   *cluster.Node
+
+	mu      sync.Mutex // serializes what the seat is told
+	leading bool       // lead runs
+	leader  string     // id of the node that leads; empty: unknown
+
+	stop    context.CancelFunc // ends the node in order: a leader hands over
+	running chan error         // the result of node.Run
+}
+
+// openMember makes the broker a node of its cluster, with the store that was opened.
+func (b *broker) openMember(ctx context.Context, opened store) error {
+	cfg := &b.cfg.Cluster
+	m := &member{b: b, running: make(chan error, 1)}
+	m.router = relay.NewRouter(relay.Config{
+		Dial: func(ctx context.Context, node string) (net.Conn, error) { return m.node.Dial(ctx, node) }, Serve: b.server.ServeRelayed, Wait: cfg.Wait, Log: b.log,
+	})
+	m.seat = newSeat(cfg.Wait, m.router)
+	var source *certs.Source
+	if cfg.CertFile != "" {
+		var err error
+		source, err = certs.New(certs.Files{Cert: cfg.CertFile, Key: cfg.KeyFile, CA: cfg.CAFile}, tls.RequireAndVerifyClientCert, b.log)
+		if err != nil {
+			return cli.UsageError{Err: fmt.Errorf("cluster: %w", err)}
+		}
+	}
+	var err error
+	m.port, err = cluster.OpenPort(ctx, cluster.PortConfig{Listen: cfg.Listen(), Node: cfg.NodeID, Cluster: cfg.Name, TLS: source, Link: m.link, Log: b.log})
+	if err != nil {
+		return listenError(err, "cluster.listen_addr")
+	}
+	peers := make([]cluster.Peer, len(cfg.Peers))
+	for i, p := range cfg.Peers {
+		peers[i] = cluster.Peer(p)
+	}
+	m.node, err = cluster.New(cluster.Config{
+		ID: cfg.NodeID, Name: cfg.Name, Peers: peers, Dir: b.cfg.ClusterPath(), Version: cli.Version(), Election: cfg.Election, LogBytes: cfg.LogBytes,
+		Store: localStore{b.store, opened, b.cfg.Storage.Path}, Path: b.cfg.Storage.Path, Lead: m.lead, Leader: m.follow, Log: b.log,
+	}, m.port)
+	if err != nil {
+		return errors.Join(err, m.port.Close())
+	}
+	b.member = m
+	return nil
+}
+
+// link serves the commands that another node passes on.
+func (m *member) link(c net.Conn, node string) {
+	if err := relay.Serve(c, m.b.server.ServeRelayed, m.b.log); err != nil {
+		m.b.log.Debug().Err(err).Str("node", node).Msg("the link of another node has ended")
+	}
+}
+
+// start starts the node.
+func (m *member) start(ctx context.Context) {
+	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() { m.running <- m.node.Run(ctx) }()
+}
+
+// end ends the node in order. Commands of clients still go to the next leader until close.
+func (m *member) end() error {
+	m.stop()
+	return <-m.running
+}
+
+// close ends all connections with other nodes.
+func (m *member) close() error {
+	m.router.Close()
+	return m.port.Close()
+}
+
+// follow notes which node leads.
+func (m *member) follow(leader cluster.Peer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leader = leader.ID
+	m.direct()
+}
+
+// direct tells the seat which node leads, unless this one does. The caller holds mu.
+func (m *member) direct() {
+	switch {
+	case m.leading:
+	case m.leader == "" || m.leader == m.b.cfg.Cluster.NodeID:
+		m.seat.Vacate(nil)
+	default:
+		m.seat.Follow(m.leader)
+	}
+}
+
+// take gives the seat to an engine.
+func (m *member) take(e *engine.Engine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leading = true
+	m.seat.Seat(e)
+}
+
+// leave ends the leadership of this node for the seat.
+func (m *member) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leading = false
+	m.seat.Vacate(nil)
+	m.direct()
+}
+
+// lead is one leadership, see cluster.Config.
+func (m *member) lead(ctx context.Context, l *cluster.Leadership) error {
+	e, err := m.b.newEngine(l.Store, func(c *engine.Config) {
+		c.Confirm, c.KeepTime, c.Start = l.Confirm, true, m.seat.Start()
+	})
+	if err != nil {
+		return err
+	}
+	m.take(e)
+	ran := make(chan error, 1)
+	go func() { ran <- e.Run(context.WithoutCancel(ctx)) }()
+	select {
+	case err = <-ran: // halted by itself, or it could not start
+	case <-ctx.Done():
+		e.Halt(context.Cause(ctx))
+		err = <-ran
+	case <-l.Yield:
+		m.seat.Hold()
+		e.Stop()
+		err = <-ran
+	}
+	m.leave()
+	if err != nil && ctx.Err() == nil && !errors.Is(err, engine.ErrDeposed) {
+		return m.b.damaged(fmt.Errorf("engine: %w", err))
+	}
+	return err
+}
+
+// localStore is the store of a node.
+type localStore struct {
+	store
+
+	opened store // as it was opened: store may wrap it
+	path   string
+}
+
+// Adopt implements cluster.LocalStore.
+func (l localStore) Adopt(dir string) error {
+	s, ok := l.opened.(interface {
+		Replace(change func() error) error
+	})
+	if !ok {
+		return errors.New("this store cannot be replaced")
+	}
+	if err := s.Replace(func() error { return backup.Exchange(l.path, dir) }); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
