@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ sanitize: setup ## run the tests of the store's C++ under AddressSanitizer, then
 
 sim: ## simulate crashes and bad weather: make sim SEEDS=200
 	CGO_ENABLED=0 $(GO) test ./engine -run '^TestSimulation$$' -count=1 -timeout 12h -args -seeds=$(SEEDS)
+
+sim-nodes: ## the same for several nodes that are one broker: make sim-nodes SEEDS=200
+	CGO_ENABLED=0 $(GO) test ./engine -run '^TestSimulationOfNodes$$' -count=1 -timeout 12h -v -args -nodeseeds=$(SEEDS)
 
 shares: ## try the scheduler with random set-ups, each run with others: make shares SETUPS=1000 SEED=1
 	CGO_ENABLED=0 $(GO) test ./engine -run '^TestEveryRuleHoldsInRandomSetUps$$' -count=1 -timeout 2h -v -args -setups=$(SETUPS) -seed=$(SEED)

@@ -382,9 +382,11 @@ func (c *core) nextTimer() int64 {
 //
 // A node that ceases to lead answers everything that it has:
 //
-//	its batch was handed to the store              ErrDeposed: it may have happened or not
-//	in a batch that was not; told, not confirmed;  ErrTakeover: nothing has happened
-//	in the inbox, or behind a blocked task
+//	its batch was handed to the store, also        ErrDeposed: it may have happened or not
+//	committed and not confirmed
+//	in a batch that was not; an early reply that   ErrTakeover: nothing has happened
+//	is not confirmed; in the inbox, or behind a
+//	blocked task
 //	waits for messages                             none
 //	waits for something else                       ErrTakeover
 //	has done a part of its work in earlier turns   ErrDeposed
@@ -396,7 +398,7 @@ var errCeased = fmt.Errorf("%w; the command may have happened or not", ErrDepose
 // handed to the store. A refusal is replaced as well: another leader may have decided otherwise.
 func cease(tasks []*Task, handed bool) {
 	for _, t := range tasks {
-		if handed && t.err == nil || t.progress != nil && t.progress.at > 0 {
+		if handed && t.err == nil || t.committed || t.progress != nil && t.progress.at > 0 {
 			t.err = errCeased
 		} else {
 			t.err = ErrTakeover
@@ -421,12 +423,18 @@ func (c *core) halt(tasks []*Task) []*Task {
 	return append(all, rest...)
 }
 
+// awaitsBatch reports whether a task of the client waits for the commit of a batch. A reply behind
+// it cannot leave before, so it must not be confirmed before: the connection would send it when
+// the leader has long been replaced.
+func (cl *Client) awaitsBatch() bool { return cl != nil && cl.inBatches.Load() > 0 }
+
 // splitUnconfirmed returns the tasks of a committed work that may be answered, and those that wait
 // for a confirmation: leases, what settles all that is before it, and without a batch everything
 // that is answered to a client.
 func splitUnconfirmed(tasks []*Task, batch bool) (committed, unconfirmed []*Task) {
 	for _, t := range tasks {
 		if t.tx.leased || t.published != nil || !batch && t.Client != nil {
+			t.committed = batch
 			unconfirmed = append(unconfirmed, t)
 		} else {
 			committed = append(committed, t)

@@ -458,4 +458,6 @@ func (o *oracle) trace(format string, args ...any) {
 }
 
 // refusal reports whether an error is one that injected faults may cause.
-func refusal(err error) bool { return errors.Is(err, ErrMisconf) || errors.Is(err, ErrStopped) }
+func refusal(err error) bool {
+	return errors.Is(err, ErrMisconf) || errors.Is(err, ErrStopped) || errors.Is(err, ErrTakeover) || errors.Is(err, ErrDeposed)
+}

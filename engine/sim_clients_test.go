@@ -160,6 +160,14 @@ func (s *sim) enqueue(cl *simClient) {
 	var at time.Time
 	known := false
 	s.announced = req
+	purges := s.oracle.look.purges
+	s.late = func() {
+		if !known {
+			s.oracle.enqueued(tag, id, due)
+			m := s.oracle.byID[id]
+			m.perhapsGone = m.perhapsGone || purges != s.oracle.look.purges // by a later leader, before this answer
+		}
+	}
 	s.submit(cl, func(tx *Tx) (err error) {
 		before := tx.core.ids.last
 		id, err = tx.Enqueue(req)
@@ -187,6 +195,8 @@ func (s *sim) enqueue(cl *simClient) {
 			s.oracle.repeated(tag, id, req.Queue, req.Dedup, at)
 		case err == nil:
 			s.oracle.enqueued(tag, id, due)
+		case errors.Is(err, ErrTakeover):
+			delete(s.oracle.unknown, tag)
 		case !notNow(err):
 			s.oracle.fail("enqueue: %v", err)
 		}
@@ -240,7 +250,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 			return
 		}
 		s.receive(cl, ds, order)
-		if len(ds) == 0 && req.Block > 0 && !s.stopping && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
+		if len(ds) == 0 && req.Block > 0 && !s.stopping && s.step.halted == nil && s.mutant != expiryNotUnderLoad && s.step.now.Before(began.Add(req.Block)) {
 			s.oracle.fail("a blocking lease came back empty too early")
 		}
 	}, func() []*Delivery { return ds })
@@ -252,6 +262,9 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 // decided reports the deliveries of the engine to the oracle, before and regardless of
 // their replies.
 func (s *sim) decided(tx *Tx, ds []*Delivery) {
+	if s.replaced {
+		return // what a leader that was replaced decides is told to no client
+	}
 	for _, d := range ds {
 		s.oracle.decided(d, tx.Now())
 		m := tx.core.leases.byID[d.Receipt.ID]
@@ -294,6 +307,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		s.oracle.maybeGone(id)
 		used := s.useOf(id)
 		p := s.money.mayUse(id, used)
+		s.late = func() { s.oracle.acked(d, acked, nil) }
 		s.submit(cl, func(tx *Tx) (err error) {
 			limits := s.oracle.limitsOf(tx.core, r)
 			if acked, err = tx.AckUsed(d.Queue, []Receipt{r}, used); acked > 0 {
@@ -390,13 +404,15 @@ func (s *sim) setThrottle(cl *simClient) {
 	}
 	take := s.rng.IntN(4) == 0
 	s.submit(cl, func(tx *Tx) error {
-		s.oracle.throttleSet(name, nil, s.step.now)
+		if !s.replaced {
+			s.oracle.throttleSet(name, nil, s.step.now)
+		}
 		if take {
 			_, err := tx.DeleteThrottle(name)
 			return err
 		}
 		err := tx.SetThrottle(name, o)
-		if err == nil {
+		if err == nil && !s.replaced {
 			s.oracle.throttleSet(name, tx.core.throttles.byName[name], s.step.now)
 		}
 		return err

@@ -198,6 +198,9 @@ func (s *sim) endCron(cl *simClient) error {
 
 // pass advances the time.
 func (s *sim) pass(d time.Duration) {
+	if s.held != nil || s.replaced {
+		return
+	}
 	s.step.Advance(d)
 	s.oracle.now = s.step.now
 	s.settleReplies()

@@ -16,6 +16,7 @@ type lookOracle struct {
 	ids      []ID     // of all acknowledged messages, in the order of their replies
 	purging  []string // queue/key/ or queue/ of purges without a reply
 	redrives int      // redrives sent
+	purges   int      // purges sent
 	walks    []*walk
 }
 
@@ -287,6 +288,7 @@ func (s *sim) purge(cl *simClient) {
 		prefix += req.Key + "/"
 	}
 	clear(s.money.held)
+	s.oracle.look.purges++
 	s.oracle.look.purging = append(s.oracle.look.purging, prefix)
 	s.oracle.purge(prefix)
 	s.oracle.trace("client %d purges %s", cl.client.ID, prefix)

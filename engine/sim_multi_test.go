@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -132,6 +133,8 @@ func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 		switch {
 		case err == nil:
 			s.oracle.enqueued(tag, id, time.Time{})
+		case errors.Is(err, ErrTakeover):
+			delete(s.oracle.unknown, tag)
 		case !notNow(err):
 			s.oracle.fail("enqueue: %v", err)
 		}

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // answerSeveral acks or releases several deliveries in one command. It is executed in
 // slices, so the end of the engine may keep a part of them.
@@ -62,4 +65,17 @@ func (o *oracle) inTime(d *Delivery, now time.Time) {
 	if m := o.current(d); m != nil && !m.extending && !m.leaseUntil.IsZero() && !now.Before(m.leaseUntil) {
 		o.fail("%s was acked at %v, and its lease has ended at %v", d.Receipt, now, m.leaseUntil)
 	}
+}
+
+// describe returns what the engine waits for.
+func (s *sim) describe() string {
+	c := s.step.core
+	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.health.failed, c.reads.inFlight, len(c.reads.prefetch), c.reads.pausedUntil)
+	for _, q := range c.queues.byName {
+		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.awaitingRead, q.scheduler.keys, q.waiters.n, q.offered)
+		for k := range q.roster.all() {
+			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.hasBacklog, k.read != nil, k.total)
+		}
+	}
+	return text
 }

@@ -186,7 +186,7 @@ func (s *sim) setUpSignals() {
 func (s *sim) checkpointed() {
 	c := s.step.core
 	s.oracle.signals.follow(c)
-	if s.w.lazy == 0 && !s.failing && c.health.failed == nil && c.now == s.step.now.UnixNano() && c.signals.next(c) > c.now {
+	if s.w.lazy == 0 && !s.failing && s.step.flight == nil && c.out.batch.Len() == 0 && c.health.failed == nil && c.now == s.step.now.UnixNano() && c.signals.next(c) > c.now {
 		s.oracle.signals.keep(s.step.now.Add(-s.cfg.SignalCheckpoint), s.w.sync == SyncAlways)
 	}
 }

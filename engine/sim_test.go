@@ -79,6 +79,14 @@ const (
 	releaseNotSeen
 	hookFree
 	tickFree
+	// Those of several nodes, see sim_replica_test.go.
+	termNotChecked
+	appliedTwice
+	toldUnconfirmed
+	confirmedBefore
+	startNotWritten
+	logCutUnsynced
+	partsSingly
 )
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
@@ -177,6 +185,12 @@ type sim struct {
 
 	decisions int
 	announced *Enqueue // the enqueue of the next task
+
+	held     *[]*Task // the inbox of a node that is stopped; nil: it runs
+	replaced bool     // another node leads: the clients are those of a leader of before
+	late     func()   // of the next task, see simTask
+
+	refusals, lates int // answers of leaders that were replaced
 }
 
 // simClient is a client and its connection, which answers its commands in their order.
@@ -202,6 +216,8 @@ type simTask struct {
 	order      int
 
 	announced *Enqueue
+	// late judges a success that a leader answers after it was replaced; nil: it may be old.
+	late func()
 }
 
 func (t *simTask) Apply(tx *Tx) error {
@@ -232,11 +248,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == replyNotSynced {
 		s.w.crash, s.w.powerLoss = 0.02, 0.05
 	}
-	s.cfg.Sync = s.w.sync
-	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
-	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseWriteDelay = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.leaseLag
-	s.cfg.Seed, s.cfg.Scripts = seed, simScripts{}
-	s.setUpSignals()
+	s.configure(seed)
 	if s.step, err = NewStepper(s.cfg, s.store, time.Unix(1_700_000_000, 0)); err != nil {
 		return err
 	}
@@ -256,6 +268,16 @@ func simulate(seed uint64, m mutant) (err error) {
 		}
 	}
 	return s.drainAll()
+}
+
+// configure chooses the settings of the engine.
+func (s *sim) configure(seed uint64) {
+	rng := s.rng
+	s.cfg.Sync = s.w.sync
+	s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow = s.w.window, s.w.window*(1+rng.IntN(4)), 2+rng.IntN(6)
+	s.cfg.BodyBytes, s.cfg.ReadsMax, s.cfg.LeaseWriteDelay = int64(rng.IntN(400)), 1+rng.IntN(3), s.w.leaseLag
+	s.cfg.Seed, s.cfg.Scripts = seed, simScripts{}
+	s.setUpSignals()
 }
 
 // tune applies the conditions' bounds to a core that has started.
@@ -372,7 +394,7 @@ func (s *sim) submit(cl *simClient, apply func(tx *Tx) error, then func(err erro
 func (s *sim) submitLease(cl *simClient, apply func(tx *Tx) error, then func(err error), deliveries func() []*Delivery) *simTask {
 	t := &simTask{apply: apply, then: then, deliveries: deliveries, sim: s, client: cl}
 	t.Call, t.Client = t, cl.client
-	t.announced, s.announced = s.announced, nil
+	t.announced, t.late, s.announced, s.late = s.announced, s.late, nil, nil
 	cl.pending = append(cl.pending, t)
 	s.run(t)
 	s.settleReplies()
@@ -390,6 +412,8 @@ func (t *simTask) settle() {
 	case then == nil || !t.Done():
 	case t.client.gone:
 		t.sim.drop(t)
+	case t.sim.replaced:
+		t.settleLate(then)
 	default:
 		then(t.Err())
 	}
@@ -415,8 +439,9 @@ func (s *sim) settleReplies() {
 // takeDone removes the tasks whose replies are due and returns them.
 func (s *sim) takeDone() []*simTask {
 	var done []*simTask
+	before := s.unconfirmed()
 	for _, c := range s.clients {
-		for len(c.pending) > 0 && c.pending[0].Done() {
+		for len(c.pending) > 0 && c.pending[0].Done() && c.pending[0].order < before {
 			done, c.pending = append(done, c.pending[0]), c.pending[1:]
 		}
 	}
@@ -432,6 +457,10 @@ func (s *sim) takeDone() []*simTask {
 
 // run is Stepper.Do, except for the mutants, each of which breaks one of its rules.
 func (s *sim) run(t *simTask) {
+	if s.held != nil {
+		*s.held = append(*s.held, &t.Task)
+		return
+	}
 	c := s.step.core
 	switch s.mutant {
 	case replyBeforeCommit:
@@ -487,6 +516,11 @@ func (s *sim) once() {
 			s.advance()
 		}
 	}
+	s.judge(redriving)
+}
+
+// judge settles replies after a step, and checks what must hold.
+func (s *sim) judge(redriving bool) {
 	s.settleReplies()
 	s.tick()
 	s.checkpointed()
@@ -535,6 +569,12 @@ func (s *sim) vanish() {
 // stop stops the engine in order and starts it again: every client must get a reply, and
 // all replies must hold.
 func (s *sim) stop() {
+	s.stopInOrder()
+	s.restart(false)
+}
+
+// stopInOrder stops the engine.
+func (s *sim) stopInOrder() {
 	s.oracle.trace("stop")
 	s.step.Lazy = nil
 	s.stopping = true       // waits may end early
@@ -554,7 +594,6 @@ func (s *sim) stop() {
 	s.stopping = false
 	s.oracle.signals.follow(s.step.core)
 	s.oracle.signals.keep(s.step.now, false)
-	s.restart(false)
 }
 
 // disk makes the store fail, and repairs it.
@@ -650,17 +689,4 @@ func (s *sim) drainAll() error {
 	s.endSignals(cl)
 	s.budgetsAtEnd()
 	return s.oracle.atEnd(s.step)
-}
-
-// describe returns what the engine waits for.
-func (s *sim) describe() string {
-	c := s.step.core
-	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.health.failed, c.reads.inFlight, len(c.reads.prefetch), c.reads.pausedUntil)
-	for _, q := range c.queues.byName {
-		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.awaitingRead, q.scheduler.keys, q.waiters.n, q.offered)
-		for k := range q.roster.all() {
-			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.hasBacklog, k.read != nil, k.total)
-		}
-	}
-	return text
 }

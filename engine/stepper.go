@@ -131,6 +131,8 @@ func (s *Stepper) Advance(d time.Duration) {
 		}
 		if t := time.Unix(0, at); t.After(s.now) {
 			s.now = t
+		} else if s.handed || s.halted != nil {
+			break // what is due waits for the store
 		}
 		s.Do()
 	}
@@ -163,13 +165,12 @@ func (s *Stepper) Do(tasks ...*Task) {
 		if s.flight != nil {
 			s.commit(s.flight)
 		}
-		s.confirm()
+		unknown := s.confirm()
 		if s.halted != nil {
 			return
 		}
-		s.turn(s.results())
-		if s.handed || len(s.unconfirmed) > 0 {
-			return // the store or Confirm has no answer yet
+		if s.turn(s.results()); s.handed || unknown {
+			return
 		}
 	}
 }
@@ -184,20 +185,24 @@ func (s *Stepper) turn(tasks []*Task) {
 	}
 }
 
-// confirm answers what waits for a confirmation, as Engine.confirm does.
-func (s *Stepper) confirm() {
+// confirm answers what waits for a confirmation, as Engine.confirm does. It returns whether
+// Config.Confirm would block.
+func (s *Stepper) confirm() (unknown bool) {
 	if s.halted != nil || len(s.unconfirmed) == 0 || s.later() {
-		return
+		return false
 	}
 	tasks := s.unconfirmed
-	switch err := s.core.cfg.Confirm(); {
+	err := s.core.cfg.Confirm()
+	switch {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
+		return true
 	case err != nil:
 		s.Halt(err)
 	default:
 		s.unconfirmed = nil
 		s.release(tasks)
 	}
+	return false
 }
 
 // Halt is Engine.Halt.

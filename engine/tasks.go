@@ -100,7 +100,7 @@ func (c *core) run(t *Task) {
 	}
 	switch {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
-	case err == nil && tx.stored:
+	case err == nil && tx.stored && (c.cfg.Confirm == nil || !t.Client.awaitsBatch()):
 		c.conclude(t, nil)
 		c.out.early = append(c.out.early, t)
 	default:
@@ -112,6 +112,9 @@ func (c *core) run(t *Task) {
 // for a call that has written nothing: it may have read what an open batch writes.
 func (c *core) finish(t *Task, err error) {
 	c.conclude(t, err)
+	if t.inBatch = t.Client != nil && c.cfg.Confirm != nil; t.inBatch {
+		t.Client.inBatches.Add(1)
+	}
 	c.out.released = append(c.out.released, t)
 }
 
@@ -157,7 +160,9 @@ type Task struct {
 	wait  *wait // non-nil while the task is parked
 	// running is true while Apply runs. A task that runs again keeps its place in the lines
 	// of queues meanwhile.
-	running bool
+	running   bool
+	inBatch   bool // counted by Client.inBatches
+	committed bool // with its batch, while its answer waits for a confirmation
 	// deadline is the end of the wait that the task had before a recovery; 0: none.
 	deadline int64
 	done     atomic.Bool
@@ -188,6 +193,9 @@ func (t *Task) Err() error { return t.err }
 // publish makes the result public at a reading of Elapsed.
 func (t *Task) publish(now time.Duration) {
 	t.ended = now
+	if t.inBatch {
+		t.Client.inBatches.Add(-1)
+	}
 	t.done.Store(true)
 	if t.published != nil {
 		t.published()
@@ -214,9 +222,10 @@ func (settled) Apply(*Tx) error { return nil }
 // Client submits tasks, usually for one connection. Its tasks take effect in the order of
 // Submit; those after a blocked task are queued behind it in the engine.
 type Client struct {
-	ID    uint64
-	wake  func()
-	waits atomic.Bool // a task of it waits for messages; any goroutine may read it
+	ID        uint64
+	wake      func()
+	waits     atomic.Bool  // a task of it waits for messages; any goroutine may read it
+	inBatches atomic.Int32 // its tasks whose answers wait for a commit; counted with Config.Confirm
 
 	// Owned by the loop:
 	blocked *Task   // the parked task, at most one
