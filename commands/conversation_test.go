@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/storage"
 )
@@ -45,10 +46,31 @@ func FuzzConversation(f *testing.F) {
 		if len(traffic) > 64<<10 {
 			return
 		}
-		s := startTalk(t)
+		s := startTalk(t, false)
 		defer s.stop()
 		s.converse(traffic, rand.New(rand.NewPCG(seed, 0)))
 	})
+}
+
+// What real clients have sent has its replies in order from a node that does not lead, too.
+func TestConversationsThroughAFollower(t *testing.T) {
+	files, err := filepath.Glob("testdata/traffic/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no traffic", err)
+	}
+	for i, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			traffic, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, traffic := range [][]byte{traffic, append(slices.Clone(traffic), traffic[:len(traffic)/2]...)} {
+				s := startTalk(t, true)
+				s.converse(traffic, rand.New(rand.NewPCG(uint64(i), 0))) //nolint:gosec // a count
+				s.stop()
+			}
+		})
+	}
 }
 
 // talk is a server that runs, with a store in memory.
@@ -81,7 +103,8 @@ func (s *syncBuffer) String() string {
 // hangTime is how long a conversation may take; only a hang takes as long.
 const hangTime = 20 * time.Second
 
-func startTalk(t *testing.T) *talk {
+// startTalk starts a server; if followed, a node that passes commands on to it, which is talked to.
+func startTalk(t *testing.T, followed bool) *talk {
 	t.Helper()
 	s := &talk{t: t}
 	cfg := engine.DefaultConfig()
@@ -90,7 +113,11 @@ func startTalk(t *testing.T) *talk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(Config{Version: "0.1.0", MaxClients: 100, Now: time.Now}, e)
+	conf := Config{Version: "0.1.0", MaxClients: 100, Now: time.Now}
+	if followed {
+		conf.Cluster, conf.Relay = testNode{e}, relay.NewRouter(relay.Config{Wait: hangTime, Log: zerolog.Nop()})
+	}
+	h, err := New(conf, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +126,19 @@ func startTalk(t *testing.T) *talk {
 	if s.server, err = resp.NewServer(rc, h); err != nil {
 		t.Fatal(err)
 	}
+	running := make(chan error, 1)
+	go func() { running <- e.Run(context.WithoutCancel(t.Context())) }()
+	<-e.Ready()
+	leader, router := s.server, conf.Relay
+	if followed {
+		router = s.follow(conf, rc)
+	}
 	addr, _, err := s.server.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.addr = addr.String()
-	running, serving := make(chan error, 1), make(chan error, 1)
-	go func() { running <- e.Run(context.WithoutCancel(t.Context())) }()
-	<-e.Ready()
+	serving := make(chan error, 1)
 	go func() { serving <- s.server.Serve(context.WithoutCancel(t.Context())) }()
 	s.stop = func() {
 		e.Stop()
@@ -117,12 +149,46 @@ func startTalk(t *testing.T) *talk {
 				t.Error("stopping:", err)
 			}
 		}
+		if followed {
+			router.Close()
+			if err := leader.Shutdown(ctx); err != nil {
+				t.Error("stopping the leader:", err)
+			}
+		}
 		if log := s.log.String(); strings.Contains(log, "panic") {
 			t.Errorf("a connection has panicked: %s", log)
 		}
 	}
 	return s
 }
+
+// follow puts a node before the server.
+func (s *talk) follow(conf Config, rc resp.Config) *relay.Router {
+	s.t.Helper()
+	leader := s.server
+	router := relay.NewRouter(relay.Config{Wait: hangTime, Log: zerolog.Nop(), Dial: func(context.Context, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() { _ = relay.Serve(far, leader.ServeRelayed, zerolog.Nop()) }() // it ends with the router
+		return near, nil
+	}})
+	router.Follow("leader")
+	conf.Cluster, conf.Relay = testNode{}, router
+	ready := make(chan struct{})
+	close(ready)
+	h, err := New(conf, noEngine{clock: realClock{time.Now()}, ready: ready})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.server, err = resp.NewServer(rc, h); err != nil {
+		s.t.Fatal(err)
+	}
+	return router
+}
+
+// realClock is a clock that runs.
+type realClock struct{ start time.Time }
+
+func (c realClock) Elapsed() time.Duration { return time.Since(c.start) }
 
 // converse sends the traffic over one connection and checks the replies.
 func (s *talk) converse(traffic []byte, rng *rand.Rand) {

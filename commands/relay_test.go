@@ -104,7 +104,7 @@ func (l *lockedEngine) Want(kinds engine.EventKind) {
 // noEngine is what a node has that does not lead: every other method panics.
 type noEngine struct {
 	Engine
-	clock *lockedEngine
+	clock interface{ Elapsed() time.Duration }
 	ready chan struct{}
 }
 

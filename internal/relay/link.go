@@ -43,7 +43,7 @@ func (l linkLog) Println(v ...any)               { l.log.Debug().Msg(fmt.Sprint(
 // it. Each stream is passed to serve, on a goroutine of its own, as a connection whose remote address
 // is that of the client; serve closes it.
 func Serve(nc net.Conn, serve func(net.Conn), log zerolog.Logger) error {
-	session, err := yamux.Server(nc, linkConfig(log))
+	session, err := yamux.Server(newGatherConn(nc), linkConfig(log))
 	if err != nil {
 		return errors.Join(fmt.Errorf("link: %w", err), nc.Close())
 	}
@@ -152,7 +152,7 @@ func openLink(ctx context.Context, dial func(context.Context) (net.Conn, error),
 	if err != nil {
 		return nil, err
 	}
-	session, err := yamux.Client(nc, linkConfig(log))
+	session, err := yamux.Client(newGatherConn(nc), linkConfig(log))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("link: %w", err), nc.Close())
 	}

@@ -182,6 +182,13 @@ func (c *cluster) dial(_ context.Context, name string) (net.Conn, error) {
 	return near, nil
 }
 
+// setDown says whether a node can be reached.
+func (c *cluster) setDown(name string, down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down[name] = down
+}
+
 func identity(user string) *Identity { return &Identity{Wire: wire("AS " + user)} }
 
 // wire makes the bytes of a command of words without blanks.
@@ -309,7 +316,7 @@ func TestWithoutALeaderCommandsWaitForTheirTime(t *testing.T) {
 
 func TestALeaderThatCannotBeReachedIsTriedAgain(t *testing.T) {
 	bubble(t, func(c *cluster) {
-		c.down["a"] = true
+		c.setDown("a", true)
 		c.Follow("a")
 		all := c.send("X")
 		time.Sleep(wait - 3*againAfter)
@@ -321,7 +328,7 @@ func TestALeaderThatCannotBeReachedIsTriedAgain(t *testing.T) {
 			t.Errorf("%d attempts in %v", c.dials, wait)
 		}
 		c.want(all, "")
-		c.down["a"] = false
+		c.setDown("a", false)
 		time.Sleep(againAfter)
 		c.want(all, "+X")
 	})
@@ -610,6 +617,7 @@ func TestALinkIsSharedAndOutlivesAMomentWithoutALeader(t *testing.T) {
 		y := &Command{Who: c.who, Wire: wire("Y")}
 		other.Send([]*Command{y})
 		hold := c.send("HOLD")
+		synctest.Wait()
 		c.Lose()
 		time.Sleep(10 * linkGrace)
 		c.Follow("a")
