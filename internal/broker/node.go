@@ -108,7 +108,7 @@ func (m *member) direct() {
 	switch {
 	case m.leading:
 	case m.leader == "" || m.leader == m.b.cfg.Cluster.NodeID:
-		m.seat.Vacate(nil)
+		m.seat.Follow("")
 	default:
 		m.seat.Follow(m.leader)
 	}
