@@ -117,6 +117,12 @@ func (i *inside) State(ctx context.Context) admin.State {
 	case phaseStopping:
 		return admin.Stopping
 	}
+	if i.member != nil && !i.member.leads() {
+		if i.member.node.Status().Leader.ID == "" {
+			return admin.Recovering
+		}
+		return admin.Running // commands go to the leader
+	}
 	switch alive, writable := i.pulse.feel(ctx); {
 	case !alive && i.phase.Load() == phaseStopping: // since then
 		return admin.Stopping

@@ -122,6 +122,13 @@ func (m *member) take(e *engine.Engine) {
 	m.seat.Seat(e)
 }
 
+// leads reports whether this node has an engine.
+func (m *member) leads() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leading
+}
+
 // leave ends the leadership of this node for the seat.
 func (m *member) leave() {
 	m.mu.Lock()

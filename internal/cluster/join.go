@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/faisca/fila/storage"
 )
 
 // membersMax bounds the members of a cluster: each costs the leader a copy of everything.
 const membersMax = 16
+
+// snapshotsPerLog is how many snapshots are taken while the log grows to its bound.
+const snapshotsPerLog = 16
 
 // memberTime bounds a change of the members, which a majority has to take.
 const memberTime = 5 * time.Second
@@ -100,16 +102,16 @@ func (n *Node) admit(node string, j *joining) ([]byte, error) {
 			return nil, fmt.Errorf("node %s has the address %s already (cluster.peers)", members[i].ID, j.Addr)
 		}
 	}
-	var err error
+	err := n.mustBeThere(node, j, id.Cluster, old)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case j.Member && old == nil:
 		return nil, fmt.Errorf("node %s was removed from the cluster", node)
 	case j.Member && old.Suffrage == raft.Voter:
 		err = r.AddVoter(old.ID, raft.ServerAddress(j.Addr), 0, memberTime).Error()
 	case !j.Member && old != nil:
-		if err := n.mustBeGone(old, j.Addr); err != nil {
-			return nil, err
-		}
 		// The new one does not know what the old one has voted for and acknowledged. Before it
 		// may do either, a majority must have the removal.
 		if err := r.RemoveServer(old.ID, 0, memberTime).Error(); err != nil {
@@ -128,16 +130,25 @@ func (n *Node) admit(node string, j *joining) ([]byte, error) {
 	return json.Marshal(joined{Cluster: id.Cluster})
 }
 
-// mustBeGone refuses a node that comes without an identity while a member of its id is there.
-func (n *Node) mustBeGone(old *raft.Server, addr string) error {
-	if string(old.Address) == addr {
-		return nil // there is the one that asks
-	}
+// mustBeThere refuses a node that cannot be reached at the address that it gives, or whose name a
+// running member has. old is the member of that name, nil if there is none.
+func (n *Node) mustBeThere(node string, j *joining, cluster string, old *raft.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	s, err := n.askStatusOf(ctx, Peer{ID: string(old.ID), Addr: string(old.Address)})
-	if err == nil && s.Cluster != "" {
-		return fmt.Errorf("two nodes have the name %s, at %s and %s (cluster.node_id)", old.ID, old.Address, addr)
+	s, err := n.askStatusOf(ctx, Peer{ID: node, Addr: j.Addr})
+	if err != nil {
+		return fmt.Errorf("the leader does not reach node %s at %s (cluster.peers): %w", node, j.Addr, err)
+	}
+	if j.Member && s.Cluster == cluster {
+		return nil
+	}
+	if s.Cluster == "" && old != nil && string(old.Address) != j.Addr {
+		if s, err = n.askStatusOf(ctx, Peer{ID: node, Addr: string(old.Address)}); err != nil {
+			return nil //nolint:nilerr // it is gone, as it should be
+		}
+	}
+	if s.Cluster != "" {
+		return fmt.Errorf("two nodes have the name %s, a member and one that has no identity (cluster.node_id)", node)
 	}
 	return nil
 }
@@ -241,49 +252,65 @@ func (n *Node) goWatch(tick <-chan time.Time) (stop func()) {
 	}
 }
 
-// boundLog cuts off the older half of Raft's log if it has more bytes than it may have.
+// boundLog takes a snapshot when the log has grown by a part of what it may have, so that a start
+// has little to read again, and cuts off its older half when it has more than it may have.
 func (n *Node) boundLog() {
 	bytes, err := n.log.Bytes()
-	if err != nil || bytes <= n.cfg.LogBytes {
-		return
-	}
-	first, err := n.log.FirstIndex()
 	if err != nil {
 		return
 	}
-	last, err := n.log.LastIndex()
+	first, err := n.log.FirstIndex()
 	if err != nil || first == 0 {
 		return
 	}
+	last, err := n.log.LastIndex()
+	if err != nil {
+		return
+	}
+	appended := n.log.appended.Load()
+	full := bytes > n.cfg.LogBytes
+	if !full && appended-n.noted < n.cfg.LogBytes/snapshotsPerLog {
+		return
+	}
 	c := n.raft.ReloadableConfig()
-	c.TrailingLogs = uint64(float64(last-first+1) * float64(n.cfg.LogBytes/2) / float64(bytes))
+	if c.TrailingLogs = never; full {
+		c.TrailingLogs = uint64(float64(last-first+1) * float64(n.cfg.LogBytes/2) / float64(bytes))
+	}
 	if err := n.raft.ReloadConfig(c); err != nil {
 		n.cfg.Log.Error().Err(err).Msg("the replicated log was not cut off")
 		return
 	}
-	if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, storage.ErrReopen) {
-		n.cfg.Log.Debug().Err(err).Msg("the replicated log was not cut off yet")
+	if err := n.raft.Snapshot().Error(); err != nil {
+		n.cfg.Log.Debug().Err(err).Msg("no snapshot of the replicated log")
+		return
 	}
+	n.noted = appended
 }
 
-// tellAddress tells the leader if this node has another address than the members know.
+// tellAddress tells the leader if this node has another address than the members know. The leader
+// cannot reach it then, so the others say who leads.
 func (n *Node) tellAddress(ctx context.Context) {
+	own := n.own()
+	members := n.members()
+	if !slices.ContainsFunc(members, func(s raft.Server) bool { return string(s.ID) == own.ID && string(s.Address) != own.Addr }) {
+		return
+	}
 	n.mu.Lock()
 	leader := n.leader
 	n.mu.Unlock()
-	own := n.own()
+	if leader.ID == own.ID {
+		return // the next leader changes it
+	}
+	answers, _ := n.askAll(ctx)
+	for _, s := range answers {
+		if leader.Addr == "" {
+			leader = s.Leader
+		}
+	}
 	if leader.Addr == "" {
 		return
 	}
-	for _, s := range n.members() {
-		if string(s.ID) != own.ID || string(s.Address) == own.Addr {
-			continue
-		}
-		if leader.ID == own.ID {
-			return // the next leader changes it
-		}
-		if _, err := n.askToJoin(ctx, leader.Addr, &joining{Addr: own.Addr, Member: true}); err != nil {
-			n.cfg.Log.Warn().Err(err).Str("address", own.Addr).Msg("the leader did not take the new address of this node")
-		}
+	if _, err := n.askToJoin(ctx, leader.Addr, &joining{Addr: own.Addr, Member: true}); err != nil {
+		n.cfg.Log.Warn().Err(err).Str("address", own.Addr).Msg("the leader did not take the new address of this node")
 	}
 }

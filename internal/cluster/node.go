@@ -70,6 +70,7 @@ type Node struct {
 	cfg  Config
 	port *Port
 
+	noted   int64         // bytes that the log had taken at the last snapshot; boundLog's
 	failed  chan error    // the reason to end, capacity 1
 	changed chan struct{} // leadership has changed, capacity 1
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -235,6 +236,14 @@ const testElection = 100 * time.Millisecond
 // start starts a node with what is on its disk.
 func (c *trial) start(id string) {
 	c.t.Helper()
+	if err := c.tryToStart(id, c.peers); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// tryToStart starts a node that has been told of other nodes, or returns why it refuses.
+func (c *trial) tryToStart(id string, peers []Peer) error {
+	c.t.Helper()
 	r := c.nodes[id]
 	port, err := OpenPort(context.Background(), PortConfig{Listen: "127.0.0.1:0", Node: id, Cluster: "test", Log: zerolog.Nop()})
 	if err != nil {
@@ -246,7 +255,7 @@ func (c *trial) start(id string) {
 	}
 	c.net.listens(id, port.Addr().String())
 	r.node, err = New(Config{
-		ID: id, Name: "test", Peers: c.peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: testElection, LogBytes: 4 << 20,
+		ID: id, Name: "test", Peers: peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: testElection, LogBytes: 4 << 20,
 		Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log,
 		Lead: func(ctx context.Context, l *Leadership) error {
 			c.mu.Lock()
@@ -264,11 +273,14 @@ func (c *trial) start(id string) {
 		Pace: Pace{Retry: 5 * time.Millisecond, Ask: 10 * time.Millisecond, Watch: 20 * time.Millisecond, Leave: time.Second},
 	}, port)
 	if err != nil {
-		c.t.Fatal(err)
+		r.node = nil
+		c.net.listens(id, "")
+		return errors.Join(err, port.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.port, r.stop, r.done = port, cancel, make(chan error, 1)
 	go func() { r.done <- r.node.Run(ctx) }()
+	return nil
 }
 
 func (c *trial) startAll() {
@@ -535,4 +547,71 @@ func TestALeaderWhoseStoreRefusesWritesHandsOver(t *testing.T) {
 		return l != "" && s.Writable && s.Applied+50 > c.nodes[l].node.Status().Applied
 	})
 	progress()
+}
+
+// writer returns work for leaders that commits batches of some size, and counts them.
+func writer(bytes int, done *atomic.Int64, quiet *atomic.Bool) func(context.Context, string, *Leadership) error {
+	return func(ctx context.Context, node string, l *Leadership) error {
+		value := make([]byte, bytes)
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.Yield:
+				return nil
+			default:
+			}
+			if quiet.Load() {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			var b storage.Batch
+			b.Put(storage.State, fmt.Appendf(nil, "%s-%d", node, i%20), value)
+			if err := l.Store.Commit(&b, true); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+	}
+}
+
+// A node that has missed more than the log keeps gets a copy of the data, and the log stays bounded.
+func TestTheLogIsBoundedAndANodeThatIsFarBehindCatchesUp(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	var done atomic.Int64
+	var quiet atomic.Bool
+	c.work = writer(64<<10, &done, &quiet)
+	c.startAll()
+	c.formed()
+	behind := "a"
+	if c.leads() == behind {
+		behind = "b"
+	}
+	c.end(behind)
+	const most = 2 * 4 << 20 // twice LogBytes
+	before := done.Load()
+	until(t, "16 MiB of entries", func() bool {
+		for id, r := range c.nodes {
+			if r.node == nil || r.node.Status().State == "entering" {
+				continue
+			}
+			if n, err := r.node.log.Bytes(); err != nil || n > most {
+				t.Fatalf("the log of %s has %d bytes, %v", id, n, err)
+			}
+		}
+		return done.Load() > before+256
+	})
+	c.start(behind)
+	c.formed()
+	until(t, "the node to catch up", func() bool {
+		l := c.leads()
+		return l != "" && c.nodes[behind].node.Status().Last+20 > c.nodes[l].node.Status().Last
+	})
+	quiet.Store(true)
+	c.equal()
+	// What the copy has replaced on disk is whole: the node starts again.
+	c.kill(behind)
+	c.start(behind)
+	c.formed()
+	c.equal()
 }

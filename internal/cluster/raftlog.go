@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,6 +48,8 @@ type raftLog struct {
 	files *watchedFiles
 	meta  *watchedMeta
 	ended chan struct{} // closed by Close
+
+	appended atomic.Int64 // bytes of all entries that were stored since the log was opened
 
 	mu     sync.RWMutex // held exclusively while the WAL is exchanged
 	wal    *wal.WAL
@@ -209,7 +212,7 @@ func (l *raftLog) reopen() {
 // readable: an attempt without room would have to close it.
 func (l *raftLog) probe() error {
 	const name = "probe.tmp"
-	_ = os.Remove(filepath.Join(l.o.Dir, name)) // left by a crash
+	_ = os.Remove(filepath.Join(l.o.Dir, name))                               // left by a crash
 	f, err := l.o.Files.Create(l.o.Dir, name, uint64(l.o.SegmentBytes)+1<<20) //nolint:gosec // at most 64 MiB
 	if err == nil {
 		_, err = f.WriteAt(make([]byte, 1<<20), 0)
@@ -287,7 +290,13 @@ func (l *raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.L
 
 // StoreLogs implements raft.LogStore: the entries are on disk when it returns.
 func (l *raftLog) StoreLogs(entries []*raft.Log) error {
-	return l.write(func(w *wal.WAL) error { return w.StoreLogs(entries) })
+	err := l.write(func(w *wal.WAL) error { return w.StoreLogs(entries) })
+	if err == nil {
+		for _, e := range entries {
+			l.appended.Add(int64(len(e.Data)))
+		}
+	}
+	return err
 }
 
 // DeleteRange implements raft.LogStore.

@@ -142,6 +142,9 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 
 // Create implements raft.SnapshotStore, for a snapshot of this node as for one that arrives.
 func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	if newest := s.newest(); newest != nil && newest.Index > index {
+		return nil, fmt.Errorf("there is a newer snapshot, of entry %d", newest.Index)
+	}
 	return &sink{s: s, meta: snapshotMeta{Index: index, Term: term, Configuration: members, ConfigurationIndex: membersIndex}}, nil
 }
 
@@ -260,7 +263,7 @@ func (k *sink) Cancel() error {
 	}
 	k.over = true
 	_ = k.bytes.CloseWithError(errors.New("cancelled")) // never fails
-	_ = <-k.done // why it failed does not matter any more
+	_ = <-k.done                                        // why it failed does not matter any more
 	return os.RemoveAll(k.dir())
 }
 
