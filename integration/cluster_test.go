@@ -238,3 +238,27 @@ func TestABrokerWithoutReplicationRefusesTheStoreOfANode(t *testing.T) {
 		t.Errorf("exit code %d, %v: %s", code, err, out)
 	}
 }
+
+// A backup of a node is the data of a single broker, and of a new cluster.
+func TestABackupOfANodeBelongsToNoCluster(t *testing.T) {
+	n := cluster(t)
+	c := connect(t, n.all["a"].Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	do(t, c, "FILA.ENQUEUE", "q", "kept")
+	do(t, c, "FILA.BACKUP", "b1")
+	path := n.all[n.leader()].Data() + "-backups/b1"
+	single, err := harness.New(binary(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, code, err := harness.Run(t.Context(), nil, binary(t), "restore", path, single.Data()); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v: %s", code, err, out)
+	}
+	t.Cleanup(func() {
+		if err := single.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	restart(t, single)
+	wantStats(t, connect(t, single.Addr(), 3), "q", map[string]int64{"ready": 1})
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/internal/replica"
 	"github.com/faisca/fila/internal/verify"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
@@ -150,7 +151,11 @@ func rebuild(report *cli.RepairReport, i *rocks.Inspection, swap *backup.Swap, d
 		report.Note(n)
 	}
 	err = verify.Repair(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
-	return errors.Join(err, store.Sync(), store.Close(), backup.SyncTree(swap.Made))
+	was, detached := replica.Detach(store)
+	if was {
+		report.Note("the store was that of a node of a cluster; the copy is not: to come back, the node needs an empty store and an empty cluster.path")
+	}
+	return errors.Join(err, detached, store.Sync(), store.Close(), backup.SyncTree(swap.Made))
 }
 
 func total(records map[string]int64) int64 {
@@ -199,7 +204,9 @@ func restoreTo(made, from string, bytes int64, progress cli.Progress) error {
 		return err
 	}
 	err = engine.Restored(store, time.Now().Unix())
-	return errors.Join(err, store.Close(), backup.SyncTree(made))
+	// The store of a node becomes a plain one, which may begin a cluster of its own.
+	_, detached := replica.Detach(store)
+	return errors.Join(err, detached, store.Close(), backup.SyncTree(made))
 }
 
 func mustBeEmpty(dir string) error {

@@ -554,15 +554,18 @@ func writer(bytes int, done *atomic.Int64, quiet *atomic.Bool) func(context.Cont
 	return func(ctx context.Context, node string, l *Leadership) error {
 		value := make([]byte, bytes)
 		for i := 0; ; i++ {
+			pause := time.Duration(0)
+			if quiet.Load() {
+				pause = time.Millisecond
+			}
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-l.Yield:
 				return nil
-			default:
+			case <-time.After(pause):
 			}
-			if quiet.Load() {
-				time.Sleep(time.Millisecond)
+			if pause > 0 {
 				continue
 			}
 			var b storage.Batch

@@ -250,3 +250,18 @@ func Claim(local Local, cluster string) error {
 	}
 	return nil
 }
+
+// Detach makes the store of a node a plain one, and reports whether it was a node's.
+func Detach(local Local) (was bool, err error) {
+	r, err := ReadRecord(local)
+	if err != nil || r == nil {
+		return false, err
+	}
+	var b storage.Batch
+	b.Delete(storage.State, storage.ReplicaKey())
+	storage.PutFormat(&b)
+	if err := local.Commit(&b, true); err != nil {
+		return false, fmt.Errorf("detach the store from cluster %s: %w", r.Cluster, err)
+	}
+	return true, nil
+}

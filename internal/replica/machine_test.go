@@ -393,3 +393,22 @@ func BenchmarkApply(b *testing.B) {
 		must(b, store.Sync())
 	}
 }
+
+func TestADetachedStoreIsAPlainOne(t *testing.T) {
+	store, _ := claimed(t)
+	format := func() string {
+		value, err := store.Get(storage.Default, []byte("format"))
+		must(t, err)
+		return string(value)
+	}
+	if format() != "2" {
+		t.Errorf("the store of a node has format %s", format())
+	}
+	for _, want := range []bool{true, false} {
+		was, err := Detach(store)
+		must(t, err)
+		if r, err := ReadRecord(store); was != want || r != nil || err != nil || format() != "1" {
+			t.Errorf("detached: %t, record %+v, %v, format %s", was, r, err, format())
+		}
+	}
+}
