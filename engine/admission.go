@@ -163,19 +163,6 @@ func (e *entry) saveTurn() {
 	q.turns[e.throttle] = e.turn
 }
 
-// enter updates the start tags of a class that had no keys. A new class comes one delivery
-// after the virtual time, as if it had just delivered. A class that was idle does not make up
-// for that time.
-func (cl *class) enter(cost uint32) {
-	for i := range cl.flows {
-		s := &cl.flows[i]
-		if s.tag < 0 {
-			s.tag = s.entry.vtime + float64(cost)/float64(cl.weight)
-		}
-		s.tag = max(s.tag, s.entry.vtime)
-	}
-}
-
 // full returns the flow at a throttle that has no room for the class, or nil if all of them
 // have. It does not count room that is reserved for other classes, or saved for them. Of
 // throttles by cost that lack tokens it returns the one for which the class waits longest.
@@ -236,6 +223,7 @@ func (cl *class) share() float64 { return float64(cl.head().placedCost) / float6
 // are.
 func (c *core) admit(cl *class, m *message) {
 	c.endClaim(cl)
+	cl.fresh = false
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		t, e := s.throttle, s.entry

@@ -36,6 +36,7 @@ type class struct {
 	flows     []flow  // one for each of its throttles, in the order of their numbers
 	draws     []*draw // one for each of its budgets, in the order of their lines
 	state     classState
+	fresh     bool // it has delivered nothing yet
 	retired   bool // dropped from scheduler.classes: throttle sets must not use it again
 	listed    bool // in scheduler.idle
 	used      bool // since it was listed there
@@ -165,6 +166,34 @@ func (cl *class) flowAt(t *throttle) *flow {
 		i++
 	}
 	return &cl.flows[i]
+}
+
+// enter updates the start tags of a class that had no keys. A new class comes one delivery
+// after the virtual time, as if it had just delivered. A class that was idle does not make up
+// for that time.
+func (cl *class) enter(cost uint32) {
+	for i := range cl.flows {
+		s := &cl.flows[i]
+		if s.tag < 0 {
+			s.tag = s.entry.vtime + float64(cost)/float64(cl.weight)
+			cl.fresh = true
+		}
+		s.tag = max(s.tag, s.entry.vtime)
+	}
+}
+
+// grow updates the start tags of a class that has not delivered yet, when another key joins it:
+// it comes one delivery after the virtual time at its present weight. By the weight of its first
+// key alone, it would come later the more keys there are.
+func (c *core) grow(cl *class) {
+	for i := range cl.flows {
+		s := &cl.flows[i]
+		s.tag = min(s.tag, s.entry.vtime+cl.share())
+	}
+	if cl.state == classWaiting {
+		cl.tag = cl.tagAt(cl.flowAt(cl.entry.throttle))
+		cl.entry.waiting.fix(cl)
+	}
 }
 
 // addWeight changes the weight of the class and of its scheduler.

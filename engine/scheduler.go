@@ -232,6 +232,9 @@ func (c *core) joinRing(k *fairKey, first bool) {
 		s.open.push(cl)
 	} else {
 		c.fix(cl)
+		if cl.fresh {
+			c.grow(cl)
+		}
 	}
 	if cl.state == classOpen {
 		c.offer(s.queue)

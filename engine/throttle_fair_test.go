@@ -232,3 +232,28 @@ func TestThrottlesComeAndGoUnderTheirMessages(t *testing.T) {
 	want(1, 9)
 	held("b", 2)
 }
+
+// TestAClassComesByTheWeightOfAllOfItsKeys has a class whose first key is light and costly, and
+// whose second one is heavy. Both have come before its first delivery, which counts by their weight
+// together: by that of the first key, 100 messages of the other class would come before.
+func TestAClassComesByTheWeightOfAllOfItsKeys(t *testing.T) {
+	s := newSchedSim(1, nil)
+	s.relaxed = true
+	s.constant(10 * time.Millisecond)
+	one, two := s.throttle(0, 0, 1), s.throttle(0, 0, 1)
+	q := s.queue()
+	other := q.key(1, one)
+	other.keep = 4
+	other.refill()
+	s.crew(4, q)
+	s.run(100*time.Millisecond, nil)
+	costly, heavy := q.key(1, one, two), q.key(99, one, two)
+	costly.put(100, 4, 0)
+	heavy.keep = 4
+	heavy.refill()
+	before := other.got
+	s.run(2*time.Second, func() bool { return heavy.got >= 20 })
+	if n := other.got - before; heavy.got < 20 || n > 10 {
+		t.Errorf("%d messages of the other class and %d of the heavy key went out, want at most 10 and 20", n, heavy.got)
+	}
+}
