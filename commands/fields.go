@@ -9,6 +9,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/glob"
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/resp"
 )
 
@@ -228,7 +229,19 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.micros("wait_p99_us", q.Wait.P99)
 	f.micros("work_p50_us", q.Work.P50)
 	f.micros("work_p99_us", q.Work.P99)
+	f.number("scripts_open", openScripts(q, now))
 	return f
+}
+
+// openScripts counts the hooks of a queue whose breaker is not closed. It takes a lock of each: not
+// for a turn.
+func openScripts(q *engine.QueueFigures, now time.Time) (n int64) {
+	for _, h := range q.Hooks {
+		if h != nil && h.Stats(now).State != hook.BreakerClosed {
+			n++
+		}
+	}
+	return n
 }
 
 func (f *fields) engine(s *engine.Stats) {

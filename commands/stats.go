@@ -135,7 +135,7 @@ func figures() Spec {
 			"Counts are as in FILA.STATS. keys_... are the fairness keys in each state of FILA.KEYS, oldest_ready_ms is for how long the message waits that is ready longest; " +
 			"they are of a sweep over all keys, swept_ms ago, which is nil for a queue without keys. " +
 			"wait_... are the times from being ready until the delivery, work_... those from the delivery until the end of the lease, since the start of the broker: " +
-			"half and 99 % of them are not longer.",
+			"half and 99 % of them are not longer. scripts_open are the hooks that have failed too often in a row, see FILA.SCRIPT STATS.",
 		Args: append([]Arg{{Name: "name", Type: Key, Token: "QUEUE", Optional: true}}, pageOptions()...),
 		Examples: []Example{
 			{"FILA.FIGURES", "1) \"0\"\n2) (empty array)"},
