@@ -30,7 +30,10 @@ const (
 	largeMax       = 4        // larger replies at once
 	channelsMax    = 64       // of one stream
 	liveQueues     = 100      // in figures of the broker
-	liveKeys       = 20       // in figures of a queue
+	// Where few names match, so many are examined at a time, and in all, each second.
+	liveExamined    = 1000
+	liveExaminedMax = 20_000
+	liveKeys        = 20 // in figures of a queue
 
 	headerTime  = 10 * time.Second // to send a header
 	bodyTime    = 10 * time.Second // to send a body

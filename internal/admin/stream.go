@@ -197,12 +197,8 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// liveView is what a stream of figures shows: the replies of commands.
-type liveView struct {
-	commands [][]string
-	// fields makes the fields of an event from the replies.
-	fields func(replies []any) client.Map
-}
+// liveView asks for what a stream of figures shows, the fields of an event.
+type liveView func(ctx context.Context, c *conn) (client.Map, error)
 
 // options returns the parameters of a query that have one of the names, as the options of a
 // command. What they may be is for the command to say.
@@ -217,11 +213,37 @@ func options(query url.Values, names ...string) (words []string) {
 
 // brokerView shows the sums of all queues, and a page of those that the user may look at.
 func brokerView(query url.Values) liveView {
-	page := append([]string{"FILA.FIGURES", "COUNT", strconv.Itoa(liveQueues)}, options(query, "match", "cursor")...)
-	return liveView{[][]string{{"FILA.STATS"}, page}, func(replies []any) client.Map {
-		next, queues := pageOf(replies[1])
-		return client.Map{{Name: "stats", Value: replies[0]}, {Name: "next", Value: next}, {Name: "queues", Value: queues}}
-	}}
+	return func(ctx context.Context, c *conn) (client.Map, error) {
+		stats, err := c.Do(ctx, "FILA.STATS")
+		if err != nil {
+			return nil, err
+		}
+		next, queues, err := pageOfQueues(ctx, c, query)
+		return client.Map{{Name: "stats", Value: stats}, {Name: "next", Value: next}, {Name: "queues", Value: queues}}, err
+	}
+}
+
+// pageOfQueues returns a page of queues. The broker examines so many of them for a page, whether
+// their names match or not: where few match, larger pages follow until there are enough.
+func pageOfQueues(ctx context.Context, c *conn, query url.Values) (next any, queues []any, err error) {
+	next = query.Get("cursor")
+	if !query.Has("cursor") {
+		next = "0"
+	}
+	count := liveQueues
+	for examined := 0; ; count = liveExamined {
+		words := append([]string{"FILA.FIGURES", "CURSOR", client.Text(next), "COUNT", strconv.Itoa(count)}, options(query, "match")...)
+		reply, err := c.Do(ctx, words...)
+		if err != nil {
+			return nil, nil, err
+		}
+		var more []any
+		next, more = pageOf(reply)
+		queues = append(queues, more...)
+		if examined += count; client.Text(next) == "0" || len(queues) >= liveQueues/10 || examined >= liveExaminedMax {
+			return next, queues, nil
+		}
+	}
 }
 
 // queueView shows a queue, and its first fairness keys in an order.
@@ -230,15 +252,21 @@ func queueView(query url.Values) liveView {
 	if len(order) == 0 {
 		order = []string{"BY", "DEPTH"}
 	}
-	keys := append([]string{"FILA.KEYS", queue, "COUNT", strconv.Itoa(liveKeys)}, order...)
-	return liveView{[][]string{{"FILA.FIGURES", "QUEUE", queue}, keys}, func(replies []any) client.Map {
+	return func(ctx context.Context, c *conn) (client.Map, error) {
+		reply, err := c.Do(ctx, "FILA.FIGURES", "QUEUE", queue)
+		if err != nil {
+			return nil, err
+		}
 		var figures any
-		if _, queues := pageOf(replies[0]); len(queues) == 1 {
+		if _, queues := pageOf(reply); len(queues) == 1 {
 			figures = queues[0]
 		}
-		_, first := pageOf(replies[1])
-		return client.Map{{Name: "queue", Value: figures}, {Name: "keys", Value: first}}
-	}}
+		if reply, err = c.Do(ctx, append([]string{"FILA.KEYS", queue, "COUNT", strconv.Itoa(liveKeys)}, order...)...); err != nil {
+			return nil, err
+		}
+		_, first := pageOf(reply)
+		return client.Map{{Name: "queue", Value: figures}, {Name: "keys", Value: first}}, nil
+	}
 }
 
 // pageOf returns the cursor and the items of a page.
@@ -251,15 +279,12 @@ func pageOf(reply any) (next any, items []any) {
 }
 
 // look asks for the figures, and returns them with their time.
-func (v *liveView) look(ctx context.Context, c *conn) (client.Map, error) {
-	replies := make([]any, len(v.commands))
-	for i, command := range v.commands {
-		var err error
-		if replies[i], err = c.Do(ctx, command...); err != nil {
-			return nil, err
-		}
+func (v liveView) look(ctx context.Context, c *conn) (client.Map, error) {
+	fields, err := v(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	return append(client.Map{{Name: "at", Value: time.Now().UnixMilli()}}, v.fields(replies)...), nil
+	return append(client.Map{{Name: "at", Value: time.Now().UnixMilli()}}, fields...), nil
 }
 
 // figures sends the figures of a view each second.

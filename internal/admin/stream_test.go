@@ -215,8 +215,8 @@ func TestFiguresOfTheBrokerAreSumsAndAPageOfQueues(t *testing.T) {
 			t.Errorf("%s shows %v", path, queues)
 		}
 	}
-	if queues := s.follow("/v1/live", bob).json("figures")["queues"].([]any); len(queues) != 0 {
-		t.Errorf("without a right to them it shows %v", queues)
+	if queues := s.follow("/v1/live", bob).json("figures")["queues"].([]any); len(queues) != 1 || queues[0].(map[string]any)["name"] != "jobs" {
+		t.Errorf("with a right to one of them it shows %v", queues)
 	}
 }
 
@@ -275,6 +275,36 @@ func TestAStreamEndsWithTheRightToIt(t *testing.T) {
 	}
 	events.ends()
 	s.run(200, "ACL WHOAMI", bob)
+}
+
+// A page of queues whose names match is found among many that do not, and so is that of a user that
+// may look at few of them.
+func TestFiguresOfFewAmongManyQueuesAreOnePage(t *testing.T) {
+	b := newBroker(t, append(users(), "user eve on >eve ~queue-2999 +fila.figures +fila.stats")...)
+	s := serve(t, b, nil)
+	admin := as("admin", "nimda")
+	var definition strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&definition, `,{"name":"queue-%04d","dlq":false}`, i)
+	}
+	words, err := json.Marshal([]string{"FILA.QUEUE", "APPLY", `{"queues":[` + definition.String()[1:] + `]}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.do("POST", "/v1/command", string(words), admin); got.status != 200 {
+		t.Fatal(got.body)
+	}
+	for path, user := range map[string]option{"/v1/live?match=*2999": admin, "/v1/live": as("eve", "eve")} {
+		figures := s.follow(path, user).json("figures")
+		queues, _ := figures["queues"].([]any)
+		if len(queues) != 1 || queues[0].(map[string]any)["name"] != "queue-2999" || figures["next"] != "0" {
+			t.Errorf("%s: %d queues, next %v", path, len(queues), figures["next"])
+		}
+	}
+	figures := s.follow("/v1/live?match=queue-*", admin).json("figures")
+	if queues, _ := figures["queues"].([]any); len(queues) != liveQueues || figures["next"] == "0" {
+		t.Errorf("where all match, %d queues, next %v", len(queues), figures["next"])
+	}
 }
 
 func TestAStreamKeepsItsSessionAndShowsThatItLives(t *testing.T) {
