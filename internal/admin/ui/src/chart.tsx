@@ -41,7 +41,11 @@ const clock = (s: number) => {
 	return `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
 };
 
-export function Chart({ title, times, series, unit, span = 600 }: { title: string; times: number[]; series: Series[]; unit: string; span?: number }) {
+/** Chart draws series over the time that they have, at least a minute. */
+export function Chart({ title, times, series, unit }: { title: string; times: number[]; series: Series[]; unit: string }) {
+	const span = Math.max(60, ((times[times.length - 1] ?? 0) - (times[0] ?? 0)) / 1000);
+	const width = useRef(span);
+	width.current = span;
 	const host = useRef<HTMLDivElement>(null);
 	const plot = useRef<uPlot | null>(null);
 	const [theme, themes] = useState(0);
@@ -63,11 +67,11 @@ export function Chart({ title, times, series, unit, span = 600 }: { title: strin
 			legend: { show: false },
 			cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false } },
 			scales: {
-				x: { time: true, range: (_u, _min, max) => [(max ?? Date.now() / 1000) - span, max ?? Date.now() / 1000] },
+				x: { time: true, range: (_u, _min, max) => [(max ?? Date.now() / 1000) - width.current, max ?? Date.now() / 1000] },
 				y: { range: (_u, _min, max) => [0, Math.max(1, (max ?? 0) * 1.1)] },
 			},
 			axes: [
-				{ ...axis, values: (_u, splits) => splits.map((s) => clock(s).slice(0, span < 120 ? 8 : 5)), space: 70, size: 26 },
+				{ ...axis, values: (_u, splits) => splits.map((s) => clock(s).slice(0, width.current < 240 ? 8 : 5)), space: 80, size: 26 },
 				{ ...axis, size: 46, values: (_u, splits) => splits.map((v) => (Number.isInteger(v) ? short(v) : "")) },
 			],
 			series: [{}, ...series.map((s) => ({ label: s.name, stroke: resolved(box, s.color), width: 1.5, points: { show: false }, spanGaps: false }))],
@@ -80,7 +84,7 @@ export function Chart({ title, times, series, unit, span = 600 }: { title: strin
 			p.destroy();
 			plot.current = null;
 		};
-	}, [theme, shape, span]);
+	}, [theme, shape]);
 	useEffect(() => plot.current?.setData(data), [times.length, times[times.length - 1], theme]);
 	const last = times.length - 1;
 	const step = Math.max(1, Math.ceil(times.length / 20));

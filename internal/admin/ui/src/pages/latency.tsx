@@ -18,7 +18,6 @@ export function Latency() {
 	const histogram = useReply(why === "" ? ["LATENCY", "HISTOGRAM"] : null, 5000);
 	const points = list(history.data).map(list);
 	const times = points.map((p) => num(p[0]) * 1000);
-	const span = times.length > 1 ? Math.max(60, ((times[times.length - 1] ?? 0) - (times[0] ?? 0)) / 1000) : 60;
 	const reset = {
 		label: "Reset", title: "Forget latencies", need: { command: "LATENCY RESET" }, danger: { what: `The histories of ${rows.length} events go.`, name: "latency" },
 		words: () => ["LATENCY", "RESET"], done: () => "The histories are empty.", after: () => {
@@ -41,7 +40,7 @@ export function Latency() {
 								{ name: "Longest", right: true, cell: (e) => duration(num(e[3])) },
 							]} />
 						)}
-						{points.length > 1 && <Chart title={`The longest ${chosen} of each second`} unit="ms" times={times} span={span} series={[{ name: "ms", color: "--c1", values: points.map((p) => num(p[1])) }]} />}
+						{points.length > 1 && <Chart title={`The longest ${chosen} of each second`} unit="ms" times={times} series={[{ name: "ms", color: "--c1", values: points.map((p) => num(p[1])) }]} />}
 					</Card>
 					<Card title="What the broker says">
 						<Failure error={doctor.error} />

@@ -1,17 +1,18 @@
 // The overview: what goes through the broker, and its queues by what is wrong with them.
 
-import { useState } from "preact/hooks";
-import type { Bytes, Fields } from "../api";
-import { useApp, useLive, useTitle } from "../app";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { run } from "../api";
+import type { Bytes, Fields, Refusal } from "../api";
+import { refusalOf, useApp, useLive, useTitle } from "../app";
 import type { Action } from "../app";
 import { Chart } from "../chart";
 import { count, duration, micros, plural, rate, short } from "../format";
 import { rateOf, rates, record, recorded } from "../history";
 import { refine, to } from "../route";
 import type { Route } from "../route";
-import { ActionButton, Badge, Card, Choice, Empty, Failure, Figure, Figures, Loading, Num, Page, Pager, Search, Table } from "../ui";
+import { ActionButton, Badge, Card, Choice, Empty, Failure, Figure, Figures, Level, Loading, Num, Page, Pager, Search, Table } from "../ui";
 import type { Column, Tone } from "../ui";
-import { bytes, key, list, maybe, num, text } from "../value";
+import { bytes, key, list, maybe, num, page, text } from "../value";
 
 /** oldMs is from when on a ready message has waited too long; it is that of the alert. */
 const oldMs = 15 * 60_000;
@@ -118,15 +119,67 @@ export function Overview({ route }: { route: Route }) {
 					}} />
 				</>
 			}>
+				{show === "wrong" && some && <Everywhere key={match} match={match} total={all} />}
 				<Table caption="Queues" columns={columns()} rows={shown} id={(w) => key(bytes(w.q.name))}
 					sorted={route.query.get("sort") ?? "Queue"} onSort={(sort) => refine(route, { sort: sort === "Queue" ? "" : sort })}
 					empty={all === 0
 						? <Empty title="There is no queue yet.">A queue holds messages until a worker has done them. Make one here, or with <code>FILA.QUEUE CREATE</code>.</Empty>
-						: show === "wrong" ? <Empty title="Nothing is wrong with these queues." /> : <Empty title="No queue has such a name." />} />
+						: show === "wrong" ? <Empty title={some ? "Nothing is wrong with the queues of this page." : "Nothing is wrong."} /> : <Empty title="No queue has such a name." />} />
 				{some && <p class="caption">{plural(queues.length, "queue")} on this page; sorting and “needs attention” concern these.</p>}
 				<Pager what="queues" first={cursor === "0"} next={text(next) !== "0"} onFirst={() => setCursor("0")} onNext={() => setCursor(next)} />
 			</Card>
 		</Page>
+	);
+}
+
+const walkStep = 500; // queues of a step
+const foundMax = 500;
+
+/** Everywhere looks through all queues for those with troubles, a page at a time. */
+function Everywhere({ match, total }: { match: string; total: number }) {
+	const [state, set] = useState<{ looked: number; found: { q: Fields; troubles: Trouble[] }[]; running: boolean; error?: Refusal }>();
+	const cancel = useRef<AbortController | null>(null);
+	useEffect(() => () => cancel.current?.abort(), []);
+	const look = async () => {
+		cancel.current?.abort();
+		const signal = (cancel.current = new AbortController()).signal;
+		let cursor: Bytes = "0";
+		let now = { looked: 0, found: [] as { q: Fields; troubles: Trouble[] }[], running: true };
+		set(now);
+		do {
+			try {
+				const { next, items } = page(await run(["FILA.FIGURES", ...(match === "" ? [] : ["MATCH", patternOf(match)]), "CURSOR", cursor, "COUNT", String(walkStep)], signal));
+				const wrong = items.map((q) => ({ q, troubles: troubles(q) })).filter((w) => w.troubles.length > 0);
+				now = { ...now, looked: now.looked + walkStep, found: [...now.found, ...wrong].slice(0, foundMax) };
+				cursor = next;
+			} catch (e) {
+				if (!signal.aborted) {
+					set({ ...now, running: false, error: refusalOf(e) });
+				}
+				return;
+			}
+			if (signal.aborted) {
+				return;
+			}
+			set(now);
+		} while (text(cursor) !== "0" && now.found.length < foundMax);
+		set({ ...now, looked: text(cursor) === "0" ? total : now.looked, running: false });
+	};
+	const stop = () => {
+		cancel.current?.abort();
+		set((s) => (s ? { ...s, running: false } : s));
+	};
+	return (
+		<section class="everywhere" aria-label="All queues">
+			<div class="progress">
+				{state && <Level value={state.looked} max={total} label={`looked at ${count(state.looked)} of ${count(total)} queues`} />}
+				<span role="status">{state ? `looked at ${count(Math.min(state.looked, total))} of ${plural(total, "queue")}, ${plural(state.found.length, "needs attention", "need attention")}` : `Below are the queues of this page. There are ${count(total)} in all.`}</span>
+				{state?.running ? <button type="button" onClick={stop}>Stop</button> : <button type="button" onClick={() => void look()}>{state ? "Look again" : "Look through all queues"}</button>}
+			</div>
+			<Failure error={state?.error} />
+			{state && state.found.length > 0 && <Table caption="Queues that need attention" columns={columns()} rows={state.found} id={(w) => key(bytes(w.q.name))} />}
+			{state && <h3>On this page</h3>}
+		</section>
 	);
 }
 
