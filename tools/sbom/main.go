@@ -1,10 +1,10 @@
 // Sbom writes what a static binary of Fila was made of, as CycloneDX in JSON: the modules that the
 // Go tool has recorded in it, Go's standard library, and the Debian packages whose libraries
-// are linked into it.
+// are linked into it, and the npm packages in its dashboard.
 //
-//	sbom VERSION BINARY PACKAGES > fila.cdx.json
+//	sbom VERSION BINARY PACKAGES NPM > fila.cdx.json
 //
-// PACKAGES has a line for each package: name, version, source package. The time is
+// PACKAGES has a line for each package: name, version, source package; NPM name, version, licence. The time is
 // SOURCE_DATE_EPOCH, so the same input gives the same bytes.
 package main
 
@@ -22,17 +22,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: sbom VERSION BINARY PACKAGES")
+	if len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: sbom VERSION BINARY PACKAGES NPM")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := write(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
 }
 
-func write(version, binary, packages string) error {
+func write(version, binary, packages, npm string) error {
 	epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
@@ -60,6 +60,11 @@ func write(version, binary, packages string) error {
 		return err
 	}
 	components = append(components, debian...)
+	inDashboard, err := npmPackages(npm)
+	if err != nil {
+		return err
+	}
+	components = append(components, inDashboard...)
 
 	bom := cdx.NewBOM()
 	root := cdx.Component{
@@ -102,6 +107,22 @@ func debianPackages(path, arch string) ([]cdx.Component, error) {
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: there are no packages in it", path)
+	}
+	return all, nil
+}
+
+func npmPackages(path string) ([]cdx.Component, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []cdx.Component
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("%s: a line has a name, a version and a licence, not %q", path, line)
+		}
+		all = append(all, library(fields[0], fields[1], "pkg:npm/"+fields[0]+"@"+fields[1], fields[2]))
 	}
 	return all, nil
 }
