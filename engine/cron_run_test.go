@@ -29,7 +29,7 @@ func TestARecurringMessageIsRunBetweenItsTicks(t *testing.T) {
 		t.Fatalf("%d messages, %s, the run was %s", len(ds), tickOf(ds[0]), id)
 	}
 	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{ds[0].Receipt}); return err })
-	if after := w.cronInfo("m"); after.NextAt != before.NextAt || after.Fired != before.Fired || after.Missed != before.Missed || after.LastAt != before.LastAt {
+	if after := w.cronInfo("m"); !after.NextAt.Equal(before.NextAt) || after.Fired != before.Fired || after.Missed != before.Missed || !after.LastAt.Equal(before.LastAt) {
 		t.Errorf("a run has changed %+v into %+v", before, after)
 	}
 	w.Advance(time.Minute)
