@@ -217,10 +217,10 @@ func theDeadLetters(x *tab, b *broker) {
 		return fmt.Sprintf("order %d: card was declined", i)
 	})
 	b.do("FILA.QUEUE", "PAUSE", "payments", "OUT") // what comes back is counted
-	group := func(error string) int64 {
+	group := func(of string) int64 {
 		page, _ := b.do("FILA.BROWSE", "payments.dlq", "COUNT", "1000", "GROUP", "ERROR").([]any)
 		for _, g := range client.Maps(page[1]) {
-			if g.Text("error") == error {
+			if g.Text("error") == of {
 				return g.Int("count")
 			}
 		}

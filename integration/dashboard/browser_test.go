@@ -269,15 +269,6 @@ func (x *tab) fill(role, name, text string) {
 	}
 }
 
-// choose chooses an option of a list, by its value.
-func (x *tab) choose(name, value string) {
-	x.t.Helper()
-	e := x.find("combobox", name)
-	if _, err := e.Eval(`(v) => { this.value = v; this.dispatchEvent(new Event("change", {bubbles: true})); }`, value); err != nil {
-		x.t.Fatal(err)
-	}
-}
-
 // press presses keys, one after the other.
 func (x *tab) press(keys ...input.Key) {
 	x.t.Helper()

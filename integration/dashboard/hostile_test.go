@@ -59,6 +59,11 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 		}
 		x.wantQuiet()
 	}
+	x.visit("#/events?kind=all")
+	x.wait("Live")
+	b.enqueue(1, name, "x", "KEY", name)
+	x.until("the event shows the text as it is", `() => document.querySelector("tbody")?.innerText.includes("onerror=")`)
+	x.wantQuiet()
 	// The dialogs of actions show names, too, and the lines that they would send.
 	x.visit("#/queues/" + queue)
 	x.drawn()

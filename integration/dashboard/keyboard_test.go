@@ -114,6 +114,46 @@ func TestEverythingIsReachedByKeyboard(t *testing.T) {
 	x.wantFocus("button Purge")
 }
 
+// Tab comes to every control of every page, and whatever it comes to shows its focus.
+func TestTabComesToEveryControl(t *testing.T) {
+	b := start(t, [2]string{})
+	shop(b)
+	x := open(t, browse(t), b.url, "#/")
+	for page, hash := range everyPage(b) {
+		if page == "events" {
+			continue // each event would be a link
+		}
+		if err := x.Navigate("about:blank"); err != nil { // so that Tab begins at the beginning
+			t.Fatal(err)
+		}
+		x.visit(hash)
+		x.drawn()
+		mark := `() => {
+			const all = [...document.querySelectorAll("main :is(a, button, input, select, textarea, summary, [tabindex='0'])")].filter((e) => !e.disabled && e.checkVisibility());
+			all.forEach((e) => e.removeAttribute("data-seen"));
+			return all.length;
+		}`
+		r, err := x.Eval(mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range min(r.Value.Int(), 150) + 60 {
+			x.press(input.Tab)
+			if _, err := x.Eval(`() => document.activeElement.setAttribute("data-seen", getComputedStyle(document.activeElement.closest(".code") ?? document.activeElement).outlineStyle)`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err = x.Eval(`() => [...document.querySelectorAll("main :is(a, button, input, select, textarea, summary, [tabindex='0'])")].filter((e) => !e.disabled && e.checkVisibility())
+			.slice(0, 120).filter((e) => !e.dataset.seen || e.dataset.seen === "none").map((e) => e.outerHTML.slice(0, 120))`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, missed := range r.Value.Arr() {
+			t.Errorf("%s: Tab does not come to %s, or shows no focus there", page, missed.Str())
+		}
+	}
+}
+
 // Every control of every page has a name, and each page a heading that the title names, too.
 func TestEveryPageIsNamed(t *testing.T) {
 	b := start(t, [2]string{})

@@ -3,7 +3,7 @@ package dashboard
 import (
 	"flag"
 	"fmt"
-	"sort"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,11 +51,11 @@ func (b *broker) ask(x *tab, hash, says string) (traffic, time.Duration) {
 // page of them, and finds what is wrong with one at the end.
 func TestManyQueuesAndKeysChangeNothingButTheNumberShown(t *testing.T) {
 	b := start(t, [2]string{})
-	few := func(n int, make func(i int) []string) {
+	some := func(n int, command func(i int) []string) {
 		for i := 0; i < n; i += 500 {
 			var batch [][]string
 			for j := i; j < min(n, i+500); j++ {
-				batch = append(batch, make(j))
+				batch = append(batch, command(j))
 			}
 			if _, err := b.conn.Pipeline(t.Context(), batch...); err != nil {
 				t.Fatal(err)
@@ -66,14 +66,14 @@ func TestManyQueuesAndKeysChangeNothingButTheNumberShown(t *testing.T) {
 	message := func(i int) []string {
 		return []string{"FILA.ENQUEUE", "queue-00000", "x", "KEY", fmt.Sprintf("tenant-%07d", i)}
 	}
-	few(10, queue)
-	few(10, message)
+	some(10, queue)
+	some(10, message)
 	x := open(t, browse(t), b.url, "#/")
 	first, _ := b.ask(x, "#/", "queue-00009")
 	keys, _ := b.ask(x, "#/queues/queue-00000", "tenant-0000009")
 
-	few(*manyQueues, queue)
-	few(*manyKeys, message)
+	some(*manyQueues, queue)
+	some(*manyKeys, message)
 	last := fmt.Sprintf("queue-%05d", *manyQueues-7)
 	b.do("FILA.QUEUE", "PAUSE", last)
 	alone := b.waits(t)
@@ -119,7 +119,7 @@ func (b *broker) waits(t *testing.T) string {
 		}
 		all = append(all, time.Since(began))
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
+	slices.Sort(all)
 	return fmt.Sprintf("p50 %s, p99 %s, max %s", all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 }
 

@@ -90,3 +90,38 @@ func TestTheScriptMakesNoMarkupOfText(t *testing.T) {
 		t.Error("there is no script")
 	}
 }
+
+// Releases name the libraries that they contain.
+func TestTheLibrariesAreNamed(t *testing.T) {
+	lib := filepath.Join("..", "lib")
+	named, err := os.ReadFile(filepath.Join(lib, "packages.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	described, err := os.ReadFile(filepath.Join(lib, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := os.ReadDir(lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries := 0
+	for _, d := range there {
+		if !d.IsDir() {
+			continue
+		}
+		libraries++
+		_, rest, found := strings.Cut("\n"+string(named), "\n"+d.Name()+" ")
+		version, _, _ := strings.Cut(rest, " ")
+		if !found || !strings.Contains(string(described), "`"+d.Name()+"@"+version+"`") {
+			t.Errorf("%s %s is not in packages.txt and README.md", d.Name(), version)
+		}
+		if _, err := os.Stat(filepath.Join(lib, d.Name(), "LICENSE")); err != nil {
+			t.Error(err)
+		}
+	}
+	if libraries == 0 {
+		t.Error("there are no libraries")
+	}
+}

@@ -63,7 +63,7 @@ export function Chart({ title, times, series, unit }: { title: string; times: nu
 		const p = new uPlot({
 			width: box.clientWidth || 300,
 			height,
-			padding: [10, 6, 0, 0],
+			padding: [10, 28, 0, 0],
 			legend: { show: false },
 			cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false } },
 			scales: {

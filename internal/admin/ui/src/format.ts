@@ -59,20 +59,20 @@ export function duration(ms: number | null): string {
 	if (s < 60) {
 		return `${s < 10 ? s.toFixed(1).replace(".0", "") : Math.round(s)} s`;
 	}
-	const parts: [number, string][] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+	const parts: [number, string][] = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 	let left = Math.round(s);
 	const out: string[] = [];
 	for (const [size, unit] of parts) {
 		const n = Math.floor(left / size);
 		left -= n * size;
 		if (n > 0 || out.length > 0) {
-			out.push(`${n} ${unit}`);
+			out.push(`${n}${unit}`);
 		}
 		if (out.length === 2) {
 			break;
 		}
 	}
-	return out.filter((p) => !p.startsWith("0 ")).join(" ");
+	return out.filter((p) => !/^0[a-z]/.test(p)).join(" ");
 }
 
 export function micros(us: number | null): string {

@@ -6,7 +6,7 @@ import { num } from "./value";
 
 const samplesMax = 600;
 const sourcesMax = 8;
-const gap = 15_000; // ms after which there is no rate between two samples
+const gap = 15_000; // ms between two samples, beyond which nothing is known of the time in between
 
 export interface Sample {
 	at: number;
@@ -24,6 +24,10 @@ export function record(source: string, at: number, figures: Fields): Sample[] {
 	if (!last || at > last.at) {
 		if (last && num(figures.enqueued) < num(last.figures.enqueued)) {
 			samples.length = 0; // the broker has been restarted
+		}
+		const before = samples[samples.length - 1];
+		if (before && at - before.at > gap) {
+			samples.push({ at: before.at + 1, figures: {} }); // nothing is known of the time in between
 		}
 		samples.push({ at, figures });
 	}
@@ -52,14 +56,19 @@ export function forget() {
 export function rateOf(samples: Sample[], name: string, at = samples.length - 1, over = 3): number | null {
 	const end = samples[at];
 	let from = at - 1;
-	while (from > 0 && from > at - over && end && (samples[from - 1]?.at ?? 0) > end.at - over * 1500) {
+	while (from > 0 && from > at - over && end && (samples[from - 1]?.at ?? 0) > end.at - over * 1500 && samples[from - 1]?.figures[name] !== undefined) {
 		from--;
 	}
 	const begin = samples[from];
-	if (!end || !begin || end.at - begin.at > gap) {
+	if (!end || !begin || end.at - begin.at > gap || end.figures[name] === undefined || begin.figures[name] === undefined) {
 		return null;
 	}
 	return Math.max(0, ((num(end.figures[name]) - num(begin.figures[name])) * 1000) / (end.at - begin.at));
+}
+
+/** levels are the values of a figure; null where nothing is known. */
+export function levels(samples: Sample[], name: string): (number | null)[] {
+	return samples.map((s) => (s.figures[name] === undefined ? null : num(s.figures[name])));
 }
 
 export function rates(samples: Sample[], ...names: string[]): (number | null)[] {

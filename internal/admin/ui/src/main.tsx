@@ -192,7 +192,7 @@ function Health() {
 	return <span class={`health ${state === "running" ? "good" : state === "…" ? "" : "bad"}`}><span class="dot" aria-hidden="true" />{state}</span>;
 }
 
-const themes: [string, string][] = [["", "System"], ["light", "Light"], ["dark", "Dark"]];
+const themes: [string, string][] = [["", "Theme: system"], ["light", "Theme: light"], ["dark", "Theme: dark"]];
 
 function stored(): string {
 	try {

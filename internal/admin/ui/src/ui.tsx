@@ -165,7 +165,7 @@ export interface Column<T> {
 	hint?: string;
 }
 
-/** Table is a list of things. It is sorted within what is shown. */
+/** Table is a list of things. It is sorted within what is shown. Rows stay in their place while the table is pointed at or has the focus: live figures must not move what is about to be clicked. */
 export function Table<T>({ caption, columns, rows, id, sorted, onSort, empty }: {
 	caption: string; columns: Column<T>[]; rows: T[]; id(row: T): string;
 	sorted?: string; onSort?(by: string): void; empty?: ComponentChildren;
@@ -175,7 +175,12 @@ export function Table<T>({ caption, columns, rows, id, sorted, onSort, empty }: 
 	const set = onSort ?? setOwn;
 	const down = by.startsWith("-");
 	const column = columns.find((c) => c.name === by.replace(/^-/, ""));
-	const shown = column?.sort ? [...rows].sort((a, b) => order(column.sort!(a), column.sort!(b)) * (down ? -1 : 1)) : rows;
+	const [held, hold] = useState<string[] | null>(null);
+	const sortedRows = column?.sort ? [...rows].sort((a, b) => order(column.sort!(a), column.sort!(b)) * (down ? -1 : 1)) : rows;
+	const place = new Map(held?.map((name, i) => [name, i]));
+	const shown = held ? [...sortedRows].sort((a, b) => (place.get(id(a)) ?? held.length) - (place.get(id(b)) ?? held.length)) : sortedRows;
+	const keep = () => hold(shown.map(id));
+	const resort = () => hold(null);
 	if (rows.length === 0 && empty) {
 		return <>{empty}</>;
 	}
@@ -198,7 +203,7 @@ export function Table<T>({ caption, columns, rows, id, sorted, onSort, empty }: 
 						))}
 					</tr>
 				</thead>
-				<tbody>
+				<tbody onMouseEnter={keep} onMouseLeave={resort} onFocusIn={keep} onFocusOut={resort}>
 					{shown.map((row) => (
 						<tr key={id(row)}>
 							{columns.map((c) => {

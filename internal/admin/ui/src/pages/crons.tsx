@@ -38,18 +38,17 @@ export function Crons({ route }: { route: Route }) {
 			sub: "Recurring messages: each tick enqueues one.", id: (c) => key(bytes(c.name)),
 			empty: <Empty title="There is no schedule yet.">A schedule enqueues a message at each tick of a cron expression, in a time zone, exactly once.</Empty>,
 			columns: (reload) => [
-				{ name: "Schedule", head: true, wide: true, sort: (c) => text(c.name), cell: (c) => text(c.name) },
+				{ name: "Schedule", head: true, wide: true, sort: (c) => text(c.name), cell: (c) => <>{text(c.name)}{options(c) !== "" && <small class="under">{options(c)}</small>}</> },
 				{ name: "Queue", sort: (c) => text(c.queue), cell: (c) => <a href={to(["queues", bytes(c.queue)])}>{text(c.queue)}</a> },
 				{ name: "Expression", cell: (c) => <><Code>{text(c.expression)}</Code> <small>{text(c.tz)}</small></> },
 				{ name: "Next", sort: (c) => num(c.next_at), cell: (c) => <Next c={c} /> },
 				{ name: "Last", sort: (c) => num(c.last_at), cell: (c) => <Last c={c} /> },
 				{ name: "Fired", right: true, sort: (c) => num(c.fired), cell: (c) => <Num n={num(c.fired)} /> },
 				{ name: "Missed", right: true, sort: (c) => num(c.missed), cell: (c) => <Num n={num(c.missed)} /> },
-				{ name: "Options", wide: true, cell: (c) => options(c) },
 				{ name: "Actions", cell: (c) => (
 					<span class="rowactions">
 						<ActionButton small action={{
-							label: "Run now", title: `Run ${text(c.name)} now`, need: { command: "FILA.CRON RUN", queue: bytes(c.queue), access: "produce" },
+							label: "Run now", title: `Run now: ${text(c.name)}`, need: { command: "FILA.CRON RUN", queue: bytes(c.queue), access: "produce" },
 							text: "One message is enqueued now. The next tick stays.", words: () => ["FILA.CRON", "RUN", bytes(c.name)], done: (id) => `Enqueued as ${text(id)}.`, after: reload,
 						}} />
 						<ActionButton small action={{

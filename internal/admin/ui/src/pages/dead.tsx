@@ -5,7 +5,7 @@ import { run } from "../api";
 import type { Bytes, Fields, Refusal, Value } from "../api";
 import { refusalOf, useApp, useReply } from "../app";
 import type { Action } from "../app";
-import { ago, count, plural, rate } from "../format";
+import { ago, count, plural } from "../format";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Card, Empty, Failure, Level, Loading, Num, Table, Time } from "../ui";
@@ -23,6 +23,7 @@ interface Group {
 
 const pageSize = 10_000;
 const pagesAtOnce = 20;
+const regroup = 1500; // ms between two looks at a queue that changes
 
 /** countsOf reads names with numbers: a map, or names and numbers in turns. */
 function countsOf(v: Value | undefined): [Bytes, number][] {
@@ -144,20 +145,19 @@ export function Dead({ dlq, route, total }: { dlq: Bytes; route: Route; total: n
 	const { g, go, stop } = useGroups(dlq, why === "");
 	const stats = useReply(app.may({ command: "FILA.STATS", queue: dlq, access: "either" }) === "" ? ["FILA.STATS", dlq] : null, 1000);
 	const s = (stats.data ?? {}) as Fields;
-	const running = num(s.redrive_running) === 1;
 	// The groups are counted again when messages have come or gone.
 	const held = stats.data ? num(s.ready) + num(s.delayed) + num(s.leased) + num(s.dead) : total;
-	const seen = useRef(held);
+	const seen = useRef({ held, at: 0 });
 	useEffect(() => {
-		if (why === "" && g && !g.running && seen.current !== held) {
+		if (why === "" && g && !g.running && seen.current.held !== held) {
 			const timer = setTimeout(() => {
-				seen.current = held;
+				seen.current = { held, at: Date.now() };
 				void go();
-			}, running ? 1500 : 300);
+			}, Math.max(200, seen.current.at + regroup - Date.now()));
 			return () => clearTimeout(timer);
 		}
 		return;
-	}, [held, g?.running, running]);
+	}, [held, g?.running]);
 	if (why !== "") {
 		return <Empty title="You may not look at messages here.">This {why}.</Empty>;
 	}
@@ -167,7 +167,7 @@ export function Dead({ dlq, route, total }: { dlq: Bytes; route: Route; total: n
 	const most = groups[0]?.count ?? 1;
 	return (
 		<>
-			<Progress dlq={dlq} s={s} total={held} />
+			<Progress dlq={dlq} s={s} total={held} left={s.redrive_error === null || s.redrive_error === undefined ? held : (g?.groups.get(key(bytes(s.redrive_error)))?.count ?? 0)} />
 			<Card title={groups.length === 0 ? "Errors" : plural(groups.length, "group of errors", "groups of errors")} actions={<ActionButton action={redrive(dlq, held, null, stats.reload)} />}>
 				<Failure error={g?.error} />
 				{!g && <Loading />}
@@ -192,7 +192,7 @@ export function Dead({ dlq, route, total }: { dlq: Bytes; route: Route; total: n
 }
 
 /** Progress shows the redrive that runs, or was the last. */
-function Progress({ dlq, s, total }: { dlq: Bytes; s: Fields; total: number }) {
+function Progress({ dlq, s, total, left }: { dlq: Bytes; s: Fields; total: number; left: number }) {
 	const running = num(s.redrive_running) === 1;
 	if (!s.redrive_started_at) {
 		return null;
@@ -211,10 +211,10 @@ function Progress({ dlq, s, total }: { dlq: Bytes; s: Fields; total: number }) {
 				words: () => redriveWords(dlq, { error, from, target, rate: text(s.redrive_rate) }), done: (n) => `Redrive: ${plural(num(n), "message")} moved so far.`,
 			}} />}>
 			<div class="progress">
-				<Level value={moved} max={Math.max(1, moved + (running || error === null ? total : 0))} label={`${count(moved)} moved`} />
+				<Level value={moved} max={Math.max(1, moved + left)} label={`${count(moved)} of ${count(moved + left)} moved`} />
 				<span>
 					{plural(moved, "message")} moved, {count(num(s.redrive_skipped))} could not be, {count(num(s.redrive_looked))} looked at
-					{num(s.redrive_rate) > 0 && <>, at most {rate(num(s.redrive_rate))} a second</>}, started <Time at={maybe(s.redrive_started_at)} />
+					{num(s.redrive_rate) > 0 && <>, at most {text(s.redrive_rate)} a second</>}, started <Time at={maybe(s.redrive_started_at)} />
 				</span>
 			</div>
 		</Card>

@@ -99,7 +99,8 @@ function columns(queue: Bytes, max: number): Column<Fields>[] {
 
 /** Why is the state of a key with its reason. */
 export function Why({ k }: { k: Fields }) {
-	const reason = text(k.reason);
+	// That nothing asks for the next message right now is what a busy queue looks like, too.
+	const reason = ["no_consumer", "ready"].includes(text(k.state)) ? "" : text(k.reason);
 	return (
 		<span class="why">
 			<State state={text(k.state)} />

@@ -78,11 +78,12 @@ export function messageColumns(queue: Bytes, rows: Fields[]): Column<Fields>[] {
 		{ name: "Key", sort: (m) => text(m.key), cell: (m) => <span class="clip" title={text(m.key)}>{text(m.key)}</span> },
 		{ name: "Payload", cell: (m) => <span class="clip mono" title={size(raw(bytes(m.payload)).length)}>{text(m.payload).slice(0, 200)}</span> },
 		{ name: "Headers", cell: (m) => <span class="clip mono">{pairs(m.headers).map(([n, v]) => `${text(n)}: ${text(v)}`).join(", ").slice(0, 200)}</span> },
+		{ name: "Leased", cell: (m) => (text(m.status) === "leased" ? <span class="why"><span>{text(m.consumer) || "no name"}</span><span class="reason">until {ago(maybe(m.lease_until))}</span></span> : "") },
 		{ name: "Attempt", right: true, sort: (m) => num(m.attempt), cell: (m) => count(num(m.dead_attempts) || num(m.attempt)) },
 		{ name: "Enqueued", sort: (m) => num(m.enqueued_at), cell: (m) => ago(maybe(m.enqueued_at)) },
 		{ name: "Error", cell: (m) => <span class="clip bad" title={text(m.error)}>{text(m.error)}</span> },
 	];
-	return all.filter((c) => c.name !== "Error" || rows.some((m) => text(m.error) !== ""));
+	return all.filter((c) => (c.name !== "Error" || rows.some((m) => text(m.error) !== "")) && (c.name !== "Leased" || rows.some((m) => text(m.status) === "leased")));
 }
 
 /** useHunt searches, step by step, until it has found enough or is stopped. */

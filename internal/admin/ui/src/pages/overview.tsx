@@ -7,7 +7,7 @@ import { refusalOf, useApp, useLive, useTitle } from "../app";
 import type { Action } from "../app";
 import { Chart } from "../chart";
 import { count, duration, micros, plural, rate, short } from "../format";
-import { rateOf, rates, record, recorded } from "../history";
+import { levels, rateOf, rates, record, recorded } from "../history";
 import { refine, to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Card, Choice, Empty, Failure, Figure, Figures, Level, Loading, Num, Page, Pager, Search, Table } from "../ui";
@@ -38,7 +38,9 @@ export function troubles(q: Fields, deliveries: number | null = null): Trouble[]
 	if (dlq && num(q.ready) + num(q.dead) > 0) {
 		all.push({ word: "dead", tone: "bad", why: "Dead messages wait to be redriven or removed." });
 	}
-	if (!dlq && !num(q.paused_out) && num(q.ready) > 0 && num(q.waiters) === 0 && num(q.keys_no_consumer) > 0 && !deliveries) {
+	// Consumers that are all busy do not wait either: deliveries tell, or leases while no rate is known.
+	const worked = deliveries === null ? num(q.leased) > 0 : deliveries > 0;
+	if (!dlq && !num(q.paused_out) && num(q.ready) > 0 && num(q.waiters) === 0 && num(q.keys_no_consumer) > 0 && !worked) {
 		all.push({ word: "no consumer", tone: "alone", why: "Messages are ready and no consumer asks for them." });
 	}
 	if (!dlq && num(q.oldest_ready_ms) > oldMs) {
@@ -247,7 +249,7 @@ function Totals({ stats }: { stats: Fields }) {
 	const samples = recorded("");
 	const times = samples.map((s) => s.at);
 	const per = (...names: string[]) => rates(samples, ...names);
-	const level = (name: string) => samples.map((s) => num(s.figures[name]));
+	const level = (name: string) => levels(samples, name);
 	const now = (name: string) => rate(rateOf(samples, name));
 	return (
 		<>

@@ -6,7 +6,7 @@ import { useApp, useLive, useTitle } from "../app";
 import type { Action } from "../app";
 import { Chart } from "../chart";
 import { count, duration, micros, plural, rate, short } from "../format";
-import { rateOf, rates, record, recorded } from "../history";
+import { levels, rateOf, rates, record, recorded } from "../history";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Empty, Failure, Figure, Figures, Loading, Page, Tabs } from "../ui";
@@ -151,16 +151,15 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 	return (
 			<Figures>
 				<Figure name="Ready" value={short(num(q.ready))} hint={count(num(q.ready))} />
-				<Figure name="Leased" value={short(num(q.leased))} />
+				<Figure name="Leased" value={num(q.leased) > 0 ? <a href={to(["queues", bytes(q.name), "messages"], { status: "leased" })}>{short(num(q.leased))}</a> : "0"} hint="Which messages, and who holds them" />
 				{(dlq || num(q.dead) > 0) && <Figure name="Dead" value={short(num(q.dead))} tone={num(q.dead) > 0 ? "bad" : undefined} />}
 				<Figure name="Delayed" value={short(num(q.delayed))} />
-				<Figure name="Keys" value={short(num(q.keys))} hint="Fairness keys with messages" />
+				<Figure name="Consumers" value={short(num(q.waiters))} hint="Consumers that wait for messages" />
 				<Figure name="In" value={now("enqueued")} unit="/s" />
 				<Figure name="Out" value={now("delivered")} unit="/s" />
 				<Figure name="Oldest ready" value={num(q.ready) ? duration(maybe(q.oldest_ready_ms)) : "–"} />
 				<Figure name="Wait p50, p99" value={some ? `${micros(num(q.wait_p50_us))}, ${micros(num(q.wait_p99_us))}` : "–"} hint="From being ready until the delivery, since the broker started" />
 				<Figure name="Work p50, p99" value={some ? `${micros(num(q.work_p50_us))}, ${micros(num(q.work_p99_us))}` : "–"} hint="From the delivery until the end of the lease, since the broker started" />
-				<Figure name="Consumers" value={short(num(q.waiters))} />
 			</Figures>
 	);
 }
@@ -168,7 +167,7 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 function Charts({ source }: { source: string }) {
 	const samples = recorded(source);
 	const times = samples.map((s) => s.at);
-	const level = (name: string) => samples.map((s) => num(s.figures[name]));
+	const level = (name: string) => levels(samples, name);
 	return (
 			<div class="charts">
 				<Chart title="Messages per second" unit="per second" times={times} series={[

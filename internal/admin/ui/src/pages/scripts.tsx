@@ -53,7 +53,7 @@ export function Scripts({ queue, route }: { queue: Bytes; route: Route }) {
 				onChange={(v) => refine(route, { hook: v === "ON_FAILURE" ? "on_failure" : "" })} />
 			<Failure error={source.error} />
 			{mine && <Stats s={mine} />}
-			{source.data !== undefined && <Editor key={hook + JSON.stringify(source.data)} queue={queue} hook={hook} loaded={source.data} stats={mine} onChange={reload} />}
+			{source.data !== undefined && <Editor key={hook} queue={queue} hook={hook} loaded={source.data} stats={mine} onChange={reload} />}
 			<History queue={queue} hook={hook} versions={maps(history.data)} error={history.error} onChange={reload} />
 		</div>
 	);
@@ -77,8 +77,17 @@ function Stats({ s }: { s: Fields }) {
 
 function Editor({ queue, hook, loaded, stats, onChange }: { queue: Bytes; hook: Hook; loaded: Value; stats?: Fields; onChange(): void }) {
 	const there = loaded !== null;
-	const [source, set] = useState(there ? text(loaded) : starts[hook]);
-	const [line, mark] = useState(source === text(loaded) && num(stats?.errors) > 0 ? num(stats?.last_line) : 0);
+	const current = there ? text(loaded) : starts[hook];
+	const [source, set] = useState(current);
+	const [tried, mark] = useState(0); // the line in which a dry run has failed
+	const before = useRef(current);
+	useEffect(() => {
+		// Another source was loaded. What is being edited stays.
+		const last = before.current;
+		before.current = current;
+		set((edited) => (edited === last ? current : edited));
+	}, [current]);
+	const line = tried > 0 ? tried : there && source === current && num(stats?.errors) > 0 ? num(stats?.last_line) : 0;
 	const need = (command: string) => ({ command, queue, access: "both" as const });
 	const name = text(queue);
 	const load: Action = {
@@ -89,11 +98,11 @@ function Editor({ queue, hook, loaded, stats, onChange }: { queue: Bytes; hook: 
 		label: "Remove", title: `Remove ${hook.toLowerCase()} from ${name}`, need: need("FILA.SCRIPT DEL"), text: "What clients ask for counts again. The history stays.",
 		words: () => ["FILA.SCRIPT", "DEL", queue, hook], done: () => "The script is removed.", after: onChange,
 	};
-	const changed = there && source !== text(loaded);
+	const changed = there && source !== current;
 	return (
 		<Card title={<>Source {!there && <Badge tone="quiet">not loaded</Badge>}{changed && <Badge tone="wait">changed</Badge>}</>} actions={
 			<>
-				{changed && <button type="button" onClick={() => set(text(loaded))}>Undo changes</button>}
+				{changed && <button type="button" onClick={() => set(current)}>Undo changes</button>}
 				{there && <ActionButton action={remove} />}
 				<ActionButton action={load} primary />
 			</>

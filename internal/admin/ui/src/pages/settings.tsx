@@ -27,9 +27,9 @@ const settings: Setting[] = [
 	{ name: "max_depth", option: "MAXDEPTH", label: "Messages at most", kind: "count", zero: "no limit" },
 	{ name: "key_max_depth", option: "KEYMAXDEPTH", label: "Messages of a key at most", kind: "count", zero: "no limit" },
 	{ name: "dedup_window_ms", option: "DEDUPWINDOW", label: "Deduplication window", kind: "ms", zero: "none" },
-	{ name: "lua_timeout_ms", option: "LUATIMEOUT", label: "Time of a script at most", kind: "ms", zero: "of the configuration" },
-	{ name: "lua_memory_bytes", option: "LUAMEMORY", label: "Memory of a script at most", kind: "bytes", zero: "of the configuration" },
-	{ name: "breaker_errors", option: "BREAKERERRORS", label: "Errors of a script that open its breaker", kind: "count", zero: "of the configuration" },
+	{ name: "lua_timeout_ms", option: "LUATIMEOUT", label: "Time of a script at most", kind: "ms", zero: "default" },
+	{ name: "lua_memory_bytes", option: "LUAMEMORY", label: "Memory of a script at most", kind: "bytes", zero: "default" },
+	{ name: "breaker_errors", option: "BREAKERERRORS", label: "Errors of a script that open its breaker", kind: "count", zero: "default" },
 	{ name: "signals", option: "SIGNALS", label: "Records signals", kind: "switch", zero: "off" },
 ];
 
