@@ -33,7 +33,12 @@ import (
 //	handing over  seat.Hold; e.Stop; wait for Run; transfer the leadership; seat.Vacate(nil).
 //	              If the transfer fails: seat.Seat(another engine).
 //	ceasing       e.Halt; wait for Run; seat.Vacate(why). Calls in between are answered by the engine.
-//	following     seat.Follow(node), as soon as another node is known to lead.
+//	following     seat.Follow(node) whenever another leader is known, "" when none is.
+//
+// A node connects the parts like this: its seat has a relay.Router, whose Dial opens a link connection to
+// a node and whose Serve is resp.Server.ServeRelayed; link connections that other nodes open are passed to
+// relay.Serve with the same; commands.Config has the seat as Cluster and the router as Relay. At the end,
+// commands.Handler.Close and relay.Router.Close end what is left.
 //
 // Other calls than those of sessions (Submit and the like) wait for an engine, for at most wait
 // together; then they are refused with LOADING, and have had no effect.
@@ -50,7 +55,8 @@ type seat struct {
 	inside  atomic.Int64  // sessions that have entered, and calls that are not submitted yet
 	drained chan struct{} // capacity 1: inside may be 0 while the seat is held
 
-	mu     sync.Mutex // guards what the next engine is told
+	mu     sync.Mutex // guards what follows, and changes of state
+	other  string     // the other node that leads; "": none is known to
 	listen func([]engine.Event)
 	wanted engine.EventKind
 }
@@ -90,8 +96,10 @@ func (s *seat) Seat(e *engine.Engine) {
 		e.Listen(s.listen)
 	}
 	e.Want(s.wanted)
+	s.other = ""
 	now := &seating{engine: e, latest: e, number: s.state.Load().number + 1}
 	s.change(now)
+	s.route()
 	go s.lead(now, s.listen)
 }
 
@@ -108,17 +116,28 @@ func (s *seat) lead(now *seating, listen func([]engine.Event)) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.relay != nil && s.state.Load() == now {
-		s.relay.Lead()
-	}
+	s.route()
 }
 
-// Follow says that another node leads. The seat is vacant.
+// Follow says that another node leads; "": none is known to, or this one does. It may come before this
+// node has ceased.
 func (s *seat) Follow(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.relay != nil {
-		s.relay.Follow(node)
+	s.other = node
+	s.route()
+}
+
+// route tells the relay where commands go that do not enter. The caller holds mu.
+func (s *seat) route() {
+	switch {
+	case s.relay == nil:
+	case s.state.Load().open():
+		s.relay.Lead()
+	case s.other != "":
+		s.relay.Follow(s.other)
+	default:
+		s.relay.Lose()
 	}
 }
 
@@ -128,7 +147,8 @@ func (s *seat) Hold() {
 	s.mu.Lock()
 	now := *s.state.Load()
 	now.held = true
-	s.leave(&now)
+	s.change(&now)
+	s.route()
 	s.mu.Unlock()
 	for s.inside.Load() > 0 {
 		<-s.drained
@@ -141,15 +161,8 @@ func (s *seat) Vacate(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.state.Load()
-	s.leave(&seating{cause: cause, latest: old.latest, number: old.number})
-}
-
-// leave ends the leadership of this node: commands go to the relay. The caller holds mu.
-func (s *seat) leave(to *seating) {
-	s.change(to)
-	if s.relay != nil {
-		s.relay.Lose()
-	}
+	s.change(&seating{cause: cause, latest: old.latest, number: old.number})
+	s.route()
 }
 
 // newest returns the engine in force, or else the last one; nil: there was none.

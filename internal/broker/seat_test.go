@@ -179,48 +179,71 @@ func TestAHandOverRefusesNothing(t *testing.T) {
 	})
 }
 
-// The client of a connection outlives the engines: what waited in one is no burden to the next.
+// The client of a connection outlives the engines: what waited in one, and what was queued behind that,
+// is no burden to the next.
 func TestAClientGoesOnWithTheNextEngine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSeatTest(t)
-		s.takeOver()
-		lease := func(got *int) seatCall {
-			return func(tx *engine.Tx) error {
-				ds, err := tx.Lease(&engine.LeaseRequest{Queues: []string{"orders"}, Count: 1, Block: time.Hour})
-				*got = len(ds)
-				return err
+	for name, end := range map[string]func(s *seatTest){
+		"handed over": func(s *seatTest) { s.Hold(); s.end() },
+		"ceased": func(s *seatTest) {
+			s.engine.Halt(engine.ErrDeposed)
+			if err := <-s.running; !errors.Is(err, engine.ErrDeposed) {
+				s.t.Errorf("the engine ended with %v", err)
 			}
-		}
-		s.done(s.submit(func(tx *engine.Tx) error { return tx.CreateQueue("orders", engine.QueueOptions{}) }), "")
-		first, second := -1, -1
-		waits := s.submit(lease(&first))
-		synctest.Wait()
-		if waits.Done() || !s.client.Waits() {
-			t.Fatal("the lease does not wait")
-		}
-		s.Hold()
-		s.end()
-		s.done(waits, "")
-		s.Vacate(nil)
-		s.takeOver()
-		again := s.submit(lease(&second))
-		synctest.Wait()
-		req := &engine.Enqueue{Queue: "orders", Payload: []byte("hello")}
-		if err := s.Prepare(req); err != nil {
-			t.Fatal(err)
-		}
-		other := &engine.Task{Client: engine.NewClient(2, func() {}), Call: seatCall(func(tx *engine.Tx) error {
-			_, err := tx.Enqueue(req)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSeatTest(t)
+				s.takeOver()
+				s.outlive(end)
+				s.end()
+			})
+		})
+	}
+}
+
+// outlive has the client wait in an engine that ends, and in the next one.
+func (s *seatTest) outlive(end func(s *seatTest)) {
+	s.t.Helper()
+	lease := func(got *int) seatCall {
+		return func(tx *engine.Tx) error {
+			ds, err := tx.Lease(&engine.LeaseRequest{Queues: []string{"orders"}, Count: 1, Block: time.Hour})
+			*got = len(ds)
 			return err
-		})}
-		s.Submit([]*engine.Task{other})
-		s.done(other, "")
-		s.done(again, "")
-		if first != 0 || second != 1 {
-			t.Errorf("%d messages of the engine that has ended and %d of the next, want 0 and 1", first, second)
 		}
-		s.end()
-	})
+	}
+	s.done(s.submit(func(tx *engine.Tx) error { return tx.CreateQueue("orders", engine.QueueOptions{}) }), "")
+	first, second := -1, -1
+	waits := s.submit(lease(&first))
+	synctest.Wait()
+	queued := s.submit(nothing)
+	synctest.Wait()
+	if waits.Done() || queued.Done() || !s.client.Waits() {
+		s.t.Fatal("the lease does not wait")
+	}
+	end(s)
+	s.done(waits, "")
+	if synctest.Wait(); !queued.Done() {
+		s.t.Error("what was queued behind the lease is not answered")
+	}
+	s.Vacate(nil)
+	s.takeOver()
+	again := s.submit(lease(&second))
+	synctest.Wait()
+	req := &engine.Enqueue{Queue: "orders", Payload: []byte("hello")}
+	if err := s.Prepare(req); err != nil {
+		s.t.Fatal(err)
+	}
+	other := &engine.Task{Client: engine.NewClient(2, func() {}), Call: seatCall(func(tx *engine.Tx) error {
+		_, err := tx.Enqueue(req)
+		return err
+	})}
+	s.Submit([]*engine.Task{other})
+	s.done(other, "")
+	s.done(again, "")
+	if first != 0 || second != 1 {
+		s.t.Errorf("%d messages of the engine that has ended and %d of the next, want 0 and 1", first, second)
+	}
 }
 
 // Undoing what a client has not received must not keep a connection from ending.
