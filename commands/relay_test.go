@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -270,8 +269,6 @@ func (f *followed) fail(err error) {
 // inBubble runs a test with simulated time.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	runtime.GC() // streams keep timers in a pool, which must not meet those of another bubble
-	runtime.GC()
 	synctest.Test(t, test)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,8 +50,6 @@ const pairWait = 2 * time.Second
 // withPair runs a test with simulated time. a leads, b follows.
 func withPair(t *testing.T, test func(p *relayPair)) {
 	t.Helper()
-	runtime.GC() // streams keep timers in a pool, which must not meet those of another bubble
-	runtime.GC()
 	synctest.Test(t, func(t *testing.T) {
 		p := &relayPair{t: t, store: storage.NewMemory(), nodes: map[string]*relayNode{}, budget: -1}
 		for _, name := range []string{"a", "b"} {

@@ -69,8 +69,16 @@ func (c *Conn) ID() uint64 { return c.remote.Load() }
 // Send sends commands, or keeps them until there is a leader. It does not wait for the leader for
 // longer than a moment: what the stream does not take is written later.
 func (c *Conn) Send(commands []*Command) {
+	to := c.router.leader()
 	c.mu.Lock()
 	f := c.flow
+	if f != nil && !f.draining && f.to != to {
+		// An earlier leader refuses what it is sent, or it is not there any more.
+		f.draining = true
+		if len(f.sent) == 0 {
+			f.fail()
+		}
+	}
 	for _, cmd := range commands {
 		c.unread.Add(1)
 		if c.closed {
@@ -174,7 +182,7 @@ func (c *Conn) run() {
 		_ = f.stream.Close() // it is broken, or its last reply has come
 		now := time.Now()
 		pause = time.Time{}
-		if errors.Is(err, errDrained) || now.Sub(f.born) < againAfter {
+		if (errors.Is(err, errDrained) || now.Sub(f.born) < againAfter) && c.router.leader() == f.to {
 			pause = now.Add(againAfter)
 		}
 		c.broke(f, err, now)

@@ -86,7 +86,7 @@ func (c *Conn) pump(f *flow, patience time.Duration) {
 			ended := f.ended
 			c.mu.Unlock()
 			if ended {
-				_ = f.stream.Close() // the leader notices that the client is gone
+				_ = f.stream.CloseWrite() // the leader notices that the client is gone
 			}
 			return
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,9 +243,6 @@ func wantLog(t *testing.T, n *node, want ...string) {
 // bubble runs a test with simulated time.
 func bubble(t *testing.T, test func(c *cluster)) {
 	t.Helper()
-	// The library of streams keeps timers in a pool, which must not meet those of another bubble.
-	runtime.GC()
-	runtime.GC()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		test(c)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/yamux"
 	"github.com/rs/zerolog"
 )
 
@@ -48,7 +47,7 @@ type leader struct {
 	over  chan struct{}
 
 	mu   sync.Mutex // held while a link is opened
-	link *yamux.Session
+	link *session
 }
 
 // NewRouter returns a router that knows no leader.
@@ -126,7 +125,7 @@ func (l *leader) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.link != nil {
-		_ = l.link.Close() // its streams end, which is all that is wanted
+		l.link.close()
 	}
 }
 
@@ -134,22 +133,22 @@ var errNoLeader = errors.New("no node of the cluster leads")
 
 // open opens a stream to a leader.
 func (r *Router) open(l *leader) (*streamConn, error) {
-	session, err := r.linkTo(l)
+	link, err := r.linkTo(l)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := session.OpenStream()
+	st, err := link.open()
 	if err != nil {
 		return nil, err
 	}
-	return &streamConn{Stream: stream}, nil
+	return &streamConn{stream: st}, nil
 }
 
 // linkTo returns the link to a leader, and opens it if there is none.
-func (r *Router) linkTo(l *leader) (*yamux.Session, error) {
+func (r *Router) linkTo(l *leader) (*session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.link != nil && !l.link.IsClosed() {
+	if l.link != nil && !l.link.ended() {
 		return l.link, nil
 	}
 	select {
@@ -165,9 +164,12 @@ func (r *Router) linkTo(l *leader) (*yamux.Session, error) {
 	if l.self {
 		dial = r.dialSelf
 	}
-	var err error
-	l.link, err = openLink(ctx, dial, r.cfg.Log)
-	return l.link, err
+	nc, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.link = newSession(nc, nil)
+	return l.link, nil
 }
 
 // dialSelf opens a link within this process.

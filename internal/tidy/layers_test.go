@@ -144,7 +144,6 @@ func owners() map[string]string {
 
 		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
 
-		"github.com/hashicorp/yamux":    "internal/relay",
 		"github.com/hashicorp/raft":     "internal/cluster",
 		"github.com/hashicorp/raft-wal": "internal/cluster",
 	}

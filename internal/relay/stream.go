@@ -1,0 +1,236 @@
+package relay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// stream is one end of a stream. It is a net.Conn but for the addresses.
+type stream struct {
+	session *session
+	id      uint32
+
+	mu       sync.Mutex
+	changed  sync.Cond
+	in       bytes.Buffer
+	taken    int   // bytes that were read and are not in the window of the other end yet
+	inEnded  bool  // nothing more comes
+	window   int   // bytes that may be sent
+	outEnded bool  // nothing more is sent: this end has closed it, or the other does not read
+	closed   bool  // by this end
+	begun    bool  // bytes were sent, or received
+	err      error // of the link
+
+	readBy, writeBy       time.Time // deadlines; zero: none
+	readAlarm, writeAlarm *time.Timer
+}
+
+// deliver takes bytes of a data frame. It is called by the reader of the link; st may be nil.
+func (st *stream) deliver(b []byte) error {
+	if st == nil {
+		return nil
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return nil // the other end has been told, or is about to be
+	}
+	if st.in.Len()+st.taken+len(b) > windowMax {
+		return fmt.Errorf("stream %d exceeds its window", st.id)
+	}
+	if st.in.Len() == 0 {
+		st.changed.Broadcast()
+	}
+	st.begun = true
+	st.in.Write(b)
+	return nil
+}
+
+// control takes any other frame. It is called by the reader of the link; st may be nil.
+func (st *stream) control(kind byte, n int) error {
+	if st == nil {
+		return nil
+	}
+	st.mu.Lock()
+	switch kind {
+	case frameWindow:
+		if st.window += n; st.window > windowMax {
+			st.mu.Unlock()
+			return fmt.Errorf("the window of stream %d has %d bytes", st.id, st.window)
+		}
+	case frameEnd:
+		st.inEnded = true
+	case frameClose:
+		st.inEnded, st.outEnded = true, true
+	}
+	over := st.closed && st.inEnded
+	st.changed.Broadcast()
+	st.mu.Unlock()
+	if over {
+		st.session.remove(st.id)
+	}
+	return nil
+}
+
+// fail ends a stream with its link. What was received can still be read.
+func (st *stream) fail(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.err = err
+	st.changed.Broadcast()
+}
+
+// Read reads what was received, waits for more, and returns io.EOF at the end.
+func (st *stream) Read(b []byte) (int, error) {
+	st.mu.Lock()
+	for st.in.Len() == 0 || st.closed {
+		switch {
+		case st.closed:
+			st.mu.Unlock()
+			return 0, net.ErrClosed
+		case st.inEnded:
+			st.mu.Unlock()
+			return 0, io.EOF
+		case st.err != nil:
+			defer st.mu.Unlock()
+			return 0, st.err
+		case expired(st.readBy):
+			st.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded
+		}
+		st.changed.Wait()
+	}
+	n, _ := st.in.Read(b) // it is not empty
+	if st.in.Len() == 0 && st.in.Cap() > keepBytes {
+		st.in = bytes.Buffer{}
+	}
+	give := 0
+	if st.taken += n; st.taken >= windowMax/2 && !st.inEnded {
+		give, st.taken = st.taken, 0
+	}
+	st.mu.Unlock()
+	if give > 0 {
+		_ = st.session.send(frameWindow, st.id, give, nil) // an error ends the link, and the stream with it
+	}
+	return n, nil
+}
+
+// Write sends bytes as the other end reads them.
+func (st *stream) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		st.mu.Lock()
+		for st.window == 0 && st.err == nil && !st.outEnded && !expired(st.writeBy) {
+			st.changed.Wait()
+		}
+		switch {
+		case st.err != nil:
+			err = st.err
+		case st.outEnded:
+			err = net.ErrClosed
+		case st.window == 0:
+			err = os.ErrDeadlineExceeded
+		}
+		part := min(len(b)-n, st.window)
+		st.window -= part
+		st.begun = true
+		st.mu.Unlock()
+		if err != nil {
+			return n, err
+		}
+		if err := st.session.send(frameData, st.id, part, b[n:n+part]); err != nil {
+			return n, err
+		}
+		n += part
+	}
+	return n, nil
+}
+
+// CloseWrite says that nothing more is sent. What comes can still be read.
+func (st *stream) CloseWrite() error {
+	st.mu.Lock()
+	ended := st.outEnded
+	st.outEnded = true
+	st.changed.Broadcast()
+	st.mu.Unlock()
+	if ended {
+		return nil
+	}
+	return st.session.send(frameEnd, st.id, 0, nil)
+}
+
+// Close closes the stream. What was written is sent.
+func (st *stream) Close() error {
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
+		return nil
+	}
+	st.closed, st.outEnded = true, true
+	st.in = bytes.Buffer{}
+	over, begun := st.inEnded || !st.begun, st.begun
+	for _, alarm := range []*time.Timer{st.readAlarm, st.writeAlarm} {
+		if alarm != nil {
+			alarm.Stop()
+		}
+	}
+	st.changed.Broadcast()
+	st.mu.Unlock()
+	if over {
+		st.session.remove(st.id)
+	}
+	if !begun {
+		return nil // the other end does not know of it
+	}
+	return st.session.send(frameClose, st.id, 0, nil)
+}
+
+func expired(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
+
+// SetDeadline implements net.Conn.
+func (st *stream) SetDeadline(at time.Time) error {
+	return errors.Join(st.SetReadDeadline(at), st.SetWriteDeadline(at))
+}
+
+// SetReadDeadline implements net.Conn.
+func (st *stream) SetReadDeadline(at time.Time) error {
+	return st.setDeadline(&st.readBy, &st.readAlarm, at)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (st *stream) SetWriteDeadline(at time.Time) error {
+	return st.setDeadline(&st.writeBy, &st.writeAlarm, at)
+}
+
+func (st *stream) setDeadline(deadline *time.Time, alarm **time.Timer, at time.Time) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return net.ErrClosed
+	}
+	*deadline = at
+	if *alarm != nil {
+		(*alarm).Stop()
+		*alarm = nil
+	}
+	switch wait := time.Until(at); {
+	case at.IsZero():
+	case wait <= 0:
+		st.changed.Broadcast()
+	default:
+		*alarm = time.AfterFunc(wait, func() {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			st.changed.Broadcast()
+		})
+	}
+	return nil
+}
+
+// LocalAddr returns the address of this end of the link.
+func (st *stream) LocalAddr() net.Addr { return st.session.conn.LocalAddr() }
