@@ -34,7 +34,7 @@ func TestSimulationOfNodes(t *testing.T) {
 	}
 	t.Logf("%+v", seen)
 	for i, v := 0, reflect.ValueOf(seen); i < v.NumField(); i++ {
-		if v.Field(i).Int() == 0 && seeds >= 60 {
+		if v.Field(i).Int() == 0 && seeds >= 300 {
 			t.Errorf("%d seeds have had none: %s", seeds, v.Type().Field(i).Name)
 		}
 	}

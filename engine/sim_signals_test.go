@@ -32,6 +32,7 @@ type signalOracle struct {
 // simSignal is what the clients know of a signal.
 type simSignal struct {
 	adds    []*simAdd // since the last removal
+	asked   int       // how often a removal was asked for, or decided
 	removed bool      // since the last sync
 	loose   bool      // a power loss may have brought back what was removed: any sum is right
 }
@@ -241,6 +242,7 @@ func (s *sim) removeSignals(cl *simClient, subject, name string) {
 				a.maybe = true
 			}
 			sig.removed = true
+			sig.asked++
 		}
 		return least, most
 	}
@@ -274,11 +276,11 @@ func (s *sim) readSignal(cl *simClient, subject, name string) {
 	var list []SignalInfo
 	var adds []*simAdd // that there are when the engine answers
 	var sure []simAdd  // the same, as they are then, if all are certain
-	least, most, epoch, loose := 0.0, 0.0, uint64(0), false
+	least, most, epoch, loose, removals := 0.0, 0.0, uint64(0), false, 0
 	var now time.Time
 	s.submit(cl, func(tx *Tx) (err error) {
 		o.follow(tx.core)
-		epoch, now, loose = o.epoch, tx.Now(), sig.loose
+		epoch, now, loose, removals = o.epoch, tx.Now(), sig.loose, sig.asked
 		least, most = sig.bounds()
 		adds, sure = slices.Clone(sig.adds), nil
 		if !slices.ContainsFunc(adds, func(a *simAdd) bool { return !a.certain() || a.order == 0 }) {
@@ -309,7 +311,7 @@ func (s *sim) readSignal(cl *simClient, subject, name string) {
 		if len(sure) > 0 && len(list) > 0 {
 			s.compareSums(&list[0], sure, now)
 		}
-		if o.follow(s.step.core); epoch == o.epoch && !s.failing {
+		if o.follow(s.step.core); epoch == o.epoch && !s.failing && removals == sig.asked {
 			sig.learn(adds, sum, most)
 		}
 	})
