@@ -30,20 +30,26 @@ func PutReplicaFormat(b *Batch) {
 // CheckFormat reads the format record through a store's Get. It returns ErrNotFound if
 // there is none (a new store), ErrFormat if it is newer, and ErrCorrupt if it is invalid.
 func CheckFormat(get func(f Family, key []byte) ([]byte, error)) error {
+	_, err := FormatOf(get)
+	return err
+}
+
+// FormatOf returns the format version of a store, with the errors of CheckFormat.
+func FormatOf(get func(f Family, key []byte) ([]byte, error)) (uint64, error) {
 	value, err := get(Default, []byte(formatKey))
 	if err != nil {
 		if errors.Is(err, ErrNotFound) {
-			return ErrNotFound
+			return 0, ErrNotFound
 		}
-		return fmt.Errorf("read the format version: %w", err)
+		return 0, fmt.Errorf("read the format version: %w", err)
 	}
 	version, err := strconv.ParseUint(string(value), 10, 32)
 	if err != nil || version == 0 {
-		return fmt.Errorf("format version %.40q: %w", value, ErrCorrupt)
+		return 0, fmt.Errorf("format version %.40q: %w", value, ErrCorrupt)
 	}
 	if version > ReplicaFormatVersion {
-		return fmt.Errorf("%w: the data is in format %d, this fila knows formats up to %d; run a newer fila",
+		return 0, fmt.Errorf("%w: the data is in format %d, this fila knows formats up to %d; run a newer fila",
 			ErrFormat, version, ReplicaFormatVersion)
 	}
-	return nil
+	return version, nil
 }

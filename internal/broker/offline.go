@@ -150,12 +150,14 @@ func rebuild(report *cli.RepairReport, i *rocks.Inspection, swap *backup.Swap, d
 	for _, n := range done.Notes {
 		report.Note(n)
 	}
-	err = verify.Repair(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
-	was, detached := replica.Detach(store)
+	was, err := replica.Detach(store)
 	if was {
 		report.Note("the store was that of a node of a cluster; the copy is not: to come back, the node needs an empty store and an empty cluster.path")
 	}
-	return errors.Join(err, detached, store.Sync(), store.Close(), backup.SyncTree(swap.Made))
+	if err == nil || errors.Is(err, storage.ErrCorrupt) { // a damaged position in the log is dropped like any other record
+		err = verify.Repair(store, done.Whole[storage.Queues], func(what string) { report.Note(what) })
+	}
+	return errors.Join(err, store.Sync(), store.Close(), backup.SyncTree(swap.Made))
 }
 
 func total(records map[string]int64) int64 {

@@ -228,8 +228,8 @@ func ReadRecord(store Local) (*storage.Replica, error) {
 }
 
 // Claim makes a store that of a node of a cluster, with what it holds, and gives it a format version
-// that older versions refuse. It does nothing if it is
-// one already, and refuses one of another cluster.
+// that older versions refuse. It does nothing if it is one already, and refuses one of another
+// cluster.
 func Claim(local Local, cluster string) error {
 	r, err := ReadRecord(local)
 	if err != nil {

@@ -60,12 +60,14 @@ func Records(store Source, report func(Finding), read func()) (Contents, error) 
 		store: store, report: report, read: read, queues: map[uint32]*Queue{}, orphans: map[uint32]int64{},
 		records: map[storage.Family]int64{},
 	}
-	err := storage.CheckFormat(store.Get)
+	version, err := storage.FormatOf(store.Get)
 	switch {
 	case errors.Is(err, storage.ErrFormat):
 		return Contents{}, err
 	case err != nil:
 		v.found(storage.Default, nil, "the format version cannot be read: "+err.Error())
+	default:
+		v.checkReplica(version)
 	}
 	for _, f := range v.order() {
 		v.family(f)
@@ -312,6 +314,18 @@ func (v *verifier) checkState(key, value []byte) error {
 		return fmt.Errorf("recurring message %.80q has no content", parts[1])
 	}
 	return nil
+}
+
+// checkReplica: a store has the format version of a node if and only if it has a position in the
+// replicated log.
+func (v *verifier) checkReplica(version uint64) {
+	_, err := v.store.Get(storage.State, storage.ReplicaKey())
+	switch {
+	case err == nil && version != storage.ReplicaFormatVersion:
+		v.found(storage.State, storage.ReplicaKey(), "a position in a replicated log, in a store that is not that of a node")
+	case errors.Is(err, storage.ErrNotFound) && version == storage.ReplicaFormatVersion:
+		v.found(storage.Default, nil, "the store is that of a node of a cluster, and has no position in the replicated log")
+	}
 }
 
 // checkDedup: the queue exists. The message need not.

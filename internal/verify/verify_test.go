@@ -134,3 +134,38 @@ func TestBudgetsAndTheirLedgerAreVerifiedAndRepaired(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestTheStoreOfANodeIsVerified(t *testing.T) {
+	node := func(change func(b *storage.Batch)) *storage.Memory {
+		store := storage.NewMemory()
+		var b storage.Batch
+		b.Put(storage.State, storage.ReplicaKey(), (&storage.Replica{Cluster: "c", Index: 9, Term: 2, Number: 1}).Append(nil))
+		b.Put(storage.State, storage.AppendStateKey(nil, "now"), make([]byte, 8))
+		storage.PutReplicaFormat(&b)
+		if change != nil {
+			change(&b)
+		}
+		if err := store.Commit(&b, true); err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	for name, x := range map[string]struct {
+		store *storage.Memory
+		finds string
+	}{
+		"sound":                     {node(nil), ""},
+		"without its position":      {node(func(b *storage.Batch) { b.Delete(storage.State, storage.ReplicaKey()) }), "has no position in the replicated log"},
+		"with the format of others": {node(storage.PutFormat), "is not that of a node"},
+		"with a damaged position":   {node(func(b *storage.Batch) { b.Put(storage.State, storage.ReplicaKey(), []byte{0x12}) }), "replica record"},
+		"with a damaged time":       {node(func(b *storage.Batch) { b.Put(storage.State, storage.AppendStateKey(nil, "now"), []byte{1}) }), "a number of 1 bytes"},
+	} {
+		var found []string
+		if _, err := verify.Records(x.store, func(f verify.Finding) { found = append(found, f.What) }, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if all := strings.Join(found, "; "); (len(found) > 0) != (x.finds != "") || !strings.Contains(all, x.finds) {
+			t.Errorf("%s: found %q, want %q", name, all, x.finds)
+		}
+	}
+}

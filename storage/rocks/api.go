@@ -42,8 +42,8 @@ type Options struct {
 	BlockCacheBytes int64    // 0: the default of the mode (32, 64 or 256 MiB); otherwise at least 8 MiB
 	OpenFiles       int      // upper bound of open table files; 0, or above it: the bound of the mode
 	ReserveBytes    int64    // size of the reserve file for a full disk, see full.go; 0: no reserve
-	// Replica: what a power cut takes from the end of the log can be had elsewhere. The log is
-	// read up to its first damage, instead of refusing the store for damage that is not at the end.
+	// Replica: what a power loss takes from the newest log can be had elsewhere. That log is cut
+	// off at its first damage, instead of refusing the store for damage that is not at the end.
 	Replica bool
 }
 

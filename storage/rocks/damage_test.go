@@ -123,6 +123,92 @@ func TestDamageInTheLogIsReported(t *testing.T) {
 	}
 }
 
+// The log of a node may be torn anywhere behind its last sync: it is read up to the first damage,
+// and nothing that lies behind that. So the store is as it was after some batch, in all families.
+func TestTheLogOfANodeIsReadUpToItsFirstDamage(t *testing.T) {
+	const batches, flushed = 100, 40
+	for name, damage := range map[string]func(b []byte) []byte{
+		"nothing":          func(b []byte) []byte { return b },
+		"a changed byte":   flipMiddle,
+		"a missing record": func(b []byte) []byte { return append(b[:len(b)/2:len(b)/2], b[len(b)/2+50:]...) },
+		"a page of zeros":  func(b []byte) []byte { clear(b[len(b)/3 : len(b)/3+200]); return b },
+		// At the beginning of a record RocksDB takes it for the end of a block: the records of the
+		// next block would follow.
+		"zeros at a record": func(b []byte) []byte { clear(b[2<<15 : 2<<15+4096]); return b },
+		"a torn end":        func(b []byte) []byte { return b[:len(b)-60] },
+		"a changed start":   func(b []byte) []byte { b[20] ^= 0xFF; return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newDir(t)
+			open := func() *rocks.Store {
+				s, err := rocks.Open(rocks.Options{Path: dir, Replica: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			s := open()
+			key := func(i int) []byte { return fmt.Appendf(nil, "key%02d", i) }
+			for i := range batches {
+				if i == flushed {
+					if err := s.Checkpoint(filepath.Join(t.TempDir(), "copy")); err != nil { // writes tables first
+						t.Fatal(err)
+					}
+				}
+				var b storage.Batch
+				b.Put(storage.Messages, key(i), bytes.Repeat([]byte("m"), 4010)) // a record of the log is a page then
+				b.Put(storage.Leases, key(i), bytes.Repeat([]byte("l"), 40))
+				if i > 0 {
+					b.SingleDelete(storage.Leases, key(i-1))
+				}
+				if err := s.Commit(&b, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			change(t, largest(t, dir, "*.log"), damage)
+			if whole := name == "nothing" || name == "a torn end"; !whole {
+				plain := newDir(t)
+				copyStore(t, plain, dir)
+				wantRefusal(t, plain, storage.ErrCorrupt)
+			}
+			s = open()
+			n := 0
+			for has(t, s, storage.Messages, key(n)) {
+				n++
+			}
+			for i := range batches {
+				if message, lease := has(t, s, storage.Messages, key(i)), has(t, s, storage.Leases, key(i)); message != (i < n) || lease != (i == n-1) {
+					t.Errorf("of the first %d batches, batch %d has a message: %v, and a lease: %v", n, i, message, lease)
+				}
+			}
+			if n < flushed || name == "nothing" && n < batches || name != "nothing" && n == batches {
+				t.Errorf("%d of %d batches are there", n, batches)
+			}
+			put(t, s, storage.Messages, string(key(n)), "again")
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open()
+			want(t, s, string(key(n)), "again")
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func has(t *testing.T, s *rocks.Store, f storage.Family, key []byte) bool {
+	t.Helper()
+	_, err := s.Get(f, key)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
 func TestADamagedTableIsReportedAndNeverPanics(t *testing.T) {
 	dir := filled(t, true)
 	change(t, largest(t, dir, "*.sst"), func(b []byte) []byte {

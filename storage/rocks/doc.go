@@ -33,6 +33,11 @@
 // mode of the commits (sealed.cc). So a power loss removes a suffix of the written records and
 // never leaves a gap.
 //
+// A replica commits without a sync, so a power loss may leave damage anywhere behind the last sync,
+// with intact records after it. The newest log is cut off at its first damage then
+// (Options.Replica), so the store is as it was after some commit. The replicated log has what is
+// missing.
+//
 // # Checks before opening
 //
 // survey.go and package files read every file without RocksDB first. Missing or truncated files are

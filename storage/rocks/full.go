@@ -158,7 +158,7 @@ func openFull(path string, p profile, cause error) (opening, error) {
 	if reserved {
 		makeReserve(path, p.reserve)
 	}
-	d, err = openReadOnly(path, true, p.recovery)
+	d, err = openReadOnly(path, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
 	if err != nil {
 		return opening{}, errors.Join(cause, err)
 	}

@@ -85,7 +85,7 @@ func openDatabase(path string, p profile) (*database, error) {
 		return nil, err
 	}
 	if found.database {
-		if err := checkSurvey(path); err != nil {
+		if err := checkSurvey(path, p.replica); err != nil {
 			return nil, err
 		}
 		if err := checkFamilies(path, found); err != nil {
@@ -105,10 +105,10 @@ func openDatabase(path string, p profile) (*database, error) {
 	return d, nil
 }
 
-// checkSurvey returns storage.ErrCorrupt for a store whose files are inconsistent. It reads without
-// RocksDB's lock, so it reports ErrLocked instead if another process has the store open and may be
-// changing the files.
-func checkSurvey(path string) error {
+// checkSurvey returns storage.ErrCorrupt for a store whose files are inconsistent; of a replica, the
+// newest log is cut off where that is all. It reads without RocksDB's lock, so it reports ErrLocked
+// instead if another process has the store open and may be changing the files.
+func checkSurvey(path string, replica bool) error {
 	s, err := surveyStore(path)
 	if err != nil || len(s.damage) == 0 {
 		return err
@@ -117,7 +117,10 @@ func checkSurvey(path string) error {
 	if err != nil {
 		return err
 	}
-	unlock()
+	defer unlock()
+	if replica {
+		return s.cutLog()
+	}
 	return s.err()
 }
 

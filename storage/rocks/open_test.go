@@ -127,7 +127,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantRefusal(t, dir, storage.ErrFormat, "format 7", "up to 1")
+	wantRefusal(t, dir, storage.ErrFormat, "format 7", "up to 2")
 }
 
 // makeWith makes a database as another version of Fila would.
@@ -164,7 +164,7 @@ func makeWith(t *testing.T, dir string, families []string, format string) {
 func TestFamiliesOfANewerFilaAreRefused(t *testing.T) {
 	dir := newDir(t)
 	makeWith(t, dir, []string{"default", "messages", "holograms"}, "7")
-	wantRefusal(t, dir, storage.ErrFormat, "format 7", "up to 1")
+	wantRefusal(t, dir, storage.ErrFormat, "format 7", "up to 2")
 	dir = newDir(t)
 	makeWith(t, dir, []string{"default", "messages", "holograms"}, "1")
 	wantRefusal(t, dir, storage.ErrFormat, "holograms")

@@ -53,7 +53,7 @@ type profile struct {
 	deletesMost   uint // deletesWindow consecutive entries is compacted
 	reserve       int64
 	noSpace       bool // the state full: flush only on request
-	recovery      grocksdb.WALRecoveryMode
+	replica       bool
 }
 
 // profileOf returns the settings of a mode with the overrides of o, or an error that names the
@@ -64,10 +64,7 @@ func profileOf(o Options) (profile, error) {
 		level0: 16, tableFile: 64 << 20, levelBase: 1 << 30, bottom: grocksdb.LZ4Compression,
 		jobs: 2, openFiles: 1000, cache: 64 << 20, blockSize: 8 << 10,
 		deletesWindow: 1024, deletesMost: 512, reserve: o.ReserveBytes,
-		recovery: grocksdb.TolerateCorruptedTailRecordsRecovery,
-	}
-	if o.Replica {
-		p.recovery = grocksdb.PointInTimeRecovery
+		replica: o.Replica,
 	}
 	switch o.Mode {
 	case Balanced, "":
@@ -119,7 +116,7 @@ func (p *profile) database(path string, fresh bool) *grocksdb.Options {
 	o.SetCreateIfMissing(fresh)
 	o.SetCreateIfMissingColumnFamilies(true)
 	o.SetParanoidChecks(true)
-	o.SetWALRecoveryMode(p.recovery)
+	o.SetWALRecoveryMode(grocksdb.TolerateCorruptedTailRecordsRecovery)
 	o.SetMaxTotalWalSize(p.logs)
 	if p.noSpace {
 		keepLogs(o)

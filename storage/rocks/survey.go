@@ -57,6 +57,14 @@ type surveyedLog struct {
 	number      uint64
 	needed      bool
 	first, next uint64 // sequence numbers [first, next) of its writes
+	whole       int64  // bytes before the first damage; -1: there is none
+}
+
+// damaged notes damage at an offset.
+func (l *surveyedLog) damaged(at int64) {
+	if l.whole < 0 || at < l.whole {
+		l.whole = at
+	}
 }
 
 // surveyStore checks all metadata of the store in path. Damage is collected in the result; an error
@@ -91,6 +99,35 @@ func (s *survey) err() error {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return fmt.Errorf("%w: %s", storage.ErrCorrupt, strings.Join(all, "; "))
+}
+
+// cutLog cuts the newest log off at its first damage, which a power loss leaves where commits were
+// not synced. It returns what else is damaged. The caller has the lock of the store.
+//
+// RocksDB's point-in-time recovery is not enough: it takes a page of zeros at the beginning of a
+// record for the end of a block, and goes on behind it with writes missing in between.
+func (s *survey) cutLog() error {
+	if len(s.logs) == 0 {
+		return s.err()
+	}
+	l := &s.logs[len(s.logs)-1]
+	for _, d := range s.damage {
+		if d.File != l.name || l.whole < 0 {
+			return s.err()
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(s.path, l.name), os.O_WRONLY, 0)
+	if err != nil {
+		return reason(err)
+	}
+	err = f.Truncate(l.whole)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return reason(firstOf(err))
+	}
+	return nil
 }
 
 // found records damage of a file.
@@ -208,7 +245,7 @@ func (s *survey) readLogs() error {
 	}
 	expect := uint64(0)
 	for _, n := range slices.Sorted(maps.Keys(names)) {
-		l := surveyedLog{name: names[n], number: n, needed: n >= oldest}
+		l := surveyedLog{name: names[n], number: n, needed: n >= oldest, whole: -1}
 		if l.needed {
 			s.readLog(&l, &expect)
 		}
@@ -225,6 +262,7 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 		first, n, err := files.Sequence(batch)
 		if err != nil {
 			s.found(l.name, "%s at offset %d", err, at)
+			l.damaged(at)
 			return nil
 		}
 		if *expect != 0 && first > *expect {
@@ -243,9 +281,11 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 		return
 	}
 	for _, at := range r.Damage {
+		l.damaged(at)
 		s.found(l.name, "corrupt at offset %d; %d batches of the file are readable", at, batches)
 	}
 	if r.BadEnd >= 0 {
+		l.damaged(r.BadEnd)
 		s.found(l.name, "checksum mismatch in the last batch, at offset %d; the %d batches before it are readable", r.BadEnd, batches)
 	}
 }
@@ -255,6 +295,7 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 func (s *survey) gap(l *surveyedLog, at int64, writes uint64) {
 	if l.next != 0 || len(s.logs) == 0 {
 		s.found(l.name, "%d writes are missing before offset %d", writes, at)
+		l.damaged(at)
 		return
 	}
 	s.found(s.logs[len(s.logs)-1].name, "%d writes are missing between the end of this file and %s", writes, l.name)
