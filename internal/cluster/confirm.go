@@ -190,7 +190,8 @@ func (c *confirmer) run(a *asker) {
 
 // askOnce asks a voter and notes the answer.
 func (c *confirmer) askOnce(conn net.Conn, voter string, buf []byte) error {
-	if err := conn.SetDeadline(time.Now().Add(c.wait)); err != nil {
+	asked := time.Now()
+	if err := conn.SetDeadline(asked.Add(c.wait)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(c.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -205,6 +206,11 @@ func (c *confirmer) askOnce(conn net.Conn, voter string, buf []byte) error {
 	answer, err := parseTermAnswer(reply)
 	if err != nil {
 		return err
+	}
+	// The answer may have come while this process was stopped, and the deadline does not make sure
+	// that it is refused then: it was in the socket before.
+	if took := time.Since(asked); took > c.wait && answer.term == c.term {
+		return fmt.Errorf("an answer about the term that took %v", took)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -179,4 +180,42 @@ func TestOneQuestionServesAllThatWait(t *testing.T) {
 	if n := f.questions(); n > 6 {
 		t.Errorf("%d calls needed %d questions", calls, n)
 	}
+}
+
+// patient is a connection that has no deadline: as one whose answer has come before it.
+type patient struct{ net.Conn }
+
+func (patient) SetDeadline(time.Time) error { return nil }
+
+// A process that was stopped while it asked finds the answer in its socket when it goes on. Another
+// node may have led since.
+func TestAnAnswerOfLongAgoConfirmsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeVoters{terms: map[string]uint64{"a": 5, "b": 5}, gates: map[string]chan struct{}{"b": make(chan struct{})}}
+		c := leaderOf(t, f)
+		c.wait = time.Second
+		c.voters = func() []Peer { return []Peer{{"a", "a"}, {"b", "b"}} }
+		c.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := f.dial(ctx, addr)
+			return patient{conn}, err
+		}
+		confirmed := make(chan error, 1)
+		go func() { confirmed <- c.confirm(context.Background()) }()
+		synctest.Wait()
+		time.Sleep(c.wait + time.Millisecond)
+		<-f.gates["b"] // the answer to the first question
+		synctest.Wait()
+		select {
+		case err := <-confirmed:
+			t.Fatalf("confirmed by it: %v", err)
+		default:
+		}
+		time.Sleep(againAfter)
+		synctest.Wait()
+		time.Sleep(c.wait)
+		<-f.gates["b"] // that to the second one, which is in time
+		if err := <-confirmed; err != nil || f.questions() != 2 {
+			t.Errorf("after %d questions: %v", f.questions(), err)
+		}
+	})
 }
