@@ -10,10 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/internal/smalldisk"
 )
 
 // nodes are the brokers of a cluster, by id.
@@ -25,6 +29,12 @@ type nodes struct {
 // cluster starts three nodes and waits until they serve.
 func cluster(t *testing.T, args ...string) *nodes {
 	t.Helper()
+	return clusterIn(t, map[string]string{"a": t.TempDir(), "b": t.TempDir(), "c": t.TempDir()}, args...)
+}
+
+// clusterIn is cluster with the directories of the nodes.
+func clusterIn(t *testing.T, dirs map[string]string, args ...string) *nodes {
+	t.Helper()
 	n := &nodes{t: t, all: map[string]*harness.Broker{}}
 	var peers []string
 	for _, id := range []string{"a", "b", "c"} {
@@ -35,8 +45,7 @@ func cluster(t *testing.T, args ...string) *nodes {
 		peers = append(peers, id+"="+addr)
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		dir := t.TempDir()
-		b, err := harness.New(binary(t), dir, append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args...)...)
+		b, err := harness.New(binary(t), dirs[id], append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,4 +270,176 @@ func TestABackupOfANodeBelongsToNoCluster(t *testing.T) {
 	})
 	restart(t, single)
 	wantStats(t, connect(t, single.Addr(), 3), "q", map[string]int64{"ready": 1})
+}
+
+// others returns the nodes but one, that which leads first.
+func (n *nodes) others(id string) []string {
+	list := map[string][]string{"a": {"b", "c"}, "b": {"c", "a"}, "c": {"a", "b"}}[id]
+	if n.leader() == list[1] {
+		list[0], list[1] = list[1], list[0]
+	}
+	return list
+}
+
+// enqueues sends messages until as many have been acknowledged, and returns the last refusal.
+func (n *nodes) enqueues(c *redis.Client, payload string, count int) (refusal error) {
+	n.t.Helper()
+	began := time.Now()
+	defer func() { n.t.Logf("%d messages in %s, last refusal: %v", count, time.Since(began), refusal) }()
+	for end, done := began.Add(patience), 0; done < count; {
+		if time.Now().After(end) {
+			n.t.Fatalf("%d of %d messages are acknowledged: %v", done, count, refusal)
+		}
+		if err := c.Do(n.t.Context(), "FILA.ENQUEUE", "q", payload).Err(); err != nil {
+			refusal = err
+			continue
+		}
+		done++
+	}
+	return refusal
+}
+
+// A node whose disk is full lets others lead, and heals without a restart; so does a majority.
+func TestAClusterGoesOnWhileADiskIsFull(t *testing.T) {
+	dirs := map[string]string{}
+	for _, id := range []string{"a", "b", "c"} {
+		dirs[id] = t.TempDir()
+		if err := smalldisk.Mount(dirs[id], 128<<20); err != nil {
+			t.Logf("%v: internal/cluster has tests with injected errors", err)
+			return
+		}
+		t.Cleanup(func() {
+			if err := smalldisk.Unmount(dirs[id]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	n := clusterIn(t, dirs, "--cluster.log_bytes", fmt.Sprint(32<<20))
+	payload := strings.Repeat("x", 1000)
+	do(t, connect(t, n.all["a"].Addr(), 3), "FILA.QUEUE", "CREATE", "q")
+	fill := func(id string) {
+		t.Helper()
+		if err := smalldisk.Fill(dirs[id]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := func(id string) {
+		t.Helper()
+		if err := smalldisk.Empty(dirs[id]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, what := range []string{"the leader", "a follower"} {
+		full := n.leader()
+		if what == "a follower" {
+			full = n.others(full)[0]
+		}
+		fill(full)
+		well := n.others(full)
+		n.enqueues(connect(t, n.all[well[0]].Addr(), 3), payload, 3000)
+		empty(full)
+		n.enqueues(connect(t, n.all[full].Addr(), 3), payload, 100)
+		// With one of the others gone, each write needs the node that was full.
+		if err := n.all[well[1]].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		n.enqueues(connect(t, n.all[full].Addr(), 3), payload, 100)
+		if err := n.all[well[1]].Start(); err != nil {
+			t.Fatal(err)
+		}
+		n.ready(well[1])
+	}
+	leader := n.leader()
+	well := n.others(leader)[0]
+	fill(leader)
+	fill(n.others(leader)[1])
+	c := connect(t, n.all[well].Addr(), 3)
+	for end, err := time.Now().Add(patience), error(nil); err == nil; err = c.Do(t.Context(), "FILA.ENQUEUE", "q", payload).Err() {
+		if time.Now().After(end) {
+			t.Fatal("messages are acknowledged while a majority cannot write")
+		}
+	}
+	empty(leader)
+	empty(n.others(leader)[1])
+	n.enqueues(c, payload, 100)
+}
+
+// standsStill reports whether all threads of a process are stopped, which a signal does in its time.
+func standsStill(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("the threads of process %d: %v", pid, err)
+	}
+	for _, name := range threads {
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.Contains(string(text), ") T ") {
+			return false
+		}
+	}
+	return true
+}
+
+// A leader that was stopped hands out nothing that others have acknowledged meanwhile.
+func TestAStoppedLeaderHandsOutNothing(t *testing.T) {
+	n := cluster(t)
+	for round := range 5 {
+		old := n.leader()
+		queue := fmt.Sprint("q", round)
+		stale := connect(t, n.all[old].Addr(), 3)
+		do(t, stale, "FILA.QUEUE", "CREATE", queue)
+		for i := range 50 {
+			do(t, stale, "FILA.ENQUEUE", queue, i)
+		}
+		pid := n.all[old].PID()
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(patience); !standsStill(t, pid); {
+			if time.Now().After(end) {
+				t.Fatal("the node does not stop")
+			}
+		}
+		// It has this in its socket when it goes on.
+		got := make(chan []delivery, 1)
+		go func() {
+			reply, err := stale.Do(context.WithoutCancel(t.Context()), "FILA.LEASE", queue, "COUNT", 50).Result()
+			if err != nil {
+				got <- nil
+				return
+			}
+			list, err := leased(reply)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- list
+		}()
+		c := connect(t, n.all[n.others(old)[0]].Addr(), 3)
+		acked := map[string]bool{}
+		for end := time.Now().Add(patience); len(acked) < 50; {
+			if time.Now().After(end) {
+				t.Fatalf("%d messages are acked without node %s", len(acked), old)
+			}
+			reply, err := c.Do(t.Context(), "FILA.LEASE", queue, "COUNT", 50).Result()
+			if err != nil {
+				continue
+			}
+			list, err := leased(reply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range list {
+				if n, err := c.Do(t.Context(), "FILA.ACK", queue, d.receipt).Int(); err == nil && n == 1 {
+					acked[d.payload] = true
+				}
+			}
+		}
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range <-got {
+			t.Errorf("round %d: %s handed out %s after it was acked", round, old, d.payload)
+		}
+		n.ready(old)
+	}
 }

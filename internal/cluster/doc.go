@@ -19,7 +19,7 @@
 //	enter.go join.go how a node without an identity forms a cluster or joins one; members
 //	status.go        what a node says of itself, and to the questions of others
 //	identity.go      which cluster a directory belongs to
-//	raftlog.go       Raft's log on disk: full disks, errors
+//	raftlog.go       Raft's log on disk: full disks, errors; raftlog_tail.go its end after a crash
 //	port.go          the node port, its greeting; question.go: questions and answers on it
 //	transport.go     Raft's connections
 //

@@ -425,15 +425,3 @@ func (f *watchedFile) WriteAt(p []byte, at int64) (int, error) {
 
 // Sync implements types.WritableFile.
 func (f *watchedFile) Sync() error { return f.files.note(f.WritableFile.Sync()) }
-
-// watchedMeta notes the errors of the log's metadata.
-type watchedMeta struct {
-	types.MetaStore
-
-	files *watchedFiles
-}
-
-// CommitState implements types.MetaStore.
-func (m *watchedMeta) CommitState(s types.PersistentState) error {
-	return m.files.note(m.MetaStore.CommitState(s))
-}

@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 	"github.com/rs/zerolog"
 )
@@ -256,5 +260,123 @@ func TestATermWaitsUntilItIsWritten(t *testing.T) {
 	}
 	if v, err := l.GetUint64([]byte("CurrentTerm")); v != 2 || err != nil {
 		t.Errorf("the term is %d, %v", v, err)
+	}
+}
+
+// A file that is full ends with an index, and the next one is begun in the background. Whatever is missing
+// of this after a crash, the log has all that was synced before, and goes on.
+func TestTheLogGoesOnAfterACrashAtTheEndOfAFile(t *testing.T) {
+	made, whole := t.TempDir(), t.TempDir()
+	options := func(dir string) logOptions {
+		return logOptions{Dir: dir, SegmentBytes: 4 << 10, Retry: time.Millisecond, Log: zerolog.Nop(), Fatal: func(err error) { t.Error(err) }}
+	}
+	l, err := openLog(options(made))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := tailOf(t, made)
+	var meta []byte // as it was before the last append
+	last, sizes := uint64(0), []int64{}
+	for names := []string{first}; len(names) == 1; {
+		if meta, err = os.ReadFile(filepath.Join(made, metadb.FileName)); err != nil {
+			t.Fatal(err)
+		}
+		last++
+		if err := l.StoreLog(logEntry(last)); err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, endOf(t, first))
+		if err := l.DeleteRange(1<<40, 1<<40); err != nil { // waits for the next file
+			t.Fatal(err)
+		}
+		if names, err = filepath.Glob(filepath.Join(made, "*.wal")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bytes := range map[string][]byte{filepath.Base(first): text, metadb.FileName: meta} {
+		if err := os.WriteFile(filepath.Join(whole, name), bytes, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, end := sizes[len(sizes)-2], sizes[len(sizes)-1]
+	if end-before < 200 {
+		t.Fatalf("the last append has %d bytes: it has no index", end-before)
+	}
+	for cut := before; cut <= end; cut += 8 {
+		dir := filepath.Join(t.TempDir(), "log")
+		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+			t.Fatal(err)
+		}
+		zeroFrom(t, dir, cut)
+		kept := last
+		if cut < end {
+			kept-- // it was not synced
+		}
+		l, err := openLog(options(dir))
+		if err != nil {
+			t.Fatalf("cut at %d of %d: %v", cut, end, err)
+		}
+		if found, err := l.LastIndex(); err != nil || found != kept {
+			t.Fatalf("cut at %d, between %d and %d: the last entry is %d, %v; want %d", cut, before, end, found, err, kept)
+		}
+		wantEntries(t, l, kept)
+		for range 60 { // two more files
+			kept++
+			if err := l.StoreLog(logEntry(kept)); err != nil {
+				t.Fatalf("cut at %d of %d: entry %d: %v", cut, end, kept, err)
+			}
+		}
+		wantEntries(t, l, kept)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = openLog(options(dir)); err != nil {
+			t.Fatal(err)
+		}
+		wantEntries(t, l, kept)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// tailOf returns the only file of a log.
+func tailOf(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("the files of the log are %v, %v", names, err)
+	}
+	return names[0]
+}
+
+// endOf returns where the contents of a file that was allocated beforehand end.
+func endOf(t *testing.T, name string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(len(bytes.TrimRight(text, "\x00"))+7) / 8 * 8
+}
+
+// zeroFrom takes what follows an offset.
+func zeroFrom(t *testing.T, dir string, at int64) {
+	t.Helper()
+	name := tailOf(t, dir)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(text[at:])
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -55,9 +55,9 @@ const (
 	retryAfter  = 50 * time.Millisecond
 )
 
-// transport is Raft's transport, but for entries to a node that does not answer: it tries again at
-// short intervals. Raft itself doubles the intervals up to 10 s, and a node that comes back would
-// get nothing for as long, while its vote may be the one that a commit lacks.
+// transport is Raft's transport, but for entries to a node that does not answer or cannot write them:
+// it tries again at short intervals. Raft itself doubles the intervals up to 10 s, and a node that
+// comes back would get nothing for as long, while its vote may be the one that a commit lacks.
 type transport struct {
 	*raft.NetworkTransport
 
@@ -68,6 +68,9 @@ type transport struct {
 func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID) bool) *transport {
 	return &transport{leads: leads, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
+		// No pipelining: it gains nothing with one batch under way, and a node that is behind gets
+		// only so much of the log for each new entry, while new entries may wait for that node.
+		MaxRPCsInFlight: 1,
 	})}
 }
 
@@ -75,7 +78,9 @@ func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, 
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
 		err := t.NetworkTransport.AppendEntries(id, to, req, resp)
-		if err == nil || heartbeat(req) || errors.Is(err, raft.ErrTransportShutdown) || t.IsShutdown() {
+		// A node that lacks earlier entries says NoRetryBackoff: Raft sends it these.
+		cannot := err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term <= req.Term
+		if err == nil && !cannot || heartbeat(req) || errors.Is(err, raft.ErrTransportShutdown) || t.IsShutdown() {
 			return err
 		}
 		time.Sleep(retryAfter) //nolint:forbidigo // Raft's own goroutine for this node, which has nothing else to do

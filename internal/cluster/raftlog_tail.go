@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"time"
+
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// raft-wal 0.4.2 takes no entries any more if a crash or a full disk comes between its last append to
+// a file, which ends with an index, and the beginning of the next file: it finds the index when it
+// is opened, refuses to append behind it, and never begins the next file. It does the same for an index
+// whose append was torn. So the newest file is looked at before raft-wal is opened:
+//
+//	file     header 32 | frames
+//	frame    type 1 | 0 0 0 | length 4, of a commit its CRC-32C 4 (little-endian) | bytes | padding to 8
+//	append   entries, perhaps the index, and a commit with the CRC of all since the commit before
+//
+// What follows the last whole append is made invisible, and a file with a whole index is completed in
+// the metadata, as raft-wal would have done. Nothing that was acknowledged changes.
+const (
+	tailHeader   = 32
+	frameHeader  = 8
+	frameEntry   = segment.FrameEntry
+	frameIndex   = segment.FrameIndex
+	frameCommit  = segment.FrameCommit
+	frameNothing = segment.FrameInvalid
+)
+
+// tailCommit is an append that is whole, as far as its commit says.
+type tailCommit struct {
+	end     int64 // offset behind it
+	crc     uint32
+	entries uint64 // in the file up to here
+	index   int64  // offset of the contents of the index; 0: there is none
+}
+
+// settleTail looks at the newest file of a log. It reports whether it has changed the metadata.
+func settleTail(files types.VFS, dir string, s *types.PersistentState) (changed bool, err error) {
+	if len(s.Segments) == 0 {
+		return false, nil
+	}
+	tail := &s.Segments[len(s.Segments)-1]
+	if !tail.SealTime.IsZero() {
+		return false, nil
+	}
+	f, err := files.OpenWriter(dir, segment.FileName(*tail))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil // raft-wal makes it
+	}
+	if err != nil {
+		return false, err
+	}
+	last, err := wholeAppends(f)
+	if err == nil {
+		err = hideFrom(f, last.end)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return false, fmt.Errorf("%s: %w", segment.FileName(*tail), err)
+	}
+	if last.index == 0 {
+		return false, nil
+	}
+	now := time.Now()
+	tail.SealTime, tail.MaxIndex, tail.IndexStart = now, tail.BaseIndex+last.entries-1, uint64(last.index) //nolint:gosec // an offset
+	s.Segments = append(s.Segments, types.SegmentInfo{
+		ID: s.NextSegmentID, BaseIndex: tail.MaxIndex + 1, MinIndex: tail.MaxIndex + 1, Codec: tail.Codec, CreateTime: now, SizeLimit: tail.SizeLimit,
+	})
+	s.NextSegmentID++
+	return true, nil
+}
+
+// wholeAppends returns the last append that is whole.
+func wholeAppends(f io.ReaderAt) (tailCommit, error) {
+	none := tailCommit{end: tailHeader}
+	before, last := none, none
+	now := tailCommit{} // what has been read since
+	commits := 0
+	head := make([]byte, frameHeader)
+	at := int64(tailHeader)
+	for {
+		if n, err := f.ReadAt(head, at); n < frameHeader {
+			if !errors.Is(err, io.EOF) {
+				return none, err
+			}
+			break
+		}
+		length, kind := int64(binary.LittleEndian.Uint32(head[4:])), head[0]
+		if kind == frameNothing || kind > frameCommit {
+			break
+		}
+		switch kind {
+		case frameEntry:
+			now.entries++
+		case frameIndex:
+			now.index = at + frameHeader
+		case frameCommit:
+			length = 0
+			before = last
+			last = tailCommit{end: at + frameHeader, crc: binary.LittleEndian.Uint32(head[4:]), entries: last.entries + now.entries, index: now.index}
+			now = tailCommit{}
+			commits++
+		}
+		at += frameHeader + (length+7)/8*8
+	}
+	if commits == 0 || now != (tailCommit{}) {
+		return last, nil // a later append has begun, so this one was synced
+	}
+	from := before.end
+	if commits == 1 {
+		from = 0
+	}
+	body := make([]byte, last.end-frameHeader-from)
+	if _, err := f.ReadAt(body, from); err != nil {
+		return none, err
+	}
+	if crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) != last.crc {
+		return before, nil
+	}
+	return last, nil
+}
+
+// hideFrom makes a file end at an offset for those that read its frames.
+func hideFrom(f types.WritableFile, end int64) error {
+	head := make([]byte, frameHeader)
+	if n, err := f.ReadAt(head, end); n < frameHeader {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	if [frameHeader]byte(head) == [frameHeader]byte{} {
+		return nil
+	}
+	if _, err := f.WriteAt(make([]byte, frameHeader), end); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// watchedMeta notes the errors of the log's metadata, and looks at the newest file when it is loaded.
+type watchedMeta struct {
+	types.MetaStore
+
+	files *watchedFiles
+}
+
+// Load implements types.MetaStore.
+func (m *watchedMeta) Load(dir string) (types.PersistentState, error) {
+	s, err := m.MetaStore.Load(dir)
+	if err != nil {
+		return s, m.files.note(err)
+	}
+	changed, err := settleTail(m.files, dir, &s)
+	if err == nil && changed {
+		err = m.CommitState(s)
+	}
+	return s, err
+}
+
+// CommitState implements types.MetaStore.
+func (m *watchedMeta) CommitState(s types.PersistentState) error {
+	return m.files.note(m.MetaStore.CommitState(s))
+}
