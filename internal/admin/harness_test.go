@@ -297,3 +297,8 @@ func (s *site) session(user, password string) option {
 	s.t.Helper()
 	return in(s.login(user, password).cookie(s.t))
 }
+
+// cookieName is the name of the cookie of a session, which has the port in it.
+func (s *site) cookieName(prefix string) string {
+	return prefix + "fila-session-" + s.addr[strings.LastIndexByte(s.addr, ':')+1:]
+}

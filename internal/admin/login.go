@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/faisca/fila/internal/client"
@@ -113,12 +115,17 @@ func secure(r *http.Request) bool {
 }
 
 // cookieName returns the name of the session's cookie. Browsers take one that begins with
-// __Host- over TLS alone, and from this host alone.
+// __Host- over TLS alone, and from this host alone. They send cookies to all ports of a host: the
+// port of the listener in the name keeps the sessions of several brokers apart.
 func cookieName(r *http.Request) string {
+	name := "fila-session"
 	if secure(r) {
-		return "__Host-fila-session"
+		name = "__Host-" + name
 	}
-	return "fila-session"
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		name += "-" + strconv.Itoa(local.Port)
+	}
+	return name
 }
 
 // cookie returns the session's cookie; age is in seconds, negative to delete it.

@@ -63,7 +63,7 @@ func TestASessionIsThatOfTheUser(t *testing.T) {
 	s := serve(t, newBroker(t, users()...), nil)
 	got := s.login("bob", "bob")
 	c := got.cookie(t)
-	if got.status != 204 || c.Name != "fila-session" || len(c.Value) < 43 || !c.HttpOnly || c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" ||
+	if got.status != 204 || c.Name != s.cookieName("") || len(c.Value) < 43 || !c.HttpOnly || c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" ||
 		c.MaxAge != int(sessionLife.Seconds()) || c.Domain != "" {
 		t.Errorf("%d: %s", got.status, got.header.Get("Set-Cookie"))
 	}
@@ -82,7 +82,7 @@ func TestASessionIsThatOfTheUser(t *testing.T) {
 		t.Errorf("the logout: %d, %s", out.status, out.header.Get("Set-Cookie"))
 	}
 	s.run(401, "PING", in(c)) // stolen before
-	s.run(401, "PING", in(&http.Cookie{Name: "fila-session", Value: "guessed"}))
+	s.run(401, "PING", in(&http.Cookie{Name: s.cookieName(""), Value: "guessed"}))
 	if got := s.do("DELETE", "/v1/session", ""); got.status != 204 {
 		t.Errorf("a logout without a session: %d", got.status)
 	}
@@ -115,7 +115,7 @@ func TestAFormWithoutAPasswordIsNoAttempt(t *testing.T) {
 func TestTheCookieIsForTLSWhereThereIsTLS(t *testing.T) {
 	s := serve(t, newBroker(t, users()...), nil)
 	c := s.login("bob", "bob", with("X-Forwarded-Proto", "https")).cookie(t)
-	if c.Name != "__Host-fila-session" || !c.Secure || c.Path != "/" || c.Domain != "" || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
+	if c.Name != s.cookieName("__Host-") || !c.Secure || c.Path != "/" || c.Domain != "" || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
 		t.Errorf("behind a proxy: %+v", c)
 	}
 	r := httptest.NewRequest("GET", "https://localhost/", nil)
@@ -371,5 +371,17 @@ func TestTheUsersForOperatorsMayDoWhatTheDocumentSays(t *testing.T) {
 				t.Errorf("%s: %d", path, resp.StatusCode)
 			}
 		}
+	}
+}
+
+// Browsers send the cookies of a host to all of its ports.
+func TestABrowserIsLoggedIntoTwoBrokersOfAHost(t *testing.T) {
+	one, two := serve(t, newBroker(t, users()...), nil), serve(t, newBroker(t, users()...), nil)
+	first, second := one.session("admin", "nimda"), two.session("bob", "bob")
+	if got := one.run(200, "ACL WHOAMI", first, second); got != `"admin"` {
+		t.Errorf("the first says %s", got)
+	}
+	if got := two.run(200, "ACL WHOAMI", first, second); got != `"bob"` {
+		t.Errorf("the second says %s", got)
 	}
 }
