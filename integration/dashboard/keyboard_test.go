@@ -128,6 +128,7 @@ func TestTabComesToEveryControl(t *testing.T) {
 		}
 		x.visit(hash)
 		x.drawn()
+		x.until("nothing is looked for any more", `() => ![...document.querySelectorAll("[role=status]")].some((e) => /^Looking/.test(e.textContent)) && document.querySelectorAll(".progress ~ .table, .empty, .card").length > 0`)
 		mark := `() => {
 			const all = [...document.querySelectorAll("main :is(a, button, input, select, textarea, summary, [tabindex='0'])")].filter((e) => !e.disabled && e.checkVisibility());
 			all.forEach((e) => e.removeAttribute("data-seen"));
