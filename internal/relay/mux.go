@@ -70,19 +70,18 @@ func (s *session) open() (*stream, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	if s.last == 1<<32-1 {
-		return nil, errors.New("a link has no more streams")
-	}
-	s.last++
-	return s.add(s.last), nil
+	return newStream(s), nil
 }
 
-// add registers a stream. The caller holds mu.
-func (s *session) add(id uint32) *stream {
-	st := &stream{session: s, id: id, window: windowMax}
-	st.changed.L = &st.mu
-	s.streams[id] = st
-	return st
+// number gives a stream its id with its first bytes, so that ids come in order. The caller holds mu.
+func (s *session) number(st *stream) error {
+	if s.last == 1<<32-1 {
+		return errors.New("a link has no more streams")
+	}
+	s.last++
+	st.id = s.last
+	s.streams[st.id] = st
+	return nil
 }
 
 // ended reports whether the link has ended.
@@ -113,8 +112,9 @@ func (s *session) end(err error) {
 	}
 }
 
-// send adds a frame to what is written. It waits while too much is to be written, if it may: data.
-func (s *session) send(kind byte, id uint32, number int, data []byte) error {
+// send adds a frame to what is written. It waits while too much is to be written, if it may: data. st is
+// nil for a ping. A stream without bytes so far is unknown to the other end, which is told nothing else.
+func (s *session) send(kind byte, st *stream, number int, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for kind == frameData && s.err == nil && len(s.out) > gatherMax {
@@ -122,6 +122,18 @@ func (s *session) send(kind byte, id uint32, number int, data []byte) error {
 	}
 	if s.err != nil {
 		return s.err
+	}
+	id := uint32(0)
+	if st != nil {
+		if st.id == 0 && kind != frameData {
+			return nil
+		}
+		if st.id == 0 {
+			if err := s.number(st); err != nil {
+				return err
+			}
+		}
+		id = st.id
 	}
 	if len(s.out) == 0 {
 		s.changed.Broadcast()
@@ -170,7 +182,7 @@ func (s *session) ping() {
 	for {
 		select {
 		case <-tick.C:
-			_ = s.send(framePing, 0, 0, nil) // an error ends the link, and this
+			_ = s.send(framePing, nil, 0, nil) // an error ends the link, and this
 		case <-s.over:
 			return
 		}
@@ -233,14 +245,16 @@ func (s *session) find(id uint32, data bool) (*stream, error) {
 		return nil, fmt.Errorf("a frame of stream %d, which does not exist", id)
 	}
 	s.last = id
-	st := s.add(id)
+	st := newStream(s)
+	st.id = id
+	s.streams[id] = st
 	go s.accept(st)
 	return st, nil
 }
 
 // remove forgets a stream that both ends have closed.
-func (s *session) remove(id uint32) {
+func (s *session) remove(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.streams, id)
+	delete(s.streams, st.id)
 }

@@ -118,6 +118,37 @@ func TestStreamsCarryTheirBytesBothWays(t *testing.T) {
 	})
 }
 
+// Streams are used in another order than they were opened in.
+func TestTheFirstBytesOfAStreamOpenIt(t *testing.T) {
+	withMux(t, func(m *muxed) {
+		var streams []*stream
+		for range 3 {
+			st, err := m.near.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			streams = append(streams, st)
+		}
+		for _, i := range []int{2, 0, 1} {
+			want := []byte{byte(i)}
+			if _, err := streams[i].Write(want); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			got := make([]byte, 1)
+			select {
+			case far := <-m.accepted:
+				if _, err := io.ReadFull(far, got); err != nil || got[0] != want[0] {
+					t.Errorf("%v, %v", got, err)
+				}
+			default:
+				t.Fatalf("stream %d was not accepted", i)
+			}
+		}
+		m.wantStreams(3)
+	})
+}
+
 func TestAStreamThatIsNotReadDelaysNoOther(t *testing.T) {
 	withMux(t, func(m *muxed) {
 		slow, slowFar := m.open()

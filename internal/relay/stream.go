@@ -14,7 +14,7 @@ import (
 // stream is one end of a stream. It is a net.Conn but for the addresses.
 type stream struct {
 	session *session
-	id      uint32
+	id      uint32 // guarded by the lock of session; 0: no bytes were sent or received
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -24,11 +24,16 @@ type stream struct {
 	window   int   // bytes that may be sent
 	outEnded bool  // nothing more is sent: this end has closed it, or the other does not read
 	closed   bool  // by this end
-	begun    bool  // bytes were sent, or received
 	err      error // of the link
 
 	readBy, writeBy       time.Time // deadlines; zero: none
 	readAlarm, writeAlarm *time.Timer
+}
+
+func newStream(s *session) *stream {
+	st := &stream{session: s, window: windowMax}
+	st.changed.L = &st.mu
+	return st
 }
 
 // deliver takes bytes of a data frame. It is called by the reader of the link; st may be nil.
@@ -42,12 +47,11 @@ func (st *stream) deliver(b []byte) error {
 		return nil // the other end has been told, or is about to be
 	}
 	if st.in.Len()+st.taken+len(b) > windowMax {
-		return fmt.Errorf("stream %d exceeds its window", st.id)
+		return fmt.Errorf("a stream exceeds its window of %d bytes", windowMax)
 	}
 	if st.in.Len() == 0 {
 		st.changed.Broadcast()
 	}
-	st.begun = true
 	st.in.Write(b)
 	return nil
 }
@@ -62,7 +66,7 @@ func (st *stream) control(kind byte, n int) error {
 	case frameWindow:
 		if st.window += n; st.window > windowMax {
 			st.mu.Unlock()
-			return fmt.Errorf("the window of stream %d has %d bytes", st.id, st.window)
+			return fmt.Errorf("a window of %d bytes", st.window)
 		}
 	case frameEnd:
 		st.inEnded = true
@@ -73,7 +77,7 @@ func (st *stream) control(kind byte, n int) error {
 	st.changed.Broadcast()
 	st.mu.Unlock()
 	if over {
-		st.session.remove(st.id)
+		st.session.remove(st)
 	}
 	return nil
 }
@@ -116,7 +120,7 @@ func (st *stream) Read(b []byte) (int, error) {
 	}
 	st.mu.Unlock()
 	if give > 0 {
-		_ = st.session.send(frameWindow, st.id, give, nil) // an error ends the link, and the stream with it
+		_ = st.session.send(frameWindow, st, give, nil) // an error ends the link, and the stream with it
 	}
 	return n, nil
 }
@@ -138,12 +142,11 @@ func (st *stream) Write(b []byte) (n int, err error) {
 		}
 		part := min(len(b)-n, st.window)
 		st.window -= part
-		st.begun = true
 		st.mu.Unlock()
 		if err != nil {
 			return n, err
 		}
-		if err := st.session.send(frameData, st.id, part, b[n:n+part]); err != nil {
+		if err := st.session.send(frameData, st, part, b[n:n+part]); err != nil {
 			return n, err
 		}
 		n += part
@@ -161,7 +164,7 @@ func (st *stream) CloseWrite() error {
 	if ended {
 		return nil
 	}
-	return st.session.send(frameEnd, st.id, 0, nil)
+	return st.session.send(frameEnd, st, 0, nil)
 }
 
 // Close closes the stream. What was written is sent.
@@ -173,7 +176,7 @@ func (st *stream) Close() error {
 	}
 	st.closed, st.outEnded = true, true
 	st.in = bytes.Buffer{}
-	over, begun := st.inEnded || !st.begun, st.begun
+	over := st.inEnded
 	for _, alarm := range []*time.Timer{st.readAlarm, st.writeAlarm} {
 		if alarm != nil {
 			alarm.Stop()
@@ -181,13 +184,11 @@ func (st *stream) Close() error {
 	}
 	st.changed.Broadcast()
 	st.mu.Unlock()
+	err := st.session.send(frameClose, st, 0, nil)
 	if over {
-		st.session.remove(st.id)
+		st.session.remove(st)
 	}
-	if !begun {
-		return nil // the other end does not know of it
-	}
-	return st.session.send(frameClose, st.id, 0, nil)
+	return err
 }
 
 func expired(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
