@@ -304,6 +304,7 @@ func TestScriptsThroughAFollower(t *testing.T) {
 			}
 			got := ""
 			inBubble(t, func(t *testing.T) {
+				t.Helper()
 				got = playScript(t, string(text), func(change func(*Config)) scripted { return newFollowed(t, change) })
 			})
 			// What a connection submits and what its end submits are turns of their own.

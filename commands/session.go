@@ -238,13 +238,12 @@ func (s *Session) handle(args [][]byte, left int) {
 		return
 	}
 	p := s.submit(call, silent, left)
-	p.cmd = c
+	p.cmd, p.task.ReadOnly = c, c.ReadOnly
 	if s.large {
 		p.shown = clipArgs(c, args)
 	} else {
 		p.args = args
 	}
-	p.task.ReadOnly = c.ReadOnly
 }
 
 // admit reports whether the command may be used now; c is nil for an unknown name. A client that

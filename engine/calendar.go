@@ -219,11 +219,11 @@ func (d *classDue) before(o *classDue) bool {
 type classHeap []classDue
 
 // next returns the class whose head is due first, or nil.
-func (h classHeap) next() *class {
-	if len(h) == 0 {
+func (h *classHeap) next() *class {
+	if len(*h) == 0 {
 		return nil
 	}
-	return h[0].class
+	return (*h)[0].class
 }
 
 func (cl *class) classDue() classDue {
@@ -251,50 +251,52 @@ func (h *classHeap) remove(cl *class) {
 }
 
 // fix restores the order after the head of a class has changed.
-func (h classHeap) fix(cl *class) {
-	h[cl.at] = cl.classDue()
+func (h *classHeap) fix(cl *class) {
+	(*h)[cl.at] = cl.classDue()
 	h.down(cl.at)
 	h.up(cl.at)
 }
 
-func (h classHeap) up(i int) {
-	e := h[i]
+func (h *classHeap) up(i int) {
+	l := *h
+	e := l[i]
 	for i > 0 {
 		parent := (i - 1) / heapWidth
-		if !e.before(&h[parent]) {
+		if !e.before(&l[parent]) {
 			break
 		}
-		h.set(i, &h[parent])
+		h.set(i, &l[parent])
 		i = parent
 	}
 	h.set(i, &e)
 }
 
-func (h classHeap) down(i int) {
-	e := h[i]
+func (h *classHeap) down(i int) {
+	l := *h
+	e := l[i]
 	for {
 		first := heapWidth*i + 1
-		if first >= len(h) {
+		if first >= len(l) {
 			break
 		}
 		least := first
-		for c := first + 1; c < min(first+heapWidth, len(h)); c++ {
-			if h[c].before(&h[least]) {
+		for c := first + 1; c < min(first+heapWidth, len(l)); c++ {
+			if l[c].before(&l[least]) {
 				least = c
 			}
 		}
-		if !h[least].before(&e) {
+		if !l[least].before(&e) {
 			break
 		}
-		h.set(i, &h[least])
+		h.set(i, &l[least])
 		i = least
 	}
 	h.set(i, &e)
 }
 
 // set stores an entry and records its index in the class.
-func (h classHeap) set(i int, e *classDue) {
-	h[i] = *e
+func (h *classHeap) set(i int, e *classDue) {
+	(*h)[i] = *e
 	e.class.at = i
 }
 

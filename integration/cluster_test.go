@@ -220,7 +220,11 @@ func TestANodeWithAnEmptyDiskJoinsAgain(t *testing.T) {
 	if err := n.all[wiped].Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); !strings.Contains(n.log(leader)[strings.Index(n.log(leader), "a node joins the cluster"):], fmt.Sprintf(`"node":%q`, wiped)) || strings.Count(n.log(leader), "votes from now on") < 3; {
+	back := func() bool {
+		_, joined, _ := strings.Cut(n.log(leader), "a node joins the cluster")
+		return strings.Contains(joined, fmt.Sprintf(`"node":%q`, wiped)) && strings.Count(n.log(leader), "votes from now on") >= 3
+	}
+	for end := time.Now().Add(patience); !back(); {
 		if time.Now().After(end) {
 			t.Fatalf("node %s does not vote again", wiped)
 		}

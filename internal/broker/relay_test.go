@@ -220,7 +220,7 @@ func (c *relayClient) send(lines ...string) {
 	var b []byte
 	for _, line := range lines {
 		var words [][]byte
-		for _, w := range strings.Fields(line) {
+		for w := range strings.FieldsSeq(line) {
 			words = append(words, []byte(w))
 		}
 		b = relay.AppendCommand(b, words...)
@@ -267,8 +267,8 @@ func (p *relayPair) depth(queue string) int {
 			continue
 		}
 		c := p.client(name)
-		defer c.close()
 		got := c.do("FILA.STATS " + queue)
+		c.close()
 		_, rest, found := strings.Cut(got, "$5\r\nready\r\n:")
 		text, _, _ := strings.Cut(rest, "\r\n")
 		depth, err := strconv.Atoi(text)

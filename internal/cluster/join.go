@@ -144,7 +144,7 @@ func (n *Node) mustBeThere(node string, j *joining, cluster string, old *raft.Se
 	}
 	if s.Cluster == "" && old != nil && string(old.Address) != j.Addr {
 		if s, err = n.askStatusOf(ctx, Peer{ID: node, Addr: string(old.Address)}); err != nil {
-			return nil //nolint:nilerr // it is gone, as it should be
+			return nil // it is gone, as it should be
 		}
 	}
 	if s.Cluster != "" {

@@ -11,9 +11,9 @@ import (
 type Again uint8
 
 const (
-	// Never: it may have happened, and the client is told so.
+	// Never has the client told that it may have happened.
 	Never Again = iota
-	// Always: it is sent to the next leader. It only reads, or what it did is undone with its
+	// Always has it sent to the next leader. It only reads, or what it did is undone with its
 	// connection.
 	Always
 )

@@ -277,7 +277,7 @@ func (c *Conn) begin(stream *streamConn, to *leader) *flow {
 		_ = stream.Close() // nothing was sent
 		return nil
 	}
-	f.write(appendPreface(nil, c.client.Addr))
+	f.write(preface(c.client.Addr))
 	if c.keep != nil {
 		f.identify(c.keep)
 	}

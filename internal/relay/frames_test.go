@@ -153,16 +153,16 @@ func skip(b []byte, depth int) (rest []byte, ok bool) {
 }
 
 func FuzzPreface(f *testing.F) {
-	f.Add([]byte("10.0.0.1:4711"), appendPreface(nil, "[::1]:1"))
+	f.Add([]byte("10.0.0.1:4711"), preface("[::1]:1"))
 	f.Add([]byte(strings.Repeat("x", addressMax+1)), []byte{2, 0, 0})
 	f.Fuzz(func(t *testing.T, client, raw []byte) {
 		want := string(client[:min(len(client), addressMax)])
-		from := bytes.NewReader(append(appendPreface(nil, string(client)), "rest"...))
+		from := bytes.NewReader(append(preface(string(client)), "rest"...))
 		if got, err := parsePreface(from); err != nil || got != want || from.Len() != len("rest") {
 			t.Fatalf("got %q, %v, and %d bytes are left", got, err, from.Len())
 		}
 		from.Reset(raw)
-		if got, err := parsePreface(from); err == nil && (len(got) > addressMax || !bytes.Equal(appendPreface(nil, got), raw[:len(raw)-from.Len()])) {
+		if got, err := parsePreface(from); err == nil && (len(got) > addressMax || !bytes.Equal(preface(got), raw[:len(raw)-from.Len()])) {
 			t.Fatalf("%q is read as %q", raw, got)
 		}
 	})

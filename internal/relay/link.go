@@ -57,16 +57,16 @@ func (a address) String() string { return string(a) }
 // RemoteAddr returns the address of the client, as the node that it is connected to has told it.
 func (c *streamConn) RemoteAddr() net.Addr { return c.client }
 
-// appendPreface appends the first bytes of a stream: the version, and the client's address with its
+// preface returns the first bytes of a stream: the version, and the client's address with its
 // length before it. What else is told of a client is in commands on the stream, since it may change.
-func appendPreface(b []byte, client string) []byte {
+func preface(client string) []byte {
 	client = client[:min(len(client), addressMax)]
-	b = append(b, prefaceVersion)
+	b := []byte{prefaceVersion}
 	b = binary.BigEndian.AppendUint16(b, uint16(len(client))) //nolint:gosec // bounded
 	return append(b, client...)
 }
 
-// readPreface reads what appendPreface has written.
+// readPreface reads what preface has written.
 func (c *streamConn) readPreface() error {
 	if err := c.SetReadDeadline(time.Now().Add(prefaceTime)); err != nil {
 		return fmt.Errorf("preface: %w", err)

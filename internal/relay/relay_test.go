@@ -193,7 +193,7 @@ func identity(user string) *Identity { return &Identity{Wire: wire("AS " + user)
 // wire makes the bytes of a command of words without blanks.
 func wire(line string) []byte {
 	var words [][]byte
-	for _, w := range strings.Fields(line) {
+	for w := range strings.FieldsSeq(line) {
 		words = append(words, []byte(w))
 	}
 	return AppendCommand(nil, words...)
@@ -301,7 +301,7 @@ func TestWithoutALeaderCommandsWaitForTheirTime(t *testing.T) {
 		late := c.send("LATE")
 		time.Sleep(wait/2 - 1)
 		c.want(early, "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		c.want(early, noneLeads)
 		c.want(late, "")
 		c.Follow("a")

@@ -102,8 +102,9 @@ func (st *stream) Read(b []byte) (int, error) {
 			st.mu.Unlock()
 			return 0, io.EOF
 		case st.err != nil:
-			defer st.mu.Unlock()
-			return 0, st.err
+			err := st.err
+			st.mu.Unlock()
+			return 0, err
 		case expired(st.readBy):
 			st.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
