@@ -263,7 +263,7 @@ func (k *sink) Cancel() error {
 	}
 	k.over = true
 	_ = k.bytes.CloseWithError(errors.New("cancelled")) // never fails
-	<-k.done //nolint:errcheck // why it failed does not matter any more
+	<-k.done                                            //nolint:errcheck // why it failed does not matter any more
 	return os.RemoveAll(k.dir())
 }
 
