@@ -8,6 +8,7 @@
 //   - table.go lists the commands, by the file that holds them.
 //   - handler.go opens a Session for each connection, session.go takes a command
 //     through the steps below, rights.go refuses it, transaction.go queues it.
+//   - relay.go passes a command on if another node leads.
 //   - room.go sets memory aside, fields.go writes maps, reply.go renders and turns the
 //     errors of the engine into codes.
 //

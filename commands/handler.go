@@ -96,7 +96,9 @@ type Config struct {
 	// replication.
 	Cluster Cluster
 	Relay   *relay.Router
-	Log     zerolog.Logger
+	// Replication tells what the node knows of its cluster; nil: there is none.
+	Replication Replication
+	Log         zerolog.Logger
 }
 
 func (c *Config) check() error {

@@ -340,12 +340,29 @@ func (h *Handler) infoLatency() fields {
 
 func (h *Handler) infoReplication() fields {
 	var f fields
-	f.text("role", "master")
-	f.number("connected_slaves", 0)
+	r := h.replication()
+	f.text("role", r.name("slave"))
+	if !r.Leading {
+		f.text("master_host", r.Host)
+		f.number("master_port", int64(r.Port))
+		f.text("master_link_status", map[bool]string{true: "up", false: "down"}[r.LinkUp])
+		f.number("master_last_io_seconds_ago", int64(r.Heard/time.Second))
+		f.number("master_sync_in_progress", 0)
+		f.count("slave_read_repl_offset", r.Applied)
+		f.count("slave_repl_offset", r.Applied)
+		f.number("slave_priority", 100)
+		f.number("slave_read_only", 0) // it passes writes on
+		f.number("replica_announced", 1)
+	}
+	f.number("connected_slaves", int64(len(r.Replicas)))
+	for i, o := range r.Replicas {
+		state := map[bool]string{true: "online", false: "wait_bgsave"}[o.Online]
+		f.text("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%d,state=%s,offset=%d,lag=%d", o.Host, o.Port, state, o.Applied, int64(o.Heard/time.Second)))
+	}
 	f.text("master_failover_state", "no-failover")
 	f.text("master_replid", h.runID)
 	f.text("master_replid2", strings.Repeat("0", len(h.runID)))
-	f.number("master_repl_offset", 0)
+	f.count("master_repl_offset", r.Applied)
 	f.number("second_repl_offset", -1)
 	f.number("repl_backlog_active", 0)
 	f.number("repl_backlog_size", 0)

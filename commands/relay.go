@@ -49,6 +49,7 @@ type nodes struct {
 	self          *relay.Identity
 	listener      *relay.Conn // brings events of the leader
 	info, unblock *entry
+	wait          *entry // which is local, but about what the leader has
 }
 
 // joinCluster makes the connections of the node itself.
@@ -58,7 +59,7 @@ func (h *Handler) joinCluster() {
 		return
 	}
 	n.relay = h.cfg.Relay
-	n.info, n.unblock = h.table.Find([]byte("info")), h.table.Resolve([]byte("client|unblock"))
+	n.info, n.unblock, n.wait = h.table.Find([]byte("info")), h.table.Resolve([]byte("client|unblock")), h.table.Find([]byte("wait"))
 	n.self = nodeIdentity(0)
 	quiet := func() {}
 	n.house = n.relay.Open(relay.Client{Wake: quiet})
@@ -195,7 +196,7 @@ type returned struct{ queue, receipt string }
 func (s *Session) forwardable(c *entry, args [][]byte) *relayed {
 	r := &relayed{}
 	s.wire = relay.AppendCommand(s.wire, args...)
-	if c.Spec.Has("readonly") {
+	if c.Spec.Has("readonly") || c == s.handler.nodes.wait {
 		r.Again = relay.Always
 	}
 	if c.Blocking {

@@ -322,3 +322,87 @@ func TestScriptsThroughAFollower(t *testing.T) {
 		})
 	}
 }
+
+// fakeReplication is the state of a cluster that the test sets.
+type fakeReplication struct {
+	state ReplicationState
+	n     int
+	ask   time.Duration
+	done  func(int)
+	ended int
+}
+
+func (f *fakeReplication) State() ReplicationState { return f.state }
+
+func (f *fakeReplication) Await(n int, timeout time.Duration, done func(int)) func() {
+	f.n, f.ask, f.done = n, timeout, done
+	return func() {
+		if f.ended++; f.ended == 1 {
+			done(0)
+		}
+	}
+}
+
+func TestTheRoleOfANodeIsTold(t *testing.T) {
+	f := &fakeReplication{state: ReplicationState{Leading: true, Applied: 7, Replicas: []Replica{
+		{Host: "10.0.0.2", Port: 5555, Online: true, Applied: 7}, {Host: "10.0.0.3", Port: 5556, Applied: 5, Heard: 3 * time.Second},
+	}}}
+	s := newServer(t, func(c *Config) { c.Replication = f })
+	wants := func(command []string, lines ...string) {
+		t.Helper()
+		got := printed(t, s.do(t, command...))
+		for _, line := range lines {
+			if !strings.Contains(got, line) {
+				t.Errorf("%s does not have %q:\n%s", command, line, got)
+			}
+		}
+	}
+	wants([]string{"ROLE"}, "1) \"master\"\n2) (integer) 7\n3) 1) 1) \"10.0.0.2\"\n      2) \"5555\"\n      3) \"7\"\n   2) 1) \"10.0.0.3\"\n")
+	wants([]string{"INFO", "replication"}, `role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.2,port=5555,state=online,offset=7,lag=0\r\n`+
+		`slave1:ip=10.0.0.3,port=5556,state=wait_bgsave,offset=5,lag=3\r\n`, `master_repl_offset:7\r\n`)
+	wants([]string{"HELLO"}, "\"role\"\n12) \"master\"")
+	f.state = ReplicationState{Host: "10.0.0.2", Port: 5555, LinkUp: true, Heard: 2 * time.Second, Applied: 6}
+	wants([]string{"ROLE"}, "1) \"slave\"\n2) \"10.0.0.2\"\n3) (integer) 5555\n4) \"connected\"\n5) (integer) 6")
+	wants([]string{"INFO", "replication"}, `role:slave\r\nmaster_host:10.0.0.2\r\nmaster_port:5555\r\nmaster_link_status:up\r\nmaster_last_io_seconds_ago:2\r\n`,
+		`slave_repl_offset:6\r\n`, `connected_slaves:0\r\n`)
+	wants([]string{"HELLO"}, "\"role\"\n12) \"replica\"")
+	f.state.LinkUp = false
+	wants([]string{"ROLE"}, "4) \"connect\"")
+	wants([]string{"INFO", "replication"}, `master_link_status:down\r\n`)
+}
+
+func TestWaitWaitsForReplicas(t *testing.T) {
+	f := &fakeReplication{state: ReplicationState{Leading: true, Applied: 7, Replicas: []Replica{{Applied: 7}, {Applied: 6}}}}
+	s := newServer(t, func(c *Config) { c.Replication = f })
+	c := s.connect("")
+	c.do("FILA.QUEUE", "CREATE", "orders")
+	c.send([]string{"FILA.LEASE", "orders", "BLOCK", "1000"}, []string{"WAIT", "2", "500"}, []string{"PING"})
+	if f.done != nil {
+		t.Error("it waits before the commands in front of it are answered")
+	}
+	s.Advance(time.Second)
+	s.settle()
+	if got := c.received(); got != "*0\r\n" || f.done == nil || f.n != 2 || f.ask != 500*time.Millisecond {
+		t.Fatalf("got %q, waits for %d nodes for %v", got, f.n, f.ask)
+	}
+	f.done(1)
+	s.settle()
+	if got := c.received(); got != ":1\r\n+PONG\r\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := c.do("MULTI") + c.do("WAIT", "2", "0") + c.do("EXEC"); got != "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n" {
+		t.Errorf("in a transaction: %q", got)
+	}
+	c.do("CLIENT", "REPLY", "SKIP")
+	c.do("WAIT", "1", "0")
+	f.done(2)
+	s.settle()
+	if got := c.received(); got != "" {
+		t.Errorf("with replies off: %q", got)
+	}
+	c.do("WAIT", "2", "0")
+	c.gone() // it does not wait without end
+	if f.ended != 1 || len(c.window) != 0 {
+		t.Errorf("ended %d times, %d replies are open", f.ended, len(c.window))
+	}
+}

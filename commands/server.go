@@ -2,7 +2,10 @@ package commands
 
 import (
 	"errors"
+	"math"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -10,18 +13,91 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
+// Replication tells what a node knows of its cluster. It is safe for concurrent use.
+type Replication interface {
+	// State does not wait.
+	State() ReplicationState
+	// Await calls done with the number of other nodes that hold everything that this node holds when
+	// it is called: as soon as these are n, after the timeout (0: none), or when end is called. done is
+	// called once, from any goroutine. Await does not wait, and end may be called several times.
+	Await(n int, timeout time.Duration, done func(nodes int)) (end func())
+}
+
+// ReplicationState is the state of a node.
+type ReplicationState struct {
+	Leading  bool
+	Host     string // of the leader, for clients; "": no leader is known
+	Port     int
+	LinkUp   bool          // the leader has been heard of lately
+	Heard    time.Duration // since the leader was heard of
+	Applied  uint64        // index of the newest entry in the store of this node
+	Replicas []Replica     // the other nodes, if this one leads
+}
+
+// Replica is another node, as its leader knows it.
+type Replica struct {
+	Host    string // for clients
+	Port    int
+	Online  bool // it takes entries as they come
+	Applied uint64
+	Heard   time.Duration // since it was heard of
+}
+
+// upToDate returns how many replicas hold everything that the leader holds.
+func (r *ReplicationState) upToDate() (n int) {
+	for i := range r.Replicas {
+		if r.Replicas[i].Applied >= r.Applied {
+			n++
+		}
+	}
+	return n
+}
+
+// name returns the name of the role in HELLO; slave is that of a node which does not lead.
+func (r *ReplicationState) name(slave string) string {
+	if r.Leading {
+		return "master"
+	}
+	return slave
+}
+
+// replication returns the state of this node. Without a cluster it leads, and there are no others.
+func (h *Handler) replication() ReplicationState {
+	if h.cfg.Replication == nil {
+		return ReplicationState{Leading: true}
+	}
+	return h.cfg.Replication.State()
+}
+
 func role() Spec {
 	return Spec{
-		Name: "ROLE", Group: "server", Since: "2.8.12", Complexity: "O(1)", Returns: "array (string, integer, array)",
-		Summary: "Returns the role of the server in replication: a master without replicas.",
-		Reply:   "An array: master, 0 and an empty array.",
-		Flags:   []string{"noscript", "loading", "stale", "fast"}, ACL: []string{"admin", "dangerous"}, Quiet: true,
+		Name: "ROLE", Group: "server", Since: "2.8.12", Complexity: "O(N) where N is the number of nodes", Returns: "array of any",
+		Summary: "Returns the role of the server in replication: that of a master, without replicas if there is no cluster, or of a replica.",
+		Reply: "An array: master, its offset, and for each replica an array of host, port and offset. " +
+			"Of a replica: slave, host and port of its master, connected or connect, its offset. Offsets count the entries of the log.",
+		Flags: []string{"noscript", "loading", "stale", "fast"}, ACL: []string{"admin", "dangerous"}, Quiet: true,
 		Examples: []Example{{"ROLE", "1) \"master\"\n2) (integer) 0\n3) (empty array)"}},
-		Local: func(_ *Session, _ *input, w *resp.Writer) error {
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			r := s.handler.replication()
+			if !r.Leading {
+				w.Array(5)
+				w.BulkString("slave")
+				w.BulkString(r.Host)
+				w.Int(int64(r.Port))
+				w.BulkString(map[bool]string{true: "connected", false: "connect"}[r.LinkUp])
+				w.Int(int64(r.Applied)) //nolint:gosec // an index
+				return nil
+			}
 			w.Array(3)
 			w.BulkString("master")
-			w.Int(0)
-			w.Array(0)
+			w.Int(int64(r.Applied)) //nolint:gosec // an index
+			w.Array(len(r.Replicas))
+			for _, o := range r.Replicas {
+				w.Array(3)
+				w.BulkString(o.Host)
+				w.BulkString(strconv.Itoa(o.Port))
+				w.BulkString(strconv.FormatUint(o.Applied, 10))
+			}
 			return nil
 		},
 	}
@@ -30,8 +106,8 @@ func role() Spec {
 func wait() Spec {
 	return Spec{
 		Name: "WAIT", Group: "generic", Since: "3.0.0", Complexity: "O(1)", Returns: "integer",
-		Summary: "Returns the number of replicas that have received all earlier writes: 0, since there are none.",
-		Differs: "Replies at once: there are no replicas to wait for.",
+		Summary: "Waits until as many replicas have the connection's earlier writes, or for the time in milliseconds, 0 without end. Returns how many have them: 0 without a cluster.",
+		Differs: "Replies at once if there is no cluster. With one, a majority of the nodes has what was acknowledged, without WAIT.",
 		Flags:   []string{"noscript"}, ACL: []string{"connection"},
 		Tips: []string{"request_policy:all_shards", "response_policy:agg_min"},
 		Args: []Arg{{Name: "numreplicas", Type: Integer, Min: 0}, {Name: "timeout", Type: Integer, Min: 0}},
@@ -42,10 +118,66 @@ func wait() Spec {
 			return nil
 		},
 		Examples: []Example{{"WAIT 1 100", "(integer) 0"}},
-		Local: func(_ *Session, _ *input, w *resp.Writer) error {
-			w.Int(0)
+		Local: func(s *Session, in *input, w *resp.Writer) error {
+			if s.handler.cfg.Replication == nil {
+				w.Int(0)
+				return nil
+			}
+			most := int64(math.MaxInt64 / time.Millisecond)
+			s.later = &waitReply{
+				session: s, nodes: int(min(in.Integer("numreplicas", 0), math.MaxInt32)),
+				timeout: time.Duration(min(in.Integer("timeout", 0), most)) * time.Millisecond,
+			}
 			return nil
 		},
+	}
+}
+
+// waitReply is the reply of WAIT. The wait begins when it is the first of the reply queue: then the
+// writes before it have been answered, so this node holds them.
+type waitReply struct {
+	session *Session
+	nodes   int
+	timeout time.Duration
+	silent  bool // the client has turned replies off
+
+	begin sync.Once
+	end   func()
+	done  atomic.Bool
+	count int // written before done
+}
+
+// Ready begins the wait. It is called for the first of the reply queue only.
+func (r *waitReply) Ready() bool {
+	r.begin.Do(func() {
+		r.end = r.session.handler.cfg.Replication.Await(r.nodes, r.timeout, func(nodes int) {
+			r.count = nodes
+			r.done.Store(true)
+			r.session.conn.Wake()
+		})
+		r.session.awaits.Store(r)
+		if r.session.left.Load() { // before it was stored
+			r.end()
+		}
+	})
+	return r.done.Load()
+}
+
+// Append writes the number of nodes.
+func (r *waitReply) Append(w *resp.Writer) {
+	if !r.silent {
+		w.Int(int64(r.count))
+	}
+}
+
+// Drop does nothing.
+func (r *waitReply) Drop() {}
+
+// stopAwaiting ends the wait of a client that is gone.
+func (s *Session) stopAwaiting() {
+	s.left.Store(true)
+	if r := s.awaits.Load(); r != nil {
+		r.end()
 	}
 }
 

@@ -77,6 +77,8 @@ type Session struct {
 	writer  resp.Writer    // for replies that are rendered immediately
 
 	// With a cluster, see relay.go:
+	awaits     atomic.Pointer[waitReply]  // the last WAIT that has begun
+	left       atomic.Bool                // Gone was called
 	relayed    bool                       // serves a client of another node
 	inside     Engine                     // that of this node, kept in force; nil: it is not
 	leadership uint64                     // of the last inside
@@ -164,6 +166,7 @@ func (s *Session) settle() error {
 func (s *Session) Gone() {
 	s.exit() // after a panic
 	s.end()
+	s.stopAwaiting()
 	if remote := s.remote.Load(); remote != nil {
 		remote.Close()
 	}
@@ -216,13 +219,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	if s.handler.hub.Monitored() {
 		s.monitored(c, args)
 	}
-	if c.Spec.Local != nil {
-		s.local(c, args, silent)
-		return
-	}
-	if s.handler.nodes.cluster == nil {
-		s.recovering = !s.handler.ready.Load() && s.handler.loading()
-	} else if s.place(c, args, silent) {
+	if s.elsewhere(c, args, silent) {
 		return
 	}
 	call, err := c.Spec.Parse(s, &s.in)
@@ -243,6 +240,23 @@ func (s *Session) handle(args [][]byte, left int) {
 		p.shown = clipArgs(c, args)
 	} else {
 		p.args = args
+	}
+}
+
+// elsewhere executes a command that needs no engine, or passes it on if another node leads, and
+// reports whether it has done one of them.
+func (s *Session) elsewhere(c *entry, args [][]byte, silent bool) bool {
+	switch nodes := &s.handler.nodes; {
+	case c.Spec.Local != nil:
+		if c != nodes.wait || !s.place(c, args, silent) {
+			s.local(c, args, silent)
+		}
+		return true
+	case nodes.cluster == nil:
+		s.recovering = !s.handler.ready.Load() && s.handler.loading()
+		return false
+	default:
+		return s.place(c, args, silent)
 	}
 }
 
@@ -270,6 +284,9 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
 	s.called(c, args, nil, s.clock-began, code)
+	if r, waits := s.later.(*waitReply); waits {
+		r.silent = silent
+	}
 	if s.later != nil { // subscriptions are confirmed even when replies are off
 		s.answer(s.later, math.MaxInt64)
 		s.later = nil

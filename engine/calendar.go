@@ -343,6 +343,8 @@ func (p position) ahead(salt uint64) position {
 //	                                             been visited in the last round
 //	some have                                    behind the last visited key and those
 //	                                             that joined since, before the next key
+//	some have, and the next key has come from    before the next key
+//	another class before the last visited key
 //	the joining key is in the middle of a visit  before the key that is next
 func (k *fairKey) takePosition(cl *class) {
 	h, present := cl.head(), cl.present()
@@ -359,6 +361,8 @@ func (k *fairKey) takePosition(cl *class) {
 		s.last++
 		k.pos = position{major: s.last}
 		k.base = min(k.base, present-1)
+	case !last.at.before(h.pos): // the next key has come before one whose visit is not over
+		k.pos = h.pos.ahead(k.seq)
 	default:
 		k.pos = last.at
 		if k.pos.before(last.joined) && last.joined.before(h.pos) {

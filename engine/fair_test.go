@@ -411,3 +411,43 @@ func TestAKeyWithoutCreditDelaysNoOtherKey(t *testing.T) {
 		t.Errorf("then %s, want %s", got, want)
 	}
 }
+
+// TestAKeyThatJoinsComesBeforeAnInterruptedVisitIsRepeated has a key come from another class in the
+// middle of the visit of b, which it interrupts: its own visit of the round is still to come. A key
+// that joins now waits for the rest of that visit, and not for the next one as well.
+func TestAKeyThatJoinsComesBeforeAnInterruptedVisitIsRepeated(t *testing.T) {
+	m := newMarket(t, func(cfg *Config) { cfg.Quantum = 10 })
+	m.throttle("t", ThrottleOptions{Concurrency: new(uint64(1000))})
+	a, b, c, d := m.key("a", 1), m.key("b", 1), m.key("c", 1), m.key("d", 1)
+	m.put(a, 100, nil, 1)
+	m.put(b, 100, nil, 1)
+	m.put(c, 100, nil, 1, "t")
+	keyOf := func() string {
+		t.Helper()
+		ds := m.lease("q", 1)
+		if len(ds) != 1 {
+			t.Fatal("nothing goes out")
+		}
+		return ds[0].Key
+	}
+	for range 75 {
+		keyOf()
+	}
+	if k := m.core.queues.byName["q"].keys.get("b"); !k.visited || k.credit != 5 {
+		t.Fatal("b is not in the middle of its visit: the test shows nothing")
+	}
+	m.must(func(tx *Tx) error { _, err := tx.DeleteThrottle("t"); return err })
+	if k := keyOf(); k != "c" {
+		t.Fatalf("%s comes next, want c", k)
+	}
+	m.put(d, 1, nil, 1)
+	got := 0
+	for k := keyOf(); k != "d"; k = keyOf() {
+		if k == "b" {
+			got++
+		}
+	}
+	if got != 5 {
+		t.Errorf("b got %d messages before d, want the 5 that were left of its visit", got)
+	}
+}
