@@ -22,7 +22,7 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 
 # The packages whose tests have something to race for. The others are run
 # without the detector, which costs them several times their time.
-RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... ./internal/broker
+RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... ./internal/broker ./internal/cluster ./internal/mailbox ./internal/relay ./internal/replica
 
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
 PURE = $$($(GO) list ./... | grep -v /integration)
