@@ -328,7 +328,7 @@ func (n *Node) voters() []Peer {
 }
 
 // leadsWith implements transport.leads.
-func (n *Node) leadsWith(term uint64, id raft.ServerID) bool {
+func (n *Node) leadsWith(term uint64, id raft.ServerID, at raft.ServerAddress) bool {
 	n.mu.Lock()
 	r := n.raft
 	n.mu.Unlock()
@@ -337,7 +337,7 @@ func (n *Node) leadsWith(term uint64, id raft.ServerID) bool {
 	}
 	for _, s := range n.members() {
 		if s.ID == id {
-			return true
+			return s.Address == at
 		}
 	}
 	return false

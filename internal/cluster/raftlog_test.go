@@ -127,10 +127,14 @@ func wantEntries(t *testing.T, l *raftLog, last uint64) {
 	}
 }
 
+// patience is when a condition is taken never to come about: far beyond what it takes on a busy
+// machine, where elections may follow each other for a while.
+const patience = 2 * time.Minute
+
 // until polls a condition that another goroutine brings about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("waited in vain: " + what)
 		}

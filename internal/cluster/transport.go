@@ -61,11 +61,11 @@ const (
 type transport struct {
 	*raft.NetworkTransport
 
-	// leads reports whether this node leads in a term with another one as a member.
-	leads func(term uint64, id raft.ServerID) bool
+	// leads reports whether this node leads in a term with another one as a member at an address.
+	leads func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
 }
 
-func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID) bool) *transport {
+func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID, raft.ServerAddress) bool) *transport {
 	return &transport{leads: leads, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
 		// No pipelining: it gains nothing with one batch under way, and a node that is behind gets
@@ -84,7 +84,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 			return err
 		}
 		time.Sleep(retryAfter) //nolint:forbidigo // Raft's own goroutine for this node, which has nothing else to do
-		if !t.leads(req.Term, id) {
+		if !t.leads(req.Term, id, to) { // a member that has moved is found at its new address
 			return err
 		}
 	}
