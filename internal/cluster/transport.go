@@ -83,7 +83,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 		if err == nil && !cannot || heartbeat(req) || errors.Is(err, raft.ErrTransportShutdown) || t.IsShutdown() {
 			return err
 		}
-		time.Sleep(retryAfter) //nolint:forbidigo // Raft's own goroutine for this node, which has nothing else to do
+		time.Sleep(retryAfter)          //nolint:forbidigo // Raft's own goroutine for this node, which has nothing else to do
 		if !t.leads(req.Term, id, to) { // a member that has moved is found at its new address
 			return err
 		}

@@ -400,6 +400,12 @@ func TestWrongFramesEndTheLink(t *testing.T) {
 	})
 }
 
+// echo sends back what a stream brings.
+func echo(st *stream) {
+	_, _ = io.Copy(st, st)
+	_ = st.Close()
+}
+
 // FuzzFrames sends anything to a link.
 func FuzzFrames(f *testing.F) {
 	f.Add(frame(frameData, 1, 5, "hello"))
@@ -408,17 +414,10 @@ func FuzzFrames(f *testing.F) {
 	f.Add(append(frame(frameWindow, 7, 100, ""), frame(frameWindow, 7, windowMax, "")...))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		near, far := net.Pipe()
-		var wg sync.WaitGroup
-		s := newSession(far, func(st *stream) {
-			wg.Go(func() {
-				_, _ = io.Copy(st, st) // an echo
-				_ = st.Close()
-			})
-		})
+		s := newSession(far, echo)
 		go func() { _, _ = io.Copy(io.Discard, near) }()
 		_, _ = near.Write(sent) // the link may end in between
 		_ = near.Close()
 		<-s.over
-		wg.Wait()
 	})
 }
