@@ -154,7 +154,7 @@ fuzz: ## run the fuzz targets that match F, each for a while: make fuzz T=30s F=
 			echo "$$p $$f"; \
 			try() { CGO_ENABLED=0 $(GO) test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 10x 2>&1 | tee bin/fuzz.txt; }; \
 			try || { grep -q '^ *context deadline exceeded' bin/fuzz.txt && ! grep -q 'Failing input' bin/fuzz.txt && \
-				echo "$$f: no input has failed, Go's fuzzer took its own end for a failure: once more" && try; }; \
+				echo "$$f: no input has failed, Go's fuzzer took its own end for a failure: once more" && try; } || exit 1; \
 		done; \
 	done
 
