@@ -33,11 +33,7 @@ func (b *broker) metrics() *metrics.Collector {
 
 // loopFigures returns the figures of the engine; zero if a node has not led yet.
 func (b *broker) loopFigures() (l engine.LoopFigures) {
-	e := b.engine
-	if b.member != nil {
-		e = b.member.seat.newest()
-	}
-	if e != nil {
+	if e := b.newest(); e != nil {
 		l = e.LoopFigures()
 	}
 	return l

@@ -134,7 +134,7 @@ func (m *member) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.leading = false
-	m.seat.Vacate(nil)
+	m.seat.Vacate()
 	m.direct()
 }
 

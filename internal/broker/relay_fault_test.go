@@ -174,7 +174,7 @@ func TestAClientOfAFollowerIsNotToldToTryAgain(t *testing.T) {
 		n.engine.Halt(engine.ErrDeposed)
 		<-n.running // with the cause
 		n.engine = nil
-		n.Vacate(engine.ErrDeposed)
+		n.Vacate()
 		p.lead("b")
 		wg.Wait()
 		if n := int64(p.depth("orders")); n < done.Load() || n > done.Load()+unknown.Load() || done.Load()+unknown.Load() != clients*rounds*3 {
@@ -203,7 +203,7 @@ func TestTheNextLeaderIsKnownWhateverComesFirst(t *testing.T) {
 		p.lead("b")
 		time.Sleep(100 * time.Millisecond) // b is asked again after a pause
 		c.want(":0\r\n:0\r\n", "DBSIZE")
-		a.Vacate(nil)
+		a.Vacate()
 		c.want(":0\r\n", "DBSIZE")
 	})
 }

@@ -160,7 +160,7 @@ func (p *relayPair) stop(name string) {
 		p.t.Error(err)
 	}
 	n.engine = nil
-	n.Vacate(nil)
+	n.Vacate()
 }
 
 func (p *relayPair) end() {

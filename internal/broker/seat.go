@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,7 @@ import (
 //	            Seat(e), Run(e)               Hold
 //	vacant ─────────────────────► seated ───────────────► held
 //	  ▲                             │                       │ │
-//	  └──────── Vacate(cause) ──────┴───────────────────────┘ └──► seated again: Seat(another)
+//	  └─────────── Vacate ──────────┴───────────────────────┘ └──► seated again: Seat(another)
 //
 // A session enters before it parses commands for the engine, and exits when it has submitted them. Hold
 // returns when all that have entered have exited, and nothing enters after it; what a session cannot
@@ -29,10 +28,10 @@ import (
 // refuses nothing:
 //
 //	taking over   e := engine.New; seat.Seat(e); go e.Run. The commands enter when e.Ready is closed.
-//	              If Run fails: seat.Vacate(why).
-//	handing over  seat.Hold; e.Stop; wait for Run; transfer the leadership; seat.Vacate(nil).
+//	              If Run fails: seat.Vacate.
+//	handing over  seat.Hold; e.Stop; wait for Run; transfer the leadership; seat.Vacate.
 //	              If the transfer fails: seat.Seat(another engine).
-//	ceasing       e.Halt; wait for Run; seat.Vacate(why). Calls in between are answered by the engine.
+//	ceasing       e.Halt; wait for Run; seat.Vacate. Calls in between are answered by the engine.
 //	following     seat.Follow(node) whenever another leader is known, "" when none is.
 //
 // A node connects the parts like this: its seat has a relay.Router, whose Dial opens a link connection to
@@ -66,7 +65,6 @@ type seating struct {
 	engine *engine.Engine // nil: vacant
 	number uint64         // of the last engine that was seated, from 1
 	held   bool           // no call enters
-	cause  error          // why it is vacant; nil: unknown
 	latest *engine.Engine // the last one that was seated, for what needs only its store; nil: none
 	over   chan struct{}  // closed when another state is in force
 }
@@ -155,13 +153,12 @@ func (s *seat) Hold() {
 	}
 }
 
-// Vacate takes the engine out of force, which has ended. cause is told to clients that wait in vain;
-// nil if there is nothing to tell.
-func (s *seat) Vacate(cause error) {
+// Vacate takes the engine out of force, which has ended.
+func (s *seat) Vacate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.state.Load()
-	s.change(&seating{cause: cause, latest: old.latest, number: old.number})
+	s.change(&seating{latest: old.latest, number: old.number})
 	s.route()
 }
 
@@ -249,11 +246,8 @@ func (s *seat) await() (*engine.Engine, error) {
 // refusal is the error of a call that has waited in vain. Client libraries send it again.
 func (n *seating) refusal() error {
 	text := "no node of the cluster leads, try again in a moment"
-	switch {
-	case n.engine != nil:
+	if n.engine != nil {
 		text = "this node is taking over, try again in a moment"
-	case n.cause != nil:
-		text = fmt.Sprintf("no node of the cluster leads, try again in a moment: %v", n.cause)
 	}
 	return command.Refuse("LOADING", text)
 }

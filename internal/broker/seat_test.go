@@ -30,7 +30,7 @@ type seatTest struct {
 func newSeatTest(t *testing.T) *seatTest {
 	t.Helper()
 	s := &seatTest{t: t, seat: newSeat(2*time.Second, nil), store: storage.NewMemory(), client: engine.NewClient(1, func() {})}
-	t.Cleanup(func() { s.Vacate(nil) })
+	t.Cleanup(func() { s.Vacate() })
 	return s
 }
 
@@ -118,7 +118,6 @@ func TestCallsAreRefusedAfterTheWait(t *testing.T) {
 		text   string
 	}{
 		"no engine":     {func(*seatTest) {}, "no node of the cluster leads, try again in a moment"},
-		"a cause":       {func(s *seatTest) { s.Vacate(errors.New("the disk is full")) }, "the disk is full"},
 		"it recovers":   {func(s *seatTest) { s.seatNext() }, "this node is taking over"},
 		"it hands over": {func(s *seatTest) { s.takeOver(); synctest.Wait(); s.Hold(); s.end() }, "this node is taking over"},
 	} {
@@ -172,7 +171,7 @@ func TestAHandOverRefusesNothing(t *testing.T) {
 		<-held
 		s.end()
 		s.done(entered, "")
-		s.Vacate(nil)
+		s.Vacate()
 		s.takeOver()
 		s.done(later, "")
 		s.end()
@@ -226,7 +225,7 @@ func (s *seatTest) outlive(end func(s *seatTest)) {
 	if synctest.Wait(); !queued.Done() {
 		s.t.Error("what was queued behind the lease is not answered")
 	}
-	s.Vacate(nil)
+	s.Vacate()
 	s.takeOver()
 	again := s.submit(lease(&second))
 	synctest.Wait()
@@ -281,7 +280,7 @@ func TestEachEngineHasTheListenerAndTheWantedKinds(t *testing.T) {
 		create("a")
 		s.Hold()
 		s.end()
-		s.Vacate(nil)
+		s.Vacate()
 		s.takeOver()
 		create("b")
 		s.Want(engine.EventDeleted)

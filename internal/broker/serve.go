@@ -41,6 +41,7 @@ type broker struct {
 	store   store
 	engine  *engine.Engine // nil: the engines of member
 	member  *member        // nil: no replication
+	scripts *scripting.Sandbox
 	phase   atomic.Int32
 	pulse   pulse
 	admin   *admin.Server // nil: off
@@ -122,7 +123,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 		b.member.start(ctx)
 		go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
 		b.ready(plain, secure, time.Since(started))
-		go b.supervisor.feed(ctx, b.member.seat)
+		go b.supervisor.feed(ctx, b.deciding())
 		return b.wait(ctx, h, reloads)
 	}
 
@@ -141,18 +142,14 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	}
 	go func() { b.serving <- server.Serve(context.WithoutCancel(ctx)) }()
 	b.ready(plain, secure, time.Since(started))
-	go b.supervisor.feed(ctx, b.engine)
+	go b.supervisor.feed(ctx, b.deciding())
 
 	return b.wait(ctx, h, reloads)
 }
 
 // commands returns the handler of the commands.
 func (b *broker) commands(addr net.Addr, stop func()) (*commands.Handler, error) {
-	var e commands.Engine = b.engine
-	if b.member != nil {
-		e = b.member.seat
-	}
-	h, err := commands.New(b.commandsConfig(addr.String(), stop), e)
+	h, err := commands.New(b.commandsConfig(addr.String(), stop), b.deciding())
 	if err != nil {
 		return nil, cli.UsageError{Err: err}
 	}
@@ -231,10 +228,7 @@ func (b *broker) reload(h *commands.Handler, r *cli.Reload) {
 
 // ready logs the addresses and the duration of the start, and notifies the supervisor.
 func (b *broker) ready(plain, secure net.Addr, took time.Duration) {
-	b.pulse.tasks = b.engine
-	if b.member != nil {
-		b.pulse.tasks = b.member.seat
-	}
+	b.pulse.tasks = b.deciding()
 	b.phase.Store(phaseRunning)
 	b.log.Info().Str("address", text(plain)).Str("tls_address", text(secure)).Str("storage", b.cfg.Storage.Engine).Str("path", b.where()).
 		Str("sync", b.cfg.Storage.Sync).Str("version", cli.Version()).Dur("start_ms", took).Msg("ready")
@@ -273,6 +267,11 @@ func (b *broker) open(ctx context.Context) error {
 	}
 	b.measured, _ = store.(measured)
 	b.store = fault.WrapStore(store)
+	sandbox := scriptingConfig(b.cfg)
+	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { b.newest().HookTurned(h, s) } // hooks run only after there is an engine
+	if b.scripts, err = scripting.New(sandbox); err != nil {
+		return errors.Join(cli.UsageError{Err: err}, store.Close())
+	}
 	if b.cfg.Cluster.NodeID == "" {
 		b.engine, err = b.newEngine(b.store, func(*engine.Config) {})
 	} else {
@@ -287,21 +286,33 @@ func (b *broker) open(ctx context.Context) error {
 	return nil
 }
 
-// newEngine returns an engine on a store; alter changes its configuration.
-func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (e *engine.Engine, err error) {
-	sandbox := scriptingConfig(b.cfg)
-	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { e.HookTurned(h, s) } // hooks run only after the engine is set
-	scripts, err := scripting.New(sandbox)
-	if err != nil {
-		return nil, cli.UsageError{Err: err}
+// deciding is what commands are decided by: the engine, or the seat of a node.
+func (b *broker) deciding() commands.Engine {
+	if b.member != nil {
+		return b.member.seat
 	}
-	cfg := engineConfig(b.cfg, scripts, b.log)
+	return b.engine
+}
+
+// newest returns the engine; of a node the one in force, or the last one: nil if there was none.
+func (b *broker) newest() *engine.Engine {
+	if b.member != nil {
+		return b.member.seat.newest()
+	}
+	return b.engine
+}
+
+// newEngine returns an engine on a store; alter changes its configuration. All engines of a node
+// share one sandbox, which has a few things of the system that it keeps.
+func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (*engine.Engine, error) {
+	cfg := engineConfig(b.cfg, b.scripts, b.log)
 	cfg.Observe = b.latency.Observe
 	if cfg.Backups = backups(b.cfg.Storage, b.store); cfg.Backups != nil {
 		cfg.LastBackup = backup.Newest(b.cfg.Storage.Backups())
 	}
 	alter(&cfg)
-	if e, err = engine.New(cfg, store); err != nil {
+	e, err := engine.New(cfg, store)
+	if err != nil {
 		return nil, cli.UsageError{Err: err}
 	}
 	return e, nil
