@@ -277,7 +277,7 @@ func quit() Spec {
 
 // Commands that only nodes send, to each other. They are in no table, since no client may send them.
 const (
-	relayAs      = "RELAY.AS"      // user, name, library, its version, protocol, kinds of events: who sends what follows
+	relayAs      = "RELAY.AS"      // user, name, library, its version, protocol, kinds of events of the client whose commands follow
 	relayReturn  = "RELAY.RETURN"  // queue, receipts: these deliveries did not reach their client
 	relayUnblock = "RELAY.UNBLOCK" // id of a connection: its wait for messages ends
 )

@@ -20,8 +20,8 @@ import (
 // to the engine of this node, if this node leads and no earlier command of the client is on its way to
 // another, else to the leader.
 //
-// The session that serves a client of another node has the rights of that client's user, who is named
-// by a command of the nodes (relayAs). It belongs to one leadership: in a later one of the same node it
+// The session that serves a client of another node has the rights of that client's user, which a command
+// of the nodes names (relayAs). It belongs to one leadership: in a later one of the same node it
 // refuses everything with LOADING, so that commands are not executed before an earlier one that was
 // refused and is sent again.
 

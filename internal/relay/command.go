@@ -18,8 +18,8 @@ const (
 	Always
 )
 
-// Identity is who sends a command: what the leader is told before it, if it is not who sent the one
-// before. Identities are compared by their address.
+// Identity describes the client of a command. It is sent to the leader before the command, unless the
+// command before had the same one. Identities are compared by their address.
 type Identity struct {
 	Wire []byte // a command that replies with the id of the connection at the leader
 }

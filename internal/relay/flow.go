@@ -31,7 +31,7 @@ type flow struct {
 	large *Command // whose reply is passed on in pieces
 }
 
-// identify tells the leader who sends what follows. The caller holds mu.
+// identify sends the identity of the commands that follow to the leader. The caller holds mu.
 func (f *flow) identify(who *Identity) {
 	if f.who == who {
 		return

@@ -282,7 +282,7 @@ func TestTheLeaderIsToldWhoSendsEachCommand(t *testing.T) {
 		c.conn.Send(all)
 		c.want(all, "+X", "+X", "+X", "+X")
 		wantLog(t, c.nodes["a"], "AS ann", "X", "X", "AS bob", "X", "AS ann", "X")
-		// The next leader is told who sent the first command, not who sends now.
+		// The next leader gets the identity of the first command, not that of the newest one.
 		hold := c.send("!HOLD")
 		c.who = bob
 		more := c.send("!Y")
