@@ -67,7 +67,7 @@ func clusterSettings(c *Cluster) []setting {
 			name:  "cluster.node_id",
 			value: text{to: &c.NodeID, check: checkNodeID, of: "name", says: "empty, or letters, digits and -"},
 			doc: "The name of this node in a cluster of several that replicate each other's data; empty: no replication. It must be one of `cluster.peers` and " +
-				"must never be given to two nodes.",
+				"must never be given to two nodes. Replication is being built: try it, and do not entrust data to it yet.",
 		},
 		{
 			name:  "cluster.name",

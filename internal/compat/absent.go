@@ -15,7 +15,7 @@ func Absent() []Absence {
 
 func absentForNow() []Absence {
 	return []Absence{
-		{[]string{"replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, true, "There is no replication."},
+		{[]string{"replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, false, "Nodes of a cluster replicate by a protocol and on a port of their own."},
 	}
 }
 
