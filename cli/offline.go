@@ -22,13 +22,24 @@ type Progress func(what string, total int64) (done func(n int64))
 
 // CheckReport is what `fila check` has found.
 type CheckReport struct {
-	Path     string           `json:"path"`
-	Files    int              `json:"files"`
-	Bytes    int64            `json:"bytes"`
-	Records  map[string]int64 `json:"records"` // by family
-	Queues   []CheckedQueue   `json:"queues"`
-	Problems []Problem        `json:"problems"` // at most ProblemsMax
-	Count    int64            `json:"problem_count"`
+	Path    string           `json:"path"`
+	Files   int              `json:"files"`
+	Bytes   int64            `json:"bytes"`
+	Records map[string]int64 `json:"records"` // by family
+	Queues  []CheckedQueue   `json:"queues"`
+	// Digest is the same for stores with the same records; empty: the records were not read.
+	Digest   string          `json:"digest,omitempty"`
+	Replica  *CheckedReplica `json:"replica,omitempty"` // nil: not the store of a node of a cluster
+	Notes    []string        `json:"notes,omitempty"`   // what is unusual and no problem
+	Problems []Problem       `json:"problems"`          // at most ProblemsMax
+	Count    int64           `json:"problem_count"`
+}
+
+// CheckedReplica is how far the store of a node of a cluster has come. Stores of nodes at the same entry
+// have the same digest.
+type CheckedReplica struct {
+	Cluster string `json:"cluster"` // id
+	Entry   uint64 `json:"entry"`   // of the replicated log, the newest in the store
 }
 
 // CheckedQueue is what a queue holds.
@@ -90,6 +101,9 @@ func checkCommand(p Program, proc Process) *cobra.Command {
 checksums of all files and, if no table is damaged, every key and every value, and
 every reference of one record to another. It changes nothing. No broker may have the
 directory open.
+
+The digest is the same for stores with the same records, whatever their files look
+like: nodes of a cluster that have stopped at the same entry have the same.
 
 Exit code 0: everything is in order. 1: it is not, or it could not be looked at.`,
 		Example: `  fila check ./data
@@ -232,6 +246,15 @@ func (r *CheckReport) write(w io.Writer) error {
 		if err := table.Flush(); err != nil {
 			return err
 		}
+	}
+	if r.Replica != nil {
+		fmt.Fprintf(&b, "a node of cluster %s, at entry %d of the replicated log\n", r.Replica.Cluster, r.Replica.Entry)
+	}
+	if r.Digest != "" {
+		fmt.Fprintf(&b, "digest %s\n", r.Digest)
+	}
+	for _, n := range r.Notes {
+		b.WriteString("note: " + oneLine(n) + "\n")
 	}
 	for _, p := range r.Problems {
 		b.WriteString(p.String() + "\n")

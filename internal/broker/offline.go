@@ -45,6 +45,9 @@ func verifyStore(dir string, i *rocks.Inspection, progress cli.Progress) (cli.Ch
 	for _, t := range i.Tables {
 		report.Bytes += t.Bytes
 	}
+	if i.Torn != "" {
+		report.Notes = append(report.Notes, i.Torn)
+	}
 	for _, d := range i.Damage {
 		report.Add(problemOf(d))
 	}
@@ -71,6 +74,10 @@ func verifyRecords(report *cli.CheckReport, store verify.Source, read func(int64
 	}, func() { read(1) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", report.Path, err)
+	}
+	report.Digest = is.Digest
+	if r, err := replica.ReadRecord(store); err == nil && r != nil { // else it is a finding
+		report.Replica = &cli.CheckedReplica{Cluster: r.Cluster, Entry: r.Index}
 	}
 	for f, n := range is.Records {
 		report.Records[f.String()] = n
@@ -184,6 +191,9 @@ func restore(from, dir string, progress cli.Progress) (cli.CheckReport, error) {
 	}
 	defer i.Close()
 	report, _, err := verifyStore(from, i, progress)
+	if err == nil && i.Torn != "" {
+		err = fmt.Errorf("%s: %s; it is no backup", from, i.Torn)
+	}
 	if err != nil || report.Count > 0 {
 		return report, err
 	}

@@ -3,7 +3,9 @@
 package broker
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,4 +77,76 @@ func TestARepairedStoreOfANodeBelongsToNoCluster(t *testing.T) {
 		t.Errorf("the report does not say so: %q", notes)
 	}
 	wantPlain(t, dir)
+}
+
+// tornLog changes a byte near the end of the newest log of a store.
+func tornLog(t *testing.T, dir string) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no log in %s: %v", dir, err)
+	}
+	newest := slices.Max(logs)
+	text, err := os.ReadFile(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)-len(text)/4] ^= 0xff
+	if err := os.WriteFile(newest, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a loss of power leaves of the log of a node is no damage: the node has it elsewhere. Of a broker
+// alone it is.
+func TestATornLogOfANodeIsNoDamage(t *testing.T) {
+	for _, node := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "data")
+		s, err := rocks.Open(rocks.Options{Path: dir, Replica: node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if node {
+			if err := replica.Claim(s, "a-cluster"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 50 {
+			var b storage.Batch
+			b.Put(storage.State, storage.AppendStateKey(nil, "epoch"), make([]byte, 8))
+			if err := s.Commit(&b, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		tornLog(t, dir)
+		found, err := check(dir, noProgress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !node {
+			if found.Count == 0 {
+				t.Error("damage in the log of a broker alone is not reported")
+			}
+			continue
+		}
+		if found.Count > 0 || len(found.Notes) != 1 || !strings.Contains(found.Notes[0], ".log is torn at offset") || found.Replica == nil {
+			t.Fatalf("check of a torn log: %+v", found)
+		}
+		if _, err := restore(dir, dir+"-restored", noProgress); err == nil || !strings.Contains(err.Error(), "it is no backup") {
+			t.Errorf("a torn store is restored: %v", err)
+		}
+		if s, err = rocks.Open(rocks.Options{Path: dir, Replica: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		after, err := check(dir, noProgress)
+		if err != nil || len(after.Notes) > 0 || after.Digest != found.Digest || after.Digest == "" {
+			t.Errorf("what check has read is not what the node reads: %v, %+v, before %+v", err, after, found)
+		}
+	}
 }

@@ -212,7 +212,10 @@ func (m *Machine) Snapshot() (applied uint64, err error) {
 }
 
 // ReadRecord returns the Replica record of a store, nil if the store is not that of a node.
-func ReadRecord(store Local) (*storage.Replica, error) {
+func ReadRecord(store interface {
+	Get(f storage.Family, key []byte) ([]byte, error)
+},
+) (*storage.Replica, error) {
 	value, err := store.Get(storage.State, storage.ReplicaKey())
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil //nolint:nilnil // a plain store is no error

@@ -9,8 +9,12 @@ package verify
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"math"
 	"slices"
@@ -43,6 +47,9 @@ type Finding struct {
 type Contents struct {
 	Records map[storage.Family]int64
 	Queues  []Queue // by name
+	// Digest is the SHA-256 of all records that could be read, in hexadecimal. Stores with the
+	// same records have the same digest, whatever their files look like.
+	Digest string
 }
 
 // Queue is the contents of a queue, in numbers of messages.
@@ -58,7 +65,7 @@ type Queue struct {
 func Records(store Source, report func(Finding), read func()) (Contents, error) {
 	v := &verifier{
 		store: store, report: report, read: read, queues: map[uint32]*Queue{}, orphans: map[uint32]int64{},
-		records: map[storage.Family]int64{},
+		records: map[storage.Family]int64{}, digest: sha256.New(),
 	}
 	version, err := storage.FormatOf(store.Get)
 	switch {
@@ -78,7 +85,7 @@ func Records(store Source, report func(Finding), read func()) (Contents, error) 
 			What: fmt.Sprintf("%d messages are of the queue with the number %d, which does not exist", v.orphans[no], no),
 		})
 	}
-	out := Contents{Records: v.records}
+	out := Contents{Records: v.records, Digest: hex.EncodeToString(v.digest.Sum(nil))}
 	for _, q := range v.queues {
 		out.Queues = append(out.Queues, *q)
 	}
@@ -93,6 +100,7 @@ type verifier struct {
 	records map[storage.Family]int64
 	queues  map[uint32]*Queue
 	orphans map[uint32]int64 // messages by a queue number without a queue
+	digest  hash.Hash
 
 	messages storage.Iterator // for exists
 	lease    leaseSeen
@@ -131,12 +139,24 @@ func (v *verifier) family(f storage.Family) {
 		last = append(last[:0], it.Key()...)
 		v.records[f]++
 		v.read()
+		v.add(f, last, it.Value())
 		if err := check(last, it.Value()); err != nil {
 			v.found(f, last, err.Error())
 		}
 	}
 	if err := it.Err(); err != nil {
 		v.report(Finding{Family: f, Key: bytes.Clone(last), What: "what follows cannot be read: " + err.Error(), Unreadable: true})
+	}
+}
+
+// add adds a record to the digest.
+func (v *verifier) add(f storage.Family, key, value []byte) {
+	var head [9]byte
+	head[0] = byte(f)
+	binary.BigEndian.PutUint32(head[1:], uint32(len(key)))   //nolint:gosec // far below
+	binary.BigEndian.PutUint32(head[5:], uint32(len(value))) //nolint:gosec // far below
+	for _, b := range [][]byte{head[:], key, value} {
+		_, _ = v.digest.Write(b) // never fails
 	}
 }
 

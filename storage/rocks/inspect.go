@@ -5,6 +5,7 @@ package rocks
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,6 +26,8 @@ import (
 //
 //	condition                                   Store       Tables from
 //	intact                                      complete    RocksDB
+//	the log of a node ends torn                 as the node   RocksDB
+//	                                            would cut it
 //	the broker would refuse it                  readable    RocksDB, if necessary without paranoid checks
 //	a table on which RocksDB would terminate    nil         MANIFEST, as the survey read it
 //	the lists of files are damaged              nil         the directory
@@ -40,11 +43,15 @@ type Inspection struct {
 	Damage []Damage
 	// Fatal means that Damage keeps the broker from starting.
 	Fatal bool
+	// Torn is what is wrong with the end of the log of a node of a cluster, which has it in the
+	// replicated log and cuts it off here when it starts: no damage. Empty: nothing.
+	Torn string
 
 	path   string
 	survey *survey
 	listed bool // MANIFEST, which lists the tables, is readable
 	unlock func()
+	view   string // directory with the store as it is without its torn end; empty: none
 }
 
 // Inspect opens a store for inspection and repair. It fails if path holds no store, if a broker has
@@ -98,12 +105,17 @@ func (i *Inspection) open() error {
 	}
 	var d *database
 	if err == nil {
+		d = i.openTorn()
+	}
+	if d == nil && err == nil {
 		d, err = openReadOnly(i.path, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
 	}
 	if errors.Is(err, storage.ErrFormat) {
 		return err
 	}
-	i.Damage = i.survey.damage
+	if i.Torn == "" {
+		i.Damage = i.survey.damage
+	}
 	i.Fatal = err != nil || len(i.Damage) > 0
 	if err != nil {
 		if len(i.Damage) == 0 {
@@ -124,6 +136,69 @@ func (i *Inspection) open() error {
 		})
 	}
 	return nil
+}
+
+// openTorn opens the store of a node whose log is torn, as it is without the torn end. It returns nil
+// if that is not the condition of the store.
+func (i *Inspection) openTorn() *database {
+	l := i.survey.torn()
+	if l == nil {
+		return nil
+	}
+	view, err := viewOf(i.path, l)
+	if err != nil {
+		return nil // what is torn counts as damage then
+	}
+	d, err := openReadOnly(view, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
+	if err == nil {
+		var version uint64
+		if version, err = storage.FormatOf(d.get); err == nil && version == storage.ReplicaFormatVersion {
+			i.view = view
+			i.Torn = fmt.Sprintf("%s is torn at offset %d, as a loss of power leaves it: the node cuts it off when it starts, and has the rest in the replicated log", l.name, l.whole)
+			return d
+		}
+		d.close()
+	}
+	_ = os.RemoveAll(view) // in the system's temporary directory
+	return nil
+}
+
+// viewOf makes a directory that shows a store with a log that ends before its damage. Nothing is written
+// to the store.
+func viewOf(path string, cut *surveyedLog) (view string, err error) {
+	if path, err = filepath.Abs(path); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", err
+	}
+	if view, err = os.MkdirTemp("", "fila-check-"); err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(view)
+		}
+	}()
+	for _, e := range entries {
+		if name := e.Name(); name != cut.name && name != "LOCK" {
+			if err := os.Symlink(filepath.Join(path, name), filepath.Join(view, name)); err != nil {
+				return "", err
+			}
+		}
+	}
+	from, err := os.Open(filepath.Join(path, cut.name))
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	to, err := os.Create(filepath.Join(view, cut.name))
+	if err != nil {
+		return "", err
+	}
+	_, err = io.CopyN(to, from, cut.whole)
+	return view, errors.Join(err, to.Close())
 }
 
 // listTables takes the live tables from MANIFEST.
@@ -215,6 +290,10 @@ func (i *Inspection) Close() {
 	if i.Store != nil {
 		_ = i.Store.Close() // nothing was written
 		i.Store = nil
+	}
+	if i.view != "" {
+		_ = os.RemoveAll(i.view) // in the system's temporary directory
+		i.view = ""
 	}
 	if i.unlock != nil {
 		i.unlock()

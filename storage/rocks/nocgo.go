@@ -31,6 +31,7 @@ type Inspection struct {
 	Tables []Table
 	Damage []Damage
 	Fatal  bool
+	Torn   string
 }
 
 // inspecting are the methods of an inspection.

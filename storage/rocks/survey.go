@@ -101,20 +101,27 @@ func (s *survey) err() error {
 	return fmt.Errorf("%w: %s", storage.ErrCorrupt, strings.Join(all, "; "))
 }
 
+// torn returns the newest log if all damage is in it, else nil.
+func (s *survey) torn() *surveyedLog {
+	if len(s.damage) == 0 || len(s.logs) == 0 {
+		return nil
+	}
+	l := &s.logs[len(s.logs)-1]
+	if l.whole < 0 || slices.ContainsFunc(s.damage, func(d Damage) bool { return d.File != l.name }) {
+		return nil
+	}
+	return l
+}
+
 // cutLog cuts the newest log off at its first damage, which a power loss leaves where commits were
 // not synced. It returns what else is damaged. The caller has the lock of the store.
 //
 // RocksDB's point-in-time recovery is not enough: it takes a page of zeros at the beginning of a
 // record for the end of a block, and goes on behind it with writes missing in between.
 func (s *survey) cutLog() error {
-	if len(s.logs) == 0 {
+	l := s.torn()
+	if l == nil {
 		return s.err()
-	}
-	l := &s.logs[len(s.logs)-1]
-	for _, d := range s.damage {
-		if d.File != l.name || l.whole < 0 {
-			return s.err()
-		}
 	}
 	f, err := os.OpenFile(filepath.Join(s.path, l.name), os.O_WRONLY, 0)
 	if err != nil {
