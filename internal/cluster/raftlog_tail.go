@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,8 +23,10 @@ import (
 //	frame    type 1 | 0 0 0 | length 4, of a commit its CRC-32C 4 (little-endian) | bytes | padding to 8
 //	append   entries, perhaps the index, and a commit with the CRC of all since the commit before
 //
-// What follows the last whole append is made invisible, and a file with a whole index is completed in
-// the metadata, as raft-wal would have done. Nothing that was acknowledged changes.
+// What follows the last whole append is overwritten with zeros, and a file with a whole index is completed
+// in the metadata, as raft-wal would have done. Nothing that was acknowledged changes. The zeros matter
+// later: raft-wal takes frames behind a commit for proof that the commit was synced, and does not check its
+// CRC then. Left there, the rest of one torn append could vouch for the next.
 const (
 	tailHeader   = 32
 	frameHeader  = 8
@@ -59,7 +62,7 @@ func settleTail(files types.VFS, dir string, s *types.PersistentState) (changed 
 	}
 	last, err := wholeAppends(f)
 	if err == nil {
-		err = hideFrom(f, last.end)
+		err = clearFrom(f, last.end)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return false, fmt.Errorf("%s: %w", segment.FileName(*tail), err)
@@ -126,23 +129,32 @@ func wholeAppends(f io.ReaderAt) (tailCommit, error) {
 	return last, nil
 }
 
-// hideFrom makes a file end at an offset for those that read its frames.
-func hideFrom(f types.WritableFile, end int64) error {
-	head := make([]byte, frameHeader)
-	if n, err := f.ReadAt(head, end); n < frameHeader {
-		if errors.Is(err, io.EOF) {
-			return nil
+// clearFrom overwrites what follows an offset with zeros.
+func clearFrom(f types.WritableFile, at int64) error {
+	buf, zeros, changed := make([]byte, clearBlock), make([]byte, clearBlock), false
+	for {
+		n, err := f.ReadAt(buf, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
 		}
-		return err
+		if !bytes.Equal(buf[:n], zeros[:n]) {
+			changed = true
+			if _, err := f.WriteAt(zeros[:n], at); err != nil {
+				return err
+			}
+		}
+		if at += int64(n); n < len(buf) {
+			break
+		}
 	}
-	if [frameHeader]byte(head) == [frameHeader]byte{} {
+	if !changed {
 		return nil
-	}
-	if _, err := f.WriteAt(make([]byte, frameHeader), end); err != nil {
-		return err
 	}
 	return f.Sync()
 }
+
+// clearBlock is how much clearFrom reads at a time.
+const clearBlock = 256 << 10
 
 // watchedMeta notes the errors of the log's metadata, and looks at the newest file when it is loaded.
 type watchedMeta struct {

@@ -351,6 +351,49 @@ func TestTheLogGoesOnAfterACrashAtTheEndOfAFile(t *testing.T) {
 	}
 }
 
+// What is left of an append that was torn is not there any more when the next one is made: it could make a
+// torn one look like one that was synced.
+func TestNothingIsLeftOfATornAppend(t *testing.T) {
+	o := logOptions{Dir: t.TempDir(), SegmentBytes: 64 << 10, Retry: time.Millisecond, Log: zerolog.Nop(), Fatal: func(err error) { t.Error(err) }}
+	l, err := openLog(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.StoreLog(logEntry(1)); err != nil {
+		t.Fatal(err)
+	}
+	name := tailOf(t, o.Dir)
+	whole := endOf(t, name)
+	if err := l.StoreLogs([]*raft.Log{logEntry(2), logEntry(3), logEntry(4)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[whole+50] ^= 0xff // of entry 2
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = openLog(o); err != nil {
+		t.Fatal(err)
+	}
+	wantEntries(t, l, 1)
+	if end := endOf(t, name); end != whole {
+		t.Errorf("the file has contents up to %d, entry 1 ends at %d", end, whole)
+	}
+	if err := l.StoreLog(logEntry(2)); err != nil {
+		t.Fatal(err)
+	}
+	wantEntries(t, l, 2)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // tailOf returns the only file of a log.
 func tailOf(t *testing.T, dir string) string {
 	t.Helper()
