@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-lifecycle bench-metrics bench-operators bench-stalls bench-long bench-peers bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -161,6 +161,16 @@ fuzz: ## run the fuzz targets that match F, each for a while: make fuzz T=30s F=
 torture: build ## kill the broker again and again under load, then judge it by its answers: make torture T=10m
 	$(GO) run ./integration/torture -bin $(BIN) -t $(T)
 
+torture-nodes: build ## the same for a cluster of three nodes: kills, stops, empty and full disks, partitions, hand-overs: make torture-nodes T=10m
+	$(GO) run ./integration/torture -bin $(BIN) -nodes 3 -t $(T) $(ARGS)
+
+powercut-nodes: setup ## cut the power of a cluster N times, mostly of all nodes at once: make powercut-nodes N=200
+	$(MAKE) build TAGS=fault BIN=bin/fila-fault
+	$(GO) run ./integration/torture -bin bin/fila-fault -nodes 3 -by power -scatter -t 12h -calm 800ms -n $(if $(filter command line environment,$(origin N)),$(N),200) $(ARGS)
+
+stale: build ## stop leaders N times under load: what one hands out when it goes on: make stale N=200
+	TEST_BROKER=$(BIN) CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestAStoppedLeaderHandsOutNothing$$' -args -stale-rounds $(if $(filter command line environment,$(origin N)),$(N),200)
+
 credits: build ## kill the broker 20 times while 100 workers share a budget, then judge its sums by the answers
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestCreditsAddUpWhenTheBrokerIsKilled$$' -args -budget-workers 100 -budget-kills 20
 
@@ -200,6 +210,10 @@ bench-peers: build ## compare the broker and its plain build with Redis Streams,
 	cd integration/peers && go build -buildvcs=false -o ../../bin/peers . && go build -buildvcs=false -o ../../bin/natsd ./natsd
 	bin/peers $(ARGS)
 
+bench-peers-nodes: build ## the same for clusters of three nodes: Fila, RabbitMQ with quorum queues, NATS with R3: make bench-peers-nodes ARGS=-quick
+	cd integration/peers && go build -buildvcs=false -o ../../bin/peers . && go build -buildvcs=false -o ../../bin/natsd ./natsd
+	bin/peers -nodes $(ARGS)
+
 bench-promises: build ## measure the cycle with a hook, a million keys and a backlog of ten, and the way to a waiting consumer
 	$(BENCH) promises -bin $(BIN) $(ARGS)
 
@@ -231,6 +245,12 @@ test-dashboard: setup-dashboard build ## drive the dashboard in Chromium: make t
 
 bench-metrics: build ## what a scrape costs: the cycle with the admin listener on and scraped every 5 s, beside the same without, ten pairs
 	$(BENCH) cycle -bin $(BIN) -only 64x16,16x1 -rounds 10 -scrape 5s $(ARGS)
+
+bench-failover: build ## for how long clients wait when the leader of a cluster is killed 50 times, ends in order, or hands over
+	$(BENCH) failover -bin $(BIN) $(ARGS)
+
+bench-nodes: build ## the cycle on three nodes beside that of a broker alone, directly and through a follower; a cluster without work
+	$(BENCH) nodes -bin $(BIN) $(ARGS)
 
 bench-operators: build ## what other clients wait for at a million keys and 10,000 queues: scrapes, dashboards, fila top, searches, redrives
 	$(BENCH) operators -bin $(BIN) $(ARGS)

@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// logFile is what a broker logs, below its directory.
+const logFile = "fila.log"
+
 // Broker is the binary with its own data directory and address. It can be started, stopped and
 // started again; its address does not change. It is not safe for concurrent use.
 type Broker struct {
@@ -57,7 +60,7 @@ func (b *Broker) Addr() string { return b.addr }
 
 // Start starts the process without waiting until it serves; see Ready.
 func (b *Broker) Start() error {
-	log, err := os.OpenFile(filepath.Join(b.dir, "fila.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(b.dir, logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,7 @@ func serves(addr string) bool {
 
 // complaint returns the error with which the binary exited at start, or "".
 func (b *Broker) complaint() string {
-	text, err := os.ReadFile(filepath.Join(b.dir, "fila.log"))
+	text, err := os.ReadFile(filepath.Join(b.dir, logFile))
 	if err != nil {
 		return ""
 	}
@@ -127,6 +130,14 @@ func (b *Broker) complaint() string {
 		return last
 	}
 	return ""
+}
+
+// Signal sends a signal to the process, if one runs.
+func (b *Broker) Signal(s os.Signal) error {
+	if b.cmd == nil {
+		return nil
+	}
+	return b.cmd.Process.Signal(s)
 }
 
 // Kill ends the process with SIGKILL, as a crash would, and waits for its exit.

@@ -285,7 +285,7 @@ func (c *check) givenUp(m *message, h, next *hand) bool {
 func (c *check) leaseForgotten(first, second *hand) bool {
 	due := first.granted() + c.rules.LeaseLag + c.rules.Skew
 	return slices.ContainsFunc(c.Crashes, func(cut Crash) bool {
-		if cut.Back < first.granted() || cut.At > second.lease.Return {
+		if cut.Kept || cut.Back < first.granted() || cut.At > second.lease.Return {
 			return false
 		}
 		return cut.Power && c.rules.Sync != SyncAlways || !c.writtenBetween(due, cut.At)

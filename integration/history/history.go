@@ -88,6 +88,9 @@ type Crash struct {
 	At    time.Duration // calls answered after it were not answered before the crash
 	Back  time.Duration // the broker serves again; calls answered before it were not answered after the crash
 	Power bool          // unsynced data may be lost
+	// Kept says that no lease was forgotten: nodes handed over in order, or one was away that did
+	// not lead. Replies may be lost as in any crash.
+	Kept bool
 }
 
 // Log is the record of one client. It is not safe for concurrent use.
@@ -100,7 +103,7 @@ type Log struct {
 // History is the record of a run.
 type History struct {
 	Log
-	Crashes []Crash // in chronological order
+	Crashes []Crash // in chronological order, none during another
 	// Left is the number of messages that the broker still reports at the end, after clients have
 	// taken and acked all they could get.
 	Left int64
@@ -136,6 +139,9 @@ type Rules struct {
 	// Unordered are queues whose clients disconnect in the middle of calls, so that a message may
 	// be leased for a moment without a client learning of it.
 	Unordered map[string]bool
+	// Nodes says that some nodes of a cluster go on during a crash, and may deliver again at once
+	// what was in a reply that another one has lost: nothing is in order until the crash is over.
+	Nodes bool
 }
 
 // Rule states a promise.

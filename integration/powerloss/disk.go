@@ -118,6 +118,13 @@ type Loss struct {
 	Torn    int   // files that end within unsynced data
 }
 
+// Add adds another loss.
+func (l *Loss) Add(m Loss) {
+	l.Bytes += m.Bytes
+	l.Entries += m.Entries
+	l.Torn += m.Torn
+}
+
 // Cut rebuilds the directory as a power cut at the end of the process may have left it. The process
 // must have ended.
 func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {

@@ -27,10 +27,11 @@ func (c clock) of(ms int64) time.Duration { return time.UnixMilli(ms).Sub(c.star
 // shared is the state shared by all clients of a run.
 type shared struct {
 	clock
-	addr     string
+	addrs    []string // clients are spread over them
 	options  options
 	backlog  atomic.Int64 // answered enqueues minus answered acks
 	progress atomic.Int64 // deliveries
+	answers  atomic.Int64 // calls that were executed
 	draining atomic.Bool  // consumers ack everything they lease
 	named    sync.Map     // ids in replies to enqueues with DEDUP
 
@@ -61,7 +62,7 @@ func (c *shared) client(number int) *client {
 		number: number,
 		chance: rand.New(rand.NewPCG(c.options.seed, uint64(number)+1)),
 		redis: redis.NewClient(&redis.Options{
-			Addr: c.addr, Protocol: 2 + number%2, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 10 * time.Second,
+			Addr: c.addrs[number%len(c.addrs)], Protocol: 2 + number%2, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 10 * time.Second,
 			ContextTimeoutEnabled: true,
 		}),
 	}
@@ -79,6 +80,7 @@ func (c *shared) outcome(err error) (o history.Outcome, sent bool) {
 	var refusal redis.Error
 	switch {
 	case err == nil:
+		c.answers.Add(1)
 		return history.Done, true
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return history.Unknown, false
@@ -88,8 +90,10 @@ func (c *shared) outcome(err error) (o history.Outcome, sent bool) {
 		switch code, _, _ := strings.Cut(err.Error(), " "); code {
 		case "LEASELOST":
 			return history.Refused, true
-		case "MISCONF", "LOADING":
+		case "MISCONF":
 			return history.Unknown, true
+		case "LOADING": // nothing has happened
+			return history.Refused, true
 		}
 		c.unexpected(err.Error())
 		return history.Refused, true

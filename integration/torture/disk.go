@@ -62,7 +62,7 @@ const (
 // fail makes the disk refuse writes for a while, and verifies that the broker reports it and then
 // recovers by itself. The history records a crash: a recovery in place forgets leases that were not
 // written yet.
-func (s *session) fail() error {
+func (s *single) fail() error {
 	c := s.shared.client(0)
 	defer c.redis.Close()
 	cut := history.Crash{At: s.shared.now()}
@@ -84,7 +84,7 @@ func (s *session) fail() error {
 		return fmt.Errorf("the disk accepts writes again, but the broker does not: %w", err)
 	}
 	cut.Back = s.shared.now()
-	s.history.Crashes = append(s.history.Crashes, cut)
+	s.cuts = append(s.cuts, cut)
 	return nil
 }
 
@@ -97,7 +97,7 @@ func write(c *redis.Client) string {
 }
 
 // reads executes commands that must work while the disk refuses writes.
-func (s *session) reads(c *redis.Client) error {
+func (s *single) reads(c *redis.Client) error {
 	commands := [][]any{{"PING"}, {"INFO"}}
 	if s.fault.Reads() {
 		commands = append(commands, []any{"FILA.STATS"}, []any{"FILA.QUEUE", "LIST"}, []any{"FILA.KEYS", steady})

@@ -5,6 +5,9 @@
 // without warning and is started again on its remaining data. Finally the queues are drained and
 // the history is checked against the contract (package history). The last line is the verdict; the
 // exit code is 1 if a promise was broken.
+//
+// With -nodes 3 the broker is a cluster: nodes are killed, stopped, cut off, told to hand over, get a
+// full or an empty disk, one or two at a time, or all are killed. In the end their stores are compared.
 package main
 
 import (
@@ -22,7 +25,9 @@ import (
 // options are the values of the flags.
 type options struct {
 	bin       string
+	nodes     int
 	length    time.Duration
+	harms     int
 	calm      time.Duration
 	by        string
 	sync      string
@@ -40,9 +45,13 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
 	flag.DurationVar(&o.length, "t", 2*time.Minute, "`duration` of the torture")
+	flag.IntVar(&o.harms, "n", 0, "`number` of crashes after which it ends earlier; 0: any")
 	flag.DurationVar(&o.calm, "calm", 4*time.Second, "mean `time` between two crashes")
-	flag.StringVar(&o.by, "by", byKill, "the `fault`: kill, the process is killed; power, the power is cut, and unsynced data is lost or torn; "+
-		"full, a file system runs out of space (requires the right to mount); no-space, writes fail with ENOSPC; io-error, syncs fail")
+	flag.StringVar(&o.by, "by", "", "the `fault`: kill, the process is killed; power, the power is cut, and unsynced data is lost or torn; "+
+		"full, a file system runs out of space (requires the right to mount); no-space, writes fail with ENOSPC; io-error, syncs fail. "+
+		"With -nodes 3 several, separated by commas: kill, stop, wipe, partition, down, transfer, full; or power alone, which needs a broker "+
+		"built with the tag fault. Default: kill, or all of them but power")
+	flag.IntVar(&o.nodes, "nodes", 1, "1: a single broker; 3: the nodes of a cluster, which `clients` are spread over")
 	flag.StringVar(&o.sync, "sync", "always", "storage.sync of the broker: always, interval or never")
 	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
 	flag.DurationVar(&o.leaseLag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
@@ -65,6 +74,13 @@ const (
 	byFull    = "full"
 	byNoSpace = "no-space"
 	byIOError = "io-error"
+
+	// Of nodes alone.
+	byStop      = "stop"
+	byWipe      = "wipe"
+	byPartition = "partition"
+	byDown      = "down"
+	byTransfer  = "transfer"
 )
 
 // silence is a logger for go-redis.

@@ -14,6 +14,8 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
+var nodesTime = flag.Duration("torture-nodes", 35*time.Second, "duration of the torture of a cluster")
+
 var tortureTime = flag.Duration("torture", 2*time.Minute, "duration of the torture by kills")
 
 // built builds a program and returns its path.
@@ -125,6 +127,27 @@ func TestADiskThatFailsLosesNothing(t *testing.T) {
 	}
 }
 
+// TestTortureOfNodesKeepsEveryPromise kills, stops, cuts off and wipes the nodes of a cluster, and fills
+// their disks, while clients of all nodes use every feature.
+func TestTortureOfNodesKeepsEveryPromise(t *testing.T) {
+	out, code := torture(t, binary(t), nil, "-nodes", "3", "-t", nodesTime.String(), "-calm", "500ms")
+	wantKept(t, out, code)
+	if !strings.Contains(out, "leaderships") || !strings.Contains(out, " kill") {
+		t.Errorf("the output does not state what was done:\n%s", out)
+	}
+}
+
+// TestPowerLossOfNodesTakesNothing cuts the power of all nodes at once.
+func TestPowerLossOfNodesTakesNothing(t *testing.T) {
+	bin := built(t, "fila-fault", ".", "-tags", "fault")
+	out, code := torture(t, bin, nil, "-nodes", "3", "-by", "power", "-scatter", "-t", "12s", "-calm", "500ms")
+	wantKept(t, out, code)
+	m := regexp.MustCompile(`(\d+) cuts took (\d+) bytes of stores and tore \d+ files, took (\d+) bytes of replicated logs`).FindStringSubmatch(out)
+	if len(m) != 4 || m[1] == "0" || m[2] == "0" || m[3] == "0" {
+		t.Errorf("the power cuts took nothing:\n%s", out)
+	}
+}
+
 func wantKept(t *testing.T, out string, code int) {
 	t.Helper()
 	if code != 0 || !strings.Contains(out, "verdict: every promise was kept") {
@@ -149,6 +172,8 @@ func TestTortureFindsPlantedFaults(t *testing.T) {
 		"unfenced-receipt":    {"a receipt changes nothing after its lease", nil},
 		"lost-timer":          {"a stored message can be leased", nil},
 		"lost-lease":          {"a message has one live lease", nil},
+		"unsynced-log":        {"", []string{"-nodes", "3", "-by", "power"}},
+		"forgotten-vote":      {"", []string{"-nodes", "3", "-by", "power"}},
 	} {
 		t.Run(fault, func(t *testing.T) {
 			out, code := torture(t, bin, []string{"PLANTED_FAULT=" + fault}, append([]string{"-t", "6s", "-calm", "1s"}, x.args...)...)

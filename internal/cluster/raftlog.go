@@ -12,8 +12,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/fs"
-	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 	"github.com/rs/zerolog"
@@ -63,7 +61,7 @@ func openLog(o logOptions) (*raftLog, error) {
 		return nil, fmt.Errorf("replicated log: %w", err)
 	}
 	if o.Files == nil {
-		o.Files = fs.New()
+		o.Files = diskFiles()
 	}
 	l := &raftLog{o: o, files: &watchedFiles{VFS: o.Files}, ended: make(chan struct{})}
 	if err := l.open(); err != nil {
@@ -75,7 +73,7 @@ func openLog(o logOptions) (*raftLog, error) {
 // open opens the WAL. The caller holds mu or is alone.
 func (l *raftLog) open() error {
 	l.files.forget()
-	l.meta = &watchedMeta{MetaStore: &metadb.BoltMetaDB{}, files: l.files}
+	l.meta = &watchedMeta{MetaStore: diskMeta(), files: l.files}
 	w, err := wal.Open(l.o.Dir, wal.WithLogger(hashicorpLog(l.o.Log)), wal.WithSegmentSize(l.o.SegmentBytes),
 		wal.WithSegmentFiler(segment.NewFiler(l.o.Dir, l.files)), wal.WithMetaStore(l.meta))
 	if err != nil {

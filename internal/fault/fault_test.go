@@ -207,12 +207,18 @@ func TestAFailingStoreFailsFromItsMarkOn(t *testing.T) {
 
 // Every fault must have a test above.
 func TestTheTableHoldsTheFaultsThatAreTested(t *testing.T) {
-	if n := len(faults()); n != 9 {
-		t.Errorf("%d faults, 9 of them have tests", n)
+	if n := len(faults()); n != 11 {
+		t.Errorf("%d faults, 11 of them have tests", n)
 	}
 	for name, f := range faults() {
-		if (f.store == nil) == (f.session == nil) {
-			t.Errorf("%s wraps neither a store nor a session, or both", name)
+		parts := 0
+		for _, wraps := range []bool{f.store != nil, f.session != nil, f.log} {
+			if wraps {
+				parts++
+			}
+		}
+		if parts != 1 {
+			t.Errorf("%s is planted into %d parts", name, parts)
 		}
 	}
 }

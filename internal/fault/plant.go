@@ -20,6 +20,10 @@ const (
 	lostTimer         = "lost-timer"          // delayed messages are not found again
 	unfencedReceipt   = "unfenced-receipt"    // an ack ends any lease of its message
 
+	// These are planted by internal/cluster, into the replicated log of a node.
+	UnsyncedLog   = "unsynced-log"   // a sync of the log does nothing
+	ForgottenVote = "forgotten-vote" // term and vote are in memory only
+
 	// These break no promise: they hold a broker in a state that its health must show.
 	slowRecovery = "slow-recovery" // the first look into the store takes slowFor
 	readOnly     = "read-only"     // the store takes no more commits after that of markedQueue
@@ -28,6 +32,7 @@ const (
 
 // fault wraps the parts that a promise depends on; nil: the part is not wrapped.
 type fault struct {
+	log     bool // internal/cluster asks Planted
 	store   func(Store) Store
 	session func(resp.Session) resp.Session
 }
@@ -40,6 +45,8 @@ func faults() map[string]fault {
 		lostLease:         {store: func(s Store) Store { return &forgetfulStore{Store: s, drop: leases} }},
 		lostTimer:         {store: func(s Store) Store { return timelessStore{s} }},
 		unfencedReceipt:   {session: func(s resp.Session) resp.Session { return unfencedSession{s} }},
+		UnsyncedLog:       {log: true},
+		ForgottenVote:     {log: true},
 		slowRecovery:      {store: func(s Store) Store { return &slowStore{Store: s} }},
 		readOnly:          {store: func(s Store) Store { return &failingStore{Store: s} }},
 		stuckLoop:         {store: func(s Store) Store { return &failingStore{Store: s, hangs: true} }},
@@ -55,6 +62,11 @@ func planted() fault {
 		panic(fmt.Sprintf("PLANTED_FAULT=%s: want one of %q", name, slices.Sorted(maps.Keys(faults()))))
 	}
 	return f
+}
+
+// Planted reports whether a fault of the replicated log is planted.
+func Planted(name string) bool {
+	return planted().log && os.Getenv("PLANTED_FAULT") == name
 }
 
 // WrapStore returns a store with the planted fault, or s.

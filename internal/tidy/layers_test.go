@@ -59,7 +59,7 @@ func layers() map[string]layer {
 		"internal/firstfit": {},
 		// What several nodes make equal; the log is behind an interface.
 		"internal/replica": {may: []string{"storage"}},
-		"internal/cluster": {may: []string{"internal/certs", "internal/replica", "storage"}},
+		"internal/cluster": {may: []string{"internal/certs", "internal/fault", "internal/replica", "storage"}},
 		"internal/credit":  {may: []string{"internal/schedule"}},
 		// Reads what has moved budgets.
 		"internal/ledger": {may: []string{"storage"}},

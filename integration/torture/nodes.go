@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/history"
+	"github.com/faisca/fila/internal/smalldisk"
+)
+
+// The promises of a cluster that no client can judge by its replies.
+const (
+	ruleServes history.Rule = "a cluster serves when a majority of its nodes is well"
+	ruleEnds   history.Rule = "a node that is told to end ends in order"
+	ruleEqual  history.Rule = "the stores of nodes at the same entry are equal"
+)
+
+const (
+	smallNodeBytes = 192 << 20 // file system of a node, if disks are to be full
+	logBytes       = 32 << 20  // cluster.log_bytes: so little that the log is cut off during a run
+	together       = 4         // one of so many times, two things happen at a time
+)
+
+// nodes are a cluster as a target.
+type nodes struct {
+	*session
+
+	cluster *harness.Cluster
+	watch   *harness.Watch
+	faults  []fault
+	voted   int    // how often the node that has lost its disk was given its vote before
+	power   *power // nil: the power is never cut
+	small   bool   // each node has a file system of its own, which may be filled
+	windows []window
+	counts  map[string]int // by name of a fault
+	gap     gap
+}
+
+// window is a time in which something was done to the cluster.
+type window struct {
+	at, back time.Duration
+	transfer string // the node that was told to hand over; "": none was
+}
+
+// newNodes returns a cluster with the faults that the options ask for.
+func newNodes(s *session) (*nodes, error) {
+	n := &nodes{session: s, counts: map[string]int{}}
+	if s.sync != "always" {
+		return nil, fmt.Errorf("-sync %s: nodes of a cluster sync always", s.sync)
+	}
+	known := n.allFaults()
+	if s.by == "" {
+		s.by = strings.Join([]string{byKill, byStop, byWipe, byPartition, byDown, byTransfer, byFull}, ",")
+	}
+	for name := range strings.SplitSeq(s.by, ",") {
+		i := slices.IndexFunc(known, func(f fault) bool { return f.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("-by %s: no fault of nodes; see -help", name)
+		}
+		n.faults = append(n.faults, known[i])
+		n.small = n.small || name == byFull
+	}
+	if i := slices.IndexFunc(n.faults, func(f fault) bool { return f.name == byPower }); i >= 0 && len(n.faults) > 1 {
+		return nil, errors.New("-by power goes alone")
+	}
+	return n, nil
+}
+
+// prepare implements target.
+func (n *nodes) prepare(dir string) error {
+	var homes []string
+	for _, id := range []string{"a", "b", "c"} {
+		home := filepath.Join(dir, id)
+		if err := os.Mkdir(home, 0o750); err != nil {
+			return err
+		}
+		homes = append(homes, home)
+	}
+	if n.small {
+		if err := n.mount(homes); err != nil {
+			return err
+		}
+	}
+	var err error
+	n.cluster, err = harness.NewCluster(n.bin, homes, "--storage.lease_lag_ms", fmt.Sprint(n.leaseLag.Milliseconds()),
+		"--cluster.log_bytes", fmt.Sprint(logBytes), "--storage.mode", "low_space")
+	if err != nil {
+		return err
+	}
+	for _, node := range n.cluster.Nodes {
+		n.shared.addrs = append(n.shared.addrs, node.Addr())
+	}
+	n.watch = harness.NewWatch(n.cluster.Nodes)
+	if n.by == byPower {
+		if n.power, err = newPower(n, dir); err != nil {
+			return err
+		}
+	}
+	for _, node := range n.cluster.Nodes {
+		if err := n.launch(node); err != nil {
+			return err
+		}
+	}
+	if err := n.serves(); err != nil {
+		return err
+	}
+	if err := n.queues(); err != nil {
+		return err
+	}
+	if n.power == nil {
+		return nil
+	}
+	return n.power.settle()
+}
+
+// mount gives each node a file system of its own. Where that is not allowed, no disk will be full.
+func (n *nodes) mount(homes []string) error {
+	for i, home := range homes {
+		err := smalldisk.Mount(home, smallNodeBytes)
+		if i == 0 && errors.Is(err, smalldisk.ErrMount) {
+			fmt.Printf("%v: no disk will be full\n", err)
+			n.small = false
+			n.faults = slices.DeleteFunc(n.faults, func(f fault) bool { return f.name == byFull })
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close implements target.
+func (n *nodes) close() {
+	if n.cluster == nil {
+		return
+	}
+	_ = n.cluster.Close() // its processes are killed
+	if n.watch != nil {
+		n.watch.Close()
+	}
+	for _, node := range n.cluster.Nodes {
+		if n.small {
+			n.keepLog(node)
+			_ = smalldisk.Detach(node.Home) // what is in it is gone with it
+		}
+	}
+}
+
+// keepLog saves the log of a node beside its file system, which is about to be discarded.
+func (n *nodes) keepLog(node *harness.Node) {
+	if text, err := os.ReadFile(node.Log()); err == nil {
+		_ = os.WriteFile(node.Home+".log", text, 0o600) // the run has ended
+	}
+}
+
+// launch starts a process without waiting until it serves.
+func (n *nodes) launch(node *harness.Node) error {
+	if n.power != nil {
+		if err := n.power.begin(node); err != nil {
+			return err
+		}
+	}
+	return node.Start()
+}
+
+// serves waits until all nodes serve, themselves or by way of the leader.
+func (n *nodes) serves() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, node := range n.cluster.Nodes {
+		if err := node.Ready(ctx); err != nil {
+			return brokenError{history.Breach{Rule: ruleServes, What: fmt.Sprintf("node %s after %v: %v", node.ID, n.counts, err)}}
+		}
+	}
+	return nil
+}
+
+// finish implements target: it compares the stores, and says when leases may have been forgotten.
+func (n *nodes) finish(h *history.History) error {
+	if err := n.compare(); err != nil {
+		return err
+	}
+	h.Crashes = n.crashes()
+	return nil
+}
+
+const (
+	// A leadership is seen in a log some moments after it began.
+	seenLate = 200 * time.Millisecond
+	compares = 20 // attempts to stop all nodes at the same entry
+)
+
+// crashes returns what clients may have noticed: each window, in which replies may be lost, and each
+// change of the leader, which may forget leases. The old leader answers nothing after the election
+// of the new one, and the new one nothing before it leads.
+func (n *nodes) crashes() []history.Crash {
+	var all []history.Crash
+	for _, w := range n.windows {
+		all = append(all, history.Crash{At: w.at, Back: w.back, Kept: true})
+	}
+	terms := n.watch.Leaderships()
+	for i, l := range terms[1:] {
+		seen := l.Seen.Sub(n.shared.start)
+		c := history.Crash{At: seen - l.Took - seenLate, Back: seen + seenLate}
+		c.Kept = !terms[i].Ceased && slices.ContainsFunc(n.windows, func(w window) bool {
+			return w.transfer == terms[i].Node && w.at <= seen && seen <= w.back
+		})
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b history.Crash) int { return int(a.At - b.At) })
+	return merged(all)
+}
+
+// merged joins crashes that overlap.
+func merged(all []history.Crash) (apart []history.Crash) {
+	for _, c := range all {
+		if len(apart) == 0 || apart[len(apart)-1].Back < c.At {
+			apart = append(apart, c)
+			continue
+		}
+		last := &apart[len(apart)-1]
+		last.Back, last.Kept = max(last.Back, c.Back), last.Kept && c.Kept
+	}
+	return apart
+}
+
+// compare kills all nodes when they have nothing to do any more, and compares their stores.
+func (n *nodes) compare() error {
+	for range compares {
+		pause(300 * time.Millisecond)
+		if err := killAll(n.cluster.Nodes); err != nil {
+			return err
+		}
+		same, err := n.equal()
+		if err != nil || same {
+			return err
+		}
+		for _, node := range n.cluster.Nodes {
+			if err := n.launch(node); err != nil {
+				return err
+			}
+		}
+		if err := n.serves(); err != nil {
+			return err
+		}
+	}
+	return errors.New("the nodes did not come to the same entry")
+}
+
+// equal compares the stores of nodes that have ended at the same entry, and reports whether all have.
+func (n *nodes) equal() (all bool, err error) {
+	at := map[int64]contents{}
+	for _, node := range n.cluster.Nodes {
+		c, err := n.contents(node)
+		if err != nil {
+			return false, err
+		}
+		if other, known := at[c.Replica.Entry]; known && other.Digest != c.Digest {
+			return false, brokenError{history.Breach{Rule: ruleEqual, What: fmt.Sprintf("entry %d of node %s: %s, of %s: %s", c.Replica.Entry, node.ID, c.Digest, other.node, other.Digest)}}
+		}
+		at[c.Replica.Entry] = c
+	}
+	return len(at) == 1, nil
+}
+
+// report implements target.
+func (n *nodes) report(*history.Verdict) {
+	var names []string
+	for name, count := range n.counts {
+		names = append(names, fmt.Sprintf("%d %s", count, name))
+	}
+	slices.Sort(names)
+	terms := n.watch.Leaderships()
+	fmt.Printf("%s; %d leaderships; the longest pause with a majority %v\n", strings.Join(names, ", "), len(terms), n.gap.longest.Round(time.Millisecond))
+	if n.power != nil {
+		n.power.report()
+	}
+}
