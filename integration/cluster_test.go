@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -384,16 +385,31 @@ func standsStill(t *testing.T, pid int) bool {
 	return true
 }
 
-// A leader that was stopped hands out nothing that others have acknowledged meanwhile.
+var staleRounds = flag.Int("stale-rounds", 5, "how often a leader is stopped")
+
+// A leader that was stopped hands out nothing that others have acknowledged meanwhile, while other clients
+// keep all nodes busy.
 func TestAStoppedLeaderHandsOutNothing(t *testing.T) {
-	n := cluster(t)
-	for round := range 5 {
+	n := cluster(t, "--cluster.election_ms", "200")
+	loading, stopLoading := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	defer func() { stopLoading(); clients.Wait() }()
+	do(t, connect(t, n.all["a"].Addr(), 3), "FILA.QUEUE", "CREATE", "q")
+	l := newLedger()
+	for i, id := range []string{"a", "b", "c"} {
+		load := &load{ledger: l, addr: n.all[id].Addr()}
+		clients.Go(func() { load.produce(loading, i) })
+		clients.Go(func() { load.consume(loading, i) })
+	}
+	for round, took := 0, 0; took < *staleRounds; round++ {
+		if round > 2*(*staleRounds)+10 {
+			t.Fatalf("only in %d of %d rounds a leader was stopped", took, round)
+		}
 		old := n.leader()
-		queue := fmt.Sprint("q", round)
+		queue := fmt.Sprint("round", round)
 		stale := connect(t, n.all[old].Addr(), 3)
-		do(t, stale, "FILA.QUEUE", "CREATE", queue)
-		for i := range 50 {
-			do(t, stale, "FILA.ENQUEUE", queue, i)
+		if !filled(t, stale, queue, staleMessages) {
+			continue // the leader has changed meanwhile
 		}
 		pid := n.all[old].PID()
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -407,7 +423,7 @@ func TestAStoppedLeaderHandsOutNothing(t *testing.T) {
 		// It has this in its socket when it goes on.
 		got := make(chan []delivery, 1)
 		go func() {
-			reply, err := stale.Do(context.WithoutCancel(t.Context()), "FILA.LEASE", queue, "COUNT", 50).Result()
+			reply, err := stale.Do(context.WithoutCancel(t.Context()), "FILA.LEASE", queue, "COUNT", staleMessages).Result()
 			if err != nil {
 				got <- nil
 				return
@@ -418,25 +434,9 @@ func TestAStoppedLeaderHandsOutNothing(t *testing.T) {
 			}
 			got <- list
 		}()
-		c := connect(t, n.all[n.others(old)[0]].Addr(), 3)
-		acked := map[string]bool{}
-		for end := time.Now().Add(patience); len(acked) < 50; {
-			if time.Now().After(end) {
-				t.Fatalf("%d messages are acked without node %s", len(acked), old)
-			}
-			reply, err := c.Do(t.Context(), "FILA.LEASE", queue, "COUNT", 50).Result()
-			if err != nil {
-				continue
-			}
-			list, err := leased(reply)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, d := range list {
-				if n, err := c.Do(t.Context(), "FILA.ACK", queue, d.receipt).Int(); err == nil && n == 1 {
-					acked[d.payload] = true
-				}
-			}
+		ackedAll(t, connect(t, n.all[n.others(old)[0]].Addr(), 3), queue, staleMessages)
+		if n.leader() != old {
+			took++
 		}
 		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -445,5 +445,44 @@ func TestAStoppedLeaderHandsOutNothing(t *testing.T) {
 			t.Errorf("round %d: %s handed out %s after it was acked", round, old, d.payload)
 		}
 		n.ready(old)
+	}
+}
+
+const staleMessages = 50
+
+// filled creates a queue with messages. It returns false after a refusal: the leader has changed.
+func filled(t *testing.T, c *redis.Client, queue string, count int) bool {
+	t.Helper()
+	err := c.Do(t.Context(), "FILA.QUEUE", "CREATE", queue).Err()
+	for i := 0; i < count && err == nil; i++ {
+		err = c.Do(t.Context(), "FILA.ENQUEUE", queue, i).Err()
+	}
+	if err != nil {
+		t.Log(err)
+	}
+	return err == nil
+}
+
+// ackedAll leases and acks until so many messages are acked.
+func ackedAll(t *testing.T, c *redis.Client, queue string, count int) {
+	t.Helper()
+	acked := map[string]bool{}
+	for end := time.Now().Add(patience); len(acked) < count; {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d messages of %s are acked", len(acked), count, queue)
+		}
+		reply, err := c.Do(t.Context(), "FILA.LEASE", queue, "COUNT", count).Result()
+		if err != nil {
+			continue
+		}
+		list, err := leased(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range list {
+			if n, err := c.Do(t.Context(), "FILA.ACK", queue, d.receipt).Int(); err == nil && n == 1 {
+				acked[d.payload] = true
+			}
+		}
 	}
 }

@@ -33,6 +33,8 @@ func benchmarks() []benchmark {
 		{"churn", "fill and drain repeatedly with new keys, and check whether memory grows", "never", prepareChurn},
 		{"connections", "memory of blocked and idle connections, and their effect on the latency of others", "always", prepareConnections},
 		{"cycle", "rates of one binary, or of two measured alternately", "always", prepareCycle},
+		{"failover", "for how long clients wait when the leader of a cluster is killed, ends in order, or hands over", "always", prepareFailover},
+		{"nodes", "the cycle on three nodes beside that of a broker alone, directly and through a follower; a cluster without work", "always", prepareNodes},
 		{"operators", "what other clients wait for while operators watch, search and redrive at a million keys", "never", prepareOperators},
 		{"promises", "the cycle with a hook, many keys and a large backlog, each compared with the cycle without; latency to waiting consumers; sustained load", "always", preparePromises},
 		{"scheduler", "enqueue and lease with one key, many keys and throttles; needs redis-benchmark", "always", prepareScheduler},

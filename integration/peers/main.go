@@ -31,6 +31,7 @@ type options struct {
 	rounds int
 	time   time.Duration
 	warmup time.Duration
+	nodes  bool
 	only   string
 	cases  string
 }
@@ -45,6 +46,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "`rounds` of each system")
 	flag.DurationVar(&o.time, "time", 5*time.Second, "`duration` of a round")
 	flag.DurationVar(&o.warmup, "warmup", time.Second, "`duration` of the warm-up before a round")
+	flag.BoolVar(&o.nodes, "nodes", false, "compare clusters of three nodes in place of single servers")
 	flag.StringVar(&o.only, "only", "", "`systems` to measure, separated by commas; all if empty")
 	flag.StringVar(&o.cases, "cases", "", "`cases` to measure, separated by commas; all if empty")
 	quick := flag.Bool("quick", false, "three rounds of two seconds, at most five minutes in total")
@@ -152,6 +154,9 @@ func (s *system) does(c *testCase) bool { return s.only == nil || slices.Contain
 // startAll starts the installed systems and lists the others.
 func (r *run) startAll(ctx context.Context) (all []*running, absent []string, err error) {
 	table := systems()
+	if r.nodes {
+		table = clusters()
+	}
 	for i := range table {
 		s := &table[i]
 		if !chosen(r.only, s.ID) {

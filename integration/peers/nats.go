@@ -14,9 +14,10 @@ import (
 // jet is a NATS server with a work-queue stream in files. Publishes are asynchronous; one durable
 // pull consumer fetches.
 type jet struct {
-	addr  string
-	shape bench.Shape
-	noise bench.Noise
+	addr     string
+	replicas int // of the stream; 0: one
+	shape    bench.Shape
+	noise    bench.Noise
 }
 
 func (*jet) Name() string { return "NATS JetStream" }
@@ -49,7 +50,7 @@ func (j *jet) Prepare(ctx context.Context, s bench.Shape) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	st, err := js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: stream, Subjects: []string{subject}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+		Name: stream, Subjects: []string{subject}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: j.replicas,
 	})
 	if err != nil {
 		return err

@@ -14,10 +14,11 @@ import (
 // rabbit is a RabbitMQ with a quorum queue: publishes with confirms, deliveries pushed up to a
 // prefetch count, one ack frame per batch.
 type rabbit struct {
-	addr    string
-	version string // set once it is ready
-	shape   bench.Shape
-	noise   bench.Noise
+	addr     string
+	replicas int    // of the queue; 0: one
+	version  string // set once it is ready
+	shape    bench.Shape
+	noise    bench.Noise
 }
 
 func (*rabbit) Name() string { return "RabbitMQ" }
@@ -51,7 +52,11 @@ func (r *rabbit) with(do func(*amqp.Channel) error) error {
 func (r *rabbit) Prepare(_ context.Context, s bench.Shape) error {
 	r.shape, r.noise = s, bench.NewNoise(s.Payload)
 	return r.with(func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(s.Queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+		args := amqp.Table{"x-queue-type": "quorum"}
+		if r.replicas > 0 {
+			args["x-quorum-initial-group-size"] = r.replicas
+		}
+		_, err := ch.QueueDeclare(s.Queue, true, false, false, false, args)
 		return err
 	})
 }

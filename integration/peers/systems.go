@@ -202,13 +202,18 @@ func startBeanstalkd(flush string) func(context.Context, *run) (*running, error)
 	}
 }
 
+// natsBinary returns the server built by make bench-peers beside this program.
+func (r *run) natsBinary() (string, error) {
+	if _, err := os.Stat(r.natsd); err != nil {
+		return "", missing{"natsd", "run make bench-peers"}
+	}
+	return filepath.Abs(r.natsd)
+}
+
 // startNATS starts the server built by make bench-peers beside this program.
 func startNATS(always bool) func(context.Context, *run) (*running, error) {
 	return func(ctx context.Context, r *run) (*running, error) {
-		if _, err := os.Stat(r.natsd); err != nil {
-			return nil, missing{"natsd", "run make bench-peers"}
-		}
-		bin, err := filepath.Abs(r.natsd)
+		bin, err := r.natsBinary()
 		if err != nil {
 			return nil, err
 		}
@@ -242,33 +247,15 @@ func startRabbit(ctx context.Context, r *run) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper, err := newPlace(r.root, "epmd")
-	if err != nil {
-		return nil, err
-	}
 	dist, err := newPlace(r.root, "rabbitmq")
 	if err != nil {
 		return nil, err
 	}
-	epmd, err := startProcess(ctx, mapper.dir, nil, listening(mapper.addr), "epmd", "-port", strconv.Itoa(mapper.port), "-address", "127.0.0.1")
+	epmd, err := r.startMapper(ctx, "epmd")
 	if err != nil {
 		return nil, err
 	}
-	r.later(epmd.stop)
-	env := []string{
-		"HOME=" + at.dir,
-		"ERL_EPMD_PORT=" + strconv.Itoa(mapper.port),
-		"RABBITMQ_NODENAME=fila-peers@localhost",
-		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
-		"RABBITMQ_NODE_PORT=" + strconv.Itoa(at.port),
-		"RABBITMQ_DIST_PORT=" + strconv.Itoa(dist.port),
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		"RABBITMQ_MNESIA_BASE=" + at.dir,
-		"RABBITMQ_LOG_BASE=" + at.dir,
-		"RABBITMQ_PID_FILE=" + filepath.Join(at.dir, "pid"),
-		"RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(at.dir, "plugins"),
-		"RABBITMQ_CONFIG_FILE=" + filepath.Join(at.dir, "none"),
-	}
+	env := rabbitEnv(at, at.dir, "fila-peers@localhost", epmd.port, dist.port)
 	peer := &rabbit{addr: at.addr}
 	p, err := startProcess(ctx, at.dir, env, peer.ready, bin)
 	if err != nil {
@@ -276,4 +263,36 @@ func startRabbit(ctx context.Context, r *run) (*running, error) {
 	}
 	r.later(p.stop)
 	return &running{Version: peer.version, pid: p.pid(), peer: peer}, nil
+}
+
+// startMapper starts a port mapper of Erlang.
+func (r *run) startMapper(ctx context.Context, name string) (place, error) {
+	at, err := newPlace(r.root, name)
+	if err != nil {
+		return place{}, err
+	}
+	p, err := startProcess(ctx, at.dir, nil, listening(at.addr), "epmd", "-port", strconv.Itoa(at.port), "-address", "127.0.0.1")
+	if err != nil {
+		return place{}, err
+	}
+	r.later(p.stop)
+	return at, nil
+}
+
+// rabbitEnv returns the environment of a node with its data in a place of its own.
+func rabbitEnv(at place, home, node string, mapper, dist int) []string {
+	return []string{
+		"HOME=" + home,
+		"ERL_EPMD_PORT=" + strconv.Itoa(mapper),
+		"RABBITMQ_NODENAME=" + node,
+		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
+		"RABBITMQ_NODE_PORT=" + strconv.Itoa(at.port),
+		"RABBITMQ_DIST_PORT=" + strconv.Itoa(dist),
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		"RABBITMQ_MNESIA_BASE=" + at.dir,
+		"RABBITMQ_LOG_BASE=" + at.dir,
+		"RABBITMQ_PID_FILE=" + filepath.Join(at.dir, "pid"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(at.dir, "plugins"),
+		"RABBITMQ_CONFIG_FILE=" + filepath.Join(at.dir, "none"),
+	}
 }
