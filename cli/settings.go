@@ -188,7 +188,8 @@ func authSettings(c *Auth) []setting {
 			name:  "auth.acl_file",
 			value: text{to: &c.ACLFile, of: "path", says: "a file"},
 			doc: "A file with such lines, instead of `auth.users`: `ACL SAVE` writes it, `ACL LOAD` reloads it. A line for the user `default` overrides " +
-				"`auth.password`. Empty: users created at run time are lost when the broker stops.",
+				"`auth.password`. Empty: users created at run time are lost when the broker stops. With `cluster.node_id`, `auth.*` give the users with which " +
+				"the cluster is formed; from then on they are in its store.",
 		},
 	}
 }

@@ -3,7 +3,6 @@ package commands
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -247,7 +246,7 @@ func aclSetUser() Spec {
 		Name: "SETUSER", Secret: true, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of rules and connections", Returns: "status",
 		Summary: "Creates or changes a user, by all of the rules or none. Changes apply at once, also to existing connections.",
 		Differs: "Patterns match queues: %R~ allows to consume, %W~ to produce. There are no selectors. Connections of the user that wait for messages " +
-			"are answered that there are none.",
+			"are answered that there are none. Users of a cluster are the same on all of its nodes: a change applies on the others within a second.",
 		Flags: aclFlags("admin"),
 		Args:  []Arg{{Name: "username", Type: String}, {Name: "rule", Type: String, Optional: true, Multiple: true}},
 		Examples: []Example{
@@ -261,12 +260,9 @@ func aclSetUser() Spec {
 			}
 			a, err := s.handler.users.Set(string(in.Bytes("username")), rules)
 			if err != nil {
-				if r, ok := errors.AsType[*acl.RuleError](err); ok {
-					return command.Refuse("ERR", "Error in ACL SETUSER modifier '"+command.Clip([]byte(r.Rule))+"': "+r.Reason)
-				}
-				return command.Refuse("ERR", err.Error())
+				return refuseRule(err)
 			}
-			s.handler.changed([]*acl.Account{a}, s)
+			s.handler.changed([]*acl.Account{a}, s, s.close)
 			w.OK()
 			return nil
 		},
@@ -332,7 +328,7 @@ func aclDelUser() Spec {
 			if err != nil {
 				return command.Refuse("ERR", err.Error())
 			}
-			s.handler.changed(gone, s)
+			s.handler.changed(gone, s, s.close)
 			w.Int(int64(len(gone)))
 			return nil
 		},
@@ -381,6 +377,7 @@ func aclSave() Spec {
 	return Spec{
 		Name: "SAVE", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "status",
 		Summary:  "Writes the users to auth.acl_file, atomically.",
+		Differs:  "In a cluster, where users need not be saved, it writes the file of the node to which the client is connected.",
 		Flags:    aclFlags("admin"),
 		Examples: []Example{{"ACL SAVE", "(error) ERR no file for users is set: see auth.acl_file"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -397,6 +394,7 @@ func aclLoad() Spec {
 	return Spec{
 		Name: "LOAD", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users and connections", Returns: "status",
 		Summary:  "Replaces the users by those in auth.acl_file, all or none. Connections of users that are not in it are closed.",
+		Differs:  "In a cluster it is refused by nodes that do not lead: the file is that of the leader.",
 		Flags:    aclFlags("admin"),
 		Examples: []Example{{"ACL LOAD", "(error) ERR no file for users is set: see auth.acl_file"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
@@ -404,22 +402,23 @@ func aclLoad() Spec {
 			if err != nil {
 				return command.Refuse("ERR", err.Error())
 			}
-			s.handler.changed(changed, s)
+			s.handler.changed(changed, s, s.close)
 			w.OK()
 			return nil
 		},
 	}
 }
 
-// ReloadUsers reloads auth.acl_file as ACL LOAD does. Without such a file it does nothing.
+// ReloadUsers reloads auth.acl_file as ACL LOAD does. Without such a file, and where the users are in the
+// store of a cluster, it does nothing.
 func (h *Handler) ReloadUsers() error {
-	if h.cfg.ACLFile == "" {
+	if h.cfg.ACLFile == "" || h.shared.version.Load() > 0 {
 		return nil
 	}
 	changed, err := h.users.Load()
 	if err != nil {
 		return err
 	}
-	h.changed(changed, nil)
+	h.changed(changed, nil, nil)
 	return nil
 }

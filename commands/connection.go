@@ -280,6 +280,7 @@ const (
 	relayAs      = "RELAY.AS"      // user, name, library, its version, protocol, kinds of events of the client whose commands follow
 	relayReturn  = "RELAY.RETURN"  // queue, receipts: these deliveries did not reach their client
 	relayUnblock = "RELAY.UNBLOCK" // id of a connection: its wait for messages ends
+	relayUsers   = "RELAY.USERS"   // what version of the users this node has, after the commands before
 )
 
 // fromNode executes a command that only nodes send. It returns false for any other.
@@ -301,6 +302,9 @@ func (s *Session) fromNode(args [][]byte) bool {
 		id, _ := command.ParseInt(args[1])
 		s.handler.submitUndo(&unblockCall{client: uint64(id)}) //nolint:gosec // it was one
 		w.OK()
+	case string(args[0]) == relayUsers && s.authed:
+		s.answer(usersVersion{s.handler}, smallRoom)
+		return true
 	default:
 		return false
 	}

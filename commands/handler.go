@@ -96,6 +96,8 @@ type Config struct {
 	// replication.
 	Cluster Cluster
 	Relay   *relay.Router
+	// UserStore reads the users of the cluster; nil: users are those of this process.
+	UserStore UserStore
 	// Replication tells what the node knows of its cluster; nil: there is none.
 	Replication Replication
 	Log         zerolog.Logger
@@ -163,6 +165,7 @@ type Handler struct {
 
 	nodes          nodes
 	users          *acl.Users
+	shared         sharedUsers
 	defaultAccount *acl.Account // of the default user
 	denied         acl.Log
 	failures       failures
@@ -182,7 +185,11 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	h := &Handler{cfg: cfg, engine: e, table: command.New(table()), sessions: make(map[uint64]*Session)}
+	specs := table()
+	if cfg.UserStore != nil {
+		inStore(specs)
+	}
+	h := &Handler{cfg: cfg, engine: e, table: command.New(specs), sessions: make(map[uint64]*Session)}
 	h.hub = events.New(h)
 	h.joinCluster()
 	var err error
@@ -204,6 +211,9 @@ func New(cfg Config, e Engine) (*Handler, error) {
 		h.hub.Tap(tracing.Kinds, cfg.Tracer.Observe)
 	}
 	e.Listen(h.hub.Publish)
+	if err := h.shareUsers(); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 

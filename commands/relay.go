@@ -187,6 +187,7 @@ type relayed struct {
 	exec    *execCall      // of a transaction, whose local replies are known
 	leases  func(int) bool // which replies of a transaction deliver messages; nil: this one does, or none
 	lost    []returned     // what the reply delivers, noted when it does not reach the client
+	users   *usersReached  // of a change of users; nil: it is none
 }
 
 // returned are deliveries of one message.
@@ -194,7 +195,7 @@ type returned struct{ queue, receipt string }
 
 // forwardable makes the reply of a command that is passed on as it is.
 func (s *Session) forwardable(c *entry, args [][]byte) *relayed {
-	r := &relayed{}
+	r := &relayed{users: s.handler.awaitUsers(c)}
 	s.wire = relay.AppendCommand(s.wire, args...)
 	if c.Spec.Has("readonly") || c == s.handler.nodes.wait {
 		r.Again = relay.Always
@@ -223,7 +224,7 @@ func (s *Session) forward(r *relayed, c *entry, args [][]byte, silent bool) {
 		s.waiting = r
 	}
 	s.answer(r, int64(2*len(r.Wire))+smallRoom)
-	s.forwards = append(s.forwards, &r.Command)
+	s.forwards = r.appendTo(s.forwards)
 }
 
 // sendForwards sends what the commands of a read have left for the leader.
@@ -304,14 +305,16 @@ func (s *Session) forwardExec(c *entry, silent bool) {
 	}
 	s.wire = append(s.wire, commandOf("MULTI")...)
 	var delivers []bool
+	var changes []*entry
 	for i := range r.exec.queued {
 		if q := &r.exec.queued[i]; q.call != nil {
 			words := append(bytes.Fields([]byte(q.command.Display)), q.args...)
 			s.wire = relay.AppendCommand(s.wire, words...)
-			delivers = append(delivers, q.command.Blocking)
+			delivers, changes = append(delivers, q.command.Blocking), append(changes, q.command)
 		}
 		r.exec.queued[i].args = nil // the leader has them
 	}
+	r.users = s.handler.awaitUsers(changes...)
 	s.wire = append(s.wire, commandOf("EXEC")...)
 	r.Skip, r.leases = 1+len(delivers), func(i int) bool { return i < len(delivers) && delivers[i] }
 	s.forward(r, c, nil, silent)

@@ -373,6 +373,9 @@ func (s *Session) room(c call, left int) *pending {
 	return p
 }
 
+// close ignores further commands, and closes the connection after the pending replies.
+func (s *Session) close() { s.closing = true }
+
 // scratch returns an empty writer for a reply that is rendered immediately.
 func (s *Session) scratch() *resp.Writer {
 	s.writer.Take()

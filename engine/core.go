@@ -62,6 +62,7 @@ type core struct {
 	ops       operations      // census, redrives and backups
 	sweep     sweep           // figures of all fairness keys
 	signals   signalTable     // sums that fade with time
+	users     userTable       // users of a cluster
 	out       outbox          // the open batch and what follows its commit
 	health    health          // whether the store takes writes
 }

@@ -373,6 +373,8 @@ const (
 	stateScript = "script"
 	// stateReplica is storage.ReplicaKey: written by the machine of a node, never by the engine.
 	stateReplica = "replica"
+	// stateUser and stateUsers are storage.UserKey and storage.UsersVersionKey.
+	stateUser, stateUsers = "acl", "acl_version"
 	// stateCronMessage is followed by the name of a recurring message; the value is its
 	// content, a storage.Message.
 	stateCronMessage = "cron_message"
@@ -423,9 +425,10 @@ type stateKind struct {
 func stateKinds() map[string]stateKind {
 	number := stateKind{1, func(b []byte) error { _, err := decodeUint(b); return err }}
 	return map[string]stateKind{
-		stateEpoch: number, stateIDs: number, stateNextQueue: number, stateNow: number,
+		stateEpoch: number, stateIDs: number, stateNextQueue: number, stateNow: number, stateUsers: number,
 		stateKey:         {3, func(b []byte) error { return new(storage.Key).Decode(b) }},
 		stateConfig:      {2, func([]byte) error { return nil }},
+		stateUser:        {2, func([]byte) error { return nil }},
 		stateThrottle:    {2, func(b []byte) error { return new(storage.Throttle).Decode(b) }},
 		stateCron:        {2, func(b []byte) error { return new(storage.Cron).Decode(b) }},
 		stateReplica:     {1, func(b []byte) error { return new(storage.Replica).Decode(b) }},

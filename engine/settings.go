@@ -100,7 +100,7 @@ func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 	return keys
 }
 
-// recoverConfig reads the runtime configuration from the store.
+// recoverConfig reads the runtime configuration, and the users, from the store.
 func (c *core) recoverConfig() error {
 	config, bytes := ordered[string]{}.edit(), 0
 	err := c.scan(storage.State, storage.AppendStateKey(nil, stateConfig), func(k, v []byte) error {
@@ -113,6 +113,87 @@ func (c *core) recoverConfig() error {
 		return nil
 	})
 	c.out.snapshot = c.out.snapshot.withConfig(config, bytes)
+	if err != nil {
+		return err
+	}
+	return c.recoverUsers()
+}
+
+// Where several nodes are one broker, its users are records of the store: names, and lines whose meaning
+// the engine does not know. They come into force where the nodes read them, see storage.ReadUsers.
+
+// Bounds of the users in the store.
+const (
+	usersMax      = 10_000
+	userLineMax   = 64 << 10 // bytes
+	usersBytesMax = 16 << 20 // of all lines
+)
+
+// userTable are the users as of the open batch.
+type userTable struct {
+	lines   map[string]string // by name
+	bytes   int
+	version uint64 // of the newest change; 0: users are not in the store
+}
+
+// User returns the line of a user, "" if there is none.
+func (tx *Tx) User(name string) string { return tx.core.users.lines[name] }
+
+// Users returns the names of all users, in order.
+func (tx *Tx) Users() []string { return slices.Sorted(maps.Keys(tx.core.users.lines)) }
+
+// SetUsers sets the lines of users, all of them or none; an empty line deletes a user. The change is
+// durable when the reply leaves.
+//
+// Errors: ErrMisconf, ErrTooBig for too many users or lines that are too long.
+func (tx *Tx) SetUsers(lines map[string]string) error {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return err
+	}
+	n, bytes := len(c.users.lines), c.users.bytes
+	for name, line := range lines {
+		old, known := c.users.lines[name]
+		if len(line) > userLineMax {
+			return fmt.Errorf("%w: the rules of user %.64q have %d bytes, the limit is %d", ErrTooBig, name, len(line), userLineMax)
+		}
+		bytes += len(line) - len(old)
+		switch {
+		case line != "" && !known:
+			n++
+		case line == "" && known:
+			n--
+		}
+	}
+	if n > max(usersMax, len(c.users.lines)) || bytes > max(usersBytesMax, c.users.bytes) {
+		return fmt.Errorf("%w: there would be %s with rules of %d bytes, the limits are %d and %d", ErrTooBig, amount(n, "user"), bytes, usersMax, usersBytesMax)
+	}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		if line := lines[name]; line != "" {
+			c.users.lines[name] = line
+			c.out.batch.Put(storage.State, storage.UserKey(name), []byte(line))
+		} else {
+			delete(c.users.lines, name)
+			c.out.batch.Delete(storage.State, storage.UserKey(name))
+		}
+	}
+	c.users.bytes = bytes
+	c.users.version++
+	storage.PutUsersVersion(c.out.batch, c.users.version)
+	c.out.sync = true
+	return nil
+}
+
+// recoverUsers reads the users from the store.
+func (c *core) recoverUsers() error {
+	version, lines, err := storage.ReadUsers(c.store, 0)
+	c.users = userTable{lines: lines, version: version}
+	if lines == nil {
+		c.users.lines = map[string]string{}
+	}
+	for _, line := range lines {
+		c.users.bytes += len(line)
+	}
 	return err
 }
 
@@ -259,47 +340,6 @@ func (c *core) forgetKey(k *fairKey) {
 		q.idle.busiest.forgotten(k)
 	}
 	q.idle.keep(k)
-}
-
-// Pause pauses or resumes a queue: its intake, its deliveries, or both. A queue with a paused
-// intake refuses enqueues with ErrPaused, but accepts messages that return from leases and
-// messages that are dead-lettered to it. Consumers that wait for a queue with paused deliveries
-// continue to wait, and are served when it is resumed.
-//
-// Errors: ErrMisconf, ErrNoQueue.
-func (tx *Tx) Pause(name string, in, out, paused bool) error {
-	c := tx.core
-	q, err := c.queueToChange(name)
-	if err != nil {
-		return err
-	}
-	if in {
-		q.set.PausedIn = paused
-	}
-	if out {
-		q.set.PausedOut = paused
-	}
-	c.putQueue(q)
-	c.listPaused(q)
-	if !out {
-		return nil
-	}
-	if paused {
-		c.unreserveQueue(q)
-	} else {
-		c.demandChanged(q)
-		c.offer(q)
-	}
-	return nil
-}
-
-// listPaused updates the set of queues whose deliveries are paused.
-func (c *core) listPaused(q *queue) {
-	if q.set.PausedOut {
-		c.queues.pausedOut[q] = struct{}{}
-	} else {
-		delete(c.queues.pausedOut, q)
-	}
 }
 
 // The settings records of fairness keys have the number of their queue in their store keys, and

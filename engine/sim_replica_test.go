@@ -52,6 +52,7 @@ type simEvents struct {
 	oldTerm    int // batches of one term that the log has taken in another
 	refused    int // tasks that a leader that was replaced has refused
 	late       int // successes that it has answered
+	users      int // changes of users that were acknowledged
 }
 
 func TestSimulationOfNodesFindsPlantedFaults(t *testing.T) {
@@ -90,6 +91,7 @@ type simCluster struct {
 	partBytes int
 	takeovers int
 	seen      *simEvents
+	users     simUsers
 }
 
 // simSession is the engine of a node and what the simulation has for it.
@@ -110,7 +112,7 @@ func simulateNodes(seed uint64, m mutant, seen *simEvents) error {
 	s := &sim{rng: rng, w: newConditions(rng), mutant: m, cfg: DefaultConfig(), oracle: newOracle()}
 	s.w.crash, s.w.powerLoss, s.w.diskFails, s.w.sync = 0, 0, 0, SyncAlways
 	s.store = &crashStore{Memory: storage.NewMemory(), rng: rng} // only the stores of nodes are used
-	c := &simCluster{sim: s, seen: seen, digests: map[uint64]uint64{}, rough: 2 + rng.IntN(12), partBytes: replica.PartBytes}
+	c := &simCluster{sim: s, seen: seen, digests: map[uint64]uint64{}, rough: 2 + rng.IntN(12), partBytes: replica.PartBytes, users: newSimUsers()}
 	if rng.IntN(2) == 0 {
 		c.partBytes = 60 + rng.IntN(400)
 	}
@@ -125,7 +127,7 @@ func simulateNodes(seed uint64, m mutant, seen *simEvents) error {
 	s.cfg.KeepTime = true
 	for i := range 3 + 2*rng.IntN(2) {
 		n := &simNode{cluster: c, id: i, up: true, store: storage.NewMemory()}
-		if err := replica.Claim(n.store, simClusterID); err != nil {
+		if err := replica.Claim(n.store, simClusterID, map[string]string{"default": "seeded"}); err != nil {
 			return err
 		}
 		n.read()
@@ -348,6 +350,8 @@ func (c *simCluster) act() {
 		case cl == nil || len(n.session.inbox) > 20:
 		case s.rng.IntN(30) == 0 && !n.paused:
 			s.vanish()
+		case s.rng.IntN(25) == 0:
+			c.setUser(cl)
 		default:
 			s.act(cl)
 		}
@@ -612,6 +616,7 @@ func (c *simCluster) end() error {
 		}
 		c.compareNow(o, o.machine.Applied())
 	}
+	c.endUsers()
 	return c.oracle.err
 }
 

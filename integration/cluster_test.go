@@ -36,6 +36,12 @@ func cluster(t *testing.T, args ...string) *nodes {
 // clusterIn is cluster with the directories of the nodes.
 func clusterIn(t *testing.T, dirs map[string]string, args ...string) *nodes {
 	t.Helper()
+	return clusterOf(t, dirs, func(string) []string { return args })
+}
+
+// clusterOf is clusterIn with the arguments of each node.
+func clusterOf(t *testing.T, dirs map[string]string, args func(id string) []string) *nodes {
+	t.Helper()
 	n := &nodes{t: t, all: map[string]*harness.Broker{}}
 	var peers []string
 	for _, id := range []string{"a", "b", "c"} {
@@ -46,7 +52,7 @@ func clusterIn(t *testing.T, dirs map[string]string, args ...string) *nodes {
 		peers = append(peers, id+"="+addr)
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		b, err := harness.New(binary(t), dirs[id], append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args...)...)
+		b, err := harness.New(binary(t), dirs[id], append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args(id)...)...)
 		if err != nil {
 			t.Fatal(err)
 		}

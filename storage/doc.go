@@ -76,8 +76,10 @@
 //
 // # Stores of nodes
 //
-// The store of a node of a cluster has one record more, "replica" in state: the position in the
-// replicated log up to which it has applied it. It changes with every batch, in the same write.
+// The store of a node of a cluster has records more, in state. "replica" is the position in the
+// replicated log up to which it has applied it, which changes with every batch, in the same write.
+// "acl" with a name is a user, as the line of rules that ACL LIST shows, and "acl_version" the number
+// of changes of the users.
 //
 // # Batches
 //

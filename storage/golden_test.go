@@ -153,6 +153,8 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_ledger":        fullLedgerEntry().Append(nil),
 		"key_replica":          storage.ReplicaKey(),
 		"record_replica":       fullReplica().Append(nil),
+		"key_user":             storage.UserKey("worker"),
+		"key_users_version":    storage.UsersVersionKey(),
 		"batch":                goldenBatch().Bytes(),
 	} {
 		path := filepath.Join("testdata", "golden", name+".hex")

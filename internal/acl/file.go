@@ -11,11 +11,20 @@ import (
 // Load replaces the users by those of the file. It returns the accounts that changed or
 // were deleted; after an error nothing has changed.
 func (u *Users) Load() ([]*Account, error) {
+	u.changing.Lock()
+	defer u.changing.Unlock()
+	users, err := u.parseFile()
+	if err != nil {
+		return nil, err
+	}
+	return u.replace(users), nil
+}
+
+// parseFile returns the users in the file.
+func (u *Users) parseFile() (map[string]*User, error) {
 	if u.cfg.File == "" {
 		return nil, ErrNoFile
 	}
-	u.changing.Lock()
-	defer u.changing.Unlock()
 	text, err := os.ReadFile(u.cfg.File)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("auth.acl_file: %s does not exist; create it, it may be empty", u.cfg.File)
@@ -23,11 +32,7 @@ func (u *Users) Load() ([]*Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth.acl_file: %w", err)
 	}
-	users, err := u.parse(u.cfg.File, strings.Split(string(text), "\n"))
-	if err != nil {
-		return nil, err
-	}
-	return u.replace(users), nil
+	return u.parse(u.cfg.File, strings.Split(string(text), "\n"))
 }
 
 // Save writes all users to the file, atomically and readable by its owner only.

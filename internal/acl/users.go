@@ -194,8 +194,8 @@ func (u *Users) Set(name string, rules []string) (*Account, error) {
 
 // Delete removes users and returns their accounts. Unknown names are ignored.
 func (u *Users) Delete(names []string) ([]*Account, error) {
-	if slices.Contains(names, DefaultUser) {
-		return nil, ErrRemoveDefault
+	if err := CheckDelete(names); err != nil {
+		return nil, err
 	}
 	u.changing.Lock()
 	defer u.changing.Unlock()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
@@ -62,6 +63,7 @@ func (b *broker) openMember(ctx context.Context, opened store) error {
 	m.node, err = cluster.New(cluster.Config{
 		ID: cfg.NodeID, Name: cfg.Name, Peers: peers, Dir: b.cfg.ClusterPath(), Version: cli.Version(), Election: cfg.Election, LogBytes: cfg.LogBytes,
 		Store: localStore{b.store, opened, b.cfg.Storage.Path}, Path: b.cfg.Storage.Path, Lead: m.lead, Leader: m.follow, Log: b.log,
+		Users: func() map[string]string { return b.handler.h.Load().UserLines() },
 	}, m.port)
 	if err != nil {
 		return errors.Join(err, m.port.Close())
@@ -81,6 +83,33 @@ func (m *member) link(c net.Conn, node string) {
 func (m *member) start(ctx context.Context) {
 	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { m.running <- m.node.Run(ctx) }()
+	go m.followUsers(ctx)
+}
+
+// usersEvery is the time between two looks at the users of the cluster. With the time in which entries
+// of the log reach this node, it is a part of the second in which a change is in force.
+const usersEvery = 250 * time.Millisecond
+
+// followUsers brings changes of the users into force that other nodes have made, until ctx ends.
+func (m *member) followUsers(ctx context.Context) {
+	again := time.NewTicker(usersEvery)
+	defer again.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		text := ""
+		if err := m.b.handler.h.Load().RefreshUsers(); err != nil {
+			text = err.Error()
+		}
+		if text != last && text != "" {
+			m.b.log.Error().Str("error", text).Msg("the users of the cluster cannot be read; those of before stay in force")
+		}
+		last = text
+	}
 }
 
 // end ends the node in order. Commands of clients still go to the next leader until close.
@@ -145,6 +174,9 @@ func (m *member) lead(ctx context.Context, l *cluster.Leadership) error {
 	})
 	if err != nil {
 		return err
+	}
+	if err := m.b.handler.h.Load().RefreshUsers(); err != nil {
+		m.b.log.Error().Err(err).Msg("the users of the cluster cannot be read; those of before stay in force")
 	}
 	m.take(e)
 	ran := make(chan error, 1)

@@ -25,7 +25,7 @@ func aNode(t *testing.T, orphan bool) (dir, backup string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := replica.Claim(s, "a-cluster"); err != nil {
+	if err := replica.Claim(s, "a-cluster", nil); err != nil {
 		t.Fatal(err)
 	}
 	var b storage.Batch

@@ -43,6 +43,7 @@ type relayPair struct {
 	links   []net.Conn
 	budget  int // bytes after which the next link breaks; -1: none does
 	clients []*relayClient
+	behind  map[string]bool // nodes that do not get changes of the users
 }
 
 const pairWait = 2 * time.Second
@@ -51,7 +52,7 @@ const pairWait = 2 * time.Second
 func withPair(t *testing.T, test func(p *relayPair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &relayPair{t: t, store: storage.NewMemory(), nodes: map[string]*relayNode{}, budget: -1}
+		p := &relayPair{t: t, store: storage.NewMemory(), nodes: map[string]*relayNode{}, budget: -1, behind: map[string]bool{}}
 		for _, name := range []string{"a", "b"} {
 			p.nodes[name] = p.newNode(name)
 		}
@@ -69,7 +70,7 @@ func (p *relayPair) newNode(name string) *relayNode {
 	})
 	n.seat = newSeat(pairWait, n.router)
 	var err error
-	n.handler, err = commands.New(commands.Config{Version: "0.1.0", MaxClients: 100, Now: time.Now, Cluster: n.seat, Relay: n.router}, n.seat)
+	n.handler, err = commands.New(commands.Config{Version: "0.1.0", MaxClients: 100, Now: time.Now, Cluster: n.seat, Relay: n.router, UserStore: p.users(name)}, n.seat)
 	if err != nil {
 		p.t.Fatal(err)
 	}

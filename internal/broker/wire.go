@@ -14,6 +14,7 @@ import (
 	"github.com/faisca/fila/internal/tracing"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
+	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"
 )
@@ -150,6 +151,7 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 	}
 	if b.member != nil {
 		c.Cluster, c.Relay = b.member.seat, b.member.router
+		c.UserStore = func(known uint64) (uint64, map[string]string, error) { return storage.ReadUsers(b.store, known) }
 	}
 	return c
 }

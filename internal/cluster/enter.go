@@ -187,7 +187,11 @@ func (n *Node) form(of string) (*identity, error) {
 		return nil, errors.Join(err, fmt.Errorf("storage.path was a part of the cluster with the id %s, whose cluster.path is missing", of))
 	}
 	id := &identity{Format: identityFormat, Cluster: of, Name: n.cfg.Name, Node: n.cfg.ID}
-	if err := replica.Claim(n.cfg.Store, id.Cluster); err != nil {
+	var users map[string]string
+	if n.cfg.Users != nil {
+		users = n.cfg.Users()
+	}
+	if err := replica.Claim(n.cfg.Store, id.Cluster, users); err != nil {
 		return nil, err
 	}
 	if err := n.emptyRaft(); err != nil {

@@ -107,7 +107,7 @@ func TestNodesMustAgreeOnTheirNodes(t *testing.T) {
 // Whatever a crash interrupts, the next start completes it.
 func TestFormingAndJoiningGoOnAfterACrash(t *testing.T) {
 	claimed := func(c *trial) {
-		if err := replica.Claim(c.nodes["a"].store, uuid.NewString()); err != nil {
+		if err := replica.Claim(c.nodes["a"].store, uuid.NewString(), nil); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -251,7 +251,7 @@ func TestADirectoryOfAnotherNodeOrClusterIsRefused(t *testing.T) {
 		if err := x.id.write(c.path("a")); err != nil {
 			t.Fatal(err)
 		}
-		if err := replica.Claim(c.nodes["a"].store, "2"); err != nil {
+		if err := replica.Claim(c.nodes["a"].store, "2", nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.tryToStart("a", c.peers); err == nil || !strings.Contains(err.Error(), x.want) {

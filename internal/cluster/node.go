@@ -34,6 +34,9 @@ type Config struct {
 	// and return nil; leadership is then handed over. It may return storage.ErrDeposed when it has
 	// found out by itself that another node leads. After any other error the node ends.
 	Lead func(ctx context.Context, l *Leadership) error
+	// Users returns the users with which this node forms a cluster, as lines by name; nil: none are in
+	// the store.
+	Users func() map[string]string
 	// Leader is called with the node that leads, each time it changes; zero: none is known.
 	Leader func(Peer)
 	Log    zerolog.Logger

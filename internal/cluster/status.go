@@ -121,7 +121,7 @@ func holds(store LocalStore) (records bool, of string, err error) {
 	return records, of, nil
 }
 
-// holdsAny reports whether a family has a record besides those of the store itself.
+// holdsAny reports whether a family has a record besides those that make it the store of a node.
 func holdsAny(store LocalStore, f storage.Family) (bool, error) {
 	if f == storage.Default {
 		return false, nil // the format
@@ -129,7 +129,7 @@ func holdsAny(store LocalStore, f storage.Family) (bool, error) {
 	it := store.Scan(f, nil, nil)
 	defer it.Close()
 	for it.Next() {
-		if f != storage.State || string(it.Key()) != string(storage.ReplicaKey()) {
+		if f != storage.State || string(it.Key()) != string(storage.ReplicaKey()) && !storage.IsUsers(it.Key()) {
 			return true, nil
 		}
 	}

@@ -3,6 +3,8 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/faisca/fila/storage"
@@ -230,10 +232,10 @@ func ReadRecord(store interface {
 	return &r, nil
 }
 
-// Claim makes a store that of a node of a cluster, with what it holds, and gives it a format version
-// that older versions refuse. It does nothing if it is one already, and refuses one of another
-// cluster.
-func Claim(local Local, cluster string) error {
+// Claim makes a store that of the node that begins a cluster, with what it holds, and gives it a format
+// version that older versions refuse. users are those of the cluster, as lines by name; nil: none are in
+// the store. It does nothing if the store is a node's already, and refuses one of another cluster.
+func Claim(local Local, cluster string, users map[string]string) error {
 	r, err := ReadRecord(local)
 	if err != nil {
 		return err
@@ -248,13 +250,21 @@ func Claim(local Local, cluster string) error {
 	var b storage.Batch
 	b.Put(storage.State, storage.ReplicaKey(), r.Append(nil))
 	storage.PutReplicaFormat(&b)
+	storage.DeleteUsers(&b) // of a cluster of before, in a store that was repaired
+	for _, name := range slices.Sorted(maps.Keys(users)) {
+		b.Put(storage.State, storage.UserKey(name), []byte(users[name]))
+	}
+	if users != nil {
+		storage.PutUsersVersion(&b, 1)
+	}
 	if err := local.Commit(&b, true); err != nil {
 		return fmt.Errorf("claim the store for cluster %s: %w", cluster, err)
 	}
 	return nil
 }
 
-// Detach makes the store of a node a plain one, and reports whether it was a node's.
+// Detach makes the store of a node a plain one, without the users of the cluster, and reports whether it
+// was a node's.
 func Detach(local Local) (was bool, err error) {
 	r, err := ReadRecord(local)
 	if err != nil || r == nil {
@@ -262,6 +272,7 @@ func Detach(local Local) (was bool, err error) {
 	}
 	var b storage.Batch
 	b.Delete(storage.State, storage.ReplicaKey())
+	storage.DeleteUsers(&b)
 	storage.PutFormat(&b)
 	if err := local.Commit(&b, true); err != nil {
 		return false, fmt.Errorf("detach the store from cluster %s: %w", r.Cluster, err)

@@ -18,7 +18,7 @@ const aCluster = "a-cluster"
 func claimed(tb testing.TB) (*storage.Memory, *Machine) {
 	tb.Helper()
 	store := storage.NewMemory()
-	if err := Claim(store, aCluster); err != nil {
+	if err := Claim(store, aCluster, nil); err != nil {
 		tb.Fatal(err)
 	}
 	return store, open(tb, store)
@@ -261,13 +261,13 @@ func TestAStoreBelongsToOneCluster(t *testing.T) {
 	if r, err := ReadRecord(store); r != nil || err != nil {
 		t.Errorf("a plain store has the record %+v, %v", r, err)
 	}
-	must(t, Claim(store, aCluster))
+	must(t, Claim(store, aCluster, nil))
 	must(t, open(t, store).Apply(5, 1, one(t, 1, 1, "a")))
-	must(t, Claim(store, aCluster))
+	must(t, Claim(store, aCluster, nil))
 	if m := open(t, store); m.Applied() != 5 {
 		t.Errorf("claimed again, applied are %d", m.Applied())
 	}
-	if err := Claim(store, "another"); err == nil {
+	if err := Claim(store, "another", nil); err == nil {
 		t.Error("another cluster may claim the store")
 	}
 	if _, err := NewMachine(store, "another"); err == nil {

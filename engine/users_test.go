@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/faisca/fila/storage"
+)
+
+func (w *world) setUsers(lines map[string]string) error {
+	return w.do(func(tx *Tx) error { return tx.SetUsers(lines) })
+}
+
+// stored returns the users in the store and their version.
+func (w *world) storedUsers() (map[string]string, uint64) {
+	w.t.Helper()
+	version, lines, err := storage.ReadUsers(w.core.store, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return lines, version
+}
+
+func TestUsersAreInTheStoreWithTheReply(t *testing.T) {
+	w := newWorld(t, nil)
+	if lines, version := w.storedUsers(); lines != nil || version != 0 {
+		t.Errorf("a new store has the users %v", lines)
+	}
+	w.must(func(tx *Tx) error { return tx.SetUsers(map[string]string{"a": "1", "b": "1", "c": "1"}) })
+	w.must(func(tx *Tx) error { return tx.SetUsers(map[string]string{"a": "2", "b": "", "unknown": ""}) })
+	w.restart()
+	w.must(func(tx *Tx) error {
+		if tx.User("a") != "2" || tx.User("b") != "" || fmt.Sprint(tx.Users()) != "[a c]" {
+			t.Errorf("after a restart the users are %v", tx.Users())
+		}
+		return tx.SetUsers(map[string]string{"a": "3"})
+	})
+	if lines, version := w.storedUsers(); !maps.Equal(lines, map[string]string{"a": "3", "c": "1"}) || version != 3 {
+		t.Errorf("the store has %v of version %d", lines, version)
+	}
+}
+
+func TestUsersAreBounded(t *testing.T) {
+	w := newWorld(t, nil)
+	for size, ok := range map[int]bool{userLineMax: true, userLineMax + 1: false} {
+		if err := w.setUsers(map[string]string{"long": strings.Repeat("x", size)}); ok != (err == nil) || err != nil && !errors.Is(err, ErrTooBig) {
+			t.Errorf("a line of %d bytes: %v", size, err)
+		}
+	}
+	w.must(func(tx *Tx) error { return tx.SetUsers(map[string]string{"long": ""}) })
+	most := map[string]string{}
+	for i := range usersMax {
+		most[fmt.Sprint(i)] = "x"
+	}
+	if err := w.setUsers(most); err != nil {
+		t.Errorf("%d users: %v", usersMax, err)
+	}
+	if err := w.setUsers(map[string]string{"more": "x"}); !errors.Is(err, ErrTooBig) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := w.setUsers(map[string]string{"more": "x", "0": ""}); err != nil {
+		t.Errorf("one in the place of another: %v", err)
+	}
+	lines := map[string]string{}
+	for i := range usersBytesMax / userLineMax {
+		lines[fmt.Sprint(1+i)] = strings.Repeat("x", userLineMax-50)
+	}
+	if err := w.setUsers(lines); err != nil {
+		t.Errorf("%d long lines: %v", len(lines), err)
+	}
+	lines["5000"] = strings.Repeat("x", userLineMax)
+	before, version := w.storedUsers()
+	if err := w.setUsers(lines); !errors.Is(err, ErrTooBig) {
+		t.Errorf("one more: %v", err)
+	}
+	if after, v := w.storedUsers(); !maps.Equal(before, after) || v != version {
+		t.Error("a refused change has changed something")
+	}
+}
