@@ -194,6 +194,9 @@ func (n *Node) form(of string) (*identity, error) {
 	if err := replica.Claim(n.cfg.Store, id.Cluster, users); err != nil {
 		return nil, err
 	}
+	if err := n.step(stepClaimed); err != nil {
+		return nil, err
+	}
 	if err := n.emptyRaft(); err != nil {
 		return nil, err
 	}
@@ -210,11 +213,35 @@ func (n *Node) form(of string) (*identity, error) {
 	if err := writeJSON(filepath.Join(n.raftDir(), snapshotFile), meta); err != nil {
 		return nil, err
 	}
+	if err := n.step(stepBegun); err != nil {
+		return nil, err
+	}
 	if err := id.write(n.cfg.Dir); err != nil {
 		return nil, err
 	}
 	n.cfg.Log.Info().Str("cluster", id.Cluster).Msg("a cluster is formed with the data of this node")
-	return id, nil
+	return id, n.step(stepNamed)
+}
+
+// The steps of forming and joining. A crash between two of them loses nothing: the next start goes on.
+const (
+	stepClaimed  = "the store is that of a node"
+	stepEmptied  = "Raft's directory is empty"
+	stepBegun    = "the cluster has its first snapshot"
+	stepAdmitted = "the leader has admitted this node"
+	stepNamed    = "the identity is written"
+	stepOpened   = "the log is open"
+	stepArrived  = "a copy of the data has arrived"
+	stepAdopted  = "the copy is in the place of the store"
+	stepNoted    = "the metadata of the copy is written"
+)
+
+// step says that a step is done.
+func (n *Node) step(done string) error {
+	if n.cfg.step == nil {
+		return nil
+	}
+	return n.cfg.step(done)
 }
 
 // emptyRaft removes what an interrupted attempt has left.
@@ -225,5 +252,8 @@ func (n *Node) emptyRaft() error {
 	if err := os.Mkdir(n.raftDir(), 0o750); err != nil {
 		return err
 	}
-	return syncDirectory(n.cfg.Dir)
+	if err := syncDirectory(n.cfg.Dir); err != nil {
+		return err
+	}
+	return n.step(stepEmptied)
 }

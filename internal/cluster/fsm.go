@@ -44,6 +44,7 @@ type fsm struct {
 	failed func(error)
 	healed func()
 	fatal  func(error)
+	step   func(string) error // Node.step
 	log    zerolog.Logger
 
 	machine atomic.Pointer[replica.Machine] // nil: the store has not got its data yet; called under mu, but for Applied and LastOf
@@ -191,10 +192,7 @@ func (f *fsm) Restore(io.ReadCloser) error {
 	if err != nil {
 		return err
 	}
-	if err := f.store.Adopt(a.dir); err != nil {
-		return f.end(fmt.Errorf("the copy of the data of another node: %w", err))
-	}
-	m, err := replica.NewMachine(f.store, f.cluster)
+	m, err := f.adopt(a)
 	if err != nil {
 		return f.end(fmt.Errorf("the copy of the data of another node: %w", err))
 	}
@@ -205,9 +203,26 @@ func (f *fsm) Restore(io.ReadCloser) error {
 	if err := f.snaps.write(&a.meta); err != nil {
 		return f.end(err)
 	}
+	if err := f.step(stepNoted); err != nil {
+		return f.end(err)
+	}
 	f.machine.Store(m)
 	f.log.Info().Uint64("entry", m.Applied()).Msg("the data of the cluster has arrived")
 	return nil
+}
+
+// adopt replaces the local store by a copy that has arrived. The caller holds mu.
+func (f *fsm) adopt(a *arrival) (*replica.Machine, error) {
+	if err := f.step(stepArrived); err != nil {
+		return nil, err
+	}
+	if err := f.store.Adopt(a.dir); err != nil {
+		return nil, err
+	}
+	if err := f.step(stepAdopted); err != nil {
+		return nil, err
+	}
+	return replica.NewMachine(f.store, f.cluster)
 }
 
 // snapshot is a snapshot that is being taken.

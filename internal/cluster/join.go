@@ -62,11 +62,17 @@ func (n *Node) join(ctx context.Context, answers []*Status, records bool, of str
 	if reply.Cluster != id {
 		return nil, fmt.Errorf("join: the leader is of cluster %s, others of %s", reply.Cluster, id)
 	}
+	if err := n.step(stepAdmitted); err != nil {
+		return nil, fatalError{err}
+	}
 	own := &identity{Format: identityFormat, Cluster: id, Name: n.cfg.Name, Node: n.cfg.ID}
 	if err := own.write(n.cfg.Dir); err != nil {
 		return nil, fatalError{err}
 	}
 	n.cfg.Log.Info().Str("cluster", id).Msg("joined the cluster; a copy of its data follows")
+	if err := n.step(stepNamed); err != nil {
+		return nil, fatalError{err}
+	}
 	return own, nil
 }
 

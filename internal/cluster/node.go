@@ -42,6 +42,9 @@ type Config struct {
 	Log    zerolog.Logger
 
 	Pace Pace
+	// step is called after each step of forming and joining that a crash may follow; an error ends the
+	// node there. Tests set it.
+	step func(step string) error
 }
 
 // Pace are the times between attempts. Zero values are the defaults; tests set shorter ones.
@@ -171,6 +174,9 @@ func (n *Node) start(id *identity) error {
 		return err
 	}
 	f, snaps, err := n.openState(id, log)
+	if err == nil {
+		err = n.step(stepOpened)
+	}
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
@@ -234,7 +240,7 @@ func (n *Node) openState(id *identity, log *raftLog) (*fsm, *snapshots, error) {
 		return nil, nil, err
 	}
 	f := newFSM(&fsm{
-		store: n.cfg.Store, cluster: id.Cluster, snaps: snaps, retry: n.cfg.Pace.Retry, fatal: n.fatal, log: n.cfg.Log,
+		store: n.cfg.Store, cluster: id.Cluster, snaps: snaps, step: n.step, retry: n.cfg.Pace.Retry, fatal: n.fatal, log: n.cfg.Log,
 		failed: func(err error) {
 			n.cfg.Log.Error().Err(err).Msg("the store refuses writes; this node goes on when it takes them again")
 			n.ceaseLeading(err)

@@ -96,15 +96,16 @@ func (s *memory) contents(t *testing.T) string {
 type network struct {
 	t *testing.T
 
-	mu    sync.Mutex
-	cut   map[[2]string]bool // from, to
-	conns map[net.Conn][2]string
-	to    map[string]string // by node: where it listens
+	mu     sync.Mutex
+	cut    map[[2]string]bool // from, to
+	conns  map[net.Conn][2]string
+	to     map[string]string // by node: where it listens
+	missed map[string]int    // by node: connections to it while it was down or cut off
 }
 
 func newNetwork(t *testing.T, nodes ...string) (*network, []Peer) {
 	t.Helper()
-	n := &network{t: t, cut: map[[2]string]bool{}, conns: map[net.Conn][2]string{}, to: map[string]string{}}
+	n := &network{t: t, cut: map[[2]string]bool{}, conns: map[net.Conn][2]string{}, to: map[string]string{}, missed: map[string]int{}}
 	var peers []Peer
 	for _, node := range nodes {
 		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -167,6 +168,9 @@ func (n *network) pass(node string, from net.Conn) {
 	ends := [2]string{g.Node, node}
 	n.mu.Lock()
 	addr, off := n.to[node], n.cut[ends]
+	if off || addr == "" {
+		n.missed[node]++
+	}
 	n.mu.Unlock()
 	if off || addr == "" {
 		return
@@ -203,6 +207,7 @@ type trial struct {
 
 	mu   sync.Mutex
 	work func(ctx context.Context, node string, l *Leadership) error // what a leader does
+	step func(node, step string) error                               // Config.step; nil: nothing happens
 }
 
 // running is a node of a trial, and its disk.
@@ -271,6 +276,14 @@ func (c *trial) tryToStart(id string, peers []Peer) error {
 			return nil
 		},
 		Pace: Pace{Retry: 5 * time.Millisecond, Ask: 10 * time.Millisecond, Watch: 20 * time.Millisecond, Leave: time.Second},
+		step: func(step string) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.step == nil {
+				return nil
+			}
+			return c.step(id, step)
+		},
 	}, port)
 	if err != nil {
 		r.node = nil

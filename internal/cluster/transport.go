@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"time"
 
@@ -55,19 +56,23 @@ const (
 	retryAfter  = 50 * time.Millisecond
 )
 
-// transport is Raft's transport, but for entries to a node that does not answer or cannot write them:
-// it tries again at short intervals. Raft itself doubles the intervals up to 10 s, and a node that
-// comes back would get nothing for as long, while its vote may be the one that a commit lacks.
+// transport is Raft's transport, but for what a node gets that does not answer or cannot write it. Raft
+// doubles the intervals between its attempts up to 10 s, and a node that comes back would get nothing
+// for as long, while its vote may be the one that a commit lacks. So entries are tried again here, at
+// short intervals, and after a copy of the data that did not arrive Raft is told so when the node
+// answers again.
 type transport struct {
 	*raft.NetworkTransport
 
+	stream *stream
 	// leads reports whether this node leads in a term with another one as a member at an address.
 	leads func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
 }
 
 func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID, raft.ServerAddress) bool) *transport {
-	return &transport{leads: leads, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
+	s := &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}
+	return &transport{stream: s, leads: leads, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: s, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
 		// No pipelining: it gains nothing with one batch under way, and a node that is behind gets
 		// only so much of the log for each new entry, while new entries may wait for that node.
 		MaxRPCsInFlight: 1,
@@ -88,6 +93,25 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 			return err
 		}
 	}
+}
+
+// InstallSnapshot implements raft.Transport. A copy that cannot be sent is closed before the wait: it
+// takes disk space and keeps the log from being cut off.
+func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	err := t.NetworkTransport.InstallSnapshot(id, to, req, resp, data)
+	if err == nil || errors.Is(err, raft.ErrTransportShutdown) {
+		return err
+	}
+	if c, ok := data.(io.Closer); ok {
+		err = errors.Join(err, c.Close())
+	}
+	for !t.IsShutdown() && t.leads(req.Term, id, to) {
+		if c, down := t.stream.Dial(to, raftTimeout); down == nil {
+			return errors.Join(err, c.Close())
+		}
+		time.Sleep(retryAfter) //nolint:forbidigo // Raft's own goroutine for this node, which has nothing else to do
+	}
+	return err
 }
 
 // heartbeat reports whether a request is one, as Raft's transport tells it.
