@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
+	"slices"
 
 	"github.com/faisca/fila/internal/replica"
 	"github.com/faisca/fila/storage"
@@ -306,8 +308,8 @@ func (n *simNode) flow() {
 
 // Propose implements replica.Log. It appends in the term that the log leads, as Raft does: that
 // may be another one than the engine's. Where a log would block it panics with errUndecided.
-func (n *simNode) Propose(term uint64, entries [][]byte) error {
-	c, p := n.cluster, n.proposal
+func (n *simNode) Propose(term uint64, all iter.Seq[[]byte]) error {
+	c, p, entries := n.cluster, n.proposal, slices.Collect(all)
 	if p == nil || !bytes.Equal(p.first, entries[0]) {
 		p = &simProposal{first: entries[0], data: entries}
 		if c.mutant == partsSingly && len(entries) > 1 {

@@ -94,7 +94,7 @@
 // # Versions
 //
 // The version is increased when an older Fila would misread the data. A store with a
-// version above ReplicaFormatVersion is not opened.
+// version above ReplicaFormatNewest is not opened.
 //
 //	1  the first
 //	2  the store of a node of a cluster; nothing else differs

@@ -10,8 +10,9 @@ import (
 // version would misread the data; new fields in records do not count.
 const FormatVersion = 1
 
-// ReplicaFormatVersion is the format of the store of a node of a cluster. What an older version, or
-// a broker without replication, wrote into it would not be in the stores of the other nodes.
+// ReplicaFormatVersion is the first format of the store of a node of a cluster. What an older version, or
+// a broker without replication, wrote into it would not be in the stores of the other nodes. Later
+// formats, up to ReplicaFormatNewest, come with the replicated log.
 const ReplicaFormatVersion = 2
 
 // formatKey is the key of the version in the family Default.
@@ -23,8 +24,8 @@ func PutFormat(b *Batch) {
 }
 
 // PutReplicaFormat adds the format record of the store of a node to a batch.
-func PutReplicaFormat(b *Batch) {
-	b.Put(Default, []byte(formatKey), strconv.AppendInt(nil, ReplicaFormatVersion, 10))
+func PutReplicaFormat(b *Batch, version uint32) {
+	b.Put(Default, []byte(formatKey), strconv.AppendUint(nil, uint64(version), 10))
 }
 
 // CheckFormat reads the format record through a store's Get. It returns ErrNotFound if
@@ -47,9 +48,9 @@ func FormatOf(get func(f Family, key []byte) ([]byte, error)) (uint64, error) {
 	if err != nil || version == 0 {
 		return 0, fmt.Errorf("format version %.40q: %w", value, ErrCorrupt)
 	}
-	if version > ReplicaFormatVersion {
+	if version > ReplicaFormatNewest {
 		return 0, fmt.Errorf("%w: the data is in format %d, this fila knows formats up to %d; run a newer fila",
-			ErrFormat, version, ReplicaFormatVersion)
+			ErrFormat, version, ReplicaFormatNewest)
 	}
 	return version, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faisca/fila/internal/replica"
 	"github.com/faisca/fila/storage"
 )
 
@@ -17,23 +18,24 @@ type Peer struct{ ID, Addr string }
 
 // termAnswer is what a node answers to askTerm:
 //
-//	term 8 | newest entry of its log 8 | applied 8 | nanoseconds since 1970 8 | newest version of entries that it knows 1
+//	term 8 | newest entry of its log 8 | applied 8 | nanoseconds since 1970 8 |
+//	newest version of entries that it reads 1 | newest format of its store that it reads 4
 //
 // Later versions may append to it.
 type termAnswer struct {
 	term, last, applied uint64
 	clock               int64
-	entries             byte
+	reads               replica.Versions
 }
 
-const termAnswerBytes = 4*8 + 1
+const termAnswerBytes = 4*8 + 1 + 4
 
 func (a termAnswer) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, a.term)
 	dst = binary.BigEndian.AppendUint64(dst, a.last)
 	dst = binary.BigEndian.AppendUint64(dst, a.applied)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(a.clock)) //nolint:gosec // read back by parseTermAnswer
-	return append(dst, a.entries)
+	return binary.BigEndian.AppendUint32(append(dst, a.reads.Entry), a.reads.Format)
 }
 
 func parseTermAnswer(b []byte) (a termAnswer, err error) {
@@ -42,7 +44,8 @@ func parseTermAnswer(b []byte) (a termAnswer, err error) {
 	}
 	return termAnswer{
 		term: binary.BigEndian.Uint64(b), last: binary.BigEndian.Uint64(b[8:]), applied: binary.BigEndian.Uint64(b[16:]),
-		clock: int64(binary.BigEndian.Uint64(b[24:])), entries: b[32], //nolint:gosec // as append has written it
+		clock: int64(binary.BigEndian.Uint64(b[24:])), //nolint:gosec // as append has written it
+		reads: replica.Versions{Entry: b[32], Format: binary.BigEndian.Uint32(b[33:])},
 	}, nil
 }
 

@@ -145,6 +145,12 @@ func (n *Node) mustBeThere(node string, j *joining, cluster string, old *raft.Se
 	if err != nil {
 		return fmt.Errorf("the leader does not reach node %s at %s (cluster.peers): %w", node, j.Addr, err)
 	}
+	n.mu.Lock()
+	writes := n.writes
+	n.mu.Unlock()
+	if !s.Reads.Reads(writes) {
+		return fmt.Errorf("node %s has a version of Fila, %s, that does not read what the members write: upgrade it", node, s.Version)
+	}
 	if j.Member && s.Cluster == cluster {
 		return nil
 	}

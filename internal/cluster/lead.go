@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"time"
 
@@ -157,8 +158,11 @@ func (n *Node) lead(stopping context.Context) error {
 	}
 	c.start(ctx)
 	n.cfg.Log.Info().Uint64("term", term).Dur("took_ms", time.Since(began)).Msg("this node leads the cluster")
+	store := replica.NewStore(n.cfg.Store, n, term, n.fsm.machine.Load().LastOf(term))
+	stopRaising := n.goRaise(ctx, store)
+	defer stopRaising()
 	err := n.cfg.Lead(ctx, &Leadership{
-		Term: term, Store: replica.NewStore(n.cfg.Store, n, term, n.fsm.machine.Load().LastOf(term)),
+		Term: term, Store: store,
 		Confirm: func() error { return c.confirm(ctx) }, Yield: yield.Done(),
 	})
 	ended := ctx.Err() != nil
@@ -194,6 +198,9 @@ func (n *Node) handOver(ctx, yield context.Context) {
 func (n *Node) takeOver(ctx, yield context.Context, term uint64) error {
 	if !n.fsm.writable() {
 		return errors.New("its store refuses writes")
+	}
+	if err := storage.CheckFormat(n.cfg.Store.Get); err != nil {
+		return err // a newer program has led meanwhile
 	}
 	done := make(chan error, 1)
 	go func() { done <- n.raft.Barrier(0).Error() }()
@@ -231,22 +238,37 @@ func (n *Node) formed() bool {
 	return applied > 0 || len(n.voters()) >= votersWanted(len(n.cfg.Peers))
 }
 
+// proposed bounds the entries of one batch that are under way: the log has them in memory.
+const proposed = 16
+
 // Propose implements replica.Log.
-func (n *Node) Propose(term uint64, entries [][]byte) error {
+func (n *Node) Propose(term uint64, entries iter.Seq[[]byte]) error {
 	if n.raft.CurrentTerm() != term {
 		return storage.ErrDeposed
 	}
-	futures := make([]raft.ApplyFuture, len(entries))
-	for i, e := range entries {
-		futures[i] = n.raft.Apply(e, 0)
-	}
-	for _, f := range futures {
-		if err := f.Error(); err != nil {
-			return err
+	var under []raft.ApplyFuture
+	for e := range entries {
+		if len(under) == proposed {
+			if err := outcome(under[0]); err != nil {
+				return err
+			}
+			under = under[1:]
 		}
-		if err, ok := f.Response().(error); ok {
+		under = append(under, n.raft.Apply(e, 0))
+	}
+	for _, f := range under {
+		if err := outcome(f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// outcome waits until an entry is applied or lost.
+func outcome(f raft.ApplyFuture) error {
+	if err := f.Error(); err != nil {
+		return err
+	}
+	err, _ := f.Response().(error)
+	return err
 }

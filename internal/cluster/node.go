@@ -91,6 +91,7 @@ type Node struct {
 	yield     func()                  // asks the leadership under way to hand over; nil: none is
 	leader    Peer                    // as Config.Leader was told
 	trouble   string                  // why the node does not become a member; empty: nothing
+	writes    replica.Versions        // of the leadership under way
 }
 
 // New prepares a node and answers questions of other nodes on its port, which it does not close.
@@ -207,7 +208,6 @@ const (
 	logCache         = 64 // entries in memory, for nodes that lag a little
 	maxAppendEntries = 16 // entries in a request
 	never            = 1 << 62
-	entryVersion     = 1 // newest version of entries that internal/replica reads
 )
 
 func (n *Node) raftConfig(lines hclog.Logger, notify chan<- bool) *raft.Config {

@@ -29,12 +29,14 @@ type Status struct {
 	Last     uint64   `json:"last"` // index of the newest entry of its log
 	Writable bool     `json:"writable"`
 	Clock    int64    `json:"clock"` // nanoseconds since 1970
+	// Reads are the newest formats that the node reads.
+	Reads replica.Versions `json:"reads"`
 }
 
 // Status returns the state of this node.
 func (n *Node) Status() Status {
 	own := n.own()
-	s := Status{Node: n.cfg.ID, Addr: own.Addr, Version: n.cfg.Version, State: "entering", Peers: ids(n.cfg.Peers), Clock: time.Now().UnixNano(), Writable: true}
+	s := Status{Node: n.cfg.ID, Addr: own.Addr, Version: n.cfg.Version, State: "entering", Peers: ids(n.cfg.Peers), Clock: time.Now().UnixNano(), Writable: true, Reads: replica.Newest()}
 	n.mu.Lock()
 	r, f, l, id := n.raft, n.fsm, n.log, n.identity
 	s.Trouble, s.Leader = n.trouble, n.leader
@@ -98,7 +100,7 @@ func (n *Node) answerTerm() ([]byte, error) {
 	if !has {
 		return nil, fmt.Errorf("node %s has not got the data yet", n.cfg.ID)
 	}
-	return termAnswer{term: r.CurrentTerm(), last: r.LastIndex(), applied: applied, clock: time.Now().UnixNano(), entries: entryVersion}.append(nil), nil
+	return termAnswer{term: r.CurrentTerm(), last: r.LastIndex(), applied: applied, clock: time.Now().UnixNano(), reads: replica.Newest()}.append(nil), nil
 }
 
 // holds reports whether a store holds data, and which cluster it was a part of.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"iter"
 
 	"github.com/faisca/fila/storage"
 )
@@ -16,9 +17,8 @@ const (
 	// PartsMax is how many parts a batch has at most: with PartBytes, 1 GiB.
 	PartsMax = 1 << 10
 
-	entryVersion = 1
-	headerBytes  = 1 + 1 + 8 + 8 + 4 + 4 + 4
-	crcAt        = headerBytes - 4
+	headerBytes = 1 + 1 + 8 + 8 + 4 + 4 + 4
+	crcAt       = headerBytes - 4
 )
 
 // ErrNewer means that a newer Fila has written an entry. The node cannot go on without it.
@@ -26,6 +26,8 @@ var ErrNewer = errors.New("written by a newer Fila: upgrade this node")
 
 // Entry is one entry of the log: a batch or a part of one.
 type Entry struct {
+	Version uint8 // that Append writes; 0: EntryVersion
+
 	Term   uint64 // of the leadership that has made the batch, at least 1
 	Number uint64 // of the batch in this term, from 1
 	Part   uint32 // from 0
@@ -36,7 +38,7 @@ type Entry struct {
 // Append appends the encoded entry.
 func (e *Entry) Append(dst []byte) []byte {
 	from := len(dst)
-	dst = append(dst, entryVersion, 0)
+	dst = append(dst, max(e.Version, EntryVersion), 0)
 	dst = binary.BigEndian.AppendUint64(dst, e.Term)
 	dst = binary.BigEndian.AppendUint64(dst, e.Number)
 	dst = binary.BigEndian.AppendUint32(dst, e.Part)
@@ -52,14 +54,14 @@ func ParseEntry(b []byte) (Entry, error) {
 	if len(b) == 0 {
 		return Entry{}, fmt.Errorf("an empty entry: %w", storage.ErrCorrupt)
 	}
-	if b[0] > entryVersion {
+	if b[0] > EntryNewest {
 		return Entry{}, fmt.Errorf("version %d: %w", b[0], ErrNewer)
 	}
 	if b[0] == 0 || len(b) < headerBytes {
 		return Entry{}, fmt.Errorf("an entry of %d bytes with version %d: %w", len(b), b[0], storage.ErrCorrupt)
 	}
 	e := Entry{
-		Term: binary.BigEndian.Uint64(b[2:]), Number: binary.BigEndian.Uint64(b[10:]),
+		Version: b[0], Term: binary.BigEndian.Uint64(b[2:]), Number: binary.BigEndian.Uint64(b[10:]),
 		Part: binary.BigEndian.Uint32(b[18:]), Parts: binary.BigEndian.Uint32(b[22:]), Bytes: b[headerBytes:],
 	}
 	if crcOf(b[:crcAt], e.Bytes) != binary.BigEndian.Uint32(b[crcAt:]) {
@@ -80,17 +82,21 @@ func crcOf(head, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum(head, table), table, rest)
 }
 
-// divide returns the entries of a batch, with at most partBytes of it in each. Each has memory of
-// its own: the log keeps them for as long as it needs.
-func divide(term, number uint64, batch []byte, partBytes int) ([][]byte, error) {
+// divide returns the entries of a batch, with at most partBytes of it in each. An entry is made when it
+// is asked for, in memory of its own: the log keeps it for as long as it needs. of has the version, the
+// term and the number.
+func divide(of Entry, batch []byte, partBytes int) (iter.Seq[[]byte], error) {
 	parts := max((len(batch)+partBytes-1)/partBytes, 1)
 	if parts > PartsMax {
 		return nil, fmt.Errorf("a write of %d bytes is refused, a cluster takes up to %d: do it in several smaller ones", len(batch), PartsMax*partBytes)
 	}
-	entries := make([][]byte, parts)
-	for n := range entries {
-		e := Entry{Term: term, Number: number, Part: uint32(n), Parts: uint32(parts), Bytes: batch[n*partBytes : min((n+1)*partBytes, len(batch))]}
-		entries[n] = e.Append(make([]byte, 0, headerBytes+len(e.Bytes)))
-	}
-	return entries, nil
+	return func(yield func([]byte) bool) {
+		for n := range parts {
+			e := of
+			e.Part, e.Parts, e.Bytes = uint32(n), uint32(parts), batch[n*partBytes:min((n+1)*partBytes, len(batch))] //nolint:gosec // at most PartsMax
+			if !yield(e.Append(make([]byte, 0, headerBytes+len(e.Bytes)))) {
+				return
+			}
+		}
+	}, nil
 }

@@ -51,7 +51,7 @@ func TestEveryChangedByteOfAnEntryIsFound(t *testing.T) {
 func TestAnEntryOfANewerFilaIsToldApart(t *testing.T) {
 	e := anEntry()
 	enc := e.Append(nil)
-	enc[0] = entryVersion + 1
+	enc[0] = EntryNewest + 1
 	if _, err := ParseEntry(enc); !errors.Is(err, ErrNewer) {
 		t.Errorf("a newer version: %v", err)
 	}
@@ -94,14 +94,18 @@ func TestABatchIsDividedIntoPartsOfBoundedSize(t *testing.T) {
 		for i := range batch {
 			batch[i] = byte(i)
 		}
-		entries, err := divide(3, 9, batch, 100)
-		if err != nil || len(entries) != x.parts {
+		all, err := divide(Entry{Term: 3, Number: 9}, batch, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries := slices.Collect(all)
+		if len(entries) != x.parts {
 			t.Fatalf("%d bytes: %d entries, %v", x.size, len(entries), err)
 		}
 		var whole []byte
 		for n, enc := range entries {
 			e, err := ParseEntry(enc)
-			if err != nil || int(e.Part) != n || int(e.Parts) != x.parts || e.Term != 3 || e.Number != 9 || len(e.Bytes) > 100 {
+			if err != nil || int(e.Part) != n || int(e.Parts) != x.parts || e.Version != EntryVersion || e.Term != 3 || e.Number != 9 || len(e.Bytes) > 100 {
 				t.Fatalf("%d bytes, entry %d: %+v, %v", x.size, n, e, err)
 			}
 			whole = append(whole, e.Bytes...)
@@ -110,7 +114,7 @@ func TestABatchIsDividedIntoPartsOfBoundedSize(t *testing.T) {
 			t.Errorf("%d bytes came back as %d others", x.size, len(whole))
 		}
 	}
-	if _, err := divide(3, 9, make([]byte, 100*PartsMax+1), 100); err == nil {
+	if _, err := divide(Entry{Term: 3, Number: 9}, make([]byte, 100*PartsMax+1), 100); err == nil {
 		t.Error("a batch of too many parts is taken")
 	}
 }

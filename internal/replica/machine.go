@@ -47,8 +47,10 @@ type write struct {
 	record storage.Replica
 }
 
-// spareMax bounds the memory that is kept for the next batch.
-const spareMax = 8 << 20
+const (
+	spareMax   = 8 << 20 // bound of the memory that is kept for the next batch
+	recordRoom = 256     // for the record behind a batch
+)
 
 // NewMachine returns a machine that goes on where the local store ends. The store has to be one
 // that Claim has made a node's, of this cluster.
@@ -134,7 +136,9 @@ func (m *Machine) Apply(index, logTerm uint64, entry []byte) error {
 func (m *Machine) keep(e *Entry) bool {
 	if e.Part == 0 {
 		m.discard()
-		m.kept, m.spare = kept{first: Entry{Term: e.Term, Number: e.Number, Parts: e.Parts}, rep: m.spare}, nil
+		// All parts but the last have the size of the first, and a record follows the last.
+		rep := slices.Grow(m.spare, int(e.Parts)*len(e.Bytes)+recordRoom)
+		m.kept, m.spare = kept{first: Entry{Term: e.Term, Number: e.Number, Parts: e.Parts}, rep: rep}, nil
 	}
 	if first := &m.kept.first; first.Term != e.Term || first.Number != e.Number || first.Parts != e.Parts || m.kept.next != e.Part {
 		return false
@@ -249,7 +253,7 @@ func Claim(local Local, cluster string, users map[string]string) error {
 	r = &storage.Replica{Cluster: cluster}
 	var b storage.Batch
 	b.Put(storage.State, storage.ReplicaKey(), r.Append(nil))
-	storage.PutReplicaFormat(&b)
+	storage.PutReplicaFormat(&b, storage.ReplicaFormatVersion)
 	storage.DeleteUsers(&b) // of a cluster of before, in a store that was repaired
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		b.Put(storage.State, storage.UserKey(name), []byte(users[name]))

@@ -40,11 +40,11 @@ func putting(tb testing.TB, term, number uint64, partBytes int, keys ...string) 
 	for _, k := range keys {
 		b.Put(storage.Messages, []byte(k), []byte("value"))
 	}
-	entries, err := divide(term, number, b.Bytes(), partBytes)
+	entries, err := divide(Entry{Term: term, Number: number}, b.Bytes(), partBytes)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return entries
+	return slices.Collect(entries)
 }
 
 // one returns a batch that is one entry.
@@ -99,8 +99,9 @@ func TestAnEntryThatTheStoreHasIsSkipped(t *testing.T) {
 	must(t, m.Apply(2, 1, one(t, 1, 2, "b")))
 	var b storage.Batch
 	b.SingleDelete(storage.Messages, []byte("a"))
-	gone, err := divide(1, 3, b.Bytes(), PartBytes)
+	entries, err := divide(Entry{Term: 1, Number: 3}, b.Bytes(), PartBytes)
 	must(t, err)
+	gone := slices.Collect(entries)
 	must(t, m.Apply(3, 1, gone[0]))
 	again := open(t, store)
 	for i, entry := range [][]byte{one(t, 1, 1, "a"), one(t, 1, 2, "b"), gone[0]} {
@@ -387,9 +388,11 @@ func BenchmarkApply(b *testing.B) {
 	b.SetBytes(int64(batch.Size()))
 	b.ReportAllocs()
 	for n := uint64(1); b.Loop(); n++ {
-		entries, err := divide(1, n, batch.Bytes(), PartBytes)
+		entries, err := divide(Entry{Term: 1, Number: n}, batch.Bytes(), PartBytes)
 		must(b, err)
-		must(b, m.Apply(n, 1, entries[0]))
+		for e := range entries {
+			must(b, m.Apply(n, 1, e))
+		}
 		must(b, store.Sync())
 	}
 }

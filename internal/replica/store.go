@@ -3,6 +3,8 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"sync/atomic"
 
 	"github.com/faisca/fila/storage"
 )
@@ -12,9 +14,10 @@ type Log interface {
 	// Propose appends the entries of one batch, in order and without others between them, in a
 	// term that this node leads. nil: a majority has them, and the local store as well. Any
 	// error ends the leadership: some or all of the entries may be applied, here and elsewhere,
-	// now or later. It returns soon after the node has ceased to lead. The entries belong to the
-	// log from the call on. One call at a time.
-	Propose(term uint64, entries [][]byte) error
+	// now or later. It returns soon after the node has ceased to lead. An entry belongs to the
+	// log, which takes them one by one, so that a large batch is not there twice. One call at a
+	// time.
+	Propose(term uint64, entries iter.Seq[[]byte]) error
 }
 
 // Reader is what the engine reads of the local store.
@@ -36,14 +39,22 @@ type Store struct {
 	term    uint64
 	number  uint64 // of the newest batch
 	deposed bool
+	format  uint32                   // that the local store has, or an older one
+	writes  atomic.Pointer[Versions] // what every member reads
 }
 
 // NewStore returns the store of a leadership. last is Machine.LastOf(term) once everything that
 // was proposed before has been applied or dropped: usually 0, and more if the engine was started
 // again within the term.
 func NewStore(local Reader, log Log, term, last uint64) *Store {
-	return &Store{Reader: local, PartBytes: PartBytes, log: log, term: term, number: last}
+	s := &Store{Reader: local, PartBytes: PartBytes, log: log, term: term, number: last, format: storage.ReplicaFormatVersion}
+	s.Raise(First())
+	return s
 }
+
+// Raise says what versions every member reads: what is committed from now on has them. They never
+// decrease. It may be called from any goroutine.
+func (s *Store) Raise(v Versions) { s.writes.Store(&v) }
 
 // Commit returns nil when a majority has the batch and the local store shows it. It is then as
 // durable as the log is; sync makes no difference, since batches go into the log in order. An
@@ -56,7 +67,11 @@ func (s *Store) Commit(b *storage.Batch, _ bool) error {
 	if s.deposed {
 		return fmt.Errorf("commit: %w", storage.ErrDeposed)
 	}
-	entries, err := divide(s.term, s.number+1, b.Bytes(), s.PartBytes)
+	writes := s.writes.Load()
+	if writes.Format > s.format {
+		storage.PutReplicaFormat(b, writes.Format)
+	}
+	entries, err := divide(Entry{Version: writes.Entry, Term: s.term, Number: s.number + 1}, b.Bytes(), s.PartBytes)
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -68,6 +83,7 @@ func (s *Store) Commit(b *storage.Batch, _ bool) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	s.number++
+	s.format = writes.Format
 	return nil
 }
 

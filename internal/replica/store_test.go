@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
+	"iter"
 	"strings"
 	"testing"
 
@@ -17,14 +19,14 @@ type oneNode struct {
 	calls   int
 }
 
-func (l *oneNode) Propose(term uint64, entries [][]byte) error {
+func (l *oneNode) Propose(term uint64, entries iter.Seq[[]byte]) error {
 	if l.calls++; l.lost != nil {
 		return l.lost
 	}
 	if term != l.term {
 		return storage.ErrDeposed
 	}
-	for _, e := range entries {
+	for e := range entries {
 		l.index++
 		if err := l.machine.Apply(l.index, l.term, e); err != nil {
 			return err
@@ -129,5 +131,52 @@ func TestAnEngineThatStartsAgainInATermContinuesItsNumbers(t *testing.T) {
 	wantDeposed(t, again.Commit(batchOf("e"), true))
 	if got := holds(store, "a", "b", "c", "d", "e"); got != "a b c d" {
 		t.Errorf("the store has %q", got)
+	}
+}
+
+// recorder is a log that keeps what is proposed.
+type recorder struct{ entries [][]byte }
+
+func (l *recorder) Propose(_ uint64, entries iter.Seq[[]byte]) error {
+	for e := range entries {
+		l.entries = append(l.entries, e)
+	}
+	return nil
+}
+
+// What is written before all members read a format has the one of before.
+func TestFormatsAreWrittenOnceEveryMemberReadsThem(t *testing.T) {
+	store, _ := claimed(t)
+	log := &recorder{}
+	s := NewStore(store, log, 1, 0)
+	next := Versions{EntryVersion + 1, storage.ReplicaFormatVersion + 1}
+	for i, x := range []struct {
+		raise   Versions
+		version uint8
+		format  bool // the batch has the format of the store
+	}{{First(), EntryVersion, false}, {next, EntryVersion + 1, true}, {next, EntryVersion + 1, false}} {
+		s.Raise(x.raise)
+		must(t, s.Commit(batchOf("a"), true))
+		e := log.entries[i]
+		if hasFormat := bytes.Contains(e, []byte("format")); e[0] != x.version || hasFormat != x.format {
+			t.Errorf("batch %d has version %d, and the format of the store: %v", i, e[0], hasFormat)
+		}
+	}
+	// The first of the new version is refused by a program that does not read it.
+	if _, err := ParseEntry(log.entries[0]); err != nil {
+		t.Error(err)
+	}
+	if _, err := ParseEntry(append([]byte{EntryNewest + 1}, log.entries[1][1:]...)); !errors.Is(err, ErrNewer) {
+		t.Errorf("a newer version: %v", err)
+	}
+}
+
+func TestVersionsAreCommonWhereBothReadThem(t *testing.T) {
+	older, newer, mixed := Versions{1, 2}, Versions{2, 3}, Versions{1, 3}
+	if newer.Common(mixed) != mixed || older.Common(newer) != older || mixed.Common(Versions{2, 2}) != older {
+		t.Error("what two versions have in common is not the lesser of each")
+	}
+	if !newer.Reads(older) || !newer.Reads(newer) || older.Reads(mixed) || mixed.Reads(newer) {
+		t.Error("a version reads what it should not, or does not what it should")
 	}
 }

@@ -341,9 +341,9 @@ func (v *verifier) checkState(key, value []byte) error {
 func (v *verifier) checkReplica(version uint64) {
 	_, err := v.store.Get(storage.State, storage.ReplicaKey())
 	switch {
-	case err == nil && version != storage.ReplicaFormatVersion:
+	case err == nil && version < storage.ReplicaFormatVersion:
 		v.found(storage.State, storage.ReplicaKey(), "a position in a replicated log, in a store that is not that of a node")
-	case errors.Is(err, storage.ErrNotFound) && version == storage.ReplicaFormatVersion:
+	case errors.Is(err, storage.ErrNotFound) && version >= storage.ReplicaFormatVersion:
 		v.found(storage.Default, nil, "the store is that of a node of a cluster, and has no position in the replicated log")
 	}
 }

@@ -141,7 +141,7 @@ func TestTheStoreOfANodeIsVerified(t *testing.T) {
 		var b storage.Batch
 		b.Put(storage.State, storage.ReplicaKey(), (&storage.Replica{Cluster: "c", Index: 9, Term: 2, Number: 1}).Append(nil))
 		b.Put(storage.State, storage.AppendStateKey(nil, "now"), make([]byte, 8))
-		storage.PutReplicaFormat(&b)
+		storage.PutReplicaFormat(&b, storage.ReplicaFormatVersion)
 		if change != nil {
 			change(&b)
 		}
