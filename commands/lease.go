@@ -294,3 +294,87 @@ func mlease() Spec {
 // queuesMax bounds the queues of one FILA.MLEASE: while it blocks, it has a place in the line of
 // each.
 const queuesMax = 1024
+
+func waiters() Spec {
+	return Spec{
+		Name: "FILA.WAITERS", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is COUNT", Returns: "array of map",
+		Summary: "Returns the clients that wait for messages of a queue, in the order in which they are served.",
+		Flags:   []string{"readonly"},
+		Access:  Consume,
+		Reply: "An array of clients, each a map: " + waiterFields(&waiter{}, time.Time{}).names() + ". id, addr, name, user and idle_ms are as in CLIENT LIST; " +
+			"consumer is the CONSUMER of its lease, nil without one. until is when it stops waiting, nil for never. queues is how many queues it waits for.",
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.WAITERS orders COUNT 100", "(empty array)"},
+		},
+		Room:   waitersRoom,
+		Memory: "3 KiB for each client of COUNT",
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &waitersCall{queue: in.Text("queue"), count: int(in.Integer("count", pageCount))}, nil
+		},
+	}
+}
+
+type waitersCall struct {
+	queue string
+	count int
+	now   time.Time
+	list  []waiter
+}
+
+// waiter is a client that waits.
+type waiter struct {
+	engine.Waiter
+	session  *Session // nil: it has just gone
+	consumer string
+	queues   int
+}
+
+// Apply implements engine.Call.
+func (c *waitersCall) Apply(tx *engine.Tx) error {
+	all, err := tx.Waiters(c.queue, c.count)
+	if err != nil {
+		return err
+	}
+	c.now, c.list = tx.Now(), make([]waiter, len(all))
+	for i, w := range all {
+		c.list[i] = waiter{Waiter: w}
+		if l, ok := w.Call.(interface{ leasing() *leaseCall }); ok {
+			lease := l.leasing()
+			c.list[i].session, c.list[i].consumer, c.list[i].queues = lease.session, lease.req.Consumer, len(lease.req.Queues)
+		}
+	}
+	return nil
+}
+
+// leasing returns the lease of a call that may wait for messages.
+func (c *leaseCall) leasing() *leaseCall { return c }
+
+// Render writes the clients.
+func (c *waitersCall) Render(_ *Handler, w *resp.Writer) error {
+	writeEach(w, len(c.list), func(i int) *fields { return waiterFields(&c.list[i], c.now) })
+	return nil
+}
+
+func waiterFields(w *waiter, now time.Time) *fields {
+	f := newFields()
+	f.count("id", w.Client)
+	if s := w.session; s != nil {
+		f.text("addr", s.conn.RemoteAddr().String())
+		f.text("name", s.identity.Load().name)
+		f.text("user", s.userName())
+		f.age("idle_ms", now, s.conn.LastActive())
+	} else {
+		for _, name := range []string{"addr", "name", "user", "idle_ms"} {
+			f.optional(name, "")
+		}
+	}
+	f.optional("consumer", w.consumer)
+	f.at("until", w.Until)
+	f.number("queues", int64(w.queues))
+	return f
+}

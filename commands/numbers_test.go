@@ -43,6 +43,7 @@ func numberedCommands() map[string]string {
 		"FILA.LEASE COUNT":              "FILA.LEASE none COUNT #",
 		"FILA.LEASE BLOCK":              "FILA.LEASE none BLOCK #",
 		"FILA.LEASE VISIBILITY":         "FILA.LEASE q VISIBILITY #",
+		"FILA.WAITERS COUNT":            "FILA.WAITERS q COUNT #",
 		"FILA.MLEASE numqueues":         "FILA.MLEASE # q none",
 		"FILA.MLEASE COUNT":             "FILA.MLEASE 2 none q.dlq COUNT #",
 		"FILA.MLEASE BLOCK":             "FILA.MLEASE 1 none BLOCK #",

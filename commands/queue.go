@@ -7,6 +7,7 @@ import (
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/internal/timeline"
 	"github.com/faisca/fila/resp"
 )
 
@@ -352,4 +353,57 @@ type purgeCall struct {
 func (c *purgeCall) Apply(tx *engine.Tx) (err error) {
 	c.n, err = tx.Purge(&c.req)
 	return err
+}
+
+func pastOfQueues() Spec {
+	return Spec{
+		Name: "FILA.HISTORY", Group: "fila", Since: "0.2.0", Complexity: "O(1)", Returns: "array of map",
+		Summary: "Returns what a queue, or all queues together, did in the last ten minutes.",
+		Flags:   []string{"readonly", "fast"},
+		Access:  Look,
+		Reply: "An array of moments, ten seconds apart, the oldest first, each a map: " + momentFields(&engine.Moment{}).names() + ". " +
+			"The counts are as in FILA.STATS: the difference of two moments is what happened between them. " +
+			"It goes back to the start of the broker, or to the creation of the queue, at most; where several nodes are one broker, to when this one began to lead.",
+		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE orders", "OK"},
+			{"FILA.HISTORY orders", "..."},
+			{"FILA.HISTORY", "..."},
+		},
+		Room:   always(timeline.Steps * sizeOf[engine.Moment]() * historyCopies),
+		Memory: "12 KiB",
+		Parse:  func(_ *Session, in *input) (call, error) { return &pastCall{queue: in.Text("queue")}, nil },
+	}
+}
+
+type pastCall struct {
+	queue string // "": all
+	list  []engine.Moment
+}
+
+// Apply implements engine.Call.
+func (c *pastCall) Apply(tx *engine.Tx) (err error) {
+	c.list, err = tx.History(c.queue)
+	return err
+}
+
+// Render writes the moments.
+func (c *pastCall) Render(_ *Handler, w *resp.Writer) error {
+	writeEach(w, len(c.list), func(i int) *fields { return momentFields(&c.list[i]) })
+	return nil
+}
+
+func momentFields(m *engine.Moment) *fields {
+	f := newFields()
+	f.at("at", m.At)
+	f.count("enqueued", m.Enqueued)
+	f.count("delivered", m.Delivered)
+	f.count("acked", m.Acked)
+	f.count("nacked", m.Nacked)
+	f.count("expired", m.Expired)
+	f.number("ready", m.Ready)
+	f.number("delayed", m.Delayed)
+	f.number("leased", m.Leased)
+	f.number("dead", m.Dead)
+	return f
 }

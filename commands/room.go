@@ -256,6 +256,14 @@ func metricsRoom(s *Session, _ *input) int {
 	return first + 2*s.handler.cfg.Metrics.Bytes()
 }
 
+// historyCopies is how much FILA.HISTORY takes of a moment beside its value: as it is written.
+const historyCopies = 2
+
+// waitersRoom is the room of FILA.WAITERS.
+func waitersRoom(s *Session, in *input) int {
+	return tinyRoom + int(in.Integer("count", pageCount))*(sizeOf[waiter]()+tinyRoom+2*nameBytesMax+s.handler.cfg.Limits.Consumer)
+}
+
 // browseRoom is the room of a page of FILA.BROWSE, which ends early if it would be larger.
 // Groups of errors take less than the largest page, whatever COUNT is.
 func browseRoom(s *Session, in *input) int {

@@ -59,6 +59,7 @@ func filaCommands() []Spec {
 		// lease.go
 		lease(),
 		mlease(),
+		waiters(),
 
 		// ack.go
 		ack(),
@@ -76,6 +77,7 @@ func filaCommands() []Spec {
 		reschedule(),
 
 		// queue.go
+		pastOfQueues(), // FILA.HISTORY
 		purge(),
 		queue(),
 

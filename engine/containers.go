@@ -1,10 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"sort"
-	"time"
+	"strings"
 
 	"github.com/tidwall/btree"
 )
@@ -374,34 +375,45 @@ func (o ordered[V]) from(key string) iter.Seq2[string, V] {
 	}
 }
 
-// minuteSum estimates a sum over the last minute without storing its parts: the sum of the
-// current minute, plus the fraction of the previous one that a sliding minute still covers.
-type minuteSum struct {
-	minute    int64  // number of the current minute since 1970
-	cur, prev uint64 // sums of this minute and of the one before
+// topList finds the TopKeysMax keys with the greatest values, of which only positive ones count.
+type topList struct {
+	list  []topKey // at most twice as many
+	least int64    // a value up to which no other key belongs into the list
 }
 
-const minute = int64(time.Minute)
+type topKey struct {
+	value int64
+	name  string
+}
 
-// roll moves to the minute of now.
-func (s *minuteSum) roll(now int64) {
-	switch m := now / minute; m {
-	case s.minute:
-	case s.minute + 1:
-		s.minute, s.prev, s.cur = m, s.cur, 0
-	default:
-		s.minute, s.prev, s.cur = m, 0, 0
+// offer adds a key if it may be among those with the greatest values.
+func (l *topList) offer(value int64, name string) {
+	if value <= l.least {
+		return
+	}
+	if l.list = append(l.list, topKey{value, name}); len(l.list) == 2*TopKeysMax {
+		l.cut()
 	}
 }
 
-// add adds n at the time now.
-func (s *minuteSum) add(now int64, n uint64) {
-	s.roll(now)
-	s.cur += n
+// cut sorts the list, and leaves TopKeysMax keys in it.
+func (l *topList) cut() {
+	slices.SortFunc(l.list, func(a, b topKey) int {
+		return cmp.Or(cmp.Compare(b.value, a.value), strings.Compare(a.name, b.name))
+	})
+	if len(l.list) > TopKeysMax {
+		clear(l.list[TopKeysMax:])
+		l.list = l.list[:TopKeysMax]
+		l.least = l.list[TopKeysMax-1].value
+	}
 }
 
-// value returns the estimate at the time now.
-func (s *minuteSum) value(now int64) float64 {
-	s.roll(now)
-	return float64(s.cur) + float64(s.prev)*(1-float64(now%minute)/float64(minute))
+// names returns the keys, the one with the greatest value first.
+func (l *topList) names() []string {
+	l.cut()
+	names := make([]string, len(l.list))
+	for i := range l.list {
+		names[i] = l.list[i].name
+	}
+	return names
 }

@@ -61,6 +61,7 @@ type core struct {
 	detached  detachedKeys    // what purged queues have left in memory
 	ops       operations      // census, redrives and backups
 	sweep     sweep           // figures of all fairness keys
+	history   history         // what queues did in the last ten minutes
 	signals   signalTable     // sums that fade with time
 	users     userTable       // users of a cluster
 	out       outbox          // the open batch and what follows its commit
@@ -323,9 +324,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [18]component {
+func (c *core) components() [19]component {
 	return [...]component{
-		&c.waits, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup, &c.accounts,
+		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup, &c.accounts,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health,
 	}
 }

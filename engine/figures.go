@@ -1,13 +1,11 @@
 package engine
 
 import (
-	"cmp"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/timeline"
 )
 
 // Figures of queues, for operators. Where each comes from:
@@ -15,6 +13,7 @@ import (
 //	counts and durations   kept up to date; a page of queues reads them in constant time each
 //	figures of keys        one sweep over all keys of all queues, in slices, that all requests
 //	                       share (sweep): states, the oldest message, the top keys
+//	history                what turns record of the counts, every ten seconds
 //
 // A sweep begins when a request needs one and the last one is older than Config.FiguresAge, and
 // requests that come meanwhile wait for the same. Without requests there is none.
@@ -364,59 +363,86 @@ func (f *keyFigures) conclude(now int64) *KeyFigures {
 	return new(*r)
 }
 
-// topList finds the TopKeysMax keys with the greatest values, of which only positive ones count.
-type topList struct {
-	list  []topKey // at most twice as many
-	least int64    // a value up to which no other key belongs into the list
+// history records what queues did, for FILA.HISTORY: at the first turn of each step (package
+// timeline), before that turn has changed anything. It needs no timer: while there is no turn,
+// nothing changes. Many queues are recorded in slices, over several turns.
+type history struct {
+	begun, done uint32           // the first step that is recorded, and the last; 0: none yet
+	step        uint32           // that is being recorded, with those since done
+	no          uint32           // number of the next queue to record; 0: none
+	due         int64            // when the next step begins, Unix nanoseconds
+	sum, last   timeline.Numbers // of the queues that are recorded; of all queues in the step before
+	all         timeline.Line    // of all queues together
+
+	untimed
+	unchecked
 }
 
-type topKey struct {
-	value int64
-	name  string
-}
+// reset begins a step again that is not done. Lines outlive recoveries, as totals do.
+func (h *history) reset() { h.no = 0 }
 
-// offer adds a key if it may be among those with the greatest values.
-func (l *topList) offer(value int64, name string) {
-	if value <= l.least {
+// historyPerUnit is the number of queues that a unit of work pays for.
+const historyPerUnit = 4
+
+// expire records a step when its time has come.
+func (h *history) expire(c *core) {
+	if c.now < h.due || c.ops.census != nil { // until all is counted, the counts are too low
 		return
 	}
-	if l.list = append(l.list, topKey{value, name}); len(l.list) == 2*TopKeysMax {
-		l.cut()
+	if h.no == 0 {
+		h.step, h.no, h.sum = timeline.StepAt(c.now), 1, numbersOf(c.queues.deletedTotals.counts())
 	}
-}
-
-// cut sorts the list, and leaves TopKeysMax keys in it.
-func (l *topList) cut() {
-	slices.SortFunc(l.list, func(a, b topKey) int {
-		return cmp.Or(cmp.Compare(b.value, a.value), strings.Compare(a.name, b.name))
-	})
-	if len(l.list) > TopKeysMax {
-		clear(l.list[TopKeysMax:])
-		l.list = l.list[:TopKeysMax]
-		l.least = l.list[TopKeysMax-1].value
+	from := h.done + 1 // what has changed since then did so before the next step began
+	if h.begun == 0 {
+		from = h.step
 	}
-}
-
-// names returns the keys, the one with the greatest value first.
-func (l *topList) names() []string {
-	l.cut()
-	names := make([]string, len(l.list))
-	for i := range l.list {
-		names[i] = l.list[i].name
-	}
-	return names
-}
-
-// BudgetNames hands the names of a page of budgets to each, in the order of their creation, with
-// the number of keys that wait for them. It looks at count at most, and returns the cursor of the
-// next page, 0 at the end. Unlike Budgets it computes no refill, so what looks at all budgets every
-// few seconds writes none of them.
-func (tx *Tx) BudgetNames(cursor uint64, count int, each func(name string, waiting int64)) (next uint64) {
-	return tx.core.accounts.list.walk(cursor, count, func(a *account) {
-		n := int64(0)
-		if a.line != nil {
-			n = a.line.keys
+	for ; h.no < c.queues.nextNumber; h.no++ {
+		if h.no%historyPerUnit == 0 {
+			if !c.room() {
+				return
+			}
+			c.spend(1)
 		}
-		each(a.name, n)
-	})
+		q := c.queues.byNumber[h.no]
+		if q == nil || q.recorded == h.step { // a purge gives a queue another number: it may come twice
+			continue
+		}
+		n := numbersOf(q.counts())
+		q.recorded = h.step
+		q.totals.record(from, n)
+		h.sum.Add(n)
+	}
+	h.sum.AtLeast(h.last) // a queue that was deleted meanwhile may be missing
+	h.all.Set(from, h.sum)
+	if h.last, h.done, h.no, h.due = h.sum, h.step, 0, timeline.Begin(h.step+1); h.begun == 0 {
+		h.begun = h.step
+	}
+}
+
+// Moment is what a queue, or all together, had done and held at one time.
+type Moment struct {
+	At time.Time
+	timeline.Numbers
+}
+
+// History returns the moments of the last ten minutes, ten seconds apart, the oldest first; those
+// of all queues together if the name is empty. It goes back to the start of the broker, or to the
+// creation of the queue, at most. The error is ErrNoQueue.
+func (tx *Tx) History(name string) (list []Moment, err error) {
+	h := &tx.core.history
+	line, now, first := &h.all, h.last, h.begun
+	if name != "" {
+		q, err := tx.core.queueNamed(name)
+		if err != nil {
+			return nil, err
+		}
+		now, first = numbersOf(q.counts()), max(first, timeline.StepAt(q.set.CreatedAt))
+		if line = q.totals.line; line == nil {
+			line = &timeline.Line{} // nothing has ever happened
+		}
+	}
+	for step := max(first, h.done-timeline.Steps+1); step <= h.done && h.begun != 0; step++ {
+		list = append(list, Moment{unix(timeline.Begin(step)), line.At(step, now)})
+	}
+	return list, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/histogram"
+	"github.com/faisca/fila/internal/timeline"
 )
 
 // health is the engine's view of the store, and the counters of the loop. The states:
@@ -242,6 +243,14 @@ func (t *totals) counts() Counts {
 		n.DeadLettered += died
 	}
 	return n
+}
+
+// numbersOf returns what history records.
+func numbersOf(n Counts) timeline.Numbers {
+	return timeline.Numbers{
+		Enqueued: n.Enqueued, Delivered: n.Delivered, Acked: n.Acked, Nacked: n.Nacked, Expired: n.Expired,
+		Ready: n.Ready, Delayed: n.Delayed, Leased: n.Leased, Dead: n.Dead,
+	}
 }
 
 // Add adds the counts of another queue.

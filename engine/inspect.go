@@ -301,6 +301,20 @@ func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (nex
 	return 0, names
 }
 
+// BudgetNames hands the names of a page of budgets to each, in the order of their creation, with
+// the number of keys that wait for them. It looks at count at most, and returns the cursor of the
+// next page, 0 at the end. Unlike Budgets it computes no refill, so what looks at all budgets every
+// few seconds writes none of them.
+func (tx *Tx) BudgetNames(cursor uint64, count int, each func(name string, waiting int64)) (next uint64) {
+	return tx.core.accounts.list.walk(cursor, count, func(a *account) {
+		n := int64(0)
+		if a.line != nil {
+			n = a.line.keys
+		}
+		each(a.name, n)
+	})
+}
+
 // HasQueue reports whether a queue of that name exists.
 func (tx *Tx) HasQueue(name string) bool { return tx.core.queues.byName[name] != nil }
 

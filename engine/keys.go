@@ -116,6 +116,38 @@ func (c *core) shares(k *fairKey) (share, fair float64) {
 	return share, fair
 }
 
+// minuteSum estimates a sum over the last minute without storing its parts: the sum of the
+// current minute, plus the fraction of the previous one that a sliding minute still covers.
+type minuteSum struct {
+	minute    int64  // number of the current minute since 1970
+	cur, prev uint64 // sums of this minute and of the one before
+}
+
+const minute = int64(time.Minute)
+
+// roll moves to the minute of now.
+func (s *minuteSum) roll(now int64) {
+	switch m := now / minute; m {
+	case s.minute:
+	case s.minute + 1:
+		s.minute, s.prev, s.cur = m, s.cur, 0
+	default:
+		s.minute, s.prev, s.cur = m, 0, 0
+	}
+}
+
+// add adds n at the time now.
+func (s *minuteSum) add(now int64, n uint64) {
+	s.roll(now)
+	s.cur += n
+}
+
+// value returns the estimate at the time now.
+func (s *minuteSum) value(now int64) float64 {
+	s.roll(now)
+	return float64(s.cur) + float64(s.prev)*(1-float64(now%minute)/float64(minute))
+}
+
 // Oldest asks for the enqueue time of the oldest of the first messages of a queue's keys.
 // Messages that are not in memory, such as the backlogs of keys that are loading, are not
 // considered. The other fields are the progress of the call.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/internal/timeline"
 	"github.com/faisca/fila/storage"
 )
 
@@ -50,6 +51,7 @@ type queue struct {
 	share      minuteSum              // cost delivered
 	throttled  throttledKeys          // sums over its keys
 	figures    *KeyFigures            // of its keys, from the last sweep; nil: none, or it had no keys
+	recorded   uint32                 // step in which history has recorded it last
 }
 
 // totals count since start, for FILA.STATS. They outlive recoveries in place, and those of a
@@ -60,6 +62,18 @@ type totals struct {
 	deadLettered [deadReasons]uint64 // by DeadReasons
 	rounds       uint64              // of schedulers that a purge has replaced
 	durations    Durations
+	line         *timeline.Line // of the last ten minutes; nil: nothing has happened
+}
+
+// record sets the line from a step on.
+func (t *totals) record(from uint32, n timeline.Numbers) {
+	if t.line == nil {
+		if n == (timeline.Numbers{}) {
+			return
+		}
+		t.line = &timeline.Line{}
+	}
+	t.line.Set(from, n)
 }
 
 // sum returns the totals with the rounds of the present scheduler.

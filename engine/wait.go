@@ -308,6 +308,38 @@ func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	return true
 }
 
+// Waiter is a client that waits for messages of a queue.
+type Waiter struct {
+	Client uint64    // its id
+	Call   Call      // that waits
+	Until  time.Time // end of the wait; zero: it has none
+}
+
+// Waiters returns the first clients that wait for messages of a queue, at most count, in the order in
+// which they are served. The error is ErrNoQueue.
+func (tx *Tx) Waiters(queue string, count int) (list []Waiter, err error) {
+	q, err := tx.core.queueNamed(queue)
+	if err != nil {
+		return nil, err
+	}
+	for n := q.waiters.first; n != nil && len(list) < count; n = n.next {
+		t := n.wait.task
+		if n.wait.kind != waitMessages || t.Client == nil {
+			continue // a command in progress
+		}
+		w := Waiter{Client: t.Client.ID, Call: t.Call}
+		if n.wait.until > 0 {
+			w.Until = unix(n.wait.until)
+		}
+		list = append(list, w)
+	}
+	tx.core.spend(len(list) / waitersPerUnit)
+	return list, nil
+}
+
+// waitersPerUnit is the number of waiters that a unit of work pays for.
+const waitersPerUnit = 16
+
 // leave is the task that reports that a client has disconnected.
 type leave struct{ client *Client }
 

@@ -23,10 +23,10 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/replica"}},
+		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/timeline", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/replica"}},
 		"scripting":           {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/relay", "internal/schedule", "internal/telemetry", "internal/tracing", "resp"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/relay", "internal/schedule", "internal/telemetry", "internal/timeline", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
 		},
 		// The command table: it does not know what a command does.
@@ -51,6 +51,7 @@ func layers() map[string]layer {
 		// Ids that a look-up in the store may have missed.
 		"internal/directory": {},
 		"internal/recent":    {},
+		"internal/timeline":  {},
 		// The arithmetic of limits, sums and budgets.
 		"internal/adaptive": {},
 		"internal/decay":    {},

@@ -1,0 +1,132 @@
+// Package timeline keeps what queues did over the last ten minutes.
+//
+// Time is cut into steps of the same length for all lines. A [Line] stores the numbers of a step
+// only where they differ from those of the step before, so what does not change takes no memory,
+// and steps in which nothing looked at a queue are set together, when something does: nothing has
+// changed meanwhile.
+package timeline
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// Length is the length of a step.
+	Length = 10 * time.Second
+	// Steps is how many steps a line goes back, its newest one included.
+	Steps = 60
+)
+
+// StepAt returns the step of a time in Unix nanoseconds.
+func StepAt(nanos int64) uint32 { return uint32(nanos / int64(Length)) } //nolint:gosec // until the year 3330
+
+// Begin returns the beginning of a step in Unix nanoseconds.
+func Begin(step uint32) int64 { return int64(step) * int64(Length) }
+
+// Numbers are events, which only grow, and messages by status.
+type Numbers struct {
+	Enqueued, Delivered, Acked, Nacked, Expired uint64
+	Ready, Delayed, Leased, Dead                int64
+}
+
+// Add adds the numbers of another queue.
+func (n *Numbers) Add(o Numbers) {
+	n.Enqueued += o.Enqueued
+	n.Delivered += o.Delivered
+	n.Acked += o.Acked
+	n.Nacked += o.Nacked
+	n.Expired += o.Expired
+	n.Ready += o.Ready
+	n.Delayed += o.Delayed
+	n.Leased += o.Leased
+	n.Dead += o.Dead
+}
+
+// AtLeast raises the events to those of o: events never go back.
+func (n *Numbers) AtLeast(o Numbers) {
+	n.Enqueued = max(n.Enqueued, o.Enqueued)
+	n.Delivered = max(n.Delivered, o.Delivered)
+	n.Acked = max(n.Acked, o.Acked)
+	n.Nacked = max(n.Nacked, o.Nacked)
+	n.Expired = max(n.Expired, o.Expired)
+}
+
+// values are numbers as they are stored: events modulo 2^32, and messages up to 2^32-1.
+type values [9]uint32
+
+func (n *Numbers) values() (v values) {
+	for i, events := range [5]uint64{n.Enqueued, n.Delivered, n.Acked, n.Nacked, n.Expired} {
+		v[i] = uint32(events) //nolint:gosec // modulo 2^32 is what is meant
+	}
+	for i, messages := range [4]int64{n.Ready, n.Delayed, n.Leased, n.Dead} {
+		v[5+i] = uint32(min(max(messages, 0), math.MaxUint32))
+	}
+	return v
+}
+
+// numbers returns the numbers that were stored, which are now those of n. Less than 2^32 events
+// have happened since.
+func (v *values) numbers(n Numbers) Numbers {
+	for i, events := range []*uint64{&n.Enqueued, &n.Delivered, &n.Acked, &n.Nacked, &n.Expired} {
+		*events -= uint64(uint32(*events) - v[i]) //nolint:gosec // modulo 2^32 is what is meant
+	}
+	n.Ready, n.Delayed, n.Leased, n.Dead = int64(v[5]), int64(v[6]), int64(v[7]), int64(v[8])
+	return n
+}
+
+// Line is what the numbers were at the beginning of each step; before the first one that is set
+// they were zero. The zero Line is empty. It takes 40 bytes for each step in which a number has
+// changed, at most 61 of them.
+type Line struct {
+	points []point // of rising steps; the first may be older than Steps: it says what was before the others
+}
+
+type point struct {
+	step   uint32
+	values values
+}
+
+// Set says what the numbers are at the beginning of a step and of all that follow, until it is
+// called for a later one. Steps must not fall; the last call for a step counts.
+func (l *Line) Set(step uint32, now Numbers) {
+	v, n := now.values(), len(l.points)
+	if n > 0 && l.points[n-1].step == step {
+		l.points[n-1].values = v
+		return
+	}
+	l.forget(step)
+	if n = len(l.points); n == 0 && v == (values{}) || n > 0 && l.points[n-1].values == v {
+		return
+	}
+	l.points = append(l.points, point{step, v})
+}
+
+// forget drops the points that no step of the Steps up to this one needs.
+func (l *Line) forget(step uint32) {
+	first := 0 // the last point that is not after the first of these steps
+	for first+1 < len(l.points) && l.points[first+1].step+Steps <= step+1 {
+		first++
+	}
+	switch {
+	case first == 0:
+	case first == len(l.points)-1:
+		l.points = []point{l.points[first]} // an idle line returns its memory
+	default:
+		l.points = slices.Delete(l.points, 0, first)
+	}
+}
+
+// At returns the numbers at the beginning of a step, which is one of the last Steps. now are the
+// present ones.
+func (l *Line) At(step uint32, now Numbers) Numbers {
+	i, found := slices.BinarySearchFunc(l.points, step, func(p point, step uint32) int { return int(int64(p.step) - int64(step)) })
+	switch {
+	case found:
+		return l.points[i].values.numbers(now)
+	case i == 0:
+		return Numbers{}
+	}
+	return l.points[i-1].values.numbers(now)
+}
