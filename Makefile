@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -242,6 +242,9 @@ setup-dashboard: ## install what test-dashboard and the check of the dashboard's
 
 test-dashboard: setup-dashboard build ## drive the dashboard in Chromium: make test-dashboard ARGS="-run BadDay", or -args -pictures for those of the documents
 	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) . $(ARGS)
+
+bench-dashboard: setup-dashboard build ## what other clients wait for at a million keys and 10,000 queues while dashboards are open in Chromium, and while one searches a million messages
+	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout 60m -v -run 'WhatWatches|ASearchThatRuns|ManyQueuesAndKeys' . -args -keys 1000000 -rounds 3 -watch 20s -strict $(ARGS)
 
 bench-metrics: build ## what a scrape costs: the cycle with the admin listener on and scraped every 5 s, beside the same without, ten pairs
 	$(BENCH) cycle -bin $(BIN) -only 64x16,16x1 -rounds 10 -scrape 5s $(ARGS)

@@ -52,13 +52,19 @@ func binary(t *testing.T) string {
 // connection, where there are users.
 func start(t *testing.T, login [2]string, args ...string) *broker {
 	t.Helper()
+	b := launch(t, append([]string{"--storage.engine", "memory"}, args...)...)
+	b.serves(login)
+	return b
+}
+
+// launch starts the process of a broker, which ends with the test.
+func launch(t *testing.T, args ...string) *broker {
+	t.Helper()
 	addr, err := harness.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := harness.New(binary(t), t.TempDir(), append([]string{
-		"--storage.engine", "memory", "--admin.listen_addr", addr, "--admin.figures_ms", "500", "--log.level", "warn",
-	}, args...)...)
+	b, err := harness.New(binary(t), t.TempDir(), append([]string{"--admin.listen_addr", addr, "--admin.figures_ms", "500", "--log.level", "warn"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +76,14 @@ func start(t *testing.T, login [2]string, args ...string) *broker {
 			t.Error(err)
 		}
 	})
-	x := &broker{Broker: b, t: t, url: "http://" + addr + "/"}
-	eventually(t, "the broker is ready", func() bool {
-		r, err := http.Get(x.url + "readyz")
+	return &broker{Broker: b, t: t, url: "http://" + addr + "/"}
+}
+
+// serves waits until the broker serves, and opens the connection of the test.
+func (b *broker) serves(login [2]string) {
+	b.t.Helper()
+	eventually(b.t, "the broker is ready", func() bool {
+		r, err := http.Get(b.url + "readyz")
 		if err != nil {
 			return false
 		}
@@ -80,8 +91,7 @@ func start(t *testing.T, login [2]string, args ...string) *broker {
 		word, _ := io.ReadAll(r.Body)
 		return strings.TrimSpace(string(word)) == "running"
 	})
-	x.conn = x.dial(login[0], login[1])
-	return x
+	b.conn = b.dial(login[0], login[1])
 }
 
 // dial opens a connection of a user.

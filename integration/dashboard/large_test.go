@@ -3,7 +3,9 @@ package dashboard
 import (
 	"flag"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -47,33 +49,36 @@ func (b *broker) ask(x *tab, hash, says string) (traffic, time.Duration) {
 	return sum, took
 }
 
-// Ten thousand queues and very many keys: a page asks for as much as with ten of each, shows a
-// page of them, and finds what is wrong with one at the end.
-func TestManyQueuesAndKeysChangeNothingButTheNumberShown(t *testing.T) {
-	b := start(t, [2]string{})
+// many makes queues, and gives the first of them keys with a message each.
+func (b *broker) many(queues, keys int) {
+	b.t.Helper()
 	some := func(n int, command func(i int) []string) {
 		for i := 0; i < n; i += 500 {
 			var batch [][]string
 			for j := i; j < min(n, i+500); j++ {
 				batch = append(batch, command(j))
 			}
-			if _, err := b.conn.Pipeline(t.Context(), batch...); err != nil {
-				t.Fatal(err)
+			if _, err := b.conn.Pipeline(b.t.Context(), batch...); err != nil {
+				b.t.Fatal(err)
 			}
 		}
 	}
-	queue := func(i int) []string { return []string{"FILA.QUEUE", "CREATE", fmt.Sprintf("queue-%05d", i), "NODLQ"} }
-	message := func(i int) []string {
+	some(queues, func(i int) []string { return []string{"FILA.QUEUE", "CREATE", fmt.Sprintf("queue-%05d", i), "NODLQ"} })
+	some(keys, func(i int) []string {
 		return []string{"FILA.ENQUEUE", "queue-00000", "x", "KEY", fmt.Sprintf("tenant-%07d", i)}
-	}
-	some(10, queue)
-	some(10, message)
+	})
+}
+
+// Ten thousand queues and very many keys: a page asks for as much as with ten of each, shows a
+// page of them, and finds what is wrong with one at the end.
+func TestManyQueuesAndKeysChangeNothingButTheNumberShown(t *testing.T) {
+	b := start(t, [2]string{})
+	b.many(10, 10)
 	x := open(t, browse(t), b.url, "#/")
 	first, _ := b.ask(x, "#/", "queue-00009")
 	keys, _ := b.ask(x, "#/queues/queue-00000", "tenant-0000009")
 
-	some(*manyQueues, queue)
-	some(*manyKeys, message)
+	b.many(*manyQueues, *manyKeys)
 	last := fmt.Sprintf("queue-%05d", *manyQueues-7)
 	b.do("FILA.QUEUE", "PAUSE", last)
 	alone := b.waits(t)
@@ -144,7 +149,7 @@ func TestASearchFindsOneOfManyAndCanBeStopped(t *testing.T) {
 	x.visit("#/queues/orders.dlq/messages?error=*needle*")
 	x.wait("the needle is broken")
 
-	// What is not there is looked for through all of them: stopped, it says how far it came.
+	// What is common ends by itself when enough is found, and goes on when it is asked to.
 	x.visit("#/queues/orders/messages")
 	x.drawn()
 	x.fill("textbox", "Payload contains", "order")
@@ -154,5 +159,89 @@ func TestASearchFindsOneOfManyAndCanBeStopped(t *testing.T) {
 	x.until("it has found more", `() => +/found ([\d,]+)/.exec(document.querySelector(".progress [role=status]").textContent)[1].replace(",", "") > 200`)
 	if n := b.do("FILA.STATS", "orders").(client.Map).Int("ready"); n != int64(many/2*2+1) {
 		t.Errorf("%d messages are left: looking has changed something", n)
+	}
+}
+
+// calls returns how often a command was called.
+func (b *broker) calls(command string) int {
+	b.t.Helper()
+	m := regexp.MustCompile(`cmdstat_` + regexp.QuoteMeta(command) + `:calls=(\d+)`).FindStringSubmatch(client.Text(b.do("INFO", "commandstats")))
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// link makes the way to the broker as slow as a distant one.
+func (x *tab) link(latency time.Duration) {
+	x.t.Helper()
+	slow := proto.NetworkEmulateNetworkConditions{Latency: float64(latency.Milliseconds()), DownloadThroughput: -1, UploadThroughput: -1}
+	if err := slow.Call(x); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// A search that runs is stopped by its button: the broker reads no further page, the page says how
+// far it came, and to go on goes on from there.
+func TestASearchThatRunsIsStoppedAndGoesOn(t *testing.T) {
+	b := start(t, [2]string{})
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	many := max(*manyKeys, 120_000)
+	b.enqueue(many, "orders", `{"order": 1}`, "KEY", "a")
+	b.do("FILA.QUEUE", "CREATE", "probed", "NODLQ")
+	x := open(t, browse(t), b.url, "#/queues/orders/messages")
+	x.drawn()
+	x.link(150 * time.Millisecond) // so that there is time to press a button, however fast the search is
+	looked := func() int {
+		r, err := x.Eval(`() => +/about ([\d,]+)|all ([\d,]+)/.exec(document.querySelector(".progress [role=status]").textContent).slice(1).join("").replaceAll(",", "")`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Value.Int()
+	}
+	before := b.calls("fila.browse")
+	x.fill("textbox", "Payload contains", "nowhere")
+	x.click("button", "Search")
+	x.until("it is looking", `() => /^Looking: looked at about [1-9]/.test(document.querySelector(".progress [role=status]").textContent)`)
+	x.click("button", "Stop")
+	x.find("button", "Go on")
+	at := looked()
+	var stopped int
+	eventually(t, "the requests of the search have ended", func() bool {
+		n := b.calls("fila.browse")
+		same := n == stopped
+		stopped = n
+		return same && b.streams() <= 1 // what is left are the live figures
+	})
+	for i := range 3 { // seconds in which the search would have gone on: the figures of the page do
+		b.enqueue(1, "orders", "later", "KEY", "z", "DELAY", "3600000")
+		x.until("the figures of the page go on", `(n) => [...document.querySelectorAll(".figure")].some((f) => f.textContent === "Delayed" + n)`, itoa(i+1))
+	}
+	if n := b.calls("fila.browse"); n != stopped {
+		t.Errorf("%d pages were read after the search was stopped", n-stopped)
+	}
+	if now := looked(); now != at || at == 0 || at >= many {
+		t.Errorf("it was stopped at %d of %d, and is at %d", at, many, now)
+	}
+
+	var alone, searched probe
+	alone.during(b, func() { pass(time.Second) })
+	x.link(0)
+	searched.during(b, func() {
+		x.click("button", "Go on")
+		x.until("it has come to its end", `() => /looked at all .* found 0$/m.test(document.querySelector(".progress [role=status]").textContent)`)
+	})
+	t.Logf("stopped after %d of %d messages and %d pages; all of them took %d pages", at, many, stopped-before, b.calls("fila.browse")-before)
+	t.Logf("a command of another client, alone: %v; while the search runs: %v", &alone, &searched)
+	if more := searched.at(1) - alone.at(1); *strict && more > waitMax {
+		t.Errorf("another client waits %s longer, want at most %s", more, waitMax)
+	}
+	// Pages of 200, 800, 3,200 and then 10,000 messages, and one that was cut off by the stop.
+	if pages, most := b.calls("fila.browse")-before, 3+(many+3)/10_000+2; pages > most {
+		t.Errorf("%d pages were read for %d messages, want at most %d", pages, many, most)
 	}
 }

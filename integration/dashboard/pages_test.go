@@ -53,7 +53,7 @@ func shop(b *broker) {
 func everyPage(b *broker) map[string]string {
 	b.t.Helper()
 	return map[string]string{
-		"overview": "#/", "keys": "#/queues/orders", "key": "#/queues/orders/keys/globex", "messages": "#/queues/orders/messages",
+		"overview": "#/", "keys": "#/queues/orders", "key": "#/queues/orders/keys/globex", "messages": "#/queues/orders/messages", "consumers": "#/queues/mails/consumers",
 		"message": "#/queues/orders.dlq/messages/" + firstID(b, "orders.dlq"), "dead": "#/queues/orders.dlq/dead",
 		"scripts": "#/queues/mails/scripts", "settings": "#/queues/orders/settings",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/acme", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",

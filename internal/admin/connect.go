@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 
 	"github.com/faisca/fila/internal/client"
 )
@@ -60,6 +61,10 @@ func (s *Server) credentialsOf(r *http.Request) credentials {
 // defaultUser is the user of a request without credentials, where that is allowed.
 const defaultUser = "default"
 
+// userHeader names the user that a page shows, percent-encoded. All tabs of a browser have one session:
+// a page must not act for the user of another tab.
+const userHeader = "Fila-User"
+
 // open opens a connection for a request. The caller closes it.
 func (s *Server) open(r *http.Request) (*conn, error) {
 	who := s.credentialsOf(r)
@@ -70,6 +75,9 @@ func (s *Server) open(r *http.Request) (*conn, error) {
 		session := s.sessions.find(who.token)
 		if session == nil {
 			return nil, failed(http.StatusUnauthorized, "NOAUTH", "the session is over")
+		}
+		if meant, err := url.PathUnescape(r.Header.Get(userHeader)); err != nil || meant != "" && meant != session.user {
+			return nil, failed(http.StatusConflict, "OTHERUSER", "another user has logged in with this browser since the page was opened")
 		}
 		c, err := s.dial(r, session.user, session.user, client.Options{Name: requestName})
 		if client.Refused(err, "NOAUTH") { // the user is gone, or off

@@ -98,6 +98,26 @@ func TestALoginEndsTheSessionBeforeIt(t *testing.T) {
 	}
 }
 
+// The tabs of a browser have one session: what a page sends for the user that it shows is not done for
+// one that has logged in with another tab.
+func TestAPageDoesNotActForTheUserOfAnotherTab(t *testing.T) {
+	s := serve(t, newBroker(t, append(users(), "user über on nopass ~* &* +@all")...), nil)
+	bob := s.session("bob", "bob")
+	if got := s.run(200, "ACL WHOAMI", bob, with(userHeader, "bob")); got != `"bob"` {
+		t.Errorf("it is %s", got)
+	}
+	s.run(200, "ACL WHOAMI", bob)
+	for _, other := range []string{"ann", "bo", "bob%20", "%zz"} {
+		got := s.do("POST", "/v1/command", `["ACL","WHOAMI"]`, with("Content-Type", "application/json"), bob, with(userHeader, other))
+		if got.status != http.StatusConflict || got.json(t)["code"] != "OTHERUSER" {
+			t.Errorf("%q: %d %s", other, got.status, got.body)
+		}
+	}
+	if got := s.run(200, "ACL WHOAMI", s.session("über", "any"), with(userHeader, "%C3%BCber")); got != `"über"` {
+		t.Errorf("it is %s", got)
+	}
+}
+
 func TestAFormWithoutAPasswordIsNoAttempt(t *testing.T) {
 	s := serve(t, newBroker(t, users()...), nil)
 	if got := s.do("POST", "/v1/session", `{"user":"admin"}`); got.status != 400 {

@@ -5,13 +5,19 @@ import { run } from "./api";
 import type { Refusal } from "./api";
 import type { Action, Field, Values } from "./app";
 import { refusalOf, useApp } from "./app";
-import { filaLine, redisLine } from "./format";
+import { filaLine, redisLine, size } from "./format";
 import type { Bytes } from "./api";
 import { Choice, Copy, Failure, Modal } from "./ui";
+
+const shownMax = 64 << 10; // characters of a line that is shown
 
 /** CommandLine shows a command as it can be typed elsewhere. */
 export function CommandLine({ words }: { words: Bytes[] }) {
 	const [form, set] = useState("redis");
+	const length = words.reduce((sum, w) => sum + (typeof w === "string" ? w.length : w.base64.length), 0);
+	if (length > shownMax) {
+		return <p class="caption">{redisLine(words.slice(0, 2))} … with {size(length)} of arguments: too long to show.</p>;
+	}
 	const line = form === "redis" ? redisLine(words) : filaLine(words);
 	return (
 		<div class="command">
@@ -111,7 +117,7 @@ export function ActionDialog({ action, onClose }: { action: Action; onClose(): v
 				<Failure error={error} />
 				<div class="actions end">
 					<button type="button" onClick={onClose}>Cancel</button>
-					<button type="submit" class={action.danger ? "danger solid" : "primary"} disabled={!named || busy}>{action.submit ?? action.label}</button>
+					<button type="submit" class={action.danger ? "danger solid" : "primary"} disabled={!named || busy}>{busy ? "Sending…" : (action.submit ?? action.label)}</button>
 				</div>
 			</form>
 		</Modal>

@@ -60,23 +60,34 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
 	}
 	const refusal = new Refusal(code, text, response.status);
 	if (response.status === 401) {
-		expired?.();
+		on.expired?.();
+	} else if (code === "OTHERUSER") {
+		on.doubted?.();
 	}
 	throw refusal;
 }
 
-let expired: (() => void) | undefined;
+const on: { expired?: () => void; doubted?: () => void } = {};
 
-/** onExpired sets what happens when the broker wants a login. */
-export function onExpired(f: () => void) {
-	expired = f;
+/** onSession sets what happens when the broker wants a login, and when the session may be another one:
+ * after a login in another tab, or when the broker was away. */
+export function onSession(expired: () => void, doubted: () => void) {
+	on.expired = expired;
+	on.doubted = doubted;
+}
+
+let user: string | undefined;
+
+/** speakFor sets the user that commands are for: the listener refuses those that come with the session of another one. */
+export function speakFor(session: Session | null) {
+	user = session?.session ? session.user : undefined;
 }
 
 /** run executes a command and returns its reply. */
 export async function run(words: Bytes[], signal?: AbortSignal): Promise<Value> {
 	const response = await ask("v1/command", {
 		method: "POST",
-		headers: { "Content-Type": "application/json" },
+		headers: { "Content-Type": "application/json", ...(user === undefined ? {} : { "Fila-User": encodeURIComponent(user) }) },
 		body: JSON.stringify(words),
 		signal,
 	});
@@ -117,8 +128,13 @@ export interface Listeners {
 }
 export type StreamState = "live" | "waiting" | "hidden" | "refused";
 
+function doubt() {
+	on.doubted?.();
+}
+
 /** listen opens a stream. A browser allows six connections to a host, so a hidden page has none. */
-export function listen(path: string, on: Listeners): Stream {
+export function listen(path: string, to: Listeners): Stream {
+	let lost = false; // the stream has been interrupted
 	let source: EventSource | undefined;
 	let retry: number | undefined;
 	let closed = false;
@@ -130,16 +146,23 @@ export function listen(path: string, on: Listeners): Stream {
 	const open = () => {
 		stop();
 		source = new EventSource(path);
-		source.onopen = () => on.state?.("live");
-		const got = (e: MessageEvent) => on.event(JSON.parse(e.data) as Value);
-		for (const kind of on.kinds) {
+		source.onopen = () => {
+			if (lost) {
+				lost = false;
+				doubt();
+			}
+			to.state?.("live");
+		};
+		const got = (e: MessageEvent) => to.event(JSON.parse(e.data) as Value);
+		for (const kind of to.kinds) {
 			source.addEventListener(kind === "" ? "message" : kind, got);
 		}
 		source.onerror = () => {
+			lost = true;
 			if (source?.readyState === EventSource.CLOSED) {
 				void refused();
 			} else {
-				on.state?.("waiting");
+				to.state?.("waiting");
 			}
 		};
 	};
@@ -157,19 +180,19 @@ export function listen(path: string, on: Listeners): Stream {
 			return;
 		}
 		if (why && why.status >= 400 && why.status < 500) {
-			on.state?.("refused", why);
+			to.state?.("refused", why);
 			if (why.status === 401) {
 				return;
 			}
 		} else {
-			on.state?.("waiting");
+			to.state?.("waiting");
 		}
 		retry = window.setTimeout(open, why ? 3000 : 0);
 	};
 	const show = () => {
 		if (document.hidden) {
 			stop();
-			on.state?.("hidden");
+			to.state?.("hidden");
 		} else {
 			open();
 		}

@@ -4,6 +4,7 @@ import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
 import { listen, Refusal, run } from "./api";
 import type { Bytes, Fields, Session, StreamState, Value } from "./api";
+import { fill, record } from "./history";
 import { missing } from "./rights";
 import type { Need } from "./rights";
 import { fields } from "./value";
@@ -147,6 +148,31 @@ export function useLive(path: string | null, each?: (figures: Fields) => void): 
 		return () => stream.close();
 	}, [path]);
 	return live.path === path ? live : { figures: null, state: "waiting" };
+}
+
+/** useHistory returns what records a sample of a source, and asks for what was before it, again with the next sample if that fails. */
+export function useHistory(source: string, words: Bytes[]): (at: number, figures: Fields) => void {
+	const app = useApp();
+	const may = app.may({ command: "FILA.HISTORY" }) === "";
+	const [, draw] = useState(0);
+	const state = useRef({ lacks: false, asks: false, open: true });
+	useEffect(() => () => {
+		state.current.open = false;
+	}, []);
+	return (at, figures) => {
+		const s = state.current;
+		s.lacks = record(source, at, figures) || s.lacks;
+		if (!may || !s.lacks || s.asks) {
+			return;
+		}
+		s.asks = true;
+		void fill(source, words).then(() => {
+			s.lacks = false;
+			return s.open && draw((n) => n + 1);
+		}, () => undefined).finally(() => {
+			s.asks = false;
+		});
+	};
 }
 
 /** title sets what the browser calls the page. */

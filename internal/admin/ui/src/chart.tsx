@@ -1,6 +1,6 @@
 // Time series. The picture is drawn on a canvas, so there is a table behind it.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { short, time } from "./format";
 
@@ -41,11 +41,54 @@ const clock = (s: number) => {
 	return `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
 };
 
-/** Chart draws series over the time that they have, at least a minute. */
-export function Chart({ title, times, series, unit }: { title: string; times: number[]; series: Series[]; unit: string }) {
-	const span = Math.max(60, ((times[times.length - 1] ?? 0) - (times[0] ?? 0)) / 1000);
-	const width = useRef(span);
-	width.current = span;
+/** Span is the part of the time that charts show, in seconds; null: all of it. */
+export type Span = [from: number, to: number] | null;
+
+/** Drawing is a chart of a group. */
+export interface Drawing {
+	title: string;
+	unit: string;
+	series: Series[];
+}
+
+const leastSpan = 5; // seconds; nearer there is nothing to be seen
+
+/** Charts draws charts over the same time. To zoom in one of them zooms in all. */
+export function Charts({ times, charts }: { times: number[]; charts: Drawing[] }) {
+	const [span, show] = useState<Span>(null);
+	const begin = (times[0] ?? 0) / 1000;
+	const end = (times[times.length - 1] ?? 0) / 1000;
+	const all = Math.max(60, end - begin);
+	useEffect(() => {
+		if (span && span[1] < begin) {
+			show(null); // what it showed is too long ago
+		}
+	}, [begin]);
+	const zoom = (from: number, to: number) => {
+		const width = Math.min(all, Math.max(leastSpan, to - from));
+		const middle = Math.min(end - width / 2, Math.max(end - all + width / 2, (from + to) / 2));
+		show(width >= all ? null : [middle - width / 2, middle + width / 2]);
+	};
+	return (
+		<section class="charts" aria-label="Charts">
+			{charts.map((c) => <Chart key={c.title} {...c} times={times} span={span} all={[end - all, end]} onZoom={zoom} />)}
+			{span && (
+				<p class="zoomed">
+					<span role="status">From {clock(span[0])} to {clock(span[1])}</span>
+					<button type="button" class="small" onClick={() => show(null)}>Show all</button>
+				</p>
+			)}
+		</section>
+	);
+}
+
+/** Chart draws series over the time that they have, at least a minute, or a part of it. */
+function Chart({ title, times, series, unit, span, all, onZoom }: Drawing & { times: number[]; span: Span; all: [number, number]; onZoom(from: number, to: number): void }) {
+	const shown = useRef(all);
+	shown.current = span ?? all;
+	const zoom = useRef(onZoom);
+	zoom.current = onZoom;
+	const help = useId();
 	const host = useRef<HTMLDivElement>(null);
 	const plot = useRef<uPlot | null>(null);
 	const [theme, themes] = useState(0);
@@ -65,16 +108,28 @@ export function Chart({ title, times, series, unit }: { title: string; times: nu
 			height,
 			padding: [10, 28, 0, 0],
 			legend: { show: false },
-			cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false } },
+			cursor: {
+				y: false, points: { size: 5 }, drag: { x: true, y: false, setScale: false },
+				bind: { dblclick: () => () => (zoom.current(-Infinity, Infinity), null) },
+			},
 			scales: {
-				x: { time: true, range: (_u, _min, max) => [(max ?? Date.now() / 1000) - width.current, max ?? Date.now() / 1000] },
+				x: { time: true, range: () => shown.current },
 				y: { range: (_u, _min, max) => [0, Math.max(1, (max ?? 0) * 1.1)] },
 			},
 			axes: [
-				{ ...axis, values: (_u, splits) => splits.map((s) => clock(s).slice(0, width.current < 240 ? 8 : 5)), space: 80, size: 26 },
+				{ ...axis, values: (_u, splits) => splits.map((s) => clock(s).slice(0, shown.current[1] - shown.current[0] < 240 ? 8 : 5)), space: 80, size: 26 },
 				{ ...axis, size: 46, values: (_u, splits) => splits.map((v) => (Number.isInteger(v) ? short(v) : "")) },
 			],
 			series: [{}, ...series.map((s) => ({ label: s.name, stroke: resolved(box, s.color), width: 1.5, points: { show: false }, spanGaps: false }))],
+			hooks: {
+				setSelect: [(u) => {
+					if (u.select.width > 0) {
+						const [from, to] = [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")];
+						u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+						zoom.current(from, to);
+					}
+				}],
+			},
 		}, data, box);
 		plot.current = p;
 		const sizes = new ResizeObserver(() => p.setSize({ width: box.clientWidth, height }));
@@ -85,10 +140,25 @@ export function Chart({ title, times, series, unit }: { title: string; times: nu
 			plot.current = null;
 		};
 	}, [theme, shape]);
-	useEffect(() => plot.current?.setData(data), [times.length, times[times.length - 1], theme]);
+	useEffect(() => plot.current?.setData(data), [times.length, times[0], times[times.length - 1], theme, span?.[0], span?.[1]]);
+	const keys = (e: KeyboardEvent) => {
+		const [from, to] = shown.current;
+		const width = to - from;
+		const move: Record<string, [number, number]> = {
+			"+": [from + width / 4, to - width / 4], "=": [from + width / 4, to - width / 4], "-": [from - width / 2, to + width / 2],
+			ArrowLeft: [from - width / 4, to - width / 4], ArrowRight: [from + width / 4, to + width / 4],
+			Home: [all[0], all[0] + width], End: [all[1] - width, all[1]], "0": [-Infinity, Infinity], Escape: [-Infinity, Infinity],
+		};
+		const next = move[e.key];
+		if (next && !e.ctrlKey && !e.metaKey && !e.altKey) {
+			e.preventDefault();
+			onZoom(...next);
+		}
+	};
 	const last = times.length - 1;
-	const step = Math.max(1, Math.ceil(times.length / 20));
-	const rows = times.map((_, i) => i).filter((i) => (last - i) % step === 0).reverse();
+	const inside = times.map((_, i) => i).filter((i) => span === null || (times[i] ?? 0) >= span[0] * 1000 && (times[i] ?? 0) <= span[1] * 1000);
+	const step = Math.max(1, Math.ceil(inside.length / 20));
+	const rows = inside.filter((_, i) => (inside.length - 1 - i) % step === 0).reverse();
 	return (
 		<figure class="chart">
 			<figcaption>
@@ -99,7 +169,10 @@ export function Chart({ title, times, series, unit }: { title: string; times: nu
 					))}
 				</ul>
 			</figcaption>
-			<div class="plot" ref={host} aria-hidden="true" />
+			<div class="plotbox" role="group" tabIndex={0} aria-label={`Chart: ${title}`} aria-describedby={help} onKeyDown={keys} title="Drag to zoom, double click to show all">
+				<div class="plot" ref={host} aria-hidden="true" />
+				<span class="hidden" id={help}>Plus and minus zoom, the arrow keys move, zero shows all. The table has the figures of what is shown.</span>
+			</div>
 			<details>
 				<summary>Table</summary>
 				<div class="table" role="group" aria-label={`${title}, ${unit}`} tabIndex={0}>

@@ -123,17 +123,22 @@ export function plural(n: number, one: string, many = one + "s"): string {
 
 const plain = /^[A-Za-z0-9_@%+=:,./*?#~^[\]{}<>|&;!$-]+$/;
 
+/** unseen are characters that show nothing, or change the order of others: in a line to copy they are written as bytes. */
+const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u00a0\u3164]/u;
+
 /** redisLine writes a command as it is typed into redis-cli. */
 export function redisLine(words: Bytes[]): string {
 	return words.map(redisWord).join(" ");
 }
+
+const hex = (byte: number) => "\\x" + byte.toString(16).padStart(2, "0");
 
 function redisWord(word: Bytes): string {
 	if (typeof word === "string" && plain.test(word)) {
 		return word;
 	}
 	let out = "";
-	for (const c of typeof word === "string" ? word : String.fromCharCode(...raw(word))) {
+	for (const c of typeof word === "string" ? word : Array.from(raw(word), (b) => String.fromCharCode(b))) {
 		const code = c.codePointAt(0) ?? 0;
 		if (c === "\\" || c === '"') {
 			out += "\\" + c;
@@ -143,8 +148,10 @@ function redisWord(word: Bytes): string {
 			out += "\\r";
 		} else if (c === "\t") {
 			out += "\\t";
-		} else if (code < 0x20 || code === 0x7f || (typeof word !== "string" && code > 0x7e)) {
-			out += "\\x" + code.toString(16).padStart(2, "0");
+		} else if (typeof word !== "string" && (code < 0x20 || code > 0x7e)) {
+			out += hex(code);
+		} else if (unseen.test(c)) {
+			out += Array.from(raw(c), hex).join("");
 		} else {
 			out += c;
 		}
@@ -161,13 +168,13 @@ function shellWord(word: Bytes): string {
 	if (typeof word === "string" && /^[A-Za-z0-9_@%+=:,./-]+$/.test(word)) {
 		return word;
 	}
-	if (typeof word === "string" && !/[\x00-\x1f\x7f]/.test(word)) {
+	if (typeof word === "string" && !unseen.test(word)) {
 		return "'" + word.replaceAll("'", `'\\''`) + "'";
 	}
 	let out = "";
 	for (const b of raw(word)) {
 		const c = String.fromCharCode(b);
-		out += c === "\\" || c === "'" ? "\\" + c : b === 10 ? "\\n" : b < 0x20 || b > 0x7e ? "\\x" + b.toString(16).padStart(2, "0") : c;
+		out += c === "\\" || c === "'" ? "\\" + c : b === 10 ? "\\n" : b < 0x20 || b > 0x7e ? hex(b) : c;
 	}
 	return `$'${out}'`;
 }

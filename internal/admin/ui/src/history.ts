@@ -1,10 +1,12 @@
-// What live figures were over the last ten minutes, for charts and rates. It is kept for as long as
-// the page is open, for a few sources.
+// What figures were over the last ten minutes, for charts and rates: what the broker has kept
+// (FILA.HISTORY) for as long as the page was not open, and what the page has seen since. It is kept
+// for a few sources.
 
-import type { Fields } from "./api";
-import { num } from "./value";
+import { run } from "./api";
+import type { Bytes, Fields } from "./api";
+import { maps, num } from "./value";
 
-const samplesMax = 600;
+const samplesMax = 700; // one a second, and those of the broker
 const sourcesMax = 8;
 const gap = 15_000; // ms between two samples, beyond which nothing is known of the time in between
 
@@ -15,32 +17,63 @@ export interface Sample {
 
 const sources = new Map<string, Sample[]>();
 
-/** record adds a sample to a source and returns all that it has. */
-export function record(source: string, at: number, figures: Fields): Sample[] {
-	const samples = sources.get(source) ?? [];
-	sources.delete(source);
-	sources.set(source, samples); // the source that was used last is the last
-	const last = samples[samples.length - 1];
-	if (!last || at > last.at) {
-		if (last && num(figures.enqueued) < num(last.figures.enqueued)) {
-			samples.length = 0; // the broker has been restarted
-		}
-		const before = samples[samples.length - 1];
-		if (before && at - before.at > gap) {
-			samples.push({ at: before.at + 1, figures: {} }); // nothing is known of the time in between
-		}
-		samples.push({ at, figures });
-	}
-	while (samples.length > samplesMax || (samples[0] && samples[0].at < at - 600_000)) {
+/** keep makes samples those of a source. */
+function keep(source: string, samples: Sample[]) {
+	const newest = samples[samples.length - 1]?.at ?? 0;
+	while (samples.length > samplesMax || (samples[0] && samples[0].at < newest - 600_000)) {
 		samples.shift();
 	}
+	sources.delete(source);
+	sources.set(source, samples); // the source that was used last is the last
 	for (const old of sources.keys()) {
 		if (sources.size <= sourcesMax) {
 			break;
 		}
 		sources.delete(old);
 	}
-	return samples;
+}
+
+/** record adds a sample to a source. It reports whether nothing is known of the time before it. */
+export function record(source: string, at: number, figures: Fields): boolean {
+	let samples = sources.get(source) ?? [];
+	const last = samples[samples.length - 1];
+	if (last && at <= last.at) {
+		return false;
+	}
+	if (last && num(figures.enqueued) < num(last.figures.enqueued)) {
+		samples = []; // the broker has been restarted
+	}
+	const before = samples[samples.length - 1];
+	const alone = !before || at - before.at > gap;
+	if (before && alone) {
+		samples.push({ at: before.at + 1, figures: {} });
+	}
+	samples.push({ at, figures });
+	keep(source, samples);
+	return alone;
+}
+
+/** fill asks the broker for what a source lacks. A broker that has not kept it leaves a gap. */
+export async function fill(source: string, words: Bytes[]): Promise<void> {
+	const past: Sample[] = maps(await run(words)).map((figures) => ({ at: num(figures.at), figures }));
+	const seen = (sources.get(source) ?? []).filter((s) => s.figures.enqueued !== undefined);
+	// Between two samples of the page that are near to each other, those of the broker say nothing new.
+	const lacked = past.filter((p) => {
+		const after = seen.findIndex((s) => s.at >= p.at);
+		const [a, b] = [seen[after - 1], seen[after]];
+		return after === 0 || (a !== undefined && b !== undefined && b.at - a.at > gap);
+	});
+	const all: Sample[] = [];
+	for (const s of [...seen, ...lacked].sort((a, b) => a.at - b.at)) {
+		const before = all[all.length - 1];
+		if (before && s.at - before.at > gap) {
+			all.push({ at: before.at + 1, figures: {} });
+		}
+		all.push(s);
+	}
+	if (all.length > 0) {
+		keep(source, all);
+	}
 }
 
 export function recorded(source: string): Sample[] {

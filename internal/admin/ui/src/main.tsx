@@ -4,14 +4,15 @@ import { render } from "preact";
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ActionDialog } from "./action";
-import { logout, onExpired, whoAmI } from "./api";
+import { logout, onSession, speakFor, whoAmI } from "./api";
 import type { Session } from "./api";
-import { AppContext, mayOf, useApp } from "./app";
+import { AppContext, mayOf, useApp, useReply } from "./app";
 import type { Action, App } from "./app";
 import { forget } from "./history";
 import { Login } from "./pages/login";
 import { pageOf } from "./pages";
 import { useRoute } from "./route";
+import { text } from "./value";
 
 /** places are the pages of the navigation, with the word that the address begins with. */
 const places: [name: string, path: string, group?: string][] = [
@@ -35,17 +36,33 @@ function Root() {
 	const ask = useCallback(async () => {
 		try {
 			const session = await whoAmI();
-			set(session ? { session } : "login");
+			speakFor(session);
+			set((old) => {
+				if (!session) {
+					return "login";
+				}
+				if (typeof old === "string") {
+					return { session };
+				}
+				if (old.session.user !== session.user) {
+					forget();
+				}
+				return JSON.stringify(old.session) === JSON.stringify(session) ? old : { session };
+			});
 		} catch {
-			set("away");
+			set((old) => (typeof old === "string" ? "away" : old)); // a page that is open says itself that there is no connection
 		}
 	}, []);
 	useEffect(() => {
-		onExpired(() => {
+		const again = () => void ask();
+		onSession(() => {
 			forget();
 			set("login");
-		});
-		void ask();
+		}, again);
+		again();
+		const shown = () => document.hidden || again();
+		document.addEventListener("visibilitychange", shown);
+		return () => document.removeEventListener("visibilitychange", shown);
 	}, []);
 	useEffect(() => {
 		if (phase !== "away") {
@@ -63,7 +80,7 @@ function Root() {
 	if (phase === "login") {
 		return <Login onDone={() => void ask()} />;
 	}
-	return <Shell session={phase.session} onLogout={() => void logout().finally(() => {
+	return <Shell key={phase.session.user} session={phase.session} onLogout={() => void logout().finally(() => {
 		forget();
 		set("login");
 	})} />;
@@ -121,6 +138,7 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 							<Health />
 							<span class="user" title={`User ${session.user}`}>{session.user}</span>
 							<span class="version">Fila {session.version}</span>
+							{session.version !== loaded(session) && <button type="button" class="small" onClick={() => location.reload()}>Reload: the broker is new</button>}
 							<Theme />
 							{session.session && <button type="button" class="small" onClick={onLogout}>Log out</button>}
 						</div>
@@ -128,6 +146,7 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 				</header>
 				<main id="main" ref={main}>
 					<Open session={session} />
+					<Node place={route.path[1] === "server" ? "server" : place} />
 					{pageOf(route)}
 				</main>
 			</div>
@@ -135,6 +154,13 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 			{action && <ActionDialog key={action.label} action={action} onClose={() => act(undefined)} />}
 		</AppContext.Provider>
 	);
+}
+
+let first: string | undefined;
+
+/** loaded is the version of the broker that this page came from. */
+function loaded(session: Session): string {
+	return (first ??= session.version);
 }
 
 function Logo() {
@@ -153,6 +179,40 @@ function Open({ session }: { session: Session }): ComponentChildren {
 	}
 	return <p class="banner" role="note">This broker needs no password: any browser that reaches this page may do all that it offers.</p>;
 }
+
+const nodeEvery = 5000;
+const aloneEvery = 60_000; // where nothing says that there are other nodes
+
+/** Node says which node this page speaks to, where several are one broker and another one leads. */
+function Node({ place }: { place: string }): ComponentChildren {
+	const may = useApp().may({ command: "INFO" }) === "";
+	const [alone, isAlone] = useState(false);
+	const asked = useReply(may ? ["INFO", "replication"] : null, alone ? aloneEvery : nodeEvery);
+	const info = Object.fromEntries(text(asked.data).split("\r\n").map((line) => line.split(/:(.*)/s).slice(0, 2)));
+	const role = info.role;
+	useEffect(() => {
+		if (role !== undefined) {
+			isAlone(role === "master" && info.connected_slaves === "0");
+		}
+	}, [role, info.connected_slaves]);
+	if (role === undefined || role === "master") {
+		return null;
+	}
+	if (info.master_link_status !== "up") {
+		return <p class="banner" role="status">No node leads at the moment, or this one cannot reach it. Commands wait until there is one.</p>;
+	}
+	const leader = `${info.master_host}:${info.master_port}`;
+	return (
+		<p class="banner node" role="note">
+			{ownPlaces.includes(place)
+				? <>What this page shows is of this node alone. The node at <strong>{leader}</strong> leads.</>
+				: <>This node follows. What you see and do here is of the node that leads, at <strong>{leader}</strong>, by way of this one.</>}
+		</p>
+	);
+}
+
+/** ownPlaces are the pages about a node, not about the broker that several nodes are. */
+const ownPlaces = ["clients", "slowlog", "latency", "server"];
 
 /** Health is the condition of the broker in a word. */
 function Health() {

@@ -100,10 +100,12 @@ function columns(queue: Bytes, max: number): Column<Fields>[] {
 /** Why is the state of a key with its reason. */
 export function Why({ k }: { k: Fields }) {
 	// That nothing asks for the next message right now is what a busy queue looks like, too.
-	const reason = ["no_consumer", "ready"].includes(text(k.state)) ? "" : text(k.reason);
+	const state = text(k.state);
+	const reason = ["no_consumer", "ready"].includes(state) ? "" : text(k.reason);
+	const worked = state === "no_consumer" && (num(k.leased) > 0 || num(k.share) > 0);
 	return (
 		<span class="why">
-			<State state={text(k.state)} />
+			<State state={worked ? "ready" : state} reason={worked ? "Its consumers are all at work." : undefined} />
 			{reason !== "" && <span class="reason">{reason}</span>}
 		</span>
 	);

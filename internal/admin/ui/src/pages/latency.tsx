@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { useApp, useReply, useTitle } from "../app";
-import { Chart } from "../chart";
+import { Charts } from "../chart";
 import { count, duration, micros } from "../format";
 import { ActionButton, Card, Empty, Failure, Loading, Page, Table, Time } from "../ui";
 import { fields, list, num, text } from "../value";
@@ -40,7 +40,7 @@ export function Latency() {
 								{ name: "Longest", right: true, cell: (e) => duration(num(e[3])) },
 							]} />
 						)}
-						{points.length > 1 && <Chart title={`The longest ${chosen} of each second`} unit="ms" times={times} series={[{ name: "ms", color: "--c1", values: points.map((p) => num(p[1])) }]} />}
+						{points.length > 1 && <Charts times={times} charts={[{ title: `The longest ${chosen} of each second`, unit: "ms", series: [{ name: "ms", color: "--c1", values: points.map((p) => num(p[1])) }] }]} />}
 					</Card>
 					<Card title="What the broker says">
 						<Failure error={doctor.error} />

@@ -1,14 +1,14 @@
 // One message: what is in it, and why it is where it is.
 
 import type { ComponentChildren } from "preact";
-import { useMemo, useState } from "preact/hooks";
-import type { Bytes, Fields } from "../api";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import type { Bytes, Fields, Value } from "../api";
 import { useApp, useReply } from "../app";
 import type { Action } from "../app";
 import { ago, count, plural, size } from "../format";
 import { to } from "../route";
 import { ActionButton, Actions, Badge, Card, Choice, Copy, Empty, Facts, Failure, Loading, Table, Time } from "../ui";
-import { bytes, list, maybe, num, pairs, raw, text } from "../value";
+import { bytes, fields, list, maybe, num, pairs, raw, text } from "../value";
 import { KeyTables, State } from "./keys";
 import { statusTone } from "./messages";
 
@@ -39,9 +39,17 @@ export function copyWords(queue: Bytes, m: Fields): Bytes[] {
 export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 	const app = useApp();
 	const why = app.may({ command: "FILA.GET", queue, access: "consume" });
-	const asked = useReply(why === "" ? ["FILA.GET", queue, id] : null, 3000);
 	const mayExplain = app.may({ command: "FILA.EXPLAIN", queue, access: "either" }) === "";
+	const asked = useReply(why === "" ? ["FILA.GET", queue, id] : null, mayExplain ? 0 : 3000);
 	const reasons = useReply(why === "" && mayExplain && asked.data ? ["FILA.EXPLAIN", queue, id] : null, 3000);
+	// The message may be large: it is read again only when the explanation says that it has changed.
+	const seen = stateOf(asked.data);
+	const now = reasons.error ? "gone" : stateOf(reasons.data);
+	useEffect(() => {
+		if (seen !== "" && now !== "" && now !== seen) {
+			asked.reload();
+		}
+	}, [now]);
 	if (why !== "") {
 		return <Empty title="You may not look at messages here.">This {why}.</Empty>;
 	}
@@ -74,6 +82,12 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 			<Payload payload={bytes(m.payload)} name={text(id)} />
 		</Card>
 	);
+}
+
+/** stateOf is what changes of a message; "" if that is not known. */
+function stateOf(reply: Value | undefined): string {
+	const m = fields(reply);
+	return m.status === undefined ? "" : JSON.stringify([m.status, m.attempt, m.deliveries, m.lease_until, m.consumer]);
 }
 
 function messageActions(queue: Bytes, id: Bytes, m: Fields, reload: () => void): Action[] {

@@ -71,9 +71,14 @@ interface Hunt {
 
 export const statusTone: Record<string, Tone> = { ready: "ready", delayed: "quiet", leased: "busy", dead: "bad" };
 
+/** shortID leaves out the middle of an id: its beginning is the time, its end tells it from others. */
+function shortID(id: string): string {
+	return id.length > 24 ? `${id.slice(0, 13)}…${id.slice(-6)}` : id;
+}
+
 export function messageColumns(queue: Bytes, rows: Fields[]): Column<Fields>[] {
 	const all: Column<Fields>[] = [
-		{ name: "Message", head: true, cell: (m) => <a href={to(["queues", queue, "messages", bytes(m.id)])}><Code>{text(m.id)}</Code></a> },
+		{ name: "Message", head: true, cell: (m) => <a href={to(["queues", queue, "messages", bytes(m.id)])} title={text(m.id)} aria-label={text(m.id)}><Code>{shortID(text(m.id))}</Code></a> },
 		{ name: "Status", sort: (m) => text(m.status), cell: (m) => <Badge tone={statusTone[text(m.status)] ?? "quiet"}>{text(m.status)}</Badge> },
 		{ name: "Key", sort: (m) => text(m.key), cell: (m) => <span class="clip" title={text(m.key)}>{text(m.key)}</span> },
 		{ name: "Payload", cell: (m) => <span class="clip mono" title={size(raw(bytes(m.payload)).length)}>{text(m.payload).slice(0, 200)}</span> },

@@ -3,11 +3,11 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { run } from "../api";
 import type { Bytes, Fields, Refusal } from "../api";
-import { refusalOf, useApp, useLive, useTitle } from "../app";
+import { refusalOf, useApp, useHistory, useLive, useTitle } from "../app";
 import type { Action } from "../app";
-import { Chart } from "../chart";
+import { Charts } from "../chart";
 import { count, duration, micros, plural, rate, short } from "../format";
-import { levels, rateOf, rates, record, recorded } from "../history";
+import { levels, rateOf, rates, recorded } from "../history";
 import { refine, to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Card, Choice, Empty, Failure, Figure, Figures, Level, Loading, Num, Page, Pager, Search, Table } from "../ui";
@@ -20,6 +20,7 @@ const oldMs = 15 * 60_000;
 /** Trouble is something that is wrong with a queue. */
 export interface Trouble {
 	word: string;
+	label?: string; // instead of the word, where there is a number to it
 	tone: Tone;
 	why: string;
 }
@@ -36,7 +37,7 @@ export function troubles(q: Fields, deliveries: number | null = null): Trouble[]
 	}
 	const dlq = num(q.dead_letter) === 1;
 	if (dlq && num(q.ready) + num(q.dead) > 0) {
-		all.push({ word: "dead", tone: "bad", why: "Dead messages wait to be redriven or removed." });
+		all.push({ word: "dead", label: `${short(num(q.ready) + num(q.dead))} dead`, tone: "bad", why: "Dead messages wait to be redriven or removed." });
 	}
 	// Consumers that are all busy do not wait either: deliveries tell, or leases while no rate is known.
 	const worked = deliveries === null ? num(q.leased) > 0 : deliveries > 0;
@@ -87,8 +88,9 @@ export function Overview({ route }: { route: Route }) {
 	if (cursor !== "0") {
 		query.set("cursor", text(cursor));
 	}
+	const keep = useHistory("", ["FILA.HISTORY"]);
 	const live = useLive(why === "" ? `v1/live?${query}` : null, (f) => {
-		record("", num(f.at), f.stats as Fields);
+		keep(num(f.at), f.stats as Fields);
 		for (const q of list(f.queues) as Fields[]) {
 			queueSamples(q, num(f.at));
 		}
@@ -223,7 +225,7 @@ function columns(): Column<{ q: Fields; troubles: Trouble[] }>[] {
 			name: "State", sort: ({ troubles }) => troubles.length,
 			cell: ({ q, troubles }) => (
 				<span class="badges">
-					{troubles.map((t) => <Badge key={t.word} tone={t.tone} title={t.why}>{t.word}</Badge>)}
+					{troubles.map((t) => <Badge key={t.word} tone={t.tone} title={t.why}>{t.label ?? t.word}</Badge>)}
 					{troubles.length === 0 && (num(q.ready) + num(q.leased) > 0 ? <Badge tone="good">working</Badge> : <span class="zero">idle</span>)}
 				</span>
 			),
@@ -231,13 +233,17 @@ function columns(): Column<{ q: Fields; troubles: Trouble[] }>[] {
 		figure("Ready", "ready"),
 		figure("Leased", "leased"),
 		figure("Delayed", "delayed"),
-		{ name: "In/s", hint: "Enqueued in a second", right: true, sort: ({ q }) => sample(q)?.in ?? -1, cell: ({ q }) => rate(sample(q)?.in ?? null) },
-		{ name: "Out/s", hint: "Delivered in a second", right: true, sort: ({ q }) => sample(q)?.out ?? -1, cell: ({ q }) => rate(sample(q)?.out ?? null) },
+		{ name: "In/s", hint: "Enqueued in a second", right: true, sort: ({ q }) => sample(q)?.in ?? -1, cell: ({ q }) => <Rate n={sample(q)?.in ?? null} /> },
+		{ name: "Out/s", hint: "Delivered in a second", right: true, sort: ({ q }) => sample(q)?.out ?? -1, cell: ({ q }) => <Rate n={sample(q)?.out ?? null} /> },
 		{ name: "Oldest", hint: "How long the oldest ready message waits", right: true, sort: ({ q }) => num(q.oldest_ready_ms), cell: ({ q }) => (num(q.ready) ? duration(maybe(q.oldest_ready_ms)) : <span class="zero">–</span>) },
 		{ name: "Wait p99", hint: "From being ready until the delivery, since the broker started", right: true, sort: ({ q }) => num(q.wait_p99_us), cell: ({ q }) => (num(q.delivered) ? micros(maybe(q.wait_p99_us)) : <span class="zero">–</span>) },
 		figure("Keys", "keys", "Fairness keys with messages"),
-		figure("Consumers", "waiters", "Consumers that wait for messages"),
+		figure("Waiting", "waiters", "Consumers that wait for messages"),
 	];
+}
+
+function Rate({ n }: { n: number | null }) {
+	return <span class={n ? "" : "zero"}>{rate(n)}</span>;
 }
 
 export function Connection({ state }: { state: string }) {
@@ -261,20 +267,20 @@ function Totals({ stats }: { stats: Fields }) {
 				<Figure name="Enqueued" value={now("enqueued")} unit="/s" />
 				<Figure name="Delivered" value={now("delivered")} unit="/s" />
 				<Figure name="Acked" value={now("acked")} unit="/s" />
-				<Figure name="Consumers" value={short(num(stats.waiters))} hint="Consumers that wait for messages" />
+				<Figure name="Waiting" value={short(num(stats.waiters))} hint="Consumers that wait for messages" />
 			</Figures>
-			<div class="charts">
-				<Chart title="Messages per second" unit="per second" times={times} series={[
+			<Charts times={times} charts={[
+				{ title: "Messages per second", unit: "per second", series: [
 					{ name: "enqueued", color: "--c1", values: per("enqueued") },
 					{ name: "acked", color: "--c2", values: per("acked") },
 					{ name: "failed", color: "--c3", values: per("nacked", "expired") },
-				]} />
-				<Chart title="Backlog" unit="messages" times={times} series={[
+				] },
+				{ title: "Backlog", unit: "messages", series: [
 					{ name: "ready", color: "--c1", values: level("ready") },
 					{ name: "leased", color: "--c2", values: level("leased") },
 					{ name: "dead", color: "--c3", values: level("dead") },
-				]} />
-			</div>
+				] },
+			]} />
 		</>
 	);
 }

@@ -2,15 +2,16 @@
 
 import type { ComponentChildren } from "preact";
 import type { Bytes, Fields } from "../api";
-import { useApp, useLive, useTitle } from "../app";
+import { useApp, useHistory, useLive, useTitle } from "../app";
 import type { Action } from "../app";
-import { Chart } from "../chart";
+import { Charts } from "../chart";
 import { count, duration, micros, plural, rate, short } from "../format";
-import { levels, rateOf, rates, record, recorded } from "../history";
+import { levels, rateOf, rates, recorded } from "../history";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Empty, Failure, Figure, Figures, Loading, Page, Tabs } from "../ui";
 import { bytes, key, list, maybe, num, percent, text } from "../value";
+import { Consumers } from "./consumers";
 import { Dead } from "./dead";
 import { KeyPage, Keys } from "./keys";
 import { Message } from "./message";
@@ -91,9 +92,10 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 	const why = app.may(need) || app.may({ ...need, command: "FILA.KEYS" });
 	const source = "q" + key(queue);
 	const path = why === "" ? `v1/live?queue=${percent(queue)}&by=${encodeURIComponent(by)}` : null;
+	const keep = useHistory(source, ["FILA.HISTORY", queue]);
 	const live = useLive(path, (f) => {
 		if (f.queue) {
-			record(source, num(f.at), f.queue as Fields);
+			keep(num(f.at), f.queue as Fields);
 		}
 	});
 	const crumbs: [string, string][] = [["Queues", "#/queues"]];
@@ -114,6 +116,7 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 	const tabs: [string, string, ComponentChildren?][] = [
 		["Keys", to(["queues", queue])],
 		["Messages", to(["queues", queue, "messages"])],
+		["Consumers", to(["queues", queue, "consumers"])],
 		...(dlq || other !== undefined ? [["Dead letters", to(["queues", dlq ? queue : (other ?? ""), "dead"])] as [string, string]] : []),
 		["Scripts", to(["queues", queue, "scripts"])],
 		["Settings", to(["queues", queue, "settings"])],
@@ -128,10 +131,11 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 			</>
 		} actions={queueActions(queue, q).map((a) => <ActionButton key={a.label} action={a} />)}>
 			<QueueFigures q={q} dlq={dlq} />
-			{(part === "" || part === "keys") && <Charts source={source} />}
+			{(part === "" || part === "keys") && <QueueCharts source={source} />}
 			<Tabs current={titleOf(part)} tabs={tabs} />
 			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} />)
 				: part === "dead" ? <Dead dlq={queue} route={route} total={held} />
+				: part === "consumers" ? <Consumers queue={queue} q={q} />
 				: part === "scripts" ? <Scripts queue={queue} route={route} />
 				: part === "settings" ? <Settings queue={queue} />
 				: part === "keys" && inPart !== undefined ? <KeyPage key={text(inPart)} queue={queue} fairKey={inPart} />
@@ -141,7 +145,7 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 }
 
 function titleOf(part: string): string {
-	return { "": "Keys", keys: "Keys", messages: "Messages", dead: "Dead letters", scripts: "Scripts", settings: "Settings" }[part] ?? "";
+	return { "": "Keys", keys: "Keys", messages: "Messages", consumers: "Consumers", dead: "Dead letters", scripts: "Scripts", settings: "Settings" }[part] ?? "";
 }
 
 function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
@@ -154,7 +158,7 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 				<Figure name="Leased" value={num(q.leased) > 0 ? <a href={to(["queues", bytes(q.name), "messages"], { status: "leased" })}>{short(num(q.leased))}</a> : "0"} hint="Which messages, and who holds them" />
 				{(dlq || num(q.dead) > 0) && <Figure name="Dead" value={short(num(q.dead))} tone={num(q.dead) > 0 ? "bad" : undefined} />}
 				<Figure name="Delayed" value={short(num(q.delayed))} />
-				<Figure name="Consumers" value={short(num(q.waiters))} hint="Consumers that wait for messages" />
+				<Figure name="Waiting" value={num(q.waiters) > 0 ? <a href={to(["queues", bytes(q.name), "consumers"])}>{short(num(q.waiters))}</a> : "0"} hint="Consumers that wait for messages" />
 				<Figure name="In" value={now("enqueued")} unit="/s" />
 				<Figure name="Out" value={now("delivered")} unit="/s" />
 				<Figure name="Oldest ready" value={num(q.ready) ? duration(maybe(q.oldest_ready_ms)) : "–"} />
@@ -164,22 +168,21 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 	);
 }
 
-function Charts({ source }: { source: string }) {
+function QueueCharts({ source }: { source: string }) {
 	const samples = recorded(source);
-	const times = samples.map((s) => s.at);
 	const level = (name: string) => levels(samples, name);
 	return (
-			<div class="charts">
-				<Chart title="Messages per second" unit="per second" times={times} series={[
-					{ name: "enqueued", color: "--c1", values: rates(samples, "enqueued") },
-					{ name: "acked", color: "--c2", values: rates(samples, "acked") },
-					{ name: "failed", color: "--c3", values: rates(samples, "nacked", "expired") },
-				]} />
-				<Chart title="Backlog" unit="messages" times={times} series={[
-					{ name: "ready", color: "--c1", values: level("ready") },
-					{ name: "leased", color: "--c2", values: level("leased") },
-					{ name: "delayed", color: "--c4", values: level("delayed") },
-				]} />
-			</div>
+		<Charts times={samples.map((s) => s.at)} charts={[
+			{ title: "Messages per second", unit: "per second", series: [
+				{ name: "enqueued", color: "--c1", values: rates(samples, "enqueued") },
+				{ name: "acked", color: "--c2", values: rates(samples, "acked") },
+				{ name: "failed", color: "--c3", values: rates(samples, "nacked", "expired") },
+			] },
+			{ title: "Backlog", unit: "messages", series: [
+				{ name: "ready", color: "--c1", values: level("ready") },
+				{ name: "leased", color: "--c2", values: level("leased") },
+				{ name: "delayed", color: "--c4", values: level("delayed") },
+			] },
+		]} />
 	);
 }

@@ -75,10 +75,24 @@ function Stats({ s }: { s: Fields }) {
 	);
 }
 
+/** drafts are sources that were edited and not loaded, by user, queue and hook: they outlive a session that ends meanwhile. */
+const drafts = new Map<string, string>();
+const draftsMax = 20;
+
 function Editor({ queue, hook, loaded, stats, onChange }: { queue: Bytes; hook: Hook; loaded: Value; stats?: Fields; onChange(): void }) {
 	const there = loaded !== null;
 	const current = there ? text(loaded) : starts[hook];
-	const [source, set] = useState(current);
+	const draft = JSON.stringify([useApp().session.user, queue, hook]);
+	const [source, set] = useState(drafts.get(draft) ?? current);
+	useEffect(() => {
+		drafts.delete(draft);
+		if (source !== current) {
+			drafts.set(draft, source); // the newest is the last
+		}
+		if (drafts.size > draftsMax) {
+			drafts.delete(drafts.keys().next().value ?? "");
+		}
+	}, [source, current]);
 	const [tried, mark] = useState(0); // the line in which a dry run has failed
 	const before = useRef(current);
 	useEffect(() => {
