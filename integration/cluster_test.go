@@ -23,8 +23,9 @@ import (
 
 // nodes are the brokers of a cluster, by id.
 type nodes struct {
-	t   *testing.T
-	all map[string]*harness.Broker
+	t     *testing.T
+	all   map[string]*harness.Broker
+	peers map[string]string // addresses of the node ports
 }
 
 // cluster starts three nodes and waits until they serve.
@@ -42,13 +43,14 @@ func clusterIn(t *testing.T, dirs map[string]string, args ...string) *nodes {
 // clusterOf is clusterIn with the arguments of each node.
 func clusterOf(t *testing.T, dirs map[string]string, args func(id string) []string) *nodes {
 	t.Helper()
-	n := &nodes{t: t, all: map[string]*harness.Broker{}}
+	n := &nodes{t: t, all: map[string]*harness.Broker{}, peers: map[string]string{}}
 	var peers []string
 	for _, id := range []string{"a", "b", "c"} {
 		addr, err := harness.FreeAddr()
 		if err != nil {
 			t.Fatal(err)
 		}
+		n.peers[id] = addr
 		peers = append(peers, id+"="+addr)
 	}
 	for _, id := range []string{"a", "b", "c"} {

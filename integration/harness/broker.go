@@ -52,6 +52,9 @@ func New(bin, dir string, args ...string) (*Broker, error) {
 // start.
 func (b *Broker) SetEnv(env ...string) { b.env = env }
 
+// SetBinary sets the program of the process. It applies from the next start.
+func (b *Broker) SetBinary(bin string) { b.bin = bin }
+
 // Data returns the data directory.
 func (b *Broker) Data() string { return filepath.Join(b.dir, "data") }
 
