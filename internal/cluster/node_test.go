@@ -28,6 +28,8 @@ type memory struct {
 	m  *storage.Memory
 
 	refuse error // of Commit and Reopen; nil: none
+	// change returns what is committed in the place of a batch; nil: the batch.
+	change func(b *storage.Batch) *storage.Batch
 }
 
 func newMemory() *memory { return &memory{m: storage.NewMemory()} }
@@ -53,6 +55,9 @@ func (s *memory) refused() error {
 func (s *memory) Commit(b *storage.Batch, sync bool) error {
 	if err := s.refused(); err != nil {
 		return err
+	}
+	if s.change != nil {
+		b = s.change(b)
 	}
 	return s.now().Commit(b, sync)
 }
@@ -200,10 +205,12 @@ func (n *network) pass(node string, from net.Conn) {
 
 // trial is a cluster under test.
 type trial struct {
-	t     *testing.T
-	net   *network
-	peers []Peer
-	nodes map[string]*running
+	t        *testing.T
+	net      *network
+	peers    []Peer
+	nodes    map[string]*running
+	election time.Duration
+	logBytes int64
 
 	mu   sync.Mutex
 	work func(ctx context.Context, node string, l *Leadership) error // what a leader does
@@ -223,7 +230,7 @@ type running struct {
 
 func newTrial(t *testing.T, nodes ...string) *trial {
 	t.Helper()
-	c := &trial{t: t, nodes: map[string]*running{}}
+	c := &trial{t: t, nodes: map[string]*running{}, election: testElection, logBytes: 4 << 20}
 	c.net, c.peers = newNetwork(t, nodes...)
 	for _, id := range nodes {
 		c.nodes[id] = &running{dir: t.TempDir(), store: newMemory()}
@@ -260,7 +267,7 @@ func (c *trial) tryToStart(id string, peers []Peer) error {
 	}
 	c.net.listens(id, port.Addr().String())
 	r.node, err = New(Config{
-		ID: id, Name: "test", Peers: peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: testElection, LogBytes: 4 << 20,
+		ID: id, Name: "test", Peers: peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: c.election, LogBytes: c.logBytes,
 		Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log,
 		Lead: func(ctx context.Context, l *Leadership) error {
 			c.mu.Lock()

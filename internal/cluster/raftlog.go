@@ -47,7 +47,8 @@ type raftLog struct {
 	meta  *watchedMeta
 	ended chan struct{} // closed by Close
 
-	appended atomic.Int64 // bytes of all entries that were stored since the log was opened
+	appended atomic.Int64  // bytes of all entries that were stored since the log was opened
+	refused  atomic.Uint64 // first entry of a call of StoreLogs that has failed after it wrote some; 0: none
 
 	mu     sync.RWMutex // held exclusively while the WAL is exchanged
 	wal    *wal.WAL
@@ -230,6 +231,9 @@ func (l *raftLog) exchange(again <-chan time.Time) bool {
 	if err != nil {
 		return true // closed
 	}
+	if first := l.refused.Swap(0); first > 0 {
+		last = min(last, first-1)
+	}
 	if err := l.wal.Close(); err != nil {
 		_ = l.end(err)
 		return true
@@ -288,7 +292,7 @@ func (l *raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.L
 
 // StoreLogs implements raft.LogStore: the entries are on disk when it returns.
 func (l *raftLog) StoreLogs(entries []*raft.Log) error {
-	err := l.write(func(w *wal.WAL) error { return w.StoreLogs(entries) })
+	err := l.write(func(w *wal.WAL) error { return l.storeInWrites(w, entries) })
 	if err == nil {
 		for _, e := range entries {
 			l.appended.Add(int64(len(e.Data)))

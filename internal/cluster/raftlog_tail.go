@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -179,4 +181,26 @@ func (m *watchedMeta) Load(dir string) (types.PersistentState, error) {
 // CommitState implements types.MetaStore.
 func (m *watchedMeta) CommitState(s types.PersistentState) error {
 	return m.files.note(m.MetaStore.CommitState(s))
+}
+
+// writeBytes bounds the entries of one write. raft-wal keeps a buffer for the largest write to a file as
+// long as the file is a part of the log: with writes of any size they would have many times the memory
+// of the entries under way.
+const writeBytes = 1 << 20
+
+// storeInWrites stores entries in writes of writeBytes, or of one entry that is larger.
+func (l *raftLog) storeInWrites(w *wal.WAL, entries []*raft.Log) error {
+	for from := 0; from < len(entries); {
+		to, bytes := from, 0
+		for to < len(entries) && (to == from || bytes+len(entries[to].Data) <= writeBytes) {
+			bytes += len(entries[to].Data)
+			to++
+		}
+		if err := w.StoreLogs(entries[from:to]); err != nil {
+			l.refused.Store(entries[0].Index) // Raft knows none of them
+			return err
+		}
+		from = to
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -206,6 +207,50 @@ func TestAnEntryThatWasRefusedDoesNotComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEntries(t, l, 4)
+}
+
+// Entries of one call are written one after the other if they are large. Where the disk is full in between,
+// those that were written do not come back either.
+func TestLargeEntriesAreRefusedTogether(t *testing.T) {
+	large := func(first uint64, fill string) (all []*raft.Log) {
+		for i := range uint64(4) {
+			e := logEntry(first + i)
+			e.Data = []byte(strings.Repeat(fill, writeBytes*2/3))
+			all = append(all, e)
+		}
+		return all
+	}
+	for after := range 8 { // each write is two changes
+		l, files, fatal := logOnFaults(t)
+		for i := uint64(1); i <= 3; i++ {
+			if err := l.StoreLog(logEntry(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files.fail(syscall.ENOSPC, after)
+		err := l.StoreLogs(large(4, "r"))
+		if err == nil && after < 7 || err != nil && !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("after %d changes: %v", after, err)
+		}
+		files.fail(nil, 0)
+		if err == nil {
+			continue
+		}
+		until(t, "space", func() bool { return !l.Full() })
+		wantEntries(t, l, 3)
+		if err := l.StoreLogs(large(4, "s")); err != nil {
+			t.Fatalf("after %d changes: %v", after, err)
+		}
+		for i := uint64(4); i < 8; i++ {
+			var e raft.Log
+			if err := l.GetLog(i, &e); err != nil || e.Index != i || e.Data[0] != 's' || len(e.Data) != writeBytes*2/3 {
+				t.Errorf("entry %d is %d of %d bytes, %v", i, e.Index, len(e.Data), err)
+			}
+		}
+		if len(fatal) > 0 {
+			t.Fatal(<-fatal)
+		}
+	}
 }
 
 func TestAnErrorThatIsNotAboutSpaceEndsTheLogForGood(t *testing.T) {
