@@ -17,6 +17,7 @@ const (
 
 // TestABadDay goes through a day on which much goes wrong, from the browser alone.
 func TestABadDay(t *testing.T) {
+	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	browser := browse(t)
 	x := open(t, browser, b.url, "#/")

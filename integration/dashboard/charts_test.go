@@ -14,6 +14,7 @@ import (
 
 // Charts begin with what the broker has done before the page was opened, of all queues and of each.
 func TestChartsBeginBeforeThePageWasOpened(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	b.enqueue(300, "orders", "x")
@@ -60,6 +61,7 @@ func (x *tab) drag(selector string, from, to float64) {
 // A chart zooms where it is dragged over, together with the others, and shows all again after a
 // double click; and the same by keyboard.
 func TestChartsZoom(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	b.enqueue(10, "orders", "x")
@@ -114,6 +116,7 @@ func TestChartsZoom(t *testing.T) {
 // The clients that wait for a queue are listed in their order, with their names, and the consumers
 // that hold leases.
 func TestTheConsumersOfAQueueAreListed(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	b.enqueue(3, "orders", "x")
@@ -143,6 +146,7 @@ func TestTheConsumersOfAQueueAreListed(t *testing.T) {
 // A change of weight is seen with the second event of live figures, which come each second, whatever
 // the age of other figures: the fair shares are new, and the shares move.
 func TestSharesMoveWithinTwoSecondsOfAChangeOfWeight(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{}, "--admin.figures_ms", "5000")
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	b.enqueue(8000, "orders", "x", "KEY", "acme")

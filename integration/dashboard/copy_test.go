@@ -13,6 +13,7 @@ import (
 
 // The lines that a dialog shows do the same when they are typed: in redis-cli, and in a shell.
 func TestTheLinesOfADialogDoTheSameWhenTyped(t *testing.T) {
+	t.Parallel()
 	const payload = "it's \"quoted\" \\ $HOME `id` $(id) ! * ~ €\n\ttab; & | > <"
 	const key, header = "a key with 'quotes'", "#x y"
 	b := start(t, [2]string{})

@@ -13,6 +13,7 @@ const hostile = `<img src=x onerror="document.title='owned'"><script>document.ti
 
 // What is stored by anyone is shown as text, on every page that shows it.
 func TestStoredTextIsShownAsText(t *testing.T) {
+	t.Parallel()
 	name := hostile + `"'&amp;`
 	b := start(t, [2]string{}, "--slowlog.slower_than_us", "1")
 	b.do("FILA.QUEUE", "CREATE", name)
@@ -86,6 +87,7 @@ func errorOf(b *broker, dlq string) string {
 
 // Names that are not UTF-8 are shown, and lead to what they name.
 func TestNamesThatAreNoTextLeadToWhatTheyName(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	name := "bytes\xff\"q"
 	b.do("FILA.QUEUE", "CREATE", name, "NODLQ")

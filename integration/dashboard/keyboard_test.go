@@ -57,6 +57,7 @@ func (x *tab) wantFocus(what string) {
 
 // A queue is found, paused and purged without a mouse.
 func TestEverythingIsReachedByKeyboard(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)
 	x := open(t, browse(t), b.url, "#/")
@@ -116,6 +117,7 @@ func TestEverythingIsReachedByKeyboard(t *testing.T) {
 
 // Tab comes to every control of every page, and whatever it comes to shows its focus.
 func TestTabComesToEveryControl(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)
 	x := open(t, browse(t), b.url, "#/")
@@ -157,6 +159,7 @@ func TestTabComesToEveryControl(t *testing.T) {
 
 // Every control of every page has a name, and each page a heading that the title names, too.
 func TestEveryPageIsNamed(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)
 	x := open(t, browse(t), b.url, "#/")

@@ -73,6 +73,7 @@ func firstID(b *broker, queue string) string {
 }
 
 func TestEveryPageIsAccessible(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{}, "--slowlog.slower_than_us", "300", "--latency.threshold_ms", "1")
 	shop(b)
 	b.work("", "", 15*time.Millisecond, "orders", "mails")

@@ -28,6 +28,7 @@ func pictures(b *broker) map[string]string {
 // The documents have a picture of each page. They are made here, of a broker that works, and not
 // compared: look at them.
 func TestTheDocumentsHaveAPictureOfEachPage(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "dashboard.md"))
 	if err != nil {
 		t.Fatal(err)

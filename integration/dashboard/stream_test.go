@@ -18,6 +18,7 @@ func (b *broker) streams() int {
 // A page has one stream, which ends while its tab is hidden and comes back with it. Figures go on
 // after the broker was away.
 func TestAPageHasOneStreamAndNoneWhileItIsHidden(t *testing.T) {
+	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)
 	x := open(t, browse(t), b.url, "#/queues/orders")
@@ -50,6 +51,7 @@ func TestAPageHasOneStreamAndNoneWhileItIsHidden(t *testing.T) {
 
 // What the page takes a user to be allowed to is what the broker says, for patterns of all kinds.
 func TestThePageReadsPatternsOfQueuesAsTheBroker(t *testing.T) {
+	t.Parallel()
 	patterns := []string{"~jobs*", "%R~jobs*", "%W~jobs*", "~jobs:[0-9]", "~jobs:[^0-9]", "~j?bs:1", `~jobs\*`, "%RW~*:1 %R~jobs*", "~[a-j]*", "~jobs:[]", "~*"}
 	queues := []string{"jobs", "jobs:1", "jobs:x", "jobs*", "mails"}
 	var users []string

@@ -49,6 +49,7 @@ func (x *tab) disabled() (reasons map[string]string, enabled []string) {
 
 // A user that may only look sees every page, and can do nothing on any of them.
 func TestAUserThatMayOnlyLookSeesAllAndDoesNothing(t *testing.T) {
+	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
 	x := open(t, browse(t), b.url, "#/")
@@ -86,6 +87,7 @@ func TestAUserThatMayOnlyLookSeesAllAndDoesNothing(t *testing.T) {
 
 // An operator runs queues, and neither changes settings of the server nor sees the users.
 func TestAnOperatorDoesWhatItsRightsSay(t *testing.T) {
+	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
 	x := open(t, browse(t), b.url, "#/")
@@ -113,6 +115,7 @@ func TestAnOperatorDoesWhatItsRightsSay(t *testing.T) {
 
 // A session ends with its user, within a moment, and with it what the page shows.
 func TestADeletedUserIsLoggedOut(t *testing.T) {
+	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
 	x := open(t, browse(t), b.url, "#/")
@@ -126,6 +129,7 @@ func TestADeletedUserIsLoggedOut(t *testing.T) {
 }
 
 func TestAWrongPasswordIsSaid(t *testing.T) {
+	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	x := open(t, browse(t), b.url, "#/")
 	x.fill("textbox", "User", "admin")

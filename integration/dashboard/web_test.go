@@ -13,6 +13,7 @@ import (
 // fila web serves the dashboard for a broker elsewhere, as the user of its URL, at an address that
 // only its user knows.
 func TestTheDashboardIsServedForABrokerElsewhere(t *testing.T) {
+	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
 	cmd := exec.Command(binary(t), "web", "--url", "fila://operator:rotarepo@"+b.Addr(), "--listen", "127.0.0.1:0")

@@ -80,7 +80,12 @@ export function ActionDialog({ action, onClose }: { action: Action; onClose(): v
 	const form = useRef<HTMLFormElement>(null);
 	const words = action.words(values);
 	const named = !action.danger || typed === action.danger.name;
+	const sending = useRef(false); // the state is that of the last drawing, and two clicks may come before the next
 	const send = async () => {
+		if (sending.current) {
+			return;
+		}
+		sending.current = true;
 		setBusy(true);
 		fail(undefined);
 		try {
@@ -91,6 +96,7 @@ export function ActionDialog({ action, onClose }: { action: Action; onClose(): v
 		} catch (e) {
 			fail(refusalOf(e));
 			setBusy(false);
+			sending.current = false;
 		}
 	};
 	return (

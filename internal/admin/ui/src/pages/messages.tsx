@@ -78,7 +78,7 @@ function shortID(id: string): string {
 
 export function messageColumns(queue: Bytes, rows: Fields[]): Column<Fields>[] {
 	const all: Column<Fields>[] = [
-		{ name: "Message", head: true, cell: (m) => <a href={to(["queues", queue, "messages", bytes(m.id)])} title={text(m.id)} aria-label={text(m.id)}><Code>{shortID(text(m.id))}</Code></a> },
+		{ name: "Message", head: true, cell: (m) => <a href={to(["queues", queue, "messages", bytes(m.id)])} title={text(m.id)}><Code>{shortID(text(m.id))}</Code></a> },
 		{ name: "Status", sort: (m) => text(m.status), cell: (m) => <Badge tone={statusTone[text(m.status)] ?? "quiet"}>{text(m.status)}</Badge> },
 		{ name: "Key", sort: (m) => text(m.key), cell: (m) => <span class="clip" title={text(m.key)}>{text(m.key)}</span> },
 		{ name: "Payload", cell: (m) => <span class="clip mono" title={size(raw(bytes(m.payload)).length)}>{text(m.payload).slice(0, 200)}</span> },
