@@ -135,8 +135,20 @@ func TestTheLogOfANodeIsReadUpToItsFirstDamage(t *testing.T) {
 		// At the beginning of a record RocksDB takes it for the end of a block: the records of the
 		// next block would follow.
 		"zeros at a record": func(b []byte) []byte { clear(b[2<<15 : 2<<15+4096]); return b },
-		"a torn end":        func(b []byte) []byte { return b[:len(b)-60] },
-		"a changed start":   func(b []byte) []byte { b[20] ^= 0xFF; return b },
+		// Behind a block of zeros, a record without its beginning follows, or a wrong one.
+		"a block of zeros": func(b []byte) []byte { clear(b[2<<15 : 3<<15]); return b },
+		"zeros to the end": func(b []byte) []byte { clear(b[2<<15 : 3<<15]); return b[:3<<15] },
+		"zeros, then a wrong end": func(b []byte) []byte {
+			clear(b[2<<15 : 3<<15])
+			b[3<<15+100] ^= 0xff
+			return b[:3<<15+5000]
+		},
+		"zeros, then an end without its beginning": func(b []byte) []byte {
+			clear(b[2<<15 : 3<<15])
+			return b[:3<<15+4100]
+		},
+		"a torn end":      func(b []byte) []byte { return b[:len(b)-60] },
+		"a changed start": func(b []byte) []byte { b[20] ^= 0xFF; return b },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newDir(t)
@@ -169,7 +181,7 @@ func TestTheLogOfANodeIsReadUpToItsFirstDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			change(t, largest(t, dir, "*.log"), damage)
-			if whole := name == "nothing" || name == "a torn end"; !whole {
+			if whole := name == "nothing" || name == "a torn end" || name == "zeros to the end"; !whole {
 				plain := newDir(t)
 				copyStore(t, plain, dir)
 				wantRefusal(t, plain, storage.ErrCorrupt)

@@ -21,8 +21,8 @@ type Log struct {
 	Records int
 	// Damage lists the offsets of unreadable bytes that are followed by intact records.
 	Damage []int64
-	// BadEnd is the offset of the last record if it is complete but does not match its
-	// checksum, else -1.
+	// BadEnd is the offset of what follows the last intact record if it has a record that is
+	// complete but does not match its checksum, else -1.
 	BadEnd int64
 	// Torn means that the file ends within a record, as after a crash.
 	Torn bool
@@ -40,7 +40,7 @@ func ReadLog(path string, take func(offset int64, record []byte) error) (Log, er
 }
 
 func readLog(data []byte, take func(offset int64, record []byte) error) (Log, error) {
-	r := logReader{Log: Log{BadEnd: -1}, data: data, lost: -1, take: take}
+	r := logReader{Log: Log{BadEnd: -1}, data: data, lost: -1, zeros: -1, take: take}
 	for at := 0; at < len(data); {
 		if left := logBlock - at%logBlock; left < logHeader {
 			at += left
@@ -63,32 +63,39 @@ func readLog(data []byte, take func(offset int64, record []byte) error) (Log, er
 }
 
 // logReader assembles records from fragments. Its states: between records; open, inside a
-// record; lost, inside unreadable bytes, which an intact fragment ends.
+// record; headless, inside one whose beginning is lost; lost, inside unreadable bytes, which an
+// intact fragment ends. Zeros up to the end of the file are room that was reserved; zeros that
+// anything follows are unreadable bytes.
 type logReader struct {
 	Log
 	data  []byte
 	take  func(offset int64, record []byte) error
 	lost  int64 // offset of the current unreadable bytes; -1: none
+	zeros int64 // offset of the current zeros; -1: none
 	open  bool  // a record has begun and not ended
 	begun int64
 	parts []byte
+
+	headless bool // the beginning of the current record is lost
 }
 
 // fragment processes one intact fragment and emits the record that it completes.
 func (r *logReader) fragment(at int, kind byte, body []byte) error {
+	r.endZeros()
 	if r.lost >= 0 {
 		r.Damage = append(r.Damage, r.lost)
-		r.lost, r.BadEnd, r.open = -1, -1, false
+		r.lost, r.BadEnd, r.open, r.headless = -1, -1, false, true
 	}
 	switch {
 	case kind == logWhole || kind == logFirst:
 		if r.open {
 			r.Damage = append(r.Damage, r.begun)
 		}
-		r.begun, r.open, r.parts = int64(at), true, append([]byte(nil), body...)
+		r.begun, r.open, r.parts, r.headless = int64(at), true, append([]byte(nil), body...), false
 	case r.open:
 		r.parts = append(r.parts, body...)
-	default: // its first fragment was lost
+	case !r.headless:
+		r.Damage, r.headless = append(r.Damage, int64(at)), true
 	}
 	if !r.open || kind != logWhole && kind != logLast {
 		return nil
@@ -98,18 +105,31 @@ func (r *logReader) fragment(at int, kind byte, body []byte) error {
 	return r.take(r.begun, r.parts)
 }
 
+// endZeros takes zeros that something follows for unreadable bytes.
+func (r *logReader) endZeros() {
+	if r.zeros >= 0 && r.lost < 0 {
+		r.lost = r.zeros
+	}
+	r.zeros = -1
+}
+
 // skip records unreadable bytes and returns the offset of the next intact fragment, or of
 // the next block.
 func (r *logReader) skip(at int) int {
 	end := min(at-at%logBlock+logBlock, len(r.data))
-	if zeros(r.data[at:end]) { // preallocated space
+	if zeros(r.data[at:end]) {
+		if r.zeros < 0 {
+			r.zeros = int64(at)
+		}
 		return end
 	}
+	r.endZeros()
 	if r.lost < 0 {
 		r.lost = int64(at)
-		if r.BadEnd < 0 && complete(r.data, at) {
-			r.BadEnd = r.lost
-		}
+	}
+	// Also in a later block: RocksDB goes on there if this one begins with zeros.
+	if r.BadEnd < 0 && complete(r.data, at) {
+		r.BadEnd = r.lost
 	}
 	for next := at + 1; next+logHeader <= end; next++ {
 		if _, _, ok := fragment(r.data, next); ok {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -100,6 +101,60 @@ func TestAFileThatEndsWithinARecordIsTorn(t *testing.T) {
 		got, l := read(t, data[:cut])
 		if len(got) != len(want)-1 || !l.Torn || l.BadEnd >= 0 || len(l.Damage) > 0 {
 			t.Errorf("cut at %d: %d records of %d, %+v", cut, len(got), len(want), l)
+		}
+	}
+}
+
+// Pages that a loss of power takes in any order may leave zeros, behind which RocksDB goes on with the next
+// block: a record whose beginning is lost, or that is wrong, is damage to it.
+func TestZerosThatAnythingFollowsAreDamage(t *testing.T) {
+	want := some()
+	data, _ := written(want...)
+	end := int64(len(data))
+	data = append(data, make([]byte, logBlock-len(data)%logBlock)...)
+	rest := func(kind byte, sound bool) []byte {
+		body := []byte("the rest of a record")
+		b := make([]byte, logHeader, logHeader+len(body))
+		binary.LittleEndian.PutUint16(b[4:], uint16(len(body)))
+		b[6] = kind
+		sum := masked(checksumCRC(append([]byte{kind}, body...)))
+		if !sound {
+			sum++
+		}
+		binary.LittleEndian.PutUint32(b, sum)
+		return append(b, body...)
+	}
+	for name, x := range map[string]struct {
+		behind []byte
+		damage int64
+		badEnd int64
+		torn   bool
+	}{
+		"nothing":                        {nil, -1, -1, false},
+		"more zeros":                     {make([]byte, 3*logBlock), -1, -1, false},
+		"a record without its beginning": {rest(logLast, true), end, -1, false},
+		"more of it":                     {append(rest(logMiddle, true), rest(logLast, true)...), end, -1, false},
+		"a wrong record":                 {rest(logMiddle, false), -1, end, false},
+		"a torn record":                  {rest(logMiddle, true)[:20], -1, -1, true},
+		"a torn page and a wrong record": {append(bytes.Repeat([]byte{0, 1}, logBlock/2), rest(logMiddle, false)...), -1, end, false},
+	} {
+		got, l := read(t, append(bytes.Clone(data), x.behind...))
+		var damage []int64
+		if x.damage >= 0 {
+			damage = []int64{x.damage}
+		}
+		if len(got) != len(want) || !slices.Equal(l.Damage, damage) || l.BadEnd != x.badEnd || l.Torn != x.torn {
+			t.Errorf("%s: %d records of %d, %+v", name, len(got), len(want), l)
+		}
+	}
+}
+
+// Within a log, too, a record needs its beginning.
+func TestARecordWithoutItsBeginningIsDamage(t *testing.T) {
+	data, offsets := written(strings.Repeat("a", 3*logBlock), "b")
+	for at := int64(logBlock); at < offsets[1]; at += logBlock {
+		if got, l := read(t, data[at:]); len(got) != 1 || !slices.Equal(l.Damage, []int64{0}) {
+			t.Errorf("from %d: %d records, %+v", at, len(got), l)
 		}
 	}
 }
