@@ -103,14 +103,14 @@ func (s *survey) err() error {
 
 // torn returns the newest log if all damage is in it, else nil.
 func (s *survey) torn() *surveyedLog {
-	if len(s.damage) == 0 || len(s.logs) == 0 {
+	if len(s.logs) == 0 {
 		return nil
 	}
 	l := &s.logs[len(s.logs)-1]
-	if l.whole < 0 || slices.ContainsFunc(s.damage, func(d Damage) bool { return d.File != l.name }) {
-		return nil
+	if l.whole >= 0 && !slices.ContainsFunc(s.damage, func(d Damage) bool { return d.File != l.name }) {
+		return l
 	}
-	return l
+	return nil
 }
 
 // cutLog cuts the newest log off at its first damage, which a power loss leaves where commits were
@@ -264,7 +264,7 @@ func (s *survey) readLogs() error {
 // readLog reads one log. expect is the sequence number that the next write must have; a higher one
 // means that writes are missing.
 func (s *survey) readLog(l *surveyedLog, expect *uint64) {
-	batches := 0
+	batches, before := 0, gap{} // before the first of them
 	r, err := files.ReadLog(filepath.Join(s.path, l.name), func(at int64, batch []byte) error {
 		first, n, err := files.Sequence(batch)
 		if err != nil {
@@ -272,20 +272,30 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 			l.damaged(at)
 			return nil
 		}
-		if *expect != 0 && first > *expect {
-			s.gap(l, at, first-*expect)
+		switch missing := first - *expect; {
+		case *expect == 0 || first <= *expect:
+		case l.next == 0:
+			before = gap{at, missing}
+		default:
+			s.missingBefore(l, gap{at, missing})
 		}
 		if l.next == 0 {
 			l.first = first
 		}
-		l.next = max(l.next, first+n)
-		*expect = max(*expect, l.next)
+		l.next, *expect = max(l.next, first+n), max(*expect, first+n)
 		batches++
 		return nil
 	})
 	if err != nil {
 		s.found(l.name, "%s", reason(err))
 		return
+	}
+	switch {
+	case before.writes == 0:
+	case len(s.logs) > 0 && (len(r.Damage) == 0 || r.Damage[0] >= before.at):
+		s.found(s.logs[len(s.logs)-1].name, "%d writes are missing between the end of this file and %s", before.writes, l.name)
+	default: // damage is where they should be
+		s.missingBefore(l, before)
 	}
 	for _, at := range r.Damage {
 		l.damaged(at)
@@ -297,15 +307,16 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 	}
 }
 
-// gap records missing writes before an offset. A gap before the first write of a log is attributed
-// to the log before it.
-func (s *survey) gap(l *surveyedLog, at int64, writes uint64) {
-	if l.next != 0 || len(s.logs) == 0 {
-		s.found(l.name, "%d writes are missing before offset %d", writes, at)
-		l.damaged(at)
-		return
-	}
-	s.found(s.logs[len(s.logs)-1].name, "%d writes are missing between the end of this file and %s", writes, l.name)
+// gap is a number of writes that are missing before an offset of a log.
+type gap struct {
+	at     int64
+	writes uint64
+}
+
+// missingBefore records that writes of a log are missing.
+func (s *survey) missingBefore(l *surveyedLog, g gap) {
+	s.found(l.name, "%d writes are missing before offset %d", g.writes, g.at)
+	l.damaged(g.at)
 }
 
 // checkLogs checks for missing logs and for a MANIFEST that is older than the logs.

@@ -72,6 +72,35 @@ func TestALogThatWasCutIsFoundByTheNextOne(t *testing.T) {
 	wantFound(t, dir, filepath.Base(logs[0]))
 }
 
+// What is missing at the beginning of a log that is damaged there was in this log: the one before it was
+// synced before this one began. A node cuts its newest log off at such damage.
+func TestDamageAtTheBeginningOfALogNamesIt(t *testing.T) {
+	origin, logs := severalLogs(t)
+	newest := filepath.Base(logs[len(logs)-1])
+	for name, damage := range map[string]func([]byte) []byte{
+		"zeros":          func(b []byte) []byte { clear(b[:len(b)/2]); return b },
+		"a changed byte": func(b []byte) []byte { b[100] ^= 0xff; return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "store")
+			copyStore(t, dir, origin)
+			change(t, filepath.Join(dir, newest), damage)
+			wantFound(t, dir, newest)
+			s, err := rocks.Open(rocks.Options{Path: dir, Replica: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, s, "key0000", strings.Repeat("0", 2500))
+			if has(t, s, storage.Messages, []byte("key1199")) {
+				t.Error("what lies behind the damage is there")
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // cutAfter is where the record ends that is at a part of a file.
 func cutAfter(t *testing.T, path string, part float64) (at int64) {
 	t.Helper()
