@@ -122,31 +122,34 @@ func (n *nodes) victim(leads bool) *harness.Node {
 
 // kill ends a process, and sometimes once more when it has just begun.
 func (n *nodes) kill(node *harness.Node) (end func() error, err error) {
-	return func() error {
-		if n.chance.IntN(4) == 0 {
-			if err := n.launch(node); err != nil {
-				return err
-			}
-			pause(time.Duration(n.chance.IntN(400)) * time.Millisecond)
-			if err := node.Kill(); err != nil {
-				return err
-			}
+	return func() error { return n.again(node, 4) }, node.Kill()
+}
+
+// again starts a process, and one of so many times kills it once more when it has just begun.
+func (n *nodes) again(node *harness.Node, times int) error {
+	if n.chance.IntN(times) == 0 {
+		if err := n.launch(node); err != nil {
+			return err
 		}
-		return n.launch(node)
-	}, node.Kill()
+		pause(time.Duration(n.chance.IntN(800)) * time.Millisecond)
+		if err := node.Kill(); err != nil {
+			return err
+		}
+	}
+	return n.launch(node)
 }
 
 func (n *nodes) stop(node *harness.Node) (end func() error, err error) {
 	return func() error { return node.Signal(syscall.SIGCONT) }, node.Signal(syscall.SIGSTOP)
 }
 
-// wipe replaces the disk of a node.
+// wipe replaces the disk of a node. Often it is killed again while it joins.
 func (n *nodes) wipe(node *harness.Node) (end func() error, err error) {
 	n.voted = n.watch.Votes(node.ID)
 	if err := node.Kill(); err != nil {
 		return nil, err
 	}
-	return func() error { return n.launch(node) }, node.Wipe()
+	return func() error { return n.again(node, 2) }, node.Wipe()
 }
 
 // votesAgain waits until a node that has lost its disk has a copy of the data and votes: then another one

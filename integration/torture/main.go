@@ -33,6 +33,8 @@ type options struct {
 	sync      string
 	interval  time.Duration
 	leaseLag  time.Duration
+	election  time.Duration
+	logBytes  int
 	producers int
 	consumers int
 	rate      int
@@ -55,6 +57,8 @@ func main() {
 	flag.StringVar(&o.sync, "sync", "always", "storage.sync of the broker: always, interval or never")
 	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
 	flag.DurationVar(&o.leaseLag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
+	flag.DurationVar(&o.election, "election", 0, "cluster.election_ms of nodes; so little that a busy machine elects without a reason is worth trying; 0: the default")
+	flag.IntVar(&o.logBytes, "log-bytes", 0, "cluster.log_bytes of nodes; 0: little enough that the log is cut off")
 	flag.IntVar(&o.producers, "producers", 6, "number of producers")
 	flag.IntVar(&o.consumers, "consumers", 10, "number of consumers")
 	flag.IntVar(&o.rate, "rate", 2000, "maximum of messages enqueued per second")

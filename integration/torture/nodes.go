@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ const (
 
 const (
 	smallNodeBytes = 192 << 20 // file system of a node, if disks are to be full
-	logBytes       = 32 << 20  // cluster.log_bytes: so little that the log is cut off during a run
+	logBytes       = 8 << 20   // cluster.log_bytes: so little that the log is cut off again and again
 	together       = 4         // one of so many times, two things happen at a time
 )
 
@@ -88,9 +89,15 @@ func (n *nodes) prepare(dir string) error {
 			return err
 		}
 	}
+	args := []string{
+		"--storage.lease_lag_ms", fmt.Sprint(n.leaseLag.Milliseconds()), "--storage.mode", "low_space",
+		"--cluster.log_bytes", fmt.Sprint(cmp.Or(n.logBytes, logBytes)),
+	}
+	if n.election > 0 {
+		args = append(args, "--cluster.election_ms", fmt.Sprint(n.election.Milliseconds()))
+	}
 	var err error
-	n.cluster, err = harness.NewCluster(n.bin, homes, "--storage.lease_lag_ms", fmt.Sprint(n.leaseLag.Milliseconds()),
-		"--cluster.log_bytes", fmt.Sprint(logBytes), "--storage.mode", "low_space")
+	n.cluster, err = harness.NewCluster(n.bin, homes, args...)
 	if err != nil {
 		return err
 	}
