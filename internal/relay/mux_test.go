@@ -275,6 +275,55 @@ func TestDeadlinesOfStreams(t *testing.T) {
 	})
 }
 
+// Each Send sets a deadline, and hardly any waits for it.
+func TestADeadlineThatIsNotWaitedForCostsNothing(t *testing.T) {
+	withMux(t, func(m *muxed) {
+		near, _ := m.open()
+		if n := testing.AllocsPerRun(100, func() {
+			if err := near.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("a deadline takes %v allocations", n)
+		}
+		if near.readAlarm != nil || near.writeAlarm != nil {
+			t.Error("an alarm is armed without a wait")
+		}
+	})
+}
+
+// A deadline that is set during a wait replaces the one that the wait began with, be it sooner or later.
+func TestAWaitFollowsItsDeadline(t *testing.T) {
+	withMux(t, func(m *muxed) {
+		_, far := m.open()
+		for _, limits := range [][2]time.Duration{{time.Minute, time.Hour}, {time.Hour, time.Minute}, {0, time.Minute}, {time.Minute, time.Minute}} {
+			began := time.Now()
+			at := time.Time{}
+			if limits[0] > 0 {
+				at = began.Add(limits[0])
+			}
+			if err := far.SetReadDeadline(at); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan time.Duration, 1)
+			go func() {
+				_, err := far.Read(make([]byte, 1))
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("a read ends with %v", err)
+				}
+				ended <- time.Since(began)
+			}()
+			synctest.Wait()
+			if err := far.SetReadDeadline(began.Add(limits[1])); err != nil {
+				t.Fatal(err)
+			}
+			if took := <-ended; took != limits[1] {
+				t.Errorf("from %v to %v: it ended after %v", limits[0], limits[1], took)
+			}
+		}
+	})
+}
+
 func TestALinkThatEndsEndsItsStreams(t *testing.T) {
 	withMux(t, func(m *muxed) {
 		near, far := m.open()

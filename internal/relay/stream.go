@@ -26,7 +26,8 @@ type stream struct {
 	closed   bool  // by this end
 	err      error // of the link
 
-	readBy, writeBy       time.Time // deadlines; zero: none
+	readBy, writeBy time.Time // deadlines; zero: none
+	// Armed by a Read or Write that waits with a deadline. Most deadlines are never waited for, and arm nothing.
 	readAlarm, writeAlarm *time.Timer
 }
 
@@ -109,7 +110,7 @@ func (st *stream) Read(b []byte) (int, error) {
 			st.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
 		}
-		st.changed.Wait()
+		st.wait(st.readBy, &st.readAlarm)
 	}
 	n, _ := st.in.Read(b) // it is not empty
 	if st.in.Len() == 0 && st.in.Cap() > keepBytes {
@@ -131,7 +132,7 @@ func (st *stream) Write(b []byte) (n int, err error) {
 	for n < len(b) {
 		st.mu.Lock()
 		for st.window == 0 && st.err == nil && !st.outEnded && !expired(st.writeBy) {
-			st.changed.Wait()
+			st.wait(st.writeBy, &st.writeAlarm)
 		}
 		switch {
 		case st.err != nil:
@@ -192,6 +193,27 @@ func (st *stream) Close() error {
 	return err
 }
 
+// wait waits for a change of the stream, or for a deadline. The caller holds mu.
+func (st *stream) wait(deadline time.Time, alarm **time.Timer) {
+	if deadline.IsZero() {
+		st.changed.Wait()
+		return
+	}
+	if *alarm == nil {
+		*alarm = time.AfterFunc(time.Until(deadline), st.wake)
+	} else {
+		(*alarm).Reset(time.Until(deadline))
+	}
+	st.changed.Wait()
+}
+
+// wake ends the waits of Read and Write, which look at the state again.
+func (st *stream) wake() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.changed.Broadcast()
+}
+
 func expired(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
 // SetDeadline implements net.Conn.
@@ -200,37 +222,19 @@ func (st *stream) SetDeadline(at time.Time) error {
 }
 
 // SetReadDeadline implements net.Conn.
-func (st *stream) SetReadDeadline(at time.Time) error {
-	return st.setDeadline(&st.readBy, &st.readAlarm, at)
-}
+func (st *stream) SetReadDeadline(at time.Time) error { return st.setDeadline(&st.readBy, at) }
 
 // SetWriteDeadline implements net.Conn.
-func (st *stream) SetWriteDeadline(at time.Time) error {
-	return st.setDeadline(&st.writeBy, &st.writeAlarm, at)
-}
+func (st *stream) SetWriteDeadline(at time.Time) error { return st.setDeadline(&st.writeBy, at) }
 
-func (st *stream) setDeadline(deadline *time.Time, alarm **time.Timer, at time.Time) error {
+func (st *stream) setDeadline(deadline *time.Time, at time.Time) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.closed {
 		return net.ErrClosed
 	}
 	*deadline = at
-	if *alarm != nil {
-		(*alarm).Stop()
-		*alarm = nil
-	}
-	switch wait := time.Until(at); {
-	case at.IsZero():
-	case wait <= 0:
-		st.changed.Broadcast()
-	default:
-		*alarm = time.AfterFunc(wait, func() {
-			st.mu.Lock()
-			defer st.mu.Unlock()
-			st.changed.Broadcast()
-		})
-	}
+	st.changed.Broadcast() // a wait under way is for another time
 	return nil
 }
 
