@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
@@ -368,4 +369,74 @@ func TestANodeThatHasMovedIsFound(t *testing.T) {
 		return false
 	})
 	c.formed()
+}
+
+// A copy of the directories of a node is another process with its name and its votes: it is refused
+// wherever it says it is, as long as the node itself is there.
+func TestACopyOfANodeIsRefused(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.startAll()
+	c.formed()
+	leader := c.leads()
+	twin := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+	c.end(twin)
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "cluster"), os.DirFS(c.path(twin))); err != nil {
+		t.Fatal(err)
+	}
+	store := newMemory()
+	store.m = c.nodes[twin].store.now().Clone()
+	c.start(twin)
+	c.formed()
+	twinNet, more := newNetwork(t, twin)
+	elsewhere := slices.Clone(c.peers)
+	for i := range elsewhere {
+		if elsewhere[i].ID == twin {
+			elsewhere[i].Addr = more[0].Addr
+		}
+	}
+	port, err := OpenPort(t.Context(), PortConfig{Listen: "127.0.0.1:0", Node: twin, Cluster: "test", Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twinNet.listens(twin, port.Addr().String())
+	n, err := New(Config{
+		ID: twin, Name: "test", Peers: elsewhere, Dir: filepath.Join(dir, "cluster"), Election: testElection, LogBytes: 4 << 20,
+		Store: store, Path: filepath.Join(dir, "store"), Pace: Pace{Ask: 1e7, Watch: 1e7, Retry: 1e7, Leave: time.Second},
+		Lead: func(context.Context, *Leadership) error { return nil }, Log: zerolog.Nop(),
+	}, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- n.Run(ctx) }()
+	until(t, "a copy that is a member by what it has", func() bool { return n.Status().State != "entering" && len(n.members()) == 3 })
+	const want = "two nodes have the name"
+	for _, p := range c.peers {
+		if p.ID == twin {
+			continue
+		}
+		if conn, err := port.dial(t.Context(), kindRaft, p.Addr); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s takes Raft's connection of a copy: %v", p.ID, err)
+			if err == nil {
+				_ = conn.Close()
+			}
+		}
+	}
+	for _, p := range c.peers {
+		if p.ID == leader {
+			if _, err := n.askToJoin(t.Context(), p.Addr, &joining{Addr: more[0].Addr, Member: true}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the address of a copy is taken: %v", err)
+			}
+		}
+	}
+	if c.leads() != leader {
+		t.Error("another node leads")
+	}
+	cancel()
+	if err := errors.Join(<-done, port.Close()); err != nil {
+		t.Error(err)
+	}
+	c.equal()
 }

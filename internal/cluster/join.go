@@ -17,6 +17,9 @@ const membersMax = 16
 // snapshotsPerLog is how many snapshots are taken while the log grows to its bound.
 const snapshotsPerLog = 16
 
+// onlyOneTime bounds the question whether a node is where its members expect it.
+const onlyOneTime = time.Second
+
 // memberTime bounds a change of the members, which a majority has to take.
 const memberTime = 5 * time.Second
 
@@ -152,7 +155,14 @@ func (n *Node) mustBeThere(node string, j *joining, cluster string, old *raft.Se
 		return fmt.Errorf("node %s has a version of Fila, %s, that does not read what the members write: upgrade it", node, s.Version)
 	}
 	if j.Member && s.Cluster == cluster {
-		return nil
+		if old == nil || string(old.Address) == j.Addr {
+			return nil
+		}
+		at, err := n.askStatusOf(ctx, Peer{ID: node, Addr: string(old.Address)})
+		if err == nil && at.Instance != s.Instance {
+			return twins(node, string(old.Address))
+		}
+		return nil // nothing is there any more, or both are addresses of one node
 	}
 	if s.Cluster == "" && old != nil && string(old.Address) != j.Addr {
 		if s, err = n.askStatusOf(ctx, Peer{ID: node, Addr: string(old.Address)}); err != nil {
@@ -162,6 +172,45 @@ func (n *Node) mustBeThere(node string, j *joining, cluster string, old *raft.Se
 	if s.Cluster != "" {
 		return fmt.Errorf("two nodes have the name %s, a member and one that has no identity (cluster.node_id)", node)
 	}
+	return nil
+}
+
+// twins refuses a node when another one answers at the address of its name.
+func twins(node, addr string) error {
+	return fmt.Errorf("two nodes have the name %s, one of them at %s: if one is a copy of the other's directories, stop it and empty its cluster.path and storage.path", node, addr)
+}
+
+// onlyOne refuses connections of a node while another process answers at the address of that node. Two
+// that have copies of one directory would vote twice. A node that does not answer may be the one that
+// connects, so it is not refused.
+func (n *Node) onlyOne(from *greeting) error {
+	n.mu.Lock()
+	known := n.instances[from.Node] == from.Instance
+	n.mu.Unlock()
+	if known || from.Instance == "" {
+		return nil
+	}
+	addr := ""
+	for _, s := range n.members() {
+		if string(s.ID) == from.Node {
+			addr = string(s.Address)
+		}
+	}
+	if addr == "" {
+		return nil // it is being admitted
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), onlyOneTime)
+	defer cancel()
+	s, err := n.askStatusOf(ctx, Peer{ID: from.Node, Addr: addr})
+	if err != nil {
+		return nil // see above
+	}
+	if s.Instance != from.Instance {
+		return twins(from.Node, addr)
+	}
+	n.mu.Lock()
+	n.instances[from.Node] = from.Instance
+	n.mu.Unlock()
 	return nil
 }
 

@@ -92,6 +92,7 @@ type Node struct {
 	leader    Peer                    // as Config.Leader was told
 	trouble   string                  // why the node does not become a member; empty: nothing
 	writes    replica.Versions        // of the leadership under way
+	instances map[string]string       // by node: the process that answers at the address of that node
 }
 
 // New prepares a node and answers questions of other nodes on its port, which it does not close.
@@ -105,7 +106,7 @@ func New(cfg Config, port *Port) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, port: port, identity: id, failed: make(chan error, 1), changed: make(chan struct{}, 1)}
+		cfg: cfg, port: port, identity: id, failed: make(chan error, 1), changed: make(chan struct{}, 1), instances: map[string]string{}}
 	if id != nil {
 		// Before anything else: a store of another cluster must not be written.
 		r, err := replica.ReadRecord(cfg.Store)
@@ -117,7 +118,7 @@ func New(cfg Config, port *Port) (*Node, error) {
 		}
 		port.join(id.Cluster)
 	}
-	port.serve(n.answer)
+	port.serve(n.answer, n.onlyOne)
 	return n, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/internal/certs"
@@ -44,6 +45,8 @@ type greeting struct {
 	Cluster string `json:"cluster"` // id of the cluster; empty: the node is in none
 	Node    string `json:"node"`
 	Group   int    `json:"group"` // of slots; there is one, 0
+	// Instance is of the process, at random: a copy of a node's directories is another one.
+	Instance string `json:"instance"`
 }
 
 // PortConfig configures OpenPort.
@@ -60,13 +63,15 @@ type PortConfig struct {
 // Port is the node port: one listener for all that the nodes of a cluster say to each other. A node
 // without an identity answers questions only: Raft would vote without knowing its cluster.
 type Port struct {
-	cfg  PortConfig
-	l    net.Listener
-	raft chan net.Conn
+	cfg      PortConfig
+	l        net.Listener
+	raft     chan net.Conn
+	instance string
 
 	mu     sync.Mutex
 	id     string // of the cluster; empty: no identity
 	answer func(from string, q question, body []byte) ([]byte, error)
+	check  func(from *greeting) error // of connections for Raft and commands
 	conns  map[net.Conn]bool
 	closed bool
 	done   sync.WaitGroup
@@ -78,16 +83,17 @@ func OpenPort(ctx context.Context, cfg PortConfig) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Port{cfg: cfg, l: l, raft: make(chan net.Conn), conns: map[net.Conn]bool{}}, nil
+	return &Port{cfg: cfg, l: l, raft: make(chan net.Conn), instance: uuid.NewString(), conns: map[net.Conn]bool{}}, nil
 }
 
 // Addr returns the address of the listener.
 func (p *Port) Addr() net.Addr { return p.l.Addr() }
 
-// serve accepts connections until Close. answer is called for each question.
-func (p *Port) serve(answer func(from string, q question, body []byte) ([]byte, error)) {
+// serve accepts connections until Close. answer is called for each question, check for each other
+// connection before it is answered; nil: none is refused.
+func (p *Port) serve(answer func(from string, q question, body []byte) ([]byte, error), check func(from *greeting) error) {
 	p.mu.Lock()
-	p.answer = answer
+	p.answer, p.check = answer, check
 	p.mu.Unlock()
 	p.done.Go(p.accept)
 }
@@ -253,6 +259,12 @@ func (p *Port) judge(kind byte, from *greeting) error {
 	case from.Cluster == "":
 		return fmt.Errorf("node %s has not joined the cluster yet", from.Node)
 	}
+	p.mu.Lock()
+	check := p.check
+	p.mu.Unlock()
+	if check != nil {
+		return check(from)
+	}
 	return nil
 }
 
@@ -286,7 +298,7 @@ func (p *Port) dial(ctx context.Context, kind byte, addr string) (c net.Conn, er
 }
 
 func (p *Port) greet(c net.Conn, kind byte) error {
-	body, err := json.Marshal(greeting{Version: greetingVersion, Name: p.cfg.Cluster, Cluster: p.cluster(), Node: p.cfg.Node})
+	body, err := json.Marshal(greeting{Version: greetingVersion, Name: p.cfg.Cluster, Cluster: p.cluster(), Node: p.cfg.Node, Instance: p.instance})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 // Status is what a node says of itself.
 type Status struct {
 	Node     string   `json:"node"`
+	Instance string   `json:"instance"` // of the process, see greeting
 	Addr     string   `json:"addr"`
 	Cluster  string   `json:"cluster"` // id; empty: it is in none
 	Version  string   `json:"version"`
@@ -36,7 +37,7 @@ type Status struct {
 // Status returns the state of this node.
 func (n *Node) Status() Status {
 	own := n.own()
-	s := Status{Node: n.cfg.ID, Addr: own.Addr, Version: n.cfg.Version, State: "entering", Peers: ids(n.cfg.Peers), Clock: time.Now().UnixNano(), Writable: true, Reads: replica.Newest()}
+	s := Status{Node: n.cfg.ID, Instance: n.port.instance, Addr: own.Addr, Version: n.cfg.Version, State: "entering", Peers: ids(n.cfg.Peers), Clock: time.Now().UnixNano(), Writable: true, Reads: replica.Newest()}
 	n.mu.Lock()
 	r, f, l, id := n.raft, n.fsm, n.log, n.identity
 	s.Trouble, s.Leader = n.trouble, n.leader
