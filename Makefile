@@ -33,7 +33,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -197,6 +197,9 @@ bench-backlog: build ## fill a queue with N messages; report memory, restart and
 bench-budgets: build ## what a million budgets cost: memory, start, waking, turns when their month begins: make bench-budgets ARGS="-n 100000"
 	$(BENCH) budgets -bin $(BIN) $(ARGS)
 	CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench MonthOfManyBudgets -benchtime 1x -timeout 30m
+
+bench-catchup: build ## the rate of a leader while a follower that is 1 GiB behind catches up: make bench-catchup ARGS="-log 268435456" for a copy
+	$(BENCH) catchup -bin $(BIN) $(ARGS)
 
 bench-churn: build ## fill and drain for a while with ever new keys: does memory grow? make bench-churn T=1h
 	$(BENCH) churn -bin $(BIN) -n 400000 -t $(if $(filter command line environment,$(origin T)),$(T),10m) -target

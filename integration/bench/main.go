@@ -30,6 +30,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"backlog", "fill a long queue, restart the broker after a kill and after a stop, drain a part", "never", prepareBacklog},
 		{"budgets", "memory and start with a million budgets, and the time from a credit to a waiting consumer", "always", prepareBudgets},
+		{"catchup", "the rate of a leader while a follower that was away gets what it has missed; the size of the logs", "always", prepareCatchup},
 		{"churn", "fill and drain repeatedly with new keys, and check whether memory grows", "never", prepareChurn},
 		{"connections", "memory of blocked and idle connections, and their effect on the latency of others", "always", prepareConnections},
 		{"cycle", "rates of one binary, or of two measured alternately", "always", prepareCycle},

@@ -16,6 +16,7 @@ type Node struct {
 
 	ID   string
 	Home string // its data, the replicated log and the text that it writes are below
+	port string // address of its node port
 }
 
 // Cluster is the nodes of a cluster on this machine. What they say to each other goes through
@@ -83,7 +84,7 @@ func newCluster(bin string, homes []string, listens, reached map[string]string, 
 		if err != nil {
 			return nil, err
 		}
-		c.Nodes = append(c.Nodes, &Node{Broker: b, ID: id, Home: home})
+		c.Nodes = append(c.Nodes, &Node{Broker: b, ID: id, Home: home, port: listens[id]})
 	}
 	return c, nil
 }
