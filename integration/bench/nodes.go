@@ -52,24 +52,10 @@ func (c *common) startTrio(ctx context.Context, args ...string) (t *trio, err er
 	if err := t.Start(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.settled(ctx); err != nil {
+	if err := t.watch.Formed(ctx, t.Nodes); err != nil {
 		return nil, err
 	}
 	return t, nil
-}
-
-// settled waits until all nodes vote.
-func (t *trio) settled(ctx context.Context) error {
-	for _, n := range t.Others(t.Nodes[0].ID) { // the first one has formed the cluster
-		for t.watch.Votes(n.ID) == 0 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}
-	return nil
 }
 
 // leader returns the node that leads.

@@ -2,7 +2,9 @@ package harness
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -74,6 +76,30 @@ func (w *Watch) Leader() string {
 		return ""
 	}
 	return w.terms[len(w.terms)-1].Node
+}
+
+// Formed waits until a leader is seen and all nodes but the one that has formed the cluster, which is the
+// first, were given their votes.
+func (w *Watch) Formed(ctx context.Context, nodes []*Node) error {
+	for {
+		missing := ""
+		if w.Leader() == "" {
+			missing = "no node leads"
+		}
+		for _, n := range nodes[1:] {
+			if w.Votes(n.ID) == 0 {
+				missing = "node " + n.ID + " does not vote"
+			}
+		}
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", missing, ctx.Err())
+		case <-time.After(watchEvery):
+		}
+	}
 }
 
 // Leaderships returns all leaderships in the order of their terms.

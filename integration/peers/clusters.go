@@ -53,15 +53,8 @@ func startFilaNodes(ctx context.Context, r *run) (*running, error) {
 	if err := c.Start(ctx); err != nil {
 		return nil, err
 	}
-	for _, n := range c.Nodes[1:] { // the first one has formed the cluster
-		if err := retry(ctx, func() error {
-			if watch.Votes(n.ID) == 0 {
-				return errors.New("node " + n.ID + " does not vote")
-			}
-			return nil
-		}); err != nil {
-			return nil, err
-		}
+	if err := watch.Formed(ctx, c.Nodes); err != nil {
+		return nil, err
 	}
 	leader := c.Node(watch.Leader())
 	s, err := resp(ctx, leader.Addr())

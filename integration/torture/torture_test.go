@@ -172,8 +172,8 @@ func TestTortureFindsPlantedFaults(t *testing.T) {
 		"unfenced-receipt":    {"a receipt changes nothing after its lease", nil},
 		"lost-timer":          {"a stored message can be leased", nil},
 		"lost-lease":          {"a message has one live lease", nil},
-		"unsynced-log":        {"", []string{"-nodes", "3", "-by", "power"}},
-		"forgotten-vote":      {"", []string{"-nodes", "3", "-by", "power"}},
+		"unsynced-log":        {"", []string{"-nodes", "3", "-by", "power", "-t", "3s", "-calm", "700ms"}},
+		"forgotten-vote":      {"", []string{"-nodes", "3", "-by", "power", "-t", "3s", "-calm", "700ms"}},
 	} {
 		t.Run(fault, func(t *testing.T) {
 			out, code := torture(t, bin, []string{"PLANTED_FAULT=" + fault}, append([]string{"-t", "6s", "-calm", "1s"}, x.args...)...)
