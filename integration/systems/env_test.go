@@ -31,6 +31,7 @@ esac
 `
 
 const compiler = `for arg; do case $arg in -print-file-name=*) echo "$LIBRARY"; exit ;; esac; done
+cat >/dev/null # as a compiler reads it: else what writes it may be killed by SIGPIPE
 [ -n "$ROCKS" ] || exit 1
 echo "$ROCKS" | sed 's/\./ . /'
 `
