@@ -285,13 +285,14 @@ func (p *Port) dial(ctx context.Context, kind byte, addr string) (c net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	err = p.greet(c, kind)
+	open := c // the function below may run after c was returned as nil
+	stop := context.AfterFunc(ctx, func() { _ = open.SetDeadline(time.Unix(1, 0)) })
+	err = p.greet(open, kind)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		_ = c.Close()
+		_ = open.Close()
 		return nil, fmt.Errorf("node at %s: %w", addr, err)
 	}
 	return c, nil
