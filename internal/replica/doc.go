@@ -14,8 +14,9 @@
 //
 // Numbers are big-endian. The term is that of the leadership that has made the batch, the number
 // counts the batches of a leadership from 1, and parts are counted from 0. The CRC covers all
-// other bytes of the entry. The version tells how to read what follows it; this is version 1,
-// which has no flags.
+// other bytes of the entry. The version tells how to read what follows it; this is version 1.
+// Its one flag marks an entry that is no batch: it has each node make a digest of its store as it is
+// at this entry, to compare them.
 //
 // # What is applied
 //
@@ -26,7 +27,8 @@
 //  1. An entry that is in the store already is skipped: its index is at most that of the record.
 //     The record is in the same write as the batch, so each batch is applied exactly once.
 //  2. An entry of another term than the one in which the log has taken it is dropped: an old
-//     leadership has left it in a queue, and the present one does not know it.
+//     leadership has left it in a queue, and the present one does not know it. One that asks for a
+//     digest goes no further: it changes neither the store nor what is kept.
 //  3. A batch whose number does not follow the last one of its term is dropped: there is no gap
 //     within a leadership.
 //  4. The parts of a batch are kept until the last one is there, then applied in one write. The

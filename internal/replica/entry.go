@@ -33,12 +33,22 @@ type Entry struct {
 	Part   uint32 // from 0
 	Parts  uint32 // of the batch, at least 1
 	Bytes  []byte // of storage.Batch.Bytes, at most PartBytes
+	// Digest is set in an entry that is no batch, and asks each node for a digest of its store as it is
+	// at this entry. It has no Number and no Bytes, and one part.
+	Digest bool
 }
+
+// flagDigest is the flag of Entry.Digest.
+const flagDigest = 1
 
 // Append appends the encoded entry.
 func (e *Entry) Append(dst []byte) []byte {
 	from := len(dst)
-	dst = append(dst, max(e.Version, EntryVersion), 0)
+	flags := byte(0)
+	if e.Digest {
+		flags = flagDigest
+	}
+	dst = append(dst, max(e.Version, EntryVersion), flags)
 	dst = binary.BigEndian.AppendUint64(dst, e.Term)
 	dst = binary.BigEndian.AppendUint64(dst, e.Number)
 	dst = binary.BigEndian.AppendUint32(dst, e.Part)
@@ -62,15 +72,15 @@ func ParseEntry(b []byte) (Entry, error) {
 	}
 	e := Entry{
 		Version: b[0], Term: binary.BigEndian.Uint64(b[2:]), Number: binary.BigEndian.Uint64(b[10:]),
-		Part: binary.BigEndian.Uint32(b[18:]), Parts: binary.BigEndian.Uint32(b[22:]), Bytes: b[headerBytes:],
+		Part: binary.BigEndian.Uint32(b[18:]), Parts: binary.BigEndian.Uint32(b[22:]), Bytes: b[headerBytes:], Digest: b[1] == flagDigest,
 	}
 	if crcOf(b[:crcAt], e.Bytes) != binary.BigEndian.Uint32(b[crcAt:]) {
 		return Entry{}, fmt.Errorf("wrong checksum of an entry: %w", storage.ErrCorrupt)
 	}
-	if b[1] != 0 {
+	if b[1] > flagDigest {
 		return Entry{}, fmt.Errorf("flags %#x: %w", b[1], ErrNewer)
 	}
-	if e.Term == 0 || e.Number == 0 || e.Parts == 0 || e.Parts > PartsMax || e.Part >= e.Parts || len(e.Bytes) > PartBytes {
+	if e.Term == 0 || (e.Number == 0) != e.Digest || e.Digest && (e.Parts != 1 || len(e.Bytes) > 0) || e.Parts == 0 || e.Parts > PartsMax || e.Part >= e.Parts || len(e.Bytes) > PartBytes {
 		return Entry{}, fmt.Errorf("part %d of %d of batch %d in term %d, with %d bytes: %w", e.Part, e.Parts, e.Number, e.Term, len(e.Bytes), storage.ErrCorrupt)
 	}
 	return e, nil

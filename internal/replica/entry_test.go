@@ -56,7 +56,7 @@ func TestAnEntryOfANewerFilaIsToldApart(t *testing.T) {
 		t.Errorf("a newer version: %v", err)
 	}
 	flagged := e.Append(nil)
-	flagged[1] = 1
+	flagged[1] = 2
 	sum := crcOf(flagged[:crcAt], e.Bytes)
 	flagged[crcAt], flagged[crcAt+1], flagged[crcAt+2], flagged[crcAt+3] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
 	if _, err := ParseEntry(flagged); !errors.Is(err, ErrNewer) {

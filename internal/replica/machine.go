@@ -26,6 +26,10 @@ var ErrParts = errors.New("a batch has arrived in part, try again")
 //
 // It needs memory for the batch that has arrived in part, at most 1 GiB.
 type Machine struct {
+	// Digest is called for an entry that asks for a digest of the store. The store is as all entries
+	// before that have left it, until Digest returns. nil: nothing is done.
+	Digest func(index uint64)
+
 	local   Local
 	cluster string
 	at      atomic.Pointer[storage.Replica] // the record in the store
@@ -114,6 +118,12 @@ func (m *Machine) Apply(index, logTerm uint64, entry []byte) error {
 	}
 	if e.Term < at.Term {
 		return fmt.Errorf("entry %d of the replicated log is of term %d, the store has one of term %d: %w", index, e.Term, at.Term, storage.ErrCorrupt)
+	}
+	if e.Digest {
+		if m.Digest != nil {
+			m.Digest(index)
+		}
+		return nil
 	}
 	if e.Number != m.LastOf(e.Term)+1 || !m.keep(&e) {
 		m.discard()
@@ -263,6 +273,17 @@ func Claim(local Local, cluster string, users map[string]string) error {
 	}
 	if err := local.Commit(&b, true); err != nil {
 		return fmt.Errorf("claim the store for cluster %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// Begin makes a store the first entry of the log of a new cluster, with what it holds, users too.
+func Begin(local Local, cluster string) error {
+	r := storage.Replica{Cluster: cluster, Index: 1, Term: 1, Number: 1}
+	var b storage.Batch
+	b.Put(storage.State, storage.ReplicaKey(), r.Append(nil))
+	if err := local.Commit(&b, true); err != nil {
+		return fmt.Errorf("begin cluster %s with the store: %w", cluster, err)
 	}
 	return nil
 }

@@ -415,3 +415,50 @@ func TestADetachedStoreIsAPlainOne(t *testing.T) {
 		}
 	}
 }
+
+// An entry that asks for a digest finds the store as all before it have left it, in the middle of a batch
+// too, and is skipped by a store that is past it.
+func TestADigestIsOfTheStoreAtItsEntry(t *testing.T) {
+	store, m := claimed(t)
+	ask := (&Entry{Term: 1, Digest: true, Parts: 1}).Append(nil)
+	var at []uint64
+	var saw []bool
+	m.Digest = func(index uint64) { at, saw = append(at, index), append(saw, has(store, "key")) }
+	parts := putting(t, 1, 1, 20, "key")
+	if len(parts) != 2 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	for i, e := range [][]byte{ask, parts[0], ask, parts[1], ask} {
+		if err := m.Apply(uint64(i+2), 1, e); err != nil {
+			t.Fatalf("entry %d: %v", i+2, err)
+		}
+	}
+	if !slices.Equal(at, []uint64{2, 4, 6}) || !slices.Equal(saw, []bool{false, false, true}) {
+		t.Errorf("digests at %v, with the batch: %v", at, saw)
+	}
+	if m.Applied() != 5 {
+		t.Errorf("applied up to %d: a digest is no batch", m.Applied())
+	}
+	at = nil
+	if err := m.Apply(4, 1, ask); err != nil || at != nil {
+		t.Errorf("an entry that the store is past: %v, %v", at, err)
+	}
+	if err := m.Apply(7, 2, ask); !errors.Is(err, storage.ErrDeposed) || at != nil {
+		t.Errorf("an entry of an earlier leadership: %v, %v", at, err)
+	}
+}
+
+func TestADigestEntryHasNothingElse(t *testing.T) {
+	good := Entry{Term: 1, Digest: true, Parts: 1}
+	if got, err := ParseEntry(good.Append(nil)); err != nil || !got.Digest || got.Term != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, e := range []Entry{
+		{Term: 1, Digest: true, Parts: 1, Number: 1}, {Term: 1, Digest: true, Parts: 2}, {Term: 1, Digest: true, Parts: 1, Bytes: []byte("x")},
+		{Digest: true, Parts: 1}, {Term: 1, Parts: 1},
+	} {
+		if _, err := ParseEntry(e.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%+v: %v", e, err)
+		}
+	}
+}
