@@ -18,6 +18,9 @@
 //	snapshot.go      snapshots: metadata on disk, a checkpoint of the store when one is sent
 //	enter.go join.go how a node without an identity forms a cluster or joins one; members
 //	status.go        what a node says of itself, and to the questions of others
+//	roster.go        what a node knows of the others
+//	change.go        what operators ask of the leader: to remove a node, to hand over
+//	digest.go        comparing the stores of all nodes
 //	identity.go      which cluster a directory belongs to
 //	raftlog.go       Raft's log on disk: full disks, errors; raftlog_tail.go its end after a crash
 //	port.go          the node port, its greeting; question.go: questions and answers on it

@@ -48,7 +48,8 @@ type fsm struct {
 	log    zerolog.Logger
 
 	machine atomic.Pointer[replica.Machine] // nil: the store has not got its data yet; called under mu, but for Applied and LastOf
-	refuses atomic.Bool                     // the local store refuses writes
+	digests digests
+	refuses atomic.Bool // the local store refuses writes
 
 	mu    sync.Mutex
 	cond  *sync.Cond
@@ -58,6 +59,15 @@ type fsm struct {
 func newFSM(f *fsm) *fsm {
 	f.cond = sync.NewCond(&f.mu)
 	return f
+}
+
+// newMachine returns a machine that goes on where the local store ends.
+func (f *fsm) newMachine() (*replica.Machine, error) {
+	m, err := replica.NewMachine(f.store, f.cluster)
+	if err == nil {
+		m.Digest = func(index uint64) { f.digests.begin(index, f.store, f.refuses.Load) }
+	}
+	return m, err
 }
 
 // applied returns the index of the newest batch in the store, false before the store has its data.
@@ -72,12 +82,13 @@ func (f *fsm) applied() (uint64, bool) {
 // writable reports whether the local store takes writes.
 func (f *fsm) writable() bool { return !f.refuses.Load() }
 
-// close lets go of an entry that waits for the local store.
+// close lets go of an entry that waits for the local store, and of the store.
 func (f *fsm) close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.ended = true
 	f.cond.Broadcast()
+	f.mu.Unlock()
+	f.digests.end()
 }
 
 // Apply implements raft.FSM. It returns the error of an entry that has no effect, for its proposer.
@@ -216,13 +227,15 @@ func (f *fsm) adopt(a *arrival) (*replica.Machine, error) {
 	if err := f.step(stepArrived); err != nil {
 		return nil, err
 	}
+	f.digests.end() // they hold the store
 	if err := f.store.Adopt(a.dir); err != nil {
 		return nil, err
 	}
+	f.digests.stop.Store(false)
 	if err := f.step(stepAdopted); err != nil {
 		return nil, err
 	}
-	return replica.NewMachine(f.store, f.cluster)
+	return f.newMachine()
 }
 
 // snapshot is a snapshot that is being taken.

@@ -26,6 +26,20 @@ const (
 // readIdentity returns the identity in a directory, nil if there is none. It refuses one of another
 // node or cluster than the configured.
 func readIdentity(dir, name, node string) (*identity, error) {
+	id, err := readAnyIdentity(dir)
+	switch {
+	case id == nil:
+		return nil, err
+	case id.Node != node:
+		return nil, fmt.Errorf("%s belongs to node %s: it cannot be used by node %s (cluster.node_id)", dir, id.Node, node)
+	case id.Name != name:
+		return nil, fmt.Errorf("%s belongs to cluster %q, not %q (cluster.name)", dir, id.Name, name)
+	}
+	return id, nil
+}
+
+// readAnyIdentity returns the identity in a directory, whichever it is; nil: there is none.
+func readAnyIdentity(dir string) (*identity, error) {
 	path := filepath.Join(dir, identityFile)
 	text, err := os.ReadFile(path) //nolint:gosec // below the operator's own directory
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,10 +54,6 @@ func readIdentity(dir, name, node string) (*identity, error) {
 		return nil, fmt.Errorf("%s is damaged: empty cluster.path and storage.path of this node, and it joins again", path)
 	case id.Format > identityFormat:
 		return nil, fmt.Errorf("%s was written by a newer Fila: upgrade this node", path)
-	case id.Node != node:
-		return nil, fmt.Errorf("%s belongs to node %s: it cannot be used by node %s (cluster.node_id)", dir, id.Node, node)
-	case id.Name != name:
-		return nil, fmt.Errorf("%s belongs to cluster %q, not %q (cluster.name)", dir, id.Name, name)
 	}
 	return &id, nil
 }

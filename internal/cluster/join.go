@@ -320,6 +320,7 @@ func (n *Node) boundLog() {
 	if err != nil {
 		return
 	}
+	n.logBytes.Store(bytes)
 	first, err := n.log.FirstIndex()
 	if err != nil || first == 0 {
 		return
@@ -360,7 +361,12 @@ func (n *Node) tellAddress(ctx context.Context) {
 	leader := n.leader
 	n.mu.Unlock()
 	if leader.ID == own.ID {
-		return // the next leader changes it
+		if len(members) == 1 { // there is no next leader, which would change it
+			if err := n.raft.AddVoter(members[0].ID, raft.ServerAddress(own.Addr), 0, memberTime).Error(); err != nil {
+				n.cfg.Log.Warn().Err(err).Str("address", own.Addr).Msg("the new address of this node was not written")
+			}
+		}
+		return
 	}
 	answers, _ := n.askAll(ctx)
 	for _, s := range answers {

@@ -59,6 +59,12 @@ func (n *Node) setLeader(leader Peer) {
 	n.mu.Lock()
 	same := leader == n.leader
 	n.leader = leader
+	if leader.ID != "" && leader.ID != n.led {
+		if n.led != "" {
+			n.failovers++
+		}
+		n.led = leader.ID
+	}
 	n.mu.Unlock()
 	if same {
 		return
@@ -71,6 +77,7 @@ func (n *Node) setLeader(leader Peer) {
 	if n.cfg.Leader != nil {
 		n.cfg.Leader(leader)
 	}
+	n.roster.wakeAll()
 }
 
 // ceaseLeading ends the leadership under way, if there is one.
@@ -79,15 +86,6 @@ func (n *Node) ceaseLeading(cause error) {
 	defer n.mu.Unlock()
 	if n.cease != nil {
 		n.cease(fmt.Errorf("%w: %w", storage.ErrDeposed, cause))
-	}
-}
-
-// transfer asks Raft to make another node the leader, if this one is it.
-func (n *Node) transfer() {
-	if n.raft.State() == raft.Leader {
-		if err := n.raft.LeadershipTransfer().Error(); err != nil {
-			n.cfg.Log.Warn().Err(err).Msg("leadership was not handed over")
-		}
 	}
 }
 
@@ -137,6 +135,9 @@ func (n *Node) lead(stopping context.Context) error {
 		n.mu.Lock()
 		n.cease, n.yield = nil, nil
 		n.mu.Unlock()
+		if h := n.takeAsked(); h != nil {
+			h.done <- errors.New("the leader has changed meanwhile")
+		}
 	}()
 	// From here on, a loss of leadership ends ctx.
 	if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -39,7 +40,11 @@ type Config struct {
 	Users func() map[string]string
 	// Leader is called with the node that leads, each time it changes; zero: none is known.
 	Leader func(Peer)
-	Log    zerolog.Logger
+	// Contact is what other nodes are told about this one, and Free returns the bytes that are free on
+	// the disk of its store, 0 if that is unknown. Free may be nil, and must not wait for the disk.
+	Contact Contact
+	Free    func() uint64
+	Log     zerolog.Logger
 
 	Pace Pace
 	// step is called after each step of forming and joining that a crash may follow; an error ends the
@@ -73,12 +78,17 @@ func (p *Pace) defaults() {
 //	          no identity: answers         Raft runs
 //	          questions only
 type Node struct {
-	cfg  Config
-	port *Port
+	cfg    Config
+	port   *Port
+	roster *roster
+	// life ends with Run. It is for what other nodes ask for, which takes some time.
+	life context.Context //nolint:containedctx // see there
+	cut  context.CancelFunc
 
-	noted   int64         // bytes that the log had taken at the last snapshot; boundLog's
-	failed  chan error    // the reason to end, capacity 1
-	changed chan struct{} // leadership has changed, capacity 1
+	noted    int64         // bytes that the log had taken at the last snapshot; boundLog's
+	logBytes atomic.Int64  // of the log when boundLog looked last
+	failed   chan error    // the reason to end, capacity 1
+	changed  chan struct{} // leadership has changed, capacity 1
 
 	mu        sync.Mutex
 	identity  *identity               // nil: entering
@@ -88,8 +98,11 @@ type Node struct {
 	log       *raftLog                // with raft
 	transport *transport              // with raft
 	cease     context.CancelCauseFunc // ends the leadership under way; nil: none is
+	asked     *handover               // what Transfer wants of the next transfer; nil: nothing
 	yield     func()                  // asks the leadership under way to hand over; nil: none is
 	leader    Peer                    // as Config.Leader was told
+	led       string                  // id of the last node that led; empty: none has
+	failovers uint64                  // changes from one leader to another
 	trouble   string                  // why the node does not become a member; empty: nothing
 	writes    replica.Versions        // of the leadership under way
 	instances map[string]string       // by node: the process that answers at the address of that node
@@ -102,11 +115,16 @@ func New(cfg Config, port *Port) (*Node, error) {
 		return nil, fmt.Errorf("cluster.path: %w", err)
 	}
 	id, err := readIdentity(cfg.Dir, cfg.Name, cfg.ID)
+	if err == nil {
+		err = checkDiffers(cfg.Dir)
+	}
 	if err != nil {
 		return nil, err
 	}
 	n := &Node{
 		cfg: cfg, port: port, identity: id, failed: make(chan error, 1), changed: make(chan struct{}, 1), instances: map[string]string{}}
+	n.roster = newRoster(n)
+	n.life, n.cut = context.WithCancel(context.Background())
 	if id != nil {
 		// Before anything else: a store of another cluster must not be written.
 		r, err := replica.ReadRecord(cfg.Store)
@@ -136,6 +154,17 @@ func makeDirectory(dir string) error {
 // Run is the life of the node, until ctx ends: then a leader hands over, and Run returns nil. Any
 // error means that the process has to end.
 func (n *Node) Run(ctx context.Context) error {
+	defer n.cut()
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	watched := make(chan struct{})
+	go func() {
+		n.roster.run(watching)
+		close(watched)
+	}()
+	defer func() {
+		stopWatching()
+		<-watched
+	}()
 	n.mu.Lock()
 	id := n.identity
 	n.mu.Unlock()
@@ -143,7 +172,7 @@ func (n *Node) Run(ctx context.Context) error {
 		var err error
 		if id, err = n.enter(ctx); err != nil {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // stopped while it was waiting for the others
+				return nil // stopped while it was waiting for the others
 			}
 			return err
 		}
@@ -157,7 +186,13 @@ func (n *Node) Run(ctx context.Context) error {
 }
 
 // raftDir holds what Raft writes.
-func (n *Node) raftDir() string { return filepath.Join(n.cfg.Dir, "raft") }
+func (n *Node) raftDir() string { return filepath.Join(n.cfg.Dir, raftName) }
+
+// Directories below Config.Dir.
+const (
+	raftName = "raft"
+	logName  = "log" // below raftName
+)
 
 // fatal ends the node with the first error that it is called with.
 func (n *Node) fatal(err error) {
@@ -170,7 +205,7 @@ func (n *Node) fatal(err error) {
 // start starts Raft.
 func (n *Node) start(id *identity) error {
 	log, err := openLog(logOptions{
-		Dir: filepath.Join(n.raftDir(), "log"), SegmentBytes: segmentBytes(n.cfg.LogBytes), Retry: n.cfg.Pace.Retry, Fatal: n.fatal, Log: n.cfg.Log,
+		Dir: filepath.Join(n.raftDir(), logName), SegmentBytes: segmentBytes(n.cfg.LogBytes), Retry: n.cfg.Pace.Retry, Fatal: n.fatal, Log: n.cfg.Log,
 	})
 	if err != nil {
 		return err
@@ -253,7 +288,7 @@ func (n *Node) openState(id *identity, log *raftLog) (*fsm, *snapshots, error) {
 	if meta == nil {
 		return f, snaps, nil // the data has not arrived yet
 	}
-	m, err := replica.NewMachine(n.cfg.Store, id.Cluster)
+	m, err := f.newMachine()
 	if err == nil {
 		err = m.Has(meta.Applied)
 	}

@@ -268,7 +268,7 @@ func (c *trial) tryToStart(id string, peers []Peer) error {
 	c.net.listens(id, port.Addr().String())
 	r.node, err = New(Config{
 		ID: id, Name: "test", Peers: peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: c.election, LogBytes: c.logBytes,
-		Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log,
+		Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log, Contact: Contact{Host: id + ".test", Port: 5555}, Free: func() uint64 { return 7 },
 		Lead: func(ctx context.Context, l *Leadership) error {
 			c.mu.Lock()
 			work := c.work

@@ -19,6 +19,10 @@ const (
 	askTerm   question = 'T' // the term, see confirm.go
 	askStatus question = 'S' // a Status, as JSON
 	askJoin   question = 'J' // to become a member, see join.go
+	askChange question = 'C' // what an operator wants of the leader, see change.go
+
+	askDigest  question = 'D' // the digest of the store at an entry, see digest.go
+	askVerdict question = 'V' // no question: the digest that the majority has
 )
 
 const (

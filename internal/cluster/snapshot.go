@@ -100,10 +100,13 @@ func (s *snapshots) newest() *snapshotMeta {
 }
 
 // busy reports whether a copy of the store is being sent.
-func (s *snapshots) busy() bool {
+func (s *snapshots) busy() bool { return s.underWay() > 0 }
+
+// underWay returns how many copies of the store are being sent.
+func (s *snapshots) underWay() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sending > 0
+	return s.sending
 }
 
 // write makes the metadata of a snapshot durable. It refuses an older one than there is.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -31,16 +32,33 @@ type Status struct {
 	Writable bool     `json:"writable"`
 	Clock    int64    `json:"clock"` // nanoseconds since 1970
 	// Reads are the newest formats that the node reads.
-	Reads replica.Versions `json:"reads"`
+	Reads    replica.Versions `json:"reads"`
+	Members  []string         `json:"members"` // ids, as this node knows them
+	Contact  Contact          `json:"contact"`
+	Free     uint64           `json:"free"`      // bytes of the disk of the store; 0: unknown
+	LogBytes int64            `json:"log_bytes"` // of the replicated log
+	Sending  int              `json:"sending"`   // copies of its store that it sends to others
+	// Failovers counts the changes from one leader to another that it has seen since its start.
+	Failovers uint64 `json:"failovers"`
+	// Contacted is the nanoseconds since it heard of the leader; 0 if it leads, negative: it has not.
+	Contacted int64 `json:"contacted"`
 }
 
-// Status returns the state of this node.
+// StateEntering is the state of a node that is not a member yet.
+const StateEntering = "entering"
+
+// Status returns the state of this node. It does not wait.
 func (n *Node) Status() Status {
 	own := n.own()
-	s := Status{Node: n.cfg.ID, Instance: n.port.instance, Addr: own.Addr, Version: n.cfg.Version, State: "entering", Peers: ids(n.cfg.Peers), Clock: time.Now().UnixNano(), Writable: true, Reads: replica.Newest()}
+	s := Status{Node: n.cfg.ID, Instance: n.port.instance, Addr: own.Addr, Version: n.cfg.Version, State: StateEntering, Peers: ids(n.cfg.Peers),
+		Clock: time.Now().UnixNano(), Writable: true, Reads: replica.Newest(), Contact: n.cfg.Contact, Contacted: -1,
+	}
+	if n.cfg.Free != nil {
+		s.Free = n.cfg.Free()
+	}
 	n.mu.Lock()
-	r, f, l, id := n.raft, n.fsm, n.log, n.identity
-	s.Trouble, s.Leader = n.trouble, n.leader
+	r, f, l, id, snaps := n.raft, n.fsm, n.log, n.identity, n.snaps
+	s.Trouble, s.Leader, s.Failovers = n.trouble, n.leader, n.failovers
 	n.mu.Unlock()
 	if id != nil {
 		s.Cluster = id.Cluster
@@ -51,6 +69,15 @@ func (n *Node) Status() Status {
 	s.State, s.Term, s.Commit, s.Last = stateName(r.State()), r.CurrentTerm(), r.CommitIndex(), r.LastIndex()
 	s.Applied, _ = f.applied()
 	s.Writable = f.writable() && !l.Full()
+	s.LogBytes, s.Sending = n.logBytes.Load(), snaps.underWay()
+	for _, m := range n.members() {
+		s.Members = append(s.Members, string(m.ID))
+	}
+	if s.State == "leader" {
+		s.Contacted = 0
+	} else if at := r.LastContact(); !at.IsZero() {
+		s.Contacted = int64(time.Since(at))
+	}
 	return s
 }
 
@@ -85,6 +112,24 @@ func (n *Node) answer(from string, q question, body []byte) ([]byte, error) {
 			return nil, err
 		}
 		return n.admit(from, &j)
+	case askChange:
+		var c change
+		if err := json.Unmarshal(body, &c); err != nil {
+			return nil, err
+		}
+		return n.perform(n.life, &c)
+	case askDigest:
+		if len(body) != 8 {
+			return nil, fmt.Errorf("a question of %d bytes for a digest", len(body))
+		}
+		return json.Marshal(n.digest(binary.BigEndian.Uint64(body)))
+	case askVerdict:
+		var of digest
+		if err := json.Unmarshal(body, &of); err != nil {
+			return nil, err
+		}
+		n.convicted(of)
+		return nil, nil
 	default:
 		return nil, fmt.Errorf("node %s does not know the question %q: upgrade it", n.cfg.ID, q)
 	}

@@ -1,0 +1,360 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/storage"
+)
+
+// heard waits until all nodes have heard of each other.
+func (c *trial) heard() {
+	c.t.Helper()
+	for of := range c.nodes {
+		for id := range c.nodes {
+			until(c.t, of+" hearing of "+id, func() bool {
+				m := c.member(of, id)
+				_, known := c.nodes[of].node.LeaderMember()
+				return known && m.Heard >= 0 && m.Refusal == "" && m.Applied > 0
+			})
+		}
+	}
+}
+
+// serving starts all nodes with a leader that commits batches, and waits until all are well.
+func serving(t *testing.T, nodes ...string) (c *trial, done *atomic.Int64) {
+	t.Helper()
+	c, done = newTrial(t, nodes...), new(atomic.Int64)
+	c.work = steady(done)
+	c.startAll()
+	c.formed()
+	c.heard()
+	return c, done
+}
+
+// refused fails unless an error says all parts.
+func refused(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want %q", err, part)
+		}
+	}
+}
+
+// ring returns the node behind another one.
+func ring(id string) string { return map[string]string{"a": "b", "b": "c", "c": "a"}[id] }
+
+func TestLeadershipIsHandedOverToTheNodeThatIsNamed(t *testing.T) {
+	c, done := serving(t, "a", "b", "c")
+	for range 3 {
+		old := c.leads()
+		to, asked := ring(old), ring(ring(old)) // asked by the third
+		if err := c.nodes[asked].node.Transfer(t.Context(), to); err != nil {
+			t.Fatalf("from %s to %s: %v", old, to, err)
+		}
+		until(t, to+" leading", func() bool { return c.leads() == to })
+		before := done.Load()
+		until(t, "batches of the next leader", func() bool { return done.Load() > before+5 })
+		c.heard()
+	}
+	old := c.leads()
+	if err := c.nodes[old].node.Transfer(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another leader", func() bool { l := c.leads(); return l != "" && l != old })
+}
+
+func TestATransferThatCannotSucceedChangesNothing(t *testing.T) {
+	c, done := serving(t, "a", "b", "c")
+	leader := c.leads()
+	n := c.nodes[leader].node
+	refused(t, n.Transfer(t.Context(), leader), "leads already")
+	refused(t, n.Transfer(t.Context(), "x"), "no member", `"x"`, "[a b c]")
+	full := ring(leader)
+	c.nodes[full].store.setRefuse(storage.ErrFull)
+	before := done.Load()
+	until(t, "a store that refuses writes", func() bool { return done.Load() > before+5 && !c.member(leader, full).Writable })
+	refused(t, n.Transfer(t.Context(), full), "takes no writes")
+	c.nodes[full].store.setRefuse(nil)
+	off := ring(full)
+	c.net.isolate(off, true)
+	until(t, "a node that does not answer", func() bool { return c.member(leader, off).Refusal != "" })
+	refused(t, n.Transfer(t.Context(), off), "does not answer")
+	before = done.Load()
+	until(t, "batches", func() bool { return done.Load() > before+5 })
+	if now := n.Status(); now.State != "leader" {
+		t.Errorf("it no longer leads: %+v", now)
+	}
+	c.net.isolate(off, false)
+}
+
+func TestANodeThatIsRemovedEndsAndComesBackEmptyOnly(t *testing.T) {
+	c, done := serving(t, "a", "b", "c")
+	leader := c.leads()
+	gone, asked := ring(leader), ring(ring(leader))
+	refused(t, c.nodes[asked].node.Remove(t.Context(), leader), "leads", "TRANSFER")
+	refused(t, c.nodes[asked].node.Remove(t.Context(), "x"), "no member")
+	if err := c.nodes[asked].node.Remove(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	r := c.nodes[gone]
+	err := <-r.done
+	refused(t, err, "was removed", "empty its storage.path and cluster.path")
+	c.net.listens(gone, "")
+	if err := r.port.Close(); err != nil {
+		t.Error(err)
+	}
+	r.node = nil
+	before := done.Load()
+	until(t, "batches of the two that are left", func() bool { return done.Load() > before+20 })
+	c.wipe(gone)
+	c.start(gone)
+	c.formed()
+	c.heard()
+}
+
+func TestAVoterIsNotRemovedWhenTheOthersWereNoMajority(t *testing.T) {
+	c, done := serving(t, "a", "b", "c")
+	leader := c.leads()
+	off, wanted := ring(leader), ring(ring(leader))
+	c.net.isolate(off, true)
+	until(t, "silence of "+off, func() bool { return c.member(leader, off).Refusal != "" })
+	refused(t, c.nodes[leader].node.Remove(t.Context(), wanted), "1 of 2 voters would answer")
+	// The one that does not answer may go.
+	if err := c.nodes[leader].node.Remove(t.Context(), off); err != nil {
+		t.Fatal(err)
+	}
+	before := done.Load()
+	until(t, "batches", func() bool { return done.Load() > before+5 })
+}
+
+func TestWithoutALeaderNothingIsChanged(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.start("a")
+	for name, do := range map[string]func(*Node) error{
+		"remove":   func(n *Node) error { return n.Remove(context.Background(), "b") },
+		"transfer": func(n *Node) error { return n.Transfer(context.Background(), "") },
+		"verify":   func(n *Node) error { _, err := n.Verify(context.Background()); return err },
+	} {
+		if err := do(c.nodes["a"].node); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStoresThatAreEqualAreFoundToBe(t *testing.T) {
+	c, done := serving(t, "a", "b", "c")
+	for range digestsMax + 1 {
+		v, err := c.nodes[ring(c.leads())].node.Verify(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range v.Nodes {
+			if n.Result != VerifiedEqual || n.Digest != v.Nodes[0].Digest || n.Records == 0 || n.Trouble != "" {
+				t.Errorf("at entry %d: %+v", v.Index, v.Nodes)
+			}
+		}
+		before := done.Load()
+		until(t, "batches", func() bool { return done.Load() > before+5 })
+	}
+	for id, r := range c.nodes {
+		if n := len(r.node.fsm.digests.all); n != digestsMax {
+			t.Errorf("%s keeps %d digests", id, n)
+		}
+	}
+}
+
+// A store that differs is the sign of a mistake in Fila or in a machine: its node must not go on.
+func TestANodeWhoseStoreDiffersEndsAndDoesNotStartAgain(t *testing.T) {
+	for name, choose := range map[string]func(leader string) string{"a follower": ring, "the leader": func(l string) string { return l }} {
+		t.Run(name, func(t *testing.T) {
+			c, done := serving(t, "a", "b", "c")
+			wrong := choose(c.leads())
+			c.with(wrong, "that no other node has")
+			v, err := c.nodes[c.leads()].node.Verify(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range v.Nodes {
+				if want := map[bool]string{true: VerifiedDiffers, false: VerifiedEqual}[n.Node == wrong]; n.Result != want {
+					t.Errorf("%+v", n)
+				}
+			}
+			r := c.nodes[wrong]
+			refused(t, <-r.done, "the digest", "empty storage.path and cluster.path")
+			c.net.listens(wrong, "")
+			if err := r.port.Close(); err != nil {
+				t.Error(err)
+			}
+			r.node = nil
+			refused(t, c.tryToStart(wrong, c.peers), "found to differ")
+			c.wipe(wrong)
+			c.start(wrong)
+			c.formed()
+			c.heard()
+			c.equalAfter(done)
+		})
+	}
+}
+
+func TestANodeThatWasDownHasNoDigest(t *testing.T) {
+	c, _ := serving(t, "a", "b", "c")
+	leader := c.leads()
+	down := ring(leader)
+	c.kill(down)
+	v, err := c.nodes[leader].node.Verify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range v.Nodes {
+		want := map[bool]string{true: VerifiedUnknown, false: VerifiedEqual}[n.Node == down]
+		if n.Result != want || (n.Trouble == "") != (n.Node != down) {
+			t.Errorf("%+v", n)
+		}
+	}
+	c.start(down)
+}
+
+func TestWithoutAMajorityOfDigestsNoNodeIsConvicted(t *testing.T) {
+	v := Verification{Nodes: []Verified{{Node: "a", Digest: "1"}, {Node: "b", Digest: "2"}, {Node: "c"}}}
+	if sum := v.judge(); sum != "" || v.Nodes[0].Result != VerifiedDiffers || v.Nodes[1].Result != VerifiedDiffers || v.Nodes[2].Result != VerifiedUnknown {
+		t.Errorf("%q is the majority of %+v", sum, v.Nodes)
+	}
+	v = Verification{Nodes: []Verified{{Node: "a", Digest: "1"}, {Node: "b", Digest: "2"}, {Node: "c", Digest: "1"}}}
+	if sum := v.judge(); sum != "1" || v.Nodes[0].Result != VerifiedEqual || v.Nodes[1].Result != VerifiedDiffers {
+		t.Errorf("%q is the majority of %+v", sum, v.Nodes)
+	}
+}
+
+// rewind gives a node that is down the store that it had when dir was made: what a power cut may leave of
+// a store that is not synced.
+func (c *trial) rewind(id, dir string) {
+	c.t.Helper()
+	if err := c.nodes[id].store.Adopt(dir); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// written returns the keys that leaders have written, as lines of contents.
+func written(contents string) (keys []string) {
+	for line := range strings.Lines(contents) {
+		if strings.HasPrefix(line, "state ") && !strings.Contains(line, hex.EncodeToString(storage.ReplicaKey())) {
+			keys = append(keys, line)
+		}
+	}
+	return keys
+}
+
+// What the log has is applied before the store leaves, and a second call finds nothing to do.
+func TestANodeLeavesItsClusterWithEverything(t *testing.T) {
+	c, done := serving(t, "a", "b", "c")
+	leader := c.leads()
+	early := filepath.Join(t.TempDir(), "early")
+	if err := c.nodes[leader].store.Checkpoint(early); err != nil {
+		t.Fatal(err)
+	}
+	before := done.Load()
+	until(t, "batches", func() bool { return done.Load() > before+50 })
+	for id := range c.nodes {
+		c.kill(id)
+	}
+	r := c.nodes[leader]
+	dir := filepath.Join(r.dir, "cluster")
+	want := written(r.store.contents(t))
+	c.rewind(leader, early)
+	if got := written(r.store.contents(t)); len(got) >= len(want) {
+		t.Fatal("the store has lost nothing")
+	}
+	left, err := Detach(r.store, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left.Cluster == "" || left.Node != leader || left.Entry == 0 || left.Replayed < 50 || left.Kept != dir+keptSuffix {
+		t.Errorf("%+v", left)
+	}
+	got := written(r.store.contents(t))
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("lost: %s", line)
+		}
+	}
+	if of, err := replica.ReadRecord(r.store); of != nil || err != nil {
+		t.Errorf("it belongs to a cluster: %+v, %v", of, err)
+	}
+	again, err := Detach(r.store, dir)
+	if err != nil || again.Cluster != "" || again.Kept != left.Kept {
+		t.Errorf("a second time: %+v, %v", again, err)
+	}
+	// It is the seed of the next cluster.
+	for id := range c.nodes {
+		if id != leader {
+			c.wipe(id)
+		}
+	}
+	c.startAll()
+	c.formed()
+	c.equalAfter(done)
+}
+
+func TestOneNodeOfALostMajorityBecomesACluster(t *testing.T) {
+	c, done := serving(t, "a", "b", "c")
+	until(t, "batches", func() bool { return done.Load() > 50 })
+	survivor := ring(c.leads())
+	for id := range c.nodes {
+		c.kill(id)
+	}
+	r := c.nodes[survivor]
+	dir := filepath.Join(r.dir, "cluster")
+	for range 2 { // it may be repeated
+		left, err := Recover(r.store, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left.New == "" || left.New == left.Cluster || left.Node != survivor {
+			t.Errorf("%+v", left)
+		}
+	}
+	before := done.Load()
+	c.start(survivor)
+	until(t, "batches of one node alone", func() bool { return done.Load() > before+5 })
+	// A node of the old cluster is refused, and joins when it is empty.
+	other := ring(survivor)
+	c.start(other)
+	until(t, "the refusal of "+other, func() bool {
+		return strings.Contains(c.member(other, survivor).Refusal, "formed apart") && len(c.nodes[survivor].node.members()) == 1
+	})
+	c.kill(other)
+	for id := range c.nodes {
+		if id != survivor {
+			c.wipe(id)
+			c.start(id)
+		}
+	}
+	c.formed()
+	c.heard()
+	c.equalAfter(done)
+}
+
+// equalAfter compares the digests of all nodes.
+func (c *trial) equalAfter(done *atomic.Int64) {
+	c.t.Helper()
+	before := done.Load()
+	until(c.t, "batches", func() bool { return done.Load() > before+5 })
+	v, err := c.nodes[c.leads()].node.Verify(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, n := range v.Nodes {
+		if n.Result != VerifiedEqual {
+			c.t.Errorf("%+v", n)
+		}
+	}
+}

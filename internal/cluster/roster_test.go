@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// member returns what a node knows of another one.
+func (c *trial) member(of, id string) Member {
+	c.t.Helper()
+	for _, m := range c.nodes[of].node.Members() {
+		if m.Node == id {
+			return m
+		}
+	}
+	c.t.Fatalf("%s does not know %s", of, id)
+	return Member{}
+}
+
+// steady is work that commits a batch at each tick until it ends.
+func steady(done *atomic.Int64) func(context.Context, string, *Leadership) error {
+	return func(ctx context.Context, node string, l *Leadership) error {
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.Yield:
+				return nil
+			case <-time.After(time.Millisecond):
+			}
+			if err := put(l, fmt.Sprintf("%s-%d-%06d", node, l.Term, i)); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+	}
+}
+
+func TestEachNodeKnowsWhereClientsReachTheOthers(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.startAll()
+	c.formed()
+	for of := range c.nodes {
+		for id := range c.nodes {
+			until(t, of+" knowing "+id, func() bool {
+				m := c.member(of, id)
+				return m.Contact == Contact{Host: id + ".test", Port: 5555} && m.Voter && m.Version == "test" && m.Free == 7 && m.Heard >= 0 && m.Refusal == ""
+			})
+		}
+	}
+}
+
+// What nodes know of each other outlives the leader: the next one does not begin from nothing.
+func TestTheNextLeaderKnowsTheOthersAtOnce(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.startAll()
+	c.formed()
+	old := c.leads()
+	for of := range c.nodes {
+		for id := range c.nodes {
+			until(t, of+" knowing "+id, func() bool { return c.member(of, id).Heard >= 0 })
+		}
+	}
+	before := map[string]uint64{}
+	for of, r := range c.nodes {
+		before[of] = r.node.Status().Failovers
+	}
+	c.kill(old)
+	until(t, "another leader", func() bool { l := c.leads(); return l != "" && l != old })
+	for of, r := range c.nodes {
+		if of == old {
+			continue
+		}
+		if m := c.member(of, old); m.Contact.Host != old+".test" {
+			t.Errorf("%s has forgotten where %s is: %+v", of, old, m)
+		}
+		until(t, of+" noticing that "+old+" is gone", func() bool { return c.member(of, old).Refusal != "" })
+		until(t, of+" counting the failover", func() bool { return r.node.Status().Failovers > before[of] })
+		until(t, of+" naming the leader", func() bool {
+			m, ok := r.node.LeaderMember()
+			return ok && m.Node == c.leads() && m.Contact.Host == m.Node+".test"
+		})
+	}
+}
+
+func TestANodeWhoseStoreDoesNotKeepUpIsBehind(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	var done atomic.Int64
+	c.work = steady(&done)
+	c.startAll()
+	c.formed()
+	leader := c.leads()
+	slow := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+	until(t, "no node behind", func() bool {
+		return done.Load() > 50 && c.member(leader, slow).Behind == 0 && c.member(slow, slow).Behind == 0
+	})
+	c.nodes[slow].store.setRefuse(storage.ErrFull)
+	for _, of := range []string{leader, slow} {
+		until(t, of+" seeing that it is behind", func() bool {
+			m := c.member(of, slow)
+			return m.Behind > 50 && m.Late > 50*time.Millisecond && !m.Writable
+		})
+	}
+	if m := c.member(leader, leader); m.Behind != 0 {
+		t.Errorf("the leader is behind: %+v", m)
+	}
+	c.nodes[slow].store.setRefuse(nil)
+	for _, of := range []string{leader, slow} {
+		until(t, of+" seeing that it has caught up", func() bool {
+			m := c.member(of, slow)
+			return m.Behind == 0 && m.Late == 0 && m.Writable
+		})
+	}
+}
+
+func TestAwaitEndsWhenTheOthersHaveEverything(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	var done atomic.Int64
+	c.work = steady(&done)
+	c.startAll()
+	c.formed()
+	leader := c.leads()
+	l := c.nodes[leader].node
+	counts := make(chan int, 10)
+	note := func(n int) { counts <- n }
+	for range 5 {
+		l.Await(2, 0, note)
+		if got := <-counts; got != 2 {
+			t.Fatalf("%d nodes have everything, want 2", got)
+		}
+	}
+	l.Await(0, 0, note)
+	<-counts // at once, whatever the others have
+	off := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+	c.net.isolate(off, true)
+	before := done.Load()
+	until(t, "batches that it misses", func() bool { return done.Load() > before+20 })
+	end := l.Await(1, 0, note)
+	if got := <-counts; got != 1 {
+		t.Errorf("%d nodes have everything, want 1", got)
+	}
+	end() // it has ended
+	l.Await(2, 30*time.Millisecond, note)
+	if got := <-counts; got != 1 {
+		t.Errorf("%d nodes have everything after the timeout, want 1", got)
+	}
+	end = l.Await(2, 0, note)
+	until(t, "questions at short intervals", func() bool { return l.roster.pause() == askFast })
+	end()
+	end()
+	if got := <-counts; got > 1 {
+		t.Errorf("%d nodes have everything at the end, one is cut off", got)
+	}
+	if len(counts) > 0 {
+		t.Error("a wait has ended twice")
+	}
+	if l.roster.pause() != l.cfg.Pace.Watch {
+		t.Error("it goes on to ask at short intervals")
+	}
+}
+
+func TestANodeThatIsNoMemberKnowsTheConfiguredNodes(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.start("a")
+	c.start("b")
+	until(t, "a hearing of b, and not of c", func() bool {
+		b, missing := c.member("a", "b"), c.member("a", "c")
+		return b.Heard >= 0 && b.State == StateEntering && !b.Voter && missing.Heard < 0 && missing.Refusal != ""
+	})
+}
