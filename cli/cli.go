@@ -44,6 +44,10 @@ type Program struct {
 	Repair func(dir string, progress Progress) (RepairReport, error)
 	// Restore makes a data directory of a backup.
 	Restore func(from, dir string, progress Progress) (CheckReport, error)
+	// Detach makes the store of a node that of a single broker, Recover a new cluster with that node
+	// alone. clusterPath is the directory of its log; empty: dir with the suffix -cluster.
+	Detach  func(dir, clusterPath string) (DetachReport, error)
+	Recover func(dir, clusterPath string) (DetachReport, error)
 	// Commands is the reference of all commands, in Markdown.
 	Commands func() string
 	// RocksDB is the version of the library; empty when it is not in this binary.
@@ -136,6 +140,9 @@ terminal:
 	for _, cmd := range remote.Commands(env) {
 		if cmd.Name() == "queues" {
 			cmd.AddCommand(queuesApplyCommand(env))
+		}
+		if cmd.Name() == "cluster" {
+			cmd.AddCommand(offlineClusterCommands(p)...)
 		}
 		root.AddCommand(cmd)
 	}

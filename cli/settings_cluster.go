@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type Cluster struct {
 	Path         string // expanded; empty: derived from storage.path, see Config.ClusterPath
 	Peers        []Peer // all nodes, this one too, in the order of their ids
 	ListenAddr   string // empty: that of this node in Peers
+	Advertise    string // host at which clients reach this node; empty: that of this node in Peers
 	CertFile     string // mutual TLS between nodes; empty: none
 	KeyFile      string
 	CAFile       string
@@ -35,8 +37,11 @@ func (c *Config) ClusterPath() string {
 	if c.Cluster.Path != "" {
 		return c.Cluster.Path
 	}
-	return filepath.Clean(c.Storage.Path) + "-cluster"
+	return filepath.Clean(c.Storage.Path) + ClusterSuffix
 }
+
+// ClusterSuffix is appended to the data directory to get the default directory of the replicated log.
+const ClusterSuffix = "-cluster"
 
 // Own returns this node's entry of Peers.
 func (c *Cluster) Own() Peer {
@@ -53,6 +58,18 @@ func (c *Cluster) Listen() string {
 		return c.ListenAddr
 	}
 	return c.Own().Addr
+}
+
+// Host returns the host at which clients reach this node, as other nodes tell it.
+func (c *Cluster) Host() string {
+	if c.Advertise != "" {
+		return c.Advertise
+	}
+	host, _, err := net.SplitHostPort(c.Own().Addr)
+	if err != nil {
+		return ""
+	}
+	return host
 }
 
 // nodesMin is the least number of nodes: with two, neither may go on without the other, so
@@ -90,6 +107,12 @@ func clusterSettings(c *Cluster) []setting {
 			name:  "cluster.listen_addr",
 			value: text{to: &c.ListenAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
 			doc:   "Where this node listens for the others. Empty: at its address in `cluster.peers`.",
+		},
+		{
+			name:  "cluster.advertise_host",
+			value: text{to: &c.Advertise, check: checkAdvertised, of: "host", says: "a host without a port, or empty"},
+			doc: "The host at which clients reach this node, which other nodes and `ROLE` tell them; the port is that of the listener. Empty: the host of this " +
+				"node in `cluster.peers`.",
 		},
 		{
 			name:  "cluster.cert_file",
@@ -134,6 +157,13 @@ func isName(s string) bool {
 func checkNodeID(s string) error {
 	if s != "" && !isName(s) {
 		return fmt.Errorf("must be up to 64 letters, digits and -, not %.80q", s)
+	}
+	return nil
+}
+
+func checkAdvertised(s string) error {
+	if strings.ContainsAny(s, " \t\r\n/") || strings.Count(s, ":") == 1 {
+		return fmt.Errorf("must be a host without a port, not %.80q", s)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func runHello(s *Session, in *input, w *resp.Writer) error {
 	f.count("id", s.conn.ID())
 	f.text("mode", "standalone")
 	state := s.handler.replication()
-	f.text("role", state.name("replica"))
+	f.text("role", state.role("replica"))
 	w.Map(len(f) + 1)
 	f.writeEach(w)
 	w.BulkString("modules")

@@ -31,7 +31,7 @@ func latencySpec(name, complexity, returns, summary string, args ...Arg) Spec {
 
 func latencyDoctor() Spec {
 	s := latencySpec("DOCTOR", "O(1)", "text", "Says what was slow and where to look.")
-	s.Differs = "The advice is about Fila's events: turn, commit and command."
+	s.Differs = "The advice is about Fila's events: turn, commit and command, and in a cluster confirm and apply."
 	s.Examples = []Example{{"LATENCY DOCTOR", "..."}}
 	s.Local = func(s *Session, _ *input, w *resp.Writer) error {
 		w.Verbatim(latencyReport(s.handler.latency))
@@ -51,6 +51,9 @@ func latencyReport(l *telemetry.Latency) string {
 			"REDRIVE, QUEUE DELETE) and for a machine without processor time to spare.",
 		telemetry.EventCommit: "The disk takes long to make a batch durable. Look at the disk and what else uses it; storage.sync says how much " +
 			"durability a reply waits for.",
+		telemetry.EventConfirm: "A leader waits for the answers of a majority before it hands out messages. Look at the network between the nodes, and for a node " +
+			"without processor time to spare.",
+		telemetry.EventApply:   "The store of this node takes long to take a batch of the replicated log. Look at its disk, and at FILA.CLUSTER STATUS: it may be behind.",
 		telemetry.EventCommand: "A client waited so long for a reply, with its turn and its commit. SLOWLOG GET shows the commands.",
 	}
 	var b strings.Builder
@@ -71,7 +74,7 @@ func latencyEventArg(optional bool) Arg {
 
 func latencyGraph() Spec {
 	s := latencySpec("GRAPH", "O(1)", "text", "Draws the history of an event.", latencyEventArg(false))
-	s.Differs = "The events are turn, commit and command; the drawing is Fila's own."
+	s.Differs = "The events are turn, commit and command, and in a cluster confirm and apply; the drawing is Fila's own."
 	s.Examples = []Example{{"LATENCY GRAPH commit", "(error) ERR No samples available for event 'commit'"}}
 	s.Local = func(s *Session, in *input, w *resp.Writer) error {
 		samples, _ := s.handler.latency.History(string(in.Bytes("event")))
@@ -156,7 +159,7 @@ func writeHistogram(w *resp.Writer, t *telemetry.Totals) {
 
 func latencyHistory() Spec {
 	s := latencySpec("HISTORY", "O(1)", "array of array (integer, integer)", "Returns the history of an event: the longest of each second in which it took long.", latencyEventArg(false))
-	s.Differs = "The events are turn, commit and command."
+	s.Differs = "The events are turn, commit and command, and in a cluster confirm and apply."
 	s.Reply = "An array of pairs: Unix time, milliseconds."
 	s.Examples = []Example{{"LATENCY HISTORY commit", "(empty array)"}}
 	s.Room, s.Memory = always(telemetry.SamplesMax*perWord), "10 KiB, all samples of an event"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -48,8 +49,10 @@ type nodes struct {
 	house         *relay.Conn // for what this node itself tells the leader
 	self          *relay.Identity
 	listener      *relay.Conn // brings events of the leader
-	info, unblock *entry
+	info, metrics *entry
+	unblock       *entry
 	wait          *entry // which is local, but about what the leader has
+	forwarded     atomic.Uint64
 }
 
 // joinCluster makes the connections of the node itself.
@@ -60,7 +63,7 @@ func (h *Handler) joinCluster() {
 	}
 	n.relay = h.cfg.Relay
 	n.info, n.unblock, n.wait = h.table.Find([]byte("info")), h.table.Resolve([]byte("client|unblock")), h.table.Find([]byte("wait"))
-	n.self = nodeIdentity(0)
+	n.metrics, n.self = h.table.Find([]byte("fila.metrics")), nodeIdentity(0)
 	quiet := func() {}
 	n.house = n.relay.Open(relay.Client{Wake: quiet})
 	n.listener = n.relay.Open(relay.Client{Wake: quiet, Push: h.forwarded, Joined: func() {
@@ -127,7 +130,7 @@ func (s *Session) place(c *entry, args [][]byte, silent bool) bool {
 	switch {
 	case s.relayed:
 		s.reject(c, silent, command.Refuse("LOADING", "another node is taking over, try again in a moment"))
-	case c == n.info: // about this node, with zeros for what an engine counts
+	case c == n.info || c == n.metrics: // about this node, without what an engine counts
 		s.recovering = true
 		return false
 	case c == n.unblock:
@@ -212,6 +215,7 @@ func (s *Session) forwardable(c *entry, args [][]byte) *relayed {
 // forward puts the reply into the reply queue, and what s.wire has got for it into what flush sends.
 func (s *Session) forward(r *relayed, c *entry, args [][]byte, silent bool) {
 	r.session, r.cmd, r.silent = s, c, silent
+	s.handler.nodes.forwarded.Add(1)
 	if s.large {
 		r.shown = clipArgs(c, args)
 	} else {

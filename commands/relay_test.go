@@ -2,10 +2,12 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/resp"
@@ -330,9 +333,33 @@ type fakeReplication struct {
 	ask   time.Duration
 	done  func(int)
 	ended int
+
+	asked string // of an operator
+	err   error
+	found []Verified
 }
 
 func (f *fakeReplication) State() ReplicationState { return f.state }
+
+func (f *fakeReplication) Leader() (Member, bool) {
+	m := f.state.leader()
+	return m, m.ID != ""
+}
+
+func (f *fakeReplication) Remove(node string, done func(error)) {
+	f.asked = "remove " + node
+	done(f.err)
+}
+
+func (f *fakeReplication) Transfer(to string, done func(error)) {
+	f.asked = "transfer " + to
+	done(f.err)
+}
+
+func (f *fakeReplication) Verify(done func([]Verified, error)) {
+	f.asked = "verify"
+	done(f.found, f.err)
+}
 
 func (f *fakeReplication) Await(n int, timeout time.Duration, done func(int)) func() {
 	f.n, f.ask, f.done = n, timeout, done
@@ -343,36 +370,105 @@ func (f *fakeReplication) Await(n int, timeout time.Duration, done func(int)) fu
 	}
 }
 
-func TestTheRoleOfANodeIsTold(t *testing.T) {
-	f := &fakeReplication{state: ReplicationState{Leading: true, Applied: 7, Replicas: []Replica{
-		{Host: "10.0.0.2", Port: 5555, Online: true, Applied: 7}, {Host: "10.0.0.3", Port: 5556, Applied: 5, Heard: 3 * time.Second},
-	}}}
-	s := newServer(t, func(c *Config) { c.Replication = f })
-	wants := func(command []string, lines ...string) {
-		t.Helper()
-		got := printed(t, s.do(t, command...))
-		for _, line := range lines {
-			if !strings.Contains(got, line) {
-				t.Errorf("%s does not have %q:\n%s", command, line, got)
-			}
+// crowd is a cluster of as many nodes as there may be, which have much to say.
+type crowd struct{ fakeReplication }
+
+func (*crowd) State() ReplicationState {
+	long := strings.Repeat("x", 2*reasonMax)
+	r := ReplicationState{Cluster: "31", Node: "node-0", Leader: "node-1"}
+	for i := range membersMax {
+		r.Members = append(r.Members, Member{ID: "node-" + strconv.Itoa(i) + long[:57], Addr: long[:260], Host: long[:253], State: MemberReadOnly, Version: "1.0", Trouble: long})
+	}
+	return r
+}
+
+func (*crowd) Await(_ int, _ time.Duration, done func(int)) func() {
+	done(0)
+	return func() {}
+}
+
+func (*crowd) Remove(_ string, done func(error))   { done(nil) }
+func (*crowd) Transfer(_ string, done func(error)) { done(nil) }
+
+func (c *crowd) Verify(done func([]Verified, error)) {
+	r := c.State()
+	var all []Verified
+	for i := range r.Members {
+		all = append(all, Verified{Node: r.Members[i].ID, Result: "unknown", Digest: strings.Repeat("f", 64), Reason: r.Members[i].Trouble})
+	}
+	done(all, nil)
+}
+
+// threeNodes is a cluster of three as its leader, a, knows it.
+func threeNodes() ReplicationState {
+	return ReplicationState{
+		Cluster: "31", Name: "test", Node: "a", Leader: "a", Leading: true, LinkUp: true, Term: 4, Commit: 9, Applied: 7, Failovers: 2,
+		Members: []Member{
+			{ID: "a", Addr: "10.0.0.1:5571", Voter: true, State: MemberOnline, Host: "10.0.0.1", Port: 5555, Version: "1.0", Applied: 7, LogBytes: 4096},
+			{ID: "b", Addr: "10.0.0.2:5571", Voter: true, State: MemberOnline, Host: "10.0.0.2", Port: 5555, Version: "1.0", Applied: 7, Heard: time.Second, Skew: -3 * time.Millisecond},
+			{ID: "c", Addr: "10.0.0.3:5571", State: MemberBehind, Host: "10.0.0.3", Port: 5556, Version: "1.0", Applied: 5, Behind: 2, Late: 6 * time.Second},
+		},
+	}
+}
+
+// wantParts fails unless the reply to a command has all of these.
+func wantParts(t *testing.T, s *server, command []string, parts ...string) {
+	t.Helper()
+	got := printed(t, s.do(t, command...))
+	for _, part := range parts {
+		if !strings.Contains(got, part) {
+			t.Errorf("%s does not have %q:\n%s", command, part, got)
 		}
 	}
-	wants([]string{"ROLE"}, "1) \"master\"\n2) (integer) 7\n3) 1) 1) \"10.0.0.2\"\n      2) \"5555\"\n      3) \"7\"\n   2) 1) \"10.0.0.3\"\n")
-	wants([]string{"INFO", "replication"}, `role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.2,port=5555,state=online,offset=7,lag=0\r\n`+
-		`slave1:ip=10.0.0.3,port=5556,state=wait_bgsave,offset=5,lag=3\r\n`, `master_repl_offset:7\r\n`)
-	wants([]string{"HELLO"}, "\"role\"\n12) \"master\"")
-	f.state = ReplicationState{Host: "10.0.0.2", Port: 5555, LinkUp: true, Heard: 2 * time.Second, Applied: 6}
-	wants([]string{"ROLE"}, "1) \"slave\"\n2) \"10.0.0.2\"\n3) (integer) 5555\n4) \"connected\"\n5) (integer) 6")
-	wants([]string{"INFO", "replication"}, `role:slave\r\nmaster_host:10.0.0.2\r\nmaster_port:5555\r\nmaster_link_status:up\r\nmaster_last_io_seconds_ago:2\r\n`,
-		`slave_repl_offset:6\r\n`, `connected_slaves:0\r\n`)
-	wants([]string{"HELLO"}, "\"role\"\n12) \"replica\"")
-	f.state.LinkUp = false
-	wants([]string{"ROLE"}, "4) \"connect\"")
-	wants([]string{"INFO", "replication"}, `master_link_status:down\r\n`)
+}
+
+func TestTheRoleOfANodeIsTold(t *testing.T) {
+	f := &fakeReplication{state: threeNodes()}
+	s := newServer(t, func(c *Config) { c.Replication = f })
+	wantParts(t, s, []string{"ROLE"}, "1) \"master\"\n2) (integer) 7\n3) 1) 1) \"10.0.0.2\"\n      2) \"5555\"\n      3) \"7\"\n   2) 1) \"10.0.0.3\"\n")
+	wantParts(t, s, []string{"INFO", "replication"}, `role:master\r\nconnected_slaves:2\r\nslave0:ip=10.0.0.2,port=5555,state=online,offset=7,lag=0\r\n`+
+		`slave1:ip=10.0.0.3,port=5556,state=online,offset=5,lag=6\r\n`, `master_repl_offset:7\r\n`)
+	wantParts(t, s, []string{"HELLO"}, "\"mode\"\n10) \"standalone\"", "\"role\"\n12) \"master\"")
+	id := replicationID("31")
+	wantParts(t, s, []string{"INFO", "replication"}, "master_replid:"+id)
+	f.state.Node, f.state.Leading, f.state.Heard, f.state.Applied = "b", false, 2*time.Second, 6
+	wantParts(t, s, []string{"ROLE"}, "1) \"slave\"\n2) \"10.0.0.1\"\n3) (integer) 5555\n4) \"connected\"\n5) (integer) 6")
+	wantParts(t, s, []string{"INFO", "replication"}, `role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:5555\r\nmaster_link_status:up\r\nmaster_last_io_seconds_ago:2\r\n`,
+		`slave_repl_offset:6\r\n`, `connected_slaves:0\r\n`, "master_replid:"+id)
+	wantParts(t, s, []string{"HELLO"}, "\"role\"\n12) \"replica\"")
+	f.state.LinkUp, f.state.Leader = false, ""
+	wantParts(t, s, []string{"ROLE"}, "2) \"\"\n3) (integer) 0\n4) \"connect\"")
+	wantParts(t, s, []string{"INFO", "replication"}, `master_link_status:down\r\n`)
+}
+
+func TestANodeThatIsDownIsNoReplica(t *testing.T) {
+	for state, connected := range map[MemberState]bool{MemberOnline: true, MemberBehind: true, MemberReadOnly: true, MemberJoining: false, MemberDown: false} {
+		f := &fakeReplication{state: threeNodes()}
+		f.state.Members[1].State = state
+		s := newServer(t, func(c *Config) { c.Replication = f })
+		want := map[bool]string{true: "connected_slaves:2\\r\\nslave0:ip=10.0.0.2,", false: "connected_slaves:1\\r\\nslave0:ip=10.0.0.3,"}[connected]
+		wantParts(t, s, []string{"INFO", "replication"}, want)
+	}
+}
+
+func TestInfoTellsAboutTheCluster(t *testing.T) {
+	alone := newServer(t, func(*Config) {})
+	if got := printed(t, alone.do(t, "INFO", "cluster")); got != `"# Cluster\r\ncluster_enabled:0\r\n"` {
+		t.Errorf("without a cluster: %q", got)
+	}
+	f := &fakeReplication{state: threeNodes()}
+	s := newServer(t, func(c *Config) { c.Replication = f })
+	wantParts(t, s, []string{"INFO", "cluster"}, `cluster_enabled:0\r\ncluster_state:ok\r\ncluster_id:31\r\ncluster_name:test\r\nnode:a\r\nnode_state:online\r\nterm:4\r\nleader:a\r\n`+
+		`members:3\r\nvoters:2\r\napplied_index:7\r\ncommit_index:9\r\nbehind_entries:0\r\nbehind_ms:0\r\n`,
+		`failovers:2\r\nlog_bytes:4096\r\n`, `link_up:1\r\nclock_skew_ms:3\r\nnode_writable:1\r\n`)
+	f.state.Node, f.state.Leader = "c", ""
+	wantParts(t, s, []string{"INFO", "cluster"}, `cluster_state:fail\r\n`, `node_state:behind\r\n`, `behind_entries:2\r\nbehind_ms:6000\r\n`)
+	f.state.Members[2].State = MemberReadOnly
+	wantParts(t, s, []string{"INFO", "cluster"}, `node_writable:0\r\n`)
 }
 
 func TestWaitWaitsForReplicas(t *testing.T) {
-	f := &fakeReplication{state: ReplicationState{Leading: true, Applied: 7, Replicas: []Replica{{Applied: 7}, {Applied: 6}}}}
+	f := &fakeReplication{state: threeNodes()}
 	s := newServer(t, func(c *Config) { c.Replication = f })
 	c := s.connect("")
 	c.do("FILA.QUEUE", "CREATE", "orders")
@@ -404,5 +500,47 @@ func TestWaitWaitsForReplicas(t *testing.T) {
 	c.gone() // it does not wait without end
 	if f.ended != 1 || len(c.window) != 0 {
 		t.Errorf("ended %d times, %d replies are open", f.ended, len(c.window))
+	}
+}
+
+func TestOperatorsSeeEachNode(t *testing.T) {
+	f := &fakeReplication{state: threeNodes()}
+	f.state.Members[2].Trouble = "its disk is slow"
+	s := newServer(t, func(c *Config) { c.Replication = f })
+	wantParts(t, s, []string{"FILA.CLUSTER", "STATUS"},
+		"1) \"id\"\n    2) \"a\"\n    3) \"role\"\n    4) \"leader\"\n    5) \"state\"\n    6) \"online\"\n    7) \"address\"\n    8) \"10.0.0.1:5571\"\n    9) \"client\"\n   10) \"10.0.0.1:5555\"",
+		"\"b\"\n    3) \"role\"\n    4) \"voter\"", "\"c\"\n    3) \"role\"\n    4) \"learner\"\n    5) \"state\"\n    6) \"behind\"", "\"its disk is slow\"")
+	f.state.Members[2].Heard = -1
+	wantParts(t, s, []string{"FILA.CLUSTER", "STATUS"}, "\"last_contact_ms\"\n   18) (integer) 1000", "\"last_contact_ms\"\n   18) (integer) -1")
+	f.state.Cluster, f.state.Leader, f.state.Members[2].Host = "", "", ""
+	wantParts(t, s, []string{"FILA.CLUSTER", "STATUS"}, "\"role\"\n    4) \"none\"", "\"client\"\n   10) \"\"")
+}
+
+func TestOperatorsReachTheLeaderThroughAnyNode(t *testing.T) {
+	f := &fakeReplication{state: threeNodes(), found: []Verified{{Node: "a"}}}
+	s := newServer(t, func(c *Config) { c.Replication = f })
+	c := s.connect("three")
+	c.do("HELLO", "3")
+	if got := c.do("FILA.CLUSTER", "VERIFY"); !strings.HasPrefix(got, "*1\r\n%5\r\n") {
+		t.Errorf("in RESP3: %q", got)
+	}
+	for _, x := range []struct{ command, asked, want, refused string }{
+		{"FILA.CLUSTER REMOVE c", "remove c", "+OK\r\n", "-ERR node c leads\r\n"},
+		{"FILA.CLUSTER TRANSFER b", "transfer b", "+OK\r\n", "-ERR node c leads\r\n"},
+		{"FILA.CLUSTER TRANSFER", "transfer ", "+OK\r\n", "-ERR node c leads\r\n"},
+		{"FILA.CLUSTER VERIFY", "verify", "*1\r\n*10\r\n$2\r\nid\r\n$1\r\na\r\n$6\r\nresult\r\n$5\r\nequal\r\n$6\r\ndigest\r\n$2\r\nd1\r\n$7\r\nrecords\r\n:9\r\n$6\r\nreason\r\n$0\r\n\r\n", "-ERR node c leads\r\n"},
+	} {
+		f.err, f.found = nil, []Verified{{Node: "a", Result: "equal", Digest: "d1", Records: 9}}
+		if got := s.do(t, strings.Fields(x.command)...); got != x.want || f.asked != x.asked {
+			t.Errorf("%s: %q, asked %q", x.command, got, f.asked)
+		}
+		f.err = errors.New("node c leads")
+		if got := s.do(t, strings.Fields(x.command)...); got != x.refused {
+			t.Errorf("%s: %q", x.command, got)
+		}
+		f.err = command.Refuse("LOADING", "later")
+		if got := s.do(t, strings.Fields(x.command)...); got != "-LOADING later\r\n" {
+			t.Errorf("%s: %q", x.command, got)
+		}
 	}
 }

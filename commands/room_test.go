@@ -92,7 +92,7 @@ func newFlooded(t *testing.T) *flooded {
 		settings[fmt.Sprintf("setting.%d", i)] = strings.Repeat("v", 100)
 	}
 	f.handler, err = New(Config{
-		Now: time.Now, SlowAfter: 0, SlowMax: 200, Settings: settings, Shutdown: func() {},
+		Now: time.Now, SlowAfter: 0, SlowMax: 200, Settings: settings, Shutdown: func() {}, Replication: &crowd{},
 		Limits: Limits{Message: floodedPayload + 1<<10, Retained: floodedOutput, RetainedTotal: floodedReplies, LoadTotal: floodedReplies},
 	}, f.engine)
 	if err != nil {
@@ -429,6 +429,8 @@ func worstForms(f *flooded) map[string][][]string {
 		"FILA.BUDGET GET":         one("FILA.BUDGET GET " + longName("budget", 1)),
 		"FILA.BUDGET HISTORY":     one("FILA.BUDGET HISTORY " + longName("budget", 1) + " COUNT 10000"),
 		"FILA.THROTTLE GET":       one("FILA.THROTTLE GET " + longName("throttle", 1)),
+		"FILA.CLUSTER STATUS":     one("FILA.CLUSTER STATUS"),
+		"FILA.CLUSTER VERIFY":     one("FILA.CLUSTER VERIFY"),
 		"INFO":                    one("INFO everything"),
 		"LATENCY HISTOGRAM":       one("LATENCY HISTOGRAM", many(50, "fila.enqueue", "client")...),
 		"LATENCY HISTORY":         one("LATENCY HISTORY turn"),

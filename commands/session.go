@@ -77,7 +77,7 @@ type Session struct {
 	writer  resp.Writer    // for replies that are rendered immediately
 
 	// With a cluster, see relay.go:
-	awaits     atomic.Pointer[waitReply]  // the last WAIT that has begun
+	awaits     atomic.Pointer[nodeReply]  // the last command that has begun to wait for other nodes
 	left       atomic.Bool                // Gone was called
 	relayed    bool                       // serves a client of another node
 	inside     Engine                     // that of this node, kept in force; nil: it is not
@@ -284,7 +284,7 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
 	s.called(c, args, nil, s.clock-began, code)
-	if r, waits := s.later.(*waitReply); waits {
+	if r, waits := s.later.(*nodeReply); waits {
 		r.silent = silent
 	}
 	if s.later != nil { // subscriptions are confirmed even when replies are off

@@ -265,7 +265,7 @@ func (h *Handler) figures() *metrics.Server {
 	f := &metrics.Server{
 		Errors: h.calls.AllErrors(), Connections: int64(n.Connected), ConnectionsLimit: int64(h.cfg.MaxClients), //nolint:gosec // a number of connections
 		Subscriptions: int64(channels) + int64(patterns), Accepted: n.Accepted, Rejected: n.Rejected, BytesIn: n.BytesIn, BytesOut: n.BytesOut,
-		Denials: h.denied.Counts(),
+		Denials: h.denied.Counts(), Node: h.nodes.cluster != nil, Forwarded: h.nodes.forwarded.Load(),
 	}
 	for _, c := range h.table.All {
 		t := h.calls.All(c.Index)

@@ -111,6 +111,9 @@ func filaCommands() []Spec {
 		// acl.go
 		whoAmI(),
 
+		// fila_cluster.go
+		filaCluster(),
+
 		// server.go
 		bgsave(),
 		backup(),
@@ -182,9 +185,11 @@ func redisCommands() []Spec {
 		module(),
 		readonly(),
 		readwrite(),
-		role(),
 		shutdown(),
 		timeNow(), // TIME
+
+		// replication.go
+		role(),
 		wait(),
 	}
 }

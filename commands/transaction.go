@@ -247,7 +247,7 @@ func (s *Session) inTransaction(q *queued, err error) []byte {
 	if err == nil {
 		err = q.command.Spec.Local(s, &s.in, w)
 	}
-	if _, waits := s.later.(*waitReply); waits { // not in a transaction
+	if _, waits := s.later.(*nodeReply); waits { // not in a transaction
 		r := s.handler.replication()
 		w.Int(int64(r.upToDate()))
 	}

@@ -85,13 +85,14 @@ func groups() map[string]string {
 		"crons":     "Show and set recurring messages",
 		"users":     "Show and set users and their rights",
 		"clients":   "Show and disconnect clients",
+		"cluster":   "Show and operate the nodes of a cluster",
 		"vars":      "Show and set the runtime configuration that hooks read",
 	}
 }
 
 // table is all commands, in the order of the help.
 func table() []row {
-	return slices.Concat(queueRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), checkRows())
+	return slices.Concat(queueRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), clusterRows(), checkRows())
 }
 
 // argument is one of a row's args.

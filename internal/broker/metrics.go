@@ -25,6 +25,9 @@ func (b *broker) metrics() *metrics.Collector {
 			return map[string]uint64{"exported": n.Exported, "dropped": n.Dropped, "failed": n.Failed}
 		}
 	}
+	if b.member != nil {
+		process.Replication = b.member.figures
+	}
 	if b.measured != nil {
 		process.Store = (&storeFigures{store: b.measured}).read
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/faisca/fila/internal/certs"
 	"github.com/faisca/fila/internal/cluster"
 	"github.com/faisca/fila/internal/relay"
+	"github.com/faisca/fila/storage"
 )
 
 // member is a broker as a node of a cluster. It has an engine only while it leads, which the seat
@@ -62,7 +63,8 @@ func (b *broker) openMember(ctx context.Context, opened store) error {
 	}
 	m.node, err = cluster.New(cluster.Config{
 		ID: cfg.NodeID, Name: cfg.Name, Peers: peers, Dir: b.cfg.ClusterPath(), Version: cli.Version(), Election: cfg.Election, LogBytes: cfg.LogBytes,
-		Store: localStore{b.store, opened, b.cfg.Storage.Path}, Path: b.cfg.Storage.Path, Lead: m.lead, Leader: m.follow, Log: b.log,
+		Store: localStore{b.store, opened, b.cfg.Storage.Path, b.latency.Apply}, Path: b.cfg.Storage.Path, Lead: m.lead, Leader: m.follow,
+		Contact: b.contact(), Free: func() uint64 { _, free := b.disk.figures(); return free }, Log: b.log,
 		Users: func() map[string]string { return b.handler.h.Load().UserLines() },
 	}, m.port)
 	if err != nil {
@@ -170,7 +172,13 @@ func (m *member) leave() {
 // lead is one leadership, see cluster.Config.
 func (m *member) lead(ctx context.Context, l *cluster.Leadership) error {
 	e, err := m.b.newEngine(l.Store, func(c *engine.Config) {
-		c.Confirm, c.KeepTime, c.Start = l.Confirm, true, m.seat.Start()
+		c.KeepTime, c.Start = true, m.seat.Start()
+		c.Confirm = func() error {
+			began := time.Now()
+			err := l.Confirm()
+			m.b.latency.Confirm(time.Since(began))
+			return err
+		}
 	})
 	if err != nil {
 		return err
@@ -204,6 +212,15 @@ type localStore struct {
 
 	opened store // as it was opened: store may wrap it
 	path   string
+	apply  func(took time.Duration) // is told of each commit
+}
+
+// Commit implements replica.Local.
+func (l localStore) Commit(b *storage.Batch, sync bool) error {
+	began := time.Now()
+	err := l.store.Commit(b, sync)
+	l.apply(time.Since(began))
+	return err
 }
 
 // Adopt implements cluster.LocalStore.

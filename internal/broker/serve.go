@@ -49,6 +49,8 @@ type broker struct {
 	latency *telemetry.Latency
 	tracer  *tracing.Tracer // nil: tracing is off
 	disk    disk
+	// plain and secure are the addresses where clients connect; nil: there is none.
+	plain, secure net.Addr
 	// measured is the store, if it has figures of its own; else nil.
 	measured measured
 	// certificates are those of the listeners with TLS, by the name in metrics.
@@ -177,6 +179,7 @@ func (b *broker) listen(ctx context.Context, connections resp.Config) (plain, se
 	if plain, secure, err = b.server.Listen(ctx); err != nil {
 		return nil, nil, listenError(err, "server.listen_addr")
 	}
+	b.plain, b.secure = plain, secure
 	return plain, secure, nil
 }
 

@@ -150,7 +150,7 @@ func (b *broker) commandsConfig(addr string, stop func()) commands.Config {
 		Log:              b.log,
 	}
 	if b.member != nil {
-		c.Cluster, c.Relay = b.member.seat, b.member.router
+		c.Cluster, c.Relay, c.Replication = b.member.seat, b.member.router, b.member
 		c.UserStore = func(known uint64) (uint64, map[string]string, error) { return storage.ReadUsers(b.store, known) }
 	}
 	return c

@@ -81,13 +81,15 @@ func (c *Collector) join(now time.Time) *reading {
 
 // Write returns the text of the answer in a format. server is what connections and commands
 // show. may reports whether the user has a right to a queue; nil: to all of them. Apply has
-// returned nil before.
+// returned nil before, or was not called, as this process has no engine: then its figures are left out.
 func (s *Scrape) Write(format Format, server *Server, may func(queue string) bool) ([]byte, error) {
 	c := s.collector
 	var breaks yield.Breaks
 	defer breaks.End()
 	f := &families{table: &c.table, native: format == Protobuf, breaks: &breaks}
-	s.reading.write(f, may)
+	if s.reading != nil {
+		s.reading.write(f, may)
+	}
 	server.write(f)
 	c.cfg.Process.write(f)
 	c.stored.write(f, c.cfg.Process.Store)

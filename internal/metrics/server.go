@@ -19,6 +19,8 @@ type Server struct {
 	Denials                                      map[string]uint64 // by reason
 	StoreBytes, StoreFree                        uint64            // both 0: not known
 	Turns, Commits                               histogram.Histogram
+	Node                                         bool   // of a cluster
+	Forwarded                                    uint64 // commands that were passed on to the leader
 }
 
 // Command is the figures of one command.
@@ -35,6 +37,7 @@ type Process struct {
 	Store                          func() (Store, bool)        // false: they are not known
 	Certificates                   func() map[string]time.Time // their ends by listener
 	Spans                          func() map[string]uint64    // by outcome
+	Replication                    func() Replication
 }
 
 // Store is the figures of RocksDB.
@@ -67,6 +70,9 @@ func (s *Server) write(f *families) {
 	f.by(aclDenials, labelReason, s.Denials)
 	f.observed(engineTurn, &s.Turns, nil)
 	f.observed(engineCommit, &s.Commits, nil)
+	if s.Node {
+		f.count(clusterForwarded, s.Forwarded, nil)
+	}
 	if s.StoreBytes > 0 {
 		f.count(storeBytes, s.StoreBytes, nil)
 		f.count(storeFree, s.StoreFree, nil)
@@ -82,6 +88,10 @@ func (p *Process) write(f *families) {
 	}
 	if p.Spans != nil {
 		f.by(tracingSpans, labelOutcome, p.Spans())
+	}
+	if p.Replication != nil {
+		r := p.Replication()
+		r.write(f)
 	}
 	if p.Loop != nil {
 		l := p.Loop()

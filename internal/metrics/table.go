@@ -51,6 +51,7 @@ func groups() []Group {
 		{"Connections", "", connectionRows()},
 		{"Engine", "", engineRows()},
 		{"Store and backups", textStore, storeRows()},
+		{"Replication", textReplication, replicationRows()},
 		{"Broker", textBroker, brokerRows()},
 	}
 }
@@ -196,6 +197,26 @@ const (
 	rocksStall
 	backupLast
 	backups
+
+	clusterLeads
+	clusterHasLeader
+	clusterMembers
+	clusterVoters
+	clusterTerm
+	clusterFailovers
+	clusterApplied
+	clusterCommit
+	clusterBehind
+	clusterLate
+	clusterHeard
+	clusterLink
+	clusterSkew
+	clusterWritable
+	clusterLog
+	clusterSending
+	clusterForwarded
+	clusterConfirm
+	clusterApply
 
 	certificateExpiry
 	leftOut

@@ -84,6 +84,9 @@ func full(t *testing.T) (*broker, *Server) {
 		},
 		Certificates: func() map[string]time.Time { return map[string]time.Time{"tls": time.Unix(2e9, 0)} },
 		Spans:        func() map[string]uint64 { return map[string]uint64{"exported": 1, "dropped": 0} },
+		Replication: func() Replication {
+			return Replication{Leads: true, States: map[string]uint64{"online": 3, "down": 0}, Voters: 3, Confirms: took, Applies: took}
+		},
 	}})
 	b.do(func(tx *engine.Tx) error { return tx.CreateQueue("orders", engine.QueueOptions{}) })
 	h, err := b.CompileScript(hook.Caller{}, hook.OnEnqueue, "source")
@@ -100,7 +103,7 @@ func full(t *testing.T) (*broker, *Server) {
 	b.setBudget("acme", false)
 	server := &Server{
 		Commands: []Command{{Name: "fila.lease", Took: took, Failed: 1}}, Errors: map[string]uint64{"ERR": 1}, Denials: map[string]uint64{"command": 1},
-		Connections: 1, ConnectionsLimit: 2, StoreBytes: 1, StoreFree: 2, Turns: *took, Commits: *took,
+		Connections: 1, ConnectionsLimit: 2, StoreBytes: 1, StoreFree: 2, Turns: *took, Commits: *took, Node: true,
 	}
 	return b, server
 }

@@ -20,6 +20,8 @@ type Latency struct {
 	now            func() time.Time
 	turns, commits histogram.Shared // since the start
 
+	confirms, applies histogram.Shared // the same, of a node of a cluster
+
 	mu     sync.Mutex
 	events map[string]*event
 }
@@ -45,6 +47,8 @@ const (
 	EventTurn    = "turn"
 	EventCommit  = "commit"
 	EventCommand = "command"
+	EventConfirm = "confirm" // of a leader by the other nodes
+	EventApply   = "apply"   // of a batch of the replicated log
 )
 
 // NewLatency returns a Latency that keeps events of at least after; 0: none. now is the clock.
@@ -69,6 +73,25 @@ func (l *Latency) Durations() (turns, commits histogram.Histogram) {
 	l.turns.AddTo(&turns)
 	l.commits.AddTo(&commits)
 	return turns, commits
+}
+
+// Confirm records how long the confirmation of a leader took.
+func (l *Latency) Confirm(took time.Duration) {
+	l.confirms.Observe(took)
+	l.observe(EventConfirm, took)
+}
+
+// Apply records how long writing a batch of the replicated log to the store took.
+func (l *Latency) Apply(took time.Duration) {
+	l.applies.Observe(took)
+	l.observe(EventApply, took)
+}
+
+// Replication returns the durations of all confirmations and batches since the start of the node.
+func (l *Latency) Replication() (confirms, applies histogram.Histogram) {
+	l.confirms.AddTo(&confirms)
+	l.applies.AddTo(&applies)
+	return confirms, applies
 }
 
 // Command records the duration of a command.

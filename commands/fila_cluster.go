@@ -1,0 +1,202 @@
+package commands
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/resp"
+)
+
+// FILA.CLUSTER is for the operators of a cluster. STATUS is answered by each node from what it knows,
+// also without a leader; the others are done by the leader, whichever node gets them.
+
+func filaCluster() Spec {
+	return Spec{
+		Name: "FILA.CLUSTER", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
+		Summary:     "A container for the commands of a cluster of nodes, see docs/cluster.md.",
+		Subcommands: []Spec{help("FILA.CLUSTER"), clusterRemove(), clusterStatus(), clusterTransfer(), clusterVerify()},
+	}
+}
+
+// noCluster is what they answer without one.
+const noCluster = `(error) ERR this broker is no node of a cluster (cluster.node_id)`
+
+func errNotANode() error {
+	return command.Refuse("ERR", strings.TrimPrefix(noCluster, "(error) ERR "))
+}
+
+// membersMax is the greatest number of nodes, as in internal/cluster.
+const membersMax = 16
+
+func clusterStatus() Spec {
+	return Spec{
+		Name: "STATUS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of nodes", Returns: "array of map",
+		Summary: "Returns what this node knows of all nodes of its cluster, itself among them. It needs no leader: if none is known, no node has the role leader.",
+		Reply: "An array of maps, one for each node: " + memberFields(&ReplicationState{}, &Member{}).names() + ". role is leader, voter, learner or none, " +
+			"state is online, behind, readonly, joining or down. address is that for other nodes, client that for clients. last_contact_ms is the time since this " +
+			"node heard of it, -1 if it never has. behind counts the batches that it lacks, behind_ms is since when.",
+		Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
+		Tips:     []string{"nondeterministic_output"},
+		Examples: []Example{{"FILA.CLUSTER STATUS", noCluster}},
+		Room:     always(smallRoom + membersMax*1024), Memory: "1 KiB for each node",
+		Local: func(s *Session, _ *input, w *resp.Writer) error {
+			if s.handler.cfg.Replication == nil {
+				return errNotANode()
+			}
+			r := s.handler.cfg.Replication.State()
+			w.Array(len(r.Members))
+			for i := range r.Members {
+				memberFields(&r, &r.Members[i]).write(w)
+			}
+			return nil
+		},
+	}
+}
+
+// memberFields are what STATUS says of a node.
+func memberFields(r *ReplicationState, m *Member) *fields {
+	var f fields
+	f.text("id", m.ID)
+	f.text("role", r.roleOf(m))
+	f.text("state", string(m.State))
+	f.text("address", m.Addr)
+	f.text("client", m.client())
+	f.count("applied", m.Applied)
+	f.count("behind", m.Behind)
+	f.millis("behind_ms", m.Late)
+	contact := m.Heard.Milliseconds()
+	if m.Heard < 0 {
+		contact = -1
+	}
+	f.number("last_contact_ms", contact)
+	f.text("version", m.Version)
+	f.count("free_bytes", m.Free)
+	f.number("log_bytes", m.LogBytes)
+	f.millis("clock_skew_ms", m.Skew)
+	f.text("trouble", clipReason(m.Trouble))
+	return &f
+}
+
+// node is the argument that names one.
+func nodeArg(optional bool) Arg { return Arg{Name: "node", Type: String, Optional: optional} }
+
+// clusterSpec is the common part of what the leader does.
+func clusterSpec(name, complexity, returns, summary string, args ...Arg) Spec {
+	return Spec{
+		Name: name, Group: "fila", Since: "0.1.0", Complexity: complexity, Returns: returns, Summary: summary, Args: args,
+		Flags: []string{"admin", "noscript", "no_multi"},
+	}
+}
+
+func clusterRemove() Spec {
+	s := clusterSpec("REMOVE", "O(1)", "status",
+		"Removes a node that does not lead from the cluster. Its process ends; to bring it back, start it with an empty disk. It is refused if the nodes that are left and answer were no majority.",
+		nodeArg(false))
+	s.Examples = []Example{{"FILA.CLUSTER REMOVE c", noCluster}}
+	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
+		node := in.Text("node")
+		return s.operate(func(r Replication, done func(error)) { r.Remove(node, done) })
+	}
+	return s
+}
+
+func clusterTransfer() Spec {
+	s := clusterSpec("TRANSFER", "O(1)", "status",
+		"Hands the leadership over to a node, or without one to that which has most of the log. Clients see a pause and no error.", nodeArg(true))
+	s.Examples = []Example{{"FILA.CLUSTER TRANSFER b", noCluster}}
+	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
+		to := in.Text("node")
+		return s.operate(func(r Replication, done func(error)) { r.Transfer(to, done) })
+	}
+	return s
+}
+
+func clusterVerify() Spec {
+	s := clusterSpec("VERIFY", "O(N) where N is the size of the store", "array of map",
+		"Compares the stores of all nodes as they are at one entry of the log. A node whose store differs from that of the majority ends and does not start again with it.")
+	s.Reply = "An array of maps, one for each node: " + verifiedFields(&Verified{}).names() + ". result is equal, differs or unknown, reason why it is unknown."
+	s.Examples = []Example{{"FILA.CLUSTER VERIFY", noCluster}}
+	s.Room, s.Memory = always(smallRoom+membersMax*1024), "1 KiB for each node"
+	s.Local = func(s *Session, _ *input, _ *resp.Writer) error {
+		return s.await(func(r Replication, done func(func(*resp.Writer))) func() {
+			r.Verify(func(nodes []Verified, err error) {
+				done(func(w *resp.Writer) {
+					if err != nil {
+						writeError(w, clusterError(err))
+						return
+					}
+					w.Array(len(nodes))
+					for i := range nodes {
+						verifiedFields(&nodes[i]).write(w)
+					}
+				})
+			})
+			return func() {}
+		})
+	}
+	return s
+}
+
+func verifiedFields(v *Verified) *fields {
+	var f fields
+	f.text("id", v.Node)
+	f.text("result", v.Result)
+	f.text("digest", v.Digest)
+	f.count("records", v.Records)
+	f.text("reason", clipReason(v.Reason))
+	return &f
+}
+
+// operate has the leader do something that is answered with OK.
+func (s *Session) operate(do func(r Replication, done func(error))) error {
+	return s.await(func(r Replication, done func(func(*resp.Writer))) func() {
+		do(r, func(err error) {
+			done(func(w *resp.Writer) {
+				if err != nil {
+					writeError(w, clusterError(err))
+					return
+				}
+				w.OK()
+			})
+		})
+		return func() {}
+	})
+}
+
+// reasonMax bounds what a reply says of the troubles of one node, in bytes.
+const reasonMax = 400
+
+func clipReason(s string) string { return s[:min(len(s), reasonMax)] }
+
+// clusterError is the error of a command that the leader does. Those of commands have a code.
+func clusterError(err error) error {
+	if _, ok := errors.AsType[*command.Error](err); ok {
+		return err
+	}
+	return command.Refuse("ERR", clipReason(err.Error()))
+}
+
+// roleOf returns what a node does in the cluster.
+func (r *ReplicationState) roleOf(m *Member) string {
+	switch {
+	case m.ID == r.Leader:
+		return "leader"
+	case m.Voter:
+		return "voter"
+	case r.Cluster != "":
+		return "learner"
+	default:
+		return "none"
+	}
+}
+
+// client returns the address for clients, empty if it is unknown.
+func (m *Member) client() string {
+	if m.Host == "" {
+		return ""
+	}
+	return net.JoinHostPort(m.Host, strconv.Itoa(m.Port))
+}
