@@ -292,13 +292,19 @@ func (n *Node) convict(ctx context.Context, m *Member, of digest) {
 	}
 	body, err := json.Marshal(of)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		_, err = n.port.ask(ctx, m.Addr, askVerdict, body)
+		err = n.tellVerdict(ctx, m, body)
 	}
-	if err != nil {
+	if err != nil { // the next comparison tells it
+
 		n.cfg.Log.Warn().Err(err).Str("node", m.Node).Msg("the node was not told that its store differs")
 	}
+}
+
+func (n *Node) tellVerdict(ctx context.Context, m *Member, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_, err := n.port.ask(ctx, m.Addr, askVerdict, body)
+	return err
 }
 
 // convicted ends this node if its digest at an entry is another than that of the majority. A file

@@ -268,9 +268,12 @@ const removedAdvice = "take it out of cluster.peers of the others; to bring it b
 // Raft. One such answer may be older than an admission.
 func (n *Node) isRemoved(s *Status) bool {
 	n.mu.Lock()
-	r, id := n.raft, n.identity
+	r, id, leader := n.raft, n.identity, n.leader
 	n.mu.Unlock()
-	return r != nil && s.State == stateName(raft.Leader) && s.Cluster == id.Cluster && s.Term >= r.CurrentTerm() && len(s.Members) > 0 && !slices.Contains(s.Members, n.cfg.ID)
+	if r == nil || s.State != stateName(raft.Leader) || s.Cluster != id.Cluster || len(s.Members) == 0 {
+		return false
+	}
+	return (s.Term >= r.CurrentTerm() || leader.ID == "") && !slices.Contains(s.Members, n.cfg.ID)
 }
 
 // refused notes why a node does not answer.

@@ -146,8 +146,8 @@ func TestAwaitEndsWhenTheOthersHaveEverything(t *testing.T) {
 	}
 	end() // it has ended
 	l.Await(2, 30*time.Millisecond, note)
-	if got := <-counts; got != 1 {
-		t.Errorf("%d nodes have everything after the timeout, want 1", got)
+	if got := <-counts; got > 1 {
+		t.Errorf("%d nodes have everything after the timeout, one is cut off", got)
 	}
 	end = l.Await(2, 0, note)
 	until(t, "questions at short intervals", func() bool { return l.roster.pause() == askFast })
