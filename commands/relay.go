@@ -98,14 +98,6 @@ func nodeIdentity(kinds engine.EventKind) *relay.Identity {
 	return &relay.Identity{Wire: commandOf(relayAs, "", "", "", "", "3", strconv.FormatUint(uint64(kinds), 10))}
 }
 
-func commandOf(words ...string) []byte {
-	args := make([][]byte, len(words))
-	for i, w := range words {
-		args[i] = []byte(w)
-	}
-	return relay.AppendCommand(nil, args...)
-}
-
 // forwarded delivers an event that the leader has passed on: a push of message, channel and payload.
 func (h *Handler) forwarded(push []byte) {
 	var words [][]byte

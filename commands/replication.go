@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/resp"
 )
 
@@ -408,4 +409,13 @@ func (s *Session) stopAwaiting() {
 	if r := s.awaits.Load(); r != nil {
 		r.end()
 	}
+}
+
+// commandOf returns a command as it is sent to another node.
+func commandOf(words ...string) []byte {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	return relay.AppendCommand(nil, args...)
 }

@@ -89,7 +89,7 @@ func TestLeadershipIsHandedOverToTheNodeThatIsNamed(t *testing.T) {
 	for range 3 {
 		old := c.leads()
 		to, asked := ring(old), ring(ring(old)) // asked by the third
-		until(t, to+" leading", func() bool { // on a machine with little time the leader may change by itself
+		until(t, to+" leading", func() bool {   // on a machine with little time the leader may change by itself
 			if now := c.leads(); now != "" && now != to {
 				_ = c.nodes[asked].node.Transfer(t.Context(), to)
 			}
