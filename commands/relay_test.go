@@ -198,7 +198,7 @@ func (f *followed) talk(name string) talker {
 	near, far := net.Pipe()
 	c := &pipeConn{Conn: near}
 	f.conns[name] = c
-	go f.follower.ServeConn(&farConn{far, len(f.conns)})
+	go f.follower.ServeConn(&farConn{far, len(f.conns)}, 0)
 	go func() {
 		chunk := make([]byte, 4<<10)
 		for {

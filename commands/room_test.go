@@ -123,7 +123,7 @@ func (f *flooded) end() {
 // connect opens a connection.
 func (f *flooded) connect() net.Conn {
 	ours, theirs := net.Pipe()
-	go f.server.ServeConn(theirs)
+	go f.server.ServeConn(theirs, 0)
 	f.conns = append(f.conns, ours)
 	return ours
 }

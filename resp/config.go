@@ -29,11 +29,23 @@ func DefaultLimits() Limits {
 	}
 }
 
+// Mode says what a listener is for. The Handler gives it its meaning; 0 is that of Config.Addr and
+// Config.TLSAddr.
+type Mode uint8
+
+// Listener is one more address to listen on.
+type Listener struct {
+	Addr string // host:port; port 0 picks a free one
+	TLS  bool
+	Mode Mode // of its connections, see Conn.Mode
+}
+
 // Config configures a Server. DefaultConfig sets every field.
 type Config struct {
 	Addr    string      // host:port to listen on without TLS; port 0 picks a free one; empty: none
 	TLSAddr string      // the same with TLS
-	TLS     *tls.Config // needed for TLSAddr
+	More    []Listener  // besides these two
+	TLS     *tls.Config // needed for TLSAddr, and for those of More with TLS
 
 	MaxClients         int           // concurrent connections; further ones get an error and are closed
 	AuthTimeout        time.Duration // closes a connection that has not authenticated in this time; 0: never
@@ -96,8 +108,24 @@ func (c *Config) check() error {
 	if c.Addr == "" && c.TLSAddr == "" {
 		return fmt.Errorf("%w: neither Addr nor TLSAddr says where to listen", ErrConfig)
 	}
-	if c.TLSAddr != "" && c.TLS == nil {
-		return fmt.Errorf("%w: TLSAddr is set and TLS is not", ErrConfig)
+	secure := c.TLSAddr != ""
+	for _, l := range c.More {
+		secure = secure || l.TLS
+	}
+	if secure && c.TLS == nil {
+		return fmt.Errorf("%w: there is an address for TLS, and TLS is not set", ErrConfig)
 	}
 	return nil
+}
+
+// listeners returns all addresses to listen on: Addr and TLSAddr, if they are set, then More.
+func (c *Config) listeners() []Listener {
+	var all []Listener
+	if c.Addr != "" {
+		all = append(all, Listener{Addr: c.Addr})
+	}
+	if c.TLSAddr != "" {
+		all = append(all, Listener{Addr: c.TLSAddr, TLS: true})
+	}
+	return append(all, c.More...)
 }

@@ -16,6 +16,7 @@ type Conn struct {
 	server  *Server
 	session Session
 	created time.Time
+	mode    Mode // of the listener
 	local   bool // of ServeLocal
 	relayed bool // of ServeRelayed
 
@@ -113,6 +114,15 @@ func (c *Conn) LocalUser() string { return c.localUser }
 // Relayed reports whether another node passes on the commands of a client on this connection, see
 // Server.ServeRelayed.
 func (c *Conn) Relayed() bool { return c.relayed }
+
+// Mode returns that of the listener that accepted the connection, 0 if none did.
+func (c *Conn) Mode() Mode { return c.mode }
+
+// Secure reports whether the connection uses TLS.
+func (c *Conn) Secure() bool {
+	_, ok := c.nc.(*tls.Conn)
+	return ok
+}
 
 // Pending returns the number of commands whose replies are not written yet.
 func (c *Conn) Pending() int {

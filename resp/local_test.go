@@ -23,7 +23,7 @@ func TestALocalConnectionKnowsItsUserAndOthersKnowNone(t *testing.T) {
 		t.Errorf("its user is %q", got)
 	}
 	ours, theirs := net.Pipe()
-	go s.ServeConn(ours)
+	go s.ServeConn(ours, 0)
 	other := <-h.sessions
 	if got := other.c.LocalUser(); got != "" {
 		t.Errorf("another connection has the user %q", got)

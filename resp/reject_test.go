@@ -37,7 +37,7 @@ func TestAConnectionIsRefusedBeforeTheNextIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, newTestHandler(), func(c *Config) { c.MaxClients = 1 })
 		l, ended := make(handed), make(chan error, 1)
-		go func() { ended <- s.accept(t.Context(), l, false) }()
+		go func() { ended <- s.accept(t.Context(), listener{l, Listener{TLS: false}}) }()
 		admitted, client := net.Pipe()
 		l <- admitted
 		gate := make(chan struct{})

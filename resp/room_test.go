@@ -66,7 +66,7 @@ func (h *roomHandler) Open(c *Conn) Session {
 func pipeTo(t *testing.T, s *Server) net.Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	go s.ServeConn(theirs)
+	go s.ServeConn(theirs, 0)
 	t.Cleanup(func() { _ = ours.Close() })
 	return ours
 }

@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,16 +15,11 @@ import (
 const (
 	// rejectTime bounds the write of the error to a surplus connection. A new socket has
 	// buffer space for it, so this normally takes no time.
-	rejectTime         = 10 * time.Millisecond
-	acceptPauseFirst   = 5 * time.Millisecond
-	acceptPauseLongest = time.Second
-	httpWarnEvery      = time.Minute
-	tooManyClients     = "-ERR max number of clients reached\r\n"
-	onlyTLS            = "-ERR this port takes TLS only\r\n"
-	keepAliveIdle      = 15 * time.Second
-	keepAliveEvery     = 5 * time.Second
-	keepAliveProbes    = 3
-	userTimeout        = 30 * time.Second // a peer is dead if bytes stay unacknowledged for this long
+	rejectTime     = 10 * time.Millisecond
+	httpWarnEvery  = time.Minute
+	tooManyClients = "-ERR max number of clients reached\r\n"
+	onlyTLS        = "-ERR this port takes TLS only\r\n"
+	userTimeout    = 30 * time.Second // a peer is dead if bytes stay unacknowledged for this long
 )
 
 // Server accepts connections and keeps the register of them. Its methods are safe for
@@ -40,14 +34,13 @@ type Server struct {
 	unauthenticated unauthenticatedList
 	monitored       atomic.Int64 // last wake-up of the scheduler's monitor, Unix nanoseconds
 
-	mu       sync.Mutex
-	plain    net.Listener     // nil without Config.Addr
-	tls      net.Listener     // nil without Config.TLSAddr
-	conns    map[uint64]*Conn // including those whose session is not open yet
-	local    int              // of conns, those of ServeLocal
-	lastID   uint64
-	stopping chan struct{} // closed by Shutdown, or at the end of Serve's context
-	empty    chan struct{} // closed when stopping and the last connection has ended
+	mu        sync.Mutex
+	listeners []listener       // in the order of Config.listeners; empty before Listen
+	conns     map[uint64]*Conn // including those whose session is not open yet
+	local     int              // of conns, those of ServeLocal
+	lastID    uint64
+	stopping  chan struct{} // closed by Shutdown, or at the end of Serve's context
+	empty     chan struct{} // closed when stopping and the last connection has ended
 }
 
 // counters are the figures of Stats.
@@ -85,114 +78,15 @@ func NewServer(cfg Config, h Handler) (*Server, error) {
 	}, nil
 }
 
-// Listen opens the ports; clients may connect and wait from then on. It returns the
-// plaintext and the TLS address, nil where there is none.
-func (s *Server) Listen(ctx context.Context) (plain, secure net.Addr, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.plain != nil || s.tls != nil || s.isStopping() {
-		return nil, nil, ErrServing
-	}
-	if s.cfg.Addr != "" {
-		if s.plain, err = listen(ctx, s.cfg.Addr); err != nil {
-			return nil, nil, err
-		}
-		plain = s.plain.Addr()
-	}
-	if s.cfg.TLSAddr != "" {
-		if s.tls, err = listen(ctx, s.cfg.TLSAddr); err != nil {
-			if s.plain != nil {
-				err = errors.Join(err, s.plain.Close())
-				s.plain = nil
-			}
-			return nil, nil, err
-		}
-		secure = s.tls.Addr()
-	}
-	return plain, secure, nil
-}
-
-func listen(ctx context.Context, addr string) (net.Listener, error) {
-	lc := net.ListenConfig{
-		Control: controlSocket,
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: keepAliveIdle, Interval: keepAliveEvery, Count: keepAliveProbes,
-		},
-	}
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", addr, err)
-	}
-	return l, nil
-}
-
-// Serve accepts connections until Shutdown, and then returns nil at once while Shutdown
-// waits for the connections; or until ctx ends, and then closes every connection and
-// returns the context's error.
-func (s *Server) Serve(ctx context.Context) error {
-	s.mu.Lock()
-	plain, secure := s.plain, s.tls
-	s.mu.Unlock()
-	if plain == nil && secure == nil {
-		return ErrServing
-	}
-	defer context.AfterFunc(ctx, s.closeAll)()
-	if plain == nil || secure == nil {
-		return s.accept(ctx, cmp.Or(plain, secure), secure != nil)
-	}
-	second := make(chan error, 1)
-	go func() { second <- s.accept(ctx, secure, true) }()
-	err := s.accept(ctx, plain, false)
-	if err != nil {
-		_ = secure.Close() // ends the other accept loop
-	}
-	return errors.Join(err, <-second)
-}
-
-// accept accepts connections from one listener.
-func (s *Server) accept(ctx context.Context, l net.Listener, secure bool) error {
-	var pause time.Duration
-	for {
-		nc, err := l.Accept()
-		if err == nil {
-			pause = 0
-			if secure {
-				nc = tls.Server(nc, s.cfg.TLS)
-			}
-			// Here and not on a goroutine: surplus connections, each with a descriptor,
-			// are thus at most one per port.
-			if c := s.admit(nc); c == nil {
-				s.reject(nc)
-			} else {
-				go s.serve(c) // not under ctx: connections outlast the accept loop
-			}
-			continue
-		}
-		if s.isStopping() {
-			return ctx.Err()
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("accept: %w", err)
-		}
-		// Probably out of descriptors: retry after connections have ended.
-		if pause = min(max(2*pause, acceptPauseFirst), acceptPauseLongest); pause == acceptPauseFirst {
-			s.cfg.Log.Warn().Err(err).Msg("cannot accept connections: trying again")
-		}
-		select {
-		case <-time.After(pause):
-		case <-s.stopping:
-		}
-	}
-}
-
 // ServeConn serves one connection and closes it before it returns. Serve does the same
-// for each accepted connection.
-func (s *Server) ServeConn(nc net.Conn) {
+// for each connection that a listener of the mode has accepted.
+func (s *Server) ServeConn(nc net.Conn, mode Mode) {
 	c := s.admit(nc)
 	if c == nil {
 		s.reject(nc)
 		return
 	}
+	c.mode = mode
 	s.serve(c)
 }
 
@@ -351,10 +245,8 @@ func (s *Server) halt() []*Conn {
 	if !s.isStopping() {
 		close(s.stopping)
 	}
-	for _, l := range []net.Listener{s.plain, s.tls} {
-		if l != nil {
-			_ = l.Close() // closed before, or not recoverable
-		}
+	for _, l := range s.listeners {
+		_ = l.Close() // closed before, or not recoverable
 	}
 	s.checkEmpty()
 	conns := make([]*Conn, 0, len(s.conns))

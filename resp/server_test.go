@@ -176,7 +176,7 @@ func TestAcceptingGoesOnAfterErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.plain = &tiredListener{Listener: s.plain, fails: 3}
+	s.listeners[0].Listener = &tiredListener{Listener: s.listeners[0].Listener, fails: 3}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.WithoutCancel(t.Context())) }()
 	c := dial(t, addr.String())
@@ -352,6 +352,68 @@ func selfSigned(t *testing.T) *tls.Config {
 		t.Fatal(err)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+}
+
+func TestConnectionsKnowTheModeOfTheirListener(t *testing.T) {
+	secure := selfSigned(t)
+	h := newTestHandler()
+	s, addr := startServer(t, h, func(c *Config) {
+		c.TLS = secure
+		c.More = []Listener{{Addr: c.Addr, Mode: 1}, {Addr: c.Addr, Mode: 2, TLS: true}}
+	})
+	more := s.More()
+	if len(more) != 2 {
+		t.Fatalf("%d more addresses", len(more))
+	}
+	for _, want := range []struct {
+		addr   string
+		mode   Mode
+		secure bool
+	}{{addr, 0, false}, {more[0].String(), 1, false}, {more[1].String(), 2, true}} {
+		c := dial(t, want.addr)
+		if want.secure {
+			c = newClient(t, tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})) //nolint:gosec // the test's own
+		}
+		c.send("PING\r\n")
+		c.want("+PONG\r\n")
+		session := await(t, "open", h.sessions)
+		if got := session.c; got.Mode() != want.mode || got.Secure() != want.secure {
+			t.Errorf("at %s: mode %d, secure: %v", want.addr, got.Mode(), got.Secure())
+		}
+		_ = c.Close()
+		await(t, "Gone", session.gone)
+		defer func() { h.sessions <- session }()
+	}
+}
+
+func TestAListenerThatCannotBeOpenedClosesThoseBeforeIt(t *testing.T) {
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := newTestServer(t, newTestHandler(), func(c *Config) {
+		c.Addr, c.More = addr, []Listener{{Addr: taken.Addr().String()}}
+	})
+	if _, _, err := s.Listen(t.Context()); err == nil {
+		t.Fatal("it listens where another does")
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Listen(t.Context()); err != nil {
+		t.Errorf("the first address is still taken: %v", err)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTLS(t *testing.T) {

@@ -15,7 +15,7 @@ func pipe(t *testing.T, h *testHandler, change func(*Config)) (*client, *testSes
 	t.Helper()
 	s := newTestServer(t, h, change)
 	ours, theirs := net.Pipe()
-	go s.ServeConn(ours)
+	go s.ServeConn(ours, 0)
 	return newClient(t, theirs), <-h.sessions
 }
 
@@ -75,7 +75,7 @@ func TestTheCloseAfterAnErrorWaitsForAClientThatIsStillSending(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newTestHandler()
 				ours, theirs := net.Pipe()
-				go newTestServer(t, h, nil).ServeConn(halfPipe{ours})
+				go newTestServer(t, h, nil).ServeConn(halfPipe{ours}, 0)
 				c, _ := newClient(t, theirs), <-h.sessions
 				c.send("*1\r\n$40000000\r\n")
 				c.want("-ERR Protocol error: invalid bulk length\r\n")
