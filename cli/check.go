@@ -43,15 +43,20 @@ func (c *Config) check() error {
 // CheckOpen refuses an address that other machines can reach. It is called for a broker
 // whose clients need not authenticate.
 func (c *Config) CheckOpen() error {
-	certified := c.TLS.AuthClients == ClientsMust
-	for _, l := range []struct {
+	type listener struct {
 		name, addr string
 		certified  bool // each client has shown a certificate
-	}{
+	}
+	certified := c.TLS.AuthClients == ClientsMust
+	listeners := []listener{
 		{"server.listen_addr", c.Server.ListenAddr, false},
 		{"tls.listen_addr", c.TLS.ListenAddr, certified},
 		{"admin.listen_addr", c.Admin.ListenAddr, certified && c.Admin.TLS},
-	} {
+	}
+	for _, p := range c.Cluster.Ports() {
+		listeners = append(listeners, listener{p.Setting, p.Addr, certified && p.TLS})
+	}
+	for _, l := range listeners {
 		if l.addr != "" && !loopback(l.addr) && !l.certified {
 			return UsageError{Err: fmt.Errorf("%s %s can be reached from other machines, and clients need not authenticate: "+
 				"set auth.password (FILA_AUTH__PASSWORD), switch the user default off, or listen on 127.0.0.1", l.name, l.addr)}
@@ -63,13 +68,22 @@ func (c *Config) CheckOpen() error {
 // checkTLS is about the settings of TLS that need each other.
 func (c *Config) checkTLS() error {
 	t := &c.TLS
+	user := "" // a setting that needs TLS
+	for _, p := range c.Cluster.Ports() {
+		if p.TLS {
+			user = p.Setting
+		}
+	}
+	if t.ListenAddr != "" {
+		user = "tls.listen_addr"
+	}
 	switch {
 	case t.ListenAddr == "" && c.Server.ListenAddr == "":
 		return errors.New("server.listen_addr and tls.listen_addr are both empty: no client could connect")
-	case t.ListenAddr == "":
+	case user == "":
 		return nil
 	case t.CertFile == "" || t.KeyFile == "":
-		return errors.New("tls.listen_addr needs tls.cert_file and tls.key_file")
+		return errors.New(user + " needs tls.cert_file and tls.key_file")
 	case t.CAFile == "" && t.AuthClients != ClientsNeedNot:
 		return fmt.Errorf("tls.auth_clients is %s: set tls.ca_file, or tls.auth_clients to no", t.AuthClients)
 	}

@@ -55,6 +55,7 @@ func settings(c *Config) []setting {
 	all = append(all, tlsSettings(&c.TLS)...)
 	all = append(all, storageSettings(&c.Storage)...)
 	all = append(all, clusterSettings(&c.Cluster)...)
+	all = append(all, clusterPorts(&c.Cluster)...)
 	all = append(all, schedulerSettings(&c.Scheduler)...)
 	all = append(all, luaSettings(&c.Lua)...)
 	all = append(all, limitSettings(&c.Limits)...)

@@ -24,9 +24,14 @@ type Cluster struct {
 	KeyFile      string
 	CAFile       string
 	TrustNetwork bool // addresses beyond loopback may be without TLS
-	Wait         time.Duration
-	Election     time.Duration
-	LogBytes     int64
+
+	// Ports for clients of Redis Cluster and of Redis Sentinel; empty: none.
+	ClientAddr, ClientTLSAddr     string
+	SentinelAddr, SentinelTLSAddr string
+
+	Wait     time.Duration
+	Election time.Duration
+	LogBytes int64
 }
 
 // Peer is a node of a cluster.
@@ -70,6 +75,21 @@ func (c *Cluster) Host() string {
 		return ""
 	}
 	return host
+}
+
+// Port is an address for one kind of clients.
+type Port struct {
+	Setting, Addr string
+	TLS, Sentinel bool
+}
+
+// Ports returns the addresses for clients of Redis Cluster and of Redis Sentinel that are set.
+func (c *Cluster) Ports() []Port {
+	all := []Port{
+		{Setting: "cluster.client_addr", Addr: c.ClientAddr}, {Setting: "cluster.client_tls_addr", Addr: c.ClientTLSAddr, TLS: true},
+		{Setting: "cluster.sentinel_addr", Addr: c.SentinelAddr, Sentinel: true}, {Setting: "cluster.sentinel_tls_addr", Addr: c.SentinelTLSAddr, TLS: true, Sentinel: true},
+	}
+	return slices.DeleteFunc(all, func(p Port) bool { return p.Addr == "" })
 }
 
 // nodesMin is the least number of nodes: with two, neither may go on without the other, so
@@ -145,6 +165,34 @@ func clusterSettings(c *Cluster) []setting {
 			value: sized(&c.LogBytes, gib, 4*mib, 1024*gib),
 			doc: "Size of the replicated log above which its older half is cut off. A node that has missed more than what is left gets a copy of the data instead of " +
 				"the log.",
+		},
+	}
+}
+
+// clusterPorts are about clients that know of several nodes.
+func clusterPorts(c *Cluster) []setting {
+	return []setting{
+		{
+			name:  "cluster.client_addr",
+			value: text{to: &c.ClientAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			doc: "Where this node listens for clients of Redis Cluster; empty: nowhere. A node that does not lead sends such a client to the leader (`MOVED`), where " +
+				"`server.listen_addr` passes its commands on. Set it on all nodes.",
+		},
+		{
+			name:  "cluster.client_tls_addr",
+			value: text{to: &c.ClientTLSAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			doc:   "The same with TLS, with the files of `tls`.",
+		},
+		{
+			name:  "cluster.sentinel_addr",
+			value: text{to: &c.SentinelAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			doc: "Where this node tells clients of Redis Sentinel which node leads; empty: nowhere. They are sent to `server.listen_addr` of the leader, and know it " +
+				"by the name `cluster.name`. Set it on all nodes.",
+		},
+		{
+			name:  "cluster.sentinel_tls_addr",
+			value: text{to: &c.SentinelTLSAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			doc:   "The same with TLS, with the files of `tls`; such clients are sent to `tls.listen_addr`.",
 		},
 	}
 }
@@ -243,6 +291,9 @@ func (c *Config) checkCluster() error {
 		if len(l.Peers) > 0 {
 			return errors.New("cluster.peers needs cluster.node_id, which says which of them this node is")
 		}
+		if ports := l.Ports(); len(ports) > 0 {
+			return fmt.Errorf("%s needs cluster.node_id: without a cluster, clients of any kind connect to server.listen_addr", ports[0].Setting)
+		}
 		return nil
 	}
 	switch {
@@ -255,10 +306,25 @@ func (c *Config) checkCluster() error {
 		return errors.New("cluster.node_id does not go with storage.engine memory: a node that forgets what it has acknowledged would lose the data of all")
 	case c.Storage.Sync != SyncAlways:
 		return fmt.Errorf("cluster.node_id does not go with storage.sync %s: a node that forgets what it has acknowledged breaks the promise of all; set it to always", c.Storage.Sync)
+	case l.sharesAddr(c) != "":
+		return fmt.Errorf("%s has the address of another listener: choose a port of its own", l.sharesAddr(c))
 	case c.Server.QueuesFile != "", len(c.Queues) > 0:
 		return errors.New("cluster.node_id does not go with server.queues_file or [[queues]]: a change of the leader would undo what was altered since; use `fila queues apply`")
 	}
 	return l.checkTLS()
+}
+
+// sharesAddr returns the first of Ports that has the address of another listener, "" if none has. Port 0 is
+// never the same.
+func (c *Cluster) sharesAddr(all *Config) string {
+	taken := []string{all.Server.ListenAddr, all.TLS.ListenAddr, all.Admin.ListenAddr, c.Listen()}
+	for _, p := range c.Ports() {
+		if slices.Contains(taken, p.Addr) && !strings.HasSuffix(p.Addr, ":0") {
+			return p.Setting
+		}
+		taken = append(taken, p.Addr)
+	}
+	return ""
 }
 
 // checkTLS refuses connections between nodes that others could read.

@@ -64,6 +64,13 @@ func TestWhatAClusterDoesNotGoWithIsRefused(t *testing.T) {
 		"all interfaces":              {others: []string{"cluster.listen_addr", "0.0.0.0:1"}, want: []string{"0.0.0.0:1"}},
 		"a trusted network":           {others: []string{"cluster.peers", "a=127.0.0.1:1,b=10.0.0.2:2,c=127.0.0.1:3", "cluster.trust_network", "true"}},
 		"certificates":                {others: []string{"cluster.peers", "a=10.0.0.1:1,b=10.0.0.2:2,c=10.0.0.3:3", "cluster.cert_file", "c", "cluster.key_file", "k", "cluster.ca_file", "a"}},
+		"ports for other clients":     {others: []string{"cluster.client_addr", "127.0.0.1:7000", "cluster.sentinel_addr", "127.0.0.1:26379"}},
+		"ports without a name":        {others: []string{"cluster.node_id", "(none)", "cluster.peers", "(none)", "cluster.sentinel_addr", "127.0.0.1:26379"}, want: []string{"cluster.sentinel_addr", "cluster.node_id"}},
+		"one port twice":              {others: []string{"cluster.client_addr", "127.0.0.1:7000", "cluster.sentinel_addr", "127.0.0.1:7000"}, want: []string{"cluster.sentinel_addr", "port of its own"}},
+		"any port twice":              {others: []string{"cluster.client_addr", "127.0.0.1:0", "cluster.sentinel_addr", "127.0.0.1:0"}},
+		"the port of any client":      {others: []string{"cluster.client_addr", "127.0.0.1:5555"}, want: []string{"cluster.client_addr", "port of its own"}},
+		"a port without certificates": {others: []string{"cluster.client_tls_addr", "127.0.0.1:7000"}, want: []string{"cluster.client_tls_addr", "tls.cert_file"}},
+		"a port for other machines":   {others: []string{"cluster.client_addr", "0.0.0.0:7000"}, want: []string{"cluster.client_addr", "auth.password"}},
 		"no authority":                {others: []string{"cluster.cert_file", "c", "cluster.key_file", "k"}, want: []string{"belong together"}},
 	} {
 		t.Run(name, func(t *testing.T) {

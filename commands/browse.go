@@ -3,10 +3,13 @@ package commands
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
@@ -170,4 +173,257 @@ func errorFields(g *engine.ErrorGroup) *fields {
 	}
 	f.group("queues", queues)
 	return &f
+}
+
+// The commands of this file show queues as the keys of a Redis database, read-only, for tools that
+// browse one. A queue is a key of type queueType.
+
+const queueType = "fila-queue"
+
+func scanQueues() Spec {
+	return Spec{
+		Name: "SCAN", Group: "generic", Since: "2.8.0", Complexity: "O(N) where N is COUNT", Returns: "array (string, array of string)",
+		Summary: "Returns the names of queues, a page at a time.",
+		Differs: "The keys are the queues. A queue that exists during the whole iteration is returned exactly once.",
+		Reply:   "An array: the next cursor, 0 at the end, and an array of names.",
+		Flags:   []string{"readonly"}, ACL: []string{"keyspace"},
+		Tips: []string{"nondeterministic_output", "request_policy:special"},
+		Args: []Arg{
+			{Name: "cursor", Type: String},
+			{Name: "pattern", Type: Pattern, Token: "MATCH", Optional: true},
+			{Name: "count", Type: Integer, Token: "COUNT", Optional: true, Min: 1},
+			{Name: "type", Type: String, Token: "TYPE", Optional: true},
+		},
+		Examples: []Example{{"FILA.QUEUE CREATE orders NODLQ", "OK"}, {"SCAN 0 MATCH o*", "1) \"0\"\n2) 1) \"orders\""}},
+		Refuse:   refuseBelow,
+		Room:     pageOf[string](1, 0),
+		Memory:   "600 bytes for each of COUNT",
+		Parse: func(s *Session, in *input) (call, error) {
+			cursor, err := strconv.ParseUint(string(in.Bytes("cursor")), 10, 64)
+			if err != nil {
+				return nil, command.Refuse("ERR", "invalid cursor")
+			}
+			p := page{cursor: cursor, pattern: string(in.Bytes("match")), all: !in.Has("match")}
+			p.count = int(min(in.Integer("count", pageCount), int64(s.handler.cfg.Limits.Count)))
+			c := &scanQueuesCall{page: p, user: in.User}
+			c.nothing = in.Has("type") && string(in.Bytes("type")) != queueType
+			return c, nil
+		},
+	}
+}
+
+// refuseBelow refuses a count that is too low with another text than one that is not a number, as
+// Redis does.
+func refuseBelow(near []byte, integer bool) error {
+	if _, ok := command.ParseInt(near); integer && ok {
+		return command.Refuse("ERR", "syntax error")
+	}
+	return nil
+}
+
+type scanQueuesCall struct {
+	page
+	user    *acl.User
+	nothing bool // keys of another type were requested
+	names   []string
+}
+
+// Apply implements engine.Call.
+func (c *scanQueuesCall) Apply(tx *engine.Tx) error {
+	c.next, c.names = tx.ScanQueues(c.cursor, c.count, func(name string) bool { return !c.nothing && c.match(name) && c.user.May(acl.Look, name) })
+	return nil
+}
+
+// Render writes the next cursor and the names.
+func (c *scanQueuesCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(c.next, 10))
+	writeTexts(w, c.names)
+	return nil
+}
+
+func matchingQueues() Spec {
+	return Spec{
+		Name: "KEYS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of queues; in the loop only after a queue was created or deleted", Returns: "array of string",
+		Summary: "Returns the names of all queues that match a pattern.",
+		Differs: "The keys are the queues. FILA.QUEUE LIST does the same, FILA.KEYS lists the fairness keys of a queue.",
+		Flags:   []string{"readonly"}, ACL: []string{"keyspace", "dangerous"},
+		Tips:     []string{"request_policy:all_shards", "nondeterministic_output_order"},
+		Args:     []Arg{{Name: "pattern", Type: Pattern}},
+		Examples: []Example{{"KEYS *", "(empty array)"}},
+		Parse: func(_ *Session, in *input) (call, error) {
+			return &matchingQueuesCall{pattern: string(in.Bytes("pattern")), user: in.User}, nil
+		},
+	}
+}
+
+type matchingQueuesCall struct {
+	pattern string
+	user    *acl.User
+	names   []string
+}
+
+// Apply implements engine.Call.
+func (c *matchingQueuesCall) Apply(tx *engine.Tx) error {
+	c.names = tx.Queues()
+	return nil
+}
+
+// Render writes the names that match. Matching is done here and not in the turn, which delays other
+// clients.
+func (c *matchingQueuesCall) Render(_ *Handler, w *resp.Writer) error {
+	var names []string
+	for _, name := range c.names {
+		if glob.Match(c.pattern, name) && c.user.May(acl.Look, name) {
+			names = append(names, name)
+		}
+	}
+	writeTexts(w, names)
+	return nil
+}
+
+// probeCall is a command that depends only on which queues exist.
+type probeCall struct {
+	names  [][]byte
+	found  int
+	render func(w *resp.Writer, found int) error
+}
+
+// Apply implements engine.Call.
+func (c *probeCall) Apply(tx *engine.Tx) error {
+	c.found = 0
+	for _, name := range c.names {
+		if tx.HasQueue(string(name)) {
+			c.found++
+		}
+	}
+	return nil
+}
+
+// Render writes the reply of the command.
+func (c *probeCall) Render(_ *Handler, w *resp.Writer) error { return c.render(w, c.found) }
+
+// probe returns the Parse function of such a command.
+func probe(render func(w *resp.Writer, found int) error) func(*Session, *input) (call, error) {
+	return func(_ *Session, in *input) (call, error) {
+		return &probeCall{names: cloneWords(in.List("key")), render: render}, nil
+	}
+}
+
+func keyType() Spec {
+	return Spec{
+		Name: "TYPE", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
+		Summary: "Returns the type of a key: " + queueType + ", or none if there is no such queue.",
+		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
+		Args:     []Arg{{Name: "key", Type: Key}},
+		Examples: []Example{{"TYPE orders", "none"}, {"FILA.QUEUE CREATE orders", "OK"}, {"TYPE orders", queueType}},
+		Parse: probe(func(w *resp.Writer, found int) error {
+			if found == 0 {
+				w.Status("none")
+				return nil
+			}
+			w.Status(queueType)
+			return nil
+		}),
+	}
+}
+
+func exists() Spec {
+	return Spec{
+		Name: "EXISTS", Group: "generic", Since: "1.0.0", Complexity: "O(N) where N is the number of names", Returns: "integer",
+		Summary: "Returns how many of the named queues exist; a queue that is named twice counts twice.",
+		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
+		Tips:     []string{"request_policy:multi_shard", "response_policy:agg_sum"},
+		Args:     []Arg{{Name: "key", Type: Key, Multiple: true}},
+		Examples: []Example{{"EXISTS orders", "(integer) 0"}},
+		Parse: probe(func(w *resp.Writer, found int) error {
+			w.Int(int64(found))
+			return nil
+		}),
+	}
+}
+
+// timeToLive describes TTL and PTTL.
+func timeToLive(name, since string) Spec {
+	return Spec{
+		Name: name, Group: "generic", Since: since, Complexity: "O(1)", Returns: "integer",
+		Summary: "Returns -1 for a queue, which never expires, or -2 if there is none of that name.",
+		Differs: "Messages expire instead: FILA.QUEUE INFO shows the TTL.",
+		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
+		Tips:     []string{"nondeterministic_output"},
+		Args:     []Arg{{Name: "key", Type: Key}},
+		Examples: []Example{{name + " orders", "(integer) -2"}, {"FILA.QUEUE CREATE orders", "OK"}, {name + " orders", "(integer) -1"}},
+		Parse: probe(func(w *resp.Writer, found int) error {
+			w.Int(int64(found) - 2)
+			return nil
+		}),
+	}
+}
+
+func object() Spec {
+	one := func(name, since, returns, summary, example string, render func(w *resp.Writer) error) Spec {
+		return Spec{
+			Name: name, Group: "generic", Since: since, Complexity: "O(1)", Returns: returns, Summary: summary,
+			Flags: []string{"readonly"}, Access: Look, ACL: []string{"keyspace"}, Tips: []string{"nondeterministic_output"},
+			Args:     []Arg{{Name: "key", Type: Key}},
+			Examples: []Example{{"OBJECT " + name + " orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"OBJECT " + name + " orders", example}},
+			Parse: probe(func(w *resp.Writer, found int) error {
+				if found == 0 {
+					w.Null()
+					return nil
+				}
+				return render(w)
+			}),
+		}
+	}
+	number := func(n int64) func(*resp.Writer) error {
+		return func(w *resp.Writer) error {
+			w.Int(n)
+			return nil
+		}
+	}
+	const noFrequency = "An LFU maxmemory policy is not selected, access frequency not tracked. " +
+		"Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+	return Spec{
+		Name: "OBJECT", Group: "generic", Since: "2.2.3", Complexity: "Depends on subcommand.",
+		Summary: "A container for object introspection commands.",
+		Subcommands: []Spec{
+			one("ENCODING", "2.2.3", "string or nil", "Returns the encoding of a queue, of which there is one.", `"`+queueType+`"`, func(w *resp.Writer) error {
+				w.BulkString(queueType)
+				return nil
+			}),
+			one("FREQ", "4.0.0", "nil", "Refused: nothing is evicted, so the uses of a queue are not counted.", "(error) ERR "+noFrequency,
+				func(*resp.Writer) error { return command.Refuse("ERR", noFrequency) }),
+			help("OBJECT"),
+			one("IDLETIME", "2.2.3", "integer or nil", "Returns 0: nothing is evicted, so the last use of a queue is not kept.", "(integer) 0", number(0)),
+			one("REFCOUNT", "2.2.3", "integer or nil", "Returns 1 for a queue.", "(integer) 1", number(1)),
+		},
+	}
+}
+
+func dbsize() Spec {
+	return Spec{
+		Name: "DBSIZE", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "integer",
+		Summary:  "Returns the number of queues.",
+		Differs:  "Counts queues, including dead-letter queues.",
+		Flags:    []string{"readonly", "fast"},
+		ACL:      []string{"keyspace"},
+		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},
+		Examples: []Example{{"FILA.QUEUE CREATE orders", "OK"}, {"DBSIZE", "(integer) 2"}},
+		Parse:    func(*Session, *input) (call, error) { return &dbsizeCall{}, nil },
+	}
+}
+
+type dbsizeCall struct{ n int }
+
+// Apply implements engine.Call.
+func (c *dbsizeCall) Apply(tx *engine.Tx) error {
+	c.n = len(tx.Queues())
+	return nil
+}
+
+// Render writes the number.
+func (c *dbsizeCall) Render(_ *Handler, w *resp.Writer) error {
+	w.Int(int64(c.n))
+	return nil
 }

@@ -314,3 +314,9 @@ func (h *Handler) kill(by *Session, f *killFilter) (n int) {
 	}
 	return n
 }
+
+// answerOK replies OK: the command has no effect on this server.
+func answerOK(_ *Session, _ *input, w *resp.Writer) error {
+	w.OK()
+	return nil
+}

@@ -23,7 +23,7 @@ func commandTable() Spec {
 		Room:        tableRoom("", (*entry).InfoBytes),
 		Memory:      "the description of each command named, or of all",
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Raw(s.handler.table.Infos(s.proto))
+			w.Raw(s.table().Infos(s.proto))
 			return nil
 		},
 	}
@@ -39,7 +39,7 @@ func commandCount() Spec {
 		Flags:   aboutFlags(), ACL: []string{"connection"},
 		Examples: []Example{{"COMMAND COUNT", "..."}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Int(int64(len(s.handler.table.Commands)))
+			w.Int(int64(len(s.table().Commands)))
 			return nil
 		},
 	}
@@ -62,7 +62,7 @@ func commandInfo() Spec {
 			}
 			w.Array(len(names))
 			for _, name := range names {
-				if c := s.handler.table.Resolve(name); c != nil {
+				if c := s.table().Resolve(name); c != nil {
 					c.WriteInfo(w)
 				} else {
 					w.Null()
@@ -88,7 +88,7 @@ func commandList() Spec {
 		Memory:   "the names of all commands",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var names []string
-			for _, c := range s.handler.table.Commands {
+			for _, c := range s.table().Commands {
 				for _, each := range append([]*entry{c}, c.Subs...) {
 					if listed(each, in) {
 						names = append(names, each.Name)
@@ -174,7 +174,7 @@ func commandGetKeysAndFlags() Spec {
 
 // keysOf returns the queues named in the command line that in holds.
 func (s *Session) keysOf(in *input) ([]command.NamedKey, error) {
-	c, rest, err := s.handler.table.Lookup(in.Args)
+	c, rest, err := s.table().Lookup(in.Args)
 	if err != nil {
 		return nil, command.Refuse("ERR", "Invalid command specified")
 	}
@@ -202,12 +202,12 @@ func commandDocs() Spec {
 		Memory:   "the description of each command named, or of all",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			if !in.Has("command-name") {
-				w.Raw(s.handler.table.Docs(s.proto))
+				w.Raw(s.table().Docs(s.proto))
 				return nil
 			}
 			var found []*entry
 			for _, name := range in.List("command-name") {
-				if c := s.handler.table.Resolve(name); c != nil {
+				if c := s.table().Resolve(name); c != nil {
 					found = append(found, c)
 				}
 			}
@@ -228,7 +228,7 @@ func help(container string) Spec {
 		Flags:   []string{"loading", "stale"},
 		ACL:     map[string][]string{"COMMAND": {"connection"}, "OBJECT": {"keyspace"}}[container],
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			writeHelp(w, s.handler.table.Find([]byte(container)))
+			writeHelp(w, s.table().Find([]byte(container)))
 			return nil
 		},
 	}
@@ -240,6 +240,10 @@ func groupOf(container string) string {
 		return "connection"
 	case container == "OBJECT":
 		return "generic"
+	case container == "CLUSTER":
+		return clusterGroup
+	case container == "SENTINEL":
+		return sentinelGroup
 	case strings.HasPrefix(container, "FILA."):
 		return command.NativeGroup
 	case container == "PUBSUB":

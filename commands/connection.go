@@ -65,9 +65,10 @@ func runHello(s *Session, in *input, w *resp.Writer) error {
 	f.text("version", RedisVersion)
 	f.number("proto", int64(proto))
 	f.count("id", s.conn.ID())
-	f.text("mode", "standalone")
-	state := s.handler.replication()
-	f.text("role", state.role("replica"))
+	f.text("mode", modeName(s.mode))
+	if state := s.handler.replication(); s.mode != ModeSentinel {
+		f.text("role", state.role("replica"))
+	}
 	w.Map(len(f) + 1)
 	f.writeEach(w)
 	w.BulkString("modules")
@@ -250,7 +251,7 @@ func (resetReply) Ready() bool { return true }
 
 // Append ends the subscriptions.
 func (r resetReply) Append(w *resp.Writer) {
-	r.session.handler.hub.Reset(&r.session.subscriber)
+	r.session.hub().Reset(&r.session.subscriber)
 	w.Pushes()
 	w.Status("RESET")
 }

@@ -164,6 +164,7 @@ type Handler struct {
 	zero    atomic.Pointer[Counters] // totals at the last CONFIG RESETSTAT, or nil
 
 	nodes          nodes
+	ports          ports
 	users          *acl.Users
 	shared         sharedUsers
 	defaultAccount *acl.Account // of the default user
@@ -192,6 +193,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	h := &Handler{cfg: cfg, engine: e, table: command.New(specs), sessions: make(map[uint64]*Session)}
 	h.hub = events.New(h)
 	h.joinCluster()
+	h.openPorts()
 	var err error
 	if h.users, err = acl.New(h.table.Catalog(glob.Match), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile}); err != nil {
 		return nil, err
@@ -221,7 +223,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 func (h *Handler) Open(c *resp.Conn) resp.Session { return h.open(c) }
 
 func (h *Handler) open(c connection) *Session {
-	s := &Session{handler: h, conn: c, proto: 2, relayed: c.Relayed()}
+	s := &Session{handler: h, conn: c, proto: 2, relayed: c.Relayed(), mode: c.Mode(), secure: c.Secure()}
 	s.subscriber = events.NewSubscriber((*receiver)(s))
 	s.client = engine.NewClient(c.ID(), c.Wake)
 	s.in.CountMax = int64(h.cfg.Limits.Count)
@@ -236,7 +238,7 @@ func (h *Handler) leave(s *Session) {
 	h.mu.Lock()
 	delete(h.sessions, s.conn.ID())
 	h.mu.Unlock()
-	h.hub.Leave(&s.subscriber)
+	s.hub().Leave(&s.subscriber)
 }
 
 // list returns all sessions, the oldest first.

@@ -95,7 +95,12 @@ func (s *server) connect(name string) *fakeConn {
 	if c := s.conns[name]; c != nil {
 		return c
 	}
-	c := &fakeConn{server: s, id: uint64(len(s.conns) + 1), created: s.Now()}
+	return s.connectTo(name, ModeStandalone, false)
+}
+
+// connectTo opens a connection to a port of a mode.
+func (s *server) connectTo(name string, mode resp.Mode, secure bool) *fakeConn {
+	c := &fakeConn{server: s, id: uint64(len(s.conns) + 1), created: s.Now(), mode: mode, secure: secure}
 	c.session = s.handler.open(c)
 	s.conns[name] = c
 	return c
@@ -120,6 +125,8 @@ type fakeConn struct {
 	last    bool // nothing is handled any more
 	closed  bool
 
+	mode        resp.Mode
+	secure      bool
 	certificate string // name in what it shows
 	localUser   string // that its maker has authenticated
 }
@@ -136,6 +143,8 @@ func (c *fakeConn) SetAuthenticated(yes bool)                        { c.authed 
 func (c *fakeConn) CertificateName() string                          { return c.certificate }
 func (c *fakeConn) LocalUser() string                                { return c.localUser }
 func (c *fakeConn) Relayed() bool                                    { return false }
+func (c *fakeConn) Mode() resp.Mode                                  { return c.mode }
+func (c *fakeConn) Secure() bool                                     { return c.secure }
 func (c *fakeConn) Pending() int                                     { return len(c.window) }
 func (c *fakeConn) QueuedBytes() int64                               { return 0 }
 func (c *fakeConn) Push(replies ...resp.Reply)                       { c.window = append(c.window, replies...) }

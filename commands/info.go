@@ -39,6 +39,9 @@ func info() Spec {
 				r := s.handler.replication()
 				c.stats.Writable = r.Leader != ""
 			}
+			if c.mode, c.secure = s.mode, s.secure; c.mode == ModeSentinel {
+				c.sentinel = s.view().SentinelInfo()
+			}
 			for _, s := range in.List("section") {
 				c.sections = append(c.sections, strings.ToLower(command.Clip(s)))
 			}
@@ -61,6 +64,9 @@ type infoCall struct {
 	sections []string // empty: all
 	blank    bool     // there is no engine, or it recovers: its figures are zeros
 	loading  bool     // it recovers
+	mode     resp.Mode
+	secure   bool   // with TLS
+	sentinel string // on a port for clients of Sentinel: the master
 	stats    engine.Stats
 }
 
@@ -73,7 +79,7 @@ func (c *infoCall) Apply(tx *engine.Tx) error {
 // Render writes the requested sections in the order of infoSections.
 func (c *infoCall) Render(h *Handler, w *resp.Writer) error {
 	var b strings.Builder
-	for _, name := range infoSections() {
+	for _, name := range sectionsOf(c.mode) {
 		if !c.wants(name) {
 			continue
 		}
@@ -113,7 +119,7 @@ func infoTitle(section string) string {
 func (c *infoCall) section(h *Handler, name string) fields {
 	switch name {
 	case "server":
-		return h.infoServer()
+		return h.infoServer(c.mode)
 	case "clients":
 		return h.infoClients(&c.stats)
 	case "memory":
@@ -131,11 +137,13 @@ func (c *infoCall) section(h *Handler, name string) fields {
 	case "stats":
 		return h.infoStats(&c.stats)
 	case "replication":
-		return h.infoReplication()
+		return h.infoReplication(c.mode, c.secure)
 	case "cpu":
 		return infoCPU()
 	case "cluster":
-		return h.infoCluster()
+		return h.infoCluster(c.mode)
+	case "sentinel":
+		return infoSentinel(c.sentinel)
 	case "keyspace":
 		var f fields
 		if c.stats.Queues > 0 {
@@ -147,12 +155,12 @@ func (c *infoCall) section(h *Handler, name string) fields {
 	}
 }
 
-func (h *Handler) infoServer() fields {
+func (h *Handler) infoServer(mode resp.Mode) fields {
 	var f fields
 	now := h.cfg.Now()
 	up := max(now.Sub(h.started), 0)
 	f.text("redis_version", RedisVersion)
-	f.text("redis_mode", "standalone")
+	f.text("redis_mode", modeName(mode))
 	f.text("fila_version", h.cfg.Version)
 	f.text("os", runtime.GOOS+" "+runtime.GOARCH)
 	f.number("arch_bits", strconv.IntSize)
@@ -370,4 +378,27 @@ func (c *infoCall) fila(h *Handler) fields {
 func runID(started time.Time) string {
 	sum := sha1.Sum([]byte(strconv.FormatInt(started.UnixNano(), 10) + "/" + strconv.Itoa(os.Getpid()))) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])
+}
+
+// sectionsOf returns the sections of INFO on ports of a mode.
+func sectionsOf(m resp.Mode) []string {
+	if m == ModeSentinel {
+		return []string{"server", "clients", "stats", "cpu", "sentinel"}
+	}
+	return infoSections()
+}
+
+// infoSentinel is the section sentinel of INFO; "" means that there is no master yet.
+func infoSentinel(master string) fields {
+	var f fields
+	f.flag("sentinel_masters", master != "")
+	f.number("sentinel_tilt", 0)
+	f.number("sentinel_tilt_since_seconds", -1)
+	f.number("sentinel_running_scripts", 0)
+	f.number("sentinel_scripts_queue_length", 0)
+	f.number("sentinel_simulate_failure_flags", 0)
+	if master != "" {
+		f.text("master0", master)
+	}
+	return f
 }

@@ -28,6 +28,7 @@ func numberedCommands() map[string]string {
 		"CLIENT LIST client-id":         "CLIENT LIST ID #",
 		"CLIENT TRACKING REDIRECT":      "CLIENT TRACKING ON REDIRECT #",
 		"CLIENT UNBLOCK client-id":      "CLIENT UNBLOCK #",
+		"CLUSTER COUNTKEYSINSLOT slot":  "CLUSTER COUNTKEYSINSLOT #",
 		"FILA.BROWSE COUNT":             "FILA.BROWSE q COUNT #",
 		"FILA.BROWSE SINCE":             "FILA.BROWSE q SINCE #",
 		"FILA.BROWSE UNTIL":             "FILA.BROWSE q UNTIL #",

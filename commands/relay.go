@@ -122,6 +122,7 @@ func (s *Session) place(c *entry, args [][]byte, silent bool) bool {
 	switch {
 	case s.relayed:
 		s.reject(c, silent, command.Refuse("LOADING", "another node is taking over, try again in a moment"))
+	case s.redirected(c, silent):
 	case c == n.info || c == n.metrics: // about this node, without what an engine counts
 		s.recovering = true
 		return false
@@ -320,9 +321,12 @@ func (s *Session) forwardExec(c *entry, silent bool) {
 func (r *relayed) Append(w *resp.Writer) {
 	code := errorCode(r.Reply())
 	var err error
-	switch {
+	switch as := r.session.code(code); {
 	case r.silent:
 		r.Command.Drop()
+	case as != code:
+		w.Raw(append([]byte("-"+as), r.Reply()[1+len(code):]...))
+		code = as
 	case r.exec != nil:
 		err = r.Copy((&splice{w: w, exec: r.exec}).take)
 	default:
@@ -337,15 +341,6 @@ func (r *relayed) Append(w *resp.Writer) {
 	}
 	r.session.called(r.cmd, r.args, r.shown, took, code)
 	r.args, r.shown = nil, nil
-}
-
-// errorCode returns the code of a reply that is an error, else "".
-func errorCode(reply []byte) string {
-	if len(reply) == 0 || reply[0] != '-' {
-		return ""
-	}
-	code, _, _ := bytes.Cut(bytes.TrimSpace(reply[1:]), []byte(" "))
-	return string(code)
 }
 
 // Perishable reports whether the reply delivers messages.

@@ -375,9 +375,9 @@ type crowd struct{ fakeReplication }
 
 func (*crowd) State() ReplicationState {
 	long := strings.Repeat("x", 2*reasonMax)
-	r := ReplicationState{Cluster: "31", Node: "node-0", Leader: "node-1"}
+	r := ReplicationState{Cluster: "31", Name: "fila", Node: "node-0", Leader: "node-1" + long[:57]}
 	for i := range membersMax {
-		r.Members = append(r.Members, Member{ID: "node-" + strconv.Itoa(i) + long[:57], Addr: long[:260], Host: long[:253], State: MemberReadOnly, Version: "1.0", Trouble: long})
+		r.Members = append(r.Members, Member{ID: "node-" + strconv.Itoa(i) + long[:57], Addr: long[:260], Host: long[:253], State: MemberReadOnly, Version: "1.0", Trouble: long, Port: 65535, ClusterPort: 65535, SentinelPort: 65535})
 	}
 	return r
 }

@@ -55,10 +55,12 @@ type ReplicationState struct {
 	Node    string // id of this node
 	Leader  string // id of the node that leads; "": none is known to
 	Leading bool   // this node leads, and has the engine
-	Trouble string // why this node is not a member yet; "": nothing
-	Term    uint64 // Raft's
-	Commit  uint64 // index of the newest entry of the log that a majority has, as far as this node knows
-	Applied uint64 // index of the newest batch in the store of this node
+	// Election is the time without a sign of the leader after which another node is elected.
+	Election time.Duration
+	Trouble  string // why this node is not a member yet; "": nothing
+	Term     uint64 // Raft's
+	Commit   uint64 // index of the newest entry of the log that a majority has, as far as this node knows
+	Applied  uint64 // index of the newest batch in the store of this node
 	// Heard is the time since this node heard of the leader; 0 if it leads. LinkUp says that it did so
 	// lately.
 	Heard   time.Duration
@@ -79,12 +81,13 @@ type Member struct {
 	State MemberState
 
 	// Host and the ports are where clients reach it. A port is 0 if it does not listen.
-	Host           string
-	Port           int // of plain clients; that with TLS if there is no other
-	TLSPort        int
-	ClusterPort    int // of clients that follow MOVED
-	ClusterTLSPort int
-	SentinelPort   int
+	Host            string
+	Port            int // of plain clients; that with TLS if there is no other
+	TLSPort         int
+	ClusterPort     int // of clients that follow MOVED
+	ClusterTLSPort  int
+	SentinelPort    int // of clients that ask for the leader
+	SentinelTLSPort int
 
 	Version  string        // of Fila
 	Applied  uint64        // index of the newest batch in its store
@@ -195,14 +198,14 @@ func (h *Handler) replication() ReplicationState {
 	return h.cfg.Replication.State()
 }
 
-func (h *Handler) infoReplication() fields {
+func (h *Handler) infoReplication(mode resp.Mode, secure bool) fields {
 	var f fields
 	r := h.replication()
 	f.text("role", r.role("slave"))
 	if !r.Leading {
 		leader := r.leader()
 		f.text("master_host", leader.Host)
-		f.number("master_port", int64(leader.Port))
+		f.number("master_port", int64(leader.port(mode, secure)))
 		f.text("master_link_status", map[bool]string{true: "up", false: "down"}[r.LinkUp])
 		f.number("master_last_io_seconds_ago", int64(r.Heard/time.Second))
 		f.flag("master_sync_in_progress", r.self().State == MemberJoining)
@@ -219,7 +222,7 @@ func (h *Handler) infoReplication() fields {
 	f.number("connected_slaves", int64(len(replicas)))
 	for i := range replicas {
 		m := &replicas[i]
-		f.text("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%d,state=online,offset=%d,lag=%d", m.Host, m.Port, m.Applied, int64(m.Late/time.Second)))
+		f.text("slave"+strconv.Itoa(i), fmt.Sprintf("ip=%s,port=%d,state=online,offset=%d,lag=%d", m.Host, m.port(mode, secure), m.Applied, int64(m.Late/time.Second)))
 	}
 	f.text("master_failover_state", "no-failover")
 	id := h.runID
@@ -249,9 +252,9 @@ func replicationID(cluster string) string {
 }
 
 // infoCluster is the section cluster of INFO. Without replication it has one field.
-func (h *Handler) infoCluster() fields {
+func (h *Handler) infoCluster(mode resp.Mode) fields {
 	var f fields
-	f.number("cluster_enabled", 0) // on this port clients need not follow redirections
+	f.flag("cluster_enabled", mode == ModeCluster)
 	if h.cfg.Replication == nil {
 		return f
 	}
@@ -296,12 +299,19 @@ func role() Spec {
 		Examples: []Example{{"ROLE", "1) \"master\"\n2) (integer) 0\n3) (empty array)"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			r := s.handler.replication()
+			if s.mode == ModeSentinel {
+				w.Array(2)
+				w.BulkString("sentinel")
+				w.Array(1)
+				w.BulkString(r.Name)
+				return nil
+			}
 			if !r.Leading {
 				leader := r.leader()
 				w.Array(5)
 				w.BulkString("slave")
 				w.BulkString(leader.Host)
-				w.Int(int64(leader.Port))
+				w.Int(int64(leader.port(s.mode, s.secure)))
 				w.BulkString(map[bool]string{true: "connected", false: "connect"}[r.LinkUp])
 				w.Int(int64(r.Applied)) //nolint:gosec // an index
 				return nil
@@ -315,7 +325,7 @@ func role() Spec {
 				m := &replicas[i]
 				w.Array(3)
 				w.BulkString(m.Host)
-				w.BulkString(strconv.Itoa(m.Port))
+				w.BulkString(strconv.Itoa(m.port(s.mode, s.secure)))
 				w.BulkString(strconv.FormatUint(m.Applied, 10))
 			}
 			return nil

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -81,7 +82,7 @@ func (p *pending) Append(w *resp.Writer) {
 	}
 	code := ""
 	if err != nil {
-		code = writeError(w, err)
+		code = p.session.writeError(w, err)
 	}
 	p.count(code)
 	p.trace()
@@ -254,4 +255,21 @@ func writeError(w *resp.Writer, err error) (code string) {
 	code, text := wireError(err)
 	w.Error(code, text)
 	return code
+}
+
+// writeError is the same on the session's port, see Session.code.
+func (s *Session) writeError(w *resp.Writer, err error) (code string) {
+	code, text := wireError(err)
+	code = s.code(code)
+	w.Error(code, text)
+	return code
+}
+
+// errorCode returns the code of a reply that is an error, else "".
+func errorCode(reply []byte) string {
+	if len(reply) == 0 || reply[0] != '-' {
+		return ""
+	}
+	code, _, _ := bytes.Cut(bytes.TrimSpace(reply[1:]), []byte(" "))
+	return string(code)
 }

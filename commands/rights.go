@@ -138,10 +138,10 @@ func (h *Handler) changed(accounts []*acl.Account, by *Session, end func()) {
 // mayListen reports whether the user has the right to everything that the session has subscribed to.
 // monitor is the number of MONITOR in the table.
 func (h *Handler) mayListen(s *Session, u *acl.User, monitor int) bool {
-	if h.hub.Monitors(&s.subscriber) && !u.MayRun(monitor) {
+	if s.hub().Monitors(&s.subscriber) && !u.MayRun(monitor) {
 		return false
 	}
-	return h.hub.Every(&s.subscriber, func(t events.Topic) bool { return u.MayListen(t.Name, t.Pattern) })
+	return s.hub().Every(&s.subscriber, func(t events.Topic) bool { return u.MayListen(t.Name, t.Pattern) })
 }
 
 // The users of a cluster are records of its store and the same on all nodes. Without a cluster, users

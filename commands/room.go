@@ -144,7 +144,7 @@ func sized(slot string, times int) func(*Session, *input) int {
 // returns the size for one command with its subcommands.
 func tableRoom(slot string, bytes func(*entry) int) func(*Session, *input) int {
 	return func(s *Session, in *input) int {
-		r := s.handler.table
+		r := s.table()
 		n := tinyRoom
 		if slot != "" && in.Has(slot) {
 			for _, name := range in.List(slot) {

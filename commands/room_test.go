@@ -40,6 +40,7 @@ func TestNoCommandTakesMoreThanItsRoom(t *testing.T) {
 			if c.Spec.Local == nil && c.Spec.Parse == nil {
 				continue // a container
 			}
+			f.mode = modeOf(c)
 			form, there := forms[c.Display]
 			if delete(forms, c.Display); !there {
 				form = f.fromExamples(c)
@@ -63,6 +64,7 @@ type flooded struct {
 	big   []string // ids of large messages
 	small []string // of small ones
 	conns []net.Conn
+	mode  resp.Mode // of the ports to which connections are opened
 }
 
 // The bounds in the test. A message is a quarter of what a connection may have.
@@ -123,7 +125,7 @@ func (f *flooded) end() {
 // connect opens a connection.
 func (f *flooded) connect() net.Conn {
 	ours, theirs := net.Pipe()
-	go f.server.ServeConn(theirs, 0)
+	go f.server.ServeConn(theirs, f.mode)
 	f.conns = append(f.conns, ours)
 	return ours
 }

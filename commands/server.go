@@ -80,61 +80,6 @@ func module() Spec {
 	}
 }
 
-func errNoCluster() error { return command.Refuse("ERR", "This instance has cluster support disabled") }
-
-func asking() Spec {
-	return Spec{
-		Name: "ASKING", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "error",
-		Summary: "Replies with an error, as a Redis server without cluster mode does.",
-		Flags:   []string{"fast"}, ACL: []string{"connection"},
-		Examples: []Example{{"ASKING", "(error) ERR This instance has cluster support disabled"}},
-		Local:    func(*Session, *input, *resp.Writer) error { return errNoCluster() },
-	}
-}
-
-func cluster() Spec {
-	return Spec{
-		Name: "CLUSTER", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "error",
-		Summary:  "Replies with an error, as a Redis server without cluster mode does.",
-		Differs:  "Tools use it to detect a cluster; the error tells them that there is none.",
-		Flags:    []string{"stale"},
-		Args:     []Arg{{Name: "subcommand", Type: String}, {Name: "argument", Type: String, Optional: true, Multiple: true}},
-		Examples: []Example{{"CLUSTER INFO", "(error) ERR This instance has cluster support disabled"}},
-		Loose:    true,
-		Local: func(*Session, *input, *resp.Writer) error {
-			return errNoCluster()
-		},
-	}
-}
-
-func readonly() Spec {
-	return Spec{
-		Name: "READONLY", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "status",
-		Summary: "Does nothing: every connection may read.",
-		Differs: "Replies OK without a cluster, where Redis refuses.",
-		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
-		Examples: []Example{{"READONLY", "OK"}},
-		Local:    answerOK,
-	}
-}
-
-// answerOK replies OK: the command has no effect on this server.
-func answerOK(_ *Session, _ *input, w *resp.Writer) error {
-	w.OK()
-	return nil
-}
-
-func readwrite() Spec {
-	return Spec{
-		Name: "READWRITE", Group: "cluster", Since: "3.0.0", Complexity: "O(1)", Returns: "status",
-		Summary: "Does nothing: every connection may write.",
-		Differs: "Replies OK without a cluster, where Redis refuses.",
-		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
-		Examples: []Example{{"READWRITE", "OK"}},
-		Local:    answerOK,
-	}
-}
-
 func backup() Spec {
 	return Spec{
 		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(1); off-loop O(N) where N is the number of files of the store, or their size if they have to be copied",

@@ -27,6 +27,8 @@ type connection interface {
 	CertificateName() string
 	LocalUser() string
 	Relayed() bool
+	Mode() resp.Mode
+	Secure() bool
 	Pending() int
 	QueuedBytes() int64
 	Push(replies ...resp.Reply)
@@ -45,6 +47,8 @@ type Session struct {
 	handler *Handler
 	conn    connection
 	client  *engine.Client
+	mode    resp.Mode // of the port, see mode.go
+	secure  bool      // with TLS
 
 	proto        int
 	authed       bool
@@ -80,6 +84,7 @@ type Session struct {
 	awaits     atomic.Pointer[nodeReply]  // the last command that has begun to wait for other nodes
 	left       atomic.Bool                // Gone was called
 	relayed    bool                       // serves a client of another node
+	readsHere  bool                       // READONLY is in force
 	inside     Engine                     // that of this node, kept in force; nil: it is not
 	leadership uint64                     // of the last inside
 	remote     atomic.Pointer[relay.Conn] // to the leader; nil: nothing was passed on yet
@@ -184,7 +189,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	if s.relayed && s.fromNode(args) {
 		return
 	}
-	c, rest, err := s.handler.table.Lookup(args)
+	c, rest, err := s.table().Lookup(args)
 	if denied := s.admit(c); denied != nil {
 		err = denied
 	}
@@ -198,6 +203,9 @@ func (s *Session) handle(args [][]byte, left int) {
 	}
 	if err == nil {
 		err = s.checkSubscribed(c)
+	}
+	if err == nil {
+		err = s.checkPort(c)
 	}
 	if err == nil && queue {
 		if err = s.queue(c, rest); err == nil {
@@ -252,6 +260,9 @@ func (s *Session) elsewhere(c *entry, args [][]byte, silent bool) bool {
 			s.local(c, args, silent)
 		}
 		return true
+	case s.mode == ModeSentinel && c == nodes.info:
+		s.recovering = true // there are no queues on this port
+		return false
 	case nodes.cluster == nil:
 		s.recovering = !s.handler.ready.Load() && s.handler.loading()
 		return false
@@ -279,7 +290,7 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	code := ""
 	if err := c.Spec.Local(s, &s.in, w); err != nil {
 		w.Take()
-		code = writeError(w, err)
+		code = s.writeError(w, err)
 	}
 	began := s.clock
 	s.clock = s.handler.engine.Elapsed()
@@ -308,7 +319,7 @@ func (s *Session) unapplied(c *entry, call call, silent bool) {
 	code := ""
 	if err := call.Render(s.handler, w); err != nil {
 		w.Take()
-		code = writeError(w, err)
+		code = s.writeError(w, err)
 	}
 	s.handler.calls.Called(s.conn.ID(), c.Index, 0, code)
 	s.keep(w, silent)
@@ -317,7 +328,7 @@ func (s *Session) unapplied(c *entry, call call, silent bool) {
 // reject replies with the error of a command that is not executed; c is nil for an unknown name.
 func (s *Session) reject(c *entry, silent bool, err error) {
 	w := s.scratch()
-	if code := writeError(w, err); c == nil {
+	if code := s.writeError(w, err); c == nil {
 		s.handler.calls.Refused(code)
 	} else {
 		s.handler.calls.Rejected(s.conn.ID(), c.Index, code)
@@ -397,6 +408,7 @@ func (s *Session) reset() {
 	s.setProto(2)
 	s.mute = muteNone
 	s.tracking = nil
+	s.readsHere = false
 	s.end()
 	s.arrive()
 	if len(s.subs.topics) > 0 || s.subs.monitor {

@@ -198,7 +198,7 @@ func (r *subscription) Ready() bool { return true }
 
 // Append changes the subscriptions and confirms it.
 func (r *subscription) Append(w *resp.Writer) {
-	hub := r.session.handler.hub
+	hub := r.session.hub()
 	if !r.on {
 		for _, c := range r.changes {
 			hub.Unsubscribe(&r.session.subscriber, c.topic)

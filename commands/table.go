@@ -94,8 +94,6 @@ func filaCommands() []Spec {
 		// throttle.go
 		throttle(),
 
-		// signal.go
-		signal(),
 		// budget.go
 		budget(),
 
@@ -105,8 +103,9 @@ func filaCommands() []Spec {
 		// script.go
 		script(),
 
-		// config_values.go
+		// script_values.go
 		configValues(), // FILA.CONFIG
+		signal(),
 
 		// acl.go
 		whoAmI(),
@@ -162,7 +161,7 @@ func redisCommands() []Spec {
 		// info.go
 		info(),
 
-		// keyspace.go
+		// browse.go
 		dbsize(),
 		exists(),
 		matchingQueues(), // KEYS
@@ -180,13 +179,16 @@ func redisCommands() []Spec {
 		memory(),
 
 		// server.go
-		asking(),
-		cluster(),
 		module(),
-		readonly(),
-		readwrite(),
 		shutdown(),
 		timeNow(), // TIME
+
+		// mode.go
+		asking(),
+		cluster(),
+		readonly(),
+		readwrite(),
+		sentinel(),
 
 		// replication.go
 		role(),

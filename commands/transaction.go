@@ -104,6 +104,7 @@ type transaction struct {
 	room   int   // memory of the replies, without the messages they show
 	shows  bool  // a reply shows messages
 	failed bool  // a command was refused: EXEC discards the transaction
+	slot   int   // of the first queue that a command names, see Session.slot; -1: none
 }
 
 // queued is a command of an open transaction.
@@ -131,7 +132,7 @@ func cloneWords(words [][]byte) [][]byte {
 
 // begin starts a transaction.
 func (s *Session) begin() {
-	s.multi = &transaction{}
+	s.multi = &transaction{slot: -1}
 	s.queued.Store(0)
 }
 
@@ -162,6 +163,12 @@ func (s *Session) queue(c *entry, args [][]byte) error {
 	t, l := s.multi, &s.handler.cfg.Limits
 	if c.Spec.Has("no_multi") || c.Spec.Group == pubsubGroup || c.Name == "monitor" { // these two send replies later on
 		return command.Refuse("ERR", "Command not allowed inside a transaction")
+	}
+	if err := s.redirect(c); err != nil {
+		return err
+	}
+	if s.mode == ModeCluster && t.slot < 0 {
+		t.slot = s.slot(c)
 	}
 	for _, a := range args {
 		t.bytes += len(a)
@@ -219,7 +226,7 @@ func (s *Session) exec() (call, error) {
 	if t.failed {
 		return nil, command.Refuse("EXECABORT", "Transaction discarded because of previous errors.")
 	}
-	c := &execCall{queued: t.queued, bytes: t.bytes, local: make([][]byte, len(t.queued))}
+	c := &execCall{session: s, queued: t.queued, bytes: t.bytes, local: make([][]byte, len(t.queued))}
 	delivers := false
 	for i := range t.queued {
 		q := &t.queued[i]
@@ -254,18 +261,19 @@ func (s *Session) inTransaction(q *queued, err error) []byte {
 	s.later = nil
 	if err != nil {
 		w.Take()
-		writeError(w, err)
+		s.writeError(w, err)
 	}
 	return w.Take()
 }
 
 // execCall is the call of a transaction.
 type execCall struct {
-	queued []queued
-	local  [][]byte // replies of the local commands, by index in queued
-	calls  []engine.Call
-	errs   []error // of calls
-	bytes  int
+	session *Session
+	queued  []queued
+	local   [][]byte // replies of the local commands, by index in queued
+	calls   []engine.Call
+	errs    []error // of calls
+	bytes   int
 }
 
 // Prepare prepares the calls of the transaction. If one is refused, the transaction is refused
@@ -302,7 +310,7 @@ func (c *execCall) Render(h *Handler, w *resp.Writer) error {
 			err = c.queued[i].call.Render(h, w)
 		}
 		if err != nil {
-			writeError(w, err)
+			c.session.writeError(w, err)
 		}
 		n++
 	}

@@ -31,7 +31,7 @@ func differences() map[string]string {
 		"names of clients: > CLIENT CAPA redirect":                       "libraries for Valkey ask for it",
 		"lists of clients: > CLIENT INFO":                                "of Redis' fields those that mean something here, and those of 7.2 for libraries",
 		"commands: > COMMAND INFO memory|purge":                          category,
-		"commands: > COMMAND INFO cluster":                               "there are no subcommands to describe: all get one answer",
+		"commands: > COMMAND INFO cluster":                               "of its subcommands those that are about nodes",
 		"commands: > COMMAND INFO multi":                                 "a transaction needs the engine, which is not there while it loads",
 		"commands: > COMMAND INFO exec":                                  "it writes, and waits for the engine",
 		"commands: > COMMAND INFO discard":                               "nothing of Fila's is busy with a script",

@@ -5,6 +5,18 @@ import "errors"
 // ErrConfig is wrapped by NewServer's errors for invalid settings.
 var ErrConfig = errors.New("invalid server configuration")
 
+// ListenError is returned by Listen for the address that cannot be listened on.
+type ListenError struct {
+	Listener Listener
+	Err      error
+}
+
+// Error names the address.
+func (e *ListenError) Error() string { return "listen on " + e.Listener.Addr + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *ListenError) Unwrap() error { return e.Err }
+
 // ErrServing is returned by Serve without a Listen before it, or after Shutdown.
 var ErrServing = errors.New("the server is not listening")
 

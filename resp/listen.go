@@ -35,6 +35,7 @@ func (s *Server) Listen(ctx context.Context) (plain, secure net.Addr, err error)
 	for _, l := range s.cfg.listeners() {
 		opened, err := listen(ctx, l.Addr)
 		if err != nil {
+			err = &ListenError{Listener: l, Err: err}
 			for _, earlier := range s.listeners {
 				err = errors.Join(err, earlier.Close())
 			}
@@ -72,11 +73,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 			Enable: true, Idle: keepAliveIdle, Interval: keepAliveEvery, Count: keepAliveProbes,
 		},
 	}
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", addr, err)
-	}
-	return l, nil
+	return lc.Listen(ctx, "tcp", addr)
 }
 
 // Serve accepts connections until Shutdown, and then returns nil at once while Shutdown

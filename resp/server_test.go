@@ -362,6 +362,7 @@ func TestConnectionsKnowTheModeOfTheirListener(t *testing.T) {
 		c.More = []Listener{{Addr: c.Addr, Mode: 1}, {Addr: c.Addr, Mode: 2, TLS: true}}
 	})
 	more := s.More()
+	var seen []*testSession
 	if len(more) != 2 {
 		t.Fatalf("%d more addresses", len(more))
 	}
@@ -382,7 +383,10 @@ func TestConnectionsKnowTheModeOfTheirListener(t *testing.T) {
 		}
 		_ = c.Close()
 		await(t, "Gone", session.gone)
-		defer func() { h.sessions <- session }()
+		seen = append(seen, session)
+	}
+	for _, session := range seen {
+		h.sessions <- session // for the check at the end
 	}
 }
 

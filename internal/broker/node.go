@@ -129,9 +129,12 @@ func (m *member) close() error {
 // follow notes which node leads.
 func (m *member) follow(leader cluster.Peer) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.leader = leader.ID
 	m.direct()
+	m.mu.Unlock()
+	if h := m.b.handler.h.Load(); h != nil {
+		h.LeaderChanged()
+	}
 }
 
 // direct tells the seat which node leads, unless this one does. The caller holds mu.

@@ -29,6 +29,7 @@ func (p *relayPair) crash(name string) {
 		}
 	}
 	p.cut()
+	p.led("")
 	synctest.Wait()
 	p.stop(name)
 }

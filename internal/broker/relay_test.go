@@ -40,6 +40,7 @@ type relayPair struct {
 	nodes map[string]*relayNode
 
 	mu      sync.Mutex
+	leader  string // the node that leads; "": none
 	links   []net.Conn
 	budget  int // bytes after which the next link breaks; -1: none does
 	clients []*relayClient
@@ -70,7 +71,10 @@ func (p *relayPair) newNode(name string) *relayNode {
 	})
 	n.seat = newSeat(pairWait, n.router)
 	var err error
-	n.handler, err = commands.New(commands.Config{Version: "0.1.0", MaxClients: 100, Now: time.Now, Cluster: n.seat, Relay: n.router, UserStore: p.users(name)}, n.seat)
+	n.handler, err = commands.New(commands.Config{
+		Version: "0.1.0", MaxClients: 100, Now: time.Now, Cluster: n.seat, Relay: n.router, UserStore: p.users(name),
+		Replication: pairReplication{p: p, self: name},
+	}, n.seat)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -144,12 +148,58 @@ func (p *relayPair) lead(name string) {
 	n.engine, n.running = e, make(chan error, 1)
 	n.Seat(e)
 	go func() { n.running <- e.Run(context.Background()) }()
+	p.led(name)
 	for other, o := range p.nodes {
 		if other != name {
 			o.Follow(name)
 		}
 	}
 	synctest.Wait()
+}
+
+// led notes which node leads, and tells all of them.
+func (p *relayPair) led(name string) {
+	p.mu.Lock()
+	p.leader = name
+	p.mu.Unlock()
+	for _, n := range p.nodes {
+		n.handler.LeaderChanged()
+	}
+}
+
+// pairReplication is what a node knows of the pair. Other methods panic.
+type pairReplication struct {
+	commands.Replication
+
+	p    *relayPair
+	self string
+}
+
+func (r pairReplication) State() commands.ReplicationState {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	s := commands.ReplicationState{Cluster: "31", Name: "fila", Node: r.self, Leader: r.p.leader, Leading: r.self == r.p.leader}
+	for _, id := range []string{"a", "b"} {
+		s.Members = append(s.Members, commands.Member{
+			ID: id, Host: id + ".test", Port: 5555, ClusterPort: 7000, SentinelPort: 26379, Voter: true, State: commands.MemberOnline,
+		})
+	}
+	return s
+}
+
+func (r pairReplication) Leader() (commands.Member, bool) {
+	s := r.State()
+	for _, m := range s.Members {
+		if m.ID == s.Leader {
+			return m, true
+		}
+	}
+	return commands.Member{}, false
+}
+
+func (pairReplication) Await(_ int, _ time.Duration, done func(int)) func() {
+	done(1)
+	return func() {}
 }
 
 // stop ends the engine of a node.
@@ -194,10 +244,15 @@ type relayClient struct {
 }
 
 func (p *relayPair) client(node string) *relayClient {
+	return p.clientOf(node, commands.ModeStandalone)
+}
+
+// clientOf is a client of a port of a mode.
+func (p *relayPair) clientOf(node string, mode resp.Mode) *relayClient {
 	near, far := net.Pipe()
 	c := &relayClient{Conn: near, p: p}
 	p.clients = append(p.clients, c)
-	go p.nodes[node].server.ServeConn(far)
+	go p.nodes[node].server.ServeConn(far, mode)
 	go func() {
 		chunk := make([]byte, 64<<10)
 		for {
@@ -360,7 +415,7 @@ func TestALeaseThatTheClientDoesNotReadIsReturned(t *testing.T) {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			withPair(t, func(p *relayPair) {
 				near, far := net.Pipe()
-				go p.nodes["b"].server.ServeConn(far)
+				go p.nodes["b"].server.ServeConn(far, commands.ModeStandalone)
 				other := p.client("a")
 				other.do("FILA.QUEUE CREATE orders NODLQ", "FILA.ENQUEUE orders "+strings.Repeat("x", size), "FILA.ENQUEUE orders y")
 				if _, err := near.Write(relay.AppendCommand(nil, []byte("FILA.LEASE"), []byte("orders"), []byte("COUNT"), []byte("2"))); err != nil {
@@ -492,7 +547,7 @@ func TestLeasesThatAreNotRepliedToGoBack(t *testing.T) {
 		"replies are off": func(_ *relayPair, c *relayClient) { c.do("CLIENT REPLY OFF", "FILA.LEASE orders COUNT 2") },
 		"a transaction": func(p *relayPair, _ *relayClient) {
 			near, far := net.Pipe()
-			go p.nodes["b"].server.ServeConn(far)
+			go p.nodes["b"].server.ServeConn(far, commands.ModeStandalone)
 			b := relay.AppendCommand(nil, []byte("MULTI"))
 			b = relay.AppendCommand(b, []byte("DBSIZE"))
 			b = relay.AppendCommand(b, []byte("PING"))

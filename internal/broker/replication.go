@@ -32,7 +32,15 @@ const downAfter = 4 * time.Second
 
 // contact returns where clients reach this node.
 func (b *broker) contact() cluster.Contact {
-	return cluster.Contact{Host: b.cfg.Cluster.Host(), Port: portOf(b.plain), TLSPort: portOf(b.secure)}
+	c := cluster.Contact{Host: b.cfg.Cluster.Host(), Port: portOf(b.plain), TLSPort: portOf(b.secure)}
+	opened := b.server.More() // of respConfig
+	for i, p := range b.cfg.Cluster.Ports() {
+		port := map[bool]map[bool]*int{
+			false: {false: &c.ClusterPort, true: &c.ClusterTLSPort}, true: {false: &c.SentinelPort, true: &c.SentinelTLSPort},
+		}[p.Sentinel][p.TLS]
+		*port = portOf(opened[i])
+	}
+	return c
 }
 
 // portOf returns the port of an address, 0 of nil.
@@ -48,7 +56,7 @@ func (m *member) State() commands.ReplicationState {
 	s := m.node.Status()
 	r := commands.ReplicationState{
 		Cluster: s.Cluster, Name: m.b.cfg.Cluster.Name, Node: s.Node, Leader: s.Leader.ID, Leading: m.leads(), Trouble: s.Trouble,
-		Term: s.Term, Commit: s.Commit, Applied: s.Applied, Heard: max(time.Duration(s.Contacted), 0), Failovers: s.Failovers, Sending: s.Sending,
+		Term: s.Term, Commit: s.Commit, Applied: s.Applied, Heard: max(time.Duration(s.Contacted), 0), Failovers: s.Failovers, Election: m.b.cfg.Cluster.Election, Sending: s.Sending,
 	}
 	// Without a sign of the leader for the time of an election and its heartbeat, another one is elected.
 	r.LinkUp = r.Leading || r.Leader != "" && s.Contacted >= 0 && r.Heard <= 2*m.b.cfg.Cluster.Election
@@ -138,7 +146,8 @@ func memberOf(n *cluster.Member, self string) commands.Member {
 	m := commands.Member{
 		ID: n.Node, Addr: n.Addr, Voter: n.Voter, Version: n.Version, Applied: n.Applied, Behind: n.Behind, Late: n.Late, Heard: n.Heard, Skew: n.Skew,
 		Free: n.Free, LogBytes: n.LogBytes, Trouble: cmp.Or(n.Refusal, n.Trouble),
-		Host: c.Host, Port: cmp.Or(c.Port, c.TLSPort), TLSPort: c.TLSPort, ClusterPort: c.ClusterPort, ClusterTLSPort: c.ClusterTLSPort, SentinelPort: c.SentinelPort,
+		Host: c.Host, Port: cmp.Or(c.Port, c.TLSPort), TLSPort: c.TLSPort, ClusterPort: c.ClusterPort, ClusterTLSPort: c.ClusterTLSPort,
+		SentinelPort: c.SentinelPort, SentinelTLSPort: c.SentinelTLSPort,
 	}
 	switch {
 	case n.Node != self && (n.Heard < 0 || n.Heard > downAfter):

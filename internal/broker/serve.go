@@ -167,7 +167,7 @@ func (b *broker) commands(addr net.Addr, stop func()) (*commands.Handler, error)
 // addresses, nil for a port that is not configured.
 func (b *broker) listen(ctx context.Context, connections resp.Config) (plain, secure net.Addr, err error) {
 	b.certificates = map[string]*tls.Config{}
-	if b.cfg.TLS.ListenAddr != "" {
+	if slices.ContainsFunc(connections.More, func(l resp.Listener) bool { return l.TLS }) || b.cfg.TLS.ListenAddr != "" {
 		b.certificates["tls"] = connections.TLS
 	}
 	if b.cfg.Admin.ListenAddr != "" && b.cfg.Admin.TLS {
@@ -177,7 +177,7 @@ func (b *broker) listen(ctx context.Context, connections resp.Config) (plain, se
 		return nil, nil, cli.UsageError{Err: err}
 	}
 	if plain, secure, err = b.server.Listen(ctx); err != nil {
-		return nil, nil, listenError(err, "server.listen_addr")
+		return nil, nil, listenError(err, listenSetting(b.cfg, err))
 	}
 	b.plain, b.secure = plain, secure
 	return plain, secure, nil

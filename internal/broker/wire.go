@@ -2,6 +2,7 @@ package broker
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,14 +41,46 @@ func respConfig(cfg cli.Config, log zerolog.Logger) resp.Config {
 	// an error reply instead of a closed connection.
 	c.Limits.BulkBytesMax = cfg.Limits.Command
 	c.Limits.CommandBytesMax = cfg.Limits.Command + 1<<20
+	for _, p := range cfg.Cluster.Ports() {
+		c.More = append(c.More, resp.Listener{Addr: p.Addr, TLS: p.TLS, Mode: modeOf(p)})
+	}
 	c.Log = log
 	return c
+}
+
+// modeOf returns the mode of a port.
+func modeOf(p cli.Port) resp.Mode {
+	if p.Sentinel {
+		return commands.ModeSentinel
+	}
+	return commands.ModeCluster
+}
+
+// listenSetting returns the setting of the address that the server cannot listen on.
+func listenSetting(cfg cli.Config, err error) string {
+	failed, ok := errors.AsType[*resp.ListenError](err)
+	if !ok {
+		return "server.listen_addr"
+	}
+	for _, p := range cfg.Cluster.Ports() {
+		if l := failed.Listener; l.Mode == modeOf(p) && l.TLS == p.TLS {
+			return p.Setting
+		}
+	}
+	if failed.Listener.TLS {
+		return "tls.listen_addr"
+	}
+	return "server.listen_addr"
 }
 
 // certificates loads the files of TLS; nil if no listener is configured to use it.
 func certificates(all cli.Config, log zerolog.Logger) (*tls.Config, error) {
 	cfg := all.TLS
-	if cfg.ListenAddr == "" && (all.Admin.ListenAddr == "" || !all.Admin.TLS) {
+	wanted := cfg.ListenAddr != "" || all.Admin.ListenAddr != "" && all.Admin.TLS
+	for _, p := range all.Cluster.Ports() {
+		wanted = wanted || p.TLS
+	}
+	if !wanted {
 		return nil, nil
 	}
 	clients := map[string]tls.ClientAuthType{

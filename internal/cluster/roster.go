@@ -15,12 +15,13 @@ import (
 
 // Contact is where clients reach a node, as it says itself. A port is 0 if it does not listen.
 type Contact struct {
-	Host           string `json:"host,omitempty"`
-	Port           int    `json:"port,omitempty"`
-	TLSPort        int    `json:"tls_port,omitempty"`
-	ClusterPort    int    `json:"cluster_port,omitempty"` // of clients that follow redirections
-	ClusterTLSPort int    `json:"cluster_tls_port,omitempty"`
-	SentinelPort   int    `json:"sentinel_port,omitempty"`
+	Host            string `json:"host,omitempty"`
+	Port            int    `json:"port,omitempty"`
+	TLSPort         int    `json:"tls_port,omitempty"`
+	ClusterPort     int    `json:"cluster_port,omitempty"` // of clients that follow redirections
+	ClusterTLSPort  int    `json:"cluster_tls_port,omitempty"`
+	SentinelPort    int    `json:"sentinel_port,omitempty"` // of clients that ask which node leads
+	SentinelTLSPort int    `json:"sentinel_tls_port,omitempty"`
 }
 
 // Member is a node of the cluster as this node knows it.

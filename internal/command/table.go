@@ -47,11 +47,7 @@ func New[S, C any](specs []Spec[S, C]) *Table[S, C] {
 		t.Commands = append(t.Commands, c)
 	}
 	sortByName(t.Commands)
-	t.infos, t.docs = map[int]func() []byte{}, map[int]func() []byte{}
-	for _, proto := range []int{2, 3} {
-		t.infos[proto] = sync.OnceValue(func() []byte { return t.render(proto, (*resp.Writer).Array, (*Command[S, C]).WriteInfo) })
-		t.docs[proto] = sync.OnceValue(func() []byte { return t.render(proto, (*resp.Writer).Map, (*Command[S, C]).WriteDocs) })
-	}
+	t.rendering()
 	for _, c := range t.Commands {
 		for _, each := range append([]*Command[S, C]{c}, c.Subs...) {
 			each.Index = len(t.All)
@@ -59,6 +55,29 @@ func New[S, C any](specs []Spec[S, C]) *Table[S, C] {
 		}
 	}
 	return t
+}
+
+// Only returns a table of those commands that keep accepts, with their subcommands. They are the same
+// values, and have the indexes that they have in t: All is that of t.
+func (t *Table[S, C]) Only(keep func(*Command[S, C]) bool) *Table[S, C] {
+	some := &Table[S, C]{byName: map[string]*Command[S, C]{}, All: t.All}
+	for _, c := range t.Commands {
+		if keep(c) {
+			some.byName[c.Name] = c
+			some.Commands = append(some.Commands, c)
+		}
+	}
+	some.rendering()
+	return some
+}
+
+// rendering prepares the replies about all commands.
+func (t *Table[S, C]) rendering() {
+	t.infos, t.docs = map[int]func() []byte{}, map[int]func() []byte{}
+	for _, proto := range []int{2, 3} {
+		t.infos[proto] = sync.OnceValue(func() []byte { return t.render(proto, (*resp.Writer).Array, (*Command[S, C]).WriteInfo) })
+		t.docs[proto] = sync.OnceValue(func() []byte { return t.render(proto, (*resp.Writer).Map, (*Command[S, C]).WriteDocs) })
+	}
 }
 
 func sortByName[S, C any](list []*Command[S, C]) {

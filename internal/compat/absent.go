@@ -16,6 +16,11 @@ func Absent() []Absence {
 func absentForNow() []Absence {
 	return []Absence{
 		{[]string{"replicaof", "slaveof", "psync", "sync", "replconf", "failover", "restore-asking"}, false, "Nodes of a cluster replicate by a protocol and on a port of their own."},
+		{[]string{
+			"cluster|addslots", "cluster|addslotsrange", "cluster|bumpepoch", "cluster|delslots", "cluster|delslotsrange", "cluster|failover", "cluster|flushslots",
+			"cluster|forget", "cluster|meet", "cluster|replicate", "cluster|reset", "cluster|saveconfig", "cluster|set-config-epoch", "cluster|setslot",
+		}, false, "The leader has all slots, and the configuration says which nodes there are."},
+		{[]string{"cluster|count-failure-reports", "cluster|getkeysinslot", "cluster|links", "cluster|replicas", "cluster|slaves"}, false, "CLUSTER NODES describes all nodes; KEYS lists the queues."},
 	}
 }
 

@@ -8,6 +8,7 @@ type ErrorCode struct{ Code, When string }
 func ErrorCodes() []ErrorCode {
 	return []ErrorCode{
 		{"BADRECEIPT", "An argument is not a valid receipt or message id."},
+		{"CLUSTERDOWN", "On a port for clients of Redis Cluster, what is LOADING on others: no node leads, or another one is taking over. Nothing was executed. Client libraries send the command again."},
 		{"CREDIT", "The budget does not cover the charge."},
 		{"ERR", "The command is unknown or its arguments are invalid. Nothing was executed."},
 		{"EXECABORT", "A command was refused while it was queued; the transaction was not executed."},
@@ -17,12 +18,14 @@ func ErrorCodes() []ErrorCode {
 		{"LUA", "A script does not compile or, in FILA.SCRIPT TEST, has failed."},
 		{"MAXDEPTH", "The queue, or the fairness key, is full."},
 		{"MISCONF", "The store cannot write. Reads continue, and writes resume when the store recovers. Or the node has ceased to lead its cluster while it executed the command, which may have happened or not."},
+		{"MOVED", "On a port for clients of Redis Cluster: another node leads. Slot and address follow. Nothing was executed. Client libraries send the command to that node."},
 		{"NOAUTH", "The connection must authenticate first."},
 		{"NOBUDGET", "The budget does not exist."},
 		{"NOMSG", "The message does not exist."},
 		{"NOPERM", "The user has no right to the command, the queue or the channel."},
 		{"NOPROTO", "HELLO requested a protocol other than 2 and 3."},
 		{"NOQUEUE", "The queue does not exist."},
+		{"NOQUORUM", "SENTINEL CKQUORUM: too few nodes are up to elect a leader."},
 		{"OOM", "The total size of the long commands being received exceeds server.input_bytes_max: the connection is closed. Or the total size of the commands queued for EXEC does: the command is refused."},
 		{"PAUSED", "The queue is paused for enqueues."},
 		{"QUEUEEXISTS", "A queue of that name exists already."},

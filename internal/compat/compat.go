@@ -96,6 +96,8 @@ func (p *page) writeShared() {
 		}
 		mark := "supported"
 		switch {
+		case strings.HasPrefix(c.Name, "sentinel|"):
+			mark = c.Differs
 		case !slices.Contains(redis, c.Name):
 			mark = "newer than Redis " + p.version + ". " + c.Differs
 		case c.Differs != "":
