@@ -5,7 +5,8 @@
 // The commands and the expected results are in rows_test.go, once for all languages.
 //
 // A hand connects to FILA_HOST and FILA_PORT. FILA_RESP is the protocol to use, 2 or 3, or empty
-// for the library's default. It prints the version of its library, then reads commands, one per
+// for the library's default. With several nodes, FILA_MODE is cluster or sentinel, and FILA_NODES are the
+// addresses of the ports of that mode, separated by commas. It prints the version of its library, then reads commands, one per
 // line, and answers each with a line:
 //
 //   - $50494e47                          a command that is answered immediately

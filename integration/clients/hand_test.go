@@ -68,11 +68,12 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// startProgram starts a hand. protocol is 2, 3, or 0 for the library's default.
-func startProgram(t *testing.T, command []string, addr string, protocol int) *program {
+// startProgram starts a hand. protocol is 2, 3, or 0 for the library's default; more are further variables
+// of its environment.
+func startProgram(t *testing.T, command []string, addr string, protocol int, more ...string) *program {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), environment(t, addr, protocol)...)
+	cmd.Env = append(append(os.Environ(), environment(t, addr, protocol)...), more...)
 	p := &program{stderr: &lockedBuffer{}}
 	cmd.Stderr = p.stderr
 	in, err := cmd.StdinPipe()

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"time"
 
 	redigo "github.com/gomodule/redigo/redis"
@@ -12,9 +14,20 @@ import (
 	"github.com/redis/rueidis"
 )
 
-type goRedis struct{ client *redis.Client }
+type goRedis struct{ client redis.UniversalClient }
 
 func newGoRedis(addr string, protocol int) (library, error) {
+	// With several nodes commands may block for as long as the tests let them.
+	const blocks = 15 * time.Second
+	switch nodes := strings.Split(os.Getenv("FILA_NODES"), ","); os.Getenv("FILA_MODE") {
+	case "cluster":
+		// After the loss of a node it asks for the new leader at intervals only, of a minute if nothing is said.
+		return &goRedis{redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: nodes, Protocol: protocol, ReadTimeout: blocks, ClusterStateReloadInterval: time.Second,
+		})}, nil
+	case "sentinel":
+		return &goRedis{redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "fila", SentinelAddrs: nodes, Protocol: protocol, ReadTimeout: blocks})}, nil
+	}
 	// Without MaxRetries -1 a command is sent again when its connection breaks.
 	return &goRedis{redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol, MaxRetries: -1})}, nil
 }
@@ -24,8 +37,11 @@ func (g *goRedis) call(limit time.Duration, _ bool, args []string) (any, error) 
 	for i, a := range args {
 		words[i] = a
 	}
-	// The read timeout, five seconds if nothing is said, holds for each command.
-	v, err := g.client.WithTimeout(limit).Do(context.Background(), words...).Result()
+	client := g.client
+	if one, is := client.(*redis.Client); is {
+		client = one.WithTimeout(limit) // the read timeout, five seconds if nothing is said, holds for each command
+	}
+	v, err := client.Do(context.Background(), words...).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}

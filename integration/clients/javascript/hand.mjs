@@ -16,7 +16,9 @@ class ReplyError extends Error {}
 class ByIoredis {
   constructor () {
     const Redis = library.default ?? library
-    this.usual = new Redis({ host, port, ...(protocol && { protocol }) })
+    this.usual = process.env.FILA_MODE === 'cluster'
+      ? new Redis.Cluster(process.env.FILA_NODES.split(','), { redisOptions: { ...(protocol && { protocol }) } })
+      : new Redis({ host, port, ...(protocol && { protocol }) })
     this.waiting = this.usual.duplicate() // a call that waits holds back its own connection only
     for (const c of [this.usual, this.waiting]) c.on('error', () => {}) // or it is printed
   }

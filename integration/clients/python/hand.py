@@ -1,4 +1,4 @@
-"""A hand with redis-py, or with its asyncio half: hand.py [asyncio]."""
+"""A hand with redis-py, or with its asyncio half: hand.py [asyncio]. With FILA_MODE=cluster: its client of Redis Cluster."""
 import asyncio
 import os
 import sys
@@ -7,6 +7,9 @@ import redis
 
 if sys.argv[1:] == ["asyncio"]:
     import redis.asyncio  # from redis-py 4.2 on
+
+if os.environ.get("FILA_MODE") == "cluster":
+    import redis.cluster  # from redis-py 4.1 on
 
 OPTIONS = {"host": os.environ["FILA_HOST"], "port": int(os.environ["FILA_PORT"])}
 if os.environ["FILA_RESP"]:
@@ -52,6 +55,25 @@ def main():
             print(error("!", e), flush=True)
 
 
+def main_cluster():
+    nodes = [node.rsplit(":", 1) for node in os.environ["FILA_NODES"].split(",")]
+    client = None
+    for _, args in commands():
+        try:
+            if client is None:
+                client = redis.cluster.RedisCluster(
+                    startup_nodes=[redis.cluster.ClusterNode(host, int(port)) for host, port in nodes], socket_timeout=15)
+            # The name is looked up as a text.
+            print(show(client.execute_command(args[0].decode(), *args[1:])), flush=True)
+        except redis.exceptions.RedisClusterException as e:
+            client = None  # 4.3 does not recover from the loss of a node: it copies a lock in vain
+            print(error("!", e), flush=True)
+        except redis.ResponseError as e:
+            print(error("-", e), flush=True)
+        except redis.RedisError as e:
+            print(error("!", e), flush=True)
+
+
 async def main_asyncio():
     usual = redis.asyncio.Redis(**OPTIONS)
     for block, args in commands():
@@ -65,4 +87,9 @@ async def main_asyncio():
 
 
 print(redis.__version__, flush=True)
-asyncio.run(main_asyncio()) if sys.argv[1:] == ["asyncio"] else main()
+if sys.argv[1:] == ["asyncio"]:
+    asyncio.run(main_asyncio())
+elif os.environ.get("FILA_MODE") == "cluster":
+    main_cluster()
+else:
+    main()

@@ -1,0 +1,281 @@
+package clients_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/harness"
+)
+
+//nolint:gochecknoglobals // flags of the test binary are global
+var failovers = flag.Int("failovers", 1, "how often TestClientsThroughFailovers kills the leader")
+
+// The ports of a node, by the modes of clients.
+const (
+	plainMode    = ""
+	clusterMode  = "cluster"
+	sentinelMode = "sentinel"
+)
+
+// fleet is a cluster of nodes.
+type fleet struct {
+	t     *testing.T
+	nodes []*harness.Broker
+	ports map[string][]string // addresses by mode, in the order of nodes
+}
+
+// newFleet starts three nodes with ports for every kind of client.
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	const size = 3
+	f := &fleet{t: t, ports: map[string][]string{}}
+	addr := func() string {
+		a, err := harness.FreeAddr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	var peers []string
+	for i := range size {
+		peers = append(peers, fmt.Sprintf("n%d=%s", i, addr()))
+	}
+	bin := binary(t)
+	for i := range size {
+		client, sentinel := addr(), addr()
+		b, err := harness.New(bin, t.TempDir(), "--cluster.node_id", fmt.Sprint("n", i), "--cluster.peers", strings.Join(peers, ","),
+			"--cluster.client_addr", client, "--cluster.sentinel_addr", sentinel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := b.Stop(); err != nil {
+				t.Errorf("node %d did not stop in order: %v", i, err)
+			}
+		})
+		f.nodes = append(f.nodes, b)
+		for mode, at := range map[string]string{plainMode: b.Addr(), clusterMode: client, sentinelMode: sentinel} {
+			f.ports[mode] = append(f.ports[mode], at)
+		}
+		if err := b.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range f.nodes {
+		f.ready(b)
+	}
+	return f
+}
+
+func (f *fleet) ready(b *harness.Broker) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	if err := b.Ready(ctx); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// leader returns the index of the node that leads, as the nodes tell clients of Sentinel.
+func (f *fleet) leader() int {
+	f.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for i := range f.nodes {
+			c := redis.NewClient(&redis.Options{Addr: f.ports[plainMode][i], MaxRetries: -1})
+			role, err := c.Do(f.t.Context(), "ROLE").Slice()
+			_ = c.Close()
+			if err == nil && len(role) > 0 && role[0] == "master" {
+				return i
+			}
+		}
+	}
+	f.t.Fatal("no node leads")
+	return 0
+}
+
+// application enqueues, leases and acks with one library, as often as it takes each.
+type application struct {
+	t     *testing.T
+	name  string
+	hand  hand
+	queue string
+	home  int // node of a plain client, -1 for others
+
+	rounds   atomic.Int64      // completed
+	refused  int               // calls that ended with an error and were made again
+	refusal  atomic.Value      // the last such error
+	seen     map[string]string // id by payload
+	acked    map[string]bool   // by payload
+	enqueued int
+}
+
+// insist makes a call until it succeeds.
+func (a *application) insist(ctx context.Context, wait string, args ...string) (reply, bool) {
+	for ctx.Err() == nil {
+		v, err := a.hand.do(wait, args...)
+		if err == nil {
+			return v, true
+		}
+		a.refused++
+		a.refusal.Store(err.Error())
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil, false
+}
+
+// run works until ctx ends. A message is enqueued with its number as deduplication id until that is
+// acknowledged, so each number is one message, however often it was sent.
+func (a *application) run(ctx context.Context) {
+	const few = 5
+	for ctx.Err() == nil {
+		for range few {
+			n := strconv.Itoa(a.enqueued)
+			if _, ok := a.insist(ctx, atOnce, "FILA.ENQUEUE", a.queue, n, "DEDUP", n); !ok {
+				return
+			}
+			a.enqueued++
+		}
+		if !a.consume(ctx, few) {
+			return
+		}
+		a.rounds.Add(1)
+	}
+}
+
+// consume leases messages, waiting for the first, and acks them. It returns false at the end of ctx.
+func (a *application) consume(ctx context.Context, count int) bool {
+	v, ok := a.insist(ctx, "500", "FILA.LEASE", a.queue, "COUNT", strconv.Itoa(count), "BLOCK", "500")
+	for _, each := range list(v) {
+		m := list(each)
+		receipt, payload := text(m[0]), text(m[1])
+		id, _, _ := strings.Cut(receipt, ":")
+		if a.acked[payload] {
+			a.t.Errorf("%s: message %s was delivered after the reply to its ack", a.name, payload)
+		}
+		if before, again := a.seen[payload]; again && before != id {
+			a.t.Errorf("%s: %s was enqueued twice, as %s and %s", a.name, payload, before, id)
+		}
+		a.seen[payload] = id
+		acked, replied := a.insist(ctx, atOnce, "FILA.ACK", a.queue, receipt)
+		if ok = ok && replied; replied && text(acked) == "1" {
+			a.acked[payload] = true
+		}
+	}
+	return ok
+}
+
+// finish consumes what is left, and checks that nothing acknowledged is missing. Leases whose replies were
+// lost have to end first.
+func (a *application) finish(ctx context.Context) {
+	for end := time.Now().Add(patience); len(a.seen) < a.enqueued && time.Now().Before(end); {
+		a.consume(ctx, 100)
+	}
+	for n := range a.enqueued {
+		if a.seen[strconv.Itoa(n)] == "" {
+			a.t.Errorf("%s: message %d of %d was acknowledged and never came", a.name, n, a.enqueued)
+		}
+	}
+	a.t.Logf("%s: %d messages, %d calls were made again, the last after: %v", a.name, a.enqueued, a.refused, a.refusal.Load())
+}
+
+// applications starts one for each library and kind of client.
+func applications(t *testing.T, f *fleet) []*application {
+	t.Helper()
+	known := map[string]client{}
+	for _, c := range clients() {
+		known[c.name] = c
+	}
+	var all []*application
+	for i, x := range []struct{ name, mode string }{
+		{"go-redis", plainMode}, {"go-redis", clusterMode}, {"go-redis", sentinelMode}, {"redis-py", plainMode}, {"redis-py", clusterMode},
+		{"ioredis", plainMode}, {"ioredis", clusterMode},
+	} {
+		c := known[x.name]
+		if err := missing(t, c); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatal(err)
+			}
+			t.Log(err)
+			continue
+		}
+		if c.make != nil {
+			run(t, c.make[0], c.make[1:]...)
+		}
+		a := &application{t: t, name: strings.TrimSpace(x.name + " " + x.mode), queue: fmt.Sprintf("failover-%d", i), home: -1, seen: map[string]string{}, acked: map[string]bool{}}
+		addr := f.ports[x.mode][0]
+		if x.mode == plainMode {
+			a.home = i % len(f.nodes)
+			addr = f.ports[x.mode][a.home]
+		}
+		a.hand = startProgram(t, c.command, addr, 0, "FILA_MODE="+x.mode, "FILA_NODES="+strings.Join(f.ports[x.mode], ","))
+		all = append(all, a)
+	}
+	return all
+}
+
+// Clients of each kind work on while leaders are killed: what was acknowledged arrives, under one id.
+func TestClientsThroughFailovers(t *testing.T) {
+	f := newFleet(t)
+	all := applications(t, f)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*failovers+1)*4*patience)
+	defer cancel()
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	admin := redis.NewClient(&redis.Options{Addr: f.ports[plainMode][f.leader()]})
+	for _, a := range all {
+		if err := admin.Do(ctx, "FILA.QUEUE", "CREATE", a.queue, "VISIBILITY", "2000", "BACKOFF", "10", "MAXATTEMPTS", "1000000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = admin.Close() // it is done
+	for _, a := range all {
+		go func() {
+			a.run(working)
+			done <- struct{}{}
+		}()
+	}
+	// progress waits until each client that can reach a node has completed some rounds.
+	progress := func(rounds int64, down int, what string) {
+		t.Helper()
+		for _, a := range all {
+			if a.home >= 0 && a.home == down {
+				continue
+			}
+			for before, end := a.rounds.Load(), time.Now().Add(2*patience); a.rounds.Load() < before+rounds; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%s: no progress %s; last error: %v", a.name, what, a.refusal.Load())
+				}
+			}
+		}
+	}
+	for n := range *failovers {
+		progress(3, -1, fmt.Sprintf("before failover %d", n+1))
+		leader := f.leader()
+		if err := f.nodes[leader].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		progress(3, leader, fmt.Sprintf("after the leader was killed, %d", n+1))
+		if err := f.nodes[leader].Start(); err != nil {
+			t.Fatal(err)
+		}
+		f.ready(f.nodes[leader])
+	}
+	progress(3, -1, "in the end")
+	stop()
+	for range all {
+		<-done
+	}
+	for _, a := range all {
+		a.finish(ctx)
+	}
+}
