@@ -4,7 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -492,5 +494,80 @@ func ackedAll(t *testing.T, c *redis.Client, queue string, count int) {
 				acked[d.payload] = true
 			}
 		}
+	}
+}
+
+// What clients of a follower have begun goes on with the next leader: a lease that waits, a transaction
+// that is being queued, a subscription. A client that has left gets nothing.
+func TestClientsOfAFollowerGoOnWithTheNextLeader(t *testing.T) {
+	n := cluster(t)
+	killed := n.leader()
+	stays := n.all[n.others(killed)[0]].Addr()
+	admin := connect(t, stays, 3)
+	do(t, admin, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 60_000)
+	do(t, admin, "FILA.QUEUE", "CREATE", "left")
+	lease := make(chan any, 1)
+	go func() {
+		reply, err := connect(t, stays, 3).Do(context.WithoutCancel(t.Context()), "FILA.LEASE", "q", "BLOCK", patience.Milliseconds()).Result()
+		if err != nil {
+			t.Error(err)
+		}
+		lease <- reply
+	}()
+	leaving := raw(t, stays)
+	transaction := raw(t, stays)
+	events := connect(t, stays, 3).Subscribe(t.Context(), "fila:q:enqueued", "fila::lost")
+	defer events.Close()
+	for range 2 {
+		if _, err := events.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	converse := func(c *net.TCPConn, command, want string) {
+		t.Helper()
+		if _, err := c.Write([]byte(command + "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+			t.Fatalf("%s: %q, %v, want %q", command, got, err, want)
+		}
+	}
+	converse(transaction, "MULTI", "+OK\r\n")
+	converse(transaction, "FILA.ENQUEUE q queued-before", "+QUEUED\r\n")
+	if _, err := leaving.Write([]byte("FILA.LEASE left BLOCK 0\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	wantStats(t, admin, "q", map[string]int64{"waiters": 1})
+	wantStats(t, admin, "left", map[string]int64{"waiters": 1})
+	if err := n.all[killed].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := leaving.Close(); err != nil {
+		t.Error(err)
+	}
+	// What is sent to a leader that is dying may have happened or not. What reads is asked again of the next.
+	for end := time.Now().Add(patience); admin.Do(t.Context(), "DBSIZE").Err() != nil; {
+		if time.Now().After(end) {
+			t.Fatal("no other node leads")
+		}
+	}
+	converse(transaction, "EXEC", "*1\r\n$36\r\n")
+	list, err := leased(<-lease)
+	if err != nil || len(list) != 1 || list[0].payload != "queued-before" || list[0].attempt != 1 {
+		t.Errorf("the lease answers %+v, %v", list, err)
+	}
+	do(t, admin, "FILA.ENQUEUE", "left", "kept")
+	list, err = leased(do(t, admin, "FILA.LEASE", "left", "BLOCK", 5000))
+	if err != nil || len(list) != 1 || list[0].attempt != 1 {
+		t.Errorf("after a client has left: %+v, %v", list, err)
+	}
+	heard := map[string]bool{}
+	for len(heard) < 2 {
+		m, err := events.ReceiveMessage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard[m.Channel] = true
 	}
 }
