@@ -107,7 +107,7 @@ func TestATornLogOfANodeIsNoDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if node {
-			if err := replica.Claim(s, "a-cluster"); err != nil {
+			if err := replica.Claim(s, "a-cluster", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
