@@ -267,17 +267,17 @@ func (n *Node) askDigestOf(ctx context.Context, m *Member, index uint64) (*diges
 // digest returns the digest of this node at an entry that was committed.
 func (n *Node) digest(index uint64) *digest {
 	n.mu.Lock()
-	f, r := n.fsm, n.raft
+	f := n.fsm
 	n.mu.Unlock()
-	if f == nil || r == nil {
+	if f == nil {
 		return &digest{Index: index, Over: true, Trouble: "the node is no member yet"}
 	}
-	applied := r.AppliedIndex() // before the look: the digest begins earlier
+	passed := f.passed(index) // before the look: the digest begins earlier
 	if g := f.digests.at(index); g != nil {
 		return g
 	}
 	g := &digest{Index: index}
-	if applied >= index {
+	if passed {
 		g.Over, g.Trouble = true, "the node has started again since"
 	}
 	return g

@@ -49,7 +49,8 @@ type fsm struct {
 
 	machine atomic.Pointer[replica.Machine] // nil: the store has not got its data yet; called under mu, but for Applied and LastOf
 	digests digests
-	refuses atomic.Bool // the local store refuses writes
+	handled atomic.Uint64 // index of the newest entry that Apply has returned for; 0: none
+	refuses atomic.Bool   // the local store refuses writes
 
 	mu    sync.Mutex
 	cond  *sync.Cond
@@ -79,6 +80,13 @@ func (f *fsm) applied() (uint64, bool) {
 	return m.Applied(), true
 }
 
+// passed reports whether an entry is behind this node: it was applied, or the store came with it. Raft's
+// own AppliedIndex says so of entries that Apply has yet to be called for.
+func (f *fsm) passed(index uint64) bool {
+	applied, _ := f.applied()
+	return applied > index || f.handled.Load() >= index
+}
+
 // writable reports whether the local store takes writes.
 func (f *fsm) writable() bool { return !f.refuses.Load() }
 
@@ -95,6 +103,7 @@ func (f *fsm) close() {
 func (f *fsm) Apply(l *raft.Log) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.handled.Store(l.Index)
 	f.await()
 	m := f.machine.Load()
 	switch {

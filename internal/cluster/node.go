@@ -194,12 +194,13 @@ const (
 	logName  = "log" // below raftName
 )
 
-// fatal ends the node with the first error that it is called with.
+// fatal ends the node with the first error that it is called with, and its leadership, if it has one.
 func (n *Node) fatal(err error) {
 	select {
 	case n.failed <- err:
 	default:
 	}
+	n.ceaseLeading(err)
 }
 
 // start starts Raft.
