@@ -151,8 +151,37 @@ func knowsNativeHistograms(t *testing.T) (bool, string) {
 	return major > 2 || major == 2 && minor >= 40, string(m[1])
 }
 
-// prometheus runs a Prometheus that scrapes the broker each second, and returns its address.
-func prometheus(t *testing.T, target string, options ...string) string {
+// aNode starts a cluster, and returns the admin address of one of its nodes.
+func aNode(t *testing.T) string {
+	t.Helper()
+	bin, err := harness.Build(t.Context(), "fila", ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := harness.NewDirectCluster(bin, []string{t.TempDir(), t.TempDir(), t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := harness.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Nodes[0].SetEnv("FILA_ADMIN__LISTEN_ADDR=" + addr)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// prometheus runs a Prometheus that scrapes brokers each second, and returns its address.
+func prometheus(t *testing.T, targets []string, options ...string) string {
 	t.Helper()
 	bin := tool(t, "prometheus")
 	dir := t.TempDir()
@@ -161,7 +190,7 @@ func prometheus(t *testing.T, target string, options ...string) string {
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "prometheus.yaml")
-	text := fmt.Sprintf("global: { scrape_interval: 1s, evaluation_interval: 1s }\nrule_files: [%s]\nscrape_configs:\n  - job_name: fila\n    static_configs: [{ targets: [%q] }]\n", absolute, target)
+	text := fmt.Sprintf("global: { scrape_interval: 1s, evaluation_interval: 1s }\nrule_files: [%s]\nscrape_configs:\n  - job_name: fila\n    static_configs: [{ targets: [\"%s\"] }]\n", absolute, strings.Join(targets, `", "`))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -314,6 +343,8 @@ func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
 	do(t, c, "FILA.BACKUP", "backup")
 	eventually(t, func() bool { return metrics(t, c)[`fila_backups_total{outcome="ok"}`] == 1 })
 
+	targets := []string{addr, aNode(t)}
+
 	t.Run("classic histograms", func(t *testing.T) {
 		missing := sought(t, false)
 		if !knows {
@@ -324,7 +355,7 @@ func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
 				}
 			}
 		}
-		finds(t, c, prometheus(t, addr), missing, false)
+		finds(t, c, prometheus(t, targets), missing, false)
 	})
 	t.Run("native histograms", func(t *testing.T) {
 		if !knows && os.Getenv("CI") != "" {
@@ -332,7 +363,7 @@ func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
 		} else if !knows {
 			t.Skipf("not judged: Prometheus %s has no native histograms, which 2.40 and newer have", version)
 		}
-		finds(t, c, prometheus(t, addr, "--enable-feature=native-histograms"), sought(t, true), true)
+		finds(t, c, prometheus(t, targets, "--enable-feature=native-histograms"), sought(t, true), true)
 	})
 }
 
@@ -370,7 +401,7 @@ func finds(t *testing.T, c *redis.Client, at string, missing map[string]error, n
 		t.Errorf("%d series of %s, native: %v (%v)", n, name, is, err)
 	}
 	rulesAreSound()
-	if n, _, err := ask(t, at, `up{job="fila"} == 1`); n != 1 || err != nil {
+	if n, _, err := ask(t, at, `up{job="fila"} == 1`); n != 2 || err != nil {
 		t.Errorf("%d brokers are up (%v)", n, err)
 	}
 }

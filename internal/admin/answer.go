@@ -53,6 +53,9 @@ func statuses() map[string]int {
 		"LUA":         http.StatusUnprocessableEntity,
 		"MAXDEPTH":    http.StatusTooManyRequests,
 		"LOADING":     http.StatusServiceUnavailable,
+		"CLUSTERDOWN": http.StatusServiceUnavailable,
+		"NOQUORUM":    http.StatusServiceUnavailable,
+		"MOVED":       http.StatusMisdirectedRequest,
 		"MISCONF":     http.StatusServiceUnavailable,
 		"OOM":         http.StatusServiceUnavailable,
 	}
