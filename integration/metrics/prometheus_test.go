@@ -190,7 +190,7 @@ func prometheus(t *testing.T, targets []string, options ...string) string {
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "prometheus.yaml")
-	text := fmt.Sprintf("global: { scrape_interval: 1s, evaluation_interval: 1s }\nrule_files: [%s]\nscrape_configs:\n  - job_name: fila\n    static_configs: [{ targets: [\"%s\"] }]\n", absolute, strings.Join(targets, `", "`))
+	text := fmt.Sprintf("global: { scrape_interval: 1s, evaluation_interval: 1s }\nrule_files: [%s]\nscrape_configs:\n  - job_name: fila\n    static_configs: [{ targets: [%s] }]\n", absolute, `"`+strings.Join(targets, `", "`)+`"`)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
