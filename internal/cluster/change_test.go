@@ -232,6 +232,20 @@ func TestANodeThatWasDownHasNoDigest(t *testing.T) {
 	c.start(down)
 }
 
+func TestANodeWhoseStoreTakesNoWritesDoesNotHoldUpAComparison(t *testing.T) {
+	c, _ := serving(t, "a", "b", "c")
+	full := ring(c.leads())
+	c.nodes[full].store.setRefuse(storage.ErrFull)
+	until(t, "a write that is refused", func() bool { return !c.nodes[full].node.Status().Writable })
+	for _, n := range c.verified().Nodes {
+		want := map[bool]string{true: VerifiedUnknown, false: VerifiedEqual}[n.Node == full]
+		if n.Result != want || strings.Contains(n.Trouble, "has not come to entry") != (n.Node == full) {
+			t.Errorf("%+v", n)
+		}
+	}
+	c.nodes[full].store.setRefuse(nil)
+}
+
 func TestWithoutAMajorityOfDigestsNoNodeIsConvicted(t *testing.T) {
 	v := Verification{Nodes: []Verified{{Node: "a", Digest: "1"}, {Node: "b", Digest: "2"}, {Node: "c"}}}
 	if sum := v.judge(); sum != "" || v.Nodes[0].Result != VerifiedDiffers || v.Nodes[1].Result != VerifiedDiffers || v.Nodes[2].Result != VerifiedUnknown {

@@ -63,7 +63,8 @@ const (
 // digest is that of the store at an entry.
 type digest struct {
 	Index   uint64 `json:"index"`
-	Over    bool   `json:"over"` // the following is known
+	Begun   bool   `json:"begun"` // the node has come to the entry
+	Over    bool   `json:"over"`  // the following is known
 	Sum     string `json:"sum"`
 	Records uint64 `json:"records"`
 	Trouble string `json:"trouble"` // why there is none; empty: there is
@@ -82,7 +83,7 @@ type digests struct {
 func (d *digests) begin(index uint64, store LocalStore, stale func() bool) {
 	d.mu.Lock()
 	busy := len(d.all) > 0 && !d.all[len(d.all)-1].Over
-	g := &digest{Index: index}
+	g := &digest{Index: index, Begun: true}
 	if busy {
 		g.Over, g.Trouble = true, "an earlier digest is being made"
 	}
@@ -224,9 +225,10 @@ func (v *Verification) judge() string {
 	return majority
 }
 
-// digestOf asks a member for its digest until it is there.
+// digestOf asks a member for its digest until it is there. It does not wait for one that does not come to
+// the entry: its store may take no writes until there is space again.
 func (n *Node) digestOf(ctx context.Context, m *Member, index uint64) Verified {
-	v := Verified{Node: m.Node}
+	v, asked := Verified{Node: m.Node}, time.Now()
 	again := time.NewTicker(digestPause)
 	defer again.Stop()
 	for failed := 0; ; {
@@ -239,6 +241,9 @@ func (n *Node) digestOf(ctx context.Context, m *Member, index uint64) Verified {
 			}
 		case g.Over:
 			v.Digest, v.Records, v.Trouble = g.Sum, g.Records, g.Trouble
+			return v
+		case !g.Begun && time.Since(asked) > n.cfg.Pace.Begin:
+			v.Trouble = fmt.Sprintf("the node has not come to entry %d of the log for %s", index, n.cfg.Pace.Begin)
 			return v
 		}
 		select {

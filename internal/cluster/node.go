@@ -58,6 +58,7 @@ type Pace struct {
 	Ask   time.Duration // to ask other nodes while this one has no identity; 500 ms
 	Watch time.Duration // to look after members and the size of the log; 1 s
 	Leave time.Duration // for handing over and for the end of Raft; 5 s
+	Begin time.Duration // for a node to come to the entry at which Verify compares; 30 s
 }
 
 func (p *Pace) defaults() {
@@ -70,6 +71,7 @@ func (p *Pace) defaults() {
 	set(&p.Ask, 500*time.Millisecond)
 	set(&p.Watch, time.Second)
 	set(&p.Leave, 5*time.Second)
+	set(&p.Begin, 30*time.Second)
 }
 
 // Node is a node of a cluster, from New until Run returns.

@@ -282,7 +282,7 @@ func (c *trial) tryToStart(id string, peers []Peer) error {
 			}
 			return nil
 		},
-		Pace: Pace{Retry: 5 * time.Millisecond, Ask: 10 * time.Millisecond, Watch: 20 * time.Millisecond, Leave: time.Second},
+		Pace: Pace{Retry: 5 * time.Millisecond, Ask: 10 * time.Millisecond, Watch: 20 * time.Millisecond, Leave: time.Second, Begin: 2 * time.Second},
 		step: func(step string) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -531,21 +531,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 func TestALeaderWhoseStoreRefusesWritesHandsOver(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	var done atomic.Int64
-	c.work = func(ctx context.Context, node string, l *Leadership) error {
-		for i := 0; ; i++ {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-l.Yield:
-				return nil
-			case <-time.After(time.Millisecond):
-			}
-			if err := put(l, fmt.Sprintf("%s-%d-%06d", node, l.Term, i)); err != nil {
-				return err
-			}
-			done.Add(1)
-		}
-	}
+	c.work = steady(&done)
 	c.startAll()
 	c.formed()
 	progress := func() {
