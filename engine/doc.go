@@ -27,6 +27,7 @@
 //	admission.go claims.go           which class is next when a throttle has room
 //	key.go read.go                   a fairness key, its head cache, and window reads
 //	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
+//	account_ids.go                   ids of movements, so that a repeated one is done once
 //	budget_line.go                   keys that wait for credits
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages

@@ -18,7 +18,7 @@ const (
 
 // folderFilesMax bounds the sources of a folder, and in the packages of commands the tests, too, so
 // that readers can find code by file name.
-const folderFilesMax = 50
+const folderFilesMax = 60
 
 func counted(s source) bool {
 	return !s.test() || slices.Contains(append(commandPackages(), "internal/compat"), s.pkg())
