@@ -216,43 +216,73 @@ func distinct(keys []string) []string {
 // again, or where the counts of a limited queue are not exact yet. In a transaction the
 // preflight has done both, and the task never parks.
 func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
-	c := tx.core
-	q, err := c.queueToChange(req.Queue)
+	a, err := tx.admit(req)
 	if err != nil {
 		return ID{}, err
 	}
-	if err := c.writableForNew(); err != nil {
-		return ID{}, err
+	return tx.core.place(req, &a), nil
+}
+
+// admission is what the checks of an enqueue have found. It is valid until the next change of
+// the core.
+type admission struct {
+	queue            *queue
+	known            ID    // the message that has the request's id already; zero: store a new one
+	readyAt, expires int64 // see times
+	ignored          bool  // the delay of the hook, which ends after the time to live
+}
+
+// admit makes all the checks of an enqueue and changes no queue: several requests may be admitted
+// before the first is placed. Errors and parking are those of Enqueue.
+func (tx *Tx) admit(req *Enqueue) (admission, error) {
+	c := tx.core
+	q, err := c.queueToChange(req.Queue)
+	if err != nil {
+		return admission{}, err
 	}
+	if err := c.writableForNew(); err != nil {
+		return admission{}, err
+	}
+	a := admission{queue: q}
 	if req.dedup != "" {
 		id, known, err := c.duplicate(q, req)
 		switch {
 		case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
-			return ID{}, tx.repeatLookup(q, req)
+			return admission{}, tx.repeatLookup(q, req)
 		case err != nil:
-			return ID{}, err
+			return admission{}, err
 		case known:
-			q.totals.deduplicated++
-			return id, nil
+			a.known = id
+			return a, nil
 		}
 	}
 	if q.set.PausedIn {
-		return ID{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
+		return admission{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
 	}
 	if q.limited() && !tx.atomic {
 		if err := tx.AwaitCounts(); err != nil {
-			return ID{}, err
+			return admission{}, err
 		}
 	}
 	if err := q.full(req.Key); err != nil {
-		return ID{}, err
+		return admission{}, err
 	}
 	if err := c.checkPaid(q, req); err != nil {
-		return ID{}, err
+		return admission{}, err
 	}
-	readyAt, expires, err := c.times(q, req)
-	if err != nil {
-		return ID{}, err
+	return a, c.times(&a, req)
+}
+
+// place stores the message of an admitted request and returns its id, or that of the message
+// which is known. It cannot fail.
+func (c *core) place(req *Enqueue, a *admission) ID {
+	q := a.queue
+	if a.known != (ID{}) {
+		q.totals.deduplicated++
+		return a.known
+	}
+	if a.ignored {
+		c.reportRejected(rejectedDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(a.expires - c.now)})
 	}
 	k := c.keyWithHash(q, req.Key, req.hash)
 	rank := uint8(defaultRank)
@@ -260,11 +290,11 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		rank = priorityMax - *req.Priority
 	}
 	m := c.newMessage(k, rank)
-	m.throttles, m.cost, m.expires = c.throttleSet(k, req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), expires
+	m.throttles, m.cost, m.expires = c.throttleSet(k, req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), a.expires
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}
-	c.insert(m, req.record, readyAt)
+	c.insert(m, req.record, a.readyAt)
 	req.record = nil // free the memory: the reply may wait, and does not need the record
 	if req.dedup != "" {
 		c.recordDedupID(q, req.dedup, m.id)
@@ -275,7 +305,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 		c.recordSignal(m, signalEnqueued, 1)
 	}
 	c.out.sync = true
-	return m.id, nil
+	return m.id
 }
 
 // checkPaid returns an error if a budget does not exist, unless that holds the message, or if one
@@ -345,103 +375,3 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 	}
 	c.makeReady(m)
 }
-
-// decide asks the on_enqueue hook of the request's queue, if there is one, and writes its
-// decision into the request. It runs on the connection. If the hook fails, its decision is the
-// safe one.
-func (s *Snapshot) decide(req *Enqueue, now func() int64) {
-	hooks, _ := s.hooks.get(req.Queue)
-	h := hooks.by[hook.OnEnqueue]
-	if h == nil {
-		return
-	}
-	msg := hook.Message{
-		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
-		Budgets: req.Budgets, Charge: req.chargeEach(),
-	}
-	at := unix(now())
-	d, _ := h.OnEnqueue(at, &msg, s.View(at), hooks.bounds) // the hook has counted an error, and the decision is safe
-	if d.Key != "" {
-		req.Key = d.Key
-	}
-	if d.Weight > 0 {
-		req.Weight = d.Weight
-	}
-	if d.Cost > 0 {
-		req.Cost = d.Cost
-	}
-	if d.Throttles != nil {
-		req.Throttles = d.Throttles
-	}
-	if d.Priority != nil {
-		req.Priority = d.Priority
-	}
-	if d.Budgets != nil {
-		req.Budgets, req.lenient = d.Budgets, true
-	}
-	if d.Charge != nil {
-		req.Charge = d.Charge
-	}
-	req.hook, req.hookDelay = h, d.Delay // times checks it against the queue's time to live
-}
-
-// A hook decides on the connection, without knowing the settings of the queue at the time of
-// the enqueue. So a decision within Limits may still be impossible for the queue: a delay that
-// ends after the message's time to live. A hook must not fail a command. The engine therefore
-// ignores such a delay, applies the rest of the decision, and has the hook count an error.
-
-// times returns when a message that is enqueued now is ready, which may be in the past, and
-// when its time to live ends, 0 for never. A delay of the hook takes precedence over that of
-// the producer, unless it ends after the time to live.
-func (c *core) times(q *queue, req *Enqueue) (readyAt, expires int64, err error) {
-	if d := req.hookDelay; d != nil {
-		readyAt = c.now + int64(*d)
-		if expires, err = c.lifetime(q, req.TTL, readyAt); err == nil {
-			return readyAt, expires, nil
-		}
-	}
-	own := req.At
-	if req.Delay > 0 {
-		own = c.now + int64(req.Delay)
-	}
-	if expires, err = c.lifetime(q, req.TTL, own); err != nil {
-		return 0, 0, err
-	}
-	if req.hookDelay != nil {
-		c.reportRejected(rejectedDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(expires - c.now)})
-	}
-	return own, expires, nil
-}
-
-// rejectedDelays is the job that reports rejected delays to their hooks. It runs off the loop
-// because a hook takes a lock to count.
-type rejectedDelays struct{ all []rejectedDelay }
-
-// rejectedDelay is a delay of a hook's decision that ended after the message's time to live.
-type rejectedDelay struct {
-	hook       hook.Hook
-	at         int64
-	delay, ttl time.Duration
-}
-
-// reportRejected has the hook count an error. The reports of one batch share a job.
-func (c *core) reportRejected(d rejectedDelay) {
-	if n := len(c.out.jobs); n > 0 {
-		if u, ok := c.out.jobs[n-1].(*rejectedDelays); ok {
-			u.all = append(u.all, d)
-			return
-		}
-	}
-	c.out.jobs = append(c.out.jobs, &rejectedDelays{[]rejectedDelay{d}})
-}
-
-// do implements job.
-func (u *rejectedDelays) do(Store) {
-	for _, d := range u.all {
-		d.hook.Rejected(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
-			d.delay.Milliseconds(), d.ttl.Milliseconds()))
-	}
-}
-
-// Apply implements Call. Nothing follows from the reports.
-func (u *rejectedDelays) Apply(*Tx) error { return nil }

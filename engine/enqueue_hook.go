@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/faisca/fila/internal/hook"
+)
+
+// The part of on_enqueue in an enqueue: the decision, on the connection, and what becomes of it in
+// the turn.
+
+// decide asks the on_enqueue hook of the request's queue, if there is one, and writes its
+// decision into the request. It runs on the connection. If the hook fails, its decision is the
+// safe one.
+func (s *Snapshot) decide(req *Enqueue, now func() int64) {
+	hooks, _ := s.hooks.get(req.Queue)
+	h := hooks.by[hook.OnEnqueue]
+	if h == nil {
+		return
+	}
+	msg := hook.Message{
+		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
+		Budgets: req.Budgets, Charge: req.chargeEach(),
+	}
+	at := unix(now())
+	d, _ := h.OnEnqueue(at, &msg, s.View(at), hooks.bounds) // the hook has counted an error, and the decision is safe
+	if d.Key != "" {
+		req.Key = d.Key
+	}
+	if d.Weight > 0 {
+		req.Weight = d.Weight
+	}
+	if d.Cost > 0 {
+		req.Cost = d.Cost
+	}
+	if d.Throttles != nil {
+		req.Throttles = d.Throttles
+	}
+	if d.Priority != nil {
+		req.Priority = d.Priority
+	}
+	if d.Budgets != nil {
+		req.Budgets, req.lenient = d.Budgets, true
+	}
+	if d.Charge != nil {
+		req.Charge = d.Charge
+	}
+	req.hook, req.hookDelay = h, d.Delay // times checks it against the queue's time to live
+}
+
+// A hook decides on the connection, without knowing the settings of the queue at the time of
+// the enqueue. So a decision within Limits may still be impossible for the queue: a delay that
+// ends after the message's time to live. A hook must not fail a command. The engine therefore
+// ignores such a delay, applies the rest of the decision, and has the hook count an error.
+
+// times notes when a message that is enqueued now is ready, which may be in the past, and
+// when its time to live ends, 0 for never. A delay of the hook takes precedence over that of
+// the producer, unless it ends after the time to live.
+func (c *core) times(a *admission, req *Enqueue) (err error) {
+	if d := req.hookDelay; d != nil {
+		a.readyAt = c.now + int64(*d)
+		if a.expires, err = c.lifetime(a.queue, req.TTL, a.readyAt); err == nil {
+			return nil
+		}
+		a.ignored = true
+	}
+	a.readyAt = req.At
+	if req.Delay > 0 {
+		a.readyAt = c.now + int64(req.Delay)
+	}
+	a.expires, err = c.lifetime(a.queue, req.TTL, a.readyAt)
+	return err
+}
+
+// rejectedDelays is the job that reports rejected delays to their hooks. It runs off the loop
+// because a hook takes a lock to count.
+type rejectedDelays struct{ all []rejectedDelay }
+
+// rejectedDelay is a delay of a hook's decision that ended after the message's time to live.
+type rejectedDelay struct {
+	hook       hook.Hook
+	at         int64
+	delay, ttl time.Duration
+}
+
+// reportRejected has the hook count an error. The reports of one batch share a job.
+func (c *core) reportRejected(d rejectedDelay) {
+	if n := len(c.out.jobs); n > 0 {
+		if u, ok := c.out.jobs[n-1].(*rejectedDelays); ok {
+			u.all = append(u.all, d)
+			return
+		}
+	}
+	c.out.jobs = append(c.out.jobs, &rejectedDelays{[]rejectedDelay{d}})
+}
+
+// do implements job.
+func (u *rejectedDelays) do(Store) {
+	for _, d := range u.all {
+		d.hook.Rejected(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
+			d.delay.Milliseconds(), d.ttl.Milliseconds()))
+	}
+}
+
+// Apply implements Call. Nothing follows from the reports.
+func (u *rejectedDelays) Apply(*Tx) error { return nil }
