@@ -17,7 +17,7 @@ func filaCluster() Spec {
 	return Spec{
 		Name: "FILA.CLUSTER", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary:     "A container for the commands of a cluster of nodes, see docs/cluster.md.",
-		Subcommands: []Spec{help("FILA.CLUSTER"), clusterRemove(), clusterStatus(), clusterTransfer(), clusterVerify()},
+		Subcommands: []Spec{help("FILA.CLUSTER"), clusterLearner(), clusterRemove(), clusterStatus(), clusterTransfer(), clusterVerify(), clusterVoter()},
 	}
 }
 
@@ -37,7 +37,7 @@ func clusterStatus() Spec {
 		Summary: "Returns what this node knows of all nodes of its cluster, itself among them. It needs no leader: if none is known, no node has the role leader.",
 		Reply: "An array of maps, one for each node: " + memberFields(&ReplicationState{}, &Member{}).names() + ". role is leader, voter, learner or none, " +
 			"state is online, behind, readonly, joining or down. address is that for other nodes, client that for clients. last_contact_ms is the time since this " +
-			"node heard of it, -1 if it never has. behind counts the batches that it lacks, behind_ms is since when.",
+			"node heard of it, -1 if it never has. behind counts the batches that it lacks, behind_ms is since when. named is 1 for a learner that FILA.CLUSTER LEARNER has named.",
 		Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"FILA.CLUSTER STATUS", noCluster}},
@@ -77,6 +77,7 @@ func memberFields(r *ReplicationState, m *Member) *fields {
 	f.number("log_bytes", m.LogBytes)
 	f.millis("clock_skew_ms", m.Skew)
 	f.text("trouble", clipReason(m.Trouble))
+	f.flag("named", m.Learner)
 	return &f
 }
 
@@ -89,6 +90,30 @@ func clusterSpec(name, complexity, returns, summary string, args ...Arg) Spec {
 		Name: name, Group: "fila", Since: "0.1.0", Complexity: complexity, Returns: returns, Summary: summary, Args: args,
 		Flags: []string{"admin", "noscript", "no_multi"},
 	}
+}
+
+func clusterLearner() Spec {
+	s := clusterSpec("LEARNER", "O(1)", "status",
+		"Takes the vote of a node that does not lead, until FILA.CLUSTER VOTER. It keeps a copy of everything. A learner that may vote gets a vote in its place. It is refused if fewer than three voters were left, or no majority of them answers.",
+		nodeArg(false))
+	s.Examples = []Example{{"FILA.CLUSTER LEARNER c", noCluster}}
+	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
+		node := in.Text("node")
+		return s.operate(func(r Replication, done func(error)) { r.Learner(node, done) })
+	}
+	return s
+}
+
+func clusterVoter() Spec {
+	s := clusterSpec("VOTER", "O(1)", "status",
+		"Ends FILA.CLUSTER LEARNER: the node gets a vote as soon as it has caught up and there is room for a voter, of which there are three, or five with five nodes. Does not wait for that. Refused for other learners while there is no room.",
+		nodeArg(false))
+	s.Examples = []Example{{"FILA.CLUSTER VOTER c", noCluster}}
+	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
+		node := in.Text("node")
+		return s.operate(func(r Replication, done func(error)) { r.Voter(node, done) })
+	}
+	return s
 }
 
 func clusterRemove() Spec {

@@ -351,6 +351,16 @@ func (f *fakeReplication) Remove(node string, done func(error)) {
 	done(f.err)
 }
 
+func (f *fakeReplication) Learner(node string, done func(error)) {
+	f.asked = "learner " + node
+	done(f.err)
+}
+
+func (f *fakeReplication) Voter(node string, done func(error)) {
+	f.asked = "voter " + node
+	done(f.err)
+}
+
 func (f *fakeReplication) Transfer(to string, done func(error)) {
 	f.asked = "transfer " + to
 	done(f.err)
@@ -387,6 +397,8 @@ func (*crowd) Await(_ int, _ time.Duration, done func(int)) func() {
 	return func() {}
 }
 
+func (*crowd) Learner(_ string, done func(error))  { done(nil) }
+func (*crowd) Voter(_ string, done func(error))    { done(nil) }
 func (*crowd) Remove(_ string, done func(error))   { done(nil) }
 func (*crowd) Transfer(_ string, done func(error)) { done(nil) }
 
@@ -505,11 +517,11 @@ func TestWaitWaitsForReplicas(t *testing.T) {
 
 func TestOperatorsSeeEachNode(t *testing.T) {
 	f := &fakeReplication{state: threeNodes()}
-	f.state.Members[2].Trouble = "its disk is slow"
+	f.state.Members[2].Trouble, f.state.Members[2].Learner = "its disk is slow", true
 	s := newServer(t, func(c *Config) { c.Replication = f })
 	wantParts(t, s, []string{"FILA.CLUSTER", "STATUS"},
 		"1) \"id\"\n    2) \"a\"\n    3) \"role\"\n    4) \"leader\"\n    5) \"state\"\n    6) \"online\"\n    7) \"address\"\n    8) \"10.0.0.1:5571\"\n    9) \"client\"\n   10) \"10.0.0.1:5555\"",
-		"\"b\"\n    3) \"role\"\n    4) \"voter\"", "\"c\"\n    3) \"role\"\n    4) \"learner\"\n    5) \"state\"\n    6) \"behind\"", "\"its disk is slow\"")
+		"\"b\"\n    3) \"role\"\n    4) \"voter\"", "\"c\"\n    3) \"role\"\n    4) \"learner\"\n    5) \"state\"\n    6) \"behind\"", "\"its disk is slow\"\n   29) \"named\"\n   30) (integer) 1", "\"named\"\n   30) (integer) 0")
 	f.state.Members[2].Heard = -1
 	wantParts(t, s, []string{"FILA.CLUSTER", "STATUS"}, "\"last_contact_ms\"\n   18) (integer) 1000", "\"last_contact_ms\"\n   18) (integer) -1")
 	f.state.Cluster, f.state.Leader, f.state.Members[2].Host = "", "", ""
@@ -526,6 +538,8 @@ func TestOperatorsReachTheLeaderThroughAnyNode(t *testing.T) {
 	}
 	for _, x := range []struct{ command, asked, want, refused string }{
 		{"FILA.CLUSTER REMOVE c", "remove c", "+OK\r\n", "-ERR node c leads\r\n"},
+		{"FILA.CLUSTER LEARNER c", "learner c", "+OK\r\n", "-ERR node c leads\r\n"},
+		{"FILA.CLUSTER VOTER c", "voter c", "+OK\r\n", "-ERR node c leads\r\n"},
 		{"FILA.CLUSTER TRANSFER b", "transfer b", "+OK\r\n", "-ERR node c leads\r\n"},
 		{"FILA.CLUSTER TRANSFER", "transfer ", "+OK\r\n", "-ERR node c leads\r\n"},
 		{"FILA.CLUSTER VERIFY", "verify", "*1\r\n*10\r\n$2\r\nid\r\n$1\r\na\r\n$6\r\nresult\r\n$5\r\nequal\r\n$6\r\ndigest\r\n$2\r\nd1\r\n$7\r\nrecords\r\n:9\r\n$6\r\nreason\r\n$0\r\n\r\n", "-ERR node c leads\r\n"},

@@ -32,8 +32,11 @@ type Replication interface {
 	// it is called: as soon as these are n, after the timeout (0: none), or when end is called. done is
 	// called once, from any goroutine. Await does not wait, and end may be called several times.
 	Await(n int, timeout time.Duration, done func(nodes int)) (end func())
-	// Remove, Transfer and Verify have the leader do what the subcommands of FILA.CLUSTER of these names
-	// are for. done is called once, from any goroutine. An error that is no *command.Error has the code ERR.
+	// Learner, Voter, Remove, Transfer and Verify have the leader do what the subcommands of FILA.CLUSTER of
+	// these names are for. done is called once, from any goroutine. An error that is no *command.Error has
+	// the code ERR.
+	Learner(node string, done func(error))
+	Voter(node string, done func(error))
 	Remove(node string, done func(error))
 	Transfer(to string, done func(error))
 	Verify(done func(nodes []Verified, err error))
@@ -75,10 +78,11 @@ type ReplicationState struct {
 
 // Member is a node of a cluster. What it tells of itself is zero if it was never heard.
 type Member struct {
-	ID    string
-	Addr  string // of its node port
-	Voter bool
-	State MemberState
+	ID      string
+	Addr    string // of its node port
+	Voter   bool
+	Learner bool // FILA.CLUSTER LEARNER has named it
+	State   MemberState
 
 	// Host and the ports are where clients reach it. A port is 0 if it does not listen.
 	Host            string

@@ -268,3 +268,14 @@ func checkBudgets(req *Enqueue, l *Limits) error {
 	}
 	return nil
 }
+
+// checkKey returns ErrInvalid for an empty fairness key and ErrTooBig for one above Limits.Key.
+func (c *core) checkKey(key string) error {
+	if key == "" {
+		return fmt.Errorf("%w: a fairness key has at least one byte", ErrInvalid)
+	}
+	if len(key) > c.cfg.Limits.Key {
+		return fmt.Errorf("%w: fairness key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Key)
+	}
+	return nil
+}

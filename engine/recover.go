@@ -375,6 +375,7 @@ const (
 	stateReplica = "replica"
 	// stateUser and stateUsers are storage.UserKey and storage.UsersVersionKey.
 	stateUser, stateUsers = "acl", "acl_version"
+	stateLearner          = "learner" // storage.LearnerKey
 	// stateCronMessage is followed by the name of a recurring message; the value is its
 	// content, a storage.Message.
 	stateCronMessage = "cron_message"
@@ -429,6 +430,7 @@ func stateKinds() map[string]stateKind {
 		stateKey:         {3, func(b []byte) error { return new(storage.Key).Decode(b) }},
 		stateConfig:      {2, func([]byte) error { return nil }},
 		stateUser:        {2, func([]byte) error { return nil }},
+		stateLearner:     {2, func([]byte) error { return nil }},
 		stateThrottle:    {2, func(b []byte) error { return new(storage.Throttle).Decode(b) }},
 		stateCron:        {2, func(b []byte) error { return new(storage.Cron).Decode(b) }},
 		stateReplica:     {1, func(b []byte) error { return new(storage.Replica).Decode(b) }},

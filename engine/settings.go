@@ -197,6 +197,17 @@ func (c *core) recoverUsers() error {
 	return err
 }
 
+// SetLearner notes for the nodes of a cluster whether one of them is a learner by the will of an operator,
+// see storage.LearnerKey. It is durable when the reply leaves. Errors: ErrMisconf.
+func (tx *Tx) SetLearner(node string, learner bool) error {
+	if err := tx.core.writable(); err != nil {
+		return err
+	}
+	storage.PutLearner(tx.core.out.batch, node, learner)
+	tx.core.out.sync = true
+	return nil
+}
+
 // KeyOptions are the settings of a fairness key that a command changes; nil: unchanged.
 type KeyOptions struct {
 	Weight *uint32 // from 1 to Limits.Weight
@@ -256,17 +267,6 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 		c.settle(k)
 	}
 	return true, nil
-}
-
-// checkKey returns ErrInvalid for an empty fairness key and ErrTooBig for one above Limits.Key.
-func (c *core) checkKey(key string) error {
-	if key == "" {
-		return fmt.Errorf("%w: a fairness key has at least one byte", ErrInvalid)
-	}
-	if len(key) > c.cfg.Limits.Key {
-		return fmt.Errorf("%w: fairness key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Key)
-	}
-	return nil
 }
 
 // keySettings checks a request to change a key's settings, and returns the queue and the

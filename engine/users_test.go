@@ -80,3 +80,24 @@ func TestUsersAreBounded(t *testing.T) {
 		t.Error("a refused change has changed something")
 	}
 }
+
+func TestALearnerIsInTheStoreWithTheReply(t *testing.T) {
+	w := newWorld(t, nil)
+	want := func(nodes string) {
+		t.Helper()
+		if got, err := storage.ReadLearners(w.core.store); fmt.Sprint(got) != nodes || err != nil {
+			t.Errorf("the store has the learners %v, %v, want %s", got, err, nodes)
+		}
+	}
+	for range 2 {
+		w.must(func(tx *Tx) error { return tx.SetLearner("c", true) })
+		want("[c]")
+	}
+	w.must(func(tx *Tx) error { return tx.SetLearner("d", true) })
+	w.restart()
+	want("[c d]")
+	for range 2 {
+		w.must(func(tx *Tx) error { return tx.SetLearner("c", false) })
+		want("[d]")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +160,114 @@ func TestAnOperatorOperatesACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.ready(rest)
+}
+
+// roles returns what a node shows of all, as words like a=voter, and whether it finds them well.
+func (n *nodes) roles(id string) (roles string, well bool) {
+	n.t.Helper()
+	out, code := n.fila(id, "cluster", "status")
+	for _, m := range regexp.MustCompile(`(?m)^(\w)\t(leader|voter|learner)\t`).FindAllStringSubmatch(out, -1) {
+		roles += m[1] + "=" + m[2] + " "
+	}
+	return roles, code == 0
+}
+
+// What an operator says about votes is a record: it holds through failovers and restarts of all nodes, and
+// fila check knows it.
+func TestAnOperatorChoosesWhichNodesVote(t *testing.T) {
+	dirs := map[string]string{}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		dirs[id] = t.TempDir()
+	}
+	n := clusterIn(t, dirs)
+	c := connect(t, n.all["a"].Addr(), 3)
+	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	do(t, c, "FILA.ENQUEUE", "q", "m")
+	var roles string
+	settled := func(by string, want int, learner string) {
+		t.Helper()
+		n.until(fmt.Sprintf("%d nodes with %s as a learner", want, learner), func() (well bool) {
+			roles, well = n.roles(by)
+			return well && strings.Count(roles, "=") == want && strings.Count(roles, "=voter")+strings.Count(roles, "=leader") == 3 && strings.Contains(roles, learner+"=learner")
+		})
+	}
+	n.until("three voters and a learner", func() (well bool) {
+		roles, well = n.roles("a")
+		return well && strings.Count(roles, "=voter") == 2 && strings.Count(roles, "=learner") == 1
+	})
+	spare, _, _ := strings.Cut(roles[strings.Index(roles, "=learner")-1:], "=")
+	leader := n.leader()
+	named := slices.DeleteFunc(n.others(leader), func(id string) bool { return id == spare })[0]
+	if out, code := n.fila(spare, "cluster", "learner", leader); code != 1 || !strings.Contains(out, "hand the leadership over first") {
+		t.Errorf("the leader as a learner: exit code %d, %s", code, out)
+	}
+	if out, code := n.fila(spare, "cluster", "learner", "x"); code != 1 || !strings.Contains(out, "no member of the cluster is named") {
+		t.Errorf("an unknown learner: exit code %d, %s", code, out)
+	}
+	if out, code := n.fila(leader, "cluster", "voter", spare); code != 1 || !strings.Contains(out, "as many as it needs") {
+		t.Errorf("a fourth voter: exit code %d, %s", code, out)
+	}
+	for range 2 {
+		if out, code := n.fila(spare, "cluster", "learner", named); code != 0 {
+			t.Fatalf("exit code %d, %s", code, out)
+		}
+	}
+	settled(leader, 4, named)
+	if out, code := n.fila(leader, "cluster", "learner", spare); code != 1 || !strings.Contains(out, "2 voters would be left") {
+		t.Errorf("a second learner: exit code %d, %s", code, out)
+	}
+	// A failover, and the restart of all.
+	if err := n.all[leader].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(spare)
+	n.until("another leader", func() bool { return n.leader() != leader })
+	if err := n.all[leader].Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(leader)
+	settled(leader, 4, named)
+	for _, b := range n.all {
+		if err := b.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, code, err := harness.Run(t.Context(), nil, binary(t), "check", n.all[named].Data()); err != nil || code != 0 {
+		t.Errorf("fila check: exit code %d, %v\n%s", code, err, out)
+	}
+	for _, b := range n.all {
+		if err := b.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range n.all {
+		n.ready(id)
+	}
+	settled(named, 4, named)
+	if reply := fmt.Sprint(do(t, connect(t, n.all[spare].Addr(), 3), "FILA.CLUSTER", "STATUS")); strings.Count(reply, "named:1") != 1 || strings.Count(reply, "named:0") != 3 {
+		t.Errorf("STATUS: %s", reply)
+	}
+	// It takes the place of one that is removed, once it may.
+	leader = n.leader()
+	gone := slices.DeleteFunc(n.others(leader), func(id string) bool { return id == named })[0]
+	if out, code := n.fila(leader, "cluster", "remove", gone, "--yes"); code != 0 {
+		t.Fatalf("remove: exit code %d, %s", code, out)
+	}
+	n.until("the end of the node that was removed", func() bool { return strings.Contains(n.log(gone), "was removed from the cluster: ") })
+	if err := n.all[gone].Kill(); err != nil { // it has ended
+		t.Fatal(err)
+	}
+	if roles, _ := n.roles(leader); !strings.Contains(roles, named+"=learner") {
+		t.Errorf("with a place for a voter the roles are %s", roles)
+	}
+	if got := do(t, connect(t, n.all[named].Addr(), 3), "FILA.CLUSTER", "VOTER", named); got != "OK" {
+		t.Errorf("VOTER: %v", got)
+	}
+	n.until("three voters", func() (well bool) {
+		roles, well = n.roles(named)
+		return well && strings.Contains(roles, named+"=voter") && !strings.Contains(roles, "learner")
+	})
+	wantStats(t, connect(t, n.all[named].Addr(), 3), "q", map[string]int64{"ready": 1})
 }
 
 // A single broker becomes a cluster, and a single broker again, on whichever node: messages, leases,

@@ -5,11 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,7 +49,7 @@ func clusterOf(t *testing.T, dirs map[string]string, args func(id string) []stri
 	t.Helper()
 	n := &nodes{t: t, all: map[string]*harness.Broker{}, peers: map[string]string{}}
 	var peers []string
-	for _, id := range []string{"a", "b", "c"} {
+	for _, id := range slices.Sorted(maps.Keys(dirs)) {
 		addr, err := harness.FreeAddr()
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +57,7 @@ func clusterOf(t *testing.T, dirs map[string]string, args func(id string) []stri
 		n.peers[id] = addr
 		peers = append(peers, id+"="+addr)
 	}
-	for _, id := range []string{"a", "b", "c"} {
+	for _, id := range slices.Sorted(maps.Keys(dirs)) {
 		b, err := harness.New(binary(t), dirs[id], append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args(id)...)...)
 		if err != nil {
 			t.Fatal(err)
@@ -289,9 +291,9 @@ func TestABackupOfANodeBelongsToNoCluster(t *testing.T) {
 
 // others returns the nodes but one, that which leads first.
 func (n *nodes) others(id string) []string {
-	list := map[string][]string{"a": {"b", "c"}, "b": {"c", "a"}, "c": {"a", "b"}}[id]
-	if n.leader() == list[1] {
-		list[0], list[1] = list[1], list[0]
+	list := slices.DeleteFunc(slices.Sorted(maps.Keys(n.all)), func(other string) bool { return other == id })
+	if i := slices.Index(list, n.leader()); i > 0 {
+		list[0], list[i] = list[i], list[0]
 	}
 	return list
 }

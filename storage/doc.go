@@ -79,7 +79,8 @@
 // The store of a node of a cluster has records more, in state. "replica" is the position in the
 // replicated log up to which it has applied it, which changes with every batch, in the same write.
 // "acl" with a name is a user, as the line of rules that ACL LIST shows, and "acl_version" the number
-// of changes of the users.
+// of changes of the users. "learner" with the name of a node, and no value, has the leader not give
+// that node a vote.
 //
 // # Batches
 //

@@ -155,6 +155,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_replica":       fullReplica().Append(nil),
 		"key_user":             storage.UserKey("worker"),
 		"key_users_version":    storage.UsersVersionKey(),
+		"key_learner":          storage.LearnerKey("c"),
 		"batch":                goldenBatch().Bytes(),
 	} {
 		path := filepath.Join("testdata", "golden", name+".hex")

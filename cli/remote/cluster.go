@@ -37,6 +37,21 @@ for the node that leads, and if the nodes that are left and answer were no major
 			examples: []string{"fila cluster remove c", "fila cluster remove c --yes"},
 		},
 		{
+			name: "cluster learner", args: "NODE", short: "Have a node of a cluster keep a copy, and not vote",
+			long: `Until fila cluster voter, whichever node leads and whatever restarts. A learner that may vote
+gets a vote in its place first. It is refused for the node that leads, and if fewer than
+three voters were left or no majority of them answers.`,
+			wire: "FILA.CLUSTER LEARNER $NODE", done: "$NODE is a learner",
+			examples: []string{"fila cluster learner c"},
+		},
+		{
+			name: "cluster voter", args: "NODE", short: "Have a node vote that fila cluster learner has named",
+			long: `It gets its vote as soon as it has caught up and there is room for a voter: there are three,
+with five nodes or more five. fila cluster status shows it.`,
+			wire: "FILA.CLUSTER VOTER $NODE", done: "$NODE may vote",
+			examples: []string{"fila cluster voter c"},
+		},
+		{
 			name: "cluster verify", short: "Compare the stores of all nodes",
 			long: `Each node hashes its store as it is at one entry of the log. A node whose store differs
 from that of the majority ends, and does not start again with it: empty its storage.path

@@ -28,7 +28,7 @@ func notRun() map[string]bool {
 	return map[string]bool{
 		"fila serve": true, "fila config": true, "fila bench": true, "fila check": true, "fila repair": true, "fila restore": true, "fila completion": true, "fila man": true,
 		// of several nodes: integration/cluster_members_test.go
-		"fila cluster status": true, "fila cluster transfer": true, "fila cluster remove": true, "fila cluster verify": true, "fila cluster detach": true, "fila cluster recover": true,
+		"fila cluster status": true, "fila cluster transfer": true, "fila cluster remove": true, "fila cluster verify": true, "fila cluster learner": true, "fila cluster voter": true, "fila cluster detach": true, "fila cluster recover": true,
 	}
 }
 

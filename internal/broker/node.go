@@ -64,7 +64,7 @@ func (b *broker) openMember(ctx context.Context, opened store) error {
 	m.node, err = cluster.New(cluster.Config{
 		ID: cfg.NodeID, Name: cfg.Name, Peers: peers, Dir: b.cfg.ClusterPath(), Version: cli.Version(), Election: cfg.Election, LogBytes: cfg.LogBytes,
 		Store: localStore{b.store, opened, b.cfg.Storage.Path, b.latency.Apply}, Path: b.cfg.Storage.Path, Lead: m.lead, Leader: m.follow,
-		Contact: b.contact(), Free: func() uint64 { _, free := b.disk.figures(); return free }, Log: b.log,
+		SetLearner: m.setLearner, Contact: b.contact(), Free: func() uint64 { _, free := b.disk.figures(); return free }, Log: b.log,
 		Users: func() map[string]string { return b.handler.h.Load().UserLines() },
 	}, m.port)
 	if err != nil {
@@ -208,6 +208,36 @@ func (m *member) lead(ctx context.Context, l *cluster.Leadership) error {
 	}
 	return err
 }
+
+// setLearner writes or removes the record of a learner with the engine in force, see cluster.Config.
+func (m *member) setLearner(ctx context.Context, node string, learner bool) error {
+	done := make(chan struct{}, 1)
+	task := &engine.Task{Call: &learnerCall{node, learner}, Client: engine.NewClient(0, func() {
+		select {
+		case done <- struct{}{}:
+		default:
+		}
+	})}
+	m.seat.Submit([]*engine.Task{task})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("the record of node %s was not acknowledged: %w", node, ctx.Err())
+	}
+	if err := task.Err(); err != nil {
+		return fmt.Errorf("the record of node %s was not written: %w", node, err)
+	}
+	return nil
+}
+
+// learnerCall is the call that setLearner makes.
+type learnerCall struct {
+	node    string
+	learner bool
+}
+
+// Apply implements engine.Call.
+func (c *learnerCall) Apply(tx *engine.Tx) error { return tx.SetLearner(c.node, c.learner) }
 
 // localStore is the store of a node.
 type localStore struct {

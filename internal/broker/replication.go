@@ -106,6 +106,16 @@ func (m *member) Await(n int, timeout time.Duration, done func(nodes int)) (end 
 	return m.node.Await(n, timeout, done)
 }
 
+// Learner implements commands.Replication.
+func (m *member) Learner(node string, done func(error)) {
+	go func() { done(refusal(m.node.Learner(context.Background(), node))) }()
+}
+
+// Voter implements commands.Replication.
+func (m *member) Voter(node string, done func(error)) {
+	go func() { done(refusal(m.node.Voter(context.Background(), node))) }()
+}
+
 // Remove implements commands.Replication.
 func (m *member) Remove(node string, done func(error)) {
 	go func() { done(refusal(m.node.Remove(context.Background(), node))) }()
@@ -144,7 +154,7 @@ func refusal(err error) error {
 func memberOf(n *cluster.Member, self string) commands.Member {
 	c := &n.Contact
 	m := commands.Member{
-		ID: n.Node, Addr: n.Addr, Voter: n.Voter, Version: n.Version, Applied: n.Applied, Behind: n.Behind, Late: n.Late, Heard: n.Heard, Skew: n.Skew,
+		ID: n.Node, Addr: n.Addr, Voter: n.Voter, Learner: n.Learner, Version: n.Version, Applied: n.Applied, Behind: n.Behind, Late: n.Late, Heard: n.Heard, Skew: n.Skew,
 		Free: n.Free, LogBytes: n.LogBytes, Trouble: cmp.Or(n.Refusal, n.Trouble),
 		Host: c.Host, Port: cmp.Or(c.Port, c.TLSPort), TLSPort: c.TLSPort, ClusterPort: c.ClusterPort, ClusterTLSPort: c.ClusterTLSPort,
 		SentinelPort: c.SentinelPort, SentinelTLSPort: c.SentinelTLSPort,

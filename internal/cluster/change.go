@@ -27,6 +27,8 @@ const (
 	doRemove   = "remove"
 	doTransfer = "transfer"
 	doVerify   = "verify"
+	doLearner  = "learner"
+	doVoter    = "voter"
 )
 
 // silentAfter is after how many intervals without an answer a node does not count as running.
@@ -93,9 +95,13 @@ func (n *Node) perform(ctx context.Context, c *change) ([]byte, error) {
 	defer stop()
 	switch c.Do {
 	case doRemove:
-		return nil, n.remove(c.Node)
+		return nil, n.remove(ctx, c.Node)
 	case doTransfer:
 		return nil, n.transferTo(ctx, c.Node)
+	case doLearner:
+		return nil, n.makeLearner(ctx, c.Node)
+	case doVoter:
+		return nil, n.makeVoter(ctx, c.Node)
 	case doVerify:
 		v, err := n.verify(ctx)
 		if err != nil {
@@ -126,13 +132,13 @@ func (n *Node) answers(m *Member) bool {
 	return m.Node == n.cfg.ID || m.Heard >= 0 && m.Refusal == "" && m.Heard < silentAfter*n.cfg.Pace.Watch
 }
 
-func (n *Node) remove(node string) error {
+func (n *Node) remove(ctx context.Context, node string) error {
 	m, err := n.findMember(node)
 	if err != nil {
 		return err
 	}
 	if node == n.cfg.ID {
-		return fmt.Errorf("node %s leads: hand the leadership over first (FILA.CLUSTER TRANSFER)", node)
+		return leadsFirst(node)
 	}
 	if m.Voter {
 		left, answering := 0, 0
@@ -145,13 +151,18 @@ func (n *Node) remove(node string) error {
 			}
 		}
 		if answering <= left/2 {
-			return fmt.Errorf("without node %s, %d of %d voters would answer, which is no majority: bring one of the others back first", node, answering, left)
+			return noMajority(node, answering, left)
 		}
 	}
 	if err := n.raft.RemoveServer(raft.ServerID(node), 0, memberTime).Error(); err != nil {
 		return fmt.Errorf("node %s was not removed: %w", node, err)
 	}
 	n.cfg.Log.Warn().Str("node", node).Msg("a node was removed from the cluster")
+	if m.Learner { // a node of that name that joins is another one
+		if err := n.cfg.SetLearner(ctx, node, false); err != nil {
+			return fmt.Errorf("node %s was removed, and is a learner when it comes back (FILA.CLUSTER VOTER): %w", node, err)
+		}
+	}
 	return nil
 }
 
@@ -170,7 +181,7 @@ func (n *Node) transferTo(ctx context.Context, node string) error {
 			return err
 		case node == n.cfg.ID:
 			return fmt.Errorf("node %s leads already", node)
-		case !m.Voter:
+		case !m.Voter || m.Learner:
 			return fmt.Errorf("node %s does not vote, so it cannot lead", node)
 		case !n.answers(m):
 			return fmt.Errorf("node %s does not answer: %s", node, m.Refusal)

@@ -156,7 +156,7 @@ func TestAnEmptyDiskHasNoVoteBeforeItHasCaughtUp(t *testing.T) {
 		if err := c.nodes[leader].node.raft.Barrier(0).Error(); err != nil {
 			t.Fatal(err)
 		}
-		c.nodes[leader].node.promote(t.Context(), map[string]uint64{wiped: 0})
+		c.nodes[leader].node.promote(t.Context(), map[string]uint64{wiped: 0}, nil)
 		if got := suffrage(); got != raft.Nonvoter {
 			t.Fatalf("without its data it is a %v", got)
 		}

@@ -16,10 +16,11 @@
 //	confirm.go       whether this node still leads
 //	fsm.go           Raft's entries go to the machine; a local store that refuses a write
 //	snapshot.go      snapshots: metadata on disk, a checkpoint of the store when one is sent
-//	enter.go join.go how a node without an identity forms a cluster or joins one; members
+//	enter.go join.go how a node without an identity forms a cluster or joins one
+//	members.go       which members vote
 //	status.go        what a node says of itself, and to the questions of others
 //	roster.go        what a node knows of the others
-//	change.go        what operators ask of the leader: to remove a node, to hand over
+//	change.go        what operators ask of the leader: to remove a node, to hand over, to compare
 //	digest.go        comparing the stores of all nodes
 //	identity.go      which cluster a directory belongs to
 //	raftlog.go       Raft's log on disk: full disks, errors; raftlog_tail.go its end after a crash

@@ -144,9 +144,13 @@ func (n *Node) lead(stopping context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	stopTending := n.goTend(ctx)
-	defer stopTending()
-	if err := n.takeOver(ctx, yield, term); err != nil {
+	err := n.takeOver(ctx, yield, term)
+	if err == nil {
+		stopTending := n.goTend(ctx)
+		defer stopTending()
+		err = n.awaitVoters(ctx, yield)
+	}
+	if err != nil {
 		if ctx.Err() == nil && yield.Err() == nil {
 			n.cfg.Log.Warn().Err(err).Msg("this node was elected and cannot lead")
 		}
@@ -162,7 +166,7 @@ func (n *Node) lead(stopping context.Context) error {
 	store := replica.NewStore(n.cfg.Store, n, term, n.fsm.machine.Load().LastOf(term))
 	stopRaising := n.goRaise(ctx, store)
 	defer stopRaising()
-	err := n.cfg.Lead(ctx, &Leadership{
+	err = n.cfg.Lead(ctx, &Leadership{
 		Term: term, Store: store,
 		Confirm: func() error { return c.confirm(ctx) }, Yield: yield.Done(),
 	})
@@ -194,8 +198,7 @@ func (n *Node) handOver(ctx, yield context.Context) {
 	}
 }
 
-// takeOver returns when everything that was committed before term is in the local store, and the
-// cluster has been formed.
+// takeOver returns when everything that was committed before term is in the local store.
 func (n *Node) takeOver(ctx, yield context.Context, term uint64) error {
 	if !n.fsm.writable() {
 		return errors.New("its store refuses writes")
@@ -218,6 +221,11 @@ func (n *Node) takeOver(ctx, yield context.Context, term uint64) error {
 	if now := n.raft.CurrentTerm(); now != term {
 		return fmt.Errorf("term %d has begun meanwhile", now)
 	}
+	return nil
+}
+
+// awaitVoters returns when the cluster has been formed.
+func (n *Node) awaitVoters(ctx, yield context.Context) error {
 	again := time.NewTicker(n.cfg.Pace.Ask / 10)
 	defer again.Stop()
 	for !n.formed() {

@@ -38,6 +38,9 @@ type Config struct {
 	// Users returns the users with which this node forms a cluster, as lines by name; nil: none are in
 	// the store.
 	Users func() map[string]string
+	// SetLearner writes or removes the record that a node is a learner (storage.LearnerKey), with the
+	// engine of the leadership under way. It returns when that is durable.
+	SetLearner func(ctx context.Context, node string, learner bool) error
 	// Leader is called with the node that leads, each time it changes; zero: none is known.
 	Leader func(Peer)
 	// Contact is what other nodes are told about this one, and Free returns the bytes that are free on

@@ -211,6 +211,7 @@ type trial struct {
 	nodes    map[string]*running
 	election time.Duration
 	logBytes int64
+	records  chan *record // for recording
 
 	mu   sync.Mutex
 	work func(ctx context.Context, node string, l *Leadership) error // what a leader does
@@ -230,7 +231,7 @@ type running struct {
 
 func newTrial(t *testing.T, nodes ...string) *trial {
 	t.Helper()
-	c := &trial{t: t, nodes: map[string]*running{}, election: testElection, logBytes: 4 << 20}
+	c := &trial{t: t, nodes: map[string]*running{}, election: testElection, logBytes: 4 << 20, records: make(chan *record)}
 	c.net, c.peers = newNetwork(t, nodes...)
 	for _, id := range nodes {
 		c.nodes[id] = &running{dir: t.TempDir(), store: newMemory()}
@@ -268,7 +269,7 @@ func (c *trial) tryToStart(id string, peers []Peer) error {
 	c.net.listens(id, port.Addr().String())
 	r.node, err = New(Config{
 		ID: id, Name: "test", Peers: peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: c.election, LogBytes: c.logBytes,
-		Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log, Contact: Contact{Host: id + ".test", Port: 5555}, Free: func() uint64 { return 7 },
+		SetLearner: c.setLearner, Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log, Contact: Contact{Host: id + ".test", Port: 5555}, Free: func() uint64 { return 7 },
 		Lead: func(ctx context.Context, l *Leadership) error {
 			c.mu.Lock()
 			work := c.work

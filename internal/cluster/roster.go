@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/faisca/fila/storage"
 )
 
 // Contact is where clients reach a node, as it says itself. A port is 0 if it does not listen.
@@ -29,6 +31,7 @@ type Member struct {
 	Status // the newest that it has told; of one that was never heard only Node and Addr
 
 	Voter   bool
+	Learner bool          // an operator has named it one; it may have its vote for a moment
 	Heard   time.Duration // since Status was told; 0 for this node, negative: never
 	Behind  uint64        // batches that some node had a moment ago, and this one had not when it was heard
 	Late    time.Duration // since it had all that the others had; 0 if Behind is
@@ -354,6 +357,7 @@ func (n *Node) Members() []Member {
 	for _, p := range n.voters() {
 		voters[p.ID] = true
 	}
+	named, _ := storage.ReadLearners(n.cfg.Store) // what cannot be read is shown by what else reads it
 	peers := n.known()
 	all := make([]Member, 0, len(peers))
 	own := n.Status()
@@ -361,7 +365,7 @@ func (n *Node) Members() []Member {
 	defer n.roster.mu.Unlock()
 	for _, p := range peers {
 		m := n.roster.member(p, &own)
-		m.Voter = voters[p.ID]
+		m.Voter, m.Learner = voters[p.ID], slices.Contains(named, p.ID)
 		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Node, b.Node) })

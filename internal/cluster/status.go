@@ -177,7 +177,7 @@ func holdsAny(store LocalStore, f storage.Family) (bool, error) {
 	it := store.Scan(f, nil, nil)
 	defer it.Close()
 	for it.Next() {
-		if f != storage.State || string(it.Key()) != string(storage.ReplicaKey()) && !storage.IsUsers(it.Key()) {
+		if f != storage.State || string(it.Key()) != string(storage.ReplicaKey()) && !storage.IsUsers(it.Key()) && !storage.IsLearner(it.Key()) {
 			return true, nil
 		}
 	}

@@ -265,6 +265,7 @@ func Claim(local Local, cluster string, users map[string]string) error {
 	b.Put(storage.State, storage.ReplicaKey(), r.Append(nil))
 	storage.PutReplicaFormat(&b, storage.ReplicaFormatVersion)
 	storage.DeleteUsers(&b) // of a cluster of before, in a store that was repaired
+	storage.DeleteLearners(&b)
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		b.Put(storage.State, storage.UserKey(name), []byte(users[name]))
 	}
@@ -277,19 +278,21 @@ func Claim(local Local, cluster string, users map[string]string) error {
 	return nil
 }
 
-// Begin makes a store the first entry of the log of a new cluster, with what it holds, users too.
+// Begin makes a store the first entry of the log of a new cluster, with what it holds, users too, but
+// without learners: no other node is a member.
 func Begin(local Local, cluster string) error {
 	r := storage.Replica{Cluster: cluster, Index: 1, Term: 1, Number: 1}
 	var b storage.Batch
 	b.Put(storage.State, storage.ReplicaKey(), r.Append(nil))
+	storage.DeleteLearners(&b) // the nodes of another cluster
 	if err := local.Commit(&b, true); err != nil {
 		return fmt.Errorf("begin cluster %s with the store: %w", cluster, err)
 	}
 	return nil
 }
 
-// Detach makes the store of a node a plain one, without the users of the cluster, and reports whether it
-// was a node's.
+// Detach makes the store of a node a plain one, without what a cluster has in it of users and nodes, and
+// reports whether it was a node's.
 func Detach(local Local) (was bool, err error) {
 	r, err := ReadRecord(local)
 	if err != nil || r == nil {
@@ -298,6 +301,7 @@ func Detach(local Local) (was bool, err error) {
 	var b storage.Batch
 	b.Delete(storage.State, storage.ReplicaKey())
 	storage.DeleteUsers(&b)
+	storage.DeleteLearners(&b)
 	storage.PutFormat(&b)
 	if err := local.Commit(&b, true); err != nil {
 		return false, fmt.Errorf("detach the store from cluster %s: %w", r.Cluster, err)

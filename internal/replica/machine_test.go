@@ -416,6 +416,27 @@ func TestADetachedStoreIsAPlainOne(t *testing.T) {
 	}
 }
 
+// Which nodes vote is said of the nodes of one cluster.
+func TestLearnersBelongToOneCluster(t *testing.T) {
+	for name, leave := range map[string]func(s *storage.Memory) error{
+		"detached":          func(s *storage.Memory) error { _, err := Detach(s); return err },
+		"a cluster of one":  func(s *storage.Memory) error { return Begin(s, "another") },
+		"claimed by others": func(s *storage.Memory) error { return Claim(s, aCluster, nil) },
+	} {
+		store := storage.NewMemory()
+		if name != "claimed by others" {
+			must(t, Claim(store, aCluster, nil))
+		}
+		var b storage.Batch
+		storage.PutLearner(&b, "c", true)
+		must(t, store.Commit(&b, true))
+		must(t, leave(store))
+		if nodes, err := storage.ReadLearners(store); err != nil || len(nodes) > 0 {
+			t.Errorf("%s: the learners are %v, %v", name, nodes, err)
+		}
+	}
+}
+
 // An entry that asks for a digest finds the store as all before it have left it, in the middle of a batch
 // too, and is skipped by a store that is past it.
 func TestADigestIsOfTheStoreAtItsEntry(t *testing.T) {

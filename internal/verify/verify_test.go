@@ -155,6 +155,8 @@ func TestTheStoreOfANodeIsVerified(t *testing.T) {
 		finds string
 	}{
 		"sound":                     {node(nil), ""},
+		"with a learner":            {node(func(b *storage.Batch) { storage.PutLearner(b, "c", true) }), ""},
+		"with a learner in parts":   {node(func(b *storage.Batch) { b.Put(storage.State, append(storage.LearnerKey("c"), 0, 1, 'd'), nil) }), "the key of a learner"},
 		"without its position":      {node(func(b *storage.Batch) { b.Delete(storage.State, storage.ReplicaKey()) }), "has no position in the replicated log"},
 		"with the format of others": {node(storage.PutFormat), "is not that of a node"},
 		"with a damaged position":   {node(func(b *storage.Batch) { b.Put(storage.State, storage.ReplicaKey(), []byte{0x12}) }), "replica record"},

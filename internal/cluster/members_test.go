@@ -1,0 +1,289 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// record is what a leader is to write of a learner.
+type record struct {
+	node    string
+	learner bool
+	done    chan error // capacity 1
+}
+
+// setLearner is the Config.SetLearner of all nodes.
+func (c *trial) setLearner(ctx context.Context, node string, learner bool) error {
+	r := &record{node, learner, make(chan error, 1)}
+	select {
+	case c.records <- r:
+		return <-r.done
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// recording is work that commits the records of learners, and a batch at each tick.
+func (c *trial) recording(done *atomic.Int64) func(context.Context, string, *Leadership) error {
+	return func(ctx context.Context, node string, l *Leadership) error {
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.Yield:
+				return nil
+			case r := <-c.records:
+				var b storage.Batch
+				storage.PutLearner(&b, r.node, r.learner)
+				r.done <- l.Store.Commit(&b, true)
+			case <-time.After(time.Millisecond):
+			}
+			if err := put(l, fmt.Sprintf("%s-%d-%06d", node, l.Term, i)); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+	}
+}
+
+// choosing starts nodes whose leaders write the records of learners, and waits until voters are there.
+func choosing(t *testing.T, voters int, nodes ...string) (c *trial, done *atomic.Int64) {
+	t.Helper()
+	c, done = newTrial(t, nodes...), new(atomic.Int64)
+	c.work = c.recording(done)
+	c.startAll()
+	until(t, "a leader with its voters", func() bool { return c.first() != "" && len(c.votes()) == voters })
+	c.heard()
+	return c, done
+}
+
+// first returns the node that leads in the newest term, "" if none does.
+func (c *trial) first() (leader string) {
+	term := uint64(0)
+	for id, r := range c.nodes {
+		if r.node == nil {
+			continue
+		}
+		if s := r.node.Status(); s.State == "leader" && s.Term > term {
+			leader, term = id, s.Term
+		}
+	}
+	return leader
+}
+
+// votes returns the voters as the leader knows them, in order.
+func (c *trial) votes() (ids []string) {
+	leader := c.first()
+	if leader == "" {
+		return nil
+	}
+	for _, p := range c.nodes[leader].node.voters() {
+		ids = append(ids, p.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// spare returns the member that does not vote.
+func (c *trial) spare() string {
+	voters := c.votes()
+	for id := range c.nodes {
+		if !slices.Contains(voters, id) {
+			return id
+		}
+	}
+	c.t.Fatal("all members vote")
+	return ""
+}
+
+// follower returns a voter that does not lead.
+func (c *trial) follower() string {
+	leader := c.first()
+	voters := slices.DeleteFunc(c.votes(), func(id string) bool { return id == leader })
+	return voters[0]
+}
+
+// operated has the leader do something, until it is not refused because the leader changes meanwhile.
+func (c *trial) operated(what string, do func(*Node) error) {
+	c.t.Helper()
+	var err error
+	until(c.t, what, func() bool {
+		leader := c.first()
+		if leader == "" {
+			return false
+		}
+		if err = do(c.nodes[leader].node); err != nil {
+			c.t.Logf("%s: %v", what, err)
+		}
+		return err == nil
+	})
+}
+
+// The one that is named keeps its copy and gets no vote, whatever happens, until it is named again.
+func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
+	c, done := choosing(t, 3, "a", "b", "c", "d")
+	named, spare := c.follower(), c.spare()
+	ctx := t.Context()
+	for range 2 { // the second time it is one already
+		if err := c.nodes[spare].node.Learner(ctx, named); err != nil {
+			t.Fatal(err)
+		}
+		if v := c.votes(); len(v) != 3 || slices.Contains(v, named) || !slices.Contains(v, spare) {
+			t.Fatalf("%v vote, %s is a learner", v, named)
+		}
+	}
+	progress := func(n int64) {
+		t.Helper()
+		before := done.Load()
+		until(t, "batches", func() bool { return done.Load() > before+n })
+	}
+	progress(5)
+	refused(t, c.nodes[c.first()].node.Transfer(ctx, named), "does not vote")
+	// A restart of all, and a failover.
+	for id := range c.nodes {
+		c.kill(id)
+	}
+	c.startAll()
+	progress(5)
+	c.heard()
+	lost := c.first()
+	c.kill(lost)
+	progress(5)
+	c.operated("the removal of "+lost, func(n *Node) error { return n.Remove(ctx, lost) })
+	// There are fewer voters than wanted now, and it has caught up.
+	progress(200)
+	if v := c.votes(); len(v) != 2 || slices.Contains(v, named) {
+		t.Errorf("%v vote, %s is a learner", v, named)
+	}
+	// It loses its disk and joins again.
+	c.end(named)
+	c.wipe(named)
+	c.start(named)
+	until(t, "a copy of the data", func() bool { return c.nodes[named].node.applied() > 0 })
+	progress(200)
+	if m := c.member(c.first(), named); m.Voter || !m.Learner {
+		t.Errorf("a learner that has lost its disk: %+v", m)
+	}
+	for range 2 {
+		c.operated("the vote of "+named, func(n *Node) error { return n.Voter(ctx, named) })
+		until(t, named+" voting", func() bool { return slices.Contains(c.votes(), named) && len(c.votes()) == 3 })
+	}
+	c.wipe(lost)
+}
+
+func TestALearnerIsRefusedWhereTheOthersWereTooFew(t *testing.T) {
+	c, _ := choosing(t, 3, "a", "b", "c")
+	leader, other := c.first(), c.follower()
+	n, ctx := c.nodes[other].node, t.Context()
+	refused(t, n.Learner(ctx, "x"), "no member", `"x"`, "[a b c]")
+	refused(t, n.Voter(ctx, "x"), "no member", `"x"`)
+	refused(t, n.Learner(ctx, leader), leader+" leads", "TRANSFER")
+	refused(t, n.Learner(ctx, other), "2 voters would be left, and 3 are the least", "cluster.peers")
+	if err := n.Voter(ctx, other); err != nil {
+		t.Errorf("a voter is to vote: %v", err)
+	}
+	for id, r := range c.nodes {
+		if nodes, err := storage.ReadLearners(r.store); err != nil || len(nodes) > 0 {
+			t.Errorf("after the refusals %s has the learners %v, %v", id, nodes, err)
+		}
+	}
+	if len(c.votes()) != 3 {
+		t.Errorf("%v vote", c.votes())
+	}
+}
+
+func TestALearnerIsRefusedWhereTheOthersWereNoMajority(t *testing.T) {
+	c, _ := choosing(t, 5, "a", "b", "c", "d", "e")
+	leader := c.first()
+	off := slices.DeleteFunc(slices.Sorted(maps.Keys(c.nodes)), func(id string) bool { return id == leader })
+	wanted := off[0]
+	for _, id := range off[1:3] {
+		c.kill(id)
+	}
+	n := c.nodes[leader].node
+	until(t, "two that do not answer", func() bool { return c.member(leader, off[1]).Refusal != "" && c.member(leader, off[2]).Refusal != "" })
+	refused(t, n.Learner(t.Context(), wanted), "2 of 4 voters would answer", "no majority")
+	// Of five, two may be learners.
+	for _, id := range off[1:3] {
+		c.start(id)
+	}
+	c.heard()
+	for i, id := range off[:2] {
+		c.operated("the vote of "+id, func(n *Node) error { return n.Learner(t.Context(), id) })
+		if v := c.votes(); len(v) != 4-i || slices.Contains(v, id) {
+			t.Errorf("%v vote, %s is a learner", v, id)
+		}
+	}
+	c.heard()
+	last := c.follower()
+	refused(t, c.nodes[c.first()].node.Learner(t.Context(), last), "2 voters would be left")
+}
+
+// What comes between the record and the change of the members does not matter: the record counts.
+func TestALeaderThatIsToBeALearnerHandsOver(t *testing.T) {
+	c, done := choosing(t, 3, "a", "b", "c", "d")
+	old := c.first()
+	if err := c.setLearner(t.Context(), old, true); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another leader and three voters without "+old, func() bool {
+		return c.first() != old && len(c.votes()) == 3 && !slices.Contains(c.votes(), old)
+	})
+	before := done.Load()
+	until(t, "batches", func() bool { return done.Load() > before+20 })
+	if s := c.nodes[old].node.Status(); s.State != "follower" {
+		t.Errorf("the learner is a %s", s.State)
+	}
+}
+
+// A member without a vote takes the place of one that becomes a learner, unless an operator has named it.
+func TestANodeThatIsNotNeededIsNotMadeAVoter(t *testing.T) {
+	c, done := choosing(t, 3, "a", "b", "c", "d")
+	spare := c.spare()
+	refused(t, c.nodes[c.first()].node.Voter(t.Context(), spare), "3 voters, as many as it needs", "make one of them a learner")
+	if err := c.nodes[c.first()].node.Learner(t.Context(), spare); err != nil { // it was not one by name
+		t.Fatal(err)
+	}
+	refused(t, c.nodes[c.first()].node.Learner(t.Context(), c.follower()), "2 voters would be left")
+	// Its record goes with it: the next node of its name is another one.
+	if err := c.nodes[c.first()].node.Remove(t.Context(), spare); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ended(spare); err == nil || !strings.Contains(err.Error(), "was removed") {
+		t.Error(err)
+	}
+	if nodes, err := storage.ReadLearners(c.nodes[c.first()].store); err != nil || len(nodes) > 0 {
+		t.Errorf("the learners %v, %v", nodes, err)
+	}
+	c.wipe(spare)
+	c.start(spare)
+	lost := c.follower()
+	if err := c.nodes[c.first()].node.Learner(t.Context(), lost); err != nil {
+		until(t, "the spare node", func() bool { err = c.nodes[c.first()].node.Learner(t.Context(), lost); return err == nil })
+	}
+	until(t, "the vote of "+spare, func() bool { return slices.Contains(c.votes(), spare) })
+	before := done.Load()
+	until(t, "batches", func() bool { return done.Load() > before+20 })
+}
+
+func TestWithoutALeaderNoNodeIsMadeALearner(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.start("a")
+	for name, do := range map[string]func(*Node) error{
+		"learner": func(n *Node) error { return n.Learner(t.Context(), "b") },
+		"voter":   func(n *Node) error { return n.Voter(t.Context(), "b") },
+	} {
+		if err := do(c.nodes["a"].node); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
