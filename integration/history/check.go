@@ -252,7 +252,7 @@ func (c *check) again(m *message) {
 func (c *check) held(m *message) {
 	for i := 1; i < len(m.hands); i++ {
 		first, second := &m.hands[i-1], &m.hands[i]
-		until := c.until(m, first, second.lease.Call)
+		until := c.until(m, first, second)
 		if second.granted()+c.rules.Skew >= until || c.givenUp(m, first, second) || c.leaseForgotten(first, second) {
 			continue
 		}
@@ -260,12 +260,17 @@ func (c *check) held(m *message) {
 	}
 }
 
-// until returns when a lease expires, given the extends answered by a time.
-func (c *check) until(m *message, h *hand, by time.Duration) time.Duration {
+// until returns when a lease expires at the earliest, as the next one knows it: an extend that was sent
+// before the next lease was answered may shorten it, even if its own reply came later.
+func (c *check) until(m *message, h, next *hand) time.Duration {
 	until := h.Until
 	for _, e := range m.ends {
-		if e.Kind == Extend && e.Fence == h.Fence && e.Outcome == Done && e.Return <= by {
+		switch {
+		case e.Kind != Extend || e.Fence != h.Fence || e.Outcome != Done:
+		case e.Return <= next.lease.Call:
 			until = e.Until
+		case e.Call <= next.lease.Return:
+			until = min(until, e.Until)
 		}
 	}
 	return until

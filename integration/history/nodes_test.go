@@ -43,3 +43,21 @@ func TestNothingIsInOrderWhileANodeIsAway(t *testing.T) {
 		}
 	}
 }
+
+// A reply that a partition holds back comes after what other clients were told meanwhile.
+func TestAnExtendTakesEffectBeforeItsReplyArrives(t *testing.T) {
+	extended := func(ms, until, answered int) *calls {
+		c := new(calls).enqueue(0, "a").lease(10, "a", 1).end(ms, Extend, "a", 1, func(e *End) {
+			e.Until, e.Return = at(until).Call, at(answered).Return
+		})
+		return c.lease(500, "a", 2).end(510, Ack, "a", 2)
+	}
+	if v := Check(&extended(100, 450, 800).History, rules()); !v.OK() {
+		t.Errorf("a shorter lease was over: %v", v.Breaches)
+	}
+	for _, c := range []*calls{extended(100, 600, 800), extended(100, 600, 110), extended(700, 450, 800), extended(100, 2000, 800)} {
+		if v := Check(&c.History, rules()); v.Counts[TwoHeld] != 1 {
+			t.Errorf("a lease was not over: %v", v.Breaches)
+		}
+	}
+}
