@@ -208,9 +208,7 @@ func (s *Session) redirected(c *entry, silent bool) bool {
 	if err == nil {
 		return false
 	}
-	if c.Name == "exec" {
-		s.end()
-	}
+	s.failTransaction(c, 0)
 	s.reject(c, silent, err)
 	return true
 }

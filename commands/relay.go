@@ -121,6 +121,7 @@ func (s *Session) place(c *entry, args [][]byte, silent bool) bool {
 	}
 	switch {
 	case s.relayed:
+		s.failTransaction(c, 0)
 		s.reject(c, silent, command.Refuse("LOADING", "another node is taking over, try again in a moment"))
 	case s.redirected(c, silent):
 	case c == n.info || c == n.metrics: // about this node, without what an engine counts

@@ -434,6 +434,35 @@ func wantParts(t *testing.T, s *server, command []string, parts ...string) {
 	}
 }
 
+// A node that does not lead yet refuses the transaction of another node's client. What it goes on to
+// execute for that client is no part of it.
+func TestATransactionThatIsRefusedIsOver(t *testing.T) {
+	var node testNode
+	s := newServer(t, func(c *Config) {
+		c.Cluster, c.Relay = &node, relay.NewRouter(relay.Config{Wait: time.Second, Log: zerolog.Nop()})
+	})
+	t.Cleanup(s.handler.Close)
+	c := &fakeConn{server: s, id: 1, created: s.Now(), relayed: true}
+	c.session, s.conns["relayed"] = s.handler.open(c), c
+	const loading = "-LOADING another node is taking over, try again in a moment\r\n"
+	for _, step := range [][2]string{
+		{"MULTI", "+OK\r\n"},
+		{"FILA.QUEUE CREATE refused", "+QUEUED\r\n"},
+		{"EXEC", loading},
+		{"FILA.QUEUE CREATE also-refused", loading},
+		{"leads", ""},
+		{"FILA.QUEUE CREATE orders", "+OK\r\n"},
+		{"EXEC", "-ERR EXEC without MULTI\r\n"},
+		{"KEYS *", "*2\r\n$6\r\norders\r\n$10\r\norders.dlq\r\n"},
+	} {
+		if step[0] == "leads" {
+			node.e = s
+		} else if got := c.do(strings.Fields(step[0])...); got != step[1] {
+			t.Errorf("%s answers %q, want %q", step[0], got, step[1])
+		}
+	}
+}
+
 func TestTheRoleOfANodeIsTold(t *testing.T) {
 	f := &fakeReplication{state: threeNodes()}
 	s := newServer(t, func(c *Config) { c.Replication = f })

@@ -216,7 +216,7 @@ func (s *Session) handle(args [][]byte, left int) {
 		}
 	}
 	if err != nil {
-		s.failTransaction()
+		s.failTransaction(c, len(rest))
 		s.reject(c, silent, err)
 		return
 	}

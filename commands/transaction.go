@@ -148,9 +148,14 @@ func (s *Session) end() {
 // queuedFree is the allowance of a transaction that does not count for Limits.QueuedTotal.
 const queuedFree = 256 << 10
 
-// failTransaction marks a transaction with a refused command, so that EXEC discards it.
-func (s *Session) failTransaction() {
-	if s.multi == nil {
+// failTransaction marks a transaction with a refused command, so that EXEC discards it. An EXEC that is
+// refused ends it, unless it has arguments: what the client sends next is no part of it.
+func (s *Session) failTransaction(c *entry, arguments int) {
+	switch {
+	case s.multi == nil:
+		return
+	case c != nil && c.Name == "exec" && arguments == 0:
+		s.end()
 		return
 	}
 	s.multi.failed = true
