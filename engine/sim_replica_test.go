@@ -246,6 +246,7 @@ func (s *simNodeStore) Commit(b *storage.Batch, sync bool) (err error) {
 // It returns false if it cannot.
 func (c *simCluster) takeOver(n *simNode) bool {
 	term, calm := n.leads, c.calm
+	c.settleBefore()
 	c.calm = true
 	defer func() { c.calm = calm }()
 	n.flow()
@@ -300,6 +301,20 @@ func (c *simCluster) takeOver(n *simNode) bool {
 		s.oracle.signals.follow(step.core)
 	}
 	return true
+}
+
+// settleBefore settles what leaders have answered before another node takes over, and what unconfirmed
+// has held back to keep the order of the oracle: the earlier decisions are confirmed no more.
+func (c *simCluster) settleBefore() {
+	for _, o := range c.nodes {
+		if o.session.step != nil {
+			c.on(o, func() {
+				for _, t := range c.takeDone(math.MaxInt) {
+					t.settle()
+				}
+			})
+		}
+	}
 }
 
 // sound reports whether a node leads with an engine that no other node has replaced.

@@ -424,7 +424,7 @@ func (t *simTask) settle() {
 // to no client. Then it submits what takes deliveries back, now or in a later step.
 func (s *sim) settleReplies() {
 	for {
-		for _, t := range s.takeDone() {
+		for _, t := range s.takeDone(s.unconfirmed()) {
 			t.settle()
 		}
 		undos := s.undos
@@ -436,10 +436,10 @@ func (s *sim) settleReplies() {
 	}
 }
 
-// takeDone removes the tasks whose replies are due and returns them.
-func (s *sim) takeDone() []*simTask {
+// takeDone removes the tasks whose replies are due and that were decided before an order, and returns
+// them.
+func (s *sim) takeDone(before int) []*simTask {
 	var done []*simTask
-	before := s.unconfirmed()
 	for _, c := range s.clients {
 		for len(c.pending) > 0 && c.pending[0].Done() && c.pending[0].order < before {
 			done, c.pending = append(done, c.pending[0]), c.pending[1:]
