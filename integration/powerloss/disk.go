@@ -30,6 +30,7 @@ type Disk struct {
 	fault   string
 	base    map[string]uint64 // files at the start of the process, all durable
 	sizes   map[uint64]int64
+	inode   uint64 // of the directory at the start of the process; 0: there was none
 
 	// Scatter makes Cut keep arbitrary pages of unsynced data, and zeros in place of the others,
 	// like a disk that reorders writes. Otherwise Cut keeps a prefix.
@@ -82,8 +83,34 @@ func (d *Disk) Begin() error {
 		return err
 	}
 	var err error
+	if d.inode, err = inodeOf(d.data); err != nil {
+		return err
+	}
 	d.base, d.sizes, err = list(d.data)
 	return err
+}
+
+// Replaced reports whether the process has put another directory in the place of the data, or is about to:
+// what Cut knows is about the files of the earlier one.
+func (d *Disk) Replaced() (bool, error) {
+	now, err := inodeOf(d.data)
+	return d.inode != 0 && now != d.inode, err
+}
+
+// inodeOf returns the inode of a directory, 0 if it is missing.
+func inodeOf(dir string) (uint64, error) {
+	info, err := os.Stat(dir)
+	if os.IsNotExist(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("%s: no inode", dir)
+	}
+	return s.Ino, nil
 }
 
 // list returns the inodes of the names in a directory, and their sizes. A missing directory counts

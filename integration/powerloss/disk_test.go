@@ -75,6 +75,45 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 	}
 }
 
+func TestAnotherDirectoryIsNoticed(t *testing.T) {
+	d := &Disk{data: filepath.Join(t.TempDir(), "data")}
+	d.journal, d.grave = d.data+"-journal", d.data+"-grave"
+	wants := func(want bool) {
+		t.Helper()
+		if got, err := d.Replaced(); got != want || err != nil {
+			t.Errorf("another directory: %v, %v, want %v", got, err, want)
+		}
+	}
+	begin := func() {
+		t.Helper()
+		if err := d.Begin(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mkdir := func(path string) {
+		t.Helper()
+		if err := os.Mkdir(path, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin()
+	mkdir(d.data)
+	wants(false) // the process has made it
+	begin()
+	wants(false)
+	mkdir(d.data + "-other")
+	if err := os.RemoveAll(d.data); err != nil {
+		t.Fatal(err)
+	}
+	wants(true)
+	if err := os.Rename(d.data+"-other", d.data); err != nil {
+		t.Fatal(err)
+	}
+	wants(true)
+	begin()
+	wants(false)
+}
+
 // prepare builds the writer and its disk.
 func prepare(t *testing.T) (d *Disk, bin string) {
 	t.Helper()

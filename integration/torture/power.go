@@ -103,7 +103,11 @@ func (p *power) cut(node *harness.Node) error {
 		return err
 	}
 	p.log.Add(loss)
-	if p.nodes.watch.Arrivals(node.ID) > p.had[node.ID] {
+	replaced, err := p.disks[node.ID].Replaced() // the process may end before it logs the arrival
+	if err != nil {
+		return err
+	}
+	if replaced || p.nodes.watch.Arrivals(node.ID) > p.had[node.ID] {
 		p.whole++
 		return nil
 	}
