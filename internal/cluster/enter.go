@@ -38,6 +38,9 @@ func (n *Node) enter(ctx context.Context) (*identity, error) {
 	for {
 		id, err := n.tryToEnter(ctx)
 		if id != nil || errors.As(err, new(fatalError)) {
+			n.mu.Lock()
+			n.trouble = ""
+			n.mu.Unlock()
 			return id, err
 		}
 		n.setTrouble(err)

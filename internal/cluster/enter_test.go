@@ -88,6 +88,11 @@ func TestNoClusterIsFormedWithoutAllNodes(t *testing.T) {
 	c.troubled("b", "waiting for c")
 	c.start("c")
 	c.formed()
+	for id, r := range c.nodes {
+		if s := r.node.Status(); s.Trouble != "" {
+			t.Errorf("%s is a member, and says that it is not: %s", id, s.Trouble)
+		}
+	}
 }
 
 func TestNodesMustAgreeOnTheirNodes(t *testing.T) {
