@@ -377,7 +377,10 @@ func TestTheUsersForOperatorsMayDoWhatTheDocumentSays(t *testing.T) {
 		{"ACL SETUSER bob on", 403, 403, 200},
 		{"CONFIG SET slowlog-max-len 10", 403, 403, 200},
 		{"MODULE LIST", 403, 403, 200},
-		{"SHUTDOWN ABORT", 403, 403, 400}, // there is none to abort
+		{"SHUTDOWN ABORT", 403, 403, 400},      // there is none to abort
+		{"FILA.CLUSTER STATUS", 400, 400, 400}, // there is no cluster
+		{"FILA.CLUSTER VERIFY", 403, 403, 400},
+		{"FILA.CLUSTER REMOVE c", 403, 403, 400},
 	} {
 		s.run(x.viewer, x.command, viewer)
 		s.run(x.operator, x.command, operator)
