@@ -269,6 +269,15 @@ func (x *tab) fill(role, name, text string) {
 	}
 }
 
+// choose chooses an option of a field by its value.
+func (x *tab) choose(name, value string) {
+	x.t.Helper()
+	_, err := x.find("combobox", name).Eval(`(value) => { this.value = value; this.dispatchEvent(new Event("change", { bubbles: true })); }`, value)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 // press presses keys, one after the other.
 func (x *tab) press(keys ...input.Key) {
 	x.t.Helper()

@@ -157,6 +157,12 @@ export function listen(path: string, to: Listeners): Stream {
 		for (const kind of to.kinds) {
 			source.addEventListener(kind === "" ? "message" : kind, got);
 		}
+		// The broker has ended the stream and says so, such as at the end of a session. The source would
+		// only ask again after some seconds.
+		source.addEventListener("end", () => {
+			lost = true;
+			void refused();
+		});
 		source.onerror = () => {
 			lost = true;
 			if (source?.readyState === EventSource.CLOSED) {

@@ -6,15 +6,15 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { ActionDialog } from "./action";
 import { logout, onSession, speakFor, whoAmI } from "./api";
 import type { Session } from "./api";
-import { AppContext, mayOf, useApp, useReply } from "./app";
+import { AppContext, mayOf, useApp } from "./app";
 import type { Action, App } from "./app";
 import { forget } from "./history";
 import { Login } from "./pages/login";
 import { pageOf } from "./pages";
+import { NodeNote, Nodes, useNode } from "./pages/nodes";
 import { useRoute } from "./route";
-import { text } from "./value";
 
-/** places are the pages of the navigation, with the word that the address begins with. */
+/** places are the pages of the navigation, with the word that the address begins with. A group begins with its first page. */
 const places: [name: string, path: string, group?: string][] = [
 	["Queues", "queues"],
 	["Throttles", "throttles"],
@@ -22,6 +22,7 @@ const places: [name: string, path: string, group?: string][] = [
 	["Signals", "signals"],
 	["Schedules", "crons"],
 	["Events", "events"],
+	["Nodes", "nodes", "Broker"],
 	["Clients", "clients", "Broker"],
 	["Slow log", "slowlog"],
 	["Latency", "latency"],
@@ -94,6 +95,7 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 	const main = useRef<HTMLElement>(null);
 	const place = route.path[0] ?? "queues";
 	const app = useMemo<App>(() => ({ session, may: mayOf(session), act, say: (text) => say(text) }), [session]);
+	const node = useNode(app.may({ command: "INFO" }) === "");
 	useEffect(() => {
 		if (said !== "") {
 			const timer = setTimeout(() => say(""), 6000);
@@ -126,9 +128,9 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 					<div class={`drawer ${menu ? "open" : ""}`} id="navigation">
 						<nav aria-label="Pages">
 							<ul>
-								{places.map(([name, path, group]) => (
+								{places.filter(([, path]) => path !== "nodes" || node !== null || place === path).map(([name, path, group], i, shown) => (
 									<>
-										{group && <li class="group" key={group}>{group}</li>}
+										{group && shown[i - 1]?.[2] !== group && <li class="group" key={group}>{group}</li>}
 										<li key={path}><a href={`#/${path}`} aria-current={path === place ? "page" : undefined}>{name}</a></li>
 									</>
 								))}
@@ -146,8 +148,8 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 				</header>
 				<main id="main" ref={main}>
 					<Open session={session} />
-					<Node place={route.path[1] === "server" ? "server" : place} />
-					{pageOf(route)}
+					{node && <NodeNote info={node} place={route.path[1] === "server" ? "server" : place} />}
+					{place === "nodes" ? <Nodes info={node} /> : pageOf(route)}
 				</main>
 			</div>
 			<div class="said" role="status" aria-live="polite">{said !== "" && <span>{said}</span>}</div>
@@ -179,40 +181,6 @@ function Open({ session }: { session: Session }): ComponentChildren {
 	}
 	return <p class="banner" role="note">This broker needs no password: any browser that reaches this page may do all that it offers.</p>;
 }
-
-const nodeEvery = 5000;
-const aloneEvery = 60_000; // where nothing says that there are other nodes
-
-/** Node says which node this page speaks to, where several are one broker and another one leads. */
-function Node({ place }: { place: string }): ComponentChildren {
-	const may = useApp().may({ command: "INFO" }) === "";
-	const [alone, isAlone] = useState(false);
-	const asked = useReply(may ? ["INFO", "replication"] : null, alone ? aloneEvery : nodeEvery);
-	const info = Object.fromEntries(text(asked.data).split("\r\n").map((line) => line.split(/:(.*)/s).slice(0, 2)));
-	const role = info.role;
-	useEffect(() => {
-		if (role !== undefined) {
-			isAlone(role === "master" && info.connected_slaves === "0");
-		}
-	}, [role, info.connected_slaves]);
-	if (role === undefined || role === "master") {
-		return null;
-	}
-	if (info.master_link_status !== "up") {
-		return <p class="banner" role="status">No node leads at the moment, or this one cannot reach it. Commands wait until there is one.</p>;
-	}
-	const leader = `${info.master_host}:${info.master_port}`;
-	return (
-		<p class="banner node" role="note">
-			{ownPlaces.includes(place)
-				? <>What this page shows is of this node alone. The node at <strong>{leader}</strong> leads.</>
-				: <>This node follows. What you see and do here is of the node that leads, at <strong>{leader}</strong>, by way of this one.</>}
-		</p>
-	);
-}
-
-/** ownPlaces are the pages about a node, not about the broker that several nodes are. */
-const ownPlaces = ["clients", "slowlog", "latency", "server"];
 
 /** Health is the condition of the broker in a word. */
 function Health() {
