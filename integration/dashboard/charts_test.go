@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +33,47 @@ func TestChartsBeginBeforeThePageWasOpened(t *testing.T) {
 			const rows = document.querySelectorAll(".chart")[1].querySelectorAll("tbody tr");
 			return rows.length >= kept && [...rows].some((r) => r.children[1].textContent === "0") && [...rows].some((r) => r.children[1].textContent === "300");
 		}`, kept)
+	}
+}
+
+// A page that was left for so long that its charts have a gap asks the broker again for what it lacks, and
+// shows each moment once: two at the same time would have no rate, and the chart no scale.
+func TestChartsFillTheGapOfAPageThatWasLeft(t *testing.T) {
+	t.Parallel()
+	b := start(t, [2]string{})
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	b.enqueue(300, "orders", "x")
+	moments := func() int { return len(client.Maps(b.do("FILA.HISTORY", "orders"))) }
+	eventually(t, "the broker has kept something", func() bool { return moments() > 1 })
+	x := open(t, browse(t), b.url, "#/queues/orders")
+	x.until("the table has what was before", `() => document.querySelector(".chart").querySelectorAll("tbody tr").length > 1`)
+	leave := func(hash string) {
+		if _, err := x.Eval(`(hash) => { location.hash = hash; }`, hash); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leave("#/config")
+	kept := moments()
+	eventually(t, "more than 15 s have gone by", func() bool { return moments() >= kept+3 })
+	kept = moments()
+	leave("#/queues/orders")
+	x.wait("Live")
+	x.until("the table has what was meanwhile", `(kept) => document.querySelectorAll(".chart")[1].querySelectorAll("tbody tr").length > kept`, kept)
+	r, err := x.Eval(`() => [...document.querySelector(".chart").querySelectorAll("tbody tr")].map((r) => [...r.children].map((c) => c.textContent).join(" "))`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	for _, row := range r.Value.Arr() {
+		if strings.Contains(row.Str(), "NaN") {
+			t.Errorf("a rate is no number: %s", row.Str())
+		}
+		if !strings.Contains(row.Str(), "–") {
+			known++
+		}
+	}
+	if known < kept-1 {
+		t.Errorf("%d rates are known of %d moments: %v", known, kept, r.Value.Arr())
 	}
 }
 

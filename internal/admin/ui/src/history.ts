@@ -61,6 +61,9 @@ export async function fill(source: string, words: Bytes[]): Promise<void> {
 	const lacked = past.filter((p) => {
 		const after = seen.findIndex((s) => s.at >= p.at);
 		const [a, b] = [seen[after - 1], seen[after]];
+		if (b?.at === p.at) {
+			return false; // it was asked for before
+		}
 		return after === 0 || (a !== undefined && b !== undefined && b.at - a.at > gap);
 	});
 	const all: Sample[] = [];
