@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/integration/harness"
@@ -76,13 +78,17 @@ func (t *trio) end() {
 type nodesBench struct {
 	*common
 
-	rounds int
-	time   time.Duration
-	idle   time.Duration
+	against string
+	only    string
+	rounds  int
+	time    time.Duration
+	idle    time.Duration
 }
 
 func prepareNodes(flags *flag.FlagSet, c *common) func(context.Context) error {
 	o := &nodesBench{common: c}
+	flags.StringVar(&o.against, "against", "", "another `binary` of which three nodes are measured, too, in turns with those of -bin")
+	flags.StringVar(&o.only, "only", "", "`measurements`, separated by commas: 64x16, 16x1, idle; all of them if empty")
 	flags.IntVar(&o.rounds, "rounds", 7, "`rounds` of each side")
 	flags.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a round")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "`duration` for which the cluster has nothing to do")
@@ -92,11 +98,22 @@ func prepareNodes(flags *flag.FlagSet, c *common) func(context.Context) error {
 func (o *nodesBench) run(ctx context.Context) error {
 	say("| load, side | messages | CPU each | memory | enqueue p50 | lease p50 |\n|---|---|---|---|---|---|")
 	for _, l := range []cycleLoad{{"64x16", cycleOf(64, 16, o.time, 100)}, {"16x1", cycleOf(16, 1, o.time, 100)}} {
+		if !o.wants(l.name) {
+			continue
+		}
 		if err := o.measure(ctx, l); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
+	if !o.wants("idle") {
+		return nil
+	}
 	return o.idles(ctx)
+}
+
+// wants reports whether -only names a measurement.
+func (o *nodesBench) wants(name string) bool {
+	return o.only == "" || slices.Contains(strings.Split(o.only, ","), name)
 }
 
 // measure runs one load on a broker alone, on the leader, and through a follower, in turns.
@@ -121,6 +138,20 @@ func (o *nodesBench) measure(ctx context.Context, l cycleLoad) error {
 		return err
 	}
 	sides := []*side{alone, directly, through}
+	if o.against != "" {
+		other := *o.common
+		other.bin = o.against
+		t, err := other.startTrio(ctx)
+		if err != nil {
+			return err
+		}
+		defer t.end()
+		s, err := o.nodeSide(ctx, t.leader(), l.name+", three nodes of "+o.against, l.options, t.leader().PID())
+		if err != nil {
+			return err
+		}
+		sides = append(sides, s)
+	}
 	if err := inTurns(o.rounds, sides, func(s *side) error { return s.freshRound(ctx) }); err != nil {
 		return err
 	}
@@ -131,9 +162,12 @@ func (o *nodesBench) measure(ctx context.Context, l cycleLoad) error {
 		m := bench.NewReport(s.name, "", &s.load.Options, s.rounds).Median
 		say("| %s | %.0f/s | %.1f µs | %d MiB | %.2f ms | %.2f ms |", s.name, m.Rate, m.CPU, m.Peak>>20, m.Latency["enqueue"].P50, m.Latency["lease"].P50)
 	}
-	rate := func(r *bench.Round) float64 { return r.Rate }
+	rate, cpu := func(r *bench.Round) float64 { return r.Rate }, func(r *bench.Round) float64 { return r.CPU }
 	say("%s: %.2f of the rate alone, %.2f of its CPU a message at the leader; through a follower %.2f of the rate directly",
-		l.name, ratio(alone, directly, rate), ratio(alone, directly, func(r *bench.Round) float64 { return r.CPU }), ratio(directly, through, rate))
+		l.name, ratio(alone, directly, rate), ratio(alone, directly, cpu), ratio(directly, through, rate))
+	if o.against != "" {
+		say("%s: %.2f of the rate of three nodes of %s, %.2f of the CPU a message at the leader", l.name, ratio(sides[3], directly, rate), o.against, ratio(sides[3], directly, cpu))
+	}
 	return nil
 }
 

@@ -24,6 +24,7 @@
 //	digest.go        comparing the stores of all nodes
 //	identity.go      which cluster a directory belongs to
 //	raftlog.go       Raft's log on disk: full disks, errors; raftlog_tail.go its end after a crash
+//	asynclog.go      a leader writes its log while Raft sends the entries
 //	port.go          the node port, its greeting; question.go: questions and answers on it
 //	transport.go     Raft's connections
 //
@@ -37,6 +38,7 @@
 //   - The log never begins at its first entry: a cluster begins with a snapshot at index 1. So a node
 //     without data always gets a snapshot, which has what the first node had before.
 //   - Raft's log is cut off only up to an index that the synced local store has.
+//   - No node applies an entry, and no proposer learns of it, before it is in the synced logs of a majority.
 //   - At any time at most one call of Config.Lead is under way, and it begins after everything that
 //     was committed before has been applied.
 package cluster

@@ -45,6 +45,8 @@ type fsm struct {
 	healed func()
 	fatal  func(error)
 	step   func(string) error // Node.step
+	// onDisk returns when the log of this node has an entry on disk, or why it cannot be written.
+	onDisk func(index uint64) error
 	log    zerolog.Logger
 
 	machine atomic.Pointer[replica.Machine] // nil: the store has not got its data yet; called under mu, but for Applied and LastOf
@@ -54,7 +56,8 @@ type fsm struct {
 
 	mu    sync.Mutex
 	cond  *sync.Cond
-	ended bool // by close or fatal
+	ended bool      // by close or fatal
+	held  *raft.Log // is applied when it is in the log of this node; nil: none
 }
 
 func newFSM(f *fsm) *fsm {
@@ -99,17 +102,30 @@ func (f *fsm) close() {
 	f.digests.end()
 }
 
-// Apply implements raft.FSM. It returns the error of an entry that has no effect, for its proposer.
+// Apply implements raft.FSM. It returns the error of an entry that has no effect, for its proposer, or that
+// of an entry that is applied later: this node made it, and cannot write it to its log.
 func (f *fsm) Apply(l *raft.Log) any {
+	unwritten := f.onDisk(l.Index)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer f.handled.Store(l.Index)
 	f.await()
-	m := f.machine.Load()
 	switch {
-	case f.ended:
+	case f.ended, errors.Is(unwritten, raft.ErrRaftShutdown):
 		return raft.ErrRaftShutdown
-	case m == nil:
+	case unwritten != nil:
+		f.held = l
+		f.refuses.Store(true)
+		go f.heal()
+		return unwritten
+	}
+	return f.apply(l)
+}
+
+// apply applies an entry. The caller holds mu.
+func (f *fsm) apply(l *raft.Log) error {
+	defer f.handled.Store(l.Index)
+	m := f.machine.Load()
+	if m == nil {
 		return f.end(fmt.Errorf("entry %d of the replicated log came before the data that it belongs to", l.Index))
 	}
 	err := m.Apply(l.Index, l.Term, l.Data)
@@ -127,7 +143,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	return err
 }
 
-// await waits while the local store refuses writes. The caller holds mu.
+// await waits while the local store refuses writes, or an entry is held. The caller holds mu.
 func (f *fsm) await() {
 	for f.refuses.Load() && !f.ended {
 		f.cond.Wait()
@@ -142,7 +158,8 @@ func (f *fsm) end(err error) error {
 	return err
 }
 
-// heal reopens the local store at intervals until it takes writes.
+// heal tries at intervals to apply the entry that is held, or to reopen the local store, until the store takes
+// writes.
 func (f *fsm) heal() {
 	again := time.NewTicker(f.retry)
 	defer again.Stop()
@@ -157,6 +174,16 @@ func (f *fsm) tryToHeal() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended {
+		return true
+	}
+	if l := f.held; l != nil {
+		if f.onDisk(l.Index) != nil {
+			return false
+		}
+		f.held = nil
+		f.refuses.Store(false) // apply may set it again, with a goroutine for that
+		_ = f.apply(l)         // its proposer has been answered
+		f.cond.Broadcast()
 		return true
 	}
 	if f.store.Reopen() != nil {

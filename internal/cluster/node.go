@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/internal/replica"
@@ -52,7 +53,8 @@ type Config struct {
 	Pace Pace
 	// step is called after each step of forming and joining that a crash may follow; an error ends the
 	// node there. Tests set it.
-	step func(step string) error
+	step  func(step string) error
+	files types.VFS // of the log; nil: the system's. Tests set it
 }
 
 // Pace are the times between attempts. Zero values are the defaults; tests set shorter ones.
@@ -101,6 +103,7 @@ type Node struct {
 	fsm       *fsm                    // with raft
 	snaps     *snapshots              // with raft
 	log       *raftLog                // with raft
+	async     *asyncLog               // with raft; writes log
 	transport *transport              // with raft
 	cease     context.CancelCauseFunc // ends the leadership under way; nil: none is
 	asked     *handover               // what Transfer wants of the next transfer; nil: nothing
@@ -211,7 +214,7 @@ func (n *Node) fatal(err error) {
 // start starts Raft.
 func (n *Node) start(id *identity) error {
 	log, err := openLog(logOptions{
-		Dir: filepath.Join(n.raftDir(), logName), SegmentBytes: segmentBytes(n.cfg.LogBytes), Retry: n.cfg.Pace.Retry, Fatal: n.fatal, Log: n.cfg.Log,
+		Dir: filepath.Join(n.raftDir(), logName), SegmentBytes: segmentBytes(n.cfg.LogBytes), Retry: n.cfg.Pace.Retry, Fatal: n.fatal, Log: n.cfg.Log, Files: n.cfg.files,
 	})
 	if err != nil {
 		return err
@@ -223,20 +226,26 @@ func (n *Node) start(id *identity) error {
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
-	lines := hashicorpLog(n.cfg.Log)
-	own := n.own()
-	t := newTransport(n.port, own.Addr, lines, n.leadsWith)
-	notify := make(chan bool, 1)
-	n.mu.Lock()
-	n.identity, n.log, n.fsm, n.snaps, n.transport = id, log, f, snaps, t
-	n.mu.Unlock()
-	n.port.join(id.Cluster)
 	cache, err := raft.NewLogCache(logCache, log)
 	if err != nil {
-		return errors.Join(err, t.Close(), log.Close())
+		return errors.Join(err, log.Close())
 	}
-	r, err := raft.NewRaft(n.raftConfig(lines, notify), f, cache, log, snaps, t)
+	async, err := newAsyncLog(cache, n.cfg.Pace.Retry, n.isLeader, n.logFailed)
 	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	f.onDisk = async.await
+	lines := hashicorpLog(n.cfg.Log)
+	own := n.own()
+	t := newTransport(n.port, own.Addr, lines, n.leadsWith, async.onDisk.Load)
+	notify := make(chan bool, 1)
+	n.mu.Lock()
+	n.identity, n.log, n.async, n.fsm, n.snaps, n.transport = id, log, async, f, snaps, t
+	n.mu.Unlock()
+	n.port.join(id.Cluster)
+	r, err := raft.NewRaft(n.raftConfig(lines, notify), f, async, log, snaps, t)
+	if err != nil {
+		async.close()
 		return errors.Join(fmt.Errorf("replicated log: %w", err), t.Close(), log.Close())
 	}
 	n.mu.Lock()
@@ -244,6 +253,24 @@ func (n *Node) start(id *identity) error {
 	n.mu.Unlock()
 	go n.followLeadership(notify)
 	return nil
+}
+
+// isLeader reports whether Raft leads.
+func (n *Node) isLeader() bool {
+	n.mu.Lock()
+	r := n.raft
+	n.mu.Unlock()
+	return r != nil && r.State() == raft.Leader
+}
+
+// logFailed makes Raft step down when entries of this leader cannot be written: a barrier has to be
+// written after them.
+func (n *Node) logFailed(err error) {
+	n.ceaseLeading(err)
+	n.mu.Lock()
+	r := n.raft
+	n.mu.Unlock()
+	go r.Barrier(0)
 }
 
 const (
@@ -331,6 +358,7 @@ func (n *Node) stop() {
 		if err := n.raft.Shutdown().Error(); err != nil {
 			n.cfg.Log.Warn().Err(err).Msg("the end of Raft")
 		}
+		n.async.close()
 		if err := n.log.Close(); err != nil {
 			n.cfg.Log.Warn().Err(err).Msg("the replicated log was not closed")
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft-wal/fs"
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/storage"
@@ -222,6 +223,7 @@ type trial struct {
 type running struct {
 	dir   string
 	store *memory
+	files *faultyFiles // of the log
 
 	node *Node // nil: it is down
 	port *Port
@@ -234,7 +236,7 @@ func newTrial(t *testing.T, nodes ...string) *trial {
 	c := &trial{t: t, nodes: map[string]*running{}, election: testElection, logBytes: 4 << 20, records: make(chan *record)}
 	c.net, c.peers = newNetwork(t, nodes...)
 	for _, id := range nodes {
-		c.nodes[id] = &running{dir: t.TempDir(), store: newMemory()}
+		c.nodes[id] = &running{dir: t.TempDir(), store: newMemory(), files: &faultyFiles{VFS: fs.New()}}
 	}
 	t.Cleanup(func() {
 		for id := range c.nodes {
@@ -270,6 +272,7 @@ func (c *trial) tryToStart(id string, peers []Peer) error {
 	r.node, err = New(Config{
 		ID: id, Name: "test", Peers: peers, Dir: filepath.Join(r.dir, "cluster"), Version: "test", Election: c.election, LogBytes: c.logBytes,
 		SetLearner: c.setLearner, Store: r.store, Path: filepath.Join(r.dir, "store"), Log: log, Contact: Contact{Host: id + ".test", Port: 5555}, Free: func() uint64 { return 7 },
+		files: r.files,
 		Lead: func(ctx context.Context, l *Leadership) error {
 			c.mu.Lock()
 			work := c.work

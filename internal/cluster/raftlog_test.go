@@ -26,7 +26,22 @@ type faultyFiles struct {
 	mu      sync.Mutex
 	err     error
 	after   int
-	changes int // that were tried while err was set
+	changes int           // that were tried while err was set
+	held    chan struct{} // not nil: a sync waits until it is closed
+}
+
+// hold makes every sync wait until release is called.
+func (v *faultyFiles) hold() (release func()) {
+	held := make(chan struct{})
+	v.mu.Lock()
+	v.held = held
+	v.mu.Unlock()
+	return sync.OnceFunc(func() {
+		v.mu.Lock()
+		v.held = nil
+		v.mu.Unlock()
+		close(held)
+	})
 }
 
 func (v *faultyFiles) fail(err error, after int) {
@@ -85,6 +100,12 @@ func (f faultyFile) WriteAt(p []byte, at int64) (int, error) {
 }
 
 func (f faultyFile) Sync() error {
+	f.files.mu.Lock()
+	held := f.files.held
+	f.files.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	if err := f.files.change(); err != nil {
 		return err
 	}

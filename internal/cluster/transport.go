@@ -67,11 +67,14 @@ type transport struct {
 	stream *stream
 	// leads reports whether this node leads in a term with another one as a member at an address.
 	leads func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
+	// onDisk returns up to which entry the log of this node is on disk. Others are told of the commit of
+	// no later one, see asyncLog.
+	onDisk func() uint64
 }
 
-func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID, raft.ServerAddress) bool) *transport {
+func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID, raft.ServerAddress) bool, onDisk func() uint64) *transport {
 	s := &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}
-	return &transport{stream: s, leads: leads, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	return &transport{stream: s, leads: leads, onDisk: onDisk, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: s, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
 		// No pipelining: it gains nothing with one batch under way, and a node that is behind gets
 		// only so much of the log for each new entry, while new entries may wait for that node.
@@ -82,6 +85,7 @@ func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, 
 // AppendEntries implements raft.Transport.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
+		req.LeaderCommitIndex = min(req.LeaderCommitIndex, t.onDisk())
 		err := t.NetworkTransport.AppendEntries(id, to, req, resp)
 		// A node that lacks earlier entries says NoRetryBackoff: Raft sends it these.
 		cannot := err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term <= req.Term

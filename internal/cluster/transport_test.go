@@ -22,7 +22,7 @@ func TestEntriesAreNotSentToAnAddressThatIsOld(t *testing.T) {
 	tr := newTransport(port, port.Addr().String(), hashicorpLog(zerolog.Nop()), func(_ uint64, _ raft.ServerID, to raft.ServerAddress) bool {
 		asked = append(asked, to)
 		return len(asked) < 3
-	})
+	}, func() uint64 { return 1 })
 	defer func() { _ = tr.Close() }()
 	req := &raft.AppendEntriesRequest{Term: 1, PrevLogEntry: 1, PrevLogTerm: 1, LeaderCommitIndex: 1}
 	if err := tr.AppendEntries("b", at, req, &raft.AppendEntriesResponse{}); err == nil {
