@@ -131,6 +131,7 @@ type Limits struct {
 	HeaderName  int // bytes
 	HeaderValue int // bytes
 	Payload     int // bytes
+	Result      int // bytes
 	Command     int // bytes
 	Throttles   int
 	Consumer    int // bytes

@@ -375,6 +375,7 @@ func limitSettings(c *Limits) []setting {
 		{name: "limits.header_name_bytes", value: sized(&c.HeaderName, 512, 1, nameMax), doc: "Longest header name."},
 		{name: "limits.header_value_bytes", value: sized(&c.HeaderValue, 8*kib, 1, 64*mib), doc: "Longest header value."},
 		{name: "limits.payload_bytes", value: sized(&c.Payload, 16*mib, 1, 512*mib), doc: "Largest payload."},
+		{name: "limits.result_bytes", value: sized(&c.Result, mib, 1, 64*mib), doc: "Largest result of an ack, see [results](messages.md#results)."},
 		{
 			name:  "limits.command_bytes",
 			value: sized(&c.Command, 32*mib, kib, gib-mib),

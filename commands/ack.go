@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -16,16 +17,20 @@ func ack() Spec {
 		Returns: "integer",
 		Summary: "Acknowledges messages, which removes them. Returns the number of leases that were still live. " +
 			"Thousands of receipts are handled in slices: after a crash before the reply, part of them may have been acknowledged. In a transaction they are one atomic write. " +
-			"The budgets of a message are settled with its charge, or with what USED says, which goes with one receipt.",
+			"The budgets of a message are settled with its charge, or with what USED says. " +
+			"RESULT is what FILA.RESULT answers to the client that waits for the message, and to others for the RESULTTTL of the queue. Both go with one receipt.",
 		Flags:  []string{"write", "fast"},
 		Access: Consume, ACL: []string{"consume"},
-		Args: append(receiptArgs(), usedOption()),
+		Args: append(receiptArgs(), usedOption(), Arg{Name: "value", Type: String, Token: "RESULT", Optional: true}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.LEASE orders", "..."},
 			{"FILA.ACK orders <receipt> USED 150", "(integer) 1"},
 			{"FILA.ACK orders <receipt>", "(integer) 0"},
+			{"FILA.ENQUEUE orders hello", `"<id>"`},
+			{"FILA.LEASE orders", "..."},
+			{"FILA.ACK orders <receipt> RESULT shipped", "(integer) 1"},
 		},
 		Tiny:  true,
 		Parse: parseAck,
@@ -48,23 +53,33 @@ func used(in *input) *int64 {
 
 type ackCall struct {
 	receipts
-	used *int64
+	options engine.AckOptions
 }
 
 func parseAck(_ *Session, in *input) (call, error) {
-	c := &ackCall{used: used(in)}
+	c := &ackCall{options: engine.AckOptions{Used: used(in)}}
 	if err := c.parse(in); err != nil {
 		return nil, err
 	}
-	if c.used != nil && len(c.list) != 1 {
-		return nil, command.Refuse("INVALID", "USED goes with exactly one receipt; send a FILA.ACK for each")
+	if in.Has("result") {
+		c.options.Result = append([]byte{}, in.Bytes("result")...) // also an empty one is one
+	}
+	if len(c.list) != 1 {
+		for _, option := range []string{"used", "result"} {
+			if in.Has(option) {
+				return nil, command.Refuse("INVALID", strings.ToUpper(option)+" goes with exactly one receipt; send a FILA.ACK for each")
+			}
+		}
 	}
 	return c, nil
 }
 
+// Bytes implements weigher.
+func (c *ackCall) Bytes() int { return c.receipts.Bytes() + len(c.options.Result) }
+
 // Apply implements engine.Call.
 func (c *ackCall) Apply(tx *engine.Tx) (err error) {
-	c.n, err = tx.AckUsed(c.queue, c.list, c.used)
+	c.n, err = tx.AckWith(c.queue, c.list, c.options)
 	return err
 }
 

@@ -37,9 +37,9 @@ type Limits struct {
 	Transaction, TransactionBytes int
 	// QueuedTotal bounds the bytes of all open transactions beyond a small allowance for each.
 	QueuedTotal int64
-	// Name bounds the names of queues, keys and throttles, Message the record of a message and
-	// Script the source of a hook, in bytes.
-	Name, Message, Script int
+	// Name bounds the names of queues, keys and throttles, Message the record of a message, Script
+	// the source of a hook and Result the value of an ack, in bytes.
+	Name, Message, Script, Result int
 	// Retained bounds the bytes of messages that one connection retains between their lease and
 	// the writing of the reply, RetainedTotal those of all connections, and LoadTotal the bytes
 	// that all replies to leases have read from disk at the same time.
@@ -108,14 +108,14 @@ func (c *Config) check() error {
 		return errors.New("commands: a clock is required")
 	}
 	if c.Limits.Count < 0 || c.Limits.Consumer < 0 || c.Limits.Weight < 0 || c.Limits.Cost < 0 || c.Limits.ReplyBytes < 0 || c.Limits.Transaction < 0 || c.Limits.TransactionBytes < 0 ||
-		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.LoadTotal < 0 || c.Limits.Retained < 0 || c.Limits.RetainedTotal < 0 || c.Limits.QueuedTotal < 0 {
+		c.Limits.Name < 0 || c.Limits.Message < 0 || c.Limits.Script < 0 || c.Limits.Result < 0 || c.Limits.LoadTotal < 0 || c.Limits.Retained < 0 || c.Limits.RetainedTotal < 0 || c.Limits.QueuedTotal < 0 {
 		return errors.New("commands: impossible limit")
 	}
 	defaults := []struct {
 		limit *int
 		value int
 	}{{&c.Limits.Count, 10_000}, {&c.Limits.Consumer, 512}, {&c.Limits.ReplyBytes, 64 << 20}, {&c.Limits.Transaction, 100_000}, {&c.Limits.TransactionBytes, 32 << 20},
-		{&c.Limits.Weight, 1_000_000}, {&c.Limits.Cost, 1_000_000}, {&c.Limits.Name, 512}, {&c.Limits.Message, 17 << 20}, {&c.Limits.Script, 64 << 10}}
+		{&c.Limits.Weight, 1_000_000}, {&c.Limits.Cost, 1_000_000}, {&c.Limits.Name, 512}, {&c.Limits.Message, 17 << 20}, {&c.Limits.Script, 64 << 10}, {&c.Limits.Result, 1 << 20}}
 	for _, d := range defaults {
 		if *d.limit == 0 {
 			*d.limit = d.value

@@ -44,6 +44,7 @@ func numberedCommands() map[string]string {
 		"FILA.LEASE COUNT":              "FILA.LEASE none COUNT #",
 		"FILA.LEASE BLOCK":              "FILA.LEASE none BLOCK #",
 		"FILA.LEASE VISIBILITY":         "FILA.LEASE q VISIBILITY #",
+		"FILA.RESULT BLOCK":             "FILA.RESULT q $id BLOCK #",
 		"FILA.WAITERS COUNT":            "FILA.WAITERS q COUNT #",
 		"FILA.MLEASE numqueues":         "FILA.MLEASE # q none",
 		"FILA.MLEASE COUNT":             "FILA.MLEASE 2 none q.dlq COUNT #",
@@ -105,7 +106,7 @@ func numberedCommands() map[string]string {
 		"a receipt":                     "FILA.ACK q 018f5e8a-7c00-7abc-8def-0123456789ab:#",
 		"a setting that a hook reads":   "FILA.CONFIG SET delay #",
 	}
-	for _, option := range []string{"VISIBILITY", "MAXATTEMPTS", "BACKOFF", "MAXBACKOFF", "BACKOFFJITTER", "TTL", "MAXDEPTH", "KEYMAXDEPTH", "DEDUPWINDOW", "LUATIMEOUT", "LUAMEMORY", "BREAKERERRORS"} {
+	for _, option := range []string{"VISIBILITY", "MAXATTEMPTS", "BACKOFF", "MAXBACKOFF", "BACKOFFJITTER", "TTL", "MAXDEPTH", "KEYMAXDEPTH", "DEDUPWINDOW", "LUATIMEOUT", "LUAMEMORY", "BREAKERERRORS", "RESULTTTL"} {
 		all["FILA.QUEUE CREATE "+option] = "FILA.QUEUE CREATE other " + option + " #"
 		all["FILA.QUEUE ALTER "+option] = "FILA.QUEUE ALTER q " + option + " #"
 	}

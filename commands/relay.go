@@ -198,7 +198,9 @@ func (s *Session) forwardable(c *entry, args [][]byte) *relayed {
 		r.Again = relay.Always
 	}
 	if c.Blocking {
-		r.Again, r.Note, r.Lost = relay.Always, r.note, r.returnAll
+		if r.Again = relay.Always; !c.Spec.Has("readonly") {
+			r.Note, r.Lost = r.note, r.returnAll
+		}
 		if s.in.Has("block") {
 			r.waits, r.Rest = true, restOf(cloneWords(args), len(args)-len(s.in.Args), &s.in)
 		}
@@ -250,12 +252,15 @@ func (s *Session) introduction() *relay.Identity {
 	return s.who
 }
 
-// restOf returns a function that makes a lease with what is left of its BLOCK. options is where they
-// begin in words, name included: behind the queues.
+// restOf returns a function that makes a blocking command with what is left of its BLOCK. first is
+// where the arguments begin in words, behind the name.
 func restOf(words [][]byte, first int, in *input) func(time.Duration) []byte {
 	at := first + 1
-	if in.Cmd.Name == "fila.mlease" {
-		at = first + 1 + int(in.Integer("numqueues", 0))
+	switch in.Cmd.Name {
+	case "fila.mlease":
+		at += int(in.Integer("numqueues", 0))
+	case "fila.result":
+		at++ // the id
 	}
 	for at < len(words) && !command.IsToken(words[at], "BLOCK") {
 		at += 2 // every option has one value

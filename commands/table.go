@@ -67,6 +67,9 @@ func filaCommands() []Spec {
 		nack(),
 		release(),
 
+		// result.go
+		result(),
+
 		// browse.go
 		browse(),
 

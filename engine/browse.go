@@ -260,7 +260,7 @@ type Filter struct {
 
 // filterBytesMax bounds each pattern or text of a filter, in bytes. The longest error has a
 // group whose pattern is not longer.
-const filterBytesMax = 2 * errorBytesMax
+const filterBytesMax = 2 * ErrorBytes
 
 // check returns what is wrong with a filter.
 func (f *Filter) check() error {

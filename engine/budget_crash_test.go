@@ -73,7 +73,10 @@ func (w *paidWork) run(parted bool) (crashed bool) {
 		w.t.Fatal(err)
 	}
 	calls := []Call{
-		callFunc(func(tx *Tx) error { _, err := tx.AckUsed("in", []Receipt{d.Receipt}, &used); return err }),
+		callFunc(func(tx *Tx) error {
+			_, err := tx.AckWith("in", []Receipt{d.Receipt}, AckOptions{Used: &used})
+			return err
+		}),
 		callFunc(func(tx *Tx) error { _, err := tx.Enqueue(&out); return err }),
 		callFunc(func(tx *Tx) error { _, err := tx.MoveBudget(charge); return err }),
 		callFunc(func(tx *Tx) error { _, err := tx.MoveBudget(charge); return err }), // sent twice

@@ -505,7 +505,10 @@ func TestWhatIsSettledIsASignal(t *testing.T) {
 	want("a nack without USED", 0)
 	late := deliver("acme")
 	w.Advance(time.Hour)
-	w.must(func(tx *Tx) error { _, err := tx.AckUsed("q", []Receipt{late.Receipt}, new(int64(9))); return err })
+	w.must(func(tx *Tx) error {
+		_, err := tx.AckWith("q", []Receipt{late.Receipt}, AckOptions{Used: new(int64(9))})
+		return err
+	})
 	want("an expiry, and an ack that comes too late", 0)
 	w.queue("silent", QueueOptions{})
 	w.send(Enqueue{Queue: "silent", Key: "k", Budgets: []string{"acme"}})

@@ -33,8 +33,8 @@ func (w *world) credit(name string, n int64) {
 
 func (w *world) ackUsed(queue string, d *Delivery, used *int64) {
 	w.t.Helper()
-	var n int
-	w.must(func(tx *Tx) (err error) { n, err = tx.AckUsed(queue, []Receipt{d.Receipt}, used); return err })
+	n, o := 0, AckOptions{Used: used}
+	w.must(func(tx *Tx) (err error) { n, err = tx.AckWith(queue, []Receipt{d.Receipt}, o); return err })
 	if n != 1 {
 		w.t.Fatalf("acked %d", n)
 	}

@@ -319,10 +319,11 @@ func (c *core) detachAll(q *queue) {
 	q.awaitingRead, q.total, q.leased, q.delayed, q.counted = 0, 0, 0, 0, true
 	q.deltas = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
-	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup} {
+	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {
 		c.out.batch.DeleteRange(f, prefix, storage.After(prefix))
 	}
-	c.forgetDedup(q)
+	c.forgetGenerations(q)
+	c.tellAll(q, nil)
 	c.deleteSettingsUnder(c.out.batch, q.no)
 	c.out.sync = true
 	c.detach(r)

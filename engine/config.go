@@ -39,6 +39,7 @@ type Limits struct {
 	HeaderValue int // bytes of a header's value
 	Headers     int // headers of a message
 	Payload     int // bytes of a payload
+	Result      int // bytes of a result
 	Count       int // messages of one lease command
 	Crons       int // recurring messages in total
 	Signals     int // pairs of subject and name; one more takes the place of another
@@ -125,7 +126,7 @@ func DefaultConfig() Config {
 		Quantum: 1, LeaseWriteDelay: 5 * time.Millisecond, SyncInterval: 100 * time.Millisecond,
 		Limits: Limits{
 			Limits:    hook.DefaultLimits(),
-			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20,
+			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20, Result: 1 << 20,
 			Count: 10_000, Crons: 10_000, Budgets: 100_000, Signals: 100_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20, HistoryBytes: 64 << 20,

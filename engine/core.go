@@ -45,27 +45,28 @@ type core struct {
 	now   int64  // time of this turn in Unix nanoseconds; never decreases
 	epoch uint64 // number of this start or recovery: results of jobs from an earlier one are dropped
 
-	ids       idSource        // message ids
-	queues    queueSet        // queues with their keys and schedulers
-	heads     headCache       // bounds of the messages and bodies in memory
-	reads     readQueue       // window reads that are requested and under way
-	waits     waitSet         // parked tasks
-	tasks     taskQueue       // tasks left over by a turn, and its budget
-	throttles throttleTable   // throttles and the classes that wait for them
-	leases    leaseTable      // live leases and their timers
-	delayed   delayedMessages // head of the index of due times
-	ttl       ttlMessages     // head of the index of message expiries
-	dedup     dedupIDs        // deduplication ids
-	accounts  accountTable    // budgets
-	cron      cronTable       // recurring messages
-	detached  detachedKeys    // what purged queues have left in memory
-	ops       operations      // census, redrives and backups
-	sweep     sweep           // figures of all fairness keys
-	history   history         // what queues did in the last ten minutes
-	signals   signalTable     // sums that fade with time
-	users     userTable       // users of a cluster
-	out       outbox          // the open batch and what follows its commit
-	health    health          // whether the store takes writes
+	ids       idSource         // message ids
+	queues    queueSet         // queues with their keys and schedulers
+	heads     headCache        // bounds of the messages and bodies in memory
+	reads     readQueue        // window reads that are requested and under way
+	waits     waitSet          // parked tasks
+	tasks     taskQueue        // tasks left over by a turn, and its budget
+	throttles throttleTable    // throttles and the classes that wait for them
+	leases    leaseTable       // live leases and their timers
+	delayed   delayedMessages  // head of the index of due times
+	ttl       ttlMessages      // head of the index of message expiries
+	dedup     dedupIDs         // deduplication ids
+	ended     endedGenerations // of deduplication ids and results
+	accounts  accountTable     // budgets
+	cron      cronTable        // recurring messages
+	detached  detachedKeys     // what purged queues have left in memory
+	ops       operations       // census, redrives and backups
+	sweep     sweep            // figures of all fairness keys
+	history   history          // what queues did in the last ten minutes
+	signals   signalTable      // sums that fade with time
+	users     userTable        // users of a cluster
+	out       outbox           // the open batch and what follows its commit
+	health    health           // whether the store takes writes
 }
 
 // newCore returns a core with no state from the store. It takes no turn before recover and
@@ -324,9 +325,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [19]component {
+func (c *core) components() [20]component {
 	return [...]component{
-		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup, &c.accounts,
+		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup, &c.ended, &c.accounts,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health,
 	}
 }
@@ -413,7 +414,7 @@ func cease(tasks []*Task, handed bool) {
 func (c *core) halt(tasks []*Task) []*Task {
 	var all []*Task
 	for _, t := range c.waitingTasks() {
-		idle := t.wait.kind == waitMessages
+		idle := t.wait.kind.idle()
 		if c.conclude(t, nil); !idle {
 			cease([]*Task{t}, false)
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/zeebo/blake3"
 
@@ -27,21 +25,11 @@ import (
 //  3. If it has already dropped a batch newer than the look-up, the answer is
 //     unknown: the look-up is repeated as an off-loop job, and the task waits.
 //
-// Ids are grouped by generation, so that they can be forgotten without reading them:
-//
-//   newest ──as old as the window──▶ older ──no window reaches it──▶ dropped
-//
-// The newest generation takes new ids. Once it is as old as the window, the next id begins
-// another one, so a window covers one or two generations. A generation is dropped by one
-// range deletion when its last id has left the window.
+// Ids are grouped by generation, see generations.go.
 
 // DedupContent as an id stands for the content of the message: a hash of queue, fairness
 // key, headers and payload as the producer gave them.
 const DedupContent = "*"
-
-// generationMin is the shortest time for which a generation takes ids. It bounds the number
-// of range deletions for very short windows.
-const generationMin = int64(time.Second)
 
 // The two kinds of ids. The first byte of a stored id separates them, so that no name
 // equals a hash. The values are part of the format.
@@ -49,29 +37,6 @@ const (
 	dedupNamed   = 0
 	dedupContent = 1
 )
-
-// dedup is the generations of a queue's ids. The loop changes gens by replacing the list;
-// connections read it concurrently.
-type dedup struct {
-	queue *queue
-	no    uint32
-	gens  atomic.Pointer[[]int64] // when each began, Unix nanoseconds, oldest first
-
-	dropAt int64 // when no window reaches the oldest generation
-	timer  int
-}
-
-func (d *dedup) before(o *dedup) bool { return d.dropAt < o.dropAt }
-func (d *dedup) index() *int          { return &d.timer }
-
-// generations returns the current list, which must not be changed. nil is a queue without
-// ids.
-func (d *dedup) generations() []int64 {
-	if d == nil {
-		return nil
-	}
-	return *d.gens.Load()
-}
 
 // dedupID returns the id under which the store keeps a request's Dedup; "" if it has none.
 func dedupID(req *Enqueue) string {
@@ -133,7 +98,7 @@ func prepareDedup(req *Enqueue, store Store, s *Snapshot, seen uint64) {
 		return
 	}
 	if d, ok := s.dedup.get(req.Queue); ok {
-		req.known = lookUp(store, d.no, d.generations(), req.dedup, seen)
+		req.known = lookUp(store, d.no, d.list(), req.dedup, seen)
 	} else {
 		req.known = dedupView{seen: seen, done: true} // the queue had no ids
 	}
@@ -191,7 +156,7 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 // returns ErrWouldBlock.
 func (tx *Tx) repeatLookup(q *queue, req *Enqueue) error {
 	c := tx.core
-	c.out.jobs = append(c.out.jobs, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.generations(), batch: c.out.batchNo})
+	c.out.jobs = append(c.out.jobs, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.list(), batch: c.out.batchNo})
 	return tx.await()
 }
 
@@ -223,127 +188,21 @@ func (l *dedupLook) Apply(tx *Tx) error {
 // as the message.
 func (c *core) recordDedupID(q *queue, id string, m ID) {
 	found := storage.DedupEntry{ID: m, At: c.now}
-	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, c.generation(q), id), found.Append(nil))
+	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, c.generation(q, storage.Dedup), id), found.Append(nil))
 	c.dedup.fresh.Add(dedupKey{q.no, id}, found, c.out.batchNo, c.now)
 }
 
-// generation returns the generation that takes new ids, and begins one if the newest is as
-// old as the window.
-func (c *core) generation(q *queue) int64 {
-	gens := q.dedup.generations()
-	if n := len(gens); n > 0 && c.now < gens[n-1]+q.generationLength() {
-		return gens[n-1]
-	}
-	began := c.now
-	if n := len(gens); n > 0 {
-		began = max(began, gens[n-1]+1) // generations are distinct even if the clock was set back
-	}
-	c.setGenerations(q, append(slices.Clip(gens), began))
-	return began
-}
-
-// generationLength returns for how long a generation takes ids, in nanoseconds.
-func (q *queue) generationLength() int64 {
-	return max(int64(q.set.Values.Duration(queueset.DedupWindow)), generationMin)
-}
-
-// setGenerations replaces the generations of a queue and sets the timer that drops the
-// oldest. The snapshot learns of the queue with its first generation.
-func (c *core) setGenerations(q *queue, gens []int64) {
-	d := q.dedup
-	if d == nil {
-		if len(gens) == 0 {
-			return
-		}
-		d = &dedup{queue: q, no: q.no, timer: -1}
-		q.dedup = d
-		d.gens.Store(&gens)
-		c.out.snapshot = c.out.snapshot.withDedup(q.name, d)
-	}
-	d.gens.Store(&gens)
-	if d.timer >= 0 {
-		c.dedup.ends.remove(d)
-	}
-	if len(gens) == 0 {
-		return
-	}
-	// The last id of the oldest generation was added before the next generation began.
-	last := gens[0] + q.generationLength()
-	if len(gens) > 1 {
-		last = gens[1]
-	}
-	d.dropAt = last + q.generationLength()
-	c.dedup.ends.push(d)
-}
-
-// dedupIDs is the component of deduplication: the ids of recent batches, and the timers of
-// the queues' generations.
+// dedupIDs is the component of deduplication: the ids of recent batches.
 type dedupIDs struct {
 	fresh recent.Table[dedupKey, storage.DedupEntry]
-	ends  timers[*dedup] // by the time of the next drop
 
+	untimed
 	unchecked
 }
 
 func (d *dedupIDs) reset() { *d = dedupIDs{} }
 
-func (d *dedupIDs) next(*core) int64 {
-	if q, ok := d.ends.next(); ok {
-		return q.dropAt
-	}
-	return never
-}
-
-// expire prunes recent ids and drops the generations that no window reaches, within the
-// budget.
+// expire prunes recent ids, within the budget. No turn is due for that alone.
 func (d *dedupIDs) expire(c *core) {
 	c.spend(d.fresh.Prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
-	for c.atLeast(1); c.room(); {
-		q, ok := d.ends.next()
-		if !ok || q.dropAt > c.now {
-			return
-		}
-		c.spend(1)
-		gens := q.generations()
-		prefix := storage.AppendDedupPrefix(nil, q.no, gens[0])
-		c.out.batch.DeleteRange(storage.Dedup, prefix, storage.After(prefix))
-		c.setGenerations(q.queue, gens[1:])
-	}
-}
-
-// recoverDedup finds the generations of all queues. It seeks from one generation to the
-// next and reads no other ids.
-func (c *core) recoverDedup() error {
-	c.dedup.fresh.Dropped = c.out.batchNo // look-ups from before the recovery are invalid
-	it := c.store.Scan(storage.Dedup, nil, nil)
-	defer it.Close()
-	for ok := it.Seek(nil); ok; {
-		no, gen, _, err := storage.ParseDedupKey(it.Key())
-		if err != nil {
-			return err
-		}
-		if q := c.queues.byNumber[no]; q != nil {
-			c.setGenerations(q, append(q.dedup.generations(), gen))
-		}
-		next := storage.After(storage.AppendDedupPrefix(nil, no, gen))
-		if next == nil {
-			break
-		}
-		ok = it.Seek(next)
-	}
-	return it.Err()
-}
-
-// forgetDedup drops the ids of a queue from memory; their records go by range with the
-// queue's number. Look-ups under the old number are invalid, see duplicate.
-func (c *core) forgetDedup(q *queue) {
-	d := q.dedup
-	if d == nil {
-		return
-	}
-	if d.timer >= 0 {
-		c.dedup.ends.remove(d)
-	}
-	q.dedup = nil
-	c.out.snapshot = c.out.snapshot.withoutDedup(q.name)
 }

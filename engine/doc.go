@@ -29,6 +29,8 @@
 //	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
 //	account_ids.go                   ids of movements, so that a repeated one is done once
 //	budget_line.go                   keys that wait for credits
+//	ack.go result.go                 acks, and who waits for them
+//	generations.go                   records that are forgotten by their age
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
 //	health.go key_stats.go           counters of the engine, of queues and of keys
@@ -143,6 +145,7 @@
 //	redrive               move dead messages back to the queues in which they died
 //	purge                 remove all messages of a queue or of a fairness key
 //	deduplication window  the period in which enqueues with the same id give one message
+//	result                what has become of a message, and the value of its ack
 //	signal                a sum that fades with time, for a pair of subject and name
 //	subject               what a signal is about, such as a fairness key
 //	recurring message     a cron expression that enqueues one message per tick

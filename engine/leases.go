@@ -271,28 +271,6 @@ func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m
 	return n, nil
 }
 
-// Ack deletes the messages whose live leases the receipts name, and returns how many there
-// were. Receipts without a live lease change nothing and are not counted, so a repeated Ack
-// is harmless. The error is that of an unknown queue, or ErrMisconf while the store takes
-// no writes.
-func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
-	return tx.AckUsed(queue, receipts, nil)
-}
-
-// AckUsed is Ack, and settles the budgets of each message with what the work has used, 0 to
-// credit.ChargeMax; nil: with its charge. An ack is never refused for lack of credits.
-func (tx *Tx) AckUsed(queue string, receipts []Receipt, used *int64) (int, error) {
-	return tx.endLeases(queue, receipts, func(c *core, m *message) {
-		m.key.queue.totals.acked++
-		c.observeWork(m, OutcomeAcked)
-		c.succeeded(m)
-		c.settleCharge(m, used)
-		c.endLease(m)
-		c.emitMessage(EventAcked, m)
-		c.remove(m)
-	})
-}
-
 // remove deletes the records of a message and updates the totals of its key and queue. The
 // message must be in no structure of the memory. Its key ends with its last message
 // (settle).
@@ -305,6 +283,7 @@ func (c *core) remove(m *message) {
 	if m.expires != 0 {
 		c.unindex(&c.ttl.index, m.expires, m.storageKey())
 	}
+	c.tell(m, nil)
 	c.dropBody(m)
 	m.status = gone
 	k.queue.recordGone(m.id)

@@ -157,6 +157,12 @@ func (e *Engine) startJobs(w *work) {
 			} else {
 				others = append(others, r)
 			}
+		case *resultLook:
+			if r.work() >= lookupLong {
+				e.background.Go(func() { e.runJob(r) })
+			} else {
+				others = append(others, r)
+			}
 		case *page:
 			if r.searches() {
 				e.background.Go(func() { e.search(r) })

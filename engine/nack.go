@@ -14,7 +14,7 @@ import (
 type Nack struct {
 	Queue   string
 	Receipt Receipt
-	Error   string        // why the delivery failed; kept with the message, cut at errorBytesMax
+	Error   string        // why the delivery failed; kept with the message, cut at ErrorBytes
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: dead-letter the message at once
 	Used    *int64        // what the budgets of the message are settled with, 0 to credit.ChargeMax; nil: nothing
@@ -24,8 +24,8 @@ type Nack struct {
 	look     *lookup               // of a message that a call of the same transaction leases
 }
 
-// errorBytesMax bounds the error text that is kept with a message, in bytes.
-const errorBytesMax = 8 << 10
+// ErrorBytes bounds the error text that is kept with a message, in bytes.
+const ErrorBytes = 8 << 10
 
 // The values of NackResult.Action.
 const (
@@ -92,7 +92,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 			return NackResult{}, err
 		}
 	}
-	m.fail(c.now, req.Error[:min(len(req.Error), errorBytesMax)])
+	m.fail(c.now, req.Error[:min(len(req.Error), ErrorBytes)])
 	q.totals.nacked++
 	c.out.sync = true
 	c.observeWork(m, OutcomeNacked)
@@ -314,11 +314,13 @@ func (c *core) deadLetter(m *message, reason string) string {
 	if dlq == nil {
 		q.totals.dropped++
 		c.emitFailure(m, Event{Kind: EventDead, Reason: reason})
+		c.tellDead(m, reason)
 		c.remove(m)
 		return ""
 	}
 	q.totals.deadLettered[deadReason(reason)]++
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
+	c.tellDead(m, reason)
 	var rec storage.Message
 	if err := rec.Decode(m.body); err != nil {
 		// The record was decoded when it was loaded.

@@ -356,7 +356,7 @@ type Snapshot struct {
 	hooks       ordered[queueHooks]
 	config      ordered[string]
 	configBytes int                           // total size of the keys and values of config
-	dedup       ordered[*dedup]               // by name, of queues with deduplication ids
+	dedup       ordered[*generations]         // by name, of queues with deduplication ids
 	signals     *signals.View                 // nil before the first recovery
 	budgets     *directory.Directory[account] // the same
 	ledgerDays  ledger.Days                   // that may have ids of movements of budgets
@@ -422,7 +422,7 @@ func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
 }
 
 // withDedup returns a snapshot with the deduplication ids of a queue replaced.
-func (s *Snapshot) withDedup(queue string, d *dedup) *Snapshot {
+func (s *Snapshot) withDedup(queue string, d *generations) *Snapshot {
 	next := *s
 	next.dedup = s.dedup.with(queue, d)
 	return &next

@@ -41,17 +41,19 @@ type queue struct {
 	redrive *redrive            // under way, or the last one; nil: none yet
 	history [2][]*scriptVersion // of the hooks by kind, the newest source last
 
-	roster     roster[fairKey]
-	purgedUpTo uint64                 // roster number of the newest key that a purge detached, see removal.go
-	purgedAt   int64                  // when that was
-	settings   map[string]storage.Key // of keys that have some of their own
-	moving     *settingsMove          // they are being written under the next number
-	idle       idleStats              // of keys without messages
-	dedup      *dedup                 // nil: it has no deduplication ids
-	share      minuteSum              // cost delivered
-	throttled  throttledKeys          // sums over its keys
-	figures    *KeyFigures            // of its keys, from the last sweep; nil: none, or it had no keys
-	recorded   uint32                 // step in which history has recorded it last
+	roster      roster[fairKey]
+	purgedUpTo  uint64                 // roster number of the newest key that a purge detached, see removal.go
+	purgedAt    int64                  // when that was
+	settings    map[string]storage.Key // of keys that have some of their own
+	moving      *settingsMove          // they are being written under the next number
+	idle        idleStats              // of keys without messages
+	dedup       *generations           // of deduplication ids; nil: it has none
+	results     *generations           // nil: it has no results
+	resultWaits map[ID]*resultWaits    // requests for the results of its messages
+	share       minuteSum              // cost delivered
+	throttled   throttledKeys          // sums over its keys
+	figures     *KeyFigures            // of its keys, from the last sweep; nil: none, or it had no keys
+	recorded    uint32                 // step in which history has recorded it last
 }
 
 // totals count since start, for FILA.STATS. They outlive recoveries in place, and those of a
@@ -239,7 +241,7 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 	q.set = set
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
-	c.setGenerations(q, q.dedup.generations()) // a longer window needs them longer
+	c.renewGenerations(q)
 	c.emitQueue(EventAltered, q)
 }
 
@@ -350,6 +352,7 @@ func (c *core) removeQueue(q *queue) {
 		j.err = fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name)
 		c.endRedrive(j)
 	}
+	c.tellAll(q, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
 	c.detachAll(q)
 	c.dropMove(q)
 	c.forgetHistory(q)

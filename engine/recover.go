@@ -21,7 +21,7 @@ import (
 //  2. Reset all components.
 //  3. Engine state: the number of this start (epoch), the bound of ids, queue numbers.
 //  4. Throttles, then queues, scripts, configuration, recurring messages, generations of
-//     deduplication ids, budgets, settings of keys.
+//     deduplication ids and results, budgets, settings of keys.
 //  5. Fairness keys: a seek from one to the next. All messages of a key are behind its
 //     edge; window reads fill the head caches once turns begin.
 //  6. Leases, with the throttle slots that they use.
@@ -59,8 +59,8 @@ func (c *core) recover() error {
 	if err := c.recoverCron(); err != nil {
 		return fmt.Errorf("recover recurring messages: %w", err)
 	}
-	if err := c.recoverDedup(); err != nil {
-		return fmt.Errorf("recover deduplication ids: %w", err)
+	if err := c.recoverGenerations(); err != nil {
+		return fmt.Errorf("recover generations: %w", err)
 	}
 	if err := c.recoverAccounts(); err != nil {
 		return fmt.Errorf("recover budgets: %w", err)

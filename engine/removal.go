@@ -170,6 +170,7 @@ func (c *core) expireMessage(m *message) string {
 	}
 	q.totals.dropped++
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reasonTTL})
+	c.tellDead(m, reasonTTL)
 	c.remove(m)
 	return ""
 }

@@ -629,7 +629,7 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 	} else {
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
 			used := m.uses()
-			n, err := tx.AckUsed(q.name, []Receipt{r}, used)
+			n, err := tx.AckWith(q.name, []Receipt{r}, AckOptions{Used: used})
 			s.over(m, r, n == 1, s.wentWell)
 			if n == 1 {
 				m.settle(used)

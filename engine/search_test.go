@@ -213,12 +213,12 @@ func TestASearchFindsMessagesInEveryState(t *testing.T) {
 func TestAPageOfASearchEndsWhenItHasDoneMuch(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
-	w.die("q", slices.Repeat([]string{strings.Repeat("a", errorBytesMax)}, 5)...)
+	w.die("q", slices.Repeat([]string{strings.Repeat("a", ErrorBytes)}, 5)...)
 	costly := strings.Repeat("a*", filterBytesMax/2-1) + "b"
 	if got := w.search(Browse{Queue: "q.dlq", Count: 5, Filter: &Filter{Error: &costly}}); got.pages != 5 || len(got.ids) != 0 {
 		t.Errorf("%d pages for five messages that take long to compare", got.pages)
 	}
-	plain := strings.Repeat("a", errorBytesMax)
+	plain := strings.Repeat("a", ErrorBytes)
 	if got := w.search(Browse{Queue: "q.dlq", Count: 5, Filter: &Filter{Error: &plain}}); got.pages != 1 || len(got.ids) != 5 {
 		t.Errorf("%d pages for five messages that take a moment to compare, %d found", got.pages, len(got.ids))
 	}

@@ -310,7 +310,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		s.late = func() { s.oracle.acked(d, acked, nil) }
 		s.submit(cl, func(tx *Tx) (err error) {
 			limits := s.oracle.limitsOf(tx.core, r)
-			if acked, err = tx.AckUsed(d.Queue, []Receipt{r}, used); acked > 0 {
+			if acked, err = tx.AckWith(d.Queue, []Receipt{r}, AckOptions{Used: used}); acked > 0 {
 				s.oracle.inTime(d, tx.Now())
 			}
 			s.oracle.limitsAfter(limits, outcomeOf(acked > 0, limitGrows))

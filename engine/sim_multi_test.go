@@ -85,7 +85,7 @@ func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
 	used := s.useOf(id)
 	p := s.money.mayUse(id, used)
 	add(callFunc(func(tx *Tx) (err error) {
-		if acked, err = tx.AckUsed(d.Queue, []Receipt{d.Receipt}, used); acked == 1 {
+		if acked, err = tx.AckWith(d.Queue, []Receipt{d.Receipt}, AckOptions{Used: used}); acked == 1 {
 			s.oracle.bundles[id] = b
 		}
 		return err

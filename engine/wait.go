@@ -19,6 +19,9 @@ import (
 //	kind           in lines  resumed by                            ended by
 //	waitMessages   yes       serveQueue, for a message             its time, Unblock, leave, stop,
 //	                                                               a deleted queue
+//	waitEnd        no        nothing                               the end of the message (tell),
+//	                                                               its time, Unblock, leave, stop,
+//	                                                               a deleted queue
 //	waitReads      yes       serveQueue, for a message or when     a failed read, leave, stop,
 //	                         nothing is being read any more        a deleted queue
 //	waitPreflight  yes       as waitReads, and by a deleted queue  a failed read, stop
@@ -28,7 +31,7 @@ import (
 //	waitTurn       no        resumeYielded, in the next turn       stop
 //
 // The last three are waits of a command in progress: when its client leaves it is completed,
-// and a stop refuses it with ErrStopped. The first two end without a message.
+// and a stop refuses it with ErrStopped. The others end without a message.
 //
 // A task may be resumed although what it waits for has not happened, and then waits again:
 // Apply decides by what it finds. A task that is parked again for the same keeps its place in
@@ -74,11 +77,15 @@ type waitKind uint8
 
 const (
 	waitMessages  waitKind = iota // a lease that blocks, for messages of its queues
+	waitEnd                       // a request for a result that blocks, for the end of the message
 	waitReads                     // a lease that does not block, for the window reads of its queues
 	waitPreflight                 // a transaction, for the window reads of a lease in it
 	waitResult                    // a read, a decision or the end of an operation
 	waitTurn                      // the budget of a later turn
 )
+
+// idle reports whether the task waits for what other clients do, as long as its client likes.
+func (k waitKind) idle() bool { return k <= waitEnd }
 
 // inProgress reports whether the command has begun: it must not end as if it had been
 // completed without a message.
@@ -91,10 +98,11 @@ func (k waitKind) forReads() bool { return k == waitReads || k == waitPreflight 
 type wait struct {
 	task  *Task
 	kind  waitKind
-	nodes []waiter  // its places in the lines of its queues
-	one   [1]waiter // memory of nodes for a single queue, which so needs no allocation
-	until int64     // end in Unix nanoseconds, of waitMessages only; 0: none
-	timer int       // index in waitSet.timed, or -1
+	nodes []waiter    // its places in the lines of its queues
+	one   [1]waiter   // memory of nodes for a single queue, which so needs no allocation
+	ends  *resultWait // requests that the ends of messages answer; nil: none
+	until int64       // end in Unix nanoseconds, of idle waits only; 0: none
+	timer int         // index in waitSet.timed, or -1
 }
 
 func (w *wait) before(o *wait) bool { return w.until < o.until }
@@ -135,11 +143,11 @@ func (tx *Tx) park(kind waitKind, queues []*queue, until int64) error {
 	if w.until = until; until > 0 {
 		c.waits.timed.push(w)
 	}
-	if kind == waitMessages {
+	if kind.idle() {
 		c.markHeldUp(t)
 	}
 	if t.Client != nil {
-		t.Client.waits.Store(kind == waitMessages)
+		t.Client.waits.Store(kind.idle())
 	}
 	return ErrWouldBlock
 }
@@ -216,6 +224,7 @@ func (c *core) unpark(t *Task) {
 	w := t.wait
 	t.wait = nil
 	c.leaveLines(w)
+	w.leaveMessages()
 	if cl := t.Client; cl != nil {
 		cl.blocked = nil
 		cl.waits.Store(false)
@@ -293,11 +302,11 @@ func (w *wait) loading() bool {
 	return false
 }
 
-// Unblock ends the wait for messages of a client: without a message, or with ErrUnblocked. It
-// returns whether the client had such a wait; other waits are not ended.
+// Unblock ends the wait of a client for messages or for the end of one: without it, or with
+// ErrUnblocked. It returns whether the client had such a wait; other waits are not ended.
 func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	t := tx.core.waits.parked[clientID]
-	if t == nil || t.wait.kind != waitMessages {
+	if t == nil || !t.wait.kind.idle() {
 		return false
 	}
 	var err error

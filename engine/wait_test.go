@@ -53,6 +53,11 @@ func TestEachKindOfWaitEndsInItsWay(t *testing.T) {
 		waitMessages: {func(*world) Call {
 			return &leaseCall{LeaseRequest{Queues: []string{"empty"}, Count: 1}}
 		}, ErrClientGone, nil},
+		waitEnd: {func(w *world) Call {
+			id := w.enqueue("empty", "k", "x")
+			req := &ResultRequest{Queue: "empty", ID: id}
+			return callFunc(func(tx *Tx) error { return tx.Result(req) })
+		}, ErrClientGone, nil},
 		waitReads: {func(*world) Call {
 			return &leaseCall{LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1}}
 		}, ErrClientGone, nil},
@@ -78,7 +83,7 @@ func TestEachKindOfWaitEndsInItsWay(t *testing.T) {
 			if task.wait == nil || task.wait.kind != kind {
 				t.Fatalf("the task waits %v, want kind %d", task.wait, kind)
 			}
-			if waits := task.Client.Waits(); waits != (kind == waitMessages) {
+			if waits := task.Client.Waits(); waits != (kind == waitMessages || kind == waitEnd) {
 				t.Errorf("the client waits for messages: %v", waits)
 			}
 			_ = leave{task.Client}.Apply(&Tx{core: w.core, task: &Task{}})
@@ -88,7 +93,7 @@ func TestEachKindOfWaitEndsInItsWay(t *testing.T) {
 
 			w, task = parkedLoad(t, c.call)
 			unblocked := (&Tx{core: w.core, task: &Task{}}).Unblock(1, false)
-			if unblocked != (kind == waitMessages) || unblocked != (task.wait == nil) {
+			if unblocked != (kind == waitMessages || kind == waitEnd) || unblocked != (task.wait == nil) {
 				t.Errorf("Unblock returns %v, and the task waits %v", unblocked, task.wait != nil)
 			}
 

@@ -33,6 +33,7 @@
 //	9 budgets    the budget's name    Budget    settings and sums
 //	10 ledger    ledger key           LedgerEntry   what has moved budgets, and the ids of it
 //	11 signals   signal key           Signal    sums that fade with time
+//	12 results   result key           Result    what consumers have given with their acks
 //
 // # Keys
 //
@@ -46,6 +47,7 @@
 //	scheduled    due 8 | message key
 //	state key    ( length 2 | part )...
 //	dedup key    queue 4 | generation 8 | id
+//	result key   queue 4 | generation 8 | id 16
 //	expiry key   as scheduled
 //	signal key   length 2 | subject | name
 //	ledger key   day 4 | 0 | length 2 | budget | inverted time 8, or
@@ -53,8 +55,9 @@
 //
 // The queue is its number (see Queue). The rank is 9 - priority. The id is a UUIDv7. The
 // fence is the delivery number. Due is unsigned nanoseconds since 1970. A generation of
-// deduplication ids is named by its start time and deleted as a range. Its ids are
-// derived from the clients' ids: see engine/dedup.go. A day of the ledger is days since
+// deduplication ids, or of results, is named by its start time and deleted as a range.
+// Deduplication ids are derived from the clients' ids: see engine/dedup.go. A day of the
+// ledger is days since
 // 1970; it is dropped as a range. An inverted time is 2^64-1 less the nanoseconds since
 // 1970, so the newest entry sorts first.
 //

@@ -21,6 +21,7 @@ const (
 	Budgets
 	Ledger
 	Signals
+	Results
 	familyCount
 )
 
@@ -60,6 +61,8 @@ func (f Family) String() string {
 		return "ledger"
 	case Signals:
 		return "signals"
+	case Results:
+		return "results"
 	case familyCount:
 	}
 	return "family " + strconv.Itoa(int(f))

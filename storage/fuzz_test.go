@@ -126,6 +126,10 @@ func FuzzDedupEntry(f *testing.F) {
 	fuzzRecord(f, &storage.DedupEntry{ID: storage.ID{1, 2, 3}, At: 7})
 }
 
+func FuzzResult(f *testing.F) {
+	fuzzRecord(f, &storage.Result{Value: []byte("report.pdf"), At: 7})
+}
+
 func FuzzKeys(f *testing.F) {
 	mk := storage.MessageKey{Queue: 42, Key: "acme", Rank: 4, ID: storage.ID{1, 2, 3}}
 	seed(f, storage.AppendLeaseKey(nil, mk, 7), storage.AppendScheduledKey(nil, 7, mk), storage.AppendStateKey(nil, "a", "", "b"),
@@ -145,6 +149,9 @@ func FuzzKeys(f *testing.F) {
 		}
 		if queue, gen, id, err := storage.ParseDedupKey(k); err == nil && !bytes.Equal(storage.AppendDedupKey(nil, queue, gen, id), k) {
 			t.Errorf("dedup key %x became %d %d %q", k, queue, gen, id)
+		}
+		if queue, gen, id, err := storage.ParseResultKey(k); err == nil && !bytes.Equal(storage.AppendResultKey(nil, queue, gen, id), k) {
+			t.Errorf("result key %x became %d %d %s", k, queue, gen, id)
 		}
 		if lk, err := storage.ParseLedgerKey(k); err == nil {
 			again := storage.AppendLedgerKey(nil, lk.Name, lk.At)

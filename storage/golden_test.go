@@ -66,7 +66,7 @@ func fullQueue() *storage.Queue {
 		Values: queueset.Values{
 			queueset.Visibility: 30_000, queueset.Backoff: 1_000, queueset.MaxBackoff: 60_000, queueset.BackoffJitter: 20,
 			queueset.TTL: 86_400_000, queueset.DedupWindow: 5_000, queueset.MaxAttempts: 5, queueset.MaxDepth: 1_000_000, queueset.KeyMaxDepth: 1_000,
-			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1,
+			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1, queueset.ResultTTL: 60_000,
 		},
 		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
 	}
@@ -145,6 +145,8 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_script":        fullScript().Append(nil),
 		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),
 		"record_dedup":         (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000}).Append(nil),
+		"key_result":           storage.AppendResultKey(nil, 42, 1_700_000_000_000_000_000, goldenID(t)),
+		"record_result":        (&storage.Result{Value: []byte("report.pdf"), At: 1_700_000_000_000_000_000}).Append(nil),
 		"key_ledger":           storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000),
 		"key_ledger_id":        storage.AppendLedgerIDKey(nil, 19_675, "acme", "invoice-17"),
 		"record_budget":        fullBudget().Append(nil),

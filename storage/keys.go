@@ -125,6 +125,22 @@ func ParseDedupKey(k []byte) (queue uint32, generation int64, id string, err err
 	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), string(k[12:]), nil //nolint:gosec // the top bit was looked at
 }
 
+// AppendResultKey appends the key of a result: a generation as of deduplication ids, and the id of
+// the message.
+func AppendResultKey(dst []byte, queue uint32, generation int64, id ID) []byte {
+	return append(AppendDedupPrefix(dst, queue, generation), id[:]...)
+}
+
+// ParseResultKey decodes the key of a result, or returns ErrCorrupt.
+func ParseResultKey(k []byte) (queue uint32, generation int64, id ID, err error) {
+	const size = 4 + 8 + 16
+	if len(k) != size || k[4] > 0x7F {
+		return 0, 0, ID{}, badKey("result", k)
+	}
+	copy(id[:], k[12:])
+	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), id, nil //nolint:gosec // the top bit was looked at
+}
+
 // AppendStateKey appends the key of a piece of state: a path of parts.
 func AppendStateKey(dst []byte, parts ...string) []byte {
 	for _, p := range parts {

@@ -237,6 +237,11 @@ func (q *Queue) Append(dst []byte) []byte {
 // Decode reads a record that Append made.
 func (q *Queue) Decode(b []byte) error {
 	*q = Queue{}
+	for s, row := range queueset.All() {
+		if row.Omitted() {
+			q.Values[s] = row.Default
+		}
+	}
 	var c codec
 	for c.decode(b); c.pass(); {
 		q.fields(&c)
@@ -269,6 +274,10 @@ func (c *codec) settings(v *queueset.Values, added bool) {
 		row := &rows[s]
 		switch num := protowire.Number(row.Record); {
 		case row.Added() != added:
+		case row.Omitted():
+			next := row.ToRecord(v[s])
+			c.uint64(num, &next)
+			v[s] = row.FromRecord(next)
 		case row.Max > math.MaxUint32:
 			c.uint64(num, &v[s])
 		default: // a uint32 in fila.proto: more is refused

@@ -155,6 +155,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
 		"Signal": fullSignal(), "Replica": fullReplica(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
+		"Result":     &storage.Result{Value: []byte("x"), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true, AdaptiveMin: 1},
 	} {
@@ -289,7 +290,7 @@ func TestAQueueOfAnOlderFilaHasTheLimitsOfTheConfiguration(t *testing.T) {
 	}
 	want := *fullQueue()
 	want.Values[queueset.LuaTimeout], want.Values[queueset.LuaMemory], want.Values[queueset.BreakerErrors] = 0, 0, 0
-	want.Values[queueset.Signals] = 0
+	want.Values[queueset.Signals], want.Values[queueset.ResultTTL] = 0, 3_600_000
 	var got storage.Queue
 	if err := got.Decode(older); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)

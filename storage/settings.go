@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// This file is the records of the families State and Dedup.
+// This file is the records of the families State, Dedup and Results.
 
 // DedupEntry is the record of a deduplication id: the message enqueued with it, and when.
 // Its key is a dedup key.
@@ -42,6 +42,38 @@ func (d *DedupEntry) Decode(b []byte) error {
 func (d *DedupEntry) fields(c *codec) {
 	c.id(1, &d.ID)
 	c.int64(2, &d.At)
+}
+
+// Result is the record of what a consumer has given with its ack. Its key is a result key.
+type Result struct {
+	Value []byte // may be empty
+	At    int64  // of the ack, in nanoseconds since 1970
+}
+
+// Append appends the encoded record.
+func (r *Result) Append(dst []byte) []byte {
+	c := codec{buf: dst}
+	r.fields(&c)
+	return c.buf
+}
+
+// Decode reads a record that Append made.
+func (r *Result) Decode(b []byte) error {
+	*r = Result{}
+	var in codec
+	for in.decode(b); in.pass(); {
+		r.fields(&in)
+	}
+	if in.err != nil {
+		*r = Result{}
+		return fmt.Errorf("result record: %w", in.err)
+	}
+	return nil
+}
+
+func (r *Result) fields(c *codec) {
+	c.bytes(1, &r.Value)
+	c.int64(2, &r.At)
 }
 
 // Key is the settings of a fairness key. Its key is ("key", queue number, fairness key).

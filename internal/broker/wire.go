@@ -129,7 +129,7 @@ func messageLimits(l cli.Limits) engine.Limits {
 			Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, Weight: l.Weight, Cost: l.Cost, Script: l.Script,
 		},
 		QueueName: l.QueueName, Dedup: l.Key, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue, Headers: l.Headers,
-		Payload: l.Payload, Count: l.Count, Crons: l.Crons, Budgets: l.Budgets, Signals: l.Signals, Values: d.Values, ValueBytes: d.ValueBytes,
+		Payload: l.Payload, Result: l.Result, Count: l.Count, Crons: l.Crons, Budgets: l.Budgets, Signals: l.Signals, Values: d.Values, ValueBytes: d.ValueBytes,
 	}
 }
 
@@ -203,7 +203,7 @@ func replyLimits(cfg cli.Config) commands.Limits {
 	// A message is at most as large as the command that enqueued it.
 	message := min(l.Command, l.Payload+l.Headers*(l.HeaderName+l.HeaderValue)) + (l.Throttles+engine.BudgetsMax)*l.Key
 	return commands.Limits{
-		Count: l.Count, Consumer: l.Consumer, Weight: int(l.Weight), Cost: int(l.Cost), ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script,
+		Count: l.Count, Consumer: l.Consumer, Weight: int(l.Weight), Cost: int(l.Cost), ReplyBytes: l.Reply, Name: max(l.QueueName, l.Key), Message: message, Script: l.Script, Result: l.Result,
 		Retained: cfg.Server.OutputBytesMax, QueuedTotal: cfg.Server.InputBytesMax, RetainedTotal: cfg.Server.ReplyBytesMax / 8, LoadTotal: cfg.Server.ReplyBytesMax * 3 / 8,
 	}
 }

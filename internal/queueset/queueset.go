@@ -38,6 +38,7 @@ const (
 	LuaMemory     // that one call of a hook may allocate; 0: lua.memory_bytes
 	BreakerErrors // consecutive errors that open the breaker of a hook; 0: lua.breaker_errors
 	Signals       // 1: the messages are recorded as signals
+	ResultTTL     // how long the results of acks are kept; 0: not at all
 
 	count
 )
@@ -96,6 +97,7 @@ func Rows() [count]Row {
 		LuaMemory:     {Name: "lua_memory_bytes", Token: "LUAMEMORY", Unit: Bytes, Min: 256 << 10, Max: 1 << 30, Configured: true, Record: 19},
 		BreakerErrors: {Name: "breaker_errors", Token: "BREAKERERRORS", Unit: Count, Min: 1, Max: 1_000_000, Configured: true, Record: 20},
 		Signals:       {Name: "signals", Token: "SIGNALS", Unit: Switch, Max: 1, Record: 21},
+		ResultTTL:     {Name: "result_ttl_ms", Token: "RESULTTTL", Unit: Millis, Max: MillisMax, Default: 3_600_000, Record: 23, Inherited: true},
 	}
 }
 
@@ -139,6 +141,26 @@ const firstRecord = 16
 // fields of INFO grow at their ends only, as clients may read both by position: such
 // settings come after the others there.
 func (r *Row) Added() bool { return r.Record > firstRecord }
+
+// Omitted says that records older than the setting have its default. The record then holds the
+// value plus 1, and nothing for the default.
+func (r *Row) Omitted() bool { return r.Added() && r.Default != 0 }
+
+// ToRecord returns what the record of a queue holds for a value of a setting that is Omitted.
+func (r *Row) ToRecord(v uint64) uint64 {
+	if v == r.Default {
+		return 0
+	}
+	return v + 1
+}
+
+// FromRecord is the reverse of ToRecord.
+func (r *Row) FromRecord(n uint64) uint64 {
+	if n == 0 {
+		return r.Default
+	}
+	return n - 1
+}
 
 // ByRecord returns the settings in the order of their numbers in the record.
 func ByRecord() []Setting {

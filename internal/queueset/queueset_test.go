@@ -42,6 +42,16 @@ func TestTheDocumentsListEverySetting(t *testing.T) {
 	}
 }
 
+func TestARecordWithoutASettingHasItsDefault(t *testing.T) {
+	rows := queueset.Rows()
+	row := &rows[queueset.ResultTTL]
+	for _, v := range []uint64{0, 1, row.Default, uint64(row.Max)} {
+		if n := row.ToRecord(v); row.FromRecord(n) != v || (n == 0) != (v == row.Default) {
+			t.Errorf("%d is %d in the record, and that is %d", v, n, row.FromRecord(n))
+		}
+	}
+}
+
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -3,8 +3,8 @@
 //
 // Records reads every record, decodes key and value, and follows every reference. Repair fixes the
 // findings. References, by family: a lease and an attempt refer to their message; a due time to its
-// message, if the queue exists; a deduplication id to its queue. A message without a queue is an
-// orphan. Expiries, settings of keys and dead-letter queues may dangle.
+// message, if the queue exists; a deduplication id and a result to their queue. A message without a queue
+// is an orphan. Expiries, settings of keys and dead-letter queues may dangle.
 package verify
 
 import (
@@ -178,6 +178,8 @@ func (v *verifier) check(f storage.Family) func(key, value []byte) error {
 		return v.checkState
 	case storage.Dedup:
 		return v.checkDedup
+	case storage.Results:
+		return v.checkResult
 	case storage.Expiries:
 		return v.checkExpiry
 	case storage.Signals:
@@ -358,6 +360,18 @@ func (v *verifier) checkDedup(key, value []byte) error {
 		return fmt.Errorf("a deduplication id of the queue with the number %d, which does not exist", no)
 	}
 	return new(storage.DedupEntry).Decode(value)
+}
+
+// checkResult: the queue exists. The message does not, since it was acked.
+func (v *verifier) checkResult(key, value []byte) error {
+	no, _, _, err := storage.ParseResultKey(key)
+	if err != nil {
+		return err
+	}
+	if v.queues[no] == nil {
+		return fmt.Errorf("a result of the queue with the number %d, which does not exist", no)
+	}
+	return new(storage.Result).Decode(value)
 }
 
 // repairRounds bounds the repetitions of Records in Repair: a record that is dropped may be

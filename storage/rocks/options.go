@@ -173,7 +173,7 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	t.SetCacheIndexAndFilterBlocksWithHighPriority(true)
 	t.SetPinL0FilterAndIndexBlocksInCache(true)
 	switch f {
-	case storage.Messages, storage.Leases, storage.Attempts, storage.Dedup, storage.Ledger:
+	case storage.Messages, storage.Leases, storage.Attempts, storage.Dedup, storage.Results, storage.Ledger:
 		t.SetFilterPolicy(grocksdb.NewBloomFilterFull(10))
 	default:
 	}

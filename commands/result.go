@@ -1,0 +1,93 @@
+package commands
+
+import (
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/resp"
+)
+
+func result() Spec {
+	return Spec{
+		Name: "FILA.RESULT", Group: "fila", Since: "0.2.0", Complexity: "O(1); what is not in memory is read off-loop", Returns: "map or nil",
+		Summary: "Returns what has become of a message: whether it was acked, with the RESULT of that FILA.ACK, is dead, or is still in the queue. " +
+			"BLOCK is the time in milliseconds to wait for its end, 0 without end; server.max_block_ms bounds it. " +
+			"A result is known for the RESULTTTL of the queue. An ack without RESULT, and a death without a dead-letter queue, are known only to those who wait.",
+		Reply: "A map, nil for a message that is not known, or not any more, also because it was cancelled: " + resultFields(&engine.Result{}).names() + ". " +
+			"status is done, dead or pending; value is the RESULT of the ack, nil without one; error is that of a dead message: of its last failure, or else the reason of its death; " +
+			"at is when it was acked or died. With BLOCK, pending means that the time is over.",
+		Flags:  []string{"readonly", "blocking"},
+		Access: Produce, ACL: []string{"produce"},
+		Args: []Arg{
+			{Name: "queue", Type: Key},
+			{Name: "id", Type: String},
+			{Name: "ms", Type: Integer, Token: "BLOCK", Optional: true, Max: millisMax},
+		},
+		Examples: []Example{
+			{"FILA.QUEUE CREATE reports", "OK"},
+			{"FILA.ENQUEUE reports 2026-11", `"<id>"`},
+			{"FILA.RESULT reports <id>", `1) "status"
+2) "pending"
+3) "value"
+4) (nil)
+5) "error"
+6) (nil)
+7) "at"
+8) (nil)`},
+			{"FILA.LEASE reports", "..."},
+			{"FILA.ACK reports <receipt> RESULT s3://reports/11.pdf", "(integer) 1"},
+			{"FILA.RESULT reports <id> BLOCK 10000", `1) "status"
+2) "done"
+3) "value"
+4) "s3://reports/11.pdf"
+5) "error"
+6) (nil)
+7) "at"
+8) (integer) <time>`},
+		},
+		Room:   resultRoom,
+		Memory: "`limits.result_bytes`, read off-loop",
+		Parse: func(_ *Session, in *input) (call, error) {
+			r, err := engine.ParseReceipt(in.Bytes("id"))
+			if err != nil {
+				return nil, err
+			}
+			return &resultCall{req: engine.ResultRequest{Queue: in.Text("queue"), ID: r.ID, Block: in.Millis("block", -1)}}, nil
+		},
+	}
+}
+
+// resultRoom is the room of a value, or of the error of a dead message.
+func resultRoom(s *Session, _ *input) int {
+	return max(s.handler.cfg.Limits.Result, engine.ErrorBytes) + smallRoom
+}
+
+type resultCall struct{ req engine.ResultRequest }
+
+// Preflight implements engine.Preflighter.
+func (c *resultCall) Preflight(tx *engine.Tx) error { return tx.PreflightResult(&c.req) }
+
+// Apply implements engine.Call.
+func (c *resultCall) Apply(tx *engine.Tx) error { return tx.Result(&c.req) }
+
+// Render writes a map, or nil.
+func (c *resultCall) Render(_ *Handler, w *resp.Writer) error {
+	if c.req.Result.Status == "" {
+		w.Null()
+		return nil
+	}
+	resultFields(&c.req.Result).write(w)
+	return nil
+}
+
+// resultFields are what has become of a message.
+func resultFields(r *engine.Result) *fields {
+	var f fields
+	f.text("status", r.Status)
+	if r.Value == nil {
+		f.optional("value", "")
+	} else {
+		f.blob("value", r.Value)
+	}
+	f.optional("error", r.Error)
+	f.at("at", r.At)
+	return &f
+}

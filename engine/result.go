@@ -1,0 +1,377 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/storage"
+)
+
+// Results. A consumer may give a value with its ack, which the queue keeps for a time. A request
+// for the result of a message is answered with what has become of the message:
+//
+//	done     from the record of the value; to a request that waits, also without a value
+//	dead     from the message in the dead-letter queue; to a request that waits, also without
+//	         such a queue
+//	pending  from the message itself
+//	unknown  otherwise, and to a request that waits for a message which is cancelled
+//
+// A message in memory is pending. For any other one a request has three steps:
+//
+//  1. It is listed under the message (resultWait). From then on, the end of the message answers it.
+//  2. After the commit of the turn's batch, an off-loop job looks for the value, then for the
+//     message in the dead-letter queue, then in its own queue. An end before step 1 is in the
+//     store by then. A redrive moves messages from the second place to the third, so none is
+//     missed.
+//  3. If the message is pending and the request blocks, the task stays parked (waitEnd).
+//
+// The answer to a waiting request leaves after the commit of the batch that ends the
+// message, as the reply to the ack does.
+
+// The statuses of a Result.
+const (
+	ResultDone    = "done"
+	ResultDead    = "dead"
+	ResultPending = "pending"
+)
+
+// Result is what has become of a message. The zero value is that of an unknown message.
+type Result struct {
+	Status string    // one of the constants; "": the message is unknown, or not known any more
+	Value  []byte    // of a message that is done; nil: its consumer has given none
+	Error  string    // of a dead message: of its last failure, or else the reason
+	At     time.Time // when the message was acked or died
+}
+
+// ResultRequest asks for the result of a message.
+type ResultRequest struct {
+	Queue string
+	ID    ID
+	Block time.Duration // how long to wait for the end of the message; negative: not at all, 0: without limit
+
+	Result Result // the answer, once the task is done
+
+	answered bool // Result is the answer
+	look     *resultLook
+}
+
+// resultWait is a request that the end of the message answers.
+type resultWait struct {
+	links[resultWait] // of those of the message
+	task              *Task
+	req               *ResultRequest
+	queue             *queue
+	atomic            bool        // of a transaction: the task goes on when all of its calls can
+	next              *resultWait // of the same task
+}
+
+// resultWaits are those of one message, in the order of their arrival.
+type resultWaits struct{ list[resultWait, *resultWait] }
+
+// Result finds out what has become of a message, and leaves it in the request. ErrWouldBlock
+// means that the task waits. In a transaction it does not wait for the end of the message.
+//
+// Errors: an unknown queue, also one that is deleted while the task waits; an error of the store
+// if the result cannot be read.
+func (tx *Tx) Result(req *ResultRequest) error {
+	c := tx.core
+	q, err := c.queueNamed(req.Queue)
+	if err != nil {
+		return err
+	}
+	if tx.atomic {
+		defer tx.task.leaveMessage(req) // what a later call of the transaction does is not in its answer
+		if req.answered {
+			return nil
+		}
+	}
+	l := req.look
+	switch {
+	case l != nil && l.done && l.epoch == c.epoch:
+		if l.err != nil {
+			return fmt.Errorf("look the result of %s up: %w", req.ID, l.err)
+		}
+		req.Result = c.lookedUpResult(q, l)
+	case tx.atomic:
+		req.Result = Result{} // an earlier call of the transaction has created the queue
+	case c.inMemory(q, req.ID):
+		req.Result = Result{Status: ResultPending}
+	default:
+		return tx.lookResultUp(q, req)
+	}
+	if req.Result.Status != ResultPending || req.Block < 0 || tx.atomic {
+		return nil
+	}
+	err = tx.park(waitEnd, nil, tx.blockUntil(req.Block))
+	c.awaitEnd(tx.task, q, req)
+	return err
+}
+
+// PreflightResult looks up the result for a transaction. As with PreflightGet, ErrTooBig says
+// that a transaction shows too much.
+func (tx *Tx) PreflightResult(req *ResultRequest) error {
+	c := tx.core
+	q := c.queues.byName[req.Queue]
+	if q == nil {
+		return nil // Result reports the error
+	}
+	if l := req.look; l == nil || l.epoch != c.epoch {
+		return tx.lookResultUp(q, req)
+	} else if !l.done {
+		return tx.await()
+	}
+	tx.task.shown += len(req.look.result.Value) + len(req.Result.Value)
+	if tx.task.shown > c.cfg.ReplyBytes {
+		return fmt.Errorf("%w: what FILA.RESULT shows together has more than %d bytes, %w", ErrTooBig, c.cfg.ReplyBytes, errTransaction)
+	}
+	return nil
+}
+
+// lookResultUp starts a look-up and parks the task until the result arrives. An end of the message meanwhile
+// answers the request.
+func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
+	c := tx.core
+	l := &resultLook{
+		task: tx.task, epoch: c.epoch, id: req.ID, name: q.name, queue: q.no, began: q.results.list(),
+		in: wanted{req.ID, q.keys.withID(idKeyHash(req.ID))},
+	}
+	if c.hasDLQ(q) {
+		dlq := c.queues.byName[q.set.DLQ]
+		l.dlq, l.dead = dlq.no, wanted{req.ID, dlq.keys.withID(idKeyHash(req.ID))}
+	}
+	req.look, req.answered = l, false
+	c.out.jobs = append(c.out.jobs, l)
+	err := tx.await()
+	c.awaitEnd(tx.task, q, req).atomic = tx.atomic
+	return err
+}
+
+// lookedUpResult returns the result of a look-up that no end of the message has overtaken.
+func (c *core) lookedUpResult(q *queue, l *resultLook) Result {
+	ttl := q.set.Values.Duration(queueset.ResultTTL)
+	if l.queue != q.no || l.result.Status == ResultDone && !l.result.At.Add(ttl).After(unix(c.now)) {
+		return Result{}
+	}
+	return l.result
+}
+
+// inMemory reports whether a message is in a structure of the memory, and so pending.
+func (c *core) inMemory(q *queue, id ID) bool {
+	if m := c.leases.byID[id]; m != nil && m.key.queue == q && !m.key.purged() {
+		return true
+	}
+	for _, k := range q.keys.withID(idKeyHash(id)) {
+		if k.at(place{rank: idRank(id), id: id}) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitEnd returns the resultWait of a parked task for the request, which it creates if there is
+// none.
+func (c *core) awaitEnd(t *Task, q *queue, req *ResultRequest) *resultWait {
+	for a := t.wait.ends; a != nil; a = a.next {
+		if a.req == req {
+			return a
+		}
+	}
+	a := &resultWait{task: t, req: req, queue: q, next: t.wait.ends}
+	t.wait.ends = a
+	if q.resultWaits == nil {
+		q.resultWaits = map[ID]*resultWaits{}
+	}
+	all := q.resultWaits[req.ID]
+	if all == nil {
+		all = &resultWaits{}
+		q.resultWaits[req.ID] = all
+	}
+	all.pushBack(a)
+	return a
+}
+
+// leaveMessages removes a wait that ends from those of messages.
+func (w *wait) leaveMessages() {
+	for a := w.ends; a != nil; a = a.next {
+		a.leave()
+	}
+	w.ends = nil
+}
+
+// leaveMessage removes a request of the task, whose wait goes on, from those of its message.
+func (t *Task) leaveMessage(req *ResultRequest) {
+	for a := t.ends(); a != nil; a = a.next {
+		if a.req == req {
+			a.leave()
+		}
+	}
+}
+
+// ends returns the requests of the task that the ends of messages answer.
+func (t *Task) ends() *resultWait {
+	if t.wait == nil {
+		return nil
+	}
+	return t.wait.ends
+}
+
+// leave removes a request from those of its message.
+func (a *resultWait) leave() {
+	all := a.queue.resultWaits[a.req.ID]
+	if all == nil || a.prev == nil && all.first != a {
+		return // it was answered
+	}
+	if all.remove(a); all.n == 0 {
+		delete(a.queue.resultWaits, a.req.ID)
+	}
+}
+
+// tell answers the requests for a message that ends, in the batch that ends it; nil: the message
+// is unknown from now on.
+func (c *core) tell(m *message, r *Result) {
+	q := m.key.queue
+	if len(q.resultWaits) == 0 {
+		return
+	}
+	if all := q.resultWaits[m.id]; all != nil {
+		c.tellThese(all, r)
+	}
+}
+
+// tellDead answers the requests for a message that is dead.
+func (c *core) tellDead(m *message, reason string) {
+	if len(m.key.queue.resultWaits) > 0 {
+		c.tell(m, &Result{Status: ResultDead, Error: deathText(m.failure, reason), At: unix(c.now)})
+	}
+}
+
+// deathText is the error of a dead message.
+func deathText(f *failure, reason string) string {
+	if f != nil && f.text != "" {
+		return f.text
+	}
+	return reason
+}
+
+// tellThese answers requests for a message.
+func (c *core) tellThese(all *resultWaits, r *Result) {
+	var answer Result
+	if r != nil {
+		answer = *r
+		answer.Value = bytes.Clone(answer.Value) // the bytes are of the ack, whose client goes on
+	}
+	for a := all.first; a != nil; a = all.first {
+		c.spend(1)
+		a.leave()
+		a.req.Result, a.req.answered = answer, true
+		if !a.atomic {
+			c.finish(a.task, nil)
+		}
+	}
+}
+
+// tellAll answers all requests for messages of a queue, which are gone. err is the answer of those that
+// wait; nil: the messages are unknown.
+func (c *core) tellAll(q *queue, err error) {
+	for _, id := range slices.SortedFunc(maps.Keys(q.resultWaits), func(a, b ID) int { return bytes.Compare(a[:], b[:]) }) {
+		if err == nil {
+			c.tellThese(q.resultWaits[id], nil)
+			continue
+		}
+		for all := q.resultWaits[id]; all.first != nil; {
+			a := all.first
+			c.spend(1)
+			if a.leave(); !a.atomic {
+				c.finish(a.task, err)
+			}
+		}
+	}
+}
+
+// resultLook is the off-loop job that looks a result up.
+type resultLook struct {
+	task       *Task
+	epoch      uint64
+	id         ID
+	name       string // of the queue
+	queue, dlq uint32 // numbers; dlq 0: it has none
+	began      []int64
+	in, dead   wanted // the message in the queue, and in the dead-letter queue
+
+	done   bool // the result has arrived
+	result Result
+	err    error
+}
+
+// work is the number of records to try, at most.
+func (l *resultLook) work() int { return len(l.began) + len(l.in.keys) + len(l.dead.keys) }
+
+func (l *resultLook) do(store Store) {
+	if found := l.value(store); found || l.err != nil {
+		return
+	}
+	if l.dlq != 0 {
+		var f *foundMessage
+		if f, l.err = l.dead.find(store, l.dlq); l.err != nil {
+			return
+		}
+		if f != nil && l.died(f) {
+			return
+		}
+	}
+	f, err := l.in.find(store, l.queue)
+	if l.err = err; f != nil {
+		l.result = Result{Status: ResultPending}
+	}
+}
+
+// value looks for the record of the value, in the newest generation first.
+func (l *resultLook) value(store Store) bool {
+	for _, began := range slices.Backward(l.began) {
+		b, err := store.Get(storage.Results, storage.AppendResultKey(nil, l.queue, began, l.id))
+		if errors.Is(err, storage.ErrNotFound) {
+			continue
+		}
+		var rec storage.Result
+		if err == nil {
+			err = rec.Decode(b)
+		}
+		if l.err = err; err != nil {
+			return false
+		}
+		if rec.Value == nil {
+			rec.Value = []byte{}
+		}
+		l.result = Result{Status: ResultDone, Value: rec.Value, At: unix(rec.At)}
+		return true
+	}
+	return false
+}
+
+// died takes the result from a message in the dead-letter queue, if it died in the queue.
+func (l *resultLook) died(f *foundMessage) bool {
+	var rec storage.Message
+	if l.err = rec.Decode(f.m.body); l.err != nil {
+		return false
+	}
+	d := rec.Dead
+	if d == nil || d.Queue != l.name {
+		return false
+	}
+	l.result = Result{Status: ResultDead, Error: deathText(&failure{text: d.Error}, d.Reason), At: unix(d.DiedAt)}
+	return true
+}
+
+// Apply resumes the task with the result.
+func (l *resultLook) Apply(tx *Tx) error {
+	if l.epoch == tx.core.epoch && l.task.wait != nil { // else it was concluded, or starts another look-up
+		l.done = true
+		l.task.resume(tx.core)
+	}
+	return nil
+}

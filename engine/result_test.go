@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/storage"
+)
+
+// asks has a client ask for the result of a message.
+func (w *world) asks(client uint64, queue string, id ID, block time.Duration) (*Task, *ResultRequest) {
+	req := &ResultRequest{Queue: queue, ID: id, Block: block}
+	task := &Task{Client: NewClient(client, func() {}), Call: callFunc(func(tx *Tx) error { return tx.Result(req) })}
+	w.Do(task)
+	return task, req
+}
+
+// result is what a client that does not wait is answered.
+func (w *world) result(queue string, id ID) Result {
+	w.t.Helper()
+	task, req := w.asks(99, queue, id, -1)
+	if !task.Done() || task.Err() != nil {
+		w.t.Fatalf("done %v, %v", task.Done(), task.Err())
+	}
+	return req.Result
+}
+
+// answer acks a message with a result.
+func (w *world) answer(d *Delivery, value string) {
+	w.must(func(tx *Tx) error {
+		_, err := tx.AckWith(d.Queue, []Receipt{d.Receipt}, AckOptions{Result: []byte(value)})
+		return err
+	})
+}
+
+func TestAResultHasALimit(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) { cfg.Limits.Result = 3 })
+	w.queue("q", QueueOptions{})
+	id := w.enqueue("q", "k", "x")
+	d := w.lease("q", 1)[0]
+	err := w.do(func(tx *Tx) error {
+		_, err := tx.AckWith("q", []Receipt{d.Receipt}, AckOptions{Result: []byte("four")})
+		return err
+	})
+	if !errors.Is(err, ErrTooBig) || w.result("q", id).Status != ResultPending {
+		t.Errorf("an ack with a result of 4 bytes: %v, then %+v", err, w.result("q", id))
+	}
+	w.answer(d, "abc")
+	if r := w.result("q", id); string(r.Value) != "abc" {
+		t.Errorf("a result of 3 bytes: %+v", r)
+	}
+}
+
+// A reply about an end must not leave before the end is on disk.
+func TestARequestIsAnsweredAfterTheCommitOfTheAck(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	id := w.enqueue("q", "k", "x")
+	d := w.lease("q", 1)[0]
+	task, req := w.asks(1, "q", id, 0)
+	w.turn([]*Task{{Call: callFunc(func(tx *Tx) error {
+		_, err := tx.AckWith("q", []Receipt{d.Receipt}, AckOptions{Result: []byte("v")})
+		return err
+	})}})
+	if task.Done() {
+		t.Fatal("it was answered before the commit")
+	}
+	w.Do()
+	if !task.Done() || req.Result.Status != ResultDone || string(req.Result.Value) != "v" {
+		t.Errorf("done %v, %+v", task.Done(), req.Result)
+	}
+}
+
+// What ends while the look-up of a request is under way answers it.
+func TestAnEndDuringTheLookUpIsNotMissed(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) { cfg.Window, cfg.WindowTotal = 2, 2 })
+	w.queue("q", QueueOptions{})
+	var id ID
+	for range 6 {
+		id = w.enqueue("q", "k", "x")
+	}
+	if q := w.core.queues.byName["q"]; w.core.inMemory(q, id) {
+		t.Fatal("the message is in memory")
+	}
+	w.Lazy = func() bool { return true }
+	task, req := w.asks(1, "q", id, 0)
+	w.Lazy = nil
+	w.must(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q"}); return err })
+	w.Do()
+	if !task.Done() || req.Result.Status != "" {
+		t.Errorf("done %v, %+v", task.Done(), req.Result)
+	}
+}
+
+func TestAWaitForAResultOutlastsARecovery(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	id := w.enqueue("q", "k", "x")
+	task, req := w.asks(1, "q", id, time.Minute)
+	w.recoverInPlace()
+	w.answer(w.lease("q", 1)[0], "v")
+	if !task.Done() || string(req.Result.Value) != "v" {
+		t.Errorf("done %v, %+v", task.Done(), req.Result)
+	}
+	if q := w.core.queues.byName["q"]; len(q.resultWaits) != 0 {
+		t.Errorf("%d messages are waited for", len(q.resultWaits))
+	}
+}
+
+// Results are deleted by generation, whatever their number.
+func TestResultsLeaveTheDisk(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.ResultTTL: 10_000}})
+	first := w.enqueue("q", "k", "x")
+	w.answer(w.lease("q", 1)[0], "first")
+	for range 40 {
+		w.Advance(time.Second)
+		w.enqueue("q", "k", "x")
+		w.answer(w.lease("q", 1)[0], "v")
+		records := 0
+		it := w.core.store.Scan(storage.Results, nil, nil)
+		for ok := it.Seek(nil); ok; ok = it.Next() {
+			records++
+		}
+		it.Close()
+		if records > 31 {
+			t.Fatalf("%d results are stored, of one a second and a RESULTTTL of ten", records)
+		}
+	}
+	w.restart()
+	if r := w.result("q", first); r.Status != "" {
+		t.Errorf("the first result is known after 40 seconds: %+v", r)
+	}
+	w.must(func(tx *Tx) error { return tx.DeleteQueue("q", true) })
+	if it := w.core.store.Scan(storage.Results, nil, nil); it.Seek(nil) {
+		t.Error("a result outlasts its queue")
+	}
+}
