@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +62,10 @@ func parseTermAnswer(b []byte) (a termAnswer, err error) {
 //
 // Each voter has one connection and at most one question under way. A question serves all calls
 // that were waiting when it was sent. A voter that does not answer is asked again and again.
+//
+// At first no more voters are asked than a majority needs, one of three nodes' others: an answer costs
+// some tens of microseconds of CPU at both ends. Without a majority after hedgeAfter, all are
+// asked, and those that were late are asked last from then on, until they answer.
 type confirmer struct {
 	term   uint64
 	self   string
@@ -72,6 +78,7 @@ type confirmer struct {
 	mu      sync.Mutex
 	round   uint64            // counts the calls of confirm
 	in      map[string]uint64 // by voter: the newest round after whose start it was in the term
+	late    map[string]bool   // by voter: it has not answered within hedgeAfter
 	askers  map[Peer]*asker
 	deposed bool
 	changed chan struct{} // closed when in or deposed have changed
@@ -87,9 +94,12 @@ type asker struct {
 // againAfter is the time between two attempts to ask a voter that does not answer.
 const againAfter = 20 * time.Millisecond
 
+// hedgeAfter is the time after which the voters are asked that need not be.
+const hedgeAfter = 5 * time.Millisecond
+
 func (c *confirmer) start(ctx context.Context) {
 	c.ctx = ctx
-	c.in, c.askers, c.changed = map[string]uint64{}, map[Peer]*asker{}, make(chan struct{})
+	c.in, c.late, c.askers, c.changed = map[string]uint64{}, map[string]bool{}, map[Peer]*asker{}, make(chan struct{})
 }
 
 // confirm returns nil if no other node led when it was called. storage.ErrDeposed: another node may
@@ -99,11 +109,9 @@ func (c *confirmer) confirm(ctx context.Context) error {
 	c.round++
 	round := c.round
 	voters := c.voters()
-	for _, v := range voters {
-		if v.ID != c.self {
-			c.wakeUp(v)
-		}
-	}
+	rest := c.askSome(voters)
+	hedge := time.NewTimer(hedgeAfter)
+	defer hedge.Stop()
 	for !c.deposed && c.own() == c.term {
 		if c.majority(voters, round) {
 			c.mu.Unlock()
@@ -117,6 +125,8 @@ func (c *confirmer) confirm(ctx context.Context) error {
 		c.mu.Unlock()
 		select {
 		case <-changed:
+		case <-hedge.C:
+			c.askRest(voters, rest, round)
 		case <-ctx.Done():
 			return fmt.Errorf("confirm: %w: %w", storage.ErrDeposed, context.Cause(ctx))
 		case <-c.ctx.Done():
@@ -126,6 +136,39 @@ func (c *confirmer) confirm(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	return fmt.Errorf("confirm: %w", storage.ErrDeposed)
+}
+
+// askSome asks as many of the other voters as a majority needs, first those that are not late, and returns
+// the others. The caller holds mu.
+func (c *confirmer) askSome(voters []Peer) (rest []Peer) {
+	need := len(voters) / 2
+	for _, late := range []bool{false, true} {
+		for _, v := range voters {
+			switch {
+			case v.ID == c.self || c.late[v.ID] != late:
+			case need > 0:
+				c.wakeUp(v)
+				need--
+			default:
+				rest = append(rest, v)
+			}
+		}
+	}
+	return rest
+}
+
+// askRest asks the voters that askSome has left, and notes those that have not answered as late.
+func (c *confirmer) askRest(voters, rest []Peer, round uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, v := range voters {
+		if v.ID != c.self && c.in[v.ID] < round && !slices.Contains(rest, v) {
+			c.late[v.ID] = true
+		}
+	}
+	for _, v := range rest {
+		c.wakeUp(v)
+	}
 }
 
 // majority reports whether enough voters were in the term after a round began.
@@ -155,10 +198,10 @@ func (c *confirmer) wakeUp(v Peer) {
 
 // run asks a voter until the leadership ends.
 func (c *confirmer) run(a *asker) {
-	var conn net.Conn
+	var conn *askedConn
 	end := func() {
 		if conn != nil {
-			_ = conn.Close() // nothing is lost with a question
+			conn.end()
 			conn = nil
 		}
 	}
@@ -173,7 +216,7 @@ func (c *confirmer) run(a *asker) {
 		for asked := false; !asked; {
 			var err error
 			if conn == nil {
-				conn, err = c.dial(c.ctx, a.voter.Addr)
+				conn, err = c.connect(a.voter)
 			}
 			if err == nil {
 				err = c.askOnce(conn, a.voter.ID, buf[:])
@@ -191,14 +234,38 @@ func (c *confirmer) run(a *asker) {
 	}
 }
 
+// askedConn is a connection to a voter, whose answers are read by one call of the system each.
+type askedConn struct {
+	net.Conn
+
+	in   *bufio.Reader
+	stop func() bool
+}
+
+// Read implements io.Reader.
+func (c *askedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
+
+func (c *askedConn) end() {
+	c.stop()
+	_ = c.Close() // nothing is lost with a question
+}
+
+// connect connects to a voter. The connection ends with the leadership.
+func (c *confirmer) connect(v Peer) (*askedConn, error) {
+	conn, err := c.dial(c.ctx, v.Addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	return &askedConn{Conn: conn, in: bufio.NewReaderSize(conn, 256), stop: stop}, nil
+}
+
 // askOnce asks a voter and notes the answer.
 func (c *confirmer) askOnce(conn net.Conn, voter string, buf []byte) error {
 	asked := time.Now()
 	if err := conn.SetDeadline(asked.Add(c.wait)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(c.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
 	c.mu.Lock()
 	round := c.round
 	c.mu.Unlock()
@@ -220,6 +287,7 @@ func (c *confirmer) askOnce(conn net.Conn, voter string, buf []byte) error {
 	switch {
 	case answer.term == c.term:
 		c.in[voter] = max(c.in[voter], round)
+		delete(c.late, voter)
 	case answer.term > c.term:
 		c.deposed = true
 	default: // it has not heard of this leader yet, and may still vote for another one

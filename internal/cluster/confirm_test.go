@@ -219,3 +219,40 @@ func TestAnAnswerOfLongAgoConfirmsNothing(t *testing.T) {
 		}
 	})
 }
+
+// An answer costs CPU on both nodes, so no more voters are asked than a majority needs, as long as they answer.
+func TestNoMoreVotersAreAskedThanAMajorityNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan struct{})
+		f := &fakeVoters{terms: map[string]uint64{"a": 5, "b": 5, "c": 5}, gates: map[string]chan struct{}{}}
+		c := leaderOf(t, f)
+		confirm := func(what string, questions int, took time.Duration) {
+			t.Helper()
+			before, began := f.questions(), time.Now()
+			if err := c.confirm(context.Background()); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			synctest.Wait()
+			if n, d := f.questions()-before, time.Since(began); n != questions || d != took {
+				t.Errorf("%s: %d questions took %v, want %d and %v", what, n, d, questions, took)
+			}
+		}
+		for range 10 {
+			confirm("all answer", 1, 0)
+		}
+		f.mu.Lock()
+		f.gates["b"] = late
+		f.mu.Unlock()
+		confirm("one is late", 2, hedgeAfter)
+		for range 10 {
+			confirm("it is known to be late", 1, 0)
+		}
+		f.mu.Lock()
+		delete(f.gates, "b")
+		f.gates["c"] = make(chan struct{})
+		f.mu.Unlock()
+		<-late // b has answered
+		synctest.Wait()
+		confirm("it answers again, and the other one does not", 1, 0)
+	})
+}

@@ -80,12 +80,18 @@ func writeFrame(w io.Writer, kind byte, body []byte) error {
 	return err
 }
 
+const frameHead = 1 + 4
+
 // readFrame reads a frame into buf if it has room for it.
 func readFrame(r io.Reader, buf []byte) (kind byte, body []byte, err error) {
-	head := make([]byte, 5)
+	if cap(buf) < frameHead {
+		buf = make([]byte, frameHead)
+	}
+	head := buf[:frameHead]
 	if _, err := io.ReadFull(r, head); err != nil {
 		return 0, nil, err
 	}
+	kind = head[0]
 	n := binary.BigEndian.Uint32(head[1:])
 	if n > questionMax {
 		return 0, nil, fmt.Errorf("a question or an answer of %d bytes, more than %d", n, questionMax)
@@ -94,5 +100,5 @@ func readFrame(r io.Reader, buf []byte) (kind byte, body []byte, err error) {
 		buf = make([]byte, n)
 	}
 	_, err = io.ReadFull(r, buf[:n])
-	return head[0], buf[:n], err
+	return kind, buf[:n], err
 }
