@@ -237,7 +237,7 @@ func (n *Node) start(id *identity) error {
 	f.onDisk = async.await
 	lines := hashicorpLog(n.cfg.Log)
 	own := n.own()
-	t := newTransport(n.port, own.Addr, lines, n.leadsWith, async.onDisk.Load)
+	t := newTransport(n.port, own.Addr, lines, n.cfg.Election/5, n.leadsWith, async.onDisk.Load)
 	notify := make(chan bool, 1)
 	n.mu.Lock()
 	n.identity, n.log, n.async, n.fsm, n.snaps, n.transport = id, log, async, f, snaps, t

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -61,20 +62,37 @@ const (
 // for as long, while its vote may be the one that a commit lacks. So entries are tried again here, at
 // short intervals, and after a copy of the data that did not arrive Raft is told so when the node
 // answers again.
+//
+// Raft sends a request without entries to each node several times a second, beside its heartbeats, so that the
+// node learns of commits. One that would tell nothing new, to a node that has answered a heartbeat
+// just now, is answered here: they were a quarter of what a leader without work did.
 type transport struct {
 	*raft.NetworkTransport
 
 	stream *stream
+	fresh  time.Duration // for so long an answer to a heartbeat counts as one of now
 	// leads reports whether this node leads in a term with another one as a member at an address.
 	leads func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
 	// onDisk returns up to which entry the log of this node is on disk. Others are told of the commit of
 	// no later one, see asyncLog.
 	onDisk func() uint64
+
+	mu    sync.Mutex
+	nodes map[raft.ServerID]*heard
 }
 
-func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, raft.ServerID, raft.ServerAddress) bool, onDisk func() uint64) *transport {
+// heard is what a node has said last.
+type heard struct {
+	at    raft.ServerAddress
+	term  uint64    // in which it has taken what follows
+	last  uint64    // entry up to which it has the log of the leader
+	told  uint64    // commit index
+	beats time.Time // of its last answer to a heartbeat in term
+}
+
+func newTransport(port *Port, addr string, log hclog.Logger, fresh time.Duration, leads func(uint64, raft.ServerID, raft.ServerAddress) bool, onDisk func() uint64) *transport {
 	s := &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}
-	return &transport{stream: s, leads: leads, onDisk: onDisk, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	return &transport{stream: s, fresh: fresh, leads: leads, onDisk: onDisk, nodes: map[raft.ServerID]*heard{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: s, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
 		// No pipelining: it gains nothing with one batch under way, and a node that is behind gets
 		// only so much of the log for each new entry, while new entries may wait for that node.
@@ -86,7 +104,14 @@ func newTransport(port *Port, addr string, log hclog.Logger, leads func(uint64, 
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
 		req.LeaderCommitIndex = min(req.LeaderCommitIndex, t.onDisk())
+		if t.knows(id, to, req) {
+			*resp = raft.AppendEntriesResponse{Term: req.Term, LastLog: req.PrevLogEntry, Success: true}
+			return nil
+		}
 		err := t.NetworkTransport.AppendEntries(id, to, req, resp)
+		if err == nil && resp.Success && resp.Term == req.Term {
+			t.note(id, to, req)
+		}
 		// A node that lacks earlier entries says NoRetryBackoff: Raft sends it these.
 		cannot := err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term <= req.Term
 		if err == nil && !cannot || heartbeat(req) || errors.Is(err, raft.ErrTransportShutdown) || t.IsShutdown() {
@@ -96,6 +121,36 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 		if !t.leads(req.Term, id, to) { // a member that has moved is found at its new address
 			return err
 		}
+	}
+}
+
+// knows reports whether a request tells a node nothing that it has not just confirmed.
+func (t *transport) knows(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest) bool {
+	if len(req.Entries) > 0 || heartbeat(req) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.nodes[id]
+	return h != nil && h.at == to && h.term == req.Term && h.last == req.PrevLogEntry && h.told == req.LeaderCommitIndex && time.Since(h.beats) < t.fresh
+}
+
+// note notes what a node has taken. A new term or address begins anew.
+func (t *transport) note(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.nodes[id]
+	if h == nil || h.at != to || h.term != req.Term {
+		h = &heard{at: to, term: req.Term}
+		t.nodes[id] = h
+	}
+	if heartbeat(req) {
+		h.beats = time.Now()
+		return
+	}
+	h.last, h.told = req.PrevLogEntry, req.LeaderCommitIndex
+	if n := len(req.Entries); n > 0 {
+		h.last = req.Entries[n-1].Index
 	}
 }
 
