@@ -37,7 +37,7 @@ func clusterStatus() Spec {
 		Summary: "Returns what this node knows of all nodes of its cluster, itself among them. It needs no leader: if none is known, no node has the role leader.",
 		Reply: "An array of maps, one for each node: " + memberFields(&ReplicationState{}, &Member{}).names() + ". role is leader, voter, learner or none, " +
 			"state is online, behind, readonly, joining or down. address is that for other nodes, client that for clients. last_contact_ms is the time since this " +
-			"node heard of it, -1 if it never has. behind counts the batches that it lacks, behind_ms is since when. named is 1 for a learner that FILA.CLUSTER LEARNER has named.",
+			"node heard of it, -1 if it never has. behind counts the batches that it lacks, behind_ms is since when. named is 1 for a learner that FILA.CLUSTER LEARNER has named. ports are the kinds of ports for clients that it has: plain, cluster, sentinel, each also with _tls.",
 		Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"FILA.CLUSTER STATUS", noCluster}},
@@ -78,6 +78,7 @@ func memberFields(r *ReplicationState, m *Member) *fields {
 	f.millis("clock_skew_ms", m.Skew)
 	f.text("trouble", clipReason(m.Trouble))
 	f.flag("named", m.Learner)
+	f.text("ports", m.kinds())
 	return &f
 }
 
@@ -216,6 +217,24 @@ func (r *ReplicationState) roleOf(m *Member) string {
 	default:
 		return "none"
 	}
+}
+
+// kinds returns the kinds of ports for clients that a node has, separated by spaces; none if it was never
+// heard.
+func (m *Member) kinds() string {
+	var all []string
+	for _, k := range []struct {
+		name string
+		has  bool
+	}{
+		{"plain", m.Port != m.TLSPort}, {"plain_tls", m.TLSPort != 0}, {"cluster", m.ClusterPort != 0}, {"cluster_tls", m.ClusterTLSPort != 0},
+		{"sentinel", m.SentinelPort != 0}, {"sentinel_tls", m.SentinelTLSPort != 0},
+	} {
+		if k.has {
+			all = append(all, k.name)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // client returns the address for clients, empty if it is unknown.

@@ -546,11 +546,12 @@ func TestWaitWaitsForReplicas(t *testing.T) {
 
 func TestOperatorsSeeEachNode(t *testing.T) {
 	f := &fakeReplication{state: threeNodes()}
+	f.state.Members[0].ClusterPort, f.state.Members[0].SentinelTLSPort = 7000, 26380
 	f.state.Members[2].Trouble, f.state.Members[2].Learner = "its disk is slow", true
 	s := newServer(t, func(c *Config) { c.Replication = f })
 	wantParts(t, s, []string{"FILA.CLUSTER", "STATUS"},
 		"1) \"id\"\n    2) \"a\"\n    3) \"role\"\n    4) \"leader\"\n    5) \"state\"\n    6) \"online\"\n    7) \"address\"\n    8) \"10.0.0.1:5571\"\n    9) \"client\"\n   10) \"10.0.0.1:5555\"",
-		"\"b\"\n    3) \"role\"\n    4) \"voter\"", "\"c\"\n    3) \"role\"\n    4) \"learner\"\n    5) \"state\"\n    6) \"behind\"", "\"its disk is slow\"\n   29) \"named\"\n   30) (integer) 1", "\"named\"\n   30) (integer) 0")
+		"\"b\"\n    3) \"role\"\n    4) \"voter\"", "\"c\"\n    3) \"role\"\n    4) \"learner\"\n    5) \"state\"\n    6) \"behind\"", "\"its disk is slow\"\n   29) \"named\"\n   30) (integer) 1", "\"named\"\n   30) (integer) 0\n   31) \"ports\"\n   32) \"plain cluster sentinel_tls\"")
 	f.state.Members[2].Heard = -1
 	wantParts(t, s, []string{"FILA.CLUSTER", "STATUS"}, "\"last_contact_ms\"\n   18) (integer) 1000", "\"last_contact_ms\"\n   18) (integer) -1")
 	f.state.Cluster, f.state.Leader, f.state.Members[2].Host = "", "", ""

@@ -149,9 +149,11 @@ func TestAnOperatorOperatesACluster(t *testing.T) {
 		out, code := n.fila(leader, "cluster", "status")
 		return code == 0 && strings.Count(out, "\tonline\t") == 2
 	})
+	n.finds(rest, "majority\t2 nodes vote")
 	if err := n.all[rest].Kill(); err != nil {
 		t.Fatal(err)
 	}
+	n.finds(leader, "leader\tno node of the cluster leads")
 	n.until("the loss of the majority", func() bool {
 		out, code := n.fila(leader, "cluster", "status")
 		return code == 1 && strings.Contains(out, "no node leads")
@@ -160,6 +162,15 @@ func TestAnOperatorOperatesACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.ready(rest)
+}
+
+// finds waits until fila doctor finds all of these at a node.
+func (n *nodes) finds(id string, findings ...string) {
+	n.t.Helper()
+	n.until("the findings "+strings.Join(findings, ", "), func() bool {
+		out, code := n.fila(id, "doctor")
+		return code == 3 && !slices.ContainsFunc(findings, func(f string) bool { return !strings.Contains(out, f) })
+	})
 }
 
 // roles returns what a node shows of all, as words like a=voter, and whether it finds them well.
@@ -213,6 +224,7 @@ func TestAnOperatorChoosesWhichNodesVote(t *testing.T) {
 		}
 	}
 	settled(leader, 4, named)
+	n.finds(leader, "learners\tnode "+named+" keeps a copy and does not vote")
 	if out, code := n.fila(leader, "cluster", "learner", spare); code != 1 || !strings.Contains(out, "2 voters would be left") {
 		t.Errorf("a second learner: exit code %d, %s", code, out)
 	}
@@ -222,6 +234,7 @@ func TestAnOperatorChoosesWhichNodesVote(t *testing.T) {
 	}
 	n.ready(spare)
 	n.until("another leader", func() bool { return n.leader() != leader })
+	n.finds(spare, "nodes\tnode "+leader+" does not answer", "majority\t2 of 3 voters are well")
 	if err := n.all[leader].Start(); err != nil {
 		t.Fatal(err)
 	}

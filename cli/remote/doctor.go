@@ -17,7 +17,10 @@ func checkRows() []row {
 	return []row{{
 		name: "doctor", short: "Look for what is wrong with a broker, and say what to do",
 		long: `Each finding is a sentence with what to do about it, the urgent ones first. The exit code
-is 3 if there are any. What the user has no right to look at is left out and named.`,
+is 3 if there are any. What the user has no right to look at is left out and named.
+
+Of a cluster, ask any node: it says what it knows of all nodes, also without a leader. What
+each has by itself, such as its disk and its certificate, is that of the node that you ask.`,
 		run: (*call).doctor, columns: "check finding advice",
 		examples: []string{"fila doctor", "fila doctor -o json"},
 	}}
@@ -33,7 +36,8 @@ type patient struct {
 	oldest  map[string]time.Duration
 	scripts []client.Map // FILA.SCRIPT STATS
 	users   []client.Map
-	time    time.Time // the broker's
+	nodes   []client.Map // FILA.CLUSTER STATUS; none of a broker that is no node
+	time    time.Time    // the broker's
 	took    time.Duration
 	cert    time.Time // the end of its certificate; zero without TLS
 	denied  []string
@@ -52,10 +56,10 @@ func one(what, advice string) []finding { return []finding{{what, advice}} }
 
 // checks are all, the urgent first.
 func checks() []check {
-	return []check{
+	return append(clusterChecks(), []check{
 		{"writable", writable}, {"recoveries", recoveries}, {"disk", disk}, {"power", power}, {"backup", backupAge}, {"open", open}, {"certificate", certificate},
 		{"clients", connections}, {"clock", clock}, {"consumers", consumers}, {"waiting", waiting}, {"leases", leases}, {"dead", dead}, {"dropped", dropped}, {"full", full}, {"paused", paused}, {"scripts", scripts},
-	}
+	}...)
 }
 
 func writable(p *patient) []finding {
@@ -100,8 +104,8 @@ func power(p *patient) []finding {
 
 func backupAge(p *patient) []finding {
 	const old = 2 * 24 * time.Hour
-	if p.config["storage.engine"] == "memory" || p.info["rdb_last_save_time"] == "" {
-		return nil
+	if p.config["storage.engine"] == "memory" || p.info["rdb_last_save_time"] == "" || p.info["role"] == "slave" {
+		return nil // the node that leads makes them
 	}
 	last := client.Int(p.info["rdb_last_save_time"])
 	if last == 0 {
@@ -328,6 +332,15 @@ func (c *call) examine() (*patient, error) {
 		for _, f := range m {
 			p.config[f.Name] = client.Text(f.Value)
 		}
+	}
+	if p.info["cluster_name"] != "" {
+		if reply, err = c.inquire(p, "FILA.CLUSTER", "STATUS"); err != nil {
+			return nil, err
+		}
+		p.nodes = client.Maps(reply)
+	}
+	if !p.led() { // what is left needs a leader
+		return p, c.examineUsers(p)
 	}
 	if reply, err = c.inquire(p, "FILA.STATS"); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/internal/client"
 )
 
 func TestTheDoctorFindsAFullDiskAndAnOldCertificate(t *testing.T) {
@@ -31,6 +33,63 @@ func TestTheDoctorFindsAFullDiskAndAnOldCertificate(t *testing.T) {
 				}
 				found := c.look(x.p)
 				if (len(found) == 0) != (x.want == "") || len(found) > 0 && !strings.Contains(found[0].what, x.want) {
+					t.Errorf("found %+v, want %q", found, x.want)
+				}
+				return
+			}
+			t.Fatalf("there is no check %s", x.check)
+		})
+	}
+}
+
+// node is one of FILA.CLUSTER STATUS.
+func node(id, role, state string, more ...client.Field) client.Map {
+	return append(client.Map{{Name: "id", Value: id}, {Name: "role", Value: role}, {Name: "state", Value: state}, {Name: "address", Value: "10.0.0.1:5575"}}, more...)
+}
+
+func with(name string, value any) client.Field { return client.Field{Name: name, Value: value} }
+
+func TestTheDoctorFindsWhatIsWrongWithACluster(t *testing.T) {
+	a, b, c := node("a", "leader", "online"), node("b", "voter", "online"), node("c", "voter", "online")
+	here := func(id, client string) client.Map {
+		return node(id, "voter", "online", with("ports", "plain"), with("client", client))
+	}
+	for name, x := range map[string]struct {
+		check string
+		nodes []client.Map
+		want  string // "": nothing is found
+	}{
+		"a broker that is no node":      {"leader", nil, ""},
+		"a leader":                      {"leader", []client.Map{a, b, c}, ""},
+		"no leader":                     {"leader", []client.Map{b, c}, "no node of the cluster leads"},
+		"nodes that are well":           {"nodes", []client.Map{a, b, c}, ""},
+		"a node that is down":           {"nodes", []client.Map{a, b, node("c", "voter", "down", with("trouble", "refused"))}, "node c does not answer: refused"},
+		"a node on a full disk":         {"nodes", []client.Map{a, node("b", "voter", "readonly"), c}, "node b takes no writes"},
+		"a node without data":           {"nodes", []client.Map{a, b, node("c", "none", "joining")}, "node c has not got the data"},
+		"a node that lags":              {"nodes", []client.Map{a, b, node("c", "voter", "behind", with("behind", int64(7)), with("behind_ms", int64(9000)))}, "node c lacks 7 entries, for 9s"},
+		"three voters":                  {"majority", []client.Map{a, b, c}, ""},
+		"no broker of a cluster":        {"majority", nil, ""},
+		"one of three is down":          {"majority", []client.Map{a, b, node("c", "voter", "down")}, "2 of 3 voters are well: the loss of one more"},
+		"one of five is down":           {"majority", []client.Map{a, b, c, node("d", "voter", "online"), node("e", "voter", "down")}, ""},
+		"two of five are down":          {"majority", []client.Map{a, b, c, node("d", "voter", "readonly"), node("e", "voter", "down")}, "3 of 5 voters are well"},
+		"learners are no majority":      {"majority", []client.Map{a, b, node("c", "learner", "online")}, "2 nodes vote"},
+		"a learner that is down":        {"majority", []client.Map{a, b, c, node("d", "learner", "down")}, ""},
+		"clocks that agree":             {"clocks", []client.Map{a, node("b", "voter", "online", with("clock_skew_ms", int64(-900)))}, ""},
+		"a clock that is late":          {"clocks", []client.Map{a, node("b", "voter", "online", with("clock_skew_ms", int64(-3000)))}, "the clock of node b differs by 3s"},
+		"the same ports":                {"ports", []client.Map{here("a", "10.0.0.1:5555"), here("b", "10.0.0.2:5555")}, ""},
+		"a node that was never heard":   {"ports", []client.Map{here("a", "10.0.0.1:5555"), node("b", "voter", "down")}, ""},
+		"a port that one lacks":         {"ports", []client.Map{here("a", "10.0.0.1:5555"), node("b", "voter", "online", with("ports", "plain sentinel"))}, "node a has no port of the kind sentinel (node b has one)"},
+		"an address of its own machine": {"ports", []client.Map{here("a", "127.0.0.1:5555")}, "clients are told 127.0.0.1:5555 for node a"},
+		"a learner of its own":          {"learners", []client.Map{a, b, node("c", "learner", "online", with("named", int64(0)))}, ""},
+		"a learner of an operator":      {"learners", []client.Map{a, b, node("c", "learner", "online", with("named", int64(1)))}, "node c keeps a copy and does not vote"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, k := range clusterChecks() {
+				if k.name != x.check {
+					continue
+				}
+				found := k.look(&patient{nodes: x.nodes})
+				if (len(found) == 0) != (x.want == "") || len(found) > 0 && (!strings.Contains(found[0].what, x.want) || found[0].advice == "") || len(found) > 1 {
 					t.Errorf("found %+v, want %q", found, x.want)
 				}
 				return
