@@ -247,7 +247,7 @@ test-dashboard: setup-dashboard build ## drive the dashboard in Chromium: make t
 	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) . $(ARGS)
 
 bench-dashboard: setup-dashboard build ## what other clients wait for at a million keys and 10,000 queues while dashboards are open in Chromium, and while one searches a million messages
-	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout 60m -v -run 'WhatWatches|ASearchThatRuns|ManyQueuesAndKeys' . -args -keys 1000000 -rounds 3 -watch 20s -strict $(ARGS)
+	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout 60m -v -run 'WhatWatches|ASearch|ManyQueuesAndKeys' . -args -keys 1000000 -rounds 3 -watch 20s -strict $(ARGS)
 
 bench-metrics: build ## what a scrape costs: the cycle with the admin listener on and scraped every 5 s, beside the same without, ten pairs
 	$(BENCH) cycle -bin $(BIN) -only 64x16,16x1 -rounds 10 -scrape 5s $(ARGS)

@@ -43,6 +43,7 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 		"overview": "#/", "keys": "#/queues/" + queue, "key": "#/queues/" + queue + "/keys/" + queue,
 		"messages": "#/queues/" + queue + "/messages", "message": "#/queues/" + queue + "/messages/" + id, "settings": "#/queues/" + dlq + "/settings",
 		"dead": "#/queues/" + dlq + "/dead?error=" + url.QueryEscape(errorOf(b, name+".dlq")), "scripts": "#/queues/" + queue + "/scripts?hook=on_failure",
+		"consumers": "#/queues/" + queue + "/consumers",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/" + queue, "signals": "#/signals", "schedules": "#/crons",
 		"clients": "#/clients", "slowlog": "#/slowlog", "config": "#/config", "users": "#/users?user=" + url.QueryEscape(strings.ReplaceAll(name, " ", "_")),
 	}

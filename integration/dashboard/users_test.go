@@ -89,6 +89,38 @@ func TestAUserThatMayOnlyLookSeesAllAndDoesNothing(t *testing.T) {
 	x.find("textbox", "Password")
 }
 
+// An operator and an admin see every page as well, and no page asks for what it may not. An admin may do
+// all that there is.
+func TestOperatorsAndAdminsSeeEveryPage(t *testing.T) {
+	t.Parallel()
+	b := start(t, admin(), withUsers(t)...)
+	shop(b)
+	browser := browse(t)
+	for user, password := range map[string]string{"operator": "rotarepo", "admin": "nimda"} {
+		x := open(t, browser, b.url, "#/")
+		x.login(user, password)
+		actions := 0
+		for name, hash := range everyPage(b) {
+			x.visit(hash)
+			x.drawn()
+			if text := x.text(); strings.Contains(text, "The broker has refused") {
+				t.Errorf("%s, %s asks for what is refused:\n%s", user, name, text)
+			}
+			reasons, enabled := x.disabled()
+			actions += len(enabled)
+			for action, why := range reasons {
+				if user == "admin" || !strings.Contains(why, "needs the right") {
+					t.Errorf("%s, %s: %s is disabled because %q", user, name, action, why)
+				}
+			}
+			x.wantQuiet()
+		}
+		if actions < 40 {
+			t.Errorf("%s may do %d things", user, actions)
+		}
+	}
+}
+
 // An operator runs queues, and neither changes settings of the server nor sees the users.
 func TestAnOperatorDoesWhatItsRightsSay(t *testing.T) {
 	t.Parallel()
