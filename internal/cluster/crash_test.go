@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -208,5 +209,43 @@ func TestNoCopyIsMadeForANodeThatDoesNotAnswer(t *testing.T) {
 	c.equal()
 	if n := copies() - made; n > 3 {
 		t.Errorf("%d copies were made until it has caught up", n)
+	}
+}
+
+// After an error of the disk a log is not what it says, so the node ends. The others go on, and it is one
+// of them again when its disk is well.
+func TestAnErrorOfTheDiskEndsItsNodeOnly(t *testing.T) {
+	for _, of := range []string{"the leader", "a follower"} {
+		t.Run(of, func(t *testing.T) {
+			c := newTrial(t, "a", "b", "c")
+			var done atomic.Int64
+			c.work = steady(&done)
+			c.startAll()
+			c.formed()
+			progress := func() {
+				t.Helper()
+				before := done.Load()
+				until(t, "progress", func() bool { return done.Load() > before+20 })
+			}
+			progress()
+			id := c.leads()
+			if of == "a follower" {
+				id = map[string]string{"a": "b", "b": "c", "c": "a"}[id]
+			}
+			c.nodes[id].files.fail(syscall.EIO, 0)
+			if err := c.ended(id); !errors.Is(err, syscall.EIO) {
+				t.Fatalf("the node ends with %v", err)
+			}
+			until(t, "a leader", func() bool { return c.leads() != "" })
+			progress()
+			c.nodes[id].files.fail(nil, 0)
+			c.start(id)
+			applied := func(id string) uint64 { return c.nodes[id].node.Status().Applied }
+			until(t, "the node to catch up", func() bool {
+				leader := c.leads()
+				return leader != "" && applied(id)+50 > applied(leader)
+			})
+			progress()
+		})
 	}
 }
