@@ -83,11 +83,11 @@ type transport struct {
 
 // heard is what a node has said last.
 type heard struct {
-	at    raft.ServerAddress
-	term  uint64    // in which it has taken what follows
-	last  uint64    // entry up to which it has the log of the leader
-	told  uint64    // commit index
-	beats time.Time // of its last answer to a heartbeat in term
+	at     raft.ServerAddress
+	term   uint64    // in which it has taken what follows
+	last   uint64    // entry up to which it has the log of the leader
+	commit uint64    // index that it knows
+	beats  time.Time // of its last answer to a heartbeat in term
 }
 
 func newTransport(port *Port, addr string, log hclog.Logger, fresh time.Duration, leads func(uint64, raft.ServerID, raft.ServerAddress) bool, onDisk func() uint64) *transport {
@@ -132,7 +132,7 @@ func (t *transport) knows(id raft.ServerID, to raft.ServerAddress, req *raft.App
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.nodes[id]
-	return h != nil && h.at == to && h.term == req.Term && h.last == req.PrevLogEntry && h.told == req.LeaderCommitIndex && time.Since(h.beats) < t.fresh
+	return h != nil && h.at == to && h.term == req.Term && h.last == req.PrevLogEntry && h.commit == req.LeaderCommitIndex && time.Since(h.beats) < t.fresh
 }
 
 // note notes what a node has taken. A new term or address begins anew.
@@ -148,7 +148,7 @@ func (t *transport) note(id raft.ServerID, to raft.ServerAddress, req *raft.Appe
 		h.beats = time.Now()
 		return
 	}
-	h.last, h.told = req.PrevLogEntry, req.LeaderCommitIndex
+	h.last, h.commit = req.PrevLogEntry, req.LeaderCommitIndex
 	if n := len(req.Entries); n > 0 {
 		h.last = req.Entries[n-1].Index
 	}
