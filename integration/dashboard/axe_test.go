@@ -54,3 +54,9 @@ func (x *tab) narrow(where string) {
 		x.t.Errorf("%s: the page is %d wide in a window of %d", where, sizes[0].Int(), sizes[1].Int())
 	}
 }
+
+// fits fails if a table stays wider than its place in a window of a usual size.
+func (x *tab) fits(where string) {
+	x.t.Helper()
+	x.until(where+": every table has room", `() => [...document.querySelectorAll(".table")].every((t) => t.scrollWidth <= t.clientWidth)`)
+}

@@ -89,9 +89,27 @@ func TestEveryPageIsAccessible(t *testing.T) {
 			x.shoot(name + "-" + scheme)
 			x.wantQuiet()
 		}
+		x.size(1200, 800)
+		x.fits(name)
 		x.size(320, 800)
 		x.drawn()
 		x.narrow(name)
 		x.shoot(name + "-320")
+	}
+
+	// The dialogs of actions: one with fields, and one that wants a name typed.
+	for _, action := range []string{"Enqueue", "Purge"} {
+		x.size(320, 800)
+		x.visit("#/queues/orders")
+		x.drawn()
+		x.click("button", action)
+		x.wait("This sends:")
+		for _, scheme := range []string{"light", "dark"} {
+			x.theme(scheme)
+			x.accessible(source, action+" "+scheme)
+			x.narrow(action)
+			x.shoot("dialog-" + action + "-" + scheme)
+		}
+		x.click("button", "Cancel")
 	}
 }
