@@ -22,7 +22,7 @@ func cronSet() Spec {
 		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
 			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
 			"Each tick enqueues exactly one message, also across restarts. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
-			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. See docs/cron.md.",
+			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "cron", Type: String},
@@ -45,6 +45,7 @@ func cronSet() Spec {
 			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
 			{Name: "ms", Type: Integer, Token: "DELAY", Optional: true, Max: millisMax},
 			{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
+			{Name: "topic", Type: PureToken, Token: "TOPIC", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE reports", "OK"},
@@ -52,6 +53,7 @@ func cronSet() Spec {
 			{`FILA.CRON SET sync reports "@every 5m" poll CATCHUP NONE KEY tenant-1 HEADER kind sync`, "OK"},
 			{"FILA.BUDGET SET acme", "OK"},
 			{"FILA.CRON SET digest reports @daily digest BUDGET acme CHARGE 800", "OK"},
+			{"FILA.CRON SET tick time.hour @hourly now TOPIC", "OK"},
 		},
 		Parse: parseCron,
 	}
@@ -62,9 +64,11 @@ func parseCron(s *Session, in *input) (call, error) {
 		return nil, err
 	}
 	c := &cronSetCall{account: s.account.Load(), cron: engine.Cron{Name: in.Text("cron"), Expression: in.Text("expression"), Zone: in.Text("tz")}}
+	c.cron.Message.Queue = in.Text("queue")
 	if err := parseMessage(s, in, &c.cron.Message); err != nil {
 		return nil, err
 	}
+	c.cron.Topic = in.Has("topic")
 	switch {
 	case in.Has("catchup.none"):
 		c.cron.CatchUp = engine.CatchUpNone
@@ -144,8 +148,8 @@ func cronGet() Spec {
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
-		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming. key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
-			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt; charge is nil if none was given; upcoming are the next five ticks, next_at is the first of them.",
+		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming topic. key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
+			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; upcoming are the next five ticks, next_at is the first of them.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.CRON GET morning", "(nil)"},
@@ -185,6 +189,7 @@ func (c *cronGetCall) Render(_ *Handler, w *resp.Writer) error {
 	}
 	f := cronFields(&c.info)
 	f.times("upcoming", c.info.Upcoming(upcomingTicks))
+	f.flag("topic", c.info.Topic)
 	f.write(w)
 	return nil
 }
@@ -264,14 +269,18 @@ func (c *cronListCall) Apply(tx *engine.Tx) error {
 
 // Render writes the next cursor and the recurring messages.
 func (c *cronListCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return cronFields(&c.list[i]) })
+	c.write(w, len(c.list), func(i int) *fields {
+		f := cronFields(&c.list[i])
+		f.flag("topic", c.list[i].Topic)
+		return f
+	})
 	return nil
 }
 
 func cronRun() Spec {
 	return Spec{
-		Name: "RUN", Group: "fila", Since: "0.2.0", Complexity: "O(1); off-loop O(N) where N is the size of the message", Returns: "string",
-		Summary: "Enqueues the message of a recurring message now, in addition to its ticks, which stay as they are, and returns the id. " +
+		Name: "RUN", Group: "fila", Since: "0.2.0", Complexity: "O(1); off-loop O(N) where N is the size of the message", Returns: "string or array of array",
+		Summary: "Enqueues the message of a recurring message now, in addition to its ticks, which stay as they are, and returns the id; of one with TOPIC, what FILA.PUBLISH returns. " +
 			"Its headers are those of a tick, and the ON_ENQUEUE hook and the limits of the queue apply.",
 		Flags: []string{"write", "denyoom", "no_multi"}, ACL: []string{"admin"},
 		Args: []Arg{{Name: "name", Type: String}},
@@ -290,7 +299,8 @@ func cronRun() Spec {
 type cronRunCall struct {
 	req     engine.CronRun
 	account *acl.Account
-	id      engine.ID
+	topic   bool
+	list    []engine.Published
 }
 
 // Apply implements engine.Call.
@@ -298,12 +308,19 @@ func (c *cronRunCall) Apply(tx *engine.Tx) (err error) {
 	if err := mayChangeCron(tx, c.account, c.req.Name); err != nil {
 		return err
 	}
-	c.id, err = tx.RunCron(&c.req)
+	if info, found := tx.Cron(c.req.Name); found {
+		c.topic = info.Topic
+	}
+	c.list, err = tx.RunCron(&c.req)
 	return err
 }
 
-// Render writes the id.
+// Render writes the id, or the queues and ids.
 func (c *cronRunCall) Render(_ *Handler, w *resp.Writer) error {
-	w.BulkString(c.id.String())
+	if c.topic {
+		writePublished(w, c.list)
+		return nil
+	}
+	w.BulkString(c.list[0].ID.String())
 	return nil
 }

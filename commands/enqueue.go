@@ -68,25 +68,34 @@ type enqueueCall struct {
 
 func parseEnqueue(s *Session, in *input) (call, error) {
 	c := &enqueueCall{}
-	if err := parseMessage(s, in, &c.req); err != nil {
+	c.req.Queue = in.Text("queue")
+	if err := parseEnqueued(s, in, &c.req); err != nil {
 		return nil, err
-	}
-	if c.req.Dedup = string(in.Bytes("dedup")); in.Has("dedup") && c.req.Dedup == "" {
-		return nil, command.Refuse("INVALID", "DEDUP has at least one byte")
 	}
 	if t := s.handler.cfg.Tracer; t != nil {
 		c.span = t.Enqueue(&c.req)
 	}
-	c.req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
 	for _, a := range in.Args {
 		c.size += len(a)
 	}
 	return c, nil
 }
 
+// parseEnqueued parses the options of FILA.ENQUEUE.
+func parseEnqueued(s *Session, in *input, req *engine.Enqueue) error {
+	if err := parseMessage(s, in, req); err != nil {
+		return err
+	}
+	if req.Dedup = string(in.Bytes("dedup")); in.Has("dedup") && req.Dedup == "" {
+		return command.Refuse("INVALID", "DEDUP has at least one byte")
+	}
+	req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
+	return nil
+}
+
 // parseMessage parses the options of a message, except for its time.
 func parseMessage(s *Session, in *input, req *engine.Enqueue) error {
-	req.Queue, req.Key, req.Payload = in.Text("queue"), in.Text("key"), in.Bytes("payload")
+	req.Key, req.Payload = in.Text("key"), in.Bytes("payload")
 	if in.Has("key") && req.Key == "" {
 		return command.Refuse("INVALID", "KEY has at least one byte; leave it out to use '"+engine.DefaultKey+"'")
 	}

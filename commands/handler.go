@@ -139,6 +139,7 @@ type Engine interface {
 	Settle(c *engine.Client, gone <-chan struct{}) error
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
+	PreparePublish(req *engine.Publish) error
 	PrepareCron(cr *engine.Cron) error
 	PrepareMove(req *engine.BudgetMove) error
 	CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error)

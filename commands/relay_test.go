@@ -77,6 +77,10 @@ func (l *lockedEngine) PrepareMove(req *engine.BudgetMove) error {
 	return locked(l, func() error { return l.s.PrepareMove(req) })
 }
 
+func (l *lockedEngine) PreparePublish(req *engine.Publish) error {
+	return locked(l, func() error { return l.s.PreparePublish(req) })
+}
+
 func (l *lockedEngine) CompileScript(by hook.Caller, kind hook.Kind, source string) (h hook.Hook, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

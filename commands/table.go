@@ -100,6 +100,10 @@ func filaCommands() []Spec {
 		// budget.go
 		budget(),
 
+		// topic.go
+		publishMessage(), // FILA.PUBLISH
+		topic(),
+
 		// cron.go
 		cron(),
 

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 
 	"github.com/faisca/fila/engine"
@@ -284,15 +285,30 @@ type execCall struct {
 // Prepare prepares the calls of the transaction. If one is refused, the transaction is refused
 // as a whole and nothing is applied.
 func (c *execCall) Prepare(s *Session) error {
+	published := 0
 	for _, call := range c.calls {
-		if p, ok := call.(preparer); ok {
-			if err := p.Prepare(s); err != nil {
-				code, text := wireError(err)
-				return command.Refuse("EXECABORT", "Transaction discarded because of: "+code+" "+text)
+		p, ok := call.(preparer)
+		if !ok {
+			continue
+		}
+		err := p.Prepare(s)
+		if one, ok := call.(*publishCall); ok && err == nil {
+			c.bytes += one.req.Bytes()
+			if published += one.req.Stored(); published > s.handler.cfg.Limits.TransactionBytes {
+				err = tooLong(s.handler.cfg.Limits.TransactionBytes)
 			}
+		}
+		if err != nil {
+			code, text := wireError(err)
+			return command.Refuse("EXECABORT", "Transaction discarded because of: "+code+" "+text)
 		}
 	}
 	return nil
+}
+
+// tooLong is the error of a transaction whose publishes store too much in one write.
+func tooLong(most int) error {
+	return fmt.Errorf("%w: the messages that the transaction publishes have more than %d bytes in all queues, make it several", engine.ErrTooBig, most)
 }
 
 // Bytes is what waits for the loop.

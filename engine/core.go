@@ -59,6 +59,7 @@ type core struct {
 	ended     endedGenerations // of deduplication ids and results
 	accounts  accountTable     // budgets
 	cron      cronTable        // recurring messages
+	topics    topicTable       // queues that are bound to topics
 	detached  detachedKeys     // what purged queues have left in memory
 	ops       operations       // census, redrives and backups
 	sweep     sweep            // figures of all fairness keys
@@ -325,9 +326,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [20]component {
+func (c *core) components() [21]component {
 	return [...]component{
-		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.dedup, &c.ended, &c.accounts,
+		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.ended, &c.accounts,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health,
 	}
 }

@@ -53,6 +53,7 @@ type Cron struct {
 	Expression string // see schedule.Parse
 	Zone       string // a name of the IANA database; "": UTC
 	CatchUp    CatchUp
+	Topic      bool    // Message.Queue is the name of a topic, to which each tick publishes
 	Message    Enqueue // what each tick enqueues; At and Dedup are not used
 
 	schedule *schedule.Schedule
@@ -176,12 +177,8 @@ func (t *cronTable) arm(e *cronEntry) {
 func (tx *Tx) SetCron(cr *Cron) error {
 	c := tx.core
 	req := &cr.Message
-	q, err := c.queueToChange(req.Queue)
-	if err != nil {
+	if err := c.checkCronTarget(cr); err != nil {
 		return err
-	}
-	if _, err := c.lifetime(q, req.TTL, c.now+int64(req.Delay)); err != nil {
-		return err // every tick would be refused
 	}
 	if err := c.writableForNew(); err != nil {
 		return err
@@ -199,7 +196,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,
 		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.now, //nolint:gosec // not negative
-		Budgets: distinct(req.Budgets),
+		Budgets: distinct(req.Budgets), Topic: cr.Topic,
 	}
 	if req.Charge != nil {
 		set.Charge = *req.Charge + 1
@@ -224,6 +221,24 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	c.putCron(e)
 	c.out.sync = true
 	return nil
+}
+
+// checkCronTarget refuses a recurring message whose ticks its queue would refuse. A topic may get
+// its bindings later.
+func (c *core) checkCronTarget(cr *Cron) error {
+	req := &cr.Message
+	if cr.Topic {
+		if err := c.writable(); err != nil {
+			return err
+		}
+		return c.cfg.Limits.checkTopicName(req.Queue)
+	}
+	q, err := c.queueToChange(req.Queue)
+	if err != nil {
+		return err
+	}
+	_, err = c.lifetime(q, req.TTL, c.now+int64(req.Delay))
+	return err
 }
 
 // putCron writes the record of an entry, without the content of its message.
@@ -257,6 +272,7 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 // CronInfo describes a recurring message as FILA.CRON shows it.
 type CronInfo struct {
 	Name, Queue, Expression string
+	Topic                   bool   // Queue is the name of a topic
 	Zone                    string // "": UTC
 	CatchUp                 CatchUp
 	Key                     string    // fairness key as given; "": none
@@ -296,7 +312,7 @@ func (e *cronEntry) info() CronInfo {
 	}
 	s := &e.set
 	i := CronInfo{
-		Name: e.name, Queue: s.Queue, Expression: s.Expression, Zone: s.Zone, CatchUp: CatchUp(s.CatchUp), Key: s.Key, //nolint:gosec // three values
+		Name: e.name, Queue: s.Queue, Topic: s.Topic, Expression: s.Expression, Zone: s.Zone, CatchUp: CatchUp(s.CatchUp), Key: s.Key, //nolint:gosec // three values
 		NextAt: at(s.NextAt), LastAt: at(s.LastAt), Fired: s.Fired, Missed: s.Missed, LastError: s.LastError, ErrorAt: at(s.ErrorAt),
 		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
 		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Budgets: s.Budgets, Charge: chargeOf(s), //nolint:gosec // at most durationMax

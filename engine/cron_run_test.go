@@ -9,7 +9,13 @@ import (
 func (w *world) runCron(name string) (id ID, err error) {
 	w.t.Helper()
 	req := &CronRun{Name: name}
-	err = w.do(func(tx *Tx) (err error) { id, err = tx.RunCron(req); return err })
+	err = w.do(func(tx *Tx) error {
+		ids, err := tx.RunCron(req)
+		if err == nil {
+			id = ids[0].ID
+		}
+		return err
+	})
 	return id, err
 }
 

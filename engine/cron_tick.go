@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,6 +33,8 @@ const (
 	// roundMax bounds the entries of a round, roundBytes the bytes of its messages.
 	roundMax   = 64
 	roundBytes = 4 << 20
+	// cronPublishMax bounds the bytes that the messages of one tick have together.
+	cronPublishMax = 32 << 20
 	// countMax bounds how far skipped ticks are counted at a time, and skipMax the steps of
 	// skipping in one turn.
 	countMax = 1000
@@ -52,6 +55,7 @@ type cronJob struct {
 	tick     int64
 	set      storage.Cron // the settings of the entry when the tick was due
 	req      Enqueue
+	publish  *Publish // in place of req; nil: it is no topic
 	err      error
 	deferred bool // the round was full
 }
@@ -136,7 +140,9 @@ func (r *cronRound) do(store Store) {
 			continue
 		}
 		j.err = j.make(store, r)
-		bytes += len(j.req.record)
+		if bytes += len(j.req.record); j.publish != nil && j.err == nil {
+			bytes += j.publish.Bytes()
+		}
 	}
 }
 
@@ -159,7 +165,15 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 		TTL:     time.Duration(j.set.TTLMs) * time.Millisecond, //nolint:gosec // at most durationMax
 		Budgets: j.set.Budgets, Charge: chargeOf(&j.set), lenient: true,
 	}
-	return prepare(&j.req, &r.limits, r.snapshot, func() int64 { return r.now })
+	now := func() int64 { return r.now }
+	if !j.set.Topic {
+		return prepare(&j.req, &r.limits, r.snapshot, now)
+	}
+	j.publish, j.req = &Publish{Topic: j.set.Queue, Message: j.req, BytesMax: cronPublishMax}, Enqueue{}
+	if err := j.publish.begin(&r.limits); err != nil {
+		return err
+	}
+	return j.publish.prepare(r.snapshot, store, 0, now)
 }
 
 // Apply enqueues the messages of the round. A round from before a recovery is ignored: its
@@ -187,7 +201,10 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	if j.deferred || c.health.failed != nil {
 		return // the tick stays due
 	}
-	if q := c.queues.byName[j.req.Queue]; q != nil && q.limited() && c.ops.census != nil {
+	if j.publish != nil && tx.refreshPublish(j.publish) != nil {
+		return // the topic has other bindings by now: the next round makes the messages again
+	}
+	if c.ops.census != nil && c.tickLimited(j) {
 		// Whether the queue has room is not known yet. Only this entry waits; if Enqueue
 		// waited for the counts, so would the rest of the round.
 		e.uncounted = true
@@ -196,7 +213,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	}
 	err := j.err
 	if err == nil {
-		_, err = tx.Enqueue(&j.req)
+		err = j.enqueue(tx)
 	}
 	if errors.Is(err, ErrMisconf) {
 		return
@@ -217,6 +234,25 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	}
 	s.NextAt = e.schedule.After(j.tick, j.tick)
 	c.putCron(e)
+}
+
+// tickLimited reports whether a queue that gets the message of a tick is limited.
+func (c *core) tickLimited(j *cronJob) bool {
+	limited := func(name string) bool { q := c.queues.byName[name]; return q != nil && q.limited() }
+	if j.publish == nil {
+		return limited(j.req.Queue)
+	}
+	return slices.ContainsFunc(j.publish.requests, func(one Enqueue) bool { return limited(one.Queue) })
+}
+
+// enqueue enqueues or publishes the message of a tick.
+func (j *cronJob) enqueue(tx *Tx) (err error) {
+	if j.publish != nil {
+		_, err = tx.Publish(j.publish)
+	} else {
+		_, err = tx.Enqueue(&j.req)
+	}
+	return err
 }
 
 // resumeUncounted arms the entries whose ticks have waited for the census.
@@ -251,22 +287,23 @@ func (r *cronRun) Apply(tx *Tx) error {
 	return nil
 }
 
-// RunCron enqueues the message of a recurring message now, and returns its id; its ticks and
+// RunCron enqueues the message of a recurring message now, and returns its ids, of one queue
+// or of those of a topic; its ticks and
 // their counts stay as they are. The message is made off the loop, and the task parks meanwhile
 // (ErrWouldBlock). One that is set anew meanwhile is made again. Errors: ErrInvalid if there is no
 // recurring message of that name, those of Enqueue, errors of the store. In a transaction it is
 // refused.
-func (tx *Tx) RunCron(req *CronRun) (ID, error) {
+func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 	c := tx.core
 	e := c.cron.entries[req.Name]
 	if e == nil {
-		return ID{}, fmt.Errorf("%w: there is no recurring message %.80q, FILA.CRON LIST shows those that are set", ErrInvalid, req.Name)
+		return nil, fmt.Errorf("%w: there is no recurring message %.80q, FILA.CRON LIST shows those that are set", ErrInvalid, req.Name)
 	}
 	if tx.atomic {
-		return ID{}, errWaits
+		return nil, errWaits
 	}
 	if err := c.writableForNew(); err != nil {
-		return ID{}, err
+		return nil, err
 	}
 	r := req.run
 	if r == nil || !r.done || r.epoch != c.epoch || r.jobs[0].entry != e || r.jobs[0].set.SetAt != e.set.SetAt {
@@ -275,10 +312,17 @@ func (tx *Tx) RunCron(req *CronRun) (ID, error) {
 		r.limits.Headers += 2 // headerCron and headerCronAt
 		req.run = r
 		c.out.jobs = append(c.out.jobs, r)
-		return ID{}, tx.await()
+		return nil, tx.await()
 	}
 	if err := r.jobs[0].err; err != nil {
-		return ID{}, err
+		return nil, err
 	}
-	return tx.Enqueue(&r.jobs[0].req)
+	if publish := r.jobs[0].publish; publish != nil {
+		return tx.Publish(publish)
+	}
+	id, err := tx.Enqueue(&r.jobs[0].req)
+	if err != nil {
+		return nil, err
+	}
+	return []Published{{e.set.Queue, id}}, nil
 }

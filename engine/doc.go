@@ -36,7 +36,9 @@
 //	health.go key_stats.go           counters of the engine, of queues and of keys
 //	figures.go                       figures of all queues and keys, for operators
 //	signals.go                       sums that fade with time
-//	recover.go                       rebuilding memory from the store
+//	topic.go publish.go              bindings of queues to topics; a message for all of them
+//	snapshot.go                      what connections read of the engine
+//	recover.go state.go              rebuilding memory from the store
 //	invariants.go                    the checks of the invariants below
 //
 // # Memory is a window on the disk
@@ -102,6 +104,8 @@
 //  30. A key that waits for a budget is in draw.held of its class and not in the calendar, with
 //     the charge of its next message. A draw with such keys is in the line of its budget unless
 //     it has a loose key. No draw is in a line whose budget covers one of its keys.
+//  31. Topics are found under their names, and listed once. A topic has 1 to 1,000 bindings in the
+//     order of its queues, which exist and know it. The snapshot has the same.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -121,6 +125,8 @@
 //
 // Messages:
 //
+//	topic                 a name under which a message is published to several queues
+//	binding               a queue that gets the messages of a topic, with its conditions
 //	queue                 a named set of messages with settings, scripts and usually a DLQ
 //	message               a payload with headers: ready, delayed, leased or dead
 //	message id            names a message; ids sort by time of enqueue and are never reused

@@ -91,15 +91,24 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 		return err
 	}
 	req.dedup = dedupID(req)
-	s.decide(req, now)
-	req.hash = hashName(req.Key)
-	req.Throttles, req.Budgets = distinct(req.Throttles), distinct(req.Budgets)
-	m := storage.Message{
-		Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost, Budgets: req.Budgets, Charge: req.charge(),
-	}
+	req.complete(s, now)
+	m := req.settings()
+	m.Payload, m.Headers = req.Payload, req.Headers
 	req.record = m.Append(nil)
 	req.Payload, req.Headers = nil, nil
 	return nil
+}
+
+// complete runs the hook. After it, nothing but the turn changes the request.
+func (req *Enqueue) complete(s *Snapshot, now func() int64) {
+	s.decide(req, now)
+	req.hash = hashName(req.Key)
+	req.Throttles, req.Budgets = distinct(req.Throttles), distinct(req.Budgets)
+}
+
+// settings returns the record of the message without its payload and headers.
+func (req *Enqueue) settings() storage.Message {
+	return storage.Message{Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost, Budgets: req.Budgets, Charge: req.charge()}
 }
 
 // charge is what the message costs each of its budgets, 0 without any.

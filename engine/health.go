@@ -418,6 +418,7 @@ type Stats struct {
 	Backup     BackupStatus
 	// Ticks of recurring messages that enqueued a message, and that did not.
 	Ticked, Missed uint64
+	Topics         TopicStats
 	// Backups that have ended well, and that have not.
 	BackedUp, FailedToBackUp uint64
 	Signals                  int64  // pairs of subject and name
@@ -442,7 +443,7 @@ func (tx *Tx) EngineStats() Stats {
 	return Stats{
 		Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Budgets: int64(c.accounts.byName.Len()), Held: c.accounts.held, Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
-		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
+		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
 	}
 }

@@ -299,7 +299,7 @@ func (c *core) recoverHistories() error {
 		}
 		q := c.queues.byName[parts[1]]
 		if q == nil {
-			c.detached.scripts = append(c.detached.scripts, slices.Clone(k))
+			c.detached.stale = append(c.detached.stale, slices.Clone(k))
 			return nil
 		}
 		all = append(all, &scriptVersion{queue: q, kind: kind, no: no, version: rec.Version, user: rec.User, at: rec.LoadedAt, bytes: len(value)})

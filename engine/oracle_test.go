@@ -38,6 +38,7 @@ type oracle struct {
 	newSince  int64
 	fenceBase uint64 // of the last start or recovery: leases since have greater delivery numbers
 	look      lookOracle
+	topics    topicOracle
 	signals   signalOracle
 	unsynced  []unsynced // answers since the last sync
 }
@@ -106,7 +107,7 @@ func (o *oracle) enqueued(tag string, id ID, due time.Time) {
 
 // delivered records a delivery that a client has received.
 func (o *oracle) delivered(d *Delivery) {
-	tag := string(d.Payload())
+	tag := tagOf(d.Queue, d.Payload())
 	r := d.Receipt.String()
 	o.trace("delivered %s of %s, attempt %d, receipt %s until %s", tag, d.Queue, d.Attempt, r, d.LeaseUntil.Format("15:04:05.000"))
 	if o.receipt[r] {
@@ -120,6 +121,7 @@ func (o *oracle) delivered(d *Delivery) {
 		o.fail("%s was delivered, and no client has enqueued it", tag)
 	}
 	o.seen(tag)
+	o.topics.delivered(tag)
 	m := o.byID[d.Receipt.ID]
 	if m == nil {
 		m = &oracleMsg{id: d.Receipt.ID}
@@ -179,7 +181,7 @@ func (o *oracle) mayRetry(id ID) {
 }
 
 func (o *oracle) acked(d *Delivery, n int, err error) {
-	tag := string(d.Payload())
+	tag := tagOf(d.Queue, d.Payload())
 	m := o.byID[d.Receipt.ID]
 	m.asking = max(m.asking-1, 0)
 	o.trace("acked %d %s with %s: %v", n, tag, d.Receipt, err)

@@ -5,10 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/faisca/fila/internal/directory"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/ledger"
-	"github.com/faisca/fila/internal/signals"
 	"github.com/faisca/fila/storage"
 )
 
@@ -171,6 +168,8 @@ const (
 	EventCreated                           // a queue was created
 	EventAltered                           // the settings of a queue were changed
 	EventDeleted                           // a queue was deleted
+	EventBound                             // a queue was bound to a topic
+	EventUnbound                           // a queue is no longer bound to a topic
 	EventBreaker                           // the breaker of a hook changed its state
 	EventBudgetLow                         // the balance of a budget has fallen below its LOW
 	EventBudgetEmpty                       // a key waits for a budget that does not cover its next message
@@ -180,7 +179,7 @@ const (
 // EventKinds lists all kinds in the order of their bits.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBreaker, EventBudgetLow, EventBudgetEmpty, EventLost,
+		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBound, EventUnbound, EventBreaker, EventBudgetLow, EventBudgetEmpty, EventLost,
 	}
 }
 
@@ -188,7 +187,8 @@ func EventKinds() []EventKind {
 func (k EventKind) String() string {
 	names := map[EventKind]string{
 		EventEnqueued: "enqueued", EventReady: "ready", EventEmpty: "empty", EventAcked: "acked", EventFailed: "failed", EventDead: "dead",
-		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBreaker: "breaker", EventBudgetLow: "budget_low", EventBudgetEmpty: "budget_empty", EventLost: "lost",
+		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBound: "bound", EventUnbound: "unbound",
+		EventBreaker: "breaker", EventBudgetLow: "budget_low", EventBudgetEmpty: "budget_empty", EventLost: "lost",
 	}
 	if name, one := names[k]; one {
 		return name
@@ -223,6 +223,8 @@ type Event struct {
 	State hook.BreakerState
 
 	Count uint64 // number of dropped events
+
+	Topic string // that the queue was bound to
 
 	Budget             string
 	Balance, Available int64 // of the budget
@@ -345,104 +347,4 @@ func (t breakerChange) Apply(tx *Tx) error {
 		}
 	}
 	return nil
-}
-
-// Snapshot is the state of the engine that connections read without a task: the hooks of the
-// queues and their bounds, the runtime configuration and the deduplication ids. A Snapshot is immutable. Each
-// change makes a new one, which is in force before the reply to the change leaves. The maps
-// share their nodes with those of the previous Snapshot (ordered), so a change costs O(log n)
-// in the number of queues or values.
-type Snapshot struct {
-	hooks       ordered[queueHooks]
-	config      ordered[string]
-	configBytes int                           // total size of the keys and values of config
-	dedup       ordered[*generations]         // by name, of queues with deduplication ids
-	signals     *signals.View                 // nil before the first recovery
-	budgets     *directory.Directory[account] // the same
-	ledgerDays  ledger.Days                   // that may have ids of movements of budgets
-}
-
-// queueHooks are the hooks of a queue and the bounds of their calls.
-type queueHooks struct {
-	by     [2]hook.Hook // by hook.Kind; nil: the queue has none
-	bounds hook.Bounds
-}
-
-// Hook returns the hook of a queue, or nil if there is none.
-func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
-	hooks, _ := s.hooks.get(queue)
-	return hooks.by[kind]
-}
-
-// Bounds returns the bounds of the hooks of a queue. It may have no hooks.
-func (s *Snapshot) Bounds(queue string) hook.Bounds {
-	hooks, _ := s.hooks.get(queue)
-	return hooks.bounds
-}
-
-// Hooks is the number of queues with hooks, or with bounds of their own for hooks.
-func (s *Snapshot) Hooks() int { return s.hooks.len() }
-
-// Get returns a value of the runtime configuration, and whether it exists.
-func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
-
-// withHook returns a snapshot with a hook replaced, or removed if h is nil.
-func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
-	all, _ := s.hooks.get(queue)
-	all.by[kind] = h
-	return s.withHooks(queue, all)
-}
-
-// withBounds returns a snapshot with the bounds of a queue's hooks replaced; s itself if they
-// are the same.
-func (s *Snapshot) withBounds(queue string, b hook.Bounds) *Snapshot {
-	all, _ := s.hooks.get(queue)
-	if all.bounds == b {
-		return s
-	}
-	all.bounds = b
-	return s.withHooks(queue, all)
-}
-
-func (s *Snapshot) withHooks(queue string, all queueHooks) *Snapshot {
-	next := *s
-	if all == (queueHooks{}) {
-		next.hooks = s.hooks.without(queue)
-	} else {
-		next.hooks = s.hooks.with(queue, all)
-	}
-	return &next
-}
-
-// withConfig returns a snapshot with another runtime configuration.
-func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
-	next := *s
-	next.config, next.configBytes = config, bytes
-	return &next
-}
-
-// withDedup returns a snapshot with the deduplication ids of a queue replaced.
-func (s *Snapshot) withDedup(queue string, d *generations) *Snapshot {
-	next := *s
-	next.dedup = s.dedup.with(queue, d)
-	return &next
-}
-
-// withoutDedup returns a snapshot without the deduplication ids of a queue.
-func (s *Snapshot) withoutDedup(queue string) *Snapshot {
-	next := *s
-	next.dedup = s.dedup.without(queue)
-	return &next
-}
-
-// withoutQueue returns a snapshot without a queue; s itself if it has nothing of the queue.
-func (s *Snapshot) withoutQueue(queue string) *Snapshot {
-	_, hooks := s.hooks.get(queue)
-	_, ids := s.dedup.get(queue)
-	if !hooks && !ids {
-		return s
-	}
-	next := *s
-	next.hooks, next.dedup = s.hooks.without(queue), s.dedup.without(queue)
-	return &next
 }

@@ -41,6 +41,8 @@ type queue struct {
 	redrive *redrive            // under way, or the last one; nil: none yet
 	history [2][]*scriptVersion // of the hooks by kind, the newest source last
 
+	topics []string // that it is bound to
+
 	roster      roster[fairKey]
 	purgedUpTo  uint64                 // roster number of the newest key that a purge detached, see removal.go
 	purgedAt    int64                  // when that was
@@ -356,6 +358,7 @@ func (c *core) removeQueue(q *queue) {
 	c.detachAll(q)
 	c.dropMove(q)
 	c.forgetHistory(q)
+	c.leaveTopics(q)
 	c.out.batch.Delete(storage.Queues, []byte(q.name))
 	c.out.snapshot = c.out.snapshot.withoutQueue(q.name)
 	delete(c.queues.byName, q.name)

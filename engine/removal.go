@@ -294,7 +294,7 @@ type detachedKeys struct {
 	leaseAt   int      // index in the lease timers where the search for them continues
 	reclaimed int      // keys, leases and messages visited in this turn; reclass counts here, too
 	max       int      // reclaimMax, unless a test sets another bound
-	scripts   [][]byte // keys of sources in the histories of queues that are gone
+	stale     [][]byte // keys of state that belongs to queues which are gone; start deletes it
 	orphaned  []uint32 // numbers without a queue under which the store has settings of keys
 
 	untimed
@@ -302,7 +302,7 @@ type detachedKeys struct {
 }
 
 func (d *detachedKeys) reset() {
-	d.queues, d.leases, d.leaseAt, d.orphaned, d.scripts = nil, 0, 0, nil, nil
+	d.queues, d.leases, d.leaseAt, d.orphaned, d.stale = nil, 0, 0, nil, nil
 }
 
 // reclaimMax is how many keys, leases and messages a turn reclaims. It is at least as many

@@ -95,6 +95,10 @@ func (s *sim) act(cl *simClient) {
 		return
 	}
 	if s.rng.IntN(12) == 0 {
+		s.actTopic(cl)
+		return
+	}
+	if s.rng.IntN(12) == 0 {
 		s.actSignals(cl)
 		return
 	}

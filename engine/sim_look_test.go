@@ -203,7 +203,7 @@ func (s *sim) shown(v *View, at time.Time, order int) {
 	if m == nil || m.tag == "" {
 		return // not acknowledged yet
 	}
-	if string(v.Payload()) != m.tag {
+	if tagOf(v.Queue, v.Payload()) != m.tag {
 		o.fail("%s was shown as %s", m.tag, v.Payload())
 	}
 	if o.gone[m.tag] {

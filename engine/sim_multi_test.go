@@ -194,7 +194,7 @@ func (c *simLease) Apply(tx *Tx) (err error) {
 // together checks a delivery against the transactions: a message that one has enqueued and
 // a message that the same one has acked cannot both exist.
 func (o *oracle) together(d *Delivery, order int) {
-	tag := string(d.Payload())
+	tag := tagOf(d.Queue, d.Payload())
 	if b := o.follows[tag]; b != nil {
 		b.committed = true
 		if b.lost {

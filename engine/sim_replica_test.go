@@ -295,6 +295,7 @@ func (c *simCluster) takeOver(n *simNode) bool {
 	if c.takeovers > 1 {
 		c.on(n, func() {
 			s.money.crashed(s, false)
+			s.crashedTopics(false)
 			s.oracle.crashed(step.Now(), step.core)
 		})
 	} else {

@@ -79,6 +79,7 @@ const (
 	releaseNotSeen
 	hookFree
 	tickFree
+	publishInParts
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -107,7 +108,8 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		settlementNotWritten: "a settlement in another write than its ack",
 		refillRepeated:       "a refill twice after the clock went back", idForgotten: "an id forgotten in a crash",
 		creditNotWritten: "a message handed out on a credit that was not written", releaseNotSeen: "a wake-up missed on release",
-		hookFree: "budgets that a hook names are ignored", tickFree: "a tick without its budgets",
+		publishInParts: "publish in two writes",
+		hookFree:       "budgets that a hook names are ignored", tickFree: "a tick without its budgets",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {
@@ -239,7 +241,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == unfencedUndo {
 		s.w.lost = 0.5
 	}
-	if m == settlementNotWritten || m == refillRepeated || m == idForgotten || m == creditNotWritten {
+	if m == publishInParts || m == settlementNotWritten || m == refillRepeated || m == idForgotten || m == creditNotWritten {
 		s.w.crash, s.w.powerLoss = 0.05, 0
 	}
 	if m == creditNotWritten {
@@ -305,7 +307,7 @@ func (s *sim) setUp() error {
 		s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[2+i] = tx.LoadScript("b", simHook{kind}, ""); return nil })})
 	}
 	s.oracle.attempts, s.oracle.window = s.w.attempts, s.w.dedupWindow
-	errs[0] = errors.Join(errs[0], s.setUpCron(), s.setUpBudgets())
+	errs[0] = errors.Join(errs[0], s.setUpCron(), s.setUpBudgets(), s.setUpTopics())
 	for s.step.flight != nil || len(s.step.reads) > 0 || len(s.step.late) > 0 {
 		s.step.Do()
 	}
@@ -378,6 +380,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.repeatRefills()
 	s.money.crashed(s, powerLoss && s.w.sync != SyncAlways)
 	s.store.chance = s.w.crash / 4
+	s.crashedTopics(powerLoss && s.w.sync != SyncAlways)
 	s.oracle.crashed(now, step.core)
 	s.leaving, s.undos = nil, nil
 	for _, c := range s.clients {

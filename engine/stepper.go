@@ -80,6 +80,14 @@ func (s *Stepper) Prepare(req *Enqueue) error {
 	return nil
 }
 
+// PreparePublish is Engine.PreparePublish.
+func (s *Stepper) PreparePublish(req *Publish) error {
+	if err := req.begin(&s.core.cfg.Limits); err != nil {
+		return err
+	}
+	return req.prepare(s.core.out.snapshot, s.store, s.core.out.committed, func() int64 { return s.now.UnixNano() })
+}
+
 // PrepareMove is Engine.PrepareMove.
 func (s *Stepper) PrepareMove(req *BudgetMove) error {
 	return prepareMove(req, s.store, s.core.out.snapshot, s.core.out.committed)

@@ -23,6 +23,7 @@ type Cron struct {
 	SetAt      int64
 	Budgets    []string // that pay for each message
 	Charge     int64    // one more than the charge to each of them; 0: not given
+	Topic      bool     // Queue is the name of a topic
 }
 
 // Append appends the encoded record.
@@ -65,4 +66,5 @@ func (r *Cron) fields(c *codec) {
 	c.int64(16, &r.SetAt)
 	c.strings(17, &r.Budgets, nil)
 	c.int64(18, &r.Charge)
+	c.bool(19, &r.Topic)
 }

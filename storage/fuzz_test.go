@@ -115,6 +115,7 @@ func FuzzBudget(f *testing.F)  { fuzzRecord(f, fullBudget()) }
 func FuzzSignal(f *testing.F)  { fuzzRecord(f, fullSignal()) }
 func FuzzLedger(f *testing.F)  { fuzzRecord(f, fullLedgerEntry()) }
 func FuzzReplica(f *testing.F) { fuzzRecord(f, fullReplica()) }
+func FuzzBinding(f *testing.F) { fuzzRecord(f, fullBinding()) }
 func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
 func FuzzKey(f *testing.F) {
 	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})

@@ -77,7 +77,7 @@ func fullCron() *storage.Cron {
 		Queue: "reports", Expression: "30 6 * * mon-fri", Zone: "Europe/Berlin", CatchUp: 2, Key: "acme", Priority: 10,
 		DelayMs: 60_000, TTLMs: 3_600_000, NextAt: 1_700_000_060_000_000_000, LastAt: 1_700_000_000_000_000_000, Fired: 300, Missed: 2,
 		LastError: "the queue is full", ErrorAt: 1_699_999_940_000_000_000, MadeUp: 7, SetAt: 1_690_000_000_000_000_000,
-		Budgets: []string{"acme"}, Charge: 801,
+		Budgets: []string{"acme"}, Charge: 801, Topic: true,
 	}
 }
 
@@ -125,6 +125,10 @@ func goldenBatch() *storage.Batch {
 	return &b
 }
 
+func fullBinding() *storage.Binding {
+	return &storage.Binding{Headers: []storage.Header{{Name: []byte("country"), Value: []byte("d?")}, {Name: []byte("kind"), Value: []byte("order.*")}}}
+}
+
 func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 	mk := goldenKey(t)
 	for name, got := range map[string][]byte{
@@ -141,6 +145,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_queue":         fullQueue().Append(nil),
 		"record_key":           (&storage.Key{Weight: 7, Paused: true, Pinned: true}).Append(nil),
 		"record_throttle":      (&storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3, ByCost: true, AdaptiveMin: 2}).Append(nil),
+		"record_binding":       fullBinding().Append(nil),
 		"record_cron":          fullCron().Append(nil),
 		"record_script":        fullScript().Append(nil),
 		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),

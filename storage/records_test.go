@@ -154,6 +154,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 	for name, r := range map[string]record{
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
 		"Signal": fullSignal(), "Replica": fullReplica(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
+		"Binding":    fullBinding(),
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
 		"Result":     &storage.Result{Value: []byte("x"), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},

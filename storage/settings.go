@@ -149,6 +149,40 @@ func (s *Script) fields(c *codec) {
 	c.string(4, &s.User)
 }
 
+// Binding is a queue that gets the messages of a topic. Its key is ("topic", topic, queue): names.
+type Binding struct {
+	Headers []Header // patterns by name, all of which a message has to match
+}
+
+// Append appends the encoded record.
+func (b *Binding) Append(dst []byte) []byte {
+	c := codec{buf: dst}
+	b.fields(&c)
+	return c.buf
+}
+
+// Decode reads a record that Append made. A pattern without a name is corrupt.
+func (b *Binding) Decode(enc []byte) error {
+	*b = Binding{}
+	var in codec
+	for in.decode(enc); in.pass(); {
+		b.fields(&in)
+	}
+	err := in.err
+	for i := range b.Headers {
+		if len(b.Headers[i].Name) == 0 {
+			err = ErrCorrupt
+		}
+	}
+	if err != nil {
+		*b = Binding{}
+		return fmt.Errorf("binding record: %w", err)
+	}
+	return nil
+}
+
+func (b *Binding) fields(c *codec) { c.headers(1, &b.Headers) }
+
 // Throttle is the setting of a throttle. Its key is ("throttle", throttle key).
 type Throttle struct {
 	Rate        float64 // tokens a second; 0: not limited

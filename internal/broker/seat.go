@@ -314,6 +314,11 @@ func (s *seat) PrepareCron(cr *engine.Cron) error {
 	return s.with(func(e *engine.Engine) error { return e.PrepareCron(cr) })
 }
 
+// PreparePublish implements commands.Engine.
+func (s *seat) PreparePublish(req *engine.Publish) error {
+	return s.with(func(e *engine.Engine) error { return e.PreparePublish(req) })
+}
+
 // PrepareMove implements commands.Engine.
 func (s *seat) PrepareMove(req *engine.BudgetMove) error {
 	return s.with(func(e *engine.Engine) error { return e.PrepareMove(req) })

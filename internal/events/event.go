@@ -49,6 +49,8 @@ func appendPayload(b []byte, ev *engine.Event) []byte {
 		b = appendText(b, "error", ev.Error)
 		b = appendText(b, "reason", ev.Reason)
 		b = appendText(b, "dlq", ev.DLQ)
+	case engine.EventBound, engine.EventUnbound:
+		b = appendText(b, "topic", ev.Topic)
 	case engine.EventBreaker:
 		b = appendText(b, "hook", ev.Hook.String())
 		b = appendText(b, "state", ev.State.String())

@@ -3,8 +3,8 @@
 //
 // Records reads every record, decodes key and value, and follows every reference. Repair fixes the
 // findings. References, by family: a lease and an attempt refer to their message; a due time to its
-// message, if the queue exists; a deduplication id and a result to their queue. A message without a queue
-// is an orphan. Expiries, settings of keys and dead-letter queues may dangle.
+// message, if the queue exists; a deduplication id, a result and a binding to their queue. A message
+// without a queue is an orphan. Expiries, settings of keys and dead-letter queues may dangle.
 package verify
 
 import (
@@ -324,12 +324,20 @@ func (v *verifier) checkQueue(key, value []byte) error {
 	return nil
 }
 
-// checkState: every record has a known kind. A recurring message needs its content; other
-// kinds refer to nothing that must exist.
+// checkState: every record has a known kind. A recurring message needs its content, a binding its
+// queue; other kinds refer to nothing that must exist.
 func (v *verifier) checkState(key, value []byte) error {
 	needs, err := engine.CheckState(key, value)
-	if err != nil || needs == nil {
+	if err != nil {
 		return err
+	}
+	if topic, queue, ok := engine.BindingOf(key); ok {
+		if _, err := v.store.Get(storage.Queues, []byte(queue)); errors.Is(err, storage.ErrNotFound) {
+			return fmt.Errorf("topic %.80q is bound to queue %.80q, which does not exist", topic, queue)
+		}
+	}
+	if needs == nil {
+		return nil
 	}
 	if _, err := v.store.Get(storage.State, needs); errors.Is(err, storage.ErrNotFound) {
 		parts, _ := storage.ParseStateKey(key)

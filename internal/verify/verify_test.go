@@ -135,6 +135,41 @@ func TestBudgetsAndTheirLedgerAreVerifiedAndRepaired(t *testing.T) {
 	}
 }
 
+// TestABindingNeedsItsQueue: a topic that is bound to a queue which is gone, or a binding that
+// cannot be read, is found and dropped; the other bindings stay.
+func TestABindingNeedsItsQueue(t *testing.T) {
+	store := storage.NewMemory()
+	b := start(t, store)
+	b.do(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{NoDLQ: true}) })
+	b.do(func(tx *engine.Tx) error { _, err := tx.Bind("t", engine.Binding{Queue: "q"}); return err })
+	if all, _ := findings(t, store); len(all) != 0 {
+		t.Fatalf("%q", all)
+	}
+	var harm storage.Batch
+	harm.Put(storage.State, storage.AppendStateKey(nil, "topic", "t", "gone"), new(storage.Binding).Append(nil))
+	harm.Put(storage.State, storage.AppendStateKey(nil, "topic", "u", "q"), []byte{0xff})
+	if err := store.Commit(&harm, true); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := findings(t, store); len(all) != 2 || !strings.Contains(strings.Join(all, " "), `topic "t" is bound to queue "gone"`) {
+		t.Errorf("%q", all)
+	}
+	if err := verify.Repair(store, true, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if all, _ := findings(t, store); len(all) != 0 {
+		t.Errorf("after the repair: %q", all)
+	}
+	b = start(t, store)
+	b.do(func(tx *engine.Tx) error {
+		_, list := tx.Topics(0, 10, func(string) bool { return true })
+		if len(list) != 1 || len(list[0].Bindings) != 1 || list[0].Bindings[0].Queue != "q" {
+			t.Errorf("after the repair: %v", list)
+		}
+		return nil
+	})
+}
+
 func TestTheStoreOfANodeIsVerified(t *testing.T) {
 	node := func(change func(b *storage.Batch)) *storage.Memory {
 		store := storage.NewMemory()

@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/faisca/fila/storage"
+)
+
+// The path of a publish:
+//
+//  1. PreparePublish, on the goroutine of the connection: match the headers with the bindings in
+//     the snapshot, and prepare an enqueue for each queue that is to get the message, with the
+//     hook of that queue. The payload is encoded once, and queues that store the same record
+//     share it.
+//  2. Tx.Publish, in a turn. If the bindings are others by now, the requests are made again by an
+//     off-loop job, since hooks never run in a turn. Then all queues admit their message, and only
+//     then the first one gets it: all messages are in one batch, and a queue that refuses refuses
+//     the publish.
+//  3. After the commit the reply leaves, with the queues and ids.
+
+// Publish is a request to store a message in all queues that are bound to a topic. The caller
+// fills the exported fields and calls Engine.PreparePublish; from then on the request belongs to
+// the engine. It can be applied once.
+type Publish struct {
+	Topic      string
+	Message    Enqueue // Queue is not used
+	BestEffort bool    // a queue that refuses is left out; false: it refuses the publish
+	BytesMax   int     // that the records of all queues may have together; 0: any number
+
+	encoded  *encodedMessage // nil: not prepared
+	bindings *bindings       // that Requests follow from
+	requests []Enqueue       // one for each queue, in their order
+	failed   error           // why they could not be made again
+	stored   int             // bytes of the records of all queues
+}
+
+// Published is a message that a publish has stored.
+type Published struct {
+	Queue string
+	ID    ID
+}
+
+// encodedMessage is a record that is encoded once.
+type encodedMessage struct {
+	whole   []byte // as a queue stores it whose hook changes nothing
+	content int    // bytes of its head, the payload and the headers
+}
+
+// encode encodes a message whose key, weight and so on are those that the producer has given.
+// Payload and headers are then parts of the record, which the engine owns.
+func (req *Publish) encode() error {
+	rest := req.Message.settings()
+	m := rest
+	m.Payload, m.Headers = req.Message.Payload, req.Message.Headers
+	whole := slices.Clip(m.Append(nil))
+	req.encoded = &encodedMessage{whole, len(whole) - len(rest.Append(nil))}
+	if err := m.Decode(whole[:req.encoded.content]); err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	req.Message.Payload, req.Message.Headers = m.Payload, m.Headers
+	return nil
+}
+
+// record returns the record with other settings. It is the shared one if they are the same.
+func (e *encodedMessage) record(m storage.Message) []byte {
+	rest := m.Append(nil)
+	if bytes.Equal(rest, e.whole[e.content:]) {
+		return e.whole
+	}
+	return append(slices.Clip(e.whole[:e.content]), rest...)
+}
+
+// PreparePublish validates the request and prepares an enqueue for each queue whose binding the
+// message meets. It runs on the goroutine of the connection.
+//
+// Errors: those of Prepare, ErrTooBig if the messages have more than BytesMax together.
+func (e *Engine) PreparePublish(req *Publish) error {
+	seen := e.durable.Load() // before the snapshot, as for Prepare
+	s := e.Snapshot()
+	if err := req.begin(&e.cfg.Limits); err != nil {
+		return err
+	}
+	return req.prepare(s, e.store, seen, wallNanos)
+}
+
+// begin validates the request and encodes the message.
+func (req *Publish) begin(l *Limits) error {
+	if err := l.checkTopicName(req.Topic); err != nil {
+		return err
+	}
+	m := &req.Message
+	if m.Key == "" {
+		m.Key = DefaultKey
+	}
+	if err := checkMessage(m, l); err != nil {
+		return err
+	}
+	m.Throttles, m.Budgets = distinct(m.Throttles), distinct(m.Budgets)
+	return req.encode()
+}
+
+// prepare makes the requests for the queues that the bindings of a snapshot name. Look-ups of
+// deduplication ids see all batches up to seen.
+func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() int64) error {
+	b, _ := s.topics.get(req.Topic)
+	req.bindings, req.requests = b, nil
+	size, n := 0, 0
+	for i := range b.all() {
+		if b.list[i].matches(req.Message.Headers) {
+			n++
+		}
+	}
+	if most := req.BytesMax; most > 0 && n*len(req.encoded.whole) > most {
+		return req.tooLong(n, n*len(req.encoded.whole))
+	}
+	req.requests = make([]Enqueue, 0, n)
+	for i := range b.all() {
+		if !b.list[i].matches(req.Message.Headers) {
+			continue
+		}
+		req.requests = append(req.requests, req.Message)
+		one := &req.requests[len(req.requests)-1]
+		one.Queue = b.list[i].Queue
+		one.dedup = dedupID(one)
+		one.complete(s, now)
+		one.record = req.encoded.record(one.settings())
+		one.Payload, one.Headers = nil, nil
+		prepareDedup(one, store, s, seen)
+		if size += len(one.record); req.BytesMax > 0 && size > req.BytesMax {
+			return req.tooLong(n, size)
+		}
+	}
+	req.stored = size
+	return nil
+}
+
+// Stored returns the bytes that the prepared request stores in all queues.
+func (req *Publish) Stored() int { return req.stored }
+
+func (req *Publish) tooLong(queues, size int) error {
+	return fmt.Errorf("%w: the message for %s has %d bytes in all, the limit is %d; publish a shorter one", ErrTooBig, amount(queues, "queue"), size, req.BytesMax)
+}
+
+// Bytes returns the memory that the prepared request takes.
+func (req *Publish) Bytes() int {
+	const request = 512 // about what an Enqueue takes
+	if req.encoded == nil {
+		return 0
+	}
+	n := len(req.encoded.whole) + request*len(req.requests)
+	for i := range req.requests {
+		if r := req.requests[i].record; len(r) > 0 && &r[0] != &req.encoded.whole[0] {
+			n += len(r)
+		}
+	}
+	return n
+}
+
+// Publish stores a prepared message in all queues whose bindings it meets, in one write, and
+// returns the ids in the order of the queues. With a deduplication id that a queue knows, that
+// queue stores nothing and its id is that of the first message. A queue that refuses the message
+// refuses the publish, and then nothing has changed; with BestEffort it is left out.
+//
+// It returns ErrWouldBlock and parks the task where Enqueue does, and while the requests are made
+// again for other bindings. Errors: ErrMisconf, those of Enqueue with the name of the queue.
+func (tx *Tx) Publish(req *Publish) ([]Published, error) {
+	c := tx.core
+	if err := c.writableForNew(); err != nil {
+		return nil, err
+	}
+	switch job := tx.refreshPublish(req); {
+	case job != nil && tx.atomic:
+		return nil, errTopicChanged
+	case job != nil:
+		c.out.jobs = append(c.out.jobs, job)
+		return nil, tx.await()
+	case req.failed != nil:
+		return nil, req.failed
+	}
+	admitted := make([]admission, len(req.requests))
+	left := 0 // out
+	for i := range req.requests {
+		a, err := tx.admit(&req.requests[i])
+		switch {
+		case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
+			return nil, err
+		case err != nil && req.BestEffort:
+			left++
+		case err != nil:
+			return nil, fmt.Errorf("queue %.255q refuses the message: %w", req.requests[i].Queue, err)
+		}
+		admitted[i] = a
+	}
+	c.spend(len(req.requests))
+	out := make([]Published, 0, len(req.requests)-left)
+	for i := range req.requests {
+		if a := &admitted[i]; a.queue != nil {
+			out = append(out, Published{a.queue.name, c.place(&req.requests[i], a)})
+		}
+	}
+	c.countPublish(req, len(out))
+	req.encoded, req.requests, req.Message = nil, nil, Enqueue{} // free the memory: the reply may wait
+	return out, nil
+}
+
+// countPublish counts a publish that has stored n messages.
+func (c *core) countPublish(req *Publish, n int) {
+	s := &c.topics
+	s.published++
+	s.copies += uint64(n) //nolint:gosec // not negative
+	t := s.byName[req.Topic]
+	if t != nil {
+		t.published++
+	}
+	if len(req.requests) > 0 {
+		return
+	}
+	s.unmatched++
+	if t != nil {
+		t.unmatched++
+	}
+}
+
+// PreflightPublish waits for what Publish needs in a transaction: requests for the present
+// bindings, current look-ups of the deduplication ids, exact counts of limited queues.
+func (tx *Tx) PreflightPublish(req *Publish) error {
+	if job := tx.refreshPublish(req); job != nil {
+		tx.core.out.jobs = append(tx.core.out.jobs, job)
+		return tx.await()
+	}
+	for i := range req.requests {
+		if q := tx.core.queues.byName[req.requests[i].Queue]; q != nil && q.limited() {
+			return tx.AwaitCounts()
+		}
+	}
+	return nil
+}
+
+// errTopicChanged refuses a publish behind a change of its topic in the same transaction.
+var errTopicChanged = fmt.Errorf("%w: the transaction changes the topic before it publishes to it; publish in another one", ErrInvalid)
+
+// refreshPublish returns the job that makes the requests again, if the topic has other bindings
+// than those that they were made for, or repeats the look-ups that are too old. nil: there is
+// nothing to do.
+func (tx *Tx) refreshPublish(req *Publish) *publishJob {
+	c := tx.core
+	now, _ := c.out.snapshot.topics.get(req.Topic)
+	job := &publishJob{task: tx.task, req: req, snapshot: c.out.snapshot, batch: c.out.batchNo, now: c.now, again: now != req.bindings}
+	if job.again {
+		return job
+	}
+	for i := range req.requests {
+		one := &req.requests[i]
+		if one.dedup == "" {
+			continue
+		}
+		q := c.queues.byName[one.Queue]
+		if _, _, err := c.duplicate(q, one); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+			job.looks = append(job.looks, dedupLook{req: one, queue: q.no, gens: q.dedup.list(), batch: c.out.batchNo})
+		}
+	}
+	if job.looks == nil {
+		return nil
+	}
+	return job
+}
+
+// publishJob is the off-loop job that makes the requests of a publish again, or repeats look-ups.
+type publishJob struct {
+	task     *Task
+	req      *Publish
+	snapshot *Snapshot
+	batch    uint64 // committed when the job begins
+	now      int64
+	again    bool
+	looks    []dedupLook
+
+	made Publish
+	err  error
+}
+
+func (j *publishJob) do(store Store) {
+	for i := range j.looks {
+		j.looks[i].do(store)
+	}
+	if j.again {
+		j.made = *j.req
+		j.err = j.made.prepare(j.snapshot, store, j.batch, func() int64 { return j.now })
+	}
+}
+
+// Apply resumes the task with the result, or with the error of the bindings that are new.
+func (j *publishJob) Apply(tx *Tx) error {
+	if j.task.wait == nil { // it was concluded meanwhile, and the request is the client's
+		return nil
+	}
+	for i := range j.looks {
+		j.looks[i].req.known = j.looks[i].result
+	}
+	if j.again {
+		j.req.bindings, j.req.requests, j.req.failed = j.made.bindings, j.made.requests, j.err
+	}
+	j.task.resume(tx.core)
+	return nil
+}

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Topics in the simulation. Queue a is always bound to topic t, and b by a condition that clients
+// replace, end and set again. The copies of a message have one payload, "*/key/number"; the tag of
+// each begins with its queue, as those of other messages do.
+//
+// The oracle checks that an answer names the queues that were bound in the turn, that answered
+// bindings survive crashes, and that no crash leaves a half publish: of the copies of one whose
+// answer is outstanding, the store has all or none.
+
+// topicOracle judges topics.
+type topicOracle struct {
+	open map[string]*simPublish // without an answer, by payload
+	// The binding of b: "" without one, or its pattern. It is that of the change that was applied last
+	// of those that were answered, or that of one without an answer.
+	bound   string
+	applied int            // order of that change
+	pending map[int]string // changes without an answer
+	changes int            // that were sent
+}
+
+// simPublish is a publish without an answer.
+type simPublish struct {
+	queues []string // that the turn chose
+	purges int      // sent before it
+}
+
+// tagOf returns the tag of a message by its payload and the queue that it is in.
+func tagOf(queue string, payload []byte) string {
+	if len(payload) > 0 && payload[0] == '*' {
+		return queue[:1] + string(payload[1:])
+	}
+	return string(payload)
+}
+
+// setUpTopics binds both queues.
+func (s *sim) setUpTopics() (err error) {
+	s.oracle.topics = topicOracle{open: map[string]*simPublish{}, bound: "x", pending: map[int]string{}}
+	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
+		_, first := tx.Bind("t", Binding{Queue: "a"})
+		_, second := tx.Bind("t", Binding{Queue: "b", Conditions: []Condition{{"to", "x"}}})
+		err = errors.Join(first, second)
+		return nil
+	})})
+	return err
+}
+
+// boundTo returns the pattern with which b is bound, "" without a binding.
+func boundTo(c *core) string {
+	t := c.topics.byName["t"]
+	at, found := t.bindings.find("b")
+	if !found {
+		return ""
+	}
+	return t.bindings.list[at].Conditions[0].Pattern
+}
+
+// actTopic publishes a message, or changes the binding of b.
+func (s *sim) actTopic(cl *simClient) {
+	if s.rng.IntN(4) > 0 {
+		s.publish(cl)
+		return
+	}
+	o := &s.oracle.topics
+	pattern := []string{"", "x", "[xy]"}[s.rng.IntN(3)]
+	o.changes++
+	no, order := o.changes, 0
+	o.pending[no] = pattern
+	s.submit(cl, func(tx *Tx) (err error) {
+		order = s.decisions
+		if pattern == "" {
+			_, err = tx.Unbind("t", "b")
+		} else {
+			_, err = tx.Bind("t", Binding{Queue: "b", Conditions: []Condition{{"to", pattern}}})
+		}
+		return err
+	}, func(err error) {
+		if err != nil && !refusal(err) {
+			s.oracle.fail("bind: %v", err)
+		}
+		if _, sent := o.pending[no]; err != nil || s.replaced || !sent {
+			return // it may have happened, or a crash has come between
+		}
+		delete(o.pending, no)
+		if order > o.applied {
+			o.bound, o.applied = pattern, order
+		}
+	})
+}
+
+// publish publishes a message.
+func (s *sim) publish(cl *simClient) {
+	o := &s.oracle
+	key, to := fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), []string{"x", "y", "z"}[s.rng.IntN(3)]
+	req := &Publish{Topic: "t", BestEffort: s.rng.IntN(4) == 0, Message: Enqueue{Key: key, Headers: []Header{{Name: []byte("to"), Value: []byte(to)}}}}
+	if s.rng.IntN(4) == 0 {
+		req.Message.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
+	}
+	delay := req.Message.Delay
+	o.tags++
+	payload := fmt.Sprintf("*/%s/%d", key, o.tags)
+	req.Message.Payload = []byte(payload)
+	if err := s.step.PreparePublish(req); err != nil {
+		o.fail("prepare publish: %v", err)
+	}
+	for _, queue := range []string{"a", "b"} {
+		tag := tagOf(queue, []byte(payload))
+		o.signals.asked(tag, signalEnqueued)
+		o.unknown[tag] = true
+	}
+	known := &simPublish{purges: o.look.purges}
+	var list []Published
+	var due time.Time
+	stored := func() {
+		o.trace("published %s: %v", payload, list)
+		delete(o.topics.open, payload)
+		for _, queue := range []string{"a", "b"} {
+			tag := tagOf(queue, []byte(payload))
+			i := slices.IndexFunc(list, func(p Published) bool { return p.Queue == queue })
+			if i < 0 {
+				delete(o.unknown, tag)
+				o.signals.resolved(tag, signalEnqueued, false, o.now)
+				continue
+			}
+			o.enqueued(tag, list[i].ID, due)
+			m := o.byID[list[i].ID]
+			m.perhapsGone = m.perhapsGone || s.replaced && known.purges != o.look.purges
+		}
+	}
+	s.late = stored
+	s.submit(cl, func(tx *Tx) (err error) {
+		list, err = s.doPublish(tx, req)
+		if err != nil {
+			return err
+		}
+		want := []string{"a"}
+		if pattern := boundTo(tx.core); pattern == to || pattern == "[xy]" && to != "z" {
+			want = append(want, "b")
+		}
+		known.queues = nil
+		for _, p := range list {
+			known.queues = append(known.queues, p.Queue)
+			if delay > 0 {
+				o.handed[p.ID] = true // it gets its position when it is due
+			}
+		}
+		if !slices.Equal(known.queues, want) && !(req.BestEffort && len(known.queues) < len(want)) {
+			o.fail("%s went to %q, bound are %q", payload, known.queues, want)
+		}
+		if delay > 0 {
+			due = tx.Now().Add(delay)
+		}
+		o.topics.open[payload] = known
+		return nil
+	}, func(err error) {
+		switch {
+		case err == nil:
+			stored()
+		case errors.Is(err, ErrTakeover):
+			delete(o.unknown, tagOf("a", []byte(payload)))
+			delete(o.unknown, tagOf("b", []byte(payload)))
+		case !notNow(err):
+			o.fail("publish: %v", err)
+		}
+	})
+}
+
+// doPublish is Tx.Publish, or breaks it in two writes.
+func (s *sim) doPublish(tx *Tx, req *Publish) ([]Published, error) {
+	if s.mutant != publishInParts || len(req.requests) < 2 || tx.refreshPublish(req) != nil {
+		return tx.Publish(req)
+	}
+	first, second := *req, *req
+	first.requests, second.requests = req.requests[:1], req.requests[1:]
+	list, err := tx.Publish(&first)
+	if err != nil {
+		return nil, err
+	}
+	s.oracle.topics.open[string(req.Message.Payload)] = &simPublish{queues: []string{"a", "b"}, purges: s.oracle.look.purges}
+	if w := s.step.core.cut(); w != nil {
+		s.step.commit(w)
+	}
+	rest, err := tx.Publish(&second)
+	return append(list, rest...), err
+}
+
+// delivered ends the check of a publish: a copy that was delivered may be gone at the next crash.
+func (o *topicOracle) delivered(tag string) { delete(o.open, "*"+tag[1:]) }
+
+// crashedTopics checks what a crash has left.
+func (s *sim) crashedTopics(powerLoss bool) {
+	o := &s.oracle.topics
+	now := boundTo(s.step.core)
+	if now != o.bound && !slices.Contains(slices.Collect(maps.Values(o.pending)), now) && !powerLoss {
+		s.oracle.fail("after a crash b is bound by %q, it may be %q or %v", now, o.bound, o.pending)
+	}
+	o.bound, o.applied = now, s.decisions
+	clear(o.pending)
+	found := map[string]int{}
+	it := s.step.store.Scan(storage.Messages, nil, nil)
+	defer it.Close()
+	for ok := it.Seek(nil); ok; ok = it.Next() {
+		var m storage.Message
+		if err := m.Decode(it.Value()); err == nil && bytes.HasPrefix(m.Payload, []byte("*")) {
+			found[string(m.Payload)]++
+		}
+	}
+	for payload, p := range o.open {
+		if n := found[payload]; n != 0 && n != len(p.queues) && p.purges == s.oracle.look.purges {
+			s.oracle.fail("a half publish: of %s the store has %d of %s", payload, n, strings.Join(p.queues, " and "))
+		}
+	}
+	clear(o.open)
+}

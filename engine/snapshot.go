@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"github.com/faisca/fila/internal/directory"
+	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/ledger"
+	"github.com/faisca/fila/internal/signals"
+)
+
+// Snapshot is the state of the engine that connections read without a task: the hooks of the
+// queues and their bounds, the runtime configuration and the deduplication ids. A Snapshot is immutable. Each
+// change makes a new one, which is in force before the reply to the change leaves. The maps
+// share their nodes with those of the previous Snapshot (ordered), so a change costs O(log n)
+// in the number of queues or values.
+type Snapshot struct {
+	hooks       ordered[queueHooks]
+	config      ordered[string]
+	configBytes int                           // total size of the keys and values of config
+	dedup       ordered[*generations]         // by name, of queues with deduplication ids
+	topics      ordered[*bindings]            // by name
+	signals     *signals.View                 // nil before the first recovery
+	budgets     *directory.Directory[account] // the same
+	ledgerDays  ledger.Days                   // that may have ids of movements of budgets
+}
+
+// queueHooks are the hooks of a queue and the bounds of their calls.
+type queueHooks struct {
+	by     [2]hook.Hook // by hook.Kind; nil: the queue has none
+	bounds hook.Bounds
+}
+
+// Hook returns the hook of a queue, or nil if there is none.
+func (s *Snapshot) Hook(queue string, kind hook.Kind) hook.Hook {
+	hooks, _ := s.hooks.get(queue)
+	return hooks.by[kind]
+}
+
+// Bounds returns the bounds of the hooks of a queue. It may have no hooks.
+func (s *Snapshot) Bounds(queue string) hook.Bounds {
+	hooks, _ := s.hooks.get(queue)
+	return hooks.bounds
+}
+
+// Hooks is the number of queues with hooks, or with bounds of their own for hooks.
+func (s *Snapshot) Hooks() int { return s.hooks.len() }
+
+// Get returns a value of the runtime configuration, and whether it exists.
+func (s *Snapshot) Get(key string) (string, bool) { return s.config.get(key) }
+
+// withHook returns a snapshot with a hook replaced, or removed if h is nil.
+func (s *Snapshot) withHook(queue string, kind hook.Kind, h hook.Hook) *Snapshot {
+	all, _ := s.hooks.get(queue)
+	all.by[kind] = h
+	return s.withHooks(queue, all)
+}
+
+// withBounds returns a snapshot with the bounds of a queue's hooks replaced; s itself if they
+// are the same.
+func (s *Snapshot) withBounds(queue string, b hook.Bounds) *Snapshot {
+	all, _ := s.hooks.get(queue)
+	if all.bounds == b {
+		return s
+	}
+	all.bounds = b
+	return s.withHooks(queue, all)
+}
+
+func (s *Snapshot) withHooks(queue string, all queueHooks) *Snapshot {
+	next := *s
+	if all == (queueHooks{}) {
+		next.hooks = s.hooks.without(queue)
+	} else {
+		next.hooks = s.hooks.with(queue, all)
+	}
+	return &next
+}
+
+// withConfig returns a snapshot with another runtime configuration.
+func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
+	next := *s
+	next.config, next.configBytes = config, bytes
+	return &next
+}
+
+// withDedup returns a snapshot with the deduplication ids of a queue replaced.
+func (s *Snapshot) withDedup(queue string, d *generations) *Snapshot {
+	next := *s
+	next.dedup = s.dedup.with(queue, d)
+	return &next
+}
+
+// withoutDedup returns a snapshot without the deduplication ids of a queue.
+func (s *Snapshot) withoutDedup(queue string) *Snapshot {
+	next := *s
+	next.dedup = s.dedup.without(queue)
+	return &next
+}
+
+// withoutQueue returns a snapshot without a queue; s itself if it has nothing of the queue.
+func (s *Snapshot) withoutQueue(queue string) *Snapshot {
+	_, hooks := s.hooks.get(queue)
+	_, ids := s.dedup.get(queue)
+	if !hooks && !ids {
+		return s
+	}
+	next := *s
+	next.hooks, next.dedup = s.hooks.without(queue), s.dedup.without(queue)
+	return &next
+}
