@@ -27,13 +27,16 @@ RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/...
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
 PURE = $$($(GO) list ./... | grep -v /integration)
 
+# The adapters in Go: modules of their own.
+ADAPTERS := adapters/watermill adapters/gocloud
+
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo
 
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +78,7 @@ test: setup-tests ## run all tests: the concurrent packages under the race detec
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
 	cd integration/peers && go test -count=1 ./...
 	cd internal/admin/ui/build && go test -count=1 ./...
+	$(MAKE) test-adapters
 
 quick: ## run the tests that need neither cgo nor a running broker
 	CGO_ENABLED=0 $(GO) test $(PURE)
@@ -90,6 +94,7 @@ lint: $(LINT) ## check format and lint
 	cd integration/peers && ../../$(LINT) run ./...
 	cd integration/dashboard && ../../$(LINT) run ./...
 	cd internal/admin/ui/build && ../../../../$(LINT) run ./...
+	@for d in $(ADAPTERS); do (cd $$d && ../../$(LINT) run ./...) || exit 1; done
 	@if [ -e $(TSC) ]; then echo $(TSC) && $(TSC) -p internal/admin/ui; else echo "lint: the types of the dashboard are not checked, make setup-dashboard fetches tsc"; fi
 
 # Pinned, so that a new release of the tool is a decision. It asks vuln.go.dev.
@@ -101,6 +106,7 @@ fmt: $(LINT) ## format
 	cd integration/peers && ../../$(LINT) fmt
 	cd integration/dashboard && ../../$(LINT) fmt
 	cd internal/admin/ui/build && ../../../../$(LINT) fmt
+	@for d in $(ADAPTERS); do (cd $$d && ../../$(LINT) fmt); done
 
 check: lint test ## what CI runs: lint, then all tests
 
@@ -228,6 +234,9 @@ bench-cycle: build ## the rates of the binary, or beside another in turns: make 
 
 test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus: every alert, every expression of rules and dashboard
 	CGO_ENABLED=1 $(GO) test -count=1 -v ./integration/metrics ./internal/metrics
+
+test-adapters: build ## let the frameworks' own suites drive the adapters and a real broker
+	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -short -count=1 -timeout $(HANGS) ./...) || exit 1; done
 
 # Not for CI: the collector has two hundred modules, and is built once.
 test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests

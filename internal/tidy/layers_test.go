@@ -103,7 +103,10 @@ func layers() map[string]layer {
 		"integration/clients/go": {},
 		"integration/systems":    {},
 		// The commands of the binary, as they are typed.
-		"integration/cmdline":  {tests: []string{"integration/harness", "internal/client"}},
+		"integration/cmdline": {tests: []string{"integration/harness", "internal/client"}},
+		// Modules of their own, that frameworks of other people import: nothing of Fila is in them.
+		"adapters/gocloud":     {},
+		"adapters/watermill":   {},
 		"examples/go/producer": {},
 		"examples/go/worker":   {},
 		// Drives the dashboard in a browser, from a separate module.

@@ -56,6 +56,9 @@ func TestCommandsStartNoGoroutine(t *testing.T) {
 
 func TestNothingHappensAtImport(t *testing.T) {
 	for _, s := range sources(t) {
+		if in(s, "adapters/gocloud") { // Go CDK finds drivers by what they register
+			continue
+		}
 		report(t, inits(s))
 	}
 }
