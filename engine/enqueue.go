@@ -279,7 +279,8 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 	if err := c.checkPaid(q, req); err != nil {
 		return admission{}, err
 	}
-	return a, c.times(&a, req)
+	err = c.times(&a, req)
+	return a, err
 }
 
 // place stores the message of an admitted request and returns its id, or that of the message

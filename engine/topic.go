@@ -45,11 +45,6 @@ func (b *Binding) matches(headers []Header) bool {
 	return true
 }
 
-// equal reports whether two bindings are the same.
-func (b *Binding) equal(o *Binding) bool {
-	return b.Queue == o.Queue && slices.Equal(b.Conditions, o.Conditions)
-}
-
 // record returns the binding as it is stored.
 func (b *Binding) record() storage.Binding {
 	var rec storage.Binding

@@ -152,7 +152,7 @@ func (n *Node) enoughWithout(node string, all []Member, spare bool) error {
 			continue
 		}
 		well := n.answers(m)
-		if !m.Voter && !(spare && well) {
+		if !m.Voter && (!spare || !well) {
 			continue
 		}
 		if left++; well {
