@@ -89,6 +89,10 @@ func numberedCommands() map[string]string {
 		"WAIT numreplicas":              "WAIT # 0",
 		"WAIT timeout":                  "WAIT 0 #",
 		"FILA.ENQUEUE AT":               "FILA.ENQUEUE q x AT #",
+		"FILA.PUBLISH AT":               "FILA.PUBLISH topic x AT #",
+		"FILA.PUBLISH CHARGE":           "FILA.PUBLISH topic x BUDGET b CHARGE #",
+		"FILA.TOPIC LIST CURSOR":        "FILA.TOPIC LIST CURSOR #",
+		"FILA.TOPIC LIST COUNT":         "FILA.TOPIC LIST COUNT #",
 		"FILA.CRON SET @every":          "FILA.CRON SET c q '@every #s' x",
 		"FILA.CRON SET @every ms":       "FILA.CRON SET c q '@every #ms' x",
 		"FILA.CRON SET minute":          "FILA.CRON SET c q '# * * * *' x",
@@ -112,6 +116,7 @@ func numberedCommands() map[string]string {
 	}
 	for _, option := range []string{"WEIGHT", "COST", "PRIORITY", "DELAY", "TTL"} {
 		all["FILA.ENQUEUE "+option] = "FILA.ENQUEUE q x KEY k " + option + " #"
+		all["FILA.PUBLISH "+option] = "FILA.PUBLISH topic x KEY k " + option + " #"
 		all["FILA.CRON SET "+option] = "FILA.CRON SET c q '@every 1s' x " + option + " #"
 	}
 	return all
@@ -148,7 +153,7 @@ func numbersServer(t *testing.T) (s *server, names *strings.Replacer) {
 	t.Helper()
 	s = newServer(t, nil)
 	for _, c := range []string{
-		"FILA.QUEUE CREATE q MAXATTEMPTS 1 DEDUPWINDOW 60000", "FILA.QUEUE CREATE none",
+		"FILA.QUEUE CREATE q MAXATTEMPTS 1 DEDUPWINDOW 60000", "FILA.QUEUE CREATE none", "FILA.TOPIC BIND topic q", "FILA.TOPIC BIND topic none",
 		"FILA.SCRIPT LOAD q ON_ENQUEUE 'function on_enqueue(msg) return { delay_ms = tonumber(fila.get(\"delay\")) } end'",
 		"FILA.SCRIPT LOAD q ON_FAILURE 'function on_failure(msg) return { delay_ms = tonumber(fila.get(\"delay\")) } end'",
 		"FILA.ENQUEUE q dead",
