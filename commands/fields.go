@@ -400,3 +400,12 @@ func (f *fields) lack(l *engine.Lack) {
 	f.number("charge", l.Charge)
 	f.number("available", l.Available)
 }
+
+// waitsFor adds the message of an ordered queue that a key waits for, or nil.
+func (f *fields) waitsFor(k *engine.KeyInfo) {
+	if k.WaitsFor == (engine.ID{}) {
+		f.optional("waits_for", "")
+		return
+	}
+	f.text("waits_for", k.WaitsFor.String())
+}

@@ -417,6 +417,11 @@ func explainFields(e *engine.Explanation, now time.Time) *fields {
 		f.texts("budgets", m.Budgets)
 	}
 	f.lack(e.Lacks)
+	if m != nil && m.ID == e.WaitsFor {
+		f.optional("waits_for", "") // it is out itself
+	} else {
+		f.waitsFor(&e.KeyInfo)
+	}
 	return &f
 }
 

@@ -151,7 +151,7 @@ func (s *accountTable) checkReserved(c *core, bad report) {
 		for i, name := range names {
 			if m.reserved&(1<<i) != 0 {
 				reserved[name] += charge
-			} else if charge > 0 && !m.key.queue.isDLQ() && !m.recovered {
+			} else if charge > 0 && !m.key.queue.isDLQ() && !m.recovered && !m.retrying {
 				bad(29, "the lease of %s has reserved nothing of budget %q", m.id, name)
 			}
 		}

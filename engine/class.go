@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"slices"
 )
 
@@ -422,4 +423,25 @@ func (w *waitingKeys) countWaiting(now, change int64) {
 func (cl *class) countWaiting(now, change int64) {
 	cl.entry.throttle.countWaiting(now, change)
 	cl.scheduler.queue.throttled.countWaiting(now, change)
+}
+
+// classes iterates over the classes of all queues, those of purged queues that are not
+// reclaimed included: throttles still count them.
+func (c *core) classes() iter.Seq[*class] {
+	return func(yield func(*class) bool) {
+		var all []*scheduler
+		for _, q := range c.queues.byName {
+			all = append(all, q.scheduler)
+		}
+		for _, r := range c.detached.queues {
+			all = append(all, r.scheduler)
+		}
+		for _, s := range all {
+			for cl := range s.all() {
+				if !yield(cl) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -26,6 +26,7 @@
 //	throttle.go throttle_set.go      rate and concurrency limits
 //	admission.go claims.go           which class is next when a throttle has room
 //	key.go read.go                   a fairness key, its head cache, and window reads
+//	ordered.go                       queues that deliver one message of a key at a time
 //	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
 //	account_ids.go                   ids of movements, so that a repeated one is done once
 //	budget_line.go                   keys that wait for credits
@@ -106,6 +107,8 @@
 //     it has a loose key. No draw is in a line whose budget covers one of its keys.
 //  31. Topics are found under their names, and listed once. A topic has 1 to 1,000 bindings in the
 //     order of its queues, which exist and know it. The snapshot has the same.
+//  32. Of a key of an ordered queue, at most one message is leased or retrying, and the queue
+//     knows which. It has no delayed messages, and counts those that are retrying.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -115,6 +118,7 @@
 //   - No message id and no delivery number is given twice.
 //   - No message is delivered before its due time or after its time to live.
 //   - Within a key and a priority, first deliveries are in the order of enqueue.
+//   - In an ordered queue, no delivery overtakes another of its key, and one is out at a time.
 //   - No tick of a recurring message enqueues two messages, and a tick that enqueues none is
 //     counted as missed.
 //
@@ -142,6 +146,9 @@
 //	failure               a nack, or the expiry of a lease
 //	ack, nack             end a lease successfully, or with a failure
 //	release, extend       end a lease without a failure; set a new end for it
+//	ordered queue         delivers a key's messages strictly one after the other
+//	out                   of a message of an ordered queue: leased or retrying, so that its key waits
+//	retrying              failed and waiting for its next attempt, in an ordered queue
 //	lease expired         the visibility timeout has passed without an ack
 //	message expired       the time to live has passed
 //	time to live (TTL)    the time from enqueue after which a message expires

@@ -53,9 +53,10 @@ type Enqueue struct {
 	TTL       time.Duration // from enqueue until it expires; 0: the queue's
 	Dedup     string        // deduplication id; "": none; DedupContent: a hash of the content
 
-	hook      hook.Hook      // the script that has decided; nil: none has
-	lenient   bool           // a budget that does not exist holds the message; false: it refuses it
-	hookDelay *time.Duration // the script's delay, instead of Delay and At; nil: not decided
+	hook         hook.Hook      // the script that has decided; nil: none has
+	lenient      bool           // a budget that does not exist holds the message; false: it refuses it
+	hookDelay    *time.Duration // the script's delay, instead of Delay and At; nil: not decided
+	hookPriority *uint8         // the script's priority, instead of Priority; nil: not decided
 
 	hash   nameHash  // of Key
 	record []byte    // the encoded message; nil: not prepared, or stored already
@@ -238,7 +239,7 @@ type admission struct {
 	queue            *queue
 	known            ID    // the message that has the request's id already; zero: store a new one
 	readyAt, expires int64 // see times
-	ignored          bool  // the delay of the hook, which ends after the time to live
+	ignored          bool  // the delay of the hook, which ends after the time to live or is for an ordered queue
 }
 
 // admit makes all the checks of an enqueue and changes no queue: several requests may be admitted
@@ -250,6 +251,9 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 		return admission{}, err
 	}
 	if err := c.writableForNew(); err != nil {
+		return admission{}, err
+	}
+	if err := q.checkOrder(req); err != nil {
 		return admission{}, err
 	}
 	a := admission{queue: q}
@@ -292,14 +296,14 @@ func (c *core) place(req *Enqueue, a *admission) ID {
 		return a.known
 	}
 	if a.ignored {
-		c.reportRejected(rejectedDelay{hook: req.hook, at: c.now, delay: *req.hookDelay, ttl: time.Duration(a.expires - c.now)})
+		r := rejection{hook: req.hook, at: c.now, field: "delay_ms", value: req.hookDelay.Milliseconds()}
+		if !q.ordered() {
+			r.ttl = time.Duration(a.expires - c.now)
+		}
+		c.reportRejected(r)
 	}
 	k := c.keyWithHash(q, req.Key, req.hash)
-	rank := uint8(defaultRank)
-	if req.Priority != nil {
-		rank = priorityMax - *req.Priority
-	}
-	m := c.newMessage(k, rank)
+	m := c.newMessage(k, c.rankOf(q, req))
 	m.throttles, m.cost, m.expires = c.throttleSet(k, req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), a.expires
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)

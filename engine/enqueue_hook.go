@@ -38,7 +38,7 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 		req.Throttles = d.Throttles
 	}
 	if d.Priority != nil {
-		req.Priority = d.Priority
+		req.hookPriority = d.Priority
 	}
 	if d.Budgets != nil {
 		req.Budgets, req.lenient = d.Budgets, true
@@ -51,14 +51,17 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 
 // A hook decides on the connection, without knowing the settings of the queue at the time of
 // the enqueue. So a decision within Limits may still be impossible for the queue: a delay that
-// ends after the message's time to live. A hook must not fail a command. The engine therefore
-// ignores such a delay, applies the rest of the decision, and has the hook count an error.
+// ends after the message's time to live, or a delay or priority in an ordered queue. A hook must
+// not fail a command. The engine therefore ignores such a part of the decision, applies the rest,
+// and has the hook count an error.
 
 // times notes when a message that is enqueued now is ready, which may be in the past, and
 // when its time to live ends, 0 for never. A delay of the hook takes precedence over that of
-// the producer, unless it ends after the time to live.
+// the producer, unless it ends after the time to live; in an ordered queue there is neither.
 func (c *core) times(a *admission, req *Enqueue) (err error) {
-	if d := req.hookDelay; d != nil {
+	if d := req.hookDelay; d != nil && a.queue.ordered() {
+		a.ignored = *d > 0
+	} else if d != nil {
 		a.readyAt = c.now + int64(*d)
 		if a.expires, err = c.lifetime(a.queue, req.TTL, a.readyAt); err == nil {
 			return nil
@@ -73,35 +76,45 @@ func (c *core) times(a *admission, req *Enqueue) (err error) {
 	return err
 }
 
-// rejectedDelays is the job that reports rejected delays to their hooks. It runs off the loop
-// because a hook takes a lock to count.
-type rejectedDelays struct{ all []rejectedDelay }
+// rejections is the job that reports to hooks what the engine has ignored of their decisions. It
+// runs off the loop because a hook takes a lock to count.
+type rejections struct{ all []rejection }
 
-// rejectedDelay is a delay of a hook's decision that ended after the message's time to live.
-type rejectedDelay struct {
-	hook       hook.Hook
-	at         int64
-	delay, ttl time.Duration
+// rejection is a field of a hook's decision that the queue cannot follow: a delay that ends after
+// the message's time to live, or a delay or priority in an ordered queue.
+type rejection struct {
+	hook  hook.Hook
+	at    int64
+	field string // of the result
+	value int64
+	ttl   time.Duration // of the message; 0: the queue is ordered
 }
 
 // reportRejected has the hook count an error. The reports of one batch share a job.
-func (c *core) reportRejected(d rejectedDelay) {
+func (c *core) reportRejected(r rejection) {
 	if n := len(c.out.jobs); n > 0 {
-		if u, ok := c.out.jobs[n-1].(*rejectedDelays); ok {
-			u.all = append(u.all, d)
+		if u, ok := c.out.jobs[n-1].(*rejections); ok {
+			u.all = append(u.all, r)
 			return
 		}
 	}
-	c.out.jobs = append(c.out.jobs, &rejectedDelays{[]rejectedDelay{d}})
+	c.out.jobs = append(c.out.jobs, &rejections{[]rejection{r}})
 }
 
 // do implements job.
-func (u *rejectedDelays) do(Store) {
-	for _, d := range u.all {
-		d.hook.Rejected(unix(d.at), fmt.Sprintf("result field 'delay_ms' is %d, it must be less than the time to live of the message, %d ms",
-			d.delay.Milliseconds(), d.ttl.Milliseconds()))
+func (u *rejections) do(Store) {
+	for i := range u.all {
+		r := &u.all[i]
+		r.hook.Rejected(unix(r.at), r.why())
 	}
 }
 
+func (r *rejection) why() string {
+	if r.ttl == 0 {
+		return fmt.Sprintf("result field '%s' is %d, the queue is ordered and ignores it", r.field, r.value)
+	}
+	return fmt.Sprintf("result field '%s' is %d, it must be less than the time to live of the message, %d ms", r.field, r.value, r.ttl.Milliseconds())
+}
+
 // Apply implements Call. Nothing follows from the reports.
-func (u *rejectedDelays) Apply(*Tx) error { return nil }
+func (u *rejections) Apply(*Tx) error { return nil }

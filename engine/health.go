@@ -222,7 +222,7 @@ type Counts struct {
 func (q *queue) counts() Counts {
 	n := q.totals.counts()
 	n.Rounds += uint64(q.scheduler.round) //nolint:gosec // not negative
-	n.Delayed, n.Leased, n.Keys, n.Waiters, n.Counting = q.delayed, q.leased, int64(q.keys.n), int64(q.waiters.n), !q.counted
+	n.Delayed, n.Leased, n.Keys, n.Waiters, n.Counting = q.delayed+q.order.retrying, q.leased-q.order.retrying, int64(q.keys.n), int64(q.waiters.n), !q.counted
 	remainder := max(q.total-q.delayed-q.leased, 0)
 	if q.isDLQ() {
 		n.Dead = remainder

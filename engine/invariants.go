@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 )
 
@@ -72,10 +71,11 @@ func (s *queueSet) checkHistories(bad report) {
 }
 
 // checkQueue verifies the keys of a queue, and that its counts are the sums of theirs: listed
-// keys (1), keys that await a read (2), leased messages (3), all messages (4). While the census
+// keys (1), keys that await a read (2), leased messages (3), all messages (4), and what is out (32). While the census
 // is not done, totals are differences and may be anything.
 func (c *core) checkQueue(q *queue, bad report) {
 	listed, awaiting, leased, delayed := 0, 0, int64(0), int64(0)
+	c.checkOrdered(q, bad)
 	for k := range q.roster.all() {
 		c.checkFairKey(q, k, bad)
 		listed++
@@ -190,7 +190,7 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	}
 	// A key that awaits a read is in a class, so that it keeps its turn, unless its last read
 	// was empty: then others do not wait for it.
-	if can := !k.paused && (len(k.window) > 0 || k.hasBacklog && !k.lastReadEmpty); can != (k.class != nil) {
+	if can := !k.paused && !k.waitsForOne() && (len(k.window) > 0 || k.hasBacklog && !k.lastReadEmpty); can != (k.class != nil) {
 		bad(2, "key %q of %q: %d in window, backlog %v, paused %v, in a class %v", name, q.name, len(k.window), k.hasBacklog, k.paused, k.class != nil)
 	}
 	if k.credit < 0 {
@@ -362,33 +362,15 @@ func (cl *calendar) inHeap(k *fairKey) bool {
 	return int(k.slot) < len(cl.far) && cl.far[k.slot].key == k && cl.far[k.slot].due == k.due
 }
 
-// classes iterates over the classes of all queues, those of purged queues that are not
-// reclaimed included: throttles still count them.
-func (c *core) classes() iter.Seq[*class] {
-	return func(yield func(*class) bool) {
-		var all []*scheduler
-		for _, q := range c.queues.byName {
-			all = append(all, q.scheduler)
-		}
-		for _, r := range c.detached.queues {
-			all = append(all, r.scheduler)
-		}
-		for _, s := range all {
-			for cl := range s.all() {
-				if !yield(cl) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // check verifies throttles against the leases and classes that name them: the slots in use (18),
 // the keys that name them and those that wait (17), and that no class waits in the line of a
 // throttle that has room, or whose next token has no timer (20).
 func (s *throttleTable) check(c *core, bad report) {
 	inUse, keys, waiting, eligible, ofQueue := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
 	for _, m := range c.leases.byID {
+		if m.retrying {
+			continue
+		}
 		for _, name := range m.throttleKeys() {
 			inUse[name]++
 		}

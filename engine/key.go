@@ -24,7 +24,8 @@ import (
 //	awaiting read → awaiting read   the read was stale, failed, or all it found had changed
 //	                          (lastReadEmpty): it is repeated
 //
-// A paused key has the same states, but is in no class. settle must follow each transition.
+// A paused key has the same states, but is in no class, and so has a key of an ordered queue with a
+// message out (ordered.go). settle must follow each transition.
 // A key without messages of any status and without a read is forgotten.
 //
 // With millions of keys each cache line is a miss, so the order of fields is by use, 64 bytes
@@ -43,7 +44,7 @@ type fairKey struct {
 
 	few    [3]*message // the memory of short windows, which saves an allocation
 	queue  *queue
-	leased int64 // messages
+	leased int64 // messages, and the one that is retrying
 	slot   int32 // index in the heap of the calendar, or inNear
 	weight uint32
 	// The cost of the next message and the weight for which due was computed.
@@ -79,6 +80,7 @@ type fairKey struct {
 
 	read *read // requested, under way or backed off; nil: none
 	edge place
+	out  uint32 // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
 	// The refusals and the waiting time of its class when the key joined it.
 	refusedBase uint64
 	waitedBase  int64
@@ -274,7 +276,7 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 func (c *core) settle(k *fairKey) {
 	q := k.queue
 	c.reschedule(k)
-	if awaiting := len(k.window) == 0 && k.hasBacklog && !k.paused; awaiting != k.awaitingRead {
+	if awaiting := len(k.window) == 0 && k.hasBacklog && !k.paused && !k.waitsForOne(); awaiting != k.awaitingRead {
 		k.awaitingRead = awaiting
 		if awaiting {
 			q.awaitingRead++

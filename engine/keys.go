@@ -8,7 +8,7 @@ import (
 )
 
 // States of a fairness key, as FILA.KEY and FILA.EXPLAIN report them. They are computed on
-// request from what holds now; explainState tests for them in this order: paused, throttled or
+// request from what holds now; keyState tests for them in this order: paused, ordered, throttled or
 // no_credit, concurrency, no_consumer, ready, loading, leased, delayed. A key without messages is empty.
 //
 // A state describes the first ready message of the key: a key whose other messages are leased
@@ -23,6 +23,7 @@ const (
 	KeyLoading     = "loading"     // its next messages are being read from the store
 	KeyLeased      = "leased"      // all of its messages are leased, or leased and delayed
 	KeyDelayed     = "delayed"     // all of its messages are delayed
+	KeyOrdered     = "ordered"     // in an ordered queue: waits for the message that is out
 	KeyEmpty       = "empty"       // it has no messages
 )
 
@@ -45,6 +46,7 @@ type KeyInfo struct {
 	BlockedBy         []Blocker     // throttles that do not admit its next message now
 	Admitted, Refused uint64        // admissions by throttles; times that a throttle stopped its class
 	Waited            time.Duration // for throttles
+	WaitsFor          ID            // the message of an ordered queue that is out; zero: none
 	Lacks             *Lack         // the first budget that does not cover its next message; nil: all do
 	Paused, Pinned    bool          // Pinned: it has settings of its own, which last until they are reset
 	Counting          bool          // the messages are still being counted after a start: Depth and Delayed are too low
@@ -75,18 +77,17 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	// those that the queue has saved for a bounded number of such keys.
 	set, pinned := q.settings[key]
 	idle := q.idle.of(key)
-	i := KeyInfo{
+	return KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: "it has no messages",
 		Delivered: idle.delivered, Admitted: idle.admitted, Refused: idle.refused, Waited: time.Duration(idle.waited),
 	}
-	return i
 }
 
 // describe describes a key with messages, except for the due time of a delayed one, which
 // setFirstDue adds.
 func (c *core) describe(k *fairKey) KeyInfo {
 	i := KeyInfo{
-		Key: k.name, Depth: max(k.total, 0), Leased: k.leased, Delayed: max(k.delayed, 0), Weight: k.weight, Deficit: k.deficit(),
+		Key: k.name, Depth: max(k.total, 0), Leased: k.leased - k.retryingCount(), Delayed: max(k.delayed, 0) + k.retryingCount(), Weight: k.weight, Deficit: k.deficit(),
 		Delivered: k.stats.delivered, Admitted: k.stats.admitted,
 		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
@@ -212,12 +213,13 @@ const (
 	stateLeased
 	stateDelayed
 	stateNoCredit
-	keyStates = 9 // the number of states
+	stateOrdered
+	keyStates = 10 // the number of states
 )
 
 // KeyStates are the states of a key with messages, in the order of KeyFigures.States.
 func KeyStates() [keyStates]string {
-	return [...]string{KeyReady, KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLoading, KeyLeased, KeyDelayed, KeyNoCredit}
+	return [...]string{KeyReady, KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLoading, KeyLeased, KeyDelayed, KeyNoCredit, KeyOrdered}
 }
 
 // keyState returns the state of a key with messages.
@@ -225,6 +227,9 @@ func (c *core) keyState(k *fairKey) keyState {
 	q := k.queue
 	if q.set.PausedOut || k.paused {
 		return statePaused
+	}
+	if k.waitsForOthers() {
+		return stateOrdered
 	}
 	if len(k.window) > 0 {
 		if k.window[0].throttles != nil {
@@ -289,6 +294,9 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	if len(k.window) > 0 {
 		i.BlockedBy, i.Lacks = c.blockers(k.window[0]), c.lack(k.window[0])
 	}
+	if m := k.outOf(); m != nil {
+		i.WaitsFor = m.id
+	}
 	state := c.keyState(k)
 	i.State = KeyStates()[state]
 	switch state {
@@ -309,6 +317,8 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 		i.Reason = "its next messages are being read from disk"
 	case stateLeased:
 		i.Reason = fmt.Sprintf("consumers hold %d of its messages, and there are no others to deliver", k.leased)
+	case stateOrdered:
+		c.explainOrdered(k, i)
 	case stateDelayed:
 		i.Reason = "its messages wait for their time"
 	}

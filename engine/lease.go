@@ -258,6 +258,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.since = c.leaseTime()
 	c.leases.byID[m.id] = m
 	c.leases.ends.push(m)
+	inOrder := !q.ordered() || c.isOut(m)
 	if m.throttles != nil {
 		c.useUnset(m)
 	}
@@ -270,7 +271,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
-		stored: c.mayReplyEarly(m),
+		stored: inOrder && c.mayReplyEarly(m),
 	}
 	if l := m.throttles; l != nil {
 		d.message.Throttles, d.message.Budgets = l.names, l.budgets // load reuses them instead of allocating
@@ -317,7 +318,7 @@ func (c *core) writeDeferredLeases() {
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
 		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
-		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires,
+		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires, Retrying: m.retrying,
 	}
 	rec.Budgets, rec.Charge = m.budgets()
 	if f := m.failure; f != nil {
@@ -337,6 +338,7 @@ func (c *core) endLease(m *message) {
 	delete(c.leases.byID, m.id)
 	c.leases.ends.remove(m)
 	c.returnShares(m)
+	c.leaveOrder(m)
 	if m.expires != 0 {
 		c.restoreExpiry(m)
 	}
@@ -357,7 +359,7 @@ func (c *core) endLease(m *message) {
 
 // returnShares returns what a lease holds of throttles and budgets.
 func (c *core) returnShares(m *message) {
-	if m.throttles != nil {
+	if m.throttles != nil && !m.retrying {
 		c.endUse(m)
 	}
 	if m.reserved != 0 {
@@ -370,7 +372,7 @@ func (c *core) returnShares(m *message) {
 // live lease of its message.
 func (c *core) leaseOf(q *queue, r Receipt) *message {
 	m := c.leases.byID[r.ID]
-	if m == nil || m.key.queue != q || m.key.purged() || m.deciding || m.until <= c.now || !r.Bare && m.fence != r.Fence {
+	if m == nil || m.key.queue != q || m.key.purged() || m.deciding || m.retrying || m.until <= c.now || !r.Bare && m.fence != r.Fence {
 		return nil
 	}
 	return m

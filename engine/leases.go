@@ -15,6 +15,7 @@ import (
 // When a lease expires:
 //
 //	leased ──purged queue────────────────────▶ gone (dropLease)
+//	       ──retrying, its time has come─────▶ ready
 //	       ──ended while the broker was down─▶ ready, without a failure
 //	       ──on_failure hook─▶ deciding ──decision, or hookDecisionMax─┐
 //	       ──no hook───────────────────────────────────────────────────┴─▶ endExpired
@@ -63,6 +64,11 @@ func (c *core) expireLease(m *message) {
 	q := m.key.queue
 	if m.key.purged() {
 		c.dropLease(m)
+		return
+	}
+	if m.retrying {
+		c.endLease(m)
+		c.makeReady(m)
 		return
 	}
 	if m.recovered && m.until <= c.health.bootTime {
@@ -287,6 +293,7 @@ func (c *core) remove(m *message) {
 	c.dropBody(m)
 	m.status = gone
 	k.queue.recordGone(m.id)
+	c.goneInOrder(m)
 	k.touch(m.place)
 	k.total--
 	k.queue.total--
@@ -389,40 +396,4 @@ func (c *core) writeAttempt(m *message, readyAt int64) {
 	m.key.queue.recordAttempt(m)
 	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
 	m.key.touch(m.place)
-}
-
-// leasedSearch looks for the leased messages of the keys that an id may belong to.
-type leasedSearch struct {
-	walk   *leaseWalk
-	leased map[ID]struct{}
-}
-
-// searchLeased returns the ids of the leased messages of those keys of a queue that an id may
-// belong to: ids carry a hash of the fairness key. It returns ErrWouldBlock if it continues in
-// a later turn; *search then holds the search. The walk ends as soon as it has found as many as
-// the keys have leased.
-func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
-	c, hash := tx.core, idKeyHash(id)
-	left := int64(0)
-	for _, k := range q.keys.withID(hash) {
-		left += k.leased
-	}
-	s := *search
-	if s == nil || s.walk.epoch != c.epoch {
-		s = &leasedSearch{walk: c.walkLeases(), leased: map[ID]struct{}{}}
-		*search = s
-	}
-	left -= int64(len(s.leased))
-	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
-		if m.key.queue == q && m.key.idHash == hash && !m.key.purged() {
-			s.leased[m.id] = struct{}{}
-			left--
-		}
-		return left > 0
-	})
-	if !over {
-		return nil, tx.yield()
-	}
-	*search = nil
-	return s.leased, nil
 }

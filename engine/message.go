@@ -54,6 +54,8 @@ func (p place) next() place {
 //	delayed → ready    its time has come                      -scheduled
 //	leased → ready     release, or a retry without a delay    +attempts (-leases)
 //	leased → delayed   nack with a delay or backoff           +attempts +scheduled (-leases)
+//	leased → retrying  the same, of an ordered queue     +attempts +leases (-leases)
+//	retrying → ready   its time has come                      -leases
 //	ready ↔ delayed    reschedule                             +attempts, ±scheduled
 //	leased → gone      ack, dead, cancel                      -messages (-leases -attempts -expiries)
 //	ready → gone       TTL, cancel, redrive                   -messages (-attempts -expiries)
@@ -111,6 +113,7 @@ type lease struct {
 	writes    uint8 // puts of the lease record, up to 2: one put allows a single delete
 	recovered bool  // read from the store by a recovery
 	deciding  bool  // it has expired, and the on_failure hook is deciding
+	retrying  bool  // no delivery: the message waits for until, and its key with it, see ordered.go
 }
 
 // failure describes the failures of a message that failed at least once.
@@ -284,70 +287,6 @@ func (r Receipt) String() string { return string(r.Append(nil)) }
 func AppendID(dst []byte, id ID) []byte {
 	dst, _ = id.AppendText(dst) // it never fails
 	return dst
-}
-
-// extract removes a message that was read from the store from all structures in memory and
-// from the index of due times. The caller removes it, moves it, or makes it ready or
-// delayed again in the same turn. It returns nil if the message is leased or gone. The
-// change log must be valid, and each message may be extracted once.
-func (c *core) extract(w *changeLog, f *foundMessage) *message {
-	var m *message
-	switch c.locate(w, f) {
-	case ready:
-		m = c.extractReady(f)
-	case delayed:
-		m = c.extractDelayed(f)
-	case leased, gone:
-	}
-	if m == nil {
-		return nil
-	}
-	m.status = gone // in no structure
-	if m.body == nil {
-		c.setBody(m, f.m.body)
-	}
-	m.key.touch(m.place)
-	c.settle(m.key)
-	return m
-}
-
-// extractReady removes a message from its key's head cache. A message behind the edge is in
-// no structure.
-func (c *core) extractReady(f *foundMessage) *message {
-	k := f.m.key
-	if !k.inWindow(f.m.place) {
-		return f.fresh()
-	}
-	m := k.removeAt(f.m.place)
-	if m != nil {
-		c.heads.messages--
-	}
-	return m
-}
-
-// extractDelayed removes a message from the index of due times.
-func (c *core) extractDelayed(f *foundMessage) *message {
-	k := f.m.key
-	if d := c.delayed.index.byID[f.m.id]; d != nil && d.mk.Queue == k.queue.no {
-		c.unschedule(d)
-		if d.m != nil {
-			return d.m
-		}
-		return f.fresh()
-	}
-	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
-	k.delayed--
-	k.queue.delayed--
-	k.queue.recordTime(f.m.id, 0)
-	return f.fresh()
-}
-
-// fresh returns a copy for use in memory, without the body: bodies are counted when setBody
-// adds them.
-func (f *foundMessage) fresh() *message {
-	m := *f.m
-	m.body = nil
-	return &m
 }
 
 // record is what the store has of a message, before it is copied into memory. readMessages

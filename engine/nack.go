@@ -237,7 +237,7 @@ func (c *core) retry(m *message, delay time.Duration) int64 {
 }
 
 // makeReadyAfter makes a message that is in no structure ready or, with a delay above 0,
-// delayed. It returns when the message is ready, in Unix nanoseconds.
+// delayed, in an ordered queue retrying. It returns when the message is ready, in Unix nanoseconds.
 func (c *core) makeReadyAfter(m *message, delay time.Duration) int64 {
 	if delay <= 0 {
 		c.writeAttempt(m, 0)
@@ -246,7 +246,11 @@ func (c *core) makeReadyAfter(m *message, delay time.Duration) int64 {
 	}
 	at := c.now + int64(delay)
 	c.writeAttempt(m, at)
-	c.schedule(m, at)
+	if m.key.queue.ordered() {
+		c.retryInOrder(m, at)
+	} else {
+		c.schedule(m, at)
+	}
 	c.settle(m.key)
 	return at
 }

@@ -40,6 +40,7 @@ type oracle struct {
 	look      lookOracle
 	topics    topicOracle
 	signals   signalOracle
+	order     orderOracle
 	unsynced  []unsynced // answers since the last sync
 }
 

@@ -27,7 +27,7 @@ type queue struct {
 	shrunk       bool  // in events.shrunk
 	awaitingRead int   // keys with a backlog on disk and no message in memory
 	total        int64 // messages of any status; a difference until counted is true
-	leased       int64
+	leased       int64 // and retrying
 	delayed      int64 // a difference until counted is true, like total
 	counted      bool  // the census has added what the store held at start
 	totals       totals
@@ -52,6 +52,7 @@ type queue struct {
 	dedup       *generations           // of deduplication ids; nil: it has none
 	results     *generations           // nil: it has no results
 	resultWaits map[ID]*resultWaits    // requests for the results of its messages
+	order       keyOrder               // of an ordered queue: what is out
 	share       minuteSum              // cost delivered
 	throttled   throttledKeys          // sums over its keys
 	figures     *KeyFigures            // of its keys, from the last sweep; nil: none, or it had no keys
@@ -222,6 +223,9 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 	if err := o.apply(name, &set); err != nil {
 		return err
 	}
+	if err := q.checkReorder(&set.Values); err != nil {
+		return err
+	}
 	if set.DLQ != q.set.DLQ {
 		if q.isDLQ() {
 			return fmt.Errorf("%w: %q is a dead-letter queue and has none of its own", ErrInvalid, name)
@@ -296,21 +300,6 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	for _, other := range c.queues.byName {
 		if other.set.DLQ == name {
 			return fmt.Errorf("%w: %q is the dead-letter queue of %q and has none of its own", ErrInvalid, name, other.name)
-		}
-	}
-	return nil
-}
-
-func (c *core) checkQueueName(name string) error {
-	if name == "" {
-		return fmt.Errorf("%w: a queue name has at least one byte", ErrInvalid)
-	}
-	if len(name) > c.cfg.Limits.QueueName {
-		return fmt.Errorf("%w: the queue name has %d bytes, the limit is %d", ErrTooBig, len(name), c.cfg.Limits.QueueName)
-	}
-	for i := range len(name) {
-		if name[i] < ' ' || name[i] == 0x7f {
-			return fmt.Errorf("%w: a queue name has no control characters", ErrInvalid)
 		}
 	}
 	return nil

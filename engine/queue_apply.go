@@ -124,6 +124,11 @@ func (p *queuePlan) plan(spec *QueueSpec) error {
 	if err := o.apply(spec.Name, &set); err != nil {
 		return err
 	}
+	if q != nil {
+		if err := q.checkReorder(&set.Values); err != nil {
+			return err
+		}
+	}
 	if _, isDead := p.dead[spec.Name]; isDead || set.DeadLetter {
 		if o.DLQ != nil {
 			return fmt.Errorf("%w: it takes the dead messages of others and can have no dead-letter queue of its own", ErrInvalid)
@@ -379,6 +384,21 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	} else {
 		c.demandChanged(q)
 		c.offer(q)
+	}
+	return nil
+}
+
+func (c *core) checkQueueName(name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: a queue name has at least one byte", ErrInvalid)
+	}
+	if len(name) > c.cfg.Limits.QueueName {
+		return fmt.Errorf("%w: the queue name has %d bytes, the limit is %d", ErrTooBig, len(name), c.cfg.Limits.QueueName)
+	}
+	for i := range len(name) {
+		if name[i] < ' ' || name[i] == 0x7f {
+			return fmt.Errorf("%w: a queue name has no control characters", ErrInvalid)
+		}
 	}
 	return nil
 }

@@ -405,6 +405,9 @@ func (c *core) locate(w *changeLog, f *foundMessage) status {
 	}
 	f.m.key = k
 	switch m := c.leases.byID[f.m.id]; {
+	case m != nil && m.key == k && m.retrying:
+		f.delayed, f.readyAt = true, m.until
+		return delayed
 	case m != nil && m.key == k:
 		return leased
 	case f.delayed:

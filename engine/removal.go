@@ -84,7 +84,7 @@ func (t *ttlMessages) expire(c *core) {
 			c.unindex(&t.index, d.at, d.mk)
 			continue
 		}
-		if m := c.leases.byID[d.mk.ID]; m != nil && m.key.queue == q {
+		if m := c.leases.byID[d.mk.ID]; m != nil && m.key.queue == q && !m.retrying {
 			t.index.remove(d) // endLease restores the entry
 			continue
 		}

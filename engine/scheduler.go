@@ -120,14 +120,16 @@ func (s *scheduler) all() iter.Seq[*class] {
 //	empty        none, or the     none
 //	             last read found
 //	             nothing
-//	paused key                    none
+//	paused key, or one of an      none
+//	ordered queue with a message
+//	out
 //
 // A key loses its credit only when it has neither a message in memory nor a backlog on disk: as
 // in deficit round robin, an idle key saves nothing.
 func (c *core) reschedule(k *fairKey) {
 	cost, cl := uint32(costMin), k.class
 	switch {
-	case k.paused || len(k.window) == 0 && (!k.hasBacklog || k.lastReadEmpty):
+	case k.paused || k.waitsForOne() || len(k.window) == 0 && (!k.hasBacklog || k.lastReadEmpty):
 		if cl != nil {
 			c.leaveClass(k)
 			c.offerLoaded(k.queue)

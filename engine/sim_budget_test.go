@@ -191,8 +191,11 @@ func (s *sim) payFor(req *Enqueue) (p simCharge) {
 func (s *sim) poor() bool { return s.mutant == creditNotWritten || s.mutant == releaseNotSeen }
 
 // justHanded reports whether the process crashes, for a mutant, right after it has handed messages
-// out that budgets pay for, with a commit under way.
+// out that budgets pay for, or those of an ordered queue, with a commit under way.
 func (s *sim) justHanded() bool {
+	if s.mutant == orderNotCommitted {
+		return s.oracle.order.handed && s.step.flight != nil
+	}
 	return s.mutant == creditNotWritten && s.money.handedOut && s.step.flight != nil
 }
 
@@ -284,7 +287,7 @@ func (o *moneyOracle) compare(s *sim, n int, i *budgetLook, newest bool) {
 	if !newest {
 		return
 	}
-	if held := o.heldOf(s, n); n == 0 && !b.unknown && i.Balance < held {
+	if held := o.retryingOf(s, n); n == 0 && !b.unknown && i.Balance < held {
 		s.oracle.fail("budget %s: the balance is %d, and messages for %d were handed out", i.Name, i.Balance, held)
 	}
 	for _, c := range s.clients {
@@ -306,8 +309,8 @@ func (o *moneyOracle) compare(s *sim, n int, i *budgetLook, newest bool) {
 	}
 }
 
-// heldOf returns the charges of the messages that clients have, in one budget.
-func (o *moneyOracle) heldOf(s *sim, n int) (sum int64) {
+// retryingOf returns the charges of the messages that clients have, in one budget.
+func (o *moneyOracle) retryingOf(s *sim, n int) (sum int64) {
 	o.prune(s.step.now)
 	for id := range o.held {
 		if p := o.paid[id]; p.budgets[n] {

@@ -194,12 +194,13 @@ func (s *sim) enqueue(cl *simClient) {
 		}
 		return err
 	}, func(err error) {
+		refused := s.refusesOption(req, err)
 		switch {
 		case err == nil && known:
 			s.oracle.repeated(tag, id, req.Queue, req.Dedup, at)
 		case err == nil:
 			s.oracle.enqueued(tag, id, due)
-		case errors.Is(err, ErrTakeover):
+		case errors.Is(err, ErrTakeover), refused:
 			delete(s.oracle.unknown, tag)
 		case !notNow(err):
 			s.oracle.fail("enqueue: %v", err)
@@ -293,6 +294,7 @@ func (s *sim) take(ds []*Delivery, order int) {
 		s.money.handed(d)
 		s.oracle.byID[d.Receipt.ID].leasedIn = order
 		s.oracle.together(d, order)
+		s.oracle.inOrder(d, order)
 		s.inHand = append(s.inHand, d)
 	}
 }
@@ -345,7 +347,9 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 				m.expires = 0
 			}
 			limits := s.oracle.limitsOf(tx.core, r)
+			back := s.unordered(tx.core)
 			res, err = tx.Nack(req)
+			back()
 			for i := range limits {
 				if s.mutant == limitNotCut {
 					*limits[i].t.adaptive = limits[i].was

@@ -132,6 +132,7 @@ func (o *oracle) powerLost() {
 		m.notBefore = time.Time{}
 	}
 	o.signals.powerLost()
+	o.order.received = nil // acks may be lost, and what was acked comes again
 	for _, m := range o.byID {
 		m.anyReceipt = true
 	}

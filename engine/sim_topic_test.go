@@ -168,7 +168,7 @@ func (s *sim) publish(cl *simClient) {
 		switch {
 		case err == nil:
 			stored()
-		case errors.Is(err, ErrTakeover):
+		case errors.Is(err, ErrTakeover), o.order.on && delay > 0 && errors.Is(err, ErrInvalid): // a is ordered
 			delete(o.unknown, tagOf("a", []byte(payload)))
 			delete(o.unknown, tagOf("b", []byte(payload)))
 		case !notNow(err):

@@ -431,7 +431,7 @@ func (tx *Tx) addHolders(x *Explanation, search **holderSearch) error {
 // look adds a lease to those found if it names a full throttle. It always returns true: the
 // walk goes over all leases.
 func (s *holderSearch) look(m *message) bool {
-	if !slices.ContainsFunc(m.throttleKeys(), func(name string) bool { return s.full[name] }) {
+	if m.retrying || !slices.ContainsFunc(m.throttleKeys(), func(name string) bool { return s.full[name] }) {
 		return true
 	}
 	s.count++

@@ -56,7 +56,7 @@ func fullLease() *storage.Lease {
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Throttles: []string{"api"},
 		Cost: 4, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true,
-		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800,
+		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Retrying: true,
 	}
 }
 
@@ -66,7 +66,7 @@ func fullQueue() *storage.Queue {
 		Values: queueset.Values{
 			queueset.Visibility: 30_000, queueset.Backoff: 1_000, queueset.MaxBackoff: 60_000, queueset.BackoffJitter: 20,
 			queueset.TTL: 86_400_000, queueset.DedupWindow: 5_000, queueset.MaxAttempts: 5, queueset.MaxDepth: 1_000_000, queueset.KeyMaxDepth: 1_000,
-			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1, queueset.ResultTTL: 60_000,
+			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1, queueset.Ordered: 1, queueset.ResultTTL: 60_000,
 		},
 		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
 	}

@@ -71,6 +71,7 @@ type Lease struct {
 	ExpiresAt                   int64  // of the message; 0: never
 	Budgets                     []string
 	Charge                      int64 // to each of them
+	Retrying                    bool  // no delivery: the message waits for Until, and its key with it
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -225,6 +226,7 @@ func (l *Lease) fields(c *codec) {
 	c.int64(12, &l.ExpiresAt)
 	c.strings(13, &l.Budgets, nil)
 	c.int64(14, &l.Charge)
+	c.bool(16, &l.Retrying)
 }
 
 // Append appends the encoded record.

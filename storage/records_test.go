@@ -291,7 +291,7 @@ func TestAQueueOfAnOlderFilaHasTheLimitsOfTheConfiguration(t *testing.T) {
 	}
 	want := *fullQueue()
 	want.Values[queueset.LuaTimeout], want.Values[queueset.LuaMemory], want.Values[queueset.BreakerErrors] = 0, 0, 0
-	want.Values[queueset.Signals], want.Values[queueset.ResultTTL] = 0, 3_600_000
+	want.Values[queueset.Signals], want.Values[queueset.Ordered], want.Values[queueset.ResultTTL] = 0, 0, 3_600_000
 	var got storage.Queue
 	if err := got.Decode(older); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)

@@ -38,6 +38,7 @@ const (
 	LuaMemory     // that one call of a hook may allocate; 0: lua.memory_bytes
 	BreakerErrors // consecutive errors that open the breaker of a hook; 0: lua.breaker_errors
 	Signals       // 1: the messages are recorded as signals
+	Ordered       // 1: of each fairness key at most one message is out at a time
 	ResultTTL     // how long the results of acks are kept; 0: not at all
 
 	count
@@ -97,6 +98,7 @@ func Rows() [count]Row {
 		LuaMemory:     {Name: "lua_memory_bytes", Token: "LUAMEMORY", Unit: Bytes, Min: 256 << 10, Max: 1 << 30, Configured: true, Record: 19},
 		BreakerErrors: {Name: "breaker_errors", Token: "BREAKERERRORS", Unit: Count, Min: 1, Max: 1_000_000, Configured: true, Record: 20},
 		Signals:       {Name: "signals", Token: "SIGNALS", Unit: Switch, Max: 1, Record: 21},
+		Ordered:       {Name: "ordered", Token: "ORDERED", Unit: Switch, Max: 1, Record: 22},
 		ResultTTL:     {Name: "result_ttl_ms", Token: "RESULTTTL", Unit: Millis, Max: MillisMax, Default: 3_600_000, Record: 23, Inherited: true},
 	}
 }

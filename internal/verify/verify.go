@@ -57,6 +57,8 @@ type Queue struct {
 	Name                               string
 	Number                             uint32
 	Messages, Leased, Delayed, Retried int64
+
+	ordered bool
 }
 
 // Records checks a whole store, which nothing may change meanwhile. It calls read for each
@@ -240,28 +242,6 @@ func (v *verifier) mustExist(mk storage.MessageKey, what string) error {
 	return nil
 }
 
-// checkLease: the message exists and has no other lease.
-func (v *verifier) checkLease(key, value []byte) error {
-	mk, _, err := storage.ParseLeaseKey(key)
-	if err != nil {
-		return err
-	}
-	var rec storage.Lease
-	if err := rec.Decode(value); err != nil {
-		return err
-	}
-	if err := v.mustExist(mk, "a lease"); err != nil {
-		return err
-	}
-	if v.lease.key != nil && v.lease.message == mk {
-		v.found(storage.Leases, v.lease.key, fmt.Sprintf("message %s is leased a second time", mk.ID))
-	} else if q := v.queues[mk.Queue]; q != nil {
-		q.Leased++
-	}
-	v.lease = leaseSeen{message: mk, key: bytes.Clone(key)}
-	return nil
-}
-
 // checkAttempt: the message exists.
 func (v *verifier) checkAttempt(key, value []byte) error {
 	mk, err := storage.ParseMessageKey(key)
@@ -298,6 +278,9 @@ func (v *verifier) checkScheduled(key, value []byte) error {
 	if err := v.mustExist(mk, "a due time"); err != nil {
 		return err
 	}
+	if q.ordered {
+		return fmt.Errorf("a due time of message %s, which is in an ordered queue", mk.ID)
+	}
 	q.Delayed++
 	return nil
 }
@@ -320,7 +303,7 @@ func (v *verifier) checkQueue(key, value []byte) error {
 	case v.queues[set.Number] != nil:
 		return fmt.Errorf("queue %.80q has the number %d of queue %.80q", key, set.Number, v.queues[set.Number].Name)
 	}
-	v.queues[set.Number] = &Queue{Name: string(key), Number: set.Number}
+	v.queues[set.Number] = &Queue{Name: string(key), Number: set.Number, ordered: set.Values[queueset.Ordered] > 0}
 	return nil
 }
 

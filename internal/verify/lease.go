@@ -1,0 +1,37 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/faisca/fila/storage"
+)
+
+// checkLease: the message exists and has no other lease. In an ordered queue, its key has none
+// either.
+func (v *verifier) checkLease(key, value []byte) error {
+	mk, _, err := storage.ParseLeaseKey(key)
+	if err != nil {
+		return err
+	}
+	var rec storage.Lease
+	if err := rec.Decode(value); err != nil {
+		return err
+	}
+	if err := v.mustExist(mk, "a lease"); err != nil {
+		return err
+	}
+	last, q := &v.lease, v.queues[mk.Queue]
+	switch {
+	case last.key != nil && last.message == mk:
+		v.found(storage.Leases, last.key, fmt.Sprintf("message %s is leased a second time", mk.ID))
+	case q != nil && q.ordered && last.key != nil && last.message.Queue == mk.Queue && last.message.Key == mk.Key:
+		return fmt.Errorf("message %s is leased, and so is message %s of its key in an ordered queue", mk.ID, last.message.ID)
+	case q != nil && rec.Retrying:
+		q.Delayed++
+	case q != nil:
+		q.Leased++
+	}
+	v.lease = leaseSeen{message: mk, key: bytes.Clone(key)}
+	return nil
+}
