@@ -34,7 +34,9 @@ func aclCat() Spec {
 		Flags:   aclFlags(),
 		Args:    []Arg{{Name: "category", Type: String, Optional: true}},
 		Examples: []Example{
-			{"ACL CAT produce", `1) "fila.enqueue"`},
+			{"ACL CAT produce", `1) "fila.enqueue"
+2) "fila.publish"
+3) "fila.result"`},
 			{"ACL CAT nosuch", "(error) ERR Unknown category 'nosuch'"},
 		},
 		Room:   tableRoom("", nameBytes),
