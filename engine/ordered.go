@@ -177,7 +177,7 @@ func (c *core) retryingOf(k *fairKey, id ID) *message {
 
 // checkOrder refuses what an ordered queue cannot do with a message.
 func (q *queue) checkOrder(req *Enqueue) error {
-	option := ""
+	var option string
 	switch {
 	case !q.ordered():
 		return nil
