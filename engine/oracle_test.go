@@ -41,6 +41,7 @@ type oracle struct {
 	topics    topicOracle
 	signals   signalOracle
 	order     orderOracle
+	results   resultOracle
 	unsynced  []unsynced // answers since the last sync
 }
 
@@ -68,7 +69,7 @@ func newOracle() oracle {
 		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
-		adaptive: newLimitOracle(),
+		adaptive: newLimitOracle(), results: newResultOracle(),
 	}
 }
 
@@ -117,6 +118,9 @@ func (o *oracle) delivered(d *Delivery) {
 	o.receipt[r] = true
 	if o.gone[tag] {
 		o.fail("%s was delivered after its ack was answered", tag)
+	}
+	if o.results.ended[tag] {
+		o.fail("%s was delivered after a client was answered that it is done", tag)
 	}
 	if o.stored[tag] == nil && !o.unknown[tag] {
 		o.fail("%s was delivered, and no client has enqueued it", tag)

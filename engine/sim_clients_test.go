@@ -106,6 +106,10 @@ func (s *sim) act(cl *simClient) {
 		s.actBudget(cl)
 		return
 	}
+	if s.rng.IntN(s.asking()) == 0 {
+		s.ask(cl)
+		return
+	}
 	n := s.rng.IntN(100)
 	switch {
 	case s.rng.IntN(10) == 0:
@@ -314,9 +318,10 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		used := s.useOf(id)
 		p := s.money.mayUse(id, used)
 		s.late = func() { s.oracle.acked(d, acked, nil) }
+		o := AckOptions{Used: used, Result: s.valueOf(d)}
 		s.submit(cl, func(tx *Tx) (err error) {
 			limits := s.oracle.limitsOf(tx.core, r)
-			if acked, err = tx.AckWith(d.Queue, []Receipt{r}, AckOptions{Used: used}); acked > 0 {
+			if acked, err = tx.AckWith(d.Queue, []Receipt{r}, o); acked > 0 {
 				s.oracle.inTime(d, tx.Now())
 			}
 			s.oracle.limitsAfter(limits, outcomeOf(acked > 0, limitGrows))

@@ -82,6 +82,7 @@ const (
 	publishInParts
 	orderBroken
 	orderNotCommitted
+	resultBeforeCommit
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -113,6 +114,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		publishInParts: "publish in two writes",
 		hookFree:       "budgets that a hook names are ignored", tickFree: "a tick without its budgets",
 		orderBroken: "order broken by a retry", orderNotCommitted: "the next of a key handed out before the end of the last was written",
+		resultBeforeCommit: "a result told before its commit",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {
@@ -124,48 +126,6 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 			t.Error("200 seeds have not found the fault")
 		})
 	}
-}
-
-// conditions vary between seeds.
-type conditions struct {
-	crash, powerLoss, diskFails float64 // chances per step
-	lazy                        float64 // chance that a commit or read is delayed
-	lost                        float64 // chance that a connection breaks while a lease waits, or at its reply
-	sync                        SyncMode
-	clients, keys, steps        int
-	window                      int
-	reclaimMax                  int // of detached keys, leases and messages in a turn
-	units                       int // budget of a turn
-	leaseLag                    time.Duration
-	backoff                     time.Duration
-	dedupWindow                 time.Duration
-	attempts                    uint32
-}
-
-func newConditions(r *rand.Rand) conditions {
-	w := conditions{
-		lost: 0.1, clients: 1 + r.IntN(6), keys: 1 + r.IntN(5), steps: 150 + r.IntN(250), window: 2 + r.IntN(12),
-		leaseLag: time.Duration(r.IntN(3)) * 5 * time.Millisecond, backoff: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
-		attempts: uint32(r.IntN(5)), dedupWindow: time.Duration(100+r.IntN(3000)) * time.Millisecond, //nolint:gosec // small
-	}
-	if r.IntN(3) > 0 {
-		w.crash = 0.02
-	}
-	if r.IntN(3) == 0 {
-		w.powerLoss = 0.02
-	}
-	if r.IntN(3) == 0 {
-		w.diskFails = 0.01
-	}
-	if r.IntN(2) == 0 {
-		w.lazy = 0.7
-	}
-	if w.powerLoss > 0 { // the sync mode matters only with power loss
-		w.sync = []SyncMode{SyncAlways, SyncAlways, SyncInterval, SyncNever}[r.IntN(4)]
-	}
-	w.reclaimMax = []int{1, 4, reclaimMax}[r.IntN(3)]
-	w.units = []int{1, 4, 64, turnUnits}[r.IntN(4)]
-	return w
 }
 
 // sim is one run of the simulation.
@@ -220,6 +180,7 @@ type simTask struct {
 	client     *simClient
 	order      int
 
+	asks      bool // for a result
 	announced *Enqueue
 	// late judges a success that a leader answers after it was replaced; nil: it may be old.
 	late func()
@@ -250,6 +211,9 @@ func simulate(seed uint64, m mutant) (err error) {
 	s.plantOrder()
 	if m == creditNotWritten || m == orderNotCommitted {
 		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
+	}
+	if m == resultBeforeCommit {
+		s.w.crash, s.w.powerLoss = 0.2, 0
 	}
 	if m == replyNotSynced {
 		s.w.crash, s.w.powerLoss = 0.02, 0.05
@@ -302,7 +266,7 @@ func (s *sim) setUp() error {
 	jitter := []uint64{0, 20, 100}[s.w.steps%3]
 	o := QueueOptions{Given: queueset.Given{
 		queueset.MaxAttempts: uint64(s.w.attempts), queueset.Backoff: millis(s.w.backoff), queueset.BackoffJitter: jitter,
-		queueset.Visibility: 300, queueset.DedupWindow: millis(s.w.dedupWindow),
+		queueset.Visibility: 300, queueset.DedupWindow: millis(s.w.dedupWindow), queueset.ResultTTL: queueset.MillisMax,
 	}}
 	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", s.inOrder(o)); return nil })})
@@ -358,6 +322,7 @@ func (s *sim) restart(powerLoss bool) {
 		if s.w.sync != SyncAlways {
 			s.oracle.powerLost()
 			s.oracle.namesLost()
+			s.oracle.results.powerLost()
 			s.cron.powerLost()
 		}
 	}
@@ -475,6 +440,9 @@ func (s *sim) run(t *simTask) {
 		s.step.release(c.out.released)
 		t.settle()
 		c.out.released = nil
+	case resultBeforeCommit:
+		c.turn(s.step.now, []*Task{&t.Task})
+		s.answerEarly()
 	case expiryNotUnderLoad:
 		c.begin(s.step.now)
 		c.apply(&t.Task)
