@@ -78,7 +78,7 @@ func percent(part float64) string {
 func theFlood(x *tab, b *broker) {
 	x.t.Helper()
 	b.enqueue(8000, "orders", `{"order": 1}`, "KEY", "flood", "THROTTLE", "tenant:flood")
-	b.enqueue(4000, "orders", `{"order": 2}`, "KEY", "acme")
+	b.enqueue(6000, "orders", `{"order": 2}`, "KEY", "acme") // more than globex: the rows do not change places
 	b.enqueue(4000, "orders", `{"order": 3}`, "KEY", "globex")
 	b.work("worker", "rekrow", 12*time.Millisecond, "orders")
 	x.wait("flood")
