@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/integration/harness"
 )
 
 // Every workload runs against the broker and removes its data.
@@ -18,26 +20,40 @@ func TestBenchMeasuresAndCleansUp(t *testing.T) {
 		{"wait", "--keys", "0"},
 		{"drain", "--backlog", "1000"},
 	} {
-		args = append([]string{"bench", "--json", "--addr", b.Addr(), "-c", "4", "-P", "4", "-t", "200ms", "--warmup", "10ms", "-r", "1"}, args...)
-		cmd := exec.Command(binary(t), args...)
-		var said strings.Builder
-		cmd.Stderr = &said
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, said.String())
+		short := benched(t, b, "200ms", args)
+		if short.Messages == 0 { // the disk may have been busy for as long
+			short = benched(t, b, "3s", args)
 		}
-		var r struct {
-			Median struct {
-				Messages int64
-				Rate     float64
-				Latency  map[string]struct{ Count int64 }
-			}
-		}
-		if err := json.Unmarshal(out, &r); err != nil || r.Median.Messages == 0 || r.Median.Rate <= 0 || len(r.Median.Latency) == 0 {
-			t.Errorf("%q: %v\n%s", args, err, out)
+		if short.Messages == 0 || short.Rate <= 0 || len(short.Latency) == 0 {
+			t.Errorf("%q: %+v", args, short)
 		}
 	}
 	if queues := typed(t, b.Addr(), "FILA.QUEUE LIST"); queues[0] != "(empty array)" {
 		t.Errorf("it left queues behind: %s", queues)
 	}
+}
+
+// measured is the median of the rounds of a bench.
+type measured struct {
+	Messages int64
+	Rate     float64
+	Latency  map[string]struct{ Count int64 }
+}
+
+// benched runs one round of a workload.
+func benched(t *testing.T, b *harness.Broker, lasts string, args []string) measured {
+	t.Helper()
+	args = append([]string{"bench", "--json", "--addr", b.Addr(), "-c", "4", "-P", "4", "-t", lasts, "--warmup", "10ms", "-r", "1"}, args...)
+	cmd := exec.Command(binary(t), args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, said.String())
+	}
+	var r struct{ Median measured }
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, out)
+	}
+	return r.Median
 }
