@@ -30,7 +30,7 @@
 //	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
 //	account_ids.go                   ids of movements, so that a repeated one is done once
 //	budget_line.go                   keys that wait for credits
-//	ack.go result.go                 acks, and who waits for them
+//	ack.go result.go                 acks, and clients that wait for results
 //	generations.go                   records that are forgotten by their age
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages

@@ -78,7 +78,7 @@ func (s *subscription) ReceiveBatch(ctx context.Context, maxMessages int) ([]*dr
 	if s.opts.Consumer != "" {
 		args = append(args, "CONSUMER", s.opts.Consumer)
 	}
-	// The call ends by itself: one that is given up could leave messages leased that nobody has.
+	// The call ends by itself: if the client gave it up, messages could stay leased without a consumer.
 	reply, err := s.client.Do(context.WithoutCancel(ctx), args...).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("receive from %q: %w", s.queue, err)

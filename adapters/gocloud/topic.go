@@ -22,7 +22,7 @@ type Options []any
 // TopicOptions configure a topic.
 type TopicOptions struct {
 	// FanOut sends to every queue that is bound to the topic, in one write. A send to a topic without
-	// queues fails with gcerrors.NotFound: nobody would get the message.
+	// queues fails with gcerrors.NotFound: no queue would store the message.
 	FanOut bool
 
 	// KeyFrom names the metadata whose value is the fairness key of a message. "": the default key.

@@ -43,7 +43,7 @@ type SubscriberConfig struct {
 	// Consumer is a name that the broker shows to operators.
 	Consumer string
 
-	// Logger is told of errors that are retried. nil: nobody is.
+	// Logger logs the errors that are retried. nil: they are not logged.
 	Logger watermill.LoggerAdapter
 }
 
@@ -175,8 +175,8 @@ type delivery struct {
 	msg     *message.Message
 }
 
-// lease waits for a message; nil: there was none. It ends by itself: a lease that nobody waits for would
-// keep a message from other consumers.
+// lease waits for a message; nil: there was none. The call is not cancelled: the
+// lease of a cancelled call would keep a message from other consumers.
 func (s *Subscriber) lease(queue string) (*delivery, error) {
 	args := []any{"FILA.LEASE", queue, "BLOCK", blockFor.Milliseconds(), "VISIBILITY", s.config.Visibility.Milliseconds()}
 	if s.config.Consumer != "" {
