@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,16 +11,19 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// member returns what a node knows of another one.
-func (c *trial) member(of, id string) Member {
+// member returns what a node knows of another one. A node that has just started learns
+// from the log whom it belongs with, so member waits until the other one is listed.
+func (c *trial) member(of, id string) (known Member) {
 	c.t.Helper()
-	for _, m := range c.nodes[of].node.Members() {
-		if m.Node == id {
-			return m
+	until(c.t, of+" listing "+id, func() bool {
+		members := c.nodes[of].node.Members()
+		i := slices.IndexFunc(members, func(m Member) bool { return m.Node == id })
+		if i >= 0 {
+			known = members[i]
 		}
-	}
-	c.t.Fatalf("%s does not know %s", of, id)
-	return Member{}
+		return i >= 0
+	})
+	return known
 }
 
 // steady is work that commits a batch at each tick until it ends.
