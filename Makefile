@@ -24,6 +24,10 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 # without the detector, which costs them several times their time.
 RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... ./internal/broker ./internal/cluster ./internal/mailbox ./internal/relay ./internal/replica
 
+# Long tests of the engine in one goroutine: the detector finds nothing there, and `make test` runs them
+# without it as well.
+SOLE := ^TestSimulation|^TestARateIsExactTo|^TestCreditIsNotLostWhen|^TestKeysOfAClassStay|^TestADelivery(Moves|Costs)|^TestEveryRuleHolds|^TestReservedRoom|^TestOneSetOfWorkers|^TestMessagesWithSeveral|^TestFaultsOfThrottles
+
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
 PURE = $$($(GO) list ./... | grep -v /integration)
 
@@ -72,7 +76,7 @@ cluster: build ## run a cluster of three nodes on this machine, data in ./data, 
 # sources the Go tool does not see them depend on, and the list of files that it
 # keeps for the cache does not fit under the limit with which a full disk is tried.
 test: setup-tests ## run all tests: the concurrent packages under the race detector, then everything
-	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout $(HANGS) $(RACE)
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout $(HANGS) -skip '$(SOLE)' $(RACE)
 	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) $$($(GO) list ./... | grep -v $(patsubst %,-e /%,$(JUDGED)))
 	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) -p 1 $(patsubst %,./%,$(JUDGED))
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
