@@ -1,0 +1,84 @@
+"""The application of the tests. Nothing in it knows what broker it runs on but the URL."""
+
+import os
+import time
+
+from celery import Celery
+
+app = Celery("app", broker=os.environ["URL"], backend=os.environ["URL"])
+app.conf.worker_prefetch_multiplier = 1
+app.conf.broker_transport_options = {"visibility_timeout": 2}
+app.conf.task_routes = [lambda name, args, kwargs, options, task=None, **kw:
+                        {"fila_key": kwargs["tenant"]} if kwargs and "tenant" in kwargs else None]
+
+
+def note(line):
+    """Notes in a file, which outlives processes, what was done."""
+    with open(os.environ["NOTES"], "a") as f:
+        f.write(line + "\n")
+
+
+@app.task
+def add(x, y):
+    return x + y
+
+
+@app.task
+def tsum(numbers):
+    return sum(numbers)
+
+
+@app.task
+def same(value):
+    return value
+
+
+@app.task(bind=True, max_retries=3)
+def third_time(self):
+    if self.request.retries < 2:
+        raise self.retry(countdown=0.1)
+    return self.request.retries
+
+
+@app.task
+def fail():
+    raise ValueError("no such order")
+
+
+@app.task
+def noted(line):
+    note(line)
+
+
+@app.task(acks_late=True)
+def held(line, until):
+    """Works until a file exists."""
+    note(line + " began")
+    while not os.path.exists(until):
+        time.sleep(0.02)
+    note(line + " ended")
+
+
+@app.task(bind=True, acks_late=True)
+def reject(self, requeue):
+    from celery.exceptions import Reject
+    raise Reject("not for me", requeue=requeue)
+
+
+@app.task
+def work(n, tenant):
+    time.sleep(0.005)
+    note(tenant)
+
+
+@app.task(bind=True)
+def progress(self):
+    self.update_state(state="PROGRESS", meta={"done": 1})
+    time.sleep(0.5)
+    return "all"
+
+
+@app.task(bind=True)
+def later(self):
+    add.apply_async((1, 1), queue="children")
+    raise self.retry(countdown=600)

@@ -1,0 +1,86 @@
+"""What is lost, and what comes again, when a worker or the broker is killed."""
+
+import os
+import tempfile
+import time
+import unittest
+
+from harness import Fila, Worker, application, until
+
+os.environ.setdefault("NOTES", tempfile.NamedTemporaryFile("w", delete=False).name)
+
+
+class TestFaults(unittest.TestCase):
+    def setUp(self):
+        self.fila = Fila()
+        self.addCleanup(self.fila.stop)
+        self.notes = tempfile.NamedTemporaryFile("r")
+        self.end = self.fila.directory + "/end"  # ends tasks that are held
+        self.app = application(self.fila.url)
+
+    def worker(self, name, *options):
+        worker = Worker(self.fila.url, name, *options, NOTES=self.notes.name)
+        self.addCleanup(lambda: worker.process.poll() is None and worker.kill())
+        return worker
+
+    def noted(self):
+        with open(self.notes.name) as f:
+            return f.read().split("\n")[:-1]
+
+    def test_a_killed_worker(self):
+        """Its messages go to another worker when its leases expire, in two seconds here."""
+        first = self.worker("first@test", "-c", "1").ready()
+        result = self.app.held.delay("task", self.end)
+        until("the task has begun", self.noted)
+        second = self.worker("second@test", "-c", "1").ready()
+        time.sleep(2.5)  # the lease is extended: nothing is delivered again
+        self.assertEqual(self.noted(), ["task began"])
+        first.kill()
+        until("the task has begun again", lambda: len(self.noted()) == 2)
+        open(self.end, "w").close()
+        result.get(timeout=60)
+        self.assertEqual(self.noted(), ["task began", "task began", "task ended"])
+        second.kill()
+
+    def test_a_killed_broker(self):
+        """What was sent is done, also by a worker that was connected, and results are known."""
+        worker = self.worker("only@test", "-c", "2").ready()
+        before = [self.app.add.delay(i, i) for i in range(30)]
+        later = self.app.add.apply_async((7, 7), countdown=3)
+        self.fila.kill()
+        time.sleep(0.5)
+        self.fila.start()
+        self.assertEqual(self.app.add.delay(1, 1).get(timeout=60), 2)
+        self.assertEqual([r.get(timeout=60) for r in before], [2 * i for i in range(30)])
+        self.assertEqual(later.get(timeout=60), 14)
+        self.assertEqual(self.fila.call("FILA.QUEUE", "INFO", "celery")["ready"], 0)
+        worker.kill()
+
+    def test_a_worker_that_stops_in_order(self):
+        """It ends what it does and gives back what it has not begun, at once."""
+        worker = self.worker("leaving@test", "-c", "1", "--prefetch-multiplier", "8").ready()
+        for i in range(8):
+            self.app.held.delay(str(i), self.end)
+        until("the first has begun", self.noted)
+        until("the others are leased", lambda: self.fila.call("FILA.QUEUE", "INFO", "celery")["leased"] == 8)
+        worker.process.terminate()
+        until("it stops", lambda: worker.says("Warm shutdown"))
+        open(self.end, "w").close()
+        worker.process.wait(60)
+        done = sum(line.endswith("ended") for line in self.noted())
+        self.assertGreaterEqual(done, 1)
+        info = self.fila.call("FILA.QUEUE", "INFO", "celery")
+        self.assertEqual((info["ready"] + done, info["leased"]), (8, 0))
+        self.assertEqual({m["attempt"] for m in self.fila.messages("celery")} | {1}, {1})
+        self.assertEqual([k for k in self.fila.client.keys("*pidbox*")], [])
+
+    def test_a_queue_that_disappears(self):
+        worker = self.worker("staying@test", "-c", "1").ready()
+        self.assertEqual(self.app.add.delay(1, 1).get(timeout=60), 2)
+        self.fila.call("FILA.QUEUE", "DELETE", "celery", "FORCE")
+        self.assertEqual(self.app.add.delay(2, 2).get(timeout=60), 4)
+        worker.kill()
+
+
+if __name__ == "__main__":
+    unittest.main()

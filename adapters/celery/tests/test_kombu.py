@@ -1,0 +1,190 @@
+"""The transport as kombu uses it, without Celery: exchanges, consumers, connections."""
+
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+import redis
+from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu.exceptions import ChannelError
+
+from harness import Fila, free_port, until
+
+
+class TestTransport(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.fila = Fila()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.fila.stop()
+
+    def connect(self, **options):
+        connection = Connection(self.fila.url, transport_options=options)
+        self.addCleanup(connection.release)
+        return connection
+
+    def received(self, connection, queues, count, **options):
+        """The bodies of a number of messages, which are acked; nothing else comes."""
+        bodies = []
+
+        def on_message(body, message):
+            bodies.append(body)
+            message.ack()
+
+        with Consumer(connection, queues, callbacks=[on_message], **options):
+            while len(bodies) < count:
+                connection.drain_events(timeout=10)
+            with self.assertRaises(socket.timeout):
+                connection.drain_events(timeout=0.1)
+        return bodies
+
+    def test_exchanges(self):
+        connection = self.connect()
+        direct, news, all = Exchange("orders", "direct"), Exchange("news", "topic"), Exchange("all", "fanout")
+        queues = [
+            Queue("a", direct, "paid"),
+            Queue("b", direct, "sent"),
+            Queue("de", news, "de.#"),
+            Queue("sport", news, "*.sport"),
+            Queue("one", all), Queue("two", all),
+        ]
+        for q in queues:
+            q(connection.default_channel).declare()
+        queues[0](connection.default_channel).bind_to("orders", "sent")
+        producer = Producer(connection)
+        for exchange, key in ((direct, "paid"), (direct, "sent"), (direct, "lost"), (news, "de.sport"), (news, "fr.sport"), (news, "fr.art"), (all, "any")):
+            producer.publish(key, exchange=exchange, routing_key=key)
+        for q, expected in zip(queues, (["paid", "sent"], ["sent"], ["de.sport"], ["de.sport", "fr.sport"], ["any"], ["any"])):
+            with self.subTest(q.name):
+                self.assertEqual(self.received(connection, [q], len(expected)), expected)
+
+    def test_priorities(self):
+        connection = self.connect()
+        queue = Queue("sorted")
+        queue(connection.default_channel).declare()
+        for priority in (0, 3, 9, 5, None):
+            connection.Producer().publish(priority, routing_key="sorted", priority=priority)
+        self.assertEqual(self.received(connection, [queue], 5), [9, 5, 3, 0, None])
+
+    def test_bodies(self):
+        """Every serializer and compression; what is text can be read in the broker."""
+        connection = self.connect()
+        queue = Queue("bodies")
+        queue(connection.default_channel).declare()
+        value = {"text": "ü\n", "number": 1.5, "list": [1, None]}
+        sent = [(serializer, compression) for serializer in ("json", "pickle") for compression in (None, "zlib")]
+        for serializer, compression in sent:
+            connection.Producer().publish(value, routing_key="bodies", serializer=serializer, compression=compression)
+        self.assertIn(b'"body": "{\\"text', self.fila.messages("bodies")[0]["payload"])
+        self.assertEqual(self.received(connection, [queue], len(sent), accept=["json", "pickle"]), [value] * len(sent))
+
+    def test_get_ack_reject_and_close(self):
+        connection = self.connect()
+        channel = connection.default_channel
+        queue = Queue("single")(channel)
+        queue.declare()
+        self.assertIsNone(queue.get())
+        for n in range(3):
+            Producer(channel).publish(n, routing_key="single")
+        self.assertEqual(queue.get(no_ack=True).payload, 0)
+        first, second = queue.get(), queue.get()
+        self.assertEqual((first.payload, second.payload), (1, 2))
+        self.assertFalse(first.delivery_info["redelivered"])
+        first.ack()
+        connection.release()  # gives the second one back
+        again = Queue("single")(self.connect().default_channel).get()
+        self.assertEqual(again.payload, 2)
+        self.assertTrue(again.delivery_info["redelivered"])
+        again.reject()
+        self.assertEqual(self.fila.messages("single.dlq")[0]["reason"], b"nack")
+
+    def test_no_more_than_the_prefetch_count(self):
+        connection = self.connect()
+        queue = Queue("few")(connection.default_channel)
+        queue.declare()
+        for n in range(10):
+            connection.Producer().publish(n, routing_key="few")
+        held = []
+        consumer = Consumer(connection, [queue], on_message=held.append, prefetch_count=4)
+        with consumer:
+            for _ in range(5):
+                try:
+                    connection.drain_events(timeout=0.2)
+                except socket.timeout:
+                    pass
+            self.assertEqual(len(held), 4)
+            held[0].ack()
+            connection.drain_events(timeout=10)
+            self.assertEqual(len(held), 5)
+
+    def test_a_consumer_that_is_cancelled_takes_nothing(self):
+        connection = self.connect()
+        queue = Queue("left")(connection.default_channel)
+        queue.declare()
+        with Consumer(connection, [queue], on_message=lambda m: None):
+            with self.assertRaises(socket.timeout):
+                connection.drain_events(timeout=0.05)
+        connection.Producer().publish(1, routing_key="left")
+        self.assertEqual(self.fila.call("FILA.QUEUE", "INFO", "left")["ready"], 1)
+
+    def test_arguments_of_queues(self):
+        channel = self.connect(queue_options={"MAXATTEMPTS": 7}).default_channel
+        Queue("plain")(channel).declare()
+        Queue("set", queue_arguments={"x-fila-maxattempts": 3, "x-message-ttl": 60000, "x-max-length": 5})(channel).declare()
+        Queue("gone", auto_delete=True)(channel).declare()
+        plain, given, gone = (self.fila.call("FILA.QUEUE", "INFO", q) for q in ("plain", "set", "gone"))
+        self.assertEqual(plain["max_attempts"], 7)
+        self.assertEqual((given["max_attempts"], given["ttl_ms"], given["max_depth"]), (3, 60000, 5))
+        self.assertIsNone(gone["dlq"])
+        channel.close()
+        self.assertFalse(self.fila.client.exists("gone"))
+        with self.assertRaises(ChannelError):
+            Queue("nowhere")(self.connect().default_channel).queue_declare(passive=True)
+
+    def test_a_user_that_may_not_create_queues(self):
+        self.fila.call("FILA.QUEUE", "CREATE", "open", "IFNOTEXISTS")
+        self.fila.call("ACL", "SETUSER", "sender", "on", ">secret", "%W~open", "+@all", "-@admin")
+        connection = Connection(f"fila://sender:secret@127.0.0.1:{self.fila.port}")
+        self.addCleanup(connection.release)
+        Queue("open")(connection.default_channel).queue_declare()
+        connection.Producer().publish(1, routing_key="open")
+        self.assertEqual(self.fila.call("FILA.QUEUE", "INFO", "open")["ready"], 1)
+        with self.assertRaises(redis.ResponseError):
+            connection.Producer().publish(1, routing_key="shut")
+
+
+class TestURLs(unittest.TestCase):
+    def test_tls_and_a_password(self):
+        with tempfile.TemporaryDirectory() as d:
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                            "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", d + "/key", "-out", d + "/cert"],
+                           check=True, capture_output=True)
+            port = free_port()
+            fila = Fila("--tls.listen_addr", f"127.0.0.1:{port}", "--tls.cert_file", d + "/cert", "--tls.key_file", d + "/key", "--tls.auth_clients", "no",
+                        "--auth.password", "secret", password="secret")
+            self.addCleanup(fila.stop)
+            good = f"filas://:secret@127.0.0.1:{port}/?ssl_ca_certs={d}/cert"
+            with Connection(good) as connection:
+                queue = connection.SimpleQueue("q")
+                queue.put("over TLS")
+                self.assertEqual(queue.get(timeout=10).payload, "over TLS")
+            for wrong in (
+                f"filas://:secret@127.0.0.1:{port}/",  # the certificate is not known
+                f"filas://:wrong@127.0.0.1:{port}/?ssl_ca_certs={d}/cert",
+                f"fila://127.0.0.1:{fila.port}/",
+            ):
+                with self.subTest(wrong), self.assertRaises(redis.RedisError):
+                    with Connection(wrong) as connection:
+                        connection.connect()
+
+    def test_a_database(self):
+        with self.assertRaisesRegex(ValueError, "one database"):
+            Connection("fila://127.0.0.1:5555/3").connect()
+
+
+if __name__ == "__main__":
+    unittest.main()
