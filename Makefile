@@ -40,7 +40,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -173,6 +173,9 @@ fuzz: ## run the fuzz targets that match F, each for a while: make fuzz T=30s F=
 
 torture: build ## kill the broker again and again under load, then judge it by its answers: make torture T=10m
 	$(GO) run ./integration/torture -bin $(BIN) -t $(T)
+
+torture-order: build ## the same, mostly for an ordered queue: a million deliveries, one in ten of which fails: make torture-order N=1000000
+	$(GO) run ./integration/torture -bin $(BIN) -t 12h -ordered 90 -rate 20000 -producers 8 -consumers 24 -deliveries $(N) $(ARGS)
 
 torture-nodes: build ## the same for a cluster of three nodes: kills, stops, empty and full disks, partitions, hand-overs: make torture-nodes T=10m
 	$(GO) run ./integration/torture -bin $(BIN) -nodes 3 -t $(T) $(ARGS)

@@ -14,6 +14,7 @@ type message struct {
 	answers  []*Enqueue // Enqueues answered with this id: more than one if it has a dedup name
 	hands    []hand     // in order of delivery number
 	ends     []*End     // in order of call time
+	asks     []*Ask     // in order of call time
 	tampered bool       // its history contradicts itself; reported once
 }
 
@@ -35,11 +36,16 @@ type check struct {
 	byID     map[string]*message
 	messages []*message // in order of their enqueues
 	enqueued map[string]*Enqueue
+	// publishes are the copies of each publish.
+	publishes map[string][]*Enqueue
 }
 
 // Check verifies a history against the contract.
 func Check(h *History, r Rules) *Verdict {
-	c := &check{History: h, rules: r, byTag: map[string]*message{}, byID: map[string]*message{}, enqueued: map[string]*Enqueue{}}
+	c := &check{
+		History: h, rules: r, byTag: map[string]*message{}, byID: map[string]*message{}, enqueued: map[string]*Enqueue{},
+		publishes: map[string][]*Enqueue{},
+	}
 	c.index()
 	c.lost()
 	if h.Left != 0 {
@@ -52,8 +58,11 @@ func Check(h *History, r Rules) *Verdict {
 		c.early(m)
 		c.lives(m)
 		c.torn(m)
+		c.results(m)
 	}
 	c.order()
+	c.serial()
+	c.half()
 	c.dedup()
 	return &c.verdict
 }
@@ -68,6 +77,13 @@ func (c *check) index() {
 	for i := range c.Enqueues {
 		e := &c.Enqueues[i]
 		c.enqueued[e.Tag] = e
+		if e.Publish != "" {
+			c.publishes[e.Publish] = append(c.publishes[e.Publish], e)
+		}
+		if e.Outcome == Done && e.ID == "" {
+			e.Outcome = Refused
+			c.breach(Half, "%s was published and answered without %s", e.Tag, e.Queue)
+		}
 		if first := c.byID[e.ID]; first.sameName(e) && e.Outcome == Done {
 			first.answers = append(first.answers, e)
 			c.byTag[e.Tag] = first
@@ -108,6 +124,7 @@ func (c *check) index() {
 			}
 		}
 	}
+	c.indexAsks()
 	for _, m := range c.messages {
 		slices.SortStableFunc(m.hands, func(a, b hand) int { return cmp.Compare(a.Fence, b.Fence) })
 		for i := 1; i < len(m.hands); i++ {

@@ -37,6 +37,11 @@ type Enqueue struct {
 	// nothing and returns the id of the first message. Enqueues with the same Dedup have the same
 	// key.
 	Dedup string
+	// Publish is what the copies that one publish stores in several queues share; "": it was no
+	// publish. A publish has one outcome.
+	Publish string
+	// Optional says that the queue may refuse its copy without refusing the publish.
+	Optional bool
 }
 
 // Delivery is one message in the reply to a lease.
@@ -81,7 +86,27 @@ type End struct {
 	ReadyAt time.Duration // of a nack that was Done: earliest delivery; 0: immediately
 	Until   time.Duration // of an extend that was Done
 	With    string        // of an ack: tag of the message enqueued in the same transaction
+	Valued  bool          // of an ack: with a result, which names the receipt
+	Dead    bool          // of a nack: it ends the message
 }
+
+// Ask is one call of FILA.RESULT.
+type Ask struct {
+	Span
+	Outcome
+	Queue  string
+	ID     string
+	Block  time.Duration // how long it may wait; 0: not at all
+	Status string        // of the answer; "": the message is not known
+	By     uint64        // delivery number that the value of the answer names; 0: it has no value
+}
+
+// The statuses of an Ask.
+const (
+	IsDone    = "done"
+	IsDead    = "dead"
+	IsPending = "pending"
+)
 
 // Crash is a loss of the broker's memory: a killed process, a power cut or a recovery in place.
 type Crash struct {
@@ -98,6 +123,7 @@ type Log struct {
 	Enqueues []Enqueue
 	Leases   []Lease
 	Ends     []End
+	Asks     []Ask
 }
 
 // History is the record of a run.
@@ -114,6 +140,7 @@ func (h *History) Add(l *Log) {
 	h.Enqueues = append(h.Enqueues, l.Enqueues...)
 	h.Leases = append(h.Leases, l.Leases...)
 	h.Ends = append(h.Ends, l.Ends...)
+	h.Asks = append(h.Asks, l.Asks...)
 }
 
 // Sync is storage.sync, which determines what a power cut may take.
@@ -139,6 +166,8 @@ type Rules struct {
 	// Unordered are queues whose clients disconnect in the middle of calls, so that a message may
 	// be leased for a moment without a client learning of it.
 	Unordered map[string]bool
+	// Ordered are queues with ORDERED ON.
+	Ordered map[string]bool
 	// Nodes says that some nodes of a cluster go on during a crash, and may deliver again at once
 	// what was in a reply that another one has lost: nothing is in order until the crash is over.
 	Nodes bool
@@ -162,6 +191,10 @@ const (
 	Lives    Rule = "a message expires at the end of its TTL, not before or after"
 	Dedup    Rule = "within the window, a deduplication id stands for one message"
 	Torn     Rule = "a transaction is executed as a whole or not at all"
+	Half     Rule = "all queues of a publish get the message, or none"
+	Serial   Rule = "an ordered queue delivers a key in order, one message at a time"
+	Result   Rule = "the answer to FILA.RESULT is what has become of the message"
+	Answered Rule = "a client that waits for a result is answered, or asks again and is"
 )
 
 // Breach is a broken promise.
@@ -180,6 +213,9 @@ type Verdict struct {
 	Excused int
 	// Figures of the run.
 	Enqueued, Deduplicated, Unanswered, Deliveries, Acked, Ended int
+	Published, Copies                                            int // publishes that were answered, and what they stored
+	Ordered, Failed                                              int // deliveries of ordered queues, and those of them that were not acked
+	Asked, SaidDone, SaidDead, Waited                            int // answers to asks; those that say done or dead; those of them that came while the client waited
 }
 
 // OK reports whether every promise was kept.

@@ -31,9 +31,12 @@ type shared struct {
 	options  options
 	backlog  atomic.Int64 // answered enqueues minus answered acks
 	progress atomic.Int64 // deliveries
+	ordered  atomic.Int64 // deliveries of the ordered queue
 	answers  atomic.Int64 // calls that were executed
 	draining atomic.Bool  // consumers ack everything they lease
 	named    sync.Map     // ids in replies to enqueues with DEDUP
+	fresh    chan subject // messages that were enqueued moments ago
+	ending   chan subject // messages whose leases are about to end
 
 	mu      sync.Mutex
 	strange map[string]int // replies outside the contract, by text
@@ -53,7 +56,9 @@ type client struct {
 	redis     *redis.Client
 	chance    *rand.Rand
 	number    int
-	followers int // number of messages enqueued in transactions
+	followers int        // number of messages enqueued in transactions
+	published int        // number of publishes
+	publishes []*publish // without an answer
 }
 
 func (c *shared) client(number int) *client {
@@ -92,7 +97,7 @@ func (c *shared) outcome(err error) (o history.Outcome, sent bool) {
 			return history.Refused, true
 		case "MISCONF":
 			return history.Unknown, true
-		case "LOADING": // nothing has happened
+		case "LOADING", "MAXDEPTH": // nothing has happened
 			return history.Refused, true
 		}
 		c.unexpected(err.Error())
@@ -115,6 +120,7 @@ func (c *client) deliveries(reply any) ([]history.Delivery, error) {
 		}
 		receipt, _ := f[0].(string)
 		payload, _ := f[1].(string)
+		queue, _ := f[8].(string)
 		key, _ := f[3].(string)
 		deliveries, _ := f[5].(int64)
 		until, _ := f[7].(int64)
@@ -127,6 +133,7 @@ func (c *client) deliveries(reply any) ([]history.Delivery, error) {
 		if err != nil {
 			return nil, err
 		}
+		tag = tagIn(tag, queue)
 		all = append(all, history.Delivery{Tag: tag, ID: id, Fence: number, Key: key, Deliveries: deliveries, Until: c.of(until)})
 	}
 	return all, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,21 +34,34 @@ func (c *client) consume(ctx context.Context, number int) {
 		for _, l := range due {
 			c.end(l.queue, []history.End{{Kind: history.Ack, ID: l.d.ID, Fence: l.d.Fence}}, nil)
 		}
-		queue := steady
-		switch {
-		case c.one(15):
-			queue = steady + ".dlq"
-		case c.one(14):
-			queue = fickle + ".dlq"
-		case leaves || c.one(6):
-			queue = fickle
-		}
+		queue := c.choose(leaves)
 		got, ok := c.lease(queue, leaves && queue == fickle && c.one(3))
 		if !ok {
 			pause(3 * time.Millisecond)
 		}
 		tardy = append(tardy, c.work(queue, got)...)
 	}
+}
+
+// choose returns the queue of the next lease.
+func (c *client) choose(leaves bool) string {
+	switch {
+	case c.one(15):
+		return steady + ".dlq"
+	case c.one(14):
+		return fickle + ".dlq"
+	case c.one(20):
+		return serial + ".dlq"
+	case c.one(30):
+		return tight + ".dlq"
+	case c.one(16):
+		return tight
+	case leaves || c.one(6):
+		return fickle
+	case c.chance.IntN(100) < c.options.ordered:
+		return serial
+	}
+	return steady
 }
 
 // lease requests messages. A client that leaves disconnects in the middle of the call.
@@ -78,6 +92,9 @@ func (c *client) lease(queue string, leaves bool) (got []history.Delivery, ok bo
 	if len(l.Got) > 0 {
 		c.Leases = append(c.Leases, l)
 		c.progress.Add(int64(len(l.Got)))
+		if queue == serial {
+			c.ordered.Add(int64(len(l.Got)))
+		}
 	}
 	return l.Got, err == nil || leaves
 }
@@ -85,8 +102,12 @@ func (c *client) lease(queue string, leaves bool) (got []history.Delivery, ok bo
 // work ends the lease of each message or leaves it open, and returns the receipts to use late.
 func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 	var acks []history.End
+	home := !strings.HasSuffix(queue, ".dlq")
 	for _, d := range got {
-		e := history.End{Kind: history.Ack, ID: d.ID, Fence: d.Fence}
+		e := history.End{Kind: history.Ack, ID: d.ID, Fence: d.Fence, Valued: home && c.one(2)}
+		if home {
+			offer(c.ending, subject{queue, d.ID})
+		}
 		how := c.chance.IntN(100)
 		if c.draining.Load() {
 			how = 99
@@ -97,7 +118,9 @@ func (c *client) work(queue string, got []history.Delivery) (tardy []late) {
 			tardy = append(tardy, late{queue, d, d.Until + time.Duration(c.chance.IntN(300))*time.Millisecond})
 		case how < 10:
 			e.Kind = history.Nack
-			c.end(queue, []history.End{e}, c.nack())
+			more := c.nack()
+			e.Dead = len(more) == 1
+			c.end(queue, []history.End{e}, more)
 		case how < 13:
 			e.Kind = history.Release
 			c.end(queue, []history.End{e}, nil)
@@ -145,7 +168,11 @@ func (c *client) end(queue string, ends []history.End, more []any) {
 	p := c.redis.Pipeline()
 	for _, e := range ends {
 		name := map[history.EndKind]string{history.Ack: "FILA.ACK", history.Nack: "FILA.NACK", history.Release: "FILA.RELEASE", history.Extend: "FILA.EXTEND"}[e.Kind]
-		p.Do(context.Background(), append([]any{name, queue, fmt.Sprintf("%s:%d", e.ID, e.Fence)}, more...)...)
+		args := append([]any{name, queue, receipt(&e)}, more...)
+		if e.Kind == history.Ack {
+			args = append(args, c.value(&e)...)
+		}
+		p.Do(context.Background(), args...)
 	}
 	span := history.Span{Call: c.now()}
 	cmds, _ := p.Exec(context.Background()) // each command has its own error
@@ -166,19 +193,43 @@ func (c *client) noteEnds(span history.Span, ends []history.End, cmds []redis.Cm
 	}
 }
 
-// exec acks a message and enqueues another one in one transaction.
+func receipt(e *history.End) string { return fmt.Sprintf("%s:%d", e.ID, e.Fence) }
+
+// value returns the arguments for the result of an ack.
+func (c *client) value(ack *history.End) []any {
+	if !ack.Valued {
+		return nil
+	}
+	return []any{"RESULT", payload(receipt(ack), c.chance.IntN(200))}
+}
+
+// exec acks a message and enqueues or publishes another one in one transaction.
 func (c *client) exec(queue string, ack history.End) {
-	c.followers++
-	ack.With = fmt.Sprintf("%d+%d", c.number, c.followers)
-	e := history.Enqueue{Tag: ack.With, Queue: steady, Key: "followers", Priority: 4}
 	p := c.redis.TxPipeline()
-	p.Do(context.Background(), "FILA.ACK", queue, fmt.Sprintf("%s:%d", ack.ID, ack.Fence))
-	p.Do(context.Background(), "FILA.ENQUEUE", e.Queue, payload(e.Tag, 100), "KEY", e.Key)
+	p.Do(context.Background(), append([]any{"FILA.ACK", queue, receipt(&ack)}, c.value(&ack)...)...)
+	var copies []history.Enqueue
+	var args []any
+	published := c.one(3)
+	if published {
+		u := c.newPublish()
+		u.to, u.dedup = "none", false // none of these queues refuses
+		args, copies = u.next()
+	} else {
+		c.followers++
+		e := history.Enqueue{Tag: fmt.Sprintf("%d+%d", c.number, c.followers), Queue: steady, Key: "followers", Priority: 4}
+		args, copies = []any{"FILA.ENQUEUE", e.Queue, payload(e.Tag, 100), "KEY", e.Key}, []history.Enqueue{e}
+	}
+	ack.With = copies[c.chance.IntN(len(copies))].Tag
+	p.Do(context.Background(), args...)
 	span := history.Span{Call: c.now()}
 	cmds, _ := p.Exec(context.Background())
 	span.Return = c.now()
 	c.noteEnds(span, []history.End{ack}, cmds[:1])
-	c.noteEnqueues(span, []history.Enqueue{e}, cmds[1:])
+	if cmd, ok := cmds[1].(*redis.Cmd); ok && published {
+		c.notePublish(span, copies, cmd)
+		return
+	}
+	c.noteEnqueues(span, copies, cmds[1:])
 }
 
 // note records the outcome of a reply. It returns false if the command was not sent.

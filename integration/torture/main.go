@@ -24,23 +24,26 @@ import (
 
 // options are the values of the flags.
 type options struct {
-	bin       string
-	nodes     int
-	length    time.Duration
-	harms     int
-	calm      time.Duration
-	by        string
-	sync      string
-	interval  time.Duration
-	leaseLag  time.Duration
-	election  time.Duration
-	logBytes  int
-	producers int
-	consumers int
-	rate      int
-	seed      uint64
-	keep      bool
-	scatter   bool
+	bin        string
+	nodes      int
+	length     time.Duration
+	harms      int
+	calm       time.Duration
+	by         string
+	sync       string
+	interval   time.Duration
+	leaseLag   time.Duration
+	election   time.Duration
+	logBytes   int
+	producers  int
+	consumers  int
+	askers     int
+	ordered    int
+	deliveries int
+	rate       int
+	seed       uint64
+	keep       bool
+	scatter    bool
 }
 
 func main() {
@@ -61,6 +64,9 @@ func main() {
 	flag.IntVar(&o.logBytes, "log-bytes", 0, "cluster.log_bytes of nodes; 0: little enough that the log is cut off")
 	flag.IntVar(&o.producers, "producers", 6, "number of producers")
 	flag.IntVar(&o.consumers, "consumers", 10, "number of consumers")
+	flag.IntVar(&o.askers, "askers", 8, "number of clients that ask for results")
+	flag.IntVar(&o.ordered, "ordered", 25, "share of the ordered queue in `percent`")
+	flag.IntVar(&o.deliveries, "deliveries", 0, "`number` of deliveries of the ordered queue after which it ends earlier; 0: any")
 	flag.IntVar(&o.rate, "rate", 2000, "maximum of messages enqueued per second")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "random seed; scheduling and timing still vary")
 	flag.BoolVar(&o.scatter, "scatter", false, "power cuts keep arbitrary pages of unsynced data instead of a prefix; the broker may then refuse to start, which ends the run")

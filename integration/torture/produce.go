@@ -11,14 +11,19 @@ import (
 	"github.com/faisca/fila/integration/history"
 )
 
-// The queues. Clients of the second disconnect in the middle of calls.
+// The queues. Clients of the second disconnect in the middle of calls, the third is ordered, and
+// the last holds few messages.
 const (
 	steady = "steady"
 	fickle = "fickle"
+	serial = "serial"
+	tight  = "tight"
 )
 
 const (
 	keys       = 20
+	serialKeys = 400 // of the ordered queue: a key waits while a lease of it expires
+	tightDepth = 60
 	backlogMax = 4000 // more would make the final drain long
 	delayMax   = 1500 // ms
 	names      = 60   // deduplication ids, which are reused
@@ -37,6 +42,9 @@ func (c *client) produce(ctx context.Context, number int) {
 		if c.backlog.Load() > backlogMax {
 			pause(2 * time.Millisecond)
 			continue
+		}
+		if len(c.publishes) > 0 || c.one(4) {
+			c.publish()
 		}
 		p := c.redis.Pipeline()
 		count := 1 + c.chance.IntN(16)
@@ -61,6 +69,16 @@ func (c *client) message(e *history.Enqueue, tag string) []any {
 	}
 	key := func(n int) string { return "key-" + strconv.Itoa(n%keys) }
 	e.Tag, e.Queue, e.Key, e.Priority = tag, steady, key(c.chance.IntN(keys)), 4
+	if c.chance.IntN(100) < c.options.ordered {
+		e.Queue, e.Key = serial, serialKey(c.chance.IntN(serialKeys))
+		args := []any{"FILA.ENQUEUE", e.Queue, payload(tag, size), "KEY", e.Key}
+		if c.one(40) {
+			ms := 1 + c.chance.IntN(1+c.chance.IntN(4000))
+			e.TTL = time.Duration(ms) * time.Millisecond
+			args = append(args, "TTL", ms)
+		}
+		return args
+	}
 	if c.one(10) {
 		n := c.chance.IntN(names)
 		e.Key, e.Dedup = key(n), "name-"+strconv.Itoa(n)
@@ -92,6 +110,8 @@ func (c *client) message(e *history.Enqueue, tag string) []any {
 	return args
 }
 
+func serialKey(n int) string { return "serial-" + strconv.Itoa(n) }
+
 // enqueue sends a pipeline and records the outcomes. It reports whether all commands succeeded.
 func (c *client) enqueue(p redis.Pipeliner, batch []history.Enqueue) bool {
 	at := c.now()
@@ -121,6 +141,7 @@ func (c *client) noteEnqueues(span history.Span, batch []history.Enqueue, cmds [
 		}
 		if e.Outcome == history.Done {
 			e.ID = id
+			offer(c.fresh, subject{e.Queue, id})
 			if e.Dedup == "" || c.first(id) {
 				c.backlog.Add(1)
 			}

@@ -67,7 +67,10 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 		_ = os.RemoveAll(dir) // in the system's temporary directory
 	}()
 	s := &session{options: o, chance: rand.New(rand.NewPCG(o.seed, 0))}
-	s.shared = &shared{clock: clock{time.Now()}, options: o, strange: map[string]int{}}
+	s.shared = &shared{
+		clock: clock{time.Now()}, options: o, strange: map[string]int{},
+		fresh: make(chan subject, subjects), ending: make(chan subject, subjects),
+	}
 	if s.target, err = s.newTarget(); err != nil {
 		return false, err
 	}
@@ -85,7 +88,7 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 	}
 	v := history.Check(&s.history, history.Rules{
 		Sync: mode, Interval: o.interval, LeaseLag: o.leaseLag, Late: 500 * time.Millisecond, Skew: 20 * time.Millisecond,
-		DedupWindow: dedupWindow, Unordered: map[string]bool{fickle: true}, Nodes: o.nodes > 1,
+		DedupWindow: dedupWindow, Unordered: map[string]bool{fickle: true}, Ordered: map[string]bool{serial: true}, Nodes: o.nodes > 1,
 	})
 	return s.report(v), nil
 }
@@ -108,9 +111,17 @@ func (s *session) newTarget() (target, error) {
 func (s *session) queues() error {
 	c := s.shared.client(0)
 	defer c.redis.Close()
-	for q, more := range map[string][]any{steady: {"DEDUPWINDOW", dedupWindow.Milliseconds()}, fickle: {"TTL", fickleTTL.Milliseconds()}} {
-		args := append([]any{"FILA.QUEUE", "CREATE", q, "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000}, more...)
+	for q, more := range map[string][]any{steady: nil, fickle: {"TTL", fickleTTL.Milliseconds()}, serial: {"ORDERED", "ON"}, tight: {"MAXDEPTH", tightDepth}} {
+		args := append([]any{
+			"FILA.QUEUE", "CREATE", q, "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000,
+			"DEDUPWINDOW", dedupWindow.Milliseconds(),
+		}, more...)
 		if err := c.redis.Do(context.Background(), args...).Err(); err != nil {
+			return err
+		}
+	}
+	for _, words := range bindings() {
+		if err := c.redis.Do(context.Background(), append([]any{"FILA.TOPIC", "BIND"}, words...)...).Err(); err != nil {
 			return err
 		}
 	}
@@ -132,6 +143,11 @@ func (s *session) play(ctx context.Context) error {
 		c := s.shared.client(1000 + i)
 		s.clients = append(s.clients, c)
 		consumers.Go(func() { c.consume(consuming, i) })
+	}
+	for i := range s.askers {
+		c := s.shared.client(2000 + i)
+		s.clients = append(s.clients, c)
+		consumers.Go(func() { c.ask(consuming) })
 	}
 	if err := s.torture(ctx); err != nil {
 		return err
@@ -155,7 +171,7 @@ func (s *session) torture(ctx context.Context) error {
 	bar := progress.New(os.Stdout, "torture", int64(s.length.Seconds()))
 	defer bar.Done()
 	begun := time.Now()
-	for done := 0; time.Since(begun) < s.length && (s.harms == 0 || done < s.harms) && ctx.Err() == nil; done++ {
+	for done := 0; time.Since(begun) < s.length && (s.harms == 0 || done < s.harms) && !s.delivered() && ctx.Err() == nil; done++ {
 		moment := time.Now().Add(time.Duration((0.1 + 1.8*s.chance.Float64()) * float64(s.calm)))
 		for time.Now().Before(moment) && ctx.Err() == nil {
 			pause(min(200*time.Millisecond, max(time.Until(moment), time.Millisecond)))
@@ -166,6 +182,11 @@ func (s *session) torture(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// delivered reports whether the ordered queue has made as many deliveries as were asked for.
+func (s *session) delivered() bool {
+	return s.deliveries > 0 && s.shared.ordered.Load() >= int64(s.deliveries)
 }
 
 // drain waits until the consumers have emptied the queues, and records what is left when deliveries
@@ -202,6 +223,8 @@ func (s *session) drain() error {
 func (s *session) report(v *history.Verdict) bool {
 	fmt.Printf("%d crashes; %d enqueues answered, %d not, %d deduplicated; %d deliveries; %d acks and %d other ends honoured\n",
 		len(s.history.Crashes), v.Enqueued, v.Unanswered, v.Deduplicated, v.Deliveries, v.Acked, v.Ended-v.Acked)
+	fmt.Printf("%d publishes answered, with %d copies; %d deliveries of the ordered queue, %d of them not acked; %d results asked for, %d done and %d dead, %d of these while the client waited\n",
+		v.Published, v.Copies, v.Ordered, v.Failed, v.Asked, v.SaidDone, v.SaidDead, v.Waited)
 	s.target.report(v)
 	ok := v.OK() && len(s.shared.strange) == 0
 	for _, b := range v.Breaches {

@@ -75,7 +75,22 @@ func TestTortureKeepsEveryPromise(t *testing.T) {
 	if n := crashes(t, out); n < want {
 		t.Errorf("%d kills, want at least %d", n, want)
 	}
+	judged(t, out)
 	t.Log(out)
+}
+
+// judged verifies that a run has published, delivered from the ordered queue, and asked for results.
+func judged(t *testing.T, out string) {
+	t.Helper()
+	m := regexp.MustCompile(`(\d+) publishes answered, .* (\d+) deliveries of the ordered queue, (\d+) of them not acked; (\d+) results asked for, (\d+) done and (\d+) dead, (\d+) of these while`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("no counts of publishes, order and results:\n%s", out)
+	}
+	for _, n := range m[1:] {
+		if n == "0" {
+			t.Errorf("something was not tried: %s", m[0])
+		}
+	}
 }
 
 // TestPowerLossTakesNoMoreThanItMay cuts the power of the real store in every sync mode.
@@ -132,6 +147,7 @@ func TestADiskThatFailsLosesNothing(t *testing.T) {
 func TestTortureOfNodesKeepsEveryPromise(t *testing.T) {
 	out, code := torture(t, binary(t), nil, "-nodes", "3", "-t", nodesTime.String(), "-calm", "500ms")
 	wantKept(t, out, code)
+	judged(t, out)
 	if !strings.Contains(out, "leaderships") || !strings.Contains(out, " kill") {
 		t.Errorf("the output does not state what was done:\n%s", out)
 	}
@@ -176,6 +192,9 @@ func TestTortureFindsPlantedFaults(t *testing.T) {
 		"unfenced-receipt":    {"a receipt changes nothing after its lease", nil},
 		"lost-timer":          {"a stored message can be leased", nil},
 		"lost-lease":          {"a message has one live lease", nil},
+		"half-publish":        {"an acknowledged message is delivered until it is acked", nil},
+		"lost-result":         {"the answer to FILA.RESULT is what has become of the message", nil},
+		"unordered":           {"an ordered queue delivers a key in order, one message at a time", nil},
 		"unsynced-log":        {"", []string{"-nodes", "3", "-by", "power", "-t", "3s", "-calm", "700ms"}},
 		"forgotten-vote":      {"", []string{"-nodes", "3", "-by", "power", "-t", "3s", "-calm", "700ms"}},
 	} {

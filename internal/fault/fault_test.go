@@ -146,22 +146,70 @@ func (r *recorder) Handle(cmds []resp.Command) {
 	}
 }
 
+// handled returns the words of commands as they reach the session of a broker with a fault.
+func handled(t *testing.T, fault string, commands ...string) string {
+	t.Helper()
+	t.Setenv("PLANTED_FAULT", fault)
+	r := new(recorder)
+	var cmds []resp.Command
+	for _, words := range commands {
+		var c resp.Command
+		for w := range strings.FieldsSeq(words) {
+			c.Args = append(c.Args, []byte(w))
+		}
+		cmds = append(cmds, c)
+	}
+	WrapSession(r).Handle(cmds)
+	return strings.Join(r.said, " ")
+}
+
 func TestUnfencedReceiptCutsTheDeliveryNumberOfAcksAlone(t *testing.T) {
 	const said = "fila.ack q id1:3 id2:4 FILA.NACK q id1:3 FILA.ACK q"
 	for name, want := range map[string]string{"": said, unfencedReceipt: "fila.ack q id1 id2 FILA.NACK q id1:3 FILA.ACK q"} {
-		t.Setenv("PLANTED_FAULT", name)
-		r := new(recorder)
-		var cmds []resp.Command
-		for _, words := range []string{"fila.ack q id1:3 id2:4", "FILA.NACK q id1:3", "FILA.ACK q"} {
-			var c resp.Command
-			for w := range strings.FieldsSeq(words) {
-				c.Args = append(c.Args, []byte(w))
-			}
-			cmds = append(cmds, c)
-		}
-		WrapSession(r).Handle(cmds)
-		if got := strings.Join(r.said, " "); got != want {
+		if got := handled(t, name, "fila.ack q id1:3 id2:4", "FILA.NACK q id1:3", "FILA.ACK q"); got != want {
 			t.Errorf("PLANTED_FAULT=%s: the session gets %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestUnorderedTakesTheOrderFromQueuesAlone(t *testing.T) {
+	commands := []string{"FILA.QUEUE CREATE ordered TTL 5 ordered ON", "FILA.ENQUEUE ORDERED ON", "FILA.QUEUE HELP"}
+	if got, want := handled(t, unordered, commands...), "FILA.QUEUE CREATE ordered TTL 5 ordered OFF FILA.ENQUEUE ORDERED ON FILA.QUEUE HELP"; got != want {
+		t.Errorf("the session gets %q, want %q", got, want)
+	}
+}
+
+func TestHalfPublishDropsEveryFifthCopy(t *testing.T) {
+	sound, s := plant(t, halfPublish)
+	var b storage.Batch
+	for i := range 6 {
+		b.Put(storage.Messages, fmt.Appendf(nil, "copy%d", i), []byte("one"))
+		b.Put(storage.Leases, fmt.Appendf(nil, "copy%d", i), []byte("one"))
+	}
+	for i := range 6 {
+		b.Put(storage.Messages, fmt.Appendf(nil, "other%d", i), fmt.Append(nil, i))
+	}
+	if err := s.Commit(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		if has(t, sound, storage.Messages, fmt.Sprint("copy", i)) != (i < 5) || !has(t, sound, storage.Messages, fmt.Sprint("other", i)) || !has(t, sound, storage.Leases, fmt.Sprint("copy", i)) {
+			t.Errorf("record %d: want all but the sixth message that is like the one before it", i)
+		}
+	}
+}
+
+func TestLostResultDropsEvery20th(t *testing.T) {
+	sound, s := plant(t, lostResult)
+	for i := range 20 {
+		var b storage.Batch
+		b.Put(storage.Results, fmt.Append(nil, i), []byte("value"))
+		b.Put(storage.Messages, fmt.Append(nil, i), []byte("value"))
+		if err := s.Commit(&b, true); err != nil {
+			t.Fatal(err)
+		}
+		if has(t, sound, storage.Results, fmt.Sprint(i)) != (i < 19) || !has(t, sound, storage.Messages, fmt.Sprint(i)) {
+			t.Errorf("record %d: want all but the last result", i)
 		}
 	}
 }
@@ -207,8 +255,8 @@ func TestAFailingStoreFailsFromItsMarkOn(t *testing.T) {
 
 // Every fault must have a test above.
 func TestTheTableHoldsTheFaultsThatAreTested(t *testing.T) {
-	if n := len(faults()); n != 11 {
-		t.Errorf("%d faults, 11 of them have tests", n)
+	if n := len(faults()); n != 14 {
+		t.Errorf("%d faults, 14 of them have tests", n)
 	}
 	for name, f := range faults() {
 		parts := 0

@@ -19,6 +19,9 @@ const (
 	lostLease         = "lost-lease"          // leases are not stored
 	lostTimer         = "lost-timer"          // delayed messages are not found again
 	unfencedReceipt   = "unfenced-receipt"    // an ack ends any lease of its message
+	halfPublish       = "half-publish"        // every fifth publish to several queues stores one message less
+	lostResult        = "lost-result"         // every 20th result of an ack is not stored
+	unordered         = "unordered"           // queues are not ordered, whatever their settings
 
 	// These are planted by internal/cluster, into the replicated log of a node.
 	UnsyncedLog   = "unsynced-log"   // a sync of the log does nothing
@@ -45,6 +48,9 @@ func faults() map[string]fault {
 		lostLease:         {store: func(s Store) Store { return &forgetfulStore{Store: s, drop: leases} }},
 		lostTimer:         {store: func(s Store) Store { return timelessStore{s} }},
 		unfencedReceipt:   {session: func(s resp.Session) resp.Session { return unfencedSession{s} }},
+		halfPublish:       {store: func(s Store) Store { return &forgetfulStore{Store: s, drop: everyCopy(5)} }},
+		lostResult:        {store: func(s Store) Store { return &forgetfulStore{Store: s, drop: everyResult(20)} }},
+		unordered:         {session: func(s resp.Session) resp.Session { return unorderedSession{s} }},
 		UnsyncedLog:       {log: true},
 		ForgottenVote:     {log: true},
 		slowRecovery:      {store: func(s Store) Store { return &slowStore{Store: s} }},

@@ -23,3 +23,21 @@ func (u unfencedSession) Handle(cmds []resp.Command) {
 	}
 	u.Session.Handle(cmds)
 }
+
+// unorderedSession creates queues that are not ordered.
+type unorderedSession struct{ resp.Session }
+
+func (u unorderedSession) Handle(cmds []resp.Command) {
+	for i := range cmds {
+		args := cmds[i].Args
+		if len(args) < 3 || !bytes.EqualFold(args[0], []byte("FILA.QUEUE")) {
+			continue
+		}
+		for j := 3; j+1 < len(args); j++ {
+			if bytes.EqualFold(args[j], []byte("ORDERED")) {
+				args[j+1] = []byte("OFF")
+			}
+		}
+	}
+	u.Session.Handle(cmds)
+}

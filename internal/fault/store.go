@@ -84,6 +84,36 @@ func everyAck(n int) func(r storage.Record) bool {
 	}
 }
 
+// everyCopy drops every n-th message whose record is that of the message before it, as a publish stores
+// them.
+func everyCopy(n int) func(r storage.Record) bool {
+	var last []byte
+	copies := 0
+	return func(r storage.Record) bool {
+		if r.Op != storage.OpPut || r.Family != storage.Messages {
+			return false
+		}
+		same := bytes.Equal(r.Value, last)
+		last = append(last[:0], r.Value...)
+		if same {
+			copies++
+		}
+		return same && copies%n == 0
+	}
+}
+
+// everyResult drops every n-th result of an ack.
+func everyResult(n int) func(r storage.Record) bool {
+	results := 0
+	return func(r storage.Record) bool {
+		if r.Op != storage.OpPut || r.Family != storage.Results {
+			return false
+		}
+		results++
+		return results%n == 0
+	}
+}
+
 // leases drops every record of a lease.
 func leases(r storage.Record) bool { return r.Family == storage.Leases }
 
