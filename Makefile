@@ -40,7 +40,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -295,6 +295,9 @@ bench-scheduler: build ## what fairness, many keys and throttles cost: in the en
 	set -o pipefail; CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'Against' -benchtime 150x -timeout 30m | tee bin/bench-scheduler.txt
 	CGO_ENABLED=0 $(GO) test ./engine -run '^$$' -bench 'TokenBucket' -timeout 30m
 	$(BENCH) scheduler -bin $(BIN) -engine bin/bench-scheduler.txt $(ARGS)
+
+bench-topics: build ## publish to ten queues beside ten enqueues, an ordered queue beside another, and messages that use neither, in turns
+	$(BENCH) topics -bin $(BIN) $(ARGS)
 
 # Debian 12 and 13, Ubuntu 22.04 and 24.04, as root and as a user. It needs root, debootstrap,
 # and half an hour for each system.

@@ -39,6 +39,7 @@ func benchmarks() []benchmark {
 		{"operators", "what other clients wait for while operators watch, search and redrive at a million keys", "never", prepareOperators},
 		{"promises", "the cycle with a hook, many keys and a large backlog, each compared with the cycle without; latency to waiting consumers; sustained load", "always", preparePromises},
 		{"scheduler", "enqueue and lease with one key, many keys and throttles; needs redis-benchmark", "always", prepareScheduler},
+		{"topics", "a publish to several queues beside as many enqueues, an ordered queue beside another, and what both cost other messages", "always", prepareTopics},
 	}
 }
 

@@ -20,6 +20,9 @@ func (f *fila) Prepare(ctx context.Context, s Shape) error {
 	if s.Signals {
 		create = append(create, "SIGNALS", "ON")
 	}
+	if s.Ordered {
+		create = append(create, "ORDERED", "ON")
+	}
 	if err := f.do(ctx, create); err != nil {
 		return err
 	}

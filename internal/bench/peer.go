@@ -10,6 +10,7 @@ type Shape struct {
 	Throttles int    // throttles of each message, with limits that are never reached
 	Hook      string // source of an on_enqueue hook; messages then carry their key in a header
 	Signals   bool   // the queue records signals of its messages
+	Ordered   bool   // the queue is ordered
 	Budgets   int    // budgets with more credits than are needed; that of its key pays for each message
 }
 
