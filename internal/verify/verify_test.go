@@ -170,6 +170,59 @@ func TestABindingNeedsItsQueue(t *testing.T) {
 	})
 }
 
+// acked enqueues and acks a message with a result, and returns its id.
+func (b *broker) acked(queue, value string) (id engine.ID) {
+	b.t.Helper()
+	req := &engine.Enqueue{Queue: queue, Payload: []byte("x")}
+	if err := b.Prepare(req); err != nil {
+		b.t.Fatal(err)
+	}
+	b.do(func(tx *engine.Tx) (err error) { id, err = tx.Enqueue(req); return err })
+	b.do(func(tx *engine.Tx) error {
+		ds, err := tx.Lease(&engine.LeaseRequest{Queues: []string{queue}, Count: 1, Block: -1})
+		if err == nil {
+			_, err = tx.AckWith(queue, []engine.Receipt{ds[0].Receipt}, engine.AckOptions{Result: []byte(value)})
+		}
+		return err
+	})
+	return id
+}
+
+// TestAResultNeedsItsQueue: a result of a queue that is gone, or one that cannot be read, is found
+// and dropped; the others stay known.
+func TestAResultNeedsItsQueue(t *testing.T) {
+	store := storage.NewMemory()
+	b := start(t, store)
+	b.do(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) })
+	id := b.acked("q", "v-1")
+	all, records := findings(t, store)
+	if len(all) != 0 || records[storage.Results] != 1 {
+		t.Fatalf("%q in %v", all, records)
+	}
+	var harm storage.Batch
+	harm.Put(storage.Results, storage.AppendResultKey(nil, 99, 1, storage.ID(id)), (&storage.Result{Value: []byte("v-2"), At: 1}).Append(nil))
+	harm.Put(storage.Results, storage.AppendResultKey(nil, 1, 1, storage.ID{1}), []byte{0xff})
+	harm.Put(storage.Results, []byte("short"), nil)
+	if err := store.Commit(&harm, true); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ = findings(t, store); len(all) != 3 || !strings.Contains(strings.Join(all, " "), "a result of the queue with the number 99, which does not exist") {
+		t.Errorf("%q", all)
+	}
+	if err := verify.Repair(store, true, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if all, records = findings(t, store); len(all) != 0 || records[storage.Results] != 1 {
+		t.Errorf("after the repair: %q in %v", all, records)
+	}
+	b = start(t, store)
+	req := &engine.ResultRequest{Queue: "q", ID: id, Block: -1}
+	b.do(func(tx *engine.Tx) error { return tx.Result(req) })
+	if r := req.Result; r.Status != engine.ResultDone || string(r.Value) != "v-1" {
+		t.Errorf("after the repair: %+v", r)
+	}
+}
+
 func TestTheStoreOfANodeIsVerified(t *testing.T) {
 	node := func(change func(b *storage.Batch)) *storage.Memory {
 		store := storage.NewMemory()

@@ -1,0 +1,66 @@
+package integration_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestAStoreWithTopicsAndResultsIsInOrder has fila check and fila repair read what topics, ordered
+// queues and results leave in a store, after each end of a broker; then a repair makes a new store
+// from the files of a damaged one, and all of it is there.
+func TestAStoreWithTopicsAndResultsIsInOrder(t *testing.T) {
+	for name, end := range ends() {
+		t.Run(name, func(t *testing.T) {
+			b := serve(t, "--storage.lease_lag_ms", "0")
+			c := connect(t, b.Addr(), 3)
+			do(t, c, "FILA.QUEUE", "CREATE", "plain")
+			do(t, c, "FILA.QUEUE", "CREATE", "ordered", "ORDERED", "ON", "BACKOFF", 3_600_000, "MAXBACKOFF", 3_600_000)
+			do(t, c, "FILA.TOPIC", "BIND", "t", "plain")
+			do(t, c, "FILA.TOPIC", "BIND", "t", "ordered", "HEADER", "kind", "good*")
+			ids := map[string]string{}
+			for _, payload := range []string{"one", "two"} {
+				ids, _ = published(do(t, c, "FILA.PUBLISH", "t", payload, "KEY", "k", "HEADER", "kind", "goods"))
+			}
+			first := one(t, c, "plain")
+			do(t, c, "FILA.ACK", "plain", first.receipt, "RESULT", "v-1")
+			do(t, c, "FILA.NACK", "ordered", one(t, c, "ordered").receipt) // its key waits for an hour
+			for _, damaged := range []bool{false, true} {
+				if err := end(b); err != nil {
+					t.Fatal(err)
+				}
+				if damaged {
+					if err := os.WriteFile(filepath.Join(b.Data(), "CURRENT"), nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+					wantOutput(t, 1, "damaged", "check", b.Data())
+					wantOutput(t, 0, "everything is in order", "repair", b.Data())
+				}
+				wantOutput(t, 0, "everything is in order", "check", b.Data())
+				wantOutput(t, 0, "nothing was changed", "repair", b.Data())
+				restart(t, b)
+				c = connect(t, b.Addr(), 3)
+				if r := mapped(t, do(t, c, "FILA.RESULT", "plain", first.id())); r["status"] != "done" || r["value"] != "v-1" {
+					t.Errorf("damaged %v: the result is %v", damaged, r)
+				}
+				if r := mapped(t, do(t, c, "FILA.RESULT", "ordered", ids["ordered"])); r["status"] != "pending" {
+					t.Errorf("damaged %v: the result is %v", damaged, r)
+				}
+				if info := mapped(t, do(t, c, "FILA.TOPIC", "INFO", "t")); len(info["bindings"].([]any)) != 2 { //nolint:forcetypeassert // the contract guarantees the type
+					t.Errorf("damaged %v: the topic has %v", damaged, info["bindings"])
+				}
+				if ds := lease(t, c, "ordered", "COUNT", 10); len(ds) != 0 {
+					t.Errorf("damaged %v: %v was delivered while its key waits", damaged, ds)
+				}
+				again, err := published(do(t, c, "FILA.PUBLISH", "t", fmt.Sprint("again", damaged), "HEADER", "kind", "goods"))
+				if err != nil || len(again) != 2 {
+					t.Errorf("damaged %v: a publish went to %v: %v", damaged, again, err)
+				}
+				for _, d := range lease(t, c, "ordered", "COUNT", 10) { // of the key default
+					do(t, c, "FILA.ACK", "ordered", d.receipt)
+				}
+			}
+		})
+	}
+}
