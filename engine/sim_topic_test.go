@@ -100,81 +100,143 @@ func (s *sim) actTopic(cl *simClient) {
 	})
 }
 
+// simPublished is a publish as its client knows it.
+type simPublished struct {
+	req     *Publish
+	payload string
+	paid    simCharge
+	list    []Published
+	fresh   map[string]bool // queues that have stored it; the others knew its deduplication id
+	at      time.Time       // of the turn
+	known   *simPublish
+}
+
+// newPublish makes a message up, with any of the options of an enqueue.
+func (s *sim) newPublish() *simPublished {
+	key, to := fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), []string{"x", "y", "z"}[s.rng.IntN(3)]
+	req := &Publish{Topic: "t", BestEffort: s.rng.IntN(4) == 0, Message: Enqueue{Key: key, Headers: []Header{{Name: []byte("to"), Value: []byte(to)}}}}
+	m := &req.Message
+	if s.rng.IntN(4) == 0 {
+		m.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
+	}
+	if s.rng.IntN(4) == 0 {
+		m.TTL = m.Delay + time.Duration(1+s.rng.IntN(600))*time.Millisecond
+	}
+	if s.rng.IntN(3) == 0 {
+		m.Dedup = fmt.Sprintf("d%d", s.rng.IntN(4)) // as those of enqueues
+	}
+	if s.rng.IntN(8) == 0 {
+		m.Priority = new(uint8(s.rng.IntN(10))) //nolint:gosec // small
+	}
+	if s.rng.IntN(4) == 0 {
+		m.Throttles = []string{fmt.Sprintf("t%d", s.rng.IntN(3))}
+	}
+	m.Cost = uint32(s.rng.IntN(4)) //nolint:gosec // small
+	p := &simPublished{req: req, paid: s.payFor(m), known: &simPublish{purges: s.oracle.look.purges}}
+	s.oracle.tags++
+	p.payload = fmt.Sprintf("*/%s/%d", key, s.oracle.tags)
+	m.Payload = []byte(p.payload)
+	return p
+}
+
 // publish publishes a message.
 func (s *sim) publish(cl *simClient) {
 	o := &s.oracle
-	key, to := fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), []string{"x", "y", "z"}[s.rng.IntN(3)]
-	req := &Publish{Topic: "t", BestEffort: s.rng.IntN(4) == 0, Message: Enqueue{Key: key, Headers: []Header{{Name: []byte("to"), Value: []byte(to)}}}}
-	if s.rng.IntN(4) == 0 {
-		req.Message.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
-	}
-	delay := req.Message.Delay
-	o.tags++
-	payload := fmt.Sprintf("*/%s/%d", key, o.tags)
-	req.Message.Payload = []byte(payload)
-	if err := s.step.PreparePublish(req); err != nil {
+	p := s.newPublish()
+	message := p.req.Message // the request frees it
+	to := string(message.Headers[0].Value)
+	if err := s.step.PreparePublish(p.req); err != nil {
 		o.fail("prepare publish: %v", err)
 	}
 	for _, queue := range []string{"a", "b"} {
-		tag := tagOf(queue, []byte(payload))
+		tag := tagOf(queue, []byte(p.payload))
 		o.signals.asked(tag, signalEnqueued)
 		o.unknown[tag] = true
 	}
-	known := &simPublish{purges: o.look.purges}
-	var list []Published
-	var due time.Time
-	stored := func() {
-		o.trace("published %s: %v", payload, list)
-		delete(o.topics.open, payload)
-		for _, queue := range []string{"a", "b"} {
-			tag := tagOf(queue, []byte(payload))
-			i := slices.IndexFunc(list, func(p Published) bool { return p.Queue == queue })
-			if i < 0 {
-				delete(o.unknown, tag)
-				o.signals.resolved(tag, signalEnqueued, false, o.now)
-				continue
-			}
-			o.enqueued(tag, list[i].ID, due)
-			m := o.byID[list[i].ID]
-			m.perhapsGone = m.perhapsGone || s.replaced && known.purges != o.look.purges
-		}
-	}
-	s.late = stored
+	s.late = func() { s.published(p, &message) }
 	s.submit(cl, func(tx *Tx) (err error) {
-		list, err = s.doPublish(tx, req)
-		if err != nil {
+		before := tx.core.ids.last
+		if p.list, err = s.doPublish(tx, p.req); err != nil {
 			return err
 		}
 		want := []string{"a"}
 		if pattern := boundTo(tx.core); pattern == to || pattern == "[xy]" && to != "z" {
 			want = append(want, "b")
 		}
-		known.queues = nil
-		for _, p := range list {
-			known.queues = append(known.queues, p.Queue)
-			if delay > 0 {
-				o.handed[p.ID] = true // it gets its position when it is due
-			}
+		var queues []string
+		for _, x := range p.list {
+			queues = append(queues, x.Queue)
 		}
-		if !slices.Equal(known.queues, want) && (!req.BestEffort || len(known.queues) >= len(want)) {
-			o.fail("%s went to %q, bound are %q", payload, known.queues, want)
+		if !slices.Equal(queues, want) && (!p.req.BestEffort || len(queues) >= len(want)) {
+			o.fail("%s went to %q, bound are %q", p.payload, queues, want)
 		}
-		if delay > 0 {
-			due = tx.Now().Add(delay)
-		}
-		o.topics.open[payload] = known
+		s.applied(tx, p, &message, before)
 		return nil
 	}, func(err error) {
+		ordered := o.order.on && (message.Delay > 0 || message.Priority != nil) // a is
 		switch {
 		case err == nil:
-			stored()
-		case errors.Is(err, ErrTakeover), o.order.on && delay > 0 && errors.Is(err, ErrInvalid): // a is ordered
-			delete(o.unknown, tagOf("a", []byte(payload)))
-			delete(o.unknown, tagOf("b", []byte(payload)))
+			s.published(p, &message)
+		case errors.Is(err, ErrTakeover), ordered && errors.Is(err, ErrInvalid):
+			delete(o.unknown, tagOf("a", []byte(p.payload)))
+			delete(o.unknown, tagOf("b", []byte(p.payload)))
 		case !notNow(err):
 			o.fail("publish: %v", err)
 		}
 	})
+}
+
+// applied records what a publish has stored in its turn. before is the last id that was given out
+// before it.
+func (s *sim) applied(tx *Tx, p *simPublished, m *Enqueue, before int64) {
+	o := &s.oracle
+	p.at, p.fresh, p.known.queues = tx.Now(), map[string]bool{}, nil
+	for _, x := range p.list {
+		if idNanos(x.ID) <= before {
+			continue
+		}
+		p.fresh[x.Queue] = true
+		p.known.queues = append(p.known.queues, x.Queue)
+		s.money.paid[x.ID] = p.paid
+		if m.Delay > 0 {
+			o.handed[x.ID] = true // it gets its position when it is due
+		}
+		if m.TTL > 0 {
+			o.ends[x.ID] = p.at.Add(m.TTL)
+		}
+		if m.Dedup != "" {
+			o.named(tagOf(x.Queue, []byte(p.payload)), x.Queue, m.Dedup, p.at)
+		}
+	}
+	if len(p.fresh) > 0 {
+		o.topics.open[p.payload] = p.known
+	}
+}
+
+// published tells the oracle the answer to a publish.
+func (s *sim) published(p *simPublished, m *Enqueue) {
+	o := &s.oracle
+	o.trace("published %s: %v", p.payload, p.list)
+	delete(o.topics.open, p.payload)
+	for _, queue := range []string{"a", "b"} {
+		tag := tagOf(queue, []byte(p.payload))
+		i := slices.IndexFunc(p.list, func(x Published) bool { return x.Queue == queue })
+		switch {
+		case i < 0:
+			delete(o.unknown, tag)
+			o.signals.resolved(tag, signalEnqueued, false, o.now)
+		case !p.fresh[queue]:
+			o.repeated(tag, p.list[i].ID, queue, m.Dedup, p.at)
+		default:
+			var due time.Time
+			if m.Delay > 0 {
+				due = p.at.Add(m.Delay)
+			}
+			o.enqueued(tag, p.list[i].ID, due)
+			stored := o.byID[p.list[i].ID]
+			stored.perhapsGone = stored.perhapsGone || s.replaced && p.known.purges != o.look.purges
+		}
+	}
 }
 
 // doPublish is Tx.Publish, or breaks it in two writes.
