@@ -114,17 +114,17 @@ fmt: $(LINT) ## format
 
 check: lint test ## what CI runs: lint, then all tests
 
-clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/clients.md
+clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/reference/clients.md
 	CGO_ENABLED=1 $(GO) test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
 
 docs: ## write again the documents that are made from code
-	CGO_ENABLED=0 $(GO) run . config --format markdown > docs/configuration.md.new
-	mv docs/configuration.md.new docs/configuration.md
+	CGO_ENABLED=0 $(GO) run . config --format markdown > docs/reference/configuration.md.new
+	mv docs/reference/configuration.md.new docs/reference/configuration.md
 	CGO_ENABLED=0 $(GO) run . commands --format markdown > redis-compat.md.new
 	mv redis-compat.md.new redis-compat.md
 	CGO_ENABLED=0 $(GO) test ./internal/tracing -run '^TestTheDocumentHas' -count=1 -args -update
-	CGO_ENABLED=0 $(GO) run . help --markdown > docs/cli.md.new
-	mv docs/cli.md.new docs/cli.md
+	CGO_ENABLED=0 $(GO) run . help --markdown > docs/reference/cli.md.new
+	mv docs/reference/cli.md.new docs/reference/cli.md
 	CGO_ENABLED=0 $(GO) test ./commands -count=1 -run '^TestTheTableOfCosts' -args -rewrite
 	CGO_ENABLED=0 $(GO) test ./internal/metrics -count=1 -run '^TestTheDocumentIs' -args -update
 
@@ -304,7 +304,7 @@ bench-topics: build ## publish to ten queues beside ten enqueues, an ordered que
 test-systems: ## build and try Fila on other systems: make test-systems SYSTEMS="trixie jammy" ARGS=-full
 	integration/systems/try $(ARGS) $(SYSTEMS)
 
-# Packages: deploy/release has what these do, docs/packages.md says it in words.
+# Packages: deploy/release has what these do, docs/how-to/packages.md says it in words.
 PREFIX  ?= /usr/local
 DESTDIR ?=
 .PHONY: install setup-release release test-packages

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -163,7 +164,7 @@ SIGTERM or SIGINT stops in order: no new connections, what is in flight is
 answered, everything is on disk, exit code 0. A second signal, a second or more
 after the first, ends it at once.
 
-SIGHUP reads the configuration again (docs/operations.md says what of it then
+SIGHUP reads the configuration again (docs/how-to/operations.md says what of it then
 changes), or stops in order if the log goes to a terminal, which is gone then.`,
 		Example: `  fila serve --server.listen_addr 127.0.0.1:7000 --storage.path ~/fila
   FILA_AUTH__PASSWORD=secret fila serve --server.listen_addr 0.0.0.0:5555
@@ -246,7 +247,10 @@ func (s setting) flagUsage() string {
 		first += "; 0: " + zero
 	}
 	links := regexp.MustCompile(`\[[^]]*\]\(([^)#]*)[^)]*\)`)
-	return strings.ReplaceAll(links.ReplaceAllString(first, "docs/$1"), "`", "")
+	first = links.ReplaceAllStringFunc(first, func(link string) string {
+		return path.Join("docs/reference", links.FindStringSubmatch(link)[1])
+	})
+	return strings.ReplaceAll(first, "`", "")
 }
 
 func noCommand(root *cobra.Command) cobra.PositionalArgs {

@@ -170,24 +170,24 @@ func TestTheFileThatConfigWritesIsReadAsTheSame(t *testing.T) {
 }
 
 func TestTheReferenceIsFresh(t *testing.T) {
-	kept, err := os.ReadFile("../docs/configuration.md")
+	kept, err := os.ReadFile("../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, _ := run(t, never(t), "config", "--format", "markdown")
 	if code != 0 || stdout != string(kept) {
-		t.Error("docs/configuration.md is not what cli/settings.go says: run `make docs`")
+		t.Error("docs/reference/configuration.md is not what cli/settings.go says: run `make docs`")
 	}
 }
 
 func TestTheReferenceOfTheCommandLineIsFresh(t *testing.T) {
-	kept, err := os.ReadFile("../docs/cli.md")
+	kept, err := os.ReadFile("../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, _ := run(t, never(t), "help", "--markdown")
 	if code != 0 || stdout != string(kept) {
-		t.Error("docs/cli.md is not what the commands say: run `make docs`")
+		t.Error("docs/reference/cli.md is not what the commands say: run `make docs`")
 	}
 }
 

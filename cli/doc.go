@@ -7,7 +7,7 @@
 //
 // Every setting is described once, in the table of settings.go: its name, default, unit, bounds and
 // meaning. Flags, environment variables, error texts, the help, `fila config` and
-// docs/configuration.md are derived from that table.
+// docs/reference/configuration.md are derived from that table.
 //
 // Four layers are applied in order, later ones overriding earlier ones: defaults, one file, the
 // environment, flags. Unknown settings and invalid values are errors in every layer: a misspelt

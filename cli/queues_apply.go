@@ -28,7 +28,7 @@ func queuesApplyCommand(env *remote.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Create and alter queues until they match a file, in one write",
-		Long: `Reads the [[queues]] of FILE (docs/queues.md), prints what has to be done, and does
+		Long: `Reads the [[queues]] of FILE (docs/how-to/queues.md), prints what has to be done, and does
 all of it in one write: after a crash all of it is there, or nothing.
 
 A setting that the file does not say gets its default. Queues that are not in the

@@ -12,7 +12,7 @@ import (
 	"github.com/faisca/fila/cli/remote"
 )
 
-// reference writes docs/cli.md: every command with its flags and examples. It is made from what
+// reference writes docs/reference/cli.md: every command with its flags and examples. It is made from what
 // the commands say of themselves.
 func reference(w io.Writer, root *cobra.Command) error {
 	var b strings.Builder

@@ -110,7 +110,7 @@ func serverSettings(c *Server) []setting {
 		{
 			name:  "server.queues_file",
 			value: text{to: &c.QueuesFile, of: "path", says: "a file"},
-			doc: "A file with `[[queues]]`, applied at start together with those of the configuration file; nothing is deleted. See [queues](queues.md). " +
+			doc: "A file with `[[queues]]`, applied at start together with those of the configuration file; nothing is deleted. See [queues](../how-to/queues.md). " +
 				"Empty: none. `--queues FILE` is a short form.",
 		},
 		{
@@ -183,7 +183,7 @@ func authSettings(c *Auth) []setting {
 			value:  lines{to: &c.Users},
 			secret: true,
 			doc: "Users and their rights, each as a line of `ACL LIST`: `user worker on #<SHA-256 of the password> %R~orders* +@consume +@connection`. " +
-				"See [security](security.md).",
+				"See [security](../how-to/security.md).",
 		},
 		{
 			name:  "auth.acl_file",
@@ -250,7 +250,7 @@ func storageSettings(c *Storage) []setting {
 			name:  "storage.sync",
 			value: text{to: &c.Sync, def: SyncAlways, choices: []string{SyncAlways, SyncInterval, SyncNever}},
 			doc: "When a write is synced to disk. `always`: before its reply. `interval`: every `storage.sync_interval_ms`. `never`: when the operating " +
-				"system decides. In all three modes writes survive the end of the process; see [guarantees](guarantees.md) for power cuts.",
+				"system decides. In all three modes writes survive the end of the process; see [guarantees](../explanation/guarantees.md) for power cuts.",
 		},
 		{
 			name:  "storage.sync_interval_ms",
@@ -267,7 +267,7 @@ func storageSettings(c *Storage) []setting {
 			name:  "storage.memtable",
 			value: text{to: &c.Memtable, def: "default", choices: []string{"default", "lanes", "skiplist"}},
 			doc: "The structure of messages, leases and budgets in memory before they are written to tables. `lanes`: Fila's own, which sorts only when necessary. " +
-				"`skiplist`: RocksDB's, slower. `default`: lanes, or RocksDB's in a [plain build](../ARCHITECTURE.md#below-the-defaults). The data on " +
+				"`skiplist`: RocksDB's, slower. `default`: lanes, or RocksDB's in a [plain build](../../ARCHITECTURE.md#below-the-defaults). The data on " +
 				"disk is the same.",
 		},
 		{
@@ -285,7 +285,7 @@ func storageSettings(c *Storage) []setting {
 			name:  "storage.reserve_bytes",
 			value: sized(&c.ReserveBytes, 32*mib, 0, 1024*gib),
 			doc: "Size of a file that reserves disk space and is deleted when the disk is full, since deleting messages requires writes, too. At most a " +
-				"sixteenth of the disk. 0: none; a full disk then needs space freed outside the store. See [operations](operations.md#a-full-disk).",
+				"sixteenth of the disk. 0: none; a full disk then needs space freed outside the store. See [operations](../how-to/operations.md#a-full-disk).",
 		},
 	}
 }
@@ -375,7 +375,7 @@ func limitSettings(c *Limits) []setting {
 		{name: "limits.header_name_bytes", value: sized(&c.HeaderName, 512, 1, nameMax), doc: "Longest header name."},
 		{name: "limits.header_value_bytes", value: sized(&c.HeaderValue, 8*kib, 1, 64*mib), doc: "Longest header value."},
 		{name: "limits.payload_bytes", value: sized(&c.Payload, 16*mib, 1, 512*mib), doc: "Largest payload."},
-		{name: "limits.result_bytes", value: sized(&c.Result, mib, 1, 64*mib), doc: "Largest result of an ack, see [results](messages.md#results)."},
+		{name: "limits.result_bytes", value: sized(&c.Result, mib, 1, 64*mib), doc: "Largest result of an ack, see [results](../explanation/messages.md#results)."},
 		{
 			name:  "limits.command_bytes",
 			value: sized(&c.Command, 32*mib, kib, gib-mib),
@@ -405,8 +405,8 @@ func limitSettings(c *Limits) []setting {
 			doc: "Maximum number of [signals](signals.md), pairs of subject and name. Each takes at most 256 bytes of memory, besides its names; one more takes the " +
 				"place of the one that was added to longest ago.",
 		},
-		{name: "limits.crons", value: count(&c.Crons, 10_000, 1, 1_000_000), doc: "Maximum number of recurring messages, see [cron](cron.md)."},
-		{name: "limits.budgets", value: count(&c.Budgets, 100_000, 1, 1_000_000), doc: "Maximum number of budgets, see [budgets](budgets.md)."},
+		{name: "limits.crons", value: count(&c.Crons, 10_000, 1, 1_000_000), doc: "Maximum number of recurring messages, see [cron](../how-to/cron.md)."},
+		{name: "limits.budgets", value: count(&c.Budgets, 100_000, 1, 1_000_000), doc: "Maximum number of budgets, see [budgets](../explanation/budgets.md)."},
 	}
 }
 

@@ -5,7 +5,7 @@ func budgetSettings(c *Budgets) []setting {
 		{
 			name:  "budgets.history_days",
 			value: count(&c.HistoryDays, 35, 1, 400),
-			doc:   "Days for which the history of [budgets](budgets.md) and the ids of `FILA.BUDGET CREDIT` and `CHARGE` are kept. The sums stay exact without them.",
+			doc:   "Days for which the history of [budgets](../explanation/budgets.md) and the ids of `FILA.BUDGET CREDIT` and `CHARGE` are kept. The sums stay exact without them.",
 		},
 	}
 }

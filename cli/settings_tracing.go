@@ -19,7 +19,7 @@ func tracingSettings(c *Tracing) []setting {
 			name:  "tracing.endpoint",
 			value: text{to: &c.Endpoint, check: checkEndpoint, of: "URL", says: "empty, or a URL as in http://127.0.0.1:4318"},
 			doc: "The OpenTelemetry collector that takes spans, OTLP over HTTP; `/v1/traces` is added to a URL without a path. Empty: no spans. " +
-				"They are made for messages whose header `traceparent` says sampled, see [tracing](tracing.md).",
+				"They are made for messages whose header `traceparent` says sampled, see [tracing](../how-to/tracing.md).",
 		},
 		{
 			name:  "tracing.ratio",

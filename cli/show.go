@@ -88,7 +88,7 @@ func writeTOML(w io.Writer, l *Loaded) error {
 	return err
 }
 
-// writeMarkdown writes the reference, docs/configuration.md. It is about the
+// writeMarkdown writes the reference, docs/reference/configuration.md. It is about the
 // defaults and never about this machine.
 func writeMarkdown(w io.Writer) error {
 	var b strings.Builder

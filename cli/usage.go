@@ -65,7 +65,7 @@ func flags(b *strings.Builder, all *pflag.FlagSet) {
 	})
 	fmt.Fprintf(b, "\nFlags:\n%s", plain.FlagUsages())
 	if settings.Len() > 0 {
-		fmt.Fprintf(b, "\nSettings (docs/configuration.md says more about each):\n%s", settings.String())
+		fmt.Fprintf(b, "\nSettings (docs/reference/configuration.md says more about each):\n%s", settings.String())
 	}
 }
 
@@ -78,7 +78,7 @@ func helpCommand() *cobra.Command {
 		Example: `  fila help queues apply
   fila help --markdown > cli.md`,
 	}
-	cmd.Flags().BoolVar(&markdown, "markdown", false, "write the reference of all commands, docs/cli.md of this version")
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "write the reference of all commands, docs/reference/cli.md of this version")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if markdown {
 			return reference(cmd.OutOrStdout(), cmd.Root())

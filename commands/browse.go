@@ -17,7 +17,7 @@ func browse() Spec {
 	return Spec{
 		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, read off-loop; in the loop the messages of the page, at most 4,000: of a search those found, of GROUP ERROR none", Returns: pageOfMaps,
 		Summary: "Shows the messages of a queue, a page at a time: by fairness key, within a key in the order of delivery. " +
-			"HEADER, PAYLOAD, ERROR, SINCE and UNTIL search: they select messages by what they contain, see docs/messages.md. GROUP ERROR shows the errors of messages instead.",
+			"HEADER, PAYLOAD, ERROR, SINCE and UNTIL search: they select messages by what they contain, see docs/explanation/messages.md. GROUP ERROR shows the errors of messages instead.",
 		Flags: []string{"readonly"},
 		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page that selects may be empty " +
 			"without being the last; one with large messages, or with much to look at, ends early. A message that exists during the whole iteration is shown exactly once. " +

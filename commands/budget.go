@@ -24,9 +24,9 @@ func budgetSet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Creates a budget, or replaces the settings of one; those that are not given get their defaults. The sums stay, so a deployment may repeat it. " +
-			"DEBT is how far below zero a charge may take what is available (0). LOW emits the event budget_low when the balance falls below it, see docs/events.md. " +
+			"DEBT is how far below zero a charge may take what is available (0). LOW emits the event budget_low when the balance falls below it, see docs/reference/events.md. " +
 			"REFUSE refuses with CREDIT an enqueue that is not covered now, which is held otherwise. DETAIL gives each settlement of a message an entry of its own in the history. " +
-			"REFILL adds n at each tick of EVERY, a cron expression in the time zone TZ (UTC), as far as the balance stays within MAX (n); a budget that had none is filled at once. See docs/budgets.md.",
+			"REFILL adds n at each tick of EVERY, a cron expression in the time zone TZ (UTC), as far as the balance stays within MAX (n); a budget that had none is filled at once. See docs/explanation/budgets.md.",
 		Flags: []string{"write", "denyoom"},
 		ACL:   []string{"admin"},
 		Args: []Arg{
@@ -187,7 +187,7 @@ func budgetGet() Spec {
 		Summary: "Returns the settings and sums of a budget; nil if there is none.",
 		Flags:   []string{"readonly"},
 		Reply: "A map: " + budgetFields(&engine.BudgetInfo{}).names() + ". balance is credited less spent, reserved what live leases hold, available the balance less that. " +
-			"waiting are fairness keys that have come up and that it did not cover, see docs/budgets.md. low, refill, every, zone, max and next_at are nil if not set; next_at is the next tick of the refill.",
+			"waiting are fairness keys that have come up and that it did not cover, see docs/explanation/budgets.md. low, refill, every, zone, max and next_at are nil if not set; next_at is the next tick of the refill.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.BUDGET GET acme", "(nil)"},

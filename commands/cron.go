@@ -22,7 +22,7 @@ func cronSet() Spec {
 		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
 			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
 			"Each tick enqueues exactly one message, also across restarts. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
-			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/cron.md.",
+			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/how-to/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: []Arg{
 			{Name: "cron", Type: String},

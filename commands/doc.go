@@ -3,7 +3,7 @@
 //
 // A command is described once, by its Spec. Package internal/command derives arity, syntax, rights,
 // COMMAND, HELP and redis-compat.md from it, package internal/compat the table of costs in
-// docs/guarantees.md. In this package:
+// docs/explanation/guarantees.md. In this package:
 //
 //   - table.go lists the commands, by the file that holds them.
 //   - handler.go opens a Session for each connection, session.go takes a command

@@ -16,7 +16,7 @@ import (
 func filaCluster() Spec {
 	return Spec{
 		Name: "FILA.CLUSTER", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands of a cluster of nodes, see docs/cluster.md.",
+		Summary:     "A container for the commands of a cluster of nodes, see docs/how-to/cluster.md.",
 		Subcommands: []Spec{help("FILA.CLUSTER"), clusterLearner(), clusterRemove(), clusterStatus(), clusterTransfer(), clusterVerify(), clusterVoter()},
 	}
 }

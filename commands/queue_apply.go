@@ -23,7 +23,7 @@ func queueApply() Spec {
 	return Spec{
 		Name: "APPLY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues, named or existing", Returns: "array of map",
 		Summary: "Creates and alters queues to match a definition, in one atomic write. With PRUNE it deletes queues that are not in the definition, " +
-			"but none that holds messages unless FORCE is given. DRYRUN only says what would be done. It is what `fila queues apply` sends, see docs/queues.md. " +
+			"but none that holds messages unless FORCE is given. DRYRUN only says what would be done. It is what `fila queues apply` sends, see docs/how-to/queues.md. " +
 			"The definition is JSON: an object with queues, an array of objects with name and the settings in the words of FILA.QUEUE INFO; " +
 			"dlq is a name or false; on_enqueue and on_failure are sources of scripts. A setting that is not there gets its default, a script stays.",
 		Reply: "An array of maps: " + changeFields(&engine.QueueChange{}).names() + ". action is create, alter or delete; fields an array of maps: name from to.",

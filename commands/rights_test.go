@@ -33,7 +33,7 @@ func restricted(t *testing.T, lines ...string) *server {
 	return s
 }
 
-// TestWhatACommandNeeds is the table of docs/security.md.
+// TestWhatACommandNeeds is the table of docs/how-to/security.md.
 func TestWhatACommandNeeds(t *testing.T) {
 	s := restricted(t, "user reader on nopass %R~a +@all", "user writer on nopass %W~a +@all", "user both on nopass ~a +@all", "user none on nopass ~zz +@all")
 	const r, w, both, either = "reader both", "writer both", "both", "reader writer both"
@@ -482,7 +482,7 @@ func TestUsersThatCannotBeStopTheStart(t *testing.T) {
 	}
 }
 
-// TestWhatBudgetsAndSignalsNeed is what docs/security.md says about categories and subcommands.
+// TestWhatBudgetsAndSignalsNeed is what docs/how-to/security.md says about categories and subcommands.
 func TestWhatBudgetsAndSignalsNeed(t *testing.T) {
 	s := restricted(t,
 		"user reader on nopass +@read", "user worker on nopass ~a +@consume", "user producer on nopass ~a +@produce", "user safe on nopass ~a +@all -@dangerous",

@@ -85,7 +85,7 @@ func backup() Spec {
 		Name: "FILA.BACKUP", Group: "fila", Since: "0.1.0", Complexity: "O(1); off-loop O(N) where N is the number of files of the store, or their size if they have to be copied",
 		Returns: "map",
 		Summary: "Makes an online backup of the store in a directory of that name below storage.backup_path, and replies when it is durable. " +
-			"It is a consistent snapshot with everything acknowledged before. `fila restore` turns it into a data directory, see docs/backup.md.",
+			"It is a consistent snapshot with everything acknowledged before. `fila restore` turns it into a data directory, see docs/how-to/backup.md.",
 		Reply: "A map: " + backupFields(&engine.BackupResult{}).names() + ".",
 		Flags: []string{"admin", "noscript", "no_multi"},
 		Args:  []Arg{{Name: "name", Type: String}},

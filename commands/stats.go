@@ -24,7 +24,7 @@ func stats() Spec {
 			"undelivered are those of delivered that never reached a client, rounds those of the scheduler; dead_... are the parts of dead_lettered. busiest_keys are at most ten fairness keys that have had deliveries, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
 			"signals are pairs of subject and name, signals_evicted those that made room for others at limits.signals. " +
-			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/budgets.md. " +
+			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/explanation/budgets.md. " +
 			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
@@ -210,7 +210,7 @@ func metricsCommand() Spec {
 		Complexity: "O(N+K+T) where N is the number of queues, K of fairness keys with messages and T of throttles, in slices",
 		Returns:    "string",
 		Summary: "Returns the figures of the broker for Prometheus: what /metrics of the admin listener answers, and with the same right. TEXT is for people, too; " +
-			"OPENMETRICS and PROTOBUF are what other scrapers ask for, the latter with native histograms. docs/metrics.md lists the metrics.",
+			"OPENMETRICS and PROTOBUF are what other scrapers ask for, the latter with native histograms. docs/reference/metrics.md lists the metrics.",
 		Flags: []string{"readonly", "no_multi"},
 		Reply: "A string in the format. A user sees the queues that it has a right to, and the sum of the others (queue=\"\") if it has a right to all.",
 		Args: []Arg{{Name: "format", Type: OneOf, Optional: true, Args: []Arg{

@@ -13,7 +13,7 @@ import (
 )
 
 func subscribe() Spec {
-	return subscriptionSpec("SUBSCRIBE", "channel", false, true, "Listens to channels: Fila's events, see docs/events.md.")
+	return subscriptionSpec("SUBSCRIBE", "channel", false, true, "Listens to channels: Fila's events, see docs/reference/events.md.")
 }
 
 func psubscribe() Spec {

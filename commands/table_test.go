@@ -240,9 +240,9 @@ func mask(text string) string {
 	return regexp.MustCompile(`\(integer\) 17672\d{8}`).ReplaceAllString(text, "(integer) <time>")
 }
 
-// The table of costs in docs/guarantees.md follows from the Specs. `make docs` writes it.
+// The table of costs in docs/explanation/guarantees.md follows from the Specs. `make docs` writes it.
 func TestTheTableOfCostsIsThatOfTheSpecs(t *testing.T) {
-	const file, begin, end = "../docs/guarantees.md", "<!-- Generated from the command table by `make docs`. -->\n", "<!-- End of the generated part. -->"
+	const file, begin, end = "../docs/explanation/guarantees.md", "<!-- Generated from the command table by `make docs`. -->\n", "<!-- End of the generated part. -->"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestTheTableOfCostsIsThatOfTheSpecs(t *testing.T) {
 	before, rest, found := strings.Cut(string(text), begin)
 	costs, after, ends := strings.Cut(rest, end)
 	if !found || !ends {
-		t.Fatal("docs/guarantees.md has no generated part")
+		t.Fatal("docs/explanation/guarantees.md has no generated part")
 	}
 	want := "\n" + compat.Costs(Describe()) + "\n"
 	if *rewrite {
@@ -260,7 +260,7 @@ func TestTheTableOfCostsIsThatOfTheSpecs(t *testing.T) {
 		return
 	}
 	if costs != want {
-		t.Error("the table of costs in docs/guarantees.md is stale, write it anew: make docs")
+		t.Error("the table of costs in docs/explanation/guarantees.md is stale, write it anew: make docs")
 	}
 }
 

@@ -124,7 +124,7 @@
 //
 // # Glossary
 //
-// The terms of docs/glossary.md that this package uses. Names and comments use them in this
+// The terms of docs/reference/glossary.md that this package uses. Names and comments use them in this
 // meaning only.
 //
 // Messages:

@@ -388,9 +388,9 @@ func TestThePatternOfAGroupMatchesThatGroupAlone(t *testing.T) {
 	}
 }
 
-// The examples of docs/messages.md are what the code does.
+// The examples of docs/explanation/messages.md are what the code does.
 func TestTheDocumentShowsGroupsAsTheyAre(t *testing.T) {
-	text, err := os.ReadFile("../docs/messages.md")
+	text, err := os.ReadFile("../docs/explanation/messages.md")
 	if err != nil {
 		t.Fatal(err)
 	}

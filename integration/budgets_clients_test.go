@@ -13,7 +13,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// speaker runs what docs/budgets.md shows with one client in one protocol.
+// speaker runs what docs/explanation/budgets.md shows with one client in one protocol.
 type speaker struct {
 	*testing.T
 	wire

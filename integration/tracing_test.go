@@ -236,11 +236,11 @@ func TestABrokerServesWithoutItsCollector(t *testing.T) {
 	}
 }
 
-// The recipes of docs/tracing.md are run as they are printed, but for the port: what their
+// The recipes of docs/how-to/tracing.md are run as they are printed, but for the port: what their
 // workers find in the header is what their producers have sent, and what the broker's own
 // span belongs to.
 func TestTheRecipesForTracesAreTrue(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "docs", "tracing.md"))
+	text, err := os.ReadFile(filepath.Join("..", "docs", "how-to", "tracing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestTheRecipesForTracesAreTrue(t *testing.T) {
 			r := newTraced(t)
 			code := regexp.MustCompile("(?s)\n```"+x.language+"\n(.*?)```").FindAllSubmatch(text, -1)
 			if len(code) != 1 {
-				t.Fatalf("%d programs in docs/tracing.md", len(code))
+				t.Fatalf("%d programs in docs/how-to/tracing.md", len(code))
 			}
 			dir := t.TempDir()
 			switch x.language {

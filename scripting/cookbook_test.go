@@ -17,7 +17,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// recipe is a script of docs/lua.md with the lines below it.
+// recipe is a script of docs/reference/lua.md with the lines below it.
 type recipe struct {
 	title, source string
 	cases         []string
@@ -26,7 +26,7 @@ type recipe struct {
 // cookbook reads the recipes out of the document.
 func cookbook(t testing.TB) []recipe {
 	t.Helper()
-	b, err := os.ReadFile("../docs/lua.md")
+	b, err := os.ReadFile("../docs/reference/lua.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestTheCookbookDoesWhatItSays(t *testing.T) {
 
 // The document names all of the library, and nothing else.
 func TestTheDocumentNamesTheLibrary(t *testing.T) {
-	b, err := os.ReadFile("../docs/lua.md")
+	b, err := os.ReadFile("../docs/reference/lua.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func userRows() []row {
 		},
 		{
 			name: "users set", args: "USER [RULE...]", short: "Make a user, or change one, by rules of the ACL",
-			long: `docs/security.md describes the rules. A password does not belong there: other users of
+			long: `docs/how-to/security.md describes the rules. A password does not belong there: other users of
 the machine can read arguments. --password asks for it on the terminal, or takes the
 first line of standard input.`,
 			run: (*call).setUser, wire: "ACL SETUSER $USER $RULE", done: "set $USER",
@@ -151,7 +151,7 @@ a NAME it is the time. fila restore makes a data directory of it.`,
 		},
 		{
 			name: "metrics", short: "Write the metrics, in Prometheus' text format",
-			long: "Writes what the path /metrics of the admin listener answers. docs/metrics.md describes them.",
+			long: "Writes what the path /metrics of the admin listener answers. docs/reference/metrics.md describes them.",
 			wire: "FILA.METRICS", shape: raw,
 			examples: []string{"fila metrics", "fila metrics | grep ^fila_queue_messages"},
 		},

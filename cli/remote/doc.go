@@ -11,7 +11,7 @@
 //	}
 //
 // build.go makes a command of cobra of each row, send.go runs it. The few rows that are no single
-// command of the broker have a function instead. Help, manual pages, completions and docs/cli.md
+// command of the broker have a function instead. Help, manual pages, completions and docs/reference/cli.md
 // follow from the rows, and a test runs their examples.
 //
 // # Exit codes

@@ -109,7 +109,7 @@ func backupAge(p *patient) []finding {
 	}
 	last := client.Int(p.info["rdb_last_save_time"])
 	if last == 0 {
-		return one("there was no backup since the broker started", "make one by `fila backup`, see docs/backup.md")
+		return one("there was no backup since the broker started", "make one by `fila backup`, see docs/how-to/backup.md")
 	}
 	if age := p.now.Sub(time.Unix(last, 0)); age > old {
 		return one("the last backup is "+output.Duration(age)+" old", "make one by `fila backup`, and regularly")

@@ -120,7 +120,7 @@ func ports(p *patient) []finding {
 		}
 		if len(lacks) > 0 {
 			slices.Sort(lacks)
-			return "node " + id + " has no port of the kind " + strings.Join(lacks, ", "), "give all nodes the same kinds of ports, see docs/cluster.md"
+			return "node " + id + " has no port of the kind " + strings.Join(lacks, ", "), "give all nodes the same kinds of ports, see docs/how-to/cluster.md"
 		}
 		host, _, _ := net.SplitHostPort(n.Text("client"))
 		node, _, _ := net.SplitHostPort(n.Text("address"))

@@ -1,6 +1,6 @@
 package remote
 
-// Introduction is what docs/cli.md says before it lists the commands, in Markdown.
+// Introduction is what docs/reference/cli.md says before it lists the commands, in Markdown.
 func Introduction() string {
 	return `One binary is both the broker and the tool to work with it. ` + "`fila`" + ` alone is the broker; most other commands talk to
 one that runs, on this machine or elsewhere. ` + "`fila COMMAND --help`" + ` says what is below.
@@ -25,7 +25,7 @@ one that runs, on this machine or elsewhere. ` + "`fila COMMAND --help`" + ` say
 | ` + "`json`" + ` | programs: one document with all fields |
 | ` + "`jsonl`" + ` | programs that read as it comes: a document on each line |
 
-Fields have the names that they have [on the wire](../redis-compat.md) in all forms. Control characters and bytes that are not
+Fields have the names that they have [on the wire](../../redis-compat.md) in all forms. Control characters and bytes that are not
 UTF-8 are escaped in ` + "`table` and `plain`" + `; in JSON, text that is not UTF-8 is ` + "`{\"base64\": \"...\"}`" + `.
 
 ## Exit codes

@@ -20,7 +20,7 @@ func tailRow() row {
 	return row{
 		name: "tail", args: "[QUEUE]", short: "Show events as they happen",
 		long: `Shows what happens in a queue, or in all, until it is interrupted. Events are not
-stored: those of the time before are lost. docs/events.md describes each kind.`,
+stored: those of the time before are lost. docs/reference/events.md describes each kind.`,
 		run: (*call).tail, columns: "at event queue key id error budget",
 		options: []option{
 			{"kind", "", text, "only these `kinds`, separated by commas: " + strings.Join(eventKinds(), ", ")},

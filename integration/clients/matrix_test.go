@@ -11,7 +11,7 @@ import (
 )
 
 //nolint:gochecknoglobals // flags of the test binary are global
-var update = flag.Bool("update", false, "write the matrix into docs/clients.md")
+var update = flag.Bool("update", false, "write the matrix into docs/reference/clients.md")
 
 // The values of a cell: it works, or it is impossible for a reason given in the document.
 const (
@@ -42,7 +42,7 @@ func matrix(all []client, seen []*result) string {
 	return b.String()
 }
 
-// document compares docs/clients.md with the results, if all clients were tested. The versions in
+// document compares docs/reference/clients.md with the results, if all clients were tested. The versions in
 // it are those of the last update.
 func document(t *testing.T, all []client, seen []*result) {
 	t.Helper()
@@ -57,7 +57,7 @@ func document(t *testing.T, all []client, seen []*result) {
 	if t.Failed() {
 		return
 	}
-	path := filepath.Join("..", "..", "docs", "clients.md")
+	path := filepath.Join("..", "..", "docs", "reference", "clients.md")
 	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

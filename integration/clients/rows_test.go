@@ -22,7 +22,7 @@ type trial struct {
 	queue  string        // of the row
 }
 
-// row is a test of every client: a column of the matrix, explained in docs/clients.md.
+// row is a test of every client: a column of the matrix, explained in docs/reference/clients.md.
 type row struct {
 	name string
 	run  func(*trial)

@@ -37,10 +37,10 @@ func endless(example string) bool {
 	return regexp.MustCompile(`^fila (tail|web|scripts watch)\b`).MatchString(example)
 }
 
-// examples are the lines of docs/cli.md that are typed, by command.
+// examples are the lines of docs/reference/cli.md that are typed, by command.
 func examples(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/cli.md")
+	text, err := os.ReadFile("../../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package dashboard tests the dashboard in a real browser, against a real broker: it drives
-// Chromium as a person does, by roles and names, and takes the pictures of docs/dashboard.md.
+// Chromium as a person does, by roles and names, and takes the pictures of docs/reference/dashboard.md.
 //
 // Any error on the console, any report of the content security policy and any request to another
 // host fails the test in which it happens.

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	takePictures = flag.Bool("pictures", false, "write the pictures of docs/dashboard.md again")
+	takePictures = flag.Bool("pictures", false, "write the pictures of docs/reference/dashboard.md again")
 	pictureTime  = flag.Duration("for", 40*time.Second, "how long the charts of a picture show")
 )
 
@@ -29,19 +29,19 @@ func pictures(b *broker) map[string]string {
 // compared: look at them.
 func TestTheDocumentsHaveAPictureOfEachPage(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "dashboard.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "dashboard.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var shown []string
-	for _, m := range regexp.MustCompile(`\]\(pictures/([a-z]+)\.png\)`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`\]\(../pictures/([a-z]+)\.png\)`).FindAllStringSubmatch(string(text), -1) {
 		shown = append(shown, m[1])
 	}
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
 	for name := range pictures(b) {
 		if !slices.Contains(shown, name) {
-			t.Errorf("docs/dashboard.md has no picture of %s", name)
+			t.Errorf("docs/reference/dashboard.md has no picture of %s", name)
 		}
 	}
 	if !*takePictures {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-rod/rod/lib/proto"
 )
 
-// The users of docs/security.md, with their names backwards as passwords, and one for workers.
+// The users of docs/how-to/security.md, with their names backwards as passwords, and one for workers.
 const usersFile = `user default off
 user viewer on >reweiv %R~* &* +@read +@connection -@consume -client|kill -client|unblock +subscribe +psubscribe +info +command +fila.cluster|status
 user operator on >rotarepo ~* &* +@fila -fila.cluster +fila.cluster|status +@read +@connection +subscribe +psubscribe +info +slowlog|get +latency

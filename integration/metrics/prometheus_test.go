@@ -28,7 +28,7 @@ const (
 	rules     = "../../deploy/prometheus/fila.rules.yaml"
 	rulesTest = "../../deploy/prometheus/fila.rules_test.yaml"
 	dashboard = "../../deploy/grafana/fila.json"
-	handbook  = "../../docs/operations.md"
+	handbook  = "../../docs/how-to/operations.md"
 )
 
 // tool returns a program of Debian's package prometheus. Without it the test fails in CI and is
@@ -89,7 +89,7 @@ func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItIsQuiet(t *testing.T) {
 			}
 		}
 		if !strings.Contains(help, "\n### "+name+"\n") || !strings.Contains(read(t, rules), "operations.md#"+strings.ToLower(name)+"\n") {
-			t.Errorf("docs/operations.md does not say what to do about %s", name)
+			t.Errorf("docs/how-to/operations.md does not say what to do about %s", name)
 		}
 	}
 	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", rulesTest).CombinedOutput(); err != nil {
@@ -407,7 +407,7 @@ func finds(t *testing.T, c *redis.Client, at string, missing map[string]error, n
 }
 
 func TestEveryMetricOfDashboardAndRulesIsDocumented(t *testing.T) {
-	documented := read(t, "../../docs/metrics.md")
+	documented := read(t, "../../docs/reference/metrics.md")
 	var used []string
 	for _, e := range slices.Concat(expressions(t), ruleExpressions(t)) {
 		used = append(used, regexp.MustCompile(`fila_\w+`).FindAllString(e, -1)...)
@@ -417,7 +417,7 @@ func TestEveryMetricOfDashboardAndRulesIsDocumented(t *testing.T) {
 			name = strings.TrimSuffix(name, suffix)
 		}
 		if !strings.Contains(documented, "`"+name+"`") {
-			t.Errorf("%s is not in docs/metrics.md", name)
+			t.Errorf("%s is not in docs/reference/metrics.md", name)
 		}
 	}
 }

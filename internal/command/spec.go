@@ -114,7 +114,7 @@ type Spec[S, C any] struct {
 	// until the reply is written: the reply of a Local command, or what the call retains. Nil
 	// means a small default.
 	Room func(s S, in *Input) int
-	// Memory describes Room, for docs/guarantees.md: "350 bytes for each message of COUNT".
+	// Memory describes Room, for docs/explanation/guarantees.md: "350 bytes for each message of COUNT".
 	Memory string
 	// Tiny means that the result is at most a number or an id.
 	Tiny bool

@@ -36,7 +36,7 @@ func Markdown(commands []command.Description, redisVersion string) string {
 		"Fila speaks RESP2 and RESP3, so any Redis client can talk to it. It presents itself as Redis " + p.version +
 		", the release with which its replies are compared.\nCommand names and options are case-insensitive; " +
 		"options follow the other arguments in any order; times are milliseconds.\n" +
-		"[docs/clients.md](docs/clients.md) lists the tested client libraries with their versions and peculiarities.\n\n" +
+		"[docs/reference/clients.md](docs/reference/clients.md) lists the tested client libraries with their versions and peculiarities.\n\n" +
 		"- [Fila's commands](#filas-commands)\n- [Redis commands that Fila has](#redis-commands-that-fila-has)\n" +
 		"- [Redis commands that Fila does not have](#redis-commands-that-fila-does-not-have)\n- [Errors](#errors)\n\n")
 	p.writeNative()

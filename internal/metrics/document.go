@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Markdown writes docs/metrics.md.
+// Markdown writes docs/reference/metrics.md.
 func Markdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(documentHead)
@@ -47,8 +47,8 @@ const documentHead = "# Metrics\n\n" +
 	"```\n" +
 	"ACL SETUSER prometheus on >PASSWORD resetkeys ~* -@all +fila.metrics\n" +
 	"```\n\n" +
-	"[deploy/compose](../deploy/compose) has Prometheus and Grafana with everything set up, [deploy/prometheus](../deploy/prometheus) the alert rules and " +
-	"[deploy/grafana](../deploy/grafana) the dashboard. What to do about an alert is in [operations](operations.md#alerts). " +
+	"[deploy/compose](../../deploy/compose) has Prometheus and Grafana with everything set up, [deploy/prometheus](../../deploy/prometheus) the alert rules and " +
+	"[deploy/grafana](../../deploy/grafana) the dashboard. What to do about an alert is in [operations](../how-to/operations.md#alerts). " +
 	"They are for Prometheus 2.40 and newer. Older versions, such as 2.31 of Ubuntu 22.04, have no native histograms; the alert rules and all panels but \"Commands\" work with them too.\n\n" +
 	"## Reading them\n\n" +
 	"- Counters begin at 0 with the broker and never go back while queues, keys and throttles come and go: use `rate` and `increase`.\n" +

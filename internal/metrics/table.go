@@ -15,7 +15,7 @@ func (k Kind) String() string { return [...]string{"gauge", "counter", "histogra
 // Prefix begins the names of all metrics but those of the Go runtime and the process.
 const Prefix = "fila_"
 
-// Metric describes one metric. The exposition and docs/metrics.md follow from it.
+// Metric describes one metric. The exposition and docs/reference/metrics.md follow from it.
 type Metric struct {
 	Name   string // without Prefix
 	Kind   Kind

@@ -19,11 +19,11 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-func update() *bool { return flag.Bool("update", false, "write docs/metrics.md") }
+func update() *bool { return flag.Bool("update", false, "write docs/reference/metrics.md") }
 
 var updating = update() //nolint:gochecknoglobals // a flag of this test
 
-const document = "../../docs/metrics.md"
+const document = "../../docs/reference/metrics.md"
 
 func TestTheDocumentIsMadeFromTheTable(t *testing.T) {
 	var b bytes.Buffer
@@ -36,7 +36,7 @@ func TestTheDocumentIsMadeFromTheTable(t *testing.T) {
 		}
 	}
 	if old, err := os.ReadFile(document); err != nil || !bytes.Equal(old, b.Bytes()) {
-		t.Errorf("docs/metrics.md is not what the table says (%v): make docs", err)
+		t.Errorf("docs/reference/metrics.md is not what the table says (%v): make docs", err)
 	}
 }
 

@@ -7,7 +7,7 @@
 //
 // A new setting is a constant and a row of Rows. Its use, by
 // queue.set.Values[queueset.X], is the only place that knows what it means.
-// A test compares the rows with storage/fila.proto and docs/queues.md, the two documents
+// A test compares the rows with storage/fila.proto and docs/how-to/queues.md, the two documents
 // that list the settings.
 package queueset
 

@@ -30,14 +30,14 @@ func TestTheTableIsComplete(t *testing.T) {
 
 // The two documents that list the settings are written by hand.
 func TestTheDocumentsListEverySetting(t *testing.T) {
-	proto, docs := read(t, "../../storage/fila.proto"), read(t, "../../docs/queues.md")
+	proto, docs := read(t, "../../storage/fila.proto"), read(t, "../../docs/how-to/queues.md")
 	for _, row := range queueset.All() {
 		name := strings.TrimSuffix(row.Name, "_percent")
 		if !regexp.MustCompile(fmt.Sprintf(` %s = %d;`, name, row.Record)).MatchString(proto) {
 			t.Errorf("storage/fila.proto has no field %s = %d", name, row.Record)
 		}
 		if !strings.Contains(docs, "`"+row.Name+"`") {
-			t.Errorf("docs/queues.md does not name %s", row.Name)
+			t.Errorf("docs/how-to/queues.md does not name %s", row.Name)
 		}
 	}
 }

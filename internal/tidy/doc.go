@@ -7,12 +7,13 @@
 //     package variables are checked by golangci-lint.
 //   - size_test.go: the size of files and functions.
 //   - words_test.go: words that the project has retired.
-//   - glossary_test.go: the glossary of engine/doc.go uses terms of docs/glossary.md.
+//   - links_test.go: links in documents, and pages that sources name, exist.
+//   - glossary_test.go: the glossary of engine/doc.go uses terms of docs/reference/glossary.md.
 //   - files_test.go: the licence exists, links in documents resolve, and nothing
 //     names the machine that something was built on.
 //   - documents_test.go: files, identifiers and layers that documents name are those of the
 //     sources.
-//   - guarantees_test.go: each row of docs/guarantees.md names tests that exist.
+//   - guarantees_test.go: each row of docs/explanation/guarantees.md names tests that exist.
 //
 // Every rule is a function from sources to complaints, with a test that shows it a breach, so that
 // a rule without effect is noticed.

@@ -14,7 +14,7 @@ import (
 // described returns the documents that describe the code: each file and identifier that they name
 // must exist.
 func described() []string {
-	return []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/versions.md"}
+	return []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/reference/versions.md"}
 }
 
 // foreign returns identifiers in these documents that are declared elsewhere: by Go, RocksDB or the
@@ -65,7 +65,7 @@ func TestDocumentsNameIdentifiersThatExist(t *testing.T) {
 	for _, id := range foreign() {
 		known[id] = true
 	}
-	reference := document(t, filepath.Join("docs", "configuration.md")) + document(t, "redis-compat.md")
+	reference := document(t, filepath.Join("docs", "reference", "configuration.md")) + document(t, "redis-compat.md")
 	for _, name := range described() {
 		report(t, missingIdentifiers(name, document(t, name), known, reference))
 	}

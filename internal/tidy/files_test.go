@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -91,42 +90,6 @@ func tracked(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return names
-}
-
-func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
-	for _, name := range tracked(t) {
-		if path.Ext(name) != ".md" {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(root(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, link := range links(string(text)) {
-			if _, err := os.Stat(filepath.Join(root(t), filepath.Dir(name), link)); err != nil {
-				t.Errorf("%s: [...](%s) leads nowhere", name, link)
-			}
-		}
-	}
-}
-
-// links returns the relative links of a document, without fragments.
-func links(text string) []string {
-	var all []string
-	for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
-		file, _, _ := strings.Cut(m[1], "#")
-		if file != "" && !strings.Contains(file, ":") {
-			all = append(all, file)
-		}
-	}
-	return all
-}
-
-func TestTheRuleAboutLinksSeesThem(t *testing.T) {
-	got := links("see [a](docs/a.md#b), [b](#c), [c](https://example.org/d) and [d](../e)")
-	if !slices.Equal(got, []string{"docs/a.md", "../e"}) {
-		t.Errorf("links are %q", got)
-	}
 }
 
 func TestTheRuleAboutPathsSeesABreach(t *testing.T) {

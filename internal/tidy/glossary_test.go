@@ -9,7 +9,7 @@ import (
 )
 
 // TestGlossariesAgree verifies that each term in the glossary of engine/doc.go is a term of
-// docs/glossary.md: a word gets its meaning in one place.
+// docs/reference/glossary.md: a word gets its meaning in one place.
 func TestGlossariesAgree(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(root(t), name))
@@ -22,7 +22,7 @@ func TestGlossariesAgree(t *testing.T) {
 	if len(used) < 80 {
 		t.Errorf("engine/doc.go: the rule has seen %d terms, want at least 80", len(used))
 	}
-	report(t, undefined(used, termsOfGlossary(read("docs/glossary.md"))))
+	report(t, undefined(used, termsOfGlossary(read("docs/reference/glossary.md"))))
 }
 
 // termsOfPackage returns the terms of a glossary in a package comment: lines of terms and a
@@ -64,7 +64,7 @@ func undefined(used []string, defined map[string]bool) []string {
 	var complaints []string
 	for _, term := range used {
 		if !defined[term] {
-			complaints = append(complaints, fmt.Sprintf("engine/doc.go: %q is not a term of docs/glossary.md", term))
+			complaints = append(complaints, fmt.Sprintf("engine/doc.go: %q is not a term of docs/reference/glossary.md", term))
 		}
 	}
 	return complaints

@@ -11,10 +11,10 @@ import (
 )
 
 // TestEveryGuaranteeNamesTestsThatExist verifies that each row of the tables in
-// docs/guarantees.md names at least one test, and that these tests exist. The generated table of
+// docs/explanation/guarantees.md names at least one test, and that these tests exist. The generated table of
 // the costs of commands is exempt: one test holds for all of its rows.
 func TestEveryGuaranteeNamesTestsThatExist(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root(t), "docs", "guarantees.md"))
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "explanation", "guarantees.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +41,11 @@ func unproven(text string, tests map[string]bool) []string {
 		names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`").FindAllStringSubmatch(line, -1)
 		head := i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|---")
 		if strings.HasPrefix(line, "| ") && !head && !generated && len(names) == 0 {
-			complaints = append(complaints, fmt.Sprintf("docs/guarantees.md:%d: a promise without a test", i+1))
+			complaints = append(complaints, fmt.Sprintf("docs/explanation/guarantees.md:%d: a promise without a test", i+1))
 		}
 		for _, n := range names {
 			if !tests[n[1]] {
-				complaints = append(complaints, fmt.Sprintf("docs/guarantees.md:%d: there is no %s", i+1, n[1]))
+				complaints = append(complaints, fmt.Sprintf("docs/explanation/guarantees.md:%d: there is no %s", i+1, n[1]))
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"unicode"
 )
 
-// The vocabulary of the project is docs/glossary.md. This file refuses words that it has
+// The vocabulary of the project is docs/reference/glossary.md. This file refuses words that it has
 // retired: in identifiers, comments and texts of Go, in comments of C++, and in documents.
 
 // vocabularyFolders are the folders and files that the rule covers, subfolders included. Add
@@ -39,7 +39,7 @@ func vocabularyFolders() []string {
 // vocabularyExempt are files in these folders that may contain retired words: this one, and
 // the generated reference of settings, whose texts are in cli.
 func vocabularyExempt() []string {
-	return []string{"internal/tidy/words_test.go", "docs/configuration.md"}
+	return []string{"internal/tidy/words_test.go", "docs/reference/configuration.md"}
 }
 
 // retired is a set of words or phrases that are no longer used, separated by "|", and what
@@ -244,7 +244,7 @@ func TestTheRuleAboutWordsSeesABreach(t *testing.T) {
 			t.Error(c)
 		}
 	}
-	if !covered("docs/a.md") || !covered("README.md") || covered("docs/configuration.md") || covered("documents/a.md") {
+	if !covered("docs/a.md") || !covered("README.md") || covered("docs/reference/configuration.md") || covered("documents/a.md") {
 		t.Error("the folders of the rule are not those of its table")
 	}
 }

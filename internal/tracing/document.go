@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Operation describes a kind of span for docs/tracing.md.
+// Operation describes a kind of span for docs/how-to/tracing.md.
 type Operation struct {
 	Name, Time, Kind, Belongs string
 }
@@ -23,7 +23,7 @@ func Operations() []Operation {
 	}
 }
 
-// Attribute describes an attribute for docs/tracing.md.
+// Attribute describes an attribute for docs/how-to/tracing.md.
 type Attribute struct {
 	Name, Type string
 	On         []string // the operations whose spans may have it
@@ -53,7 +53,7 @@ func Attributes() []Attribute {
 	}
 }
 
-// Markdown returns the tables of spans and attributes for docs/tracing.md.
+// Markdown returns the tables of spans and attributes for docs/how-to/tracing.md.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| span | time | kind | belongs to |\n|---|---|---|---|\n")

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/tracing.md") //nolint:gochecknoglobals // a flag of this test
+var update = flag.Bool("update", false, "write the tables of docs/how-to/tracing.md") //nolint:gochecknoglobals // a flag of this test
 
 // The tables of the document are those of the code. `make docs` writes them.
 func TestTheDocumentHasTheTablesOfTheCode(t *testing.T) {
-	const file, begin, end = "../../docs/tracing.md", "from internal/tracing/document.go. -->\n", "<!-- End of the generated part. -->"
+	const file, begin, end = "../../docs/how-to/tracing.md", "from internal/tracing/document.go. -->\n", "<!-- End of the generated part. -->"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -19,7 +19,7 @@ func TestTheDocumentHasTheTablesOfTheCode(t *testing.T) {
 	before, rest, found := strings.Cut(string(text), begin)
 	tables, after, ends := strings.Cut(rest, end)
 	if !found || !ends {
-		t.Fatal("docs/tracing.md has no generated part")
+		t.Fatal("docs/how-to/tracing.md has no generated part")
 	}
 	want := "\n" + Markdown() + "\n"
 	if *update {
@@ -29,6 +29,6 @@ func TestTheDocumentHasTheTablesOfTheCode(t *testing.T) {
 		return
 	}
 	if tables != want {
-		t.Error("docs/tracing.md does not have the tables of internal/tracing/document.go: run `make docs`")
+		t.Error("docs/how-to/tracing.md does not have the tables of internal/tracing/document.go: run `make docs`")
 	}
 }

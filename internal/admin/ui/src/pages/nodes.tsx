@@ -129,7 +129,7 @@ export function Nodes({ info }: { info: NodeInfo | null }) {
 		return (
 			<Page title="Nodes">
 				{unknown !== "" ? <Empty title="You may not see the nodes.">This {unknown}.</Empty>
-					: <Empty title="This broker runs alone.">Three processes on three machines can be one broker that survives the loss of one of them: see docs/cluster.md.</Empty>}
+					: <Empty title="This broker runs alone.">Three processes on three machines can be one broker that survives the loss of one of them: see docs/how-to/cluster.md.</Empty>}
 			</Page>
 		);
 	}
