@@ -2,41 +2,16 @@ package integration_test
 
 import (
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestTheReadmeSessionsAreTrue executes the README's redis-cli sessions and compares the output.
-// Ids and times vary: each id in the README stands for the id received at its first occurrence, and
-// times match any time.
-func TestTheReadmeSessionsAreTrue(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions := strings.Split(string(text), "```redis-cli\n")[1:]
-	if len(sessions) != 2 {
-		t.Fatalf("README.md has %d redis-cli blocks", len(sessions))
-	}
-	addr := start(t, append(unhurried(), "--storage.engine", "memory")...).ready(t)
-	for _, block := range sessions {
-		block, _, found := strings.Cut(block, "```\n")
-		steps := session(block)
-		if !found || len(steps) < 5 {
-			t.Fatalf("found %d commands", len(steps))
-		}
-		play(t, addr, steps)
-	}
-}
-
-// play executes the commands of a session and compares the replies.
-func play(t *testing.T, addr string, steps []step) {
+// play executes the commands of a session and compares the replies. Ids and times vary: each id in
+// the document stands for the id received at its first occurrence, and times match any time.
+func play(t *testing.T, addr string, steps []step, ids map[string]string) {
 	t.Helper()
-	ids := map[string]string{} // id in the README → id received
 	for _, s := range steps {
 		command := uuids().ReplaceAllStringFunc(s.command, func(id string) string {
 			if answered, ok := ids[id]; ok {
@@ -46,11 +21,11 @@ func play(t *testing.T, addr string, steps []step) {
 		})
 		got := typed(t, addr, command)
 		if len(got) != len(s.reply) {
-			t.Fatalf("> %s\nanswers:\n%s\nREADME.md says:\n%s", command, strings.Join(got, "\n"), strings.Join(s.reply, "\n"))
+			t.Fatalf("> %s\nanswers:\n%s\nthe document says:\n%s", command, strings.Join(got, "\n"), strings.Join(s.reply, "\n"))
 		}
 		for i := range got {
 			if !sameLine(s.reply[i], got[i], ids) {
-				t.Errorf("> %s\nline %d is %s, README.md says %s", command, i+1, got[i], s.reply[i])
+				t.Errorf("> %s\nline %d is %s, the document says %s", command, i+1, got[i], s.reply[i])
 			}
 		}
 	}
@@ -81,8 +56,8 @@ func uuids() *regexp.Regexp {
 	return regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 }
 
-// sameLine compares a line of the README with a received one, and records which real id the
-// README's id stands for.
+// sameLine compares a line of a document with a received one, and records which real id the
+// document's id stands for.
 func sameLine(said, got string, ids map[string]string) bool {
 	answered := uuids().FindAllString(got, -1)
 	next := 0
