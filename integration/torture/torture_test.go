@@ -156,7 +156,7 @@ func TestTortureOfNodesKeepsEveryPromise(t *testing.T) {
 // TestPowerLossOfNodesTakesNothing cuts the power of all nodes at once.
 func TestPowerLossOfNodesTakesNothing(t *testing.T) {
 	bin := built(t, "fila-fault", ".", "-tags", "fault")
-	out, code := torture(t, bin, nil, "-nodes", "3", "-by", "power", "-scatter", "-t", "8s", "-calm", "300ms")
+	out, code := torture(t, bin, nil, "-nodes", "3", "-by", "power", "-scatter", "-t", "5m", "-n", "10", "-calm", "300ms")
 	wantKept(t, out, code)
 	m := regexp.MustCompile(`(\d+) cuts took (\d+) bytes of stores and tore \d+ files, took (\d+) bytes of replicated logs`).FindStringSubmatch(out)
 	if len(m) != 4 || m[1] == "0" || m[2] == "0" || m[3] == "0" {
