@@ -54,7 +54,7 @@ def enqueue(message):
     args = ["PRIORITY", min(max(int(properties.get("priority") or 0), 0), 9)]
     for name, value in options(headers, properties).items():
         for one in value if isinstance(value, (list, tuple)) else (value,):
-            args += [name.upper(), one]
+            args += [name.upper(), one if isinstance(one, (int, float)) else str(one)]
     due = at(headers.get("eta"))
     if due is not None:
         properties["fila_at"] = due
@@ -68,7 +68,7 @@ def options(headers, properties):
     """The options of Fila that a message names, or that it inherits from the task that sends it."""
     named = {}
     for source in (headers, properties):
-        named.update({o: source["fila_" + o] for o in OPTIONS if source.get("fila_" + o) is not None})
+        named.update({o: source["fila_" + o] for o in OPTIONS if source.get("fila_" + o) not in (None, "")})
     request = current_request()
     if request is None:
         return named
@@ -132,11 +132,11 @@ def delivered(leased):
 
 
 def foreign(receipt, payload, headers):
-    pairs = iter(bytes_to_str(h) for h in headers)
+    pairs = iter(h.decode(errors="replace") for h in headers)
     named = dict(zip(pairs, pairs))
     named.setdefault("id", bytes_to_str(receipt).partition(":")[0])
     return {
-        "body": bytes_to_str(payload),
+        "body": payload,
         "content-type": named.pop("content-type", "application/json"),
         "content-encoding": named.pop("content-encoding", "utf-8"),
         "headers": named,

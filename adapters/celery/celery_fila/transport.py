@@ -15,12 +15,13 @@ import threading
 from collections import defaultdict
 from multiprocessing.connection import wait as wait_for
 from queue import Empty
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
 import redis
 from kombu.log import get_logger
 from kombu.transport import virtual
 from kombu.utils.compat import register_after_fork
+from kombu.utils.encoding import bytes_to_str
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -39,6 +40,11 @@ UNLIMITED = 10
 # Bounds of a queue that is deleted with its consumer, unless it is declared with others.
 TEMPORARY_TTL = 300_000  # milliseconds
 TEMPORARY_DEPTH = 10_000
+
+# After how long such a queue may be taken for one whose consumer has died, in seconds, and how many
+# of them a new consumer looks at.
+SWEEP_AFTER = 60
+SWEPT = 20
 
 
 def fields(reply):
@@ -142,9 +148,16 @@ class Channel(virtual.Channel):
     def _after_fork(self):
         # A child process must not keep the parent's connection open: the broker would go on
         # answering it after the parent has died.
-        if self.lessee is not None:
+        if self.lessee is not None:  # the event loop stays as it is: the parent has the same one
             self.lessee.close()
         self.lessee, self._leases = None, {}
+
+    def _drop_lessee(self):
+        """Closes the connection that waits. A lease that it has got is ready again when the broker notices."""
+        if self.lessee is not None:
+            self.connection.unwatch(self.lessee)
+            self.lessee.close()
+            self.lessee = None
 
     # Queues and exchanges.
 
@@ -190,7 +203,24 @@ class Channel(virtual.Channel):
     def _queue_bind(self, exchange, routing_key, pattern, queue):
         kind = self.typeof(exchange).type
         header = ("HEADER", messages.ROUTING_KEY, messages.glob(routing_key)) if kind == "topic" else ()
-        self.connection.declare("FILA.TOPIC", "BIND", messages.topic(kind, exchange, routing_key), queue, *header)
+        topic = messages.topic(kind, exchange, routing_key)
+        self.connection.declare("FILA.TOPIC", "BIND", topic, queue, *header)
+        if queue in self._temporary and kind != "direct":
+            self._sweep(topic, queue)
+
+    def _sweep(self, topic, own):
+        """Deletes the temporary queues of a topic whose consumers have died. One that is alive makes its queue again."""
+        try:
+            left = [q for q in self.connection.bound(topic) if bytes_to_str(q) != own][:SWEPT]
+            for _ in range(3):  # a consumer that has just got a message waits again within moments
+                left = [q for q in left if self.connection.is_abandoned(q)]
+                if not left:
+                    return
+                sleep(0.05)
+            for queue in left:
+                self.client.execute_command("FILA.QUEUE", "DELETE", queue, "FORCE")
+        except redis.ResponseError as e:  # another one sweeps, too, or this user may not
+            logger.debug("not swept: %s", e)
 
     def queue_unbind(self, queue, exchange=None, routing_key="", arguments=None, **kwargs):
         super().queue_unbind(queue, exchange, routing_key, arguments, **kwargs)
@@ -264,17 +294,23 @@ class Channel(virtual.Channel):
 
         Returns whether there is a connection to read from.
         """
-        if self.lessee is not None:
-            self.lessee.check()
-        waiting = self.lessee is not None and self.lessee.overdue is not None
-        if not waiting and self._active_queues and self.qos.can_consume():
-            if self.lessee is None:
-                self.lessee = Lessee(self.connection.redis.connection_pool)
-            queues = sorted(set(self._active_queues))
-            count = self.qos.can_consume_max_estimate() or UNLIMITED
-            command = ["FILA.MLEASE", len(queues), *queues, "COUNT", min(count, 10_000), *self._lease_options()]
-            self.lessee.ask(command + (["BLOCK", max(1, int(block * 1000))] if block else []), block)
+        try:
+            if self.lessee is not None and self.lessee.overdue is not None:
+                self.lessee.check()
+            elif self._active_queues and self.qos.can_consume():
+                if self.lessee is None:
+                    self.lessee = Lessee(self.client.connection_pool)
+                self.lessee.ask(self._lease(block), block)
+        except (redis.ConnectionError, redis.TimeoutError):
+            self._drop_lessee()
+            raise
         return self.lessee is not None
+
+    def _lease(self, block):
+        queues = sorted(set(self._active_queues))
+        count = min(self.qos.can_consume_max_estimate() or UNLIMITED, 10_000)
+        waiting = ["BLOCK", max(1, int(block * 1000))] if block else []
+        return ["FILA.MLEASE", len(queues), *queues, "COUNT", count, *waiting, *self._lease_options()]
 
     def stop_waiting(self):
         """Ends the lease that waits. What it has got meanwhile is given back: nobody has seen it."""
@@ -285,8 +321,7 @@ class Channel(virtual.Channel):
             self._release((m[0], m[8]) for m in self.lessee.reply())
         except redis.RedisError as e:
             logger.warning("cannot end a lease that waits: %s", e)
-            self.lessee.close()
-            self.lessee = None
+            self._drop_lessee()
 
     def receive(self):
         """Reads the reply to the lease and delivers its messages. Returns whether there were any."""
@@ -300,8 +335,7 @@ class Channel(virtual.Channel):
                     raise
             return False
         except (redis.ConnectionError, redis.TimeoutError):
-            self.lessee.close()
-            self.lessee = None
+            self._drop_lessee()
             raise
         self._deliver(leased)
         return bool(leased)
@@ -371,13 +405,15 @@ class Channel(virtual.Channel):
         """Gives leases back, as (receipt, queue). They are not counted as failures."""
         queues = defaultdict(list)
         for receipt, queue in leases:
-            queues[queue].append(receipt)
-            self._leases.pop(receipt.decode() if isinstance(receipt, bytes) else receipt, None)
+            queues[queue].append(bytes_to_str(receipt))
         for queue, receipts in queues.items():
             try:
                 self.client.execute_command("FILA.RELEASE", queue, *receipts)
-            except redis.RedisError as e:
+            except redis.RedisError as e:  # an ack that comes later is still good
                 logger.warning("cannot release %d messages of queue %s, they come back when their leases expire: %s", len(receipts), queue, e)
+            else:
+                for receipt in receipts:
+                    self._leases.pop(receipt, None)
 
     def release_all(self):
         self._release(list(self._leases.items()))
@@ -390,9 +426,7 @@ class Channel(virtual.Channel):
             return
         self.stop_waiting()
         self._ended.set()
-        if self.lessee is not None:
-            self.lessee.close()
-            self.lessee = None
+        self._drop_lessee()
         self.release_all()
         for queue in list(self._temporary):
             try:
@@ -424,7 +458,7 @@ class Transport(virtual.Transport):
         super().__init__(client, **kwargs)
         self.redis = redis.Redis(connection_pool=redis.ConnectionPool(**self._parameters()))
         self._declared = {}  # queue: commands that make it and its bindings
-        self._leave_loop = None
+        self._loop = self._on_tick = None
 
     def _parameters(self):
         """The arguments of connections of redis-py."""
@@ -434,7 +468,7 @@ class Transport(virtual.Transport):
             "port": info.port or self.default_port,
             "username": info.userid,
             "password": info.password,
-            "socket_timeout": options.get("socket_timeout", 10),
+            "socket_timeout": options.get("socket_timeout", 30),
             "socket_connect_timeout": options.get("socket_connect_timeout", info.connect_timeout),
             "socket_keepalive": options.get("socket_keepalive", True),
             "health_check_interval": options.get("health_check_interval", 25),
@@ -456,10 +490,10 @@ class Transport(virtual.Transport):
         return super().establish_connection()
 
     def close_connection(self, connection):
-        if self._leave_loop is not None:
-            self._leave_loop()
-            self._leave_loop = None
+        if self._loop is not None:
+            self._loop.on_tick.discard(self._on_tick)
         super().close_connection(connection)
+        self._loop = None
         self.redis.connection_pool.disconnect()
 
     def declare(self, *command):
@@ -475,6 +509,17 @@ class Transport(virtual.Transport):
             self.redis.execute_command(*command)
         except redis.exceptions.NoPermissionError as e:
             logger.debug("not declared: %s", e)
+
+    def bound(self, topic):
+        """The queues that are bound to a topic."""
+        reply = self.redis.execute_command("FILA.TOPIC", "INFO", topic)
+        return [fields(b)[b"queue"] for b in fields(reply)[b"bindings"]]
+
+    def is_abandoned(self, queue):
+        """Whether a queue was made for a consumer, some time ago, and none waits for its messages."""
+        info = fields(self.redis.execute_command("FILA.QUEUE", "INFO", queue))
+        temporary = info[b"dlq"] is None and info[b"max_depth"] == TEMPORARY_DEPTH
+        return temporary and info[b"waiters"] == 0 and info[b"created_at"] < (time() - SWEEP_AFTER) * 1000
 
     def redeclare(self, queue):
         """Makes a queue again with its bindings; False if this connection does not know it."""
@@ -493,20 +538,19 @@ class Transport(virtual.Transport):
         def on_tick():
             for channel in list(self.channels):
                 if channel.wait(BLOCK) and channel.lessee.fileno() not in loop.readers:
-                    loop.add_reader(channel.lessee.fileno(), self.on_readable, channel, loop)
+                    loop.add_reader(channel.lessee.fileno(), self.on_readable, channel)
 
+        self._loop, self._on_tick = loop, on_tick
         loop.on_tick.add(on_tick)
-        self._leave_loop = lambda: loop.on_tick.discard(on_tick)
 
-    def on_readable(self, channel, loop):
-        if channel.lessee is None:
-            return
-        fd = channel.lessee.fileno()
-        try:
+    def unwatch(self, lessee):
+        """Ends on_readable for a connection that is about to be closed."""
+        if self._loop is not None and lessee.connection._sock is not None:
+            self._loop.remove(lessee.fileno())
+
+    def on_readable(self, channel):
+        if channel.lessee is not None:
             channel.receive()
-        finally:
-            if channel.lessee is None:
-                loop.remove_reader(fd)
 
     def drain_events(self, connection, timeout=None):
         end = None if timeout is None else monotonic() + timeout

@@ -126,7 +126,7 @@ class TestCelery(unittest.TestCase):
             f.seek(0, os.SEEK_END)
             result = self.app.held.delay("long", directory + "/end")
             until("the task has begun", lambda: self.fila.call("FILA.QUEUE", "INFO", "celery")["leased"])
-            time.sleep(4)
+            time.sleep(3)
             open(directory + "/end", "w").close()
             self.get(result)
             self.assertEqual(f.read().split("\n")[:-1], ["long began", "long ended"])
@@ -134,6 +134,15 @@ class TestCelery(unittest.TestCase):
     def test_a_program_in_another_language_sends_a_task(self):
         id = self.fila.call("FILA.ENQUEUE", "celery", "[[20, 3], {}, {}]", "HEADER", "task", "app.add").decode()
         self.assertEqual(self.app.app.AsyncResult(id).get(timeout=60), 23)
+
+    def test_what_is_no_task_does_not_stop_a_worker(self):
+        """Celery drops what it cannot decode, and rejects what it does not know."""
+        for payload, headers, dead in ((b"\xff\xfe", (), False), ("{}", (), True), ("7", ("HEADER", "task", "nobody.knows"), True)):
+            with self.subTest(payload):
+                id = self.fila.call("FILA.ENQUEUE", "celery", payload, *headers)
+                until("the worker has had it", lambda: not self.fila.call("FILA.GET", "celery", id))
+                self.assertEqual(bool(self.fila.call("FILA.GET", "celery.dlq", id)), dead)
+        self.assertEqual(self.get(self.app.add.delay(1, 1)), 2)
 
 
 class TestWhatATaskNames(unittest.TestCase):

@@ -3,13 +3,15 @@
 import socket
 import subprocess
 import tempfile
-import time
+import threading
 import unittest
+import unittest.mock
 
 import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError
 
+from celery_fila import transport
 from harness import Fila, free_port, until
 
 
@@ -144,6 +146,27 @@ class TestTransport(unittest.TestCase):
         self.assertFalse(self.fila.client.exists("gone"))
         with self.assertRaises(ChannelError):
             Queue("nowhere")(self.connect().default_channel).queue_declare(passive=True)
+
+    def test_the_queues_of_dead_consumers_are_swept(self):
+        """A new consumer of a fanout exchange deletes them; those of living ones and durable ones stay."""
+        fanout = Exchange("fan", "fanout")
+        living, durable = Queue("living", fanout, auto_delete=True), Queue("durable", fanout)
+        connection = self.connect()
+        durable(connection.default_channel).declare()
+        self.fila.call("FILA.QUEUE", "CREATE", "dead", "NODLQ", "MAXDEPTH", transport.TEMPORARY_DEPTH)
+        self.fila.call("FILA.TOPIC", "BIND", "fan", "dead")
+        with Consumer(connection, [living], callbacks=[lambda body, m: None], no_ack=True):
+            draining = threading.Thread(target=connection.drain_events, kwargs={"timeout": 60})
+            draining.start()
+            until("the consumer waits", lambda: self.fila.call("FILA.QUEUE", "INFO", "living")["waiters"])
+            Queue("new", fanout, auto_delete=True)(self.connect().default_channel).declare()
+            self.assertTrue(self.fila.client.exists("dead"))  # it is young
+            with unittest.mock.patch.object(transport, "SWEEP_AFTER", -1):
+                Queue("newer", fanout, auto_delete=True)(self.connect().default_channel).declare()
+            left = [q for q in ("dead", "new", "living", "durable", "newer") if self.fila.client.exists(q)]
+            Producer(self.connect()).publish("end", exchange=fanout, declare=[fanout])
+            draining.join()
+        self.assertEqual(left, ["living", "durable", "newer"])  # nobody has waited for what is new
 
     def test_a_user_that_may_not_create_queues(self):
         self.fila.call("FILA.QUEUE", "CREATE", "open", "IFNOTEXISTS")
