@@ -1,0 +1,129 @@
+package tidy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every kind of event is in the reference. Pages about commands, settings and metrics are generated
+// from their tables, and tests beside these tables compare them.
+func TestTheReferenceHasEveryKindOfEvent(t *testing.T) {
+	_, table, _ := strings.Cut(document(t, "engine/outbox.go"), "EventEnqueued:")
+	table, _, _ = strings.Cut("EventEnqueued:"+table, "}")
+	kinds := regexp.MustCompile(`Event\w+:\s*"(\w+)"`).FindAllStringSubmatch(table, -1)
+	if len(kinds) < 10 {
+		t.Fatalf("found the kinds %q", kinds)
+	}
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k[1])
+	}
+	report(t, missingEvents(document(t, "docs/reference/events.md"), names))
+}
+
+// missingEvents finds kinds of events that no row of the table of events begins with.
+func missingEvents(page string, kinds []string) []string {
+	var described, complaints []string
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`\\w+` )+)\\|").FindAllStringSubmatch(page, -1) {
+		described = append(described, strings.Fields(strings.ReplaceAll(row[1], "`", ""))...)
+	}
+	for _, k := range kinds {
+		if !slices.Contains(described, k) {
+			complaints = append(complaints, fmt.Sprintf("docs/reference/events.md: no row describes %s", k))
+		}
+	}
+	return complaints
+}
+
+// Documents and manifests name only metrics and settings that exist.
+func TestDocumentsNameMetricsAndSettingsThatExist(t *testing.T) {
+	metrics, settings := document(t, "docs/reference/metrics.md"), document(t, "docs/reference/configuration.md")
+	for _, pattern := range []string{"README.md", "docs/*/*.md", "deploy/kubernetes/*.yaml", "deploy/compose/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(root(t), pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: found %q, %v", pattern, found, err)
+		}
+		for _, file := range found {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, unknownNames(filepath.Base(file), string(text), metrics, settings))
+		}
+	}
+}
+
+// unknownNames finds metrics and settings in a text that their references do not have. A setting is
+// named as an environment variable.
+func unknownNames(name, text, metrics, settings string) []string {
+	var complaints []string
+	for _, m := range regexp.MustCompile(`\bfila_(?:queue|key|store|cluster|script|throttle|budget)_\w*[a-z]\b`).FindAllString(text, -1) {
+		series := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(m, "")
+		if !strings.Contains(metrics, "`"+m+"`") && !strings.Contains(metrics, "`"+series+"`") {
+			complaints = append(complaints, fmt.Sprintf("%s: there is no metric %s", name, m))
+		}
+	}
+	for _, v := range regexp.MustCompile(`\bFILA_([A-Z]+)__([A-Z_]+)\b`).FindAllStringSubmatch(text, -1) {
+		if setting := strings.ToLower(v[1] + "." + v[2]); !strings.Contains(settings, "`"+setting+"`") {
+			complaints = append(complaints, fmt.Sprintf("%s: %s is no setting", name, v[0]))
+		}
+	}
+	return complaints
+}
+
+// Kubernetes takes these manifests as YAML: without tabs, indented by two, each with its kind and name.
+func TestTheManifestsAreWellFormed(t *testing.T) {
+	found, err := filepath.Glob(filepath.Join(root(t), "deploy/kubernetes/*.yaml"))
+	if err != nil || len(found) < 2 {
+		t.Fatalf("found %q, %v", found, err)
+	}
+	for _, file := range found {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report(t, malformed(filepath.Base(file), string(text)))
+	}
+}
+
+func malformed(name, text string) []string {
+	var complaints []string
+	for i, manifest := range strings.Split(text, "\n---\n") {
+		for _, want := range []string{`(?m)^apiVersion: \S+$`, `(?m)^kind: [A-Z]\w+$`, `(?m)^metadata:\n  name: [a-z-]+$`, `(?m)^spec:$`} {
+			if !regexp.MustCompile(want).MatchString(manifest) {
+				complaints = append(complaints, fmt.Sprintf("%s: manifest %d has nothing like %s", name, i+1, want))
+			}
+		}
+	}
+	for i, line := range strings.Split(text, "\n") {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if strings.Contains(line, "\t") || indent%2 != 0 || strings.Count(line, "{") != strings.Count(line, "}") && !strings.Contains(line, "fila_") {
+			complaints = append(complaints, fmt.Sprintf("%s:%d: a tab, an odd indent, or an open brace", name, i+1))
+		}
+	}
+	return complaints
+}
+
+func TestTheRulesAboutTheReferenceSeeABreach(t *testing.T) {
+	wantBreach(t, missingEvents("| `created` `altered` | x |\n", []string{"created", "dead"}), "no row describes dead")
+	if c := missingEvents("| `created` `altered` | x |\n", []string{"altered"}); c != nil {
+		t.Error(c)
+	}
+	metrics, settings := "| `fila_queue_wait_seconds` |", "| `auth.password` |"
+	wantBreach(t, unknownNames("x.md", "fila_queue_waits", metrics, settings), "no metric fila_queue_waits")
+	wantBreach(t, unknownNames("x.md", "FILA_AUTH__PASSWORT=x", metrics, settings), "FILA_AUTH__PASSWORT is no setting")
+	if c := unknownNames("x.md", "fila_queue_wait_seconds_bucket FILA_AUTH__PASSWORD", metrics, settings); c != nil {
+		t.Error(c)
+	}
+	good := "apiVersion: v1\nkind: Service\nmetadata:\n  name: fila\nspec:\n  x: 1\n"
+	if c := malformed("x.yaml", good); c != nil {
+		t.Error(c)
+	}
+	wantBreach(t, malformed("x.yaml", strings.Replace(good, "kind: Service", "kind:", 1)), "manifest 1 has nothing like")
+	wantBreach(t, malformed("x.yaml", good+" y: 1\n"), "x.yaml:7:")
+}
