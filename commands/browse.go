@@ -414,16 +414,16 @@ func dbsize() Spec {
 	}
 }
 
-type dbsizeCall struct{ n int }
+type dbsizeCall struct{ n int64 }
 
 // Apply implements engine.Call.
 func (c *dbsizeCall) Apply(tx *engine.Tx) error {
-	c.n = len(tx.Queues())
+	c.n = tx.Stats().Queues
 	return nil
 }
 
 // Render writes the number.
 func (c *dbsizeCall) Render(_ *Handler, w *resp.Writer) error {
-	w.Int(int64(c.n))
+	w.Int(c.n)
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 func info() Spec {
 	return Spec{
-		Name: "INFO", Group: "server", Since: "1.0.0", Complexity: "O(N) where N is the number of queues", Returns: "text",
+		Name: "INFO", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "text",
 		Summary: "Returns figures of the server, in sections.",
 		Differs: "Has the sections " + strings.Join(infoSections(), ", ") + "; the last one is Fila's own. " +
 			"Without a name, and for default, it shows all but " + strings.Join(infoOnRequest(), ", ") + "; all and everything show these as well. " +

@@ -89,7 +89,7 @@ func memoryPurge() Spec {
 
 func memoryStats() Spec {
 	return Spec{
-		Name: "STATS", Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of queues", Returns: "map",
+		Name: "STATS", Group: "server", Since: "4.0.0", Complexity: "O(1)", Returns: "map",
 		Summary: "Returns how the memory is used.",
 		Differs: "Has those of Redis' fields that apply to Fila, with the same meaning.",
 		Reply:   "A map: " + (&memoryStatsCall{}).fields().names() + ".",

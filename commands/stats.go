@@ -14,7 +14,7 @@ import (
 func stats() Spec {
 	return Spec{
 		Name: "FILA.STATS", Group: "fila", Since: "0.1.0",
-		Complexity: "O(N) where N is the number of the queue's fairness keys with messages, for oldest_ms, in slices; without a queue O(N) where N is the number of queues",
+		Complexity: "O(N) where N is the number of the queue's fairness keys with messages, for oldest_ms, in slices; without a queue O(1)",
 		Returns:    "map",
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},

@@ -28,7 +28,7 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		return 0, fmt.Errorf("%w: RESULT of %d bytes, the limit is %d", ErrTooBig, n, most)
 	}
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
-		m.key.queue.totals.acked++
+		c.count(m.key.queue, countAcked, 1)
 		c.observeWork(m, OutcomeAcked)
 		c.succeeded(m)
 		c.settleCharge(m, o.Used)

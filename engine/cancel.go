@@ -71,7 +71,7 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 			}
 			if f := l.found[req.at]; f != nil && c.discard(&l.changeLog, f) {
 				p.n++
-				q.totals.cancelled++
+				c.count(q, countCancelled, 1)
 			}
 			p.at++
 		}
@@ -117,7 +117,7 @@ func (tx *Tx) cancelAll(req *Cancel) (int, error) {
 			n++
 		}
 	}
-	q.totals.cancelled += uint64(n)
+	c.count(q, countCancelled, uint64(n))
 	return n, nil
 }
 
@@ -199,7 +199,7 @@ func (c *core) extractDelayed(f *foundMessage) *message {
 	}
 	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
 	k.delayed--
-	k.queue.delayed--
+	c.addMessages(k.queue, messageCounts{delayed: -1})
 	k.queue.recordTime(f.m.id, 0)
 	return f.fresh()
 }
@@ -312,7 +312,7 @@ func (tx *Tx) Purge(req *Purge) (int, error) {
 	}
 	n := int(max(q.total, 0))
 	c.purge(q, tx.task)
-	q.totals.purged += uint64(n)
+	c.count(q, countPurged, uint64(n))
 	return n, nil
 }
 
@@ -346,7 +346,7 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 			}
 		}
 		req.removed += n
-		q.totals.purged += uint64(n)
+		c.count(q, countPurged, uint64(n))
 		if p.next == nil {
 			return req.removed, nil
 		}
@@ -388,7 +388,8 @@ func (c *core) detachAll(q *queue) {
 	q.totals.rounds += uint64(r.scheduler.round) //nolint:gosec // not negative
 	q.figures = nil
 	c.detached.leases += q.leased
-	q.awaitingRead, q.total, q.leased, q.delayed, q.counted, q.order = 0, 0, 0, 0, true, keyOrder{}
+	q.awaitingRead, q.order = 0, keyOrder{}
+	c.clearMessages(q)
 	q.deltas = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {

@@ -133,3 +133,89 @@ func TestTheWorkOfFiguresIsAsTheirComplexitySays(t *testing.T) {
 		}
 	}
 }
+
+// What describes all queues together looks at none of them: it says the same when there are none to
+// look at.
+func TestStatsLookAtNoQueue(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("idle", QueueOptions{})
+	for i := range 20 {
+		queue := fmt.Sprint("q", i)
+		w.queue(queue, QueueOptions{})
+		w.enqueue(queue, "a", "m")
+		w.enqueue(queue, "b", "m")
+		w.delay(queue, 1)
+		d := w.lease(queue, 1)[0]
+		switch i % 4 {
+		case 0:
+			w.must(func(tx *Tx) error { return tx.DeleteQueue(queue, true) })
+		case 1:
+			w.must(func(tx *Tx) error { _, err := tx.Nack(&Nack{Queue: queue, Receipt: d.Receipt, Dead: true}); return err })
+		case 2:
+			w.must(func(tx *Tx) error { _, err := tx.Ack(queue, []Receipt{d.Receipt}); return err })
+		}
+		waits := &LeaseRequest{Queues: []string{"idle", "idle" + DLQSuffix}, Count: 10, Block: 0}
+		w.Do(&Task{Client: NewClient(uint64(i)+1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Lease(waits); return err })})
+	}
+	w.sound() // compares with what a look at each queue finds
+	tx := &Tx{core: w.core}
+	with := tx.Stats()
+	if with.Ready == 0 || with.Delayed == 0 || with.Leased == 0 || with.Dead == 0 || with.Keys == 0 || with.Waiters == 0 || with.Rounds == 0 || with.Acked == 0 {
+		t.Errorf("the test is about queues of which %+v says something", with)
+	}
+	names, numbers := w.core.queues.byName, w.core.queues.byNumber
+	w.core.queues.byName, w.core.queues.byNumber = nil, nil
+	without := tx.Stats()
+	w.core.queues.byName, w.core.queues.byNumber = names, numbers
+	without.Queues = with.Queues
+	if with != without {
+		t.Errorf("Stats looks at queues: with them it says\n%+v, without\n%+v", with, without)
+	}
+}
+
+// What the dashboard asks for again and again costs the same with many queues.
+func TestTheWorkOfFiguresDoesNotGrowWithTheQueues(t *testing.T) {
+	const few, many, count = 100, 20_000, 10
+	calls := map[string]func() func(tx *Tx) error{
+		"FILA.STATS": func() func(tx *Tx) error { return func(tx *Tx) error { tx.Stats(); return nil } },
+		"FILA.FIGURES QUEUE": func() func(tx *Tx) error {
+			req := &Figures{Queue: "q0"}
+			return func(tx *Tx) error { _, err := tx.Figures(req); return err }
+		},
+		"FILA.FIGURES": func() func(tx *Tx) error {
+			req := &Figures{Count: count}
+			return func(tx *Tx) error { _, err := tx.Figures(req); return err }
+		},
+		"FILA.HISTORY": func() func(tx *Tx) error { return func(tx *Tx) error { _, err := tx.History(""); return err } },
+		"FILA.SCRIPT STATS": func() func(tx *Tx) error {
+			return func(tx *Tx) error {
+				tx.core.queues.names = nil // as after the creation of a queue
+				_, err := tx.Scripts("q0")
+				return err
+			}
+		},
+	}
+	worlds := map[int]*world{}
+	for _, n := range []int{few, many} {
+		w := newWorld(t, func(c *Config) { c.FiguresAge = time.Hour })
+		for from := 0; from < n; from += few {
+			tasks := make([]*Task, few)
+			for i := range tasks {
+				tasks[i] = &Task{Call: callFunc(func(tx *Tx) error { return tx.CreateQueue(fmt.Sprint("q", from+i), QueueOptions{NoDLQ: true}) })}
+			}
+			w.Do(tasks...)
+		}
+		w.workOf(0, calls["FILA.FIGURES"]) // sweeps
+		worlds[n] = w
+	}
+	for name, call := range calls {
+		a, b := worlds[few].workOf(0, call), worlds[many].workOf(0, call)
+		t.Logf("%s: %d queues %+v, %d queues %+v", name, few, a, many, b)
+		if a.units != b.units || b.most > count*(figuresUnits+1) {
+			t.Errorf("%s: %d units with %d queues, %d with %d", name, a.units, few, b.units, many)
+		}
+		if ratio := float64(b.took) / float64(a.took); ratio > many/few/4 {
+			t.Errorf("%s takes %.0f times as long with %d times the queues", name, ratio, many/few)
+		}
+	}
+}

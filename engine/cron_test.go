@@ -178,7 +178,7 @@ func TestCatchUp(t *testing.T) {
 				t.Errorf("fired %d, missed %d", i.Fired, i.Missed)
 			}
 			var s Stats
-			again.must(func(tx *Tx) error { s = tx.EngineStats(); return nil })
+			again.must(func(tx *Tx) error { s = tx.Stats(); return nil })
 			if i := again.cronInfo("m"); s.Crons != 1 || s.Ticked != uint64(len(want)) || s.Missed != i.Missed {
 				t.Errorf("since the start: %d entries, %d ticks, %d missed; the entry has missed %d", s.Crons, s.Ticked, s.Missed, i.Missed)
 			}

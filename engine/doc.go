@@ -31,10 +31,9 @@
 //	account_ids.go                   ids of movements, so that a repeated one is done once
 //	budget_line.go                   keys that wait for credits
 //	ack.go result.go                 acks, and clients that wait for results
-//	generations.go                   records that are forgotten by their age
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
-//	health.go key_stats.go           counters of the engine, of queues and of keys
+//	health.go counts.go key_stats.go whether the store takes writes; counters of queues and of keys
 //	figures.go                       figures of all queues and keys, for operators
 //	signals.go                       sums that fade with time
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
@@ -109,6 +108,7 @@
 //     order of its queues, which exist and know it. The snapshot has the same.
 //  32. Of a key of an ordered queue, at most one message is leased or retrying, and the queue
 //     knows which. It has no delayed messages, and counts those that are retrying.
+//  33. The sums of all queues are those of their counters and of their messages.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

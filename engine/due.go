@@ -139,7 +139,7 @@ func (x *dueIndex) recordRemoval(key string) {
 func (c *core) schedule(m *message, at int64) {
 	d := newDueEntry(at, m.storageKey(), m)
 	m.key.delayed++
-	m.key.queue.delayed++
+	c.addMessages(m.key.queue, messageCounts{delayed: 1})
 	m.key.queue.recordTime(m.id, at)
 	c.releaseBody(m)
 	m.status = delayed
@@ -232,7 +232,7 @@ func (c *core) unschedule(d *dueEntry) {
 		m.status = gone
 	}
 	if q := c.queues.byNumber[d.mk.Queue]; q != nil {
-		q.delayed--
+		c.addMessages(q, messageCounts{delayed: -1})
 		if k := q.keys.get(d.mk.Key); k != nil {
 			k.delayed--
 		}

@@ -292,7 +292,7 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 func (c *core) place(req *Enqueue, a *admission) ID {
 	q := a.queue
 	if a.known != (ID{}) {
-		q.totals.deduplicated++
+		c.count(q, countDeduplicated, 1)
 		return a.known
 	}
 	if a.ignored {
@@ -314,7 +314,7 @@ func (c *core) place(req *Enqueue, a *admission) ID {
 		c.recordDedupID(q, req.dedup, m.id)
 	}
 	c.emitMessage(EventEnqueued, m)
-	q.totals.enqueued++
+	c.count(q, countEnqueued, 1)
 	if q.recordsSignals() {
 		c.recordSignal(m, signalEnqueued, 1)
 	}
@@ -380,7 +380,7 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 	}
 	c.out.batch.Put(storage.Messages, c.messageKey(m), record)
 	k.total++
-	k.queue.total++
+	c.addMessages(k.queue, messageCounts{total: 1})
 	c.setBody(m, record)
 	if delayed {
 		c.schedule(m, readyAt)

@@ -403,12 +403,11 @@ type ScriptInfo struct {
 // ErrNoQueue for an unknown name.
 func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	c := tx.core
-	names := tx.Queues()
-	if queue != "" {
-		if _, err := c.queueNamed(queue); err != nil {
-			return nil, err
-		}
-		names = []string{queue}
+	names := []string{queue}
+	if queue == "" {
+		names = tx.Queues()
+	} else if _, err := c.queueNamed(queue); err != nil {
+		return nil, err
 	}
 	var list []ScriptInfo
 	for _, name := range names {

@@ -43,6 +43,7 @@ func (s *queueSet) check(c *core, bad report) {
 		}
 	}
 	s.checkHistories(bad)
+	s.sums.check(c, bad)
 }
 
 func (s *queueSet) checkHistories(bad report) {

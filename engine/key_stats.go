@@ -389,7 +389,7 @@ func (tx *Tx) BusiestKeys(queue string) (top []BusyKey, rest BusyKey, err error)
 	}
 	t := &q.throttled
 	t.countWaiting(c.now, 0)
-	sum := keyStats{delivered: q.totals.delivered, admitted: t.admitted, refused: t.refused, waited: t.waited}
+	sum := keyStats{delivered: q.totals.events[countDelivered], admitted: t.admitted, refused: t.refused, waited: t.waited}
 	for _, b := range q.idle.busiest.list {
 		s := b.stats
 		if k := b.key; k != nil {

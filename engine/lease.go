@@ -238,7 +238,7 @@ func (c *core) take(q *queue) *message {
 	q.idle.busiest.note(k)
 	q.share.add(c.now, uint64(m.cost))
 	k.leased++ // the key stays in memory while it has leases
-	q.leased++
+	c.addMessages(q, messageCounts{leased: 1})
 	c.settle(k)
 	return m
 }
@@ -267,7 +267,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	} else {
 		c.writeLease(m)
 	}
-	q.totals.delivered++
+	c.count(q, countDelivered, 1)
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
@@ -343,7 +343,7 @@ func (c *core) endLease(m *message) {
 		c.restoreExpiry(m)
 	}
 	m.key.leased--
-	m.key.queue.leased--
+	c.addMessages(m.key.queue, messageCounts{leased: -1})
 	if m.writes > 0 {
 		c.out.sync = true // a power loss must not bring the record back beside a later lease
 		key := storage.AppendLeaseKey(nil, m.storageKey(), m.fence)

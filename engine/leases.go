@@ -106,7 +106,7 @@ const LeaseExpired = "the lease expired"
 // another queue but cannot be read stays leased, and the move is retried after its backoff.
 func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	q := m.key.queue
-	q.totals.leaseExpired++
+	c.count(q, countLeaseExpired, 1)
 	dead, delay, reason := c.failureOutcome(q, m.attempt, d)
 	if d == nil || d.Action == hook.FailureDefault && d.Delay == nil {
 		delay = 0 // by default a message is ready at once: its lease was pause enough
@@ -296,7 +296,7 @@ func (c *core) remove(m *message) {
 	c.goneInOrder(m)
 	k.touch(m.place)
 	k.total--
-	k.queue.total--
+	c.addMessages(k.queue, messageCounts{total: -1})
 	c.markShrunk(k.queue)
 	c.settle(k)
 }
@@ -339,7 +339,7 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 // positions, with the same attempt. It returns how many receipts had a live lease.
 func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
-		m.key.queue.totals.released++
+		c.count(m.key.queue, countReleased, 1)
 		c.observeWork(m, OutcomeReleased)
 		c.releaseLease(m)
 	})
@@ -369,7 +369,7 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 			return tx.yield()
 		}
 		m.deliveries--
-		q.totals.undelivered++
+		c.count(q, countUndelivered, 1)
 		c.refund(m)
 		c.releaseLease(m)
 	}

@@ -93,7 +93,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		}
 	}
 	m.fail(c.now, req.Error[:min(len(req.Error), ErrorBytes)])
-	q.totals.nacked++
+	c.count(q, countNacked, 1)
 	c.out.sync = true
 	c.observeWork(m, OutcomeNacked)
 	c.failed(m, dead, reason)
@@ -316,13 +316,13 @@ func (c *core) deadLetter(m *message, reason string) string {
 	}
 	dlq := c.queues.byName[q.set.DLQ]
 	if dlq == nil {
-		q.totals.dropped++
+		c.count(q, countDropped, 1)
 		c.emitFailure(m, Event{Kind: EventDead, Reason: reason})
 		c.tellDead(m, reason)
 		c.remove(m)
 		return ""
 	}
-	q.totals.deadLettered[deadReason(reason)]++
+	c.count(q, countDead+countKind(deadReason(reason)), 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
 	c.tellDead(m, reason)
 	var rec storage.Message

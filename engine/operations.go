@@ -174,8 +174,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 		if q == nil {
 			continue
 		}
-		q.total += n.n
-		q.delayed += n.delayed
+		c.addMessages(q, messageCounts{total: n.n, delayed: n.delayed})
 		if k := q.keys.get(n.key); k != nil && !k.counted {
 			k.total += n.n
 			k.delayed += n.delayed
@@ -187,7 +186,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 		return nil
 	}
 	for _, q := range c.queues.byName {
-		q.counted = true
+		c.setCounted(q)
 	}
 	c.endCensus()
 	return nil

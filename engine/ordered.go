@@ -32,9 +32,8 @@ import (
 // keyOrder is the state of the keys of an ordered queue, in one slice: the keys of other queues do
 // not pay for it with their size.
 type keyOrder struct {
-	keys     []outgoing // by fairKey.out - 1
-	free     []uint32   // values of fairKey.out that no key has
-	retrying int64      // messages
+	keys []outgoing // by fairKey.out - 1
+	free []uint32   // values of fairKey.out that no key has
 }
 
 // outgoing is the state of a key that has had a message out, or removed.
@@ -129,7 +128,7 @@ func (c *core) goneInOrder(m *message) {
 func (c *core) leaveOrder(m *message) {
 	q := m.key.queue
 	if m.retrying {
-		q.order.retrying--
+		c.addMessages(q, messageCounts{retrying: -1})
 	}
 	if o := m.key; o.out != 0 {
 		if at := &q.order.keys[o.out-1]; at.m == m {
@@ -142,7 +141,7 @@ func (c *core) leaveOrder(m *message) {
 func (c *core) enterOrder(m *message) {
 	q := m.key.queue
 	if m.retrying {
-		q.order.retrying++
+		c.addMessages(q, messageCounts{retrying: 1})
 	}
 	if q.ordered() {
 		q.order.of(m.key).m = m
@@ -160,8 +159,7 @@ func (c *core) retryInOrder(m *message, until int64) {
 	c.leases.byID[m.id] = m
 	c.leases.ends.push(m)
 	k.leased++
-	k.queue.leased++
-	k.queue.order.retrying++
+	c.addMessages(k.queue, messageCounts{leased: 1, retrying: 1})
 	k.queue.order.of(k).m = m
 	c.writeLease(m)
 	c.releaseBody(m)
@@ -232,7 +230,7 @@ func (c *core) checkOrdered(q *queue, bad report) {
 			bad(32, "key %q of %q, which is ordered, has %d delayed messages", k.name, q.name, k.delayed)
 		}
 	}
-	if q.ordered() && retrying != q.order.retrying {
-		bad(32, "queue %q: %d messages are retrying, %d are counted", q.name, retrying, q.order.retrying)
+	if q.ordered() && retrying != q.retrying {
+		bad(32, "queue %q: %d messages are retrying, %d are counted", q.name, retrying, q.retrying)
 	}
 }

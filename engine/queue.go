@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/internal/timeline"
 	"github.com/faisca/fila/storage"
 )
 
@@ -21,16 +20,14 @@ type queue struct {
 	scheduler    *scheduler
 	turns        map[*throttle]float64 // tags at throttles that a purge has ended and no class has continued
 	waiters      waiters
-	offered      bool  // in waitSet.offers
-	postponed    bool  // in waitSet.postponed
-	becameReady  bool  // in events.ready
-	shrunk       bool  // in events.shrunk
-	awaitingRead int   // keys with a backlog on disk and no message in memory
-	total        int64 // messages of any status; a difference until counted is true
-	leased       int64 // and retrying
-	delayed      int64 // a difference until counted is true, like total
-	counted      bool  // the census has added what the store held at start
-	totals       totals
+	offered      bool // in waitSet.offers
+	postponed    bool // in waitSet.postponed
+	becameReady  bool // in events.ready
+	shrunk       bool // in events.shrunk
+	awaitingRead int  // keys with a backlog on disk and no message in memory
+	messageCounts
+	counted bool // the census has added what the store held at start
+	totals  totals
 
 	// The change log, which off-loop reads of messages need, see reading.go:
 	logReaders int
@@ -57,57 +54,6 @@ type queue struct {
 	throttled   throttledKeys          // sums over its keys
 	figures     *KeyFigures            // of its keys, from the last sweep; nil: none, or it had no keys
 	recorded    uint32                 // step in which history has recorded it last
-}
-
-// totals count since start, for FILA.STATS. They outlive recoveries in place, and those of a
-// deleted queue are kept in queueSet.deleted.
-type totals struct {
-	enqueued, deduplicated, ttlExpired, delivered, undelivered, acked, nacked, leaseExpired, released, redriven, dropped, cancelled, purged uint64
-
-	deadLettered [deadReasons]uint64 // by DeadReasons
-	rounds       uint64              // of schedulers that a purge has replaced
-	durations    Durations
-	line         *timeline.Line // of the last ten minutes; nil: nothing has happened
-}
-
-// record sets the line from a step on.
-func (t *totals) record(from uint32, n timeline.Numbers) {
-	if t.line == nil {
-		if n == (timeline.Numbers{}) {
-			return
-		}
-		t.line = &timeline.Line{}
-	}
-	t.line.Set(from, n)
-}
-
-// sum returns the totals with the rounds of the present scheduler.
-func (q *queue) sum() totals {
-	t := q.totals
-	t.rounds += uint64(q.scheduler.round) //nolint:gosec // not negative
-	return t
-}
-
-// add adds the totals of a queue that is gone.
-func (t *totals) add(o *totals) {
-	t.enqueued += o.enqueued
-	t.deduplicated += o.deduplicated
-	t.ttlExpired += o.ttlExpired
-	t.delivered += o.delivered
-	t.undelivered += o.undelivered
-	t.acked += o.acked
-	t.nacked += o.nacked
-	t.leaseExpired += o.leaseExpired
-	t.released += o.released
-	t.redriven += o.redriven
-	t.dropped += o.dropped
-	t.cancelled += o.cancelled
-	t.purged += o.purged
-	for i, n := range o.deadLettered {
-		t.deadLettered[i] += n
-	}
-	t.rounds += o.rounds
-	t.durations.Add(&o.durations)
 }
 
 // throttledKeys are the sums of what throttles did to the keys of a queue since the start.
@@ -242,6 +188,7 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 // alterQueue gives a queue other settings, which have been checked.
 func (c *core) alterQueue(q *queue, set storage.Queue) {
 	if set.DeadLetter != q.set.DeadLetter {
+		c.queues.sums.moveMessages(q)
 		c.reclassifyAll()
 	}
 	q.set = set
@@ -308,7 +255,7 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 func (c *core) addQueue(name string, set storage.Queue) {
 	set.Number = c.newNumber()
 	q := c.newQueue(name, set)
-	q.counted = true
+	c.setCounted(q)
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(name, hookBounds(&q.set.Values))
 	c.emitQueue(EventCreated, q)
@@ -329,6 +276,7 @@ func (c *core) newQueue(name string, set storage.Queue) *queue {
 	c.listPaused(q)
 	c.queues.byName[name], c.queues.byNumber[q.no] = q, q
 	c.queues.names = nil
+	c.queues.sums.uncounted++
 	return q
 }
 
@@ -410,6 +358,7 @@ type queueSet struct {
 	nextNumber uint32
 	deleted    []*queue // waiters of theirs have to be answered
 
+	sums          sums                // of all queues
 	deletedTotals totals              // of all queues that were deleted
 	totals        map[string]totals   // of the queues before a recovery, by name; nil: none is under way
 	pausedOut     map[*queue]struct{} // those whose deliveries are paused
@@ -430,8 +379,10 @@ func (s *queueSet) reset() {
 			before[name] = q.sum()
 		}
 	}
+	all := s.sums
+	all.reset()
 	*s = queueSet{
 		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
-		deletedTotals: s.deletedTotals, totals: before,
+		sums: all, deletedTotals: s.deletedTotals, totals: before,
 	}
 }

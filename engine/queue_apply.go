@@ -350,6 +350,7 @@ func makeDLQ(set *storage.Queue) {
 // charged there.
 func (c *core) markDLQ(dlq string) {
 	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
+		c.queues.sums.moveMessages(q)
 		makeDLQ(&q.set)
 		c.putQueue(q)
 		c.reclassifyAll()

@@ -341,7 +341,7 @@ func (c *core) recoverLeases() error {
 			c.reserveAgain(m)
 		}
 		k.leased++
-		q.leased++
+		c.addMessages(q, messageCounts{leased: 1})
 		c.enterOrder(m)
 		return nil
 	})

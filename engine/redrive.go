@@ -262,7 +262,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 	rec.Dead = nil
 	c.move(m, to, &rec)
 	j.moved++
-	j.dlq.totals.redriven++
+	c.count(j.dlq, countRedriven, 1)
 	if j.req.Rate > 0 {
 		j.nextAt += j.pace()
 	}

@@ -163,12 +163,12 @@ func (c *core) hasDLQ(q *queue) bool { return !q.isDLQ() && c.queues.byName[q.se
 // the body must be loaded.
 func (c *core) expireMessage(m *message) string {
 	q := m.key.queue
-	q.totals.ttlExpired++
+	c.count(q, countTTLExpired, 1)
 	c.out.sync = true
 	if c.hasDLQ(q) {
 		return c.deadLetter(m, reasonTTL)
 	}
-	q.totals.dropped++
+	c.count(q, countDropped, 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reasonTTL})
 	c.tellDead(m, reasonTTL)
 	c.remove(m)

@@ -341,7 +341,9 @@ func (c *core) pick(q *queue) *fairKey {
 		if len(cl.draws) > 0 {
 			c.reserveCharge(m)
 		}
+		before := s.round
 		k.visit()
+		c.queues.sums.rounds += uint64(s.round - before) //nolint:gosec // it never decreases
 		k.credit -= int64(m.cost)
 		return k
 	}

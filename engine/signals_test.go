@@ -223,7 +223,7 @@ func TestMoreSignalsThanTheLimitPushOutTheOldest(t *testing.T) {
 		t.Errorf("the store has %s", got)
 	}
 	var st Stats
-	w.must(func(tx *Tx) error { st = tx.EngineStats(); return nil })
+	w.must(func(tx *Tx) error { st = tx.Stats(); return nil })
 	if st.Signals != 3 || st.SignalsEvicted != 1 {
 		t.Errorf("%d signals, %d evicted", st.Signals, st.SignalsEvicted)
 	}
@@ -232,7 +232,7 @@ func TestMoreSignalsThanTheLimitPushOutTheOldest(t *testing.T) {
 	if got := stored(t, store); got != "s/d" {
 		t.Errorf("with a lower limit the store has %s", got)
 	}
-	lower.must(func(tx *Tx) error { st = tx.EngineStats(); return nil })
+	lower.must(func(tx *Tx) error { st = tx.Stats(); return nil })
 	if st.Signals != 1 || st.SignalsEvicted != 2 {
 		t.Errorf("with a lower limit %d signals, %d evicted", st.Signals, st.SignalsEvicted)
 	}

@@ -171,6 +171,7 @@ func (c *core) joinLines(w *wait, queues []*queue) {
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
 		q.waiters.pushBack(&w.nodes[len(w.nodes)-1])
+		c.queues.sums.waiters++
 		if q.waiters.n == 1 {
 			c.demandChanged(q)
 		}
@@ -191,6 +192,7 @@ func (c *core) leaveLines(w *wait) {
 	for i := range w.nodes {
 		q := w.nodes[i].queue
 		q.waiters.remove(&w.nodes[i])
+		c.queues.sums.waiters--
 		if q.waiters.first == nil {
 			c.unreserveQueue(q)
 		}

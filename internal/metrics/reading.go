@@ -216,7 +216,7 @@ func (r *reading) readBudgets(tx *engine.Tx) error {
 }
 
 func (r *reading) readEngine(tx *engine.Tx) error {
-	r.engine = tx.EngineStats()
+	r.engine = tx.Stats()
 	return nil
 }
 
