@@ -40,7 +40,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs docs-pictures golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,8 +125,11 @@ docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 $(GO) test ./internal/tracing -run '^TestTheDocumentHas' -count=1 -args -update
 	CGO_ENABLED=0 $(GO) run . help --markdown > docs/reference/cli.md.new
 	mv docs/reference/cli.md.new docs/reference/cli.md
-	CGO_ENABLED=0 $(GO) test ./commands -count=1 -run '^TestTheTableOfCosts' -args -rewrite
+	CGO_ENABLED=0 $(GO) test ./commands -count=1 -run '^(TestTheTableOfCosts|TestThePagesOf)' -args -rewrite
 	CGO_ENABLED=0 $(GO) test ./internal/metrics -count=1 -run '^TestTheDocumentIs' -args -update
+
+docs-pictures: build ## write again the picture of fair shares, from a run
+	TEST_BROKER=$(BIN) CGO_ENABLED=0 $(GO) test -count=1 ./integration -run '^TestTheFairnessPicture' -args -draw
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
 	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite

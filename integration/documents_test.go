@@ -23,8 +23,27 @@ type passage struct{ language, file, text string }
 // the name of one and a colon.
 func blocksOf(text string) []passage {
 	var all []passage
-	for _, m := range regexp.MustCompile("(?ms)(?:`([\\w.-]+)`:\n\n)?^```([\\w-]*)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
-		all = append(all, passage{file: m[1], language: m[2], text: m[3]})
+	open := regexp.MustCompile("^```([\\w-]*)$")
+	named := regexp.MustCompile("`([\\w.-]+)`:$")
+	before, inside := "", false // the last line that was not empty, outside of blocks
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		begins := open.FindStringSubmatch(line)
+		switch {
+		case inside && line == "```":
+			inside = false
+		case inside:
+			all[len(all)-1].text += line + "\n"
+		case begins != nil:
+			inside = true
+			p := passage{language: begins[1]}
+			if name := named.FindStringSubmatch(before); name != nil {
+				p.file = name[1]
+			}
+			all, before = append(all, p), ""
+		case line != "":
+			before = line
+		}
 	}
 	return all
 }

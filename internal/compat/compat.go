@@ -1,4 +1,5 @@
-// Package compat writes redis-compat.md: Fila's commands, and a comparison with those of Redis. The
+// Package compat writes redis-compat.md: Fila's commands, and a comparison with those of Redis. It also
+// writes the pages of commands by task and of errors. The
 // page is generated from the command table that serves clients; this package contains only what the
 // page needs in addition.
 package compat
@@ -56,7 +57,7 @@ func (p *page) writeNative() {
 	var index []string
 	for i := range p.commands {
 		if c := &p.commands[i]; c.Native && !strings.HasSuffix(c.Display, " HELP") {
-			index = append(index, "["+c.Display+"](#"+strings.NewReplacer(".", "", " ", "-").Replace(strings.ToLower(c.Display))+")")
+			index = append(index, "["+c.Display+"](#"+fragment(c.Display)+")")
 		}
 	}
 	p.WriteString("\n" + strings.Join(index, ",\n") + "\n")

@@ -78,7 +78,7 @@ func unknownNames(name, text, metrics, settings string) []string {
 
 // Kubernetes takes these manifests as YAML: without tabs, indented by two, each with its kind and name.
 func TestTheManifestsAreWellFormed(t *testing.T) {
-	found, err := filepath.Glob(filepath.Join(root(t), "deploy/kubernetes/*.yaml"))
+	found, err := filepath.Glob(filepath.Join(root(t), "deploy", "kubernetes", "*.yaml"))
 	if err != nil || len(found) < 2 {
 		t.Fatalf("found %q, %v", found, err)
 	}
