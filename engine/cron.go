@@ -217,7 +217,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 		e.set, e.job, e.uncounted = set, nil, false // a round under way no longer counts for the entry
 		t.schedule(e, cr.schedule)
 	}
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateCronMessage, cr.Name), cr.record)
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, cr.Name), cr.record)
 	c.putCron(e)
 	c.out.sync = true
 	return nil
@@ -243,7 +243,7 @@ func (c *core) checkCronTarget(cr *Cron) error {
 
 // putCron writes the record of an entry, without the content of its message.
 func (c *core) putCron(e *cronEntry) {
-	c.out.key = storage.AppendStateKey(c.out.key[:0], stateCron, e.name)
+	c.out.key = storage.AppendStateKey(c.out.key[:0], storage.StateCron, e.name)
 	c.out.batch.Put(storage.State, c.out.key, e.set.Append(nil))
 }
 
@@ -263,8 +263,8 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 	t.list.remove(e.seq)
 	e.schedule, e.job = nil, nil
 	t.arm(e)
-	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateCron, name))
-	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateCronMessage, name))
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateCron, name))
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, name))
 	c.out.sync = true
 	return true, nil
 }
@@ -367,7 +367,7 @@ func (tx *Tx) Crons(cursor uint64, count int, match func(string) bool) (next uin
 // recoverCron reads all entries, without the contents of their messages. An entry whose
 // expression or zone is no longer valid is kept, disabled, and logged.
 func (c *core) recoverCron() error {
-	return c.scan(storage.State, storage.AppendStateKey(nil, stateCron), func(k, v []byte) error {
+	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateCron), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
 			return fmt.Errorf("cron %q: %w", k, storage.ErrCorrupt)

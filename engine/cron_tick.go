@@ -148,7 +148,7 @@ func (r *cronRound) do(store Store) {
 
 // make prepares the enqueue of a tick from the stored content of the message.
 func (j *cronJob) make(store Store, r *cronRound) error {
-	body, err := store.Get(storage.State, storage.AppendStateKey(nil, stateCronMessage, j.name))
+	body, err := store.Get(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, j.name))
 	var m storage.Message
 	if err == nil {
 		err = m.Decode(body)

@@ -38,7 +38,7 @@
 //	signals.go                       sums that fade with time
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
 //	snapshot.go                      what connections read of the engine
-//	recover.go state.go              rebuilding memory from the store
+//	recover.go                       rebuilding memory from the store
 //	invariants.go                    the checks of the invariants below
 //
 // # Memory is a window on the disk

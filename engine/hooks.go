@@ -207,7 +207,7 @@ type scriptVersion struct {
 
 // key returns the key of its record.
 func (v *scriptVersion) key() []byte {
-	return storage.AppendStateKey(nil, stateScript, v.queue.name, v.kind.String(), string(encodeUint(v.no)))
+	return storage.AppendStateKey(nil, storage.StateScript, v.queue.name, v.kind.String(), string(storage.EncodeUint(v.no)))
 }
 
 // keepVersions adds a hook that is being loaded to its history, and before that the hook that
@@ -283,13 +283,13 @@ func (s *queueSet) oldestVersion() (oldest *scriptVersion) {
 // release leaves them, are deleted by start.
 func (c *core) recoverHistories() error {
 	var all []*scriptVersion
-	err := c.scan(storage.State, storage.AppendStateKey(nil, stateScript), func(k, value []byte) error {
+	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateScript), func(k, value []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 4 {
 			return fmt.Errorf("script %q: %w", k, storage.ErrCorrupt)
 		}
 		kind, known := hook.ParseKind(parts[2])
-		no, err := decodeUint([]byte(parts[3]))
+		no, err := storage.DecodeUint([]byte(parts[3]))
 		if err != nil || !known || no == 0 {
 			return fmt.Errorf("script %q: %w", k, storage.ErrCorrupt)
 		}
@@ -381,7 +381,7 @@ func (e *Engine) ScriptSource(queue string, kind hook.Kind, version string) (str
 
 // scriptSource is ScriptSource.
 func scriptSource(store Store, queue string, kind hook.Kind, version string) (string, error) {
-	prefix := storage.AppendStateKey(nil, stateScript, queue, kind.String())
+	prefix := storage.AppendStateKey(nil, storage.StateScript, queue, kind.String())
 	it := store.Scan(storage.State, prefix, storage.After(prefix))
 	defer it.Close()
 	for ok := it.Seek(prefix); ok; ok = it.Next() {

@@ -22,7 +22,7 @@ func (w *world) pinKeys(queue string, n int) {
 func settingsIn(t *testing.T, store *storage.Memory) map[uint32]int {
 	t.Helper()
 	n := map[uint32]int{}
-	prefix := storage.AppendStateKey(nil, stateKey)
+	prefix := storage.AppendStateKey(nil, storage.StateKey)
 	it := store.Scan(storage.State, prefix, storage.After(prefix))
 	defer it.Close()
 	for ok := it.Seek(prefix); ok; ok = it.Next() {

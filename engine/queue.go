@@ -265,7 +265,7 @@ func (c *core) addQueue(name string, set storage.Queue) {
 func (c *core) newNumber() uint32 {
 	no := c.queues.nextNumber
 	c.queues.nextNumber++
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateNextQueue), encodeUint(uint64(c.queues.nextNumber)))
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateNextQueue), storage.EncodeUint(uint64(c.queues.nextNumber)))
 	return no
 }
 

@@ -94,7 +94,7 @@ func (c *core) recover() error {
 // delivery numbers again. It also deletes settings of keys under numbers that no queue has.
 func (c *core) start() error {
 	var b storage.Batch
-	b.Put(storage.State, storage.AppendStateKey(nil, stateEpoch), encodeUint(c.epoch))
+	b.Put(storage.State, storage.AppendStateKey(nil, storage.StateEpoch), storage.EncodeUint(c.epoch))
 	for _, no := range c.detached.orphaned {
 		c.deleteSettingsUnder(&b, no)
 	}
@@ -157,12 +157,12 @@ func (c *core) number(parts ...string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return decodeUint(b)
+	return storage.DecodeUint(b)
 }
 
 // recoverState reads the engine's own numbers and derives the random sources of this start.
 func (c *core) recoverState() error {
-	epoch, err := c.number(stateEpoch)
+	epoch, err := c.number(storage.StateEpoch)
 	if err != nil {
 		return err
 	}
@@ -171,19 +171,19 @@ func (c *core) recoverState() error {
 	// have the times of an earlier start. A different random source keeps them distinct.
 	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch))
 	c.ids.jitter = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch^jitterStream))
-	ids, err := c.number(stateIDs)
+	ids, err := c.number(storage.StateIDs)
 	if err != nil {
 		return err
 	}
 	c.ids.last = max(c.ids.last, int64(ids)) //nolint:gosec // a time
 	c.ids.until = c.ids.last
-	next, err := c.number(stateNextQueue)
+	next, err := c.number(storage.StateNextQueue)
 	if err != nil {
 		return err
 	}
 	c.queues.nextNumber = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
 	if c.cfg.KeepTime {
-		now, err := c.number(stateNow)
+		now, err := c.number(storage.StateNow)
 		c.now = max(c.now, int64(now)) //nolint:gosec // a time
 		return err
 	}
@@ -193,7 +193,7 @@ func (c *core) recoverState() error {
 // recoverThrottles reads the throttles. Token buckets start full and adaptive limits at their most,
 // but keep their level and counters over a recovery in place: known are the throttles from before.
 func (c *core) recoverThrottles(known map[string]*throttle) error {
-	return c.scan(storage.State, storage.AppendStateKey(nil, stateThrottle), func(k, v []byte) error {
+	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottle), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
 			return fmt.Errorf("throttle %q: %w", k, storage.ErrCorrupt)
@@ -217,7 +217,7 @@ func (c *core) recoverThrottles(known map[string]*throttle) error {
 // recoverSettings reads the settings of fairness keys. A crash during a purge may leave
 // some under a number that no queue has; start deletes them.
 func (c *core) recoverSettings() error {
-	return c.scan(storage.State, storage.AppendStateKey(nil, stateKey), func(k, v []byte) error {
+	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateKey), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 3 || len(parts[1]) != 4 {
 			return fmt.Errorf("key %q: %w", k, storage.ErrCorrupt)

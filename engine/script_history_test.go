@@ -132,7 +132,7 @@ func TestAHookIsRolledBackToASourceOfItsHistory(t *testing.T) {
 
 // scripts is how many sources the store has.
 func (w *world) scripts() (n int) {
-	prefix := storage.AppendStateKey(nil, stateScript)
+	prefix := storage.AppendStateKey(nil, storage.StateScript)
 	it := w.store.Scan(storage.State, prefix, storage.After(prefix))
 	defer it.Close()
 	for ok := it.Seek(prefix); ok; ok = it.Next() {
@@ -201,9 +201,9 @@ func TestHistoriesBeginWithOlderData(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	w.load("q", "old", "anna")
 	var b storage.Batch
-	prefix := storage.AppendStateKey(nil, stateScript)
+	prefix := storage.AppendStateKey(nil, storage.StateScript)
 	b.DeleteRange(storage.State, prefix, storage.After(prefix))
-	b.Put(storage.State, storage.AppendStateKey(nil, stateScript, "gone", "on_enqueue", string(encodeUint(7))), (&storage.Script{Source: "x", Version: "y"}).Append(nil))
+	b.Put(storage.State, storage.AppendStateKey(nil, storage.StateScript, "gone", "on_enqueue", string(storage.EncodeUint(7))), (&storage.Script{Source: "x", Version: "y"}).Append(nil))
 	if err := w.store.Commit(&b, true); err != nil {
 		t.Fatal(err)
 	}

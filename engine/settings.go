@@ -53,7 +53,7 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 			ErrInvalid, after.len(), bytes, l.Values, l.ValueBytes)
 	}
 	for _, k := range slices.Sorted(maps.Keys(values)) {
-		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateConfig, k), []byte(values[k]))
+		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateConfig, k), []byte(values[k]))
 	}
 	c.out.sync = true
 	c.out.snapshot = c.out.snapshot.withConfig(after, bytes)
@@ -72,7 +72,7 @@ func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 		if old, ok := after.tree.Delete(k); ok {
 			n++
 			bytes -= len(k) + len(old)
-			c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateConfig, k))
+			c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateConfig, k))
 		}
 	}
 	if n > 0 {
@@ -103,7 +103,7 @@ func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 // recoverConfig reads the runtime configuration, and the users, from the store.
 func (c *core) recoverConfig() error {
 	config, bytes := ordered[string]{}.edit(), 0
-	err := c.scan(storage.State, storage.AppendStateKey(nil, stateConfig), func(k, v []byte) error {
+	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateConfig), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
 			return fmt.Errorf("configuration %q: %w", k, storage.ErrCorrupt)
@@ -438,10 +438,10 @@ func (c *core) deleteSettingsUnder(b *storage.Batch, no uint32) {
 
 // stateKeysUnder returns the common prefix of the settings of keys under a queue number.
 func stateKeysUnder(no uint32) []byte {
-	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)))
+	return storage.AppendStateKey(nil, storage.StateKey, string(binary.BigEndian.AppendUint32(nil, no)))
 }
 
 // stateKeyUnder returns the key of a fairness key's settings.
 func stateKeyUnder(no uint32, key string) []byte {
-	return storage.AppendStateKey(nil, stateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
+	return storage.AppendStateKey(nil, storage.StateKey, string(binary.BigEndian.AppendUint32(nil, no)), key)
 }

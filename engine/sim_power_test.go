@@ -52,7 +52,7 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			if s.mutant == enqueueNotWritten && r.Family == storage.Messages && s.rng.IntN(20) == 0 {
 				return nil
 			}
-			if s.mutant == tickNotWritten && b.Len() > 1 && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, stateCron)) && s.rng.IntN(3) == 0 {
+			if s.mutant == tickNotWritten && b.Len() > 1 && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, storage.StateCron)) && s.rng.IntN(3) == 0 {
 				return nil
 			}
 			if s.mutant == dedupNotWritten && r.Family == storage.Dedup && s.rng.IntN(4) == 0 {

@@ -326,7 +326,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if err != nil {
 		return err
 	}
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateThrottle, key), set.Append(nil))
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key), set.Append(nil))
 	c.out.sync = true
 	t := c.throttles.byName[key]
 	if t == nil {
@@ -368,7 +368,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	if t == nil {
 		return false, nil
 	}
-	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateThrottle, key))
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key))
 	c.out.sync = true
 	delete(c.throttles.byName, key)
 	c.throttles.list.remove(t.seq)

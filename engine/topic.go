@@ -232,7 +232,7 @@ func (tx *Tx) Bind(topic string, b Binding) (added bool, err error) {
 // bind adds or replaces a binding that has been checked.
 func (c *core) bind(topic string, b Binding) {
 	rec := b.record()
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, stateTopic, topic, b.Queue), rec.Append(nil))
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateTopic, topic, b.Queue), rec.Append(nil))
 	c.out.sync = true
 	if c.addBinding(topic, b) {
 		c.emit(Event{Kind: EventBound, Queue: b.Queue, Topic: topic})
@@ -288,7 +288,7 @@ func (c *core) unbind(t *topic, q *queue) {
 		s.list.remove(t.seq)
 	}
 	c.out.snapshot = c.out.snapshot.withTopic(t.name, t.bindings)
-	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, stateTopic, t.name, q.name))
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateTopic, t.name, q.name))
 	c.out.sync = true
 	c.emit(Event{Kind: EventUnbound, Queue: q.name, Topic: t.name})
 }
@@ -353,7 +353,7 @@ func (s *Snapshot) withTopic(name string, b *bindings) *Snapshot {
 // recoverTopics reads the bindings. One of a queue that does not exist, which only damage leaves,
 // is deleted by start.
 func (c *core) recoverTopics() error {
-	return c.scan(storage.State, storage.AppendStateKey(nil, stateTopic), func(k, v []byte) error {
+	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateTopic), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 3 {
 			return fmt.Errorf("binding %q: %w", k, storage.ErrCorrupt)

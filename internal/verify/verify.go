@@ -1,5 +1,5 @@
 // Package verify checks the records of a store that no broker uses, and repairs them. What a record
-// means, the engine says (engine.CheckState and others).
+// means, storage and the engine say (storage.CheckState, engine.CheckBudget and others).
 //
 // Records reads every record, decodes key and value, and follows every reference. Repair fixes the
 // findings. References, by family: a lease and an attempt refer to their message; a due time to its
@@ -189,7 +189,7 @@ func (v *verifier) check(f storage.Family) func(key, value []byte) error {
 	case storage.Budgets:
 		return engine.CheckBudget
 	case storage.Ledger:
-		return engine.CheckLedger
+		return storage.CheckLedger
 	default:
 		return func(_, _ []byte) error { return fmt.Errorf("family %s is not known", f) }
 	}
@@ -310,11 +310,11 @@ func (v *verifier) checkQueue(key, value []byte) error {
 // checkState: every record has a known kind. A recurring message needs its content, a binding its
 // queue; other kinds refer to nothing that must exist.
 func (v *verifier) checkState(key, value []byte) error {
-	needs, err := engine.CheckState(key, value)
+	needs, err := storage.CheckState(key, value)
 	if err != nil {
 		return err
 	}
-	if topic, queue, ok := engine.BindingOf(key); ok {
+	if topic, queue, ok := storage.BindingOf(key); ok {
 		if _, err := v.store.Get(storage.Queues, []byte(queue)); errors.Is(err, storage.ErrNotFound) {
 			return fmt.Errorf("topic %.80q is bound to queue %.80q, which does not exist", topic, queue)
 		}
