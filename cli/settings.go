@@ -370,7 +370,7 @@ func luaSettings(c *Lua) []setting {
 func limitSettings(c *Limits) []setting {
 	return []setting{
 		{name: "limits.queue_name_bytes", value: sized(&c.QueueName, 255, 1, nameMax), doc: "Longest queue name. The name of a dead-letter queue created with a queue is four bytes longer, by `.dlq`."},
-		{name: "limits.key_bytes", value: sized(&c.Key, 512, 1, nameMax), doc: "Longest fairness key, throttle key or dedup id."},
+		{name: "limits.key_bytes", value: sized(&c.Key, 512, 1, nameMax), doc: "Longest fairness key, throttle key, dedup id or unique id."},
 		{name: "limits.headers", value: count(&c.Headers, 64, 1, 10_000), doc: "Maximum number of headers of a message."},
 		{name: "limits.header_name_bytes", value: sized(&c.HeaderName, 512, 1, nameMax), doc: "Longest header name."},
 		{name: "limits.header_value_bytes", value: sized(&c.HeaderValue, 8*kib, 1, 64*mib), doc: "Longest header value."},

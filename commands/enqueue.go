@@ -21,6 +21,8 @@ func enqueue() Spec {
 			"After TTL an undelivered message is dead, or dropped where there is no dead-letter queue; a lease that has begun lasts. " +
 			"DEDUP gives the message a deduplication id: a second one with it within the queue's DEDUPWINDOW changes nothing and answers the id of the first; " +
 			"DEDUP * derives it from the content (queue, key, headers, payload). " +
+			"UNIQUE gives it a unique id: while a message with this id is in the queue, be it ready, delayed or leased, a second one changes nothing and answers the id of the first. " +
+			"The id is free again once that message is acked, dead, cancelled, purged or past its TTL. UNIQUE is asked before DEDUP. " +
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
 		Flags:  []string{"write", "denyoom", "fast"},
 		Access: Produce, ACL: []string{"produce"},
@@ -41,6 +43,7 @@ func enqueue() Spec {
 			}},
 			{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
 			{Name: "id", Type: String, Token: "DEDUP", Optional: true},
+			{Name: "id", Type: String, Token: "UNIQUE", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -52,6 +55,7 @@ func enqueue() Spec {
 			{"FILA.ENQUEUE orders hello PRIORITY 9 DELAY 60000", `"<id>"`},
 			{"FILA.ENQUEUE orders hello TTL 60000", `"<id>"`},
 			{"FILA.ENQUEUE orders hello DEDUP order-17", `"<id>"`},
+			{"FILA.ENQUEUE orders reindex KEY tenant-1 UNIQUE reindex-1", `"<id>"`},
 		},
 		Tiny:  true,
 		Parse: parseEnqueue,
@@ -88,6 +92,9 @@ func parseEnqueued(s *Session, in *input, req *engine.Enqueue) error {
 	}
 	if req.Dedup = string(in.Bytes("dedup")); in.Has("dedup") && req.Dedup == "" {
 		return command.Refuse("INVALID", "DEDUP has at least one byte")
+	}
+	if req.Unique = string(in.Bytes("unique")); in.Has("unique") && req.Unique == "" {
+		return command.Refuse("INVALID", "UNIQUE has at least one byte")
 	}
 	req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
 	return nil

@@ -103,6 +103,7 @@ func viewFields(v *engine.View) *fields {
 	f.at("expires_at", v.ExpiresAt)
 	f.texts("budgets", v.Budgets)
 	f.number("charge", v.Charge)
+	f.optional("unique", v.Unique)
 	return &f
 }
 
@@ -218,7 +219,7 @@ func redrive() Spec {
 			"FILA.STATS of the queue shows its progress, and STOP ends it. ERROR moves only messages whose error matches, such as the error of a group of FILA.BROWSE GROUP ERROR, " +
 			"FROM only those that died in that queue.",
 		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
-			"and those whose queue is missing, full or paused, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
+			"and those whose queue is missing, full or paused, or has another message with their UNIQUE id, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
 		Flags:  []string{"write"},
 		Access: Consume, ACL: []string{"admin"},
 		Args: []Arg{

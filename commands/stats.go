@@ -25,7 +25,7 @@ func stats() Spec {
 			"; other_keys is the sum of all others, a map of the same without the key. " +
 			"signals are pairs of subject and name, signals_evicted those that made room for others at limits.signals. " +
 			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/explanation/budgets.md. " +
-			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved.",
+			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved, redrive_taken those of redrive_skipped whose UNIQUE id another message has taken.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -110,6 +110,7 @@ func (c *queueStatsCall) fields() *fields {
 	}
 	f.optional("redrive_from", c.moving.From)
 	f.others(&c.counts)
+	f.number("redrive_taken", c.moving.Taken)
 	return &f
 }
 

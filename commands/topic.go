@@ -213,7 +213,7 @@ func publishMessage() Spec {
 	return Spec{
 		Name: "FILA.PUBLISH", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "array of array",
 		Summary: "Stores a message in each queue that is bound to the topic and whose HEADERs it matches, see FILA.TOPIC BIND, in one write: all of them get it, or none. " +
-			"The options are those of FILA.ENQUEUE. Each queue's own ON_ENQUEUE hook, limits, time to live and deduplication apply. " +
+			"The options are those of FILA.ENQUEUE. Each queue's own ON_ENQUEUE hook, limits, time to live, deduplication and unique ids apply. " +
 			"A queue that refuses the message refuses the publish, with its code and its name; with BESTEFFORT it is left out.",
 		Reply:  "An array of arrays: the queue and the id of the message there, by queue; empty if the message matches no binding.",
 		Flags:  []string{"write", "denyoom"},

@@ -164,6 +164,7 @@ func (v *View) Open() error {
 		return fmt.Errorf("message %s: %w", v.ID, err)
 	}
 	v.Throttles, v.Budgets, v.Charge = v.message.Throttles, v.message.Budgets, v.message.Charge
+	v.Unique = v.message.Unique
 	if at := v.message.ExpiresAt; at > 0 {
 		v.ExpiresAt = time.Unix(0, at)
 	}

@@ -115,7 +115,7 @@ func TestATickIsAMessage(t *testing.T) {
 		t.Fatalf("%d messages", len(ds))
 	}
 	d := ds[0]
-	if string(d.Payload()) != "hello" || d.Key != "k" || idRank(d.Receipt.ID) != 0 {
+	if string(d.Payload()) != "hello" || d.Key != "k" || RankOf(d.Receipt.ID) != 0 {
 		t.Errorf("%+v", d)
 	}
 	var headers []string

@@ -93,9 +93,12 @@ func lookUp(store Store, queue uint32, gens []int64, id string, seen uint64) ded
 	return l
 }
 
-// prepareDedup looks up the deduplication id of a request. seen is the number of the last
-// durable batch, read before the snapshot was taken.
+// prepareDedup looks up the unique id and the deduplication id of a request. seen is the number
+// of the last durable batch, read before the snapshot was taken.
 func prepareDedup(req *Enqueue, store Store, s *Snapshot, seen uint64) {
+	if req.Unique != "" {
+		req.owner = lookUpOwner(store, s, req.Queue, req.Unique, seen)
+	}
 	if req.dedup == "" {
 		return
 	}
@@ -135,18 +138,33 @@ func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
 	return l.found.ID, l.found.At+window > c.now, nil
 }
 
+// earlier returns the message that answers a request in place of a new one: the owner of its
+// unique id, or else the message that was enqueued with its deduplication id. The zero ID:
+// there is none. Errors are those of owner and duplicate.
+func (c *core) earlier(q *queue, req *Enqueue) (ID, error) {
+	if req.Unique != "" {
+		if id, err := c.owner(q, req.Unique, req.owner); err != nil || id != (ID{}) {
+			return id, err
+		}
+	}
+	if req.dedup != "" {
+		if id, known, err := c.duplicate(q, req); err != nil || known {
+			return id, err
+		}
+	}
+	return ID{}, nil
+}
+
 // PreflightEnqueue waits for what Enqueue needs in a transaction: exact counts where the
-// queue is limited, and a current look-up of the deduplication id. Errors of the request
-// are left to Enqueue.
+// queue is limited, and current look-ups of the unique id and the deduplication id. Errors of
+// the request are left to Enqueue.
 func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	q := tx.core.queues.byName[req.Queue]
 	if q == nil {
 		return nil // Enqueue reports the error
 	}
-	if req.dedup != "" {
-		if _, _, err := tx.core.duplicate(q, req); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-			return tx.repeatLookup(q, req)
-		}
+	if _, err := tx.core.earlier(q, req); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+		return tx.repeatLookup(q, req)
 	}
 	if q.limited() {
 		return tx.AwaitCounts()
@@ -158,11 +176,11 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 // returns ErrWouldBlock.
 func (tx *Tx) repeatLookup(q *queue, req *Enqueue) error {
 	c := tx.core
-	c.out.jobs = append(c.out.jobs, &dedupLook{task: tx.task, req: req, queue: q.no, gens: q.dedup.list(), batch: c.out.batchNo})
+	c.out.jobs = append(c.out.jobs, c.newLook(tx.task, q, req))
 	return tx.await()
 }
 
-// dedupLook is the off-loop job of a repeated look-up.
+// dedupLook is the off-loop job of repeated look-ups, those of one request.
 type dedupLook struct {
 	task  *Task
 	req   *Enqueue
@@ -170,17 +188,30 @@ type dedupLook struct {
 	gens  []int64
 	batch uint64 // committed when the look-up begins
 
-	result dedupView
+	known dedupView
+	owner *dedupView // nil: the request has no unique id
+}
+
+func (c *core) newLook(t *Task, q *queue, req *Enqueue) *dedupLook {
+	return &dedupLook{task: t, req: req, queue: q.no, gens: q.dedup.list(), batch: c.out.batchNo}
 }
 
 func (l *dedupLook) do(store Store) {
-	l.result = lookUp(store, l.queue, l.gens, l.req.dedup, l.batch)
+	if l.req.dedup != "" {
+		l.known = lookUp(store, l.queue, l.gens, l.req.dedup, l.batch)
+	}
+	if l.req.Unique != "" {
+		l.owner = new(lookUp(store, l.queue, uniqueGenerations(), l.req.Unique, l.batch))
+	}
 }
+
+// answer gives the results to the request.
+func (l *dedupLook) answer() { l.req.known, l.req.owner = l.known, l.owner }
 
 // Apply resumes the task with the result.
 func (l *dedupLook) Apply(tx *Tx) error {
 	if l.task.wait != nil { // else it was concluded meanwhile, and the request is the client's
-		l.req.known = l.result
+		l.answer()
 		l.task.resume(tx.core)
 	}
 	return nil
@@ -194,9 +225,10 @@ func (c *core) recordDedupID(q *queue, id string, m ID) {
 	c.dedup.fresh.Add(dedupKey{q.no, id}, found, c.out.batchNo, c.now)
 }
 
-// dedupIDs is the component of deduplication: the ids of recent batches.
+// dedupIDs is the component of deduplication and of unique ids: the ids of recent batches.
 type dedupIDs struct {
 	fresh recent.Table[dedupKey, storage.DedupEntry]
+	taken recent.Table[dedupKey, uniqueOwner] // unique ids, taken or freed
 
 	untimed
 	unchecked
@@ -207,6 +239,7 @@ func (d *dedupIDs) reset() { *d = dedupIDs{} }
 // expire prunes recent ids, within the budget. No turn is due for that alone.
 func (d *dedupIDs) expire(c *core) {
 	c.spend(d.fresh.Prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
+	c.spend(d.taken.Prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
 }
 
 // generationMin is the shortest time for which a generation takes records. It bounds the number
@@ -262,7 +295,7 @@ func (c *core) generation(q *queue, f storage.Family) int64 {
 	if n := len(gens); n > 0 && c.now < gens[n-1]+q.generationLength(period) {
 		return gens[n-1]
 	}
-	began := c.now
+	began := max(c.now, storage.UniqueGeneration+1)
 	if n := len(gens); n > 0 {
 		began = max(began, gens[n-1]+1) // generations are distinct even if the clock was set back
 	}
@@ -276,7 +309,7 @@ func (q *queue) generationLength(period queueset.Setting) int64 {
 }
 
 // setGenerations replaces the generations of a queue and sets the timer that drops the oldest.
-// The snapshot learns of the queue with its first generation of deduplication ids.
+// The snapshot learns of the queue with its first deduplication id or unique id.
 func (c *core) setGenerations(q *queue, f storage.Family, gens []int64) {
 	slot, period := q.generationsOf(f)
 	g := *slot
@@ -284,12 +317,7 @@ func (c *core) setGenerations(q *queue, f storage.Family, gens []int64) {
 		if len(gens) == 0 {
 			return
 		}
-		g = &generations{queue: q, no: q.no, family: f, timer: -1}
-		*slot = g
-		g.began.Store(&gens)
-		if f == storage.Dedup {
-			c.out.snapshot = c.out.snapshot.withDedup(q.name, g)
-		}
+		g = c.newGenerations(q, f)
 	}
 	g.began.Store(&gens)
 	if g.timer >= 0 {
@@ -305,6 +333,18 @@ func (c *core) setGenerations(q *queue, f storage.Family, gens []int64) {
 	}
 	g.dropAt = last + q.generationLength(period)
 	c.ended.ends.push(g)
+}
+
+// newGenerations gives a queue an empty list of generations in a family.
+func (c *core) newGenerations(q *queue, f storage.Family) *generations {
+	g := &generations{queue: q, no: q.no, family: f, timer: -1}
+	g.began.Store(new([]int64))
+	slot, _ := q.generationsOf(f)
+	*slot = g
+	if f == storage.Dedup {
+		c.out.snapshot = c.out.snapshot.withDedup(q.name, g)
+	}
+	return g
 }
 
 // renewGenerations sets the timers anew after a change of the queue's settings: a longer period
@@ -348,7 +388,7 @@ func (e *endedGenerations) expire(c *core) {
 // recoverGenerations finds the generations of all queues. It seeks from one generation to the
 // next and reads no other records.
 func (c *core) recoverGenerations() error {
-	c.dedup.fresh.Dropped = c.out.batchNo // look-ups from before the recovery are invalid
+	c.dedup.fresh.Dropped, c.dedup.taken.Dropped = c.out.batchNo, c.out.batchNo // look-ups from before the recovery are invalid
 	for _, f := range []storage.Family{storage.Dedup, storage.Results} {
 		if err := c.recoverFamily(f); err != nil {
 			return fmt.Errorf("%s: %w", f, err)
@@ -366,7 +406,11 @@ func (c *core) recoverFamily(f storage.Family) error {
 		if err != nil {
 			return err
 		}
-		if q := c.queues.byNumber[no]; q != nil {
+		switch q := c.queues.byNumber[no]; {
+		case q == nil:
+		case f == storage.Dedup && gen == storage.UniqueGeneration:
+			c.knowIDs(q)
+		default:
 			slot, _ := q.generationsOf(f)
 			c.setGenerations(q, f, append((*slot).list(), gen))
 		}

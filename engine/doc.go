@@ -31,6 +31,7 @@
 //	account_ids.go                   ids of movements, so that a repeated one is done once
 //	budget_line.go                   keys that wait for credits
 //	ack.go result.go                 acks, and clients that wait for results
+//	dedup.go unique.go               ids for which a queue has one message
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
 //	health.go counts.go key_stats.go whether the store takes writes; counters of queues and of keys
@@ -119,6 +120,7 @@
 //   - No message is delivered before its due time or after its time to live.
 //   - Within a key and a priority, first deliveries are in the order of enqueue.
 //   - In an ordered queue, no delivery overtakes another of its key, and one is out at a time.
+//   - A queue has at most one message with a unique id, and the id is free when it has none.
 //   - No tick of a recurring message enqueues two messages, and a tick that enqueues none is
 //     counted as missed.
 //
@@ -158,6 +160,7 @@
 //	redrive               move dead messages back to the queues in which they died
 //	purge                 remove all messages of a queue or of a fairness key
 //	deduplication window  the period in which enqueues with the same id give one message
+//	unique id             an id that at most one message of a queue has, until that message ends
 //	result                what has become of a message, and the value of its ack
 //	signal                a sum that fades with time, for a pair of subject and name
 //	subject               what a signal is about, such as a fairness key

@@ -12,7 +12,7 @@ import (
 // The path of an enqueue:
 //
 //  1. Prepare, on the goroutine of the connection: validate, run on_enqueue, encode the
-//     record, look the deduplication id up.
+//     record, look the unique id and the deduplication id up.
 //  2. Tx.Enqueue, in a turn: check against the state of the queue, then create the message
 //     and put its records into the open batch.
 //  3. After the commit the reply leaves, with the id. A crash before it may lose or keep the
@@ -52,6 +52,7 @@ type Enqueue struct {
 	At        int64         // Unix nanoseconds at which it is ready, in place of Delay
 	TTL       time.Duration // from enqueue until it expires; 0: the queue's
 	Dedup     string        // deduplication id; "": none; DedupContent: a hash of the content
+	Unique    string        // unique id, which the queue has one message of at a time; "": none
 
 	hook         hook.Hook      // the script that has decided; nil: none has
 	lenient      bool           // a budget that does not exist holds the message; false: it refuses it
@@ -62,6 +63,8 @@ type Enqueue struct {
 	record []byte    // the encoded message; nil: not prepared, or stored already
 	dedup  string    // Dedup as the store keeps it, see dedupID
 	known  dedupView // the last look-up of the deduplication id
+
+	owner *dedupView // the last look-up of Unique; nil: it has none
 }
 
 // Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of
@@ -69,8 +72,8 @@ type Enqueue struct {
 // invalid message cost the loop nothing.
 //
 // Errors: ErrTooBig for a part over its limit, ErrInvalid for a value out of range. A
-// failure of the hook is no error, see hook.SafeEnqueue; a failed look-up of the
-// deduplication id is reported by Tx.Enqueue.
+// failure of the hook is no error, see hook.SafeEnqueue; a failed look-up of an id is
+// reported by Tx.Enqueue.
 func (e *Engine) Prepare(req *Enqueue) error {
 	// seen is read before the snapshot: the look-up then claims no more than it has seen.
 	seen := e.durable.Load()
@@ -82,7 +85,7 @@ func (e *Engine) Prepare(req *Enqueue) error {
 	return nil
 }
 
-// prepare is Prepare without the look-up of the deduplication id. Recurring messages use it
+// prepare is Prepare without the look-ups of ids. Recurring messages use it
 // from an off-loop job, with the time of the turn as now.
 func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	if req.Key == "" {
@@ -109,7 +112,7 @@ func (req *Enqueue) complete(s *Snapshot, now func() int64) {
 
 // settings returns the record of the message without its payload and headers.
 func (req *Enqueue) settings() storage.Message {
-	return storage.Message{Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost, Budgets: req.Budgets, Charge: req.charge()}
+	return storage.Message{Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost, Budgets: req.Budgets, Charge: req.charge(), Unique: req.Unique}
 }
 
 // charge is what the message costs each of its budgets, 0 without any.
@@ -144,6 +147,8 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: DELAY must be from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	case len(req.Dedup) > l.Dedup:
 		return fmt.Errorf("%w: DEDUP of %d bytes, the limit is %d", ErrTooBig, len(req.Dedup), l.Dedup)
+	case len(req.Unique) > l.Dedup:
+		return fmt.Errorf("%w: UNIQUE of %d bytes, the limit is %d", ErrTooBig, len(req.Unique), l.Dedup)
 	case req.TTL < 0 || req.TTL > durationMax:
 		return fmt.Errorf("%w: TTL must be from 1 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	case req.At < 0:
@@ -217,13 +222,12 @@ func distinct(keys []string) []string {
 	return keys
 }
 
-// Enqueue stores a prepared message and returns its id. With a deduplication id that is
-// within its window it stores nothing and returns the id of the first message, even if the
-// queue is paused or full. All checks precede the first change, so a refused request leaves
+// Enqueue stores a prepared message and returns its id. With a unique id that a message of the
+// queue has, or with a deduplication id that is within its window, it stores nothing and
+// returns the id of that message, even if the queue is paused or full. All checks precede the first change, so a refused request leaves
 // no trace in memory or in the batch.
 //
-// It returns ErrWouldBlock and parks the task where the deduplication id must be looked up
-// again, or where the counts of a limited queue are not exact yet. In a transaction the
+// It returns ErrWouldBlock and parks the task where one of these ids must be looked up again, or where the counts of a limited queue are not exact yet. In a transaction the
 // preflight has done both, and the task never parks.
 func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	a, err := tx.admit(req)
@@ -237,7 +241,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 // the core.
 type admission struct {
 	queue            *queue
-	known            ID    // the message that has the request's id already; zero: store a new one
+	known            ID    // the message that answers the request, see earlier; zero: store a new one
 	readyAt, expires int64 // see times
 	ignored          bool  // the delay of the hook, which ends after the time to live or is for an ordered queue
 }
@@ -257,17 +261,13 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 		return admission{}, err
 	}
 	a := admission{queue: q}
-	if req.dedup != "" {
-		id, known, err := c.duplicate(q, req)
-		switch {
-		case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
-			return admission{}, tx.repeatLookup(q, req)
-		case err != nil:
-			return admission{}, err
-		case known:
-			a.known = id
-			return a, nil
-		}
+	switch a.known, err = c.earlier(q, req); {
+	case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
+		return admission{}, tx.repeatLookup(q, req)
+	case err != nil:
+		return admission{}, err
+	case a.known != (ID{}):
+		return a, nil
 	}
 	if q.set.PausedIn {
 		return admission{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
@@ -312,6 +312,9 @@ func (c *core) place(req *Enqueue, a *admission) ID {
 	req.record = nil // free the memory: the reply may wait, and does not need the record
 	if req.dedup != "" {
 		c.recordDedupID(q, req.dedup, m.id)
+	}
+	if req.Unique != "" {
+		c.takeUnique(m, req.Unique)
 	}
 	c.emitMessage(EventEnqueued, m)
 	c.count(q, countEnqueued, 1)

@@ -53,6 +53,7 @@ type MessageInfo struct {
 	ExpiresAt time.Time // end of its time to live; zero: none
 	Budgets   []string  // that pay for it
 	Charge    int64     // to each of them
+	Unique    string    // unique id; "": none
 }
 
 // positionMax bounds the messages that are counted for a position.
@@ -219,7 +220,7 @@ func (x *Explanation) noteTTL() {
 func (m *message) info(status string) *MessageInfo {
 	i := &MessageInfo{
 		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.consumer,
-		Position: -1, Throttles: m.throttleKeys(), Cost: m.cost,
+		Position: -1, Throttles: m.throttleKeys(), Cost: m.cost, Unique: m.uniqueID(),
 	}
 	i.Budgets, i.Charge = m.budgets()
 	if status == StatusLeased {

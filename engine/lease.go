@@ -318,7 +318,7 @@ func (c *core) writeDeferredLeases() {
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
 		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
-		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires, Retrying: m.retrying,
+		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires, Unique: m.uniqueID(), Retrying: m.retrying,
 	}
 	rec.Budgets, rec.Charge = m.budgets()
 	if f := m.failure; f != nil {

@@ -289,6 +289,7 @@ func (c *core) remove(m *message) {
 	if m.expires != 0 {
 		c.unindex(&c.ttl.index, m.expires, m.storageKey())
 	}
+	c.freeUnique(m)
 	c.tell(m, nil)
 	c.dropBody(m)
 	m.status = gone

@@ -48,8 +48,8 @@ func (p place) next() place {
 // at most once. Memory and the records of the store change in the same turn:
 //
 //	transition         cause                                  records: + put, - delete
-//	new → ready        enqueue, tick, move between queues     +messages (+expiries)
-//	new → delayed      enqueue with a delay                   +messages +scheduled (+expiries)
+//	new → ready        enqueue, tick, move between queues     +messages (+expiries +dedup)
+//	new → delayed      enqueue with a delay                   +messages +scheduled (+expiries +dedup)
 //	ready → leased     lease                                  (+leases, after Config.LeaseWriteDelay)
 //	delayed → ready    its time has come                      -scheduled
 //	leased → ready     release, or a retry without a delay    +attempts (-leases)
@@ -57,13 +57,14 @@ func (p place) next() place {
 //	leased → retrying  the same, of an ordered queue     +attempts +leases (-leases)
 //	retrying → ready   its time has come                      -leases
 //	ready ↔ delayed    reschedule                             +attempts, ±scheduled
-//	leased → gone      ack, dead, cancel                      -messages (-leases -attempts -expiries)
-//	ready → gone       TTL, cancel, redrive                   -messages (-attempts -expiries)
+//	leased → gone      ack, dead, cancel                      -messages (-leases -attempts -expiries -dedup)
+//	ready → gone       TTL, cancel, redrive                   -messages (-attempts -expiries -dedup)
 //	delayed → gone     TTL, cancel, redrive                   the same, -scheduled
 //	any → gone         purge                                  ranges of all families of the queue
 //	ready, delayed → gone   eviction from memory              none: the store holds the message
 //
-// Records in parentheses are written or deleted only if the message has them. A message that
+// Records in parentheses are written or deleted only if the message has them; of dedup, that is
+// the entry of its unique id (unique.go), or on enqueue that of a deduplication id. A message that
 // moves to another queue, dead or redriven, is gone from the one and new in the other, in one
 // batch. The records tell the status after a restart: leased if there is a lease record,
 // else delayed if there is a scheduled record, else ready.
@@ -94,7 +95,8 @@ type message struct {
 	deliveries uint32 // all deliveries so far, whatever their end
 	fence      uint64 // delivery number of the newest delivery; 0: none
 	failure    *failure
-	since      int64 // when it was leased (leaseTime) or, while it is not, when it became ready; in Unix nanoseconds
+	unique     *string // the unique id of which it is the owner; nil: none
+	since      int64   // when it was leased (leaseTime) or, while it is not, when it became ready; in Unix nanoseconds
 
 	// body is the encoded record, or nil if it must be read from the store. A message that is
 	// not ready retains it only until the batch that writes the record is committed.
@@ -185,8 +187,8 @@ func idKeyHash(id ID) uint32 {
 	return uint32(binary.BigEndian.Uint64(id[8:]) >> 32 & (1<<foldBits - 1))
 }
 
-// idRank returns the message's rank.
-func idRank(id ID) uint8 { return id[12] >> 4 }
+// RankOf returns the rank of the message.
+func RankOf(id ID) uint8 { return id[12] >> 4 }
 
 // idTime returns the time at which the message was enqueued.
 func idTime(id ID) time.Time { return time.Unix(0, idNanos(id)) }
@@ -209,7 +211,7 @@ func CheckMessageKey(mk storage.MessageKey) error {
 	switch {
 	case mk.Rank > priorityMax:
 		return fmt.Errorf("message %s has the rank %d", mk.ID, mk.Rank)
-	case idRank(mk.ID) != mk.Rank || idKeyHash(mk.ID) != keyHash(mk.Key):
+	case RankOf(mk.ID) != mk.Rank || idKeyHash(mk.ID) != keyHash(mk.Key):
 		return fmt.Errorf("message %s has an id that does not belong to its key %.80q", mk.ID, mk.Key)
 	}
 	return nil
@@ -334,6 +336,7 @@ func (r *record) found(store Store) (f foundMessage, err error) {
 	if d := r.message.Dead; d != nil {
 		m.since = max(m.since, d.DiedAt)
 	}
+	m.unique = uniqueOf(&r.message)
 	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.message.ReadyAt}
 	if a := &r.attempt; r.retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence

@@ -344,7 +344,8 @@ func (c *core) deadLetter(m *message, reason string) string {
 // move removes a message from its queue and inserts it into another with the record rec,
 // ready at once, with the same id, key name and position. Attempts restart at 1 and the TTL
 // is that of the new queue from now on; the delivery number is kept, so that old receipts
-// stay invalid. Removal and insertion are in one batch: a crash finds the message in
+// stay invalid. A unique id is freed in the one and, unless the message is dead, taken in the
+// other, where it must be free. Removal and insertion are in one batch: a crash finds the message in
 // exactly one queue.
 func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	rec.ExpiresAt = 0
@@ -358,6 +359,9 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	}
 	c.remove(m)
 	c.insert(moved, record, 0)
+	if rec.Unique != "" && rec.Dead == nil { // a redrive, which has found the id free
+		c.takeUnique(moved, rec.Unique)
+	}
 	if moved.fence > 0 {
 		c.writeAttempt(moved, 0) // the delivery number must survive without the message in memory
 	}

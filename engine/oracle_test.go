@@ -42,6 +42,7 @@ type oracle struct {
 	signals   signalOracle
 	order     orderOracle
 	results   resultOracle
+	unique    uniqueOracle
 	unsynced  []unsynced // answers since the last sync
 }
 
@@ -69,7 +70,7 @@ func newOracle() oracle {
 		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
-		adaptive: newLimitOracle(), results: newResultOracle(),
+		adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(),
 	}
 }
 
@@ -207,6 +208,7 @@ func (o *oracle) acked(d *Delivery, n int, err error) {
 			o.fail("%s was acked twice", tag)
 		}
 		o.gone[tag] = true
+		o.doneUnique(tag)
 		delete(o.stored, tag)
 		o.unsynced = append(o.unsynced, unsynced{m: m, acked: true})
 		m.leaseUntil = time.Time{}
@@ -296,7 +298,7 @@ func (o *oracle) decided(d *Delivery, now time.Time) {
 		return
 	}
 	o.handed[id] = true
-	line := fmt.Sprint(d.Queue, "/", d.Key, "/", idRank(id))
+	line := fmt.Sprint(d.Queue, "/", d.Key, "/", RankOf(id))
 	newest := o.newest[line]
 	if id.String() < newest.String() {
 		o.fail("%s overtook an older message of %s", newest, line)

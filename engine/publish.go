@@ -102,7 +102,7 @@ func (req *Publish) begin(l *Limits) error {
 }
 
 // prepare makes the requests for the queues that the bindings of a snapshot name. Look-ups of
-// deduplication ids see all batches up to seen.
+// ids see all batches up to seen.
 func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() int64) error {
 	b, _ := s.topics.get(req.Topic)
 	req.bindings, req.requests = b, nil
@@ -159,8 +159,8 @@ func (req *Publish) Bytes() int {
 }
 
 // Publish stores a prepared message in all queues whose bindings it meets, in one write, and
-// returns the ids in the order of the queues. With a deduplication id that a queue knows, that
-// queue stores nothing and its id is that of the first message. A queue that refuses the message
+// returns the ids in the order of the queues. With a unique id or a deduplication id that a queue
+// knows, that queue stores nothing and its id is that of the first message. A queue that refuses the message
 // refuses the publish, and then nothing has changed; with BestEffort it is left out.
 //
 // It returns ErrWouldBlock and parks the task where Enqueue does, and while the requests are made
@@ -224,7 +224,7 @@ func (c *core) countPublish(req *Publish, n int) {
 }
 
 // PreflightPublish waits for what Publish needs in a transaction: requests for the present
-// bindings, current look-ups of the deduplication ids, exact counts of limited queues.
+// bindings, current look-ups of ids, exact counts of limited queues.
 func (tx *Tx) PreflightPublish(req *Publish) error {
 	if job := tx.refreshPublish(req); job != nil {
 		tx.core.out.jobs = append(tx.core.out.jobs, job)
@@ -253,12 +253,9 @@ func (tx *Tx) refreshPublish(req *Publish) *publishJob {
 	}
 	for i := range req.requests {
 		one := &req.requests[i]
-		if one.dedup == "" {
-			continue
-		}
 		q := c.queues.byName[one.Queue]
-		if _, _, err := c.duplicate(q, one); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-			job.looks = append(job.looks, dedupLook{req: one, queue: q.no, gens: q.dedup.list(), batch: c.out.batchNo})
+		if _, err := c.earlier(q, one); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+			job.looks = append(job.looks, c.newLook(nil, q, one))
 		}
 	}
 	if job.looks == nil {
@@ -275,15 +272,15 @@ type publishJob struct {
 	batch    uint64 // committed when the job begins
 	now      int64
 	again    bool
-	looks    []dedupLook
+	looks    []*dedupLook // without a task
 
 	made Publish
 	err  error
 }
 
 func (j *publishJob) do(store Store) {
-	for i := range j.looks {
-		j.looks[i].do(store)
+	for _, l := range j.looks {
+		l.do(store)
 	}
 	if j.again {
 		j.made = *j.req
@@ -296,8 +293,8 @@ func (j *publishJob) Apply(tx *Tx) error {
 	if j.task.wait == nil { // it was concluded meanwhile, and the request is the client's
 		return nil
 	}
-	for i := range j.looks {
-		j.looks[i].req.known = j.looks[i].result
+	for _, l := range j.looks {
+		l.answer()
 	}
 	if j.again {
 		j.req.bindings, j.req.requests, j.req.failed = j.made.bindings, j.made.requests, j.err

@@ -55,6 +55,7 @@ type page struct {
 
 	found  []foundMessage
 	groups *errorGroups // collects the errors of the messages instead of found; nil: found
+	ids    *redriveIDs  // looks up the unique ids of what is found; nil: it is not for a redrive
 	looked int          // messages looked at
 	next   []byte       // key at which the next page starts; nil: there is none
 }
@@ -116,6 +117,9 @@ func (p *page) do(store Store) {
 		default:
 			f, err := r.found(store)
 			if err != nil {
+				return false, err
+			}
+			if err := p.ids.look(store, f.m.id, &r.message); err != nil {
 				return false, err
 			}
 			p.found = append(p.found, f)
@@ -250,7 +254,7 @@ func (tx *Tx) preflightLookup(queue string, slot **lookup, ids []ID, bodies bool
 func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
 	slices.SortFunc(w.keys, func(a, b *fairKey) int { return strings.Compare(a.name, b.name) })
 	for _, k := range w.keys {
-		mk := storage.MessageKey{Queue: queue, Key: k.name, Rank: idRank(w.id), ID: w.id}
+		mk := storage.MessageKey{Queue: queue, Key: k.name, Rank: RankOf(w.id), ID: w.id}
 		f, err := readMessage(store, mk)
 		if f != nil || err != nil {
 			return f, err

@@ -329,7 +329,8 @@ func (c *core) recoverLeases() error {
 		m := &message{
 			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: c.throttleSet(k, rec.Throttles, rec.Budgets, rec.Charge), expires: rec.ExpiresAt,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
-			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
+			unique: nonEmpty(rec.Unique),
+			lease:  lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
 		}
 		if rec.FirstFailedAt != 0 {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}

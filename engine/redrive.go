@@ -46,6 +46,7 @@ type redrive struct {
 	began int64 // Unix nanoseconds
 
 	moved, skipped int
+	taken          int    // of the skipped ones: another message has their unique id
 	looked         int    // messages looked at, whether the filter has selected them or not
 	cursor         []byte // start of the next page; nil: the beginning of the queue
 	page           *page  // being read; nil: none
@@ -72,8 +73,9 @@ const (
 
 // Redrive moves dead messages back, ready at once, and returns how many it has moved by the
 // time of the answer. Attempts restart; ids and positions stay. A message stays in the
-// dead-letter queue if it is leased or delayed, or if its target queue does not exist, is
-// full or has its intake paused: these are counted as skipped.
+// dead-letter queue if it is leased or delayed, if its target queue does not exist, is full or
+// has its intake paused, or if another message there has taken its unique id: these are counted
+// as skipped.
 //
 // A client that disconnects stops nothing; StopRedrive does. Errors: ErrInvalid for a queue
 // that is no dead-letter queue or has a redrive running, for TO or RATE out of bounds,
@@ -178,6 +180,7 @@ func (c *core) advance(j *redrive) {
 	}
 	j.page = c.readPage(j.dlq, j.req.Key, j.cursor, limit, func(c *core) { c.redrivePage(j) })
 	j.page.filter, j.page.most = j.req.Filter, most
+	j.page.ids = &redriveIDs{snapshot: c.out.snapshot, to: j.req.To, seen: c.out.batchNo}
 }
 
 // allowed returns how many messages the rate allows at a time, at least one. A page reads no
@@ -220,30 +223,30 @@ func (c *core) redrivePage(j *redrive) {
 	c.advance(j)
 }
 
-// redriveFound moves the messages of a page as far as the rate allows, and returns where
-// the next page starts; nil at the end. The rate allows all of them, unless the clock has gone
-// back.
+// redriveFound moves the messages of a page as far as the rate allows and their look-ups are
+// current, and returns where the next page starts; nil at the end. The rate allows all of them,
+// unless the clock has gone back.
 func (c *core) redriveFound(j *redrive, p *page) []byte {
 	j.nextAt = max(j.nextAt, c.now-redriveCatchUp)
 	j.looked += p.looked
 	c.spend(1 + 2*len(p.found))
 	for i := range p.found {
-		if f := &p.found[i]; j.nextAt > c.now {
+		if f := &p.found[i]; j.nextAt > c.now || !c.redriveMessage(j, p, f) {
 			return storage.AppendMessageKey(nil, p.no, f.key, f.m.rank, f.m.id)
 		}
-		c.redriveMessage(j, p, &p.found[i])
 	}
 	return p.next
 }
 
 // redriveMessage moves a message to its target queue, or skips it. The change log of the
 // page tells whether the message is still as it was read. One that has failed anew since may
-// have another error than the filter has selected.
-func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
+// have another error than the filter has selected. It returns false if the message has to be
+// read again, since the look-up of its unique id is too old.
+func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	failed := f.m.failure
 	is := c.locate(&p.changeLog, f)
 	if is == gone {
-		return
+		return true
 	}
 	var rec storage.Message
 	to := (*queue)(nil)
@@ -253,11 +256,19 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 	another := j.req.Filter != nil && j.req.Filter.Error != nil && !sameError(failed, f.m.failure)
 	if to == nil || is != ready || another || to.full(f.key) != nil {
 		j.skipped++
-		return
+		return true
+	}
+	switch owner, err := c.redriveOwner(p, to, f.m.id, rec.Unique); {
+	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
+		return false
+	case owner != (ID{}):
+		j.skipped++
+		j.taken++
+		return true
 	}
 	m := c.extract(&p.changeLog, f)
 	if m == nil {
-		return
+		return true
 	}
 	rec.Dead = nil
 	c.move(m, to, &rec)
@@ -266,6 +277,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) {
 	if j.req.Rate > 0 {
 		j.nextAt += j.pace()
 	}
+	return true
 }
 
 // sameError reports whether a message has the same error in two states of it.
@@ -299,6 +311,7 @@ const redriveShown = 512
 type RedriveInfo struct {
 	Running        bool
 	Moved, Skipped int64
+	Taken          int64  // of the skipped ones, those whose unique id another message has
 	Looked         int64  // messages looked at so far
 	To             string // "": the queue in which each message died
 	Rate           int    // messages a second; 0: no limit
@@ -316,7 +329,7 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 	}
 	j := q.redrive
 	info := RedriveInfo{
-		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began),
+		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Taken: int64(j.taken), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began),
 	}
 	if f := j.req.Filter; f != nil {
 		info.From = f.Origin[:min(len(f.Origin), redriveShown)]

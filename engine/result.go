@@ -166,7 +166,7 @@ func (c *core) inMemory(q *queue, id ID) bool {
 		return true
 	}
 	for _, k := range q.keys.withID(idKeyHash(id)) {
-		if k.at(place{rank: idRank(id), id: id}) != nil {
+		if k.at(place{rank: RankOf(id), id: id}) != nil {
 			return true
 		}
 	}

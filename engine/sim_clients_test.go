@@ -151,6 +151,7 @@ func (s *sim) enqueue(cl *simClient) {
 	if s.rng.IntN(4) == 0 {
 		req.Dedup = fmt.Sprintf("d%d", s.rng.IntN(4))
 	}
+	ask := s.makeUnique(req)
 	for t := range 3 {
 		if s.rng.IntN(5) == 0 {
 			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
@@ -192,6 +193,9 @@ func (s *sim) enqueue(cl *simClient) {
 		if req.Dedup != "" && err == nil {
 			s.oracle.named(tag, req.Queue, req.Dedup, at)
 		}
+		if ask != nil && err == nil {
+			s.oracle.unique.names[tag] = ask.name
+		}
 		if req.Delay > 0 {
 			s.oracle.handed[id] = true // it gets its position when it is due
 			due = tx.Now().Add(req.Delay)
@@ -201,9 +205,10 @@ func (s *sim) enqueue(cl *simClient) {
 		refused := s.refusesOption(req, err)
 		switch {
 		case err == nil && known:
-			s.oracle.repeated(tag, id, req.Queue, req.Dedup, at)
+			s.oracle.answeredEarlier(tag, id, req, ask, at)
 		case err == nil:
 			s.oracle.enqueued(tag, id, due)
+			s.oracle.enqueuedUnique(ask, tag)
 		case errors.Is(err, ErrTakeover), refused:
 			delete(s.oracle.unknown, tag)
 		case !notNow(err):

@@ -115,6 +115,7 @@ func (s *sim) addCharge(i int, n int64, add func(Call, func(error))) {
 
 func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys))}
+	ask := s.makeUnique(req)
 	paid := s.tellHook(req, s.payFor(req))
 	tag := s.oracle.newTag(req.Queue, req.Key)
 	req.Payload = []byte(tag)
@@ -122,17 +123,27 @@ func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 		s.oracle.fail("prepare: %v", err)
 	}
 	var id ID
+	known := false
 	s.oracle.unknown[tag] = true
 	s.oracle.follows[tag] = b
-	add(callFunc(func(tx *Tx) (err error) {
-		if id, err = tx.Enqueue(req); err == nil {
-			s.money.paid[id] = paid
+	add(&simEnqueue{req, func(tx *Tx) (err error) {
+		before := tx.core.ids.last
+		id, err = tx.Enqueue(req)
+		if known = tx.core.ids.last == before; err != nil || known {
+			return err
 		}
-		return err
-	}), func(err error) {
+		s.money.paid[id] = paid
+		if ask != nil {
+			s.oracle.unique.names[tag] = ask.name
+		}
+		return nil
+	}}, func(err error) {
 		switch {
+		case err == nil && known:
+			s.oracle.answeredEarlier(tag, id, req, ask, time.Time{})
 		case err == nil:
 			s.oracle.enqueued(tag, id, time.Time{})
+			s.oracle.enqueuedUnique(ask, tag)
 		case errors.Is(err, ErrTakeover):
 			delete(s.oracle.unknown, tag)
 		case !notNow(err):

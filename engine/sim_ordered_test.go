@@ -69,7 +69,7 @@ func (o *oracle) inOrder(d *Delivery, order int) {
 		return
 	}
 	o.order.handed = true
-	line := fmt.Sprint(d.Key, "/", idRank(id))
+	line := fmt.Sprint(d.Key, "/", RankOf(id))
 	if o.order.received == nil {
 		o.order.received = map[string][]orderedDelivery{}
 	}
@@ -88,7 +88,7 @@ func (o *oracle) inOrder(d *Delivery, order int) {
 	}
 	o.order.received[line] = append(o.order.received[line], orderedDelivery{id, order})
 	for _, m := range o.byID {
-		if m.id == id || m.tag == "" || m.queue() != "a" || o.order.from[m.id] == "a.dlq" || fmt.Sprint(keyOfTag(m.tag), "/", idRank(m.id)) != line {
+		if m.id == id || m.tag == "" || m.queue() != "a" || o.order.from[m.id] == "a.dlq" || fmt.Sprint(keyOfTag(m.tag), "/", RankOf(m.id)) != line {
 			continue
 		}
 		if m.sure && m.leasedIn < order && m.asking == 0 && !m.perhapsGone && !o.taken(m) && o.now.Before(m.leaseUntil) {

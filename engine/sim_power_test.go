@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -28,7 +29,11 @@ func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
 	if at < s.chance/2 {
 		panic(errCrash)
 	}
-	err := s.Memory.Commit(b, sync && s.mutant != replyNotSynced)
+	commit := s.Memory.Commit
+	if s.mutant == uniqueFreedApart {
+		commit = s.commitApart
+	}
+	err := commit(b, sync && s.mutant != replyNotSynced)
 	if at < s.chance {
 		panic(errCrash)
 	}
@@ -55,7 +60,7 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			if s.mutant == tickNotWritten && b.Len() > 1 && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, storage.StateCron)) && s.rng.IntN(3) == 0 {
 				return nil
 			}
-			if s.mutant == dedupNotWritten && r.Family == storage.Dedup && s.rng.IntN(4) == 0 {
+			if s.mutant == dedupNotWritten && r.Family == storage.Dedup && binary.BigEndian.Uint64(r.Key[4:]) != storage.UniqueGeneration && s.rng.IntN(4) == 0 {
 				return nil
 			}
 			if s.mutant == additionNotWritten && r.Family == storage.Signals && s.rng.IntN(4) == 0 {

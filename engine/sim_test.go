@@ -83,6 +83,7 @@ const (
 	orderBroken
 	orderNotCommitted
 	resultBeforeCommit
+	uniqueFreedApart
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -114,7 +115,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		publishInParts: "publish in two writes",
 		hookFree:       "budgets that a hook names are ignored", tickFree: "a tick without its budgets",
 		orderBroken: "order broken by a retry", orderNotCommitted: "the next of a key handed out before the end of the last was written",
-		resultBeforeCommit: "a result told before its commit",
+		resultBeforeCommit: "a result told before its commit", uniqueFreedApart: "unique id freed in another write than the ack",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {
@@ -212,7 +213,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == creditNotWritten || m == orderNotCommitted {
 		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
 	}
-	if m == resultBeforeCommit {
+	if m == resultBeforeCommit || m == uniqueFreedApart {
 		s.w.crash, s.w.powerLoss = 0.2, 0
 	}
 	if m == replyNotSynced {
@@ -323,6 +324,7 @@ func (s *sim) restart(powerLoss bool) {
 			s.oracle.powerLost()
 			s.oracle.namesLost()
 			s.oracle.results.powerLost()
+			clear(s.oracle.unique.ended)
 			s.cron.powerLost()
 		}
 	}
@@ -350,6 +352,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.money.crashed(s, powerLoss && s.w.sync != SyncAlways)
 	s.store.chance = s.w.crash / 4
 	s.crashedTopics(powerLoss && s.w.sync != SyncAlways)
+	s.crashedUnique()
 	s.oracle.crashed(now, step.core)
 	s.leaving, s.undos = nil, nil
 	for _, c := range s.clients {
@@ -664,5 +667,9 @@ func (s *sim) drainAll() error {
 	}
 	s.endSignals(cl)
 	s.budgetsAtEnd()
-	return s.oracle.atEnd(s.step)
+	if err := s.oracle.atEnd(s.step); err != nil {
+		return err
+	}
+	s.endUnique(cl)
+	return s.oracle.err
 }

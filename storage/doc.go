@@ -28,7 +28,8 @@
 //	5 queues     the queue's name     Queue     settings
 //	6 state      path                 runtime configuration, counters, histories of scripts and
 //	                                  other state
-//	7 dedup      dedup key            DedupEntry     deduplication ids, until their window ends
+//	7 dedup      dedup key            DedupEntry     deduplication ids, until their window ends, and
+//	                                  unique ids, until their messages end
 //	8 expiries   expiry time, message key  empty   messages with a time to live
 //	9 budgets    the budget's name    Budget    settings and sums
 //	10 ledger    ledger key           LedgerEntry   what has moved budgets, and the ids of it
@@ -56,7 +57,9 @@
 // The queue is its number (see Queue). The rank is 9 - priority. The id is a UUIDv7. The
 // fence is the delivery number. Due is unsigned nanoseconds since 1970. A generation of
 // deduplication ids, or of results, is named by its start time and deleted as a range.
-// Deduplication ids are derived from the clients' ids: see engine/dedup.go. A day of the
+// Deduplication ids are derived from the clients' ids: see engine/dedup.go. Unique ids are as
+// the clients gave them, in generation 0, which is never one of deduplication ids; each entry
+// goes with its message. A day of the
 // ledger is days since
 // 1970; it is dropped as a range. An inverted time is 2^64-1 less the nanoseconds since
 // 1970, so the newest entry sorts first.

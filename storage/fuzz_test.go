@@ -124,7 +124,7 @@ func FuzzThrottle(f *testing.F) {
 	fuzzRecord(f, &storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3, ByCost: true, AdaptiveMin: 2})
 }
 func FuzzDedupEntry(f *testing.F) {
-	fuzzRecord(f, &storage.DedupEntry{ID: storage.ID{1, 2, 3}, At: 7})
+	fuzzRecord(f, &storage.DedupEntry{ID: storage.ID{1, 2, 3}, At: 7, Key: "acme"})
 }
 
 func FuzzResult(f *testing.F) {

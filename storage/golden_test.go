@@ -40,7 +40,7 @@ func fullMessage() *storage.Message {
 			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
 			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
 		},
-		Budgets: []string{"acme", "everyone"}, Charge: 800,
+		Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1",
 	}
 }
 
@@ -56,7 +56,7 @@ func fullLease() *storage.Lease {
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Throttles: []string{"api"},
 		Cost: 4, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true,
-		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Retrying: true,
+		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Retrying: true,
 	}
 }
 
@@ -150,6 +150,8 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_script":        fullScript().Append(nil),
 		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),
 		"record_dedup":         (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000}).Append(nil),
+		"key_unique":           storage.AppendDedupKey(nil, 42, storage.UniqueGeneration, "reindex-1"),
+		"record_unique":        (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000, Key: "acme"}).Append(nil),
 		"key_result":           storage.AppendResultKey(nil, 42, 1_700_000_000_000_000_000, goldenID(t)),
 		"record_result":        (&storage.Result{Value: []byte("report.pdf"), At: 1_700_000_000_000_000_000}).Append(nil),
 		"key_ledger":           storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000),

@@ -111,7 +111,11 @@ func AppendDedupPrefix(dst []byte, queue uint32, generation int64) []byte {
 	return AppendDuePrefix(AppendQueuePrefix(dst, queue), generation)
 }
 
-// AppendDedupKey appends the key of a deduplication id.
+// UniqueGeneration is the generation of all unique ids. Those of deduplication ids are named by the
+// time at which they began, which is never 0.
+const UniqueGeneration = 0
+
+// AppendDedupKey appends the key of a deduplication id, or of a unique id.
 func AppendDedupKey(dst []byte, queue uint32, generation int64, id string) []byte {
 	return append(AppendDedupPrefix(dst, queue, generation), id...)
 }

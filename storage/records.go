@@ -36,6 +36,7 @@ type Message struct {
 	Dead      *Dead    // of a message in a dead-letter queue, else nil
 	Budgets   []string // that pay for it
 	Charge    int64    // to each of them
+	Unique    string   // of which the queue has one message at a time; a dead one has had it; "": none
 }
 
 // Dead records where and why a message died.
@@ -70,8 +71,9 @@ type Lease struct {
 	Retried                     bool   // an Attempt record of the message exists
 	ExpiresAt                   int64  // of the message; 0: never
 	Budgets                     []string
-	Charge                      int64 // to each of them
-	Retrying                    bool  // no delivery: the message waits for Until, and its key with it
+	Charge                      int64  // to each of them
+	Unique                      string // of the message
+	Retrying                    bool   // no delivery: the message waits for Until, and its key with it
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -97,7 +99,7 @@ func (m *Message) Append(dst []byte) []byte {
 // suffices. A field that it forgets costs another one and nothing else.
 func (m *Message) sizeMax() int {
 	const field, number = 6, 11 // tag and length; tag and number
-	n := field + len(m.Payload) + 5*number
+	n := 2*field + len(m.Payload) + len(m.Unique) + 5*number
 	for _, h := range m.Headers {
 		n += 3*field + len(h.Name) + len(h.Value)
 	}
@@ -141,6 +143,7 @@ func (m *Message) fields(c *codec) {
 	c.dead(8, &m.Dead)
 	c.strings(9, &m.Budgets, c.budgets)
 	c.int64(10, &m.Charge)
+	c.string(11, &m.Unique)
 }
 
 func (h *Header) fields(c *codec) {
@@ -226,6 +229,7 @@ func (l *Lease) fields(c *codec) {
 	c.int64(12, &l.ExpiresAt)
 	c.strings(13, &l.Budgets, nil)
 	c.int64(14, &l.Charge)
+	c.string(15, &l.Unique)
 	c.bool(16, &l.Retrying)
 }
 

@@ -155,7 +155,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
 		"Signal": fullSignal(), "Replica": fullReplica(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"Binding":    fullBinding(),
-		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1},
+		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1, Key: "acme"},
 		"Result":     &storage.Result{Value: []byte("x"), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true, AdaptiveMin: 1},

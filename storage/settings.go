@@ -7,11 +7,12 @@ import (
 
 // This file is the records of the families State, Dedup and Results.
 
-// DedupEntry is the record of a deduplication id: the message enqueued with it, and when.
-// Its key is a dedup key.
+// DedupEntry is the record of a deduplication id, or of a unique id: the message enqueued with it,
+// and when. Its key is a dedup key.
 type DedupEntry struct {
-	ID ID
-	At int64 // nanoseconds since 1970
+	ID  ID
+	At  int64  // nanoseconds since 1970
+	Key string // fairness key of the message, of a unique id only
 }
 
 // Append appends the encoded record.
@@ -42,6 +43,7 @@ func (d *DedupEntry) Decode(b []byte) error {
 func (d *DedupEntry) fields(c *codec) {
 	c.id(1, &d.ID)
 	c.int64(2, &d.At)
+	c.string(3, &d.Key)
 }
 
 // Result is the record of what a consumer has given with its ack. Its key is a result key.

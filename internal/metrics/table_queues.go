@@ -51,7 +51,7 @@ func queueCounterRows() []row {
 		counter(queueRedriven, "redriven", "Messages moved out of a dead-letter queue by redrives.", "redriven"),
 		counter(queueCancelled, "cancelled", "Messages that were cancelled.", "cancelled"),
 		counter(queuePurged, "purged", "Messages that were purged.", "purged"),
-		counter(queueDeduplicated, "deduplicated", "Enqueues that gave no message, because one with their deduplication id existed.", "deduplicated"),
+		counter(queueDeduplicated, "deduplicated", "Enqueues that gave no message, because one with their deduplication id or unique id existed.", "deduplicated"),
 		counter(queueTTLExpired, "ttl_expired", "Messages whose time to live passed.", "ttl_expired"),
 		counter(queueUndelivered, "undelivered", "Deliveries taken back because their reply did not reach the client.", "undelivered"),
 		{queueRounds, Metric{"queue_rounds_total", Counter, q, "Rounds of the scheduler: in each, every key that can deliver has its share.", ""}},

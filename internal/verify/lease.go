@@ -7,8 +7,8 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// checkLease: the message exists and has no other lease. In an ordered queue, its key has none
-// either.
+// checkLease: the message exists, has the same unique id, and has no other lease. In an ordered
+// queue, its key has none either.
 func (v *verifier) checkLease(key, value []byte) error {
 	mk, _, err := storage.ParseLeaseKey(key)
 	if err != nil {
@@ -20,6 +20,9 @@ func (v *verifier) checkLease(key, value []byte) error {
 	}
 	if err := v.mustExist(mk, "a lease"); err != nil {
 		return err
+	}
+	if unique := v.uniqueIDOf(mk); unique != rec.Unique {
+		return fmt.Errorf("a lease of message %s with the unique id %.80q, that of the message is %.80q", mk.ID, rec.Unique, unique)
 	}
 	last, q := &v.lease, v.queues[mk.Queue]
 	switch {

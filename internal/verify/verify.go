@@ -3,8 +3,9 @@
 //
 // Records reads every record, decodes key and value, and follows every reference. Repair fixes the
 // findings. References, by family: a lease and an attempt refer to their message; a due time to its
-// message, if the queue exists; a deduplication id, a result and a binding to their queue. A message
-// without a queue is an orphan. Expiries, settings of keys and dead-letter queues may dangle.
+// message, if the queue exists; a deduplication id, a result and a binding to their queue; a unique id
+// and its message to each other. A message without a queue is an orphan. Expiries, settings of keys and
+// dead-letter queues may dangle.
 package verify
 
 import (
@@ -41,6 +42,8 @@ type Finding struct {
 	// all other findings.
 	Orphans int64
 	Queue   uint32
+
+	mend func(b *storage.Batch) string // repairs it and returns what it did; nil: the record is dropped
 }
 
 // Contents is the contents of a store.
@@ -212,13 +215,20 @@ func (v *verifier) checkMessage(key, value []byte) error {
 	if err := engine.CheckMessageKey(mk); err != nil {
 		return err
 	}
-	if q := v.queues[mk.Queue]; q != nil {
+	q := v.queues[mk.Queue]
+	if q != nil {
 		q.Messages++
 	} else {
 		v.orphans[mk.Queue]++
 	}
 	var m storage.Message
-	return m.Decode(value)
+	if err := m.Decode(value); err != nil {
+		return err
+	}
+	if q != nil && ownsID(&m) {
+		v.checkUnique(mk, &m, key)
+	}
+	return nil
 }
 
 // exists reports whether a message exists. If the store cannot be read, it is taken to
@@ -341,16 +351,23 @@ func (v *verifier) checkReplica(version uint64) {
 	}
 }
 
-// checkDedup: the queue exists. The message need not.
+// checkDedup: the queue exists. The message need not, unless the id is a unique one.
 func (v *verifier) checkDedup(key, value []byte) error {
-	no, _, _, err := storage.ParseDedupKey(key)
+	no, gen, id, err := storage.ParseDedupKey(key)
 	if err != nil {
 		return err
 	}
 	if v.queues[no] == nil {
 		return fmt.Errorf("a deduplication id of the queue with the number %d, which does not exist", no)
 	}
-	return new(storage.DedupEntry).Decode(value)
+	var e storage.DedupEntry
+	if err := e.Decode(value); err != nil {
+		return err
+	}
+	if gen == storage.UniqueGeneration {
+		return v.checkOwner(no, id, &e)
+	}
+	return nil
 }
 
 // checkResult: the queue exists. The message does not, since it was acked.
@@ -404,6 +421,8 @@ func Repair(store engine.Store, queuesWhole bool, log func(what string)) error {
 // repair adds the fix of a finding to a batch and returns a description.
 func (f *Finding) repair(b *storage.Batch, queuesWhole bool) string {
 	switch {
+	case f.mend != nil:
+		return f.mend(b)
 	case f.Unreadable || f.Key == nil:
 		return "could not repair: " + f.What
 	case f.Orphans > 0 && queuesWhole:

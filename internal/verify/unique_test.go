@@ -1,0 +1,88 @@
+package verify_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/verify"
+	"github.com/faisca/fila/storage"
+)
+
+// TestUniqueIDsAndTheirMessagesAreVerifiedAndRepaired damages both sides. No message is dropped for
+// its id, and a message that has lost the entry of its id gets it back.
+func TestUniqueIDsAndTheirMessagesAreVerifiedAndRepaired(t *testing.T) {
+	store := storage.NewMemory()
+	b := start(t, store)
+	b.do(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) })
+	send := func(unique string) (id engine.ID) {
+		t.Helper()
+		req := &engine.Enqueue{Queue: "q", Key: "k", Unique: unique, Payload: []byte("x")}
+		if err := b.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		b.do(func(tx *engine.Tx) (err error) { id, err = tx.Enqueue(req); return err })
+		return id
+	}
+	lost, twice, leased := send("lost"), send("twice"), send("leased")
+	if all, records := findings(t, store); len(all) != 0 || records[storage.Dedup] != 3 {
+		t.Fatalf("of a sound store: %q, %v", all, records)
+	}
+	var harm storage.Batch
+	it := store.Scan(storage.Dedup, nil, nil)
+	for ok := it.Seek(nil); ok; ok = it.Next() {
+		no, _, id, _ := storage.ParseDedupKey(it.Key())
+		if id == "lost" {
+			harm.Delete(storage.Dedup, it.Key())
+			harm.Put(storage.Dedup, storage.AppendDedupKey(nil, no, storage.UniqueGeneration, "nobody"), it.Value())
+			gone := storage.DedupEntry{ID: storage.ID{1}, Key: "k"}
+			harm.Put(storage.Dedup, storage.AppendDedupKey(nil, no, storage.UniqueGeneration, "gone"), gone.Append(nil))
+		}
+	}
+	it.Close()
+	it = store.Scan(storage.Messages, nil, nil)
+	for ok := it.Seek(nil); ok; ok = it.Next() {
+		mk, _ := storage.ParseMessageKey(it.Key())
+		var m storage.Message
+		if err := m.Decode(it.Value()); err != nil {
+			t.Fatal(err)
+		}
+		if mk.ID == twice {
+			second := mk
+			second.ID[15]++
+			harm.Put(storage.Messages, second.Append(nil), it.Value())
+		}
+		if mk.ID == leased {
+			harm.Put(storage.Leases, storage.AppendLeaseKey(nil, mk, 7), (&storage.Lease{Until: 1, Unique: "another"}).Append(nil))
+		}
+	}
+	it.Close()
+	if err := store.Commit(&harm, true); err != nil {
+		t.Fatal(err)
+	}
+	all, before := findings(t, store)
+	text := strings.Join(all, "\n")
+	for _, want := range []string{
+		`has the unique id "lost", which is not taken by it`, `which has the unique id "lost"`, `which does not exist`,
+		`has the unique id "twice", which message`, `that of the message is "leased"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not found in\n%s", want, text)
+		}
+	}
+	if len(all) != 5 {
+		t.Errorf("%d findings, want 5: %q", len(all), all)
+	}
+	var log []string
+	if err := verify.Repair(store, true, func(what string) { log = append(log, what) }); err != nil || len(log) != 5 {
+		t.Errorf("%v: %q", err, log)
+	}
+	all, after := findings(t, store)
+	if len(all) != 0 || after[storage.Messages] != before[storage.Messages] || after[storage.Dedup] != 3 || after[storage.Leases] != 0 {
+		t.Errorf("after the repair: %q, %v", all, after)
+	}
+	b = start(t, store)
+	if send("lost") != lost || send("twice") != twice || send("leased") != leased {
+		t.Error("an id is of another message after the repair")
+	}
+}
