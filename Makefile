@@ -127,6 +127,7 @@ docs: ## write again the documents that are made from code
 	mv docs/reference/cli.md.new docs/reference/cli.md
 	CGO_ENABLED=0 $(GO) test ./commands -count=1 -run '^(TestTheTableOfCosts|TestThePagesOf)' -args -rewrite
 	CGO_ENABLED=0 $(GO) test ./internal/metrics -count=1 -run '^TestTheDocumentIs' -args -update
+	CGO_ENABLED=0 $(GO) test ./internal/tidy -count=1 -run '^TestTheListForLanguageModelsHas' -args -llms
 
 docs-pictures: build ## write again the picture of fair shares, from a run
 	TEST_BROKER=$(BIN) CGO_ENABLED=0 $(GO) test -count=1 ./integration -run '^TestTheFairnessPicture' -args -draw

@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// TestExampleFairnessPrintsWhatTheReadmeShows runs the example against the broker. Its output is
-// that of the README, except for the time at which the noisy tenant is admitted again.
-func TestExampleFairnessPrintsWhatTheReadmeShows(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+// TestExampleFairnessPrintsWhatTheDocumentShows runs the example against the broker. Its output is
+// that of the document, except for the time at which the noisy tenant is admitted again.
+func TestExampleFairnessPrintsWhatTheDocumentShows(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "explanation", "fairness.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "```text\n$ examples/fairness/run.sh\n")
 	want, _, found := strings.Cut(rest, "```\n")
 	if !found {
-		t.Fatal("README.md does not show examples/fairness/run.sh")
+		t.Fatal("docs/explanation/fairness.md does not show examples/fairness/run.sh")
 	}
 	host, port, err := net.SplitHostPort(start(t, "--storage.engine", "memory").ready(t))
 	if err != nil {
@@ -44,7 +44,7 @@ func TestExampleFairnessPrintsWhatTheReadmeShows(t *testing.T) {
 		shown := strings.Split(strings.TrimSuffix(want, "\n"), "\n")
 		for i := range max(len(lines), len(shown)) {
 			if i >= len(lines) || i >= len(shown) || !sameLine(shown[i], lines[i], nil) {
-				t.Fatalf("it prints:\n%s\nREADME.md shows:\n%s", got, want)
+				t.Fatalf("it prints:\n%s\nthe document shows:\n%s", got, want)
 			}
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestSnippetsOfTheReadmeEnd runs the snippets in scripting languages as printed, except for the
+// TestSnippetsOfTheExamplesEnd runs the snippets in scripting languages as printed, except for the
 // port and the import of the library: each acks its message and ends.
-func TestSnippetsOfTheReadmeEnd(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+func TestSnippetsOfTheExamplesEnd(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@
 //   - words_test.go: words that the project has retired.
 //   - reference_test.go: events are in the reference, and documents name metrics and settings
 //     that exist.
+//   - llms_test.go: docs/llms.txt lists every page.
 //   - links_test.go: links in documents, and pages that sources name, exist.
 //   - glossary_test.go: the glossary of engine/doc.go uses terms of docs/reference/glossary.md.
 //   - files_test.go: the licence exists, links in documents resolve, and nothing

@@ -82,7 +82,7 @@ func missingIdentifiers(name, text string, known map[string]bool, reference stri
 		for _, m := range span.FindAllStringSubmatch(line, -1) {
 			parts := strings.Split(m[1], ".")
 			last := parts[len(parts)-1]
-			file := slices.Contains([]string{"go", "mod", "md", "txt", "cc", "proto", "toml", "json", "yml"}, last)
+			file := slices.Contains([]string{"go", "mod", "md", "txt", "cc", "proto", "toml", "json", "yml", "py"}, last)
 			documented := strings.Contains(reference, "`"+m[1]+"`") || parts[0] == "FILA" && strings.Contains(reference, m[1])
 			if file || documented || len(parts) == 1 && !mixed.MatchString(last) || known[last] {
 				continue
