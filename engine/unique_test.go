@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -18,9 +19,6 @@ func (w *world) unique(id string, change func(*Enqueue)) ID {
 	req := &Enqueue{Queue: "q", Key: "k", Unique: id, Payload: []byte(id)}
 	if change != nil {
 		change(req)
-	}
-	if err := w.Prepare(req); err != nil {
-		w.t.Fatal(err)
 	}
 	return w.send(*req)
 }
@@ -139,17 +137,22 @@ func TestAnOldLookUpOfAUniqueIDIsRepeated(t *testing.T) {
 		}
 		return req
 	}
+	stored := func(req *Enqueue) (id ID) {
+		t.Helper()
+		w.must(func(tx *Tx) (err error) { id, err = tx.Enqueue(req); return err })
+		return id
+	}
 	free := prepare()
 	first := w.unique("u", nil)
 	w.Advance(time.Minute) // what the engine remembers of recent batches is gone
-	if id := w.send(*free); id != first {
+	if id := stored(free); id != first {
 		t.Errorf("a request from before the first message stored %s", id)
 	}
 	taken := prepare()
 	w.lease("q", 1)
 	w.ackID(first)
 	w.Advance(time.Minute)
-	if id := w.send(*taken); id == first {
+	if id := stored(taken); id == first {
 		t.Error("a request from before the ack is answered with the message that was acked")
 	}
 }
@@ -267,6 +270,28 @@ func TestAPublishAsksEachQueueForAUniqueID(t *testing.T) {
 	}
 	if n := len(uniqueEntries(w.store)); n != 2 {
 		t.Errorf("%d ids are taken", n)
+	}
+}
+
+// The hook of an enqueue that is answered with an earlier message runs, and nothing that it decides
+// takes effect.
+func TestTheHookOfAUniqueDuplicateChangesNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	first := w.unique("u", nil)
+	ran := 0
+	w.script(func(*hook.Message, hook.View) (hook.EnqueueDecision, error) {
+		ran++
+		return hook.EnqueueDecision{Key: "other", Weight: 7, Cost: 9, Priority: new(uint8(9)), Delay: new(time.Hour)}, nil
+	})
+	if id := w.unique("u", nil); id != first || ran != 1 {
+		t.Errorf("answered with %s after %d calls of the hook, want %s after one", id, ran, first)
+	}
+	if n := w.counts("q"); n.Keys != 1 || n.Ready != 1 || n.Delayed != 0 || n.Deduplicated != 1 {
+		t.Errorf("the queue has %+v", n)
+	}
+	if d := w.lease("q", 2); len(d) != 1 || d[0].Key != "k" || RankOf(d[0].Receipt.ID) != defaultRank {
+		t.Errorf("delivered %+v", d)
 	}
 }
 
