@@ -1,7 +1,14 @@
 package dashboard
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,7 +22,8 @@ const hostile = `<img src=x onerror="document.title='owned'"><script>document.ti
 func TestStoredTextIsShownAsText(t *testing.T) {
 	t.Parallel()
 	name := hostile + `"'&amp;`
-	b := start(t, [2]string{}, "--slowlog.slower_than_us", "1")
+	backups := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", ""))
+	b := start(t, [2]string{}, "--slowlog.slower_than_us", "1", "--storage.backup_path", backups)
 	b.do("FILA.QUEUE", "CREATE", name)
 	b.do("ACL", "SETUSER", strings.ReplaceAll(name, " ", "_"), "on", "nopass", "~*", "&*", "+@all")
 	b.do("FILA.THROTTLE", "SET", name, "RATE", "1", "CONCURRENCY", "1")
@@ -45,20 +53,14 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 		"dead": "#/queues/" + dlq + "/dead?error=" + url.QueryEscape(errorOf(b, name+".dlq")), "scripts": "#/queues/" + queue + "/scripts?hook=on_failure",
 		"consumers": "#/queues/" + queue + "/consumers",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/" + queue, "signals": "#/signals", "schedules": "#/crons",
-		"clients": "#/clients", "slowlog": "#/slowlog", "config": "#/config", "users": "#/users?user=" + url.QueryEscape(strings.ReplaceAll(name, " ", "_")),
+		"clients": "#/clients", "slowlog": "#/slowlog", "config": "#/config", "server": "#/config/server", "users": "#/users?user=" + url.QueryEscape(strings.ReplaceAll(name, " ", "_")),
 	}
 	x := open(t, browse(t), b.url, "#/")
 	for page, hash := range pages {
 		x.visit(hash)
 		x.drawn()
 		x.until(page+" shows the text as it is", `() => [document.body.innerText, ...[...document.querySelectorAll("textarea")].map((t) => t.value)].some((text) => text.includes("onerror=") && text.includes("<img"))`)
-		r, err := x.Eval(`() => document.title.includes("owned") && !document.title.includes("onerror") || document.querySelectorAll("img, script:not([src]), [onerror], b:not(.legend b)").length > 0`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Value.Bool() {
-			t.Errorf("%s: a text became markup", page)
-		}
+		x.wantNoMarkup(page)
 		x.wantQuiet()
 	}
 	x.visit("#/events?kind=all")
@@ -73,6 +75,96 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 	x.wait("FILA.PURGE")
 	x.wait("Type " + name + " to confirm")
 	x.wantQuiet()
+}
+
+// wantNoMarkup fails if a text has become markup, or has run.
+func (x *tab) wantNoMarkup(page string) {
+	x.t.Helper()
+	r, err := x.Eval(`() => document.title.includes("owned") && !document.title.includes("onerror") || document.querySelectorAll("img, script:not([src]), [onerror], b:not(.legend b)").length > 0`)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if r.Value.Bool() {
+		x.t.Errorf("%s: a text became markup", page)
+	}
+}
+
+// What a node says of itself and of others is shown as text too, whatever it says: it may have been
+// taken over, or be of another version.
+func TestWhatNodesSayIsShownAsText(t *testing.T) {
+	t.Parallel()
+	b := start(t, [2]string{})
+	node := func(role, state string) map[string]any {
+		return map[string]any{
+			"id": hostile + role, "role": role, "state": state, "trouble": hostile, "version": hostile, "client": hostile, "address": hostile,
+			"behind": 1, "behind_ms": 1, "last_contact_ms": 1, "applied": 1, "free_bytes": 1, "log_bytes": 1, "clock_skew_ms": 1000,
+		}
+	}
+	x := open(t, browse(t), answering(t, b.url, map[string]any{
+		"INFO replication":    "node:" + hostile + "\r\nleader:" + hostile + "leader\r\ncluster_name:" + hostile + "\r\nrole:slave\r\nmaster_link_status:up\r\nmaster_host:" + hostile + "\r\nmaster_port:1\r\n",
+		"FILA.CLUSTER STATUS": []any{node("leader", "online"), node("voter", hostile)},
+		"FILA.CLUSTER VERIFY": []any{map[string]any{"id": hostile, "result": hostile, "records": 1, "digest": hostile, "reason": hostile}},
+		"LATENCY LATEST":      []any{[]any{hostile, 1_800_000_000, 5, 7}},
+		"LATENCY HISTORY":     []any{[]any{1_799_999_990, 5}, []any{1_800_000_000, 7}},
+		"LATENCY DOCTOR":      hostile,
+		"LATENCY HISTOGRAM":   map[string]any{hostile: map[string]any{"calls": 1, "histogram_usec": map[string]any{hostile: 1}}},
+		"CONFIG GET":          map[string]any{hostile: hostile},
+	}), "#/")
+	// How often each page has the text, at least: a node has it in five cells, four of them twice.
+	for hash, times := range map[string]int{"#/nodes": 12, "#/latency": 4, "#/config/server": 2, "#/": 3, "#/clients": 2} {
+		x.visit(hash)
+		x.drawn()
+		x.until(hash+" shows the text as it is", `(times) => document.body.innerText.split("<img src=x onerror=").length > times`, times)
+		x.wantNoMarkup(hash)
+		x.wantQuiet()
+	}
+	x.visit("#/nodes")
+	x.drawn()
+	x.click("button", "Hand over")
+	x.wait("FILA.CLUSTER TRANSFER")
+	x.choose("To", hostile+"voter")
+	x.wait("FILA.CLUSTER TRANSFER \"" + strings.ReplaceAll(hostile+"voter", `"`, `\"`))
+	x.click("button", "Cancel")
+	x.click("button", "Remove the node "+hostile+"voter")
+	x.wait("Type " + hostile + "voter to confirm")
+	x.click("button", "Cancel")
+	x.click("button", "Compare stores")
+	x.wait("FILA.CLUSTER VERIFY")
+	x.click("button", "Compare")
+	x.until("the comparison shows the text as it is", `(times) => [...document.querySelectorAll("table")].at(-1).innerText.split("<img src=x onerror=").length > times`, 3)
+	x.wantNoMarkup("nodes")
+}
+
+// answering returns the address of a dashboard whose broker answers commands, by their first two words,
+// with what a test says, and the others itself.
+func answering(t *testing.T, broker string, says map[string]any) string {
+	t.Helper()
+	to, err := url.Parse(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to) // with its host: the listener takes no other name
+		r.Out.Header.Del("Origin")
+	}}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the browser has gone
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var words []string
+		if json.Unmarshal(body, &words) == nil && len(words) > 1 {
+			if reply, ok := says[words[0]+" "+words[1]]; ok {
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(reply) // else the browser has gone
+				return
+			}
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/"
 }
 
 // errorOf returns the error of the first group of a dead-letter queue.
