@@ -289,7 +289,7 @@ bench-operators: build ## what other clients wait for at a million keys and 10,0
 bench-connections: build ## what N connections cost that wait or idle: make bench-connections N=10000
 	$(BENCH) connections -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),10000)
 
-bench-lifecycle: setup ## how long the loop's turns last while a million messages fall due, are browsed or purged
+bench-lifecycle: setup ## how long the loop's turns last while a million messages fall due, are browsed or purged; how long an engine takes until it serves 100,000 fairness keys
 	CGO_ENABLED=1 $(GO) test ./internal/broker -run '^$$' -bench '^BenchmarkLifecycle' -benchtime 1x -timeout 30m
 
 bench-stalls: setup ## what other clients wait for while a command or a timer handles very much: make bench-stalls ARGS="-stall-keys 100000"

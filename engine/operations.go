@@ -72,7 +72,7 @@ type census struct {
 // newCensus opens iterators on the store as it is now. It must be called before the first
 // turn, and the census must be closed, by take or by close.
 func newCensus(epoch uint64, store Store) *census {
-	return &census{epoch: epoch, messages: store.Scan(storage.Messages, nil, nil), due: store.Scan(storage.Scheduled, nil, nil)}
+	return &census{epoch: epoch, messages: storage.KeysOnly(store.Scan(storage.Messages, nil, nil)), due: storage.KeysOnly(store.Scan(storage.Scheduled, nil, nil))}
 }
 
 // stop ends a census that is under way, at its next record. It may be called on any

@@ -277,7 +277,7 @@ func (c *core) recoverQueues() error {
 // it seeks past all others. Messages of an unknown queue are logged and left alone.
 // Settings of keys without messages are dropped unless they are pinned.
 func (c *core) recoverKeys() error {
-	it := c.store.Scan(storage.Messages, nil, nil)
+	it := storage.KeysOnly(c.store.Scan(storage.Messages, nil, nil))
 	defer it.Close()
 	var prefix []byte
 	for ok := it.Seek(nil); ok; {

@@ -54,3 +54,12 @@ type Iterator interface {
 	// Close releases the snapshot. Further calls do nothing.
 	Close()
 }
+
+// KeysOnly returns an iterator whose values are not wanted from now on: its Value must not be called.
+// Where a store can, it then fetches many keys at a time.
+func KeysOnly(it Iterator) Iterator {
+	if k, ok := it.(interface{ KeysOnly() }); ok {
+		k.KeysOnly()
+	}
+	return it
+}

@@ -8,6 +8,7 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/iterator.h>
 #include <rocksdb/metadata.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
@@ -48,6 +49,24 @@ extern "C" void fila_events(void* db, uint64_t* hits, uint64_t* misses, uint64_t
 extern "C" void fila_compact_deletions(void* options, size_t window, size_t most) {
 	static_cast<rocksdb::Options*>(options)->table_properties_collector_factories.push_back(
 	    rocksdb::NewCompactOnDeletionCollectorFactory(window, most));
+}
+
+// Takes at most so many steps and appends each key, after its length in four bytes, the lowest first.
+// Returns 0 if the iterator is at the last key that was appended; 1 if it is beyond it, at a key that
+// had no room or at the end.
+extern "C" size_t fila_next_keys(void* iterator, char* to, size_t room, size_t most, size_t* used) {
+	auto* it = *static_cast<rocksdb::Iterator**>(iterator);
+	*used = 0;
+	for (; most > 0; most--) {
+		it->Next();
+		if (!it->Valid()) return 1;
+		const rocksdb::Slice key = it->key();
+		if (4 + key.size() > room - *used) return 1;
+		for (int i = 0; i < 4; i++) to[*used + i] = static_cast<char>(key.size() >> 8 * i);
+		memcpy(to + *used + 4, key.data(), key.size());
+		*used += 4 + key.size();
+	}
+	return 0;
 }
 
 extern "C" uint32_t fila_family_id(void* family) { return (*static_cast<rocksdb::ColumnFamilyHandle**>(family))->GetID(); }

@@ -29,7 +29,7 @@ import (
 // with. The headers of RocksDB 10 want C++20.
 
 // native is the pointer that the binding keeps to itself.
-func native[T grocksdb.Options | grocksdb.DB | grocksdb.Cache | grocksdb.ColumnFamilyHandle](of *T) unsafe.Pointer {
+func native[T grocksdb.Options | grocksdb.DB | grocksdb.Cache | grocksdb.ColumnFamilyHandle | grocksdb.Iterator](of *T) unsafe.Pointer {
 	return reflect.ValueOf(of).Elem().FieldByName("c").UnsafePointer()
 }
 

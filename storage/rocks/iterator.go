@@ -32,6 +32,8 @@ type iterator struct {
 	family   storage.Family
 	from, to []byte
 
+	ahead *keysAhead // nil: values may be wanted
+
 	at         position
 	hasKey     bool // key holds the key of the current position
 	hasValue   bool
@@ -84,6 +86,7 @@ func (i *iterator) Seek(key []byte) bool {
 		i.at = after
 		return false
 	}
+	i.ahead.drop()
 	i.it.Seek(key)
 	return i.moved()
 }
@@ -94,6 +97,9 @@ func (i *iterator) Next() bool {
 	case before:
 		return i.Seek(nil)
 	case on:
+		if i.ahead != nil {
+			return i.nextAhead()
+		}
 		i.it.Next()
 		return i.moved()
 	case after:
@@ -127,9 +133,9 @@ func (i *iterator) Key() []byte {
 	return i.key
 }
 
-// Value returns the current value, valid until the next step, or nil.
+// Value returns the current value, valid until the next step, or nil; it is nil after KeysOnly.
 func (i *iterator) Value() []byte {
-	if i.at != on {
+	if i.at != on || i.ahead != nil {
 		return nil
 	}
 	if !i.hasValue {

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/faisca/fila/storage"
@@ -132,5 +134,45 @@ func closeTwice(t *testing.T, s *subject) {
 	it.Close()
 	if it.Next() || it.Seek(nil) {
 		t.Error("a closed iterator goes on")
+	}
+}
+
+// keysOnly compares an iterator of keys only with one of values, over steps and seeks of all kinds: long
+// runs of steps, keys that are longer than what is fetched at a time, bounds, the end.
+func keysOnly(t *testing.T, s *subject) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
+	key := func(i int) []byte {
+		k := fmt.Appendf(nil, "%05d", i)
+		if i%700 == 3 {
+			k = append(k, bytes.Repeat([]byte("x"), i*10)...)
+		}
+		return k
+	}
+	const n = 10_000
+	s.commit(func(b *storage.Batch) {
+		for i := range n {
+			b.Put(storage.Messages, key(i), []byte("v"))
+		}
+	})
+	for _, to := range [][]byte{nil, key(n / 2)} {
+		keys, values := storage.KeysOnly(s.Scan(storage.Messages, key(10), to)), s.Scan(storage.Messages, key(10), to)
+		s.commit(func(b *storage.Batch) { b.Put(storage.Messages, []byte("00100 later"), []byte("v")) })
+		compare := func(what string, got, want bool) {
+			t.Helper()
+			if got != want || !bytes.Equal(keys.Key(), values.Key()) || keys.Err() != nil {
+				t.Fatalf("%s: %v at %.20q, want %v at %.20q, %v", what, got, keys.Key(), want, values.Key(), keys.Err())
+			}
+		}
+		compare("the first step", keys.Next(), values.Next())
+		for range 300 {
+			for range 1 << rng.IntN(13) {
+				compare("a step", keys.Next(), values.Next())
+			}
+			from := key(rng.IntN(n + 10))
+			compare("a seek", keys.Seek(from), values.Seek(from))
+		}
+		keys.Close()
+		values.Close()
 	}
 }

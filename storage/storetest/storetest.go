@@ -51,6 +51,7 @@ func Exercise(t *testing.T, open Open) {
 		{"AnIteratorStartsBeforeTheFirstKey", nextFirst},
 		{"AnIteratorStaysAtItsEnd", pastEnd},
 		{"AnIteratorSeesTheStoreAsItWas", snapshot},
+		{"AnIteratorOfKeysOnlySeesTheSame", keysOnly},
 		{"AnIteratorIsClosedTwice", closeTwice},
 		{"SingleDeleteRemoves", singleDelete},
 		{"SingleDeleteAfterOtherDeletes", singleDeleteAgain},
