@@ -25,6 +25,7 @@ type Config struct {
 	Admin     Admin
 	Metrics   Metrics
 	Queues    []Queue // from the file's [[queues]] and from Server.QueuesFile
+	Topics    []Topic // from the file's [[topics]] and from Server.QueuesFile
 }
 
 // Server configures connections.

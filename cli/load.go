@@ -83,8 +83,8 @@ func (l *Loaded) file(in Input) error {
 	// that is reported first.
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		raw := values[name]
-		if name == "queues" {
-			if err := l.ownQueues(path, raw); err != nil {
+		if name == "queues" || name == "topics" {
+			if err := l.ownQueues(path, name, raw); err != nil {
 				return err
 			}
 			continue

@@ -22,13 +22,21 @@ type Queue struct {
 	at     string // file and line
 }
 
-// Definition returns the queues as an argument of FILA.QUEUE APPLY.
-func Definition(queues []Queue) ([]byte, error) {
+// Definition returns the queues and bindings as an argument of FILA.QUEUE APPLY.
+func Definition(queues []Queue, topics []Topic) ([]byte, error) {
 	list := make([]map[string]any, len(queues))
 	for i, q := range queues {
 		list[i] = q.Fields
 	}
-	return json.Marshal(map[string]any{"queues": list})
+	whole := map[string]any{"queues": list}
+	if len(topics) > 0 {
+		bindings := make([]map[string]any, len(topics))
+		for i, t := range topics {
+			bindings[i] = t.Fields
+		}
+		whole["topics"] = bindings
+	}
+	return json.Marshal(whole)
 }
 
 // queueField describes the valid values of a field.
@@ -55,42 +63,56 @@ func queueFields() []queueField {
 	return append(fields, queueField{"dlq", isText}, queueField{"on_enqueue", isText}, queueField{"on_failure", isText})
 }
 
-// loadQueues reads a file that contains only queues.
-func loadQueues(path string) ([]Queue, error) {
+// loadQueues reads a file that contains only queues and topics.
+func loadQueues(path string) ([]Queue, []Topic, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // it is the file that was named
 	if err != nil {
-		return nil, fmt.Errorf("queues: %w", err)
+		return nil, nil, fmt.Errorf("queues: %w", err)
 	}
 	tree := map[string]any{}
 	if err := gotoml.Unmarshal(text, &tree); err != nil {
-		return nil, fileError(path, err)
+		return nil, nil, fileError(path, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
-		if name != "queues" {
-			return nil, fmt.Errorf("%s: only [[queues]] are allowed here, not %s", path, name)
+		if name != "queues" && name != "topics" {
+			return nil, nil, fmt.Errorf("%s: only [[queues]] and [[topics]] are allowed here, not %s", path, name)
 		}
 	}
-	return queuesIn(path, text, tree["queues"])
+	queues, err := queuesIn(path, text, tree["queues"])
+	if err != nil {
+		return nil, nil, err
+	}
+	topics, err := topicsIn(path, text, tree["topics"])
+	return queues, topics, err
 }
 
 // queuesIn validates the queues of a file. raw is the value of its key queues.
 func queuesIn(path string, text []byte, raw any) ([]Queue, error) {
+	return tablesIn(path, text, raw, "queues", func(fields map[string]any, at func(field string) string) (Queue, error) {
+		q := Queue{Fields: fields, at: at("")}
+		return q, q.check(at, filepath.Dir(path))
+	})
+}
+
+// tablesIn reads the tables of one name of a file, whose value is raw, each by one. at returns the
+// place of a field of the table, and with "" that of the table.
+func tablesIn[T any](path string, text []byte, raw any, name string, one func(fields map[string]any, at func(field string) string) (T, error)) ([]T, error) {
 	list, ok := raw.([]any)
 	if raw != nil && !ok {
-		return nil, fmt.Errorf("%s: queues must be written as [[queues]], once for each", path)
+		return nil, fmt.Errorf("%s: %s must be written as [[%s]], once for each", path, name, name)
 	}
-	lines := newQueueLines(text)
-	all := make([]Queue, 0, len(list))
+	lines := newTableLines(text, name)
+	all := make([]T, 0, len(list))
 	for i, item := range list {
 		fields, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s: queues must be written as [[queues]], once for each", path)
+			return nil, fmt.Errorf("%s: %s must be written as [[%s]], once for each", path, name, name)
 		}
-		q := Queue{Fields: fields, at: path + lines.of(i, "")}
-		if err := q.check(func(field string) string { return path + lines.of(i, field) }, filepath.Dir(path)); err != nil {
+		t, err := one(fields, func(field string) string { return path + lines.of(i, field) })
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, q)
+		all = append(all, t)
 	}
 	return all, nil
 }
@@ -106,11 +128,7 @@ func (q *Queue) check(at func(field string) string, dir string) error {
 	for _, name := range slices.Sorted(maps.Keys(q.Fields)) {
 		i := slices.Index(names, name)
 		if i < 0 {
-			hint := "; its fields are " + strings.Join(names, " ")
-			if near := nearest(name, names); near >= 0 {
-				hint = "; did you mean " + names[near] + "?"
-			}
-			return fmt.Errorf("%s: a queue has no %s%s", at(name), name, hint)
+			return fmt.Errorf("%s: a queue has no %s%s", at(name), name, hintOf(name, names))
 		}
 		if err := known[i].check(q.Fields[name]); err != nil {
 			return fmt.Errorf("%s: %s %w", at(name), name, err)
@@ -141,6 +159,14 @@ func (q *Queue) check(at func(field string) string, dir string) error {
 		q.Fields[hook] = string(source)
 	}
 	return nil
+}
+
+// hintOf says which field may be meant by a name that is none.
+func hintOf(name string, known []string) string {
+	if near := nearest(name, known); near >= 0 {
+		return "; did you mean " + known[near] + "?"
+	}
+	return "; its fields are " + strings.Join(known, " ")
 }
 
 func (f queueField) check(raw any) error {
@@ -190,15 +216,15 @@ func distinct(queues []Queue) error {
 	return nil
 }
 
-// queueLines finds the lines of queues that have their own headers.
-type queueLines struct {
+// tableLines finds the lines of tables of one name that have their own headers.
+type tableLines struct {
 	lines   []string
-	headers []int // by index of the queue
+	headers []int // by index of the table
 }
 
-func newQueueLines(text []byte) queueLines {
-	header := regexp.MustCompile(`^\s*\[\[\s*"?queues"?\s*\]\]`)
-	l := queueLines{lines: strings.Split(string(text), "\n")}
+func newTableLines(text []byte, name string) tableLines {
+	header := regexp.MustCompile(`^\s*\[\[\s*"?` + name + `"?\s*\]\]`)
+	l := tableLines{lines: strings.Split(string(text), "\n")}
 	for i, line := range l.lines {
 		if header.MatchString(line) {
 			l.headers = append(l.headers, i)
@@ -207,9 +233,9 @@ func newQueueLines(text []byte) queueLines {
 	return l
 }
 
-// of returns a colon and the line of a field of the nth queue, or of its header; "" if it is
+// of returns a colon and the line of a field of the nth table, or of its header; "" if it is
 // unknown.
-func (l queueLines) of(n int, field string) string {
+func (l tableLines) of(n int, field string) string {
 	if n >= len(l.headers) {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faisca/fila/cli/output"
 	"github.com/faisca/fila/cli/remote"
 	"github.com/faisca/fila/internal/client"
 )
@@ -27,12 +28,13 @@ func queuesApplyCommand(env *remote.Env) *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
-		Short: "Create and alter queues until they match a file, in one write",
-		Long: `Reads the [[queues]] of FILE (docs/how-to/queues.md), prints what has to be done, and does
-all of it in one write: after a crash all of it is there, or nothing.
+		Short: "Create and alter queues and topics until they match a file, in one write",
+		Long: `Reads the [[queues]] and [[topics]] of FILE (docs/how-to/queues.md), prints what has to
+be done, and does all of it in one write: after a crash all of it is there, or nothing.
 
 A setting that the file does not say gets its default. Queues that are not in the
 file stay, unless --prune deletes them; one with messages inside only with --force.
+Bindings to topics that are not in the file stay as well, unless --prune ends them.
 
 With --dry-run nothing is changed, and the exit code is 3 if there is something to do.
 
@@ -48,18 +50,21 @@ The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD
 	}
 	f.broker = remote.Connecting(cmd, env)
 	f.broker.NamedKey(cmd)
-	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file")
-	cmd.Flags().BoolVar(&f.force, "force", false, "with --prune: also those with messages inside")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file, and end such bindings to topics")
+	cmd.Flags().BoolVar(&f.force, "force", false, "with --prune: also queues with messages inside")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		queues, err := loadQueues(args[0])
+		queues, topics, err := loadQueues(args[0])
 		if err == nil {
 			err = distinct(queues)
+		}
+		if err == nil {
+			err = distinctTopics(topics)
 		}
 		if err != nil {
 			return UsageError{Err: err}
 		}
-		definition, err := Definition(queues)
+		definition, err := Definition(queues, topics)
 		if err != nil {
 			return err
 		}
@@ -102,17 +107,17 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) 
 		return err
 	}
 	if done := planText(reply); done != plan {
-		fmt.Fprint(w, "queues were changed by another client meanwhile; applied instead:\n", done)
+		fmt.Fprint(w, "another client has changed queues or topics meanwhile; applied instead:\n", done)
 	}
 	fmt.Fprintln(w, "applied")
 	return nil
 }
 
-// planText formats a plan for people, with a line for each queue.
+// planText formats a plan for people, with a line for each queue and each binding.
 func planText(reply any) string {
 	var b strings.Builder
 	for _, change := range client.Maps(reply) {
-		name := change.Text("queue")
+		name, topic := output.Escape(change.Text("queue")), output.Escape(change.Text("topic"))
 		switch change.Text("action") {
 		case "create":
 			fmt.Fprintf(&b, "+ create %s%s\n", name, fieldsText(change.Get("fields"), false))
@@ -124,6 +129,12 @@ func planText(reply any) string {
 				fmt.Fprintf(&b, " with %d messages", n)
 			}
 			b.WriteByte('\n')
+		case "bind":
+			fmt.Fprintf(&b, "+ bind %s to %s%s\n", name, topic, fieldsText(change.Get("fields"), false))
+		case "rebind":
+			fmt.Fprintf(&b, "~ bind %s to %s%s\n", name, topic, fieldsText(change.Get("fields"), true))
+		case "unbind":
+			fmt.Fprintf(&b, "- unbind %s from %s\n", name, topic)
 		default:
 			fmt.Fprintf(&b, "~ alter %s%s\n", name, fieldsText(change.Get("fields"), true))
 		}
@@ -137,7 +148,7 @@ func fieldsText(reply any, before bool) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, " %s ", field.Text("name"))
+		fmt.Fprintf(&b, " %s ", output.Escape(field.Text("name")))
 		if before {
 			fmt.Fprintf(&b, "%s → ", field.Text("from"))
 		}
@@ -146,24 +157,32 @@ func fieldsText(reply any, before bool) string {
 	return b.String()
 }
 
-// queues adds the queues of server.queues_file to those of the configuration file.
+// queues adds the queues and topics of server.queues_file to those of the configuration file.
 func (l *Loaded) queues() error {
 	if path := l.Config.Server.QueuesFile; path != "" {
-		more, err := loadQueues(path)
+		queues, topics, err := loadQueues(path)
 		if err != nil {
 			return err
 		}
-		l.Config.Queues = append(l.Config.Queues, more...)
+		l.Config.Queues = append(l.Config.Queues, queues...)
+		l.Config.Topics = append(l.Config.Topics, topics...)
 	}
-	return distinct(l.Config.Queues)
+	if err := distinct(l.Config.Queues); err != nil {
+		return err
+	}
+	return distinctTopics(l.Config.Topics)
 }
 
-// ownQueues reads the [[queues]] of the configuration file.
-func (l *Loaded) ownQueues(path string, raw any) error {
+// ownQueues reads the [[queues]] or the [[topics]] of the configuration file.
+func (l *Loaded) ownQueues(path, name string, raw any) error {
 	text, err := os.ReadFile(path) //nolint:gosec // the user has named this file
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	l.Config.Queues, err = queuesIn(path, text, raw)
+	if name == "topics" {
+		l.Config.Topics, err = topicsIn(path, text, raw)
+	} else {
+		l.Config.Queues, err = queuesIn(path, text, raw)
+	}
 	return err
 }

@@ -26,16 +26,28 @@ on_enqueue = "orders.lua"
 [[queues]]
 name = "logs"
 dlq = false
+
+[[topics]]
+name = "order.placed"
+queue = "logs"
+
+[[topics]]
+name = "order.placed"
+queue = "orders"
+[topics.headers]
+kind = ["a*", "*b"]
+"x.y" = "1"
 `)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "orders.lua"), []byte("-- a script"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	queues, err := loadQueues(path)
+	queues, topics, err := loadQueues(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Definition(queues)
-	if want := `{"queues":[{"name":"orders","on_enqueue":"-- a script","visibility_ms":60000},{"dlq":false,"name":"logs"}]}`; err != nil || string(got) != want {
+	got, err := Definition(queues, topics)
+	if want := `{"queues":[{"name":"orders","on_enqueue":"-- a script","visibility_ms":60000},{"dlq":false,"name":"logs"}],` +
+		`"topics":[{"name":"order.placed","queue":"logs"},{"headers":{"kind":["a*","*b"],"x.y":"1"},"name":"order.placed","queue":"orders"}]}`; err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -53,6 +65,19 @@ func TestWhatIsWrongWithAQueueIsSaidInOneLine(t *testing.T) {
 		{"[[queues]]\nname = 7\n", ":2: name must be text in quotes, not 7"},
 		{"[[queues]]\nname = \"a\"\n[[queues]]\nname = \"a\"\n", `:3: queue "a" is defined already at `},
 		{"[[queues]]\nname = \"a\"\non_failure = \"nowhere.lua\"\n", ":3: on_failure: open "},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheader = 1\n", ":4: a topic has no header; did you mean headers?"},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\npriority = 1\n", ":4: a topic has no priority; its fields are name queue headers"},
+		{"[[queues]]\nname = \"a\"\n[[topics]]\nqueue = \"a\"\n", ":3: a topic needs a name"},
+		{"[[topics]]\nname = \"t\"\n", ":1: a topic needs a queue"},
+		{"[[topics]]\nname = \"t\"\nqueue = \"\"\n", `:3: queue must be text in quotes, not ""`},
+		{"[[topics]]\nname = 1\nqueue = \"a\"\n", ":2: name must be text in quotes, not 1"},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheaders = \"kind\"\n", `:4: headers must be names and patterns, such as { kind = "goods" }, not "kind"`},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheaders = { kind = 1 }\n", `:4: the pattern of header "kind" must be text in quotes, or a list of such texts, not 1`},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheaders = { kind = [] }\n", `:4: header "kind" needs a pattern, "*" for any value`},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheaders = { kind = [\"ok\", \"[a\"] }\n", `:4: the pattern "[a" of header "kind" has a [ without its ]`},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheaders = { \"\" = \"x\" }\n", ":4: the name of a header has at least one byte"},
+		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\n\n[[topics]]\nname = \"t\"\nqueue = \"a\"\n", `:5: topic "t" has queue "a" already at `},
+		{"topics = 3\n", ": topics must be written as [[topics]], once for each"},
 		{"queues = 3\n", ": queues must be written as [[queues]], once for each"},
 		{"queues = [1]\n", ": queues must be written as [[queues]], once for each"},
 		{"[[queues]\n", ":1:"},
@@ -66,7 +91,7 @@ func TestWhatIsWrongWithAQueueIsSaidInOneLine(t *testing.T) {
 		}
 	}
 	path := queuesFile(t, "[log]\nlevel = \"debug\"\n")
-	if code, _, stderr := run(t, never(t), "queues", "apply", path); code != 2 || !strings.Contains(stderr, "only [[queues]] are allowed here, not log") {
+	if code, _, stderr := run(t, never(t), "queues", "apply", path); code != 2 || !strings.Contains(stderr, "only [[queues]] and [[topics]] are allowed here, not log") {
 		t.Errorf("exit %d, said %q", code, stderr)
 	}
 	for _, args := range [][]string{{"queues", "apply"}, {"queues", "apply", "a", "b"}, {"queues", "apply", "nowhere.toml"}, {"queues", "apply", queuesFile(t, ""), "--force"}, {"queues", "drop"}} {
@@ -78,11 +103,19 @@ func TestWhatIsWrongWithAQueueIsSaidInOneLine(t *testing.T) {
 
 func TestTheQueuesOfBothFilesAreApplied(t *testing.T) {
 	t.Chdir(t.TempDir())
-	own := queuesFile(t, "[[queues]]\nname = \"a\"\n\n[log]\nlevel = \"warn\"\n")
-	more := queuesFile(t, "[[queues]]\nname = \"b\"\n")
-	var got []Queue
-	code, _, stderr := run(t, func(c Config) error { got = c.Queues; return nil }, "--config", own, "--queues", more)
-	if code != 0 || len(got) != 2 || got[0].Fields["name"] != "a" || got[1].Fields["name"] != "b" {
-		t.Errorf("exit %d, %v, said %q", code, got, stderr)
+	own := queuesFile(t, "[[queues]]\nname = \"a\"\n\n[log]\nlevel = \"warn\"\n\n[[topics]]\nname = \"t\"\nqueue = \"a\"\n")
+	more := queuesFile(t, "[[queues]]\nname = \"b\"\n[[topics]]\nname = \"t\"\nqueue = \"b\"\n")
+	var got Config
+	code, _, stderr := run(t, func(c Config) error { got = c; return nil }, "--config", own, "--queues", more)
+	if q := got.Queues; code != 0 || len(q) != 2 || q[0].Fields["name"] != "a" || q[1].Fields["name"] != "b" {
+		t.Errorf("exit %d, %v, said %q", code, q, stderr)
+	}
+	if b := got.Topics; len(b) != 2 || b[0].Fields["queue"] != "a" || b[1].Fields["queue"] != "b" {
+		t.Errorf("bindings %v", b)
+	}
+	again := queuesFile(t, "[[topics]]\nname = \"t\"\nqueue = \"a\"\n")
+	code, _, stderr = run(t, never(t), "--config", own, "--queues", again)
+	if code != 2 || !strings.HasPrefix(stderr, "fila: "+again+`:1: topic "t" has queue "a" already at `+own+":7") {
+		t.Errorf("exit %d, said %q", code, stderr)
 	}
 }

@@ -110,7 +110,7 @@ func serverSettings(c *Server) []setting {
 		{
 			name:  "server.queues_file",
 			value: text{to: &c.QueuesFile, of: "path", says: "a file"},
-			doc: "A file with `[[queues]]`, applied at start together with those of the configuration file; nothing is deleted. See [queues](../how-to/queues.md). " +
+			doc: "A file with `[[queues]]` and `[[topics]]`, applied at start together with those of the configuration file; nothing is deleted. See [queues](../how-to/queues.md). " +
 				"Empty: none. `--queues FILE` is a short form.",
 		},
 		{

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/faisca/fila/engine"
@@ -21,12 +23,14 @@ import (
 
 func queueApply() Spec {
 	return Spec{
-		Name: "APPLY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues, named or existing", Returns: "array of map",
-		Summary: "Creates and alters queues to match a definition, in one atomic write. With PRUNE it deletes queues that are not in the definition, " +
-			"but none that holds messages unless FORCE is given. DRYRUN only says what would be done. It is what `fila queues apply` sends, see docs/how-to/queues.md. " +
+		Name: "APPLY", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues and bindings, named or existing", Returns: "array of map",
+		Summary: "Creates and alters queues, and binds them to topics, to match a definition, in one atomic write. With PRUNE it deletes queues that are not in the definition, " +
+			"but none that holds messages unless FORCE is given, and ends the bindings that are not in it. DRYRUN only says what would be done. It is what `fila queues apply` sends, see docs/how-to/queues.md. " +
 			"The definition is JSON: an object with queues, an array of objects with name and the settings in the words of FILA.QUEUE INFO; " +
-			"dlq is a name or false; on_enqueue and on_failure are sources of scripts. A setting that is not there gets its default, a script stays.",
-		Reply: "An array of maps: " + changeFields(&engine.QueueChange{}).names() + ". action is create, alter or delete; fields an array of maps: name from to.",
+			"dlq is a name or false; on_enqueue and on_failure are sources of scripts. A setting that is not there gets its default, a script stays. " +
+			"topics is an array of bindings, objects with name, queue and headers: an object with a pattern, or an array of patterns, for each header.",
+		Reply: "An array of maps: " + changeFields(&engine.QueueChange{}).names() + ". action is create, alter, delete, bind, rebind or unbind; fields an array of maps: name from to. " +
+			"Of a binding, topic is its topic, and the fields are headers with their patterns in quotes.",
 		Flags: []string{"write", "denyoom"},
 		ACL:   []string{"admin"},
 		Args: []Arg{
@@ -48,7 +52,7 @@ func queueApply() Spec {
 func parseQueueApply(s *Session, in *input) (call, error) {
 	c := &queueApplyCall{definition: in.Bytes("definition")}
 	var err error
-	if c.set, c.sources, err = parseQueues(c.definition); err != nil {
+	if c.set, c.sources, err = parseDefinition(c.definition); err != nil {
 		return nil, err
 	}
 	c.set.User = s.userName()
@@ -69,6 +73,12 @@ func parseQueueApply(s *Session, in *input) (call, error) {
 			if !in.User.May(acl.Manage, name) {
 				return nil, command.Refuse("NOPERM", fmt.Sprintf("no permissions to change queue %.255q", name))
 			}
+		}
+	}
+	for i := range c.set.Bindings {
+		b := &c.set.Bindings[i]
+		if !in.User.May(acl.Manage, b.Topic) || !in.User.May(acl.Produce, b.Queue) {
+			return nil, command.Refuse("NOPERM", fmt.Sprintf("no permissions to bind queue %.255q to topic %.255q", b.Queue, b.Topic))
 		}
 	}
 	return c, nil
@@ -115,13 +125,14 @@ func changeFields(c *engine.QueueChange) *fields {
 	f.text("queue", c.Queue)
 	f.groups("fields", list)
 	f.number("messages", c.Messages)
+	f.text("topic", c.Topic)
 	return &f
 }
 
-// Queues returns the call that applies a definition of queues, in the format of FILA.QUEUE APPLY,
-// without pruning. It compiles the scripts.
+// Queues returns the set that a definition in the format of FILA.QUEUE APPLY describes, without
+// pruning. It compiles the scripts.
 func Queues(definition []byte, e Engine) (engine.QueueSet, error) {
-	set, sources, err := parseQueues(definition)
+	set, sources, err := parseDefinition(definition)
 	if err != nil {
 		return set, err
 	}
@@ -157,8 +168,34 @@ type queueDefinition struct {
 	settings [len(queueset.Values{})]*int64 // nil if absent, since 0 is a value
 }
 
-// definitionType is queueDefinition with a field for each setting, made from the table of settings,
-// and definitions is a slice of it. So the JSON decoder knows all names: it refuses unknown fields and
+// bindingDefinition is the binding of a queue to a topic in JSON.
+type bindingDefinition struct {
+	Name    string         `json:"name"`
+	Queue   string         `json:"queue"`
+	Headers map[string]any `json:"headers"` // a pattern, or an array of them
+}
+
+// binding returns the binding, with its conditions in the order of headers.
+func (d *bindingDefinition) binding() (engine.TopicBinding, error) {
+	b := engine.TopicBinding{Topic: d.Name, Binding: engine.Binding{Queue: d.Queue}}
+	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
+		patterns, ok := d.Headers[name].([]any)
+		if !ok {
+			patterns = []any{d.Headers[name]}
+		}
+		for _, p := range patterns {
+			pattern, ok := p.(string)
+			if !ok {
+				return b, fmt.Errorf("header %.255q must be a pattern, or an array of patterns", name)
+			}
+			b.Conditions = append(b.Conditions, engine.Condition{Header: name, Pattern: pattern})
+		}
+	}
+	return b, nil
+}
+
+// definitionType is a definition: an array of queueDefinition with a field for each setting, made
+// from the table of settings, and one of bindingDefinition. So the JSON decoder knows all names: it refuses unknown fields and
 // names a field with a wrong value.
 func definitionType() reflect.Type {
 	var fields []reflect.StructField
@@ -177,10 +214,11 @@ func definitionType() reflect.Type {
 		})
 	}
 	queues := reflect.StructField{Name: "Queues", Type: reflect.SliceOf(reflect.StructOf(fields)), Tag: `json:"queues"`}
-	return reflect.StructOf([]reflect.StructField{queues})
+	topics := reflect.StructField{Name: "Topics", Type: reflect.TypeFor[[]bindingDefinition](), Tag: `json:"topics"`}
+	return reflect.StructOf([]reflect.StructField{queues, topics})
 }
 
-// readDefinition returns the definition of a queue from a value of definitionType.
+// readDefinition returns the definition of a queue from an element of the array in definitionType.
 func readDefinition(v reflect.Value) (q queueDefinition) {
 	to := reflect.ValueOf(&q).Elem()
 	for f := range to.Type().Fields() {
@@ -210,7 +248,7 @@ func switched(on *bool) *int64 {
 	return &n
 }
 
-func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, err error) {
+func parseDefinition(definition []byte) (set engine.QueueSet, sources [][2]string, err error) {
 	all := reflect.New(definitionType())
 	d := json.NewDecoder(bytes.NewReader(definition))
 	d.DisallowUnknownFields()
@@ -229,6 +267,14 @@ func parseQueues(definition []byte) (set engine.QueueSet, sources [][2]string, e
 		}
 		set.Queues = append(set.Queues, engine.QueueSpec{Name: q.Name, Options: o})
 		sources = append(sources, [2]string{hook.OnEnqueue: q.OnEnqueue, hook.OnFailure: q.OnFailure})
+	}
+	bindings, _ := reflect.TypeAssert[[]bindingDefinition](all.Elem().Field(1))
+	for i := range bindings {
+		b, err := bindings[i].binding()
+		if err != nil {
+			return set, nil, command.Refuse("INVALID", fmt.Sprintf("topic %.255q, queue %.255q: %s", b.Topic, b.Queue, err))
+		}
+		set.Bindings = append(set.Bindings, b)
 	}
 	return set, sources, nil
 }

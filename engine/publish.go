@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/storage"
 )
 
@@ -301,4 +302,34 @@ func (j *publishJob) Apply(tx *Tx) error {
 	}
 	j.task.resume(tx.core)
 	return nil
+}
+
+// matches reports whether the headers of a message meet all conditions.
+func (b *Binding) matches(headers []Header) bool {
+	for _, want := range b.Conditions {
+		met := slices.ContainsFunc(headers, func(h Header) bool {
+			return string(h.Name) == want.Header && glob.Match(want.Pattern, string(h.Value))
+		})
+		if !met {
+			return false
+		}
+	}
+	return true
+}
+
+// Bindings returns the number of bindings of a topic.
+func (s *Snapshot) Bindings(topic string) int {
+	b, _ := s.topics.get(topic)
+	return len(b.all())
+}
+
+// withTopic returns a snapshot with the bindings of a topic replaced; nil: there are none.
+func (s *Snapshot) withTopic(name string, b *bindings) *Snapshot {
+	next := *s
+	if b == nil {
+		next.topics = s.topics.without(name)
+	} else {
+		next.topics = s.topics.with(name, b)
+	}
+	return &next
 }

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
@@ -20,13 +22,20 @@ type QueueSpec struct {
 	Hooks   [2]hook.Hook // by Kind
 }
 
-// QueueSet is what queues there are to be.
+// TopicBinding is a binding as a file describes it.
+type TopicBinding struct {
+	Topic string
+	Binding
+}
+
+// QueueSet is what queues there are to be, and what topics they are bound to.
 type QueueSet struct {
-	Queues []QueueSpec
-	User   string // that asks, for the histories of hooks
-	Prune  bool   // delete those that are not in the set
-	Force  bool   // also with messages inside
-	DryRun bool   // only say what would be done
+	Queues   []QueueSpec
+	Bindings []TopicBinding
+	User     string // that asks, for the histories of hooks
+	Prune    bool   // delete the queues that are not in the set, and end such bindings
+	Force    bool   // also queues with messages inside
+	DryRun   bool   // only say what would be done
 }
 
 // What a QueueChange does.
@@ -34,22 +43,27 @@ const (
 	QueueCreate = "create"
 	QueueAlter  = "alter"
 	QueueDelete = "delete"
+	QueueBind   = "bind"
+	QueueRebind = "rebind" // replace the conditions of a binding
+	QueueUnbind = "unbind"
 )
 
 // QueueChange is one line of a plan.
 type QueueChange struct {
 	Action   string
 	Queue    string
-	Fields   []QueueField // that differ; of a new queue, from what CREATE would make
+	Fields   []QueueField // that differ; of a new queue, from what CREATE would make; of a binding, headers and patterns in quotes
 	Messages int64        // that a deletion takes with it, as far as they are counted
+	Topic    string       // of a binding
 }
 
-// QueueField is a setting that changes; "none" stands for no queue and no script.
+// QueueField is a setting that changes; "none" stands for no queue, no script and no pattern.
 type QueueField struct{ Name, From, To string }
 
-// ApplyQueues makes the queues match a set, in one write: all of it or nothing.
-// It returns what was changed, in the order of names. A dead-letter queue that is
-// named and not there is made, and belongs to the set of those that name it.
+// ApplyQueues makes the queues and bindings match a set, in one write: all of it or nothing.
+// It returns what was changed: queues in the order of names, then bindings in that of topics. A
+// dead-letter queue that is named and not there is made, and belongs to the set of those that name
+// it. The bindings of a queue that is deleted end with it.
 func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	c := tx.core
 	if err := c.writableForNew(); err != nil {
@@ -62,6 +76,10 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	changes := p.changes()
 	if !s.DryRun {
 		p.apply(changes)
+		p.applyBindings()
+	}
+	for i := range p.bindings {
+		changes = append(changes, p.bindings[i].QueueChange)
 	}
 	return changes, nil
 }
@@ -73,6 +91,14 @@ type queuePlan struct {
 	after map[string]storage.Queue // of those in the set
 	hooks map[string][2]hook.Hook
 	dead  map[string]storage.Queue // named as dead-letter queues, with the first that names them
+
+	bindings []bindingChange
+}
+
+// bindingChange is a binding that changes.
+type bindingChange struct {
+	QueueChange
+	to Binding // not used if it ends
 }
 
 func (p *queuePlan) make() error {
@@ -109,7 +135,10 @@ func (p *queuePlan) make() error {
 			return err
 		}
 	}
-	return p.check()
+	if err := p.check(); err != nil {
+		return err
+	}
+	return p.planBindings()
 }
 
 // plan works out the settings of a queue of the set.
@@ -234,6 +263,37 @@ func differing(a, b *storage.Queue) []QueueField {
 	return slices.DeleteFunc(all, func(f QueueField) bool { return f.From == f.To })
 }
 
+// patterns returns the patterns of each header, in quotes and in order.
+func (b *Binding) patterns() map[string]string {
+	list := map[string][]string{}
+	for _, c := range b.Conditions {
+		list[c.Header] = append(list[c.Header], strconv.Quote(c.Pattern))
+	}
+	texts := map[string]string{}
+	for name, patterns := range list {
+		slices.Sort(patterns)
+		texts[name] = strings.Join(slices.Compact(patterns), " ")
+	}
+	return texts
+}
+
+// differing lists the headers in which the conditions of two bindings differ; those that only
+// repeat or reorder others do not.
+func (b *Binding) differing(to *Binding) (all []QueueField) {
+	if slices.Equal(b.Conditions, to.Conditions) {
+		return nil
+	}
+	from, wanted := b.patterns(), to.patterns()
+	names := maps.Clone(from)
+	maps.Copy(names, wanted)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if from[name] != wanted[name] {
+			all = append(all, QueueField{name, cmp.Or(from[name], "none"), cmp.Or(wanted[name], "none")})
+		}
+	}
+	return all
+}
+
 // hookFields lists the hooks of a queue that change, by their versions.
 func (p *queuePlan) hookFields(name string) []QueueField {
 	var out []QueueField
@@ -253,7 +313,7 @@ func (p *queuePlan) hookFields(name string) []QueueField {
 	return out
 }
 
-// apply does what was planned. Nothing of it can fail.
+// apply does what was planned of queues. Nothing of it can fail.
 func (p *queuePlan) apply(changes []QueueChange) {
 	c := p.core
 	for i := range changes {
@@ -330,33 +390,6 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 // times far from overflow.
 const durationMax = queueset.MillisMax * time.Millisecond
 
-// canBecomeDLQ refuses to make a dead-letter queue of one that has such a queue
-// itself. A queue that was only made gives up the one that it got by being made:
-// who makes a queue to name it as DLQ need not think of NODLQ.
-func (q *queue) canBecomeDLQ() error {
-	unused := q.counted && q.total == 0 && q.totals == totals{}
-	if q.set.DLQ == "" || unused && q.set.DLQ == q.name+DLQSuffix {
-		return nil
-	}
-	return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own; FILA.QUEUE ALTER it with NODLQ first", ErrInvalid, q.name)
-}
-
-// makeDLQ makes settings those of a dead-letter queue: its messages never die again.
-func makeDLQ(set *storage.Queue) {
-	set.DeadLetter, set.Values[queueset.MaxAttempts], set.DLQ = true, 0, ""
-}
-
-// markDLQ notes that a queue takes dead messages. Its keys move to other classes, since nothing is
-// charged there.
-func (c *core) markDLQ(dlq string) {
-	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
-		c.queues.sums.moveMessages(q)
-		makeDLQ(&q.set)
-		c.putQueue(q)
-		c.reclassifyAll()
-	}
-}
-
 // Pause pauses or resumes a queue: its intake, its deliveries, or both. A queue with a paused
 // intake refuses enqueues with ErrPaused, but accepts messages that return from leases and
 // messages that are dead-lettered to it. Consumers that wait for a queue with paused deliveries
@@ -389,6 +422,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	return nil
 }
 
+// checkQueueName refuses what is no name of a queue.
 func (c *core) checkQueueName(name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: a queue name has at least one byte", ErrInvalid)

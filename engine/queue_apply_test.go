@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ func (w *world) applyQueues(s QueueSet) (string, error) {
 	var lines []string
 	for _, c := range changes {
 		line := c.Action + " " + c.Queue
+		if c.Topic != "" {
+			line += " to " + c.Topic
+		}
 		for _, f := range c.Fields {
 			line += fmt.Sprintf(" %s:%s>%s", f.Name, f.From, f.To)
 		}
@@ -143,5 +147,124 @@ func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
 	}
 	if names := fmt.Sprint((&Tx{core: w.core}).Queues()); names != "[old old.dlq]" {
 		t.Errorf("there are %s", names)
+	}
+}
+
+func toBind(topic, queue string, conditions ...Condition) TopicBinding {
+	return TopicBinding{topic, Binding{queue, conditions}}
+}
+
+// shownBindings returns the bindings of all topics, one line for each.
+func (w *world) shownBindings() string {
+	var lines []string
+	_, topics := (&Tx{core: w.core}).Topics(0, 100, func(string) bool { return true })
+	for _, t := range topics {
+		for i := range t.Bindings {
+			lines = append(lines, fmt.Sprint(t.Name, " ", t.Bindings[i].Queue, " ", t.Bindings[i].Conditions))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func TestBindingsAreMadeToMatchASet(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	step := func(s QueueSet, want string) {
+		t.Helper()
+		if got, err := w.applyQueues(s); got != want || err != nil {
+			t.Errorf("%v, plan\n%s\nwant\n%s", err, got, want)
+		}
+	}
+	step(QueueSet{Queues: []QueueSpec{spec("other", noDLQ)}}, "create other")
+	w.bind("t", "other")
+	w.bind("u", "other")
+
+	set := QueueSet{
+		Queues:   []QueueSpec{spec("a", noDLQ), spec("b", noDLQ)},
+		Bindings: []TopicBinding{toBind("t", "b", Condition{"kind", "x"}, Condition{"kind", "a*"}, Condition{"tier", "g"}), toBind("t", "a"), toBind("u", "other", Condition{"k", "v"})},
+		DryRun:   true,
+	}
+	plan := strings.Join([]string{
+		"create a", "create b",
+		"bind a to t", `bind b to t kind:none>"a*" "x" tier:none>"g"`, `rebind other to u k:none>"v"`,
+	}, "\n")
+	step(set, plan)
+	if got, want := w.shownBindings(), "t other []\nu other []"; got != want {
+		t.Errorf("a dry run made\n%s", got)
+	}
+	set.DryRun = false
+	step(set, plan)
+	step(set, "")
+	bound := "t a []\nt b [{kind x} {kind a*} {tier g}]\nt other []\nu other [{k v}]"
+	if got := w.shownBindings(); got != bound {
+		t.Errorf("bound are\n%s", got)
+	}
+	if again := openWorld(t, store.Clone(), w.Now(), nil); again.shownBindings() != bound {
+		t.Errorf("after a restart\n%s", again.shownBindings())
+	}
+
+	// The order and repetition of conditions is no difference.
+	set.Bindings[0] = toBind("t", "b", Condition{"tier", "g"}, Condition{"kind", "a*"}, Condition{"kind", "x"}, Condition{"kind", "x"})
+	step(set, "")
+	set.Bindings[0] = toBind("t", "b", Condition{"kind", "a*"}, Condition{"new", "n"})
+	step(set, `rebind b to t kind:"a*" "x">"a*" new:none>"n" tier:"g">none`)
+
+	// Bindings that are not in the set stay unless they are pruned. Those of a queue that is
+	// deleted go with it.
+	set.Bindings = []TopicBinding{toBind("t", "a")}
+	step(set, "")
+	set.Prune = true
+	step(set, "delete other\nunbind b to t")
+	if got := w.shownBindings(); got != "t a []" {
+		t.Errorf("left are\n%s", got)
+	}
+}
+
+// Queues and bindings are one write.
+func TestASetWithBindingsIsOneWrite(t *testing.T) {
+	counted := &batchStore{Memory: storage.NewMemory()}
+	w := openWorld(t, counted, time.Unix(1_700_000_000, 0), nil)
+	commits := counted.commits
+	_, err := w.applyQueues(QueueSet{Queues: []QueueSpec{spec("a"), spec("b")}, Bindings: []TopicBinding{toBind("t", "a"), toBind("t", "b")}})
+	if n := counted.commits - commits; err != nil || n != 1 || w.shownBindings() != "t a []\nt b []" {
+		t.Errorf("%v, %d commits, bound are\n%s", err, n, w.shownBindings())
+	}
+}
+
+func TestBindingsThatAreRefusedChangeNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("old", QueueOptions{})
+	w.bind("old", "old")
+	full := make([]TopicBinding, 0, BindingsMax+1)
+	var queues []QueueSpec
+	for i := range BindingsMax + 1 {
+		name := fmt.Sprint("q", i)
+		queues = append(queues, spec(name, noDLQ))
+		full = append(full, toBind("t", name))
+	}
+	for name, x := range map[string]struct {
+		set  QueueSet
+		want string
+	}{
+		"no topic":      {QueueSet{Bindings: []TopicBinding{toBind("old", "old"), toBind("", "old")}}, `topic "", queue "old": not allowed: the name of a topic has at least one byte`},
+		"no queue":      {QueueSet{Bindings: []TopicBinding{toBind("t", "old"), toBind("t", "none")}}, `topic "t", queue "none": no such queue`},
+		"pruned":        {QueueSet{Bindings: []TopicBinding{toBind("t", "old")}, Prune: true}, `topic "t", queue "old": not allowed: the queue is not in the definition, so PRUNE would delete it`},
+		"twice":         {QueueSet{Bindings: []TopicBinding{toBind("t", "old"), toBind("t", "old")}}, `topic "t", queue "old": not allowed: the binding is there twice`},
+		"a pattern":     {QueueSet{Bindings: []TopicBinding{toBind("t", "old", Condition{"k", "[a"})}}, `topic "t", queue "old": not allowed: the pattern "[a" of header "k" has a [ without its ]`},
+		"too many":      {QueueSet{Queues: queues, Bindings: full}, `topic "t", queue "q1000": not allowed: topic "t" has 1000 bindings, which is the limit`},
+		"too many, new": {QueueSet{Queues: append(queues, spec("old")), Bindings: full, Prune: true}, `topic "t", queue "q1000": not allowed: topic "t" has 1000 bindings, which is the limit`},
+	} {
+		plan, err := w.applyQueues(x.set)
+		if err == nil || plan != "" || !strings.HasPrefix(err.Error(), x.want) {
+			t.Errorf("%s: %q, %v, want %s", name, plan, err, x.want)
+		}
+	}
+	if got := w.shownBindings(); got != "old old []" {
+		t.Errorf("bound are\n%s", got)
+	}
+	set := QueueSet{Queues: append(queues[:BindingsMax:BindingsMax], spec("old")), Bindings: full[:BindingsMax], Prune: true}
+	if _, err := w.applyQueues(set); err != nil || w.core.topics.bound != BindingsMax {
+		t.Errorf("%v, %d bindings", err, w.core.topics.bound)
 	}
 }

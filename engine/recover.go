@@ -365,3 +365,29 @@ func (c *core) recoverDue(x *dueIndex) error {
 	}
 	return it.Err()
 }
+
+// recoverTopics reads the bindings. One of a queue that does not exist, which only damage leaves,
+// is deleted by start.
+func (c *core) recoverTopics() error {
+	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateTopic), func(k, v []byte) error {
+		parts, err := storage.ParseStateKey(k)
+		if err != nil || len(parts) != 3 {
+			return fmt.Errorf("binding %q: %w", k, storage.ErrCorrupt)
+		}
+		var rec storage.Binding
+		if err := rec.Decode(v); err != nil {
+			return fmt.Errorf("binding of %q to %q: %w", parts[2], parts[1], err)
+		}
+		b := Binding{Queue: parts[2]}
+		for _, h := range rec.Headers {
+			b.Conditions = append(b.Conditions, Condition{string(h.Name), string(h.Value)})
+		}
+		if c.queues.byName[b.Queue] == nil {
+			c.cfg.Log.Error().Str("topic", parts[1]).Str("queue", b.Queue).Msg("a queue that does not exist is bound to a topic, the binding is deleted")
+			c.detached.stale = append(c.detached.stale, slices.Clone(k))
+			return nil
+		}
+		c.addBinding(parts[1], b)
+		return nil
+	})
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,19 +31,6 @@ type Condition struct{ Header, Pattern string }
 type Binding struct {
 	Queue      string
 	Conditions []Condition
-}
-
-// matches reports whether the headers of a message meet all conditions.
-func (b *Binding) matches(headers []Header) bool {
-	for _, want := range b.Conditions {
-		met := slices.ContainsFunc(headers, func(h Header) bool {
-			return string(h.Name) == want.Header && glob.Match(want.Pattern, string(h.Value))
-		})
-		if !met {
-			return false
-		}
-	}
-	return true
 }
 
 // record returns the binding as it is stored.
@@ -113,6 +101,27 @@ type topicTable struct {
 // reset keeps the counters, which belong to the process.
 func (t *topicTable) reset() {
 	*t = topicTable{byName: map[string]*topic{}, published: t.published, unmatched: t.unmatched, copies: t.copies}
+}
+
+// count returns the number of bindings of a topic.
+func (t *topicTable) count(topic string) int {
+	if one := t.byName[topic]; one != nil {
+		return len(one.bindings.all())
+	}
+	return 0
+}
+
+// binding returns the binding of a queue to a topic, if there is one.
+func (t *topicTable) binding(topic, queue string) (b Binding, found bool) {
+	one := t.byName[topic]
+	if one == nil {
+		return b, false
+	}
+	at, found := one.bindings.find(queue)
+	if !found {
+		return b, false
+	}
+	return one.bindings.list[at], true
 }
 
 // TopicStats are the figures of all topics. The counters are those since the start.
@@ -211,22 +220,26 @@ func (tx *Tx) Bind(topic string, b Binding) (added bool, err error) {
 	if err := c.cfg.Limits.checkBinding(&b); err != nil {
 		return false, err
 	}
-	var now *bindings
-	if t := c.topics.byName[topic]; t != nil {
-		now = t.bindings
-	}
-	if _, found := now.find(q.name); found {
+	if _, found := c.topics.binding(topic, q.name); found {
 		c.bind(topic, b)
 		return false, nil
 	}
-	if n := len(now.all()); n >= BindingsMax {
-		return false, fmt.Errorf("%w: topic %.80q has %s, which is the limit", ErrInvalid, topic, amount(n, "binding"))
-	}
-	if c.topics.bound >= allBindingsMax {
-		return false, fmt.Errorf("%w: the topics have %s, which is the limit", ErrInvalid, amount(c.topics.bound, "binding"))
+	if err := checkBindingCount(topic, c.topics.count(topic), c.topics.bound); err != nil {
+		return false, err
 	}
 	c.bind(topic, b)
 	return true, nil
+}
+
+// checkBindingCount refuses one more binding of a topic that has so many, and all have total.
+func checkBindingCount(topic string, ofTopic, total int) error {
+	if ofTopic >= BindingsMax {
+		return fmt.Errorf("%w: topic %.80q has %s, which is the limit", ErrInvalid, topic, amount(ofTopic, "binding"))
+	}
+	if total >= allBindingsMax {
+		return fmt.Errorf("%w: the topics have %s, which is the limit", ErrInvalid, amount(total, "binding"))
+	}
+	return nil
 }
 
 // bind adds or replaces a binding that has been checked.
@@ -322,6 +335,12 @@ func (tx *Tx) Topic(name string) (info TopicInfo, ok bool) {
 	return t.info(), true
 }
 
+// Bound reports whether a queue is bound to a topic.
+func (tx *Tx) Bound(topic, queue string) bool {
+	_, found := tx.core.topics.binding(topic, queue)
+	return found
+}
+
 // Topics lists up to count topics from a cursor on, filtered by match. The next cursor is 0 at the
 // end. A topic that exists during the whole listing is listed exactly once.
 func (tx *Tx) Topics(cursor uint64, count int, match func(string) bool) (next uint64, list []TopicInfo) {
@@ -333,45 +352,82 @@ func (tx *Tx) Topics(cursor uint64, count int, match func(string) bool) (next ui
 	return next, list
 }
 
-// Bindings returns the number of bindings of a topic.
-func (s *Snapshot) Bindings(topic string) int {
-	b, _ := s.topics.get(topic)
-	return len(b.all())
-}
-
-// withTopic returns a snapshot with the bindings of a topic replaced; nil: there are none.
-func (s *Snapshot) withTopic(name string, b *bindings) *Snapshot {
-	next := *s
-	if b == nil {
-		next.topics = s.topics.without(name)
-	} else {
-		next.topics = s.topics.with(name, b)
+// planBindings works out which bindings change, once it is known which queues there are to be.
+func (p *queuePlan) planBindings() error {
+	c, total := p.core, p.core.topics.bound
+	if p.set.Prune {
+		total = 0
 	}
-	return &next
+	inSet, left := map[[2]string]bool{}, map[string]int{} // left: the bindings of a topic
+	for i := range p.set.Bindings {
+		b := &p.set.Bindings[i]
+		before, found := c.topics.binding(b.Topic, b.Queue)
+		if _, counted := left[b.Topic]; !counted && !p.set.Prune {
+			left[b.Topic] = c.topics.count(b.Topic)
+		}
+		if p.set.Prune || !found {
+			left[b.Topic]++
+			total++
+		}
+		err := p.checkBinding(b, left[b.Topic], total)
+		if err == nil && inSet[[2]string{b.Topic, b.Queue}] {
+			err = fmt.Errorf("%w: the binding is there twice", ErrInvalid)
+		}
+		if err != nil {
+			return fmt.Errorf("topic %.255q, queue %.255q: %w", b.Topic, b.Queue, err)
+		}
+		inSet[[2]string{b.Topic, b.Queue}] = true
+		change := QueueChange{Action: QueueBind, Queue: b.Queue, Topic: b.Topic, Fields: before.differing(&b.Binding)}
+		if found {
+			change.Action = QueueRebind
+		}
+		if !found || len(change.Fields) > 0 {
+			p.bindings = append(p.bindings, bindingChange{change, b.Binding})
+		}
+	}
+	if p.set.Prune {
+		for t := range c.topics.list.all() {
+			for _, b := range t.bindings.all() {
+				if _, stays := p.after[b.Queue]; stays && !inSet[[2]string{t.name, b.Queue}] {
+					p.bindings = append(p.bindings, bindingChange{QueueChange: QueueChange{Action: QueueUnbind, Queue: b.Queue, Topic: t.name}})
+				}
+			}
+		}
+	}
+	slices.SortFunc(p.bindings, func(a, b bindingChange) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), strings.Compare(a.Queue, b.Queue))
+	})
+	return nil
 }
 
-// recoverTopics reads the bindings. One of a queue that does not exist, which only damage leaves,
-// is deleted by start.
-func (c *core) recoverTopics() error {
-	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateTopic), func(k, v []byte) error {
-		parts, err := storage.ParseStateKey(k)
-		if err != nil || len(parts) != 3 {
-			return fmt.Errorf("binding %q: %w", k, storage.ErrCorrupt)
+// checkBinding validates a binding of the set, with which its topic has so many, and all have total.
+func (p *queuePlan) checkBinding(b *TopicBinding, ofTopic, total int) error {
+	limits := &p.core.cfg.Limits
+	if _, stays := p.after[b.Queue]; !stays {
+		if _, err := p.core.queueNamed(b.Queue); err != nil {
+			return err
 		}
-		var rec storage.Binding
-		if err := rec.Decode(v); err != nil {
-			return fmt.Errorf("binding of %q to %q: %w", parts[2], parts[1], err)
+		if p.set.Prune {
+			return fmt.Errorf("%w: the queue is not in the definition, so PRUNE would delete it", ErrInvalid)
 		}
-		b := Binding{Queue: parts[2]}
-		for _, h := range rec.Headers {
-			b.Conditions = append(b.Conditions, Condition{string(h.Name), string(h.Value)})
+	}
+	if err := limits.checkTopicName(b.Topic); err != nil {
+		return err
+	}
+	if err := limits.checkBinding(&b.Binding); err != nil {
+		return err
+	}
+	return checkBindingCount(b.Topic, ofTopic-1, total-1)
+}
+
+// applyBindings does what was planned of bindings.
+func (p *queuePlan) applyBindings() {
+	c := p.core
+	for i := range p.bindings {
+		if b := &p.bindings[i]; b.Action == QueueUnbind {
+			c.unbind(c.topics.byName[b.Topic], c.queues.byName[b.Queue])
+		} else {
+			c.bind(b.Topic, b.to)
 		}
-		if c.queues.byName[b.Queue] == nil {
-			c.cfg.Log.Error().Str("topic", parts[1]).Str("queue", b.Queue).Msg("a queue that does not exist is bound to a topic, the binding is deleted")
-			c.detached.stale = append(c.detached.stale, slices.Clone(k))
-			return nil
-		}
-		c.addBinding(parts[1], b)
-		return nil
-	})
+	}
 }

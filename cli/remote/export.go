@@ -6,12 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/faisca/fila/internal/client"
 	"github.com/faisca/fila/internal/queueset"
 )
 
-// export writes queues in TOML.
+// export writes queues and their bindings in TOML.
 func (c *call) export() error {
 	names := c.args["QUEUE"]
 	if len(names) == 0 {
@@ -31,6 +32,10 @@ func (c *call) export() error {
 	if err := c.dial(); err != nil {
 		return err
 	}
+	bindings, err := c.exportTopics(names)
+	if err != nil {
+		return err
+	}
 	for i, name := range names {
 		reply, err := c.do("FILA.QUEUE", "INFO", name)
 		if err != nil {
@@ -42,7 +47,83 @@ func (c *call) export() error {
 		}
 		c.out.Raw(strings.Join(append(queueTOML(m), hooks[name]...), "\n"))
 	}
+	for _, lines := range bindings {
+		c.out.Raw("\n" + strings.Join(lines, "\n"))
+	}
 	return nil
+}
+
+// exportTopics returns the bindings of queues as a file describes them, by topic and queue.
+func (c *call) exportTopics(queues []string) ([][]string, error) {
+	var topics []string
+	err := c.pages([]string{"FILA.TOPIC", "LIST"}, func(m client.Map) bool {
+		topics = append(topics, m.Text("name"))
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(topics)
+	wanted := map[string]bool{}
+	for _, name := range queues {
+		wanted[name] = true
+	}
+	var all [][]string
+	err = c.each(topics, func(name string) []string { return []string{"FILA.TOPIC", "INFO", name} }, func(topic string, v any) error {
+		m, _ := v.(client.Map) // nil if it is gone meanwhile
+		for _, b := range client.Maps(m.Get("bindings")) {
+			if !wanted[b.Text("queue")] {
+				continue
+			}
+			lines, err := bindingTOML(topic, b)
+			if err != nil {
+				return err
+			}
+			all = append(all, lines)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// bindingTOML is a binding as a file describes it.
+func bindingTOML(topic string, b client.Map) ([]string, error) {
+	words := client.Texts(b.Get("headers"))
+	for _, s := range append([]string{topic, b.Text("queue")}, words...) {
+		if !utf8.ValidString(s) {
+			return nil, fmt.Errorf("topic %q, queue %q: %q is not UTF-8, which a file in TOML cannot hold; use FILA.TOPIC BIND", topic, b.Text("queue"), s)
+		}
+	}
+	lines := []string{"[[topics]]", "name = " + quoted(topic), "queue = " + quoted(b.Text("queue"))}
+	var names []string
+	patterns := map[string][]string{}
+	for pair := range slices.Chunk(words, 2) {
+		if patterns[pair[0]] == nil {
+			names = append(names, pair[0])
+		}
+		patterns[pair[0]] = append(patterns[pair[0]], quoted(pair[len(pair)-1]))
+	}
+	for i, name := range names {
+		value := strings.Join(patterns[name], ", ")
+		if len(patterns[name]) > 1 {
+			value = "[" + value + "]"
+		}
+		names[i] = tomlKey(name) + " = " + value
+	}
+	if len(names) > 0 {
+		lines = append(lines, "headers = { "+strings.Join(names, ", ")+" }")
+	}
+	return lines, nil
+}
+
+// tomlKey is a key of TOML, in quotes if it needs them.
+func tomlKey(s string) string {
+	for _, r := range s {
+		if r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') {
+			return quoted(s)
+		}
+	}
+	return s
 }
 
 // queueTOML is a queue as a file describes it. All settings are written: their defaults are the

@@ -91,6 +91,9 @@ func TestExportedQueuesAreAppliedAsTheyAre(t *testing.T) {
 	b.furnish()
 	b.do("FILA.QUEUE", "CREATE", `odd "name" \ é`, "VISIBILITY", "1234", "NODLQ", "DEDUPWINDOW", "7", "BACKOFFJITTER", "20")
 	b.do("FILA.QUEUE", "CREATE", "shared", "DLQ", "orders.dlq")
+	b.do("FILA.TOPIC", "BIND", "order.placed", "orders")
+	b.do("FILA.TOPIC", "BIND", "order.placed", "shared", "HEADER", "kind", "a*", "HEADER", `x-"y" \`, "\\*", "HEADER", "kind", "*b")
+	b.do("FILA.TOPIC", "BIND", "odd \"topic\" é", `odd "name" \ é`, "HEADER", "\tk", "\x01")
 	b.want(0, "", "", "fila queues export --scripts hooks > queues.toml")
 	b.want(0, "nothing to do", "", "fila queues apply queues.toml --dry-run")
 	if source, err := os.ReadFile(filepath.Join(b.dir, "hooks", "orders.on_enqueue.lua")); err != nil || string(source) != hookSource {
@@ -99,6 +102,20 @@ func TestExportedQueuesAreAppliedAsTheyAre(t *testing.T) {
 	b.clear()
 	b.want(0, "applied", "", "fila queues apply queues.toml")
 	b.want(0, "", "", "fila queues export --scripts hooks > again.toml; cmp queues.toml again.toml")
+
+	// A queue that is named comes with its bindings alone.
+	out := b.want(0, "", "", "fila queues export shared")
+	if want := "[[topics]]\nname = \"order.placed\"\nqueue = \"shared\"\nheaders = { kind = [\"a*\", \"*b\"], \"x-\\\"y\\\" \\\\\" = \"\\\\*\" }\n"; !strings.HasSuffix(out, "\n\n"+want) || strings.Count(out, "[[topics]]") != 1 {
+		t.Errorf("%s\nwant at its end\n%s", out, want)
+	}
+	b.do("FILA.TOPIC", "BIND", "more", "orders")
+	b.do("FILA.TOPIC", "BIND", "order.placed", "orders", "HEADER", "kind", "\x1b\\[2J")
+	b.want(0, "~ bind orders to order.placed kind \"\\x1b\\\\[2J\" → none\n", "", "fila queues apply queues.toml")
+	b.want(0, "- unbind orders from more\napplied\n", "", "fila queues apply queues.toml --prune")
+	b.want(3, "", `topic "t", queue "nosuch": no such queue`, `printf '[[topics]]\nname = "t"\nqueue = "nosuch"\n' > t.toml; fila queues apply t.toml`)
+	b.want(2, "", "t.toml:4: the pattern \"[a\" of header \"k\" has a [ without its ]", `printf '[[topics]]\nname = "t"\nqueue = "orders"\nheaders = { k = "[a" }\n' > t.toml; fila queues apply t.toml`)
+	b.do("FILA.TOPIC", "BIND", "raw", "orders", "HEADER", "k", "\xff")
+	b.want(1, "", `"\xff" is not UTF-8, which a file in TOML cannot hold`, "fila queues export")
 }
 
 func TestScriptsArePushedTriedAndWatched(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// applyQueues makes the queues match the configuration, atomically. A failure of the store
+// applyQueues makes the queues and topics match the configuration, atomically. A failure of the store
 // is returned as it is; any other error is one of the configuration.
 func (b *broker) applyQueues() error {
-	if len(b.cfg.Queues) == 0 {
+	if len(b.cfg.Queues) == 0 && len(b.cfg.Topics) == 0 {
 		return nil
 	}
-	definition, err := cli.Definition(b.cfg.Queues)
+	definition, err := cli.Definition(b.cfg.Queues, b.cfg.Topics)
 	if err != nil {
 		return err
 	}
@@ -43,6 +43,9 @@ func (b *broker) applyQueues() error {
 	}
 	for _, c := range a.changes {
 		e := b.log.Info().Str("queue", c.Queue).Str("action", c.Action)
+		if c.Topic != "" {
+			e = e.Str("topic", c.Topic)
+		}
 		for _, f := range c.Fields {
 			e = e.Str(f.Name, f.From+" → "+f.To)
 		}

@@ -83,7 +83,7 @@ func layers() map[string]layer {
 		"internal/mailbox":   {},
 		"internal/tuning":    {},
 		// The command line: what starts the broker, and what works with one that runs.
-		"cli":             {may: []string{"cli/output", "cli/remote", "internal/bench", "internal/client", "internal/progress", "internal/queueset"}},
+		"cli":             {may: []string{"cli/output", "cli/remote", "internal/bench", "internal/client", "internal/glob", "internal/progress", "internal/queueset"}},
 		"cli/remote":      {may: []string{"cli/output", "cli/top", "cli/worker", "internal/admin", "internal/client", "internal/progress", "internal/queueset"}},
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
