@@ -31,6 +31,8 @@ func (r *row) complete(broker *Connection, args []string) ([]string, cobra.Shell
 		return names(broker, "FILA.THROTTLE", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "BUDGET":
 		return names(broker, "FILA.BUDGET", "LIST"), cobra.ShellCompDirectiveNoFileComp
+	case "TOPIC":
+		return names(broker, "FILA.TOPIC", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "CRON":
 		return names(broker, "FILA.CRON", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "KEY":

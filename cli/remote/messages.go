@@ -23,24 +23,10 @@ func messageRows() []row {
 --lines each line of it is a message. If it ends early, the messages whose ids were
 printed are stored.`,
 			wire: "FILA.ENQUEUE $QUEUE", run: (*call).enqueue,
-			options: []option{
-				{"lines", "", yes, "each line of standard input is a message"},
-				{"key", "KEY", text, "its fairness `key`"},
-				{"weight", "WEIGHT", number, "the `weight` of that key, for its whole backlog"},
-				{"cost", "COST", number, "`n` that its delivery takes of the key's share"},
-				{"throttle", "THROTTLE", texts, "a `throttle` that it is subject to; may be repeated"},
-				{"budget", "BUDGET", texts, "a `budget` that pays for it; may be repeated"},
-				{"charge", "CHARGE", number, "`n` credits that it takes of each budget; its cost"},
-				{"header", "HEADER", pairs, "a header, `name=value`; may be repeated"},
-				{"priority", "PRIORITY", number, "`n` from 0 to 9; 9 comes first"},
-				{"delay", "DELAY", millis, "deliver it after a `duration`"},
-				{"at", "AT", when, "deliver it from a `time` on"},
-				{"ttl", "TTL", millis, "it is dead if not delivered within a `duration`"},
-				{"dedup", "DEDUP", text, "deduplication `id`; * takes the content"},
-				{"trace", "", yes, "add a traceparent header, and print its trace id on standard error"},
-			},
+			options:  messageOptions(),
 			examples: []string{"fila enqueue orders '{\"order\": 17}' --key tenant-7 --header kind=new", "seq 3 | fila enqueue orders --lines --delay 10s", "fila enqueue orders hello --key acme --budget acme --charge 800"},
 		},
+		publishRow(),
 		{
 			name: "browse", args: "QUEUE", short: "Look through the messages of a queue; nothing changes",
 			wire: "FILA.BROWSE $QUEUE", shape: pages, columns: messageColumns, none: "no such messages in $QUEUE",
@@ -86,6 +72,26 @@ printed are stored.`,
 	}
 }
 
+// messageOptions are those of a message, and where it comes from.
+func messageOptions() []option {
+	return []option{
+		{"lines", "", yes, "each line of standard input is a message"},
+		{"key", "KEY", text, "its fairness `key`"},
+		{"weight", "WEIGHT", number, "the `weight` of that key, for its whole backlog"},
+		{"cost", "COST", number, "`n` that its delivery takes of the key's share"},
+		{"throttle", "THROTTLE", texts, "a `throttle` that it is subject to; may be repeated"},
+		{"budget", "BUDGET", texts, "a `budget` that pays for it; may be repeated"},
+		{"charge", "CHARGE", number, "`n` credits that it takes of each budget; its cost"},
+		{"header", "HEADER", pairs, "a header, `name=value`; may be repeated"},
+		{"priority", "PRIORITY", number, "`n` from 0 to 9; 9 comes first"},
+		{"delay", "DELAY", millis, "deliver it after a `duration`"},
+		{"at", "AT", when, "deliver it from a `time` on"},
+		{"ttl", "TTL", millis, "it is dead if not delivered within a `duration`"},
+		{"dedup", "DEDUP", text, "deduplication `id`; * takes the content"},
+		{"trace", "", yes, "add a traceparent header, and print its trace id on standard error"},
+	}
+}
+
 func explainRow() row {
 	return row{
 		name: "explain", args: "QUEUE [ID]", short: "Say why a message, or the next of a fairness key, is not with a consumer",
@@ -95,8 +101,11 @@ func explainRow() row {
 	}
 }
 
-// enqueue sends what the arguments or standard input have.
-func (c *call) enqueue() error {
+// enqueue prints the ids of what send sends.
+func (c *call) enqueue() error { return c.send(c.out.Value) }
+
+// send sends what the arguments or standard input have, and shows each reply.
+func (c *call) send(show func(reply any)) error {
 	words, err := c.command()
 	if err != nil {
 		return err
@@ -111,7 +120,7 @@ func (c *call) enqueue() error {
 		fmt.Fprintln(c.env.Stderr, "trace "+trace)
 	}
 	if c.is("lines") {
-		return c.enqueueLines(words)
+		return c.sendLines(words, show)
 	}
 	if !given {
 		return usagef("give the payload, - to read it from standard input, or --lines")
@@ -128,7 +137,7 @@ func (c *call) enqueue() error {
 	}
 	reply, err := c.do(slices.Insert(words, 2, payload)...)
 	if err == nil {
-		c.out.Value(reply)
+		show(reply)
 	}
 	return err
 }
@@ -136,9 +145,9 @@ func (c *call) enqueue() error {
 // payloadMax bounds what is read into memory; the broker's limit is lower.
 const payloadMax = 256 << 20
 
-// enqueueLines sends the lines of standard input. A hundred are on their way at a time, or less
+// sendLines sends the lines of standard input. A hundred are on their way at a time, or less
 // where they are long or come slowly.
-func (c *call) enqueueLines(words []string) error {
+func (c *call) sendLines(words []string, show func(reply any)) error {
 	if err := c.dial(); err != nil {
 		return err
 	}
@@ -159,7 +168,7 @@ func (c *call) enqueueLines(words []string) error {
 		}
 		replies, err := c.conn.Pipeline(c.ctx, batch...)
 		if err == nil {
-			stored, err = c.showIDs(replies, stored)
+			stored, err = c.showStored(replies, stored, show)
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", stored+1, err)
@@ -168,13 +177,13 @@ func (c *call) enqueueLines(words []string) error {
 	return nil
 }
 
-// showIDs prints the ids of what was stored, up to the first refusal.
-func (c *call) showIDs(replies []any, stored int) (int, error) {
+// showStored shows the replies to what was stored, up to the first refusal.
+func (c *call) showStored(replies []any, stored int, show func(reply any)) (int, error) {
 	for _, v := range replies {
 		if refusal, refused := v.(client.RefusalError); refused {
 			return stored, errors.Join(refusal, c.out.Flush())
 		}
-		c.out.Value(v)
+		show(v)
 		stored++
 	}
 	return stored, c.out.Flush()

@@ -77,6 +77,7 @@ type option struct {
 func groups() map[string]string {
 	return map[string]string{
 		"queues":    "Show, create, change and delete queues",
+		"topics":    "Show topics, and bind queues to them",
 		"keys":      "Show and steer the fairness keys of a queue",
 		"throttles": "Show and set throttles",
 		"budgets":   "Show, set, credit and charge budgets",
@@ -92,7 +93,7 @@ func groups() map[string]string {
 
 // table is all commands, in the order of the help.
 func table() []row {
-	return slices.Concat(queueRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), clusterRows(), checkRows())
+	return slices.Concat(queueRows(), topicRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), clusterRows(), checkRows())
 }
 
 // argument is one of a row's args.

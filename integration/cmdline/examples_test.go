@@ -77,6 +77,7 @@ func (b *broker) furnish() string {
 		{"FILA.CONFIG", "SET", "weight:gold", "5", "maintenance", "off"},
 		{"ACL", "SETUSER", "deploy", "on", "nopass", "~*", "&*", "+@all"},
 		{"ACL", "SETUSER", "monitor", "on", "nopass", "+info"},
+		{"FILA.TOPIC", "BIND", "order.placed", "thumbnails"},
 		{"FILA.SIGNAL", "ADD", "provider:x", "refused"},
 		{"FILA.SIGNAL", "ADD", "tenant-1", "failed"},
 	} {
