@@ -208,6 +208,21 @@ func (f *fields) others(c *engine.Counts) {
 	}
 }
 
+// results are the figures of results.
+func (f *fields) results(c *engine.Counts) {
+	f.count("results", c.Results)
+	f.number("result_waits", c.ResultWaits)
+}
+
+// topics are the figures of topics.
+func (f *fields) topics(t *engine.TopicStats) {
+	f.number("topics", t.Topics)
+	f.number("bindings", t.Bindings)
+	f.count("published", t.Published)
+	f.count("unmatched", t.Unmatched)
+	f.count("copies", t.Copies)
+}
+
 // figuresFields are those of a queue of FILA.FIGURES.
 func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f := newFields()
@@ -230,6 +245,8 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.micros("work_p50_us", q.Work.P50)
 	f.micros("work_p99_us", q.Work.P99)
 	f.number("scripts_open", openScripts(q, now))
+	f.results(&q.Counts)
+	f.flag("ordered", q.Ordered)
 	return f
 }
 

@@ -263,6 +263,7 @@ func (c *queueLook) fields() *fields {
 	f.number("created_at", q.CreatedAt.UnixMilli())
 	f.counts(&q.Counts)
 	f.settings(&q.Values, true)
+	f.number("topics", q.Topics)
 	return &f
 }
 

@@ -25,6 +25,7 @@ func stats() Spec {
 			"; other_keys is the sum of all others, a map of the same without the key. " +
 			"signals are pairs of subject and name, signals_evicted those that made room for others at limits.signals. " +
 			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/explanation/budgets.md. " +
+			"results are those stored, result_waits the requests that wait for one. published counts messages to topics, unmatched those that met no binding, copies what queues have stored of them. " +
 			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved, redrive_taken those of redrive_skipped whose UNIQUE id another message has taken.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
@@ -111,6 +112,7 @@ func (c *queueStatsCall) fields() *fields {
 	f.optional("redrive_from", c.moving.From)
 	f.others(&c.counts)
 	f.number("redrive_taken", c.moving.Taken)
+	f.results(&c.counts)
 	return &f
 }
 
@@ -136,7 +138,7 @@ func figures() Spec {
 			"Counts are as in FILA.STATS. keys_... are the fairness keys in each state of FILA.KEYS, oldest_ready_ms is for how long the message waits that is ready longest; " +
 			"they are of a sweep over all keys, swept_ms ago, which is nil for a queue without keys. " +
 			"wait_... are the times from being ready until the delivery, work_... those from the delivery until the end of the lease, since the start of the broker: " +
-			"half and 99 % of them are not longer. scripts_open are the hooks that have failed too often in a row, see FILA.SCRIPT STATS.",
+			"half and 99 % of them are not longer. ordered is 1 for an ordered queue. scripts_open are the hooks that have failed too often in a row, see FILA.SCRIPT STATS.",
 		Args: append([]Arg{{Name: "name", Type: Key, Token: "QUEUE", Optional: true}}, pageOptions()...),
 		Examples: []Example{
 			{"FILA.FIGURES", "1) \"0\"\n2) (empty array)"},
@@ -202,6 +204,8 @@ func (c *engineStatsCall) fields() *fields {
 	f.count("signals_evicted", c.stats.SignalsEvicted)
 	f.number("budgets", c.stats.Budgets)
 	f.number("keys_without_credit", c.stats.Held)
+	f.results(&c.stats.Counts)
+	f.topics(&c.stats.Topics)
 	return &f
 }
 

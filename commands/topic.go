@@ -166,34 +166,38 @@ func topicFields(i *engine.TopicInfo, whole bool) *fields {
 func topicList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
-		Summary: "Returns the topics that the user has a right to, a page at a time.",
-		Flags:   []string{"readonly"},
-		Reply:   pageReply + "A topic is a map: " + topicFields(&engine.TopicInfo{}, false).names() + ". bindings is their number, the others are as in FILA.TOPIC INFO.",
-		Args:    append([]Arg{}, pageOptions()...),
+		Summary: "Returns the topics that the user has a right to, a page at a time. With QUEUE only those that the queue is bound to.",
+		Flags:   []string{"readonly"}, Access: Look,
+		Reply: pageReply + "A topic is a map: " + topicFields(&engine.TopicInfo{}, false).names() + ". bindings is their number, the others are as in FILA.TOPIC INFO.",
+		Args:  append([]Arg{{Name: "name", Type: Key, Token: "QUEUE", Optional: true}}, pageOptions()...),
 		Examples: []Example{
 			{"FILA.TOPIC LIST", "1) \"0\"\n2) (empty array)"},
 			{"FILA.QUEUE CREATE billing", "OK"},
 			{"FILA.TOPIC BIND order.placed billing", "(integer) 1"},
 			{"FILA.TOPIC LIST MATCH order.* COUNT 100", "..."},
+			{"FILA.TOPIC LIST QUEUE billing", "..."},
 		},
 		Room:   pageOf[engine.TopicInfo](1, tinyRoom),
 		Memory: "600 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &topicListCall{page: parsePage(in), user: in.User}, nil
+			return &topicListCall{page: parsePage(in), user: in.User, queue: in.Text("queue")}, in.Filled("queue", "QUEUE", "without it all topics are listed")
 		},
 	}
 }
 
 type topicListCall struct {
 	page
-	user *acl.User // of the caller
-	list []engine.TopicInfo
+	user  *acl.User // of the caller
+	queue string    // only topics that it is bound to; "": all
+	list  []engine.TopicInfo
 }
 
 // Apply implements engine.Call.
 func (c *topicListCall) Apply(tx *engine.Tx) error {
 	var list []engine.TopicInfo
-	c.next, list = tx.Topics(c.cursor, c.count, c.match)
+	c.next, list = tx.Topics(c.cursor, c.count, func(name string) bool {
+		return c.match(name) && (c.queue == "" || tx.Bound(name, c.queue))
+	})
 	for i := range list {
 		if c.user.May(acl.Look, list[i].Name) {
 			c.list = append(c.list, list[i])

@@ -47,6 +47,7 @@ func (c *core) keepResult(m *message, value []byte) {
 	if value == nil || q.set.Values[queueset.ResultTTL] == 0 {
 		return
 	}
+	c.count(q, countResults, 1)
 	rec := storage.Result{Value: value, At: c.now}
 	c.out.batch.Put(storage.Results, storage.AppendResultKey(nil, q.no, c.generation(q, storage.Results), m.id), rec.Append(nil))
 }

@@ -28,8 +28,9 @@ const (
 	countDropped
 	countCancelled
 	countPurged
-	countDead  // the first of those by DeadReasons, in their order
-	countKinds = countDead + countKind(deadReasons)
+	countResults // stored
+	countDead    // the first of those by DeadReasons, in their order
+	countKinds   = countDead + countKind(deadReasons)
 )
 
 // totals count since start, for FILA.STATS. They outlive recoveries in place, and those of a
@@ -91,6 +92,7 @@ type sums struct {
 	// are answered.
 	waiters   int64
 	uncounted int64 // queues of which counted is false
+	awaited   int64 // requests that wait for results, those of deleted queues likewise
 }
 
 // reset keeps what counts since the start of the broker.
@@ -140,18 +142,19 @@ func (c *core) counts() Counts {
 	for dead, messages := range s.messages {
 		messages.addTo(&n, dead == 1)
 	}
-	n.Keys, n.Waiters, n.Counting = int64(c.heads.keys), s.waiters, s.uncounted > 0
+	n.Keys, n.Waiters, n.ResultWaits, n.Counting = int64(c.heads.keys), s.waiters, s.awaited, s.uncounted > 0
 	return n
 }
 
 // check counts again.
 func (s *sums) check(c *core, bad report) {
 	want := c.queues.deletedTotals.counts()
-	waiters, uncounted := int64(0), int64(0)
+	waiters, uncounted, awaited := int64(0), int64(0), int64(0)
 	var messages [2]messageCounts
 	for _, q := range c.queues.byName {
 		want.Add(q.counts())
 		waiters += int64(q.waiters.n)
+		awaited += q.awaited
 		if !q.counted {
 			uncounted++
 		}
@@ -163,13 +166,14 @@ func (s *sums) check(c *core, bad report) {
 	}
 	for _, q := range c.queues.deleted {
 		waiters += int64(q.waiters.n)
+		awaited += q.awaited
 	}
 	if messages != s.messages || waiters != s.waiters || uncounted != s.uncounted {
 		bad(33, "all queues have %+v messages, %d waiters and %d are not counted; the sums say %+v, %d and %d",
 			messages, waiters, uncounted, s.messages, s.waiters, s.uncounted)
 	}
 	got := c.counts()
-	want.Waiters = waiters
+	want.Waiters, want.ResultWaits = waiters, awaited
 	if uncounted > 0 { // a difference may be negative, which a queue alone does not show
 		want.Ready, want.Dead = got.Ready, got.Dead
 	}
@@ -208,13 +212,13 @@ func (t *totals) add(o *totals) {
 // Counts are the messages of a queue, or of all queues, and what has happened to them.
 type Counts struct {
 	Ready, Delayed, Leased, Dead int64 // messages by status
-	Keys, Waiters                int64 // fairness keys with messages, consumers that wait
+	Keys, Waiters, ResultWaits   int64 // fairness keys with messages, consumers that wait, requests for results that wait
 
 	// Events since the start of the broker, none of which ever decreases. Expired counts leases,
 	// TTLExpired messages. Undelivered are those of Delivered whose reply never reached the
 	// client, and which were taken back.
 	Enqueued, Delivered, Acked, Nacked, Expired, DeadLettered, Dropped, Released, Redriven uint64
-	Cancelled, Purged, Deduplicated, TTLExpired, Undelivered                               uint64
+	Cancelled, Purged, Deduplicated, TTLExpired, Undelivered, Results                      uint64 // Results: those stored
 
 	DeadBy [deadReasons]uint64 // the parts of DeadLettered, by DeadReasons
 	Rounds uint64              // of the scheduler
@@ -229,7 +233,7 @@ type Counts struct {
 func (q *queue) counts() Counts {
 	n := q.totals.counts()
 	n.Rounds += uint64(q.scheduler.round) //nolint:gosec // not negative
-	n.Keys, n.Waiters, n.Counting = int64(q.keys.n), int64(q.waiters.n), !q.counted
+	n.Keys, n.Waiters, n.ResultWaits, n.Counting = int64(q.keys.n), int64(q.waiters.n), q.awaited, !q.counted
 	q.addTo(&n, q.isDLQ())
 	return n
 }
@@ -240,7 +244,7 @@ func (t *totals) counts() Counts {
 	n := Counts{
 		Enqueued: e[countEnqueued], Delivered: e[countDelivered], Acked: e[countAcked], Nacked: e[countNacked], Expired: e[countLeaseExpired],
 		Dropped: e[countDropped], Released: e[countReleased], Redriven: e[countRedriven], Cancelled: e[countCancelled], Purged: e[countPurged],
-		Deduplicated: e[countDeduplicated], TTLExpired: e[countTTLExpired], Undelivered: e[countUndelivered], Rounds: t.rounds,
+		Deduplicated: e[countDeduplicated], TTLExpired: e[countTTLExpired], Undelivered: e[countUndelivered], Results: e[countResults], Rounds: t.rounds,
 	}
 	for i, died := range e[countDead:] {
 		n.DeadBy[i] = died
@@ -265,6 +269,7 @@ func (n *Counts) Add(o Counts) {
 	n.Dead += o.Dead
 	n.Keys += o.Keys
 	n.Waiters += o.Waiters
+	n.ResultWaits += o.ResultWaits
 	n.Enqueued += o.Enqueued
 	n.Delivered += o.Delivered
 	n.Acked += o.Acked
@@ -279,6 +284,7 @@ func (n *Counts) Add(o Counts) {
 	n.Deduplicated += o.Deduplicated
 	n.TTLExpired += o.TTLExpired
 	n.Undelivered += o.Undelivered
+	n.Results += o.Results
 	for i, died := range o.DeadBy {
 		n.DeadBy[i] += died
 	}

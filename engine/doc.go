@@ -91,7 +91,8 @@
 //     bounded in number.
 //  23. The head of a class is due before the other keys of the class, no key is due before the
 //     present round of its class, and a class counts its keys and their weights.
-//  24. A task that waits for messages has no reply yet.
+//  24. A task that waits for messages has no reply yet. A queue counts the requests that wait for
+//     results of its messages.
 //  25. The history of a hook has a bounded number of sources, each once and in the order of
 //     their numbers. The bytes of all histories are counted.
 //  26. The list of a queue's busiest keys has those with the most deliveries, except while keys

@@ -25,7 +25,7 @@ type QueueFigures struct {
 	CreatedAt time.Time // with the name it identifies a queue; a purge does not change it
 	Counts
 	DLQ                 string // "": none
-	DeadLetter          bool   // its messages are dead ones
+	DeadLetter, Ordered bool   // its messages are dead ones; it delivers one of a key at a time
 	PausedIn, PausedOut bool
 	Redriving           bool         // a redrive of it is running
 	Hooks               [2]hook.Hook // by hook.Kind; nil: none. Their Stats take a lock: not for a turn
@@ -203,7 +203,7 @@ func (c *core) listedFigures(q *queue, req *Figures) *QueueFigures {
 // queueFigures returns the figures of a queue, without its durations.
 func (c *core) queueFigures(q *queue) QueueFigures {
 	f := QueueFigures{
-		Name: q.name, CreatedAt: unix(q.set.CreatedAt), Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
+		Name: q.name, CreatedAt: unix(q.set.CreatedAt), Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), Ordered: q.ordered(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
 		Redriving: q.redrive != nil && !q.redrive.over,
 	}
 	hooks, _ := c.out.snapshot.hooks.get(q.name)

@@ -77,6 +77,7 @@ func (s *queueSet) checkHistories(bad report) {
 func (c *core) checkQueue(q *queue, bad report) {
 	listed, awaiting, leased, delayed := 0, 0, int64(0), int64(0)
 	c.checkOrdered(q, bad)
+	q.checkResultWaits(bad)
 	for k := range q.roster.all() {
 		c.checkFairKey(q, k, bad)
 		listed++

@@ -48,12 +48,13 @@ type queue struct {
 	idle        idleStats              // of keys without messages
 	dedup       *generations           // of deduplication ids; nil: it has none
 	results     *generations           // nil: it has no results
-	resultWaits map[ID]*resultWaits    // requests for the results of its messages
-	order       keyOrder               // of an ordered queue: what is out
-	share       minuteSum              // cost delivered
-	throttled   throttledKeys          // sums over its keys
-	figures     *KeyFigures            // of its keys, from the last sweep; nil: none, or it had no keys
-	recorded    uint32                 // step in which history has recorded it last
+	resultWaits map[ID]*resultWaits    // requests for the results of its messages, and their number
+	awaited     int64
+	order       keyOrder      // of an ordered queue: what is out
+	share       minuteSum     // cost delivered
+	throttled   throttledKeys // sums over its keys
+	figures     *KeyFigures   // of its keys, from the last sweep; nil: none, or it had no keys
+	recorded    uint32        // step in which history has recorded it last
 }
 
 // throttledKeys are the sums of what throttles did to the keys of a queue since the start.
@@ -334,6 +335,7 @@ type QueueInfo struct {
 	DeadLetter          bool   // its messages are dead ones
 	PausedIn, PausedOut bool
 	CreatedAt           time.Time
+	Topics              int64 // that it is bound to
 	Counts
 }
 
@@ -346,7 +348,7 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 	s := &q.set
 	return QueueInfo{
 		Name: name, Values: s.Values, DLQ: s.DLQ, DeadLetter: s.DeadLetter, PausedIn: s.PausedIn, PausedOut: s.PausedOut, CreatedAt: time.Unix(0, s.CreatedAt),
-		Counts: q.counts(),
+		Topics: int64(len(q.topics)), Counts: q.counts(),
 	}, nil
 }
 

@@ -66,6 +66,7 @@ type resultWait struct {
 	task              *Task
 	req               *ResultRequest
 	queue             *queue
+	sums              *sums
 	atomic            bool        // of a transaction: the task goes on when all of its calls can
 	next              *resultWait // of the same task
 }
@@ -181,7 +182,7 @@ func (c *core) awaitEnd(t *Task, q *queue, req *ResultRequest) *resultWait {
 			return a
 		}
 	}
-	a := &resultWait{task: t, req: req, queue: q, next: t.wait.ends}
+	a := &resultWait{task: t, req: req, queue: q, sums: &c.queues.sums, next: t.wait.ends}
 	t.wait.ends = a
 	if q.resultWaits == nil {
 		q.resultWaits = map[ID]*resultWaits{}
@@ -192,6 +193,8 @@ func (c *core) awaitEnd(t *Task, q *queue, req *ResultRequest) *resultWait {
 		q.resultWaits[req.ID] = all
 	}
 	all.pushBack(a)
+	q.awaited++
+	a.sums.awaited++
 	return a
 }
 
@@ -226,8 +229,21 @@ func (a *resultWait) leave() {
 	if all == nil || a.prev == nil && all.first != a {
 		return // it was answered
 	}
+	a.queue.awaited--
+	a.sums.awaited--
 	if all.remove(a); all.n == 0 {
 		delete(a.queue.resultWaits, a.req.ID)
+	}
+}
+
+// checkResultWaits verifies the number of requests that wait (24).
+func (q *queue) checkResultWaits(bad report) {
+	n := int64(0)
+	for _, all := range q.resultWaits {
+		n += int64(all.n)
+	}
+	if n != q.awaited {
+		bad(24, "queue %q: %d requests wait for results, it says %d", q.name, n, q.awaited)
 	}
 }
 

@@ -138,3 +138,41 @@ func TestResultsLeaveTheDisk(t *testing.T) {
 		t.Error("a result outlasts its queue")
 	}
 }
+
+func TestResultsAndTheRequestsForThemAreCounted(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	ids := []ID{w.enqueue("q", "k", "a"), w.enqueue("q", "k", "b")}
+	counts := func(results uint64, waits int64) {
+		t.Helper()
+		for name, n := range map[string]Counts{"the queue": w.core.queues.byName["q"].counts(), "all": (&Tx{core: w.core}).Stats().Counts} {
+			if n.Results != results || n.ResultWaits != waits {
+				t.Errorf("%s: %d results and %d requests that wait, want %d and %d", name, n.Results, n.ResultWaits, results, waits)
+			}
+		}
+	}
+	w.asks(1, "q", ids[0], 0)
+	w.asks(2, "q", ids[0], time.Minute)
+	w.asks(3, "q", ids[1], time.Minute)
+	counts(0, 3)
+	for _, d := range w.lease("q", 2) {
+		if d.Receipt.ID == ids[0] {
+			w.answer(d, "v")
+		}
+	}
+	counts(1, 1)
+	w.recoverInPlace()
+	w.Do() // the request runs again
+	counts(1, 1)
+	w.Advance(time.Minute)
+	counts(1, 0)
+	w.must(func(tx *Tx) error {
+		return tx.AlterQueue("q", QueueOptions{Given: queueset.Given{queueset.ResultTTL: 0}})
+	})
+	w.answer(w.lease("q", 1)[0], "none is kept")
+	counts(1, 0)
+	w.must(func(tx *Tx) error { return tx.DeleteQueue("q", true) })
+	if n := (&Tx{core: w.core}).Stats().Results; n != 1 {
+		t.Errorf("%d results once the queue is deleted", n)
+	}
+}

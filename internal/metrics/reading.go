@@ -269,6 +269,7 @@ func writeQueue(f *families, q *engine.QueueFigures, now time.Time, l labels) {
 		}
 	}
 	f.number(queueWaiters, c.Waiters, l)
+	f.number(queueResultWaits, c.ResultWaits, l)
 	f.value(queueOldestReady, age(now, q.OldestReady), l)
 	if q.Name == "" {
 		return
@@ -296,6 +297,11 @@ func writeEngine(f *families, s *engine.Stats) {
 	f.count(cronTicks, s.Missed, label(labelOutcome, "missed"))
 	f.number(signals, s.Signals, nil)
 	f.count(signalsEvicted, s.SignalsEvicted, nil)
+	f.number(topics, s.Topics.Topics, nil)
+	f.number(topicBindings, s.Topics.Bindings, nil)
+	f.count(topicPublished, s.Topics.Published, nil)
+	f.count(topicUnmatched, s.Topics.Unmatched, nil)
+	f.count(topicCopies, s.Topics.Copies, nil)
 	if at := s.Backup.LastAt; !at.IsZero() {
 		f.value(backupLast, float64(at.UnixMilli())/1e3, nil)
 	}

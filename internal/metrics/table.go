@@ -44,6 +44,7 @@ func groups() []Group {
 	return []Group{
 		{"Queues", textQueues, append(queueRows(), queueCounterRows()...)},
 		{"Fairness keys", textKeys, keyRows()},
+		{"Topics", textTopics, topicRows()},
 		{"Throttles", textThrottles, throttleRows()},
 		{"Budgets", textBudgets, budgetRows()},
 		{"Scripts and recurring messages", textScripts, scriptRows()},
@@ -112,6 +113,8 @@ const (
 	queueTTLExpired
 	queueUndelivered
 	queueRounds
+	queueResults
+	queueResultWaits
 
 	keyMessages
 	keyOldestReady
@@ -120,6 +123,12 @@ const (
 	keyWeight
 	keyThrottled
 	keyDelivered
+
+	topics
+	topicBindings
+	topicPublished
+	topicUnmatched
+	topicCopies
 
 	throttleTokens
 	throttleBurst

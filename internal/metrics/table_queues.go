@@ -16,6 +16,7 @@ func queueRows() []row {
 			"Fairness keys with messages, by state: what keeps each of them from delivering. It is a few seconds old, see admin.figures_ms.", "`FILA.KEYS`: `state`",
 		}},
 		{queueWaiters, Metric{"queue_waiters", Gauge, q, "Consumers that wait for messages of a queue.", "`FILA.STATS`: `waiters`"}},
+		{queueResultWaits, Metric{"queue_result_waits", Gauge, q, "Requests that wait for the result of a message.", "`FILA.STATS`: `result_waits`"}},
 		{queueOldestReady, Metric{
 			"queue_oldest_ready_seconds", Gauge, q,
 			"How long the message is ready that has been ready longest, 0 without one. It is a few seconds old, see admin.figures_ms.", "`FILA.STATS`: `oldest_ms`",
@@ -54,6 +55,7 @@ func queueCounterRows() []row {
 		counter(queueDeduplicated, "deduplicated", "Enqueues that gave no message, because one with their deduplication id or unique id existed.", "deduplicated"),
 		counter(queueTTLExpired, "ttl_expired", "Messages whose time to live passed.", "ttl_expired"),
 		counter(queueUndelivered, "undelivered", "Deliveries taken back because their reply did not reach the client.", "undelivered"),
+		{queueResults, Metric{"queue_results_total", Counter, q, "Results that were stored with acks.", "`FILA.STATS`: `results`"}},
 		{queueRounds, Metric{"queue_rounds_total", Counter, q, "Rounds of the scheduler: in each, every key that can deliver has its share.", ""}},
 	}
 }
@@ -73,6 +75,18 @@ func keyRows() []row {
 		{keyWeight, Metric{"key_weight", Gauge, k, "Weight of a fairness key.", "`FILA.KEYS`: `weight`"}},
 		{keyThrottled, Metric{"key_throttled", Gauge, k, "Whether throttles keep a fairness key from delivering: 1 or 0.", "`FILA.KEYS`: `state`"}},
 		{keyDelivered, Metric{"key_messages_delivered_total", Counter, k, "Deliveries of a fairness key.", "`FILA.KEYS`: `delivered`"}},
+	}
+}
+
+const textTopics = "Of all topics together: there may be many, and `FILA.TOPIC LIST` has the figures of each."
+
+func topicRows() []row {
+	return []row{
+		{topics, Metric{"topics", Gauge, nil, "Topics, each of which has a binding.", "`FILA.STATS`: `topics`"}},
+		{topicBindings, Metric{"topic_bindings", Gauge, nil, "Bindings of queues to topics.", "`FILA.STATS`: `bindings`"}},
+		{topicPublished, Metric{"topic_messages_published_total", Counter, nil, "Messages that were published, also those that met no binding.", "`FILA.STATS`: `published`"}},
+		{topicUnmatched, Metric{"topic_messages_unmatched_total", Counter, nil, "Published messages that met no binding: no queue has got them.", "`FILA.STATS`: `unmatched`"}},
+		{topicCopies, Metric{"topic_copies_total", Counter, nil, "Messages that queues have stored of those that were published.", "`FILA.STATS`: `copies`"}},
 	}
 }
 

@@ -13,7 +13,7 @@ type tally struct {
 	durations [1 + engine.Outcomes]*histogram.Histogram
 }
 
-const tallyCounts = 14
+const tallyCounts = 15
 
 // tallyRedriven is the place of queueRedriven in tally.counts.
 const tallyRedriven = 7
@@ -22,7 +22,7 @@ const tallyRedriven = 7
 func tallyIDs() [tallyCounts]id {
 	return [...]id{
 		queueEnqueued, queueDelivered, queueAcked, queueNacked, queueExpired, queueDropped, queueReleased, queueRedriven, queueCancelled, queuePurged,
-		queueDeduplicated, queueTTLExpired, queueUndelivered, queueRounds,
+		queueDeduplicated, queueTTLExpired, queueUndelivered, queueRounds, queueResults,
 	}
 }
 
@@ -32,7 +32,7 @@ func tallyOf(f *engine.QueueFigures) tally {
 	t := tally{
 		counts: [...]uint64{
 			c.Enqueued, c.Delivered, c.Acked, c.Nacked, c.Expired, c.Dropped, c.Released, c.Redriven, c.Cancelled, c.Purged,
-			c.Deduplicated, c.TTLExpired, c.Undelivered, c.Rounds,
+			c.Deduplicated, c.TTLExpired, c.Undelivered, c.Rounds, c.Results,
 		},
 		deadBy: c.DeadBy,
 	}
