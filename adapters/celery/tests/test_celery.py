@@ -92,7 +92,7 @@ class TestCelery(unittest.TestCase):
         self.assertTrue(left)
 
     def test_remote_control(self):
-        inspect = self.app.app.control.inspect(timeout=1)
+        inspect = self.app.app.control.inspect(timeout=60, limit=1)
         self.assertEqual(inspect.ping(), {"one@test": {"ok": "pong"}})
         self.assertIn("app.add", inspect.registered()["one@test"])
         result = self.app.add.apply_async((1, 1), countdown=1)
@@ -103,9 +103,9 @@ class TestCelery(unittest.TestCase):
 
     def test_a_consumer_is_added_and_cancelled(self):
         control = self.app.app.control
-        control.add_consumer("extra", reply=True, timeout=1)
+        control.add_consumer("extra", reply=True, timeout=60, limit=1)
         self.assertEqual(self.app.add.apply_async((4, 4), queue="extra").get(timeout=60), 8)
-        control.cancel_consumer("extra", reply=True, timeout=1)
+        control.cancel_consumer("extra", reply=True, timeout=60, limit=1)
         self.app.add.apply_async((5, 5), queue="extra")
         self.assertEqual(self.get(self.app.add.delay(1, 1)), 2)
         self.assertEqual(self.fila.call("FILA.QUEUE", "INFO", "extra")["ready"], 1)

@@ -18,6 +18,7 @@ import fila_worker
 from fila_worker import AsyncQueue, AsyncWorker, Dead, Queue, Retry, Worker
 
 logging.disable(logging.CRITICAL)
+fila_worker.BLOCK = 0.2  # workers notice a stop sooner
 
 
 def until(what, condition, seconds=60):
@@ -141,7 +142,7 @@ class TestWorker(Base, unittest.TestCase):
             queue.send(str(n))
         self.started(queue, handle, concurrency=3, visibility=2)
         until("three are handled", lambda: len(working) == 3)
-        time.sleep(3)
+        time.sleep(2.5)
         self.assertEqual((len(working), self.info("long", "ready"), self.info("long", "expired")), (3, 2, 0))
         end.set()
         until("all are done", lambda: len(done) == 5)
@@ -237,7 +238,7 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
         worker = AsyncWorker(queue, handle, concurrency=3, visibility=2)
         running = asyncio.create_task(worker.run())
         await until_async("three are handled", lambda: len(working) == 3)
-        await asyncio.sleep(3)
+        await asyncio.sleep(2.5)
         self.assertEqual((len(working), self.info("long", "ready"), self.info("long", "expired")), (3, 2, 0))
         worker.stop()
         end.set()
