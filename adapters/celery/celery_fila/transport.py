@@ -387,7 +387,7 @@ class Channel(virtual.Channel):
 
     def settle(self, command, receipt, *args):
         """Ends a lease with an outcome. A lease that is over already is left to its new consumer."""
-        queue = self._leases.get(receipt)
+        queue = self._leases.pop(receipt, None)  # it is not extended any more, and comes back if this fails
         if queue is None:
             return
         try:
@@ -398,8 +398,6 @@ class Channel(virtual.Channel):
         except redis.ResponseError as e:
             if not str(e).startswith("LEASELOST") and not no_queue(e):
                 raise
-        finally:
-            self._leases.pop(receipt, None)
 
     def _release(self, leases):
         """Gives leases back, as (receipt, queue). They are not counted as failures."""

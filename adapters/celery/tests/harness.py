@@ -12,6 +12,10 @@ import time
 
 import redis
 
+# Where the tasks of a worker note what they do, unless it has a file of its own.
+notes = tempfile.NamedTemporaryFile("r")
+os.environ["NOTES"] = notes.name
+
 
 def free_port():
     with socket.socket() as s:

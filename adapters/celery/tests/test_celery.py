@@ -7,8 +7,6 @@ import unittest
 
 from harness import Fila, Worker, application, until
 
-os.environ.setdefault("NOTES", tempfile.NamedTemporaryFile("w", delete=False).name)
-
 
 class TestCelery(unittest.TestCase):
     @classmethod

@@ -1,13 +1,10 @@
 """What is lost, and what comes again, when a worker or the broker is killed."""
 
-import os
 import tempfile
 import time
 import unittest
 
 from harness import Fila, Worker, application, until
-
-os.environ.setdefault("NOTES", tempfile.NamedTemporaryFile("w", delete=False).name)
 
 
 class TestFaults(unittest.TestCase):

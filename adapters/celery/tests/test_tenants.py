@@ -1,12 +1,9 @@
 """The same application on Redis and on Fila: what a quiet tenant waits for behind a noisy one."""
 
-import os
 import tempfile
 import unittest
 
 from harness import Fila, Redis, Worker, application, until
-
-os.environ.setdefault("NOTES", tempfile.NamedTemporaryFile("w", delete=False).name)
 
 NOISY, QUIET = 100, 5
 
