@@ -131,10 +131,13 @@ export function useHunt() {
 
 /** Found says how far a search is. */
 export function Found({ hunt, total, onStop, onMore }: { hunt: Hunt; total: number; onStop(): void; onMore(): void }) {
-	const looked = hunt.done ? total : Math.min(hunt.looked, total);
+	const looked = hunt.done ? Math.max(total, hunt.rows.length) : Math.min(hunt.looked, total); // the total is some seconds old
+	if (hunt.done && looked === 0) {
+		return null; // the queue is empty, which the table says
+	}
 	return (
 		<div class="progress">
-			<Level value={looked} max={Math.max(1, total)} label={`looked at ${count(looked)} of ${count(total)}`} />
+			<Level value={looked} max={Math.max(1, total, looked)} label={`looked at ${count(looked)} of ${count(Math.max(total, looked))}`} />
 			<span role="status">{hunt.running ? "Looking: " : ""}looked at {hunt.done ? "all" : "about"} {plural(looked, "message")}{!hunt.done && ` of ${count(total)}`}, found {count(hunt.rows.length)}</span>
 			{hunt.running && <button type="button" onClick={onStop}>Stop</button>}
 			{!hunt.running && !hunt.done && <button type="button" onClick={onMore}>Go on</button>}
