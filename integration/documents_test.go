@@ -121,6 +121,7 @@ func follow(t *testing.T, blocks []passage, tutorial bool) {
 				r.run(c)
 			}
 		case b.file != "":
+			r.needs(b.language)
 			if err := os.WriteFile(filepath.Join(r.dir, b.file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +163,23 @@ func (r *reader) outfit() {
 		}
 	}
 	r.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "FILA_URL=fila://127.0.0.1:"+r.port,
-		"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1")
+		"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -ldflags=-w", "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1")
+}
+
+// needs leaves a document out where its library cannot be installed, but not in CI.
+func (r *reader) needs(language string) {
+	r.Helper()
+	cmd := exec.CommandContext(r.Context(), "true")
+	switch language {
+	case "python":
+		cmd = exec.CommandContext(r.Context(), "/usr/bin/python3", "-c", "import redis")
+	case "js":
+		cmd = exec.CommandContext(r.Context(), "node", "suits.cjs", "ioredis")
+		cmd.Dir = filepath.Join("clients", "javascript")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		leftOut(r.T, fmt.Sprintf("make setup-tests installs the library, or says why not (%v)\n%s", err, out))
+	}
 }
 
 // typedCommands returns the commands of a block of a console, with what they print.
