@@ -322,7 +322,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 		c.remove(m)
 		return ""
 	}
-	c.count(q, countDead+countKind(deadReason(reason)), 1)
+	c.count(q, countDead+countKind(deadReason(reason)), 1) //nolint:gosec // an index of DeadReasons
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
 	c.tellDead(m, reason)
 	var rec storage.Message
