@@ -103,9 +103,9 @@ func prepareDedup(req *Enqueue, store Store, s *Snapshot, seen uint64) {
 		return
 	}
 	if d, ok := s.dedup.get(req.Queue); ok {
-		req.known = lookUp(store, d.no, d.list(), req.dedup, seen)
+		req.known = new(lookUp(store, d.no, d.list(), req.dedup, seen))
 	} else {
-		req.known = dedupView{seen: seen, done: true} // the queue had no ids
+		req.known = &dedupView{seen: seen, done: true} // the queue had no ids
 	}
 }
 
@@ -125,8 +125,8 @@ func (c *core) duplicate(q *queue, req *Enqueue) (id ID, ok bool, err error) {
 	if found, ok := c.dedup.fresh.Get(dedupKey{q.no, req.dedup}); ok {
 		return found.ID, found.At+window > c.now, nil
 	}
-	l := &req.known
-	if !l.done || l.seen < c.dedup.fresh.Dropped {
+	l := req.known
+	if l == nil || !l.done || l.seen < c.dedup.fresh.Dropped {
 		return ID{}, false, ErrWouldBlock
 	}
 	if l.err != nil {
@@ -188,8 +188,7 @@ type dedupLook struct {
 	gens  []int64
 	batch uint64 // committed when the look-up begins
 
-	known dedupView
-	owner *dedupView // nil: the request has no unique id
+	known, owner *dedupView // nil: the request has no such id
 }
 
 func (c *core) newLook(t *Task, q *queue, req *Enqueue) *dedupLook {
@@ -198,7 +197,7 @@ func (c *core) newLook(t *Task, q *queue, req *Enqueue) *dedupLook {
 
 func (l *dedupLook) do(store Store) {
 	if l.req.dedup != "" {
-		l.known = lookUp(store, l.queue, l.gens, l.req.dedup, l.batch)
+		l.known = new(lookUp(store, l.queue, l.gens, l.req.dedup, l.batch))
 	}
 	if l.req.Unique != "" {
 		l.owner = new(lookUp(store, l.queue, uniqueGenerations(), l.req.Unique, l.batch))

@@ -59,12 +59,12 @@ type Enqueue struct {
 	hookDelay    *time.Duration // the script's delay, instead of Delay and At; nil: not decided
 	hookPriority *uint8         // the script's priority, instead of Priority; nil: not decided
 
-	hash   nameHash  // of Key
-	record []byte    // the encoded message; nil: not prepared, or stored already
-	dedup  string    // Dedup as the store keeps it, see dedupID
-	known  dedupView // the last look-up of the deduplication id
+	hash   nameHash // of Key
+	record []byte   // the encoded message; nil: not prepared, or stored already
+	dedup  string   // Dedup as the store keeps it, see dedupID
 
-	owner *dedupView // the last look-up of Unique; nil: it has none
+	// The last look-ups of dedup and of Unique; nil: the request has no such id.
+	known, owner *dedupView
 }
 
 // Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of
