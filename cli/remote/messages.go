@@ -88,6 +88,7 @@ func messageOptions() []option {
 		{"at", "AT", when, "deliver it from a `time` on"},
 		{"ttl", "TTL", millis, "it is dead if not delivered within a `duration`"},
 		{"dedup", "DEDUP", text, "deduplication `id`; * takes the content"},
+		{"unique", "UNIQUE", text, "unique `id`, which one message of the queue has at a time"},
 		{"trace", "", yes, "add a traceparent header, and print its trace id on standard error"},
 	}
 }
