@@ -31,6 +31,7 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 	b.do("FILA.BUDGET", "CREDIT", name, "10", "ID", name, "NOTE", name)
 	b.do("FILA.CRON", "SET", name, name, "@hourly", name, "KEY", name)
 	b.do("FILA.SIGNAL", "ADD", name, "x")
+	b.do("FILA.TOPIC", "BIND", name, name, "HEADER", name, name)
 	b.do("FILA.CONFIG", "SET", name, name)
 	b.do("FILA.SCRIPT", "LOAD", name, "ON_FAILURE", "-- "+name+"\nfunction on_failure(msg) error('"+strings.ReplaceAll(name, "'", `\'`)+"') end\n")
 	c := b.dial("", "")
@@ -52,6 +53,7 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 		"messages": "#/queues/" + queue + "/messages", "message": "#/queues/" + queue + "/messages/" + id, "settings": "#/queues/" + dlq + "/settings",
 		"dead": "#/queues/" + dlq + "/dead?error=" + url.QueryEscape(errorOf(b, name+".dlq")), "scripts": "#/queues/" + queue + "/scripts?hook=on_failure",
 		"consumers": "#/queues/" + queue + "/consumers",
+		"topics": "#/topics", "topic": "#/topics/" + queue, "topics of a queue": "#/queues/" + queue + "/topics",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/" + queue, "signals": "#/signals", "schedules": "#/crons",
 		"clients": "#/clients", "slowlog": "#/slowlog", "config": "#/config", "server": "#/config/server", "users": "#/users?user=" + url.QueryEscape(strings.ReplaceAll(name, " ", "_")),
 	}

@@ -30,6 +30,11 @@ func shop(b *broker) {
 	b.do("FILA.SIGNAL", "ADD", "provider:mail", "refused", "4")
 	b.do("FILA.SIGNAL", "ADD", "acme", "pages", "12.5")
 	b.do("FILA.CONFIG", "SET", "weight:acme", "5", "maintenance", "off")
+	b.do("FILA.QUEUE", "CREATE", "changes", "ORDERED", "ON", "RESULTTTL", "60000")
+	b.do("FILA.TOPIC", "BIND", "order.placed", "reports", "HEADER", "kind", "report")
+	b.do("FILA.TOPIC", "BIND", "order.placed", "changes", "HEADER", "kind", "goods", "HEADER", "country", "d?")
+	b.do("FILA.TOPIC", "BIND", "customer.changed", "changes")
+	b.do("FILA.PUBLISH", "order.placed", `{"order": 17}`, "KEY", "acme", "HEADER", "kind", "goods", "HEADER", "country", "de")
 	b.die(14, "orders", func(i int) string {
 		if i%3 == 0 {
 			return fmt.Sprintf("order %d: card was declined", 4711+i)
@@ -56,6 +61,7 @@ func everyPage(b *broker) map[string]string {
 		"overview": "#/", "keys": "#/queues/orders", "key": "#/queues/orders/keys/globex", "messages": "#/queues/orders/messages", "consumers": "#/queues/mails/consumers",
 		"message": "#/queues/orders.dlq/messages/" + firstID(b, "orders.dlq"), "dead": "#/queues/orders.dlq/dead",
 		"scripts": "#/queues/mails/scripts", "settings": "#/queues/orders/settings",
+		"topics": "#/topics", "topic": "#/topics/order.placed", "topics of a queue": "#/queues/changes/topics",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/acme", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",
 		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users",
 	}

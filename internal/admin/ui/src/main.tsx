@@ -17,6 +17,7 @@ import { useRoute } from "./route";
 /** places are the pages of the navigation, with the word that the address begins with. A group begins with its first page. */
 const places: [name: string, path: string, group?: string][] = [
 	["Queues", "queues"],
+	["Topics", "topics"],
 	["Throttles", "throttles"],
 	["Budgets", "budgets"],
 	["Signals", "signals"],

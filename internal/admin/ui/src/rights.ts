@@ -7,11 +7,12 @@ import { text } from "./value";
 /** Access is what a command needs of a queue. */
 export type Access = "consume" | "produce" | "both" | "either";
 
-/** Need is what an action needs: a command, as "FILA.QUEUE PAUSE", and a queue. */
+/** Need is what an action needs: a command, as "FILA.QUEUE PAUSE", and a queue or a topic, or one of each. */
 export interface Need {
 	command: string;
 	queue?: Bytes;
 	access?: Access;
+	and?: { queue: Bytes; access: Access };
 }
 
 /** missing says which right a user lacks for something; "" if none. */
@@ -40,7 +41,7 @@ export function missing(session: Session, need: Need): string {
 			return `needs the right to ${lacks.join(" and ")} ${queue}`;
 		}
 	}
-	return "";
+	return need.and ? missing(session, { command: need.command, ...need.and }) : "";
 }
 
 /** queueRights reads the patterns of a user, as in ACL GETUSER. */

@@ -15,6 +15,7 @@ import { Queue } from "./queue";
 import { Signals } from "./signals";
 import { SlowLog } from "./slowlog";
 import { Throttles } from "./throttles";
+import { Topics } from "./topics";
 import { Users } from "./users";
 
 export function pageOf(route: Route): ComponentChildren {
@@ -25,6 +26,8 @@ export function pageOf(route: Route): ComponentChildren {
 			return <Overview route={route} />;
 		case "queues":
 			return name === undefined ? <Overview route={route} /> : <Queue key={key(name)} queue={name} route={route} part={part} />;
+		case "topics":
+			return <Topics route={route} />;
 		case "throttles":
 			return <Throttles route={route} />;
 		case "budgets":

@@ -15,7 +15,7 @@ import { patternOf } from "./overview";
 /** states are those of FILA.KEYS. */
 export function stateOf(state: string): { tone: Tone; name: string } {
 	const tones: Record<string, Tone> = {
-		ready: "ready", leased: "busy", throttled: "wait", concurrency: "wait", no_credit: "wait", paused: "quiet", no_consumer: "ready",
+		ready: "ready", leased: "busy", throttled: "wait", concurrency: "wait", no_credit: "wait", ordered: "wait", paused: "quiet", no_consumer: "ready",
 		dead: "bad", delayed: "quiet", loading: "quiet", empty: "quiet",
 	};
 	return { tone: tones[state] ?? "quiet", name: state.replace("_", " ") };
@@ -87,7 +87,7 @@ function columns(queue: Bytes, max: number): Column<Fields>[] {
 	return [
 		{ name: "Key", head: true, wide: true, sort: (k) => text(k.key), cell: (k) => <a href={to(["queues", queue, "keys", bytes(k.key)])}>{text(k.key)}</a> },
 		{ name: "Share", sort: (k) => num(k.share), cell: (k) => <Share share={num(k.share)} fair={num(k.fair_share)} max={max} /> },
-		{ name: "State", wide: true, broad: true, sort: (k) => text(k.state), cell: (k) => <Why k={k} /> },
+		{ name: "State", wide: true, broad: true, sort: (k) => text(k.state), cell: (k) => <Why queue={queue} k={k} /> },
 		{ name: "Weight", right: true, sort: (k) => num(k.weight), cell: (k) => <Num n={num(k.weight)} /> },
 		{ name: "Ready", right: true, sort: (k) => num(k.depth), cell: (k) => <><Num n={num(k.depth)} />{num(k.counting) === 1 && <small title="It is still being counted"> +</small>}</> },
 		{ name: "Leased", right: true, sort: (k) => num(k.leased), cell: (k) => <Num n={num(k.leased)} /> },
@@ -98,7 +98,7 @@ function columns(queue: Bytes, max: number): Column<Fields>[] {
 }
 
 /** Why is the state of a key with its reason. */
-export function Why({ k }: { k: Fields }) {
+export function Why({ queue, k }: { queue: Bytes; k: Fields }) {
 	// That nothing asks for the next message right now is what a busy queue looks like, too.
 	const state = text(k.state);
 	const reason = ["no_consumer", "ready"].includes(state) ? "" : text(k.reason);
@@ -106,8 +106,24 @@ export function Why({ k }: { k: Fields }) {
 	return (
 		<span class="why">
 			<State state={worked ? "ready" : state} reason={worked ? "Its consumers are all at work." : undefined} />
-			{reason !== "" && <span class="reason">{reason}</span>}
+			{state === "ordered" && text(k.waits_for) !== "" ? <span class="reason"><WaitsFor queue={queue} k={k} /></span> : reason !== "" && <span class="reason">{reason}</span>}
 		</span>
+	);
+}
+
+/** Ordered says at length what a key of an ordered queue waits for. */
+export function Ordered({ queue, k }: { queue: Bytes; k: Fields }) {
+	return <>It <WaitsFor queue={queue} k={k} />. The next message of the key goes out when that one has ended.</>;
+}
+
+/** WaitsFor is the message of an ordered queue that a key waits for, and until when. */
+export function WaitsFor({ queue, k }: { queue: Bytes; k: Fields }) {
+	const leased = num(k.leased) > 0;
+	return (
+		<>
+			waits for <a href={to(["queues", queue, "messages", bytes(k.waits_for)])}><Code>{text(k.waits_for)}</Code></a>,{" "}
+			{leased ? "which is leased" : "which is tried again"}{maybe(k.ready_at) !== null && <>{leased ? " until " : " at "}<Time at={maybe(k.ready_at)} /></>}
+		</>
 	);
 }
 
@@ -132,7 +148,7 @@ export function KeyPage({ queue, fairKey }: { queue: Bytes; fairKey: Bytes }) {
 	];
 	return (
 		<Card title={`Key ${name}`} actions={<Actions>{[...keyActions(queue, { ...k, key: fairKey as never }), ...more].map((a) => <ActionButton key={a.label} action={/^(Pause|Resume|Purge)$/.test(a.label) ? { ...a, label: a.label + " key" } : a} />)}</Actions>}>
-			<p class="explain"><State state={text(k.state)} /> {text(k.reason)}{k.ready_at !== null && <> · until <Time at={maybe(k.ready_at)} /> ({ago(maybe(k.ready_at))})</>}</p>
+			<p class="explain"><State state={text(k.state)} /> {text(k.waits_for) !== "" ? <Ordered queue={queue} k={k} /> : text(k.reason)}{text(k.waits_for) === "" && k.ready_at !== null && <> · until <Time at={maybe(k.ready_at)} /> ({ago(maybe(k.ready_at))})</>}</p>
 			<Facts facts={[
 				["Share", <Share share={num(k.share)} fair={num(k.fair_share)} />],
 				["Weight", short(num(k.weight))],

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import type { Bytes, Fields } from "../api";
 import { useApp, useHistory, useLive, useTitle } from "../app";
-import type { Action } from "../app";
+import type { Action, Field, Values } from "../app";
 import { Charts } from "../chart";
 import { count, duration, micros, plural, rate, short } from "../format";
 import { levels, rateOf, rates, recorded } from "../history";
@@ -19,6 +19,7 @@ import { Messages } from "./messages";
 import { Connection, troubles } from "./overview";
 import { Scripts } from "./scripts";
 import { Settings } from "./settings";
+import { QueueTopics } from "./topics";
 
 export function queueActions(queue: Bytes, q: Fields): Action[] {
 	const need = (command: string) => ({ command, queue, access: "both" as const });
@@ -56,23 +57,32 @@ export function queueActions(queue: Bytes, q: Fields): Action[] {
 export function enqueue(queue: Bytes, start: Record<string, string> = {}, label = "Enqueue"): Action {
 	return {
 		label, title: `${label} in ${text(queue)}`, need: { command: "FILA.ENQUEUE", queue, access: "produce" },
-		fields: [
-			{ name: "payload", label: "Payload", kind: "area", value: start.payload },
-			{ name: "key", label: "Fairness key", value: start.key, placeholder: "default" },
-			{ name: "headers", label: "Headers", kind: "area", value: start.headers, placeholder: "name: value", hint: "One on a line." },
-			{ name: "priority", label: "Priority", kind: "number", min: 0, value: start.priority, placeholder: "4" },
-			{ name: "throttle", label: "Throttles", value: start.throttle, hint: "Separated by spaces." },
-			{ name: "delay", label: "Delay, ms", kind: "number", min: 0 },
-		],
-		words: (v) => [
-			"FILA.ENQUEUE", queue, v.payload ?? "",
-			...(v.key ? ["KEY", v.key] : []),
-			...headerWords(v.headers ?? ""),
-			...(v.throttle ?? "").split(/\s+/).filter(Boolean).flatMap((t) => ["THROTTLE", t]),
-			...(v.priority ? ["PRIORITY", v.priority] : []), ...(v.delay ? ["DELAY", v.delay] : []),
-		],
+		fields: messageFields(start), words: (v) => ["FILA.ENQUEUE", queue, ...messageWords(v)],
 		done: (id) => `Enqueued as ${text(id)}.`,
 	};
+}
+
+/** messageFields are the inputs of a new message. */
+export function messageFields(start: Record<string, string> = {}): Field[] {
+	return [
+		{ name: "payload", label: "Payload", kind: "area", value: start.payload },
+		{ name: "key", label: "Fairness key", value: start.key, placeholder: "default" },
+		{ name: "headers", label: "Headers", kind: "area", value: start.headers, placeholder: "name: value", hint: "One on a line." },
+		{ name: "priority", label: "Priority", kind: "number", min: 0, value: start.priority, placeholder: "4" },
+		{ name: "throttle", label: "Throttles", value: start.throttle, hint: "Separated by spaces." },
+		{ name: "delay", label: "Delay, ms", kind: "number", min: 0 },
+	];
+}
+
+/** messageWords are the payload and the options that messageFields have asked for. */
+export function messageWords(v: Values): string[] {
+	return [
+		v.payload ?? "",
+		...(v.key ? ["KEY", v.key] : []),
+		...headerWords(v.headers ?? ""),
+		...(v.throttle ?? "").split(/\s+/).filter(Boolean).flatMap((t) => ["THROTTLE", t]),
+		...(v.priority ? ["PRIORITY", v.priority] : []), ...(v.delay ? ["DELAY", v.delay] : []),
+	];
 }
 
 /** headerWords are the options for headers, one on a line. */
@@ -118,6 +128,7 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 		["Messages", to(["queues", queue, "messages"])],
 		["Consumers", to(["queues", queue, "consumers"])],
 		...(dlq || other !== undefined ? [["Dead letters", to(["queues", dlq ? queue : (other ?? ""), "dead"])] as [string, string]] : []),
+		["Topics", to(["queues", queue, "topics"])],
 		["Scripts", to(["queues", queue, "scripts"])],
 		["Settings", to(["queues", queue, "settings"])],
 	];
@@ -126,6 +137,7 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 			<>
 				<Connection state={live.state} />
 				{dlq && <Badge tone="quiet">dead-letter queue</Badge>}
+				{num(q.ordered) === 1 && <Badge tone="quiet" title="Of each fairness key, one message is out at a time.">ordered</Badge>}
 				{wrong.filter((t) => t.word !== "dead").map((t) => <Badge key={t.word} tone={t.tone} title={t.why}>{t.word}</Badge>)}
 				{q.dlq !== null && !dlq && <>Dead letters go to <a href={to(["queues", bytes(q.dlq)])}>{text(q.dlq)}</a></>}
 			</>
@@ -136,6 +148,7 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} />)
 				: part === "dead" ? <Dead dlq={queue} route={route} total={held} />
 				: part === "consumers" ? <Consumers queue={queue} q={q} />
+				: part === "topics" ? <QueueTopics queue={queue} />
 				: part === "scripts" ? <Scripts queue={queue} route={route} />
 				: part === "settings" ? <Settings queue={queue} />
 				: part === "keys" && inPart !== undefined ? <KeyPage key={text(inPart)} queue={queue} fairKey={inPart} />
@@ -145,7 +158,7 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 }
 
 function titleOf(part: string): string {
-	return { "": "Keys", keys: "Keys", messages: "Messages", consumers: "Consumers", dead: "Dead letters", scripts: "Scripts", settings: "Settings" }[part] ?? "";
+	return { "": "Keys", keys: "Keys", messages: "Messages", consumers: "Consumers", dead: "Dead letters", topics: "Topics", scripts: "Scripts", settings: "Settings" }[part] ?? "";
 }
 
 function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {

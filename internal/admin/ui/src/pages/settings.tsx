@@ -5,6 +5,7 @@ import { useApp, useReply } from "../app";
 import type { Action, Field } from "../app";
 import { CommandLine } from "../action";
 import { count, duration, size } from "../format";
+import { to } from "../route";
 import { ActionButton, Card, Empty, Facts, Failure, Loading, Time } from "../ui";
 import { maybe, num, text } from "../value";
 
@@ -31,6 +32,8 @@ const settings: Setting[] = [
 	{ name: "lua_memory_bytes", option: "LUAMEMORY", label: "Memory of a script at most", kind: "bytes", zero: "default" },
 	{ name: "breaker_errors", option: "BREAKERERRORS", label: "Errors of a script that open its breaker", kind: "count", zero: "default" },
 	{ name: "signals", option: "SIGNALS", label: "Records signals", kind: "switch", zero: "off" },
+	{ name: "ordered", option: "ORDERED", label: "Ordered: one message of a key at a time", kind: "switch", zero: "off" },
+	{ name: "result_ttl_ms", option: "RESULTTTL", label: "How long results of acks are kept", kind: "ms", zero: "not at all" },
 ];
 
 function shown(s: Setting, q: Fields): string {
@@ -61,6 +64,7 @@ export function Settings({ queue }: { queue: Bytes }) {
 			<Facts facts={[
 				...settings.map((s) => [s.label, shown(s, q)] as [string, string]),
 				["Dead-letter queue", text(q.dlq) || (num(q.is_dlq) ? "is one itself" : "none: dead messages are dropped")],
+				["Topics", num(q.topics) > 0 ? <a href={to(["queues", queue, "topics"])}>bound to {count(num(q.topics))}</a> : "none"],
 				["Paused", [num(q.paused_in) && "enqueues", num(q.paused_out) && "deliveries"].filter(Boolean).join(", ") || "no"],
 				["Created", <Time at={maybe(q.created_at)} />],
 			]} />
