@@ -90,7 +90,8 @@ func loadQueues(path string) ([]Queue, []Topic, error) {
 func queuesIn(path string, text []byte, raw any) ([]Queue, error) {
 	return tablesIn(path, text, raw, "queues", func(fields map[string]any, at func(field string) string) (Queue, error) {
 		q := Queue{Fields: fields, at: at("")}
-		return q, q.check(at, filepath.Dir(path))
+		err := q.check(at, filepath.Dir(path))
+		return q, err
 	})
 }
 

@@ -19,7 +19,8 @@ type Topic struct {
 func topicsIn(path string, text []byte, raw any) ([]Topic, error) {
 	return tablesIn(path, text, raw, "topics", func(fields map[string]any, at func(field string) string) (Topic, error) {
 		t := Topic{Fields: fields, at: at("")}
-		return t, t.check(at)
+		err := t.check(at)
+		return t, err
 	})
 }
 
