@@ -146,6 +146,7 @@ type Engine interface {
 	ScriptSource(queue string, kind hook.Kind, version string) (string, error)
 	Snapshot() *engine.Snapshot
 	Load(d *engine.Delivery) error
+	LoadResult(r *engine.Result) error
 	Listen(to func([]engine.Event))
 	Want(kinds engine.EventKind)
 }

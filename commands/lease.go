@@ -113,15 +113,31 @@ func (c *leaseCall) retain() {
 	if size <= smallRoom {
 		return
 	}
-	s, n := c.session, int64(size)
-	if had := s.retained.Load(); had > 0 && had+n > s.handler.cfg.Limits.Retained || !s.handler.retained.Try(n) {
+	if !c.session.retain(int64(size)) {
 		for _, d := range c.deliveries {
 			d.Release()
 		}
 		return
 	}
+	c.retained = int64(size)
+}
+
+// retain takes n bytes out of the budgets of the connection and of all connections, for what a reply
+// that is not written yet keeps in memory. It never blocks.
+func (s *Session) retain(n int64) bool {
+	if had := s.retained.Load(); had > 0 && had+n > s.handler.cfg.Limits.Retained || !s.handler.retained.Try(n) {
+		return false
+	}
 	s.retained.Add(n)
-	c.retained = n
+	return true
+}
+
+// unretain returns what retain has taken.
+func (s *Session) unretain(n int64) {
+	if n > 0 {
+		s.retained.Add(-n)
+		s.handler.retained.Give(n)
+	}
 }
 
 // release drops the messages that the deliveries retain, after they are written or dropped.
@@ -132,8 +148,7 @@ func (c *leaseCall) release() {
 	for _, d := range c.deliveries {
 		d.Release()
 	}
-	c.session.retained.Add(-c.retained)
-	c.session.handler.retained.Give(c.retained)
+	c.session.unretain(c.retained)
 	c.retained = 0
 }
 

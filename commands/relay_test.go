@@ -99,6 +99,10 @@ func (l *lockedEngine) Load(d *engine.Delivery) error {
 	return locked(l, func() error { return l.s.Load(d) })
 }
 
+func (l *lockedEngine) LoadResult(r *engine.Result) error {
+	return locked(l, func() error { return l.s.LoadResult(r) })
+}
+
 func (l *lockedEngine) Listen(to func([]engine.Event)) { l.s.Listen(to) }
 
 func (l *lockedEngine) Want(kinds engine.EventKind) {

@@ -132,10 +132,7 @@ func (p *pending) Perishable() bool {
 // ended.
 func (p *pending) undo() {
 	u, ok := p.call.(undoer)
-	if !ok {
-		return
-	}
-	if p.task.Err() != nil {
+	if !ok || p.task.Err() != nil {
 		p.release()
 		return
 	}
@@ -219,6 +216,7 @@ func wireCodes() []wireCode {
 		{engine.ErrBadReceipt, "BADRECEIPT"},
 		{engine.ErrInvalid, "INVALID"},
 		{engine.ErrTooBig, "TOOBIG"},
+		{engine.ErrNoRoom, "OOM"},
 		{engine.ErrScript, "LUA"},
 		{engine.ErrBusy, "ERR"},
 		{engine.ErrMaxDepth, "MAXDEPTH"},

@@ -44,23 +44,39 @@ func result() Spec {
 8) (integer) <time>`},
 		},
 		Room:   resultRoom,
-		Memory: "`limits.result_bytes`, read off-loop",
-		Parse: func(_ *Session, in *input) (call, error) {
+		Memory: "`limits.result_bytes`, read off-loop. With BLOCK a value is kept like a message of FILA.LEASE, or else read again while the reply is written",
+		Parse: func(s *Session, in *input) (call, error) {
 			r, err := engine.ParseReceipt(in.Bytes("id"))
 			if err != nil {
 				return nil, err
 			}
-			return &resultCall{req: engine.ResultRequest{Queue: in.Text("queue"), ID: r.ID, Block: in.Millis("block", -1)}}, nil
+			c := &resultCall{session: s, req: engine.ResultRequest{Queue: in.Text("queue"), ID: r.ID, Block: in.Millis("block", -1)}}
+			if s.waitsForResult(in) {
+				c.req.Retain = c.retain
+			}
+			return c, nil
 		},
 	}
 }
 
-// resultRoom is the room of a value, or of the error of a dead message.
-func resultRoom(s *Session, _ *input) int {
+// waitsForResult reports whether the command may wait without end, so that it must not hold the
+// room of a value meanwhile.
+func (s *Session) waitsForResult(in *input) bool { return s.multi == nil && in.Has("block") }
+
+// resultRoom is the room of a value, or of the error of a dead message. A request that waits
+// reserves none for the value.
+func resultRoom(s *Session, in *input) int {
+	if s.waitsForResult(in) {
+		return engine.ErrorBytes + smallRoom
+	}
 	return max(s.handler.cfg.Limits.Result, engine.ErrorBytes) + smallRoom
 }
 
-type resultCall struct{ req engine.ResultRequest }
+type resultCall struct {
+	session  *Session // of the client
+	req      engine.ResultRequest
+	retained int64 // bytes of the value, out of Limits.Retained
+}
 
 // Preflight implements engine.Preflighter.
 func (c *resultCall) Preflight(tx *engine.Tx) error { return tx.PreflightResult(&c.req) }
@@ -68,13 +84,44 @@ func (c *resultCall) Preflight(tx *engine.Tx) error { return tx.PreflightResult(
 // Apply implements engine.Call.
 func (c *resultCall) Apply(tx *engine.Tx) error { return tx.Result(&c.req) }
 
-// Render writes a map, or nil.
-func (c *resultCall) Render(_ *Handler, w *resp.Writer) error {
+// retain decides whether the answer keeps its value until it is written. Small values are not
+// counted, as in other replies.
+func (c *resultCall) retain(bytes int) bool {
+	c.release()
+	if bytes <= smallRoom {
+		return true
+	}
+	if !c.session.retain(int64(bytes)) {
+		return false
+	}
+	c.retained = int64(bytes)
+	return true
+}
+
+// release implements retainer.
+func (c *resultCall) release() {
+	c.session.unretain(c.retained)
+	c.retained = 0
+}
+
+// Render writes a map, or nil. A value that is not in memory is read first, within what all
+// connections may read at a time.
+func (c *resultCall) Render(h *Handler, w *resp.Writer) error {
+	defer c.release()
+	if c.req.Result.Absent {
+		most := int64(h.cfg.Limits.Result)
+		h.loads.Take(most)
+		defer h.loads.Give(most)
+		if err := h.engine.LoadResult(&c.req.Result); err != nil {
+			return err
+		}
+	}
 	if c.req.Result.Status == "" {
 		w.Null()
 		return nil
 	}
 	resultFields(&c.req.Result).write(w)
+	c.req.Result = engine.Result{} // free the memory: the reply may remain in the queue
 	return nil
 }
 

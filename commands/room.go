@@ -50,7 +50,7 @@ func (s *Session) needs(c *entry) resp.Need {
 	}
 	if n > smallRoom {
 		need.Bytes += int64(n)
-		need.Own = c.Blocking
+		need.Own = c.Blocking && (c.Name != "fila.result" || s.waitsForResult(&s.in)) // the others keep their room for moments
 	}
 	return need
 }

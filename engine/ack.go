@@ -34,20 +34,21 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		c.settleCharge(m, o.Used)
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
-		c.keepResult(m, o.Result)
-		c.tell(m, &Result{Status: ResultDone, Value: o.Result, At: unix(c.now)})
+		c.tell(m, &Result{Status: ResultDone, Value: o.Result, At: unix(c.now), key: c.keepResult(m, o.Result)})
 		c.remove(m)
 	})
 }
 
 // keepResult stores the result of a message in the batch that removes the message, unless the
-// queue keeps none.
-func (c *core) keepResult(m *message, value []byte) {
+// queue keeps none, and returns its key; nil: it is not stored.
+func (c *core) keepResult(m *message, value []byte) []byte {
 	q := m.key.queue
 	if value == nil || q.set.Values[queueset.ResultTTL] == 0 {
-		return
+		return nil
 	}
 	c.count(q, countResults, 1)
 	rec := storage.Result{Value: value, At: c.now}
-	c.out.batch.Put(storage.Results, storage.AppendResultKey(nil, q.no, c.generation(q, storage.Results), m.id), rec.Append(nil))
+	key := storage.AppendResultKey(nil, q.no, c.generation(q, storage.Results), m.id)
+	c.out.batch.Put(storage.Results, key, rec.Append(nil))
+	return key
 }

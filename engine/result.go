@@ -32,6 +32,10 @@ import (
 //
 // The answer to a waiting request leaves after the commit of the batch that ends the
 // message, as the reply to the ack does.
+//
+// Very many requests may be answered at once, and their clients may not read. So Retain decides
+// whether an answer keeps its value in memory; one that may not is absent, and LoadResult reads it
+// when the reply is written.
 
 // The statuses of a Result.
 const (
@@ -46,6 +50,47 @@ type Result struct {
 	Value  []byte    // of a message that is done; nil: its consumer has given none
 	Error  string    // of a dead message: of its last failure, or else the reason
 	At     time.Time // when the message was acked or died
+	Absent bool      // it has a value, which LoadResult reads
+
+	key []byte // of the record of the value; nil: it has none
+}
+
+// ErrNoRoom says that there is no memory for the answer, and that it is not on disk either.
+var ErrNoRoom = errors.New("too many results wait to be read by their clients")
+
+// LoadResult reads a value that is absent. A result that is not kept any more becomes that of an
+// unknown message. It runs on the goroutine of the connection.
+func (e *Engine) LoadResult(r *Result) error { return loadResult(r, e.store) }
+
+func loadResult(r *Result, store Store) error {
+	if !r.Absent {
+		return nil
+	}
+	if r.key == nil {
+		return fmt.Errorf("%w, and the queue keeps none: set its RESULTTTL", ErrNoRoom)
+	}
+	var rec storage.Result
+	b, err := store.Get(storage.Results, r.key)
+	if errors.Is(err, storage.ErrNotFound) {
+		*r = Result{}
+		return nil
+	}
+	if err == nil {
+		err = rec.Decode(b)
+	}
+	if err != nil {
+		return fmt.Errorf("load the result: %w", err)
+	}
+	r.Value, r.Absent = rec.Value, false
+	return nil
+}
+
+// give is the answer to the request: r, without its value if there is no memory for that.
+func (req *ResultRequest) give(r Result) {
+	if r.Value != nil && req.Retain != nil && !req.Retain(len(r.Value)) {
+		r.Value, r.Absent = nil, true
+	}
+	req.Result = r
 }
 
 // ResultRequest asks for the result of a message.
@@ -53,6 +98,9 @@ type ResultRequest struct {
 	Queue string
 	ID    ID
 	Block time.Duration // how long to wait for the end of the message; negative: not at all, 0: without limit
+	// Retain reports whether the answer may keep a value of n bytes in memory, from the loop;
+	// nil: any. What an earlier answer to the request has kept is free again.
+	Retain func(n int) bool
 
 	Result Result // the answer, once the task is done
 
@@ -97,7 +145,7 @@ func (tx *Tx) Result(req *ResultRequest) error {
 		if l.err != nil {
 			return fmt.Errorf("look the result of %s up: %w", req.ID, l.err)
 		}
-		req.Result = c.lookedUpResult(q, l)
+		req.give(c.lookedUpResult(q, l))
 	case tx.atomic:
 		req.Result = Result{} // an earlier call of the transaction has created the queue
 	case c.inMemory(q, req.ID):
@@ -284,7 +332,8 @@ func (c *core) tellThese(all *resultWaits, r *Result) {
 	for a := all.first; a != nil; a = all.first {
 		c.spend(1)
 		a.leave()
-		a.req.Result, a.req.answered = answer, true
+		a.req.answered = true
+		a.req.give(answer)
 		if !a.atomic {
 			c.finish(a.task, nil)
 		}
@@ -349,7 +398,8 @@ func (l *resultLook) do(store Store) {
 // value looks for the record of the value, in the newest generation first.
 func (l *resultLook) value(store Store) bool {
 	for _, began := range slices.Backward(l.began) {
-		b, err := store.Get(storage.Results, storage.AppendResultKey(nil, l.queue, began, l.id))
+		key := storage.AppendResultKey(nil, l.queue, began, l.id)
+		b, err := store.Get(storage.Results, key)
 		if errors.Is(err, storage.ErrNotFound) {
 			continue
 		}
@@ -363,7 +413,7 @@ func (l *resultLook) value(store Store) bool {
 		if rec.Value == nil {
 			rec.Value = []byte{}
 		}
-		l.result = Result{Status: ResultDone, Value: rec.Value, At: unix(rec.At)}
+		l.result = Result{Status: ResultDone, Value: rec.Value, At: unix(rec.At), key: key}
 		return true
 	}
 	return false

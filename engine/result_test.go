@@ -176,3 +176,45 @@ func TestResultsAndTheRequestsForThemAreCounted(t *testing.T) {
 		t.Errorf("%d results once the queue is deleted", n)
 	}
 }
+
+// A value that has no room in memory is read when the reply is written. Without a record there is
+// nothing to read, which is an error.
+func TestAValueWithoutRoomIsReadLater(t *testing.T) {
+	for ttl, want := range map[uint64]error{60_000: nil, 0: ErrNoRoom} {
+		w := newWorld(t, nil)
+		w.queue("q", QueueOptions{Given: queueset.Given{queueset.ResultTTL: ttl}})
+		id := w.enqueue("q", "k", "x")
+		var asked []int
+		room := false
+		retain := func(n int) bool { asked = append(asked, n); return room }
+		without := &ResultRequest{Queue: "q", ID: id, Retain: retain}
+		with := &ResultRequest{Queue: "q", ID: id, Retain: func(int) bool { return true }}
+		for i, req := range []*ResultRequest{without, with} {
+			w.Do(&Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error { return tx.Result(req) })}) //nolint:gosec // small
+		}
+		w.answer(w.lease("q", 1)[0], "abc")
+		if r := with.Result; r.Absent || string(r.Value) != "abc" {
+			t.Errorf("with room: %+v", r)
+		}
+		if r := &without.Result; !r.Absent || r.Value != nil || r.Status != ResultDone || len(asked) != 1 || asked[0] != 3 {
+			t.Errorf("without room: %+v, asked for %v", r, asked)
+		}
+		if err := w.LoadResult(&without.Result); !errors.Is(err, want) || want == nil && string(without.Result.Value) != "abc" {
+			t.Errorf("RESULTTTL %d: %v, %+v", ttl, err, without.Result)
+		}
+		if want != nil {
+			continue
+		}
+		late := &ResultRequest{Queue: "q", ID: id, Block: -1, Retain: retain} // from the record
+		w.must(func(tx *Tx) error { return tx.Result(late) })
+		if err := w.LoadResult(&late.Result); err != nil || string(late.Result.Value) != "abc" || len(asked) != 2 {
+			t.Errorf("read from the record: %v, %+v, asked for %v", err, late.Result, asked)
+		}
+		w.must(func(tx *Tx) error { return tx.Result(late) })
+		w.must(func(tx *Tx) error { return tx.DeleteQueue("q", true) })
+		w.turn(nil)
+		if err := w.LoadResult(&late.Result); err != nil || late.Result.Status != "" {
+			t.Errorf("of a queue that is gone: %v, %+v", err, late.Result)
+		}
+	}
+}

@@ -112,6 +112,9 @@ func (s *Stepper) Snapshot() *Snapshot { return s.core.out.snapshot }
 // Load is Engine.Load.
 func (s *Stepper) Load(d *Delivery) error { return load(d, s.store) }
 
+// LoadResult is Engine.LoadResult.
+func (s *Stepper) LoadResult(r *Result) error { return loadResult(r, s.store) }
+
 // Listen is Engine.Listen; the listener is called from Do.
 func (s *Stepper) Listen(to func([]Event)) { s.listen = to }
 

@@ -360,6 +360,14 @@ func (s *seat) Load(d *engine.Delivery) error {
 	return engine.ErrNoMessage
 }
 
+// LoadResult reads a value of a result, also after the engine that answered has ended.
+func (s *seat) LoadResult(r *engine.Result) error {
+	if e := s.state.Load().latest; e != nil {
+		return e.LoadResult(r)
+	}
+	return engine.ErrNoRoom
+}
+
 // Listen sets the listener of every engine that is seated from now on.
 func (s *seat) Listen(to func([]engine.Event)) {
 	s.mu.Lock()

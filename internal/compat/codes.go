@@ -45,7 +45,7 @@ func ErrorCodes() []ErrorCode {
 			"Create it: `FILA.QUEUE CREATE name IFNOTEXISTS`."},
 		{"NOQUORUM", "SENTINEL CKQUORUM: too few nodes are up to elect a leader.",
 			"Look at the nodes: `FILA.CLUSTER STATUS`."},
-		{"OOM", "The total size of the long commands being received exceeds server.input_bytes_max: the connection is closed. Or the total size of the commands queued for EXEC does: the command is refused.",
+		{"OOM", "The total size of the long commands being received exceeds server.input_bytes_max: the connection is closed. Or the total size of the commands queued for EXEC does: the command is refused. Or a result that a client waited for has no room in memory, and its queue keeps none.",
 			"Connect again and send less at a time, or raise the setting."},
 		{"PAUSED", "The queue is paused for enqueues.",
 			"Repeat it later. An operator resumes the queue: `FILA.QUEUE RESUME`."},
