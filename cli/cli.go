@@ -293,6 +293,12 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !ok {
 		return UsageError{Err: err}
 	}
+	// A command that does not exist is the cause: its flags have been asked of the command above it.
+	if cmd.HasSubCommands() {
+		if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+			return err
+		}
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	hint := fmt.Sprintf("; `%s --help` lists them", cmd.CommandPath())

@@ -64,6 +64,9 @@ func TestWhatIsAskedWrongIsOneLineAndExitCode2(t *testing.T) {
 	}{
 		{[]string{"serv"}, "did you mean serve?"},
 		{[]string{"dance"}, `no command is named "dance"`},
+		{[]string{"dance", "--addr", "x"}, `no command is named "dance"`},
+		{[]string{"queues", "dance", "--addr", "x"}, `fila queues has no command "dance"`},
+		{[]string{"queues", "--frobnicate"}, "no flag is named --frobnicate"},
 		{[]string{"serve", "now"}, `"now"`},
 		{[]string{"version", "now"}, `"now"`},
 		{[]string{"--storage.pth", "x"}, "did you mean --storage.path?"},
