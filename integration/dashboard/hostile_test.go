@@ -53,7 +53,7 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 		"messages": "#/queues/" + queue + "/messages", "message": "#/queues/" + queue + "/messages/" + id, "settings": "#/queues/" + dlq + "/settings",
 		"dead": "#/queues/" + dlq + "/dead?error=" + url.QueryEscape(errorOf(b, name+".dlq")), "scripts": "#/queues/" + queue + "/scripts?hook=on_failure",
 		"consumers": "#/queues/" + queue + "/consumers",
-		"topics":    "#/topics", "topic": "#/topics/" + queue, "topics of a queue": "#/queues/" + queue + "/topics",
+		"topics":    "#/topics", "topic": "#/topics/" + queue, "subscriptions": "#/queues/" + queue + "/topics",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/" + queue, "signals": "#/signals", "schedules": "#/crons",
 		"clients": "#/clients", "slowlog": "#/slowlog", "config": "#/config", "server": "#/config/server", "users": "#/users?user=" + url.QueryEscape(strings.ReplaceAll(name, " ", "_")),
 	}

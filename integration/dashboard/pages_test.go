@@ -61,7 +61,7 @@ func everyPage(b *broker) map[string]string {
 		"overview": "#/", "keys": "#/queues/orders", "key": "#/queues/orders/keys/globex", "messages": "#/queues/orders/messages", "consumers": "#/queues/mails/consumers",
 		"message": "#/queues/orders.dlq/messages/" + firstID(b, "orders.dlq"), "dead": "#/queues/orders.dlq/dead",
 		"scripts": "#/queues/mails/scripts", "settings": "#/queues/orders/settings",
-		"topics": "#/topics", "topic": "#/topics/order.placed", "topics of a queue": "#/queues/changes/topics",
+		"topics": "#/topics", "topic": "#/topics/order.placed", "subscriptions": "#/queues/changes/topics",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/acme", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",
 		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users",
 	}

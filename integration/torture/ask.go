@@ -65,18 +65,22 @@ func (c *client) ask(ctx context.Context) {
 		pause(time.Millisecond)
 	}
 	for _, s := range open {
-		c.settle(s)
+		if !c.settle(s) {
+			return // nor will the others be answered, each after its own patience
+		}
 	}
 }
 
-// settle asks for the result of a message after everything was acked, until it is answered.
-func (c *client) settle(s subject) {
+// settle asks for the result of a message after everything was acked, until it is answered, and
+// reports whether it was.
+func (c *client) settle(s subject) bool {
 	for end := time.Now().Add(patience); time.Now().Before(end); pause(20 * time.Millisecond) {
 		if _, answered := c.result(s, 0); answered {
-			return
+			return true
 		}
 	}
 	c.unexpected("no answer to FILA.RESULT, although the broker serves")
+	return false
 }
 
 // subject chooses a message: one whose lease ends, a new one, or one that was asked for before.

@@ -177,7 +177,7 @@ func TestOneQuestionServesAllThatWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := f.questions(); n > 6 {
+	if n := f.questions(); n > calls/10 { // 4, and more where an answer takes so long that another voter is asked
 		t.Errorf("%d calls needed %d questions", calls, n)
 	}
 }
