@@ -138,7 +138,7 @@ func (c *check) resultPending(m *message, a *Ask) {
 		return // it did not wait, or a broker that stops has ended the wait
 	}
 	for _, e := range m.ends {
-		if e.Kind == Ack && e.Outcome == Done && m.at(e) && e.Return+c.rules.Skew <= a.Call+a.Block {
+		if e.Kind == Ack && e.Outcome == Done && m.at(e) && e.Return+c.rules.Skew <= a.Call+a.Block && !c.forgotten(e.Return, a.Return) {
 			c.breach(Answered, "%s was acked as %d at %v, and a client that waited from %v until %v was told that it is pending", m.id, e.Fence, e.Return, a.Call, a.Return)
 			return
 		}

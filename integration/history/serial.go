@@ -67,6 +67,11 @@ func (c *check) turn(m *message) turn {
 			t.last = h
 		}
 	}
+	for _, cut := range c.Crashes { // it may have taken the message, unless that was delivered afterwards
+		if c.forgets(&cut, m.enqueue.Return) && !slices.ContainsFunc(m.hands, func(h hand) bool { return h.lease.Call >= cut.Back }) {
+			t.gone = min(t.gone, cut.At)
+		}
+	}
 	return t
 }
 
