@@ -113,6 +113,7 @@ func TestUsersOfAClusterSurviveAFailover(t *testing.T) {
 	if !n.may(next, "worker", "two", "FILA.ENQUEUE", "jobs", "x") || n.may(next, "worker", "two", "FILA.ENQUEUE", "other", "x") || n.may(next, "worker", "one", "PING") {
 		t.Error("the next leader has other users")
 	}
+	n.soon("the password at the other follower", func() bool { return n.may(third, "worker", "two", "PING") })
 	connected := n.as(third, "worker", "two")
 	do(t, connected, "PING")
 	do(t, connect(t, n.all[next].Addr(), 3), "ACL", "DELUSER", "worker")
