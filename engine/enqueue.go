@@ -223,12 +223,13 @@ func distinct(keys []string) []string {
 }
 
 // Enqueue stores a prepared message and returns its id. With a unique id that a message of the
-// queue has, or with a deduplication id that is within its window, it stores nothing and
-// returns the id of that message, even if the queue is paused or full. All checks precede the first change, so a refused request leaves
-// no trace in memory or in the batch.
+// queue has, or with a deduplication id that is within its window, it stores nothing and returns
+// the id of that message, even if the queue is paused or full. All checks precede the first change,
+// so a refused request leaves no trace in memory or in the batch.
 //
-// It returns ErrWouldBlock and parks the task where one of these ids must be looked up again, or where the counts of a limited queue are not exact yet. In a transaction the
-// preflight has done both, and the task never parks.
+// It returns ErrWouldBlock and parks the task where one of these ids must be looked up again, or
+// where the counts of a limited queue are not exact yet. In a transaction the preflight has done
+// both, and the task never parks.
 func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	a, err := tx.admit(req)
 	if err != nil {

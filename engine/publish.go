@@ -161,8 +161,8 @@ func (req *Publish) Bytes() int {
 
 // Publish stores a prepared message in all queues whose bindings it meets, in one write, and
 // returns the ids in the order of the queues. With a unique id or a deduplication id that a queue
-// knows, that queue stores nothing and its id is that of the first message. A queue that refuses the message
-// refuses the publish, and then nothing has changed; with BestEffort it is left out.
+// knows, that queue stores nothing and its id is that of the first message. A queue that refuses
+// the message refuses the publish, and then nothing has changed; with BestEffort it is left out.
 //
 // It returns ErrWouldBlock and parks the task where Enqueue does, and while the requests are made
 // again for other bindings. Errors: ErrMisconf, those of Enqueue with the name of the queue.

@@ -63,7 +63,7 @@ func (c *core) owner(q *queue, id string, l *dedupView) (ID, error) {
 		return now.id, nil
 	}
 	switch {
-	case !l.done || l.seen < c.dedup.taken.Dropped:
+	case l == nil || !l.done || l.seen < c.dedup.taken.Dropped:
 		return ID{}, ErrWouldBlock
 	case l.err != nil:
 		return ID{}, fmt.Errorf("look UNIQUE up: %w", l.err)
