@@ -104,7 +104,7 @@ func measureAll(ctx context.Context, o options) error {
 	defer bar.Done()
 	done := int64(0)
 	for _, c := range testCases() {
-		if !chosen(o.cases, c.Name) {
+		if !chosen(o.cases, c.Name) || !slices.ContainsFunc(all, func(s *running) bool { return s.system.does(&c) }) {
 			continue
 		}
 		taken := results.add(&c)
