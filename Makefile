@@ -31,7 +31,7 @@ SOLE := ^TestSimulation|^TestARateIsExactTo|^TestCreditIsNotLostWhen|^TestKeysOf
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
 PURE = $$($(GO) list ./... | grep -v /integration)
 
-# The adapters in Go: modules of their own. Those in Python have scripts that run their tests.
+# The adapters in Go: modules of their own. The others have scripts that run their tests.
 ADAPTERS := adapters/watermill adapters/gocloud
 
 # The packages that put a broker under such load that no other test should run beside them.
@@ -253,6 +253,7 @@ test-adapters: build ## let the frameworks' own suites drive the adapters and a 
 	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -short -count=1 -timeout $(HANGS) ./...) || exit 1; done
 	TEST_BROKER=$(CURDIR)/$(BIN) adapters/celery/tests/run
 	TEST_BROKER=$(CURDIR)/$(BIN) adapters/python/tests/run
+	TEST_BROKER=$(CURDIR)/$(BIN) adapters/activejob/tests/run
 
 # Not for CI: the collector has two hundred modules, and is built once.
 test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests

@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+module ActiveJob
+  module QueueAdapters
+    # Stores jobs as messages of Fila:
+    #
+    #   config.active_job.queue_adapter = :fila            # the broker that FILA_URL names
+    #   config.active_job.queue_adapter = ActiveJob::QueueAdapters::FilaAdapter.new(
+    #     url: "fila://127.0.0.1:5555", queue_options: { maxattempts: 5, backoff: 2000 })
+    #
+    # The payload of a message is the job as JSON, its header job_class names the class. The id of the
+    # message becomes the provider_job_id.
+    class FilaAdapter < (defined?(AbstractAdapter) ? AbstractAdapter : Object)
+      attr_reader :connection
+
+      def initialize(**options)
+        super()
+        @connection = Fila::ActiveJob::Connection.new(**options)
+      end
+
+      def enqueue(job)
+        store(job)
+      end
+
+      def enqueue_at(job, timestamp)
+        store(job, "AT", (timestamp.to_f * 1000).ceil)
+      end
+
+      private
+
+      def store(job, *time)
+        options = arguments(job) # before serialize, which stores them
+        command = ["FILA.ENQUEUE", job.queue_name, JSON.generate(job.serialize), *time, *options, "HEADER", "job_class", job.class.name]
+        job.provider_job_id = connection.on(job.queue_name) { connection.call(*command) }
+      end
+
+      def arguments(job)
+        options = job.fila_options
+        # A retry is a message of its own, not a duplicate of the one that failed.
+        options = options.except(:dedup, :unique) if job.executions.positive?
+        options = { priority: priority(job) }.merge(options) if job.priority
+        options.flat_map do |name, value|
+          value = (value.to_f * 1000).ceil if name == :ttl
+          Array(value).flat_map { |one| [name.to_s.upcase, one] }
+        end
+      end
+
+      # The smaller a priority is in Active Job, the earlier the job runs; in Fila 9 is first, 4 is usual.
+      def priority(job)
+        9 - job.priority.clamp(0, 9)
+      end
+    end
+  end
+end

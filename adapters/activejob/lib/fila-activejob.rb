@@ -1,0 +1,4 @@
+# frozen_string_literal: true
+
+# What Bundler requires for the gem.
+require "fila/active_job"
