@@ -17,7 +17,7 @@ type Use struct {
 	Resident int64 // bytes in memory now
 	Peak     int64 // maximum of Resident so far
 	Anon     int64 // the part of Resident that is not backed by files
-	// CPU is the time of all threads and of terminated, awaited children, with a
+	// CPU is the time of all threads, and of terminated, awaited children with a
 	// resolution of 10 ms.
 	CPU time.Duration
 }
@@ -45,7 +45,11 @@ func UseOf(pid int) (Use, error) {
 		}
 	}
 	s, err := statOf(pid)
-	u.CPU = s.cpu
+	if err != nil {
+		return Use{}, err
+	}
+	own, err := cpuOf(pid)
+	u.CPU = own + s.children
 	return u, err
 }
 
@@ -95,8 +99,8 @@ func descendants(pid int) []int {
 
 // stat is the part of /proc/<pid>/stat that is used.
 type stat struct {
-	parent int
-	cpu    time.Duration
+	parent   int
+	children time.Duration // CPU time of terminated, awaited children
 }
 
 // statOf reads times, which Linux reports in hundredths of a second on every machine.
@@ -106,9 +110,8 @@ func statOf(pid int) (stat, error) {
 		return stat{}, err
 	}
 	// The second field is the name in parentheses, which may contain any character. Of the fields
-	// after it, ppid is the 4th of the line, and utime, stime, cutime and cstime are the 14th to
-	// 17th.
-	const behind, ppid, utime, cstime = 3, 4, 14, 17
+	// after it, ppid is the 4th of the line, and cutime and cstime are the 16th and 17th.
+	const behind, ppid, cutime, cstime = 3, 4, 16, 17
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= cstime-behind {
 		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
@@ -117,12 +120,12 @@ func statOf(pid int) (stat, error) {
 	if s.parent, err = strconv.Atoi(string(fields[ppid-behind])); err != nil {
 		return stat{}, err
 	}
-	for i := utime; i <= cstime; i++ {
+	for i := cutime; i <= cstime; i++ {
 		ticks, err := strconv.ParseInt(string(fields[i-behind]), 10, 64)
 		if err != nil {
 			return stat{}, err
 		}
-		s.cpu += time.Duration(ticks) * 10 * time.Millisecond
+		s.children += time.Duration(ticks) * 10 * time.Millisecond
 	}
 	return s, nil
 }

@@ -30,6 +30,28 @@ func TestAProcessUsesMemoryAndTime(t *testing.T) {
 	t.Error("no time passes in a busy loop")
 }
 
+// A server that is idle most of the time uses less in a second than a tick of the kernel's statistics.
+func TestLessThanATickOfTimeIsSeen(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("this system has no /proc, and nothing here is used on it")
+	}
+	before, err := UseOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
+		u, err := UseOf(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := u.CPU - before.CPU; took > 0 && took < 10*time.Millisecond {
+			return
+		}
+		before = u
+	}
+	t.Error("each change was of 10 ms or more")
+}
+
 func TestATreeHasTheChildrenOfChildren(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("this system has no /proc, and nothing here is used on it")
