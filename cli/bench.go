@@ -51,12 +51,20 @@ XADD, XREADGROUP, and XACK with XDEL.
 
 CPU is that of all of the server's threads, for a message, compaction and other
 rest until it is idle again included. It is known for a server on this machine only.
+At a low --rate it shows what one message costs that meets an idle server.
+
+A --backlog of cycle is enqueued before the first round and stays: each cycle takes
+the oldest messages and adds as many. To compare, measure the same without it, and a
+Redis server with and without. With large messages lower -c and -P: so many are in
+memory at once.
 
 The password, if there is one, is taken from FILA_AUTH__PASSWORD.`,
 		Example: `  fila bench                                  64 connections, 16 messages at once, 100 keys
   fila bench cycle -c 16 -P 1                 without pipelining
   fila bench enqueue -c 50 -P 16 -d 1024      enqueueing alone, 1 KiB
+  fila bench cycle -c 16 -P 4 -d 262144       messages of 256 KiB, 64 of them at once
   fila bench wait -c 16 -P 1 --rate 50%       latency at half of the greatest rate
+  fila bench wait -c 16 -P 1 --rate 200       latency and CPU of a message at 200 a second
   fila bench --rate 70% -t 10m --rounds 1     ten minutes: does the rate hold, how long is a pause?
   fila bench --backlog 10000000               with 10,000,000 messages in the queue
   fila bench --keys 1000000                   with as many fairness keys
@@ -75,7 +83,7 @@ The password, if there is one, is taken from FILA_AUTH__PASSWORD.`,
 	fs.IntVarP(&f.Shape.Keys, "keys", "k", 100, "fairness `keys`, one by chance for each message; 0: none is given")
 	fs.IntVar(&f.Shape.Throttles, "throttles", 0, "throttle `keys` of each message, which hold nothing back")
 	fs.StringVar(&f.hook, "hook", "", "`file` with an on_enqueue hook; each message then has its key in the header tenant")
-	fs.Int64Var(&f.Backlog, "backlog", 0, "`messages` that are in the queue before")
+	fs.Int64Var(&f.Backlog, "backlog", 0, "`messages` that are in the queue before; not with wait")
 	fs.StringVar(&f.rate, "rate", "", "messages a second, or a share of the greatest `rate` as in 70%; empty: as fast as can be")
 	fs.DurationVarP(&f.Duration, "time", "t", 5*time.Second, "`duration` of a round")
 	fs.DurationVar(&f.Warmup, "warmup", time.Second, "`duration` of what comes before and does not count")

@@ -15,8 +15,10 @@ func TestBenchMeasuresAndCleansUp(t *testing.T) {
 	for _, args := range [][]string{
 		{"cycle", "--throttles", "2"},
 		{"cycle", "--hook", "testdata/tenants.lua", "--rate", "500"},
+		{"cycle", "--backlog", "500", "-d", "16384"},
 		{"enqueue", "--backlog", "100"},
 		{"wait", "--rate", "50%"},
+		{"wait", "--rate", "200"},
 		{"wait", "--keys", "0"},
 		{"drain", "--backlog", "1000"},
 	} {

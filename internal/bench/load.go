@@ -320,16 +320,36 @@ func (a Account) Charge(r *Round, messages int64) {
 	if a.pid == 0 || messages == 0 {
 		return
 	}
-	u := use(a.pid)
-	for since := time.Now(); time.Since(since) < settledMax; {
-		time.Sleep(settledLook) //nolint:forbidigo // a poll with a deadline, of another process
-		next := use(a.pid)
+	u := settle(nil, a.pid, settledMax)
+	r.CPU = float64((u.CPU - a.before.CPU).Microseconds()) / float64(messages)
+	r.Peak = u.Peak
+}
+
+// Settle waits until a server is idle again, as after its queue was filled, but no longer than atMost. It
+// fails only when ctx ends.
+func Settle(ctx context.Context, pid int, atMost time.Duration) error {
+	if pid != 0 {
+		settle(ctx.Done(), pid, atMost)
+	}
+	return ended(ctx, nil)
+}
+
+// settle waits until a process is idle, until atMost has passed or the channel is closed. It returns the
+// usage until then.
+func settle(stop <-chan struct{}, pid int, atMost time.Duration) proc.Use {
+	u := use(pid)
+	for since := time.Now(); time.Since(since) < atMost; {
+		select {
+		case <-stop:
+			return u
+		case <-time.After(settledLook):
+		}
+		next := use(pid)
 		busy := next.CPU - u.CPU
 		u = next
 		if busy.Seconds() < settledShare*settledLook.Seconds() {
 			break
 		}
 	}
-	r.CPU = float64((u.CPU - a.before.CPU).Microseconds()) / float64(messages)
-	r.Peak = u.Peak
+	return u
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,32 @@ func TestABacklogStaysWhileCyclesPass(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsIdleHasSettled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := time.Now()
+	if err := Settle(ctx, 1<<22, time.Hour); err != nil { // no process has this id
+		t.Error(err)
+	}
+	quit := make(chan struct{})
+	defer close(quit)
+	go func() {
+		for x := 0; ; x++ {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+		}
+	}()
+	if err := Settle(ctx, os.Getpid(), 10*time.Millisecond); err != nil || time.Since(begun) > time.Minute {
+		t.Errorf("after %s: %v", time.Since(begun), err)
+	}
+	cancel()
+	if err := Settle(ctx, os.Getpid(), time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
 // What a pause keeps waiting is not one batch: it is all that were due meanwhile.
 func TestAPauseCountsForAllThatWereDueInIt(t *testing.T) {
 	const pause = 300 * time.Millisecond
@@ -188,6 +215,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"negative":     func(o *Options) { o.Backlog = -1 },
 		"backlog":      func(o *Options) { o.Workload = Drain },
 		"tell":         func(o *Options) { o.Workload, o.Shape.Payload = Wait, 7 },
+		"empty queue":  func(o *Options) { o.Workload, o.Backlog = Wait, 1 },
 	} {
 		o := options(Cycle)
 		if err := o.Check(); err != nil {

@@ -56,7 +56,7 @@ type Options struct {
 	Warmup   time.Duration
 	Duration time.Duration // of a round; Drain runs until the backlog is empty
 	Rounds   int
-	Backlog  int64 // messages in the queue before the load; for Drain, all messages
+	Backlog  int64 // messages in the queue before the load; for Drain, all messages; none for Wait
 }
 
 // Check validates the options.
@@ -76,6 +76,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("a round must last at least 100ms, not %s", o.Duration)
 	case o.Rounds < 1:
 		return fmt.Errorf("there must be at least one round, not %d", o.Rounds)
+	case o.Workload == Wait && o.Backlog > 0:
+		return errors.New("wait takes no backlog: consumers that wait have an empty queue")
 	case o.Workload == Drain && o.Backlog == 0:
 		return errors.New("drain needs a backlog to drain")
 	case o.Workload == Drain && o.Rate.open():
