@@ -44,7 +44,7 @@ const compiled = 3 * time.Second
 // round measures once, as bench.Load does for the other systems.
 func (b *bullmq) round(ctx context.Context, c *testCase, o *options) (bench.Round, error) {
 	args := []string{filepath.Join(b.dir, "driver.mjs"), strconv.Itoa(b.port), "fila-peers"}
-	for _, n := range []int{c.conns, c.pipeline, payload, int(max(o.warmup, compiled).Milliseconds()), int(o.time.Milliseconds())} {
+	for _, n := range []int{c.Conns, c.Pipeline, c.Payload, int(max(o.warmup, compiled).Milliseconds()), int(o.time.Milliseconds())} {
 		args = append(args, strconv.Itoa(n))
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(o.warmup, compiled)+o.time+time.Minute)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -34,6 +35,9 @@ type options struct {
 	nodes  bool
 	only   string
 	cases  string
+	quick  bool
+	// backlog is the number of messages in the queues of systems that store some.
+	backlog int64
 }
 
 func main() {
@@ -48,46 +52,44 @@ func main() {
 	flag.DurationVar(&o.warmup, "warmup", time.Second, "`duration` of the warm-up before a round")
 	flag.BoolVar(&o.nodes, "nodes", false, "compare clusters of three nodes in place of single servers")
 	flag.StringVar(&o.only, "only", "", "`systems` to measure, separated by commas; all if empty")
-	flag.StringVar(&o.cases, "cases", "", "`cases` to measure, separated by commas; all if empty")
-	quick := flag.Bool("quick", false, "three rounds of two seconds, at most five minutes in total")
+	flag.StringVar(&o.cases, "cases", "", "`cases` to measure, separated by commas; all if empty, which takes about 40 minutes")
+	flag.Int64Var(&o.backlog, "backlog", 1_000_000, "`messages` that are stored in Fila and in Redis in the case backlog-64x16")
+	flag.BoolVar(&o.quick, "quick", false, "three rounds of two seconds; without -cases only those with a *, at most five minutes in total")
+	flag.Usage = func() { usage(&o) }
 	flag.Parse()
-	if *quick {
+	if o.quick {
 		o.rounds, o.time, o.warmup = 3, 2*time.Second, 500*time.Millisecond
 	}
-	harness.Main("peers", func(ctx context.Context) (int, error) { return harness.Done(measureAll(ctx, o)) })
+	harness.Main("peers", func(ctx context.Context) (int, error) { return harness.Done(measureAll(ctx, o, os.Stdout)) })
 }
 
-// testCase is a load for all systems.
-type testCase struct {
-	Name     string `json:"name"`
-	What     string `json:"what"`
-	workload bench.Workload
-	conns    int
-	pipeline int
+// usage writes the help.
+func usage(o *options) {
+	w := flag.CommandLine.Output()
+	fmt.Fprintf(w, `peers puts Fila and other brokers under the same load, in turns, and compares them.
+It starts every server that a chosen case needs, and ends with what is promised, what
+was seen and whether it was kept.
+
+  peers -quick                                        within five minutes
+  peers -only fila,redis-always -rounds 7             beside Redis alone
+  peers -cases cycle-1k,cycle-16k,cycle-256k          sizes of messages
+  peers -cases weak-cycle-64x16,weak-enqueue-50x16    synced after the reply
+  peers -cases wait-200,wait-5000 -time 20s           latency and CPU at low rates
+  peers -cases backlog-64x16 -backlog 10000000        with 10,000,000 messages stored
+
+`)
+	flag.PrintDefaults()
+	listCases(w, o)
 }
 
-// payload is the size of a message in bytes; keys is the number of fairness keys, which only Fila
-// has.
-const (
-	payload = 256
-	keys    = 100
-)
-
-func testCases() []testCase {
-	return []testCase{
-		{"cycle-64x16", "enqueue, lease and ack: 64 connections, 16 messages at once", bench.Cycle, 64, 16},
-		{"cycle-16x1", "enqueue, lease and ack: 16 connections, one message at a time", bench.Cycle, 16, 1},
-		{"enqueue-50x16", "enqueue alone: 50 connections, 16 messages at once", bench.Enqueue, 50, 16},
-		{"enqueue-50x1", "enqueue alone: 50 connections, one message at a time", bench.Enqueue, 50, 1},
+func measureAll(ctx context.Context, o options, w io.Writer) error {
+	cases, err := chosenCases(&o)
+	if err != nil {
+		return err
 	}
-}
-
-// chosen reports whether a comma-separated list contains a name; an empty list contains all.
-func chosen(list, name string) bool {
-	return list == "" || slices.Contains(strings.Split(list, ","), name)
-}
-
-func measureAll(ctx context.Context, o options) error {
+	if o.rounds < 1 || o.backlog < 1 {
+		return fmt.Errorf("-rounds %d and -backlog %d must be at least 1", o.rounds, o.backlog)
+	}
 	root, err := os.MkdirTemp("", "fila-peers-")
 	if err != nil {
 		return err
@@ -95,71 +97,80 @@ func measureAll(ctx context.Context, o options) error {
 	defer os.RemoveAll(root)
 	r := &run{options: o, root: root, redis: map[string]*redisServer{}}
 	defer r.end()
-	all, absent, err := r.startAll(ctx)
+	all, absent, err := r.startAll(ctx, cases)
 	if err != nil {
 		return err
 	}
+	cases = slices.DeleteFunc(cases, func(c testCase) bool { return len(c.of(all)) == 0 })
 	results := newResults(&o, absent)
-	bar := progress.New(os.Stderr, "rounds", int64(countRounds(all, &o)))
-	defer bar.Done()
-	done := int64(0)
-	for _, c := range testCases() {
-		if !chosen(o.cases, c.Name) || !slices.ContainsFunc(all, func(s *running) bool { return s.system.does(&c) }) {
-			continue
+	for i := range cases {
+		c := &cases[i]
+		if err = results.measure(ctx, c, c.of(all), &o, fmt.Sprintf("%s (%d of %d)", c.Name, i+1, len(cases))); err != nil {
+			results.Cases = results.Cases[:i] // the cases before are complete
+			break
 		}
-		taken := results.add(&c)
-		for round := range o.rounds {
-			// The order varies, since the disk's speed varies over time.
-			order := slices.Clone(all)
-			slices.Reverse(order[:len(order)*(round%2)])
-			for _, s := range order {
-				if !s.system.does(&c) {
-					continue
-				}
-				one, err := s.measure(ctx, &c, &o)
-				if err != nil {
-					return fmt.Errorf("%s, %s: %w", s.system.ID, c.Name, err)
-				}
-				taken[s.system.ID] = append(taken[s.system.ID], one)
-				done++
-				bar.Set(done)
-			}
-		}
-		results.sum(&c, all, taken)
 	}
-	bar.Done()
-	if err := results.writeTable(os.Stdout); err != nil {
+	results.writeTable(w)
+	results.writeSummary(w)
+	if err != nil || o.out == "" {
 		return err
-	}
-	if o.out == "" {
-		return nil
 	}
 	return results.write(o.out)
 }
 
-func countRounds(all []*running, o *options) int {
-	n := 0
-	for _, c := range testCases() {
-		for _, s := range all {
-			if s.system.does(&c) && chosen(o.cases, c.Name) {
-				n += o.rounds
-			}
-		}
-	}
-	return n
+// of returns the systems that the case is for.
+func (c *testCase) of(all []*running) []*running {
+	return slices.DeleteFunc(slices.Clone(all), func(s *running) bool { return !c.has(s.system.ID) })
 }
 
-func (s *system) does(c *testCase) bool { return s.only == nil || slices.Contains(s.only, c.Name) }
+// measure measures all rounds of a case, its systems in turns.
+func (r *results) measure(ctx context.Context, c *testCase, systems []*running, o *options, title string) error {
+	for _, s := range systems {
+		if !s.system.stored {
+			continue
+		}
+		if err := s.fill(ctx, c, o); err != nil {
+			return fmt.Errorf("%s, %s: fill the queue: %w", s.system.ID, c.Name, err)
+		}
+	}
+	defer empty(ctx, systems)
+	bar := progress.New(os.Stderr, title, int64(o.rounds*len(systems)))
+	defer bar.Done()
+	taken := r.add(c)
+	done := int64(0)
+	for round := range o.rounds {
+		// The order varies, since the disk's speed varies over time.
+		order := slices.Clone(systems)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, s := range order {
+			one, err := s.measure(ctx, c, o)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", s.system.ID, c.Name, err)
+			}
+			taken[s.system.ID] = append(taken[s.system.ID], one)
+			done++
+			bar.Set(done)
+		}
+	}
+	r.sum(c, systems, taken)
+	return nil
+}
 
-// startAll starts the installed systems and lists the others.
-func (r *run) startAll(ctx context.Context) (all []*running, absent []string, err error) {
-	table := systems()
-	if r.nodes {
-		table = clusters()
+// startAll starts the chosen systems that a case needs, as far as they are installed, and lists the others.
+func (r *run) startAll(ctx context.Context, cases []testCase) (all []*running, absent []string, err error) {
+	table := allSystems(&r.options)
+	var ids []string
+	for i := range table {
+		ids = append(ids, table[i].ID)
+	}
+	if err := checkNames("-only", r.only, ids); err != nil {
+		return nil, nil, err
 	}
 	for i := range table {
 		s := &table[i]
-		if !chosen(r.only, s.ID) {
+		if !chosen(r.only, s.ID) || !slices.ContainsFunc(cases, func(c testCase) bool { return c.has(s.ID) }) {
 			continue
 		}
 		one, err := s.start(ctx, r)
@@ -175,7 +186,7 @@ func (r *run) startAll(ctx context.Context) (all []*running, absent []string, er
 		all = append(all, one)
 	}
 	if len(all) == 0 {
-		return nil, nil, errors.New("no system to measure; see -only")
+		return nil, nil, errors.New("no system to measure: none of -only that is installed is in a case of -cases; see -help")
 	}
 	return all, absent, nil
 }
@@ -185,15 +196,52 @@ func (s *running) measure(ctx context.Context, c *testCase, o *options) (bench.R
 	if s.round != nil {
 		return s.round(ctx, c, o)
 	}
-	l := bench.Load{Peer: s.peer, PID: s.pid, Options: bench.Options{
-		Workload: c.workload, Conns: c.conns, Pipeline: c.pipeline, Duration: o.time, Warmup: o.warmup, Rounds: 1,
-		Shape: bench.Shape{Queue: "fila-peers", Payload: payload, Keys: keys},
-	}}
-	rounds, err := l.Run(ctx)
+	if s.load != nil {
+		return s.load.Round(ctx, c.Name)
+	}
+	rounds, err := s.loadOf(c, o).Run(ctx)
 	if err != nil {
 		return bench.Round{}, err
 	}
 	return rounds[0], nil
+}
+
+// loadOf returns the load of a case.
+func (s *running) loadOf(c *testCase, o *options) *bench.Load {
+	return &bench.Load{Peer: s.peer, PID: s.pid, Options: bench.Options{
+		Workload: c.Workload, Conns: c.Conns, Pipeline: c.Pipeline, Rate: bench.Rate{PerSecond: c.Rate},
+		Duration: o.time, Warmup: o.warmup, Rounds: 1,
+		Shape: bench.Shape{Queue: "fila-peers", Payload: c.Payload, Keys: keys},
+	}}
+}
+
+// settled is how long a server may take to finish what filling its queue has caused.
+const settled = time.Minute
+
+// fill stores messages in the queue, which keeps them from round to round.
+func (s *running) fill(ctx context.Context, c *testCase, o *options) error {
+	l := s.loadOf(c, o)
+	l.Options.Backlog = o.backlog
+	bar := progress.New(os.Stderr, s.system.ID+", messages stored", o.backlog)
+	defer bar.Done()
+	l.Watch = func(_ string, done, _ int64, _ bool) { bar.Set(done) }
+	if err := l.Prepare(ctx); err != nil {
+		return err
+	}
+	l.Watch = nil
+	s.load = l
+	return bench.Settle(ctx, s.pid, settled)
+}
+
+// empty removes the queues that were filled. Their servers end with the run, so that an error has no
+// consequence.
+func empty(ctx context.Context, systems []*running) {
+	for _, s := range systems {
+		if s.load != nil {
+			_ = s.load.Clean(ctx)
+			s.load = nil
+		}
+	}
 }
 
 // moduleVersion returns the version of a module built into this program.

@@ -19,7 +19,7 @@ type results struct {
 	Machine machine       `json:"machine"`
 	Rounds  int           `json:"rounds"`
 	Seconds float64       `json:"round_seconds"`
-	Payload int           `json:"payload_bytes"`
+	Backlog int64         `json:"backlog,omitempty"` // of systems that store one
 	Absent  []string      `json:"not_installed,omitempty"`
 	Cases   []*caseResult `json:"cases"`
 }
@@ -35,6 +35,7 @@ type machine struct {
 type caseResult struct {
 	testCase
 	Systems []outcome `json:"systems"`
+	Summary []verdict `json:"summary,omitempty"`
 }
 
 // outcome holds the medians of one system in one case.
@@ -43,7 +44,7 @@ type outcome struct {
 	Version string    `json:"version"`
 	Rate    float64   `json:"rate"`
 	Rates   []float64 `json:"rates"`  // by round
-	Ratio   float64   `json:"ratio"`  // Fila's rate divided by this one
+	Ratio   float64   `json:"ratio"`  // Fila's rate divided by this one, by round; 0 if the case does not compare them
 	CPU     float64   `json:"cpu_us"` // of the server per message
 	Peak    int64     `json:"peak_bytes"`
 	P50     float64   `json:"p50_ms,omitempty"` // of a batch, if this program is the client
@@ -51,7 +52,7 @@ type outcome struct {
 }
 
 func newResults(o *options, absent []string) *results {
-	return &results{Machine: thisMachine(), Rounds: o.rounds, Seconds: o.time.Seconds(), Payload: payload, Absent: absent}
+	return &results{Machine: thisMachine(), Rounds: o.rounds, Seconds: o.time.Seconds(), Backlog: o.backlog, Absent: absent}
 }
 
 func thisMachine() machine {
@@ -92,46 +93,63 @@ func (r *results) sum(c *testCase, all []*running, taken map[string][]bench.Roun
 		for i := range rounds {
 			o.Rates = append(o.Rates, rounds[i].Rate)
 		}
-		report := bench.NewReport("", "", &bench.Options{Workload: c.workload}, rounds)
+		report := bench.NewReport("", "", &bench.Options{Workload: c.Workload}, rounds)
 		m := report.Median
 		o.Rate, o.CPU, o.Peak = m.Rate, m.CPU, m.Peak
-		if l, ok := m.Latency[string(c.workload)]; ok {
+		if l, ok := m.Latency[c.latency()]; ok {
 			o.P50, o.P99 = l.P50, l.P99
 		}
 		last.Systems = append(last.Systems, o)
 	}
-	fila := last.Systems[0].Rate
-	for i := range last.Systems {
-		last.Systems[i].Ratio = fila / last.Systems[i].Rate
+	last.compare(taken)
+}
+
+// compare computes the ratios of the rates and the verdicts. At a given rate all have the same.
+func (c *caseResult) compare(taken map[string][]bench.Round) {
+	first := figures(figureRate, "", taken[c.systems[0]])
+	for i := range c.Systems {
+		o := &c.Systems[i]
+		if all := ratios(first, o.Rates); len(all) > 0 && c.Rate == 0 {
+			o.Ratio = bench.Median(all)
+		}
+	}
+	for i := range c.goals {
+		if v, ok := c.goals[i].judge(c.latency(), taken); ok {
+			c.Summary = append(c.Summary, v)
+		}
 	}
 }
 
 // writeTable writes one Markdown table per case.
-func (r *results) writeTable(w io.Writer) error {
-	var b strings.Builder
+func (r *results) writeTable(w io.Writer) {
 	for _, c := range r.Cases {
-		fmt.Fprintf(&b, "\n### %s: %s\n\n", c.Name, c.What)
-		fmt.Fprintf(&b, "| system | settings | synced | messages/s | Fila's is | server CPU a message | p50, p99 of a batch | peak memory |\n|---|---|---|---|---|---|---|---|\n")
+		latency := "of a batch"
+		if c.Workload == bench.Wait {
+			latency = "until delivery"
+		}
+		fmt.Fprintf(w, "\n### %s: %s\n\n", c.Name, c.What)
+		fmt.Fprintf(w, "| system | settings | synced | messages/s | Fila's is | server CPU a message | p50, p99 %s | peak memory |\n|---|---|---|---|---|---|---|---|\n", latency)
 		for i := range c.Systems {
-			c.Systems[i].row(&b)
+			c.row(w, &c.Systems[i])
 		}
 	}
 	for _, a := range r.Absent {
-		fmt.Fprintf(&b, "\nNot measured: %s\n", a)
+		fmt.Fprintf(w, "\nNot measured: %s\n", a)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
-func (o *outcome) row(w io.Writer) {
+func (c *caseResult) row(w io.Writer, o *outcome) {
 	synced, ratio, latency := "no", "", ""
 	if o.Synced {
 		synced = "yes"
 	}
-	if o.ID != "fila" {
+	if o.ID != c.systems[0] && o.Ratio > 0 {
 		ratio = fmt.Sprintf("%.2f ×", o.Ratio)
 	}
-	if o.P50 > 0 {
+	switch {
+	case c.Workload == bench.Wait:
+		latency = fmt.Sprintf("%.2f, %.2f ms", o.P50, o.P99)
+	case o.P50 > 0:
 		latency = fmt.Sprintf("%.1f, %.1f ms", o.P50, o.P99)
 	}
 	fmt.Fprintf(w, "| %s %s | %s | %s | %.0f | %s | %.1f µs | %s | %d MiB |\n", o.Name, o.Version, o.Settings, synced, o.Rate, ratio, o.CPU, latency, o.Peak>>20)
@@ -162,16 +180,22 @@ func (r *results) write(dir string) error {
 // page writes the document.
 func (r *results) page(b *strings.Builder) {
 	fmt.Fprintf(b, "# Fila beside others\n\nWritten by `make bench-peers`; the figures by round are in [peers.json](peers.json), what they mean in [benchmarks.md](../benchmarks.md).\n\n")
-	fmt.Fprintf(b, "%d cores of %s, %d GB, Linux %s, %s. Client and server share them. Messages of %d bytes; medians of %d rounds of %g s, all systems in turns. "+
+	fmt.Fprintf(b, "%d cores of %s, %d GB, Linux %s, %s. Client and server share them. Messages have %d bytes unless a case says otherwise; medians of %d rounds of %g s, all systems in turns. "+
 		"*Synced*: what is acknowledged is on disk. CPU is that of all threads and processes of the server.\n",
-		r.Machine.Cores, r.Machine.CPU, (r.Machine.Memory+1<<29)>>30, r.Machine.Kernel, r.Machine.Go, r.Payload, r.Rounds, r.Seconds)
-	_ = r.writeTable(b) // a builder takes all
+		r.Machine.Cores, r.Machine.CPU, (r.Machine.Memory+1<<29)>>30, r.Machine.Kernel, r.Machine.Go, usualPayload, r.Rounds, r.Seconds)
+	r.writeSummary(b)
+	r.writeTable(b)
 	for _, c := range r.Cases {
 		fmt.Fprintf(b, "\n![%s](%s.svg)\n", c.What, c.Name)
 	}
 	fmt.Fprintf(b, "\n### What a batch of N messages is\n\n| system | |\n|---|---|\n")
-	for i := range r.Cases[0].Systems {
-		o := &r.Cases[0].Systems[i]
-		fmt.Fprintf(b, "| %s, %s | %s |\n", o.Name, o.Settings, o.Batch)
+	seen := map[string]bool{}
+	for _, c := range r.Cases {
+		for i := range c.Systems {
+			if o := &c.Systems[i]; !seen[o.ID] {
+				seen[o.ID] = true
+				fmt.Fprintf(b, "| %s, %s | %s |\n", o.Name, o.Settings, o.Batch)
+			}
+		}
 	}
 }

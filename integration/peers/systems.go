@@ -25,8 +25,8 @@ type system struct {
 
 	// start starts the server below a directory, or uses a running one.
 	start func(ctx context.Context, run *run) (*running, error)
-	// only restricts it to the named cases; nil: all cases.
-	only []string
+	// stored: its queue is filled with -backlog messages before a case.
+	stored bool
 }
 
 // running is a system whose server runs.
@@ -36,36 +36,48 @@ type running struct {
 	pid     int
 	peer    bench.Peer // nil if round is set
 	round   func(ctx context.Context, c *testCase, o *options) (bench.Round, error)
+	load    *bench.Load // of a queue that stays filled from round to round
 }
 
 const respBatch = "one write of N commands; one lease and one ack of N"
 
-// systems returns all systems to compare, Fila first.
-func systems() []system {
+// systems returns all systems to compare, Fila first. The cases name those that they are for.
+func systems(o *options) []system {
 	const streams, perTask = "XADD × N in one write; one XREADGROUP COUNT N; one XACK and one XDEL of N", "one command per task"
-	cycles := []string{"cycle-64x16", "cycle-16x1"}
+	messages := fmt.Sprintf("%d messages stored", o.backlog)
 	return []system{
-		{ID: "fila", Name: "Fila", Settings: "storage.sync always, 100 fairness keys", Batch: respBatch, Synced: true, start: startFila},
+		{ID: "fila", Name: "Fila", Settings: "storage.sync always, 100 fairness keys", Batch: respBatch, Synced: true, start: startFila("fila", "always")},
 		{ID: "fila-plain", Name: "Fila", Settings: "the same, built with the tag plain", Batch: "the same", Synced: true, start: startPlain},
-		{ID: "redis-always", Name: "Redis Streams", Settings: "appendfsync always", Batch: streams, Synced: true, start: redisStreams("always")},
-		{ID: "redis-everysec", Name: "Redis Streams", Settings: "appendfsync everysec", Batch: streams, start: redisStreams("everysec")},
-		{ID: "rabbitmq", Name: "RabbitMQ", Settings: "quorum queue, confirms, prefetch N", Batch: "N publishes, their confirms awaited together; one ack of N, not confirmed", Synced: true, start: startRabbit, only: cycles},
-		{ID: "nats-always", Name: "NATS JetStream", Settings: "file store, sync_interval always", Batch: "N asynchronous publishes; one fetch of N; N acks, the last confirmed", Synced: true, start: startNATS(true), only: cycles},
-		{ID: "nats-default", Name: "NATS JetStream", Settings: "file store, sync_interval 2 min (default)", Batch: "the same", start: startNATS(false), only: cycles},
-		{ID: "beanstalkd-f0", Name: "beanstalkd", Settings: "-b, -f0", Batch: "N puts, N reserves, N deletes, each in one write", Synced: true, start: startBeanstalkd("-f0"), only: cycles},
-		{ID: "beanstalkd-default", Name: "beanstalkd", Settings: "-b, -f50 (default)", Batch: "the same", start: startBeanstalkd("-f50"), only: cycles},
-		{ID: "bullmq-always", Name: "BullMQ", Settings: "Redis, appendfsync always", Batch: "addBulk of N; N getNextJob and N moveToCompleted at once", Synced: true, start: startBullMQ("always"), only: cycles[:1]},
-		{ID: "bullmq-everysec", Name: "BullMQ", Settings: "Redis, appendfsync everysec", Batch: "the same", start: startBullMQ("everysec"), only: cycles[:1]},
-		{ID: "asynq-always", Name: "asynq", Settings: "Redis, appendfsync always, 8 servers", Batch: perTask + ", N goroutines", Synced: true, start: startAsynq("always"), only: cycles[:1]},
-		{ID: "asynq-everysec", Name: "asynq", Settings: "Redis, appendfsync everysec, 8 servers", Batch: "the same", start: startAsynq("everysec"), only: cycles[:1]},
+		{ID: "fila-interval", Name: "Fila", Settings: "storage.sync interval (100 ms), 100 fairness keys", Batch: respBatch, start: startFila("fila-interval", "interval")},
+		{ID: "fila-stored", Name: "Fila", Settings: "storage.sync always, 100 fairness keys, " + messages, Batch: respBatch, Synced: true, start: startFila("fila-stored", "always"), stored: true},
+		{ID: "redis-always", Name: "Redis Streams", Settings: "appendfsync always", Batch: streams, Synced: true, start: startStreams("redis-always", "always")},
+		{ID: "redis-everysec", Name: "Redis Streams", Settings: "appendfsync everysec", Batch: streams, start: startStreams("redis-everysec", "everysec")},
+		{ID: "redis-stored", Name: "Redis Streams", Settings: "appendfsync always, " + messages, Batch: streams, Synced: true, start: startStreams("redis-stored", "always"), stored: true},
+		{ID: "rabbitmq", Name: "RabbitMQ", Settings: "quorum queue, confirms, prefetch N", Batch: "N publishes, their confirms awaited together; one ack of N, not confirmed", Synced: true, start: startRabbit},
+		{ID: "nats-always", Name: "NATS JetStream", Settings: "file store, sync_interval always", Batch: "N asynchronous publishes; one fetch of N; N acks, the last confirmed", Synced: true, start: startNATS(true)},
+		{ID: "nats-default", Name: "NATS JetStream", Settings: "file store, sync_interval 2 min (default)", Batch: "the same", start: startNATS(false)},
+		{ID: "beanstalkd-f0", Name: "beanstalkd", Settings: "-b, -f0", Batch: "N puts, N reserves, N deletes, each in one write", Synced: true, start: startBeanstalkd("-f0")},
+		{ID: "beanstalkd-default", Name: "beanstalkd", Settings: "-b, -f50 (default)", Batch: "the same", start: startBeanstalkd("-f50")},
+		{ID: "bullmq-always", Name: "BullMQ", Settings: "Redis, appendfsync always", Batch: "addBulk of N; N getNextJob and N moveToCompleted at once", Synced: true, start: startBullMQ("always")},
+		{ID: "bullmq-everysec", Name: "BullMQ", Settings: "Redis, appendfsync everysec", Batch: "the same", start: startBullMQ("everysec")},
+		{ID: "asynq-always", Name: "asynq", Settings: "Redis, appendfsync always, 8 servers", Batch: perTask + ", N goroutines", Synced: true, start: startAsynq("always")},
+		{ID: "asynq-everysec", Name: "asynq", Settings: "Redis, appendfsync everysec, 8 servers", Batch: "the same", start: startAsynq("everysec")},
 	}
+}
+
+// allSystems returns the systems of the kind that the flags choose.
+func allSystems(o *options) []system {
+	if o.nodes {
+		return clusters()
+	}
+	return systems(o)
 }
 
 // run is the state shared by all systems of a run.
 type run struct {
 	options
 	root  string
-	redis map[string]*redisServer // by appendfsync
+	redis map[string]*redisServer // by name
 	ends  []func()
 }
 
@@ -78,22 +90,24 @@ func (r *run) end() {
 	}
 }
 
-func startFila(ctx context.Context, r *run) (*running, error) { return r.fila(ctx, "fila", r.bin) }
+func startFila(name, sync string) func(context.Context, *run) (*running, error) {
+	return func(ctx context.Context, r *run) (*running, error) { return r.fila(ctx, name, r.bin, sync) }
+}
 
 func startPlain(ctx context.Context, r *run) (*running, error) {
 	if _, err := os.Stat(r.plain); err != nil {
 		return nil, missing{"fila-plain", "run make bench-peers"}
 	}
-	return r.fila(ctx, "fila-plain", r.plain)
+	return r.fila(ctx, "fila-plain", r.plain, "always")
 }
 
 // fila starts a broker with its data in a directory of that name.
-func (r *run) fila(ctx context.Context, name, bin string) (*running, error) {
+func (r *run) fila(ctx context.Context, name, bin, sync string) (*running, error) {
 	dir := filepath.Join(r.root, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	b, err := harness.New(bin, dir, "--storage.sync", "always")
+	b, err := harness.New(bin, dir, "--storage.sync", sync)
 	if err != nil {
 		return nil, err
 	}
@@ -121,16 +135,16 @@ type redisServer struct {
 	pid int
 }
 
-// redisWith starts a Redis with this appendfsync setting, shared by all systems that use it.
-func (r *run) redisWith(ctx context.Context, fsync string) (*redisServer, error) {
-	if s := r.redis[fsync]; s != nil {
+// redisWith starts a Redis with this appendfsync setting, shared by all systems that use its name.
+func (r *run) redisWith(ctx context.Context, name, fsync string) (*redisServer, error) {
+	if s := r.redis[name]; s != nil {
 		return s, nil
 	}
 	bin, err := need("redis-server", "apt-get install redis-server")
 	if err != nil {
 		return nil, err
 	}
-	at, err := newPlace(r.root, "redis-"+fsync)
+	at, err := newPlace(r.root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +154,13 @@ func (r *run) redisWith(ctx context.Context, fsync string) (*redisServer, error)
 		return nil, err
 	}
 	r.later(p.stop)
-	r.redis[fsync] = &redisServer{at, p.pid()}
-	return r.redis[fsync], nil
+	r.redis[name] = &redisServer{at, p.pid()}
+	return r.redis[name], nil
 }
 
-func redisStreams(fsync string) func(context.Context, *run) (*running, error) {
+func startStreams(name, fsync string) func(context.Context, *run) (*running, error) {
 	return func(ctx context.Context, r *run) (*running, error) {
-		s, err := r.redisWith(ctx, fsync)
+		s, err := r.redisWith(ctx, name, fsync)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +174,7 @@ func startBullMQ(fsync string) func(context.Context, *run) (*running, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := r.redisWith(ctx, fsync)
+		s, err := r.redisWith(ctx, "redis-"+fsync, fsync)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +185,7 @@ func startBullMQ(fsync string) func(context.Context, *run) (*running, error) {
 
 func startAsynq(fsync string) func(context.Context, *run) (*running, error) {
 	return func(ctx context.Context, r *run) (*running, error) {
-		s, err := r.redisWith(ctx, fsync)
+		s, err := r.redisWith(ctx, "redis-"+fsync, fsync)
 		if err != nil {
 			return nil, err
 		}
