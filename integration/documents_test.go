@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/integration/harness"
 )
 
 // passage is a block of a document: a session of redis-cli, a program or another file that the
@@ -53,8 +55,9 @@ func blocksOf(text string) []passage {
 func prepared() []string {
 	return []string{
 		"make run\n",
+		"sudo apt install ./fila_*_amd64.deb redis-tools\n",
 		"bin/fila --storage.path ./data\n",
-		"pip install redis\n",
+		"sudo apt install python3-redis\n",
 		"npm install ioredis\n",
 		"go mod init example.org/worker\ngo get github.com/redis/go-redis/v9\n",
 		"redis-cli -p 5555\n",
@@ -69,7 +72,8 @@ func prepared() []string {
 //     is interrupted once it has printed the rest.
 //   - any other language after the name of a file: a file that the commands use.
 //
-// In a tutorial there are no other blocks.
+// In a tutorial there are no other blocks. The paths and ports of the documents are replaced by those
+// of the test.
 func TestTheBlocksOfTheDocumentsRun(t *testing.T) {
 	tutorials, err := filepath.Glob("../docs/tutorial/*.md")
 	if err != nil || len(tutorials) < 5 {
@@ -100,15 +104,28 @@ func TestTheBlocksOfTheDocumentsRun(t *testing.T) {
 	}
 }
 
+// storePath is where a package keeps the store. A document that names it needs a store on disk.
+const storePath = "/var/lib/fila/data"
+
 // follow runs the blocks of one document in their order.
 func follow(t *testing.T, blocks []passage, tutorial bool) {
 	t.Helper()
-	addr := start(t, append(unhurried(), "--storage.engine", "memory")...).ready(t)
+	args := append(unhurried(), "--storage.engine", "memory")
+	if slices.ContainsFunc(blocks, func(b passage) bool { return strings.Contains(b.text, storePath) }) {
+		args = unhurried()
+	}
+	dir := t.TempDir()
+	addr := startIn(t, dir, append(args, "--server.listen_addr", "127.0.0.1:0", "--storage.path", filepath.Join(dir, "data"))...).ready(t)
 	_, port, _ := strings.Cut(addr, ":")
 	r := &reader{T: t, dir: tempDirHere(t), port: port, ids: map[string]string{}}
 	r.outfit()
+	second, err := harness.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := strings.NewReplacer("5555", port, "127.0.0.1:7000", second, storePath, filepath.Join(dir, "data"))
 	for _, b := range blocks {
-		text := strings.ReplaceAll(b.text, "5555", port)
+		text := local.Replace(b.text)
 		switch {
 		case b.language == "redis-cli":
 			steps := session(b.text)
@@ -233,6 +250,11 @@ func (r *reader) run(s step) {
 	if err := cmd.Start(); err != nil {
 		r.Fatal(err)
 	}
+	r.Cleanup(func() {
+		if r.Failed() { // what the command has started in the background
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	deadline := time.Now().Add(time.Minute)

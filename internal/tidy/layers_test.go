@@ -146,6 +146,7 @@ func owners() map[string]string {
 		"github.com/prometheus":    "internal/metrics",
 		"github.com/evanw/esbuild": "internal/admin/ui/build",
 		"github.com/go-rod":        "integration/dashboard",
+		"go.yaml.in/yaml":          "internal/tidy",
 
 		"github.com/HdrHistogram/hdrhistogram-go": "internal/bench",
 

@@ -1,13 +1,18 @@
 package tidy
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Every kind of event is in the reference. Pages about commands, settings and metrics are generated
@@ -76,37 +81,56 @@ func unknownNames(name, text, metrics, settings string) []string {
 	return complaints
 }
 
-// Kubernetes takes these manifests as YAML: without tabs, indented by two, each with its kind and name.
+// All YAML of deploy and of the documents can be parsed, and no name in it is given twice. Each
+// manifest for Kubernetes has its kind, its name and its specification.
 func TestTheManifestsAreWellFormed(t *testing.T) {
-	found, err := filepath.Glob(filepath.Join(root(t), "deploy", "kubernetes", "*.yaml"))
-	if err != nil || len(found) < 2 {
-		t.Fatalf("found %q, %v", found, err)
-	}
-	for _, file := range found {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		report(t, malformed(filepath.Base(file), string(text)))
-	}
-}
-
-func malformed(name, text string) []string {
-	var complaints []string
-	for i, manifest := range strings.Split(text, "\n---\n") {
-		for _, want := range []string{`(?m)^apiVersion: \S+$`, `(?m)^kind: [A-Z]\w+$`, `(?m)^metadata:\n  name: [a-z-]+$`, `(?m)^spec:$`} {
-			if !regexp.MustCompile(want).MatchString(manifest) {
-				complaints = append(complaints, fmt.Sprintf("%s: manifest %d has nothing like %s", name, i+1, want))
+	files, blocks := 0, 0
+	for _, name := range tracked(t) {
+		switch {
+		case strings.HasPrefix(name, "deploy/") && path.Ext(name) == ".yaml":
+			files++
+			report(t, malformed(name, document(t, name), strings.Contains(name, "/kubernetes/")))
+		case path.Ext(name) == ".md":
+			for _, block := range yamlBlocks(document(t, name)) {
+				blocks++
+				report(t, malformed(name, block, false))
 			}
 		}
 	}
-	for i, line := range strings.Split(text, "\n") {
-		indent := len(line) - len(strings.TrimLeft(line, " "))
-		if strings.Contains(line, "\t") || indent%2 != 0 || strings.Count(line, "{") != strings.Count(line, "}") && !strings.Contains(line, "fila_") {
-			complaints = append(complaints, fmt.Sprintf("%s:%d: a tab, an odd indent, or an open brace", name, i+1))
+	if files < 8 || blocks < 3 {
+		t.Errorf("found %d files and %d blocks", files, blocks)
+	}
+}
+
+// yamlBlocks returns the blocks of YAML in a document.
+func yamlBlocks(text string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile("(?s)\n```ya?ml\n(.*?\n)```\n").FindAllStringSubmatch("\n"+text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+func malformed(name, text string, manifests bool) []string {
+	var complaints []string
+	for i, d := 1, yaml.NewDecoder(strings.NewReader(text)); ; i++ {
+		var parsed any
+		if err := d.Decode(&parsed); errors.Is(err, io.EOF) {
+			return complaints
+		} else if err != nil {
+			return append(complaints, fmt.Sprintf("%s: %v", name, err))
+		}
+		if !manifests {
+			continue
+		}
+		manifest, _ := parsed.(map[string]any)
+		metadata, _ := manifest["metadata"].(map[string]any)
+		kind, _ := manifest["kind"].(string)
+		label, _ := metadata["name"].(string)
+		if spec, ok := manifest["spec"].(map[string]any); kind == "" || label == "" || manifest["apiVersion"] == nil || !ok || len(spec) == 0 {
+			complaints = append(complaints, fmt.Sprintf("%s: manifest %d has no kind, name, version or specification", name, i))
 		}
 	}
-	return complaints
 }
 
 func TestTheRulesAboutTheReferenceSeeABreach(t *testing.T) {
@@ -121,9 +145,11 @@ func TestTheRulesAboutTheReferenceSeeABreach(t *testing.T) {
 		t.Error(c)
 	}
 	good := "apiVersion: v1\nkind: Service\nmetadata:\n  name: fila\nspec:\n  x: 1\n"
-	if c := malformed("x.yaml", good); c != nil {
+	if c := malformed("x.yaml", good+"---\n"+good, true); c != nil {
 		t.Error(c)
 	}
-	wantBreach(t, malformed("x.yaml", strings.Replace(good, "kind: Service", "kind:", 1)), "manifest 1 has nothing like")
-	wantBreach(t, malformed("x.yaml", good+" y: 1\n"), "x.yaml:7:")
+	wantBreach(t, malformed("x.yaml", good+"---\n"+strings.Replace(good, "kind: Service", "kind:", 1), true), "manifest 2 has no kind")
+	wantBreach(t, malformed("x.yaml", good+" y: 1\n", true), "did not find expected key")
+	wantBreach(t, malformed("x.yaml", good+"kind: Secret\n", true), "already defined")
+	wantBreach(t, malformed("x.md", yamlBlocks("```yaml\na: [b\n```\n")[0], false), "x.md: yaml")
 }
