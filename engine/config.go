@@ -198,8 +198,8 @@ var (
 	ErrNoMessage = errors.New("no such message")
 	// ErrLeaseLost refuses a receipt whose lease has ended: acked, nacked, released or expired.
 	ErrLeaseLost = errors.New("the lease is over")
-	// ErrBadReceipt refuses what does not have the form of a receipt.
-	ErrBadReceipt = errors.New("not a receipt")
+	// ErrBadReceipt refuses what has neither the form of a receipt nor that of a message id.
+	ErrBadReceipt = errors.New("not a message id or receipt")
 	// ErrInvalid refuses a value that is out of range or combined with another in a way that
 	// has no meaning. The text names the value.
 	ErrInvalid = errors.New("not allowed")

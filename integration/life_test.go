@@ -191,7 +191,7 @@ func TestRedisCli(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &info); err != nil || info["name"] != "q" || info["leased"] != 2.0 {
 		t.Errorf("-3 --json: %v: %s", err, out)
 	}
-	if out, code := cli(t, addr, "PING\nFILA.LEASE q\nFILA.ACK q junk\nPING\n"); code != 0 || out != "PONG\n\nBADRECEIPT not a receipt: \"junk\"\n\nPONG" {
+	if out, code := cli(t, addr, "PING\nFILA.LEASE q\nFILA.ACK q junk\nPING\n"); code != 0 || out != "PONG\n\nBADRECEIPT not a message id or receipt: \"junk\"\n\nPONG" {
 		t.Errorf("from a pipe: exit code %d: %q", code, out)
 	}
 }

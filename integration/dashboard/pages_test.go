@@ -119,3 +119,12 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		x.click("button", "Cancel")
 	}
 }
+
+// A link with an invalid id, such as one that was copied in part, leads to a page that says so.
+func TestTheMessagePageSaysThatAnIDIsInvalid(t *testing.T) {
+	t.Parallel()
+	b := start(t, [2]string{})
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	x := open(t, browse(t), b.url, "#/queues/orders/messages/01982a6e-7d0b")
+	x.wait(`not a message id or receipt: "01982a6e-7d0b"`)
+}
