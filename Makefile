@@ -40,7 +40,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs docs-pictures golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs docs-pictures site test-site golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,7 @@ test: setup-tests ## run all tests: the concurrent packages under the race detec
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
 	cd integration/peers && go test -count=1 ./...
 	cd internal/admin/ui/build && go test -count=1 ./...
+	cd tools/site && CGO_ENABLED=0 go test -count=1 .
 	$(MAKE) test-adapters
 
 quick: ## run the tests that need neither cgo nor a running broker
@@ -131,6 +132,14 @@ docs: ## write again the documents that are made from code
 
 docs-pictures: build ## write again the picture of fair shares, from a run
 	TEST_BROKER=$(BIN) CGO_ENABLED=0 $(GO) test -count=1 ./integration -run '^TestTheFairnessPicture' -args -draw
+
+site: ## make a site of the documents in site, to be opened from disk or put on any server
+	CGO_ENABLED=0 $(GO) test ./internal/tidy -count=1 -run '^TestTheListForLanguageModelsHas' -args -llms
+	cd tools/site && CGO_ENABLED=0 go run . ../.. ../../site
+
+test-site: site setup-dashboard ## open the site in Chromium, from disk and from a server: every link, the search, the themes
+	cd tools/site && CGO_ENABLED=0 go test -count=1 .
+	cd integration/dashboard && CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) -run '^TestTheSite' . $(ARGS)
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
 	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite
@@ -270,7 +279,7 @@ TSC := integration/dashboard/node_modules/.bin/tsc
 setup-dashboard: ## install what test-dashboard and the check of the dashboard's types need, if it is missing: Chromium, axe, tsc
 	@bash .ci/setup-dashboard
 
-test-dashboard: setup-dashboard build ## drive the dashboard in Chromium: make test-dashboard ARGS="-run BadDay", or -args -pictures for those of the documents
+test-dashboard: setup-dashboard build site ## drive the dashboard in Chromium: make test-dashboard ARGS="-run BadDay", or -args -pictures for those of the documents
 	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) . $(ARGS)
 
 bench-dashboard: setup-dashboard build ## what other clients wait for at a million keys and 10,000 queues while dashboards are open in Chromium, and while one searches a million messages
@@ -329,7 +338,7 @@ test-packages: setup-release ## make a release twice, then boot, run, kill and u
 	bash deploy/test/all.sh
 
 clean: ## remove what was built, never the data
-	rm -rf bin dist .cache
+	rm -rf bin dist site .cache
 
 # The linter is pinned in a module of its own, so that what it needs never
 # touches what the broker is built from. Building it takes minutes, once.

@@ -6,6 +6,7 @@
 //
 //	make test-dashboard
 //	make test-dashboard ARGS=-pictures    and write the pictures of the documents again
+//	make test-site                        the site of the documents only, from disk and from a server
 //
 // It is a module of its own, so that the broker does not depend on what drives a browser.
 package dashboard

@@ -1,0 +1,195 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-rod/rod/lib/input"
+)
+
+// siteDir is where `make site` makes the site of documents.
+func siteDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", "..", "site"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "index.html")); err != nil {
+		t.Fatalf("%v (make site makes it)", err)
+	}
+	return dir
+}
+
+// The site works when it is opened from disk, and from a server that knows nothing of it: the search
+// finds, the theme changes, every link of every page leads to a page and a heading, pictures are
+// there. No request leaves the site, and the browser complains of nothing.
+func TestTheSiteWorksFromDiskAndFromAServer(t *testing.T) {
+	t.Parallel()
+	dir := siteDir(t)
+	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
+	browser := browse(t)
+	t.Run("disk", func(t *testing.T) {
+		x := open(t, browser, "file://"+dir+"/", "index.html")
+		x.searches()
+		x.themes(false)
+		x.crawl()
+	})
+	t.Run("server", func(t *testing.T) {
+		x := open(t, browser, server.URL+"/", "index.html")
+		x.searches()
+		x.themes(true)
+	})
+}
+
+// searches are what readers look for, with the page that has to be the first result or among the
+// first three.
+func (x *tab) searches() {
+	x.t.Helper()
+	x.visit("docs/tutorial/first-queue.html")
+	for query, want := range map[string]string{
+		"visibility timeout":  "docs/how-to/long-jobs.html",
+		"dead letter":         "docs/how-to/dead-letters.html",
+		"LEASELOST":           "docs/reference/errors.html",
+		"storage.sync":        "docs/reference/configuration.html",
+		"queue grows":         "docs/how-to/growing-queue.html",
+		"celery":              "docs/how-to/coming-from.html",
+		"install debian":      "docs/how-to/packages.html",
+		"upgrade":             "docs/how-to/packages.html",
+		"kubernetes":          "docs/how-to/autoscaling.html",
+		"fila_queue_messages": "docs/reference/metrics.html",
+		"BOUNDARY nonsense":   "",
+	} {
+		x.fill("searchbox", "Search", query)
+		x.until("the search answers", `(query) => document.getElementById("results").dataset.query === query`, query)
+		r, err := x.Eval(`() => [...document.querySelectorAll("#results a")].slice(0, 3).map((a) => a.href)`)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		var found []string
+		for _, v := range r.Value.Arr() {
+			found = append(found, v.Str())
+		}
+		if want == "" && len(found) > 0 || want != "" && !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, x.base+want+"#") }) {
+			x.t.Errorf("%q finds %q first, want %q", query, found, want)
+		}
+	}
+	// By the keyboard alone: the slash, words, Enter.
+	x.visit("docs/index.html")
+	x.press(input.Slash)
+	x.until("the field has the focus", `() => document.activeElement.id === "query"`)
+	if err := x.InsertText("visibility timeout"); err != nil {
+		x.t.Fatal(err)
+	}
+	x.until("there are results", `() => document.querySelector("#results a mark") !== null`)
+	x.press(input.Enter)
+	x.until("the page of the first result is there", `() => /#.+$/.test(location.href) && !location.pathname.endsWith("docs/index.html")`)
+	x.wait("visibility timeout")
+}
+
+// themes follows the preference of the browser, then the button, and remembers it on other pages.
+// With barriers, axe looks for some in both themes; it cannot on a page from disk, where it may not
+// read the style sheet. Pages have room in a narrow window.
+func (x *tab) themes(barriers bool) {
+	x.t.Helper()
+	brightness := `() => +getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]`
+	is := func(dark bool, when string) {
+		x.t.Helper()
+		r, err := x.Eval(brightness)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if got := r.Value.Int() < 128; got != dark {
+			x.t.Errorf("%s: the page is dark: %v", when, got)
+		}
+	}
+	for _, page := range []string{"index.html", "docs/how-to/production.html", "docs/reference/errors.html"} {
+		for _, scheme := range []string{"light", "dark"} {
+			x.theme(scheme)
+			x.visit(page)
+			is(scheme == "dark", page)
+			if barriers {
+				x.accessible(axe(x.t), page+" "+scheme)
+			}
+		}
+		x.size(320, 800)
+		x.narrow(page)
+		x.size(1280, 900)
+	}
+	x.theme("light")
+	x.visit("index.html")
+	x.click("button", "Theme")
+	is(true, "after the button")
+	x.visit("docs/index.html")
+	is(true, "on the next page")
+	x.click("button", "Theme")
+	is(false, "after the button again")
+}
+
+// crawl opens every page that is linked from another one, and looks at its links and pictures.
+func (x *tab) crawl() {
+	x.t.Helper()
+	ids := map[string][]string{} // by page
+	type link struct{ from, to, fragment string }
+	var links []link
+	for next := []string{x.base + "index.html"}; len(next) > 0; next = next[1:] {
+		page := next[0]
+		if _, seen := ids[page]; seen {
+			continue
+		}
+		if err := x.Navigate(page); err != nil {
+			x.t.Errorf("%s: %v", page, err)
+			ids[page] = nil
+			continue
+		}
+		x.until(page+" is there", `() => document.readyState === "complete"`)
+		r, err := x.Eval(`() => ({
+			site: document.querySelector("main h1") !== null,
+			ids: [...document.querySelectorAll("[id]")].map((e) => e.id),
+			links: [...document.links].map((a) => a.href),
+			broken: [...document.images].filter((i) => i.naturalWidth === 0).map((i) => i.src),
+		})`)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		seen := r.Value
+		if !seen.Get("site").Bool() {
+			x.t.Errorf("%s is no page of the site", page)
+		}
+		for _, image := range seen.Get("broken").Arr() {
+			x.t.Errorf("%s: the picture %s cannot be drawn", page, image.Str())
+		}
+		ids[page] = []string{""}
+		for _, id := range seen.Get("ids").Arr() {
+			ids[page] = append(ids[page], id.Str())
+		}
+		for _, a := range seen.Get("links").Arr() {
+			to, fragment, _ := strings.Cut(a.Str(), "#")
+			if strings.HasSuffix(to, "/") { // a server has shortened the address of this page
+				to += "index.html"
+			}
+			switch {
+			case strings.HasPrefix(to, x.base) && strings.HasSuffix(to, ".html"):
+				links = append(links, link{page, to, fragment})
+				next = append(next, to)
+			case strings.HasPrefix(to, "https://"):
+			default:
+				x.t.Errorf("%s has a link to %s: neither a page nor the web", page, to)
+			}
+		}
+	}
+	for _, l := range links {
+		if !slices.Contains(ids[l.to], l.fragment) {
+			x.t.Errorf("%s: %s has no heading #%s", l.from, l.to, l.fragment)
+		}
+	}
+	if len(ids) < 60 || len(links) < 5*len(ids) {
+		x.t.Errorf("the crawl saw %d pages and %d links", len(ids), len(links))
+	}
+	x.wantQuiet()
+}

@@ -1,0 +1,6 @@
+// What the site of documents is made with, kept away from the broker's own modules.
+module github.com/faisca/fila/tools/site
+
+go 1.26.0
+
+require github.com/yuin/goldmark v1.7.13
