@@ -21,7 +21,7 @@ func cronSet() Spec {
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages, at most limits.crons", Returns: "status",
 		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
 			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
-			"Each tick enqueues exactly one message, also across restarts. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
+			"Each tick enqueues exactly one message, also across restarts; with UNIQUE, none while the queue has one with this id, such as that of an earlier tick. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
 			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/how-to/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: []Arg{
@@ -45,6 +45,7 @@ func cronSet() Spec {
 			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
 			{Name: "ms", Type: Integer, Token: "DELAY", Optional: true, Max: millisMax},
 			{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
+			{Name: "id", Type: String, Token: "UNIQUE", Optional: true},
 			{Name: "topic", Type: PureToken, Token: "TOPIC", Optional: true},
 		},
 		Examples: []Example{
@@ -54,6 +55,7 @@ func cronSet() Spec {
 			{"FILA.BUDGET SET acme", "OK"},
 			{"FILA.CRON SET digest reports @daily digest BUDGET acme CHARGE 800", "OK"},
 			{"FILA.CRON SET tick time.hour @hourly now TOPIC", "OK"},
+			{`FILA.CRON SET reindex reports "@every 5m" all UNIQUE reindex`, "OK"},
 		},
 		Parse: parseCron,
 	}
@@ -67,6 +69,9 @@ func parseCron(s *Session, in *input) (call, error) {
 	c.cron.Message.Queue = in.Text("queue")
 	if err := parseMessage(s, in, &c.cron.Message); err != nil {
 		return nil, err
+	}
+	if c.cron.Message.Unique = in.Text("unique"); in.Has("unique") && c.cron.Message.Unique == "" {
+		return nil, errNoUnique
 	}
 	c.cron.Topic = in.Has("topic")
 	switch {
@@ -148,8 +153,8 @@ func cronGet() Spec {
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
-		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming topic. key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
-			"fired counts the ticks that have, missed those that have not; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; upcoming are the next five ticks, next_at is the first of them.",
+		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming topic unique skipped. key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
+			"fired counts the ticks that have, missed those that were late or refused, skipped those that found a message with their UNIQUE id; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; upcoming are the next five ticks, next_at is the first of them.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.CRON GET morning", "(nil)"},
@@ -189,7 +194,7 @@ func (c *cronGetCall) Render(_ *Handler, w *resp.Writer) error {
 	}
 	f := cronFields(&c.info)
 	f.times("upcoming", c.info.Upcoming(upcomingTicks))
-	f.flag("topic", c.info.Topic)
+	showCronRest(f, &c.info)
 	f.write(w)
 	return nil
 }
@@ -226,6 +231,13 @@ func cronFields(i *engine.CronInfo) *fields {
 	f.texts("budgets", i.Budgets)
 	f.amount("charge", i.Charge)
 	return &f
+}
+
+// showCronRest adds the fields that came later, behind all others.
+func showCronRest(f *fields, i *engine.CronInfo) {
+	f.flag("topic", i.Topic)
+	f.optional("unique", i.Unique)
+	f.count("skipped", i.Skipped)
 }
 
 func cronList() Spec {
@@ -271,7 +283,7 @@ func (c *cronListCall) Apply(tx *engine.Tx) error {
 func (c *cronListCall) Render(_ *Handler, w *resp.Writer) error {
 	c.write(w, len(c.list), func(i int) *fields {
 		f := cronFields(&c.list[i])
-		f.flag("topic", c.list[i].Topic)
+		showCronRest(f, &c.list[i])
 		return f
 	})
 	return nil

@@ -85,6 +85,8 @@ func parseEnqueue(s *Session, in *input) (call, error) {
 	return c, nil
 }
 
+var errNoUnique = command.Refuse("INVALID", "UNIQUE has at least one byte")
+
 // parseEnqueued parses the options of FILA.ENQUEUE.
 func parseEnqueued(s *Session, in *input, req *engine.Enqueue) error {
 	if err := parseMessage(s, in, req); err != nil {
@@ -94,7 +96,7 @@ func parseEnqueued(s *Session, in *input, req *engine.Enqueue) error {
 		return command.Refuse("INVALID", "DEDUP has at least one byte")
 	}
 	if req.Unique = string(in.Bytes("unique")); in.Has("unique") && req.Unique == "" {
-		return command.Refuse("INVALID", "UNIQUE has at least one byte")
+		return errNoUnique
 	}
 	req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
 	return nil

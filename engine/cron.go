@@ -196,7 +196,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,
 		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.now, //nolint:gosec // not negative
-		Budgets: distinct(req.Budgets), Topic: cr.Topic,
+		Budgets: distinct(req.Budgets), Topic: cr.Topic, Unique: req.Unique,
 	}
 	if req.Charge != nil {
 		set.Charge = *req.Charge + 1
@@ -213,7 +213,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 		} else {
 			set.NextAt = cr.schedule.First(c.now)
 		}
-		set.LastAt, set.Fired, set.Missed = e.set.LastAt, e.set.Fired, e.set.Missed
+		set.LastAt, set.Fired, set.Missed, set.Skipped = e.set.LastAt, e.set.Fired, e.set.Missed, e.set.Skipped
 		e.set, e.job, e.uncounted = set, nil, false // a round under way no longer counts for the entry
 		t.schedule(e, cr.schedule)
 	}
@@ -279,7 +279,8 @@ type CronInfo struct {
 	NextAt                  time.Time // zero: the entry is disabled
 	LastAt                  time.Time // the last tick that enqueued a message; zero: none has
 	Fired                   uint64    // ticks that enqueued a message
-	Missed                  uint64    // ticks that enqueued none
+	Missed                  uint64    // ticks that were too late or refused
+	Skipped                 uint64    // ticks whose queue had a message with the unique id
 	LastError               string    // of the last tick that was refused
 	ErrorAt                 time.Time
 	Priority                *uint8
@@ -287,6 +288,7 @@ type CronInfo struct {
 	SetAt                   time.Time
 	Budgets                 []string // that pay for each message
 	Charge                  *int64   // to each of them, as given
+	Unique                  string   // unique id of each message; "": none
 
 	schedule *schedule.Schedule // nil: invalid
 }
@@ -316,6 +318,7 @@ func (e *cronEntry) info() CronInfo {
 		NextAt: at(s.NextAt), LastAt: at(s.LastAt), Fired: s.Fired, Missed: s.Missed, LastError: s.LastError, ErrorAt: at(s.ErrorAt),
 		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
 		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Budgets: s.Budgets, Charge: chargeOf(s), //nolint:gosec // at most durationMax
+		Unique: s.Unique, Skipped: s.Skipped,
 		schedule: e.schedule,
 	}
 	if e.schedule == nil {

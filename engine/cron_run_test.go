@@ -107,3 +107,64 @@ func TestARunGoesByWhatIsSetWhenItEnqueues(t *testing.T) {
 	}
 	w.sound()
 }
+
+// The message of a tick holds its unique id until it is done, and ticks meanwhile enqueue nothing.
+func TestATickFindsTheMessageOfAnEarlierOne(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		w := newWorld(t, nil)
+		w.queue("q", QueueOptions{})
+		w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{Queue: "q", Unique: "u", Payload: []byte("u")}})
+		w.cron(Cron{Name: "other", Expression: "* * * * *", Message: Enqueue{Queue: "q", Payload: []byte("x")}})
+		want := func(when string, ready int64, fired, skipped uint64) {
+			t.Helper()
+			i := w.cronInfo("m")
+			if n := w.counts("q"); n.Ready != ready || i.Fired != fired || i.Skipped != skipped || i.Missed != 0 || i.Unique != "u" || i.LastError != "" {
+				t.Errorf("%s, restarted %v: %d ready, %+v", when, restarted, n.Ready, i)
+			}
+		}
+		again := func() {
+			if restarted {
+				w.restart()
+			}
+		}
+		w.Advance(41 * time.Second)
+		want("first tick", 2, 1, 0)
+		again()
+		w.Advance(2 * time.Minute)
+		want("its message waits", 4, 1, 2)
+		w.Advance(50 * time.Second)
+		var first ID
+		for _, d := range w.lease("q", 4) {
+			if string(d.Payload()) == "u" {
+				first = d.Receipt.ID
+			}
+		}
+		w.Advance(time.Second)
+		again()
+		w.Advance(10 * time.Second)
+		want("it is leased", 1, 1, 3)
+		if id, err := w.runCron("m"); err != nil || id != first {
+			t.Errorf("a run by hand gave %v, %v, want %v", id, err, first)
+		}
+		w.ackID(first)
+		again()
+		w.Advance(time.Minute)
+		want("it is done", 6, 2, 3) // the three others have come back
+	}
+}
+
+// What becomes of the id between the round and its result is not missed: here its message is acked.
+func TestATickKnowsAnIDThatIsFreeSinceItsRoundBegan(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	first := w.unique("u", nil)
+	w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{Queue: "q", Unique: "u", Payload: []byte("x")}})
+	w.cron(Cron{Name: "n", Expression: "* * * * *", Message: Enqueue{Queue: "q", Unique: "u", Payload: []byte("x")}})
+	w.lease("q", 1)
+	w.ackID(first)
+	w.Advance(41 * time.Second)
+	m, n := w.cronInfo("m"), w.cronInfo("n")
+	if c := w.counts("q"); c.Ready != 1 || m.Fired+n.Fired != 1 || m.Skipped+n.Skipped != 1 {
+		t.Errorf("%d ready, %+v, %+v", c.Ready, m, n)
+	}
+}

@@ -64,6 +64,7 @@ type cronJob struct {
 type cronRound struct {
 	jobs     []*cronJob
 	snapshot *Snapshot
+	batch    uint64 // committed when the job begins
 	limits   Limits
 	now      int64
 }
@@ -86,7 +87,7 @@ func (c *core) startRound() {
 			continue
 		}
 		if round == nil {
-			round = &cronRound{snapshot: c.out.snapshot, limits: c.cfg.Limits, now: c.now}
+			round = &cronRound{snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.now}
 			round.limits.Headers += 2 // headerCron and headerCronAt
 		}
 		e.job = &cronJob{entry: e, name: e.name, tick: e.set.NextAt, set: e.set}
@@ -163,17 +164,21 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 		Queue: j.set.Queue, Key: j.set.Key, Weight: m.Weight, Cost: m.Cost, Throttles: m.Throttles, Headers: m.Headers, Payload: m.Payload,
 		Priority: priorityOf(&j.set), Delay: time.Duration(j.set.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
 		TTL:     time.Duration(j.set.TTLMs) * time.Millisecond, //nolint:gosec // at most durationMax
-		Budgets: j.set.Budgets, Charge: chargeOf(&j.set), lenient: true,
+		Budgets: j.set.Budgets, Charge: chargeOf(&j.set), Unique: j.set.Unique, lenient: true,
 	}
 	now := func() int64 { return r.now }
 	if !j.set.Topic {
-		return prepare(&j.req, &r.limits, r.snapshot, now)
+		if err := prepare(&j.req, &r.limits, r.snapshot, now); err != nil {
+			return err
+		}
+		prepareDedup(&j.req, store, r.snapshot, r.batch)
+		return nil
 	}
 	j.publish, j.req = &Publish{Topic: j.set.Queue, Message: j.req, BytesMax: cronPublishMax}, Enqueue{}
 	if err := j.publish.begin(&r.limits); err != nil {
 		return err
 	}
-	return j.publish.prepare(r.snapshot, store, 0, now)
+	return j.publish.prepare(r.snapshot, store, r.batch, now)
 }
 
 // Apply enqueues the messages of the round. A round from before a recovery is ignored: its
@@ -211,7 +216,10 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 		c.cron.uncounted = append(c.cron.uncounted, e)
 		return
 	}
-	err := j.err
+	owner, err := c.tickOwner(j)
+	if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+		return // the look-up is too old: the next round repeats it
+	}
 	if err == nil {
 		err = j.enqueue(tx)
 	}
@@ -224,6 +232,8 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 		s.Missed++
 		c.health.counters.missed++
 		s.LastError, s.ErrorAt = text[:min(len(text), cronErrorMax)], c.now
+	} else if owner != (ID{}) {
+		s.Skipped++
 	} else {
 		s.Fired++
 		c.health.counters.ticked++
@@ -234,6 +244,16 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	}
 	s.NextAt = e.schedule.After(j.tick, j.tick)
 	c.putCron(e)
+}
+
+// tickOwner returns the message that holds the unique id of a tick in its queue, the zero ID if there is
+// none. For a topic, each queue decides by itself. The error is that of the job, or ErrWouldBlock.
+func (c *core) tickOwner(j *cronJob) (ID, error) {
+	q := c.queues.byName[j.req.Queue]
+	if j.err != nil || j.publish != nil || q == nil {
+		return ID{}, j.err
+	}
+	return c.earlier(q, &j.req)
 }
 
 // tickLimited reports whether a queue that gets the message of a tick is limited.
@@ -308,7 +328,7 @@ func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 	r := req.run
 	if r == nil || !r.done || r.epoch != c.epoch || r.jobs[0].entry != e || r.jobs[0].set.SetAt != e.set.SetAt {
 		job := &cronJob{entry: e, name: e.name, tick: c.now, set: e.set}
-		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, limits: c.cfg.Limits, now: c.now}, epoch: c.epoch, task: tx.task}
+		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.now}, epoch: c.epoch, task: tx.task}
 		r.limits.Headers += 2 // headerCron and headerCronAt
 		req.run = r
 		c.out.jobs = append(c.out.jobs, r)

@@ -24,6 +24,8 @@ type Cron struct {
 	Budgets    []string // that pay for each message
 	Charge     int64    // one more than the charge to each of them; 0: not given
 	Topic      bool     // Queue is the name of a topic
+	Unique     string   // unique id of each message; "": none
+	Skipped    uint64   // ticks that made none since the message of an earlier one was not done
 }
 
 // Append appends the encoded record.
@@ -67,4 +69,6 @@ func (r *Cron) fields(c *codec) {
 	c.strings(17, &r.Budgets, nil)
 	c.int64(18, &r.Charge)
 	c.bool(19, &r.Topic)
+	c.string(20, &r.Unique)
+	c.uint64(21, &r.Skipped)
 }

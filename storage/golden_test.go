@@ -77,7 +77,7 @@ func fullCron() *storage.Cron {
 		Queue: "reports", Expression: "30 6 * * mon-fri", Zone: "Europe/Berlin", CatchUp: 2, Key: "acme", Priority: 10,
 		DelayMs: 60_000, TTLMs: 3_600_000, NextAt: 1_700_000_060_000_000_000, LastAt: 1_700_000_000_000_000_000, Fired: 300, Missed: 2,
 		LastError: "the queue is full", ErrorAt: 1_699_999_940_000_000_000, MadeUp: 7, SetAt: 1_690_000_000_000_000_000,
-		Budgets: []string{"acme"}, Charge: 801, Topic: true,
+		Budgets: []string{"acme"}, Charge: 801, Topic: true, Unique: "reindex", Skipped: 3,
 	}
 }
 
