@@ -32,7 +32,7 @@ SOLE := ^TestSimulation|^TestARateIsExactTo|^TestCreditIsNotLostWhen|^TestKeysOf
 PURE = $$($(GO) list ./... | grep -v /integration)
 
 # The adapters in Go: modules of their own. The others have scripts that run their tests.
-ADAPTERS := adapters/watermill adapters/gocloud
+ADAPTERS := adapters/go adapters/watermill adapters/gocloud
 
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo

@@ -105,6 +105,7 @@ func layers() map[string]layer {
 		// The commands of the binary, as they are typed.
 		"integration/cmdline": {tests: []string{"integration/harness", "internal/client"}},
 		// Modules of their own, that frameworks of other people import: nothing of Fila is in them.
+		"adapters/go":          {},
 		"adapters/gocloud":     {},
 		"adapters/watermill":   {},
 		"examples/go/producer": {},

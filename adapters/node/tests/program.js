@@ -9,7 +9,7 @@ const worker = new Worker(queue, async job => {
   console.log('begun', job.attempt)
   await sleep(job.data)
   console.log('done')
-}, { connection, lockDuration: 1000, blockFor: 200 })
+}, { connection, lockDuration: 2000, blockFor: 200 })
 
 process.once('SIGTERM', async () => {
   await worker.close()

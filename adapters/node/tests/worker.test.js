@@ -5,6 +5,7 @@ const assert = require('node:assert/strict')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const { join } = require('node:path')
+const { createInterface } = require('node:readline')
 const { after, before, describe, test } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { DelayedError, Queue, UnrecoverableError, Worker } = require('..')
@@ -28,7 +29,7 @@ function pair (t, name, processor, { settings, ...options } = {}, at = broker) {
 function program (t, queue) {
   const child = spawn(process.execPath, [join(__dirname, 'program.js'), broker.url, queue], { stdio: ['ignore', 'pipe', 'inherit'] })
   const lines = []
-  child.stdout.setEncoding('utf8').on('data', text => lines.push(...text.split('\n').filter(Boolean)))
+  createInterface({ input: child.stdout }).on('line', line => lines.push(line))
   t.after(() => child.kill('SIGKILL'))
   return { child, lines, ended: once(child, 'exit') }
 }
@@ -111,10 +112,10 @@ describe('a worker', { concurrency: true }, () => {
       await ended
       working--
       done++
-    }, { concurrency: 3, lockDuration: 900 })
+    }, { concurrency: 3, lockDuration: 2000 })
     for (let n = 0; n < 5; n++) await queue.add('wait', n)
     await until('three are handled', () => working === 3)
-    await sleep(2000)
+    await sleep(2500)
     assert.deepEqual([working, await broker.info('long', 'ready'), await broker.info('long', 'expired')], [3, 2, 0])
     end()
     await until('all are done', () => done === 5)
@@ -122,7 +123,7 @@ describe('a worker', { concurrency: true }, () => {
   })
 
   test('aborts a handler whose lease is lost', async t => {
-    const { queue, worker } = pair(t, 'lost', (job, token, signal) => once(signal, 'abort'), { lockDuration: 300 })
+    const { queue, worker } = pair(t, 'lost', (job, token, signal) => once(signal, 'abort'), { lockDuration: 600 })
     const stalled = once(worker, 'stalled')
     const id = await queue.enqueue('x')
     await until('it is leased', () => broker.info('lost', 'leased'))
@@ -181,7 +182,7 @@ describe('a worker', { concurrency: true }, () => {
     const { child, lines, ended } = program(t, 'stopped')
     const queue = new Queue('stopped', { connection: broker.url })
     t.after(() => queue.close())
-    for (let n = 0; n < 2; n++) await queue.add('sleep', 1500)
+    for (let n = 0; n < 2; n++) await queue.add('sleep', 2500)
     await until('it has begun', () => lines.length > 0)
     child.kill('SIGTERM')
     assert.deepEqual(await ended, [0, null])

@@ -1,0 +1,160 @@
+package fila_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	fila "github.com/faisca/fila/adapters/go"
+)
+
+// TestMain starts the broker that the tests share, or is a worker in a process of its own.
+func TestMain(m *testing.M) {
+	logging.Disable() // brokers are killed here
+	if queue := os.Getenv("WORKER_OF"); queue != "" {
+		os.Exit(program(queue))
+	}
+	os.Exit(withBroker(m))
+}
+
+func withBroker(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "fila-test-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		b := &broker{dir: dir}
+		if err = b.start(); err == nil {
+			defer b.kill()
+			err = os.Setenv("BROKER_ADDR", b.addr)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// program is a worker that takes as long as a message says, in milliseconds, until SIGTERM.
+func program(queue string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	client := redis.NewClient(options(os.Getenv("BROKER_ADDR")))
+	defer client.Close()
+	w := &fila.Worker{Queue: &fila.Queue{Client: client, Name: queue}, Visibility: 2 * time.Second, Handler: func(_ context.Context, job *fila.Job) ([]byte, error) {
+		ms, err := strconv.Atoi(string(job.Payload))
+		if err != nil {
+			return nil, err
+		}
+		fmt.Println("begun", job.Attempt)
+		<-time.After(time.Duration(ms) * time.Millisecond)
+		fmt.Println("done")
+		return []byte("slept"), nil
+	}}
+	if err := w.Run(ctx); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("ended")
+	return 0
+}
+
+func options(addr string) *redis.Options {
+	return &redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: 10 * time.Second}
+}
+
+// broker is a process of the broker that TEST_BROKER names.
+type broker struct {
+	dir, addr string
+	cmd       *exec.Cmd
+}
+
+// start starts the broker, again at the same address.
+func (b *broker) start() error {
+	bin := os.Getenv("TEST_BROKER")
+	if bin == "" {
+		bin = "../../bin/fila"
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(bin); err != nil {
+		return fmt.Errorf("%w: build the broker with `make build`, or name one in TEST_BROKER", err)
+	}
+	if b.addr == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		b.addr = l.Addr().String()
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	b.cmd = exec.CommandContext(context.Background(), bin, "--server.listen_addr", b.addr, "--storage.path", b.dir, "--admin.listen_addr", "", "--log.level", "error")
+	b.cmd.Stderr = os.Stderr
+	if err := b.cmd.Start(); err != nil {
+		return err
+	}
+	client := redis.NewClient(options(b.addr))
+	defer client.Close()
+	for end := time.Now().Add(20 * time.Second); client.Ping(context.Background()).Err() != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.kill()
+			return fmt.Errorf("the broker does not answer at %s", b.addr)
+		}
+	}
+	return nil
+}
+
+func (b *broker) kill() {
+	_ = b.cmd.Process.Kill()
+	_ = b.cmd.Wait()
+}
+
+// connected returns a client of the broker that the tests share.
+func connected(t *testing.T) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(options(os.Getenv("BROKER_ADDR")))
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// until polls a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// info returns a field of FILA.QUEUE INFO; 0 if there is no such queue.
+func info(t *testing.T, client *redis.Client, queue, field string) int64 {
+	t.Helper()
+	reply, err := client.Do(t.Context(), "FILA.QUEUE", "INFO", queue).Result()
+	if err != nil {
+		return 0
+	}
+	fields, ok := reply.(map[any]any)
+	if !ok {
+		t.Fatalf("FILA.QUEUE INFO has replied %v", reply)
+	}
+	n, ok := fields[field].(int64)
+	if !ok {
+		t.Fatalf("%s is %v", field, fields[field])
+	}
+	return n
+}
