@@ -107,26 +107,31 @@ func storedBesideNone() []goal {
 	}
 }
 
-// verdict is what was seen of a goal: the median of the rounds, and the least and the most of them.
+// verdict is what was seen of a goal: the median of the rounds, and the least and the most of them. All are
+// 0 if the figure is not known, such as the latency of a system that has not completed a batch.
 type verdict struct {
 	goal
-	Seen float64 `json:"seen"`
-	From float64 `json:"from"`
-	To   float64 `json:"to"`
-	Kept *bool   `json:"kept,omitempty"` // nil if nothing is promised
+	Known bool    `json:"known"`
+	Seen  float64 `json:"seen"`
+	From  float64 `json:"from"`
+	To    float64 `json:"to"`
+	Kept  *bool   `json:"kept,omitempty"` // nil if nothing is promised, or the figure is not known
 }
 
-// judge compares a goal with the rounds of its systems. It is false if one of them was not measured, or the
-// figure is not known.
+// judge compares a goal with the rounds of its systems. It is false if one of them was not measured.
 func (g *goal) judge(latency string, taken map[string][]bench.Round) (verdict, bool) {
+	if len(taken[g.Of]) == 0 || g.Peer != "" && len(taken[g.Peer]) == 0 {
+		return verdict{}, false
+	}
 	values := figures(g.Figure, latency, taken[g.Of])
 	if g.Peer != "" {
 		values = ratios(values, figures(g.Figure, latency, taken[g.Peer]))
 	}
-	if len(values) == 0 || slices.Max(values) == 0 {
-		return verdict{}, false
+	// Of all figures, only a rate can be 0.
+	if len(values) == 0 || slices.Max(values) == 0 && g.Figure != figureRate {
+		return verdict{goal: *g}, true
 	}
-	v := verdict{goal: *g, Seen: bench.Median(values), From: slices.Min(values), To: slices.Max(values)}
+	v := verdict{goal: *g, Known: true, Seen: bench.Median(values), From: slices.Min(values), To: slices.Max(values)}
 	if g.Least > 0 || g.Most > 0 {
 		kept := v.Seen >= g.Least && (g.Most == 0 || v.Seen <= g.Most)
 		v.Kept = &kept
@@ -191,6 +196,14 @@ func (v *verdict) kept() string {
 	return "**no**"
 }
 
+// seen describes what was seen.
+func (v *verdict) seen() string {
+	if !v.Known {
+		return "not known | "
+	}
+	return v.number(v.Seen) + v.unit() + " | " + v.number(v.From) + ", " + v.number(v.To)
+}
+
 // writeSummary writes what was promised, what was seen and whether it was kept, one row for each goal.
 func (r *results) writeSummary(w io.Writer) {
 	rows, promised, kept := 0, 0, 0
@@ -199,33 +212,18 @@ func (r *results) writeSummary(w io.Writer) {
 			v := &c.Summary[i]
 			if rows++; rows == 1 {
 				fmt.Fprintf(w, "\n### Promised, seen and kept\n\nSeen is the median of the rounds, and beside another system that of the ratios in the same round.\n\n"+
-					"| case | what | beside | promised | seen | from, to | kept |\n|---|---|---|---|---|---|---|\n")
+					"| case | what | of | beside | promised | seen | from, to | kept |\n|---|---|---|---|---|---|---|---|\n")
 			}
-			peer := ""
-			if v.Peer != "" {
-				peer = c.title(v.Peer)
-			}
-			fmt.Fprintf(w, "| %s | %s, %s | %s | %s | %s%s | %s, %s | %s |\n", c.Name, v.Figure, c.title(v.Of), peer,
-				v.promised(), v.number(v.Seen), v.unit(), v.number(v.From), v.number(v.To), v.kept())
-			if v.Kept != nil {
+			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", c.Name, v.Figure, v.Of, v.Peer, v.promised(), v.seen(), v.kept())
+			if v.Least > 0 || v.Most > 0 {
 				promised++
-				if *v.Kept {
-					kept++
-				}
+			}
+			if v.Kept != nil && *v.Kept {
+				kept++
 			}
 		}
 	}
 	if promised > 0 {
 		fmt.Fprintf(w, "\nKept: %d of %d.\n", kept, promised)
 	}
-}
-
-// title is the name of a measured system with its settings.
-func (c *caseResult) title(id string) string {
-	for i := range c.Systems {
-		if o := &c.Systems[i]; o.ID == id {
-			return o.Name + " (" + o.Settings + ")"
-		}
-	}
-	return id
 }

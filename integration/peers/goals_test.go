@@ -11,10 +11,11 @@ func TestTheSummarySaysWhatWasPromisedSeenAndKept(t *testing.T) {
 	var b strings.Builder
 	found().writeSummary(&b)
 	for _, want := range []string{
-		"| cycle-64x16 | rate, Fila () | A <b> & c (-f0) | ≥ 4.50 × | 4.00 × | 2.00, 10.00 | **no** |\n",
-		"| cycle-64x16 | p99, Fila () | A <b> & c (-f0) | ≤ 1.00 × | 1.00 × | 1.00, 1.00 | yes |\n",
-		"| cycle-64x16 | peak memory, MiB, A <b> & c (-f0) |  |  | 7 | 7, 7 |  |\n",
-		"\nKept: 1 of 2.\n",
+		"| cycle-64x16 | rate | fila | other | ≥ 4.50 × | 4.00 × | 2.00, 10.00 | **no** |\n",
+		"| cycle-64x16 | p99 | fila | other | ≤ 1.00 × | 1.00 × | 1.00, 1.00 | yes |\n",
+		"| cycle-64x16 | CPU a message | fila | other | ≤ 1.10 × | not known |  |  |\n",
+		"| cycle-64x16 | peak memory, MiB | other |  |  | 7 | 7, 7 |  |\n",
+		"\nKept: 1 of 3.\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, b.String())
@@ -45,17 +46,22 @@ func TestAGoalIsKeptAtItsBound(t *testing.T) {
 	}
 }
 
-// Where the CPU time of a server is not known, it is 0: that keeps no promise.
+// Where the CPU time of a server is not known it is 0, which keeps no promise. A rate of 0 breaks one.
 func TestAFigureThatIsNotKnownIsNotJudged(t *testing.T) {
-	taken := map[string][]bench.Round{"a": {{Rate: 1}}, "b": {{Rate: 1, CPU: 1}}}
+	taken := map[string][]bench.Round{"a": {{Rate: 0}}, "b": {{Rate: 1, CPU: 1}}}
 	for _, g := range []goal{
 		{Figure: figureCPU, Of: "a", Peer: "b", Most: 1},
 		{Figure: figureCPU, Of: "b", Peer: "a", Most: 1},
 		{Figure: figureMemory, Of: "a", Most: 512},
 		{Figure: figureP50, Of: "a", Peer: "b", Most: 1},
+		{Figure: figureRate, Of: "b", Peer: "a", Least: 1},
 	} {
-		if v, ok := g.judge("deliver", taken); ok {
+		if v, ok := g.judge("deliver", taken); !ok || v.Known || v.Kept != nil {
 			t.Errorf("%+v was judged: %+v", g, v)
 		}
+	}
+	g := goal{Figure: figureRate, Of: "a", Peer: "b", Least: 1}
+	if v, ok := g.judge("deliver", taken); !ok || v.Kept == nil || *v.Kept {
+		t.Errorf("a rate of 0: %+v", v)
 	}
 }

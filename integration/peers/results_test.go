@@ -25,6 +25,7 @@ func found() *results {
 		goals: []goal{
 			{Figure: figureRate, Of: "fila", Peer: "other", Least: 4.5},
 			{Figure: figureP99, Of: "fila", Peer: "other", Most: 1},
+			{Figure: figureCPU, Of: "fila", Peer: "other", Most: 1.1},
 			{Figure: figureMemory, Of: "other"},
 			{Figure: figureRate, Of: "fila", Peer: "absent", Least: 1},
 		},
