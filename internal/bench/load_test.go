@@ -235,3 +235,14 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		t.Errorf("70%% is %+v, %v", r, err)
 	}
 }
+
+// A server that completes nothing in the last round has had latencies in the others.
+func TestMediansAreOfTheRoundsThatHaveALatency(t *testing.T) {
+	with := func(p50 float64) Round {
+		return Round{Rate: 1, Latency: map[string]Latency{"cycle": {Count: int64(p50), P50: p50, Max: 2 * p50}}}
+	}
+	r := NewReport("", "", &Options{Workload: Cycle}, []Round{with(3), with(1), with(2), {}, {}})
+	if l := r.Median.Latency["cycle"]; l.P50 != 2 || l.Max != 4 || l.Count != 2 || r.Median.Rate != 1 {
+		t.Errorf("got %+v", r.Median)
+	}
+}

@@ -65,12 +65,16 @@ func medians(rounds []Round) Round {
 		Pause:    of(func(r *Round) float64 { return r.Pause }),
 		Latency:  map[string]Latency{},
 	}
-	for what := range last.Latency {
+	for what, seen := range latencies(rounds) {
 		at := func(get func(Latency) float64) float64 {
-			return of(func(r *Round) float64 { return get(r.Latency[what]) })
+			var all []float64
+			for _, l := range seen {
+				all = append(all, get(l))
+			}
+			return Median(all)
 		}
 		m.Latency[what] = Latency{
-			Count: last.Latency[what].Count,
+			Count: seen[len(seen)-1].Count,
 			Mean:  at(func(l Latency) float64 { return l.Mean }),
 			P50:   at(func(l Latency) float64 { return l.P50 }),
 			P90:   at(func(l Latency) float64 { return l.P90 }),
@@ -80,6 +84,18 @@ func medians(rounds []Round) Round {
 		}
 	}
 	return m
+}
+
+// latencies returns each kind of latency of the rounds that have it: a slow server may not complete any
+// request in a short round.
+func latencies(rounds []Round) map[string][]Latency {
+	all := map[string][]Latency{}
+	for i := range rounds {
+		for what, l := range rounds[i].Latency {
+			all[what] = append(all[what], l)
+		}
+	}
+	return all
 }
 
 // WriteJSON writes the report as JSON.
