@@ -1,0 +1,7 @@
+<?php
+
+namespace App;
+
+final class Alone extends Message
+{
+}

@@ -1,0 +1,46 @@
+<?php
+
+namespace App;
+
+/**
+ * Notes in a file, which outlives processes, what it does.
+ */
+final class Handler
+{
+    public function work(Message $work): void
+    {
+        switch ($work->kind) {
+            case 'note':
+                $this->note($work->line);
+                break;
+            case 'tenant': // a little work
+                usleep(5000);
+                $this->note($work->line);
+                break;
+            case 'slow':
+                $this->note("$work->line began");
+                usleep(30000);
+                $this->note("$work->line ended");
+                break;
+            case 'held': // until a file exists
+                $this->note("$work->line began");
+                while (!file_exists($work->file)) {
+                    usleep(20000);
+                    clearstatcache();
+                }
+                $this->note("$work->line ended");
+                break;
+            default: // fails, until a file exists
+                $this->note("$work->line began");
+                if (!file_exists($work->file)) {
+                    throw new \DomainException("no such order: $work->line");
+                }
+                $this->note("$work->line ended");
+        }
+    }
+
+    private function note(string $line): void
+    {
+        file_put_contents(getenv('NOTES'), "$line\n", \FILE_APPEND);
+    }
+}

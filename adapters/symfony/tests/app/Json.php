@@ -1,0 +1,7 @@
+<?php
+
+namespace App;
+
+final class Json extends Message
+{
+}

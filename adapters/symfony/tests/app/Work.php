@@ -1,0 +1,7 @@
+<?php
+
+namespace App;
+
+final class Work extends Message
+{
+}
