@@ -58,6 +58,8 @@ func (x *tab) searches() {
 		"LEASELOST":           "docs/reference/errors.html",
 		"storage.sync":        "docs/reference/configuration.html",
 		"queue grows":         "docs/how-to/growing-queue.html",
+		"growing queues":      "docs/how-to/growing-queue.html",
+		"cron":                "docs/how-to/cron.html",
 		"celery":              "docs/how-to/coming-from.html",
 		"install debian":      "docs/how-to/packages.html",
 		"upgrade":             "docs/how-to/packages.html",

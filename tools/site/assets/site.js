@@ -48,18 +48,21 @@ const beginning = (term) => new RegExp('(?<![\\p{L}\\p{N}])' + term.replace(/[.*
 
 const count = (pattern, text) => Math.min(text.match(pattern)?.length ?? 0, 4)
 
+// stem removes the ending of an English word, so that "growing queues" finds what grows.
+const stem = (term) => /^[a-z]+$/.test(term) ? term.replace(/(?<=.{4})(ies|ing|ness|ed|es|s|y)$/, '') : term
+
 // For most searches the answer is in a guide, an explanation or the reference, not in what is for
 // developers or in the two listings of everything.
 const weight = (href) => {
   if (/^docs\/(tutorial|how-to|explanation\/(?!bench)|reference\/(?!cli))/.test(href)) return 1
-  return /^(CHANGELOG|ARCHITECTURE|CONTRIBUTING|docs\/explanation\/bench)/.test(href) ? 0.3 : 0.6
+  return /^(CHANGELOG|ARCHITECTURE|CONTRIBUTING|redis-compat|docs\/explanation\/bench|docs\/reference\/cli)/.test(href) ? 0.3 : 0.6
 }
 
 // search returns the best section of each page that has all terms, best page first.
 const search = (query) => {
-  const terms = query.trim().split(/\s+/).filter(Boolean).map(beginning)
+  const terms = query.trim().split(/\s+/).filter(Boolean).map(stem).map(beginning)
   if (terms.length === 0) return []
-  const phrase = beginning(query.trim().replace(/\s+/g, ' '))
+  const phrase = beginning(stem(query.trim().replace(/\s+/g, ' ')))
   const best = new Map()
   for (const s of sections) {
     const whole = s.page.title + ' ' + s.heading + ' ' + s.text
