@@ -99,7 +99,7 @@ end
 
 # Notes of what jobs did, and a broker for each test, or one for all tests of a class that kill none.
 class Harness < Minitest::Test
-  def self.wait(what, seconds = 30)
+  def self.wait(what, seconds = 60)
     limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
     until (value = yield)
       raise "not within #{seconds} s: #{what}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit

@@ -38,7 +38,7 @@ class TestFaults < Harness
     leaving = worker("--concurrency", "2")
     4.times { |n| HeldJob.perform_later(n, file) }
     wait("two have begun") { noted.size == 2 }
-    Thread.new { sleep(0.3) and File.write(file, "") }
+    Thread.new { sleep(1) and File.write(file, "") }
     assert_predicate leaving.terminate, :success?
     assert_equal 2, noted.grep(/ended/).size
     assert_equal [2, 0], @broker.info("default").values_at("ready", "leased")

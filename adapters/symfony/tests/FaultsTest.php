@@ -50,7 +50,7 @@ final class FaultsTest extends Harness
         $this->send(new Work('1', 'held', $file));
         $worker = $this->worker('async');
         $this->wait('one has begun', fn () => $this->noted());
-        exec('(sleep 0.3; touch '.escapeshellarg($file).') >/dev/null 2>&1 &');
+        exec('(sleep 1; touch '.escapeshellarg($file).') >/dev/null 2>&1 &');
         $this->assertSame(0, $worker->end(\SIGTERM));
         $this->assertSame(['0 began', '0 ended'], $this->noted());
         [$left] = $this->broker->messages('async');

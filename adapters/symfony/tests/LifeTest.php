@@ -33,7 +33,7 @@ final class LifeTest extends Harness
         $this->worker('async', ...$keepalive);
         $this->send(new Work('long', 'held', $held = $this->broker->directory.'/held'));
         $this->wait('it has begun', fn () => $this->noted('/long began/'));
-        usleep(3500000); // its lease is two seconds
+        usleep(4500000); // its lease is three seconds
         touch($held);
         $this->wait('it ends', fn () => $this->noted('/long ended/'));
         $this->assertCount(1, $this->noted('/long began/'));

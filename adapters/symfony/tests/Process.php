@@ -23,7 +23,7 @@ final class Process
         return new self([\PHP_BINARY, __DIR__.'/app/console', '--no-interaction', ...$arguments], $environment);
     }
 
-    public static function wait(string $what, \Closure $condition, int $seconds = 30): mixed
+    public static function wait(string $what, \Closure $condition, int $seconds = 60): mixed
     {
         $end = microtime(true) + $seconds;
         while (!$value = $condition()) {
