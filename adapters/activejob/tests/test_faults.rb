@@ -31,6 +31,7 @@ class TestFaults < Harness
     wait("all is done") { noted.include?("later") && noted.include?("9") }
     assert_equal (0..9).map(&:to_s), noted.grep(/\A\d/)
     wait("the ack of the job was sent again") { @broker.info("default").values_at("ready", "leased") == [0, 0] }
+    assert_equal 1, noted.count("job began")
   end
 
   def test_a_worker_that_stops_in_order
