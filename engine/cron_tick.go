@@ -227,14 +227,15 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 		return
 	}
 	s := &e.set
-	if err != nil {
+	switch {
+	case err != nil:
 		text := err.Error()
 		s.Missed++
 		c.health.counters.missed++
 		s.LastError, s.ErrorAt = text[:min(len(text), cronErrorMax)], c.now
-	} else if owner != (ID{}) {
+	case owner != (ID{}):
 		s.Skipped++
-	} else {
+	default:
 		s.Fired++
 		c.health.counters.ticked++
 		s.LastAt = j.tick
