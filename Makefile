@@ -265,6 +265,7 @@ test-adapters: build ## let the frameworks' own suites drive the adapters and a 
 	TEST_BROKER=$(CURDIR)/$(BIN) adapters/activejob/tests/run
 	TEST_BROKER=$(CURDIR)/$(BIN) adapters/node/tests/run
 	TEST_BROKER=$(CURDIR)/$(BIN) adapters/symfony/tests/run
+	TEST_BROKER=$(CURDIR)/$(BIN) adapters/nestjs/tests/run
 
 # Not for CI: the collector has two hundred modules, and is built once.
 test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests

@@ -1,0 +1,93 @@
+// app.js URL QUEUE: a microservice, until SIGTERM. Its source is what the types are tried with.
+import 'reflect-metadata'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Controller, Module } from '@nestjs/common'
+import { NestFactory } from '@nestjs/core'
+import { Ctx, EventPattern, MessagePattern, Payload, RpcException } from '@nestjs/microservices'
+import { FilaClient, FilaContext, FilaRecord, FilaTransport } from 'fila-nestjs'
+import { from, type Observable } from 'rxjs'
+
+export const seen: unknown[] = []
+export const keys: string[] = [] // of messages with the pattern sum
+
+@Controller()
+class AppController {
+  @MessagePattern('sum')
+  sum(@Payload() numbers: number[], @Ctx() context: FilaContext): number {
+    keys.push(context.getJob().key)
+    return numbers.reduce((a, b) => a + b, 0)
+  }
+
+  @MessagePattern({ cmd: 'last' })
+  last(@Payload() values: string[]): Observable<string> {
+    return from(values)
+  }
+
+  @MessagePattern('context')
+  context(@Ctx() context: FilaContext): object {
+    const { key, headers, attempt } = context.getJob()
+    return { pattern: context.getPattern(), key, headers, attempt }
+  }
+
+  @MessagePattern('refuse')
+  refuse(@Payload() answer: object | string): never {
+    throw new RpcException(answer)
+  }
+
+  @MessagePattern('break')
+  break(): never {
+    throw new TypeError('not a number')
+  }
+
+  @MessagePattern('retry')
+  retry(@Ctx() context: FilaContext): string {
+    const { attempt } = context.getJob()
+    if (attempt < 3) throw new RpcException({ message: 'busy', delay: 10 })
+    return `at attempt ${attempt}`
+  }
+
+  @EventPattern('seen')
+  first(@Payload() value: unknown): void {
+    seen.push(['first', value])
+  }
+
+  @EventPattern('seen')
+  async second(@Payload() value: unknown): Promise<void> {
+    await sleep(10)
+    seen.push(['second', value])
+  }
+
+  @EventPattern('fail')
+  fail(@Payload() text: string, @Ctx() context: FilaContext): never {
+    seen.push([text, context.getJob().attempt])
+    throw new RpcException(text)
+  }
+
+  @EventPattern('sleep')
+  async sleep(@Payload() ms: number, @Ctx() context: FilaContext): Promise<void> {
+    console.log('begun', context.getJob().attempt)
+    await sleep(ms)
+    console.log('done')
+  }
+}
+
+@Module({ controllers: [AppController] })
+class AppModule {}
+
+export async function serve(connection: string, queue: string) {
+  const strategy = new FilaTransport({ connection, queue, lockDuration: 2000, blockFor: 200, settings: { maxattempts: 3, backoff: 10 } })
+  const app = await NestFactory.createMicroservice(AppModule, { strategy, logger: false })
+  app.enableShutdownHooks()
+  await app.listen()
+  return app
+}
+
+export function client(connection: string, queue: string): FilaClient {
+  return new FilaClient({ connection, queue, settings: { maxattempts: 3, backoff: 10 } })
+}
+
+export function record<T>(data: T, key: string): FilaRecord<T> {
+  return new FilaRecord(data, { key, throttle: ['provider:x'], headers: { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' } })
+}
+
+if (require.main === module) void serve(process.argv[2], process.argv[3])
